@@ -9,7 +9,7 @@ use crate::claims::model;
 use crate::experiment::Target;
 use crate::experiment::claim_index::range;
 use crate::record::{Cell, Record};
-use crate::stats::median;
+use crate::stats::middle;
 
 /// Peaks this much below another's are equal to it.
 const EQUAL: f64 = 0.97;
@@ -260,7 +260,7 @@ pub(super) fn s7(run: &Evidence<'_>) -> Found<Finding> {
 }
 
 /// Requests of the disk for 1,000 replies.
-fn requests(record: &Record) -> Option<f64> {
+pub(super) fn requests(record: &Record) -> Option<f64> {
     let good = number(record, "good_per_s").filter(|good| *good > 0.0)?;
     Some(1e3 * number(record, "disk_requests_per_s")? / good)
 }
@@ -316,11 +316,11 @@ pub(super) fn s8b(run: &Evidence<'_>) -> Found<Finding> {
     let (mut told, mut asked) = (Vec::new(), Vec::new());
     for target in run.regattas() {
         let [cell] = run.tops([&target.name])?;
-        let values: Vec<f64> = index(run, &cell, &items)?.into_values().collect();
-        told.push(format!("{} {:.2}", target.name, median(&values)));
-        let shown = run
-            .of_values(&values)
-            .ok_or_else(|| format!("the index of {} in four blocks", cell.arm))?;
+        let index = index(run, &cell, &items)?;
+        told.push(format!("{} {:.2}", target.name, middle(&index)));
+        let values: Vec<f64> = index.into_values().collect();
+        let missing = || format!("the index of {} in four blocks", cell.arm);
+        let shown = run.of_values(&values).ok_or_else(missing)?;
         let what = format!("the index of {}", target.name);
         asked.push(shown.asks(range("S-8b", usize::from(!blocks(target))), what));
     }

@@ -47,6 +47,13 @@ pub(crate) struct Evidence<'a> {
     pub(super) looks: usize,
 }
 
+/// What is there at the rate nearest to a multiple, if that is near.
+fn nearest<T>(rates: Vec<(f64, T)>, multiple: f64) -> Option<T> {
+    let distance = |rate: f64| (rate / multiple).ln().abs();
+    let near = rates.into_iter().min_by(|a, b| distance(a.0).total_cmp(&distance(b.0)));
+    near.filter(|(rate, _)| distance(*rate) < NEAR).map(|(_, there)| there)
+}
+
 /// A finding, or what is missing.
 pub(crate) type Found<T> = Result<T, String>;
 
@@ -254,12 +261,8 @@ impl<'a> Evidence<'a> {
 
     /// The arm's cell at the level nearest to a multiple.
     pub(crate) fn at(&self, arm: &str, multiple: f64) -> Found<Cell> {
-        let missing = || format!("valid trials of {arm} near {multiple} times saturation");
-        let rates = self.rates(arm)?;
-        let distance = |rate: f64| (rate / multiple).ln().abs();
-        let near = rates.into_iter().min_by(|a, b| distance(a.0).total_cmp(&distance(b.0)));
-        let (rate, cell) = near.ok_or_else(missing)?;
-        if distance(rate) < NEAR { Ok(cell) } else { Err(missing()) }
+        nearest(self.rates(arm)?, multiple)
+            .ok_or_else(|| format!("valid trials of {arm} near {multiple} times saturation"))
     }
 
     /// The arm's only cell, or the one at its highest rate.
@@ -314,10 +317,7 @@ impl<'a> Evidence<'a> {
     /// The cells of several arms at that rate of those they have in common which is nearest to a
     /// multiple.
     pub(crate) fn near<const N: usize>(&self, arms: [&str; N], multiple: f64) -> Found<[Cell; N]> {
-        let distance = |rate: f64| (rate / multiple).ln().abs();
-        let all = self.common(arms)?.into_iter();
-        let near = all.min_by(|a, b| distance(a.0).total_cmp(&distance(b.0)));
-        near.filter(|(rate, _)| distance(*rate) < NEAR).map(|(_, cells)| cells).ok_or_else(|| {
+        nearest(self.common(arms)?, multiple).ok_or_else(|| {
             format!("valid trials of {} near {multiple} times saturation", arms.join(" and "))
         })
     }

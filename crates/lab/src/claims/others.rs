@@ -1,8 +1,9 @@
 //! Claims on other servers, kernels and workloads: S-13, S-14, S-16, S-17, G-5 to G-7, P-3, B-5.
 
 use super::arms::{blocks, one, processes};
+use super::blocking::requests;
 use super::curves::{Curves, Side};
-use super::evidence::{Blocks, Evidence, Found, Shown, number, option, percent, show};
+use super::evidence::{Evidence, Found, Shown, number, option, percent, show};
 use super::shown::{Asked, all_among};
 use super::table::{SMALL, ours};
 use super::{Finding, Open, Verdict};
@@ -11,7 +12,7 @@ use crate::experiment::client::TARGET;
 use crate::experiment::{Program, Target};
 use crate::programs::Other;
 use crate::record::{Cell, Record};
-use crate::stats::{median, of_rows_and_columns};
+use crate::stats::{median, middle, of_rows_and_columns};
 
 /// Our best against nginx and lighttpd, all cached.
 pub(super) fn s13(run: &Evidence<'_>) -> Found<Finding> {
@@ -54,18 +55,14 @@ pub(super) fn s14(run: &Evidence<'_>) -> Found<Finding> {
     let is_apache = |target: &&Target| target.program == Program::Other(Other::ApacheWorker);
     let apache = targets(run).find(is_apache);
     let apache = apache.ok_or("a server with a thread for each connection: apache-worker")?;
-    let asks = |record: &Record| {
-        let good = number(record, "good_per_s").filter(|good| *good > 0.0)?;
-        Some(1e3 * number(record, "disk_requests_per_s")? / good)
-    };
     let [cell] = run.tops([&apache.name])?;
-    let theirs = run.shown("disk requests", &cell, asks)?;
+    let theirs = run.shown("disk requests", &cell, requests)?;
     let mut asked = vec![theirs.above(1.0, "apache's disk requests for 1,000 replies")];
     let mut told = vec![format!("{:.2} of apache", theirs.typical())];
     for ours in run.regattas() {
         let [theirs, cell] = run.tops([&apache.name, &ours.name])?;
-        let more = run.between("disk requests", (&theirs, &cell), asks, |a, b| a - 5.0 * b)?;
-        told.push(format!("{:.2} of {}", run.middle("disk requests", &cell, asks)?, ours.name));
+        let more = run.between("disk requests", (&theirs, &cell), requests, |a, b| a - 5.0 * b)?;
+        told.push(format!("{:.2} of {}", run.middle("disk requests", &cell, requests)?, ours.name));
         asked.push(more.above(0.0, format!("apache's less five times {}'s", ours.name)));
     }
     let ours = format!("disk requests for 1,000 replies: {}", told.join(", "));
@@ -116,7 +113,6 @@ pub(super) fn s16(run: &Evidence<'_>) -> Found<Finding> {
 fn winner<'a>(run: &Evidence<'a>, arms: &[&'a str]) -> Found<&'a str> {
     let sides: Vec<Side<'_, '_>> = arms.iter().map(|arm| (*run, *arm)).collect();
     let areas = Curves::of(&sides)?.areas();
-    let middle = |areas: &Blocks| median(&areas.values().copied().collect::<Vec<_>>());
     let best = arms.iter().zip(&areas).max_by(|a, b| middle(a.1).total_cmp(&middle(b.1)));
     best.map(|(arm, _)| *arm).ok_or_else(|| "valid trials".to_owned())
 }

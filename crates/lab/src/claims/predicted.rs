@@ -9,7 +9,7 @@ use super::shown::Asked;
 use crate::claims::model;
 use crate::experiment::Target;
 use crate::record::Record;
-use crate::stats::median;
+use crate::stats::middle;
 
 /// How far a prediction may be off.
 const WITHIN: f64 = 0.15;
@@ -30,20 +30,16 @@ impl Predictions {
         measured: &Blocks,
     ) -> Found<()> {
         let ratio = run.compared((&what, measured), ("its prediction", predicted))?;
-        self.take(what, predicted, median_of(measured), &ratio);
+        self.take(what, predicted, middle(measured), &ratio);
         Ok(())
     }
 
     /// The `ratio` is of what was measured to what was predicted.
     fn take(&mut self, what: String, predicted: &Blocks, measured: f64, ratio: &Shown) {
-        let predicted = median_of(predicted);
+        let predicted = middle(predicted);
         self.told.push(format!("{what}: predicted {predicted:.2}, measured {measured:.2}"));
         self.asked.push(ratio.equal(WITHIN, format!("{what}, measured over predicted,")));
     }
-}
-
-fn median_of(all: &Blocks) -> f64 {
-    median(&all.values().copied().collect::<Vec<_>>())
 }
 
 /// `of` of what two say in each block that both have.
@@ -113,14 +109,14 @@ fn plateaus<'a>(run: &Evidence<'a>) -> Found<Vec<Plateau<'a>>> {
         }
         let rates = run.rates(&free.name)?;
         let (_, lowest) = rates.first().ok_or("rates")?;
-        let most = median_of(&run.peaks(&free.name, "good_per_s")?);
+        let most = middle(&run.peaks(&free.name, "good_per_s")?);
         for (target, _) in held {
             let rate = |record: &Record| {
                 let response_s = number(record, "service_p50_ms")? / 1e3;
                 Some(model::rate_cap(cap(target).into(), off_s, response_s))
             };
             let predicted = run.blocks(lowest, rate);
-            if predicted.is_empty() || median_of(&predicted) > BINDS * most {
+            if predicted.is_empty() || middle(&predicted) > BINDS * most {
                 continue;
             }
             let [top] = run.tops([&target.name])?;
@@ -155,8 +151,8 @@ pub(super) fn p1(run: &Evidence<'_>) -> Found<Finding> {
     let why = format!(
         "two queues with {:.0} us of processor and {:.0} us of disk for each request of {}; peaks \
          {}; 15 % either way are asked",
-        1e6 * median_of(&cpu),
-        1e6 * median_of(&disk),
+        1e6 * middle(&cpu),
+        1e6 * middle(&disk),
         sped.name,
         show(&peaks)
     );
@@ -179,8 +175,8 @@ pub(super) fn e17(run: &Evidence<'_>) -> Found<Finding> {
             "{} under a limit of {}: predicted {:.0}, measured {:.0} replies a second",
             target.name,
             cap(target),
-            median_of(predicted),
-            median_of(measured)
+            middle(predicted),
+            middle(measured)
         ));
         asked.push(ratio.equal(WITHIN_CAP, format!("{}, measured over predicted,", target.name)));
         for other in plateaus[at + 1..].iter().filter(|one| cap(one.target) == cap(target)) {

@@ -5,7 +5,7 @@ use super::arms::{blocks, processes};
 use super::evidence::{Blocks, Evidence, Found, number, option, show};
 use super::processes::waits;
 use crate::experiment::Target;
-use crate::stats::median;
+use crate::stats::middle;
 use std::collections::BTreeMap;
 
 /// The first arm of an architecture that does not block.
@@ -104,11 +104,10 @@ pub(super) fn least_squares(points: &[(f64, f64)]) -> Option<f64> {
 /// A process with a private cache costs much more than one that shares it.
 pub(super) fn s12(run: &Evidence<'_>) -> Found<Finding> {
     let (private, shared) = (slopes(run, "symped")?, slopes(run, "shared-symped")?);
-    let of = |slopes: &Blocks| median(&slopes.values().copied().collect::<Vec<_>>());
     let ours = format!(
         "{:.2} MiB for each private process, {:.2} for each sharing one",
-        of(&private),
-        of(&shared)
+        middle(&private),
+        middle(&shared)
     );
     let above: Vec<f64> = crate::analysis::pairs(&private, &shared)
         .into_iter()

@@ -2,9 +2,9 @@
 
 use super::Finding;
 use super::curves::{Curves, Side};
-use super::evidence::{ARCHITECTURE, Blocks, Evidence, Found, ONLY_MAX, option, show};
+use super::evidence::{ARCHITECTURE, Evidence, Found, ONLY_MAX, option, show};
 use crate::experiment::Target;
-use crate::stats::median;
+use crate::stats::middle;
 
 /// By so much the best versions may differ.
 const APART: f64 = 0.1;
@@ -77,7 +77,6 @@ fn versions<'a>(run: &Evidence<'a>) -> Found<Vec<(&'a str, Vec<Version<'a>>)>> {
 /// The one that looks best, for its name.
 fn best<'v, 'a>(run: &Evidence<'a>, versions: &'v [Version<'a>]) -> Found<&'v Version<'a>> {
     let peaks = Curves::of(&sides(run, versions))?.each_peak();
-    let middle = |peaks: &Blocks| median(&peaks.values().copied().collect::<Vec<_>>());
     let best = versions.iter().zip(&peaks).max_by(|a, b| middle(a.1).total_cmp(&middle(b.1)));
     best.map(|(version, _)| version).ok_or_else(|| "settings".to_owned())
 }

@@ -4,7 +4,7 @@ use super::Report;
 use super::figure::{Figure, Section};
 use crate::claims::evidence::{self, Evidence};
 use crate::experiment::PROCESSORS;
-use crate::stats::median;
+use crate::stats::middle;
 use crate::units::show;
 
 pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
@@ -20,10 +20,7 @@ impl Report<'_> {
         let mut rows = Vec::new();
         for target in &self.run.experiment.targets {
             let peaks = |level| all.with(path, level).peaks(&target.name, "good_per_s").ok();
-            let peak = |level| {
-                let peaks: Vec<f64> = peaks(level)?.into_values().collect();
-                Some(show(median(&peaks)))
-            };
+            let peak = |level| Some(show(middle(&peaks(level)?)));
             let side = |level| [(all.with(path, level), target.name.as_str())];
             let gain = Evidence::best_of(&side(last), &side(first)).ok();
             let mut row = vec![target.name.clone()];

@@ -5,7 +5,7 @@ use super::figure::{Figure, Section, Setting};
 use crate::analysis::CellSummary;
 use crate::claims::evidence::{self, Evidence};
 use crate::papers::{self, Drawn, Paper, Printed, Row};
-use crate::stats::median;
+use crate::stats::middle;
 use crate::units::show;
 use serde_json::{Value, json};
 
@@ -40,7 +40,7 @@ impl Report<'_> {
     fn beside(&self, paper: &Paper, drawn: &Drawn) -> Option<Figure> {
         let unit = self.run.manifest.unit?;
         let peaks = Evidence::new(self.run).peaks(&drawn.reference, "good_per_s").ok()?;
-        let peak = median(&peaks.into_values().collect::<Vec<_>>());
+        let peak = middle(&peaks);
         if !self.has_rates() || peak <= 0.0 {
             return None;
         }
@@ -169,8 +169,7 @@ impl Report<'_> {
     fn number(&self, arm: &str, row: &Row) -> Option<f64> {
         if row.peak {
             let peaks = Evidence::new(self.run).peaks(arm, row.of.as_deref()?).ok()?;
-            let peaks: Vec<f64> = peaks.into_values().collect();
-            return (!peaks.is_empty()).then(|| median(&peaks) * row.times.unwrap_or(1.0));
+            return (!peaks.is_empty()).then(|| middle(&peaks) * row.times.unwrap_or(1.0));
         }
         let ours = self.top(arm)?;
         let of = row.of.as_deref();

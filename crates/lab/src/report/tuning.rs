@@ -8,7 +8,7 @@ use crate::knee;
 use crate::race::space::Candidate;
 use crate::race::{self, Finalist, Standing, Told};
 use crate::record::Cell;
-use crate::stats::{LEVEL, judged};
+use crate::stats::{BLOCKS_MIN, LEVEL, compare};
 use crate::units::{show, words};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -16,8 +16,6 @@ use std::collections::BTreeMap;
 /// Cells by the places of their levels, with median and cell, of each map.
 type Maps<'a> = BTreeMap<String, Vec<(usize, usize, f64, &'a Cell)>>;
 
-/// Fewer blocks than this have no p value.
-const BLOCKS_MIN: usize = 4;
 /// Arms whose course is drawn, at most.
 const COURSES_MAX: usize = 10;
 /// Options whose effects are drawn, at most.
@@ -246,9 +244,9 @@ impl Report<'_> {
     /// Whether a cell cannot be told from the best, or is within the noise floor of it.
     fn as_good(&self, cell: &Cell, best: &Cell) -> bool {
         let of = |cell| by_block(self.run, cell, &self.analysis.metric);
-        let Some((ratio, p, blocks)) = judged(&pairs(&of(cell), &of(best))) else { return false };
-        let within = ratio.ln().abs() <= self.analysis.floor.ln_1p();
-        within || blocks >= BLOCKS_MIN && p >= 0.05
+        let Some(found) = compare(&pairs(&of(cell), &of(best))) else { return false };
+        let within = found.ratio.ln().abs() <= self.analysis.floor.ln_1p();
+        within || found.blocks >= BLOCKS_MIN && found.p >= 0.05
     }
 }
 

@@ -6,11 +6,16 @@
 //! a side is ahead by at least what the mean of its contenders is above each of the other's. That
 //! takes no model of the curve, and no more certainty where there are more candidates.
 
-use super::{Interval, Located, count};
+use super::{Interval, Located, count, median};
 use std::collections::BTreeMap;
 
 /// A number from each block.
 pub type Blocks = BTreeMap<u32, f64>;
+
+/// The median over blocks; NaN for none.
+pub fn middle(blocks: &Blocks) -> f64 {
+    median(&blocks.values().copied().collect::<Vec<_>>())
+}
 
 /// Who is below another of its side at this level is no contender.
 const BEHIND: f64 = 0.9;

@@ -16,11 +16,11 @@ mod steady;
 mod variance;
 mod welch;
 
-pub use best::{Best, Blocks, peak};
+pub use best::{Best, Blocks, middle, peak};
 pub use interval::Interval;
 pub use located::Located;
 pub(crate) use paired::{BLOCKS_MIN, LEVEL};
-pub use paired::{Effect, Floor, Verdict, compare, compare_among, judged, judged_together};
+pub use paired::{Effect, Floor, Verdict, compare, compare_among, judged_together};
 #[cfg(test)]
 use paired::{holm, judge};
 pub use quantile::order_statistic_interval;

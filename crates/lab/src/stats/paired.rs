@@ -95,15 +95,6 @@ pub fn compare_among(pairs: &[(f64, f64)], chances: usize) -> Option<Effect> {
     Some(effect)
 }
 
-/// Only the ratio, the p value and the number of pairs of what [`compare`] tells. None if no pair
-/// is usable.
-pub fn judged(pairs: &[(f64, f64)]) -> Option<(f64, f64, usize)> {
-    let logs: Vec<f64> = pairs.iter().filter_map(log_ratio).collect();
-    let centre = (!logs.is_empty()).then(|| Centre::of(&logs))?;
-    let p = if logs.len() >= BLOCKS_MIN { centre.p() } else { 1.0 };
-    Some((centre.mean.exp(), p, logs.len()))
-}
-
 /// The logarithm of a pair's ratio; None unless both are above 0.
 fn log_ratio((arm, base): &(f64, f64)) -> Option<f64> {
     let usable = *arm > 0.0 && *base > 0.0 && arm.is_finite() && base.is_finite();
