@@ -94,6 +94,13 @@ impl<'r, 't, 'a> Fields<'r, 't, 'a> {
         self.report.add(value.span().start, format!("{}: {message}", self.key(key)));
     }
 
+    /// The same about what a key has, where it is there.
+    pub(super) fn wrong_at(&self, key: &str, message: &str) {
+        if let Some(value) = self.table.get(key) {
+            self.wrong(value, key, message);
+        }
+    }
+
     fn key(&self, key: &str) -> String {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
@@ -119,11 +126,18 @@ impl<'r, 't, 'a> Fields<'r, 't, 'a> {
 
     pub(super) fn choice(&self, key: &str, choices: &[&str], default: &str) -> String {
         let Some(text) = self.text(key) else { return default.to_owned() };
-        if let (Some(value), false) = (self.table.get(key), choices.contains(&text.as_str())) {
-            self.wrong(value, key, &format!("{text:?} is none of {}", choices.join(", ")));
+        if !choices.contains(&text.as_str()) {
+            self.wrong_at(key, &format!("{text:?} is none of {}", choices.join(", ")));
             return default.to_owned();
         }
         text
+    }
+
+    /// What one of these words stands for; the first where none is said.
+    pub(super) fn one_of<T: Copy>(&self, key: &str, all: &[(&str, T)]) -> T {
+        let words: Vec<&str> = all.iter().map(|(word, _)| *word).collect();
+        let said = self.choice(key, &words, words[0]);
+        all.iter().find(|(word, _)| *word == said).map_or(all[0].1, |(_, one)| *one)
     }
 
     pub(super) fn number(&self, key: &str, range: RangeInclusive<f64>) -> Option<f64> {

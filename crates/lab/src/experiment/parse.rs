@@ -310,11 +310,8 @@ fn levels(all: &Fields<'_, '_, '_>, path: &str, value: At<'_, '_>) -> Vec<String
 }
 
 fn workload(fields: Fields<'_, '_, '_>) -> Workload {
-    let model = match fields.choice("loop", &["open", "closed", "partly-open"], "closed").as_str() {
-        "open" => Loop::Open,
-        "partly-open" => Loop::PartlyOpen,
-        _ => Loop::Closed,
-    };
+    let loops = [("closed", Loop::Closed), ("open", Loop::Open), ("partly-open", Loop::PartlyOpen)];
+    let asks = [("target", Ask::Target), ("files", Ask::Files), ("log", Ask::Log)];
     let offered = fields.value("rate").and_then(|value| match value.get_ref() {
         DeValue::String(text) if rate(text).is_some() => Some(text.to_string()),
         plain if number(plain).is_some_and(|rate| rate > 0.0) => word(plain),
@@ -325,10 +322,8 @@ fn workload(fields: Fields<'_, '_, '_>) -> Workload {
     });
     let time = |key: &str, default: &str| {
         let text = fields.text(key).unwrap_or_else(|| default.to_owned());
-        if let (Err(why), Some(value)) =
-            (regatta_load::engine::parse_time(&text), fields.value(key))
-        {
-            fields.wrong(value, key, &why);
+        if let Err(why) = regatta_load::engine::parse_time(&text) {
+            fields.wrong_at(key, &why);
         }
         text
     };
@@ -337,20 +332,13 @@ fn workload(fields: Fields<'_, '_, '_>) -> Workload {
         dirs: fields.count("dirs", 1..=100_000),
         requests: fields.count("requests", 1..=100_000_000),
         root: fields.text("root"),
-        ask: match fields.choice("ask", &["target", "files", "log"], "target").as_str() {
-            "files" => Ask::Files,
-            "log" => Ask::Log,
-            _ => Ask::Target,
-        },
+        ask: fields.one_of("ask", &asks),
         log: fields.text("log"),
         target: fields.text("target").unwrap_or_else(|| "/".to_owned()),
-        client: match fields.choice("client", &["regatta", "wrk"], "regatta").as_str() {
-            "wrk" => Client::Wrk,
-            _ => Client::Regatta,
-        },
+        client: fields.one_of("client", &[("regatta", Client::Regatta), ("wrk", Client::Wrk)]),
         fields: RequestFields::of(&fields.choice("fields", &RequestFields::NAMES, "host"))
             .unwrap_or_default(),
-        model,
+        model: fields.one_of("loop", &loops),
         rate: offered.unwrap_or_else(|| "1000".to_owned()),
         arrivals: fields.choice("arrivals", &["constant", "poisson", "uniform"], "poisson"),
         connections: fields.count("connections", 1..=1_000_000).unwrap_or(64),
@@ -369,11 +357,9 @@ fn workload(fields: Fields<'_, '_, '_>) -> Workload {
     if workload.ask != Ask::Target && workload.root.is_none() {
         fields.report().add(fields.at(), "workload.ask is about the files of workload.root");
     }
-    if let (Some(preset), Some(value)) = (&workload.preset, fields.value("preset"))
-        && presets::find(preset).is_none()
-    {
+    if workload.preset.as_deref().is_some_and(|preset| presets::find(preset).is_none()) {
         let names: Vec<&str> = presets::all().iter().map(|preset| preset.name).collect();
-        fields.wrong(value, "preset", &format!("no such preset; there are {}", names.join(", ")));
+        fields.wrong_at("preset", &format!("no such preset; there are {}", names.join(", ")));
     }
     fields.finish();
     workload
@@ -381,10 +367,8 @@ fn workload(fields: Fields<'_, '_, '_>) -> Workload {
 
 fn slo(fields: &Fields<'_, '_, '_>) -> Option<String> {
     let text = fields.text("slo")?;
-    if let (Err(problems), Some(value)) =
-        (regatta_load::engine::Slo::parse(&text), fields.value("slo"))
-    {
-        problems.iter().for_each(|problem| fields.wrong(value, "slo", problem));
+    if let Err(problems) = regatta_load::engine::Slo::parse(&text) {
+        problems.iter().for_each(|problem| fields.wrong_at("slo", problem));
     }
     Some(text)
 }
@@ -404,22 +388,15 @@ fn calibrate(fields: Fields<'_, '_, '_>, baseline: &str) -> Calibrate {
 fn machine(fields: Fields<'_, '_, '_>) -> Machine {
     let cpus = |key: &str| {
         let Some(text) = fields.text(key) else { return Vec::new() };
-        match cpu_list(&text) {
-            Some(cpus) => cpus,
-            None => {
-                if let Some(value) = fields.value(key) {
-                    fields.wrong(value, key, "expected processors such as \"0\" or \"0-3,6\"");
-                }
-                Vec::new()
-            }
-        }
+        cpu_list(&text).unwrap_or_else(|| {
+            fields.wrong_at(key, "expected processors such as \"0\" or \"0-3,6\"");
+            Vec::new()
+        })
     };
     let layout = |name: String| {
         let found = CpuLayout::of(&name);
-        if found.is_none()
-            && let Some(value) = fields.value("layout")
-        {
-            fields.wrong(value, "layout", "expected apart, together or auto");
+        if found.is_none() {
+            fields.wrong_at("layout", "expected apart, together or auto");
         }
         found
     };
@@ -458,18 +435,16 @@ fn measure(fields: Fields<'_, '_, '_>, workload: &Workload) -> Measure {
         flatten(&table, "", None, &mut profile_at);
     }
     let metric = fields.text("metric").unwrap_or_else(|| "good_per_s".to_owned());
-    if let (Some(fault), Some(value)) = (metrics::fault(&metric), fields.value("metric")) {
-        fields.wrong(value, "metric", &fault);
+    if let Some(fault) = metrics::fault(&metric) {
+        fields.wrong_at("metric", &fault);
     }
     let also = fields.texts("also");
-    if let (Some(fault), Some(value)) =
-        (also.iter().find_map(|name| metrics::fault(name)), fields.value("also"))
-    {
-        fields.wrong(value, "also", &fault);
+    if let Some(fault) = also.iter().find_map(|name| metrics::fault(name)) {
+        fields.wrong_at("also", &fault);
     }
     let measure = Measure {
-        mode: Mode::read(&fields),
-        warm: Warm::read(&fields),
+        mode: fields.one_of("mode", &[("trials", Mode::Trials), ("knee", Mode::Knee)]),
+        warm: fields.one_of("warm", &[("fixed", Warm::Fixed), ("found", Warm::Found)]),
         warm_s: fields
             .number("warm_s", 0.0..=SECONDS_MAX)
             .unwrap_or_else(|| warms.map_or(1.0, f64::from)),

@@ -44,24 +44,6 @@ pub(super) const FOUND_S_MIN: f64 = 20.0;
 /// Multiples at most.
 const OVERLOADS_MAX: usize = 8;
 
-impl Mode {
-    pub(super) fn read(fields: &Fields<'_, '_, '_>) -> Self {
-        match fields.choice("mode", &["trials", "knee"], "trials").as_str() {
-            "knee" => Self::Knee,
-            _ => Self::Trials,
-        }
-    }
-}
-
-impl Warm {
-    pub(super) fn read(fields: &Fields<'_, '_, '_>) -> Self {
-        match fields.choice("warm", &["fixed", "found"], "fixed").as_str() {
-            "found" => Self::Found,
-            _ => Self::Fixed,
-        }
-    }
-}
-
 pub(super) fn knee(fields: Fields<'_, '_, '_>) -> KneeSearch {
     let overload = fields.value("overload").map(|value| {
         let multiples: Vec<f64> = match value.get_ref() {
