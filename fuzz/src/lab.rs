@@ -52,7 +52,7 @@ pub fn experiment(bytes: &[u8]) {
 pub fn matrix(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let options = BestOptions::new("/".into(), "regatta".into());
-    let all = Means { cpus: 2, memory: 1 << 30 };
+    let all = Means { cpus: 2, memory: 1 << 30, descriptors: 20_000 };
     let settled = Settled::new(&options, "/".as_ref(), Site::default(), all, None);
     match best::crossing("fuzz.toml", text, &settled) {
         Ok(text) => {
