@@ -300,6 +300,25 @@ counters! {
         "Items in the queue before each put, summed: divided by `queue_puts`, the mean.";
     QueueLenMax "queue_len_max" "count" Max "The most items in one queue at once.";
     QueueWaitNs "queue_wait_ns" "ns" Sum "Time that items waited in these queues.";
+    QueueTakes "queue_takes" "count" Sum "Items taken out of these queues.";
+    QueueDropped "queue_dropped" "count" Sum
+        "Items that were still in a queue when it was closed, or its process died.";
+    QueueVisits "queue_visits" "count" Sum
+        "Times that a thread took a batch of items from a queue: `queue_takes` divided by this is \
+         the mean batch.";
+    QueueWakes "queue_wakes" "count" Sum "Threads that were woken because an item came.";
+    Merges "merges" "count" Sum
+        "Times that the set of connections which one stage left for another was taken over.";
+    StageNs "stage_ns" "ns" Sum "Time that threads of a stage worked on batches.";
+    StageRefused "stage_refused" "count" Sum
+        "Requests that a stage refused, because its queue was full or it admits fewer.";
+    StageAgesNs "stage_ages_ns" "ns" Sum
+        "Time from a request's entrance into the pipeline until its last stage had done with it.";
+    Decisions "decisions" "count" Sum "Decisions of a stage's controller.";
+    DecisionsChanged "decisions_changed" "count" Sum "Of those, the ones that changed something.";
+    BarrierBatches "barrier_batches" "count" Sum
+        "Batches after which a stage waited until all of the batch had come back.";
+    BarrierNs "barrier_ns" "ns" Sum "Time that it waited for them.";
     HandOvers "hand_overs" "count" Sum "Connections that a unit handed to another thread.";
     HandBacks "hand_backs" "count" Sum "Of those, the ones that came back to it.";
 
@@ -510,6 +529,8 @@ gauges! {
         "Bytes of chunks of files that are mapped.";
     ThreadsOpen "threads_open" "count" ThreadsStarted - ThreadsEnded,
         "Threads that serve connections, busy or idle.";
+    QueueItems "queue_items" "count" QueuePuts - QueueDropped QueueTakes,
+        "Items in the queues between threads.";
 }
 
 impl Gauge {

@@ -27,6 +27,6 @@ pub use arena::{Arena, ArenaView, AttachError, Control, ControlView, Phase, VERS
 pub use counter::{Counter, Gauge, Merge};
 pub use histogram::Histogram;
 pub use markdown::markdown;
-pub use slot::{SLOT_WORDS, Slot, SlotView, Totals};
+pub use slot::{Dial, SLOT_WORDS, Slot, SlotView, Totals};
 pub use snapshot::{BUCKETS, Bounds, SUB_BUCKETS, Snapshot, VALUE_MAX};
 pub use tally::Tally;

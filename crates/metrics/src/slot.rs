@@ -5,6 +5,7 @@ use crate::{
     histogram::HISTOGRAMS,
     snapshot::{BUCKETS, bucket},
 };
+use alloc::string::String;
 use core::{
     array,
     ops::Deref,
@@ -23,12 +24,47 @@ const INCARNATION: usize = 1;
 const HEARTBEAT_MS: usize = 2;
 const ROOT_GENERATION: usize = 3;
 const RETIRED: usize = 4;
+/// A name, in the order of bytes in memory, filled up with zeros.
+const ROLE: usize = 5;
+const DIALS_AT: usize = 7;
 const COUNTERS_AT: usize = 16;
 const HISTOGRAMS_AT: usize = (COUNTERS_AT + COUNTERS).next_multiple_of(16);
 const HISTOGRAM_WORDS: usize = (BUCKETS + 2).next_multiple_of(16);
 const SUM: usize = BUCKETS;
 const MAX: usize = BUCKETS + 1;
 const _: () = assert!(SLOT_WORDS.is_multiple_of(16));
+const _: () = assert!(DIALS_AT + Dial::ALL.len() <= COUNTERS_AT);
+
+/// What a stage of a pipeline is set to, or has measured last: unlike a counter it goes up and
+/// down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Dial {
+    /// Threads that the stage has.
+    Threads,
+    /// The most items that a thread takes at once.
+    BatchMost,
+    /// Items admitted, thousandths per second.
+    AdmitMilliPerS,
+    /// The most items that may wait.
+    QueueMax,
+    /// The age below which nine of ten items were, the last time it was measured, nanoseconds.
+    AgeP90Ns,
+    /// Decisions taken so far.
+    Decisions,
+}
+
+impl Dial {
+    /// All dials, in the order of their words in a slot.
+    pub const ALL: [Self; 6] = [
+        Self::Threads,
+        Self::BatchMost,
+        Self::AdmitMilliPerS,
+        Self::QueueMax,
+        Self::AgeP90Ns,
+        Self::Decisions,
+    ];
+}
 
 /// One worker's slot, to be read.
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +105,20 @@ impl<'a> SlotView<'a> {
     #[must_use]
     pub fn is_retired(&self) -> bool {
         self.0[RETIRED].load(Relaxed) != 0
+    }
+
+    /// Which stage of a pipeline counts there, as far as it can be printed; empty if none does.
+    #[must_use]
+    pub fn role(&self) -> String {
+        let words = self.0[ROLE..DIALS_AT].iter();
+        let bytes = words.flat_map(|word| word.load(Relaxed).to_le_bytes());
+        bytes.take_while(u8::is_ascii_graphic).map(char::from).collect()
+    }
+
+    /// What the stage is set to; 0 if that has never been said.
+    #[must_use]
+    pub fn dial(&self, dial: Dial) -> u64 {
+        self.0[DIALS_AT + dial as usize].load(Relaxed)
     }
 
     /// The value of a counter.
@@ -137,6 +187,8 @@ impl<'a> Slot<'a> {
 
     /// Enters a new worker: its process identifier, and one more incarnation.
     pub fn enter(&self, pid: u32) {
+        self.set_role("");
+        Dial::ALL.into_iter().for_each(|dial| self.set_dial(dial, 0));
         self.0.0[INCARNATION].store(self.incarnation().wrapping_add(1), Relaxed);
         self.0.0[PID].store(u64::from(pid), Relaxed);
     }
@@ -145,6 +197,20 @@ impl<'a> Slot<'a> {
     #[inline]
     pub fn set_heartbeat_ms(&self, tick_ms: u64) {
         self.0.0[HEARTBEAT_MS].store(tick_ms, Relaxed);
+    }
+
+    /// Says which stage of a pipeline counts there: the first 16 bytes of its name are kept.
+    pub fn set_role(&self, name: &str) {
+        let mut bytes = name.bytes();
+        for word in &self.0.0[ROLE..DIALS_AT] {
+            let eight = array::from_fn(|_| bytes.next().unwrap_or(0));
+            word.store(u64::from_le_bytes(eight), Relaxed);
+        }
+    }
+
+    /// Says what the stage is set to.
+    pub fn set_dial(&self, dial: Dial, value: u64) {
+        self.0.0[DIALS_AT + dial as usize].store(value, Relaxed);
     }
 
     /// Says which root the worker serves; the master says it of one that is about to start.

@@ -117,6 +117,31 @@ fn a_name_has_its_words_and_no_others() {
 }
 
 #[test]
+fn a_stage_has_its_name_and_its_dials() {
+    let words = words(2);
+    let arena = Arena::create(&words, 2);
+    let slot = arena.slot(1);
+    assert_eq!((slot.role().as_str(), slot.dial(Dial::Threads)), ("", 0));
+    slot.set_role("a-name-of-a-stage-that-is-long");
+    let before = values(&words);
+    for (value, dial) in (1..).zip(Dial::ALL) {
+        slot.set_dial(dial, value);
+    }
+    assert_eq!(slot.role(), "a-name-of-a-stag");
+    for (value, dial) in (1..).zip(Dial::ALL) {
+        assert_eq!(slot.dial(dial), value, "{dial:?}");
+    }
+    assert!(Counter::ALL.iter().all(|counter| slot.get(*counter) == 0) && !slot.is_retired());
+    let changed = values(&words).iter().zip(&before).filter(|(now, was)| now != was).count();
+    assert_eq!(changed, Dial::ALL.len());
+    slot.set_role("write\u{1b}[2J");
+    assert_eq!(slot.role(), "write");
+    // Who comes next has a name of its own, or none.
+    slot.enter(7);
+    assert!(slot.role().is_empty() && Dial::ALL.iter().all(|dial| slot.dial(*dial) == 0));
+}
+
+#[test]
 fn a_reply_counts_once_in_each_grouping() {
     let words = words(1);
     let arena = Arena::create(&words, 1);
