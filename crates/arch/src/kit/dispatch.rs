@@ -157,7 +157,9 @@ impl<'a, P: Poller> Dispatch<'a, P> {
         let sleeps = self.pool.back.falls_asleep();
         let timeout = if sleeps { wait.timeout } else { Duration::ZERO };
         let events = self.poller.wait(events, Some(timeout));
-        self.pool.back.wakes();
+        if self.pool.back.wakes() {
+            self.tally().add(Counter::QueueWakes, 1);
+        }
         let (watched, changes) = (self.poller.len(), self.poller.changes());
         let waited = Waited { events: events?, watched, changes };
         let _root_is_another = self.worker.end_wait(wait, waited);

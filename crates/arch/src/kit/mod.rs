@@ -18,10 +18,15 @@ pub mod helpers;
 pub mod idle;
 pub mod maps;
 pub mod queue;
+// Not declared in `queue.rs`, which the model includes by itself.
+#[cfg(test)]
+#[path = "queue/schedule.rs"]
+mod queue_schedule;
 pub mod serve;
 pub mod shared_cache;
 pub mod slab;
 pub mod step;
+pub(crate) mod sync;
 pub mod tasks;
 pub mod thread_cache;
 pub mod units;

@@ -1,18 +1,15 @@
 //! Hand-overs between threads: a queue from which any free thread takes, and returns for one owner
 //! with a poller.
-#[cfg(test)]
-mod schedule;
-
+use super::sync::{
+    Bell, Condvar, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicUsize, Ordering::Relaxed},
+    clock,
+};
 use regatta_metrics::{Counter, Tally};
-use regatta_sys::{Bell, clock};
 use std::{
     collections::VecDeque,
     io, mem,
     os::fd::{AsFd, BorrowedFd},
-    sync::{
-        Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
     time::Duration,
 };
 
@@ -28,6 +25,8 @@ pub struct Queue<T> {
     /// How many items there are, to be read without the lock.
     len: AtomicUsize,
     most: usize,
+    /// Each put wakes all who wait, and not as many as can have an item.
+    wakes_all: bool,
 }
 
 #[derive(Debug)]
@@ -45,7 +44,16 @@ impl<T> Queue<T> {
     pub fn new(most: usize) -> Self {
         let items = VecDeque::with_capacity(most.min(ROOM));
         let state = Mutex::new(Queued { items, waiting: 0, closed: false });
-        Self { state, changed: Condvar::new(), len: AtomicUsize::new(0), most }
+        let (changed, len) = (Condvar::new(), AtomicUsize::new(0));
+        Self { state, changed, len, most, wakes_all: false }
+    }
+
+    /// Each put wakes every thread that waits, as in Sandstorm: one has the item, and the others
+    /// find nothing.
+    #[must_use]
+    pub fn waking_all(mut self) -> Self {
+        self.wakes_all = true;
+        self
     }
 
     /// Puts an item behind all others, and wakes one thread that waits for it.
@@ -61,30 +69,64 @@ impl<T> Queue<T> {
             return Err(item);
         }
         state.items.push_back((item, clock::nanos()));
-        self.len.store(before + 1, Relaxed);
-        let is_awaited = state.waiting > 0;
-        drop(state);
-        if is_awaited {
-            self.changed.notify_one();
-        }
-        tally.add(Counter::QueuePuts, 1);
-        tally.add(Counter::QueueLenSum, before as u64);
-        tally.max(Counter::QueueLenMax, before as u64 + 1);
+        self.has_put(state, before, tally);
         Ok(())
+    }
+
+    /// Puts as many as there is room for behind all others, with one lock and in their order, and
+    /// wakes as many threads as can take one. What had no room stays in `items`.
+    pub fn put_all(&self, items: &mut VecDeque<T>, tally: Tally<'_>) {
+        let mut state = lock(&self.state);
+        let before = state.items.len();
+        let room = if state.closed { 0 } else { self.most.saturating_sub(before) };
+        let now = clock::nanos();
+        state.items.extend(items.drain(..room.min(items.len())).map(|item| (item, now)));
+        self.has_put(state, before, tally);
+        if !items.is_empty() {
+            tally.add(Counter::QueueRefused, items.len() as u64);
+        }
+    }
+
+    /// Counts what has been put behind `before` items, and wakes waiters.
+    fn has_put(&self, state: MutexGuard<'_, Queued<T>>, before: usize, tally: Tally<'_>) {
+        let len = state.items.len();
+        let (puts, before) = ((len - before) as u64, before as u64);
+        self.len.store(len, Relaxed);
+        let waiting = state.waiting as u64;
+        drop(state);
+        if puts == 0 {
+            return;
+        }
+        let wakes = if self.wakes_all { waiting } else { waiting.min(puts) };
+        if wakes > 0 {
+            tally.add(Counter::QueueWakes, wakes);
+            if self.wakes_all {
+                self.changed.notify_all();
+            } else {
+                (0..wakes).for_each(|_| self.changed.notify_one());
+            }
+        }
+        tally.add(Counter::QueuePuts, puts);
+        tally.add(Counter::QueueLenSum, puts * before + puts * (puts - 1) / 2);
+        tally.max(Counter::QueueLenMax, before + puts);
     }
 
     /// Takes the first item, and waits for one so long at most; `None` if none has come, or the
     /// queue is closed.
     pub fn take(&self, patience: Duration, tally: Tally<'_>) -> Option<T> {
-        let mut state = lock(&self.state);
-        if state.items.is_empty() && !state.closed {
-            state.waiting += 1;
-            let nothing = |state: &mut Queued<T>| state.items.is_empty() && !state.closed;
-            let waited = self.changed.wait_timeout_while(state, patience, nothing);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
-            state.waiting -= 1;
-        }
-        self.pop(state, tally)
+        self.pop(self.wait(lock(&self.state), patience), tally)
+    }
+
+    /// Takes so many items at most, with one lock, and waits for the first as [`Queue::take`] does:
+    /// how many.
+    pub fn take_batch(
+        &self,
+        most: usize,
+        into: &mut Vec<T>,
+        patience: Duration,
+        tally: Tally<'_>,
+    ) -> usize {
+        self.pop_batch(self.wait(lock(&self.state), patience), most, into, tally)
     }
 
     /// Takes the first item, if there is one.
@@ -92,12 +134,63 @@ impl<T> Queue<T> {
         self.pop(lock(&self.state), tally)
     }
 
+    /// As [`Queue::take_batch`], of what is there.
+    pub fn try_take_batch(&self, most: usize, into: &mut Vec<T>, tally: Tally<'_>) -> usize {
+        self.pop_batch(lock(&self.state), most, into, tally)
+    }
+
+    /// Waits for an item, or the end, for so long at most.
+    fn wait<'q>(
+        &'q self,
+        mut state: MutexGuard<'q, Queued<T>>,
+        patience: Duration,
+    ) -> MutexGuard<'q, Queued<T>> {
+        if !state.items.is_empty() || state.closed {
+            return state;
+        }
+        let since = clock::nanos();
+        let mut left = patience;
+        state.waiting += 1;
+        while state.items.is_empty() && !state.closed && !left.is_zero() {
+            let waited = self.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            left = patience.saturating_sub(Duration::from_nanos(clock::nanos() - since));
+        }
+        state.waiting -= 1;
+        state
+    }
+
     fn pop(&self, mut state: MutexGuard<'_, Queued<T>>, tally: Tally<'_>) -> Option<T> {
         let (item, since) = state.items.pop_front()?;
         self.len.store(state.items.len(), Relaxed);
         drop(state);
+        tally.add(Counter::QueueTakes, 1);
         tally.add(Counter::QueueWaitNs, clock::nanos().saturating_sub(since));
         Some(item)
+    }
+
+    fn pop_batch(
+        &self,
+        mut state: MutexGuard<'_, Queued<T>>,
+        most: usize,
+        into: &mut Vec<T>,
+        tally: Tally<'_>,
+    ) -> usize {
+        let taken = state.items.len().min(most);
+        if taken == 0 {
+            return 0;
+        }
+        let (now, mut waited) = (clock::nanos(), 0);
+        into.extend(state.items.drain(..taken).map(|(item, since)| {
+            waited += now.saturating_sub(since);
+            item
+        }));
+        self.len.store(state.items.len(), Relaxed);
+        drop(state);
+        tally.add(Counter::QueueVisits, 1);
+        tally.add(Counter::QueueTakes, taken as u64);
+        tally.add(Counter::QueueWaitNs, waited);
+        taken
     }
 
     /// How many items there are, or were a moment ago.
@@ -135,6 +228,8 @@ impl<T> Queue<T> {
 #[derive(Debug)]
 pub struct Returns<R> {
     state: Mutex<Returned<R>>,
+    /// How many results there are, to be read without the lock.
+    len: AtomicUsize,
     bell: Bell,
 }
 
@@ -142,6 +237,8 @@ pub struct Returns<R> {
 struct Returned<R> {
     results: VecDeque<R>,
     owner: Owner,
+    /// The owner is not to fall asleep before it has been awake once more.
+    called: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,14 +255,34 @@ impl<R> Returns<R> {
     /// # Errors
     /// No descriptors left.
     pub fn new() -> io::Result<Self> {
-        let state = Returned { results: VecDeque::with_capacity(ROOM), owner: Owner::Awake };
-        Ok(Self { state: Mutex::new(state), bell: Bell::new()? })
+        let results = VecDeque::with_capacity(ROOM);
+        let state = Mutex::new(Returned { results, owner: Owner::Awake, called: false });
+        Ok(Self { state, len: AtomicUsize::new(0), bell: Bell::new()? })
     }
 
     /// Adds a result, and wakes the owner.
     pub fn put(&self, result: R) {
         let mut state = lock(&self.state);
         state.results.push_back(result);
+        self.has_put(state);
+    }
+
+    /// Adds results with one lock, and wakes the owner once.
+    pub fn put_all(&self, results: &mut VecDeque<R>) {
+        if !results.is_empty() {
+            let mut state = lock(&self.state);
+            state.results.append(results);
+            self.has_put(state);
+        }
+    }
+
+    fn has_put(&self, mut state: MutexGuard<'_, Returned<R>>) {
+        self.len.store(state.results.len(), Relaxed);
+        self.ring(&mut state);
+    }
+
+    /// Wakes the owner if it sleeps.
+    fn ring(&self, state: &mut Returned<R>) {
         if state.owner == Owner::Asleep {
             state.owner = Owner::Woken;
             // Under the lock: whoever sees that it was rung can clear it.
@@ -173,27 +290,64 @@ impl<R> Returns<R> {
         }
     }
 
-    /// The next result, if there is one.
-    pub fn next(&self) -> Option<R> {
-        lock(&self.state).results.pop_front()
+    /// Wakes the owner although there is nothing: it is to look at the time, and at what the master
+    /// wants. If it is awake, it does not sleep before it has looked.
+    pub fn wake(&self) {
+        let mut state = lock(&self.state);
+        state.called = true;
+        self.ring(&mut state);
     }
 
-    /// Before the owner waits: false if there are results, which come first. From now on a result
-    /// rings the bell.
+    /// The next result, if there is one.
+    pub fn next(&self) -> Option<R> {
+        let mut state = lock(&self.state);
+        let result = state.results.pop_front()?;
+        self.len.store(state.results.len(), Relaxed);
+        Some(result)
+    }
+
+    /// All results, with one lock. `into` is empty, and its memory serves those that come next: the
+    /// set of one stage becomes that of another.
+    pub fn take_all(&self, into: &mut VecDeque<R>) {
+        debug_assert!(into.is_empty(), "what is there is taken first");
+        let mut state = lock(&self.state);
+        mem::swap(&mut state.results, into);
+        self.len.store(0, Relaxed);
+    }
+
+    /// How many results there are, or were a moment ago.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len.load(Relaxed)
+    }
+
+    /// True if there are none, or were none a moment ago.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Before the owner waits: false if there are results, or it has been called, which comes
+    /// first. From now on a result rings the bell.
     pub fn falls_asleep(&self) -> bool {
         let mut state = lock(&self.state);
-        let is_to_wait = state.results.is_empty();
+        let is_called = mem::take(&mut state.called);
+        let is_to_wait = state.results.is_empty() && !is_called;
         if is_to_wait && state.owner == Owner::Awake {
             state.owner = Owner::Asleep;
         }
         is_to_wait
     }
 
-    /// After the owner has waited: results ring no more.
-    pub fn wakes(&self) {
-        if mem::replace(&mut lock(&self.state).owner, Owner::Awake) == Owner::Woken {
+    /// After the owner has waited: results ring no more. True if the bell has woken it.
+    pub fn wakes(&self) -> bool {
+        let mut state = lock(&self.state);
+        let was_rung = mem::replace(&mut state.owner, Owner::Awake) == Owner::Woken;
+        if was_rung {
+            state.called = false;
             self.bell.clear();
         }
+        was_rung
     }
 
     /// What the owner's poller watches.

@@ -76,8 +76,8 @@ impl<T, R> Tasks<T, R> {
     }
 
     /// [`Returns::wakes`]
-    pub fn wakes(&self) {
-        self.done.wakes();
+    pub fn wakes(&self) -> bool {
+        self.done.wakes()
     }
 
     /// [`Returns::source`]

@@ -1,8 +1,16 @@
 //! Random schedules of a queue, compared with a list; and threads that use one at once.
-use super::*;
-use crate::kit::dice::{Dice, SEEDS};
-use regatta_metrics::Arena;
-use std::{sync::atomic::AtomicU64, thread, time::Instant};
+use super::{
+    dice::{Dice, SEEDS},
+    queue::{Queue, Returns},
+};
+use regatta_metrics::{Arena, Counter, Gauge, Tally};
+use regatta_sys::wait::{Interest, ready_now, ready_within};
+use std::{
+    collections::VecDeque,
+    sync::atomic::AtomicU64,
+    thread,
+    time::{Duration, Instant},
+};
 
 fn words() -> Vec<AtomicU64> {
     (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect()
@@ -18,8 +26,9 @@ fn a_queue_is_a_list_with_an_end() {
         let most = 1 + dice.below(8);
         let (queue, mut list, mut closed) = (Queue::new(most), VecDeque::new(), false);
         let (mut puts, mut sum, mut refusals) = (0, 0, 0);
-        for item in 0..200 {
-            match dice.below(7) {
+        let (mut taken_here, mut visits) = (0, 0);
+        for item in (0..2000).step_by(10) {
+            match dice.below(9) {
                 0..3 => match queue.put(item, tally) {
                     Ok(()) => {
                         assert!(!closed && list.len() < most);
@@ -36,9 +45,32 @@ fn a_queue_is_a_list_with_an_end() {
                     assert!(queue.close().into_iter().eq(list.drain(..)));
                     closed = true;
                 }
-                3 => assert_eq!(queue.take(Duration::ZERO, tally), list.pop_front()),
+                3 => {
+                    taken_here += u64::from(!list.is_empty());
+                    assert_eq!(queue.take(Duration::ZERO, tally), list.pop_front());
+                }
+                4 => {
+                    let mut items: VecDeque<_> = (item..item + dice.below(6)).collect();
+                    let room = if closed { 0 } else { most - list.len() };
+                    let mut expect = items.clone();
+                    for same in expect.drain(..room.min(items.len())) {
+                        (puts, sum) = (puts + 1, sum + list.len() as u64);
+                        list.push_back(same);
+                    }
+                    refusals += expect.len() as u64;
+                    queue.put_all(&mut items, tally);
+                    assert_eq!(items, expect, "what had no room is left");
+                }
+                5 => {
+                    let (most, mut batch) = (dice.below(5), vec![usize::MAX]);
+                    let expect: Vec<_> = list.drain(..most.min(list.len())).collect();
+                    assert_eq!(queue.try_take_batch(most, &mut batch, tally), expect.len());
+                    assert_eq!(batch[1..], expect);
+                    (taken_here, visits) =
+                        (taken_here + expect.len() as u64, visits + u64::from(!expect.is_empty()));
+                }
                 _ => {
-                    taken += u64::from(!list.is_empty());
+                    taken_here += u64::from(!list.is_empty());
                     assert_eq!(queue.try_take(tally), list.pop_front());
                 }
             }
@@ -49,7 +81,10 @@ fn a_queue_is_a_list_with_an_end() {
         let counters = [Counter::QueuePuts, Counter::QueueLenSum, Counter::QueueRefused];
         assert_eq!(counters.map(|counter| slot.get(counter)), [puts, sum, refusals]);
         assert!(slot.get(Counter::QueueLenMax) <= most as u64);
-        refused += refusals;
+        let counters = [Counter::QueueTakes, Counter::QueueVisits, Counter::QueueWakes];
+        assert_eq!(counters.map(|counter| slot.get(counter)), [taken_here, visits, 0]);
+        assert!(closed || slot.gauge(Gauge::QueueItems) == list.len() as u64);
+        (refused, taken) = (refused + refusals, taken + taken_here);
     }
     assert!(taken > 10_000 && refused > 1000 && left > 100, "{taken} {refused} {left}");
 }
@@ -98,4 +133,117 @@ fn no_item_is_lost_among_threads() {
         assert_eq!(sums, ITEMS * (ITEMS + 1), "with room for {most}");
     }
     assert_eq!(arena.slot(0).get(Counter::QueuePuts), 3 * 2 * ITEMS);
+}
+
+/// Batches wake as many as can have an item, and no item is lost among threads that take batches;
+/// whichever way they are woken.
+#[test]
+fn batches_wake_as_many_as_there_is_something_for() {
+    const PATIENCE: Duration = Duration::from_secs(60);
+    for wakes_all in [false, true] {
+        let words = words();
+        let arena = Arena::create(&words, 1);
+        let tally = Tally::Striped(arena.slot(0));
+        let queue = Queue::new(100);
+        let queue = if wakes_all { queue.waking_all() } else { queue };
+        let sum: usize = thread::scope(|scope| {
+            let take = || {
+                let (mut batch, mut sum) = (Vec::new(), 0);
+                while queue.take_batch(3, &mut batch, PATIENCE, tally) > 0 {
+                    assert!(batch.len() <= 3);
+                    sum += batch.drain(..).sum::<usize>();
+                }
+                sum
+            };
+            let takers: Vec<_> = (0..3).map(|_| scope.spawn(take)).collect();
+            for round in 0..500 {
+                let mut items: VecDeque<usize> = (0..1 + round % 40).collect();
+                while !items.is_empty() {
+                    queue.put_all(&mut items, tally);
+                    thread::yield_now();
+                }
+            }
+            while !queue.is_empty() {
+                thread::yield_now();
+            }
+            assert_eq!(queue.close(), []);
+            takers.into_iter().map(|taker| taker.join().unwrap()).sum()
+        });
+        assert_eq!(sum, (0..500).map(|round| (0..1 + round % 40).sum::<usize>()).sum());
+        let slot = arena.slot(0);
+        assert_eq!(slot.get(Counter::QueueTakes), slot.get(Counter::QueuePuts));
+        assert!(slot.get(Counter::QueueVisits) * 3 >= slot.get(Counter::QueueTakes));
+    }
+}
+
+/// An owner collects all at once; it is woken once for a wait, and at once if it has been called.
+#[test]
+fn an_owner_merges_what_others_leave() {
+    let (mut rung, mut called) = (0, 0);
+    for seed in 0..SEEDS {
+        let (returns, mut dice) = (Returns::new().unwrap(), Dice::new(seed));
+        let ready = || ready_now(returns.source(), Interest::READ).unwrap().readable;
+        let (mut list, mut mine) = (VecDeque::new(), VecDeque::new());
+        let (mut asleep, mut rings, mut calls) = (false, false, false);
+        for item in (0..2000).step_by(10) {
+            match dice.below(6) {
+                0 => {
+                    returns.put(item);
+                    list.push_back(item);
+                    rings |= asleep;
+                }
+                1 => {
+                    let mut items: VecDeque<_> = (item..item + dice.below(4)).collect();
+                    rings |= asleep && !items.is_empty();
+                    list.extend(&items);
+                    returns.put_all(&mut items);
+                    assert!(items.is_empty());
+                }
+                2 if dice.once_in(3) => {
+                    returns.wake();
+                    (rings, calls) = (rings || asleep, true);
+                }
+                2 => {}
+                3 if asleep => {
+                    assert_eq!(returns.wakes(), rings);
+                    rung += u32::from(rings);
+                    calls &= !rings;
+                    (asleep, rings) = (false, false);
+                }
+                3 => {
+                    asleep = returns.falls_asleep();
+                    called += u32::from(calls && list.is_empty());
+                    assert_eq!(asleep, list.is_empty() && !calls, "seed {seed}");
+                    calls = false;
+                }
+                4 if !asleep => assert_eq!(returns.next(), list.pop_front()),
+                _ if !asleep => {
+                    returns.take_all(&mut mine);
+                    assert!(mine.drain(..).eq(list.drain(..)));
+                }
+                _ => {}
+            }
+            assert_eq!((ready(), returns.len()), (rings, list.len()), "seed {seed}");
+            assert_eq!(returns.is_empty(), list.is_empty());
+        }
+    }
+    assert!(rung > 1000 && called > 100, "{rung} {called}");
+}
+
+/// Who is called while it is about to fall asleep does not sleep on.
+#[test]
+fn a_call_is_not_lost() {
+    let returns = Returns::<()>::new().unwrap();
+    thread::scope(|scope| {
+        for _ in 0..2000 {
+            scope.spawn(|| returns.wake());
+            while returns.falls_asleep() {
+                let woken = ready_within(returns.source(), Interest::READ, Duration::from_secs(60));
+                assert!(woken.unwrap().readable, "a call was lost");
+                if returns.wakes() {
+                    break;
+                }
+            }
+        }
+    });
 }

@@ -1,0 +1,4 @@
+//! What queues between threads are made of. The model of them has the same names from another
+//! place, where every interleaving is tried.
+pub(crate) use regatta_sys::{Bell, clock};
+pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, atomic};
