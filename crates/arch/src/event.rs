@@ -14,7 +14,7 @@ use crate::{
         disk::{Disk, InlineDisk},
         event_loop::EventLoop,
         shared_cache::SharedCache,
-        step::Rules,
+        step::{Leaves, Rules},
         worker::Own,
     },
     options::{OptionSpec, Settings, joined},
@@ -134,5 +134,6 @@ fn rules(accept: &AcceptOptions, options: &EventOptions, send_window_ms: u64) ->
         // after two such waits, and so may the next. All four end within a window and a half.
         patience: (options.mode() == Mode::Blocking)
             .then(|| Duration::from_millis(send_window_ms.div_ceil(3))),
+        leaves: Leaves::NONE,
     }
 }

@@ -12,7 +12,7 @@ use regatta_arch::{
         disk::InlineDisk,
         event_loop::EventLoop,
         fibers::{self, FiberRules, Hands, State, run_task},
-        step::Rules,
+        step::{Leaves, Rules},
         worker::{Surroundings, Worker},
     },
 };
@@ -132,6 +132,7 @@ fn serve(
         eager_write: true,
         edge: false,
         patience: None,
+        leaves: Leaves::NONE,
     };
     let acceptor = Acceptor::new(&listeners, accepting);
     thread::scope(|scope| {

@@ -10,7 +10,7 @@ use regatta_arch::{
     kit::{
         accept::{AcceptRules, Acceptor, WhenFull},
         disk::InlineDisk,
-        step::{Io, Readiness, Rules, step},
+        step::{Io, Leaves, Readiness, Rules, step},
         thread_cache::ThreadCache,
         worker::{Action, Surroundings, Waited, Worker},
     },
@@ -370,6 +370,7 @@ fn the_time_in_which_the_disk_holds_the_loop_up_is_not_the_peers() {
         eager_write: true,
         edge: false,
         patience: None,
+        leaves: Leaves::NONE,
     };
     fixture.work(0, &LocalCache::new(&fixture.site.caching, 7), |mut worker, below| {
         let mut disk = InlineDisk(below);

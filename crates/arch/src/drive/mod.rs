@@ -3,7 +3,7 @@
 pub mod ledger;
 pub mod perform;
 
-use regatta_op::CloseReason;
+use regatta_op::{CloseReason, OpKind};
 use regatta_origin::{Cx, Link};
 use regatta_sys::{StaticFile, wait::Interest};
 
@@ -19,6 +19,8 @@ pub enum Turn {
     Wait(Interest),
     /// Come back with a completion from the disk: there is nothing else to wait for.
     Parked,
+    /// An operation of this kind, or its completion, is for another stage: `Io::take_left` has it.
+    Left(OpKind),
     /// The budget is spent: come back when others have had their turn.
     Again,
     /// The conversation is over.

@@ -155,7 +155,10 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         let Some(spent) = first(slot) else { return };
         let goes_on = match step(slot, desk, key, spent, &mut self.io) {
             Turn::Wait(wanted) => slot.drive.watch(&slot.socket, key, wanted, &mut self.poller),
-            Turn::Parked => slot.drive.watch(&slot.socket, key, Interest::NONE, &mut self.poller),
+            // No other stage is there to which anything could be left.
+            Turn::Parked | Turn::Left(_) => {
+                slot.drive.watch(&slot.socket, key, Interest::NONE, &mut self.poller)
+            }
             Turn::Again => true,
             Turn::Closed(_) => false,
         };

@@ -1,4 +1,8 @@
 //! Readiness: try an operation, and come back with the same value when the socket is ready.
+mod left;
+
+pub use left::{Leaves, Left};
+
 use super::{
     budget::Budget,
     disk::{Completion, Disk, DiskResult},
@@ -11,7 +15,7 @@ use crate::drive::{
 };
 use regatta_metrics::Counter;
 use regatta_op::{
-    Abandoned, CloseReason, DISK_OPS_MAX, Done, Now, Op, Outbox, Segment, Tick, Ticket,
+    Abandoned, CloseReason, DISK_OPS_MAX, Done, Now, Op, OpKind, Outbox, Segment, Tick, Ticket,
 };
 use regatta_origin::{Limits, Protocol as _};
 use regatta_sys::{
@@ -88,6 +92,14 @@ impl Readiness {
         self.broken |= event.broken;
         self.writable |= event.writable;
         self.full &= !event.writable;
+    }
+
+    /// It goes to another worker, or has come from one: how long it has been held up is kept, by
+    /// the time of the worker that it leaves and then of the one where it arrives. Nobody watches
+    /// it.
+    pub const fn moves(&mut self, held_ms: u32) {
+        self.interest = None;
+        self.held_ms = held_ms.wrapping_sub(self.held_ms);
     }
 
     /// Asks the kernel what the socket is ready for, of which the poller may not have told yet.
@@ -244,6 +256,8 @@ pub struct Rules {
     /// Sockets are in blocking mode: one call sends the whole of what it is given ([E] §4.3), and
     /// fails after this long if the peer takes nothing. `None`: sockets do not block.
     pub patience: Option<Duration>,
+    /// What is left to other stages.
+    pub leaves: Leaves,
 }
 
 /// What a loop lends to each turn.
@@ -263,6 +277,12 @@ pub struct Io<'a> {
     bytes: u64,
     /// Where the time of this turn went.
     spent: Spent,
+    /// What the next turn begins with.
+    first: Option<Left>,
+    /// What this turn has left to another stage.
+    left: Option<Left>,
+    /// For bytes that are received here and parsed later.
+    buffers: Vec<Vec<u8>>,
 }
 
 impl<'a> Io<'a> {
@@ -281,6 +301,9 @@ impl<'a> Io<'a> {
             budget: Budget::new(rules.bytes_max),
             bytes: 0,
             spent: Spent::default(),
+            first: None,
+            left: None,
+            buffers: Vec::new(),
         }
     }
 
@@ -345,14 +368,30 @@ fn advance(slot: &mut ReadySlot, key: u64, io: &mut Io<'_>, now: Now, cx: &FileC
     // `Recv` is offered last: after it, as after nothing, there is no more to ask for until
     // something has been completed. What was offered before is tried again then.
     let mut asks = true;
+    if io.first.is_some()
+        && let Some(turn) = left::begin(slot, key, io, now, cx)
+    {
+        return turn;
+    }
     loop {
         if slot.drive.recv && slot.drive.readable {
+            if left::leaves_recv(slot, io.rules.leaves) {
+                return Turn::Left(OpKind::Recv);
+            }
             asks |= receive(slot, io, now, cx);
+            if io.left.is_some() {
+                return Turn::Left(OpKind::Recv);
+            }
             continue;
         }
         let offered = if asks { slot.conn.next_op() } else { None };
         let op = offered.or_else(|| slot.drive.take_send(io).map(Op::Send));
         asks = !matches!(op, Some(Op::Recv) | None);
+        if io.rules.leaves.any() && left::leaves(slot, op.as_ref(), io.rules.leaves) {
+            let kind = op.as_ref().map(Op::kind);
+            io.left = op.map(Left::Op);
+            return kind.map_or(Turn::Parked, Turn::Left);
+        }
         match op {
             Some(Op::Recv) => slot.drive.recv = true,
             Some(Op::Send(outbox)) => {
@@ -364,17 +403,10 @@ fn advance(slot: &mut ReadySlot, key: u64, io: &mut Io<'_>, now: Now, cx: &FileC
                     return turn;
                 }
             }
-            Some(Op::Open(ticket, req)) => {
-                let found = timed(&mut io.spent.open, || io.disk.open(key, ticket, req));
-                opened(slot, ticket, found, now, cx);
-            }
-            Some(Op::Read(ticket, req)) => {
-                let read = timed(&mut io.spent.read, || io.disk.read(key, ticket, req));
-                has_read(slot, ticket, read, now, cx);
-            }
-            Some(Op::Stat(ticket, file)) => {
-                // The inode of an open file is in memory: nobody waits for a disk here.
-                slot.conn.complete(Done::Stat(ticket, perform::stat(&file)), now, cx);
+            Some(op @ (Op::Open(..) | Op::Read(..) | Op::Stat(..))) => {
+                if let Some(turn) = on_disk(slot, key, op, io, now, cx) {
+                    return turn;
+                }
             }
             Some(Op::Shut) => {
                 perform::shut(&slot.socket);
@@ -387,6 +419,40 @@ fn advance(slot: &mut ReadySlot, key: u64, io: &mut Io<'_>, now: Now, cx: &FileC
             return Turn::Again;
         }
     }
+}
+
+/// Has the disk perform an operation, and completes it if that is done at once. The turn ends if
+/// what was read is left to another stage.
+fn on_disk(
+    slot: &mut ReadySlot,
+    key: u64,
+    op: Op<StaticFile>,
+    io: &mut Io<'_>,
+    now: Now,
+    cx: &FileCx<'_>,
+) -> Option<Turn> {
+    match op {
+        Op::Open(ticket, req) => {
+            let found = timed(&mut io.spent.open, || io.disk.open(key, ticket, req));
+            opened(slot, ticket, found, now, cx);
+        }
+        Op::Read(ticket, req) => {
+            let read = timed(&mut io.spent.read, || io.disk.read(key, ticket, req));
+            if left::leaves_read(slot, io.rules.leaves) && read.is_some() {
+                io.left = read.map(|read| Left::Read(ticket, read));
+                return Some(Turn::Left(OpKind::Read));
+            }
+            has_read(slot, ticket, read, now, cx);
+        }
+        Op::Stat(ticket, file) => {
+            // The inode of an open file is in memory: nobody waits for a disk here.
+            slot.conn.complete(Done::Stat(ticket, perform::stat(&file)), now, cx);
+        }
+        Op::Recv | Op::Send(_) | Op::Shut | Op::Close(_) => {
+            debug_assert!(false, "no operation of a disk");
+        }
+    }
+    None
 }
 
 /// Tells the connection what was found, if that is known already.
@@ -443,7 +509,11 @@ fn receive(slot: &mut ReadySlot, io: &mut Io<'_>, now: Now, cx: &FileCx<'_>) -> 
         }
     };
     slot.drive.recv = false;
-    slot.conn.complete(Done::Recv(received), now, cx);
+    if left::leaves_received(slot, io.rules.leaves) {
+        io.left = Some(Io::leave_received(&mut io.buffers, received));
+    } else {
+        slot.conn.complete(Done::Recv(received), now, cx);
+    }
     true
 }
 
@@ -504,6 +574,10 @@ fn send(
             slot.drive.writable &= io.rules.edge;
             io.bytes = io.bytes.saturating_sub(bytes);
             let is_over = outbox.is_empty();
+            if left::leaves_sent(slot, &outbox, io.rules.leaves) {
+                io.left = Some(Left::Sent(outbox, bytes));
+                return Some(Turn::Left(OpKind::Recv));
+            }
             slot.conn.complete(Done::Send(outbox, Ok(bytes)), now, cx);
             if !is_over && slot.conn.deadline() <= now.tick {
                 sent_late(slot, key, io, now, cx);

@@ -234,7 +234,7 @@ impl<'a, P: Poller> State<'a, P> {
                 }
                 true
             }
-            Turn::Again | Turn::Closed(_) => true,
+            Turn::Again | Turn::Closed(_) | Turn::Left(_) => true,
         };
         if !is_watched {
             self.close(key, CloseReason::Failed);

@@ -148,7 +148,7 @@ impl<'a> Desk<'a> {
             }
         }
         match turn {
-            Turn::Wait(_) | Turn::Parked => self.file(key, slot),
+            Turn::Wait(_) | Turn::Parked | Turn::Left(_) => self.file(key, slot),
             Turn::Again => {
                 if !std::mem::replace(&mut slot.queued, true) {
                     self.again.push_back(key);

@@ -25,7 +25,7 @@ use crate::{
         disk::{Disk, InlineDisk},
         fibers::Peers,
         shared_cache::{CacheRegion, Locking, SharedCache},
-        step::{Rules, seen},
+        step::{Leaves, Rules, seen},
         worker::{Surroundings, Worker},
     },
     shared::{Leased, SharedDisk},
@@ -262,6 +262,7 @@ fn strategy(seed: u64, dice: &mut Dice) -> (AcceptRules, Rules) {
         eager_write,
         edge: false,
         patience: None,
+        leaves: Leaves::NONE,
     };
     (accepts, turns)
 }
