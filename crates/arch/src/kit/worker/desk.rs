@@ -140,7 +140,7 @@ impl<'a> Desk<'a> {
             }
         }
         if self.acceptor.rules.when_full == WhenFull::CloseIdle {
-            if slot.conn.is_idle() {
+            if slot.conn.is_idle() && !matches!(turn, Turn::Left(_)) {
                 self.idle.enter(key, slot.conn.requests());
                 self.acceptor.may_displace();
             } else {
@@ -167,6 +167,8 @@ impl<'a> Desk<'a> {
     fn time_request<S>(&self, slot: &mut Slot<S>, turn: Turn) {
         let answered = match turn {
             Turn::Closed(reason) => matches!(reason, CloseReason::Finished | CloseReason::Drained),
+            // The connection does not know yet what has been received or sent.
+            Turn::Left(_) => false,
             _ => slot.conn.is_idle(),
         };
         if answered {
