@@ -165,7 +165,7 @@ pub(super) fn e11(run: &Evidence<'_>) -> Found<Finding> {
         not.name,
         show(&good)
     );
-    let alike = good.equal(ALIKE, "the throughput, one over the other,");
+    let alike = good.equal(ALIKE, "the ratio of throughputs");
     match alike.verdict(1) {
         Verdict::Holds => {}
         Verdict::CannotTell => return Ok(Finding::all(ours, why, &[alike])),
@@ -175,9 +175,9 @@ pub(super) fn e11(run: &Evidence<'_>) -> Found<Finding> {
         }
     }
     let asked = [
-        run.times((&cell, &plain), switches)?.above(10.0, "switches, one over the other,"),
-        run.times((&cell, &plain), asks())?.below(0.6, "descriptors, one over the other,"),
-        cache.below(0.95, "the page cache, one over the other,"),
+        run.times((&cell, &plain), switches)?.above(10.0, "the ratio of switches"),
+        run.times((&cell, &plain), asks())?.below(0.6, "the ratio of descriptors"),
+        cache.below(0.95, "the ratio of page caches"),
     ];
     Ok(Finding::all(ours, why, &asked))
 }

@@ -30,8 +30,8 @@ pub(super) fn e3(run: &Evidence<'_>) -> Found<Finding> {
         run.unanswered(&several)
     );
     let asked = [
-        held.below(1.0 / 3.0, "connections, one over the other,"),
-        time.below(1.1, "mean time, one over the other,"),
+        held.below(1.0 / 3.0, "the ratio of connections"),
+        time.below(1.1, "the ratio of mean times"),
     ];
     Ok(Finding::all(ours, why, &asked))
 }

@@ -46,7 +46,7 @@ pub(super) fn e14(run: &Evidence<'_>) -> Found<Finding> {
     );
     let why = "each process has what it was asked for so far; half of each file in each is asked";
     let half = f64::from(processes(private)) / 2.0;
-    Ok(Finding::all(ours, why, &[times.above(half, "files held, one over the other,")]))
+    Ok(Finding::all(ours, why, &[times.above(half, "the ratio of files held")]))
 }
 
 /// With memory for some of the files only, copies that each have a cache of their own are the last.
