@@ -8,13 +8,21 @@ use super::*;
 use crate::experiment::Scale;
 use crate::record::Cell;
 use Verdict::{CannotTell as Cannot, Fails, Holds};
+use std::sync::LazyLock;
 
 /// What two queues with 160 us of processor and 80 us of disk do; what is measured of one process,
 /// and of what is under a limit, is that many times as much.
 fn of_the_model(cell: &Cell, rate: f64, alone: f64, capped: f64) -> Numbers {
+    /// By the model: what each reply takes from the disk, and the time between requests.
+    static OF_FIG4: LazyLock<(f64, f64)> = LazyLock::new(|| {
+        let parsed = crate::experiment::parse("x", found("eurosys07-fig4"), Scale::Replica);
+        let workload = parsed.unwrap().workload;
+        let items = model::items(&workload).unwrap();
+        let for_each_reply = model::inefficiency(&items, 84.0, 1.0, 1.0).unwrap().recip();
+        (for_each_reply, model::off_s_per_request(&workload).unwrap())
+    });
+    let (for_each_reply, off_s) = *OF_FIG4;
     let (cpu_s, disk_s) = (160e-6, 80e-6);
-    let workload = crate::experiment::parse("x", found("eurosys07-fig4"), Scale::Replica);
-    let workload = workload.unwrap().workload;
     // `sped`, `symped-4`, `symped-4-few`, `symped-4-170`
     let mut parts = cell.target.split('-');
     let (is_one, processes) = match (parts.next().unwrap(), parts.next()) {
@@ -28,12 +36,10 @@ fn of_the_model(cell: &Cell, rate: f64, alone: f64, capped: f64) -> Numbers {
         None => 1_125.0,
     };
     let most = model::rate(4, cpu_s, disk_s);
-    let off_s = model::off_s_per_request(&workload).unwrap();
     let capped = if limit < 375.5 { capped } else { 1.0 };
     let peak = model::rate(processes, cpu_s, disk_s) * if is_one { alone } else { 1.0 };
     // As much as the limit's 1,125 connections need goes with the real load's rate.
     let good = (most * rate).min(peak).min(capped * limit / (off_s + 0.002));
-    let items = model::items(&workload).unwrap();
     vec![
         ("good_per_s", good),
         ("cpu_us_per_reply", 40.0),
@@ -42,7 +48,7 @@ fn of_the_model(cell: &Cell, rate: f64, alone: f64, capped: f64) -> Numbers {
         ("disk_wait_s", good * disk_s),
         // Half as much again is read ahead, and nobody waits for it.
         ("disk_busy_share", good * disk_s * 1.5),
-        ("disk_mbyte_per_s", model::inefficiency(&items, 84.0, good, 1.0).unwrap().recip()),
+        ("disk_mbyte_per_s", good * for_each_reply),
     ]
 }
 

@@ -7,6 +7,7 @@ use crate::experiment::{Scale, library};
 use crate::record::Cell;
 use crate::stats::Random;
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 /// Numbers of a cell; of two that are called alike the second counts.
 pub(super) type Numbers = Vec<(&'static str, f64)>;
@@ -320,6 +321,13 @@ fn blocking_and_not() {
 
 #[test]
 fn blocking_on_several_processors() {
+    /// What a reply takes from the disk by the model.
+    static FOR_EACH_REPLY: LazyLock<f64> = LazyLock::new(|| {
+        let text = library::find("systor12-fig4").unwrap();
+        let experiment = crate::experiment::parse("x", text, Scale::Replica).unwrap();
+        let items = model::items(&experiment.workload).unwrap();
+        model::inefficiency(&items, 84.0, 1.0, 1.0).unwrap().recip()
+    });
     /// Blocking answers more, in long pieces.
     fn better(arm: &str, rate: f64, _: &Cell) -> Numbers {
         let blocks = arm.ends_with("-b");
@@ -327,7 +335,7 @@ fn blocking_on_several_processors() {
             if blocks { (1.15, 120.0, 50.0, 0.9) } else { (1.0, 60.0, 100.0, 1.3) };
         let good = 1_000.0 * rate.min(peak);
         // 84 MiB for 60 directories miss about 2.3 kB for each request.
-        let predicted = model::inefficiency(&items(), 84.0, good, 1.0).unwrap().recip();
+        let predicted = good * *FOR_EACH_REPLY;
         vec![
             ("good_per_s", good),
             // Nobody can say how long several wait. They have a quarter of a processor.
@@ -343,11 +351,6 @@ fn blocking_on_several_processors() {
         let other =
             if arm.ends_with("-b") { arm.replace("-b", "-nb") } else { arm.replace("-nb", "-b") };
         better(&other, rate, cell)
-    }
-    fn items() -> Vec<model::Item> {
-        let text = library::find("systor12-fig4").unwrap();
-        let experiment = crate::experiment::parse("x", text, Scale::Replica).unwrap();
-        model::items(&experiment.workload).unwrap()
     }
     check(
         "systor12-fig4",

@@ -102,13 +102,14 @@ pub fn page_cache(items: &[Item], cache_bytes: u64) -> PageCache {
 /// T by bisection over its logarithm; infinite when everything that is asked for fits.
 fn solve_horizon(items: &[Item], cache: f64, whole: f64) -> f64 {
     let pages = |item: &Item| (item.bytes.div_ceil(PAGE_BYTES) * PAGE_BYTES) as f64;
-    let wanted: f64 = items.iter().filter(|item| item.share > 0.0).map(pages).sum();
+    let asked = items.iter().filter(|item| item.share > 0.0);
+    let asked: Vec<(f64, f64)> = asked.map(|item| (pages(item), item.share)).collect();
+    let wanted: f64 = asked.iter().map(|(pages, _)| pages).sum();
     if cache >= wanted.min(whole) {
         return f64::INFINITY;
     }
-    let held = |t: f64| -> f64 {
-        items.iter().map(|item| pages(item) * -(-item.share * t).exp_m1()).sum()
-    };
+    let held =
+        |t: f64| -> f64 { asked.iter().map(|(pages, share)| pages * -(-share * t).exp_m1()).sum() };
     let (mut low, mut high) = (-2.0_f64, 45.0);
     for _ in 0..60 {
         let middle = f64::midpoint(low, high);
