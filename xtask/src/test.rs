@@ -2,14 +2,13 @@
 //! matrix`: the conformance suite without its short cuts.
 
 use crate::arguments::Arguments;
-use crate::command::{cargo, output_of, project_root};
+use crate::command::{cargo, output_of};
 use crate::tidy;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::num::NonZero;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 const NO_STD_TARGET: &str = "x86_64-unknown-none";
@@ -140,51 +139,15 @@ pub(crate) fn run(words: &[String]) -> Result<bool, String> {
         held(cargo().args(["clippy", "--package", HOOKED, "--", "-D", "warnings"]))
     });
     report.step("tidy", || Outcome::one(tidy::run(&[]) == Ok(true)));
-    report.step("tests: build", || held(of_workspace(cargo()).args(["--tests", "--no-run"])));
-    side_by_side(&mut report);
+    report.step("tests: unit, table, simulation, conformance", || {
+        tests(cargo().args(["test", "--workspace", "--tests", "--no-fail-fast"]))
+    });
     report.step("tests: examples in documentation", || {
-        tests(cargo().args(["test", "--package", EXAMPLES_CRATE, "--doc"]), &mut print)
+        tests(cargo().args(["test", "--package", EXAMPLES_CRATE, "--doc"]))
     });
     report.step(&format!("no_std: {}", NO_STD_CRATES.join(", ")), no_std);
     report.print();
     Ok(report.total().failed == 0)
-}
-
-/// Runs the unit tests beside all others. Most of their time is the lab's, which makes thousands
-/// of runs up, and most others wait for deadlines: one after the other, processors are idle.
-fn side_by_side(report: &mut Report) {
-    let mut units = Outcome::one(false);
-    report.step("tests: table, simulation, conformance", || {
-        std::thread::scope(|scope| {
-            let beside = scope.spawn(|| {
-                let mut said = Vec::new();
-                let mut keep = |line: String| said.push(line);
-                let ran = tests(of_workspace(nice_cargo()).args(["--lib", "--bins"]), &mut keep);
-                (ran, said)
-            });
-            let ran = tests(of_workspace(cargo()).args(["--test", "*"]), &mut print);
-            if let Ok((outcome, said)) = beside.join() {
-                said.into_iter().for_each(print);
-                units = outcome;
-            }
-            ran
-        })
-    });
-    report.step("tests: unit (beside those before)", || units);
-}
-
-/// The same packages for each selection of tests, so that cargo builds them once.
-fn of_workspace(mut cargo: Command) -> Command {
-    cargo.args(["test", "--workspace", "--no-fail-fast"]);
-    cargo
-}
-
-/// Cargo for what gets the processor when nothing else wants it.
-fn nice_cargo() -> Command {
-    let cargo = cargo();
-    let mut nice = Command::new("nice");
-    nice.args(["-n", "10"]).arg(cargo.get_program()).current_dir(project_root());
-    nice
 }
 
 /// Runs every case of the conformance suite for every variant, or those with `FILTER` in their
@@ -197,7 +160,7 @@ pub(crate) fn matrix(words: &[String]) -> Result<bool, String> {
     report.step("tests: conformance, every case for every variant", || {
         let mut test = cargo();
         test.args(["test", "--package", "regatta", "--features", "matrix", "--no-fail-fast"]);
-        tests(test.args(["--test", "conformance"]).args(filter), &mut print)
+        tests(test.args(["--test", "conformance"]).args(filter))
     });
     report.print();
     Ok(report.total().failed == 0)
@@ -212,16 +175,12 @@ fn held(command: &mut Command) -> Outcome {
     Outcome::one(ended.is_ok_and(|status| status.success()))
 }
 
-fn print(line: String) {
-    println!("{line}");
-}
-
 /// Runs `cargo test`, shows what it prints, adds up what its runners say and gathers what tests
 /// leave out.
-fn tests(command: &mut Command, show: &mut dyn FnMut(String)) -> Outcome {
+fn tests(command: &mut Command) -> Outcome {
     let mut count = Count::default();
     let mut left_out = Vec::new();
-    let skips = skips_file();
+    let skips = std::env::temp_dir().join(format!("regatta-skips-{}", std::process::id()));
     let made = std::fs::write(&skips, "");
     command.env(SKIPS, &skips).stdin(Stdio::null()).stdout(Stdio::piped());
     if std::env::var_os(THREADS).is_none() {
@@ -242,7 +201,7 @@ fn tests(command: &mut Command, show: &mut dyn FnMut(String)) -> Outcome {
         }
         left_out.extend(ignored(&line));
         if !is_quiet(&line) {
-            show(line);
+            println!("{line}");
         }
     }
     let succeeded = child.wait().is_ok_and(|status| status.success());
@@ -256,13 +215,6 @@ fn tests(command: &mut Command, show: &mut dyn FnMut(String)) -> Outcome {
     count.leave_out(&said);
     left_out.extend(said.lines().map(str::to_owned));
     Outcome::Ran(count, left_out)
-}
-
-/// A file for what one command leaves out: two run at once.
-fn skips_file() -> PathBuf {
-    static FILES: AtomicU32 = AtomicU32::new(0);
-    let number = FILES.fetch_add(1, Ordering::Relaxed);
-    std::env::temp_dir().join(format!("regatta-skips-{}-{number}", std::process::id()))
 }
 
 /// Lines that only say that something is as it should be.
@@ -315,8 +267,8 @@ fn no_std() -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    use super::{Count, Outcome, Report, counted, ignored, is_quiet, project_root, tests};
-    use crate::command::files_below;
+    use super::{Count, Outcome, Report, counted, ignored, is_quiet, tests};
+    use crate::command::{files_below, project_root};
     use crate::skips::skip;
     use std::process::{Command, Stdio};
     use std::time::Duration;
@@ -364,9 +316,7 @@ mod tests {
     fn what_tests_leave_out_is_not_passed() {
         let mut two = Command::new(std::env::current_exe().expect("this test"));
         two.args(["leaves_something_out", "the_total_counts_every_step"]);
-        let Outcome::Ran(count, left_out) =
-            tests(two.env(TOLD, "1").stderr(Stdio::null()), &mut super::print)
-        else {
+        let Outcome::Ran(count, left_out) = tests(two.env(TOLD, "1").stderr(Stdio::null())) else {
             panic!("it can run here")
         };
         assert_eq!(count, Count { passed: 1, failed: 0, skipped: 1 });
