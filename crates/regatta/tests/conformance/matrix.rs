@@ -538,7 +538,7 @@ variants! {
     sped_epoll_edge: always looped one_queue alone nonblocking;
     sped_poll: always looped one_queue alone nonblocking;
     sped_select: together looped one_queue alone nonblocking;
-    sped_small_turns: always looped one_queue alone nonblocking;
+    sped_small_turns: together looped one_queue alone nonblocking;
     sped_eager_uncached: together looped one_queue alone nonblocking;
     sped_blocking: always looped one_queue alone blocking;
     symped: always looped one_queue nonblocking;
@@ -564,7 +564,7 @@ variants! {
     mp: together forked staffed;
     mp_fixed: fixed;
     threads: always threaded nonblocking;
-    threads_on_demand: always threaded nonblocking;
+    threads_on_demand: together threaded nonblocking;
     threads_own_cache: together threaded nonblocking;
     knot_c: always looped one_queue nonblocking fibers reading;
     knot_c_epoll: together looped one_queue nonblocking fibers reading;
@@ -577,12 +577,12 @@ variants! {
     hybrid: always looped one_queue nonblocking pooled;
     hybrid_at_once: together looped one_queue nonblocking pooled;
     bio: together looped one_queue nonblocking dispatched reads_itself;
-    aio_threads: always looped one_queue nonblocking dispatched has_it_read like_glibc;
+    aio_threads: together looped one_queue nonblocking dispatched has_it_read like_glibc;
     aio_uring: together looped dispatched has_it_read;
     aio_kernel: together looped dispatched;
     self_queue: always looped one_queue nonblocking dispatched decides;
     self_disk: together looped dispatched;
-    accept1: always looped one_queue nonblocking;
+    accept1: together looped one_queue nonblocking;
     acceptinf: together looped one_queue;
     accept25: together looped one_queue;
     accept25_cache: together looped one_queue;
