@@ -3,7 +3,7 @@ use crate::{FAILED, say};
 use clap::{Args, Subcommand};
 use regatta_lab::{
     best::{self, BestOptions},
-    cli::{self, Form, RunOptions},
+    cli::{self, CompareOptions, Form, RunOptions},
     experiment,
     journal::manifest::Half,
     machines::{self, destination},
@@ -79,13 +79,18 @@ pub(crate) enum Lab {
         #[arg(long)]
         json: bool,
     },
-    /// Show the differences between two runs.
-    #[command(after_help = "Example: regatta lab compare ./before ./after")]
+    /// Show the differences between two runs, or between two builds of regatta, which then take
+    /// turns in a run of their own.
+    #[command(after_help = "Example: regatta lab compare ./regatta-old ./regatta --fail-over 3%")]
     Compare {
-        /// The run to compare with: its directory, or a file of `lab run --save-baseline`.
+        /// What to compare with: a run's directory, a file of `lab run --save-baseline`, or a
+        /// program.
         before: PathBuf,
-        /// The run to compare with the first.
+        /// What to compare with the first: a run, or a program if the first is one.
         after: PathBuf,
+        /// Of two programs: the run's directory. If it has their run already, that is continued.
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
         /// Exit with 1 if anything is surely worse by more than this.
         #[arg(long, value_name = "3%", value_parser = parse_percent)]
         fail_over: Option<f64>,
@@ -162,9 +167,15 @@ pub(crate) fn run(lab: Lab) -> u8 {
             cli::verdicts(&directories, html.as_deref(), form(json))
         }
         Lab::Flame { run, arms, json } => cli::flame(&run, &arms, form(json)),
-        Lab::Compare { before, after, fail_over, json } => {
-            cli::compare(&before, &after, fail_over, form(json))
-        }
+        Lab::Compare { before, after, out, fail_over, json } => match begin() {
+            Ok((stop, regatta)) => {
+                let (allowed, form) = (fail_over, form(json));
+                let options =
+                    CompareOptions { before, after, allowed, out, regatta, rules: RULES, form };
+                cli::compare(&options, &stop)
+            }
+            Err(why) => failed(&why),
+        },
     }
 }
 

@@ -1,5 +1,6 @@
-//! Two runs side by side. They were not interleaved, so the machine's drift between them is in
-//! every difference; the work that a reply takes (instructions) hardly drifts.
+//! Two runs beside each other, or two builds within one run. Runs were not interleaved, so the
+//! machine's drift between them is in every difference; the work that a reply takes (instructions)
+//! hardly drifts.
 
 use crate::analysis::pairing::{self, Floors};
 use crate::analysis::{Analysis, CellSummary, more_is_better};
@@ -28,10 +29,12 @@ const BESIDE: [&str; 3] =
 /// What two runs show of the cells that both have.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Comparison {
-    /// The directory of the run to compare with.
+    /// The directory of the run to compare with, or the program.
     before: String,
-    /// The directory of the run that is compared.
+    /// The directory of the run that is compared, or the program.
     after: String,
+    /// Of two programs: the directory of the run in which they took turns.
+    run: Option<String>,
     /// Where not the same was asked for: scale, workload, environment, where and how it ran.
     asked: Vec<Difference>,
     /// What was asked for in the same way and was another all the same: machine, programs.
@@ -123,12 +126,56 @@ pub(crate) fn compare(
     let mut compared = Comparison {
         before: before.directory.display().to_string(),
         after: after.directory.display().to_string(),
+        run: None,
         asked,
         found: differences(&found(before), &found(after)),
         unpaired: [mine.len() - common, theirs.len() - common],
         kneeless,
         rows,
         gone: mine.difference(&theirs).map(Cell::name).collect(),
+        gate: None,
+    };
+    compared.gate = allowed.map(|allowed| compared.gate(allowed));
+    Ok(compared)
+}
+
+/// Compares two programs that took turns in a run: its baseline and the other target.
+pub(crate) fn builds(
+    run: &Run,
+    [before, after]: [String; 2],
+    allowed: Option<f64>,
+) -> Result<Comparison, String> {
+    let analysis = Analysis::of(run);
+    let effects = analysis.effects.iter().filter(|one| !one.cell.arm.ends_with(AGAIN));
+    let median = |arm: &str, of: &Cell| analysis.cell(arm, &of.levels)?.median(&analysis.metric);
+    let rows: Vec<Row> = effects
+        .filter_map(|one| {
+            Some(Row {
+                before: median(&run.experiment.baseline, &one.cell)?,
+                after: median(&one.cell.arm, &one.cell)?,
+                cell: one.cell.clone(),
+                metric: analysis.metric.clone(),
+                effect: one.effect,
+                corrected: one.corrected,
+                floor: one.floor,
+                verdict: one.verdict,
+            })
+        })
+        .collect();
+    if rows.is_empty() {
+        let directory = run.directory.display();
+        return Err(format!("no trial that counts of one of them: {directory} says why"));
+    }
+    let mut compared = Comparison {
+        before,
+        after,
+        run: Some(run.directory.display().to_string()),
+        asked: Vec::new(),
+        found: Vec::new(),
+        unpaired: [0; 2],
+        kneeless: Vec::new(),
+        rows,
+        gone: Vec::new(),
         gate: None,
     };
     compared.gate = allowed.map(|allowed| compared.gate(allowed));
@@ -161,7 +208,8 @@ fn nothing_in_common(
     }
     out.push_str(
         "\nRun the same experiment at the same scale with both programs, or put both into one \
-         experiment, each as a target with its `binary` (`regatta lab list template-builds`).",
+         experiment, each as a target with its `binary` (`regatta lab list template-builds`, \
+         which `regatta lab compare OLD NEW` runs with two programs).",
     );
     out
 }
@@ -378,13 +426,16 @@ impl Comparison {
     }
 
     fn write(&self, out: &mut String) -> fmt::Result {
-        writeln!(
-            out,
-            "{} and {}\n\nRuns made at different times: what the machine did in between is in \
-             these differences. For a sure answer run both in one experiment, each with its \
-             `binary`.",
-            self.before, self.after
-        )?;
+        writeln!(out, "{} and {}\n", self.before, self.after)?;
+        match &self.run {
+            Some(run) => writeln!(out, "They took turns: {run}/report.html")?,
+            None => writeln!(
+                out,
+                "Runs made at different times: what the machine did in between is in these \
+                 differences. For a sure answer give two programs instead of two runs: they take \
+                 turns."
+            )?,
+        }
         let differ = "\n**Not the same was asked of the two**, so that a difference below may be \
                       that of what was asked:\n";
         for (heading, differences) in [(differ, &self.asked), ("\nMade with:\n", &self.found)] {
@@ -517,6 +568,27 @@ scale.full.measure.window_s = 60
         assert!(!worse && found.cannot_tell.len() == 3, "two numbers of a, a again: {found:?}");
         assert!(text.contains("a (again): no trial that counts in the second"), "{text}");
         assert!(text.contains("It cannot be told whether worse by more than 1.00 % (3)"), "{text}");
+    }
+
+    #[test]
+    fn builds_that_took_turns_are_compared_by_pairs() {
+        let text = TEXT
+            .replace("targets.a.program", "targets.old.program = \"regatta\"\ntargets.new.program");
+        let costs = |cost: f64| {
+            synthetic(&text, &move |cell| {
+                let cost = if cell.arm == "new" { cost } else { 100.0 };
+                BTreeMap::from([("good_per_s".to_owned(), cost)])
+            })
+        };
+        let names = || ["./old", "./new"].map(str::to_owned);
+        let compared = builds(&costs(95.0), names(), Some(0.03)).unwrap();
+        assert!(compared.is_worse() && compared.rows.len() == 1, "{compared:?}");
+        let said = compared.markdown();
+        assert!(said.contains("./old and ./new") && said.contains("They took turns"), "{said}");
+        assert!(!builds(&costs(98.0), names(), Some(0.03)).unwrap().is_worse());
+        let mut none = costs(95.0);
+        none.records.retain(|record| record.cell.arm != "new");
+        assert!(builds(&none, names(), None).unwrap_err().contains("no trial that counts"));
     }
 
     #[test]

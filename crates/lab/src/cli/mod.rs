@@ -1,5 +1,6 @@
 //! `regatta lab`: options in, a run and what it says out, an exit code.
 
+mod builds;
 mod compare;
 mod grow;
 
@@ -21,6 +22,7 @@ use crate::terminal::{
 };
 use crate::units::{self, minutes};
 use crate::verdicts::Verdicts;
+use compare::Comparison;
 use grow::Grow;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -140,13 +142,37 @@ fn try_run(options: &RunOptions, stop: &AtomicBool) -> Result<u8, (u8, String)> 
             }
         });
     }
+    let (run, cut) = made(options, &text, &experiment, (far.as_ref(), refused), stop)?;
+    if let Some(why) = cut {
+        // What there is can be read already.
+        publish(&run, options.form).map_err(failed)?;
+        return Err(cut_short(&run, &why));
+    }
+    options.baseline.as_ref().map_or(Ok(()), |path| run.save(path)).map_err(failed)?;
+    let printed = publish(&run, options.form).map_err(failed)?;
+    let fails = || judge(&run).iter().any(|claim| claim.verdict == Verdict::Fails);
+    Ok(if options.fail_on_claims && fails() { FAILED } else { printed })
+}
+
+fn failed(why: String) -> (u8, String) {
+    (FAILED, why)
+}
+
+/// Makes a run, or goes on with one; why it ended early, if it did. What the program refuses of the
+/// experiment stands in its manifest.
+fn made(
+    options: &RunOptions,
+    text: &str,
+    experiment: &Experiment,
+    (far, refused): (Option<&Far>, Vec<String>),
+    stop: &AtomicBool,
+) -> Result<(Run, Option<String>), (u8, String)> {
     let directory = options.out.clone().unwrap_or_else(|| fresh(&experiment.name));
     let bar = progress_bar();
     let tell = |progress: &Progress<'_>| show(&bar, progress);
     let regatta = &options.regatta;
-    let asked = Options { regatta, far: far.as_ref(), stop, tell: &tell, more: &|_| Ok(None) };
-    let failed = |why: String| (FAILED, why);
-    let opened = run::open(&directory, &text, experiment.clone(), options.scale, &asked);
+    let asked = Options { regatta, far, stop, tell: &tell, more: &|_| Ok(None) };
+    let opened = run::open(&directory, text, experiment.clone(), options.scale, &asked);
     let mut run = opened.map_err(failed)?;
     if refused.iter().any(|why| !run.manifest.lacks.contains(why)) {
         run.manifest.lacks.retain(|lack| !refused.contains(lack));
@@ -157,25 +183,17 @@ fn try_run(options: &RunOptions, stop: &AtomicBool) -> Result<u8, (u8, String)> 
     let ended = match options.until_decided {
         None => run::perform(&mut run, &asked),
         Some(budget) => {
-            let grow = Grow::begin(&mut run, &experiment, budget).map_err(|why| (USAGE, why))?;
+            let grow = Grow::begin(&mut run, experiment, budget).map_err(|why| (USAGE, why))?;
             run::perform(&mut run, &Options { more: &|run| grow.more(run), ..asked })
         }
     };
     bar.finish_and_clear();
-    match ended {
-        Ok(Ended::Done) => {
-            options.baseline.as_ref().map_or(Ok(()), |path| run.save(path)).map_err(failed)?;
-            let printed = publish(&run, options.form).map_err(failed)?;
-            let fails = || judge(&run).iter().any(|claim| claim.verdict == Verdict::Fails);
-            Ok(if options.fail_on_claims && fails() { FAILED } else { printed })
+    match ended.map_err(failed)? {
+        Ended::Done => Ok((run, None)),
+        Ended::Interrupted => {
+            let lost = far.and_then(Far::lost).filter(|why| why != INTERRUPTED);
+            Ok((run, Some(lost.unwrap_or_else(|| INTERRUPTED.to_owned()))))
         }
-        Ok(Ended::Interrupted) => {
-            // What there is can be read already.
-            publish(&run, options.form).map_err(failed)?;
-            let lost = far.as_ref().and_then(Far::lost).filter(|why| why != INTERRUPTED);
-            Err(cut_short(&run, lost.as_deref().unwrap_or(INTERRUPTED)))
-        }
-        Err(why) => Err((FAILED, why)),
     }
 }
 
@@ -192,12 +210,15 @@ fn experiment(
             (USAGE, format!("{which} is no experiment, and as a file: {error}; {hint}"))
         })?,
     };
-    let read = parse_by(rules, which, &text, scale);
-    let experiment = read.map_err(|problems| {
+    let experiment = read(rules, which, &text, scale)?;
+    Ok((text, experiment))
+}
+
+fn read(rules: Rules, name: &str, text: &str, scale: Scale) -> Result<Experiment, (u8, String)> {
+    parse_by(rules, name, text, scale).map_err(|problems| {
         let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
         (USAGE, lines.join("\n"))
-    })?;
-    Ok((text, experiment))
+    })
 }
 
 /// What would be done, in words.
@@ -295,30 +316,51 @@ pub fn verdicts(directories: &[PathBuf], page: Option<&Path>, form: Form) -> u8 
     code(written.map(|()| print_as(form, &verdicts, || verdicts.markdown())))
 }
 
+/// What `regatta lab compare` was told.
+#[derive(Clone, Debug)]
+pub struct CompareOptions {
+    /// A run's directory, a file of `save_baseline`, or a program: what the other is compared with.
+    pub before: PathBuf,
+    /// The other; a program, if the first is one.
+    pub after: PathBuf,
+    /// The share by which something may be worse.
+    pub allowed: Option<f64>,
+    /// Of two programs: the run's directory; None: a new one here.
+    pub out: Option<PathBuf>,
+    /// The regatta program, which makes the load.
+    pub regatta: PathBuf,
+    /// What it says of its options.
+    pub rules: Rules,
+    /// How the result is printed.
+    pub form: Form,
+}
+
 /// Prints what differs between two runs: first in what was asked of them, then in what they show.
-/// Without a cell that both have, it fails, and where something is surely worse by more than the
-/// share `allowed`.
-pub fn compare(before: &Path, after: &Path, allowed: Option<f64>, form: Form) -> u8 {
-    let working = Working::on("comparing the runs");
-    let opened = (Run::open(before), Run::open(after));
-    let compared = match &opened {
-        (Ok(before), Ok(after)) => {
-            compare::compare(before, after, allowed).map_err(|why| (FAILED, vec![why]))
+/// Two programs run side by side. Without a cell that both have, it fails, and where something is
+/// surely worse by more than the share `allowed`.
+pub fn compare(options: &CompareOptions, stop: &AtomicBool) -> u8 {
+    code(compared(options, stop).map(|compared| {
+        let printed = print_as(options.form, &compared, || compared.markdown());
+        if compared.is_worse() { FAILED } else { printed }
+    }))
+}
+
+fn compared(options: &CompareOptions, stop: &AtomicBool) -> Result<Comparison, (u8, String)> {
+    let CompareOptions { before, after, allowed, .. } = options;
+    match [before, after].map(|path| builds::is_program(path)) {
+        [true, true] => return builds::compare(options, stop),
+        [false, false] => {}
+        _ => {
+            let why = "one is a program and the other a run: give two programs, or two runs";
+            return Err((USAGE, why.to_owned()));
         }
+    }
+    let _working = Working::on("comparing the runs");
+    match (Run::open(before), Run::open(after)) {
+        (Ok(before), Ok(after)) => compare::compare(&before, &after, *allowed).map_err(failed),
         (before, after) => {
-            let whys = [before.as_ref().err(), after.as_ref().err()].into_iter().flatten();
-            Err((USAGE, whys.cloned().collect()))
-        }
-    };
-    drop(working);
-    match compared {
-        Ok(compared) => {
-            let printed = print_as(form, &compared, || compared.markdown());
-            if compared.is_worse() { FAILED } else { printed }
-        }
-        Err((code, whys)) => {
-            whys.iter().for_each(|why| say(why));
-            code
+            let whys: Vec<String> = [before.err(), after.err()].into_iter().flatten().collect();
+            Err((USAGE, whys.join("\n")))
         }
     }
 }
