@@ -437,12 +437,13 @@ fn on_disk(
             opened(slot, ticket, found, now, cx);
         }
         Op::Read(ticket, req) => {
-            let read = timed(&mut io.spent.read, || io.disk.read(key, ticket, req));
-            if left::leaves_read(slot, io.rules.leaves) && read.is_some() {
-                io.left = read.map(|read| Left::Read(ticket, read));
-                return Some(Turn::Left(OpKind::Read));
+            match timed(&mut io.spent.read, || io.disk.read(key, ticket, req)) {
+                Some(read) if left::leaves_read(slot, io.rules.leaves) => {
+                    io.left = Some(Left::Read(ticket, read));
+                    return Some(Turn::Left(OpKind::Read));
+                }
+                read => has_read(slot, ticket, read, now, cx),
             }
-            has_read(slot, ticket, read, now, cx);
         }
         Op::Stat(ticket, file) => {
             // The inode of an open file is in memory: nobody waits for a disk here.
