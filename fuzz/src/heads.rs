@@ -2,12 +2,15 @@
 use regatta_http::{
     Method, Status,
     chunked::{ChunkFault, Decoder},
+    forwarded::Naming,
     h1::{
         Body, HeadLimits, RequestHead, ResponseBody, Scan, Seen, Version, end_head, parse_first,
         parse_request, parse_response, scan_head, write_field, write_status_line,
     },
+    proxy::{HEADER_BYTES_MAX, ProxyHeader, TEXT_BYTES_MAX, parse},
     target::is_host,
 };
+use std::net::{IpAddr, SocketAddr};
 
 /// Request heads: the scanner and the parser agree where one ends, in one piece or in many, and
 /// what the parser takes is unambiguous.
@@ -181,4 +184,97 @@ fn decode(bytes: &[u8], piece: usize) -> Result<(usize, bool, Vec<u8>), ChunkFau
         }
     }
     Ok((used, decoder.is_done(), data))
+}
+
+/// PROXY headers: where one ends is known with its last byte and not before, it reads the same
+/// another way, and what is no header does not become one. The bytes as a client's own field, too.
+pub fn proxy(bytes: &[u8]) {
+    forwarded(bytes);
+    let whole = parse(bytes);
+    for len in 0..bytes.len() {
+        let early = parse(&bytes[..len]);
+        match whole {
+            Ok(Some(header)) if len < header.bytes => assert_eq!(early, Ok(None)),
+            Ok(Some(_)) => assert_eq!(early, whole, "whatever follows"),
+            Ok(None) => assert_eq!(early, Ok(None)),
+            Err(_) => assert!(early == Ok(None) || early == whole, "{early:?}, then {whole:?}"),
+        }
+    }
+    match whole {
+        Ok(Some(header)) => {
+            let text = bytes.starts_with(b"P");
+            assert!(header.bytes <= if text { TEXT_BYTES_MAX } else { HEADER_BYTES_MAX });
+            let again = if text { text_again(bytes) } else { binary_again(bytes) };
+            assert_eq!(again, Some(header));
+        }
+        Ok(None) => assert!(bytes.len() < HEADER_BYTES_MAX, "it waits for too much"),
+        Err(_) => assert_eq!((text_again(bytes), binary_again(bytes)), (None, None)),
+    }
+}
+
+/// Whatever a client says before it, whom a proxy adds is named.
+fn forwarded(bytes: &[u8]) {
+    let line = bytes.iter().copied().filter(|byte| !byte.is_ascii_control());
+    let line: Vec<u8> = line.take(200).collect();
+    for (naming, added, client) in [
+        (Naming::XForwardedFor, "192.0.2.1", "192.0.2.1:0"),
+        (Naming::Forwarded, "for=192.0.2.1", "192.0.2.1:0"),
+        (Naming::Forwarded, "by=_b;For=\"[2001:db8::1]:80\"", "[2001:db8::1]:80"),
+    ] {
+        let start = format!("GET / HTTP/1.1\r\nHost: a\r\n{}: ", naming.field());
+        let head = [start.as_bytes(), &*line, b", ", added.as_bytes(), b"\r\n\r\n"].concat();
+        let head = parse_request(&head, &HeadLimits::default()).expect("a request");
+        let found = naming.client(&head.fields, |_| false);
+        assert_eq!(found, client.parse().ok(), "{}", line.escape_ascii());
+    }
+}
+
+/// Version 1, word by word.
+fn text_again(bytes: &[u8]) -> Option<ProxyHeader> {
+    let line = bytes.split_inclusive(|&byte| byte == b'\n').next()?;
+    let header = |source| ProxyHeader { source, bytes: line.len() };
+    if line.len() > TEXT_BYTES_MAX || !line.ends_with(b"\r\n") {
+        return None;
+    }
+    let words: Vec<&[u8]> = line[..line.len() - 2].split(|&byte| byte == b' ').collect();
+    match *words {
+        [b"PROXY", b"UNKNOWN", ..] => Some(header(None)),
+        [b"PROXY", family @ (b"TCP4" | b"TCP6"), from, to, from_port, to_port] => {
+            let address = |word| {
+                let address: IpAddr = std::str::from_utf8(word).ok()?.parse().ok()?;
+                (address.is_ipv4() == (family == b"TCP4")).then_some(address)
+            };
+            let port = |word| {
+                let port: u16 = std::str::from_utf8(word).ok()?.parse().ok()?;
+                (port.to_string().as_bytes() == word).then_some(port)
+            };
+            let (from, _, from_port, _) =
+                (address(from)?, address(to)?, port(from_port)?, port(to_port)?);
+            Some(header(Some(SocketAddr::new(from, from_port))))
+        }
+        _ => None,
+    }
+}
+
+/// Version 2, field by field.
+fn binary_again(bytes: &[u8]) -> Option<ProxyHeader> {
+    let rest = bytes.strip_prefix(b"\r\n\r\n\0\r\nQUIT\n")?;
+    let ([command, family, high, low], rest) = rest.split_first_chunk::<4>()?;
+    let len = usize::from(*high) << 8 | usize::from(*low);
+    let said = rest.get(..len).filter(|_| 16 + len <= HEADER_BYTES_MAX)?;
+    let port = |at: usize| u16::from_be_bytes([said[at], said[at + 1]]);
+    let source = match (command, family) {
+        (0x20, _) | (0x21, 0) => None,
+        (0x21, 0x11) if len >= 12 => {
+            let octets: [u8; 4] = *said.first_chunk()?;
+            Some(SocketAddr::from((octets, port(8))))
+        }
+        (0x21, 0x21) if len >= 36 => {
+            let octets: [u8; 16] = *said.first_chunk()?;
+            Some(SocketAddr::from((octets, port(32))))
+        }
+        (0x21, 0x31) if len >= 216 => None,
+        _ => return None,
+    };
+    Some(ProxyHeader { source, bytes: 16 + len })
 }

@@ -24,17 +24,17 @@ mod paths;
 mod programs;
 
 pub use fields::{conditionals, negotiate, range};
-pub use heads::{chunked, head, response};
+pub use heads::{chunked, head, proxy, response};
 pub use lab::{experiment, matrix, perf_script, run_directory};
 pub use logs::{access_log, session_log};
-pub use paths::target;
-pub use programs::{config, conn, groups, wire};
+pub use paths::{redirect, target};
+pub use programs::{config, conn, groups, site_rules, wire};
 
 /// A fuzz target: its name, and what it does with an input.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets, by name.
-pub const TARGETS: [Target; 17] = [
+pub const TARGETS: [Target; 20] = [
     ("access_log", access_log),
     ("chunked", chunked),
     ("conditionals", conditionals),
@@ -46,10 +46,13 @@ pub const TARGETS: [Target; 17] = [
     ("matrix", matrix),
     ("negotiate", negotiate),
     ("perf_script", perf_script),
+    ("proxy", proxy),
     ("range", range),
+    ("redirect", redirect),
     ("response", response),
     ("run_directory", run_directory),
     ("session_log", session_log),
+    ("site_rules", site_rules),
     ("target", target),
     ("wire", wire),
 ];

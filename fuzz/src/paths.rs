@@ -1,8 +1,11 @@
-//! Request targets: nothing leads out of the root.
+//! Request targets: nothing leads out of the root, and no rule to a host that it does not name.
 use regatta_http::{
     Method,
+    field::is_token,
+    pattern::Pattern,
     target::{Path, Target, decode_path, is_host, parse},
 };
+use regatta_origin::{HeaderLine, Redirect, Rules};
 
 /// Targets and the paths in them: a decoded path stays below its root, and means the same however
 /// it is written.
@@ -22,6 +25,39 @@ pub fn target(bytes: &[u8]) {
                 assert_eq!(authority, Some(bytes));
             }
         }
+    }
+}
+
+/// A redirect: its pattern, where it leads, and a target, in lines. Whatever they are, it leads to
+/// a path on the same host or to the host that it names, and nothing ends its line.
+pub fn redirect(bytes: &[u8]) {
+    let mut lines = bytes.splitn(3, |&byte| byte == b'\n');
+    let mut next = || lines.next().unwrap_or_default();
+    let (from, to, target) = (next(), next(), next());
+    let (Ok(from), Ok(to)) = (str::from_utf8(from), str::from_utf8(to)) else { return };
+    field(to);
+    let Ok(pattern) = Pattern::parse(from) else { return };
+    let Ok(redirect) = Redirect::new(&pattern, to, 301, false, "here") else { return };
+    let mut rules = Rules::default();
+    assert_eq!(rules.add_redirect(&pattern, redirect), Ok(()));
+    let Some(location) = rules.location(target) else { return };
+    assert!(location.iter().all(u8::is_ascii_graphic), "{}", location.escape_ascii());
+    let host = to.find("://").filter(|_| !to.starts_with('/')).map_or("", |at| {
+        let end = to[at + 3..].find(['/', '?', '#']).map_or(to.len(), |end| at + 3 + end);
+        &to[..end]
+    });
+    let path = location.strip_prefix(host.as_bytes()).expect("its own host");
+    assert!(matches!(path, [b'/'] | [b'/', b'!'..=b'.' | b'0'..=b'[' | b']'..=b'~', ..]));
+}
+
+/// What a rule says of a field is one line, and is read back as itself.
+fn field(text: &str) {
+    if let Ok(HeaderLine::Set(name, value)) = HeaderLine::parse(text) {
+        assert!(is_token(&name) && !value.contains(['\r', '\n', '\0']));
+        assert_eq!(
+            HeaderLine::parse(&format!("{name}: {value}")),
+            Ok(HeaderLine::Set(name, value))
+        );
     }
 }
 

@@ -2,6 +2,7 @@
 use regatta_server::config::{
     options,
     raw::{Arguments, FileText, read},
+    rules_files,
 };
 use regatta_sim::{run_bytes, run_wire};
 use regatta_sys::groups::limits;
@@ -31,10 +32,26 @@ pub fn config(bytes: &[u8]) {
         assert!(!problem.message.is_empty());
         assert!(problem.place.to_string().starts_with("fuzz.toml:"), "{problem:?}");
     }
-    let printed = options::print(&said.settings);
+    let printed = options::print(&said.settings) + &said.print_rows();
     let (again, problems) = read(Some(file(&printed)), &Arguments::default());
     assert!(problems.is_empty(), "{problems:?}\n{printed}");
-    assert_eq!(options::print(&again.settings), printed);
+    assert_eq!(options::print(&again.settings) + &again.print_rows(), printed);
+}
+
+/// A `_headers` and a `_redirects`: every mistake is reported at a place in it, and every rule
+/// stands at one.
+pub fn site_rules(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let file = FileText { name: "fuzz", text };
+    let (mut said, _) = read(None, &Arguments::default());
+    let mut problems = rules_files::headers(file, &mut said);
+    problems.extend(rules_files::redirects(file, &mut said));
+    let rows = ["headers", "redirects"].map(|table| said.rows(table));
+    assert!(rows.iter().all(|rows| rows.len() <= text.lines().count()));
+    let places = problems.iter().map(|problem| &problem.place);
+    for place in places.chain(rows.iter().flat_map(|rows| rows.iter().map(|row| &row.place))) {
+        assert!(place.to_string().starts_with("fuzz:"), "{place}");
+    }
 }
 
 /// `/proc/self/cgroup`, `/proc/self/mountinfo` and what every file of a group says, between NULs:

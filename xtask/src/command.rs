@@ -40,6 +40,15 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
+/// Builds the program as users have it.
+pub(crate) fn build_release() -> Result<PathBuf, String> {
+    let mut build = cargo();
+    match succeeds(build.args(["build", "--package", "regatta", "--profile", "release"]))? {
+        true => Ok(target_dir().join("release/regatta")),
+        false => Err("regatta does not build".to_owned()),
+    }
+}
+
 /// Where cargo puts what it builds.
 pub(crate) fn target_dir() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR")

@@ -1,13 +1,15 @@
 //! `cargo xtask gen`: files that are made from other files.
 
 use crate::arguments::Arguments;
-use crate::command::{files_below, project_root, require};
+use crate::command::{cargo, files_below, project_root, succeeds};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// The documents made from tables: path below the root, and text.
 pub(crate) fn documents() -> Vec<(&'static str, String)> {
-    vec![("docs/metrics.md", regatta_metrics::markdown())]
+    vec![
+        ("docs/metrics.md", regatta_metrics::markdown()),
+        ("deploy/grafana.json", crate::dashboard::dashboard()),
+    ]
 }
 
 /// Rewrites the documents; with the word `site`, the example site's precompressed siblings.
@@ -30,26 +32,11 @@ pub(crate) fn run(words: &[String]) -> Result<bool, String> {
     }
 }
 
-/// Each coding's program, Debian package, arguments and suffix.
-const CODINGS: [(&str, &str, &[&str], &str); 3] = [
-    ("gzip", "gzip", &["--best", "--no-name", "--force", "--keep"], "gz"),
-    ("brotli", "brotli", &["--best", "--force", "--keep"], "br"),
-    ("zstd", "zstd", &["-19", "--quiet", "--force", "--keep"], "zst"),
-];
-
-/// Makes the `.gz`, `.br` and `.zst` siblings of the site's larger text files.
+/// Makes the `.gz`, `.br` and `.zst` siblings of the site's files.
 fn compress_site(site: &Path) -> Result<bool, String> {
-    for file in texts_below(site) {
-        for (program, package, words, suffix) in CODINGS {
-            let program = require(program, package)?;
-            let status = Command::new(program).args(words).arg(&file).status();
-            if !status.is_ok_and(|status| status.success()) {
-                return Err(format!("{}: cannot make its .{suffix} sibling", file.display()));
-            }
-        }
-        println!("compressed {}", file.display());
-    }
-    Ok(true)
+    let mut program = cargo();
+    program.args(["run", "--quiet", "--package", "regatta", "--", "precompress"]);
+    succeeds(program.arg(site))
 }
 
 /// Each text of a site that has siblings, and its `.gz`, which stands for all three.

@@ -3,10 +3,12 @@
 
 mod arguments;
 mod command;
+mod dashboard;
 mod environment;
 mod fuzz;
 mod generate;
 mod memory;
+mod package;
 mod simulate;
 #[cfg(test)]
 #[path = "../skips.rs"]
@@ -34,6 +36,7 @@ Usage: cargo xtask COMMAND [options]
                        nightly compiler: corpora and mutations of them (default: 1 s each)
   env run|list|clean   a command in an environment of its own (network, memory limit, simulated
                        disk, processors), and what was left of earlier ones; `env --help`
+  package [deb|oci]    a Debian package, and an image for containers; `package --help`
   memory [options]     what connections, processes and cache entries cost; `memory --help`
 
 Example: cargo xtask test
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
         "fuzz" => fuzz::run(&rest),
         "env" => environment::run(&rest),
         "memory" => memory::run(&rest),
+        "package" => package::run(&rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(true)

@@ -2,7 +2,7 @@
 //! by regression, beside the formulas of [S] §8 (systems.md §2.4, S-12). See docs/memory.md.
 
 use crate::arguments::Arguments;
-use crate::command::{cargo, interrupt, target_dir};
+use crate::command::{build_release, interrupt};
 use regatta_lab::group::Group;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{Read, Write};
@@ -25,15 +25,19 @@ Usage: cargo xtask memory [--regatta BINARY] [ARCHITECTURE...]
 Kernel memory (sockets, page tables, stacks) is not in it. Takes a few minutes.
 ";
 
-/// Those whose memory differs, and what [S] found for the first two.
-const ARCHITECTURES: [(&str, &str, &[usize]); 5] = [
+/// Those whose memory differs, and what [S] found for three of them.
+const ARCHITECTURES: [(&str, &str, &[usize]); 6] = [
     ("symped", "810 c + p (7667536 + s)", &PROCESSES),
     ("shared-symped", "806 c + p (216100 + 8 c + 20 p + s) + 8404368 N", &PROCESSES),
     ("amped", "-", &PROCESSES),
     ("laio", "-", &PROCESSES),
     // A connection has a thread.
     ("mt", "-", &[1]),
+    (PIPELINE, "934 c + 9798888 N + p s", &WRITERS),
 ];
+/// It is one process, and p is how many threads it has that send.
+const PIPELINE: &str = "watpipe5";
+const WRITERS: [usize; 4] = [1, 50, 100, 200];
 
 const PROCESSES: [usize; 4] = [1, 2, 4, 8];
 const CONNECTIONS: [usize; 4] = [0, 1000, 2000, 4000];
@@ -74,7 +78,7 @@ pub(crate) fn run(words: &[String]) -> Result<bool, String> {
     }
     let stop = interrupt()?;
     let site = Site::make()?;
-    let rig = Rig { binary: binary.map_or_else(build, Ok)?, site, stop };
+    let rig = Rig { binary: binary.map_or_else(build_release, Ok)?, site, stop };
     println!("{:<14}{:>10}{:>12}{:>12}{:>14}", "bytes", "one", "process", "entry", "connection");
     for (name, paper, processes) in ARCHITECTURES {
         if names.is_empty() || names.iter().any(|wanted| wanted == name) {
@@ -82,15 +86,6 @@ pub(crate) fn run(words: &[String]) -> Result<bool, String> {
         }
     }
     Ok(true)
-}
-
-fn build() -> Result<PathBuf, String> {
-    let mut build = cargo();
-    let built = build.args(["build", "--package", "regatta", "--profile", "release"]).status();
-    match built.is_ok_and(|status| status.success()) {
-        true => Ok(target_dir().join("release/regatta")),
-        false => Err("regatta does not build".to_owned()),
-    }
 }
 
 /// Files of one kibibyte, `0` to the most that are asked for. They go away with this.
@@ -219,10 +214,15 @@ impl Rig {
         command.args(["--pdeathsig", "TERM"]).arg(&self.binary);
         command.arg("serve").arg(&self.site.0).args(["--listen", &address.to_string()]);
         command.args(["--architecture", name]);
-        for set in [
-            &format!("event.processes={processes}"),
+        let sized = match name {
+            PIPELINE => [format!("watpipe.writers={processes}"), "watpipe.readers=1".to_owned()],
             // The kernel gives each process its share of the connections.
-            "event.listen=reuseport",
+            _ => [format!("event.processes={processes}"), "event.listen=reuseport".to_owned()],
+        };
+        for set in &sized {
+            command.args(["--set", set]);
+        }
+        for set in [
             // As in the papers: descriptors and heads, no bodies; nothing is looked at again.
             "cache.body_bytes_max=0",
             "cache.revalidate_ms=600000",
@@ -254,14 +254,15 @@ impl Rig {
         load: Load,
     ) -> Result<(), String> {
         let start = Instant::now();
+        let caches = if name == PIPELINE { 1 } else { load.processes };
         loop {
-            for _ in 0..load.processes {
+            for _ in 0..caches {
                 let asked = ask_for(address, 0..load.entries);
                 asked.map_err(|error| format!("{name}: {error}"))?;
             }
             // The master, which comes first, has only the files that all share.
             let full = |pid: &u32| open_files(*pid) >= load.entries;
-            if server.pids().iter().skip(1).filter(|pid| full(pid)).count() >= load.processes {
+            if server.pids().iter().skip(1).filter(|pid| full(pid)).count() >= caches {
                 return Ok(());
             }
             if start.elapsed() > PATIENCE || self.stop.load(Ordering::Relaxed) {

@@ -30,11 +30,7 @@ use regatta_sys::{
     socket::{Mode, Steps},
     wait::{Epoll, Trigger},
 };
-use std::{
-    cell::RefCell,
-    io, mem,
-    thread::{self, Scope},
-};
+use std::{cell::RefCell, io, mem, thread::Scope};
 
 /// The driver.
 pub const DRIVER: Driver = Driver {
@@ -144,14 +140,12 @@ impl<'e> Server<'e> {
 
     /// Starts the threads.
     fn start<'s>(&'s self, scope: &'s Scope<'s, '_>) -> io::Result<()> {
-        let thread =
-            |name: &str| thread::Builder::new().name(name.to_owned()).stack_size(STACK_BYTES);
         for unit in 1..=self.options.threads {
-            thread("pool").spawn_scoped(scope, move || self.serve(unit))?;
+            units::spawn(scope, "pool", STACK_BYTES, move || self.serve(unit))?;
         }
         if let Some(aio) = &self.aio {
             let unit = self.options.threads + 1;
-            thread("poller").spawn_scoped(scope, move || self.poll(unit, &**aio))?;
+            units::spawn(scope, "poller", STACK_BYTES, move || self.poll(unit, &**aio))?;
         }
         Ok(())
     }

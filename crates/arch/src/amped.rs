@@ -34,7 +34,6 @@ options! {
         long: "`threads` share the memory and descriptors of the event loop. `processes` are \
                forked by the worker and have one channel each, as in Flash; a fork takes longer \
                the more memory the worker has.",
-        since: "0.1",
     },
     helpers_max: usize = OptionSpec {
         key: "amped.helpers_max",
@@ -43,7 +42,6 @@ options! {
         doc: "The most helpers of a worker.",
         long: "Helpers are started when tasks wait for one. Tasks that come while all helpers are \
                busy wait in a queue; the number of open connections bounds it.",
-        since: "0.1",
     },
     helpers_idle_max: usize = OptionSpec {
         key: "amped.helpers_idle_max",
@@ -52,7 +50,6 @@ options! {
         doc: "The most helpers that are kept while they have nothing to do.",
         long: "Others are stopped when they have had nothing to do for a second, at the end of \
                another's task.",
-        since: "0.1",
     },
     pass_descriptors: bool = OptionSpec {
         key: "amped.pass_descriptors",
@@ -62,7 +59,6 @@ options! {
         long: "If not, the event loop opens the file again after a helper has found it, as the \
                original Flash did; if the metadata has left memory by then, the loop waits for \
                the disk (Ruan, Pai, USENIX 2004). Helper threads always share what they open.",
-        since: "0.1",
     },
     residency: Residency = OptionSpec {
         key: "amped.residency",
@@ -75,7 +71,6 @@ options! {
                a true answer only to users who own the file or may write it. `cachestat` has the \
                same condition, but reports an error instead. `always-ask` gives every range to a \
                helper, `never-ask` none.",
-        since: "0.1",
     },
     chunk_bytes: u64 = OptionSpec {
         key: "amped.chunk_bytes",
@@ -83,7 +78,6 @@ options! {
         default: "256 KiB",
         doc: "How much of a file is tested, read in by a helper, and sent at once.",
         long: "Pieces begin at multiples of it.",
-        since: "0.1",
     },
 }
 
@@ -116,7 +110,7 @@ choice! {
 fn work(env: &Env, worker: usize) -> Result<(), String> {
     let options = EventOptions::read(&env.settings);
     let own = AmpedOptions::read(&env.settings);
-    event::work_with(env, worker, &options, |root, tally, _| {
+    event::work_with((env, worker, &options, None), |root, tally, _| {
         let fault = |error| format!("cannot prepare for helpers: {error}");
         let (below, stall_ns) = (Below { root, rules: env.rules }, options.stall_ns());
         match own.helper_kind {

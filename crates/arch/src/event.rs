@@ -3,7 +3,8 @@
 mod options;
 
 pub(crate) use options::{
-    EventOptions, Listen, OPTIONS, Partition, Pin, PollerKind, WORKERS_MAX, copies_and_processes,
+    EventOptions, Listen, OPTIONS, Partition, Pin, PollerKind, SendMode, WORKERS_MAX,
+    copies_and_processes,
 };
 
 use crate::{
@@ -12,7 +13,7 @@ use crate::{
     kit::{
         accept::{AcceptOptions, AcceptRules},
         disk::{Disk, InlineDisk},
-        event_loop::EventLoop,
+        event_loop::{EventLoop, cohort::Visits},
         shared_cache::SharedCache,
         step::{Leaves, Rules},
         worker::Own,
@@ -43,7 +44,7 @@ pub(crate) fn processes(settings: &Settings, processors: usize) -> usize {
 /// Runs one worker: a loop over its listeners, with a cache of its own or a part in a shared one.
 fn work(env: &Env, worker: usize) -> Result<(), String> {
     let options = EventOptions::read(&env.settings);
-    work_with(env, worker, &options, |root, _, member| {
+    work_with((env, worker, &options, None), |root, _, member| {
         let disk = InlineDisk(Below { root, rules: env.rules });
         match member {
             Some(member) => Ok(Box::new(SharedDisk { disk, member })),
@@ -61,13 +62,10 @@ type MakeDisk<'a, 'b> =
 
 /// [`work`], with a disk that is made in the worker.
 pub(crate) fn work_with<'a>(
-    env: &'a Env,
-    worker: usize,
-    options: &EventOptions,
+    of: Of<'a, '_>,
     disk: impl FnOnce(&'a Root, Tally<'a>, Option<&'static Member>) -> Made<'a>,
 ) -> Result<(), String> {
-    let disk = Box::new(disk);
-    let of = (env, worker, options);
+    let (disk, options) = (Box::new(disk), of.2);
     match options.poller {
         PollerKind::Epoll => with_poller(of, disk, || epoll(options, Trigger::Level)),
         PollerKind::EpollEdge => with_poller(of, disk, || epoll(options, Trigger::Edge)),
@@ -76,20 +74,21 @@ pub(crate) fn work_with<'a>(
     }
 }
 
-fn epoll(options: &EventOptions, trigger: Trigger) -> io::Result<Epoll> {
+/// An epoll as these options say.
+pub(crate) fn epoll(options: &EventOptions, trigger: Trigger) -> io::Result<Epoll> {
     let epoll = Epoll::new(trigger)?.returning(options.wait_events_max);
     Ok(if options.is_exclusive() { epoll.exclusive() } else { epoll })
 }
 
-/// A worker, and what is asked of it.
-type Of<'a, 'b> = (&'a Env, usize, &'b EventOptions);
+/// A worker, and what is asked of it; it may serve by stages.
+pub(crate) type Of<'a, 'b> = (&'a Env, usize, &'b EventOptions, Option<Visits>);
 
 fn with_poller<'a, P: Poller>(
     of: Of<'a, '_>,
     disk: MakeDisk<'a, '_>,
     poller: impl FnOnce() -> io::Result<P>,
 ) -> Result<(), String> {
-    let (env, worker, _) = of;
+    let (env, worker, ..) = of;
     let failed = |error: io::Error| format!("cannot make a poller: {error}");
     let Some(shared) = &env.shared else {
         let own = Own::new(env, worker, None)?;
@@ -105,7 +104,7 @@ fn with_poller<'a, P: Poller>(
 }
 
 fn run<'a, P: Poller>(
-    (env, worker, options): Of<'a, '_>,
+    (env, worker, options, visits): Of<'a, '_>,
     own: &Own<'a>,
     poller: P,
     (cache, shared): (&dyn Cache<StaticFile>, Option<&SharedCache<'_>>),
@@ -118,22 +117,31 @@ fn run<'a, P: Poller>(
     let accepts = AcceptRules::new(&accept, connections_max, mode, exclusive);
     let worker = own.worker((cache, shared), accepts, options.stall_ns());
     let window_ms = env.site.deadlines.send_window_ms;
-    EventLoop::new(poller, worker, rules(&accept, options, window_ms), &mut *disk)
-        .run()
-        .map_err(|error| format!("the event loop cannot go on: {error}"))
+    let event_loop = EventLoop::new(poller, worker, rules(&accept, options, window_ms), &mut *disk);
+    match visits {
+        Some(visits) => event_loop.by_stages(visits),
+        None => event_loop,
+    }
+    .run()
+    .map_err(|error| format!("the event loop cannot go on: {error}"))
 }
 
-fn rules(accept: &AcceptOptions, options: &EventOptions, send_window_ms: u64) -> Rules {
+/// What a loop with these options does.
+pub(crate) fn rules(accept: &AcceptOptions, options: &EventOptions, send_window_ms: u64) -> Rules {
     Rules {
         bytes_max: options.turn_bytes_max,
         ops_max: options.turn_ops_max,
         full_read: accept.full_read,
         eager_write: accept.eager_write,
         edge: false,
-        // The kernel waits so long for each piece of a call: a call that fills the socket returns
-        // after two such waits, and so may the next. All four end within a window and a half.
-        patience: (options.mode() == Mode::Blocking)
-            .then(|| Duration::from_millis(send_window_ms.div_ceil(3))),
+        patience: (options.mode() == Mode::Blocking).then(|| patience(send_window_ms)),
         leaves: Leaves::NONE,
     }
+}
+
+/// How long a send that blocks waits for its peer. The kernel waits so long for each piece of a
+/// call: a call that fills the socket returns after two such waits, and so may the next. All four
+/// end within a window and a half.
+pub(crate) const fn patience(send_window_ms: u64) -> Duration {
+    Duration::from_millis(send_window_ms.div_ceil(3))
 }

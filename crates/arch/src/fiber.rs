@@ -6,7 +6,7 @@ use crate::{
         ledger,
         perform::{Below, SendBy},
     },
-    event::PollerKind,
+    event::{self, PollerKind},
     kit::{
         accept::{AcceptOptions, AcceptRules},
         fibers::{self, FiberRules, Hands, Peers, State, run_task},
@@ -59,7 +59,6 @@ options! {
         long: "Each has a scheduler, a poller, helpers (fiber.helpers) and its part of the user \
                threads (limits.connections_max), which stay where they are. They accept from the \
                same addresses and share one cache. There are no more of them than connections.",
-        since: "0.1",
     },
     steal: bool = OptionSpec {
         key: "fiber.steal",
@@ -69,7 +68,6 @@ options! {
         long: "Only those whose clients have sent something, while the other has more of them than \
                it runs next: it keeps one for each that it gives. A user thread of its own goes \
                on with the connection. `fiber_steals` counts them.",
-        since: "0.1",
     },
     poller: PollerKind = OptionSpec {
         key: "fiber.poller",
@@ -77,7 +75,6 @@ options! {
         default: "epoll-edge",
         doc: "How the scheduler learns which sockets are ready.",
         long: "As event.poller. Only sockets that a user thread waits for are watched.",
-        since: "0.1",
     },
     helpers: usize = OptionSpec {
         key: "fiber.helpers",
@@ -87,7 +84,6 @@ options! {
         long: "They read files into memory, and send if fiber.send says so; all are started at the \
                beginning. With 0 the scheduler's thread reads and sends itself, and the disk \
                blocks everybody.",
-        since: "0.1",
     },
     send: SendMode = OptionSpec {
         key: "fiber.send",
@@ -100,7 +96,6 @@ options! {
                for it (fiber.helper_poll_ms) and tries once more. `blocking`: a helper, with one \
                call in blocking mode, which lasts until the client has room for all of it, or has \
                taken nothing for a third of limits.send_window_ms ([E] §4).",
-        since: "0.1",
     },
     order: Order = OptionSpec {
         key: "fiber.order",
@@ -109,7 +104,6 @@ options! {
         doc: "Who runs first: user threads with a connection, or those with a new one.",
         long: "`existing` (Knot-C): in the order in which they became ready, new connections last. \
                `accepting` (Knot-A): new connections first.",
-        since: "0.1",
     },
     retry: Retry = OptionSpec {
         key: "fiber.retry",
@@ -118,7 +112,6 @@ options! {
         doc: "Who repeats a call when its socket is ready.",
         long: "`poller`: the scheduler at its poll point, as Capriccio, which resumes the user \
                thread with the result. `thread`: the user thread, when its turn comes.",
-        since: "0.1",
     },
     yields: bool = OptionSpec {
         key: "fiber.yields",
@@ -127,7 +120,6 @@ options! {
         doc: "Whether a user thread lets others run before it opens a file and before it closes a \
               connection.",
         long: "Capriccio does both, by an option that cannot be switched off.",
-        since: "0.1",
     },
     idle: Idle = OptionSpec {
         key: "fiber.idle",
@@ -136,7 +128,6 @@ options! {
         doc: "What the scheduler does when no user thread is ready.",
         long: "`block`: it waits in the poller. `spin`: it looks again and again, as Capriccio, \
                and takes all of a processor.",
-        since: "0.1",
     },
     helper_poll_ms: u64 = OptionSpec {
         key: "fiber.helper_poll_ms",
@@ -144,7 +135,6 @@ options! {
         default: "1 s",
         doc: "How long a helper waits for a client that takes nothing, with fiber.send=try-first.",
         long: "Then it goes on with other tasks, and the connection's rest is a new one.",
-        since: "0.1",
     },
     runs_max: usize = OptionSpec {
         key: "fiber.runs_max",
@@ -152,7 +142,6 @@ options! {
         default: "10000",
         doc: "How many user threads run at most before the scheduler looks for events.",
         long: "It looks for events whenever none is ready.",
-        since: "0.1",
     },
     stack_bytes: usize = OptionSpec {
         key: "fiber.stack_bytes",
@@ -162,7 +151,6 @@ options! {
         long: "All are reserved at the beginning, one for each connection that may be open \
                (limits.connections_max); a page takes memory when it is touched. \
                `stack_bytes_max` counts what is used.",
-        since: "0.1",
     },
     guard: GuardKind = OptionSpec {
         key: "fiber.guard",
@@ -172,7 +160,6 @@ options! {
         long: "`light`: a mark in the page table (Linux 6.13), so that all stacks together need \
                one mapping; on an older kernel as `mapping`. `mapping`: a page that nobody may \
                access, which makes two mappings of each stack (vm.max_map_count limits them).",
-        since: "0.1",
     },
     stall_us: u64 = ledger::STALL_US,
 }
@@ -266,8 +253,7 @@ impl FiberOptions {
 fn steps(settings: &Settings) -> Steps {
     match FiberOptions::read(settings).send() {
         Some(SendBy::Blocking) => {
-            let window_ms = settings.number("limits.send_window_ms");
-            Steps::Connections(Duration::from_millis(window_ms.div_ceil(3)))
+            Steps::Connections(event::patience(settings.number("limits.send_window_ms")))
         }
         _ => Steps::None,
     }

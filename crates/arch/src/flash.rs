@@ -45,7 +45,6 @@ options! {
         default: "2",
         doc: "The most helper processes of a worker that look up names.",
         long: "",
-        since: "0.1",
     },
     read_helpers_max: usize = OptionSpec {
         key: "flash.read_helpers_max",
@@ -54,7 +53,6 @@ options! {
         doc: "The most helper processes of a worker that read.",
         long: "Tasks that come while all helpers of their kind are busy wait in a queue; the \
                number of open connections bounds it.",
-        since: "0.1",
     },
     start_delay_ms: u64 = OptionSpec {
         key: "flash.start_delay_ms",
@@ -64,7 +62,6 @@ options! {
               started.",
         long: "The first of each kind is started with the first task. Whether it is time is looked \
                at when a task arrives or is done.",
-        since: "0.1",
     },
     helper_idle_ms: u64 = OptionSpec {
         key: "flash.helper_idle_ms",
@@ -72,7 +69,6 @@ options! {
         default: "30 s",
         doc: "How long a helper may have nothing to do before it is stopped.",
         long: "It is stopped when another of its kind has done a task.",
-        since: "0.1",
     },
     coalesce: bool = OptionSpec {
         key: "flash.coalesce",
@@ -81,7 +77,6 @@ options! {
         doc: "Whether an operation waits for the task of another one if both need the same name or \
               chunk.",
         long: "",
-        since: "0.1",
     },
     residency: Residency = OptionSpec {
         key: "flash.residency",
@@ -92,7 +87,6 @@ options! {
                before each send. Linux gives a true answer only to users who own the file or may \
                write it. `mapped`: all that is mapped, as where Flash was built for Linux; if it \
                has left memory, the event loop waits for the disk.",
-        since: "0.1",
     },
     map_bytes_max: u64 = OptionSpec {
         key: "flash.map_bytes_max",
@@ -103,7 +97,6 @@ options! {
                read by a helper first, in memory or not, so there should be room for all that is \
                often asked for. At most 32768 chunks are mapped, of any size. Where the system \
                refuses to map more (vm.max_map_count), chunks are sent without.",
-        since: "0.1",
     },
     chunk_bytes: u64 = OptionSpec {
         key: "flash.chunk_bytes",
@@ -111,7 +104,6 @@ options! {
         default: "64 KiB",
         doc: "How much of a file is mapped, read by a helper, and sent at once.",
         long: "Chunks begin at multiples of it.",
-        since: "0.1",
     },
 }
 
@@ -128,7 +120,7 @@ choice! {
 fn work(env: &Env, worker: usize) -> Result<(), String> {
     let options = EventOptions::read(&env.settings);
     let own = FlashOptions::read(&env.settings);
-    event::work_with(env, worker, &options, |root, tally, _| {
+    event::work_with((env, worker, &options, None), |root, tally, _| {
         let fault = |error: io::Error| format!("cannot prepare for helpers: {error}");
         let pool = || Processes::new(root, env.rules, false, tally).map_err(fault);
         let (below, pools) = (Below { root, rules: env.rules }, [pool()?, pool()?]);

@@ -52,7 +52,6 @@ options! {
                server does not start if io_uring is forbidden or the kernel is older than Linux \
                6.1. `nowait` first makes the call so that it does not block (RESOLVE_CACHED, \
                RWF_NOWAIT); if it would have blocked, a thread continues it.",
-        since: "0.1",
     },
     helpers_max: usize = OptionSpec {
         key: "laio.helpers_max",
@@ -60,7 +59,6 @@ options! {
         default: "16",
         doc: "The most threads that continue operations, with the engine `nowait`.",
         long: "They are started on demand, and half of them are kept when idle.",
-        since: "0.1",
     },
     operations_max: usize = OptionSpec {
         key: "laio.operations_max",
@@ -69,7 +67,6 @@ options! {
         doc: "The most operations that the kernel continues at once, with the engine `uring`.",
         long: "Further operations wait in a queue, for example while a disk hangs, unless they \
                need no disk.",
-        since: "0.1",
     },
     chunk_bytes: u64 = OptionSpec {
         key: "laio.chunk_bytes",
@@ -77,14 +74,13 @@ options! {
         default: "256 KiB",
         doc: "How much of a file is read in and sent at once.",
         long: "Pieces begin at multiples of it.",
-        since: "0.1",
     },
 }
 
 fn work(env: &Env, worker: usize) -> Result<(), String> {
     let options = EventOptions::read(&env.settings);
     let own = LaioOptions::read(&env.settings);
-    event::work_with(env, worker, &options, |root, tally, _| {
+    event::work_with((env, worker, &options, None), |root, tally, _| {
         let LaioOptions { engine, helpers_max, operations_max, chunk_bytes } = own;
         let below = Below { root, rules: env.rules };
         match engine {

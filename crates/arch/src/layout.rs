@@ -6,23 +6,24 @@ mod tests;
 use crate::{
     Driver, Share, Staffing,
     event::{EventOptions, Listen, Partition, Pin, PollerKind, WORKERS_MAX, copies_and_processes},
-    options::{Choice as _, Settings},
+    options::{Choice as _, Settings, Value},
     shared::SharedState,
 };
-use regatta_sys::socket::Steps;
-use std::{fmt, net::SocketAddr, ops::Range};
+use regatta_sys::socket::{Mode, Place, Steps};
+use std::{fmt, ops::Range};
 
 /// Addresses that a server listens on at most: a connection has one byte for its listener.
 pub const ADDRESSES_MAX: usize = 256;
 
 /// A listening socket to be made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SocketPlan {
     /// Where it listens; port 0 lets the kernel choose.
-    pub address: SocketAddr,
+    pub place: Place,
     /// It shares its port with others (`SO_REUSEPORT`).
     pub reuse_port: bool,
-    /// The earlier socket whose port it shares, whatever that turns out to be.
+    /// The earlier socket whose port it shares, whatever that turns out to be. A path has one
+    /// socket, which is the same in all processes.
     pub port_of: Option<usize>,
 }
 
@@ -66,7 +67,7 @@ impl Layout {
     pub fn plan(
         driver: &Driver,
         settings: &Settings,
-        addresses: &[SocketAddr],
+        addresses: &[Place],
         cpus: &[usize],
         processors: usize,
     ) -> Result<Self, LayoutFault> {
@@ -86,7 +87,11 @@ impl Layout {
             return Ok(layout);
         }
         let options = EventOptions::read(settings);
-        let (copies, processes) = copies_and_processes(settings, processors);
+        let (copies, mut processes) = copies_and_processes(settings, processors);
+        if driver.is_pipeline {
+            one_process(driver, settings, &options)?;
+            processes = 1;
+        }
         let partition = (copies > 1).then_some(options.partition);
         let steered = partition == Some(Partition::SteerCpu);
         contradictions(&options, partition, copies, processes, cpus.len())?;
@@ -128,11 +133,11 @@ impl Layout {
 
     /// Plans a socket for each address. With `group`, each shares its port with the socket for the
     /// same address among those that begin there.
-    fn listen(&mut self, addresses: &[SocketAddr], group: Option<usize>) -> Range<usize> {
+    fn listen(&mut self, addresses: &[Place], group: Option<usize>) -> Range<usize> {
         let first = self.sockets.len();
-        self.sockets.extend(addresses.iter().enumerate().map(|(at, address)| {
+        self.sockets.extend(addresses.iter().enumerate().map(|(at, place)| {
             let port_of = group.map(|group| group + at).filter(|of| *of < first);
-            SocketPlan { address: *address, reuse_port: group.is_some(), port_of }
+            SocketPlan { place: place.clone(), reuse_port: group.is_some(), port_of }
         }));
         first..self.sockets.len()
     }
@@ -155,16 +160,34 @@ impl Layout {
         self.shares.last().map_or(0, |last| last.slots.end)
     }
 
+    /// Gives the workers so many more listeners, of which nothing is planned, in turn; those that
+    /// share their listeners share these, too. Returns where each is to be put among the others,
+    /// one after the other: those behind it make room.
+    pub fn give(&mut self, count: usize) -> Vec<usize> {
+        let give = |turn: usize| {
+            let own = self.shares[turn % self.shares.len()].listeners.clone();
+            for listeners in self.shares.iter_mut().map(|share| &mut share.listeners) {
+                if *listeners == own {
+                    listeners.end += 1;
+                } else if listeners.start >= own.end {
+                    *listeners = listeners.start + 1..listeners.end + 1;
+                }
+            }
+            own.end
+        };
+        (0..count).map(give).collect()
+    }
+
     /// Two copies may have been given the same port by counting up from two others.
     fn no_port_twice(&self) -> Result<(), LayoutFault> {
-        let fixed = |socket: &&SocketPlan| !socket.reuse_port && socket.address.port() != 0;
+        let fixed = |socket: &&SocketPlan| !socket.reuse_port && socket.place.is_definite();
         let mut seen = Vec::new();
-        for SocketPlan { address, .. } in self.sockets.iter().filter(fixed) {
-            if seen.contains(address) {
-                let message = format!("{address} falls to two copies: leave room between ports");
+        for SocketPlan { place, .. } in self.sockets.iter().filter(fixed) {
+            if seen.contains(&place) {
+                let message = format!("{place} falls to two copies: leave room between ports");
                 return Err(LayoutFault { key: "server.listen", message });
             }
-            seen.push(*address);
+            seen.push(place);
         }
         Ok(())
     }
@@ -247,6 +270,49 @@ fn one_at_a_time(
     Ok(())
 }
 
+/// Refuses what asks of a pipeline for more than one process, or for what one of its stages cannot
+/// know of another.
+fn one_process(
+    driver: &Driver,
+    settings: &Settings,
+    options: &EventOptions,
+) -> Result<(), LayoutFault> {
+    let fault = |key, message: &str| Err(LayoutFault { key, message: message.to_owned() });
+    if options.processes > 1 {
+        let message = "a pipeline is one process: leave it at 0, or have several pipelines with \
+                       event.copies";
+        return fault("event.processes", message);
+    }
+    if options.listen != Listen::Shared {
+        let message = "one thread of a pipeline accepts from each listener: set \
+                       event.listen=shared";
+        return fault("event.listen", message);
+    }
+    if settings.text("accept.when_full") == "close-idle" {
+        let message = "who accepts in a pipeline has no idle connections, another stage has them: \
+                       set accept.when_full=pause";
+        return fault("accept.when_full", message);
+    }
+    let takes_turns = settings.get("watpipe.barrier") == Some(&Value::Flag(true));
+    if takes_turns && options.mode() == Mode::Blocking {
+        let message = "a writer that waits for its peer would hold up all, because writers and \
+                       their poller take turns: set watpipe.barrier=false";
+        return fault("event.send", message);
+    }
+    if driver.takes("seda.pool_max") && options.mode() == Mode::Blocking {
+        let message = "one thread sends for all clients, so it must not wait for one: set \
+                       event.send=nonblocking";
+        return fault("event.send", message);
+    }
+    let admits = driver.takes("watpipe.writers") && driver.takes("stages.admission");
+    if admits && settings.text("stages.admission") != "none" {
+        let message = "the stages of this pipeline do not know how old a request is: set \
+                       stages.admission=none";
+        return fault("stages.admission", message);
+    }
+    Ok(())
+}
+
 fn contradictions(
     options: &EventOptions,
     partition: Option<Partition>,
@@ -289,18 +355,26 @@ fn own_addresses(
     partition: Option<Partition>,
     copy: usize,
     copies: usize,
-    addresses: &[SocketAddr],
-) -> Result<Vec<SocketAddr>, LayoutFault> {
+    addresses: &[Place],
+) -> Result<Vec<Place>, LayoutFault> {
     let fault = |key, message| Err(LayoutFault { key, message });
+    let has_path = addresses.iter().any(|place| matches!(place, Place::Unix(_)));
     match partition {
+        Some(Partition::Ports | Partition::SteerCpu) if has_path => {
+            let message = "a Unix socket has no port that copies could count up, or share by \
+                           processor: set event.partition=addresses, and list a path for each copy";
+            fault("event.partition", message.to_owned())
+        }
         Some(Partition::Ports) => {
-            let counted = addresses.iter().map(|address| {
-                let mut address = *address;
-                if address.port() != 0 {
-                    let up = u16::try_from(copy).ok();
-                    address.set_port(up.and_then(|up| address.port().checked_add(up))?);
+            let counted = addresses.iter().map(|place| {
+                let mut place = place.clone();
+                if let Place::Inet(address) = &mut place
+                    && address.port() != 0
+                {
+                    let port = address.port().checked_add(u16::try_from(copy).ok()?)?;
+                    address.set_port(port);
                 }
-                Some(address)
+                Some(place)
             });
             match counted.collect() {
                 Some(own) => Ok(own),

@@ -6,6 +6,7 @@
 
 pub mod adapt;
 pub mod amped;
+pub mod cohort;
 pub mod drive;
 pub mod event;
 pub mod fiber;
@@ -15,10 +16,13 @@ pub mod laio;
 pub mod layout;
 pub mod mp;
 pub mod options;
+mod pipeline;
 pub mod pool;
 pub mod presets;
+pub mod seda;
 pub mod shared;
 pub mod threads;
+pub mod watpipe;
 
 pub use presets::{ABSENT, ARCHITECTURES, Architecture, absent, find};
 
@@ -73,6 +77,8 @@ pub struct Driver {
     pub processes: fn(&Settings, processors: usize) -> usize,
     /// How many units each of them is.
     pub units: fn(&Settings) -> Units,
+    /// Each of them is a pipeline of stages.
+    pub is_pipeline: bool,
     /// How many slots of counters each of them has: one for each unit that counts for itself, or
     /// that several units share.
     pub slots: fn(&Settings) -> usize,
@@ -130,6 +136,7 @@ impl Driver {
             options,
             processes,
             units: |_| Units::One,
+            is_pipeline: false,
             slots: |_| 1,
             steps: |_| Steps::None,
             staffing: |_| None,

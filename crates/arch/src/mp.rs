@@ -37,7 +37,6 @@ options! {
                too few wait, then 2, 4 and so on up to 32 while they still are, and ends one if \
                too many do. `fixed`: as many as there may be connections \
                (limits.connections_max), from the beginning.",
-        since: "0.1",
     },
     start: usize = OptionSpec {
         key: "mp.start",
@@ -46,7 +45,6 @@ options! {
         doc: "How many processes there are at the beginning.",
         long: "No more than limits.connections_max, and one for each address at least. Not with \
                mp.control=fixed.",
-        since: "0.1",
     },
     spare_min: usize = OptionSpec {
         key: "mp.spare_min",
@@ -55,7 +53,6 @@ options! {
         doc: "The least processes that wait for a connection, while there may be more processes.",
         long: "Of all addresses together, each of which has processes of its own. Further clients \
                wait in the backlog for the next look. Not with mp.control=fixed.",
-        since: "0.1",
     },
     spare_max: usize = OptionSpec {
         key: "mp.spare_max",
@@ -63,7 +60,6 @@ options! {
         default: "10",
         doc: "The most processes that wait for a connection.",
         long: "If more do, one of them ends each second. Not with mp.control=fixed.",
-        since: "0.1",
     },
     requests_max: u64 = OptionSpec {
         key: "mp.requests_max",
@@ -72,7 +68,6 @@ options! {
         doc: "How many requests a process serves before it ends, and another may take its place.",
         long: "Of a connection only the first counts, as for Apache's MaxRequestsPerChild. 0 sets \
                no limit.",
-        since: "0.1",
     },
     step_ms: u64 = OptionSpec {
         key: "mp.step_ms",
@@ -81,7 +76,6 @@ options! {
         doc: "How long a call waits before its process looks at what else there is.",
         long: "A deadline is kept whatever this is. A process that is told to leave has 300 ms, \
                and a call that sends a file may last two steps.",
-        since: "0.1",
     },
     stall_us: u64 = STALL_US,
 }

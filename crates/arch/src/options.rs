@@ -28,8 +28,6 @@ pub struct OptionSpec {
     pub doc: &'static str,
     /// More, where one sentence is not enough: special values, costs, sources. May be empty.
     pub long: &'static str,
-    /// The version in which it appeared.
-    pub since: &'static str,
 }
 
 /// Two tables of options in one, for a driver that takes the options of another.

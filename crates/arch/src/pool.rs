@@ -19,7 +19,7 @@ use regatta_sys::{
     socket::{Mode, Steps},
     wait::{Epoll, Poll, Poller, Trigger},
 };
-use std::{io, thread, time::Duration};
+use std::{io, time::Duration};
 
 /// The driver.
 pub const DRIVER: Driver = Driver {
@@ -72,7 +72,6 @@ options! {
         doc: "How many threads serve connections that have sent something.",
         long: "Each serves one connection at a time. As many clients that read slowly stop all \
                others; connections without a request hold no thread.",
-        since: "0.1",
     },
     poller: PollerKind = OptionSpec {
         key: "pool.poller",
@@ -80,7 +79,6 @@ options! {
         default: "epoll",
         doc: "How the dispatcher learns which connections are readable.",
         long: "A connection that is handed over to a thread is not watched until it comes back.",
-        since: "0.1",
     },
     batch: usize = OptionSpec {
         key: "pool.batch",
@@ -89,7 +87,6 @@ options! {
         doc: "How many events one wait of the dispatcher returns at most; the rest come with the \
               next wait.",
         long: "Only for epoll: `poll` returns all events.",
-        since: "0.1",
     },
     returns: Return = OptionSpec {
         key: "pool.return",
@@ -99,7 +96,6 @@ options! {
         long: "`reads`: whenever the client is to send something, be it the rest of a request. \
                `idle`: only between two requests, as Tomcat does; a client that sends its request \
                slowly then holds a thread.",
-        since: "0.1",
     },
     step_ms: u64 = OptionSpec {
         key: "pool.step_ms",
@@ -110,7 +106,6 @@ options! {
                much later that the server ends: if that is 200 ms or more, the process ends \
                without it, and its lines of the access log are lost. With accept.eager_read a \
                new connection without a request has its thread for so long.",
-        since: "0.1",
     },
     stall_us: u64 = ledger::STALL_US,
 }
@@ -160,10 +155,7 @@ fn run<P: Poller>(env: &Env, process: usize, options: &PoolOptions, poller: P) -
         PoolThread::new(worker, means, &pool).run(options.until());
     };
     let ran = units::scope(env, process, |scope| {
-        let start = |unit| {
-            let builder = thread::Builder::new().name("pool".to_owned()).stack_size(STACK_BYTES);
-            builder.spawn_scoped(scope, move || serve(unit)).map(drop)
-        };
+        let start = |unit| units::spawn(scope, "pool", STACK_BYTES, move || serve(unit));
         let ran = (1..=options.threads).try_for_each(start).and_then(|()| dispatch.run());
         // The threads end with the queue, also those of a pool that could not be started.
         pool.jobs.close();

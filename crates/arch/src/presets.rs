@@ -1,5 +1,10 @@
 //! The table of architectures: every name, and the point on the axes that it stands for.
-use crate::{Driver, adapt, amped, event, fiber, flash, laio, mp, pool, threads};
+#[macro_use]
+mod replicas;
+
+use crate::{
+    Driver, adapt, amped, cohort, event, fiber, flash, laio, mp, pool, seda, threads, watpipe,
+};
 
 /// A named architecture.
 #[derive(Clone, Copy, Debug)]
@@ -14,112 +19,6 @@ pub struct Architecture {
     pub driver: &'static Driver,
     /// Options whose value the name fixes, where nothing else is said.
     pub axes: &'static [(&'static str, &'static str)],
-}
-
-/// A replica: by default it does what the server of its paper did and no more, also in what is not
-/// an axis. Neither [H]'s server nor [E]'s and [S]'s looks at a file again once it is cached,
-/// forgets one for which there is room, or looks for precompressed siblings; and each accepts as
-/// many as its strategy says, whatever else there is to do. The other rows are architectures: what
-/// is best for those who use them is their default.
-macro_rules! replica {
-    ($($key:literal = $value:expr),* $(,)?) => {
-        &[
-            ("cache.revalidate_ms", "never"),
-            ("cache.inactive_ms", "never"),
-            ("content.precompressed", "false"),
-            ("accept.events_per_accept", "0"),
-            $(($key, $value)),*
-        ]
-    };
-}
-
-/// The select server of [H] §2.1 with an accept strategy: what its options are called here, all off
-/// unless a row says otherwise.
-macro_rules! select_server {
-    ($($key:literal = $value:literal),*) => {
-        replica!(
-            "event.processes" = "1",
-            "event.poller" = "select",
-            "limits.connections_max" = "15000",
-            "accept.backlog" = "128",
-            "accept.when_full" = "keep-polling",
-            $($key = $value),*
-        )
-    };
-}
-
-/// The same without a cache: a request costs an open, a read, a write and a close ([H] §3).
-macro_rules! uncached_server {
-    ($($key:literal = $value:literal),*) => {
-        select_server!("cache.enabled" = "false", $($key = $value),*)
-    };
-}
-
-/// Knot on Capriccio: poll, which repeats the calls, and a yield before each open and close; as
-/// many helpers and connections as were best ([E] §4.4).
-macro_rules! knot {
-    ($($key:literal = $value:expr),* $(,)?) => {
-        replica!(
-            "fiber.poller" = "poll",
-            "fiber.retry" = "poller",
-            "fiber.yields" = "true",
-            "accept.when_full" = "pause",
-            "accept.backlog" = "50000",
-            $($key = $value),*
-        )
-    };
-}
-
-/// User threads over several kernel threads: nothing is known of MEANS but that ([A] §2.2).
-macro_rules! means {
-    ($($key:literal = $value:literal),*) => {
-        &[
-            ("fiber.schedulers", "0"),
-            ("limits.connections_max", "4096"),
-            ("accept.when_full", "pause"),
-            $(($key, $value)),*
-        ]
-    };
-}
-
-/// Flash, by its published source: what it does by default. Names and ready heads are in one cache,
-/// which looks at a file again after five minutes. The connections are those for which `select` has
-/// room where each may need two descriptors.
-macro_rules! flash_server {
-    ($($key:literal = $value:literal),*) => {
-        &[
-            ("cache.entries_max", "6000"),
-            ("cache.revalidate_ms", "5 min"),
-            ("cache.inactive_ms", "never"),
-            ("cache.body_bytes_max", "0"),
-            ("content.precompressed", "false"),
-            ("event.processes", "1"),
-            ("event.poller", "select"),
-            ("limits.connections_max", "506"),
-            ("limits.idle_ms_max", "500 s"),
-            ("accept.events_per_accept", "0"),
-            ("accept.count", "0"),
-            ("accept.backlog", "1024"),
-            ("accept.when_full", "pause"),
-            ("accept.eager_read", "true"),
-            ("accept.eager_write", "false"),
-            $(($key, $value)),*
-        ]
-    };
-}
-
-/// One of [A]'s servers: a pool of 64 threads, and no cache of its own, so that each request reads
-/// its file.
-macro_rules! pool_server {
-    ($($key:literal = $value:literal),*) => {
-        replica!(
-            "adapt.threads" = "64",
-            "cache.enabled" = "false",
-            "cache.body_bytes_max" = "1MiB",
-            "accept.when_full" = "pause",
-            $($key = $value),*
-        )
-    };
 }
 
 /// What blocks needs many: the best of [E] §5.1 with 30,000 connections, `userver-b-30K-100p`.
@@ -207,6 +106,13 @@ pub const ARCHITECTURES: &[Architecture] = &[
         paper: "Elmeleegy, Chanda, Cox, Zwaenepoel, USENIX 2004; [E] §10",
         driver: &laio::DRIVER,
         axes: &[("event.processes", "1")],
+    },
+    Architecture {
+        name: "cohort",
+        summary: "event loops that serve by stages, many connections in each visit",
+        paper: "Larus, Parkes, USENIX 2002; [A] §2.3",
+        driver: &cohort::DRIVER,
+        axes: &[],
     },
     Architecture {
         name: "mp",
@@ -312,6 +218,65 @@ pub const ARCHITECTURES: &[Architecture] = &[
         paper: "[A] §4",
         driver: &adapt::DRIVER,
         axes: pool_server!("adapt.io" = "adapt", "adapt.completions" = "spin"),
+    },
+    Architecture {
+        name: "watpipe4",
+        summary: "one thread accepts, one reads, one polls for writing, and others send in turns \
+                  with it",
+        paper: "[E] §6",
+        driver: &watpipe::DRIVER,
+        axes: pipeline!(
+            "watpipe.read" = "poller",
+            "watpipe.acceptors" = "one",
+            "watpipe.barrier" = "true",
+            "watpipe.writers" = "25",
+            "event.poller" = "select",
+            "limits.connections_max" = "20000",
+        ),
+    },
+    Architecture {
+        name: "watpipe5",
+        summary: "two pollers, and readers and writers on each processor behind them",
+        paper: "[S] §4",
+        driver: &watpipe::DRIVER,
+        axes: pipeline!("watpipe.parts" = "cpu", "limits.connections_max" = "100000"),
+    },
+    Architecture {
+        name: "watpipe5-b",
+        summary: "watpipe5 whose sends block: many writers, one for each response on its way",
+        paper: "[S] §4, §8",
+        driver: &watpipe::DRIVER,
+        axes: pipeline!(
+            "watpipe.parts" = "cpu",
+            "watpipe.writers" = "200",
+            "event.send" = "blocking",
+            "limits.connections_max" = "80000",
+        ),
+    },
+    Architecture {
+        name: "seda",
+        summary: "stages with a queue and a pool of threads each, under controllers",
+        paper: "SEDA (Welsh, Culler, Brewer 2001)",
+        driver: &seda::DRIVER,
+        axes: &[
+            ("accept.when_full", "pause"),
+            ("cache.body_bytes_max", "1 MiB"),
+            ("stages.admission", "proportional"),
+        ],
+    },
+    Architecture {
+        name: "haboob-2002",
+        summary: "seda as its published source is configured: unbounded queues, slow controllers",
+        paper: "Haboob (Sandstorm, 2002)",
+        driver: &seda::DRIVER,
+        axes: haboob!(),
+    },
+    Architecture {
+        name: "cohort-sandstorm",
+        summary: "haboob-2002 with one thread for all stages, which serves the longest queue",
+        paper: "Haboob (Sandstorm, 2002)",
+        driver: &seda::DRIVER,
+        axes: haboob!("seda.threads" = "shared"),
     },
     Architecture {
         name: "accept1",

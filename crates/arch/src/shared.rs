@@ -39,7 +39,6 @@ options! {
                cache in shared memory ([E] §5.2). `limits.connections_max` and \
                `cache.descriptors_max` are then totals of all processes. It cannot be combined \
                with amped, flash and laio.",
-        since: "0.1",
     },
     lock: Locking = OptionSpec {
         key: "shared.lock",
@@ -48,7 +47,6 @@ options! {
         doc: "How a cache that processes share is locked.",
         long: "`global`: one lock for everything ([E] §5.2). `two-tier`: one readers-writer lock \
                for all names, and one lock for each entry ([S] §4).",
-        since: "0.1",
     },
 }
 

@@ -8,7 +8,7 @@ use crate::{
         disk::InlineDisk,
         serve::{Blocking, Means, Until, converse, hear, next},
         thread_cache::ThreadCache,
-        units,
+        units::{self, Numbers},
         worker::{Own, Worker},
     },
     options::{Choice as _, Kind, OptionSpec, Settings, choice, options},
@@ -21,11 +21,8 @@ use regatta_sys::{
 };
 use std::{
     io,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
-    thread::{self, Scope},
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    thread::Scope,
     time::Duration,
 };
 
@@ -50,7 +47,6 @@ options! {
         long: "`all`: as many as there may be connections (limits.connections_max), at once. \
                `on-demand`: so many that threads.spare_min wait for a connection; who takes one \
                starts another thread, if fewer are left.",
-        since: "0.1",
     },
     spare_min: usize = OptionSpec {
         key: "threads.spare_min",
@@ -60,7 +56,6 @@ options! {
         long: "Of all addresses together, each of which has threads of its own. A burst of more \
                connections waits for threads to be started, some tens of microseconds each. Not \
                with threads.start=all.",
-        since: "0.1",
     },
     spare_max: usize = OptionSpec {
         key: "threads.spare_max",
@@ -69,7 +64,6 @@ options! {
         doc: "The most threads that wait for a connection.",
         long: "A thread whose connection is closed ends if so many wait already. Not with \
                threads.start=all.",
-        since: "0.1",
     },
     stack_bytes: usize = OptionSpec {
         key: "threads.stack_bytes",
@@ -78,7 +72,6 @@ options! {
         doc: "The stack of a thread.",
         long: "Addresses that are reserved: of memory a thread takes the pages that it has \
                touched.",
-        since: "0.1",
     },
     cache: CacheOf = OptionSpec {
         key: "threads.cache",
@@ -88,7 +81,6 @@ options! {
         long: "`shared`: one cache under locks. `own`: each thread has one, without locks, and its \
                part of cache.bytes_max, cache.descriptors_max, cache.entries_max and \
                cache.negatives_max; what one has cached the others read again.",
-        since: "0.1",
     },
     step_ms: u64 = OptionSpec {
         key: "threads.step_ms",
@@ -98,7 +90,6 @@ options! {
         long: "A deadline is kept whatever this is; an idle connection notices a drain so much \
                later. Each thread wakes once a step while it waits: with ten thousand, a longer \
                step saves ten thousand wake-ups a second.",
-        since: "0.1",
     },
     slots: usize = OptionSpec {
         key: "threads.slots",
@@ -107,7 +98,6 @@ options! {
         doc: "How many sets of counters the threads share.",
         long: "Threads that count in the same set at the same moment wait for each other's cache \
                lines. `regatta top` has a row for each set.",
-        since: "0.1",
     },
     stall_us: u64 = STALL_US,
 }
@@ -178,8 +168,7 @@ struct Pool<'e> {
     shared: Option<ThreadCache>,
     /// The threads of each listener.
     crews: Vec<Crew>,
-    /// Numbers of units that no thread has.
-    free: Mutex<Vec<usize>>,
+    free: Numbers,
 }
 
 impl<'e> Pool<'e> {
@@ -213,7 +202,7 @@ impl<'e> Pool<'e> {
             stall_ns: options.stall_us * 1000,
             shared: (options.cache == CacheOf::Shared).then(share),
             crews: (0..listeners).map(crew).collect(),
-            free: Mutex::new((1..=most).rev().collect()),
+            free: Numbers::new(1..most + 1),
             options,
             caching,
         })
@@ -250,23 +239,18 @@ impl<'e> Pool<'e> {
         at: usize,
         tally: Tally<'_>,
     ) -> io::Result<()> {
-        let unit = self.free().pop().expect("as many numbers as there may be threads");
-        let builder = thread::Builder::new().name("conn".to_owned());
-        let builder = builder.stack_size(self.options.stack_bytes);
-        let started = builder.spawn_scoped(scope, move || self.life(scope, unit, at));
+        let unit = self.free.take().expect("as many numbers as there may be threads");
+        let life = move || self.life(scope, unit, at);
+        let started = units::spawn(scope, "conn", self.options.stack_bytes, life);
         if started.is_err() {
-            self.free().push(unit);
+            self.free.give(unit);
             self.crews[at].leaves_idle();
         } else {
             tally.add(Counter::ThreadsStarted, 1);
             let open: usize = self.crews.iter().map(|crew| crew.all.load(Relaxed)).sum();
             tally.max(Counter::ThreadsOpenMax, open as u64);
         }
-        started.map(drop)
-    }
-
-    fn free(&self) -> std::sync::MutexGuard<'_, Vec<usize>> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+        started
     }
 
     /// The life of a thread: one connection after another, from listener `at`.
@@ -306,7 +290,7 @@ impl<'e> Pool<'e> {
             local.clear(clock::now().tick, &tally);
         }
         tally.add(Counter::ThreadsEnded, 1);
-        self.free().push(unit);
+        self.free.give(unit);
         crew.leaves();
     }
 }

@@ -4,7 +4,14 @@
 //! thread, and ends while others go on.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use regatta_arch::{Driver, Env, Share, kit::accept, mp, options::Settings, pool, threads::DRIVER};
+use regatta_arch::{
+    Driver, Env, Share,
+    kit::{accept, worker::NextRoot},
+    mp,
+    options::Settings,
+    pool,
+    threads::DRIVER,
+};
 use regatta_metrics::{Arena, Counter, Gauge, Histogram, Totals};
 use regatta_origin::{ClearHttp1, Deadlines, Links, Site};
 use regatta_server::log::{AccessLog, AccessLogOptions, Destination, ErrorLog, Format};
@@ -322,6 +329,30 @@ fn a_drain_ends_in_time_while_threads_block() {
     assert!(TcpStream::connect(server.address).is_err());
 }
 
+/// Threads that wait in `accept` cannot be woken without ending the listener: they leave when their
+/// wait ends, and connections that come later wait in the backlog for others.
+#[test]
+fn a_drain_that_leaves_the_listener_ends_within_a_step() {
+    let step = Duration::from_millis(200);
+    let mut server = Server::new("leave", 4, step, Deadlines::default());
+    get(&mut server.connect(), FILES[0]);
+    let since = Instant::now();
+    server.env.arena.control().leave(u64::MAX);
+    server.env.bells[0].ring();
+    server.work.take().unwrap().join().unwrap().unwrap();
+    assert!(since.elapsed() < PATIENCE / 2, "{:?}", since.elapsed());
+    assert_eq!(server.totals().get(Counter::AcceptFaults), 0);
+    // Refused if nobody listened; and whoever accepts from the same socket gets it.
+    let _waits = server.connect();
+    assert!(accept_any(&server), "the backlog is lost");
+}
+
+/// True if a connection can be accepted from the server's socket.
+fn accept_any(server: &Server) -> bool {
+    let socket = server.env.sockets[0].as_fd().try_clone_to_owned().unwrap();
+    std::net::TcpListener::from(socket).accept().is_ok()
+}
+
 #[test]
 fn an_idle_server_leaves_at_once_and_who_has_no_thread_waits_in_the_queue() {
     let mut server = Server::new("queue", 2, Duration::from_millis(100), Deadlines::default());
@@ -436,7 +467,7 @@ fn threads_with_caches_of_their_own_forget_an_old_root() {
     control.replace_root();
     let generation = control.root_generation();
     let root = Root::open(&next).unwrap();
-    server.roots.send(&generation.to_ne_bytes(), &[root.as_fd()]).unwrap();
+    server.roots.send(&NextRoot::record(0, generation), &[root.as_fd()]).unwrap();
     server.env.bells[0].ring();
     let since = Instant::now();
     while server.env.first_slot(0).root_generation() != generation {

@@ -447,3 +447,37 @@ fn a_drain_does_not_wait_for_the_end_of_an_accept_pause() {
     });
     hook::clear();
 }
+
+/// Two workers accept from one socket, as those of two masters do while one takes over from the
+/// other. The first leaves: it serves what is in the backlog at that moment, and the second gets
+/// all that comes after it.
+#[test]
+fn a_drain_that_leaves_the_listeners_ends_nobody_elses_accepting() {
+    let fixture = Fixture::new("leave", 2);
+    let cache = LocalCache::new(&fixture.site.caching, 7);
+    let (scratch, other_scratch) = (Scratch::new(7), Scratch::new(7));
+    let mut leaving = fixture.worker::<Held>(0, 0, &cache, &scratch, RULES);
+    let mut staying = fixture.worker::<Held>(1, 0, &cache, &other_scratch, RULES);
+    let _before = fixture.connect(0);
+    fixture.arena.control().leave(u64::MAX);
+    assert!(matches!(leaving.next_action(), Some(Action::Drain)));
+    leaving.offer_backlog();
+    match leaving.next_action() {
+        Some(Action::Admit(accepted)) => _ = leaving.admit(accepted, None),
+        other => panic!("the backlog is left: {other:?}"),
+    }
+    while let Some(action) = leaving.next_action() {
+        if let Action::Turn(key) = action {
+            turn(&mut leaving, key, fixture.below(), &mut [0; 64]);
+        }
+    }
+    assert!(!leaving.is_listening());
+    // Connecting fails where nobody listens.
+    let _after = fixture.connect(0);
+    staying.offer(0);
+    match staying.next_action() {
+        Some(Action::Admit(accepted)) => _ = staying.admit(accepted, None),
+        other => panic!("nobody listens any more: {other:?}"),
+    }
+    assert_eq!([0, 1].map(|worker| fixture.get(worker, Counter::AcceptOk)), [1, 1]);
+}

@@ -225,6 +225,12 @@ impl fmt::Debug for FieldLines<'_> {
     }
 }
 
+/// True if `text` is a token (RFC 9110 §5.6.2), as names of fields are.
+#[must_use]
+pub fn is_token(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(is_tchar)
+}
+
 /// True for a byte that may be in a token (RFC 9110 §5.6.2).
 #[must_use]
 #[inline]

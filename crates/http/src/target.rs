@@ -33,7 +33,7 @@ pub struct Path<'a> {
     pub query: Option<&'a [u8]>,
     /// True if the path names a directory: it ends in `/`, `/.` or `/..`, or is the root.
     pub trailing_slash: bool,
-    /// True if a segment starts with a dot, other than a first segment `.well-known` (RFC 8615).
+    /// True if a segment is hidden ([`is_hidden`]).
     pub hidden: bool,
 }
 
@@ -360,6 +360,13 @@ fn plain(raw: &[u8]) -> Plain {
     }
 }
 
+/// True if the segment at this place of a path hides it: one that starts with a dot, other than a
+/// first `.well-known` (RFC 8615).
+#[must_use]
+pub fn is_hidden(at: usize, segment: &[u8]) -> bool {
+    segment.first() == Some(&b'.') && !(at == 0 && segment == b".well-known")
+}
+
 /// True if a path that goes on with `rest` after `/.` starts with the segment `.well-known`.
 fn is_well_known(rest: &[u8]) -> bool {
     let rest = rest.strip_prefix(b"well-known");
@@ -397,9 +404,7 @@ fn resolve<'a>(
     }
     let relative: &'a [u8] = scratch;
     let mut segments = relative.split(|&byte| byte == b'/').enumerate();
-    let hidden = segments.any(|(at, segment)| {
-        segment.first() == Some(&b'.') && !(at == 0 && segment == b".well-known")
-    });
+    let hidden = segments.any(|(at, segment)| is_hidden(at, segment));
     Ok(Path { relative, raw, query, trailing_slash, hidden })
 }
 

@@ -261,8 +261,12 @@ impl Analysis {
         }
         let all = std::iter::once((&self.metric, &self.effects));
         let all = all.chain(self.also.iter().map(|(metric, rows)| (metric, rows)));
-        let told: Vec<String> =
-            all.map(|(metric, rows)| compared(metric, rows, baseline)).collect();
+        let mut told: Vec<String> = Vec::new();
+        for one in all.map(|(metric, rows)| compared(metric, rows, baseline)) {
+            if !told.contains(&one) {
+                told.push(one);
+            }
+        }
         told.join(" ")
     }
 }
@@ -274,7 +278,10 @@ fn compared(metric: &str, rows: &[EffectRow], baseline: &str) -> String {
     let count = |verdict| others.iter().filter(|row| row.verdict == verdict).count();
     let settings = others.len();
     if settings == 0 {
-        return format!("{baseline} was measured alone.");
+        return format!(
+            "Of {} nothing was measured beside {baseline}.",
+            crate::units::words(metric)
+        );
     }
     if count(Verdict::CannotTell) == settings {
         return "Too few blocks to tell anything: give it at least four.".to_owned();

@@ -37,9 +37,6 @@ impl Group {
     }
 
     /// As [`Group::start`] for a program that makes a session, and so a group, of its own.
-    ///
-    /// # Errors
-    /// As there.
     pub fn start_leader(
         command: &mut Command,
         cpus: &[usize],
@@ -91,9 +88,6 @@ impl Group {
     }
 
     /// What it printed on a standard output that is a pipe, to its end.
-    ///
-    /// # Errors
-    /// It cannot be read, or is not text.
     pub fn printed(&mut self) -> io::Result<String> {
         let mut text = String::new();
         if let Some(mut out) = self.child.stdout.take() {

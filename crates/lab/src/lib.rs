@@ -19,6 +19,7 @@ pub mod cli;
 pub mod env;
 pub mod experiment;
 #[cfg(test)]
+#[path = "../../../xtask/folder.rs"]
 mod folder;
 pub mod group;
 pub mod journal;

@@ -2,6 +2,10 @@
 //! the disk and the programs that run inside: the usual harness has no `main` to become them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "../../../xtask/folder.rs"]
+mod folder;
+
+use folder::Folder;
 use regatta_lab::env::{
     Environment, Fault, Made, Place, Spec, child_main, clean, disklog, list,
     spec::{Cpu, Disk, Network, NetworkLayout, Pages, Profile},
@@ -11,7 +15,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
@@ -106,32 +110,14 @@ fn eventually(what: impl Fn() -> bool, whatever: &str) {
     }
 }
 
-/// A directory that goes away with the test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("regatta-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
+/// A directory with some files, in which every block of 4 KiB differs.
+fn with_files(name: &str, count: u32, bytes: usize) -> Folder {
+    let folder = Folder::new(name);
+    for i in 0..count {
+        let words = (0..bytes / 8).flat_map(|at| ((at as u64) << 32 | u64::from(i)).to_le_bytes());
+        fs::write(folder.join(format!("file{i}")), words.collect::<Vec<u8>>()).unwrap();
     }
-
-    /// Some files, in which every block of 4 KiB differs.
-    fn with_files(name: &str, count: u32, bytes: usize) -> Self {
-        let folder = Self::new(name);
-        for i in 0..count {
-            let words =
-                (0..bytes / 8).flat_map(|at| ((at as u64) << 32 | u64::from(i)).to_le_bytes());
-            fs::write(folder.0.join(format!("file{i}")), words.collect::<Vec<u8>>()).unwrap();
-        }
-        folder
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+    folder
 }
 
 /// What a program inside prints.
@@ -152,11 +138,11 @@ fn what_is_wrong_is_said_before() {
 }
 
 fn memory_and_time_are_limited() {
-    let folder = Folder::with_files("memory", 4, 4 << 20);
+    let folder = with_files("memory", 4, 4 << 20);
     let spec = Spec {
         memory_bytes: 8 << 20,
         cpu: Cpu { quota_percent: 50, server: vec![0], nice: 1, ..Cpu::default() },
-        files: Some(folder.0.clone()),
+        files: Some(folder.to_path_buf()),
         pages: Pages::Cold,
         ..Spec::default()
     };
@@ -168,7 +154,7 @@ fn memory_and_time_are_limited() {
         inside(
             &environment,
             Place::Server,
-            &["sh", "-c", &format!("cat {}/* > /dev/null", folder.0.display())],
+            &["sh", "-c", &format!("cat {}/* > /dev/null", folder.display())],
         );
     }
     let most = ["memory.max_usage_in_bytes", "memory.peak"];
@@ -266,10 +252,10 @@ fn ask(address: &str) {
 }
 
 fn a_disk_takes_its_time() {
-    let folder = Folder::with_files("disk", 6, 64 << 10);
-    let log = folder.0.with_extension("tsv");
+    let folder = with_files("disk", 6, 64 << 10);
+    let log = folder.with_extension("tsv");
     let disk = Disk { seek_ms: 5.0, log: Some(log.clone()), ..Disk::default() };
-    let spec = Spec { disk: Some(disk), files: Some(folder.0.clone()), ..Spec::default() };
+    let spec = Spec { disk: Some(disk), files: Some(folder.to_path_buf()), ..Spec::default() };
     let Some(environment) = make("a_disk_takes_its_time", &spec) else { return };
     let root = environment.root().unwrap().to_owned();
     let described = environment.record().disk.clone().unwrap();
@@ -280,7 +266,7 @@ fn a_disk_takes_its_time() {
         let name = format!("file{i}");
         let mut command = environment.command(Place::Server, Path::new("cat"));
         let output = command.arg(root.join(&name)).output().unwrap();
-        assert_eq!(output.stdout, fs::read(folder.0.join(&name)).unwrap());
+        assert_eq!(output.stdout, fs::read(folder.join(&name)).unwrap());
     }
     let rows = disklog::read(&log).unwrap();
     assert!(rows.len() >= before + 6, "{} requests", rows.len() - before);
@@ -312,17 +298,17 @@ fn a_disk_can_be_written() {
 
 /// Everything at once, with files in a directory of the test's own.
 fn everything(folder: &Folder) -> Spec {
-    fs::create_dir_all(folder.0.join("scratch")).unwrap();
-    fs::create_dir_all(folder.0.join("files")).unwrap();
-    fs::write(folder.0.join("files/one"), [1; 100_000]).unwrap();
+    fs::create_dir_all(folder.join("scratch")).unwrap();
+    fs::create_dir_all(folder.join("files")).unwrap();
+    fs::write(folder.join("files/one"), [1; 100_000]).unwrap();
     Spec {
         network: Some(Network { layout: NetworkLayout::Pair, ..Network::default() }),
         memory_bytes: 16 << 20,
         cpu: Cpu { quota_percent: 50, server: vec![0], left_percent: 50, ..Cpu::default() },
         disk: Some(Disk { seek_ms: 1.0, read_ahead_kb: 64, ..Disk::default() }),
-        files: Some(folder.0.join("files")),
+        files: Some(folder.join("files")),
         accounting: true,
-        scratch: folder.0.join("scratch"),
+        scratch: folder.join("scratch"),
         ..Spec::default()
     }
 }
@@ -365,7 +351,7 @@ fn kill(pid: u32, signal: Signal) {
 /// or which was made with this test's files.
 fn left_over(folder: &Folder, labs: &BTreeSet<u32>) -> Vec<String> {
     let mut found = Vec::new();
-    let (of_ours, us) = (folder.0.to_str().unwrap(), std::env::current_exe().unwrap());
+    let (of_ours, us) = (folder.to_str().unwrap(), std::env::current_exe().unwrap());
     for entry in fs::read_dir("/proc").unwrap().flatten() {
         let words = fs::read(entry.path().join("cmdline")).unwrap_or_default();
         let folder = fs::read_link(entry.path().join("cwd")).unwrap_or_default();
@@ -400,7 +386,7 @@ fn left_over(folder: &Folder, labs: &BTreeSet<u32>) -> Vec<String> {
     }
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     found.extend(mounts.lines().filter(|l| l.contains("regatta-lab")).map(str::to_owned));
-    let scratch = fs::read_dir(folder.0.join("scratch")).unwrap().flatten();
+    let scratch = fs::read_dir(folder.join("scratch")).unwrap().flatten();
     found.extend(scratch.map(|entry| format!("file {}", entry.path().display())));
     found
 }

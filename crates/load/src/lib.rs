@@ -3,6 +3,10 @@
 //! Nothing here knows the server: the ruler is not made of the thing measured.
 #![forbid(unsafe_code)]
 
+mod defaults;
 pub mod engine;
+mod named;
 mod number;
 pub mod workload;
+
+pub use defaults::with_defaults;

@@ -2,16 +2,16 @@
 //! leaves the same bytes.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
-#[path = "../src/workload/scratch.rs"]
-mod scratch;
+#[path = "../../../xtask/folder.rs"]
+mod folder;
 
+use folder::Folder;
 use regatta_load::workload::cli::{
     self, FromDirOptions, FromLogOptions, InspectOptions, NewOptions, What,
 };
 use regatta_load::workload::fault::{Fault, unwatched};
 use regatta_load::workload::report::Questions;
 use regatta_load::workload::sha256_hex;
-use scratch::Scratch;
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -102,10 +102,10 @@ fn smoke(out: &Path) -> NewOptions {
 
 #[test]
 fn the_same_seed_makes_the_same_workload() {
-    let scratch = Scratch::new("new");
+    let scratch = Folder::new("new");
     let mut hashes = Vec::new();
     for (name, seed) in [("a", 1), ("b", 1), ("c", 2)] {
-        let out = scratch.path().join(name);
+        let out = scratch.join(name);
         let options = NewOptions { seed, ..smoke(&out) };
         assert_eq!(cli::new(&options, &unwatched, &mut Vec::new()).unwrap(), 0);
         hashes.push(tree_hash(&out));
@@ -117,14 +117,14 @@ fn the_same_seed_makes_the_same_workload() {
     assert_eq!(hashes[0], hashes[1]);
     assert_ne!(hashes[0], hashes[2]);
     assert_eq!(hashes[0], GOLDEN, "the bytes of a workload are a format");
-    let bare = scratch.path().join("a/root");
+    let bare = scratch.join("a/root");
     let (_, text) = inspect(What::Path(bare.clone()), Questions::default(), true).unwrap();
     assert!(text.contains("72 files") && text.contains("2 directories"), "{text}");
-    let log = scratch.path().join("a/logs/client-000.log");
+    let log = scratch.join("a/logs/client-000.log");
     let (_, text) = inspect(What::Path(log), Questions::default(), false).unwrap();
     assert!(text.contains("2,000 requests in 2,000 bursts"), "{text}");
     fs::write(bare.join("file_set/dir00000/class0_0"), b"other").unwrap();
-    let found = inspect(What::Path(scratch.path().join("a")), Questions::default(), true);
+    let found = inspect(What::Path(scratch.join("a")), Questions::default(), true);
     assert!(matches!(found, Err(Fault::Damaged { files: 1, .. })), "{found:?}");
 }
 
@@ -132,9 +132,9 @@ const GOLDEN: &str = "a97827aa5f32a6ddcefd6f32919a0fd4b27f6ffcc07f703fb5f0d82621
 
 #[test]
 fn every_preset_is_made_and_accepted() {
-    let scratch = Scratch::new("presets");
+    let scratch = Folder::new("presets");
     for preset in regatta_load::workload::presets::all() {
-        let out = scratch.path().join(preset.name);
+        let out = scratch.join(preset.name);
         let mut printed = Vec::new();
         let options = NewOptions {
             requests: Some(preset.requests.min(3_000)),
@@ -151,8 +151,8 @@ fn every_preset_is_made_and_accepted() {
 
 #[test]
 fn bad_usage_names_every_problem() {
-    let scratch = Scratch::new("usage");
-    let out = scratch.path().join("out");
+    let scratch = Folder::new("usage");
+    let out = scratch.join("out");
     let new = |options: &NewOptions| cli::new(options, &unwatched, &mut Vec::new());
     let many = NewOptions {
         dirs: Some(1),
@@ -168,37 +168,37 @@ fn bad_usage_names_every_problem() {
         (NewOptions { dirs: Some(0), ..smoke(&out) }, 1),
         (NewOptions { dirs: Some(5), ..NewOptions::new("onebyte", &out) }, 1),
         (NewOptions { bytes_max: 1_000, ..smoke(&out) }, 1),
-        (NewOptions { out: scratch.path().to_owned(), ..smoke(&out) }, 1),
+        (NewOptions { out: scratch.to_path_buf(), ..smoke(&out) }, 1),
     ];
-    fs::write(scratch.path().join("occupied"), "").unwrap();
+    fs::write(scratch.join("occupied"), "").unwrap();
     for (options, count) in cases {
         let Err(fault @ Fault::Usage(_)) = new(&options) else { panic!("accepted {options:?}") };
         assert_eq!(fault.exit_code(), 2);
         assert_eq!(fault.to_string().lines().count(), count, "{fault}");
     }
-    let left = fs::read_dir(scratch.path()).unwrap().map(|e| e.unwrap().file_name());
+    let left = fs::read_dir(&*scratch).unwrap().map(|e| e.unwrap().file_name());
     assert_eq!(left.collect::<Vec<_>>(), ["occupied"]);
 }
 
 #[test]
 fn a_stopped_command_leaves_nothing() {
-    let scratch = Scratch::new("stop");
+    let scratch = Folder::new("stop");
     let stop = |_| ControlFlow::Break(());
-    let found = cli::new(&smoke(&scratch.path().join("out")), &stop, &mut Vec::new());
+    let found = cli::new(&smoke(&scratch.join("out")), &stop, &mut Vec::new());
     assert!(matches!(found, Err(Fault::Stopped)));
-    assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(&*scratch).unwrap().count(), 0);
 }
 
 #[test]
 fn the_users_content_becomes_a_workload() {
-    let scratch = Scratch::new("from-dir");
-    let root = scratch.path().join("site");
+    let scratch = Folder::new("from-dir");
+    let root = scratch.join("site");
     fs::create_dir_all(root.join("img")).unwrap();
     for (name, bytes) in [("index.html", 5_000), ("a.css", 900), ("img/x.png", 150_000)] {
         fs::write(root.join(name), vec![b'x'; bytes]).unwrap();
     }
     for exponent in [0.0, 1.0] {
-        let out = scratch.path().join(format!("w{exponent}"));
+        let out = scratch.join(format!("w{exponent}"));
         let options = FromDirOptions { exponent, ..FromDirOptions::new(&root, &out) };
         let mut text = Vec::new();
         assert_eq!(cli::from_dir(&options, &unwatched, &mut text).unwrap(), 0);
@@ -206,14 +206,14 @@ fn the_users_content_becomes_a_workload() {
         assert_eq!(inspect(What::Path(out), Questions::default(), true).unwrap().0, 0);
     }
     fs::write(root.join("a.css"), vec![b'y'; 900]).unwrap();
-    let found = inspect(What::Path(scratch.path().join("w1")), Questions::default(), true);
+    let found = inspect(What::Path(scratch.join("w1")), Questions::default(), true);
     assert!(matches!(found, Err(Fault::Damaged { files: 1, .. })), "{found:?}");
 }
 
 #[test]
 fn an_access_log_becomes_a_workload() {
-    let scratch = Scratch::new("from-log");
-    let log = scratch.path().join("access.log");
+    let scratch = Folder::new("from-log");
+    let log = scratch.join("access.log");
     let mut text = String::new();
     for n in 0..3_000_u32 {
         let (client, page) = (n % 37, 1 + n * n % 50);
@@ -226,7 +226,7 @@ fn an_access_log_becomes_a_workload() {
     fs::write(&log, text).unwrap();
     let mut hashes = Vec::new();
     for name in ["a", "b"] {
-        let out = scratch.path().join(name);
+        let out = scratch.join(name);
         let options = FromLogOptions { clients: 2, ..FromLogOptions::new(&log, &out) };
         let mut text = Vec::new();
         assert_eq!(cli::from_log(&options, &unwatched, &mut text).unwrap(), 0);
@@ -248,8 +248,8 @@ fn an_access_log_becomes_a_workload() {
 /// The companion of a load that runs where the files are not.
 #[test]
 fn a_file_is_altered_until_the_time_is_over() {
-    let scratch = Scratch::new("alter");
-    let dir = scratch.path().join("w");
+    let scratch = Folder::new("alter");
+    let dir = scratch.join("w");
     let new = NewOptions { requests: Some(100), ..NewOptions::new("10k-renamed", &dir) };
     assert!(cli::new(&new, &unwatched, &mut Vec::new()).unwrap() < 2);
     let before = fs::read(dir.join("root/index.html")).unwrap();
@@ -263,7 +263,7 @@ fn a_file_is_altered_until_the_time_is_over() {
     // Ctrl-C is its ordinary end.
     let stopped = |_: regatta_load::workload::fault::Progress| ControlFlow::Break(());
     assert_eq!(cli::alter(&dir, None, None, &stopped, &mut Vec::new()).unwrap(), 0);
-    let smoke = scratch.path().join("smoke");
+    let smoke = scratch.join("smoke");
     let new =
         NewOptions { requests: Some(100), without_files: true, ..NewOptions::new("smoke", &smoke) };
     assert!(cli::new(&new, &unwatched, &mut Vec::new()).unwrap() < 2);

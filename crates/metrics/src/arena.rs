@@ -1,4 +1,5 @@
-//! The whole of the shared words: a header that says what they are, control words, and slots.
+//! The whole of the shared words: a header that says what they are, control words, a slot for each
+//! worker, two for workers of other arenas, and a directory by which other builds find counters.
 use crate::{
     BUCKETS, Counter, Histogram, SLOT_WORDS, Slot, SlotView, counter::COUNTERS,
     histogram::HISTOGRAMS,
@@ -16,27 +17,40 @@ use core::{
 
 /// The version of the layout, to be raised when the meaning of a word changes other than by the
 /// tables, whose hash the header has.
-pub const VERSION: u64 = 5;
+pub const VERSION: u64 = 7;
 
 /// `regatta` and a line feed, in the order of bytes in memory.
-const MAGIC: u64 = u64::from_le_bytes(*b"regatta\n");
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"regatta\n");
 
-const MAGIC_AT: usize = 0;
+pub(crate) const MAGIC_AT: usize = 0;
 const SERVER_PID: usize = 8;
 const STARTED_UNIX_MS: usize = 9;
 /// A name up to the control words, in the order of bytes in memory, filled up with zeros.
 const ARCHITECTURE: usize = 10;
 const CONTROL_AT: usize = 16;
-const SLOTS_AT: usize = 32;
+pub(crate) const SLOTS_AT: usize = 32;
 
 const PHASE: usize = CONTROL_AT;
 const DRAIN_DEADLINE_MS: usize = CONTROL_AT + 1;
 const LOG_GENERATION: usize = CONTROL_AT + 2;
 const ROOT_GENERATION: usize = CONTROL_AT + 3;
+const LISTENERS_STAY: usize = CONTROL_AT + 4;
+const GENERATION: usize = CONTROL_AT + 5;
+const RELOADS: usize = CONTROL_AT + 6;
+const RELOADS_REFUSED: usize = CONTROL_AT + 7;
+const _: () = assert!(RELOADS_REFUSED < SLOTS_AT);
+
+/// Slots behind those of the workers: see [`ArenaView::departed`] and [`Arena::ended`].
+pub(crate) const GONE_SLOTS: usize = 2;
+const DEPARTED: usize = 0;
+const ENDED: usize = 1;
+
+/// A hash for each counter and each histogram, behind the slots.
+const DIRECTORY_WORDS: usize = (COUNTERS + HISTOGRAMS).next_multiple_of(16);
 
 /// What the header says besides the magic number, from word 1 on: what it is called, and what this
 /// program expects.
-const GEOMETRY: [(&str, u64); 6] = [
+pub(crate) const GEOMETRY: [(&str, u64); 6] = [
     ("layout version", VERSION),
     ("words in a slot", SLOT_WORDS as u64),
     ("number of counters", COUNTERS as u64),
@@ -44,7 +58,7 @@ const GEOMETRY: [(&str, u64); 6] = [
     ("buckets in a histogram", BUCKETS as u64),
     ("hash of the tables", table_hash()),
 ];
-const SLOT_COUNT: usize = 1 + GEOMETRY.len();
+pub(crate) const SLOT_COUNT: usize = 1 + GEOMETRY.len();
 const _: () = assert!(SLOT_COUNT < SERVER_PID && ARCHITECTURE < CONTROL_AT);
 
 /// Why words are not an arena that this program can read.
@@ -93,13 +107,34 @@ impl core::error::Error for AttachError {}
 pub struct ArenaView<'a> {
     words: &'a [AtomicU64],
     slots: &'a [[AtomicU64; SLOT_WORDS]],
+    gone: &'a [[AtomicU64; SLOT_WORDS]],
 }
 
 impl<'a> ArenaView<'a> {
+    /// Of so many words as an arena with this many slots takes.
+    fn new(words: &'a [AtomicU64], slots: usize) -> Self {
+        let (chunks, _directory) = words[SLOTS_AT..].as_chunks::<SLOT_WORDS>();
+        let (slots, gone) = chunks.split_at(slots);
+        Self { words, slots, gone }
+    }
+
+    /// What workers of other arenas have counted, in the same server: the generations before this
+    /// one, as far as the master has added them up, which it does once a second.
+    #[must_use]
+    pub const fn departed(&self) -> SlotView<'a> {
+        SlotView::new(&self.gone[DEPARTED])
+    }
+
+    /// Which generation of the server's workers this is: 1 is the first.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.control().generation()
+    }
+
     /// The process identifier of the server's master; 0 if it has not said.
     #[must_use]
     pub fn server_pid(&self) -> u32 {
-        u32::try_from(self.words[SERVER_PID].load(Relaxed)).unwrap_or(0)
+        self.control().server_pid()
     }
 
     /// When the server started: milliseconds since 1970-01-01T00:00:00Z; 0 if it has not said.
@@ -137,7 +172,7 @@ impl<'a> Arena<'a> {
     /// Words, 8 bytes each, that an arena with this many slots takes.
     #[must_use]
     pub const fn words(slots: usize) -> usize {
-        SLOTS_AT + slots * SLOT_WORDS
+        SLOTS_AT + (slots + GONE_SLOTS) * SLOT_WORDS + DIRECTORY_WORDS
     }
 
     /// Makes an arena of words that are all zero, as fresh memory is.
@@ -151,9 +186,14 @@ impl<'a> Arena<'a> {
             word.store(value, Relaxed);
         }
         words[SLOT_COUNT].store(slots as u64, Relaxed);
+        words[GENERATION].store(1, Relaxed);
+        let directory_at = words.len() - DIRECTORY_WORDS;
+        for (word, hash) in words[directory_at..].iter().zip(directory()) {
+            word.store(hash, Relaxed);
+        }
         // Last: who sees the magic number sees the rest.
         words[MAGIC_AT].store(MAGIC, Release);
-        Self(ArenaView { words, slots: words[SLOTS_AT..].as_chunks().0 })
+        Self(ArenaView::new(words, slots))
     }
 
     /// Looks at an arena that another process made. Stores nothing, so the words may be read-only.
@@ -161,24 +201,32 @@ impl<'a> Arena<'a> {
     /// # Errors
     /// If the words are no arena, or one of another build; the first difference is named.
     pub fn attach(words: &'a [AtomicU64]) -> Result<ArenaView<'a>, AttachError> {
-        let Some(header) = words.get(..SLOTS_AT) else {
-            return Err(AttachError::Short { found: words.len(), expected: SLOTS_AT as u64 });
-        };
-        if acquire(&header[MAGIC_AT]) != MAGIC {
-            return Err(AttachError::Magic);
-        }
-        for (word, (what, expected)) in header[1..].iter().zip(GEOMETRY) {
-            let found = word.load(Relaxed);
-            if found != expected {
-                return Err(AttachError::Differs { what, found, expected });
-            }
-        }
+        let header = ControlView::expecting(words, &GEOMETRY)?.0;
         let count = header[SLOT_COUNT].load(Relaxed);
-        let expected = count.saturating_mul(SLOT_WORDS as u64).saturating_add(SLOTS_AT as u64);
+        let rest = Self::words(0) as u64;
+        let expected = count.saturating_mul(SLOT_WORDS as u64).saturating_add(rest);
         let end = usize::try_from(expected).ok().filter(|end| *end <= words.len());
         let end = end.ok_or(AttachError::Short { found: words.len(), expected })?;
-        let words = &words[..end];
-        Ok(ArenaView { words, slots: words[SLOTS_AT..].as_chunks().0 })
+        let slots = (end - Self::words(0)) / SLOT_WORDS;
+        Ok(ArenaView::new(&words[..end], slots))
+    }
+
+    /// Says which generation of workers this is.
+    pub fn set_generation(&self, generation: u64) {
+        self.0.words[GENERATION].store(generation, Relaxed);
+    }
+
+    /// [`ArenaView::departed`], to be written by the master.
+    #[must_use]
+    pub const fn departed(&self) -> Slot<'a> {
+        Slot::new(&self.0.gone[DEPARTED])
+    }
+
+    /// That part of [`ArenaView::departed`] which changes no more, because the last worker of its
+    /// generation is gone: what the next image of the master begins with. For the master alone.
+    #[must_use]
+    pub const fn ended(&self) -> Slot<'a> {
+        Slot::new(&self.0.gone[ENDED])
     }
 
     /// Says who the server is: its master's process identifier, when it started, in milliseconds
@@ -245,7 +293,47 @@ pub enum Phase {
 #[derive(Clone, Copy, Debug)]
 pub struct ControlView<'a>(&'a [AtomicU64]);
 
-impl ControlView<'_> {
+impl<'a> ControlView<'a> {
+    /// Those of an arena that perhaps another build made: its counters may be others.
+    ///
+    /// # Errors
+    /// If the words are no arena, or of another version.
+    pub fn attach(words: &'a [AtomicU64]) -> Result<Self, AttachError> {
+        Self::expecting(words, &GEOMETRY[..1])
+    }
+
+    /// With a header that starts as it should.
+    fn expecting(
+        words: &'a [AtomicU64],
+        geometry: &[(&'static str, u64)],
+    ) -> Result<Self, AttachError> {
+        let Some(header) = words.get(..SLOTS_AT) else {
+            return Err(AttachError::Short { found: words.len(), expected: SLOTS_AT as u64 });
+        };
+        if acquire(&header[MAGIC_AT]) != MAGIC {
+            return Err(AttachError::Magic);
+        }
+        for (word, &(what, expected)) in header[1..].iter().zip(geometry) {
+            let found = word.load(Relaxed);
+            if found != expected {
+                return Err(AttachError::Differs { what, found, expected });
+            }
+        }
+        Ok(Self(header))
+    }
+
+    /// [`ArenaView::generation`].
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.0[GENERATION].load(Relaxed)
+    }
+
+    /// [`ArenaView::server_pid`].
+    #[must_use]
+    pub fn server_pid(&self) -> u32 {
+        u32::try_from(self.0[SERVER_PID].load(Relaxed)).unwrap_or(0)
+    }
+
     /// What the workers are to do.
     #[must_use]
     pub fn phase(&self) -> Phase {
@@ -261,6 +349,25 @@ impl ControlView<'_> {
     #[must_use]
     pub fn drain_deadline_ms(&self) -> u64 {
         acquire(&self.0[DRAIN_DEADLINE_MS])
+    }
+
+    /// True if others accept from the listeners when these workers have drained: they end accepting
+    /// and must not end listening. Meaningful from [`Phase::Drain`] on.
+    #[must_use]
+    pub fn listeners_stay(&self) -> bool {
+        acquire(&self.0[LISTENERS_STAY]) != 0
+    }
+
+    /// How many requests for another generation have been carried out, since the server started.
+    #[must_use]
+    pub fn reloads(&self) -> u64 {
+        acquire(&self.0[RELOADS])
+    }
+
+    /// How many requests for another generation have been refused, or have failed.
+    #[must_use]
+    pub fn reloads_refused(&self) -> u64 {
+        acquire(&self.0[RELOADS_REFUSED])
     }
 
     /// How often the logs were to be opened anew: who sees another number than last time does so.
@@ -289,11 +396,23 @@ impl<'a> Deref for Control<'a> {
     }
 }
 
-impl Control<'_> {
+impl<'a> Control<'a> {
+    /// Of the words of an arena, of whatever build, with this layout.
+    pub(crate) const fn new(words: &'a [AtomicU64]) -> Self {
+        Self(ControlView(words))
+    }
+
     /// Asks the workers to drain until the deadline, in milliseconds of the monotonic clock.
     pub fn drain(&self, deadline_ms: u64) {
         self.0.0[DRAIN_DEADLINE_MS].store(deadline_ms, Release);
         self.0.0[PHASE].store(Phase::Drain as u64, Release);
+    }
+
+    /// Asks the workers to drain as [`Control::drain`] does, and leaves the listeners to others:
+    /// to the workers that the master has started in their place, or to who made the sockets.
+    pub fn leave(&self, deadline_ms: u64) {
+        self.0.0[LISTENERS_STAY].store(1, Release);
+        self.drain(deadline_ms);
     }
 
     /// Asks the workers to exit at once.
@@ -306,6 +425,12 @@ impl Control<'_> {
         self.0.0[LOG_GENERATION].fetch_add(1, Release);
     }
 
+    /// Says how many requests for another generation have been carried out, and how many have not.
+    pub fn set_reloads(&self, done: u64, refused: u64) {
+        self.0.0[RELOADS].store(done, Release);
+        self.0.0[RELOADS_REFUSED].store(refused, Release);
+    }
+
     /// Says that the master has sent another root.
     pub fn replace_root(&self) {
         self.0.0[ROOT_GENERATION].fetch_add(1, Release);
@@ -314,31 +439,47 @@ impl Control<'_> {
 
 /// An acquiring load in the form that is also allowed on memory mapped read-only: a relaxed load
 /// and a fence (`core::sync::atomic`, "Atomic accesses to read-only memory").
-fn acquire(word: &AtomicU64) -> u64 {
+pub(crate) fn acquire(word: &AtomicU64) -> u64 {
     let value = word.load(Relaxed);
     fence(Acquire);
     value
 }
 
+/// What a hash of nothing is.
+pub(crate) const HASH_START: u64 = 0xcbf2_9ce4_8422_2325;
+
+/// A hash for each counter and then for each histogram, in the order of a slot.
+pub(crate) fn directory() -> impl Iterator<Item = u64> {
+    let counters = Counter::ALL.iter().map(|counter| hash_counter(HASH_START, *counter));
+    let histograms = Histogram::ALL.iter().map(|of| hash_histogram(HASH_START, *of));
+    counters.chain(histograms)
+}
+
 /// A hash (FNV-1a) of every name, unit and way of merging, in order.
 const fn table_hash() -> u64 {
-    let mut hash = 0xcbf2_9ce4_8422_2325;
+    let mut hash = HASH_START;
     let mut index = 0;
     while index < COUNTERS {
-        let counter = Counter::ALL[index];
-        hash = hash_bytes(hash, counter.name().as_bytes());
-        hash = hash_bytes(hash, counter.unit().as_bytes());
-        hash = hash_bytes(hash, &[counter.merge() as u8]);
+        hash = hash_counter(hash, Counter::ALL[index]);
         index += 1;
     }
     index = 0;
     while index < HISTOGRAMS {
-        let histogram = Histogram::ALL[index];
-        hash = hash_bytes(hash, histogram.name().as_bytes());
-        hash = hash_bytes(hash, histogram.unit().as_bytes());
+        hash = hash_histogram(hash, Histogram::ALL[index]);
         index += 1;
     }
     hash
+}
+
+pub(crate) const fn hash_counter(hash: u64, counter: Counter) -> u64 {
+    let hash = hash_bytes(hash, counter.name().as_bytes());
+    let hash = hash_bytes(hash, counter.unit().as_bytes());
+    hash_bytes(hash, &[counter.merge() as u8])
+}
+
+pub(crate) const fn hash_histogram(hash: u64, histogram: Histogram) -> u64 {
+    let hash = hash_bytes(hash, histogram.name().as_bytes());
+    hash_bytes(hash, histogram.unit().as_bytes())
 }
 
 const fn hash_bytes(mut hash: u64, bytes: &[u8]) -> u64 {

@@ -75,6 +75,16 @@ counters! {
         "The most connections that one worker had open at once.";
     ConnectionsOpenAtAcceptSum "connections_open_at_accept_sum" "count" Sum
         "Open connections of the worker at each accept, summed: divided by `accept_ok`, the mean.";
+    ConnectionsLimited "connections_limited" "count" Sum
+        "Connections of clients that had `limits.client_connections_max` already.";
+    ConnectionsRefused "connections_refused" "count" Sum
+        "Connections of clients that had twice as many, closed without an answer.";
+    ClientsUntracked "clients_untracked" "count" Sum
+        "Connections that no limit on their client held for: there was no room to count them.";
+    RequestsLimited "requests_limited" "count" Sum
+        "Requests of clients that had sent more than `limits.client_rate` allows.";
+    Unauthorized "unauthorized" "count" Sum
+        "Requests answered with 401, because they lacked what `[[auth]]` demands.";
     ClosedPeerClosed "closed_peer_closed" "count" Sum
         "Connections that the client closed between requests.";
     ClosedPeerAborted "closed_peer_aborted" "count" Sum
@@ -101,7 +111,7 @@ counters! {
     ClosedHandshakeDeadline "closed_handshake_deadline" "count" Sum
         "Connections closed because the handshake was not over in time.";
     ClosedBadRecord "closed_bad_record" "count" Sum
-        "Connections closed because what the peer sent could not be decrypted.";
+        "Connections closed because what the peer sent was not decrypted, or is no PROXY header.";
     ClosedRefused "closed_refused" "count" Sum
         "Connections closed after a request was turned away because the server had too much to do.";
     ClosedWorkerDied "closed_worker_died" "count" Sum
@@ -312,8 +322,6 @@ counters! {
     StageNs "stage_ns" "ns" Sum "Time that threads of a stage worked on batches.";
     StageRefused "stage_refused" "count" Sum
         "Requests that a stage refused, because its queue was full or it admits fewer.";
-    StageAgesNs "stage_ages_ns" "ns" Sum
-        "Time from a request's entrance into the pipeline until its last stage had done with it.";
     Decisions "decisions" "count" Sum "Decisions of a stage's controller.";
     DecisionsChanged "decisions_changed" "count" Sum "Of those, the ones that changed something.";
     BarrierBatches "barrier_batches" "count" Sum
@@ -325,7 +333,7 @@ counters! {
     ThreadsStarted "threads_started" "count" Sum "Threads started to serve connections.";
     ThreadsEnded "threads_ended" "count" Sum "Of those, the ones that have ended.";
     ThreadsOpenMax "threads_open_max" "count" Max
-        "Threads of mt and knot-nptl that serve connections, at the same time at most.";
+        "Threads of mt and knot-nptl, or of a stage, at the same time at most.";
     ThreadsBusyNs "threads_busy_ns" "ns" Sum "Time that these threads had a connection.";
     ThreadsIdleNs "threads_idle_ns" "ns" Sum "Time that they waited for one.";
 

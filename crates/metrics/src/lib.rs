@@ -17,6 +17,8 @@ mod arena;
 mod counter;
 mod histogram;
 mod markdown;
+mod old;
+mod openmetrics;
 mod slot;
 mod snapshot;
 mod tally;
@@ -27,6 +29,8 @@ pub use arena::{Arena, ArenaView, AttachError, Control, ControlView, Phase, VERS
 pub use counter::{Counter, Gauge, Merge};
 pub use histogram::Histogram;
 pub use markdown::markdown;
+pub use old::OldArena;
+pub use openmetrics::{Form, Scrape, WorkerScrape, openmetrics};
 pub use slot::{Dial, SLOT_WORDS, Slot, SlotView, Totals};
 pub use snapshot::{BUCKETS, Bounds, SUB_BUCKETS, Snapshot, VALUE_MAX};
 pub use tally::Tally;

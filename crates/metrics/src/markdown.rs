@@ -22,8 +22,11 @@ fn write(out: &mut String) -> fmt::Result {
          Counters only grow, and go on growing when a worker is replaced.\n\
          Numbers of several workers are added up; of high-water marks (`max`) the largest is\n\
          taken. Different counters are not read at the same instant.\n\n\
+         `/metrics` has them under the names given as *exported*: times in seconds, and\n\
+         histograms with 20 of their edges.\n\n\
          ## Counters\n\n\
-         | name | unit | merged by | what it counts |\n| --- | --- | --- | --- |\n",
+         | name | exported | unit | merged by | what it counts |\n\
+         | --- | --- | --- | --- | --- |\n",
     );
     for counter in Counter::ALL {
         let merge = match counter.merge() {
@@ -31,14 +34,17 @@ fn write(out: &mut String) -> fmt::Result {
             Merge::Max => "max",
         };
         let (name, unit, doc) = (counter.name(), counter.unit(), counter.doc());
-        writeln!(out, "| `{name}` | {unit} | {merge} | {doc} |")?;
+        let exported = counter.exported();
+        writeln!(out, "| `{name}` | `{exported}` | {unit} | {merge} | {doc} |")?;
     }
     out.push_str(
         "\n## Gauges\n\nDifferences of counters, calculated when they are read.\n\n\
-         | name | unit | is | what it measures |\n| --- | --- | --- | --- |\n",
+         | name | exported | unit | is | what it measures |\n\
+         | --- | --- | --- | --- | --- |\n",
     );
     for gauge in Gauge::ALL {
-        write!(out, "| `{}` | {} | `{}`", gauge.name(), gauge.unit(), gauge.up().name())?;
+        let (name, exported, unit) = (gauge.name(), gauge.exported(), gauge.unit());
+        write!(out, "| `{name}` | `{exported}` | {unit} | `{}`", gauge.up().name())?;
         for down in gauge.down() {
             write!(out, " - `{}`", down.name())?;
         }
@@ -51,11 +57,12 @@ fn write(out: &mut String) -> fmt::Result {
          above has {SUB_BUCKETS} buckets, {BUCKETS} in all. So a quantile is exact to\n\
          1/{SUB_BUCKETS} of it up to {VALUE_MAX}; larger values share the last bucket.\n\
          Count, sum and maximum are exact.\n\n\
-         | name | unit | what it records |\n| --- | --- | --- |"
+         | name | exported | unit | what it records |\n| --- | --- | --- | --- |"
     )?;
     for histogram in Histogram::ALL {
         let (name, unit, doc) = (histogram.name(), histogram.unit(), histogram.doc());
-        writeln!(out, "| `{name}` | {unit} | {doc} |")?;
+        let exported = histogram.exported();
+        writeln!(out, "| `{name}` | `{exported}` | {unit} | {doc} |")?;
     }
     out.push_str(
         "\n## Not counted\n\n\
@@ -68,7 +75,9 @@ fn write(out: &mut String) -> fmt::Result {
          `regatta top` adds the memory of each worker's process as the kernel reports it\n\
          (`memory` in `--json`, from `/proc/PID/status`): resident, anonymous and shared bytes,\n\
          page tables, and kernel stacks, 16 KiB for each of its tasks. Helper processes are not\n\
-         included.\n",
+         included. Of a pipeline it has a row for each stage (`stages` in `--json`): what the\n\
+         queues and threads of that name have counted together, and what its controllers have\n\
+         set (`dials`).\n",
     );
     Ok(())
 }

@@ -19,21 +19,26 @@ use core::{
 /// (the prefetcher fetches lines in pairs).
 pub const SLOT_WORDS: usize = HISTOGRAMS_AT + HISTOGRAMS * HISTOGRAM_WORDS;
 
-const PID: usize = 0;
+pub(crate) const PID: usize = 0;
 const INCARNATION: usize = 1;
-const HEARTBEAT_MS: usize = 2;
+pub(crate) const HEARTBEAT_MS: usize = 2;
 const ROOT_GENERATION: usize = 3;
 const RETIRED: usize = 4;
 /// A name, in the order of bytes in memory, filled up with zeros.
 const ROLE: usize = 5;
 const DIALS_AT: usize = 7;
-const COUNTERS_AT: usize = 16;
-const HISTOGRAMS_AT: usize = (COUNTERS_AT + COUNTERS).next_multiple_of(16);
-const HISTOGRAM_WORDS: usize = (BUCKETS + 2).next_multiple_of(16);
+pub(crate) const COUNTERS_AT: usize = 16;
+const HISTOGRAMS_AT: usize = histograms_at(COUNTERS);
+pub(crate) const HISTOGRAM_WORDS: usize = (BUCKETS + 2).next_multiple_of(16);
 const SUM: usize = BUCKETS;
 const MAX: usize = BUCKETS + 1;
 const _: () = assert!(SLOT_WORDS.is_multiple_of(16));
 const _: () = assert!(DIALS_AT + Dial::ALL.len() <= COUNTERS_AT);
+
+/// Where the histograms begin in a slot with so many counters.
+pub(crate) const fn histograms_at(counters: usize) -> usize {
+    (COUNTERS_AT + counters).next_multiple_of(16)
+}
 
 /// What a stage of a pipeline is set to, or has measured last: unlike a counter it goes up and
 /// down.
@@ -138,12 +143,7 @@ impl<'a> SlotView<'a> {
     /// hold by the values that came in between; the count is always that of the buckets.
     #[must_use]
     pub fn histogram(&self, histogram: Histogram) -> Snapshot {
-        let words = self.histogram_words(histogram);
-        Snapshot {
-            sum: words[SUM].load(Relaxed),
-            max: words[MAX].load(Relaxed),
-            buckets: array::from_fn(|index| words[index].load(Relaxed)),
-        }
+        snapshot(self.histogram_words(histogram))
     }
 
     #[inline]
@@ -162,6 +162,15 @@ impl<'a> SlotView<'a> {
     pub(crate) fn histogram_parts(&self, histogram: Histogram, value: u64) -> [&'a AtomicU64; 3] {
         let words = self.histogram_words(histogram);
         [&words[bucket(value)], &words[SUM], &words[MAX]]
+    }
+}
+
+/// A histogram as it is now.
+pub(crate) fn snapshot(words: &[AtomicU64; HISTOGRAM_WORDS]) -> Snapshot {
+    Snapshot {
+        sum: words[SUM].load(Relaxed),
+        max: words[MAX].load(Relaxed),
+        buckets: array::from_fn(|index| words[index].load(Relaxed)),
     }
 }
 
@@ -228,6 +237,21 @@ impl<'a> Slot<'a> {
     /// Another worker is about to start, which nobody has told to leave; the master says so.
     pub fn engage(&self) {
         self.0.0[RETIRED].store(0, Relaxed);
+    }
+
+    /// Stores what others have counted: for a slot that no worker has.
+    pub fn set(&self, totals: &Totals) {
+        for &counter in Counter::ALL {
+            self.counter(counter).store(totals.get(counter), Relaxed);
+        }
+        for &histogram in Histogram::ALL {
+            let (words, from) = (self.histogram_words(histogram), totals.histogram(histogram));
+            for (word, value) in words.iter().zip(from.buckets) {
+                word.store(value, Relaxed);
+            }
+            words[SUM].store(from.sum, Relaxed);
+            words[MAX].store(from.max, Relaxed);
+        }
     }
 
     /// Settles the slots of a process that has ended, of all its units together, because what one
@@ -303,7 +327,11 @@ impl Totals {
         }
     }
 
-    fn merge_counter(&mut self, counter: Counter, value: u64) {
+    pub(crate) fn merge_histogram(&mut self, histogram: Histogram, other: &Snapshot) {
+        self.histograms[histogram as usize].merge(other);
+    }
+
+    pub(crate) fn merge_counter(&mut self, counter: Counter, value: u64) {
         let total = &mut self.counters[counter as usize];
         *total = match counter.merge() {
             Merge::Sum => total.wrapping_add(value),

@@ -95,6 +95,15 @@ impl Snapshot {
         self.sum.checked_div(self.count()).unwrap_or(0)
     }
 
+    /// How many values are below `edge`, which must be a power of two: buckets have their ends
+    /// there.
+    #[must_use]
+    pub fn count_below(&self, edge: u64) -> u64 {
+        debug_assert!(edge.is_power_of_two() && edge <= VALUE_MAX, "an end of a bucket");
+        let below = &self.buckets[..bucket(edge)];
+        below.iter().fold(0, |sum, count| sum.wrapping_add(*count))
+    }
+
     /// Where the value lies that `per_million` millionths of the values do not exceed: the value of
     /// rank `ceil(count * per_million / 1,000,000)`, at least the first. `None` if there is none.
     #[must_use]
@@ -211,6 +220,17 @@ mod tests {
         assert_eq!(snapshot.quantile(500_000), Some(Bounds { low: 2, high: 2 }));
         assert_eq!(snapshot.quantile(1_000_000), Some(Bounds { low: 31, high: 31 }));
         assert_eq!(snapshot.mean(), 7);
+    }
+
+    #[test]
+    fn counts_below_a_power_of_two_are_exact() {
+        let exact = sample(5000);
+        let snapshot = snapshot(&exact);
+        for power in 0..TOP_BITS {
+            let edge = 1 << power;
+            let below = exact.iter().filter(|value| **value < edge).count();
+            assert_eq!(snapshot.count_below(edge), below as u64, "{edge}");
+        }
     }
 
     #[test]

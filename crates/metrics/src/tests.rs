@@ -258,8 +258,12 @@ fn control_words_reach_the_workers() {
     let view = arena.view().control();
     arena.control().drain(1234);
     assert_eq!((view.phase(), view.drain_deadline_ms()), (Phase::Drain, 1234));
+    assert!(!view.listeners_stay());
     arena.control().stop();
     assert_eq!(view.phase(), Phase::Stop);
+    arena.control().leave(5678);
+    assert_eq!((view.phase(), view.drain_deadline_ms()), (Phase::Drain, 5678));
+    assert!(view.listeners_stay());
     arena.control().reopen_logs();
     assert_eq!(view.log_generation(), 1);
 }
@@ -328,4 +332,16 @@ fn the_reference_has_every_name() {
     for name in counters.chain(gauges).chain(histograms) {
         assert!(text.contains(&format!("| `{name}` |")), "{name}");
     }
+}
+
+#[test]
+fn the_server_says_which_generation_serves_and_how_many_were_asked_for() {
+    let words = words(1);
+    let arena = Arena::create(&words, 1);
+    let (control, view) = (arena.control(), arena.view());
+    control.set_reloads(3, 2);
+    assert_eq!((view.control().reloads(), view.control().reloads_refused()), (3, 2));
+    assert_eq!(view.generation(), 1);
+    arena.set_generation(2);
+    assert_eq!(view.generation(), 2);
 }

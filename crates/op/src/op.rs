@@ -81,17 +81,37 @@ pub enum OpKind {
     Close,
 }
 
-/// What to open: a path below the root, already decoded and free of dot segments.
+/// What to open: a path below a root, already decoded and free of dot segments.
 ///
 /// The path is relative, with `/` between its segments and none at either end; the empty path is
-/// the root itself. It holds no NUL.
+/// the root itself. It holds no NUL, unless it is below another root than the first: then it starts
+/// with that root's [`prefix`](Self::prefix).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenReq {
-    /// The path.
+    /// The path, with the prefix of its root.
     pub path: Box<[u8]>,
     /// Content codings whose precompressed sibling (`path` + `.br`, `.zst`, `.gz`) is to be opened
     /// too, if `path` is a regular file.
     pub siblings: Codings,
+}
+
+impl OpenReq {
+    /// How paths below the root of this number start, which is not 0: with NUL and the number. So a
+    /// path names a file of one host, wherever it goes, and the first host's have no prefix.
+    #[must_use]
+    pub const fn prefix(root: u16) -> [u8; 3] {
+        let [high, low] = root.to_be_bytes();
+        [0, high, low]
+    }
+
+    /// The number of the root, and the path below it.
+    #[must_use]
+    pub fn below(&self) -> (u16, &[u8]) {
+        match &*self.path {
+            [0, high, low, path @ ..] => (u16::from_be_bytes([*high, *low]), path),
+            path => (0, path),
+        }
+    }
 }
 
 /// A content coding with a precompressed form on disk (RFC 9110 §8.4.1).

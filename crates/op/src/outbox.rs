@@ -124,6 +124,14 @@ impl<F> Outbox<F> {
             + rest
     }
 
+    /// A buffer goes along with what has none, to be found by [`Outbox::into_buffer`].
+    pub fn carry(&mut self, buffer: impl FnOnce() -> Vec<u8>) {
+        if self.head.capacity() == 0 {
+            self.head = buffer();
+            debug_assert!(self.head.is_empty(), "nothing of it is sent");
+        }
+    }
+
     /// What is left of the head.
     #[must_use]
     pub fn head(&self) -> &[u8] {

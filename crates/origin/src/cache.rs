@@ -32,9 +32,9 @@ pub enum Lookup<F> {
 
 /// A map from paths to entries. It may be private to a worker or shared: the origin does not know.
 ///
-/// Keys are decoded paths as in [`regatta_op::OpenReq::path`]. A cache is bounded: it may drop any
-/// entry at any time, and need not accept a new one. It counts look-ups, fills and evictions in the
-/// caller's tally.
+/// Keys are decoded paths, with the prefix of their root, as in [`regatta_op::OpenReq::path`]. A
+/// cache is bounded: it may drop any entry at any time, and need not accept a new one. It counts
+/// look-ups, fills and evictions in the caller's tally.
 pub trait Cache<F>: fmt::Debug {
     /// Looks `path` up.
     fn get(&self, path: &[u8], now: Tick, tally: &Tally<'_>) -> Lookup<F>;

@@ -28,12 +28,18 @@ pub(crate) fn cache_control<'a>(path: &[u8], site: &'a Site) -> &'a str {
 
 /// The codings in which a file at `path` may have a sibling that is worth looking for.
 pub(crate) fn siblings(path: &[u8], site: &Site) -> Codings {
-    let compressed = match media_type(path, site) {
+    let wanted = site.content.precompressed && !is_compressed(media_type(path, site));
+    if wanted { Codings::ALL } else { Codings::NONE }
+}
+
+/// Whether files of a type are compressed already: no siblings are looked for.
+#[must_use]
+pub fn is_compressed(media_type: &str) -> bool {
+    match media_type {
         "image/svg+xml" | "image/bmp" | "image/x-icon" => false,
         "application/zip" | "application/gzip" | "font/woff" | "font/woff2" => true,
         other => ["image/", "video/", "audio/"].iter().any(|kind| other.starts_with(kind)),
-    };
-    if site.content.precompressed && !compressed { Codings::ALL } else { Codings::NONE }
+    }
 }
 
 fn media_type(path: &[u8], site: &Site) -> &'static str {

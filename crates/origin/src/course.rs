@@ -1,8 +1,10 @@
 //! What a request head of HTTP/1 says of the course of its connection (RFC 9112 §9.3).
-use crate::{Destination, Request, Site};
+use crate::{Destination, Request, Site, cors::Grant};
+use alloc::vec::Vec;
 use regatta_http::{
     Method,
     h1::{Body, Expectation, HeadLimits, RequestHead, Version},
+    target::{Target, decode_path},
 };
 
 /// How large a head may be.
@@ -45,6 +47,10 @@ pub(crate) struct Course {
     pub(crate) content: Announced,
     /// True for `HEAD`: the same fields and no body.
     pub(crate) head_only: bool,
+    /// What a rule says of scripts of other sites.
+    pub(crate) cors: Option<Grant>,
+    /// The number of the host that it is for.
+    pub(crate) host: u16,
 }
 
 /// The content that a request announces.
@@ -63,12 +69,14 @@ pub(crate) enum Announced {
 impl Default for Course {
     fn default() -> Self {
         let (after, persistence) = (After::KeepAlive, Persistence::Implied);
-        Self { after, persistence, content: Announced::None, head_only: false }
+        let (content, head_only) = (Announced::None, false);
+        Self { after, persistence, content, head_only, cors: None, host: 0 }
     }
 }
 
 impl Course {
-    /// Decides. `last` is true if the connection ends after this request in any case.
+    /// Decides. `last` is true if the connection ends after this request in any case; the site is
+    /// that of the host which it names.
     ///
     /// A client that waits for `100 Continue` gets the final status instead (RFC 9110 §10.1.1): the
     /// server has no use for content. The client may send the content or not, so the connection
@@ -99,7 +107,28 @@ impl Course {
             (After::Linger | After::Close, _) => Persistence::Close,
         };
         let head_only = head.method == Method::Head;
-        Self { after, persistence, content, head_only }
+        Self { after, persistence, content, head_only, cors: None, host: site.host }
+    }
+
+    /// The same, with what rules say of scripts of other sites; the path is decoded into `room` if
+    /// necessary.
+    #[cold]
+    pub(crate) fn with_cors(
+        mut self,
+        head: &RequestHead<'_>,
+        site: &Site,
+        room: &mut Vec<u8>,
+    ) -> Self {
+        if let Target::Path(raw) = head.names
+            && let Ok(path) = decode_path(raw, room)
+        {
+            let fields = Destination::Fields(head.fields);
+            let origin = fields.field("origin");
+            let preflight = head.method == Method::Options
+                && fields.field("access-control-request-method").is_some();
+            self.cors = site.rules.grant(path.relative, origin, preflight);
+        }
+        self
     }
 
     /// The same, but the connection ends.

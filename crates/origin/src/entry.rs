@@ -2,7 +2,7 @@
 pub(crate) mod heads;
 
 use self::heads::{Heads, Whole};
-use crate::{Site, content, validator};
+use crate::{Site, auth, content, rules::Amendment, validator};
 use alloc::{boxed::Box, sync::Arc};
 use once_cell::race::OnceBox;
 use regatta_http::{date::DATE_BYTES, etag::EntityTag};
@@ -50,6 +50,35 @@ pub(crate) struct Facts {
     pub(crate) cache_control: Box<str>,
     /// What is sent depends on `Accept-Encoding`.
     pub(crate) varies: bool,
+    /// `X-Content-Type-Options: nosniff` is sent.
+    pub(crate) nosniff: bool,
+    /// Field lines of the owner's rules; those that a 304 has as well come first.
+    pub(crate) fields: Box<[u8]>,
+    /// How many bytes of them a 304 has as well.
+    pub(crate) revalidated: usize,
+}
+
+impl Facts {
+    /// The facts of the file of this name: what its name says, amended by the owner's rules.
+    pub(crate) fn new(name: &[u8], varies: bool, site: &Site) -> Self {
+        let Amendment { content_type, cache_control, sniffing, fields, revalidated } =
+            site.rules.amend(name);
+        let caching = cache_control.unwrap_or_else(|| content::cache_control(name, site));
+        Self {
+            content_type: match content_type {
+                Some(ruled) => ruled.into(),
+                None => content::content_type(name, site),
+            },
+            cache_control: match site.rules.auth(name) {
+                Some(_) => auth::private(caching),
+                None => caching.into(),
+            },
+            varies,
+            nosniff: site.content.nosniff && !sniffing,
+            fields: fields.into_boxed_slice(),
+            revalidated,
+        }
+    }
 }
 
 /// Where a body is.
@@ -73,11 +102,7 @@ impl<F: File> Representation<F> {
         now: Now,
         asked_unix: u64,
     ) -> Self {
-        let facts = Facts {
-            content_type: content::content_type(path, site),
-            cache_control: content::cache_control(path, site).into(),
-            varies: siblings.iter().any(Option::is_some),
-        };
+        let facts = Facts::new(path, siblings.iter().any(Option::is_some), site);
         let mut codings = Coding::ALL.into_iter();
         let siblings = siblings.map(|sibling| {
             let coding = codings.next();
@@ -167,12 +192,12 @@ impl<F: File> Representation<F> {
     /// Updates the date in HTTP/1's prebuilt heads: `date` is that of `unix`. Responses that are
     /// being sent keep the old date.
     #[cold]
-    pub(crate) fn redate(file: &mut Arc<Self>, site: &Site, unix: u64, date: &[u8; DATE_BYTES]) {
+    pub(crate) fn redate(file: &mut Arc<Self>, unix: u64, date: &[u8; DATE_BYTES]) {
         if let Some(Self { identity, siblings, facts, redated, .. }) = Arc::get_mut(file) {
             *redated = unix;
             for coded in siblings.iter_mut().filter_map(Option::as_deref_mut).chain([identity]) {
                 if matches!(coded.body, Body::Memory(_)) {
-                    coded.heads(facts, site);
+                    coded.heads(facts);
                 }
                 if let (Body::Memory(whole), Some(heads)) = (&mut coded.body, coded.heads.get()) {
                     whole.redate(heads, unix, date);
@@ -197,8 +222,9 @@ impl<F: File> Representation<F> {
             };
             size_of::<Coded<F>>() + coded.etag.len() + heads::room(&self.facts, body)
         };
-        let Facts { content_type, cache_control, .. } = &self.facts;
-        self.all().map(of).sum::<usize>() + content_type.len() + cache_control.len()
+        let Facts { content_type, cache_control, fields, .. } = &self.facts;
+        let facts = content_type.len() + cache_control.len() + fields.len();
+        self.all().map(of).sum::<usize>() + facts
     }
 
     /// A representation from its parts, for [`crate::pack`].
@@ -273,8 +299,8 @@ impl<F> Coded<F> {
 
     /// The heads of HTTP/1, built when they are first used.
     #[inline]
-    pub(crate) fn heads(&self, facts: &Facts, site: &Site) -> &Heads {
-        self.heads.get_or_init(|| Box::new(Heads::new(self, facts, site)))
+    pub(crate) fn heads(&self, facts: &Facts) -> &Heads {
+        self.heads.get_or_init(|| Box::new(Heads::new(self, facts)))
     }
 
     /// Bytes of the body.

@@ -4,6 +4,7 @@ use crate::{
     Body, Coded, Cx, Entry, Exchange, FileFault, Lookup, Refusal, Representation, Request, Wanted,
     content,
     entry::worthwhile,
+    location::with_slash,
     plan::{Plan, Shape, plan},
     resolve::{Resolved, Role, Search, Target},
 };
@@ -64,14 +65,16 @@ pub enum Supply<F> {
 pub enum Reply<F> {
     /// A file, or ranges of it, or that it has not been modified.
     File(FileReply<F>),
-    /// 301: to this reference.
-    Redirect(Vec<u8>),
+    /// A redirect, with this status, to this reference.
+    Redirect(Status, Vec<u8>),
     /// 204: the methods that are served.
     Options,
     /// An error: the request is refused.
     Refused(Refusal),
     /// An error: no file answers.
     Nothing(Status),
+    /// 401: the request lacks the credentials that its path demands. This is the challenge.
+    Unauthorized(Arc<str>),
 }
 
 impl<F> Reply<F> {
@@ -99,8 +102,10 @@ impl<F: File> FileReply<F> {
     /// The status and the body, if the whole file is sent; for a protocol without fields.
     #[must_use]
     pub fn whole(&self) -> Option<(Status, Segment<F>)> {
-        let missing = self.role == Role::NotFound;
-        let status = if missing { Status::NOT_FOUND } else { Status::OK };
+        let status = match self.role {
+            Role::Instead(status) => status,
+            Role::Itself | Role::Fallback => Status::OK,
+        };
         (self.shape == Shape::Whole).then(|| (status, self.coded().segment()))
     }
 }
@@ -168,7 +173,12 @@ pub(crate) fn answer<'x, F: File + 'x, S: Serve<F>>(
         Ok(path) => path,
         Err(refusal) => return Answer::Step(Step::Reply(Reply::without_file(*refusal))),
     };
-    let target = Target { path, request, rules: &cx.site.content };
+    if cx.site.rules.has_auth()
+        && let Some(challenge) = challenge(path, request, cx)
+    {
+        return Answer::Step(Step::Reply(Reply::Unauthorized(challenge)));
+    }
+    let target = Target::new(path, request, cx.site);
     let found = Search::start(&target);
     let hit = match &found {
         Resolved::Next(next) if next.is_itself() => {
@@ -181,6 +191,18 @@ pub(crate) fn answer<'x, F: File + 'x, S: Serve<F>>(
         Some(hit) => Answer::Hit(hit),
         None => Answer::Step(exchange().begin(&target, found, now, cx)),
     }
+}
+
+/// The challenge for a request that lacks the credentials which its path demands.
+#[cold]
+fn challenge<F>(path: &Path<'_>, request: &Request<'_>, cx: &Cx<'_, F>) -> Option<Arc<str>> {
+    let rule = cx.site.rules.auth(path.relative)?;
+    let credentials = request.destination.field("authorization");
+    if credentials.is_some_and(|value| rule.admits(value)) {
+        return None;
+    }
+    cx.tally.add(Counter::Unauthorized, 1);
+    Some(rule.challenge())
 }
 
 /// Calls `serve` with the plan for the cached file `name`, in its `role`, if the plan needs no
@@ -196,7 +218,8 @@ fn hit<F: File, S: Serve<F>>(
 ) -> Option<S::Served> {
     let mut hit = None;
     if cx.site.caching.enabled {
-        cx.cache.hit(name, now.tick, &cx.tally, &mut |file| {
+        let mut room = cx.scratch.key.borrow_mut();
+        cx.cache.hit(cx.site.key(name, &mut room), now.tick, &cx.tally, &mut |file| {
             serve.prepare(file);
             let plan = plan(target.request, file, role, cx.site.limits.ranges_max, now.unix);
             let method = target.request.method;
@@ -220,7 +243,11 @@ fn hit_other<F: File, S: Serve<F>>(
     serve: &mut S,
 ) -> Option<S::Served> {
     let mut room = cx.scratch.candidate.borrow_mut();
-    hit(search.name(target, &mut room), search.role(), target, now, cx, serve)
+    let name = search.name(target, &mut room);
+    if cx.site.rules.is_for_others(name, target.path.relative) {
+        return None;
+    }
+    hit(name, search.role(), target, now, cx, serve)
 }
 
 impl<F: File> Exchange<F> {
@@ -229,7 +256,12 @@ impl<F: File> Exchange<F> {
         let mut decoded = cx.scratch.decoded.borrow_mut();
         match request.path(&mut decoded) {
             Ok(path) => {
-                let target = Target { path: &path, request, rules: &cx.site.content };
+                if cx.site.rules.has_auth()
+                    && let Some(challenge) = challenge(&path, request, cx)
+                {
+                    return Step::Reply(Reply::Unauthorized(challenge));
+                }
+                let target = Target::new(&path, request, cx.site);
                 self.begin(&target, Search::start(&target), now, cx)
             }
             Err(refusal) => Step::Reply(Reply::without_file(refusal)),
@@ -294,7 +326,7 @@ impl<F: File> Exchange<F> {
         let kept = mem::take(&mut self.request);
         let conditions = kept.conditions();
         let (request, path) = (kept.request(&conditions), kept.path());
-        let target = Target { path: &path, request: &request, rules: &cx.site.content };
+        let target = Target::new(&path, &request, cx.site);
         let found = self.take_supply(&target, supplied, now, cx);
         let step = self.look(&target, found, now, cx);
         self.request = kept;
@@ -413,7 +445,10 @@ impl<F: File> Exchange<F> {
                     let shape = plan.shape;
                     break Reply::File(FileReply { file, coding, shape, role });
                 }
-                Resolved::Redirect => break Reply::Redirect(location(target.path)),
+                Resolved::Redirect => {
+                    break Reply::Redirect(Status::MOVED_PERMANENTLY, with_slash(target.path));
+                }
+                Resolved::Elsewhere(status, to) => break Reply::Redirect(status, to),
                 Resolved::Nothing(status) => break Reply::Nothing(status),
             };
         };
@@ -430,8 +465,15 @@ impl<F: File> Exchange<F> {
         let mut room = cx.scratch.candidate.borrow_mut();
         let name = self.search.name(target, &mut room);
         self.pending = None;
+        let for_others = cx.site.rules.is_for_others(name, target.path.relative);
+        if for_others || target.rules.holds_rules(name) {
+            // A rewrite may name one: what it names is filled in from the path.
+            return Ok(Entry::Missing(OpenFault::NotFound));
+        }
+        let mut room = cx.scratch.key.borrow_mut();
+        let key = cx.site.key(name, &mut room);
         if cx.site.caching.enabled {
-            match cx.cache.get(name, now.tick, &cx.tally) {
+            match cx.cache.get(key, now.tick, &cx.tally) {
                 Lookup::Fresh(entry) => return Ok(entry),
                 Lookup::Stale(Entry::File(file)) => self.pending = Some(file),
                 Lookup::Stale(_) | Lookup::Miss => {}
@@ -439,7 +481,7 @@ impl<F: File> Exchange<F> {
         }
         self.siblings = content::siblings(name, cx.site);
         self.requested_at = now;
-        Err(OpenReq { path: name.into(), siblings: self.siblings })
+        Err(OpenReq { path: key.into(), siblings: self.siblings })
     }
 
     /// Takes the result of a wait, caches it, and continues the search.
@@ -454,19 +496,21 @@ impl<F: File> Exchange<F> {
         let mut room = cx.scratch.candidate.borrow_mut();
         let search = self.search;
         let name = search.name(target, &mut room);
-        let rules = &cx.site.caching;
+        let mut key_room = cx.scratch.key.borrow_mut();
+        let key = cx.site.key(name, &mut key_room);
+        let (rules, host) = (&cx.site.caching, &*cx.site.host_name);
         self.is_current = !matches!(supplied, Supplied::Opened(Err(_)));
         let (entry, opened) = match supplied {
             Supplied::Nothing => return Resolved::Next(search),
             Supplied::Changed => {
                 self.opened = None;
-                cx.cache.remove(name, &cx.tally);
+                cx.cache.remove(key, &cx.tally);
                 return Resolved::Next(search);
             }
             Supplied::Unreadable(fault) => {
                 self.opened = None;
                 if let Fault::Other(errno) = fault {
-                    cx.log.fault(&FileFault { path: name, wanted: Wanted::Read, errno });
+                    cx.log.fault(&FileFault { host, path: name, wanted: Wanted::Read, errno });
                 }
                 return Resolved::Nothing(Status::INTERNAL_SERVER_ERROR);
             }
@@ -474,14 +518,14 @@ impl<F: File> Exchange<F> {
             Supplied::Filled(file) => {
                 let opened = self.opened.take();
                 if rules.enabled && opened.is_none() {
-                    cx.cache.fill(name, &file, &cx.tally);
+                    cx.cache.fill(key, &file, &cx.tally);
                 }
                 (Entry::File(file), opened)
             }
             Supplied::Opened(found) => {
                 self.tries = 0;
                 if let Err(OpenFault::Other(errno)) = found {
-                    cx.log.fault(&FileFault { path: name, wanted: Wanted::Open, errno });
+                    cx.log.fault(&FileFault { host, path: name, wanted: Wanted::Open, errno });
                 }
                 let mut opened = found.as_ref().err().is_none_or(|fault| !is_transient(*fault));
                 let entry = self.entry(name, found, now, cx);
@@ -497,7 +541,7 @@ impl<F: File> Exchange<F> {
             }
         };
         if let Some(opened) = opened.filter(|_| rules.enabled) {
-            cx.cache.put(name, &entry, opened, &cx.tally);
+            cx.cache.put(key, &entry, opened, &cx.tally);
         }
         search.consider(target, entry)
     }
@@ -562,33 +606,4 @@ fn is_transient(fault: OpenFault) -> bool {
 /// The number of codings.
 fn count(codings: Codings) -> u64 {
     Coding::ALL.into_iter().map(|coding| u64::from(codings.has(coding))).sum()
-}
-
-/// The reference to the same path with a slash.
-///
-/// It is relative and starts with `./`: whatever the path, it leads nowhere but to its own
-/// directory on the same host, and its first segment is no scheme.
-fn location(path: &Path<'_>) -> Vec<u8> {
-    let segment = path.raw.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-    let mut location = Vec::with_capacity(segment.len() + 8);
-    location.extend_from_slice(b"./");
-    write_encoded(&mut location, segment);
-    location.push(b'/');
-    if let Some(query) = path.query {
-        location.push(b'?');
-        write_encoded(&mut location, query);
-    }
-    location
-}
-
-/// Appends a path segment or query, percent-encoded where needed (RFC 3986 §3.3).
-fn write_encoded(out: &mut Vec<u8>, text: &[u8]) {
-    for &byte in text {
-        if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/?%".contains(&byte) {
-            out.push(byte);
-        } else {
-            let digit = |nibble: u8| b"0123456789ABCDEF"[usize::from(nibble)];
-            out.extend_from_slice(&[b'%', digit(byte >> 4), digit(byte & 15)]);
-        }
-    }
 }

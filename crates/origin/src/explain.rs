@@ -2,6 +2,7 @@
 use crate::{
     CachingRules, ClearHttp1, Cx, Exchange, FileReply, LocalCache, NoLog, Refusal, Reply, Request,
     Scratch, Site, Step, Supply,
+    cors::Grant,
     course::{After, Announced, Course, Persistence, head_limits},
     h1::reply::Terms,
     plan::Shape,
@@ -13,8 +14,9 @@ use alloc::{
 };
 use core::{fmt, sync::atomic::AtomicU64};
 use regatta_http::{
+    Status,
     h1::parse_request,
-    target::{Path, PathFault, Target, decode_path},
+    target::{PathFault, Target, decode_path},
 };
 use regatta_metrics::{Arena, Tally};
 use regatta_op::{Coding, File, Now, OpenFault, OpenReq, Opened};
@@ -52,13 +54,18 @@ pub fn explain<F: File>(
     now: Now,
 ) -> Explanation {
     let scratch = Scratch::new(site.boundary_key);
-    let mut explainer = Explainer { decisions: Vec::new(), open, site, scratch: &scratch, now };
+    let (decisions, asked, served) = (Vec::new(), Vec::new(), Vec::new());
+    let scratch = &scratch;
+    let mut explainer = Explainer { decisions, asked, served, open, site, scratch, now };
     let head = explainer.request(request);
     Explanation { decisions: explainer.decisions, head }
 }
 
 struct Explainer<'a, F> {
     decisions: Vec<Decision>,
+    /// The path that is asked for, and the name of the file that was opened last.
+    asked: Vec<u8>,
+    served: Vec<u8>,
     open: &'a mut dyn FnMut(&OpenReq) -> Result<Opened<F>, OpenFault>,
     site: &'a Site,
     scratch: &'a Scratch<F>,
@@ -76,11 +83,13 @@ impl<F: File> Explainer<'_, F> {
             Ok(head) => head,
             Err(fault) => {
                 self.say("request", format!("refused, {}; the connection ends", fault.reason()));
-                return self.head(Reply::Refused(Refusal::Head(fault)), Persistence::Close);
+                return self.head(Reply::Refused(Refusal::Head(fault)), Persistence::Close, None);
             }
         };
         self.say("request", format!("{} {}", head.method_text, shown(head.target)));
+        self.host(head.host);
         let course = Course::of(&head, false, self.site);
+        let course = course.with_cors(&head, self.site, &mut Vec::new());
         let ending = match course.after {
             After::KeepAlive => "goes on after the response",
             After::Linger => "ends; what the peer still sends is discarded",
@@ -97,9 +106,31 @@ impl<F: File> Explainer<'_, F> {
         if request.needs_file() {
             self.path(head.names);
         }
+        if let Some(grant) = course.cors {
+            let place = &self.site.rules.cors_rule(grant.rule).place;
+            let may = if grant.allows() { "may" } else { "may not" };
+            self.say(
+                "cors",
+                format!("scripts of the origin {may} read it, by the rule at {place}"),
+            );
+        }
         let reply = self.exchange(&request);
         self.reply(&reply);
-        self.head(reply, course.persistence)
+        self.head(reply, course.persistence, course.cors)
+    }
+
+    /// Goes on with the site of the host that is named.
+    fn host(&mut self, authority: Option<&[u8]>) {
+        let site = self.site;
+        if site.hosts.is_empty() {
+            return;
+        }
+        if let Some(of_host) = site.of_host(site.hosts.find(authority)) {
+            self.site = of_host;
+            self.say("host", format!("that of {} ([[hosts]])", of_host.host_name));
+        } else {
+            self.say("host", "the first (server.root): no other has this name");
+        }
     }
 
     fn path(&mut self, target: Target<'_>) {
@@ -110,10 +141,14 @@ impl<F: File> Explainer<'_, F> {
         };
         match path {
             Err(why) => self.say("path", format!("refused, {why}")),
-            Ok(Path { relative, hidden, .. }) => {
-                self.say("path", quoted(relative));
-                if hidden && !self.site.content.dotfiles {
-                    self.say("path", "a name starts with a dot (content.dotfiles is off)");
+            Ok(path) => {
+                self.say("path", quoted(path.relative));
+                self.asked = path.relative.to_vec();
+                if let Some(why) = self.site.content.hides(&path) {
+                    self.say("path", why);
+                }
+                if let Some(place) = self.site.rules.auth_place(path.relative) {
+                    self.say("auth", format!("only for the users of the rule at {place}"));
                 }
             }
         }
@@ -141,11 +176,16 @@ impl<F: File> Explainer<'_, F> {
             let supply = match step {
                 Step::Reply(reply) => return reply,
                 Step::Open(req) => {
+                    if exchange.search.is_rule() {
+                        self.redirect();
+                    }
+                    let name = req.below().1;
+                    self.served = name.to_vec();
                     let found = (self.open)(&req);
                     if let Ok(Opened::File { file, siblings }) = &found {
-                        self.siblings(&req.path, file, siblings);
+                        self.siblings(name, file, siblings);
                     }
-                    let (name, why) = (quoted(&req.path), exchange.reason());
+                    let (name, why) = (quoted(name), exchange.reason());
                     self.say("look", format!("{name}, {why}: {}", found_text(&found)));
                     Supply::Opened(found)
                 }
@@ -178,18 +218,64 @@ impl<F: File> Explainer<'_, F> {
     fn reply(&mut self, reply: &Reply<F>) {
         match reply {
             Reply::File(reply) => self.file(reply),
-            Reply::Redirect(_) => {
+            Reply::Redirect(status, to) if !to.starts_with(b"./") => {
+                self.redirect();
+                self.say("answer", format!("{} {}: {}", status.0, status.reason(), shown(to)));
+            }
+            Reply::Redirect(..) => {
                 self.say("answer", "a directory; its name should end in a slash");
             }
             Reply::Nothing(status) => {
+                if matches!(*status, Status::NOT_FOUND | Status::GONE) {
+                    self.redirect();
+                    self.withheld();
+                }
                 self.say("answer", format!("nothing, {} {}", status.0, status.reason()));
+                self.own_page(*status);
             }
-            Reply::Refused(refusal) => self.say("answer", format!("refused, {}", refusal.reason())),
+            Reply::Refused(refusal) => {
+                self.say("answer", format!("refused, {}", refusal.reason()));
+                self.own_page(refusal.status());
+            }
             Reply::Options => self.say("answer", "the methods that are served"),
+            Reply::Unauthorized(_) => {
+                self.say("answer", "refused, without a password of a user (401 Unauthorized)");
+                self.own_page(Status::UNAUTHORIZED);
+            }
+        }
+    }
+
+    /// Says so if the owner has a page for an error.
+    fn own_page(&mut self, status: Status) {
+        if self.site.errors.iter().any(|page| page.status == status) {
+            self.say("page", "one of the site's own (content.error_pages)");
+        }
+    }
+
+    /// Says where the redirect was said that the path meets, if there is one.
+    fn redirect(&mut self) {
+        let rules = &self.site.rules;
+        let place = |forced| rules.redirect_place(&self.asked, forced);
+        if let Some(place) = place(true).or_else(|| place(false)) {
+            self.say("redirect", format!("the rule at {place}"));
+        }
+    }
+
+    /// Says so if a rule names a file that is not sent for the path.
+    fn withheld(&mut self) {
+        let (rules, mut name) = (&self.site.rules, Vec::new());
+        rules.redirects.name(&self.asked, &mut name);
+        let hidden = !name.is_empty() && rules.is_for_others(&name, &self.asked);
+        if let Some(place) = rules.auth_place(&name).filter(|_| hidden) {
+            let name = quoted(&name);
+            self.say("auth", format!("{name} is only for the users of the rule at {place}"));
         }
     }
 
     fn file(&mut self, reply: &FileReply<F>) {
+        for place in self.site.rules.header_places(&self.served) {
+            self.say("headers", format!("the rule at {place}"));
+        }
         let codings = reply.file.codings();
         let names = Coding::ALL.into_iter().filter(|&coding| codings.has(coding));
         let names: Vec<_> = names.map(Coding::name).collect();
@@ -215,9 +301,9 @@ impl<F: File> Explainer<'_, F> {
     }
 
     /// The head of a response, as HTTP/1 has it.
-    fn head(&self, reply: Reply<F>, persistence: Persistence) -> Vec<u8> {
+    fn head(&self, reply: Reply<F>, persistence: Persistence, cors: Option<Grant>) -> Vec<u8> {
         let (site, scratch, now) = (self.site, self.scratch, self.now);
-        let terms = Terms { site, scratch, now, persistence, head_only: true };
+        let terms = Terms { site, scratch, now, persistence, head_only: true, cors };
         terms.response(reply).outbox.into_buffer()
     }
 }

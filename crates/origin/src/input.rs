@@ -15,6 +15,8 @@ pub(crate) struct Input {
     pub(crate) content: Content,
     /// True if that request is a `HEAD`: an error response has no body either.
     pub(crate) head_only: bool,
+    /// The number of the host that it is for.
+    pub(crate) host: u16,
     /// Bytes discarded after our half was closed.
     pub(crate) lingered: u32,
 }

@@ -10,15 +10,20 @@
 #![forbid(unsafe_code)]
 extern crate alloc;
 
+mod auth;
 mod cache;
 mod content;
+mod cors;
 mod course;
 mod entry;
+mod error_page;
 mod exchange;
 mod explain;
 mod h1;
+mod hosts;
 mod input;
 mod link;
+mod location;
 mod ongoing;
 mod pack;
 mod plan;
@@ -27,6 +32,7 @@ mod record;
 mod refusal;
 mod request;
 mod resolve;
+mod rules;
 mod scratch;
 mod seal;
 pub mod sieve;
@@ -35,25 +41,32 @@ mod sweep;
 mod table_cache;
 mod validator;
 
+pub use auth::{AuthFault, AuthRule};
 pub use cache::{Cache, Entry, Lookup};
+pub use content::is_compressed;
+pub use cors::{CorsFault, CorsOptions, CorsRule};
 pub use entry::{Body, Coded, Representation};
 pub use exchange::{FileReply, Reply, Step, Supply};
 pub use explain::{Decision, Explanation, explain};
 pub use h1::conn::Conn;
+pub use hosts::{HOST_BYTES_MAX, Hosts};
 #[cfg(feature = "test-seal")]
 pub use link::Toy;
-pub use link::{Link, Sealed};
+pub use link::{Greeting, Link, Sealed};
+pub use location::TemplateFault;
 pub use ongoing::Exchange;
 pub use pack::{CODINGS, packed_alike};
-pub use protocol::{ClearHttp1, Cx, Links, Protocol};
+pub use protocol::{Admission, ClearHttp1, Cx, Links, Protocol};
 pub use record::{FileFault, Log, NoLog, Peer, Record, ReplyOutcome, Wanted};
 pub use refusal::Refusal;
 pub use request::{Destination, Request};
+pub use rules::{HeaderFault, HeaderLine, Redirect, RedirectFault, Rules};
 pub use scratch::Scratch;
 pub use seal::{Progress, RECORD_BYTES_MAX, RECORD_PLAIN_BYTES_MAX, Seal, SealFault};
 pub use sieve::{Cost, Queue, RELIEF_ENTRIES, Rank, STALE_PERIODS_MAX, Totals, Use};
 pub use site::{
-    CachingRules, CommonTypes, ContentRules, Deadlines, Limits, MediaTypes, READ_BYTES_MAX, Site,
+    CachingRules, CommonTypes, ContentRules, Deadlines, ErrorPage, Limits, MediaTypes,
+    READ_BYTES_MAX, RULES_FILES, Site,
 };
 pub use sweep::{SWEEP_PAUSE_MS, Sweep};
 pub use table_cache::{LocalCache, Lock, Locks, OneThread, TableCache};

@@ -1,15 +1,18 @@
 //! A driver's view of one connection: HTTP/1 in the clear, a sealed protocol, or another one.
+mod greeting;
 mod sealed;
 #[cfg(feature = "test-seal")]
 mod toy;
 
+pub use greeting::Greeting;
 pub use sealed::Sealed;
 #[cfg(feature = "test-seal")]
 pub use toy::Toy;
 
-use crate::{Conn, Cx, Peer, Protocol};
+use crate::{Admission, Conn, Cx, Peer, Protocol};
 use alloc::boxed::Box;
 use core::fmt;
+use regatta_metrics::Counter;
 use regatta_op::{Abandoned, CloseReason, Done, File, Now, Op, Tick};
 
 /// One connection of any protocol.
@@ -18,6 +21,8 @@ use regatta_op::{Abandoned, CloseReason, Done, File, Now, Op, Tick};
 pub enum Link<F> {
     /// HTTP/1 in the clear.
     Http1(Conn<F>),
+    /// A PROXY header comes first; then it is one of the others.
+    Greeting(Box<Greeting<F>>),
     /// A protocol behind a seal.
     Sealed(Box<Sealed<F>>),
     /// Another protocol.
@@ -28,6 +33,7 @@ impl<F: fmt::Debug> fmt::Debug for Link<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Http1(conn) => f.debug_tuple("Http1").field(conn).finish(),
+            Self::Greeting(greeting) => f.debug_tuple("Greeting").field(greeting).finish(),
             Self::Sealed(sealed) => f.debug_tuple("Sealed").field(sealed).finish(),
             Self::Other(_) => f.write_str("Other"),
         }
@@ -41,10 +47,45 @@ impl<F: File> Link<F> {
     /// A connection that was accepted just now.
     #[must_use]
     pub fn new(peer: Peer, now: Now, cx: &Cx<'_, F>) -> Self {
+        match cx.links.greets(peer) {
+            None => Self::of_client(peer, now, cx),
+            Some(trusted) => Self::Greeting(Box::new(Greeting::new(peer, trusted, now, cx))),
+        }
+    }
+
+    /// One of this client.
+    fn of_client(peer: Peer, now: Now, cx: &Cx<'_, F>) -> Self {
         match cx.links.seal(peer.listener()) {
             None => Self::agreed(peer, b"", now, cx),
             Some(seal) => Self::Sealed(Box::new(Sealed::new(seal, peer, now, cx))),
         }
+    }
+
+    /// Its descriptor has this number: asks what its client may have ([`crate::Links::opened`]),
+    /// once that is known. False if it ends.
+    pub fn admit(&mut self, peer: Peer, fd: i32, now: Now, cx: &Cx<'_, F>) -> bool {
+        if let Self::Greeting(greeting) = self {
+            greeting.fd = fd;
+            return true;
+        }
+        match cx.links.opened(peer, fd, now) {
+            Admission::Admitted => {}
+            Admission::Untracked => cx.tally.add(Counter::ClientsUntracked, 1),
+            Admission::Limited => {
+                cx.tally.add(Counter::ConnectionsLimited, 1);
+                match self {
+                    Self::Http1(conn) => conn.limit(),
+                    // It is turned away for another reason.
+                    other => other.turn_away(now, cx),
+                }
+            }
+            Admission::Refused => {
+                cx.tally.add(Counter::ConnectionsRefused, 1);
+                self.cut(CloseReason::Refused, now, cx);
+                return false;
+            }
+        }
+        true
     }
 
     /// One of the protocol that a handshake agreed on.
@@ -61,6 +102,7 @@ macro_rules! of {
     ($link:expr, $it:ident => $call:expr) => {
         match $link {
             Link::Http1($it) => $call,
+            Link::Greeting($it) => $call,
             Link::Sealed($it) => $call,
             Link::Other($it) => $call,
         }
@@ -75,7 +117,16 @@ impl<F: File> Protocol<F> for Link<F> {
 
     #[inline]
     fn complete(&mut self, done: Done<'_, F>, now: Now, cx: &Cx<'_, F>) {
-        of!(self, it => it.complete(done, now, cx));
+        match self {
+            Self::Http1(conn) => conn.complete(done, now, cx),
+            Self::Greeting(greeting) => {
+                if let Some(link) = greeting.receive(done, now, cx) {
+                    *self = link;
+                }
+            }
+            Self::Sealed(sealed) => sealed.complete(done, now, cx),
+            Self::Other(other) => other.complete(done, now, cx),
+        }
     }
 
     #[inline]
@@ -122,6 +173,10 @@ impl<F: File> Protocol<F> for Link<F> {
     #[inline]
     fn is_idle(&self) -> bool {
         of!(self, it => it.is_idle())
+    }
+
+    fn awaits_request(&self, bytes: &[u8]) -> bool {
+        of!(self, it => it.awaits_request(bytes))
     }
 
     fn requests(&self) -> u32 {

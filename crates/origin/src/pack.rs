@@ -20,10 +20,14 @@ const IN_FILE: u8 = 2;
 impl<F: File> Representation<F> {
     /// Appends this representation to `out`, and returns the files of its codings.
     pub fn pack(&self, out: &mut Vec<u8>) -> [Option<F>; CODINGS] {
-        let Facts { content_type, cache_control, varies } = self.facts();
+        let Facts { content_type, cache_control, varies, nosniff, fields, revalidated } =
+            self.facts();
         put_bytes(out, content_type.as_bytes());
         put_bytes(out, cache_control.as_bytes());
+        put_bytes(out, fields);
+        put(out, *revalidated as u64);
         out.push(u8::from(*varies));
+        out.push(u8::from(*nosniff));
         out.push(u8::from(self.young()));
         let mut files = [const { None }; CODINGS];
         for (coding, file) in codings().zip(&mut files) {
@@ -41,11 +45,15 @@ impl<F: File> Representation<F> {
         mut bytes: &[u8],
         mut file: impl FnMut(usize, FileId) -> Option<F>,
     ) -> Option<Self> {
-        let facts = Facts {
-            content_type: str::from_utf8(take_bytes(&mut bytes)?).ok()?.into(),
-            cache_control: str::from_utf8(take_bytes(&mut bytes)?).ok()?.into(),
-            varies: take_byte(&mut bytes)? != 0,
-        };
+        let content_type = str::from_utf8(take_bytes(&mut bytes)?).ok()?.into();
+        let cache_control = str::from_utf8(take_bytes(&mut bytes)?).ok()?.into();
+        let fields: Box<[u8]> = take_bytes(&mut bytes)?.into();
+        let revalidated = usize::try_from(take(&mut bytes)?).ok()?;
+        if revalidated > fields.len() {
+            return None;
+        }
+        let (varies, nosniff) = (take_byte(&mut bytes)? != 0, take_byte(&mut bytes)? != 0);
+        let facts = Facts { content_type, cache_control, varies, nosniff, fields, revalidated };
         let young = take_byte(&mut bytes)? != 0;
         let mut all = [const { None }; CODINGS];
         for (at, (coding, place)) in codings().zip(&mut all).enumerate() {
@@ -135,8 +143,11 @@ pub fn packed_alike(a: &[u8], b: &[u8]) -> bool {
 
 /// Which files a packed representation tells of, by coding, and whether they were young.
 fn ids(mut bytes: &[u8]) -> Option<([Option<FileId>; CODINGS], u8)> {
-    take_bytes(&mut bytes)?;
-    take_bytes(&mut bytes)?;
+    for _ in 0..3 {
+        take_bytes(&mut bytes)?;
+    }
+    take(&mut bytes)?;
+    take_byte(&mut bytes)?;
     take_byte(&mut bytes)?;
     let young = take_byte(&mut bytes)?;
     let mut ids = [None; CODINGS];
@@ -186,8 +197,9 @@ fn take_bytes<'a>(from: &mut &'a [u8]) -> Option<&'a [u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Site;
+    use crate::{HeaderLine, Site};
     use alloc::format;
+    use regatta_http::pattern::Pattern;
     use regatta_op::{Now, Tick};
 
     #[derive(Clone, Copy, Debug, PartialEq)]
@@ -205,7 +217,11 @@ mod tests {
     fn what_is_packed_comes_back() {
         let now = Now { tick: Tick(1), unix: 1_700_000_000 };
         let siblings = [None, Some(Plain(2)), Some(Plain(3))];
-        let site = Site::default();
+        let mut site = Site::default();
+        let lines =
+            ["Vary: Cookie", "X-A: b"].map(|line| HeaderLine::parse(line).expect("a field"));
+        let pattern = Pattern::parse("/a/*").expect("a pattern");
+        assert_eq!(site.rules.add_headers(&pattern, lines.into(), ""), Ok(()));
         let mut file = Representation::new(b"a/page.html", Plain(1), siblings, &site, now, 5);
         file.fill(Some(Coding::ALL[1]), &[7; 20]);
         let mut bytes = Vec::new();

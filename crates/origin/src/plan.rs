@@ -20,7 +20,7 @@ pub(crate) struct Plan<'a, F> {
 /// What to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// All of it: 200, or 404 if it is the page for that.
+    /// All of it: 200, or the status that it is the page for.
     Whole,
     /// One range: 206.
     One(ByteRange),
@@ -41,7 +41,7 @@ pub(crate) fn plan<'a, F: File>(
     ranges_max: usize,
     now_unix: u64,
 ) -> Plan<'a, F> {
-    if role == Role::NotFound {
+    if matches!(role, Role::Instead(_)) {
         return Plan { file, coded: file.identity(), shape: Shape::Whole };
     }
     let coded = if request.accept_encoding.is_absent() {

@@ -2,6 +2,7 @@
 use crate::{Cache, Log, Peer, Scratch, Seal, Site};
 use alloc::boxed::Box;
 use core::fmt;
+use regatta_http::Fields;
 use regatta_metrics::Tally;
 use regatta_op::{Abandoned, CloseReason, Done, Now, Op, Tick};
 
@@ -102,6 +103,11 @@ pub trait Protocol<F> {
     #[must_use]
     fn is_idle(&self) -> bool;
 
+    /// True if these bytes, received next, belong to a request that [`turn_away`](Self::turn_away)
+    /// would refuse: they are not content of one, nor thrown away, nor of a handshake alone.
+    #[must_use]
+    fn awaits_request(&self, bytes: &[u8]) -> bool;
+
     /// Requests that have come.
     #[must_use]
     fn requests(&self) -> u32;
@@ -113,10 +119,52 @@ pub trait Protocol<F> {
     fn check_invariants(&self);
 }
 
-/// Chooses the protocol of a connection by the listener that accepted it ([`Peer::listener`]).
-///
-/// It is called when a connection is accepted and when its handshake is complete.
+/// What becomes of a client's new connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// It is served.
+    Admitted,
+    /// It is served and does not count: there is no room to note whose it is.
+    Untracked,
+    /// It counts, and is one too many: its first request is answered with 429.
+    Limited,
+    /// The client has twice what it may have: it is closed, and does not count.
+    Refused,
+}
+
+/// What is decided about a connection outside of it: its protocol, by the listener that accepted it
+/// ([`Peer::listener`]), when it is accepted and when its handshake is complete; and how much its
+/// client may have.
 pub trait Links<F> {
+    /// Whether this peer's connection begins with a PROXY header, and if so, whether the peer may
+    /// speak for others; asked when it has been accepted.
+    fn greets(&self, _peer: Peer) -> Option<bool> {
+        None
+    }
+
+    /// A connection has been accepted, and is a descriptor of this number. If it counts,
+    /// [`closing`](Self::closing) is called before that is closed.
+    #[expect(unused_variables, reason = "no client is limited")]
+    fn opened(&self, peer: Peer, fd: i32, now: Now) -> Admission {
+        Admission::Admitted
+    }
+
+    /// The connection of this descriptor is about to be closed.
+    fn closing(&self, _fd: i32) {}
+
+    /// True if the client may have another answer now; asked for each request if
+    /// [`crate::Limits::client_rate`] is not 0.
+    #[expect(unused_variables, reason = "no client is limited")]
+    fn may_ask(&self, peer: Peer, now: Now) -> bool {
+        true
+    }
+
+    /// Whose request this is that the peer sends; asked for each if [`Site::forwarded`].
+    #[expect(unused_variables, reason = "everybody speaks for themselves")]
+    fn client(&self, peer: Peer, fields: &Fields<'_>) -> Peer {
+        peer
+    }
+
     /// The encryption of a listener's connections, if any.
     fn seal(&self, _listener: u8) -> Option<Box<dyn Seal>> {
         None
@@ -146,7 +194,8 @@ impl<F> Links<F> for ClearHttp1 {}
 ///
 /// All shared references, so a driver can hold one across a wait.
 pub struct Cx<'a, F> {
-    /// What is served, and the limits; fixed after start-up.
+    /// What is served, and the limits; fixed after start-up. For a request: by the host that it
+    /// names.
     pub site: &'a Site,
     /// Private to the worker or shared: the origin cannot tell.
     pub cache: &'a dyn Cache<F>,
@@ -158,6 +207,18 @@ pub struct Cx<'a, F> {
     pub scratch: &'a Scratch<F>,
     /// The protocol of each listener.
     pub links: &'a dyn Links<F>,
+}
+
+impl<F> Cx<'_, F> {
+    /// What a request to the host of this number may use; it is put together in `room` if that is
+    /// another than the first.
+    #[inline(always)]
+    pub(crate) fn of_host<'c>(&'c self, host: u16, room: &'c mut Option<Self>) -> &'c Self {
+        match self.site.of_host(host) {
+            None => self,
+            Some(site) => room.insert(Cx { site, ..*self }),
+        }
+    }
 }
 
 impl<F> Clone for Cx<'_, F> {

@@ -5,8 +5,9 @@ use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use core::ops::Range;
 use regatta_op::{Now, Tick};
 
-/// The peer's address and the listener, in 19 bytes: IPv4 addresses are kept in IPv4-mapped form.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The peer's address and the listener, in 19 bytes: IPv4 addresses are kept in IPv4-mapped form,
+/// and `[::]:0`, which is nobody's, stands for none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Peer {
     address: [u8; 16],
     port: [u8; 2],
@@ -23,6 +24,13 @@ impl From<SocketAddr> for Peer {
     }
 }
 
+impl From<Option<SocketAddr>> for Peer {
+    /// A peer over a Unix socket has no address.
+    fn from(address: Option<SocketAddr>) -> Self {
+        address.map_or_else(Self::default, Self::from)
+    }
+}
+
 impl Peer {
     /// The same peer, at this listener of the worker.
     #[must_use]
@@ -36,10 +44,18 @@ impl Peer {
         self.listener
     }
 
-    /// The address; an IPv4-mapped one comes back as IPv4.
+    /// The address, if there is one; an IPv4-mapped one comes back as IPv4.
     #[must_use]
-    pub fn address(self) -> SocketAddr {
-        SocketAddr::new(Ipv6Addr::from(self.address).to_canonical(), u16::from_ne_bytes(self.port))
+    pub fn address(self) -> Option<SocketAddr> {
+        let (ip, port) = (Ipv6Addr::from(self.address), u16::from_ne_bytes(self.port));
+        let is_none = ip.is_unspecified() && port == 0;
+        (!is_none).then(|| SocketAddr::new(ip.to_canonical(), port))
+    }
+
+    /// [`Self::address`] without its port.
+    #[must_use]
+    pub fn ip(self) -> Option<IpAddr> {
+        self.address().map(|address| address.ip())
     }
 }
 
@@ -83,6 +99,8 @@ pub struct Record<'a> {
     pub method: &'a [u8],
     /// The request target as sent; empty if the request line could not be read.
     pub target: &'a [u8],
+    /// Host and port, as sent: from the target, or `Host`.
+    pub host: Option<&'a [u8]>,
     /// `HTTP/1.0` or `HTTP/1.1`; empty if the request line could not be read.
     pub version: &'static str,
     /// The status code; 0 if the connection ended before there was one.
@@ -110,7 +128,9 @@ pub struct Record<'a> {
 /// An error of the system with a file that was to be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileFault<'a> {
-    /// The path below the root, decoded.
+    /// What the host is called; empty for the first.
+    pub host: &'a str,
+    /// The path below its root, decoded.
     pub path: &'a [u8],
     /// The operation that failed.
     pub wanted: Wanted,
@@ -158,11 +178,13 @@ pub(crate) struct Note {
     text: Vec<u8>,
     method: Range<usize>,
     target: Range<usize>,
+    host: Option<Range<usize>>,
     referer: Option<Range<usize>>,
     user_agent: Option<Range<usize>>,
     version: &'static str,
     refused: Option<Refusal>,
     taken: bool,
+    client: Peer,
     started: Tick,
     sent_before: u64,
     head_bytes: u64,
@@ -174,6 +196,7 @@ pub(crate) struct Note {
 pub(crate) struct RequestText<'a> {
     pub(crate) method: &'a [u8],
     pub(crate) target: &'a [u8],
+    pub(crate) host: Option<&'a [u8]>,
     pub(crate) version: &'static str,
     pub(crate) referer: Option<&'a [u8]>,
     pub(crate) user_agent: Option<&'a [u8]>,
@@ -182,7 +205,6 @@ pub(crate) struct RequestText<'a> {
 /// The response in a [`Record`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReplyFacts {
-    pub(crate) peer: Peer,
     pub(crate) status: u16,
     pub(crate) sent: u64,
     pub(crate) outcome: ReplyOutcome,
@@ -190,13 +212,15 @@ pub(crate) struct ReplyFacts {
 }
 
 impl Note {
-    /// Notes a request. `sent`: bytes that the connection has sent before.
-    pub(crate) fn take(&mut self, request: &RequestText<'_>, sent: u64, now: Now) {
+    /// Notes a request of this client. `sent`: bytes that the connection has sent before.
+    pub(crate) fn take(&mut self, request: &RequestText<'_>, client: Peer, sent: u64, now: Now) {
         self.clear();
         (self.taken, self.started, self.sent_before) = (true, now.tick, sent);
+        self.client = client;
         self.version = request.version;
         self.method = self.keep(request.method);
         self.target = self.keep(request.target);
+        self.host = request.host.map(|text| self.keep(text));
         self.referer = request.referer.map(|text| self.keep(text));
         self.user_agent = request.user_agent.map(|text| self.keep(text));
     }
@@ -233,9 +257,10 @@ impl Note {
         let sent_bytes = facts.sent - self.sent_before;
         log.record(&Record {
             unix: now.unix,
-            peer: facts.peer,
+            peer: self.client,
             method: text(&self.method),
             target: text(&self.target),
+            host: self.host.as_ref().map(text),
             version: self.version,
             status: facts.status,
             body_bytes: self.body_bytes,

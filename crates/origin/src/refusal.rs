@@ -24,6 +24,8 @@ pub enum Refusal {
     Expectation,
     /// The server has too much to do.
     Overload,
+    /// Its client has too many connections, or sends too many requests.
+    TooMany,
 }
 
 impl Refusal {
@@ -39,6 +41,7 @@ impl Refusal {
             Self::UnknownMethod => Status::NOT_IMPLEMENTED,
             Self::Expectation => Status::EXPECTATION_FAILED,
             Self::Overload => Status::SERVICE_UNAVAILABLE,
+            Self::TooMany => Status::TOO_MANY_REQUESTS,
         }
     }
 
@@ -56,6 +59,7 @@ impl Refusal {
             Self::UnknownMethod => "unknown-method",
             Self::Expectation => "expectation",
             Self::Overload => "overload",
+            Self::TooMany => "too-many",
         }
     }
 
@@ -73,6 +77,7 @@ impl Refusal {
             Self::UnknownMethod => "unknown method",
             Self::Expectation => "unknown expectation",
             Self::Overload => "the server has too much to do",
+            Self::TooMany => "too many connections or requests from your address",
         }
     }
 }

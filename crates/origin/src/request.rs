@@ -40,7 +40,18 @@ pub enum Destination<'a> {
     Document(bool),
 }
 
-impl Destination<'_> {
+impl<'a> Destination<'a> {
+    /// The value of the only field line of this name; `None` if there is none, or another, or the
+    /// fields are not known any more.
+    pub(crate) fn field(self, name: &str) -> Option<&'a [u8]> {
+        let Self::Fields(fields) = self else {
+            return None;
+        };
+        let mut lines = fields.iter().filter(|field| field.name.eq_ignore_ascii_case(name));
+        let found = lines.next()?;
+        lines.next().is_none().then_some(found.value)
+    }
+
     /// True if the fields say that a document is wanted.
     pub(crate) fn is_document(self) -> bool {
         let fields = match self {

@@ -1,5 +1,8 @@
 //! Finding the file that answers for a path: which names are tried, in which order.
-use crate::{ContentRules, Entry, Representation, Request};
+use crate::{
+    ContentRules, Entry, Representation, Request, Site,
+    rules::{Redirects, Ruled},
+};
 use alloc::{sync::Arc, vec::Vec};
 use regatta_http::{Status, target::Path};
 use regatta_op::OpenFault;
@@ -23,6 +26,8 @@ enum Step {
     Index(u8),
     /// The page for navigations to paths that do not exist.
     Fallback,
+    /// The file that a redirect names, and the status that it is sent with.
+    Rule(Status),
     /// The body of 404 responses.
     NotFound,
 }
@@ -33,6 +38,14 @@ pub(crate) struct Target<'a> {
     pub(crate) path: &'a Path<'a>,
     pub(crate) request: &'a Request<'a>,
     pub(crate) rules: &'a ContentRules,
+    pub(crate) redirects: &'a Redirects,
+}
+
+impl<'a> Target<'a> {
+    #[inline(always)]
+    pub(crate) const fn new(path: &'a Path<'a>, request: &'a Request<'a>, site: &'a Site) -> Self {
+        Self { path, request, rules: &site.content, redirects: &site.rules.redirects }
+    }
 }
 
 /// Why a file answers.
@@ -42,8 +55,8 @@ pub(crate) enum Role {
     Itself,
     /// It answers a navigation to a path that does not exist.
     Fallback,
-    /// It is the body of a 404 response.
-    NotFound,
+    /// It is the body of a response with this status: 404 or 410.
+    Instead(Status),
 }
 
 /// The result of trying a name.
@@ -53,6 +66,8 @@ pub(crate) enum Resolved<F> {
     File(Arc<Representation<F>>, Role),
     /// The target names a directory and should end in a slash.
     Redirect,
+    /// A rule leads elsewhere, with this status.
+    Elsewhere(Status, Vec<u8>),
     /// No file answers: a status does.
     Nothing(Status),
     /// Try the next name.
@@ -63,8 +78,11 @@ impl Search {
     /// The first name to try.
     #[inline]
     pub(crate) fn start<F>(target: &Target<'_>) -> Resolved<F> {
-        if target.path.hidden && !target.rules.dotfiles {
+        if target.rules.hides(target.path).is_some() {
             return Self::not_found(target.rules);
+        }
+        if let Some(ruled) = target.redirects.before_files(target.path) {
+            return Self::ruled(ruled);
         }
         if !target.path.trailing_slash {
             return Resolved::Next(Self::at(Step::Itself));
@@ -79,6 +97,11 @@ impl Search {
     #[inline]
     pub(crate) fn is_itself(self) -> bool {
         self.step == Step::Itself
+    }
+
+    /// True if a rule names the file.
+    pub(crate) fn is_rule(self) -> bool {
+        matches!(self.step, Step::Rule(_))
     }
 
     /// The name to try; it is put together in `room` if necessary.
@@ -104,6 +127,10 @@ impl Search {
                 room
             }
             Step::Fallback => target.rules.fallback.as_bytes(),
+            Step::Rule(_) => {
+                target.redirects.name(path, room);
+                room
+            }
             Step::NotFound => target.rules.not_found.as_bytes(),
         }
     }
@@ -123,7 +150,8 @@ impl Search {
     fn consider_none<F>(self, target: &Target<'_>, fault: Option<OpenFault>) -> Resolved<F> {
         let clean = target.rules.clean_urls && !target.path.relative.ends_with(b".html");
         match (self.step, fault) {
-            (Step::Fallback, _) => Self::not_found(target.rules),
+            (Step::Fallback | Step::Rule(Status::OK), _) => Self::not_found(target.rules),
+            (Step::Rule(status), _) => Resolved::Nothing(status),
             (Step::NotFound, _) => Resolved::Nothing(Status::NOT_FOUND),
             (_, Some(OpenFault::Denied)) => Resolved::Nothing(Status::FORBIDDEN),
             (_, Some(OpenFault::Exhausted | OpenFault::Busy)) => {
@@ -145,9 +173,10 @@ impl Search {
     /// Why a file of this name answers.
     pub(crate) fn role(self) -> Role {
         match self.step {
-            Step::Itself | Step::Clean | Step::Index(_) => Role::Itself,
+            Step::Itself | Step::Clean | Step::Index(_) | Step::Rule(Status::OK) => Role::Itself,
+            Step::Rule(status) => Role::Instead(status),
             Step::Fallback => Role::Fallback,
-            Step::NotFound => Role::NotFound,
+            Step::NotFound => Role::Instead(Status::NOT_FOUND),
         }
     }
 
@@ -158,6 +187,7 @@ impl Search {
             Step::Clean => "the path with .html (content.clean_urls)",
             Step::Index(_) => "an index name (content.index)",
             Step::Fallback => "what answers navigations (content.fallback)",
+            Step::Rule(_) => "the file that a rule names (redirects)",
             Step::NotFound => "the body of 404 responses (content.not_found)",
         }
     }
@@ -167,10 +197,21 @@ impl Search {
     }
 
     fn missing<F>(target: &Target<'_>) -> Resolved<F> {
+        if let Some(ruled) = target.redirects.without_file(target.path) {
+            return Self::ruled(ruled);
+        }
         if !target.rules.fallback.is_empty() && is_navigation(target) {
             return Resolved::Next(Self::at(Step::Fallback));
         }
         Self::not_found(target.rules)
+    }
+
+    fn ruled<F>(ruled: Ruled) -> Resolved<F> {
+        match ruled {
+            Ruled::Elsewhere(status, location) => Resolved::Elsewhere(status, location),
+            Ruled::File(status) => Resolved::Next(Self::at(Step::Rule(status))),
+            Ruled::Nothing(status) => Resolved::Nothing(status),
+        }
     }
 
     fn not_found<F>(rules: &ContentRules) -> Resolved<F> {

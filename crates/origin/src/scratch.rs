@@ -31,6 +31,8 @@ pub struct Scratch<F> {
     /// Where paths are decoded, and where names of candidates are put together.
     pub(crate) decoded: RefCell<Vec<u8>>,
     pub(crate) candidate: RefCell<Vec<u8>>,
+    /// Where names are put together that say of which host they are.
+    pub(crate) key: RefCell<Vec<u8>>,
     /// Field sections of earlier requests.
     pub(crate) seen: RefCell<Seen>,
     second: Cell<u64>,
@@ -51,6 +53,7 @@ impl<F> Scratch<F> {
             ongoing: RefCell::default(),
             decoded: RefCell::default(),
             candidate: RefCell::default(),
+            key: RefCell::default(),
             seen: RefCell::default(),
             second: Cell::new(0),
             date: Cell::new(date::format(0)),
@@ -59,15 +62,16 @@ impl<F> Scratch<F> {
         }
     }
 
-    /// An empty buffer.
+    /// An empty buffer: one that was given back, if there is one.
+    #[must_use]
     #[inline(always)]
-    pub(crate) fn take_buffer(&self) -> Vec<u8> {
+    pub fn take_buffer(&self) -> Vec<u8> {
         self.buffers.borrow_mut().pop().unwrap_or_default()
     }
 
     /// Gives a buffer back.
     #[inline]
-    pub(crate) fn give_buffer(&self, mut buffer: Vec<u8>) {
+    pub fn give_buffer(&self, mut buffer: Vec<u8>) {
         // A response in one piece from the cache had none.
         if buffer.capacity() == 0 {
             return;

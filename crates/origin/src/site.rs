@@ -1,6 +1,9 @@
 //! What is served and the limits under which it is served; fixed after start-up.
-use alloc::{borrow::ToOwned, boxed::Box, vec};
+use crate::{Hosts, Rules};
+use alloc::{borrow::ToOwned, boxed::Box, string::String, sync::Arc, vec, vec::Vec};
 use core::fmt;
+use regatta_http::{Status, target::Path};
+use regatta_op::OpenReq;
 
 /// What is served, how, and within which limits.
 ///
@@ -13,8 +16,14 @@ pub struct Site {
     pub deadlines: Deadlines,
     /// Which files answer which targets, and the fields that describe them.
     pub content: ContentRules,
+    /// The owner's rules for paths.
+    pub rules: Rules,
+    /// The owner's pages for errors, of each status one at most.
+    pub errors: Box<[ErrorPage]>,
     /// What is remembered of files, for how long.
     pub caching: CachingRules,
+    /// Requests may be those of others than the peer ([`crate::Links::client`]).
+    pub forwarded: bool,
     /// The media type of a file name.
     pub media_types: &'static dyn MediaTypes,
     /// Seeds the cache's hash, for nothing else: what is made of it must not be seen outside. A
@@ -23,6 +32,14 @@ pub struct Site {
     /// The key from which the boundaries of multipart responses are made. The same key and the same
     /// requests give the same boundaries; a server draws it at random per worker.
     pub boundary_key: u128,
+    /// The number of the host that it is the site of, which is that of its root; 0 is the first.
+    pub host: u16,
+    /// What that host is called; empty for the first.
+    pub host_name: Box<str>,
+    /// Hosts that have sites of their own: this is the first one's.
+    pub hosts: Hosts,
+    /// Their sites, by number from 1 on, with the limits, deadlines and caching of this one.
+    pub others: Box<[Self]>,
 }
 
 impl Default for Site {
@@ -31,10 +48,17 @@ impl Default for Site {
             limits: Limits::default(),
             deadlines: Deadlines::default(),
             content: ContentRules::default(),
+            rules: Rules::default(),
+            errors: Box::default(),
             caching: CachingRules::default(),
+            forwarded: false,
             media_types: &CommonTypes,
             seed: 0,
             boundary_key: 0,
+            host: 0,
+            host_name: Box::default(),
+            hosts: Hosts::default(),
+            others: Box::default(),
         }
     }
 }
@@ -48,6 +72,55 @@ impl fmt::Debug for Site {
             .field("caching", &self.caching)
             .finish_non_exhaustive()
     }
+}
+
+impl Site {
+    /// This site, which answers for all hosts but these: each has its names and a site. They are in
+    /// the order of their roots, which have the numbers from 1 on; names are in lower case, without
+    /// a port.
+    ///
+    /// # Panics
+    /// If they are more than 65,535.
+    #[must_use]
+    pub fn with_hosts(mut self, hosts: Vec<(Vec<String>, Self)>) -> Self {
+        let mut others = Vec::with_capacity(hosts.len());
+        for (names, site) in hosts {
+            let host = u16::try_from(others.len() + 1).expect("no more hosts than that");
+            let host_name = names.first().map(|name| name.as_str().into()).unwrap_or_default();
+            names.into_iter().for_each(|name| self.hosts.insert(name, host));
+            others.push(Self { host, host_name, ..site });
+        }
+        Self { others: others.into(), ..self }
+    }
+
+    /// The site of the host of this number; `None`: it is this one.
+    #[inline(always)]
+    pub(crate) fn of_host(&self, number: u16) -> Option<&Self> {
+        usize::from(number).checked_sub(1).and_then(|at| self.others.get(at))
+    }
+
+    /// The name of a file among those of all hosts, which caches and drivers know it by. It is put
+    /// together in `room` if necessary.
+    #[inline(always)]
+    pub(crate) fn key<'k>(&self, name: &'k [u8], room: &'k mut Vec<u8>) -> &'k [u8] {
+        if self.host == 0 {
+            return name;
+        }
+        room.clear();
+        room.extend_from_slice(&OpenReq::prefix(self.host));
+        room.extend_from_slice(name);
+        room
+    }
+}
+
+/// A page of the owner's for an error. It is in memory from the start: an error may say that the
+/// disk does not answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ErrorPage {
+    pub(crate) status: Status,
+    /// The field lines that it always has; none says how long it may be kept.
+    pub(crate) fields: Box<[u8]>,
+    pub(crate) body: Arc<[u8]>,
 }
 
 /// Bounds on what a peer may send.
@@ -66,6 +139,8 @@ pub struct Limits {
     pub discard_body_bytes_max: u64,
     /// Requests answered on one connection before it is closed; 0 is no limit.
     pub requests_max: u32,
+    /// Requests per second that one client may send in the long run; more are 429. 0 is no limit.
+    pub client_rate: u32,
     /// Most ranges of a `Range` field; more, and the whole representation is sent.
     pub ranges_max: usize,
     /// Bytes discarded after our half of a connection is closed before it is closed altogether.
@@ -80,6 +155,7 @@ impl Default for Limits {
             fields_max: 64,
             discard_body_bytes_max: 64 << 10,
             requests_max: 0,
+            client_rate: 0,
             ranges_max: 16,
             linger_bytes_max: 4 << 20,
         }
@@ -148,6 +224,8 @@ pub struct ContentRules {
     /// Serve names that start with a dot. `.well-known` at the root always is, but for such names
     /// in it.
     pub dotfiles: bool,
+    /// `_headers` and `_redirects` at the root hold rules: they are not served.
+    pub rules_files: bool,
     /// The `charset` of text; empty is none.
     pub charset: Box<str>,
     /// `Cache-Control` of pages (`text/html`); empty is none.
@@ -169,6 +247,7 @@ impl Default for ContentRules {
             not_found: "404.html".into(),
             precompressed: true,
             dotfiles: false,
+            rules_files: false,
             charset: "utf-8".into(),
             cache_control_page: "no-cache".into(),
             cache_control_asset: "public, max-age=31536000, immutable".into(),
@@ -264,7 +343,28 @@ pub(crate) fn suffix(path: &[u8]) -> Option<&[u8]> {
     (dot > 0).then(|| &name[dot + 1..])
 }
 
+/// Where rules are at the root, if [`ContentRules::rules_files`] says so.
+pub const RULES_FILES: [&str; 2] = ["_headers", "_redirects"];
+
 impl ContentRules {
+    /// Why no file answers for a path, whatever there is; `None` if one may.
+    #[inline]
+    pub(crate) fn hides(&self, path: &Path<'_>) -> Option<&'static str> {
+        if path.hidden && !self.dotfiles {
+            return Some("a name starts with a dot (content.dotfiles is off)");
+        }
+        if self.holds_rules(path.relative) {
+            return Some("it holds rules (content.rules_files)");
+        }
+        None
+    }
+
+    /// True if the file of this name holds rules.
+    #[inline]
+    pub(crate) fn holds_rules(&self, name: &[u8]) -> bool {
+        self.rules_files && RULES_FILES.iter().any(|file| file.as_bytes() == name)
+    }
+
     /// These rules with another list of index names.
     #[must_use]
     pub fn with_index(mut self, names: &[&str]) -> Self {

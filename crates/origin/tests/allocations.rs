@@ -1,9 +1,13 @@
 //! A hit allocates nothing: counted.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
+use regatta_http::pattern::Pattern;
 use regatta_metrics::{Arena, Tally};
 use regatta_op::{Coding, Done, File, FileId, Modified, Now, Op, OpenFault, OpenReq, Opened, Tick};
-use regatta_origin::{ClearHttp1, Cx, Link, LocalCache, Log, Protocol as _, Record, Scratch, Site};
+use regatta_origin::{
+    AuthRule, ClearHttp1, CorsOptions, CorsRule, Cx, HeaderLine, Link, LocalCache, Log,
+    Protocol as _, Record, Redirect, Scratch, Site,
+};
 use regatta_sys::alloc_count::{Counting, allocations};
 use std::{net::SocketAddr, sync::Arc, sync::atomic::AtomicU64};
 
@@ -34,7 +38,7 @@ impl Log for Listening {
 const NOW: Now = Now { tick: Tick(5), unix: 1_700_000_000 };
 
 fn open(req: &OpenReq) -> Result<Opened<FakeFile>, OpenFault> {
-    let len = match &*req.path {
+    let len = match req.below().1 {
         b"small.html" | b"docs/index.html" | b"index.html" => 4_096,
         b"mid.css" => 40_000,
         b"large.bin" => 1 << 20,
@@ -77,7 +81,22 @@ fn exchange(conn: &mut Link<FakeFile>, request: &[u8], now: Now, cx: &Cx<'_, Fak
 }
 
 fn check(request: &str, log: &dyn Log) {
-    let site = Site::default();
+    let mut site = Site::default();
+    let everything = Pattern::parse("/*").unwrap();
+    let line = HeaderLine::parse("Content-Security-Policy: default-src 'self'").unwrap();
+    site.rules.add_headers(&everything, vec![line], "").unwrap();
+    let redirect = Redirect::new(&everything, "/new/:splat", 301, false, "").unwrap();
+    site.rules.add_redirect(&everything, redirect).unwrap();
+    let docs = Pattern::parse("/docs/*").unwrap();
+    let origins = &["https://a.example".to_owned()];
+    let options = CorsOptions { origins, headers: &[], expose: &[], max_age_s: 5 };
+    site.rules.add_cors(&docs, CorsRule::new(options, "").unwrap()).unwrap();
+    // SHA-256 of abc.
+    let user = "ann:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    let rule = AuthRule::new("r", &[user.to_owned()], "").unwrap();
+    site.rules.add_auth(&Pattern::parse("/mid.css").unwrap(), rule).unwrap();
+    let own = (vec!["b.example".to_owned()], Site::default());
+    let site = site.with_hosts(vec![own]);
     let words: Vec<_> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
     let arena = Arena::create(&words, 1);
     let cache = LocalCache::new(&site.caching, 7);
@@ -108,8 +127,13 @@ fn a_hit_allocates_nothing() {
         "GET /%73mall.html?x=y HTTP/1.1\r\nHost: a\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
         "GET /docs/ HTTP/1.1\r\nHost: a\r\n\r\n",
-        "GET /mid.css HTTP/1.1\r\nHost: a\r\n\r\n",
-        "GET /mid.css HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip, br\r\n\r\n",
+        "GET /small.html HTTP/1.1\r\nHost: b.example\r\n\r\n",
+        "GET /docs/ HTTP/1.1\r\nHost: B.Example.:80\r\n\r\n",
+        "GET http://b.example/large.bin HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /docs/ HTTP/1.1\r\nHost: a\r\nOrigin: https://a.example\r\n\r\n",
+        "GET /mid.css HTTP/1.1\r\nHost: a\r\nAuthorization: Basic YW5uOmFiYw==\r\n\r\n",
+        "GET /mid.css HTTP/1.1\r\nHost: a\r\nAuthorization: Basic YW5uOmFiYw==\r\n\
+         Accept-Encoding: gzip, br\r\n\r\n",
         "GET /large.bin HTTP/1.1\r\nHost: a\r\n\r\n",
         "GET /large.bin HTTP/1.1\r\nHost: a\r\nRange: bytes=5-99\r\n\r\n",
         "GET /small.html HTTP/1.1\r\nHost: a\r\nIf-None-Match: *\r\n\r\n",

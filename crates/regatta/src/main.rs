@@ -3,16 +3,18 @@
 
 mod lab;
 mod load;
+mod pages;
 mod workload;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use regatta_server::{
     Failure, Sources,
     config::{
         options,
         raw::{Arguments, Flag},
     },
-    explain, null,
+    explain, null, password, precompress,
+    succession::Kind,
     top::{self, TopOptions},
 };
 use std::{
@@ -41,6 +43,24 @@ enum Command {
         /// Print the effective configuration, every option written out, and exit.
         #[arg(long)]
         print_config: bool,
+        /// The descriptor by which the server hands itself over.
+        #[arg(long, value_name = "FD", hide = true)]
+        inherit: Option<i32>,
+    },
+    /// Have a running server read its configuration again; workers that have it take over from
+    /// those that serve. Fails if nothing has changed because something is wrong.
+    #[command(after_help = "Example: regatta reload")]
+    Reload {
+        /// The server's process; without it, the only one that this user has started.
+        #[arg(long)]
+        pid: Option<u32>,
+    },
+    /// Have a running server go on as the program that now lies where its own was started from.
+    #[command(after_help = "Example: regatta upgrade")]
+    Upgrade {
+        /// The server's process; without it, the only one that this user has started.
+        #[arg(long)]
+        pid: Option<u32>,
     },
     /// List the architectures, each with its options and their defaults.
     #[command(after_help = "Example: regatta architectures --json")]
@@ -70,6 +90,10 @@ enum Command {
         /// A field line of the request; may be repeated.
         #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
         headers: Vec<String>,
+        /// Who sends the request, as 192.0.2.7, or unix: for whoever connects to a Unix socket:
+        /// says whose request it is, and which limits hold.
+        #[arg(long, value_name = "ADDRESS")]
+        from: Option<String>,
         #[command(flatten)]
         settings: SettingArgs,
         /// Print a JSON object.
@@ -92,6 +116,39 @@ enum Command {
         /// Print JSON, one document on each line.
         #[arg(long)]
         json: bool,
+    },
+    /// Make the siblings .br, .zst and .gz of a site's files where they are smaller: clients that
+    /// accept a coding are sent its sibling. Those of files that have not changed stay.
+    #[command(after_help = "Example: regatta precompress ./public --codings br,gz")]
+    Precompress {
+        /// The directory of the files.
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+        /// Which to make, separated by commas; they need the programs brotli, zstd and gzip.
+        #[arg(long, value_name = "SUFFIXES", default_value = "br,zst,gz")]
+        #[arg(value_delimiter = ',', value_parser = ["br", "zst", "gz"])]
+        codings: Vec<String>,
+        /// Print a JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Make a password for a user of paths that are protected (`[[auth]]`), and the line that the
+    /// configuration has for it.
+    #[command(after_help = "Example: regatta password ann")]
+    Password {
+        /// The user's name.
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// Print a JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write manual pages, and completions for bash, fish and zsh.
+    #[command(after_help = "Example: regatta pages ./pages && man -l ./pages/regatta-serve.1")]
+    Pages {
+        /// The directory to write them into.
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
     },
     /// Run the bare loop, the baseline of measurements: it sends the same bytes for every request,
     /// without parsing it.
@@ -168,7 +225,7 @@ impl SettingArgs {
             flags.push(Flag { key: "server.listen", name: "--listen", values });
         }
         let arguments = Arguments { flags, sets: self.sets.clone() };
-        Sources { file: self.config.as_deref(), arguments }
+        Sources { file: self.config.as_deref(), arguments, text: None }
     }
 }
 
@@ -220,19 +277,34 @@ fn run(command: Command) -> Result<u8, Failure> {
         Command::Serve { settings, print_config: true, .. } => {
             print(&regatta_server::print_config(&settings.sources())?)
         }
-        Command::Serve { settings, .. } => {
-            regatta_server::serve(&settings.sources()).map(|()| DONE)
+        Command::Serve { settings, inherit, .. } => {
+            regatta_server::serve(&settings.sources(), inherit).map(|()| DONE)
         }
+        Command::Reload { pid } => top::succeed(pid, Kind::Reload).map(|()| DONE),
+        Command::Upgrade { pid } => top::succeed(pid, Kind::Upgrade).map(|()| DONE),
         Command::Architectures { json: false } => print(&regatta_server::architectures()),
         Command::Architectures { json: true } => print(&regatta_server::architectures_json()),
         Command::Check { settings, json } => check(&settings.sources(), json),
-        Command::Explain { method, target, headers, settings, json } => {
-            let request = explain::Request { method, target, headers };
+        Command::Explain { method, target, headers, from, settings, json } => {
+            let request = explain::Request { method, target, headers, from };
             let explained = explain::run(&request, &settings.sources())?;
             print(&if json { explain::json(&explained) } else { explain::text(&explained) })
         }
         Command::Top { pid, interval, once, json } => {
             Ok(top::run(&TopOptions { pid, json, interval, once }))
+        }
+        Command::Precompress { directory, codings, json } => {
+            let done = precompress::run(&directory, &codings)?;
+            print(&if json { done.json() } else { done.text() })
+        }
+        Command::Pages { directory } => match pages::write(Cli::command(), &directory) {
+            Ok(()) => Ok(DONE),
+            Err(error) => Err(Failure::Work(format!("{}: {error}", directory.display()))),
+        },
+        Command::Password { name, json } => {
+            let made = password::generate(&name);
+            let made = made.map_err(|error| Failure::Work(format!("no password: {error}")))?;
+            print(&if json { password::json(&made) } else { password::text(&made) })
         }
         Command::Null { listen, body, file } => {
             let body = file.map_or(null::Body::Bytes(body), null::Body::File);
@@ -286,7 +358,7 @@ fn say(text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
+    use std::path::Path;
 
     #[test]
     fn the_command_line_is_consistent() {
@@ -325,7 +397,8 @@ mod tests {
 
     /// The flags of a command and of those below it.
     fn longs(command: &clap::Command) -> Vec<&str> {
-        let own = command.get_arguments().filter_map(|argument| argument.get_long());
+        let shown = command.get_arguments().filter(|argument| !argument.is_hide_set());
+        let own = shown.filter_map(|argument| argument.get_long());
         own.chain(command.get_subcommands().flat_map(longs)).collect()
     }
 
@@ -354,10 +427,10 @@ mod tests {
         }
     }
 
-    /// The others serve, or rewrite a file, until they are stopped.
+    /// The others have no results, write files, or serve or rewrite one until they are stopped.
     #[test]
     fn every_command_that_prints_results_does_so_as_json() {
-        let silent = ["serve", "null", "alter"];
+        let silent = ["serve", "reload", "upgrade", "pages", "null", "alter"];
         let command = Cli::command();
         let (groups, plain): (Vec<_>, Vec<_>) =
             command.get_subcommands().partition(|one| one.has_subcommands());
@@ -367,6 +440,22 @@ mod tests {
             let expected = !silent.contains(&one.get_name());
             assert_eq!(longs(one).contains(&"json"), expected, "{}", one.get_name());
         }
+    }
+
+    /// What a package installs: the commands of the unit, and the configuration.
+    #[test]
+    fn the_unit_runs_commands_that_exist_with_options_that_exist() {
+        let unit = include_str!("../../../deploy/regatta.service");
+        let ours = unit.lines().filter_map(|line| line.split_once("=/usr/bin/regatta"));
+        for (name, words) in ours {
+            let words = words.replace("$MAINPID", "1");
+            let parsed = Cli::try_parse_from(format!("regatta{words}").split(' '));
+            assert!(parsed.is_ok(), "{name}: {:?}", parsed.err());
+        }
+        let file = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/regatta.toml"));
+        let printed =
+            regatta_server::print_config(&Sources { file: Some(file), ..Sources::default() });
+        assert!(printed.is_ok_and(|text| text.contains("root = \"/var/www/html\"\n")));
     }
 
     #[test]

@@ -2,14 +2,15 @@
 //! leave behind.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
+#[path = "../../../xtask/folder.rs"]
+mod folder;
+
 use serde_json::Value;
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
     net::TcpListener,
-    path::PathBuf,
     process::{Child, Command, Output, Stdio},
-    sync::atomic::{AtomicU32, Ordering},
     thread,
     time::{Duration, Instant},
 };
@@ -20,16 +21,11 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_regatta");
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A directory with a workload in `w`, which goes when it is dropped.
-struct Folder(PathBuf);
+struct Folder(folder::Folder);
 
 impl Folder {
     fn new(preset: &str) -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let folder =
-            std::env::temp_dir().join(format!("regatta-loads-{}-{count}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let folder = Self(folder);
+        let folder = Self(folder::Folder::new("loads"));
         let made = regatta(&["workload", "new", preset, &folder.path("w"), "--requests", "500"]);
         // 1 is a log too short for the rules of long ones.
         assert!(made.status.code().is_some_and(|code| code < 2), "{made:?}");
@@ -41,17 +37,11 @@ impl Folder {
     }
 
     fn names(&self) -> Vec<String> {
-        let entries = fs::read_dir(&self.0).unwrap();
+        let entries = fs::read_dir(&*self.0).unwrap();
         let mut names: Vec<String> =
             entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort_unstable();
         names
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

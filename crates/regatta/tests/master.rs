@@ -1,8 +1,14 @@
 //! The program from outside: what it prints, how it ends, and what it leaves behind.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
+#[path = "master/admin.rs"]
+mod admin;
+#[path = "../../../xtask/folder.rs"]
+mod folder;
 #[path = "../../../xtask/skips.rs"]
 mod skips;
+#[path = "master/sockets.rs"]
+mod sockets;
 
 use regatta_sys::{Resident, StaticFile, by_mincore};
 use rustix::fs::{Advice, fadvise};
@@ -12,9 +18,8 @@ use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpStream},
     os::unix::process::CommandExt,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, Output, Stdio},
-    sync::atomic::{AtomicU32, Ordering},
     thread,
     time::{Duration, Instant},
 };
@@ -25,17 +30,11 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_regatta");
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A directory that is removed at the end.
-struct Folder(PathBuf);
+struct Folder(folder::Folder);
 
 impl Folder {
     fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name = format!(
-            "regatta-master-{}-{}",
-            std::process::id(),
-            COUNT.fetch_add(1, Ordering::Relaxed)
-        );
-        let folder = std::env::temp_dir().join(name);
+        let folder = folder::Folder::new("master");
         fs::create_dir_all(folder.join("www")).unwrap();
         fs::write(folder.join("www/index.html"), "hello\n").unwrap();
         Self(folder)
@@ -43,12 +42,6 @@ impl Folder {
 
     fn path(&self, name: &str) -> String {
         self.0.join(name).display().to_string()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -342,13 +335,12 @@ fn a_simulated_disk_is_told_and_waited_for_by_who_may_know() {
 }
 
 #[test]
-fn logs_are_opened_anew_and_the_root_is_looked_at() {
+fn logs_are_opened_anew() {
     let folder = Folder::new();
     let log = folder.path("access.log");
     let server = Server::serve(&folder, &["--set", &format!("log.access={log}")]);
     let _ = server.get();
     fs::rename(&log, folder.path("access.1")).unwrap();
-    server.signal("HUP");
     server.signal("USR1");
     let start = Instant::now();
     while !Path::new(&log).exists() {
@@ -359,9 +351,8 @@ fn logs_are_opened_anew_and_the_root_is_looked_at() {
     thread::sleep(Duration::from_millis(200));
     let _ = server.get();
     server.signal("TERM");
-    let (code, said, _) = server.end();
+    let (code, _, _) = server.end();
     assert_eq!(code, Some(0));
-    assert!(said.contains("SIGHUP: serving"), "{said}");
     for name in ["access.log", "access.1"] {
         let lines = fs::read_to_string(folder.path(name)).unwrap();
         assert_eq!(lines.matches("\"GET / HTTP/1.1\" 200").count(), 1, "{name}: {lines}");
@@ -529,6 +520,16 @@ fn explanations_and_lists() {
     for expect in ["\"index.html\"", "a file of 6 bytes\n", "\n\nHTTP/1.1 200 OK\n"] {
         assert!(said.contains(expect), "{said}");
     }
+    let forwarded = ["--set", "server.forwarded=x-forwarded-for", "--set", "server.trusted=unix:"];
+    let named = ["--from", "unix:", "-H", "X-Forwarded-For: 192.0.2.7"];
+    let asks = ["explain", "GET", "/", &root, "--set", "limits.client_rate=5"];
+    let output = run(&[&asks[..], &forwarded, &named].concat());
+    let expect = "client: 192.0.2.7, as X-Forwarded-For says; unix: is trusted\n\
+                  limits: limits.client_rate = 5\nrequest: ";
+    assert!(text(&output.stdout).starts_with(expect), "{output:?}");
+    let output = run(&["explain", "GET", "/", "--from", "nobody", &root]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("as in 192.0.2.7, or unix:"), "{output:?}");
     assert!(text(&run(&["architectures"]).stdout).starts_with("sped"));
     assert!(text(&run(&["architectures", "--json"]).stdout).contains("\"name\": \"sped\""));
 }

@@ -5,13 +5,17 @@ use crate::{
         allowance::Chosen,
         raw::{Location, Problem},
     },
-    examine, site,
+    examine,
+    front::Trust,
+    site,
 };
+use regatta_arch::options::Settings;
+use regatta_http::h1::{HeadLimits, parse_request};
 use regatta_op::OpenReq;
-use regatta_origin::{Decision, Explanation};
-use regatta_sys::{OpenRules, clock, open_below, process::set_user};
+use regatta_origin::{Decision, Explanation, Peer};
+use regatta_sys::{OpenRules, clock, open_below, process::set_user, socket::UNIX};
 use serde_json::json;
-use std::fmt::Write as _;
+use std::{fmt::Write as _, net::SocketAddr};
 
 /// What is asked.
 #[derive(Clone, Debug)]
@@ -22,6 +26,8 @@ pub struct Request {
     pub target: String,
     /// Field lines, each `name: value`.
     pub headers: Vec<String>,
+    /// Who asks: an address, or `unix:`. `None` leaves it open.
+    pub from: Option<String>,
 }
 
 /// Tells what would be answered to a request, and why. This process becomes the user that would
@@ -31,6 +37,7 @@ pub struct Request {
 /// What is wrong with the configuration or the request.
 pub fn run(request: &Request, sources: &Sources<'_>) -> Result<Explanation, Failure> {
     let bytes = bytes_of(request).map_err(Failure::Configuration)?;
+    let from = request.from.as_deref().map(peer).transpose().map_err(Failure::Configuration)?;
     let (config, found) = examine(sources)?;
     let rules = OpenRules { symlinks: config.settings().flag("content.symlinks") };
     if let Some(user) = &found.user {
@@ -39,9 +46,11 @@ pub fn run(request: &Request, sources: &Sources<'_>) -> Result<Explanation, Fail
             Failure::Work(format!("cannot become {name}: {error}"))
         })?;
     }
-    let site = site::build(&config.said.settings, config.types);
+    let site = site::build(&config.said.settings, config.hosts, &found.pages);
     let mut open = |req: &OpenReq| open_below(&found.root, req, rules);
     let mut explained = regatta_origin::explain(&bytes, &mut open, &site, clock::now());
+    let who = from.map(|from| who(&config.said.settings, from, &bytes));
+    explained.decisions.splice(0..0, who.into_iter().flatten());
     let decides = |chosen: &&Chosen| {
         chosen.key.starts_with("content.") || chosen.key == "cache.revalidate_ms"
     };
@@ -49,6 +58,39 @@ pub fn run(request: &Request, sources: &Sources<'_>) -> Result<Explanation, Fail
     let decisions = named.map(|chosen| Decision { about: "option", says: chosen.to_string() });
     explained.decisions.extend(decisions);
     Ok(explained)
+}
+
+/// What is decided about who asks.
+fn who(settings: &Settings, from: Peer, request: &[u8]) -> Vec<Decision> {
+    let trust = Trust::read(settings);
+    let head = parse_request(request, &HeadLimits::default());
+    let fields = head.map(|head| head.fields).unwrap_or_default();
+    let mut decisions = vec![Decision { about: "client", says: trust.explain(from, &fields) }];
+    let keys = ["limits.client_connections_max", "limits.client_rate"];
+    let set = keys.map(|key| (key, settings.number(key))).into_iter().filter(|set| set.1 > 0);
+    let set: Vec<String> = set.map(|(key, number)| format!("{key} = {number}")).collect();
+    if !set.is_empty() {
+        let says = match trust.limits(trust.client(from, &fields)) {
+            true => set.join(", "),
+            false => "none, for a proxy or a Unix socket".to_owned(),
+        };
+        decisions.push(Decision { about: "limits", says });
+    }
+    decisions
+}
+
+/// Reads who asks.
+fn peer(text: &str) -> Result<Peer, Vec<Problem>> {
+    let address = text.parse().map(|ip| SocketAddr::new(ip, 0)).or_else(|_| text.parse());
+    match address {
+        _ if text == UNIX => Ok(Peer::default()),
+        Ok(address) => Ok(address.into()),
+        Err(_) => {
+            let place = Location::Argument(format!("--from {text:?}"));
+            let problem = Problem::new(place, "not an address");
+            Err(vec![problem.hint("as in 192.0.2.7, or unix: for a Unix socket")])
+        }
+    }
 }
 
 /// An explanation for people: the decisions, then the head.
@@ -124,7 +166,7 @@ mod tests {
 
     fn request(method: &str, target: &str, headers: &[&str]) -> Request {
         let headers = headers.iter().map(|header| (*header).to_owned()).collect();
-        Request { method: method.to_owned(), target: target.to_owned(), headers }
+        Request { method: method.to_owned(), target: target.to_owned(), headers, from: None }
     }
 
     #[test]

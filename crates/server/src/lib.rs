@@ -1,19 +1,26 @@
 //! The server program: configuration, master, logs, explain, top.
 #![forbid(unsafe_code)]
 
+mod admin;
 pub mod config;
 pub mod explain;
+mod front;
 mod full;
+pub mod handover;
 mod heartbeat;
 pub mod idle;
 pub mod log;
 pub mod machine;
 mod master;
 pub mod media;
+mod notify;
 pub mod null;
+pub mod password;
 mod pid_file;
+pub mod precompress;
 mod root;
 pub mod site;
+pub mod succession;
 pub mod supervise;
 pub mod top;
 
@@ -22,16 +29,16 @@ use config::{
     check::{self, Config},
     options,
     raw::{self, Arguments, FILE_BYTES_MAX, FileText, Location, Problem, Said},
+    rules_files,
 };
 use machine::RootAndUser;
 use regatta_arch::{ABSENT, ARCHITECTURES};
-use regatta_sys::limits;
+use regatta_sys::{exec, limits, socket::Place};
 use std::{
     collections::BTreeMap,
     fmt::Write as _,
     fs::File,
     io::{self, Read, Write as _},
-    net::SocketAddr,
     path::Path,
 };
 
@@ -51,28 +58,33 @@ pub struct Sources<'a> {
     pub file: Option<&'a Path>,
     /// The rest of the command line.
     pub arguments: Arguments,
+    /// What the file says, if it has been read before.
+    pub text: Option<String>,
 }
 
-/// Serves until told to stop.
+/// Serves until told to stop. `inherit` is the descriptor by which an earlier image of this process
+/// has handed over what it had.
 ///
 /// # Errors
 /// What is wrong with the configuration, or why serving failed.
-pub fn serve(sources: &Sources<'_>) -> Result<(), Failure> {
+pub fn serve(sources: &Sources<'_>, inherit: Option<i32>) -> Result<(), Failure> {
     proc_is_there()?;
+    // Of a program that is executed by /proc/self/exe the name is `exe`.
+    exec::name_process(c"regatta")
+        .map_err(|error| Failure::Work(format!("cannot name the process: {error}")))?;
     // Raised before the fork: workers inherit it.
     limits::raise_descriptors()
         .map_err(|error| Failure::Work(format!("cannot raise RLIMIT_NOFILE: {error}")))?;
-    let (config, found) = examine(sources)?;
-    master::run(config, found)
+    master::run(sources, inherit)
 }
 
 /// The effective configuration, with every option written out.
 ///
 /// # Errors
-/// What is wrong with it; nothing outside the process is looked at but host names.
+/// What is wrong with it; nothing outside the process is looked at but host names and rules files.
 pub fn print_config(sources: &Sources<'_>) -> Result<String, Failure> {
     match understand(sources) {
-        Ok(config) => Ok(options::print(config.settings())),
+        Ok(config) => Ok(options::print(config.settings()) + &config.said.print_rows()),
         Err((_, problems)) => Err(Failure::Configuration(problems)),
     }
 }
@@ -98,7 +110,8 @@ pub fn check(sources: &Sources<'_>) -> Result<Checked, Failure> {
     let (good, said) = match understand(sources) {
         Ok(config) => {
             let summary = summary(&config);
-            let Config { chosen, warnings, said, .. } = config;
+            let Config { chosen, mut warnings, said, .. } = config;
+            warnings.extend(precompress::stale(&said));
             (Some(Checked { summary, chosen, warnings }), said)
         }
         Err((said, wrong)) => {
@@ -126,8 +139,13 @@ fn proc_is_there() -> Result<(), Failure> {
 fn summary(config: &Config) -> String {
     let workers = config.layout.shares.len();
     let listen: Vec<String> = config.listen.iter().map(ToString::to_string).collect();
+    let hosts = match config.said.hosts.len() {
+        0 => String::new(),
+        1 => " and one further host".to_owned(),
+        hosts => format!(" and {hosts} further hosts"),
+    };
     format!(
-        "nothing is wrong: {} with {workers} worker{} would serve \"{}\" on {}",
+        "nothing is wrong: {} with {workers} worker{} would serve \"{}\"{hosts} on {}",
         config.architecture.name,
         if workers == 1 { "" } else { "s" },
         config.settings().text("server.root"),
@@ -191,7 +209,20 @@ fn understand(sources: &Sources<'_>) -> Result<Config, (Said, Vec<Problem>)> {
 }
 
 fn read(sources: &Sources<'_>) -> (Said, Vec<Problem>) {
-    let text = sources.file.map(|path| (path.display().to_string(), text_of(path)));
+    let (mut said, mut problems) = read_configuration(sources);
+    problems.extend(rules_files::read(&mut said));
+    for host in &mut said.hosts {
+        problems.extend(rules_files::read(host));
+    }
+    (said, problems)
+}
+
+fn read_configuration(sources: &Sources<'_>) -> (Said, Vec<Problem>) {
+    let open = |path: &Path| {
+        let text = sources.text.clone().map_or_else(|| File::open(path).and_then(text_of), Ok);
+        (path.display().to_string(), text)
+    };
+    let text = sources.file.map(open);
     match text {
         None => raw::read(None, &sources.arguments),
         Some((name, Ok(text))) => {
@@ -206,9 +237,9 @@ fn read(sources: &Sources<'_>) -> (Said, Vec<Problem>) {
     }
 }
 
-fn text_of(path: &Path) -> io::Result<String> {
+fn text_of(file: File) -> io::Result<String> {
     let mut text = String::new();
-    File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
     if text.len() as u64 > FILE_BYTES_MAX {
         return Err(io::Error::other(format!("it is longer than {FILE_BYTES_MAX} bytes")));
     }
@@ -272,10 +303,11 @@ fn effective(
 }
 
 /// Says on standard output where connections are accepted. That nobody reads it is no failure.
-fn announce(addresses: &[SocketAddr]) {
+fn announce<'a>(addresses: impl IntoIterator<Item = &'a Place>) {
     let mut out = io::stdout().lock();
-    for address in addresses {
-        let _ = writeln!(out, "listening on http://{address}");
+    for place in addresses {
+        let scheme = if matches!(place, Place::Inet(_)) { "http://" } else { "" };
+        let _ = writeln!(out, "listening on {scheme}{place}");
     }
     let _ = out.flush();
 }

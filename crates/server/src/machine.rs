@@ -1,15 +1,20 @@
 //! What a configuration asks of the machine: users, directories, files. Looks, and changes nothing.
 use crate::{
-    config::raw::{Problem, Said},
+    config::{
+        error_pages,
+        raw::{Problem, Said},
+    },
     log, pid_file,
 };
-use regatta_op::{Codings, OpenFault, OpenReq};
+use regatta_http::Status;
+use regatta_op::{Codings, File as _, OpenFault, OpenReq, Opened, ReadReq};
 use regatta_sys::{
     OpenRules, Root, open_below,
     process::{EXIT_UNSTARTED, Exit, User, effective_user, fork_worker, is_unmapped, set_user},
+    read_range,
 };
 use std::{
-    fs, io,
+    fs, io, iter,
     os::{fd::AsFd, unix::fs::MetadataExt},
     path::Path,
 };
@@ -19,12 +24,30 @@ use std::{
 pub struct RootAndUser {
     /// Whom the workers become; `None` if they stay who they are.
     pub user: Option<User>,
-    /// The root, open.
+    /// The root, open, with those of further hosts.
     pub root: Root,
+    /// The pages for errors, by host.
+    pub pages: Vec<Vec<PageFile>>,
+    /// Who is to have the files of Unix sockets; `None`: who starts the server.
+    pub socket_owner: Option<User>,
 }
 
-/// Finds the user and opens the root, and tries whether the one can read the other. The process
-/// must have one thread.
+/// A file that is the page for an error.
+#[derive(Debug)]
+pub struct PageFile {
+    /// The status that it is sent with.
+    pub status: Status,
+    /// Its path below the root.
+    pub name: String,
+    /// What is in it.
+    pub body: Vec<u8>,
+}
+
+/// The longest page for an error, bytes.
+const PAGE_BYTES_MAX: u64 = 64 << 10;
+
+/// Finds the user and opens the roots of all hosts, and tries whether the one can read the others.
+/// The process must have one thread.
 ///
 /// # Errors
 /// All that is wrong.
@@ -34,15 +57,42 @@ pub fn find(said: &Said) -> Result<RootAndUser, Vec<Problem>> {
         problems.push(problem);
         None
     });
+    let socket_owner = socket_owner(said).unwrap_or_else(|problem| {
+        problems.push(problem);
+        None
+    });
     problems.extend(untold(said, user.as_ref()));
-    let root = root(said).map_err(|problem| problems.push(problem));
-    match root {
-        Ok(root) if problems.is_empty() => match readable(said, &root, user.as_ref()) {
-            Ok(()) => Ok(RootAndUser { user, root }),
-            Err(problem) => Err(vec![problem]),
-        },
-        _ => Err(problems),
+    let mut roots = Vec::new();
+    for said in iter::once(said).chain(&said.hosts) {
+        roots.extend(root(said).map_err(|problem| problems.push(problem)));
     }
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    let hosts: Vec<_> = iter::once(said).chain(&said.hosts).zip(&roots).collect();
+    let tried = try_roots(&hosts, user.as_ref());
+    let all_can_be_read = matches!(tried, Ok(Exit::Code(READABLE)));
+    let mut all_pages = Vec::new();
+    for (said, root) in hosts {
+        let readable = match all_can_be_read {
+            true => Ok(()),
+            // Which, and why not?
+            false => readable(said, root, user.as_ref()).map_err(|problem| vec![problem]),
+        };
+        match readable.and_then(|()| pages(said, root)) {
+            Ok(pages) => all_pages.push(pages),
+            Err(mut found) => {
+                // What holds for all hosts is wrong once.
+                found.retain(|one| !problems.contains(one));
+                problems.extend(found);
+            }
+        }
+    }
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    let root = roots.remove(0).with(roots);
+    Ok(RootAndUser { user, root, pages: all_pages, socket_owner })
 }
 
 /// Sees whether the files that would be written can be. Makes and removes none: beside a server
@@ -77,6 +127,13 @@ fn user(said: &Said) -> Result<Option<User>, Problem> {
         .map_err(|error| said.problem(key, &error.to_string()))
 }
 
+fn socket_owner(said: &Said) -> Result<Option<User>, Problem> {
+    let key = "server.socket_owner";
+    let text = said.settings.text(key);
+    let found = (!text.is_empty()).then(|| User::find(text)).transpose();
+    found.map_err(|error| said.problem(key, &error.to_string()))
+}
+
 /// A simulated disk has to know what is in memory, which the kernel tells to few.
 fn untold(said: &Said, user: Option<&User>) -> Option<Problem> {
     let key = "lab.disk_heads";
@@ -107,6 +164,42 @@ fn root(said: &Said) -> Result<Root, Problem> {
     })
 }
 
+/// Reads the pages for errors.
+fn pages(said: &Said, root: &Root) -> Result<Vec<PageFile>, Vec<Problem>> {
+    let rules = OpenRules { symlinks: said.settings.flag("content.symlinks") };
+    let (mut pages, mut problems) = (Vec::new(), Vec::new());
+    // What is wrong with the option itself has been reported where it was understood.
+    for (status, name) in error_pages::named(said, &mut Vec::new()) {
+        match page(root, name, rules) {
+            Ok(body) => pages.push(PageFile { status, name: name.to_owned(), body }),
+            Err(why) => {
+                let problem = said.problem(error_pages::KEY, &format!("\"{name}\" {why}"));
+                problems.push(problem.hint("name a file below the root, of at most 64 KiB"));
+            }
+        }
+    }
+    if problems.is_empty() { Ok(pages) } else { Err(problems) }
+}
+
+fn page(root: &Root, name: &str, rules: OpenRules) -> Result<Vec<u8>, &'static str> {
+    let req = OpenReq { path: name.as_bytes().into(), siblings: Codings::NONE };
+    let file = match open_below(root, &req, rules) {
+        Ok(Opened::File { file, .. }) => file,
+        Ok(Opened::Directory) => return Err("is a directory"),
+        Err(OpenFault::NotFound | OpenFault::RootReplaced) => return Err("is not there"),
+        Err(OpenFault::Outside) => return Err("is outside the root, or a symbolic link"),
+        Err(_) => return Err("cannot be opened"),
+    };
+    let len = file.id().len;
+    if len > PAGE_BYTES_MAX {
+        return Err("is longer than 64 KiB");
+    }
+    match read_range(ReadReq { file, at: 0, len, buffer: Vec::new() }) {
+        (body, Ok(())) if body.len() as u64 == len => Ok(body),
+        _ => Err("cannot be read"),
+    }
+}
+
 /// A name that no file has: looking for it shows whether files below the root can be looked for.
 const NOBODY: &[u8] = b".regatta-no-such-file";
 
@@ -118,16 +211,27 @@ const UNREACHABLE: i32 = 13;
 /// Above this: that much above it is the error's number.
 const REFUSED: i32 = 100;
 
-/// Tries to look below the root, as the user that is to serve it, in a process of its own.
+/// Tries to look below roots, as the user that is to serve them, in a process of its own.
+fn try_roots(hosts: &[(&Said, &Root)], user: Option<&User>) -> io::Result<Exit> {
+    let keep: Vec<_> = hosts.iter().map(|(_, root)| root.as_fd()).collect();
+    let one = |(said, root): &(&Said, &Root)| {
+        let path = Path::new(said.settings.text("server.root"));
+        match try_reading(root, said.settings.list("content.index")) {
+            READABLE if Root::open(path).is_err() => UNREACHABLE,
+            found => found,
+        }
+    };
+    let tried = fork_worker(&keep, || match user.map_or(Ok(()), set_user) {
+        Ok(()) => hosts.iter().map(one).find(|code| *code != READABLE).unwrap_or(READABLE),
+        Err(_) => NOT_THE_USER,
+    });
+    tried.and_then(|child| child.wait())
+}
+
+/// Says why nobody can look below a root, if so.
 fn readable(said: &Said, root: &Root, user: Option<&User>) -> Result<(), Problem> {
     let key = "server.root";
-    let index = said.settings.list("content.index");
-    let path = Path::new(said.settings.text(key));
-    let tried = fork_worker(&[root.as_fd()], || match try_reading(root, index, user) {
-        READABLE if Root::open(path).is_err() => UNREACHABLE,
-        found => found,
-    });
-    let ended = tried.and_then(|child| child.wait());
+    let ended = try_roots(&[(said, root)], user);
     let name = match user {
         Some(_) => format!("user \"{}\"", said.settings.text("server.user")),
         None => "this user".to_owned(),
@@ -185,10 +289,7 @@ fn refused(said: &Said, errno: i32) -> Problem {
     }
 }
 
-fn try_reading(root: &Root, index: &[String], user: Option<&User>) -> i32 {
-    if user.is_some_and(|user| set_user(user).is_err()) {
-        return NOT_THE_USER;
-    }
+fn try_reading(root: &Root, index: &[String]) -> i32 {
     // A filter's refusal looks like that of a file, so the call is tried where that cannot be.
     let errno = root.try_resolving().err().and_then(|error| error.raw_os_error());
     if let Some(errno) = errno.filter(|errno| *errno != libc::EACCES) {

@@ -1,50 +1,59 @@
 //! The master: one thread that prepares everything, forks the workers, and sees to it that they
 //! live and leave.
+mod admin;
+mod confine;
+mod generations;
+mod inherited;
 mod keeper;
+mod prepare;
+mod sockets;
+mod succeed;
+mod waiting;
 
 use crate::{
-    Failure, announce,
-    config::{
-        check::Config,
-        raw::{Location, Problem},
-    },
+    Failure, Sources, announce,
+    config::raw::{Location, Problem},
+    examine,
+    front::{self, Front},
     full::{Full, LOOK_MS},
-    heartbeat::{Change, Heartbeats},
-    log::{
-        self, AccessLog, AccessLogOptions, Destination, ErrorLog, Format, Level, LogFile, Owner,
-    },
-    machine::RootAndUser,
+    heartbeat::{Activity, Change, Heartbeats},
+    log::{AccessLog, ErrorLog, Level, LogFile},
+    machine,
+    notify::Message,
     pid_file::PidFile,
     root::{Report, RootWatch},
-    site,
+    succession::{Event as Happened, Kind},
     supervise::{Ending, Gone, LEAVE_MS_MAX, Order, Signal, Staff},
 };
-use regatta_arch::{
-    Architecture, Env, Units, kit::accept::AcceptOptions, options::Settings, shared::SharedState,
-};
-use regatta_metrics::{Arena, Counter, Gauge, Slot};
-use regatta_origin::ClearHttp1;
+use admin::{Admin, Monitors};
+use confine::Confinement;
+use generations::{Generations, OLD, Own, TRIAL};
+use prepare::prepare;
+use regatta_arch::{Architecture, Env};
+use regatta_metrics::{Counter, Gauge, Slot};
+use regatta_op::Tick;
 use regatta_sys::{
-    Bell, OpenRules, clock,
+    Bell, clock,
     crew::Sweep,
     hook,
-    process::{Child, Exit, User, clone_worker, end, fork_worker, set_user},
-    shm::{self, SharedWords},
+    process::{Child, Exit, User, clone_worker, fork_worker, set_user},
+    shm::SharedWords,
     signal::{self, Received, Signals},
-    simulated_disk::{self, Model},
-    socket::{self, ListenSpec},
+    socket::Place,
     wait::{Event, Interest, Poll, Poller},
 };
 use std::{
     fmt,
     hash::{BuildHasher, RandomState},
-    io,
-    net::SocketAddr,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    io, mem,
+    os::fd::{AsFd, BorrowedFd, RawFd},
+    path::Path,
     process,
     sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
+
+pub(crate) use sockets::listen_fault;
 
 /// What a worker exits with when it cannot work.
 const EXIT_CANNOT_WORK: i32 = 1;
@@ -58,17 +67,17 @@ const PID_FILE: &str = "server.pid_file";
 /// The wait before another look for what a worker that has ended left open, milliseconds.
 const SWEEP_MS: u64 = 20;
 
-/// `TCP_DEFER_ACCEPT`: how long the kernel keeps a silent connection to itself, seconds.
-const DEFER_ACCEPT_S: u32 = 10;
+/// The wait before another look whether all workers have begun, milliseconds.
+const BEGIN_MS: u64 = 1;
 
 /// [`LEAVE_MS_MAX`] of a keeper, whose workers have that long, milliseconds.
 const KEEPER_LEAVE_MS_MAX: u64 = 2 * LEAVE_MS_MAX;
 
-/// Serves until told to stop.
+/// Serves until told to stop. `inherit`: what an image before this one has handed over.
 ///
 /// # Errors
 /// What is wrong with the configuration, or why serving failed.
-pub(crate) fn run(config: Config, found: RootAndUser) -> Result<(), Failure> {
+pub(crate) fn run(sources: &Sources<'_>, inherit: Option<RawFd>) -> Result<(), Failure> {
     // Before anything is forked: children inherit what is blocked.
     let signals = Signals::block_with_meaningless(&[
         signal::Signal::Terminate,
@@ -76,14 +85,41 @@ pub(crate) fn run(config: Config, found: RootAndUser) -> Result<(), Failure> {
         signal::Signal::Quit,
         signal::Signal::Hangup,
         signal::Signal::User1,
+        signal::Signal::User2,
     ])
     .map_err(|error| Failure::Work(format!("cannot take signals: {error}")))?;
     signal::ignore_failed_writes();
-    let pid_place = config.said.place(PID_FILE);
-    let mut prepared = prepare(config, found)?;
-    let pid_file = prepared.pid_file(pid_place)?;
-    let ending = Master::new(Some(signals), &mut prepared).and_then(|mut master| master.run());
+    let (mut generations, report) = Generations::new(sources, inherit)?;
+    let sources = Sources { text: generations.config(), ..sources.clone() };
+    if let Some(report) = report {
+        return match try_out(&sources, &mut generations) {
+            Ok(()) => Ok(()),
+            Err(failure) => generations::refuse(&report, &failure),
+        };
+    }
+    let (mut prepared, pid_file) = match begin(&sources, &mut generations) {
+        Ok(ready) => ready,
+        Err(failure) => {
+            generations.remove_made_files();
+            return match generations.has_old() {
+                true => waiting::wait(generations, &signals, &failure),
+                false => Err(failure),
+            };
+        }
+    };
+    generations.errors = prepared.errors.clone();
+    generations.find_manager();
+    let master = Master::new(Some((signals, generations)), &mut prepared);
+    let ending = master.and_then(|mut master| {
+        let ending = master.run();
+        master.generations.iter_mut().for_each(|all| all.remove_files(|_| true));
+        ending
+    });
     drop(pid_file);
+    ended(ending)
+}
+
+fn ended(ending: io::Result<Ending>) -> Result<(), Failure> {
     match ending {
         Ok(Ending::Told) => Ok(()),
         Ok(Ending::CannotWork) => {
@@ -93,267 +129,53 @@ pub(crate) fn run(config: Config, found: RootAndUser) -> Result<(), Failure> {
     }
 }
 
+/// Prepares everything, and writes the file with the master's number.
+fn begin(
+    sources: &Sources<'_>,
+    generations: &mut Generations,
+) -> Result<(Prepared, Option<PidFile>), Failure> {
+    let (config, found) = examine(sources)?;
+    let pid_place = config.said.place(PID_FILE);
+    let prepared = prepare(config, found, generations, false)?;
+    let pid_file = prepared.pid_file(pid_place)?;
+    generations.has_begun();
+    let path = prepared.env.settings.path(PID_FILE).map(Path::to_owned);
+    // That of the image before is removed if it is another.
+    let other = mem::replace(&mut generations.pid_file, path);
+    drop(other.filter(|other| generations.pid_file.as_ref() != Some(other)).map(PidFile::adopt));
+    Ok((prepared, pid_file))
+}
+
+/// Sees whether this program could serve, and changes nothing that others see.
+fn try_out(sources: &Sources<'_>, generations: &mut Generations) -> Result<(), Failure> {
+    let (config, found) = examine(sources)?;
+    let problems = machine::writable(&config.said);
+    if problems.is_empty() {
+        return prepare(config, found, generations, true).map(drop);
+    }
+    Err(Failure::Configuration(problems))
+}
+
 /// Everything that workers share, ready.
 struct Prepared {
     env: Env,
     architecture: &'static Architecture,
     workers: usize,
     user: Option<User>,
+    confinement: Confinement,
     /// Kept open: others find the counters by this descriptor.
-    _shared: SharedWords,
-    addresses: Vec<SocketAddr>,
+    shared: SharedWords,
+    /// The place that was asked for, of each socket.
+    asked: Vec<String>,
+    addresses: Vec<Place>,
     root: RootWatch,
-    /// Each is rung by its worker once that is who it should be and about to serve.
-    ready: Vec<Bell>,
+    front: Front,
     /// The keeper's, if workers are to share a table of descriptors.
     keeper: Option<Bell>,
     errors: ErrorLog,
     access: Arc<AccessLog>,
-}
-
-fn prepare(config: Config, found: RootAndUser) -> Result<Prepared, Failure> {
-    let failed = |what: &str, error: io::Error| Failure::Work(format!("{what}: {error}"));
-    let settings = config.settings().clone();
-    let workers = config.layout.shares.len();
-    let slots = config.layout.slots();
-    let shared = shm::create(Arena::words(slots))
-        .map_err(|error| failed("cannot make the shared counters", error))?;
-    let arena = Arena::create(shared.words(), slots);
-    let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let started_ms = u64::try_from(started.as_millis()).unwrap_or(0);
-    arena.set_server(process::id(), started_ms, config.architecture.name);
-    let bells = || {
-        let bells: io::Result<Vec<Bell>> = (0..workers).map(|_| Bell::new()).collect();
-        bells.map_err(|error| failed("cannot make bells", error))
-    };
-    let (bells, ready) = (bells()?, bells()?);
-    let keeper = SharedState::is_wanted(&settings).then(Bell::new).transpose();
-    let keeper = keeper.map_err(|error| failed("cannot make a bell", error))?;
-    let (access, errors) = logs(&config, arena, found.user.as_ref())?;
-    tell(&config, &errors);
-    if found.user.as_ref().is_some_and(|user| user.uid == 0) {
-        errors.note(
-            Level::Warning,
-            format_args!(
-                "serving as root: an attacker in a worker would control the machine; use --user"
-            ),
-        );
-    }
-    simulate(&settings, &errors).map_err(|error| failed("cannot simulate a disk", error))?;
-    let sockets = sockets(&config)?;
-    let addresses =
-        addresses(&sockets).map_err(|error| failed("cannot tell the address", error))?;
-    let (opener, log_errors) = (Arc::clone(&access), errors.clone());
-    let site = site::build(&settings, config.types);
-    // The last is the keeper's, if there is one.
-    let takers = workers + usize::from(keeper.is_some());
-    let (root, root_channels) = RootWatch::new(settings.text("server.root").as_ref(), takers)
-        .map_err(|error| failed("cannot make channels", error))?;
-    let env = Env {
-        sockets,
-        shares: config.layout.shares,
-        root: found.root,
-        root_channels,
-        rules: OpenRules { symlinks: settings.flag("content.symlinks") },
-        site,
-        links: Box::new(ClearHttp1),
-        // Made by the keeper.
-        shared: None,
-        arena,
-        bells,
-        settings,
-        open_log: Box::new(move |tally| {
-            Box::new(opener.sink(tally, *arena.control(), log_errors.clone()))
-        }),
-        end_process: || end(0),
-    };
-    let (architecture, user) = (config.architecture, found.user);
-    let _shared = shared;
-    Ok(Prepared {
-        env,
-        architecture,
-        workers,
-        user,
-        _shared,
-        addresses,
-        root,
-        ready,
-        keeper,
-        errors,
-        access,
-    })
-}
-
-/// Says what nobody has set, and what may not have been meant.
-fn tell(config: &Config, errors: &ErrorLog) {
-    let chosen: Vec<String> = config.chosen.iter().map(ToString::to_string).collect();
-    let (name, chosen) = (config.architecture.name, chosen.join(", "));
-    errors.note(Level::Notice, format_args!("{name} starts with {chosen}"));
-    for Problem { place, message, hint } in &config.warnings {
-        let hint = hint.as_deref().map_or_else(String::new, |hint| format!("; {hint}"));
-        errors.note(Level::Warning, format_args!("{place}: {message}{hint}"));
-    }
-}
-
-fn logs(
-    config: &Config,
-    arena: Arena<'static>,
-    user: Option<&User>,
-) -> Result<(Arc<AccessLog>, ErrorLog), Failure> {
-    let settings = config.settings();
-    let owner = user.map(|user| Owner { uid: user.uid, gid: user.gid });
-    let errors = ErrorLog::open(settings.text("log.error").into(), owner, Some(*arena.control()));
-    let access = AccessLog::open(AccessLogOptions {
-        destination: Destination::from(settings.text("log.access")),
-        format: settings.text("log.format").parse().unwrap_or(Format::Combined),
-        owner,
-        stall_ns: settings.number("event.stall_us") * 1000,
-        has_units: (config.architecture.driver.units)(settings) == Units::Several,
-    });
-    match (access, errors) {
-        (Ok(access), Ok(errors)) => match user.map_or(Ok(0), |user| unwritable(settings, user)) {
-            Ok(0) => Ok((Arc::new(access), errors)),
-            Ok(which) => Err(Failure::Configuration(unwritten(config, which))),
-            Err(error) => Err(Failure::Work(format!("cannot try the logs: {error}"))),
-        },
-        (access, errors) => {
-            let faults = access.err().into_iter().chain(errors.err());
-            let problems = faults
-                .map(|fault| Problem::new(config.said.place(fault.option), fault.to_string()));
-            Err(Failure::Configuration(problems.collect()))
-        }
-    }
-}
-
-/// The options that name logs; each has a bit.
-const LOGS: [&str; 2] = ["log.access", "log.error"];
-
-/// Tries, as the user that is to serve and in a process of its own, to open the logs: the bits of
-/// those that cannot be.
-fn unwritable(settings: &Settings, user: &User) -> io::Result<i32> {
-    let try_them = || {
-        if set_user(user).is_err() {
-            // Each worker says so.
-            return 0;
-        }
-        let fails = |key| match Destination::from(settings.text(key)) {
-            Destination::Path(path) => log::try_opening(&path).is_err(),
-            Destination::Off | Destination::Stderr => false,
-        };
-        (0..).zip(LOGS).map(|(bit, key)| i32::from(fails(key)) << bit).sum()
-    };
-    match fork_worker::<OwnedFd>(&[], try_them)?.wait()? {
-        Exit::Code(which) => Ok(which & 3),
-        Exit::Signal(_) => Ok(0),
-    }
-}
-
-fn unwritten(config: &Config, which: i32) -> Vec<Problem> {
-    let which = (0..).zip(LOGS).filter(|(bit, _)| which & 1 << bit != 0);
-    let problem = |(_, key)| {
-        let (path, user) = (config.settings().text(key), config.settings().text("server.user"));
-        let problem = format!("{key}: user \"{user}\" may not open \"{path}\" for appending");
-        let hint =
-            format!("`chown {user} {path}`; and that user must be able to search its folder");
-        Problem::new(config.said.place(key), problem).hint(hint)
-    };
-    which.map(problem).collect()
-}
-
-/// Gives the workers a disk that is simulated, if there is to be one.
-fn simulate(settings: &Settings, errors: &ErrorLog) -> io::Result<()> {
-    let heads: usize = settings.number_as("lab.disk_heads");
-    let seek_us = settings.number("lab.disk_seek_us");
-    let bandwidth = settings.number("lab.disk_bandwidth");
-    if heads == 0 {
-        return Ok(());
-    }
-    simulated_disk::install(Model { seek_us, bandwidth, heads })?;
-    errors.note(
-        Level::Warning,
-        format_args!(
-            "the disk is simulated in process: lab.disk_heads = {heads}, lab.disk_seek_us = \
-             {seek_us}, lab.disk_bandwidth = {bandwidth}"
-        ),
-    );
-    Ok(())
-}
-
-/// Makes the sockets. The master keeps all of them open for as long as it lives: connections that
-/// wait for a worker of their own are not lost with it.
-fn sockets(config: &Config) -> Result<Vec<OwnedFd>, Failure> {
-    let mut sockets: Vec<OwnedFd> = Vec::new();
-    let mut faults = Vec::new();
-    for plan in &config.layout.sockets {
-        let mut address = plan.address;
-        let port_of = plan.port_of.and_then(|of| sockets.get(of));
-        if let Some(Ok(known)) = port_of.map(|socket| socket::local_addr(socket.as_fd())) {
-            address.set_port(known.port());
-        }
-        // Who shares a port shares it with the first of its own.
-        let free = match plan.port_of {
-            Some(_) => Ok(()),
-            None => socket::is_free(address),
-        };
-        let spec = listen_spec(config, address, plan.reuse_port);
-        match free.and_then(|()| socket::listen(&spec)) {
-            Ok(listener) => sockets.push(listener),
-            Err(error) => faults.push(listen_fault(&address, &error)),
-        }
-    }
-    if !faults.is_empty() {
-        faults.dedup();
-        return Err(Failure::Work(faults.join("\n")));
-    }
-    for first in &config.layout.steered {
-        socket::steer_by_cpu(sockets[*first].as_fd(), &config.layout.places).map_err(|error| {
-            Failure::Work(format!("event.partition: cannot steer by processor: {error}"))
-        })?;
-    }
-    Ok(sockets)
-}
-
-fn listen_spec(config: &Config, address: SocketAddr, reuse_port: bool) -> ListenSpec {
-    let options = AcceptOptions::read(config.settings());
-    ListenSpec {
-        backlog: options.backlog,
-        reuse_port,
-        defer_accept_s: if options.defer { DEFER_ACCEPT_S } else { 0 },
-        send_buffer_bytes: options.send_buffer_bytes,
-        pacing_rate: options.pacing_rate,
-        steps: (config.architecture.driver.steps)(config.settings()),
-        ..ListenSpec::new(address)
-    }
-}
-
-/// Where the sockets listen; an address that several share is there once.
-fn addresses(sockets: &[OwnedFd]) -> io::Result<Vec<SocketAddr>> {
-    let mut addresses = Vec::new();
-    for socket in sockets {
-        let address = socket::local_addr(socket.as_fd())?;
-        if !addresses.contains(&address) {
-            addresses.push(address);
-        }
-    }
-    Ok(addresses)
-}
-
-pub(crate) fn listen_fault(address: &SocketAddr, error: &io::Error) -> String {
-    let port = address.port();
-    let hint = match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            format!("another process has it: `ss -ltnp sport = :{port}` shows which")
-        }
-        io::ErrorKind::PermissionDenied => {
-            "ports below net.ipv4.ip_unprivileged_port_start need root, or CAP_NET_BIND_SERVICE"
-                .to_owned()
-        }
-        io::ErrorKind::AddrNotAvailable => {
-            "this machine has no such address: `ip address` lists those it has".to_owned()
-        }
-        _ => return format!("cannot listen on {address}: {error}"),
-    };
-    format!("cannot listen on {address}: {error}\n  hint: {hint}")
+    /// `None`: none is wanted.
+    admin: Option<Admin>,
 }
 
 impl Prepared {
@@ -380,27 +202,31 @@ impl Prepared {
         let random = || RandomState::new().hash_one((process::id(), worker));
         self.env.site.seed = random();
         self.env.site.boundary_key = u128::from(random()) << 64 | u128::from(random());
-        let Self { env, architecture, ready, errors, .. } = &*self;
+        let Self { env, architecture, errors, .. } = &*self;
         let slot = env.first_slot(worker);
         slot.engage();
         // It begins with the root that this process has.
         slot.set_root_generation(self.root.generation());
         let worker_life = || {
             if !self.is_keeper()
-                && let Err(code) = self.become_user(format_args!("worker {worker}"))
+                && let Err(code) =
+                    self.become_confined(format_args!("worker {worker}"), worker == 0)
             {
                 return code;
             }
+            front::enter(worker);
             hook::inject_as_told();
-            ready[worker].ring();
+            hook::probe(env.arena.view().server_pid());
+            // Its first wait ends at once: its first heartbeat says that it has begun.
+            env.bells[worker].ring();
             work(env, architecture, worker, errors)
         };
         if self.is_keeper() {
             return clone_worker(worker_life);
         }
         let mut keep: Vec<BorrowedFd<'_>> = env.listeners(worker).iter().map(AsFd::as_fd).collect();
-        keep.extend([env.root.as_fd(), env.root_channels[worker].as_fd()]);
-        keep.extend([env.bells[worker].as_fd(), ready[worker].as_fd()]);
+        keep.extend(env.root.all().map(AsFd::as_fd));
+        keep.extend([env.bells[worker].as_fd(), env.root_channels[worker].as_fd()]);
         let logs: Vec<_> = self.logs().collect();
         keep.extend(logs.iter().map(AsFd::as_fd));
         fork_worker(&keep, worker_life)
@@ -415,9 +241,22 @@ impl Prepared {
         })
     }
 
+    /// Has all workers, and the keeper, look what is wanted of them.
+    fn ring(&self) {
+        self.env.bells.iter().chain(&self.keeper).for_each(Bell::ring);
+    }
+
     /// The logs that others inherit.
     fn logs(&self) -> impl Iterator<Item = Arc<LogFile>> {
         [self.access.inherited(), self.errors.inherited()].into_iter().flatten()
+    }
+}
+
+/// How a process ended that was not to.
+fn manner(exit: Exit) -> String {
+    match exit {
+        Exit::Code(code) => format!("exited with code {code}"),
+        Exit::Signal(signal) => format!("was killed by signal {signal}"),
     }
 }
 
@@ -432,32 +271,38 @@ fn work(env: &Env, architecture: &Architecture, worker: usize, errors: &ErrorLog
     }
 }
 
-/// Keys of the master's poller: children by number, their bells by number and this bit, signals,
-/// the keeper's bell, the lookup of the root.
-const READY: u64 = 1 << 32;
+/// Keys of the master's poller: children by number, signals, the keeper's bell, the lookup of the
+/// root, the admin process.
 const SIGNALS: u64 = u64::MAX;
 const TOLD: u64 = u64::MAX - 1;
 const LOOKUP: u64 = u64::MAX - 2;
+const ADMIN: u64 = u64::MAX - 3;
 
 /// The master, and the keeper: each has children that it starts and outlives.
 struct Master<'a> {
     /// `None` in the keeper.
     signals: Option<Signals>,
+    generations: Option<Generations>,
     poller: Poll,
     prepared: &'a mut Prepared,
     staff: Staff,
     children: Vec<Option<Child>>,
-    /// Workers that have not said yet that they are ready.
+    /// The first so many workers are to begin, and have not all been seen to.
     awaited: usize,
     /// Descriptors of a worker that has ended may still be open in the table that all share.
     unswept: bool,
     full: Full,
     heartbeats: Heartbeats,
+    monitors: Monitors,
 }
 
 impl<'a> Master<'a> {
-    /// `signals`: those of the master; the keeper is told by its bell.
-    fn new(signals: Option<Signals>, prepared: &'a mut Prepared) -> io::Result<Self> {
+    /// `signals`: those of the master, and the generations; the keeper is told by its bell.
+    fn new(
+        signals: Option<(Signals, Generations)>,
+        prepared: &'a mut Prepared,
+    ) -> io::Result<Self> {
+        let (signals, generations) = signals.unzip();
         let mut poller = Poll::new();
         let Env { settings, sockets, .. } = &prepared.env;
         let drain_ms_max = settings.number("server.drain_ms_max");
@@ -474,16 +319,29 @@ impl<'a> Master<'a> {
         }
         if let Some(signals) = &signals {
             poller.add(signals.as_fd(), SIGNALS, Interest::READ)?;
-            for (worker, bell) in prepared.ready.iter().enumerate().take(awaited) {
-                poller.add(bell.as_fd(), READY | worker as u64, Interest::READ)?;
-            }
+            generations.iter().try_for_each(|generations| generations.watch(&mut poller))?;
         } else if let Some(bell) = &prepared.keeper {
             poller.add(bell.as_fd(), TOLD, Interest::READ)?;
+            // The master looks at them.
+            awaited = 0;
         }
         let children = (0..posts).map(|_| None).collect();
         let (full, unswept) = (Full::default(), false);
         let heartbeats = Heartbeats::new(prepared.workers, now);
-        Ok(Self { signals, poller, prepared, staff, children, awaited, unswept, full, heartbeats })
+        let monitors = Monitors::new(prepared, now);
+        Ok(Self {
+            signals,
+            generations,
+            poller,
+            prepared,
+            staff,
+            children,
+            awaited,
+            unswept,
+            full,
+            heartbeats,
+            monitors,
+        })
     }
 
     fn run(&mut self) -> io::Result<Ending> {
@@ -499,12 +357,16 @@ impl<'a> Master<'a> {
             {
                 self.follow(order)?;
             }
-            if let Some(ending) = self.staff.ending() {
+            if let Some(ending) = self.ending() {
                 return Ok(ending);
             }
             let now = clock::now().tick;
             let wake_at = self.staff.wake_at().min(self.prepared.root.look_at());
+            let wake_at = wake_at.min(self.monitors.wake_at(now));
+            let wake_at =
+                wake_at.min(self.generations.as_ref().map_or(Tick::NEVER, Generations::wake_at));
             let wake_at = if self.unswept { wake_at.min(now.after(SWEEP_MS)) } else { wake_at };
+            let wake_at = if self.awaited > 0 { wake_at.min(now.after(BEGIN_MS)) } else { wake_at };
             let wait_ms = wake_at.since(now).saturating_add(CLOCK_LATE_MS_MAX).min(LOOK_MS);
             self.poller.wait(&mut events, Some(Duration::from_millis(wait_ms)))?;
             // The master says so for all.
@@ -514,13 +376,14 @@ impl<'a> Master<'a> {
                 self.note(Level::Warning, format_args!("a worker is full: {line}"));
             }
             for event in &events {
-                let worker = usize::try_from(event.key & !READY).unwrap_or(usize::MAX);
                 match event.key {
                     SIGNALS => self.read_signals()?,
                     TOLD => self.follow_master(),
                     LOOKUP => self.on_lookup_exit()?,
-                    key if key & READY != 0 => self.on_ready(worker)?,
-                    _ => self.reap(worker)?,
+                    ADMIN => self.reap_admin()?,
+                    TRIAL => self.on_trial_exit()?,
+                    key if key & OLD != 0 => self.reap_old(key)?,
+                    worker => self.reap(usize::try_from(worker).unwrap_or(usize::MAX))?,
                 }
             }
             if self.unswept
@@ -528,9 +391,23 @@ impl<'a> Master<'a> {
             {
                 self.unswept = shared.crew.sweep() == Sweep::Later;
             }
+            self.look_at_beginners()?;
             self.check_heartbeats();
+            self.look_at_generations()?;
             self.orders()?;
         }
+    }
+
+    /// How the server ends, if no worker of any generation is left.
+    fn ending(&self) -> Option<Ending> {
+        let ending = self.staff.ending()?;
+        let has_old = self.generations.as_ref().is_some_and(Generations::has_old);
+        let ending = match &self.generations {
+            Some(generations) if generations.gave_up => Ending::CannotWork,
+            Some(generations) if generations.told => Ending::Told,
+            _ => ending,
+        };
+        (!has_old).then_some(ending)
     }
 
     /// Follows all orders that time has brought.
@@ -547,7 +424,7 @@ impl<'a> Master<'a> {
         while let Some(order) = self.staff.due(clock::now().tick) {
             self.follow(order)?;
         }
-        Ok(())
+        self.attend_monitors()
     }
 
     /// Looks whether all workers go on.
@@ -561,7 +438,7 @@ impl<'a> Master<'a> {
             let slot = self.prepared.env.first_slot(worker);
             let heartbeat_ms = child.as_ref().map(|_| slot.heartbeat_ms());
             let pid = child.as_ref().map_or(0, Child::pid);
-            match self.heartbeats.check(worker, heartbeat_ms, now) {
+            match self.heartbeats.check(worker, heartbeat_ms, now, || Activity::of(pid)) {
                 Some(Change::Silent(ms)) => self.note(
                     Level::Error,
                     format_args!(
@@ -573,6 +450,26 @@ impl<'a> Master<'a> {
                     Level::Notice,
                     format_args!("worker {worker} (process {pid}) answers again after {ms} ms"),
                 ),
+                Some(Change::Still { silent_ms: ms, busy_before_ms }) => {
+                    let disk_ms_max = self.prepared.env.settings.number("limits.disk_ms_max");
+                    let is_hopeless = Activity::of(pid).is_some_and(|now| {
+                        let busy_ms = now.busy_ms.saturating_sub(busy_before_ms);
+                        now.is_hopeless(ms, busy_ms, disk_ms_max)
+                    });
+                    if is_hopeless && self.staff.silent(worker) {
+                        self.note(
+                            Level::Error,
+                            format_args!(
+                                "worker {worker} (process {pid}) has not answered for {ms} ms and \
+                                 is killed: another takes its place"
+                            ),
+                        );
+                        // It may have ended meanwhile.
+                        if let Some(child) = child {
+                            let _ = child.kill(signal::Signal::Kill);
+                        }
+                    }
+                }
                 None => {}
             }
         }
@@ -587,41 +484,51 @@ impl<'a> Master<'a> {
         let away = root.lookup().is_some();
         let report = root.look(env, user.as_ref(), now);
         if !away && let Some(lookup) = root.lookup() {
-            self.poller.add(lookup, LOOKUP, Interest::READ)?;
+            self.poller.add(lookup.as_fd(), LOOKUP, Interest::READ)?;
         }
-        self.tell(report);
-        Ok(())
+        self.tell(report)
     }
 
     /// The lookup of the root has ended.
     fn on_lookup_exit(&mut self) -> io::Result<()> {
         let Prepared { root, env, .. } = &mut self.prepared;
         if let Some(lookup) = root.lookup() {
-            self.poller.remove(lookup)?;
+            self.poller.remove(lookup.as_fd())?;
         }
         let report = root.hear(env);
         if let Some(bell) = &self.prepared.keeper {
             bell.ring();
         }
-        self.tell(report);
-        Ok(())
+        self.tell(report)
     }
 
-    fn tell(&self, report: Option<Report>) {
+    fn tell(&mut self, report: Option<Report>) -> io::Result<()> {
         match report {
             Some(Report::Notice(text)) => self.note(Level::Notice, format_args!("root: {text}")),
             Some(Report::Warning(text)) => self.note(Level::Warning, format_args!("root: {text}")),
+            Some(Report::OutOfReach(text)) => {
+                self.note(Level::Warning, format_args!("root: {text}"));
+                // The next workers confine themselves to it.
+                self.happened(Happened::Asked(Kind::Reload))?;
+            }
             None => {}
         }
+        Ok(())
     }
 
-    /// A worker is ready. Once all are, the world may know.
-    fn on_ready(&mut self, worker: usize) -> io::Result<()> {
-        self.poller.remove(self.prepared.ready[worker].as_fd())?;
-        self.awaited -= 1;
-        if self.awaited == 0 {
-            announce(&self.prepared.addresses);
+    /// A worker has begun when it has had a heartbeat. Once all have, the world may know.
+    fn look_at_beginners(&mut self) -> io::Result<()> {
+        let env = &self.prepared.env;
+        let has_begun = |worker| env.first_slot(worker).heartbeat_ms() != 0;
+        if self.awaited == 0 || !(0..self.awaited).all(has_begun) {
+            return Ok(());
         }
+        self.awaited = 0;
+        self.happened(Happened::AllReady)?;
+        self.tell_ready();
+        let known =
+            |place: &&Place| self.generations.as_ref().is_some_and(|all| all.is_known(place));
+        announce(self.prepared.addresses.iter().filter(|address| !known(address)));
         Ok(())
     }
 
@@ -632,7 +539,14 @@ impl<'a> Master<'a> {
                 Received::Known(signal::Signal::Terminate) => Signal::Terminate,
                 Received::Known(signal::Signal::Interrupt) => Signal::Interrupt,
                 Received::Known(signal::Signal::Quit) => Signal::Quit,
-                Received::Known(signal::Signal::Hangup) => Signal::Hangup,
+                Received::Known(signal::Signal::Hangup) => {
+                    self.happened(Happened::Asked(Kind::Reload))?;
+                    continue;
+                }
+                Received::Known(signal::Signal::User2) => {
+                    self.happened(Happened::Asked(Kind::Upgrade))?;
+                    continue;
+                }
                 Received::Known(signal::Signal::User1) => Signal::ReopenLogs,
                 Received::Known(signal::Signal::Child | signal::Signal::Kill)
                 | Received::Other(_) => {
@@ -643,8 +557,13 @@ impl<'a> Master<'a> {
                     continue;
                 }
             };
-            if let Some(order) = self.staff.signal(signal, clock::now().tick) {
-                self.follow(order)?;
+            match self.staff.signal(signal, clock::now().tick) {
+                Some(order) => self.follow(order)?,
+                // Its own workers are leaving already.
+                None if self.generations.as_ref().is_some_and(Generations::is_waiting) => {
+                    self.end_waiting()?;
+                }
+                None => {}
             }
         }
         Ok(())
@@ -657,9 +576,16 @@ impl<'a> Master<'a> {
             Order::Drain(deadline) => {
                 let ms = self.prepared.env.settings.number("server.drain_ms_max");
                 self.note(Level::Notice, format_args!("draining, for {ms} ms at most"));
+                self.tell_manager(Message::Stopping);
                 control.drain(deadline.0);
+                self.happened(Happened::Stop)?;
             }
-            Order::Stop => control.stop(),
+            Order::Stop => {
+                self.tell_manager(Message::Stopping);
+                control.stop();
+                self.happened(Happened::Stop)?;
+                self.generations.iter_mut().for_each(Generations::stop_old);
+            }
             Order::Retire(worker) => self.prepared.env.first_slot(worker).retire(),
             Order::TellFull => self.note(
                 Level::Warning,
@@ -685,13 +611,11 @@ impl<'a> Master<'a> {
                 }
                 self.prepared.errors.make();
                 control.reopen_logs();
+                self.generations.iter().for_each(Generations::reopen_logs);
                 self.prepared.errors.tick();
             }
-            Order::LookAtRoot => self.prepared.root.ask(),
         }
-        for bell in self.prepared.env.bells.iter().chain(&self.prepared.keeper) {
-            bell.ring();
-        }
+        self.prepared.ring();
         Ok(())
     }
 
@@ -741,6 +665,7 @@ impl<'a> Master<'a> {
             Exit::Code(0) => Counter::ClosedDrained,
             _ => Counter::ClosedWorkerDied,
         };
+        self.prepared.front.give_back(ended.clone());
         for share in &env.shares[ended] {
             let slots: Vec<Slot<'_>> = share.slots.clone().map(|at| env.arena.slot(at)).collect();
             Slot::settle(&slots, closed, shared.is_some());
@@ -756,10 +681,12 @@ impl<'a> Master<'a> {
             Exit::Code(code @ (EXIT_CANNOT_WORK | regatta_sys::process::EXIT_UNSTARTED)) => {
                 (Gone::Failed, format!("cannot work (exit code {code})"))
             }
-            Exit::Code(code) => (Gone::Crashed, format!("exited with code {code}")),
-            Exit::Signal(signal) => (Gone::Crashed, format!("was killed by signal {signal}")),
+            exit => (Gone::Crashed, manner(exit)),
         };
         let wait = self.staff.gone(worker, how, clock::now().tick);
+        if matches!(how, Gone::Failed | Gone::Crashed) {
+            self.happened(Happened::NewFailed)?;
+        }
         let name = self.prepared.name(worker);
         match (wait, how) {
             (Some(ms), _) => self.note(

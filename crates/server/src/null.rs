@@ -5,7 +5,7 @@
 use crate::{
     Failure, announce,
     config::{
-        check,
+        address,
         raw::{Location, Problem},
     },
     master::listen_fault,
@@ -60,14 +60,14 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     let wrong = |name: &str, message: String| {
         Failure::Configuration(vec![Problem::new(Location::Argument(name.to_owned()), message)])
     };
-    let address = check::address(&options.listen)
+    let address = address::address(&options.listen)
         .map_err(|fault| wrong("--listen", format!("\"{}\": {fault}", options.listen)))?;
     let canned = Canned::new(&options.body).map_err(|(name, message)| wrong(name, message))?;
     let listener = socket::listen(&ListenSpec::new(address))
-        .map_err(|error| Failure::Work(listen_fault(&address, &error)))?;
+        .map_err(|error| Failure::Work(listen_fault(&address.into(), &error)))?;
     regatta_sys::signal::ignore_failed_writes();
     let fault = |error: io::Error| Failure::Work(format!("the bare loop cannot go on: {error}"));
-    announce(&[socket::local_addr(listener.as_fd()).map_err(fault)?]);
+    announce(&[socket::place(listener.as_fd()).map_err(fault)?]);
     Loop::new(&listener, canned).and_then(Loop::run).map_err(fault)
 }
 

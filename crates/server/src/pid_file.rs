@@ -17,8 +17,13 @@ impl PidFile {
             let why = format!("it is of the server that runs as process {other}; name another");
             return Err(io::Error::other(why));
         }
-        spot.replace(format!("{}\n", process::id()).as_bytes())?;
+        spot.replace(format!("{}\n", process::id()).as_bytes(), None)?;
         Ok(Self(path.to_owned()))
+    }
+
+    /// The file that an earlier image of this process wrote.
+    pub(crate) const fn adopt(path: PathBuf) -> Self {
+        Self(path)
     }
 }
 

@@ -1,27 +1,33 @@
-//! The root is a path: sees when it names another directory, and hands that to the workers.
+//! A root is a path: sees when it names another directory, and hands that to the workers.
 //!
 //! The master looks in memory only. What may wait for a disk is done by a lookup: a process that
 //! becomes the serving user, opens the path, and sends back what it has found.
 use crate::full::LOOK_MS;
-use regatta_arch::{Env, kit::worker::NextRoot};
+use regatta_arch::{Env, kit::worker::NextRoot, options::Settings};
 use regatta_op::Tick;
 use regatta_sys::{
     Named, Root,
     channel::Channel,
     process::{Child, User, fork_worker, set_user},
+    sandbox::landlock_version,
     socket::queued_bytes,
 };
 use std::{
-    io,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    collections::BTreeSet,
+    fs, io,
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::fs::MetadataExt,
+    },
     path::{Path, PathBuf},
 };
 
 /// A lookup that takes longer is reported, milliseconds.
 const LATE_MS: u64 = 5000;
 
-/// What SIGHUP does not change.
-const STAY: &str = "options stay what they were at the start";
+/// What a lookup says in the place of an errno about a root that it sends along: workers may not
+/// read it.
+const OUT: i32 = -1;
 
 /// What is to be said, and whether something is wrong.
 #[derive(Debug, PartialEq, Eq)]
@@ -30,49 +36,97 @@ pub(crate) enum Report {
     Notice(String),
     /// The old root stays.
     Warning(String),
+    /// The old root stays, and workers that begin now could serve the other one.
+    OutOfReach(String),
 }
 
-/// The path of the root, and what is being done to see where it leads.
+/// The paths of the roots, and what is being done to see where they lead.
 #[derive(Debug)]
 pub(crate) struct RootWatch {
-    path: PathBuf,
+    /// By number.
+    roots: Vec<Watched>,
+    /// Where workers may read besides the roots that they begin with; `None` is everywhere.
+    reach: Option<Vec<Folder>>,
     /// The master's ends of the workers' channels, and of the keeper's.
     channels: Vec<Channel>,
-    /// Which root this process has.
+    /// The last change of roots that this process has.
     generation: u64,
     look_at: Tick,
     lookup: Option<Lookup>,
-    /// Somebody wants to be told what is served.
-    asked: bool,
+    /// Of several roots that have changed, the first from here on is looked up next.
+    next: usize,
+}
+
+/// What is known of a root besides its directory.
+#[derive(Debug)]
+struct Watched {
+    path: PathBuf,
+    /// Which change of roots brought its directory.
+    generation: u64,
     /// What was wrong at the last look, and whether that has been said.
     fault: Option<(String, bool)>,
 }
 
+/// A directory below which workers may read. Landlock's rules are about the directory: another one
+/// that gets its name is out of reach.
+#[derive(Debug)]
+struct Folder {
+    path: PathBuf,
+    /// Device and inode.
+    id: (u64, u64),
+}
+
+impl Folder {
+    fn at(path: PathBuf) -> Option<Self> {
+        let facts = fs::metadata(&path).ok()?;
+        Some(Self { path, id: (facts.dev(), facts.ino()) })
+    }
+
+    /// True if what has this name is below it. May wait for a disk.
+    fn holds(&self, name: &Path) -> bool {
+        let is_same = |now: Self| now.id == self.id;
+        name.starts_with(&self.path) && Self::at(self.path.clone()).is_some_and(is_same)
+    }
+}
+
 #[derive(Debug)]
 struct Lookup {
+    /// The number of the root.
+    of: usize,
     child: Child,
     channel: Channel,
     since: Tick,
-    /// Somebody waits to be told.
-    asked: bool,
     late: bool,
 }
 
 impl RootWatch {
-    /// Of a root that was opened just now; and the other ends of so many channels.
+    /// Of roots that were opened just now; and the other ends of so many channels.
     ///
     /// # Errors
     /// No descriptors left.
-    pub(crate) fn new(path: &Path, takers: usize) -> io::Result<(Self, Vec<Channel>)> {
+    pub(crate) fn new(
+        settings: &Settings,
+        root: &Root,
+        takers: usize,
+    ) -> io::Result<(Self, Vec<Channel>)> {
+        let is_confined = settings.text("server.sandbox") != "off" && landlock_version() > 0;
+        let folders = || root.all().flat_map(deployed).collect::<BTreeSet<_>>();
+        let reach = is_confined.then(|| folders().into_iter().filter_map(Folder::at).collect());
         let pairs: io::Result<Vec<_>> = (0..takers).map(|_| Channel::pair()).collect();
         let (channels, theirs) = pairs?.into_iter().unzip();
-        let (look_at, path) = (Tick::default(), path.to_owned());
-        let (generation, lookup, asked, fault) = (0, None, false, None);
-        let this = Self { path, channels, generation, look_at, lookup, asked, fault };
-        Ok((this, theirs))
+        let watched =
+            |root: &Root| Watched { path: root.given().to_owned(), generation: 0, fault: None };
+        let (roots, look_at) = (root.all().map(watched).collect(), Tick::default());
+        let (generation, lookup, next) = (0, None, 0);
+        Ok((Self { roots, reach, channels, generation, look_at, lookup, next }, theirs))
     }
 
-    /// Which root this process has, and gives to the workers that it starts.
+    /// The directories that a worker which confines itself may read, besides its roots.
+    pub(crate) fn readable(&self) -> Vec<Root> {
+        self.reach.iter().flatten().filter_map(|folder| Root::open(&folder.path).ok()).collect()
+    }
+
+    /// The last change of the roots that this process has, and gives to the workers that it starts.
     pub(crate) const fn generation(&self) -> u64 {
         self.generation
     }
@@ -82,7 +136,7 @@ impl RootWatch {
         self.look_at = Tick::NEVER;
     }
 
-    /// In the keeper: takes the root that the master has sent, if it has.
+    /// In the keeper: takes the roots that the master has sent, if it has.
     pub(crate) fn renew(&mut self, env: &Env) {
         if let Some(channel) = env.root_channels.last()
             && let Some(generation) = (NextRoot { root: &env.root, channel }).renew()
@@ -96,14 +150,8 @@ impl RootWatch {
         self.look_at
     }
 
-    /// Somebody wants to know what is served: the next look is due now, and starts a lookup.
-    pub(crate) const fn ask(&mut self) {
-        self.asked = true;
-        self.look_at = Tick(0);
-    }
-
-    /// Looks what the path names. If that is not what is served, or cannot be told without a disk,
-    /// starts a lookup and returns; one at a time.
+    /// Looks what the paths name. If one does not name what is served, or that cannot be told
+    /// without a disk, starts a lookup and returns; one at a time.
     pub(crate) fn look(&mut self, env: &Env, user: Option<&User>, now: Tick) -> Option<Report> {
         self.look_at = now.after(LOOK_MS);
         // A worker that stands still has it waiting already.
@@ -115,126 +163,144 @@ impl RootWatch {
             lookup.late = true;
             return Some(Report::Warning(format!(
                 "looking up \"{}\" takes long, its disk or file server does not answer: {}",
-                self.path.display(),
+                self.roots[lookup.of].path.display(),
                 "the directory that is open is still served"
             )));
         }
-        if !self.asked && env.root.named() == Named::Same {
-            self.fault = None;
-            return None;
+        let mut others = Vec::new();
+        for (of, (root, watched)) in env.root.all().zip(&mut self.roots).enumerate() {
+            if root.named() == Named::Same {
+                watched.fault = None;
+            } else {
+                others.push(of);
+            }
         }
-        let sent = self.start_lookup(user, now);
-        sent.err().and_then(|error| {
-            let asked = std::mem::take(&mut self.asked);
-            self.complain(&format!("cannot look it up: {error}"), asked)
-        })
+        let of = *others.iter().find(|of| **of >= self.next).or(others.first())?;
+        self.next = of + 1;
+        let sent = self.start_lookup(of, user, now);
+        sent.err().and_then(|error| self.roots[of].complain(&format!("cannot look it up: {error}")))
     }
 
-    /// The descriptor that is readable when the lookup has ended.
-    pub(crate) fn lookup(&self) -> Option<BorrowedFd<'_>> {
-        self.lookup.as_ref().map(|lookup| lookup.child.as_fd())
+    /// The process that looks it up, if there is one.
+    pub(crate) fn lookup(&self) -> Option<&Child> {
+        self.lookup.as_ref().map(|lookup| &lookup.child)
     }
 
     /// The lookup has ended: if it has found another directory, all serve that from now on.
     pub(crate) fn hear(&mut self, env: &Env) -> Option<Report> {
-        let Lookup { child, channel, asked, .. } = self.lookup.take()?;
-        if self.asked {
-            // It may have looked before that.
-            self.look_at = Tick(0);
-        }
+        let Lookup { of, child, channel, .. } = self.lookup.take()?;
+        let (root, watched) = env.root.all().nth(of).zip(self.roots.get_mut(of))?;
         // It has ended: this does not wait.
         let exit = child.wait();
         let (mut errno, mut roots) = ([0; 4], Vec::new());
         let heard = channel.recv(&mut errno, &mut roots, false);
+        let errno = i32::from_ne_bytes(errno);
         let Some(found) = roots.pop() else {
             let why = match heard {
-                Ok(4) => io::Error::from_raw_os_error(i32::from_ne_bytes(errno)).to_string(),
+                Ok(4) => io::Error::from_raw_os_error(errno).to_string(),
                 _ => format!("the process that looked it up ended with {exit:?}"),
             };
-            return self.complain(&why, asked);
+            return watched.complain(&why);
         };
-        self.take(&found, asked, env)
-    }
-
-    fn take(&mut self, found: &OwnedFd, asked: bool, env: &Env) -> Option<Report> {
-        self.fault = None;
-        let changed = !env.root.is_same(found);
-        if changed && let Err(error) = env.root.replace(found.as_fd()) {
-            return self.complain(&error.to_string(), asked);
+        if errno != 0 && !root.is_same(&found) {
+            let name = regatta_sys::name(found.as_fd()).unwrap_or_default();
+            let why = format!(
+                "\"{}\" leads to {} now, where workers that run may not read (server.sandbox): \
+                 reloading",
+                watched.path.display(),
+                name.display()
+            );
+            return watched.is_to_be_said(&why).then_some(Report::OutOfReach(why));
         }
-        if changed {
-            env.arena.control().replace_root();
-            self.generation = env.arena.control().root_generation();
-            self.send(env, |_| true);
-            // The keeper's, if there is one: nobody asks whether it has come.
-            for channel in &self.channels[env.bells.len()..] {
-                let _ = channel.send(&self.generation.to_ne_bytes(), &[env.root.as_fd()]);
-            }
+        if root.is_same(&found) {
+            watched.fault = None;
+            return None;
         }
-        let path = self.path.display();
+        if let Err(error) = root.replace(found.as_fd()) {
+            return watched.complain(&error.to_string());
+        }
+        env.arena.control().replace_root();
+        self.generation = env.arena.control().root_generation();
+        (watched.generation, watched.fault) = (self.generation, None);
+        let path = watched.path.display();
         // A link says more by where it leads.
-        let there = match env.root.name() {
-            Ok(there) if there != self.path => format!(" ({})", there.display()),
+        let there = match root.name() {
+            Ok(there) if there != watched.path => format!(" ({})", there.display()),
             _ => String::new(),
         };
-        let text = match (asked, changed) {
-            (false, false) => return None,
-            (false, true) => format!("\"{path}\" is another directory now, which is served{there}"),
-            (true, true) => {
-                format!(
-                    "SIGHUP: \"{path}\" is another directory now, which is served{there}; {STAY}"
-                )
-            }
-            (true, false) => format!("SIGHUP: serving \"{path}\"{there} as before; {STAY}"),
-        };
+        let text = format!("\"{path}\" is another directory now, which is served{there}");
+        self.send(env, |_| true);
+        // The keeper's, if there is one: nobody asks whether it has come.
+        for channel in &self.channels[env.bells.len()..] {
+            let _ = channel.send(&NextRoot::record(of, self.generation), &[root.as_fd()]);
+        }
+        // Another may have changed with it.
+        self.look_at = Tick::default();
         Some(Report::Notice(text))
     }
 
-    /// Sends the root to those workers that have not taken it: there was no room in the channel, or
-    /// they had no descriptor for it. Where there is no worker, the next one begins with it.
+    /// Sends roots to those workers that have not taken them: there was no room in the channel, or
+    /// they had no descriptor for one. Where there is no worker, the next one begins with them.
     fn send(&self, env: &Env, may: impl Fn(&Channel) -> bool) {
         for (worker, bell) in env.bells.iter().enumerate() {
             let channel = &self.channels[worker];
             let slot = env.first_slot(worker);
-            if slot.pid() != 0 && slot.root_generation() != self.generation && may(channel) {
-                // What cannot be sent now is sent with the next look.
-                let _ = channel.send(&self.generation.to_ne_bytes(), &[env.root.as_fd()]);
-                bell.ring();
+            let has = slot.root_generation();
+            if slot.pid() == 0 || has == self.generation || !may(channel) {
+                continue;
             }
+            let changes = self.roots.iter().map(|watched| watched.generation).enumerate();
+            let mut new: Vec<_> = changes.filter(|(_, generation)| *generation > has).collect();
+            new.sort_unstable_by_key(|(_, generation)| *generation);
+            for (of, generation) in new {
+                let Some(root) = env.root.all().nth(of) else { break };
+                // What cannot be sent now is sent with the next look.
+                if channel.send(&NextRoot::record(of, generation), &[root.as_fd()]).is_err() {
+                    break;
+                }
+            }
+            bell.ring();
         }
     }
 
-    fn start_lookup(&mut self, user: Option<&User>, since: Tick) -> io::Result<()> {
+    fn start_lookup(&mut self, of: usize, user: Option<&User>, since: Tick) -> io::Result<()> {
         let (channel, theirs) = Channel::pair()?;
-        let path = &self.path;
+        let (path, reach) = (&self.roots[of].path, self.reach.as_deref());
         let child = fork_worker(&[theirs.as_fd()], || {
+            let send =
+                |errno: i32, root: &[BorrowedFd<'_>]| theirs.send(&errno.to_ne_bytes(), root);
             let _ = match open_as(path, user) {
-                Ok(root) => theirs.send(&[0; 4], &[root.as_fd()]),
-                Err(error) => {
-                    theirs.send(&error.raw_os_error().unwrap_or_default().to_ne_bytes(), &[])
+                Ok(root) if reach.is_none_or(|reach| is_in(reach, &root)) => {
+                    send(0, &[root.as_fd()])
                 }
+                Ok(root) => send(OUT, &[root.as_fd()]),
+                Err(error) => send(error.raw_os_error().unwrap_or_default(), &[]),
             };
             0
         })?;
-        let asked = std::mem::take(&mut self.asked);
-        self.lookup = Some(Lookup { child, channel, since, asked, late: false });
+        self.lookup = Some(Lookup { of, child, channel, since, late: false });
         Ok(())
     }
+}
 
-    /// Says once what is wrong: at once to who asked, otherwise if it is still so at the next look.
-    /// While a directory is moved away and another one is moved in, its name is not there.
-    fn complain(&mut self, why: &str, asked: bool) -> Option<Report> {
+impl Watched {
+    /// True once of what is wrong, if it is still so at the next look. While a directory is moved
+    /// away and another one is moved in, its name is not there.
+    fn is_to_be_said(&mut self, why: &str) -> bool {
         let (again, said) = match &self.fault {
             Some((fault, said)) if fault == why => (true, *said),
             _ => (false, false),
         };
-        let says = asked || again && !said;
-        self.fault = Some((why.to_owned(), says || said));
-        says.then(|| {
+        self.fault = Some((why.to_owned(), again));
+        again && !said
+    }
+
+    /// Says once what is wrong.
+    fn complain(&mut self, why: &str) -> Option<Report> {
+        self.is_to_be_said(why).then(|| {
             Report::Warning(format!(
-                "{}\"{}\": {why}: the directory that is open is still served; put one there \
-                 that the serving user may search",
-                if asked { "SIGHUP: " } else { "" },
+                "\"{}\": {why}: the directory that is open is still served; put one there that \
+                 the serving user may search",
                 self.path.display(),
             ))
         })
@@ -247,4 +313,18 @@ fn open_as(path: &Path, user: Option<&User>) -> io::Result<Root> {
     let root = Root::open(path)?;
     root.try_resolving()?;
     Ok(root)
+}
+
+/// True if a root is below one of these directories.
+fn is_in(reach: &[Folder], root: &Root) -> bool {
+    root.name().is_ok_and(|name| reach.iter().any(|folder| folder.holds(&name)))
+}
+
+/// The directories in which a deployment finds another root, without `/`: the one that the path's
+/// last part is in, which may be a link, and the one in which the root is.
+fn deployed(root: &Root) -> Vec<PathBuf> {
+    let link = root.given().parent().and_then(|folder| folder.canonicalize().ok());
+    let there = root.name().ok().and_then(|root| Some(root.parent()?.to_owned()));
+    let is_some_folder = |folder: &PathBuf| folder.parent().is_some();
+    [link, there].into_iter().flatten().filter(is_some_folder).collect()
 }

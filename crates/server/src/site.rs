@@ -1,21 +1,37 @@
 //! The origin's rules, made from settings.
-use crate::media::Types;
+use crate::{config::hosts::HostConfig, front::naming, machine::PageFile};
 use regatta_arch::options::Settings;
-use regatta_origin::{CachingRules, ContentRules, Deadlines, Limits, READ_BYTES_MAX, Site};
+use regatta_origin::{CachingRules, Deadlines, ErrorPage, Limits, READ_BYTES_MAX, Site};
 
-/// The site that settings describe.
+/// The site of the first host, with those of the others; `settings` are those of the server.
+/// `pages`: by host.
+///
+/// # Panics
+/// If there is no host.
 #[must_use]
-pub fn build(settings: &Settings, types: Types) -> Site {
-    Site {
-        limits: limits(settings),
-        deadlines: deadlines(settings),
-        content: content(settings),
-        caching: caching(settings),
-        // Made once, at start, and used until the process ends.
-        media_types: Box::leak(Box::new(types)),
-        // Seed and key are drawn for each worker.
-        ..Site::default()
-    }
+pub fn build(settings: &Settings, hosts: Vec<HostConfig>, pages: &[Vec<PageFile>]) -> Site {
+    let one = |(host, pages): (HostConfig, &Vec<PageFile>)| {
+        let HostConfig { names, content, types, rules } = host;
+        let mut site = Site {
+            limits: limits(settings),
+            deadlines: deadlines(settings),
+            content,
+            rules,
+            caching: caching(settings),
+            forwarded: naming(settings).is_some(),
+            // Made once, at start, and used until the process ends.
+            media_types: Box::leak(Box::new(types)),
+            // Seed and key are drawn for each worker.
+            ..Site::default()
+        };
+        let page =
+            |page: &PageFile| ErrorPage::new(page.status, page.name.as_bytes(), &page.body, &site);
+        site.errors = pages.iter().map(page).collect();
+        (names, site)
+    };
+    let mut sites = hosts.into_iter().zip(pages).map(one);
+    let (_, first) = sites.next().expect("there is a first host");
+    first.with_hosts(sites.collect())
 }
 
 fn limits(settings: &Settings) -> Limits {
@@ -25,6 +41,7 @@ fn limits(settings: &Settings) -> Limits {
         fields_max: settings.number_as("limits.fields_max"),
         discard_body_bytes_max: settings.number("limits.discard_body_bytes_max"),
         requests_max: settings.number_as("limits.requests_max"),
+        client_rate: settings.number_as("limits.client_rate"),
         ranges_max: settings.number_as("limits.ranges_max"),
         linger_bytes_max: settings.number_as("limits.linger_bytes_max"),
     }
@@ -43,23 +60,6 @@ fn deadlines(settings: &Settings) -> Deadlines {
         half_closed_ms_max: settings.number("limits.half_closed_ms_max"),
         linger_ms_max: settings.number("limits.linger_ms_max"),
         drain_idle_ms: settings.number("limits.drain_idle_ms"),
-    }
-}
-
-fn content(settings: &Settings) -> ContentRules {
-    let text = |key| settings.text(key).into();
-    ContentRules {
-        index: settings.list("content.index").iter().map(|name| name.as_str().into()).collect(),
-        clean_urls: settings.flag("content.clean_urls"),
-        fallback: text("content.fallback"),
-        not_found: text("content.not_found"),
-        precompressed: settings.flag("content.precompressed"),
-        dotfiles: settings.flag("content.dotfiles"),
-        charset: text("content.charset"),
-        cache_control_page: text("content.cache_control_page"),
-        cache_control_asset: text("content.cache_control_asset"),
-        cache_control_other: text("content.cache_control_other"),
-        nosniff: settings.flag("content.nosniff"),
     }
 }
 
@@ -82,12 +82,14 @@ fn caching(settings: &Settings) -> CachingRules {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::options;
+    use crate::config::{hosts, options, raw};
 
     #[test]
     fn the_defaults_of_the_table_are_those_of_the_origin() {
         let settings = Settings::defaults(options::all());
-        let (ours, origin) = (build(&settings, Types::new(&[]).unwrap()), Site::default());
+        let (said, _) = raw::read(None, &raw::Arguments::default());
+        let hosts = hosts::understand(&said, |_, _| {}, &mut Vec::new(), &mut Vec::new());
+        let (ours, origin) = (build(&settings, hosts, &[Vec::new()]), Site::default());
         assert_eq!(ours.limits, origin.limits);
         assert_eq!(ours.deadlines, origin.deadlines);
         assert_eq!(ours.content, origin.content);

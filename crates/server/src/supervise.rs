@@ -27,8 +27,6 @@ pub enum Signal {
     Interrupt,
     /// SIGQUIT: exit at once.
     Quit,
-    /// SIGHUP: look what the root's path names.
-    Hangup,
     /// SIGUSR1: open the logs anew.
     ReopenLogs,
 }
@@ -50,8 +48,6 @@ pub enum Order {
     Kill(usize),
     /// Have the logs opened anew.
     ReopenLogs,
-    /// Look what the root's path names, and say it.
-    LookAtRoot,
 }
 
 /// How a worker ended.
@@ -189,6 +185,11 @@ impl Staff {
         orders
     }
 
+    /// From now on a worker that fails is started again, because others have left for it.
+    pub const fn lasts(&mut self) {
+        self.opened = Tick(0);
+    }
+
     /// With so many milliseconds in place of [`LEAVE_MS_MAX`].
     #[must_use]
     pub fn leaving_within(self, leave_ms_max: u64) -> Self {
@@ -228,6 +229,17 @@ impl Staff {
         self.posts[worker].0 = Post::Staffed(now);
     }
 
+    /// The worker does not answer. True if it is to be killed, so that another takes its place;
+    /// false if there is none, or it is leaving anyway.
+    pub fn silent(&mut self, worker: usize) -> bool {
+        let post = &mut self.posts[worker].0;
+        let is_there = self.phase == Phase::Run && matches!(post, Post::Staffed(_));
+        if is_there {
+            *post = Post::Killed;
+        }
+        is_there
+    }
+
     /// The worker is gone, or could not be started. Milliseconds until it is started again; `None`
     /// if it is not, or was to leave.
     pub fn gone(&mut self, worker: usize, how: Gone, now: Tick) -> Option<u64> {
@@ -265,7 +277,6 @@ impl Staff {
     pub fn signal(&mut self, signal: Signal, now: Tick) -> Option<Order> {
         match (signal, self.phase) {
             (Signal::ReopenLogs, _) => Some(Order::ReopenLogs),
-            (Signal::Hangup, _) => Some(Order::LookAtRoot),
             (Signal::Terminate | Signal::Interrupt, Phase::Run) => {
                 let deadline = now.after(self.drain_ms_max);
                 self.again_from = now.after(AGAIN_MS_MIN);
@@ -497,6 +508,18 @@ mod tests {
     }
 
     #[test]
+    fn a_silent_worker_is_killed_once_and_replaced() {
+        let mut staff = running(2);
+        assert!(staff.silent(1) && !staff.silent(1), "it has been killed already");
+        assert_eq!(staff.due(MS(5_000)), None);
+        assert_eq!(staff.gone(1, Gone::Crashed, MS(5_001)), Some(0));
+        assert_eq!(staff.due(MS(5_001)), Some(Order::Start(1)));
+        staff.started(1, MS(5_001));
+        staff.drain(MS(9_000));
+        assert!(!staff.silent(0), "it leaves, or is killed when its time is over");
+    }
+
+    #[test]
     fn a_worker_that_died_is_replaced_and_nobody_looks_for_a_second() {
         let mut staff = staffed(20, 1);
         assert_eq!(staff.gone(1, Gone::Crashed, MS(500)), Some(0));
@@ -542,7 +565,6 @@ mod tests {
     #[test]
     fn other_signals_change_nothing() {
         let mut staff = running(1);
-        assert_eq!(staff.signal(Signal::Hangup, MS(1)), Some(Order::LookAtRoot));
         assert_eq!(staff.signal(Signal::ReopenLogs, MS(1)), Some(Order::ReopenLogs));
         assert_eq!(staff.wake_at(), Tick::NEVER);
     }

@@ -4,13 +4,15 @@
 mod find;
 mod json;
 mod memory;
+mod stages;
+mod succeed;
 #[cfg(test)]
 mod tests;
 mod view;
 
 use find::attach;
 use memory::Memory;
-use regatta_metrics::{ArenaView, Phase, SlotView, Totals};
+use regatta_metrics::{ArenaView, Dial, Phase, SlotView, Totals};
 use regatta_sys::clock;
 use std::{
     fs,
@@ -20,6 +22,7 @@ use std::{
     thread,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
+pub use succeed::succeed;
 
 /// Exit code: done.
 pub const DONE: u8 = 0;
@@ -55,6 +58,20 @@ pub fn run(options: &TopOptions) -> u8 {
     let stdout = io::stdout();
     let live = !options.once && stdout.is_terminal();
     run_to(options, live, &mut stdout.lock(), &mut io::stderr().lock())
+}
+
+/// The document of `regatta top --json` about the server whose counters these are; with rates over
+/// an interval if there is one.
+pub(crate) fn status(
+    arena: ArenaView<'static>,
+    server_pid: u32,
+    interval: Option<Duration>,
+) -> String {
+    let server = Server { arena, pid: server_pid };
+    let earlier = server.sample();
+    let Some(interval) = interval else { return json::document(&earlier, None) };
+    thread::sleep(interval);
+    json::document(&server.sample(), Some(&earlier))
 }
 
 fn run_to(options: &TopOptions, live: bool, out: &mut impl Write, err: &mut impl Write) -> u8 {
@@ -139,6 +156,10 @@ struct Worker {
     retired: bool,
     incarnation: u64,
     heartbeat_age_ms: u64,
+    /// The stage of a pipeline that counts there; empty: none.
+    role: String,
+    /// What that stage is set to, in the order of `Dial::ALL`.
+    dials: [u64; Dial::ALL.len()],
     /// What its process has of the machine's memory, if it is there.
     memory: Option<Memory>,
     totals: Totals,
@@ -167,6 +188,8 @@ impl Server {
             memory: (mem::replace(&mut last, slot.pid()) != slot.pid())
                 .then(|| Memory::of(slot.pid()))
                 .flatten(),
+            role: slot.role(),
+            dials: Dial::ALL.map(|dial| slot.dial(dial)),
             totals: Totals::of([*slot]),
         });
         let workers: Vec<Worker> = workers.collect();
@@ -174,6 +197,8 @@ impl Server {
         for worker in &workers {
             totals.merge(&worker.totals);
         }
+        // And what earlier generations of the server have counted.
+        totals.merge(&Totals::of([self.arena.departed()]));
         Sample {
             at_ns,
             pid: self.pid,

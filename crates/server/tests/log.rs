@@ -40,6 +40,7 @@ fn record<'a>(unix: u64, target: &'a [u8]) -> Record<'a> {
         peer: "[2001:db8::7]:4711".parse::<SocketAddr>().expect("a literal").into(),
         method: b"GET",
         target,
+        host: Some(b"h.example"),
         version: "HTTP/1.1",
         status: 200,
         body_bytes: 1000,

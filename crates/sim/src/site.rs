@@ -40,6 +40,7 @@ fn limits(dice: &mut Dice) -> Limits {
         fields_max: rarely(dice, 64, &[3, 5, 100]),
         discard_body_bytes_max: rarely(dice, 64 << 10, &[200, 1, 0]),
         requests_max: rarely(dice, 0, &[1, 3, 7]),
+        client_rate: 0,
         ranges_max: rarely(dice, 16, &[3, 2, 1, 0]),
         linger_bytes_max: dice.pick(&[4 << 20, 4 << 20, 100]),
     }

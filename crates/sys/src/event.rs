@@ -23,6 +23,12 @@ impl Bell {
         Ok(Self(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?))
     }
 
+    /// One that an earlier program of this process made, or another process.
+    #[must_use]
+    pub const fn adopt(fd: OwnedFd) -> Self {
+        Self(fd)
+    }
+
     /// Makes the descriptor readable. Rings that nobody has cleared yet count once.
     pub fn ring(&self) {
         assert_unlocked();

@@ -1,13 +1,13 @@
 //! The document root and open files below it, with their facts.
 use crate::crew::{Lease, Member, assert_unlocked};
-use regatta_op::{Fault, File, FileId, Modified, OpenFault};
+use regatta_op::{Fault, File, FileId, Modified, OpenFault, OpenReq};
 use rustix::{
     fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat, Statx, StatxFlags},
     io::Errno,
 };
 use std::{
-    ffi::{CStr, CString},
-    io,
+    ffi::{CStr, CString, OsStr},
+    io, iter,
     mem::ManuallyDrop,
     os::{
         fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
@@ -134,12 +134,22 @@ impl AsFd for StaticFile {
 }
 
 /// The document root: the directory that every path is below, open, and the path that names it or
-/// the one that is to replace it.
+/// the one that is to replace it. With it go the roots of further hosts.
 #[derive(Debug)]
 pub struct Root {
     fd: OwnedFd,
     /// From `/` on: where this process is may be renamed.
     path: CString,
+    /// By number from 1 on. All clones share them.
+    others: Arc<[Self]>,
+}
+
+/// Where the file that a descriptor is open on is now.
+///
+/// # Errors
+/// `/proc` is not mounted.
+pub fn name(fd: BorrowedFd<'_>) -> io::Result<path::PathBuf> {
+    std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))
 }
 
 /// What the path of a root names now.
@@ -160,7 +170,35 @@ impl Root {
     /// As open(2): not there, not a directory, not permitted.
     pub fn open(path: &Path) -> io::Result<Self> {
         let path = CString::new(path::absolute(path)?.as_os_str().as_bytes())?;
-        Ok(Self { fd: rustix::fs::open(&path, ROOT_FLAGS, Mode::empty())?, path })
+        let fd = rustix::fs::open(&path, ROOT_FLAGS, Mode::empty())?;
+        Ok(Self { fd, path, others: Arc::default() })
+    }
+
+    /// This root, with those of further hosts, which have the numbers from 1 on.
+    #[must_use]
+    pub fn with(self, others: Vec<Self>) -> Self {
+        Self { others: others.into(), ..self }
+    }
+
+    /// The path that names it, from `/` on.
+    #[must_use]
+    pub fn given(&self) -> &Path {
+        Path::new(OsStr::from_bytes(self.path.to_bytes()))
+    }
+
+    /// All roots, by number: this one is the first.
+    pub fn all(&self) -> impl Iterator<Item = &Self> {
+        iter::once(self).chain(&*self.others)
+    }
+
+    /// The root that a path is below, and the path from there on.
+    pub(crate) fn place<'a>(&'a self, req: &'a OpenReq) -> (&'a Self, &'a [u8]) {
+        match req.below() {
+            (0, path) => (self, path),
+            // No file has a name with a NUL: what is below no root is not found.
+            (number, path) => (self.others.get(usize::from(number) - 1))
+                .map_or((self, &*req.path), |root| (root, path)),
+        }
     }
 
     /// What the path names now, as far as memory knows. Never waits for a disk.
@@ -186,7 +224,7 @@ impl Root {
     /// # Errors
     /// `/proc` is not mounted.
     pub fn name(&self) -> io::Result<path::PathBuf> {
-        std::fs::read_link(format!("/proc/self/fd/{}", self.fd.as_raw_fd()))
+        name(self.fd.as_fd())
     }
 
     /// True if this directory has been deleted, or its path names another one: what is not found
@@ -231,7 +269,8 @@ impl Root {
     /// # Errors
     /// No descriptors left.
     pub fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self { fd: self.fd.try_clone()?, path: self.path.clone() })
+        let (path, others) = (self.path.clone(), Arc::clone(&self.others));
+        Ok(Self { fd: self.fd.try_clone()?, path, others })
     }
 }
 

@@ -13,9 +13,12 @@ use rustix::{
 };
 use std::{
     ffi::{OsStr, OsString},
-    fs::File,
+    fs::{File, Metadata},
     io::{self, Read, Write},
-    os::{fd::OwnedFd, unix::ffi::OsStrExt},
+    os::{
+        fd::OwnedFd,
+        unix::{ffi::OsStrExt, fs::MetadataExt},
+    },
     path::{Component, Path},
 };
 
@@ -110,20 +113,23 @@ impl Spot {
         Ok(Some(bytes))
     }
 
-    /// Puts a new file, which everybody may read, in the place of whatever has the name.
+    /// Puts a new file in the place of whatever has the name: one that everybody may read, or with
+    /// the mode, the time and, if this process is root, the owner of `like`.
     ///
     /// # Errors
     /// It cannot be made; what was there is there.
-    pub fn replace(&self, text: &[u8]) -> io::Result<()> {
+    pub fn replace(&self, bytes: &[u8], like: Option<&Metadata>) -> io::Result<()> {
         let mut beside = OsString::from(".");
         beside.push(&self.name);
         beside.push(format!(".{}", std::process::id()));
         // One that a process with the same number has left behind.
         let _ = unlinkat(&self.directory, &*beside, AtFlags::empty());
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let made = openat(&self.directory, &*beside, flags, Mode::from_raw_mode(0o644))?;
-        let written = File::from(made)
-            .write_all(text)
+        let mode = Mode::from_raw_mode(if like.is_some() { 0o600 } else { 0o644 });
+        let mut made = File::from(openat(&self.directory, &*beside, flags, mode)?);
+        let written = made
+            .write_all(bytes)
+            .and_then(|()| like.map_or(Ok(()), |like| imitate(&made, like)))
             .and_then(|()| Ok(renameat(&self.directory, &*beside, &self.directory, &*self.name)?));
         written.inspect_err(|_| {
             let _ = unlinkat(&self.directory, &*beside, AtFlags::empty());
@@ -148,6 +154,15 @@ fn give(made: OwnedFd, owner: Option<Owner>) -> io::Result<File> {
         fchown(&made, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
     }
     Ok(made.into())
+}
+
+/// Gives a file the owner, the mode and the time of another.
+fn imitate(made: &File, like: &Metadata) -> io::Result<()> {
+    if geteuid().is_root() {
+        fchown(made, Some(Uid::from_raw(like.uid())), Some(Gid::from_raw(like.gid())))?;
+    }
+    made.set_permissions(like.permissions())?;
+    made.set_modified(like.modified()?)
 }
 
 fn accept(found: OwnedFd, owner: Option<Owner>) -> io::Result<File> {

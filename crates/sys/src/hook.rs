@@ -3,12 +3,14 @@
 //! They exist with the cargo feature `test-hooks` only, which no program asks for and every test
 //! does: without it they are constants, of which nothing is left.
 #[cfg(feature = "test-hooks")]
+pub mod denied;
+#[cfg(feature = "test-hooks")]
 mod injected;
 #[cfg(feature = "test-hooks")]
 mod per_thread;
 
 #[cfg(feature = "test-hooks")]
-pub use injected::{KEYS, Plan, die_locked, inject, inject_as_told, struck};
+pub use injected::{KEYS, Plan, die_locked, inject, inject_as_told, panic_in_visit, probe, struck};
 #[cfg(feature = "test-hooks")]
 pub(crate) use injected::{
     blocks, cold_us, edge_triggered, fault, shorten, slow_open, slow_open_us, slow_read, warm,
@@ -16,12 +18,12 @@ pub(crate) use injected::{
 #[cfg(not(feature = "test-hooks"))]
 pub(crate) use none::{
     accept_fault, accepted, blocks, cold_us, edge_triggered, fault, nanos, now, shorten, slow_open,
-    slow_open_us, slow_read, stranger, warm,
+    slow_open_us, slow_read, warm,
 };
 #[cfg(not(feature = "test-hooks"))]
-pub use none::{die_locked, inject_as_told};
+pub use none::{die_locked, inject_as_told, panic_in_visit, probe};
 #[cfg(feature = "test-hooks")]
-pub(crate) use per_thread::{accept_fault, accepted, nanos, now, stranger};
+pub(crate) use per_thread::{accept_fault, accepted, nanos, now};
 #[cfg(feature = "test-hooks")]
 pub use per_thread::{clear, fail_next_accept, set_room, set_time};
 
@@ -49,7 +51,7 @@ mod none {
     use super::Call;
     use regatta_op::Now;
     use rustix::io::Errno;
-    use std::{net::SocketAddr, os::fd::OwnedFd};
+    use std::os::fd::OwnedFd;
 
     #[inline]
     pub(crate) const fn accepted(_: &OwnedFd) {}
@@ -106,16 +108,19 @@ mod none {
         None
     }
 
-    #[inline]
-    pub(crate) const fn stranger() -> Option<SocketAddr> {
-        None
-    }
-
     /// Does nothing: there are no faults in this program.
     #[inline]
     pub const fn die_locked() {}
 
     /// Does nothing: there are no faults in this program.
     #[inline]
+    pub const fn panic_in_visit() {}
+
+    /// Does nothing: there are no faults in this program.
+    #[inline]
     pub const fn inject_as_told() {}
+
+    /// Does nothing: there are no faults in this program.
+    #[inline]
+    pub const fn probe(_master: u32) {}
 }

@@ -31,7 +31,7 @@ impl OpenRules {
 /// The result of opening a path.
 pub type OpenResult = Result<Opened<StaticFile>, OpenFault>;
 
-/// Opens a path below the root, and the siblings asked for if it is a regular file.
+/// Opens a path below its root, and the siblings asked for if it is a regular file.
 ///
 /// The kernel resolves the path (openat2(2)): neither `..` nor a symbolic link leads out of the
 /// root, whatever happens to the tree meanwhile, and links that are not allowed are not followed. A
@@ -44,14 +44,16 @@ pub type OpenResult = Result<Opened<StaticFile>, OpenFault>;
 /// in its place if the root is not what its path names any more. A directory that may be searched
 /// but not listed is a [`Opened::Directory`] like any other.
 pub fn open_below(root: &Root, req: &OpenReq, rules: OpenRules) -> OpenResult {
-    if req.path.is_empty() {
+    let (below, path) = root.place(req);
+    if path.is_empty() {
         return Ok(Opened::Directory);
     }
     simulated_disk::before_open(|| is_known(root, req, rules));
+    let root = below;
     let mut opening = Opening::default();
     loop {
         let result = match opening.next() {
-            Next::Below(suffix, flags) => open_path(root, req, suffix, flags, rules.resolve()),
+            Next::Below(suffix, flags) => open_path(root, path, suffix, flags, rules.resolve()),
             Next::Root => {
                 let (path, flags) = root.path();
                 rustix::fs::open(path, flags, Mode::empty())
@@ -66,7 +68,8 @@ pub fn open_below(root: &Root, req: &OpenReq, rules: OpenRules) -> OpenResult {
 /// [`open_below`] as far as it needs no disk: `None` if it would block, or might (`RESOLVE_CACHED`,
 /// openat2(2)). What is found is found in memory, the facts of the file included.
 pub fn open_cached(root: &Root, req: &OpenReq, rules: OpenRules) -> Option<OpenResult> {
-    if req.path.is_empty() {
+    let (root, path) = root.place(req);
+    if path.is_empty() {
         return Some(Ok(Opened::Directory));
     }
     if hook::blocks() {
@@ -76,7 +79,7 @@ pub fn open_cached(root: &Root, req: &OpenReq, rules: OpenRules) -> Option<OpenR
     let mut opening = Opening::default();
     loop {
         let Next::Below(suffix, flags) = opening.next() else { return None };
-        let result = open_path(root, req, suffix, flags, how);
+        let result = open_path(root, path, suffix, flags, how);
         if needs_disk(&result) {
             return None;
         }
@@ -90,7 +93,8 @@ pub fn open_cached(root: &Root, req: &OpenReq, rules: OpenRules) -> Option<OpenR
 /// the same directory, which has then been read.
 pub(crate) fn is_known(root: &Root, req: &OpenReq, rules: OpenRules) -> bool {
     let how = rules.resolve() | ResolveFlags::CACHED;
-    !needs_disk(&open_path(root, req, "", OPEN_FLAGS, how))
+    let (root, path) = root.place(req);
+    !needs_disk(&open_path(root, path, "", OPEN_FLAGS, how))
 }
 
 /// With `RESOLVE_CACHED`: it would block, or there really is nothing left. Who may block finds out
@@ -222,12 +226,11 @@ const OPEN_FLAGS: OFlags =
 /// Opens the path with this suffix.
 fn open_path(
     root: &Root,
-    req: &OpenReq,
+    path: &[u8],
     suffix: &str,
     flags: OFlags,
     how: ResolveFlags,
 ) -> Result<OwnedFd, Errno> {
-    let path = &req.path;
     let mut stack = [0; PATH_STACK_BYTES];
     let heap;
     let len = path.len() + suffix.len();

@@ -36,6 +36,13 @@ pub enum Exit {
 }
 
 impl Child {
+    /// A child that an earlier program of this process forked: executing another one does not
+    /// change whose child it is. `None` if that is no number of a process.
+    #[must_use]
+    pub fn adopt(pid: u32, fd: OwnedFd) -> Option<Self> {
+        Some(Self { pid: Pid::from_raw(i32::try_from(pid).ok()?)?, fd })
+    }
+
     /// The process number.
     #[must_use]
     pub const fn pid(&self) -> u32 {
@@ -85,6 +92,15 @@ impl AsFd for Child {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
+}
+
+/// Sends a signal to the process with this number, whichever that is by now.
+///
+/// # Errors
+/// There is none, or it is another user's.
+pub fn send(pid: u32, signal: Signal) -> io::Result<()> {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::NotFound)?;
+    Ok(kill_process(pid, signal.raw())?)
 }
 
 /// Forks a worker that runs `work` and exits with the code that it returns.
@@ -148,8 +164,9 @@ pub fn clone_worker(work: impl FnOnce() -> i32) -> io::Result<Child> {
 fn alone() -> io::Result<()> {
     let threads = threads()?;
     assert_eq!(threads, 1, "fork with {threads} threads");
-    // What is buffered now would otherwise be printed twice.
-    io::stdout().flush()
+    // What is buffered now would otherwise be printed twice; if nobody reads it, not even once.
+    let _ = io::stdout().flush();
+    Ok(())
 }
 
 fn child(pid: libc::c_long) -> io::Result<Child> {

@@ -1,75 +1,238 @@
-//! What others do to our system calls: a container's filter, a lease on a file. For tests.
+//! What a process that serves strangers gives up for good: privileges that a program could bring,
+//! capabilities, and all files, addresses and processes but those that it is given (landlock(7)).
+//!
+//! Whoever makes a worker run code of theirs finds the files that are served, the logs to append
+//! to, and the sockets that are open. What Landlock cannot do before some version of the kernel is
+//! left out, and [`Effect`] says so.
+use rustix::{
+    fs::{Mode, OFlags},
+    thread::{CapabilitySet, CapabilitySets},
+};
 use std::{
-    fs::File,
-    io,
-    os::fd::{AsFd, AsRawFd},
+    fmt, io,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+    path::{Path, PathBuf},
+    ptr,
 };
 
-/// `BPF_LD | BPF_W | BPF_ABS`: load a word of what is known of the call.
-const LOAD: u16 = 0x20;
-/// `BPF_JMP | BPF_JEQ | BPF_K`: skip so many steps, by whether the word is this.
-const COMPARE: u16 = 0x15;
-/// `BPF_RET | BPF_K`: this is the verdict.
-const JUDGE: u16 = 0x06;
-/// Where the number of the call stands (`struct seccomp_data`).
-const NUMBER_AT: u32 = 0;
-/// Which signal tells of a lease that somebody wants broken (fcntl(2)).
-const F_SETSIG: libc::c_int = 10;
+/// Rights to files (linux/landlock.h).
+const WRITE_FILE: u64 = 1 << 1;
+const READ_FILE: u64 = 1 << 2;
+const READ_DIR: u64 = 1 << 3;
+const MAKE_REG: u64 = 1 << 8;
+/// All rights to files, by the first version of Landlock that has so many: moving files between
+/// folders, truncating them, and controlling devices came later.
+const FILE_RIGHTS: [(u32, u64); 4] =
+    [(5, (1 << 16) - 1), (3, (1 << 15) - 1), (2, (1 << 14) - 1), (1, (1 << 13) - 1)];
+/// Binding and connecting TCP sockets.
+const TCP: u64 = 0b11;
+const TCP_SINCE: u32 = 4;
+/// Connecting to abstract Unix sockets of others, and sending signals to them.
+const SCOPES: u64 = 0b11;
+const SCOPES_SINCE: u32 = 6;
+/// `LANDLOCK_CREATE_RULESET_VERSION`.
+const ASK_VERSION: u32 = 1;
+/// `LANDLOCK_RULE_PATH_BENEATH`.
+const PATH_BENEATH: u32 = 1;
 
-/// A system call.
+/// `struct landlock_ruleset_attr`: what is denied unless a rule allows it. Kernels that know less
+/// take the rest if it is 0.
+#[repr(C)]
+struct Ruleset {
+    files: u64,
+    tcp: u64,
+    scopes: u64,
+}
+
+/// `struct landlock_path_beneath_attr`.
+#[repr(C, packed)]
+struct Beneath {
+    rights: u64,
+    fd: i32,
+}
+
+/// Whether a process confines itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sandbox {
+    /// It stays as it is.
+    Off,
+    /// As far as the kernel can.
+    BestEffort,
+    /// It does not go on without Landlock.
+    Required,
+}
+
+/// What a process may still reach by path.
 #[derive(Clone, Copy, Debug)]
-pub enum Call {
-    /// openat2(2)
-    Openat2,
-    /// `pidfd_open(2)`
-    PidfdOpen,
-    /// setgroups(2)
-    Setgroups,
+pub struct Confine<'a> {
+    /// Below these directories everything can be read.
+    pub read: &'a [BorrowedFd<'a>],
+    /// In these folders files can be made, and written to.
+    /// One that is not there is left out.
+    pub append: &'a [PathBuf],
 }
 
-/// From now on a call fails with `errno`, in this thread and in all that it starts, for good
-/// (seccomp(2)). All else is as it was, but for what set-user-ID programs could do.
-///
-/// # Errors
-/// The kernel has no such filters.
-pub fn deny(call: Call, errno: u16) -> io::Result<()> {
-    let number = match call {
-        Call::Openat2 => libc::SYS_openat2,
-        Call::PidfdOpen => libc::SYS_pidfd_open,
-        Call::Setgroups => libc::SYS_setgroups,
+/// What [`confine`] came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Effect {
+    /// No program that is run brings privileges.
+    pub no_new_privileges: bool,
+    /// The process has no capabilities.
+    pub no_capabilities: bool,
+    /// The version of Landlock; 0 is none.
+    pub landlock: u32,
+}
+
+impl fmt::Display for Effect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = [
+            (self.no_new_privileges, "privileges"),
+            (self.no_capabilities, "capabilities"),
+            (self.landlock > 0, "files"),
+            (self.landlock >= TCP_SINCE, "TCP"),
+            (self.landlock >= SCOPES_SINCE, "signals"),
+        ];
+        let taken: Vec<&str> = parts.iter().filter(|part| part.0).map(|part| part.1).collect();
+        let taken = if taken.is_empty() { "nothing".to_owned() } else { taken.join(", ") };
+        write!(f, "{taken} (Landlock ABI {})", self.landlock)
+    }
+}
+
+/// The version of Landlock that the kernel has; 0 if it has none, or a filter denies it.
+#[must_use]
+pub fn landlock_version() -> u32 {
+    // SAFETY: with this flag the kernel looks at neither the pointer nor the size, which are null
+    // and 0 as it asks.
+    let version = unsafe {
+        libc::syscall(
+            libc::SYS_landlock_create_ruleset,
+            ptr::null::<Ruleset>(),
+            0_usize,
+            ASK_VERSION,
+        )
     };
-    let number = u32::try_from(number).expect("numbers of calls are small");
-    let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
-    let mut steps = [
-        step(LOAD, 0, 0, NUMBER_AT),
-        step(COMPARE, 0, 1, number),
-        step(JUDGE, 0, 0, libc::SECCOMP_RET_ERRNO | u32::from(errno)),
-        step(JUDGE, 0, 0, libc::SECCOMP_RET_ALLOW),
-    ];
-    let program = libc::sock_fprog { len: 4, filter: steps.as_mut_ptr() };
-    let (yes, none): (libc::c_ulong, libc::c_ulong) = (1, 0);
-    // SAFETY: takes integers and touches no memory of ours.
-    done(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, yes, none, none, none) })?;
-    let filter = libc::c_ulong::from(libc::SECCOMP_MODE_FILTER);
-    // SAFETY: the kernel copies the program, which is four steps long and lives to the end of the
-    // call.
-    done(unsafe { libc::prctl(libc::PR_SET_SECCOMP, filter, &raw const program) })
+    u32::try_from(version).unwrap_or(0)
 }
 
-/// Takes a lease on a file for writing, as Samba does for its clients: until it is closed nobody
-/// else opens it (`F_SETLEASE`, fcntl(2)).
+/// Confines this thread, and all threads and processes that it starts, for good. Descriptors that
+/// are open stay what they are. Call it before there are other threads, which it does not reach,
+/// and after the last change of user.
+///
+/// Names of tasks in `/proc` can be listed still, and standard error can be opened once more.
 ///
 /// # Errors
-/// It is open elsewhere, or neither is it ours nor may we take leases.
-pub fn lease(file: &File) -> io::Result<()> {
-    let fd = file.as_fd().as_raw_fd();
-    // Somebody who wants it makes the kernel send a signal: one that ends nobody.
-    // SAFETY: takes integers and touches no memory of ours.
-    done(unsafe { libc::fcntl(fd, F_SETSIG, libc::SIGURG) })?;
-    // SAFETY: takes integers and touches no memory of ours.
-    done(unsafe { libc::fcntl(fd, libc::F_SETLEASE, libc::F_WRLCK) })
+/// A directory cannot be ruled on; or something that is [required](Sandbox::Required) could not be
+/// had. The process may be confined in part: the only thing left to do is to exit.
+pub fn confine(of: &Confine<'_>, how: Sandbox) -> io::Result<Effect> {
+    if how == Sandbox::Off {
+        return Ok(Effect::default());
+    }
+    let nothing = CapabilitySets {
+        effective: CapabilitySet::empty(),
+        permitted: CapabilitySet::empty(),
+        inheritable: CapabilitySet::empty(),
+    };
+    let mut effect = Effect {
+        no_new_privileges: rustix::thread::set_no_new_privs(true).is_ok(),
+        no_capabilities: false,
+        landlock: landlock_version(),
+    };
+    // Directories are opened with what rights there are.
+    if effect.landlock > 0 {
+        restrict(&rules(of, effect.landlock)?)?;
+    }
+    effect.no_capabilities = rustix::thread::set_capabilities(None, nothing).is_ok();
+    let is_whole = effect.no_new_privileges && effect.no_capabilities && effect.landlock > 0;
+    if how == Sandbox::Required && !is_whole {
+        let message = format!(
+            "server.sandbox = required, and what can be given up is {effect}; it takes Linux 5.13 \
+             or later with `landlock` in its list of security modules (lsm=), and a container's \
+             seccomp filter that lets landlock_create_ruleset(2) through; or set best-effort"
+        );
+        return Err(io::Error::other(message));
+    }
+    Ok(effect)
 }
 
-fn done(result: libc::c_int) -> io::Result<()> {
+/// A set of rules that allow what is meant to be reached, and nothing else.
+fn rules(of: &Confine<'_>, version: u32) -> io::Result<OwnedFd> {
+    let files = FILE_RIGHTS.iter().find(|(since, _)| *since <= version).map_or(0, |(_, all)| *all);
+    let since = |first: u32, rights: u64| if version >= first { rights } else { 0 };
+    let (tcp, scopes) = (since(TCP_SINCE, TCP), since(SCOPES_SINCE, SCOPES));
+    let ruleset = Ruleset { files, tcp, scopes };
+    // SAFETY: the kernel reads as many bytes as `ruleset` has, which lives across the call.
+    let number = unsafe {
+        let (at, bytes) = (&raw const ruleset, size_of::<Ruleset>());
+        libc::syscall(libc::SYS_landlock_create_ruleset, at, bytes, 0_u32)
+    };
+    let number = i32::try_from(number).unwrap_or(-1);
+    if number < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just opened this descriptor for us, close-on-exec, and nobody else
+    // knows its number.
+    let rules = unsafe { OwnedFd::from_raw_fd(number) };
+    for directory in of.read {
+        allow(&rules, *directory, READ_FILE | READ_DIR)?;
+    }
+    for folder in of.append {
+        if let Ok(folder) = open(folder) {
+            allow(&rules, folder.as_fd(), WRITE_FILE | MAKE_REG)?;
+        }
+    }
+    // Without /proc there is nothing to list.
+    if let Ok(tasks) = open(Path::new("/proc")) {
+        allow(&rules, tasks.as_fd(), READ_DIR)?;
+    }
+    // Pipes, sockets and files in memory only cannot be ruled on, and need not be.
+    let _ = allow(&rules, io::stderr().as_fd(), WRITE_FILE);
+    Ok(rules)
+}
+
+fn open(path: &Path) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty())
+}
+
+/// Allows these rights to a file, or to all below a directory.
+fn allow(rules: &OwnedFd, fd: BorrowedFd<'_>, rights: u64) -> io::Result<()> {
+    let beneath = Beneath { rights, fd: fd.as_raw_fd() };
+    // SAFETY: the kernel reads one `landlock_path_beneath_attr`, which `beneath` is and which lives
+    // across the call; both descriptors are open because they are borrowed.
+    let result = unsafe {
+        let at = &raw const beneath;
+        libc::syscall(libc::SYS_landlock_add_rule, rules.as_raw_fd(), PATH_BENEATH, at, 0_u32)
+    };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// From now on this thread has no other rights than these.
+fn restrict(rules: &OwnedFd) -> io::Result<()> {
+    // SAFETY: takes two integers and no memory; the descriptor is open because it is borrowed.
+    let result =
+        unsafe { libc::syscall(libc::SYS_landlock_restrict_self, rules.as_raw_fd(), 0_u32) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_took_effect_is_named() {
+        let effect = |landlock| Effect { no_new_privileges: true, no_capabilities: true, landlock };
+        let all = "privileges, capabilities, files, TCP, signals (Landlock ABI 7)";
+        assert_eq!(effect(7).to_string(), all);
+        let some = "privileges, capabilities, files (Landlock ABI 3)";
+        assert_eq!(effect(3).to_string(), some);
+        assert_eq!(effect(0).to_string(), "privileges, capabilities (Landlock ABI 0)");
+        assert_eq!(Effect::default().to_string(), "nothing (Landlock ABI 0)");
+    }
+
+    #[test]
+    fn nothing_is_given_up_unless_asked() {
+        let of = Confine { read: &[], append: &[PathBuf::from("/no/such/folder")] };
+        assert_eq!(confine(&of, Sandbox::Off).unwrap(), Effect::default());
+        assert!(std::fs::read("/proc/self/stat").is_ok());
+    }
 }

@@ -25,6 +25,16 @@ pub struct SharedWords {
 }
 
 impl SharedWords {
+    /// Maps words that an earlier program of this process made.
+    ///
+    /// # Errors
+    /// They are none that [`create`] made, or cannot be mapped.
+    pub fn adopt(fd: OwnedFd) -> io::Result<Self> {
+        let bytes = sealed_bytes(fd.as_fd())?;
+        let words = map(fd.as_fd(), bytes, MapFlags::SHARED)?;
+        Ok(Self { fd, words })
+    }
+
     /// The words.
     #[must_use]
     pub const fn words(&self) -> &'static [AtomicU64] {
@@ -68,7 +78,7 @@ fn map(fd: BorrowedFd<'_>, bytes: usize, flags: MapFlags) -> io::Result<&'static
     Ok(unsafe { std::slice::from_raw_parts(at.cast::<AtomicU64>(), bytes / 8) })
 }
 
-/// Why [`attach`] failed.
+/// Why [`attach_all`] failed.
 #[derive(Debug)]
 pub enum AttachError {
     /// There is no such process.
@@ -110,38 +120,67 @@ pub struct Foreign {
     pub uid: u32,
 }
 
-/// Finds the shared words of another process, to read them while it changes them. Anybody may have
-/// made something that is called so: see whose it is before believing it.
+/// Finds the shared words of another process, to read them while it changes them: several, while an
+/// earlier generation of its workers drains. Anybody may have made something that is called so: see
+/// whose it is before believing it.
 ///
 /// # Errors
 /// There is no such process, it is not a server, or it may not be read.
-pub fn attach(pid: u32) -> Result<Foreign, AttachError> {
+pub fn attach_all(pid: u32) -> Result<Vec<Foreign>, AttachError> {
     let fail = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => AttachError::NoProcess(pid),
         io::ErrorKind::PermissionDenied => AttachError::Denied(pid),
         _ => AttachError::Io(error),
     };
     let link = format!("/memfd:{NAME} (deleted)");
+    let mut all = Vec::new();
     for entry in fs::read_dir(format!("/proc/{pid}/fd")).map_err(fail)? {
         let path = entry.map_err(fail)?.path();
         // A descriptor may be gone by now.
         if fs::read_link(&path).is_ok_and(|target| target.as_os_str() == link.as_str()) {
-            return map_foreign(&path).map_err(fail);
+            all.push(map_foreign(&path).map_err(fail)?);
         }
     }
-    Err(AttachError::NotAServer(pid))
+    if all.is_empty() { Err(AttachError::NotAServer(pid)) } else { Ok(all) }
+}
+
+/// How long memory is that somebody else made.
+fn sealed_bytes(fd: BorrowedFd<'_>) -> io::Result<usize> {
+    // Without the seal it could lose its memory under our feet.
+    if !rustix::fs::fcntl_get_seals(fd)?.contains(SealFlags::SHRINK) {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let stat = rustix::fs::fstat(fd)?;
+    // Looking at what was never written to would take memory.
+    let bytes = usize::try_from(stat.st_size).ok().filter(|bytes| *bytes <= FOREIGN_BYTES_MAX);
+    Ok(bytes.ok_or(io::ErrorKind::InvalidData)?)
 }
 
 fn map_foreign(path: &Path) -> io::Result<Foreign> {
     let fd = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-    // Somebody else made this file: without the seal it could lose its memory under our feet.
-    if !rustix::fs::fcntl_get_seals(&fd)?.contains(SealFlags::SHRINK) {
-        return Err(io::ErrorKind::InvalidData.into());
-    }
+    let bytes = sealed_bytes(fd.as_fd())?;
     let stat = rustix::fs::fstat(&fd)?;
-    // Looking at what was never written to would take memory.
-    let bytes = usize::try_from(stat.st_size).ok().filter(|bytes| *bytes <= FOREIGN_BYTES_MAX);
-    let bytes = bytes.ok_or(io::ErrorKind::InvalidData)?;
     let words = map(fd.as_fd(), bytes, MapFlags::PRIVATE)?;
     Ok(Foreign { words, id: (stat.st_dev, stat.st_ino), uid: stat.st_uid })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use std::{fs::File, sync::atomic::Ordering::Relaxed};
+
+    #[test]
+    fn words_that_are_adopted_are_the_same() {
+        let made = create(64).unwrap();
+        made.words()[3].store(7, Relaxed);
+        let adopted = SharedWords::adopt(made.as_fd().try_clone_to_owned().unwrap()).unwrap();
+        assert_eq!(adopted.words().len(), 64);
+        assert_eq!(adopted.words()[3].load(Relaxed), 7);
+        adopted.words()[4].store(8, Relaxed);
+        assert_eq!(made.words()[4].load(Relaxed), 8);
+        // A file can be cut off.
+        let file = File::open("/proc/self/exe").unwrap();
+        assert!(SharedWords::adopt(file.into()).is_err());
+    }
 }

@@ -19,6 +19,8 @@ pub enum Signal {
     Terminate,
     /// `SIGUSR1`
     User1,
+    /// `SIGUSR2`
+    User2,
     /// `SIGCHLD`
     Child,
     /// `SIGKILL`, which can be sent but not taken.
@@ -27,12 +29,13 @@ pub enum Signal {
 
 impl Signal {
     /// All signals.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Hangup,
         Self::Interrupt,
         Self::Quit,
         Self::Terminate,
         Self::User1,
+        Self::User2,
         Self::Child,
         Self::Kill,
     ];
@@ -50,6 +53,7 @@ impl Signal {
             Self::Quit => Raw::QUIT,
             Self::Terminate => Raw::TERM,
             Self::User1 => Raw::USR1,
+            Self::User2 => Raw::USR2,
             Self::Child => Raw::CHILD,
             Self::Kill => Raw::KILL,
         }
@@ -58,8 +62,7 @@ impl Signal {
 
 /// Signals that would end a process though they say nothing to a server; real-time signals are
 /// like them. What a terminal or the process itself brings about is not among them.
-const MEANINGLESS: [(i32, &str); 7] = [
-    (libc::SIGUSR2, "SIGUSR2"),
+const MEANINGLESS: [(i32, &str); 6] = [
     (libc::SIGALRM, "SIGALRM"),
     (libc::SIGVTALRM, "SIGVTALRM"),
     (libc::SIGPROF, "SIGPROF"),

@@ -2,14 +2,54 @@
 use crate::{again, hook, hook::Call};
 use rustix::{
     io::Errno,
-    net::{AddressFamily, Shutdown, SocketFlags, SocketType, sockopt},
+    net::{AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, sockopt},
 };
 use std::{
-    io,
-    net::SocketAddr,
-    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+    ffi::OsStr,
+    fmt, io,
+    net::{IpAddr, SocketAddr},
+    os::{
+        fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
+    path::PathBuf,
     time::Duration,
 };
+
+/// What is written before a path, to tell it from an address.
+pub const UNIX: &str = "unix:";
+
+/// Where to listen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// At an internet address.
+    Inet(SocketAddr),
+    /// At a path ([`crate::unix`]).
+    Unix(PathBuf),
+}
+
+impl Place {
+    /// False if the kernel chooses the port: two of them are not the same.
+    #[must_use]
+    pub const fn is_definite(&self) -> bool {
+        !matches!(self, Self::Inet(address) if address.port() == 0)
+    }
+}
+
+impl From<SocketAddr> for Place {
+    fn from(address: SocketAddr) -> Self {
+        Self::Inet(address)
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Inet(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "{UNIX}{}", path.display()),
+        }
+    }
+}
 
 /// Whether operations on a socket wait for the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -80,9 +120,46 @@ impl ListenSpec {
 /// # Errors
 /// The address is in use, not ours, or not permitted; or an option is refused.
 pub fn listen(spec: &ListenSpec) -> io::Result<OwnedFd> {
-    let fd = bound(spec)?;
+    let fd = bind(spec)?;
     rustix::net::listen(&fd, i32::try_from(spec.backlog).unwrap_or(i32::MAX))?;
     Ok(fd)
+}
+
+/// Gives a listening socket, which others may still accept from, what `spec` says. It does not
+/// block if it did not before, whatever that says: they would.
+///
+/// # Errors
+/// An option is refused.
+pub fn adopt(listener: BorrowedFd<'_>, spec: &ListenSpec) -> io::Result<()> {
+    if spec.reuse_port {
+        sockopt::set_socket_reuseport(listener, true)?;
+        // Whoever had it before may have steered what comes to this port.
+        let _ = set_option(listener, libc::SOL_SOCKET, libc::SO_DETACH_REUSEPORT_BPF, &0);
+    }
+    set_inherited(listener, spec)?;
+    if spec.pacing_rate == 0 {
+        // It may have had a limit. A size of its send buffer that was set stays.
+        set_option(listener, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &u64::MAX)?;
+    }
+    let seconds = libc::c_int::try_from(spec.defer_accept_s).unwrap_or(libc::c_int::MAX);
+    set_option(listener, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, &seconds)?;
+    if !matches!(spec.steps, Steps::All(_)) {
+        set_mode(listener, Mode::Nonblocking)?;
+    }
+    Ok(rustix::net::listen(listener, i32::try_from(spec.backlog).unwrap_or(i32::MAX))?)
+}
+
+/// Tries, at a port of the kernel's choice, whether a socket that listens alone can share its port
+/// from then on. socket(7) wants `SO_REUSEPORT` before the first bind; Linux compares what sockets
+/// say when another one binds, and makes a group of them when that listens.
+///
+/// # Errors
+/// This kernel wants it before; or as [`listen`].
+pub fn try_sharing(ip: IpAddr) -> io::Result<OwnedFd> {
+    let alone = listen(&ListenSpec::new(SocketAddr::new(ip, 0)))?;
+    let addr = local_addr(alone.as_fd())?;
+    sockopt::set_socket_reuseport(&alone, true)?;
+    listen(&ListenSpec { reuse_port: true, ..ListenSpec::new(addr) })
 }
 
 /// Tries whether nobody listens at an address, with or without sharing its port: who is about to
@@ -91,7 +168,7 @@ pub fn listen(spec: &ListenSpec) -> io::Result<OwnedFd> {
 /// # Errors
 /// As [`listen`].
 pub fn is_free(addr: SocketAddr) -> io::Result<()> {
-    bound(&ListenSpec::new(addr)).map(drop)
+    bind(&ListenSpec::new(addr)).map(drop)
 }
 
 /// The server's end of a TCP connection, with the options that its listener asks of every one.
@@ -114,7 +191,11 @@ impl AsFd for Connection {
     }
 }
 
-fn bound(spec: &ListenSpec) -> io::Result<OwnedFd> {
+/// A socket that could [`listen`] and does not: others that share the port get all connections.
+///
+/// # Errors
+/// As [`listen`].
+pub fn bind(spec: &ListenSpec) -> io::Result<OwnedFd> {
     let family = if spec.addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = match spec.steps {
         Steps::None | Steps::Connections(_) => SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
@@ -191,14 +272,18 @@ fn steering(places: &[(u32, u32)]) -> Vec<libc::sock_filter> {
     program
 }
 
-/// Takes one connection from the listener's queue, and says who it is.
+/// Takes one connection from the listener's queue, and says who it is: nobody who has an address if
+/// it came to a path.
 ///
 /// The socket is close-on-exec and has the listener's options.
 ///
 /// # Errors
 /// See [`accept_fault`].
 #[inline]
-pub fn accept(listener: BorrowedFd<'_>, mode: Mode) -> io::Result<(Connection, SocketAddr)> {
+pub fn accept(
+    listener: BorrowedFd<'_>,
+    mode: Mode,
+) -> io::Result<(Connection, Option<SocketAddr>)> {
     let flags = match mode {
         Mode::Nonblocking => SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
         Mode::Blocking => SocketFlags::CLOEXEC,
@@ -207,10 +292,24 @@ pub fn accept(listener: BorrowedFd<'_>, mode: Mode) -> io::Result<(Connection, S
         return Err(errno.into());
     }
     let (fd, peer) = again(Call::Accept, || rustix::net::acceptfrom_with(listener, flags))?;
-    hook::accepted(&fd);
     let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
-    let peer = peer.or_else(hook::stranger);
-    Ok((Connection(fd), peer.ok_or(Errno::AFNOSUPPORT)?))
+    if peer.is_none() {
+        inherit(listener, fd.as_fd())?;
+    }
+    hook::accepted(&fd);
+    Ok((Connection(fd), peer))
+}
+
+/// Gives a connection what only those of TCP inherit of the socket that they were accepted from.
+fn inherit(listener: BorrowedFd<'_>, fd: BorrowedFd<'_>) -> io::Result<()> {
+    let step = sockopt::socket_timeout(listener, sockopt::Timeout::Recv)?;
+    set_timeouts(fd, step, step)?;
+    let bytes = sockopt::socket_send_buffer_size(listener)?;
+    if bytes != sockopt::socket_send_buffer_size(fd)? {
+        // The kernel doubles what it is told, and tells that (socket(7)).
+        sockopt::set_socket_send_buffer_size(fd, bytes / 2)?;
+    }
+    Ok(())
 }
 
 /// What a failed [`accept`] asks of its caller.
@@ -293,7 +392,8 @@ pub fn set_timeouts(
     Ok(())
 }
 
-/// How long `accept` waits on a listener that blocks: the step of [`Steps::All`].
+/// How long `accept` waits on a listener that blocks: the step of [`Steps::All`]. `None`: it does
+/// not block.
 ///
 /// # Errors
 /// None that a valid socket could have.
@@ -371,6 +471,19 @@ pub fn segments_received(fd: BorrowedFd<'_>) -> io::Result<u32> {
         libc::getsockopt(fd.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, told, len)
     };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(told[SEGS_IN]) }
+}
+
+/// Where the socket is bound.
+///
+/// # Errors
+/// Neither to an address nor to a path.
+pub fn place(fd: BorrowedFd<'_>) -> io::Result<Place> {
+    let address = rustix::net::getsockname(fd)?;
+    let Ok(unix) = SocketAddrUnix::try_from(address.clone()) else {
+        return Ok(Place::Inet(SocketAddr::try_from(address)?));
+    };
+    let path = unix.path_bytes().ok_or(Errno::AFNOSUPPORT)?;
+    Ok(Place::Unix(OsStr::from_bytes(path).into()))
 }
 
 /// The address that the socket is bound to.

@@ -158,7 +158,7 @@ impl Ring {
     /// The token under which [`Ring::finished`] will report it.
     pub fn start(&mut self, op: DiskOp) -> Result<Finished, Token> {
         let running = match op {
-            DiskOp::Open(req) if req.path.is_empty() => {
+            DiskOp::Open(req) if req.below().1.is_empty() => {
                 return Ok(Finished::Opened(Ok(Opened::Directory)));
             }
             mut op => {
@@ -313,8 +313,9 @@ impl Running {
         match &mut self.progress {
             Progress::Open { root, req, opening } => match opening.next() {
                 NextOpen::Below(suffix, flags) => {
+                    let (root, path) = root.place(req);
                     self.path.clear();
-                    self.path.extend_from_slice(&req.path);
+                    self.path.extend_from_slice(path);
                     self.path.extend_from_slice(suffix.as_bytes());
                     self.path.push(0);
                     self.how = types::OpenHow::new().flags(flags.bits().into()).resolve(resolve);
@@ -323,7 +324,7 @@ impl Running {
                     opcode::OpenAt2::new(root, path, &raw const self.how).build()
                 }
                 NextOpen::Root => {
-                    let (path, flags) = root.path();
+                    let (path, flags) = root.place(req).0.path();
                     self.how = types::OpenHow::new().flags(flags.bits().into());
                     let cwd = types::Fd(libc::AT_FDCWD);
                     opcode::OpenAt2::new(cwd, path.as_ptr(), &raw const self.how).build()
@@ -359,7 +360,7 @@ impl Running {
         }
         match &mut self.progress {
             Progress::Open { root, req, opening } => {
-                match opening.take(descriptor(result), root, req) {
+                match opening.take(descriptor(result), root.place(req).0, req) {
                     Some(found) => Next::End(Finished::Opened(found)),
                     None => Next::Step(self),
                 }
@@ -498,7 +499,7 @@ mod tests {
     #[test]
     fn operations_complete_as_their_blocking_sisters() {
         let path = site("all");
-        let root = Root::open(&path).unwrap();
+        let root = Root::open(&path).unwrap().with(vec![Root::open(&path).unwrap()]);
         let Ok(mut ring) = Ring::new(root, OpenRules::default()) else { return };
         let Ok(Opened::File { file, siblings }) = open(&mut ring, "page.html") else { panic!() };
         assert_eq!(file.len(), 100_000);
@@ -506,6 +507,9 @@ mod tests {
         assert!(matches!(open(&mut ring, "folder"), Ok(Opened::Directory)));
         assert!(matches!(open(&mut ring, ""), Ok(Opened::Directory)));
         assert!(matches!(open(&mut ring, "nothing"), Err(OpenFault::NotFound)));
+        assert!(matches!(open(&mut ring, "\0\0\u{1}"), Ok(Opened::Directory)));
+        assert!(matches!(open(&mut ring, "\0\0\u{1}page.html"), Ok(Opened::File { .. })));
+        assert!(matches!(open(&mut ring, "\0\0\u{2}page.html"), Err(OpenFault::NotFound)));
         let req = ReadReq::new(file.clone(), 1, 200_000);
         let Finished::Read((bytes, Ok(()))) = run(&mut ring, DiskOp::Read(req)) else { panic!() };
         assert_eq!(*bytes, [7; 99_999]);

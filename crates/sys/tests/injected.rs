@@ -36,6 +36,8 @@ fn every_byte_arrives_once_whatever_strikes() {
         slow_read_per_mille: 1000,
         slow_read_us: 2000,
         die_locked_per_mille: 0,
+        panic_in_visit_per_mille: 0,
+        probe_port: 0,
     });
     let (server, mut client) = connection();
     let dir = Dir::new("chaos");

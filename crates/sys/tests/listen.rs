@@ -3,7 +3,10 @@
 
 use regatta_sys::{
     affinity,
-    socket::{ListenSpec, Mode, accept, is_free, listen, local_addr, steer_by_cpu},
+    socket::{
+        ListenSpec, Mode, Steps, accept, adopt, is_free, listen, local_addr, steer_by_cpu,
+        try_sharing, wait_max,
+    },
     wait::{Epoll, Poller, Trigger},
 };
 use std::{
@@ -63,6 +66,48 @@ fn a_processor_that_is_not_there_means_the_first_socket() {
         let _client = TcpStream::connect(address).unwrap();
         assert_eq!(taken(&sockets), [0]);
     }
+}
+
+/// What a server does that has several sockets for a port from now on, and had one.
+#[test]
+fn one_that_listens_alone_can_share_its_port_later() {
+    for ip in [Ipv4Addr::LOCALHOST, Ipv4Addr::UNSPECIFIED] {
+        try_sharing(ip.into()).unwrap();
+    }
+    let alone = listen(&ListenSpec::new((Ipv4Addr::LOCALHOST, 0).into())).unwrap();
+    let address = local_addr(alone.as_fd()).unwrap();
+    let spec = ListenSpec { reuse_port: true, ..ListenSpec::new(address) };
+    assert!(listen(&spec).is_err(), "it does not share yet");
+    let before = TcpStream::connect(address).unwrap();
+    adopt(alone.as_fd(), &spec).unwrap();
+    let sockets = [alone, listen(&spec).unwrap()];
+    assert_eq!(taken(&sockets), [0], "who came before is where it was");
+    drop(before);
+    steer_by_cpu(sockets[1].as_fd(), &[]).unwrap();
+    for _ in 0..8 {
+        let _client = TcpStream::connect(address).unwrap();
+        assert_eq!(taken(&sockets), [0], "all go to the first");
+    }
+    adopt(sockets[0].as_fd(), &spec).unwrap();
+    let clients: Vec<_> = (0..64).map(|_| TcpStream::connect(address).unwrap()).collect();
+    let of_each = sockets.each_ref().map(|socket| {
+        let one = || accept(socket.as_fd(), Mode::Nonblocking).ok();
+        std::iter::from_fn(one).count()
+    });
+    assert_eq!(of_each.iter().sum::<usize>(), clients.len());
+    assert!(of_each.iter().all(|count| *count > 0), "{of_each:?}");
+}
+
+#[test]
+fn one_that_others_accept_from_blocks_for_nobody() {
+    let spec = ListenSpec::new((Ipv4Addr::LOCALHOST, 0).into());
+    let waits = ListenSpec { steps: Steps::All(Duration::from_secs(1)), ..spec };
+    let listener = listen(&waits).unwrap();
+    assert!(wait_max(listener.as_fd()).unwrap().is_some());
+    adopt(listener.as_fd(), &spec).unwrap();
+    assert_eq!(wait_max(listener.as_fd()).unwrap(), None);
+    adopt(listener.as_fd(), &waits).unwrap();
+    assert_eq!(wait_max(listener.as_fd()).unwrap(), None, "those who do not wait are there still");
 }
 
 #[test]

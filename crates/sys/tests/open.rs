@@ -4,7 +4,7 @@ mod common;
 
 use common::Dir;
 use regatta_op::{Coding, Codings, Fault, File, OpenFault, OpenReq, Opened, ReadReq};
-use regatta_sys::{OpenRules, Root, StaticFile, open_below, read_range};
+use regatta_sys::{OpenRules, Root, StaticFile, open_below, open_cached, read_range};
 use std::{
     fs,
     os::unix::{
@@ -59,6 +59,41 @@ fn tree(name: &str) -> Dir {
     rustix::fs::mkfifoat(rustix::fs::CWD, root.join("fifo"), 0o644.into()).unwrap();
     drop(UnixListener::bind(root.join("socket")).unwrap());
     dir
+}
+
+#[test]
+fn each_host_has_files_of_its_own() {
+    let dir = tree("hosts");
+    dir.write("other/a/page.html", "other");
+    let open = |name: &str| Root::open(&dir.path().join(name)).unwrap();
+    let root = open("root").with(vec![open("root/a"), open("other")]);
+    let look = |number: u16, path: &str| {
+        let prefix = if number == 0 { Vec::new() } else { OpenReq::prefix(number).to_vec() };
+        let req = req([&prefix, path.as_bytes()].concat(), Codings::NONE);
+        let (found, cached) = (open_below(&root, &req, STRICT), open_cached(&root, &req, STRICT));
+        let look = |found| match found {
+            Ok(Opened::File { file, .. }) => content(&file),
+            Ok(Opened::Directory) => "directory".to_owned(),
+            Err(fault) => format!("{fault:?}"),
+        };
+        let found = look(found);
+        assert!(cached.is_none_or(|cached| look(cached) == found), "{number} {path}");
+        found
+    };
+    for (number, path, expected) in [
+        (0, "a/page.html", "page"),
+        (1, "page.html", "page"),
+        (1, "a/page.html", "NotFound"),
+        (1, "../../secret", "Outside"),
+        (2, "a/page.html", "other"),
+        (2, "empty", "NotFound"),
+        (2, "", "directory"),
+        (3, "a/page.html", "NotFound"),
+        (u16::MAX, "", "NotFound"),
+    ] {
+        assert_eq!(look(number, path), expected, "{number} {path}");
+    }
+    assert_eq!(root.try_clone().unwrap().all().count(), 3);
 }
 
 #[test]

@@ -43,7 +43,10 @@ fn accept_soon(listener: &OwnedFd, mode: Mode) -> (Connection, SocketAddr) {
     loop {
         match accept(listener.as_fd(), mode) {
             Err(error) if accept_fault(&error) == AcceptFault::WouldBlock => thread::yield_now(),
-            result => return result.unwrap(),
+            result => {
+                let (fd, peer) = result.unwrap();
+                return (fd, peer.unwrap());
+            }
         }
     }
 }

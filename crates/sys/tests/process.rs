@@ -1,9 +1,10 @@
 //! Forked workers. A program of its own, with one thread: the usual harness has several.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 use regatta_sys::{
-    Bell,
+    Bell, Root,
     fiber::{self, Guard, STACK_BYTES_MIN, Stacks, has_light_guards},
     process::{Child, Exit, User, fork_worker, set_user, threads},
+    sandbox::{Confine, Sandbox, confine, landlock_version},
     shm::{self, AttachError},
     signal::{Received, Signal, Signals},
     simulated_disk::{self, Model},
@@ -11,8 +12,10 @@ use regatta_sys::{
 };
 use std::{
     fs,
-    io::ErrorKind,
+    io::{self, ErrorKind, Write as _},
+    net::{TcpListener, TcpStream},
     os::fd::{AsFd, AsRawFd, OwnedFd},
+    path::Path,
     process,
     sync::atomic::{AtomicU64, Ordering::SeqCst},
     thread,
@@ -36,6 +39,7 @@ fn main() {
         ("a_bell_wakes_another_process", a_bell_wakes_another_process),
         ("a_head_is_shared_and_never_lost", a_head_is_shared_and_never_lost),
         ("privileges_are_gone_for_good", privileges_are_gone_for_good),
+        (CONFINED, a_confined_worker_reaches_what_it_is_given),
     ];
     let is_root = rustix::process::geteuid().is_root();
     let mut passed = 0;
@@ -43,6 +47,10 @@ fn main() {
         // As the usual harness says it.
         if NEED_ROOT.contains(name) && !is_root {
             println!("test {name} ... ignored, needs root");
+            continue;
+        }
+        if *name == CONFINED && landlock_version() == 0 {
+            println!("test {name} ... ignored, needs Landlock");
             continue;
         }
         test();
@@ -58,6 +66,9 @@ const NEED_ROOT: [&str; 3] = [
     "workers_that_become_another_user_die_too",
     "privileges_are_gone_for_good",
 ];
+
+/// The test that needs Landlock.
+const CONFINED: &str = "a_confined_worker_reaches_what_it_is_given";
 
 fn child(work: impl FnOnce() -> i32) -> Child {
     fork_worker::<OwnedFd>(&[], work).unwrap()
@@ -174,7 +185,7 @@ fn only_what_is_kept_stays_open() {
 
 /// A worker that there is no descriptor for is not left behind, running or unreaped.
 fn a_worker_that_cannot_be_watched_is_reaped() {
-    use regatta_sys::sandbox::{Call, deny};
+    use regatta_sys::hook::denied::{Call, deny};
     use rustix::{io::Errno, process::WaitOptions};
     let limited = child(|| {
         deny(Call::PidfdOpen, 24).unwrap();
@@ -215,11 +226,9 @@ fn memory_is_found_by_process_number() {
     shared.words()[0].store(1, SeqCst);
     let master = process::id();
     let reader = child(move || {
-        let shm::Foreign { words, id, uid } = shm::attach(master).unwrap();
-        assert_eq!(
-            (id, uid),
-            (shm::attach(master).unwrap().id, rustix::process::geteuid().as_raw())
-        );
+        let found = |pid| shm::attach_all(pid).unwrap().pop().unwrap();
+        let shm::Foreign { words, id, uid } = found(master);
+        assert_eq!((id, uid), (found(master).id, rustix::process::geteuid().as_raw()));
         assert_eq!((words.len(), words[0].load(SeqCst)), (600, 1));
         // A store stays here.
         words[599].store(7, SeqCst);
@@ -236,19 +245,19 @@ fn memory_is_found_by_process_number() {
     assert_eq!(shared.words()[599].load(SeqCst), 0);
 
     drop(shared);
-    assert!(matches!(shm::attach(master), Err(AttachError::NotAServer(_))));
-    assert!(matches!(shm::attach(u32::MAX), Err(AttachError::NoProcess(_))));
+    assert!(matches!(shm::attach_all(master), Err(AttachError::NotAServer(_))));
+    assert!(matches!(shm::attach_all(u32::MAX), Err(AttachError::NoProcess(_))));
 
     // Memory that could vanish is not mapped.
     let unsealed = rustix::fs::memfd_create(shm::NAME, rustix::fs::MemfdFlags::CLOEXEC).unwrap();
     rustix::fs::ftruncate(&unsealed, 4096).unwrap();
-    assert!(matches!(shm::attach(master), Err(AttachError::Io(_))));
+    assert!(matches!(shm::attach_all(master), Err(AttachError::Io(_))));
 }
 
 fn memory_of_another_user_is_denied() {
     let stranger = child(|| {
         set_user(&User { uid: 65534, gid: 65534, groups: vec![] }).unwrap();
-        i32::from(!matches!(shm::attach(1), Err(AttachError::Denied(1))))
+        i32::from(!matches!(shm::attach_all(1), Err(AttachError::Denied(1))))
     });
     assert_eq!(stranger.wait().unwrap(), Exit::Code(0));
 }
@@ -382,4 +391,64 @@ fn privileges_are_gone_for_good() {
         0
     });
     assert_eq!(worker.wait().unwrap(), Exit::Code(0));
+}
+
+/// The worker is who the test is, root or not: only the sandbox is in its way.
+fn a_confined_worker_reaches_what_it_is_given() {
+    const ACCESS: Option<i32> = Some(13);
+    let home = std::env::temp_dir().join(format!("regatta-sandbox-{}", process::id()));
+    let [site, logs, other] = ["site", "logs", "other"].map(|name| home.join(name));
+    for folder in [&site, &logs, &other] {
+        fs::create_dir_all(folder).unwrap();
+        fs::write(folder.join("there"), "there").unwrap();
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let root = Root::open(&site).unwrap();
+    let worker = fork_worker(&[root.as_fd()], || {
+        let of = Confine { read: &[root.as_fd()], append: std::slice::from_ref(&logs) };
+        let effect = confine(&of, Sandbox::Required).unwrap();
+        assert!(effect.no_new_privileges && effect.no_capabilities, "{effect}");
+        // What it is given.
+        assert_eq!(fs::read(site.join("there")).unwrap(), b"there");
+        let append = |path: &Path| fs::File::options().append(true).create(true).open(path);
+        for name in ["there", "another"] {
+            append(&logs.join(name)).unwrap().write_all(b" and more").unwrap();
+        }
+        assert_eq!(threads().unwrap(), 1, "/proc is listed");
+        // And nothing else.
+        let errno = |result: io::Result<()>| result.err().and_then(|error| error.raw_os_error());
+        assert_eq!(errno(fs::read(other.join("there")).map(drop)), ACCESS);
+        assert_eq!(errno(fs::read("/etc/passwd").map(drop)), ACCESS);
+        assert_eq!(errno(fs::read(logs.join("there")).map(drop)), ACCESS);
+        assert_eq!(errno(append(&site.join("there")).map(drop)), ACCESS);
+        assert_eq!(errno(append(&site.join("new")).map(drop)), ACCESS);
+        assert_eq!(errno(fs::remove_file(logs.join("there"))), ACCESS);
+        assert_eq!(errno(fs::create_dir(logs.join("folder"))), ACCESS);
+        assert_eq!(errno(process::Command::new("/bin/sh").status().map(drop)), ACCESS);
+        if effect.landlock >= 4 {
+            assert_eq!(errno(TcpStream::connect(address).map(drop)), ACCESS);
+            assert_eq!(errno(TcpListener::bind("127.0.0.1:0").map(drop)), ACCESS);
+        }
+        if effect.landlock >= 6 {
+            let parent = rustix::process::getppid().unwrap();
+            let killed = rustix::process::test_kill_process(parent);
+            assert_eq!(killed, Err(rustix::io::Errno::PERM));
+            // Its own are its own.
+            let helper = child(|| {
+                loop {
+                    thread::sleep(Duration::from_secs(1));
+                }
+            });
+            helper.kill(Signal::Kill).unwrap();
+            assert_eq!(helper.wait().unwrap(), Exit::Signal(9));
+        }
+        0
+    });
+    assert_eq!(worker.unwrap().wait().unwrap(), Exit::Code(0));
+    assert_eq!(fs::read(logs.join("there")).unwrap(), b"there and more");
+    assert_eq!(fs::read(logs.join("another")).unwrap(), b" and more");
+    // Who has forked it is not confined.
+    assert!(TcpStream::connect(address).is_ok() && fs::read(other.join("there")).is_ok());
+    fs::remove_dir_all(&home).unwrap();
 }

@@ -18,7 +18,7 @@ const ARROWS: [(&str, &[&str]); 14] = [
     ("lab", &["load", "http", "sys", "metrics"]),
     ("regatta", &["server", "arch", "load", "lab", "sys", "metrics"]),
     ("xtask", &["lab", "metrics"]),
-    ("fuzz", &["http", "lab", "load", "server", "sim", "sys"]),
+    ("fuzz", &["http", "lab", "load", "origin", "server", "sim", "sys"]),
 ];
 /// The feature with which tests take the machine's part (`crates/sys/src/hook.rs`).
 const HOOKS: &str = "test-hooks";

@@ -50,7 +50,6 @@ options! {
         default: "64",
         doc: "How many threads take connections from the queue.",
         long: "Each serves one connection at a time.",
-        since: "0.1",
     },
     io: Io = OptionSpec {
         key: "adapt.io",
@@ -60,7 +59,6 @@ options! {
               thread goes on to another connection; `adapt`, one or the other, decided anew for \
               each read.",
         long: "A poller thread looks for reads that are complete and responds to their clients.",
-        since: "0.1",
     },
     rule: Rule = OptionSpec {
         key: "adapt.rule",
@@ -71,7 +69,6 @@ options! {
                adapt.queue_min wait. `disk`: when as many as adapt.reads_min reads are being made, \
                or reads have taken adapt.wait_us lately. `residency`: when the range is not in \
                memory, as far as a read that must not block (RWF_NOWAIT) tells.",
-        since: "0.1",
     },
     queue_min: usize = OptionSpec {
         key: "adapt.queue_min",
@@ -80,7 +77,6 @@ options! {
         doc: "With adapt.rule=queue-length, from how many waiting connections on reads are made \
               asynchronously.",
         long: "",
-        since: "0.1",
     },
     reads_min: usize = OptionSpec {
         key: "adapt.reads_min",
@@ -89,7 +85,6 @@ options! {
         doc: "With adapt.rule=disk, from how many reads in progress on further ones are made \
               asynchronously.",
         long: "",
-        since: "0.1",
     },
     wait_us: u64 = OptionSpec {
         key: "adapt.wait_us",
@@ -99,7 +94,6 @@ options! {
               made asynchronously.",
         long: "The mean of all reads, of which each counts 31/32 of what it counted before the \
                next.",
-        since: "0.1",
     },
     engine: Engine = OptionSpec {
         key: "adapt.engine",
@@ -109,7 +103,6 @@ options! {
         long: "`threads`: threads like those of glibc's aio_read(3). `uring`: the kernel, by \
                io_uring. `kernel`: the kernel, by io_submit(2), which waits for the disk in the \
                thread that starts the read.",
-        since: "0.1",
     },
     aio_threads: usize = OptionSpec {
         key: "adapt.aio_threads",
@@ -117,7 +110,6 @@ options! {
         default: "20",
         doc: "With adapt.engine=threads, the most threads that make asynchronous reads.",
         long: "",
-        since: "0.1",
     },
     aio_idle_ms: u64 = OptionSpec {
         key: "adapt.aio_idle_ms",
@@ -125,7 +117,6 @@ options! {
         default: "1 s",
         doc: "How long such a thread waits for another read before it ends.",
         long: "",
-        since: "0.1",
     },
     completions: Look = OptionSpec {
         key: "adapt.completions",
@@ -134,7 +125,6 @@ options! {
         doc: "What the poller thread does while reads are in progress and none is complete.",
         long: "`spin`: it looks at one after another again and again, as in [A], and takes all of \
                a processor. `wait`: it sleeps until one is complete.",
-        since: "0.1",
     },
     trace: bool = OptionSpec {
         key: "adapt.trace",
@@ -143,7 +133,6 @@ options! {
         doc: "Whether each decision of adapt.io=adapt is written to the error log, with what it \
               depended on.",
         long: "One write for each read: for tests, and for finding out why.",
-        since: "0.1",
     },
     step_ms: u64 = OptionSpec {
         key: "adapt.step_ms",
@@ -151,7 +140,6 @@ options! {
         default: "100 ms",
         doc: "How long a call of a thread waits before the thread looks at what else there is.",
         long: "As pool.step_ms.",
-        since: "0.1",
     },
     stall_us: u64 = ledger::STALL_US,
 }

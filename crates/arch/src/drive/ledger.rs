@@ -19,7 +19,6 @@ pub(crate) const STALL_US: OptionSpec = OptionSpec {
            `stall_other` if it takes this long without the time spent on files. Turns that \
            end because they have used up their bytes or operations are counted as \
            `stall_budget`, however long they took.",
-    since: "0.1",
 };
 
 /// Where the time of a turn went that may have gone to the disk; nanoseconds.

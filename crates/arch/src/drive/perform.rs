@@ -49,7 +49,7 @@ pub fn accept(
     listener: &OwnedFd,
     mode: Mode,
     tally: Tally<'_>,
-) -> Result<(Connection, SocketAddr), AcceptFault> {
+) -> Result<(Connection, Option<SocketAddr>), AcceptFault> {
     tally.add(Counter::AcceptCalls, 1);
     let accepted = socket::accept(listener.as_fd(), mode);
     let accepted = accepted.map_err(|error| socket::accept_fault(&error));

@@ -82,7 +82,6 @@ options! {
                at every wait for as long as it is ready; the kernel's extra check of each socket \
                costs 2 % of the instructions of a small reply. `poll` and `select` spend time at \
                every wait on every open connection; they are here because the papers used them.",
-        since: "0.1",
     },
     wait_events_max: usize = OptionSpec {
         key: "event.wait_events_max",
@@ -91,7 +90,6 @@ options! {
         doc: "How many events one wait returns at most; the rest come with the next wait.",
         long: "Only for epoll: `poll` and `select` return all events. Small values make the loop \
                look for new connections more often; large ones need fewer waits ([G] tunes it).",
-        since: "0.1",
     },
     send: SendMode = OptionSpec {
         key: "event.send",
@@ -103,7 +101,6 @@ options! {
                the call is given up after a third of `limits.send_window_ms`, or after one and a \
                half of them if the response has just begun. Not for a server with one process and \
                real users.",
-        since: "0.1",
     },
     processes: usize = OptionSpec {
         key: "event.processes",
@@ -116,7 +113,6 @@ options! {
                rounded up (cpu.max; cpu.cfs_quota_us of version 1; the smallest of all groups \
                that it is in). `regatta check` prints the number and why. All copies together may \
                have 1000 processes; limits.connections_max is split evenly among all of them.",
-        since: "0.1",
     },
     listen: Listen = OptionSpec {
         key: "event.listen",
@@ -127,7 +123,6 @@ options! {
                `exclusive`: the same, but a connection wakes one of them (EPOLLEXCLUSIVE; epoll \
                only). `reuseport`: each process has its own socket (SO_REUSEPORT), and the kernel \
                picks one by hash, whether its process is busy or not.",
-        since: "0.1",
     },
     copies: usize = OptionSpec {
         key: "event.copies",
@@ -136,7 +131,6 @@ options! {
         doc: "How many copies of the server there are, each with its own sockets.",
         long: "0 means one for each processor that the server may use (see event.processes) or, \
                with event.partition=addresses, one for each address.",
-        since: "0.1",
     },
     partition: Partition = OptionSpec {
         key: "event.partition",
@@ -148,7 +142,6 @@ options! {
                `addresses`: each copy has a part of server.listen. `steer-cpu`: all copies listen \
                on the same port; the kernel gives a connection to the copy that owns (event.pin) \
                the processor that received its first packet.",
-        since: "0.1",
     },
     pin: Pin = OptionSpec {
         key: "event.pin",
@@ -160,7 +153,6 @@ options! {
                package). `cpu` binds each process to one processor of its copy, each on a core of \
                its own if there are enough cores, otherwise in turn. `share` binds each process \
                to all processors of its copy.",
-        since: "0.1",
     },
     turn_bytes_max: u64 = OptionSpec {
         key: "event.turn_bytes_max",
@@ -170,7 +162,6 @@ options! {
         long: "All turns between two waits share 16 times as much. Where many connections are \
                ready, each may send less, but 64 KiB at least, so that a small response does not \
                wait for hundreds of large ones.",
-        since: "0.1",
     },
     turn_ops_max: u32 = OptionSpec {
         key: "event.turn_ops_max",
@@ -178,7 +169,6 @@ options! {
         default: "64",
         doc: "How many operations one connection may perform before others have their turn.",
         long: "A pipelined request costs one or two.",
-        since: "0.1",
     },
     stall_us: u64 = ledger::STALL_US,
 }

@@ -114,6 +114,8 @@ pub enum Ended {
 pub struct Acceptor<'a> {
     /// The listening sockets.
     pub listeners: &'a [OwnedFd],
+    /// Which listener of the process the first of them is.
+    pub first: usize,
     /// The strategy.
     pub rules: AcceptRules,
     /// Events of this round.
@@ -146,6 +148,7 @@ impl<'a> Acceptor<'a> {
     pub const fn new(listeners: &'a [OwnedFd], rules: AcceptRules) -> Self {
         Self {
             listeners,
+            first: 0,
             rules,
             events: 0,
             paused_until: None,
@@ -312,7 +315,7 @@ impl<'a> Acceptor<'a> {
         open: usize,
         taken: u32,
         tally: Tally<'_>,
-    ) -> Result<(Connection, SocketAddr), Ended> {
+    ) -> Result<(Connection, Option<SocketAddr>), Ended> {
         // The cap is checked here and not where the loop decides to poll, as in [H] §2.1.
         if open >= self.rules.connections_max {
             tally.add(Counter::AcceptSkippedFull, 1);
@@ -421,7 +424,7 @@ mod tests {
                     match acceptor.take(0, open.len(), taken, tally) {
                         Ok((socket, peer)) => {
                             assert_eq!(expect, None, "seed {seed}");
-                            assert!(peer.ip().is_loopback());
+                            assert!(peer.is_some_and(|peer| peer.ip().is_loopback()));
                             open.push(socket);
                             (taken, queued, accepted) = (taken + 1, queued - 1, accepted + 1);
                         }

@@ -13,11 +13,12 @@ pub use kernel::AioKernel;
 pub use ring::AioRing;
 pub use threads::{AioThreads, ThreadLimits};
 
+use super::sync::lock;
 use regatta_op::ReadReq;
 use regatta_sys::{Read, StaticFile};
 use std::{
     io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -90,9 +91,4 @@ impl Request {
     fn is_given_up(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }
-}
-
-/// What a thread that panicked under the lock has left is whole: each change is one assignment.
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
 }

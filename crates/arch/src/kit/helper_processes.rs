@@ -103,7 +103,8 @@ impl HelperPool for Processes<'_> {
         let (ours, theirs) = Channel::pair()?;
         // First, so that no process must be reaped if this fails.
         self.poller.add(ours.as_fd(), at as u64, Interest::READ)?;
-        let keep = [self.root.as_fd(), theirs.as_fd()];
+        let roots = self.root.all().map(AsFd::as_fd);
+        let keep: Vec<_> = roots.chain([theirs.as_fd()]).collect();
         let child = match fork_worker(&keep, || help(self.root, self.rules, self.pass, &theirs)) {
             Ok(child) => child,
             Err(error) => {

@@ -4,6 +4,8 @@ pub mod accept;
 pub mod aio;
 pub mod budget;
 pub mod chain;
+pub mod clients;
+pub mod control;
 #[cfg(test)]
 pub(crate) mod dice;
 pub mod disk;
@@ -12,10 +14,14 @@ pub mod event_loop;
 #[cfg(test)]
 mod every_cache;
 pub mod fibers;
+#[cfg(test)]
+#[path = "../../../../xtask/folder.rs"]
+pub(crate) mod folder;
 pub mod helper_processes;
 pub mod helper_threads;
 pub mod helpers;
 pub mod idle;
+pub mod line;
 pub mod maps;
 pub mod queue;
 // Not declared in `queue.rs`, which the model includes by itself.

@@ -3,7 +3,7 @@
 use super::sync::{
     Bell, Condvar, Mutex, MutexGuard, PoisonError,
     atomic::{AtomicUsize, Ordering::Relaxed},
-    clock,
+    clock, lock,
 };
 use regatta_metrics::{Counter, Tally};
 use std::{
@@ -35,6 +35,8 @@ struct Queued<T> {
     items: VecDeque<(T, u64)>,
     /// Threads that wait for an item: a notification that nobody waits for costs a call.
     waiting: usize,
+    /// One of them is to wait no longer, although there is nothing.
+    called: bool,
     closed: bool,
 }
 
@@ -43,7 +45,7 @@ impl<T> Queue<T> {
     #[must_use]
     pub fn new(most: usize) -> Self {
         let items = VecDeque::with_capacity(most.min(ROOM));
-        let state = Mutex::new(Queued { items, waiting: 0, closed: false });
+        let state = Mutex::new(Queued { items, waiting: 0, called: false, closed: false });
         let (changed, len) = (Condvar::new(), AtomicUsize::new(0));
         Self { state, changed, len, most, wakes_all: false }
     }
@@ -76,14 +78,32 @@ impl<T> Queue<T> {
     /// Puts as many as there is room for behind all others, with one lock and in their order, and
     /// wakes as many threads as can take one. What had no room stays in `items`.
     pub fn put_all(&self, items: &mut VecDeque<T>, tally: Tally<'_>) {
+        self.put_those(items, |_| true, tally);
+    }
+
+    /// As [`Queue::put_all`], of the items for which `which` says so; the others stay too.
+    pub fn put_those(
+        &self,
+        items: &mut VecDeque<T>,
+        mut which: impl FnMut(&T) -> bool,
+        tally: Tally<'_>,
+    ) {
         let mut state = lock(&self.state);
-        let before = state.items.len();
-        let room = if state.closed { 0 } else { self.most.saturating_sub(before) };
-        let now = clock::nanos();
-        state.items.extend(items.drain(..room.min(items.len())).map(|item| (item, now)));
+        let (before, now, mut refused) = (state.items.len(), clock::nanos(), 0);
+        let most = if state.closed { 0 } else { self.most };
+        for _ in 0..items.len() {
+            let Some(item) = items.pop_front() else { break };
+            let is_meant = which(&item);
+            if is_meant && state.items.len() < most {
+                state.items.push_back((item, now));
+            } else {
+                refused += u64::from(is_meant);
+                items.push_back(item);
+            }
+        }
         self.has_put(state, before, tally);
-        if !items.is_empty() {
-            tally.add(Counter::QueueRefused, items.len() as u64);
+        if refused > 0 {
+            tally.add(Counter::QueueRefused, refused);
         }
     }
 
@@ -151,12 +171,13 @@ impl<T> Queue<T> {
         let since = clock::nanos();
         let mut left = patience;
         state.waiting += 1;
-        while state.items.is_empty() && !state.closed && !left.is_zero() {
+        while state.items.is_empty() && !state.closed && !state.called && !left.is_zero() {
             let waited = self.changed.wait_timeout(state, left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
             left = patience.saturating_sub(Duration::from_nanos(clock::nanos() - since));
         }
         state.waiting -= 1;
+        state.called &= !state.items.is_empty();
         state
     }
 
@@ -191,6 +212,30 @@ impl<T> Queue<T> {
         tally.add(Counter::QueueTakes, taken as u64);
         tally.add(Counter::QueueWaitNs, waited);
         taken
+    }
+
+    /// Takes the items that were put before this time, nanoseconds.
+    pub fn take_older(&self, before: u64, into: &mut VecDeque<T>, tally: Tally<'_>) {
+        if self.is_empty() {
+            return;
+        }
+        let mut state = lock(&self.state);
+        let taken = state.items.partition_point(|(_, since)| *since < before);
+        into.extend(state.items.drain(..taken).map(|(item, _)| item));
+        self.len.store(state.items.len(), Relaxed);
+        drop(state);
+        tally.add(Counter::QueueTakes, taken as u64);
+    }
+
+    /// Wakes a thread that waits here for an item, if one does: it is to look elsewhere.
+    pub fn call(&self, tally: Tally<'_>) {
+        let mut state = lock(&self.state);
+        if state.waiting > 0 {
+            state.called = true;
+            drop(state);
+            tally.add(Counter::QueueWakes, 1);
+            self.changed.notify_one();
+        }
     }
 
     /// How many items there are, or were a moment ago.
@@ -245,6 +290,8 @@ struct Returned<R> {
 enum Owner {
     Awake,
     Asleep,
+    /// Results do not wake it, but a call does.
+    Rests,
     /// The bell has been rung, and not been cleared.
     Woken,
 }
@@ -278,16 +325,16 @@ impl<R> Returns<R> {
 
     fn has_put(&self, mut state: MutexGuard<'_, Returned<R>>) {
         self.len.store(state.results.len(), Relaxed);
-        self.ring(&mut state);
+        if state.owner == Owner::Asleep {
+            self.ring(&mut state);
+        }
     }
 
-    /// Wakes the owner if it sleeps.
+    /// Wakes the owner.
     fn ring(&self, state: &mut Returned<R>) {
-        if state.owner == Owner::Asleep {
-            state.owner = Owner::Woken;
-            // Under the lock: whoever sees that it was rung can clear it.
-            self.bell.ring();
-        }
+        state.owner = Owner::Woken;
+        // Under the lock: whoever sees that it was rung can clear it.
+        self.bell.ring();
     }
 
     /// Wakes the owner although there is nothing: it is to look at the time, and at what the master
@@ -295,7 +342,9 @@ impl<R> Returns<R> {
     pub fn wake(&self) {
         let mut state = lock(&self.state);
         state.called = true;
-        self.ring(&mut state);
+        if matches!(state.owner, Owner::Asleep | Owner::Rests) {
+            self.ring(&mut state);
+        }
     }
 
     /// The next result, if there is one.
@@ -339,6 +388,17 @@ impl<R> Returns<R> {
         is_to_wait
     }
 
+    /// Before an owner waits that need not be woken for results, because it looks at them now and
+    /// then anyway: false if it has been called. From now on a call rings the bell.
+    pub fn rests(&self) -> bool {
+        let mut state = lock(&self.state);
+        let is_called = mem::take(&mut state.called);
+        if !is_called && state.owner == Owner::Awake {
+            state.owner = Owner::Rests;
+        }
+        !is_called
+    }
+
     /// After the owner has waited: results ring no more. True if the bell has woken it.
     pub fn wakes(&self) -> bool {
         let mut state = lock(&self.state);
@@ -354,9 +414,4 @@ impl<R> Returns<R> {
     pub fn source(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
     }
-}
-
-/// A panic leaves nothing behind that is half done.
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
 }

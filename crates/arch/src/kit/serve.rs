@@ -146,7 +146,7 @@ pub fn hear(mut worker: Worker<'_, ()>, each_round: &mut dyn FnMut()) -> io::Res
         while let Some(_no_connection) = worker.next_action() {}
         each_round();
     }
-    // Wakes those that wait for a connection.
+    // Wakes those that wait for a connection, unless the listeners stay.
     worker.stop_listening();
     Ok(())
 }
@@ -167,9 +167,21 @@ pub fn next(
             // Its time begins now, and not when the thread began to wait for it.
             look(worker, means);
             return Some(accepted);
+        } else {
+            wait_for_one(worker, step, means.listener);
         }
     }
     None
+}
+
+/// Waits for a connection where the listener does not block, because workers that an earlier image
+/// of the master started still accept from it.
+fn wait_for_one(worker: &Worker<'_, Blocking>, step: Duration, listener: usize) {
+    let listener = worker.listeners()[listener].as_fd();
+    if matches!(socket::wait_max(listener), Ok(None)) {
+        // If it cannot be waited for, accept says why.
+        let _ = ready_within(listener, Interest::READ, worker.patience(step));
+    }
 }
 
 /// Serves a connection, of which a `Recv` may be out and nothing else, for as long as is asked.

@@ -61,8 +61,21 @@ pub struct Readiness {
     writable: bool,
     /// The socket took nothing, and the poller has not said since that it takes bytes.
     full: bool,
+    /// Where it belongs in a pipeline.
+    pub place: Place,
     /// [`Desk::held_ms`] when something was sent last, or the connection's deadline was set.
     pub held_ms: u32,
+}
+
+/// Where a connection belongs in a pipeline, whichever stage has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Whose it is: which of those that accept counts it as open.
+    pub home: u8,
+    /// The part of the pipeline that serves it, where stages have several: a processor.
+    pub part: u8,
+    /// The class that an admission controller has put it in.
+    pub class: u8,
 }
 
 impl Readiness {
@@ -81,6 +94,7 @@ impl Readiness {
             broken: false,
             writable: false,
             full: false,
+            place: Place { home: 0, part: 0, class: 0 },
             held_ms,
         }
     }
@@ -281,8 +295,6 @@ pub struct Io<'a> {
     first: Option<Left>,
     /// What this turn has left to another stage.
     left: Option<Left>,
-    /// For bytes that are received here and parsed later.
-    buffers: Vec<Vec<u8>>,
 }
 
 impl<'a> Io<'a> {
@@ -303,7 +315,6 @@ impl<'a> Io<'a> {
             spent: Spent::default(),
             first: None,
             left: None,
-            buffers: Vec::new(),
         }
     }
 
@@ -510,10 +521,12 @@ fn receive(slot: &mut ReadySlot, io: &mut Io<'_>, now: Now, cx: &FileCx<'_>) -> 
         }
     };
     slot.drive.recv = false;
-    if left::leaves_received(slot, io.rules.leaves) {
-        io.left = Some(Io::leave_received(&mut io.buffers, received));
-    } else {
-        slot.conn.complete(Done::Recv(received), now, cx);
+    match received {
+        // An end, or a fault, is no work for another stage, and takes no place in its queue.
+        Ok(bytes) if !bytes.is_empty() && left::leaves_received(slot, io.rules.leaves) => {
+            io.left = Some(Io::leave_received(bytes, cx));
+        }
+        _ => slot.conn.complete(Done::Recv(received), now, cx),
     }
     true
 }

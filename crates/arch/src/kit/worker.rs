@@ -31,7 +31,7 @@ use regatta_sys::{
 use std::{
     collections::VecDeque,
     io,
-    os::fd::{AsFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd as _, OwnedFd},
     time::Duration,
     vec,
 };
@@ -74,27 +74,44 @@ pub enum RootSource<'a> {
     Unit(TallySlot<'a>),
 }
 
-/// The root of a process, and where the one comes from that takes its place.
+/// The roots of a process, and where those come from that take their places.
 #[derive(Clone, Copy, Debug)]
 pub struct NextRoot<'a> {
     /// What is served.
     pub root: &'a Root,
-    /// Each record brings a root, and says which it is.
+    /// Brings roots, each with its [record](NextRoot::record).
     pub channel: &'a Channel,
 }
 
 impl NextRoot<'_> {
-    /// Replaces the root by the last that has come, and says which it is; `None` if none has, or
-    /// there is no descriptor to take it with.
+    /// What a root is sent with: its number, and which change of roots it is. Those of a process
+    /// come in the order of the changes.
+    #[must_use]
+    pub fn record(number: usize, generation: u64) -> [u8; 16] {
+        (u128::from(generation) << 64 | number as u128).to_ne_bytes()
+    }
+
+    /// Replaces the roots by those that have come, and says which change was the last; `None` if
+    /// none has, or there was no descriptor to take one with, and it must be sent again.
     #[must_use]
     pub fn renew(&self) -> Option<u64> {
-        let (mut record, mut roots) = ([0; 8], Vec::new());
-        while let Ok(8) = self.channel.recv(&mut record, &mut roots, false) {
-            // All but the last are closed.
-            roots.drain(..roots.len() - 1);
+        let (mut record, mut roots) = ([0; 16], Vec::new());
+        let (mut renewed, mut is_whole) = (None, true);
+        loop {
+            match self.channel.recv(&mut record, &mut roots, false) {
+                Ok(16) => {
+                    let record = u128::from_ne_bytes(record);
+                    let number = usize::try_from(record & u128::from(u64::MAX));
+                    let root = number.ok().and_then(|number| self.root.all().nth(number));
+                    let taken = root.zip(roots.pop()).map(|(root, fd)| root.replace(fd.as_fd()));
+                    is_whole &= matches!(taken, Some(Ok(())));
+                    renewed = u64::try_from(record >> 64).ok();
+                }
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => is_whole = false,
+                _ => break,
+            }
         }
-        self.root.replace(roots.pop()?.as_fd()).ok()?;
-        Some(u64::from_ne_bytes(record))
+        renewed.filter(|_| is_whole)
     }
 }
 
@@ -258,6 +275,13 @@ impl<'a, S> Worker<'a, S> {
         self.desk.held_ms
     }
 
+    /// All connections have waited so long for other units, of which their peers knew nothing.
+    pub fn held_by_others(&mut self, ms: u64) {
+        #[expect(clippy::cast_possible_truncation, reason = "it wraps")]
+        let ms = ms as u32;
+        self.desk.held_ms = self.desk.held_ms.wrapping_add(ms);
+    }
+
     /// A connection, unless it is gone.
     #[must_use]
     pub fn slot(&mut self, key: u64) -> Option<&mut Slot<S>> {
@@ -410,6 +434,7 @@ impl<'a, S> Worker<'a, S> {
     /// on, as after [`Worker::end_wait`].
     pub fn look(&mut self) -> bool {
         self.desk.look();
+        self.queued = self.desk.again.len();
         self.renew_root()
     }
 
@@ -523,8 +548,13 @@ impl<'a, S> Worker<'a, S> {
     }
 
     /// Accepts nothing any more, and ends listening: threads that wait for a connection are woken.
+    /// Where the listeners stay for others, such threads see it when their wait ends.
     pub fn stop_listening(&mut self) {
-        self.desk.acceptor.drain();
+        if self.desk.around.control.listeners_stay() {
+            self.desk.acceptor.leave();
+        } else {
+            self.desk.acceptor.drain();
+        }
     }
 
     /// The sockets that it accepts from.
@@ -624,7 +654,8 @@ impl<'a, S> Worker<'a, S> {
                 .member()
                 .acquire(|| take().inspect(|(socket, _)| shared.member().own(socket.as_fd()))),
         }?;
-        let listener = u8::try_from(at).expect("no more than `ADDRESSES_MAX`");
+        let listener = acceptor.first + at;
+        let listener = u8::try_from(listener).expect("no more than `ADDRESSES_MAX`");
         Ok(Accepted { displaces, socket, peer: Peer::from(peer).at(listener) })
     }
 
@@ -652,7 +683,9 @@ impl<'a, S> Worker<'a, S> {
     pub fn admit(&mut self, accepted: Accepted, drive: S) -> u64 {
         let Accepted { socket, peer, .. } = accepted;
         let cx = &self.desk.around.cx;
-        let conn = FileLink::new(peer, self.desk.now, cx);
+        let now = self.desk.now;
+        let mut conn = FileLink::new(peer, now, cx);
+        let _goes_on = conn.admit(peer, socket.as_fd().as_raw_fd(), now, cx);
         cx.tally.add(Counter::ConnectionsOpened, 1);
         cx.tally.add(Counter::ConnectionsOpenAtAcceptSum, self.open() as u64);
         cx.tally.max(Counter::ConnectionsOpenMax, self.open() as u64 + 1);
@@ -669,6 +702,7 @@ impl<'a, S> Worker<'a, S> {
         slot.conn.cut(reason, desk.now, &desk.around.cx);
         desk.forget(key);
         desk.around.cx.tally.add(Counter::ConnectionsClosed, 1);
+        desk.around.cx.links.closing(slot.socket.as_fd().as_raw_fd());
         let closing = |fd| desk.around.shared.map(|shared| shared.member().closing(fd));
         let closing = closing(slot.socket.as_fd());
         drop(slot);

@@ -1,9 +1,16 @@
 //! Layouts of workers over addresses and processors, and what is refused.
 use super::*;
-use crate::{amped, event, laio, mp, options::Value, threads};
+use crate::{amped, event, laio, mp, threads};
+
+fn place(text: &str) -> Place {
+    match text.strip_prefix(regatta_sys::socket::UNIX) {
+        Some(path) => Place::Unix(path.into()),
+        None => Place::Inet(text.parse().unwrap()),
+    }
+}
 
 fn plan(sets: &[(&str, &str)], listen: &[&str], cpus: &[usize]) -> Result<Layout, LayoutFault> {
-    let addresses: Vec<SocketAddr> = listen.iter().map(|text| text.parse().unwrap()).collect();
+    let addresses: Vec<Place> = listen.iter().copied().map(place).collect();
     let mut settings = Settings::defaults(event::DRIVER.options);
     for (key, value) in sets {
         let spec = event::DRIVER.options.iter().find(|spec| spec.key == *key).unwrap();
@@ -15,7 +22,6 @@ fn plan(sets: &[(&str, &str)], listen: &[&str], cpus: &[usize]) -> Result<Layout
         default: "",
         doc: "",
         long: "",
-        since: "",
     };
     let texts = listen.iter().map(|text| (*text).to_owned()).collect();
     settings.set(&listed, Value::List(texts)).unwrap();
@@ -24,8 +30,7 @@ fn plan(sets: &[(&str, &str)], listen: &[&str], cpus: &[usize]) -> Result<Layout
 
 /// Address, whether it is shared, and whose port it has.
 fn sockets(layout: &Layout) -> Vec<(String, bool, Option<usize>)> {
-    let text =
-        |socket: &SocketPlan| (socket.address.to_string(), socket.reuse_port, socket.port_of);
+    let text = |socket: &SocketPlan| (socket.place.to_string(), socket.reuse_port, socket.port_of);
     layout.sockets.iter().map(text).collect()
 }
 
@@ -51,7 +56,7 @@ fn threads_accept_one_connection_after_another() {
             let spec = specs.find(|spec| spec.key == *key).unwrap_or(&connections);
             settings.set(spec, spec.kind.parse(value).unwrap()).unwrap();
         }
-        let addresses = vec!["127.0.0.1:0".parse().unwrap(); addresses];
+        let addresses = vec![place("127.0.0.1:0"); addresses];
         let layout = Layout::plan(driver, &settings, &addresses, &[0, 1], 2);
         layout.map(|layout| shares(&layout)).map_err(|fault| fault.to_string())
     };
@@ -100,6 +105,10 @@ fn processes_share_their_sockets_or_have_their_own() {
     ];
     assert_eq!(sockets(&layout), expect);
     assert_eq!(shares(&layout), [(0..2, vec![3]), (2..4, vec![5])]);
+    // A path has one socket, which each process has as a listener of its own.
+    let layout = plan(&sets, &["unix:/run/a"], &[3, 5]).unwrap();
+    let expect = [("unix:/run/a".into(), true, None), ("unix:/run/a".into(), true, Some(0))];
+    assert_eq!((sockets(&layout), shares(&layout).len()), (expect.into(), 2));
 }
 
 #[test]
@@ -186,7 +195,7 @@ fn a_copy_has_neighbouring_processors() {
 fn a_quota_is_a_limit_on_workers_and_not_on_where_they_run() {
     let cpus = [0, 4, 1, 5];
     let planned = |name: &str, value: &str, processors| {
-        let listen = ["127.0.0.1:0".parse().unwrap()];
+        let listen = [place("127.0.0.1:0")];
         let mut settings = Settings::defaults(event::DRIVER.options);
         for (key, value) in [(name, value), ("event.pin", "share")] {
             let spec = event::DRIVER.options.iter().find(|spec| spec.key == key).unwrap();
@@ -237,6 +246,8 @@ fn what_contradicts_itself_is_refused() {
         (&[("event.copies", "3"), ("event.partition", "addresses")], TWO, "server.listen"),
         (&[copies], &["127.0.0.1:65535"], "event.copies"),
         (&[copies], &["127.0.0.1:80", "127.0.0.1:81"], "server.listen"),
+        (&[copies], &["unix:/run/a"], "event.partition"),
+        (&[copies, steered], &["127.0.0.1:80", "unix:/run/a"], "event.partition"),
     ] {
         assert_eq!(plan(sets, listen, &[0, 1]).unwrap_err().key, key, "{sets:?}");
     }
@@ -275,7 +286,7 @@ fn helpers_do_not_open_files_for_a_crew() {
     let mut settings = Settings::defaults(event::DRIVER.options);
     let spec = event::DRIVER.options.iter().find(|spec| spec.key == "event.share").unwrap();
     settings.set(spec, spec.kind.parse("descriptors-and-cache").unwrap()).unwrap();
-    let listen = ["127.0.0.1:80".parse().unwrap()];
+    let listen = [place("127.0.0.1:80")];
     assert!(Layout::plan(&event::DRIVER, &settings, &listen, &[0], 1).is_ok());
     for driver in [&amped::DRIVER, &laio::DRIVER] {
         let fault = Layout::plan(driver, &settings, &listen, &[0], 1).unwrap_err();
@@ -290,10 +301,53 @@ fn every_process_has_slots_of_its_own_for_its_units() {
     let mut settings = Settings::defaults(driver.options);
     let spec = driver.options.iter().find(|spec| spec.key == "event.processes").unwrap();
     settings.set(spec, spec.kind.parse("2").unwrap()).unwrap();
-    let listen = ["127.0.0.1:80".parse().unwrap()];
+    let listen = [place("127.0.0.1:80")];
     let layout = Layout::plan(&driver, &settings, &listen, &[0], 1).unwrap();
     let slots: Vec<_> = layout.shares.iter().map(|share| share.slots.clone()).collect();
     assert_eq!((slots, layout.slots()), (vec![0..3, 3..6], 6));
+}
+
+/// What a pipeline is laid out as with these options, or the option that is refused.
+fn pipeline(driver: Driver, sets: &[(&str, &str)]) -> Result<Layout, &'static str> {
+    let others = [crate::kit::accept::OPTIONS, crate::shared::OPTIONS].concat();
+    let all = || driver.options.iter().chain(&others);
+    let mut settings = Settings::defaults(all());
+    for (key, value) in [("accept.when_full", "pause")].iter().chain(sets) {
+        let spec = all().find(|spec| spec.key == *key).unwrap();
+        settings.set(spec, spec.kind.parse(value).unwrap()).unwrap();
+    }
+    let addresses = [place("127.0.0.1:8000"), place("127.0.0.1:8010")];
+    Layout::plan(&driver, &settings, &addresses, &[0, 1, 2, 3], 4).map_err(|fault| fault.key)
+}
+
+/// Of a pipeline there is one process in each copy, and what its stages cannot do is refused.
+#[test]
+fn a_pipeline_is_one_process() {
+    let driver = Driver { steps: |_| Steps::None, ..crate::watpipe::DRIVER };
+    let plan = |sets: &[_]| pipeline(driver, sets).map(|layout| shares(&layout));
+    assert_eq!(plan(&[]), Ok(vec![(0..2, vec![])]), "whatever processors there are");
+    assert_eq!(plan(&[("event.processes", "1")]), plan(&[]));
+    let copies = [("event.copies", "2"), ("event.pin", "share")];
+    assert_eq!(plan(&copies), Ok(vec![(0..2, vec![0, 1]), (2..4, vec![2, 3])]));
+    assert_eq!(plan(&[("event.processes", "2")]), Err("event.processes"));
+    assert_eq!(plan(&[("event.listen", "reuseport")]), Err("event.listen"));
+    assert_eq!(plan(&[("accept.when_full", "close-idle")]), Err("accept.when_full"));
+    let blocking = ("event.send", "blocking");
+    assert_eq!(plan(&[blocking, ("watpipe.barrier", "false")]), plan(&[]));
+    assert_eq!(plan(&[blocking, ("watpipe.barrier", "true")]), Err("event.send"));
+}
+
+/// Who sends for all clients waits for none of them; who does not know the ages of requests admits
+/// all.
+#[test]
+fn a_pipeline_is_refused_what_its_stages_cannot_do() {
+    let plan = |driver, set| pipeline(driver, &[set]).map(|layout| layout.slots());
+    let seda = |send| plan(crate::seda::DRIVER, ("event.send", send));
+    assert_eq!(seda("nonblocking"), Ok(9), "one for the first thread, each stage and control");
+    assert_eq!(seda("blocking"), Err("event.send"));
+    let watpipe = |admission| plan(crate::watpipe::DRIVER, ("stages.admission", admission));
+    assert_eq!(watpipe("none"), Ok(57));
+    assert_eq!(watpipe("direct"), Err("stages.admission"));
 }
 
 #[test]
@@ -302,4 +356,18 @@ fn connections_are_split_evenly() {
     layout.share_connections(11);
     let each: Vec<_> = layout.shares.iter().map(|share| share.connections_max).collect();
     assert_eq!(each, [4, 4, 3]);
+}
+
+/// Sockets that a reload leaves over are shared out; all workers keep theirs.
+#[test]
+fn workers_take_what_is_left_over_in_turn() {
+    let ranges = |layout: &Layout| -> Vec<Range<usize>> {
+        layout.shares.iter().map(|share| share.listeners.clone()).collect()
+    };
+    let addresses = ["127.0.0.1:80", "127.0.0.1:81"];
+    let own = [("event.processes", "3"), ("event.listen", "reuseport")];
+    let mut layout = plan(&own, &addresses, &[0]).unwrap();
+    assert_eq!((layout.give(4), ranges(&layout)), (vec![2, 5, 8, 3], vec![0..4, 4..7, 7..10]));
+    let mut layout = plan(&own[..1], &addresses, &[0]).unwrap();
+    assert_eq!((layout.give(2), ranges(&layout)), (vec![2, 3], vec![0..4; 3]));
 }

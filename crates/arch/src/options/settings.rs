@@ -158,14 +158,7 @@ mod tests {
 
     #[test]
     fn settings_know_every_option_and_nothing_else() {
-        let spec = OptionSpec {
-            key: "a.b",
-            kind: Kind::Bool,
-            default: "true",
-            doc: "",
-            long: "",
-            since: "0.1",
-        };
+        let spec = OptionSpec { key: "a.b", kind: Kind::Bool, default: "true", doc: "", long: "" };
         let mut settings = Settings::defaults([&spec]);
         assert!(settings.flag("a.b"));
         settings.set(&spec, Value::Flag(false)).unwrap();

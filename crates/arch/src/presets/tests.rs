@@ -42,6 +42,22 @@ fn every_name_sets_what_it_stands_for() {
              accept.when_full=pause {rest}"
         )
     };
+    let pipeline = |rest: &str| {
+        format!(
+            "{REPLICA} {patient} accept.when_full=pause {bodies} stages.pool_control=none \
+             stages.batch_control=false {rest}"
+        )
+    };
+    let haboob = format!(
+        "{REPLICA} event.poller=poll accept.count=1000 accept.backlog=511 \
+         accept.when_full=pause {patient} cache.bytes_max=200 MiB \
+         cache.body_bytes_max=64 MiB cache.copy_bytes_max=1 MiB seda.idle_ms=2500 ms \
+         seda.wake=all seda.queue_max=0 seda.on_full=drop seda.requests_max=0 \
+         stages.pool_ms=2 s stages.disk_ms=1 s stages.batch_control=false \
+         stages.batch_ms=100 ms stages.truncates=true stages.target_ms=5 s \
+         stages.rate_first=10 stages.rate_max=1000 stages.samples=100 \
+         stages.sample_ms=1 s stages.bucket=10 stages.refill_ms_min=1"
+    );
     let expect = [
         ("sped", "event.processes=1".to_owned()),
         ("symped", String::new()),
@@ -53,6 +69,7 @@ fn every_name_sets_what_it_stands_for() {
         ("flash-1999", flash("mincore")),
         ("flash-linux", flash("mapped")),
         ("laio", "event.processes=1".to_owned()),
+        ("cohort", String::new()),
         ("mp", "limits.connections_max=256 accept.when_full=pause".to_owned()),
         ("mt", "accept.when_full=pause".to_owned()),
         (
@@ -88,6 +105,28 @@ fn every_name_sets_what_it_stands_for() {
         ("bio", pool("adapt.io=blocking")),
         ("aio", pool("adapt.io=async adapt.completions=spin")),
         ("self-adapting", pool("adapt.io=adapt adapt.completions=spin")),
+        (
+            "watpipe4",
+            pipeline(
+                "watpipe.read=poller watpipe.acceptors=one watpipe.barrier=true \
+                 watpipe.writers=25 event.poller=select limits.connections_max=20000",
+            ),
+        ),
+        ("watpipe5", pipeline("watpipe.parts=cpu limits.connections_max=100000")),
+        (
+            "watpipe5-b",
+            pipeline(
+                "watpipe.parts=cpu watpipe.writers=200 event.send=blocking \
+                 limits.connections_max=80000",
+            ),
+        ),
+        (
+            "seda",
+            "accept.when_full=pause cache.body_bytes_max=1 MiB stages.admission=proportional"
+                .to_owned(),
+        ),
+        ("haboob-2002", haboob.clone()),
+        ("cohort-sandstorm", format!("{haboob} seda.threads=shared")),
         ("accept1", uncached(&format!("{patient} accept.count=1"))),
         ("acceptinf", uncached(&format!("{patient} accept.count=0"))),
         ("accept25", uncached(&format!("{patient} accept.count=25"))),

@@ -72,9 +72,6 @@ fn given(which: &str) -> Result<String, String> {
 }
 
 /// The experiment of the crossing in the file `which`.
-///
-/// # Errors
-/// What is wrong with it.
 pub fn crossing(which: &str, text: &str, settled: &Settled) -> Result<String, String> {
     let wrong = |error: toml::de::Error| format!("{which}: {error}");
     let given: Table = text.parse().map_err(wrong)?;
@@ -140,7 +137,7 @@ mod tests {
     #[test]
     fn every_preset_is_an_experiment() {
         let options =
-            BestOptions { budget_s: 600.0, ..BestOptions::new("/".into(), "regatta".into()) };
+            BestOptions { budget_s: 600.0, ..BestOptions::new("/".as_ref(), "regatta".into()) };
         let all = Means { cpus: 2, memory: 1 << 30, descriptors: 20_000 };
         let settled = Settled::new(&options, "/".as_ref(), Site::default(), all, None);
         for (name, _) in PRESETS {

@@ -18,6 +18,7 @@ use crate::units::files::At;
 use clap::Args;
 pub use matrix::crossing;
 use regatta_load::engine::parse_time;
+use regatta_load::with_defaults;
 use rustix::process::{Resource, getrlimit};
 use serde_json::json;
 use stage::Stage;
@@ -88,26 +89,8 @@ fn seconds(text: &str) -> Result<f64, String> {
 
 impl BestOptions {
     /// Twenty minutes for a site, everything else as it comes. `regatta` is the program.
-    pub fn new(site: PathBuf, regatta: PathBuf) -> Self {
-        Self {
-            site,
-            budget_s: 1_200.0,
-            slo: "p99<50ms".to_owned(),
-            log: None,
-            environment: None,
-            matrix: None,
-            connections: 64,
-            requests_per_connection: 10,
-            server_cpus: None,
-            client_cpus: None,
-            metric: "good_per_s".to_owned(),
-            window_s: None,
-            foreign_max: 0.25,
-            seed: 1,
-            out: None,
-            regatta,
-            form: Form::Text,
-        }
+    pub fn new(site: &Path, regatta: PathBuf) -> Self {
+        Self { regatta, ..with_defaults(&[site.as_ref()]) }
     }
 }
 

@@ -13,6 +13,11 @@ pub(super) fn processes(target: &Target) -> u32 {
     option(target, "event.processes").parse().map_or(1, |processes: u32| processes.max(1))
 }
 
+/// How many copies of the server there are, each with an address or port of its own.
+pub(super) fn copies(target: &Target) -> u32 {
+    option(target, "event.copies").parse().map_or(1, |copies: u32| copies.max(1))
+}
+
 /// How many connections it takes; all if it does not say.
 pub(crate) fn cap(target: &Target) -> u32 {
     option(target, "limits.connections_max").parse().unwrap_or(u32::MAX)
@@ -78,6 +83,22 @@ pub(super) fn limited<'a>(run: &Evidence<'a>) -> Vec<(&'a str, u32)> {
 pub(super) fn threads<'a>(run: &Evidence<'a>) -> Found<&'a Target> {
     let found = run.of("knot-nptl").chain(run.of("mt")).next();
     found.ok_or_else(|| "a thread for each connection (knot-nptl, mt)".to_owned())
+}
+
+/// The pipelines whose `sendfile` does not block, one at least.
+pub(super) fn pipelines<'a>(run: &Evidence<'a>) -> Found<Vec<&'a Target>> {
+    let all = run.of("watpipe4").chain(run.of("watpipe5")).filter(|one| !blocks(one));
+    let all: Vec<&Target> = all.collect();
+    if all.is_empty() {
+        Err("a pipeline of stages (watpipe4, watpipe5)".to_owned())
+    } else {
+        Ok(all)
+    }
+}
+
+/// How many threads of a pipeline send; 0: as many as processors.
+pub(super) fn writers(target: &Target) -> u32 {
+    option(target, "watpipe.writers").parse().unwrap_or_default()
 }
 
 /// The event-driven arms whose `sendfile` does not block, one at least.

@@ -1,6 +1,6 @@
 //! Claims on blocking and non-blocking `sendfile` ([E] §5.1, [S] §8): E-9 to E-12, S-6 to S-8b.
 
-use super::arms::{blocks, cap, processes};
+use super::arms::{blocks, cap, copies, processes};
 use super::evidence::{Blocks, Evidence, Found, number, option, quotient, show};
 use super::processes::{idle_for_the_disk, needs_cached, waits};
 use super::shown::{all, all_among, any, any_part};
@@ -14,7 +14,7 @@ use crate::stats::middle;
 /// Peaks this much below another's are equal to it.
 const EQUAL: f64 = 0.97;
 
-/// Targets of one architecture: those that block, and the one that does not.
+/// Targets of one architecture, in as many copies: those that block, and the one that does not.
 struct Pair<'a> {
     blocking: Vec<&'a Target>,
     not: &'a Target,
@@ -27,6 +27,7 @@ fn pairs_of<'a>(run: &Evidence<'a>) -> Found<Vec<Pair<'a>>> {
     for not in run.regattas().filter(|target| !blocks(target)) {
         let same = |target: &&Target| {
             option(target, "server.architecture") == option(not, "server.architecture")
+                && copies(target) == copies(not)
         };
         let mut blocking: Vec<&Target> =
             run.regattas().filter(|target| blocks(target)).filter(same).collect();
@@ -261,13 +262,21 @@ pub(super) fn s7(run: &Evidence<'_>) -> Found<Finding> {
 
 /// Requests of the disk for 1,000 replies.
 pub(super) fn requests(record: &Record) -> Option<f64> {
-    let good = number(record, "good_per_s").filter(|good| *good > 0.0)?;
-    Some(1e3 * number(record, "disk_requests_per_s")? / good)
+    for_replies("disk_requests_per_s")(record)
 }
 
-/// Blocking reads fewer and longer pieces.
+/// Something that a disk's log tells of each second, for 1,000 replies.
+fn for_replies(metric: &'static str) -> impl Fn(&Record) -> Option<f64> + Copy {
+    move |record| {
+        let good = number(record, "good_per_s").filter(|good| *good > 0.0)?;
+        Some(1e3 * number(record, metric)? / good)
+    }
+}
+
+/// Blocking reads fewer and longer pieces, of fewer files.
 pub(super) fn s8(run: &Evidence<'_>) -> Found<Finding> {
-    let (mut told, mut asked) = (Vec::new(), Vec::new());
+    let (mut told, mut asked, mut of_files) = (Vec::new(), Vec::new(), true);
+    let files = for_replies("disk_files_per_s");
     for Pair { blocking, not } in pairs_of(run)? {
         for target in blocking {
             let [cell, plain] = run.tops([&target.name, &not.name])?;
@@ -286,9 +295,24 @@ pub(super) fn s8(run: &Evidence<'_>) -> Found<Finding> {
             ));
             asked.push(longer.above(1.0, format!("the length of pieces of {what}")));
             asked.push(fewer.below(1.0, format!("requests for each reply of {what}")));
+            match run.times((&cell, &plain), files) {
+                Ok(fewer) => {
+                    told.push(format!("files for each reply {}", show(&fewer)));
+                    asked.push(fewer.below(1.0, format!("files for each reply of {what}")));
+                }
+                Err(_) => of_files = false,
+            }
         }
     }
-    Ok(Finding::all(told.join("; "), "the disk's own log, at the highest rate", &asked))
+    let finding = Finding::all(told.join("; "), "the disk's own log, at the highest rate", &asked);
+    Ok(match finding.verdict {
+        Verdict::Holds if !of_files => {
+            let needs = "of how many files they are takes disk_files_per_s, of an image that can \
+                         be read";
+            Finding::undecided(finding.ours, format!("{needs}; {}", finding.why))
+        }
+        _ => finding,
+    })
 }
 
 /// The disk inefficiency index of a cell, block by block.

@@ -61,7 +61,7 @@ pub(crate) type Found<T> = Result<T, String>;
 pub(crate) const ARCHITECTURE: &str = "server.architecture";
 
 /// An option of a target as the server takes it when nothing is said.
-const DEFAULTS: [(&str, &str); 10] = [
+const DEFAULTS: [(&str, &str); 12] = [
     (ARCHITECTURE, "symped"),
     ("adapt.completions", "spin"),
     ("adapt.rule", "queue"),
@@ -72,11 +72,18 @@ const DEFAULTS: [(&str, &str); 10] = [
     ("shared.lock", "two-tier"),
     ("accept.count", "0"),
     ("accept.backlog", "1024"),
+    ("watpipe.share", "queue"),
+    ("watpipe.pin_pollers", "false"),
 ];
 
 /// Names that stand for another architecture with these options.
-pub const VARIANTS: [Variant; 2] =
-    [("symped-b", "symped", &BLOCKING), ("shared-symped-b", "shared-symped", &BLOCKING)];
+pub const VARIANTS: [Variant; 3] = [
+    ("symped-b", "symped", &BLOCKING),
+    ("shared-symped-b", "shared-symped", &BLOCKING),
+    ("watpipe5-b", "watpipe5", &BLOCKING_WRITERS),
+];
+const BLOCKING_WRITERS: [(&str, &str); 3] =
+    [("event.send", "blocking"), ("limits.connections_max", "80000"), ("watpipe.writers", "200")];
 const BLOCKING: [(&str, &str); 8] = [
     ("event.processes", "100"),
     ("event.send", "blocking"),
@@ -192,9 +199,14 @@ impl<'a> Evidence<'a> {
         Err(format!("{server} processors for the server alone: it has {have}{with}"))
     }
 
+    /// How many processors the server has.
+    pub(crate) fn cpus(&self) -> usize {
+        self.machine().server_cpus.len()
+    }
+
     /// Whether the server has exactly one processor.
     pub(crate) fn on_one_processor(&self) -> Found<()> {
-        match self.machine().server_cpus.len() {
+        match self.cpus() {
             1 => Ok(()),
             have => Err(format!("one processor for the server: it has {have}")),
         }

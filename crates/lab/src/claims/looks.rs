@@ -171,7 +171,7 @@ mod tests {
     }
 
     const TEXT: &str = r#"
-experiment = { name = "grown", question = "?", expect = "!", claims = ["H-1", "E-21"] }
+experiment = { name = "grown", question = "?", expect = "!", claims = ["H-1", "P-2"] }
 targets.a.config.server.architecture = "acceptinf"
 targets.b.config.server.architecture = "accept1"
 factors."workload.rate" = ["0.95x", "1.2x", "1.43x"]
@@ -211,7 +211,7 @@ measure.blocks = 13
             said.starts_with("Looked at after 6, 8, 10, 13 blocks: H-1 holds, decided"),
             "{said}"
         );
-        assert!(said.contains("E-21 is not decided by more blocks (cannot be told: not built)"));
+        assert!(said.contains("P-2 is not decided by more blocks (cannot be told: not built)"));
         assert_eq!(Evidence::new(&run.at_look(2)).looks, 6);
         assert_eq!(run.at_look(2).records.iter().map(|one| one.block).max(), Some(7));
     }

@@ -1,8 +1,8 @@
 //! Predictions against a world that is the model's, and all claims through noise.
 
 use super::rows::{
-    Numbers, World, blocking, check, check_text, disk_without_effect, found, nothing, on_a_disk,
-    quiet, run_in, targets, text, with_noise,
+    Numbers, World, blocking, check, disk_without_effect, found, nothing, on_a_disk, quiet, run_in,
+    with_noise,
 };
 use super::*;
 use crate::experiment::Scale;
@@ -119,7 +119,7 @@ fn names_of_arms_do_not_matter() {
 /// Where nothing differs but by chance, a verdict against what is so is rare.
 #[test]
 fn noise_rarely_makes_a_verdict() {
-    const SEEDS: u64 = 40;
+    const SEEDS: u64 = 20;
     // P-1 and S-8b solve a model for each trial: too slow for so many, and judged by the same rule.
     let slow = |id: &str| ["P-1", "S-8b"].contains(&id);
     for (experiment, world) in [
@@ -151,6 +151,8 @@ fn noise_rarely_makes_a_verdict() {
         ("hybrid-keepalive", nothing),
         ("threads-many", nothing),
         ("threads-short", nothing),
+        ("eurosys07-fig6", disk_without_effect),
+        ("eurosys07-writers", disk_without_effect),
     ] {
         let mut quiet = quiet(found(experiment), world);
         quiet.experiment.claims.retain(|id| !slow(id));
@@ -170,8 +172,8 @@ fn noise_rarely_makes_a_verdict() {
                 Fails => (holds, 0),
                 Cannot => (holds, fails),
             };
-            // Of these 40 one is expected, or two where two things are asked.
-            assert!(holds <= 5 && fails <= 5, "{experiment}: {holds} hold, {fails} fail: {so:?}");
+            // Of these 20 half a one is expected, or one where two things are asked.
+            assert!(holds <= 3 && fails <= 3, "{experiment}: {holds} hold, {fails} fail: {so:?}");
         }
     }
 }
@@ -191,7 +193,7 @@ fn of_other_shapes(arm: &str, rate: f64, _: &Cell) -> Numbers {
 /// What a curve does past its peak is not taken for a higher peak, however noisy the machine.
 #[test]
 fn shapes_of_curves_make_few_wrong_verdicts() {
-    const SEEDS: u64 = 30;
+    const SEEDS: u64 = 12;
     let is_noisy = |name: &str| name == "good_per_s";
     for noise in [0.05, 0.1, 0.25] {
         let (mut wrong, mut verdicts) = (0, 0);
@@ -208,30 +210,9 @@ fn shapes_of_curves_make_few_wrong_verdicts() {
                 }
             }
         }
-        assert!(verdicts >= 300, "{verdicts}");
+        assert!(verdicts >= 120, "{verdicts}");
         assert!(20 * wrong <= verdicts, "{noise}: {wrong} of {verdicts}");
     }
-}
-
-/// A claim that is a row of the table, of an architecture that no library experiment has yet.
-#[test]
-fn a_pipeline_beside_events() {
-    let arms = [["pipeline", "watpipe5", ""], ["events", "symped", "event.processes=4"]];
-    let text = text("\"E-23\"", &targets(&arms));
-    fn on_disk(arm: &str, pipeline: f64) -> Numbers {
-        let good = if arm == "pipeline" { pipeline } else { 1_000.0 };
-        vec![("good_per_s", good), ("disk_wait_s", 0.3)]
-    }
-    let rows: [(&str, Verdict, World); 4] = [
-        ("E-23", Holds, |arm, _, _| on_disk(arm, 1_000.0)),
-        ("E-23", Fails, |arm, _, _| on_disk(arm, 900.0)),
-        ("E-23", Cannot, |arm, _, _| on_disk(arm, 970.0)),
-        ("E-23", Cannot, nothing),
-    ];
-    check_text(&text, &rows);
-    let without = text.replace("watpipe5", "sped");
-    let told = judge(&run_in(&without, |arm, _, _| on_disk(arm, 1_000.0))).remove(0);
-    assert!(matches!(told.open, Some(Open::NotBuilt { .. })), "{told:?}");
 }
 
 /// Ours costs so many cycles for a reply of each size, the bare loop 1,000 and nginx 2,000.

@@ -1,6 +1,6 @@
 //! Claims on other servers, kernels and workloads: S-13, S-14, S-16, S-17, G-5 to G-7, P-3, B-5.
 
-use super::arms::{blocks, one, processes};
+use super::arms::{blocks, copies, one, processes};
 use super::blocking::requests;
 use super::curves::{Curves, Side};
 use super::evidence::{Evidence, Found, Shown, number, option, percent, show};
@@ -277,10 +277,7 @@ pub(super) fn g6(run: &Evidence<'_>) -> Found<Finding> {
 /// With more cores an instruction takes more cycles, because of memory.
 pub(super) fn g7(run: &Evidence<'_>) -> Found<Finding> {
     let pinned = |target: &&Target| option(target, "event.pin") == "cpu";
-    let several = |target: &&Target| {
-        let copies = option(target, "event.copies").parse().unwrap_or(1);
-        !blocks(target) && processes(target).max(copies) > 1
-    };
+    let several = |target: &&Target| !blocks(target) && processes(target).max(copies(target)) > 1;
     let missing = "one pinned process, and pinned ones (or copies) on as many processors";
     let alone = one(run).ok().filter(pinned).ok_or(missing)?;
     let (mut told, mut asked, mut causes) = (Vec::new(), Vec::new(), Vec::new());

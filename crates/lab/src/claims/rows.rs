@@ -345,6 +345,7 @@ fn blocking_on_several_processors() {
             ("disk_run_kib", run),
             ("disk_requests_per_s", asks),
             ("disk_mbyte_per_s", read * predicted),
+            ("disk_files_per_s", 0.8 * asks),
         ]
     }
     fn worse(arm: &str, rate: f64, cell: &Cell) -> Numbers {
@@ -365,6 +366,17 @@ fn blocking_on_several_processors() {
             }),
             ("S-8", Holds, better),
             ("S-8", Fails, worse),
+            // Of more files, or of nobody knows how many.
+            ("S-8", Fails, |arm, rate, cell| {
+                let mut all = better(arm, rate, cell);
+                all.push(("disk_files_per_s", if arm.ends_with("-b") { 200.0 } else { 100.0 }));
+                all
+            }),
+            ("S-8", Cannot, |arm, rate, cell| {
+                let mut all = better(arm, rate, cell);
+                all.push(("disk_files_per_s", f64::NAN));
+                all
+            }),
             ("S-8b", Holds, better),
             ("S-8b", Fails, worse),
             ("S-8b", Cannot, |_, _, _| vec![("page_cache_mib", 1e6)]),

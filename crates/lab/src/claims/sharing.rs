@@ -1,7 +1,7 @@
 //! Claims on what processes share ([E] §5.2, [S] §4 and §8): E-13, E-14, S-1 to S-5, S-12.
 
 use super::Finding;
-use super::arms::{blocks, processes};
+use super::arms::{blocks, copies, processes};
 use super::evidence::{Blocks, Evidence, Found, number, option, show};
 use super::processes::waits;
 use crate::experiment::Target;
@@ -52,19 +52,20 @@ pub(super) fn e14(run: &Evidence<'_>) -> Found<Finding> {
 /// With memory for some of the files only, copies that each have a cache of their own are the last.
 pub(super) fn s5(run: &Evidence<'_>) -> Found<Finding> {
     let share = waits(run)?;
-    let copies = first(run, "n-copy")?;
+    let apart = first(run, "n-copy")?;
     let (mut told, mut asked) = (Vec::new(), Vec::new());
-    for other in run.regattas().filter(|one| option(one, "server.architecture") != "n-copy") {
-        let ratio = run.peak_ratio(&copies.name, &other.name)?;
-        let what = format!("{}'s peak over {}'s", copies.name, other.name);
+    let is_one = |one: &&Target| option(one, "server.architecture") != "n-copy" && copies(one) == 1;
+    for other in run.regattas().filter(is_one) {
+        let ratio = run.peak_ratio(&apart.name, &other.name)?;
+        let what = format!("{}'s peak over {}'s", apart.name, other.name);
         told.push(format!("{} of {}'s", show(&ratio), other.name));
         asked.push(ratio.below(1.0, what));
     }
     if asked.is_empty() {
         return Err("an architecture beside n-copy".to_owned());
     }
-    let ours = format!("{}'s peak is {}", copies.name, told.join(", "));
-    let memory = run.metric(&run.top(&copies.name)?, "pss_mib");
+    let ours = format!("{}'s peak is {}", apart.name, told.join(", "));
+    let memory = run.metric(&run.top(&apart.name)?, "pss_mib");
     let memory = memory.map_or(String::new(), |mib| format!("it takes {mib:.0} MiB of memory; "));
     let why = format!("{memory}the disk is waited for {:.0} % of the time", 100.0 * share);
     Ok(Finding::all(ours, why, &asked))
@@ -115,7 +116,7 @@ pub(super) fn s12(run: &Evidence<'_>) -> Found<Finding> {
         .collect();
     let above = run.of_values(&above).ok_or("the memory of all processes in four blocks")?;
     let why = "slopes of the memory over processes, shared pages counted once; ten times as much \
-               is asked ([S]: 12), and WatPipe's writers are not here";
+               is asked ([S]: 12), and a pipeline's writers are threads";
     let asked = [above.above(0.0, "a private process less ten sharing ones, MiB,")];
     Ok(Finding::all(ours, why, &asked))
 }

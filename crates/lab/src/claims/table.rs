@@ -1,6 +1,8 @@
 //! The claims that are ratios in ranges, a row each: docs/adding-a-claim.md.
 
-use super::arms::{adapting, blocks, events, flash, one, preset, processes, sends, threads};
+use super::arms::{
+    adapting, blocks, copies, events, flash, one, pipelines, preset, processes, sends, threads,
+};
 use super::evidence::{Evidence, Found, GOOD, Shown, counted, number, option, quotient, show};
 use super::processes::{needs_cached, waits};
 use super::sharing::{first, member};
@@ -16,7 +18,8 @@ use Quantity::{Change, Each, Near, Peak, Reply, Top};
 type Arms = for<'a> fn(&Evidence<'a>) -> Found<Vec<[&'a Target; 2]>>;
 
 /// A claim of ratios. Its ranges stand in the index of claims, which makes its sentence of them:
-/// the first pair is asked for the first, the next for the next, and so on round and round.
+/// the first pair is asked for the first, the next for the next, and so on round and round, until
+/// every pair was asked and every quantity.
 pub(super) struct Row {
     pub(super) id: &'static str,
     arms: Arms,
@@ -98,33 +101,40 @@ const fn of_both(counters: [&'static str; 2], unit: f64, words: &'static str) ->
 /// Of the first arm alone: the second shares nothing.
 const OF_THE_FIRST: &[Beside] = CONTENDED.split_at(2).0;
 
+/// Peaks, wherever they are measured.
+const PEAK: Row = Row {
+    id: "",
+    arms: |_| Err(String::new()),
+    quantity: &[Peak],
+    guard: Guard::None,
+    beside: &[],
+};
+
 pub(super) const ROWS: &[Row] = &[
     Row {
         id: "H-1",
         arms: |run| presets(run, ["accept1", "acceptinf"]),
-        quantity: &[Peak],
-        guard: Guard::None,
         beside: &[
             beside(0, ["accept_ok", "wait_calls"], 1.0, "connections for each select"),
             beside(0, ["wait_events", "wait_calls"], 1.0, "ready descriptors for each select"),
         ],
+        ..PEAK
     },
     Row {
         id: "H-3",
         arms: |run| presets(run, ["cm", "acceptinf"]),
         quantity: &[Near(1.67, "good_per_s")],
-        guard: Guard::None,
         beside: &[
             beside(0, ["recv_would_block", "recv_calls"], 100.0, "% of reads find nothing"),
             beside(0, ["connections_open_at_accept_sum", "accept_ok"], 1.0, "connections open"),
         ],
+        ..PEAK
     },
     Row {
         id: "H-10",
         arms: |run| presets(run, ["accept25", "acceptinf"]),
         quantity: &[Near(1.2, "mean_ms")],
-        guard: Guard::None,
-        beside: &[],
+        ..PEAK
     },
     Row {
         id: "H-12",
@@ -134,32 +144,21 @@ pub(super) const ROWS: &[Row] = &[
             pair(of("25"), of("0"))
         },
         quantity: &[Near(1.43, "good_per_s")],
-        guard: Guard::None,
         beside: &[beside(0, RUN, 1.0, LONGEST), beside(1, RUN, 1.0, LONGEST)],
+        ..PEAK
     },
     Row {
         id: "E-13",
         arms: |run| pair(first(run, "shared-symped"), first(run, "symped")),
-        quantity: &[Peak],
-        guard: Guard::None,
         beside: OF_THE_FIRST,
-    },
-    Row {
-        id: "E-23",
-        arms: |run| {
-            let pipeline = first(run, "watpipe5").or_else(|_| first(run, "watpipe4"));
-            pair(pipeline, first(run, "symped"))
-        },
-        quantity: &[Peak],
-        guard: Guard::Disk,
-        beside: &[],
+        ..PEAK
     },
     Row {
         id: "S-1",
         arms: |run| pair(first(run, "shared-symped"), first(run, "symped")),
-        quantity: &[Peak],
         guard: Guard::Processors(4),
         beside: OF_THE_FIRST,
+        ..PEAK
     },
     Row {
         id: "S-2",
@@ -167,9 +166,9 @@ pub(super) const ROWS: &[Row] = &[
             let of = |lock| member(run, "shared.lock", lock, |_| true);
             pair(of("global"), of("two-tier"))
         },
-        quantity: &[Peak],
         guard: Guard::Processors(4),
         beside: &CONTENDED,
+        ..PEAK
     },
     Row {
         id: "S-3",
@@ -177,16 +176,27 @@ pub(super) const ROWS: &[Row] = &[
             let plain = run.of("symped").find(|target| option(target, "event.pin") == "none");
             pair(first(run, "n-copy"), plain.ok_or("symped that is not pinned".to_owned()))
         },
-        quantity: &[Peak],
         guard: Guard::Processors(4),
-        beside: &[],
+        ..PEAK
     },
     Row {
         id: "S-4",
         arms: |run| pair(first(run, "shared-symped"), first(run, "n-copy")),
-        quantity: &[Peak],
         guard: Guard::Processors(4),
         beside: OF_THE_FIRST,
+        ..PEAK
+    },
+    Row {
+        id: "S-15",
+        arms: |run| {
+            let all = pipelines(run)?;
+            let of = |is_one: bool| all.iter().copied().find(|one| (copies(one) == 1) == is_one);
+            let missing = || "a pipeline, and copies of it (event.copies)".to_owned();
+            pair(of(true).ok_or_else(missing), of(false).ok_or_else(missing))
+        },
+        guard: Guard::Processors(4),
+        beside: OF_THE_FIRST,
+        ..PEAK
     },
     Row {
         id: "E-16",
@@ -198,31 +208,27 @@ pub(super) const ROWS: &[Row] = &[
         },
         quantity: &[Peak, Peak, Each("send_bytes")],
         guard: Guard::Disk,
-        beside: &[],
+        ..PEAK
     },
     Row {
         id: "E-18",
         arms: |run| pair(sends(run, "blocking"), sends(run, "try-first")),
-        quantity: &[Peak],
         guard: Guard::Disk,
         beside: &SWITCHES_OF_BOTH,
+        ..PEAK
     },
     Row {
         id: "E-20",
-        arms: |run| {
-            let both = [sends(run, "poll-first")?, sends(run, "try-first")?];
-            Ok(vec![both, both])
-        },
+        arms: |run| pair(sends(run, "poll-first"), sends(run, "try-first")),
         quantity: &[Each("wait_interest_sum"), Each("wait_calls")],
-        guard: Guard::None,
-        beside: &[],
+        ..PEAK
     },
     Row {
         id: "E-28",
         arms: |run| pair(threads(run), one(run)),
-        quantity: &[Peak],
         guard: Guard::Cached,
         beside: &SWITCHES_OF_BOTH,
+        ..PEAK
     },
     Row {
         id: "E-29",
@@ -232,7 +238,7 @@ pub(super) const ROWS: &[Row] = &[
         },
         quantity: &[Change("workload.connections")],
         guard: Guard::Cached,
-        beside: &[],
+        ..PEAK
     },
     Row {
         id: "E-30",
@@ -246,7 +252,7 @@ pub(super) const ROWS: &[Row] = &[
         arms: |run| pair(first(run, "symped"), threads(run)),
         quantity: &[Change(PROCESSORS)],
         guard: Guard::Processors(4),
-        beside: &[],
+        ..PEAK
     },
     Row {
         id: "A-1",
@@ -254,9 +260,7 @@ pub(super) const ROWS: &[Row] = &[
             let [blocking, other, adapts] = adapting(run)?;
             Ok(vec![[other, blocking], [adapts, other]])
         },
-        quantity: &[Peak],
-        guard: Guard::None,
-        beside: &[],
+        ..PEAK
     },
     Row {
         id: "A-6",
@@ -267,9 +271,8 @@ pub(super) const ROWS: &[Row] = &[
             let blocking = run.of("bio").max_by_key(size).filter(|one| size(one) > size(&adapts));
             pair(blocking.ok_or("bio with more threads than self-adapting".to_owned()), Ok(adapts))
         },
-        quantity: &[Peak],
-        guard: Guard::None,
         beside: &[beside(1, ["decided_queue_sum", "replies"], 1.0, "waiting for a thread")],
+        ..PEAK
     },
     Row {
         id: "A-7",
@@ -277,9 +280,9 @@ pub(super) const ROWS: &[Row] = &[
             let of = |rule| member(run, "adapt.rule", rule, |_| true);
             pair(of("disk"), of("queue"))
         },
-        quantity: &[Peak],
         guard: Guard::Disk,
         beside: &ASYNCHRONOUS_OF_BOTH,
+        ..PEAK
     },
     Row {
         id: "X-2",
@@ -304,16 +307,46 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         id: "X-3",
         arms: |run| beside_processes(run, run.of("amped").take(1).chain(flash(run)).collect()),
-        quantity: &[Peak],
         guard: Guard::Disk,
         beside: &DISK_OF_BOTH,
+        ..PEAK
     },
     Row {
         id: "X-12",
         arms: |run| beside_processes(run, run.of("laio").take(1).collect()),
-        quantity: &[Peak],
         guard: Guard::Disk,
         beside: &DISK_OF_BOTH,
+        ..PEAK
+    },
+    Row {
+        id: "X-6",
+        arms: |run| {
+            let (short, events) = (pipelines(run)?[0], first(run, "symped")?);
+            Ok(vec![[first(run, "seda")?, short], [first(run, "seda")?, events]])
+        },
+        quantity: &[Top("switches_per_reply"), Top("switches_per_reply"), Peak, Peak],
+        guard: Guard::Cached,
+        beside: &SWITCHES_OF_BOTH,
+    },
+    Row {
+        id: "X-7",
+        arms: |run| {
+            let of = |value| member(run, "stages.batch_control", value, |_| true);
+            pair(of("true"), of("false"))
+        },
+        quantity: &[Top("switches_per_reply"), Peak],
+        guard: Guard::Cached,
+        beside: &SWITCHES_OF_BOTH,
+    },
+    Row {
+        id: "X-16",
+        arms: |run| {
+            let of = |value| member(run, "cohort.policy", value, |_| true);
+            pair(of("cohort"), of("run-to-completion"))
+        },
+        quantity: &[Top("cycles_per_instruction"), Top("p50_ms")],
+        guard: Guard::Cached,
+        beside: &[beside(0, ["queue_takes", "queue_visits"], 1.0, "connections for each visit")],
     },
     bar("B-1", |run| beside_ours(run, &Program::Null), &[cycles(SMALL)]),
     bar("B-2", |run| beside_ours(run, &Program::Other(Other::Nginx)), &[cycles(SMALL)]),
@@ -330,7 +363,7 @@ const fn cycles(file: &'static str) -> Quantity {
 
 /// A bar of ours: what a reply costs.
 const fn bar(id: &'static str, arms: Arms, quantity: &'static [Quantity]) -> Row {
-    Row { id, arms, quantity, guard: Guard::None, beside: &[] }
+    Row { id, arms, quantity, ..PEAK }
 }
 
 /// The first of ours, and another program.
@@ -391,7 +424,9 @@ impl Row {
         let shared = matches!(self.guard, Guard::Processors(_)) && run.processors(1).is_err();
         let (mut ours, mut asked) = (Vec::new(), Vec::new());
         let mut why: Vec<String> = claim.ranges.iter().map(|range| range.words()).collect();
-        for (at, [arm, baseline]) in (self.arms)(run)?.into_iter().enumerate() {
+        let pairs = (self.arms)(run)?;
+        let times = pairs.len().max(self.quantity.len());
+        for (at, [arm, baseline]) in pairs.into_iter().cycle().take(times).enumerate() {
             let own = self.quantity[at % self.quantity.len()];
             let quantity = if shared { Top("cpu_us_per_reply") } else { own };
             let (ratio, what, missed) = compared(run, quantity, [arm, baseline])?;

@@ -13,7 +13,7 @@ measure.blocks = 6
 name = "made-up"
 question = "?"
 expect = "!"
-claims = ["H-1", "H-3", "H-4", "H-6", "H-7", "H-8", "H-9", "H-10", "H-11", "H-2", "E-1", "E-21"]
+claims = ["H-1", "H-3", "H-4", "H-6", "H-7", "H-8", "H-9", "H-10", "H-11", "H-2", "E-1", "P-2"]
 [targets]
 acceptinf.config.server.architecture = "acceptinf"
 accept1.config.server.architecture = "accept1"
@@ -79,7 +79,7 @@ fn claims_hold_where_the_world_is_as_they_say_and_fail_where_it_is_not() {
     for id in ["H-10", "H-11"] {
         assert_eq!((right[id], wrong[id]), (Verdict::Holds, Verdict::Holds), "{id}");
     }
-    for id in ["H-2", "E-1", "E-21"] {
+    for id in ["H-2", "E-1", "P-2"] {
         assert_eq!(right[id], Verdict::CannotTell, "{id}");
     }
 }
@@ -96,9 +96,9 @@ fn what_is_missing_is_said() {
     assert!(of("H-2").why.contains("accept1 near 0.7"), "{}", of("H-2").why);
     assert_eq!(of("X-99").why, "there is no claim of that name");
     assert_eq!(
-        of("E-21").why,
-        "it takes a pipeline of stages (WatPipe), which is not built; a simulated disk and a \
-         memory limit"
+        of("P-2").why,
+        "it takes the server over io_uring (uring-1), which is not built; a simulated disk and a \
+         memory limit. X-12 tells the same of LAIO"
     );
     assert_eq!(of("H-1").paper, "0.74");
     assert!(of("H-1").ours.contains("0.7"), "{}", of("H-1").ours);

@@ -14,7 +14,7 @@ use Verdict::{CannotTell as Cannot, Fails, Holds};
 use std::sync::OnceLock;
 
 /// An experiment with these keys.
-fn with(claims: &str, keys: &str, arms: &[[&str; 3]]) -> String {
+pub(super) fn with(claims: &str, keys: &str, arms: &[[&str; 3]]) -> String {
     let targets = targets(arms);
     format!(
         "experiment = {{ name = \"x\", question = \"?\", expect = \"!\", claims = [{claims}] }}\n\
@@ -134,7 +134,7 @@ fn what_user_threads_cost() {
     let judged = |share: f64, samples: u64, world: World| {
         let mut run = run_in(found("eurosys07-table1"), world);
         run.experiment.claims = vec!["E-19".to_owned()];
-        let folder = Folder::new();
+        let folder = Folder::new("lab-test");
         run.directory = folder.to_path_buf();
         let profile = |arm: &str| Profile {
             cell: Cell {
@@ -143,7 +143,7 @@ fn what_user_threads_cost() {
                 ..run.records[0].cell.clone()
             },
             source: crate::profile::Source::Perf,
-            categories: [(Category::Thread.key().to_owned(), share)].into(),
+            categories: [(Category::Thread.name().to_owned(), share)].into(),
             replies: 1.0,
             samples,
             metrics: run.records[0].metrics.clone(),
@@ -209,9 +209,12 @@ fn kernel_threads_beside_events() {
     check(
         "geneves-fig1",
         &[
-            // A pipeline is half of the claim.
-            ("G-3", Cannot, |arm, rate, _| behind(arm, rate, 0.65)),
+            ("G-3", Holds, |arm, rate, _| behind(arm, rate, 0.65)),
             ("G-3", Fails, |arm, rate, _| behind(arm, rate, 0.95)),
+            // Behind events, and the pipeline is no better.
+            ("G-3", Fails, |arm, rate, _| {
+                behind(if arm == "watpipe" { "knot-nptl" } else { arm }, rate, 0.65)
+            }),
             ("G-3", Fails, nothing),
             // Somebody waits for a disk.
             ("G-3", Cannot, |_, rate, _| peak(rate, 1.0)),
@@ -220,9 +223,6 @@ fn kernel_threads_beside_events() {
     check("geneves-cores", &[("G-4", Cannot, nothing)]);
     let two = found("geneves-fig1").replace("server_cpus = \"0\"", "server_cpus = \"0,2\"");
     check_text(&two, &[("G-3", Cannot, nothing)]);
-    let told = verdict("G-3", "geneves-fig1", |arm, rate, _| behind(arm, rate, 0.65));
-    assert!(matches!(told.open, Some(Open::NotBuilt { .. })), "{told:?}");
-    assert!(told.why.contains("that half holds"), "{told:?}");
 }
 
 /// So much of the best that threads reach with 1,000 connections and with 10,000.
@@ -546,7 +546,7 @@ fn flash_in_the_experiments() {
 /// Without the arms it is said which architecture is missing.
 #[test]
 fn what_is_not_built_is_said() {
-    let text = with("\"A-1\", \"E-23\"", "workload.root = \".\"\n", &[["sped", "sped", ""]]);
+    let text = with("\"A-1\", \"P-2\"", "workload.root = \".\"\n", &[["sped", "sped", ""]]);
     for told in judge(&quiet(&text, nothing)) {
         let claim = CLAIMS.iter().find(|claim| claim.id == told.id).unwrap();
         let is_not_built = matches!(told.open, Some(Open::NotBuilt { .. }));

@@ -2,7 +2,7 @@
 //! drift hits both.
 
 use super::compare::{self, Comparison};
-use super::{CompareOptions, RunOptions, failed, made, read};
+use super::{CompareOptions, Making, failed, made, read};
 use crate::experiment::{Scale, library};
 use crate::journal::machine_lacks;
 use crate::report;
@@ -29,21 +29,10 @@ pub(super) fn compare(
     let programs = [&options.before, &options.after];
     let text = experiment(programs.map(AsRef::as_ref)).map_err(failed)?;
     let experiment = read(options.rules, TEMPLATE, &text, Scale::Quick)?;
-    let run = RunOptions {
-        which: TEMPLATE.to_owned(),
-        scale: Scale::Quick,
-        out: options.out.clone(),
-        other: None,
-        plan: false,
-        regatta: options.regatta.clone(),
-        rules: options.rules,
-        until_decided: None,
-        baseline: None,
-        fail_on_claims: false,
-        form: options.form,
-    };
-    let refused = machine_lacks::refused(&experiment, options.rules);
-    let (run, cut) = made(&run, &text, &experiment, (None, refused), stop)?;
+    let CompareOptions { out, regatta, rules, .. } = options;
+    let refused = machine_lacks::refused(&experiment, *rules);
+    let making = Making { scale: Scale::Quick, out, regatta, refused, far: None, budget: None };
+    let (run, cut) = made(&text, &experiment, making, stop)?;
     report::write(&run).map_err(failed)?;
     match cut {
         Some(why) => Err(cut_short(&run, &why)),

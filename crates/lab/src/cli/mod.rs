@@ -142,7 +142,10 @@ fn try_run(options: &RunOptions, stop: &AtomicBool) -> Result<u8, (u8, String)> 
             }
         });
     }
-    let (run, cut) = made(options, &text, &experiment, (far.as_ref(), refused), stop)?;
+    let RunOptions { scale, out, regatta, until_decided, .. } = options;
+    let making =
+        Making { scale: *scale, out, regatta, refused, far: far.as_ref(), budget: *until_decided };
+    let (run, cut) = made(&text, &experiment, making, stop)?;
     if let Some(why) = cut {
         // What there is can be read already.
         publish(&run, options.form).map_err(failed)?;
@@ -158,21 +161,29 @@ fn failed(why: String) -> (u8, String) {
     (FAILED, why)
 }
 
-/// Makes a run, or goes on with one; why it ended early, if it did. What the program refuses of the
-/// experiment stands in its manifest.
+/// How a run is made; its fields are those of [`RunOptions`].
+struct Making<'a> {
+    scale: Scale,
+    out: &'a Option<PathBuf>,
+    regatta: &'a Path,
+    /// What the program refuses of the experiment: it stands in the manifest.
+    refused: Vec<String>,
+    far: Option<&'a Far>,
+    budget: Option<Duration>,
+}
+
+/// Makes a run, or goes on with one; why it ended early, if it did.
 fn made(
-    options: &RunOptions,
     text: &str,
     experiment: &Experiment,
-    (far, refused): (Option<&Far>, Vec<String>),
+    Making { scale, out, regatta, refused, far, budget }: Making<'_>,
     stop: &AtomicBool,
 ) -> Result<(Run, Option<String>), (u8, String)> {
-    let directory = options.out.clone().unwrap_or_else(|| fresh(&experiment.name));
+    let directory = out.clone().unwrap_or_else(|| fresh(&experiment.name));
     let bar = progress_bar();
     let tell = |progress: &Progress<'_>| show(&bar, progress);
-    let regatta = &options.regatta;
     let asked = Options { regatta, far, stop, tell: &tell, more: &|_| Ok(None) };
-    let opened = run::open(&directory, text, experiment.clone(), options.scale, &asked);
+    let opened = run::open(&directory, text, experiment.clone(), scale, &asked);
     let mut run = opened.map_err(failed)?;
     if refused.iter().any(|why| !run.manifest.lacks.contains(why)) {
         run.manifest.lacks.retain(|lack| !refused.contains(lack));
@@ -180,7 +191,7 @@ fn made(
         run.save_manifest().map_err(failed)?;
     }
     warn(&run.manifest);
-    let ended = match options.until_decided {
+    let ended = match budget {
         None => run::perform(&mut run, &asked),
         Some(budget) => {
             let grow = Grow::begin(&mut run, experiment, budget).map_err(|why| (USAGE, why))?;

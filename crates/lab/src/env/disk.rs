@@ -117,9 +117,6 @@ fn new_image(spec: &Spec, disk: &Disk, ledger: &mut Ledger) -> Result<PathBuf, S
 /// Makes an image of an ext4 file system with the files of a directory, without a journal. `size`
 /// is in bytes; 0: as the files need. An image can be used again and again; one that takes long to
 /// make is best made once.
-///
-/// # Errors
-/// If the files cannot be read, or `mkfs.ext4` fails: it then says why.
 pub fn build_image(files: Option<&Path>, size: u64, image: &Path) -> Result<(), String> {
     let words = image_words(files, size, image)?;
     let (program, rest) = words.split_first().expect("a program");

@@ -79,9 +79,6 @@ impl Row {
 }
 
 /// Reads a log; a last line that is not yet whole is left out.
-///
-/// # Errors
-/// If it cannot be read, or another line is not one of ours.
 pub fn read(path: &Path) -> io::Result<Vec<Row>> {
     let text = std::fs::read_to_string(path)?;
     let whole = text.rfind('\n').map_or("", |at| &text[..at]);

@@ -1,12 +1,15 @@
 //! What an environment counts: its disk's requests and its group's page cache, at two moments.
 
-use super::disklog::{self, Summary};
+use super::disklog::{self, Row, Summary};
+use super::ext4::Owners;
 use super::simdisk::now_ns;
 use super::spec::NetworkLayout;
 use super::{Groups, Record};
+use crate::stats::count;
 use crate::units::real;
 use regatta_load::engine::Kernel;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 const MIB: f64 = 1_048_576.0;
 
@@ -71,9 +74,6 @@ impl Memory {
 }
 
 /// What happened between two looks: metrics of a trial, by name (docs/lab.md).
-///
-/// # Errors
-/// If the disk's log cannot be read.
 pub fn numbers(
     record: &Record,
     before: &Glance,
@@ -111,8 +111,26 @@ pub fn numbers(
             put("disk_response_ms", found.response_ms);
             put("disk_late_ms", found.late_ms);
         }
+        // Where the image cannot be read, everything else is told.
+        let files = disk.image.as_deref().and_then(|image| {
+            let within = before.at_ns..after.at_ns;
+            files_read(image, rows.iter().filter(|row| within.contains(&row.came_ns)))
+        });
+        if let Some(files) = files.filter(|_| seconds > 0.0) {
+            put("disk_files_per_s", files / seconds);
+        }
     }
     Ok(all)
+}
+
+/// How many files of an image these requests read from; None: nobody can tell.
+fn files_read<'r>(image: &Path, rows: impl Iterator<Item = &'r Row>) -> Option<f64> {
+    let owners = Owners::of(image).ok()?;
+    let mut files = BTreeSet::new();
+    for row in rows.filter(|row| !row.wrote) {
+        owners.add(row.offset, row.bytes, &mut files);
+    }
+    Some(count(files.len()))
 }
 
 #[cfg(test)]

@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn limits_are_written_as_each_version_wants_them() {
-        let folder = Folder::new();
+        let folder = Folder::new("lab-test");
         let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
         std::fs::write(folder.join("memory.swap.max"), "max").unwrap();
         set_memory(&folder, 1 << 28).unwrap();

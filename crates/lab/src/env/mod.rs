@@ -18,6 +18,7 @@ mod allowed;
 mod disk;
 pub mod disklog;
 mod enter;
+mod ext4;
 mod glance;
 mod groups;
 mod keeper;

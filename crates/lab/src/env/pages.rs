@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn files_are_found_measured_and_read() {
-        let root = Folder::new();
+        let root = Folder::new("lab-test");
         std::fs::create_dir_all(root.join("a/b")).unwrap();
         std::fs::write(root.join("one"), [1; 5_000]).unwrap();
         std::fs::write(root.join("a/b/two"), [2; 10]).unwrap();

@@ -15,6 +15,9 @@ pub(crate) const REALTIME: u32 = 10;
 /// What numbers are labelled with that were measured with a disk of [`Kind::InProcess`].
 pub const IN_PROCESS: &str = "simulated-in-process";
 
+/// Processors at most: as many as the kernel's usual set of them has room for.
+const CPUS_MAX: usize = 1_024;
+
 /// The shortest and longest things that a specification may ask for, each checked before anything
 /// is made.
 mod limit {
@@ -271,9 +274,6 @@ impl Disk {
 impl Spec {
     /// Gives a key its value, both as they stand in a file or on a command line: `memory` `256M`,
     /// `disk.seek_ms` `4`, `cpu.server` `0-3`.
-    ///
-    /// # Errors
-    /// What is not understood.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
         let mut next = self.clone();
         match key.split_once('.') {
@@ -294,9 +294,6 @@ impl Spec {
 
     /// Makes a section anew, `network` or `disk`, of `mtu=1500,layout=pair`: the other keys have
     /// their usual values.
-    ///
-    /// # Errors
-    /// Names the key or value that is not understood.
     pub fn set_section(&mut self, section: &str, text: &str) -> Result<(), String> {
         match section {
             "network" => self.network = Some(Network::default()),
@@ -435,9 +432,6 @@ fn processors<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<usize>, D::Error
 
 /// Reads a size or a rate: `512`, `64K`, `256M`, `50MB`, `2GiB`. `K`, `M`, `G` and `KiB`, `MiB`,
 /// `GiB` are powers of 1,024, as in the kernel's files; `kB`, `MB`, `GB` of 1,000.
-///
-/// # Errors
-/// If it is none, or beyond 2^64.
 pub fn size(text: &str) -> Result<u64, String> {
     let wrong = || format!("`{text}` is not a size such as 256M or 50MB");
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
@@ -456,17 +450,16 @@ pub fn size(text: &str) -> Result<u64, String> {
 }
 
 /// Reads a list of processors as the kernel writes it: `0`, `0-3`, `0,2`.
-///
-/// # Errors
-/// If it is none.
 pub fn cpus(text: &str) -> Result<Vec<usize>, String> {
+    let wrong = || format!("`{text}` is not a list of processors such as 0-3");
+    let number = |text: &str| text.trim().parse::<usize>().ok().filter(|one| *one < CPUS_MAX);
     let mut found = Vec::new();
     for part in text.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let range = first.parse::<usize>().ok().zip(last.parse::<usize>().ok());
-        let (first, last) = range
-            .filter(|(first, last)| first <= last && *last < 1_024)
-            .ok_or_else(|| format!("`{text}` is not a list of processors such as 0-3"))?;
+        let (first, last) = number(first).zip(number(last)).ok_or_else(wrong)?;
+        if first > last || found.len() + (last - first) >= CPUS_MAX {
+            return Err(wrong());
+        }
         found.extend(first..=last);
     }
     Ok(found)

@@ -11,9 +11,6 @@ pub(super) const EXTENDS: &str = "extends";
 
 /// The files that make up the one in `text`, each behind those that it extends, with its place in
 /// the whole.
-///
-/// # Errors
-/// What cannot be extended, with its place.
 pub(super) fn layers<'t>(name: &'t str, text: &'t str) -> Result<Vec<Layer<'t>>, Vec<Problem>> {
     let mut layers = Vec::new();
     add(Layer { name, text, start: 0 }, &mut Vec::new(), &mut layers)?;

@@ -11,15 +11,17 @@ macro_rules! files {
 pub const EXPERIMENTS: &[(&str, &str)] = files! { "experiments":
     "quick" "bench" "bench-fields" "bench-connections" "layouts" "knee" "processes" "disk"
     "eurosys07-fig1" "eurosys07-fig2" "eurosys07-fig3" "eurosys07-fig4" "eurosys07-fig5"
-    "eurosys07-fig7" "eurosys07-knot" "eurosys07-fig8" "eurosys07-memory" "eurosys07-caps"
-    "eurosys07-table1" "profile" "hpl01" "hpl01-fig4" "hpl01-limits" "hpl01-fig13" "hpl01-fig13-2k"
-    "systor12-fig1" "systor12-fig2" "systor12-fig3" "systor12-fig4" "systor12-fig5"
-    "systor12-table2" "systor12-table3" "geneves-cores" "geneves-fig1" "geneves-fig2" "geneves-fig4"
-    "geneves-table3" "geneves-table1" "geneves-backlog" "azzedin-fig5" "azzedin-fig7"
-    "azzedin-altered" "azzedin-pool" "azzedin-disk" "accept-strategies" "think-times"
-    "threads-short" "threads-many" "threads-cost" "means" "hybrid-think" "hybrid-keepalive"
-    "pollers" "residency" "amped-misses" "memory" "template-builds" "template-configurations"
-    "template-site"
+    "eurosys07-fig6" "eurosys07-writers" "eurosys07-fig7" "eurosys07-knot" "eurosys07-fig8"
+    "eurosys07-memory" "eurosys07-caps" "eurosys07-table1" "profile" "hpl01" "hpl01-fig4"
+    "hpl01-limits" "hpl01-fig13" "hpl01-fig13-2k" "systor12-fig1" "systor12-fig2"
+    "systor12-fig3" "systor12-fig4" "systor12-fig5" "systor12-writers" "systor12-pollers"
+    "systor12-table2" "systor12-table3" "geneves-cores" "geneves-fig1" "geneves-fig2"
+    "geneves-fig4" "geneves-table3" "geneves-table1" "geneves-backlog" "azzedin-fig5"
+    "azzedin-fig7" "azzedin-altered" "azzedin-pool" "azzedin-disk" "accept-strategies"
+    "think-times" "threads-short" "threads-many" "threads-cost" "means" "hybrid-think"
+    "hybrid-keepalive" "stages-cost" "stages-fair" "stages-burst" "seda-disk" "seda-overload"
+    "cohort" "pollers" "residency" "amped-misses" "memory" "template-builds"
+    "template-configurations" "template-site"
 };
 
 /// The text of the experiment `name`.
@@ -29,7 +31,7 @@ pub fn find(name: &str) -> Option<&'static str> {
 
 /// What several of them share, by name: they extend it, and it is none itself.
 pub(super) const BASES: &[(&str, &str)] = files! { "experiments/base":
-    "azzedin-base" "disk-base" "ethernet" "eurosys07-base" "geneves-base" "hpl01-base"
+    "azzedin-base" "costs" "disk-base" "ethernet" "eurosys07-base" "geneves-base" "hpl01-base"
     "one-processor" "overload" "page-cache" "replica-disk" "systor12-base" "systor12-disk"
     "think-base"
 };

@@ -15,6 +15,7 @@ const NAMES: &[&str] = &[
     "p90_ms",
     "p99_ms",
     "p999_ms",
+    "answered_p90_ms",
     "service_p50_ms",
     "lag_p99_ms",
     "client_cpu",
@@ -65,6 +66,7 @@ const NAMES: &[&str] = &[
     "disk_busy_share",
     "disk_queue_mean",
     "disk_run_kib",
+    "disk_files_per_s",
     "disk_response_ms",
     "disk_late_ms",
 ];

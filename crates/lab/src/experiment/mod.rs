@@ -30,6 +30,7 @@ use crate::env::Spec;
 use crate::programs::Other;
 use crate::record::target_option;
 use clap::ValueEnum;
+use regatta_load::named;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -54,33 +55,18 @@ pub struct Rules {
     pub refused: fn(&BTreeMap<String, String>) -> Vec<String>,
 }
 
-/// How much time an experiment takes.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum Scale {
-    /// Minutes.
-    #[default]
-    Quick,
-    // systems.md §5.2.
-    /// The papers' set-up, scaled to this machine.
-    Replica,
-    /// The papers' own sizes.
-    Full,
-}
-
-impl Scale {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Quick, Self::Replica, Self::Full];
-
-    /// Its name in files and on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Quick => "quick",
-            Self::Replica => "replica",
-            Self::Full => "full",
-        }
+named! {
+    /// How much time an experiment takes.
+    #[derive(Default, PartialOrd, Ord, ValueEnum)]
+    pub enum Scale {
+        /// Minutes.
+        #[default]
+        Quick = "quick",
+        // systems.md §5.2.
+        /// The papers' set-up, scaled to this machine.
+        Replica = "replica",
+        /// The papers' own sizes.
+        Full = "full",
     }
 }
 
@@ -271,36 +257,19 @@ pub struct Calibrate {
     pub each_block: bool,
 }
 
-/// Which processors server and load have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum CpuLayout {
-    /// Each its own. What they share moves between processors, and how long that takes changes
-    /// where a hypervisor moves them.
-    #[default]
-    Apart,
-    /// The load on the first of the server's processors, of which it holds a share: the server has
-    /// exactly the rest. A simulated disk stays on the client's.
-    Together,
-    /// The one of both that tells two equal servers apart least, found before the first trial.
-    Auto,
-}
-
-impl CpuLayout {
-    /// As experiments name it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Apart => "apart",
-            Self::Together => "together",
-            Self::Auto => "auto",
-        }
-    }
-
-    /// By its name.
-    #[must_use]
-    pub fn of(name: &str) -> Option<Self> {
-        [Self::Apart, Self::Together, Self::Auto].into_iter().find(|layout| layout.name() == name)
+named! {
+    /// Which processors server and load have.
+    #[derive(Default)]
+    pub enum CpuLayout {
+        /// Each its own. What they share moves between processors, and how long that takes changes
+        /// where a hypervisor moves them.
+        #[default]
+        Apart = "apart",
+        /// The load on the first of the server's processors, of which it holds a share: the server
+        /// has exactly the rest. A simulated disk stays on the client's.
+        Together = "together",
+        /// The one of both that tells two equal servers apart least, found before the first trial.
+        Auto = "auto",
     }
 }
 
@@ -336,7 +305,7 @@ impl Machine {
         let mut at = self.clone();
         let processors = levels.get(PROCESSORS).and_then(|level| level.parse().ok());
         at.server_cpus.truncate(processors.unwrap_or(usize::MAX));
-        at.layout = levels.get(LAYOUT).and_then(|name| CpuLayout::of(name)).unwrap_or(at.layout);
+        at.layout = levels.get(LAYOUT).and_then(|name| CpuLayout::named(name)).unwrap_or(at.layout);
         at
     }
 

@@ -9,6 +9,7 @@ use super::{
     PROCESSORS, Problem, Program, RequestFields, Rules, Scale, Target, Workload, client,
     environment, extends, metrics, scale,
 };
+use crate::env::spec;
 use crate::experiment::claim_index::CLAIMS;
 use crate::programs::Other;
 use regatta_load::workload::presets;
@@ -23,23 +24,15 @@ pub const CELLS_MAX: usize = 4_096;
 const THINKS: [&str; 2] = ["kept", "none"];
 /// The factor of it.
 const THINK: &str = "workload.think";
-/// Processors at most.
-const CPUS_MAX: usize = 4_096;
 /// Times in an experiment, seconds.
 const SECONDS_MAX: f64 = 86_400.0;
 
 /// Reads the experiment in `text` at a scale. `name` stands in the problems' places.
-///
-/// # Errors
-/// Everything that is wrong with it.
 pub fn parse(name: &str, text: &str, at_scale: Scale) -> Result<Experiment, Vec<Problem>> {
     read(name, text, at_scale, None)
 }
 
 /// The same, with options and their values held against the rules of the measured program.
-///
-/// # Errors
-/// Everything that is wrong with it.
 pub fn parse_by(
     rules: Rules,
     name: &str,
@@ -388,13 +381,13 @@ fn calibrate(fields: Fields<'_, '_, '_>, baseline: &str) -> Calibrate {
 fn machine(fields: Fields<'_, '_, '_>) -> Machine {
     let cpus = |key: &str| {
         let Some(text) = fields.text(key) else { return Vec::new() };
-        cpu_list(&text).unwrap_or_else(|| {
+        spec::cpus(&text).unwrap_or_else(|_| {
             fields.wrong_at(key, "expected processors such as \"0\" or \"0-3,6\"");
             Vec::new()
         })
     };
     let layout = |name: String| {
-        let found = CpuLayout::of(&name);
+        let found = CpuLayout::named(&name);
         if found.is_none() {
             fields.wrong_at("layout", "expected apart, together or auto");
         }
@@ -410,20 +403,6 @@ fn machine(fields: Fields<'_, '_, '_>) -> Machine {
     };
     fields.finish();
     machine
-}
-
-/// Reads `0-3,6`; None for what is no such list, or has a range that goes down.
-fn cpu_list(text: &str) -> Option<Vec<usize>> {
-    let mut cpus = Vec::new();
-    for part in text.split(',') {
-        let (from, to) = part.split_once('-').unwrap_or((part, part));
-        let (from, to): (usize, usize) = (from.trim().parse().ok()?, to.trim().parse().ok()?);
-        if from > to || to >= CPUS_MAX || cpus.len() + (to - from) >= CPUS_MAX {
-            return None;
-        }
-        cpus.extend(from..=to);
-    }
-    Some(cpus)
 }
 
 fn measure(fields: Fields<'_, '_, '_>, workload: &Workload) -> Measure {

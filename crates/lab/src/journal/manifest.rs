@@ -7,6 +7,7 @@ use crate::journal::machine_lacks;
 use crate::programs;
 use crate::servers;
 use crate::units::date::unix_ms;
+use regatta_load::named;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
@@ -98,23 +99,13 @@ pub struct Other {
     pub round_trip_ns: f64,
 }
 
-/// A half of a trial.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Half {
-    /// The server.
-    Server,
-    /// The load.
-    Load,
-}
-
-impl Half {
-    /// Its name, which is that of the option too.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Server => "server",
-            Self::Load => "load",
-        }
+named! {
+    /// A half of a trial.
+    pub enum Half {
+        /// The server.
+        Server = "server",
+        /// The load.
+        Load = "load",
     }
 }
 

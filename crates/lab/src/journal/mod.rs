@@ -104,9 +104,6 @@ impl Run {
     }
 
     /// Reads a run, whole or interrupted. A last line that a crash cut short is left out.
-    ///
-    /// # Errors
-    /// What cannot be read.
     pub fn open(directory: &Path) -> Result<Self, String> {
         if directory.is_file() {
             return Self::saved(directory);
@@ -292,7 +289,7 @@ mod tests {
     fn a_run_keeps_what_its_experiment_extends() {
         let text = "extends = \"hpl01\"\n[experiment]\nname = \"mine\"\n";
         let made = crate::analysis::tests::synthetic(text, &|_| std::collections::BTreeMap::new());
-        let directory = Folder::new();
+        let directory = Folder::new("lab-test");
         let begun = Run::begin(&directory, text, made.experiment.clone(), made.manifest).unwrap();
         assert_eq!(begun.experiment, made.experiment);
         fs::write(directory.join(EXPERIMENT), text.replace("hpl01", "gone")).unwrap();

@@ -65,7 +65,11 @@ impl Belief {
         // A drift moves the same curve along the grid.
         let step = self.knees[1] - self.knees[0];
         let farthest = index(DRIFTS[DRIFTS.len() - 1].0 / step) + 1;
-        let chances: Vec<[f64; SPREADS.len()]> = (0..self.knees.len() + 2 * farthest)
+        let from = |drift: f64| index((count(farthest) + drift * at / step).round());
+        let low = self.live.iter().map(|live| live.start).min().unwrap_or_default();
+        let high = self.live.iter().map(|live| live.end).max().unwrap_or_default();
+        let first = from(DRIFTS[0].0) + low;
+        let chances: Vec<[f64; SPREADS.len()]> = (first..from(DRIFTS[DRIFTS.len() - 1].0) + high)
             .map(|place| {
                 let knee = self.knees[0] + step * (count(place) - count(farthest));
                 SPREADS.map(|spread| {
@@ -77,9 +81,9 @@ impl Belief {
             .collect();
         let mut sum = 0.0;
         for (((drift, _), weights), live) in DRIFTS.iter().zip(&mut self.weights).zip(&self.live) {
-            let from = index((count(farthest) + drift * at / step).round());
-            for place in live.clone() {
-                for (weight, chance) in weights[place].iter_mut().zip(&chances[from + place]) {
+            let chances = &chances[from(*drift) + live.start - first..];
+            for (weights, chances) in weights[live.clone()].iter_mut().zip(chances) {
+                for (weight, chance) in weights.iter_mut().zip(chances) {
                     *weight *= chance;
                     sum += *weight;
                 }
@@ -106,7 +110,11 @@ impl Belief {
 
     /// What each place of the knee weighs with a drift.
     fn by_knee(&self, drift: usize) -> Vec<f64> {
-        self.weights[drift].iter().map(|weights| weights.iter().sum()).collect()
+        let (mut all, live) = (vec![0.0; self.knees.len()], &self.live[drift]);
+        for (all, weights) in all[live.clone()].iter_mut().zip(&self.weights[drift][live.clone()]) {
+            *all = weights.iter().sum();
+        }
+        all
     }
 
     /// The rates below which the knee was with these probabilities when so many trials were made.
@@ -191,9 +199,13 @@ impl Belief {
             if chance <= f64::MIN_POSITIVE {
                 continue;
             }
-            let live = |(_, weight): &(usize, &f64)| **weight > chance * 1e-9;
-            for (a, one) in one.iter().enumerate().filter(live) {
-                for (b, other) in other.iter().enumerate().filter(live) {
+            let live = |weights: Vec<f64>| -> Vec<(usize, f64)> {
+                let all = weights.into_iter().enumerate();
+                all.filter(|(_, weight)| *weight > chance * 1e-9).collect()
+            };
+            let (one, other) = (live(one), live(other));
+            for (a, one) in one {
+                for (b, other) in &other {
                     apart[places - 1 + a - b] += one * other / prior;
                 }
             }

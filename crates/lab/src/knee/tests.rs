@@ -164,7 +164,7 @@ impl Machine {
 
 #[test]
 fn intervals_of_the_knee_hold_it_however_noisy_the_machine() {
-    const RUNS: u32 = 60;
+    const RUNS: u32 = 30;
     for (noise, drift) in [(0.05, 0.0), (0.1, 0.0), (0.25, 0.0), (0.1, 0.1)] {
         let (mut held, mut reach) = (0, 0.0);
         for seed in 0..RUNS {
@@ -176,7 +176,7 @@ fn intervals_of_the_knee_hold_it_however_noisy_the_machine() {
             held += u32::from(interval.contains(1_000.0));
             reach += (interval.high / interval.low).ln() / 2.0 / f64::from(RUNS);
         }
-        assert!(held + 4 >= RUNS, "{noise} {drift}: {held} of {RUNS}");
+        assert!(held + 2 >= RUNS, "{noise} {drift}: {held} of {RUNS}");
         // Sixty trials that say yes or no tell a median to about half a deviation.
         assert!(reach < 0.02 + 0.5 * noise, "{noise} {drift}: {reach}");
     }

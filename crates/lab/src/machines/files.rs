@@ -34,7 +34,7 @@ mod tests {
 
     #[test]
     fn a_tree_has_the_hash_of_its_files_names_and_links() {
-        let place = Folder::new();
+        let place = Folder::new("lab-test");
         let (one, other) = (place.join("one"), place.join("other"));
         for tree in [&one, &other] {
             fs::create_dir_all(tree.join("a/b")).unwrap();

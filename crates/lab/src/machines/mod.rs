@@ -47,9 +47,6 @@ const COPY_MAX: Duration = Duration::from_secs(3_600);
 const LEAVE_MAX: Duration = Duration::from_secs(2);
 
 /// `ssh://[USER@]HOST[:PORT]`, as ssh takes it.
-///
-/// # Errors
-/// What it should be.
 pub fn destination(text: &str) -> Result<String, String> {
     let host = text.strip_prefix("ssh://").unwrap_or_default();
     let plain = |c: char| c.is_ascii_graphic() && !"/'\"\\".contains(c);
@@ -78,9 +75,6 @@ pub struct Far {
 impl Far {
     /// Connects, copies this program, starts the agent there, and finds the way that the load will
     /// take.
-    ///
-    /// # Errors
-    /// Why the machine cannot be used, and what to do.
     pub fn connect(
         half: Half,
         destination: &str,

@@ -5,92 +5,68 @@
 //! module.
 
 use crate::watch::perf_script::{Frame, Place};
-use serde::{Deserialize, Serialize};
+use regatta_load::named;
 
-/// A category of [E] table 1 (systems.md §6.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Category {
-    /// Kernel: sockets, TCP, IP.
-    Networking,
-    /// Kernel: pages, slabs, the page cache.
-    MemoryMgmt,
-    /// Kernel: files, directories, pipes.
-    FileSystem,
-    /// Kernel: entry and exit, locks, timers, signals.
-    KernelArch,
-    /// Kernel: finding out what is ready.
-    Poll,
-    /// Kernel: bytes between kernel and program.
-    Copying,
-    /// Kernel: who runs next.
-    Sched,
-    /// Kernel: what has no other category.
-    Others,
-    /// The network's driver: here loopback and the soft interrupts that stand for it.
-    Driver,
-    /// Program: threads, locks, helpers.
-    Thread,
-    /// Program: interest sets, notifications, what they call.
-    Event,
-    /// Program: the rest.
-    Application,
-    /// The C library.
-    Libc,
-    /// Other libraries and the profiler itself.
-    Other,
+named! {
+    /// A category of [E] table 1 (systems.md §6.1), in its order; named as in
+    /// `profiles/index.jsonl`.
+    #[derive(PartialOrd, Ord)]
+    pub enum Category {
+        /// Kernel: sockets, TCP, IP.
+        Networking = "networking",
+        /// Kernel: pages, slabs, the page cache.
+        MemoryMgmt = "memory-mgmt",
+        /// Kernel: files, directories, pipes.
+        FileSystem = "file-system",
+        /// Kernel: entry and exit, locks, timers, signals.
+        KernelArch = "kernel-arch",
+        /// Kernel: finding out what is ready.
+        Poll = "poll",
+        /// Kernel: bytes between kernel and program.
+        Copying = "copying",
+        /// Kernel: who runs next.
+        Sched = "sched",
+        /// Kernel: what has no other category.
+        Others = "others",
+        /// The network's driver: here loopback and the soft interrupts that stand for it.
+        Driver = "driver",
+        /// Program: threads, locks, helpers.
+        Thread = "thread",
+        /// Program: interest sets, notifications, what they call.
+        Event = "event",
+        /// Program: the rest.
+        Application = "application",
+        /// The C library.
+        Libc = "libc",
+        /// Other libraries and the profiler itself.
+        Other = "other",
+    }
 }
 
 impl Category {
-    /// All of them, in the table's order.
-    pub const ALL: [Self; 14] = [
-        Self::Networking,
-        Self::MemoryMgmt,
-        Self::FileSystem,
-        Self::KernelArch,
-        Self::Poll,
-        Self::Copying,
-        Self::Sched,
-        Self::Others,
-        Self::Driver,
-        Self::Thread,
-        Self::Event,
-        Self::Application,
-        Self::Libc,
-        Self::Other,
-    ];
-
-    /// Its key in `profiles/index.jsonl`.
-    pub fn key(self) -> &'static str {
-        self.row().0
-    }
-
     /// Its name in the table.
     pub fn title(self) -> &'static str {
-        self.row().1
+        match self {
+            Self::FileSystem => "file system",
+            Self::KernelArch => "kernel + arch",
+            Self::Poll => "poll overhead",
+            Self::Copying => "data copying",
+            Self::Sched => "sched overhead",
+            Self::Driver => "driver (loopback, softirq)",
+            Self::Thread => "thread overhead",
+            Self::Event => "event overhead",
+            as_written => as_written.name(),
+        }
     }
 
     /// The part of the table that it stands in.
     pub fn part(self) -> Part {
-        self.row().2
-    }
-
-    fn row(self) -> (&'static str, &'static str, Part) {
         match self {
-            Self::Networking => ("networking", "networking", Part::Kernel),
-            Self::MemoryMgmt => ("memory-mgmt", "memory-mgmt", Part::Kernel),
-            Self::FileSystem => ("file-system", "file system", Part::Kernel),
-            Self::KernelArch => ("kernel-arch", "kernel + arch", Part::Kernel),
-            Self::Poll => ("poll", "poll overhead", Part::Kernel),
-            Self::Copying => ("copying", "data copying", Part::Kernel),
-            Self::Sched => ("sched", "sched overhead", Part::Kernel),
-            Self::Others => ("others", "others", Part::Kernel),
-            Self::Driver => ("driver", "driver (loopback, softirq)", Part::Driver),
-            Self::Thread => ("thread", "thread overhead", Part::User),
-            Self::Event => ("event", "event overhead", Part::User),
-            Self::Application => ("application", "application", Part::User),
-            Self::Libc => ("libc", "libc", Part::Libc),
-            Self::Other => ("other", "other", Part::Other),
+            Self::Driver => Part::Driver,
+            Self::Thread | Self::Event | Self::Application => Part::User,
+            Self::Libc => Part::Libc,
+            Self::Other => Part::Other,
+            _ => Part::Kernel,
         }
     }
 }
@@ -301,12 +277,16 @@ const THREAD: &[&str] = &[
     "regatta_arch::fiber",
     "regatta_arch::mp",
     "regatta_arch::pool",
+    "regatta_arch::seda",
     "regatta_arch::thread",
+    "regatta_arch::watpipe",
     "regatta_arch::kit::aio",
+    "regatta_arch::kit::control",
     "regatta_arch::kit::disk",
     "regatta_arch::kit::dispatch",
     "regatta_arch::kit::fibers",
     "regatta_arch::kit::helper",
+    "regatta_arch::kit::line",
     "regatta_arch::kit::queue",
     "regatta_arch::kit::serve",
     "regatta_arch::kit::tasks",
@@ -406,6 +386,8 @@ mod tests {
             ("regatta_arch::kit::fibers::Scheduler<P, H>::run", Category::Thread),
             ("regatta_arch::adapt::Loop<P>::run", Category::Thread),
             ("regatta_arch::mp::run", Category::Thread),
+            ("regatta_arch::kit::line::threads::StageThread::visit", Category::Thread),
+            ("regatta_arch::kit::event_loop::cohort::Cohort::visit", Category::Event),
             ("regatta_arch::kit::serve::serve", Category::Thread),
             ("regatta_arch::kit::units::run", Category::Thread),
             (
@@ -437,10 +419,10 @@ mod tests {
         ] {
             assert_eq!(category(leaf.as_ref()), expected, "{leaf:?}");
         }
-        let keys: std::collections::BTreeSet<_> = Category::ALL.map(Category::key).into();
+        let keys: std::collections::BTreeSet<_> = Category::ALL.map(Category::name).into();
         assert_eq!(keys.len(), Category::ALL.len());
         for category in Category::ALL {
-            assert_eq!(serde_json::to_value(category).unwrap(), category.key());
+            assert_eq!(serde_json::to_value(category).unwrap(), category.name());
         }
     }
 }

@@ -88,7 +88,7 @@ impl Profile {
 
     /// The share of a category; 0 if no sample fell into it.
     pub fn share(&self, category: Category) -> f64 {
-        self.categories.get(category.key()).copied().unwrap_or_default()
+        self.categories.get(category.name()).copied().unwrap_or_default()
     }
 
     /// The share of a category by its key, or of the kernel's (`vmlinux`) or the program's
@@ -101,9 +101,7 @@ impl Profile {
             (Source::Counters, _) => None,
             (Source::Perf, "vmlinux") => Some(sum(Part::Kernel)),
             (Source::Perf, "user-space") => Some(sum(Part::User)),
-            (Source::Perf, name) => {
-                Category::ALL.into_iter().find(|one| one.key() == name).map(|one| self.share(one))
-            }
+            (Source::Perf, name) => Category::named(name).map(|one| self.share(one)),
         }
     }
 
@@ -272,7 +270,7 @@ impl Tally {
         profile.samples = self.total;
         profile.unknown_share = share(self.unknown);
         let named =
-            |(category, count): (&Category, &u64)| (category.key().to_owned(), share(*count));
+            |(category, count): (&Category, &u64)| (category.name().to_owned(), share(*count));
         profile.categories = self.by_category.iter().map(named).collect();
         if self.total < SAMPLES_MIN {
             notes.push(format!("only {} samples: shares are rough", self.total));

@@ -5,7 +5,7 @@ mod templates;
 #[cfg(test)]
 mod tests;
 
-use serde::{Deserialize, Serialize};
+use regatta_load::named;
 use std::env;
 use std::ffi::OsString;
 use std::fs;
@@ -16,24 +16,24 @@ use std::process::{Command, Stdio};
 /// Connections that each is set up for.
 pub const CONNECTIONS_MAX: usize = 8_192;
 
-/// A server that the lab has a template for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Other {
-    /// nginx: a process for each processor.
-    Nginx,
-    /// lighttpd: one process.
-    Lighttpd,
-    /// h2o: a thread for each processor.
-    H2o,
-    /// Apache httpd with its event module: a process with threads for each processor.
-    Apache,
-    /// Apache httpd with its worker module: a thread for each connection, as [S] §7 used it.
-    ApacheWorker,
-    /// The same with as many threads as [A]'s servers, §3: one process of 64.
-    ApachePool,
-    /// Caddy: goroutines on a thread for each processor.
-    Caddy,
+named! {
+    /// A server that the lab has a template for.
+    pub enum Other {
+        /// nginx: a process for each processor.
+        Nginx = "nginx",
+        /// lighttpd: one process.
+        Lighttpd = "lighttpd",
+        /// h2o: a thread for each processor.
+        H2o = "h2o",
+        /// Apache httpd with its event module: a process with threads for each processor.
+        Apache = "apache",
+        /// Apache httpd with its worker module: a thread for each connection, as [S] §7 used it.
+        ApacheWorker = "apache-worker",
+        /// The same with as many threads as [A]'s servers, §3: one process of 64.
+        ApachePool = "apache-pool",
+        /// Caddy: goroutines on a thread for each processor.
+        Caddy = "caddy",
+    }
 }
 
 /// What a server is to serve, and where.
@@ -50,35 +50,6 @@ pub struct Serving<'a> {
 }
 
 impl Other {
-    /// All of them.
-    pub const ALL: [Self; 7] = [
-        Self::Nginx,
-        Self::Lighttpd,
-        Self::H2o,
-        Self::Apache,
-        Self::ApacheWorker,
-        Self::ApachePool,
-        Self::Caddy,
-    ];
-
-    /// Its name in experiments.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Nginx => "nginx",
-            Self::Lighttpd => "lighttpd",
-            Self::H2o => "h2o",
-            Self::Apache => "apache",
-            Self::ApacheWorker => "apache-worker",
-            Self::ApachePool => "apache-pool",
-            Self::Caddy => "caddy",
-        }
-    }
-
-    /// The one of that name.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|other| other.name() == name)
-    }
-
     /// Its program's file.
     pub fn program(self) -> &'static str {
         match self {
@@ -128,9 +99,6 @@ impl Other {
 
     /// Writes its configuration into `serving.scratch` and gives the whole command that starts it
     /// there, in the foreground.
-    ///
-    /// # Errors
-    /// If the file cannot be written.
     pub fn command(self, program: &Path, serving: &Serving<'_>) -> Result<Vec<OsString>, String> {
         let path = serving.scratch.join(format!("{}.conf", self.name()));
         fs::write(&path, self.configuration(serving))

@@ -101,7 +101,7 @@ fn each_that_is_installed_serves_the_bytes() {
             skip(&format!("{} {}", other.name(), other.needs()));
             continue;
         };
-        let folder = Folder::new();
+        let folder = Folder::new("lab-test");
         let (root, scratch) = (folder.join("root"), folder.join("scratch"));
         // Some become another user.
         for one in [&*folder, &root, &scratch] {

@@ -19,6 +19,7 @@ pub use told::{Settled, Told, told};
 use crate::knee::{self, Course, Found, Search, Step, Tried};
 use crate::record::AGAIN;
 use crate::stats::{Interval, Random, count, index};
+use regatta_load::named;
 use serde::{Deserialize, Serialize};
 use space::{Candidate, DEFAULT, Space};
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,15 +27,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Where a race takes place.
 pub trait Field {
     /// Runs one block: each arm once, in this order, each at its rate.
-    ///
-    /// # Errors
-    /// That it was interrupted, or cannot go on.
     fn block(&mut self, turn: &Turn<'_>) -> Result<Vec<Tried>, String>;
 
     /// A rung has ended.
-    ///
-    /// # Errors
-    /// If that cannot be written down.
     fn ended(&mut self, rung: &Rung) -> Result<(), String>;
 }
 
@@ -60,29 +55,17 @@ pub struct Entry {
     pub rate: f64,
 }
 
-/// The parts of a race.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Phase {
-    /// Architectures, each with what usually suits it.
-    Opening,
-    /// One option at a time around the leader.
-    Refining,
-    /// The best three, the default twice, on fresh blocks.
-    Final,
-    /// Each finalist and the default at the rate that it is believed to keep.
-    Confirming,
-}
-
-impl Phase {
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Opening => "opening",
-            Self::Refining => "refining",
-            Self::Final => "final",
-            Self::Confirming => "confirming",
-        }
+named! {
+    /// The parts of a race.
+    pub enum Phase {
+        /// Architectures, each with what usually suits it.
+        Opening = "opening",
+        /// One option at a time around the leader.
+        Refining = "refining",
+        /// The best three, the default twice, on fresh blocks.
+        Final = "final",
+        /// Each finalist and the default at the rate that it is believed to keep.
+        Confirming = "confirming",
     }
 }
 
@@ -160,9 +143,6 @@ const ATTEMPTS: usize = 3;
 const LOST_MAX: u32 = 4;
 
 /// Runs a race.
-///
-/// # Errors
-/// What the field says.
 pub fn race(
     space: &Space,
     budget: Budget,
@@ -315,9 +295,11 @@ impl Race<'_> {
         let kept = |one: &Standing| {
             let course = &self.courses[&one.arm];
             let kept = course.belief().map(|belief| belief.kept(LIKELY));
-            kept.or(course.met()).unwrap_or_default()
+            (one.arm.clone(), kept.or(course.met()).unwrap_or_default())
         };
-        standings.sort_by(|a, b| kept(b).total_cmp(&kept(a)));
+        // Worked out once: a sort asks again and again.
+        let kept: BTreeMap<String, f64> = standings.iter().map(kept).collect();
+        standings.sort_by(|a, b| kept[&b.arm].total_cmp(&kept[&a.arm]));
         standings
     }
 

@@ -25,9 +25,6 @@ const CLASSES: [u64; 4] = [1 << 10, 10 << 10, 100 << 10, 1 << 20];
 
 impl Site {
     /// Looks at a directory. Links and what is hidden are left out, as the server leaves them out.
-    ///
-    /// # Errors
-    /// If it cannot be read, or there is no file.
     pub fn scan(root: &Path) -> Result<Self, String> {
         let mut site = Self { sizes: vec![0; CLASSES.len() + 1], ..Self::default() };
         walk(root, |path, kind| {
@@ -75,7 +72,7 @@ mod tests {
 
     #[test]
     fn what_is_served_is_counted() {
-        let root = Folder::new();
+        let root = Folder::new("lab-test");
         fs::create_dir_all(root.join("a/.hidden")).unwrap();
         assert!(Site::scan(&root).unwrap_err().contains("no file"));
         fs::write(root.join("a/one"), vec![0; 500]).unwrap();

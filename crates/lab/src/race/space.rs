@@ -1,4 +1,5 @@
-//! What is raced: architectures and options, with ranges that content and machine suggest.
+//! What is raced: architectures and options, with ranges that content and machine suggest. Servers
+//! of stages are not: they are there to be compared with.
 
 use super::site::Site;
 use serde::{Deserialize, Serialize};

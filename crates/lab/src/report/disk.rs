@@ -49,12 +49,13 @@ const CHARTS: [Column; 4] = [
 ];
 
 /// The table below: metric, factor, heading.
-const TABLE: [(&str, f64, &str); 9] = [
+const TABLE: [(&str, f64, &str); 10] = [
     ("disk_requests_per_s", 1.0, "requests/s"),
     ("disk_mbyte_per_s", 1.0, "MB/s"),
     ("disk_busy_share", 100.0, "busy %"),
     ("disk_queue_mean", 1.0, "queue"),
     ("disk_run_kib", 1.0, "run KiB"),
+    ("disk_files_per_s", 1.0, "files/s"),
     ("disk_response_ms", 1.0, "response ms"),
     ("disk_late_ms", 1.0, "late ms"),
     ("page_cache_mib", 1.0, "page cache MiB"),

@@ -72,9 +72,6 @@ pub(crate) struct Arm {
 }
 
 /// Writes all forms of the report into the run's directory and gives their paths, the page first.
-///
-/// # Errors
-/// What could not be written.
 pub fn write(run: &Run) -> Result<Vec<PathBuf>, String> {
     let report = Report::of(run);
     let mut files = vec![

@@ -33,9 +33,6 @@ pub(super) const SCRIPTS: &[&str] = &[
 const ECHARTS: &str = include_str!("../../assets/echarts.min.js");
 
 /// The whole page.
-///
-/// # Errors
-/// If the template fails, which a test would show.
 pub(crate) fn page(report: &Report<'_>) -> Result<String, String> {
     let (run, analysis) = (report.run, &report.analysis);
     let (experiment, manifest) = (&run.experiment, &run.manifest);

@@ -346,7 +346,7 @@ mod tests {
     /// What ends in the middle leaves nothing that is taken for the whole.
     #[test]
     fn logs_without_think_times_are_there_whole_or_not_at_all() {
-        let place = Folder::new();
+        let place = Folder::new("lab-test");
         let logs = place.join("logs");
         fs::create_dir_all(logs.join("no-log")).unwrap();
         fs::write(logs.join("a.log"), "/a think=1\n\n/b\n").unwrap();

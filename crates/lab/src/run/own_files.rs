@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn only_what_is_there_is_asked_for() {
-        let place = Folder::new();
+        let place = Folder::new("lab-test");
         fs::create_dir_all(place.join("logs")).unwrap();
         fs::create_dir_all(place.join("site/a")).unwrap();
         fs::write(place.join("site/a/b.html"), "b").unwrap();

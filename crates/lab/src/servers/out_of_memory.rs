@@ -32,7 +32,7 @@ mod tests {
         let two = "low 0\nhigh 0\nmax 12\noom 4\noom_kill 2\noom_group_kill 1\n";
         assert_eq!((parse(one), parse(two)), (Some(3), Some(2)));
         assert_eq!(parse("oom_kill_disable 0\n"), None, "a kernel of long ago");
-        let folder = Folder::new();
+        let folder = Folder::new("lab-test");
         assert_eq!(out_of_memory(Some(&*folder)), None);
         for (file, text, kills) in [("memory.oom_control", one, 3), ("memory.events", two, 2)] {
             fs::write(folder.join(file), text).unwrap();

@@ -41,14 +41,9 @@ pub fn wilcoxon(differences: &[f64]) -> Option<Signed> {
         (2.0 * cumulative(n, index(statistic))).min(1.0)
     } else {
         let variance = real * (real + 1.0) * (2.0 * real + 1.0) / 24.0 - ties / 48.0;
-        2.0 * standard().cdf((statistic - all / 2.0) / variance.sqrt())
+        2.0 * Normal::standard().cdf((statistic - all / 2.0) / variance.sqrt())
     };
     Some(Signed { statistic, p: p.min(1.0) })
-}
-
-/// The standard normal distribution.
-fn standard() -> Normal {
-    Normal::new(0.0, 1.0).expect("a deviation of 1 is one")
 }
 
 /// Probability that the sum of the positive ranks is at most `sum` when signs are fair coins.

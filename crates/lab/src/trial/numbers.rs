@@ -31,6 +31,10 @@ pub(crate) fn metrics(outcome: &Outcome, seen: &Seen) -> Numbers {
             put(name, ms);
         }
     }
+    let answered = &outcome.latency().times;
+    if real(answered.count()) * 0.1 >= BEYOND_MIN {
+        put("answered_p90_ms", real(answered.quantile(0.9)) / 1e6);
+    }
     put("service_p50_ms", real(outcome.service.at(0.5).ns) / 1e6);
     put("lag_p99_ms", real(outcome.lag.quantile(0.99)) / 1e6);
     let (client_cpu, client_busy) = outcome.busiest();

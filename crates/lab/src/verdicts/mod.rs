@@ -169,9 +169,6 @@ impl Verdicts {
     }
 
     /// As a page that needs nothing else.
-    ///
-    /// # Errors
-    /// If the template cannot be filled.
     pub fn page(&self) -> Result<String, String> {
         let mut environment = Environment::new();
         environment.add_template("verdicts.html", TEMPLATE).map_err(|error| error.to_string())?;

@@ -92,7 +92,7 @@ fn every_claim_says_what_would_settle_it() {
         assert!(built != command && one.tier.is_none(), "{settles}");
     }
     assert!(of(&none, "S-18").sentences[2].contains("4 processors for the server alone"));
-    assert_eq!(of(&none, "X-7").verdict_words, "cannot be told: not built");
+    assert_eq!(of(&none, "P-2").verdict_words, "cannot be told: not built");
     let mut lacks = run(0.75, 0.001, 1);
     lacks.experiment.claims = vec!["E-1".to_owned(), "S-2".to_owned()];
     lacks.manifest.lacking = vec![crate::env::Lack::of("disk", "/dev/fuse", "")];
@@ -123,7 +123,7 @@ fn page_markdown_and_json_say_the_same() {
 
 #[test]
 fn runs_are_found_below_directories_and_copies_are_left_out() {
-    let folder = Folder::new();
+    let folder = Folder::new("lab-test");
     for (name, seed) in [("a", 1), ("below/b", 2), ("copy", 1)] {
         let Run { experiment, manifest, records, .. } = run(0.75, 0.001, seed);
         let mut begun = Run::begin(&folder.join(name), TEXT, experiment, manifest).unwrap();

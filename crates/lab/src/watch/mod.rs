@@ -7,6 +7,7 @@ pub mod perf_script;
 pub(crate) mod processors;
 mod run_delay;
 pub(crate) mod sample;
+mod stages;
 pub(crate) mod stalls;
 pub(crate) mod stream;
 pub mod system_calls;
@@ -42,6 +43,8 @@ struct Reading {
     group_s: Option<f64>,
     processors: Processors,
     counters: Numbers,
+    /// What each thread of its stages has taken.
+    takes: stages::Takes,
     /// Workers that have been replaced; None: it has no counters.
     replaced: Option<u64>,
 }
@@ -220,9 +223,11 @@ impl<'a> Watch<'a> {
         let all = seconds * TICKS;
         let mut held = gauges(&last.counters);
         held.extend(memory::held(pids));
+        let mut counters = grown(&first.counters, &last.counters);
+        counters.extend(stages::spreads(&first.takes, &last.takes));
         Seen {
             held,
-            counters: grown(&first.counters, &last.counters),
+            counters,
             group_s,
             replaced: last.replaced,
             gone: first.used.gone(&last.used),
@@ -241,13 +246,14 @@ impl<'a> Watch<'a> {
 
 impl Reading {
     fn take(pids: &[u32], regatta: Option<&Path>, group: Option<&Path>) -> Self {
-        let (counters, replaced) = match (regatta, pids.first()) {
-            (Some(regatta), Some(pid)) => counters(regatta, *pid),
-            _ => (Numbers::new(), None),
+        let top = match (regatta, pids.first()) {
+            (Some(regatta), Some(pid)) => top(regatta, *pid),
+            _ => Value::Null,
         };
+        let (counters, takes, replaced) = (counters(&top), stages::takes(&top), replaced(&top));
         let (used, group_s) = (Used::of_processes(pids), group.and_then(usage::of_group));
         let processors = processors::now();
-        Self { at: Instant::now(), used, group_s, processors, counters, replaced }
+        Self { at: Instant::now(), used, group_s, processors, counters, takes, replaced }
     }
 }
 
@@ -261,16 +267,21 @@ fn grown(before: &Numbers, after: &Numbers) -> Numbers {
     after.iter().filter_map(by).collect()
 }
 
-/// The server's own counters, as `regatta top` shows them, and how many workers have been replaced.
-fn counters(regatta: &Path, pid: u32) -> (Numbers, Option<u64>) {
+/// What `regatta top` says; null if it says nothing.
+fn top(regatta: &Path, pid: u32) -> Value {
     let pid = pid.to_string();
     let told = regatta.to_str().and_then(|program| {
         output_of(&[program, "top", "--pid", &pid, "--once", "--interval", "0", "--json"])
     });
-    let value: Value = serde_json::from_str(&told.unwrap_or_default()).unwrap_or_default();
-    let counters = value["total"]["counters"].as_object();
+    serde_json::from_str(&told.unwrap_or_default()).unwrap_or_default()
+}
+
+/// The server's own counters, and those of its stages.
+fn counters(top: &Value) -> Numbers {
+    let counters = top["total"]["counters"].as_object();
     let number = |(name, value): (&String, &Value)| Some((name.clone(), value.as_f64()?));
-    (counters.into_iter().flatten().filter_map(number).collect(), replaced(&value))
+    let all = counters.into_iter().flatten().filter_map(number);
+    all.chain(stages::counters(top)).collect()
 }
 
 /// Workers beyond the first in each slot of what `regatta top` says; None: it says nothing.

@@ -14,9 +14,6 @@ pub struct SystemCalls(Vec<Counter>);
 
 impl SystemCalls {
     /// Attaches to every thread of `pids`, and those that they start, and begins to count.
-    ///
-    /// # Errors
-    /// If the kernel has no such tracepoint or does not let us use it.
     pub fn start(pids: &[u32]) -> Result<Self, String> {
         Self::attach(threads(pids))
     }

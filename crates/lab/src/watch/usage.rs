@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_group_of_either_version_tells_its_processor_time() {
-        let folder = Folder::new();
+        let folder = Folder::new("lab-test");
         assert_eq!(of_group(&folder), None);
         // Version 1 has a file of that name, too, without the number.
         fs::write(folder.join("cpu.stat"), "nr_periods 0\nnr_throttled 0\n").unwrap();

@@ -59,9 +59,6 @@ impl Rate {
 
     /// Reads `RATE`, `FROM:TO` (a ramp over `ramp_s` seconds), or `RATE@SECONDS,RATE@SECONDS...`
     /// (httperf's `v`, and the `spike` workload's phases).
-    ///
-    /// # Errors
-    /// What is wrong with it, in one sentence.
     pub fn parse(text: &str, ramp_s: f64) -> Result<Self, String> {
         let number = |text: &str| text.trim().parse::<f64>().map_err(|_| wrong(text));
         let rate = if let Some((from, to)) = text.split_once(':') {

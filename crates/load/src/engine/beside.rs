@@ -21,9 +21,6 @@ pub(super) struct Beside<'p> {
 
 impl<'p> Beside<'p> {
     /// Makes the idle connections that the plan wants, and starts to rewrite its file.
-    ///
-    /// # Errors
-    /// What could not be done, in one sentence.
     pub(super) fn begin(plan: &'p Plan, stopped: &mut dyn FnMut() -> bool) -> Result<Self, String> {
         let idle = match plan.options.idle {
             None | Some(0) => None,

@@ -16,7 +16,7 @@ pub(super) struct Closed {
     /// Place in the plan's order, which all threads walk together.
     next: u64,
     step: u64,
-    client: u32,
+    worker: u64,
     think_ns: u64,
     left: Option<u64>,
 }
@@ -34,7 +34,7 @@ impl Closed {
             slots: vec![None; index(share(connections.into()))],
             next: worker,
             step: workers,
-            client: u32::try_from(worker).unwrap_or(0) % plan.clients,
+            worker,
             think_ns: nanos(think),
             left: plan.options.count.map(share),
         }
@@ -61,7 +61,9 @@ impl Closed {
         let target = order[index(self.next % order.len() as u64)];
         self.next += self.step;
         core.offer(due);
-        self.send(core, slot, Order { target, client: self.client, due, tries: 0 });
+        let number = self.worker + u64::from(slot) * self.step;
+        let client = id(index(number % u64::from(core.plan.clients)));
+        self.send(core, slot, Order { target, client, due, tries: 0 });
     }
 
     #[inline]

@@ -3,92 +3,49 @@
 use serde::{Deserialize, Serialize};
 use std::io;
 
-/// What became of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Fate {
-    /// Answered in time with a status below 400, and the right bytes where they are verified.
-    Good,
-    /// Answered as it should be, but after its deadline.
-    Late,
-    /// Answered with a status that is not wanted.
-    Status,
-    /// The content has another length than it should.
-    WrongLength,
-    /// The content has other bytes than it should.
-    WrongBytes,
-    /// The content is an older version than had been served before.
-    Stale,
-    /// The reply is not HTTP/1.1, or nobody asked for it.
-    Malformed,
-    /// The connection ended in the middle of the reply.
-    Truncated,
-    /// The connection ended or was reset before the reply.
-    Reset,
-    /// Nobody listens (httperf `connrefused`).
-    Refused,
-    /// The time-out passed while connecting, sending, waiting or receiving (httperf
-    /// `client-timo`).
-    Timeout,
-    /// The kernel gave up (`ETIMEDOUT`; httperf `socket-timo`).
-    SocketTimeout,
-    /// This process has no descriptors left (httperf `fd-unavail`): the client's fault.
-    NoDescriptor,
-    /// No port is left (httperf `addrunavail`): the client's fault.
-    NoAddress,
-    /// Its deadline passed, or too many were waiting, before it could be sent.
-    Expired,
-    /// The run ended first.
-    Unfinished,
-    /// Any other error of the system.
-    Other,
+crate::named! {
+    /// What became of a request.
+    #[derive(PartialOrd, Ord, Hash)]
+    pub enum Fate {
+        /// Answered in time with a status below 400, and the right bytes where they are verified.
+        Good = "good",
+        /// Answered as it should be, but after its deadline.
+        Late = "late",
+        /// Answered with a status that is not wanted.
+        Status = "status",
+        /// The content has another length than it should.
+        WrongLength = "wrong-length",
+        /// The content has other bytes than it should.
+        WrongBytes = "wrong-bytes",
+        /// The content is an older version than had been served before.
+        Stale = "stale",
+        /// The reply is not HTTP/1.1, or nobody asked for it.
+        Malformed = "malformed",
+        /// The connection ended in the middle of the reply.
+        Truncated = "truncated",
+        /// The connection ended or was reset before the reply.
+        Reset = "reset",
+        /// Nobody listens (httperf `connrefused`).
+        Refused = "refused",
+        /// The time-out passed while connecting, sending, waiting or receiving (httperf
+        /// `client-timo`).
+        Timeout = "timeout",
+        /// The kernel gave up (`ETIMEDOUT`; httperf `socket-timo`).
+        SocketTimeout = "socket-timeout",
+        /// This process has no descriptors left (httperf `fd-unavail`): the client's fault.
+        NoDescriptor = "no-descriptor",
+        /// No port is left (httperf `addrunavail`): the client's fault.
+        NoAddress = "no-address",
+        /// Its deadline passed, or too many were waiting, before it could be sent.
+        Expired = "expired",
+        /// The run ended first.
+        Unfinished = "unfinished",
+        /// Any other error of the system.
+        Other = "other",
+    }
 }
 
 impl Fate {
-    /// Every fate, in the order in which they are counted.
-    pub const ALL: [Self; 17] = [
-        Self::Good,
-        Self::Late,
-        Self::Status,
-        Self::WrongLength,
-        Self::WrongBytes,
-        Self::Stale,
-        Self::Malformed,
-        Self::Truncated,
-        Self::Reset,
-        Self::Refused,
-        Self::Timeout,
-        Self::SocketTimeout,
-        Self::NoDescriptor,
-        Self::NoAddress,
-        Self::Expired,
-        Self::Unfinished,
-        Self::Other,
-    ];
-
-    /// How it is called in results.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Good => "good",
-            Self::Late => "late",
-            Self::Status => "status",
-            Self::WrongLength => "wrong-length",
-            Self::WrongBytes => "wrong-bytes",
-            Self::Stale => "stale",
-            Self::Malformed => "malformed",
-            Self::Truncated => "truncated",
-            Self::Reset => "reset",
-            Self::Refused => "refused",
-            Self::Timeout => "timeout",
-            Self::SocketTimeout => "socket-timeout",
-            Self::NoDescriptor => "no-descriptor",
-            Self::NoAddress => "no-address",
-            Self::Expired => "expired",
-            Self::Unfinished => "unfinished",
-            Self::Other => "other",
-        }
-    }
-
     /// Whether the whole reply arrived, right or wrong, so that its time is known.
     pub fn is_answer(self) -> bool {
         matches!(self, Self::Good | Self::Late)

@@ -27,9 +27,6 @@ pub struct Taken {
 }
 
 /// Fills in what the options leave open: from the workload in `dir`, if there is one.
-///
-/// # Errors
-/// What does not fit the workload, in one sentence that says what to do.
 pub(super) fn take_up(
     options: &mut LoadOptions,
     workload: Option<(&Workload, &Path)>,

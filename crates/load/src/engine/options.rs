@@ -200,9 +200,6 @@ pub struct LoadOptions {
 }
 
 /// Reads `off`, or `WAY[@TIME]`.
-///
-/// # Errors
-/// What it should have been.
 pub fn parse_alter(text: &str) -> Result<Option<Altered>, String> {
     if text == "off" {
         return Ok(None);
@@ -342,9 +339,6 @@ pub struct Url {
 
 impl Url {
     /// Reads `http://HOST[:PORT][/TARGET]`.
-    ///
-    /// # Errors
-    /// What is wrong with it, in one sentence.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.starts_with("https:") {
             let what = "https is not spoken here, only plain HTTP/1.1: load the server's port for \
@@ -363,9 +357,6 @@ impl Url {
     }
 
     /// The server's address; the first, when its name has several.
-    ///
-    /// # Errors
-    /// What could not be found, in one sentence.
     pub fn address(&self) -> Result<SocketAddr, String> {
         let with_port = self.authority.to_socket_addrs();
         let found = with_port.or_else(|_| format!("{}:80", self.authority).to_socket_addrs());

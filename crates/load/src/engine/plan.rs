@@ -68,9 +68,6 @@ pub struct Plan {
 
 impl Plan {
     /// Looks at everything that the options name.
-    ///
-    /// # Errors
-    /// Every problem that was found, one sentence each.
     pub fn new(options: &LoadOptions) -> Result<Self, Vec<String>> {
         let problems = options.problems();
         if !problems.is_empty() {
@@ -127,8 +124,13 @@ impl Plan {
             threads => threads,
         };
         let workers = threads * options.processes.max(1);
-        let partly_open = matches!(options.model, Model::PartlyOpen { .. });
-        let clients = if partly_open { own_clients.min(CLIENTS_MAX) } else { workers };
+        let clients = match options.model {
+            Model::PartlyOpen { .. } => own_clients,
+            // Each connection, for fairness.
+            Model::Closed { connections, .. } => connections.max(1),
+            Model::Open { .. } => workers,
+        };
+        let clients = clients.min(CLIENTS_MAX);
         for part in &mut script.sessions {
             part.client %= clients;
         }
@@ -139,7 +141,7 @@ impl Plan {
             servers,
             order,
             sizes,
-            clients: clients.min(CLIENTS_MAX),
+            clients,
             workers,
             timeout_ns,
             think_timeout_ns: nanos(options.think_timeout),

@@ -83,9 +83,6 @@ pub(super) type Expected = Result<(Expect, Option<u64>), String>;
 
 impl Script {
     /// Adds the request, if it is new, and answers which it is.
-    ///
-    /// # Errors
-    /// What is wrong with it, in one sentence.
     pub(super) fn target(
         &mut self,
         request: Request<'_>,

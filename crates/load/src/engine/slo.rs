@@ -50,9 +50,6 @@ pub struct Judged {
 impl Slo {
     /// Reads terms `QUANTITY OP LIMIT` separated by commas: `pNN`, `max`, `mean` with a time in
     /// `ns`, `us`, `ms` or `s`; `errors`, `goodput` with a share in per cent; `rate` per second.
-    ///
-    /// # Errors
-    /// Every term that is not one.
     pub fn parse(text: &str) -> Result<Self, Vec<String>> {
         let (mut terms, mut problems) = (Vec::new(), Vec::new());
         for part in text.split(',').map(str::trim) {
@@ -124,9 +121,6 @@ pub(super) fn show(ns: f64) -> String {
 }
 
 /// Reads a time such as `1.5s` or `200us`, for options.
-///
-/// # Errors
-/// What is wrong with it, in one sentence.
 pub fn parse_time(text: &str) -> Result<std::time::Duration, String> {
     let wrong = || format!("{text:?} is not a time such as 200us, 50ms, 10s or 2m");
     let ns = time(text.trim()).filter(|ns| (0.0..=3.2e16).contains(ns)).ok_or_else(wrong)?;

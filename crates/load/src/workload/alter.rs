@@ -54,9 +54,6 @@ impl Target {
     }
 
     /// The version that the file has now; 0 when it has none.
-    ///
-    /// # Errors
-    /// [`Fault::Io`].
     pub fn version(&self) -> Result<u64, Fault> {
         let full = self.root.join(&self.path);
         let mut held = Vec::new();
@@ -66,9 +63,6 @@ impl Target {
     }
 
     /// Writes that version.
-    ///
-    /// # Errors
-    /// [`Fault::Io`].
     pub fn write(&self, version: u64) -> Result<(), Fault> {
         write(&self.root, &self.path, self.bytes, version, self.altered.way)
     }
@@ -100,18 +94,12 @@ pub struct Rewritten {
 
 impl Rewriting {
     /// Starts at `now_ns`, with the version after the one that the file has.
-    ///
-    /// # Errors
-    /// [`Fault::Io`].
     pub fn start(target: Target, now_ns: u64) -> Result<Self, Fault> {
         let first = target.version()?.saturating_add(1);
         Ok(Self { target, first, started_ns: now_ns, periods: 0, done: Rewritten::default() })
     }
 
     /// Writes the next version if its time has come, and says how long it is until the next.
-    ///
-    /// # Errors
-    /// [`Fault::Io`].
     pub fn turn(&mut self, now_ns: u64) -> Result<Duration, Fault> {
         let period_ns = self.period_ns();
         let passed = now_ns.saturating_sub(self.started_ns) / period_ns;
@@ -139,9 +127,6 @@ impl Rewriting {
 
 /// Writes version `version` of `path` below `root`, `bytes` long; the first line names the version
 /// (see [`Content::at_version`]).
-///
-/// # Errors
-/// [`Fault::Io`].
 pub fn write(root: &Path, path: &str, bytes: u64, version: u64, way: Way) -> Result<(), Fault> {
     let mut contents = vec![0; index(bytes)];
     Content::at_version(path, version).fill(0, &mut contents);
@@ -169,25 +154,25 @@ fn drop_pages(file: &File, bytes: u64) -> std::io::Result<()> {
 mod tests {
     use super::*;
     use crate::workload::content::version_of;
-    use crate::workload::scratch::Scratch;
+    use crate::workload::folder::Folder;
 
     #[test]
     fn every_way_leaves_a_whole_version() {
-        let scratch = Scratch::new("alter");
+        let scratch = Folder::new("alter");
         for (version, way) in [(1, Way::Literal), (2, Way::Renamed), (3, Way::Forced)] {
-            write(scratch.path(), "index.html", 10_240, version, way).unwrap();
-            let bytes = fs::read(scratch.path().join("index.html")).unwrap();
+            write(&scratch, "index.html", 10_240, version, way).unwrap();
+            let bytes = fs::read(scratch.join("index.html")).unwrap();
             assert_eq!((bytes.len(), version_of("index.html", &bytes)), (10_240, Some(version)));
             assert_eq!(Content::at_version("index.html", version).check(0, &bytes), Ok(()));
         }
-        assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 1);
+        assert_eq!(fs::read_dir(&*scratch).unwrap().count(), 1);
     }
 
     #[test]
     fn versions_go_up_by_the_clock_and_go_on_where_they_were() {
-        let scratch = Scratch::new("rewriting");
+        let scratch = Folder::new("rewriting");
         let altered = Altered { way: Way::Literal, period_ms: 10 };
-        let (root, path) = (scratch.path().to_owned(), "index.html".to_owned());
+        let (root, path) = (scratch.to_path_buf(), "index.html".to_owned());
         let target = Target { root, path, bytes: 10_240, altered };
         target.write(41).unwrap();
         let mut rewriting = Rewriting::start(target.clone(), 1_000).unwrap();

@@ -22,6 +22,7 @@ use super::think::{Pattern, Think};
 use super::trace::{Trace, TraceSpec};
 use super::{alter, text};
 use crate::number::rounded;
+use crate::with_defaults;
 use clap::Args;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -91,13 +92,7 @@ pub struct NewOptions {
 impl NewOptions {
     /// Preset `preset` into `out`, seed 1, nothing changed.
     pub fn new(preset: &str, out: &Path) -> Self {
-        Self {
-            preset: preset.to_owned(),
-            out: out.to_owned(),
-            seed: 1,
-            bytes_max: BYTES_MAX,
-            ..Self::default()
-        }
+        with_defaults(&[preset.as_ref(), out.as_ref()])
     }
 
     /// The preset with these options applied, or every problem.
@@ -535,21 +530,9 @@ pub struct FromDirOptions {
 }
 
 impl FromDirOptions {
-    /// Zipf 1.0 in shuffled order, two logs of 50,000 requests, sessions as in the papers with
-    /// think times scaled by 0.1, hashes.
+    /// Sessions as in the papers with think times scaled by 0.1, all else as it comes.
     pub fn new(root: &Path, out: &Path) -> Self {
-        Self {
-            root: root.to_owned(),
-            out: out.to_owned(),
-            exponent: 1.0,
-            ranks: Ranks::default(),
-            seed: 1,
-            clients: 2,
-            requests: 50_000,
-            pattern: None,
-            without_hashes: false,
-            json: false,
-        }
+        with_defaults(&[root.as_ref(), out.as_ref()])
     }
 }
 
@@ -632,15 +615,7 @@ pub struct FromLogOptions {
 impl FromLogOptions {
     /// The default rules, one load generator, files made.
     pub fn new(log: &Path, out: &Path) -> Self {
-        Self {
-            log: log.to_owned(),
-            out: out.to_owned(),
-            rules: Rules::default(),
-            clients: 1,
-            without_files: false,
-            bytes_max: BYTES_MAX,
-            json: false,
-        }
+        with_defaults(&[log.as_ref(), out.as_ref()])
     }
 }
 

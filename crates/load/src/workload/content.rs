@@ -88,9 +88,6 @@ impl Content {
     }
 
     /// Compares `bytes` with what belongs at `offset`, in one pass.
-    ///
-    /// # Errors
-    /// The first byte that differs.
     pub fn check(&self, offset: u64, bytes: &[u8]) -> Result<(), Mismatch> {
         let (skip, mut number) = (skip_of(offset), offset / LINE_BYTES);
         let first = if skip == 0 { 0 } else { (64 - skip).min(bytes.len()) };

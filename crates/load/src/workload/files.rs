@@ -275,9 +275,6 @@ impl FileSet {
     }
 
     /// Writes a listed set: a line `bytes TAB weight TAB sha256 or - TAB target` per file.
-    ///
-    /// # Errors
-    /// Those of `out`.
     pub fn write_list(&self, out: &mut dyn Write) -> std::io::Result<()> {
         writeln!(out, "{LIST_HEAD}")?;
         let mut target = String::new();
@@ -291,9 +288,6 @@ impl FileSet {
     }
 
     /// Reads what [`FileSet::write_list`] wrote. `path` names it in errors.
-    ///
-    /// # Errors
-    /// [`Fault::Io`] and [`Fault::Format`], with the line.
     pub fn read_list(input: impl BufRead, path: &Path) -> Result<Self, Fault> {
         let mut files = Vec::new();
         for (number, line) in (1..).zip(input.lines()) {
@@ -385,7 +379,7 @@ fn verify_file(
 mod tests {
     use super::*;
     use crate::workload::fault::unwatched;
-    use crate::workload::scratch::Scratch;
+    use crate::workload::folder::Folder;
 
     /// Files and bytes of a set of `dirs` directories, and a name at an end of it.
     fn check(dirs: u32, files: u32, bytes: u64, last: &str) {
@@ -460,16 +454,16 @@ mod tests {
 
     #[test]
     fn made_sets_verify_and_damage_is_found() {
-        let scratch = Scratch::new("files");
+        let scratch = Folder::new("files");
         let set = FileSet::specweb(1, &["file_set"]).unwrap();
-        set.create(scratch.path(), &unwatched).unwrap();
-        set.verify(scratch.path(), &unwatched).unwrap();
-        let victim = scratch.path().join("file_set/dir00000/class2_3");
+        set.create(&scratch, &unwatched).unwrap();
+        set.verify(&scratch, &unwatched).unwrap();
+        let victim = scratch.join("file_set/dir00000/class2_3");
         let mut bytes = fs::read(&victim).unwrap();
         bytes[30_000] ^= 4;
         fs::write(&victim, &bytes).unwrap();
-        fs::remove_file(scratch.path().join("file_set/dir00000/class0_0")).unwrap();
-        let found = set.verify(scratch.path(), &unwatched).unwrap_err().to_string();
+        fs::remove_file(scratch.join("file_set/dir00000/class0_0")).unwrap();
+        let found = set.verify(&scratch, &unwatched).unwrap_err().to_string();
         assert!(found.starts_with("2 files"), "{found}");
         assert!(found.ends_with("class0_0: missing"), "{found}");
     }

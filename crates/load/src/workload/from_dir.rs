@@ -5,6 +5,7 @@ use super::files::{FileSet, Listed};
 use super::popularity::{Purpose, shuffle, stream};
 use super::uri;
 use clap::ValueEnum;
+use regatta_http::target::is_hidden;
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
 use std::io::Read;
@@ -112,7 +113,7 @@ impl Scan<'_> {
             let entry = entry.at(&dir)?;
             let name = entry.file_name();
             let Some(name) = name.to_str() else { continue };
-            if name.starts_with('.') && !(depth == 0 && name == ".well-known") {
+            if is_hidden(depth, name.as_bytes()) {
                 continue;
             }
             let kind = entry.file_type().at(&dir)?;
@@ -165,11 +166,11 @@ pub fn hash_file(path: &Path) -> Result<String, Fault> {
 mod tests {
     use super::*;
     use crate::workload::fault::unwatched;
-    use crate::workload::scratch::Scratch;
+    use crate::workload::folder::Folder;
 
-    fn content() -> Scratch {
-        let scratch = Scratch::new("from-dir");
-        let root = scratch.path();
+    fn content() -> Folder {
+        let scratch = Folder::new("from-dir");
+        let root = &scratch;
         for dir in ["a b/c", ".git", ".well-known"] {
             fs::create_dir_all(root.join(dir)).unwrap();
         }
@@ -204,10 +205,10 @@ mod tests {
     fn what_would_be_served_is_listed() {
         let scratch = content();
         let names = [".well-known/security.txt", "a b/c/x.css", "a b/ü.js", "index.html"];
-        check(scratch.path(), Ranks::ByName, Some(&names));
-        check(scratch.path(), Ranks::SmallestFirst, Some(&names));
-        check(scratch.path(), Ranks::Shuffled, None);
-        let none = scratch.path().join("a b/c/none");
+        check(&scratch, Ranks::ByName, Some(&names));
+        check(&scratch, Ranks::SmallestFirst, Some(&names));
+        check(&scratch, Ranks::Shuffled, None);
+        let none = scratch.join("a b/c/none");
         assert!(scan(&none, Ranks::ByName, false, 1, &unwatched).is_err());
     }
 }

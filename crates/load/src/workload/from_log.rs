@@ -419,9 +419,6 @@ impl Files {
 impl Sessions {
     /// Gives every session to `each` by start time, with its start in the hints; answers how many
     /// they were. `set` is the log's own. Sessions left empty by clashes of names are left out.
-    ///
-    /// # Errors
-    /// [`Fault::Io`] and those of `each`.
     pub fn drain(
         self,
         set: &FileSet,
@@ -498,7 +495,7 @@ impl Rate {
 mod tests {
     use super::*;
     use crate::workload::fault::unwatched;
-    use crate::workload::scratch::Scratch;
+    use crate::workload::folder::Folder;
 
     /// (client, second, target, status, bytes) as a common log.
     fn log(rows: &[(&str, u64, &str, u16, u64)]) -> String {
@@ -514,9 +511,9 @@ mod tests {
 
     /// Sessions as `target+target ~think target` each, without their start.
     fn check(name: &str, log: &str, rules: Rules, expected: &[&str]) -> (FileSet, Observed) {
-        let scratch = Scratch::new(&format!("from-log-{name}"));
+        let scratch = Folder::new(&format!("from-log-{name}"));
         let distilled =
-            distil(log.as_bytes(), Path::new("log"), rules, scratch.path(), &unwatched).unwrap();
+            distil(log.as_bytes(), Path::new("log"), rules, &scratch, &unwatched).unwrap();
         let (mut shown, mut last) = (Vec::new(), 0);
         let Distilled { set, observed, sessions } = distilled;
         sessions
@@ -612,11 +609,10 @@ mod tests {
 
     #[test]
     fn a_log_without_requests_is_refused() {
-        let scratch = Scratch::new("from-log-none");
+        let scratch = Folder::new("from-log-none");
         for text in ["", "x\ny\n"] {
             let rules = Rules::default();
-            let found =
-                distil(text.as_bytes(), Path::new("log"), rules, scratch.path(), &unwatched);
+            let found = distil(text.as_bytes(), Path::new("log"), rules, &scratch, &unwatched);
             assert!(matches!(found, Err(Fault::Format { line: 0, .. })), "{text:?}");
         }
     }

@@ -198,9 +198,6 @@ impl Workload {
     }
 
     /// Writes the manifest, and the list of `set` when it is listed, into `dir`.
-    ///
-    /// # Errors
-    /// [`Fault::Io`].
     pub fn write(&self, set: &FileSet, dir: &Path) -> Result<(), Fault> {
         if !matches!(self.files, Files::Specweb { .. }) {
             let path = dir.join(LIST);
@@ -254,9 +251,6 @@ pub struct LogWriter<'a> {
 
 impl<'a> LogWriter<'a> {
     /// Starts log number `client` of a workload in `dir`.
-    ///
-    /// # Errors
-    /// [`Fault::Io`].
     pub fn create(set: &'a FileSet, dir: &Path, client: u32, head: &str) -> Result<Self, Fault> {
         let name = format!("logs/client-{client:03}.log");
         let path = dir.join(&name);
@@ -272,18 +266,12 @@ impl<'a> LogWriter<'a> {
     }
 
     /// Adds a session.
-    ///
-    /// # Errors
-    /// [`Fault::Io`].
     pub fn write(&mut self, session: &Session) -> Result<(), Fault> {
         self.tally.add(self.set, session);
         session_log::write(session, &mut self.out).at(&self.path)
     }
 
     /// Ends the log: its entry for the manifest, and the counts.
-    ///
-    /// # Errors
-    /// [`Fault::Io`].
     pub fn finish(mut self) -> Result<(Log, Tally), Fault> {
         self.out.flush().at(&self.path)?;
         let sha256 = hash_file(&self.path)?;
@@ -308,32 +296,17 @@ impl<'a> LogWriter<'a> {
     }
 }
 
-/// How the file is rewritten (§2.16).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Way {
-    /// In place, through the page cache: what \[A\] says, and what forces no disk read, since the
-    /// new pages are cached. A reply may be torn between two versions.
-    Literal,
-    /// A new file renamed over the old one: replies are whole; servers must notice the change.
-    Renamed,
-    /// In place, then written to disk and dropped from the page cache: the next read is the disk's.
-    Forced,
-}
-
-impl Way {
-    /// `literal`, `renamed` or `forced`.
-    pub fn named(name: &str) -> Option<Self> {
-        [Self::Literal, Self::Renamed, Self::Forced].into_iter().find(|way| way.name() == name)
-    }
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Literal => "literal",
-            Self::Renamed => "renamed",
-            Self::Forced => "forced",
-        }
+crate::named! {
+    /// How the file is rewritten (§2.16).
+    pub enum Way {
+        /// In place, through the page cache: what \[A\] says, and what forces no disk read, since
+        /// the new pages are cached. A reply may be torn between two versions.
+        Literal = "literal",
+        /// A new file renamed over the old one: replies are whole; servers must notice the change.
+        Renamed = "renamed",
+        /// In place, then written to disk and dropped from the page cache: the next read is the
+        /// disk's.
+        Forced = "forced",
     }
 }
 

@@ -33,7 +33,8 @@ pub mod trace;
 pub mod uri;
 
 #[cfg(test)]
-mod scratch;
+#[path = "../../../../xtask/folder.rs"]
+mod folder;
 
 pub use from_dir::hash_file;
 

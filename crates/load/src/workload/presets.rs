@@ -66,9 +66,6 @@ const SURGE_BYTES_MAX: f64 = 1e8;
 
 impl Shape {
     /// The set, with `seed` for random sizes and `prefixes` for SPECweb99-like ones.
-    ///
-    /// # Errors
-    /// Those of [`FileSet::specweb`] and [`FileSet::listed`].
     pub fn file_set(self, seed: u64, prefixes: &[&str]) -> Result<FileSet, super::fault::Fault> {
         match self {
             Self::Specweb { dirs } => FileSet::specweb(dirs, prefixes),

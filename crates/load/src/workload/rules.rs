@@ -30,16 +30,6 @@ impl Cell {
     }
 }
 
-/// What "the mean" of the rules is: the papers do not say (§11-6).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mean {
-    /// Time-outs over requests, whatever the size.
-    #[default]
-    Overall,
-    /// The unweighted mean of the sizes' percentages.
-    OfSizes,
-}
-
 /// One rule broken in one place: the one-sided 95 % lower bound of the share exceeds the limit, so
 /// that one time-out among few requests does not condemn a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -67,11 +57,11 @@ impl Breach {
 
 /// \[E\] §3.4: at most 10 % of all time out; per size at most 2 points above the mean; per client
 /// and size at most 5 %. Answers every breach; a run without one may be published.
-pub fn eurosys07(cells: &[Cell], mean: Mean) -> Vec<Breach> {
+pub fn eurosys07(cells: &[Cell]) -> Vec<Breach> {
     let sums = Sums::of(cells);
     let mut judge = Judge(Vec::new());
     judge.limit("E-1", None, None, sums.total, 0.10);
-    let mean = sums.mean(mean);
+    let mean = sums.mean();
     for (&bytes, &sum) in &sums.sizes {
         judge.limit("E-2", None, Some(bytes), sum, mean + 0.02);
     }
@@ -84,12 +74,12 @@ pub fn eurosys07(cells: &[Cell], mean: Mean) -> Vec<Breach> {
 /// \[S\] §5: at most 10 % of all time out; per size at most 5 % at one client and 2 % over all; per
 /// size at most 5 points above the mean, at one client (against its own mean) and over all. Answers
 /// as [`eurosys07`].
-pub fn systor12(cells: &[Cell], mean: Mean) -> Vec<Breach> {
+pub fn systor12(cells: &[Cell]) -> Vec<Breach> {
     let cells: Vec<Cell> = cells.iter().map(Cell::seen).collect();
     let sums = Sums::of(&cells);
     let mut judge = Judge(Vec::new());
     judge.limit("S-1", None, None, sums.total, 0.10);
-    let limit = sums.mean(mean) + 0.05;
+    let limit = sums.mean() + 0.05;
     for (&bytes, &sum) in &sums.sizes {
         judge.limit("S-2", None, Some(bytes), sum, 0.02);
         judge.limit("S-3", None, Some(bytes), sum, limit);
@@ -98,7 +88,7 @@ pub fn systor12(cells: &[Cell], mean: Mean) -> Vec<Breach> {
     for client in clients {
         let mine: Vec<Cell> = cells.iter().filter(|c| c.client == client).copied().collect();
         let mine = Sums::of(&mine);
-        let limit = mine.mean(mean) + 0.05;
+        let limit = mine.mean() + 0.05;
         for (&bytes, &sum) in &mine.sizes {
             judge.limit("S-2", Some(client), Some(bytes), sum, 0.05);
             judge.limit("S-3", Some(client), Some(bytes), sum, limit);
@@ -133,14 +123,10 @@ impl Sums {
         sums
     }
 
-    fn mean(&self, mean: Mean) -> f64 {
-        match mean {
-            Mean::Overall => share(self.total.1, self.total.0),
-            Mean::OfSizes => {
-                let asked: Vec<&Sum> = self.sizes.values().filter(|sum| sum.0 > 0).collect();
-                asked.iter().map(|sum| share(sum.1, sum.0)).sum::<f64>() / asked.len().max(1) as f64
-            }
-        }
+    /// Time-outs over requests, whatever the size: the papers do not say which mean theirs is
+    /// (§11-6).
+    fn mean(&self) -> f64 {
+        share(self.total.1, self.total.0)
     }
 }
 
@@ -213,8 +199,8 @@ mod tests {
             let rules: BTreeSet<&str> = breaches.iter().map(|b| b.rule).collect();
             rules.into_iter().collect()
         };
-        let e = eurosys07(&cells, Mean::Overall);
-        let s = systor12(&cells, Mean::Overall);
+        let e = eurosys07(&cells);
+        let s = systor12(&cells);
         assert_eq!(broken(e), expected[0], "{what}: EuroSys'07");
         assert_eq!(broken(s), expected[1], "{what}: SYSTOR'12");
     }
@@ -238,12 +224,11 @@ mod tests {
     }
 
     #[test]
-    fn means_are_read_both_ways() {
+    fn the_mean_is_over_all_requests() {
         let row =
             |bytes, requests, timeouts| Cell { client: 0, bytes, requests, timeouts, unseen: 0 };
         let cells = [row(1, 100_000, 0), row(2, 1_000, 40)];
-        assert!(!eurosys07(&cells, Mean::Overall).is_empty(), "mean 0.04 %, limit 2.04 %");
-        assert!(eurosys07(&cells, Mean::OfSizes).is_empty(), "mean 2 %, limit 4 %");
+        assert!(!eurosys07(&cells).is_empty(), "mean 0.04 %, limit 2.04 %");
     }
 
     /// Against tables of the exact binomial test.

@@ -232,9 +232,6 @@ fn micros(seconds: &str) -> Option<u64> {
 ///
 /// Targets must not be empty or contain white space: those of this crate are
 /// percent-encoded.
-///
-/// # Errors
-/// Those of `out`.
 pub fn write(session: &Session, out: &mut dyn Write) -> io::Result<()> {
     let Hints { at_us, line_bits_per_s, client } = session.hints;
     if session.hints != Hints::default() {

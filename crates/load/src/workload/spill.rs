@@ -127,12 +127,12 @@ fn read_session(input: &mut impl Read) -> io::Result<Option<Spilled>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::scratch::Scratch;
+    use crate::workload::folder::Folder;
 
     /// Pushes sessions in a scattered order with runs of a given size; they come out sorted.
     fn check(sessions: u64, run_bytes_max: usize) {
-        let scratch = Scratch::new(&format!("spill-{sessions}-{run_bytes_max}"));
-        let mut spill = Spill::new(scratch.path(), run_bytes_max);
+        let scratch = Folder::new(&format!("spill-{sessions}-{run_bytes_max}"));
+        let mut spill = Spill::new(&scratch, run_bytes_max);
         let session = |number: u64| Spilled {
             start_us: number * 7_919 % 1_000,
             number,
@@ -151,7 +151,7 @@ mod tests {
             })
             .unwrap();
         assert_eq!(found, expected);
-        assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0, "runs are removed");
+        assert_eq!(fs::read_dir(&*scratch).unwrap().count(), 0, "runs are removed");
     }
 
     #[test]

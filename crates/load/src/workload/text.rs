@@ -22,9 +22,6 @@ pub fn grouped(count: u64) -> String {
 }
 
 /// Writes a report.
-///
-/// # Errors
-/// Those of `out`.
 pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     files(report, out)?;
     table_1(report, out)?;

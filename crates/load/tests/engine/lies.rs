@@ -1,6 +1,6 @@
 //! Servers that lie, fail and keep silent: each is found out, and counted as what it is.
 
-use crate::scratch::Scratch;
+use crate::folder::Folder;
 use crate::server::{Answer, Asked, Server};
 use crate::{closed, load, ms, open, options, try_load};
 use regatta_load::engine::{Fate, LoadOptions, Model, Outcome, Stamp, Verify};
@@ -130,10 +130,10 @@ fn old_versions_are_stale() {
 
 #[test]
 fn a_local_directory_is_what_replies_are_held_against() {
-    let root = Scratch::new("lies");
-    std::fs::create_dir(root.path().join("a b")).unwrap();
-    std::fs::write(root.path().join("a b/index.html"), "hello").unwrap();
-    let directory = || Verify::Directory(root.path().to_owned());
+    let root = Folder::new("lies");
+    std::fs::create_dir(root.join("a b")).unwrap();
+    std::fs::write(root.join("a b/index.html"), "hello").unwrap();
+    let directory = || Verify::Directory(root.to_path_buf());
     let outcome = ask("/a%20b/", directory(), |_| Answer::ok(b"hello"));
     assert_eq!((outcome.fates.get(Fate::Good), outcome.verified), (20, 20));
     for lie in ["hell", "hello!", "hallo"] {

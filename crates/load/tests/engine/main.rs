@@ -1,19 +1,19 @@
 //! The load generator against servers whose answers are known, because they are scripted here.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
+#[path = "../../../../xtask/folder.rs"]
+mod folder;
 mod laws;
 mod lies;
 mod models;
 mod offers;
 mod opinions;
-#[path = "../../src/workload/scratch.rs"]
-mod scratch;
 mod server;
 #[path = "../../../../xtask/skips.rs"]
 mod skips;
 
+use folder::Folder;
 use regatta_load::engine::{LoadOptions, Model, Outcome, Plan, Rate, Watch, perform};
-use scratch::Scratch;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -30,9 +30,9 @@ pub(crate) fn open(per_s: f64) -> Model {
 }
 
 /// Sessions of a log, so many a second, and the directory that holds the log.
-pub(crate) fn replay(text: &str, per_s: f64) -> (Scratch, Model) {
-    let scratch = Scratch::new("log");
-    let log = scratch.path().join("log");
+pub(crate) fn replay(text: &str, per_s: f64) -> (Folder, Model) {
+    let scratch = Folder::new("log");
+    let log = scratch.join("log");
     std::fs::write(&log, text).unwrap();
     let session_rate = Some(Rate::constant(per_s));
     (scratch, Model::PartlyOpen { sessions: vec![log], session_rate, think: None })

@@ -1,6 +1,6 @@
 //! What a workload wants: taken up where the options leave it open, and done.
 
-use crate::scratch::Scratch;
+use crate::folder::Folder;
 use crate::server::{Answer, Server};
 use crate::{closed, load, ms, open, options, try_load};
 use regatta_load::engine::{Fate, LoadOptions, Model, Plan, Rate, Taken, Verify, parse_alter};
@@ -11,20 +11,20 @@ use std::path::Path;
 use std::time::Duration;
 
 /// A workload's directory, which goes when it is dropped.
-struct Made(Scratch);
+struct Made(Folder);
 
 impl Made {
     fn new(preset: &str, without_files: bool) -> Self {
-        let made = Scratch::new(preset);
+        let made = Folder::new(preset);
         let requests = Some(200);
-        let new = NewOptions { requests, without_files, ..NewOptions::new(preset, made.path()) };
+        let new = NewOptions { requests, without_files, ..NewOptions::new(preset, &made) };
         // 1 is a log too short for the rules of long ones.
         assert!(cli::new(&new, &unwatched, &mut Vec::new()).is_ok_and(|code| code < 2));
         Self(made)
     }
 
     fn options(&self, url: &str, model: Model) -> LoadOptions {
-        let workload = Some(self.0.path().to_owned());
+        let workload = Some(self.0.to_path_buf());
         LoadOptions { workload, progress: false, ..LoadOptions::new(url, model) }
     }
 }
@@ -89,7 +89,7 @@ fn options_go_first_and_what_is_not_done_is_said() {
         ..made.options(URL, sessions(Some(4.0)))
     };
     let rate = Rate::ramp(1.0, 5.0, 2.0);
-    let log = made.0.path().join("logs/client-001.log");
+    let log = made.0.join("logs/client-001.log");
     let model = Model::PartlyOpen { sessions: vec![log], session_rate: Some(rate), think: None };
     let found = taken(&LoadOptions { model, ..options });
     assert_eq!((found.name.as_str(), found.options), ("spike", Vec::new()));
@@ -137,8 +137,8 @@ fn what_does_not_fit_says_what_to_do() {
 /// Sessions at the times of a log: the load ends with the log, however long that is.
 #[test]
 fn a_log_with_times_is_played_to_its_end() {
-    let made = Scratch::new("times");
-    let log = made.path().join("log");
+    let made = Folder::new("times");
+    let log = made.join("log");
     fs::write(&log, "#! at=0.1\n/a\n/b\n\n#! at=0.3\n/c\n\n").unwrap();
     let model = Model::PartlyOpen { sessions: vec![log], session_rate: None, think: None };
     let server = Server::new(|_| Answer::ok(b"x"));
@@ -191,8 +191,8 @@ fn idle_connections_that_cannot_be_made_are_a_problem() {
 /// A workload over a user's content: by the copy where it is, by the hashes where it is not.
 #[test]
 fn a_users_content_is_compared_with_its_copy_or_its_hash() {
-    let made = Scratch::new("content");
-    let (site, dir) = (made.path().join("site"), made.path().join("w"));
+    let made = Folder::new("content");
+    let (site, dir) = (made.join("site"), made.join("w"));
     fs::create_dir_all(&site).unwrap();
     fs::write(site.join("a.txt"), "hello").unwrap();
     let from = FromDirOptions { requests: 50, ..FromDirOptions::new(&site, &dir) };
@@ -200,7 +200,7 @@ fn a_users_content_is_compared_with_its_copy_or_its_hash() {
     for (body, fate) in [(&b"hello"[..], Fate::Good), (b"jello", Fate::WrongBytes)] {
         for gone in [false, true] {
             let server = Server::new(move |_| Answer::ok(body));
-            let hidden = made.path().join("hidden");
+            let hidden = made.join("hidden");
             if gone {
                 fs::rename(&site, &hidden).unwrap();
             }
@@ -229,7 +229,7 @@ fn serve_file(path: &Path, always_first: bool) -> Server {
 #[test]
 fn the_altered_file_is_rewritten_while_it_is_served() {
     let made = Made::new("10k-renamed", false);
-    let file = made.0.path().join("root/index.html");
+    let file = made.0.join("root/index.html");
     for always_first in [false, true] {
         let server = serve_file(&file, always_first);
         let options = LoadOptions {
@@ -247,6 +247,6 @@ fn the_altered_file_is_rewritten_while_it_is_served() {
         assert_eq!(good + stale, 60, "{:?}", outcome.fates);
         assert_eq!(stale > 0, always_first, "{:?}", outcome.fates);
     }
-    let left = fs::read_dir(made.0.path().join("root")).unwrap();
+    let left = fs::read_dir(made.0.join("root")).unwrap();
     assert_eq!(left.count(), 1, "nothing is left beside it");
 }

@@ -101,7 +101,7 @@ fn httperf_replays_our_session_logs() {
     }
     let text = "#! client=0 line=400000\n/a think=0.05\n /a1\n /a2\n/b\n\n/c think=0.02\n/d\n\n";
     let (scratch, model) = replay(text, 50.0);
-    let log = scratch.path().join("log");
+    let log = scratch.join("log");
     let theirs = replayed(|server| {
         let port = server.addr.port().to_string();
         let spec = format!("10,0,{}", log.display());

@@ -1,6 +1,5 @@
 //! What HTTP/1 prebuilds for a file: its heads, and small bodies in one piece with them.
 use super::{Coded, Facts};
-use crate::Site;
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use regatta_http::{
     Status,
@@ -26,8 +25,8 @@ pub(crate) struct Heads {
 }
 
 impl Heads {
-    pub(crate) fn new<F>(coded: &Coded<F>, facts: &Facts, site: &Site) -> Self {
-        let (ok, type_at, after_type_at) = Self::build_ok(coded, facts, site);
+    pub(crate) fn new<F>(coded: &Coded<F>, facts: &Facts) -> Self {
+        let (ok, type_at, after_type_at) = Self::build_ok(coded, facts);
         let not_modified = Self::build_not_modified(coded, facts);
         debug_assert!(ok.len() <= ok_room(facts) && not_modified.len() <= not_modified_room(facts));
         Self { ok, type_at, after_type_at, not_modified }
@@ -35,7 +34,7 @@ impl Heads {
 
     /// The head of a 200 on a connection that HTTP/1.1 keeps: its date is 29 bytes at
     /// [`OK_DATE_AT`], its length comes before its type, and all that a 206 shares comes last.
-    fn build_ok<F>(coded: &Coded<F>, facts: &Facts, site: &Site) -> (Box<[u8]>, u16, u16) {
+    fn build_ok<F>(coded: &Coded<F>, facts: &Facts) -> (Box<[u8]>, u16, u16) {
         let mut out = Vec::with_capacity(ok_room(facts));
         start_head(&mut out, Status::OK, Now::default());
         write_decimal_field(&mut out, "Content-Length", coded.len());
@@ -49,9 +48,10 @@ impl Heads {
         write_date_field(&mut out, "Last-Modified", coded.modified_secs);
         write_field(&mut out, "Accept-Ranges", b"bytes");
         write_caching(&mut out, facts);
-        if site.content.nosniff {
+        if facts.nosniff {
             write_field(&mut out, "X-Content-Type-Options", b"nosniff");
         }
+        out.extend_from_slice(&facts.fields);
         end_head(&mut out);
         (out.into_boxed_slice(), type_at, after_type_at)
     }
@@ -62,6 +62,7 @@ impl Heads {
         start_head(&mut out, Status::NOT_MODIFIED, Now::default());
         write_field(&mut out, "ETag", coded.etag_text());
         write_caching(&mut out, facts);
+        out.extend_from_slice(&facts.fields[..facts.revalidated]);
         end_head(&mut out);
         out.into_boxed_slice()
     }
@@ -101,12 +102,12 @@ pub(crate) fn room(facts: &Facts, body: Option<usize>) -> usize {
 
 /// As long as a head of a 200 may be.
 fn ok_room(facts: &Facts) -> usize {
-    320 + facts.content_type.len() + facts.cache_control.len()
+    320 + facts.content_type.len() + facts.cache_control.len() + facts.fields.len()
 }
 
 /// As long as a head of a 304 may be.
 fn not_modified_room(facts: &Facts) -> usize {
-    160 + facts.cache_control.len()
+    160 + facts.cache_control.len() + facts.revalidated
 }
 
 fn write_caching(out: &mut Vec<u8>, facts: &Facts) {

@@ -20,11 +20,21 @@ impl<F: File> Conn<F> {
         cx.tally.add(Counter::Requests, 1);
         self.requests = self.requests.saturating_add(1);
         self.take_note(Some(head), now, cx);
+        let mut room = None;
+        let cx = cx.of_host(cx.site.hosts.find(head.host), &mut room);
         if self.reason == CloseReason::Refused {
             let head_only = head.method == Method::Head;
-            return self.refuse(Refusal::Overload, CloseReason::Refused, head_only, now, cx);
+            let refusal = if self.is_limited() { Refusal::TooMany } else { Refusal::Overload };
+            return self.refuse(refusal, CloseReason::Refused, head_only, now, cx);
         }
-        let course = Course::of(head, self.is_last(cx), cx.site);
+        let mut course = Course::of(head, self.is_last(cx), cx.site);
+        if cx.site.rules.has_cors() {
+            course = course.with_cors(head, cx.site, &mut cx.scratch.decoded.borrow_mut());
+        }
+        if cx.site.limits.client_rate > 0 && !cx.links.may_ask(self.client(head, cx), now) {
+            cx.tally.add(Counter::RequestsLimited, 1);
+            return self.follow(Step::Reply(Reply::Refused(Refusal::TooMany)), &course, now, cx);
+        }
         let terms = terms(&course, now, cx);
         let mut encoder = Encoder { terms, out: &mut self.out };
         let ongoing = &mut self.ongoing;
@@ -58,8 +68,10 @@ impl<F: File> Conn<F> {
         let last = self.is_last(cx);
         let ongoing = self.ongoing.as_mut().expect("an exchange waits");
         let course = if last { ongoing.course.ending() } else { ongoing.course };
-        let step = ongoing.exchange.resume(supply, now, cx);
-        self.follow(step, &course, now, cx);
+        let mut room = None;
+        let of_host = cx.of_host(course.host, &mut room);
+        let step = ongoing.exchange.resume(supply, now, of_host);
+        self.follow(step, &course, now, of_host);
         if !self.waits_for_disk() && self.input().is_some() {
             self.advance_stash(now, cx);
         }
@@ -106,9 +118,9 @@ impl<F: File> Conn<F> {
         let ongoing = self.ongoing.as_mut().expect("an exchange waits");
         ongoing.exchange.abandon();
         ongoing.op = None;
-        let head_only = ongoing.course.head_only;
+        let Course { head_only, host, .. } = ongoing.course;
         self.drop_stash();
-        self.answer_last(reply, reason, head_only, now, cx);
+        self.answer_last(reply, reason, head_only, now, cx.of_host(host, &mut None));
         self.settle(cx);
     }
 
@@ -130,6 +142,7 @@ impl<F: File> Conn<F> {
             let content = Content::new(body, cx.site.limits.discard_body_bytes_max);
             let input = self.input_mut(cx);
             (input.content, input.head_only) = (content, course.head_only);
+            input.host = course.host;
         } else {
             self.set_state(State::Send, now.tick.after(cx.site.deadlines.send_window_ms));
         }
@@ -159,7 +172,8 @@ impl<F: File> Conn<F> {
         cx: &Cx<'_, F>,
     ) {
         let (site, scratch) = (cx.site, cx.scratch);
-        let terms = Terms { site, scratch, now, persistence: Persistence::Close, head_only };
+        let persistence = Persistence::Close;
+        let terms = Terms { site, scratch, now, persistence, head_only, cors: None };
         let response = terms.response(reply);
         self.out = response.outbox;
         self.after = After::Linger;
@@ -178,6 +192,6 @@ impl<F: File> Conn<F> {
 
 #[inline(always)]
 fn terms<'a, F>(course: &Course, now: Now, cx: &Cx<'a, F>) -> Terms<'a, F> {
-    let Course { persistence, head_only, .. } = *course;
-    Terms { site: cx.site, scratch: cx.scratch, now, persistence, head_only }
+    let Course { persistence, head_only, cors, .. } = *course;
+    Terms { site: cx.site, scratch: cx.scratch, now, persistence, head_only, cors }
 }

@@ -36,7 +36,7 @@ pub struct Conn<F> {
     delivered: u64,
     pub(crate) requests: u32,
     status: u16,
-    peer: Peer,
+    pub(crate) peer: Peer,
     state: State,
     in_flight: InFlight,
     pub(crate) after: After,
@@ -47,6 +47,9 @@ pub struct Conn<F> {
     /// The driver has said that the peer sends no more.
     ended: bool,
 }
+
+/// The status of a connection that will answer nothing else.
+const LIMITED: u16 = Status::TOO_MANY_REQUESTS.0;
 
 // What an idle connection costs besides its socket and the driver's slot.
 const _: () = assert!(size_of::<Conn<u64>>() <= 144);
@@ -130,6 +133,17 @@ impl<F: File> Conn<F> {
             draining: false,
             ended: false,
         }
+    }
+
+    /// Its client has too many connections: its first request is refused.
+    pub(crate) const fn limit(&mut self) {
+        self.status = LIMITED;
+        self.reason = CloseReason::Refused; // the next head sees it
+    }
+
+    /// True if this is the first request of a client that has too many connections.
+    pub(crate) const fn is_limited(&self) -> bool {
+        self.requests <= 1 && self.status == LIMITED
     }
 }
 
@@ -285,6 +299,10 @@ impl<F: File> Protocol<F> for Conn<F> {
         self.state == State::Head && !self.has_partial_head()
     }
 
+    fn awaits_request(&self, _: &[u8]) -> bool {
+        self.state == State::Head
+    }
+
     fn requests(&self) -> u32 {
         self.requests
     }
@@ -405,7 +423,6 @@ impl<F: File> Conn<F> {
     #[inline(never)]
     fn log(&mut self, outcome: ReplyOutcome, now: Now, cx: &Cx<'_, F>) {
         let facts = ReplyFacts {
-            peer: self.peer,
             status: self.status,
             sent: self.sent,
             outcome,
@@ -426,7 +443,9 @@ impl<F: File> Conn<F> {
         self.in_flight.abandon();
         if self.state == State::Content {
             self.drop_out(cx);
-            let head_only = self.drop_content(cx);
+            let (head_only, host) = self.drop_content(cx);
+            let of_host = &mut None;
+            let cx = cx.of_host(host, of_host);
             self.refuse(Refusal::ContentDeadline, reason, head_only, now, cx);
         } else {
             self.on_no_head(Refusal::HeadDeadline, reason, now, cx);
@@ -478,11 +497,11 @@ impl<F: File> Conn<F> {
         }
     }
 
-    /// Stops discarding content: true if it was that of a `HEAD`.
-    pub(crate) fn drop_content(&mut self, cx: &Cx<'_, F>) -> bool {
+    /// Stops discarding content: whether it was that of a `HEAD`, and for which host.
+    pub(crate) fn drop_content(&mut self, cx: &Cx<'_, F>) -> (bool, u16) {
         let input = self.input_mut(cx);
         input.content = Content::None;
-        mem::take(&mut input.head_only)
+        (mem::take(&mut input.head_only), input.host)
     }
 
     /// Drops the response.
@@ -546,12 +565,23 @@ impl<F: File> Conn<F> {
             let asked = head.map_or_else(RequestText::default, |head| RequestText {
                 method: head.method_text.as_bytes(),
                 target: head.target,
+                host: head.host,
                 version: head.version.name(),
                 referer: head.referer,
                 user_agent: head.user_agent,
             });
+            let client = head.map_or(self.peer, |head| self.client(head, cx));
             let ongoing = self.ongoing.get_or_insert_with(|| cx.scratch.take_ongoing());
-            ongoing.exchange.note.take(&asked, self.sent, now);
+            ongoing.exchange.note.take(&asked, client, self.sent, now);
+        }
+    }
+
+    /// Whose request this is.
+    #[inline]
+    pub(crate) fn client(&self, head: &RequestHead<'_>, cx: &Cx<'_, F>) -> Peer {
+        match cx.site.forwarded {
+            true => cx.links.client(self.peer, &head.fields),
+            false => self.peer,
         }
     }
 
@@ -601,7 +631,10 @@ const fn outcome(reason: CloseReason) -> ReplyOutcome {
     match reason {
         CloseReason::Truncated => ReplyOutcome::Truncated,
         CloseReason::SendDeadline => ReplyOutcome::Slow,
-        CloseReason::DiskDeadline | CloseReason::Drained | CloseReason::Failed => ReplyOutcome::Cut,
+        CloseReason::DiskDeadline
+        | CloseReason::Drained
+        | CloseReason::Failed
+        | CloseReason::Refused => ReplyOutcome::Cut,
         _ => ReplyOutcome::Aborted,
     }
 }

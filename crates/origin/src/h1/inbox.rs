@@ -117,13 +117,13 @@ impl<F: File> Conn<F> {
                 used
             }
             Err(fault) => {
-                let head_only = self.drop_content(cx);
+                let (head_only, host) = self.drop_content(cx);
                 self.drop_out(cx);
                 let (refusal, reason) = match fault {
                     ContentFault::TooLarge => (Refusal::ContentTooLarge, CloseReason::Finished),
                     ContentFault::Malformed => (Refusal::Chunks, CloseReason::BadRequest),
                 };
-                self.refuse(refusal, reason, head_only, now, cx);
+                self.refuse(refusal, reason, head_only, now, cx.of_host(host, &mut None));
                 0
             }
         }

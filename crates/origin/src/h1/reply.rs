@@ -1,6 +1,7 @@
 //! From a plan to bytes: heads, bodies and error pages.
 use crate::{
-    Body, FileReply, Refusal, Reply, Representation, Scratch, Site,
+    Body, ErrorPage, FileReply, Refusal, Reply, Representation, Scratch, Site, auth,
+    cors::Grant,
     course::Persistence,
     entry::heads::{Heads, NOT_MODIFIED_DATE_AT, OK_DATE_AT, start_head},
     exchange::Serve,
@@ -29,6 +30,8 @@ pub(crate) struct Terms<'a, F> {
     pub(crate) persistence: Persistence,
     /// True for `HEAD`: the same fields and no body.
     pub(crate) head_only: bool,
+    /// What a rule says of scripts of other sites.
+    pub(crate) cors: Option<Grant>,
 }
 
 /// A response, ready to be sent.
@@ -51,9 +54,9 @@ impl<F: File> Serve<F> for Encoder<'_, F> {
 
     #[inline(always)]
     fn prepare(&mut self, file: &mut Arc<Representation<F>>) {
-        let Terms { site, scratch, now, .. } = self.terms;
+        let Terms { scratch, now, .. } = self.terms;
         if file.redated() != now.unix {
-            Representation::redate(file, site, now.unix, &scratch.date(now.unix));
+            Representation::redate(file, now.unix, &scratch.date(now.unix));
         }
     }
 
@@ -76,18 +79,21 @@ impl<F: File> Terms<'_, F> {
                 let coded = file.coded(coding).expect("it was chosen of this file");
                 self.planned(&Plan { file: &file, coded, shape }, role)
             }
-            Reply::Redirect(location) => self.page(Status::MOVED_PERMANENTLY, "", |out| {
+            Reply::Redirect(status, location) => self.page(status, "", |out| {
                 // No Cache-Control: it has no validator that a cache could ask with.
                 write_field(out, "Location", &location);
             }),
             Reply::Options => self.options(),
             Reply::Refused(refusal) => self.refusal(refusal),
             Reply::Nothing(status) => self.nothing(status),
+            Reply::Unauthorized(challenge) => self.page(Status::UNAUTHORIZED, "", |out| {
+                write_field(out, "WWW-Authenticate", challenge.as_bytes());
+            }),
         }
     }
 
-    fn heads<'p>(&self, plan: &Plan<'p, F>) -> &'p Heads {
-        plan.coded.heads(plan.file.facts(), self.site)
+    fn heads<'p>(plan: &Plan<'p, F>) -> &'p Heads {
+        plan.coded.heads(plan.file.facts())
     }
 
     /// 200 with all of a file.
@@ -99,6 +105,7 @@ impl<F: File> Terms<'_, F> {
             && role == Role::Itself
             && self.persistence == Persistence::Implied
             && !self.head_only
+            && self.cors.is_none()
         {
             outbox.push(Segment::Mem { bytes: bytes.clone(), at: 0 });
             return (Status::OK, coded.len());
@@ -108,7 +115,7 @@ impl<F: File> Terms<'_, F> {
 
     /// [`whole`](Self::whole) for a response that is not kept in one piece.
     fn pieces(&self, plan: &Plan<'_, F>, role: Role, outbox: &mut Outbox<F>) -> (Status, u64) {
-        let (coded, ok) = (plan.coded, self.heads(plan).ok());
+        let (coded, ok) = (plan.coded, Self::heads(plan).ok());
         let mut out = self.scratch.take_buffer();
         let copied = match &coded.body {
             Body::Memory(whole) if self.copies(whole.body()) => whole.body(),
@@ -135,8 +142,10 @@ impl<F: File> Terms<'_, F> {
     pub(crate) fn planned(&self, plan: &Plan<'_, F>, role: Role) -> Response<F> {
         let coded = plan.coded;
         match &plan.shape {
-            Shape::Whole if role == Role::NotFound => self.not_found(plan),
             Shape::Whole => {
+                if let Role::Instead(status) = role {
+                    return self.instead(plan, status);
+                }
                 let mut outbox = Outbox::default();
                 let (status, body_bytes) = self.whole(plan, role, &mut outbox);
                 Response { outbox, status, body_bytes }
@@ -145,7 +154,7 @@ impl<F: File> Terms<'_, F> {
             Shape::Many(ranges) => self.many(plan, ranges, role),
             Shape::NotModified => {
                 let mut out = self.scratch.take_buffer();
-                out.extend_from_slice(self.heads(plan).not_modified());
+                out.extend_from_slice(Self::heads(plan).not_modified());
                 self.scratch.patch_date(&mut out, NOT_MODIFIED_DATE_AT, self.now.unix);
                 vary(&mut out, role);
                 self.amend(&mut out);
@@ -165,7 +174,7 @@ impl<F: File> Terms<'_, F> {
         let mut out = self.start(Status::PARTIAL_CONTENT);
         write_decimal_field(&mut out, "Content-Length", range.len());
         write_content_range(&mut out, range, coded.len());
-        out.extend_from_slice(self.heads(plan).fields());
+        out.extend_from_slice(Self::heads(plan).fields());
         vary(&mut out, role);
         self.amend(&mut out);
         let mut outbox = match &coded.body {
@@ -183,7 +192,7 @@ impl<F: File> Terms<'_, F> {
 
     /// 206 with several ranges: `multipart/byteranges`.
     fn many(&self, plan: &Plan<'_, F>, ranges: &[ByteRange], role: Role) -> Response<F> {
-        let (coded, heads) = (plan.coded, self.heads(plan));
+        let (coded, heads) = (plan.coded, Self::heads(plan));
         let boundary = Boundary::new(self.scratch.boundary());
         let part = |(at, range)| boundary.part(heads.type_line(), range, coded.len(), at == 0);
         let parts: Vec<_> = ranges.iter().enumerate().map(part).collect();
@@ -220,32 +229,41 @@ impl<F: File> Terms<'_, F> {
         Response { outbox, status: Status::PARTIAL_CONTENT, body_bytes }
     }
 
-    /// 404 with the site's own page.
-    fn not_found(&self, plan: &Plan<'_, F>) -> Response<F> {
-        let coded = plan.coded;
-        let mut out = self.start(Status::NOT_FOUND);
+    /// An error status with the site's own page, and what rules say of that but for caching.
+    fn instead(&self, plan: &Plan<'_, F>, status: Status) -> Response<F> {
+        let (coded, facts) = (plan.coded, plan.file.facts());
+        let mut out = self.start(status);
         write_decimal_field(&mut out, "Content-Length", coded.len());
         write_field(&mut out, "Content-Type", plan.file.content_type().as_bytes());
-        self.write_page_fields(&mut out);
-        self.write_missing(&mut out);
+        self.write_caching(facts.cache_control.starts_with("private"), &mut out);
+        if facts.nosniff {
+            write_field(&mut out, "X-Content-Type-Options", b"nosniff");
+        }
+        out.extend_from_slice(&facts.fields[facts.revalidated..]);
+        if status == Status::NOT_FOUND {
+            self.write_missing(&mut out);
+        }
         end_head(&mut out);
         self.amend(&mut out);
         let mut outbox = Outbox::new(out);
         if self.head_only {
-            return Response { outbox, status: Status::NOT_FOUND, body_bytes: 0 };
+            return Response { outbox, status, body_bytes: 0 };
         }
         outbox.push(coded.segment());
-        Response { outbox, status: Status::NOT_FOUND, body_bytes: coded.len() }
+        Response { outbox, status, body_bytes: coded.len() }
     }
 
-    /// A small page with a status and `why`, which must be a constant: a body never contains what
-    /// the peer sent. `fields` adds field lines.
+    /// The owner's page for a status, or a small one with the status and `why`, which must be a
+    /// constant: a body never contains what the peer sent. `fields` adds field lines.
     fn page(
         &self,
         status: Status,
         why: &'static str,
         fields: impl FnOnce(&mut Vec<u8>),
     ) -> Response<F> {
+        if let Some(page) = self.site.errors.iter().find(|page| page.status == status) {
+            return self.own_page(page, fields);
+        }
         let mut body = Vec::with_capacity(160);
         let mut code = Vec::with_capacity(40);
         write_decimal(&mut code, u64::from(status.0));
@@ -274,11 +292,32 @@ impl<F: File> Terms<'_, F> {
         Response { outbox: Outbox::new(out), status, body_bytes: body.len() as u64 }
     }
 
+    /// The owner's page for an error.
+    fn own_page(&self, page: &ErrorPage, fields: impl FnOnce(&mut Vec<u8>)) -> Response<F> {
+        let (status, body) = (page.status, &page.body);
+        let mut out = self.start(status);
+        out.extend_from_slice(&page.fields);
+        fields(&mut out);
+        end_head(&mut out);
+        self.amend(&mut out);
+        if self.head_only {
+            return Response { outbox: Outbox::new(out), status, body_bytes: 0 };
+        }
+        let body_bytes = body.len() as u64;
+        if self.copies(body) {
+            out.extend_from_slice(body);
+            return Response { outbox: Outbox::new(out), status, body_bytes };
+        }
+        let mut outbox = Outbox::new(out);
+        outbox.push(Segment::Mem { bytes: Arc::clone(body), at: 0 });
+        Response { outbox, status, body_bytes }
+    }
+
     /// An error status, with the fields that it needs.
     fn nothing(&self, status: Status) -> Response<F> {
         self.page(status, "", |out| match status {
             Status::NOT_FOUND => {
-                self.write_caching(out);
+                self.write_caching(false, out);
                 self.write_missing(out);
             }
             Status::SERVICE_UNAVAILABLE => write_field(out, "Retry-After", RETRY_AFTER_S),
@@ -291,7 +330,9 @@ impl<F: File> Terms<'_, F> {
         self.page(refusal.status(), refusal.reason(), |out| match refusal {
             // RFC 9110 §15.5.6.
             Refusal::Method => write_field(out, "Allow", ALLOW),
-            Refusal::Overload => write_field(out, "Retry-After", RETRY_AFTER_S),
+            Refusal::Overload | Refusal::TooMany => {
+                write_field(out, "Retry-After", RETRY_AFTER_S);
+            }
             _ => {}
         })
     }
@@ -311,17 +352,13 @@ impl<F: File> Terms<'_, F> {
         out
     }
 
-    fn write_page_fields(&self, out: &mut Vec<u8>) {
-        self.write_caching(out);
-        if self.site.content.nosniff {
-            write_field(out, "X-Content-Type-Options", b"nosniff");
-        }
-    }
-
-    fn write_caching(&self, out: &mut Vec<u8>) {
-        let value = self.site.content.cache_control_page.as_bytes();
-        if !value.is_empty() {
-            write_field(out, "Cache-Control", value);
+    /// Adds how long a page may be kept, and that others may not keep it if it is `private`.
+    fn write_caching(&self, private: bool, out: &mut Vec<u8>) {
+        let value = &*self.site.content.cache_control_page;
+        if private {
+            write_field(out, "Cache-Control", auth::private(value).as_bytes());
+        } else if !value.is_empty() {
+            write_field(out, "Cache-Control", value.as_bytes());
         }
     }
 
@@ -332,12 +369,23 @@ impl<F: File> Terms<'_, F> {
         }
     }
 
-    /// Adds the `Connection` field to a finished head, if it is needed.
+    /// Adds to a finished head what depends on the request: the `Connection` field, if it is
+    /// needed, and what scripts of other sites may do.
     #[inline(always)]
     fn amend(&self, out: &mut Vec<u8>) {
         if self.persistence != Persistence::Implied {
             self.write_connection(out);
         }
+        if let Some(grant) = self.cors {
+            self.write_cors(grant, out);
+        }
+    }
+
+    #[cold]
+    fn write_cors(&self, grant: Grant, out: &mut Vec<u8>) {
+        out.truncate(out.len() - 2);
+        grant.write(self.site.rules.cors_rule(grant.rule), out);
+        end_head(out);
     }
 
     #[inline(never)]

@@ -284,6 +284,10 @@ impl<F: File> Protocol<F> for Sealed<F> {
         nothing && self.upper.as_ref().map_or(self.received == 0, Protocol::is_idle)
     }
 
+    fn awaits_request(&self, bytes: &[u8]) -> bool {
+        self.upper.as_ref().is_some_and(|upper| upper.awaits_request(bytes))
+    }
+
     fn requests(&self) -> u32 {
         self.upper.as_ref().map_or(0, Protocol::requests)
     }

@@ -490,7 +490,7 @@ fn the_log_is_told_why() {
 
 #[test]
 fn what_the_server_ends_is_told_as_cut_short() {
-    for reason in [CloseReason::Drained, CloseReason::Failed] {
+    for reason in [CloseReason::Drained, CloseReason::Failed, CloseReason::Refused] {
         // In a response.
         let rig = Rig::new(Site::default());
         rig.log.on.set(true);

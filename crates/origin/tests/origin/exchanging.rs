@@ -66,10 +66,11 @@ fn many_stand_in_a_queue() {
                 Err(reply) => {
                     let what = match reply {
                         Reply::File(_) => "file",
-                        Reply::Redirect(_) => "redirect",
+                        Reply::Redirect(..) => "redirect",
                         Reply::Options => "options",
                         Reply::Refused(_) => "refused",
                         Reply::Nothing(_) => "nothing",
+                        Reply::Unauthorized(_) => "unauthorized",
                     };
                     assert_eq!(what, expected);
                 }

@@ -7,6 +7,8 @@ mod closing;
 mod exchanging;
 mod explaining;
 mod framing;
+mod hosting;
 mod ranges;
 mod rig;
+mod ruling;
 mod soup;

@@ -4,6 +4,7 @@ use crate::client::{Client, get};
 use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
 use crate::shared::{Stop, counter, descriptors, is_served, loads};
 use crate::site::{MODIFIED_S, SIZES, Site, common, set_modified, sized};
+use rustix::process::Signal;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -158,4 +159,74 @@ fn deaths_with_a_lock(variant: &Variant) {
     };
     let clean = eventually(6 * PATIENCE, || is_served(address, 4096) && files() <= 3);
     assert!(clean, "{}: {} files, 3 allowed: {}", variant.name, files(), server.stderr());
+}
+
+/// A thread of a stage that panics takes its process along: nothing of what it had, or what was in
+/// queues, stays without an end. Each connection is counted, and the next process serves.
+#[test]
+fn a_stage_that_dies_leaves_nobody_waiting() {
+    // A request passes five threads of seda on its way.
+    for (name, plan) in [
+        ("watpipe4", "seed=5,panic_in_visit_per_mille=5"),
+        ("watpipe5", "seed=5,panic_in_visit_per_mille=5"),
+        ("seda", "seed=5,panic_in_visit_per_mille=1"),
+    ] {
+        stages_die(Variant::named(name), plan);
+    }
+}
+
+fn stages_die(variant: &Variant, plan: &'static str) {
+    let server = under(variant, plan);
+    let (stop, served, address) = (AtomicBool::new(false), AtomicU64::new(0), server.address());
+    std::thread::scope(|scope| {
+        // Also if this thread gives up.
+        let _stop = Stop(&stop);
+        for load in 0..4 {
+            let (stop, served) = (&stop, &served);
+            scope.spawn(move || loads(address, load, stop, served));
+        }
+        // With a process go about four: it was not the only one.
+        let died = || counters(&server, &["closed_worker_died"]) > 8;
+        assert!(eventually(6 * PATIENCE, died), "{}: {}", variant.name, server.stderr());
+        let before = served.load(Relaxed);
+        let goes_on = eventually(6 * PATIENCE, || served.load(Relaxed) > before + 20);
+        assert!(goes_on, "{}: nobody is served: {}", variant.name, server.stderr());
+    });
+    let all =
+        || ["connections_opened", "connections_closed"].map(|name| counters(&server, &[name]));
+    let balanced = eventually(PATIENCE, || {
+        let [opened, closed] = all();
+        opened == closed
+    });
+    assert!(balanced, "{}: {:?} opened and closed", variant.name, all());
+}
+
+/// The disk stands still, and so do the threads of a stage and all that is in its queue: the server
+/// leaves at the end of its drain, and every client sees an end.
+#[test]
+fn a_drain_with_full_queues_has_a_deadline() {
+    for name in ["watpipe4", "watpipe5"] {
+        drains_with_full_queues(Variant::named(name));
+    }
+}
+
+fn drains_with_full_queues(variant: &Variant) {
+    let plan = "slow_read_per_mille=1000,slow_read_us=5000000";
+    let variant = Variant { faults: Some(plan), ..*variant };
+    let settings = ["watpipe.writers=1", "server.drain_ms_max=400", "cache.body_bytes_max=0"];
+    let mut server = Launch::new(&variant, common()).sets(&settings).start();
+    let mut clients: Vec<Client> = (0..200).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.send(get("/size-65537.bin"));
+    }
+    let longest = || counters(&server, &["queue_len_max"]);
+    let waits = eventually(PATIENCE, || longest() >= 100);
+    assert!(waits, "{}: {} in a queue at most", variant.name, longest());
+    let begin = Instant::now();
+    server.signal(Signal::TERM);
+    assert!(server.exit_within(PATIENCE).is_some(), "never ended: {}", server.stderr());
+    assert!(begin.elapsed() < Duration::from_secs(2), "{:?} for 400 ms", begin.elapsed());
+    for client in &mut clients {
+        client.rest_or_reset();
+    }
 }

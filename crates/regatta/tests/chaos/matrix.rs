@@ -87,6 +87,7 @@ variants! {
     laio_uring_uncached: family;
     laio_nowait: family;
     laio_pair: family;
+    cohort: family;
     mp: family;
     threads: family;
     threads_on_demand: family;
@@ -101,6 +102,12 @@ variants! {
     aio_threads: family;
     aio_uring: family;
     self_queue: family;
+    watpipe4: family;
+    watpipe5: family;
+    watpipe5_b: family;
+    seda: family;
+    haboob: strategy;
+    cohort_sandstorm: strategy;
     accept1: strategy;
     acceptinf: strategy;
     accept25: strategy;

@@ -143,6 +143,7 @@ pub(crate) fn json_format(variant: &Variant) {
     };
     has(0, "GET".into());
     has(0, "/small.txt?x=y".into());
+    has(0, "regatta.test".into());
     has(0, 200.into());
     has(0, 6.into());
     // docs/logging.md: what would need an escape is \xHH, in JSON too.

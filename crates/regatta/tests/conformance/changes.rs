@@ -268,7 +268,7 @@ pub(crate) fn leased_by_another(variant: &Variant) {
     let server = start(variant, &site);
     server.connect().get("/big.bin").expect(200);
     let file = File::options().write(true).open(site.path("leased.txt")).expect("a file");
-    regatta_sys::sandbox::lease(&file).expect("a lease");
+    regatta_sys::hook::denied::lease(&file).expect("a lease");
     let mut client = server.connect();
     client.send(request("GET", "/leased.txt", &[]));
     assert!(client.silent_for(Duration::from_millis(200)), "there is something to wait for");

@@ -3,7 +3,7 @@
 use crate::harness::{Launch, PATIENCE, Said, Variant, eventually, run};
 use crate::site::{Site, common};
 use crate::structure::listed;
-use regatta_sys::sandbox::{Call, deny};
+use regatta_sys::hook::denied::{Call, deny};
 use rustix::io::Errno;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -27,7 +27,7 @@ fn bad_usage(args: &[&str], words: &[&str]) -> Said {
 fn help_of_every_command() {
     let said = run(&["--help"]);
     assert_eq!(said.code, Some(0), "{said:?}");
-    for command in ["serve", "architectures", "check", "explain", "top"] {
+    for command in ["serve", "architectures", "check", "explain", "top", "password"] {
         assert!(said.stdout.contains(command), "{said:?}");
         let help = run(&[command, "--help"]);
         assert_eq!(help.code, Some(0), "{help:?}");
@@ -316,4 +316,121 @@ fn explain_of_an_own_site() {
     assert!(explain(&["GET", "/about", root]).stdout.contains("404"));
     let said = explain(&["GET", "/about", root, "--set", "content.clean_urls=true"]);
     assert!(said.stdout.contains("200") && said.stdout.contains("about.html"), "{said:?}");
+}
+
+/// Rules in files at the root: `serve` and `explain` read them, and neither serves them.
+#[test]
+fn rules_of_an_own_site() {
+    let (headers, redirects) = ("/*\n  X-A: b\n", "/old/*  /:splat  302\n");
+    let files = [("a.txt", "a"), ("_headers", headers), ("_redirects", redirects)];
+    let site = Site::with(&files);
+    let set = "content.rules_files=true";
+    let server = crate::harness::serve_root(Variant::named("sped_epoll"), &site.root(), &[set]);
+    let root = site.root();
+    let root = root.to_str().expect("text");
+    for (path, status, line) in [
+        ("/a.txt", 200, "X-A: b"),
+        ("/old//evil.com/%5c", 302, "Location: /evil.com/%5C"),
+        ("/_headers", 404, ""),
+        ("/_redirects", 404, ""),
+    ] {
+        let answer = server.connect().ask("GET", path, &[]);
+        assert_eq!(answer.status, status, "{path}");
+        let said = explain(&["GET", path, root, "--set", set]);
+        assert!(said.stdout.contains(&format!("HTTP/1.1 {status} ")), "{said:?}");
+        if let Some((name, value)) = line.split_once(": ") {
+            assert_eq!(answer.field(name), Some(value), "{path}");
+            assert!(said.stdout.contains(line), "{said:?}");
+        }
+    }
+}
+
+/// What `precompress` makes is sent; once the file changes, `check` warns until it is made anew.
+#[test]
+fn siblings_of_an_own_site() {
+    let site = Site::with(&[("page.html", &"all work and no play ".repeat(100))]);
+    let root = site.root();
+    let root = root.to_str().expect("text");
+    let made = |written: u64| {
+        let made = run(&["precompress", root, "--codings", "gz", "--json"]);
+        assert!(made.stdout.contains(&format!("\"written\":{written}}}")), "{made:?}");
+        let said = explain(&["GET", "/page.html", "-H", "accept-encoding: gzip", root]);
+        assert!(said.stdout.contains("Content-Encoding: gzip"), "{said:?}");
+        let checked = run(&["check", root]);
+        assert!(checked.code == Some(0) && !checked.stderr.contains("older"), "{checked:?}");
+    };
+    made(1);
+    made(0);
+    fs::write(site.path("page.html"), "no play at all ".repeat(100)).expect("ours");
+    let checked = run(&["check", root]);
+    assert_eq!(checked.code, Some(0), "{checked:?}");
+    for word in ["page.html.gz is older", "hint: regatta precompress /"] {
+        assert!(checked.stderr.contains(word), "{checked:?}");
+    }
+    made(1);
+}
+
+/// They are in memory from the start, whatever becomes of the files.
+#[test]
+fn pages_for_errors_of_an_own_site() {
+    let site = Site::with(&[("errors/405.html", "our own page"), ("index.html", "home")]);
+    let set = "content.error_pages=405=errors/405.html";
+    let server = Launch::new(Variant::named("sped_epoll"), &site.root()).set(set).start();
+    let page = site.path("errors/405.html");
+    fs::remove_file(&page).expect("it is there");
+    for _ in 0..2 {
+        let answer = server.connect().ask("DELETE", "/", &[]).expect(405);
+        assert_eq!(answer.body, b"our own page");
+        assert_eq!(answer.must("Content-Type"), "text/html; charset=utf-8");
+        assert!(answer.lists("Allow", "GET"), "{}", answer.brief());
+    }
+    let root = site.root();
+    let args = ["check", root.to_str().expect("text"), "--set", set];
+    bad_usage(&args, &["content.error_pages", "errors/405.html", "is not there"]);
+    fs::write(&page, vec![b'x'; (64 << 10) + 1]).expect("a file");
+    bad_usage(&args, &["is longer than 64 KiB"]);
+}
+
+/// Rules in a configuration file: `serve` and `explain` know the same of them.
+#[test]
+fn users_of_an_own_site() {
+    let site = Site::with(&[("private/a.txt", "secret"), ("index.html", "home")]);
+    // SHA-256 of abc.
+    let user = "ann:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    let (root, config) = (site.root(), site.beside("regatta.toml"));
+    let cors = "[[cors]]\npath = \"/private/*\"\norigins = [\"https://a.example\"]\n";
+    let auth = format!("[[auth]]\npath = \"/private/*\"\nusers = [\"{user}\"]\n");
+    fs::write(&config, cors.to_owned() + &auth).expect("a file");
+    let [root, config] = [&root, &config].map(|path| path.to_str().expect("text"));
+    let launch = Launch::new(Variant::named("sped_epoll"), &site.root());
+    let server = launch.arg("--config").arg(config).start();
+    let (right, wrong) = ("Basic YW5uOmFiYw==", "Basic YW5uOmFiZA==");
+    for (path, value, status) in [
+        ("/private/a.txt", "", 401),
+        ("/private/a.txt", wrong, 401),
+        ("/private/a.txt", right, 200),
+        ("/private/a.txt", "", 401),
+        ("/%70rivate/none", right, 404),
+        ("/%70rivate/none", "", 401),
+        ("/", "", 200),
+    ] {
+        let answer = server.connect().ask("GET", path, &[("Authorization", value)]).expect(status);
+        assert_eq!(answer.body == b"secret", path == "/private/a.txt" && status == 200);
+        assert_eq!(answer.field("WWW-Authenticate").is_some(), status == 401);
+        let field = format!("Authorization: {value}");
+        let said = explain(&["GET", path, "-H", &field, root, "--config", config]);
+        assert!(said.stdout.contains(&format!("HTTP/1.1 {status} ")), "{said:?}");
+    }
+    // A browser sends no credentials when it asks what a script may send.
+    let origin = ("Origin", "https://a.example");
+    let asks = [origin, ("Access-Control-Request-Method", "GET")];
+    let mut client = server.connect();
+    let granted = client.ask("OPTIONS", "/private/a.txt", &asks).expect(204);
+    assert_eq!(granted.must("Access-Control-Allow-Methods"), "GET, HEAD");
+    let read = client.ask("GET", "/private/a.txt", &[origin, ("Authorization", right)]).expect(200);
+    assert_eq!(read.must("Access-Control-Allow-Origin"), origin.1);
+    assert!(read.lists("Vary", "Origin"), "{}", read.brief());
+    assert_eq!(client.ask("GET", "/", &[origin]).expect(200).field("Vary"), None);
+    let said = run(&["password", "bob"]);
+    assert!(said.stdout.contains("users = [\"bob:"), "{said:?}");
 }

@@ -2,7 +2,9 @@
 
 use crate::harness::PATIENCE;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
+use std::os::{fd::OwnedFd, unix::net::UnixStream};
+use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A field's name and value.
@@ -104,10 +106,30 @@ impl Client {
         Self::over(socket.into())
     }
 
+    /// Connects from this address of our own.
+    pub(crate) fn connect_from(own: Ipv4Addr, address: SocketAddr) -> Self {
+        use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
+        let (family, kind) = (AddressFamily::INET, SocketType::STREAM);
+        let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None).expect("a socket");
+        bind(&socket, &SocketAddr::from((own, 0))).expect("all of 127.0.0.0/8 is ours");
+        connect(&socket, &address).expect("connects");
+        Self::over(socket.into())
+    }
+
+    /// Connects to a Unix socket: what is asked of the stream below, every kind of socket has.
+    pub(crate) fn connect_to_path(path: &Path) -> Self {
+        let stream = UnixStream::connect(path).expect("connects");
+        Self::within(OwnedFd::from(stream).into())
+    }
+
     fn over(stream: TcpStream) -> Self {
+        stream.set_nodelay(true).expect("TCP");
+        Self::within(stream)
+    }
+
+    fn within(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(PATIENCE)).expect("a time");
         stream.set_write_timeout(Some(PATIENCE)).expect("a time");
-        stream.set_nodelay(true).expect("TCP");
         Self { stream, unread: Vec::new() }
     }
 
@@ -297,6 +319,16 @@ impl Client {
                 ),
             }
         }
+    }
+}
+
+/// All ask for a path at once, and all are answered.
+pub(crate) fn burst(clients: &mut [Client], path: &str) {
+    for client in &mut *clients {
+        client.send(get(path));
+    }
+    for client in clients {
+        client.answer("GET").expect(200);
     }
 }
 

@@ -164,7 +164,7 @@ pub(crate) fn of_the_ends_of_connections(variant: &Variant) {
 /// Deadlines that pass together are met a few at a time (`EXPIRIES_MAX`): between them the loop
 /// looks for what others want, which it does with a wait.
 pub(crate) fn of_many_deadlines(variant: &Variant) {
-    let server = Launch::new(variant, common()).set("limits.first_request_ms_max=1500").start();
+    let server = Launch::new(variant, common()).set("limits.first_request_ms_max=700").start();
     let clients: Vec<Client> = (0..320).map(|_| server.connect()).collect();
     let before = read(&server, "connections_opened", 320);
     let after = read(&server, "connections_closed", 320);
@@ -309,4 +309,32 @@ fn top_of_another_process() {
     let said = run(&["top", "--pid", &std::process::id().to_string(), "--json"]);
     assert!(matches!(said.code, Some(1 | 2)), "{said:?}");
     assert!(!said.stderr.is_empty(), "{said:?}");
+}
+
+/// The slots of a pipeline are its stages: one row each, and what they counted together.
+#[test]
+fn top_of_a_pipeline() {
+    const REPLIES: u64 = 20;
+    let server = start(Variant::named("watpipe4"));
+    let mut client = server.connect();
+    for _ in 0..REPLIES {
+        client.get("/small.txt").expect(200);
+    }
+    let top = read(&server, "replies", REPLIES);
+    let stages = top["stages"].as_array().expect("the stages");
+    let names: Vec<&str> = stages.iter().filter_map(|stage| stage["stage"].as_str()).collect();
+    assert_eq!(names, ["accept", "read", "write-poll", "write"]);
+    let of = |at: usize, name: &str| stages[at]["counters"][name].as_u64().expect("a counter");
+    assert_eq!(of(0, "accept_ok"), 1);
+    assert!(of(3, "queue_takes") >= REPLIES, "each reply is a writer's: {}", stages[3]);
+    for name in ["accept_ok", "recv_calls", "queue_puts", "queue_takes", "replies"] {
+        let sum: u64 = (0..names.len()).map(|at| of(at, name)).sum();
+        assert_eq!(sum, counter(&top, name), "{name}");
+    }
+    let pid = server.pid().to_string();
+    let page = run(&["top", "--pid", &pid, "--once", "--interval", "0"]).stdout;
+    for name in names {
+        let rows = page.lines().filter(|line| line.split_whitespace().next() == Some(name));
+        assert_eq!(rows.count(), 1, "{name}: {page}");
+    }
 }

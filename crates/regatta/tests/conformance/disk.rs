@@ -1,6 +1,6 @@
 //! systems.md §8.6, AMPED and LAIO: which task waits for the disk, and what passes between tasks.
 
-use crate::client::get;
+use crate::client::{burst, get};
 use crate::harness::{Launch, PATIENCE, Server, Variant, children, eventually, kill};
 use crate::site::{Site, common, pattern};
 use crate::skips::skip;
@@ -31,12 +31,7 @@ pub(crate) fn tasks(pid: u32) -> Vec<String> {
 
 fn ask_for_many(server: &Server) {
     let mut clients: Vec<_> = (0..30).map(|_| server.connect()).collect();
-    for client in &mut clients {
-        client.send(get("/size-65537.bin"));
-    }
-    for client in &mut clients {
-        client.answer("GET").expect(200);
-    }
+    burst(&mut clients, "/size-65537.bin");
 }
 
 /// One task runs the connections; the others are helpers, started on demand and no more than asked.

@@ -143,7 +143,7 @@ fn counted(variant: &Variant, settings: &[&str]) -> Vec<(&'static str, u64)> {
     let mut launch = Launch::new(variant, common()).sets(settings);
     let alone: &[&str] = match variant.architecture {
         "n-copy" => &["event.copies=1"],
-        "symped" | "symped-b" | "amped" | "laio" => &["event.processes=1"],
+        "symped" | "symped-b" | "cohort" | "amped" | "laio" => &["event.processes=1"],
         // A process for each connection, or a thread with a cache of its own.
         "mp" => &["limits.connections_max=1"],
         _ if variant.has("threads.cache=own") => &["limits.connections_max=1"],

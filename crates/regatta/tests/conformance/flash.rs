@@ -1,6 +1,6 @@
 //! systems.md §8.6, Flash: two kinds of helper processes, what they are asked, and mapped files.
 
-use crate::client::{get, request};
+use crate::client::{burst, get, request};
 use crate::disk::{counter, tasks, worker};
 use crate::harness::{Launch, PATIENCE, Server, Variant, children, eventually};
 use crate::site::{Site, common, pattern};
@@ -51,10 +51,7 @@ pub(crate) fn helpers_are_processes_of_two_kinds(variant: &Variant) {
     };
     assert!(eventually(PATIENCE, one), "{} are kept for one client", children(main).len());
     let mut clients: Vec<_> = (0..30).map(|_| server.connect()).collect();
-    clients.iter_mut().for_each(|client| client.send(get("/size-65537.bin")));
-    for client in &mut clients {
-        client.answer("GET").expect(200);
-    }
+    burst(&mut clients, "/size-65537.bin");
     let helpers = children(main);
     assert!((2..=6).contains(&helpers.len()), "{} helpers", helpers.len());
     assert!(helpers.iter().all(|pid| tasks(*pid).len() == 1) && tasks(main).len() == 1);

@@ -116,26 +116,37 @@ pub(crate) fn eventually(at_most: Duration, mut ask: impl FnMut() -> bool) -> bo
 /// How to start a server.
 #[derive(Debug)]
 pub(crate) struct Launch {
+    program: PathBuf,
     args: Vec<String>,
     listeners: usize,
     files_max: Option<u32>,
     stderr: Option<OwnedFd>,
-    faults: Option<&'static str>,
+    faults: Option<String>,
 }
 
 impl Launch {
     /// A server of this variant over this root, on one port of the kernel's choice.
     pub(crate) fn new(variant: &Variant, root: &Path) -> Self {
         let root = root.to_str().expect("our paths are text").to_owned();
-        let args = vec!["serve".into(), root];
-        let launch = Self { args, listeners: 0, files_max: None, stderr: None, faults: None };
+        let launch = Self::of(&program()).arg(root);
         let launch = launch.listen("127.0.0.1:0");
         let launch = launch.arg("--architecture").arg(variant.architecture);
         let launch = launch.sets(variant.settings);
         match variant.faults {
-            Some(plan) => Self { faults: Some(plan), ..launch },
+            Some(plan) => launch.faults(plan),
             None => launch,
         }
+    }
+
+    /// A server of this program that a configuration file says everything about.
+    pub(crate) fn of(program: &Path) -> Self {
+        let (program, args) = (program.to_owned(), vec!["serve".into()]);
+        Self { program, args, listeners: 0, files_max: None, stderr: None, faults: None }
+    }
+
+    /// It will say so many addresses besides those that it is told here.
+    pub(crate) fn listens(self, more: usize) -> Self {
+        Self { listeners: self.listeners + more, ..self }
     }
 
     /// One more argument.
@@ -172,14 +183,20 @@ impl Launch {
         self
     }
 
+    /// Faults that are injected, instead of the variant's.
+    pub(crate) fn faults(mut self, plan: impl Into<String>) -> Self {
+        self.faults = Some(plan.into());
+        self
+    }
+
     fn command(&self) -> Command {
-        let mut command = Command::new(self.files_max.map_or_else(program, |_| "sh".into()));
+        let mut command = Command::new(self.files_max.map_or(&*self.program, |_| Path::new("sh")));
         if let Some(files_max) = self.files_max {
             // The shell becomes the program: the process id stays.
             command.arg("-c").arg(format!("ulimit -n {files_max} && exec \"$0\" \"$@\""));
-            command.arg(program());
+            command.arg(&self.program);
         }
-        command.envs(self.faults.map(|plan| ("REGATTA_INJECT", plan)));
+        command.envs(self.faults.as_ref().map(|plan| ("REGATTA_INJECT", plan)));
         command
     }
 

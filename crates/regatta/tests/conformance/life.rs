@@ -3,6 +3,7 @@
 use crate::client::{Client, get, request};
 use crate::harness::{Launch, PATIENCE, Server, Variant, alive, eventually, kill};
 use crate::site::{SIZES, SPARSE_BYTES, common, sized};
+use crate::slow_readers::stuck;
 use rustix::process::Signal;
 use std::net::TcpStream;
 use std::path::Path;
@@ -85,9 +86,7 @@ pub(crate) fn requests_in_progress_are_answered(variant: &Variant) {
 /// The drain is finite: a client that does not read is left behind at the deadline.
 pub(crate) fn drain_has_a_deadline(variant: &Variant) {
     let mut server = Launch::new(variant, common()).set("server.drain_ms_max=400").start();
-    let mut stuck = Client::connect_narrow(server.address());
-    stuck.send(get("/sparse.bin"));
-    stuck.head_only().expect(200);
+    let mut stuck = stuck(&server);
     let begin = Instant::now();
     server.signal(Signal::TERM);
     let status = server.exit_within(PATIENCE);
@@ -100,9 +99,7 @@ pub(crate) fn drain_has_a_deadline(variant: &Variant) {
 pub(crate) fn quit_ends_at_once(variant: &Variant) {
     let mut server = start(variant);
     let workers = server.workers();
-    let mut client = Client::connect_narrow(server.address());
-    client.send(get("/sparse.bin"));
-    client.head_only().expect(200);
+    let mut client = stuck(&server);
     server.signal(Signal::QUIT);
     let status = server.exit_within(PROMPTLY);
     assert!(status.is_some(), "SIGQUIT waits: {}", server.stderr());
@@ -114,9 +111,7 @@ pub(crate) fn quit_ends_at_once(variant: &Variant) {
 /// A second signal during a drain does not wait for its end.
 pub(crate) fn quit_cuts_a_drain_short(variant: &Variant) {
     let mut server = start(variant);
-    let mut client = Client::connect_narrow(server.address());
-    client.send(get("/sparse.bin"));
-    client.head_only().expect(200);
+    let _client = stuck(&server);
     server.signal(Signal::TERM);
     std::thread::sleep(Duration::from_millis(100));
     server.signal(Signal::QUIT);

@@ -23,6 +23,7 @@ macro_rules! always {
                 no_race_out_of_the_root replaced_again_and_again shrunk_while_sent
                 shrunk_before_it_is_read shrunk_between_requests grown_while_sent
                 removed_while_sent leased_by_another deleted_files_are_closed;
+            clients: one_client_is_limited a_proxy_names_its_clients;
             closing: half_closed_client_is_answered half_closed_pipeline_is_answered
                 half_close_within_a_head error_is_read_while_sending
                 last_answer_is_read_while_sending end_is_seen_before_our_close
@@ -36,8 +37,8 @@ macro_rules! always {
                 no_fallback_for_assets own_page_for_not_found page_for_not_found_is_a_setting;
             counters: of_replies of_the_cache of_the_ends_of_connections of_a_worker_that_died
                 calls_of_a_hit;
-            deploys: by_a_link by_moving by_exchange what_is_new_is_waited_for
-                a_new_worker_has_the_new_root hangup_says_what_is_served
+            deploys: by_a_link by_moving by_exchange by_moving_a_whole_tree
+                what_is_new_is_waited_for a_new_worker_has_the_new_root
                 a_missing_root_is_said_once;
             fields: of_every_file tags_tell_files_apart media_types types_are_a_setting
                 charset_is_a_setting nosniff_is_a_setting
@@ -77,7 +78,8 @@ macro_rules! always {
                 nothing_after_close all_kinds_of_answers;
             protection: folders_redirect_to_their_slash redirects_do_not_lead_away
                 hidden_files_do_not_exist well_known_is_served hidden_files_are_a_setting
-                no_links_by_default links_inside_are_a_setting no_special_files no_listings;
+                no_links_by_default links_inside_are_a_setting no_special_files no_listings
+                a_worker_is_confined;
             ranges: single_against_a_model partial_has_the_fields_of_ok of_an_empty_file
                 malformed_are_ignored numbers_beyond_every_integer unit_in_any_letter_case
                 only_for_get several several_that_are_one several_without_any_satisfiable
@@ -195,6 +197,20 @@ macro_rules! nonblocking {
     };
 }
 
+/// As [`nonblocking`], of who sends as another variant does, which these cases are left to:
+/// `cargo xtask matrix` runs them for both.
+#[cfg(feature = "matrix")]
+macro_rules! sends_alike {
+    ($variant:ident) => {
+        nonblocking! { $variant }
+    };
+}
+
+#[cfg(not(feature = "matrix"))]
+macro_rules! sends_alike {
+    ($variant:ident) => {};
+}
+
 /// The same where helpers send, each for one peer at a time: a connection that a helper has when
 /// the process ends has no line in the log.
 macro_rules! patient {
@@ -226,6 +242,15 @@ macro_rules! alone {
             topics! { $variant
                 structure: sped_is_one_task;
             }
+        }
+    };
+}
+
+/// systems.md §8.6: a visit serves all that wait for its stage.
+macro_rules! visited {
+    ($variant:ident) => {
+        topics! { $variant
+            cohort: a_visit_serves_many a_loop_without_stages_visits_none;
         }
     };
 }
@@ -269,6 +294,76 @@ macro_rules! one_queue {
             topics! { $variant
                 load: full_and_leaving_them full_and_not_listening full_is_free
                     full_and_closing_the_idle;
+            }
+        }
+    };
+}
+
+/// What holds of a pipeline that is full: idle connections are another stage's.
+macro_rules! full_pauses {
+    ($variant:ident) => {
+        mod full_pauses {
+            topics! { $variant
+                load: full_and_not_listening full_is_free;
+            }
+        }
+    };
+}
+
+/// systems.md §8.6: stages in threads of their own.
+macro_rules! piped {
+    ($variant:ident) => {
+        topics! { $variant
+            watpipe: tasks_are_those_of_the_paper one_accepts_for_each_address
+                each_stage_does_its_part threads_run_where_they_should
+                slow_readers_stop_no_reader who_waits_for_a_disk_holds_up_its_batch
+                a_thousand_slow_clients a_burst_of_two_thousand;
+        }
+    };
+}
+
+/// What holds where each processor has queues, readers and writers of its own.
+macro_rules! parted {
+    ($variant:ident) => {
+        mod parted {
+            topics! { $variant
+                watpipe: queues_are_by_processor;
+            }
+        }
+    };
+}
+
+/// What holds where its sends block.
+macro_rules! held {
+    ($variant:ident) => {
+        mod held {
+            topics! { $variant
+                watpipe: readers_go_on_when_no_writer_does;
+            }
+        }
+    };
+}
+
+/// systems.md §8.6, SEDA: a queue for each stage, and a gate before them.
+macro_rules! lined_up {
+    ($variant:ident) => {
+        topics! { $variant
+            seda: tasks_are_those_of_the_source a_hit_passes_four_queues_a_miss_seven
+                places_are_given_back a_burst_is_answered_or_refused a_rate_is_kept
+                each_address_has_its_class within_the_bounds_nobody_is_turned_away
+                who_waits_for_a_hung_disk_is_turned_away a_thousand_slow_clients;
+        }
+    };
+}
+
+/// The same with a pool for each stage, and controllers of pools.
+macro_rules! staged {
+    ($variant:ident) => {
+        lined_up!($variant);
+        mod pools {
+            topics! { $variant
+                seda: the_disk_stage_grows_and_shrinks who_is_too_many_is_turned_away
+                    decisions_come_at_their_times;
             }
         }
     };
@@ -533,8 +628,38 @@ macro_rules! decides {
     };
 }
 
+/// Hosts with roots of their own, for each way to open and to cache files.
+macro_rules! hosted {
+    ($variant:ident) => {
+        topics! { $variant
+            hosts: each_has_its_own each_is_deployed;
+        }
+    };
+}
+
+/// Other workers follow: of each kind of architecture one variant has these.
+macro_rules! followed {
+    ($variant:ident) => {
+        topics! { $variant
+            reload: under_load changes_everything;
+        }
+    };
+}
+
+/// What the master does whoever serves.
+macro_rules! mastered {
+    ($variant:ident) => {
+        mod mastered {
+            topics! { $variant
+                reload: faults_change_nothing a_program_that_fails kills_in_between
+                    a_root_out_of_reach nothing_is_left;
+            }
+        }
+    };
+}
+
 variants! {
-    sped_epoll: always looped one_queue alone nonblocking;
+    sped_epoll: always looped one_queue alone nonblocking hosted followed mastered;
     sped_epoll_edge: always looped one_queue alone nonblocking;
     sped_poll: always looped one_queue alone nonblocking;
     sped_select: together looped one_queue alone nonblocking;
@@ -542,46 +667,56 @@ variants! {
     sped_eager_uncached: together looped one_queue alone nonblocking;
     sped_blocking: always looped one_queue alone blocking;
     symped: always looped one_queue nonblocking;
-    shared_two_tier: always looped one_queue shared nonblocking;
+    shared_two_tier: always looped one_queue shared nonblocking hosted followed mastered;
     shared_global: together looped shared nonblocking;
     shared_b: together looped one_queue;
     symped_exclusive: together looped one_queue nonblocking;
-    symped_reuseport: together looped nonblocking;
+    symped_reuseport: together looped nonblocking followed;
     symped_b: together looped one_queue;
     n_copy: always looped nonblocking;
-    n_copy_steered: together looped nonblocking;
-    amped_threads: always looped one_queue nonblocking helpers one_kind;
-    amped_processes: together looped one_queue nonblocking helpers one_kind mortal;
+    n_copy_steered: together looped nonblocking followed;
+    amped_threads: always looped one_queue nonblocking helpers one_kind hosted;
+    amped_processes: together looped one_queue nonblocking helpers one_kind mortal hosted followed;
     amped_flash: together looped helpers one_kind mortal;
     amped_uncached: together looped nonblocking helpers one_kind;
     amped_pair: together looped one_queue;
-    flash_1999: together looped one_queue nonblocking helpers mortal flash as_in_1999;
+    flash_1999: together looped one_queue nonblocking helpers mortal flash as_in_1999 hosted;
     flash_linux: together looped helpers mortal flash;
-    laio_uring: always looped one_queue nonblocking lazy ring;
+    laio_uring: always looped one_queue nonblocking lazy ring hosted followed;
     laio_uring_uncached: together looped nonblocking;
     laio_nowait: together looped one_queue nonblocking lazy;
     laio_pair: together looped one_queue;
-    mp: together forked staffed;
+    cohort: together looped one_queue alone nonblocking visited followed;
+    cohort_wave: together looped one_queue sends_alike;
+    mp: together forked staffed followed;
     mp_fixed: fixed;
-    threads: always threaded nonblocking;
+    threads: always threaded nonblocking followed mastered;
     threads_on_demand: together threaded nonblocking;
     threads_own_cache: together threaded nonblocking;
-    knot_c: always looped one_queue nonblocking fibers reading;
+    knot_c: always looped one_queue nonblocking fibers reading hosted;
     knot_c_epoll: together looped one_queue nonblocking fibers reading;
     knot_c_inline: together looped one_queue nonblocking fibers;
-    knot_nb: always looped one_queue patient fibers reading sending tries_first;
+    knot_nb: always looped one_queue patient fibers reading sending tries_first followed;
     knot_nb_first: together looped one_queue nonblocking fibers polls_first;
     knot_b: together looped one_queue patient fibers reading sending one_call;
-    means: together looped nonblocking schedulers reading stays;
+    means: together looped nonblocking schedulers reading stays followed;
     means_steal: together looped schedulers steals;
-    hybrid: always looped one_queue nonblocking pooled;
+    hybrid: always looped one_queue nonblocking pooled followed;
     hybrid_at_once: together looped one_queue nonblocking pooled;
     bio: together looped one_queue nonblocking dispatched reads_itself;
     aio_threads: together looped one_queue nonblocking dispatched has_it_read like_glibc;
-    aio_uring: together looped dispatched has_it_read;
+    aio_uring: together looped dispatched has_it_read hosted;
     aio_kernel: together looped dispatched;
-    self_queue: always looped one_queue nonblocking dispatched decides;
+    self_queue: always looped one_queue nonblocking dispatched decides followed;
     self_disk: together looped dispatched;
+    watpipe4: together looped full_pauses nonblocking piped followed;
+    watpipe5: together looped full_pauses nonblocking piped parted hosted;
+    watpipe5_b: together full_pauses patient piped held;
+    watpipe5_copies: together looped sends_alike;
+    watpipe5_batch: together looped full_pauses sends_alike;
+    seda: always looped full_pauses nonblocking staged hosted followed;
+    haboob: together looped full_pauses staged;
+    cohort_sandstorm: together looped full_pauses lined_up;
     accept1: together looped one_queue nonblocking;
     acceptinf: together looped one_queue;
     accept25: together looped one_queue;

@@ -1,6 +1,6 @@
 //! systems.md §2.13, MEANS: several kernel threads, each with user threads, a poller and helpers.
 
-use crate::client::{Client, get};
+use crate::client::{Client, burst};
 use crate::disk::{counter, tasks, worker};
 use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
 use crate::site::common;
@@ -36,16 +36,6 @@ fn answered_by(server: &Server, client: &mut Client) -> usize {
     by.expect("it was found")
 }
 
-/// All ask at once, and all are answered.
-fn burst(clients: &mut [Client]) {
-    for client in &mut *clients {
-        client.send(get("/size-65537.bin"));
-    }
-    for client in clients {
-        client.answer("GET").expect(200);
-    }
-}
-
 /// Each scheduler is a task with a poller and helpers of its own, whatever the load.
 pub(crate) fn a_poller_and_helpers_for_each_scheduler(variant: &Variant) {
     let schedulers = setting(variant, "fiber.schedulers");
@@ -58,7 +48,7 @@ pub(crate) fn a_poller_and_helpers_for_each_scheduler(variant: &Variant) {
     assert!(eventually(PATIENCE, || all() == expect), "{:?}", tasks(main));
     assert!(eventually(PATIENCE, || epolls(main) == schedulers), "{} epolls", epolls(main));
     let mut clients: Vec<Client> = (0..40).map(|_| server.connect()).collect();
-    (0..3).for_each(|_| burst(&mut clients));
+    (0..3).for_each(|_| burst(&mut clients, "/size-65537.bin"));
     assert_eq!(all(), expect, "under load");
     assert_eq!(counter(&server, "accept_ok"), 40);
 }
@@ -73,7 +63,7 @@ pub(crate) fn a_connection_stays_with_its_scheduler(variant: &Variant) {
         clients.iter_mut().map(|client| answered_by(&server, client)).collect()
     };
     let before = homes(&mut clients);
-    (0..BURSTS).for_each(|_| burst(&mut clients));
+    (0..BURSTS).for_each(|_| burst(&mut clients, "/size-65537.bin"));
     let replies = || counter(&server, "replies") == CLIENTS * (1 + BURSTS);
     assert!(eventually(PATIENCE, replies));
     assert_eq!(homes(&mut clients), before);
@@ -109,12 +99,12 @@ pub(crate) fn an_idle_scheduler_takes_connections(variant: &Variant) {
         steals.iter().enumerate().filter(|(at, _)| *at != busy).map(|(_, steals)| *steals).sum()
     };
     let took = eventually(PATIENCE, || {
-        burst(&mut clients);
+        burst(&mut clients, "/size-65537.bin");
         taken() > 0
     });
     assert!(took, "asked for {} times", counter(&server, "fiber_steal_tries"));
     // Whoever has them answers.
-    (0..20).for_each(|_| burst(&mut clients));
+    (0..20).for_each(|_| burst(&mut clients, "/size-65537.bin"));
     assert_eq!(server.open_connections(), clients.len());
     drop(clients);
     let ends = || ["connections_opened", "connections_closed"].map(|name| counter(&server, name));

@@ -4,6 +4,7 @@ use crate::client::{Client, get};
 use crate::disk::{counter, tasks, worker};
 use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
 use crate::site::common;
+use crate::slow_readers::stuck;
 use std::time::Duration;
 
 /// A server with two threads.
@@ -15,14 +16,6 @@ fn pair(variant: &Variant) -> Server {
 fn away(server: &Server) -> u64 {
     let backs = counter(server, "hand_backs");
     counter(server, "hand_overs").saturating_sub(backs)
-}
-
-/// Connects, and asks for more than the socket takes.
-fn slow_reader(server: &Server) -> Client {
-    let mut slow = Client::connect_narrow(server.address());
-    slow.send(get("/sparse.bin"));
-    slow.head_only().expect(200);
-    slow
 }
 
 /// The dispatcher is one task, and each thread of the pool another, whatever the load.
@@ -67,7 +60,7 @@ pub(crate) fn idle_connections_hold_no_thread(variant: &Variant) {
 /// Calls block: who takes nothing holds a thread, and no more than that.
 pub(crate) fn a_slow_reader_holds_one_thread(variant: &Variant) {
     let server = pair(variant);
-    let _slow = slow_reader(&server);
+    let _slow = stuck(&server);
     let mut others: Vec<_> = (0..20).map(|_| server.connect()).collect();
     for _ in 0..5 {
         for client in &mut others {
@@ -82,7 +75,7 @@ pub(crate) fn slow_readers_hold_all_threads(variant: &Variant) {
     let server = pair(variant);
     let mut first = server.connect();
     first.get("/small.txt").expect(200);
-    let slow: Vec<_> = (0..2).map(|_| slow_reader(&server)).collect();
+    let slow: Vec<_> = (0..2).map(|_| stuck(&server)).collect();
     first.send(get("/a.txt"));
     assert!(first.silent_for(Duration::from_millis(300)), "there is a third thread");
     let mut second = server.connect();

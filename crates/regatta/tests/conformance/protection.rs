@@ -1,8 +1,11 @@
 //! What must not be served, and redirects that must not lead away.
 
 use crate::client::Answer;
-use crate::harness::{Variant, serve, serve_with};
-use crate::site::SECRET;
+use crate::harness::{Launch, PATIENCE, Variant, eventually, serve, serve_with};
+use crate::site::{SECRET, common};
+use regatta_sys::sandbox::landlock_version;
+use rustix::io::Errno;
+use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 /// Fails unless the answer redirects, by a relative reference, from `asked` to the path `to`.
@@ -186,4 +189,28 @@ pub(crate) fn no_listings(variant: &Variant) {
         let body = String::from_utf8_lossy(&answer.body).into_owned();
         assert!(!body.contains("listed-name") && !body.contains("file."), "{target}: {body}");
     }
+}
+
+/// Whoever makes a worker run code of theirs finds what it serves, and nothing else.
+pub(crate) fn a_worker_is_confined(variant: &Variant) {
+    if landlock_version() == 0 {
+        return crate::skips::skip("needs Landlock (lsm=landlock,…)");
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let launch = Launch::new(variant, common()).set("server.sandbox=required");
+    let server = launch.faults(format!("probe_port={port}")).start();
+    server.connect().get("/small.txt").expect(200);
+    let probed = || server.stderr().lines().any(|line| line.starts_with("probe: "));
+    assert!(eventually(PATIENCE, probed), "no worker has said: {}", server.stderr());
+    let (access, perm) = (Errno::ACCESS.raw_os_error(), Errno::PERM.raw_os_error());
+    let since = |version, errno| if landlock_version() < version { 0 } else { errno };
+    let (connect, signal) = (since(4, access), since(6, perm));
+    let expected =
+        format!("probe: open {access}, connect {connect}, signal {signal}, run {access}");
+    for line in server.stderr().lines().filter(|line| line.starts_with("probe: ")) {
+        assert_eq!(line, expected);
+    }
+    let told = "workers have given up privileges, capabilities, files";
+    assert!(server.stderr().contains(told), "{}", server.stderr());
 }

@@ -51,10 +51,9 @@ pub(crate) fn hangup_reloads_or_says_why_not(variant: &Variant) {
     server.signal(Signal::HUP);
     let reloaded = eventually(PATIENCE, || {
         let answer = server.connect().get("/file.txt").expect(200);
-        answer.field("X-Content-Type-Options").is_none() || server.stderr().contains("SIGHUP")
+        answer.field("X-Content-Type-Options").is_none()
     });
-    assert!(reloaded, "nothing happens, and nothing is said: {}", server.stderr());
-    client.get("/file.txt").expect(200);
+    assert!(reloaded, "nothing happens: {}", server.stderr());
 }
 
 /// A configuration that has become wrong changes nothing.
@@ -66,7 +65,8 @@ pub(crate) fn hangup_with_an_error_changes_nothing(variant: &Variant) {
     let mut server = launch.arg("--config").arg(config.to_str().expect("text")).start();
     fs::write(&config, "[content]\nnosniff = 17\nnonsense = [\n").expect("a file");
     server.signal(Signal::HUP);
-    std::thread::sleep(Duration::from_millis(200));
+    let said = || server.stderr().contains("regatta.toml:");
+    assert!(eventually(PATIENCE, said), "no place: {}", server.stderr());
     for _ in 0..10 {
         let answer = server.connect().get("/file.txt").expect(200);
         assert!(answer.field("X-Content-Type-Options").is_some(), "{}", answer.brief());
@@ -82,19 +82,22 @@ pub(crate) fn usr1_reopens_the_log(variant: &Variant) {
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).expect("ours");
     let (log, old) = (folder.join("access.log"), folder.join("access.log.1"));
     let launch = Launch::new(variant, &site.root());
-    let server = launch.set(format!("log.access={}", log.display())).start();
+    let mut server = launch.set(format!("log.access={}", log.display())).start();
     let has =
         |path: &Path, word: &str| fs::read_to_string(path).is_ok_and(|text| text.contains(word));
     server.connect().get("/file.txt?before").expect(200);
-    assert!(eventually(PATIENCE, || has(&log, "?before")), "no line");
     fs::rename(&log, &old).expect("a rename");
     server.connect().get("/file.txt?between").expect(200);
     server.signal(Signal::USR1);
     assert!(eventually(PATIENCE, || log.exists()), "no new log: {}", server.stderr());
     std::thread::sleep(Duration::from_millis(100));
     server.connect().get("/file.txt?after").expect(200);
-    assert!(eventually(PATIENCE, || has(&log, "?after")), "no line in the new log");
-    assert!(has(&log, "?between") || has(&old, "?between"), "a line is lost");
+    // The end writes all that waits, which is sooner than when it is old.
+    server.signal(Signal::TERM);
+    assert!(server.exit_within(PATIENCE).is_some(), "never ended: {}", server.stderr());
+    assert!(has(&log, "?after"), "no line in the new log");
+    let is_somewhere = |word| has(&log, word) || has(&old, word);
+    assert!(is_somewhere("?before") && is_somewhere("?between"), "a line is lost");
     assert!(!has(&old, "?after"), "the old log goes on");
 }
 
@@ -138,11 +141,11 @@ pub(crate) fn usr1_lets_go_of_the_old_logs(variant: &Variant) {
 /// Signals that have no meaning here end nothing.
 pub(crate) fn other_signals_end_nothing(variant: &Variant) {
     let mut server = Launch::new(variant, common()).start();
-    let others = [Signal::USR2, Signal::ALARM, Signal::PIPE, Signal::WINCH, Signal::CHILD];
+    let others = [Signal::ALARM, Signal::PIPE, Signal::WINCH, Signal::CHILD];
     for signal in others {
         server.signal(signal);
     }
-    let said = "warning: SIGUSR2 has no meaning here and was ignored";
+    let said = "warning: SIGALRM has no meaning here and was ignored";
     assert!(eventually(PATIENCE, || server.stderr().contains(said)), "{}", server.stderr());
     server.connect().get("/small.txt").expect(200);
     assert!(server.exit_within(Duration::ZERO).is_none());

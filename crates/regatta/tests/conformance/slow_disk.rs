@@ -43,7 +43,7 @@ pub(crate) fn the_disk_is_not_the_clients_fault(variant: &Variant) {
     for at in 0..CLIENTS {
         put_cold(&site, &format!("{at}.bin"), &pattern(len, at));
     }
-    let settings = ["lab.disk_seek_us=900000", "limits.send_window_ms=400"];
+    let settings = ["lab.disk_seek_us=500000", "limits.send_window_ms=220"];
     let server = with_disk(variant, &site).sets(&settings).start();
     let begin = Instant::now();
     thread::scope(|scope| {
@@ -61,7 +61,7 @@ pub(crate) fn the_disk_is_not_the_clients_fault(variant: &Variant) {
         let clients: Vec<_> = clients.collect();
         assert!(clients.into_iter().all(|client| client.join().expect("it is answered")));
     });
-    if begin.elapsed() < Duration::from_millis(900) {
+    if begin.elapsed() < Duration::from_millis(500) {
         skip("needs a file system that lets go of its files");
     }
 }

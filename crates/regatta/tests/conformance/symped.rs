@@ -1,7 +1,7 @@
 //! SYMPED, seen from outside (systems.md §8.6): p tasks in p processes that share a listener, the
 //! counters, and nothing else.
 
-use crate::client::{Client, get};
+use crate::client::{Client, burst, get};
 use crate::harness::{Launch, PATIENCE, Server, Variant, alive, eventually, halt, kill, run};
 use crate::inspect::{listeners, owners, shared_and_writable, tasks};
 use crate::site::common;
@@ -21,12 +21,7 @@ fn spread(server: &Server) -> BTreeMap<u32, Vec<Client>> {
     for _ in 0..200 {
         // Several at once, so that one process alone is not quick enough for all.
         let mut clients: Vec<_> = (0..16).map(|_| server.connect()).collect();
-        for client in &mut clients {
-            client.send(get("/small.txt"));
-        }
-        for client in &mut clients {
-            client.answer("GET").expect(200);
-        }
+        burst(&mut clients, "/small.txt");
         let streams: Vec<_> = clients.iter().map(Client::sender).collect();
         for (client, pid) in clients.into_iter().zip(owners(server, &streams)) {
             let known = by_worker.entry(pid.expect("somebody answered")).or_default();

@@ -3,29 +3,21 @@
 
 use crate::client::{Client, get};
 use crate::counters::{counter, read};
+use crate::disk::{tasks, worker};
 use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
 use crate::inspect;
 use crate::site::{common, sized};
+use crate::slow_readers::stuck;
 use crate::structure::epolls;
 use rustix::process::Signal;
 use std::collections::BTreeSet;
-use std::fs;
 use std::time::{Duration, Instant};
-
-/// The names of the tasks of the one worker process.
-fn tasks(server: &Server) -> Vec<String> {
-    let workers = server.workers();
-    assert_eq!(workers.len(), 1, "one worker process: {workers:?}");
-    let tasks = fs::read_dir(format!("/proc/{}/task", workers[0])).expect("alive").flatten();
-    let names = tasks.filter_map(|task| fs::read_to_string(task.path().join("comm")).ok());
-    names.map(|name| name.trim_end().to_owned()).collect()
-}
 
 /// Fails unless the worker comes to have so many threads for connections, and one task besides.
 fn has_threads(server: &Server, threads: usize) {
     let mut found = Vec::new();
     let right = eventually(PATIENCE, || {
-        found = tasks(server);
+        found = tasks(worker(server));
         found.iter().filter(|name| *name == "conn").count() == threads
     });
     assert!(right, "{threads} threads expected: {found:?}");
@@ -87,11 +79,7 @@ pub(crate) fn no_poller_is_asked(variant: &Variant) {
 /// Who does not read occupies one thread, or one process, and no more.
 pub(crate) fn a_slow_reader_has_a_worker_of_its_own(variant: &Variant) {
     let server = Launch::new(variant, common()).set("limits.connections_max=4").start();
-    let mut slow: Vec<Client> = (0..3).map(|_| Client::connect_narrow(server.address())).collect();
-    for client in &mut slow {
-        client.send(get("/sparse.bin"));
-        client.head_only().expect(200);
-    }
+    let mut slow: Vec<Client> = (0..3).map(|_| stuck(&server)).collect();
     let mut fourth = server.connect();
     let begin = Instant::now();
     for _ in 0..20 {
@@ -115,11 +103,7 @@ pub(crate) fn who_blocks_does_not_delay_the_end(variant: &Variant) {
 fn ends_by_itself(variant: &Variant) -> bool {
     let steps = if variant.architecture == "hybrid" { "pool.step_ms" } else { "threads.step_ms" };
     let mut server = Launch::new(variant, common()).set(format!("{steps}=30s")).start();
-    let mut slow: Vec<Client> = (0..3).map(|_| Client::connect_narrow(server.address())).collect();
-    for client in &mut slow {
-        client.send(get("/sparse.bin"));
-        client.head_only().expect(200);
-    }
+    let _slow: Vec<Client> = (0..3).map(|_| stuck(&server)).collect();
     let mut half = server.connect();
     half.send("GET /small.txt HTT");
     read(&server, "accept_ok", 4);
@@ -131,11 +115,16 @@ fn ends_by_itself(variant: &Variant) -> bool {
     !server.stderr().contains("killed")
 }
 
-/// A thousand clients send their heads slowly: each holds a thread, and others are served.
+/// Each client holds a thread, and others are served.
 pub(crate) fn a_thousand_slow_clients(variant: &Variant) {
+    others_do_not_wait_for_slow_heads(variant, &["threads.step_ms=1s"]);
+}
+
+/// A thousand clients send their heads slowly.
+pub(crate) fn others_do_not_wait_for_slow_heads(variant: &Variant, settings: &[&str]) {
     const CLIENTS: usize = 1000;
-    let settings = ["limits.connections_max=1010", "limits.head_ms_max=60s", "threads.step_ms=1s"];
-    let server = Launch::new(variant, common()).sets(&settings).start();
+    let own = ["limits.connections_max=1010", "limits.head_ms_max=60s"];
+    let server = Launch::new(variant, common()).sets(&own).sets(settings).start();
     let mut slow: Vec<Client> = (0..CLIENTS).map(|_| server.connect()).collect();
     for client in &mut slow {
         client.send("GET /small.txt HTTP/1.1\r\nHost:");

@@ -133,6 +133,18 @@ pub(crate) const VARIANTS: &[Variant] = &[
             "accept.count=1",
         ],
     ),
+    of("cohort", "cohort", &["event.processes=1", "event.poller=epoll"]),
+    of(
+        "cohort_wave",
+        "cohort",
+        &[
+            "event.processes=2",
+            "event.poller=epoll-edge",
+            "cohort.order=wave",
+            "cohort.limit=3",
+            "accept.eager_read=true",
+        ],
+    ),
     // Most cases have many connections at once, and look for no process that comes or goes.
     of(
         "mp",
@@ -204,6 +216,42 @@ pub(crate) const VARIANTS: &[Variant] = &[
         "self_disk",
         "self-adapting",
         &[SIBLINGS, "cache.enabled=true", "adapt.rule=disk", "adapt.engine=uring"],
+    ),
+    of("watpipe4", "watpipe4", &[SIBLINGS, "event.poller=select", "watpipe.writers=5"]),
+    of(
+        "watpipe5",
+        "watpipe5",
+        &[SIBLINGS, "event.poller=epoll-edge", "watpipe.readers=3", "watpipe.writers=4"],
+    ),
+    // As many writers as a case has clients that do not read.
+    of("watpipe5_b", "watpipe5-b", &[SIBLINGS, "event.poller=epoll", "watpipe.writers=32"]),
+    of(
+        "watpipe5_copies",
+        "watpipe5",
+        &[SIBLINGS, "event.poller=epoll", "event.copies=2", "event.pin=share"],
+    ),
+    // A queue for each writer, bodies in the cache, and no waiting before a send.
+    of(
+        "watpipe5_batch",
+        "watpipe5",
+        &[
+            SIBLINGS,
+            "event.poller=poll",
+            "watpipe.share=batch",
+            "watpipe.parts=none",
+            "watpipe.writers=2",
+            "accept.eager_read=true",
+            "accept.eager_write=true",
+            "cache.body_bytes_max=1 MiB",
+        ],
+    ),
+    // Tests are slow: no age is too high.
+    of("seda", "seda", &[SIBLINGS, "event.poller=epoll", "stages.target_ms=10 min"]),
+    of("haboob", "haboob-2002", &[SIBLINGS, "event.poller=poll", "cache.body_bytes_max=1 MiB"]),
+    of(
+        "cohort_sandstorm",
+        "cohort-sandstorm",
+        &[SIBLINGS, "event.poller=poll", "seda.pool_min=2", "cache.body_bytes_max=1 MiB"],
     ),
     of("accept1", "accept1", &[SIBLINGS, UNCACHED, "accept.count=1"]),
     of("acceptinf", "acceptinf", &[SIBLINGS, UNCACHED]),

@@ -2,25 +2,19 @@
 //! does not fit.
 use crate::{
     config::{
+        address::{Place, addresses, no_address, permissions, place, trusted, untrusted},
         allowance::{self, Allowance, Chosen},
         demand::Demanding,
+        error_pages,
+        hosts::{self, HostConfig},
         raw::{Problem, Said},
     },
-    media::{self, Types},
+    media,
 };
-use regatta_arch::{
-    Architecture,
-    layout::{ADDRESSES_MAX, Layout},
-    options::Settings,
-    shared::SharedState,
-};
-use std::{
-    fmt,
-    net::{SocketAddr, ToSocketAddrs},
-};
+use regatta_arch::{Architecture, layout::Layout, options::Settings, shared::SharedState};
 
-/// Descriptors that a worker needs besides connections and the cache: listeners, logs, the poller,
-/// standard streams, and some air.
+/// Descriptors that a worker needs besides connections, the cache and the roots of further hosts:
+/// listeners, logs, the poller, standard streams, and some air.
 pub const DESCRIPTORS_RESERVED: u64 = 64;
 
 /// Descriptors that each process takes of a table that several share: its poller, bells, log, root,
@@ -34,6 +28,10 @@ const DESCRIPTORS_PER_WORKER: u64 = 5;
 /// Descriptors that each further scheduler of user threads takes: its poller, and two bells.
 const DESCRIPTORS_PER_SCHEDULER: u64 = 3;
 
+/// What a pipeline has for each of its listeners, which a thread of its own may accept from: a
+/// poller and a bell.
+const DESCRIPTORS_PER_LISTENER: u64 = 2;
+
 const CONNECTIONS_KEY: &str = "limits.connections_max";
 const CACHE_KEY: &str = "cache.descriptors_max";
 
@@ -46,11 +44,13 @@ pub struct Config {
     /// The effective value of every option, and where it was said.
     pub said: Said,
     /// Where to listen, in the order of the configuration.
-    pub listen: Vec<SocketAddr>,
+    pub listen: Vec<Place>,
+    /// Where the admin process listens; `None`: there is none.
+    pub(crate) admin: Option<Place>,
     /// Who serves.
     pub architecture: &'static Architecture,
-    /// Media types.
-    pub types: Types,
+    /// What each host serves, by number.
+    pub hosts: Vec<HostConfig>,
     /// The sockets, and what each worker gets.
     pub layout: Layout,
     /// What was left open, and has been chosen.
@@ -75,14 +75,14 @@ impl Config {
 pub fn understand(said: Said, allowance: &Allowance) -> Result<Config, (Said, Vec<Problem>)> {
     let mut problems = Vec::new();
     let listen = addresses(&said, &mut problems);
-    content(&said, &mut problems);
+    trusted(&said, &mut problems);
+    permissions(&said, &mut problems);
+    let admin = admin(&said, &mut problems);
     limits(&said, &mut problems);
-    let types = Types::new(said.settings.list("content.types")).map_err(|wrong| {
-        problems.extend(wrong.iter().map(|item| {
-            said.problem("content.types", &format!("\"{item}\" is not ext=type/subtype"))
-                .hint("as in log=text/plain, without parameters")
-        }));
-    });
+    let mut warnings = Vec::new();
+    warnings.extend(admin.as_ref().and_then(|place| exposed(&said, place)));
+    warnings.extend(untrusted(&said, &listen));
+    let hosts = hosts::understand(&said, content, &mut problems, &mut warnings);
     let (mut said, mut chosen) = (said, Vec::new());
     // An unknown architecture has been reported where it was read.
     let architecture = regatta_arch::find(said.settings.text("server.architecture"));
@@ -92,7 +92,6 @@ pub fn understand(said: Said, allowance: &Allowance) -> Result<Config, (Said, Ve
         let layout = layout(&said, architecture, &listen, allowance, &mut problems)?;
         Some((architecture, layout))
     });
-    let mut warnings = Vec::new();
     let layout = layout.map(|(architecture, mut layout)| {
         let workers = layout.shares.len();
         chosen.extend(allowance::workers(&said, architecture, allowance, &layout));
@@ -112,17 +111,22 @@ pub fn understand(said: Said, allowance: &Allowance) -> Result<Config, (Said, Ve
         chosen.extend(allowance::named(&said, architecture));
         (architecture, layout)
     });
-    match (types, layout) {
-        (Ok(types), Some((architecture, layout))) if problems.is_empty() => {
-            Ok(Config { said, listen, architecture, types, layout, chosen, warnings })
+    match layout {
+        Some((architecture, layout)) if problems.is_empty() => {
+            Ok(Config { said, listen, admin, architecture, hosts, layout, chosen, warnings })
         }
         _ => Err((said, problems)),
     }
 }
 
+/// Descriptors of every process that are for neither connections nor the cache.
+const fn reserved(said: &Said) -> u64 {
+    DESCRIPTORS_RESERVED + said.hosts.len() as u64
+}
+
 /// How many workers the master has descriptors for.
-const fn workers_max(limit: u64) -> u64 {
-    limit.saturating_sub(DESCRIPTORS_RESERVED) / DESCRIPTORS_PER_WORKER
+const fn workers_max(said: &Said, limit: u64) -> u64 {
+    limit.saturating_sub(reserved(said)) / DESCRIPTORS_PER_WORKER
 }
 
 /// Where there is a process for each connection, an architecture's name stands for as many as the
@@ -134,7 +138,7 @@ fn processes(
 ) -> Option<Chosen> {
     let (processors, _) = allowance.processors();
     let limit = allowance.descriptors_max;
-    let (named, most) = (said.settings.number(CONNECTIONS_KEY), workers_max(limit).max(1));
+    let (named, most) = (said.settings.number(CONNECTIONS_KEY), workers_max(said, limit).max(1));
     let processes = (architecture.driver.processes)(&said.settings, processors);
     let fits = processes as u64 <= most || named <= most || said.is_said(CONNECTIONS_KEY);
     (!fits).then(|| {
@@ -148,7 +152,7 @@ fn processes(
 fn layout(
     said: &Said,
     architecture: &Architecture,
-    listen: &[SocketAddr],
+    listen: &[Place],
     allowance: &Allowance,
     problems: &mut Vec<Problem>,
 ) -> Option<Layout> {
@@ -158,94 +162,23 @@ fn layout(
     planned.map_err(|fault| problems.push(said.problem(fault.key, &fault.message))).ok()
 }
 
-fn addresses(said: &Said, problems: &mut Vec<Problem>) -> Vec<SocketAddr> {
-    let key = "server.listen";
-    let texts = said.settings.list(key);
-    if texts.is_empty() {
-        problems.push(said.problem(key, "there is no address to listen on"));
+const ADMIN_KEY: &str = "admin.listen";
+
+fn admin(said: &Said, problems: &mut Vec<Problem>) -> Option<Place> {
+    let text = said.settings.text(ADMIN_KEY);
+    if text.is_empty() {
+        return None;
     }
-    if texts.len() > ADDRESSES_MAX {
-        let message = format!("{} addresses, and there may be {ADDRESSES_MAX}", texts.len());
-        problems.push(said.problem(key, &message).hint("listen on fewer"));
-    }
-    let mut addresses: Vec<SocketAddr> = Vec::new();
-    for text in texts {
-        match address(text) {
-            Ok(address) if address.port() != 0 && addresses.contains(&address) => {
-                problems.push(said.problem(key, &format!("{address} is listed twice")));
-            }
-            Ok(address) => addresses.push(address),
-            Err(fault) => {
-                let found = said.problem(key, &format!("\"{text}\": {}", fault.message));
-                problems.push(match fault.hint {
-                    Some(hint) => found.hint(hint),
-                    None => found,
-                });
-            }
-        }
-    }
-    addresses
+    place(text).map_err(|fault| problems.push(no_address(said, ADMIN_KEY, text, fault))).ok()
 }
 
-/// Why a text is no address to listen on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AddressFault {
-    /// What is wrong with it.
-    pub message: String,
-    /// What may have been meant.
-    pub hint: Option<String>,
-}
-
-impl fmt::Display for AddressFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.hint {
-            Some(hint) => write!(f, "{}\n  hint: {hint}", self.message),
-            None => f.write_str(&self.message),
-        }
-    }
-}
-
-/// Reads an address: `127.0.0.1:8080`, `[::1]:8080`, `localhost:0`. A host name is looked up.
-///
-/// # Errors
-/// If it is none; the fault says what may have been meant.
-pub fn address(text: &str) -> Result<SocketAddr, AddressFault> {
-    let fault =
-        |message: &str, hint: Option<String>| AddressFault { message: message.to_owned(), hint };
-    if let Ok(address) = text.parse() {
-        return Ok(address);
-    }
-    if text.parse::<u16>().is_ok() {
-        let hint = format!("127.0.0.1:{text} serves this machine, 0.0.0.0:{text} every network");
-        return Err(fault("an address has a host and a port", Some(hint)));
-    }
-    if let Ok(ip) = text.trim_matches(['[', ']']).parse() {
-        let hint = SocketAddr::new(ip, 8080);
-        return Err(fault("the port is missing", Some(format!("as in {hint}"))));
-    }
-    if text.contains('/') || text.starts_with("unix:") {
-        let hint = "as in 127.0.0.1:8080; URLs and unix sockets are not supported";
-        return Err(fault("an address has a host and a port", Some(hint.to_owned())));
-    }
-    let Some((host, port)) = text.rsplit_once(':') else {
-        return Err(fault("an address has a host and a port", Some(format!("as in {text}:8080"))));
-    };
-    if port.parse::<u16>().is_err() {
-        return Err(fault("the port is not a number from 0 to 65535", None));
-    }
-    if host.is_empty() || host == "*" {
-        let hint = format!("0.0.0.0:{port} is every IPv4 network, [::]:{port} every IPv6 one");
-        return Err(fault("the host is missing", Some(hint)));
-    }
-    if host.contains(':') {
-        let hint = Some(format!("as in [{host}]:{port}"));
-        return Err(fault("IPv6 addresses are written in brackets", hint));
-    }
-    match text.to_socket_addrs().map(|mut addresses| addresses.next()) {
-        Ok(Some(address)) => Ok(address),
-        Ok(None) => Err(fault("the host has no address", None)),
-        Err(error) => Err(fault(&format!("the host cannot be looked up: {error}"), None)),
-    }
+/// Says so if everybody who reaches this machine may read what monitors read.
+fn exposed(said: &Said, place: &Place) -> Option<Problem> {
+    let is_open = matches!(place, Place::Inet(address) if !address.ip().is_loopback());
+    is_open.then(|| {
+        let message = format!("{ADMIN_KEY}: other machines can read the counters at {place}");
+        said.problem(ADMIN_KEY, &message).hint("as in 127.0.0.1:9090, or unix:/run/regatta/admin")
+    })
 }
 
 fn content(said: &Said, problems: &mut Vec<Problem>) {
@@ -263,6 +196,7 @@ fn content(said: &Said, problems: &mut Vec<Problem>) {
             problems.push(found.hint("as in errors/404.html, without a slash at either end"));
         }
     }
+    error_pages::named(said, problems);
     let charset = said.settings.text("content.charset");
     if !charset.is_empty() && !media::is_token(charset) {
         let message = format!("\"{charset}\" is not the name of a charset");
@@ -300,13 +234,20 @@ struct Tables {
 }
 
 impl Tables {
-    fn new(settings: &Settings, limit: u64, workers: u64) -> Self {
+    fn new(said: &Said, limit: u64, demanding: Demanding<'_>) -> Self {
+        let Demanding { architecture, workers, .. } = demanding;
+        let (settings, reserved) = (&said.settings, reserved(said));
         if SharedState::is_wanted(settings) {
-            let reserved = DESCRIPTORS_RESERVED + workers * DESCRIPTORS_PER_PROCESS;
+            let reserved = reserved + workers * DESCRIPTORS_PER_PROCESS;
             return Self { limit, count: 1, reserved };
         }
         let further = settings.number("fiber.schedulers").saturating_sub(1);
-        let reserved = DESCRIPTORS_RESERVED + further * DESCRIPTORS_PER_SCHEDULER;
+        let listeners = match architecture.driver.is_pipeline {
+            true => settings.list("server.listen").len() as u64,
+            false => 0,
+        };
+        let reserved =
+            reserved + further * DESCRIPTORS_PER_SCHEDULER + listeners * DESCRIPTORS_PER_LISTENER;
         Self { limit, count: workers, reserved }
     }
 }
@@ -325,7 +266,7 @@ fn connections(
     let mut choose = |key, value: u64, from: &str| {
         chosen.push(Chosen { key, value: value.to_string(), from: from.to_owned() });
     };
-    let tables = Tables::new(&said.settings, limit, workers);
+    let tables = Tables::new(said, limit, demanding);
     let room = limit.saturating_sub(tables.reserved);
     let mut cache = match said.settings.flag("cache.enabled") {
         true => said.settings.number(CACHE_KEY),
@@ -360,12 +301,12 @@ fn connections(
     } else if total < workers {
         let message = format!("{total} connections cannot be split among {workers} workers");
         problems.push(said.problem(CONNECTIONS_KEY, &message));
-    } else if workers > workers_max(limit) {
+    } else if workers > workers_max(said, limit) {
         let message = format!(
             "the master of {workers} workers needs {DESCRIPTORS_PER_WORKER} descriptors for each, \
-             and the limit of {limit} (RLIMIT_NOFILE), of which {DESCRIPTORS_RESERVED} are \
-             reserved, has room for {}",
-            workers_max(limit)
+             and the limit of {limit} (RLIMIT_NOFILE), of which {} are reserved, has room for {}",
+            reserved(said),
+            workers_max(said, limit)
         );
         let hint = "raise the limit (ulimit -n, LimitNOFILE=), or have fewer workers";
         problems.push(said.problem("server.architecture", &message).hint(hint));
@@ -404,6 +345,7 @@ fn no_room(said: &Said, tables: Tables, [each, cache]: [u64; 2]) -> Problem {
 mod tests {
     use super::*;
     use crate::config::raw::{Arguments, read};
+    use regatta_arch::layout::ADDRESSES_MAX;
     use regatta_sys::{groups::Group, limits::Threads};
 
     fn config(sets: &[&str], descriptors_max: u64) -> Result<Config, Vec<String>> {
@@ -419,36 +361,6 @@ mod tests {
         };
         understand(said, &allowance)
             .map_err(|(_, problems)| problems.iter().map(ToString::to_string).collect())
-    }
-
-    #[test]
-    fn addresses_are_read_or_explained() {
-        const NO_ADDRESS: &str = "as in 127.0.0.1:8080; URLs and unix sockets are not supported";
-        for (text, expect) in [
-            ("127.0.0.1:8080", Ok("127.0.0.1:8080")),
-            ("[::1]:0", Ok("[::1]:0")),
-            ("8080", Err("127.0.0.1:8080 serves this machine, 0.0.0.0:8080 every network")),
-            (":80", Err("0.0.0.0:80 is every IPv4 network, [::]:80 every IPv6 one")),
-            ("*:80", Err("0.0.0.0:80 is every IPv4 network, [::]:80 every IPv6 one")),
-            ("::1:80", Err("as in [::1:80]:8080")),
-            ("fe80::1::2:80", Err("as in [fe80::1::2]:80")),
-            ("::1", Err("as in [::1]:8080")),
-            ("[::1]", Err("as in [::1]:8080")),
-            ("10.0.0.1", Err("as in 10.0.0.1:8080")),
-            ("unix:/run/x", Err(NO_ADDRESS)),
-            ("unix:x", Err(NO_ADDRESS)),
-            ("http://localhost:80", Err(NO_ADDRESS)),
-            ("/run/x", Err(NO_ADDRESS)),
-            ("localhost", Err("as in localhost:8080")),
-            ("127.0.0.1:99999", Err("")),
-            ("127.0.0.1:http", Err("")),
-        ] {
-            let got = address(text);
-            let got = got.map(|got| got.to_string());
-            let got = got.map_err(|fault| fault.hint.unwrap_or_default());
-            assert_eq!(got.as_deref().map_err(String::as_str), expect, "{text}");
-        }
-        assert!(address("localhost:80").unwrap().ip().is_loopback());
     }
 
     #[test]
@@ -481,19 +393,35 @@ mod tests {
             "--set server.listen=127.0.0.1:1,127.0.0.1:1,127.0.0.1:0,127.0.0.1:0,nope: \
              server.listen: 127.0.0.1:1 is listed twice",
             "--set server.listen=",
+            "--set limits.target_bytes_max=16384: limits.target_bytes_max: ",
             "--set content.index=a/b,..: content.index: \"a/b\"",
             "--set content.index=a/b,..: content.index: \"..\"",
             "--set content.fallback=/index.html: content.fallback: ",
             "--set content.not_found=../x: content.not_found: ",
             "--set content.charset=utf 8: content.charset: ",
             "--set content.cache_control_page=é: content.cache_control_page: ",
-            "--set limits.target_bytes_max=16384: limits.target_bytes_max: ",
             "--set content.types=log: content.types: \"log\" is not",
         ];
         assert_eq!(problems.len(), starts.len(), "{problems:#?}");
         for (problem, start) in problems.iter().zip(starts) {
             assert!(problem.starts_with(start), "{problem}\n{start}");
         }
+    }
+
+    #[test]
+    fn unix_sockets_have_a_mode_and_a_word_for_their_proxies() {
+        let with_mode = |mode| config(&[&format!("server.socket_mode={mode}")], 4096);
+        assert!(["0660", "600", "0777"].into_iter().all(|mode| with_mode(mode).is_ok()));
+        for mode in ["", "66", "0888", "+660", "7777", "rw-"] {
+            let problems = with_mode(mode).unwrap_err();
+            assert!(problems[0].contains("is no mode of a file"), "{mode}: {problems:?}");
+        }
+        let warned = |trusted| {
+            let sets = ["server.listen=unix:/run/a", "server.proxy_protocol=true", trusted];
+            config(&sets, 4096).unwrap().warnings.len()
+        };
+        assert_eq!(warned("server.trusted=10.0.0.1"), 1);
+        assert_eq!(warned("server.trusted=10.0.0.1,unix:"), 0);
     }
 
     #[test]
@@ -545,6 +473,19 @@ mod tests {
                 (got, expect) => panic!("{sets:?}: {got:?}, expected {expect:?}"),
             }
         }
+    }
+
+    /// A thread of a pipeline accepts from each address, with a poller and a bell of its own.
+    #[test]
+    fn the_addresses_of_a_pipeline_take_descriptors() {
+        let room = |architecture: &str, listen: &str| {
+            let architecture = format!("server.architecture={architecture}");
+            let sets = [&*architecture, listen, "cache.descriptors_max=100"];
+            config(&sets, 1024).unwrap().layout.shares[0].connections_max
+        };
+        let listen = format!("server.listen={}", ["127.0.0.1:0"; 10].join(","));
+        assert_eq!(room("sped", &listen), 860);
+        assert_eq!(room("watpipe5", &listen), 860 - 2 * 10);
     }
 
     #[test]

@@ -1,7 +1,13 @@
 //! Configuration: what was said ([`raw`]), what it means ([`check`]), what the machine allows
 //! ([`allowance`], [`demand`]), and the one table of options ([`options`]).
+pub mod address;
 pub mod allowance;
 pub mod check;
 mod demand;
+pub(crate) mod error_pages;
+pub mod hosts;
 pub mod options;
 pub mod raw;
+mod rules;
+pub mod rules_files;
+pub mod tables;

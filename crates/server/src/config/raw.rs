@@ -1,14 +1,18 @@
 //! What was said: a configuration file, flags and `--set`, read into settings or into the list of
 //! everything that is wrong with them.
-use crate::config::options;
+use crate::config::{
+    options,
+    tables::{self, TableSpec},
+};
 use regatta_arch::{
     ARCHITECTURES,
     options::{Kind, OptionSpec, Settings, Value, ValueFault, nearest},
 };
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
+use std::fmt::{self, Write as _};
+use std::mem;
 use std::ops::Range;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeArray, DeTable, DeValue};
 
 /// The largest configuration file that is read, bytes.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -129,9 +133,141 @@ pub struct Said {
     /// Every option.
     pub settings: Settings,
     places: BTreeMap<&'static str, Location>,
+    rows: BTreeMap<&'static str, Vec<Row>>,
+    /// What holds for each row of `[[hosts]]`: rules of its own, and the options of all hosts but
+    /// for those that it sets itself.
+    pub(crate) hosts: Vec<Self>,
 }
 
+/// A row of a table ([`tables`]).
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Where it stands.
+    pub place: Location,
+    /// Every field.
+    pub settings: Settings,
+    places: BTreeMap<&'static str, Location>,
+    /// It comes from a file at the root, not from the configuration file.
+    of_site: bool,
+}
+
+impl Row {
+    /// A row that says nothing.
+    pub(crate) fn new(spec: &TableSpec, place: Location, of_site: bool) -> Self {
+        let settings = Settings::defaults(spec.fields);
+        Self { place, settings, places: BTreeMap::new(), of_site }
+    }
+
+    /// Says the value of a field.
+    pub(crate) fn say(
+        &mut self,
+        field: &OptionSpec,
+        value: Result<Value, ValueFault>,
+        at: Location,
+    ) -> Result<(), Problem> {
+        match value.and_then(|value| self.settings.set(field, value)) {
+            Ok(()) => {
+                self.places.insert(field.key, at);
+                Ok(())
+            }
+            Err(fault) => Err(Problem::new(at, format!("{}: {fault}", field.key))),
+        }
+    }
+
+    /// A problem with a field, where its value was said, or the row.
+    #[must_use]
+    pub fn problem(&self, key: &str, message: &str) -> Problem {
+        let place = self.places.get(key).unwrap_or(&self.place);
+        Problem::new(place.clone(), format!("{key}: {message}"))
+    }
+}
+
+/// What the root is called in a row of `[[hosts]]`, and elsewhere.
+const ROOT: [&str; 2] = ["hosts.root", "server.root"];
+
+/// The section whose options hosts may set.
+const CONTENT: &str = "content";
+
 impl Said {
+    /// Nothing.
+    fn new() -> Self {
+        let settings = Settings::defaults(options::all());
+        let (places, rows) = (BTreeMap::new(), BTreeMap::new());
+        Self { settings, places, rows, hosts: Vec::new() }
+    }
+
+    /// Makes of what each host sets all that holds for it.
+    fn complete_hosts(&mut self) {
+        let mut hosts = mem::take(&mut self.hosts);
+        for (host, row) in hosts.iter_mut().zip(self.rows(tables::HOSTS)) {
+            let own = mem::replace(&mut host.settings, self.settings.clone());
+            let root = row.settings.get(ROOT[0]).expect("a row has every field");
+            let place = row.places.get(ROOT[0]).unwrap_or(&row.place);
+            host.places.insert(ROOT[1], place.clone());
+            for key in host.places.keys() {
+                let value = if *key == ROOT[1] { Some(root) } else { own.get(key) };
+                let (spec, value) = options::find(key).zip(value).expect("it was set as one");
+                host.settings.set(spec, value.clone()).expect("it was taken before");
+            }
+            host.places.insert(ROOT[0], place.clone());
+            for (key, place) in &self.places {
+                host.places.entry(*key).or_insert_with(|| place.clone());
+            }
+        }
+        self.hosts = hosts;
+    }
+
+    /// Adds a row to a table.
+    ///
+    /// # Errors
+    /// If it has as many as it may have.
+    pub(crate) fn add_row(&mut self, spec: &TableSpec, row: Row) -> Result<(), Problem> {
+        let rows = self.rows.entry(spec.name).or_default();
+        if rows.len() == spec.rows_max {
+            let message = format!("more than {} of [[{}]]", spec.rows_max, spec.name);
+            return Err(Problem::new(row.place, message).hint("make some of them one"));
+        }
+        rows.push(row);
+        Ok(())
+    }
+
+    /// The rows of a table, in the order of the file.
+    #[must_use]
+    pub fn rows(&self, table: &str) -> &[Row] {
+        self.rows.get(table).map_or(&[], Vec::as_slice)
+    }
+
+    /// The rows of all tables in the configuration file, as a file has them.
+    ///
+    /// # Panics
+    /// If a row lacks a field: a fault in our own code.
+    #[must_use]
+    pub fn print_rows(&self) -> String {
+        let mut text = String::new();
+        self.print_rows_in("", &mut text);
+        text
+    }
+
+    fn print_rows_in(&self, prefix: &str, text: &mut String) {
+        for spec in tables::TABLES {
+            for (at, row) in self.rows(spec.name).iter().enumerate().filter(|(_, row)| !row.of_site)
+            {
+                let _ = writeln!(text, "\n[[{prefix}{}]]", spec.name);
+                for field in spec.fields {
+                    print_value(field.key, &row.settings, text);
+                }
+                if let Some(host) = self.hosts.get(at).filter(|_| spec.name == tables::HOSTS) {
+                    let _ = writeln!(text, "[{}.content]", tables::HOSTS);
+                    let of_hosts = |spec: &&OptionSpec| is_of_hosts(spec.key);
+                    for spec in options::all().filter(of_hosts) {
+                        print_value(spec.key, &host.settings, text);
+                    }
+                    host.print_rows_in(&format!("{}.", tables::HOSTS), text);
+                }
+            }
+        }
+    }
+
     /// Where the value of an option was said.
     #[must_use]
     pub fn place(&self, key: &str) -> Location {
@@ -141,7 +277,9 @@ impl Said {
     /// A problem with an option, where its value was said.
     #[must_use]
     pub fn problem(&self, key: &str, message: &str) -> Problem {
-        Problem::new(self.place(key), format!("{key}: {message}"))
+        let of_host = key == ROOT[1] && self.places.contains_key(ROOT[0]);
+        let name = if of_host { ROOT[0] } else { key };
+        Problem::new(self.place(key), format!("{name}: {message}"))
     }
 
     /// True if an option has been given a value, rather than keeping its default.
@@ -165,12 +303,8 @@ impl Said {
 /// met; what is wrong is left at its default.
 #[must_use]
 pub fn read(file: Option<FileText<'_>>, arguments: &Arguments) -> (Said, Vec<Problem>) {
-    let settings = Settings::defaults(options::all());
-    let mut reader = Reader {
-        said: Said { settings, places: BTreeMap::new() },
-        problems: Vec::new(),
-        wrong_lines: BTreeSet::new(),
-    };
+    let (said, problems, wrong_lines) = (Said::new(), Vec::new(), BTreeSet::new());
+    let mut reader = Reader { said, problems, wrong_lines };
     if let Some(file) = file {
         reader.file(file);
     }
@@ -181,6 +315,7 @@ pub fn read(file: Option<FileText<'_>>, arguments: &Arguments) -> (Said, Vec<Pro
         reader.set(set);
     }
     reader.architecture();
+    reader.said.complete_hosts();
     (reader.said, reader.problems)
 }
 
@@ -228,12 +363,89 @@ impl Reader {
                     self.put(spec, from_toml(spec, got), place);
                 }
                 (None, DeValue::Table(inner)) if is_section(&key) => self.table(file, &key, inner),
+                (None, DeValue::Array(rows)) if tables::find(&key).is_some() => {
+                    let spec = tables::find(&key).expect("it was found just now");
+                    self.rows(file, spec, rows);
+                }
                 (None, got) => {
                     let problem = unknown(place(file, name.span()), &key, got.is_table());
                     self.report(problem);
                 }
             }
         }
+    }
+
+    fn rows(&mut self, file: FileText<'_>, spec: &'static TableSpec, rows: &DeArray<'_>) {
+        for value in rows {
+            let at = place(file, value.span());
+            let DeValue::Table(table) = value.get_ref() else {
+                let message = format!("{0}: expected tables, as in [[{0}]]", spec.name);
+                self.report(Problem::new(at, message));
+                return;
+            };
+            let row = self.row(file, spec, at, table);
+            if let Err(problem) = self.said.add_row(spec, row) {
+                return self.report(problem);
+            }
+            if spec.name == tables::HOSTS {
+                self.host(file, table);
+            }
+        }
+    }
+
+    /// What a row of `[[hosts]]` sets besides its fields.
+    fn host(&mut self, file: FileText<'_>, table: &DeTable<'_>) {
+        let all = mem::replace(&mut self.said, Said::new());
+        let mut entries: Vec<_> = table.iter().collect();
+        entries.retain(|(key, value)| is_inner(key.get_ref(), value.get_ref()));
+        entries.sort_by_key(|(key, _)| key.span().start);
+        for (key, value) in entries {
+            match (value.get_ref(), tables::find(key.get_ref())) {
+                (DeValue::Table(content), _) => self.table(file, key.get_ref(), content),
+                (DeValue::Array(rows), Some(spec)) => self.rows(file, spec, rows),
+                _ => {}
+            }
+        }
+        let others = self.said.places.keys().filter(|key| !is_of_hosts(key));
+        for key in others.copied().collect::<Vec<_>>() {
+            let problem = self.said.problem(key, "it is the same for all hosts");
+            self.report(problem.hint(format!("say it in [{}]", options::section(key))));
+        }
+        let host = mem::replace(&mut self.said, all);
+        self.said.hosts.push(host);
+    }
+
+    fn row(
+        &mut self,
+        file: FileText<'_>,
+        spec: &'static TableSpec,
+        at: Location,
+        table: &DeTable<'_>,
+    ) -> Row {
+        let mut row = Row::new(spec, at, false);
+        let mut entries: Vec<_> = table.iter().collect();
+        entries.sort_by_key(|(key, _)| key.span().start);
+        for (name, value) in entries {
+            if spec.name == tables::HOSTS && is_inner(name.get_ref(), value.get_ref()) {
+                continue;
+            }
+            let key = format!("{}.{}", spec.name, name.get_ref());
+            let Some(field) = spec.fields.iter().find(|field| field.key == key) else {
+                let problem =
+                    Problem::new(place(file, name.span()), format!("unknown field {key}"));
+                let known: Vec<_> = spec.fields.iter().map(|field| field.key).collect();
+                self.report(match nearest(&key, known.iter().copied()) {
+                    Some(near) => problem.hint(format!("did you mean {near}?")),
+                    None => problem.hint(format!("there are {}", known.join(", "))),
+                });
+                continue;
+            };
+            let at = place(file, value.span());
+            if let Err(problem) = row.say(field, from_toml(field, value.get_ref()), at) {
+                self.report(problem);
+            }
+        }
+        row
     }
 
     fn flag(&mut self, flag: &Flag) {
@@ -321,6 +533,26 @@ impl Reader {
     }
 }
 
+fn print_value(key: &str, settings: &Settings, text: &mut String) {
+    let name = key.rsplit_once('.').map_or(key, |(_, name)| name);
+    let value = settings.get(key).expect("a row has every field");
+    let _ = writeln!(text, "{name} = {}", options::toml(value));
+}
+
+/// True for an option that each host may set for itself.
+fn is_of_hosts(key: &str) -> bool {
+    options::section(key) == CONTENT && key != "content.symlinks"
+}
+
+/// True for what may stand in a row of `[[hosts]]` besides its fields: options, and rules.
+fn is_inner(name: &str, value: &DeValue<'_>) -> bool {
+    match value {
+        DeValue::Table(_) => name == CONTENT,
+        DeValue::Array(_) => name != tables::HOSTS && tables::find(name).is_some(),
+        _ => false,
+    }
+}
+
 fn is_section(key: &str) -> bool {
     options::sections().iter().any(|section| {
         section.strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
@@ -374,6 +606,9 @@ fn keys_before(
 fn unknown(place: Location, key: &str, is_table: bool) -> Problem {
     if is_table {
         let problem = Problem::new(place, format!("unknown section [{key}]"));
+        if tables::find(key).is_some() {
+            return problem.hint(format!("write [[{key}]], once for each"));
+        }
         let sections = options::sections();
         return match nearest(key, sections.iter().copied()) {
             Some(section) => problem.hint(format!("did you mean [{section}]?")),
@@ -445,154 +680,4 @@ fn place(file: FileText<'_>, span: Range<usize>) -> Location {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn problems(text: &str, sets: &[&str]) -> Vec<String> {
-        let sets = sets.iter().map(|set| (*set).to_owned()).collect();
-        let arguments = Arguments { flags: Vec::new(), sets };
-        let (_, problems) = read(Some(FileText { name: "r.toml", text }), &arguments);
-        problems.iter().map(ToString::to_string).collect()
-    }
-
-    #[test]
-    fn every_problem_of_a_file_is_reported_at_its_position() {
-        let text = "\
-[limits]
-idel_ms_max = 10
-idle_ms_max = \"ten\"
-  head_bytes_max = 1
-fields_max = -3
-
-[contents]
-a = 1
-
-[content]
-index = [\"a\", 5]
-clean_urls = \"true\"
-\"é\" = { x = 1, y = 2 }
-[server]
-root = true
-clean_urls = true
-[server.listen]
-a = 1
-[accept]
-when_full = \"paus\"
-";
-        let expect = [
-            "r.toml:2:1: unknown option limits.idel_ms_max\n  hint: did you mean \
-             limits.idle_ms_max?",
-            "r.toml:3:15: limits.idle_ms_max: expected a duration from 1 ms to 1 d, got \"ten\"",
-            "r.toml:4:20: limits.head_bytes_max: expected a size from 512 B to 1 MiB, got 1",
-            "r.toml:5:14: limits.fields_max: expected a whole number from 1 to 1024, got the \
-             number -3",
-            "r.toml:7:2: unknown section [contents]\n  hint: did you mean [content]?",
-            "r.toml:11:9: content.index: expected a list of texts in quotes",
-            "r.toml:12:14: content.clean_urls: expected true or false, got the text \"true\"",
-            "r.toml:13:1: unknown section [content.é]\n  hint: did you mean [content]?",
-            "r.toml:15:8: server.root: expected a text, got true",
-            "r.toml:16:1: unknown option server.clean_urls\n  hint: did you mean \
-             content.clean_urls?",
-            "r.toml:17:1: server.listen: expected a list of texts, got a section",
-            "r.toml:20:13: accept.when_full: expected one of close-idle, keep-polling, pause, got \
-             \"paus\" (did you mean \"pause\"?)",
-        ];
-        assert_eq!(problems(text, &[]), expect);
-    }
-
-    #[test]
-    fn syntax_errors_do_not_hide_the_rest() {
-        let found = problems("[limits]\nidle_ms_max = 10 s\nranges_max = x\nfields = 1\n", &[]);
-        let starts = ["r.toml:2:15: ", "r.toml:3:14: ", "r.toml:4:1: unknown option limits.fields"];
-        assert_eq!(found.len(), starts.len(), "{found:?}");
-        for (found, start) in found.iter().zip(starts) {
-            assert!(found.starts_with(start), "{found}");
-        }
-        let twice = problems("[cache]\nenabled = true\nenabled = false\n", &[]);
-        assert_eq!(twice, ["r.toml:3:1: cache.enabled appears twice, first in line 2"]);
-        let section = problems("[cache]\n[log]\n[cache]\nentries_max = 1\n", &[]);
-        assert_eq!(section, ["r.toml:3:2: section [cache] appears twice, first in line 1"]);
-        let text = "[cache]\na.enabled = 1\nenabled = true\n\"enabled\" = false\n";
-        let unclear = problems(text, &[]);
-        assert!(unclear.iter().any(|found| found == "r.toml:4:1: \"enabled\" appears twice"));
-    }
-
-    #[test]
-    fn sections_that_other_versions_had_are_explained() {
-        let found = problems("[arch.sped]\npoller = \"poll\"\n[tls]\n", &["arch.sped.poller=poll"]);
-        assert!(
-            found[0].starts_with("r.toml:1:2: unknown section [arch]\n  hint: options of arch")
-        );
-        assert!(
-            found[1].starts_with("r.toml:3:2: unknown section [tls]\n  hint: the sections are")
-        );
-        assert!(found[2].ends_with("hint: did you mean event.poller?"), "{found:?}");
-    }
-
-    #[test]
-    fn arguments_are_checked_with_the_file() {
-        let found = problems(
-            "[cache]\nenable = true\n",
-            &["cache.enabled", "cache.entrys_max=1", "server.architecture=sprd", "log.format=jsn"],
-        );
-        let expect = [
-            "r.toml:2:1: unknown option cache.enable\n  hint: did you mean cache.enabled?",
-            "--set cache.enabled: expected key=value\n  hint: as in --set limits.idle_ms_max=30s",
-            "--set cache.entrys_max=1: unknown option cache.entrys_max\n  hint: did you mean \
-             cache.entries_max?",
-            "--set log.format=jsn: log.format: expected one of common, combined, json, got \
-             \"jsn\" (did you mean \"json\"?)",
-            "--set server.architecture=sprd: server.architecture: there is no architecture \
-             \"sprd\"\n  hint: did you mean sped?",
-        ];
-        assert_eq!(found, expect);
-    }
-
-    #[test]
-    fn later_wins_and_keeps_its_place() {
-        let text = "[server]\nlisten = \"[::1]:80\"\nroot = \"a\"\n[content]\nindex = []\n";
-        let flag = Flag {
-            key: "server.listen",
-            name: "--listen",
-            values: vec!["127.0.0.1:0".into(), "127.0.0.2:0".into()],
-        };
-        let sets = ["content.index=x.html, y.html", "server.root=b", "limits.idle_ms_max=3 s"];
-        let sets = sets.map(str::to_owned).to_vec();
-        let arguments = Arguments { flags: vec![flag], sets };
-        let (said, problems) = read(Some(FileText { name: "r.toml", text }), &arguments);
-        assert_eq!(problems, []);
-        assert_eq!(said.settings.list("server.listen"), ["127.0.0.1:0", "127.0.0.2:0"]);
-        assert_eq!(said.settings.list("content.index"), ["x.html", "y.html"]);
-        assert_eq!(said.settings.number("limits.idle_ms_max"), 3000);
-        assert_eq!(said.place("server.root").to_string(), "--set server.root=b");
-        assert_eq!(said.place("server.listen").to_string(), "--listen");
-        assert_eq!(said.place("server.user").to_string(), "by default");
-        let set = Arguments { sets: vec!["content.index=[\"a,b\", 'c']".into()], ..arguments };
-        assert_eq!(read(None, &set).0.settings.list("content.index"), ["a,b", "c"]);
-    }
-
-    #[test]
-    fn what_is_printed_reads_back_as_itself() {
-        let sets = ["server.root=a \"b\\c\"", "content.index=", "server.listen=[\"a:1\",\"b:2\"]"];
-        let sets = sets.map(str::to_owned).to_vec();
-        for sets in [Vec::new(), sets] {
-            let (said, problems) = read(None, &Arguments { flags: Vec::new(), sets });
-            assert_eq!(problems, []);
-            let text = options::print(&said.settings);
-            let file = FileText { name: "printed", text: &text };
-            let (again, problems) = read(Some(file), &Arguments::default());
-            assert_eq!(problems, []);
-            assert_eq!(said.settings, again.settings);
-            assert_eq!(text, options::print(&again.settings));
-        }
-    }
-
-    #[test]
-    fn no_text_panics() {
-        let seed = "[server]\nroot = \"x\"\n[[a]]\nb={c=[1,{d=\"\"\"é\"\"\"}]}\na.b.c=0x_1\u{0}'";
-        for end in (0..=seed.len()).filter(|end| seed.is_char_boundary(*end)) {
-            let _ = problems(&seed[..end], &[&seed[..end]]);
-            let _ = problems(&seed[end..], &[&seed[end..]]);
-        }
-    }
-}
+mod tests;

@@ -1,6 +1,7 @@
 //! From a record to a line: the three forms, and the one way of escaping that they share.
 use regatta_http::{date, h1::write_decimal};
-use regatta_origin::Record;
+use regatta_origin::{Peer, Record};
+use regatta_sys::socket::UNIX;
 use std::{io::Write, net::IpAddr, str::FromStr};
 
 /// The longest write to a pipe that is taken whole or not at all (`PIPE_BUF`, `pipe(7)`).
@@ -50,6 +51,7 @@ impl Limit {
 pub(super) struct LineLimits {
     method: Limit,
     target: Limit,
+    host: Limit,
     field: Limit,
 }
 
@@ -58,22 +60,25 @@ impl LineLimits {
     pub(super) const FILE: Self = Self::with_room(
         METHOD_BYTES_MAX * ESCAPED_BYTES_MAX + DOTS.len(),
         TARGET_BYTES_MAX * ESCAPED_BYTES_MAX + DOTS.len(),
+        HOST_BYTES_MAX * ESCAPED_BYTES_MAX + DOTS.len(),
         FIELD_BYTES_MAX * ESCAPED_BYTES_MAX + DOTS.len(),
     );
     /// Those of a pipe, which takes no longer line as a whole ([`PIPE_WRITE_BYTES_MAX`]).
-    pub(super) const PIPE: Self = Self::with_room(160, 2048, 640);
+    pub(super) const PIPE: Self = Self::with_room(160, 2048, 96, 640);
 
-    const fn with_room(method: usize, target: usize, field: usize) -> Self {
+    const fn with_room(method: usize, target: usize, host: usize, field: usize) -> Self {
         Self {
             method: Limit { text: METHOD_BYTES_MAX, room: method },
             target: Limit { text: TARGET_BYTES_MAX, room: target },
+            host: Limit { text: HOST_BYTES_MAX, room: host },
             field: Limit { text: FIELD_BYTES_MAX, room: field },
         }
     }
 
     /// No line is longer.
     pub(super) const fn line_bytes_max(&self) -> usize {
-        FIXED_BYTES_MAX + self.method.room + self.target.room + 2 * self.field.room
+        let peer = self.method.room + self.target.room + self.host.room + 2 * self.field.room;
+        FIXED_BYTES_MAX + peer
     }
 }
 
@@ -81,6 +86,7 @@ const _: () = assert!(LineLimits::PIPE.line_bytes_max() <= PIPE_WRITE_BYTES_MAX)
 
 const METHOD_BYTES_MAX: usize = 32;
 const TARGET_BYTES_MAX: usize = 8192;
+const HOST_BYTES_MAX: usize = 260;
 const FIELD_BYTES_MAX: usize = 2048;
 /// What says that a text was cut.
 const DOTS: &[u8] = b"...";
@@ -157,7 +163,7 @@ impl Formatter {
     }
 
     fn common(&self, out: &mut Vec<u8>, record: &Record<'_>) {
-        write_address(out, record.peer.address().ip());
+        write_address(out, record.peer);
         out.extend_from_slice(b" - - [");
         out.extend_from_slice(self.stamp());
         out.extend_from_slice(b"] \"");
@@ -189,15 +195,17 @@ impl Formatter {
     }
 
     fn json(&self, out: &mut Vec<u8>, record: &Record<'_>) {
-        let (peer, limits) = (record.peer.address(), self.limits);
+        let limits = self.limits;
         out.extend_from_slice(b"{\"time\":\"");
         out.extend_from_slice(self.stamp());
         out.extend_from_slice(b"\",\"peer\":\"");
-        write_address(out, peer.ip());
+        write_address(out, record.peer);
         out.push(b'"');
-        member_decimal(out, "port", u64::from(peer.port()));
+        let port = record.peer.address().map_or(0, |address| address.port());
+        member_decimal(out, "port", u64::from(port));
         member_text(out, "method", Some(record.method), limits.method);
         member_text(out, "target", Some(record.target), limits.target);
+        member_text(out, "host", record.host, limits.host);
         member_text(out, "version", Some(record.version.as_bytes()), Limit::NONE);
         member_decimal(out, "status", u64::from(record.status));
         member_decimal(out, "body_bytes", record.body_bytes);
@@ -278,9 +286,10 @@ fn fitting(text: &[u8], limit: Limit, escaped: usize) -> usize {
     if text.len() > limit.text { with_dots } else { text.len() }
 }
 
-fn write_address(out: &mut Vec<u8>, address: IpAddr) {
-    match address {
-        IpAddr::V4(address) => {
+fn write_address(out: &mut Vec<u8>, peer: Peer) {
+    match peer.ip() {
+        None => out.extend_from_slice(UNIX.as_bytes()),
+        Some(IpAddr::V4(address)) => {
             for (index, octet) in address.octets().into_iter().enumerate() {
                 if index > 0 {
                     out.push(b'.');
@@ -288,7 +297,7 @@ fn write_address(out: &mut Vec<u8>, address: IpAddr) {
                 write_decimal(out, u64::from(octet));
             }
         }
-        IpAddr::V6(address) => {
+        Some(IpAddr::V6(address)) => {
             write!(out, "{address}").expect("writing to memory cannot fail");
         }
     }

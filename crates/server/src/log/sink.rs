@@ -275,6 +275,8 @@ impl Log for LogSink<'_> {
             0 => String::new(),
             _ => format!("; {unsaid} more failed since the last such line"),
         };
+        let of = if fault.host.is_empty() { "" } else { ", for " };
+        let before = format_args!("{of}{}{before}", fault.host);
         self.errors.note(Level::Error, format_args!("cannot {wanted} \"{path}\": {error}{before}"));
     }
 }

@@ -1,10 +1,14 @@
 //! Lines, and what becomes of them on their way to a file.
+#[path = "../../../../xtask/folder.rs"]
+mod folder;
+
 use super::{format::*, *};
+use folder::Folder;
 use regatta_arch::WorkerLog;
 use regatta_http::h1::HeadFault;
 use regatta_metrics::{Arena, Counter, SlotView, Tally};
 use regatta_op::{Now, Tick};
-use regatta_origin::{FileFault, Log, Record, Refusal, ReplyOutcome, Wanted};
+use regatta_origin::{FileFault, Log, Peer, Record, Refusal, ReplyOutcome, Wanted};
 use std::{
     fs::{self, File},
     io::Read,
@@ -13,32 +17,11 @@ use std::{
         fs::{MetadataExt, OpenOptionsExt, symlink},
         net::UnixListener,
     },
-    path::{Path, PathBuf},
+    path::Path,
     process::Command,
     sync::atomic::AtomicU64,
     thread,
 };
-
-/// A folder of a test's own, gone with the value.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("regatta-log-{}-{name}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 fn arena() -> Arena<'static> {
     let words = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
@@ -51,6 +34,7 @@ fn record() -> Record<'static> {
         peer: "192.0.2.7:4711".parse::<SocketAddr>().unwrap().into(),
         method: b"GET",
         target: b"/a?b=c",
+        host: Some(b"h.example:80"),
         version: "HTTP/1.1",
         status: 200,
         body_bytes: 1000,
@@ -106,8 +90,9 @@ fn lines_in_each_form() {
     assert_eq!(
         line(Format::Json, &record()),
         "{\"time\":\"1994-11-06T08:49:37Z\",\"peer\":\"192.0.2.7\",\"port\":4711,\
-         \"method\":\"GET\",\"target\":\"/a?b=c\",\"version\":\"HTTP/1.1\",\"status\":200,\
-         \"body_bytes\":1000,\"sent_bytes\":1200,\"body_sent_bytes\":1000,\
+         \"method\":\"GET\",\"target\":\"/a?b=c\",\"host\":\"h.example:80\",\
+         \"version\":\"HTTP/1.1\",\"status\":200,\"body_bytes\":1000,\
+         \"sent_bytes\":1200,\"body_sent_bytes\":1000,\
          \"outcome\":\"complete\",\"refused\":null,\"duration_ms\":3,\"keep_alive\":true,\
          \"referer\":\"http://x/\",\"user_agent\":\"curl/8\"}\n"
     );
@@ -138,6 +123,15 @@ fn what_is_missing_has_its_sign() {
     assert_eq!(json["user_agent"], "");
     assert_eq!(json["method"], "");
     assert_eq!(json["refused"], "tls");
+}
+
+#[test]
+fn a_peer_over_a_unix_socket_has_no_address() {
+    let record = Record { peer: Peer::default(), ..record() };
+    let common = line(Format::Common, &record);
+    assert!(common.starts_with("unix: - - [06/Nov/1994"), "{common}");
+    let json: serde_json::Value = serde_json::from_str(&line(Format::Json, &record)).unwrap();
+    assert_eq!((&json["peer"], &json["port"]), (&"unix:".into(), &0.into()));
 }
 
 #[test]
@@ -236,6 +230,7 @@ fn nothing_a_peer_sends_gets_out_of_its_field() {
         let record = Record {
             method: if text.is_empty() { b"GET" } else { &text },
             target: &text,
+            host: Some(&text),
             referer: Some(&text),
             user_agent: Some(&text),
             ..record()
@@ -254,9 +249,9 @@ fn nothing_a_peer_sends_gets_out_of_its_field() {
         assert_eq!(json.matches('\n').count(), 1);
         assert!(json.trim_end_matches('\n').bytes().all(|byte| (0x20..0x7f).contains(&byte)));
         let json: serde_json::Value = serde_json::from_str(&json).unwrap();
-        assert_eq!(json.as_object().unwrap().len(), 16);
+        assert_eq!(json.as_object().unwrap().len(), 17);
         assert_eq!(json["status"], 200);
-        for member in ["target", "referer", "user_agent"] {
+        for member in ["target", "host", "referer", "user_agent"] {
             assert_eq!(unescape(json[member].as_str().unwrap()), text, "{member}");
         }
     }
@@ -268,6 +263,7 @@ fn long_texts_are_cut_and_no_line_is_too_long() {
     let record = Record {
         method: &text,
         target: &text,
+        host: Some(&text),
         referer: Some(&text),
         user_agent: Some(&text),
         ..record()
@@ -314,8 +310,8 @@ fn formats_have_names() {
 #[test]
 fn a_buffer_is_written_when_full_old_or_flushed() {
     let folder = Folder::new("buffer");
-    let (path, arena) = (folder.file("access"), arena());
-    let sink = sink(&arena, &path, &folder.file("error"));
+    let (path, arena) = (folder.join("access"), arena());
+    let sink = sink(&arena, &path, &folder.join("error"));
     let written = || fs::metadata(&path).unwrap().len();
 
     sink.record(&record());
@@ -347,14 +343,14 @@ fn a_buffer_is_written_when_full_old_or_flushed() {
     assert_eq!(counters.get(Counter::LogBytes), written());
     assert_eq!(counters.get(Counter::LogWrites), 3);
     assert_eq!(counters.get(Counter::LogDropped), 0);
-    assert_eq!(fs::metadata(folder.file("error")).unwrap().len(), 0);
+    assert_eq!(fs::metadata(folder.join("error")).unwrap().len(), 0);
 }
 
 #[test]
 fn a_log_that_is_dropped_writes_first() {
     let folder = Folder::new("drop");
-    let path = folder.file("access");
-    let sink = sink(&arena(), &path, &folder.file("error"));
+    let path = folder.join("access");
+    let sink = sink(&arena(), &path, &folder.join("error"));
     sink.record(&record());
     drop(sink);
     assert_eq!(fs::read_to_string(&path).unwrap(), line(Format::Combined, &record()));
@@ -369,7 +365,7 @@ fn off_wants_nothing() {
     errors.note(Level::Error, format_args!("unheard"));
     let options = AccessLogOptions {
         destination: Destination::from("off"),
-        ..options(&folder.0, Format::Json)
+        ..options(&folder, Format::Json)
     };
     let sink = AccessLog::open(options).unwrap().sink(Tally::Owned(arena.slot(0)), control, errors);
     assert!(!sink.wants());
@@ -383,8 +379,8 @@ fn off_wants_nothing() {
 #[test]
 fn a_new_generation_opens_the_file_anew() {
     let folder = Folder::new("reopen");
-    let (path, old, arena) = (folder.file("access"), folder.file("access.1"), arena());
-    let sink = sink(&arena, &path, &folder.file("error"));
+    let (path, old, arena) = (folder.join("access"), folder.join("access.1"), arena());
+    let sink = sink(&arena, &path, &folder.join("error"));
     sink.record(&record());
     fs::rename(&path, &old).unwrap();
     arena.control().reopen_logs();
@@ -396,23 +392,23 @@ fn a_new_generation_opens_the_file_anew() {
     sink.flush();
     assert!(fs::read_to_string(&path).unwrap().contains("/new"));
     assert_eq!(fs::read_to_string(&old).unwrap().lines().count(), 2);
-    assert_eq!(fs::metadata(folder.file("error")).unwrap().len(), 0);
+    assert_eq!(fs::metadata(folder.join("error")).unwrap().len(), 0);
 }
 
 #[test]
 fn a_file_that_cannot_be_opened_anew_stays_in_use_and_is_reported() {
     let folder = Folder::new("stay");
-    let below = folder.file("below");
+    let below = folder.join("below");
     fs::create_dir(&below).unwrap();
-    let (path, moved, arena) = (below.join("access"), folder.file("moved"), arena());
-    let sink = sink(&arena, &path, &folder.file("error"));
+    let (path, moved, arena) = (below.join("access"), folder.join("moved"), arena());
+    let sink = sink(&arena, &path, &folder.join("error"));
     fs::rename(&below, &moved).unwrap();
     arena.control().reopen_logs();
     sink.tick(at(1));
     sink.record(&record());
     sink.flush();
     assert_eq!(fs::read_to_string(moved.join("access")).unwrap().lines().count(), 1);
-    let said = fs::read_to_string(folder.file("error")).unwrap();
+    let said = fs::read_to_string(folder.join("error")).unwrap();
     assert!(said.contains("still logging to the old file: log.access: cannot open"), "{said}");
     assert_eq!(said.lines().count(), 1);
 }
@@ -420,10 +416,10 @@ fn a_file_that_cannot_be_opened_anew_stays_in_use_and_is_reported() {
 #[test]
 fn a_full_disk_drops_lines_counts_them_and_is_reported_once() {
     let folder = Folder::new("full");
-    let (disk, arena) = (folder.file("disk"), arena());
+    let (disk, arena) = (folder.join("disk"), arena());
     symlink("/dev", &disk).unwrap();
     let path = disk.join("full");
-    let sink = sink(&arena, &path, &folder.file("error"));
+    let sink = sink(&arena, &path, &folder.join("error"));
     for _ in 0..3 {
         sink.record(&record());
         sink.record(&record());
@@ -431,7 +427,7 @@ fn a_full_disk_drops_lines_counts_them_and_is_reported_once() {
     }
     assert_eq!(counters(&arena).get(Counter::LogDropped), 6);
     assert_eq!(counters(&arena).get(Counter::LogBytes), 0);
-    let said = fs::read_to_string(folder.file("error")).unwrap();
+    let said = fs::read_to_string(folder.join("error")).unwrap();
     assert_eq!(said.lines().count(), 1, "{said}");
     assert!(said.contains("error: log.access: writing to"), "{said}");
 
@@ -442,7 +438,7 @@ fn a_full_disk_drops_lines_counts_them_and_is_reported_once() {
     sink.record(&record());
     sink.flush();
     assert_eq!(fs::read_to_string(&path).unwrap(), line(Format::Combined, &record()));
-    let said = fs::read_to_string(folder.file("error")).unwrap();
+    let said = fs::read_to_string(folder.join("error")).unwrap();
     assert!(said.ends_with("works again; 6 lines were dropped\n"), "{said}");
 }
 
@@ -459,8 +455,8 @@ fn lines_of_units_are_whole_in_one_file_also_when_it_is_opened_anew() {
     const UNITS: usize = 8;
     const LINES: usize = 2_000;
     let (folder, arena) = (Folder::new("units"), arena());
-    let (path, old) = (folder.file("access"), folder.file("access.1"));
-    let (log, errors) = beside_each_other(&arena, &path, &folder.file("error"));
+    let (path, old) = (folder.join("access"), folder.join("access.1"));
+    let (log, errors) = beside_each_other(&arena, &path, &folder.join("error"));
     let unit = |unit: usize| {
         let sink = log.sink(Tally::Striped(arena.slot(0)), arena.view().control(), errors.clone());
         for number in 0..LINES {
@@ -496,14 +492,14 @@ fn lines_of_units_are_whole_in_one_file_also_when_it_is_opened_anew() {
     assert_eq!(counters.get(Counter::LogLines), (UNITS * LINES) as u64);
     assert_eq!(counters.get(Counter::LogBytes), all.len() as u64);
     assert_eq!(counters.get(Counter::LogDropped), 0);
-    assert_eq!(fs::metadata(folder.file("error")).unwrap().len(), 0);
+    assert_eq!(fs::metadata(folder.join("error")).unwrap().len(), 0);
 }
 
 #[test]
 fn a_unit_that_says_nothing_does_not_keep_the_lines_of_another() {
     let (folder, arena) = (Folder::new("beside"), arena());
-    let path = folder.file("access");
-    let (log, errors) = beside_each_other(&arena, &path, &folder.file("error"));
+    let path = folder.join("access");
+    let (log, errors) = beside_each_other(&arena, &path, &folder.join("error"));
     let unit = || log.sink(Tally::Owned(arena.slot(0)), arena.view().control(), errors.clone());
     let (one, other) = (unit(), unit());
     one.record(&record());
@@ -517,9 +513,9 @@ fn a_unit_that_says_nothing_does_not_keep_the_lines_of_another() {
 #[test]
 fn a_full_disk_drops_the_lines_of_all_units_and_is_reported_once() {
     let (folder, arena) = (Folder::new("full-units"), arena());
-    let disk = folder.file("disk");
+    let disk = folder.join("disk");
     symlink("/dev", &disk).unwrap();
-    let (log, errors) = beside_each_other(&arena, &disk.join("full"), &folder.file("error"));
+    let (log, errors) = beside_each_other(&arena, &disk.join("full"), &folder.join("error"));
     let unit = || log.sink(Tally::Owned(arena.slot(0)), arena.view().control(), errors.clone());
     let (one, other) = (unit(), unit());
     for sink in [&one, &other, &one] {
@@ -527,13 +523,13 @@ fn a_full_disk_drops_the_lines_of_all_units_and_is_reported_once() {
         sink.flush();
     }
     assert_eq!(counters(&arena).get(Counter::LogDropped), 3);
-    assert_eq!(fs::read_to_string(folder.file("error")).unwrap().lines().count(), 1);
+    assert_eq!(fs::read_to_string(folder.join("error")).unwrap().lines().count(), 1);
 }
 
 #[test]
 fn a_torn_line_is_cut_off_unless_others_have_written() {
     let folder = Folder::new("torn");
-    let path = folder.file("log");
+    let path = folder.join("log");
     let open = || LogFile::open(&Destination::Path(path.clone()), None).unwrap().unwrap();
     let (one, other) = (open(), open());
     let says = || fs::read_to_string(&path).unwrap();
@@ -551,13 +547,13 @@ fn a_torn_line_is_cut_off_unless_others_have_written() {
 #[test]
 fn a_pipe_that_nobody_empties_stops_no_worker_and_tears_no_line() {
     let folder = Folder::new("pipe");
-    let (path, arena) = (folder.file("pipe"), arena());
+    let (path, arena) = (folder.join("pipe"), arena());
     assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
     let fault = AccessLog::open(options(&path, Format::Combined)).unwrap_err();
     assert!(fault.to_string().contains("it is a pipe without a reader"), "{fault}");
 
     let mut reader = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&path).unwrap();
-    let sink = sink(&arena, &path, &folder.file("error"));
+    let sink = sink(&arena, &path, &folder.join("error"));
     for _ in 0..5000 {
         sink.record(&record());
     }
@@ -581,7 +577,7 @@ fn a_pipe_that_nobody_empties_stops_no_worker_and_tears_no_line() {
 #[test]
 fn only_a_new_file_is_given_to_the_server_s_user() {
     let folder = Folder::new("owner");
-    let (old, new) = (folder.file("old"), folder.file("new"));
+    let (old, new) = (folder.join("old"), folder.join("new"));
     File::create(&old).unwrap();
     let mine = fs::metadata(&old).unwrap().uid();
     let owner = Owner { uid: 65_534, gid: 65_534 };
@@ -600,21 +596,21 @@ fn only_a_new_file_is_given_to_the_server_s_user() {
 #[test]
 fn a_name_in_a_hostile_folder_leads_nowhere() {
     let folder = Folder::new("hostile");
-    let (theirs, text) = (folder.file("theirs"), "somebody else's\n");
+    let (theirs, text) = (folder.join("theirs"), "somebody else's\n");
     fs::write(&theirs, text).unwrap();
-    symlink(&theirs, folder.file("link")).unwrap();
-    symlink(folder.file("new"), folder.file("dangling")).unwrap();
-    fs::hard_link(&theirs, folder.file("hard")).unwrap();
-    fs::create_dir(folder.file("folder")).unwrap();
-    let _socket = UnixListener::bind(folder.file("socket")).unwrap();
-    assert!(Command::new("mkfifo").arg(folder.file("pipe")).status().unwrap().success());
+    symlink(&theirs, folder.join("link")).unwrap();
+    symlink(folder.join("new"), folder.join("dangling")).unwrap();
+    fs::hard_link(&theirs, folder.join("hard")).unwrap();
+    fs::create_dir(folder.join("folder")).unwrap();
+    let _socket = UnixListener::bind(folder.join("socket")).unwrap();
+    assert!(Command::new("mkfifo").arg(folder.join("pipe")).status().unwrap().success());
     let refused = |name: &str, part: &str| {
-        let fault = AccessLog::open(options(&folder.file(name), Format::Json)).unwrap_err();
+        let fault = AccessLog::open(options(&folder.join(name), Format::Json)).unwrap_err();
         let (fault, name) = (fault.to_string(), format!("/{name} for appending: "));
         assert!(fault.contains(&name) && fault.contains(part), "{fault}");
         assert!(fault.contains("; "), "it says what to do: {fault}");
         assert_eq!(fs::read_to_string(&theirs).unwrap(), text);
-        assert!(!folder.file("new").exists());
+        assert!(!folder.join("new").exists());
     };
     refused("link", "symbolic links are not followed here");
     refused("dangling", "symbolic links are not followed here");
@@ -623,10 +619,10 @@ fn a_name_in_a_hostile_folder_leads_nowhere() {
     refused("pipe", "it is a pipe without a reader");
     refused("socket", "No such device or address");
     // The rest takes somebody else.
-    let somebody = |name| std::os::unix::fs::lchown(folder.file(name), Some(4711), None);
-    fs::write(folder.file("of-another"), text).unwrap();
-    symlink(&folder.0, folder.file("way")).unwrap();
-    LogFile::open(&Destination::Path(folder.file("way/mine")), None).unwrap();
+    let somebody = |name| std::os::unix::fs::lchown(folder.join(name), Some(4711), None);
+    fs::write(folder.join("of-another"), text).unwrap();
+    symlink(&*folder, folder.join("way")).unwrap();
+    LogFile::open(&Destination::Path(folder.join("way/mine")), None).unwrap();
     if somebody("way").is_ok() {
         refused("way/mine", "the symbolic link \"way\" on the way is user 4711's");
         refused("way/none", "the symbolic link \"way\" on the way is user 4711's");
@@ -638,18 +634,18 @@ fn a_name_in_a_hostile_folder_leads_nowhere() {
 #[test]
 fn what_cannot_be_opened_is_said_with_its_option() {
     let folder = Folder::new("fault");
-    let path = folder.file("none/access");
+    let path = folder.join("none/access");
     let fault = AccessLog::open(options(&path, Format::Json)).unwrap_err().to_string();
     assert!(fault.starts_with("log.access: cannot open /"), "{fault}");
     assert!(fault.ends_with("; its directory must exist"), "{fault}");
-    let fault = ErrorLog::open(Destination::Path(folder.0.clone()), None, None).unwrap_err();
+    let fault = ErrorLog::open(Destination::Path(folder.to_path_buf()), None, None).unwrap_err();
     assert!(fault.to_string().starts_with("log.error: cannot open"), "{fault}");
 }
 
 #[test]
 fn messages_of_the_server_are_one_line_each() {
     let folder = Folder::new("error");
-    let path = folder.file("error");
+    let path = folder.join("error");
     let arena = arena();
     let control = Some(arena.view().control());
     let log = ErrorLog::open(Destination::Path(path.clone()), None, control).unwrap();
@@ -663,7 +659,7 @@ fn messages_of_the_server_are_one_line_each() {
     assert!(lines[0].ends_with("xx...") && lines[0].len() < 1100);
     assert!(lines[1].ends_with("warning: second"));
 
-    fs::rename(&path, folder.file("error.1")).unwrap();
+    fs::rename(&path, folder.join("error.1")).unwrap();
     arena.control().reopen_logs();
     log.note(Level::Error, format_args!("third"));
     assert!(fs::read_to_string(&path).unwrap().ends_with("error: third\n"));
@@ -679,20 +675,22 @@ fn messages_of_the_server_are_one_line_each() {
 #[test]
 fn faults_of_files_are_said_now_and_then() {
     let folder = Folder::new("faults");
-    let (path, arena) = (folder.file("error"), arena());
+    let (path, arena) = (folder.join("error"), arena());
     let control = arena.view().control();
     let errors = ErrorLog::open(Destination::Path(path.clone()), None, None).unwrap();
     let options = AccessLogOptions {
         destination: Destination::from("off"),
-        ..options(&folder.0, Format::Json)
+        ..options(&folder, Format::Json)
     };
     let sink = AccessLog::open(options).unwrap().sink(Tally::Owned(arena.slot(0)), control, errors);
     for wanted in [Wanted::Open, Wanted::Read, Wanted::Read] {
-        sink.fault(&FileFault { path: b"a/b\n\xff", wanted, errno: libc::EIO });
+        let host = "h";
+        sink.fault(&FileFault { host, path: b"a/b\n\xff", wanted, errno: libc::EIO });
     }
     let said = fs::read_to_string(&path).unwrap();
     assert_eq!(said.lines().count(), 1, "{said}");
-    let line = r#"error: cannot open "a/b\x0A\xEF\xBF\xBD": Input/output error (os error 5)"#;
+    let line =
+        r#"error: cannot open "a/b\x0A\xEF\xBF\xBD": Input/output error (os error 5), for h"#;
     assert!(said.trim_end().ends_with(line), "{said}");
 }
 

@@ -4,9 +4,9 @@
 //! kills them by descriptor, has no rights that they lack: the keeper is the user that serves. The
 //! master, which may be root, has a table of its own and one child, and supervises it as a worker.
 use super::{
-    Child, EXIT_CANNOT_WORK, Ending, Level, Master, Prepared, SharedState, clock, fork_worker, io,
-    process,
+    Child, EXIT_CANNOT_WORK, Ending, Level, Master, Prepared, clock, fork_worker, io, process,
 };
+use regatta_arch::shared::SharedState;
 use regatta_metrics::Phase;
 use regatta_op::Tick;
 use regatta_sys::crew::Crew;
@@ -34,18 +34,18 @@ impl Prepared {
     /// Forks the keeper, with all that workers need.
     pub(super) fn start_keeper(&mut self) -> io::Result<Child> {
         let logs: Vec<_> = self.logs().collect();
-        let bells = self.env.bells.iter().chain(&self.ready).chain(&self.keeper);
+        let bells = self.env.bells.iter().chain(&self.keeper);
         let keep = self.env.sockets.iter().map(AsFd::as_fd);
         let keep = keep.chain(bells.map(AsFd::as_fd)).chain(logs.iter().map(AsFd::as_fd));
         let channels = self.env.root_channels.iter().map(AsFd::as_fd);
-        let keep = keep.chain(channels).chain([self.env.root.as_fd()]);
+        let keep = keep.chain(channels).chain(self.env.root.all().map(AsFd::as_fd));
         let keep: Vec<RawFd> = keep.map(|fd: BorrowedFd<'_>| fd.as_raw_fd()).collect();
         fork_worker(&keep, || self.keep_workers().unwrap_or_else(|code| code))
     }
 
     /// The life of the keeper; the code to exit with.
     fn keep_workers(&mut self) -> Result<i32, i32> {
-        self.become_user(format_args!("the keeper"))?;
+        self.become_confined(format_args!("the keeper"), true)?;
         // The books begin with what is open.
         self.errors.tick();
         self.root.leave_to_master();

@@ -1,8 +1,8 @@
 //! Which server is meant.
 use super::{FAILED, Server, USAGE};
-use regatta_metrics::{Arena, ArenaView};
-use regatta_sys::shm;
-use std::{collections::BTreeMap, fmt::Write, fs};
+use regatta_metrics::{Arena, ArenaView, ControlView};
+use regatta_sys::shm::{self, Foreign};
+use std::{collections::BTreeMap, fmt::Write, fs, sync::atomic::AtomicU64};
 
 /// Why there is no server to look at.
 #[derive(Debug)]
@@ -11,28 +11,47 @@ pub(super) struct Problem {
     pub(super) message: String,
 }
 
-/// The server with this process, or the only one that runs.
+/// A server that runs, of this build or of another one.
+pub(super) struct Running {
+    words: &'static [AtomicU64],
+    pub(super) control: ControlView<'static>,
+    pub(super) pid: u32,
+    /// Who runs its master.
+    uid: u32,
+}
+
+impl Running {
+    fn arena(&self) -> Result<ArenaView<'static>, String> {
+        Arena::attach(self.words).map_err(|problem| format!("process {}: {problem}", self.pid))
+    }
+}
+
+/// The counters of the server with this process, or of the only one that runs.
 pub(super) fn attach(pid: Option<u32>) -> Result<Server, Problem> {
+    let running = find(pid)?;
+    let arena = running.arena().map_err(|message| Problem { code: FAILED, message })?;
+    Ok(Server { arena, pid: running.pid })
+}
+
+/// The server with this process, or the only one that runs.
+pub(super) fn find(pid: Option<u32>) -> Result<Running, Problem> {
     match pid {
-        Some(pid) => match server_of(pid) {
-            Ok((server, _)) => Ok(server),
-            Err(message) => Err(Problem { code: FAILED, message }),
-        },
+        Some(pid) => server_of(pid).map_err(|message| Problem { code: FAILED, message }),
         None => only(running()),
     }
 }
 
 /// The servers of this user and, if this user may look into them, of root; each once though all its
 /// processes can be found. Those of others are for who asks for them.
-fn running() -> Vec<Server> {
+fn running() -> Vec<Running> {
     let own = effective_user("self");
     let mut servers = BTreeMap::new();
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     for process in processes {
         let pid = process.file_name().to_str().and_then(|name| name.parse().ok());
         let Some(pid) = pid else { continue };
-        if let Ok((server, uid)) = server_of(pid)
-            && (uid == 0 || Some(uid) == own)
+        if let Ok(server) = server_of(pid)
+            && (server.uid == 0 || Some(server.uid) == own)
         {
             servers.entry(server.pid).or_insert(server);
         }
@@ -40,20 +59,30 @@ fn running() -> Vec<Server> {
     servers.into_values().collect()
 }
 
-/// The server that a process is of, and the user who runs its master. Any process may have memory
-/// that is called like a server's, so it must be that of the master which it names.
-fn server_of(pid: u32) -> Result<(Server, u32), String> {
-    let memory = |pid| shm::attach(pid).map_err(|problem| problem.to_string());
-    let found = memory(pid)?;
-    let arena =
-        Arena::attach(found.words).map_err(|problem| format!("process {pid}: {problem}"))?;
-    let server = Server { arena, pid: master(arena, pid) };
-    let is_its_own = memory(server.pid).is_ok_and(|its| its.id == found.id)
-        && effective_user(&server.pid.to_string()) == Some(found.uid);
+/// The server that a process is of. Any process may have memory that is called like a server's, so
+/// it must be that of the master which it names.
+fn server_of(pid: u32) -> Result<Running, String> {
+    let memory = |pid| shm::attach_all(pid).map_err(|problem| problem.to_string());
+    let mut fault = String::new();
+    let attach = |found: Foreign| match ControlView::attach(found.words) {
+        Ok(control) => Some((found, control)),
+        Err(problem) => {
+            fault = format!("process {pid}: {problem}");
+            None
+        }
+    };
+    // Those of earlier generations are added up in the last.
+    let last = memory(pid)?.into_iter().filter_map(attach).max_by_key(|(_, of)| of.generation());
+    let Some((Foreign { words, id, uid }, control)) = last else { return Err(fault) };
+    let master = match control.server_pid() {
+        0 => pid,
+        master => master,
+    };
+    let is_its_own = memory(master).is_ok_and(|its| its.iter().any(|its| its.id == id))
+        && effective_user(&master.to_string()) == Some(uid);
     if is_its_own {
-        return Ok((server, found.uid));
+        return Ok(Running { words, control, pid: master, uid });
     }
-    let master = server.pid;
     Err(format!("process {pid} has counters that are not those of process {master}, as they say"))
 }
 
@@ -64,15 +93,20 @@ fn effective_user(pid: &str) -> Option<u32> {
     users.split_whitespace().nth(1)?.parse().ok()
 }
 
-fn only(mut servers: Vec<Server>) -> Result<Server, Problem> {
+fn only(mut servers: Vec<Running>) -> Result<Running, Problem> {
     match (servers.pop(), servers.is_empty()) {
         (Some(server), true) => Ok(server),
         (Some(last), false) => {
             let mut message = "several servers are running; choose one with --pid:".to_owned();
             for server in servers.iter().chain([&last]) {
-                let workers = server.arena.slots().filter(|slot| slot.pid() != 0).count();
-                let plural = if workers == 1 { "" } else { "s" };
-                write!(message, "\n  --pid {}  ({workers} worker{plural})", server.pid)
+                let what = match server.arena() {
+                    Ok(arena) => match arena.slots().filter(|slot| slot.pid() != 0).count() {
+                        1 => "1 worker".to_owned(),
+                        workers => format!("{workers} workers"),
+                    },
+                    Err(_) => "another build".to_owned(),
+                };
+                write!(message, "\n  --pid {}  ({what})", server.pid)
                     .expect("writing to a string cannot fail");
             }
             Err(Problem { code: USAGE, message })
@@ -86,23 +120,16 @@ fn only(mut servers: Vec<Server>) -> Result<Server, Problem> {
     }
 }
 
-fn master(arena: ArenaView<'_>, pid: u32) -> u32 {
-    match arena.server_pid() {
-        0 => pid,
-        master => master,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::AtomicU64;
 
-    fn server(pid: u32) -> Server {
+    fn server(pid: u32) -> Running {
         let words: Vec<AtomicU64> = (0..Arena::words(2)).map(|_| AtomicU64::new(0)).collect();
-        let arena = Arena::create(words.leak(), 2);
+        let words = words.leak();
+        let arena = Arena::create(words, 2);
         arena.slot(0).enter(pid + 1);
-        Server { arena: arena.view(), pid }
+        Running { words, control: arena.view().control(), pid, uid: 0 }
     }
 
     #[test]

@@ -1,12 +1,32 @@
 //! A reading as JSON: every name as in `docs/metrics.md`.
-use super::{Memory, Sample, Worker, phase_name};
-use regatta_metrics::{Counter, Gauge, Histogram, Merge, Snapshot, Totals};
+use super::{Memory, Sample, Worker, phase_name, stages};
+use regatta_metrics::{Counter, Dial, Gauge, Histogram, Merge, Snapshot, Totals};
 use serde_json::{Map, Value, json};
+
+const DIALS: [(&str, Dial); Dial::ALL.len()] = [
+    ("threads", Dial::Threads),
+    ("batch_most", Dial::BatchMost),
+    ("admit_milli_per_s", Dial::AdmitMilliPerS),
+    ("queue_max", Dial::QueueMax),
+    ("age_p90_ns", Dial::AgeP90Ns),
+    ("decisions", Dial::Decisions),
+];
 
 /// One document, on one line.
 pub(super) fn document(now: &Sample, earlier: Option<&Sample>) -> String {
     let workers = now.workers.iter().map(|worker| object_of(now, earlier, worker));
     let workers: Vec<Value> = workers.collect();
+    let seconds = earlier.map(|earlier| now.seconds_since(earlier));
+    let stages = stages::all(now, earlier).into_iter().map(|stage| {
+        let mut object = values(&stage.totals);
+        object.insert("stage".to_owned(), json!(stage.name));
+        object.insert("dials".to_owned(), dials(|dial| stage.dial(dial)));
+        if let Some(seconds) = seconds {
+            object.insert("interval".to_owned(), interval(&stage.since, seconds));
+        }
+        Value::Object(object)
+    });
+    let stages: Vec<Value> = stages.collect();
     let mut total = values(&now.totals);
     total.insert("memory".to_owned(), now.memory().json());
     if let Some(earlier) = earlier {
@@ -24,6 +44,7 @@ pub(super) fn document(now: &Sample, earlier: Option<&Sample>) -> String {
         },
         "total": total,
         "workers": workers,
+        "stages": stages,
     });
     format!("{document}\n")
 }
@@ -36,11 +57,17 @@ fn object_of(now: &Sample, earlier: Option<&Sample>, worker: &Worker) -> Value {
     object.insert("incarnation".to_owned(), json!(worker.incarnation));
     object.insert("heartbeat_age_ms".to_owned(), json!(worker.heartbeat_age_ms));
     object.insert("memory".to_owned(), json!(worker.memory.as_ref().map(Memory::json)));
+    object.insert("role".to_owned(), json!(worker.role));
+    object.insert("dials".to_owned(), dials(|dial| worker.dials[dial as usize]));
     if let Some(earlier) = earlier {
         let since = now.worker_since(worker, Some(earlier));
         object.insert("interval".to_owned(), interval(&since, now.seconds_since(earlier)));
     }
     Value::Object(object)
+}
+
+fn dials(value: impl Fn(Dial) -> u64) -> Value {
+    object(DIALS.into_iter().map(|(name, dial)| (name, value(dial).into())))
 }
 
 fn values(totals: &Totals) -> Map<String, Value> {

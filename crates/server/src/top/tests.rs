@@ -1,6 +1,6 @@
 //! A server in another process, looked at while it counts.
 use super::*;
-use regatta_metrics::{Arena, Counter, Gauge, Histogram, Slot, Tally};
+use regatta_metrics::{Arena, Counter, Dial, Gauge, Histogram, Slot, Tally};
 use serde_json::Value;
 use std::{
     env,
@@ -218,6 +218,11 @@ fn a_reader_who_leaves_is_no_failure() {
 
 /// A server in this process, with much to show.
 fn busy(workers: usize) -> Server {
+    staged(workers, &[])
+}
+
+/// The same, whose first slots are those of stages.
+fn staged(workers: usize, stages: &[&str]) -> Server {
     let words: Vec<AtomicU64> = (0..Arena::words(workers)).map(|_| AtomicU64::new(0)).collect();
     let arena = Arena::create(words.leak(), workers);
     arena.set_server(4_193_999, 0, "shared-symped-b");
@@ -233,6 +238,10 @@ fn busy(workers: usize) -> Server {
         for &histogram in Histogram::ALL {
             (0..40).for_each(|bit| tally.record(histogram, 1 << bit));
         }
+    }
+    for (slot, stage) in arena.slots().zip(stages) {
+        slot.set_role(stage);
+        Dial::ALL.into_iter().for_each(|dial| slot.set_dial(dial, 1 << 40));
     }
     Server { arena: arena.view(), pid: 4_193_999 }
 }
@@ -255,6 +264,84 @@ fn a_screen_fits_100_columns_and_30_rows() {
             assert_eq!(pids, workers);
         }
     }
+}
+
+#[test]
+fn a_screen_of_stages_fits_as_well() {
+    let names = [
+        "listen",
+        "read",
+        "parse",
+        "recv",
+        "cache",
+        "miss",
+        "disk",
+        "write",
+        "send",
+        "pools-control",
+    ];
+    let server = staged(names.len(), &names);
+    let mut sample = server.sample();
+    sample.uptime = Duration::from_secs(86_400 * 400);
+    for earlier in [None, Some(&server.sample())] {
+        let screen = view::screen(&sample, earlier);
+        let lines = screen.matches("\x1b[K\n").count();
+        assert!(lines < 30, "{lines} lines");
+        let page = view::page(&sample, earlier);
+        assert!(page.lines().all(|line| line.chars().count() < view::COLUMNS_MAX), "{page}");
+        for name in names {
+            assert!(screen.contains(&format!("\n{name:.10} ")), "{name}: {screen}");
+        }
+    }
+}
+
+#[test]
+fn the_slots_of_a_stage_are_one_row() {
+    let words: Vec<AtomicU64> = (0..Arena::words(5)).map(|_| AtomicU64::new(0)).collect();
+    let arena = Arena::create(words.leak(), 5);
+    let server = Server { arena: arena.view(), pid: 1 };
+    for (slot, role) in arena.slots().zip(["accept", "read", "write", "write", "write"]) {
+        slot.enter(1000);
+        slot.set_role(role);
+    }
+    let earlier = server.sample();
+    let station = Tally::Owned(arena.slot(2));
+    station.add(Counter::QueuePuts, 42);
+    station.max(Counter::QueueLenMax, 7);
+    for (slot, takes) in [(3, 30), (4, 10)] {
+        let tally = Tally::Owned(arena.slot(slot));
+        tally.add(Counter::ThreadsStarted, 1);
+        tally.add(Counter::QueueTakes, takes);
+        tally.add(Counter::QueueVisits, 10);
+        tally.add(Counter::QueueWaitNs, takes * 2_000);
+        tally.add(Counter::StageNs, takes * 5_000);
+    }
+    arena.slot(2).set_dial(Dial::BatchMost, 12);
+    arena.slot(2).set_dial(Dial::AdmitMilliPerS, 850_000);
+    arena.slot(2).set_dial(Dial::AgeP90Ns, 900_000_000);
+    arena.slot(4).set_dial(Dial::Threads, 3);
+    let mut now = server.sample();
+    now.at_ns = earlier.at_ns + 2_000_000_000;
+    let page = view::page(&now, Some(&earlier));
+    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("write")).collect();
+    let [row] = &rows[..] else { panic!("{page}") };
+    let row: Vec<&str> = row.split_whitespace().collect();
+    let counted = ["write", "3", "2", "7", "21", "2.0us", "2.0", "5.0us", "0", "0"];
+    assert_eq!(row[..10], counted, "{page}");
+    assert_eq!(row[10..], ["batch", "12", "850/s", "p90", "900ms"], "{page}");
+    assert!(page.contains("workers 1 ") && !page.contains("helpers"), "{page}");
+    assert!(!page.contains(" 1000 "), "its slots have no rows: {page}");
+    let document: Value = serde_json::from_str(&json::document(&now, Some(&earlier))).unwrap();
+    let stages: Vec<&Value> = document["stages"].as_array().unwrap().iter().collect();
+    let names: Vec<&Value> = stages.iter().map(|stage| &stage["stage"]).collect();
+    assert_eq!(names, ["accept", "read", "write"]);
+    let write = stages[2];
+    assert_eq!(write["counters"]["queue_takes"], 40);
+    assert_eq!(write["gauges"]["queue_items"], 2);
+    assert_eq!(write["interval"]["rates"]["queue_takes"], 20.0);
+    assert_eq!(write["dials"]["threads"], 3);
+    assert_eq!(write["dials"]["batch_most"], 12);
+    assert_eq!(document["workers"][3]["role"], "write");
 }
 
 #[test]
@@ -352,4 +439,18 @@ fn who_has_retired_is_counted_and_not_listed() {
     assert_eq!(rows, ["0 1000", "2 ended", "all 0"], "{page}");
     assert!(page.contains("workers 1 ") && !page.contains(" more"), "{page}");
     assert_eq!(sample.totals.get(Counter::Requests), 15);
+}
+
+/// Counters of a server go on growing while one generation of its workers follows another.
+#[test]
+fn totals_have_what_earlier_generations_counted() {
+    let words: Vec<AtomicU64> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
+    let arena = Arena::create(words.leak(), 1);
+    let server = Server { arena: arena.view(), pid: 1 };
+    arena.slot(0).enter(1000);
+    Tally::Owned(arena.slot(0)).add(Counter::Requests, 5);
+    arena.departed().set(&grown(Counter::Requests, 37));
+    let sample = server.sample();
+    assert_eq!(sample.totals.get(Counter::Requests), 42);
+    assert_eq!(sample.listed().count(), 1, "only workers are listed");
 }

@@ -1,12 +1,18 @@
-//! A reading as a table of 100 columns: one row for each worker, then what they do together.
-use super::{Sample, Worker, phase_name};
-use regatta_metrics::{Counter, Gauge, Histogram, Snapshot, Totals};
-use std::{cmp::Reverse, fmt::Write};
+//! A reading as a table of 100 columns: one row for each worker, or for each stage of a pipeline,
+//! then what they do together.
+use super::{
+    Sample, Worker, phase_name,
+    stages::{self, Stage},
+};
+use regatta_metrics::{Counter, Dial, Gauge, Histogram, Snapshot, Totals};
+use std::{cmp::Reverse, fmt::Write, mem};
 
 /// The widest line.
 pub(super) const COLUMNS_MAX: usize = 100;
 /// Rows of workers on a screen of 30 lines.
 pub(super) const WORKER_ROWS_MAX: usize = 9;
+/// Rows of stages, which stand in their place.
+pub(super) const STAGE_ROWS_MAX: usize = 10;
 
 const STALLS: [Counter; 6] = [
     Counter::StallOpen,
@@ -16,16 +22,17 @@ const STALLS: [Counter; 6] = [
     Counter::StallLog,
     Counter::StallOther,
 ];
-const CLOSES: [(&str, Counter); 12] = [
+const CLOSES: [(&str, Counter); 13] = [
     ("peer", Counter::ClosedPeerClosed),
     ("aborted", Counter::ClosedPeerAborted),
     ("reset", Counter::ClosedReset),
     ("finished", Counter::ClosedFinished),
     ("idle", Counter::ClosedIdleDeadline),
     ("head", Counter::ClosedHeadDeadline),
-    ("slow", Counter::ClosedSendDeadline),
     ("bad", Counter::ClosedBadRequest),
+    ("slow", Counter::ClosedSendDeadline),
     ("truncated", Counter::ClosedTruncated),
+    ("refused", Counter::ClosedRefused),
     ("drained", Counter::ClosedDrained),
     ("failed", Counter::ClosedFailed),
     ("died", Counter::ClosedWorkerDied),
@@ -64,8 +71,13 @@ impl Lines {
 fn lines(now: &Sample, earlier: Option<&Sample>, rows_max: usize) -> Lines {
     let (since, seconds) = now.since(earlier);
     let mut lines = Lines(Vec::new());
+    let stages = stages::all(now, earlier);
     lines.add(title(now, earlier.map(|_| seconds)));
     lines.add("");
+    if !stages.is_empty() {
+        let most = if rows_max == usize::MAX { rows_max } else { STAGE_ROWS_MAX };
+        stage_rows(&mut lines, &stages[..stages.len().min(most)], seconds);
+    }
     lines.add(format!(
         "{:>3}{:>8}{:>7}{:>7}{:>8}{:>7}{:>6}{:>6}  {:<28}{:>8}{:>8}",
         "", "", "", "", "", "", "ev/", "cache", "stalls/s by cause", "locks", "turn"
@@ -95,7 +107,7 @@ fn lines(now: &Sample, earlier: Option<&Sample>, rows_max: usize) -> Lines {
         let open = worker.totals.gauge(Gauge::ConnectionsOpen);
         lines.add(row(&worker.slot.to_string(), &pid, open, since, seconds));
     }
-    let hidden = now.listed().count() - shown.len();
+    let hidden = rows_of(now).count() - shown.len();
     if hidden > 0 {
         lines.add(format!("    and {hidden} more, which had fewer requests: --once shows all"));
     }
@@ -103,7 +115,56 @@ fn lines(now: &Sample, earlier: Option<&Sample>, rows_max: usize) -> Lines {
     lines.add(row("all", "", open, &since, seconds));
     lines.add("");
     summary(&mut lines, now, &since, seconds);
+    behind(&mut lines, now, (&since, !stages.is_empty()), seconds);
     lines
+}
+
+/// One row for each stage, in the place of its slots.
+fn stage_rows(lines: &mut Lines, stages: &[Stage<'_>], seconds: f64) {
+    lines.add(format!(
+        "{:<11}{:>5}{:>7}{:>7}{:>6}{:>7}{:>6}{:>8}{:>6}{:>7} decided",
+        "stage", "thr", "queue", "most", "in/s", "wait", "batch", "service", "ref/s", "wake/s"
+    ));
+    for stage in stages {
+        let Stage { name, totals, since, .. } = stage;
+        let rate = |counter| short(per_second(since.get(counter), seconds));
+        let takes = since.get(Counter::QueueTakes);
+        let each = |counter| match (since.get(counter), takes) {
+            (0, _) | (_, 0) => "-".to_owned(),
+            (ns, takes) => span(ns / takes),
+        };
+        let threads = totals.gauge(Gauge::ThreadsOpen).max(stage.dial(Dial::Threads));
+        let batches = since.get(Counter::QueueVisits) + since.get(Counter::Merges);
+        let row = format!(
+            "{name:<11.10}{:>5}{:>7}{:>7}{:>6}{:>7}{:>6}{:>8}{:>6}{:>7} {}",
+            if threads == 0 { "-".to_owned() } else { whole(threads) },
+            whole(totals.gauge(Gauge::QueueItems)),
+            whole(totals.get(Counter::QueueLenMax)),
+            rate(Counter::QueuePuts),
+            each(Counter::QueueWaitNs),
+            ratio(takes, batches, 1.0),
+            each(Counter::StageNs),
+            rate(Counter::StageRefused),
+            rate(Counter::QueueWakes),
+            decided(stage),
+        );
+        lines.add(row.trim_end());
+    }
+}
+
+/// What the controllers of a stage have set, and the age that they go by.
+fn decided(stage: &Stage<'_>) -> String {
+    let set = |dial| Some(stage.dial(dial)).filter(|value| *value > 0);
+    let batch = set(Dial::BatchMost).map(|most| format!("batch {}", short(decimal(most))));
+    let rate = set(Dial::AdmitMilliPerS);
+    let rate = rate.map(|milli| format!("{}/s", short(decimal(milli) / 1e3)));
+    let age = set(Dial::AgeP90Ns).map(|ns| format!("p90 {}", span(ns)));
+    [batch, rate, age].into_iter().flatten().collect::<Vec<_>>().join(" ")
+}
+
+/// The workers that have rows of their own: a stage's slots are one row together.
+fn rows_of(now: &Sample) -> impl Iterator<Item = &Worker> {
+    now.listed().filter(|worker| worker.role.is_empty())
 }
 
 /// The workers with the most requests, as many as there are rows, by their slots.
@@ -113,7 +174,7 @@ fn busiest<'a>(
     rows_max: usize,
 ) -> Vec<(&'a Worker, Totals)> {
     let since = |worker| (worker, now.worker_since(worker, earlier));
-    let mut workers: Vec<_> = now.listed().map(since).collect();
+    let mut workers: Vec<_> = rows_of(now).map(since).collect();
     workers.sort_by_key(|(_, since)| Reverse(since.get(Counter::Requests)));
     workers.truncate(rows_max);
     workers.sort_by_key(|(worker, _)| worker.slot);
@@ -217,12 +278,11 @@ fn summary(lines: &mut Lines, now: &Sample, since: &Totals, seconds: f64) {
         rate(Counter::CacheEvictions),
         rate(Counter::CacheRevalidations),
     ));
-    behind(lines, now, since, seconds);
 }
 
-/// What stands behind the requests: turns, locks, helpers, logs, memory and the ends of
-/// connections.
-fn behind(lines: &mut Lines, now: &Sample, since: &Totals, seconds: f64) {
+/// What stands behind the requests: turns, locks, helpers (stages have none), logs, memory and the
+/// ends of connections.
+fn behind(lines: &mut Lines, now: &Sample, (since, has_stages): (&Totals, bool), seconds: f64) {
     let rate = |counter| short(per_second(since.get(counter), seconds));
     let of = |histogram, per_million| time(since.histogram(histogram), per_million);
     lines.add(format!(
@@ -234,6 +294,35 @@ fn behind(lines: &mut Lines, now: &Sample, since: &Totals, seconds: f64) {
         rate(Counter::LockContended),
         short(per_second(since.get(Counter::LockWaitNs), seconds) / 1e6),
     ));
+    if !has_stages {
+        helpers(lines, now, since, seconds);
+    }
+    lines.add(format!(
+        "log        {} lines/s   {} writes/s   {} dropped",
+        rate(Counter::LogLines),
+        rate(Counter::LogWrites),
+        whole(now.totals.get(Counter::LogDropped)),
+    ));
+    let memory = now.memory();
+    let megabytes = |bytes| short(decimal(bytes) / 1e6);
+    lines.add(format!(
+        "memory MB  resident {}   own {}   shared {}   page tables {}   kernel stacks {}   \
+         tasks {}",
+        megabytes(memory.resident),
+        megabytes(memory.anonymous),
+        megabytes(memory.shared),
+        megabytes(memory.page_tables),
+        megabytes(memory.kernel_stacks()),
+        whole(memory.tasks),
+    ));
+    let closes = CLOSES.map(|(name, counter)| format!("{name} {}", rate(counter)));
+    lines.add(format!("closes/s   {}", closes[..7].join("   ")));
+    lines.add(format!("           {}", closes[7..].join("   ")));
+}
+
+/// What is left to helpers, and by whom.
+fn helpers(lines: &mut Lines, now: &Sample, since: &Totals, seconds: f64) {
+    let rate = |counter| short(per_second(since.get(counter), seconds));
     let tasks = [Counter::HelperTasksOpen, Counter::HelperTasksRead, Counter::HelperTasksPrefetch];
     let tasks = tasks.map(|counter| since.get(counter)).iter().sum();
     lines.add(format!(
@@ -257,31 +346,17 @@ fn behind(lines: &mut Lines, now: &Sample, since: &Totals, seconds: f64) {
         rate(Counter::ResidencyUnknown),
         rate(Counter::ResidencyFalse),
     ));
-    lines.add(format!(
-        "log        {} lines/s   {} writes/s   {} dropped",
-        rate(Counter::LogLines),
-        rate(Counter::LogWrites),
-        whole(now.totals.get(Counter::LogDropped)),
-    ));
-    let memory = now.memory();
-    let megabytes = |bytes| short(decimal(bytes) / 1e6);
-    lines.add(format!(
-        "memory MB  resident {}   own {}   shared {}   page tables {}   kernel stacks {}   \
-         tasks {}",
-        megabytes(memory.resident),
-        megabytes(memory.anonymous),
-        megabytes(memory.shared),
-        megabytes(memory.page_tables),
-        megabytes(memory.kernel_stacks()),
-        whole(memory.tasks),
-    ));
-    let closes = CLOSES.map(|(name, counter)| format!("{name} {}", rate(counter)));
-    lines.add(format!("closes/s   {}", closes[..6].join("   ")));
-    lines.add(format!("           {}", closes[6..].join("   ")));
 }
 
+/// The workers that live; the stages of a pipeline are one worker together.
 fn living(now: &Sample) -> u64 {
-    now.workers.iter().filter(|worker| worker.pid != 0).count() as u64
+    let mut last = 0;
+    let workers = now.workers.iter().filter(|worker| worker.pid != 0);
+    let is_another = |worker: &&Worker| {
+        let is_next = mem::replace(&mut last, worker.pid) != worker.pid;
+        is_next || worker.role.is_empty()
+    };
+    workers.filter(is_another).count() as u64
 }
 
 /// Of the time that the living workers had, how much they waited for events, per cent.
@@ -294,11 +369,15 @@ fn waiting(now: &Sample, since: &Totals, seconds: f64) -> String {
     format!("{:.0}", (waited / had * 100.0).min(100.0))
 }
 
-/// A quantile of nanoseconds, as an upper bound, in at most 6 columns.
+/// A quantile of nanoseconds, as an upper bound.
 fn time(snapshot: &Snapshot, per_million: u32) -> String {
-    let Some(bounds) = snapshot.quantile(per_million) else { return "-".to_owned() };
-    let ns = decimal(bounds.high);
-    match bounds.high {
+    snapshot.quantile(per_million).map_or("-".to_owned(), |bounds| span(bounds.high))
+}
+
+/// A time in nanoseconds, in at most 6 columns.
+fn span(nanos: u64) -> String {
+    let ns = decimal(nanos);
+    match nanos {
         0..1_000 => format!("{ns:.0}ns"),
         1_000..10_000 => format!("{:.1}us", ns / 1e3),
         10_000..1_000_000 => format!("{:.0}us", ns / 1e3),

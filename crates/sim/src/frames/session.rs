@@ -286,6 +286,10 @@ impl<F: File> Protocol<F> for Session<F> {
         self.phase == Phase::Idle && self.half.is_none()
     }
 
+    fn awaits_request(&self, _: &[u8]) -> bool {
+        false
+    }
+
     fn requests(&self) -> u32 {
         self.requests
     }

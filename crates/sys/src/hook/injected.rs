@@ -3,9 +3,14 @@ use super::Call;
 use crate::shm;
 use rustix::{
     io::Errno,
-    process::{Signal, getpid, kill_process},
+    process::{Pid, Signal, getpid, kill_process, test_kill_process},
 };
 use std::{
+    fs::File,
+    io,
+    net::TcpStream,
+    os::unix::process::CommandExt as _,
+    process::Command,
     str::FromStr,
     sync::{
         OnceLock,
@@ -45,6 +50,11 @@ pub struct Plan {
     /// Points in the middle of a change of what processes share at which this one is killed,
     /// the locks of that in its hand.
     pub die_locked_per_mille: u32,
+    /// Connections that a thread of a stage takes out of its queue, and panics with in its hands.
+    pub panic_in_visit_per_mille: u32,
+    /// A port of this machine on which the test listens: each worker says before it works what
+    /// becomes of what it should not be able to do. 0: none does.
+    pub probe_port: u16,
 }
 
 /// Words of the map of files that have been waited for, one bit for each.
@@ -132,6 +142,37 @@ pub fn die_locked() {
     }
 }
 
+/// A thread of a stage has taken a connection: perhaps its last.
+///
+/// # Panics
+/// If the plan says so.
+pub fn panic_in_visit() {
+    let strikes = PLAN.get().is_some_and(|plan| strikes(plan, plan.panic_in_visit_per_mille));
+    assert!(!strikes, "a test wants this thread to panic");
+}
+
+/// In a worker that is about to work: says on standard error what errors it gets, 0 for none, who
+/// opens a file outside the root, connects, signals the master, and runs a program.
+pub fn probe(master: u32) {
+    let Some(port) = PLAN.get().map(|plan| plan.probe_port).filter(|port| *port > 0) else {
+        return;
+    };
+    let errno = |result: io::Result<()>| match result {
+        Ok(()) => 0,
+        Err(error) => error.raw_os_error().unwrap_or(-1),
+    };
+    let open = errno(File::open("/etc/passwd").map(drop));
+    let connect = errno(TcpStream::connect(("127.0.0.1", port)).map(drop));
+    let master = i32::try_from(master).ok().and_then(Pid::from_raw);
+    let kill = master.map_or(Err(Errno::SRCH), test_kill_process);
+    let kill = errno(kill.map_err(io::Error::from));
+    // Returns if it could not be run.
+    let run = errno(Err(Command::new("/bin/sh").args(["-c", "exit 99"]).exec()));
+    // In one write: other workers say theirs at the same time.
+    let line = format!("probe: open {open}, connect {connect}, signal {kill}, run {run}\n");
+    eprint!("{line}");
+}
+
 /// Whether an open that must not block finds that it would.
 pub(crate) fn blocks() -> bool {
     PLAN.get().is_some_and(|plan| strikes(plan, plan.slow_open_per_mille))
@@ -207,7 +248,9 @@ Keys, whose values are whole numbers:
   slow_open_us             how long a slow open takes, microseconds
   slow_read_per_mille      files on a slow disk, and not in memory before their first read
   slow_read_us             how long that read takes, microseconds
-  die_locked_per_mille     points in a change of a shared cache at which a worker is killed";
+  die_locked_per_mille     points in a change of a shared cache at which a worker is killed
+  panic_in_visit_per_mille connections with which a thread of a stage panics
+  probe_port               workers say whether they can connect to it, and do other mischief";
 
 impl FromStr for Plan {
     type Err = String;
@@ -235,6 +278,8 @@ impl FromStr for Plan {
                 "slow_read_per_mille" => plan.slow_read_per_mille = rate(key, value)?,
                 "slow_read_us" => plan.slow_read_us = number(key, value)?,
                 "die_locked_per_mille" => plan.die_locked_per_mille = rate(key, value)?,
+                "panic_in_visit_per_mille" => plan.panic_in_visit_per_mille = rate(key, value)?,
+                "probe_port" => plan.probe_port = number(key, value)?,
                 _ => return Err(format!("there is no key \"{key}\"\n{KEYS}")),
             }
         }
@@ -264,7 +309,7 @@ mod tests {
         let all = "seed=1,short_per_mille=2,eintr_per_mille=3,eagain_per_mille=4,\
                    emfile_accept_per_mille=5,slow_open_per_mille=6,slow_open_us=7,\
                    slow_read_per_mille=8,slow_read_us=9,\
-                   die_locked_per_mille=10";
+                   die_locked_per_mille=10,panic_in_visit_per_mille=11,probe_port=12";
         let expect = Plan {
             seed: 1,
             short_per_mille: 2,
@@ -276,6 +321,8 @@ mod tests {
             slow_read_per_mille: 8,
             slow_read_us: 9,
             die_locked_per_mille: 10,
+            panic_in_visit_per_mille: 11,
+            probe_port: 12,
         };
         assert_eq!(all.parse(), Ok(expect));
         for (text, part) in [

@@ -16,7 +16,6 @@ options! {
         doc: "How many connections are accepted at most each time the listener is ready.",
         long: "0 sets no limit of its own (Accept-inf of Chandra and Mosberger; Brecht, Pariag and \
                Gammo). accept.events_per_accept sets another.",
-        since: "0.1",
     },
     events_per_accept: u32 = OptionSpec {
         key: "accept.events_per_accept",
@@ -27,7 +26,6 @@ options! {
                whether there are more: that costs less than an accept that finds none. With many \
                events, new connections get a share of the round, and no more. 0 ignores the number \
                of events, as the papers' servers do.",
-        since: "0.1",
     },
     eager_read: bool = OptionSpec {
         key: "accept.eager_read",
@@ -38,7 +36,6 @@ options! {
         long: "Its first request has often arrived already. A connection that is answered at once \
                and closed then needs neither epoll_ctl nor another wait; one that sends nothing \
                yet costs one more recv.",
-        since: "0.1",
     },
     eager_write: bool = OptionSpec {
         key: "accept.eager_write",
@@ -47,7 +44,6 @@ options! {
         doc: "Whether a response is sent at once, before the poller reports that the socket is \
                writable.",
         long: "",
-        since: "0.1",
     },
     on_close: bool = OptionSpec {
         key: "accept.on_close",
@@ -55,7 +51,6 @@ options! {
         default: "false",
         doc: "Whether connections are accepted whenever one is closed.",
         long: "",
-        since: "0.1",
     },
     full_read: bool = OptionSpec {
         key: "accept.full_read",
@@ -63,7 +58,6 @@ options! {
         default: "false",
         doc: "Whether a socket is read until nothing is left in it before the request is answered.",
         long: "",
-        since: "0.1",
     },
     backlog: u32 = OptionSpec {
         key: "accept.backlog",
@@ -71,7 +65,6 @@ options! {
         default: "1024",
         doc: "How many new connections the kernel queues until they are accepted.",
         long: "The kernel lowers it to net.core.somaxconn.",
-        since: "0.1",
     },
     when_full: WhenFull = OptionSpec {
         key: "accept.when_full",
@@ -88,7 +81,6 @@ options! {
                as pause, and a full worker does not poll while others have room, because the \
                kernel could wake it in their place. The error log reports that a worker is full, \
                at most once in 10 s.",
-        since: "0.1",
     },
     defer: bool = OptionSpec {
         key: "accept.defer",
@@ -96,7 +88,6 @@ options! {
         default: "false",
         doc: "Whether the kernel holds back a connection until its first bytes arrive.",
         long: "TCP_DEFER_ACCEPT, for ten seconds at most.",
-        since: "0.1",
     },
     send_buffer_bytes: u32 = OptionSpec {
         key: "accept.send_buffer_bytes",
@@ -104,7 +95,6 @@ options! {
         default: "0",
         doc: "The send buffer of each connection.",
         long: "SO_SNDBUF. 0 leaves the size to the kernel, which lets it grow as needed.",
-        since: "0.1",
     },
     pacing_rate: u64 = OptionSpec {
         key: "accept.pacing_rate",
@@ -112,6 +102,5 @@ options! {
         default: "0",
         doc: "The fastest rate at which a connection is sent to, bytes per second.",
         long: "SO_MAX_PACING_RATE. 0 sets no limit.",
-        since: "0.1",
     },
 }

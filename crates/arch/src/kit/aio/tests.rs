@@ -1,14 +1,13 @@
 //! All engines over one table of reads, and what is special of glibc's threads.
 use super::*;
-use crate::drive::perform;
+use crate::{drive::perform, kit::folder};
 use regatta_op::{Codings, Fault, OpenReq, Opened};
 use regatta_sys::{OpenRules, Root, open_below};
 use std::{
     collections::HashSet,
     fs,
     os::fd::{AsFd, AsRawFd},
-    path::PathBuf,
-    sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst},
+    sync::atomic::{AtomicUsize, Ordering::SeqCst},
     thread,
     time::Instant,
 };
@@ -20,16 +19,13 @@ const LIMITS: ThreadLimits =
     ThreadLimits { threads_max: 20, idle: Duration::from_secs(1), requests_max: 100 };
 
 struct Folder {
-    path: PathBuf,
+    path: folder::Folder,
     root: Root,
 }
 
 impl Folder {
     fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("regatta-aio-{}-{}", std::process::id(), COUNT.fetch_add(1, SeqCst));
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir_all(&path).unwrap();
+        let path = folder::Folder::new("aio");
         let bytes: Vec<u8> = (0..BYTES).map(byte).collect();
         fs::write(path.join("file"), bytes).unwrap();
         let root = Root::open(&path).unwrap();
@@ -66,12 +62,6 @@ impl Folder {
             Err(error) => assert!(error.contains("fs.aio-max-nr"), "{error}"),
         }
         all
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.path);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Random schedules of connections with several operations in flight on a disk that completes them
 //! later: connections give some up, or leave, and others take their slots.
 use super::*;
-use crate::kit::{dice::Dice, slab::Slab};
+use crate::kit::{dice::Dice, folder, slab::Slab};
 use regatta_metrics::Arena;
 use regatta_op::{Codings, DISK_OPS_MAX, File, OpenFault, Opened};
 use regatta_sys::{
@@ -11,8 +11,7 @@ use regatta_sys::{
 use std::{
     fs,
     io::Write,
-    path::PathBuf,
-    sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::Duration,
 };
 
@@ -29,7 +28,7 @@ pub(crate) const CHUNK: u64 = 16 << 10;
 
 /// Files whose contents are known: each byte of file `n` is `n`.
 pub(crate) struct Folder {
-    path: PathBuf,
+    _path: folder::Folder,
     pub(crate) root: Root,
     files: Vec<StaticFile>,
     words: Vec<AtomicU64>,
@@ -37,10 +36,7 @@ pub(crate) struct Folder {
 
 impl Folder {
     pub(crate) fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("regatta-disk-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir_all(&path).unwrap();
+        let path = folder::Folder::new("disk");
         let root = Root::open(&path).unwrap();
         let make = |n: usize| {
             let mut file = fs::File::create(path.join(n.to_string())).unwrap();
@@ -54,7 +50,7 @@ impl Folder {
         };
         let files = (0..FILES).map(make).collect();
         let words = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
-        Self { path, root, files, words }
+        Self { _path: path, root, files, words }
     }
 
     /// The longest of them, and its length.
@@ -67,12 +63,6 @@ impl Folder {
     pub(crate) fn arena(&self) -> Arena<'_> {
         self.words.iter().for_each(|word| word.store(0, Relaxed));
         Arena::create(&self.words, 1)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.path);
     }
 }
 

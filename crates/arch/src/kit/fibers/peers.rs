@@ -4,13 +4,13 @@
 //! A scheduler with nothing to run asks all others at once, before it waits. One with more than one
 //! connection that can go on gives some of them, between two turns (private deques, receiver
 //! initiated: Acar, Charguéraud, Rainey, PPoPP 2013). Stacks stay where they are.
-use crate::kit::worker::Passed;
+use crate::kit::{sync::lock, worker::Passed};
 use regatta_sys::Bell;
 use std::{
     collections::VecDeque,
     io, mem,
     sync::{
-        Mutex, MutexGuard, OnceLock, PoisonError,
+        Mutex, OnceLock,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
 };
@@ -89,7 +89,7 @@ impl<T> Peers<T> {
     /// A scheduler that is about to wait would take so many connections, one at least. What it is
     /// given wakes it.
     pub fn ask(&self, at: usize, room: usize) {
-        let mut asks = self.lock();
+        let mut asks = lock(&self.asks);
         debug_assert!(room > 0 && asks.each[at].room == 0, "it asks once, before it waits");
         asks.each[at].room = room;
         self.asking.fetch_add(1, Relaxed);
@@ -97,7 +97,7 @@ impl<T> Peers<T> {
 
     /// A scheduler has waited: it does not ask any more, and has what it has been given.
     pub fn stop_asking(&self, at: usize, into: &mut VecDeque<T>) {
-        let mut asks = self.lock();
+        let mut asks = lock(&self.asks);
         let ask = &mut asks.each[at];
         if mem::take(&mut ask.room) > 0 {
             self.asking.fetch_sub(1, Relaxed);
@@ -113,7 +113,7 @@ impl<T> Peers<T> {
 
     /// Gives a connection to one of those that ask, if any still does and there is one to give.
     pub fn give(&self, connection: impl FnOnce() -> Option<T>) -> bool {
-        let mut asks = self.lock();
+        let mut asks = lock(&self.asks);
         let Asks { each, next } = &mut *asks;
         let count = each.len();
         let mut in_turn = (0..count).map(|step| (*next + step) % count);
@@ -131,11 +131,6 @@ impl<T> Peers<T> {
         }
         ask.given.push(connection);
         true
-    }
-
-    /// A panic leaves nothing behind that is half done.
-    fn lock(&self) -> MutexGuard<'_, Asks<T>> {
-        self.asks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

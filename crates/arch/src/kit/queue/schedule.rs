@@ -4,7 +4,10 @@ use super::{
     queue::{Queue, Returns},
 };
 use regatta_metrics::{Arena, Counter, Gauge, Tally};
-use regatta_sys::wait::{Interest, ready_now, ready_within};
+use regatta_sys::{
+    clock,
+    wait::{Interest, ready_now, ready_within},
+};
 use std::{
     collections::VecDeque,
     sync::atomic::AtomicU64,
@@ -176,6 +179,38 @@ fn batches_wake_as_many_as_there_is_something_for() {
     }
 }
 
+/// A waiter can be called away, and what has been there for too long is taken back.
+#[test]
+fn a_call_ends_a_wait_and_what_is_old_is_taken_back() {
+    const PATIENCE: Duration = Duration::from_secs(60);
+    let words = words();
+    let arena = Arena::create(&words, 1);
+    let tally = Tally::Striped(arena.slot(0));
+    let queue = Queue::new(10);
+    // Nobody waits: it is no call to those who come later.
+    queue.call(tally);
+    assert_eq!(queue.take(Duration::from_millis(1), tally), None);
+    let begin = Instant::now();
+    thread::scope(|scope| {
+        let taker = scope.spawn(|| queue.take(PATIENCE, tally));
+        while !taker.is_finished() && begin.elapsed() < PATIENCE {
+            queue.call(tally);
+            thread::yield_now();
+        }
+        assert_eq!(taker.join().unwrap(), None);
+    });
+    assert!(begin.elapsed() < PATIENCE);
+    let before = clock::nanos();
+    queue.put(1, tally).unwrap();
+    queue.put(2, tally).unwrap();
+    let mut old = VecDeque::new();
+    queue.take_older(before, &mut old, tally);
+    assert!(old.is_empty());
+    queue.take_older(u64::MAX, &mut old, tally);
+    assert_eq!((old.make_contiguous(), queue.len()), (&mut [1, 2][..], 0));
+    assert_eq!(arena.slot(0).gauge(Gauge::QueueItems), 0);
+}
+
 /// An owner collects all at once; it is woken once for a wait, and at once if it has been called.
 #[test]
 fn an_owner_merges_what_others_leave() {
@@ -228,6 +263,25 @@ fn an_owner_merges_what_others_leave() {
         }
     }
     assert!(rung > 1000 && called > 100, "{rung} {called}");
+}
+
+/// Who rests leaves results where they are until it looks, or is called.
+#[test]
+fn an_owner_that_rests_is_woken_by_a_call_only() {
+    let returns = Returns::new().unwrap();
+    let ready = || ready_now(returns.source(), Interest::READ).unwrap().readable;
+    assert!(returns.rests());
+    returns.put(1);
+    assert!(!ready());
+    returns.wake();
+    assert!(ready() && returns.wakes() && !ready());
+    assert_eq!(returns.next(), Some(1));
+    returns.wake();
+    assert!(!returns.rests(), "it has been called");
+    assert!(returns.rests() && !returns.wakes());
+    assert!(returns.falls_asleep());
+    returns.put(2);
+    assert!(ready() && returns.wakes());
 }
 
 /// Who is called while it is about to fall asleep does not sleep on.

@@ -7,6 +7,7 @@ use super::{
     },
     *,
 };
+use crate::kit::folder;
 use regatta_metrics::{Arena, Gauge};
 use regatta_op::{Codings, Now, OpenReq, Opened};
 use regatta_origin::{Body, Site};
@@ -18,7 +19,7 @@ use regatta_sys::{
     crew::{self, Crew},
     open_below,
 };
-use std::{fs, path::PathBuf, sync::atomic::AtomicU32};
+use std::fs;
 
 #[global_allocator]
 static COUNTING: Counting = Counting;
@@ -26,25 +27,15 @@ static COUNTING: Counting = Counting;
 pub(in crate::kit) const FILES: u64 = 24;
 
 /// Files whose lengths are known.
-pub(in crate::kit) struct Folder(PathBuf);
+pub(in crate::kit) struct Folder(folder::Folder);
 
 impl Folder {
     pub(in crate::kit) fn new() -> Arc<Self> {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Relaxed);
-        let name = format!("regatta-shared-cache-{}-{number}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        fs::create_dir_all(&folder).unwrap();
+        let folder = folder::Folder::new("shared-cache");
         for file in 0..FILES {
             fs::write(folder.join(file.to_string()), vec![b'x'; 1 + 100 * place_of(file)]).unwrap();
         }
         Arc::new(Self(folder))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

@@ -1,12 +1,9 @@
 //! What a turn leaves to another stage, and how the turn of that stage begins with it.
 use super::{Io, ReadySlot, on_disk, park};
 use crate::drive::{FileCx, Turn};
-use regatta_op::{Done, Fault, Now, Op, OpKind, Outbox, Ticket};
+use regatta_op::{Done, Now, Op, OpKind, Outbox, Ticket};
 use regatta_origin::Protocol as _;
 use regatta_sys::{Read, StaticFile};
-
-/// Buffers that are kept for bytes that are received and not parsed yet.
-const BUFFERS_MAX: usize = 64;
 
 /// What a loop leaves to other stages: operations, and completions. Nothing for an event loop.
 ///
@@ -70,12 +67,53 @@ impl Leaves {
 pub enum Left {
     /// An operation that was offered, and is not performed.
     Op(Op<StaticFile>),
-    /// What was received, and is not parsed.
-    Received(Result<Vec<u8>, Fault>),
+    /// What was received, and is not parsed: neither the end of the stream nor a fault.
+    Received(Vec<u8>),
     /// The whole of a `Send` was sent, so many bytes of it last: that is not completed.
     Sent(Outbox<StaticFile>, u64),
     /// What was read from a file: that is not completed.
     Read(Ticket, Read),
+    /// Nothing but a buffer, for the head of the next response: who completes a `Send` gets the
+    /// buffers of those who encode responses.
+    Spare(Vec<u8>),
+}
+
+impl Left {
+    /// True if it may be the beginning of a request: it is to be parsed, and is neither content nor
+    /// of a handshake, nor thrown away.
+    pub fn begins(&self, slot: &ReadySlot) -> bool {
+        matches!(self, Self::Received(bytes) if slot.conn.awaits_request(bytes))
+    }
+
+    /// True if a request may be refused by it: it begins one, or asks the disk for one.
+    pub fn asks(&self, slot: &ReadySlot) -> bool {
+        let of_disk = |op: &Op<_>| matches!(op.kind(), OpKind::Open | OpKind::Read | OpKind::Stat);
+        matches!(self, Self::Op(op) if of_disk(op)) || self.begins(slot)
+    }
+
+    /// Gives a buffer back to those who received what has been parsed: with the response, if that
+    /// has none of its own.
+    pub fn carry(left: &mut Option<Self>, cx: &FileCx<'_>) {
+        match left {
+            None => *left = Self::spare(cx),
+            Some(Self::Op(Op::Send(outbox))) => outbox.carry(|| cx.scratch.take_buffer()),
+            Some(_) => {}
+        }
+    }
+
+    /// A buffer, if there is one that nobody uses here.
+    pub fn spare(cx: &FileCx<'_>) -> Option<Self> {
+        let buffer = cx.scratch.take_buffer();
+        (buffer.capacity() > 0).then_some(Self::Spare(buffer))
+    }
+
+    /// The connection ends before another stage has gone on with it. What was sent is told
+    /// nevertheless: the response is in the peer's hands.
+    pub fn settle(self, slot: &mut ReadySlot, now: Now, cx: &FileCx<'_>) {
+        if let Self::Sent(outbox, bytes) = self {
+            slot.conn.complete(Done::Send(outbox, Ok(bytes)), now, cx);
+        }
+    }
 }
 
 impl Io<'_> {
@@ -91,17 +129,20 @@ impl Io<'_> {
         self.left.take()
     }
 
+    /// The connection goes to another stage: a `Send` that waits goes with it by value, and the box
+    /// that it has waited in stays here for the next.
+    pub fn unpark(&mut self, slot: &mut ReadySlot) -> Option<Left> {
+        let mut parked = slot.drive.send.take()?;
+        let outbox = std::mem::take(&mut *parked);
+        self.spares.0.push(parked);
+        Some(Left::Op(Op::Send(outbox)))
+    }
+
     /// Keeps a copy of bytes for another stage.
-    pub(super) fn leave_received(
-        buffers: &mut Vec<Vec<u8>>,
-        received: Result<&[u8], Fault>,
-    ) -> Left {
-        Left::Received(received.map(|bytes| {
-            let mut copy = buffers.pop().unwrap_or_default();
-            copy.clear();
-            copy.extend_from_slice(bytes);
-            copy
-        }))
+    pub(super) fn leave_received(bytes: &[u8], cx: &FileCx<'_>) -> Left {
+        let mut copy = cx.scratch.take_buffer();
+        copy.extend_from_slice(bytes);
+        Left::Received(copy)
     }
 }
 
@@ -147,15 +188,15 @@ pub(super) fn begin(
     cx: &FileCx<'_>,
 ) -> Option<Turn> {
     match io.first.take()? {
-        Left::Received(received) => {
-            let bytes = received.as_deref().map_err(|fault| *fault);
-            slot.conn.complete(Done::Recv(bytes), now, cx);
-            io.buffers.extend(received.ok().filter(|_| io.buffers.len() < BUFFERS_MAX));
+        Left::Received(bytes) => {
+            slot.conn.complete(Done::Recv(Ok(&bytes)), now, cx);
+            cx.scratch.give_buffer(bytes);
         }
         Left::Sent(outbox, bytes) => slot.conn.complete(Done::Send(outbox, Ok(bytes)), now, cx),
         Left::Read(ticket, (buffer, read)) => {
             slot.conn.complete(Done::Read(ticket, buffer, read), now, cx);
         }
+        Left::Spare(buffer) => cx.scratch.give_buffer(buffer),
         // It is sent as soon as it may be.
         Left::Op(Op::Send(outbox)) => park(slot, outbox, io),
         Left::Op(op) => return on_disk(slot, key, op, io, now, cx),

@@ -54,17 +54,42 @@ impl<'a> Own<'a> {
         (unit, units): (usize, usize),
         member: Option<&'static Member>,
     ) -> Result<Self, String> {
+        let slots = env.shares[process].slots.len();
+        let shares = unit > 0 && units > slots;
+        debug_assert!(!shares || slots > 1, "the first unit has a slot of its own");
+        let at = if shares { 1 + (unit - 1) % (slots - 1) } else { unit };
+        Self::counting(env, process, unit, (at, !shares), member)
+    }
+
+    /// Of a unit of a pipeline, in its thread; the first when the others have not been started yet.
+    /// It counts in the slot `at` of its process: alone, or with others.
+    ///
+    /// # Errors
+    /// As [`Own::new`].
+    pub fn stage(
+        env: &'a Env,
+        process: usize,
+        unit: usize,
+        (at, alone): (usize, bool),
+    ) -> Result<Self, String> {
+        Self::counting(env, process, unit, (at, alone), None)
+    }
+
+    fn counting(
+        env: &'a Env,
+        process: usize,
+        unit: usize,
+        (at, alone): (usize, bool),
+        member: Option<&'static Member>,
+    ) -> Result<Self, String> {
         let Share { cpus, slots, .. } = &env.shares[process];
         // Threads run where the one runs that starts them.
         if unit == 0 && !cpus.is_empty() {
             affinity::pin(cpus)
                 .map_err(|error| format!("cannot run on processors {cpus:?}: {error}"))?;
         }
-        let shares = unit > 0 && units > slots.len();
-        debug_assert!(!shares || slots.len() > 1, "the first unit has a slot of its own");
-        let at = if shares { 1 + (unit - 1) % (slots.len() - 1) } else { unit };
         let slot = env.arena.slot(slots.start + at);
-        let tally = if shares { Tally::Striped(slot) } else { Tally::Owned(slot) };
+        let tally = if alone { Tally::Owned(slot) } else { Tally::Striped(slot) };
         if unit == 0 {
             // Threads may come and go: the slots are entered once, for all of them.
             slots.clone().for_each(|at| env.arena.slot(at).enter(process::id()));

@@ -126,6 +126,15 @@ impl<S> Worker<'_, S> {
         self
     }
 
+    /// A worker that accepts from one of its listeners, and leaves the others to other units.
+    #[must_use]
+    pub fn only(mut self, listener: usize) -> Self {
+        let acceptor = &mut self.desk.acceptor;
+        acceptor.listeners = &acceptor.listeners[listener..=listener];
+        acceptor.first += listener;
+        self
+    }
+
     /// Ends this unit alone, when its last connection ends: it accepts nothing more, and others go
     /// on to accept from its listeners.
     pub const fn retire(&mut self) {

@@ -19,7 +19,7 @@ pub(crate) fn profiled(
     categories: &[(&str, f64)],
 ) -> (Run, Folder) {
     let mut run = of_library(name, Scale::Replica, value);
-    let folder = Folder::new();
+    let folder = Folder::new("lab-test");
     fs::create_dir_all(folder.join("profiles")).unwrap();
     let mut index = String::new();
     for (at, cell) in profiled_cells(&run.experiment, &cells(&run.experiment)).iter().enumerate() {

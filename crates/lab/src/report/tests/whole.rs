@@ -161,7 +161,7 @@ fn outcome(cell: &Cell, seed: u64) -> Outcome {
 
 /// The run with all that a run directory holds.
 fn whole_run() -> (Run, Folder) {
-    let path = Folder::new();
+    let path = Folder::new("lab-test");
     fs::create_dir_all(path.join("outcomes")).unwrap();
     let mut run = synthetic(TEXT, &numbers);
     run.directory = path.to_path_buf();
@@ -277,7 +277,7 @@ fn a_whole_run_has_every_figure_with_caption_and_numbers() {
 /// Who has a report open, or reads it while it is written anew, has one of the two.
 #[test]
 fn a_report_is_replaced_whole() {
-    let folder = Folder::new();
+    let folder = Folder::new("lab-test");
     let mut run = synthetic(super::TEXT, &metrics);
     run.directory = folder.to_path_buf();
     let paths = write(&run).unwrap();
@@ -324,7 +324,7 @@ fn browse(browser: &str, page: &Path, flags: &[&str]) -> String {
 
 #[test]
 fn a_browser_that_is_there_must_draw() {
-    let folder = Folder::new();
+    let folder = Folder::new("lab-test");
     for (browser, why) in [("false", "exit status: 1"), ("true", "exit status: 0")] {
         let drawn = std::panic::catch_unwind(|| browse(browser, &folder.join("page"), &[]));
         let said = drawn.unwrap_err().downcast::<String>().unwrap();

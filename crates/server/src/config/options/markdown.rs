@@ -3,53 +3,26 @@ use super::{FLAGS, SECTIONS, all, sections, toml};
 use regatta_arch::{ARCHITECTURES, Architecture, options::OptionSpec};
 use std::fmt::Write as _;
 
-/// Options that do what a directive of nginx does, for readers who know that.
-const NGINX: &[(&str, &str)] = &[
-    ("server.root", "root"),
-    ("server.listen", "listen"),
-    ("server.user", "user"),
-    ("server.drain_ms_max", "worker_shutdown_timeout"),
-    ("server.pid_file", "pid"),
-    ("limits.head_bytes_max", "large_client_header_buffers"),
-    ("limits.head_ms_max", "client_header_timeout"),
-    ("limits.idle_ms_max", "keepalive_timeout"),
-    ("limits.send_window_ms", "send_timeout"),
-    ("limits.linger_ms_max", "lingering_timeout"),
-    ("limits.requests_max", "keepalive_requests"),
-    ("limits.ranges_max", "max_ranges"),
-    ("limits.connections_max", "worker_connections"),
-    ("content.index", "index"),
-    ("content.fallback", "try_files"),
-    ("content.not_found", "error_page"),
-    ("content.precompressed", "gzip_static"),
-    ("content.symlinks", "disable_symlinks"),
-    ("content.charset", "charset"),
-    ("content.types", "types"),
-    ("cache.enabled", "open_file_cache"),
-    ("cache.revalidate_ms", "open_file_cache_valid"),
-    ("cache.inactive_ms", "open_file_cache inactive="),
-    ("log.access", "access_log"),
-    ("log.format", "log_format"),
-    ("log.error", "error_log"),
-    ("accept.count", "multi_accept"),
-    ("accept.backlog", "listen backlog="),
-    ("accept.defer", "listen deferred"),
-    ("accept.send_buffer_bytes", "listen sndbuf="),
-    ("event.poller", "use"),
-    ("event.wait_events_max", "epoll_events"),
-    ("event.processes", "worker_processes"),
-    ("event.pin", "worker_cpu_affinity"),
-    ("event.turn_bytes_max", "sendfile_max_chunk"),
-    ("amped.helpers_max", "thread_pool threads="),
-];
+/// The page for people who know nginx.
+const FROM_NGINX: &str = include_str!("../../../../../docs/from-nginx.md");
+
+/// What nginx calls what an option does: the first cell of the row that has the option in the
+/// second.
+fn nginx(key: &str) -> Option<&'static str> {
+    let mut rows = FROM_NGINX.lines().filter_map(|line| line.strip_prefix("| "));
+    rows.find_map(|row| {
+        let (there, rest) = row.split_once(" | ")?;
+        let (here, _) = rest.split_once(" | ")?;
+        here.contains(&format!("`{key}`")).then_some(there)
+    })
+}
 
 /// The text of `docs/options.md`.
 #[must_use]
 pub fn markdown() -> String {
     let mut text = String::from(MARKDOWN_HEAD);
     for section in sections() {
-        let doc = SECTIONS.iter().find(|known| known.name == section);
-        let doc = doc.map_or_else(|| driver_doc(section), |known| known.doc.to_owned());
+        let doc = section_doc(section);
         let _ = write!(text, "\n## `[{section}]`\n\n{}\n", wrapped(&doc));
         for spec in all().filter(|spec| super::section(spec.key) == section) {
             push_markdown(&mut text, spec);
@@ -58,7 +31,12 @@ pub fn markdown() -> String {
     text
 }
 
-fn driver_doc(section: &str) -> String {
+/// What the options of a section are about, in a sentence.
+#[must_use]
+pub fn section_doc(section: &str) -> String {
+    if let Some(known) = SECTIONS.iter().find(|known| known.name == section) {
+        return known.doc.to_owned();
+    }
     let takes = |architecture: &&Architecture| {
         architecture.driver.options.iter().any(|spec| super::section(spec.key) == section)
     };
@@ -87,9 +65,9 @@ followed by `/s` for rates. Lists are arrays in the file, and separated by comma
 line. `regatta check` reports everything that is wrong with a configuration; `regatta serve
 --print-config` prints the configuration in effect, with every option written out.
 
-Where nginx has a directive for the same purpose, it is named; the values differ. [E], [S], [H] and
-[G] are papers ([STYLE.md](../STYLE.md#the-papers)). A client here is whoever connects, which may be
-a proxy.
+Where nginx has a directive for the same purpose, it is named; [from-nginx.md](from-nginx.md) says
+what differs. [E], [S], [H] and [G] are papers ([STYLE.md](../STYLE.md#the-papers)). A client here
+is whoever connects, which may be a proxy.
 ";
 
 fn push_markdown(text: &mut String, spec: &OptionSpec) {
@@ -99,9 +77,8 @@ fn push_markdown(text: &mut String, spec: &OptionSpec) {
     let flag = FLAGS.iter().find(|(_, key)| *key == spec.key);
     let flag = flag.map_or_else(String::new, |(flag, _)| format!(" Flag: `{flag}`."));
     let takes = spec.kind.describe();
-    let nginx = NGINX.iter().find(|(key, _)| *key == spec.key);
-    let nginx = nginx.map_or_else(String::new, |(_, name)| format!(" In nginx: `{name}`."));
-    let takes = wrapped(&format!("Takes {takes}.{flag}{nginx} Since {}.", spec.since));
+    let nginx = nginx(spec.key).map_or_else(String::new, |its| format!(" In nginx: {its}."));
+    let takes = wrapped(&format!("Takes {takes}.{flag}{nginx}"));
     let _ = write!(text, "\n### `{name} = {value}`\n\n{doc}\n\n{takes}\n");
 }
 
@@ -127,10 +104,16 @@ fn wrapped(text: &str) -> String {
 mod tests {
     use super::*;
 
+    /// What looks like an option in the page for people who know nginx is one.
     #[test]
     fn every_directive_names_an_option() {
-        for (key, directive) in NGINX {
-            assert!(super::super::find(key).is_some(), "{directive}");
+        let sections = sections();
+        let words = FROM_NGINX.split('`');
+        let keys: Vec<_> =
+            words.filter(|word| sections.contains(&super::super::section(word))).collect();
+        assert!(keys.len() > 50, "{keys:?}");
+        for key in keys {
+            assert!(super::super::find(key).is_some(), "{key}");
         }
     }
 

@@ -1,15 +1,14 @@
 //! The files that schedules of whole loops serve, the requests for them, and the right responses.
-use crate::drive::{FileCx, FileLink};
+use crate::{
+    drive::{FileCx, FileLink},
+    kit::folder,
+};
 use regatta_metrics::{Arena, Tally};
 use regatta_op::{Done, Now, Op, Outbox, ReadReq, Segment, Tick};
 use regatta_origin::{ClearHttp1, LocalCache, NoLog, Peer, Protocol as _, Scratch, Site};
 use regatta_sim::{Answer, NOT_FOUND, UNAVAILABLE};
 use regatta_sys::{OpenRules, Root, StaticFile, look_again, open_below, read_range};
-use std::{
-    fs,
-    path::PathBuf,
-    sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
-};
+use std::{fs, sync::atomic::AtomicU64};
 
 /// The time of all schedules, seconds since 1970: far in the future, so that no file is young.
 pub(super) const UNIX: u64 = 4_000_000_000;
@@ -24,7 +23,7 @@ pub(super) const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
 /// A folder of files with known contents.
 pub(super) struct Folder {
-    path: PathBuf,
+    _path: folder::Folder,
     pub(super) root: Root,
     pub(super) asks: Vec<Ask>,
     /// By file.
@@ -56,16 +55,13 @@ fn content(n: usize) -> Vec<u8> {
 
 impl Folder {
     pub(super) fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("regatta-stage-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir_all(&path).unwrap();
+        let path = folder::Folder::new("stage");
         for (n, (name, _)) in FILES.iter().enumerate() {
             fs::write(path.join(name), content(n)).unwrap();
         }
         let root = Root::open(&path).unwrap();
         let asks = asks(&root);
-        Self { path, root, asks, contents: (0..FILES.len()).map(content).collect() }
+        Self { _path: path, root, asks, contents: (0..FILES.len()).map(content).collect() }
     }
 }
 
@@ -84,12 +80,6 @@ impl Folder {
         }
         let Answer { number, file, code, body } = answer;
         Err(format!("request {number} for {file}: code {code}, and {} wrong bytes", body.len()))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.path);
     }
 }
 

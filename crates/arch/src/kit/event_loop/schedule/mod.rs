@@ -12,11 +12,15 @@ mod lives;
 mod peer;
 mod poller;
 mod slow;
+pub(crate) mod stages;
 mod world;
 
 pub(crate) use world::Sums;
 
-use super::EventLoop;
+use super::{
+    EventLoop,
+    cohort::{Order, Visits},
+};
 use crate::{
     drive::{FileCx, perform::Below},
     kit::{
@@ -45,6 +49,7 @@ use regatta_sys::{
     wait::{Epoll, Poll, Poller, Select, Trigger},
 };
 use slow::Slow;
+use stages::Shape;
 use std::{
     io,
     ops::Range,
@@ -99,6 +104,10 @@ pub(crate) struct Case {
     pub(crate) fibers: bool,
     /// Connections go from one loop to another.
     pub(crate) steals: bool,
+    /// In the place of a loop there is a pipeline.
+    pub(crate) line: Option<Shape>,
+    /// The loops serve by stages.
+    pub(crate) cohort: bool,
     /// Schedules of each accept strategy.
     pub(crate) each: u64,
 }
@@ -108,13 +117,44 @@ impl Case {
     pub(crate) const fn one(test: &'static str) -> Self {
         let (waits, each) = (None, SEEDS / STRATEGIES);
         let (shared, hangs, frames, sealed, slow) = (false, false, false, false, false);
-        let (fibers, steals) = (false, false);
-        Self { test, waits, loops: 1, shared, hangs, frames, sealed, slow, fibers, steals, each }
+        let (fibers, steals, line, cohort) = (false, false, None, false);
+        Self {
+            test,
+            waits,
+            loops: 1,
+            shared,
+            hangs,
+            frames,
+            sealed,
+            slow,
+            fibers,
+            steals,
+            line,
+            cohort,
+            each,
+        }
     }
 
     /// As [`Self::one`], with several exchanges of each connection at once.
     pub(crate) const fn frames(test: &'static str) -> Self {
         Self { frames: true, ..Self::one(test) }
+    }
+
+    /// Makes of a strategy what is possible in what there is in the place of a loop.
+    fn fit(&self, accepts: &mut AcceptRules) {
+        if self.fibers {
+            // A user thread accepts when it has closed a connection, whatever the poller says.
+            (accepts.count, accepts.events_per_accept, accepts.on_close) = (0, 0, false);
+            // Who is full because of what it was given does not go on polling.
+            accepts.when_full = if self.steals { WhenFull::Pause } else { accepts.when_full };
+        }
+        if self.line.is_some() {
+            // Who accepts hears late that a connection has been closed, and has none that is idle.
+            accepts.on_close = false;
+            if accepts.when_full == WhenFull::CloseIdle {
+                accepts.when_full = WhenFull::Pause;
+            }
+        }
     }
 }
 
@@ -235,6 +275,8 @@ const NAMED: [(u32, [bool; 4]); 7] = [
 /// Events of a round for each accept beyond the first, and what distinguishes the seed of the dice.
 const EVENTS_EACH: [u32; 3] = [0, 2, 16];
 const EVENTS_STREAM: u64 = 0x6576_656e_7473;
+/// What distinguishes the seed of the dice for the order of stages.
+const STAGES_STREAM: u64 = 0x7374_6167_6573;
 
 /// These and a random one, which seeds take in turn.
 const STRATEGIES: u64 = NAMED.len() as u64 + 1;
@@ -303,6 +345,8 @@ struct Scene<'s, 'a> {
     fibers: bool,
     /// What loops share that connections go between.
     peers: Option<Peers>,
+    line: Option<Shape>,
+    cohort: bool,
     make: &'s Make<'s>,
 }
 
@@ -318,12 +362,7 @@ fn schedule(
     let waits = case.waits.unwrap_or(WAITS[dice.below(WAITS.len())]);
     let site = site(&mut dice, shared);
     let (mut accepts, turns) = strategy(seed, &mut dice);
-    if case.fibers {
-        // A user thread accepts when it has closed a connection, whatever the poller says.
-        (accepts.count, accepts.events_per_accept, accepts.on_close) = (0, 0, false);
-        // Who is full because of what it was given does not go on polling.
-        accepts.when_full = if case.steals { WhenFull::Pause } else { accepts.when_full };
-    }
+    case.fit(&mut accepts);
     let copies = loops > 1 && !shared && dice.once_in(3);
     let each = 1 + dice.below(2);
     let (listeners, addresses) = listen(if copies { loops * each } else { each });
@@ -346,6 +385,7 @@ fn schedule(
     }
     world.accepts_anytime = case.fibers;
     world.steals = case.steals;
+    world.has_stages = case.line.is_some();
     let stage = Stage::new(world);
     let scene = Scene {
         seed,
@@ -365,6 +405,8 @@ fn schedule(
         slow: case.slow,
         fibers: case.fibers,
         peers: case.steals.then(|| Peers::new(loops, true).unwrap()),
+        line: case.line,
+        cohort: case.cohort,
         make,
     };
     if loops == 1 {
@@ -432,18 +474,18 @@ impl Scene<'_, '_> {
         (cache, shared): (&dyn Cache<StaticFile>, Option<&SharedCache<'_>>),
     ) {
         let slot = self.arena.slot(me);
-        let (tally, scratch) = (Tally::Owned(slot), Scratch::new(self.seed.into()));
+        let tally = Tally::Owned(slot);
+        let scratches = [(); 4].map(|()| Scratch::new(self.seed.into()));
         let links = Toys(AtomicU64::new(self.seed));
-        let cx = FileCx {
-            site: self.site,
-            cache,
-            tally,
-            log: &NoLog,
-            scratch: &scratch,
-            links: if self.sealed { &links } else { self.links },
-        };
-        let around = Surroundings {
-            cx,
+        let around = |scratch| Surroundings {
+            cx: FileCx {
+                site: self.site,
+                cache,
+                tally,
+                log: &NoLog,
+                scratch,
+                links: if self.sealed { &links } else { self.links },
+            },
             slot,
             control: self.arena.control(),
             bell: &self.bells[me],
@@ -467,13 +509,24 @@ impl Scene<'_, '_> {
             acceptor.others = others.map(other).collect();
         }
         let poller = poller::RandomPoller::new(self.stage, me, self.seed, poller);
+        let below = Below { root: &self.folder.root, rules: OpenRules::default() };
         if self.fibers {
-            let below = Below { root: &self.folder.root, rules: OpenRules::default() };
-            let (worker, peers) = (Worker::new(acceptor, around), self.peers.as_ref());
+            let (worker, peers) =
+                (Worker::new(acceptor, around(&scratches[0])), self.peers.as_ref());
             return lives::run((self.seed, me), poller, worker, below, peers);
         }
-        let worker = Worker::new(acceptor, around);
-        EventLoop::new(poller, worker, self.turns, &mut *disk).run().unwrap();
+        if let Some(shape) = self.line {
+            let what = (acceptor, self.turns, below);
+            return stages::run((self.seed, shape), poller, what, &around, &scratches);
+        }
+        let worker = Worker::new(acceptor, around(&scratches[0]));
+        let mut event_loop = EventLoop::new(poller, worker, self.turns, &mut *disk);
+        if self.cohort {
+            let mut dice = Dice::new(self.seed ^ STAGES_STREAM);
+            let order = [Order::Forward, Order::Backward, Order::Wave][dice.below(3)];
+            event_loop = event_loop.by_stages(Visits { order, most: dice.below(3) });
+        }
+        event_loop.run().unwrap();
     }
 }
 
@@ -536,6 +589,39 @@ pub(crate) fn check_sealed(sums: &Sums, later: u64) {
     assert!(connections > 2 * schedules && answers > schedules, "{sums:?}");
     assert!(sums.later >= later * schedules && sums.full_sockets > schedules, "{sums:?}");
     assert!(sums.unopened > 50 && sums.unshaken > 5 && sums.drained > 10, "{sums:?}");
+}
+
+/// As [`check`], of a pipeline: no idle connection is closed for another, and the disk keeps none.
+fn check_line(sums: &Sums) {
+    let Sums { schedules, connections, answers, late, .. } = *sums;
+    if schedules < SEEDS / 4 {
+        return; // a few are replayed
+    }
+    assert!(connections > 2 * schedules && answers > schedules, "{sums:?}");
+    // Most are told of room before they send.
+    assert!(late > schedules && 8 * sums.full_sockets > schedules, "{sums:?}");
+    assert!(sums.expired > 2 && sums.drained > 5, "{sums:?}");
+}
+
+const SHAPES: [Shape; 3] = [Shape::ReadPoller, Shape::Readers, Shape::Staged];
+
+#[test]
+fn stages_forget_nobody() {
+    for shape in SHAPES {
+        let case = Case { line: Some(shape), ..Case::one("stages_forget_nobody") };
+        check_line(&run_all(case, &own_disk));
+    }
+}
+
+#[test]
+fn stages_forget_none_of_many_exchanges_or_of_sealed_connections() {
+    let test = "stages_forget_none_of_many_exchanges_or_of_sealed_connections";
+    for shape in SHAPES {
+        let each = SEEDS / STRATEGIES / 4;
+        let case = Case { line: Some(shape), each, ..Case::one(test) };
+        check_line(&run_all(Case { frames: true, ..case }, &own_disk));
+        check_line(&run_all(Case { sealed: true, ..case }, &own_disk));
+    }
 }
 
 #[test]

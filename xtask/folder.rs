@@ -1,4 +1,4 @@
-//! Directories of tests.
+//! Directories of tests, of every crate.
 
 use std::fs;
 use std::ops::Deref;
@@ -13,13 +13,13 @@ static NEXT: AtomicU32 = AtomicU32::new(0);
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("regatta-lab-test-{}-{number}", std::process::id());
+        let name = format!("regatta-{name}-{}-{number}", std::process::id());
         let path = std::env::temp_dir().join(name);
         // What a killed test of our number left behind.
         let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).unwrap();
+        fs::create_dir_all(&path).expect("a directory for a test");
         Self(path)
     }
 }

@@ -1,0 +1,104 @@
+//! How much a thread takes at once ([AggThrottle]): less and less while the stage serves as much as
+//! it did with more, because what is taken together waits for each other; more again when it serves
+//! less.
+use super::{Controller, Decided, Decision, Inputs, Periods, Sample, Smoothed, milli, whole};
+
+/// Windows of which one changes something.
+const ADJUSTS_EVERY: u32 = 5;
+/// What a step multiplies or divides by.
+const FACTOR: f64 = 1.2;
+/// Parts of the best: below the first, or from the last on, the load is another one, and the search
+/// begins again; at or below the second a batch has become too small; from the third on it is large
+/// enough again.
+const RESETS_BELOW: f64 = 0.2;
+const TOO_LITTLE: f64 = 0.9;
+const ENOUGH: f64 = 0.98;
+const RESETS_FROM: f64 = 2.0;
+
+/// How the size of a batch is sought.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchRules {
+    /// The smallest batch.
+    pub least: u32,
+    /// The largest one, with which it begins.
+    pub most: u32,
+    /// How long what is served is counted, milliseconds.
+    pub window_ms: u32,
+    /// Weight of what the rate was, when it is smoothed, hundredths.
+    pub weight_old_percent: u32,
+    /// A size is a whole number, cut off: sizes from 1 to 4 cannot grow then, as in the source.
+    pub truncates: bool,
+}
+
+/// Sets the size of a batch.
+#[derive(Debug)]
+pub struct Batching {
+    rules: BatchRules,
+    periods: Periods,
+    windows: u32,
+    served: u64,
+    rate: Smoothed,
+    best: f64,
+    size: f64,
+    grows: bool,
+}
+
+impl Batching {
+    /// Batches of the largest size.
+    #[must_use]
+    pub fn new(rules: BatchRules, now_ns: u64) -> Self {
+        let periods = Periods::new(rules.window_ms, now_ns);
+        let rate = Smoothed::new(f64::from(rules.weight_old_percent) / 100.0);
+        let size = f64::from(rules.most);
+        Self { rules, periods, windows: 0, served: 0, rate, best: 0.0, size, grows: false }
+    }
+
+    /// The size now.
+    #[must_use]
+    pub fn size(&self) -> u32 {
+        u32::try_from(whole(self.size)).unwrap_or(u32::MAX)
+    }
+
+    fn adjust(&mut self, rate: f64) {
+        if rate < RESETS_BELOW * self.best || rate >= RESETS_FROM * self.best {
+            // And a step down follows at once.
+            (self.size, self.best, self.grows) = (f64::from(self.rules.most), rate, false);
+        }
+        let is_enough = if self.grows {
+            self.best = self.best.max(rate);
+            rate >= ENOUGH * self.best
+        } else {
+            rate > TOO_LITTLE * self.best || rate == self.best
+        };
+        self.grows = !is_enough;
+        self.set(if is_enough { self.size / FACTOR } else { self.size * FACTOR });
+        self.best = self.best.max(rate);
+        if self.grows && self.size() == self.rules.most {
+            // There is no better: what it was once is not what it can be now.
+            (self.best, self.grows) = (rate, false);
+        }
+    }
+
+    fn set(&mut self, size: f64) {
+        let size = if self.rules.truncates { size.trunc() } else { size };
+        self.size = size.clamp(f64::from(self.rules.least), f64::from(self.rules.most));
+    }
+}
+
+impl Controller for Batching {
+    fn observe(&mut self, sample: &Sample<'_>, now_ns: u64, out: &mut Vec<Decided>) {
+        self.served += sample.takes;
+        let Some(seconds) = self.periods.due(now_ns) else { return };
+        let rate = self.rate.add(self.served as f64 / seconds);
+        self.served = 0;
+        self.windows = self.windows.wrapping_add(1);
+        if !self.windows.is_multiple_of(ADJUSTS_EVERY) {
+            return;
+        }
+        let before = self.size();
+        self.adjust(rate);
+        let decision = (self.size() != before).then(|| Decision::Batch(self.size()));
+        let (milli_per_s, best_milli_per_s) = (milli(rate), milli(self.best));
+        out.push(Decided { decision, inputs: Inputs::Rate { milli_per_s, best_milli_per_s } });
+    }
+}

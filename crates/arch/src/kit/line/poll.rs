@@ -1,0 +1,329 @@
+//! A stage with a poller: an event loop in a pipeline. It takes in what others leave for it, and
+//! leaves to others what its rules say; or it accepts, and leaves all that it accepts.
+use super::{Barrier, Entry, Job, Leaving, Line, Routes, gate::Gate};
+use crate::kit::{
+    queue::Returns,
+    step::{Left, Place, Readiness, ReadySlot},
+    worker::Worker,
+};
+use crate::{WorkerLog, kit::control::Decided};
+use regatta_metrics::{Counter, Tally};
+use regatta_op::OpKind;
+use regatta_sys::clock;
+use std::{collections::VecDeque, os::fd::BorrowedFd, time::Duration};
+
+/// How long it waits for a batch before it looks whether the line has been closed.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// How often it looks for what threads are late with, nanoseconds.
+const LATE_NS: u64 = 100_000_000;
+
+/// What a stage with a poller does.
+#[derive(Clone, Copy, Debug)]
+pub struct Does<'a> {
+    /// Where its connections come from.
+    pub takes: Takes,
+    /// Where the operations go that its rules leave to others.
+    pub routes: Routes,
+    /// It hears the master, for all of its process.
+    pub hears: bool,
+    /// It waits until the batch is done that it has left at this station.
+    pub barrier: Option<(&'a Barrier, usize)>,
+}
+
+/// Where the connections of a stage with a poller come from.
+#[derive(Clone, Copy, Debug)]
+pub enum Takes {
+    /// From this station, whose set it takes over.
+    Station(usize),
+    /// From its listeners: it has no other connections than those that it lends.
+    Listeners {
+        /// Which of those who accept it is.
+        home: u8,
+        /// The station for which it leaves them.
+        to: usize,
+        /// Parts of the pipeline that serve them: who accepts alone has them in turn, others have
+        /// one each.
+        parts: u8,
+    },
+}
+
+/// What a stage with a poller has to do with the gate of its line.
+#[derive(Clone, Copy, Debug)]
+pub enum Gated<'a> {
+    /// Requests come in here: what it has received is admitted to this station, or turned away.
+    In(&'a Gate, usize),
+    /// Answers arrive here: they have left the line. After each round the gate decides, and whether
+    /// all decisions are told, or those that change something; `None`: none are.
+    Out(&'a Gate, Option<Told>),
+}
+
+/// Which decisions the log tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// Those that change something.
+    Changes,
+    /// All.
+    All,
+}
+
+impl Told {
+    /// Tells of a decision about a stage.
+    pub fn tell(self, log: &dyn WorkerLog, stage: &str, decided: &Decided) {
+        if self == Self::All || decided.decision.is_some() {
+            log.notice(format_args!("stage {stage}: {decided}"));
+        }
+    }
+}
+
+/// What an event loop needs to be a stage.
+#[derive(Debug)]
+pub struct Stage<'a> {
+    line: &'a Line<'a>,
+    does: Does<'a>,
+    /// Taken over and not taken in.
+    mine: VecDeque<Job>,
+    /// Taken back from threads that did not come to it, when that is looked at next, nanoseconds.
+    late: VecDeque<Job>,
+    late_at: u64,
+    /// Ended and not told.
+    ended: VecDeque<()>,
+    leaving: Leaving<'a>,
+    /// Connections that it has accepted.
+    accepted: usize,
+    gated: Option<Gated<'a>>,
+}
+
+impl<'a> Stage<'a> {
+    /// A stage of a line.
+    #[must_use]
+    pub fn new(line: &'a Line<'a>, does: Does<'a>) -> Self {
+        Self {
+            line,
+            does,
+            mine: VecDeque::new(),
+            late: VecDeque::new(),
+            late_at: 0,
+            ended: VecDeque::new(),
+            leaving: Leaving::new(line),
+            accepted: 0,
+            gated: None,
+        }
+    }
+
+    /// The line has a gate, of which this stage is one side.
+    #[must_use]
+    pub const fn gated(mut self, gated: Gated<'a>) -> Self {
+        self.gated = Some(gated);
+        self
+    }
+
+    /// What rings when something has been left for it, or it is called.
+    pub(in crate::kit) fn source(&self) -> BorrowedFd<'a> {
+        match self.returns() {
+            Ok(jobs) => jobs.source(),
+            Err(ended) => ended.source(),
+        }
+    }
+
+    /// What is left for it: jobs, or how many of those have ended that it has accepted.
+    fn returns(&self) -> Result<&'a Returns<Job>, &'a Returns<()>> {
+        match self.does.takes {
+            Takes::Listeners { home, .. } => Err(self.line.home(home.into())),
+            Takes::Station(at) => match &self.line.station(at).entry {
+                Entry::Merged(returns) => Ok(returns),
+                Entry::Queued(..) => unreachable!("a stage with a poller has no queue"),
+            },
+        }
+    }
+
+    /// True if it hears the master.
+    pub(in crate::kit) const fn hears(&self) -> bool {
+        self.does.hears
+    }
+
+    /// The master wants something else: the others are to look, too.
+    pub(in crate::kit) fn calls(&self) {
+        self.line.wake_all();
+    }
+
+    /// True if it is to end.
+    pub(in crate::kit) fn is_over(&self) -> bool {
+        self.line.is_closed()
+    }
+
+    /// Before a wait: false if it has something to do.
+    pub(in crate::kit) fn falls_asleep(&self, worker: &Worker<'_, Readiness>) -> bool {
+        match self.returns() {
+            Ok(jobs) => jobs.falls_asleep(),
+            // Who has room need not know at once that there is more.
+            Err(ended) if worker.is_listening() => ended.rests(),
+            Err(ended) => ended.falls_asleep(),
+        }
+    }
+
+    /// After a wait: takes over what is there.
+    pub(in crate::kit) fn wakes(&mut self, worker: &mut Worker<'_, Readiness>) {
+        let tally = worker.around().cx.tally;
+        let was_rung = match self.returns() {
+            Ok(jobs) => {
+                let was_rung = jobs.wakes();
+                jobs.take_all(&mut self.mine);
+                if !self.mine.is_empty() {
+                    tally.add(Counter::Merges, 1);
+                    tally.add(Counter::QueueTakes, self.mine.len() as u64);
+                }
+                was_rung
+            }
+            Err(ended) => {
+                let was_rung = ended.wakes();
+                ended.take_all(&mut self.ended);
+                self.ended.drain(..).for_each(|()| worker.ended_away());
+                was_rung
+            }
+        };
+        if was_rung {
+            tally.add(Counter::QueueWakes, 1);
+        }
+        if matches!(self.gated, Some(Gated::In(..))) {
+            self.take_late(worker.around().cx.site.deadlines.disk_ms_max);
+        }
+    }
+
+    /// Takes back, now and then, what has waited for a thread as long as anybody waits for a disk:
+    /// the threads hang.
+    fn take_late(&mut self, patience_ms: u64) {
+        let now = clock::nanos();
+        if now >= self.late_at {
+            self.late_at = now + LATE_NS;
+            self.line.take_older(now.saturating_sub(patience_ms * 1_000_000), &mut self.late);
+        }
+    }
+
+    /// The next that has been taken over, and whether it is late.
+    pub(in crate::kit) fn next_job(&mut self) -> Option<(Job, bool)> {
+        let late = self.late.pop_front().map(|job| (job, true));
+        late.or_else(|| Some((self.mine.pop_front()?, false)))
+    }
+
+    /// What arrived had a place in the line since `entered`, if it had one. Here it gives it back.
+    pub(in crate::kit) fn has_arrived(&self, place: Place, entered: u64) {
+        match self.gated {
+            Some(Gated::Out(gate, _)) if entered > 0 => {
+                gate.leaves(place.class, clock::nanos().saturating_sub(entered));
+            }
+            Some(Gated::In(gate, _)) if entered > 0 => gate.gives_back(),
+            _ => {}
+        }
+    }
+
+    /// Since when what is left has a place in the line, 0 if it needs none: the beginning of a
+    /// request does.
+    ///
+    /// # Errors
+    /// The gate, if it turns the request away.
+    pub(in crate::kit) fn admits(
+        &self,
+        slot: &ReadySlot,
+        left: Option<&Left>,
+    ) -> Result<u64, &'a Gate> {
+        let Some(Gated::In(gate, to)) =
+            self.gated.filter(|_| left.is_some_and(|it| it.begins(slot)))
+        else {
+            return Ok(0);
+        };
+        let (waiting, now) = (self.line.len(to) + self.leaving.len(to), clock::nanos());
+        let is_admitted = gate.admits(waiting, slot.drive.place.class, now);
+        if is_admitted { Ok(now) } else { Err(gate) }
+    }
+
+    /// True if who is turned away here is not told.
+    pub(in crate::kit) const fn drops(&self) -> bool {
+        matches!(self.gated, Some(Gated::In(gate, _)) if gate.drops())
+    }
+
+    /// True if all that it accepts is for others.
+    pub(in crate::kit) const fn accepts(&self) -> bool {
+        matches!(self.does.takes, Takes::Listeners { .. })
+    }
+
+    /// Leaves a connection that it has accepted to the stage that has it first.
+    pub(in crate::kit) fn leave_accepted(&mut self, worker: &mut Worker<'_, Readiness>, key: u64) {
+        let Takes::Listeners { home, to, parts } = self.does.takes else { return };
+        let held_ms = worker.held_ms();
+        let Some((passed, mut drive)) = worker.lend(key) else { return };
+        let is_alone = self.line.homes() == 1;
+        let turn = if is_alone { self.accepted } else { home.into() };
+        self.accepted = self.accepted.wrapping_add(1);
+        let part = u8::try_from(turn % usize::from(parts.max(1))).unwrap_or(0);
+        drive.moves(held_ms);
+        drive.place = Place { home, part, class: home };
+        self.leaving.push(to, Job { passed, drive, left: None, entered: 0 });
+    }
+
+    /// Leaves a connection that nobody watches any more to another stage, for this operation.
+    pub(in crate::kit) fn leave(
+        &mut self,
+        worker: &mut Worker<'_, Readiness>,
+        key: u64,
+        kind: OpKind,
+        (left, entered): (Option<Left>, u64),
+    ) {
+        let held_ms = worker.held_ms();
+        let left = left.or_else(|| Left::spare(&worker.around().cx));
+        let Some(slot) = worker.slot(key) else { return };
+        // Its other turn is the other stage's.
+        slot.queued = false;
+        slot.drive.moves(held_ms);
+        let Some((passed, drive)) = worker.pass(key) else { return };
+        self.leaving.push(self.does.routes.to(kind), Job { passed, drive, left, entered });
+    }
+
+    /// A connection has ended here that somebody has accepted.
+    pub(in crate::kit) fn ended(&self, place: Place) {
+        if !self.accepts() {
+            self.line.ended(place.home);
+        }
+    }
+
+    /// Ends a round: what it leaves to others is theirs now, and where they take turns, it waits
+    /// until they have done their part.
+    pub(in crate::kit) fn end_round(&mut self, worker: &mut Worker<'_, Readiness>) {
+        let tally = worker.around().cx.tally;
+        if let Some(Gated::Out(gate, told)) = self.gated {
+            let around = worker.around();
+            gate.decides(clock::nanos(), tally, &mut |decided| {
+                if let Some(told) = told {
+                    told.tell(around.log, "gate", decided);
+                }
+            });
+        }
+        let batch = self.does.barrier.map(|(barrier, to)| (barrier, self.leaving.len(to)));
+        let Some((barrier, items @ 1..)) = batch else { return self.leaving.leave(tally) };
+        barrier.begin(items);
+        self.leaving.leave(tally);
+        let since = clock::nanos();
+        while !barrier.wait(LOOK) && !self.line.is_closed() {}
+        let waited = clock::nanos() - since;
+        tally.add(Counter::BarrierBatches, 1);
+        tally.add(Counter::BarrierNs, waited);
+        // Peers that only waited for the batch are not late.
+        worker.held_by_others(waited / 1_000_000);
+    }
+
+    /// It cannot go on, nor can the others without it.
+    pub(in crate::kit) fn fails(&self) {
+        self.line.close();
+    }
+
+    /// It serves no longer; one that accepts may be the last.
+    pub(in crate::kit) fn ends(&mut self, tally: Tally<'_>) {
+        self.leaving.leave(tally);
+        for job in self.mine.drain(..).chain(self.late.drain(..)) {
+            self.line.keep(job);
+        }
+        if self.accepts() {
+            self.line.leaves();
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! SEDA: stages with queues and pools of threads between one that reads and one that writes, under
+//! controllers (Welsh, Culler, Brewer, SOSP 2001; Haboob is its server).
+mod options;
+mod shared;
+
+use crate::{
+    Demand, Driver, Env,
+    kit::{
+        line::{
+            Job, Routes, Spread, Station,
+            gate::Gate,
+            options::{Admission, StagesOptions},
+            poll::{Does, Gated, Stage, Takes},
+            pools::Pool,
+            threads::{Extras, Work},
+        },
+        queue::Queue,
+        step::{Leaves, Left, Rules},
+        worker::Own,
+    },
+    options::Settings,
+    pipeline::{self, LOOK_MAX, POOLS_AT, Plan, Process, READ, WRITE_POLL as WRITE},
+};
+use options::{OPTIONS, OnFull, SedaOptions, Threads, Wake};
+use regatta_metrics::Tally;
+use regatta_op::{Op, OpKind};
+use std::{sync::mpsc::Receiver, thread::Scope, time::Duration};
+
+/// The driver.
+pub const DRIVER: Driver = Driver { slots: |_| SLOTS, demand, ..pipeline::driver(&OPTIONS, work) };
+
+/// The stations. Those of the two stages with pollers come first; the others have a pool each.
+const PARSE: usize = 2;
+const RECV: usize = 3;
+const CACHE: usize = 4;
+const MISS: usize = 5;
+const DISK: usize = 6;
+const ROLES: [&str; 7] = ["read", "write", "parse", "recv", "cache", "miss", "disk"];
+const POOLS: usize = ROLES.len() - POOLS_AT;
+
+/// The slots of a process: the first thread's, one for each station, the control thread's.
+const LISTEN: usize = 0;
+const STATIONS: usize = 1;
+const CONTROL: usize = STATIONS + ROLES.len();
+const SLOTS: usize = CONTROL + 1;
+
+/// What asks for a file.
+const FILES: Leaves = Leaves::of(&[OpKind::Open, OpKind::Stat, OpKind::Read]);
+const SEND: Leaves = Leaves::of(&[OpKind::Send]);
+const RECEIVE: Leaves = Leaves::of(&[OpKind::Recv]);
+
+fn demand(settings: &Settings, _: usize) -> Demand {
+    let options = SedaOptions::read(settings);
+    let most = |(least, most): (u32, u32)| least.max(most) as usize;
+    let pools: usize = (POOLS_AT..ROLES.len()).map(|at| most(options.bounds(at))).sum();
+    pipeline::demand(3 + settings.list("server.listen").len() + pools)
+}
+
+/// One process: its first thread accepts, and hears the master for all.
+fn work(env: &Env, process: usize) -> Result<(), String> {
+    let own = Own::stage(env, process, 0, (LISTEN, false))?;
+    let seda = Seda::new(env, process)?;
+    seda.process.run(&own, |scope, ended| seda.start(scope, ended))
+}
+
+/// What the threads of a process share.
+struct Seda<'e> {
+    process: Process<'e>,
+    options: SedaOptions,
+    gate: Gate,
+}
+
+impl SedaOptions {
+    /// The least and the most threads of the stage at a station.
+    const fn bounds(&self, at: usize) -> (u32, u32) {
+        match at {
+            DISK => (self.disk_min, self.disk_max),
+            _ => (self.pool_min, self.pool_max),
+        }
+    }
+}
+
+impl<'e> Seda<'e> {
+    fn new(env: &'e Env, process: usize) -> Result<Self, String> {
+        let options = SedaOptions::read(&env.settings);
+        let stages = StagesOptions::read(&env.settings);
+        let homes = match stages.admission {
+            // A class for each address.
+            Admission::Multiclass => env.listeners(process).len().max(1),
+            _ => 1,
+        };
+        let first = env.shares[process].slots.start;
+        let roles = [(LISTEN, "listen"), (CONTROL, "control")].into_iter();
+        for (at, role) in roles.chain((STATIONS..).zip(ROLES)) {
+            env.arena.slot(first + at).set_role(role);
+        }
+        let most = env.shares[process].connections_max;
+        let queue = || match options.wake {
+            Wake::One => Queue::new(most),
+            Wake::All => Queue::new(most).waking_all(),
+        };
+        let station = |(at, role)| {
+            let tally = Tally::Striped(env.arena.slot(first + STATIONS + at));
+            match at {
+                READ | WRITE => Station::merged(role, tally).map_err(pipeline::no_descriptors),
+                _ => Ok(Station::queued(role, vec![queue()], Spread::Part, tally)),
+            }
+        };
+        let pool = |at| {
+            let bounds = options.bounds(at);
+            let size = stages.pool(at == DISK, bounds.1, env.site.seed ^ at as u64);
+            let pool = Pool::new(ROLES[at], bounds, (size, stages.batching()), stages.told());
+            if at == DISK { pool.one_at_a_time() } else { pool }
+        };
+        let plan = Plan {
+            stations: ROLES.into_iter().enumerate().map(station).collect::<Result<_, _>>()?,
+            pools: (POOLS_AT..ROLES.len()).map(pool).collect(),
+            homes: (homes, "or set stages.admission to another than multiclass"),
+            parts: 1,
+            lower: "seda.pool_min or seda.disk_min",
+        };
+        let drops = options.on_full == OnFull::Drop;
+        Ok(Self {
+            process: Process::new(env, process, plan)?,
+            gate: stages.gate(options.requests_max, options.queue_max, drops),
+            options,
+        })
+    }
+
+    /// Starts all threads but the first. The control thread ends when the first has ended.
+    fn start<'s>(&'s self, scope: &'s Scope<'s, '_>, ended: Receiver<()>) {
+        let process = &self.process;
+        let serve = move |at| process.join(scope, at, move |unit| self.serve(unit, at));
+        let has_pools = self.options.threads == Threads::Own;
+        if has_pools {
+            process.fill(&serve);
+        } else {
+            for _ in 0..self.options.pool_min {
+                process.spawn(scope, "stages", |unit| self.serve_all(unit));
+            }
+        }
+        process.spawn(scope, "write", |unit| self.write(unit));
+        process.spawn(scope, "read", |unit| self.read(unit));
+        process.spawn_acceptors(scope, "listen", LISTEN);
+        if has_pools {
+            let period_ms = process.stages.pool_ms.min(process.stages.disk_ms);
+            process.spawn(scope, "control", move |unit| {
+                process.control((unit, CONTROL), period_ms, &ended, &serve)
+            });
+        }
+    }
+
+    /// Receives requests, and admits them. What has been sent is completed here, too; if another
+    /// request was behind the last, it goes on from here.
+    fn read(&self, unit: usize) -> Result<(), String> {
+        self.poll(unit, READ, Gated::In(&self.gate, PARSE))
+    }
+
+    /// Sends responses.
+    fn write(&self, unit: usize) -> Result<(), String> {
+        self.poll(unit, WRITE, Gated::Out(&self.gate, self.process.stages.told()))
+    }
+
+    fn poll(&self, unit: usize, at: usize, gated: Gated<'_>) -> Result<(), String> {
+        let process = &self.process;
+        let (leaves, routes) = duties(at, self.options.threads);
+        let does = Does { takes: Takes::Station(at), routes, hears: false, barrier: None };
+        let stage = Stage::new(&process.line, does).gated(gated);
+        process.poll(unit, (STATIONS + at, false), process.rules(leaves), stage)
+    }
+
+    /// What a thread of the stage at a station does.
+    fn work(&self, at: usize) -> (Rules, Work<'_>, Extras<'_>) {
+        let pool = self.process.pool(at);
+        let (leaves, routes) = duties(at, self.options.threads);
+        let work = Work {
+            at,
+            part: 0,
+            routes,
+            reads_at: READ,
+            writes_at: WRITE,
+            again_at: at,
+            batch: pool.batch(),
+            order: if at == CACHE && self.options.cache_order { order } else { |_| {} },
+            barrier: None,
+        };
+        let queue_max = self.options.queue_max as usize;
+        // Who serves all stages waits where all requests come in, also those of which the beginning
+        // has been sent.
+        let takes_all = at == PARSE && self.options.threads == Threads::Shared;
+        let extras = Extras {
+            relays: at == RECV || at == CACHE || takes_all,
+            gate: Some(&self.gate),
+            bound: (at == CACHE && queue_max > 0).then_some((MISS, queue_max)),
+            watches: Some(pool),
+        };
+        (self.process.rules(leaves), work, extras)
+    }
+
+    /// The life of a thread of a pool.
+    fn serve(&self, unit: usize, at: usize) -> Result<(), String> {
+        let idle_max = Duration::from_millis(self.options.idle_ms);
+        self.process.serve(unit, (STATIONS + at, false), self.work(at), Some(idle_max))
+    }
+}
+
+/// What a stage leaves to others, and where that goes.
+fn duties(at: usize, threads: Threads) -> (Leaves, Routes) {
+    let (opens_at, reads_at) = match threads {
+        Threads::Own => (MISS, DISK),
+        Threads::Shared => (PARSE, PARSE),
+    };
+    let (relays, opens) = (RECEIVE.and(FILES).and(SEND), Leaves::of(&[OpKind::Open, OpKind::Stat]));
+    let (leaves, routes) = match at {
+        // Bytes of a request go to be parsed; a next request goes on from here.
+        READ => {
+            (Leaves::PARSE.and(FILES).and(SEND), Routes::all(opens_at).with(OpKind::Recv, PARSE))
+        }
+        WRITE => (RECEIVE.and(FILES), Routes::all(opens_at).with(OpKind::Read, reads_at)),
+        PARSE => (relays, Routes::all(RECV)),
+        RECV => (relays, Routes::all(CACHE)),
+        CACHE => (relays, Routes::all(MISS).with(OpKind::Read, DISK)),
+        MISS => (RECEIVE.and(SEND).and(Leaves::of(&[OpKind::Read])), Routes::all(DISK)),
+        _ => (RECEIVE.and(SEND).and(opens).and(Leaves::READ_RESULT), Routes::all(MISS)),
+    };
+    let routes = match at {
+        READ => routes.with(OpKind::Send, WRITE),
+        PARSE | RECV => routes.with(OpKind::Recv, READ),
+        _ => routes.with(OpKind::Recv, READ).with(OpKind::Send, WRITE),
+    };
+    (leaves, routes)
+}
+
+/// Responses from memory first, small ones before large ones; then what needs a file.
+fn order(jobs: &mut [Job]) {
+    jobs.sort_by_key(|job| rank(job.left.as_ref()));
+}
+
+fn rank(left: Option<&Left>) -> u64 {
+    match left {
+        Some(Left::Op(Op::Send(outbox))) => outbox.len(),
+        _ => u64::MAX,
+    }
+}
+
+#[cfg(test)]
+mod tests;

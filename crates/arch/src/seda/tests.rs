@@ -1,0 +1,118 @@
+//! Where requests go, in which order, and how many threads a stage has.
+use super::*;
+use crate::kit::{
+    control::{BatchRules, Batching, PoolRules, PoolSize},
+    line::threads::BatchSize,
+};
+use regatta_metrics::{Arena, Counter, Dial};
+use regatta_op::Outbox;
+use regatta_origin::NoLog;
+use std::sync::atomic::AtomicU64;
+
+/// The stations that are passed by who needs these operations, each of which is offered where the
+/// last one was completed: a stage performs what it does not leave.
+fn way(ops: &[OpKind]) -> Vec<usize> {
+    let (mut at, mut way) = (READ, Vec::new());
+    let mut go = |from: &mut usize, kind| {
+        *from = duties(*from, Threads::Own).1.to(kind);
+        way.push(*from);
+    };
+    go(&mut at, OpKind::Recv);
+    for kind in ops {
+        while duties(at, Threads::Own).0.has(*kind) {
+            go(&mut at, *kind);
+        }
+        if *kind == OpKind::Read {
+            let leaves = duties(at, Threads::Own).0;
+            assert!(leaves.includes(Leaves::READ_RESULT), "{at} reads");
+            go(&mut at, *kind);
+        }
+    }
+    way
+}
+
+/// As in the source: what is in memory passes four queues, and what is not passes seven.
+#[test]
+fn a_hit_passes_four_queues_and_a_miss_seven() {
+    use OpKind::{Open, Read, Recv, Send, Stat};
+    assert_eq!(way(&[Send]), [PARSE, RECV, CACHE, WRITE]);
+    assert_eq!(way(&[Open, Stat, Read, Send]), [PARSE, RECV, CACHE, MISS, DISK, MISS, WRITE]);
+    // A file that is not kept in memory is sent by who writes.
+    assert_eq!(way(&[Open, Stat, Send]), [PARSE, RECV, CACHE, MISS, WRITE]);
+    // Another part of a body.
+    let parts = [PARSE, RECV, CACHE, MISS, DISK, MISS, WRITE, DISK, MISS, WRITE];
+    assert_eq!(way(&[Open, Read, Send, Read, Send]), parts);
+    // Whoever is to receive goes back to the one that does.
+    for at in [WRITE, PARSE, RECV, CACHE, MISS, DISK] {
+        let (leaves, routes) = duties(at, Threads::Own);
+        assert!(leaves.has(Recv), "{at}");
+        assert_eq!(routes.to(Recv), READ, "{at}");
+    }
+}
+
+/// Threads that serve all stages wait for the first: nobody else puts anything into the others.
+#[test]
+fn what_others_leave_to_shared_threads_goes_to_the_first() {
+    use OpKind::{Open, Read, Recv, Send, Stat};
+    let (read, write) = (duties(READ, Threads::Shared).1, duties(WRITE, Threads::Shared).1);
+    assert_eq!([Open, Stat, Read, Recv].map(|kind| read.to(kind)), [PARSE; 4]);
+    assert_eq!([Open, Stat, Read].map(|kind| write.to(kind)), [PARSE; 3]);
+    assert_eq!([read.to(Send), write.to(Recv)], [WRITE, READ]);
+    // And goes from there where it belongs.
+    let next = |at, kind| duties(at, Threads::Shared).1.to(kind);
+    assert_eq!([PARSE, RECV, CACHE].map(|at| next(at, Read)), [RECV, CACHE, DISK]);
+    assert_eq!([PARSE, RECV, CACHE].map(|at| next(at, Open)), [RECV, CACHE, MISS]);
+}
+
+#[test]
+fn small_responses_come_before_large_ones_and_both_before_files() {
+    let send = |len| Some(Left::Op(Op::Send(Outbox::new(vec![0; len]))));
+    let received = Some(Left::Received(vec![1]));
+    let ranks = [send(10), send(1000), received, None].map(|left| rank(left.as_ref()));
+    assert_eq!(ranks, [10, 1000, u64::MAX, u64::MAX]);
+}
+
+const RULES: PoolRules =
+    PoolRules { period_ms: 0, every: 1, queue_min: 2, threads_max: 3, finds_best: None };
+
+fn pool(size: Option<PoolSize>, batching: Option<Batching>) -> Pool {
+    Pool::new("some", (1, 3), (size, batching), None)
+}
+
+#[test]
+fn a_pool_grows_while_many_wait_and_shrinks_while_nobody_does() {
+    let words: Vec<AtomicU64> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
+    let arena = Arena::create(&words, 1);
+    let tally = Tally::Striped(arena.slot(0));
+    let pool = pool(Some(PoolSize::new(RULES, 0)), None);
+    let look = |queue| pool.look(queue, tally, &NoLog);
+    // It has none yet.
+    assert_eq!(look(0), 1);
+    pool.joins();
+    assert_eq!([look(1), look(2)], [1, 2]);
+    pool.joins();
+    assert_eq!(look(9), 3);
+    pool.joins();
+    assert_eq!(look(9), 3);
+    // Who has just served stays; who had nothing to do leaves, but for the least.
+    assert!(!pool.leaves(false));
+    assert!(pool.leaves(true) && pool.leaves(true) && !pool.leaves(true));
+    assert_eq!(pool.threads(), 1);
+    let slot = arena.view().slots().next().unwrap();
+    assert_eq!(slot.get(Counter::DecisionsChanged), 2);
+    assert_eq!(slot.dial(Dial::Decisions), slot.get(Counter::Decisions));
+    assert_eq!(slot.dial(Dial::Threads), 3);
+}
+
+#[test]
+fn a_thread_takes_all_unless_a_controller_says_how_many() {
+    let size = |pool: &Pool| match pool.batch() {
+        BatchSize::Shared(most) => most.load(std::sync::atomic::Ordering::Relaxed),
+        BatchSize::Most(most) => panic!("{most} is nobody's to change"),
+    };
+    assert_eq!(size(&pool(None, None)), u32::MAX);
+    assert_eq!(size(&pool(None, None).one_at_a_time()), 1);
+    let rules =
+        BatchRules { least: 1, most: 64, window_ms: 5, weight_old_percent: 50, truncates: false };
+    assert_eq!(size(&pool(None, Some(Batching::new(rules, 0)))), 64);
+}

@@ -1,0 +1,100 @@
+//! The threads of a pipeline, the stations between them, and where each counts.
+use super::options::{Acceptors, Parts, Read, WatpipeOptions};
+use crate::{
+    kit::line::options::{PoolControl, StagesOptions},
+    options::Settings,
+    pipeline::READ,
+};
+use std::ops::Range;
+
+/// The stations besides those of the two pollers: the queues of those who write and read.
+pub(super) const WRITE: usize = 2;
+pub(super) const READERS: usize = 3;
+pub(super) const ROLES: [&str; 4] = ["read", "write-poll", "write", "reader"];
+
+/// The slots of a process. The first thread accepts, and has one of its own.
+pub(super) const FIRST: usize = 0;
+/// Those who accept besides.
+pub(super) const ACCEPT: usize = 1;
+/// What is put at each station.
+pub(super) const STATIONS: Range<usize> = 2..6;
+/// The pollers.
+pub(super) const POLLERS: Range<usize> = 6..8;
+/// Threads that write, and that read. If they are more, they share these.
+pub(super) const WRITERS_SLOTS: Range<usize> = 8..40;
+pub(super) const READERS_SLOTS: Range<usize> = 40..56;
+/// Who starts writers.
+pub(super) const CONTROL: usize = 56;
+pub(super) const SLOTS: Range<usize> = 0..57;
+
+/// How many threads there are of each kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    /// Those who accept.
+    pub(super) homes: usize,
+    /// None: the poller reads.
+    pub(super) readers: usize,
+    pub(super) writers: usize,
+    /// As many as a controller may make of them.
+    pub(super) writers_max: usize,
+    /// Each reader and each writer is of one part, which has queues of its own.
+    pub(super) parts: usize,
+}
+
+impl Shape {
+    pub(super) fn new(settings: &Settings, listeners: usize, cpus: usize) -> Self {
+        let options = WatpipeOptions::read(settings);
+        let each = |threads| if threads == 0 { cpus } else { threads };
+        let writers = each(options.writers);
+        let grows = StagesOptions::read(settings).pool_control != PoolControl::None;
+        let readers = match options.read {
+            Read::Threads => each(options.readers),
+            Read::Poller => 0,
+        };
+        let fewest = if readers == 0 { writers } else { readers.min(writers) };
+        Self {
+            homes: if options.acceptors == Acceptors::One { 1 } else { listeners.max(1) },
+            readers,
+            writers,
+            writers_max: if grows { options.writers_max.max(writers) } else { writers },
+            parts: match options.parts {
+                Parts::None => 1,
+                // A part without threads would serve nobody.
+                Parts::Cpu => cpus.min(fewest).min(u8::MAX.into()),
+            },
+        }
+    }
+
+    /// True if a controller may start writers.
+    pub(super) const fn grows(&self) -> bool {
+        self.writers_max > self.writers
+    }
+
+    /// All threads of a process.
+    pub(super) fn threads(&self) -> usize {
+        self.homes + 2 + self.readers + self.writers_max + usize::from(self.grows())
+    }
+}
+
+/// Where a thread of a stage counts, alone or not, and the processor that it runs on, if it is one.
+pub(super) struct Place {
+    pub(super) slot: (usize, bool),
+    pub(super) cpu: Option<usize>,
+}
+
+/// What each slot is for. Those of threads that are not there are another stage's.
+pub(super) fn roles(shape: &Shape) -> impl Iterator<Item = (usize, &'static str)> + use<> {
+    let readers = if shape.readers > 0 { READERS } else { READ };
+    let control = if shape.grows() { "control" } else { ROLES[WRITE] };
+    SLOTS.map(move |at| {
+        let station = match at {
+            FIRST | ACCEPT => return (at, "accept"),
+            CONTROL => return (at, control),
+            at if STATIONS.contains(&at) => at - STATIONS.start,
+            at if POLLERS.contains(&at) => at - POLLERS.start,
+            at if WRITERS_SLOTS.contains(&at) => WRITE,
+            _ => READERS,
+        };
+        (at, ROLES[if station == READERS { readers } else { station }])
+    })
+}

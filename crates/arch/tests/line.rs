@@ -1,0 +1,488 @@
+//! Pipelines over real sockets and files: stages with pollers and stages of threads, through which
+//! connections travel.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#[path = "../../../xtask/folder.rs"]
+mod folder;
+
+use regatta_arch::{
+    drive::{FileCx, perform::Below},
+    kit::{
+        accept::{AcceptRules, Acceptor, WhenFull},
+        disk::InlineDisk,
+        event_loop::EventLoop,
+        line::{
+            self, Barrier, Line, Routes, Spread, Station,
+            poll::{Does, Stage, Takes},
+            threads::{BatchSize, StageThread, Work},
+        },
+        queue::Queue,
+        step::{Io, Leaves, Readiness, Rules},
+        thread_cache::ThreadCache,
+        worker::{Surroundings, Worker},
+    },
+};
+use regatta_metrics::{Arena, Counter, Tally, Totals};
+use regatta_op::OpKind;
+use regatta_origin::{ClearHttp1, Deadlines, NoLog, Scratch, Site};
+use regatta_sys::{
+    Bell, OpenRules, Root,
+    alloc_count::{Counting, allocations},
+    clock,
+    socket::{ListenSpec, Mode, listen, local_addr},
+    wait::{Epoll, Poller, Select, Trigger},
+};
+use std::{
+    fs,
+    io::{BufRead, BufReader, ErrorKind, Read, Write},
+    net::{SocketAddr, TcpStream},
+    os::fd::{AsFd, OwnedFd},
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    thread,
+    time::{Duration, Instant},
+};
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// How long the machine may take for anything.
+const PATIENCE: Duration = Duration::from_secs(60);
+const FILES: [(&str, usize); 3] = [("small", 4096), ("page", 100), ("large", 1 << 20)];
+
+/// Too long to be kept in memory: its head has a buffer of its own.
+const SENT_FROM_FILE: (&str, usize) = ("middle", 20 << 10);
+
+struct Folder(folder::Folder);
+
+impl Folder {
+    fn new() -> Self {
+        let path = folder::Folder::new("line");
+        for (name, bytes) in FILES.into_iter().chain([SENT_FROM_FILE]) {
+            fs::write(path.join(name), body(name, bytes)).unwrap();
+        }
+        Self(path)
+    }
+}
+
+fn body(name: &str, bytes: usize) -> Vec<u8> {
+    name.bytes().cycle().take(bytes).collect()
+}
+
+/// The stations of a pipeline, and the slots of those who take from them.
+const READ: usize = 0;
+const WRITE_POLL: usize = 1;
+const WRITE: usize = 2;
+const READERS: usize = 3;
+const ACCEPT: usize = 4;
+const SLOTS: usize = 5;
+
+/// A pipeline.
+#[derive(Clone, Copy)]
+struct Shape {
+    acceptors: usize,
+    /// Threads that read; none: the read poller does.
+    readers: usize,
+    /// They only parse what the read poller has received.
+    parse: bool,
+    writers: usize,
+    spread: Spread,
+    /// The write poller and the writers take turns.
+    barrier: bool,
+    edge: bool,
+}
+
+const WATPIPE4: Shape = Shape {
+    acceptors: 1,
+    readers: 0,
+    parse: false,
+    writers: 3,
+    spread: Spread::Part,
+    barrier: true,
+    edge: false,
+};
+const WATPIPE5: Shape =
+    Shape { acceptors: 2, readers: 2, writers: 2, barrier: false, edge: true, ..WATPIPE4 };
+
+const SEDA: Shape = Shape { parse: true, acceptors: 1, ..WATPIPE5 };
+
+impl Shape {
+    fn line(self, arena: Arena<'_>) -> Line<'_> {
+        let tally = |at| Tally::Striped(arena.slot(at));
+        let queues = |count| (0..count).map(|_| Queue::new(100)).collect();
+        let parts = if self.spread == Spread::Part { 1 } else { self.writers };
+        let stations = vec![
+            Station::merged("read", tally(READ)).unwrap(),
+            Station::merged("write-poll", tally(WRITE_POLL)).unwrap(),
+            Station::queued("write", queues(parts), self.spread, tally(WRITE)),
+            Station::queued("reader", queues(self.readers.max(1)), Spread::Part, tally(READERS)),
+        ];
+        Line::new(stations, self.acceptors).unwrap()
+    }
+}
+
+/// What the units of a pipeline share.
+#[derive(Clone, Copy)]
+struct Common<'a> {
+    shape: Shape,
+    site: &'a Site,
+    below: Below<'a>,
+    cache: &'a ThreadCache,
+    listeners: &'a [OwnedFd],
+    arena: Arena<'a>,
+    bell: &'a Bell,
+    line: &'a Line<'a>,
+    barrier: &'a Barrier,
+    /// How often its threads have allocated.
+    allocated: &'a AtomicU64,
+}
+
+impl<'a> Common<'a> {
+    const fn rules(leaves: &[OpKind]) -> Rules {
+        Rules {
+            bytes_max: 1 << 20,
+            ops_max: 64,
+            full_read: false,
+            eager_write: true,
+            edge: false,
+            patience: None,
+            leaves: Leaves::of(leaves),
+        }
+    }
+
+    fn worker<'w>(
+        &'w self,
+        slot: usize,
+        scratch: &'w Scratch<regatta_sys::StaticFile>,
+    ) -> Worker<'w, Readiness> {
+        let slot = self.arena.slot(slot);
+        let around = Surroundings {
+            cx: FileCx {
+                site: self.site,
+                cache: self.cache,
+                tally: Tally::Striped(slot),
+                log: &NoLog,
+                scratch,
+                links: &ClearHttp1,
+            },
+            slot,
+            control: self.arena.control(),
+            bell: self.bell,
+            log: &NoLog,
+            stall_ns: u64::MAX,
+            shared: None,
+            root: None,
+        };
+        let rules = AcceptRules {
+            count: 0,
+            events_per_accept: 0,
+            eager_read: false,
+            on_close: false,
+            when_full: WhenFull::Pause,
+            connections_max: 8,
+            mode: Mode::Nonblocking,
+            exclusive: false,
+        };
+        Worker::new(Acceptor::new(self.listeners, rules), around)
+    }
+
+    fn poll(&self, slot: usize, rules: Rules, does: Does<'_>, poller: impl Poller) {
+        let scratch = Scratch::new(slot as u128);
+        let mut worker = self.worker(slot, &scratch);
+        if let Takes::Listeners { home, .. } = does.takes {
+            worker = worker.only(home.into());
+        }
+        let mut disk = InlineDisk(self.below);
+        let stage = Stage::new(self.line, does);
+        EventLoop::new(poller, worker, rules, &mut disk).at_stage(stage).run().unwrap();
+        self.allocated.fetch_add(allocations(), Relaxed);
+    }
+
+    fn accept(&self, home: u8) {
+        let takes = Takes::Listeners { home, to: READ, parts: 2 };
+        let routes = Routes::all(0);
+        let does = Does { takes, routes, hears: home == 0, barrier: None };
+        self.poll(ACCEPT, Self::rules(&[]), does, Epoll::new(Trigger::Level).unwrap());
+    }
+
+    fn stage(&self, at: usize, rules: Rules, routes: Routes) {
+        let barrier = (at == WRITE_POLL && self.shape.barrier).then_some((self.barrier, WRITE));
+        let does = Does { takes: Takes::Station(at), routes, hears: false, barrier };
+        match self.shape.edge {
+            true => self.poll(at, rules, does, Epoll::new(Trigger::Edge).unwrap()),
+            false => self.poll(at, rules, does, Select::new()),
+        }
+    }
+
+    fn read(&self) {
+        const ALL: [OpKind; 5] =
+            [OpKind::Recv, OpKind::Send, OpKind::Open, OpKind::Read, OpKind::Stat];
+        match self.shape.readers {
+            0 => self.stage(READ, Self::rules(&[OpKind::Send]), Routes::all(1)),
+            _ if self.shape.parse => {
+                let leaves = Leaves::of(&ALL[1..]).and(Leaves::PARSE);
+                let rules = Rules { leaves, ..Self::rules(&[]) };
+                self.stage(READ, rules, Routes::all(3).with(OpKind::Send, 1));
+            }
+            _ => self.stage(READ, Self::rules(&ALL), Routes::all(3).with(OpKind::Send, 1)),
+        }
+    }
+
+    fn write_poll(&self) {
+        let rules = Rules { eager_write: false, ..Self::rules(&[OpKind::Send]) };
+        self.stage(WRITE_POLL, rules, Routes::all(2));
+    }
+
+    fn thread(&self, at: usize, part: usize, rules: Rules, routes: Routes) {
+        let scratch = Scratch::new((at * 100 + part) as u128);
+        let (worker, mut disk) = (self.worker(at, &scratch), InlineDisk(self.below));
+        let io = Io::new(&mut disk, rules, &self.site.limits);
+        let work = Work {
+            at,
+            part,
+            routes,
+            reads_at: READ,
+            writes_at: WRITE_POLL,
+            again_at: if at == WRITE { WRITE_POLL } else { at },
+            batch: BatchSize::Most(2),
+            order: |_| {},
+            barrier: (at == WRITE && self.shape.barrier).then_some(self.barrier),
+        };
+        StageThread::new(worker, io, self.line, work).run();
+        self.allocated.fetch_add(allocations(), Relaxed);
+    }
+}
+
+/// Serves for as long as `client` runs, and says what was counted, by slot, and how often threads
+/// have allocated.
+fn serve(
+    shape: Shape,
+    client: impl FnOnce(&[SocketAddr], Arena<'_>, &Bell) + Send,
+) -> (Vec<Totals>, u64) {
+    let folder = Folder::new();
+    let words: Vec<AtomicU64> = (0..Arena::words(SLOTS)).map(|_| AtomicU64::new(0)).collect();
+    let (arena, bell) = (Arena::create(&words, SLOTS), Bell::new().unwrap());
+    let root = Root::open(&folder.0).unwrap();
+    let mut site = Site { seed: 7, ..Site::default() };
+    site.deadlines = Deadlines { idle_ms_max: 120_000, ..site.deadlines };
+    site.caching.body_bytes_max = 8 << 10;
+    let cache = ThreadCache::new(&site.caching, 7);
+    let spec = ListenSpec {
+        send_buffer_bytes: 64 << 10,
+        ..ListenSpec::new("127.0.0.1:0".parse().unwrap())
+    };
+    let listeners: Vec<_> = (0..shape.acceptors).map(|_| listen(&spec).unwrap()).collect();
+    let addresses: Vec<_> = listeners.iter().map(|fd| local_addr(fd.as_fd()).unwrap()).collect();
+    let line = shape.line(arena);
+    let common = Common {
+        shape,
+        site: &site,
+        below: Below { root: &root, rules: OpenRules::default() },
+        cache: &cache,
+        listeners: &listeners,
+        arena,
+        bell: &bell,
+        line: &line,
+        barrier: &Barrier::default(),
+        allocated: &AtomicU64::new(0),
+    };
+    thread::scope(|scope| {
+        let common = &common;
+        for home in 0..shape.acceptors {
+            scope.spawn(move || common.accept(u8::try_from(home).unwrap()));
+        }
+        scope.spawn(|| common.read());
+        scope.spawn(|| common.write_poll());
+        for part in 0..shape.writers {
+            let rules = Common::rules(&[OpKind::Recv, OpKind::Open, OpKind::Read, OpKind::Stat]);
+            scope.spawn(move || common.thread(WRITE, part, rules, Routes::all(0)));
+        }
+        for part in 0..shape.readers {
+            let (rules, routes) = match shape.parse {
+                true => (Common::rules(&[OpKind::Send, OpKind::Recv]), Routes::all(1)),
+                false => (Common::rules(&[OpKind::Send]), Routes::all(1)),
+            };
+            let routes = routes.with(OpKind::Recv, 0);
+            scope.spawn(move || common.thread(READERS, part, rules, routes));
+        }
+        let client = scope.spawn(|| client(&addresses, arena, &bell));
+        let failed = client.join().is_err();
+        if arena.control().phase() == regatta_metrics::Phase::Run || failed {
+            arena.control().stop();
+        }
+        bell.ring();
+        assert!(!failed, "the client failed");
+    });
+    let scratch = Scratch::new(1000);
+    line::end(&line, &mut common.worker(ACCEPT, &scratch));
+    let slots: Vec<_> = arena.view().slots().map(|slot| Totals::of([slot])).collect();
+    let all = Totals::of(arena.view().slots());
+    let get = |counter| all.get(counter);
+    assert_eq!(get(Counter::ConnectionsOpened), get(Counter::ConnectionsClosed));
+    assert_eq!(get(Counter::AcceptOk), get(Counter::ConnectionsOpened));
+    assert_eq!(get(Counter::Requests), get(Counter::Replies) + get(Counter::RepliesCut));
+    (slots, common.allocated.load(Relaxed))
+}
+
+fn connect(address: SocketAddr) -> BufReader<TcpStream> {
+    let peer = TcpStream::connect(address).unwrap();
+    peer.set_read_timeout(Some(PATIENCE)).unwrap();
+    peer.set_write_timeout(Some(PATIENCE)).unwrap();
+    BufReader::new(peer)
+}
+
+fn ask(peer: &mut BufReader<TcpStream>, names: &[&str]) {
+    let requests = names.iter().map(|name| format!("GET /{name} HTTP/1.1\r\nHost: a\r\n\r\n"));
+    peer.get_mut().write_all(requests.collect::<String>().as_bytes()).unwrap();
+}
+
+fn answer(peer: &mut BufReader<TcpStream>, (name, bytes): (&str, usize)) {
+    let (mut line, mut length) = (String::new(), None);
+    peer.read_line(&mut line).unwrap();
+    assert_eq!(line, "HTTP/1.1 200 OK\r\n");
+    while line != "\r\n" {
+        line.clear();
+        assert!(peer.read_line(&mut line).unwrap() > 0, "it goes on");
+        if let Some(text) = line.strip_prefix("Content-Length: ") {
+            length = Some(text.trim_end().parse().unwrap());
+        }
+    }
+    assert_eq!(length, Some(bytes), "{name}");
+    let mut found = vec![0; bytes];
+    peer.read_exact(&mut found).unwrap();
+    let mut pieces = found.chunks(name.len());
+    assert!(pieces.all(|piece| name.as_bytes().starts_with(piece)), "{name}");
+}
+
+/// Peers that ask for one file after another, for several at once, and for what does not fit their
+/// sockets, get the right bytes; each stage does its part of it and no other.
+fn stages_do_their_part(shape: Shape) {
+    let [small, page, large] = FILES;
+    let (slots, _) = serve(shape, |addresses, _, _| {
+        thread::scope(|scope| {
+            for number in 0..6 {
+                let address = addresses[number % addresses.len()];
+                scope.spawn(move || {
+                    let mut peer = connect(address);
+                    for round in 0..30 {
+                        ask(&mut peer, &["small"]);
+                        answer(&mut peer, small);
+                        ask(&mut peer, &["page", "small", "page"]);
+                        [page, small, page].into_iter().for_each(|file| answer(&mut peer, file));
+                        if round % 10 == number {
+                            ask(&mut peer, &["large", "page"]);
+                            thread::sleep(Duration::from_millis(30));
+                            answer(&mut peer, large);
+                            answer(&mut peer, page);
+                        }
+                    }
+                    let closing = b"GET /page HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+                    peer.get_mut().write_all(closing).unwrap();
+                    let mut rest = Vec::new();
+                    peer.read_to_end(&mut rest).unwrap();
+                    assert!(rest.ends_with(&body("page", 100)));
+                });
+            }
+        });
+    });
+    let at = |slot: usize, counter| slots[slot].get(counter);
+    let sum = |of: &[usize], counter| of.iter().map(|slot| at(*slot, counter)).sum::<u64>();
+    let requests = 6 * (30 * 4 + 3 * 2 + 1);
+    assert_eq!(sum(&[READ, READERS], Counter::Requests), requests);
+    assert_eq!(sum(&[READ, WRITE_POLL, READERS], Counter::SendCalls), 0);
+    assert_eq!(sum(&[READ, WRITE_POLL, READERS], Counter::SendfileCalls), 0);
+    assert_eq!(sum(&[WRITE, WRITE_POLL, ACCEPT], Counter::RecvCalls), 0);
+    assert_eq!(sum(&[READ, WRITE, WRITE_POLL, READERS], Counter::AcceptCalls), 0);
+    let reads = if shape.readers > 0 { READERS } else { READ };
+    assert!(at(reads, Counter::RecvCalls) > 0);
+    assert_eq!(at(if reads == READ { READERS } else { READ }, Counter::RecvCalls), 0);
+    assert!(at(WRITE, Counter::SendCalls) >= requests - 18);
+    assert!(at(WRITE, Counter::SendfileWouldBlock) > 0, "a large file does not fit");
+    assert!(at(WRITE, Counter::QueueTakes) >= requests);
+    assert_eq!(at(WRITE, Counter::QueueTakes), at(WRITE, Counter::QueuePuts));
+    assert_eq!(at(WRITE_POLL, Counter::BarrierBatches) > 0, shape.barrier);
+    assert!(at(READ, Counter::Merges) > 0 && at(WRITE_POLL, Counter::Merges) > 0);
+    assert_eq!(sum(&[0, 1, 2, 3, 4], Counter::Replies), requests);
+}
+
+#[test]
+fn a_poller_that_reads_and_writers_that_take_turns_with_another() {
+    stages_do_their_part(WATPIPE4);
+}
+
+#[test]
+fn readers_and_writers_behind_pollers() {
+    stages_do_their_part(WATPIPE5);
+    stages_do_their_part(Shape { edge: false, acceptors: 1, ..WATPIPE5 });
+}
+
+#[test]
+fn writers_have_queues_of_their_own() {
+    stages_do_their_part(Shape { spread: Spread::Turns, ..WATPIPE5 });
+    stages_do_their_part(Shape { spread: Spread::Equal, ..WATPIPE4 });
+}
+
+/// A hit costs no memory, in whichever stage: a thousand more of them do not.
+#[test]
+fn a_hit_on_its_way_allocates_nothing() {
+    for (shape, file) in [
+        (WATPIPE4, FILES[0]),
+        (WATPIPE4, SENT_FROM_FILE),
+        (WATPIPE5, FILES[0]),
+        // Buffers of heads go round, although others complete than encode.
+        (WATPIPE5, SENT_FROM_FILE),
+        // So do those of requests that one receives and another parses.
+        (SEDA, FILES[0]),
+        (SEDA, SENT_FROM_FILE),
+    ] {
+        let allocated = |requests: usize| {
+            let (_, allocated) = serve(shape, |addresses, _, _| {
+                let mut peer = connect(addresses[0]);
+                for _ in 0..requests {
+                    ask(&mut peer, &[file.0]);
+                    answer(&mut peer, file);
+                }
+            });
+            allocated
+        };
+        let (few, many) = (allocated(200), allocated(1200));
+        let what = format!("{}, {} readers, {}", file.0, shape.readers, shape.parse);
+        assert!(many < few + 300, "{what}: {few} allocations for 200 requests, {many} for 1200");
+    }
+}
+
+/// Who drains closes idle connections at once, finishes the others, and ends.
+fn drains(shape: Shape) {
+    let large = FILES[2];
+    serve(shape, |addresses, arena, bell| {
+        let mut idle: Vec<_> = addresses.iter().map(|address| connect(*address)).collect();
+        idle.iter_mut().for_each(|peer| ask(peer, &["page"]));
+        idle.iter_mut().for_each(|peer| answer(peer, FILES[1]));
+        let mut busy = connect(addresses[0]);
+        ask(&mut busy, &["large"]);
+        let sends = || arena.slot(WRITE).get(Counter::SendfileWouldBlock);
+        let since = Instant::now();
+        while sends() == 0 {
+            assert!(since.elapsed() < PATIENCE);
+            thread::sleep(Duration::from_millis(1));
+        }
+        arena.control().drain(clock::now().tick.0 + 60_000);
+        // One of those who accept hears it, and tells the others.
+        bell.ring();
+        let reader = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(50));
+            answer(&mut busy, large);
+            let mut rest = Vec::new();
+            busy.read_to_end(&mut rest).unwrap();
+        });
+        for peer in &mut idle {
+            let ended = peer.read(&mut [0; 1]).map_err(|error| error.kind());
+            assert!(matches!(ended, Ok(0) | Err(ErrorKind::ConnectionReset)), "{ended:?}");
+        }
+        reader.join().unwrap();
+    });
+}
+
+#[test]
+fn a_pipeline_drains() {
+    drains(WATPIPE4);
+    drains(WATPIPE5);
+}

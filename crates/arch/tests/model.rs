@@ -1,0 +1,425 @@
+//! Every interleaving of threads that use a queue, returns, or the stations of a pipeline: the same
+//! source as the server's, over locks of a model checker (`loom`).
+//!
+//! Its condition variables know no time: a thread whose wake-up is lost sleeps for ever, and the
+//! model says that it is stuck, whatever would have ended the wait later.
+#[expect(dead_code, unreachable_pub, reason = "it is the server's, which asks for more")]
+#[path = "../src/kit/queue.rs"]
+mod queue;
+
+#[path = "../src/kit/line"]
+mod line {
+    #[expect(dead_code, unreachable_pub, reason = "it is the server's, which asks for more")]
+    #[path = "stations.rs"]
+    pub(crate) mod stations;
+}
+
+/// What the queues are made of here, under the names of `kit/sync.rs`.
+mod sync {
+    use super::of;
+    pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard, atomic};
+    pub(crate) use std::sync::PoisonError;
+    use std::{
+        io,
+        os::fd::{AsFd, BorrowedFd},
+    };
+
+    pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+        of(mutex.lock())
+    }
+
+    /// The time stands still.
+    pub(crate) mod clock {
+        pub(crate) const fn nanos() -> u64 {
+            0
+        }
+    }
+
+    /// Bells that a model has at most.
+    const BELLS_MAX: usize = 2;
+
+    /// What is known of all bells.
+    struct Bells {
+        made: Mutex<usize>,
+        /// Of each, whether it has been rung.
+        rung: [(Mutex<bool>, Condvar); BELLS_MAX],
+    }
+
+    loom::lazy_static! {
+        /// Those of one interleaving.
+        static ref BELLS: Bells = Bells {
+            made: Mutex::new(0),
+            rung: std::array::from_fn(|_| (Mutex::new(false), Condvar::new())),
+        };
+    }
+
+    /// A bell that may be rung only while it is silent; they are numbered as they are made.
+    #[derive(Debug)]
+    pub(crate) struct Bell(usize);
+
+    impl Bell {
+        pub(crate) fn new() -> io::Result<Self> {
+            let mut made = of(BELLS.made.lock());
+            *made += 1;
+            Ok(Self(*made - 1))
+        }
+
+        pub(crate) fn ring(&self) {
+            let (rung, changed) = &BELLS.rung[self.0];
+            let mut rung = of(rung.lock());
+            assert!(!*rung, "it is rung once for each wait");
+            *rung = true;
+            changed.notify_all();
+        }
+
+        pub(crate) fn clear(&self) {
+            let (rung, _) = &BELLS.rung[self.0];
+            assert!(std::mem::take(&mut *of(rung.lock())), "it was rung");
+        }
+
+        /// Waits until that one is rung, as a poller does.
+        pub(crate) fn wait(number: usize) {
+            let (rung, changed) = &BELLS.rung[number];
+            let mut rung = of(rung.lock());
+            while !*rung {
+                rung = of(changed.wait(rung));
+            }
+        }
+
+        pub(crate) fn is_rung(number: usize) -> bool {
+            *of(BELLS.rung[number].0.lock())
+        }
+    }
+
+    impl AsFd for Bell {
+        fn as_fd(&self) -> BorrowedFd<'_> {
+            unreachable!("the model waits without a poller")
+        }
+    }
+}
+
+use line::stations::{Barrier, Entry, Line, Spread, Station, Travels};
+use loom::{
+    cell::UnsafeCell,
+    model::Builder,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    thread::{self, JoinHandle},
+};
+use queue::{Queue, Returns};
+use regatta_metrics::{Arena, Tally};
+use std::{
+    collections::VecDeque,
+    sync::{LazyLock, LockResult, atomic::AtomicU64},
+    time::Duration,
+};
+use sync::Bell;
+
+/// A lock: no thread panics while it has one.
+fn of<T>(locked: LockResult<T>) -> T {
+    locked.expect("no thread panics")
+}
+
+/// Longer than anybody waits.
+const PATIENCE: Duration = Duration::MAX;
+/// How often a thread is interrupted where it need not give way, in one interleaving.
+const PREEMPTIONS: usize = 2;
+
+/// Tries all interleavings.
+fn all(model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = Builder::new();
+    builder.preemption_bound = Some(PREEMPTIONS);
+    builder.check(model);
+}
+
+fn tally() -> Tally<'static> {
+    static ARENA: LazyLock<Arena<'static>> = LazyLock::new(|| {
+        let words: Vec<_> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
+        Arena::create(words.leak(), 1)
+    });
+    Tally::Striped(ARENA.slot(0))
+}
+
+fn spawn<T: 'static, R: 'static>(
+    of: &Arc<T>,
+    run: impl FnOnce(&T) -> R + 'static,
+) -> JoinHandle<R> {
+    let of = of.clone();
+    thread::spawn(move || run(&of))
+}
+
+#[test]
+fn nobody_sleeps_while_there_is_an_item() {
+    all(|| {
+        let queue = Arc::new(Queue::new(2));
+        let takers = [(); 2].map(|()| spawn(&queue, |queue| queue.take(PATIENCE, tally())));
+        queue.put(1, tally()).unwrap();
+        queue.put(2, tally()).unwrap();
+        let taken = takers.map(|taker| taker.join().unwrap().expect("one for each"));
+        assert_eq!(taken.iter().sum::<u32>(), 3);
+    });
+}
+
+#[test]
+fn a_batch_wakes_all_who_can_have_something() {
+    for wakes_all in [false, true] {
+        all(move || {
+            let queue = Queue::new(2);
+            let queue = Arc::new(if wakes_all { queue.waking_all() } else { queue });
+            let takers = [(); 2].map(|()| {
+                spawn(&queue, |queue| {
+                    let mut batch = Vec::new();
+                    assert_eq!(queue.take_batch(1, &mut batch, PATIENCE, tally()), 1);
+                    batch[0]
+                })
+            });
+            let mut items = VecDeque::from([1, 2, 3]);
+            queue.put_all(&mut items, tally());
+            assert_eq!(items, [3], "there is room for two");
+            let taken = takers.map(|taker| taker.join().unwrap());
+            assert_eq!(taken.iter().sum::<u32>(), 3);
+        });
+    }
+}
+
+/// Each item is taken, or given back by the end, or refused: once.
+#[test]
+fn the_end_loses_nothing_and_wakes_everybody() {
+    all(|| {
+        let queue = Arc::new(Queue::new(1));
+        let taker = spawn(&queue, |queue| queue.take(PATIENCE, tally()));
+        let closer = spawn(&queue, |queue| queue.close());
+        let refused = queue.put(1, tally()).err();
+        let (taken, left) = (taker.join().unwrap(), closer.join().unwrap());
+        let all: Vec<i32> = taken.into_iter().chain(left).chain(refused).collect();
+        assert_eq!(all, [1]);
+        assert!(queue.is_closed() && queue.put(2, tally()).is_err());
+    });
+}
+
+/// The owner's part: it sleeps where there is nothing, and takes what there is, until it has so
+/// many.
+fn collect(returns: &Returns<Job>, most: usize) -> VecDeque<Job> {
+    let (mut all, mut some) = (VecDeque::new(), VecDeque::new());
+    while all.len() < most {
+        if returns.falls_asleep() {
+            Bell::wait(0);
+            assert!(returns.wakes());
+            assert!(!Bell::is_rung(0));
+        }
+        returns.take_all(&mut some);
+        all.append(&mut some);
+    }
+    all
+}
+
+/// A connection on its way: the model ends if two threads use it at once, or if what one has done
+/// is not seen by the next.
+struct Job {
+    touched: UnsafeCell<()>,
+    /// Requests that are still to come.
+    requests: u32,
+}
+
+impl Job {
+    fn new(requests: u32) -> Self {
+        Self { touched: UnsafeCell::new(()), requests }
+    }
+
+    fn touch(&self) {
+        self.touched.with_mut(|_| ());
+    }
+}
+
+#[test]
+fn an_owner_is_rung_for_each_wait_and_no_more() {
+    all(|| {
+        let returns = Arc::new(Returns::new().unwrap());
+        let one = spawn(&returns, |returns| returns.put(Job::new(0)));
+        let two = spawn(&returns, |returns| {
+            returns.put_all(&mut VecDeque::from([Job::new(0), Job::new(0)]));
+        });
+        assert_eq!(collect(&returns, 3).len(), 3);
+        one.join().unwrap();
+        two.join().unwrap();
+        assert!(returns.is_empty() && !Bell::is_rung(0));
+    });
+}
+
+#[test]
+fn a_call_is_heard_by_who_falls_asleep() {
+    all(|| {
+        let returns = Arc::new(Returns::<Job>::new().unwrap());
+        let caller = spawn(&returns, |returns| returns.wake());
+        while returns.falls_asleep() {
+            Bell::wait(0);
+            if returns.wakes() {
+                break;
+            }
+        }
+        caller.join().unwrap();
+        // It may be called once more while it is awake, which leaves the bell silent.
+        assert!(!Bell::is_rung(0));
+    });
+}
+
+/// The stations of a pipeline: one of a stage with a poller, and those of threads.
+const POLL: usize = 0;
+const WORK: usize = 1;
+const LAST: usize = 2;
+
+impl Travels for Job {
+    fn part(&self) -> usize {
+        0
+    }
+}
+
+/// A stage with a poller and some threads, in whose queues there is so much room each, and one who
+/// accepts. The bell of the first is number 0.
+fn pipeline(threads: usize, room: usize) -> Arc<Line<'static, Job>> {
+    let merged = Entry::Merged(Returns::new().expect("it has no descriptor"));
+    let mut stations = vec![Station { name: "poll", entry: merged, tally: tally() }];
+    stations.extend((0..threads).map(|_| {
+        let entry = Entry::Queued(vec![Queue::new(room)], Spread::Part);
+        Station { name: "work", entry, tally: tally() }
+    }));
+    Arc::new(Line::new(stations, 1).expect("it has no descriptor"))
+}
+
+/// What has come to the stage with a poller, which sleeps until then.
+fn arrived(line: &Line<'static, Job>) -> VecDeque<Job> {
+    let Entry::Merged(returns) = &line.station(POLL).entry else { unreachable!("it has a poller") };
+    if returns.falls_asleep() {
+        Bell::wait(0);
+    }
+    returns.wakes();
+    let mut jobs = VecDeque::new();
+    returns.take_all(&mut jobs);
+    jobs.iter().for_each(Job::touch);
+    jobs
+}
+
+/// What comes next to a thread, which sleeps until then.
+fn next(line: &Line<'static, Job>, at: usize) -> Option<Job> {
+    let Entry::Queued(queues, _) = &line.station(at).entry else { unreachable!("it has a queue") };
+    let job = queues[0].take(PATIENCE, tally())?;
+    job.touch();
+    Some(job)
+}
+
+/// The stage with a poller: it leaves all that comes to the thread, until the line is closed.
+fn poll(line: &Line<'static, Job>) {
+    while !line.is_closed() {
+        line.put_all(WORK, &mut arrived(line));
+    }
+}
+
+/// The thread: what comes for the first time goes back to the poller, and ends when it comes again.
+/// How many have ended.
+fn work(line: &Line<'static, Job>) -> usize {
+    let (mut came, mut ended) = (0, 0);
+    while let Some(job) = next(line, WORK) {
+        came += 1;
+        if came == 1 {
+            line.put_all(POLL, &mut VecDeque::from([job]));
+        } else {
+            ended += 1;
+            line.ended(0);
+        }
+    }
+    ended
+}
+
+/// Wherever a connection is when the line is closed, at any time, it is found once, and two never
+/// touch it at once.
+#[test]
+fn a_line_that_is_closed_loses_no_connection() {
+    all(|| {
+        let line = pipeline(1, 2);
+        let worker = spawn(&line, work);
+        let closer = spawn(&line, Line::close);
+        line.put_all(POLL, &mut VecDeque::from([Job::new(0)]));
+        poll(&line);
+        let ended = worker.join().unwrap();
+        closer.join().unwrap();
+        let rest = line.rest();
+        rest.iter().for_each(Job::touch);
+        assert_eq!(ended + rest.len(), 1);
+        assert_eq!(line.home(0).len(), ended);
+    });
+}
+
+/// Two connections with two requests each go round between a stage with a poller and two threads.
+/// A request takes a place at the entrance and gives it back in the last stage, or is turned away,
+/// and queues are no longer than there are places. Nobody waits for ever, and no put finds a full
+/// queue.
+#[test]
+fn a_cycle_with_bounded_admission_does_not_stop() {
+    const PLACES: usize = 1;
+    all(|| {
+        let (line, places) = (pipeline(2, PLACES), Arc::new(AtomicUsize::new(PLACES)));
+        let first = spawn(&line, |line| {
+            while let Some(job) = next(line, WORK) {
+                line.put_all(LAST, &mut VecDeque::from([job]));
+            }
+        });
+        let free = places.clone();
+        let last = spawn(&line, move |line| {
+            while let Some(job) = next(line, LAST) {
+                free.fetch_add(1, SeqCst);
+                line.put_all(POLL, &mut VecDeque::from([job]));
+            }
+        });
+        let (mut jobs, mut ended) = (VecDeque::from([(); 2].map(|()| Job::new(2))), 0);
+        while ended < 2 {
+            let (mut admitted, mut refused) = (VecDeque::new(), VecDeque::new());
+            for mut job in jobs.drain(..) {
+                let Some(rest) = job.requests.checked_sub(1) else {
+                    ended += 1;
+                    continue;
+                };
+                job.requests = rest;
+                let has_place =
+                    places.fetch_update(SeqCst, SeqCst, |free| free.checked_sub(1)).is_ok();
+                (if has_place { &mut admitted } else { &mut refused }).push_back(job);
+            }
+            line.put_all(WORK, &mut admitted);
+            line.put_all(POLL, &mut refused);
+            if ended < 2 {
+                jobs = arrived(&line);
+            }
+        }
+        assert_eq!(places.load(SeqCst), PLACES, "each place has been given back");
+        line.close();
+        [first, last].into_iter().for_each(|thread| thread.join().unwrap());
+        assert_eq!(line.rest().len(), 0);
+    });
+}
+
+/// Who leaves a batch behind a barrier goes on when all of it is done, and not before.
+#[test]
+fn a_barrier_is_up_until_the_batch_is_done() {
+    all(|| {
+        let parts = (Barrier::default(), Queue::new(2), AtomicUsize::new(0));
+        let parts = Arc::new(parts);
+        let threads = [(); 2].map(|()| {
+            spawn(&parts, |(barrier, queue, done)| {
+                while let Some(job) = queue.take(PATIENCE, tally()) {
+                    let job: Job = job;
+                    job.touch();
+                    done.fetch_add(1, SeqCst);
+                    barrier.done(1);
+                }
+            })
+        });
+        let (barrier, queue, done) = &*parts;
+        barrier.begin(2);
+        queue.put_all(&mut VecDeque::from([Job::new(0), Job::new(0)]), tally());
+        while !barrier.wait(PATIENCE) {}
+        assert_eq!(done.load(SeqCst), 2);
+        assert_eq!(queue.close().len(), 0);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+}

@@ -1,0 +1,219 @@
+//! Claims on pipelines of stages, WatPipe's ([E] §6, [S] §4 and §8): E-21 to E-24, S-9 to S-11.
+
+use super::arms::{blocks, cap, events, pipelines, writers};
+use super::evidence::{Evidence, Family, Found, counted, option, show};
+use super::processes::{idle_for_the_disk, needs_cached, waits};
+use super::{Finding, Verdict};
+use crate::experiment::Target;
+use crate::experiment::claim_index::range;
+
+/// What a trial tells of the time in which processors idle for the disk.
+const IDLE: &str = "server_cpu and disk_busy_share, or waiting_share";
+
+/// The rate at which those who wait for the disk are compared: past what the disk gives.
+const LOADED: f64 = 1.4;
+
+/// Pipelines that differ in their writers alone, those with the fewest first; in front those that
+/// take the fewest connections.
+fn by_writers<'a>(run: &Evidence<'a>) -> Vec<Vec<&'a Target>> {
+    let of = |mut family: Family<'a>| -> Vec<&'a Target> {
+        family.sort_by_key(|(target, _)| writers(target));
+        family.into_iter().map(|(target, _)| target).collect()
+    };
+    let mut families: Vec<Vec<&Target>> =
+        run.families("watpipe.writers").into_iter().map(of).collect();
+    families.retain(|all| !blocks(all[0]) && writers(all[0]) != writers(all[1]));
+    families.sort_by_key(|family| cap(family[0]));
+    families
+}
+
+/// With many connections more writers gain, and wait less for the disk; still more gain nothing.
+pub(super) fn e21(run: &Evidence<'_>) -> Found<Finding> {
+    waits(run)?;
+    let family = by_writers(run).pop().unwrap_or_default();
+    let missing = "a pipeline (watpipe4) with few writers, with five times as many, and with more";
+    let ([few, ..], Some(most)) = (family.as_slice(), family.last()) else {
+        return Err(missing.to_owned());
+    };
+    let wanted = 5 * writers(few);
+    let more = family.iter().find(|more| writers(more) == wanted && wanted < writers(most));
+    let more = more.ok_or(missing)?;
+    let gains = run.peak_ratio(&more.name, &few.name)?;
+    let beyond = run.peak_ratio(&most.name, &more.name)?;
+    let [cell, above] = run.near([&few.name, &more.name], LOADED)?;
+    let idle = idle_for_the_disk(run);
+    let (times, _) = range("E-21", 1).limits();
+    let less = run.between(IDLE, (&cell, &above), &idle, |few, more| few - times * more)?;
+    let [fewest, middle, all] = [few, more, most].map(|one| writers(one));
+    let gains_name = format!("the peak with {middle} writers over that with {fewest}");
+    let less_name =
+        format!("the time idle for the disk with {fewest}, less {times} times {middle}'s");
+    let beyond_name = format!("the peak with {all} over that with {middle}");
+    let ours = format!(
+        "{gains_name}: {}; idle for the disk {:.1} and {:.1} % of the time; {beyond_name}: {}",
+        show(&gains),
+        100.0 * run.middle(IDLE, &cell, &idle)?,
+        100.0 * run.middle(IDLE, &above, &idle)?,
+        show(&beyond)
+    );
+    let why = format!("under a limit of {} connections; idle at {LOADED} S", cap(few));
+    let asked = [
+        gains.asks(range("E-21", 0), gains_name),
+        less.above(0.0, less_name),
+        beyond.asks(range("E-21", 2), beyond_name),
+    ];
+    Ok(Finding::all(ours, why, &asked))
+}
+
+/// With few connections it does not matter how many write.
+pub(super) fn e22(run: &Evidence<'_>) -> Found<Finding> {
+    waits(run)?;
+    let families = by_writers(run);
+    let missing = "a pipeline (watpipe4) with few writers and with more, under two caps";
+    let [family, .., others] = families.as_slice() else { return Err(missing.to_owned()) };
+    let [few, .., most] = family.as_slice() else { return Err(missing.to_owned()) };
+    if cap(few) == cap(others[0]) {
+        return Err(missing.to_owned());
+    }
+    let ratio = run.peak_ratio(&most.name, &few.name)?;
+    let what = format!("the peak with {} writers over that with {}", writers(most), writers(few));
+    let ours = format!("{what}: {}", show(&ratio));
+    let why = format!("under a limit of {} connections", cap(few));
+    Ok(Finding::all(ours, why, &[ratio.asks(range("E-22", 0), what)]))
+}
+
+/// The best pipeline is as good as the best event-driven server.
+pub(super) fn e23(run: &Evidence<'_>) -> Found<Finding> {
+    waits(run)?;
+    let (pipelines, events) = (pipelines(run)?, events(run)?);
+    let above: Vec<_> = pipelines.iter().map(|one| (*run, one.name.as_str())).collect();
+    let below: Vec<_> = events.iter().map(|one| (*run, one.name.as_str())).collect();
+    let ratio = Evidence::best_of(&above, &below)?;
+    let names = |all: &[&Target]| -> String {
+        let names: Vec<&str> = all.iter().map(|one| one.name.as_str()).collect();
+        names.join(", ")
+    };
+    let what = "the best pipeline's peak over the best event-driven one's";
+    let ours = format!("{what}: {}", show(&ratio));
+    let why = format!("the best of {} over the best of {}", names(&pipelines), names(&events));
+    Ok(Finding::all(ours, why, &[ratio.asks(range("E-23", 0), what)]))
+}
+
+/// Writers share the work unevenly, and as few as share it evenly do as much.
+pub(super) fn e24(run: &Evidence<'_>) -> Found<Finding> {
+    waits(run)?;
+    let all = pipelines(run)?;
+    let shared = |how: &str| -> Vec<_> {
+        all.iter().copied().filter(|one| option(one, "watpipe.share") == how).collect()
+    };
+    let many = shared("queue").into_iter().max_by_key(|one| writers(one));
+    let few = shared("batch").into_iter().min_by_key(|one| writers(one));
+    let missing = "a pipeline whose writers share a queue, and fewer that share each batch equally \
+                   (watpipe.share)";
+    let (many, few) = many.zip(few).ok_or(missing)?;
+    if writers(few) >= writers(many) {
+        return Err(missing.to_owned());
+    }
+    let [cell] = run.tops([&many.name])?;
+    let spread = run.shown("write.spread", &cell, |record| counted(record, "write.spread"))?;
+    let ratio = run.peak_ratio(&few.name, &many.name)?;
+    let (fewer, more) = (writers(few), writers(many));
+    let spread_name = format!("the spread of work over {more} writers");
+    let ratio_name = format!("the peak of {fewer} with equal parts over that of {more}");
+    let ours = format!("{spread_name}: {}; {ratio_name}: {}", show(&spread), show(&ratio));
+    let why = "the spread is the standard deviation of what each writer took from the queue over \
+               the mean, at the highest rate";
+    let asked =
+        [spread.asks(range("E-24", 0), spread_name), ratio.asks(range("E-24", 1), ratio_name)];
+    Ok(Finding::all(ours, why, &asked))
+}
+
+/// Those that differ in their writers alone and are the most, those with the fewest first.
+fn most_by_writers<'a>(run: &Evidence<'a>) -> Vec<&'a Target> {
+    by_writers(run).into_iter().max_by_key(Vec::len).unwrap_or_default()
+}
+
+/// All cached, a writer for each processor is as good as any other number.
+pub(super) fn s9(run: &Evidence<'_>) -> Found<Finding> {
+    let cached = match run.levels("environment.memory") {
+        Ok((path, levels)) => run.with(path, &levels[0]),
+        Err(_) => *run,
+    };
+    needs_cached(&cached)?;
+    let family = most_by_writers(&cached);
+    let cores = cached.cpus();
+    let missing = || format!("a pipeline (watpipe5) with {cores} writers and with other numbers");
+    let is_own = |one: &&&Target| usize::try_from(writers(one)) == Ok(cores);
+    let own = family.iter().find(is_own).ok_or_else(missing)?;
+    let others: Vec<_> = family.iter().filter(|one| one.name != own.name).collect();
+    let below: Vec<_> = others.iter().map(|one| (cached, one.name.as_str())).collect();
+    let ratio = Evidence::best_of(&[(cached, own.name.as_str())], &below)?;
+    let what = format!("the peak with {cores} writers over the best with another number");
+    let ours = format!("{what}: {}", show(&ratio));
+    let numbers: Vec<String> = others.iter().map(|one| writers(one).to_string()).collect();
+    let why = format!("beside {} writers", numbers.join(", "));
+    let finding = Finding::all(ours, why, &[ratio.asks(range("S-9", 0), what)]);
+    Ok(finding.on(run.processors(4)))
+}
+
+/// On a disk more writers wait less, and neither the fewest nor the most are the best.
+pub(super) fn s10(run: &Evidence<'_>) -> Found<Finding> {
+    let disk = match run.levels("environment.memory") {
+        Ok((path, levels)) => run.with(path, &levels[levels.len() - 1]),
+        Err(_) => *run,
+    };
+    waits(&disk)?;
+    let family = most_by_writers(&disk);
+    let missing = "a pipeline (watpipe5) with three numbers of writers or more";
+    let [fewest, inner @ .., most] = family.as_slice() else { return Err(missing.to_owned()) };
+    if inner.is_empty() {
+        return Err(missing.to_owned());
+    }
+    let idle = idle_for_the_disk(&disk);
+    let [few, many] = disk.tops([&fewest.name, &most.name])?;
+    let less = disk.between(IDLE, (&many, &few), &idle, |many, few| many - few)?;
+    let between: Vec<_> = inner.iter().map(|one| (disk, one.name.as_str())).collect();
+    let gains = Evidence::best_of(&between, &[(disk, fewest.name.as_str())])?;
+    let falls = Evidence::best_of(&[(disk, most.name.as_str())], &between)?;
+    let (least, all) = (writers(fewest), writers(most));
+    let numbers: Vec<String> = inner.iter().map(|one| writers(one).to_string()).collect();
+    let numbers = numbers.join(", ");
+    let gains_name = format!("the best peak with {numbers} writers over that with {least}");
+    let falls_name = format!("the peak with {all} over the best of these");
+    let ours = format!(
+        "idle for the disk {:.1} % of the time with {least} writers and {:.1} % with {all}; \
+         {gains_name}: {}; {falls_name}: {}",
+        100.0 * disk.middle(IDLE, &few, &idle)?,
+        100.0 * disk.middle(IDLE, &many, &idle)?,
+        show(&gains),
+        show(&falls)
+    );
+    let asked = [
+        less.below(0.0, format!("the time idle with {all} writers, less that with {least}")),
+        gains.asks(range("S-10", 0), gains_name),
+        falls.asks(range("S-10", 1), falls_name),
+    ];
+    Ok(Finding::all(ours, "idle at the highest rate", &asked))
+}
+
+/// Pollers that the kernel puts where it likes cost nothing; that they help where load is uneven
+/// takes such a load.
+pub(super) fn s11(run: &Evidence<'_>) -> Found<Finding> {
+    let families = run.families("watpipe.pin_pollers");
+    let family = families.into_iter().next().unwrap_or_default();
+    let of = |value: &str| family.iter().find(|(_, has)| *has == value).map(|(one, _)| *one);
+    let (floating, pinned) = of("false").zip(of("true")).ok_or("watpipe.pin_pollers")?;
+    let ratio = run.peak_ratio(&floating.name, &pinned.name)?;
+    let what = format!("{}'s peak over {}'s", floating.name, pinned.name);
+    let ours = format!("{what}: {}", show(&ratio));
+    let finding = Finding::all(ours, "with an even load", &[ratio.asks(range("S-11", 0), what)]);
+    let finding = match finding.verdict {
+        // What fails in one half fails.
+        Verdict::Holds => {
+            let needs = "that half holds; the other takes a load that is uneven over addresses";
+            Finding::undecided(finding.ours, needs)
+        }
+        _ => finding,
+    };
+    Ok(finding.on(run.processors(4)))
+}

@@ -1,0 +1,392 @@
+//! Where redirects lead: the value of `Location`.
+use alloc::{boxed::Box, vec::Vec};
+use regatta_http::{
+    pattern::{Captures, Pattern},
+    target::{Path, is_host},
+};
+
+/// Where a rule leads, with places for what its pattern found in the path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Template {
+    /// Scheme and authority, in which nothing is filled in; empty for the same host.
+    origin: Box<str>,
+    path: Box<[Part]>,
+    /// `None`: that of the request.
+    query: Option<Box<[Part]>>,
+    /// With its `#`, or empty.
+    fragment: Box<str>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Text(Box<str>),
+    /// What the name of this number stands for.
+    Named(usize),
+    /// What `*` stands for.
+    Rest,
+}
+
+/// Why a text does not say where a rule leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TemplateFault {
+    /// It is neither a path nor a URL.
+    Form,
+    /// It has a byte that must be encoded, or a `%` without two hex digits.
+    Byte,
+    /// It has a name that the pattern does not have.
+    Name,
+    /// It names a file, and has what a path of a file has not.
+    File,
+}
+
+impl TemplateFault {
+    /// What is wrong and what helps, for people.
+    #[must_use]
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::Form => {
+                "it must be a path, as in /new/:splat, or a URL, as in https://example.com/:splat, \
+                 with names in its path or query only"
+            }
+            Self::Byte => "it has a character that must be encoded, as in %20 for a space",
+            Self::Name => {
+                "it has a name that the pattern does not have (:splat is what * stands for; a \
+                 colon that is no name is written %3A)"
+            }
+            Self::File => {
+                "it must be the path of a file below the root, as it is after decoding: without \
+                 host, %, ?, # and segments . or .."
+            }
+        }
+    }
+}
+
+impl Template {
+    /// Reads where a rule with this pattern leads.
+    pub(crate) fn parse(text: &str, pattern: &Pattern<'_>) -> Result<Self, TemplateFault> {
+        if !is_reference(text.as_bytes()) {
+            return Err(TemplateFault::Byte);
+        }
+        let (text, fragment) = text.split_at(text.find('#').unwrap_or(text.len()));
+        let (text, query) = match text.split_once('?') {
+            Some((text, query)) => (text, Some(parts(query, pattern)?)),
+            None => (text, None),
+        };
+        let (origin, path) = match text {
+            "" => return Err(TemplateFault::Form),
+            _ if text.starts_with("//") => return Err(TemplateFault::Form),
+            _ if text.starts_with('/') => ("", text),
+            _ => split_origin(text)?,
+        };
+        let path = parts(if path.is_empty() { "/" } else { path }, pattern)?;
+        Ok(Self { origin: origin.into(), path, query, fragment: fragment.into() })
+    }
+
+    /// Reads the name of a file that answers where the path does not exist.
+    pub(crate) fn parse_file(text: &str, pattern: &Pattern<'_>) -> Result<Self, TemplateFault> {
+        let dots = |segment: &str| matches!(segment, "." | "..");
+        if !text.starts_with('/') || text.contains(['%', '?', '#']) || text.split('/').any(dots) {
+            return Err(TemplateFault::File);
+        }
+        Self::parse(text, pattern)
+    }
+
+    /// The reference to it from `path`, whose query it keeps if it has none itself.
+    ///
+    /// Whatever the path, it leads to a path on the same host, or to the host that the template
+    /// names: what is filled in is encoded, and no slash follows another.
+    pub(crate) fn location(&self, captures: &Captures<'_>, path: &Path<'_>) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.origin.len() + path.raw.len() + 32);
+        out.extend_from_slice(self.origin.as_bytes());
+        for part in &self.path {
+            part.for_each(captures, |byte, filled| match byte {
+                b'/' => push_slash(&mut out),
+                _ if filled => write_filled(&mut out, byte),
+                _ => out.push(byte),
+            });
+        }
+        match (&self.query, path.query) {
+            (Some(parts), _) => {
+                let at = out.len();
+                out.push(b'?');
+                for part in parts {
+                    part.for_each(captures, |byte, filled| {
+                        if filled { write_filled(&mut out, byte) } else { out.push(byte) }
+                    });
+                }
+                if out.len() == at + 1 {
+                    out.truncate(at);
+                }
+            }
+            (None, Some(query)) => {
+                out.push(b'?');
+                write_encoded(&mut out, query);
+            }
+            (None, None) => {}
+        }
+        out.extend_from_slice(self.fragment.as_bytes());
+        out
+    }
+
+    /// Puts the name of the file into `out`, as a relative decoded path.
+    pub(crate) fn name(&self, captures: &Captures<'_>, out: &mut Vec<u8>) {
+        out.clear();
+        for part in &self.path {
+            part.for_each(captures, |byte, _| match byte {
+                b'/' if out.is_empty() => {}
+                b'/' => push_slash(out),
+                _ => out.push(byte),
+            });
+        }
+        if out.last() == Some(&b'/') {
+            out.pop();
+        }
+    }
+}
+
+impl Part {
+    /// Calls `take` with each byte, and whether it is one of the path's.
+    fn for_each(&self, captures: &Captures<'_>, mut take: impl FnMut(u8, bool)) {
+        let (bytes, filled) = match self {
+            Self::Text(text) => (text.as_bytes(), false),
+            Self::Named(at) => (captures.named(*at), true),
+            Self::Rest => (captures.rest, true),
+        };
+        for &byte in bytes {
+            take(byte, filled);
+        }
+    }
+}
+
+/// Splits an absolute URL before its path.
+fn split_origin(text: &str) -> Result<(&str, &str), TemplateFault> {
+    let (scheme, after) = text.split_once("://").ok_or(TemplateFault::Form)?;
+    let host = after.split('/').next().unwrap_or_default();
+    let known = ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
+    if !known || host.is_empty() || !is_host(host.as_bytes()) {
+        return Err(TemplateFault::Form);
+    }
+    Ok(text.split_at(text.len() - after.len() + host.len()))
+}
+
+fn parts(mut text: &str, pattern: &Pattern<'_>) -> Result<Box<[Part]>, TemplateFault> {
+    let mut parts = Vec::new();
+    while let Some((before, after)) = text.split_once(':') {
+        let is_end = |c: char| !c.is_ascii_alphanumeric() && c != '_';
+        let (name, rest) = after.split_at(after.find(is_end).unwrap_or(after.len()));
+        if !before.is_empty() {
+            parts.push(Part::Text(before.into()));
+        }
+        parts.push(match name {
+            "splat" if pattern.is_open() => Part::Rest,
+            _ => Part::Named(pattern.name_at(name).ok_or(TemplateFault::Name)?),
+        });
+        text = rest;
+    }
+    if !text.is_empty() {
+        parts.push(Part::Text(text.into()));
+    }
+    Ok(parts.into_boxed_slice())
+}
+
+/// True if every byte may be in a reference (RFC 3986 §4.1), and each `%` has two hex digits.
+fn is_reference(text: &[u8]) -> bool {
+    let allowed = |byte: &u8| is_plain(*byte) || b"!$&'()*+,;=:@/?#[]%".contains(byte);
+    let hex = |at: usize| text.get(at).is_some_and(u8::is_ascii_hexdigit);
+    let escapes = text.iter().enumerate().filter(|(_, byte)| **byte == b'%');
+    text.iter().all(allowed) && escapes.map(|(at, _)| at).all(|at| hex(at + 1) && hex(at + 2))
+}
+
+/// True for what never has to be encoded (RFC 3986 §2.3).
+const fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
+}
+
+/// Appends a slash, unless there is one: two would start the name of a host.
+fn push_slash(out: &mut Vec<u8>) {
+    if out.last() != Some(&b'/') {
+        out.push(b'/');
+    }
+}
+
+/// Appends a byte of a decoded path, encoded unless it never has to be.
+fn write_filled(out: &mut Vec<u8>, byte: u8) {
+    if is_plain(byte) { out.push(byte) } else { write_escape(out, byte) }
+}
+
+/// The reference to the same path with a slash.
+///
+/// It is relative and starts with `./`: whatever the path, it leads nowhere but to its own
+/// directory on the same host, and its first segment is no scheme.
+pub(crate) fn with_slash(path: &Path<'_>) -> Vec<u8> {
+    let segment = path.raw.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    let mut location = Vec::with_capacity(segment.len() + 8);
+    location.extend_from_slice(b"./");
+    write_encoded(&mut location, segment);
+    location.push(b'/');
+    if let Some(query) = path.query {
+        location.push(b'?');
+        write_encoded(&mut location, query);
+    }
+    location
+}
+
+/// Appends a path segment or query, percent-encoded where needed (RFC 3986 §3.3).
+fn write_encoded(out: &mut Vec<u8>, text: &[u8]) {
+    for &byte in text {
+        if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/?%".contains(&byte) {
+            out.push(byte);
+        } else {
+            write_escape(out, byte);
+        }
+    }
+}
+
+fn write_escape(out: &mut Vec<u8>, byte: u8) {
+    let digit = |nibble: u8| b"0123456789ABCDEF"[usize::from(nibble)];
+    out.extend_from_slice(&[b'%', digit(byte >> 4), digit(byte & 15)]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::String;
+    use regatta_http::{pattern::Patterns, target::decode_path};
+
+    /// Where the only rule leads from a target; `None` if it does not match.
+    fn leads(rules: &Patterns<Template>, target: &[u8]) -> Option<Vec<u8>> {
+        let mut room = Vec::new();
+        let path = decode_path(target, &mut room).ok()?;
+        let mut found = None;
+        rules.visit(path.relative, &mut |to, captures| {
+            found = Some(to.location(captures, &path));
+            true
+        });
+        found
+    }
+
+    fn rule(from: &str, to: &str) -> Patterns<Template> {
+        let pattern = Pattern::parse(from).expect("a pattern");
+        let mut rules = Patterns::default();
+        let template = Template::parse(to, &pattern).expect("a template");
+        assert!(rules.insert(&pattern, template).is_ok());
+        rules
+    }
+
+    #[test]
+    fn what_was_found_is_filled_in() {
+        for (from, to, target, expected) in [
+            ("/a", "/b", "/a", "/b"),
+            ("/a", "/b", "/a?q=1", "/b?q=1"),
+            ("/a", "/b?", "/a?q=1", "/b"),
+            ("/a", "/b?r", "/a?q=1", "/b?r"),
+            ("/a", "/b#c", "/a?q", "/b?q#c"),
+            ("/old/*", "/new/:splat", "/old/x/y", "/new/x/y"),
+            ("/old/*", "/new/:splat", "/old", "/new/"),
+            ("/old/*", "/:splat/x", "/old", "/x"),
+            ("/*", "/:splat", "/%5cevil.com", "/%5Cevil.com"),
+            ("/*", "/:splat", "/a//b/./c", "/a/b/c"),
+            ("/*", "https://h:80/:splat", "/a?b", "https://h:80/a?b"),
+            ("/*", "https://h", "/a", "https://h/"),
+            ("/:y/:m", "/archive/:m-:y", "/2024/05", "/archive/05-2024"),
+            ("/s/:word", "/find?q=:word", "/s/a%26b%20c", "/find?q=a%26b%20c"),
+            ("/s/:word", "/t%C3%BC/:word", "/s/%C3%BC@%3F", "/t%C3%BC/%C3%BC%40%3F"),
+            ("/u/*", "/go?to=:splat", "/u/a/b%3A", "/go?to=a%2Fb%3A"),
+        ] {
+            let found = leads(&rule(from, to), target.as_bytes()).expect("it matches");
+            assert_eq!(String::from_utf8_lossy(&found), expected, "{from} {to} {target}");
+        }
+    }
+
+    #[test]
+    fn templates_are_read_or_explained() {
+        let pattern = Pattern::parse("/:a/*").expect("a pattern");
+        for (text, fault) in [
+            ("", TemplateFault::Form),
+            ("b", TemplateFault::Form),
+            ("//host/b", TemplateFault::Form),
+            ("ftp://host/", TemplateFault::Form),
+            ("javascript:alert(1)", TemplateFault::Form),
+            ("https:///b", TemplateFault::Form),
+            ("https://:a/b", TemplateFault::Form),
+            ("https://u@h/b", TemplateFault::Form),
+            ("https://h:80:a", TemplateFault::Form),
+            ("/b c", TemplateFault::Byte),
+            ("/\\host", TemplateFault::Byte),
+            ("/%5", TemplateFault::Byte),
+            ("/\u{fc}", TemplateFault::Byte),
+            ("/:b", TemplateFault::Name),
+            ("/a:", TemplateFault::Name),
+        ] {
+            assert_eq!(Template::parse(text, &pattern), Err(fault), "{text}");
+        }
+        for text in ["https://h/a.html", "/a/../b", "/a%20b", "/a?b", "a.html"] {
+            assert_eq!(Template::parse_file(text, &pattern), Err(TemplateFault::File), "{text}");
+        }
+        let closed = Pattern::parse("/a").expect("a pattern");
+        assert_eq!(Template::parse("/:splat", &closed), Err(TemplateFault::Name));
+    }
+
+    #[test]
+    fn names_of_files_are_filled_in_as_they_are() {
+        let pattern = Pattern::parse("/:lang/*").expect("a pattern");
+        for (to, expected) in [
+            ("/index.html", "index.html"),
+            ("/:lang/404.html", "d e/404.html"),
+            ("/x/:splat/y/", "x/a/b/y"),
+        ] {
+            let template = Template::parse_file(to, &pattern).expect("a template");
+            let (mut table, mut name) = (Patterns::default(), Vec::new());
+            assert!(table.insert(&pattern, template).is_ok());
+            table.visit(b"d e/a/b", &mut |to: &Template, captures| {
+                to.name(captures, &mut name);
+                true
+            });
+            assert_eq!(String::from_utf8_lossy(&name), expected, "{to}");
+        }
+    }
+
+    /// SplitMix64.
+    fn below(state: &mut u64, below: usize) -> usize {
+        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = *state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((z ^ (z >> 31)) % below as u64).expect("64-bit Linux")
+    }
+
+    /// Whatever is asked for, no rule leads to another host than its own template names, and no
+    /// line ends in its value.
+    #[test]
+    fn no_path_leads_to_another_host() {
+        let pieces =
+            "/ \\ %2f %5c %0d%0a // . .. @ : %09 %20 ? evil.com %2e %3f %23 a %C3%BC https:";
+        let pieces: Vec<_> = pieces.split(' ').collect();
+        let same = [
+            ("/*", "/:splat"),
+            ("/*", "/:splat/x"),
+            ("/:a/*", "/:splat/:a"),
+            ("/:a/*", "/:a:splat"),
+            ("/:a", "/x?y=:a"),
+        ];
+        let rules = same.map(|(from, to)| (rule(from, to), "/"));
+        let away = (rule("/*", "https://h:80/:splat"), "https://h:80/");
+        let (mut seed, mut checked) = (1, 0_u32);
+        for _ in 0..1_000_000 {
+            let mut target = b"/".to_vec();
+            for _ in 0..below(&mut seed, 7) {
+                target.extend_from_slice(pieces[below(&mut seed, pieces.len())].as_bytes());
+            }
+            let at = below(&mut seed, rules.len() + 1);
+            let (rules, start) = rules.get(at).unwrap_or(&away);
+            let Some(found) = leads(rules, &target) else { continue };
+            checked += 1;
+            let shown = String::from_utf8_lossy(&target);
+            let after = found.strip_prefix(start.as_bytes()).expect("it starts as its template");
+            assert!(!matches!(after.first(), Some(b'/' | b'\\')), "{shown}");
+            let fine = |byte: &u8| byte.is_ascii_graphic() && *byte != b'\\';
+            assert!(found.iter().all(fine), "{shown}");
+        }
+        assert!(checked > 100_000, "{checked} paths matched");
+    }
+}

@@ -1,0 +1,397 @@
+//! The owner's rules: fields of files, and redirects.
+use crate::rig::{Expected, Rig, check};
+use regatta_http::{Status, pattern::Pattern};
+use regatta_metrics::Counter;
+use regatta_op::OpenFault;
+use regatta_origin::{
+    AuthRule, ContentRules, CorsOptions, CorsRule, ErrorPage, HeaderLine, Redirect, Rules, Site,
+    explain,
+};
+
+fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: a\r\nAccept: text/html\r\n\r\n")
+}
+
+fn rig(content: ContentRules) -> Rig {
+    let mut rules = Rules::default();
+    for (at, (from, lines)) in [
+        ("/*", &["X-All: yes", "! X-Content-Type-Options"][..]),
+        ("/docs/*", &["Cache-Control: max-age=60", "Vary: Cookie", "X-All: docs"]),
+        ("/ten.txt", &["Content-Type: text/x-ten", "! Cache-Control"]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let pattern = Pattern::parse(from).unwrap();
+        let lines = lines.iter().map(|line| HeaderLine::parse(line).unwrap()).collect();
+        rules.add_headers(&pattern, lines, &format!("r.toml:{at}")).unwrap();
+    }
+    for (from, to, status, force) in [
+        ("/old/*", "/docs/:splat", 301, false),
+        ("/docs/*", "/elsewhere", 302, false),
+        ("/forced.html", "https://h/x", 308, true),
+        ("/app/*", "/docs/guide.html", 200, false),
+        ("/gone/*", "", 410, false),
+        ("/lost/*", "/docs/index.html", 410, false),
+        ("/hole", "/none.html", 200, false),
+    ] {
+        let pattern = Pattern::parse(from).unwrap();
+        let redirect = Redirect::new(&pattern, to, status, force, "r.toml:9:1").unwrap();
+        rules.add_redirect(&pattern, redirect).unwrap();
+    }
+    let rig = Rig::new(Site { content, rules, ..Site::default() });
+    rig.put("forced.html", b"never");
+    rig
+}
+
+#[test]
+fn files_are_sent_with_the_fields_of_rules() {
+    let rig = rig(ContentRules::default());
+    let guide = Expected {
+        status: 200,
+        fields: &[
+            ("cache-control", "max-age=60"),
+            ("vary", "Cookie"),
+            ("x-all", "docs"),
+            ("x-content-type-options", ""),
+        ],
+        body: Some(b"guide"),
+    };
+    // The second and third time from memory, the third in one piece.
+    for _ in 0..3 {
+        check(&rig, &get("/docs/guide.html"), &guide);
+    }
+    let ten = [("content-type", "text/x-ten"), ("cache-control", ""), ("x-all", "yes")];
+    check(&rig, &get("/ten.txt"), &Expected { status: 200, fields: &ten, body: None });
+    let lost = [("x-all", "yes"), ("cache-control", "no-cache")];
+    check(&rig, &get("/none"), &Expected { status: 404, fields: &lost, body: None });
+    let found = check(&rig, &get("/docs/guide.html"), &guide);
+    let etag = found.head.lines().find_map(|line| line.strip_prefix("ETag: ")).unwrap();
+    let request =
+        get("/docs/guide.html").replace("Accept:", &format!("If-None-Match: {etag}\r\nA:"));
+    let same = [("cache-control", "max-age=60"), ("vary", "Cookie"), ("x-all", "")];
+    check(&rig, &request, &Expected { status: 304, fields: &same, body: Some(b"") });
+}
+
+#[test]
+fn redirects_answer_where_no_file_does() {
+    let content = ContentRules { fallback: "index.html".into(), ..ContentRules::default() };
+    let rig = rig(content);
+    let rows: &[(&str, u16, &[(&str, &str)], &[u8])] = &[
+        ("/old/a%2eb?q", 301, &[("location", "/docs/a.b?q")], b""),
+        ("/old//%5c/%5cevil", 301, &[("location", "/docs/%5C/%5Cevil")], b""),
+        ("/docs/guide.html", 200, &[], b"guide"),
+        ("/docs/none", 302, &[("location", "/elsewhere")], b""),
+        ("/forced.html", 308, &[("location", "https://h/x")], b""),
+        // It has the fields of the file that is served.
+        ("/app/a/b", 200, &[("x-all", "docs")], b"guide"),
+        ("/gone/x", 410, &[], b""),
+        ("/lost/x", 410, &[("x-all", "docs"), ("cache-control", "no-cache")], b"docs"),
+        ("/hole", 404, &[], b"<h1>lost</h1>\n"),
+        // A rule comes before the fallback, which has no fields of the file that was asked for.
+        ("/other", 200, &[("x-all", "yes")], b"<h1>home</h1>\n"),
+    ];
+    for (path, status, fields, body) in rows {
+        let body = (!body.is_empty()).then_some(*body);
+        for _ in 0..2 {
+            check(&rig, &get(path), &Expected { status: *status, fields, body });
+        }
+    }
+}
+
+/// What a browser keeps for ever must be what it asked for: a page that answers in its place has
+/// its own `Cache-Control`, whether a rule or the name of the asset says what that has.
+#[test]
+fn a_page_in_place_of_an_asset_is_never_immutable() {
+    let mut rules = Rules::default();
+    let pattern = Pattern::parse("/assets/*").unwrap();
+    let kept = HeaderLine::parse("Cache-Control: max-age=31536000, immutable").unwrap();
+    rules.add_headers(&pattern, vec![kept], "r.toml:1").unwrap();
+    let pattern = Pattern::parse("/assets/moved/*").unwrap();
+    let rewrite = Redirect::new(&pattern, "/index.html", 200, false, "r.toml:2").unwrap();
+    rules.add_redirect(&pattern, rewrite).unwrap();
+    let content = ContentRules { fallback: "index.html".into(), ..ContentRules::default() };
+    let rig = Rig::new(Site { content, rules, ..Site::default() });
+    rig.put("assets/here.html", b"here");
+    let immutable = [("cache-control", "max-age=31536000, immutable")];
+    let page = [("cache-control", "no-cache")];
+    for (path, status, fields) in [
+        ("/assets/here.html", 200, &immutable),
+        ("/assets/none", 200, &page),
+        ("/assets/app.0123456789abcdef.html", 200, &page),
+        ("/assets/moved/app.0123456789abcdef.js", 200, &page),
+        ("/assets/app.0123456789abcdef.js", 404, &page),
+    ] {
+        for _ in 0..2 {
+            check(&rig, &get(path), &Expected { status, fields, body: None });
+        }
+    }
+}
+
+#[test]
+fn files_with_rules_are_not_served() {
+    for (rules_files, status) in [(true, 404), (false, 200)] {
+        let mut rules = Rules::default();
+        let pattern = Pattern::parse("/in/*").unwrap();
+        let rewrite = Redirect::new(&pattern, "/:splat", 200, false, "r.toml:1").unwrap();
+        rules.add_redirect(&pattern, rewrite).unwrap();
+        let rig = Rig::new(Site {
+            content: ContentRules { rules_files, clean_urls: true, ..ContentRules::default() },
+            rules,
+            ..Site::default()
+        });
+        for name in ["_headers", "_redirects", "docs/_headers"] {
+            rig.put(name, b"rules");
+        }
+        for path in ["/_headers", "/_redirects", "/docs/../%5Fheaders", "/in/_headers"] {
+            check(&rig, &get(path), &Expected { status, fields: &[], body: None });
+        }
+        check(&rig, &get("/_headers/"), &Expected { status: 404, fields: &[], body: None });
+        check(&rig, &get("/docs/_headers"), &Expected { status: 200, fields: &[], body: None });
+    }
+}
+
+#[test]
+fn an_explanation_names_the_rules() {
+    let rig = rig(ContentRules::default());
+    for (path, expected) in [
+        ("/docs/guide.html", "headers: the rule at r.toml:1"),
+        ("/old/x", "redirect: the rule at r.toml:9:1"),
+        ("/forced.html", "redirect: the rule at r.toml:9:1"),
+        ("/gone/x", "redirect: the rule at r.toml:9:1"),
+        ("/app/x", "redirect: the rule at r.toml:9:1"),
+    ] {
+        let explained =
+            explain(get(path).as_bytes(), &mut |req| rig.open(req), &rig.site, rig.now());
+        let lines: Vec<_> = explained.decisions.iter().map(ToString::to_string).collect();
+        assert!(lines.iter().any(|line| line == expected), "{path}: {lines:#?}");
+    }
+}
+
+#[test]
+fn errors_have_pages_of_the_owners() {
+    let mut site = Site::default();
+    let pattern = Pattern::parse("/errors/*").unwrap();
+    let lines = ["X-All: errors", "Cache-Control: max-age=31536000, immutable"];
+    let lines = lines.map(|line| HeaderLine::parse(line).unwrap()).to_vec();
+    site.rules.add_headers(&pattern, lines, "r.toml:1").unwrap();
+    let long = vec![b'x'; 40_000];
+    site.errors = [
+        (Status::METHOD_NOT_ALLOWED, "errors/405.html", &b"own"[..]),
+        (Status::FORBIDDEN, "errors/403.a1b2c3d4e5f6a7b8.css", &long[..]),
+    ]
+    .map(|(status, name, body)| ErrorPage::new(status, name.as_bytes(), body, &site))
+    .into();
+    let rig = Rig::new(site);
+    rig.faults.borrow_mut().insert(b"ten.txt".to_vec(), OpenFault::Denied);
+    let own = [
+        ("allow", "GET, HEAD, OPTIONS"),
+        ("content-type", "text/html; charset=utf-8"),
+        ("x-content-type-options", "nosniff"),
+        ("x-all", "errors"),
+        ("cache-control", ""),
+    ];
+    let post = get("/").replace("GET", "POST");
+    check(&rig, &post, &Expected { status: 405, fields: &own, body: Some(b"own") });
+    // It is never kept as an asset is, whatever its name.
+    let denied = [("content-type", "text/css; charset=utf-8"), ("cache-control", "")];
+    let denied = Expected { status: 403, fields: &denied, body: Some(&long) };
+    check(&rig, &get("/ten.txt"), &denied);
+    let head = get("/ten.txt").replace("GET", "HEAD");
+    let found = check(&rig, &head, &Expected { body: Some(b""), ..denied });
+    assert_eq!(found.field("content-length").as_deref(), Some("40000"));
+    // Others have the server's.
+    let put = get("/").replace("GET", "BREW");
+    check(&rig, &put, &Expected { status: 501, fields: &[("x-all", "")], body: None });
+    let explained = explain(post.as_bytes(), &mut |req| rig.open(req), &rig.site, rig.now());
+    let lines: Vec<_> = explained.decisions.iter().map(ToString::to_string).collect();
+    let page = "page: one of the site's own (content.error_pages)";
+    assert!(lines.iter().any(|line| line == page), "{lines:#?}");
+}
+
+#[test]
+fn paths_are_shown_to_those_who_are_known() {
+    // SHA-256 of abc.
+    let hash = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    let mut rules = Rules::default();
+    let open = hash.replace("ba", "bb");
+    for (path, user, place) in [
+        ("/docs/*", format!("ann:{hash}"), "r.toml:1"),
+        ("/docs/guide.html", format!("bob:{hash}"), "r.toml:2"),
+        ("/app.js", format!("ann:{open}"), "r.toml:3"),
+    ] {
+        let rule = AuthRule::new("docs", &[user], place).unwrap();
+        rules.add_auth(&Pattern::parse(path).unwrap(), rule).unwrap();
+    }
+    let content =
+        ContentRules { cache_control_page: "public, max-age=5".into(), ..ContentRules::default() };
+    let rig = Rig::new(Site { content, rules, ..Site::default() });
+    let with = |path: &str, value: &str| {
+        get(path).replace("Accept:", &format!("Authorization: {value}\r\nAccept:"))
+    };
+    let (ann, bob) = ("Basic YW5uOmFiYw==", "Basic Ym9iOmFiYw==");
+    let asks = [("www-authenticate", "Basic realm=\"docs\", charset=\"UTF-8\"")];
+    let refused = Expected { status: 401, fields: &asks, body: None };
+    let private = [("cache-control", "private, max-age=5"), ("www-authenticate", "")];
+    let docs = Expected { status: 200, fields: &private, body: Some(b"docs") };
+    for _ in 0..2 {
+        for path in ["/docs/", "/docs", "/%64ocs/", "/x/../docs/none", "/docs//guide.html"] {
+            check(&rig, &get(path), &refused);
+        }
+        let head = Expected { body: Some(b""), ..refused };
+        check(&rig, &get("/docs/").replace("GET", "HEAD"), &head);
+        for field in ["Range: bytes=0-1", "If-None-Match: *", "If-Match: *"] {
+            let request = get("/docs/").replace("Accept:", &format!("{field}\r\nAccept:"));
+            check(&rig, &request, &refused);
+        }
+        check(&rig, &with("/docs/", ann), &docs);
+        check(&rig, &with("/docs/", bob), &refused);
+        check(&rig, &with("/docs/", "Basic YW5uOmFiZA=="), &refused);
+        check(&rig, &with("/docs/guide.html", ann), &refused);
+        let guide = Expected { body: Some(b"guide"), ..docs };
+        check(&rig, &with("/docs/guide.html", bob), &guide);
+        check(&rig, &with("/app.js", ann), &refused);
+        // A request with two of them says nothing.
+        let both = with("/docs/", ann).replace("Accept:", &format!("Authorization: {ann}\r\nA:"));
+        check(&rig, &both, &refused);
+        let public = [("cache-control", "public, max-age=5")];
+        check(&rig, &get("/"), &Expected { status: 200, fields: &public, body: None });
+    }
+    let allow = [("allow", "GET, HEAD, OPTIONS"), ("www-authenticate", "")];
+    let options = get("/docs/").replace("GET", "OPTIONS");
+    check(&rig, &options, &Expected { status: 204, fields: &allow, body: None });
+    assert!(rig.count(Counter::Unauthorized) > 50);
+    let request = with("/docs/", "Basic x");
+    let explained = explain(request.as_bytes(), &mut |req| rig.open(req), &rig.site, rig.now());
+    let lines: Vec<_> = explained.decisions.iter().map(ToString::to_string).collect();
+    let rule = "auth: only for the users of the rule at r.toml:1";
+    assert!(lines.iter().any(|line| line == rule), "{lines:#?}");
+    assert!(explained.head.starts_with(b"HTTP/1.1 401 "));
+}
+
+/// Whatever names a file that is for some users only, nobody else gets it for another path.
+#[test]
+fn protected_files_are_sent_for_no_other_path() {
+    let hash = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    let mut rules = Rules::default();
+    for (path, user) in [
+        ("/docs/*", format!("ann:{hash}")),
+        ("/app.js", format!("ann:{hash}")),
+        ("/clean.html", format!("ann:{hash}")),
+        ("/folder/index.html", format!("ann:{hash}")),
+        ("/404.html", format!("ann:{hash}")),
+    ] {
+        let rule = AuthRule::new("docs", &[user], "r.toml:1").unwrap();
+        rules.add_auth(&Pattern::parse(path).unwrap(), rule).unwrap();
+    }
+    for (from, to, force) in [
+        ("/late/*", "/:splat", false),
+        ("/early/*", "/:splat", true),
+        ("/docs/app/*", "/app.js", true),
+        ("/docs/home/*", "/index.html", true),
+        ("/docs/in/*", "/docs/guide.html", true),
+    ] {
+        let pattern = Pattern::parse(from).unwrap();
+        let redirect = Redirect::new(&pattern, to, 200, force, "r.toml:9").unwrap();
+        rules.add_redirect(&pattern, redirect).unwrap();
+    }
+    let content = ContentRules { clean_urls: true, ..ContentRules::default() };
+    let rig = Rig::new(Site { content, rules, ..Site::default() });
+    for name in ["clean.html", "folder/index.html"] {
+        rig.put(name, b"protected");
+    }
+    let ann =
+        |path: &str| get(path).replace("Accept:", "Authorization: Basic YW5uOmFiYw==\r\nAccept:");
+    let lost = Expected { status: 404, fields: &[], body: None };
+    let shown: [(&str, u16, &[u8]); 6] = [
+        ("/docs/guide.html", 200, b"guide"),
+        ("/docs/in/x", 200, b"guide"),
+        ("/docs/home/x", 200, b"<h1>home</h1>\n"),
+        ("/clean.html", 200, b"protected"),
+        ("/folder/index.html", 200, b"protected"),
+        ("/early/ten.txt", 200, b"0123456789"),
+    ];
+    // The second time, what may be seen is in memory.
+    for _ in 0..2 {
+        for path in ["/late/docs/guide.html", "/early/docs/guide.html", "/clean", "/folder/"] {
+            for request in [get(path), ann(path)] {
+                let found = check(&rig, &request, &lost);
+                assert!(found.body.starts_with(b"<!doctype html><title>404"), "{path}");
+            }
+        }
+        for (path, status, body) in shown {
+            check(&rig, &ann(path), &Expected { status, fields: &[], body: Some(body) });
+        }
+        check(&rig, &ann("/docs/app/x"), &lost);
+    }
+    let request = ann("/late/docs/guide.html");
+    let explained = explain(request.as_bytes(), &mut |req| rig.open(req), &rig.site, rig.now());
+    let lines: Vec<_> = explained.decisions.iter().map(ToString::to_string).collect();
+    let why = "auth: \"docs/guide.html\" is only for the users of the rule at r.toml:1";
+    assert!(lines.iter().any(|line| line == why), "{lines:#?}");
+    // Where all is protected, so is the page for what is not there.
+    let mut rules = Rules::default();
+    let rule = AuthRule::new("all", &[format!("ann:{hash}")], "r.toml:1").unwrap();
+    rules.add_auth(&Pattern::parse("/*").unwrap(), rule).unwrap();
+    let content =
+        ContentRules { cache_control_page: "public, max-age=5".into(), ..ContentRules::default() };
+    let rig = Rig::new(Site { content, rules, ..Site::default() });
+    let private = [("cache-control", "private, max-age=5")];
+    let lost = Expected { status: 404, fields: &private, body: Some(b"<h1>lost</h1>\n") };
+    check(&rig, &ann("/none"), &lost);
+    check(&rig, &get("/none"), &Expected { status: 401, fields: &[], body: None });
+}
+
+#[test]
+fn scripts_of_other_sites_read_what_they_may() {
+    let mut site = Site::default();
+    let origins = &["https://a.example".to_owned()];
+    let options = CorsOptions { origins, headers: &[], expose: &[], max_age_s: 60 };
+    let rule = CorsRule::new(options, "r.toml:1").unwrap();
+    site.rules.add_cors(&Pattern::parse("/docs/*").unwrap(), rule).unwrap();
+    let rig = Rig::new(site);
+    let from = |request: &str, origin: &str| {
+        request.replace("Accept:", &format!("Origin: {origin}\r\nAccept:"))
+    };
+    let (ours, others) = ("https://a.example", "https://b.example");
+    let may = [("vary", "Origin"), ("access-control-allow-origin", ours)];
+    let may_not = [("vary", "Origin"), ("access-control-allow-origin", "")];
+    let closing = [("connection", "close"), ("access-control-allow-origin", ours)];
+    let untouched = [("vary", ""), ("access-control-allow-origin", "")];
+    let guide = |fields| Expected { status: 200, fields, body: Some(&b"guide"[..]) };
+    for _ in 0..3 {
+        let request = get("/docs/guide.html");
+        check(&rig, &from(&request, ours), &guide(&may));
+        check(&rig, &request, &guide(&may_not));
+        check(&rig, &from(&request, others), &guide(&may_not));
+        let small = from(&get("/ten.txt"), ours);
+        check(&rig, &small, &Expected { status: 200, fields: &untouched, body: None });
+        let none = from(&get("/docs/none"), ours);
+        check(&rig, &none, &Expected { status: 404, fields: &may, body: None });
+        let same = from(&request, ours).replace("Accept:", "If-None-Match: *\r\nA:");
+        check(&rig, &same, &Expected { status: 304, fields: &may, body: Some(b"") });
+        let part = from(&request, ours).replace("Accept:", "Range: bytes=1-2\r\nA:");
+        check(&rig, &part, &Expected { status: 206, fields: &may, body: Some(b"ui") });
+        let close = from(&request, ours).replace("Accept:", "Connection: close\r\nA:");
+        check(&rig, &close, &guide(&closing));
+    }
+    let ask = get("/docs/x").replace("GET", "OPTIONS");
+    let ask = ask.replace("Accept:", "Access-Control-Request-Method: GET\r\nAccept:");
+    let granted = [
+        ("access-control-allow-origin", ours),
+        ("access-control-allow-methods", "GET, HEAD"),
+        ("access-control-max-age", "60"),
+        ("vary", "Origin"),
+    ];
+    let granted = Expected { status: 204, fields: &granted, body: Some(b"") };
+    check(&rig, &from(&ask, ours), &granted);
+    let refused = [("access-control-allow-methods", ""), ("access-control-allow-origin", "")];
+    let refused = Expected { status: 204, fields: &refused, body: Some(b"") };
+    check(&rig, &from(&ask, others), &refused);
+    check(&rig, &from(&ask, ours).replace("/docs/x", "/x"), &refused);
+    let request = from(&get("/docs/guide.html"), ours);
+    let explained = explain(request.as_bytes(), &mut |req| rig.open(req), &rig.site, rig.now());
+    let lines: Vec<_> = explained.decisions.iter().map(ToString::to_string).collect();
+    let rule = "cors: scripts of the origin may read it, by the rule at r.toml:1";
+    assert!(lines.iter().any(|line| line == rule), "{lines:#?}");
+}

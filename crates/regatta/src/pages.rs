@@ -1,0 +1,101 @@
+//! `regatta pages`: manual pages, and completions for shells, from what the command line takes.
+use clap::Command;
+use clap_complete::Shell;
+use clap_mangen::roff::{Roff, bold, roman};
+use regatta_arch::options::OptionSpec;
+use regatta_server::config::{options, tables::TABLES};
+use std::{fs, io, path::Path};
+
+/// What the page of the configuration file begins with.
+const FILE: &str = "\
+A TOML file that `regatta serve --config FILE` reads. An option stands in the table of its \
+section; `--set SECTION.NAME=VALUE` on the command line wins over the file. Sizes, durations and \
+rates are numbers, or text with a unit, as in \"64 KiB\" and \"10 s\". `regatta check` finds all \
+mistakes.";
+
+/// Writes them into a directory, which is made if it is not there.
+pub(crate) fn write(program: Command, directory: &Path) -> io::Result<()> {
+    fs::create_dir_all(directory)?;
+    for shell in [Shell::Bash, Shell::Fish, Shell::Zsh] {
+        clap_complete::generate_to(shell, &mut program.clone(), "regatta", directory)?;
+    }
+    // The options have a page of their own.
+    let program = program.mut_subcommand("serve", |serve| {
+        serve.after_long_help(format!("{} regatta.toml(5) has all options.", super::SERVE_HELP))
+    });
+    clap_mangen::generate_to(program, directory)?;
+    fs::write(directory.join("regatta.toml.5"), file_page())
+}
+
+/// The page of the configuration file. It has no date, so that equal sources make equal pages.
+fn file_page() -> String {
+    let mut page = Roff::new();
+    let source = concat!("regatta ", env!("CARGO_PKG_VERSION"));
+    page.control("TH", ["regatta.toml", "5", "", source, ""]);
+    page.control("SH", ["NAME"]);
+    page.text([roman("regatta.toml - the configuration file of regatta")]);
+    page.control("SH", ["DESCRIPTION"]);
+    page.text([roman(FILE)]);
+    for section in options::sections() {
+        page.control("SH", [format!("[{section}]").as_str()]);
+        page.text([roman(options::section_doc(section))]);
+        let specs = options::all().filter(|spec| options::section(spec.key) == section);
+        specs.for_each(|spec| entry(&mut page, spec));
+    }
+    for table in TABLES {
+        page.control("SH", [format!("[[{}]]", table.name).as_str()]);
+        page.text([roman(table.doc)]);
+        table.fields.iter().for_each(|spec| entry(&mut page, spec));
+    }
+    page.control("SH", ["SEE ALSO"]);
+    page.text([bold("regatta"), roman("(1), "), bold("regatta-check"), roman("(1)")]);
+    page.render()
+}
+
+fn entry(page: &mut Roff, spec: &OptionSpec) {
+    let name = spec.key.rsplit_once('.').map_or(spec.key, |(_, name)| name);
+    let default = if spec.default.is_empty() { "" } else { " = " };
+    page.control("TP", []);
+    page.text([bold(name), roman(default), roman(spec.default)]);
+    let text = format!("{} {}", spec.doc, spec.long);
+    page.text([roman(text.trim_end())]);
+    page.text([roman(format!("Takes {}.", spec.kind.describe()))]);
+}
+
+#[cfg(test)]
+#[path = "../../../xtask/skips.rs"]
+mod skips;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+    use std::{path::PathBuf, process::Command};
+
+    /// Every page is there, and groff(1), which man(1) calls, understands them all.
+    #[test]
+    fn man_and_shells_have_a_page_for_every_command() {
+        let directory = std::env::temp_dir().join(format!("regatta-pages-{}", std::process::id()));
+        write(crate::Cli::command(), &directory).expect("a directory of our own");
+        let text = |name: &str| fs::read_to_string(directory.join(name)).expect(name);
+        assert!(text("regatta-serve.1").contains("regatta.toml(5)"));
+        assert!(text("regatta-lab-run.1").contains(".SH NAME"));
+        assert!(!directory.join("regatta-lab-agent.1").exists(), "a command for programs");
+        let options = text("regatta.toml.5");
+        for part in [".SH [limits]\n", "idle_ms_max", ".SH [[redirects]]\n"] {
+            assert!(options.contains(part), "{part}");
+        }
+        for script in ["regatta.bash", "_regatta", "regatta.fish"] {
+            assert!(text(script).contains("precompress"), "{script}");
+        }
+        let files = fs::read_dir(&directory).expect("ours").flatten().map(|entry| entry.path());
+        let is_page = |path: &PathBuf| path.extension().is_some_and(|end| end == "1" || end == "5");
+        let pages: Vec<_> = files.filter(is_page).collect();
+        let mut groff = Command::new("groff");
+        match groff.args(["-mandoc", "-Tutf8", "-z", "-wmac"]).args(&pages).output() {
+            Ok(said) => assert_eq!(String::from_utf8_lossy(&said.stderr), ""),
+            Err(error) => skips::skip(&format!("groff does not look at the pages: {error}")),
+        }
+        fs::remove_dir_all(directory).expect("ours");
+    }
+}

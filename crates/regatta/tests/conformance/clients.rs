@@ -1,0 +1,159 @@
+//! What one client may have of the server, whichever worker it comes to.
+
+use crate::client::{Client, get};
+use crate::harness::{Launch, PATIENCE, Variant, eventually, kill};
+use crate::site::{Site, common, sized};
+use rustix::process::Signal;
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::time::Duration;
+
+const ONE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+const OTHER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 3);
+const LIMITS: [&str; 3] =
+    ["limits.client_connections_max=2", "limits.client_rate=1", "limits.client_burst=8"];
+
+/// Listens at a path, too. Copies that have ports of their own have addresses of their own then:
+/// the last has the path.
+fn at_path(launch: Launch, variant: &Variant, path: &Path) -> Launch {
+    let launch = launch.arg("--listen").arg(format!("unix:{}", path.display()));
+    match variant.ports() {
+        1 => launch,
+        _ => launch.set("event.partition=addresses"),
+    }
+}
+
+/// Everything over a Unix socket, whose clients have no address but those that they are given.
+fn is_served_without_limits(path: &Path) {
+    let mut clients: Vec<Client> = (0..5).map(|_| Client::connect_to_path(path)).collect();
+    for client in &mut clients {
+        client.get("/small.txt").expect(200);
+    }
+    let last = clients.last_mut().expect("five");
+    for len in [0, 1, 65_537, (1 << 20) + 1] {
+        let answer = last.get(&format!("/size-{len}.bin")).expect(200);
+        assert!(answer.body == sized(len), "{len} bytes");
+    }
+    // A proxy there says whose requests it sends on.
+    let mut of = |who| last.ask("GET", "/small.txt", &[("X-Forwarded-For", who)]);
+    let mut statuses = (0..20).map(|_| of("203.0.113.9, 192.0.2.7").status);
+    assert!(statuses.any(|status| status == 429), "20 requests are more than 8");
+    of("192.0.2.8").expect(200);
+    last.send([get("/small.txt"), get("/missing")].concat());
+    last.answer("GET").expect(200);
+    last.answer("GET").expect(404);
+    let close = [("Connection", "close")];
+    assert!(last.ask("GET", "/size-65537.bin", &close).expect(200).body == sized(65_537));
+    assert_eq!(last.rest_or_reset(), b"");
+}
+
+pub(crate) fn one_client_is_limited(variant: &Variant) {
+    let site = Site::new();
+    let path = site.beside("socket");
+    let launch = at_path(Launch::new(variant, common()).sets(&LIMITS), variant, &path);
+    let log = site.beside("access.log");
+    let launch = launch.set(format!("log.access={}", log.display()));
+    let launch = launch.sets(&["server.trusted=unix:", "server.forwarded=x-forwarded-for"]);
+    let server = launch.start();
+    is_served_without_limits(&path);
+    let connect = |from| Client::connect_from(from, server.address());
+    let mut held = [connect(ONE), connect(ONE)];
+    for client in &mut held {
+        client.get("/small.txt").expect(200);
+    }
+    let mut limited = [connect(ONE), connect(ONE)];
+    for client in &mut limited {
+        let answer = client.get("/small.txt").expect(429);
+        assert!(answer.closes(), "{}", answer.brief());
+        assert_eq!(answer.must("Retry-After"), "1");
+    }
+    let mut refused = connect(ONE);
+    refused.try_send(get("/small.txt"));
+    assert_eq!(refused.rest_or_reset(), b"", "twice as many");
+    let untrusted = connect(OTHER).ask("GET", "/small.txt", &[("X-Forwarded-For", "192.0.2.7")]);
+    untrusted.expect(200);
+    held[0].get("/small.txt").expect(200);
+    let said = || std::fs::read_to_string(&log).unwrap_or_default();
+    let all = ["192.0.2.7 ", "192.0.2.8 ", "127.0.0.3 ", "unix: "];
+    let named = |who: &&str| said().lines().any(|line| line.starts_with(*who));
+    assert!(eventually(PATIENCE, || all.iter().all(named)), "{}", said());
+    // What a worker has that is killed comes back.
+    let workers = server.workers();
+    workers.iter().for_each(|worker| kill(*worker, Signal::KILL));
+    let reaped = |worker: &u32| !Path::new(&format!("/proc/{worker}")).exists();
+    assert!(eventually(PATIENCE, || workers.iter().all(reaped)));
+    let mut client = connect(ONE);
+    assert!(eventually(PATIENCE, || {
+        let served = client.get("/small.txt").status == 200;
+        if !served {
+            client = connect(ONE);
+        }
+        served
+    }));
+    // So many requests at once, and then one a second.
+    let late = (0..20).map(|_| client.get("/small.txt")).find(|answer| answer.status != 200);
+    let late = late.expect("20 requests are more than 8").expect(429);
+    assert!(!late.closes(), "{}", late.brief());
+    assert_eq!(late.must("Retry-After"), "1");
+    client.get("/small.txt").expect_one_of(&[200, 429]);
+    connect(OTHER).get("/small.txt").expect(200);
+    // Workers that came later have the socket, too.
+    Client::connect_to_path(&path).get("/small.txt").expect(200);
+}
+
+/// Behind a proxy that says whom it speaks for.
+pub(crate) fn a_proxy_names_its_clients(variant: &Variant) {
+    let site = Site::new();
+    let (log, path) = (site.beside("access.log"), site.beside("socket"));
+    let launch = Launch::new(variant, common()).sets(&LIMITS).sets(&[
+        "server.proxy_protocol=true",
+        "server.trusted=127.0.0.1,127.0.0.8/30,unix:",
+        "log.format=json",
+    ]);
+    let launch = at_path(launch, variant, &path);
+    let server = launch.set(format!("log.access={}", log.display())).start();
+    let request = get("/small.txt");
+    let header = b"PROXY TCP4 192.0.2.7 127.0.0.1 4711 80\r\n";
+    // At once, in pieces, and in version 2.
+    let mut held = [server.connect(), server.connect(), server.connect()];
+    held[0].send([&header[..], &request].concat());
+    for piece in header.chunks(7) {
+        held[1].send(piece);
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    held[1].send(&request);
+    let binary = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\x08\x7f\0\0\x01\x12\x67\0\x50";
+    held[2].send([&binary[..], &request].concat());
+    for client in &mut held {
+        client.answer("GET").expect(200);
+    }
+    // 192.0.2.7 has two connections.
+    let mut third = server.connect();
+    third.send([&header[..], &request].concat());
+    third.answer("GET").expect(429);
+    // The proxy itself is not limited.
+    for _ in 0..5 {
+        let mut own = server.connect();
+        own.send([&b"PROXY UNKNOWN\r\n"[..], &request].concat());
+        own.answer("GET").expect(200);
+        held[2].get("/small.txt").expect(200);
+    }
+    let mut silent = server.connect();
+    silent.send(&request);
+    assert_eq!(silent.rest_or_reset(), b"", "not a header");
+    let mut stranger = Client::connect_from(ONE, server.address());
+    stranger.try_send([&header[..], &request].concat());
+    assert_eq!(stranger.rest_or_reset(), b"", "not trusted");
+    for _ in 0..3 {
+        let mut own = Client::connect_to_path(&path);
+        own.send([&b"PROXY UNKNOWN\r\n"[..], &request].concat());
+        own.answer("GET").expect(200);
+    }
+    let mut other = Client::connect_to_path(&path);
+    other.send([&b"PROXY TCP4 192.0.2.9 127.0.0.1 4711 80\r\n"[..], &request].concat());
+    other.answer("GET").expect(200);
+    let said = || std::fs::read_to_string(&log).unwrap_or_default();
+    let named = |who: &str| said().contains(&format!("\"peer\":\"{who}\""));
+    let all = ["192.0.2.7", "192.0.2.8", "192.0.2.9", "unix:"];
+    assert!(eventually(PATIENCE, || all.iter().all(|who| named(who))), "{}", said());
+}

@@ -1,0 +1,48 @@
+//! systems.md §8.6, cohort: a visit of a stage serves all that wait there.
+
+use crate::client::get;
+use crate::disk::{counter, worker};
+use crate::harness::{Launch, PATIENCE, Variant, eventually, halt, kill};
+use crate::site::common;
+use rustix::process::Signal;
+
+/// How many clients there are.
+const CLIENTS: u64 = 30;
+
+/// While the server is stopped all clients ask: then each stage has them all in one visit.
+pub(crate) fn a_visit_serves_many(variant: &Variant) {
+    let server = Launch::new(variant, common()).start();
+    let mut clients: Vec<_> = (0..CLIENTS).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.get("/small.txt").expect(200);
+    }
+    let read = || ["queue_takes", "queue_visits"].map(|name| counter(&server, name));
+    let before = read();
+    let worker = worker(&server);
+    halt(worker);
+    for client in &mut clients {
+        client.send(get("/small.txt"));
+    }
+    kill(worker, Signal::CONT);
+    for client in &mut clients {
+        client.answer("GET").expect(200);
+    }
+    // Receive, parse, send, and the next request: four stages of each.
+    let used = || std::array::from_fn::<u64, 2, _>(|at| read()[at] - before[at]);
+    let all = || used()[0] >= 4 * CLIENTS;
+    assert!(eventually(PATIENCE, all), "{:?}", used());
+    let [takes, visits] = used();
+    assert!(takes > 5 * visits, "{takes} in {visits} visits");
+    assert_eq!(counter(&server, "queue_puts"), counter(&server, "queue_takes"));
+}
+
+/// The policy that it is compared with: the same loop, and nothing waits in it.
+pub(crate) fn a_loop_without_stages_visits_none(variant: &Variant) {
+    let server = Launch::new(variant, common()).set("cohort.policy=run-to-completion").start();
+    let mut client = server.connect();
+    for _ in 0..CLIENTS {
+        client.get("/small.txt").expect(200);
+    }
+    let queues = ["queue_puts", "queue_takes", "queue_visits"];
+    assert_eq!(queues.map(|name| counter(&server, name)), [0; 3]);
+}

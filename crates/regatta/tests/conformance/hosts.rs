@@ -1,0 +1,151 @@
+//! Hosts with roots of their own: each has its own files, rules and pages, whoever opens and caches
+//! them.
+
+use crate::client::Client;
+use crate::harness::{Launch, PATIENCE, Variant, eventually, run};
+use crate::site::{Site, pattern};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+
+/// What all hosts have, in other versions: one that is kept in memory, and one that is sent from
+/// its file.
+const FILES: [(&str, usize); 2] = [("small.txt", 700), ("large.bin", 200_000)];
+
+const NAMES: [&str; 3] = ["first.example", "one.example", "two.example"];
+
+/// Three roots, and a configuration with the second and the third as hosts of their own.
+fn hosts() -> (Site, PathBuf) {
+    let site = Site::new();
+    let mut text = "[limits]\nidle_ms_max = \"1min\"\n".to_owned();
+    for (at, name) in NAMES.into_iter().enumerate() {
+        let root = if at == 0 { site.root() } else { site.beside(name) };
+        fs::create_dir_all(&root).expect("a folder");
+        for (file, len) in FILES {
+            fs::write(root.join(file), pattern(len, at)).expect("a file");
+        }
+        fs::write(root.join(format!("only-{at}.txt")), name).expect("a file");
+        fs::write(root.join("404.html"), format!("lost at {name}")).expect("a file");
+        fs::write(root.join("error.html"), format!("error at {name}")).expect("a file");
+        if at > 0 {
+            text += &format!(
+                "[[hosts]]\nnames = [\"{name}\", \"www.{name}\"]\nroot = \"{}\"\n\
+                 [hosts.content]\nerror_pages = [\"501=error.html\"]\n\
+                 [[hosts.headers]]\npath = \"/*\"\nset = [\"X-Host: {name}\"]\n\
+                 [[hosts.redirects]]\nfrom = \"/old\"\nto = \"/new-{at}\"\n",
+                root.display()
+            );
+        }
+    }
+    let config = site.beside("regatta.toml");
+    fs::write(&config, text).expect("a file");
+    (site, config)
+}
+
+fn ask(client: &mut Client, method: &str, target: &str, host: &str) -> crate::client::Answer {
+    client.send(format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+    client.answer(method)
+}
+
+pub(crate) fn each_has_its_own(variant: &Variant) {
+    let (site, config) = hosts();
+    let server = Launch::new(variant, &site.root())
+        .arg("--config")
+        .arg(config.to_str().expect("our paths are text"))
+        .start();
+    let mut client = server.connect();
+    // Twice from the disk or from memory, whatever another host's file of this name is.
+    for _ in 0..3 {
+        for (at, name) in NAMES.into_iter().enumerate() {
+            for host in [name.to_owned(), format!("{}.:80", name.to_uppercase())] {
+                for (file, len) in FILES {
+                    let answer = ask(&mut client, "GET", &format!("/{file}"), &host).expect(200);
+                    assert!(answer.body == pattern(len, at), "{host} {file}: {}", answer.brief());
+                    assert_eq!(answer.field("X-Host"), (at > 0).then_some(name));
+                }
+                for other in 0..NAMES.len() {
+                    let target = format!("/only-{other}.txt");
+                    let answer = ask(&mut client, "GET", &target, &host);
+                    let answer = answer.expect(if other == at { 200 } else { 404 });
+                    let lost = format!("lost at {name}");
+                    let expected = if other == at { name } else { lost.as_str() };
+                    assert_eq!(answer.body, expected.as_bytes(), "{host} {target}");
+                }
+            }
+        }
+    }
+    for (host, target, status, place) in [
+        ("www.one.example", "/old", 301, Some("/new-1")),
+        ("one.example", "http://two.example:8080/old", 301, Some("/new-2")),
+        ("first.example", "/old", 404, None),
+        ("none.example", "/old", 404, None),
+    ] {
+        let answer = ask(&mut client, "GET", target, host).expect(status);
+        assert_eq!(answer.field("Location"), place, "{host} {target}");
+    }
+    for (host, page) in [("one.example", true), ("first.example", false)] {
+        let answer = ask(&mut client, "BREW", "/", host).expect(501);
+        assert_eq!(answer.body == b"error at one.example", page, "{}", answer.brief());
+    }
+}
+
+/// A host whose root leads elsewhere serves that soon, and no other does.
+pub(crate) fn each_is_deployed(variant: &Variant) {
+    let (site, config) = hosts();
+    let links = ["one", "two"].map(|name| site.beside(name));
+    let lead = |to: &str, link: &PathBuf| {
+        symlink(site.beside(to), site.beside("next")).expect("a link");
+        fs::rename(site.beside("next"), link).expect("a rename");
+    };
+    let mut text = fs::read_to_string(&config).expect("the configuration");
+    for (name, link) in NAMES[1..].iter().zip(&links) {
+        lead(name, link);
+        let root = site.beside(name).display().to_string();
+        text = text.replace(&format!("\"{root}\""), &format!("\"{}\"", link.display()));
+    }
+    fs::write(&config, text).expect("a file");
+    let server = Launch::new(variant, &site.root())
+        .arg("--config")
+        .arg(config.to_str().expect("our paths are text"))
+        .start();
+    let serves = |host: &str, of: usize| {
+        let target = format!("/only-{of}.txt");
+        ask(&mut server.connect(), "GET", &target, host).body == NAMES[of].as_bytes()
+    };
+    assert!(serves(NAMES[0], 0) && serves(NAMES[1], 1) && serves(NAMES[2], 2));
+    // Each has what the other had.
+    lead(NAMES[2], &links[0]);
+    lead(NAMES[1], &links[1]);
+    let all = || serves(NAMES[1], 2) && serves(NAMES[2], 1);
+    assert!(eventually(PATIENCE, all), "{}", server.stderr());
+    assert!(serves(NAMES[0], 0) && !serves(NAMES[1], 1) && !serves(NAMES[2], 2));
+}
+
+#[test]
+fn check_and_explain_know_hosts() {
+    let (site, config) = hosts();
+    let (root, file) = (site.root(), config.to_str().expect("our paths are text"));
+    let root = root.to_str().expect("our paths are text");
+    let said = run(&["check", root, "--config", file]);
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    assert!(said.stdout.contains("and 2 further hosts on"), "{}", said.stdout);
+    let explain = |target| run(&["explain", "GET", target, root, "--config", file]).stdout;
+    let said = explain("http://WWW.two.example:80/only-2.txt");
+    assert!(said.contains("host: that of two.example ([[hosts]])\n"), "{said}");
+    assert!(said.contains("X-Host: two.example\n"), "{said}");
+    let said = explain("/only-2.txt");
+    assert!(said.contains("host: the first (server.root)") && said.contains("404"), "{said}");
+    let mut text = fs::read_to_string(&config).expect("the configuration");
+    text += "[[hosts]]\nnames = [\"WWW.one.example\"]\nroot = \"/no/such/root\"\n\
+             [[hosts]]\nnames = [\"three.example\"]\n";
+    fs::write(&config, &text).expect("a file");
+    let said = run(&["check", root, "--config", file]);
+    assert_eq!(said.code, Some(2), "{}", said.stdout);
+    for part in [
+        "hosts.names: \"WWW.one.example\" is a name of the host at",
+        "hosts.root: there is no \"/no/such/root\"",
+        "hosts.root: there is nothing to serve",
+    ] {
+        assert!(said.stderr.contains(part), "{}", said.stderr);
+    }
+}

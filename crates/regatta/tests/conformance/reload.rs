@@ -1,0 +1,334 @@
+//! Reloads and upgrades: the process stays, its workers are others, and no request fails.
+
+use crate::client::Client;
+use crate::harness::{
+    Launch, PATIENCE, Server, Variant, alive, children, eventually, program, run,
+};
+use crate::site::{Site, common};
+use regatta_sys::sandbox::landlock_version;
+use rustix::process::Signal;
+use std::fs;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Every second one keeps its connection, the others have one for each request.
+const CLIENTS: usize = 6;
+/// Between two requests of a client: much less than an idle connection has in a drain.
+const BETWEEN: Duration = Duration::from_millis(20);
+/// A connection that has been idle for so long, on a crowded machine, may have been closed; a
+/// request that crosses that is the client's to repeat (RFC 9112 §9.3.1).
+const IDLE_MAX: Duration = Duration::from_millis(100);
+
+/// Asks until told to stop; each answer must be good.
+fn ask(address: SocketAddr, keep: bool, stop: &AtomicBool) -> u64 {
+    let mut kept: Option<(Client, Instant)> = None;
+    let mut answers = 0;
+    let closing = [("Connection", "close")];
+    let fields = if keep { &closing[..0] } else { &closing[..] };
+    while !stop.load(Ordering::Relaxed) {
+        let usable = kept.take().filter(|(_, at)| at.elapsed() < IDLE_MAX);
+        let mut client = usable.map_or_else(|| Client::connect(address), |(client, _)| client);
+        let answer = client.ask("GET", "/small.txt", fields).expect(200);
+        answers += 1;
+        if keep && !answer.closes() {
+            kept = Some((client, Instant::now()));
+        }
+        std::thread::sleep(BETWEEN);
+    }
+    answers
+}
+
+/// Tells the clients to stop, also when a test fails: the scope waits for them.
+struct Stopping<'a>(&'a AtomicBool);
+
+impl Drop for Stopping<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Does something while clients ask for a file; none of them may fail.
+fn under(address: SocketAddr, change: impl FnOnce()) {
+    let stop = AtomicBool::new(false);
+    let answers: u64 = std::thread::scope(|scope| {
+        let stopping = Stopping(&stop);
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|client| {
+                let stop = &stop;
+                scope.spawn(move || ask(address, client % 2 == 0, stop))
+            })
+            .collect();
+        std::thread::sleep(Duration::from_millis(100));
+        change();
+        std::thread::sleep(Duration::from_millis(50));
+        drop(stopping);
+        clients.into_iter().map(|client| client.join().expect("no request fails")).sum()
+    });
+    assert!(answers > CLIENTS as u64, "{answers}");
+}
+
+/// Asks for another generation, and waits until none of the processes before it is left.
+fn succeed(server: &Server, command: &str) {
+    let before = children(server.pid());
+    let said = run(&[command, "--pid", &server.pid().to_string()]);
+    assert_eq!(said.code, Some(0), "{said:?}\n{}", server.stderr());
+    let left = || before.iter().any(|pid| alive(*pid));
+    assert!(eventually(PATIENCE, || !left()), "{command}: {}", server.stderr());
+    assert!(!children(server.pid()).is_empty());
+}
+
+fn requests(server: &Server) -> u64 {
+    server.top()["total"]["counters"]["requests"].as_u64().expect("a number")
+}
+
+/// A reload and an upgrade cut nobody off, and what was counted stays counted.
+pub(crate) fn under_load(variant: &Variant) {
+    let server = Launch::new(variant, common()).start();
+    let mut counted = 0;
+    for command in ["reload", "upgrade"] {
+        under(server.address(), || {
+            succeed(&server, command);
+            let now = requests(&server);
+            assert!(now > counted, "{now} after {counted}");
+            counted = now;
+        });
+    }
+    // All that were answered, by whatever generation.
+    let total = requests(&server);
+    server.connect().get("/small.txt").expect(200);
+    assert!(eventually(PATIENCE, || requests(&server) == total + 1), "{total}");
+}
+
+/// A server over a configuration file that can be replaced.
+struct Configured {
+    site: Site,
+    server: Server,
+}
+
+impl Configured {
+    /// Listens on an address of its own, and on one that the file names.
+    fn new(variant: &Variant, program: &Path) -> Self {
+        let site = Site::with(&[("small.txt", "text"), ("other/small.txt", "other")]);
+        let config = site.beside("regatta.toml");
+        fs::write(&config, "").expect("a file");
+        let launch = Launch::of(program).arg("--config").arg(config.to_str().expect("text"));
+        let root = site.root().to_str().expect("text").to_owned();
+        // Whatever the command line says, a file cannot change.
+        let text = Self::text(variant.architecture, &root, &["127.0.0.1:0"], variant.settings);
+        fs::write(&config, text).expect("a file");
+        let server = launch.listens(1).start();
+        Self { site, server }
+    }
+
+    fn text(architecture: &str, root: &str, listen: &[&str], settings: &[&str]) -> String {
+        let mut text = format!(
+            "server.architecture = \"{architecture}\"\nserver.root = \"{root}\"\n\
+             server.listen = {listen:?}\n"
+        );
+        for setting in settings {
+            let (key, value) = setting.split_once('=').expect("a setting");
+            let is_flag = ["true", "false"].contains(&value);
+            let value = if is_flag { value.to_owned() } else { format!("{value:?}") };
+            text.push_str(&format!("{key} = {value}\n"));
+        }
+        text
+    }
+
+    fn root(&self) -> String {
+        self.site.root().to_str().expect("text").to_owned()
+    }
+
+    fn write(&self, text: &str) {
+        fs::write(self.site.beside("regatta.toml"), text).expect("a file");
+    }
+
+    /// A request for another generation is refused, says why, and changes nothing.
+    fn refuses(&self, command: &str, why: &str) {
+        let workers = self.server.workers();
+        under(self.server.address(), || {
+            let said = run(&[command, "--pid", &self.server.pid().to_string()]);
+            assert_eq!(said.code, Some(1), "{why}: {said:?}\n{}", self.server.stderr());
+            let is_said = || self.server.stderr().contains(why);
+            assert!(eventually(PATIENCE, is_said), "{why}: {}", self.server.stderr());
+        });
+        // Those that could not begin may be leaving.
+        let of_before = || self.server.workers() == workers;
+        assert!(eventually(PATIENCE, of_before), "{why}: {}", self.server.stderr());
+    }
+}
+
+/// A reload changes the architecture, the root, the addresses and the number of workers.
+pub(crate) fn changes_everything(variant: &Variant) {
+    let own = Configured::new(variant, &program());
+    let first = own.server.address();
+    let other = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a port");
+    let (root, other_text) = (own.root(), other.to_string());
+    let listen = ["127.0.0.1:0", &*other_text];
+    let others: [(&str, &[&str]); 3] = [
+        ("symped", &["event.processes=3"]),
+        ("knot-nptl", &["limits.connections_max=16"]),
+        (variant.architecture, variant.settings),
+    ];
+    for (architecture, settings) in others {
+        own.write(&Configured::text(architecture, &format!("{root}/other"), &listen, settings));
+        under(first, || succeed(&own.server, "reload"));
+        assert_eq!(own.server.top()["server"]["architecture"], architecture);
+        for address in [first, other] {
+            assert_eq!(Client::connect(address).get("/small.txt").expect(200).body, b"other");
+        }
+    }
+    // An address that is not there any more is refused after a moment.
+    own.write(&Configured::text("sped", &root, &["127.0.0.1:0"], &[]));
+    under(first, || succeed(&own.server, "reload"));
+    assert!(eventually(PATIENCE, || TcpStream::connect(other).is_err()), "still listening");
+    assert_eq!(Client::connect(first).get("/small.txt").expect(200).body, b"text");
+    own.server.signal(Signal::TERM);
+    let mut own = own;
+    assert!(own.server.exit_within(PATIENCE).is_some_and(|status| status.success()));
+}
+
+/// Whatever is wrong is said with its place, and the workers that serve go on.
+pub(crate) fn faults_change_nothing(variant: &Variant) {
+    let own = Configured::new(variant, &program());
+    let (root, taken) = (own.root(), TcpListener::bind("127.0.0.1:0").expect("a port"));
+    let taken = taken.local_addr().map(|address| (address.to_string(), taken)).expect("ours");
+    let text = |root: &str, listen: &[&str], more: &[&str]| {
+        Configured::text(variant.architecture, root, listen, &[variant.settings, more].concat())
+    };
+    let good = text(&root, &["127.0.0.1:0"], &[]);
+    let faults = [
+        (format!("{good}[server\n"), "regatta.toml:"),
+        (format!("{good}server.nonsense = 1\n"), "server.nonsense"),
+        (text("/nowhere/at/all", &["127.0.0.1:0"], &[]), "regatta.toml:2:15: "),
+        (text(&root, &["127.0.0.1:0", &taken.0], &[]), "another process has it"),
+        (text(&root, &["127.0.0.1:0"], &["log.access=/nowhere/log"]), "/nowhere/log"),
+    ];
+    for (fault, why) in faults {
+        own.write(&fault);
+        own.refuses("reload", why);
+    }
+    own.write(&good);
+    under(own.server.address(), || succeed(&own.server, "reload"));
+}
+
+/// A program of its own that can be replaced by another.
+struct Program(PathBuf);
+
+impl Program {
+    fn new(name: &str) -> Self {
+        let of = program();
+        let path = of.with_file_name(format!("regatta-{}-{name}", std::process::id()));
+        let _ = fs::remove_file(&path);
+        fs::hard_link(of, &path).expect("a link");
+        Self(path)
+    }
+
+    /// Puts a script in its place, which may have the program run.
+    fn replace(&self, script: &str) {
+        let new = self.0.with_extension("new");
+        let script = script.replace("PROGRAM", program().to_str().expect("text"));
+        fs::write(&new, format!("#!/bin/sh\n{script}\n")).expect("a file");
+        fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).expect("ours");
+        fs::rename(&new, &self.0).expect("ours");
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// A program that cannot start, or says no, changes nothing; nor does one that can be tried and
+/// then cannot begin: the workers of before serve on, until a better one comes.
+pub(crate) fn a_program_that_fails(variant: &Variant) {
+    let program = Program::new(variant.name);
+    let own = Configured::new(variant, &program.0);
+    program.replace("exit 1");
+    own.refuses("upgrade", "ended with Code(1)");
+    fs::set_permissions(&program.0, fs::Permissions::from_mode(0o644)).expect("ours");
+    own.refuses("upgrade", "cannot execute");
+    // The second time it is executed in earnest, and finds no root.
+    let mark = own.site.beside("mark");
+    program.replace(&format!(
+        "[ -e {mark} ] && mv {root} {root}.away\n: > {mark}\nexec PROGRAM \"$@\"",
+        mark = mark.display(),
+        root = own.root()
+    ));
+    own.refuses("upgrade", "server.root: there is no");
+    fs::rename(own.root() + ".away", own.root()).expect("ours");
+    assert!(own.server.stderr().contains("go on as they are"), "{}", own.server.stderr());
+    // Its workers die before they are ready; those of a keeper for as long as it starts others.
+    if variant.architecture != "shared-symped" {
+        program.replace("exec env REGATTA_INJECT=nonsense PROGRAM \"$@\"");
+        own.refuses("upgrade", "its workers could not begin");
+    }
+    program.replace("exec env -u REGATTA_INJECT PROGRAM \"$@\"");
+    under(own.server.address(), || succeed(&own.server, "upgrade"));
+}
+
+/// A worker that is killed while another generation drains is replaced, and the end is orderly.
+pub(crate) fn kills_in_between(variant: &Variant) {
+    let mut server = Launch::new(variant, common()).start();
+    // Holds the first generation until its drain is over.
+    let mut held = server.connect();
+    held.send("GET /small.txt HTTP/1.1\r\nHost: a\r\n");
+    std::thread::sleep(Duration::from_millis(50));
+    let before = children(server.pid());
+    let said = run(&["reload", "--pid", &server.pid().to_string()]);
+    assert_eq!(said.code, Some(0), "{said:?}\n{}", server.stderr());
+    let of_now = || children(server.pid()).into_iter().filter(|pid| !before.contains(pid));
+    let killed = of_now().next().expect("a worker of now");
+    crate::harness::kill(killed, Signal::KILL);
+    let replaced = || of_now().any(|pid| pid != killed) && !alive(killed);
+    assert!(eventually(PATIENCE, replaced), "{}", server.stderr());
+    let serves = || TcpStream::connect(server.address()).is_ok();
+    assert!(serves());
+    server.connect().get("/small.txt").expect(200);
+    held.send("\r\n");
+    held.answer("GET").expect(200);
+    server.signal(Signal::TERM);
+    assert!(server.exit_within(PATIENCE).is_some_and(|status| status.success()));
+}
+
+/// A deployment that leads the root to where workers have confined themselves not to read is served
+/// by others.
+pub(crate) fn a_root_out_of_reach(variant: &Variant) {
+    let site = Site::with(&[("small.txt", "text")]);
+    let other = Site::with(&[("small.txt", "other")]);
+    let (current, next) = (site.beside("current"), site.beside("next"));
+    symlink(site.root(), &current).expect("a link");
+    let server = Launch::new(variant, &current).start();
+    let is_served = |text: &[u8]| server.connect().get("/small.txt").expect(200).body == text;
+    assert!(is_served(b"text"));
+    symlink(other.root(), &next).expect("a link");
+    fs::rename(&next, &current).expect("a rename");
+    assert!(eventually(PATIENCE, || is_served(b"other")), "{}", server.stderr());
+    if landlock_version() > 0 {
+        let said = ["(server.sandbox): reloading", "generation 2 serves"];
+        let all = || said.iter().all(|said| server.stderr().contains(said));
+        assert!(eventually(PATIENCE, all), "{}", server.stderr());
+    }
+}
+
+/// What the master has open after many reloads is what it had after the first.
+pub(crate) fn nothing_is_left(variant: &Variant) {
+    let server = Launch::new(variant, common()).start();
+    let open = || fs::read_dir(format!("/proc/{}/fd", server.pid())).map_or(0, Iterator::count);
+    let reloads = |generations: std::ops::Range<u64>| {
+        for generation in generations {
+            succeed(&server, "reload");
+            let gone = || server.stderr().contains(&format!("generation {generation} is gone"));
+            assert!(eventually(PATIENCE, gone), "{generation}: {}", server.stderr());
+        }
+        // What is gone is forgotten a moment after that has been said.
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    reloads(1..2);
+    let first = open();
+    reloads(2..6);
+    assert!(eventually(PATIENCE, || open() == first), "{first} descriptors, and then {}", open());
+}

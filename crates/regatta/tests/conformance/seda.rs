@@ -1,0 +1,313 @@
+//! Stages with queues, pools of threads and controllers, seen from outside (systems.md §8.6).
+
+use crate::client::{Client, burst, get, request};
+use crate::disk::{counter, tasks, worker};
+use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
+use crate::site::{Site, common, pattern};
+use crate::skips::skip;
+use crate::slow_disk::{HANGS, put_both, put_cold, with_disk};
+use serde_json::Value;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What each slot of counters is for: the first thread, the stations, the control thread.
+const ROLES: [&str; 9] =
+    ["listen", "read", "write", "parse", "recv", "cache", "miss", "disk", "control"];
+/// The stations that a request passes on its way to be sent.
+const PASSED: [&str; 6] = ["parse", "recv", "cache", "miss", "disk", "write"];
+
+/// A counter of one role.
+fn of_role(top: &Value, role: &str, name: &str) -> u64 {
+    let at = ROLES.iter().position(|known| *known == role).expect("a role");
+    top["workers"][at]["counters"][name].as_u64().unwrap_or(0)
+}
+
+/// How many have been put into each queue.
+fn puts(server: &Server) -> [u64; 6] {
+    let top = server.top();
+    PASSED.map(|role| of_role(&top, role, "queue_puts"))
+}
+
+/// The first thread listens; each stage has one of its own while there is little to do, and one
+/// looks after them. Or all but two stages share some.
+pub(crate) fn tasks_are_those_of_the_source(variant: &Variant) {
+    let server = Launch::new(variant, common()).start();
+    let pid = worker(&server);
+    let expect = match variant.architecture {
+        "cohort-sandstorm" => vec!["read", "stages", "stages", "write"],
+        _ => vec!["cache", "control", "disk", "miss", "parse", "read", "recv", "write"],
+    };
+    let named = || {
+        let mut names = tasks(pid);
+        names.sort();
+        names.retain(|name| expect.contains(&name.as_str()));
+        names
+    };
+    // A thread has its name a moment after it has begun.
+    let right = || named() == expect && tasks(pid).len() == 1 + expect.len();
+    assert!(eventually(PATIENCE, right), "{:?}", tasks(pid));
+    server.connect().get("/small.txt").expect(200);
+    assert!(right(), "{:?}", tasks(pid));
+}
+
+/// As in the source: each queue once, and those of files and the one before them as often as a file
+/// is opened and has been read.
+pub(crate) fn a_hit_passes_four_queues_a_miss_seven(variant: &Variant) {
+    let settings = ["cache.body_bytes_max=65536", "cache.revalidate_ms=1h"];
+    let server = Launch::new(variant, common()).sets(&settings).start();
+    let mut client = server.connect();
+    // A count is made just after what it counts.
+    let expect = |passed: [u64; 6]| {
+        let right = eventually(PATIENCE, || puts(&server) == passed);
+        assert!(right, "{PASSED:?}: {passed:?} expected, {:?} found", puts(&server));
+    };
+    client.get("/size-4096.bin").expect(200);
+    expect([1, 1, 1, 2, 1, 1]);
+    for _ in 0..20 {
+        client.get("/size-4096.bin").expect(200);
+    }
+    expect([21, 21, 21, 2, 1, 21]);
+    let top = server.top();
+    for role in PASSED {
+        assert_eq!(of_role(&top, role, "queue_takes"), of_role(&top, role, "queue_puts"), "{role}");
+    }
+    assert_eq!(of_role(&top, "read", "recv_calls"), counter(&server, "recv_calls"));
+    assert_eq!(of_role(&top, "write", "send_calls"), counter(&server, "send_calls"));
+}
+
+/// A site with files that are not in memory, `0.bin` to `11.bin`; `None` if the file system does
+/// not let go of them.
+fn cold_site() -> Option<Site> {
+    let site = Site::new();
+    if !put_both(&site) {
+        skip("needs a file system that lets go of its files");
+        return None;
+    }
+    (0..12).for_each(|at| put_cold(&site, &format!("{at}.bin"), &pattern(3000, at)));
+    Some(site)
+}
+
+/// Requests wait for the disk, and threads are started that read for them; when there are none,
+/// these end. No other stage has more than one.
+pub(crate) fn the_disk_stage_grows_and_shrinks(variant: &Variant) {
+    let Some(site) = cold_site() else { return };
+    let controls = ["stages.pool_every=1", "stages.disk_ms=10", "stages.disk_threshold=1"];
+    let bounds = ["stages.pool_threshold=1000", "seda.disk_max=4", "seda.idle_ms=300"];
+    let launch = with_disk(variant, &site).set("lab.disk_seek_us=300000");
+    let server = launch.sets(&controls).sets(&bounds).start();
+    let mut clients: Vec<Client> = (0..12).map(|_| server.connect()).collect();
+    for (at, client) in clients.iter_mut().enumerate() {
+        client.send(get(&format!("/{at}.bin")));
+    }
+    for (at, client) in clients.iter_mut().enumerate() {
+        assert!(client.answer("GET").expect(200).body == pattern(3000, at));
+    }
+    let top = server.top();
+    assert_eq!(of_role(&top, "disk", "threads_open_max"), 4);
+    for role in ["parse", "recv", "cache", "miss"] {
+        assert_eq!(of_role(&top, role, "threads_open_max"), 1, "{role}");
+    }
+    assert!(of_role(&top, "disk", "decisions_changed") >= 3);
+    let pid = worker(&server);
+    let reads = || tasks(pid).iter().filter(|name| *name == "disk").count();
+    assert!(eventually(PATIENCE, || reads() == 1), "{} threads for the disk", reads());
+    let is_told = || server.stderr().contains("stage disk: threads=4: queue=");
+    assert!(eventually(PATIENCE, is_told), "{}", server.stderr());
+}
+
+/// As many requests are inside as may be: the next is told so, or its connection is closed.
+pub(crate) fn who_is_too_many_is_turned_away(variant: &Variant) {
+    let Some(site) = cold_site() else { return };
+    let server = with_disk(variant, &site).sets(&[HANGS, "seda.requests_max=2"]).start();
+    let mut page = server.connect();
+    // Who has been answered is outside.
+    (0..5).for_each(|_| drop(page.get("/page.txt").expect(200)));
+    // Who sends content of a request waits for its peer, and not for the server.
+    let mut uploads = server.connect();
+    uploads
+        .send([&request("GET", "/page.txt", &[("Content-Length", "10")]), &b"12345"[..]].concat());
+    let parsed = || of_role(&server.top(), "parse", "queue_puts");
+    assert!(eventually(PATIENCE, || parsed() == 6), "{} requests", parsed());
+    let mut stuck = [server.connect(), server.connect()];
+    for (at, client) in stuck.iter_mut().enumerate() {
+        client.send(get(&format!("/{at}.bin")));
+    }
+    // The page was read once.
+    let puts = || of_role(&server.top(), "disk", "queue_puts");
+    assert!(eventually(PATIENCE, || puts() == 3), "{} of 2 wait for the disk", puts() - 1);
+    page.send(get("/page.txt"));
+    if variant.architecture == "haboob-2002" {
+        assert!(page.rest_or_reset().is_empty(), "it is told nothing");
+    } else {
+        let answer = page.answer("GET").expect(503);
+        assert!(answer.closes() && answer.field("Retry-After").is_some(), "{}", answer.brief());
+        page.finish();
+    }
+    uploads.send("67890");
+    uploads.answer("GET").expect(200);
+    assert!(eventually(PATIENCE, || counter(&server, "closed_refused") == 1));
+    assert_eq!(counter(&server, "stage_refused"), 1);
+    assert_eq!(of_role(&server.top(), "read", "stage_refused"), 1, "where it is received");
+}
+
+/// A thread hangs with its disk: waiters for that thread are turned away when the disk's time is
+/// over.
+pub(crate) fn who_waits_for_a_hung_disk_is_turned_away(variant: &Variant) {
+    let Some(site) = cold_site() else { return };
+    let settings = [HANGS, "seda.pool_min=1", "seda.disk_max=1", "limits.disk_ms_max=200"];
+    let launch = with_disk(variant, &site).set("cache.revalidate_ms=1h");
+    let server = launch.sets(&settings).start();
+    server.connect().get("/page.txt").expect(200);
+    let mut hangs = server.connect();
+    hangs.send(get("/0.bin"));
+    // The page was read, too.
+    let begun = || of_role(&server.top(), "disk", "queue_takes");
+    assert!(eventually(PATIENCE, || begun() == 2), "{} reads", begun());
+    let mut waits = server.connect();
+    waits.send(get("/1.bin"));
+    if variant.architecture == "seda" {
+        let answer = waits.answer("GET").expect(503);
+        assert!(answer.closes() && answer.field("Retry-After").is_some(), "{}", answer.brief());
+        waits.finish();
+    } else {
+        assert!(waits.rest_or_reset().is_empty(), "it is told nothing");
+    }
+    assert!(eventually(PATIENCE, || counter(&server, "closed_refused") == 1));
+    assert_eq!(of_role(&server.top(), "read", "stage_refused"), 1);
+    if variant.architecture != "cohort-sandstorm" {
+        server.connect().get("/page.txt").expect(200);
+    }
+}
+
+/// There is room for one request: whatever comes of it, there is room for the next one.
+pub(crate) fn places_are_given_back(variant: &Variant) {
+    let server = Launch::new(variant, common()).set("seda.requests_max=1").start();
+    let mut client = server.connect();
+    for _ in 0..5 {
+        client.get("/small.txt").expect(200);
+        client.ask("HEAD", "/small.txt", &[]).expect(200);
+        client.get("/missing.txt").expect(404);
+        client.get("/size-1048577.bin").expect(200);
+        // Half a head is no request yet.
+        client.send("GET /small.txt HTTP/1.1\r\nHo");
+        thread::sleep(Duration::from_millis(20));
+        client.send("st: a\r\n\r\n");
+        client.answer("GET").expect(200);
+        client.send([get("/small.txt"), get("/a.txt"), get("/missing.txt")].concat());
+        for status in [200, 200, 404] {
+            client.answer("GET").expect(status);
+        }
+        let mut bad = server.connect();
+        bad.send("nonsense\r\n\r\n");
+        bad.answer("GET").expect(400);
+        bad.finish();
+    }
+    assert_eq!(counter(&server, "stage_refused"), 0);
+    for _ in 0..5 {
+        let mut leaves = server.connect();
+        leaves.send(get("/sparse.bin"));
+        leaves.abort();
+    }
+    let is_served = || {
+        let mut client = server.connect();
+        client.send(request("GET", "/small.txt", &[("Connection", "close")]));
+        client.rest_or_reset().starts_with(b"HTTP/1.1 200 OK")
+    };
+    assert!(eventually(PATIENCE, is_served), "those who have left are still inside");
+}
+
+/// Two thousand at once: each is answered, or told that there is no room, and no queue gets longer
+/// than it may.
+pub(crate) fn a_burst_is_answered_or_refused(variant: &Variant) {
+    const BOUND: u64 = 64;
+    let bounds = ["seda.queue_max=64", "seda.requests_max=64", "seda.on_full=refuse"];
+    let server = Launch::new(variant, common()).set("accept.backlog=4096").sets(&bounds).start();
+    let mut clients: Vec<Client> = (0..2000).map(|_| server.connect()).collect();
+    clients.iter_mut().for_each(|client| client.send(get("/small.txt")));
+    let mut refused = 0;
+    for client in &mut clients {
+        let answer = client.answer("GET").expect_one_of(&[200, 503]);
+        refused += u64::from(answer.status == 503);
+    }
+    // Their ends, all at once, wait in no queue either.
+    drop(clients);
+    let closed = || counter(&server, "connections_closed");
+    assert!(eventually(PATIENCE, || closed() == 2000), "{} closed", closed());
+    let top = server.top();
+    assert_eq!(of_role(&top, "read", "stage_refused"), refused);
+    for role in ["parse", "recv", "cache", "miss", "disk"] {
+        let most = of_role(&top, role, "queue_len_max");
+        assert!(most <= BOUND, "{most} waited for {role}");
+    }
+    server.connect().get("/small.txt").expect(200);
+}
+
+/// One request a second is admitted, and one at once: others are turned away, and when a second has
+/// passed, there is room again. Also of those that come with what a proxy says of their clients.
+pub(crate) fn a_rate_is_kept(variant: &Variant) {
+    let admission = ["stages.admission=direct", "stages.rate_first=1", "stages.rate_max=1"];
+    let settings = ["stages.bucket=1", "stages.target_ms=10 min"];
+    let proxy = ["server.proxy_protocol=true", "server.trusted=127.0.0.1"];
+    let launch = Launch::new(variant, common()).sets(&admission).sets(&settings);
+    let server = launch.sets(&proxy).start();
+    let header = b"PROXY TCP4 192.0.2.7 127.0.0.1 4711 80\r\n";
+    let close = request("GET", "/small.txt", &[("Connection", "close")]);
+    let is_admitted = || {
+        let mut client = server.connect();
+        client.send([&header[..], &close].concat());
+        client.rest_or_reset().starts_with(b"HTTP/1.1 200 OK")
+    };
+    let begin = Instant::now();
+    let admitted = (0..10).filter(|_| is_admitted()).count() as u64;
+    let most = 2 + begin.elapsed().as_secs();
+    assert!((1..=most).contains(&admitted), "{admitted} admitted, {most} at most");
+    assert!(eventually(PATIENCE, is_admitted));
+}
+
+/// Each address has a thread that listens, and a rate of its own.
+pub(crate) fn each_address_has_its_class(variant: &Variant) {
+    let admission = ["stages.admission=multiclass", "stages.rate_first=1", "stages.rate_max=1"];
+    let settings = ["stages.bucket=1", "stages.target_ms=10 min"];
+    let launch = Launch::new(variant, common()).listen("127.0.0.1:0");
+    let server = launch.sets(&admission).sets(&settings).start();
+    let is_admitted = |at: usize| {
+        let mut client = Client::connect(server.addresses()[at]);
+        client.send(request("GET", "/small.txt", &[("Connection", "close")]));
+        client.rest_or_reset().starts_with(b"HTTP/1.1 200 OK")
+    };
+    let begin = Instant::now();
+    assert!(is_admitted(0) && is_admitted(1), "one has taken the other's place");
+    let again = is_admitted(0);
+    assert!(!again || begin.elapsed() >= Duration::from_secs(1), "{:?}", begin.elapsed());
+    assert!(tasks(worker(&server)).iter().any(|name| name == "listen"));
+}
+
+/// Controllers decide when it is their time, and say what they went by.
+pub(crate) fn decisions_come_at_their_times(variant: &Variant) {
+    let settings = ["stages.decisions=all", "stages.pool_ms=200", "stages.pool_every=1"];
+    let server = Launch::new(variant, common()).sets(&settings).start();
+    let decided = || {
+        let line = "stage parse: unchanged: queue=0 threads=1";
+        server.stderr().lines().filter(|said| said.contains(line)).count()
+    };
+    assert!(eventually(PATIENCE, || decided() >= 1), "{}", server.stderr());
+    let (before, begin) = (decided(), Instant::now());
+    assert!(eventually(PATIENCE, || decided() >= before + 5), "{}", server.stderr());
+    // The first of them may have been about to be.
+    assert!(begin.elapsed() >= Duration::from_millis(4 * 200 - 50), "{:?}", begin.elapsed());
+}
+
+/// Two hundred at once are no reason to turn anybody away.
+pub(crate) fn within_the_bounds_nobody_is_turned_away(variant: &Variant) {
+    let server = Launch::new(variant, common()).start();
+    let mut clients: Vec<Client> = (0..200).map(|_| server.connect()).collect();
+    burst(&mut clients, "/size-4096.bin");
+    assert_eq!(counter(&server, "stage_refused"), 0);
+    let parse = of_role(&server.top(), "parse", "queue_len_max");
+    assert!((1..=200).contains(&parse), "{parse} waited");
+}
+
+/// As of threads, of which each would need one.
+pub(crate) fn a_thousand_slow_clients(variant: &Variant) {
+    crate::threads::others_do_not_wait_for_slow_heads(variant, &[]);
+}

@@ -1,0 +1,319 @@
+//! Pipelines, seen from outside (systems.md §8.6): the threads of each stage, what each does, and
+//! where it runs.
+
+use crate::client::{Client, get};
+use crate::counters::{counter, read};
+use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
+use crate::inspect::processors;
+use crate::site::{Site, common, pattern, sized};
+use crate::skips::skip;
+use crate::slow_disk::{put_both, put_cold, with_disk};
+use crate::slow_readers::stuck;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+use std::{fs, process};
+
+/// The tasks of the one worker process, by name: each with the processors that it may run on.
+fn tasks(server: &Server) -> BTreeMap<String, Vec<String>> {
+    let workers = server.workers();
+    assert_eq!(workers.len(), 1, "one worker process: {workers:?}");
+    let mut tasks: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let entries = fs::read_dir(format!("/proc/{}/task", workers[0])).expect("alive").flatten();
+    for entry in entries {
+        let Ok(status) = fs::read_to_string(entry.path().join("status")) else { continue };
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            line.expect("a field of every task").trim().to_owned()
+        };
+        tasks.entry(field("Name")).or_default().push(field("Cpus_allowed_list"));
+    }
+    tasks
+}
+
+/// How many threads of a kind the variant asks for.
+fn asked(variant: &Variant, option: &str) -> Option<usize> {
+    let value = |setting: &&str| setting.strip_prefix(option)?.strip_prefix('=')?.parse().ok();
+    variant.settings.iter().find_map(value)
+}
+
+/// Waits until there are so many tasks of these names, and of no others but the first. A thread has
+/// its name a moment after it has begun.
+fn wait_for(server: &Server, expect: &[(&str, usize)]) {
+    let mut found = BTreeMap::new();
+    let right = eventually(PATIENCE, || {
+        found = tasks(server);
+        let count = |name: &str| found.get(name).map_or(0, Vec::len);
+        let all: usize = found.values().map(Vec::len).sum();
+        expect.iter().all(|(name, threads)| count(name) == *threads)
+            && all == 1 + expect.iter().map(|(_, threads)| threads).sum::<usize>()
+    });
+    assert!(right, "{expect:?} expected, and the first: {found:?}");
+}
+
+/// The threads of a variant besides the first, which accepts.
+fn threads(variant: &Variant) -> [(&'static str, usize); 4] {
+    let readers = match variant.architecture {
+        "watpipe4" => 0,
+        _ => asked(variant, "watpipe.readers").unwrap_or_else(|| processors(process::id()).len()),
+    };
+    let writers = asked(variant, "watpipe.writers").expect("the variant says so");
+    [("read", 1), ("write-poll", 1), ("reader", readers), ("write", writers)]
+}
+
+/// One thread that accepts, two that wait for sockets, and those that read and write; as many
+/// whatever the load.
+pub(crate) fn tasks_are_those_of_the_paper(variant: &Variant) {
+    let server = Launch::new(variant, common()).start();
+    wait_for(&server, &threads(variant));
+    let mut clients: Vec<Client> = (0..40).map(|_| server.connect()).collect();
+    clients.iter_mut().for_each(|client| client.send(get("/size-65537.bin")));
+    wait_for(&server, &threads(variant));
+    for client in &mut clients {
+        assert!(client.answer("GET").expect(200).body == sized(65_537));
+    }
+}
+
+/// Slots of counters: those who write, and those who read.
+const WRITERS: usize = 8;
+const READERS: usize = 40;
+const SLOTS: usize = 56;
+
+/// What a slot is for: those before are of the first thread, others that accept, the four stations,
+/// and the pollers.
+fn role(slot: usize) -> &'static str {
+    let first = ["accept", "accept", "read", "write-poll", "write", "reader", "read", "write-poll"];
+    match slot {
+        slot if slot < WRITERS => first[slot],
+        slot if slot < READERS => "write",
+        _ => "reader",
+    }
+}
+
+/// A counter of one slot.
+fn of_slot(top: &Value, slot: usize, name: &str) -> u64 {
+    top["workers"][slot]["counters"][name].as_u64().expect("a slot and a counter")
+}
+
+/// A counter of the slots of a role.
+fn of_role(top: &Value, of: &str, name: &str) -> u64 {
+    let slots = (0..SLOTS).filter(|slot| role(*slot) == of);
+    slots.map(|slot| of_slot(top, slot, name)).sum()
+}
+
+/// Accepts, reads and sends are each one stage's; and connections go round.
+pub(crate) fn each_stage_does_its_part(variant: &Variant) {
+    let server = Launch::new(variant, common()).start();
+    let mut client = server.connect();
+    for _ in 0..20 {
+        client.get("/small.txt").expect(200);
+        // Several in one piece: who has read them reads on when the first is sent.
+        client.send([get("/small.txt"), get("/size-65537.bin"), get("/small.txt")].concat());
+        for len in [6, 65_537, 6] {
+            assert_eq!(client.answer("GET").expect(200).body.len(), len);
+        }
+    }
+    let top = read(&server, "replies", 80);
+    let of = |role: &str, name: &str| of_role(&top, role, name);
+    let reads = if variant.architecture == "watpipe4" { "read" } else { "reader" };
+    for (name, does) in [("accept_ok", "accept"), ("recv_calls", reads)] {
+        assert_eq!(of(does, name), counter(&top, name), "{name} is for {does}");
+    }
+    for name in ["send_calls", "sendfile_calls"] {
+        assert_eq!(of("write", name), counter(&top, name), "{name} is for write");
+    }
+    // A writer that parsed what comes next would have counted it.
+    let parsed = of("read", "requests") + of("reader", "requests");
+    assert_eq!(parsed, counter(&top, "requests"));
+    let [puts, takes] = ["queue_puts", "queue_takes"];
+    assert!(of("read", puts) >= 41, "accepted once, and 40 times sent: {}", of("read", puts));
+    assert!(of("write", takes) >= 80, "{}", of("write", takes));
+    assert_eq!(of("write", takes), of("write", puts));
+    assert_eq!(counter(&top, "barrier_batches") > 0, variant.architecture == "watpipe4");
+}
+
+/// Readers and writers of a part are bound to its processor; all others run anywhere.
+pub(crate) fn threads_run_where_they_should(variant: &Variant) {
+    let server = Launch::new(variant, common()).start();
+    let all = processors(process::id());
+    let is_one = |list: &String| list.parse::<usize>().is_ok_and(|cpu| all.contains(&cpu));
+    let right = |(name, lists): (&String, &Vec<String>)| {
+        let is_bound = variant.architecture != "watpipe4" && ["write", "reader"].contains(&&**name);
+        if !is_bound && all.len() > 1 {
+            return !lists.iter().any(is_one);
+        }
+        let cpus: BTreeSet<&String> = lists.iter().collect();
+        lists.iter().all(is_one) && cpus.len() == all.len().min(lists.len())
+    };
+    wait_for(&server, &threads(variant));
+    // A thread goes there a moment after it has its name.
+    let is_so = eventually(PATIENCE, || tasks(&server).iter().all(right));
+    assert!(is_so, "{:?}", tasks(&server));
+}
+
+/// Clients that do not read hold no reader: others get what fits their sockets as ever. Where sends
+/// block, each holds a writer of its part, and there is one more.
+pub(crate) fn slow_readers_stop_no_reader(variant: &Variant) {
+    let server = Launch::new(variant, common()).start();
+    let writers = asked(variant, "watpipe.writers").expect("the variant says so");
+    let parts = processors(process::id()).len().min(writers);
+    let is_blocking = variant.architecture == "watpipe5-b";
+    let slow = if is_blocking { writers / parts - 1 } else { 3 * writers };
+    let _slow: Vec<Client> = (0..slow).map(|_| stuck(&server)).collect();
+    let begin = Instant::now();
+    let mut others: Vec<Client> = (0..4).map(|_| server.connect()).collect();
+    for _ in 0..10 {
+        for client in &mut others {
+            assert!(client.get("/size-65537.bin").expect(200).body == sized(65_537));
+        }
+    }
+    assert!(begin.elapsed() < Duration::from_secs(3), "waited {:?}", begin.elapsed());
+}
+
+/// Where sends block, clients that do not read can hold all writers. Requests are read all the
+/// same, and answered when there is a writer again.
+pub(crate) fn readers_go_on_when_no_writer_does(variant: &Variant) {
+    let parts = processors(process::id()).len();
+    let writers = format!("watpipe.writers={parts}");
+    let server = Launch::new(variant, common()).set(writers).start();
+    // They go to each part in turn.
+    let slow: Vec<Client> = (0..parts).map(|_| stuck(&server)).collect();
+    let mut others: Vec<Client> = (0..5).map(|_| server.connect()).collect();
+    others.iter_mut().for_each(|client| client.send(get("/small.txt")));
+    let requests = (parts + others.len()) as u64;
+    let top = read(&server, "requests", requests);
+    assert_eq!(counter(&top, "requests"), requests, "all are read");
+    assert!(others[0].silent_for(Duration::from_millis(200)), "there is no writer");
+    slow.into_iter().for_each(Client::abort);
+    for client in &mut others {
+        assert_eq!(client.answer("GET").expect(200).body, b"small\n");
+    }
+}
+
+/// Where the write poller and the writers take turns, a writer that waits for the disk holds up
+/// what is in memory, too; elsewhere it does not.
+pub(crate) fn who_waits_for_a_disk_holds_up_its_batch(variant: &Variant) {
+    let site = Site::new();
+    if !put_both(&site) {
+        return skip("needs a file system that lets go of its files");
+    }
+    let server = with_disk(variant, &site).set("lab.disk_seek_us=1500000").start();
+    let mut client = server.connect();
+    client.get("/page.txt").expect(200);
+    let taken = || of_role(&server.top(), "write", "queue_takes");
+    let before = taken();
+    let mut cold = server.connect();
+    cold.send(get("/large.bin"));
+    assert!(eventually(PATIENCE, || taken() > before), "a writer has it");
+    let begin = Instant::now();
+    assert_eq!(client.get("/page.txt").expect(200).body, b"a page\n");
+    let waited = begin.elapsed();
+    let is_held_up = variant.architecture == "watpipe4";
+    assert_eq!(waited > Duration::from_millis(700), is_held_up, "waited {waited:?}");
+}
+
+/// [S] §4: each address has a thread that accepts there and nowhere else; [E] §6: one does for all.
+pub(crate) fn one_accepts_for_each_address(variant: &Variant) {
+    let server = Launch::new(variant, common()).listen("127.0.0.2:0").start();
+    let is_alone = variant.architecture == "watpipe4";
+    let mut expect = threads(variant).to_vec();
+    if !is_alone {
+        expect.push(("accept", 1));
+    }
+    wait_for(&server, &expect);
+    for address in server.addresses() {
+        Client::connect(*address).get("/small.txt").expect(200);
+    }
+    let top = read(&server, "replies", 2);
+    let accepted = [0, 1].map(|slot| of_slot(&top, slot, "accept_ok"));
+    assert_eq!(accepted, if is_alone { [2, 0] } else { [1, 1] });
+}
+
+/// [S] §4: what comes from one address is read and sent on one processor.
+pub(crate) fn queues_are_by_processor(variant: &Variant) {
+    let server = Launch::new(variant, common()).listen("127.0.0.2:0").start();
+    let second = server.addresses()[1];
+    let mut clients: Vec<Client> = (0..4).map(|_| Client::connect(second)).collect();
+    for client in &mut clients {
+        (0..10).for_each(|_| assert_eq!(client.get("/small.txt").expect(200).body, b"small\n"));
+    }
+    let top = read(&server, "replies", 40);
+    let [_, _, (_, readers), (_, writers)] = threads(variant);
+    let parts = processors(process::id()).len().min(readers).min(writers);
+    for (first, threads) in [(READERS, readers), (WRITERS, writers)] {
+        let takes = |thread: usize| of_slot(&top, first + thread, "queue_takes");
+        let (own, others): (Vec<usize>, Vec<usize>) =
+            (0..threads).partition(|thread| thread % parts == 1 % parts);
+        assert!(own.into_iter().map(takes).sum::<u64>() >= 40, "it serves its address");
+        assert_eq!(others.into_iter().map(takes).sum::<u64>(), 0, "it serves the other");
+    }
+}
+
+/// Two thousand clients that come at once are all answered.
+pub(crate) fn a_burst_of_two_thousand(variant: &Variant) {
+    const CLIENTS: u64 = 2000;
+    let server = Launch::new(variant, common()).set("accept.backlog=4096").start();
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| server.connect()).collect();
+    clients.iter_mut().for_each(|client| client.send(get("/small.txt")));
+    for client in &mut clients {
+        assert_eq!(client.answer("GET").expect(200).body, b"small\n");
+    }
+    let top = read(&server, "replies", CLIENTS);
+    let values = ["accept_ok", "connections_open", "closed_reset"].map(|name| counter(&top, name));
+    assert_eq!(values, [CLIENTS, CLIENTS, 0]);
+}
+
+/// E-24: with a queue for each writer, all send as much as the others.
+#[test]
+fn writers_have_even_parts() {
+    let variant =
+        Variant { name: "watpipe5", architecture: "watpipe5", settings: &[], faults: None };
+    for share in ["watpipe.share=round-robin", "watpipe.share=batch"] {
+        let launch = Launch::new(&variant, common()).sets(&["watpipe.writers=4", share]);
+        let server = launch.start();
+        let mut client = server.connect();
+        (0..40).for_each(|_| assert_eq!(client.get("/small.txt").expect(200).body, b"small\n"));
+        let top = read(&server, "replies", 40);
+        let takes = [0, 1, 2, 3].map(|at| of_slot(&top, WRITERS + at, "queue_takes"));
+        assert!(takes.iter().all(|taken| taken.abs_diff(10) <= 1), "{share}: {takes:?}");
+    }
+}
+
+/// [E]'s and [H]'s future work: a controller of SEDA's gives the writers' queue more threads while
+/// responses wait in it, and says why; they end when they have nothing to do.
+#[test]
+fn a_controller_starts_writers() {
+    const FILES: usize = 8;
+    let site = Site::new();
+    if !put_both(&site) {
+        return skip("needs a file system that lets go of its files");
+    }
+    for at in 0..FILES {
+        put_cold(&site, &format!("{at}.bin"), &pattern(100_000, at));
+    }
+    let variant =
+        Variant { name: "watpipe5", architecture: "watpipe5", settings: &[], faults: None };
+    let server = with_disk(&variant, &site)
+        .sets(&["watpipe.writers=2", "watpipe.writers_max=4", "watpipe.parts=none"])
+        .sets(&["stages.pool_control=queue", "stages.pool_ms=20ms", "stages.pool_every=1"])
+        .sets(&["stages.pool_threshold=1", "lab.disk_seek_us=400000"])
+        .start();
+    let writers = || tasks(&server).get("write").map_or(0, Vec::len);
+    assert!(eventually(PATIENCE, || writers() == 2), "{:?}", tasks(&server));
+    let mut clients: Vec<Client> = (0..FILES).map(|_| server.connect()).collect();
+    for (at, client) in clients.iter_mut().enumerate() {
+        client.send(get(&format!("/{at}.bin")));
+    }
+    assert!(eventually(PATIENCE, || writers() == 4), "{:?}", tasks(&server));
+    for (at, client) in clients.iter_mut().enumerate() {
+        assert!(client.answer("GET").expect(200).body == pattern(100_000, at), "{at}");
+    }
+    assert!(eventually(PATIENCE, || writers() == 2), "{:?}", tasks(&server));
+    let said = server.stderr();
+    assert!(said.contains("stage write: threads=3: queue="), "{said}");
+}
+
+/// As of threads, of which each would need one.
+pub(crate) fn a_thousand_slow_clients(variant: &Variant) {
+    crate::threads::others_do_not_wait_for_slow_heads(variant, &[]);
+}

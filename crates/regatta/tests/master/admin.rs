@@ -1,0 +1,279 @@
+//! What monitors and service managers are told, and that they cannot hurt the server.
+use super::*;
+use serde_json::Value;
+use std::{
+    collections::BTreeMap,
+    os::unix::{
+        fs::PermissionsExt,
+        net::{UnixDatagram, UnixStream},
+    },
+};
+
+const OPENMETRICS: &str = "application/openmetrics-text";
+
+/// A server whose admin process listens at a path.
+fn serve(folder: &Folder, more: &[&str]) -> Server {
+    let set = format!("admin.listen=unix:{}", folder.path("admin"));
+    Server::start(
+        1,
+        &[&["serve", &folder.path("www"), "--listen", "127.0.0.1:0", "--set", &set], more].concat(),
+    )
+}
+
+/// Asks the admin process; `None` while there is none. The head, and the body.
+fn try_ask(folder: &Folder, target: &str, accept: &str) -> Option<(String, String)> {
+    let mut stream = UnixStream::connect(folder.path("admin")).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let request = format!("GET {target} HTTP/1.1\r\nHost: a\r\nAccept: {accept}\r\n\r\n");
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).ok()?;
+    let (head, body) = text.split_once("\r\n\r\n")?;
+    Some((head.to_owned(), body.to_owned()))
+}
+
+fn ask(folder: &Folder, target: &str) -> (String, String) {
+    try_ask(folder, target, "*/*").expect("an answer")
+}
+
+/// Waits for an answer of `/ready` with this status, and returns its body.
+fn ready(folder: &Folder, status: &str) -> Value {
+    let start = Instant::now();
+    loop {
+        if let Some((head, body)) = try_ask(folder, "/ready", "")
+            && head.starts_with(&format!("HTTP/1.1 {status} "))
+        {
+            return serde_json::from_str(&body).unwrap();
+        }
+        assert!(start.elapsed() < PATIENCE, "/ready is never {status}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The values of `/metrics`, by name and labels; times are nanoseconds again.
+fn metrics(folder: &Folder, accept: &str) -> BTreeMap<String, u64> {
+    let (_, body) = try_ask(folder, "/metrics", accept).expect("an answer");
+    let values = body.lines().filter(|line| !line.starts_with('#'));
+    values
+        .map(|line| {
+            let (name, value) = line.rsplit_once(' ').expect(line);
+            (name.to_owned(), value.replace('.', "").parse().expect(line))
+        })
+        .collect()
+}
+
+/// That no counter of the earlier reading is less in the later one.
+fn assert_grown(earlier: &BTreeMap<String, u64>, later: &BTreeMap<String, u64>) {
+    for (name, value) in earlier {
+        let grows = ["_total", "_bucket", "_count"].iter().any(|part| name.contains(part));
+        assert!(!grows || later[name] >= *value, "{name}: {value} and then {}", later[name]);
+    }
+}
+
+/// Processes that the server has started, the first started first.
+fn children(server: &Server) -> Vec<u32> {
+    let pid = server.child.id();
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+    children.split_whitespace().map(|child| child.parse().unwrap()).collect()
+}
+
+#[test]
+fn metrics_are_what_top_shows_and_only_grow() {
+    for architecture in ["symped", "mt", "shared-symped"] {
+        let folder = Folder::new();
+        let server = serve(&folder, &["--architecture", architecture]);
+        for _ in 0..5 {
+            assert!(server.get().ends_with("hello\n"));
+        }
+        let earlier = metrics(&folder, OPENMETRICS);
+        let pid = server.child.id().to_string();
+        let top = run(&["top", "--once", "--interval", "0", "--json", "--pid", &pid]);
+        let later = metrics(&folder, "*/*");
+        assert_eq!(earlier["regatta_requests_total"], 5);
+        assert_grown(&earlier, &later);
+        let document: Value = serde_json::from_str(text(&top.stdout)).unwrap();
+        for (name, value) in document["total"]["counters"].as_object().unwrap() {
+            let Some(first) = earlier.get(&format!("regatta_{name}_total")) else { continue };
+            let (value, last) = (value.as_u64().unwrap(), later[&format!("regatta_{name}_total")]);
+            // A worker that idles still counts its rounds.
+            assert!(*first <= value && value <= last, "{architecture}: {name} {value}");
+        }
+        let per_worker: u64 = later
+            .iter()
+            .filter(|(name, _)| name.starts_with("regatta_worker_requests_total"))
+            .map(|(_, value)| value)
+            .sum();
+        assert_eq!(per_worker, 5, "{architecture}");
+        let status: Value = serde_json::from_str(&ask(&folder, "/status?rates=0").1).unwrap();
+        assert_eq!(status["total"]["counters"]["requests"], 5);
+        assert_eq!(status["server"]["architecture"], architecture);
+        let (_, config) = ask(&folder, "/config");
+        assert!(config.contains(&format!("architecture = \"{architecture}\"")), "{config}");
+        server.signal("TERM");
+        assert_eq!(server.end().0, Some(0));
+    }
+}
+
+#[test]
+fn what_is_killed_is_replaced_and_its_counts_stay() {
+    let folder = Folder::new();
+    let server = serve(&folder, &["--architecture", "sped"]);
+    assert!(server.get().ends_with("hello\n"));
+    assert_eq!(ready(&folder, "200")["answering"], 1);
+    let earlier = metrics(&folder, OPENMETRICS);
+    let before = children(&server);
+    let [worker, admin] = before[..] else { panic!("a worker and the admin process: {before:?}") };
+    for killed in [admin, worker] {
+        signal(killed, "KILL");
+    }
+    let start = Instant::now();
+    assert!(server.get().ends_with("hello\n"));
+    ready(&folder, "200");
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    let later = metrics(&folder, OPENMETRICS);
+    assert_grown(&earlier, &later);
+    assert_eq!(later["regatta_requests_total"], 2);
+    let after = children(&server);
+    assert!(after.len() == 2 && after.iter().all(|pid| !before.contains(pid)), "{after:?}");
+    let mode = fs::metadata(folder.path("admin")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    server.signal("TERM");
+    let (code, said, _) = server.end();
+    assert_eq!(code, Some(0));
+    let expect = format!("the admin process (process {admin}) was killed by signal 9; replaced in");
+    assert!(said.contains(&expect), "{said}");
+    assert!(after.into_iter().all(is_gone) && !Path::new(&folder.path("admin")).exists());
+}
+
+/// Each answer but one that is being written when the process changes is a good one, and none
+/// counts less than the one before; the values of workers begin anew with the workers.
+#[test]
+fn monitors_are_answered_through_reloads() {
+    let folder = Folder::new();
+    let server = serve(&folder, &["--architecture", "symped"]);
+    assert!(server.get().ends_with("hello\n"));
+    let of_server = || {
+        let mut values = metrics(&folder, OPENMETRICS);
+        values.retain(|name, _| !name.starts_with("regatta_worker_"));
+        values
+    };
+    let mut earlier = of_server();
+    for generation in 2..5 {
+        let before = children(&server);
+        server.signal("HUP");
+        let (start, mut cut) = (Instant::now(), 0);
+        loop {
+            assert!(start.elapsed() < PATIENCE, "generation {generation} never serves");
+            match try_ask(&folder, "/ready", "") {
+                Some((head, body)) => {
+                    assert!(head.starts_with("HTTP/1.1 200 "), "{head} {body}");
+                    let body: Value = serde_json::from_str(&body).unwrap();
+                    if body["generation"] == generation {
+                        break;
+                    }
+                }
+                None => cut += 1,
+            }
+        }
+        assert!(cut <= 1, "{cut} answers were cut off");
+        let later = of_server();
+        assert_grown(&earlier, &later);
+        assert_eq!(later["regatta_generation"], generation);
+        earlier = later;
+        while before.iter().any(|pid| !is_gone(*pid)) {
+            assert!(start.elapsed() < PATIENCE, "old ones are left");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+    server.signal("TERM");
+    assert_eq!(server.end().0, Some(0));
+    assert!(!Path::new(&folder.path("admin")).exists());
+}
+
+#[test]
+fn a_worker_that_stays_stopped_is_seen_and_replaced() {
+    let folder = Folder::new();
+    let log = folder.path("error.log");
+    let server = serve(&folder, &["--architecture", "sped", "--set", &format!("log.error={log}")]);
+    assert!(server.get().ends_with("hello\n"));
+    let worker = server.worker();
+    signal(worker, "STOP");
+    let start = Instant::now();
+    let seen = ready(&folder, "503");
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    assert_eq!((&seen["workers"], &seen["answering"]), (&Value::from(1), &Value::from(0)));
+    assert_eq!(metrics(&folder, "")["regatta_worker_up{worker=\"0\"}"], 0);
+    ready(&folder, "200");
+    assert!(server.get().ends_with("hello\n"));
+    let said = fs::read_to_string(&log).unwrap();
+    assert!(said.contains("and is killed: another takes its place"), "{said}");
+    assert!(server.worker() != worker && is_gone(worker));
+}
+
+#[test]
+fn the_admin_process_ends_with_a_master_that_is_killed() {
+    let folder = Folder::new();
+    let mut server = serve(&folder, &["--architecture", "sped"]);
+    ready(&folder, "200");
+    let all = children(&server);
+    assert_eq!(all.len(), 2);
+    server.child.kill().unwrap();
+    let start = Instant::now();
+    while !all.iter().all(|pid| is_gone(*pid)) {
+        assert!(start.elapsed() < PATIENCE);
+        thread::sleep(Duration::from_millis(5));
+    }
+    // What it left behind is no hindrance.
+    let _server = serve(&folder, &["--architecture", "sped"]);
+    ready(&folder, "200");
+}
+
+/// The next that the service manager hears besides that the server lives.
+fn hear_other(hear: &dyn Fn() -> String) -> String {
+    loop {
+        let message = hear();
+        if message != "WATCHDOG=1\n" {
+            break message;
+        }
+    }
+}
+
+#[test]
+fn the_service_manager_hears_of_start_life_reloads_and_end() {
+    let folder = Folder::new();
+    let manager = UnixDatagram::bind(folder.path("notify")).unwrap();
+    manager.set_read_timeout(Some(PATIENCE)).unwrap();
+    let hear = || {
+        let mut bytes = [0; 256];
+        let count = manager.recv(&mut bytes).unwrap();
+        text(&bytes[..count]).to_owned()
+    };
+    let mut child = Command::new(PROGRAM)
+        .args(["serve", &folder.path("www"), "--listen", "127.0.0.1:0", "--architecture", "sped"])
+        .env("NOTIFY_SOCKET", folder.path("notify"))
+        .env("WATCHDOG_USEC", "400000")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let _ = BufReader::new(child.stdout.take().unwrap()).lines().next();
+    let server = Server { child, addresses: Vec::new() };
+    let first_of = |other: &str| assert_eq!(hear_other(&hear), other);
+    first_of("READY=1\nSTATUS=serving with 1 worker (sped), generation 1\n");
+    let start = Instant::now();
+    assert_eq!([hear(), hear()], ["WATCHDOG=1\n"; 2]);
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    server.signal("HUP");
+    let reloading = hear_other(&hear);
+    let asked = reloading.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").unwrap();
+    assert!(asked.lines().next().is_some_and(|us| us.parse::<u64>().is_ok()), "{asked}");
+    first_of("READY=1\nSTATUS=serving with 1 worker (sped), generation 2\n");
+    // One that is refused ends in the same state.
+    fs::rename(folder.path("www"), folder.path("away")).unwrap();
+    server.signal("HUP");
+    assert!(hear_other(&hear).starts_with("RELOADING=1\n"));
+    assert!(hear_other(&hear).starts_with("READY=1\nSTATUS=serving as before"));
+    server.signal("TERM");
+    first_of("STOPPING=1\n");
+    assert_eq!(server.end().0, Some(0));
+}

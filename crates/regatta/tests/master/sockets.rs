@@ -1,0 +1,100 @@
+//! Unix sockets to listen on: who may connect, and whose file is removed.
+use super::*;
+use std::os::unix::{
+    fs::{MetadataExt, PermissionsExt},
+    net::{UnixListener, UnixStream},
+};
+
+/// What is answered to a request for the index over the socket.
+fn get(path: &str) -> String {
+    let mut stream = UnixStream::connect(path).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
+}
+
+#[test]
+fn a_path_is_listened_on_until_the_end() {
+    let folder = Folder::new();
+    let (path, log) = (folder.path("socket"), folder.path("log"));
+    // As a server leaves one behind that was killed.
+    drop(UnixListener::bind(&path).unwrap());
+    let (listen, access) = (format!("unix:{path}"), format!("log.access={log}"));
+    let more = ["--listen", &listen, "--set", &access, "--set", "server.socket_mode=0640"];
+    let server = Server::serve(&folder, &more);
+    assert!(get(&path).ends_with("hello\n") && server.get().ends_with("hello\n"));
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+    let other = run(&["serve", &folder.path("www"), "--listen", &listen]);
+    assert_eq!(other.status.code(), Some(1));
+    assert!(text(&other.stderr).contains(&format!("`ss -lxp src {path}`")), "{other:?}");
+    assert!(get(&path).ends_with("hello\n"), "it was left alone");
+    server.signal("TERM");
+    assert_eq!(server.end().0, Some(0));
+    assert!(!Path::new(&path).exists());
+    let logged = fs::read_to_string(&log).unwrap();
+    assert_eq!(logged.lines().filter(|line| line.starts_with("unix: - - [")).count(), 2);
+}
+
+#[test]
+fn a_socket_that_is_left_behind_is_replaced_and_no_other_is_removed() {
+    let folder = Folder::new();
+    let path = folder.path("socket");
+    let listen = format!("unix:{path}");
+    let mut killed = Server::serve(&folder, &["--listen", &listen]);
+    let worker = killed.worker();
+    killed.child.kill().unwrap();
+    let start = Instant::now();
+    while !is_gone(worker) {
+        assert!(start.elapsed() < PATIENCE, "it listens still");
+        thread::sleep(Duration::from_millis(2));
+    }
+    assert!(Path::new(&path).exists());
+    let server = Server::serve(&folder, &["--listen", &listen]);
+    assert!(get(&path).ends_with("hello\n"));
+    fs::remove_file(&path).unwrap();
+    let _another = UnixListener::bind(&path).unwrap();
+    server.signal("TERM");
+    assert_eq!(server.end().0, Some(0));
+    assert!(Path::new(&path).exists(), "it is another's");
+}
+
+#[test]
+fn a_reload_keeps_the_paths_that_stay() {
+    let folder = Folder::new();
+    let [stays, goes, comes] = ["stays", "goes", "comes"].map(|name| folder.path(name));
+    let config = folder.path("regatta.toml");
+    // Each process has the socket as a listener of its own, and then fewer have.
+    let say = |other: &str, mode: &str, processes: u32| {
+        let root = folder.path("www");
+        let text = format!(
+            "[server]\nroot = \"{root}\"\nsocket_mode = \"{mode}\"\n\
+             listen = [\"127.0.0.1:0\", \"unix:{stays}\", \"unix:{other}\"]\n\
+             [event]\nlisten = \"reuseport\"\nprocesses = {processes}\n"
+        );
+        fs::write(&config, text).unwrap();
+    };
+    say(&goes, "0666", 2);
+    let server = Server::start(1, &["serve", "--config", &config]);
+    assert!(get(&stays).ends_with("hello\n") && get(&goes).ends_with("hello\n"));
+    let inode = fs::metadata(&stays).unwrap().ino();
+    say(&comes, "0600", 1);
+    let reloaded = run(&["reload", "--pid", &server.child.id().to_string()]);
+    if !reloaded.status.success() {
+        server.signal("TERM");
+        panic!("{reloaded:?} {:?}", server.end());
+    }
+    assert!(get(&stays).ends_with("hello\n") && get(&comes).ends_with("hello\n"));
+    let start = Instant::now();
+    while Path::new(&goes).exists() {
+        assert!(start.elapsed() < PATIENCE, "it is configured no more");
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert!(get(&stays).ends_with("hello\n"), "its socket has not ended with the others");
+    let found = fs::metadata(&stays).unwrap();
+    assert_eq!((found.ino(), found.permissions().mode() & 0o777), (inode, 0o600));
+    server.signal("TERM");
+    assert_eq!(server.end().0, Some(0));
+    assert!(!Path::new(&stays).exists() && !Path::new(&comes).exists());
+}

@@ -1,0 +1,222 @@
+//! What is answered, and to whom.
+use super::*;
+use regatta_metrics::{Arena, Counter, Slot, Tally};
+use serde_json::Value;
+use std::{
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    os::{fd::AsFd, unix::net::UnixStream},
+    sync::atomic::AtomicU64,
+    time::Instant,
+};
+
+/// A server of three workers, the second of which has two slots, that has not started any.
+fn server() -> (Arena<'static>, About) {
+    let words: Vec<AtomicU64> = (0..Arena::words(4)).map(|_| AtomicU64::new(0)).collect();
+    let arena = Arena::create(words.leak(), 4);
+    arena.set_server(4_193_999, 1_700_000_000_000, "sped");
+    let about = About {
+        arena: arena.view(),
+        server_pid: 4_193_999,
+        slots: vec![0..1, 1..3, 3..4],
+        config: "[server]\nroot = \"/srv\"\n".to_owned(),
+    };
+    (arena, about)
+}
+
+fn enter(slot: Slot<'_>, pid: u32, heartbeat_ms: u64) {
+    slot.enter(pid);
+    slot.set_heartbeat_ms(heartbeat_ms);
+}
+
+/// What a client gets that sends these bytes and then waits for the end.
+fn ask(about: &About, request: &[u8]) -> (Vec<String>, String) {
+    let (mut client, server) = UnixStream::pair().unwrap();
+    client.write_all(request).unwrap();
+    let answering = thread::scope(|scope| {
+        let client = scope.spawn(move || {
+            let mut text = String::new();
+            client.read_to_string(&mut text).unwrap();
+            text
+        });
+        exchange(server.into(), Duration::from_secs(10), |asked| about.answer(asked)).unwrap();
+        client.join().unwrap()
+    });
+    let (head, body) = answering.split_once("\r\n\r\n").unwrap();
+    (head.split("\r\n").map(str::to_owned).collect(), body.to_owned())
+}
+
+fn get(about: &About, target: &str) -> (Vec<String>, String) {
+    ask(about, format!("GET {target} HTTP/1.1\r\nHost: admin\r\n\r\n").as_bytes())
+}
+
+fn status_line(about: &About, request: &[u8]) -> String {
+    ask(about, request).0.swap_remove(0)
+}
+
+#[test]
+fn a_server_is_ready_while_a_worker_answers_and_it_does_not_drain() {
+    let (arena, about) = server();
+    let health = |now_ms| about.health(Tick(now_ms));
+    assert_eq!(health(0), Health { drains: false, workers: 0, answering: 0 });
+    assert!(!health(0).is_ready());
+
+    enter(arena.slot(0), 10, 1_000);
+    // Of several units of a process, the first has the heartbeat of all.
+    enter(arena.slot(1), 11, 3_000);
+    enter(arena.slot(2), 11, 0);
+    assert_eq!(health(3_999), Health { drains: false, workers: 2, answering: 2 });
+    assert_eq!(health(4_000), Health { drains: false, workers: 2, answering: 1 });
+    assert!(health(4_000).is_ready());
+    assert!(!health(6_000).is_ready(), "nobody has answered for three seconds");
+
+    // One has crashed and is to be replaced; another has left as it was to.
+    Slot::settle(&[arena.slot(0)], Counter::ClosedWorkerDied, false);
+    enter(arena.slot(3), 12, 3_000);
+    arena.slot(3).retire();
+    Slot::settle(&[arena.slot(3)], Counter::ClosedDrained, false);
+    assert_eq!(health(4_000), Health { drains: false, workers: 2, answering: 1 });
+
+    arena.control().leave(9_000);
+    assert!(health(4_000).is_ready(), "others take over");
+    let (arena, about) = server();
+    enter(arena.slot(0), 10, 3_000);
+    arena.control().drain(9_000);
+    assert!(!about.health(Tick(4_000)).is_ready());
+    assert_eq!(about.health(Tick(4_000)).answering, 1);
+}
+
+#[test]
+fn readiness_is_a_status_for_balancers_and_numbers_for_people() {
+    let (arena, about) = server();
+    let (head, body) = get(&about, "/ready");
+    assert_eq!(head[0], "HTTP/1.1 503 Service Unavailable");
+    assert_eq!(body, "{\"ready\":false,\"workers\":0,\"answering\":0,\"generation\":1}\n");
+    enter(arena.slot(0), 10, clock::now().tick.0);
+    enter(arena.slot(3), 11, 0);
+    let (head, body) = get(&about, "/ready");
+    assert_eq!(head[0], "HTTP/1.1 200 OK");
+    assert!(head.contains(&"Content-Type: application/json".to_owned()), "{head:?}");
+    let body: Value = serde_json::from_str(&body).unwrap();
+    // The clock of a machine that has just started is too young to tell the second one's age.
+    assert_eq!((&body["ready"], &body["workers"]), (&Value::from(true), &Value::from(2)));
+    assert_eq!(get(&about, "/live").0[0], "HTTP/1.1 200 OK");
+}
+
+#[test]
+fn metrics_come_in_the_form_that_is_accepted() {
+    let (arena, about) = server();
+    enter(arena.slot(1), 11, clock::now().tick.0);
+    Tally::Owned(arena.slot(1)).add(Counter::Requests, 40);
+    Tally::Owned(arena.slot(2)).add(Counter::Requests, 2);
+    Tally::Owned(arena.departed()).add(Counter::Requests, 100);
+    let prometheus = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;q=0.2,*/*;q=0.1";
+    let forms = [
+        (prometheus, Form::OpenMetrics),
+        ("Application/OpenMetrics-Text", Form::OpenMetrics),
+        ("*/*", Form::Text),
+        ("text/plain, application/openmetrics-text; q=0.9", Form::Text),
+        ("application/openmetrics-text;q=0", Form::Text),
+        ("application/openmetrics-text;q=much", Form::Text),
+        ("", Form::Text),
+    ];
+    for (accept, form) in forms {
+        let request = format!("GET /metrics HTTP/1.1\r\nHost: a\r\nAccept: {accept}\r\n\r\n");
+        let (head, body) = ask(&about, request.as_bytes());
+        let content_type = format!("Content-Type: {}", form.content_type());
+        assert!(head.contains(&content_type), "{accept}: {head:?}");
+        assert_eq!(body.ends_with("# EOF\n"), form == Form::OpenMetrics, "{accept}");
+        assert!(body.contains("\nregatta_requests_total 142\n"));
+        assert!(body.contains("\nregatta_worker_requests_total{worker=\"1\"} 42\n"));
+        assert!(body.contains("\nregatta_worker_up{worker=\"1\"} 1\n"));
+        assert!(!body.contains("{worker=\"2\"}"), "it is a unit of the same worker");
+        assert!(body.contains("architecture=\"sped\"} 1\n"));
+    }
+}
+
+#[test]
+fn status_is_the_document_of_top() {
+    let (arena, about) = server();
+    enter(arena.slot(0), 10, 0);
+    Tally::Owned(arena.slot(0)).add(Counter::Replies, 3);
+    for (target, rates) in [("/status?rates=0", false), ("/status", true)] {
+        let (head, body) = get(&about, target);
+        assert!(head.contains(&"Content-Type: application/json".to_owned()));
+        let document: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(document["server"]["architecture"], "sped");
+        assert_eq!(document["total"]["counters"]["replies"], 3);
+        assert_eq!(document["total"].get("interval").is_some(), rates, "{target}");
+    }
+    assert_eq!(get(&about, "/config").1, about.config);
+}
+
+#[test]
+fn only_reading_is_answered() {
+    let (_, about) = server();
+    let (head, body) = ask(&about, b"HEAD /config HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!((head[0].as_str(), body.as_str()), ("HTTP/1.1 200 OK", ""));
+    let length = format!("Content-Length: {}", about.config.len());
+    assert!(head.contains(&length) && head.contains(&"Connection: close".to_owned()), "{head:?}");
+    let post = b"POST /live HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nagain";
+    let (head, _) = ask(&about, post);
+    assert_eq!(head[0], "HTTP/1.1 405 Method Not Allowed");
+    assert!(head.contains(&"Allow: GET, HEAD".to_owned()));
+    let (head, body) = get(&about, "/metricz");
+    assert_eq!(head[0], "HTTP/1.1 404 Not Found");
+    assert!(body.contains("/metrics"), "{body}");
+    let star = b"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n";
+    assert_eq!(status_line(&about, star), "HTTP/1.1 405 Method Not Allowed");
+}
+
+#[test]
+fn what_is_no_request_is_refused() {
+    let (_, about) = server();
+    assert_eq!(status_line(&about, b"GET /live\n\n"), "HTTP/1.1 400 Bad Request");
+    assert_eq!(status_line(&about, b"GET /live HTTP/1.1\r\n\r\n"), "HTTP/1.1 400 Bad Request");
+    let long = format!("GET /live HTTP/1.1\r\nHost: a\r\nX: {}", "x".repeat(5_000));
+    let line = status_line(&about, long.as_bytes());
+    assert_eq!(line, "HTTP/1.1 431 Request Header Fields Too Large");
+}
+
+#[test]
+fn a_slow_client_has_its_time_and_no_more() {
+    let (_, about) = server();
+    let exchange = |request: &[u8]| {
+        let (mut client, server) = UnixStream::pair().unwrap();
+        client.write_all(request).unwrap();
+        let start = Instant::now();
+        let time_max = Duration::from_millis(100);
+        let end = exchange(server.into(), time_max, |asked| about.answer(asked));
+        assert!(start.elapsed() < Duration::from_secs(5));
+        end
+    };
+    // One does not finish its request, the other does not close.
+    assert!(exchange(b"GET /live HTTP/1.1\r\nHo").is_err());
+    assert!(exchange(b"GET /live HTTP/1.1\r\nHost: a\r\n\r\n").is_err());
+}
+
+#[test]
+fn one_client_is_answered_after_the_other_until_listening_ends() {
+    let (_, about) = server();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let listener = Listener::Inet(listener);
+    thread::scope(|scope| {
+        let serving = scope.spawn(|| serve(&listener, &about));
+        let texts = [(); 3].map(|()| {
+            let mut client = TcpStream::connect(address).unwrap();
+            client.write_all(b"GET /live HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+            let mut text = String::new();
+            client.read_to_string(&mut text).unwrap();
+            text
+        });
+        let Listener::Inet(tcp) = &listener else { unreachable!("it is the one above") };
+        socket::stop_listening(tcp.as_fd()).unwrap();
+        let error = serving.join().unwrap();
+        assert_eq!(socket::accept_fault(&error), AcceptFault::Closed);
+        for text in texts {
+            assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{text}");
+            assert!(text.ends_with("\r\n\r\nlive\n"), "{text}");
+        }
+    });
+}

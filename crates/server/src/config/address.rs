@@ -1,0 +1,238 @@
+//! Where to listen: the addresses that the configuration names.
+use crate::{
+    config::raw::{Problem, Said},
+    front::naming,
+};
+use regatta_arch::{layout::ADDRESSES_MAX, options::Settings};
+use regatta_http::prefix::Prefix;
+pub(crate) use regatta_sys::socket::Place;
+use regatta_sys::{socket::UNIX, unix::PATH_BYTES_MAX};
+use std::{
+    fmt,
+    net::{SocketAddr, ToSocketAddrs},
+};
+
+/// The addresses and paths of the listeners, in the order of the configuration.
+pub(super) fn addresses(said: &Said, problems: &mut Vec<Problem>) -> Vec<Place> {
+    let key = "server.listen";
+    let texts = said.settings.list(key);
+    if texts.is_empty() {
+        problems.push(said.problem(key, "there is no address to listen on"));
+    }
+    if texts.len() > ADDRESSES_MAX {
+        let message = format!("{} addresses, and there may be {ADDRESSES_MAX}", texts.len());
+        problems.push(said.problem(key, &message).hint("listen on fewer"));
+    }
+    let mut addresses: Vec<Place> = Vec::new();
+    for text in texts {
+        match place(text) {
+            Ok(place) if place.is_definite() && addresses.contains(&place) => {
+                problems.push(said.problem(key, &format!("{place} is listed twice")));
+            }
+            Ok(place) => addresses.push(place),
+            Err(fault) => problems.push(no_address(said, key, text, fault)),
+        }
+    }
+    addresses
+}
+
+/// Finds prefixes of trusted proxies that are none.
+pub(super) fn trusted(said: &Said, problems: &mut Vec<Problem>) {
+    let key = "server.trusted";
+    for text in said.settings.list(key) {
+        if text != UNIX
+            && let Err(fault) = text.parse::<Prefix>()
+        {
+            problems.push(said.problem(key, &format!("\"{text}\": {fault}")));
+        }
+    }
+    let names = [
+        ("server.proxy_protocol", said.settings.flag("server.proxy_protocol")),
+        ("server.forwarded", naming(&said.settings).is_some()),
+    ];
+    for (option, _) in
+        names.iter().filter(|(_, names)| *names && said.settings.list(key).is_empty())
+    {
+        let problem = said.problem(option, "nobody is trusted to name clients");
+        problems.push(problem.hint("list your proxies in server.trusted"));
+    }
+}
+
+/// Says so if the header that must come first may come from nobody over a Unix socket.
+pub(super) fn untrusted(said: &Said, listen: &[Place]) -> Option<Problem> {
+    let key = "server.trusted";
+    let has_path = listen.iter().any(|place| matches!(place, Place::Unix(_)));
+    let trusts = said.settings.list(key).iter().any(|text| text == UNIX);
+    (has_path && !trusts && said.settings.flag("server.proxy_protocol")).then(|| {
+        let message = "all connections over Unix sockets are closed: nobody there is trusted";
+        said.problem(key, message).hint("list unix: with the others")
+    })
+}
+
+/// The permissions of the files of Unix sockets.
+pub(crate) fn socket_mode(settings: &Settings) -> u32 {
+    // The configuration has been checked.
+    u32::from_str_radix(settings.text(SOCKET_MODE), 8).unwrap_or(0o600)
+}
+
+const SOCKET_MODE: &str = "server.socket_mode";
+
+/// Finds permissions that are none.
+pub(super) fn permissions(said: &Said, problems: &mut Vec<Problem>) {
+    let text = said.settings.text(SOCKET_MODE);
+    let is_mode = matches!(text.len(), 3 | 4) && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_mode || !matches!(u32::from_str_radix(text, 8), Ok(0..=0o777)) {
+        let problem = said.problem(SOCKET_MODE, &format!("\"{text}\" is no mode of a file"));
+        problems.push(problem.hint("as in 0660, for its owner and group"));
+    }
+}
+
+/// What is wrong with an option that names an address.
+pub(super) fn no_address(said: &Said, key: &str, text: &str, fault: AddressFault) -> Problem {
+    let found = said.problem(key, &format!("\"{text}\": {}", fault.message));
+    match fault.hint {
+        Some(hint) => found.hint(hint),
+        None => found,
+    }
+}
+
+/// Reads `host:port` or `unix:/path`.
+pub(crate) fn place(text: &str) -> Result<Place, AddressFault> {
+    let Some(path) = text.strip_prefix(UNIX) else {
+        return match text.starts_with('/') {
+            true => Err(AddressFault {
+                message: "the path of a Unix socket has \"unix:\" before it".to_owned(),
+                hint: Some(format!("as in {UNIX}{text}")),
+            }),
+            false => address(text).map(Place::Inet),
+        };
+    };
+    if !path.starts_with('/') {
+        return Err(AddressFault {
+            message: "the path of a Unix socket begins with a slash".to_owned(),
+            hint: Some(format!("as in {UNIX}/run/{}", path.trim_start_matches("./"))),
+        });
+    }
+    if path.len() > PATH_BYTES_MAX {
+        return Err(AddressFault {
+            message: format!("the path has {} bytes, and may have {PATH_BYTES_MAX}", path.len()),
+            hint: Some("the kernel keeps no more of it: choose a shorter one".to_owned()),
+        });
+    }
+    Ok(Place::Unix(path.into()))
+}
+
+/// Why a text is no address to listen on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AddressFault {
+    /// What is wrong with it.
+    pub message: String,
+    /// What may have been meant.
+    pub hint: Option<String>,
+}
+
+impl fmt::Display for AddressFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.hint {
+            Some(hint) => write!(f, "{}\n  hint: {hint}", self.message),
+            None => f.write_str(&self.message),
+        }
+    }
+}
+
+/// Reads an address: `127.0.0.1:8080`, `[::1]:8080`, `localhost:0`. A host name is looked up.
+///
+/// # Errors
+/// If it is none; the fault says what may have been meant.
+pub fn address(text: &str) -> Result<SocketAddr, AddressFault> {
+    let fault =
+        |message: &str, hint: Option<String>| AddressFault { message: message.to_owned(), hint };
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    if text.parse::<u16>().is_ok() {
+        let hint = format!("127.0.0.1:{text} serves this machine, 0.0.0.0:{text} every network");
+        return Err(fault("an address has a host and a port", Some(hint)));
+    }
+    if let Ok(ip) = text.trim_matches(['[', ']']).parse() {
+        let hint = SocketAddr::new(ip, 8080);
+        return Err(fault("the port is missing", Some(format!("as in {hint}"))));
+    }
+    if text.contains('/') || text.starts_with("unix:") {
+        let hint = "as in 127.0.0.1:8080, and not as a URL";
+        return Err(fault("an address has a host and a port", Some(hint.to_owned())));
+    }
+    let Some((host, port)) = text.rsplit_once(':') else {
+        return Err(fault("an address has a host and a port", Some(format!("as in {text}:8080"))));
+    };
+    if port.parse::<u16>().is_err() {
+        return Err(fault("the port is not a number from 0 to 65535", None));
+    }
+    if host.is_empty() || host == "*" {
+        let hint = format!("0.0.0.0:{port} is every IPv4 network, [::]:{port} every IPv6 one");
+        return Err(fault("the host is missing", Some(hint)));
+    }
+    if host.contains(':') {
+        let hint = Some(format!("as in [{host}]:{port}"));
+        return Err(fault("IPv6 addresses are written in brackets", hint));
+    }
+    // The C library would load the name service, which a static program cannot.
+    if cfg!(target_feature = "crt-static") {
+        let hint = "as in 127.0.0.1:8080; a static program cannot look up names".to_owned();
+        return Err(fault("the host is not an address", Some(hint)));
+    }
+    match text.to_socket_addrs().map(|mut addresses| addresses.next()) {
+        Ok(Some(address)) => Ok(address),
+        Ok(None) => Err(fault("the host has no address", None)),
+        Err(error) => Err(fault(&format!("the host cannot be looked up: {error}"), None)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_or_explained() {
+        const NO_ADDRESS: &str = "as in 127.0.0.1:8080, and not as a URL";
+        for (text, expect) in [
+            ("127.0.0.1:8080", Ok("127.0.0.1:8080")),
+            ("[::1]:0", Ok("[::1]:0")),
+            ("8080", Err("127.0.0.1:8080 serves this machine, 0.0.0.0:8080 every network")),
+            (":80", Err("0.0.0.0:80 is every IPv4 network, [::]:80 every IPv6 one")),
+            ("*:80", Err("0.0.0.0:80 is every IPv4 network, [::]:80 every IPv6 one")),
+            ("::1:80", Err("as in [::1:80]:8080")),
+            ("fe80::1::2:80", Err("as in [fe80::1::2]:80")),
+            ("::1", Err("as in [::1]:8080")),
+            ("[::1]", Err("as in [::1]:8080")),
+            ("10.0.0.1", Err("as in 10.0.0.1:8080")),
+            ("unix:/run/x", Err(NO_ADDRESS)),
+            ("unix:x", Err(NO_ADDRESS)),
+            ("http://localhost:80", Err(NO_ADDRESS)),
+            ("/run/x", Err(NO_ADDRESS)),
+            ("localhost", Err("as in localhost:8080")),
+            ("127.0.0.1:99999", Err("")),
+            ("127.0.0.1:http", Err("")),
+        ] {
+            let got = address(text);
+            let got = got.map(|got| got.to_string());
+            let got = got.map_err(|fault| fault.hint.unwrap_or_default());
+            assert_eq!(got.as_deref().map_err(String::as_str), expect, "{text}");
+        }
+        assert!(address("localhost:80").unwrap().ip().is_loopback());
+    }
+
+    #[test]
+    fn places_are_addresses_or_paths() {
+        for text in ["127.0.0.1:9090", "[::1]:0", "unix:/run/regatta/admin"] {
+            assert_eq!(place(text).unwrap().to_string(), text);
+        }
+        let hint = |text: &str| place(text).unwrap_err().hint.unwrap();
+        assert_eq!(hint("unix:./admin"), "as in unix:/run/admin");
+        assert_eq!(hint("/run/admin"), "as in unix:/run/admin");
+        let long = format!("unix:/{}", "x".repeat(PATH_BYTES_MAX));
+        assert!(place(&long[..long.len() - 1]).is_ok());
+        assert!(hint(&long).contains("shorter"));
+        assert!(hint("9090").contains("127.0.0.1:9090"), "{}", hint("9090"));
+    }
+}

@@ -1,0 +1,67 @@
+//! Which files are the owner's pages for errors.
+use crate::config::raw::{Problem, Said};
+use regatta_http::Status;
+
+/// The option that names them.
+pub(crate) const KEY: &str = "content.error_pages";
+
+const FORM: &str = "as in 503=errors/503.html, the path of a file below the root";
+
+/// The statuses that have a page, each with the name of its file. What is wrong goes to `problems`.
+pub(crate) fn named<'s>(said: &'s Said, problems: &mut Vec<Problem>) -> Vec<(Status, &'s str)> {
+    let mut named: Vec<(Status, &str)> = Vec::new();
+    for item in said.settings.list(KEY) {
+        match parse(item) {
+            Ok((status, _)) if named.iter().any(|(other, _)| *other == status) => {
+                problems.push(said.problem(KEY, &format!("{} has more than one page", status.0)));
+            }
+            Ok(page) => named.push(page),
+            Err(hint) => {
+                let message = format!("\"{item}\" is not a page for an error");
+                problems.push(said.problem(KEY, &message).hint(hint));
+            }
+        }
+    }
+    named
+}
+
+fn parse(item: &str) -> Result<(Status, &str), &'static str> {
+    let (code, path) = item.split_once('=').ok_or(FORM)?;
+    let (status, path) = (Status(code.trim().parse::<u16>().map_err(|_| FORM)?), path.trim());
+    let bad = |segment: &str| matches!(segment, "" | "." | "..");
+    if path.split('/').any(bad) || path.contains('\0') {
+        return Err(FORM);
+    }
+    if status == Status::NOT_FOUND {
+        return Err("content.not_found names the page for 404");
+    }
+    if !matches!(status.class(), 4 | 5) || !Status::ALL.contains(&status) {
+        return Err("the server sends no such error");
+    }
+    Ok((status, path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::raw::{Arguments, read};
+
+    #[test]
+    fn pages_are_named_or_explained() {
+        let set = "content.error_pages=503=e/503.html, 403 = e.html,404=a,503=b,200=c,499=d,\
+                   500=/e,500=../e,5xx=e,500";
+        let arguments = Arguments { flags: Vec::new(), sets: vec![set.to_owned()] };
+        let (said, problems) = read(None, &arguments);
+        assert_eq!(problems, []);
+        let mut problems = Vec::new();
+        let found = named(&said, &mut problems);
+        let expected = [(Status::SERVICE_UNAVAILABLE, "e/503.html"), (Status::FORBIDDEN, "e.html")];
+        assert_eq!(found, expected);
+        let hints: Vec<_> = problems.iter().map(|problem| problem.hint.as_deref()).collect();
+        let unsent = "the server sends no such error";
+        let of_404 = Some("content.not_found names the page for 404");
+        let forms = [Some(FORM); 4];
+        assert_eq!(hints[..4], [of_404, None, Some(unsent), Some(unsent)]);
+        assert_eq!(hints[4..], forms);
+    }
+}

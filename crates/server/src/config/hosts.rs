@@ -1,0 +1,218 @@
+//! What each host serves: the first one's root, and those of the table `[[hosts]]`.
+use crate::{
+    config::{
+        raw::{Problem, Row, Said},
+        rules, tables,
+    },
+    media::Types,
+};
+use regatta_arch::options::Settings;
+use regatta_http::target::is_host;
+use regatta_origin::{ContentRules, HOST_BYTES_MAX, Rules};
+use std::collections::BTreeMap;
+
+/// The field that names a host.
+const NAMES: &str = "hosts.names";
+
+/// What one host serves.
+#[derive(Debug)]
+pub struct HostConfig {
+    /// Its names, in lower case. The first host has none: it has all that no other has.
+    pub names: Vec<String>,
+    /// Which files answer, and with which fields.
+    pub content: ContentRules,
+    /// Media types.
+    pub types: Types,
+    /// The owner's rules for paths.
+    pub rules: Rules,
+}
+
+/// Understands what all hosts serve: the first one, and those of the table. `content` finds what is
+/// wrong with the options that each has. What is said once for all is reported once.
+pub(crate) fn understand(
+    said: &Said,
+    content: fn(&Said, &mut Vec<Problem>),
+    problems: &mut Vec<Problem>,
+    warnings: &mut Vec<Problem>,
+) -> Vec<HostConfig> {
+    let mut all_names = names(said.rows(tables::HOSTS), problems).into_iter();
+    let mut hosts = Vec::new();
+    for (at, said) in std::iter::once(said).chain(&said.hosts).enumerate() {
+        let (mut wrong, mut doubtful) = (Vec::new(), Vec::new());
+        content(said, &mut wrong);
+        let rules = rules::build(said, &mut wrong, &mut doubtful);
+        let types = Types::new(said.settings.list("content.types")).map_err(|items| {
+            wrong.extend(items.iter().map(|item| {
+                said.problem("content.types", &format!("\"{item}\" is not ext=type/subtype"))
+                    .hint("as in log=text/plain, without parameters")
+            }));
+        });
+        for (mut found, all) in [(wrong, &mut *problems), (doubtful, &mut *warnings)] {
+            found.retain(|one| !all.contains(one));
+            all.extend(found);
+        }
+        let names = if at == 0 { Vec::new() } else { all_names.next().unwrap_or_default() };
+        if let Ok(types) = types {
+            hosts.push(HostConfig { names, content: rules_of(&said.settings), types, rules });
+        }
+    }
+    hosts
+}
+
+fn rules_of(settings: &Settings) -> ContentRules {
+    let text = |key| settings.text(key).into();
+    ContentRules {
+        index: settings.list("content.index").iter().map(|name| name.as_str().into()).collect(),
+        clean_urls: settings.flag("content.clean_urls"),
+        fallback: text("content.fallback"),
+        not_found: text("content.not_found"),
+        precompressed: settings.flag("content.precompressed"),
+        dotfiles: settings.flag("content.dotfiles"),
+        rules_files: settings.flag("content.rules_files"),
+        charset: text("content.charset"),
+        cache_control_page: text("content.cache_control_page"),
+        cache_control_asset: text("content.cache_control_asset"),
+        cache_control_other: text("content.cache_control_other"),
+        nosniff: settings.flag("content.nosniff"),
+    }
+}
+
+/// The names of each host. What is wrong goes to `problems`.
+fn names(rows: &[Row], problems: &mut Vec<Problem>) -> Vec<Vec<String>> {
+    let mut places = BTreeMap::new();
+    let each = |row: &Row| {
+        let texts = row.settings.list(NAMES);
+        if texts.is_empty() {
+            problems
+                .push(row.problem(NAMES, "there is no name in it").hint("as in www.example.com"));
+        }
+        let mut names = Vec::new();
+        for text in texts {
+            let name = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
+            if let Some(why) = fault(&name) {
+                problems.push(row.problem(NAMES, &format!("\"{text}\" {why}")));
+            } else if let Some(place) = places.insert(name.clone(), row.place.clone()) {
+                let message = format!("\"{text}\" is a name of the host at {place} as well");
+                problems.push(row.problem(NAMES, &message).hint("each name has one host"));
+            }
+            names.push(name);
+        }
+        names
+    };
+    rows.iter().map(each).collect()
+}
+
+/// Why no request would be for a host of this name.
+fn fault(name: &str) -> Option<&'static str> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._[]:".contains(&byte);
+    if name.contains('*') {
+        return Some("has a *, which is not known here: write each name");
+    }
+    if !name.is_ascii() {
+        return Some(
+            "is not as clients send it: write what it is in ASCII, as in xn--bcher-kva.de",
+        );
+    }
+    if !name.bytes().all(allowed) || !is_host(name.as_bytes()) || name.is_empty() {
+        return Some("is not the name of a host, as in www.example.com or [::1]");
+    }
+    if name.contains(':') && !name.ends_with(']') {
+        return Some("has a port: write the name alone, which counts for all ports");
+    }
+    (name.len() > HOST_BYTES_MAX).then_some("is longer than 253 bytes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::raw::{Arguments, FileText, read};
+
+    fn understood(text: &str) -> (Vec<HostConfig>, Vec<String>, String) {
+        let (said, mut problems) = read(Some(FileText { name: "r", text }), &Arguments::default());
+        let mut warnings = Vec::new();
+        let hosts = understand(&said, |_, _| {}, &mut problems, &mut warnings);
+        problems.extend(warnings);
+        (hosts, problems.iter().map(ToString::to_string).collect(), said.print_rows())
+    }
+
+    const TWO: &str = "\
+[content]
+charset = \"\"
+fallback = \"a.html\"
+[[headers]]
+path = \"/*\"
+set = [\"X-A: b\"]
+[[hosts]]
+names = [\"A.example\", \"www.a.example.\"]
+root = \"/srv/a\"
+[hosts.content]
+fallback = \"\"
+[[hosts.redirects]]
+from = \"/x\"
+to = \"/y\"
+[[hosts]]
+names = [\"[::1]\"]
+root = \"/srv/b\"
+";
+
+    #[test]
+    fn a_host_has_its_own_rules_and_the_options_of_all() {
+        let (hosts, problems, printed) = understood(TWO);
+        assert_eq!(problems, [""; 0]);
+        let names: Vec<_> = hosts.iter().map(|host| host.names.join(" ")).collect();
+        assert_eq!(names, ["", "a.example www.a.example", "[::1]"]);
+        let fallbacks: Vec<_> = hosts.iter().map(|host| &*host.content.fallback).collect();
+        assert_eq!(fallbacks, ["a.html", "", "a.html"]);
+        assert!(hosts.iter().all(|host| host.content.charset.is_empty()));
+        assert!(printed.contains("root = \"/srv/a\"\n"), "{printed}");
+        let led = |host: &HostConfig| host.rules.location(b"/x");
+        let led: Vec<_> = hosts.iter().map(led).collect();
+        assert_eq!(led, [None, Some(b"/y".to_vec()), None]);
+        assert!(printed.contains("\n[[hosts.redirects]]\nfrom = \"/x\"\n"), "{printed}");
+        assert_eq!(understood(&printed).2, printed);
+    }
+
+    #[test]
+    fn what_is_wrong_is_reported_at_its_place() {
+        let host = |names: &str| format!("[[hosts]]\nnames = [{names}]\nroot = \"/srv\"\n");
+        let long = format!("\"{}\"", "a".repeat(254));
+        for (names, part) in [
+            ("", "there is no name in it"),
+            ("\"a:80\"", "\"a:80\" has a port"),
+            ("\"[::1]:80\"", "has a port"),
+            ("\"*.a.example\"", "has a *"),
+            ("\"b\u{fc}cher.de\"", "is not as clients send it"),
+            ("\"a/b\"", "is not the name of a host"),
+            ("\".\"", "is not the name of a host"),
+            (&long, "is longer"),
+        ] {
+            let found = understood(&host(names)).1;
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert!(found[0].starts_with("r:2:9: hosts.names: ") && found[0].contains(part));
+        }
+        let twice = host("\"a.example\"") + &host("\"b\", \"A.example.\"");
+        let message = "r:5:9: hosts.names: \"A.example.\" is a name of the host at r:1:1 as well";
+        assert!(understood(&twice).1[0].starts_with(message), "{:?}", understood(&twice).1);
+        for (text, message) in [
+            (
+                "[[hosts]]\nnams = [\"a\"]\n",
+                "r:2:1: unknown field hosts.nams\n  hint: did you mean",
+            ),
+            ("[[hosts]]\n[hosts.content]\nindx = 1\n", "r:3:1: unknown option content.indx"),
+            ("[[hosts]]\n[hosts.limits]\n", "r:2:8: unknown field hosts.limits"),
+            ("[[hosts]]\n[[hosts.hosts]]\n", "r:2:9: unknown field hosts.hosts"),
+            (
+                "[[hosts]]\n[hosts.content]\nsymlinks = true\n",
+                "r:3:12: content.symlinks: it is the",
+            ),
+            ("[hosts]\n", "r:1:2: unknown section [hosts]\n  hint: write [[hosts]]"),
+        ] {
+            let found = understood(text).1;
+            assert!(found[0].starts_with(message), "{found:?}");
+        }
+        // What all have is wrong once.
+        let (_, found, _) =
+            understood(&(String::from("[content]\ntypes = [\"x\"]\n") + &host("\"a\"")));
+        assert_eq!(found.len(), 1, "{found:?}");
+    }
+}

@@ -1,0 +1,146 @@
+//! Everything that is wrong is reported at its place, and what is printed reads back as itself.
+use super::*;
+
+fn problems(text: &str, sets: &[&str]) -> Vec<String> {
+    let sets = sets.iter().map(|set| (*set).to_owned()).collect();
+    let arguments = Arguments { flags: Vec::new(), sets };
+    let (_, problems) = read(Some(FileText { name: "r.toml", text }), &arguments);
+    problems.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn every_problem_of_a_file_is_reported_at_its_position() {
+    let text = "\
+[limits]
+idel_ms_max = 10
+idle_ms_max = \"ten\"
+  head_bytes_max = 1
+fields_max = -3
+
+[contents]
+a = 1
+
+[content]
+index = [\"a\", 5]
+clean_urls = \"true\"
+\"é\" = { x = 1, y = 2 }
+[server]
+root = true
+clean_urls = true
+[server.listen]
+a = 1
+[accept]
+when_full = \"paus\"
+";
+    let expect = [
+        "r.toml:2:1: unknown option limits.idel_ms_max\n  hint: did you mean \
+         limits.idle_ms_max?",
+        "r.toml:3:15: limits.idle_ms_max: expected a duration from 1 ms to 1 d, got \"ten\"",
+        "r.toml:4:20: limits.head_bytes_max: expected a size from 512 B to 1 MiB, got 1",
+        "r.toml:5:14: limits.fields_max: expected a whole number from 1 to 1024, got the \
+         number -3",
+        "r.toml:7:2: unknown section [contents]\n  hint: did you mean [content]?",
+        "r.toml:11:9: content.index: expected a list of texts in quotes",
+        "r.toml:12:14: content.clean_urls: expected true or false, got the text \"true\"",
+        "r.toml:13:1: unknown section [content.é]\n  hint: did you mean [content]?",
+        "r.toml:15:8: server.root: expected a text, got true",
+        "r.toml:16:1: unknown option server.clean_urls\n  hint: did you mean \
+         content.clean_urls?",
+        "r.toml:17:1: server.listen: expected a list of texts, got a section",
+        "r.toml:20:13: accept.when_full: expected one of close-idle, keep-polling, pause, got \
+         \"paus\" (did you mean \"pause\"?)",
+    ];
+    assert_eq!(problems(text, &[]), expect);
+}
+
+#[test]
+fn syntax_errors_do_not_hide_the_rest() {
+    let found = problems("[limits]\nidle_ms_max = 10 s\nranges_max = x\nfields = 1\n", &[]);
+    let starts = ["r.toml:2:15: ", "r.toml:3:14: ", "r.toml:4:1: unknown option limits.fields"];
+    assert_eq!(found.len(), starts.len(), "{found:?}");
+    for (found, start) in found.iter().zip(starts) {
+        assert!(found.starts_with(start), "{found}");
+    }
+    let twice = problems("[cache]\nenabled = true\nenabled = false\n", &[]);
+    assert_eq!(twice, ["r.toml:3:1: cache.enabled appears twice, first in line 2"]);
+    let section = problems("[cache]\n[log]\n[cache]\nentries_max = 1\n", &[]);
+    assert_eq!(section, ["r.toml:3:2: section [cache] appears twice, first in line 1"]);
+    let text = "[cache]\na.enabled = 1\nenabled = true\n\"enabled\" = false\n";
+    let unclear = problems(text, &[]);
+    assert!(unclear.iter().any(|found| found == "r.toml:4:1: \"enabled\" appears twice"));
+}
+
+#[test]
+fn sections_that_other_versions_had_are_explained() {
+    let found = problems("[arch.sped]\npoller = \"poll\"\n[tls]\n", &["arch.sped.poller=poll"]);
+    assert!(found[0].starts_with("r.toml:1:2: unknown section [arch]\n  hint: options of arch"));
+    assert!(found[1].starts_with("r.toml:3:2: unknown section [tls]\n  hint: the sections are"));
+    assert!(found[2].ends_with("hint: did you mean event.poller?"), "{found:?}");
+}
+
+#[test]
+fn arguments_are_checked_with_the_file() {
+    let found = problems(
+        "[cache]\nenable = true\n",
+        &["cache.enabled", "cache.entrys_max=1", "server.architecture=sprd", "log.format=jsn"],
+    );
+    let expect = [
+        "r.toml:2:1: unknown option cache.enable\n  hint: did you mean cache.enabled?",
+        "--set cache.enabled: expected key=value\n  hint: as in --set limits.idle_ms_max=30s",
+        "--set cache.entrys_max=1: unknown option cache.entrys_max\n  hint: did you mean \
+         cache.entries_max?",
+        "--set log.format=jsn: log.format: expected one of common, combined, json, got \
+         \"jsn\" (did you mean \"json\"?)",
+        "--set server.architecture=sprd: server.architecture: there is no architecture \
+         \"sprd\"\n  hint: did you mean sped?",
+    ];
+    assert_eq!(found, expect);
+}
+
+#[test]
+fn later_wins_and_keeps_its_place() {
+    let text = "[server]\nlisten = \"[::1]:80\"\nroot = \"a\"\n[content]\nindex = []\n";
+    let flag = Flag {
+        key: "server.listen",
+        name: "--listen",
+        values: vec!["127.0.0.1:0".into(), "127.0.0.2:0".into()],
+    };
+    let sets = ["content.index=x.html, y.html", "server.root=b", "limits.idle_ms_max=3 s"];
+    let sets = sets.map(str::to_owned).to_vec();
+    let arguments = Arguments { flags: vec![flag], sets };
+    let (said, problems) = read(Some(FileText { name: "r.toml", text }), &arguments);
+    assert_eq!(problems, []);
+    assert_eq!(said.settings.list("server.listen"), ["127.0.0.1:0", "127.0.0.2:0"]);
+    assert_eq!(said.settings.list("content.index"), ["x.html", "y.html"]);
+    assert_eq!(said.settings.number("limits.idle_ms_max"), 3000);
+    assert_eq!(said.place("server.root").to_string(), "--set server.root=b");
+    assert_eq!(said.place("server.listen").to_string(), "--listen");
+    assert_eq!(said.place("server.user").to_string(), "by default");
+    let set = Arguments { sets: vec!["content.index=[\"a,b\", 'c']".into()], ..arguments };
+    assert_eq!(read(None, &set).0.settings.list("content.index"), ["a,b", "c"]);
+}
+
+#[test]
+fn what_is_printed_reads_back_as_itself() {
+    let sets = ["server.root=a \"b\\c\"", "content.index=", "server.listen=[\"a:1\",\"b:2\"]"];
+    let sets = sets.map(str::to_owned).to_vec();
+    for sets in [Vec::new(), sets] {
+        let (said, problems) = read(None, &Arguments { flags: Vec::new(), sets });
+        assert_eq!(problems, []);
+        let text = options::print(&said.settings);
+        let file = FileText { name: "printed", text: &text };
+        let (again, problems) = read(Some(file), &Arguments::default());
+        assert_eq!(problems, []);
+        assert_eq!(said.settings, again.settings);
+        assert_eq!(text, options::print(&again.settings));
+    }
+}
+
+#[test]
+fn no_text_panics() {
+    let seed = "[server]\nroot = \"x\"\n[[a]]\nb={c=[1,{d=\"\"\"é\"\"\"}]}\na.b.c=0x_1\u{0}'";
+    for end in (0..=seed.len()).filter(|end| seed.is_char_boundary(*end)) {
+        let _ = problems(&seed[..end], &[&seed[..end]]);
+        let _ = problems(&seed[end..], &[&seed[end..]]);
+    }
+}

@@ -1,0 +1,436 @@
+//! The owner's rules for paths, made of the tables `[[headers]]`, `[[redirects]]`, `[[cors]]` and
+//! `[[auth]]`.
+use crate::config::{
+    error_pages,
+    raw::{Problem, Row, Said},
+};
+use regatta_http::{
+    pattern::{Pattern, SEGMENTS_MAX},
+    target::is_hidden,
+};
+use regatta_op::Coding;
+use regatta_origin::{
+    AuthFault, AuthRule, CorsFault, CorsOptions, CorsRule, HeaderLine, Redirect, RedirectFault,
+    Rules,
+};
+
+/// How many redirects are followed to see whether they come to an end.
+const HOPS_MAX: usize = 20;
+
+/// Makes the rules. What is wrong goes to `problems`, what may not have been meant to `warnings`.
+pub(crate) fn build(
+    said: &Said,
+    problems: &mut Vec<Problem>,
+    warnings: &mut Vec<Problem>,
+) -> Rules {
+    let mut rules = Rules::default();
+    for row in said.rows("headers") {
+        problems.extend(headers(row, &mut rules));
+    }
+    for row in said.rows("redirects") {
+        problems.extend(redirect(row, &mut rules).err());
+    }
+    for row in said.rows("cors") {
+        problems.extend(cors(row, &mut rules).err());
+    }
+    let mut guards = Vec::new();
+    for row in said.rows("auth") {
+        match auth(row, &mut rules) {
+            Ok(rule) => guards.push((row, rule)),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    protect_aliases(said, &guards, &mut rules);
+    problems.extend(named_elsewhere(said, &rules, warnings));
+    if problems.is_empty() {
+        let dotfiles = said.settings.flag("content.dotfiles");
+        for row in said.rows("redirects") {
+            warnings.extend(circle(row, &rules));
+            warnings.extend(unreachable(row, &rules, dotfiles));
+        }
+    }
+    rules
+}
+
+/// Adds a row of `[[headers]]`; returns all that is wrong with it.
+fn headers(row: &Row, rules: &mut Rules) -> Vec<Problem> {
+    let (mut lines, mut problems) = (Vec::new(), Vec::new());
+    let texts = row.settings.list("headers.set");
+    for text in texts {
+        match HeaderLine::parse(text) {
+            Ok(line) => lines.push(line),
+            Err(fault) => {
+                let message = format!("\"{text}\": {}", fault.reason());
+                problems.push(row.problem("headers.set", &message));
+            }
+        }
+    }
+    if texts.is_empty() {
+        problems.push(row.problem("headers.set", "there is no field in it"));
+    }
+    match pattern(row, "headers.path") {
+        Ok(pattern) => {
+            if let Err(place) = rules.add_headers(&pattern, lines, &row.place.to_string()) {
+                problems.push(twice(row, "headers.path", place));
+            }
+        }
+        Err(problem) => problems.push(problem),
+    }
+    problems
+}
+
+/// Adds a row of `[[redirects]]`.
+fn redirect(row: &Row, rules: &mut Rules) -> Result<(), Problem> {
+    let pattern = pattern(row, "redirects.from")?;
+    let (to, force) = (row.settings.text("redirects.to"), row.settings.flag("redirects.force"));
+    let status = row.settings.number_as("redirects.status");
+    let redirect = Redirect::new(&pattern, to, status, force, &row.place.to_string());
+    let redirect = redirect.map_err(|fault| {
+        let key = match fault {
+            RedirectFault::Status => "redirects.status",
+            RedirectFault::Nowhere | RedirectFault::To(_) => "redirects.to",
+        };
+        row.problem(key, fault.reason())
+    })?;
+    let added = rules.add_redirect(&pattern, redirect);
+    added.map_err(|place| twice(row, "redirects.from", place))
+}
+
+/// Adds a row of `[[cors]]`.
+fn cors(row: &Row, rules: &mut Rules) -> Result<(), Problem> {
+    let pattern = pattern(row, "cors.path")?;
+    let [origins, headers, expose] =
+        ["cors.origins", "cors.headers", "cors.expose"].map(|key| row.settings.list(key));
+    let max_age_s = row.settings.number("cors.max_age_s");
+    let options = CorsOptions { origins, headers, expose, max_age_s };
+    let rule = CorsRule::new(options, &row.place.to_string()).map_err(|fault| {
+        let named =
+            |key: &str, text: &str| row.problem(key, &format!("\"{text}\": {}", fault.reason()));
+        match fault {
+            CorsFault::Count => row.problem("cors.origins", fault.reason()),
+            CorsFault::Origin(at) => named("cors.origins", &origins[at]),
+            CorsFault::Header(at) => named("cors.headers", &headers[at]),
+            CorsFault::Expose(at) => named("cors.expose", &expose[at]),
+        }
+    })?;
+    rules.add_cors(&pattern, rule).map_err(|place| twice(row, "cors.path", place))
+}
+
+/// Adds a row of `[[auth]]`.
+fn auth(row: &Row, rules: &mut Rules) -> Result<AuthRule, Problem> {
+    let pattern = pattern(row, "auth.path")?;
+    let users = row.settings.list("auth.users");
+    let rule = AuthRule::new(row.settings.text("auth.realm"), users, &row.place.to_string());
+    let rule = rule.map_err(|fault| match fault {
+        AuthFault::Realm => row.problem("auth.realm", fault.reason()),
+        AuthFault::Count => row.problem("auth.users", fault.reason()),
+        AuthFault::User(at) => {
+            row.problem("auth.users", &format!("\"{}\": {}", users[at], fault.reason()))
+        }
+    })?;
+    let added = rules.add_auth(&pattern, rule.clone());
+    added.map(|()| rule).map_err(|place| twice(row, "auth.path", place))
+}
+
+/// The names by which the file can be asked for that answers for a path of a pattern, and those of
+/// its precompressed siblings. Patterns match those that have no place here.
+fn aliases(said: &Said, pattern: &str) -> Vec<String> {
+    let (stem, open) = match pattern.strip_suffix("/*") {
+        Some(stem) => (stem, true),
+        None => (pattern.trim_end_matches('/'), false),
+    };
+    let mut names = Vec::new();
+    if !open {
+        names.push(stem.to_owned());
+        let index = said.settings.list("content.index");
+        names.extend(index.iter().map(|name| format!("{stem}/{name}")));
+    }
+    if said.settings.flag("content.clean_urls") {
+        names.push(format!("{stem}.html"));
+    }
+    let coded = |name: &String| Coding::ALL.map(|coding| name.clone() + coding.suffix());
+    let siblings: Vec<_> = names.iter().flat_map(coded).collect();
+    names.extend(siblings);
+    names
+}
+
+/// Protects files by whatever name they are asked for, unless another rule names that.
+fn protect_aliases(said: &Said, guards: &[(&Row, AuthRule)], rules: &mut Rules) {
+    for (row, rule) in guards {
+        for name in aliases(said, row.settings.text("auth.path")) {
+            if let Ok(pattern) = Pattern::parse(&name) {
+                let _ = rules.add_auth(&pattern, rule.clone());
+            }
+        }
+    }
+}
+
+/// Finds files that only some users may see, and that are named for other paths. As pages for
+/// errors they are refused; elsewhere they are not sent, of which there is a warning.
+fn named_elsewhere(said: &Said, rules: &Rules, warnings: &mut Vec<Problem>) -> Vec<Problem> {
+    let guard = |path: &str| rules.auth_place(path.trim_matches(['/', '*']).as_bytes());
+    // Where all paths are protected, there is no other place for a page.
+    let everywhere = rules.auth_place(b"\0");
+    let hidden = |name: &str, from: Option<&str>| {
+        let place = guard(name).filter(|place| !name.is_empty() && Some(*place) != from)?;
+        Some(format!("\"{name}\" is only for the users of the rule at {place}"))
+    };
+    let hint = "it is not sent for paths that others may see";
+    for key in ["content.fallback", "content.not_found"] {
+        let found = hidden(said.settings.text(key), everywhere);
+        warnings.extend(found.map(|why| said.problem(key, &why).hint(hint)));
+    }
+    for row in said.rows("redirects") {
+        let (to, from) = (row.settings.text("redirects.to"), row.settings.text("redirects.from"));
+        if matches!(row.settings.number("redirects.status"), 200 | 404 | 410) {
+            let found = hidden(to, guard(from));
+            warnings.extend(found.map(|why| row.problem("redirects.to", &why).hint(hint)));
+        }
+    }
+    for row in said.rows("auth") {
+        if row.settings.text("auth.path").ends_with('/') {
+            let problem = row.problem("auth.path", "what is below it is not protected");
+            warnings.push(problem.hint("write * behind the slash"));
+        }
+    }
+    let pages = error_pages::named(said, &mut Vec::new());
+    let page = |(_, name)| {
+        let problem = said.problem(error_pages::KEY, &hidden(name, everywhere)?);
+        Some(problem.hint("errors are sent to anybody: name a file that no rule protects"))
+    };
+    pages.into_iter().filter_map(page).collect()
+}
+
+fn pattern<'r>(row: &'r Row, key: &str) -> Result<Pattern<'r>, Problem> {
+    Pattern::parse(row.settings.text(key)).map_err(|fault| row.problem(key, fault.reason()))
+}
+
+fn twice(row: &Row, key: &str, place: &str) -> Problem {
+    row.problem(key, &format!("the same paths are matched at {place}")).hint("make them one")
+}
+
+/// A warning if no path comes to a redirect.
+fn unreachable(row: &Row, rules: &Rules, dotfiles: bool) -> Option<Problem> {
+    let problem = |why: &str| row.problem("redirects.from", &format!("no path comes to it: {why}"));
+    let from = row.settings.text("redirects.from");
+    let segments = from.split('/').filter(|segment| !matches!(*segment, "" | "*"));
+    let hides = |(at, name): (usize, &str)| is_hidden(at, name.as_bytes());
+    if !dotfiles && segments.clone().enumerate().any(hides) {
+        return Some(problem("a name starts with a dot").hint("set content.dotfiles"));
+    }
+    // Behind a name, and behind `*` as many segments as a pattern may have, and more: all of them
+    // with a text that stands in no other pattern.
+    let sample = segments.map(|text| if text.starts_with(':') { "\0" } else { text });
+    let (mut path, place) = (sample.collect::<Vec<_>>(), row.place.to_string());
+    let mut first = None;
+    let further = if from.ends_with("/*") { SEGMENTS_MAX + 1 } else { 0 };
+    for _ in 0..=further {
+        let joined = path.join("/");
+        let found = |forced| rules.redirect_place(joined.as_bytes(), forced);
+        first = found(true).or_else(|| found(false));
+        if first == Some(place.as_str()) {
+            return None;
+        }
+        path.push("\0");
+    }
+    let why = format!("the rule at {} comes before it", first?);
+    Some(problem(&why).hint("remove one of them, or change which has force"))
+}
+
+/// A warning if a redirect leads from path to path without an end, as long as no file answers.
+/// Names and `*` stand for `x`.
+fn circle(row: &Row, rules: &Rules) -> Option<Problem> {
+    let segments = row.settings.text("redirects.from").split('/');
+    let mut target: Vec<u8> = Vec::new();
+    for segment in segments.filter(|segment| !segment.is_empty()) {
+        target.push(b'/');
+        let named = segment == "*" || segment.starts_with(':');
+        target.extend_from_slice(if named { &b"x"[..] } else { segment.as_bytes() });
+    }
+    if !target.is_ascii() || target.contains(&b' ') {
+        return None;
+    }
+    for _ in 0..HOPS_MAX {
+        target = rules.location(&target)?;
+        target.truncate(target.iter().position(|&byte| byte == b'#').unwrap_or(target.len()));
+    }
+    let to = String::from_utf8_lossy(&target).into_owned();
+    let message = format!("leads from path to path without an end, the last \"{to}\"");
+    Some(row.problem("redirects.to", &message).hint("unless a file answers for one of them"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::raw::{Arguments, FileText, read};
+
+    fn check(text: &str, expected: &[&str]) {
+        let (said, mut found) = read(Some(FileText { name: "r", text }), &Arguments::default());
+        let mut warnings = Vec::new();
+        build(&said, &mut found, &mut warnings);
+        found.extend(warnings);
+        let found: Vec<_> = found.iter().map(ToString::to_string).collect();
+        assert_eq!(found.len(), expected.len(), "{found:#?}");
+        for (found, start) in found.iter().zip(expected) {
+            assert!(found.starts_with(start), "{found}\n{start}");
+        }
+    }
+
+    #[test]
+    fn rules_are_read_or_explained_at_their_place() {
+        check(
+            "[[headers]]\npath = \"/a/*\"\nset = [\"X-A: b\", \"! Cache-Control\"]\n\
+             [[redirects]]\nfrom = \"/b/*\"\nto = \"/c/:splat\"\nstatus = 308\nforce = true\n",
+            &[],
+        );
+        check(
+            "[[headers]]\npath = \"a\"\nset = [\"Date: b\"]\n[[redirects]]\nfrom = \"/a\"\n\
+             to = \"/:b\"\n[[redirects]]\nfrom = \"/b\"\nto = \"/c\"\nstatus = 300\n",
+            &[
+                "r:3:7: headers.set: \"Date: b\": the server makes this field itself",
+                "r:2:8: headers.path: a pattern starts with a slash",
+                "r:6:6: redirects.to: it has a name",
+                "r:10:10: redirects.status: the status must be",
+            ],
+        );
+        check(
+            "[[redirects]]\nfrom = \"/:a\"\nto = \"/c\"\n[[redirects]]\nfrom = \"/:b\"\n\
+             to = \"/d\"\n",
+            &["r:5:8: redirects.from: the same paths are matched at r:1:"],
+        );
+        check("[[redirects]]\nform = \"/a\"\n", &["r:2:1: unknown field redirects.form", "r:1:"]);
+        check("[headers]\npath = \"/a\"\n", &["r:1:2: unknown section [headers]"]);
+    }
+
+    #[test]
+    fn what_is_printed_reads_back_as_itself() {
+        let text = "[[headers]]\npath = \"/a\"\nset = [\"X-A: \\\"b\\\"\"]\n\
+                    [[redirects]]\nfrom = \"/b\"\nstatus = 410\n";
+        let print = |text: &str| {
+            let file = FileText { name: "r", text };
+            let (said, problems) = read(Some(file), &Arguments::default());
+            assert_eq!(problems, []);
+            said.print_rows()
+        };
+        let printed = print(text);
+        assert!(printed.contains("set = [\"X-A: \\\"b\\\"\"]"), "{printed}");
+        assert_eq!(print(&printed), printed);
+    }
+
+    #[test]
+    fn what_no_path_comes_to_is_seen() {
+        let row = |from: &str, force: bool| {
+            format!("[[redirects]]\nfrom = \"{from}\"\nstatus = 410\nforce = {force}\n")
+        };
+        let rows = |rows: &[(&str, bool)]| {
+            rows.iter().map(|(from, force)| row(from, *force)).collect::<String>()
+        };
+        // The second is never looked for: the paths of the first are all of its own.
+        for (first, second) in
+            [("/a/*", "/a/:x"), ("/a/*", "/a/b/*"), ("/*", "/"), ("/:x", "/a"), ("/*", "/*")]
+        {
+            let text = rows(&[(first, true), (second, false)]);
+            check(&text, &["r:6:8: redirects.from: no path comes to it: the rule at r:1:"]);
+        }
+        // Three together leave nothing to the fourth.
+        let text = rows(&[("/", false), ("/:x", false), ("/:x/:y/*", false), ("/*", false)]);
+        check(&text, &["r:14:8: redirects.from: no path comes to it: the rule at r:9:"]);
+        for (first, second) in
+            [("/a/b", "/a/:x"), ("/a/:x", "/a/*"), ("/a/:x/*", "/a/*"), ("/a/b/*", "/a/*")]
+        {
+            check(&rows(&[(first, true), (second, false)]), &[]);
+        }
+        check(&row("/a/.b", false), &["r:2:8: redirects.from: no path comes to it: a name"]);
+        check(&row("/.well-known/x", false), &[]);
+    }
+
+    #[test]
+    fn origins_are_read_or_explained() {
+        let row = |path: &str, rest: &str| format!("[[cors]]\npath = \"{path}\"\n{rest}\n");
+        let origins = "origins = [\"https://a\", \"http://localhost:8000\"]";
+        check(&row("/a/*", origins), &[]);
+        let rest = format!("{origins}\nheaders = [\"Range\"]\nexpose = [\"ETag\"]\nmax_age_s = 5");
+        check(&row("/a/*", &rest), &[]);
+        check(&row("/a", ""), &["r:1:"]);
+        let all = row("/a", "origins = [\"*\"]");
+        check(&all, &["r:3:11: cors.origins: \"*\": an origin is as browsers"]);
+        let header = row("/a", &format!("{origins}\nheaders = [\"a b\"]"));
+        check(&header, &["r:4:11: cors.headers: \"a b\": it is no name"]);
+        let twice = row("/:x", origins) + &row("/:y", origins);
+        check(&twice, &["r:5:8: cors.path: the same paths are matched at r:1:"]);
+    }
+
+    #[test]
+    fn users_are_read_or_explained() {
+        let hash = "00".repeat(32);
+        let row =
+            |path: &str, users: &str| format!("[[auth]]\npath = \"{path}\"\nusers = [{users}]\n");
+        let user = format!("\"a:{hash}\"");
+        check(&row("/a/*", &user), &[]);
+        check(&row("/a/*", ""), &["r:3:9: auth.users: there must be a user"]);
+        check(&row("/a/*", "\"a:b\""), &["r:3:9: auth.users: \"a:b\": a user is name:hash"]);
+        check(&row("a", &user), &["r:2:8: auth.path: a pattern starts with a slash"]);
+        let twice = row("/:x", &user) + &row("/:y", &user);
+        check(&twice, &["r:5:8: auth.path: the same paths are matched at r:1:"]);
+        check(&row("/a/", &user), &["r:2:8: auth.path: what is below it is not protected"]);
+        let content = |path: &str, line: &str| row(path, &user) + "[content]\n" + line;
+        let lost = content("/e/*", "not_found = \"e/404.html\"\n");
+        check(&lost, &["r:5:13: content.not_found: \"e/404.html\" is only for the users"]);
+        let page = "error_pages = [\"503=e/503.html\"]\n";
+        let refused = "r:5:15: content.error_pages: \"e/503.html\" is only for the users";
+        check(&content("/e/*", page), &[refused]);
+        check(&content("/*", page), &[]);
+        let moved = |from: &str| {
+            let redirect = "to = \"/e/x.html\"\nstatus = 200\n";
+            row("/e/*", &user) + &format!("[[redirects]]\nfrom = \"{from}\"\n{redirect}")
+        };
+        check(&moved("/f/*"), &["r:6:6: redirects.to: \"/e/x.html\" is only for the users"]);
+        check(&moved("/e/f/*"), &[]);
+    }
+
+    #[test]
+    fn files_are_protected_by_whatever_name() {
+        let hash = "00".repeat(32);
+        let rows = ["/a", "/b/*", "/b/x.js", "/b/x.js.br", "/c/:x"];
+        let row = |path| format!("[[auth]]\npath = \"{path}\"\nusers = [\"a:{hash}\"]\n");
+        let text: String = rows.into_iter().map(row).collect();
+        let found = |text: &str, path: &str| {
+            let (said, _) = read(Some(FileText { name: "r", text }), &Arguments::default());
+            let rules = build(&said, &mut Vec::new(), &mut Vec::new());
+            let place = rules.auth_place(path.as_bytes())?;
+            let line: usize = place.split(':').nth(1)?.parse().ok()?;
+            Some(rows[line / 3])
+        };
+        let clean = text.clone() + "[content]\nclean_urls = true\n";
+        for (path, plain, with_clean_urls) in [
+            ("a", Some("/a"), Some("/a")),
+            ("a.gz", Some("/a"), Some("/a")),
+            ("a/index.html", Some("/a"), Some("/a")),
+            ("a/index.html.br", Some("/a"), Some("/a")),
+            ("a.html", None, Some("/a")),
+            ("a.html.zst", None, Some("/a")),
+            ("a/b", None, None),
+            ("b", Some("/b/*"), Some("/b/*")),
+            ("b.html.gz", None, Some("/b/*")),
+            ("b.gz", None, None),
+            ("b/y.js.gz", Some("/b/*"), Some("/b/*")),
+            ("b/x.js.gz", Some("/b/x.js"), Some("/b/x.js")),
+            ("b/x.js.br", Some("/b/x.js.br"), Some("/b/x.js.br")),
+            ("c/d/index.html", Some("/c/:x"), Some("/c/:x")),
+            ("c/d.html.gz", Some("/c/:x"), Some("/c/:x")),
+        ] {
+            assert_eq!(found(&text, path), plain, "{path}");
+            assert_eq!(found(&clean, path), with_clean_urls, "{path}, clean URLs");
+        }
+    }
+
+    #[test]
+    fn circles_are_seen() {
+        check("[[redirects]]\nfrom = \"/*\"\nto = \"https://h/:splat\"\nforce = true\n", &[]);
+        check(
+            "[[redirects]]\nfrom = \"/a/*\"\nto = \"/b/:splat\"\n[[redirects]]\n\
+             from = \"/b/:x\"\nto = \"/a/:x\"\n[[redirects]]\nfrom = \"/c\"\nto = \"/d\"\n",
+            &["r:3:6: redirects.to: leads from", "r:6:6: redirects.to: leads from"],
+        );
+    }
+}

@@ -1,0 +1,200 @@
+//! Rules in files at the root, as other hosts of static sites read them: `_headers` and
+//! `_redirects` become rows of `[[headers]]` and `[[redirects]]`.
+use crate::{
+    config::{
+        raw::{FileText, Location, Problem, Row, Said},
+        tables::{self, TableSpec},
+    },
+    text_of,
+};
+use regatta_arch::options::OptionSpec;
+use regatta_origin::RULES_FILES;
+use std::{
+    fs::OpenOptions,
+    io,
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
+
+/// Adds the rules in the files at the root to what was said, if they are to be read; returns what
+/// is wrong with them. The files are read by who starts the server, and are never reached through a
+/// symbolic link.
+pub(crate) fn read(said: &mut Said) -> Vec<Problem> {
+    let root = PathBuf::from(said.settings.text("server.root"));
+    let mut problems = Vec::new();
+    if root.as_os_str().is_empty() || !said.settings.flag("content.rules_files") {
+        return problems;
+    }
+    for (name, take) in RULES_FILES.into_iter().zip([headers, redirects]) {
+        let path = root.join(name);
+        let shown = path.display().to_string();
+        match text_at(&path) {
+            Ok(text) => problems.extend(take(FileText { name: &shown, text: &text }, said)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => {
+                let message = format!("cannot read \"{shown}\": {error}");
+                problems.push(said.problem("content.rules_files", &message));
+            }
+        }
+    }
+    problems
+}
+
+/// What is in a file; it neither waits for another process nor leads elsewhere.
+fn text_at(path: &Path) -> io::Result<String> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is not a file"));
+    }
+    text_of(file)
+}
+
+/// Adds the rules of a `_headers`: a line with a path, then a line for each field.
+pub fn headers(file: FileText<'_>, said: &mut Said) -> Vec<Problem> {
+    let (spec, mut problems) = (table("headers"), Vec::new());
+    let [path, set] = ["headers.path", "headers.set"].map(|key| field(spec, key));
+    let mut lines = lines(file).peekable();
+    while let Some((text, place)) = lines.next() {
+        if !is_path(text) {
+            let problem = Problem::new(place, "a field without a path before it");
+            problems.push(problem.hint("write the path in a line before it, as in /docs/*"));
+            continue;
+        }
+        let mut row = Row::new(spec, place.clone(), true);
+        problems.extend(row.say(path, path.kind.parse(text), place.clone()).err());
+        let (mut fields, mut first) = (Vec::new(), None);
+        while let Some((text, place)) = lines.next_if(|(text, _)| !is_path(text)) {
+            first.get_or_insert(place);
+            fields.push(text.to_owned());
+        }
+        problems.extend(row.say(set, set.kind.list(fields), first.unwrap_or(place)).err());
+        problems.extend(said.add_row(spec, row).err());
+    }
+    problems
+}
+
+/// Adds the rules of a `_redirects`: lines of a path, where it leads, and a status, which has a `!`
+/// behind it if the rule comes before files.
+pub fn redirects(file: FileText<'_>, said: &mut Said) -> Vec<Problem> {
+    let (spec, mut problems) = (table("redirects"), Vec::new());
+    let [from, to, status, force] =
+        ["redirects.from", "redirects.to", "redirects.status", "redirects.force"]
+            .map(|key| field(spec, key));
+    for (text, place) in lines(file) {
+        let words = text.split_whitespace().take_while(|word| !word.starts_with('#'));
+        let mut words = words.peekable();
+        let mut row = Row::new(spec, place.clone(), true);
+        let mut say = |field: &OptionSpec, text: &str| {
+            problems.extend(row.say(field, field.kind.parse(text), place.clone()).err());
+        };
+        say(from, words.next().unwrap_or_default());
+        if let Some(word) = words.next_if(|word| !word.starts_with(|c: char| c.is_ascii_digit())) {
+            say(to, word);
+        }
+        if let Some(word) = words.next() {
+            say(status, word.strip_suffix('!').unwrap_or(word));
+            say(force, if word.ends_with('!') { "true" } else { "false" });
+        }
+        if let Some(word) = words.next() {
+            let problem = Problem::new(place, format!("nothing may follow the status: \"{word}\""));
+            problems.push(problem.hint("conditions and parameters of a query are not known here"));
+        }
+        problems.extend(said.add_row(spec, row).err());
+    }
+    problems
+}
+
+/// The lines that say something, without spaces at their ends, and where they start.
+fn lines(file: FileText<'_>) -> impl Iterator<Item = (&str, Location)> {
+    file.text.lines().enumerate().filter_map(move |(number, whole)| {
+        let text = whole.trim();
+        let column = whole.chars().take_while(|c| c.is_whitespace()).count() + 1;
+        let place = Location::File { name: file.name.to_owned(), line: number + 1, column };
+        (!text.is_empty() && !text.starts_with('#')).then_some((text, place))
+    })
+}
+
+/// True for a line that starts a rule for headers. A URL is one, to be told that it may be none.
+fn is_path(line: &str) -> bool {
+    ["/", "http://", "https://"].iter().any(|start| line.starts_with(start))
+}
+
+fn table(name: &str) -> &'static TableSpec {
+    tables::find(name).expect("a table that every server has")
+}
+
+fn field(table: &'static TableSpec, key: &str) -> &'static OptionSpec {
+    table.fields.iter().find(|field| field.key == key).expect("a field that the table has")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{
+        raw::{self, Arguments},
+        rules,
+    };
+
+    fn said() -> Said {
+        raw::read(None, &Arguments::default()).0
+    }
+
+    fn file(text: &str) -> FileText<'_> {
+        FileText { name: "_f", text }
+    }
+
+    #[test]
+    fn files_become_rows() {
+        let mut said = said();
+        let text = "# of all\n/*\n  X-A: b\n\t! X-B\n\n/c\nX-C: d:e\n";
+        assert_eq!(headers(file(text), &mut said), []);
+        let text = "/a /b\n/c/* https://h/:splat 302! # why\n/gone 410\n  /x  /y.html  200\n";
+        assert_eq!(redirects(file(text), &mut said), []);
+        let rows = said.rows("headers").iter();
+        let found: Vec<_> = rows
+            .map(|row| (row.settings.text("headers.path"), row.settings.list("headers.set").len()))
+            .collect();
+        assert_eq!(found, [("/*", 2), ("/c", 1)]);
+        let rows = said.rows("redirects").iter();
+        let found: Vec<_> = rows
+            .map(|Row { settings, .. }| {
+                let [from, to] = ["redirects.from", "redirects.to"].map(|key| settings.text(key));
+                (from, to, settings.number("redirects.status"), settings.flag("redirects.force"))
+            })
+            .collect();
+        let expected = [
+            ("/a", "/b", 301, false),
+            ("/c/*", "https://h/:splat", 302, true),
+            ("/gone", "", 410, false),
+            ("/x", "/y.html", 200, false),
+        ];
+        assert_eq!(found, expected);
+        assert_eq!(said.print_rows(), "", "the configuration file has none of them");
+        let (mut problems, mut warnings) = (Vec::new(), Vec::new());
+        rules::build(&said, &mut problems, &mut warnings);
+        assert_eq!((problems, warnings), (Vec::new(), Vec::new()));
+    }
+
+    #[test]
+    fn what_is_wrong_is_reported_at_its_place() {
+        let mut said = said();
+        let mut found = headers(file("X-A: b\n/a\n  Date: x\nhttps://h/\n X-B: c\n"), &mut said);
+        found.extend(redirects(file("/a /b 999\n/b id=:id /c\n/c /d 301 Country=x\n"), &mut said));
+        rules::build(&said, &mut found, &mut Vec::new());
+        let found: Vec<_> = found.iter().map(ToString::to_string).collect();
+        let expected = [
+            "_f:1:1: a field without a path before it",
+            "_f:1:1: redirects.status: expected",
+            "_f:2:1: redirects.status: expected",
+            "_f:3:1: nothing may follow the status: \"Country=x\"",
+            "_f:3:3: headers.set: \"Date: x\": the server makes",
+            "_f:4:1: headers.path: a pattern starts with a slash",
+            "_f:2:1: redirects.to: it must be a path",
+        ];
+        assert_eq!(found.len(), expected.len(), "{found:#?}");
+        for (found, start) in found.iter().zip(expected) {
+            assert!(found.starts_with(start), "{found}\n{start}");
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Who a connection is of, and how much of the server one client may have.
+use crate::Failure;
+use regatta_arch::{
+    kit::clients::{ClientLimits, Clients},
+    options::Settings,
+};
+use regatta_http::{
+    Fields,
+    forwarded::Naming,
+    prefix::{Prefix, any_contains},
+};
+use regatta_op::Now;
+use regatta_origin::{Admission, Links, Peer};
+use regatta_sys::{limits, shm, socket::UNIX};
+use std::{
+    hash::{BuildHasher, RandomState},
+    io,
+    net::IpAddr,
+    ops::Range,
+    process,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+/// The place of this process among the workers.
+static PROCESS: AtomicUsize = AtomicUsize::new(0);
+
+/// This process is that worker.
+pub(crate) fn enter(worker: usize) {
+    PROCESS.store(worker, Relaxed);
+}
+
+/// Who may speak for others, and how.
+#[derive(Clone, Debug)]
+pub(crate) struct Trust {
+    prefixes: Arc<[Prefix]>,
+    /// Whoever connects to a Unix socket.
+    unix: bool,
+    /// Connections begin with a PROXY header.
+    greets: bool,
+    /// Each request says in this field whose it is.
+    naming: Option<Naming>,
+}
+
+impl Trust {
+    /// As a configuration says that has been checked.
+    pub(crate) fn read(settings: &Settings) -> Self {
+        let listed = settings.list("server.trusted");
+        Self {
+            prefixes: listed.iter().filter_map(|text| text.parse().ok()).collect(),
+            unix: listed.iter().any(|text| text == UNIX),
+            greets: settings.flag("server.proxy_protocol"),
+            naming: naming(settings),
+        }
+    }
+
+    fn trusts(&self, peer: Peer) -> bool {
+        peer.ip().map_or(self.unix, |ip| any_contains(&self.prefixes, ip))
+    }
+
+    pub(crate) fn client(&self, peer: Peer, fields: &Fields<'_>) -> Peer {
+        let naming = self.naming.filter(|_| self.trusts(peer));
+        let is_trusted = |ip| any_contains(&self.prefixes, ip);
+        let named = naming.and_then(|naming| naming.client(fields, is_trusted));
+        named.map_or(peer, |named| Peer::from(named).at(peer.listener()))
+    }
+
+    /// Says whose request this is that `peer` sends, and why.
+    pub(crate) fn explain(&self, peer: Peer, fields: &Fields<'_>) -> String {
+        let (by, client) = (name(peer), name(self.client(peer, fields)));
+        let is_trusted = self.trusts(peer);
+        match self.naming.map(Naming::field) {
+            _ if self.greets && !is_trusted => {
+                format!("{by}, which may not send a PROXY header: closed without an answer")
+            }
+            Some(field) if client != by => format!("{client}, as {field} says; {by} is trusted"),
+            Some(field) if !is_trusted && fields.get(field).is_some() => {
+                format!("{by}, which is not trusted: {field} is not read")
+            }
+            _ if self.greets => format!("{by}, or whom its PROXY header names"),
+            _ => by,
+        }
+    }
+
+    /// True if limits for one client hold for this one: behind a proxy are many, and who comes over
+    /// a Unix socket has no address.
+    pub(crate) fn limits(&self, client: Peer) -> bool {
+        client.ip().is_some() && !self.trusts(client)
+    }
+}
+
+/// The field in which trusted proxies name the client of each request.
+pub(crate) fn naming(settings: &Settings) -> Option<Naming> {
+    match settings.text("server.forwarded") {
+        "x-forwarded-for" => Some(Naming::XForwardedFor),
+        "forwarded" => Some(Naming::Forwarded),
+        _ => None,
+    }
+}
+
+fn name(peer: Peer) -> String {
+    peer.ip().map_or_else(|| UNIX.to_owned(), |ip| ip.to_string())
+}
+
+/// What is decided about connections before they say anything.
+#[derive(Clone, Debug)]
+pub(crate) struct Front {
+    /// `None` if no client is limited.
+    clients: Option<Clients<'static>>,
+    trust: Trust,
+}
+
+impl Front {
+    /// For so many workers, which are forked later. The process has raised its limit on
+    /// descriptors.
+    ///
+    /// # Errors
+    /// There is no memory to share.
+    pub(crate) fn new(settings: &Settings, workers: usize) -> Result<Self, Failure> {
+        let rate: u32 = settings.number_as("limits.client_rate");
+        let burst = match settings.number_as("limits.client_burst") {
+            0 => 2 * rate,
+            burst => burst,
+        };
+        let connections_max = settings.number_as("limits.client_connections_max");
+        let limits = ClientLimits { connections_max, rate, burst };
+        let is_limited = connections_max > 0 || rate > 0;
+        let clients = is_limited.then(|| clients(limits, workers)).transpose();
+        let clients = clients
+            .map_err(|error| Failure::Work(format!("cannot make the table of clients: {error}")))?;
+        Ok(Self { clients, trust: Trust::read(settings) })
+    }
+
+    /// These workers have ended: what their clients had open is closed.
+    pub(crate) fn give_back(&self, workers: Range<usize>) {
+        if let Some(clients) = &self.clients {
+            for worker in workers {
+                clients.give_back(worker);
+            }
+        }
+    }
+
+    /// The table and the address, where limits hold for the client.
+    fn limits(&self, client: Peer) -> Option<(&Clients<'static>, IpAddr)> {
+        let (clients, ip) = (self.clients.as_ref()?, client.ip()?);
+        self.trust.limits(client).then_some((clients, ip))
+    }
+}
+
+fn clients(limits: ClientLimits, workers: usize) -> io::Result<Clients<'static>> {
+    let descriptors = usize::try_from(limits::descriptors().soft).unwrap_or(usize::MAX);
+    let create = |words| shm::create_named("regatta-clients", words);
+    let entries = create(Clients::WORDS)?.words();
+    let notes = create(Clients::note_words(workers, descriptors))?.words();
+    let seed = RandomState::new().hash_one(process::id());
+    Ok(Clients::new(entries, (notes, descriptors), seed, limits))
+}
+
+const fn nanos(now: Now) -> u64 {
+    now.tick.0 * 1_000_000
+}
+
+impl<F> Links<F> for Front {
+    fn greets(&self, peer: Peer) -> Option<bool> {
+        self.trust.greets.then(|| self.trust.trusts(peer))
+    }
+
+    fn client(&self, peer: Peer, fields: &Fields<'_>) -> Peer {
+        self.trust.client(peer, fields)
+    }
+
+    fn opened(&self, peer: Peer, fd: i32, now: Now) -> Admission {
+        match self.limits(peer) {
+            Some((clients, ip)) => clients.open(ip, fd, PROCESS.load(Relaxed), nanos(now)),
+            None => Admission::Admitted,
+        }
+    }
+
+    fn closing(&self, fd: i32) {
+        if let Some(clients) = &self.clients {
+            clients.close(fd, PROCESS.load(Relaxed));
+        }
+    }
+
+    fn may_ask(&self, peer: Peer, now: Now) -> bool {
+        self.limits(peer).is_none_or(|(clients, ip)| clients.may_ask(ip, nanos(now)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::options;
+    use regatta_http::h1::{HeadLimits, parse_request};
+    use std::net::SocketAddr;
+
+    /// What is explained of a request with these field lines, and whether limits hold.
+    fn explain(sets: &[(&str, &str)], from: &str, lines: &str) -> (String, bool) {
+        let mut settings = Settings::defaults(options::all());
+        for (key, value) in sets {
+            let spec = options::find(key).unwrap();
+            settings.set(spec, spec.kind.parse(value).unwrap()).unwrap();
+        }
+        let trust = Trust::read(&settings);
+        let peer: Option<IpAddr> = from.parse().ok();
+        let peer = Peer::from(peer.map(|ip| SocketAddr::new(ip, 0)));
+        let head = format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
+        let head = parse_request(head.as_bytes(), &HeadLimits::default()).unwrap();
+        let client = trust.client(peer, &head.fields);
+        (trust.explain(peer, &head.fields), trust.limits(client))
+    }
+
+    #[test]
+    fn trusted_proxies_name_the_client_and_others_do_not() {
+        let trusted = ("server.trusted", "10.0.0.0/8,unix:");
+        let field = [trusted, ("server.forwarded", "x-forwarded-for")];
+        let header = [trusted, ("server.proxy_protocol", "true")];
+        let said = "X-Forwarded-For: 203.0.113.9, 192.0.2.7, 10.0.0.2\r\n";
+        for (sets, from, lines, says, limited) in [
+            (&[][..], "192.0.2.1", said, "192.0.2.1", true),
+            (&[trusted], "10.0.0.1", said, "10.0.0.1", false),
+            (
+                &field,
+                "10.0.0.1",
+                said,
+                "192.0.2.7, as X-Forwarded-For says; 10.0.0.1 is trusted",
+                true,
+            ),
+            (&field, UNIX, said, "192.0.2.7, as X-Forwarded-For says; unix: is trusted", true),
+            (&field, "10.0.0.1", "", "10.0.0.1", false),
+            (&field, "192.0.2.1", said, "192.0.2.1, which is not trusted: X-Forwarded-For", true),
+            (&field[1..], UNIX, said, "unix:, which is not trusted", false),
+            (&header, "10.0.0.1", said, "10.0.0.1, or whom its PROXY header names", false),
+            (&header, "192.0.2.1", said, "192.0.2.1, which may not send a PROXY header", true),
+        ] {
+            let (explained, limits) = explain(sets, from, lines);
+            assert!(explained.starts_with(says), "{explained}\n{says}");
+            assert_eq!(limits, limited, "{explained}");
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! The admin process and the service manager, as the master has them.
+use super::{
+    ADMIN, BorrowedFd, Child, EXIT_CANNOT_WORK, ErrorLog, Failure, Generations, Interest, Level,
+    Master, Poller, Prepared, clock, fork_worker, io, listen_fault, manner, process, signal,
+};
+use crate::{
+    admin::{About, Listener, serve},
+    config::{address::Place, check::Config, options},
+    heartbeat::answers,
+    notify::{self, Message, Watchdog},
+    supervise::{Gone, Order, Staff},
+};
+use regatta_op::Tick;
+use std::{fs, os::fd::AsFd, path::PathBuf};
+
+/// What the admin process is made from.
+pub(super) struct Admin {
+    /// As it was configured: a port of the kernel's choice is kept by a reload.
+    pub(super) place: Place,
+    pub(super) listener: Listener,
+    /// The configuration, with every option written out.
+    config: String,
+}
+
+impl Admin {
+    /// Listens where the configuration says, or goes on listening; `None` if it says nothing, or
+    /// this image only `tries`.
+    pub(super) fn new(
+        config: &Config,
+        errors: &ErrorLog,
+        generations: &Generations,
+        tries: bool,
+    ) -> Result<Option<Self>, Failure> {
+        let Some(place) = config.admin.clone() else { return Ok(None) };
+        let inherited = generations.admin.as_ref().filter(|it| it.asked == place.to_string());
+        let listener = match inherited {
+            Some(inherited) => {
+                inherited.listener.try_clone().map(|it| Some(Listener::adopt(&place, it)))
+            }
+            None if tries => Listener::try_at(&place).map(|()| None),
+            None => Listener::at(&place).map(Some),
+        };
+        let listener = listener.map_err(|error| {
+            Failure::Work(format!("admin.listen: {}", listen_fault(&place, &error)))
+        })?;
+        let Some(listener) = listener.filter(|_| !tries) else { return Ok(None) };
+        if let Ok(there) = listener.place() {
+            errors.note(Level::Notice, format_args!("monitors are answered at {there}"));
+        }
+        Ok(Some(Self { place, listener, config: options::print(config.settings()) }))
+    }
+}
+
+/// The post of the admin process, and the service manager: those whom the master tells how the
+/// server does.
+pub(super) struct Monitors {
+    /// `None`: no admin process is wanted, or not yet.
+    staff: Option<Staff>,
+    pub(super) child: Option<Child>,
+    /// The file of its socket, which goes when the server ends.
+    file: Option<PathBuf>,
+    watchdog: Watchdog,
+}
+
+impl Monitors {
+    pub(super) fn new(prepared: &Prepared, now: Tick) -> Self {
+        if prepared.is_keeper() {
+            // Its master has them.
+            return Self { staff: None, child: None, file: None, watchdog: Watchdog::none() };
+        }
+        let file = prepared.admin.as_ref().and_then(|admin| match &admin.place {
+            Place::Unix(path) => Some(path.clone()),
+            Place::Inet(_) => None,
+        });
+        Self { staff: None, child: None, file, watchdog: notify::watchdog(now) }
+    }
+
+    /// When something is due for them.
+    pub(super) fn wake_at(&self, now: Tick) -> Tick {
+        let staff = self.staff.as_ref().map_or(Tick::NEVER, Staff::wake_at);
+        staff.min(self.watchdog.wake_at(now))
+    }
+}
+
+impl Drop for Monitors {
+    fn drop(&mut self) {
+        if let Some(child) = self.child.take() {
+            // It has nothing to finish, and may have ended.
+            let _ = child.kill(signal::Signal::Kill);
+            let _ = child.wait();
+        }
+        if let Some(file) = &self.file {
+            // Somebody may have removed it already.
+            let _ = fs::remove_file(file);
+        }
+    }
+}
+
+impl Prepared {
+    /// Forks the admin process.
+    fn start_admin(&self, admin: &Admin) -> io::Result<Child> {
+        let Self { env, errors, .. } = self;
+        let about = About {
+            arena: env.arena.view(),
+            server_pid: process::id(),
+            slots: env.shares.iter().map(|share| share.slots.clone()).collect(),
+            config: admin.config.clone(),
+        };
+        let logs: Vec<_> = self.logs().collect();
+        let keep = logs.iter().map(AsFd::as_fd).chain([admin.listener.as_fd()]);
+        let keep: Vec<BorrowedFd<'_>> = keep.collect();
+        fork_worker(&keep, || {
+            if let Err(code) = self.become_user(format_args!("the admin process")) {
+                return code;
+            }
+            let error = serve(&admin.listener, &about);
+            errors.note(Level::Error, format_args!("the admin process cannot accept: {error}"));
+            EXIT_CANNOT_WORK
+        })
+    }
+}
+
+impl Master<'_> {
+    /// Starts the admin process if it is due, and tells the watchdog that the server lives.
+    pub(super) fn attend_monitors(&mut self) -> io::Result<()> {
+        let now = clock::now().tick;
+        let env = &self.prepared.env;
+        let mut slots = env.shares.iter().map(|share| env.arena.slot(share.slots.start));
+        let old_answer = |generations: &Generations| generations.old_answer(now);
+        let answers = slots.any(|slot| answers(&slot, now))
+            || self.generations.as_ref().is_some_and(old_answer);
+        if self.monitors.watchdog.is_due(answers, now) {
+            self.tell_manager(Message::Alive);
+        }
+        let Self { monitors: Monitors { staff, child, .. }, prepared, poller, .. } = self;
+        // The keeper has none; and until these workers serve, the one before answers for others.
+        let serving = self.generations.as_mut().filter(|generations| generations.serves());
+        let Some(generations) = serving else { return Ok(()) };
+        if generations.end_admin(prepared.admin.as_ref().map(|admin| &admin.place)) {
+            // The next answer counts no less than the last.
+            generations.fold(&prepared.env.arena);
+        }
+        let Some(admin) = &prepared.admin else { return Ok(()) };
+        let staff = staff.get_or_insert_with(|| Staff::new(1, 0, now));
+        if !matches!(staff.due(now), Some(Order::Start(_))) {
+            return Ok(());
+        }
+        match prepared.start_admin(admin) {
+            Ok(started) => {
+                poller.add(started.as_fd(), ADMIN, Interest::READ)?;
+                *child = Some(started);
+                staff.started(0, now);
+            }
+            Err(error) => {
+                let wait = staff.gone(0, Gone::Crashed, now).unwrap_or_default();
+                prepared.errors.note(
+                    Level::Error,
+                    format_args!(
+                        "cannot start the admin process: {error}; next attempt in {wait} ms"
+                    ),
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// The admin process has ended, which it never does by itself.
+    pub(super) fn reap_admin(&mut self) -> io::Result<()> {
+        let Self { monitors: Monitors { staff, child, .. }, prepared, poller, .. } = self;
+        let (Some(ended), Some(staff)) = (child.as_ref(), staff) else { return Ok(()) };
+        let Some(exit) = ended.try_wait()? else { return Ok(()) };
+        poller.remove(ended.as_fd())?;
+        let (pid, wait) = (ended.pid(), staff.gone(0, Gone::Crashed, clock::now().tick));
+        *child = None;
+        let (what, ms) = (manner(exit), wait.unwrap_or_default());
+        prepared.errors.note(
+            Level::Error,
+            format_args!("the admin process (process {pid}) {what}; replaced in {ms} ms"),
+        );
+        Ok(())
+    }
+
+    /// Tells the service manager, if there is one and it listens.
+    pub(super) fn tell_manager(&self, message: Message<'_>) {
+        self.generations.iter().for_each(|generations| generations.tell(message));
+    }
+
+    /// Tells the service manager that all workers serve.
+    pub(super) fn tell_ready(&self) {
+        let Prepared { architecture, workers, env, .. } = &*self.prepared;
+        self.tell_manager(Message::Ready {
+            workers: *workers,
+            architecture: architecture.name,
+            generation: env.arena.generation(),
+        });
+    }
+}

@@ -1,0 +1,800 @@
+//! Generations of workers: what the image of the master before this one has left, the trial of the
+//! next one, and what that is handed.
+use super::{
+    Child, KEEPER_LEAVE_MS_MAX, LEAVE_MS_MAX, clock, fork_worker, inherited::Inherited, signal,
+};
+use crate::{
+    Failure, Sources,
+    config::address::Place,
+    handover::{AdminProcess, Handover, Listener, OldGeneration},
+    heartbeat::is_recent,
+    log::{Destination, ErrorLog, Level},
+    notify::{Manager, Message},
+    succession::{Act, Earlier, Event, Kind, Outcome, Succession, Verdict},
+};
+use regatta_metrics::{Arena, Counter, OldArena, Phase, Totals};
+use regatta_op::Tick;
+use regatta_sys::{
+    Bell, exec,
+    process::{EXIT_UNSTARTED, Exit, end},
+    shm::SharedWords,
+    socket,
+    unix::SocketFile,
+    wait::{Interest, Poll, Poller as _},
+};
+use std::{
+    env, fmt,
+    fs::{self, File},
+    io::{self, PipeReader, PipeWriter, Read, Write},
+    mem,
+    ops::Range,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
+    path::{Path, PathBuf},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+/// The argument by which an image of the master is handed what the one before it had.
+const INHERIT: &str = "--inherit=";
+
+/// The most that a trial may report, bytes: what a pipe takes without anybody reading.
+const REPORT_BYTES_MAX: usize = 60_000;
+
+/// How long an address that is configured no more is listened on after the old workers were told to
+/// leave: they take what is in its backlog. Milliseconds.
+const DROPPED_MS: u64 = 250;
+
+/// Keys of the master's poller: children of old generations by this bit, the number of the
+/// generation and their place; the trial.
+pub(super) const OLD: u64 = 1 << 48;
+pub(super) const TRIAL: u64 = u64::MAX - 4;
+const PLACES: u64 = 1 << 20;
+
+/// A socket that listens, and the address that was asked for.
+pub(super) type Listening = (String, OwnedFd);
+
+/// All that is not this image's own.
+#[derive(Debug)]
+pub(crate) struct Generations {
+    succession: Succession,
+    /// The generation of this image.
+    pub(super) number: u64,
+    pub(super) started_unix_ms: u64,
+    program: PathBuf,
+    /// The configuration file that this image was executed with, and the one that is tried.
+    config_file: Option<PathBuf>,
+    config: Option<String>,
+    tried: Option<String>,
+    /// Requests that were carried out, and that were not.
+    pub(super) reloads: [u64; 2],
+    pub(super) pid_file: Option<PathBuf>,
+    /// Of the image before, as long as this one has none that answers.
+    pub(super) admin: Option<Inherited>,
+    /// Sockets of the image before, and whether they are this one's by now.
+    inherited: Vec<(Listening, bool)>,
+    /// Where the image before listened.
+    addresses: Vec<Place>,
+    /// The files of the sockets that have one, of this image and of the one before.
+    pub(super) files: Vec<SocketFile>,
+    /// When they end listening.
+    dropped_at: Tick,
+    old: Vec<Old>,
+    /// What generations counted that are gone.
+    ended: Box<Totals>,
+    /// This image has counters of its own, which the next one is handed: until then, what is gone
+    /// is handed on as it is.
+    begun: bool,
+    /// Sockets that this image has made while others serve.
+    made: Vec<OwnedFd>,
+    trial: Option<Trial>,
+    /// Nobody is left who serves.
+    pub(super) gave_up: bool,
+    /// Somebody has asked for the end, while only old workers serve.
+    pub(super) told: bool,
+    pub(super) errors: ErrorLog,
+    manager: Manager,
+}
+
+#[derive(Debug)]
+struct Trial {
+    child: Child,
+    report: PipeReader,
+}
+
+/// What is this image's own, and goes to the next.
+#[derive(Default)]
+pub(super) struct Own<'a> {
+    pub(super) listeners: Vec<(&'a str, BorrowedFd<'a>)>,
+    pub(super) admin: Option<(String, BorrowedFd<'a>, Option<&'a Child>)>,
+    pub(super) arena: Option<BorrowedFd<'a>>,
+    pub(super) keeper: bool,
+    /// Until when its workers drain: they could not begin, and the old ones serve.
+    pub(super) drains_until: Option<u64>,
+    pub(super) children: Vec<(&'a Child, Range<usize>)>,
+    pub(super) bells: Vec<&'a Bell>,
+}
+
+/// Workers that an earlier image started.
+#[derive(Debug)]
+struct Old {
+    number: u64,
+    words: SharedWords,
+    arena: OldArena<'static>,
+    keeper: bool,
+    children: Vec<Option<(Child, Range<usize>)>>,
+    bells: Vec<Bell>,
+    drains_until: Option<Tick>,
+    kill_at: Tick,
+}
+
+impl Generations {
+    /// Of the first image, or of one that is handed something; and where it is to report if it is
+    /// a trial.
+    pub(crate) fn new(
+        sources: &Sources<'_>,
+        inherit: Option<RawFd>,
+    ) -> Result<(Self, Option<PipeWriter>), Failure> {
+        let errors = ErrorLog::open(Destination::Stderr, None, None)
+            .map_err(|fault| Failure::Work(fault.to_string()))?;
+        let handover = match inherit {
+            Some(raw) => Some(take(raw).and_then(Handover::read).map_err(Failure::Work)?),
+            None => None,
+        };
+        let mut this = Self {
+            succession: Succession::new(),
+            number: 1,
+            started_unix_ms: unix_ms(),
+            program: own_program(),
+            config_file: sources.file.map(Path::to_owned),
+            config: None,
+            tried: None,
+            reloads: [0; 2],
+            pid_file: None,
+            admin: None,
+            inherited: Vec::new(),
+            addresses: Vec::new(),
+            files: Vec::new(),
+            dropped_at: Tick::NEVER,
+            old: Vec::new(),
+            ended: Box::default(),
+            begun: false,
+            made: Vec::new(),
+            trial: None,
+            gave_up: false,
+            told: false,
+            errors,
+            manager: Manager::none(),
+        };
+        let Some(handover) = handover else { return Ok((this, None)) };
+        let report = handover.report.map(take).transpose().map_err(Failure::Work)?;
+        let report = report.map(PipeWriter::from);
+        match (this.adopt(handover), &report) {
+            (Ok(()), _) => Ok((this, report)),
+            (Err(fault), None) => Err(Failure::Work(fault)),
+            (Err(fault), Some(report)) => refuse(report, &Failure::Work(fault)),
+        }
+    }
+
+    fn adopt(&mut self, handover: Handover) -> Result<(), String> {
+        let Handover { generation, started_unix_ms, program, config, reloads, .. } = handover;
+        (self.number, self.started_unix_ms, self.program) = (generation, started_unix_ms, program);
+        (self.config, self.reloads, self.pid_file) = (config, reloads, handover.pid_file);
+        for Listener { asked, fd } in handover.listeners {
+            let fd = take(fd)?;
+            let place = socket::place(fd.as_fd()).ok();
+            if let Some(Place::Unix(path)) = &place {
+                self.files.extend(SocketFile::at(path));
+            }
+            self.addresses.extend(place);
+            self.inherited.push(((asked, fd), false));
+        }
+        if let Some(AdminProcess { asked, fd, child }) = handover.admin {
+            let adopt = |(pid, fd)| take(fd).map(|fd| Child::adopt(pid, fd));
+            let child = child.map(adopt).transpose()?.flatten();
+            self.admin = Some(Inherited { asked, listener: take(fd)?, child });
+        }
+        for old in handover.old {
+            self.old.push(Old::adopt(old)?);
+        }
+        // The last has what all before it left.
+        if let Some(last) = self.old.iter().max_by_key(|old| old.number) {
+            last.arena.add_ended(&mut self.ended);
+        }
+        let earlier =
+            |old: &Old| Earlier { number: old.number, leaves: old.drains_until.is_some() };
+        let alive = self.old.iter().filter(|old| !old.is_gone()).map(earlier).collect();
+        let asked = handover.asked.map(|kind| match &*kind {
+            "upgrade" => Kind::Upgrade,
+            _ => Kind::Reload,
+        });
+        self.succession = Succession::after_exec(alive, asked, clock::now().tick);
+        Ok(())
+    }
+
+    /// The text of the configuration file that this image is to use, if it was tried.
+    pub(crate) fn config(&self) -> Option<String> {
+        self.config.clone()
+    }
+
+    /// True if workers of an earlier image have not ended.
+    pub(crate) fn has_old(&self) -> bool {
+        self.old.iter().any(|old| !old.is_gone())
+    }
+
+    /// Finds the service manager.
+    pub(super) fn find_manager(&mut self) {
+        match Manager::of_environment() {
+            Ok(manager) => self.manager = manager,
+            Err(error) => self
+                .note(Level::Warning, format_args!("the service manager is told nothing: {error}")),
+        }
+    }
+
+    /// Tells the service manager, if there is one and it listens.
+    pub(super) fn tell(&self, message: Message<'_>) {
+        // It may be starting anew, and is not waited for.
+        let _ = self.manager.tell(message);
+    }
+
+    /// True if a worker of an earlier image has had a heartbeat recently.
+    pub(super) fn old_answer(&self, now: Tick) -> bool {
+        let heartbeats = self.old.iter().filter_map(|old| old.arena.heartbeat_ms());
+        heartbeats.max().is_some_and(|ms| is_recent(ms, now))
+    }
+
+    /// True if workers of this image serve.
+    pub(super) const fn serves(&self) -> bool {
+        self.succession.serves()
+    }
+
+    /// Ends the admin process of the image before; false if there is none. `next`: where this image
+    /// has its own.
+    pub(super) fn end_admin(&mut self, next: Option<&Place>) -> bool {
+        let admin = self.admin.take();
+        let is_there = admin.is_some();
+        admin.into_iter().for_each(|admin| admin.end(next));
+        is_there
+    }
+
+    /// True if only workers of an earlier image serve.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.succession.is_waiting()
+    }
+
+    /// The inherited socket that was asked for so, or listens there: the first of several.
+    pub(super) fn take_listener(&mut self, asked: &str) -> io::Result<Option<OwnedFd>> {
+        let is_it = |(of, socket): &Listening| {
+            let there = socket::place(socket.as_fd());
+            of == asked || there.is_ok_and(|address| address.to_string() == asked)
+        };
+        Ok(self.take_listeners(1, is_it)?.pop().map(|(_, socket)| socket))
+    }
+
+    /// Inherited sockets that are such ones, so many at most. Until this image has all that it
+    /// needs they are also kept for another one.
+    pub(super) fn take_listeners(
+        &mut self,
+        most: usize,
+        is_such: impl Fn(&Listening) -> bool,
+    ) -> io::Result<Vec<Listening>> {
+        let left = self.inherited.iter_mut().filter(|(of, taken)| !taken && is_such(of));
+        let take = |((asked, socket), taken): &mut (Listening, bool)| {
+            *taken = true;
+            Ok((asked.clone(), socket.try_clone()?))
+        };
+        left.take(most).map(take).collect()
+    }
+
+    /// The file of the socket at this path: nobody comes to one that has lost it.
+    pub(super) fn file(&self, path: &Path) -> Option<&SocketFile> {
+        self.files.iter().find(|file| file.path() == path)
+    }
+
+    /// Removes the files of sockets that listen at such places.
+    pub(super) fn remove_files(&mut self, is_such: impl Fn(&Place) -> bool) {
+        let is_gone = |file: &mut SocketFile| is_such(&Place::Unix(file.path().to_owned()));
+        self.files.extract_if(.., is_gone).for_each(|file| file.remove());
+    }
+
+    /// This image cannot begin: removes the files of sockets that the one before did not have.
+    pub(super) fn remove_made_files(&mut self) {
+        let known = self.addresses.clone();
+        self.remove_files(|place| !known.contains(place));
+    }
+
+    /// This image has all that it needs.
+    pub(super) fn has_begun(&mut self) {
+        self.inherited.retain(|(_, taken)| !taken);
+        self.begun = true;
+    }
+
+    /// Remembers a socket that this image has made: nobody accepts from it yet.
+    pub(super) fn has_made(&mut self, socket: &OwnedFd) -> io::Result<()> {
+        if self.has_old() {
+            self.made.push(socket.try_clone()?);
+        }
+        Ok(())
+    }
+
+    /// The workers of this image are not to serve: what the kernel offers to sockets of its own
+    /// would wait for nobody.
+    fn stop_made(&mut self) {
+        for socket in self.made.drain(..) {
+            // It listens, and whoever is handed it may have it listen again.
+            let _ = socket::stop_listening(socket.as_fd());
+        }
+    }
+
+    /// True if the image before listened there.
+    pub(super) fn is_known(&self, place: &Place) -> bool {
+        self.addresses.contains(place)
+    }
+
+    /// Has the poller tell of the ends of old children.
+    pub(super) fn watch(&self, poller: &mut Poll) -> io::Result<()> {
+        for old in &self.old {
+            for (place, child) in (0..).zip(&old.children) {
+                if let Some((child, _)) = child {
+                    let key = OLD | (old.number * PLACES) | place;
+                    poller.add(child.as_fd(), key, Interest::READ)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Something has happened: does what can be done here, and returns the rest.
+    pub(super) fn on(&mut self, event: Event, own: &Own<'_>, poller: &mut Poll) -> Vec<Act> {
+        let (mut rest, mut events) = (Vec::new(), vec![event]);
+        while let Some(event) = events.pop() {
+            for act in self.succession.on(event, clock::now().tick) {
+                match act {
+                    Act::Try(kind) => {
+                        self.tell(Message::Reloading { monotonic_us: clock::nanos() / 1_000 });
+                        if let Err(error) = self.start_trial(kind, own, poller) {
+                            self.note(Level::Error, format_args!("{}: {error}", said(kind)));
+                            events.push(Event::TrialEnded(Verdict::Died));
+                        }
+                    }
+                    Act::KillTrial => {
+                        if let Some(trial) = &self.trial {
+                            // It may have ended meanwhile.
+                            let _ = trial.child.kill(signal::Signal::Kill);
+                        }
+                    }
+                    Act::Exec(kind) => {
+                        let error = self.execute(kind, own);
+                        self.note(Level::Error, format_args!("{}: {error}", said(kind)));
+                        events.push(Event::ExecFailed);
+                    }
+                    Act::Report(outcome) => self.report(outcome),
+                    Act::GiveUp => self.gave_up = true,
+                    Act::KillNew => {
+                        self.stop_made();
+                        rest.push(act);
+                    }
+                    Act::DrainOld | Act::LeaveOld => rest.push(act),
+                }
+            }
+        }
+        rest
+    }
+
+    fn report(&mut self, outcome: Outcome) {
+        let what = match outcome {
+            Outcome::Done => {
+                self.reloads[0] += 1;
+                self.dropped_at = clock::now().tick.after(DROPPED_MS);
+                self.made.clear();
+                return self.note(
+                    Level::Notice,
+                    format_args!("reload: generation {} serves", self.number),
+                );
+            }
+            Outcome::Refused(Verdict::Late) => "it took too long to try, and was killed",
+            Outcome::Refused(_) => "it was refused",
+            Outcome::NotExecuted => "the program could not be executed",
+            Outcome::NotStarted => "its workers could not begin, or not in time",
+            Outcome::Dropped => "",
+        };
+        self.reloads[1] += 1;
+        // A command that waits for it may have no counters of this image to look at.
+        for old in &self.old {
+            old.arena.control().set_reloads(self.reloads[0], self.reloads[1]);
+        }
+        if outcome == Outcome::Dropped {
+            return self.note(
+                Level::Notice,
+                format_args!("reload: it is dropped, because the server ends"),
+            );
+        }
+        self.tell(Message::Unchanged);
+        self.note(
+            Level::Error,
+            format_args!("reload: {what}: the workers that serve go on as they are"),
+        );
+    }
+
+    /// When [`Generations::due`] or [`Event::Time`] is.
+    pub(super) fn wake_at(&self) -> Tick {
+        let kill_at = self.old.iter().map(|old| old.kill_at).min().unwrap_or(Tick::NEVER);
+        self.succession.wake_at().min(kill_at).min(self.dropped_at)
+    }
+
+    /// Does what time has brought.
+    pub(super) fn due(&mut self, now: Tick) {
+        for old in &mut self.old {
+            if old.kill_at <= now {
+                old.kill_at = Tick::NEVER;
+                if old.is_gone() {
+                    continue;
+                }
+                for (child, _) in old.children.iter().flatten() {
+                    let _ = child.kill(signal::Signal::Kill);
+                }
+                self.errors.note(
+                    Level::Warning,
+                    format_args!("generation {} did not end in time: killed", old.number),
+                );
+            }
+        }
+        // A monitor that is refused knows more than one that waits for nobody.
+        drop(self.admin.take_if(|admin| admin.is_gone()));
+        if self.dropped_at <= now {
+            self.dropped_at = Tick::NEVER;
+            for ((_, socket), _) in mem::take(&mut self.inherited) {
+                let place = socket::place(socket.as_fd()).ok();
+                self.remove_files(|other| Some(other) == place.as_ref());
+                // Workers that drain have it, too.
+                let _ = socket::stop_listening(socket.as_fd());
+            }
+        }
+    }
+
+    /// A child of an old generation may have ended. [`Event::OldGone`], if it was the last.
+    pub(super) fn reap(&mut self, key: u64, poller: &mut Poll) -> io::Result<Option<Event>> {
+        let (number, place) = ((key & !OLD) / PLACES, key % PLACES);
+        let Some(old) = self.old.iter_mut().find(|old| old.number == number) else {
+            return Ok(None);
+        };
+        let post = usize::try_from(place).ok().and_then(|place| old.children.get_mut(place));
+        let Some(post) = post else { return Ok(None) };
+        let Some((child, slots)) = &*post else { return Ok(None) };
+        let Some(exit) = child.try_wait()? else { return Ok(None) };
+        let closed = match exit {
+            Exit::Code(0) => Counter::ClosedDrained,
+            _ => Counter::ClosedWorkerDied,
+        };
+        old.arena.settle(slots.clone(), closed);
+        if exit != Exit::Code(0) {
+            let pid = child.pid();
+            self.errors.note(
+                Level::Warning,
+                format_args!("process {pid} of generation {number} ended with {exit:?}"),
+            );
+        }
+        poller.remove(child.as_fd())?;
+        *post = None;
+        let gone = old.is_gone();
+        if gone {
+            self.errors.note(Level::Notice, format_args!("generation {number} is gone"));
+        }
+        Ok(gone.then_some(Event::OldGone(number)))
+    }
+
+    /// Forgets the generations that are gone, except for what they have counted.
+    fn bury(&mut self) {
+        if !self.begun {
+            return;
+        }
+        let ended = &mut self.ended;
+        self.old.retain(|old| {
+            if old.is_gone() {
+                old.arena.add_workers(ended);
+            }
+            !old.is_gone()
+        });
+    }
+
+    /// Adds up what generations before this one have counted.
+    pub(super) fn fold(&mut self, arena: &Arena<'_>) {
+        self.bury();
+        let mut totals = self.ended.clone();
+        self.old.iter().for_each(|old| old.arena.add_workers(&mut totals));
+        arena.ended().set(&self.ended);
+        arena.departed().set(&totals);
+        arena.control().set_reloads(self.reloads[0], self.reloads[1]);
+    }
+
+    /// Tells the old workers that still serve to leave; others accept from the listeners.
+    pub(super) fn leave_old(&mut self, drain_ms_max: u64) {
+        for ((_, socket), _) in &self.inherited {
+            // If others share its port, what is new goes to the first of them, which is this
+            // image's; those who leave take what has come.
+            let _ = socket::steer_by_cpu(socket.as_fd(), &[]);
+        }
+        let until = clock::now().tick.after(drain_ms_max);
+        for old in self.old.iter_mut().filter(|old| old.drains_until.is_none()) {
+            old.arena.control().leave(until.0);
+            old.told(until);
+        }
+    }
+
+    /// Tells the old workers that still serve to drain, because nobody follows.
+    pub(super) fn drain_old(&mut self, drain_ms_max: u64) {
+        let until = clock::now().tick.after(drain_ms_max);
+        for old in self.old.iter_mut().filter(|old| old.drains_until.is_none()) {
+            old.arena.control().drain(until.0);
+            old.told(until);
+        }
+    }
+
+    /// Tells all old workers to leave now.
+    pub(super) fn stop_old(&mut self) {
+        let now = clock::now().tick;
+        for old in self.old.iter_mut().filter(|old| old.arena.control().phase() != Phase::Stop) {
+            old.arena.control().stop();
+            old.told(now);
+        }
+    }
+
+    /// Has old workers open their logs anew.
+    pub(super) fn reopen_logs(&self) {
+        for old in &self.old {
+            old.arena.control().reopen_logs();
+            old.bells.iter().for_each(Bell::ring);
+        }
+    }
+
+    /// Forks a process that becomes the next image, to try whether it could serve.
+    fn start_trial(&mut self, kind: Kind, own: &Own<'_>, poller: &mut Poll) -> io::Result<()> {
+        // If it cannot be read, the trial says so.
+        self.tried = self
+            .config_file
+            .as_deref()
+            .and_then(|path| crate::text_of(File::open(path).ok()?).ok());
+        let (report, to) = io::pipe()?;
+        let (memory, mut keep) = self.hand_over(own, Some(to.as_raw_fd()))?;
+        keep.extend([memory.as_fd(), to.as_fd()]);
+        let program = self.program_of(kind);
+        let child = fork_worker(&keep, || {
+            let error = run(&program, &memory, &keep);
+            let mut to = &to;
+            let _ = write!(to, "cannot execute {}: {error}", program.display());
+            EXIT_UNSTARTED
+        })?;
+        poller.add(child.as_fd(), TRIAL, Interest::READ)?;
+        self.trial = Some(Trial { child, report });
+        Ok(())
+    }
+
+    /// The trial has ended.
+    pub(super) fn on_trial_exit(&mut self, poller: &mut Poll) -> io::Result<Option<Event>> {
+        let Some(trial) = &mut self.trial else { return Ok(None) };
+        let Some(exit) = trial.child.try_wait()? else { return Ok(None) };
+        poller.remove(trial.child.as_fd())?;
+        let mut report = Vec::new();
+        // All that could write to it are gone.
+        let _ = trial.report.by_ref().take(REPORT_BYTES_MAX as u64).read_to_end(&mut report);
+        self.trial = None;
+        for line in String::from_utf8_lossy(&report).lines() {
+            self.note(Level::Error, format_args!("reload: {line}"));
+        }
+        let verdict = match exit {
+            Exit::Code(0) => Verdict::Good,
+            Exit::Code(_) if !report.is_empty() => Verdict::Faulty,
+            _ => {
+                self.note(
+                    Level::Error,
+                    format_args!("reload: the program ended with {exit:?} when it was tried"),
+                );
+                Verdict::Died
+            }
+        };
+        Ok(Some(Event::TrialEnded(verdict)))
+    }
+
+    fn program_of(&self, kind: Kind) -> PathBuf {
+        match kind {
+            Kind::Reload => PathBuf::from("/proc/self/exe"),
+            Kind::Upgrade => self.program.clone(),
+        }
+    }
+
+    /// Executes the next image; returns only if that fails.
+    fn execute(&self, kind: Kind, own: &Own<'_>) -> io::Error {
+        match self.hand_over(own, None) {
+            Ok((memory, mut keep)) => {
+                keep.push(memory.as_fd());
+                run(&self.program_of(kind), &memory, &keep)
+            }
+            Err(error) => error,
+        }
+    }
+
+    /// What the next image is told, and all the descriptors that it names.
+    fn hand_over<'a>(
+        &'a self,
+        own: &Own<'a>,
+        report: Option<RawFd>,
+    ) -> io::Result<(OwnedFd, Vec<BorrowedFd<'a>>)> {
+        let mut keep = Vec::new();
+        let mut number = |fd: BorrowedFd<'a>| {
+            keep.push(fd);
+            fd.as_raw_fd()
+        };
+        let inherited = self.inherited.iter().map(|((asked, fd), _)| (&**asked, fd.as_fd()));
+        let listeners = own.listeners.iter().copied().chain(inherited);
+        let listeners =
+            listeners.map(|(asked, fd)| Listener { asked: asked.to_owned(), fd: number(fd) });
+        let listeners = listeners.collect();
+        let old = self.hand_over_workers(own, &mut number);
+        let inherited = self.admin.as_ref().map(|admin| {
+            let Inherited { asked, listener, child } = admin;
+            (asked.clone(), listener.as_fd(), child.as_ref())
+        });
+        // Of an image whose workers do not serve, it is not there yet.
+        let admin = inherited.or_else(|| own.admin.clone()).map(|(asked, fd, child)| {
+            let child = child.map(|child| (child.pid(), number(child.as_fd())));
+            AdminProcess { asked, fd: number(fd), child }
+        });
+        let asked = self.succession.asked().map(|kind| match kind {
+            Kind::Reload => "reload".to_owned(),
+            Kind::Upgrade => "upgrade".to_owned(),
+        });
+        let handover = Handover {
+            report,
+            generation: self.number + 1,
+            started_unix_ms: self.started_unix_ms,
+            program: self.program.clone(),
+            config: self.tried.clone(),
+            reloads: self.reloads,
+            asked,
+            listeners,
+            admin,
+            pid_file: self.pid_file.clone(),
+            old,
+        };
+        Ok((handover.write()?, keep))
+    }
+
+    /// The generations that have not ended, this image's own included. `number` is what a
+    /// descriptor is called.
+    fn hand_over_workers<'a>(
+        &'a self,
+        own: &Own<'a>,
+        number: &mut dyn FnMut(BorrowedFd<'a>) -> RawFd,
+    ) -> Vec<OldGeneration> {
+        let mut old: Vec<OldGeneration> = Vec::new();
+        for of in &self.old {
+            let children = of.children.iter().flatten();
+            old.push(OldGeneration {
+                number: of.number,
+                arena: number(of.words.as_fd()),
+                keeper: of.keeper,
+                drains_until: of.drains_until.map(|until| until.0),
+                children: children
+                    .map(|(child, slots)| (child.pid(), number(child.as_fd()), slots.clone()))
+                    .collect(),
+                bells: of.bells.iter().map(|bell| number(bell.as_fd())).collect(),
+            });
+        }
+        if let Some(arena) = own.arena {
+            let children = own.children.iter();
+            let children = children.map(|(child, slots)| (*child, slots.clone()));
+            old.push(OldGeneration {
+                number: self.number,
+                arena: number(arena),
+                keeper: own.keeper,
+                drains_until: own.drains_until,
+                children: children
+                    .map(|(child, slots)| (child.pid(), number(child.as_fd()), slots))
+                    .collect(),
+                bells: own.bells.iter().copied().map(|bell| number(bell.as_fd())).collect(),
+            });
+        }
+        old
+    }
+
+    fn note(&self, level: Level, message: fmt::Arguments<'_>) {
+        self.errors.note(level, message);
+    }
+}
+
+impl Old {
+    fn adopt(of: OldGeneration) -> Result<Self, String> {
+        let number = of.number;
+        let words = SharedWords::adopt(take(of.arena)?)
+            .map_err(|error| format!("cannot map the counters of generation {number}: {error}"))?;
+        let arena = OldArena::attach(words.words()).map_err(|error| {
+            format!(
+                "generation {number}: {error}; this program cannot follow that one: stop the \
+                 server and start this program"
+            )
+        })?;
+        let (mut children, mut bells) = (Vec::new(), Vec::new());
+        for (pid, fd, slots) in of.children {
+            let child = Child::adopt(pid, take(fd)?).ok_or("the handover has no process")?;
+            let slots = slots.start.min(arena.slots())..slots.end.min(arena.slots());
+            children.push(Some((child, slots)));
+        }
+        for bell in of.bells {
+            bells.push(Bell::adopt(take(bell)?));
+        }
+        let (keeper, kill_at) = (of.keeper, Tick::NEVER);
+        let mut this =
+            Self { number, words, arena, keeper, children, bells, drains_until: None, kill_at };
+        if let Some(until) = of.drains_until {
+            this.told(Tick(until));
+        }
+        Ok(this)
+    }
+
+    fn is_gone(&self) -> bool {
+        self.children.iter().all(Option::is_none)
+    }
+
+    /// It has been told to be gone by then.
+    fn told(&mut self, until: Tick) {
+        let leave_ms_max = if self.keeper { KEEPER_LEAVE_MS_MAX } else { LEAVE_MS_MAX };
+        self.drains_until = Some(until);
+        self.kill_at = until.after(leave_ms_max);
+        self.bells.iter().for_each(Bell::ring);
+    }
+}
+
+/// The end of a trial that has found something: says what.
+pub(super) fn refuse(mut report: &PipeWriter, failure: &Failure) -> ! {
+    // Whoever asked for it may be gone.
+    let said = lines(failure).join("\n");
+    let bytes = said.len().min(REPORT_BYTES_MAX);
+    let _ = report.write_all(&said.as_bytes()[..bytes]);
+    end(2)
+}
+
+/// What is wrong, each fault in a line.
+pub(super) fn lines(failure: &Failure) -> Vec<String> {
+    match failure {
+        Failure::Work(message) => in_a_line(message).lines().map(str::to_owned).collect(),
+        Failure::Configuration(problems) => {
+            problems.iter().map(|of| in_a_line(&of.to_string())).collect()
+        }
+    }
+}
+
+fn in_a_line(message: &str) -> String {
+    message.replace("\n  hint:", ";")
+}
+
+fn take(raw: RawFd) -> Result<OwnedFd, String> {
+    exec::take(raw).map_err(|error| format!("--inherit: {error}"))
+}
+
+fn said(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Reload => "reload",
+        Kind::Upgrade => "upgrade",
+    }
+}
+
+/// Becomes `program`, with this process's arguments and environment.
+fn run(program: &Path, memory: &OwnedFd, keep: &[BorrowedFd<'_>]) -> io::Error {
+    let inherit = format!("{INHERIT}{}", memory.as_raw_fd());
+    let own = env::args_os().filter(|word| {
+        // Nobody else says it: people do not know of it.
+        !word.to_string_lossy().starts_with(INHERIT)
+    });
+    let mut argv: Vec<_> = own.collect();
+    argv.insert(argv.len().min(2), inherit.into());
+    exec::exec(program, &argv, &env::vars_os().collect::<Vec<_>>(), keep)
+}
+
+/// The file of this program: of what may lie there later, an upgrade makes the next image.
+fn own_program() -> PathBuf {
+    fs::read_link("/proc/self/exe")
+        .unwrap_or_else(|_| env::args_os().next().unwrap_or_default().into())
+}
+
+fn unix_ms() -> u64 {
+    let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(started.as_millis()).unwrap_or(0)
+}

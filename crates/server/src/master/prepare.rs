@@ -1,0 +1,214 @@
+//! Everything that must be there before the first worker is forked.
+use super::{
+    Prepared,
+    admin::Admin,
+    confine::{Confinement, LOGS},
+    generations::Generations,
+    sockets::{addresses, sockets},
+};
+use crate::{
+    Failure,
+    config::{check::Config, raw::Problem},
+    front::Front,
+    log::{self, AccessLog, AccessLogOptions, Destination, ErrorLog, Format, Level, Owner},
+    machine::RootAndUser,
+    root::RootWatch,
+    site,
+};
+use regatta_arch::{Env, Units, options::Settings, shared::SharedState};
+use regatta_metrics::Arena;
+use regatta_sys::{
+    Bell, OpenRules,
+    process::{Exit, User, end, fork_worker, set_user},
+    shm::{self, SharedWords},
+    simulated_disk::{self, Model},
+};
+use std::{io, os::fd::OwnedFd, process, sync::Arc};
+
+/// `tries`: nothing is changed that others see.
+pub(super) fn prepare(
+    mut config: Config,
+    found: RootAndUser,
+    generations: &mut Generations,
+    tries: bool,
+) -> Result<Prepared, Failure> {
+    let failed = |what: &str, error: io::Error| Failure::Work(format!("{what}: {error}"));
+    let settings = config.settings().clone();
+    let workers = config.layout.shares.len();
+    let (shared, arena) = counters(&config, generations, tries)
+        .map_err(|error| failed("cannot make the shared counters", error))?;
+    let bells: io::Result<Vec<Bell>> = (0..workers).map(|_| Bell::new()).collect();
+    let bells = bells.map_err(|error| failed("cannot make bells", error))?;
+    let keeper = SharedState::is_wanted(&settings).then(Bell::new).transpose();
+    let keeper = keeper.map_err(|error| failed("cannot make a bell", error))?;
+    let (access, errors) = logs(&config, arena, found.user.as_ref())?;
+    if !tries {
+        tell(&config, found.user.as_ref(), &errors);
+        simulate(&settings, &errors).map_err(|error| failed("cannot simulate a disk", error))?;
+    }
+    let owner = found.socket_owner.as_ref();
+    let (asked, sockets): (Vec<String>, Vec<OwnedFd>) =
+        sockets(&mut config, owner, generations, tries)?.into_iter().unzip();
+    let admin = Admin::new(&config, &errors, generations, tries)?;
+    // A trial has no sockets at paths.
+    let told: &[OwnedFd] = if tries { &[] } else { &sockets };
+    let addresses = addresses(told).map_err(|error| failed("cannot tell the address", error))?;
+    let (opener, log_errors) = (Arc::clone(&access), errors.clone());
+    let site = site::build(&settings, config.hosts, &found.pages);
+    let front = Front::new(&settings, workers)?;
+    // The last is the keeper's, if there is one.
+    let takers = workers + usize::from(keeper.is_some());
+    let (root, root_channels) = RootWatch::new(&settings, &found.root, takers)
+        .map_err(|error| failed("cannot make channels", error))?;
+    let env = Env {
+        sockets,
+        shares: config.layout.shares,
+        root: found.root,
+        root_channels,
+        rules: OpenRules { symlinks: settings.flag("content.symlinks") },
+        site,
+        links: Box::new(front.clone()),
+        // Made by the keeper.
+        shared: None,
+        arena,
+        bells,
+        settings,
+        open_log: Box::new(move |tally| {
+            Box::new(opener.sink(tally, *arena.control(), log_errors.clone()))
+        }),
+        end_process: || end(0),
+    };
+    let (architecture, user) = (config.architecture, found.user);
+    Ok(Prepared {
+        confinement: Confinement::new(&env.settings),
+        env,
+        architecture,
+        workers,
+        user,
+        shared,
+        asked,
+        addresses,
+        root,
+        front,
+        keeper,
+        errors,
+        access,
+        admin,
+    })
+}
+
+/// The counters, which begin with what earlier generations have counted.
+fn counters(
+    config: &Config,
+    generations: &mut Generations,
+    tries: bool,
+) -> io::Result<(SharedWords, Arena<'static>)> {
+    let slots = config.layout.slots();
+    let shared = shm::create(Arena::words(slots))?;
+    let arena = Arena::create(shared.words(), slots);
+    arena.set_server(process::id(), generations.started_unix_ms, config.architecture.name);
+    generations.fold(&arena);
+    // Readers take the last: what is counted must be there before. That of a trial they never take.
+    arena.set_generation(if tries { 0 } else { generations.number });
+    Ok((shared, arena))
+}
+
+/// Says what nobody has set, and what may not have been meant.
+fn tell(config: &Config, user: Option<&User>, errors: &ErrorLog) {
+    let chosen: Vec<String> = config.chosen.iter().map(ToString::to_string).collect();
+    let (name, chosen) = (config.architecture.name, chosen.join(", "));
+    errors.note(Level::Notice, format_args!("{name} starts with {chosen}"));
+    for Problem { place, message, hint } in &config.warnings {
+        let hint = hint.as_deref().map_or_else(String::new, |hint| format!("; {hint}"));
+        errors.note(Level::Warning, format_args!("{place}: {message}{hint}"));
+    }
+    if user.is_some_and(|user| user.uid == 0) {
+        errors.note(
+            Level::Warning,
+            format_args!(
+                "serving as root: an attacker in a worker would control the machine; use --user"
+            ),
+        );
+    }
+}
+
+fn logs(
+    config: &Config,
+    arena: Arena<'static>,
+    user: Option<&User>,
+) -> Result<(Arc<AccessLog>, ErrorLog), Failure> {
+    let settings = config.settings();
+    let owner = user.map(|user| Owner { uid: user.uid, gid: user.gid });
+    let errors = ErrorLog::open(settings.text("log.error").into(), owner, Some(*arena.control()));
+    let access = AccessLog::open(AccessLogOptions {
+        destination: Destination::from(settings.text("log.access")),
+        format: settings.text("log.format").parse().unwrap_or(Format::Combined),
+        owner,
+        stall_ns: settings.number("event.stall_us") * 1000,
+        has_units: (config.architecture.driver.units)(settings) == Units::Several,
+    });
+    match (access, errors) {
+        (Ok(access), Ok(errors)) => match user.map_or(Ok(0), |user| unwritable(settings, user)) {
+            Ok(0) => Ok((Arc::new(access), errors)),
+            Ok(which) => Err(Failure::Configuration(unwritten(config, which))),
+            Err(error) => Err(Failure::Work(format!("cannot try the logs: {error}"))),
+        },
+        (access, errors) => {
+            let faults = access.err().into_iter().chain(errors.err());
+            let problems = faults
+                .map(|fault| Problem::new(config.said.place(fault.option), fault.to_string()));
+            Err(Failure::Configuration(problems.collect()))
+        }
+    }
+}
+
+/// Tries, as the user that is to serve and in a process of its own, to open the logs: the bits of
+/// those that cannot be.
+fn unwritable(settings: &Settings, user: &User) -> io::Result<i32> {
+    let try_them = || {
+        if set_user(user).is_err() {
+            // Each worker says so.
+            return 0;
+        }
+        let fails = |key| match Destination::from(settings.text(key)) {
+            Destination::Path(path) => log::try_opening(&path).is_err(),
+            Destination::Off | Destination::Stderr => false,
+        };
+        (0..).zip(LOGS).map(|(bit, key)| i32::from(fails(key)) << bit).sum()
+    };
+    match fork_worker::<OwnedFd>(&[], try_them)?.wait()? {
+        Exit::Code(which) => Ok(which & 3),
+        Exit::Signal(_) => Ok(0),
+    }
+}
+
+fn unwritten(config: &Config, which: i32) -> Vec<Problem> {
+    let which = (0..).zip(LOGS).filter(|(bit, _)| which & 1 << bit != 0);
+    let problem = |(_, key)| {
+        let (path, user) = (config.settings().text(key), config.settings().text("server.user"));
+        let problem = format!("{key}: user \"{user}\" may not open \"{path}\" for appending");
+        let hint =
+            format!("`chown {user} {path}`; and that user must be able to search its folder");
+        Problem::new(config.said.place(key), problem).hint(hint)
+    };
+    which.map(problem).collect()
+}
+
+/// Gives the workers a disk that is simulated, if there is to be one.
+fn simulate(settings: &Settings, errors: &ErrorLog) -> io::Result<()> {
+    let heads: usize = settings.number_as("lab.disk_heads");
+    let seek_us = settings.number("lab.disk_seek_us");
+    let bandwidth = settings.number("lab.disk_bandwidth");
+    if heads == 0 {
+        return Ok(());
+    }
+    simulated_disk::install(Model { seek_us, bandwidth, heads })?;
+    errors.note(
+        Level::Warning,
+        format_args!(
+            "the disk is simulated in process: lab.disk_heads = {heads}, lab.disk_seek_us = \
+             {seek_us}, lab.disk_bandwidth = {bandwidth}"
+        ),
+    );
+    Ok(())
+}

@@ -1,0 +1,213 @@
+//! The sockets that all workers inherit.
+use super::generations::{Generations, Listening};
+use crate::{
+    Failure,
+    config::{address::socket_mode, check::Config},
+};
+use regatta_arch::{
+    kit::accept::AcceptOptions,
+    layout::{ADDRESSES_MAX, SocketPlan},
+};
+use regatta_sys::{
+    process::User,
+    socket::{self, ListenSpec, Place, Steps},
+    unix::{self, UnixSpec},
+};
+use std::{
+    io,
+    net::SocketAddr,
+    os::fd::{AsFd, OwnedFd},
+    path::Path,
+};
+
+/// `TCP_DEFER_ACCEPT`: how long the kernel keeps a silent connection to itself, seconds.
+const DEFER_ACCEPT_S: u32 = 10;
+
+/// Makes the sockets, or takes those that the image before had. The master keeps all of them open
+/// for as long as it lives: connections that wait for a worker of their own are not lost with it.
+/// Sockets of the image before that share an address with these are accepted from, too, because
+/// closing one would reset its backlog. `owner`: of the files at paths.
+pub(super) fn sockets(
+    config: &mut Config,
+    owner: Option<&User>,
+    generations: &mut Generations,
+    tries: bool,
+) -> Result<Vec<Listening>, Failure> {
+    let mut sockets: Vec<Listening> = Vec::new();
+    let mut faults = Vec::new();
+    for plan in &config.layout.sockets {
+        let first = plan.port_of.and_then(|of| sockets.get(of)).map(|(_, socket)| socket);
+        let made = match (&plan.place, first) {
+            (Place::Inet(address), _) => {
+                let known = first.and_then(|first| socket::local_addr(first.as_fd()).ok());
+                let spec = listen_spec(config, known.unwrap_or(*address), plan);
+                let made = socket_of(&spec, first.is_some(), generations, tries);
+                made.map(|listener| (spec.addr.to_string(), listener))
+            }
+            (Place::Unix(_), Some(first)) => {
+                first.try_clone().map(|listener| (plan.place.to_string(), listener))
+            }
+            (Place::Unix(path), None) => {
+                let made = unix_socket(&unix_spec(config, path, owner), generations, tries);
+                made.map(|listener| (plan.place.to_string(), listener))
+            }
+        };
+        match made {
+            Ok(listening) => sockets.push(listening),
+            Err(error) => faults.push(listen_fault(&plan.place, &error)),
+        }
+    }
+    if !faults.is_empty() {
+        faults.dedup();
+        return Err(Failure::Work(faults.join("\n")));
+    }
+    if tries {
+        return Ok(sockets);
+    }
+    for first in &config.layout.steered {
+        let socket = sockets[*first].1.as_fd();
+        socket::steer_by_cpu(socket, &config.layout.places).map_err(|error| {
+            Failure::Work(format!("event.partition: cannot steer by processor: {error}"))
+        })?;
+    }
+    if let Steps::All(_) = (config.architecture.driver.steps)(config.settings()) {
+        // Each thread or process accepts from one: none is spared for what is left over.
+        return Ok(sockets);
+    }
+    let own = addresses(sockets.iter().map(|(_, socket)| socket));
+    let own = own.map_err(|error| Failure::Work(format!("cannot tell the address: {error}")))?;
+    let is_own = |(_, socket): &Listening| {
+        socket::place(socket.as_fd()).is_ok_and(|place| own.contains(&place))
+    };
+    let room = ADDRESSES_MAX.saturating_sub(sockets.len());
+    let surplus = generations.take_listeners(room, is_own);
+    let surplus =
+        surplus.map_err(|error| Failure::Work(format!("cannot share a socket: {error}")))?;
+    for (at, socket) in config.layout.give(surplus.len()).into_iter().zip(surplus) {
+        sockets.insert(at, socket);
+    }
+    Ok(sockets)
+}
+
+/// The inherited socket for an address, or a new one; a trial only sees whether it could be made.
+fn socket_of(
+    spec: &ListenSpec,
+    shares_port: bool,
+    generations: &mut Generations,
+    tries: bool,
+) -> io::Result<OwnedFd> {
+    if let Some(inherited) = generations.take_listener(&spec.addr.to_string())? {
+        if !tries {
+            socket::adopt(inherited.as_fd(), spec)?;
+        }
+        return Ok(inherited);
+    }
+    if !shares_port {
+        socket::is_free(spec.addr)?;
+    }
+    match (shares_port, tries) {
+        // What the first of the port would need for that it does not get from a trial.
+        (true, true) => socket::try_sharing(spec.addr.ip()),
+        (false, true) => socket::bind(spec),
+        // Who shares a port shares it with the first of its own.
+        (_, false) => {
+            let made = socket::listen(spec)?;
+            generations.has_made(&made)?;
+            Ok(made)
+        }
+    }
+}
+
+/// The inherited socket at a path, or a new one; a trial only sees whether it could be made.
+fn unix_socket(
+    spec: &UnixSpec<'_>,
+    generations: &mut Generations,
+    tries: bool,
+) -> io::Result<OwnedFd> {
+    let place = Place::Unix(spec.path.to_owned());
+    let is_it = |(_, socket): &Listening| socket::place(socket.as_fd()).is_ok_and(|it| it == place);
+    // Several are one: each process had it as a listener of its own.
+    let inherited = generations.take_listeners(usize::MAX, is_it)?.pop();
+    match (inherited, generations.file(spec.path)) {
+        (Some((_, socket)), Some(_)) if tries => Ok(socket),
+        (Some((_, socket)), Some(file)) => {
+            unix::adopt(socket.as_fd(), file, spec)?;
+            Ok(socket)
+        }
+        _ if tries => unix::try_at(spec.path),
+        _ => {
+            let (socket, file) = unix::listen(spec)?;
+            generations.files.push(file);
+            Ok(socket)
+        }
+    }
+}
+
+fn unix_spec<'a>(config: &Config, path: &'a Path, owner: Option<&User>) -> UnixSpec<'a> {
+    let options = AcceptOptions::read(config.settings());
+    UnixSpec {
+        path,
+        mode: socket_mode(config.settings()),
+        owner: owner.map(|owner| (owner.uid, owner.gid)),
+        backlog: options.backlog,
+        send_buffer_bytes: options.send_buffer_bytes,
+        steps: (config.architecture.driver.steps)(config.settings()),
+    }
+}
+
+fn listen_spec(config: &Config, address: SocketAddr, plan: &SocketPlan) -> ListenSpec {
+    let options = AcceptOptions::read(config.settings());
+    ListenSpec {
+        backlog: options.backlog,
+        reuse_port: plan.reuse_port,
+        defer_accept_s: if options.defer { DEFER_ACCEPT_S } else { 0 },
+        send_buffer_bytes: options.send_buffer_bytes,
+        pacing_rate: options.pacing_rate,
+        steps: (config.architecture.driver.steps)(config.settings()),
+        ..ListenSpec::new(address)
+    }
+}
+
+/// Where the sockets listen; what several share is there once.
+pub(super) fn addresses<'a>(
+    sockets: impl IntoIterator<Item = &'a OwnedFd>,
+) -> io::Result<Vec<Place>> {
+    let mut addresses = Vec::new();
+    for socket in sockets {
+        let address = socket::place(socket.as_fd())?;
+        if !addresses.contains(&address) {
+            addresses.push(address);
+        }
+    }
+    Ok(addresses)
+}
+
+pub(crate) fn listen_fault(place: &Place, error: &io::Error) -> String {
+    let hint = match (place, error.kind()) {
+        (Place::Inet(address), io::ErrorKind::AddrInUse) => {
+            let port = address.port();
+            format!("another process has it: `ss -ltnp sport = :{port}` shows which")
+        }
+        (Place::Unix(path), io::ErrorKind::AddrInUse) => format!(
+            "another process has it: `ss -lxp src {0}` shows which; or {0} is no socket",
+            path.display()
+        ),
+        (Place::Inet(_), io::ErrorKind::PermissionDenied) => {
+            "ports below net.ipv4.ip_unprivileged_port_start need root, or CAP_NET_BIND_SERVICE"
+                .to_owned()
+        }
+        (Place::Unix(_), io::ErrorKind::PermissionDenied) => {
+            "who starts the server must be able to write to its directory, and only root can give \
+             it away (server.socket_owner)"
+                .to_owned()
+        }
+        (Place::Unix(_), io::ErrorKind::NotFound) => {
+            "make its directory first; systemd does with RuntimeDirectory=".to_owned()
+        }
+        (_, io::ErrorKind::AddrNotAvailable) => {
+            "this machine has no such address: `ip address` lists those it has".to_owned()
+        }
+        _ => return format!("cannot listen on {place}: {error}"),
+    };
+    format!("cannot listen on {place}: {error}\n  hint: {hint}")
+}

@@ -1,0 +1,285 @@
+//! When one generation of workers follows another: the decisions of a reload and of an upgrade,
+//! without their I/O.
+//!
+//! The master tries the new configuration, and for an upgrade the new program, in a child (the
+//! trial). If that finds no fault, the master executes the program again, in the same process; the
+//! new image starts its own workers and, once all are ready, tells the old ones to leave. Until
+//! then the old ones serve, whatever fails.
+use regatta_op::Tick;
+
+/// How long a trial may take, milliseconds: it opens all that a server opens and serves nobody.
+pub const TRIAL_MS_MAX: u64 = 10_000;
+/// How long the workers of a new generation may take until all are ready, milliseconds.
+pub const START_MS_MAX: u64 = 10_000;
+/// The most generations that may be leaving at a time: a further request waits until one is gone,
+/// because none is ended early.
+pub const GENERATIONS_MAX: usize = 4;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// The same program with the configuration as it is now.
+    Reload,
+    /// The program as it is now, with the configuration as it is now.
+    Upgrade,
+}
+
+/// How a trial ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing is wrong.
+    Good,
+    /// It has said what is wrong.
+    Faulty,
+    /// It could not be started, or ended without saying anything.
+    Died,
+    /// It took longer than [`TRIAL_MS_MAX`], and was killed.
+    Late,
+}
+
+/// What has happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Somebody has asked for another generation.
+    Asked(Kind),
+    /// The trial has ended, and has been waited for; once for each [`Act::Try`].
+    TrialEnded(Verdict),
+    /// The program could not be executed: this image goes on.
+    ExecFailed,
+    /// All workers of this image are ready.
+    AllReady,
+    /// A worker of this image cannot work.
+    NewFailed,
+    /// The last process of this old generation is gone.
+    OldGone(u64),
+    /// The server is to end.
+    Stop,
+    /// Time has passed.
+    Time,
+}
+
+/// What the master does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// Start a trial.
+    Try(Kind),
+    /// Kill the trial. It is still to be waited for, and to be told of.
+    KillTrial,
+    /// Execute the program.
+    Exec(Kind),
+    /// Tell the old generations that still serve to leave; the listeners stay.
+    LeaveOld,
+    /// Kill the workers of this image and start no others: the old ones go on.
+    KillNew,
+    /// Tell the old generations that still serve to drain, and end listening: nobody follows.
+    DrainOld,
+    /// Say how a request has ended.
+    Report(Outcome),
+    /// End the server: nobody is left who serves.
+    GiveUp,
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Another generation serves.
+    Done,
+    /// The trial refused it: nothing has changed.
+    Refused(Verdict),
+    /// The program could not be executed: nothing has changed.
+    NotExecuted,
+    /// The workers of the new generation could not begin, or not in time: the old ones go on.
+    NotStarted,
+    /// The server ends.
+    Dropped,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Nothing is under way.
+    Steady,
+    /// A trial is, since the tick; it has been killed if it is late.
+    Trying { kind: Kind, since: Tick, late: bool },
+    /// The program is being executed.
+    Executing,
+    /// After that: the workers of this image are starting, since the tick.
+    Starting { since: Tick },
+    /// The server ends.
+    Ended,
+}
+
+/// A generation that an earlier image of the master started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Earlier {
+    /// Its number.
+    pub number: u64,
+    /// Whether it has been told to leave.
+    pub leaves: bool,
+}
+
+/// The generations, as far as it must be known which of them serves.
+#[derive(Debug)]
+pub struct Succession {
+    state: State,
+    /// Whether workers of this image serve. If not, those of an old generation do.
+    own: bool,
+    /// What has been asked for and not been begun: requests that come meanwhile are one.
+    asked: Option<Kind>,
+    old: Vec<Earlier>,
+}
+
+impl Default for Succession {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Succession {
+    /// Of the first image, whose workers follow nobody.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { state: State::Steady, own: true, asked: None, old: Vec::new() }
+    }
+
+    /// Of an image that has been executed by an earlier one, which had these generations, its own
+    /// included, and had been asked for this besides.
+    #[must_use]
+    pub const fn after_exec(old: Vec<Earlier>, asked: Option<Kind>, now: Tick) -> Self {
+        Self { state: State::Starting { since: now }, own: false, asked, old }
+    }
+
+    /// What has been asked for and not been begun: the next image must know.
+    #[must_use]
+    pub const fn asked(&self) -> Option<Kind> {
+        self.asked
+    }
+
+    /// True if workers of this image serve.
+    #[must_use]
+    pub const fn serves(&self) -> bool {
+        self.own
+    }
+
+    /// True if only workers of an old generation serve, and none of this image are about to.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        !self.own && !matches!(self.state, State::Starting { .. })
+    }
+
+    /// When [`Event::Time`] will have something to say.
+    #[must_use]
+    pub const fn wake_at(&self) -> Tick {
+        match self.state {
+            State::Trying { since, late: false, .. } => since.after(TRIAL_MS_MAX),
+            State::Starting { since } => since.after(START_MS_MAX),
+            State::Trying { .. } | State::Steady | State::Executing | State::Ended => Tick::NEVER,
+        }
+    }
+
+    /// Something has happened: what is to be done, in this order.
+    pub fn on(&mut self, event: Event, now: Tick) -> Vec<Act> {
+        let mut acts = Vec::new();
+        match (event, self.state) {
+            (Event::OldGone(number), _) => self.old.retain(|old| old.number != number),
+            (Event::Asked(_), State::Ended) => acts.push(Act::Report(Outcome::Dropped)),
+            (_, State::Ended) => {}
+            (Event::Asked(kind), _) => self.asked = self.asked.max(Some(kind)),
+            (Event::Stop, _) => self.stop(&mut acts),
+            (Event::TrialEnded(verdict), State::Trying { kind, late, .. }) => {
+                self.judge(if late { Verdict::Late } else { verdict }, kind, &mut acts);
+            }
+            (Event::ExecFailed, State::Executing) => {
+                self.state = State::Steady;
+                acts.push(Act::Report(Outcome::NotExecuted));
+            }
+            (Event::AllReady, State::Starting { .. }) => self.follow(&mut acts),
+            (Event::NewFailed, State::Starting { .. }) => self.fall_back(&mut acts),
+            (Event::Time, State::Starting { .. }) if self.wake_at() <= now => {
+                self.fall_back(&mut acts);
+            }
+            (Event::Time, State::Trying { kind, since, late: false }) if self.wake_at() <= now => {
+                self.state = State::Trying { kind, since, late: true };
+                acts.push(Act::KillTrial);
+            }
+            // Of the first start, and of workers that fail later, the staff decides.
+            (Event::AllReady | Event::NewFailed | Event::Time, _) => {}
+            (Event::TrialEnded(_) | Event::ExecFailed, _) => {
+                debug_assert!(false, "{event:?} in {:?}", self.state);
+            }
+        }
+        self.go_on(now, &mut acts);
+        acts
+    }
+
+    /// Begins what has been asked for, if it may; or gives up, if nobody serves.
+    fn go_on(&mut self, now: Tick, acts: &mut Vec<Act>) {
+        if self.state != State::Steady {
+            return;
+        }
+        if !self.own && !self.old_serve() {
+            self.state = State::Ended;
+            acts.extend(self.asked.take().map(|_| Act::Report(Outcome::Dropped)));
+            acts.push(Act::GiveUp);
+            return;
+        }
+        // The one that serves will leave, too.
+        if self.old.len() + usize::from(self.own) > GENERATIONS_MAX {
+            return;
+        }
+        if let Some(kind) = self.asked.take() {
+            self.state = State::Trying { kind, since: now, late: false };
+            acts.push(Act::Try(kind));
+        }
+    }
+
+    fn old_serve(&self) -> bool {
+        self.old.iter().any(|old| !old.leaves)
+    }
+
+    fn judge(&mut self, verdict: Verdict, kind: Kind, acts: &mut Vec<Act>) {
+        if verdict == Verdict::Good {
+            self.state = State::Executing;
+            acts.push(Act::Exec(kind));
+        } else {
+            self.state = State::Steady;
+            acts.push(Act::Report(Outcome::Refused(verdict)));
+        }
+    }
+
+    /// The workers of this image take over.
+    fn follow(&mut self, acts: &mut Vec<Act>) {
+        (self.state, self.own) = (State::Steady, true);
+        if self.old_serve() {
+            acts.push(Act::LeaveOld);
+        }
+        self.old.iter_mut().for_each(|old| old.leaves = true);
+        acts.push(Act::Report(Outcome::Done));
+    }
+
+    /// The workers of this image cannot.
+    fn fall_back(&mut self, acts: &mut Vec<Act>) {
+        self.state = State::Steady;
+        acts.extend([Act::KillNew, Act::Report(Outcome::NotStarted)]);
+    }
+
+    fn stop(&mut self, acts: &mut Vec<Act>) {
+        let under_way = match self.state {
+            State::Trying { late, .. } => {
+                acts.extend((!late).then_some(Act::KillTrial));
+                true
+            }
+            State::Executing | State::Starting { .. } => true,
+            State::Steady | State::Ended => false,
+        };
+        if self.old_serve() {
+            acts.push(Act::DrainOld);
+        }
+        self.old.iter_mut().for_each(|old| old.leaves = true);
+        let dropped = usize::from(under_way) + usize::from(self.asked.take().is_some());
+        acts.extend([Act::Report(Outcome::Dropped)].into_iter().cycle().take(dropped));
+        self.state = State::Ended;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,358 @@
+//! Sequences of events, chosen and by dice.
+use super::*;
+
+const UPGRADE: Kind = Kind::Upgrade;
+const RELOAD: Kind = Kind::Reload;
+const START: Tick = Tick(1_000_000);
+
+fn earlier(number: u64, leaves: bool) -> Earlier {
+    Earlier { number, leaves }
+}
+
+/// What each event leads to, one after the other, at the same time.
+fn check(succession: &mut Succession, steps: &[(Event, &[Act])]) {
+    for (at, (event, acts)) in steps.iter().enumerate() {
+        assert_eq!(succession.on(*event, START), *acts, "step {at}: {event:?}");
+    }
+}
+
+#[test]
+fn a_request_is_tried_and_then_executed() {
+    let mut first = Succession::new();
+    check(
+        &mut first,
+        &[
+            (Event::AllReady, &[]),
+            (Event::Asked(RELOAD), &[Act::Try(RELOAD)]),
+            (Event::TrialEnded(Verdict::Good), &[Act::Exec(RELOAD)]),
+        ],
+    );
+    let mut second = Succession::after_exec(vec![earlier(1, false)], first.asked(), START);
+    check(
+        &mut second,
+        &[
+            (Event::AllReady, &[Act::LeaveOld, Act::Report(Outcome::Done)]),
+            (Event::OldGone(1), &[]),
+            // A worker that fails later is replaced as ever.
+            (Event::NewFailed, &[]),
+        ],
+    );
+    assert!(!second.is_waiting());
+    assert_eq!(second.wake_at(), Tick::NEVER);
+}
+
+#[test]
+fn a_faulty_trial_changes_nothing() {
+    for verdict in [Verdict::Faulty, Verdict::Died] {
+        let refused: &[Act] = &[Act::Report(Outcome::Refused(verdict))];
+        let mut succession = Succession::new();
+        check(
+            &mut succession,
+            &[
+                (Event::Asked(UPGRADE), &[Act::Try(UPGRADE)]),
+                (Event::TrialEnded(verdict), refused),
+                (Event::Asked(RELOAD), &[Act::Try(RELOAD)]),
+                (Event::TrialEnded(Verdict::Good), &[Act::Exec(RELOAD)]),
+                (Event::ExecFailed, &[Act::Report(Outcome::NotExecuted)]),
+            ],
+        );
+        assert!(!succession.is_waiting());
+    }
+}
+
+#[test]
+fn requests_that_come_meanwhile_are_one() {
+    let mut succession = Succession::new();
+    check(
+        &mut succession,
+        &[
+            (Event::Asked(RELOAD), &[Act::Try(RELOAD)]),
+            (Event::Asked(RELOAD), &[]),
+            (Event::Asked(UPGRADE), &[]),
+            (Event::Asked(RELOAD), &[]),
+        ],
+    );
+    assert_eq!(succession.asked(), Some(UPGRADE));
+    check(
+        &mut succession,
+        &[(
+            Event::TrialEnded(Verdict::Faulty),
+            &[Act::Report(Outcome::Refused(Verdict::Faulty)), Act::Try(UPGRADE)],
+        )],
+    );
+    // What is asked for while it is tried outlives the image.
+    check(
+        &mut succession,
+        &[(Event::Asked(RELOAD), &[]), (Event::TrialEnded(Verdict::Good), &[Act::Exec(UPGRADE)])],
+    );
+    let mut next = Succession::after_exec(vec![earlier(1, false)], succession.asked(), START);
+    check(
+        &mut next,
+        &[(Event::AllReady, &[Act::LeaveOld, Act::Report(Outcome::Done), Act::Try(RELOAD)])],
+    );
+}
+
+/// A trial that has been killed is waited for: its end must not be taken for that of the next.
+#[test]
+fn a_trial_that_takes_too_long_is_killed() {
+    let mut succession = Succession::new();
+    assert_eq!(succession.on(Event::Asked(RELOAD), START), [Act::Try(RELOAD)]);
+    let late = START.after(TRIAL_MS_MAX);
+    assert_eq!(succession.wake_at(), late);
+    assert!(succession.on(Event::Time, Tick(late.0 - 1)).is_empty());
+    assert_eq!(succession.on(Event::Time, late), [Act::KillTrial]);
+    assert!(succession.on(Event::Time, late).is_empty(), "once");
+    assert!(succession.on(Event::Asked(RELOAD), late).is_empty());
+    // It was good, and too late.
+    let ended = succession.on(Event::TrialEnded(Verdict::Good), late);
+    assert_eq!(ended, [Act::Report(Outcome::Refused(Verdict::Late)), Act::Try(RELOAD)]);
+}
+
+#[test]
+fn workers_that_cannot_begin_leave_the_old_ones_serving() {
+    let failures = [(Event::NewFailed, START), (Event::Time, START.after(START_MS_MAX))];
+    for (failure, at) in failures {
+        let old = vec![earlier(3, true), earlier(4, false)];
+        let mut succession = Succession::after_exec(old, None, START);
+        assert_eq!(succession.on(failure, at), [Act::KillNew, Act::Report(Outcome::NotStarted)]);
+        assert!(succession.is_waiting());
+        check(
+            &mut succession,
+            &[
+                (Event::OldGone(3), &[]),
+                // The configuration has been repaired.
+                (Event::Asked(RELOAD), &[Act::Try(RELOAD)]),
+                // The last of those that serve has died meanwhile.
+                (Event::OldGone(4), &[]),
+                (
+                    Event::TrialEnded(Verdict::Faulty),
+                    &[Act::Report(Outcome::Refused(Verdict::Faulty)), Act::GiveUp],
+                ),
+                (Event::Asked(RELOAD), &[Act::Report(Outcome::Dropped)]),
+            ],
+        );
+    }
+}
+
+#[test]
+fn a_further_request_waits_while_too_many_generations_are_leaving() {
+    let old = (1..=4).map(|number| earlier(number, number < 4)).collect();
+    let mut succession = Succession::after_exec(old, None, START);
+    check(
+        &mut succession,
+        &[
+            (Event::AllReady, &[Act::LeaveOld, Act::Report(Outcome::Done)]),
+            (Event::Asked(UPGRADE), &[]),
+            (Event::Asked(RELOAD), &[]),
+            (Event::OldGone(2), &[Act::Try(UPGRADE)]),
+        ],
+    );
+}
+
+#[test]
+fn a_stop_ends_what_is_under_way() {
+    let dropped = Act::Report(Outcome::Dropped);
+    let mut trying = Succession::new();
+    check(
+        &mut trying,
+        &[
+            (Event::Asked(RELOAD), &[Act::Try(RELOAD)]),
+            (Event::Asked(RELOAD), &[]),
+            (Event::Stop, &[Act::KillTrial, dropped, dropped]),
+            (Event::TrialEnded(Verdict::Good), &[]),
+            (Event::Stop, &[]),
+        ],
+    );
+    let mut starting = Succession::after_exec(vec![earlier(1, false)], None, START);
+    check(&mut starting, &[(Event::Stop, &[Act::DrainOld, dropped]), (Event::AllReady, &[])]);
+    let mut waiting = Succession::after_exec(vec![earlier(1, false)], None, START);
+    check(
+        &mut waiting,
+        &[
+            (Event::NewFailed, &[Act::KillNew, Act::Report(Outcome::NotStarted)]),
+            (Event::Stop, &[Act::DrainOld]),
+            (Event::OldGone(1), &[]),
+        ],
+    );
+    let mut steady = Succession::new();
+    check(&mut steady, &[(Event::Stop, &[])]);
+}
+
+/// A generator of dice (splitmix64).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % n
+    }
+}
+
+/// A server whose processes are only told of: what the acts do to it, and what must hold.
+struct World {
+    succession: Succession,
+    now: Tick,
+    generation: u64,
+    /// All generations but that of this image.
+    old: Vec<Earlier>,
+    own_serves: bool,
+    starting: bool,
+    /// A trial that has not been waited for, and whether it was killed.
+    trial: Option<bool>,
+    /// The program is to be executed.
+    exec: bool,
+    /// Requests that were not taken for one with another, and how many have been answered.
+    requests: u64,
+    reports: u64,
+    ended: bool,
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            succession: Succession::new(),
+            now: START,
+            generation: 1,
+            old: Vec::new(),
+            own_serves: true,
+            starting: false,
+            trial: None,
+            exec: false,
+            requests: 0,
+            reports: 0,
+            ended: false,
+        }
+    }
+
+    /// One of the things that may happen now.
+    fn happens(&mut self, dice: &mut Dice) -> Event {
+        match dice.below(12) {
+            0 | 1 => Event::Asked(if dice.below(3) == 0 { UPGRADE } else { RELOAD }),
+            2..=4 if self.trial.is_some() => Event::TrialEnded(match dice.below(4) {
+                0 => Verdict::Faulty,
+                1 => Verdict::Died,
+                _ => Verdict::Good,
+            }),
+            5 | 6 if self.starting => Event::AllReady,
+            7 if self.starting => Event::NewFailed,
+            8 | 9 if !self.old.is_empty() => {
+                let at = usize::try_from(dice.below(self.old.len() as u64)).unwrap_or(0);
+                // Those that serve crash now and then; those that leave will be gone.
+                if !self.old[at].leaves && dice.below(8) != 0 {
+                    return Event::Time;
+                }
+                Event::OldGone(self.old.swap_remove(at).number)
+            }
+            10 if dice.below(200) == 0 => Event::Stop,
+            _ => {
+                self.now = self.now.after(dice.below(4_000));
+                Event::Time
+            }
+        }
+    }
+
+    fn step(&mut self, event: Event, dice: &mut Dice) {
+        match event {
+            Event::Asked(_) if self.succession.asked().is_none() => self.requests += 1,
+            Event::AllReady | Event::NewFailed => self.starting = false,
+            _ => {}
+        }
+        let killed = match event {
+            Event::TrialEnded(_) => self.trial.take(),
+            _ => None,
+        };
+        let good = event == Event::TrialEnded(Verdict::Good) && killed == Some(false);
+        for act in self.succession.on(event, self.now) {
+            self.act(act, event, good);
+        }
+        if event == Event::Stop {
+            (self.ended, self.starting) = (true, false);
+        }
+        if std::mem::take(&mut self.exec) {
+            self.execute(dice);
+        }
+        let leaving = self.old.iter().filter(|old| old.leaves).count();
+        assert!(leaving <= GENERATIONS_MAX, "{leaving} are leaving");
+        let old_serve = self.old.iter().any(|old| !old.leaves);
+        assert_eq!(self.succession.is_waiting(), !self.own_serves && !self.starting);
+        assert!(
+            self.ended || self.own_serves || self.starting || old_serve || self.trial.is_some(),
+            "nobody serves, and nobody says so"
+        );
+    }
+
+    fn act(&mut self, act: Act, event: Event, good: bool) {
+        match act {
+            Act::Try(_) => {
+                assert!(self.trial.is_none() && !self.starting && !self.ended);
+                self.trial = Some(false);
+            }
+            Act::KillTrial => {
+                assert_eq!(self.trial, Some(false));
+                self.trial = Some(true);
+            }
+            Act::Exec(_) => {
+                assert!(good, "only what a trial has found good, in time");
+                self.exec = true;
+            }
+            Act::LeaveOld => {
+                assert_eq!(event, Event::AllReady, "the new ones serve first");
+                self.old.iter_mut().for_each(|old| old.leaves = true);
+            }
+            Act::KillNew => {
+                assert!(!self.own_serves, "who serves is not killed");
+                self.starting = false;
+            }
+            Act::DrainOld => {
+                assert_eq!(event, Event::Stop);
+                self.old.iter_mut().for_each(|old| old.leaves = true);
+            }
+            Act::Report(outcome) => {
+                self.reports += 1;
+                self.own_serves |= outcome == Outcome::Done;
+            }
+            Act::GiveUp => {
+                let old_serve = self.old.iter().any(|old| !old.leaves);
+                assert!(!self.own_serves && !old_serve);
+                self.ended = true;
+            }
+        }
+    }
+
+    fn execute(&mut self, dice: &mut Dice) {
+        if dice.below(6) == 0 {
+            return self.step(Event::ExecFailed, dice);
+        }
+        if self.own_serves {
+            self.old.push(earlier(self.generation, false));
+        }
+        self.generation += 1;
+        (self.own_serves, self.starting) = (false, true);
+        let asked = self.succession.asked();
+        self.succession = Succession::after_exec(self.old.clone(), asked, self.now);
+    }
+}
+
+#[test]
+fn whatever_happens_somebody_serves_and_each_request_is_answered() {
+    let mut outcomes = 0;
+    for seed in 0..20_000 {
+        let (mut world, mut dice) = (World::new(), Dice(seed));
+        for _ in 0..60 {
+            let event = world.happens(&mut dice);
+            world.step(event, &mut dice);
+            if world.ended {
+                break;
+            }
+        }
+        if !world.ended {
+            world.step(Event::Stop, &mut dice);
+        }
+        assert_eq!(world.reports, world.requests, "seed {seed}");
+        outcomes += world.reports;
+    }
+    assert!(outcomes > 20_000, "{outcomes}: too little happens");
+}

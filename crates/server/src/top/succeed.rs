@@ -1,0 +1,46 @@
+//! `regatta reload` and `regatta upgrade`: asks a server for another generation, and waits for it.
+use super::find::{self, Problem, Running};
+use crate::{
+    Failure,
+    succession::{Kind, START_MS_MAX, TRIAL_MS_MAX},
+};
+use regatta_sys::{clock, process, signal::Signal};
+use std::{thread, time::Duration};
+
+/// Between two looks, milliseconds.
+const LOOK_MS: u64 = 20;
+
+/// The longest wait, milliseconds: another request may be under way before this one.
+const WAIT_MS_MAX: u64 = 2 * (TRIAL_MS_MAX + START_MS_MAX);
+
+/// Signals the server with this process, or the only one that runs, and waits until it says how
+/// that ended.
+///
+/// # Errors
+/// There is no such server; or nothing has changed, because something is wrong.
+pub fn succeed(pid: Option<u32>, kind: Kind) -> Result<(), Failure> {
+    let server = find::find(pid).map_err(|Problem { message, .. }| Failure::Work(message))?;
+    let Running { pid, control, .. } = server;
+    let before = (control.reloads(), control.reloads_refused());
+    let signal = match kind {
+        Kind::Reload => Signal::Hangup,
+        Kind::Upgrade => Signal::User2,
+    };
+    process::send(pid, signal)
+        .map_err(|error| Failure::Work(format!("cannot signal process {pid}: {error}")))?;
+    let until = clock::now().tick.after(WAIT_MS_MAX);
+    while clock::now().tick < until {
+        thread::sleep(Duration::from_millis(LOOK_MS));
+        // For a moment it may have none that can be read.
+        let Ok(Running { control, .. }) = find::find(Some(pid)) else { continue };
+        if control.reloads_refused() > before.1 {
+            let why = "nothing has changed: the server's error log says what is wrong";
+            return Err(Failure::Work(why.to_owned()));
+        }
+        if control.reloads() > before.0 {
+            return Ok(());
+        }
+    }
+    let why = format!("process {pid} has not answered: see its error log, and `regatta top`");
+    Err(Failure::Work(why))
+}

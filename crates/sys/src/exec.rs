@@ -1,0 +1,198 @@
+//! Replacing this process by another program, which goes on with its descriptors and its children.
+use rustix::{
+    fs::{MemfdFlags, SealFlags},
+    io::{FdFlags, fcntl_setfd},
+};
+use std::{
+    ffi::{CStr, CString, OsString},
+    fs::File,
+    io::{self, Read, Seek, Write},
+    os::{
+        fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd},
+        unix::ffi::OsStrExt,
+    },
+    path::Path,
+    ptr,
+    sync::{Mutex, PoisonError},
+};
+
+/// Replaces this process by `program`, with those arguments, the name included, and that
+/// environment; `keep` stay open there, under their numbers. Signals that are blocked, and pending,
+/// stay so, which `std::os::unix::process::CommandExt::exec` does not promise.
+///
+/// Returns only if it could not: then all is as before.
+pub fn exec(
+    program: &Path,
+    argv: &[OsString],
+    env: &[(OsString, OsString)],
+    keep: &[BorrowedFd<'_>],
+) -> io::Error {
+    let set = |flags| keep.iter().try_for_each(|fd| fcntl_setfd(fd, flags));
+    let error = match set(FdFlags::empty()) {
+        Ok(()) => execute(program, argv, env),
+        Err(error) => error.into(),
+    };
+    // It has been set for each of them before, and there is nothing else to go wrong.
+    let _ = set(FdFlags::CLOEXEC);
+    error
+}
+
+fn execute(program: &Path, argv: &[OsString], env: &[(OsString, OsString)]) -> io::Error {
+    let strings = || -> io::Result<(CString, Vec<CString>, Vec<CString>)> {
+        let argv = argv.iter().map(|word| CString::new(word.as_bytes()));
+        let env = env
+            .iter()
+            .map(|(key, value)| CString::new([key.as_bytes(), b"=", value.as_bytes()].concat()));
+        let program = CString::new(program.as_os_str().as_bytes())?;
+        Ok((program, argv.collect::<Result<_, _>>()?, env.collect::<Result<_, _>>()?))
+    };
+    let (program, argv, env) = match strings() {
+        Ok(strings) => strings,
+        Err(error) => return error,
+    };
+    let pointers = |strings: &[CString]| -> Vec<*const libc::c_char> {
+        strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
+    };
+    let (argv_pointers, env_pointers) = (pointers(&argv), pointers(&env));
+    // SAFETY: each pointer is that of a string which ends with 0 and lives until the end of this
+    // function, and each list of them ends with a null pointer.
+    unsafe { libc::execve(program.as_ptr(), argv_pointers.as_ptr(), env_pointers.as_ptr()) };
+    io::Error::last_os_error()
+}
+
+/// Takes over a descriptor that this program was given by the one before it; close-on-exec from
+/// now on. To be called before anything is opened that is to stay open in another program.
+///
+/// # Errors
+/// There is no such descriptor, or it was not inherited, or has been taken already.
+pub fn take(raw: RawFd) -> io::Result<OwnedFd> {
+    static TAKING: Mutex<()> = Mutex::new(());
+    let _one_at_a_time = TAKING.lock().unwrap_or_else(PoisonError::into_inner);
+    // SAFETY: F_GETFD takes any number, be it a descriptor or not, and no memory.
+    let flags = unsafe { libc::fcntl(raw, libc::F_GETFD) };
+    if flags < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if raw <= libc::STDERR_FILENO || flags & libc::FD_CLOEXEC != 0 {
+        let why = format!("descriptor {raw} was not inherited, or has been taken already");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
+    // SAFETY: it is open, and nobody owns it: whatever this process opens is closed on exec, and
+    // what was taken before is, too; two threads do not see the flag unset at the same time.
+    let fd = unsafe { OwnedFd::from_raw_fd(raw) };
+    fcntl_setfd(&fd, FdFlags::CLOEXEC)?;
+    Ok(fd)
+}
+
+/// Text in memory that has a descriptor and no name, and that nobody can change any more.
+///
+/// # Errors
+/// No memory or descriptors left.
+pub fn sealed_text(name: &str, text: &str) -> io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let mut file = File::from(rustix::fs::memfd_create(name, flags)?);
+    file.write_all(text.as_bytes())?;
+    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL;
+    rustix::fs::fcntl_add_seals(&file, seals)?;
+    Ok(file.into())
+}
+
+/// What [`sealed_text`] has made.
+///
+/// # Errors
+/// It is longer than that, or no text.
+pub fn read_sealed(fd: OwnedFd, bytes_max: u64) -> io::Result<String> {
+    let mut file = File::from(fd);
+    // Whoever has another descriptor of it has read it, or written it, up to here.
+    file.rewind()?;
+    let mut text = String::new();
+    let bytes = file.take(bytes_max.saturating_add(1)).read_to_string(&mut text)?;
+    if bytes as u64 > bytes_max {
+        return Err(io::Error::other(format!("it is longer than {bytes_max} bytes")));
+    }
+    Ok(text)
+}
+
+/// Sets what this process is called in `/proc/PID/comm`: after executing `/proc/self/exe` that is
+/// `exe`.
+///
+/// # Errors
+/// None that a thread could have with its own name.
+pub fn name_process(name: &CStr) -> io::Result<()> {
+    Ok(rustix::thread::set_name(name)?)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use rustix::io::fcntl_getfd;
+    use std::{
+        env, fs,
+        os::fd::{AsFd, AsRawFd, IntoRawFd},
+        process::{self, Command},
+    };
+
+    /// Names the file that the process which is replaced keeps open.
+    const REPLACED: &str = "REGATTA_TEST_REPLACED";
+
+    /// The process that is replaced; does nothing unless it was started by a test.
+    #[test]
+    fn replaced() {
+        let Some(path) = env::var_os(REPLACED) else { return };
+        let (kept, closed) = (File::create(&path).unwrap(), File::open(&path).unwrap());
+        let failed = exec(Path::new("/nowhere"), &[], &[], &[kept.as_fd()]);
+        assert_eq!(failed.kind(), io::ErrorKind::NotFound);
+        assert!(fcntl_getfd(&kept).unwrap().contains(FdFlags::CLOEXEC), "all is as before");
+        let (kept_raw, closed_raw) = (kept.as_raw_fd(), closed.as_raw_fd());
+        let script = format!(
+            "echo $$ $SAID $PATH_OF_PARENT >>/proc/self/fd/{kept_raw}; \
+             test -e /proc/self/fd/{closed_raw} || echo closed >>/proc/self/fd/{kept_raw}"
+        );
+        let argv = ["sh", "-c", &*script].map(OsString::from);
+        let env =
+            [("SAID", "kept")].map(|(key, value)| (OsString::from(key), OsString::from(value)));
+        let error = exec(Path::new("/bin/sh"), &argv, &env, &[kept.as_fd()]);
+        panic!("not replaced: {error}");
+    }
+
+    #[test]
+    fn another_program_goes_on_with_what_is_kept() {
+        let path = env::temp_dir().join(format!("regatta-exec-{}", process::id()));
+        let mut child = Command::new(env::current_exe().unwrap())
+            .args(["--exact", "exec::tests::replaced", "--nocapture"])
+            .env(REPLACED, &path)
+            .env("PATH_OF_PARENT", "not handed on")
+            .spawn()
+            .unwrap();
+        let pid = child.id();
+        assert!(child.wait().unwrap().success());
+        let said = fs::read_to_string(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        assert_eq!(said, format!("{pid} kept\nclosed\n"), "the process is the same");
+    }
+
+    #[test]
+    fn text_arrives_and_cannot_be_changed() {
+        let fd = sealed_text("regatta-test", "what was said").unwrap();
+        let mut other = File::from(fd.try_clone().unwrap());
+        assert!(other.write_all(b"something else").is_err());
+        assert_eq!(read_sealed(fd.try_clone().unwrap(), 13).unwrap(), "what was said");
+        assert!(read_sealed(fd, 12).is_err(), "too long");
+    }
+
+    #[test]
+    fn what_was_inherited_is_taken_once() {
+        let file = File::open("/proc/self/exe").unwrap();
+        let own = file.as_raw_fd();
+        assert_eq!(take(own).unwrap_err().kind(), io::ErrorKind::InvalidInput, "it is this one's");
+        fcntl_setfd(&file, FdFlags::empty()).unwrap();
+        let inherited = file.into_raw_fd();
+        let taken = take(inherited).unwrap();
+        assert_eq!(taken.as_raw_fd(), inherited);
+        assert!(fcntl_getfd(&taken).unwrap().contains(FdFlags::CLOEXEC));
+        assert_eq!(take(inherited).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(take(1).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(take(-1).unwrap_err().raw_os_error(), Some(libc::EBADF));
+    }
+}

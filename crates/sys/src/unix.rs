@@ -1,0 +1,306 @@
+//! Unix sockets that listen: a path in place of an address and a port, for clients on the same
+//! machine (unix(7)).
+use crate::{
+    file::may_make_files,
+    socket::{self, Steps, set_mode, set_timeouts},
+};
+use rustix::{
+    fs::{Mode, OFlags},
+    io::Errno,
+    net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt},
+};
+use std::{
+    fs::{self, File, Metadata, Permissions},
+    io,
+    os::{
+        fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+        unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown},
+    },
+    path::{Path, PathBuf},
+};
+
+/// The longest path of a socket, bytes: what `sockaddr_un` has room for before its last zero.
+pub const PATH_BYTES_MAX: usize = 107;
+
+/// How to listen at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnixSpec<'a> {
+    /// Where; at most [`PATH_BYTES_MAX`] bytes.
+    pub path: &'a Path,
+    /// Who may connect: the permissions to write of the socket's file.
+    pub mode: u32,
+    /// User and group that are to have the file; `None` leaves it to who makes it.
+    pub owner: Option<(u32, u32)>,
+    /// Connections that may wait to be accepted; the kernel caps it at `net.core.somaxconn`.
+    pub backlog: u32,
+    /// Send buffer of a connection, bytes; 0 leaves it to the kernel (`SO_SNDBUF`).
+    pub send_buffer_bytes: u32,
+    /// Which calls wait for no longer than a step.
+    pub steps: Steps,
+}
+
+/// A listening socket, and its file. A socket's file that nobody listens on any more, as a server
+/// leaves behind that was killed, is replaced; nothing else is.
+///
+/// # Errors
+/// Somebody listens there, or something else is there (`AddrInUse`); the path is too long; its
+/// folder is not there, or may not be written to; or the file cannot be given away.
+pub fn listen(spec: &UnixSpec<'_>) -> io::Result<(OwnedFd, SocketFile)> {
+    let address = SocketAddrUnix::new(spec.path)?;
+    // If it is anything else, binding says so.
+    if is_abandoned(spec.path, &address)? == Some(true) {
+        fs::remove_file(spec.path)?;
+    }
+    let fd = stream(match spec.steps {
+        Steps::None | Steps::Connections(_) => SocketFlags::NONBLOCK,
+        Steps::All(_) => SocketFlags::empty(),
+    })?;
+    set_inherited(fd.as_fd(), spec)?;
+    rustix::net::bind(&fd, &address)?;
+    let file = SocketFile::at(spec.path)?;
+    // Until it listens nobody can connect, whatever the permissions are.
+    let listens = file.give(spec).and_then(|()| Ok(rustix::net::listen(&fd, backlog(spec))?));
+    listens.inspect_err(|_| file.remove())?;
+    Ok((fd, file))
+}
+
+/// Sees whether it could listen at a path, and leaves nothing there: a socket that could.
+///
+/// # Errors
+/// As [`listen`].
+pub fn try_at(path: &Path) -> io::Result<OwnedFd> {
+    match is_abandoned(path, &SocketAddrUnix::new(path)?)? {
+        None | Some(true) => may_make_files(path.parent().unwrap_or(Path::new("/")))?,
+        Some(false) => return Err(io::ErrorKind::AddrInUse.into()),
+    }
+    stream(SocketFlags::NONBLOCK)
+}
+
+/// Gives a socket that listens, and its file, what `spec` says. It does not block if it did not
+/// before, whatever that says: others may accept from it.
+///
+/// # Errors
+/// An option is refused, or the file cannot be given away.
+pub fn adopt(listener: BorrowedFd<'_>, file: &SocketFile, spec: &UnixSpec<'_>) -> io::Result<()> {
+    set_inherited(listener, spec)?;
+    if !matches!(spec.steps, Steps::All(_)) {
+        set_mode(listener, socket::Mode::Nonblocking)?;
+    }
+    file.give(spec)?;
+    Ok(rustix::net::listen(listener, backlog(spec))?)
+}
+
+/// Sets what connections get when they are accepted.
+fn set_inherited(fd: BorrowedFd<'_>, spec: &UnixSpec<'_>) -> io::Result<()> {
+    if let Steps::Connections(step) | Steps::All(step) = spec.steps {
+        set_timeouts(fd, Some(step), Some(step))?;
+    }
+    if spec.send_buffer_bytes > 0 {
+        let bytes = usize::try_from(spec.send_buffer_bytes).unwrap_or(usize::MAX);
+        sockopt::set_socket_send_buffer_size(fd, bytes)?;
+    }
+    Ok(())
+}
+
+fn backlog(spec: &UnixSpec<'_>) -> i32 {
+    i32::try_from(spec.backlog).unwrap_or(i32::MAX)
+}
+
+/// The file of a socket that listens. It stays until it is [removed](Self::remove).
+#[derive(Debug)]
+pub struct SocketFile {
+    path: PathBuf,
+    /// As long as it is open, no other has its number.
+    file: File,
+}
+
+impl SocketFile {
+    /// The one that is at this path.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn at(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+        id_of(&file.metadata()?)?;
+        Ok(Self { path: path.to_owned(), file })
+    }
+
+    /// Gives it its owner and permissions; what somebody puts in its place is left alone.
+    fn give(&self, spec: &UnixSpec<'_>) -> io::Result<()> {
+        let same = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        if let Some((user, group)) = spec.owner {
+            chown(&same, Some(user), Some(group))?;
+        }
+        fs::set_permissions(&same, Permissions::from_mode(spec.mode))
+    }
+
+    /// Its path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Removes it, and no other that has taken its place.
+    pub fn remove(&self) {
+        let own = self.file.metadata().and_then(|own| id_of(&own));
+        let found = fs::symlink_metadata(&self.path).and_then(|found| id_of(&found));
+        if found.is_ok_and(|id| own.is_ok_and(|own| own == id)) {
+            // Somebody may have removed it already.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Device and number of a socket's file.
+fn id_of(found: &Metadata) -> io::Result<(u64, u64)> {
+    match found.file_type().is_socket() {
+        true => Ok((found.dev(), found.ino())),
+        false => Err(io::ErrorKind::AddrInUse.into()),
+    }
+}
+
+fn stream(flags: SocketFlags) -> io::Result<OwnedFd> {
+    let flags = flags | SocketFlags::CLOEXEC;
+    Ok(rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?)
+}
+
+/// True if a socket's file is there that nobody listens on; `None` if nothing is there.
+fn is_abandoned(path: &Path, address: &SocketAddrUnix) -> io::Result<Option<bool>> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.file_type().is_socket() => {}
+        found => return Ok(found.ok().map(|_| false)),
+    }
+    // Where somebody listens whose backlog is full, a connection that waits would do so for long.
+    let probe = stream(SocketFlags::NONBLOCK)?;
+    Ok(Some(rustix::net::connect(&probe, address) == Err(Errno::CONNREFUSED)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::socket::Place;
+    use std::{
+        io::ErrorKind,
+        os::unix::{fs::symlink, net::UnixStream},
+        process,
+        time::{Duration, Instant},
+    };
+
+    /// A path in a folder of its own, which goes with it.
+    struct Home(PathBuf);
+
+    impl Home {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("regatta-{name}-{}", process::id()));
+            fs::create_dir_all(&path).unwrap();
+            Self(path)
+        }
+    }
+
+    impl Drop for Home {
+        fn drop(&mut self) {
+            // Whether the test has failed is not decided here.
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn spec(path: &Path) -> UnixSpec<'_> {
+        let (owner, send_buffer_bytes, steps) = (None, 0, Steps::None);
+        UnixSpec { path, mode: 0o640, owner, backlog: 2, send_buffer_bytes, steps }
+    }
+
+    fn mode_of(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn a_file_that_nobody_listens_on_is_replaced() {
+        let home = Home::new("unix-replaced");
+        let path = home.0.join("socket");
+        let (listener, file) = listen(&spec(&path)).unwrap();
+        assert_eq!((mode_of(&path), file.path()), (0o640, &*path));
+        assert_eq!(socket::place(listener.as_fd()).unwrap(), Place::Unix(path.clone()));
+        assert_eq!(listen(&spec(&path)).unwrap_err().kind(), ErrorKind::AddrInUse);
+        assert!(UnixStream::connect(&path).is_ok(), "it was left alone");
+        drop(listener);
+        let refused = UnixStream::connect(&path).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+        let (_again, again) = listen(&UnixSpec { mode: 0o666, ..spec(&path) }).unwrap();
+        assert!(UnixStream::connect(&path).is_ok());
+        file.remove();
+        assert_eq!(mode_of(&path), 0o666, "another's file stays");
+        again.remove();
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_listener_with_a_full_backlog_is_left_alone() {
+        let home = Home::new("unix-full");
+        let path = home.0.join("socket");
+        let _listener = listen(&UnixSpec { backlog: 0, ..spec(&path) }).unwrap();
+        let _waits = UnixStream::connect(&path).unwrap();
+        let start = Instant::now();
+        assert_eq!(listen(&spec(&path)).unwrap_err().kind(), ErrorKind::AddrInUse);
+        assert!(start.elapsed() < Duration::from_secs(5), "it does not wait");
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn what_is_no_socket_is_left_alone() {
+        let home = Home::new("unix-file");
+        let (path, link) = (home.0.join("file"), home.0.join("link"));
+        fs::write(&path, "mine").unwrap();
+        symlink(&path, &link).unwrap();
+        for there in [&path, &link] {
+            assert_eq!(listen(&spec(there)).unwrap_err().kind(), ErrorKind::AddrInUse);
+        }
+        assert_eq!(fs::read(&path).unwrap(), b"mine");
+        let long = home.0.join("x".repeat(PATH_BYTES_MAX + 1));
+        assert!(listen(&spec(&long)).is_err());
+        assert_eq!(
+            listen(&spec(&home.0.join("no/folder"))).unwrap_err().kind(),
+            ErrorKind::NotFound
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_given_away_is_removed() {
+        let home = Home::new("unix-given");
+        let path = home.0.join("socket");
+        let (user, group) =
+            (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let own = UnixSpec { owner: Some((user, group)), ..spec(&path) };
+        let (_, file) = listen(&own).unwrap();
+        file.remove();
+        if user != 0 {
+            assert!(listen(&UnixSpec { owner: Some((0, 0)), ..own }).is_err());
+            assert!(!path.exists());
+        }
+    }
+
+    #[test]
+    fn connections_get_what_their_listener_has() {
+        let home = Home::new("unix-step");
+        let path = home.0.join("socket");
+        let step = Duration::from_millis(20);
+        let all = UnixSpec { steps: Steps::All(step), send_buffer_bytes: 20_000, ..spec(&path) };
+        let (listener, _) = listen(&all).unwrap();
+        assert_eq!(socket::wait_max(listener.as_fd()).unwrap(), Some(step));
+        let accept = |listener: &OwnedFd| socket::accept(listener.as_fd(), socket::Mode::Blocking);
+        assert_eq!(accept(&listener).unwrap_err().kind(), ErrorKind::WouldBlock);
+        let _client = UnixStream::connect(&path).unwrap();
+        let (accepted, peer) = accept(&listener).unwrap();
+        assert_eq!(peer, None);
+        for of in [sockopt::Timeout::Recv, sockopt::Timeout::Send] {
+            assert_eq!(sockopt::socket_timeout(&accepted, of).unwrap(), Some(step));
+        }
+        assert_eq!(sockopt::socket_send_buffer_size(&accepted).unwrap(), 40_000);
+        drop(listener);
+        let (listener, _) = listen(&spec(&path)).unwrap();
+        assert_eq!(socket::wait_max(listener.as_fd()).unwrap(), None);
+        let _client = UnixStream::connect(&path).unwrap();
+        let (accepted, _) = accept(&listener).unwrap();
+        assert_eq!(sockopt::socket_timeout(&accepted, sockopt::Timeout::Recv).unwrap(), None);
+    }
+}

@@ -1,0 +1,273 @@
+//! `cargo xtask package`: a Debian package, and an image for containers of a static program.
+
+use crate::arguments::Arguments;
+use crate::command::{
+    build_release, cargo, output_of, project_root, require, succeeds, target_dir,
+};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const HELP: &str = "\
+Makes packages in target/package, which is emptied before.
+
+Usage: cargo xtask package [deb|oci] [--regatta BINARY]
+
+  deb    a Debian package: program, unit, configuration, manual pages, completions
+         (needs debhelper; lintian looks at it if that is installed)
+  oci    the program without shared libraries, and an image of it for podman, docker and skopeo
+         (needs umoci; skopeo looks at it if that is installed)
+
+  --regatta BINARY    pack this program instead of building one
+
+Without a word it makes both. docs/operating.md says what is in them.
+";
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// What the Debian package has in /usr/share/doc/regatta.
+const DOCUMENTS: [&str; 8] = [
+    "crates/lab/assets/echarts-NOTICE",
+    "deploy/grafana.json",
+    "docs/from-nginx.md",
+    "docs/hosts.md",
+    "docs/logging.md",
+    "docs/metrics.md",
+    "docs/operating.md",
+    "docs/rules.md",
+];
+/// The terms of the libraries, in both packages.
+const LIBRARIES: &str = "libraries";
+
+/// Makes what is asked for.
+pub(crate) fn run(words: &[String]) -> Result<bool, String> {
+    let mut arguments = Arguments::new(words);
+    if arguments.flag("--help") {
+        print!("{HELP}");
+        return Ok(true);
+    }
+    let binary = arguments.text("--regatta")?.map(PathBuf::from);
+    let what = arguments.word();
+    arguments.finish()?;
+    let is_wanted = |name: &str| what.as_ref().is_none_or(|what| what == name);
+    if !is_wanted("deb") && !is_wanted("oci") {
+        return Err(format!("what is to be packed is not understood\n\n{HELP}"));
+    }
+    let folder = target_dir().join("package");
+    must(Command::new("rm").arg("-rf").arg(&folder))?;
+    must(Command::new("mkdir").arg("-p").arg(&folder))?;
+    let folder = folder.canonicalize().map_err(|error| fault(&folder, &error))?;
+    write(&folder.join(LIBRARIES), &libraries()?)?;
+    if is_wanted("deb") {
+        require("dh", "debhelper")?;
+        deb(&folder, &binary.clone().map_or_else(build_release, Ok)?)?;
+    }
+    if is_wanted("oci") {
+        let umoci = require("umoci", "umoci")?;
+        image(&folder, &binary.map_or_else(build_static, Ok)?, &umoci)?;
+    }
+    Ok(true)
+}
+
+/// Runs a program that must succeed.
+fn must(command: &mut Command) -> Result<(), String> {
+    match succeeds(command)? {
+        true => Ok(()),
+        false => Err(format!("failed: {command:?}")),
+    }
+}
+
+/// What a program prints, which must succeed.
+fn said(command: &mut Command) -> Result<String, String> {
+    output_of(command).ok_or_else(|| format!("failed: {command:?}"))
+}
+
+fn fault(path: &Path, error: &std::io::Error) -> String {
+    format!("{}: {error}", path.display())
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    std::fs::read_to_string(path).map_err(|error| fault(path, &error))
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    std::fs::write(path, text).map_err(|error| fault(path, &error))
+}
+
+/// Has a program look at a package, if it is installed.
+fn judge(program: &str, words: &[&str]) -> Result<(), String> {
+    match require(program, program) {
+        Ok(path) => must(Command::new(path).args(words)),
+        Err(needs) => {
+            println!("{needs} to look at it");
+            Ok(())
+        }
+    }
+}
+
+/// Fills a directory with what debhelper packs, and has it do so.
+fn deb(folder: &Path, program: &Path) -> Result<(), String> {
+    let tree = folder.join("regatta");
+    let copy = |files: &[&str], to: &Path| {
+        must(Command::new("mkdir").arg("-p").arg(to))?;
+        must(Command::new("cp").current_dir(project_root()).args(["-r", "-t"]).arg(to).args(files))
+    };
+    let debian = tree.join("debian");
+    copy(&["deploy/debian", "deploy/regatta.toml"], &tree)?;
+    let unit = ["deploy/regatta.service", "deploy/regatta.sysusers", "deploy/regatta.logrotate"];
+    copy(&unit, &debian)?;
+    copy(&DOCUMENTS, &tree.join("docs"))?;
+    must(Command::new("cp").arg(program).arg(tree.join("regatta")))?;
+    must(Command::new("cp").arg(folder.join(LIBRARIES)).arg(&tree))?;
+    must(Command::new(program).arg("pages").arg(tree.join("pages")))?;
+    let mut copyright = read(&debian.join("copyright"))?;
+    for (name, path) in
+        [("Expat", "LICENSE-MIT"), ("BSD-3-clause", "crates/lab/assets/echarts-LICENSE-d3")]
+    {
+        copyright += &license(name, &read(&project_root().join(path))?);
+    }
+    write(&debian.join("copyright"), &copyright)?;
+    write(&debian.join("changelog"), &changelog(&read(&debian.join("control"))?)?)?;
+    let mut build = Command::new("dpkg-buildpackage");
+    build.args(["--build=binary", "--no-sign", "--no-pre-clean"]);
+    must(build.current_dir(&tree))?;
+    let machine = said(Command::new("dpkg").arg("--print-architecture"))?;
+    let package = folder.join(format!("regatta_{VERSION}_{machine}.deb")).display().to_string();
+    println!("{package}");
+    judge("lintian", &["--fail-on", "error,warning", &package])
+}
+
+/// A paragraph of `debian/copyright`: an empty line of the text is a dot.
+fn license(name: &str, text: &str) -> String {
+    let line = |line: &str| format!(" {}\n", if line.is_empty() { "." } else { line });
+    format!("\nLicense: {name}\n{}", text.trim().lines().map(line).collect::<String>())
+}
+
+/// The time in it is that of the last commit: equal sources make equal packages.
+fn changelog(control: &str) -> Result<String, String> {
+    let maintainer = control.lines().find_map(|line| line.strip_prefix("Maintainer: "));
+    let maintainer = maintainer.ok_or("deploy/debian/control has no Maintainer")?;
+    let mut git = Command::new("git");
+    git.args(["log", "-1", "--format=%cD"]).current_dir(project_root());
+    let date = output_of(&mut git).map_or_else(|| said(Command::new("date").arg("-R")), Ok)?;
+    Ok(format!(
+        "regatta ({VERSION}) unstable; urgency=medium\n\n  \
+         * The history of the sources says what has changed.\n\n -- {maintainer}  {date}\n"
+    ))
+}
+
+/// The terms of each library that is in the program, as its own files say them.
+fn libraries() -> Result<String, String> {
+    let mut tree = cargo();
+    tree.args(["tree", "--package", "regatta", "--edges", "normal,no-proc-macro"]);
+    let linked = said(tree.args(["--prefix", "none", "--format", "{p}"]))?;
+    let linked: BTreeSet<&str> = linked.lines().collect();
+    let metadata = said(cargo().args(["metadata", "--format-version", "1"]))?;
+    let metadata: Value = serde_json::from_str(&metadata).map_err(|error| error.to_string())?;
+    let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for package in metadata["packages"].as_array().into_iter().flatten() {
+        let field = |name: &str| package[name].as_str().unwrap_or_default();
+        let name = format!("{} v{}", field("name"), field("version"));
+        if !linked.contains(name.as_str()) {
+            continue;
+        }
+        let manifest = Path::new(field("manifest_path"));
+        let entries = manifest.parent().and_then(|folder| folder.read_dir().ok());
+        for path in entries.into_iter().flatten().flatten().map(|entry| entry.path()) {
+            let file = path.file_name().unwrap_or_default().to_string_lossy().to_uppercase();
+            if ["LICENSE", "LICENCE", "COPYING", "NOTICE"].iter().any(|one| file.starts_with(one))
+                && path.is_file()
+            {
+                texts.entry(read(&path)?).or_default().push(name.clone());
+            }
+        }
+        let terms = format!("Its manifest says: {}\n", field("license"));
+        texts.entry(terms).or_default().push(name);
+    }
+    let mut text = String::new();
+    for (terms, names) in texts {
+        let _ = write!(text, "==== {}\n\n{terms}\n\n", names.join(", "));
+    }
+    Ok(text)
+}
+
+/// Builds the program with the C library in it.
+fn build_static() -> Result<PathBuf, String> {
+    let version = said(Command::new("rustc").arg("-vV"))?;
+    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
+    let host = host.ok_or_else(|| format!("rustc said {version:?}"))?;
+    let mut build = cargo();
+    // Because a target is named, build scripts and macros are not concerned.
+    build.args(["build", "--release", "--package", "regatta", "--target", host]);
+    must(build.env("RUSTFLAGS", "-C target-feature=+crt-static"))?;
+    Ok(target_dir().join(host).join("release/regatta"))
+}
+
+/// Puts a static program into an image: nothing else is in it but the terms of its libraries.
+fn image(folder: &Path, program: &Path, umoci: &Path) -> Result<(), String> {
+    let machine = std::env::consts::ARCH;
+    let text = |path: &Path| path.display().to_string();
+    let stripped = text(&folder.join(format!("regatta-{VERSION}-{machine}")));
+    let strip = require("strip", "binutils")?;
+    must(Command::new(strip).arg("-o").arg(&stripped).arg(program))?;
+    println!("{stripped}");
+    let layout = text(&folder.join("oci"));
+    let image = format!("{layout}:{VERSION}");
+    let umoci = |words: &[&str]| must(Command::new(umoci).args(words));
+    umoci(&["init", "--layout", &layout])?;
+    umoci(&["new", "--image", &image])?;
+    umoci(&["insert", "--rootless", "--image", &image, &stripped, "/regatta"])?;
+    let libraries = text(&folder.join(LIBRARIES));
+    umoci(&["insert", "--rootless", "--image", &image, &libraries, "/libraries"])?;
+    umoci(&[
+        "config",
+        "--image",
+        &image,
+        "--config.entrypoint=/regatta",
+        "--config.cmd=serve",
+        "--config.cmd=/srv",
+        "--config.cmd=--listen",
+        "--config.cmd=0.0.0.0:8080",
+        // Nobody: a number needs no /etc/passwd.
+        "--config.user=65534:65534",
+        "--config.exposedports=8080/tcp",
+        "--config.label=org.opencontainers.image.title=regatta",
+        "--config.label=org.opencontainers.image.licenses=MIT OR Apache-2.0",
+    ])?;
+    umoci(&["gc", "--layout", &layout])?;
+    let archive = text(&folder.join(format!("regatta-{VERSION}-oci.tar")));
+    must(Command::new("tar").args(["-C", &layout, "-cf", &archive, "."]))?;
+    println!("{archive}");
+    judge("skopeo", &["inspect", &format!("oci-archive:{archive}")])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{changelog, license, read};
+    use crate::command::{project_root, require};
+    use crate::skips::skip;
+    use std::process::Command;
+
+    #[test]
+    fn texts_for_debian_are_of_its_form() {
+        assert_eq!(license("X", "a\n\nb\n"), "\nLicense: X\n a\n .\n b\n");
+        let log = changelog("Source: x\nMaintainer: A B <a@b.c>\n").expect("git or date is there");
+        assert!(log.starts_with("regatta (") && log.contains("\n -- A B <a@b.c>  "), "{log}");
+    }
+
+    /// The exposure that systemd finds is 2.0 at most.
+    #[test]
+    fn the_service_may_do_little_else_than_serve() {
+        let unit = project_root().join("deploy/regatta.service");
+        let text = read(&unit).expect("ours");
+        assert!(!text.lines().any(|line| line.starts_with("RestrictSUIDSGID=")), "no openat2(2)");
+        let Ok(systemd) = require("systemd-analyze", "systemd") else {
+            return skip("systemd-analyze is not here to look at the unit");
+        };
+        let mut analyze = Command::new(systemd);
+        analyze.args(["security", "--offline=true", "--threshold=20", "--no-pager"]);
+        let said = analyze.arg(unit).output().expect("it runs");
+        assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stdout));
+    }
+}
