@@ -1,6 +1,9 @@
 //! One event loop, or one scheduler of user threads, over real sockets and files, in the thread of
 //! the test: what it keeps of what a peer sends, and how often it allocates.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#[path = "../../../xtask/folder.rs"]
+mod folder;
+
 use regatta_arch::{
     WorkerLog,
     drive::{
@@ -10,7 +13,10 @@ use regatta_arch::{
     kit::{
         accept::{AcceptRules, Acceptor, WhenFull},
         disk::InlineDisk,
-        event_loop::EventLoop,
+        event_loop::{
+            EventLoop,
+            cohort::{Order, Visits},
+        },
         fibers::{self, FiberRules, Hands, State, run_task},
         step::{Leaves, Rules},
         worker::{Surroundings, Worker},
@@ -32,7 +38,7 @@ use std::{
     io::{self, BufRead, BufReader, Read, Write},
     net::TcpStream,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    path::{Path, PathBuf},
+    path::Path,
     sync::atomic::{
         AtomicBool, AtomicU64,
         Ordering::{Acquire, Release},
@@ -48,25 +54,17 @@ static COUNTING: Counting = Counting;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A folder with a small file and a large one.
-struct Folder(PathBuf);
+struct Folder(folder::Folder);
 
 const SMALL_BYTES: usize = 4096;
 const LARGE_BYTES: u64 = 1 << 20;
 
 impl Folder {
     fn new(name: &str) -> Self {
-        let name = format!("regatta-loop-{name}-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir_all(&path).unwrap();
+        let path = folder::Folder::new(&format!("loop-{name}"));
         fs::write(path.join("small"), [b's'; SMALL_BYTES]).unwrap();
         File::create(path.join("large")).unwrap().set_len(LARGE_BYTES).unwrap();
         Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -84,9 +82,21 @@ impl Drop for Stop<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Server {
     Loop,
+    /// A loop that serves by stages.
+    Stages,
     /// User threads, which send what is in files by themselves, or by a helper.
     Threads(Option<SendBy>),
 }
+
+const RULES: Rules = Rules {
+    bytes_max: 2 << 20,
+    ops_max: 64,
+    full_read: false,
+    eager_write: true,
+    edge: false,
+    patience: None,
+    leaves: Leaves::NONE,
+};
 
 /// Serves in this thread for as long as `client` runs in another.
 fn serve(
@@ -125,15 +135,6 @@ fn serve(
         mode: Mode::Nonblocking,
         exclusive: false,
     };
-    let rules = Rules {
-        bytes_max: 2 << 20,
-        ops_max: 64,
-        full_read: false,
-        eager_write: true,
-        edge: false,
-        patience: None,
-        leaves: Leaves::NONE,
-    };
     let acceptor = Acceptor::new(&listeners, accepting);
     thread::scope(|scope| {
         let stop = Stop(arena, &bell);
@@ -143,7 +144,14 @@ fn serve(
         });
         let Server::Threads(send) = server else {
             let worker = Worker::new(acceptor, around);
-            return EventLoop::new(poller, worker, rules, &mut disk).run().unwrap();
+            let event_loop = EventLoop::new(poller, worker, RULES, &mut disk);
+            let visits = Visits { order: Order::Forward, most: 0 };
+            return match server {
+                Server::Stages => event_loop.by_stages(visits),
+                _ => event_loop,
+            }
+            .run()
+            .unwrap();
         };
         if let Some(by) = send {
             let (hands, tally) = (&hands, Tally::Owned(arena.slot(1)));
@@ -208,7 +216,7 @@ fn requests_ahead_of_their_answers_stay_in_the_kernel() {
     peer.get_mut().write_all(&[large, REQUEST.repeat(ahead)].concat()).unwrap();
     let site = Site::default();
     let poller = Epoll::new(Trigger::Level).unwrap();
-    serve((Server::Loop, poller), listener, (&site, folder.0.as_path(), &NoLog), |arena| {
+    serve((Server::Loop, poller), listener, (&site, &*folder.0, &NoLog), |arena| {
         let counter = |counter| arena.slot(0).get(counter);
         let begin = Instant::now();
         while counter(Counter::SendfileWouldBlock) == 0 {
@@ -240,7 +248,7 @@ fn short(poller: impl Poller, closes: bool) {
     let listener = listener.unwrap();
     let address = local_addr(listener.as_fd()).unwrap();
     let site = Site::default();
-    serve((Server::Loop, poller), listener, (&site, folder.0.as_path(), &NoLog), |arena| {
+    serve((Server::Loop, poller), listener, (&site, &*folder.0, &NoLog), |arena| {
         let all = [
             Counter::AcceptCalls,
             Counter::RecvCalls,
@@ -307,20 +315,25 @@ fn a_short_connection_costs_no_call_that_it_does_not_need() {
 #[test]
 fn what_the_kernel_holds_leaves_in_the_same_turn() {
     let folder = Folder::new("held");
-    let (listener, mut peer) = connect();
+    let (listener, mut first) = connect();
+    let mut second = TcpStream::connect(local_addr(listener.as_fd()).unwrap()).unwrap();
     let head = "GET /small HTTP/1.1\r\nHost: a\r\n";
     let (again, last) = (format!("{head}\r\n"), format!("{head}Connection: close\r\n\r\n"));
-    peer.get_mut().write_all(again.as_bytes()).unwrap();
+    // Both are there before the loop runs: the first has the file cached, and the second's turn,
+    // one `Recv` and 63 times `Send`, is as many operations as a turn may perform.
+    first.get_mut().write_all(last.as_bytes()).unwrap();
+    second.write_all((again.repeat(62) + &last).as_bytes()).unwrap();
+    second.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut second = BufReader::new(second);
     let site = Site::default();
     let poller = Epoll::new(Trigger::Level).unwrap();
-    serve((Server::Loop, poller), listener, (&site, folder.0.as_path(), &NoLog), |arena| {
-        // Cached from now on: what follows is as many operations as a turn may perform.
-        assert_eq!(answer(&mut peer, true), SMALL_BYTES as u64);
-        peer.get_mut().write_all((again.repeat(63) + &last).as_bytes()).unwrap();
-        for _ in 0..64 {
-            assert_eq!(answer(&mut peer, true), SMALL_BYTES as u64);
+    serve((Server::Loop, poller), listener, (&site, &*folder.0, &NoLog), |arena| {
+        for (peer, answers) in [(&mut first, 1), (&mut second, 63)] {
+            for _ in 0..answers {
+                assert_eq!(answer(peer, true), SMALL_BYTES as u64);
+            }
+            assert_eq!(peer.read(&mut [0]).unwrap(), 0);
         }
-        assert_eq!(peer.read(&mut [0]).unwrap(), 0);
         assert_eq!(arena.slot(0).get(Counter::StallBudget), 0, "turns that were cut short");
     });
 }
@@ -403,7 +416,7 @@ fn watched(served: (Server, impl Poller), name: &'static str, time: Duration) {
     let mut site = Site::default();
     site.caching.revalidate_ms = 3_600_000;
     site.deadlines.head_ms_max = 2_000;
-    serve(served, listener, (&site, folder.0.as_path(), &watch), |_| {
+    serve(served, listener, (&site, &*folder.0, &watch), |_| {
         for _ in 0..5 {
             round(&mut peer);
         }
@@ -432,6 +445,14 @@ fn a_warm_loop_allocates_nothing() {
     watched(of(Trigger::Edge), "epoll-edge", Duration::ZERO);
     watched((Server::Loop, Poll::new()), "poll", Duration::ZERO);
     watched((Server::Loop, Select::new()), "select", Duration::ZERO);
+}
+
+/// The same where it serves by stages: what is left, and copies of what was received, have their
+/// places.
+#[test]
+fn warm_stages_allocate_nothing() {
+    watched((Server::Stages, Epoll::new(Trigger::Edge).unwrap()), "stages", Duration::ZERO);
+    watched((Server::Stages, Poll::new()), "stages-poll", Duration::ZERO);
 }
 
 /// The same for a scheduler of user threads, also where connections go to a helper and come back.
