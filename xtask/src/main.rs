@@ -5,6 +5,9 @@ mod arguments;
 mod command;
 mod dashboard;
 mod environment;
+#[cfg(test)]
+#[path = "../folder.rs"]
+mod folder;
 mod fuzz;
 mod generate;
 mod memory;
