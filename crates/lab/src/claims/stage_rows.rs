@@ -249,6 +249,11 @@ fn admission_and_fairness() {
             // It refuses far more than it has to.
             ("X-9", Fails, |arm, _, _| p90(arm, 150.0, 900.0)),
             ("X-9", Cannot, |arm, _, _| p90(arm, 360.0, 900.0)),
+            // Without it nobody is answered in time.
+            ("X-9", Holds, |arm, _, _| match arm {
+                "seda-open" => vec![("good_share", 0.0), ("requests", 1_000.0)],
+                _ => p90(arm, 300.0, 900.0),
+            }),
             ("X-9", Cannot, nothing),
         ],
     );

@@ -56,7 +56,9 @@ pub(crate) fn reasons(
     if wrong > 0 {
         reasons.push(format!("{wrong} replies were wrong"));
     }
-    if outcome.fates.get(Fate::Good) == 0 {
+    // Where failures are measured, that everybody waited in vain is a result.
+    let in_vain = guards.errors_max >= 1.0 && outcome.fates.get(Fate::Timeout) > 0;
+    if outcome.fates.get(Fate::Good) == 0 && !in_vain {
         reasons.push(SILENT.to_owned());
     }
     if outcome.interrupted {
@@ -170,9 +172,17 @@ machine.server_cpus = "0"
             (found.verified, seen.compares) = (0, false);
         };
         assert!(check("", nobody_asked).is_empty(), "the bare loop, or verify = false");
-        broken("", SILENT, |found, _| {
+        let nothing = |found: &mut Outcome, _: &mut Seen| {
             found.fates = regatta_load::engine::Fates::default();
             found.verified = 0;
-        });
+        };
+        broken("", SILENT, nothing);
+        let overload = "guards.errors_max = 1";
+        broken(overload, SILENT, nothing);
+        let waited = |found: &mut Outcome, seen: &mut Seen| {
+            nothing(found, seen);
+            found.fates.count(Fate::Timeout);
+        };
+        assert!(check(overload, waited).is_empty(), "all waited in vain, and that was asked");
     }
 }
