@@ -56,9 +56,9 @@ pub(crate) fn reasons(
     if wrong > 0 {
         reasons.push(format!("{wrong} replies were wrong"));
     }
-    // Where failures are measured, that everybody waited in vain is a result.
-    let in_vain = guards.errors_max >= 1.0 && outcome.fates.get(Fate::Timeout) > 0;
-    if outcome.fates.get(Fate::Good) == 0 && !in_vain {
+    // Where failures are measured, that every client's patience ended is a result.
+    let gave_up = guards.errors_max >= 1.0 && outcome.fates.get(Fate::Timeout) > 0;
+    if outcome.fates.get(Fate::Good) == 0 && !gave_up {
         reasons.push(SILENT.to_owned());
     }
     if outcome.interrupted {
@@ -183,6 +183,6 @@ machine.server_cpus = "0"
             nothing(found, seen);
             found.fates.count(Fate::Timeout);
         };
-        assert!(check(overload, waited).is_empty(), "all waited in vain, and that was asked");
+        assert!(check(overload, waited).is_empty(), "all gave up, and that was asked");
     }
 }
