@@ -1,8 +1,8 @@
 //! From one request to one reply, independent of the protocol: find the file, and plan what to
 //! send.
 use crate::{
-    Body, Coded, Cx, Entry, Exchange, FileFault, Lookup, Refusal, Representation, Request, Wanted,
-    content,
+    AuthRule, Body, Coded, Cx, Destination, Entry, Exchange, FileFault, Lookup, Refusal,
+    Representation, Request, Wanted, content,
     entry::worthwhile,
     location::with_slash,
     plan::{Plan, Shape, plan},
@@ -10,7 +10,7 @@ use crate::{
 };
 use alloc::{sync::Arc, vec::Vec};
 use core::mem;
-use regatta_http::{Status, target::Path};
+use regatta_http::Status;
 use regatta_metrics::Counter;
 use regatta_op::{
     Coding, Codings, Fault, File, FileId, Now, OpenFault, OpenReq, Opened, ReadReq, Segment,
@@ -174,7 +174,7 @@ pub(crate) fn answer<'x, F: File + 'x, S: Serve<F>>(
         Err(refusal) => return Answer::Step(Step::Reply(Reply::without_file(*refusal))),
     };
     if cx.site.rules.has_auth()
-        && let Some(challenge) = challenge(path, request, cx)
+        && let Some(challenge) = challenge(cx.site.rules.auth(path.relative), request, cx)
     {
         return Answer::Step(Step::Reply(Reply::Unauthorized(challenge)));
     }
@@ -193,16 +193,21 @@ pub(crate) fn answer<'x, F: File + 'x, S: Serve<F>>(
     }
 }
 
-/// The challenge for a request that lacks the credentials which its path demands.
+/// The challenge for a request that lacks the credentials which a rule demands.
 #[cold]
-fn challenge<F>(path: &Path<'_>, request: &Request<'_>, cx: &Cx<'_, F>) -> Option<Arc<str>> {
-    let rule = cx.site.rules.auth(path.relative)?;
-    let credentials = request.destination.field("authorization");
-    if credentials.is_some_and(|value| rule.admits(value)) {
-        return None;
-    }
+fn challenge<F>(
+    rule: Option<&AuthRule>,
+    request: &Request<'_>,
+    cx: &Cx<'_, F>,
+) -> Option<Arc<str>> {
+    let rule = rule.filter(|rule| !admits(rule, request))?;
     cx.tally.add(Counter::Unauthorized, 1);
     Some(rule.challenge())
+}
+
+/// True if the request has the credentials that a rule demands.
+fn admits(rule: &AuthRule, request: &Request<'_>) -> bool {
+    request.destination.authorization().is_some_and(|value| rule.admits(value))
 }
 
 /// Calls `serve` with the plan for the cached file `name`, in its `role`, if the plan needs no
@@ -243,8 +248,9 @@ fn hit_other<F: File, S: Serve<F>>(
     serve: &mut S,
 ) -> Option<S::Served> {
     let mut room = cx.scratch.candidate.borrow_mut();
-    let name = search.name(target, &mut room);
-    if cx.site.rules.is_for_others(name, target.path.relative) {
+    let name = search.name(target, &mut room)?;
+    let guard = cx.site.rules.auth_beside(target.path.relative, name);
+    if guard.is_some_and(|rule| !admits(rule, target.request)) {
         return None;
     }
     hit(name, search.role(), target, now, cx, serve)
@@ -257,7 +263,8 @@ impl<F: File> Exchange<F> {
         match request.path(&mut decoded) {
             Ok(path) => {
                 if cx.site.rules.has_auth()
-                    && let Some(challenge) = challenge(&path, request, cx)
+                    && let Some(challenge) =
+                        challenge(cx.site.rules.auth(path.relative), request, cx)
                 {
                     return Step::Reply(Reply::Unauthorized(challenge));
                 }
@@ -278,7 +285,10 @@ impl<F: File> Exchange<F> {
     ) -> Step<F> {
         let step = self.look(target, first, now, cx);
         if !matches!(step, Step::Reply(_)) {
-            self.request.keep(target.request, target.path);
+            let destination = target.request.destination;
+            let may_matter = cx.site.rules.has_auth().then_some(destination);
+            let credentials = may_matter.and_then(Destination::authorization);
+            self.request.keep(target.request, target.path, credentials);
         }
         step
     }
@@ -425,7 +435,7 @@ impl<F: File> Exchange<F> {
                     self.is_current = false;
                     match self.look_up(target, now, cx) {
                         Ok(entry) => next.consider(target, entry),
-                        Err(open) => return Step::Open(open),
+                        Err(step) => return step,
                     }
                 }
                 Resolved::File(file, role) => {
@@ -455,20 +465,33 @@ impl<F: File> Exchange<F> {
         Step::Reply(reply)
     }
 
-    /// The cached entry of the current name, or the open that is needed.
+    /// The cached entry of the current name.
+    ///
+    /// # Errors
+    /// The open that is needed, or that the file is only for those who say a password.
     fn look_up(
         &mut self,
         target: &Target<'_>,
         now: Now,
         cx: &Cx<'_, F>,
-    ) -> Result<Entry<F>, OpenReq> {
+    ) -> Result<Entry<F>, Step<F>> {
         let mut room = cx.scratch.candidate.borrow_mut();
-        let name = self.search.name(target, &mut room);
         self.pending = None;
-        let for_others = cx.site.rules.is_for_others(name, target.path.relative);
-        if for_others || target.rules.holds_rules(name) {
-            // A rewrite may name one: what it names is filled in from the path.
-            return Ok(Entry::Missing(OpenFault::NotFound));
+        let missing = Ok(Entry::Missing(OpenFault::NotFound));
+        let Some(name) = self.search.name(target, &mut room) else {
+            return missing;
+        };
+        let guard = cx.site.rules.auth_beside(target.path.relative, name);
+        if self.search.role() == Role::Itself {
+            if let Some(challenge) = challenge(guard, target.request, cx) {
+                return Err(Step::Reply(Reply::Unauthorized(challenge)));
+            }
+        } else if guard.is_some_and(|rule| !admits(rule, target.request)) {
+            // What was asked for is not there, and no password would bring it.
+            return missing;
+        }
+        if target.rules.holds_rules(name) {
+            return missing;
         }
         let mut room = cx.scratch.key.borrow_mut();
         let key = cx.site.key(name, &mut room);
@@ -481,7 +504,7 @@ impl<F: File> Exchange<F> {
         }
         self.siblings = content::siblings(name, cx.site);
         self.requested_at = now;
-        Err(OpenReq { path: key.into(), siblings: self.siblings })
+        Err(Step::Open(OpenReq { path: key.into(), siblings: self.siblings }))
     }
 
     /// Takes the result of a wait, caches it, and continues the search.
@@ -495,7 +518,7 @@ impl<F: File> Exchange<F> {
     ) -> Resolved<F> {
         let mut room = cx.scratch.candidate.borrow_mut();
         let search = self.search;
-        let name = search.name(target, &mut room);
+        let name = search.name(target, &mut room).expect("it was looked for");
         let mut key_room = cx.scratch.key.borrow_mut();
         let key = cx.site.key(name, &mut key_room);
         let (rules, host) = (&cx.site.caching, &*cx.site.host_name);

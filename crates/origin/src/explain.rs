@@ -5,7 +5,9 @@ use crate::{
     cors::Grant,
     course::{After, Announced, Course, Persistence, head_limits},
     h1::reply::Terms,
+    location::Room,
     plan::Shape,
+    resolve::{self, Search},
 };
 use alloc::{
     format,
@@ -174,7 +176,10 @@ impl<F: File> Explainer<'_, F> {
         let mut step = exchange.start(request, self.now, &cx);
         loop {
             let supply = match step {
-                Step::Reply(reply) => return reply,
+                Step::Reply(reply) => {
+                    self.withheld(exchange.search, request, &reply);
+                    return reply;
+                }
                 Step::Open(req) => {
                     if exchange.search.is_rule() {
                         self.redirect();
@@ -228,7 +233,6 @@ impl<F: File> Explainer<'_, F> {
             Reply::Nothing(status) => {
                 if matches!(*status, Status::NOT_FOUND | Status::GONE) {
                     self.redirect();
-                    self.withheld();
                 }
                 self.say("answer", format!("nothing, {} {}", status.0, status.reason()));
                 self.own_page(*status);
@@ -261,13 +265,21 @@ impl<F: File> Explainer<'_, F> {
         }
     }
 
-    /// Says so if a rule names a file that is not sent for the path.
-    fn withheld(&mut self) {
-        let (rules, mut name) = (&self.site.rules, Vec::new());
-        rules.redirects.name(&self.asked, &mut name);
-        let hidden = !name.is_empty() && rules.is_for_others(&name, &self.asked);
-        if let Some(place) = rules.auth_place(&name).filter(|_| hidden) {
-            let name = quoted(&name);
+    /// Says so if the file that was looked for last is not sent without a password, though the path
+    /// that is asked for needs none, or another one.
+    fn withheld(&mut self, search: Search, request: &Request<'_>, reply: &Reply<F>) {
+        let (mut decoded, mut room) = (Vec::new(), Room::default());
+        let site = self.site;
+        let Ok(path) = request.path(&mut decoded) else { return };
+        let target = resolve::Target::new(&path, request, site);
+        let Some(name) = search.name(&target, &mut room) else { return };
+        match reply {
+            Reply::Unauthorized(_) if search.is_rule() => self.redirect(),
+            Reply::Unauthorized(_) | Reply::Nothing(_) => {}
+            _ => return,
+        }
+        if let Some(rule) = site.rules.auth_beside(path.relative, name) {
+            let (name, place) = (quoted(name), &rule.place);
             self.say("auth", format!("{name} is only for the users of the rule at {place}"));
         }
     }

@@ -2,7 +2,7 @@
 use alloc::{boxed::Box, vec::Vec};
 use regatta_http::{
     pattern::{Captures, Pattern},
-    target::{Path, is_host},
+    target::{Path, PathFault, decode_path, is_host},
 };
 
 /// Where a rule leads, with places for what its pattern found in the path.
@@ -98,13 +98,7 @@ impl Template {
     pub(crate) fn location(&self, captures: &Captures<'_>, path: &Path<'_>) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.origin.len() + path.raw.len() + 32);
         out.extend_from_slice(self.origin.as_bytes());
-        for part in &self.path {
-            part.for_each(captures, |byte, filled| match byte {
-                b'/' => push_slash(&mut out),
-                _ if filled => write_filled(&mut out, byte),
-                _ => out.push(byte),
-            });
-        }
+        self.write_path(captures, &mut out);
         match (&self.query, path.query) {
             (Some(parts), _) => {
                 let at = out.len();
@@ -128,20 +122,39 @@ impl Template {
         out
     }
 
-    /// Puts the name of the file into `out`, as a relative decoded path.
-    pub(crate) fn name(&self, captures: &Captures<'_>, out: &mut Vec<u8>) {
-        out.clear();
+    /// The path of the file that answers. It is resolved as a request's own path is: what is filled
+    /// in may make a segment `..` of a text that is none.
+    ///
+    /// # Errors
+    /// Why a request for that path would be refused.
+    pub(crate) fn file<'r>(
+        &self,
+        captures: &Captures<'_>,
+        room: &'r mut Room,
+    ) -> Result<Path<'r>, PathFault> {
+        room.raw.clear();
+        self.write_path(captures, &mut room.raw);
+        decode_path(&room.raw, &mut room.name)
+    }
+
+    /// Writes the path, encoded.
+    fn write_path(&self, captures: &Captures<'_>, out: &mut Vec<u8>) {
         for part in &self.path {
-            part.for_each(captures, |byte, _| match byte {
-                b'/' if out.is_empty() => {}
+            part.for_each(captures, |byte, filled| match byte {
                 b'/' => push_slash(out),
+                _ if filled => write_filled(out, byte),
                 _ => out.push(byte),
             });
         }
-        if out.last() == Some(&b'/') {
-            out.pop();
-        }
     }
+}
+
+/// Where names of files are put together.
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    pub(crate) name: Vec<u8>,
+    /// The path that a rule makes, encoded.
+    raw: Vec<u8>,
 }
 
 impl Part {
@@ -251,7 +264,7 @@ fn write_escape(out: &mut Vec<u8>, byte: u8) {
 mod tests {
     use super::*;
     use alloc::string::String;
-    use regatta_http::{pattern::Patterns, target::decode_path};
+    use regatta_http::pattern::Patterns;
 
     /// Where the only rule leads from a target; `None` if it does not match.
     fn leads(rules: &Patterns<Template>, target: &[u8]) -> Option<Vec<u8>> {
@@ -336,13 +349,41 @@ mod tests {
             ("/x/:splat/y/", "x/a/b/y"),
         ] {
             let template = Template::parse_file(to, &pattern).expect("a template");
-            let (mut table, mut name) = (Patterns::default(), Vec::new());
-            assert!(table.insert(&pattern, template).is_ok());
-            table.visit(b"d e/a/b", &mut |to: &Template, captures| {
-                to.name(captures, &mut name);
-                true
-            });
-            assert_eq!(String::from_utf8_lossy(&name), expected, "{to}");
+            assert_eq!(names(&pattern, template, b"d e/a/b").as_deref(), Ok(expected), "{to}");
+        }
+    }
+
+    /// The name of the file that the only rule makes of a path.
+    fn names(pattern: &Pattern<'_>, to: Template, path: &[u8]) -> Result<String, PathFault> {
+        let mut table = Patterns::default();
+        assert!(table.insert(pattern, to).is_ok());
+        let (mut room, mut found) = (Room::default(), None);
+        table.visit(path, &mut |to: &Template, captures| {
+            let file = to.file(captures, &mut room);
+            found = Some(file.map(|file| String::from_utf8_lossy(file.relative).into_owned()));
+            true
+        });
+        found.expect("it matches")
+    }
+
+    /// What is filled in may complete a segment that leads elsewhere: it is resolved, once, and
+    /// does not lead out.
+    #[test]
+    fn names_of_files_are_resolved() {
+        let pattern = Pattern::parse("/in/:x/*").expect("a pattern");
+        for (to, path, expected) in [
+            ("/pub/..:splat/x", "in/a", Ok("x")),
+            ("/pub/..:splat/x", "in/a/b/c", Ok("pub/..b/c/x")),
+            ("/pub/:x:splat/x", "in/./.", Ok("x")),
+            ("/pub/.:splat/x", "in/a", Ok("pub/x")),
+            ("/pub/.:splat/x", "in/a/%2e", Ok("pub/.%2e/x")),
+            ("/:splat:x", "in/..", Err(PathFault::AboveRoot)),
+            ("/..:splat/x", "in/a", Err(PathFault::AboveRoot)),
+            ("/a/:splat", "in/a/\0", Err(PathFault::Malformed)),
+        ] {
+            let template = Template::parse_file(to, &pattern).expect("a template");
+            let found = names(&pattern, template, path.as_bytes());
+            assert_eq!(found.as_deref(), expected.as_ref().map(|name| *name), "{to} {path}");
         }
     }
 

@@ -36,11 +36,24 @@ pub struct Request<'a> {
 pub enum Destination<'a> {
     /// What these fields say, which are read only if it matters.
     Fields(Fields<'a>),
-    /// True: a document to show.
-    Document(bool),
+    /// What is known of them, by a protocol without fields or once they are gone.
+    Known {
+        /// True: a document to show.
+        document: bool,
+        /// `Authorization`
+        authorization: Option<&'a [u8]>,
+    },
 }
 
 impl<'a> Destination<'a> {
+    /// The credentials that it has.
+    pub(crate) fn authorization(self) -> Option<&'a [u8]> {
+        match self {
+            Self::Fields(_) => self.field("authorization"),
+            Self::Known { authorization, .. } => authorization,
+        }
+    }
+
     /// The value of the only field line of this name; `None` if there is none, or another, or the
     /// fields are not known any more.
     pub(crate) fn field(self, name: &str) -> Option<&'a [u8]> {
@@ -55,7 +68,7 @@ impl<'a> Destination<'a> {
     /// True if the fields say that a document is wanted.
     pub(crate) fn is_document(self) -> bool {
         let fields = match self {
-            Self::Document(document) => return document,
+            Self::Known { document, .. } => return document,
             Self::Fields(fields) => fields,
         };
         // A browser says for what it asks; others name the type.
@@ -120,17 +133,22 @@ pub(crate) struct OwnedRequest {
     raw: Range<usize>,
     trailing_slash: bool,
     hidden: bool,
-    /// Query, `If-Modified-Since`, `If-Unmodified-Since`, `If-Range`, `Range`.
-    values: [Option<Range<usize>>; 5],
+    /// Query, `If-Modified-Since`, `If-Unmodified-Since`, `If-Range`, `Range`, `Authorization`.
+    values: [Option<Range<usize>>; 6],
     /// `If-Match`, `If-None-Match`, `Accept-Encoding`.
     lines: [CopiedLines; 3],
     document: bool,
 }
 
 impl OwnedRequest {
-    /// Keeps a request that names a file by this path.
+    /// Keeps a request that names a file by this path, and its `credentials` if they may matter.
     #[cold]
-    pub(crate) fn keep(&mut self, request: &Request<'_>, path: &Path<'_>) {
+    pub(crate) fn keep(
+        &mut self,
+        request: &Request<'_>,
+        path: &Path<'_>,
+        credentials: Option<&[u8]>,
+    ) {
         self.clear();
         self.method = Some(request.method);
         self.document = request.destination.is_document();
@@ -154,7 +172,8 @@ impl OwnedRequest {
             if_unmodified_since,
             if_range,
         } = *request.conditions;
-        self.values = [path.query, if_modified_since, if_unmodified_since, if_range, request.range]
+        let (query, range) = (path.query, request.range);
+        self.values = [query, if_modified_since, if_unmodified_since, if_range, range, credentials]
             .map(|value| value.map(&mut keep));
         self.lines = [if_match, if_none_match, request.accept_encoding]
             .map(|lines| lines.copy_to(&mut self.text));
@@ -162,7 +181,7 @@ impl OwnedRequest {
 
     pub(crate) fn conditions(&self) -> RequestConditions<'_> {
         let [if_match, if_none_match, _] = self.lines();
-        let [_, if_modified_since, if_unmodified_since, if_range, _] = self.values();
+        let [_, if_modified_since, if_unmodified_since, if_range, ..] = self.values();
         RequestConditions {
             if_match,
             if_none_match,
@@ -174,14 +193,14 @@ impl OwnedRequest {
 
     /// The request; its conditions are [`Self::conditions`].
     pub(crate) fn request<'a>(&'a self, conditions: &'a RequestConditions<'a>) -> Request<'a> {
-        let ([_, _, _, _, range], [_, _, accept_encoding]) = (self.values(), self.lines());
+        let ([.., range, authorization], [_, _, accept_encoding]) = (self.values(), self.lines());
         Request {
             method: self.method.unwrap_or(Method::Other),
             target: Target::Path(&self.text[self.raw.clone()]),
             conditions,
             range,
             accept_encoding,
-            destination: Destination::Document(self.document),
+            destination: Destination::Known { document: self.document, authorization },
             expects_unknown: false,
             too_large: false,
         }
@@ -209,7 +228,7 @@ impl OwnedRequest {
         self.text.capacity()
     }
 
-    fn values(&self) -> [Option<&[u8]>; 5] {
+    fn values(&self) -> [Option<&[u8]>; 6] {
         self.values.each_ref().map(|at| at.clone().map(|at| &self.text[at]))
     }
 
@@ -247,7 +266,7 @@ mod tests {
             };
             let mut room = Vec::new();
             let path = request.path(&mut room).expect(text);
-            kept.keep(&request, &path);
+            kept.keep(&request, &path, request.destination.authorization());
             let conditions = kept.conditions();
             let again = kept.request(&conditions);
             assert_eq!(kept.path(), path);
@@ -265,6 +284,7 @@ mod tests {
             };
             assert_eq!(dates(again.conditions), dates(request.conditions));
             assert_eq!(again.destination.is_document(), request.destination.is_document());
+            assert_eq!(again.destination.authorization(), request.destination.authorization());
             assert!(kept.text.len() <= text.len() + path.relative.len());
         }
     }

@@ -1,6 +1,7 @@
 //! Finding the file that answers for a path: which names are tried, in which order.
 use crate::{
     ContentRules, Entry, Representation, Request, Site,
+    location::Room,
     rules::{Redirects, Ruled},
 };
 use alloc::{sync::Arc, vec::Vec};
@@ -104,35 +105,32 @@ impl Search {
         matches!(self.step, Step::Rule(_))
     }
 
-    /// The name to try; it is put together in `room` if necessary.
-    pub(crate) fn name<'b>(self, target: &Target<'b>, room: &'b mut Vec<u8>) -> &'b [u8] {
+    /// The name to try; it is put together in `room` if necessary. `None` if a rule makes a path
+    /// that a request could not ask for.
+    pub(crate) fn name<'b>(self, target: &Target<'b>, room: &'b mut Room) -> Option<&'b [u8]> {
         let path = target.path.relative;
+        let mut joined = |parts: [&[u8]; 3]| {
+            room.name.clear();
+            parts.into_iter().for_each(|part| room.name.extend_from_slice(part));
+        };
         match self.step {
-            Step::Itself => path,
-            Step::Clean => {
-                room.clear();
-                room.extend_from_slice(path);
-                room.extend_from_slice(b".html");
-                room
-            }
+            Step::Itself => return Some(path),
+            Step::Clean => joined([path, b".html", b""]),
             Step::Index(at) => {
                 let index = target.rules.index[usize::from(at)].as_bytes();
                 if path.is_empty() {
-                    return index;
+                    return Some(index);
                 }
-                room.clear();
-                room.extend_from_slice(path);
-                room.push(b'/');
-                room.extend_from_slice(index);
-                room
+                joined([path, b"/", index]);
             }
-            Step::Fallback => target.rules.fallback.as_bytes(),
+            Step::Fallback => return Some(target.rules.fallback.as_bytes()),
             Step::Rule(_) => {
-                target.redirects.name(path, room);
-                room
+                let file = target.redirects.file(path, room)?;
+                return target.rules.hides(&file).is_none().then_some(file.relative);
             }
-            Step::NotFound => target.rules.not_found.as_bytes(),
+            Step::NotFound => return Some(target.rules.not_found.as_bytes()),
         }
+        Some(&room.name)
     }
 
     /// Continues the search: this name is `entry`.

@@ -2,7 +2,7 @@
 use crate::{
     auth::AuthRule,
     cors::{CorsRule, Grant},
-    location::{Template, TemplateFault},
+    location::{Room, Template, TemplateFault},
 };
 use alloc::{boxed::Box, vec::Vec};
 use regatta_http::{
@@ -221,12 +221,15 @@ impl Rules {
         found
     }
 
-    /// True if the file of this name is for the users of another rule than those of the path that
-    /// is asked for: whoever may see the path has not been compared with them.
+    /// Who may see the file of this name, if that is another rule than that of the path asked for:
+    /// whoever may see the path has not been compared with its users.
     #[inline]
-    pub(crate) fn is_for_others(&self, name: &[u8], path: &[u8]) -> bool {
+    pub(crate) fn auth_beside(&self, path: &[u8], name: &[u8]) -> Option<&AuthRule> {
+        if !self.has_auth() {
+            return None;
+        }
         let admitted = |rule: &AuthRule| self.auth(path).is_some_and(|own| own.is_same(rule));
-        self.has_auth() && self.auth(name).is_some_and(|rule| !admitted(rule))
+        self.auth(name).filter(|rule| !admitted(rule))
     }
 
     /// Where it was said who may see a path, which is decoded and relative.
@@ -378,7 +381,7 @@ impl RedirectFault {
 pub(crate) enum Ruled {
     /// It leads elsewhere.
     Elsewhere(Status, Vec<u8>),
-    /// A file answers, with this status ([`Redirects::name`]).
+    /// A file answers, with this status ([`Redirects::file`]).
     File(Status),
     /// The status answers.
     Nothing(Status),
@@ -433,13 +436,11 @@ impl Redirects {
         ruled(&self.others, path)
     }
 
-    /// Puts the name of the file into `out` that answers by a rule.
-    pub(crate) fn name(&self, path: &[u8], out: &mut Vec<u8>) {
-        out.clear();
+    /// The path of the file that answers by a rule; `None` if a request for it would be refused.
+    pub(crate) fn file<'r>(&self, path: &[u8], room: &'r mut Room) -> Option<Path<'r>> {
         let found = first(&self.forced, path).or_else(|| first(&self.others, path));
-        if let Some((Redirect { to: Some(to), .. }, captures)) = found {
-            to.name(&captures, out);
-        }
+        let (redirect, captures) = found?;
+        redirect.to.as_ref()?.file(&captures, room).ok()
     }
 }
 
@@ -546,11 +547,12 @@ mod tests {
             ("/lost/de", Some(Ruled::File(Status::NOT_FOUND)), None, "de/404.html"),
             ("/other", None, None, ""),
         ] {
-            let (mut room, mut found) = (Vec::new(), Vec::new());
+            let (mut room, mut found) = (Vec::new(), Room::default());
             let path = decode_path(target.as_bytes(), &mut room).expect("a path");
             assert_eq!(rules.redirects.before_files(&path), before, "{target}");
             assert_eq!(rules.redirects.without_file(&path), without, "{target}");
-            rules.redirects.name(path.relative, &mut found);
+            let file = rules.redirects.file(path.relative, &mut found);
+            let found = file.map(|file| file.relative).unwrap_or_default();
             assert_eq!(found, name.as_bytes(), "{target}");
         }
         assert_eq!(rules.redirect_place(b"gone", false), Some("/gone"));

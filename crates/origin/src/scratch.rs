@@ -1,5 +1,5 @@
 //! What the connections of one worker share: buffers, the formatted date, boundaries.
-use crate::{READ_BYTES_MAX, input::Input, ongoing::Ongoing};
+use crate::{READ_BYTES_MAX, input::Input, location::Room, ongoing::Ongoing};
 use alloc::{boxed::Box, vec::Vec};
 use core::cell::{Cell, RefCell};
 use core::{fmt, hash::Hasher as _};
@@ -30,7 +30,7 @@ pub struct Scratch<F> {
     ongoing: RefCell<Vec<Box<Ongoing<F>>>>,
     /// Where paths are decoded, and where names of candidates are put together.
     pub(crate) decoded: RefCell<Vec<u8>>,
-    pub(crate) candidate: RefCell<Vec<u8>>,
+    pub(crate) candidate: RefCell<Room>,
     /// Where names are put together that say of which host they are.
     pub(crate) key: RefCell<Vec<u8>>,
     /// Field sections of earlier requests.

@@ -215,15 +215,14 @@ impl Rig {
             return Err(*fault);
         }
         let files = self.files.borrow();
-        let Some(file) = files.get(&*req.path) else {
-            let mut below = req.path.to_vec();
-            below.push(b'/');
-            let directory =
-                req.path.is_empty() || files.keys().any(|path| path.starts_with(&below));
+        let name = resolved(&req.path)?;
+        let Some(file) = files.get(&name) else {
+            let below = [&*name, b"/"].concat();
+            let directory = name.is_empty() || files.keys().any(|path| path.starts_with(&below));
             return if directory { Ok(Opened::Directory) } else { Err(OpenFault::NotFound) };
         };
         let siblings = Coding::ALL.map(|coding| {
-            let path = [&*req.path, coding.suffix().as_bytes()].concat();
+            let path = [&*name, coding.suffix().as_bytes()].concat();
             files.get(&path).filter(|_| req.siblings.has(coding)).cloned()
         });
         Ok(Opened::File { file: file.clone(), siblings })
@@ -515,6 +514,19 @@ pub(crate) struct Expected<'a> {
     /// Fields and their values; an empty value means that the field is absent.
     pub(crate) fields: &'a [(&'a str, &'a str)],
     pub(crate) body: Option<&'a [u8]>,
+}
+
+/// A name as a kernel that stays below the root resolves it.
+fn resolved(name: &[u8]) -> Result<Vec<u8>, OpenFault> {
+    let mut segments = Vec::new();
+    for segment in name.split(|byte| *byte == b'/') {
+        match segment {
+            b"" | b"." => {}
+            b".." => drop(segments.pop().ok_or(OpenFault::Outside)?),
+            other => segments.push(other),
+        }
+    }
+    Ok(segments.join(&b'/'))
 }
 
 /// Asks twice, first of an empty cache and then of a full one, on one connection, and once with

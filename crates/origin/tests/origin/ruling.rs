@@ -269,9 +269,9 @@ fn paths_are_shown_to_those_who_are_known() {
     assert!(explained.head.starts_with(b"HTTP/1.1 401 "));
 }
 
-/// Whatever names a file that is for some users only, nobody else gets it for another path.
+/// Whatever names a file that is for some users only, nobody else gets it.
 #[test]
-fn protected_files_are_sent_for_no_other_path() {
+fn protected_files_are_sent_to_nobody_else() {
     let hash = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
     let mut rules = Rules::default();
     for (path, user) in [
@@ -302,34 +302,49 @@ fn protected_files_are_sent_for_no_other_path() {
     }
     let ann =
         |path: &str| get(path).replace("Accept:", "Authorization: Basic YW5uOmFiYw==\r\nAccept:");
-    let lost = Expected { status: 404, fields: &[], body: None };
-    let shown: [(&str, u16, &[u8]); 6] = [
+    let asks = [("www-authenticate", "Basic realm=\"docs\", charset=\"UTF-8\"")];
+    let refused = Expected { status: 401, fields: &asks, body: None };
+    let shown: [(&str, u16, &[u8]); 11] = [
         ("/docs/guide.html", 200, b"guide"),
         ("/docs/in/x", 200, b"guide"),
         ("/docs/home/x", 200, b"<h1>home</h1>\n"),
         ("/clean.html", 200, b"protected"),
         ("/folder/index.html", 200, b"protected"),
         ("/early/ten.txt", 200, b"0123456789"),
+        // The password for the file is that for the path, or is asked for.
+        ("/docs/app/x", 200, &[b'j'; 3000]),
+        ("/late/docs/guide.html", 200, b"guide"),
+        ("/early/docs/guide.html", 200, b"guide"),
+        ("/clean", 200, b"protected"),
+        ("/folder/", 200, b"protected"),
     ];
     // The second time, what may be seen is in memory.
     for _ in 0..2 {
-        for path in ["/late/docs/guide.html", "/early/docs/guide.html", "/clean", "/folder/"] {
-            for request in [get(path), ann(path)] {
-                let found = check(&rig, &request, &lost);
-                assert!(found.body.starts_with(b"<!doctype html><title>404"), "{path}");
-            }
+        for path in ["/late/docs/guide.html", "/early/docs/none", "/clean", "/folder/"] {
+            check(&rig, &get(path), &refused);
+            let bob = get(path).replace("Accept:", "Authorization: Basic Ym9iOmFiYw==\r\nA:");
+            check(&rig, &bob, &refused);
         }
+        // Nobody is asked for the password of a page that says that there is nothing.
+        let lost = check(&rig, &get("/none"), &Expected { status: 404, fields: &[], body: None });
+        assert!(lost.body.starts_with(b"<!doctype html><title>404"));
         for (path, status, body) in shown {
             check(&rig, &ann(path), &Expected { status, fields: &[], body: Some(body) });
         }
-        check(&rig, &ann("/docs/app/x"), &lost);
     }
-    let request = ann("/late/docs/guide.html");
+    let request = get("/late/docs/guide.html");
     let explained = explain(request.as_bytes(), &mut |req| rig.open(req), &rig.site, rig.now());
     let lines: Vec<_> = explained.decisions.iter().map(ToString::to_string).collect();
     let why = "auth: \"docs/guide.html\" is only for the users of the rule at r.toml:1";
     assert!(lines.iter().any(|line| line == why), "{lines:#?}");
-    // Where all is protected, so is the page for what is not there.
+}
+
+/// Where all is protected, so is the page for what is not there.
+#[test]
+fn a_site_may_be_protected_as_a_whole() {
+    let hash = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    let ann =
+        |path: &str| get(path).replace("Accept:", "Authorization: Basic YW5uOmFiYw==\r\nAccept:");
     let mut rules = Rules::default();
     let rule = AuthRule::new("all", &[format!("ann:{hash}")], "r.toml:1").unwrap();
     rules.add_auth(&Pattern::parse("/*").unwrap(), rule).unwrap();
@@ -340,6 +355,106 @@ fn protected_files_are_sent_for_no_other_path() {
     let lost = Expected { status: 404, fields: &private, body: Some(b"<h1>lost</h1>\n") };
     check(&rig, &ann("/none"), &lost);
     check(&rig, &get("/none"), &Expected { status: 401, fields: &[], body: None });
+}
+
+/// What is filled in may make `..` of a segment that is none, and a name that starts with a dot.
+#[test]
+fn a_rewrite_makes_no_path_that_a_request_could_not_ask_for() {
+    let mut rules = Rules::default();
+    let hash = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    let rule = AuthRule::new("docs", &[format!("ann:{hash}")], "r.toml:1").unwrap();
+    rules.add_auth(&Pattern::parse("/secret/*").unwrap(), rule).unwrap();
+    for (from, to) in [
+        ("/up/*", "/docs/..:splat/secret/a.txt"),
+        ("/out/*", "/..:splat/ten.txt"),
+        ("/same/*", "/.:splat/ten.txt"),
+        ("/dot/:x", "/.:x"),
+        ("/known/:x", "/.well-known/:x"),
+    ] {
+        let pattern = Pattern::parse(from).unwrap();
+        let redirect = Redirect::new(&pattern, to, 200, true, "r.toml:9").unwrap();
+        rules.add_redirect(&pattern, redirect).unwrap();
+    }
+    let rig = Rig::new(Site { rules, ..Site::default() });
+    rig.put("secret/a.txt", b"secret");
+    let lost: &[u8] = b"<h1>lost</h1>\n";
+    for (path, status, body) in [
+        ("/up/", 401, None),
+        ("/up/x", 404, Some(lost)),
+        ("/out/", 404, Some(lost)),
+        ("/same/", 200, Some(b"0123456789")),
+        ("/dot/hidden", 404, Some(lost)),
+        ("/known/acme", 200, Some(b"yes")),
+    ] {
+        check(&rig, &get(path), &Expected { status, fields: &[], body });
+    }
+}
+
+/// Whatever the rules and the path are, what is below a protected folder takes its password.
+#[test]
+fn nothing_below_a_protected_folder_is_sent_without_a_password() {
+    let hash = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    let pieces = "/ // . .. .% %2e %2E%2e %2f secret Secret secret. secret/ pub pub/ a b.html \
+                  index index.html x.js x.js.br .br .html 404.html \\ %00 ? %73ecret : * ~";
+    let pieces: Vec<_> = pieces.split_whitespace().collect();
+    let parts = [
+        &["", "/pub", "/:x", "/a/b"][..],
+        &["", "/..:splat", "/.:splat", "/.:splat/..:splat", "/..:x"],
+        &["/secret", "/:splat", "/:x", "/.:x", "/secret/deep/..:splat"],
+        &["", "/a", "/index.html", "/x.js.br", "/:splat", ".html"],
+    ];
+    let mut state = 1_u64;
+    let mut below = |count: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        usize::try_from(state % count as u64).unwrap()
+    };
+    let (mut asked, mut sent) = (0, 0);
+    for _ in 0..500 {
+        let mut rules = Rules::default();
+        let rule = AuthRule::new("r", &[format!("ann:{hash}")], "r.toml:1").unwrap();
+        rules.add_auth(&Pattern::parse("/secret/*").unwrap(), rule).unwrap();
+        for from in ["/*", "/pub/:x/*", "/:x/*", "/pub/*"] {
+            let to = parts.map(|parts| parts[below(parts.len())]).concat();
+            let pattern = Pattern::parse(from).unwrap();
+            let status = [200, 404, 410][below(3)];
+            // Some are none, and are refused at the start.
+            if let Ok(redirect) = Redirect::new(&pattern, &to, status, below(2) == 0, "r.toml:9") {
+                rules.add_redirect(&pattern, redirect).unwrap();
+            }
+        }
+        let names = ["", "index.html", "secret/index.html", "secret/a", "pub/index.html"];
+        let content = ContentRules {
+            clean_urls: below(2) == 0,
+            fallback: names[below(names.len())].into(),
+            not_found: names[below(names.len())].into(),
+            dotfiles: below(4) == 0,
+            ..ContentRules::default()
+        };
+        let rig = Rig::new(Site { content, rules, ..Site::default() });
+        for name in ["a", "b.html", "index.html", "x.js", "x.js.br", "deep/x.js", ".br"] {
+            rig.put(&format!("secret/{name}"), b"SECRET");
+            rig.put(&format!("pub/{name}"), b"public");
+        }
+        rig.put("secret.html", b"public");
+        for _ in 0..16 {
+            let path: String = (0..below(7)).map(|_| pieces[below(pieces.len())]).collect();
+            let request =
+                get(&format!("/{path}")).replace("Accept:", "Accept-Encoding: br\r\nAccept:");
+            // From the disk, and from memory.
+            let mut client = rig.connect();
+            client.feed(request.as_bytes());
+            client.feed(request.as_bytes());
+            for response in client.responses(&[]) {
+                let body = String::from_utf8_lossy(&response.body);
+                assert!(!body.contains("SECRET"), "{request} {:?}", rig.site.rules);
+                asked += u32::from(response.status == 401);
+                sent += u32::from(response.status == 200);
+            }
+        }
+    }
+    assert!(asked > 500 && sent > 500, "{asked} {sent}");
 }
 
 #[test]

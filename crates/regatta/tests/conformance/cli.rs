@@ -394,13 +394,16 @@ fn pages_for_errors_of_an_own_site() {
 /// Rules in a configuration file: `serve` and `explain` know the same of them.
 #[test]
 fn users_of_an_own_site() {
-    let site = Site::with(&[("private/a.txt", "secret"), ("index.html", "home")]);
+    let files = [("private/a.txt", "secret"), ("index.html", "home"), ("pub/b.txt", "public")];
+    let site = Site::with(&files);
     // SHA-256 of abc.
     let user = "ann:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
     let (root, config) = (site.root(), site.beside("regatta.toml"));
     let cors = "[[cors]]\npath = \"/private/*\"\norigins = [\"https://a.example\"]\n";
     let auth = format!("[[auth]]\npath = \"/private/*\"\nusers = [\"{user}\"]\n");
-    fs::write(&config, cors.to_owned() + &auth).expect("a file");
+    let rewrite = "[[redirects]]\nfrom = \"/in/*\"\nto = \"/pub/..:splat/private/a.txt\"\n\
+                   status = 200\nforce = true\n";
+    fs::write(&config, cors.to_owned() + &auth + rewrite).expect("a file");
     let [root, config] = [&root, &config].map(|path| path.to_str().expect("text"));
     let launch = Launch::new(Variant::named("sped_epoll"), &site.root());
     let server = launch.arg("--config").arg(config).start();
@@ -412,10 +415,13 @@ fn users_of_an_own_site() {
         ("/private/a.txt", "", 401),
         ("/%70rivate/none", right, 404),
         ("/%70rivate/none", "", 401),
+        // The rule makes `..` of it, and the file's own folder is protected.
+        ("/in/", "", 401),
+        ("/in/", right, 200),
         ("/", "", 200),
     ] {
         let answer = server.connect().ask("GET", path, &[("Authorization", value)]).expect(status);
-        assert_eq!(answer.body == b"secret", path == "/private/a.txt" && status == 200);
+        assert_eq!(answer.body == b"secret", path != "/" && status == 200);
         assert_eq!(answer.field("WWW-Authenticate").is_some(), status == 401);
         let field = format!("Authorization: {value}");
         let said = explain(&["GET", path, "-H", &field, root, "--config", config]);

@@ -47,6 +47,7 @@ pub(crate) fn build(
         for row in said.rows("redirects") {
             warnings.extend(circle(row, &rules));
             warnings.extend(unreachable(row, &rules, dotfiles));
+            warnings.extend(hidden_file(row, dotfiles));
         }
     }
     rules
@@ -175,14 +176,14 @@ fn named_elsewhere(said: &Said, rules: &Rules, warnings: &mut Vec<Problem>) -> V
         let place = guard(name).filter(|place| !name.is_empty() && Some(*place) != from)?;
         Some(format!("\"{name}\" is only for the users of the rule at {place}"))
     };
-    let hint = "it is not sent for paths that others may see";
+    let hint = "nobody is asked for a password for a page that says that there is nothing";
     for key in ["content.fallback", "content.not_found"] {
         let found = hidden(said.settings.text(key), everywhere);
         warnings.extend(found.map(|why| said.problem(key, &why).hint(hint)));
     }
     for row in said.rows("redirects") {
         let (to, from) = (row.settings.text("redirects.to"), row.settings.text("redirects.from"));
-        if matches!(row.settings.number("redirects.status"), 200 | 404 | 410) {
+        if matches!(row.settings.number("redirects.status"), 404 | 410) {
             let found = hidden(to, guard(from));
             warnings.extend(found.map(|why| row.problem("redirects.to", &why).hint(hint)));
         }
@@ -235,6 +236,15 @@ fn unreachable(row: &Row, rules: &Rules, dotfiles: bool) -> Option<Problem> {
     }
     let why = format!("the rule at {} comes before it", first?);
     Some(problem(&why).hint("remove one of them, or change which has force"))
+}
+
+/// A warning if a rule names a file that is never sent, because a name starts with a dot.
+fn hidden_file(row: &Row, dotfiles: bool) -> Option<Problem> {
+    let is_file = matches!(row.settings.number("redirects.status"), 200 | 404 | 410);
+    let mut segments = row.settings.text("redirects.to").split('/').skip(1).enumerate();
+    let hides = segments.any(|(at, name)| is_hidden(at, name.as_bytes()));
+    let problem = || row.problem("redirects.to", "it is not sent: a name starts with a dot");
+    (is_file && hides && !dotfiles).then(|| problem().hint("set content.dotfiles"))
 }
 
 /// A warning if a redirect leads from path to path without an end, as long as no file answers.
@@ -342,6 +352,12 @@ mod tests {
         }
         check(&row("/a/.b", false), &["r:2:8: redirects.from: no path comes to it: a name"]);
         check(&row("/.well-known/x", false), &[]);
+        let to = |to: &str, status: u16| {
+            format!("[[redirects]]\nfrom = \"/a\"\nto = \"{to}\"\nstatus = {status}\n")
+        };
+        check(&to("/b/.c", 200), &["r:3:6: redirects.to: it is not sent: a name starts"]);
+        check(&to("/b/.c", 302), &[]);
+        check(&to("/.well-known/c", 200), &[]);
     }
 
     #[test]
@@ -384,8 +400,10 @@ mod tests {
             let redirect = "to = \"/e/x.html\"\nstatus = 200\n";
             row("/e/*", &user) + &format!("[[redirects]]\nfrom = \"{from}\"\n{redirect}")
         };
-        check(&moved("/f/*"), &["r:6:6: redirects.to: \"/e/x.html\" is only for the users"]);
-        check(&moved("/e/f/*"), &[]);
+        check(&moved("/f/*"), &[]);
+        let gone = |from: &str| moved(from).replace("status = 200", "status = 410");
+        check(&gone("/f/*"), &["r:6:6: redirects.to: \"/e/x.html\" is only for the users"]);
+        check(&gone("/e/f/*"), &[]);
     }
 
     #[test]

@@ -371,7 +371,7 @@ impl<F: File> Session<F> {
             conditions: &RequestConditions::default(),
             range: None,
             accept_encoding: FieldLines::ABSENT,
-            destination: Destination::Document(false),
+            destination: Destination::Known { document: false, authorization: None },
             expects_unknown: false,
             too_large: false,
         };
