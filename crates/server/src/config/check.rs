@@ -73,7 +73,8 @@ impl Config {
 /// All that is wrong, and what was said; nothing outside the process has been looked at but host
 /// names.
 pub fn understand(said: Said, allowance: &Allowance) -> Result<Config, (Said, Vec<Problem>)> {
-    let mut problems = Vec::new();
+    let (mut said, mut problems) = (said, Vec::new());
+    said.inherit_rules();
     let listen = addresses(&said, &mut problems);
     trusted(&said, &mut problems);
     permissions(&said, &mut problems);
@@ -83,7 +84,7 @@ pub fn understand(said: Said, allowance: &Allowance) -> Result<Config, (Said, Ve
     warnings.extend(admin.as_ref().and_then(|place| exposed(&said, place)));
     warnings.extend(untrusted(&said, &listen));
     let hosts = hosts::understand(&said, content, &mut problems, &mut warnings);
-    let (mut said, mut chosen) = (said, Vec::new());
+    let mut chosen = Vec::new();
     // An unknown architecture has been reported where it was read.
     let architecture = regatta_arch::find(said.settings.text("server.architecture"));
     let layout = architecture.and_then(|architecture| {

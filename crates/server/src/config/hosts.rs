@@ -128,7 +128,9 @@ mod tests {
     use crate::config::raw::{Arguments, FileText, read};
 
     fn understood(text: &str) -> (Vec<HostConfig>, Vec<String>, String) {
-        let (said, mut problems) = read(Some(FileText { name: "r", text }), &Arguments::default());
+        let file = FileText { name: "r", text };
+        let (mut said, mut problems) = read(Some(file), &Arguments::default());
+        said.inherit_rules();
         let mut warnings = Vec::new();
         let hosts = understand(&said, |_, _| {}, &mut problems, &mut warnings);
         problems.extend(warnings);
@@ -170,6 +172,35 @@ root = \"/srv/b\"
         assert_eq!(led, [None, Some(b"/y".to_vec()), None]);
         assert!(printed.contains("\n[[hosts.redirects]]\nfrom = \"/x\"\n"), "{printed}");
         assert_eq!(understood(&printed).2, printed);
+    }
+
+    /// As long as a host has no rules of a kind itself, those of all hosts hold: what all are
+    /// thought to be protected by protects each.
+    #[test]
+    fn rules_of_all_hosts_hold_for_those_without() {
+        let hash = "00".repeat(32);
+        let rules = |prefix: &str| {
+            format!(
+                "[[{prefix}auth]]\npath = \"/*\"\nusers = [\"ann:{hash}\"]\n\
+                 [[{prefix}headers]]\npath = \"/*\"\nset = [\"X-A: b\"]\n\
+                 [[{prefix}redirects]]\nfrom = \"/x\"\nto = \"/y\"\n"
+            )
+        };
+        let host = |name: &str| format!("[[hosts]]\nnames = [\"{name}\"]\nroot = \"/srv\"\n");
+        let text = rules("") + &host("a") + &rules("hosts.") + &host("b");
+        let (hosts, problems, printed) = understood(&text);
+        assert_eq!(problems, [""; 0]);
+        let place = |place: Option<&str>| place.map(str::to_owned);
+        let auth: Vec<_> = hosts.iter().map(|host| place(host.rules.auth_place(b"p"))).collect();
+        assert_eq!(auth, ["r:1:1", "r:13:1", "r:1:1"].map(|at| place(Some(at))));
+        let headers = hosts.iter().map(|host| host.rules.header_places(b"p"));
+        assert_eq!(headers.collect::<Vec<_>>(), [["r:4:1"], ["r:16:1"], ["r:4:1"]]);
+        let led = hosts.iter().map(|host| host.rules.location(b"/x").is_some());
+        assert_eq!(led.collect::<Vec<_>>(), [true, true, false]);
+        assert_eq!(understood(&printed).2, printed);
+        // What is wrong with them is said once.
+        let (_, problems, _) = understood(&(rules("").replace("X-A", "Date") + &host("a")));
+        assert_eq!(problems.len(), 1, "{problems:?}");
     }
 
     #[test]

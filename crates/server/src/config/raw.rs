@@ -188,6 +188,10 @@ const ROOT: [&str; 2] = ["hosts.root", "server.root"];
 /// The section whose options hosts may set.
 const CONTENT: &str = "content";
 
+/// The tables whose rows hold for each host that has none of its own. Redirects do not: they name
+/// the paths of one site.
+const INHERITED: [&str; 3] = ["headers", "cors", "auth"];
+
 impl Said {
     /// Nothing.
     fn new() -> Self {
@@ -215,6 +219,17 @@ impl Said {
             }
         }
         self.hosts = hosts;
+    }
+
+    /// Gives hosts the rules of all hosts, but none to a table in which a host has rules itself,
+    /// also by a file at its root. Those in files at the first root are that root's alone.
+    pub(crate) fn inherit_rules(&mut self) {
+        for table in INHERITED {
+            let rows = self.rows(table).iter().filter(|row| !row.of_site);
+            let rows: Vec<_> = rows.cloned().collect();
+            let lacking = self.hosts.iter_mut().filter(|host| host.rows(table).is_empty());
+            lacking.for_each(|host| drop(host.rows.insert(table, rows.clone())));
+        }
     }
 
     /// Adds a row to a table.
