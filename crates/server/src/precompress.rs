@@ -10,6 +10,7 @@ use crate::{
 use regatta_origin::{MediaTypes as _, is_compressed};
 use regatta_sys::guarded::Spot;
 use std::{
+    collections::BTreeSet,
     fs::{self, File, Metadata},
     io::{self, Seek},
     os::unix::{
@@ -93,8 +94,15 @@ pub fn run(directory: &Path, suffixes: &[String]) -> Result<Done, Failure> {
     Ok(done)
 }
 
-/// A warning if siblings are older than their files, in whose place they are sent.
-pub(crate) fn stale(said: &Said) -> Option<Problem> {
+/// Warnings if siblings are older than their files, in whose place they are sent: one for a root.
+pub(crate) fn stale(said: &Said) -> Vec<Problem> {
+    let mut roots = BTreeSet::new();
+    let all = std::iter::once(said).chain(&said.hosts);
+    let each = all.filter(|said| roots.insert(said.settings.text("server.root")));
+    each.filter_map(stale_at_root).collect()
+}
+
+fn stale_at_root(said: &Said) -> Option<Problem> {
     let key = "content.precompressed";
     if !said.settings.flag(key) {
         return None;
@@ -206,6 +214,7 @@ fn files_below(directory: &Path) -> Result<Vec<PathBuf>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::raw::{Arguments, FileText, read};
     use std::{
         os::unix::fs::PermissionsExt,
         time::{Duration, SystemTime},
@@ -281,6 +290,26 @@ mod tests {
         site.put("a/page.html", b"short", 50);
         assert_eq!(site.run(), [0, 0, 1, 1]);
         assert!(!sibling.exists());
+    }
+
+    /// Each host's root is looked at, and one that two have is looked at once.
+    #[test]
+    fn stale_siblings_are_found_at_every_root() {
+        let [one, two, fresh] = ["one", "two", "fresh"].map(Site::new);
+        for (site, age_s) in [(&one, 200), (&two, 200), (&fresh, 100)] {
+            site.put("a/page.html", b"page", 100);
+            site.put("a/page.html.gz", b"gz", age_s);
+        }
+        let root = |site: &Site| site.0.display().to_string();
+        let host = |site: &Site| format!("[[hosts]]\nnames = []\nroot = \"{}\"\n", root(site));
+        let text = format!("[server]\nroot = \"{}\"\n", root(&fresh));
+        let text = text + &host(&one) + &host(&two) + &host(&two);
+        let file = FileText { name: "r", text: &text };
+        let (said, problems) = read(Some(file), &Arguments::default());
+        assert_eq!(problems, []);
+        let hints = stale(&said).into_iter().map(|found| found.hint.expect("it has one"));
+        let expected = [&one, &two].map(|site| format!("regatta precompress {}", root(site)));
+        assert_eq!(hints.collect::<Vec<_>>(), expected);
     }
 
     #[test]
