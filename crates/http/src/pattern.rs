@@ -128,6 +128,19 @@ impl<'a> Pattern<'a> {
         self.open
     }
 
+    /// True if some path matches both.
+    #[must_use]
+    pub fn meets(&self, other: &Pattern<'_>) -> bool {
+        let differ = |pair: (&Segment<'_>, &Segment<'_>)| match pair {
+            (Segment::Plain(one), Segment::Plain(other)) => one != other,
+            _ => false,
+        };
+        let (one, two) = (&self.segments, &other.segments);
+        (self.open || one.len() >= two.len())
+            && (other.open || two.len() >= one.len())
+            && !one.iter().zip(two).any(differ)
+    }
+
     fn names(&self) -> impl Iterator<Item = &'a str> {
         self.segments.iter().filter_map(|segment| match segment {
             Segment::Named(name) => Some(*name),
@@ -388,6 +401,28 @@ mod tests {
             assert_eq!(found(&table, path), expected, "{path}");
         }
         assert_eq!(found(&Patterns::default(), "a"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn patterns_meet_in_a_path() {
+        for (one, other, expected) in [
+            ("/a", "/a", true),
+            ("/a", "/b", false),
+            ("/a", "/a/b", false),
+            ("/a/*", "/a", true),
+            ("/a/*", "/a/b/c", true),
+            ("/a/*", "/b/*", false),
+            ("/*", "/", true),
+            ("/:x/b", "/a/:y", true),
+            ("/:x/b", "/a/c", false),
+            ("/:x", "/a/*", true),
+            ("/:x/:y", "/a", false),
+            ("/a/:x/*", "/a", false),
+        ] {
+            let [first, second] = [one, other].map(|text| Pattern::parse(text).expect("a pattern"));
+            assert_eq!(first.meets(&second), expected, "{one} {other}");
+            assert_eq!(second.meets(&first), expected, "{other} {one}");
+        }
     }
 
     #[test]

@@ -150,6 +150,24 @@ impl Grant {
     }
 }
 
+/// True for the name of a field that says what scripts of other sites may do.
+pub(crate) fn grants(name: &[u8]) -> bool {
+    const START: &[u8] = b"access-control-allow-";
+    name.get(..START.len()).is_some_and(|start| start.eq_ignore_ascii_case(START))
+}
+
+/// Removes the field lines that [`grants`] finds.
+pub(crate) fn remove_grants(head: &mut Vec<u8>) {
+    let mut at = 0;
+    while let Some(len) = head[at..].iter().position(|&byte| byte == b'\n') {
+        if grants(&head[at..]) {
+            head.drain(at..=at + len);
+        } else {
+            at += len + 1;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -192,6 +210,21 @@ mod tests {
                          Access-Control-Allow-Headers: X-A, Range\r\n\
                          Access-Control-Max-Age: 600\r\n";
         assert_eq!(written(&rule, Some(b"http://[::1]:8080"), true), preflight);
+    }
+
+    #[test]
+    fn what_others_say_is_removed() {
+        for (head, expected) in [
+            ("", ""),
+            ("HTTP/1.1 200 OK\r\nVary: a\r\n", "HTTP/1.1 200 OK\r\nVary: a\r\n"),
+            ("H\r\naccess-control-ALLOW-origin: *\r\nA: b\r\n", "H\r\nA: b\r\n"),
+            ("H\r\nAccess-Control-Allow-A: b\r\nAccess-Control-Allow-B: c\r\n", "H\r\n"),
+            ("H\r\nX: Access-Control-Allow-A: b\r\n", "H\r\nX: Access-Control-Allow-A: b\r\n"),
+        ] {
+            let mut out = head.as_bytes().to_vec();
+            remove_grants(&mut out);
+            assert_eq!(String::from_utf8_lossy(&out), expected);
+        }
     }
 
     #[test]

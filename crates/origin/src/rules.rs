@@ -1,7 +1,7 @@
 //! The owner's rules for paths: fields that files are sent with, and redirects.
 use crate::{
     auth::AuthRule,
-    cors::{CorsRule, Grant},
+    cors::{self, CorsRule, Grant},
     location::{Room, Template, TemplateFault},
 };
 use alloc::{boxed::Box, vec::Vec};
@@ -22,6 +22,8 @@ pub struct Rules {
     /// Numbers in `cors_rules`.
     cors: Patterns<u16>,
     cors_rules: Vec<CorsRule>,
+    /// Rules for headers say something of scripts as well.
+    headers_grant: bool,
 }
 
 /// Fields for the files whose paths match a pattern.
@@ -127,6 +129,12 @@ impl HeaderLine {
             Self::Set(name, _) | Self::Remove(name) => name,
         }
     }
+
+    /// True if it says what scripts of other sites may do.
+    #[must_use]
+    pub fn grants(&self) -> bool {
+        matches!(self, Self::Set(name, _) if cors::grants(name.as_bytes()))
+    }
 }
 
 fn is_one_of(name: &str, names: &[&str]) -> bool {
@@ -181,6 +189,7 @@ impl Rules {
         lines: Vec<HeaderLine>,
         place: &str,
     ) -> Result<(), &str> {
+        self.headers_grant |= lines.iter().any(HeaderLine::grants);
         let rule = HeaderRule { lines: lines.into_boxed_slice(), place: place.into() };
         self.headers.insert(pattern, rule).map_err(|other| &*other.place)
     }
@@ -280,6 +289,14 @@ impl Rules {
 
     pub(crate) fn cors_rule(&self, number: u16) -> &CorsRule {
         &self.cors_rules[usize::from(number)]
+    }
+
+    /// Removes what rules for headers say of scripts from a head that is not finished: where a rule
+    /// for scripts says something, it counts.
+    pub(crate) fn remove_grants(&self, head: &mut Vec<u8>) {
+        if self.headers_grant {
+            cors::remove_grants(head);
+        }
     }
 
     /// Where a redirect leads from a target that no file answers for; `None` if nowhere else.

@@ -384,6 +384,7 @@ impl<F: File> Terms<'_, F> {
     #[cold]
     fn write_cors(&self, grant: Grant, out: &mut Vec<u8>) {
         out.truncate(out.len() - 2);
+        self.site.rules.remove_grants(out);
         grant.write(self.site.rules.cors_rule(grant.rule), out);
         end_head(out);
     }

@@ -464,6 +464,13 @@ fn scripts_of_other_sites_read_what_they_may() {
     let options = CorsOptions { origins, headers: &[], expose: &[], max_age_s: 60 };
     let rule = CorsRule::new(options, "r.toml:1").unwrap();
     site.rules.add_cors(&Pattern::parse("/docs/*").unwrap(), rule).unwrap();
+    // What they say of the same files is for other paths alone.
+    let lines = ["Access-Control-Allow-Origin: *", "access-control-allow-credentials: true"];
+    let lines = lines.map(|line| HeaderLine::parse(line).unwrap()).to_vec();
+    site.rules.add_headers(&Pattern::parse("/docs/:x").unwrap(), lines, "r.toml:2").unwrap();
+    let moved = Pattern::parse("/moved").unwrap();
+    let redirect = Redirect::new(&moved, "/docs/guide.html", 200, false, "r.toml:3").unwrap();
+    site.rules.add_redirect(&moved, redirect).unwrap();
     let rig = Rig::new(site);
     let from = |request: &str, origin: &str| {
         request.replace("Accept:", &format!("Origin: {origin}\r\nAccept:"))
@@ -473,10 +480,13 @@ fn scripts_of_other_sites_read_what_they_may() {
     let may_not = [("vary", "Origin"), ("access-control-allow-origin", "")];
     let closing = [("connection", "close"), ("access-control-allow-origin", ours)];
     let untouched = [("vary", ""), ("access-control-allow-origin", "")];
+    let everybody = [("vary", ""), ("access-control-allow-origin", "*")];
     let guide = |fields| Expected { status: 200, fields, body: Some(&b"guide"[..]) };
     for _ in 0..3 {
         let request = get("/docs/guide.html");
-        check(&rig, &from(&request, ours), &guide(&may));
+        let found = check(&rig, &from(&request, ours), &guide(&may));
+        assert_eq!(found.head.to_ascii_lowercase().matches("access-control-allow").count(), 1);
+        check(&rig, &from(&get("/moved"), ours), &guide(&everybody));
         check(&rig, &request, &guide(&may_not));
         check(&rig, &from(&request, others), &guide(&may_not));
         let small = from(&get("/ten.txt"), ours);

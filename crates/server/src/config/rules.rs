@@ -40,6 +40,7 @@ pub(crate) fn build(
             Err(problem) => problems.push(problem),
         }
     }
+    warnings.extend(said.rows("headers").iter().filter_map(|row| granted_twice(row, said)));
     protect_aliases(said, &guards, &mut rules);
     problems.extend(named_elsewhere(said, &rules, warnings));
     if problems.is_empty() {
@@ -131,6 +132,18 @@ fn auth(row: &Row, rules: &mut Rules) -> Result<AuthRule, Problem> {
     })?;
     let added = rules.add_auth(&pattern, rule.clone());
     added.map(|()| rule).map_err(|place| twice(row, "auth.path", place))
+}
+
+/// A warning if a rule for headers says of scripts what a rule for scripts says of the same paths.
+fn granted_twice(row: &Row, said: &Said) -> Option<Problem> {
+    let parsed = |text: &String| HeaderLine::parse(text).is_ok_and(|line| line.grants());
+    let text = row.settings.list("headers.set").iter().find(|text| parsed(text))?;
+    let own = pattern(row, "headers.path").ok()?;
+    let meets = |cors: &&Row| pattern(cors, "cors.path").is_ok_and(|path| path.meets(&own));
+    let place = &said.rows("cors").iter().find(meets)?.place;
+    let message = format!("\"{text}\" is not sent for the paths of the rule at {place}");
+    let hint = "say in [[headers]] or in [[cors]] what scripts may read, not in both";
+    Some(row.problem("headers.set", &message).hint(hint))
 }
 
 /// The names by which the file can be asked for that answers for a path of a pattern, and those of
@@ -372,6 +385,15 @@ mod tests {
         check(&all, &["r:3:11: cors.origins: \"*\": an origin is as browsers"]);
         let header = row("/a", &format!("{origins}\nheaders = [\"a b\"]"));
         check(&header, &["r:4:11: cors.headers: \"a b\": it is no name"]);
+        let headers = |path: &str, line: &str| {
+            let headers = format!("[[headers]]\npath = \"{path}\"\nset = [\"{line}\"]\n");
+            row("/a/*", origins) + &headers
+        };
+        let both = "r:6:7: headers.set: \"access-control-allow-origin: *\" is not sent for the \
+                    paths of the rule at r:1:";
+        check(&headers("/:x/b", "access-control-allow-origin: *"), &[both]);
+        check(&headers("/b/*", "access-control-allow-origin: *"), &[]);
+        check(&headers("/a/*", "! Access-Control-Allow-Origin"), &[]);
         let twice = row("/:x", origins) + &row("/:y", origins);
         check(&twice, &["r:5:8: cors.path: the same paths are matched at r:1:"]);
     }
