@@ -40,6 +40,10 @@ const RELOADS: usize = CONTROL_AT + 6;
 const RELOADS_REFUSED: usize = CONTROL_AT + 7;
 const _: () = assert!(RELOADS_REFUSED < SLOTS_AT);
 
+/// Bits of [`LISTENERS_STAY`]: for those who serve in the workers' place, and for who made them.
+const FOR_OTHERS: u64 = 1;
+const FOR_OWNER: u64 = 2;
+
 /// Slots behind those of the workers: see [`ArenaView::departed`] and [`Arena::ended`].
 pub(crate) const GONE_SLOTS: usize = 2;
 const DEPARTED: usize = 0;
@@ -351,11 +355,17 @@ impl<'a> ControlView<'a> {
         acquire(&self.0[DRAIN_DEADLINE_MS])
     }
 
-    /// True if others accept from the listeners when these workers have drained: they end accepting
-    /// and must not end listening. Meaningful from [`Phase::Drain`] on.
+    /// True if the listeners are not these workers' alone: they end accepting and must not end
+    /// listening. Meaningful from [`Phase::Drain`] on.
     #[must_use]
     pub fn listeners_stay(&self) -> bool {
         acquire(&self.0[LISTENERS_STAY]) != 0
+    }
+
+    /// True if others have taken the place of these workers. Meaningful from [`Phase::Drain`] on.
+    #[must_use]
+    pub fn others_serve(&self) -> bool {
+        acquire(&self.0[LISTENERS_STAY]) & FOR_OTHERS != 0
     }
 
     /// How many requests for another generation have been carried out, since the server started.
@@ -408,11 +418,17 @@ impl<'a> Control<'a> {
         self.0.0[PHASE].store(Phase::Drain as u64, Release);
     }
 
-    /// Asks the workers to drain as [`Control::drain`] does, and leaves the listeners to others:
-    /// to the workers that the master has started in their place, or to who made the sockets.
+    /// Asks the workers to drain as [`Control::drain`] does, and leaves the listeners to those that
+    /// the master has started in their place.
     pub fn leave(&self, deadline_ms: u64) {
-        self.0.0[LISTENERS_STAY].store(1, Release);
+        self.0.0[LISTENERS_STAY].fetch_or(FOR_OTHERS, Release);
         self.drain(deadline_ms);
+    }
+
+    /// However the workers are asked to end, they are not to end listening: the sockets are those
+    /// of somebody else, who keeps them.
+    pub fn keep_listeners(&self) {
+        self.0.0[LISTENERS_STAY].fetch_or(FOR_OWNER, Release);
     }
 
     /// Asks the workers to exit at once.

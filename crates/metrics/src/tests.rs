@@ -263,9 +263,21 @@ fn control_words_reach_the_workers() {
     assert_eq!(view.phase(), Phase::Stop);
     arena.control().leave(5678);
     assert_eq!((view.phase(), view.drain_deadline_ms()), (Phase::Drain, 5678));
-    assert!(view.listeners_stay());
+    assert!(view.listeners_stay() && view.others_serve());
     arena.control().reopen_logs();
     assert_eq!(view.log_generation(), 1);
+}
+
+#[test]
+fn who_drains_may_have_to_leave_the_listeners_to_their_owner() {
+    let words = words(1);
+    let arena = Arena::create(&words, 1);
+    let view = arena.view().control();
+    arena.control().keep_listeners();
+    arena.control().drain(1234);
+    assert!(view.listeners_stay() && !view.others_serve());
+    arena.control().leave(1234);
+    assert!(view.listeners_stay() && view.others_serve());
 }
 
 #[test]

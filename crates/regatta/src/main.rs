@@ -225,7 +225,7 @@ impl SettingArgs {
             flags.push(Flag { key: "server.listen", name: "--listen", values });
         }
         let arguments = Arguments { flags, sets: self.sets.clone() };
-        Sources { file: self.config.as_deref(), arguments, text: None }
+        Sources { file: self.config.as_deref(), arguments, ..Sources::default() }
     }
 }
 

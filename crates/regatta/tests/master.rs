@@ -5,6 +5,8 @@
 mod admin;
 #[path = "../../../xtask/folder.rs"]
 mod folder;
+#[path = "master/given.rs"]
+mod given;
 #[path = "../../../xtask/skips.rs"]
 mod skips;
 #[path = "master/sockets.rs"]

@@ -119,7 +119,7 @@ impl About {
         let drains = match control.phase() {
             Phase::Run => false,
             // Others serve, of whom another process is about to answer.
-            Phase::Drain => !control.listeners_stay(),
+            Phase::Drain => !control.others_serve(),
             Phase::Stop => true,
         };
         Health {

@@ -35,6 +35,8 @@ pub struct Handover {
     pub asked: Option<String>,
     /// The sockets that listen.
     pub listeners: Vec<Listener>,
+    /// Where sockets listen that the service manager has given.
+    pub given: Vec<String>,
     /// The admin process.
     pub admin: Option<AdminProcess>,
     /// The file with the master's number, if it has been written.
@@ -132,6 +134,7 @@ impl Handover {
             "reloads": self.reloads,
             "asked": self.asked,
             "listeners": self.listeners.iter().map(listener).collect::<Vec<_>>(),
+            "given": self.given,
             "admin": self.admin.as_ref().map(admin),
             "pid_file": self.pid_file.as_ref().map(|path| path.to_string_lossy()),
             "old": self.old.iter().map(old).collect::<Vec<_>>(),
@@ -161,6 +164,10 @@ impl Handover {
             reloads: reloads.try_into().map_err(|_| all.wrong("reloads"))?,
             asked: all.optional("asked", |asked| asked.into_text())?,
             listeners: all.list("listeners", Listener::read)?,
+            // Earlier builds do not say it.
+            given: all
+                .optional("given", |given| given.each(Member::into_text))?
+                .unwrap_or_default(),
             admin: all.optional("admin", AdminProcess::read)?,
             pid_file: all.optional("pid_file", |path| path.into_text())?.map(PathBuf::from),
             old: all.list("old", OldGeneration::read)?,
@@ -254,9 +261,12 @@ impl<'a> Member<'a> {
         name: &'a str,
         read: impl Fn(Self) -> Result<T, String>,
     ) -> Result<Vec<T>, String> {
-        let list = self.get(name).and_then(|list| list.value.as_array());
-        let list = list.ok_or_else(|| self.wrong(name))?;
-        list.iter().map(|value| read(Self { value, name })).collect()
+        self.get(name).ok_or_else(|| self.wrong(name))?.each(read)
+    }
+
+    fn each<T>(self, read: impl Fn(Self) -> Result<T, String>) -> Result<Vec<T>, String> {
+        let list = self.value.as_array().ok_or_else(|| self.wrong("list"))?;
+        list.iter().map(|value| read(Self { value, name: self.name })).collect()
     }
 
     fn into_number(self) -> Result<u64, String> {
@@ -288,6 +298,7 @@ mod tests {
             reloads: [2, 5],
             asked: Some("upgrade".to_owned()),
             listeners: vec![listener(7), listener(8)],
+            given: vec!["127.0.0.1:80".to_owned(), asked.clone()],
             admin: Some(AdminProcess { asked, fd: 14, child: Some((4_002, 15)) }),
             pid_file: Some("/run/regatta.pid".into()),
             old: vec![OldGeneration {
@@ -309,6 +320,15 @@ mod tests {
             let memory = handover.write().expect("there is memory");
             assert_eq!(Handover::read(memory), Ok(handover));
         }
+    }
+
+    #[test]
+    fn an_earlier_build_was_given_no_sockets() {
+        let (without, said) = (Handover { given: Vec::new(), ..some() }, some().to_text());
+        let given = "\"given\":[\"127.0.0.1:80\",\"unix:/run/regatta.sock\"],";
+        assert!(said.contains(given), "{said}");
+        assert_eq!(Handover::from_text(&said.replacen(given, "", 1)), Ok(without));
+        assert!(Handover::from_text(&said.replacen(given, "\"given\":[80],", 1)).is_err());
     }
 
     /// A later build may say more.

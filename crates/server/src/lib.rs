@@ -6,6 +6,7 @@ pub mod config;
 pub mod explain;
 mod front;
 mod full;
+mod given;
 pub mod handover;
 mod heartbeat;
 pub mod idle;
@@ -60,6 +61,9 @@ pub struct Sources<'a> {
     pub arguments: Arguments,
     /// What the file says, if it has been read before.
     pub text: Option<String>,
+    /// Where sockets listen that the service manager has given: the server listens there if nobody
+    /// says where to.
+    pub given: Vec<Place>,
 }
 
 /// Serves until told to stop. `inherit` is the descriptor by which an earlier image of this process
@@ -197,8 +201,14 @@ fn examine(sources: &Sources<'_>) -> Result<(Config, RootAndUser), Failure> {
 }
 
 fn understand(sources: &Sources<'_>) -> Result<Config, (Said, Vec<Problem>)> {
-    let (said, mut problems) = read(sources);
-    match check::understand(said, &Allowance::own(limits::descriptors().hard)) {
+    let (mut said, mut problems) = read(sources);
+    let chosen = check::given(&mut said, &sources.given);
+    let understood = check::understand(said, &Allowance::own(limits::descriptors().hard));
+    let understood = understood.map(|mut config| {
+        config.chosen.extend(chosen);
+        config
+    });
+    match understood {
         Ok(config) if problems.is_empty() => Ok(config),
         Ok(config) => Err((config.said, problems)),
         Err((said, more)) => {

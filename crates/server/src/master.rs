@@ -3,6 +3,8 @@
 mod admin;
 mod confine;
 mod generations;
+mod given;
+mod image;
 mod inherited;
 mod keeper;
 mod prepare;
@@ -90,7 +92,8 @@ pub(crate) fn run(sources: &Sources<'_>, inherit: Option<RawFd>) -> Result<(), F
     .map_err(|error| Failure::Work(format!("cannot take signals: {error}")))?;
     signal::ignore_failed_writes();
     let (mut generations, report) = Generations::new(sources, inherit)?;
-    let sources = Sources { text: generations.config(), ..sources.clone() };
+    let (text, given) = (generations.config(), generations.given.clone());
+    let sources = Sources { text, given, ..sources.clone() };
     if let Some(report) = report {
         return match try_out(&sources, &mut generations) {
             Ok(()) => Ok(()),
@@ -578,6 +581,9 @@ impl<'a> Master<'a> {
                 self.note(Level::Notice, format_args!("draining, for {ms} ms at most"));
                 self.tell_manager(Message::Stopping);
                 control.drain(deadline.0);
+                if let Some(generations) = &mut self.generations {
+                    generations.drop_own(&self.prepared.env.sockets)?;
+                }
                 self.happened(Happened::Stop)?;
             }
             Order::Stop => {

@@ -473,6 +473,14 @@ pub fn segments_received(fd: BorrowedFd<'_>) -> io::Result<u32> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(told[SEGS_IN]) }
 }
 
+/// True if it is a socket of streams of bytes that listens.
+///
+/// # Errors
+/// The descriptor is not a socket.
+pub fn is_listening(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    Ok(sockopt::socket_type(fd)? == SocketType::STREAM && sockopt::socket_acceptconn(fd)?)
+}
+
 /// Where the socket is bound.
 ///
 /// # Errors

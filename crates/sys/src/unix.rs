@@ -76,17 +76,21 @@ pub fn try_at(path: &Path) -> io::Result<OwnedFd> {
     stream(SocketFlags::NONBLOCK)
 }
 
-/// Gives a socket that listens, and its file, what `spec` says. It does not block if it did not
-/// before, whatever that says: others may accept from it.
+/// Gives a socket that listens, and its file if that is ours, what `spec` says. It does not block
+/// if it did not before, whatever that says: others may accept from it.
 ///
 /// # Errors
 /// An option is refused, or the file cannot be given away.
-pub fn adopt(listener: BorrowedFd<'_>, file: &SocketFile, spec: &UnixSpec<'_>) -> io::Result<()> {
+pub fn adopt(
+    listener: BorrowedFd<'_>,
+    file: Option<&SocketFile>,
+    spec: &UnixSpec<'_>,
+) -> io::Result<()> {
     set_inherited(listener, spec)?;
     if !matches!(spec.steps, Steps::All(_)) {
         set_mode(listener, socket::Mode::Nonblocking)?;
     }
-    file.give(spec)?;
+    file.map_or(Ok(()), |file| file.give(spec))?;
     Ok(rustix::net::listen(listener, backlog(spec))?)
 }
 

@@ -146,7 +146,7 @@ pub(super) fn schedulers(
     }
     let (processors, from) = allowance.processors();
     let count = (processors as u64).min(SCHEDULERS_MAX);
-    said.choose(SCHEDULERS_KEY, count);
+    said.choose(SCHEDULERS_KEY, Value::Number(count));
     Some(Chosen { key: SCHEDULERS_KEY, value: count.to_string(), from })
 }
 
@@ -194,7 +194,7 @@ pub(super) fn cache(
     let default = part.clamp(CACHE_BYTES_MIN, most.max(CACHE_BYTES_MIN));
     let all_caches = if caches == 1 { "1 cache".to_owned() } else { format!("{caches} caches") };
     if !said.is_said(CACHE_KEY) {
-        said.choose(CACHE_KEY, default);
+        said.choose(CACHE_KEY, Value::Number(default));
         let from = format!("of {from}, for {all_caches}");
         return (Some(Chosen { key: CACHE_KEY, value: show_bytes(default), from }), None);
     }

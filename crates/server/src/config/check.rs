@@ -11,7 +11,12 @@ use crate::{
     },
     media,
 };
-use regatta_arch::{Architecture, layout::Layout, options::Settings, shared::SharedState};
+use regatta_arch::{
+    Architecture,
+    layout::Layout,
+    options::{Settings, Value},
+    shared::SharedState,
+};
 
 /// Descriptors that a worker needs besides connections, the cache and the roots of further hosts:
 /// listeners, logs, the poller, standard streams, and some air.
@@ -32,6 +37,7 @@ const DESCRIPTORS_PER_SCHEDULER: u64 = 3;
 /// poller and a bell.
 const DESCRIPTORS_PER_LISTENER: u64 = 2;
 
+const LISTEN_KEY: &str = "server.listen";
 const CONNECTIONS_KEY: &str = "limits.connections_max";
 const CACHE_KEY: &str = "cache.descriptors_max";
 
@@ -120,6 +126,17 @@ pub fn understand(said: Said, allowance: &Allowance) -> Result<Config, (Said, Ve
     }
 }
 
+/// Listens where sockets were given, if nobody has said where to.
+pub(crate) fn given(said: &mut Said, given: &[Place]) -> Option<Chosen> {
+    let wanted = !given.is_empty() && !said.is_said(LISTEN_KEY);
+    wanted.then(|| {
+        let places: Vec<String> = given.iter().map(ToString::to_string).collect();
+        let (value, from) = (places.join(","), "given by the service manager".to_owned());
+        said.choose(LISTEN_KEY, Value::List(places));
+        Chosen { key: LISTEN_KEY, value, from }
+    })
+}
+
 /// Descriptors of every process that are for neither connections nor the cache.
 const fn reserved(said: &Said) -> u64 {
     DESCRIPTORS_RESERVED + said.hosts.len() as u64
@@ -143,7 +160,7 @@ fn processes(
     let processes = (architecture.driver.processes)(&said.settings, processors);
     let fits = processes as u64 <= most || named <= most || said.is_said(CONNECTIONS_KEY);
     (!fits).then(|| {
-        said.choose(CONNECTIONS_KEY, most);
+        said.choose(CONNECTIONS_KEY, Value::Number(most));
         let from = format!("RLIMIT_NOFILE {limit}");
         Chosen { key: CONNECTIONS_KEY, value: most.to_string(), from }
     })
@@ -244,7 +261,7 @@ impl Tables {
         }
         let further = settings.number("fiber.schedulers").saturating_sub(1);
         let listeners = match architecture.driver.is_pipeline {
-            true => settings.list("server.listen").len() as u64,
+            true => settings.list(LISTEN_KEY).len() as u64,
             false => 0,
         };
         let reserved =
@@ -275,7 +292,7 @@ fn connections(
     };
     if !said.is_said(CACHE_KEY) {
         cache = cache.min(room / CACHE_SHARE);
-        said.choose(CACHE_KEY, cache);
+        said.choose(CACHE_KEY, Value::Number(cache));
         choose(CACHE_KEY, cache, &from);
     }
     let free = room.saturating_sub(cache);
@@ -288,7 +305,7 @@ fn connections(
     if !said.is_said(CONNECTIONS_KEY) {
         // What an architecture's name stands for is as much of it as there is room for.
         wanted = wanted.min(most);
-        said.choose(CONNECTIONS_KEY, wanted);
+        said.choose(CONNECTIONS_KEY, Value::Number(wanted));
     }
     let total = if wanted == 0 { most } else { wanted };
     if wanted == 0 || wanted < named {

@@ -303,13 +303,12 @@ impl Said {
         self.places.contains_key(key)
     }
 
-    /// Sets a number that nobody set to what the machine allows.
+    /// Sets an option that nobody set to what the machine allows or gives.
     ///
     /// # Panics
-    /// If there is no such option, or it does not take the number: a fault in our own code.
-    pub fn choose(&mut self, key: &str, number: u64) {
+    /// If there is no such option, or it does not take the value: a fault in our own code.
+    pub fn choose(&mut self, key: &str, value: Value) {
         let spec = options::find(key).expect("a known option is chosen for");
-        let value = Value::Number(number);
         self.settings.set(spec, value).expect("a value is chosen within its bounds");
     }
 }

@@ -1,11 +1,14 @@
 //! Generations of workers: what the image of the master before this one has left, the trial of the
 //! next one, and what that is handed.
 use super::{
-    Child, KEEPER_LEAVE_MS_MAX, LEAVE_MS_MAX, clock, fork_worker, inherited::Inherited, signal,
+    Child, KEEPER_LEAVE_MS_MAX, LEAVE_MS_MAX, clock, fork_worker,
+    image::{own_program, run},
+    inherited::Inherited,
+    signal,
 };
 use crate::{
     Failure, Sources,
-    config::address::Place,
+    config::address::{Place, place},
     handover::{AdminProcess, Handover, Listener, OldGeneration},
     heartbeat::is_recent,
     log::{Destination, ErrorLog, Level},
@@ -23,8 +26,8 @@ use regatta_sys::{
     wait::{Interest, Poll, Poller as _},
 };
 use std::{
-    env, fmt,
-    fs::{self, File},
+    fmt,
+    fs::File,
     io::{self, PipeReader, PipeWriter, Read, Write},
     mem,
     ops::Range,
@@ -33,15 +36,12 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-/// The argument by which an image of the master is handed what the one before it had.
-const INHERIT: &str = "--inherit=";
-
 /// The most that a trial may report, bytes: what a pipe takes without anybody reading.
 const REPORT_BYTES_MAX: usize = 60_000;
 
 /// How long an address that is configured no more is listened on after the old workers were told to
 /// leave: they take what is in its backlog. Milliseconds.
-const DROPPED_MS: u64 = 250;
+pub(super) const DROPPED_MS: u64 = 250;
 
 /// Keys of the master's poller: children of old generations by this bit, the number of the
 /// generation and their place; the trial.
@@ -70,13 +70,15 @@ pub(crate) struct Generations {
     /// Of the image before, as long as this one has none that answers.
     pub(super) admin: Option<Inherited>,
     /// Sockets of the image before, and whether they are this one's by now.
-    inherited: Vec<(Listening, bool)>,
+    pub(super) inherited: Vec<(Listening, bool)>,
+    /// Where those listen that the service manager has given.
+    pub(super) given: Vec<Place>,
     /// Where the image before listened.
     addresses: Vec<Place>,
     /// The files of the sockets that have one, of this image and of the one before.
     pub(super) files: Vec<SocketFile>,
     /// When they end listening.
-    dropped_at: Tick,
+    pub(super) dropped_at: Tick,
     old: Vec<Old>,
     /// What generations counted that are gone.
     ended: Box<Totals>,
@@ -151,6 +153,7 @@ impl Generations {
             pid_file: None,
             admin: None,
             inherited: Vec::new(),
+            given: Vec::new(),
             addresses: Vec::new(),
             files: Vec::new(),
             dropped_at: Tick::NEVER,
@@ -164,7 +167,10 @@ impl Generations {
             errors,
             manager: Manager::none(),
         };
-        let Some(handover) = handover else { return Ok((this, None)) };
+        let Some(handover) = handover else {
+            this.take_given()?;
+            return Ok((this, None));
+        };
         let report = handover.report.map(take).transpose().map_err(Failure::Work)?;
         let report = report.map(PipeWriter::from);
         match (this.adopt(handover), &report) {
@@ -178,10 +184,11 @@ impl Generations {
         let Handover { generation, started_unix_ms, program, config, reloads, .. } = handover;
         (self.number, self.started_unix_ms, self.program) = (generation, started_unix_ms, program);
         (self.config, self.reloads, self.pid_file) = (config, reloads, handover.pid_file);
+        self.given = handover.given.iter().filter_map(|of| place(of).ok()).collect();
         for Listener { asked, fd } in handover.listeners {
             let fd = take(fd)?;
             let place = socket::place(fd.as_fd()).ok();
-            if let Some(Place::Unix(path)) = &place {
+            if let Some(Place::Unix(path)) = place.as_ref().filter(|place| !self.is_given(place)) {
                 self.files.extend(SocketFile::at(path));
             }
             self.addresses.extend(place);
@@ -650,6 +657,7 @@ impl Generations {
             reloads: self.reloads,
             asked,
             listeners,
+            given: self.given.iter().map(ToString::to_string).collect(),
             admin,
             pid_file: self.pid_file.clone(),
             old,
@@ -774,24 +782,6 @@ fn said(kind: Kind) -> &'static str {
         Kind::Reload => "reload",
         Kind::Upgrade => "upgrade",
     }
-}
-
-/// Becomes `program`, with this process's arguments and environment.
-fn run(program: &Path, memory: &OwnedFd, keep: &[BorrowedFd<'_>]) -> io::Error {
-    let inherit = format!("{INHERIT}{}", memory.as_raw_fd());
-    let own = env::args_os().filter(|word| {
-        // Nobody else says it: people do not know of it.
-        !word.to_string_lossy().starts_with(INHERIT)
-    });
-    let mut argv: Vec<_> = own.collect();
-    argv.insert(argv.len().min(2), inherit.into());
-    exec::exec(program, &argv, &env::vars_os().collect::<Vec<_>>(), keep)
-}
-
-/// The file of this program: of what may lie there later, an upgrade makes the next image.
-fn own_program() -> PathBuf {
-    fs::read_link("/proc/self/exe")
-        .unwrap_or_else(|_| env::args_os().next().unwrap_or_default().into())
 }
 
 fn unix_ms() -> u64 {

@@ -4,7 +4,7 @@ use super::{
     admin::Admin,
     confine::{Confinement, LOGS},
     generations::Generations,
-    sockets::{addresses, sockets},
+    sockets::{addresses, sockets, tell_given},
 };
 use crate::{
     Failure,
@@ -49,6 +49,9 @@ pub(super) fn prepare(
     let owner = found.socket_owner.as_ref();
     let (asked, sockets): (Vec<String>, Vec<OwnedFd>) =
         sockets(&mut config, owner, generations, tries)?.into_iter().unzip();
+    if !tries {
+        tell_given(&config, generations, &errors);
+    }
     let admin = Admin::new(&config, &errors, generations, tries)?;
     // A trial has no sockets at paths.
     let told: &[OwnedFd] = if tries { &[] } else { &sockets };
@@ -108,6 +111,9 @@ fn counters(
     let arena = Arena::create(shared.words(), slots);
     arena.set_server(process::id(), generations.started_unix_ms, config.architecture.name);
     generations.fold(&arena);
+    if !generations.given.is_empty() {
+        arena.control().keep_listeners();
+    }
     // Readers take the last: what is counted must be there before. That of a trial they never take.
     arena.set_generation(if tries { 0 } else { generations.number });
     Ok((shared, arena))

@@ -3,6 +3,7 @@ use super::generations::{Generations, Listening};
 use crate::{
     Failure,
     config::{address::socket_mode, check::Config},
+    log::{ErrorLog, Level},
 };
 use regatta_arch::{
     kit::accept::AcceptOptions,
@@ -37,17 +38,24 @@ pub(super) fn sockets(
     let mut faults = Vec::new();
     for plan in &config.layout.sockets {
         let first = plan.port_of.and_then(|of| sockets.get(of)).map(|(_, socket)| socket);
+        let given = generations.is_given(&plan.place);
         let made = match (&plan.place, first) {
+            (place, Some(first)) if given || matches!(place, Place::Unix(_)) => {
+                first.try_clone().map(|listener| (place.to_string(), listener))
+            }
+            (Place::Inet(address), None) if given => {
+                let plan = SocketPlan { reuse_port: false, ..plan.clone() };
+                let spec = listen_spec(config, *address, &plan);
+                let made = given_socket(&spec, generations, tries);
+                made.map(|listener| (plan.place.to_string(), listener))
+            }
             (Place::Inet(address), _) => {
                 let known = first.and_then(|first| socket::local_addr(first.as_fd()).ok());
                 let spec = listen_spec(config, known.unwrap_or(*address), plan);
                 let made = socket_of(&spec, first.is_some(), generations, tries);
                 made.map(|listener| (spec.addr.to_string(), listener))
             }
-            (Place::Unix(_), Some(first)) => {
-                first.try_clone().map(|listener| (plan.place.to_string(), listener))
-            }
-            (Place::Unix(path), None) => {
+            (Place::Unix(path), _) => {
                 let made = unix_socket(&unix_spec(config, path, owner), generations, tries);
                 made.map(|listener| (plan.place.to_string(), listener))
             }
@@ -57,6 +65,8 @@ pub(super) fn sockets(
             Err(error) => faults.push(listen_fault(&plan.place, &error)),
         }
     }
+    faults.extend(generations.left_of_given());
+    faults.extend(unsteerable(config, generations));
     if !faults.is_empty() {
         faults.dedup();
         return Err(Failure::Work(faults.join("\n")));
@@ -118,6 +128,60 @@ fn socket_of(
     }
 }
 
+/// The socket for an address that the service manager has given. Generations may hand several on:
+/// each process had the one as a listener of its own.
+fn given_socket(
+    spec: &ListenSpec,
+    generations: &mut Generations,
+    tries: bool,
+) -> io::Result<OwnedFd> {
+    let socket = all_at(&Place::Inet(spec.addr), generations)?;
+    // It was there when the image before this one began.
+    let socket = socket.ok_or(io::ErrorKind::AddrNotAvailable)?;
+    if !tries {
+        socket::adopt(socket.as_fd(), spec)?;
+    }
+    Ok(socket)
+}
+
+/// What is wrong with sockets that were given, and are to be one for each processor.
+fn unsteerable(config: &Config, generations: &Generations) -> Option<String> {
+    let places = config.layout.steered.iter().map(|first| &config.layout.sockets[*first].place);
+    let given = places.into_iter().find(|place| generations.is_given(place))?;
+    Some(format!(
+        "event.partition: the service manager has given one socket at {given}, and the kernel \
+         chooses by processor among several\n  hint: remove it from the socket unit, or choose \
+         another event.partition"
+    ))
+}
+
+/// Says which sockets are the service manager's, and whether that changes who accepts from them.
+pub(super) fn tell_given(config: &Config, generations: &Generations, errors: &ErrorLog) {
+    for place in &generations.given {
+        errors.note(
+            Level::Notice,
+            format_args!("{place}: the socket is the service manager's, which keeps it open"),
+        );
+        let shares = |plan: &SocketPlan| plan.place == *place && plan.port_of.is_some();
+        if config.layout.sockets.iter().any(shares) && matches!(place, Place::Inet(_)) {
+            errors.note(
+                Level::Warning,
+                format_args!(
+                    "{place}: one socket was given, and all workers share it: they have none of \
+                     their own, as event.listen=reuseport would have it"
+                ),
+            );
+        }
+    }
+}
+
+/// One of the inherited sockets that listen there, if there are any; the others are the same.
+fn all_at(place: &Place, generations: &mut Generations) -> io::Result<Option<OwnedFd>> {
+    let is_it =
+        |(_, socket): &Listening| socket::place(socket.as_fd()).is_ok_and(|it| it == *place);
+    Ok(generations.take_listeners(usize::MAX, is_it)?.pop().map(|(_, socket)| socket))
+}
+
 /// The inherited socket at a path, or a new one; a trial only sees whether it could be made.
 fn unix_socket(
     spec: &UnixSpec<'_>,
@@ -125,13 +189,13 @@ fn unix_socket(
     tries: bool,
 ) -> io::Result<OwnedFd> {
     let place = Place::Unix(spec.path.to_owned());
-    let is_it = |(_, socket): &Listening| socket::place(socket.as_fd()).is_ok_and(|it| it == place);
-    // Several are one: each process had it as a listener of its own.
-    let inherited = generations.take_listeners(usize::MAX, is_it)?.pop();
+    let inherited = all_at(&place, generations)?;
+    // The file of one that was given is not ours.
     match (inherited, generations.file(spec.path)) {
-        (Some((_, socket)), Some(_)) if tries => Ok(socket),
-        (Some((_, socket)), Some(file)) => {
-            unix::adopt(socket.as_fd(), file, spec)?;
+        (Some(socket), file) if file.is_some() || generations.is_given(&place) => {
+            if !tries {
+                unix::adopt(socket.as_fd(), file, spec)?;
+            }
             Ok(socket)
         }
         _ if tries => unix::try_at(spec.path),

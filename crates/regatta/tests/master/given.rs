@@ -1,0 +1,286 @@
+//! Sockets that a service manager gives (`sd_listen_fds(3)`): they outlast the server.
+use super::*;
+use std::{
+    net::TcpListener,
+    os::{
+        fd::OwnedFd,
+        unix::net::{UnixListener, UnixStream},
+    },
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+
+/// What a service manager does before it executes the server, whose descriptors 0 and 2 are the
+/// sockets. What the server says is appended to the file that `$0` names.
+const GIVE_ONE: &str = "LISTEN_FDS=1 LISTEN_PID=$$ exec \"$@\" 3<&0 </dev/null 2>>\"$0\"";
+const GIVE_TWO: &str = "LISTEN_FDS=2 LISTEN_PID=$$ LISTEN_FDNAMES=one:other exec \"$@\" 3<&0 4<&2 \
+                        </dev/null 2>>\"$0\"";
+
+/// Starts a server with given sockets, which prints so many addresses.
+fn start(folder: &Folder, given: Vec<OwnedFd>, addresses: usize, arguments: &[&str]) -> Server {
+    let mut command = Command::new("sh");
+    command.args(["-c", if given.len() == 1 { GIVE_ONE } else { GIVE_TWO }]);
+    command.arg(folder.path("said")).args([PROGRAM, "serve", &folder.path("www")]).args(arguments);
+    command.stderr(Stdio::null());
+    let mut given = given.into_iter();
+    command.stdin(given.next().unwrap());
+    if let Some(other) = given.next() {
+        command.stderr(other);
+    }
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    drop(command);
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut addresses_of: Vec<SocketAddr> = Vec::new();
+    for _ in 0..addresses {
+        let line = lines.next().map(Result::unwrap);
+        let line = line.unwrap_or_else(|| panic!("it does not serve: {}", said(folder)));
+        let address = line.strip_prefix("listening on ").expect(&line);
+        addresses_of
+            .extend(address.strip_prefix("http://").map(|of| of.parse::<SocketAddr>().unwrap()));
+    }
+    Server { child, addresses: addresses_of }
+}
+
+fn said(folder: &Folder) -> String {
+    fs::read_to_string(folder.path("said")).unwrap_or_default()
+}
+
+fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < PATIENCE, "{what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Waits for the end, and returns the exit code.
+fn end(mut server: Server, signal: &str) -> Option<i32> {
+    server.signal(signal);
+    eventually("it does not end", || server.child.try_wait().unwrap().is_some());
+    server.child.wait().unwrap().code()
+}
+
+/// Sends a request, and must be answered.
+fn ask(mut stream: impl Read + Write) {
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("hello\n"), "{answer:?}");
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// Has clients connect and ask again and again while something is done; all must be answered.
+fn under(address: SocketAddr, mut change: impl FnMut(&AtomicUsize)) {
+    struct Stopping<'a>(&'a AtomicBool);
+    impl Drop for Stopping<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let (stop, answers) = (AtomicBool::new(false), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        let _stopping = Stopping(&stop);
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    ask(connect(address));
+                    answers.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        change(&answers);
+    });
+}
+
+/// Waits until so many more were answered.
+fn more(answers: &AtomicUsize, count: usize) {
+    let wanted = answers.load(Ordering::Relaxed) + count;
+    eventually("nobody is answered", || answers.load(Ordering::Relaxed) >= wanted);
+}
+
+/// Restarts a server several times under clients, of which none may be refused or cut off.
+fn restart(arguments: &[&str]) -> String {
+    let folder = Folder::new();
+    let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    let give = || vec![OwnedFd::from(socket.try_clone().unwrap())];
+    let mut server = Some(start(&folder, give(), 1, arguments));
+    assert_eq!(server.as_ref().unwrap().addresses, [address], "nobody has said another");
+    under(address, |answers| {
+        for _ in 0..3 {
+            more(answers, 20);
+            assert_eq!(end(server.take().unwrap(), "TERM"), Some(0), "{}", said(&folder));
+            // Of those who come now nobody knows who will answer.
+            server = Some(start(&folder, give(), 1, arguments));
+        }
+        more(answers, 20);
+    });
+    // Not even a server that ends at once ends listening.
+    assert_eq!(end(server.unwrap(), "QUIT"), Some(0));
+    let waits = connect(address);
+    let _server = start(&folder, give(), 1, arguments);
+    ask(waits);
+    said(&folder)
+}
+
+#[test]
+fn no_connection_is_lost_while_one_server_follows_another() {
+    let said = restart(&["--architecture", "sped"]);
+    assert!(said.contains("server.listen=127.0.0.1:"), "{said}");
+    assert!(said.contains("(given by the service manager)"), "{said}");
+}
+
+#[test]
+fn workers_with_sockets_of_their_own_share_one_that_was_given_and_say_so() {
+    let own = ["--set", "event.listen=reuseport", "--set", "event.processes=2"];
+    let said = restart(&[&["--architecture", "symped"][..], &own].concat());
+    assert!(said.contains("all workers share it"), "{said}");
+}
+
+#[test]
+fn a_worker_that_waits_for_connections_leaves_them_to_the_next() {
+    let step = ["--set", "mp.step_ms=100", "--set", "limits.connections_max=8"];
+    let _ = restart(&[&["--architecture", "mp"][..], &step].concat());
+}
+
+#[test]
+fn a_keeper_leaves_given_sockets_alone() {
+    let _ = restart(&["--architecture", "shared-symped", "--set", "event.processes=2"]);
+}
+
+#[test]
+fn reloads_keep_given_sockets_beside_others_and_their_files_stay() {
+    let folder = Folder::new();
+    let [path, own] = ["given", "own"].map(|name| folder.path(name));
+    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+    let unix = UnixListener::bind(&path).unwrap();
+    let (address, config) = (tcp.local_addr().unwrap(), folder.path("regatta.toml"));
+    let say = |listen: &[&str]| {
+        fs::write(&config, format!("[server]\nlisten = {listen:?}\n")).unwrap();
+    };
+    let [tcp_place, given, own_place] =
+        [address.to_string(), format!("unix:{path}"), format!("unix:{own}")];
+    say(&["127.0.0.1:0", &tcp_place, &own_place, &given]);
+    let give = || vec![tcp.try_clone().unwrap().into(), unix.try_clone().unwrap().into()];
+    let arguments = ["--config", &config, "--architecture", "sped"];
+    let server = start(&folder, give(), 4, &arguments);
+    let (pid, bound) = (server.child.id(), server.addresses[0]);
+    let all_answer = || {
+        server.addresses.iter().for_each(|address| ask(connect(*address)));
+        [&path, &own].into_iter().for_each(|path| ask(UnixStream::connect(path).unwrap()));
+    };
+    all_answer();
+    let reload = || run(&["reload", "--pid", &pid.to_string()]);
+    for _ in 0..2 {
+        let reloaded = reload();
+        assert!(reloaded.status.success(), "{reloaded:?} {}", said(&folder));
+        all_answer();
+    }
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap();
+    assert!(!text(&environment).contains("LISTEN_"), "{}", text(&environment));
+    // Connections to one that is listened on no more would wait for nobody.
+    say(&["127.0.0.1:0", &own_place, &given]);
+    assert!(!reload().status.success());
+    assert!(said(&folder).contains(&format!("has given a socket at {tcp_place}")));
+    all_answer();
+    // A drain that a client holds up: what the server has opened itself is closed.
+    let mut held = connect(address);
+    held.write_all(b"GET / HTTP/1.1\r\n").unwrap();
+    eventually("it is taken", || accepted(&server) > 0);
+    server.signal("TERM");
+    eventually("it listens still", || TcpStream::connect(bound).is_err());
+    let waits = (connect(address), UnixStream::connect(&path).unwrap());
+    ask(Rest(held));
+    assert_eq!(end(server, "CONT"), Some(0), "{}", said(&folder));
+    assert!(Path::new(&path).exists() && !Path::new(&own).exists());
+    say(&[&tcp_place, &given]);
+    let _next = start(&folder, give(), 2, &arguments);
+    ask(waits.0);
+    ask(waits.1);
+}
+
+/// Connections that are open.
+fn accepted(server: &Server) -> u64 {
+    let top = run(&["top", "--json", "--pid", &server.child.id().to_string()]);
+    let top: serde_json::Value = serde_json::from_slice(&top.stdout).unwrap();
+    top["total"]["gauges"]["connections_open"].as_u64().unwrap()
+}
+
+/// A connection whose request line has been sent.
+struct Rest(TcpStream);
+
+impl Read for Rest {
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        self.0.read(bytes)
+    }
+}
+
+impl Write for Rest {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let line = bytes.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        self.0.write_all(&bytes[line..]).map(|()| bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
+}
+
+#[test]
+fn what_cannot_be_used_is_refused_with_what_to_do() {
+    let check = |given: Vec<OwnedFd>, arguments: &[&str], expect: &[&str]| {
+        let folder = Folder::new();
+        let mut server = start(&folder, given, 0, arguments);
+        eventually("it serves", || server.child.try_wait().unwrap().is_some());
+        assert_eq!(server.child.wait().unwrap().code(), Some(1), "{}", said(&folder));
+        for part in expect {
+            assert!(said(&folder).contains(part), "{part}: {}", said(&folder));
+        }
+    };
+    let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap().to_string();
+    let fd = || OwnedFd::from(socket.try_clone().unwrap());
+    let other = ["--listen", "127.0.0.1:0"];
+    let hint = format!("add \"{address}\" to server.listen");
+    check(vec![fd()], &other, &[&address, &hint, "the socket unit"]);
+    check(vec![fd(), fd()], &[], &["descriptor 4", "(\"other\")", "was given twice"]);
+    let accepted = TcpStream::connect(&address).unwrap().into();
+    check(vec![accepted], &[], &["descriptor 3", "Accept=no"]);
+    if thread::available_parallelism().unwrap().get() > 1 {
+        let sets = ["--set", "event.copies=2", "--set", "event.partition=steer-cpu"];
+        let arguments = [&["--architecture", "n-copy"][..], &sets].concat();
+        check(vec![fd()], &arguments, &["event.partition: the service manager"]);
+    }
+}
+
+#[test]
+fn systemd_gives_a_socket_when_a_client_comes() {
+    let activate = "systemd-socket-activate";
+    if Command::new(activate).arg("--version").stdout(Stdio::null()).status().is_err() {
+        return skip("needs systemd-socket-activate");
+    }
+    let folder = Folder::new();
+    let path = folder.path("socket");
+    let said = fs::File::create(folder.path("said")).unwrap();
+    let child = Command::new(activate)
+        .args(["--listen", &path, "--fdname", "site", PROGRAM, "serve", &folder.path("www")])
+        .args(["--architecture", "sped"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(said)
+        .spawn()
+        .unwrap();
+    let server = Server { child, addresses: Vec::new() };
+    eventually("nobody listens", || {
+        UnixStream::connect(&path).is_ok_and(|it| {
+            ask(it);
+            true
+        })
+    });
+    assert_eq!(end(server, "TERM"), Some(0));
+    assert!(Path::new(&path).exists(), "it is not the server's");
+}

@@ -1,0 +1,117 @@
+//! Sockets that the service manager has opened and gives to the server (`sd_listen_fds(3)`).
+use crate::config::address::Place;
+use regatta_arch::layout::ADDRESSES_MAX;
+use regatta_sys::{
+    exec,
+    socket::{self, Mode},
+};
+use std::{
+    env,
+    os::fd::{AsFd, OwnedFd, RawFd},
+    process,
+};
+
+/// How many there are, for which process, what they are called, and which file descriptor that
+/// process has: not for other programs.
+pub(crate) const VARIABLES: [&str; 4] =
+    ["LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "LISTEN_PIDFDID"];
+
+/// The first descriptor that is given.
+const FIRST: RawFd = 3;
+
+/// The sockets that this process was given, and where they listen; closed on exec from now on.
+///
+/// # Errors
+/// All that is no socket that listens, or is there twice, and what to do.
+pub(crate) fn take() -> Result<Vec<(Place, OwnedFd)>, String> {
+    let descriptors = descriptors(|name| env::var(name).ok(), process::id())?;
+    let mut faults = Vec::new();
+    let mut given: Vec<(Place, OwnedFd)> = Vec::new();
+    for (raw, name) in descriptors {
+        match take_one(raw) {
+            Ok((place, _)) if given.iter().any(|(other, _)| *other == place) => {
+                faults.push(format!("{name}: {place} was given twice: {ONCE}"));
+            }
+            Ok(one) => given.push(one),
+            Err(fault) => faults.push(format!("{name}: {fault}")),
+        }
+    }
+    if faults.is_empty() { Ok(given) } else { Err(faults.join("\n")) }
+}
+
+const ONCE: &str = "give it once, all workers accept from it";
+
+fn take_one(raw: RawFd) -> Result<(Place, OwnedFd), String> {
+    let fd = exec::take(raw).map_err(|error| error.to_string())?;
+    if !matches!(socket::is_listening(fd.as_fd()), Ok(true)) {
+        let why = "it is no TCP or Unix socket that listens\n  hint: the socket unit has \
+                   ListenStream= and Accept=no";
+        return Err(why.to_owned());
+    }
+    let place = socket::place(fd.as_fd()).map_err(|_| {
+        "it listens neither on an address nor at a path\n  hint: as in ListenStream=0.0.0.0:80 or \
+         ListenStream=/run/regatta/http"
+            .to_owned()
+    })?;
+    // As a new one. Nobody else accepts from it, and whoever wants it so has it not wait.
+    socket::set_mode(&fd, Mode::Blocking).map_err(|error| error.to_string())?;
+    Ok((place, fd))
+}
+
+/// The numbers of the descriptors that variables name to process `pid`, and what to call each.
+fn descriptors(
+    variable: impl Fn(&str) -> Option<String>,
+    pid: u32,
+) -> Result<Vec<(RawFd, String)>, String> {
+    let [fds, to, names] = [VARIABLES[0], VARIABLES[1], VARIABLES[2]].map(variable);
+    let (Some(fds), Some(to)) = (fds, to) else { return Ok(Vec::new()) };
+    // Another process was to have them, which has left the variables to this one.
+    if to.parse() != Ok(pid) {
+        return Ok(Vec::new());
+    }
+    let count: usize = fds.parse().map_err(|_| format!("LISTEN_FDS={fds} is no number"))?;
+    if count > ADDRESSES_MAX {
+        return Err(format!("LISTEN_FDS={fds}: there may be {ADDRESSES_MAX} sockets"));
+    }
+    let mut names = names.as_deref().unwrap_or_default().split(':');
+    let name = |raw| match names.next().unwrap_or_default() {
+        "" => (raw, format!("descriptor {raw} of the service manager")),
+        name => (raw, format!("descriptor {raw} of the service manager (\"{name}\")")),
+    };
+    Ok((FIRST..).take(count).map(name).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(variables: [Option<&str>; 3]) -> Result<Vec<(RawFd, String)>, String> {
+        let of = |name: &str| VARIABLES.iter().position(|of| *of == name).expect("a known one");
+        descriptors(|name| variables[of(name)].map(str::to_owned), 7)
+    }
+
+    #[test]
+    fn descriptors_are_counted_for_this_process_alone() {
+        let unnamed = |raw: RawFd| (raw, format!("descriptor {raw} of the service manager"));
+        let named = |raw, name| (raw, format!("{} (\"{name}\")", unnamed(raw).1));
+        for (variables, expect) in [
+            ([None, None, None], vec![]),
+            ([Some("2"), None, None], vec![]),
+            ([None, Some("7"), None], vec![]),
+            ([Some("2"), Some("8"), None], vec![]),
+            ([Some("2"), Some("x"), None], vec![]),
+            ([Some("0"), Some("7"), None], vec![]),
+            ([Some("2"), Some("7"), None], vec![unnamed(3), unnamed(4)]),
+            (
+                [Some("3"), Some("7"), Some("a.socket::b:c")],
+                vec![named(3, "a.socket"), unnamed(4), named(5, "b")],
+            ),
+            ([Some("2"), Some("7"), Some("a")], vec![named(3, "a"), unnamed(4)]),
+        ] {
+            assert_eq!(read(variables), Ok(expect), "{variables:?}");
+        }
+        for wrong in ["", "-1", "two", "257", "99999999999999999999"] {
+            assert!(read([Some(wrong), Some("7"), None]).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Sockets that the service manager has given: it keeps them when this server ends, and whoever
+//! follows finds in them the connections that have come meanwhile.
+use super::generations::{DROPPED_MS, Generations};
+use crate::{Failure, config::address::Place, given};
+use regatta_sys::{clock, socket};
+use std::{
+    io,
+    os::fd::{AsFd, OwnedFd},
+};
+
+impl Generations {
+    /// Takes what the service manager gives; the image before this one would have handed it over.
+    pub(super) fn take_given(&mut self) -> Result<(), Failure> {
+        for (place, socket) in given::take().map_err(Failure::Work)? {
+            self.inherited.push(((place.to_string(), socket), false));
+            self.given.push(place);
+        }
+        Ok(())
+    }
+
+    /// True if the socket there was given.
+    pub(super) fn is_given(&self, place: &Place) -> bool {
+        self.given.contains(place)
+    }
+
+    /// The given sockets that nobody has taken: connections to them would wait for nobody.
+    pub(super) fn left_of_given(&self) -> Vec<String> {
+        let is_given = |socket: &OwnedFd| {
+            socket::place(socket.as_fd()).is_ok_and(|place| self.is_given(&place))
+        };
+        let left = self.inherited.iter().filter(|((_, socket), taken)| !taken && is_given(socket));
+        let fault = |asked: &str| {
+            format!(
+                "the service manager has given a socket at {asked}, and server.listen does not \
+                 name it\n  hint: add \"{asked}\" to server.listen, or leave server.listen out to \
+                 listen on all that are given, or remove it from the socket unit"
+            )
+        };
+        left.map(|((asked, _), _)| fault(asked)).collect()
+    }
+
+    /// The server ends, and leaves the given sockets as they are; the others, which its workers
+    /// therefore leave as well, end listening when these have taken what is in their backlogs.
+    pub(super) fn drop_own(&mut self, sockets: &[OwnedFd]) -> io::Result<()> {
+        if self.given.is_empty() {
+            return Ok(());
+        }
+        for socket in sockets {
+            let place = socket::place(socket.as_fd())?;
+            if !self.is_given(&place) {
+                let own = (place.to_string(), socket.try_clone()?);
+                self.inherited.push((own, false));
+            }
+        }
+        self.dropped_at = clock::now().tick.after(DROPPED_MS);
+        Ok(())
+    }
+}
