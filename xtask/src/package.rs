@@ -115,8 +115,9 @@ fn deb(folder: &Path, program: &Path) -> Result<(), String> {
     };
     let debian = tree.join("debian");
     copy(&["deploy/debian", "deploy/regatta.toml"], &tree)?;
-    let unit = ["deploy/regatta.service", "deploy/regatta.sysusers", "deploy/regatta.logrotate"];
-    copy(&unit, &debian)?;
+    let units =
+        ["service", "socket", "sysusers", "logrotate"].map(|of| format!("deploy/regatta.{of}"));
+    copy(&units.each_ref().map(String::as_str), &debian)?;
     copy(&DOCUMENTS, &tree.join("docs"))?;
     must(Command::new("cp").arg(program).arg(tree.join("regatta")))?;
     must(Command::new("cp").arg(folder.join(LIBRARIES)).arg(&tree))?;
@@ -254,6 +255,16 @@ mod tests {
         assert_eq!(license("X", "a\n\nb\n"), "\nLicense: X\n a\n .\n b\n");
         let log = changelog("Source: x\nMaintainer: A B <a@b.c>\n").expect("git or date is there");
         assert!(log.starts_with("regatta (") && log.contains("\n -- A B <a@b.c>  "), "{log}");
+    }
+
+    /// Else the server would refuse what it is given.
+    #[test]
+    fn the_socket_unit_listens_where_the_configuration_does() {
+        let ours = |name: &str| read(&project_root().join("deploy").join(name)).expect("ours");
+        let (socket, toml) = (ours("regatta.socket"), ours("regatta.toml"));
+        let listen = socket.lines().filter_map(|line| line.strip_prefix("ListenStream="));
+        let listen: Vec<String> = listen.map(|address| format!("\"{address}\"")).collect();
+        assert!(toml.contains(&format!("\nlisten = [{}]\n", listen.join(", "))), "{listen:?}");
     }
 
     /// The exposure that systemd finds is 2.0 at most.
