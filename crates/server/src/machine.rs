@@ -4,7 +4,8 @@ use crate::{
         error_pages,
         raw::{Problem, Said},
     },
-    log, pid_file,
+    log::{self, Owner},
+    pid_file,
 };
 use regatta_http::Status;
 use regatta_op::{Codings, File as _, OpenFault, OpenReq, Opened, ReadReq};
@@ -100,6 +101,9 @@ pub fn find(said: &Said) -> Result<RootAndUser, Vec<Problem>> {
 #[must_use]
 pub fn writable(said: &Said) -> Vec<Problem> {
     let mut problems = Vec::new();
+    // Who is not found is a problem elsewhere. The server has given them the logs that it made.
+    let user = user(said).ok().flatten();
+    let owner = user.map(|user| Owner { uid: user.uid, gid: user.gid });
     for key in ["log.access", "log.error", "server.pid_file"] {
         let text = said.settings.text(key);
         if matches!(text, "" | "-" | "off") {
@@ -107,7 +111,7 @@ pub fn writable(said: &Said) -> Vec<Problem> {
         }
         let tried = match key {
             "server.pid_file" => pid_file::try_writing(Path::new(text)),
-            _ => log::try_opening(Path::new(text)),
+            _ => log::try_opening(Path::new(text), owner),
         };
         if let Err(error) = tried {
             let message = format!("cannot write to \"{text}\": {error}");

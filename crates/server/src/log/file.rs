@@ -205,9 +205,9 @@ impl LogFile {
     }
 }
 
-/// Sees whether a log can be opened, and makes none.
-pub(crate) fn try_opening(path: &Path) -> io::Result<()> {
-    match Spot::find(path)?.append(None, Absent::Fail) {
+/// Sees whether a log can be opened that may be `owner`'s, and makes none.
+pub(crate) fn try_opening(path: &Path, owner: Option<Owner>) -> io::Result<()> {
+    match Spot::find(path)?.append(owner, Absent::Fail) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             regatta_sys::may_make_files(path.parent().unwrap_or(Path::new("/")))
         }

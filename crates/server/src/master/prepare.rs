@@ -177,7 +177,7 @@ fn unwritable(settings: &Settings, user: &User) -> io::Result<i32> {
             return 0;
         }
         let fails = |key| match Destination::from(settings.text(key)) {
-            Destination::Path(path) => log::try_opening(&path).is_err(),
+            Destination::Path(path) => log::try_opening(&path, None).is_err(),
             Destination::Off | Destination::Stderr => false,
         };
         (0..).zip(LOGS).map(|(bit, key)| i32::from(fails(key)) << bit).sum()
