@@ -654,11 +654,15 @@ impl<'a> Master<'a> {
         let Some(exit) = child.try_wait()? else { return Ok(()) };
         let pid = child.pid();
         self.poller.remove(child.as_fd())?;
-        let shared = self.prepared.env.shared.as_ref();
-        if let Some(shared) = shared {
+        if let Some(shared) = &self.prepared.env.shared {
             shared.crew.give_up(child.as_fd());
         }
         self.children[worker] = None;
+        if self.prepared.is_keeper() {
+            // It may have left as the master told it to, before the keeper has heard of that.
+            self.follow_master();
+        }
+        let shared = self.prepared.env.shared.as_ref();
         let ended = if self.prepared.has_keeper() {
             // The kernel has killed its workers before it told of its end.
             0..self.prepared.workers

@@ -178,7 +178,8 @@ macro_rules! shared {
             shared: descriptors_are_of_all the_master_has_a_table_of_its_own
                 a_killed_keeper_is_replaced the_cache_is_one locks_are_in_shared_memory
                 hits_are_those_of_one_process clients_of_the_dead_are_told
-                logs_of_the_dead_are_closed deaths_under_load_hang_nobody;
+                logs_of_the_dead_are_closed deaths_under_load_hang_nobody
+                who_leaves_before_the_keeper_knows_is_not_replaced;
         }
     };
 }

@@ -7,9 +7,11 @@ use crate::harness::{
 };
 use crate::site::{SIZES, Site, common, sized};
 use crate::variants::VARIANTS;
-use regatta_sys::process::share_descriptors;
+use regatta_metrics::OldArena;
+use regatta_sys::{process::share_descriptors, shm::SharedWords};
 use rustix::process::Signal;
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -124,6 +126,25 @@ pub(crate) fn a_killed_keeper_is_replaced(variant: &Variant) {
     server.signal(Signal::TERM);
     let status = server.exit_within(PATIENCE);
     assert_eq!(status.and_then(|status| status.code()), Some(0), "{}", server.stderr());
+}
+
+/// Workers that leave as they were told are not replaced, though the keeper has not heard of it: the
+/// words that tell them are there before its bell rings, which here nobody does.
+pub(crate) fn who_leaves_before_the_keeper_knows_is_not_replaced(variant: &Variant) {
+    let server = Launch::new(variant, common()).start();
+    let mut all = descriptors(server.pid()).into_iter();
+    let (number, _) = all
+        .find(|(_, what)| what.to_string_lossy().contains("regatta-arena"))
+        .expect("it has counters");
+    let path = format!("/proc/{}/fd/{number}", server.pid());
+    let memory = File::options().read(true).write(true).open(path).expect("it is ours");
+    let memory = SharedWords::adopt(memory.into()).expect("counters");
+    let keeper = server.keeper();
+    // A deadline that has passed: whoever looks leaves.
+    OldArena::attach(memory.words()).expect("counters").control().leave(0);
+    assert!(eventually(PATIENCE, || !alive(keeper)), "{}", server.stderr());
+    let replaced = |line: &str| line.contains(": worker ") && line.contains("replaced in");
+    assert!(!server.stderr().lines().any(replaced), "{}", server.stderr());
 }
 
 /// E-14: p processes hold one descriptor per file, and one entry.
