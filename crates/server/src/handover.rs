@@ -27,11 +27,13 @@ pub struct Handover {
     pub started_unix_ms: u64,
     /// The program that an upgrade executes.
     pub program: PathBuf,
+    /// What it is given, its name included; nothing if that is no text.
+    pub arguments: Option<Vec<String>>,
     /// The text of the configuration file, read once: what is tried is what serves.
     pub config: Option<String>,
     /// Requests for another generation: carried out, and not.
     pub reloads: [u64; 2],
-    /// Somebody has asked for another one besides: `reload` or `upgrade`.
+    /// Another one has been asked for besides: `root`, `reload` or `upgrade`.
     pub asked: Option<String>,
     /// The sockets that listen.
     pub listeners: Vec<Listener>,
@@ -130,6 +132,7 @@ impl Handover {
             "generation": self.generation,
             "started_unix_ms": self.started_unix_ms,
             "program": self.program.to_string_lossy(),
+            "arguments": self.arguments,
             "config": self.config,
             "reloads": self.reloads,
             "asked": self.asked,
@@ -160,6 +163,7 @@ impl Handover {
             generation: all.number("generation")?,
             started_unix_ms: all.number("started_unix_ms")?,
             program: all.text("program")?.into(),
+            arguments: all.optional("arguments", |_| all.list("arguments", Member::into_text))?,
             config: all.optional("config", |text| text.into_text())?,
             reloads: reloads.try_into().map_err(|_| all.wrong("reloads"))?,
             asked: all.optional("asked", |asked| asked.into_text())?,
@@ -294,6 +298,7 @@ mod tests {
             generation: 3,
             started_unix_ms: 1_700_000_000_000,
             program: "/usr/bin/regatta".into(),
+            arguments: Some(vec!["regatta".to_owned(), "serve".to_owned()]),
             config: Some("[server]\nroot = \"/srv\"\n".to_owned()),
             reloads: [2, 5],
             asked: Some("upgrade".to_owned()),

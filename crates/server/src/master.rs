@@ -97,7 +97,7 @@ pub(crate) fn run(sources: &Sources<'_>, inherit: Option<RawFd>) -> Result<(), F
     if let Some(report) = report {
         return match try_out(&sources, &mut generations) {
             Ok(()) => Ok(()),
-            Err(failure) => generations::refuse(&report, &failure),
+            Err(failure) => image::refuse(&report, &failure),
         };
     }
     let (mut prepared, pid_file) = match begin(&sources, &mut generations) {
@@ -512,7 +512,7 @@ impl<'a> Master<'a> {
             Some(Report::OutOfReach(text)) => {
                 self.note(Level::Warning, format_args!("root: {text}"));
                 // The next workers confine themselves to it.
-                self.happened(Happened::Asked(Kind::Reload))?;
+                self.happened(Happened::Asked(Kind::Root))?;
             }
             None => {}
         }

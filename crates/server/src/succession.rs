@@ -18,6 +18,9 @@ pub const GENERATIONS_MAX: usize = 4;
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
+    /// The same program with the configuration that it has, because the root has moved to where
+    /// workers may not read: nobody has asked for more, and its file may be half edited.
+    Root,
     /// The same program with the configuration as it is now.
     Reload,
     /// The program as it is now, with the configuration as it is now.
@@ -183,6 +186,8 @@ impl Succession {
             (Event::OldGone(number), _) => self.old.retain(|old| old.number != number),
             (Event::Asked(_), State::Ended) => acts.push(Act::Report(Outcome::Dropped)),
             (_, State::Ended) => {}
+            // The configuration of this image is not the one that serves.
+            (Event::Asked(Kind::Root), _) if self.is_waiting() => {}
             (Event::Asked(kind), _) => self.asked = self.asked.max(Some(kind)),
             (Event::Stop, _) => self.stop(&mut acts),
             (Event::TrialEnded(verdict), State::Trying { kind, late, .. }) => {
@@ -260,6 +265,8 @@ impl Succession {
     fn fall_back(&mut self, acts: &mut Vec<Act>) {
         self.state = State::Steady;
         acts.extend([Act::KillNew, Act::Report(Outcome::NotStarted)]);
+        let moved = self.asked.take_if(|kind| *kind == Kind::Root);
+        acts.extend(moved.map(|_| Act::Report(Outcome::NotStarted)));
     }
 
     fn stop(&mut self, acts: &mut Vec<Act>) {

@@ -314,6 +314,73 @@ pub(crate) fn a_root_out_of_reach(variant: &Variant) {
     }
 }
 
+/// A root that has moved is followed with the configuration in force, whatever its file says by
+/// then: nobody has asked for that to be read.
+pub(crate) fn a_moved_root_keeps_the_configuration(variant: &Variant) {
+    let own = Configured::new(variant, &program());
+    let others = [("first", "one"), ("second", "two"), ("third", "three")]
+        .map(|(name, text)| (name, text, Site::with(&[("small.txt", text)])));
+    let (current, next) = (own.site.beside("current"), own.site.beside("next"));
+    let lead = |to: &Site| {
+        symlink(to.root(), &next).expect("a link");
+        fs::rename(&next, &current).expect("a rename");
+    };
+    let [first, second, third] = &others;
+    lead(&first.2);
+    let root = current.to_str().expect("text");
+    let text = Configured::text(variant.architecture, root, &["127.0.0.1:0"], variant.settings);
+    own.write(&text);
+    succeed(&own.server, "reload");
+    let is_served =
+        |text: &str| own.server.connect().get("/small.txt").expect(200).body == text.as_bytes();
+    assert!(is_served(first.1));
+    // Half written; then whole, and not meant yet.
+    let changed = Configured::text("symped", &own.root(), &["127.0.0.1:0"], &[]);
+    for ((name, text, site), file) in [(second, "[server\n"), (third, &*changed)] {
+        own.write(file);
+        lead(site);
+        let followed = || is_served(text);
+        assert!(eventually(PATIENCE, followed), "{name}: {}", own.server.stderr());
+        assert_eq!(own.server.top()["server"]["architecture"], variant.architecture);
+    }
+    own.write("[server\n");
+    own.refuses("reload", "regatta.toml:");
+}
+
+/// Logs that belong to the user that serves, as the server has made them, are no fault.
+pub(crate) fn logs_that_the_server_made(variant: &Variant) {
+    let site = Site::with(&[("small.txt", "text")]);
+    let logs = site.beside("logs");
+    fs::create_dir(&logs).expect("a folder");
+    fs::set_permissions(&logs, fs::Permissions::from_mode(0o1777)).expect("ours");
+    let log = |key| format!("log.{key}={}", logs.join(key).display());
+    let launch = Launch::new(variant, &site.root());
+    let server = launch.set(log("access")).set(log("error")).start();
+    let said = run(&["reload", "--pid", &server.pid().to_string()]);
+    let errors = fs::read_to_string(logs.join("error")).expect("a log");
+    assert_eq!(said.code, Some(0), "{said:?}\n{errors}");
+}
+
+/// A program in the server's place that adds an argument and executes it does so once, however many
+/// upgrades there are; a reload keeps it.
+pub(crate) fn a_program_that_adds_arguments(variant: &Variant) {
+    let program = Program::new(&format!("{}-adds", variant.name));
+    let own = Configured::new(variant, &program.0);
+    program.replace("exec PROGRAM \"$@\" --set limits.idle_ms_max=4321");
+    let says = || {
+        let words = fs::read(format!("/proc/{}/cmdline", own.server.pid())).expect("alive");
+        String::from_utf8_lossy(&words).matches("limits.idle_ms_max=4321").count()
+    };
+    assert_eq!(says(), 0);
+    for command in ["upgrade", "upgrade", "reload", "upgrade"] {
+        succeed(&own.server, command);
+        assert_eq!(says(), 1, "{command}");
+    }
+    program.replace("exec PROGRAM \"$@\"");
+    succeed(&own.server, "upgrade");
+    assert_eq!(says(), 0, "what lies there says what is added");
+}
+
 /// What the master has open after many reloads is what it had after the first.
 pub(crate) fn nothing_is_left(variant: &Variant) {
     let server = Launch::new(variant, common()).start();

@@ -2,7 +2,7 @@
 //! next one, and what that is handed.
 use super::{
     Child, KEEPER_LEAVE_MS_MAX, LEAVE_MS_MAX, clock, fork_worker,
-    image::{own_program, run},
+    image::{own_arguments, own_program, refuse, run, take},
     inherited::Inherited,
     signal,
 };
@@ -18,14 +18,15 @@ use crate::{
 use regatta_metrics::{Arena, Counter, OldArena, Phase, Totals};
 use regatta_op::Tick;
 use regatta_sys::{
-    Bell, exec,
-    process::{EXIT_UNSTARTED, Exit, end},
+    Bell,
+    process::{EXIT_UNSTARTED, Exit},
     shm::SharedWords,
     socket,
     unix::SocketFile,
     wait::{Interest, Poll, Poller as _},
 };
 use std::{
+    ffi::OsString,
     fmt,
     fs::File,
     io::{self, PipeReader, PipeWriter, Read, Write},
@@ -37,7 +38,7 @@ use std::{
 };
 
 /// The most that a trial may report, bytes: what a pipe takes without anybody reading.
-const REPORT_BYTES_MAX: usize = 60_000;
+pub(super) const REPORT_BYTES_MAX: usize = 60_000;
 
 /// How long an address that is configured no more is listened on after the old workers were told to
 /// leave: they take what is in its backlog. Milliseconds.
@@ -59,7 +60,10 @@ pub(crate) struct Generations {
     /// The generation of this image.
     pub(super) number: u64,
     pub(super) started_unix_ms: u64,
+    /// What an upgrade executes, and with which arguments: those that the first image was given. A
+    /// program that adds others adds them to these.
     program: PathBuf,
+    arguments: Vec<OsString>,
     /// The configuration file that this image was executed with, and the one that is tried.
     config_file: Option<PathBuf>,
     config: Option<String>,
@@ -146,6 +150,7 @@ impl Generations {
             number: 1,
             started_unix_ms: unix_ms(),
             program: own_program(),
+            arguments: own_arguments(),
             config_file: sources.file.map(Path::to_owned),
             config: None,
             tried: None,
@@ -169,6 +174,7 @@ impl Generations {
         };
         let Some(handover) = handover else {
             this.take_given()?;
+            this.config = this.config_now();
             return Ok((this, None));
         };
         let report = handover.report.map(take).transpose().map_err(Failure::Work)?;
@@ -183,6 +189,9 @@ impl Generations {
     fn adopt(&mut self, handover: Handover) -> Result<(), String> {
         let Handover { generation, started_unix_ms, program, config, reloads, .. } = handover;
         (self.number, self.started_unix_ms, self.program) = (generation, started_unix_ms, program);
+        if let Some(arguments) = handover.arguments {
+            self.arguments = arguments.into_iter().map(OsString::from).collect();
+        }
         (self.config, self.reloads, self.pid_file) = (config, reloads, handover.pid_file);
         self.given = handover.given.iter().filter_map(|of| place(of).ok()).collect();
         for Listener { asked, fd } in handover.listeners {
@@ -210,6 +219,7 @@ impl Generations {
             |old: &Old| Earlier { number: old.number, leaves: old.drains_until.is_some() };
         let alive = self.old.iter().filter(|old| !old.is_gone()).map(earlier).collect();
         let asked = handover.asked.map(|kind| match &*kind {
+            "root" => Kind::Root,
             "upgrade" => Kind::Upgrade,
             _ => Kind::Reload,
         });
@@ -217,7 +227,12 @@ impl Generations {
         Ok(())
     }
 
-    /// The text of the configuration file that this image is to use, if it was tried.
+    /// The configuration file as it is now. If it cannot be read, who needs it says so.
+    fn config_now(&self) -> Option<String> {
+        crate::text_of(File::open(self.config_file.as_deref()?).ok()?).ok()
+    }
+
+    /// The text of the configuration file that this image is to use, if it could be read.
     pub(crate) fn config(&self) -> Option<String> {
         self.config.clone()
     }
@@ -554,17 +569,16 @@ impl Generations {
 
     /// Forks a process that becomes the next image, to try whether it could serve.
     fn start_trial(&mut self, kind: Kind, own: &Own<'_>, poller: &mut Poll) -> io::Result<()> {
-        // If it cannot be read, the trial says so.
-        self.tried = self
-            .config_file
-            .as_deref()
-            .and_then(|path| crate::text_of(File::open(path).ok()?).ok());
+        self.tried = match kind {
+            Kind::Root => self.config.clone(),
+            Kind::Reload | Kind::Upgrade => self.config_now(),
+        };
         let (report, to) = io::pipe()?;
         let (memory, mut keep) = self.hand_over(own, Some(to.as_raw_fd()))?;
         keep.extend([memory.as_fd(), to.as_fd()]);
-        let program = self.program_of(kind);
+        let (program, arguments) = self.program_of(kind);
         let child = fork_worker(&keep, || {
-            let error = run(&program, &memory, &keep);
+            let error = run(&program, arguments.clone(), &memory, &keep);
             let mut to = &to;
             let _ = write!(to, "cannot execute {}: {error}", program.display());
             EXIT_UNSTARTED
@@ -600,10 +614,11 @@ impl Generations {
         Ok(Some(Event::TrialEnded(verdict)))
     }
 
-    fn program_of(&self, kind: Kind) -> PathBuf {
+    /// What is executed, and with which arguments.
+    fn program_of(&self, kind: Kind) -> (PathBuf, Vec<OsString>) {
         match kind {
-            Kind::Reload => PathBuf::from("/proc/self/exe"),
-            Kind::Upgrade => self.program.clone(),
+            Kind::Root | Kind::Reload => (PathBuf::from("/proc/self/exe"), own_arguments()),
+            Kind::Upgrade => (self.program.clone(), self.arguments.clone()),
         }
     }
 
@@ -612,7 +627,8 @@ impl Generations {
         match self.hand_over(own, None) {
             Ok((memory, mut keep)) => {
                 keep.push(memory.as_fd());
-                run(&self.program_of(kind), &memory, &keep)
+                let (program, arguments) = self.program_of(kind);
+                run(&program, arguments, &memory, &keep)
             }
             Err(error) => error,
         }
@@ -645,14 +661,17 @@ impl Generations {
             AdminProcess { asked, fd: number(fd), child }
         });
         let asked = self.succession.asked().map(|kind| match kind {
+            Kind::Root => "root".to_owned(),
             Kind::Reload => "reload".to_owned(),
             Kind::Upgrade => "upgrade".to_owned(),
         });
+        let text = |word: &OsString| word.to_str().map(str::to_owned);
         let handover = Handover {
             report,
             generation: self.number + 1,
             started_unix_ms: self.started_unix_ms,
             program: self.program.clone(),
+            arguments: self.arguments.iter().map(text).collect(),
             config: self.tried.clone(),
             reloads: self.reloads,
             asked,
@@ -750,36 +769,9 @@ impl Old {
     }
 }
 
-/// The end of a trial that has found something: says what.
-pub(super) fn refuse(mut report: &PipeWriter, failure: &Failure) -> ! {
-    // Whoever asked for it may be gone.
-    let said = lines(failure).join("\n");
-    let bytes = said.len().min(REPORT_BYTES_MAX);
-    let _ = report.write_all(&said.as_bytes()[..bytes]);
-    end(2)
-}
-
-/// What is wrong, each fault in a line.
-pub(super) fn lines(failure: &Failure) -> Vec<String> {
-    match failure {
-        Failure::Work(message) => in_a_line(message).lines().map(str::to_owned).collect(),
-        Failure::Configuration(problems) => {
-            problems.iter().map(|of| in_a_line(&of.to_string())).collect()
-        }
-    }
-}
-
-fn in_a_line(message: &str) -> String {
-    message.replace("\n  hint:", ";")
-}
-
-fn take(raw: RawFd) -> Result<OwnedFd, String> {
-    exec::take(raw).map_err(|error| format!("--inherit: {error}"))
-}
-
 fn said(kind: Kind) -> &'static str {
     match kind {
-        Kind::Reload => "reload",
+        Kind::Root | Kind::Reload => "reload",
         Kind::Upgrade => "upgrade",
     }
 }

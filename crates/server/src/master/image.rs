@@ -1,31 +1,70 @@
-//! Becoming another image of the program.
-use crate::given;
-use regatta_sys::exec;
+//! Becoming the next image of the master: what is executed, with which arguments, and what of an
+//! image that only tries is reported.
+use super::generations::REPORT_BYTES_MAX;
+use crate::{Failure, given};
+use regatta_sys::{exec, process::end};
 use std::{
-    env, fs, io,
-    os::fd::{AsRawFd, BorrowedFd, OwnedFd},
+    env,
+    ffi::OsString,
+    fs,
+    io::{self, PipeWriter, Write},
+    os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd},
     path::{Path, PathBuf},
 };
 
 /// The argument by which an image of the master is handed what the one before it had.
 const INHERIT: &str = "--inherit=";
 
-/// Becomes `program`, with this process's arguments and environment; sockets that were given are
-/// handed over as all others are.
-pub(super) fn run(program: &Path, memory: &OwnedFd, keep: &[BorrowedFd<'_>]) -> io::Error {
+/// Becomes `program`, with these arguments, the name included, and this process's environment;
+/// sockets that were given are handed over as all others are.
+pub(super) fn run(
+    program: &Path,
+    mut arguments: Vec<OsString>,
+    memory: &OwnedFd,
+    keep: &[BorrowedFd<'_>],
+) -> io::Error {
     let inherit = format!("{INHERIT}{}", memory.as_raw_fd());
-    let own = env::args_os().filter(|word| {
-        // Nobody else says it: people do not know of it.
-        !word.to_string_lossy().starts_with(INHERIT)
-    });
-    let mut argv: Vec<_> = own.collect();
-    argv.insert(argv.len().min(2), inherit.into());
+    arguments.insert(arguments.len().min(2), inherit.into());
     let env = env::vars_os().filter(|(name, _)| given::VARIABLES.iter().all(|of| name != of));
-    exec::exec(program, &argv, &env.collect::<Vec<_>>(), keep)
+    exec::exec(program, &arguments, &env.collect::<Vec<_>>(), keep)
+}
+
+/// The arguments of this image, its name included, without the handover.
+pub(super) fn own_arguments() -> Vec<OsString> {
+    // Nobody else says it: people do not know of it.
+    env::args_os().filter(|word| !word.to_string_lossy().starts_with(INHERIT)).collect()
 }
 
 /// The file of this program: of what may lie there later, an upgrade makes the next image.
 pub(super) fn own_program() -> PathBuf {
     fs::read_link("/proc/self/exe")
         .unwrap_or_else(|_| env::args_os().next().unwrap_or_default().into())
+}
+
+/// A descriptor that the image before this one has handed over.
+pub(super) fn take(raw: RawFd) -> Result<OwnedFd, String> {
+    exec::take(raw).map_err(|error| format!("--inherit: {error}"))
+}
+
+/// The end of a trial that has found something: says what.
+pub(super) fn refuse(mut report: &PipeWriter, failure: &Failure) -> ! {
+    // Whoever asked for it may be gone.
+    let said = lines(failure).join("\n");
+    let bytes = said.len().min(REPORT_BYTES_MAX);
+    let _ = report.write_all(&said.as_bytes()[..bytes]);
+    end(2)
+}
+
+/// What is wrong, each fault in a line.
+pub(super) fn lines(failure: &Failure) -> Vec<String> {
+    match failure {
+        Failure::Work(message) => in_a_line(message).lines().map(str::to_owned).collect(),
+        Failure::Configuration(problems) => {
+            problems.iter().map(|of| in_a_line(&of.to_string())).collect()
+        }
+    }
+}
+
+fn in_a_line(message: &str) -> String {
+    message.replace("\n  hint:", ";")
 }

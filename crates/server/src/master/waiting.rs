@@ -2,7 +2,7 @@
 //! of the image before it serve until somebody asks for another generation, or for the end.
 use super::{
     CLOCK_LATE_MS_MAX, Event, Failure, Generations, Happened, Interest, Kind, Level, OLD, Own,
-    PidFile, Poll, Poller as _, SIGNALS, Signals, TRIAL, clock, generations, io, signal::Signal,
+    PidFile, Poll, Poller as _, SIGNALS, Signals, TRIAL, clock, image, io, signal::Signal,
 };
 use crate::{
     notify::{self, Message, Watchdog},
@@ -24,7 +24,7 @@ pub(super) fn wait(
     failure: &Failure,
 ) -> Result<(), Failure> {
     generations.find_manager();
-    for line in generations::lines(failure) {
+    for line in image::lines(failure) {
         generations.errors.note(Level::Error, format_args!("reload: {line}"));
     }
     let pid_file = generations.pid_file.clone().map(PidFile::adopt);

@@ -3,6 +3,7 @@ use super::*;
 
 const UPGRADE: Kind = Kind::Upgrade;
 const RELOAD: Kind = Kind::Reload;
+const ROOT: Kind = Kind::Root;
 const START: Tick = Tick(1_000_000);
 
 fn earlier(number: u64, leaves: bool) -> Earlier {
@@ -90,6 +91,27 @@ fn requests_that_come_meanwhile_are_one() {
         &mut next,
         &[(Event::AllReady, &[Act::LeaveOld, Act::Report(Outcome::Done), Act::Try(RELOAD)])],
     );
+}
+
+/// A root that has moved is followed with the configuration that serves: an image that has another
+/// one, and cannot begin, does not follow it.
+#[test]
+fn a_root_is_followed_by_who_serves() {
+    let not_started = Act::Report(Outcome::NotStarted);
+    let mut succession = Succession::after_exec(vec![earlier(1, false)], Some(ROOT), START);
+    check(
+        &mut succession,
+        &[
+            (Event::NewFailed, &[Act::KillNew, not_started, not_started]),
+            (Event::Asked(ROOT), &[]),
+            (Event::Asked(RELOAD), &[Act::Try(RELOAD)]),
+        ],
+    );
+    let mut serving = Succession::new();
+    check(&mut serving, &[(Event::Asked(ROOT), &[Act::Try(ROOT)])]);
+    // Who asks for a reload wants what the file says now.
+    check(&mut serving, &[(Event::Asked(ROOT), &[]), (Event::Asked(RELOAD), &[])]);
+    assert_eq!(serving.asked(), Some(RELOAD));
 }
 
 /// A trial that has been killed is waited for: its end must not be taken for that of the next.
@@ -230,7 +252,11 @@ impl World {
     /// One of the things that may happen now.
     fn happens(&mut self, dice: &mut Dice) -> Event {
         match dice.below(12) {
-            0 | 1 => Event::Asked(if dice.below(3) == 0 { UPGRADE } else { RELOAD }),
+            0 | 1 => Event::Asked(match dice.below(4) {
+                0 => UPGRADE,
+                1 => ROOT,
+                _ => RELOAD,
+            }),
             2..=4 if self.trial.is_some() => Event::TrialEnded(match dice.below(4) {
                 0 => Verdict::Faulty,
                 1 => Verdict::Died,
@@ -256,6 +282,8 @@ impl World {
 
     fn step(&mut self, event: Event, dice: &mut Dice) {
         match event {
+            // What this image has is not what serves.
+            Event::Asked(ROOT) if self.succession.is_waiting() => {}
             Event::Asked(_) if self.succession.asked().is_none() => self.requests += 1,
             Event::AllReady | Event::NewFailed => self.starting = false,
             _ => {}
@@ -286,7 +314,8 @@ impl World {
 
     fn act(&mut self, act: Act, event: Event, good: bool) {
         match act {
-            Act::Try(_) => {
+            Act::Try(kind) => {
+                assert!(kind != ROOT || self.own_serves, "the configuration is not in force");
                 assert!(self.trial.is_none() && !self.starting && !self.ended);
                 self.trial = Some(false);
             }

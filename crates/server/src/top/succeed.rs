@@ -23,7 +23,7 @@ pub fn succeed(pid: Option<u32>, kind: Kind) -> Result<(), Failure> {
     let Running { pid, control, .. } = server;
     let before = (control.reloads(), control.reloads_refused());
     let signal = match kind {
-        Kind::Reload => Signal::Hangup,
+        Kind::Root | Kind::Reload => Signal::Hangup,
         Kind::Upgrade => Signal::User2,
     };
     process::send(pid, signal)
