@@ -67,7 +67,7 @@ pub(crate) fn status(
     server_pid: u32,
     interval: Option<Duration>,
 ) -> String {
-    let server = Server { arena, pid: server_pid };
+    let server = Server::new(arena, server_pid);
     let earlier = server.sample();
     let Some(interval) = interval else { return json::document(&earlier, None) };
     thread::sleep(interval);
@@ -82,7 +82,7 @@ fn run_to(options: &TopOptions, live: bool, out: &mut impl Write, err: &mut impl
         Ok(server) => server,
         Err(problem) => return complain(err, problem.code, &problem.message),
     };
-    match show(&server, options, live, out) {
+    match show(server, options, live, out) {
         Ok(()) => DONE,
         // Whoever read this has had enough.
         Err(fault) if fault.kind() == io::ErrorKind::BrokenPipe => DONE,
@@ -96,7 +96,12 @@ fn complain(err: &mut impl Write, code: u8, message: &str) -> u8 {
     code
 }
 
-fn show(server: &Server, options: &TopOptions, live: bool, out: &mut impl Write) -> io::Result<()> {
+fn show(
+    mut server: Server,
+    options: &TopOptions,
+    live: bool,
+    out: &mut impl Write,
+) -> io::Result<()> {
     let print = |earlier: Option<&Sample>, now: &Sample, out: &mut dyn Write| {
         let text = match (options.json, live) {
             (true, _) => json::document(now, earlier),
@@ -115,6 +120,7 @@ fn show(server: &Server, options: &TopOptions, live: bool, out: &mut impl Write)
     }
     loop {
         thread::sleep(options.interval);
+        server.follow();
         let now = server.sample();
         print(Some(&sample), &now, out)?;
         sample = now;
@@ -132,12 +138,17 @@ struct Server {
     arena: ArenaView<'static>,
     /// Its master, or the process asked for if the master has not said.
     pid: u32,
+    /// The memory that the master had when it was looked for another generation, and how often it
+    /// is still to be mapped.
+    seen: Vec<(u64, u64)>,
+    looks: u32,
 }
 
 /// One reading.
 struct Sample {
     at_ns: u64,
     pid: u32,
+    generation: u64,
     architecture: String,
     started_unix_ms: u64,
     uptime: Duration,
@@ -166,6 +177,10 @@ struct Worker {
 }
 
 impl Server {
+    const fn new(arena: ArenaView<'static>, pid: u32) -> Self {
+        Self { arena, pid, seen: Vec::new(), looks: 0 }
+    }
+
     fn lives(&self) -> bool {
         fs::exists(PathBuf::from(format!("/proc/{}", self.pid))).unwrap_or(true)
     }
@@ -202,6 +217,7 @@ impl Server {
         Sample {
             at_ns,
             pid: self.pid,
+            generation: self.arena.generation(),
             architecture: self.arena.architecture(),
             started_unix_ms,
             uptime: match started_unix_ms {
@@ -232,6 +248,8 @@ impl Sample {
 
     /// The same for the worker in one slot.
     fn worker_since(&self, worker: &Worker, earlier: Option<&Self>) -> Totals {
+        // Others had the slots of an earlier generation; these began after that reading.
+        let earlier = earlier.filter(|sample| sample.generation == self.generation);
         let earlier = earlier.and_then(|sample| sample.worker(worker.slot));
         match earlier {
             Some(earlier) => worker.totals.since(&earlier.totals),

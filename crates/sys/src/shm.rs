@@ -5,8 +5,11 @@ use rustix::{
 };
 use std::{
     fmt, fs, io,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
-    path::Path,
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::fs::MetadataExt,
+    },
+    path::{Path, PathBuf},
     sync::atomic::AtomicU64,
 };
 
@@ -127,18 +130,41 @@ pub struct Foreign {
 /// # Errors
 /// There is no such process, it is not a server, or it may not be read.
 pub fn attach_all(pid: u32) -> Result<Vec<Foreign>, AttachError> {
-    let fail = |error: io::Error| match error.kind() {
+    let all: io::Result<Vec<_>> =
+        find_all(pid)?.iter().map(|(path, _)| map_foreign(path)).collect();
+    all.map_err(|error| fault(pid, error))
+}
+
+/// What [`attach_all`] would map, by device and inode. Mappings stay, so who looks again and again
+/// asks this first.
+///
+/// # Errors
+/// As [`attach_all`].
+pub fn ids(pid: u32) -> Result<Vec<(u64, u64)>, AttachError> {
+    Ok(find_all(pid)?.into_iter().map(|(_, id)| id).collect())
+}
+
+fn fault(pid: u32, error: io::Error) -> AttachError {
+    match error.kind() {
         io::ErrorKind::NotFound => AttachError::NoProcess(pid),
         io::ErrorKind::PermissionDenied => AttachError::Denied(pid),
         _ => AttachError::Io(error),
-    };
+    }
+}
+
+/// Where memory can be opened, with its device and inode.
+type Found = (PathBuf, (u64, u64));
+
+fn find_all(pid: u32) -> Result<Vec<Found>, AttachError> {
+    let fail = |error| fault(pid, error);
     let link = format!("/memfd:{NAME} (deleted)");
     let mut all = Vec::new();
     for entry in fs::read_dir(format!("/proc/{pid}/fd")).map_err(fail)? {
         let path = entry.map_err(fail)?.path();
         // A descriptor may be gone by now.
         if fs::read_link(&path).is_ok_and(|target| target.as_os_str() == link.as_str()) {
-            all.push(map_foreign(&path).map_err(fail)?);
+            let facts = fs::metadata(&path).map_err(fail)?;
+            all.push((path, (facts.dev(), facts.ino())));
         }
     }
     if all.is_empty() { Err(AttachError::NotAServer(pid)) } else { Ok(all) }

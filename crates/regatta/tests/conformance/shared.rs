@@ -128,8 +128,8 @@ pub(crate) fn a_killed_keeper_is_replaced(variant: &Variant) {
     assert_eq!(status.and_then(|status| status.code()), Some(0), "{}", server.stderr());
 }
 
-/// Workers that leave as they were told are not replaced, though the keeper has not heard of it: the
-/// words that tell them are there before its bell rings, which here nobody does.
+/// Workers that leave as they were told are not replaced, though the keeper has not heard of it:
+/// the words that tell them are there before its bell rings, and here nobody rings it.
 pub(crate) fn who_leaves_before_the_keeper_knows_is_not_replaced(variant: &Variant) {
     let server = Launch::new(variant, common()).start();
     let mut all = descriptors(server.pid()).into_iter();

@@ -2,7 +2,7 @@
 //! next one, and what that is handed.
 use super::{
     Child, KEEPER_LEAVE_MS_MAX, LEAVE_MS_MAX, clock, fork_worker,
-    image::{own_arguments, own_program, refuse, run, take},
+    image::{REPORT_BYTES_MAX, own_arguments, own_program, refuse, run, take},
     inherited::Inherited,
     signal,
 };
@@ -36,9 +36,6 @@ use std::{
     path::{Path, PathBuf},
     time::{SystemTime, UNIX_EPOCH},
 };
-
-/// The most that a trial may report, bytes: what a pipe takes without anybody reading.
-pub(super) const REPORT_BYTES_MAX: usize = 60_000;
 
 /// How long an address that is configured no more is listened on after the old workers were told to
 /// leave: they take what is in its backlog. Milliseconds.

@@ -1,6 +1,5 @@
 //! Becoming the next image of the master: what is executed, with which arguments, and what of an
 //! image that only tries is reported.
-use super::generations::REPORT_BYTES_MAX;
 use crate::{Failure, given};
 use regatta_sys::{exec, process::end};
 use std::{
@@ -14,6 +13,9 @@ use std::{
 
 /// The argument by which an image of the master is handed what the one before it had.
 const INHERIT: &str = "--inherit=";
+
+/// The most that a trial may report, bytes: what a pipe takes without anybody reading.
+pub(super) const REPORT_BYTES_MAX: usize = 60_000;
 
 /// Becomes `program`, with these arguments, the name included, and this process's environment;
 /// sockets that were given are handed over as all others are.

@@ -1,8 +1,12 @@
 //! Which server is meant.
 use super::{FAILED, Server, USAGE};
-use regatta_metrics::{Arena, ArenaView, ControlView};
+use regatta_metrics::{Arena, ArenaView, ControlView, Phase};
 use regatta_sys::shm::{self, Foreign};
 use std::{collections::BTreeMap, fmt::Write, fs, sync::atomic::AtomicU64};
+
+/// How often memory is mapped that a master did not have before: at the first look it may be there,
+/// and not yet be a generation's.
+const LOOKS: u32 = 2;
 
 /// Why there is no server to look at.
 #[derive(Debug)]
@@ -30,7 +34,27 @@ impl Running {
 pub(super) fn attach(pid: Option<u32>) -> Result<Server, Problem> {
     let running = find(pid)?;
     let arena = running.arena().map_err(|message| Problem { code: FAILED, message })?;
-    Ok(Server { arena, pid: running.pid })
+    Ok(Server::new(arena, running.pid))
+}
+
+impl Server {
+    /// If these workers were told to leave, goes on with those that follow them, if there are some.
+    pub(super) fn follow(&mut self) {
+        if self.arena.control().phase() == Phase::Run {
+            return;
+        }
+        // For a moment it may have none that can be read; the next look is soon.
+        let Ok(there) = shm::ids(self.pid) else { return };
+        if there != self.seen {
+            (self.seen, self.looks) = (there, LOOKS);
+        }
+        if self.looks == 0 {
+            return;
+        }
+        let Ok(server) = attach(Some(self.pid)) else { return };
+        self.looks -= 1;
+        self.arena = server.arena;
+    }
 }
 
 /// The server with this process, or the only one that runs.

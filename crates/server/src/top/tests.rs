@@ -73,8 +73,19 @@ fn server() {
             count(arena.slot(1), round);
         }
     });
+    arena.set_generation(1);
     println!("counting");
+    let mut line = String::new();
+    let next = io::stdin().read_line(&mut line).is_ok_and(|bytes| bytes > 0).then(|| {
+        let next = regatta_sys::shm::create(Arena::words(1)).unwrap();
+        let arena = Arena::create(next.words(), 1);
+        arena.set_server(claim, 1_700_000_000_000, "sped");
+        arena.set_generation(2);
+        next
+    });
+    arena.control().leave(0);
     let _ = io::stdin().read_to_end(&mut Vec::new());
+    drop(next);
     // Keeps the memory findable until here.
     drop(shared);
 }
@@ -201,6 +212,52 @@ fn a_live_view_needs_an_interval_and_ends_with_the_server() {
     assert!(out.ends_with(&format!("server {pid} has ended\n")));
 }
 
+/// Has the server reload when it has been shown once, and end when the next generation is.
+struct Reloading {
+    server: Option<Counting>,
+    reloaded: bool,
+    seen: String,
+    screens: u32,
+}
+
+impl Write for Reloading {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let screen = String::from_utf8_lossy(bytes);
+        self.screens += 1;
+        assert!(self.screens < 1000, "the next generation is not shown: {}", self.seen);
+        if let Some(Counting(child, _)) = &mut self.server
+            && !self.reloaded
+        {
+            child.stdin.as_mut().unwrap().write_all(b"reload\n")?;
+            self.reloaded = true;
+        }
+        if screen.contains("   sped   ") {
+            self.server = None;
+        }
+        self.seen.push_str(&screen);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_live_view_goes_on_with_the_next_generation() {
+    let server = Counting::start();
+    let pid = server.0.id();
+    let interval = Duration::from_millis(20);
+    let options = TopOptions { interval, once: false, ..options(pid) };
+    let (server, seen) = (Some(server), String::new());
+    let mut out = Reloading { server, reloaded: false, seen, screens: 0 };
+    assert_eq!(run_to(&options, true, &mut out, &mut Vec::new()), DONE);
+    let Reloading { seen, .. } = out;
+    let [first, next] = ["   shared-symped   ", "   sped   "].map(|name| seen.find(name));
+    assert!(first.is_some() && first < next, "{seen}");
+    assert!(seen.ends_with(&format!("server {pid} has ended\n")), "{seen}");
+}
+
 #[test]
 fn a_reader_who_leaves_is_no_failure() {
     struct Gone;
@@ -243,7 +300,7 @@ fn staged(workers: usize, stages: &[&str]) -> Server {
         slot.set_role(stage);
         Dial::ALL.into_iter().for_each(|dial| slot.set_dial(dial, 1 << 40));
     }
-    Server { arena: arena.view(), pid: 4_193_999 }
+    Server::new(arena.view(), 4_193_999)
 }
 
 #[test]
@@ -299,7 +356,7 @@ fn a_screen_of_stages_fits_as_well() {
 fn the_slots_of_a_stage_are_one_row() {
     let words: Vec<AtomicU64> = (0..Arena::words(5)).map(|_| AtomicU64::new(0)).collect();
     let arena = Arena::create(words.leak(), 5);
-    let server = Server { arena: arena.view(), pid: 1 };
+    let server = Server::new(arena.view(), 1);
     for (slot, role) in arena.slots().zip(["accept", "read", "write", "write", "write"]) {
         slot.enter(1000);
         slot.set_role(role);
@@ -396,7 +453,7 @@ fn grown(counter: Counter, by: u64) -> Totals {
 fn the_busiest_are_shown_when_not_all_can_be() {
     let words: Vec<AtomicU64> = (0..Arena::words(40)).map(|_| AtomicU64::new(0)).collect();
     let arena = Arena::create(words.leak(), 40);
-    let server = Server { arena: arena.view(), pid: 1 };
+    let server = Server::new(arena.view(), 1);
     (0..40).for_each(|slot| arena.slot(slot).enter(1000 + u32::try_from(slot).unwrap()));
     let earlier = server.sample();
     for slot in 20..40 {
@@ -432,7 +489,7 @@ fn who_has_retired_is_counted_and_not_listed() {
     arena.slot(1).retire();
     Slot::settle(&[arena.slot(1)], Counter::ClosedDrained, false);
     Slot::settle(&[arena.slot(2)], Counter::ClosedWorkerDied, false);
-    let sample = Server { arena: arena.view(), pid: 1 }.sample();
+    let sample = Server::new(arena.view(), 1).sample();
     let page = view::page(&sample, None);
     let row = |line: &str| line.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
     let rows: Vec<String> = page.lines().skip(4).take(3).map(row).collect();
@@ -446,7 +503,7 @@ fn who_has_retired_is_counted_and_not_listed() {
 fn totals_have_what_earlier_generations_counted() {
     let words: Vec<AtomicU64> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
     let arena = Arena::create(words.leak(), 1);
-    let server = Server { arena: arena.view(), pid: 1 };
+    let server = Server::new(arena.view(), 1);
     arena.slot(0).enter(1000);
     Tally::Owned(arena.slot(0)).add(Counter::Requests, 5);
     arena.departed().set(&grown(Counter::Requests, 37));
