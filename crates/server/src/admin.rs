@@ -1,6 +1,7 @@
 //! The admin process: it answers questions about the server over HTTP, and changes nothing.
 //!
-//! It answers one request at a time: monitors ask, and the answers are read from memory.
+//! A few threads each answer one request at a time: a client that sends nothing keeps one of them
+//! for no longer than an exchange may take.
 mod http;
 mod listener;
 #[cfg(test)]
@@ -8,7 +9,7 @@ mod tests;
 
 use crate::{heartbeat::answers, top};
 use http::{Answer, Asked, exchange};
-pub(crate) use listener::Listener;
+pub(crate) use listener::{listen, try_listening};
 use regatta_http::Status;
 use regatta_metrics::{
     ArenaView, Form, Phase, Scrape, SlotView, Totals, WorkerScrape, openmetrics,
@@ -16,12 +17,15 @@ use regatta_metrics::{
 use regatta_op::Tick;
 use regatta_sys::{
     clock,
-    socket::{self, AcceptFault},
+    socket::{self, AcceptFault, Mode},
 };
-use std::{io, ops::Range, thread, time::Duration};
+use std::{io, ops::Range, os::fd::BorrowedFd, thread, time::Duration};
 
 /// How long a request and its answer may take.
-const EXCHANGE_MAX: Duration = Duration::from_secs(1);
+pub(crate) const EXCHANGE_MAX: Duration = Duration::from_secs(1);
+
+/// Clients that are answered at once; others wait in the backlog.
+const CLIENTS_MAX: usize = 16;
 
 /// The wait for descriptors or memory before the next connection is accepted.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -45,13 +49,26 @@ pub(crate) struct About {
     pub(crate) config: String,
 }
 
-/// Answers one request after the other. Returns only when the listener can accept no more.
-pub(crate) fn serve(listener: &Listener, about: &About) -> io::Error {
+/// Answers requests, each with its answer within `time_max`. Returns only when the listener, which
+/// must block, can accept no more.
+pub(crate) fn serve(listener: BorrowedFd<'_>, about: &About, time_max: Duration) -> io::Error {
+    thread::scope(|scope| {
+        for _ in 1..CLIENTS_MAX {
+            // If there can be no more threads, there are fewer: this one is there.
+            let _ =
+                thread::Builder::new().spawn_scoped(scope, || answer(listener, about, time_max));
+        }
+        answer(listener, about, time_max)
+    })
+}
+
+/// Answers one request after the other.
+fn answer(listener: BorrowedFd<'_>, about: &About, time_max: Duration) -> io::Error {
     loop {
-        match listener.accept() {
+        match socket::accept(listener, Mode::Blocking) {
             // That a client is too slow, or gone, is no matter to the others.
-            Ok(socket) => {
-                let _ = exchange(socket, EXCHANGE_MAX, |asked| about.answer(asked));
+            Ok((socket, _)) => {
+                let _ = exchange(socket.into(), time_max, |asked| about.answer(asked));
             }
             Err(error) => match socket::accept_fault(&error) {
                 AcceptFault::Aborted => {}

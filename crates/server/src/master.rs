@@ -7,6 +7,7 @@ mod given;
 mod image;
 mod inherited;
 mod keeper;
+mod old;
 mod prepare;
 mod sockets;
 mod succeed;

@@ -191,6 +191,12 @@ impl AsFd for Connection {
     }
 }
 
+impl From<Connection> for OwnedFd {
+    fn from(connection: Connection) -> Self {
+        connection.0
+    }
+}
+
 /// A socket that could [`listen`] and does not: others that share the port get all connections.
 ///
 /// # Errors

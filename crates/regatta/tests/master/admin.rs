@@ -1,11 +1,14 @@
 //! What monitors and service managers are told, and that they cannot hurt the server.
 use super::*;
+use regatta_sys::sandbox::landlock_version;
+use rustix::io::Errno;
 use serde_json::Value;
 use std::{
     collections::BTreeMap,
+    net::TcpListener,
     os::unix::{
         fs::PermissionsExt,
-        net::{UnixDatagram, UnixStream},
+        net::{UnixDatagram, UnixListener, UnixStream},
     },
 };
 
@@ -143,6 +146,94 @@ fn what_is_killed_is_replaced_and_its_counts_stay() {
     let expect = format!("the admin process (process {admin}) was killed by signal 9; replaced in");
     assert!(said.contains(&expect), "{said}");
     assert!(after.into_iter().all(is_gone) && !Path::new(&folder.path("admin")).exists());
+}
+
+/// Whoever makes the admin process run code of theirs finds what processes have of the machine, and
+/// no file.
+#[test]
+fn the_admin_process_is_confined_as_workers_are() {
+    if landlock_version() == 0 {
+        return skip("needs Landlock (lsm=landlock,…)");
+    }
+    let folder = Folder::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (socket, log) = (folder.path("admin"), folder.path("error.log"));
+    let mut child = Command::new(PROGRAM)
+        .args(["serve", &folder.path("www"), "--listen", "127.0.0.1:0", "--architecture", "sped"])
+        .args(["--set", &format!("admin.listen=unix:{socket}"), "--set", "server.sandbox=required"])
+        .args(["--set", &format!("log.error={log}")])
+        .env("REGATTA_INJECT", format!("probe_port={port}"))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let _ = BufReader::new(child.stdout.take().unwrap()).lines().next();
+    let server = Server { child, addresses: Vec::new() };
+    ready(&folder, "200");
+    let status: Value = serde_json::from_str(&ask(&folder, "/status?rates=0").1).unwrap();
+    let memory = &status["total"]["memory"];
+    assert!(memory.to_string().contains(|digit| matches!(digit, '1'..='9')), "{status}");
+    let worker = status["workers"][0]["pid"].as_u64().unwrap();
+    let all = children(&server);
+    let admin = all.iter().find(|pid| u64::from(**pid) != worker).expect("the admin process");
+    let kernel = fs::read_to_string(format!("/proc/{admin}/status")).unwrap();
+    let of = |name: &str| {
+        let line = kernel.lines().find_map(|line| line.strip_prefix(name));
+        line.map(|value| value.trim().to_owned()).unwrap_or_default()
+    };
+    assert_eq!((of("NoNewPrivs:"), of("CapPrm:")), ("1".to_owned(), "0".repeat(16)));
+    server.signal("TERM");
+    let (code, said, _) = server.end();
+    assert_eq!(code, Some(0));
+    let probes: Vec<&str> = said.lines().filter(|line| line.starts_with("probe: ")).collect();
+    let (access, perm) = (Errno::ACCESS.raw_os_error(), Errno::PERM.raw_os_error());
+    let since = |version, errno| if landlock_version() < version { 0 } else { errno };
+    let (connect, signal) = (since(4, access), since(6, perm));
+    let expected =
+        format!("probe: open {access}, connect {connect}, signal {signal}, run {access}");
+    assert_eq!(probes, [expected.as_str(); 2], "the worker's and the admin process's: {said}");
+}
+
+#[test]
+fn the_socket_of_another_program_at_the_same_path_stays() {
+    let folder = Folder::new();
+    let server = serve(&folder, &["--architecture", "sped"]);
+    ready(&folder, "200");
+    fs::remove_file(folder.path("admin")).unwrap();
+    let _other = UnixListener::bind(folder.path("admin")).unwrap();
+    server.signal("TERM");
+    assert_eq!(server.end().0, Some(0));
+    UnixStream::connect(folder.path("admin")).expect("it is the other's");
+}
+
+#[test]
+fn a_socket_that_a_reload_moves_leaves_no_file() {
+    let folder = Folder::new();
+    let config = folder.path("regatta.toml");
+    let write = |name: &str| {
+        let (www, at) = (folder.path("www"), folder.path(name));
+        let text = format!(
+            "[server]\nroot = {www:?}\nlisten = [\"127.0.0.1:0\"]\n\
+             architecture = \"sped\"\n[admin]\nlisten = \"unix:{at}\"\n"
+        );
+        fs::write(&config, text).unwrap();
+    };
+    write("first");
+    let server = Server::start(1, &["serve", "--config", &config]);
+    assert!(Path::new(&folder.path("first")).exists());
+    write("admin");
+    let pid = server.child.id().to_string();
+    assert!(run(&["reload", "--pid", &pid]).status.success());
+    assert_eq!(ready(&folder, "200")["generation"], 2);
+    let start = Instant::now();
+    while Path::new(&folder.path("first")).exists() {
+        assert!(start.elapsed() < PATIENCE, "the file of the first is left");
+        thread::sleep(Duration::from_millis(5));
+    }
+    server.signal("TERM");
+    assert_eq!(server.end().0, Some(0));
+    assert!(!Path::new(&folder.path("admin")).exists());
 }
 
 /// Each answer but one that is being written when the process changes is a good one, and none

@@ -1,23 +1,24 @@
 //! The admin process and the service manager, as the master has them.
 use super::{
     ADMIN, BorrowedFd, Child, EXIT_CANNOT_WORK, ErrorLog, Failure, Generations, Interest, Level,
-    Master, Poller, Prepared, clock, fork_worker, io, listen_fault, manner, process, signal,
+    Master, Poller, Prepared, clock, fork_worker, hook, io, listen_fault, manner, process, signal,
 };
 use crate::{
-    admin::{About, Listener, serve},
-    config::{address::Place, check::Config, options},
+    admin::{About, EXCHANGE_MAX, listen, serve, try_listening},
+    config::{check::Config, options},
     heartbeat::answers,
     notify::{self, Message, Watchdog},
     supervise::{Gone, Order, Staff},
 };
 use regatta_op::Tick;
-use std::{fs, os::fd::AsFd, path::PathBuf};
+use regatta_sys::socket::{self, Place};
+use std::os::fd::{AsFd, OwnedFd};
 
 /// What the admin process is made from.
 pub(super) struct Admin {
     /// As it was configured: a port of the kernel's choice is kept by a reload.
     pub(super) place: Place,
-    pub(super) listener: Listener,
+    pub(super) listener: OwnedFd,
     /// The configuration, with every option written out.
     config: String,
 }
@@ -28,23 +29,22 @@ impl Admin {
     pub(super) fn new(
         config: &Config,
         errors: &ErrorLog,
-        generations: &Generations,
+        generations: &mut Generations,
         tries: bool,
     ) -> Result<Option<Self>, Failure> {
         let Some(place) = config.admin.clone() else { return Ok(None) };
         let inherited = generations.admin.as_ref().filter(|it| it.asked == place.to_string());
         let listener = match inherited {
-            Some(inherited) => {
-                inherited.listener.try_clone().map(|it| Some(Listener::adopt(&place, it)))
-            }
-            None if tries => Listener::try_at(&place).map(|()| None),
-            None => Listener::at(&place).map(Some),
+            Some(inherited) => inherited.listener.try_clone().map(|it| Some((it, None))),
+            None if tries => try_listening(&place).map(|()| None),
+            None => listen(&place).map(Some),
         };
         let listener = listener.map_err(|error| {
             Failure::Work(format!("admin.listen: {}", listen_fault(&place, &error)))
         })?;
-        let Some(listener) = listener.filter(|_| !tries) else { return Ok(None) };
-        if let Ok(there) = listener.place() {
+        let Some((listener, file)) = listener.filter(|_| !tries) else { return Ok(None) };
+        generations.files.extend(file);
+        if let Ok(there) = socket::place(listener.as_fd()) {
             errors.note(Level::Notice, format_args!("monitors are answered at {there}"));
         }
         Ok(Some(Self { place, listener, config: options::print(config.settings()) }))
@@ -57,22 +57,17 @@ pub(super) struct Monitors {
     /// `None`: no admin process is wanted, or not yet.
     staff: Option<Staff>,
     pub(super) child: Option<Child>,
-    /// The file of its socket, which goes when the server ends.
-    file: Option<PathBuf>,
     watchdog: Watchdog,
 }
 
 impl Monitors {
     pub(super) fn new(prepared: &Prepared, now: Tick) -> Self {
-        if prepared.is_keeper() {
+        let watchdog = match prepared.is_keeper() {
             // Its master has them.
-            return Self { staff: None, child: None, file: None, watchdog: Watchdog::none() };
-        }
-        let file = prepared.admin.as_ref().and_then(|admin| match &admin.place {
-            Place::Unix(path) => Some(path.clone()),
-            Place::Inet(_) => None,
-        });
-        Self { staff: None, child: None, file, watchdog: notify::watchdog(now) }
+            true => Watchdog::none(),
+            false => notify::watchdog(now),
+        };
+        Self { staff: None, child: None, watchdog }
     }
 
     /// When something is due for them.
@@ -89,10 +84,6 @@ impl Drop for Monitors {
             let _ = child.kill(signal::Signal::Kill);
             let _ = child.wait();
         }
-        if let Some(file) = &self.file {
-            // Somebody may have removed it already.
-            let _ = fs::remove_file(file);
-        }
     }
 }
 
@@ -106,14 +97,16 @@ impl Prepared {
             slots: env.shares.iter().map(|share| share.slots.clone()).collect(),
             config: admin.config.clone(),
         };
-        let logs: Vec<_> = self.logs().collect();
-        let keep = logs.iter().map(AsFd::as_fd).chain([admin.listener.as_fd()]);
+        let log = errors.inherited();
+        let keep = log.iter().map(AsFd::as_fd).chain([admin.listener.as_fd()]);
         let keep: Vec<BorrowedFd<'_>> = keep.collect();
         fork_worker(&keep, || {
-            if let Err(code) = self.become_user(format_args!("the admin process")) {
+            if let Err(code) = self.confine_admin() {
                 return code;
             }
-            let error = serve(&admin.listener, &about);
+            hook::inject_as_told();
+            hook::probe(about.server_pid);
+            let error = serve(admin.listener.as_fd(), &about, EXCHANGE_MAX);
             errors.note(Level::Error, format_args!("the admin process cannot accept: {error}"));
             EXIT_CANNOT_WORK
         })

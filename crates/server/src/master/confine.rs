@@ -1,10 +1,11 @@
-//! What a worker gives up before it serves.
+//! What a worker and the admin process give up before they serve.
 use super::{EXIT_CANNOT_WORK, Level, Prepared};
 use crate::log::Destination;
 use regatta_arch::options::Settings;
-use regatta_sys::sandbox::{Confine, Sandbox, confine};
+use regatta_sys::sandbox::{Confine, Effect, Sandbox, confine};
 use std::{
     fmt,
+    fs::File,
     os::fd::{AsFd, BorrowedFd},
     path::{self, PathBuf},
 };
@@ -12,11 +13,11 @@ use std::{
 /// The options that name logs; each has a bit.
 pub(super) const LOGS: [&str; 2] = ["log.access", "log.error"];
 
-/// How workers confine themselves.
+/// How those confine themselves who answer strangers.
 #[derive(Debug)]
 pub(super) struct Confinement {
     how: Sandbox,
-    /// Folders in which they may make log files.
+    /// Folders in which workers may make log files.
     log_folders: Vec<PathBuf>,
 }
 
@@ -27,13 +28,13 @@ impl Confinement {
             "required" => Sandbox::Required,
             _ => Sandbox::BestEffort,
         };
-        Self { how, log_folders: log_folders(settings) }
+        Self { how, log_folders: log_folders(settings, &LOGS) }
     }
 }
 
-/// The folders of the logs, and of what they are links to.
-fn log_folders(settings: &Settings) -> Vec<PathBuf> {
-    let paths = LOGS.iter().filter_map(|key| match Destination::from(settings.text(key)) {
+/// The folders of these logs, and of what they are links to.
+fn log_folders(settings: &Settings, logs: &[&str]) -> Vec<PathBuf> {
+    let paths = logs.iter().filter_map(|key| match Destination::from(settings.text(key)) {
         Destination::Path(path) => path::absolute(path).ok(),
         Destination::Off | Destination::Stderr => None,
     });
@@ -49,20 +50,34 @@ impl Prepared {
         let beside = self.root.readable();
         let read = self.env.root.all().chain(&beside).map(AsFd::as_fd);
         let read: Vec<BorrowedFd<'_>> = read.collect();
-        let confined = confine(
-            &Confine { read: &read, append: &self.confinement.log_folders },
-            self.confinement.how,
-        );
-        match confined {
-            Ok(gone) if tells && self.confinement.how != Sandbox::Off => {
-                self.errors.note(Level::Notice, format_args!("workers have given up {gone}"));
-            }
-            Ok(_) => {}
-            Err(error) => {
-                self.errors.note(Level::Error, format_args!("{who} is not confined: {error}"));
-                return Err(EXIT_CANNOT_WORK);
-            }
+        let gone = self.confine(who, &read, &self.confinement.log_folders)?;
+        if tells && self.confinement.how != Sandbox::Off {
+            self.errors.note(Level::Notice, format_args!("workers have given up {gone}"));
         }
         Ok(())
+    }
+
+    /// Makes this process, which answers monitors, the user that serves, and gives up all that it
+    /// does not need; or the code to exit with. It reads what memory processes have, and says in
+    /// the error log why it ends.
+    pub(super) fn confine_admin(&self) -> Result<(), i32> {
+        let who = format_args!("the admin process");
+        self.become_user(who)?;
+        // Where it is not mounted there is nothing to read.
+        let processes = File::open("/proc").ok();
+        let read: Vec<BorrowedFd<'_>> = processes.iter().map(AsFd::as_fd).collect();
+        self.confine(who, &read, &log_folders(&self.env.settings, &["log.error"])).map(drop)
+    }
+
+    fn confine(
+        &self,
+        who: fmt::Arguments<'_>,
+        read: &[BorrowedFd<'_>],
+        append: &[PathBuf],
+    ) -> Result<Effect, i32> {
+        confine(&Confine { read, append }, self.confinement.how).map_err(|error| {
+            self.errors.note(Level::Error, format_args!("{who} is not confined: {error}"));
+            EXIT_CANNOT_WORK
+        })
     }
 }

@@ -1,9 +1,10 @@
 //! Generations of workers: what the image of the master before this one has left, the trial of the
 //! next one, and what that is handed.
 use super::{
-    Child, KEEPER_LEAVE_MS_MAX, LEAVE_MS_MAX, clock, fork_worker,
+    Child, clock, fork_worker,
     image::{REPORT_BYTES_MAX, own_arguments, own_program, refuse, run, take},
     inherited::Inherited,
+    old::Old,
     signal,
 };
 use crate::{
@@ -15,12 +16,11 @@ use crate::{
     notify::{Manager, Message},
     succession::{Act, Earlier, Event, Kind, Outcome, Succession, Verdict},
 };
-use regatta_metrics::{Arena, Counter, OldArena, Phase, Totals};
+use regatta_metrics::{Arena, Counter, Totals};
 use regatta_op::Tick;
 use regatta_sys::{
     Bell,
     process::{EXIT_UNSTARTED, Exit},
-    shm::SharedWords,
     socket,
     unix::SocketFile,
     wait::{Interest, Poll, Poller as _},
@@ -116,19 +116,6 @@ pub(super) struct Own<'a> {
     pub(super) bells: Vec<&'a Bell>,
 }
 
-/// Workers that an earlier image started.
-#[derive(Debug)]
-struct Old {
-    number: u64,
-    words: SharedWords,
-    arena: OldArena<'static>,
-    keeper: bool,
-    children: Vec<Option<(Child, Range<usize>)>>,
-    bells: Vec<Bell>,
-    drains_until: Option<Tick>,
-    kill_at: Tick,
-}
-
 impl Generations {
     /// Of the first image, or of one that is handed something; and where it is to report if it is
     /// a trial.
@@ -203,7 +190,11 @@ impl Generations {
         if let Some(AdminProcess { asked, fd, child }) = handover.admin {
             let adopt = |(pid, fd)| take(fd).map(|fd| Child::adopt(pid, fd));
             let child = child.map(adopt).transpose()?.flatten();
-            self.admin = Some(Inherited { asked, listener: take(fd)?, child });
+            let listener = take(fd)?;
+            if let Ok(Place::Unix(path)) = socket::place(listener.as_fd()) {
+                self.files.extend(SocketFile::at(&path));
+            }
+            self.admin = Some(Inherited { asked, listener, child });
         }
         for old in handover.old {
             self.old.push(Old::adopt(old)?);
@@ -268,10 +259,11 @@ impl Generations {
     /// Ends the admin process of the image before; false if there is none. `next`: where this image
     /// has its own.
     pub(super) fn end_admin(&mut self, next: Option<&Place>) -> bool {
-        let admin = self.admin.take();
-        let is_there = admin.is_some();
-        admin.into_iter().for_each(|admin| admin.end(next));
-        is_there
+        let Some(admin) = self.admin.take() else { return false };
+        let place = socket::place(admin.listener.as_fd()).ok();
+        admin.end();
+        self.remove_files(|of| Some(of) == place.as_ref() && Some(of) != next);
+        true
     }
 
     /// True if only workers of an earlier image serve.
@@ -316,7 +308,9 @@ impl Generations {
 
     /// This image cannot begin: removes the files of sockets that the one before did not have.
     pub(super) fn remove_made_files(&mut self) {
-        let known = self.addresses.clone();
+        let mut known = self.addresses.clone();
+        let admin = self.admin.as_ref();
+        known.extend(admin.and_then(|admin| socket::place(admin.listener.as_fd()).ok()));
         self.remove_files(|place| !known.contains(place));
     }
 
@@ -442,14 +436,7 @@ impl Generations {
     /// Does what time has brought.
     pub(super) fn due(&mut self, now: Tick) {
         for old in &mut self.old {
-            if old.kill_at <= now {
-                old.kill_at = Tick::NEVER;
-                if old.is_gone() {
-                    continue;
-                }
-                for (child, _) in old.children.iter().flatten() {
-                    let _ = child.kill(signal::Signal::Kill);
-                }
+            if old.kill_if_late(now) {
                 self.errors.note(
                     Level::Warning,
                     format_args!("generation {} did not end in time: killed", old.number),
@@ -532,28 +519,19 @@ impl Generations {
             let _ = socket::steer_by_cpu(socket.as_fd(), &[]);
         }
         let until = clock::now().tick.after(drain_ms_max);
-        for old in self.old.iter_mut().filter(|old| old.drains_until.is_none()) {
-            old.arena.control().leave(until.0);
-            old.told(until);
-        }
+        self.old.iter_mut().for_each(|old| old.leave(until));
     }
 
     /// Tells the old workers that still serve to drain, because nobody follows.
     pub(super) fn drain_old(&mut self, drain_ms_max: u64) {
         let until = clock::now().tick.after(drain_ms_max);
-        for old in self.old.iter_mut().filter(|old| old.drains_until.is_none()) {
-            old.arena.control().drain(until.0);
-            old.told(until);
-        }
+        self.old.iter_mut().for_each(|old| old.drain(until));
     }
 
     /// Tells all old workers to leave now.
     pub(super) fn stop_old(&mut self) {
         let now = clock::now().tick;
-        for old in self.old.iter_mut().filter(|old| old.arena.control().phase() != Phase::Stop) {
-            old.arena.control().stop();
-            old.told(now);
-        }
+        self.old.iter_mut().for_each(|old| old.stop(now));
     }
 
     /// Has old workers open their logs anew.
@@ -688,20 +666,7 @@ impl Generations {
         own: &Own<'a>,
         number: &mut dyn FnMut(BorrowedFd<'a>) -> RawFd,
     ) -> Vec<OldGeneration> {
-        let mut old: Vec<OldGeneration> = Vec::new();
-        for of in &self.old {
-            let children = of.children.iter().flatten();
-            old.push(OldGeneration {
-                number: of.number,
-                arena: number(of.words.as_fd()),
-                keeper: of.keeper,
-                drains_until: of.drains_until.map(|until| until.0),
-                children: children
-                    .map(|(child, slots)| (child.pid(), number(child.as_fd()), slots.clone()))
-                    .collect(),
-                bells: of.bells.iter().map(|bell| number(bell.as_fd())).collect(),
-            });
-        }
+        let mut old: Vec<OldGeneration> = self.old.iter().map(|of| of.hand_over(number)).collect();
         if let Some(arena) = own.arena {
             let children = own.children.iter();
             let children = children.map(|(child, slots)| (*child, slots.clone()));
@@ -721,48 +686,6 @@ impl Generations {
 
     fn note(&self, level: Level, message: fmt::Arguments<'_>) {
         self.errors.note(level, message);
-    }
-}
-
-impl Old {
-    fn adopt(of: OldGeneration) -> Result<Self, String> {
-        let number = of.number;
-        let words = SharedWords::adopt(take(of.arena)?)
-            .map_err(|error| format!("cannot map the counters of generation {number}: {error}"))?;
-        let arena = OldArena::attach(words.words()).map_err(|error| {
-            format!(
-                "generation {number}: {error}; this program cannot follow that one: stop the \
-                 server and start this program"
-            )
-        })?;
-        let (mut children, mut bells) = (Vec::new(), Vec::new());
-        for (pid, fd, slots) in of.children {
-            let child = Child::adopt(pid, take(fd)?).ok_or("the handover has no process")?;
-            let slots = slots.start.min(arena.slots())..slots.end.min(arena.slots());
-            children.push(Some((child, slots)));
-        }
-        for bell in of.bells {
-            bells.push(Bell::adopt(take(bell)?));
-        }
-        let (keeper, kill_at) = (of.keeper, Tick::NEVER);
-        let mut this =
-            Self { number, words, arena, keeper, children, bells, drains_until: None, kill_at };
-        if let Some(until) = of.drains_until {
-            this.told(Tick(until));
-        }
-        Ok(this)
-    }
-
-    fn is_gone(&self) -> bool {
-        self.children.iter().all(Option::is_none)
-    }
-
-    /// It has been told to be gone by then.
-    fn told(&mut self, until: Tick) {
-        let leave_ms_max = if self.keeper { KEEPER_LEAVE_MS_MAX } else { LEAVE_MS_MAX };
-        self.drains_until = Some(until);
-        self.kill_at = until.after(leave_ms_max);
-        self.bells.iter().for_each(Bell::ring);
     }
 }
 

@@ -1,9 +1,5 @@
 //! The admin process of the image before this one.
 use super::{Child, signal};
-use crate::{
-    admin::Listener,
-    config::address::{Place, place},
-};
 use std::os::fd::OwnedFd;
 
 /// The admin process of the image before this one: it answers, of the workers that serve, until
@@ -21,16 +17,12 @@ impl Inherited {
         self.child.as_ref().is_some_and(|child| !matches!(child.try_wait(), Ok(None)))
     }
 
-    /// Ends it. Its file goes, unless others listen there from now on.
-    pub(super) fn end(self, next: Option<&Place>) {
+    /// Ends it.
+    pub(super) fn end(self) {
         if let Some(child) = &self.child {
             // It has nothing to finish, and may have ended.
             let _ = child.kill(signal::Signal::Kill);
             let _ = child.wait();
-        }
-        let place = place(&self.asked).ok();
-        if let Some(place) = place.filter(|place| Some(place) != next) {
-            Listener::adopt(&place, self.listener).remove();
         }
     }
 }

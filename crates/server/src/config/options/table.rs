@@ -125,12 +125,13 @@ pub static OPTIONS: &[OptionSpec] = &[
         "server.sandbox",
         Kind::Choice(&["best-effort", "required", "off"]),
         "best-effort",
-        "Whether workers give up all that they do not need to serve.",
+        "Whether workers and the admin process give up all that they do not need to serve.",
         "Privileges that programs bring, capabilities, and by Landlock (Linux 5.13 or later): all \
          files but those below the root and in the directories where a deployment puts the next \
          one, which are those that the root, and the link to it, are in, unless that is /; logs \
          can be appended to, programs not run. Since Linux 6.7 they can bind and connect no TCP \
-         socket, since 6.12 signal no other process. The error log says what took effect. \
+         socket, since 6.12 signal no other process. The admin process (admin.listen) reads \
+         /proc alone, for the memory of processes. The error log says what took effect. \
          `required` does not serve without Landlock (docs/decisions/protection.md).",
     ),
     option(

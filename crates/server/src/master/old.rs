@@ -1,0 +1,122 @@
+//! Workers that an earlier image of the master started: they serve until they are told to leave.
+use super::{Child, KEEPER_LEAVE_MS_MAX, LEAVE_MS_MAX, image::take, signal};
+use crate::handover::OldGeneration;
+use regatta_metrics::{OldArena, Phase};
+use regatta_op::Tick;
+use regatta_sys::{Bell, shm::SharedWords};
+use std::{
+    ops::Range,
+    os::fd::{AsFd, BorrowedFd, RawFd},
+};
+
+/// The workers of one generation.
+#[derive(Debug)]
+pub(super) struct Old {
+    pub(super) number: u64,
+    words: SharedWords,
+    pub(super) arena: OldArena<'static>,
+    keeper: bool,
+    pub(super) children: Vec<Option<(Child, Range<usize>)>>,
+    pub(super) bells: Vec<Bell>,
+    pub(super) drains_until: Option<Tick>,
+    pub(super) kill_at: Tick,
+}
+
+impl Old {
+    /// Takes over what the image before was handed, or had of its own.
+    pub(super) fn adopt(of: OldGeneration) -> Result<Self, String> {
+        let number = of.number;
+        let words = SharedWords::adopt(take(of.arena)?)
+            .map_err(|error| format!("cannot map the counters of generation {number}: {error}"))?;
+        let arena = OldArena::attach(words.words()).map_err(|error| {
+            format!(
+                "generation {number}: {error}; this program cannot follow that one: stop the \
+                 server and start this program"
+            )
+        })?;
+        let (mut children, mut bells) = (Vec::new(), Vec::new());
+        for (pid, fd, slots) in of.children {
+            let child = Child::adopt(pid, take(fd)?).ok_or("the handover has no process")?;
+            let slots = slots.start.min(arena.slots())..slots.end.min(arena.slots());
+            children.push(Some((child, slots)));
+        }
+        for bell in of.bells {
+            bells.push(Bell::adopt(take(bell)?));
+        }
+        let (keeper, kill_at) = (of.keeper, Tick::NEVER);
+        let mut this =
+            Self { number, words, arena, keeper, children, bells, drains_until: None, kill_at };
+        if let Some(until) = of.drains_until {
+            this.told(Tick(until));
+        }
+        Ok(this)
+    }
+
+    /// What the next image adopts. `number` is what a descriptor is called.
+    pub(super) fn hand_over<'a>(
+        &'a self,
+        number: &mut dyn FnMut(BorrowedFd<'a>) -> RawFd,
+    ) -> OldGeneration {
+        let children = self.children.iter().flatten();
+        OldGeneration {
+            number: self.number,
+            arena: number(self.words.as_fd()),
+            keeper: self.keeper,
+            drains_until: self.drains_until.map(|until| until.0),
+            children: children
+                .map(|(child, slots)| (child.pid(), number(child.as_fd()), slots.clone()))
+                .collect(),
+            bells: self.bells.iter().map(|bell| number(bell.as_fd())).collect(),
+        }
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        self.children.iter().all(Option::is_none)
+    }
+
+    /// Kills those that are left, if it is time to; true if there were any.
+    pub(super) fn kill_if_late(&mut self, now: Tick) -> bool {
+        if self.kill_at > now {
+            return false;
+        }
+        self.kill_at = Tick::NEVER;
+        for (child, _) in self.children.iter().flatten() {
+            // It may have ended meanwhile.
+            let _ = child.kill(signal::Signal::Kill);
+        }
+        !self.is_gone()
+    }
+
+    /// Has them leave, if nobody has told them to, and be gone by then; others accept from the
+    /// listeners.
+    pub(super) fn leave(&mut self, until: Tick) {
+        if self.drains_until.is_none() {
+            self.arena.control().leave(until.0);
+            self.told(until);
+        }
+    }
+
+    /// Has them drain, if nobody has told them to, and be gone by then; nobody follows.
+    pub(super) fn drain(&mut self, until: Tick) {
+        if self.drains_until.is_none() {
+            self.arena.control().drain(until.0);
+            self.told(until);
+        }
+    }
+
+    /// Has them leave at once.
+    pub(super) fn stop(&mut self, now: Tick) {
+        if self.arena.control().phase() != Phase::Stop {
+            self.arena.control().stop();
+            self.told(now);
+        }
+    }
+
+    /// They have been told to be gone by then.
+    fn told(&mut self, until: Tick) {
+        let leave_ms_max = if self.keeper { KEEPER_LEAVE_MS_MAX } else { LEAVE_MS_MAX };
+        self.drains_until = Some(until);
+        self.kill_at = until.after(leave_ms_max);
+        self.bells.iter().for_each(Bell::ring);
+    }
+}
