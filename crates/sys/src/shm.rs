@@ -130,9 +130,11 @@ pub struct Foreign {
 /// # Errors
 /// There is no such process, it is not a server, or it may not be read.
 pub fn attach_all(pid: u32) -> Result<Vec<Foreign>, AttachError> {
-    let all: io::Result<Vec<_>> =
-        find_all(pid)?.iter().map(|(path, _)| map_foreign(path)).collect();
-    all.map_err(|error| fault(pid, error))
+    let mut all = Vec::new();
+    for (path, _) in find_all(pid)? {
+        all.extend(if_there(map_foreign(&path)).map_err(|error| fault(pid, error))?);
+    }
+    if all.is_empty() { Err(AttachError::NotAServer(pid)) } else { Ok(all) }
 }
 
 /// What [`attach_all`] would map, by device and inode. Mappings stay, so who looks again and again
@@ -152,6 +154,16 @@ fn fault(pid: u32, error: io::Error) -> AttachError {
     }
 }
 
+/// A process may close a descriptor while others look at it, and may not have sealed what it makes:
+/// then there is none.
+fn if_there<T>(found: io::Result<T>) -> io::Result<Option<T>> {
+    use io::ErrorKind::{InvalidData, NotFound};
+    match found {
+        Err(error) if matches!(error.kind(), NotFound | InvalidData) => Ok(None),
+        found => found.map(Some),
+    }
+}
+
 /// Where memory can be opened, with its device and inode.
 type Found = (PathBuf, (u64, u64));
 
@@ -161,10 +173,9 @@ fn find_all(pid: u32) -> Result<Vec<Found>, AttachError> {
     let mut all = Vec::new();
     for entry in fs::read_dir(format!("/proc/{pid}/fd")).map_err(fail)? {
         let path = entry.map_err(fail)?.path();
-        // A descriptor may be gone by now.
         if fs::read_link(&path).is_ok_and(|target| target.as_os_str() == link.as_str()) {
-            let facts = fs::metadata(&path).map_err(fail)?;
-            all.push((path, (facts.dev(), facts.ino())));
+            let facts = if_there(fs::metadata(&path)).map_err(fail)?;
+            all.extend(facts.map(|facts| (path, (facts.dev(), facts.ino()))));
         }
     }
     if all.is_empty() { Err(AttachError::NotAServer(pid)) } else { Ok(all) }
@@ -194,7 +205,29 @@ fn map_foreign(path: &Path) -> io::Result<Foreign> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use std::{fs::File, sync::atomic::Ordering::Relaxed};
+    use std::{
+        fs::File,
+        sync::atomic::{AtomicBool, Ordering::Relaxed},
+        thread,
+    };
+
+    #[test]
+    fn a_descriptor_that_is_closed_meanwhile_is_no_process_that_ended() {
+        let stays = create(8).unwrap();
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Relaxed) {
+                    drop(create(8).unwrap());
+                }
+            });
+            let own = std::process::id();
+            let found = (0..500).try_for_each(|_| attach_all(own).map(drop));
+            done.store(true, Relaxed);
+            assert!(found.is_ok(), "{found:?}");
+        });
+        drop(stays);
+    }
 
     #[test]
     fn words_that_are_adopted_are_the_same() {
