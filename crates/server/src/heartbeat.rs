@@ -17,7 +17,7 @@ const SILENT_MS_MAX: u64 = 5_000;
 /// that gets no processor uses less. Milliseconds.
 const BUSY_MS_MIN: u64 = 2_000;
 
-/// A unit of the times in `/proc/PID/stat`, milliseconds (`USER_HZ`, which is 100 everywhere).
+/// A unit of the times in `/proc/PID/task/TID/stat`, milliseconds (`USER_HZ`, which is 100 everywhere).
 const STAT_TICK_MS: u64 = 10;
 
 /// The age of a heartbeat from which on a worker is said not to answer, milliseconds.
@@ -49,18 +49,20 @@ pub(crate) enum Change {
     },
 }
 
-/// What a process does, as the kernel says in `/proc/PID/stat`.
+/// What the main thread of a process does, as the kernel says. It is the one that has heartbeats;
+/// among thousands of busy threads it may get no processor for seconds, and their time is no sign
+/// that it goes round in circles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Activity {
     state: char,
-    /// The processor time that it has used.
+    /// The processor time that it has used, milliseconds.
     pub(crate) busy_ms: u64,
 }
 
 impl Activity {
     /// Of a process; `None` if it has ended.
     pub(crate) fn of(pid: u32) -> Option<Self> {
-        Self::read(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+        Self::read(&fs::read_to_string(format!("/proc/{pid}/task/{pid}/stat")).ok()?)
     }
 
     fn read(stat: &str) -> Option<Self> {
@@ -193,6 +195,21 @@ mod tests {
         assert_eq!(Activity::read("77 (cut) S 1 77"), None);
         let own = Activity::of(std::process::id()).unwrap();
         assert!("RS".contains(own.state), "{own:?}");
+    }
+
+    #[test]
+    fn other_threads_are_not_the_one_that_goes_round_in_circles() {
+        let busy_ms = || Activity::of(std::process::id()).unwrap().busy_ms;
+        let before = busy_ms();
+        let burns = || {
+            let start = std::time::Instant::now();
+            while start.elapsed().as_millis() < 400 {}
+        };
+        std::thread::scope(|threads| {
+            threads.spawn(burns);
+        });
+        let used_ms = busy_ms() - before;
+        assert!(used_ms < 100, "{used_ms}");
     }
 
     #[test]
