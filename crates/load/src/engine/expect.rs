@@ -19,8 +19,9 @@ pub(super) enum Expect {
     /// Generated from the path.
     Generated(Content),
     /// Generated from the path and a version that the first line tells; the highest that any reply
-    /// had is remembered.
-    Altered { path: String, highest: AtomicU64, written: Arc<OnceLock<Written>> },
+    /// had is remembered. Where the file is rewritten `in_place`, a reader beside the writer gets
+    /// pages of several versions, whatever the server does.
+    Altered { path: String, in_place: bool, highest: AtomicU64, written: Arc<OnceLock<Written>> },
     /// Only its SHA-256 is known.
     Hash([u8; 32]),
     /// A file's.
@@ -71,6 +72,12 @@ struct Copy {
 
 /// Longest altered content: it is held until its end, since its version may come late.
 const ALTERED_BYTES_MAX: usize = 16 << 20;
+
+/// Bytes that a file's writer and its readers pass at once.
+const PAGE_BYTES: usize = 4_096;
+
+/// How many versions apart the pages of one reply are looked for: a read that waits meanwhile.
+const TORN_VERSIONS_MAX: u64 = 256;
 
 impl Local {
     pub(super) fn load(path: &Path) -> io::Result<Self> {
@@ -205,12 +212,20 @@ impl Expect {
                 let same = hash.clone().finalize()[..] == expected[..];
                 if same { Comparison::Right } else { Comparison::Wrong(Fate::WrongBytes) }
             }
-            (Self::Altered { path, highest, .. }, Check::Altered { held, floor, long: false }) => {
+            (
+                Self::Altered { path, in_place, highest, .. },
+                Check::Altered { held, floor, long: false },
+            ) => {
                 let Some(version) = version_of(path, held) else {
                     return Comparison::Wrong(Fate::WrongBytes);
                 };
                 if Content::at_version(path, version).check(0, held).is_err() {
-                    return Comparison::Wrong(Fate::WrongBytes);
+                    let torn = *in_place && is_torn(path, held, version, *floor);
+                    return if torn {
+                        Comparison::Changed
+                    } else {
+                        Comparison::Wrong(Fate::WrongBytes)
+                    };
                 }
                 highest.fetch_max(version, Ordering::Relaxed);
                 if version < *floor { Comparison::Wrong(Fate::Stale) } else { Comparison::Right }
@@ -230,6 +245,17 @@ impl Expect {
             _ => Comparison::Nothing,
         }
     }
+}
+
+/// True if each page of `held` is one of some version from `floor` on, as of a read while the file
+/// was rewritten in place.
+fn is_torn(path: &str, held: &[u8], version: u64, floor: u64) -> bool {
+    let first = floor.max(version.saturating_sub(TORN_VERSIONS_MAX));
+    let all = first..=version.saturating_add(TORN_VERSIONS_MAX);
+    held.chunks(PAGE_BYTES).zip(0..).all(|(page, number)| {
+        let offset = number * PAGE_BYTES as u64;
+        all.clone().any(|version| Content::at_version(path, version).check(offset, page).is_ok())
+    })
 }
 
 #[cfg(test)]
@@ -265,7 +291,8 @@ mod tests {
     #[test]
     fn versions_may_not_go_back() {
         let (path, written) = ("x".to_owned(), Arc::<OnceLock<Written>>::default());
-        let expect = Expect::Altered { path, highest: 0.into(), written: Arc::clone(&written) };
+        let (in_place, highest) = (false, 0.into());
+        let expect = Expect::Altered { path, in_place, highest, written: Arc::clone(&written) };
         let version = |version| {
             let mut bytes = [0; 200];
             Content::at_version("x", version).fill(0, &mut bytes);
@@ -286,6 +313,30 @@ mod tests {
         let (first, started_ns, period_ns, stale_after_ns) = (3, 1_000, 10, 200);
         written.set(Written { first, started_ns, period_ns, stale_after_ns }).unwrap();
         assert_eq!([0, 1_199, 1_219, 1_230, 1_300].map(|now| expect.floor(now)), [5, 5, 5, 6, 13]);
+    }
+
+    /// A read beside a writer in place gets pages of several versions: nothing can be said then.
+    #[test]
+    fn replies_of_a_file_rewritten_in_place_may_be_torn_between_pages() {
+        let expect = |in_place| {
+            let (path, written) = ("x".to_owned(), Arc::default());
+            Expect::Altered { path, in_place, highest: 0.into(), written }
+        };
+        let version = |version| {
+            let mut bytes = vec![0; 10_240];
+            Content::at_version("x", version).fill(0, &mut bytes);
+            bytes
+        };
+        let (three, five) = (version(3), version(5));
+        let told = |in_place, pieces: &[&[u8]], floor| verdict(&expect(in_place), pieces, floor, 0);
+        let torn: &[&[u8]] = &[&five[..4_096], &three[4_096..]];
+        assert_eq!(told(true, torn, 3), Comparison::Changed);
+        assert_eq!(told(true, &[&three[..8_192], &five[8_192..]], 0), Comparison::Changed);
+        let wrong = Comparison::Wrong(Fate::WrongBytes);
+        assert_eq!(told(false, torn, 3), wrong, "a file that was renamed is whole");
+        assert_eq!(told(true, torn, 4), wrong, "too old a page");
+        assert_eq!(told(true, &[&five[..4_000], &three[4_000..]], 3), wrong, "within a page");
+        assert_eq!(told(true, &[&five[..4_096], &five[..6_144]], 3), wrong, "another page");
     }
 
     #[test]

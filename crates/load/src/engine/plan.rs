@@ -8,7 +8,7 @@ use crate::number::nanos;
 use crate::workload::alter::Target;
 use crate::workload::content::Content;
 use crate::workload::files::FileSet;
-use crate::workload::manifest::Workload;
+use crate::workload::manifest::{Way, Workload};
 use crate::workload::session::{Request, Session};
 use crate::workload::session_log::Reader;
 use crate::workload::{fault::Fault, specweb, uri};
@@ -253,6 +253,8 @@ struct Source {
     written: Arc<OnceLock<Written>>,
     taken: Option<Taken>,
     altered: Option<Target>,
+    /// The file is rewritten in place, by this load or by another.
+    in_place: bool,
 }
 
 impl Source {
@@ -261,6 +263,8 @@ impl Source {
         let dir = options.workload.clone();
         let read = dir.as_deref().map(|dir| open_workload(dir).map_err(|f| unread(dir, &f)));
         let (workload, files) = read.transpose()?.unzip();
+        let asked = workload.as_ref().and_then(|workload| workload.offer.altered);
+        let in_place = options.alter.flatten().or(asked).is_some_and(|a| a.way != Way::Renamed);
         let (taken, altered) = take_up(options, workload.as_ref().zip(dir.as_deref()))?;
         let verify = options.verify.clone().unwrap_or_default();
         if let Verify::Directory(root) = &verify
@@ -273,7 +277,7 @@ impl Source {
             ));
         }
         let (copied, written) = (Cell::new(0), Arc::default());
-        Ok(Self { verify, files, copied, written, taken, altered })
+        Ok(Self { verify, files, copied, written, taken, altered, in_place })
     }
 
     /// The content of a request target and its length.
@@ -300,7 +304,8 @@ impl Source {
                 let path = path.ok_or_else(unknown)?;
                 let path = path.strip_prefix('/').unwrap_or(&path).to_owned();
                 let written = Arc::clone(&self.written);
-                Ok((Expect::Altered { path, highest: 0.into(), written }, size))
+                let (in_place, highest) = (self.in_place, 0.into());
+                Ok((Expect::Altered { path, in_place, highest, written }, size))
             }
             Verify::Directory(root) => {
                 let full = root.join(path.ok_or_else(unknown)?);
