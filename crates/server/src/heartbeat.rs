@@ -17,7 +17,8 @@ const SILENT_MS_MAX: u64 = 5_000;
 /// that gets no processor uses less. Milliseconds.
 const BUSY_MS_MIN: u64 = 2_000;
 
-/// A unit of the times in `/proc/PID/task/TID/stat`, milliseconds (`USER_HZ`, which is 100 everywhere).
+/// A unit of the times in `/proc/PID/task/TID/stat`, milliseconds (`USER_HZ`, which is 100
+/// everywhere).
 const STAT_TICK_MS: u64 = 10;
 
 /// The age of a heartbeat from which on a worker is said not to answer, milliseconds.
