@@ -1,7 +1,9 @@
 //! What a reply's content should be, and the comparison with what arrives, piece by piece.
 
 use super::fate::Fate;
+use crate::number::index;
 use crate::workload::content::{Content, version_of};
+use crate::workload::model::PAGE_BYTES;
 use regatta_sys::clock;
 use sha2::{Digest, Sha256};
 use std::fs;
@@ -72,9 +74,6 @@ struct Copy {
 
 /// Longest altered content: it is held until its end, since its version may come late.
 const ALTERED_BYTES_MAX: usize = 16 << 20;
-
-/// Bytes that a file's writer and its readers pass at once.
-const PAGE_BYTES: usize = 4_096;
 
 /// How many versions apart the pages of one reply are looked for: a read that waits meanwhile.
 const TORN_VERSIONS_MAX: u64 = 256;
@@ -252,8 +251,8 @@ impl Expect {
 fn is_torn(path: &str, held: &[u8], version: u64, floor: u64) -> bool {
     let first = floor.max(version.saturating_sub(TORN_VERSIONS_MAX));
     let all = first..=version.saturating_add(TORN_VERSIONS_MAX);
-    held.chunks(PAGE_BYTES).zip(0..).all(|(page, number)| {
-        let offset = number * PAGE_BYTES as u64;
+    held.chunks(index(PAGE_BYTES)).zip(0..).all(|(page, number)| {
+        let offset = number * PAGE_BYTES;
         all.clone().any(|version| Content::at_version(path, version).check(offset, page).is_ok())
     })
 }
