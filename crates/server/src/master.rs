@@ -318,7 +318,9 @@ impl<'a> Master<'a> {
         let mut staff = Staff::new(posts, drain_ms_max, now).leaving_within(leave_ms_max);
         let mut awaited = prepared.workers;
         if let Some(staffing) = (prepared.architecture.driver.staffing)(settings) {
-            staff = staff.staffed(staffing, sockets.len());
+            let returning = prepared.env.arena.departed().gauge(Gauge::ConnectionsOpen);
+            let returning = usize::try_from(returning).unwrap_or(usize::MAX);
+            staff = staff.staffed(staffing, sockets.len(), returning);
             awaited = staff.wanted();
         }
         if let Some(signals) = &signals {

@@ -134,14 +134,16 @@ impl Staff {
     }
 
     /// With as many workers as it takes for some to be idle, in posts that accept from one of so
-    /// many listeners each, in turn; the first posts are filled to begin with.
+    /// many listeners each, in turn; the first posts are filled to begin with, so many more if
+    /// clients of an earlier generation, which leaves, will come back.
     #[must_use]
-    pub fn staffed(mut self, staffing: Staffing, listeners: usize) -> Self {
+    pub fn staffed(mut self, staffing: Staffing, listeners: usize, returning: usize) -> Self {
         let Staffing { start, idle_min, idle_max } = staffing;
         let [idle_min, idle_max] = [idle_min, idle_max].map(|idle| idle.div_ceil(listeners));
         self.control = vec![IdleControl::new(idle_min, idle_max); listeners];
         self.pass_at = self.opened.after(PASS_MS);
-        for (post, _) in self.posts.iter_mut().skip(start.max(listeners)) {
+        for (post, _) in self.posts.iter_mut().skip(start.max(listeners).saturating_add(returning))
+        {
             *post = Post::Spare;
         }
         self
@@ -453,7 +455,7 @@ mod tests {
     /// Of at most `posts` workers 2 start, and 1 to 3 are to be idle.
     fn staffed(posts: usize, listeners: usize) -> Staff {
         let staffing = Staffing { start: 2, idle_min: 1, idle_max: 3 };
-        let mut staff = Staff::new(posts, 8000, MS(0)).staffed(staffing, listeners);
+        let mut staff = Staff::new(posts, 8000, MS(0)).staffed(staffing, listeners, 0);
         let wanted = staff.wanted();
         assert_eq!(wanted, posts.min(listeners.max(2)));
         assert_eq!(starts(&mut staff, 0), (0..wanted).collect::<Vec<_>>());
@@ -528,6 +530,15 @@ mod tests {
         assert!(starts(&mut staff, 1000).is_empty(), "the one in its place may not serve yet");
         assert_eq!(staff.pass(MS(2000), |_| false), []);
         assert_eq!(starts(&mut staff, 2000), [2]);
+    }
+
+    #[test]
+    fn those_who_follow_others_are_as_many_as_their_clients() {
+        let staffing = Staffing { start: 2, idle_min: 1, idle_max: 3 };
+        for (returning, wanted) in [(0, 2), (7, 9), (18, 20), (19, 20), (usize::MAX, 20)] {
+            let staff = Staff::new(20, 8000, MS(0)).staffed(staffing, 1, returning);
+            assert_eq!(staff.wanted(), wanted, "{returning}");
+        }
     }
 
     /// Workers that wait on one address are of no use to another.

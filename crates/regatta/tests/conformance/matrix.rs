@@ -153,7 +153,7 @@ macro_rules! staffed {
         topics! { $variant
             processes: a_burst_starts_twice_as_many_each_second
                 as_many_are_idle_as_should_be who_retires_cuts_nobody_short
-                a_killed_one_is_replaced;
+                a_killed_one_is_replaced a_reload_begins_with_as_many_as_are_busy;
         }
     };
 }

@@ -119,6 +119,21 @@ pub(crate) fn who_retires_cuts_nobody_short(variant: &Variant) {
     assert!(page.contains("workers ") && !page.contains(" ended"), "{page}");
 }
 
+/// Who follows others has as many processes as their clients need that come back, and does not
+/// begin with a few again.
+pub(crate) fn a_reload_begins_with_as_many_as_are_busy(variant: &Variant) {
+    let server = start(variant);
+    let clients = busy(&server, 12);
+    let pid = server.pid().to_string();
+    let said = run(&["reload", "--pid", &pid]);
+    assert_eq!(said.code, Some(0), "{said:?}\n{}", server.stderr());
+    let [posts, ..] = processes(&server);
+    assert_eq!(posts, 15, "3 as always, and 12");
+    drop(clients);
+    let _clients = busy(&server, 12);
+    settles(&server, 12);
+}
+
 /// A process that dies is replaced at once, and by one.
 pub(crate) fn a_killed_one_is_replaced(variant: &Variant) {
     let server = start(variant);
