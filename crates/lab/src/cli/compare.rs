@@ -33,7 +33,7 @@ pub(crate) struct Comparison {
     before: String,
     /// The directory of the run that is compared, or the program.
     after: String,
-    /// Of two programs: the directory of the run in which they took turns.
+    /// Of two programs: the directory of the run in which both ran.
     run: Option<String>,
     /// Where not the same was asked for: scale, workload, environment, where and how it ran.
     asked: Vec<Difference>,
@@ -139,7 +139,7 @@ pub(crate) fn compare(
     Ok(compared)
 }
 
-/// Compares two programs that took turns in a run: its baseline and the other target.
+/// Compares two programs that ran at the same time in a run: its baseline and the other target.
 pub(crate) fn builds(
     run: &Run,
     [before, after]: [String; 2],
@@ -428,12 +428,12 @@ impl Comparison {
     fn write(&self, out: &mut String) -> fmt::Result {
         writeln!(out, "{} and {}\n", self.before, self.after)?;
         match &self.run {
-            Some(run) => writeln!(out, "They took turns: {run}/report.html")?,
+            Some(run) => writeln!(out, "They ran at the same time: {run}/report.html")?,
             None => writeln!(
                 out,
                 "Runs made at different times: what the machine did in between is in these \
-                 differences. For a sure answer give two programs instead of two runs: they take \
-                 turns."
+                 differences. For a sure answer give two programs instead of two runs: they run at \
+                 the same time."
             )?,
         }
         let differ = "\n**Not the same was asked of the two**, so that a difference below may be \
@@ -571,7 +571,7 @@ scale.full.measure.window_s = 60
     }
 
     #[test]
-    fn builds_that_took_turns_are_compared_by_pairs() {
+    fn builds_that_ran_at_once_are_compared_by_pairs() {
         let text = TEXT
             .replace("targets.a.program", "targets.old.program = \"regatta\"\ntargets.new.program");
         let costs = |cost: f64| {
@@ -584,7 +584,10 @@ scale.full.measure.window_s = 60
         let compared = builds(&costs(95.0), names(), Some(0.03)).unwrap();
         assert!(compared.is_worse() && compared.rows.len() == 1, "{compared:?}");
         let said = compared.markdown();
-        assert!(said.contains("./old and ./new") && said.contains("They took turns"), "{said}");
+        assert!(
+            said.contains("./old and ./new") && said.contains("They ran at the same time"),
+            "{said}"
+        );
         assert!(!builds(&costs(98.0), names(), Some(0.03)).unwrap().is_worse());
         let mut none = costs(95.0);
         none.records.retain(|record| record.cell.arm != "new");

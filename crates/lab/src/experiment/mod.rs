@@ -385,6 +385,9 @@ pub struct Measure {
     pub also: Vec<String>,
     /// Whether the baseline runs twice (the A/A arm).
     pub again: bool,
+    /// Whether the arms of a setting run at the same time, each with an equal part of the load.
+    #[serde(default)]
+    pub at_once: bool,
     /// Whether the processor's and the kernel's counters are read of each of the server's tasks.
     /// They cost each switch from one task to another something, on virtual machines much.
     pub counters: bool,

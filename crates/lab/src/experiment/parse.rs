@@ -3,6 +3,7 @@
 use super::fields::{At, Fields, Report, nearest, number, word};
 use super::multiples;
 use super::multiples::rate;
+use super::plan::at_a_time;
 use super::search::{self, Mode, Warm};
 use super::{
     Ask, Calibrate, Client, CpuLayout, Experiment, Factor, Guards, LAYOUT, Loop, Machine, Measure,
@@ -24,6 +25,8 @@ pub const CELLS_MAX: usize = 4_096;
 const THINKS: [&str; 2] = ["kept", "none"];
 /// The factor of it.
 const THINK: &str = "workload.think";
+/// The least share of a processor that a load can hold, per cent.
+const LOAD_SHARE_MIN: u32 = 5;
 /// Times in an experiment, seconds.
 const SECONDS_MAX: f64 = 86_400.0;
 
@@ -433,6 +436,7 @@ fn measure(fields: Fields<'_, '_, '_>, workload: &Workload) -> Measure {
         metric,
         also,
         again: fields.flag("again").unwrap_or(true),
+        at_once: fields.flag("at_once").unwrap_or(false),
         counters: fields.flag("counters").unwrap_or(true),
         stalls: fields.flag("stalls").unwrap_or(false),
         streaming: fields.flag("streaming").unwrap_or(false),
@@ -485,6 +489,28 @@ fn phases(experiment: &Experiment) -> Option<String> {
              measure.window_s = {whole}"
         )
     })
+}
+
+/// What prevents the arms of a setting from running at once.
+fn at_once(experiment: &Experiment) -> Option<String> {
+    let Experiment { measure, machine, workload, .. } = experiment;
+    let arms = at_a_time(experiment);
+    let most = machine.load_share().map_or(0, |share| (share / LOAD_SHARE_MIN) as usize);
+    let takes = match () {
+        () if !measure.at_once => return None,
+        () if machine.layout != CpuLayout::Together => "machine.layout = \"together\"".to_owned(),
+        () if machine.server_cpus.len() != 1 => "one processor in machine.server_cpus".to_owned(),
+        () if experiment.factors.iter().any(|one| [LAYOUT, PROCESSORS].contains(&&*one.path)) => {
+            "the same processor at every level".to_owned()
+        }
+        () if workload.model == Loop::Closed => "workload.loop = \"open\"".to_owned(),
+        () if workload.client == Client::Wrk => "workload.client = \"regatta\"".to_owned(),
+        () if measure.mode == Mode::Knee => "measure.mode = \"trials\"".to_owned(),
+        () if !experiment.specs().is_empty() => "no [environment]".to_owned(),
+        () if arms > most => format!("at most {most} arms, the baseline's second run included"),
+        () => return None,
+    };
+    Some(format!("measure.at_once takes {takes}"))
 }
 
 /// A layout by a factor is one of both, and needs to know the server's processors.
@@ -553,6 +579,7 @@ fn check(experiment: &Experiment, about: &Fields<'_, '_, '_>) {
         complain("measure.stalls takes measure.counters".to_owned());
     }
     phases(experiment).into_iter().for_each(&complain);
+    at_once(experiment).into_iter().for_each(&complain);
     client::faults(experiment).into_iter().for_each(&complain);
     multiples::fault(experiment).into_iter().for_each(&complain);
     if experiment.measure.mode == Mode::Knee {

@@ -68,14 +68,27 @@ fn cross(settings: &[BTreeMap<String, String>], factor: &Factor) -> Vec<BTreeMap
     settings.iter().flat_map(|have| factor.levels.iter().map(|level| with(have, level))).collect()
 }
 
-/// The places of the cells of each setting that concerns everybody.
+/// The setting of a cell: its levels that concern everybody.
+pub(crate) fn setting(cell: &Cell) -> Vec<(&str, &str)> {
+    let common = cell.levels.iter().filter(|(path, _)| target_option(path).is_none());
+    common.map(|(path, level)| (path.as_str(), level.as_str())).collect()
+}
+
+/// The places of the cells of each setting.
 fn settings(experiment: &Experiment, count: usize) -> Vec<Vec<usize>> {
-    let mut settings: BTreeMap<Vec<(String, String)>, Vec<usize>> = BTreeMap::new();
-    for (at, cell) in cells(experiment).into_iter().enumerate().take(count) {
-        let common = cell.levels.into_iter().filter(|(path, _)| target_option(path).is_none());
-        settings.entry(common.collect()).or_default().push(at);
+    let cells = cells(experiment);
+    let mut settings: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+    for (at, cell) in cells.iter().enumerate().take(count) {
+        settings.entry(setting(cell)).or_default().push(at);
     }
     settings.into_values().collect()
+}
+
+/// How many trials run at the same time at most.
+pub(crate) fn at_a_time(experiment: &Experiment) -> usize {
+    let all = settings(experiment, usize::MAX);
+    let arms = all.iter().map(Vec::len).max().filter(|_| experiment.measure.at_once);
+    arms.unwrap_or(1).max(1)
 }
 
 /// The settings in random order, and the arms of each: what is compared runs one after the other.
@@ -141,7 +154,7 @@ pub fn predicted_s(experiment: &Experiment, trials: usize) -> f64 {
         }
         CpuLayout::Apart | CpuLayout::Together => 0.0,
     };
-    each * count(trials) + layout + before + profiles_s(experiment)
+    each * count(trials) / count(at_a_time(experiment)) + layout + before + profiles_s(experiment)
 }
 
 /// How long an experiment takes, seconds; one that searches at most.

@@ -282,6 +282,36 @@ fn a_layout_says_where_the_load_runs_and_what_it_holds() {
 }
 
 #[test]
+fn arms_run_at_once_on_one_processor_below_saturation() {
+    let text = |machine: &str, more: &str| {
+        let machine = format!("machine = {{ server_cpus = \"0\", {machine} }}");
+        format!("{PLAIN}workload.loop = \"open\"\nmeasure.at_once = true\n{machine}\n{more}")
+    };
+    let together = "layout = \"together\"";
+    let one = read(&text(together, "")).unwrap();
+    assert_eq!(plan::at_a_time(&one), 2, "the baseline twice");
+    let turns = read(&text(together, "").replace("at_once = true", "at_once = false")).unwrap();
+    let times = [&one, &turns].map(|one| plan::predicted_s(one, 12));
+    assert!((2.0 * times[0] - times[1]).abs() < 1e-9, "{times:?}");
+    let few = "layout = \"together\", server_left = 80";
+    let more = "targets.b = {}\ntargets.c = {}\ntargets.d = {}\n";
+    assert_eq!(said(&text(together, more)), Vec::<String>::new());
+    let closed = text(together, "").replace("\"open\"", "\"closed\"");
+    for (wrong, why) in [
+        (text("layout = \"apart\"", ""), "takes machine.layout = \"together\""),
+        (text(together, "").replace("\"0\"", "\"0-1\""), "takes one processor"),
+        (text(together, "factors.\"machine.processors\" = [1]"), "takes the same processor"),
+        (closed, "takes workload.loop = \"open\""),
+        (text(together, "workload.slo = \"p99<9ms\"\nmeasure.mode = \"knee\""), "\"trials\""),
+        (text(together, "environment.memory = \"84MiB\""), "takes no [environment]"),
+        (text(few, more), "takes at most 4 arms"),
+    ] {
+        let said = said(&wrong);
+        assert!(said.iter().any(|line| line.contains(why)), "{wrong}: {said:?}");
+    }
+}
+
+#[test]
 fn wrk_makes_what_it_can() {
     let said = |more: &str| said(&format!("{PLAIN}{more}\n"));
     let wrk = "workload.client = \"wrk\"\nmeasure.window_s = 2\n";

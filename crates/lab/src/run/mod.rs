@@ -1,5 +1,6 @@
 //! Runs an experiment: what is missing of it, in its order, until done or told to stop.
 
+mod at_once;
 mod options;
 pub(crate) mod own_files;
 pub(crate) mod saturation;
@@ -193,6 +194,7 @@ pub(crate) fn bench_of<'a>(
         unit: None,
         far: options.far,
         stop: options.stop,
+        beside: None,
     })
 }
 
@@ -213,6 +215,16 @@ fn trials(
     bench: &mut Bench<'_>,
     tell: &dyn Fn(usize, &str),
 ) -> Result<(), String> {
+    if bench.experiment.measure.at_once {
+        let mut done = 0;
+        for set in at_once::sets(planned, cells) {
+            calibrate_block(run, bench, set[0].block)?;
+            tell(done, &format!("{} at once {}", set.len(), levels(&cells[set[0].cell])));
+            at_once::make(run, set, cells, bench)?;
+            done += set.len();
+        }
+        return Ok(());
+    }
     let retries = bench.experiment.guards.retries;
     for (at, next) in planned.iter().enumerate() {
         let cell = &cells[next.cell];

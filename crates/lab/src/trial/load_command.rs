@@ -68,7 +68,11 @@ impl Bench<'_> {
         flag("--drain", format!("{DRAIN_S}s").into());
         flag("--timeout", workload.timeout.clone().into());
         flag("--seed", asked.seed.to_string().into());
-        if let Some(share) = machine.load_share() {
+        let share = match self.beside {
+            None => machine.load_share(),
+            Some(beside) => beside.share(machine),
+        };
+        if let Some(share) = share {
             flag("--share", share.to_string().into());
         }
         match (asked.model, workload.model) {

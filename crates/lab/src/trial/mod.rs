@@ -1,5 +1,6 @@
 //! One trial: a fresh server, a load, what both say, and whether it counts.
 
+pub(crate) mod beside;
 mod guard;
 mod halves;
 pub(crate) mod load_command;
@@ -24,6 +25,7 @@ use crate::machines::Far;
 use crate::machines::served::Wanted;
 use crate::record::{self, Cell, Probe, Record};
 use crate::servers::environments::Rooms;
+use crate::trial::beside::{Beside, Point};
 use crate::trial::load_command::Asked;
 use crate::units::date::unix_ms;
 use crate::watch::perf::{Recorder, TAIL_S};
@@ -73,6 +75,8 @@ pub(crate) struct Bench<'a> {
     pub(crate) far: Option<&'a Far>,
     /// Becomes true when the user or the system asks us to stop.
     pub(crate) stop: &'a AtomicBool,
+    /// Others run at the same time, and this one is offered its part.
+    pub(crate) beside: Option<&'a Beside<'a>>,
 }
 
 /// A target by itself, as nothing of the plan.
@@ -91,8 +95,12 @@ impl Bench<'_> {
         outcome: &Path,
     ) -> Result<Record, String> {
         let asked = self.asked(cell, planned.seed);
-        let guards = &self.experiment.guards;
-        let made = self.made(planned, cell, attempt, (asked, guards), outcome);
+        let guards = match self.beside {
+            None => self.experiment.guards.clone(),
+            // Who else used the processor only all of them together tell.
+            Some(_) => Guards { foreign_max: 1.0, ..self.experiment.guards.clone() },
+        };
+        let made = self.made(planned, cell, attempt, (asked, &guards), outcome);
         made.map(|(record, _)| record)
     }
 
@@ -304,9 +312,11 @@ impl Bench<'_> {
             (true, None) => return Err("nothing was calibrated".to_owned()),
             (false, _) => 1.0,
         };
+        let all = rate * unit;
+        let rate = self.beside.map_or(all, |beside| beside.part(all));
         Ok(Asked {
             model: workload.model,
-            rate: format!("{:.3}", rate * unit),
+            rate: format!("{rate:.3}"),
             connections: connections.unwrap_or(workload.connections),
             without_think: level("workload.think").unwrap_or(&workload.think) == "none",
             warm_s: measure.warm_s,
@@ -325,11 +335,11 @@ impl Bench<'_> {
         Some(self.unit? / each?)
     }
 
-    /// The processors of a cell's trials. The load's on another machine are at no distance from the
-    /// server's.
+    /// The processors of a cell's trials.
     fn machine(&self, cell: &Cell) -> Machine {
         let mut machine = self.experiment.machine.at(&cell.levels);
-        if self.far.is_some() {
+        // At no distance from the server's, or one that nobody measures beside other trials.
+        if self.far.is_some() || self.beside.is_some() {
             machine.client_cpus.clear();
         }
         machine
@@ -380,6 +390,7 @@ impl Bench<'_> {
             window_s,
         };
         let mut served = self.serve(wanted, cell)?;
+        self.pass(Point::Ready);
         let machine = self.experiment.machine.at(&cell.levels);
         let errors = self.scratch.join("load.err");
         if by_wrk {
@@ -392,9 +403,19 @@ impl Bench<'_> {
         let load = self.start_load(words, &machine, &served, [outcome, &errors], whole)?;
         served.watch(recorder)?;
         let code = load.wait(limit, self.stop)?;
+        self.pass(Point::Loaded);
         let mut seen = served.end()?;
         seen.compares = self.experiment.workload.verify && comparable;
         Ok((said(outcome, &errors, code)?, seen))
+    }
+}
+
+impl Bench<'_> {
+    /// Waits for those that run at the same time, if there are any.
+    fn pass(&self, point: Point) {
+        if let Some(beside) = self.beside {
+            beside.pass(point);
+        }
     }
 }
 
@@ -467,6 +488,7 @@ mod tests {
                 requests_per_session: 10.0,
                 far: None,
                 stop: &AtomicBool::new(false),
+                beside: None,
             };
             let asked = bench.asked(&cells(&experiment)[0], 1).unwrap();
             assert_eq!(asked.rate, rate);
