@@ -81,6 +81,14 @@ pub trait Cache<F>: fmt::Debug {
     /// until `now` may be from the old root, and is not stored later either.
     fn clear(&self, now: Tick, tally: &Tally<'_>);
 
+    /// Lets `replace` replace the root, and removes everything if it says that it has: who looks up
+    /// what the new root has finds nothing of the old one afterwards.
+    fn renew(&self, now: Tick, tally: &Tally<'_>, replace: &mut dyn FnMut() -> bool) {
+        if replace() {
+            self.clear(now, tally);
+        }
+    }
+
     /// True if one of several units of a process clears it for all of them; false if each that
     /// has one does so for itself.
     fn is_shared(&self) -> bool;

@@ -255,6 +255,15 @@ impl<F: File, L: Locks> Cache<F> for TableCache<F, L> {
         self.change(tally, |table| table.clear(now, tally));
     }
 
+    /// Nobody looks anything up meanwhile.
+    fn renew(&self, now: Tick, tally: &Tally<'_>, replace: &mut dyn FnMut() -> bool) {
+        self.change(tally, |table| {
+            if replace() {
+                table.clear(now, tally);
+            }
+        });
+    }
+
     fn is_shared(&self) -> bool {
         L::SHARED
     }

@@ -459,15 +459,16 @@ impl<'a, S> Worker<'a, S> {
         if control.root_generation() == slot.root_generation() {
             return false;
         }
-        let renewed = match shared {
-            None => root.renew(),
-            Some(shared) => shared.member().acquire(|| root.renew()),
-        };
+        let mut renewed = None;
+        cx.cache.renew(self.desk.now.tick, &cx.tally, &mut || {
+            renewed = match shared {
+                None => root.renew(),
+                Some(shared) => shared.member().acquire(|| root.renew()),
+            };
+            renewed.is_some()
+        });
         match renewed {
-            Some(generation) => {
-                cx.cache.clear(self.desk.now.tick, &cx.tally);
-                slot.set_root_generation(generation);
-            }
+            Some(generation) => slot.set_root_generation(generation),
             // The master sends it again; let there be room for it.
             None => drop(cx.cache.relieve(&cx.tally)),
         }

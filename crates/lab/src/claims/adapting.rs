@@ -58,7 +58,8 @@ pub(super) fn a2(run: &Evidence<'_>) -> Found<Finding> {
 
 /// Past its knee BIO's response times grow, the others' stay short.
 pub(super) fn a3(run: &Evidence<'_>) -> Found<Finding> {
-    let mean = |record: &Record| number(record, "mean_ms");
+    // Where nobody was answered there is no mean.
+    let mean = |record: &Record| number(record, "mean_ms").filter(|ms| *ms > 0.0);
     let [[bio, ..], [bio_past, others @ ..]] = ends(run)?;
     let grows = run.times((&bio_past, &bio), mean)?;
     let mut told = vec![format!("{}'s mean time grows {} times", bio.arm, show(&grows))];

@@ -345,6 +345,8 @@ fn adapting() {
             ("A-3", Holds, as_azzedin),
             ("A-3", Fails, |arm, rate, cell| past(arm, rate, cell, 300.0)),
             ("A-3", Fails, |arm, rate, cell| past(arm, rate, cell, 12.0)),
+            // Past the knee nobody is answered.
+            ("A-3", Cannot, |arm, rate, cell| past(arm, rate, cell, 0.0)),
             ("A-4", Holds, as_azzedin),
             // Half of them, whatever waits.
             ("A-4", Fails, |arm, rate, cell| {

@@ -18,7 +18,7 @@ pub const EXPERIMENTS: &[(&str, &str)] = files! { "experiments":
     "systor12-table2" "systor12-table3" "geneves-cores" "geneves-fig1" "geneves-fig2"
     "geneves-fig4" "geneves-table3" "geneves-table1" "geneves-backlog" "azzedin-fig5"
     "azzedin-fig7" "azzedin-altered" "azzedin-pool" "azzedin-disk" "accept-strategies"
-    "think-times" "threads-short" "threads-many" "threads-cost" "means" "hybrid-think"
+    "think-times" "threads-short" "threads-many" "architectures" "means" "hybrid-think"
     "hybrid-keepalive" "stages-cost" "stages-fair" "stages-burst" "seda-disk" "seda-overload"
     "cohort" "pollers" "residency" "amped-misses" "memory" "template-builds"
     "template-configurations" "template-site"

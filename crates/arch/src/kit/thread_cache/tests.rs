@@ -11,7 +11,10 @@ use regatta_sys::alloc_count::allocations;
 use std::{
     sync::{
         Arc, Barrier, Mutex, Weak,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{
+            AtomicBool, AtomicU64,
+            Ordering::{Acquire, Relaxed, Release},
+        },
     },
     thread,
     time::Duration,
@@ -164,6 +167,27 @@ fn threads_that_share_keep_the_rules() {
         assert!(known.iter().all(|file| file.strong_count() == 0), "seed {seed}: kept by nobody");
     }
     assert!(hits > 3_000, "{hits} hits");
+}
+
+/// Who has seen the new root finds nothing of the old one, however long the change takes.
+#[test]
+fn the_old_root_is_forgotten_before_anybody_looks_into_the_new_one() {
+    let (world, replaced) = (World::new(&rules(8, 8)), AtomicBool::new(false));
+    world.cache.put(b"old", &Entry::Directory, Tick(1), &world.tally(0));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            world.cache.renew(Tick(2), &world.tally(0), &mut || {
+                replaced.store(true, Release);
+                thread::sleep(Duration::from_millis(20));
+                true
+            });
+        });
+        while !replaced.load(Acquire) {
+            thread::yield_now();
+        }
+        let found = world.cache.get(b"old", Tick(2), &world.tally(1));
+        assert!(matches!(found, Lookup::Miss), "{found:?}");
+    });
 }
 
 /// All miss, and all bring what they have opened: one of them is kept.
