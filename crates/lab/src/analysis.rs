@@ -5,7 +5,7 @@
 pub(crate) mod pairing;
 pub mod rules;
 
-use crate::experiment::plan::cells;
+use crate::experiment::plan::{at_a_time, cells};
 use crate::experiment::{Experiment, Loop, Mode};
 use crate::journal::Run;
 use crate::knee::{Found, Tried};
@@ -15,7 +15,7 @@ use crate::stats::{
     Effect, Interval, Verdict, compare_among, count, judged_together, median,
     order_statistic_interval,
 };
-use pairing::{Floors, both, setting};
+use pairing::{Floors, both};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -205,8 +205,9 @@ impl Analysis {
         let factor = run.experiment.factors.iter().any(|one| one.path == "workload.rate");
         let (rate, multiple) = crate::experiment::rate(&workload.rate)?;
         let rate = if multiple { rate * run.manifest.unit? } else { rate };
+        let each = crate::units::show(rate / count(at_a_time(&run.experiment)));
         (workload.model == Loop::Open && !factor && self.knees.is_empty())
-            .then(|| format!("All were asked for {} requests a second.", crate::units::show(rate)))
+            .then(|| format!("All were asked for {each} requests a second."))
     }
 
     /// Arms that did not answer what they were asked for where others did: their numbers are of
@@ -459,7 +460,7 @@ fn uncorrected(run: &Run, cells: &[CellSummary], metric: &str) -> Vec<EffectRow>
         // At the same setting of what concerns everybody.
         let here = |cell: &&Cell| {
             cell.arm != baseline.arm
-                && setting(cell) == setting(baseline)
+                && cell.setting() == baseline.setting()
                 && (cell.target != baseline.target || cell.levels == baseline.levels)
         };
         let arms: Vec<(&Cell, Effect)> = cells

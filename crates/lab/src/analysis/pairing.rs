@@ -62,14 +62,9 @@ fn class<'a>(run: &Run, baseline: &str, cell: &'a Cell) -> Class<'a> {
     let place = cell.levels.iter().map(|(path, level)| (path.as_str(), level.as_str()));
     let is_place =
         |(path, _): &(&str, &str)| !path.starts_with("targets.") && !path.starts_with("workload.");
-    let same = |one: &&Record| one.cell.arm == baseline && setting(&one.cell) == setting(cell);
+    let same = |one: &&Record| one.cell.arm == baseline && one.cell.setting() == cell.setting();
     let shares: Vec<f64> = run.valid().filter(same).filter_map(metric("good_share")).collect();
     (place.filter(is_place).collect(), median(&shares) >= KEEPS_UP)
-}
-
-/// The levels of a cell that concern everybody.
-pub(crate) fn setting(cell: &Cell) -> Vec<(&String, &String)> {
-    cell.levels.iter().filter(|(path, _)| !path.starts_with("targets.")).collect()
 }
 
 /// The noise floors of a run's settings.
@@ -108,7 +103,7 @@ impl Floors {
 
     /// The floor of the class that a cell's setting is of.
     pub(crate) fn at(&self, cell: &Cell) -> Floor {
-        let here = self.settings.iter().find(|(first, _)| setting(first) == setting(cell));
+        let here = self.settings.iter().find(|(first, _)| first.setting() == cell.setting());
         here.map(|(_, floor)| *floor).filter(|floor| *floor != Floor::default()).unwrap_or(self.all)
     }
 

@@ -1,7 +1,7 @@
 //! Finds in a run what a predicate asks for.
 
 pub(crate) use super::shown::{Shown, percent, show};
-use crate::analysis::pairing::{Floors, both, setting};
+use crate::analysis::pairing::{Floors, both};
 use crate::analysis::{by_block, limited_by_client, of, pairs};
 use crate::experiment::plan::cells;
 use crate::experiment::{Machine, PROCESSORS, Program, Target};
@@ -291,7 +291,7 @@ impl<'a> Evidence<'a> {
         let mut found = Vec::new();
         for (rate, first) in each.iter().take(1).flatten() {
             let here = |rates: &Vec<(f64, Cell)>| {
-                let same = |(_, cell): &&(f64, Cell)| setting(cell) == setting(first);
+                let same = |(_, cell): &&(f64, Cell)| cell.setting() == first.setting();
                 rates.iter().find(same).map(|(_, cell)| cell.clone())
             };
             let cells: Option<Vec<Cell>> = each.iter().map(here).collect();
@@ -400,7 +400,7 @@ impl<'a> Evidence<'a> {
     fn twice(&self, like: &Cell) -> Option<[Cell; 2]> {
         let again = format!("{}{AGAIN}", self.run.experiment.baseline);
         let all = cells(&self.run.experiment);
-        let same = |cell: &&Cell| setting(cell) == setting(like);
+        let same = |cell: &&Cell| cell.setting() == like.setting();
         let again = all.iter().filter(|cell| cell.arm == again).find(same)?;
         let is_first = |cell: &&Cell| cell.arm == again.target && cell.levels == again.levels;
         let first = all.iter().find(is_first)?;

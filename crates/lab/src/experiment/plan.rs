@@ -1,7 +1,6 @@
 //! What will be run, in which order, and how long that takes.
 
 use crate::experiment::{CpuLayout, Experiment, Factor, Measure, Mode};
-use crate::record::target_option;
 use crate::record::{AGAIN, Cell};
 use crate::stats::{Random, count};
 use serde::{Deserialize, Serialize};
@@ -68,18 +67,12 @@ fn cross(settings: &[BTreeMap<String, String>], factor: &Factor) -> Vec<BTreeMap
     settings.iter().flat_map(|have| factor.levels.iter().map(|level| with(have, level))).collect()
 }
 
-/// The setting of a cell: its levels that concern everybody.
-pub(crate) fn setting(cell: &Cell) -> Vec<(&str, &str)> {
-    let common = cell.levels.iter().filter(|(path, _)| target_option(path).is_none());
-    common.map(|(path, level)| (path.as_str(), level.as_str())).collect()
-}
-
 /// The places of the cells of each setting.
 fn settings(experiment: &Experiment, count: usize) -> Vec<Vec<usize>> {
     let cells = cells(experiment);
     let mut settings: BTreeMap<_, Vec<usize>> = BTreeMap::new();
     for (at, cell) in cells.iter().enumerate().take(count) {
-        settings.entry(setting(cell)).or_default().push(at);
+        settings.entry(cell.setting()).or_default().push(at);
     }
     settings.into_values().collect()
 }

@@ -23,6 +23,11 @@ impl Cell {
         format!("{} {}", self.arm, levels(self)).trim_end().to_owned()
     }
 
+    /// Its levels that concern everybody.
+    pub(crate) fn setting(&self) -> Vec<(&String, &String)> {
+        self.levels.iter().filter(|(path, _)| target_option(path).is_none()).collect()
+    }
+
     /// The options of its target that its levels set.
     pub(crate) fn options(&self) -> BTreeMap<String, String> {
         let of = |(path, level): (&String, &String)| {

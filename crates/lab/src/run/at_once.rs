@@ -1,6 +1,6 @@
 //! Trials of a block that run at the same time (`measure.at_once`).
 
-use crate::experiment::plan::{Planned, setting};
+use crate::experiment::plan::Planned;
 use crate::experiment::{Experiment, Guards};
 use crate::group::INTERRUPTED;
 use crate::journal::Run;
@@ -20,7 +20,7 @@ pub(super) fn sets<'p>(
     cells: &'p [Cell],
 ) -> impl Iterator<Item = &'p [Planned]> {
     planned.chunk_by(|one, next| {
-        one.block == next.block && setting(&cells[one.cell]) == setting(&cells[next.cell])
+        one.block == next.block && cells[one.cell].setting() == cells[next.cell].setting()
     })
 }
 
