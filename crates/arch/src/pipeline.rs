@@ -5,6 +5,7 @@ use crate::{
     event::{self, EventOptions, PollerKind},
     kit::{
         accept::{AcceptOptions, AcceptRules},
+        beats::{Beats, Pulse},
         disk::{Disk, InlineDisk},
         event_loop::EventLoop,
         line::{
@@ -100,6 +101,7 @@ pub(crate) struct Process<'e> {
     /// Numbers of threads in pools, and the next of the others, which are never started again.
     free: Numbers,
     next: AtomicUsize,
+    beats: Beats,
     /// Why it cannot go on.
     failed: Mutex<Option<String>>,
 }
@@ -128,6 +130,7 @@ impl<'e> Process<'e> {
             lower,
             free: Numbers::new(1..first),
             next: AtomicUsize::new(first),
+            beats: Beats::default(),
             failed: Mutex::new(None),
         })
     }
@@ -144,6 +147,8 @@ impl<'e> Process<'e> {
             let (_until_it_ends, ended) = mpsc::channel();
             start(scope, ended);
             self.ends(self.accept(own, 0));
+            // Nobody looks at the others any more.
+            own.tally.slot().set_oldest_beat(None);
         });
         let failed = lock(&self.failed).take();
         line::end(&self.line, &mut self.worker(own, 0));
@@ -218,6 +223,7 @@ impl<'e> Process<'e> {
         let period = Duration::from_millis(period_ms.into()).min(LOOK_MAX);
         while ended.recv_timeout(period) == Err(RecvTimeoutError::Timeout) && !self.line.is_closed()
         {
+            worker.beats();
             log.tick(clock::now());
             for (at, pool) in (POOLS_AT..).zip(&self.pools) {
                 let wanted = pool.look(self.line.len(at), self.line.station(at).tally, log);
@@ -296,7 +302,11 @@ impl<'e> Process<'e> {
         let (all, homes) = (self.env.shares[self.at].connections_max, self.line.homes());
         let most = all / homes + usize::from(home < all % homes);
         let rules = AcceptRules::new(&self.accept, most, self.event.mode(), false);
-        own.worker((&self.cache, None), rules, self.event.stall_ns())
+        let pulse = match own.is_first() {
+            true => Pulse::First(&self.beats),
+            false => Pulse::Other(self.beats.own()),
+        };
+        own.worker((&self.cache, None), rules, self.event.stall_ns()).with_pulse(pulse)
     }
 
     /// Accepts until the process is to end.

@@ -31,6 +31,6 @@ pub use histogram::Histogram;
 pub use markdown::markdown;
 pub use old::OldArena;
 pub use openmetrics::{Form, Scrape, WorkerScrape, openmetrics};
-pub use slot::{Dial, SLOT_WORDS, Slot, SlotView, Totals};
+pub use slot::{Dial, SLOT_WORDS, Slot, SlotView, ThreadBeat, Totals};
 pub use snapshot::{BUCKETS, Bounds, SUB_BUCKETS, Snapshot, VALUE_MAX};
 pub use tally::Tally;

@@ -27,13 +27,17 @@ const RETIRED: usize = 4;
 /// A name, in the order of bytes in memory, filled up with zeros.
 const ROLE: usize = 5;
 const DIALS_AT: usize = 7;
+/// A [`ThreadBeat`] in one word, so that its parts are of the same moment; 0: there is none.
+const OLDEST_BEAT: usize = 13;
+/// The bits of its time, milliseconds: they last for 139 years. The number of a thread has 22.
+const BEAT_MS_BITS: u32 = 42;
 pub(crate) const COUNTERS_AT: usize = 16;
 const HISTOGRAMS_AT: usize = histograms_at(COUNTERS);
 pub(crate) const HISTOGRAM_WORDS: usize = (BUCKETS + 2).next_multiple_of(16);
 const SUM: usize = BUCKETS;
 const MAX: usize = BUCKETS + 1;
 const _: () = assert!(SLOT_WORDS.is_multiple_of(16));
-const _: () = assert!(DIALS_AT + Dial::ALL.len() <= COUNTERS_AT);
+const _: () = assert!(DIALS_AT + Dial::ALL.len() <= OLDEST_BEAT && OLDEST_BEAT < COUNTERS_AT);
 
 /// Where the histograms begin in a slot with so many counters.
 pub(crate) const fn histograms_at(counters: usize) -> usize {
@@ -71,6 +75,15 @@ impl Dial {
     ];
 }
 
+/// A thread of a process, and when it last came back to what it is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadBeat {
+    /// The number by which the kernel knows the thread.
+    pub thread: u32,
+    /// Milliseconds of the monotonic clock.
+    pub tick_ms: u64,
+}
+
 /// One worker's slot, to be read.
 #[derive(Clone, Copy, Debug)]
 pub struct SlotView<'a>(&'a [AtomicU64; SLOT_WORDS]);
@@ -96,7 +109,18 @@ impl<'a> SlotView<'a> {
     /// When the worker last said that it lives: milliseconds of the monotonic clock.
     #[must_use]
     pub fn heartbeat_ms(&self) -> u64 {
-        self.0[HEARTBEAT_MS].load(Relaxed)
+        // Who sees it sees the oldest beat of other threads that was told before.
+        self.0[HEARTBEAT_MS].load(Acquire)
+    }
+
+    /// Of the threads of the process besides its first, the one that has not come back to its work
+    /// for longest; `None` if none is watched.
+    #[must_use]
+    pub fn oldest_beat(&self) -> Option<ThreadBeat> {
+        let word = self.0[OLDEST_BEAT].load(Relaxed);
+        let tick_ms = word & ((1 << BEAT_MS_BITS) - 1);
+        let thread = u32::try_from(word >> BEAT_MS_BITS).ok()?;
+        (word != 0).then_some(ThreadBeat { thread, tick_ms })
     }
 
     /// Which root the worker serves: see [`crate::ControlView::root_generation`].
@@ -198,6 +222,7 @@ impl<'a> Slot<'a> {
     pub fn enter(&self, pid: u32) {
         self.set_role("");
         Dial::ALL.into_iter().for_each(|dial| self.set_dial(dial, 0));
+        self.set_oldest_beat(None);
         self.0.0[INCARNATION].store(self.incarnation().wrapping_add(1), Relaxed);
         self.0.0[PID].store(u64::from(pid), Relaxed);
     }
@@ -205,7 +230,21 @@ impl<'a> Slot<'a> {
     /// Says that the worker lives.
     #[inline]
     pub fn set_heartbeat_ms(&self, tick_ms: u64) {
-        self.0.0[HEARTBEAT_MS].store(tick_ms, Relaxed);
+        self.0.0[HEARTBEAT_MS].store(tick_ms, Release);
+    }
+
+    /// Says which of the other threads has not come back for longest; before the heartbeat.
+    pub fn set_oldest_beat(&self, beat: Option<ThreadBeat>) {
+        let word = |ThreadBeat { thread, tick_ms }| {
+            u64::from(thread) << BEAT_MS_BITS | tick_ms & ((1 << BEAT_MS_BITS) - 1)
+        };
+        self.0.0[OLDEST_BEAT].store(beat.map_or(0, word), Relaxed);
+    }
+
+    /// True if both are the same slot.
+    #[must_use]
+    pub fn is(&self, other: &Self) -> bool {
+        core::ptr::eq(self.0.0, other.0.0)
     }
 
     /// Says which stage of a pipeline counts there: the first 16 bytes of its name are kept.

@@ -167,6 +167,24 @@ fn a_reply_counts_once_in_each_grouping() {
 }
 
 #[test]
+fn the_oldest_beat_is_told_until_another_worker_enters() {
+    let words = words(2);
+    let arena = Arena::create(&words, 2);
+    let slot = arena.slot(0);
+    assert_eq!(slot.oldest_beat(), None);
+    // The largest number of a thread, and a machine that has run for a hundred years.
+    for beat in [(1, 0), (4_194_303, 3_155_760_000_000)] {
+        let beat = ThreadBeat { thread: beat.0, tick_ms: beat.1 };
+        slot.set_oldest_beat(Some(beat));
+        assert_eq!(slot.oldest_beat(), Some(beat));
+    }
+    assert_eq!(arena.slot(1).oldest_beat(), None);
+    assert!(slot.is(&arena.slot(0)) && !slot.is(&arena.slot(1)));
+    slot.enter(7);
+    assert_eq!(slot.oldest_beat(), None);
+}
+
+#[test]
 fn settling_a_dead_workers_slot_empties_its_gauges() {
     let words = words(1);
     let arena = Arena::create(&words, 1);

@@ -1,6 +1,6 @@
 //! Which workers do not run: stopped, or held up by something that should not take so long; and
 //! which of them are better replaced.
-use regatta_metrics::SlotView;
+use regatta_metrics::{SlotView, ThreadBeat};
 use regatta_op::Tick;
 use std::fs;
 
@@ -34,6 +34,12 @@ pub(crate) fn is_recent(heartbeat_ms: u64, now: Tick) -> bool {
     now.since(Tick(heartbeat_ms)) < ANSWER_MS_MAX
 }
 
+/// The name of a thread of a process, which says what its stage does; empty if it has ended.
+pub(crate) fn name(pid: u32, thread: u32) -> String {
+    let name = fs::read_to_string(format!("/proc/{pid}/task/{thread}/comm")).unwrap_or_default();
+    name.trim_end().to_owned()
+}
+
 /// What has changed about a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
@@ -50,9 +56,10 @@ pub(crate) enum Change {
     },
 }
 
-/// What the main thread of a process does, as the kernel says. It is the one that has heartbeats;
-/// among thousands of busy threads it may get no processor for seconds, and their time is no sign
-/// that it goes round in circles.
+/// What a thread does, as the kernel says: the main thread of a process, which has its heartbeats,
+/// or another of which the main thread says that it has not come back. Among thousands of busy
+/// threads one may get no processor for seconds, and the time of others is no sign that it goes
+/// round in circles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Activity {
     state: char,
@@ -61,9 +68,9 @@ pub(crate) struct Activity {
 }
 
 impl Activity {
-    /// Of a process; `None` if it has ended.
-    pub(crate) fn of(pid: u32) -> Option<Self> {
-        Self::read(&fs::read_to_string(format!("/proc/{pid}/task/{pid}/stat")).ok()?)
+    /// Of a thread of a process; `None` if it has ended.
+    pub(crate) fn of(pid: u32, thread: u32) -> Option<Self> {
+        Self::read(&fs::read_to_string(format!("/proc/{pid}/task/{thread}/stat")).ok()?)
     }
 
     fn read(stat: &str) -> Option<Self> {
@@ -95,10 +102,10 @@ impl Activity {
     }
 }
 
-/// The last heartbeat of a worker.
+/// The last beat of a worker, or of the one of its threads that has not come back for longest.
 #[derive(Clone, Copy, Debug, Default)]
 struct Last {
-    heartbeat_ms: u64,
+    beat: Option<ThreadBeat>,
     /// When that was new.
     since: Tick,
     looks: u32,
@@ -106,17 +113,55 @@ struct Last {
     busy_ms: u64,
 }
 
-/// The heartbeats of all workers.
+impl Last {
+    /// It is this now; `None` if there is none. Looks are counted rather than time, because a
+    /// machine that was stopped stops workers and master alike. `activity` tells what the thread
+    /// does.
+    fn check(
+        &mut self,
+        beat: Option<ThreadBeat>,
+        now: Tick,
+        activity: impl FnOnce() -> Option<Activity>,
+    ) -> Option<Change> {
+        let Some(ThreadBeat { tick_ms, .. }) = beat else {
+            *self = Self { since: now, ..Self::default() };
+            return None;
+        };
+        if self.beat != beat {
+            let again = (self.looks >= LOOKS_MIN).then(|| Change::Again(now.since(self.since)));
+            *self = Self { beat, since: now, ..Self::default() };
+            return again;
+        }
+        self.looks = self.looks.saturating_add(1);
+        if self.looks == 1 {
+            self.busy_ms = activity().map_or(0, |activity| activity.busy_ms);
+        }
+        match self.looks {
+            LOOKS_MIN => Some(Change::Silent(now.since(self.since))),
+            looks if looks > LOOKS_MIN => {
+                // That of a worker which has just started may be its predecessor's.
+                let seen = Tick(self.since.0.saturating_sub(LOOK_MS));
+                let silent_ms = now.since(Tick(tick_ms).max(seen));
+                Some(Change::Still { silent_ms, busy_before_ms: self.busy_ms })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The heartbeats of all workers, and the oldest beats of their other threads.
 #[derive(Debug)]
 pub(crate) struct Heartbeats {
     workers: Vec<Last>,
+    threads: Vec<Last>,
     next: Tick,
 }
 
 impl Heartbeats {
     /// No heartbeat is known yet.
     pub(crate) fn new(workers: usize, now: Tick) -> Self {
-        Self { workers: vec![Last::default(); workers], next: now.after(LOOK_MS) }
+        let [workers, threads] = [(); 2].map(|()| vec![Last::default(); workers]);
+        Self { workers, threads, next: now.after(LOOK_MS) }
     }
 
     /// True if it is time to look; the next time is then later.
@@ -128,38 +173,30 @@ impl Heartbeats {
         due
     }
 
-    /// A worker has this heartbeat; `None` if there is no worker. Looks are counted rather than
-    /// time, because a machine that was stopped stops workers and master alike. `activity` tells
-    /// what the worker does.
+    /// A worker has this heartbeat, of its main thread; `None` if there is no worker. `activity`
+    /// tells what that thread does.
     pub(crate) fn check(
         &mut self,
         worker: usize,
-        heartbeat_ms: Option<u64>,
+        heartbeat: Option<ThreadBeat>,
         now: Tick,
         activity: impl FnOnce() -> Option<Activity>,
     ) -> Option<Change> {
-        let last = &mut self.workers[worker];
-        let Some(heartbeat_ms) = heartbeat_ms else {
-            *last = Last { since: now, ..Last::default() };
-            return None;
-        };
-        if last.heartbeat_ms != heartbeat_ms {
-            let again = (last.looks >= LOOKS_MIN).then(|| Change::Again(now.since(last.since)));
-            *last = Last { heartbeat_ms, since: now, ..Last::default() };
-            return again;
-        }
-        last.looks = last.looks.saturating_add(1);
-        if last.looks == 1 {
-            last.busy_ms = activity().map_or(0, |activity| activity.busy_ms);
-        }
-        match last.looks {
-            LOOKS_MIN => Some(Change::Silent(now.since(last.since))),
-            looks if looks > LOOKS_MIN => {
-                // That of a worker which has just started may be its predecessor's.
-                let seen = Tick(last.since.0.saturating_sub(LOOK_MS));
-                let silent_ms = now.since(Tick(heartbeat_ms).max(seen));
-                Some(Change::Still { silent_ms, busy_before_ms: last.busy_ms })
-            }
+        self.workers[worker].check(heartbeat, now, activity)
+    }
+
+    /// Of the other threads of a worker, whose heartbeat has been checked, this one has not come
+    /// back for longest; `None` if it has no others that are watched. The main thread says so:
+    /// where that has had no heartbeat since the last look, nothing is known of the others.
+    pub(crate) fn check_threads(
+        &mut self,
+        worker: usize,
+        oldest: Option<ThreadBeat>,
+        now: Tick,
+        activity: impl FnOnce() -> Option<Activity>,
+    ) -> Option<Change> {
+        match self.workers[worker].looks {
+            0 => self.threads[worker].check(oldest, now, activity),
             _ => None,
         }
     }
@@ -176,7 +213,10 @@ mod tests {
         assert!(!heartbeats.is_due(Tick(1_999)));
         let still = |silent_ms| Some(Change::Still { silent_ms, busy_before_ms: 2_000 });
         let used = |busy_ms| Some(Activity { state: 'S', busy_ms });
-        let mut check = |beat, ms| heartbeats.check(0, beat, Tick(ms), || used(ms));
+        let mut check = |beat: Option<u64>, ms| {
+            let beat = beat.map(|tick_ms| ThreadBeat { thread: 77, tick_ms });
+            heartbeats.check(0, beat, Tick(ms), || used(ms))
+        };
         assert_eq!(check(Some(7), 1_000), None);
         assert_eq!(check(Some(7), 2_000), None);
         assert_eq!(check(Some(7), 3_000), None);
@@ -190,17 +230,46 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_that_does_not_come_back_is_told_by_one_that_does() {
+        let mut heartbeats = Heartbeats::new(1, Tick(0));
+        let used = |busy_ms| Some(Activity { state: 'R', busy_ms });
+        // The heartbeat, the thread whose beat is the oldest, and that.
+        let mut check = |main_ms, thread, tick_ms, ms| {
+            let main = ThreadBeat { thread: 77, tick_ms: main_ms };
+            let changed = heartbeats.check(0, Some(main), Tick(ms), || None);
+            assert!(!matches!(changed, Some(Change::Still { .. })), "{changed:?}");
+            let oldest = ThreadBeat { thread, tick_ms };
+            heartbeats.check_threads(0, Some(oldest), Tick(ms), || used(ms))
+        };
+        assert_eq!(check(500, 78, 500, 1_000), None);
+        assert_eq!(check(1_500, 79, 500, 2_000), None, "another is as old");
+        assert_eq!(check(2_500, 79, 500, 3_000), None);
+        assert_eq!(check(3_500, 79, 500, 4_000), None);
+        assert_eq!(check(4_500, 79, 500, 5_000), Some(Change::Silent(3_000)));
+        let still = |silent_ms| Some(Change::Still { silent_ms, busy_before_ms: 3_000 });
+        assert_eq!(check(5_500, 79, 500, 6_000), still(5_000));
+        // Who would tell of it has not been heard.
+        assert_eq!(check(5_500, 79, 500, 7_000), None);
+        assert_eq!(check(5_500, 79, 500, 8_000), None);
+        assert_eq!(check(8_500, 79, 500, 9_000), still(8_000));
+        assert_eq!(check(9_500, 79, 9_500, 10_000), Some(Change::Again(8_000)));
+        assert_eq!(check(10_500, 78, 10_500, 11_000), None);
+    }
+
+    #[test]
     fn the_kernel_says_what_a_process_does() {
         let stat = "77 (a ) b) T 1 77 77 0 -1 4194304 100 0 0 0 150 70 3 4 20 0 1 0 9 0 0\n";
         assert_eq!(Activity::read(stat), Some(Activity { state: 'T', busy_ms: 2_200 }));
         assert_eq!(Activity::read("77 (cut) S 1 77"), None);
-        let own = Activity::of(std::process::id()).unwrap();
+        let pid = std::process::id();
+        let own = Activity::of(pid, pid).unwrap();
         assert!("RS".contains(own.state), "{own:?}");
     }
 
     #[test]
     fn other_threads_are_not_the_one_that_goes_round_in_circles() {
-        let busy_ms = || Activity::of(std::process::id()).unwrap().busy_ms;
+        let pid = std::process::id();
+        let busy_ms = || Activity::of(pid, pid).unwrap().busy_ms;
         let before = busy_ms();
         let burns = || {
             let start = std::time::Instant::now();

@@ -19,7 +19,7 @@ use crate::{
     examine,
     front::{self, Front},
     full::{Full, LOOK_MS},
-    heartbeat::{Activity, Change, Heartbeats},
+    heartbeat::{self, Activity, Change, Heartbeats},
     log::{AccessLog, ErrorLog, Level, LogFile},
     machine,
     notify::Message,
@@ -33,7 +33,7 @@ use confine::Confinement;
 use generations::{Generations, OLD, Own, TRIAL};
 use prepare::prepare;
 use regatta_arch::{Architecture, Env};
-use regatta_metrics::{Counter, Gauge, Slot};
+use regatta_metrics::{Counter, Gauge, Slot, ThreadBeat};
 use regatta_op::Tick;
 use regatta_sys::{
     Bell, clock,
@@ -433,51 +433,74 @@ impl<'a> Master<'a> {
         self.attend_monitors()
     }
 
-    /// Looks whether all workers go on.
+    /// Looks whether all workers go on, and of those with several threads whether all of these do.
     fn check_heartbeats(&mut self) {
         let now = clock::now().tick;
         // Of a keeper's workers the keeper says so.
         if self.prepared.has_keeper() || !self.heartbeats.is_due(now) {
             return;
         }
-        for (worker, child) in self.children.iter().enumerate() {
+        for worker in 0..self.children.len() {
             let slot = self.prepared.env.first_slot(worker);
-            let heartbeat_ms = child.as_ref().map(|_| slot.heartbeat_ms());
-            let pid = child.as_ref().map_or(0, Child::pid);
-            match self.heartbeats.check(worker, heartbeat_ms, now, || Activity::of(pid)) {
-                Some(Change::Silent(ms)) => self.note(
-                    Level::Error,
-                    format_args!(
-                        "worker {worker} (process {pid}) has not answered for {ms} ms: it is \
-                         stopped, or something that it waits for hangs"
-                    ),
+            let pid = self.children[worker].as_ref().map(Child::pid);
+            let heartbeat = |pid| ThreadBeat { thread: pid, tick_ms: slot.heartbeat_ms() };
+            // In this order: what is known of the others is as new as the heartbeat, or newer.
+            let (main, oldest) = (pid.map(heartbeat), pid.and_then(|_| slot.oldest_beat()));
+            let activity = |of: Option<ThreadBeat>| Activity::of(pid?, of?.thread);
+            let changed = self.heartbeats.check(worker, main, now, || activity(main));
+            self.heard(worker, main, changed);
+            let changed = self.heartbeats.check_threads(worker, oldest, now, || activity(oldest));
+            self.heard(worker, oldest, changed);
+        }
+    }
+
+    /// What has changed about a thread of a worker. One that goes on no more takes its worker along
+    /// if another would do better.
+    fn heard(&mut self, worker: usize, beat: Option<ThreadBeat>, change: Option<Change>) {
+        let pid = self.children[worker].as_ref().map_or(0, Child::pid);
+        let thread = beat.map_or(pid, |beat| beat.thread);
+        let who = move || match thread == pid {
+            true => format!("worker {worker} (process {pid})"),
+            false => {
+                let name = heartbeat::name(pid, thread);
+                format!("worker {worker} (process {pid}): its thread {thread} ({name})")
+            }
+        };
+        match change {
+            Some(Change::Silent(ms)) => self.note(
+                Level::Error,
+                format_args!(
+                    "{} has not answered for {ms} ms: it is stopped, or something that it waits \
+                     for hangs",
+                    who()
                 ),
-                Some(Change::Again(ms)) => self.note(
-                    Level::Notice,
-                    format_args!("worker {worker} (process {pid}) answers again after {ms} ms"),
-                ),
-                Some(Change::Still { silent_ms: ms, busy_before_ms }) => {
-                    let disk_ms_max = self.prepared.env.settings.number("limits.disk_ms_max");
-                    let is_hopeless = Activity::of(pid).is_some_and(|now| {
-                        let busy_ms = now.busy_ms.saturating_sub(busy_before_ms);
-                        now.is_hopeless(ms, busy_ms, disk_ms_max)
-                    });
-                    if is_hopeless && self.staff.silent(worker) {
-                        self.note(
-                            Level::Error,
-                            format_args!(
-                                "worker {worker} (process {pid}) has not answered for {ms} ms and \
-                                 is killed: another takes its place"
-                            ),
-                        );
-                        // It may have ended meanwhile.
-                        if let Some(child) = child {
-                            let _ = child.kill(signal::Signal::Kill);
-                        }
+            ),
+            Some(Change::Again(ms)) => self.note(
+                Level::Notice,
+                format_args!("worker {worker} (process {pid}) answers again after {ms} ms"),
+            ),
+            Some(Change::Still { silent_ms: ms, busy_before_ms }) => {
+                let disk_ms_max = self.prepared.env.settings.number("limits.disk_ms_max");
+                let is_hopeless = Activity::of(pid, thread).is_some_and(|now| {
+                    let busy_ms = now.busy_ms.saturating_sub(busy_before_ms);
+                    now.is_hopeless(ms, busy_ms, disk_ms_max)
+                });
+                if is_hopeless && self.staff.silent(worker) {
+                    self.note(
+                        Level::Error,
+                        format_args!(
+                            "{} has not answered for {ms} ms, and the process is killed: another \
+                             takes its place",
+                            who()
+                        ),
+                    );
+                    // It may have ended meanwhile.
+                    if let Some(child) = &self.children[worker] {
+                        let _ = child.kill(signal::Signal::Kill);
                     }
                 }
-                None => {}
             }
+            None => {}
         }
     }
 

@@ -10,7 +10,9 @@ mod injected;
 mod per_thread;
 
 #[cfg(feature = "test-hooks")]
-pub use injected::{KEYS, Plan, die_locked, inject, inject_as_told, panic_in_visit, probe, struck};
+pub use injected::{
+    KEYS, Plan, die_locked, hang_in_visit, inject, inject_as_told, panic_in_visit, probe, struck,
+};
 #[cfg(feature = "test-hooks")]
 pub(crate) use injected::{
     blocks, cold_us, edge_triggered, fault, shorten, slow_open, slow_open_us, slow_read, warm,
@@ -21,7 +23,7 @@ pub(crate) use none::{
     slow_open_us, slow_read, warm,
 };
 #[cfg(not(feature = "test-hooks"))]
-pub use none::{die_locked, inject_as_told, panic_in_visit, probe};
+pub use none::{die_locked, hang_in_visit, inject_as_told, panic_in_visit, probe};
 #[cfg(feature = "test-hooks")]
 pub(crate) use per_thread::{accept_fault, accepted, nanos, now};
 #[cfg(feature = "test-hooks")]
@@ -115,6 +117,10 @@ mod none {
     /// Does nothing: there are no faults in this program.
     #[inline]
     pub const fn panic_in_visit() {}
+
+    /// Does nothing: there are no faults in this program.
+    #[inline]
+    pub const fn hang_in_visit() {}
 
     /// Does nothing: there are no faults in this program.
     #[inline]

@@ -1,4 +1,5 @@
-//! What a thread asks about itself and for itself: its processor time, its timers' slack.
+//! What a thread asks about itself and for itself: its number, its processor time, its timers'
+//! slack.
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::{io, time::Duration};
 
@@ -8,6 +9,12 @@ use std::{io, time::Duration};
 pub fn cpu_nanos() -> u64 {
     let Timespec { tv_sec, tv_nsec } = clock_gettime(ClockId::ThreadCPUTime);
     tv_sec as u64 * 1_000_000_000 + tv_nsec as u64
+}
+
+/// The number by which the kernel knows this thread.
+#[must_use]
+pub fn number() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
 }
 
 /// How late the kernel may wake this thread up to save wake-ups: 50 microseconds unless set
@@ -30,6 +37,7 @@ mod tests {
 
     #[test]
     fn processor_time_grows_with_work_and_slack_is_kept() {
+        assert!(std::path::Path::new(&format!("/proc/self/task/{}", number())).exists());
         let before = cpu_nanos();
         let mut sum = 0_u64;
         while cpu_nanos() < before + 1_000_000 {

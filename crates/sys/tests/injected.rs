@@ -37,6 +37,8 @@ fn every_byte_arrives_once_whatever_strikes() {
         slow_read_us: 2000,
         die_locked_per_mille: 0,
         panic_in_visit_per_mille: 0,
+        spin_at_visit: 0,
+        sleep_at_visit: 0,
         probe_port: 0,
     });
     let (server, mut client) = connection();

@@ -16,7 +16,7 @@ use regatta_metrics::Counter;
 use regatta_op::{Abandoned, CloseReason, OpKind};
 use regatta_origin::Protocol as _;
 use regatta_sys::{
-    socket,
+    hook, socket,
     wait::{Event, Interest, Poller},
 };
 use std::{io, os::fd::AsFd, time::Duration};
@@ -60,6 +60,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         if !stage.accepts() {
             self.worker = self.worker.fed();
         }
+        self.io = self.io.with_beat(self.worker.beat().cloned());
         self.stage = Some(stage);
         self
     }
@@ -238,6 +239,9 @@ impl<'a, P: Poller> EventLoop<'a, P> {
     /// Takes in a connection that another stage has left, and runs it. If it `is_late`, its request
     /// is turned away: nobody else comes to it.
     fn take_in(&mut self, job: Job, is_late: bool) {
+        hook::hang_in_visit();
+        // A stage may take in as many at once as there are connections.
+        self.worker.beats();
         let Job { passed, mut drive, left, entered } = job;
         drive.moves(self.worker.held_ms());
         self.stage.iter().for_each(|stage| stage.has_arrived(drive.place, entered));

@@ -2,6 +2,7 @@
 //! `event_loop`), by a thread for each (`serve`) and by a user thread for each (`fibers`).
 pub mod accept;
 pub mod aio;
+pub mod beats;
 pub mod budget;
 pub mod chain;
 pub mod clients;

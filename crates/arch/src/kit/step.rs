@@ -4,6 +4,7 @@ mod left;
 pub use left::{Leaves, Left};
 
 use super::{
+    beats::Beat,
     budget::Budget,
     disk::{Completion, Disk, DiskResult},
     worker::{Desk, Slot, Worker},
@@ -23,7 +24,7 @@ use regatta_sys::{
     socket::{self, Connection},
     wait::{Event, Interest, Poller, ready_now},
 };
-use std::{os::fd::AsFd, time::Duration};
+use std::{os::fd::AsFd, sync::Arc, time::Duration};
 
 /// The most bytes that one `recv` takes, however long a head may be.
 pub(super) const RECV_BYTES_MAX: usize = 64 << 10;
@@ -295,6 +296,8 @@ pub struct Io<'a> {
     first: Option<Left>,
     /// What this turn has left to another stage.
     left: Option<Left>,
+    /// The beat of its thread, if that is watched: it says which calls may last.
+    beat: Option<Arc<Beat>>,
 }
 
 impl<'a> Io<'a> {
@@ -315,7 +318,15 @@ impl<'a> Io<'a> {
             spent: Spent::default(),
             first: None,
             left: None,
+            beat: None,
         }
+    }
+
+    /// Of a thread whose beat is watched.
+    #[must_use]
+    pub fn with_beat(mut self, beat: Option<Arc<Beat>>) -> Self {
+        self.beat = beat;
+        self
     }
 
     /// Begins a round; the disk is told if the root has been `renewed`.
@@ -444,11 +455,16 @@ fn on_disk(
 ) -> Option<Turn> {
     match op {
         Op::Open(ticket, req) => {
+            let waits = Beat::begins_call(io.beat.as_deref());
             let found = timed(&mut io.spent.open, || io.disk.open(key, ticket, req));
+            drop(waits);
             opened(slot, ticket, found, now, cx);
         }
         Op::Read(ticket, req) => {
-            match timed(&mut io.spent.read, || io.disk.read(key, ticket, req)) {
+            let waits = Beat::begins_call(io.beat.as_deref());
+            let read = timed(&mut io.spent.read, || io.disk.read(key, ticket, req));
+            drop(waits);
+            match read {
                 Some(read) if left::leaves_read(slot, io.rules.leaves) => {
                     io.left = Some(Left::Read(ticket, read));
                     return Some(Turn::Left(OpKind::Read));
@@ -457,8 +473,12 @@ fn on_disk(
             }
         }
         Op::Stat(ticket, file) => {
-            // The inode of an open file is in memory: nobody waits for a disk here.
-            slot.conn.complete(Done::Stat(ticket, perform::stat(&file)), now, cx);
+            // The inode of an open file is in memory: nobody waits for a disk here, if its file
+            // system is not another machine's.
+            let waits = Beat::begins_call(io.beat.as_deref());
+            let found = perform::stat(&file);
+            drop(waits);
+            slot.conn.complete(Done::Stat(ticket, found), now, cx);
         }
         Op::Recv | Op::Send(_) | Op::Shut | Op::Close(_) => {
             debug_assert!(false, "no operation of a disk");
@@ -562,11 +582,14 @@ fn send(
         }
     }
     let before = io.spent.send;
+    let may_last = at_file || io.rules.patience.is_some();
+    let waits = may_last.then(|| Beat::begins_call(io.beat.as_deref()));
     let result = if at_file && io.maps {
         io.disk.send(&slot.socket, &mut outbox, most, &mut io.spent, cx.tally)
     } else {
         perform::send(&slot.socket, &mut outbox, most, &mut io.spent, cx.tally)
     };
+    drop(waits);
     if at_file {
         io.disk.sent(io.spent.send - before);
     }

@@ -12,6 +12,7 @@ pub use pass::Passed;
 
 use super::{
     accept::{AcceptRules, Acceptor, Ended, LEAVE_MS, PAUSE_MS, WhenFull},
+    beats::{Beat, Pulse},
     shared_cache::SharedCache,
     slab::Slab,
 };
@@ -32,6 +33,7 @@ use std::{
     collections::VecDeque,
     io,
     os::fd::{AsFd, AsRawFd as _, OwnedFd},
+    sync::Arc,
     time::Duration,
     vec,
 };
@@ -233,6 +235,8 @@ pub struct Worker<'a, S> {
     retired: bool,
     /// It serves no longer.
     left: bool,
+    /// What it does about the beats of its process, if those are watched.
+    pulse: Option<Pulse<'a>>,
 }
 
 impl<'a, S> Worker<'a, S> {
@@ -260,6 +264,31 @@ impl<'a, S> Worker<'a, S> {
             away: 0,
             retired: false,
             left: false,
+            pulse: None,
+        }
+    }
+
+    /// The beats of its process are watched.
+    #[must_use]
+    pub fn with_pulse(mut self, pulse: Pulse<'a>) -> Self {
+        self.pulse = Some(pulse);
+        self
+    }
+
+    /// Its thread's beat, if that is watched.
+    #[must_use]
+    pub fn beat(&self) -> Option<&Arc<Beat>> {
+        match &self.pulse {
+            Some(Pulse::Other(beat)) => Some(beat),
+            Some(Pulse::First(_)) | None => None,
+        }
+    }
+
+    /// Its thread has come back to what it is to do, in the middle of a round.
+    #[inline]
+    pub fn beats(&self) {
+        if let Some(beat) = self.beat() {
+            beat.beat();
         }
     }
 
@@ -478,12 +507,20 @@ impl<'a, S> Worker<'a, S> {
     /// What is done once in a round: lets the cache forget a little of what nobody asks for, tells
     /// the log the time, and lets the heart beat.
     fn tick(&mut self) {
-        let (Surroundings { cx, slot, .. }, now) = (&self.desk.around, self.desk.now);
+        let (Surroundings { cx, slot, root, .. }, now) = (&self.desk.around, self.desk.now);
         if self.sweep_on.is_none_or(|on| on <= now.tick) {
             self.sweep_on = cx.cache.sweep(now.tick, &cx.tally);
         }
         self.tick_log();
-        slot.set_heartbeat_ms(now.tick.0);
+        match &self.pulse {
+            Some(Pulse::First(beats)) => beats.look(now.tick, *slot),
+            Some(Pulse::Other(beat)) => beat.beat(),
+            None => {}
+        }
+        // The heart of a process is its first unit's, whoever else counts there.
+        if !matches!(root, Some(RootSource::Unit(first)) if first.is(slot)) {
+            slot.set_heartbeat_ms(now.tick.0);
+        }
     }
 
     /// Tells the time to the log, and to the cache that others change.

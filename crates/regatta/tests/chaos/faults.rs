@@ -201,6 +201,75 @@ fn stages_die(variant: &Variant, plan: &'static str) {
     assert!(balanced, "{}: {:?} opened and closed", variant.name, all());
 }
 
+/// A thread of a stage that goes round in circles, whichever stage it is, or that sleeps for longer
+/// than a disk may take, is named within 5 s, and its process is replaced; the others come back all
+/// the time.
+#[test]
+fn a_stage_that_hangs_is_replaced() {
+    // Of the first request: each stage that it passes, in that order.
+    let stages: [(&str, &[&str]); 3] = [
+        ("watpipe4", &["read", "write-poll", "write"]),
+        ("watpipe5", &["read", "reader"]),
+        ("seda", &["read", "parse"]),
+    ];
+    let hangs = stages.into_iter().flat_map(|(name, stages)| {
+        let visits = (1..).zip(stages);
+        visits.map(move |(visit, stage)| (name, *stage, format!("spin_at_visit={visit}")))
+    });
+    let sleeps = ("watpipe5", "reader", "sleep_at_visit=2".to_owned());
+    std::thread::scope(|scope| {
+        for (name, stage, plan) in hangs.chain([sleeps]) {
+            scope.spawn(move || hangs_and_is_replaced(Variant::named(name), stage, plan));
+        }
+    });
+}
+
+fn hangs_and_is_replaced(variant: &Variant, stage: &str, plan: String) {
+    let launch = Launch::new(variant, common()).faults(plan.clone());
+    let server = launch.set("limits.disk_ms_max=200").start();
+    let workers = server.workers();
+    let told = |what: &str| {
+        let stderr = server.stderr();
+        let mut lines = stderr.lines().filter(|line| line.contains(&format!("({stage}) has ")));
+        lines.any(|line| line.contains(what))
+    };
+    let mut client = server.connect();
+    client.send(get("/small.txt"));
+    let is_named = eventually(PATIENCE, || told("has not answered for "));
+    assert!(is_named, "{} {plan}: {}", variant.name, server.stderr());
+    // Those of the other cases want the processor, too.
+    let is_killed = eventually(6 * PATIENCE, || told("the process is killed"));
+    assert!(is_killed, "{} {plan}: {}", variant.name, server.stderr());
+    client.rest_or_reset();
+    let is_replaced = || server.workers().len() == workers.len() && server.workers() != workers;
+    assert!(eventually(PATIENCE, is_replaced), "{} {plan}: {}", variant.name, server.stderr());
+    assert!(eventually(PATIENCE, || counters(&server, &["closed_worker_died"]) == 1));
+}
+
+/// Threads of stages that have nothing to do, or wait for a disk that takes longer than it may, do
+/// not hang: nobody is replaced for that.
+#[test]
+fn a_stage_that_waits_is_not_replaced() {
+    std::thread::scope(|scope| {
+        for name in ["watpipe4", "watpipe5", "watpipe5_b", "seda", "cohort_sandstorm"] {
+            scope.spawn(|| waits_and_stays(Variant::named(name)));
+        }
+    });
+}
+
+fn waits_and_stays(variant: &Variant) {
+    let plan = "slow_read_per_mille=1000,slow_read_us=9000000";
+    let settings = ["limits.disk_ms_max=200", "limits.send_window_ms=60s"];
+    let server = Launch::new(variant, common()).faults(plan).sets(&settings).start();
+    let workers = server.workers();
+    let mut client = server.connect();
+    client.send(get("/size-1048577.bin"));
+    // Longer than a thread that hangs may.
+    std::thread::sleep(Duration::from_secs(8));
+    assert_eq!(server.workers(), workers, "{}: {}", variant.name, server.stderr());
+    assert!(!server.stderr().contains("has not answered"), "{}", server.stderr());
+}
+
 /// The disk stands still, and so do the threads of a stage and all that is in its queue: the server
 /// leaves at the end of its drain, and every client sees an end.
 #[test]

@@ -314,6 +314,11 @@ macro_rules! full_pauses {
 /// systems.md §8.6: stages in threads of their own.
 macro_rules! piped {
     ($variant:ident) => {
+        mod forgets {
+            topics! { $variant
+                changes: deleted_files_are_closed;
+            }
+        }
         topics! { $variant
             watpipe: tasks_are_those_of_the_paper one_accepts_for_each_address
                 each_stage_does_its_part threads_run_where_they_should

@@ -297,7 +297,7 @@ fn a_worker_that_stays_stopped_is_seen_and_replaced() {
     ready(&folder, "200");
     assert!(server.get().ends_with("hello\n"));
     let said = fs::read_to_string(&log).unwrap();
-    assert!(said.contains("and is killed: another takes its place"), "{said}");
+    assert!(said.contains("and the process is killed: another takes its place"), "{said}");
     assert!(server.worker() != worker && is_gone(worker));
 }
 

@@ -41,7 +41,7 @@ impl Crew {
         }));
         // The list has this one entry: its link leads back to the head.
         link.store(ptr::from_ref(list).addr() as u64, SeqCst);
-        let tid = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+        let tid = crate::thread::number();
         futex(&berth[LIFE]).store(tid, SeqCst);
         // SAFETY: the head and its only entry are never freed or unmapped, and the entry leads
         // back to the head, so the kernel's walk at exit stays within them.

@@ -7,7 +7,7 @@ use rustix::{
 };
 use std::{
     fs::File,
-    io,
+    hint, io,
     net::TcpStream,
     os::unix::process::CommandExt as _,
     process::Command,
@@ -52,6 +52,11 @@ pub struct Plan {
     pub die_locked_per_mille: u32,
     /// Connections that a thread of a stage takes out of its queue, and panics with in its hands.
     pub panic_in_visit_per_mille: u32,
+    /// Which connection that a stage of a process takes, counted from 1, has its thread go round in
+    /// circles. 0: none.
+    pub spin_at_visit: u64,
+    /// Which has its thread sleep for ever. 0: none.
+    pub sleep_at_visit: u64,
     /// A port of this machine on which the test listens: each worker says before it works what
     /// becomes of what it should not be able to do. 0: none does.
     pub probe_port: u16,
@@ -64,6 +69,7 @@ static PLAN: OnceLock<Plan> = OnceLock::new();
 static EDGE: AtomicBool = AtomicBool::new(false);
 static ROLLS: AtomicU64 = AtomicU64::new(0);
 static STRUCK: AtomicU64 = AtomicU64::new(0);
+static VISITS: AtomicU64 = AtomicU64::new(0);
 /// Shared with processes that are forked later, as the memory is for which it stands.
 static WARM: OnceLock<&[AtomicU64]> = OnceLock::new();
 
@@ -149,6 +155,22 @@ pub fn die_locked() {
 pub fn panic_in_visit() {
     let strikes = PLAN.get().is_some_and(|plan| strikes(plan, plan.panic_in_visit_per_mille));
     assert!(!strikes, "a test wants this thread to panic");
+}
+
+/// A thread of a stage has taken a connection: perhaps it does not come back.
+pub fn hang_in_visit() {
+    let Some(Plan { spin_at_visit, sleep_at_visit, .. }) = PLAN.get() else { return };
+    let visit = VISITS.fetch_add(1, Relaxed) + 1;
+    if visit == *spin_at_visit {
+        loop {
+            hint::spin_loop();
+        }
+    }
+    if visit == *sleep_at_visit {
+        loop {
+            thread::park();
+        }
+    }
 }
 
 /// In a worker that is about to work: says on standard error what errors it gets, 0 for none, who
@@ -250,6 +272,8 @@ Keys, whose values are whole numbers:
   slow_read_us             how long that read takes, microseconds
   die_locked_per_mille     points in a change of a shared cache at which a worker is killed
   panic_in_visit_per_mille connections with which a thread of a stage panics
+  spin_at_visit            which connection has the thread of a stage go round in circles
+  sleep_at_visit           which connection has the thread of a stage sleep for ever
   probe_port               workers say whether they can connect to it, and do other mischief";
 
 impl FromStr for Plan {
@@ -279,6 +303,8 @@ impl FromStr for Plan {
                 "slow_read_us" => plan.slow_read_us = number(key, value)?,
                 "die_locked_per_mille" => plan.die_locked_per_mille = rate(key, value)?,
                 "panic_in_visit_per_mille" => plan.panic_in_visit_per_mille = rate(key, value)?,
+                "spin_at_visit" => plan.spin_at_visit = number(key, value)?,
+                "sleep_at_visit" => plan.sleep_at_visit = number(key, value)?,
                 "probe_port" => plan.probe_port = number(key, value)?,
                 _ => return Err(format!("there is no key \"{key}\"\n{KEYS}")),
             }
@@ -309,7 +335,8 @@ mod tests {
         let all = "seed=1,short_per_mille=2,eintr_per_mille=3,eagain_per_mille=4,\
                    emfile_accept_per_mille=5,slow_open_per_mille=6,slow_open_us=7,\
                    slow_read_per_mille=8,slow_read_us=9,\
-                   die_locked_per_mille=10,panic_in_visit_per_mille=11,probe_port=12";
+                   die_locked_per_mille=10,panic_in_visit_per_mille=11,probe_port=12,\
+                   spin_at_visit=13,sleep_at_visit=14";
         let expect = Plan {
             seed: 1,
             short_per_mille: 2,
@@ -323,6 +350,8 @@ mod tests {
             die_locked_per_mille: 10,
             panic_in_visit_per_mille: 11,
             probe_port: 12,
+            spin_at_visit: 13,
+            sleep_at_visit: 14,
         };
         assert_eq!(all.parse(), Ok(expect));
         for (text, part) in [

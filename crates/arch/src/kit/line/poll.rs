@@ -303,7 +303,10 @@ impl<'a> Stage<'a> {
         barrier.begin(items);
         self.leaving.leave(tally);
         let since = clock::nanos();
-        while !barrier.wait(LOOK) && !self.line.is_closed() {}
+        while !barrier.wait(LOOK) && !self.line.is_closed() {
+            // It is theirs to come back.
+            worker.beats();
+        }
         let waited = clock::nanos() - since;
         tally.add(Counter::BarrierBatches, 1);
         tally.add(Counter::BarrierNs, waited);

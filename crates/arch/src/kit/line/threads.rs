@@ -109,6 +109,7 @@ impl<'a> StageThread<'a> {
         worker.around().cx.tally.add(Counter::ThreadsStarted, 1);
         let leaving = Leaving::new(line);
         let extras = Extras::default();
+        let io = io.with_beat(worker.beat().cloned());
         Self { worker: worker.fed(), io, line, work, batch: Vec::new(), leaving, extras }
     }
 
@@ -177,6 +178,9 @@ impl<'a> StageThread<'a> {
     /// Goes on with one connection, and leaves it to the next stage, unless it ends.
     fn serve(&mut self, job: Job) {
         hook::panic_in_visit();
+        hook::hang_in_visit();
+        // A thread may take as many at once as there are connections.
+        self.worker.beats();
         let mut is_refused = false;
         if self.extras.relays
             && let Some(Left::Op(op)) = &job.left

@@ -75,6 +75,12 @@ impl<'a> Own<'a> {
         Self::counting(env, process, unit, (at, alone), None)
     }
 
+    /// True if it is the first of its process, which hears the master.
+    #[must_use]
+    pub const fn is_first(&self) -> bool {
+        self.unit == 0
+    }
+
     fn counting(
         env: &'a Env,
         process: usize,

@@ -1,0 +1,170 @@
+//! Whether the threads of a process come back to what they are to do. Each counts how often it has;
+//! the first looks at all of them, and tells the master which has not for longest.
+use super::sync::lock;
+use regatta_metrics::{Slot, ThreadBeat};
+use regatta_op::Tick;
+use regatta_sys::thread;
+use std::sync::{
+    Arc, Mutex, Weak,
+    atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+};
+
+/// Between two looks at all threads, milliseconds: less than the first thread sleeps.
+const LOOK_MS: u64 = 500;
+
+/// The beat of one thread.
+#[derive(Debug)]
+pub struct Beat {
+    thread: u32,
+    /// How often it has come back. Progress, not time: it costs no clock, and a machine that was
+    /// stopped makes nobody late.
+    count: AtomicU64,
+    /// It is in a call that may last: the disk's, or its peer's, whom nobody hurries.
+    waits: AtomicBool,
+}
+
+impl Beat {
+    /// The thread has come back.
+    #[inline]
+    pub fn beat(&self) {
+        // It has one writer.
+        self.count.store(self.count.load(Relaxed).wrapping_add(1), Relaxed);
+    }
+
+    /// The thread begins a call that may last, which ends with what this returns. Who has no beat
+    /// says so to nobody.
+    #[inline]
+    pub fn begins_call(beat: Option<&Self>) -> Waits<'_> {
+        if let Some(beat) = beat {
+            beat.waits.store(true, Relaxed);
+        }
+        Waits(beat)
+    }
+}
+
+/// A call that may last.
+#[derive(Debug)]
+pub struct Waits<'a>(Option<&'a Beat>);
+
+impl Drop for Waits<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(beat) = self.0 {
+            beat.beat();
+            beat.waits.store(false, Relaxed);
+        }
+    }
+}
+
+/// The beats of a process, besides its first thread's, which is its heartbeat.
+#[derive(Debug, Default)]
+pub struct Beats {
+    all: Mutex<Vec<Seen>>,
+    /// When they are looked at next, ticks.
+    next: AtomicU64,
+}
+
+/// A beat, and when it was seen to have changed.
+#[derive(Debug)]
+struct Seen {
+    beat: Weak<Beat>,
+    count: u64,
+    since: Tick,
+}
+
+impl Beats {
+    /// The beat of this thread: it is watched from now on, as long as somebody has its beat.
+    #[must_use]
+    pub fn own(&self) -> Arc<Beat> {
+        self.of(thread::number())
+    }
+
+    fn of(&self, thread: u32) -> Arc<Beat> {
+        let mut all = lock(&self.all);
+        // A thread may be of several stages, one after another.
+        let mut there = all.iter().filter_map(|seen| seen.beat.upgrade());
+        if let Some(own) = there.find(|beat| beat.thread == thread) {
+            return own;
+        }
+        let beat = Beat { thread, count: AtomicU64::new(1), waits: AtomicBool::new(false) };
+        let beat = Arc::new(beat);
+        // The first look finds it changed.
+        all.push(Seen { beat: Arc::downgrade(&beat), count: 0, since: Tick(0) });
+        beat
+    }
+
+    /// Looks at all threads, if it is time to, and tells in the slot which has not come back for
+    /// longest. One in a call that may last is as one that has just come back.
+    pub fn look(&self, now: Tick, slot: Slot<'_>) {
+        if now.0 < self.next.load(Relaxed) {
+            return;
+        }
+        self.next.store(now.after(LOOK_MS).0, Relaxed);
+        let mut all = lock(&self.all);
+        let mut oldest: Option<ThreadBeat> = None;
+        all.retain_mut(|seen| {
+            let Some(beat) = seen.beat.upgrade() else { return false };
+            let count = beat.count.load(Relaxed);
+            if count != seen.count || beat.waits.load(Relaxed) {
+                (seen.count, seen.since) = (count, now);
+            }
+            let found = ThreadBeat { thread: beat.thread, tick_ms: seen.since.0 };
+            if oldest.is_none_or(|oldest| found.tick_ms < oldest.tick_ms) {
+                oldest = Some(found);
+            }
+            true
+        });
+        drop(all);
+        slot.set_oldest_beat(oldest);
+    }
+}
+
+/// What a worker does about beats.
+#[derive(Debug)]
+pub enum Pulse<'a> {
+    /// It is the first thread's, which looks at all others.
+    First(&'a Beats),
+    /// It is another one's.
+    Other(Arc<Beat>),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use regatta_metrics::Arena;
+
+    /// What is told after a look at this time.
+    fn told(beats: &Beats, ms: u64, slot: Slot<'_>) -> Option<(u32, u64)> {
+        beats.look(Tick(ms), slot);
+        slot.oldest_beat().map(|beat| (beat.thread, beat.tick_ms))
+    }
+
+    #[test]
+    fn the_thread_that_has_not_come_back_for_longest_is_told() {
+        let words: Vec<AtomicU64> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
+        let slot = Arena::create(&words, 1).slot(0);
+        let beats = Beats::default();
+        assert_eq!(told(&beats, 1_000, slot), None);
+        let (first, second) = (beats.of(7), beats.of(8));
+        assert_eq!(told(&beats, 1_499, slot), None, "it is not time");
+        assert_eq!(told(&beats, 1_500, slot), Some((7, 1_500)));
+        first.beat();
+        assert_eq!(told(&beats, 2_000, slot), Some((8, 1_500)));
+        let call = Beat::begins_call(Some(&second));
+        assert_eq!(told(&beats, 3_000, slot), Some((7, 2_000)), "a call may last");
+        assert_eq!(told(&beats, 60_000, slot), Some((7, 2_000)));
+        first.beat();
+        drop(call);
+        assert_eq!(told(&beats, 61_000, slot), Some((7, 61_000)));
+        first.beat();
+        assert_eq!(told(&beats, 62_000, slot), Some((8, 61_000)), "the call is over");
+        let again = beats.of(8);
+        drop(second);
+        first.beat();
+        assert_eq!(told(&beats, 63_000, slot), Some((8, 61_000)), "it is still there");
+        drop(again);
+        assert_eq!(told(&beats, 64_000, slot), Some((7, 63_000)));
+        drop(first);
+        assert_eq!(told(&beats, 65_000, slot), None);
+    }
+}
