@@ -96,10 +96,10 @@ pub(crate) fn run(sources: &Sources<'_>, inherit: Option<RawFd>) -> Result<(), F
     let (text, given) = (generations.config(), generations.given.clone());
     let sources = Sources { text, given, ..sources.clone() };
     if let Some(report) = report {
-        return match try_out(&sources, &mut generations) {
-            Ok(()) => Ok(()),
+        match try_out(&sources, &mut generations) {
+            Ok(()) => image::approve(&report),
             Err(failure) => image::refuse(&report, &failure),
-        };
+        }
     }
     let (mut prepared, pid_file) = match begin(&sources, &mut generations) {
         Ok(ready) => ready,

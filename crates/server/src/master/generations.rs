@@ -2,7 +2,7 @@
 //! next one, and what that is handed.
 use super::{
     Child, clock, fork_worker,
-    image::{REPORT_BYTES_MAX, own_arguments, own_program, refuse, run, take},
+    image::{REPORT_BYTES_MAX, approval, own_arguments, own_program, refuse, run, take},
     inherited::Inherited,
     old::Old,
     signal,
@@ -572,12 +572,15 @@ impl Generations {
         let mut report = Vec::new();
         // It takes what is there, and does not wait for whoever the program has left behind.
         let _ = trial.report.by_ref().take(REPORT_BYTES_MAX as u64).read_to_end(&mut report);
+        let is_approved = report == approval(trial.child.pid()).as_bytes();
         self.trial = None;
+        if is_approved && exit == Exit::Code(0) {
+            return Ok(Some(Event::TrialEnded(Verdict::Good)));
+        }
         for line in String::from_utf8_lossy(&report).lines() {
             self.note(Level::Error, format_args!("reload: {line}"));
         }
         let verdict = match exit {
-            Exit::Code(0) => Verdict::Good,
             Exit::Code(_) if !report.is_empty() => Verdict::Faulty,
             _ => {
                 self.note(
