@@ -2,6 +2,7 @@
 //! which of them are better replaced.
 use regatta_metrics::SlotView;
 use regatta_op::Tick;
+use regatta_sys::process::Child;
 use std::fs;
 
 /// Between two looks at the workers, milliseconds.
@@ -20,6 +21,9 @@ const BUSY_MS_MIN: u64 = 2_000;
 /// A unit of the times in `/proc/PID/task/TID/stat`, milliseconds (`USER_HZ`, which is 100
 /// everywhere).
 const STAT_TICK_MS: u64 = 10;
+
+/// The state of a process that runs, or waits for something.
+const UNKNOWN: char = '?';
 
 /// The age of a heartbeat from which on a worker is said not to answer, milliseconds.
 const ANSWER_MS_MAX: u64 = 3_000;
@@ -66,6 +70,18 @@ impl Activity {
         Self::read(&fs::read_to_string(format!("/proc/{pid}/task/{pid}/stat")).ok()?)
     }
 
+    /// Of a child with one thread, also for a process that may read no files of `/proc`: all that
+    /// is known then is whether it is stopped, and how busy it has been.
+    pub(crate) fn of_single(child: &Child) -> Option<Self> {
+        Self::of(child.pid()).or_else(|| Self::told(child))
+    }
+
+    fn told(child: &Child) -> Option<Self> {
+        let state = if child.is_stopped().ok()? { 'T' } else { UNKNOWN };
+        let busy_ms = u64::try_from(child.busy().ok()?.as_millis()).ok()?;
+        Some(Self { state, busy_ms })
+    }
+
     fn read(stat: &str) -> Option<Self> {
         // The name before may have any character, a parenthesis too.
         let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
@@ -89,7 +105,8 @@ impl Activity {
             _ if busy_ms >= BUSY_MS_MIN => true,
             // It may wait for a disk.
             'S' => silent_ms >= disk_ms_max.saturating_add(SILENT_MS_MAX),
-            // It is ready to run and gets no processor: another would get none.
+            // It is ready to run and gets no processor: another would get none. Or, if nobody knows
+            // what it does, it may be in such a system call.
             _ => false,
         }
     }
@@ -225,5 +242,7 @@ mod tests {
         assert!(!hopeless('D', 600_000, 0), "it waits for a disk, and cannot be killed");
         assert!(!hopeless('S', 34_999, 0), "it may wait for a disk");
         assert!(hopeless('S', 35_000, 0), "no disk takes so long");
+        assert!(!hopeless(UNKNOWN, 600_000, 0), "it may be a disk that it waits for");
+        assert!(hopeless(UNKNOWN, 5_000, 2_000), "it spins");
     }
 }

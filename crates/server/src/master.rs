@@ -440,11 +440,17 @@ impl<'a> Master<'a> {
         if self.prepared.has_keeper() || !self.heartbeats.is_due(now) {
             return;
         }
+        // A keeper may be confined; its workers have one thread each.
+        let look = match self.prepared.is_keeper() {
+            true => Activity::of_single,
+            false => |child: &Child| Activity::of(child.pid()),
+        };
         for (worker, child) in self.children.iter().enumerate() {
             let slot = self.prepared.env.first_slot(worker);
+            let activity = || child.as_ref().and_then(look);
             let heartbeat_ms = child.as_ref().map(|_| slot.heartbeat_ms());
             let pid = child.as_ref().map_or(0, Child::pid);
-            match self.heartbeats.check(worker, heartbeat_ms, now, || Activity::of(pid)) {
+            match self.heartbeats.check(worker, heartbeat_ms, now, activity) {
                 Some(Change::Silent(ms)) => self.note(
                     Level::Error,
                     format_args!(
@@ -458,7 +464,7 @@ impl<'a> Master<'a> {
                 ),
                 Some(Change::Still { silent_ms: ms, busy_before_ms }) => {
                     let disk_ms_max = self.prepared.env.settings.number("limits.disk_ms_max");
-                    let is_hopeless = Activity::of(pid).is_some_and(|now| {
+                    let is_hopeless = activity().is_some_and(|now| {
                         let busy_ms = now.busy_ms.saturating_sub(busy_before_ms);
                         now.is_hopeless(ms, busy_ms, disk_ms_max)
                     });
