@@ -136,6 +136,12 @@ fn deb(folder: &Path, program: &Path) -> Result<(), String> {
     let machine = said(Command::new("dpkg").arg("--print-architecture"))?;
     let package = folder.join(format!("regatta_{VERSION}_{machine}.deb")).display().to_string();
     println!("{package}");
+    let postinst = said(Command::new("dpkg-deb").args(["--info", &package, "postinst"]))?;
+    if postinst.contains("deb-systemd-invoke") {
+        return Err(format!(
+            "an upgrade would restart what runs and is to be followed:\n{postinst}"
+        ));
+    }
     judge("lintian", &["--fail-on", "error,warning", &package])
 }
 

@@ -2,6 +2,7 @@
 //! which of them are better replaced.
 use regatta_metrics::{SlotView, ThreadBeat};
 use regatta_op::Tick;
+use regatta_sys::process::Child;
 use std::fs;
 
 /// Between two looks at the workers, milliseconds.
@@ -20,6 +21,9 @@ const BUSY_MS_MIN: u64 = 2_000;
 /// A unit of the times in `/proc/PID/task/TID/stat`, milliseconds (`USER_HZ`, which is 100
 /// everywhere).
 const STAT_TICK_MS: u64 = 10;
+
+/// The state of a process that runs, or waits for something.
+const UNKNOWN: char = '?';
 
 /// The age of a heartbeat from which on a worker is said not to answer, milliseconds.
 const ANSWER_MS_MAX: u64 = 3_000;
@@ -68,9 +72,19 @@ pub(crate) struct Activity {
 }
 
 impl Activity {
-    /// Of a thread of a process; `None` if it has ended.
-    pub(crate) fn of(pid: u32, thread: u32) -> Option<Self> {
-        Self::read(&fs::read_to_string(format!("/proc/{pid}/task/{thread}/stat")).ok()?)
+    /// Of a thread of a child; `None` if it has ended.
+    pub(crate) fn of(child: &Child, thread: u32) -> Option<Self> {
+        let pid = child.pid();
+        let stat = fs::read_to_string(format!("/proc/{pid}/task/{thread}/stat")).ok();
+        stat.map_or_else(|| (thread == pid).then(|| Self::told(child))?, |stat| Self::read(&stat))
+    }
+
+    /// Of a child, for a process that may read no files of `/proc`, as a confined keeper, whose
+    /// workers have one thread each: whether it is stopped, and how busy it has been.
+    fn told(child: &Child) -> Option<Self> {
+        let state = if child.is_stopped().ok()? { 'T' } else { UNKNOWN };
+        let busy_ms = u64::try_from(child.busy().ok()?.as_millis()).ok()?;
+        Some(Self { state, busy_ms })
     }
 
     fn read(stat: &str) -> Option<Self> {
@@ -96,7 +110,8 @@ impl Activity {
             _ if busy_ms >= BUSY_MS_MIN => true,
             // It may wait for a disk.
             'S' => silent_ms >= disk_ms_max.saturating_add(SILENT_MS_MAX),
-            // It is ready to run and gets no processor: another would get none.
+            // It is ready to run and gets no processor: another would get none. Or, if nobody knows
+            // what it does, it may be in such a system call.
             _ => false,
         }
     }
@@ -294,5 +309,7 @@ mod tests {
         assert!(!hopeless('D', 600_000, 0), "it waits for a disk, and cannot be killed");
         assert!(!hopeless('S', 34_999, 0), "it may wait for a disk");
         assert!(hopeless('S', 35_000, 0), "no disk takes so long");
+        assert!(!hopeless(UNKNOWN, 600_000, 0), "it may be a disk that it waits for");
+        assert!(hopeless(UNKNOWN, 5_000, 2_000), "it spins");
     }
 }

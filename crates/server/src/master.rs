@@ -96,10 +96,10 @@ pub(crate) fn run(sources: &Sources<'_>, inherit: Option<RawFd>) -> Result<(), F
     let (text, given) = (generations.config(), generations.given.clone());
     let sources = Sources { text, given, ..sources.clone() };
     if let Some(report) = report {
-        return match try_out(&sources, &mut generations) {
-            Ok(()) => Ok(()),
+        match try_out(&sources, &mut generations) {
+            Ok(()) => image::approve(&report),
             Err(failure) => image::refuse(&report, &failure),
-        };
+        }
     }
     let (mut prepared, pid_file) = match begin(&sources, &mut generations) {
         Ok(ready) => ready,
@@ -446,11 +446,15 @@ impl<'a> Master<'a> {
             let heartbeat = |pid| ThreadBeat { thread: pid, tick_ms: slot.heartbeat_ms() };
             // In this order: what is known of the others is as new as the heartbeat, or newer.
             let (main, oldest) = (pid.map(heartbeat), pid.and_then(|_| slot.oldest_beat()));
-            let activity = |of: Option<ThreadBeat>| Activity::of(pid?, of?.thread);
-            let changed = self.heartbeats.check(worker, main, now, || activity(main));
-            self.heard(worker, main, changed);
-            let changed = self.heartbeats.check_threads(worker, oldest, now, || activity(oldest));
-            self.heard(worker, oldest, changed);
+            let child = self.children[worker].as_ref();
+            let activity = |of: Option<ThreadBeat>| Activity::of(child?, of?.thread);
+            let changed = [
+                self.heartbeats.check(worker, main, now, || activity(main)),
+                self.heartbeats.check_threads(worker, oldest, now, || activity(oldest)),
+            ];
+            for (beat, change) in [main, oldest].into_iter().zip(changed) {
+                self.heard(worker, beat, change);
+            }
         }
     }
 
@@ -481,7 +485,9 @@ impl<'a> Master<'a> {
             ),
             Some(Change::Still { silent_ms: ms, busy_before_ms }) => {
                 let disk_ms_max = self.prepared.env.settings.number("limits.disk_ms_max");
-                let is_hopeless = Activity::of(pid, thread).is_some_and(|now| {
+                let child = self.children[worker].as_ref();
+                let activity = child.and_then(|child| Activity::of(child, thread));
+                let is_hopeless = activity.is_some_and(|now| {
                     let busy_ms = now.busy_ms.saturating_sub(busy_before_ms);
                     now.is_hopeless(ms, busy_ms, disk_ms_max)
                 });

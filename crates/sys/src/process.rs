@@ -5,8 +5,8 @@ use crate::signal::Signal;
 use rustix::{
     io::Errno,
     process::{
-        Pid, PidfdFlags, WaitId, WaitIdOptions, WaitOptions, getppid, kill_process, pidfd_open,
-        pidfd_send_signal, set_parent_process_death_signal, waitid, waitpid,
+        Pid, PidfdFlags, WaitId, WaitIdOptions, WaitIdStatus, WaitOptions, getppid, kill_process,
+        pidfd_open, pidfd_send_signal, set_parent_process_death_signal, waitid, waitpid,
     },
 };
 use std::{
@@ -14,6 +14,7 @@ use std::{
     io::{self, Write},
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     process,
+    time::Duration,
 };
 
 /// What a worker exits with when the system did not let it start (`EX_OSERR`, sysexits.h).
@@ -73,17 +74,48 @@ impl Child {
         self.reap(WaitIdOptions::EXITED | WaitIdOptions::NOHANG)
     }
 
+    /// True if a signal has stopped the process; not if a debugger has. Takes no file of `/proc`.
+    ///
+    /// # Errors
+    /// As [`Child::wait`].
+    pub fn is_stopped(&self) -> io::Result<bool> {
+        let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        Ok(self.status(options)?.is_some_and(|status| status.stopped()))
+    }
+
+    /// The processor time that all threads of the process have used. Takes no file of `/proc`.
+    ///
+    /// # Errors
+    /// It has been reaped.
+    pub fn busy(&self) -> io::Result<Duration> {
+        let mut clock = libc::CLOCK_MONOTONIC;
+        // SAFETY: the C library writes one clock to `clock`, which lives across the call.
+        let errno = unsafe { libc::clock_getcpuclockid(self.pid.as_raw_pid(), &raw mut clock) };
+        if errno != 0 {
+            return Err(io::Error::from_raw_os_error(errno));
+        }
+        let mut busy = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the kernel writes one `timespec` to `busy`, which lives across the call.
+        if unsafe { libc::clock_gettime(clock, &raw mut busy) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Duration::new(busy.tv_sec.unsigned_abs(), u32::try_from(busy.tv_nsec).unwrap_or(0)))
+    }
+
     fn reap(&self, options: WaitIdOptions) -> io::Result<Option<Exit>> {
-        let status = loop {
-            match waitid(WaitId::PidFd(self.fd.as_fd()), options) {
-                Err(Errno::INTR) => {}
-                result => break result?,
-            }
-        };
-        Ok(status.and_then(|status| {
+        Ok(self.status(options)?.and_then(|status| {
             let signal = status.terminating_signal().map(Exit::Signal);
             status.exit_status().map(Exit::Code).or(signal)
         }))
+    }
+
+    fn status(&self, options: WaitIdOptions) -> io::Result<Option<WaitIdStatus>> {
+        loop {
+            match waitid(WaitId::PidFd(self.fd.as_fd()), options) {
+                Err(Errno::INTR) => {}
+                status => break Ok(status?),
+            }
+        }
     }
 }
 

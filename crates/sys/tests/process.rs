@@ -27,6 +27,7 @@ fn main() {
         ("a_worker_that_cannot_be_watched_is_reaped", a_worker_that_cannot_be_watched_is_reaped),
         ("fork_with_threads_is_refused", fork_with_threads_is_refused),
         ("exit_codes_and_signals_are_told_apart", exit_codes_and_signals_are_told_apart),
+        ("what_a_worker_does_is_known_without_files", what_a_worker_does_is_known_without_files),
         ("a_panic_aborts_the_worker_only", a_panic_aborts_the_worker_only),
         ("an_overflow_of_a_stack_ends_the_worker", an_overflow_of_a_stack_ends_the_worker),
         ("only_what_is_kept_stays_open", only_what_is_kept_stays_open),
@@ -121,6 +122,36 @@ fn exit_codes_and_signals_are_told_apart() {
     worker.kill(Signal::Kill).unwrap();
     assert_eq!(poller.wait(&mut events, Some(Duration::from_secs(30))).unwrap(), 1);
     assert_eq!(worker.try_wait().unwrap(), Some(Exit::Signal(libc::SIGKILL)));
+}
+
+fn what_a_worker_does_is_known_without_files() {
+    let worker = child(|| {
+        loop {
+            std::hint::spin_loop();
+        }
+    });
+    let start = Instant::now();
+    while worker.busy().unwrap() < Duration::from_millis(20) {
+        assert!(start.elapsed() < Duration::from_secs(30), "{:?}", worker.busy());
+    }
+    assert!(!worker.is_stopped().unwrap());
+    let signal = |which| {
+        let pid = rustix::process::Pid::from_raw(i32::try_from(worker.pid()).unwrap()).unwrap();
+        rustix::process::kill_process(pid, which).unwrap();
+    };
+    signal(rustix::process::Signal::STOP);
+    while !worker.is_stopped().unwrap() {
+        assert!(start.elapsed() < Duration::from_secs(30), "it is never stopped");
+    }
+    assert!(worker.is_stopped().unwrap(), "it is told as often as it is asked");
+    assert_eq!(worker.try_wait().unwrap(), None);
+    signal(rustix::process::Signal::CONT);
+    while worker.is_stopped().unwrap() {
+        assert!(start.elapsed() < Duration::from_secs(30), "it never goes on");
+    }
+    worker.kill(Signal::Kill).unwrap();
+    assert_eq!(worker.wait().unwrap(), Exit::Signal(libc::SIGKILL));
+    assert!(worker.busy().is_err() && worker.is_stopped().is_err(), "reaped");
 }
 
 /// Takes more and more of a stack.

@@ -283,22 +283,30 @@ fn monitors_are_answered_through_reloads() {
 
 #[test]
 fn a_worker_that_stays_stopped_is_seen_and_replaced() {
-    let folder = Folder::new();
-    let log = folder.path("error.log");
-    let server = serve(&folder, &["--architecture", "sped", "--set", &format!("log.error={log}")]);
-    assert!(server.get().ends_with("hello\n"));
-    let worker = server.worker();
-    signal(worker, "STOP");
-    let start = Instant::now();
-    let seen = ready(&folder, "503");
-    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
-    assert_eq!((&seen["workers"], &seen["answering"]), (&Value::from(1), &Value::from(0)));
-    assert_eq!(metrics(&folder, "")["regatta_worker_up{worker=\"0\"}"], 0);
-    ready(&folder, "200");
-    assert!(server.get().ends_with("hello\n"));
-    let said = fs::read_to_string(&log).unwrap();
-    assert!(said.contains("and the process is killed: another takes its place"), "{said}");
-    assert!(server.worker() != worker && is_gone(worker));
+    for architecture in ["sped", "shared-symped"] {
+        let folder = Folder::new();
+        let log = folder.path("error.log");
+        let more = ["--architecture", architecture, "--set", "event.processes=1", "--set"];
+        let server = serve(&folder, &[&more[..], &[&format!("log.error={log}")]].concat());
+        assert!(server.get().ends_with("hello\n"));
+        let worker = || {
+            let (_, body) = ask(&folder, "/status?rates=0");
+            let status: Value = serde_json::from_str(&body).unwrap();
+            u32::try_from(status["workers"][0]["pid"].as_u64().unwrap()).unwrap()
+        };
+        let stopped = worker();
+        signal(stopped, "STOP");
+        let start = Instant::now();
+        let seen = ready(&folder, "503");
+        assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+        assert_eq!((&seen["workers"], &seen["answering"]), (&Value::from(1), &Value::from(0)));
+        assert_eq!(metrics(&folder, "")["regatta_worker_up{worker=\"0\"}"], 0);
+        ready(&folder, "200");
+        assert!(server.get().ends_with("hello\n"), "{architecture}");
+        let said = fs::read_to_string(&log).unwrap();
+        assert!(said.contains("and the process is killed: another takes its place"), "{said}");
+        assert!(worker() != stopped && is_gone(stopped), "{architecture}");
+    }
 }
 
 #[test]

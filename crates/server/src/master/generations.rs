@@ -2,7 +2,7 @@
 //! next one, and what that is handed.
 use super::{
     Child, clock, fork_worker,
-    image::{REPORT_BYTES_MAX, own_arguments, own_program, refuse, run, take},
+    image::{REPORT_BYTES_MAX, approval, own_arguments, own_program, refuse, run, take},
     inherited::Inherited,
     old::Old,
     signal,
@@ -21,7 +21,7 @@ use regatta_op::Tick;
 use regatta_sys::{
     Bell,
     process::{EXIT_UNSTARTED, Exit},
-    socket,
+    socket::{self, Mode},
     unix::SocketFile,
     wait::{Interest, Poll, Poller as _},
 };
@@ -549,6 +549,7 @@ impl Generations {
             Kind::Reload | Kind::Upgrade => self.config_now(),
         };
         let (report, to) = io::pipe()?;
+        socket::set_mode(report.as_fd(), Mode::Nonblocking)?;
         let (memory, mut keep) = self.hand_over(own, Some(to.as_raw_fd()))?;
         keep.extend([memory.as_fd(), to.as_fd()]);
         let (program, arguments) = self.program_of(kind);
@@ -569,14 +570,17 @@ impl Generations {
         let Some(exit) = trial.child.try_wait()? else { return Ok(None) };
         poller.remove(trial.child.as_fd())?;
         let mut report = Vec::new();
-        // All that could write to it are gone.
+        // It takes what is there, and does not wait for whoever the program has left behind.
         let _ = trial.report.by_ref().take(REPORT_BYTES_MAX as u64).read_to_end(&mut report);
+        let is_approved = report == approval(trial.child.pid()).as_bytes();
         self.trial = None;
+        if is_approved && exit == Exit::Code(0) {
+            return Ok(Some(Event::TrialEnded(Verdict::Good)));
+        }
         for line in String::from_utf8_lossy(&report).lines() {
             self.note(Level::Error, format_args!("reload: {line}"));
         }
         let verdict = match exit {
-            Exit::Code(0) => Verdict::Good,
             Exit::Code(_) if !report.is_empty() => Verdict::Faulty,
             _ => {
                 self.note(
