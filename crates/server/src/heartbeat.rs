@@ -74,9 +74,12 @@ pub(crate) struct Activity {
 impl Activity {
     /// Of a thread of a child; `None` if it has ended.
     pub(crate) fn of(child: &Child, thread: u32) -> Option<Self> {
-        let pid = child.pid();
-        let stat = fs::read_to_string(format!("/proc/{pid}/task/{thread}/stat")).ok();
-        stat.map_or_else(|| (thread == pid).then(|| Self::told(child))?, |stat| Self::read(&stat))
+        let told = || (thread == child.pid()).then(|| Self::told(child))?;
+        Self::seen(child.pid(), thread).or_else(told)
+    }
+
+    fn seen(pid: u32, thread: u32) -> Option<Self> {
+        Self::read(&fs::read_to_string(format!("/proc/{pid}/task/{thread}/stat")).ok()?)
     }
 
     /// Of a child, for a process that may read no files of `/proc`, as a confined keeper, whose
@@ -277,14 +280,14 @@ mod tests {
         assert_eq!(Activity::read(stat), Some(Activity { state: 'T', busy_ms: 2_200 }));
         assert_eq!(Activity::read("77 (cut) S 1 77"), None);
         let pid = std::process::id();
-        let own = Activity::of(pid, pid).unwrap();
+        let own = Activity::seen(pid, pid).unwrap();
         assert!("RS".contains(own.state), "{own:?}");
     }
 
     #[test]
     fn other_threads_are_not_the_one_that_goes_round_in_circles() {
         let pid = std::process::id();
-        let busy_ms = || Activity::of(pid, pid).unwrap().busy_ms;
+        let busy_ms = || Activity::seen(pid, pid).unwrap().busy_ms;
         let before = busy_ms();
         let burns = || {
             let start = std::time::Instant::now();
