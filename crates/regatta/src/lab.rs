@@ -79,8 +79,8 @@ pub(crate) enum Lab {
         #[arg(long)]
         json: bool,
     },
-    /// Show the differences between two runs, or between two builds of regatta, which then take
-    /// turns in a run of their own.
+    /// Show the differences between two runs, or between two builds of regatta, which then run
+    /// at the same time, in a run of their own.
     #[command(after_help = "Example: regatta lab compare ./regatta-old ./regatta --fail-over 3%")]
     Compare {
         /// What to compare with: a run's directory, a file of `lab run --save-baseline`, or a
