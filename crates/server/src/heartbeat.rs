@@ -3,7 +3,7 @@
 use regatta_metrics::{SlotView, ThreadBeat};
 use regatta_op::Tick;
 use regatta_sys::process::Child;
-use std::fs;
+use std::{fs, time::Duration};
 
 /// Between two looks at the workers, milliseconds.
 const LOOK_MS: u64 = 1_000;
@@ -72,9 +72,11 @@ pub(crate) struct Activity {
 }
 
 impl Activity {
-    /// Of a thread of a child; `None` if it has ended.
-    pub(crate) fn of(child: &Child, thread: u32) -> Option<Self> {
-        let told = || (thread == child.pid()).then(|| Self::told(child))?;
+    /// Of a thread of a child; `None` if it has ended. Where the files of the child are hidden, as
+    /// from a confined keeper, all that is known is whether it is stopped, and if it `is_single`,
+    /// which has no other threads, how busy it has been.
+    pub(crate) fn of(child: &Child, thread: u32, is_single: bool) -> Option<Self> {
+        let told = || (thread == child.pid()).then(|| Self::told(child, is_single))?;
         Self::seen(child.pid(), thread).or_else(told)
     }
 
@@ -82,12 +84,10 @@ impl Activity {
         Self::read(&fs::read_to_string(format!("/proc/{pid}/task/{thread}/stat")).ok()?)
     }
 
-    /// Of a child, for a process that may read no files of `/proc`, as a confined keeper, whose
-    /// workers have one thread each: whether it is stopped, and how busy it has been.
-    fn told(child: &Child) -> Option<Self> {
+    fn told(child: &Child, is_single: bool) -> Option<Self> {
         let state = if child.is_stopped().ok()? { 'T' } else { UNKNOWN };
-        let busy_ms = u64::try_from(child.busy().ok()?.as_millis()).ok()?;
-        Some(Self { state, busy_ms })
+        let busy = if is_single { child.busy().ok()? } else { Duration::ZERO };
+        Some(Self { state, busy_ms: u64::try_from(busy.as_millis()).ok()? })
     }
 
     fn read(stat: &str) -> Option<Self> {

@@ -440,6 +440,7 @@ impl<'a> Master<'a> {
         if self.prepared.has_keeper() || !self.heartbeats.is_due(now) {
             return;
         }
+        let is_single = self.prepared.is_keeper();
         for worker in 0..self.children.len() {
             let slot = self.prepared.env.first_slot(worker);
             let pid = self.children[worker].as_ref().map(Child::pid);
@@ -447,7 +448,7 @@ impl<'a> Master<'a> {
             // In this order: what is known of the others is as new as the heartbeat, or newer.
             let (main, oldest) = (pid.map(heartbeat), pid.and_then(|_| slot.oldest_beat()));
             let child = self.children[worker].as_ref();
-            let activity = |of: Option<ThreadBeat>| Activity::of(child?, of?.thread);
+            let activity = |of: Option<ThreadBeat>| Activity::of(child?, of?.thread, is_single);
             let changed = [
                 self.heartbeats.check(worker, main, now, || activity(main)),
                 self.heartbeats.check_threads(worker, oldest, now, || activity(oldest)),
@@ -486,7 +487,9 @@ impl<'a> Master<'a> {
             Some(Change::Still { silent_ms: ms, busy_before_ms }) => {
                 let disk_ms_max = self.prepared.env.settings.number("limits.disk_ms_max");
                 let child = self.children[worker].as_ref();
-                let activity = child.and_then(|child| Activity::of(child, thread));
+                // A keeper's workers have one thread each.
+                let is_single = self.prepared.is_keeper();
+                let activity = child.and_then(|child| Activity::of(child, thread, is_single));
                 let is_hopeless = activity.is_some_and(|now| {
                     let busy_ms = now.busy_ms.saturating_sub(busy_before_ms);
                     now.is_hopeless(ms, busy_ms, disk_ms_max)
