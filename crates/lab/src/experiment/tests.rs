@@ -304,7 +304,7 @@ fn arms_run_at_once_on_one_processor_below_saturation() {
         (closed, "takes workload.loop = \"open\""),
         (text(together, "workload.slo = \"p99<9ms\"\nmeasure.mode = \"knee\""), "\"trials\""),
         (text(together, "environment.memory = \"84MiB\""), "takes no [environment]"),
-        (text(few, more), "takes at most 4 arms"),
+        (text(few, more), "takes at most 2 arms"),
     ] {
         let said = said(&wrong);
         assert!(said.iter().any(|line| line.contains(why)), "{wrong}: {said:?}");
