@@ -160,6 +160,36 @@ fn wrk_makes_the_load() {
     assert_eq!(lies.len(), 10, "five times each");
 }
 
+/// Both arms and the baseline's second run at the same time, each with a third of the rate.
+#[test]
+fn arms_run_at_once() {
+    let place = Place::new("at-once");
+    let text = fs::read_to_string(place.experiment(0.5)).unwrap();
+    let text = text
+        .replace("loop = \"closed\"", "loop = \"open\", rate = 300")
+        .replace(
+            "factors.\"workload.connections\" = [2]",
+            "machine = { server_cpus = \"0\", layout = \"together\" }",
+        )
+        .replace("blocks = 2", "blocks = 2, at_once = true");
+    let (file, out) = (place.0.join("once.toml"), place.0.join("out"));
+    fs::write(&file, text).unwrap();
+    done(&run(&["run".as_ref(), &file, "--out".as_ref(), &out]));
+    let all = records(&out);
+    assert_eq!(all.len(), 6, "{all:?}");
+    for set in all.chunks(3) {
+        let started = set.iter().map(|record| record["started_unix_ms"].as_u64().unwrap());
+        let apart_ms = started.clone().max().unwrap() - started.min().unwrap();
+        assert!(apart_ms < 500, "a trial takes longer than {apart_ms} ms");
+        for record in set {
+            assert_eq!(record["valid"], true, "{record}");
+            let offered = record["metrics"]["offered_per_s"].as_f64().unwrap();
+            assert!((40.0..180.0).contains(&offered), "{offered} of 100");
+            assert!(record["metrics"]["good_per_s"].as_f64() > Some(0.0), "{record}");
+        }
+    }
+}
+
 #[test]
 fn a_run_is_made_and_goes_on_where_it_was() {
     let place = Place::new("whole");

@@ -2,13 +2,13 @@
 
 use crate::experiment::plan::Planned;
 use crate::experiment::{Experiment, Guards};
-use crate::group::INTERRUPTED;
 use crate::journal::Run;
 use crate::record::{Cell, Record};
 use crate::servers::environments::Rooms;
 use crate::servers::make_open;
 use crate::trial::beside::{Beside, Set};
 use crate::trial::{Attempt, Bench};
+use std::panic::resume_unwind;
 use std::path::PathBuf;
 
 /// Why one does not count that nothing was wrong with.
@@ -90,7 +90,8 @@ fn at_once(
                 scope.spawn(move || one(planned, scratch, outcome))
             })
             .collect();
-        let made = threads.into_iter().map(|thread| thread.join().map_err(|_| INTERRUPTED)?);
+        let made =
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|p| resume_unwind(p)));
         made.collect()
     })
 }
