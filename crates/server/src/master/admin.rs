@@ -40,7 +40,8 @@ impl Admin {
             None => listen(&place).map(Some),
         };
         let listener = listener.map_err(|error| {
-            Failure::Work(format!("admin.listen: {}", listen_fault(&place, &error)))
+            let fault = listen_fault(&place, &error);
+            Failure::Work(config.said.problem("admin.listen", &fault).to_string())
         })?;
         let Some((listener, file)) = listener.filter(|_| !tries) else { return Ok(None) };
         generations.files.extend(file);

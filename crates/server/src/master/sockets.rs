@@ -62,7 +62,10 @@ pub(super) fn sockets(
         };
         match made {
             Ok(listening) => sockets.push(listening),
-            Err(error) => faults.push(listen_fault(&plan.place, &error)),
+            Err(error) => {
+                let fault = listen_fault(&plan.place, &error);
+                faults.push(config.said.problem("server.listen", &fault).to_string());
+            }
         }
     }
     faults.extend(generations.left_of_given());
