@@ -274,7 +274,7 @@ fn readable(said: &Said, root: &Root, user: Option<&User>) -> Result<(), Problem
             Err(said.problem(key, "the process that looks below it cannot start: see above"))
         }
         Ok(Exit::Code(code)) if code > REFUSED => Err(refused(said, code - REFUSED)),
-        Ok(other) => Err(said.problem(key, &format!("looking below it ended with {other:?}"))),
+        Ok(other) => Err(said.problem(key, &format!("the process that looks below it {other}"))),
         Err(error) => Err(said.problem(key, &format!("cannot look below it: {error}"))),
     }
 }

@@ -256,14 +256,6 @@ impl Prepared {
     }
 }
 
-/// How a process ended that was not to.
-fn manner(exit: Exit) -> String {
-    match exit {
-        Exit::Code(code) => format!("exited with code {code}"),
-        Exit::Signal(signal) => format!("was killed by signal {signal}"),
-    }
-}
-
 /// What a worker does.
 fn work(env: &Env, architecture: &Architecture, worker: usize, errors: &ErrorLog) -> i32 {
     match (architecture.driver.work)(env, worker) {
@@ -726,7 +718,7 @@ impl<'a> Master<'a> {
             Exit::Code(code @ (EXIT_CANNOT_WORK | regatta_sys::process::EXIT_UNSTARTED)) => {
                 (Gone::Failed, format!("cannot work (exit code {code})"))
             }
-            exit => (Gone::Crashed, manner(exit)),
+            exit => (Gone::Crashed, exit.to_string()),
         };
         let wait = self.staff.gone(worker, how, clock::now().tick);
         if matches!(how, Gone::Failed | Gone::Crashed) {

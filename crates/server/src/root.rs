@@ -198,7 +198,10 @@ impl RootWatch {
         let Some(found) = roots.pop() else {
             let why = match heard {
                 Ok(4) => io::Error::from_raw_os_error(errno).to_string(),
-                _ => format!("the process that looked it up ended with {exit:?}"),
+                _ => match exit {
+                    Ok(exit) => format!("the process that looked it up {exit}"),
+                    Err(error) => format!("the process that looked it up is gone: {error}"),
+                },
             };
             return watched.complain(&why);
         };

@@ -10,7 +10,7 @@ use rustix::{
     },
 };
 use std::{
-    fs,
+    fmt, fs,
     io::{self, Write},
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     process,
@@ -34,6 +34,15 @@ pub enum Exit {
     Code(i32),
     /// Killed by the signal with this number.
     Signal(i32),
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "exited with code {code}"),
+            Self::Signal(signal) => write!(f, "was killed by signal {signal}"),
+        }
+    }
 }
 
 impl Child {

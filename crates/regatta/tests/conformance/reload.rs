@@ -248,15 +248,15 @@ pub(crate) fn a_program_that_fails(variant: &Variant) {
     let program = Program::new(variant.name);
     let own = Configured::new(variant, &program.0);
     program.replace("exit 1");
-    own.refuses("upgrade", "ended with Code(1)");
+    own.refuses("upgrade", "exited with code 1");
     // Nobody waits for a process that it leaves behind.
     let start = Instant::now();
     program.replace("sleep 20 > /dev/null 2>&1 &\nexit 3");
-    own.refuses("upgrade", "ended with Code(3)");
+    own.refuses("upgrade", "exited with code 3");
     assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
     // Success is not enough: it may be no server, or one that would not be the master.
     program.replace("exit 0");
-    own.refuses("upgrade", "ended with Code(0)");
+    own.refuses("upgrade", "exited with code 0");
     program.replace("PROGRAM \"$@\"\nexit");
     own.refuses("upgrade", "can serve");
     fs::set_permissions(&program.0, fs::Permissions::from_mode(0o644)).expect("ours");

@@ -1,7 +1,7 @@
 //! The admin process and the service manager, as the master has them.
 use super::{
     ADMIN, BorrowedFd, Child, EXIT_CANNOT_WORK, ErrorLog, Failure, Generations, Interest, Level,
-    Master, Poller, Prepared, clock, fork_worker, hook, io, listen_fault, manner, process, signal,
+    Master, Poller, Prepared, clock, fork_worker, hook, io, listen_fault, process, signal,
 };
 use crate::{
     admin::{About, EXCHANGE_MAX, listen, serve, try_listening},
@@ -166,10 +166,10 @@ impl Master<'_> {
         poller.remove(ended.as_fd())?;
         let (pid, wait) = (ended.pid(), staff.gone(0, Gone::Crashed, clock::now().tick));
         *child = None;
-        let (what, ms) = (manner(exit), wait.unwrap_or_default());
+        let ms = wait.unwrap_or_default();
         prepared.errors.note(
             Level::Error,
-            format_args!("the admin process (process {pid}) {what}; replaced in {ms} ms"),
+            format_args!("the admin process (process {pid}) {exit}; replaced in {ms} ms"),
         );
         Ok(())
     }

@@ -473,10 +473,8 @@ impl Generations {
         old.arena.settle(slots.clone(), closed);
         if exit != Exit::Code(0) {
             let pid = child.pid();
-            self.errors.note(
-                Level::Warning,
-                format_args!("process {pid} of generation {number} ended with {exit:?}"),
-            );
+            self.errors
+                .note(Level::Warning, format_args!("process {pid} of generation {number} {exit}"));
         }
         poller.remove(child.as_fd())?;
         *post = None;
@@ -585,7 +583,7 @@ impl Generations {
             _ => {
                 self.note(
                     Level::Error,
-                    format_args!("reload: the program ended with {exit:?} when it was tried"),
+                    format_args!("reload: the program {exit} when it was tried"),
                 );
                 Verdict::Died
             }
