@@ -236,8 +236,9 @@ fn pools_of_stages() {
 #[test]
 fn admission_and_fairness() {
     fn p90(arm: &str, with: f64, without: f64) -> Numbers {
-        let p90_ms = if arm == "seda-open" { without } else { with };
-        vec![("answered_p90_ms", p90_ms), ("requests", 1_000.0), ("stage_refused", 480.0)]
+        let (p90_ms, good) = if arm == "seda-open" { (without, 1.0) } else { (with, 0.5) };
+        let all = [("answered_p90_ms", p90_ms), ("good_share", good), ("requests", 1_000.0)];
+        [&all[..], &[("stage_refused", 480.0)]].concat()
     }
     check(
         "seda-overload",
@@ -252,6 +253,13 @@ fn admission_and_fairness() {
             // Without it nobody is answered in time.
             ("X-9", Holds, |arm, _, _| match arm {
                 "seda-open" => vec![("good_share", 0.0), ("requests", 1_000.0)],
+                _ => p90(arm, 300.0, 900.0),
+            }),
+            // Nearly nobody is, and those at once.
+            ("X-9", Holds, |arm, _, _| match arm {
+                "seda-open" => {
+                    vec![("good_share", 0.03), ("answered_p90_ms", 5.0), ("requests", 1_000.0)]
+                }
                 _ => p90(arm, 300.0, 900.0),
             }),
             ("X-9", Cannot, nothing),
