@@ -196,12 +196,10 @@ impl RootWatch {
         let heard = channel.recv(&mut errno, &mut roots, false);
         let errno = i32::from_ne_bytes(errno);
         let Some(found) = roots.pop() else {
-            let why = match heard {
-                Ok(4) => io::Error::from_raw_os_error(errno).to_string(),
-                _ => match exit {
-                    Ok(exit) => format!("the process that looked it up {exit}"),
-                    Err(error) => format!("the process that looked it up is gone: {error}"),
-                },
+            let why = match (heard, exit) {
+                (Ok(4), _) => io::Error::from_raw_os_error(errno).to_string(),
+                (_, Ok(exit)) => format!("the process that looked it up {exit}"),
+                (_, Err(error)) => format!("the process that looked it up is gone: {error}"),
             };
             return watched.complain(&why);
         };

@@ -203,6 +203,7 @@ pub(crate) fn faults_change_nothing(variant: &Variant) {
         (format!("{good}[server\n"), "regatta.toml:"),
         (format!("{good}server.nonsense = 1\n"), "server.nonsense"),
         (text("/nowhere/at/all", &["127.0.0.1:0"], &[]), "regatta.toml:2:15: "),
+        (text(&root, &["127.0.0.1:0", &taken.0], &[]), "another process has it"),
         (text(&root, &["127.0.0.1:0", &taken.0], &[]), "regatta.toml:3:17: server.listen: "),
         (text(&root, &["127.0.0.1:0"], &["log.access=/nowhere/log"]), "/nowhere/log"),
     ];

@@ -185,8 +185,7 @@ impl<'a> Stage<'a> {
         if !matches!(self.gated, Some(Gated::In(..))) {
             return poller.wait(events, Some(timeout));
         }
-        let before = mem::replace(&mut self.looked, clock::nanos());
-        self.since = before;
+        self.since = mem::replace(&mut self.looked, clock::nanos());
         let found = poller.wait(events, Some(Duration::ZERO))?;
         if found > 0 || timeout.is_zero() {
             return Ok(found);
