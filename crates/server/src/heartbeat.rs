@@ -9,9 +9,9 @@ use std::{fs, time::Duration};
 const LOOK_MS: u64 = 1_000;
 
 /// Looks without a new heartbeat after which a worker is silent. A worker has one every second.
-const LOOKS_MIN: u32 = 3;
+pub(crate) const LOOKS_MIN: u32 = 3;
 
-/// The silence after which a worker may be replaced, milliseconds.
+/// The silence after which a worker may be replaced that is not stopped, milliseconds.
 const SILENT_MS_MAX: u64 = 5_000;
 
 /// The processor time that a silent worker must have used to be one that goes round in circles: one
@@ -47,17 +47,17 @@ pub(crate) fn name(pid: u32, thread: u32) -> String {
 /// What has changed about a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// It has had no heartbeat for so many milliseconds.
-    Silent(u64),
-    /// It has one again, after so many milliseconds.
-    Again(u64),
-    /// It still has none, and that has been reported.
-    Still {
+    /// It is silent.
+    Silent {
         /// The age of its last heartbeat, milliseconds.
         silent_ms: u64,
         /// The processor time that it had used when it was first missed, milliseconds.
         busy_before_ms: u64,
+        /// It was not at the last look.
+        is_new: bool,
     },
+    /// It has a heartbeat again, after so many milliseconds.
+    Again(u64),
 }
 
 /// What a thread does, as the kernel says: the main thread of a process, which has its heartbeats,
@@ -103,13 +103,12 @@ impl Activity {
     /// True if a worker that does this, and has been silent for so long and used `busy_ms` of
     /// processor time meanwhile, is to be killed, because another would do better.
     pub(crate) fn is_hopeless(self, silent_ms: u64, busy_ms: u64, disk_ms_max: u64) -> bool {
-        if silent_ms < SILENT_MS_MAX {
-            return false;
-        }
         match self.state {
+            // Nothing that it does could take longer.
+            'T' => true,
+            _ if silent_ms < SILENT_MS_MAX => false,
             // Somebody debugs it; or it is in a system call during which it cannot be killed.
             't' | 'D' => false,
-            'T' => true,
             _ if busy_ms >= BUSY_MS_MIN => true,
             // It may wait for a disk.
             'S' => silent_ms >= disk_ms_max.saturating_add(SILENT_MS_MAX),
@@ -154,16 +153,16 @@ impl Last {
         if self.looks == 1 {
             self.busy_ms = activity().map_or(0, |activity| activity.busy_ms);
         }
-        match self.looks {
-            LOOKS_MIN => Some(Change::Silent(now.since(self.since))),
-            looks if looks > LOOKS_MIN => {
-                // That of a worker which has just started may be its predecessor's.
-                let seen = Tick(self.since.0.saturating_sub(LOOK_MS));
-                let silent_ms = now.since(Tick(tick_ms).max(seen));
-                Some(Change::Still { silent_ms, busy_before_ms: self.busy_ms })
-            }
-            _ => None,
+        if self.looks < LOOKS_MIN {
+            return None;
         }
+        // That of a worker which has just started may be its predecessor's.
+        let seen = Tick(self.since.0.saturating_sub(LOOK_MS));
+        Some(Change::Silent {
+            silent_ms: now.since(Tick(tick_ms).max(seen)),
+            busy_before_ms: self.busy_ms,
+            is_new: self.looks == LOOKS_MIN,
+        })
     }
 }
 
@@ -229,7 +228,8 @@ mod tests {
         let mut heartbeats = Heartbeats::new(1, Tick(0));
         assert!(!heartbeats.is_due(Tick(999)) && heartbeats.is_due(Tick(1_000)));
         assert!(!heartbeats.is_due(Tick(1_999)));
-        let still = |silent_ms| Some(Change::Still { silent_ms, busy_before_ms: 2_000 });
+        let silent =
+            |silent_ms, is_new| Some(Change::Silent { silent_ms, busy_before_ms: 2_000, is_new });
         let used = |busy_ms| Some(Activity { state: 'S', busy_ms });
         let mut check = |beat: Option<u64>, ms| {
             let beat = beat.map(|tick_ms| ThreadBeat { thread: 77, tick_ms });
@@ -238,9 +238,9 @@ mod tests {
         assert_eq!(check(Some(7), 1_000), None);
         assert_eq!(check(Some(7), 2_000), None);
         assert_eq!(check(Some(7), 3_000), None);
-        assert_eq!(check(Some(7), 4_000), Some(Change::Silent(3_000)));
-        assert_eq!(check(Some(7), 5_000), still(4_993));
-        assert_eq!(check(Some(7), 6_000), still(5_993));
+        assert_eq!(check(Some(7), 4_000), silent(3_993, true));
+        assert_eq!(check(Some(7), 5_000), silent(4_993, false));
+        assert_eq!(check(Some(7), 6_000), silent(5_993, false));
         assert_eq!(check(Some(9), 7_000), Some(Change::Again(6_000)));
         assert_eq!(check(Some(9), 8_000), None);
         assert_eq!(check(None, 9_000), None, "it has ended");
@@ -255,7 +255,7 @@ mod tests {
         let mut check = |main_ms, thread, tick_ms, ms| {
             let main = ThreadBeat { thread: 77, tick_ms: main_ms };
             let changed = heartbeats.check(0, Some(main), Tick(ms), || None);
-            assert!(!matches!(changed, Some(Change::Still { .. })), "{changed:?}");
+            assert!(!matches!(changed, Some(Change::Silent { .. })), "{changed:?}");
             let oldest = ThreadBeat { thread, tick_ms };
             heartbeats.check_threads(0, Some(oldest), Tick(ms), || used(ms))
         };
@@ -263,13 +263,14 @@ mod tests {
         assert_eq!(check(1_500, 79, 500, 2_000), None, "another is as old");
         assert_eq!(check(2_500, 79, 500, 3_000), None);
         assert_eq!(check(3_500, 79, 500, 4_000), None);
-        assert_eq!(check(4_500, 79, 500, 5_000), Some(Change::Silent(3_000)));
-        let still = |silent_ms| Some(Change::Still { silent_ms, busy_before_ms: 3_000 });
-        assert_eq!(check(5_500, 79, 500, 6_000), still(5_000));
+        let silent =
+            |silent_ms, is_new| Some(Change::Silent { silent_ms, busy_before_ms: 3_000, is_new });
+        assert_eq!(check(4_500, 79, 500, 5_000), silent(4_000, true));
+        assert_eq!(check(5_500, 79, 500, 6_000), silent(5_000, false));
         // Who would tell of it has not been heard.
         assert_eq!(check(5_500, 79, 500, 7_000), None);
         assert_eq!(check(5_500, 79, 500, 8_000), None);
-        assert_eq!(check(8_500, 79, 500, 9_000), still(8_000));
+        assert_eq!(check(8_500, 79, 500, 9_000), silent(8_000, false));
         assert_eq!(check(9_500, 79, 9_500, 10_000), Some(Change::Again(8_000)));
         assert_eq!(check(10_500, 78, 10_500, 11_000), None);
     }
@@ -305,7 +306,7 @@ mod tests {
         let hopeless = |state, silent_ms, busy_ms| {
             Activity { state, busy_ms: 0 }.is_hopeless(silent_ms, busy_ms, 30_000)
         };
-        assert!(!hopeless('T', 4_999, 0) && hopeless('T', 5_000, 0), "stopped");
+        assert!(hopeless('T', 3_000, 0), "stopped");
         assert!(!hopeless('t', 60_000, 9_000), "debugged");
         assert!(!hopeless('R', 60_000, 1_990), "it gets no processor");
         assert!(!hopeless('R', 4_999, 4_000) && hopeless('R', 5_000, 2_000), "it spins");

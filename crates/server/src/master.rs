@@ -425,11 +425,16 @@ impl<'a> Master<'a> {
         self.attend_monitors()
     }
 
-    /// Looks whether all workers go on, and of those with several threads whether all of these do.
+    /// Looks whether the admin process and all workers go on, and of those with several threads
+    /// whether all of these do.
     fn check_heartbeats(&mut self) {
         let now = clock::now().tick;
+        if !self.heartbeats.is_due(now) {
+            return;
+        }
+        self.check_admin();
         // Of a keeper's workers the keeper says so.
-        if self.prepared.has_keeper() || !self.heartbeats.is_due(now) {
+        if self.prepared.has_keeper() {
             return;
         }
         let is_single = self.prepared.is_keeper();
@@ -464,19 +469,21 @@ impl<'a> Master<'a> {
             }
         };
         match change {
-            Some(Change::Silent(ms)) => self.note(
-                Level::Error,
-                format_args!(
-                    "{} has not answered for {ms} ms: it is stopped, or something that it waits \
-                     for hangs",
-                    who()
-                ),
-            ),
             Some(Change::Again(ms)) => self.note(
                 Level::Notice,
                 format_args!("worker {worker} (process {pid}) answers again after {ms} ms"),
             ),
-            Some(Change::Still { silent_ms: ms, busy_before_ms }) => {
+            Some(Change::Silent { silent_ms: ms, busy_before_ms, is_new }) => {
+                if is_new {
+                    self.note(
+                        Level::Error,
+                        format_args!(
+                            "{} has not answered for {ms} ms: it is stopped, or something that it \
+                             waits for hangs",
+                            who()
+                        ),
+                    );
+                }
                 let disk_ms_max = self.prepared.env.settings.number("limits.disk_ms_max");
                 let child = self.children[worker].as_ref();
                 // A keeper's workers have one thread each.

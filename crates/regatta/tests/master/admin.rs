@@ -302,10 +302,34 @@ fn a_worker_that_stays_stopped_is_seen_and_replaced() {
         assert_eq!((&seen["workers"], &seen["answering"]), (&Value::from(1), &Value::from(0)));
         assert_eq!(metrics(&folder, "")["regatta_worker_up{worker=\"0\"}"], 0);
         ready(&folder, "200");
+        let replaced = start.elapsed();
+        assert!(replaced < Duration::from_secs(5), "{replaced:?}");
         assert!(server.get().ends_with("hello\n"), "{architecture}");
         let said = fs::read_to_string(&log).unwrap();
         assert!(said.contains("and the process is killed: another takes its place"), "{said}");
         assert!(worker() != stopped && is_gone(stopped), "{architecture}");
+    }
+}
+
+#[test]
+fn an_admin_process_that_stays_stopped_is_replaced() {
+    for architecture in ["sped", "shared-symped"] {
+        let folder = Folder::new();
+        let log = folder.path("error.log");
+        let said = format!("log.error={log}");
+        let server = serve(&folder, &["--architecture", architecture, "--set", &said]);
+        ready(&folder, "200");
+        let admin = *children(&server).last().expect("it is started last");
+        signal(admin, "STOP");
+        let start = Instant::now();
+        while !is_gone(admin) {
+            assert!(start.elapsed() < PATIENCE, "{architecture}");
+            thread::sleep(Duration::from_millis(20));
+        }
+        ready(&folder, "200");
+        let said = fs::read_to_string(&log).unwrap();
+        assert!(said.contains(&format!("(process {admin}) stays stopped")), "{said}");
+        assert!(server.get().ends_with("hello\n"), "{architecture}");
     }
 }
 

@@ -6,7 +6,7 @@ use super::{
 use crate::{
     admin::{About, EXCHANGE_MAX, listen, serve, try_listening},
     config::{check::Config, options},
-    heartbeat::answers,
+    heartbeat::{LOOKS_MIN, answers},
     notify::{self, Message, Watchdog},
     supervise::{Gone, Order, Staff},
 };
@@ -58,6 +58,8 @@ pub(super) struct Monitors {
     /// `None`: no admin process is wanted, or not yet.
     staff: Option<Staff>,
     pub(super) child: Option<Child>,
+    /// Looks at which it was stopped, one after another.
+    stopped_looks: u32,
     watchdog: Watchdog,
 }
 
@@ -68,7 +70,7 @@ impl Monitors {
             true => Watchdog::none(),
             false => notify::watchdog(now),
         };
-        Self { staff: None, child: None, watchdog }
+        Self { staff: None, child: None, stopped_looks: 0, watchdog }
     }
 
     /// When something is due for them.
@@ -156,6 +158,27 @@ impl Master<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Kills an admin process that stays stopped: another takes its place.
+    pub(super) fn check_admin(&mut self) {
+        let Self { monitors: Monitors { child, stopped_looks, .. }, prepared, .. } = self;
+        let Some(child) = child else { return };
+        let is_stopped = child.is_stopped().unwrap_or_default();
+        *stopped_looks = if is_stopped { *stopped_looks + 1 } else { 0 };
+        if *stopped_looks < LOOKS_MIN {
+            return;
+        }
+        *stopped_looks = 0;
+        prepared.errors.note(
+            Level::Error,
+            format_args!(
+                "the admin process (process {}) stays stopped, and is killed",
+                child.pid()
+            ),
+        );
+        // It may have ended meanwhile.
+        let _ = child.kill(signal::Signal::Kill);
     }
 
     /// The admin process has ended, which it never does by itself.
