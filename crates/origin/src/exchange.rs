@@ -10,7 +10,7 @@ use crate::{
 };
 use alloc::{sync::Arc, vec::Vec};
 use core::mem;
-use regatta_http::Status;
+use regatta_http::{Status, target::decode_path};
 use regatta_metrics::Counter;
 use regatta_op::{
     Coding, Codings, Fault, File, FileId, Now, OpenFault, OpenReq, Opened, ReadReq, Segment,
@@ -167,11 +167,13 @@ pub(crate) fn answer<'x, F: File + 'x, S: Serve<F>>(
     exchange: impl FnOnce() -> &'x mut Exchange<F>,
 ) -> Answer<S::Served, F> {
     let mut decoded = cx.scratch.decoded.borrow_mut();
-    // By reference: a path is seven words.
-    let path = &request.path(&mut decoded);
-    let path = match path {
-        Ok(path) => path,
-        Err(refusal) => return Answer::Step(Step::Reply(Reply::without_file(*refusal))),
+    let raw = match request.raw_path() {
+        Ok(raw) => raw,
+        Err(refusal) => return Answer::Step(Step::Reply(Reply::without_file(refusal))),
+    };
+    // By reference, and its fault as it is: a path is seven words.
+    let Ok(path) = &decode_path(raw, &mut decoded) else {
+        return Answer::Step(Step::Reply(Reply::Refused(Refusal::Path)));
     };
     if cx.site.rules.has_auth()
         && let Some(challenge) = challenge(cx.site.rules.auth(path.relative), request, cx)
@@ -223,8 +225,14 @@ fn hit<F: File, S: Serve<F>>(
 ) -> Option<S::Served> {
     let mut hit = None;
     if cx.site.caching.enabled {
-        let mut room = cx.scratch.key.borrow_mut();
-        cx.cache.hit(cx.site.key(name, &mut room), now.tick, &cx.tally, &mut |file| {
+        let mut room;
+        let key = if cx.site.host == 0 {
+            name
+        } else {
+            room = cx.scratch.key.borrow_mut();
+            cx.site.key(name, &mut room)
+        };
+        cx.cache.hit(key, now.tick, &cx.tally, &mut |file| {
             serve.prepare(file);
             let plan = plan(target.request, file, role, cx.site.limits.ranges_max, now.unix);
             let method = target.request.method;

@@ -93,13 +93,22 @@ impl Request<'_> {
     /// Why a request that names none is refused; `None` if it is one to the server itself.
     #[inline(always)]
     pub(crate) fn path<'b>(&'b self, room: &'b mut Vec<u8>) -> Result<Path<'b>, Option<Refusal>> {
+        decode_path(self.raw_path()?, room).map_err(|_| Some(Refusal::Path))
+    }
+
+    /// The same, as it was sent.
+    ///
+    /// # Errors
+    /// As [`Self::path`].
+    #[inline(always)]
+    pub(crate) const fn raw_path(&self) -> Result<&[u8], Option<Refusal>> {
         if !self.needs_file() {
             return Err(self.without_file());
         }
-        let Target::Path(raw) = self.target else {
-            return Err(Some(Refusal::Head(HeadFault::Target)));
-        };
-        decode_path(raw, room).map_err(|_| Some(Refusal::Path))
+        match self.target {
+            Target::Path(raw) => Ok(raw),
+            _ => Err(Some(Refusal::Head(HeadFault::Target))),
+        }
     }
 
     /// True if a file is looked for.

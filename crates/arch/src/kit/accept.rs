@@ -258,6 +258,12 @@ impl<'a> Acceptor<'a> {
         (self.offered, self.taken) = (0..self.listeners.len(), 0);
     }
 
+    /// True if there is a listener to accept from ([`Acceptor::next_listener`]).
+    #[inline]
+    pub fn has_offers(&self) -> bool {
+        self.owed > 0 || !self.offered.is_empty()
+    }
+
     /// The listener to accept from next, and how many have been taken from it: one that was
     /// offered, or each of them because a connection has been closed, once for every close.
     #[inline]

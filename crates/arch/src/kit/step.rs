@@ -406,8 +406,10 @@ fn advance(slot: &mut ReadySlot, key: u64, io: &mut Io<'_>, now: Now, cx: &FileC
             }
             continue;
         }
-        let offered = if asks { slot.conn.next_op() } else { None };
-        let op = offered.or_else(|| slot.drive.take_send(io).map(Op::Send));
+        let mut op = if asks { slot.conn.next_op() } else { None };
+        if op.is_none() {
+            op = slot.drive.take_send(io).map(Op::Send);
+        }
         asks = !matches!(op, Some(Op::Recv) | None);
         if io.rules.leaves.any() && left::leaves(slot, op.as_ref(), io.rules.leaves) {
             let kind = op.as_ref().map(Op::kind);
