@@ -262,7 +262,6 @@ pub const ARCHITECTURES: &[Architecture] = &[
             ("accept.when_full", "pause"),
             ("cache.body_bytes_max", "1 MiB"),
             ("stages.admission", "proportional"),
-            ("event.wait_events_max", "16384"),
         ],
     },
     Architecture {

@@ -459,6 +459,17 @@ pub fn queued_bytes(fd: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(u64::try_from(bytes).unwrap_or(0))
 }
 
+/// How long ago the last bytes came from the peer, received or not, milliseconds: in steps of the
+/// kernel's timer, which are 1 to 10 (`TCP_INFO`, tcp(7)).
+///
+/// # Errors
+/// The descriptor is not a TCP socket.
+pub fn last_bytes_ms_ago(fd: BorrowedFd<'_>) -> io::Result<u32> {
+    /// Where `tcpi_last_data_recv` lies.
+    const LAST_DATA_RECV: usize = 13;
+    Ok(tcp_info::<{ LAST_DATA_RECV + 1 }>(fd)?[LAST_DATA_RECV])
+}
+
 /// Segments that have come from the peer, with bytes or without (`TCP_INFO`, tcp(7)): what a test
 /// counts.
 ///
@@ -466,9 +477,14 @@ pub fn queued_bytes(fd: BorrowedFd<'_>) -> io::Result<u64> {
 /// The descriptor is not a TCP socket.
 #[cfg(feature = "test-hooks")]
 pub fn segments_received(fd: BorrowedFd<'_>) -> io::Result<u32> {
-    /// Where `tcpi_segs_in` lies in the kernel's `struct tcp_info`, in words of 4 bytes.
+    /// Where `tcpi_segs_in` lies.
     const SEGS_IN: usize = 35;
-    let mut told = [0_u32; SEGS_IN + 1];
+    Ok(tcp_info::<{ SEGS_IN + 1 }>(fd)?[SEGS_IN])
+}
+
+/// The first words of 4 bytes of the kernel's `struct tcp_info`.
+fn tcp_info<const WORDS: usize>(fd: BorrowedFd<'_>) -> io::Result<[u32; WORDS]> {
+    let mut told = [0_u32; WORDS];
     let mut len = libc::socklen_t::try_from(size_of_val(&told)).expect("it is short");
     // SAFETY: the kernel writes at most `len` bytes, which `told` has, and any bytes are numbers;
     // both live across the call. The descriptor is open because it is borrowed.
@@ -476,7 +492,7 @@ pub fn segments_received(fd: BorrowedFd<'_>) -> io::Result<u32> {
         let (told, len) = (told.as_mut_ptr().cast(), &raw mut len);
         libc::getsockopt(fd.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, told, len)
     };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(told[SEGS_IN]) }
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(told) }
 }
 
 /// True if it is a socket of streams of bytes that listens.

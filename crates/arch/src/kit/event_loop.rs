@@ -137,14 +137,10 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         if stays_awake {
             wait.timeout = Duration::ZERO;
         }
-        let events = match &mut self.stage {
-            None => self.poller.wait(events, Some(wait.timeout)),
-            Some(stage) => {
-                let events = stage.wait(&mut self.poller, events, wait.timeout);
-                stage.wakes(&mut self.worker);
-                events
-            }
-        };
+        let events = self.poller.wait(events, Some(wait.timeout));
+        if let Some(stage) = &mut self.stage {
+            stage.wakes(&mut self.worker);
+        }
         let (watched, changes) = (self.poller.len(), self.poller.changes());
         let renewed = self.worker.end_wait(wait, Waited { events: events?, watched, changes });
         self.io.begin_round(renewed);

@@ -122,8 +122,7 @@ fn every_name_sets_what_it_stands_for() {
         ),
         (
             "seda",
-            "accept.when_full=pause cache.body_bytes_max=1 MiB stages.admission=proportional \
-             event.wait_events_max=16384"
+            "accept.when_full=pause cache.body_bytes_max=1 MiB stages.admission=proportional"
                 .to_owned(),
         ),
         ("haboob-2002", haboob.clone()),

@@ -2,10 +2,11 @@
 
 use crate::client::{Client, burst, get, request};
 use crate::disk::{counter, tasks, worker};
-use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
+use crate::harness::{Launch, PATIENCE, Server, Variant, eventually, halt, kill};
 use crate::site::{Site, common, pattern};
 use crate::skips::skip;
 use crate::slow_disk::{HANGS, put_both, put_cold, with_disk};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -295,6 +296,39 @@ pub(crate) fn decisions_come_at_their_times(variant: &Variant) {
     assert!(eventually(PATIENCE, || decided() >= before + 5), "{}", server.stderr());
     // The first of them may have been about to be.
     assert!(begin.elapsed() >= Duration::from_millis(4 * 200 - 50), "{:?}", begin.elapsed());
+}
+
+/// What admission goes by is how old a request is since it came, also if nobody could look at it,
+/// and if its connection had not been accepted.
+pub(crate) fn an_age_begins_when_the_request_came(variant: &Variant) {
+    const HALTED: Duration = Duration::from_millis(400);
+    let settings = ["stages.decisions=all", "stages.samples=1", "stages.sample_ms=60 s"];
+    let launch = Launch::new(variant, common()).sets(&["stages.admission=proportional"]);
+    let server = launch.sets(&settings).start();
+    let pid = worker(&server);
+    let mut old = server.connect();
+    old.get("/small.txt").expect(200);
+    let ages_ms = || -> Vec<f64> {
+        let said = server.stderr();
+        let of = |line: &str| line.split_once("age_ms=")?.1.split(' ').next()?.parse().ok();
+        said.lines().filter(|line| line.contains("stage gate:")).filter_map(of).collect()
+    };
+    assert!(eventually(PATIENCE, || ages_ms().len() == 1), "{}", server.stderr());
+    halt(pid);
+    let mut both = [old, server.connect()];
+    for client in &mut both {
+        client.send(get("/small.txt"));
+    }
+    thread::sleep(HALTED);
+    kill(pid, Signal::CONT);
+    for client in &mut both {
+        client.answer("GET").expect(200);
+    }
+    assert!(eventually(PATIENCE, || ages_ms().len() >= 2), "{}", server.stderr());
+    let ages_ms = ages_ms();
+    // Of what is told three tenths are new.
+    let new_ms = (ages_ms[1] - 0.7 * ages_ms[0]) / 0.3;
+    assert!(ages_ms[0] < 300.0 && new_ms > 350.0, "{ages_ms:?}");
 }
 
 /// Two hundred at once are no reason to turn anybody away.

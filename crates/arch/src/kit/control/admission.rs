@@ -187,8 +187,8 @@ const OVER: f64 = 0.1;
 /// How fast the aim follows the share of ages above the target: a decision multiplies it by e to
 /// this times what the share is below [`OVER`].
 const AIM_GAIN: f64 = 0.03;
-/// From this part of the target on it stays as it is: more came in than the rate was made for.
-const AIM_STAYS: f64 = 3.0;
+/// From this part of the target on more has come in than the rate was made for.
+const FLOOD: f64 = 3.0;
 /// What a decision multiplies the rate by at most.
 const RISES_MAX: f64 = 1.25;
 /// What a decision multiplies the rate by at least.
@@ -215,6 +215,9 @@ pub struct Proportional {
     aim: f64,
     /// Something has been refused since the last decision.
     limits: bool,
+    /// It has been at its aim while it refused, and no flood has come since: the ages are those of
+    /// its rate.
+    settled: bool,
 }
 
 impl Proportional {
@@ -222,7 +225,7 @@ impl Proportional {
     #[must_use]
     pub fn new(rules: DirectRules, now_ns: u64) -> Self {
         let ages = Ages::new(rules.ages, now_ns);
-        Self { rules, ages, rate: rules.first(), aim: AIM_MAX, limits: false }
+        Self { rules, ages, rate: rules.first(), aim: AIM_MAX, limits: false, settled: false }
     }
 }
 
@@ -231,7 +234,9 @@ impl Controller for Proportional {
         self.limits |= sample.refused > 0;
         let Some(said) = self.ages.observe(sample, now_ns, p90) else { return };
         let before = self.rate;
-        if said.of_target < AIM_STAYS {
+        self.settled |= self.limits && said.of_target <= self.aim;
+        self.settled &= said.of_target < FLOOD;
+        if self.settled {
             let aim = self.aim * (AIM_GAIN * (OVER - said.over)).exp();
             self.aim = aim.clamp(AIM_MIN, AIM_MAX);
         }

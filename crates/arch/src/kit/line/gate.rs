@@ -102,6 +102,12 @@ impl Gate {
         is_within
     }
 
+    /// True if something goes by the ages of requests.
+    #[must_use]
+    pub const fn counts_ages(&self) -> bool {
+        self.rate.is_some()
+    }
+
     /// True if who is turned away is not told.
     #[must_use]
     pub const fn drops(&self) -> bool {

@@ -9,11 +9,12 @@ use crate::kit::{
 use crate::{WorkerLog, kit::control::Decided};
 use regatta_metrics::{Counter, Tally};
 use regatta_op::OpKind;
-use regatta_sys::{
-    clock,
-    wait::{Event, Poller},
+use regatta_sys::{clock, socket};
+use std::{
+    collections::VecDeque,
+    os::fd::{AsFd as _, BorrowedFd},
+    time::Duration,
 };
-use std::{collections::VecDeque, io, mem, os::fd::BorrowedFd, time::Duration};
 
 /// How long it waits for a batch before it looks whether the line has been closed.
 const LOOK: Duration = Duration::from_millis(100);
@@ -95,10 +96,6 @@ pub struct Stage<'a> {
     /// Connections that it has accepted.
     accepted: usize,
     gated: Option<Gated<'a>>,
-    /// When it looked for events last, and since when what it found may have been there,
-    /// nanoseconds.
-    looked: u64,
-    since: u64,
 }
 
 impl<'a> Stage<'a> {
@@ -115,8 +112,6 @@ impl<'a> Stage<'a> {
             leaving: Leaving::new(line),
             accepted: 0,
             gated: None,
-            looked: clock::nanos(),
-            since: 0,
         }
     }
 
@@ -169,31 +164,6 @@ impl<'a> Stage<'a> {
             Err(ended) if worker.is_listening() => ended.rests(),
             Err(ended) => ended.falls_asleep(),
         }
-    }
-
-    /// Waits for events. A gate learns since when they may have been there: what it finds at once
-    /// has perhaps waited for all of the round before, and under overload that is most of a wait.
-    ///
-    /// # Errors
-    /// As [`Poller::wait`].
-    pub(in crate::kit) fn wait(
-        &mut self,
-        poller: &mut impl Poller,
-        events: &mut Vec<Event>,
-        timeout: Duration,
-    ) -> io::Result<usize> {
-        if !matches!(self.gated, Some(Gated::In(..))) {
-            return poller.wait(events, Some(timeout));
-        }
-        self.since = mem::replace(&mut self.looked, clock::nanos());
-        let found = poller.wait(events, Some(Duration::ZERO))?;
-        if found > 0 || timeout.is_zero() {
-            return Ok(found);
-        }
-        let found = poller.wait(events, Some(timeout))?;
-        self.looked = clock::nanos();
-        self.since = self.looked;
-        Ok(found)
     }
 
     /// After a wait: takes over what is there.
@@ -251,8 +221,8 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Since when what is left has a place in the line, 0 if it needs none: the beginning of a
-    /// request does.
+    /// When what is left came, if it has a place in the line from now on; 0 if it needs none: the
+    /// beginning of a request does.
     ///
     /// # Errors
     /// The gate, if it turns the request away.
@@ -267,8 +237,15 @@ impl<'a> Stage<'a> {
             return Ok(0);
         };
         let (waiting, now) = (self.line.len(to) + self.leaving.len(to), clock::nanos());
-        let is_admitted = gate.admits(waiting, slot.drive.place.class, now);
-        if is_admitted { Ok(self.since) } else { Err(gate) }
+        if !gate.admits(waiting, slot.drive.place.class, now) {
+            return Err(gate);
+        }
+        // A stage cannot see how long it has waited in the kernel, nor before it was accepted.
+        let ago_ms = match gate.counts_ages() {
+            true => socket::last_bytes_ms_ago(slot.socket.as_fd()).unwrap_or(0),
+            false => 0,
+        };
+        Ok(now.saturating_sub(u64::from(ago_ms) * 1_000_000))
     }
 
     /// True if who is turned away here is not told.
@@ -362,47 +339,5 @@ impl<'a> Stage<'a> {
         if self.accepts() {
             self.line.leaves();
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::kit::line::gate::GateRules;
-    use regatta_sys::wait::{Epoll, Interest, Trigger};
-    use std::{io::Write as _, os::fd::AsFd as _, os::unix::net::UnixStream, thread};
-
-    const PAUSE: Duration = Duration::from_millis(20);
-
-    #[test]
-    fn what_a_gate_finds_at_once_may_have_waited_for_the_round_before() {
-        let line = Line::new(Vec::new(), 1).unwrap();
-        let takes = Takes::Listeners { home: 0, to: 0, parts: 1 };
-        let does = Does { takes, routes: Routes::all(0), hears: true, barrier: None };
-        let rules = GateRules {
-            requests_max: 0,
-            queue_max: 0,
-            first_milli: 0,
-            depth: 2,
-            refill_ms_min: 0,
-            classes: 1,
-            drops: false,
-        };
-        let gate = Gate::new(rules, None, 0);
-        let mut stage = Stage::new(&line, does).gated(Gated::In(&gate, 0));
-        let (mut poller, mut events) = (Epoll::new(Trigger::Level).unwrap(), Vec::with_capacity(4));
-        let (ours, mut theirs) = UnixStream::pair().unwrap();
-        poller.add_level(ours.as_fd(), 1, Interest::READ).unwrap();
-        let begun = clock::nanos();
-        assert_eq!(stage.wait(&mut poller, &mut events, PAUSE).unwrap(), 0);
-        assert!(stage.since >= begun + 20_000_000, "a gate that slept has kept nobody waiting");
-        let looked = stage.since;
-        theirs.write_all(b"x").unwrap();
-        thread::sleep(PAUSE);
-        assert_eq!(stage.wait(&mut poller, &mut events, PAUSE).unwrap(), 1);
-        assert_eq!(stage.since, looked, "it may have come just after that look");
-        thread::sleep(PAUSE);
-        assert_eq!(stage.wait(&mut poller, &mut events, PAUSE).unwrap(), 1);
-        assert!(stage.since >= looked + 20_000_000, "it was not there at the look before");
     }
 }
