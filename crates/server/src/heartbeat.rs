@@ -6,10 +6,10 @@ use regatta_sys::process::Child;
 use std::{fs, time::Duration};
 
 /// Between two looks at the workers, milliseconds.
-const LOOK_MS: u64 = 1_000;
+const LOOK_MS: u64 = 750;
 
 /// Looks without a new heartbeat after which a worker is silent. A worker has one every second.
-pub(crate) const LOOKS_MIN: u32 = 3;
+pub(crate) const LOOKS_MIN: u32 = 4;
 
 /// The silence after which a worker may be replaced that is not stopped, milliseconds.
 const SILENT_MS_MAX: u64 = 5_000;
@@ -47,17 +47,17 @@ pub(crate) fn name(pid: u32, thread: u32) -> String {
 /// What has changed about a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// It is silent.
-    Silent {
+    /// It has had no heartbeat for so many milliseconds.
+    Silent(u64),
+    /// It has one again, after so many milliseconds.
+    Again(u64),
+    /// It still has none, and that has been reported.
+    Still {
         /// The age of its last heartbeat, milliseconds.
         silent_ms: u64,
         /// The processor time that it had used when it was first missed, milliseconds.
         busy_before_ms: u64,
-        /// It was not at the last look.
-        is_new: bool,
     },
-    /// It has a heartbeat again, after so many milliseconds.
-    Again(u64),
 }
 
 /// What a thread does, as the kernel says: the main thread of a process, which has its heartbeats,
@@ -153,16 +153,16 @@ impl Last {
         if self.looks == 1 {
             self.busy_ms = activity().map_or(0, |activity| activity.busy_ms);
         }
-        if self.looks < LOOKS_MIN {
-            return None;
+        match self.looks {
+            LOOKS_MIN => Some(Change::Silent(now.since(self.since))),
+            looks if looks > LOOKS_MIN => {
+                // That of a worker which has just started may be its predecessor's.
+                let seen = Tick(self.since.0.saturating_sub(LOOK_MS));
+                let silent_ms = now.since(Tick(tick_ms).max(seen));
+                Some(Change::Still { silent_ms, busy_before_ms: self.busy_ms })
+            }
+            _ => None,
         }
-        // That of a worker which has just started may be its predecessor's.
-        let seen = Tick(self.since.0.saturating_sub(LOOK_MS));
-        Some(Change::Silent {
-            silent_ms: now.since(Tick(tick_ms).max(seen)),
-            busy_before_ms: self.busy_ms,
-            is_new: self.looks == LOOKS_MIN,
-        })
     }
 }
 
@@ -179,6 +179,11 @@ impl Heartbeats {
     pub(crate) fn new(workers: usize, now: Tick) -> Self {
         let [workers, threads] = [(); 2].map(|()| vec![Last::default(); workers]);
         Self { workers, threads, next: now.after(LOOK_MS) }
+    }
+
+    /// When it is time to look.
+    pub(crate) const fn wake_at(&self) -> Tick {
+        self.next
     }
 
     /// True if it is time to look; the next time is then later.
@@ -226,25 +231,25 @@ mod tests {
     #[test]
     fn silence_is_reported_once_and_so_is_its_end() {
         let mut heartbeats = Heartbeats::new(1, Tick(0));
-        assert!(!heartbeats.is_due(Tick(999)) && heartbeats.is_due(Tick(1_000)));
-        assert!(!heartbeats.is_due(Tick(1_999)));
-        let silent =
-            |silent_ms, is_new| Some(Change::Silent { silent_ms, busy_before_ms: 2_000, is_new });
+        assert!(!heartbeats.is_due(Tick(749)) && heartbeats.is_due(Tick(750)));
+        assert!(!heartbeats.is_due(Tick(1_499)));
+        let still = |silent_ms| Some(Change::Still { silent_ms, busy_before_ms: 1_500 });
         let used = |busy_ms| Some(Activity { state: 'S', busy_ms });
         let mut check = |beat: Option<u64>, ms| {
             let beat = beat.map(|tick_ms| ThreadBeat { thread: 77, tick_ms });
             heartbeats.check(0, beat, Tick(ms), || used(ms))
         };
-        assert_eq!(check(Some(7), 1_000), None);
-        assert_eq!(check(Some(7), 2_000), None);
+        assert_eq!(check(Some(7), 750), None);
+        assert_eq!(check(Some(7), 1_500), None);
+        assert_eq!(check(Some(7), 2_250), None);
         assert_eq!(check(Some(7), 3_000), None);
-        assert_eq!(check(Some(7), 4_000), silent(3_993, true));
-        assert_eq!(check(Some(7), 5_000), silent(4_993, false));
-        assert_eq!(check(Some(7), 6_000), silent(5_993, false));
-        assert_eq!(check(Some(9), 7_000), Some(Change::Again(6_000)));
-        assert_eq!(check(Some(9), 8_000), None);
-        assert_eq!(check(None, 9_000), None, "it has ended");
-        assert_eq!(check(Some(9), 10_000), None, "another has started");
+        assert_eq!(check(Some(7), 3_750), Some(Change::Silent(3_000)));
+        assert_eq!(check(Some(7), 4_500), still(4_493));
+        assert_eq!(check(Some(7), 5_250), still(5_243));
+        assert_eq!(check(Some(9), 6_000), Some(Change::Again(5_250)));
+        assert_eq!(check(Some(9), 6_750), None);
+        assert_eq!(check(None, 7_500), None, "it has ended");
+        assert_eq!(check(Some(9), 8_250), None, "another has started");
     }
 
     #[test]
@@ -255,24 +260,24 @@ mod tests {
         let mut check = |main_ms, thread, tick_ms, ms| {
             let main = ThreadBeat { thread: 77, tick_ms: main_ms };
             let changed = heartbeats.check(0, Some(main), Tick(ms), || None);
-            assert!(!matches!(changed, Some(Change::Silent { .. })), "{changed:?}");
+            assert!(!matches!(changed, Some(Change::Still { .. })), "{changed:?}");
             let oldest = ThreadBeat { thread, tick_ms };
             heartbeats.check_threads(0, Some(oldest), Tick(ms), || used(ms))
         };
-        assert_eq!(check(500, 78, 500, 1_000), None);
-        assert_eq!(check(1_500, 79, 500, 2_000), None, "another is as old");
-        assert_eq!(check(2_500, 79, 500, 3_000), None);
-        assert_eq!(check(3_500, 79, 500, 4_000), None);
-        let silent =
-            |silent_ms, is_new| Some(Change::Silent { silent_ms, busy_before_ms: 3_000, is_new });
-        assert_eq!(check(4_500, 79, 500, 5_000), silent(4_000, true));
-        assert_eq!(check(5_500, 79, 500, 6_000), silent(5_000, false));
+        assert_eq!(check(500, 78, 500, 750), None);
+        assert_eq!(check(1_250, 79, 500, 1_500), None, "another is as old");
+        assert_eq!(check(2_000, 79, 500, 2_250), None);
+        assert_eq!(check(2_750, 79, 500, 3_000), None);
+        assert_eq!(check(3_500, 79, 500, 3_750), None);
+        assert_eq!(check(4_250, 79, 500, 4_500), Some(Change::Silent(3_000)));
+        let still = |silent_ms| Some(Change::Still { silent_ms, busy_before_ms: 2_250 });
+        assert_eq!(check(5_000, 79, 500, 5_250), still(4_500));
         // Who would tell of it has not been heard.
-        assert_eq!(check(5_500, 79, 500, 7_000), None);
-        assert_eq!(check(5_500, 79, 500, 8_000), None);
-        assert_eq!(check(8_500, 79, 500, 9_000), silent(8_000, false));
-        assert_eq!(check(9_500, 79, 9_500, 10_000), Some(Change::Again(8_000)));
-        assert_eq!(check(10_500, 78, 10_500, 11_000), None);
+        assert_eq!(check(5_000, 79, 500, 6_000), None);
+        assert_eq!(check(5_000, 79, 500, 6_750), None);
+        assert_eq!(check(7_250, 79, 500, 7_500), still(6_750));
+        assert_eq!(check(8_000, 79, 8_000, 8_250), Some(Change::Again(6_750)));
+        assert_eq!(check(8_750, 78, 8_750, 9_000), None);
     }
 
     #[test]
@@ -306,7 +311,7 @@ mod tests {
         let hopeless = |state, silent_ms, busy_ms| {
             Activity { state, busy_ms: 0 }.is_hopeless(silent_ms, busy_ms, 30_000)
         };
-        assert!(hopeless('T', 3_000, 0), "stopped");
+        assert!(hopeless('T', 3_750, 0), "stopped");
         assert!(!hopeless('t', 60_000, 9_000), "debugged");
         assert!(!hopeless('R', 60_000, 1_990), "it gets no processor");
         assert!(!hopeless('R', 4_999, 4_000) && hopeless('R', 5_000, 2_000), "it spins");

@@ -360,7 +360,7 @@ impl<'a> Master<'a> {
             }
             let now = clock::now().tick;
             let wake_at = self.staff.wake_at().min(self.prepared.root.look_at());
-            let wake_at = wake_at.min(self.monitors.wake_at(now));
+            let wake_at = wake_at.min(self.monitors.wake_at(now)).min(self.heartbeats.wake_at());
             let wake_at =
                 wake_at.min(self.generations.as_ref().map_or(Tick::NEVER, Generations::wake_at));
             let wake_at = if self.unswept { wake_at.min(now.after(SWEEP_MS)) } else { wake_at };
@@ -469,21 +469,19 @@ impl<'a> Master<'a> {
             }
         };
         match change {
+            Some(Change::Silent(ms)) => self.note(
+                Level::Error,
+                format_args!(
+                    "{} has not answered for {ms} ms: it is stopped, or something that it waits \
+                     for hangs",
+                    who()
+                ),
+            ),
             Some(Change::Again(ms)) => self.note(
                 Level::Notice,
                 format_args!("worker {worker} (process {pid}) answers again after {ms} ms"),
             ),
-            Some(Change::Silent { silent_ms: ms, busy_before_ms, is_new }) => {
-                if is_new {
-                    self.note(
-                        Level::Error,
-                        format_args!(
-                            "{} has not answered for {ms} ms: it is stopped, or something that it \
-                             waits for hangs",
-                            who()
-                        ),
-                    );
-                }
+            Some(Change::Still { silent_ms: ms, busy_before_ms }) => {
                 let disk_ms_max = self.prepared.env.settings.number("limits.disk_ms_max");
                 let child = self.children[worker].as_ref();
                 // A keeper's workers have one thread each.
