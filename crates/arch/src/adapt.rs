@@ -102,7 +102,7 @@ impl<'e> Server<'e> {
                 };
                 Some(Box::new(AioThreads::new(limits)))
             }
-            Some(Engine::Uring) => Some(Box::new(AioRing::new(&env.root, most).map_err(fault)?)),
+            Some(Engine::Uring) => Some(Box::new(AioRing::new(most).map_err(fault)?)),
             Some(Engine::Kernel) => Some(Box::new(AioKernel::new(most.min(KERNEL_READS_MAX))?)),
         };
         // What the system refuses is said before anybody is accepted.

@@ -86,7 +86,7 @@ fn work(env: &Env, worker: usize) -> Result<(), String> {
         match engine {
             ContinuedBy::Uring => {
                 let own = root.try_clone().map_err(|error| format!("the root: {error}"))?;
-                let ring = Ring::new(own, env.rules).map_err(|error| refusal(&error))?;
+                let ring = Ring::new(Some(own), env.rules).map_err(|error| refusal(&error))?;
                 Ok(Box::new(RingDisk::new(ring, below, operations_max, chunk_bytes, tally)))
             }
             ContinuedBy::Nowait => {
@@ -387,7 +387,7 @@ mod tests {
         for seed in 0..SEEDS {
             let arena = folder.arena();
             let root = &folder.root;
-            let Ok(ring) = Ring::new(root.try_clone().unwrap(), OpenRules::default()) else {
+            let Ok(ring) = Ring::new(Some(root.try_clone().unwrap()), OpenRules::default()) else {
                 return;
             };
             let tally = Tally::Owned(arena.slot(0));

@@ -68,6 +68,9 @@ pub enum Finished {
 /// Names an operation that the kernel has not finished yet.
 pub type Token = u64;
 
+/// Who opens files says below which root.
+const NO_ROOT: &str = "a ring that opens files has a root";
+
 /// A ring of one thread, which must be the one that makes it.
 ///
 /// The descriptor is readable while there is something for [`Ring::finished`].
@@ -76,7 +79,8 @@ pub struct Ring {
     /// Rung by the kernel when it can go on with an operation. A ring's own descriptor is not
     /// readable then, if completions wait to be asked for.
     bell: Bell,
-    root: Arc<Root>,
+    /// `None`: it opens nothing.
+    root: Option<Arc<Root>>,
     rules: OpenRules,
     /// By token. An operation stays here, untouched, until the kernel has reported it.
     running: Vec<Option<Box<Running>>>,
@@ -124,12 +128,12 @@ enum Next {
 }
 
 impl Ring {
-    /// A ring over a root of its own.
+    /// A ring over a root of its own; `None` if it opens nothing.
     ///
     /// # Errors
     /// The kernel has no io_uring, forbids it (`kernel.io_uring_disabled`, seccomp), or is older
     /// than 6.1.
-    pub fn new(root: Root, rules: OpenRules) -> io::Result<Self> {
+    pub fn new(root: Option<Root>, rules: OpenRules) -> io::Result<Self> {
         let ring = IoUring::builder()
             .setup_single_issuer()
             // Operations go on when we ask, not whenever we are in the kernel.
@@ -140,15 +144,15 @@ impl Ring {
         let bell = Bell::new()?;
         ring.submitter().register_eventfd(bell.as_fd().as_raw_fd())?;
         let (running, free, done) = (Vec::new(), Vec::new(), VecDeque::new());
-        Ok(Self { ring, bell, root: Arc::new(root), rules, running, free, done })
+        Ok(Self { ring, bell, root: root.map(Arc::new), rules, running, free, done })
     }
 
     /// Opens below another root from now on. What is under way stays below the one before.
     pub fn set_root(&mut self, root: &Root) {
         match root.try_clone() {
-            Ok(root) => self.root = Arc::new(root),
+            Ok(root) => self.root = Some(Arc::new(root)),
             // No descriptor left: what is under way may then find siblings below the new one.
-            Err(_) => drop(self.root.replace(root.as_fd())),
+            Err(_) => drop(self.root.as_ref().map(|own| own.replace(root.as_fd()))),
         }
     }
 
@@ -156,6 +160,9 @@ impl Ring {
     ///
     /// # Errors
     /// The token under which [`Ring::finished`] will report it.
+    ///
+    /// # Panics
+    /// If it is to open a file and has no root.
     pub fn start(&mut self, op: DiskOp) -> Result<Finished, Token> {
         let running = match op {
             DiskOp::Open(req) if req.below().1.is_empty() => {
@@ -167,8 +174,8 @@ impl Ring {
                 {
                     return Ok(Finished::Read((std::mem::take(&mut req.buffer), Err(fault))));
                 }
-                let slow = delay(&op, &self.root, self.rules);
-                Box::new(Running::new(op, &self.root, slow))
+                let slow = delay(&op, self.root.as_deref(), self.rules);
+                Box::new(Running::new(op, self.root.as_ref(), slow))
             }
         };
         let at = self.free.pop().unwrap_or_else(|| {
@@ -288,11 +295,11 @@ impl Drop for Ring {
 }
 
 impl Running {
-    fn new(op: DiskOp, root: &Arc<Root>, slow: Option<Duration>) -> Self {
+    fn new(op: DiskOp, root: Option<&Arc<Root>>, slow: Option<Duration>) -> Self {
         let (progress, buffer) = match op {
             DiskOp::Open(req) => {
-                let opening = Opening::default();
-                (Progress::Open { root: Arc::clone(root), req, opening }, Vec::new())
+                let (root, opening) = (Arc::clone(root.expect(NO_ROOT)), Opening::default());
+                (Progress::Open { root, req, opening }, Vec::new())
             }
             DiskOp::Read(req) => (Progress::Read(req), Vec::new()),
             DiskOp::Prefetch { file, at, len } => {
@@ -422,9 +429,11 @@ fn scratch_bytes(len: u64) -> usize {
 }
 
 /// How long an operation is delayed before its first step.
-fn delay(op: &DiskOp, root: &Root, rules: OpenRules) -> Option<Duration> {
+fn delay(op: &DiskOp, root: Option<&Root>, rules: OpenRules) -> Option<Duration> {
     match op {
-        DiskOp::Open(req) => simulated_disk::open_delay(|| is_known(root, req, rules)),
+        DiskOp::Open(req) => {
+            simulated_disk::open_delay(|| is_known(root.expect(NO_ROOT), req, rules))
+        }
         DiskOp::Read(ReadReq { file, at, len, .. }) | DiskOp::Prefetch { file, at, len } => {
             simulated_disk::read_delay(file, *at, *len)
         }
@@ -500,7 +509,7 @@ mod tests {
     fn operations_complete_as_their_blocking_sisters() {
         let path = site("all");
         let root = Root::open(&path).unwrap().with(vec![Root::open(&path).unwrap()]);
-        let Ok(mut ring) = Ring::new(root, OpenRules::default()) else { return };
+        let Ok(mut ring) = Ring::new(Some(root), OpenRules::default()) else { return };
         let Ok(Opened::File { file, siblings }) = open(&mut ring, "page.html") else { panic!() };
         assert_eq!(file.len(), 100_000);
         assert_eq!(siblings.each_ref().map(Option::is_some), [false, false, true]);
@@ -523,7 +532,7 @@ mod tests {
     fn a_cold_file_is_waited_for_and_a_warm_one_is_not() {
         let path = site("cold");
         let root = Root::open(&path).unwrap();
-        let Ok(mut ring) = Ring::new(root, OpenRules::default()) else { return };
+        let Ok(mut ring) = Ring::new(Some(root), OpenRules::default()) else { return };
         let Ok(Opened::File { file, .. }) = open(&mut ring, "page.html") else { panic!() };
         rustix::fs::fsync(&file).unwrap();
         let advice = rustix::fs::Advice::DontNeed;

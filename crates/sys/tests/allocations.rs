@@ -98,7 +98,7 @@ fn an_operation_of_the_ring_allocates_a_little() {
     let dir = Dir::new("ring");
     dir.write("file", "body".repeat(5000));
     let root = || Root::open(dir.path()).unwrap();
-    let Ok(mut ring) = Ring::new(root(), OpenRules::default()) else { return };
+    let Ok(mut ring) = Ring::new(Some(root()), OpenRules::default()) else { return };
     let req = |siblings| OpenReq { path: b"file"[..].into(), siblings };
     let mut done = Vec::with_capacity(8);
     // What the kernel continues although all is in memory is waited for.

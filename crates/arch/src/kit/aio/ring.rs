@@ -3,7 +3,7 @@
 use super::{Aio, Completions, Refused, Request, lock};
 use regatta_op::ReadReq;
 use regatta_sys::{
-    Bell, OpenRules, Root, StaticFile,
+    Bell, OpenRules, StaticFile,
     uring::{DiskOp, Finished, Ring, Token},
     wait::{Interest, Poll, Poller as _},
 };
@@ -26,8 +26,6 @@ pub struct AioRing {
     bell: Bell,
     in_flight: AtomicUsize,
     requests_max: usize,
-    /// A ring could open files as well, below this.
-    root: Root,
 }
 
 #[derive(Debug, Default)]
@@ -42,13 +40,12 @@ impl AioRing {
     ///
     /// # Errors
     /// No descriptors left.
-    pub fn new(root: &Root, requests_max: usize) -> io::Result<Self> {
+    pub fn new(requests_max: usize) -> io::Result<Self> {
         Ok(Self {
             todo: Mutex::default(),
             bell: Bell::new()?,
             in_flight: AtomicUsize::new(0),
             requests_max,
-            root: root.try_clone()?,
         })
     }
 
@@ -88,8 +85,7 @@ impl Aio for AioRing {
                  adapt.engine=threads does without"
             )
         };
-        let root = self.root.try_clone().map_err(fault)?;
-        let ring = Ring::new(root, OpenRules::default()).map_err(fault)?;
+        let ring = Ring::new(None, OpenRules::default()).map_err(fault)?;
         let mut poll = Poll::new();
         poll.add(ring.as_fd(), 0, Interest::READ).map_err(fault)?;
         poll.add(self.bell.as_fd(), 1, Interest::READ).map_err(fault)?;

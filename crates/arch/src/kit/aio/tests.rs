@@ -51,7 +51,7 @@ impl Folder {
     fn engines(&self) -> Vec<(&'static str, Box<dyn Aio>)> {
         let mut all: Vec<(&str, Box<dyn Aio>)> =
             vec![("threads", Box::new(AioThreads::new(LIMITS)))];
-        let ring = AioRing::new(&self.root, LIMITS.requests_max).unwrap();
+        let ring = AioRing::new(LIMITS.requests_max).unwrap();
         let has_ring = ring.completions().map(drop);
         match has_ring {
             Ok(()) => all.push(("ring", Box::new(ring))),
