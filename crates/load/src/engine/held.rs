@@ -5,8 +5,8 @@
 //! it runs for a slice, spins while it has nothing to do, and sleeps for as long as makes the slice
 //! its share. With a real-time priority the server then has exactly the rest.
 
-use regatta_sys::clock;
 use regatta_sys::wait::Exact;
+use regatta_sys::{clock, thread};
 use std::io;
 use std::time::Duration;
 
@@ -23,13 +23,15 @@ pub(super) struct Held {
     percent: Option<u32>,
     /// When the slice began.
     begun: u64,
+    /// Processor time of this thread when the last slice ended, ns.
+    used_until: u64,
     /// Time in which it had nothing to do and spun, ns.
     pub(super) spun_ns: u64,
 }
 
 impl Held {
     pub(super) fn new(percent: Option<u32>) -> Self {
-        Self { percent, begun: clock::nanos(), spun_ns: 0 }
+        Self { percent, begun: clock::nanos(), used_until: thread::cpu_nanos(), spun_ns: 0 }
     }
 
     /// What of `wall_ns` is this thread's.
@@ -45,7 +47,11 @@ impl Held {
         };
         loop {
             if now.saturating_sub(self.begun) >= slice_ns(percent) {
-                std::thread::sleep(Duration::from_nanos(rest_ns(now - self.begun, percent)));
+                // What it took to fall asleep and to wake is part of the share.
+                let used = thread::cpu_nanos();
+                let rest = rest_ns(used - self.used_until, percent);
+                self.used_until = used;
+                std::thread::sleep(Duration::from_nanos(rest));
                 self.begun = clock::nanos();
                 now = self.begun;
             }
@@ -64,8 +70,8 @@ const fn slice_ns(percent: u32) -> u64 {
     PERIOD_NS * percent as u64 / 100
 }
 
-/// How long others run after a slice that took `used_ns`: one that took longer, because much
-/// happened at once, is made up for.
+/// How long others run after a slice that took `used_ns` of processor time: one that took longer,
+/// because much happened at once, is made up for.
 const fn rest_ns(used_ns: u64, percent: u32) -> u64 {
     used_ns * (100 - percent as u64) / percent as u64
 }
@@ -73,7 +79,6 @@ const fn rest_ns(used_ns: u64, percent: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use regatta_sys::thread;
 
     #[test]
     fn a_slice_that_took_longer_is_followed_by_a_longer_rest() {
@@ -98,7 +103,8 @@ mod tests {
             let (wall, cpu) = (clock::nanos() - start, thread::cpu_nanos() - cpu);
             let share = cpu as f64 / wall as f64;
             assert!(share < 0.44, "{share}");
-            assert!(held.spun_ns * 10 > cpu * 8, "{} of {cpu}", held.spun_ns);
+            // A virtual machine may need a fifth of it to fall asleep and to wake.
+            assert!(held.spun_ns * 2 > cpu, "{} of {cpu}", held.spun_ns);
             most = most.max(share);
         }
         assert!(most > 0.02, "{most}");

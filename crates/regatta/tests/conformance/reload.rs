@@ -145,8 +145,17 @@ impl Configured {
         fs::write(self.site.beside("regatta.toml"), text).expect("a file");
     }
 
+    /// Whether the generation before the one that serves is gone.
+    fn has_one_generation(&self) -> bool {
+        let errors = self.server.stderr();
+        let serves = errors.lines().filter_map(|line| line.strip_suffix(" serves"));
+        let last = serves.filter_map(|line| line.rsplit_once("generation ")?.1.parse().ok()).last();
+        last.is_none_or(|it: u64| errors.contains(&format!("generation {} is gone", it - 1)))
+    }
+
     /// A request for another generation is refused, says why, and changes nothing.
     fn refuses(&self, command: &str, why: &str) {
+        assert!(eventually(PATIENCE, || self.has_one_generation()), "{}", self.server.stderr());
         let workers = self.server.workers();
         under(self.server.address(), || {
             let said = run(&[command, "--pid", &self.server.pid().to_string()]);
