@@ -148,8 +148,8 @@ impl Configured {
     /// Whether the generation before the one that serves is gone.
     fn has_one_generation(&self) -> bool {
         let errors = self.server.stderr();
-        let serves = errors.lines().filter_map(|line| line.strip_suffix(" serves"));
-        let last = serves.filter_map(|line| line.rsplit_once("generation ")?.1.parse().ok()).last();
+        let mut lines = errors.lines().rev().filter_map(|line| line.strip_suffix(" serves"));
+        let last = lines.find_map(|line| line.rsplit_once("generation ")?.1.parse().ok());
         last.is_none_or(|it: u64| errors.contains(&format!("generation {} is gone", it - 1)))
     }
 
