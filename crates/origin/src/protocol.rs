@@ -72,10 +72,11 @@ pub trait Protocol<F> {
     /// The server is going away: finish the exchange in progress, then close.
     ///
     /// The next request on a persistent connection may already be on its way: an idle connection
-    /// stays open for [`crate::Deadlines::drain_idle_ms`], and the response to a request that comes
-    /// meanwhile says that it is the last. Even if that is 0, [`expire`](Self::expire) ends the
-    /// connection: closing it with unread bytes could destroy a response that the peer has not
-    /// received yet (RFC 9112 §9.6).
+    /// stays open for [`crate::Deadlines::drain_idle_ms`], a new one for
+    /// [`crate::Deadlines::drain_first_ms`], and the response to a request that comes meanwhile
+    /// says that it is the last. Even if that is 0, [`expire`](Self::expire) ends the connection:
+    /// closing it with unread bytes could destroy a response that the peer has not received yet
+    /// (RFC 9112 §9.6).
     fn drain(&mut self, now: Now, cx: &Cx<'_, F>);
 
     /// The driver cannot continue: the connection ends now, for `reason`, and counts and logs an

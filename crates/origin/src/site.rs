@@ -189,6 +189,15 @@ pub struct Deadlines {
     pub drain_idle_ms: u64,
 }
 
+impl Deadlines {
+    /// How long a connection may still send its first request when the server is going away: four
+    /// times as long as one that idles, since whoever has just connected is about to ask.
+    #[must_use]
+    pub const fn drain_first_ms(&self) -> u64 {
+        self.drain_idle_ms.saturating_mul(4)
+    }
+}
+
 impl Default for Deadlines {
     fn default() -> Self {
         Self {

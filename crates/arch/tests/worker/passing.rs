@@ -335,7 +335,7 @@ fn who_retires_leaves_the_listener_to_others() {
         round(&mut one);
         round(&mut two);
     }
-    set_time(DRAIN_IDLE_MS + 100);
+    set_time(4 * DRAIN_IDLE_MS + 100);
     round(&mut one);
     assert!(!one.goes_on());
     let _third = fixture.connect(0);

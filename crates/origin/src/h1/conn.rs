@@ -270,7 +270,10 @@ impl<F: File> Protocol<F> for Conn<F> {
     fn drain(&mut self, now: Now, cx: &Cx<'_, F>) {
         self.draining = true;
         if self.is_idle() {
-            self.deadline = self.deadline.min(now.tick.after(cx.site.deadlines.drain_idle_ms));
+            let deadlines = &cx.site.deadlines;
+            let is_new = self.requests == 0;
+            let ms = if is_new { deadlines.drain_first_ms() } else { deadlines.drain_idle_ms };
+            self.deadline = self.deadline.min(now.tick.after(ms));
         }
     }
 

@@ -175,7 +175,7 @@ impl<F: File> Protocol<F> for Greeting<F> {
     fn drain(&mut self, now: Now, cx: &Cx<'_, F>) {
         self.draining = true;
         if self.received.is_empty() && self.ending.is_none() {
-            self.deadline = self.deadline.min(now.tick.after(cx.site.deadlines.drain_idle_ms));
+            self.deadline = self.deadline.min(now.tick.after(cx.site.deadlines.drain_first_ms()));
         }
     }
 

@@ -243,7 +243,7 @@ impl<F: File> Protocol<F> for Sealed<F> {
     }
 
     fn drain(&mut self, now: Now, cx: &Cx<'_, F>) {
-        let until = now.tick.after(cx.site.deadlines.drain_idle_ms);
+        let until = now.tick.after(cx.site.deadlines.drain_first_ms());
         self.drain_until = self.drain_until.min(until);
         if let Some(upper) = &mut self.upper {
             upper.drain(now, cx);

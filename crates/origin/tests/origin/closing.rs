@@ -358,9 +358,17 @@ fn draining_an_idle_connection() {
     // Nothing comes: it closes when the time is up, and not before.
     let rig = Rig::new(Site::default());
     let mut client = rig.connect();
+    client.feed(TEN);
     client.drain();
     assert!(!client.expire(200, 0));
     assert!(client.expire(100, 0));
+    ends(&client, CloseReason::Drained);
+    // A new one is about to send its first request, and has four times as long.
+    let rig = Rig::new(Site::default());
+    let mut client = rig.connect();
+    client.drain();
+    assert!(!client.expire(900, 0));
+    assert!(client.expire(200, 0));
     ends(&client, CloseReason::Drained);
     // No time: at once, but not before what has come is answered.
     let deadlines = Deadlines { drain_idle_ms: 0, ..Deadlines::default() };

@@ -297,8 +297,9 @@ pub static OPTIONS: &[OptionSpec] = &[
         "250",
         "How long an idle connection may still send a request while the server shuts down.",
         "The response to such a request says that it is the last. Without this time, a request \
-         that is on its way when the server closes the connection is lost. 0 closes idle \
-         connections as soon as what they have already sent has been read.",
+         that is on its way when the server closes the connection is lost. A connection that has \
+         sent no request yet has four times as long. 0 closes idle connections as soon as what \
+         they have already sent has been read.",
     ),
     option(
         "limits.linger_bytes_max",
