@@ -42,10 +42,12 @@ impl Open {
         }
     }
 
-    /// Sends a request on an idle connection, or a new one, or has it wait.
+    /// Sends a request on an idle connection, or a new one, or has it wait. One that is made again
+    /// takes a new one if it may: a server that ends one idle connection ends others as well.
     #[inline]
     fn dispatch(&mut self, core: &mut Core<'_>, order: Order) {
-        while let Some(conn) = self.idle.pop() {
+        let reuses = order.tries == 0 || self.connections >= self.connections_max;
+        while reuses && let Some(conn) = self.idle.pop() {
             if core.is_open(conn) {
                 core.request(conn, order);
                 return;

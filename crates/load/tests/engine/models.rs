@@ -5,7 +5,7 @@ use crate::{closed, load, ms, open, options, replay};
 use regatta_load::engine::{Fate, LoadOptions, Outcome, Plan, Watch, perform};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Plays `count` sessions of a log.
 fn play(server: &Server, text: &str, count: u64) -> Outcome {
@@ -64,6 +64,23 @@ fn what_was_pipelined_behind_a_close_is_asked_for_again() {
     assert_eq!(outcome.fates.get(Fate::Good), 4, "{:?}", outcome.fates);
     // The reply too may be lost, when the server closes with requests unread (RFC 9112 §9.6).
     assert!((2..=3).contains(&outcome.again), "{}", outcome.again);
+}
+
+/// Where a server ends all that idle at once, another of them is no better: a request that one of
+/// them lost is made again on a new connection.
+#[test]
+fn what_an_idle_connection_lost_is_asked_for_on_a_new_one() {
+    const IDLE: u64 = 12;
+    let idle_from = Instant::now() + ms(300);
+    let server = Server::new(move |asked| match (asked.conn < IDLE, asked.on_conn) {
+        (true, 0) => Answer::ok(b"x").at(idle_from),
+        (true, _) => Answer::bytes("").closing(),
+        (false, _) => Answer::ok(b"x"),
+    });
+    let options = options(&server.url("/"), open(100.0));
+    let outcome = load(&LoadOptions { duration: Some(ms(600)), ..options });
+    assert_eq!(outcome.fates.get(Fate::Good), outcome.offered, "{:?}", outcome.fates);
+    assert!(outcome.again > 0);
 }
 
 #[test]
