@@ -259,7 +259,7 @@ fn a_server_that_goes_away_finishes_a_handshake_that_was_begun() {
         assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
         ends.link.drain(ends.now(), &ends.cx);
         assert_eq!(ends.expire(), Some(Abandoned::All));
-        assert_eq!(ends.tick - 1_000, ends.cx.site.deadlines.drain_idle_ms);
+        assert_eq!(ends.tick - 1_000, ends.cx.site.deadlines.drain_first_ms());
         assert_eq!(ends.end(), CloseReason::Drained);
     });
     on(ClearHttp1, |mut ends| {
