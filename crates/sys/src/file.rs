@@ -14,7 +14,10 @@ use std::{
         unix::ffi::OsStrExt,
     },
     path::{self, Path},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
 };
 
 /// An open file below the root: a counted descriptor, and the facts that were true when it was
@@ -142,6 +145,8 @@ pub struct Root {
     path: CString,
     /// By number from 1 on. All clones share them.
     others: Arc<[Self]>,
+    /// How often it was [replaced](Self::replace), times two; odd while it is.
+    changes: AtomicU64,
 }
 
 /// Where the file that a descriptor is open on is now.
@@ -171,7 +176,7 @@ impl Root {
     pub fn open(path: &Path) -> io::Result<Self> {
         let path = CString::new(path::absolute(path)?.as_os_str().as_bytes())?;
         let fd = rustix::fs::open(&path, ROOT_FLAGS, Mode::empty())?;
-        Ok(Self { fd, path, others: Arc::default() })
+        Ok(Self { fd, path, others: Arc::default(), changes: AtomicU64::new(0) })
     }
 
     /// This root, with those of further hosts, which have the numbers from 1 on.
@@ -247,11 +252,18 @@ impl Root {
     /// # Errors
     /// None that should occur.
     pub fn replace(&self, other: BorrowedFd<'_>) -> io::Result<()> {
+        self.changes.fetch_add(1, SeqCst);
         // SAFETY: the number is this value's own and stays open throughout: it is exchanged, not
         // closed. No one relies on which directory it is: who opens below it meanwhile opens below
         // one or the other.
         let done = unsafe { libc::dup3(other.as_raw_fd(), self.fd.as_raw_fd(), libc::O_CLOEXEC) };
+        self.changes.fetch_add(1, SeqCst);
         if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// Another number whenever another thread has replaced it, odd while one does.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(SeqCst)
     }
 
     /// True if what its path names has been opened, and is another directory.
@@ -270,7 +282,7 @@ impl Root {
     /// No descriptors left.
     pub fn try_clone(&self) -> io::Result<Self> {
         let (path, others) = (self.path.clone(), Arc::clone(&self.others));
-        Ok(Self { fd: self.fd.try_clone()?, path, others })
+        Ok(Self { fd: self.fd.try_clone()?, path, others, changes: AtomicU64::new(0) })
     }
 }
 

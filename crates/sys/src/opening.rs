@@ -50,7 +50,7 @@ pub fn open_below(root: &Root, req: &OpenReq, rules: OpenRules) -> OpenResult {
     }
     simulated_disk::before_open(|| is_known(root, req, rules));
     let root = below;
-    let mut opening = Opening::default();
+    let mut opening = Opening::new(root);
     loop {
         let result = match opening.next() {
             Next::Below(suffix, flags) => open_path(root, path, suffix, flags, rules.resolve()),
@@ -76,7 +76,7 @@ pub fn open_cached(root: &Root, req: &OpenReq, rules: OpenRules) -> Option<OpenR
         return None;
     }
     let how = rules.resolve() | ResolveFlags::CACHED;
-    let mut opening = Opening::default();
+    let mut opening = Opening::new(root);
     loop {
         let Next::Below(suffix, flags) = opening.next() else { return None };
         let result = open_path(root, path, suffix, flags, how);
@@ -125,6 +125,8 @@ pub(crate) struct Opening {
     siblings: [Option<StaticFile>; 3],
     /// How often the tree changed under it.
     tries: u32,
+    /// [`Root::changes`] when it began.
+    began: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -149,6 +151,18 @@ pub(crate) enum Next {
 }
 
 impl Opening {
+    /// One of a path below this root.
+    pub(crate) fn new(root: &Root) -> Self {
+        Self { began: root.changes(), ..Self::default() }
+    }
+
+    /// Why the path was not found, where the root is [replaced](Root::is_replaced) by now or not.
+    /// Another thread may have exchanged it since: then it was looked for in the one before.
+    fn not_found(&self, root: &Root, replaced: bool) -> OpenFault {
+        let exchanged = !self.began.is_multiple_of(2) || root.changes() != self.began;
+        if replaced || exchanged { OpenFault::RootReplaced } else { OpenFault::NotFound }
+    }
+
     pub(crate) const fn next(&self) -> Next {
         match self.stage {
             Stage::File => Next::Below("", OPEN_FLAGS),
@@ -177,7 +191,7 @@ impl Opening {
                     Ok(Some(file)) => self.file = Some(file),
                     Ok(None) => return Some(Ok(Opened::Directory)),
                     Err(OpenFault::NotFound) => match root.is_replaced() {
-                        Some(replaced) => return Some(Err(not_found(replaced))),
+                        Some(replaced) => return Some(Err(self.not_found(root, replaced))),
                         None => self.stage = Stage::Root,
                     },
                     Err(fault) => return Some(Err(fault)),
@@ -191,7 +205,7 @@ impl Opening {
                     Err(OpenFault::Denied)
                 });
             }
-            Stage::Root => return Some(Err(not_found(root.is_not(&result)))),
+            Stage::Root => return Some(Err(self.not_found(root, root.is_not(&result)))),
             Stage::Sibling(coding) => {
                 self.siblings[coding as usize] = opened(result).ok().flatten();
             }
@@ -213,10 +227,6 @@ impl Opening {
 /// What a call has opened; `None` is a directory.
 fn opened(result: Result<OwnedFd, Errno>) -> Result<Option<StaticFile>, OpenFault> {
     result.map_err(open_fault).and_then(StaticFile::open)
-}
-
-const fn not_found(replaced: bool) -> OpenFault {
-    if replaced { OpenFault::RootReplaced } else { OpenFault::NotFound }
 }
 
 /// How a file is opened for reading.
@@ -266,3 +276,37 @@ const PATH_BYTES_MAX: usize = 4096;
 
 /// How often an open is tried again while the tree changes under it.
 const OPEN_TRIES_MAX: u32 = 7;
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use regatta_op::Codings;
+    use std::{env::temp_dir, fs, os::unix::fs::symlink, process};
+
+    /// What was looked for in the root of before is not missing in the one that another thread has
+    /// put into its place, although that is what the path names by then.
+    #[test]
+    fn a_root_that_is_exchanged_meanwhile_is_no_reason_that_a_file_is_missing() {
+        let folder = temp_dir().join(format!("regatta-exchanged-{}", process::id()));
+        let [old, new, link, next] = ["old", "new", "link", "next"].map(|name| folder.join(name));
+        fs::create_dir_all(&old).unwrap();
+        fs::create_dir_all(&new).unwrap();
+        symlink(&old, &link).unwrap();
+        let root = Root::open(&link).unwrap();
+        let req = OpenReq { path: b"a".as_slice().into(), siblings: Codings::NONE };
+        let mut early = Opening::new(&root);
+        symlink(&new, &next).unwrap();
+        fs::rename(&next, &link).unwrap();
+        root.replace(Root::open(&link).unwrap().as_fd()).unwrap();
+        let mut late = Opening::new(&root);
+        let missing = |opening: &mut Opening| match opening.take(Err(Errno::NOENT), &root, &req) {
+            // Whether the link leads there is not known without a disk.
+            None => opening.take(Ok(fs::File::open(&link).unwrap().into()), &root, &req),
+            found => found,
+        };
+        assert!(matches!(missing(&mut early), Some(Err(OpenFault::RootReplaced))));
+        assert!(matches!(missing(&mut late), Some(Err(OpenFault::NotFound))));
+        fs::remove_dir_all(folder).unwrap();
+    }
+}

@@ -298,7 +298,8 @@ impl Running {
     fn new(op: DiskOp, root: Option<&Arc<Root>>, slow: Option<Duration>) -> Self {
         let (progress, buffer) = match op {
             DiskOp::Open(req) => {
-                let (root, opening) = (Arc::clone(root.expect(NO_ROOT)), Opening::default());
+                let root = Arc::clone(root.expect(NO_ROOT));
+                let opening = Opening::new(root.place(&req).0);
                 (Progress::Open { root, req, opening }, Vec::new())
             }
             DiskOp::Read(req) => (Progress::Read(req), Vec::new()),
