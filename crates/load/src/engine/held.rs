@@ -30,6 +30,7 @@ pub(super) struct Held {
 }
 
 impl Held {
+    /// For the thread that calls, whose processor time is counted.
     pub(super) fn new(percent: Option<u32>) -> Self {
         Self { percent, begun: clock::nanos(), used_until: thread::cpu_nanos(), spun_ns: 0 }
     }
