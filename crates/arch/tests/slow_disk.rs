@@ -4,6 +4,10 @@
 //!
 //! Slow are injected faults, and the stand-in of a disk once the page cache has lost the files.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#[path = "../../../xtask/folder.rs"]
+mod folder;
+
+use folder::Folder;
 use regatta_arch::{ARCHITECTURES, Env, Share, find, kit::accept, options::Settings};
 use regatta_metrics::{Arena, Counter};
 use regatta_origin::{ClearHttp1, NoLog, Site};
@@ -63,7 +67,7 @@ const ROWS: [Row; 7] = [
 const LARGE_BYTES: usize = 200_000;
 
 fn main() {
-    let path = std::env::temp_dir().join(format!("regatta-slow-{}", std::process::id()));
+    let path = Folder::new("slow");
     let cases = ROWS.iter().flat_map(|row| FAULTS.map(|fault| (row, fault))).enumerate();
     // Each has files of its own: what one has read would be in memory for all.
     let cases: Vec<_> = cases
@@ -81,13 +85,12 @@ fn main() {
             });
         }
     });
-    fs::remove_dir_all(path).unwrap();
     println!("test result: ok. {} passed; 0 failed; 0 ignored", servers.len());
 }
 
 /// Makes the files of a server.
 fn write(folder: &Path) -> PathBuf {
-    fs::create_dir_all(folder).unwrap();
+    fs::create_dir(folder).unwrap();
     for name in ["warm", "cold", "gone", "large"] {
         fs::write(folder.join(name), content(name)).unwrap();
     }

@@ -3,7 +3,10 @@
 //! of them, where a protocol has several operations out at once. And a process that is one such
 //! thread, and ends while others go on.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#[path = "../../../xtask/folder.rs"]
+mod folder;
 
+use folder::Folder;
 use regatta_arch::{
     Driver, Env, Share,
     kit::{accept, worker::NextRoot},
@@ -27,7 +30,7 @@ use std::{
     io::{Read, Write},
     net::{SocketAddr, TcpStream},
     os::fd::AsFd,
-    path::{Path, PathBuf},
+    path::Path,
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -46,7 +49,7 @@ struct Server {
     /// Where new roots are sent.
     roots: Channel,
     address: SocketAddr,
-    folder: PathBuf,
+    folder: Folder,
     work: Option<JoinHandle<Result<(), String>>>,
 }
 
@@ -67,9 +70,8 @@ impl Server {
         sets: &[(&str, &str)],
         links: Box<dyn Links<StaticFile> + Sync>,
     ) -> Self {
-        let folder = format!("regatta-threads-{}-{name}", std::process::id());
-        let folder = std::env::temp_dir().join(folder);
-        fs::create_dir_all(folder.join("root")).unwrap();
+        let folder = Folder::new(&format!("threads-{name}"));
+        fs::create_dir(folder.join("root")).unwrap();
         for (name, bytes) in FILES {
             fs::write(folder.join("root").join(name), body(name, bytes)).unwrap();
         }
@@ -131,7 +133,6 @@ impl Drop for Server {
         if let Some(work) = self.work.take() {
             let _it_fails_with_the_test = work.join();
         }
-        let _ = fs::remove_dir_all(&self.folder);
     }
 }
 

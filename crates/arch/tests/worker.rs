@@ -1,6 +1,7 @@
 //! A worker without an event loop: its driver is written here, of what any driver may use. It goes
 //! round all connections, performs what each asks for at once, and comes back for what would wait.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+use folder::Folder;
 use regatta_arch::{
     drive::{
         FileCx, Turn,
@@ -27,7 +28,6 @@ use std::{
     io::{Read, Write},
     net::TcpStream,
     os::fd::{AsFd, OwnedFd},
-    path::PathBuf,
     sync::atomic::AtomicU64,
     thread,
     time::Duration,
@@ -38,6 +38,8 @@ static COUNTING: alloc_count::Counting = alloc_count::Counting;
 
 #[path = "../src/kit/dice.rs"]
 mod dice;
+#[path = "../../../xtask/folder.rs"]
+mod folder;
 #[path = "worker/passing.rs"]
 mod passing;
 
@@ -183,7 +185,7 @@ fn is_over(peer: &mut TcpStream) -> bool {
 
 /// What is served, a listener for each worker, and where they count.
 struct Fixture {
-    folder: PathBuf,
+    _folder: Folder,
     site: Site,
     root: Root,
     bell: Bell,
@@ -193,8 +195,7 @@ struct Fixture {
 
 impl Fixture {
     fn new(name: &str, workers: usize) -> Self {
-        let folder = std::env::temp_dir().join(format!("regatta-{name}-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
+        let folder = Folder::new(&format!("worker-{name}"));
         fs::write(folder.join("small"), [b's'; 4096]).unwrap();
         fs::write(folder.join("large"), vec![b'l'; LARGE_BYTES]).unwrap();
         let (arena, listeners) = Self::fresh(workers);
@@ -202,7 +203,7 @@ impl Fixture {
         site.deadlines.head_ms_max = 200;
         Self {
             root: Root::open(&folder).unwrap(),
-            folder,
+            _folder: folder,
             site,
             bell: Bell::new().unwrap(),
             arena,
@@ -266,12 +267,6 @@ impl Fixture {
             root: None,
         };
         Worker::new(Acceptor::new(&self.listeners[listener..=listener], rules), around)
-    }
-}
-
-impl Drop for Fixture {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.folder);
     }
 }
 

@@ -5,6 +5,9 @@
 
 mod defaults;
 pub mod engine;
+#[cfg(test)]
+#[path = "../../../xtask/folder.rs"]
+mod folder;
 mod named;
 mod number;
 pub mod workload;

@@ -1,6 +1,10 @@
 //! `from-log` on half a million lines that exist only while they are read, in bounded memory.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
+#[path = "../../../xtask/folder.rs"]
+mod folder;
+
+use folder::Folder;
 use regatta_load::workload::fault::unwatched;
 use regatta_load::workload::from_log::{Distilled, Rules, distil};
 use std::fs;
@@ -35,8 +39,7 @@ fn peak_bytes() -> u64 {
 
 #[test]
 fn half_a_million_lines_fit_in_little_memory() {
-    let dir = std::env::temp_dir().join(format!("regatta-memory-{}", std::process::id()));
-    fs::create_dir_all(&dir).unwrap();
+    let dir = Folder::new("memory");
     let (reader, writer) = std::io::pipe().unwrap();
     let lines = std::thread::spawn(move || {
         let mut out = BufWriter::new(writer);
@@ -57,7 +60,6 @@ fn half_a_million_lines_fit_in_little_memory() {
         .unwrap();
     let growth = peak_bytes() - before;
     lines.join().unwrap().unwrap();
-    fs::remove_dir_all(&dir).unwrap();
     println!(
         "{LINES} lines in {:.1} s: {} files, {} sessions, {} MiB resident more",
         start.elapsed().as_secs_f64(),

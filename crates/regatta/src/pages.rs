@@ -63,6 +63,9 @@ fn entry(page: &mut Roff, spec: &OptionSpec) {
 }
 
 #[cfg(test)]
+#[path = "../../../xtask/folder.rs"]
+mod folder;
+#[cfg(test)]
 #[path = "../../../xtask/skips.rs"]
 mod skips;
 
@@ -75,7 +78,8 @@ mod tests {
     /// Every page is there, and groff(1), which man(1) calls, understands them all.
     #[test]
     fn man_and_shells_have_a_page_for_every_command() {
-        let directory = std::env::temp_dir().join(format!("regatta-pages-{}", std::process::id()));
+        let folder = folder::Folder::new("pages");
+        let directory = folder.join("made");
         write(crate::Cli::command(), &directory).expect("a directory of our own");
         let text = |name: &str| fs::read_to_string(directory.join(name)).expect(name);
         assert!(text("regatta-serve.1").contains("regatta.toml(5)"));
@@ -96,6 +100,5 @@ mod tests {
             Ok(said) => assert_eq!(String::from_utf8_lossy(&said.stderr), ""),
             Err(error) => skips::skip(&format!("groff does not look at the pages: {error}")),
         }
-        fs::remove_dir_all(directory).expect("ours");
     }
 }

@@ -1,9 +1,12 @@
 //! The lab from outside: runs that end, go on, and are told to stop.
 #![expect(clippy::unwrap_used, reason = "what a test needs and does not get fails it")]
 
+#[path = "../../../xtask/folder.rs"]
+mod folder;
 #[path = "../../../xtask/skips.rs"]
 mod skips;
 
+use folder::Folder;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use skips::skip;
@@ -40,15 +43,14 @@ fn the_lab_knows_the_variants() {
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A directory of our own, with a site that everybody may read.
-struct Place(PathBuf);
+struct Place(Folder);
 
 impl Place {
     fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("regatta-lab-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(path.join("site")).unwrap();
+        let path = Folder::new(&format!("lab-{name}"));
+        fs::create_dir(path.join("site")).unwrap();
         fs::write(path.join("site/index.html"), "hello\n".repeat(100)).unwrap();
-        for open in [&path, &path.join("site")] {
+        for open in [&*path, &path.join("site")] {
             fs::set_permissions(open, fs::Permissions::from_mode(0o755)).unwrap();
         }
         Self(path)
@@ -77,12 +79,6 @@ errors_max = 1
         let file = self.0.join("tiny.toml");
         fs::write(&file, text).unwrap();
         file
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

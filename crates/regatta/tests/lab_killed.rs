@@ -2,9 +2,12 @@
 //! on: SIGKILL, SIGINT and SIGTERM at 20 moments.
 #![expect(clippy::unwrap_used, reason = "what a test needs and does not get fails it")]
 
+#[path = "../../../xtask/folder.rs"]
+mod folder;
 #[path = "../../../xtask/skips.rs"]
 mod skips;
 
+use folder::Folder;
 use regatta_lab::env::list;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -12,7 +15,7 @@ use skips::skip;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -38,15 +41,14 @@ const REFUSALS: [&str; 8] = [
 
 /// A directory of our own, whose path is also the mark by which our processes are known: they
 /// inherit it as a variable of their environment.
-struct Place(PathBuf);
+struct Place(Folder);
 
 impl Place {
     fn new() -> Self {
-        let path = std::env::temp_dir().join(format!("regatta-killed-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(path.join("site")).unwrap();
+        let path = Folder::new("killed");
+        fs::create_dir(path.join("site")).unwrap();
         fs::write(path.join("site/index.html"), [b'x'; 100_000]).unwrap();
-        for open in [&path, &path.join("site")] {
+        for open in [&*path, &path.join("site")] {
             fs::set_permissions(open, fs::Permissions::from_mode(0o755)).unwrap();
         }
         let text = format!(
@@ -74,7 +76,7 @@ read_ahead_kb = 64
     fn lab(&self, out: &Path, more: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_regatta"));
         command.args(["lab", "run"]).arg(self.0.join("killed.toml")).arg("--out").arg(out);
-        command.args(more).stdin(Stdio::null()).env("REGATTA_TEST", &self.0);
+        command.args(more).stdin(Stdio::null()).env("REGATTA_TEST", &*self.0);
         command
     }
 
@@ -134,12 +136,6 @@ read_ahead_kb = 64
             assert!(start.elapsed() < PATIENCE, "seed {SEED}, {when}: {found:#?}");
             std::thread::sleep(Duration::from_millis(10));
         }
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

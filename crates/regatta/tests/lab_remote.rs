@@ -2,15 +2,18 @@
 //! the second.
 #![expect(clippy::unwrap_used, reason = "what a test needs and does not get fails it")]
 
+#[path = "../../../xtask/folder.rs"]
+mod folder;
 #[path = "../../../xtask/skips.rs"]
 mod skips;
 
+use folder::Folder;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use skips::skip;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -32,17 +35,11 @@ impl Drop for Held {
 
 /// Both machines; gone with their processes.
 struct Machines {
-    place: PathBuf,
+    place: Folder,
     // In the order in which they are to end.
     _sshd: Held,
     far: Held,
     near: Held,
-}
-
-impl Drop for Machines {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.place);
-    }
 }
 
 /// What a command prints; None if it fails.
@@ -110,10 +107,9 @@ impl Machines {
                 said(inside(machine).arg("ip").args(line.split(' '))).unwrap();
             }
         }
-        let place = std::env::temp_dir().join(format!("regatta-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&place);
+        let place = Folder::new(name);
         for folder in ["site", "bin", "far", "tmp"] {
-            fs::create_dir_all(place.join(folder)).unwrap();
+            fs::create_dir(place.join(folder)).unwrap();
         }
         let sshd = Self::sshd(&place, &sshd, &far);
         let config = place.join("config");

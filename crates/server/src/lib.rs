@@ -4,6 +4,9 @@
 mod admin;
 pub mod config;
 pub mod explain;
+#[cfg(test)]
+#[path = "../../../xtask/folder.rs"]
+mod folder;
 mod front;
 mod full;
 mod given;

@@ -167,6 +167,7 @@ pub(crate) fn watchdog(now: Tick) -> Watchdog {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::folder::Folder;
     use std::{fs, time::Duration};
 
     const READY: Message<'_> = Message::Ready { workers: 8, architecture: "symped", generation: 3 };
@@ -211,7 +212,8 @@ mod tests {
     #[test]
     fn a_manager_at_a_path_or_a_name_is_told() {
         let name = format!("regatta-notify-{}", process::id());
-        let path = env::temp_dir().join(&name);
+        let folder = Folder::new("notify");
+        let path = folder.join("socket");
         let abstract_name = SocketAddr::from_abstract_name(&name).unwrap();
         let managers = [
             (UnixDatagram::bind(&path).unwrap(), path.clone().into_os_string()),

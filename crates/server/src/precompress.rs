@@ -214,20 +214,22 @@ fn files_below(directory: &Path) -> Result<Vec<PathBuf>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::raw::{Arguments, FileText, read};
+    use crate::{
+        config::raw::{Arguments, FileText, read},
+        folder::Folder,
+    };
     use std::{
         os::unix::fs::PermissionsExt,
         time::{Duration, SystemTime},
     };
 
     /// A directory of our own that goes away with this.
-    struct Site(PathBuf);
+    struct Site(Folder);
 
     impl Site {
         fn new(name: &str) -> Self {
-            let own = format!("regatta-precompress-{name}-{}", std::process::id());
-            let root = std::env::temp_dir().join(own);
-            fs::create_dir_all(root.join("a")).expect("a directory of our own");
+            let root = Folder::new(&format!("precompress-{name}"));
+            fs::create_dir(root.join("a")).expect("a directory of our own");
             Self(root)
         }
 
@@ -244,12 +246,6 @@ mod tests {
             let Done { written, current, useless, removed } =
                 run(&self.0, &["gz".to_owned()]).expect("gzip is there");
             [written, current, useless, removed]
-        }
-    }
-
-    impl Drop for Site {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
         }
     }
 

@@ -1,4 +1,8 @@
 //! The access log between processes, and what it costs.
+#[path = "../../../xtask/folder.rs"]
+mod folder;
+
+use folder::Folder;
 use regatta_arch::WorkerLog;
 use regatta_metrics::{Arena, Tally};
 use regatta_origin::{Log, Record, ReplyOutcome};
@@ -71,7 +75,8 @@ fn writer() {
 
 #[test]
 fn lines_of_several_processes_do_not_mix() {
-    let path = env::temp_dir().join(format!("regatta-log-processes-{}", id()));
+    let folder = Folder::new("log-processes");
+    let path = folder.join("log");
     let mut writers: Vec<_> = (0..WRITERS)
         .map(|_| {
             let mut command = Command::new(env::current_exe().unwrap());
@@ -83,7 +88,6 @@ fn lines_of_several_processes_do_not_mix() {
         assert!(writer.wait().unwrap().success());
     }
     let text = fs::read_to_string(&path).unwrap();
-    fs::remove_file(&path).unwrap();
     let mut next = HashMap::new();
     for line in text.lines() {
         let json: serde_json::Value = serde_json::from_str(line).expect(line);

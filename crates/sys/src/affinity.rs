@@ -67,6 +67,7 @@ pub fn pin(cpus: &[usize]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::folder::Folder;
 
     #[test]
     fn a_pinned_thread_is_allowed_what_it_is_pinned_to() {
@@ -86,43 +87,27 @@ mod tests {
 
     /// A tree as the kernel has it: `of` each processor package, die and core, in `files` of these
     /// names.
-    struct Tree(std::path::PathBuf);
-
-    impl Tree {
-        fn new(
-            name: &str,
-            of: impl Fn(usize) -> [usize; 3],
-            cpus: usize,
-            files: [&str; 3],
-        ) -> Self {
-            let folder = format!("regatta-topology-{name}-{}", std::process::id());
-            let root = std::env::temp_dir().join(folder);
-            let list = |same: &dyn Fn(usize) -> bool| {
-                let all: Vec<String> =
-                    (0..cpus).filter(|cpu| same(*cpu)).map(|cpu| cpu.to_string()).collect();
-                all.join(",") + "\n"
-            };
-            for cpu in 0..cpus {
-                let [package, die, _] = of(cpu);
-                let place = root.join(format!("cpu{cpu}/topology"));
-                fs::create_dir_all(&place).unwrap();
-                let texts = [
-                    format!("{package}\n"),
-                    list(&|other| of(other)[..2] == [package, die]),
-                    list(&|other| of(other) == of(cpu)),
-                ];
-                for (file, text) in files.iter().zip(texts) {
-                    fs::write(place.join(file), text).unwrap();
-                }
+    fn tree(of: impl Fn(usize) -> [usize; 3], cpus: usize, files: [&str; 3]) -> Folder {
+        let root = Folder::new("topology");
+        let list = |same: &dyn Fn(usize) -> bool| {
+            let all: Vec<String> =
+                (0..cpus).filter(|cpu| same(*cpu)).map(|cpu| cpu.to_string()).collect();
+            all.join(",") + "\n"
+        };
+        for cpu in 0..cpus {
+            let [package, die, _] = of(cpu);
+            let place = root.join(format!("cpu{cpu}/topology"));
+            fs::create_dir_all(&place).unwrap();
+            let texts = [
+                format!("{package}\n"),
+                list(&|other| of(other)[..2] == [package, die]),
+                list(&|other| of(other) == of(cpu)),
+            ];
+            for (file, text) in files.iter().zip(texts) {
+                fs::write(place.join(file), text).unwrap();
             }
-            Self(root)
         }
-    }
-
-    impl Drop for Tree {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
+        root
     }
 
     const FILES: [&str; 3] = ["physical_package_id", "die_cpus_list", "core_cpus_list"];
@@ -130,29 +115,29 @@ mod tests {
     #[test]
     fn threads_of_a_core_are_neighbours_whatever_their_numbers() {
         // N and N + half are one core; two packages.
-        let half = Tree::new("half", |cpu| [cpu % 4 / 2, 0, cpu % 4], 8, FILES);
+        let half = tree(|cpu| [cpu % 4 / 2, 0, cpu % 4], 8, FILES);
         let all: Vec<usize> = (0..8).collect();
-        assert_eq!(neighbours(all.clone(), &half.0), [0, 4, 1, 5, 2, 6, 3, 7]);
+        assert_eq!(neighbours(all.clone(), &half), [0, 4, 1, 5, 2, 6, 3, 7]);
         // Only some of them may be used.
-        assert_eq!(neighbours(vec![1, 2, 5, 7], &half.0), [1, 5, 2, 7]);
+        assert_eq!(neighbours(vec![1, 2, 5, 7], &half), [1, 5, 2, 7]);
         // Even numbers in one package and odd ones in the other, on a kernel without dies.
         let old = ["physical_package_id", "nothing", "thread_siblings_list"];
-        let odd = Tree::new("odd", |cpu| [cpu % 2, 0, cpu], 6, old);
-        assert_eq!(neighbours((0..6).collect(), &odd.0), [0, 2, 4, 1, 3, 5]);
+        let odd = tree(|cpu| [cpu % 2, 0, cpu], 6, old);
+        assert_eq!(neighbours((0..6).collect(), &odd), [0, 2, 4, 1, 3, 5]);
         // Two dies in a package, numbered in turn, and no second threads.
-        let dies = Tree::new("dies", |cpu| [0, cpu % 2, cpu], 4, FILES);
-        assert_eq!(neighbours((0..4).collect(), &dies.0), [0, 2, 1, 3]);
+        let dies = tree(|cpu| [0, cpu % 2, cpu], 4, FILES);
+        assert_eq!(neighbours((0..4).collect(), &dies), [0, 2, 1, 3]);
     }
 
     #[test]
     fn processors_that_nobody_describes_stay_as_they_are() {
-        let some = Tree::new("some", |cpu| [0, 0, cpu % 2], 4, FILES);
-        assert_eq!(neighbours(vec![0, 1, 2, 3], &some.0), [0, 2, 1, 3]);
-        assert_eq!(neighbours(vec![0, 1, 2, 9], &some.0), [0, 1, 2, 9], "one is unknown");
-        fs::write(some.0.join("cpu1/topology/physical_package_id"), "-1\n").unwrap();
-        assert_eq!(neighbours(vec![0, 1], &some.0), [1, 0], "a package without a number");
-        fs::write(some.0.join("cpu1/topology/physical_package_id"), "new\n").unwrap();
-        assert_eq!(neighbours(vec![0, 1, 2], &some.0), [0, 1, 2], "not a number");
+        let some = tree(|cpu| [0, 0, cpu % 2], 4, FILES);
+        assert_eq!(neighbours(vec![0, 1, 2, 3], &some), [0, 2, 1, 3]);
+        assert_eq!(neighbours(vec![0, 1, 2, 9], &some), [0, 1, 2, 9], "one is unknown");
+        fs::write(some.join("cpu1/topology/physical_package_id"), "-1\n").unwrap();
+        assert_eq!(neighbours(vec![0, 1], &some), [1, 0], "a package without a number");
+        fs::write(some.join("cpu1/topology/physical_package_id"), "new\n").unwrap();
+        assert_eq!(neighbours(vec![0, 1, 2], &some), [0, 1, 2], "not a number");
         // Those of this machine: none is lost.
         let mut ours = neighbours(allowed().unwrap(), Path::new(CPUS));
         ours.sort_unstable();

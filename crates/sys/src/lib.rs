@@ -17,6 +17,9 @@ mod event;
 pub mod exec;
 pub mod fiber;
 mod file;
+#[cfg(test)]
+#[path = "../../../xtask/folder.rs"]
+mod folder;
 pub mod groups;
 pub mod guarded;
 pub mod hook;
@@ -46,7 +49,7 @@ pub use opening::{OpenResult, OpenRules, open_below, open_cached};
 pub use page_cache::{Resident, by_cachestat, by_mincore};
 pub use read::{Read, by_nowait, read_cached, read_range, touch};
 pub use send::{
-    SEND_SLICES_MAX, SENDFILE_BYTES_MAX, SendCall, Sent, discard, recv, recv_now, send, send_last,
+    SEND_SLICES_MAX, SENDFILE_BYTES_MAX, SendCall, Sent, recv, recv_now, send, send_last,
     send_more, send_range, write_now,
 };
 

@@ -166,22 +166,19 @@ pub fn read_cached(mut req: ReadReq<StaticFile>) -> Result<Read, ReadReq<StaticF
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::{OpenRules, Root, open_below, page_cache::by_cachestat};
+    use crate::{OpenRules, Root, folder::Folder, open_below, page_cache::by_cachestat};
     use regatta_op::{Codings, OpenReq, Opened};
 
     /// Has a file of this length, just written, looked at.
     pub(crate) fn with(name: &str, bytes: usize, test: impl FnOnce(&StaticFile)) {
-        let folder = std::env::temp_dir();
-        let name = format!("regatta-read-{name}-{}", std::process::id());
-        let path = folder.join(&name);
-        std::fs::write(&path, vec![7; bytes]).unwrap();
+        let folder = Folder::new(&format!("read-{name}"));
+        std::fs::write(folder.join(name), vec![7; bytes]).unwrap();
         let root = Root::open(&folder).unwrap();
-        let req = OpenReq { path: name.into_bytes().into(), siblings: Codings::NONE };
+        let req = OpenReq { path: name.as_bytes().into(), siblings: Codings::NONE };
         let Ok(Opened::File { file, .. }) = open_below(&root, &req, OpenRules::default()) else {
-            panic!("{} is there", path.display());
+            panic!("{name} is there");
         };
         test(&file);
-        std::fs::remove_file(path).unwrap();
     }
 
     #[test]

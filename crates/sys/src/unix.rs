@@ -183,31 +183,12 @@ fn is_abandoned(path: &Path, address: &SocketAddrUnix) -> io::Result<Option<bool
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::socket::Place;
+    use crate::{folder::Folder, socket::Place};
     use std::{
         io::ErrorKind,
         os::unix::{fs::symlink, net::UnixStream},
-        process,
         time::{Duration, Instant},
     };
-
-    /// A path in a folder of its own, which goes with it.
-    struct Home(PathBuf);
-
-    impl Home {
-        fn new(name: &str) -> Self {
-            let path = std::env::temp_dir().join(format!("regatta-{name}-{}", process::id()));
-            fs::create_dir_all(&path).unwrap();
-            Self(path)
-        }
-    }
-
-    impl Drop for Home {
-        fn drop(&mut self) {
-            // Whether the test has failed is not decided here.
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
 
     fn spec(path: &Path) -> UnixSpec<'_> {
         let (owner, send_buffer_bytes, steps) = (None, 0, Steps::None);
@@ -220,8 +201,8 @@ mod tests {
 
     #[test]
     fn a_file_that_nobody_listens_on_is_replaced() {
-        let home = Home::new("unix-replaced");
-        let path = home.0.join("socket");
+        let home = Folder::new("unix-replaced");
+        let path = home.join("socket");
         let (listener, file) = listen(&spec(&path)).unwrap();
         assert_eq!((mode_of(&path), file.path()), (0o640, &*path));
         assert_eq!(socket::place(listener.as_fd()).unwrap(), Place::Unix(path.clone()));
@@ -240,8 +221,8 @@ mod tests {
 
     #[test]
     fn a_listener_with_a_full_backlog_is_left_alone() {
-        let home = Home::new("unix-full");
-        let path = home.0.join("socket");
+        let home = Folder::new("unix-full");
+        let path = home.join("socket");
         let _listener = listen(&UnixSpec { backlog: 0, ..spec(&path) }).unwrap();
         let _waits = UnixStream::connect(&path).unwrap();
         let start = Instant::now();
@@ -252,26 +233,24 @@ mod tests {
 
     #[test]
     fn what_is_no_socket_is_left_alone() {
-        let home = Home::new("unix-file");
-        let (path, link) = (home.0.join("file"), home.0.join("link"));
+        let home = Folder::new("unix-file");
+        let (path, link) = (home.join("file"), home.join("link"));
         fs::write(&path, "mine").unwrap();
         symlink(&path, &link).unwrap();
         for there in [&path, &link] {
             assert_eq!(listen(&spec(there)).unwrap_err().kind(), ErrorKind::AddrInUse);
         }
         assert_eq!(fs::read(&path).unwrap(), b"mine");
-        let long = home.0.join("x".repeat(PATH_BYTES_MAX + 1));
+        let long = home.join("x".repeat(PATH_BYTES_MAX + 1));
         assert!(listen(&spec(&long)).is_err());
-        assert_eq!(
-            listen(&spec(&home.0.join("no/folder"))).unwrap_err().kind(),
-            ErrorKind::NotFound
-        );
+        let nowhere = home.join("no/folder");
+        assert_eq!(listen(&spec(&nowhere)).unwrap_err().kind(), ErrorKind::NotFound);
     }
 
     #[test]
     fn what_cannot_be_given_away_is_removed() {
-        let home = Home::new("unix-given");
-        let path = home.0.join("socket");
+        let home = Folder::new("unix-given");
+        let path = home.join("socket");
         let (user, group) =
             (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         let own = UnixSpec { owner: Some((user, group)), ..spec(&path) };
@@ -285,8 +264,8 @@ mod tests {
 
     #[test]
     fn connections_get_what_their_listener_has() {
-        let home = Home::new("unix-step");
-        let path = home.0.join("socket");
+        let home = Folder::new("unix-step");
+        let path = home.join("socket");
         let step = Duration::from_millis(20);
         let all = UnixSpec { steps: Steps::All(step), send_buffer_bytes: 20_000, ..spec(&path) };
         let (listener, _) = listen(&all).unwrap();

@@ -462,15 +462,15 @@ fn read(file: &StaticFile, at: u64, most: u64, buffer: &mut Vec<u8>) -> squeue::
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::folder::Folder;
     use crate::wait::{Event, Interest, Poll, Poller};
     use regatta_op::Codings;
     use regatta_op::File;
-    use std::{fs, path::PathBuf};
+    use std::fs;
 
-    fn site(name: &str) -> PathBuf {
-        let id = std::process::id();
-        let path = std::env::temp_dir().join(format!("regatta-uring-{name}-{id}"));
-        fs::create_dir_all(path.join("folder")).unwrap();
+    fn site() -> Folder {
+        let path = Folder::new("uring");
+        fs::create_dir(path.join("folder")).unwrap();
         fs::write(path.join("page.html"), [7; 100_000]).unwrap();
         fs::write(path.join("page.html.gz"), b"small").unwrap();
         path
@@ -508,7 +508,7 @@ mod tests {
 
     #[test]
     fn operations_complete_as_their_blocking_sisters() {
-        let path = site("all");
+        let path = site();
         let root = Root::open(&path).unwrap().with(vec![Root::open(&path).unwrap()]);
         let Ok(mut ring) = Ring::new(Some(root), OpenRules::default()) else { return };
         let Ok(Opened::File { file, siblings }) = open(&mut ring, "page.html") else { panic!() };
@@ -526,12 +526,11 @@ mod tests {
         let op = DiskOp::Prefetch { file, at: 0, len: 100_000 };
         assert!(matches!(run(&mut ring, op), Finished::Prefetched));
         assert_eq!(ring.free.len(), ring.running.len());
-        fs::remove_dir_all(path).unwrap();
     }
 
     #[test]
     fn a_cold_file_is_waited_for_and_a_warm_one_is_not() {
-        let path = site("cold");
+        let path = site();
         let root = Root::open(&path).unwrap();
         let Ok(mut ring) = Ring::new(Some(root), OpenRules::default()) else { return };
         let Ok(Opened::File { file, .. }) = open(&mut ring, "page.html") else { panic!() };
@@ -557,6 +556,5 @@ mod tests {
         // One that nobody waits for: the ring goes, and what the kernel writes to stays.
         rustix::fs::fadvise(&file, 0, None, advice).unwrap();
         let _ = ring.start(prefetch());
-        fs::remove_dir_all(path).unwrap();
     }
 }

@@ -1,8 +1,9 @@
 //! What runs on every request allocates nothing.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-mod common;
+#[path = "../../../xtask/folder.rs"]
+mod folder;
 
-use common::Dir;
+use folder::Folder;
 use regatta_op::{Codings, OpenReq, Opened, Outbox, ReadReq, Segment};
 use regatta_sys::{
     OpenRules, Root,
@@ -15,6 +16,7 @@ use regatta_sys::{
     wait::{Epoll, Interest, Poll, Poller, Select, Trigger},
 };
 use std::{
+    fs,
     io::{Read, Write},
     net::{Ipv4Addr, TcpStream},
     os::fd::AsFd,
@@ -53,9 +55,9 @@ fn a_request_allocates_nothing() {
     let accepted = count(|| accept(listener.as_fd(), Mode::Blocking).unwrap());
     let ((server, _), 0) = accepted else { panic!("accept allocates") };
 
-    let dir = Dir::new("allocations");
-    dir.write("file", "body");
-    let root = Root::open(dir.path()).unwrap();
+    let dir = Folder::new("allocations");
+    fs::write(dir.join("file"), "body").unwrap();
+    let root = Root::open(&dir).unwrap();
     let req = OpenReq { path: b"file"[..].into(), siblings: Codings::ALL };
     let (opened, n) = count(|| open_below(&root, &req, OpenRules::default()).unwrap());
     assert_eq!(n, 1, "the file's counted descriptor");
@@ -95,9 +97,9 @@ fn a_request_allocates_nothing() {
 /// What the ring of laio allocates for an operation (docs/arch/laio.md).
 #[test]
 fn an_operation_of_the_ring_allocates_a_little() {
-    let dir = Dir::new("ring");
-    dir.write("file", "body".repeat(5000));
-    let root = || Root::open(dir.path()).unwrap();
+    let dir = Folder::new("ring");
+    fs::write(dir.join("file"), "body".repeat(5000)).unwrap();
+    let root = || Root::open(&dir).unwrap();
     let Ok(mut ring) = Ring::new(Some(root()), OpenRules::default()) else { return };
     let req = |siblings| OpenReq { path: b"file"[..].into(), siblings };
     let mut done = Vec::with_capacity(8);

@@ -1,8 +1,9 @@
 //! Under every fault that can be injected, each byte arrives once and in order.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-mod common;
+#[path = "../../../xtask/folder.rs"]
+mod folder;
 
-use common::Dir;
+use folder::Folder;
 use regatta_op::{Codings, File, OpenReq, Opened, Outbox, ReadReq, Segment};
 use regatta_sys::{
     OpenRules, Resident, Root, StaticFile, by_nowait,
@@ -12,6 +13,7 @@ use regatta_sys::{
     wait::{Epoll, Interest, Poller, Trigger},
 };
 use std::{
+    fs,
     io::{ErrorKind, Read, Write},
     iter,
     net::{Ipv4Addr, TcpStream},
@@ -42,9 +44,9 @@ fn every_byte_arrives_once_whatever_strikes() {
         probe_port: 0,
     });
     let (server, mut client) = connection();
-    let dir = Dir::new("chaos");
+    let dir = Folder::new("chaos");
     let body: Vec<_> = (0..LEN).map(|i| (i % 251).to_le_bytes()[0]).collect();
-    dir.write("file", &body);
+    fs::write(dir.join("file"), &body).unwrap();
     let file = open(&dir);
     assert_eq!(by_nowait(&file, 0, LEN.into()), Resident::No, "nobody has read it");
     let start = Instant::now();
@@ -108,8 +110,8 @@ fn connection() -> (Connection, TcpStream) {
     }
 }
 
-fn open(dir: &Dir) -> StaticFile {
-    let root = Root::open(dir.path()).unwrap();
+fn open(dir: &Folder) -> StaticFile {
+    let root = Root::open(dir).unwrap();
     let req = OpenReq { path: b"file"[..].into(), siblings: Codings::ALL };
     let start = Instant::now();
     let mut opened: Vec<_> =

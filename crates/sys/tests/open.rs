@@ -1,8 +1,9 @@
 //! Opening below a root, in a tree that has everything that a root should not have.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-mod common;
+#[path = "../../../xtask/folder.rs"]
+mod folder;
 
-use common::Dir;
+use folder::Folder;
 use regatta_op::{Coding, Codings, Fault, File, OpenFault, OpenReq, Opened, ReadReq};
 use regatta_sys::{OpenRules, Root, StaticFile, open_below, open_cached, read_range};
 use std::{
@@ -23,8 +24,8 @@ fn req(path: impl AsRef<[u8]>, siblings: Codings) -> OpenReq {
     OpenReq { path: path.as_ref().into(), siblings }
 }
 
-fn open(dir: &Dir, path: &str, rules: OpenRules) -> Result<Opened<StaticFile>, OpenFault> {
-    open_below(&Root::open(&dir.path().join("root")).unwrap(), &req(path, Codings::NONE), rules)
+fn open(dir: &Folder, path: &str, rules: OpenRules) -> Result<Opened<StaticFile>, OpenFault> {
+    open_below(&Root::open(&dir.join("root")).unwrap(), &req(path, Codings::NONE), rules)
 }
 
 fn content(file: &StaticFile) -> String {
@@ -34,7 +35,7 @@ fn content(file: &StaticFile) -> String {
 }
 
 /// What a path leads to, in a word.
-fn look(dir: &Dir, path: &str, rules: OpenRules) -> String {
+fn look(dir: &Folder, path: &str, rules: OpenRules) -> String {
     match open(dir, path, rules) {
         Ok(Opened::File { file, .. }) => content(&file),
         Ok(Opened::Directory) => "directory".to_owned(),
@@ -42,12 +43,19 @@ fn look(dir: &Dir, path: &str, rules: OpenRules) -> String {
     }
 }
 
-fn tree(name: &str) -> Dir {
-    let dir = Dir::new(name);
-    dir.write("secret", "secret");
-    dir.write("root/a/page.html", "page");
-    dir.write("root/empty", "");
-    let root = dir.path().join("root");
+/// Writes a file, and makes the folders above it.
+fn write(dir: &Folder, name: &str, text: &str) {
+    let path = dir.join(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+fn tree(name: &str) -> Folder {
+    let dir = Folder::new(name);
+    write(&dir, "secret", "secret");
+    write(&dir, "root/a/page.html", "page");
+    write(&dir, "root/empty", "");
+    let root = dir.join("root");
     symlink("a/page.html", root.join("inside")).unwrap();
     symlink("../root/a/page.html", root.join("back")).unwrap();
     symlink("../secret", root.join("outside")).unwrap();
@@ -64,8 +72,8 @@ fn tree(name: &str) -> Dir {
 #[test]
 fn each_host_has_files_of_its_own() {
     let dir = tree("hosts");
-    dir.write("other/a/page.html", "other");
-    let open = |name: &str| Root::open(&dir.path().join(name)).unwrap();
+    write(&dir, "other/a/page.html", "other");
+    let open = |name: &str| Root::open(&dir.join(name)).unwrap();
     let root = open("root").with(vec![open("root/a"), open("other")]);
     let look = |number: u16, path: &str| {
         let prefix = if number == 0 { Vec::new() } else { OpenReq::prefix(number).to_vec() };
@@ -162,7 +170,7 @@ fn devices_are_not_files() {
 #[test]
 fn a_file_is_known_by_its_identity_and_times() {
     let dir = tree("facts");
-    let path = dir.path().join("root/a/page.html");
+    let path = dir.join("root/a/page.html");
     let Ok(Opened::File { file, siblings }) = open(&dir, "a/page.html", STRICT) else {
         panic!("it is there");
     };
@@ -188,11 +196,11 @@ fn a_file_is_known_by_its_identity_and_times() {
 #[test]
 fn siblings_are_those_asked_for_that_are_regular_files() {
     let dir = tree("siblings");
-    let root = Root::open(&dir.path().join("root")).unwrap();
-    dir.write("root/app.js", "plain");
-    dir.write("root/app.js.br", "brotli");
-    fs::create_dir(dir.path().join("root/app.js.zst")).unwrap();
-    dir.write("root/app.js.gz", "gzip");
+    let root = Root::open(&dir.join("root")).unwrap();
+    write(&dir, "root/app.js", "plain");
+    write(&dir, "root/app.js.br", "brotli");
+    fs::create_dir(dir.join("root/app.js.zst")).unwrap();
+    write(&dir, "root/app.js.gz", "gzip");
     let found = |path: &str, siblings, rules| match open_below(&root, &req(path, siblings), rules) {
         Ok(Opened::File { file, siblings }) => {
             let siblings = siblings.map(|file| file.as_ref().map(content).unwrap_or_default());
@@ -208,10 +216,10 @@ fn siblings_are_those_asked_for_that_are_regular_files() {
     assert_eq!(some, (plain.clone(), words("", "", "gzip")));
     assert_eq!(found("app.js", Codings::NONE, STRICT), (plain.clone(), words("", "", "")));
 
-    fs::remove_file(dir.path().join("root/app.js.br")).unwrap();
-    symlink("empty", dir.path().join("root/app.js.br")).unwrap();
-    fs::remove_dir(dir.path().join("root/app.js.zst")).unwrap();
-    symlink("../secret", dir.path().join("root/app.js.zst")).unwrap();
+    fs::remove_file(dir.join("root/app.js.br")).unwrap();
+    symlink("empty", dir.join("root/app.js.br")).unwrap();
+    fs::remove_dir(dir.join("root/app.js.zst")).unwrap();
+    symlink("../secret", dir.join("root/app.js.zst")).unwrap();
     let strict = open_below(&root, &req("app.js", Codings::ALL), STRICT).unwrap();
     let links = open_below(&root, &req("app.js", Codings::ALL), LINKS).unwrap();
     for (opened, expected) in [(strict, [false, false, true]), (links, [true, false, true])] {
@@ -222,8 +230,8 @@ fn siblings_are_those_asked_for_that_are_regular_files() {
     for len in [200, 251, 252] {
         let name = "n".repeat(len);
         let path = "a/".to_owned() + &"./".repeat(127) + &name;
-        dir.write(&format!("root/a/{name}"), "long");
-        dir.write(&format!("root/a/{name}.br"), "long brotli");
+        write(&dir, &format!("root/a/{name}"), "long");
+        write(&dir, &format!("root/a/{name}.br"), "long brotli");
         let long = found(&path, Codings::NONE.with(Coding::Brotli), STRICT);
         assert_eq!(long, ("long".to_owned(), words("long brotli", "", "")), "{len}");
     }
@@ -232,16 +240,16 @@ fn siblings_are_those_asked_for_that_are_regular_files() {
 #[test]
 fn what_may_not_be_read_is_denied_but_a_directory_may_be_crossed() {
     let dir = tree("denied");
-    let path = |name: &str| dir.path().join("root").join(name);
-    dir.write("root/shut/page", "x");
-    dir.write("root/dark/page", "lit");
+    let path = |name: &str| dir.join("root").join(name);
+    write(&dir, "root/shut/page", "x");
+    write(&dir, "root/dark/page", "lit");
     let mode = |name: &str, mode| {
         fs::set_permissions(path(name), fs::Permissions::from_mode(mode)).unwrap();
     };
     mode("empty", 0o200);
     mode("shut", 0o600);
     mode("dark", 0o311);
-    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(&*dir, fs::Permissions::from_mode(0o755)).unwrap();
     let check = || {
         assert_eq!(look(&dir, "empty", STRICT), "Denied");
         assert_eq!(look(&dir, "shut/page", STRICT), "Denied");
@@ -278,9 +286,9 @@ impl Drop for Stop<'_> {
 #[test]
 fn a_tree_that_keeps_changing_lets_nothing_out() {
     let dir = tree("race");
-    let root = dir.path().join("root");
-    dir.write("root/one/secret", "inside");
-    dir.write("root/one/two/file", "");
+    let root = dir.join("root");
+    write(&dir, "root/one/secret", "inside");
+    write(&dir, "root/one/two/file", "");
     // From where the directory is moved to, `../secret` is the one outside.
     symlink("../two/".repeat(20) + "../secret", root.join("one/two/link")).unwrap();
     let stop = AtomicBool::new(false);
@@ -289,8 +297,8 @@ fn a_tree_that_keeps_changing_lets_nothing_out() {
         scope.spawn(|| {
             // Moves the directory that `..` is resolved in out of the root and back.
             while !stop.load(Relaxed) {
-                fs::rename(root.join("one/two"), dir.path().join("two")).unwrap();
-                fs::rename(dir.path().join("two"), root.join("one/two")).unwrap();
+                fs::rename(root.join("one/two"), dir.join("two")).unwrap();
+                fs::rename(dir.join("two"), root.join("one/two")).unwrap();
             }
         });
         let start = Instant::now();
@@ -310,7 +318,7 @@ fn a_tree_that_keeps_changing_lets_nothing_out() {
 #[test]
 fn reading_past_a_new_end_gives_what_there_is() {
     let dir = tree("read");
-    let path = dir.write("root/file", "0123456789");
+    write(&dir, "root/file", "0123456789");
     let Ok(Opened::File { file, .. }) = open(&dir, "file", STRICT) else { panic!("it is there") };
     // What is in the buffer already is not read, and what has room in it beyond the range is not.
     let read = |at, len| {
@@ -324,7 +332,7 @@ fn reading_past_a_new_end_gives_what_there_is() {
     assert_eq!(&*read(0, 0).unwrap(), b"");
     assert_eq!(&*read(8, 100).unwrap(), b"89");
     assert_eq!(read(0, u64::MAX), Err(Fault::Other(libc::ENOMEM)));
-    fs::OpenOptions::new().write(true).open(path).unwrap().set_len(5).unwrap();
+    fs::OpenOptions::new().write(true).open(dir.join("root/file")).unwrap().set_len(5).unwrap();
     assert_eq!(&*read(0, 10).unwrap(), b"01234");
     assert_eq!(&*read(7, 3).unwrap(), b"");
     assert_eq!(file.len(), 10, "facts are of the time of opening");
@@ -333,6 +341,6 @@ fn reading_past_a_new_end_gives_what_there_is() {
 #[test]
 fn a_root_is_a_directory() {
     let dir = tree("root");
-    assert!(Root::open(&dir.path().join("nothing")).is_err());
-    assert!(Root::open(&dir.path().join("secret")).is_err());
+    assert!(Root::open(&dir.join("nothing")).is_err());
+    assert!(Root::open(&dir.join("secret")).is_err());
 }

@@ -1,5 +1,9 @@
 //! Forked workers. A program of its own, with one thread: the usual harness has several.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#[path = "../../../xtask/folder.rs"]
+mod folder;
+
+use folder::Folder;
 use regatta_sys::{
     Bell, Root,
     fiber::{self, Guard, STACK_BYTES_MIN, Stacks, has_light_guards},
@@ -427,10 +431,10 @@ fn privileges_are_gone_for_good() {
 /// The worker is who the test is, root or not: only the sandbox is in its way.
 fn a_confined_worker_reaches_what_it_is_given() {
     const ACCESS: Option<i32> = Some(13);
-    let home = std::env::temp_dir().join(format!("regatta-sandbox-{}", process::id()));
+    let home = Folder::new("sandbox");
     let [site, logs, other] = ["site", "logs", "other"].map(|name| home.join(name));
     for folder in [&site, &logs, &other] {
-        fs::create_dir_all(folder).unwrap();
+        fs::create_dir(folder).unwrap();
         fs::write(folder.join("there"), "there").unwrap();
     }
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -481,5 +485,4 @@ fn a_confined_worker_reaches_what_it_is_given() {
     assert_eq!(fs::read(logs.join("another")).unwrap(), b" and more");
     // Who has forked it is not confined.
     assert!(TcpStream::connect(address).is_ok() && fs::read(other.join("there")).is_ok());
-    fs::remove_dir_all(&home).unwrap();
 }

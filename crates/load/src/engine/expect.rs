@@ -260,6 +260,7 @@ fn is_torn(path: &str, held: &[u8], version: u64, floor: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::folder::Folder;
 
     fn verdict(expect: &Expect, pieces: &[&[u8]], floor: u64, sent_ns: u64) -> Comparison {
         let mut check = expect.check(floor);
@@ -340,7 +341,8 @@ mod tests {
 
     #[test]
     fn files_may_change_and_old_bytes_are_stale_after_a_while() {
-        let path = std::env::temp_dir().join(format!("regatta-local-{}", std::process::id()));
+        let folder = Folder::new("local");
+        let path = folder.join("file");
         fs::write(&path, "one").unwrap();
         let expect = Expect::File(Box::new(Local::load(&path).unwrap()));
         assert_eq!(verdict(&expect, &[b"on", b"e"], 0, 0), Comparison::Right);
@@ -356,6 +358,5 @@ mod tests {
         assert_eq!(verdict(&expect, &[b"three"], 0, 0), Comparison::Right);
         assert_eq!(verdict(&expect, &[b"one"], 0, 0), Comparison::Right, "in its time of grace");
         assert_eq!(verdict(&expect, &[b"one"], 0, u64::MAX), Comparison::Wrong(Fate::Stale));
-        fs::remove_file(&path).unwrap();
     }
 }

@@ -153,8 +153,8 @@ fn drop_pages(file: &File, bytes: u64) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::folder::Folder;
     use crate::workload::content::version_of;
-    use crate::workload::folder::Folder;
 
     #[test]
     fn every_way_leaves_a_whole_version() {

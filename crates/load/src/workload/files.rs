@@ -378,8 +378,8 @@ fn verify_file(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::folder::Folder;
     use crate::workload::fault::unwatched;
-    use crate::workload::folder::Folder;
 
     /// Files and bytes of a set of `dirs` directories, and a name at an end of it.
     fn check(dirs: u32, files: u32, bytes: u64, last: &str) {

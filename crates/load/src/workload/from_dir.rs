@@ -165,8 +165,8 @@ pub fn hash_file(path: &Path) -> Result<String, Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::folder::Folder;
     use crate::workload::fault::unwatched;
-    use crate::workload::folder::Folder;
 
     fn content() -> Folder {
         let scratch = Folder::new("from-dir");

@@ -494,8 +494,8 @@ impl Rate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::folder::Folder;
     use crate::workload::fault::unwatched;
-    use crate::workload::folder::Folder;
 
     /// (client, second, target, status, bytes) as a common log.
     fn log(rows: &[(&str, u64, &str, u16, u64)]) -> String {

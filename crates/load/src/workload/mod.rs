@@ -32,10 +32,6 @@ pub mod think;
 pub mod trace;
 pub mod uri;
 
-#[cfg(test)]
-#[path = "../../../../xtask/folder.rs"]
-mod folder;
-
 pub use from_dir::hash_file;
 
 use sha2::{Digest, Sha256};

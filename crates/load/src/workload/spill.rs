@@ -127,7 +127,7 @@ fn read_session(input: &mut impl Read) -> io::Result<Option<Spilled>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::folder::Folder;
+    use crate::folder::Folder;
 
     /// Pushes sessions in a scattered order with runs of a given size; they come out sorted.
     fn check(sessions: u64, run_bytes_max: usize) {

@@ -37,6 +37,7 @@ pub(crate) fn try_listening(place: &Place) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::folder::Folder;
     use std::{
         fs,
         os::{
@@ -46,12 +47,12 @@ mod tests {
                 net::{UnixListener, UnixStream},
             },
         },
-        process,
     };
 
     #[test]
     fn a_socket_is_its_owners_and_replaces_one_that_was_left_behind() {
-        let path = std::env::temp_dir().join(format!("regatta-admin-{}", process::id()));
+        let folder = Folder::new("admin");
+        let path = folder.join("socket");
         let at = Place::Unix(path.clone());
         // Dropping the standard library's listener leaves its file.
         drop(UnixListener::bind(&path).unwrap());
@@ -73,6 +74,5 @@ mod tests {
         fs::write(&path, "a file").unwrap();
         assert_eq!(listen(&at).unwrap_err().kind(), io::ErrorKind::AddrInUse);
         assert_eq!(try_listening(&at).unwrap_err().kind(), io::ErrorKind::AddrInUse);
-        fs::remove_file(&path).unwrap();
     }
 }

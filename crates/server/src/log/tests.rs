@@ -1,9 +1,6 @@
 //! Lines, and what becomes of them on their way to a file.
-#[path = "../../../../xtask/folder.rs"]
-mod folder;
-
 use super::{format::*, *};
-use folder::Folder;
+use crate::folder::Folder;
 use regatta_arch::WorkerLog;
 use regatta_http::h1::HeadFault;
 use regatta_metrics::{Arena, Counter, SlotView, Tally};
