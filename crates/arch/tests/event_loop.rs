@@ -8,25 +8,26 @@ use regatta_arch::{
     WorkerLog,
     drive::{
         FileCx,
-        perform::{Below, SendBy},
+        ledger::Spent,
+        perform::{self, Below, SendBy},
     },
     kit::{
         accept::{AcceptRules, Acceptor, WhenFull},
-        disk::InlineDisk,
+        disk::{Completion, Disk, DiskResult, InlineDisk},
         event_loop::{
             EventLoop,
             cohort::{Order, Visits},
         },
         fibers::{self, FiberRules, Hands, State, run_task},
-        step::{Leaves, Rules},
+        step::{Leaves, Readiness, Rules},
         worker::{Surroundings, Worker},
     },
 };
-use regatta_metrics::{Arena, Counter, Tally};
-use regatta_op::Now;
+use regatta_metrics::{Arena, Counter, Slot, Tally};
+use regatta_op::{Now, OpenReq, Outbox, ReadReq, Ticket};
 use regatta_origin::{ClearHttp1, LocalCache, Log, NoLog, Record, Scratch, Site};
 use regatta_sys::{
-    Bell, OpenRules, Root,
+    Bell, OpenResult, OpenRules, Root, StaticFile,
     alloc_count::{Counting, allocations},
     fiber::{self, Guard, Stacks},
     socket::{ListenSpec, Mode, listen, local_addr, segments_received},
@@ -34,8 +35,10 @@ use regatta_sys::{
 };
 use std::{
     cell::{Cell, RefCell},
+    collections::VecDeque,
     fs::{self, File},
     io::{self, BufRead, BufReader, Read, Write},
+    mem,
     net::TcpStream,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::Path,
@@ -78,10 +81,66 @@ impl Drop for Stop<'_> {
     }
 }
 
+/// A disk that has finished by the time at which it is asked, and counts what is taken of it
+/// between two waits.
+struct Prompt<'a> {
+    below: Below<'a>,
+    slot: Slot<'a>,
+    bell: Bell,
+    finished: VecDeque<Completion>,
+    waits: u64,
+    taken: u32,
+    most: u32,
+}
+
+impl<'a> Prompt<'a> {
+    fn new(below: Below<'a>, slot: Slot<'a>) -> Self {
+        let (bell, finished) = (Bell::new().unwrap(), VecDeque::new());
+        Self { below, slot, bell, finished, waits: 0, taken: 0, most: 0 }
+    }
+}
+
+impl Disk for Prompt<'_> {
+    fn open(&mut self, key: u64, ticket: Ticket, req: OpenReq) -> Option<OpenResult> {
+        let result = DiskResult::Opened(ticket, self.below.open(&req));
+        self.finished.push_back(Completion { key, result, spent: Spent::default() });
+        self.bell.ring();
+        None
+    }
+
+    fn read(&mut self, _: u64, _: Ticket, req: ReadReq<StaticFile>) -> Option<regatta_sys::Read> {
+        Some(perform::read(req))
+    }
+
+    fn prefetch(&mut self, _: u64, _: &Outbox<StaticFile>) -> Option<u64> {
+        Some(u64::MAX)
+    }
+
+    fn source(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.bell.as_fd())
+    }
+
+    fn next_completion(&mut self) -> Option<Completion> {
+        let waits = self.slot.get(Counter::WaitCalls);
+        if mem::replace(&mut self.waits, waits) != waits {
+            self.taken = 0;
+        }
+        let Some(completion) = self.finished.pop_front() else {
+            self.bell.clear();
+            return None;
+        };
+        self.taken += 1;
+        self.most = self.most.max(self.taken);
+        Some(completion)
+    }
+}
+
 /// Who serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Server {
     Loop,
+    /// A loop with a [`Prompt`] disk, of which it takes no more than this in a round.
+    Helped(u32),
     /// A loop that serves by stages.
     Stages,
     /// User threads, which send what is in files by themselves, or by a helper.
@@ -98,6 +157,24 @@ const RULES: Rules = Rules {
     leaves: Leaves::NONE,
 };
 
+fn run_loop(
+    (server, poller): (Server, impl Poller),
+    worker: Worker<'_, Readiness>,
+    below: Below<'_>,
+) {
+    let (mut inline, mut prompt) = (InlineDisk(below), Prompt::new(below, worker.around().slot));
+    let is_helped = matches!(server, Server::Helped(_));
+    let disk: &mut dyn Disk = if is_helped { &mut prompt } else { &mut inline };
+    let mut event_loop = EventLoop::new(poller, worker, RULES, disk);
+    if server == Server::Stages {
+        event_loop = event_loop.by_stages(Visits { order: Order::Forward, most: 0 });
+    }
+    event_loop.run().unwrap();
+    if let Server::Helped(most) = server {
+        assert!((1..=most).contains(&prompt.most), "{} in one round", prompt.most);
+    }
+}
+
 /// Serves in this thread for as long as `client` runs in another.
 fn serve(
     (server, poller): (Server, impl Poller),
@@ -109,7 +186,7 @@ fn serve(
     let (arena, bell) = (Arena::create(&words, 2), Bell::new().unwrap());
     let root = Root::open(folder).unwrap();
     let below = Below { root: &root, rules: OpenRules::default() };
-    let (mut disk, hands) = (InlineDisk(below), Hands::new(16).unwrap());
+    let hands = Hands::new(16).unwrap();
     let (cache, scratch) = (LocalCache::new(&site.caching, 7), Scratch::new(7));
     let slot = arena.slot(0);
     let (cache, tally, scratch) = (&cache, Tally::Owned(slot), &scratch);
@@ -143,15 +220,7 @@ fn serve(
             client(arena);
         });
         let Server::Threads(send) = server else {
-            let worker = Worker::new(acceptor, around);
-            let event_loop = EventLoop::new(poller, worker, RULES, &mut disk);
-            let visits = Visits { order: Order::Forward, most: 0 };
-            return match server {
-                Server::Stages => event_loop.by_stages(visits),
-                _ => event_loop,
-            }
-            .run()
-            .unwrap();
+            return run_loop((server, poller), Worker::new(acceptor, around), below);
         };
         if let Some(by) = send {
             let (hands, tally) = (&hands, Tally::Owned(arena.slot(1)));
@@ -229,6 +298,24 @@ fn requests_ahead_of_their_answers_stay_in_the_kernel() {
         assert_eq!(answer(&mut peer, true), LARGE_BYTES);
         for _ in 0..ahead {
             assert_eq!(answer(&mut peer, true), SMALL_BYTES as u64);
+        }
+    });
+}
+
+/// Whoever asks for the next name as soon as a helper has looked for one does not keep the others
+/// from their turns.
+#[test]
+fn a_round_takes_a_bounded_part_of_what_helpers_have_done() {
+    const REQUESTS: usize = 1_600;
+    let folder = Folder::new("helped");
+    let (listener, mut peer) = connect();
+    let requests = (0..REQUESTS).map(|at| format!("HEAD /{at:05} HTTP/1.1\r\nHost: a\r\n\r\n"));
+    peer.get_mut().write_all(requests.collect::<String>().as_bytes()).unwrap();
+    let site = Site::default();
+    let poller = Epoll::new(Trigger::Level).unwrap();
+    serve((Server::Helped(1_024), poller), listener, (&site, &*folder.0, &NoLog), |_| {
+        for _ in 0..REQUESTS {
+            answer(&mut peer, false);
         }
     });
 }

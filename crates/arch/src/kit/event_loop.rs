@@ -23,6 +23,9 @@ use std::{io, os::fd::AsFd, time::Duration};
 
 /// Events of a round for which there is room from the beginning.
 const EVENTS: usize = 1024;
+/// The most that is taken of what the disk has finished before others have their turn: each may ask
+/// for more at once, and the disk be faster than this loop.
+const COMPLETIONS_MAX: usize = 1024;
 /// Keys with the top bit are the loop's own.
 const BELL: u64 = u64::MAX;
 const DISK: u64 = u64::MAX - 1;
@@ -39,6 +42,8 @@ pub struct EventLoop<'a, P> {
     stage: Option<Stage<'a>>,
     /// What waits in it for its own stages, if it serves by those.
     cohort: Option<Cohort>,
+    /// The disk may have finished more than was taken.
+    has_finished: bool,
 }
 
 impl<'a, P: Poller> EventLoop<'a, P> {
@@ -51,7 +56,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
     ) -> Self {
         let rules = Rules { edge: poller.edge(), ..rules };
         let io = Io::new(disk, rules, &worker.around().cx.site.limits);
-        Self { poller, worker, io, stage: None, cohort: None }
+        Self { poller, worker, io, stage: None, cohort: None, has_finished: false }
     }
 
     /// Makes it a stage of a pipeline.
@@ -103,6 +108,9 @@ impl<'a, P: Poller> EventLoop<'a, P> {
                 self.perform(action);
             }
         }
+        if self.has_finished {
+            self.complete();
+        }
         self.visit_stages();
         while let Some(action) = self.worker.next_action() {
             self.perform(action);
@@ -132,7 +140,8 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         // It pauses if they cannot be watched.
         let _ = self.worker.watch_listeners(&mut self.poller, LISTENERS);
         let mut wait = self.worker.begin_wait();
-        let stays_awake = self.cohort.as_ref().is_some_and(|cohort| !cohort.is_empty())
+        let stays_awake = self.has_finished
+            || self.cohort.as_ref().is_some_and(|cohort| !cohort.is_empty())
             || self.stage.as_ref().is_some_and(|stage| !stage.falls_asleep(&self.worker));
         if stays_awake {
             wait.timeout = Duration::ZERO;
@@ -155,7 +164,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
                 self.worker.around().bell.clear();
                 self.stage.iter().for_each(Stage::calls);
             }
-            DISK => self.complete(),
+            DISK => self.has_finished = true,
             STAGE => {}
             key if key >= LISTENERS => match &mut self.cohort {
                 Some(cohort) => cohort.offer(key - LISTENERS, self.worker.around().cx.tally),
@@ -231,9 +240,13 @@ impl<'a, P: Poller> EventLoop<'a, P> {
 
     /// Completes what the disk has finished, and gives a turn to whatever waited for it.
     fn complete(&mut self) {
-        while let Some((key, spent)) = next_completion(&mut self.worker, self.io.disk) {
+        for _ in 0..COMPLETIONS_MAX {
+            let Some((key, spent)) = next_completion(&mut self.worker, self.io.disk) else {
+                return self.has_finished = false;
+            };
             self.turn(key, |slot| slot.unless_queued(spent));
         }
+        self.has_finished = true;
     }
 
     /// Takes in a connection that another stage has left, and runs it. If it `is_late`, its request
