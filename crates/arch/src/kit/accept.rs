@@ -27,6 +27,10 @@ pub const PAUSE_MS: u64 = 100;
 /// idle connection has received the end of its last response, ms.
 pub const LEAVE_MS: u64 = 20;
 
+/// The most that any run of accepts takes: what the largest backlog holds (`accept.backlog`). More
+/// may come as fast as they are taken, and the round that they are part of has to end.
+const RUN_MAX: u32 = 65_535;
+
 choice! {
     /// What to do with new connections when as many are open as may be (`accept.when_full`).
     pub enum WhenFull {
@@ -88,7 +92,7 @@ impl AcceptRules {
 
     /// The most that a run of accepts takes in a round of so many events.
     fn most(&self, events: usize) -> u32 {
-        let all = if self.count == 0 { u32::MAX } else { self.count };
+        let all = if self.count == 0 { RUN_MAX } else { self.count };
         let Some(more) = events.checked_div(self.events_per_accept as usize) else { return all };
         all.min(u32::try_from(more).unwrap_or(u32::MAX).saturating_add(1))
     }
@@ -140,6 +144,8 @@ pub struct Acceptor<'a> {
     left: bool,
     /// The poller watches the listeners.
     watched: bool,
+    /// Counts how often [`Acceptor::in_turn`] was asked.
+    first_asked: usize,
 }
 
 impl<'a> Acceptor<'a> {
@@ -161,6 +167,7 @@ impl<'a> Acceptor<'a> {
             others: Vec::new(),
             left: false,
             watched: false,
+            first_asked: usize::MAX,
         }
     }
 
@@ -183,8 +190,9 @@ impl<'a> Acceptor<'a> {
         }
         let mut added = Ok(());
         if wanted {
-            let mut all = self.listeners.iter().zip(first..);
-            added = all.try_for_each(|(fd, key)| poller.add_listener(fd.as_fd(), key));
+            added = self.in_turn().try_for_each(|at| {
+                poller.add_listener(self.listeners[at].as_fd(), first + at as u64)
+            });
         }
         if !wanted || added.is_err() {
             self.watched = false;
@@ -194,6 +202,14 @@ impl<'a> Acceptor<'a> {
             }
         }
         added
+    }
+
+    /// The listeners, each time another of them first: where there is room for one connection at a
+    /// time, none is to be the first always.
+    pub fn in_turn(&mut self) -> impl Iterator<Item = usize> + use<> {
+        self.first_asked = self.first_asked.wrapping_add(1);
+        let (from, all) = (self.first_asked, self.listeners.len());
+        (0..all).map(move |at| (from + at) % all)
     }
 
     /// True if a connection may be accepted now, if there is room for it.
@@ -371,7 +387,7 @@ mod tests {
     #[test]
     fn a_run_takes_its_share_of_a_round() {
         for (count, events_per_accept, events, most) in [
-            (0, 0, 1, u32::MAX),
+            (0, 0, 1, RUN_MAX),
             (25, 0, 1, 25),
             (0, 16, 1, 1),
             (0, 16, 15, 1),

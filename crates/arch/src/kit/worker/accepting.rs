@@ -33,6 +33,11 @@ impl<'a, S> Worker<'a, S> {
         self.desk.acceptor.listeners
     }
 
+    /// [`Acceptor::in_turn`].
+    pub fn listeners_in_turn(&mut self) -> impl Iterator<Item = usize> + use<S> {
+        self.desk.acceptor.in_turn()
+    }
+
     /// How it accepts.
     #[must_use]
     pub const fn accept_rules(&self) -> &AcceptRules {
