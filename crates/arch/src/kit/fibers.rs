@@ -88,7 +88,11 @@ fn schedule<'s, 'a: 's, P: Poller>(
     let (runs_max, home) = (state.borrow().rules.runs_max, thread::current().id());
     while state.borrow().goes_on() {
         state.borrow_mut().poll(&mut events)?;
+        let held_ms = state.borrow().held_ms();
         for _ in 0..runs_max {
+            if state.borrow().held_ms().wrapping_sub(held_ms) >= HELD_MS_MAX {
+                break;
+            }
             let Some(at) = state.borrow_mut().next_ready() else { break };
             // They have their first connections in the order of their numbers, or nearly.
             while *started <= at {
@@ -108,6 +112,9 @@ fn schedule<'s, 'a: 's, P: Poller>(
     }
     Ok(())
 }
+
+/// The next poll comes early where calls that block have taken so long, milliseconds.
+const HELD_MS_MAX: u32 = 1_000;
 
 /// After one run in so many it is looked how much of its stack a user thread has used.
 const RUNS_PER_MEASURE: u32 = 256;

@@ -22,6 +22,21 @@ fn user_threads_wait_for_names() {
     all_wait_for_an_open("knot_nb");
 }
 
+/// However many user threads wait for the same disk one after another, the thread that they all
+/// have looks for what else there is to do.
+#[test]
+fn user_threads_that_wait_for_names_do_not_hang() {
+    let plan = "slow_open_per_mille=1000,slow_open_us=50000";
+    let server = under(Variant::named("knot_c"), plan);
+    std::thread::scope(|scope| {
+        for at in 0..100 {
+            let mut client = server.connect();
+            scope.spawn(move || client.get(&format!("/missing-{at}")).expect(404));
+        }
+    });
+    assert!(!server.stderr().contains("has not answered"), "{}", server.stderr());
+}
+
 fn all_wait_for_an_open(name: &str) {
     let plan = "slow_open_per_mille=1000,slow_open_us=400000";
     let settings = &["cache.revalidate_ms=60000"];

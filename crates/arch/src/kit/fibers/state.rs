@@ -140,6 +140,11 @@ impl<'a, P: Poller> State<'a, P> {
         self.worker.around().cx.tally
     }
 
+    /// How long calls have blocked it, milliseconds.
+    pub(super) fn held_ms(&self) -> u32 {
+        self.worker.held_ms()
+    }
+
     /// A user thread has used so much of its stack.
     pub(super) fn used(&self, bytes: usize) {
         self.tally().max(Counter::StackBytesMax, bytes as u64);
@@ -163,7 +168,7 @@ impl<'a, P: Poller> State<'a, P> {
         }
         // Clients that let nobody wait must not keep a user thread from giving way for ever.
         if self.worker.is_listening() && self.direct < DIRECT_MAX {
-            for listener in 0..self.worker.listeners().len() {
+            for listener in self.worker.listeners_in_turn() {
                 if let Ok(accepted) = self.worker.accept(listener, 0) {
                     self.direct += 1;
                     let held_ms = self.worker.held_ms();
