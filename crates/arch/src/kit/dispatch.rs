@@ -12,7 +12,7 @@ use super::{
 };
 use crate::drive::{Turn, ledger::Spent, perform};
 use regatta_metrics::{Counter, Tally};
-use regatta_op::{CloseReason, Done, Op};
+use regatta_op::{Abandoned, CloseReason, Done, Op};
 use regatta_origin::Protocol as _;
 use regatta_sys::{
     clock,
@@ -215,7 +215,7 @@ impl<'a, P: Poller> Dispatch<'a, P> {
                 }
             }
             Action::Expired(key, abandoned) => {
-                if let (Some(slot), Some(_)) = (self.worker.slot(key), abandoned) {
+                if let (Some(slot), Some(Abandoned::All)) = (self.worker.slot(key), abandoned) {
                     slot.drive.recv = false;
                 }
                 self.turn(key);

@@ -19,7 +19,7 @@ use crate::drive::{
     ledger::Spent,
     perform::{self, Failure, timed},
 };
-use regatta_op::{CloseReason, Done, Fault, Op, Outbox};
+use regatta_op::{Abandoned, CloseReason, Done, Fault, Op, Outbox};
 use regatta_origin::Protocol as _;
 use regatta_sys::{
     StaticFile,
@@ -241,13 +241,13 @@ pub fn attend(
                     has_received(slot, desk, received, &means.buffer);
                 }
             }
-            Action::Expired(key, Some(_)) => {
+            Action::Expired(key, Some(Abandoned::All)) => {
                 if let Some(slot) = worker.slot(key) {
                     (slot.drive.recv, slot.drive.send) = (false, None);
                 }
             }
             // Its one connection has a turn anyway.
-            Action::Admit(_) | Action::Turn(_) | Action::Expired(_, None) | Action::Drain => {}
+            Action::Admit(_) | Action::Turn(_) | Action::Expired(..) | Action::Drain => {}
         }
     }
     worker.goes_on()
