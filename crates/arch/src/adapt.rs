@@ -41,7 +41,8 @@ pub const DRIVER: Driver = Driver {
         let options = AdaptOptions::read(settings);
         let aio = if options.engine() == Some(Engine::Threads) { options.aio_threads } else { 0 };
         let tasks = (options.units() + aio) as u64;
-        Demand { tasks, mappings: 2 * tasks, address_bytes: tasks * STACK_BYTES as u64 }
+        let address_bytes = tasks * STACK_BYTES as u64;
+        Demand { tasks, mappings: 2 * tasks, address_bytes, descriptors: 0 }
     },
     ..Driver::plain(options::OPTIONS, |_, _| 1, work)
 };

@@ -1,7 +1,7 @@
 //! AMPED, asymmetric multi-process event-driven: an event loop, and helpers for everything that may
 //! block on disk (Flash: Pai, Druschel, Zwaenepoel, USENIX 1999).
 use crate::{
-    Driver, Env,
+    Demand, Driver, Env, Settings,
     drive::perform::{self, Below},
     event::{self, EventOptions},
     kit::{
@@ -18,7 +18,7 @@ use regatta_sys::{OpenResult, Read, Resident, StaticFile, by_cachestat, by_minco
 use std::os::fd::BorrowedFd;
 
 /// The driver.
-pub const DRIVER: Driver = Driver::plain(&OPTIONS, event::processes, work);
+pub const DRIVER: Driver = Driver { demand, ..Driver::plain(&OPTIONS, event::processes, work) };
 
 const OPTIONS: [OptionSpec; event::OPTIONS.len() + OWN.len()] = joined(event::OPTIONS, OWN);
 
@@ -104,6 +104,15 @@ choice! {
         AlwaysAsk = "always-ask",
         /// It takes all for present.
         NeverAsk = "never-ask",
+    }
+}
+
+fn demand(settings: &Settings, _: usize) -> Demand {
+    let own = AmpedOptions::read(settings);
+    let with_helpers = Demand::with_helpers(own.helpers_max);
+    match own.helper_kind {
+        HelperKind::Processes => with_helpers,
+        HelperKind::Threads => Demand { descriptors: 0, ..with_helpers },
     }
 }
 

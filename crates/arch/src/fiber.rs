@@ -273,6 +273,7 @@ fn demand(settings: &Settings, connections: usize) -> Demand {
         address_bytes: stacks * (options.stack_bytes() + PAGE) as u64
             + (schedulers - 1) * SCHEDULER_STACK_BYTES as u64
             + helpers * HELPER_STACK_BYTES as u64,
+        descriptors: 0,
     }
 }
 
@@ -324,9 +325,8 @@ impl<'e> Schedulers<'e> {
         let life = &|at: usize| end(self.own(at).and_then(|own| self.schedule(&own, at, poller())));
         units::scope(self.env, self.process, |scope| {
             for at in 1..self.count {
-                let builder = thread::Builder::new().name("sched".to_owned());
-                let builder = builder.stack_size(SCHEDULER_STACK_BYTES);
-                let started = builder.spawn_scoped(scope, move || life(at)).map(drop);
+                let life = move || life(at);
+                let started = units::spawn(scope, "sched", SCHEDULER_STACK_BYTES, life);
                 end(started.map_err(|error| format!("cannot start a scheduler: {error}")));
             }
             end(self.schedule(&first, 0, poller()));

@@ -2,7 +2,7 @@
 //! kinds of helper processes, which only bring names and chunks of files into memory. The loop then
 //! opens the names itself, and sends from the chunks, which it maps.
 use crate::{
-    Driver, Env,
+    Demand, Driver, Env, Settings,
     drive::{
         ledger::Spent,
         perform::{self, Below, Failure, timed},
@@ -31,7 +31,7 @@ use std::{
 };
 
 /// The driver.
-pub const DRIVER: Driver = Driver::plain(&OPTIONS, event::processes, work);
+pub const DRIVER: Driver = Driver { demand, ..Driver::plain(&OPTIONS, event::processes, work) };
 
 const OPTIONS: [OptionSpec; event::OPTIONS.len() + OWN.len()] = joined(event::OPTIONS, OWN);
 
@@ -115,6 +115,11 @@ choice! {
         /// All of it, once it is mapped.
         Mapped = "mapped",
     }
+}
+
+fn demand(settings: &Settings, _: usize) -> Demand {
+    let own = FlashOptions::read(settings);
+    Demand::with_helpers(own.name_helpers_max + own.read_helpers_max)
 }
 
 fn work(env: &Env, worker: usize) -> Result<(), String> {

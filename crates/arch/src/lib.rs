@@ -86,7 +86,7 @@ pub struct Driver {
     pub steps: fn(&Settings) -> Steps,
     /// How many of them there are, if that follows from how many are idle; `None`: all.
     pub staffing: fn(&Settings) -> Option<Staffing>,
-    /// What a process wants of the system besides descriptors, with so many connections.
+    /// What a process wants of the system, with so many connections.
     pub demand: fn(&Settings, connections: usize) -> Demand,
     /// What a worker process does until it is told to leave.
     pub work: fn(&Env, process: usize) -> Result<(), String>,
@@ -113,7 +113,7 @@ pub struct Staffing {
     pub idle_max: usize,
 }
 
-/// What a process wants of the system besides descriptors.
+/// What a process wants of the system besides sockets and files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Demand {
     /// Kernel threads, its first among them.
@@ -122,6 +122,16 @@ pub struct Demand {
     pub mappings: u64,
     /// Addresses that are reserved for stacks, bytes.
     pub address_bytes: u64,
+    /// Descriptors besides those that every process has.
+    pub descriptors: u64,
+}
+
+impl Demand {
+    /// Of a process with one thread and so many helper processes: a channel to each, and a handle.
+    pub(crate) const fn with_helpers(helpers: usize) -> Self {
+        let helpers = helpers as u64;
+        Self { tasks: 1 + helpers, mappings: 0, address_bytes: 0, descriptors: 2 * helpers }
+    }
 }
 
 impl Driver {

@@ -64,7 +64,8 @@ pub(crate) const fn driver(
 /// What so many threads want of the system.
 pub(crate) const fn demand(threads: usize) -> Demand {
     let tasks = threads as u64;
-    Demand { tasks, mappings: 2 * tasks, address_bytes: tasks * STACK_BYTES as u64 }
+    let address_bytes = tasks * STACK_BYTES as u64;
+    Demand { tasks, mappings: 2 * tasks, address_bytes, descriptors: 0 }
 }
 
 /// Why there is no pipeline.

@@ -29,7 +29,7 @@ pub const DRIVER: Driver = Driver {
     demand: |settings, _| {
         let threads = PoolOptions::read(settings).threads as u64;
         let address_bytes = threads * STACK_BYTES as u64;
-        Demand { tasks: 1 + threads, mappings: 2 * threads, address_bytes }
+        Demand { tasks: 1 + threads, mappings: 2 * threads, address_bytes, descriptors: 0 }
     },
     ..Driver::plain(OPTIONS, |_, _| 1, work)
 };

@@ -132,7 +132,8 @@ impl ThreadsOptions {
 fn demand(settings: &Settings, connections: usize) -> Demand {
     let threads = connections as u64 + 1;
     let stack = ThreadsOptions::read(settings).stack_bytes as u64;
-    Demand { tasks: threads, mappings: 2 * threads, address_bytes: threads.saturating_mul(stack) }
+    let address_bytes = threads.saturating_mul(stack);
+    Demand { tasks: threads, mappings: 2 * threads, address_bytes, descriptors: 0 }
 }
 
 /// One process: its first thread hears the master, the others serve a connection each.

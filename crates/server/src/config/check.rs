@@ -254,7 +254,9 @@ struct Tables {
 impl Tables {
     fn new(said: &Said, limit: u64, demanding: Demanding<'_>) -> Self {
         let Demanding { architecture, workers, .. } = demanding;
-        let (settings, reserved) = (&said.settings, reserved(said));
+        let settings = &said.settings;
+        let own = (architecture.driver.demand)(settings, 0).descriptors;
+        let reserved = reserved(said) + own;
         if SharedState::is_wanted(settings) {
             let reserved = reserved + workers * DESCRIPTORS_PER_PROCESS;
             return Self { limit, count: 1, reserved };
@@ -449,6 +451,15 @@ mod tests {
             (&[], 1024, Ok((720, 240))),
             (&["cache.descriptors_max=100"], 1024, Ok((860, 100))),
             (&["cache.enabled=false"], 1024, Ok((960, 0))),
+            (
+                &[
+                    "server.architecture=amped",
+                    "amped.helper_kind=processes",
+                    "amped.helpers_max=64",
+                ],
+                1024,
+                Ok((624, 208)),
+            ),
             (&["limits.connections_max=10"], 1024, Ok((10, 240))),
             (&["limits.connections_max=720"], 1024, Ok((720, 240))),
             (
@@ -480,7 +491,7 @@ mod tests {
             ),
         ] {
             // One process, whatever this machine has.
-            let sets = [sets, &["server.architecture=sped"]].concat();
+            let sets = [&["server.architecture=sped"], sets].concat();
             match (config(&sets, limit), expect) {
                 (Ok(config), Ok((connections, cache))) => {
                     assert_eq!(config.layout.shares.len(), 1);

@@ -102,6 +102,7 @@ mod tests {
             tasks: connections as u64 + 1,
             mappings: 2 * connections as u64,
             address_bytes: connections as u64 * (64 << 10),
+            descriptors: 0,
         },
         ..Driver::plain(&[], |_, _| 1, |_, _| Ok(()))
     };
