@@ -3,7 +3,7 @@ use crate::{Hosts, Rules};
 use alloc::{borrow::ToOwned, boxed::Box, string::String, sync::Arc, vec, vec::Vec};
 use core::fmt;
 use regatta_http::{Status, target::Path};
-use regatta_op::OpenReq;
+use regatta_op::{Coding, OpenReq};
 
 /// What is served, how, and within which limits.
 ///
@@ -368,10 +368,16 @@ impl ContentRules {
         None
     }
 
-    /// True if the file of this name holds rules.
+    /// True if the file of this name holds rules, compressed or not.
     #[inline]
     pub(crate) fn holds_rules(&self, name: &[u8]) -> bool {
-        self.rules_files && RULES_FILES.iter().any(|file| file.as_bytes() == name)
+        self.rules_files
+            && RULES_FILES.iter().any(|file| {
+                name.strip_prefix(file.as_bytes()).is_some_and(|rest| {
+                    let sibling = |coding: Coding| coding.suffix().as_bytes() == rest;
+                    rest.is_empty() || Coding::ALL.into_iter().any(sibling)
+                })
+            })
     }
 
     /// These rules with another list of index names.

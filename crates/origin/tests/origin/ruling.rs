@@ -140,10 +140,11 @@ fn files_with_rules_are_not_served() {
             rules,
             ..Site::default()
         });
-        for name in ["_headers", "_redirects", "docs/_headers"] {
+        for name in ["_headers", "_headers.gz", "_redirects", "_redirects.br", "docs/_headers"] {
             rig.put(name, b"rules");
         }
-        for path in ["/_headers", "/_redirects", "/docs/../%5Fheaders", "/in/_headers"] {
+        let paths = ["/_headers", "/_redirects", "/docs/../%5Fheaders", "/in/_headers"];
+        for path in paths.into_iter().chain(["/_headers.gz", "/_redirects.br"]) {
             check(&rig, &get(path), &Expected { status, fields: &[], body: None });
         }
         check(&rig, &get("/_headers/"), &Expected { status: 404, fields: &[], body: None });
