@@ -1,5 +1,9 @@
 //! Crews of real processes. A program of its own, with one thread: the usual harness has several.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#[path = "../../../xtask/folder.rs"]
+mod folder;
+
+use folder::Folder;
 use regatta_op::{OpenReq, Opened};
 use regatta_sys::{
     OpenRules, Root, StaticFile,
@@ -10,8 +14,11 @@ use regatta_sys::{
 };
 use std::{
     fs::{self, File},
-    os::fd::{AsFd, AsRawFd},
-    process,
+    io::Read,
+    os::{
+        fd::{AsFd, AsRawFd},
+        unix::net::{UnixListener, UnixStream},
+    },
     sync::atomic::{AtomicU64, Ordering::SeqCst},
     thread,
     time::{Duration, Instant},
@@ -38,8 +45,9 @@ fn member(crew: Crew, worker: usize, work: impl FnOnce(&'static Member)) -> Chil
 }
 
 fn main() {
-    let tests: [(&str, fn()); 8] = [
+    let tests: [(&str, fn()); 9] = [
         ("a_descriptor_is_of_all", a_descriptor_is_of_all),
+        ("a_connection_at_a_path_is_of_all", a_connection_at_a_path_is_of_all),
         ("the_kernel_marks_the_dead", the_kernel_marks_the_dead),
         ("a_lock_excludes", a_lock_excludes),
         ("a_lock_outlives_its_holder", a_lock_outlives_its_holder),
@@ -85,6 +93,19 @@ fn a_descriptor_is_of_all() {
     assert!(link(number).is_some_and(|link| link.ends_with("status")), "what a child opens");
     assert_eq!(crew.bury(0), Sweep::Done);
     assert_eq!(link(number), None, "and had not entered is found");
+}
+
+/// Whoever waits at its other end is told.
+fn a_connection_at_a_path_is_of_all() {
+    let folder = Folder::new("crew-path");
+    let listener = UnixListener::bind(folder.join("socket")).unwrap();
+    let mut client = UnixStream::connect(folder.join("socket")).unwrap();
+    let (crew, _words) = crew();
+    let child = member(crew, 0, |_| std::mem::forget(listener.accept().unwrap()));
+    assert_eq!(child.wait().unwrap(), Exit::Code(0));
+    assert_eq!(crew.bury(0), Sweep::Done);
+    client.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    assert_eq!(client.read(&mut [0; 1]).unwrap(), 0);
 }
 
 fn the_kernel_marks_the_dead() {
@@ -185,9 +206,8 @@ fn open(root: &Root) -> StaticFile {
     }
 }
 
-fn folder() -> std::path::PathBuf {
-    let folder = std::env::temp_dir().join(format!("regatta-crew-{}", process::id()));
-    fs::create_dir_all(&folder).unwrap();
+fn folder() -> Folder {
+    let folder = Folder::new("crew");
     fs::write(folder.join("file"), "hello").unwrap();
     folder
 }
@@ -231,7 +251,6 @@ fn files_are_closed_by_the_last_user() {
         assert_eq!(child.wait().unwrap(), Exit::Code(0));
     }
     assert_eq!(crew.files(), (0, 0));
-    fs::remove_dir_all(folder).unwrap();
 }
 
 fn what_the_dead_had_open_is_closed() {
@@ -261,7 +280,6 @@ fn what_the_dead_had_open_is_closed() {
     assert_eq!(crew.files(), (1, 0), "the cache has not lost its file");
     let open = fs::read_dir("/proc/self/fd").unwrap().count();
     assert_eq!(open, before + 2, "but for that, and a pidfd");
-    fs::remove_dir_all(folder).unwrap();
 }
 
 /// What the cache gives up under a lock is closed after it: who dies in between leaves it open, and
@@ -291,7 +309,6 @@ fn what_the_dead_had_given_up_is_closed() {
     assert_eq!((crew.files(), links()), ((0, 2), 2));
     assert_eq!(crew.bury(0), Sweep::Done);
     assert_eq!((crew.files(), links()), ((0, 0), 0));
-    fs::remove_dir_all(folder).unwrap();
 }
 
 /// A worker that dies right after a close leaves the number under its name; the master may be the

@@ -352,9 +352,11 @@ fn is_worker_like(fd: RawFd) -> bool {
     let Ok(stat) = rustix::fs::fstat(borrowed) else { return false };
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::Socket => {
-            let internet = sockopt::socket_domain(borrowed)
-                .is_ok_and(|family| [AddressFamily::INET, AddressFamily::INET6].contains(&family));
-            internet && sockopt::socket_acceptconn(borrowed) == Ok(false)
+            const CLIENTS: [AddressFamily; 3] =
+                [AddressFamily::INET, AddressFamily::INET6, AddressFamily::UNIX];
+            let domain = sockopt::socket_domain(borrowed);
+            domain.is_ok_and(|family| CLIENTS.contains(&family))
+                && sockopt::socket_acceptconn(borrowed) == Ok(false)
         }
         // To be read, or a root.
         FileType::Directory => true,
