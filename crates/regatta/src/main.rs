@@ -238,6 +238,7 @@ const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
     end_on_panic();
+    regatta_sys::signal::keep_children();
     // The lab's environments are held by processes of this program.
     if let Some(code) = regatta_lab::env::child_main() {
         return code;

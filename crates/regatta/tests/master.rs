@@ -55,7 +55,11 @@ struct Server {
 
 impl Server {
     fn start(addresses: usize, arguments: &[&str]) -> Self {
-        let mut child = Command::new(PROGRAM)
+        Self::of(PROGRAM, addresses, arguments)
+    }
+
+    fn of(program: &str, addresses: usize, arguments: &[&str]) -> Self {
+        let mut child = Command::new(program)
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -239,6 +243,24 @@ fn a_second_signal_or_a_quit_ends_at_once() {
         assert!(took < Duration::from_secs(4), "{took:?}");
         assert!(is_gone(worker));
     }
+}
+
+/// Who starts it may not want to hear of its own children, and says so of those of others, too.
+#[test]
+fn it_hears_of_its_workers_whatever_started_it() {
+    let folder = Folder::new();
+    let served = format!("trap '' CHLD; exec {PROGRAM} serve {}", folder.path("www"));
+    let line = format!("{served} --listen 127.0.0.1:0 --architecture sped");
+    let server = Server::of("sh", 1, &["-c", &line]);
+    let worker = server.worker();
+    signal(worker, "KILL");
+    let start = Instant::now();
+    while server.worker() == worker {
+        assert!(start.elapsed() < PATIENCE, "it is not replaced");
+    }
+    assert!(server.get().ends_with("hello\n"));
+    server.signal("QUIT");
+    assert_eq!(server.end().0, Some(0));
 }
 
 #[test]

@@ -177,6 +177,13 @@ pub fn ignore_failed_writes() {
     }
 }
 
+/// Lets this process wait for its children, whatever it was started by: `SIGCHLD` that is ignored
+/// stays so over exec(3), and the kernel then reaps them itself (waitpid(2)).
+pub fn keep_children() {
+    // SAFETY: SIG_DFL is a valid disposition, and no handler of ours is replaced: there is none.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+}
+
 fn set_of(signals: impl Iterator<Item = i32>) -> libc::sigset_t {
     let mut set = mem::MaybeUninit::uninit();
     // SAFETY: writes one set, and the pointer leads to room for one.
