@@ -111,7 +111,6 @@ pub(crate) fn run(sources: &Sources<'_>, inherit: Option<RawFd>) -> Result<(), F
             };
         }
     };
-    generations.errors = prepared.errors.clone();
     generations.find_manager();
     let master = Master::new(Some((signals, generations)), &mut prepared);
     let ending = master.and_then(|mut master| {
@@ -402,7 +401,7 @@ impl<'a> Master<'a> {
         let has_old = self.generations.as_ref().is_some_and(Generations::has_old);
         let ending = match &self.generations {
             Some(generations) if generations.gave_up => Ending::CannotWork,
-            Some(generations) if generations.told => Ending::Told,
+            Some(generations) if generations.told_at.is_some() => Ending::Told,
             _ => ending,
         };
         (!has_old).then_some(ending)
@@ -641,15 +640,8 @@ impl<'a> Master<'a> {
                 }
             }
             Order::ReopenLogs => {
-                if let Err(fault) = self.prepared.access.renew() {
-                    self.note(
-                        Level::Warning,
-                        format_args!("still logging to the old file: {fault}"),
-                    );
-                }
-                self.prepared.errors.make();
-                control.reopen_logs();
                 self.generations.iter().for_each(Generations::reopen_logs);
+                control.reopen_logs();
                 self.prepared.errors.tick();
             }
         }

@@ -208,7 +208,10 @@ pub(crate) fn faults_change_nothing(variant: &Variant) {
         Configured::text(variant.architecture, root, listen, &[variant.settings, more].concat())
     };
     let good = text(&root, &["127.0.0.1:0"], &[]);
+    let new_log = own.site.beside("new.log");
+    let logs = format!("log.access={}", new_log.display());
     let faults = [
+        (text(&root, &["127.0.0.1:0", &taken.0], &[&logs]), "another process has it"),
         (format!("{good}[server\n"), "regatta.toml:"),
         (format!("{good}server.nonsense = 1\n"), "server.nonsense"),
         (text("/nowhere/at/all", &["127.0.0.1:0"], &[]), "regatta.toml:2:15: "),
@@ -220,6 +223,7 @@ pub(crate) fn faults_change_nothing(variant: &Variant) {
         own.write(&fault);
         own.refuses("reload", why);
     }
+    assert!(!new_log.exists(), "a trial has made a log");
     own.write(&good);
     under(own.server.address(), || succeed(&own.server, "reload"));
 }
@@ -271,15 +275,7 @@ pub(crate) fn a_program_that_fails(variant: &Variant) {
     own.refuses("upgrade", "can serve");
     fs::set_permissions(&program.0, fs::Permissions::from_mode(0o644)).expect("ours");
     own.refuses("upgrade", "cannot execute");
-    // The second time it is executed in earnest, and finds no root.
-    let mark = own.site.beside("mark");
-    program.replace(&format!(
-        "[ -e {mark} ] && mv {root} {root}.away\n: > {mark}\nexec PROGRAM \"$@\"",
-        mark = mark.display(),
-        root = own.root()
-    ));
-    own.refuses("upgrade", "server.root: there is no");
-    fs::rename(own.root() + ".away", own.root()).expect("ours");
+    cannot_begin(&own, &program);
     assert!(own.server.stderr().contains("go on as they are"), "{}", own.server.stderr());
     // Its workers die before they are ready; those of a keeper for as long as it starts others.
     if variant.architecture != "shared-symped" {
@@ -288,6 +284,37 @@ pub(crate) fn a_program_that_fails(variant: &Variant) {
     }
     program.replace("exec env -u REGATTA_INJECT PROGRAM \"$@\"");
     under(own.server.address(), || succeed(&own.server, "upgrade"));
+}
+
+/// The program can be tried, and the second time, when it is executed in earnest, finds no root: a
+/// master without workers of its own supervises those of before.
+fn cannot_begin(own: &Configured, program: &Program) {
+    let mark = own.site.beside("mark");
+    program.replace(&format!(
+        "[ -e {mark} ] && mv {root} {root}.away\n: > {mark}\nexec PROGRAM \"$@\"",
+        mark = mark.display(),
+        root = own.root()
+    ));
+    own.refuses("upgrade", "server.root: there is no");
+    fs::rename(own.root() + ".away", own.root()).expect("ours");
+}
+
+/// A signal that is sent twice at once, as timeout(1) does, is one also where only the workers of
+/// before serve: what they are about to answer is answered.
+pub(crate) fn the_old_drain_too(variant: &Variant) {
+    let program = Program::new(variant.name);
+    let mut own = Configured::new(variant, &program.0);
+    cannot_begin(&own, &program);
+    let mut held = own.server.connect();
+    held.send("GET /small.txt HTTP/1.1\r\nHost: a\r\n");
+    std::thread::sleep(Duration::from_millis(50));
+    own.server.signal(Signal::TERM);
+    std::thread::sleep(Duration::from_millis(20));
+    own.server.signal(Signal::TERM);
+    std::thread::sleep(Duration::from_millis(50));
+    held.send("\r\n");
+    held.answer("GET").expect(200);
+    assert!(own.server.exit_within(PATIENCE).is_some_and(|status| status.success()));
 }
 
 /// A worker that is killed while another generation drains is replaced, and the end is orderly.

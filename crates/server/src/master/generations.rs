@@ -12,9 +12,10 @@ use crate::{
     config::address::{Place, place},
     handover::{AdminProcess, Handover, Listener, OldGeneration},
     heartbeat::is_recent,
-    log::{Destination, ErrorLog, Level},
+    log::{AccessLog, Destination, ErrorLog, Level},
     notify::{Manager, Message},
     succession::{Act, Earlier, Event, Kind, Outcome, Succession, Verdict},
+    supervise::AGAIN_MS_MIN,
 };
 use regatta_metrics::{Arena, Counter, Totals};
 use regatta_op::Tick;
@@ -34,6 +35,7 @@ use std::{
     ops::Range,
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
     path::{Path, PathBuf},
+    sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -91,9 +93,11 @@ pub(crate) struct Generations {
     trial: Option<Trial>,
     /// Nobody is left who serves.
     pub(super) gave_up: bool,
-    /// Somebody has asked for the end, while only old workers serve.
-    pub(super) told: bool,
+    /// When somebody asked for the end, while only old workers serve.
+    pub(super) told_at: Option<Tick>,
     pub(super) errors: ErrorLog,
+    /// As this image's configuration says, once it has been read.
+    pub(super) access: Option<Arc<AccessLog>>,
     manager: Manager,
 }
 
@@ -152,8 +156,9 @@ impl Generations {
             made: Vec::new(),
             trial: None,
             gave_up: false,
-            told: false,
+            told_at: None,
             errors,
+            access: None,
             manager: Manager::none(),
         };
         let Some(handover) = handover else {
@@ -526,14 +531,31 @@ impl Generations {
         self.old.iter_mut().for_each(|old| old.drain(until));
     }
 
+    /// The end is asked for: whoever asks again, or wants it `at_once`, has old workers leave now;
+    /// true then. As in [`crate::supervise`], a second signal that follows at once is the first.
+    pub(super) fn end_old(&mut self, at_once: bool) -> bool {
+        let now = clock::now().tick;
+        let told_at = *self.told_at.get_or_insert(now);
+        let leaves = at_once || now >= told_at.after(AGAIN_MS_MIN);
+        if leaves {
+            self.stop_old();
+        }
+        leaves
+    }
+
     /// Tells all old workers to leave now.
     pub(super) fn stop_old(&mut self) {
         let now = clock::now().tick;
         self.old.iter_mut().for_each(|old| old.stop(now));
     }
 
-    /// Has old workers open their logs anew.
+    /// Makes logs that are not there any more, and has old workers open theirs anew.
     pub(super) fn reopen_logs(&self) {
+        if let Some(Err(fault)) = self.access.as_ref().map(|access| access.renew()) {
+            let what = format_args!("still logging to the old file: {fault}");
+            self.errors.note(Level::Warning, what);
+        }
+        self.errors.make();
         for old in &self.old {
             old.arena.control().reopen_logs();
             old.bells.iter().for_each(Bell::ring);

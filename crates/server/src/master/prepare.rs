@@ -23,7 +23,7 @@ use regatta_sys::{
     shm::{self, SharedWords},
     simulated_disk::{self, Model},
 };
-use std::{io, os::fd::OwnedFd, process, sync::Arc};
+use std::{io, os::fd::OwnedFd, path::Path, process, sync::Arc};
 
 /// `tries`: nothing is changed that others see.
 pub(super) fn prepare(
@@ -41,8 +41,9 @@ pub(super) fn prepare(
     let bells = bells.map_err(|error| failed("cannot make bells", error))?;
     let keeper = SharedState::is_wanted(&settings).then(Bell::new).transpose();
     let keeper = keeper.map_err(|error| failed("cannot make a bell", error))?;
-    let (access, errors) = logs(&config, arena, found.user.as_ref())?;
+    let (access, errors) = logs(&config, arena, found.user.as_ref(), tries)?;
     if !tries {
+        (generations.access, generations.errors) = (Some(Arc::clone(&access)), errors.clone());
         tell(&config, found.user.as_ref(), &errors);
         simulate(&settings, &errors).map_err(|error| failed("cannot simulate a disk", error))?;
     }
@@ -142,12 +143,18 @@ fn logs(
     config: &Config,
     arena: Arena<'static>,
     user: Option<&User>,
+    tries: bool,
 ) -> Result<(Arc<AccessLog>, ErrorLog), Failure> {
     let settings = config.settings();
+    // That they could be made was seen before.
+    let to = |option| match tries {
+        true => Destination::Off,
+        false => Destination::from(settings.text(option)),
+    };
     let owner = user.map(|user| Owner { uid: user.uid, gid: user.gid });
-    let errors = ErrorLog::open(settings.text("log.error").into(), owner, Some(*arena.control()));
+    let errors = ErrorLog::open(to("log.error"), owner, Some(*arena.control()));
     let access = AccessLog::open(AccessLogOptions {
-        destination: Destination::from(settings.text("log.access")),
+        destination: to("log.access"),
         format: settings.text("log.format").parse().unwrap_or(Format::Combined),
         owner,
         stall_ns: settings.number("event.stall_us") * 1000,
@@ -177,6 +184,8 @@ fn unwritable(settings: &Settings, user: &User) -> io::Result<i32> {
             return 0;
         }
         let fails = |key| match Destination::from(settings.text(key)) {
+            // A trial makes none.
+            Destination::Path(path) if is_absent(&path) => false,
             Destination::Path(path) => log::try_opening(&path, None).is_err(),
             Destination::Off | Destination::Stderr => false,
         };
@@ -186,6 +195,11 @@ fn unwritable(settings: &Settings, user: &User) -> io::Result<i32> {
         Exit::Code(which) => Ok(which & 3),
         Exit::Signal(_) => Ok(0),
     }
+}
+
+/// Whether there is none where this process may look.
+fn is_absent(path: &Path) -> bool {
+    path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
 fn unwritten(config: &Config, which: i32) -> Vec<Problem> {

@@ -1,5 +1,5 @@
 //! The master's part in what follows it: another image, with another generation of workers.
-use super::{Child, Env, Happened, Master, Message, Monitors, Own, Prepared, clock, io, mem};
+use super::{Child, Env, Happened, Master, Message, Monitors, Own, Prepared, clock, io};
 use crate::succession::Act;
 use regatta_metrics::Phase;
 use regatta_sys::socket::{self, Mode, Steps};
@@ -47,8 +47,7 @@ impl Master<'_> {
         self.tell_manager(Message::Stopping);
         self.happened(Happened::Stop)?;
         let Some(generations) = &mut self.generations else { return Ok(()) };
-        if mem::replace(&mut generations.told, true) {
-            generations.stop_old();
+        if generations.end_old(false) {
             self.prepared.env.arena.control().stop();
             self.prepared.ring();
         }

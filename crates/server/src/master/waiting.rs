@@ -35,7 +35,7 @@ pub(super) fn wait(
     waiting.generations.remove_files(|_| true);
     drop(pid_file);
     let why = match ended {
-        Ok(()) if waiting.generations.told => return Ok(()),
+        Ok(()) if waiting.generations.told_at.is_some() => return Ok(()),
         Ok(()) => "no worker is left, and none could be started".to_owned(),
         Err(error) => format!("the master cannot go on: {error}"),
     };
@@ -102,9 +102,7 @@ impl Waiting {
                 ) => {
                     self.generations.tell(Message::Stopping);
                     self.happened(Happened::Stop);
-                    if mem::replace(&mut self.generations.told, true) || signal == Signal::Quit {
-                        self.generations.stop_old();
-                    }
+                    self.generations.end_old(signal == Signal::Quit);
                 }
                 Received::Known(Signal::Child | Signal::Kill) | Received::Other(_) => {}
             }
