@@ -1,5 +1,8 @@
 //! The document root and open files below it, with their facts.
-use crate::crew::{Lease, Member, assert_unlocked};
+use crate::{
+    clock,
+    crew::{Lease, Member, assert_unlocked},
+};
 use regatta_op::{Fault, File, FileId, Modified, OpenFault, OpenReq};
 use rustix::{
     fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat, Statx, StatxFlags},
@@ -16,7 +19,10 @@ use std::{
     path::{self, Path},
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::SeqCst},
+        atomic::{
+            AtomicU64,
+            Ordering::{Relaxed, SeqCst},
+        },
     },
 };
 
@@ -147,7 +153,13 @@ pub struct Root {
     others: Arc<[Self]>,
     /// How often it was [replaced](Self::replace), times two; odd while it is.
     changes: AtomicU64,
+    /// The tick at which it was first seen to be [replaced](Self::is_replaced); 0: it is not.
+    replaced_at: AtomicU64,
 }
+
+/// How long a root that is replaced is one that is being replaced, milliseconds: longer than that
+/// takes. What its path names after that cannot take its place, and missing files are missing.
+const REPLACED_MS_MAX: u64 = 3_000;
 
 /// Where the file that a descriptor is open on is now.
 ///
@@ -176,7 +188,13 @@ impl Root {
     pub fn open(path: &Path) -> io::Result<Self> {
         let path = CString::new(path::absolute(path)?.as_os_str().as_bytes())?;
         let fd = rustix::fs::open(&path, ROOT_FLAGS, Mode::empty())?;
-        Ok(Self { fd, path, others: Arc::default(), changes: AtomicU64::new(0) })
+        Ok(Self {
+            fd,
+            path,
+            others: Arc::default(),
+            changes: AtomicU64::new(0),
+            replaced_at: AtomicU64::new(0),
+        })
     }
 
     /// This root, with those of further hosts, which have the numbers from 1 on.
@@ -253,6 +271,7 @@ impl Root {
     /// None that should occur.
     pub fn replace(&self, other: BorrowedFd<'_>) -> io::Result<()> {
         self.changes.fetch_add(1, SeqCst);
+        self.replaced_at.store(0, SeqCst);
         // SAFETY: the number is this value's own and stays open throughout: it is exchanged, not
         // closed. No one relies on which directory it is: who opens below it meanwhile opens below
         // one or the other.
@@ -264,6 +283,20 @@ impl Root {
     /// Another number whenever another thread has replaced it, odd while one does.
     pub(crate) fn changes(&self) -> u64 {
         self.changes.load(SeqCst)
+    }
+
+    /// True while it is `replaced`, as was just seen, and has not been so for long.
+    pub(crate) fn is_being_replaced(&self, replaced: bool) -> bool {
+        if !replaced {
+            // Nothing is written that others read, unless it changes.
+            if self.replaced_at.load(Relaxed) != 0 {
+                self.replaced_at.store(0, SeqCst);
+            }
+            return false;
+        }
+        let now = clock::now().tick.0.max(1);
+        let since = self.replaced_at.compare_exchange(0, now, SeqCst, SeqCst);
+        now.saturating_sub(since.err().unwrap_or(now)) <= REPLACED_MS_MAX
     }
 
     /// True if what its path names has been opened, and is another directory.
@@ -281,8 +314,13 @@ impl Root {
     /// # Errors
     /// No descriptors left.
     pub fn try_clone(&self) -> io::Result<Self> {
-        let (path, others) = (self.path.clone(), Arc::clone(&self.others));
-        Ok(Self { fd: self.fd.try_clone()?, path, others, changes: AtomicU64::new(0) })
+        Ok(Self {
+            fd: self.fd.try_clone()?,
+            path: self.path.clone(),
+            others: Arc::clone(&self.others),
+            changes: AtomicU64::new(0),
+            replaced_at: AtomicU64::new(0),
+        })
     }
 }
 

@@ -156,11 +156,16 @@ impl Opening {
         Self { began: root.changes(), ..Self::default() }
     }
 
-    /// Why the path was not found, where the root is [replaced](Root::is_replaced) by now or not.
-    /// Another thread may have exchanged it since: then it was looked for in the one before.
+    /// Why the path was not found, where the root is [replaced](Root::is_replaced) by now or not:
+    /// what has been so for long stays so. Another thread may have exchanged it since: then it was
+    /// looked for in the one before.
     fn not_found(&self, root: &Root, replaced: bool) -> OpenFault {
         let exchanged = !self.began.is_multiple_of(2) || root.changes() != self.began;
-        if replaced || exchanged { OpenFault::RootReplaced } else { OpenFault::NotFound }
+        if exchanged || root.is_being_replaced(replaced) {
+            OpenFault::RootReplaced
+        } else {
+            OpenFault::NotFound
+        }
     }
 
     pub(crate) const fn next(&self) -> Next {
@@ -281,17 +286,18 @@ const OPEN_TRIES_MAX: u32 = 7;
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
+    use crate::folder::Folder;
     use regatta_op::Codings;
-    use std::{env::temp_dir, fs, os::unix::fs::symlink, process};
+    use std::{fs, os::unix::fs::symlink};
 
     /// What was looked for in the root of before is not missing in the one that another thread has
     /// put into its place, although that is what the path names by then.
     #[test]
     fn a_root_that_is_exchanged_meanwhile_is_no_reason_that_a_file_is_missing() {
-        let folder = temp_dir().join(format!("regatta-exchanged-{}", process::id()));
+        let folder = Folder::new("exchanged");
         let [old, new, link, next] = ["old", "new", "link", "next"].map(|name| folder.join(name));
-        fs::create_dir_all(&old).unwrap();
-        fs::create_dir_all(&new).unwrap();
+        fs::create_dir(&old).unwrap();
+        fs::create_dir(&new).unwrap();
         symlink(&old, &link).unwrap();
         let root = Root::open(&link).unwrap();
         let req = OpenReq { path: b"a".as_slice().into(), siblings: Codings::NONE };
@@ -307,6 +313,31 @@ mod tests {
         };
         assert!(matches!(missing(&mut early), Some(Err(OpenFault::RootReplaced))));
         assert!(matches!(missing(&mut late), Some(Err(OpenFault::NotFound))));
-        fs::remove_dir_all(folder).unwrap();
+    }
+
+    /// Where nothing can take the root's place, no request waits for that for ever.
+    #[test]
+    fn what_is_missing_in_a_root_that_stays_replaced_is_missing() {
+        let folder = Folder::new("replaced");
+        let path = folder.join("root");
+        fs::create_dir(&path).unwrap();
+        let root = Root::open(&path).unwrap();
+        let req = OpenReq { path: b"a".as_slice().into(), siblings: Codings::NONE };
+        let missing = |ms: u64| {
+            hook::set_time(ms * 1_000_000, 0);
+            let found = Opening::new(&root).take(Err(Errno::NOENT), &root, &req);
+            found.expect("no disk is needed for that").expect_err("there is none")
+        };
+        fs::rename(&path, folder.join("before")).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert_eq!(missing(10_000), OpenFault::RootReplaced);
+        assert_eq!(missing(13_000), OpenFault::RootReplaced);
+        assert_eq!(missing(13_001), OpenFault::NotFound);
+        root.replace(Root::open(&path).unwrap().as_fd()).unwrap();
+        assert_eq!(missing(13_002), OpenFault::NotFound);
+        fs::rename(&path, folder.join("then")).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert_eq!(missing(20_000), OpenFault::RootReplaced);
+        hook::clear();
     }
 }
