@@ -115,8 +115,6 @@ pub(crate) struct Request {
     pub(crate) navigation: bool,
     pub(crate) wire: Vec<u8>,
     pub(crate) head_bytes: u64,
-    /// True if its announced content is in `wire`.
-    pub(crate) sends_content: bool,
 }
 
 impl Request {
@@ -176,7 +174,6 @@ impl Maker<'_> {
             navigation: false,
             wire: Vec::new(),
             head_bytes: 0,
-            sends_content: true,
         };
         let mut fields = Vec::new();
         self.fields(&mut request, &mut fields);
@@ -394,7 +391,6 @@ impl Maker<'_> {
             let sent = if length > most { self.dice.below(100) } else { length };
             request.content = Content::Length(length);
             request.wire = vec![b'c'; index(sent)];
-            request.sends_content = length <= most;
             fields.push(format!("Content-Length: {length}"));
         } else {
             let malformed = self.dice.one_in(5);
@@ -471,9 +467,7 @@ impl Maker<'_> {
         let content = std::mem::take(&mut request.wire);
         let withheld = request.expect == Expect::Continue && request.announces();
         request.wire = head;
-        if withheld && self.dice.one_in(2) {
-            request.sends_content = false;
-        } else {
+        if !(withheld && self.dice.one_in(2)) {
             request.wire.extend(content);
         }
     }

@@ -3,9 +3,10 @@
 use crate::{
     dice::{Dice, index},
     disk::{self, Disk, SimFile},
+    world,
 };
 use regatta_metrics::{Arena, Counter, Tally};
-use regatta_op::{CloseReason, Done, Now, Op, Segment, Tick};
+use regatta_op::{CloseReason, Done, Now, Op, Tick};
 use regatta_origin::{
     ClearHttp1, Cx, Link, LocalCache, Log, Protocol as _, Record, ReplyOutcome, Scratch, Site,
 };
@@ -90,15 +91,9 @@ fn converse(
         let done = match op {
             Op::Recv => Done::Recv(Ok(pieces.next().unwrap_or_default())),
             Op::Send(mut outbox) => {
-                let before = sent.len();
-                sent.extend_from_slice(outbox.head());
-                for segment in outbox.segments() {
-                    match segment {
-                        Segment::Mem { bytes, at } => sent.extend_from_slice(&bytes[*at..]),
-                        Segment::File { file, at, len } => file.read(*at, *len, &mut sent),
-                    }
-                }
-                let n = (sent.len() - before) as u64;
+                let bytes = world::gather(&outbox, u64::MAX, true);
+                let n = bytes.len() as u64;
+                sent.extend(bytes);
                 outbox.advance(n);
                 Done::Send(outbox, Ok(n))
             }

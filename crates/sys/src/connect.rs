@@ -1,4 +1,5 @@
 //! TCP connections from the client's side, made without waiting.
+use crate::socket::set_option;
 use rustix::{
     io::Errno,
     net::{AddressFamily, SocketFlags, SocketType, sockopt},
@@ -6,7 +7,7 @@ use rustix::{
 use std::{
     io,
     net::{IpAddr, SocketAddr},
-    os::fd::{BorrowedFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
 /// Where to, and as whom.
@@ -40,7 +41,7 @@ pub fn connect(spec: &ConnectSpec) -> io::Result<OwnedFd> {
         sockopt::set_socket_recv_buffer_size(&fd, bytes)?;
     }
     if let Some(from) = spec.from {
-        bind_address_only(&fd)?;
+        set_option(fd.as_fd(), libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, &1_i32)?;
         rustix::net::bind(&fd, &SocketAddr::new(from, 0))?;
     }
     match rustix::net::connect(&fd, &spec.to) {
@@ -57,23 +58,11 @@ pub fn connected(fd: BorrowedFd<'_>) -> io::Result<()> {
     Ok(sockopt::socket_error(fd)??)
 }
 
-fn bind_address_only(fd: &OwnedFd) -> io::Result<()> {
-    use std::os::fd::AsRawFd;
-    let on: libc::c_int = 1;
-    let len = libc::socklen_t::try_from(size_of_val(&on)).expect("an integer is short");
-    let (level, name) = (libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT);
-    let value = (&raw const on).cast();
-    // SAFETY: the pointer leads to `len` bytes that live across the call and are only read.
-    let result = unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, value, len) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::wait::Exact;
     use std::net::TcpListener;
-    use std::os::fd::AsFd;
     use std::time::Duration;
 
     fn outcome(fd: &OwnedFd) -> io::Result<()> {

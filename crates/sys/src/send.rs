@@ -10,8 +10,7 @@ use rustix::{
 };
 use std::{
     io::{self, IoSlice},
-    os::fd::{AsFd, AsRawFd, BorrowedFd},
-    ptr,
+    os::fd::{AsFd, BorrowedFd},
 };
 
 /// The most memory slices that go into one gathering write.
@@ -162,29 +161,6 @@ fn write_if_ready(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
 #[inline]
 pub fn send_range(fd: BorrowedFd<'_>, file: &StaticFile, at: u64, len: u64) -> io::Result<u64> {
     Ok(send_file(fd, file, at, len)?.bytes)
-}
-
-/// Throws away up to `bytes_max` bytes that the peer sent, without copying them (`MSG_TRUNC`,
-/// tcp(7)); 0 is the end of its stream. Never blocks.
-///
-/// # Errors
-/// `WouldBlock` if nothing is there; otherwise see [`fault`].
-pub fn discard(fd: BorrowedFd<'_>, bytes_max: usize) -> io::Result<usize> {
-    let flags = libc::MSG_TRUNC | libc::MSG_DONTWAIT;
-    let fd = fd.as_raw_fd();
-    loop {
-        // SAFETY: with MSG_TRUNC a TCP socket writes nothing to the buffer, so it may be null
-        // however long it is said to be. For any other kind of socket the kernel finds the null
-        // pointer and fails with EFAULT.
-        let n = unsafe { libc::recv(fd, ptr::null_mut(), bytes_max, flags) };
-        if let Ok(n) = usize::try_from(n) {
-            return Ok(n);
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
-        }
-    }
 }
 
 #[inline]

@@ -173,7 +173,7 @@ pub fn is_free(addr: SocketAddr) -> io::Result<()> {
 
 /// The server's end of a TCP connection, with the options that its listener asks of every one.
 ///
-/// [`accept`] and [`prepare`] are the only ways to one, and drivers take nothing else: an option
+/// [`accept`] is the only way to one, and drivers take nothing else: an option
 /// that one of them forgot, such as `TCP_NODELAY`, would look like a property of its architecture.
 ///
 /// ```compile_fail,E0423
@@ -357,19 +357,6 @@ pub fn accept_fault(error: &io::Error) -> AcceptFault {
     }
 }
 
-/// Makes a connection of a TCP socket that did not come from [`accept`]: one that another process
-/// passed on, or that the kernel accepted by itself. It ends up with the same options as if the
-/// listener of `spec` had accepted it.
-///
-/// # Errors
-/// The descriptor is not a TCP socket, or an option is refused.
-pub fn prepare(socket: OwnedFd, spec: &ListenSpec, mode: Mode) -> io::Result<Connection> {
-    rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
-    set_mode(&socket, mode)?;
-    set_inherited(socket.as_fd(), spec)?;
-    Ok(Connection(socket))
-}
-
 /// Makes operations on the socket wait, or not.
 ///
 /// This is a property of the open file, not of the descriptor: every process that shares it is
@@ -526,7 +513,7 @@ pub fn local_addr(fd: BorrowedFd<'_>) -> io::Result<SocketAddr> {
 
 /// Sets an option whose value is plain and that rustix does not know. A pointer in the value must
 /// lead to what the option wants.
-fn set_option<T: Copy>(
+pub(crate) fn set_option<T: Copy>(
     fd: BorrowedFd<'_>,
     layer: libc::c_int,
     name: libc::c_int,

@@ -1,18 +1,19 @@
 //! Bytes over real connections: what arrives is what the outbox held, one call at a time.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-mod common;
+#[path = "../../../xtask/folder.rs"]
+mod folder;
 #[path = "../../../xtask/skips.rs"]
 mod skips;
 
-use common::Dir;
+use folder::Folder;
 use regatta_op::{Codings, Fault, File, OpenReq, Opened, Outbox, Segment};
 use regatta_sys::{
-    OpenRules, Root, SEND_SLICES_MAX, SendCall, StaticFile, discard, fault, open_below, recv,
-    recv_now, send, send_last, send_more, send_range,
+    OpenRules, Root, SEND_SLICES_MAX, SendCall, StaticFile, fault, open_below, recv, recv_now,
+    send, send_last, send_more, send_range,
     socket::{
         AcceptFault, Connection, ListenSpec, Mode, Steps, accept, accept_fault, listen, local_addr,
-        prepare, queued_bytes, segments_received, set_mode, set_timeouts, shutdown_write,
-        stop_listening, wait_max,
+        queued_bytes, segments_received, set_mode, set_timeouts, shutdown_write, stop_listening,
+        wait_max,
     },
 };
 use rustix::net::sockopt;
@@ -51,9 +52,9 @@ fn accept_soon(listener: &OwnedFd, mode: Mode) -> (Connection, SocketAddr) {
     }
 }
 
-fn static_file(dir: &Dir, name: &str, bytes: &[u8]) -> StaticFile {
-    dir.write(name, bytes);
-    let root = Root::open(dir.path()).unwrap();
+fn static_file(dir: &Folder, name: &str, bytes: &[u8]) -> StaticFile {
+    fs::write(dir.join(name), bytes).unwrap();
+    let root = Root::open(dir).unwrap();
     let req = OpenReq { path: name.as_bytes().into(), siblings: Codings::NONE };
     match open_below(&root, &req, OpenRules::default()).unwrap() {
         Opened::File { file, .. } => file,
@@ -98,7 +99,7 @@ fn accepted_sockets_have_the_listeners_options() {
 }
 
 #[test]
-fn a_connection_is_the_same_whichever_way_it_came() {
+fn a_connection_has_its_options() {
     let options = |fd: &Connection| {
         let closes = rustix::io::fcntl_getfd(fd).unwrap().contains(rustix::io::FdFlags::CLOEXEC);
         let waits = !rustix::fs::fcntl_getfl(fd).unwrap().contains(rustix::fs::OFlags::NONBLOCK);
@@ -109,15 +110,9 @@ fn a_connection_is_the_same_whichever_way_it_came() {
     {
         let spec =
             ListenSpec { send_buffer_bytes: 40_000, pacing_rate: 10_000_000, nodelay, ..local() };
-        let (accepted, other) = pair(&spec, mode);
-        other.set_nodelay(!nodelay).unwrap();
-        rustix::io::fcntl_setfd(&other, rustix::io::FdFlags::empty()).unwrap();
-        let prepared = prepare(other.into(), &spec, mode).unwrap();
+        let (accepted, _client) = pair(&spec, mode);
         assert_eq!(options(&accepted), (nodelay, 80_000, true, waits));
-        assert_eq!(options(&prepared), options(&accepted));
     }
-    let file = fs::File::open("/dev/null").unwrap();
-    prepare(file.into(), &local(), Mode::Blocking).unwrap_err();
 }
 
 #[test]
@@ -255,27 +250,6 @@ fn receiving_gives_bytes_then_nothing_yet_then_the_end() {
 }
 
 #[test]
-fn bytes_can_be_thrown_away_unseen() {
-    let (fd, mut client) = pair(&local(), Mode::Nonblocking);
-    assert_eq!(discard(fd.as_fd(), 100).unwrap_err().kind(), ErrorKind::WouldBlock);
-    client.write_all(&[b'x'; 1000]).unwrap();
-    client.write_all(b"rest").unwrap();
-    let mut left = 1000;
-    while left > 0 {
-        match discard(fd.as_fd(), left) {
-            Ok(n) => left -= n,
-            Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
-        }
-    }
-    let mut buf = [0; 8];
-    set_mode(&fd, Mode::Blocking).unwrap();
-    assert_eq!(recv(fd.as_fd(), &mut buf).unwrap(), 4);
-    client.shutdown(Shutdown::Write).unwrap();
-    assert_eq!(recv(fd.as_fd(), &mut buf).unwrap(), 0);
-    assert_eq!(discard(fd.as_fd(), 100).unwrap(), 0);
-}
-
-#[test]
 fn a_deadline_ends_a_blocking_call() {
     let (fd, _client) = pair(&local(), Mode::Blocking);
     let short = Some(Duration::from_millis(20));
@@ -293,7 +267,7 @@ fn a_deadline_ends_a_blocking_call() {
 
 #[test]
 fn each_send_is_the_simplest_call_for_what_is_at_the_front() {
-    let dir = Dir::new("calls");
+    let dir = Folder::new("calls");
     let file = static_file(&dir, "file", b"0123456789");
     let part = |at, len| Segment::File { file: file.clone(), at, len };
     let (fd, mut client) = pair(&local(), Mode::Nonblocking);
@@ -350,7 +324,7 @@ fn more_slices_than_fit_one_call_take_several() {
 
 #[test]
 fn a_head_waits_for_the_file_behind_it_and_both_arrive_whole() {
-    let dir = Dir::new("more");
+    let dir = Folder::new("more");
     let body: Vec<_> = (0..300_000_u32).map(|i| i.to_le_bytes()[0]).collect();
     let file = static_file(&dir, "file", &body);
     let (fd, mut client) = pair(&local(), Mode::Nonblocking);
@@ -401,7 +375,7 @@ fn the_last_bytes_leave_with_the_end_of_the_stream() {
 
 #[test]
 fn a_file_and_its_head_leave_with_the_end_of_the_stream() {
-    let dir = Dir::new("ends");
+    let dir = Folder::new("ends");
     let body = vec![7; 3000];
     let file = static_file(&dir, "file", &body);
     let (fd, mut client) = pair(&local(), Mode::Nonblocking);
@@ -467,7 +441,7 @@ fn the_last_bytes_arrive_where_something_is_unread() {
 
 #[test]
 fn the_bare_calls_send_the_same() {
-    let dir = Dir::new("bare");
+    let dir = Folder::new("bare");
     let file = static_file(&dir, "file", b"0123456789");
     let (fd, mut client) = pair(&local(), Mode::Nonblocking);
     assert_eq!(send_more(fd.as_fd(), b"head ").unwrap(), 5);
@@ -482,7 +456,7 @@ fn the_bare_calls_send_the_same() {
 
 #[test]
 fn a_blocking_socket_takes_everything_in_one_call() {
-    let dir = Dir::new("blocking");
+    let dir = Folder::new("blocking");
     let body = vec![7; 5_000_000];
     let file = static_file(&dir, "file", &body);
     let (fd, mut client) = pair(&local(), Mode::Blocking);
@@ -500,10 +474,10 @@ fn a_blocking_socket_takes_everything_in_one_call() {
 
 #[test]
 fn a_file_that_shrank_sends_nothing() {
-    let dir = Dir::new("shrunk");
+    let dir = Folder::new("shrunk");
     let file = static_file(&dir, "file", &[1; 1000]);
     let (fd, mut client) = pair(&local(), Mode::Nonblocking);
-    fs::OpenOptions::new().write(true).open(dir.path().join("file")).unwrap().set_len(300).unwrap();
+    fs::OpenOptions::new().write(true).open(dir.join("file")).unwrap().set_len(300).unwrap();
     let mut outbox = Outbox::default();
     outbox.push(Segment::File { file, at: 0, len: 1000 });
     assert_eq!(send(fd.as_fd(), &mut outbox, u64::MAX).unwrap().bytes, 300);
@@ -515,7 +489,7 @@ fn a_file_that_shrank_sends_nothing() {
 #[test]
 fn a_peer_that_is_gone_is_a_reset() {
     regatta_sys::signal::ignore_failed_writes();
-    let dir = Dir::new("gone");
+    let dir = Folder::new("gone");
     let file = static_file(&dir, "file", &[1; 100]);
     let ends: [fn(StaticFile) -> Outbox<StaticFile>; 2] = [
         |_| Outbox::new(vec![0; 100]),

@@ -1,7 +1,8 @@
 //! epoll(7) whose timeouts are exact to the nanosecond, for a client that keeps a schedule.
+use rustix::event::epoll::{self, EventFlags as Flags};
 use std::{
     fmt, io,
-    os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+    os::fd::{AsRawFd, BorrowedFd, OwnedFd},
     ptr,
     time::Duration,
 };
@@ -45,13 +46,7 @@ impl Exact {
     /// # Errors
     /// No descriptors or memory left.
     pub fn new() -> io::Result<Self> {
-        // SAFETY: takes a flag and touches no memory of ours.
-        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the call succeeded, so `fd` is a new descriptor that nobody else owns.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let fd = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         Ok(Self { fd, ready: vec![libc::epoll_event { events: 0, u64: 0 }; CHANGES_PER_WAIT] })
     }
 
@@ -60,13 +55,8 @@ impl Exact {
     /// # Errors
     /// It is watched already, cannot be waited for, or no memory is left.
     pub fn add(&mut self, fd: BorrowedFd<'_>, key: u64) -> io::Result<()> {
-        let flags = libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET;
-        let mut event = libc::epoll_event { events: flags.cast_unsigned(), u64: key };
-        let (epoll, op) = (self.fd.as_raw_fd(), libc::EPOLL_CTL_ADD);
-        // SAFETY: both descriptors are open because they are borrowed; `event` is live and only
-        // read.
-        let result = unsafe { libc::epoll_ctl(epoll, op, fd.as_raw_fd(), &raw mut event) };
-        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+        let flags = Flags::IN | Flags::OUT | Flags::RDHUP | Flags::ET;
+        Ok(epoll::add(&self.fd, fd, epoll::EventData::new_u64(key), flags)?)
     }
 
     /// Waits until something changes or the time is up (`None`: never), and returns how many
