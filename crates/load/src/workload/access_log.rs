@@ -125,7 +125,7 @@ fn instant(date: (i64, i64, i64), clock: &str, zone: &str) -> Option<(u64, bool)
     let offset_s = match zone.as_bytes().first() {
         None | Some(b'Z' | b'z') => 0,
         Some(sign) => {
-            let digits: String = zone[1..].chars().filter(|&c| c != ':').collect();
+            let digits: String = zone.get(1..)?.chars().filter(|&c| c != ':').collect();
             let all = number(&digits, 4)?;
             (all / 100 * 60 + all % 100) * if *sign == b'-' { -60 } else { 60 }
         }
@@ -255,6 +255,8 @@ mod tests {
             r#"h - - [10/Oct/2000:20:55:36 +0000] "\x16\x03 x y" 400 0"#,
             r#"h - - [10/Xxx/2000:20:55:36 +0000] "GET / HTTP/1.1" 200 0"#,
             r#"h - - [40/Oct/2000:20:55:36 +0000] "GET / HTTP/1.1" 200 0"#,
+            r#"h - - [10/Oct/2000:20:55:36 ü700] "GET / HTTP/1.1" 200 0"#,
+            r#"{"time_local":"14/Nov/2023:22:13:20 ü0000","request":"GET / HTTP/1.1"}"#,
             r#"h - - [10/Oct/2000:20:55:36 +0000] "GET / HTTP/1.1" x 0"#,
             r#"h - - [10/Oct/2000:20:55:36 +0000] "GET / HTTP/1.1"#,
             r#"h - - [10/Oct/1960:20:55:36 +0000] "GET / HTTP/1.1" 200 0"#,
