@@ -109,6 +109,8 @@ pub(super) struct Line {
     pub(super) chunk: usize,
     /// When the next receive may happen.
     pub(super) next: u64,
+    /// An alarm for it is set.
+    pub(super) waits: bool,
     /// Content received and the time that its exchanges took: for SPEC's conforming connections.
     pub(super) bytes: u64,
     pub(super) busy: u64,
@@ -118,7 +120,7 @@ impl Line {
     fn new(bits_per_s: u32) -> Self {
         let bytes_per_s = f64::from(bits_per_s.max(1_000)) / 8.0;
         let chunk = index(u64::from(bits_per_s / 8 / 50)).clamp(256, INPUT_BYTES);
-        Self { ns_per_byte: 1e9 / bytes_per_s, chunk, next: 0, bytes: 0, busy: 0 }
+        Self { ns_per_byte: 1e9 / bytes_per_s, chunk, next: 0, waits: false, bytes: 0, busy: 0 }
     }
 
     pub(super) fn took(&mut self, bytes: usize, now: u64) {

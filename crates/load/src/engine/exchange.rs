@@ -16,6 +16,7 @@ use regatta_http::chunked::Decoder;
 use regatta_http::h1::ResponseBody;
 use regatta_sys::{clock, recv};
 use std::io;
+use std::mem;
 use std::os::fd::AsFd;
 
 /// What a connection came to.
@@ -99,13 +100,25 @@ impl Core<'_> {
 
     /// Whether a slow line may read now; if not, it is woken up when it may.
     fn may_read(&mut self, id: ConnId) -> bool {
-        let Some(line) = self.conns[id.at()].line else { return true };
-        if line.next > self.now {
-            self.conns[id.at()].more = false;
+        let conn = &mut self.conns[id.at()];
+        let Some(line) = conn.line.as_mut().filter(|line| line.next > self.now) else {
+            return true;
+        };
+        conn.more = false;
+        // One alarm, however often more comes meanwhile.
+        if !mem::replace(&mut line.waits, true) {
             self.timers.set(line.next, Alarm::Read(id.0));
-            return false;
         }
-        true
+        false
+    }
+
+    /// The alarm of a slow line has rung.
+    pub(super) fn read_on(&mut self, id: ConnId) {
+        let conn = &mut self.conns[id.at()];
+        conn.more = true;
+        if let Some(line) = &mut conn.line {
+            line.waits = false;
+        }
     }
 
     fn receive(&mut self, at: usize) -> io::Result<usize> {
@@ -223,8 +236,8 @@ impl Core<'_> {
         let flight = conn.flights.pop_front().expect("a reply belongs to a flight");
         let exchange = &mut conn.exchange;
         let head = exchange.head.take().expect("a reply has a head");
-        let check = core::mem::take(&mut exchange.check);
-        let bytes = core::mem::take(&mut exchange.bytes);
+        let check = mem::take(&mut exchange.check);
+        let bytes = mem::take(&mut exchange.bytes);
         exchange.reading = Reading::Head;
         conn.replies += 1;
         // A reply before the request was out leaves the rest of the request in the way.
@@ -361,5 +374,40 @@ impl Exchange {
             ResponseBody::UntilClose => Reading::UntilClose,
         };
         Progress::More
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Rate;
+    use crate::engine::options::LoadOptions;
+    use crate::engine::plan::Plan;
+    use std::iter;
+    use std::net::TcpListener;
+
+    /// However often more comes, one alarm is set, and the next when that has rung.
+    #[test]
+    fn a_slow_line_sets_one_alarm() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let model = Model::Open { rate: Rate::constant(1.0), connections_max: None };
+        let line_bits_per_s = Some(8_000);
+        let plan = Plan::new(&LoadOptions { line_bits_per_s, ..LoadOptions::new(&url, model) });
+        let plan = plan.unwrap();
+        let mut core = Core::new(&plan, 0).unwrap();
+        let conn = core.open(0, 0).unwrap();
+        assert!(core.may_read(conn), "nothing was read yet");
+        let alarms = |core: &mut Core<'_>| {
+            let rung = iter::from_fn(|| core.timers.rung(u64::MAX));
+            rung.filter(|(_, alarm)| *alarm == Alarm::Read(conn.0)).count()
+        };
+        let now = core.now;
+        core.conns[conn.at()].line.as_mut().unwrap().took(256, now);
+        for _ in 0..2 {
+            assert!(!core.may_read(conn) && !core.may_read(conn) && !core.may_read(conn));
+            assert_eq!(alarms(&mut core), 1);
+            core.read_on(conn);
+        }
     }
 }

@@ -241,7 +241,7 @@ fn ring<P: Play>(core: &mut Core<'_>, play: &mut P, due: u64, alarm: Alarm) {
         Alarm::Read(conn) => {
             let conn = ConnId(conn);
             if core.is_open(conn) {
-                core.conns[conn.at()].more = true;
+                core.read_on(conn);
                 go_on(core, play, conn);
             }
         }

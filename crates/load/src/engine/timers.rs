@@ -1,5 +1,5 @@
-//! Alarms in order of time. A connection has at most one: deadlines that move are looked at again
-//! when the old one rings, so that an exchange in time costs no alarm.
+//! Alarms in order of time. A connection has at most one of a kind: deadlines that move are looked
+//! at again when the old one rings, so that an exchange in time costs no alarm.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
