@@ -43,6 +43,7 @@ impl Coming {
                 };
                 let mut times: Vec<Arrival> = parts.map(at).collect();
                 times.sort_by_key(|arrival| arrival.at_ns);
+                times.truncate(options.count.map_or(usize::MAX, index));
                 let (next, step) = (index(worker.into()), index(plan.workers.into()));
                 Source::Log { times, next, step }
             }
@@ -54,15 +55,14 @@ impl Coming {
     }
 
     fn following(&mut self) -> Option<Arrival> {
-        let arrival = match &mut self.source {
-            Source::Rate(schedule) => schedule.next()?,
+        match &mut self.source {
+            Source::Rate(schedule) => schedule.next().filter(|next| next.number < self.count),
             Source::Log { times, next, step } => {
                 let arrival = *times.get(*next)?;
                 *next += *step;
-                arrival
+                Some(arrival)
             }
-        };
-        (arrival.number < self.count).then_some(arrival)
+        }
     }
 
     /// When the next arrival is due, nanoseconds on the monotonic clock; `u64::MAX`: never.

@@ -247,7 +247,7 @@ fn work(
             let all = connections_max.map_or(u64::MAX, u64::from);
             let (worker64, workers) = (u64::from(worker), u64::from(plan.workers));
             let share = all / workers + u64::from(worker64 < all % workers);
-            let most = share.max(1).min(descriptors);
+            let most = share.min(descriptors);
             let mut play = Open::new(plan, worker, rate, most, times.start);
             run(&mut core, &mut play, times, stop, &mut tell)?;
         }

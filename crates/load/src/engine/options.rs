@@ -251,7 +251,7 @@ impl LoadOptions {
         if let Err(problem) = Url::parse(&self.url) {
             problems.push(problem);
         }
-        let workers = self.processes.max(1).saturating_mul(self.threads.max(1));
+        let workers = self.workers();
         if workers > WORKERS_MAX {
             problems.push(format!("{workers} threads: at most {WORKERS_MAX}"));
         }
@@ -286,6 +286,13 @@ impl LoadOptions {
         problems
     }
 
+    /// Threads, all processes together.
+    pub(super) fn workers(&self) -> u32 {
+        let of_pin = u32::try_from(self.pin.len()).unwrap_or(u32::MAX).max(1);
+        let threads = if self.threads == 0 { of_pin } else { self.threads };
+        threads.saturating_mul(self.processes.max(1))
+    }
+
     fn check_model(&self, problems: &mut Vec<String>) {
         match &self.model {
             Model::Closed { connections, .. } if !(1..=CONNECTIONS_MAX).contains(connections) => {
@@ -293,8 +300,9 @@ impl LoadOptions {
             }
             Model::Open { rate, connections_max } => {
                 problems.extend(rate.problem());
-                if *connections_max == Some(0) {
-                    problems.push("0 connections carry nothing".to_owned());
+                let workers = self.workers();
+                if connections_max.is_some_and(|most| most < workers) {
+                    problems.push(format!("{workers} threads need a connection each"));
                 }
             }
             Model::PartlyOpen { sessions, session_rate, .. } => {
@@ -405,6 +413,13 @@ mod tests {
         assert_eq!(options.problems().len(), 8, "{:#?}", options.problems());
         let rate = Rate::constant(1.0);
         let open = Model::Open { rate, connections_max: None };
-        assert!(LoadOptions::new("http://127.0.0.1:1/", open).problems().is_empty());
+        let mut options = LoadOptions::new("http://127.0.0.1:1/", open);
+        assert!(options.problems().is_empty());
+        (options.processes, options.pin) = (WORKERS_MAX, vec![0, 1]);
+        assert_eq!(options.problems(), ["2048 threads: at most 1024"]);
+        let rate = Rate::constant(1.0);
+        options.model = Model::Open { rate, connections_max: Some(3) };
+        (options.processes, options.threads) = (2, 2);
+        assert_eq!(options.problems(), ["4 threads need a connection each"]);
     }
 }

@@ -119,11 +119,7 @@ impl Plan {
         }
         let sizes = script.number_sizes(SIZES_MAX);
         let own_clients = script.sessions.iter().map(|part| part.client + 1).max().unwrap_or(1);
-        let threads = match options.threads {
-            0 => u32::try_from(options.pin.len().max(1)).unwrap_or(1),
-            threads => threads,
-        };
-        let workers = threads * options.processes.max(1);
+        let workers = options.workers();
         let clients = match options.model {
             Model::PartlyOpen { .. } => own_clients,
             // Each connection, for fairness.

@@ -2,7 +2,7 @@
 
 use crate::server::{Answer, Asked, Server};
 use crate::{closed, load, ms, open, options, replay};
-use regatta_load::engine::{Fate, LoadOptions, Outcome, Plan, Watch, perform};
+use regatta_load::engine::{Fate, LoadOptions, Model, Outcome, Plan, Watch, perform};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -98,6 +98,20 @@ fn a_time_out_fails_the_session_and_the_rest_is_never_sent() {
     assert_eq!(outcome.fates.get(Fate::Timeout), 2);
     assert_eq!(outcome.offered, 8, "what was never due is not counted");
     assert!(!targets(&server.asked()).contains(&"/never"));
+}
+
+/// Sessions of a log need not stand in order of their times.
+#[test]
+fn a_count_takes_the_first_sessions_by_their_times() {
+    let server = Server::new(|_| Answer::ok(b"x"));
+    let (_log, mut model) = replay("#! at=0\n/0\n\n#! at=0.4\n/2\n\n#! at=0.1\n/1\n", 1.0);
+    if let Model::PartlyOpen { session_rate, .. } = &mut model {
+        *session_rate = None;
+    }
+    let options = options(&server.url("/"), model);
+    let outcome = load(&LoadOptions { count: Some(2), duration: Some(ms(5_000)), ..options });
+    assert_eq!(outcome.sessions.unwrap().arrived, 2);
+    assert_eq!(targets(&server.asked()), ["/0", "/1"]);
 }
 
 #[test]
