@@ -1,68 +1,101 @@
 //! `cargo xtask env`: a command in an environment of its own, and what earlier ones left.
 
-use crate::arguments::Arguments;
 use crate::command::interrupt;
+use clap::{Args, Subcommand};
 use regatta_lab::env::{Environment, Fault, Place, Record, Spec, clean, ledgers, list};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-const HELP: &str = "\
-Runs a command in an environment of its own, which is undone afterwards, also after Ctrl-C or a
-crash.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Action {
+    /// Run a command in an environment of its own, which is undone afterwards, also after Ctrl-C
+    /// or a crash.
+    #[command(after_help = RUN_HELP)]
+    Run(Box<Options>),
+    /// Show environments that have left something, and what.
+    List,
+    /// Undo what is left of those whose keeper is gone.
+    Clean,
+}
 
-Usage: cargo xtask env run [options] -- COMMAND...
-       cargo xtask env list           environments that have left something, and what
-       cargo xtask env clean          undo what is left of those whose keeper is gone
+const RUN_HELP: &str = "\
+Exit code: 0; 1 if the command fails or this machine does not allow it; 2 for bad usage.
 
-  --network KEY=VALUE,..   a network namespace; `--network ''` for one with the defaults. Keys:
-                           mtu (1500), layout (loopback, pair), addresses (10.9.1.1 to 10.9.N.1),
-                           tcp_wmem, tcp_rmem ('4096 16384 131072'), rate (bytes per second, tbf),
-                           delay_ms (netem), single_packets (true: no segmentation offload)
-  --mtu BYTES              the same as --network mtu=BYTES
-  --profile geneves        kernel settings of [G], in that namespace
-  --memory SIZE            the most memory, page cache included, such as 256M
-  --quota PERCENT          the most processor time, per cent of one processor
-  --slow PERCENT           what is left of the processors of --server-cpus: slower ones
-  --server-cpus LIST       where the command runs, such as 0 or 0-3
-  --client-cpus LIST       where the simulated disk runs
-  --nice N                 the priority
-  --realtime N             the real-time priority, which goes before all others
-  --files DIR              the files; the command finds them in $REGATTA_FILES
-  --pages cold|warm        what the page cache holds of them at the start
-  --disk KEY=VALUE,..      a simulated disk with the files. Keys: seek_ms (3), seek (fixed,
-                           distance), bandwidth (100MB), heads (1), queue (fifo, nearest),
-                           writable, size, read_ahead_kb (128), image, log (a file)
-  --accounting             have the kernel account waits for the disk
-  --record FILE            write down what the environment turned out to be, as JSON
-  --check                  only say what this machine does not allow
+Example: cargo xtask env run --memory 256M --disk seek_ms=4,bandwidth=50MB --files ./site -- ls";
 
-Exit code: the command's; 1 if this machine does not allow it; 2 for bad usage.
-
-Example: cargo xtask env run --memory 256M --disk seek_ms=4,bandwidth=50MB --files ./site -- ls
-";
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// A network namespace; '' for one with the defaults. Keys: mtu (1500), layout (loopback,
+    /// pair), addresses (10.9.1.1 to 10.9.N.1), tcp_wmem, tcp_rmem ('4096 16384 131072'), rate
+    /// (bytes per second, tbf), delay_ms (netem), single_packets (true: no segmentation offload).
+    #[arg(long, value_name = "KEY=VALUE,..")]
+    network: Option<String>,
+    /// The same as --network mtu=BYTES.
+    #[arg(long, value_name = "BYTES")]
+    mtu: Option<String>,
+    /// Kernel settings, in that namespace: geneves, those of [G].
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
+    /// The most memory, page cache included, such as 256M.
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<String>,
+    /// The most processor time, per cent of one processor.
+    #[arg(long, value_name = "PERCENT")]
+    quota: Option<String>,
+    /// What is left of the processors of --server-cpus: slower ones.
+    #[arg(long, value_name = "PERCENT")]
+    slow: Option<String>,
+    /// Where the command runs, such as 0 or 0-3.
+    #[arg(long, value_name = "LIST")]
+    server_cpus: Option<String>,
+    /// Where the simulated disk runs.
+    #[arg(long, value_name = "LIST")]
+    client_cpus: Option<String>,
+    /// The priority.
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    nice: Option<String>,
+    /// The real-time priority, which goes before all others.
+    #[arg(long, value_name = "N")]
+    realtime: Option<String>,
+    /// The files; the command finds them in $REGATTA_FILES.
+    #[arg(long, value_name = "DIR")]
+    files: Option<PathBuf>,
+    /// What the page cache holds of them at the start: cold or warm.
+    #[arg(long, value_name = "STATE")]
+    pages: Option<String>,
+    /// A simulated disk with the files. Keys: seek_ms (3), seek (fixed, distance), bandwidth
+    /// (100MB), heads (1), queue (fifo, nearest), writable, size, read_ahead_kb (128), image, log
+    /// (a file).
+    #[arg(long, value_name = "KEY=VALUE,..")]
+    disk: Option<String>,
+    /// Have the kernel account waits for the disk.
+    #[arg(long)]
+    accounting: bool,
+    /// Write down what the environment turned out to be, as JSON.
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+    /// Only say what this machine does not allow.
+    #[arg(long)]
+    check: bool,
+    /// The command and its words.
+    #[arg(last = true)]
+    command: Vec<String>,
+}
 
 /// Runs, lists or cleans; false if the command failed or is not allowed here.
-pub(crate) fn run(words: &[String]) -> Result<bool, String> {
-    let mut arguments = Arguments::new(words);
-    let command = arguments.after_dashes();
-    if arguments.flag("--help") {
-        print!("{HELP}");
-        return Ok(true);
-    }
-    match arguments.word().as_deref() {
-        Some("list") => arguments.finish().map(|()| print_list()),
-        Some("clean") => {
-            arguments.finish()?;
+pub(crate) fn run(action: Action) -> Result<bool, String> {
+    match action {
+        Action::List => Ok(print_list()),
+        Action::Clean => {
             let done = clean().inspect(|done| {
                 done.iter().for_each(|id| println!("undone: {id}"));
             })?;
             println!("{} undone", done.len());
             Ok(true)
         }
-        Some("run") => inside(arguments, &command),
-        _ => Err(format!("run, list or clean?\n\n{HELP}")),
+        Action::Run(options) => inside(&options),
     }
 }
 
@@ -76,15 +109,12 @@ fn print_list() -> bool {
     true
 }
 
-fn inside(mut arguments: Arguments, words: &[String]) -> Result<bool, String> {
-    let spec = specification(&mut arguments)?;
-    let record = arguments.text("--record")?;
-    let check = arguments.flag("--check");
-    arguments.finish()?;
-    if check {
+fn inside(options: &Options) -> Result<bool, String> {
+    let spec = options.specification()?;
+    if options.check {
         return Ok(say_lacks(&spec));
     }
-    let [program, words @ ..] = words else {
+    let [program, words @ ..] = &options.command[..] else {
         return Err("a command is missing, after `--`".to_owned());
     };
     let environment = match Environment::make(&spec) {
@@ -95,8 +125,8 @@ fn inside(mut arguments: Arguments, words: &[String]) -> Result<bool, String> {
         }
         Err(fault) => return Err(fault.to_string()),
     };
-    if let Some(file) = record {
-        write_record(environment.record(), Path::new(&file))?;
+    if let Some(file) = &options.record {
+        write_record(environment.record(), file)?;
     }
     let stop = interrupt()?;
     let mut command = environment.command(Place::Server, Path::new(program));
@@ -135,49 +165,59 @@ fn write_record(record: &Record, file: &Path) -> Result<(), String> {
     std::fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))
 }
 
-/// Flags that give a key of a specification its value.
-const FLAGS: [(&str, &str); 10] = [
-    ("--mtu", "network.mtu"),
-    ("--profile", "settings"),
-    ("--memory", "memory"),
-    ("--quota", "cpu.quota_percent"),
-    ("--slow", "cpu.left_percent"),
-    ("--server-cpus", "cpu.server"),
-    ("--client-cpus", "cpu.client"),
-    ("--nice", "cpu.nice"),
-    ("--realtime", "cpu.realtime"),
-    ("--pages", "pages"),
-];
-
-fn specification(arguments: &mut Arguments) -> Result<Spec, String> {
-    let mut spec = Spec { accounting: arguments.flag("--accounting"), ..Spec::default() };
-    spec.files = arguments.text("--files")?.map(Into::into);
-    for section in ["network", "disk"] {
-        if let Some(text) = arguments.text(&format!("--{section}"))? {
-            spec.set_section(section, &text)?;
+impl Options {
+    fn specification(&self) -> Result<Spec, String> {
+        let (accounting, files) = (self.accounting, self.files.clone());
+        let mut spec = Spec { accounting, files, ..Spec::default() };
+        for (section, text) in [("network", &self.network), ("disk", &self.disk)] {
+            if let Some(text) = text {
+                spec.set_section(section, text)?;
+            }
         }
-    }
-    for (flag, key) in FLAGS {
-        if let Some(text) = arguments.text(flag)? {
-            spec.set(key, &text).map_err(|why| format!("{flag} {text}: {why}"))?;
+        // Flags that give a key of a specification its value.
+        let flags = [
+            ("--mtu", "network.mtu", &self.mtu),
+            ("--profile", "settings", &self.profile),
+            ("--memory", "memory", &self.memory),
+            ("--quota", "cpu.quota_percent", &self.quota),
+            ("--slow", "cpu.left_percent", &self.slow),
+            ("--server-cpus", "cpu.server", &self.server_cpus),
+            ("--client-cpus", "cpu.client", &self.client_cpus),
+            ("--nice", "cpu.nice", &self.nice),
+            ("--realtime", "cpu.realtime", &self.realtime),
+            ("--pages", "pages", &self.pages),
+        ];
+        for (flag, key, text) in flags {
+            if let Some(text) = text {
+                spec.set(key, text).map_err(|why| format!("{flag} {text}: {why}"))?;
+            }
         }
+        Ok(spec)
     }
-    Ok(spec)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::specification;
-    use crate::arguments::Arguments;
-    use regatta_lab::env::spec::Pages;
+    use super::{Action, Options};
+    use crate::{Cli, Command};
+    use clap::Parser;
+    use regatta_lab::env::spec::{Pages, Spec};
+
+    fn options(words: &[&str]) -> Result<Box<Options>, String> {
+        let words = ["xtask", "env", "run"].into_iter().chain(words.iter().copied());
+        match Cli::try_parse_from(words).map_err(|error| error.to_string())?.command {
+            Command::Env(Action::Run(options)) => Ok(options),
+            other => Err(format!("{other:?}")),
+        }
+    }
+
+    fn read(words: &str) -> Result<Spec, String> {
+        options(&words.split(' ').collect::<Vec<_>>())?.specification()
+    }
 
     #[test]
     fn an_environment_is_read_from_the_command_line() {
         let words = "--memory 256M --disk seek_ms=4 --mtu 9000 --pages warm --server-cpus 0-1";
-        let read = |words: &str| {
-            let words: Vec<_> = words.split(' ').map(str::to_owned).collect();
-            specification(&mut Arguments::new(&words))
-        };
         let spec = read(words).unwrap();
         assert_eq!((spec.memory_bytes, spec.pages), (256 << 20, Pages::Warm));
         assert_eq!(spec.network.unwrap().mtu, 9_000);
@@ -185,5 +225,21 @@ mod tests {
         for wrong in ["--memory x", "--disk x", "--pages x", "--nice x", "--quota 99999999999"] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
+        for wrong in ["--memory", "--memory --check", "--odd", "ls"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+        let last = read("--nice 5 --mtu 9000 --mtu=1400 --nice -5").unwrap();
+        assert_eq!((last.network.unwrap().mtu, last.cpu.nice), (1_400, -5));
+        for empty in [&["--network", ""][..], &["--network="]] {
+            let spec = options(empty).unwrap().specification().unwrap();
+            assert_eq!(spec.network.unwrap().mtu, 1_500);
+        }
+    }
+
+    #[test]
+    fn the_words_of_the_command_are_its_own() {
+        let found = options(&["--check", "--", "ls", "--check", "--nice", "4", "--", "x"]).unwrap();
+        assert_eq!(found.command, ["ls", "--check", "--nice", "4", "--", "x"]);
+        assert!(found.check && found.nice.is_none());
     }
 }

@@ -1,30 +1,42 @@
 //! `cargo xtask fuzz`: the fuzz targets under cargo-fuzz, which needs a nightly compiler, or their
 //! corpora and mutations of them with any compiler (`--smoke`).
 
-use crate::arguments::Arguments;
 use crate::command::{cargo, output_of, project_root, succeeds};
+use clap::Args;
 use std::process::Command;
 
+/// How long one target is fuzzed, seconds.
+const FUZZ_SECONDS: u64 = 30;
 /// How long a smoke test of one target takes, seconds, once it is built.
 const SMOKE_SECONDS: u64 = 1;
 
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// The target; without it, each in turn.
+    target: Option<String>,
+    /// How long for each target; 30 by default, 1 with --smoke.
+    #[arg(long)]
+    seconds: Option<u64>,
+    /// Run corpora and mutations of them, which needs no nightly compiler.
+    #[arg(long)]
+    smoke: bool,
+}
+
 /// Runs one target or all; true if none found anything.
-pub(crate) fn run(words: &[String]) -> Result<bool, String> {
-    let mut arguments = Arguments::new(words);
-    let smokes = arguments.flag("--smoke");
-    let seconds = arguments.number("--seconds", if smokes { SMOKE_SECONDS } else { 30 })?;
-    let only = arguments.word();
-    arguments.finish()?;
-    if smokes {
-        return smoke(seconds, only.as_deref());
+pub(crate) fn run(options: &Options) -> Result<bool, String> {
+    let only = options.target.as_ref();
+    if options.smoke {
+        let seconds = options.seconds.unwrap_or(SMOKE_SECONDS);
+        return smoke(seconds, only.map(String::as_str));
     }
+    let seconds = options.seconds.unwrap_or(FUZZ_SECONDS);
     ready()?;
     let mut targets = targets();
     if let Some(only) = only {
-        if !targets.contains(&only) {
+        if !targets.contains(only) {
             return Err(format!("no fuzz target `{only}`; there are: {}", targets.join(", ")));
         }
-        targets = vec![only];
+        targets = vec![only.clone()];
     }
     for target in &targets {
         println!("fuzz {target}: {seconds} s");

@@ -1,8 +1,15 @@
 //! `cargo xtask gen`: files that are made from other files.
 
-use crate::arguments::Arguments;
 use crate::command::{cargo, files_below, project_root, succeeds};
+use clap::ValueEnum;
 use std::path::{Path, PathBuf};
+
+/// What is made if it is asked for.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum What {
+    /// The precompressed siblings of the example site's files.
+    Site,
+}
 
 /// The documents made from tables: path below the root, and text.
 pub(crate) fn documents() -> Vec<(&'static str, String)> {
@@ -12,12 +19,9 @@ pub(crate) fn documents() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Rewrites the documents; with the word `site`, the example site's precompressed siblings.
-pub(crate) fn run(words: &[String]) -> Result<bool, String> {
-    let mut arguments = Arguments::new(words);
-    let what = arguments.word();
-    arguments.finish()?;
-    match what.as_deref() {
+/// Rewrites the documents, or what is asked for.
+pub(crate) fn run(what: Option<What>) -> Result<bool, String> {
+    match what {
         None => {
             for (path, text) in documents() {
                 let path = project_root().join(path);
@@ -27,8 +31,7 @@ pub(crate) fn run(words: &[String]) -> Result<bool, String> {
             }
             Ok(true)
         }
-        Some("site") => compress_site(&project_root().join("examples/site")),
-        Some(other) => Err(format!("gen {other}: there is `gen` and `gen site`")),
+        Some(What::Site) => compress_site(&project_root().join("examples/site")),
     }
 }
 

@@ -1,7 +1,6 @@
 //! The project's own tools: everything a contributor or CI runs besides plain cargo.
 #![forbid(unsafe_code)]
 
-mod arguments;
 mod command;
 mod dashboard;
 mod environment;
@@ -19,55 +18,69 @@ mod skips;
 mod test;
 mod tidy;
 
+use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
-const HELP: &str = "\
-Regatta's own tools.
+/// Regatta's own tools.
+#[derive(Debug, Parser)]
+#[command(bin_name = "cargo xtask", args_override_self = true)]
+#[command(after_help = "Example: cargo xtask test")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
 
-Usage: cargo xtask COMMAND [options]
-
-  test                 everything that CI checks, in order; ends with what was left out, and a count
-  matrix [FILTER]      every case of the conformance suite for every variant: the tests of CI leave
-                       out what variants have in common
-  tidy                 the house rules: lengths, unsafe, arrows between crates, documents
-  gen                  rewrites the documents and example files that are made from sources
-  sim  [--seeds N] [--loops N] [--from S]
-                       the simulator and whole event loops in an optimised build (defaults: 100000
-                       seeds and, for each way to run a loop, 5000; from 0)
-  fuzz [TARGET] [--seconds S] [--smoke]
-                       fuzz one target, or each in turn (default: 30 s each); --smoke needs no
-                       nightly compiler: corpora and mutations of them (default: 1 s each)
-  env run|list|clean   a command in an environment of its own (network, memory limit, simulated
-                       disk, processors), and what was left of earlier ones; `env --help`
-  package [deb|oci]    a Debian package, and an image for containers; `package --help`
-  memory [options]     what connections, processes and cache entries cost; `memory --help`
-
-Example: cargo xtask test
-";
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run everything that CI checks, in order; ends with what was left out, and a count.
+    Test,
+    /// Run every case of the conformance suite for every variant: the tests of CI leave out what
+    /// variants have in common.
+    Matrix {
+        /// Only the cases that have this in their name.
+        filter: Option<String>,
+    },
+    /// Check the house rules: lengths, unsafe, arrows between crates, documents.
+    Tidy,
+    /// Rewrite the documents that are made from sources.
+    Gen {
+        /// What to make instead of them.
+        what: Option<generate::What>,
+    },
+    /// Run the simulator and whole event loops in an optimised build.
+    Sim(simulate::Options),
+    /// Fuzz one target, or each in turn.
+    Fuzz(fuzz::Options),
+    /// Run a command in an environment of its own (network, memory limit, simulated disk,
+    /// processors), and see to what was left of earlier ones.
+    #[command(subcommand)]
+    Env(environment::Action),
+    /// Make a Debian package, and an image for containers, in target/package, which is emptied
+    /// before. docs/operating.md says what is in them.
+    Package(package::Options),
+    /// Measure what connections, processes and cache entries cost in each architecture.
+    ///
+    /// Measures the memory (PSS of all processes but for the program's own pages,
+    /// /proc/PID/smaps_rollup) of each architecture with several numbers of processes, idle
+    /// connections and cache entries, and fits a line to each. docs/memory.md says what came out.
+    /// Kernel memory (sockets, page tables, stacks) is not in it. Takes a few minutes.
+    Memory(memory::Options),
+}
 
 fn main() -> ExitCode {
     if let Some(code) = regatta_lab::env::child_main() {
         return code;
     }
-    let mut words = std::env::args().skip(1);
-    let command = words.next().unwrap_or_default();
-    let rest: Vec<String> = words.collect();
-    let outcome = match command.as_str() {
-        "test" => test::run(&rest),
-        "matrix" => test::matrix(&rest),
-        "tidy" => tidy::run(&rest),
-        "gen" => generate::run(&rest),
-        "sim" => simulate::run(&rest),
-        "fuzz" => fuzz::run(&rest),
-        "env" => environment::run(&rest),
-        "memory" => memory::run(&rest),
-        "package" => package::run(&rest),
-        "help" | "--help" | "-h" => {
-            print!("{HELP}");
-            Ok(true)
-        }
-        "" => Err(format!("a command is missing\n\n{HELP}")),
-        other => Err(format!("no command `{other}`\n\n{HELP}")),
+    let outcome = match Cli::parse().command {
+        Command::Test => Ok(test::run()),
+        Command::Matrix { filter } => Ok(test::matrix(filter.as_deref())),
+        Command::Tidy => Ok(tidy::run()),
+        Command::Gen { what } => generate::run(what),
+        Command::Sim(options) => simulate::run(&options),
+        Command::Fuzz(options) => fuzz::run(&options),
+        Command::Env(action) => environment::run(action),
+        Command::Package(options) => package::run(options),
+        Command::Memory(options) => memory::run(options),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
@@ -76,5 +89,16 @@ fn main() -> ExitCode {
             eprintln!("xtask: {message}");
             ExitCode::from(2)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Cli;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
     }
 }

@@ -1,8 +1,8 @@
 //! `cargo xtask memory`: what a connection, a process and a cache entry cost in each architecture,
 //! by regression, beside the formulas of [S] §8 (systems.md §2.4, S-12). See docs/memory.md.
 
-use crate::arguments::Arguments;
 use crate::command::{build_release, interrupt};
+use clap::Args;
 use regatta_lab::group::Group;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{Read, Write};
@@ -13,17 +13,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-const HELP: &str = "\
-Measures the memory (PSS of all processes but for the program's own pages, /proc/PID/smaps_rollup)
-of each architecture with several numbers of processes, idle connections and cache entries, and
-fits a line to each. docs/memory.md says what came out.
-
-Usage: cargo xtask memory [--regatta BINARY] [ARCHITECTURE...]
-
-  --regatta BINARY    measure this binary instead of building one
-
-Kernel memory (sockets, page tables, stacks) is not in it. Takes a few minutes.
-";
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// What to measure; without any, all of them.
+    #[arg(value_name = "ARCHITECTURE", value_parser = ARCHITECTURES.map(|(name, ..)| name))]
+    architectures: Vec<String>,
+    /// Measure this binary instead of building one.
+    #[arg(long, value_name = "BINARY")]
+    regatta: Option<PathBuf>,
+}
 
 /// Those whose memory differs, and what [S] found for three of them.
 const ARCHITECTURES: [(&str, &str, &[usize]); 6] = [
@@ -54,22 +52,8 @@ const SETTLE: Duration = Duration::from_millis(300);
 const DESCRIPTORS_MORE: u64 = 256;
 
 /// Measures; false if a server did not do what it should.
-pub(crate) fn run(words: &[String]) -> Result<bool, String> {
-    let mut arguments = Arguments::new(words);
-    if arguments.flag("--help") {
-        print!("{HELP}");
-        return Ok(true);
-    }
-    let binary = arguments.text("--regatta")?.map(PathBuf::from);
-    let mut names = Vec::new();
-    while let Some(name) = arguments.word() {
-        names.push(name);
-    }
-    arguments.finish()?;
-    if let Some(name) = names.iter().find(|name| !ARCHITECTURES.iter().any(|one| one.0 == **name)) {
-        let known = ARCHITECTURES.map(|(name, ..)| name).join(", ");
-        return Err(format!("no architecture `{name}` is measured; there are {known}"));
-    }
+pub(crate) fn run(options: Options) -> Result<bool, String> {
+    let Options { architectures: names, regatta: binary } = options;
     let most = (CONNECTIONS[CONNECTIONS.len() - 1]) as u64 + DESCRIPTORS_MORE;
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };

@@ -1,29 +1,33 @@
 //! `cargo xtask package`: a Debian package, and an image for containers of a static program.
 
-use crate::arguments::Arguments;
 use crate::command::{
     build_release, cargo, output_of, project_root, require, succeeds, target_dir,
 };
+use clap::{Args, ValueEnum};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const HELP: &str = "\
-Makes packages in target/package, which is emptied before.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// What to make; without it, both.
+    what: Option<Kind>,
+    /// Pack this program instead of building one.
+    #[arg(long, value_name = "BINARY")]
+    regatta: Option<PathBuf>,
+}
 
-Usage: cargo xtask package [deb|oci] [--regatta BINARY]
-
-  deb    a Debian package: program, unit, configuration, manual pages, completions
-         (needs debhelper; lintian looks at it if that is installed)
-  oci    the program without shared libraries, and an image of it for podman, docker and skopeo
-         (needs umoci; skopeo looks at it if that is installed)
-
-  --regatta BINARY    pack this program instead of building one
-
-Without a word it makes both. docs/operating.md says what is in them.
-";
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+enum Kind {
+    /// A Debian package: program, unit, configuration, manual pages, completions (needs debhelper;
+    /// lintian looks at it if that is installed).
+    Deb,
+    /// The program without shared libraries, and an image of it for podman, docker and skopeo
+    /// (needs umoci; skopeo looks at it if that is installed).
+    Oci,
+}
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// What the Debian package has in /usr/share/doc/regatta.
@@ -41,29 +45,19 @@ const DOCUMENTS: [&str; 8] = [
 const LIBRARIES: &str = "libraries";
 
 /// Makes what is asked for.
-pub(crate) fn run(words: &[String]) -> Result<bool, String> {
-    let mut arguments = Arguments::new(words);
-    if arguments.flag("--help") {
-        print!("{HELP}");
-        return Ok(true);
-    }
-    let binary = arguments.text("--regatta")?.map(PathBuf::from);
-    let what = arguments.word();
-    arguments.finish()?;
-    let is_wanted = |name: &str| what.as_ref().is_none_or(|what| what == name);
-    if !is_wanted("deb") && !is_wanted("oci") {
-        return Err(format!("what is to be packed is not understood\n\n{HELP}"));
-    }
+pub(crate) fn run(options: Options) -> Result<bool, String> {
+    let Options { what, regatta: binary } = options;
+    let is_wanted = |kind: Kind| what.is_none_or(|what| what == kind);
     let folder = target_dir().join("package");
     must(Command::new("rm").arg("-rf").arg(&folder))?;
     must(Command::new("mkdir").arg("-p").arg(&folder))?;
     let folder = folder.canonicalize().map_err(|error| fault(&folder, &error))?;
     write(&folder.join(LIBRARIES), &libraries()?)?;
-    if is_wanted("deb") {
+    if is_wanted(Kind::Deb) {
         require("dh", "debhelper")?;
         deb(&folder, &binary.clone().map_or_else(build_release, Ok)?)?;
     }
-    if is_wanted("oci") {
+    if is_wanted(Kind::Oci) {
         let umoci = require("umoci", "umoci")?;
         image(&folder, &binary.map_or_else(build_static, Ok)?, &umoci)?;
     }

@@ -1,21 +1,30 @@
 //! `cargo xtask sim`: the simulator and the schedules of whole loops over many seeds, in an
 //! optimised build.
 
-use crate::arguments::Arguments;
 use crate::command::{cargo, succeeds};
+use clap::Args;
 
 /// Names the seeds to the tests that run loops (`crates/arch/src/kit/event_loop/schedule`).
 const LOOP_SEEDS: &str = "REGATTA_LOOP_SEEDS";
 /// Part of the name of each of them.
 const LOOP_TESTS: &str = "nobody";
 
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Seeds of the simulator.
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    seeds: u64,
+    /// Seeds for each way to run a loop; 0: no loops.
+    #[arg(long, value_name = "N", default_value_t = 5_000)]
+    loops: u64,
+    /// The first seed.
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    from: u64,
+}
+
 /// Runs the simulator, then the loops; true if no seed failed.
-pub(crate) fn run(words: &[String]) -> Result<bool, String> {
-    let mut arguments = Arguments::new(words);
-    let seeds = arguments.number("--seeds", 100_000)?;
-    let loops = arguments.number("--loops", 5_000)?;
-    let from = arguments.number("--from", 0)?;
-    arguments.finish()?;
+pub(crate) fn run(options: &Options) -> Result<bool, String> {
+    let Options { seeds, loops, from } = *options;
     let mut simulator = cargo();
     simulator.args(["run", "--profile", "soak", "--package", "regatta-sim", "--"]);
     simulator.args(["--seeds", &seeds.to_string(), "--from", &from.to_string()]);

@@ -1,7 +1,6 @@
 //! `cargo xtask test`: everything that must hold, in order, ending with a count. `cargo xtask
 //! matrix`: the conformance suite without its short cuts.
 
-use crate::arguments::Arguments;
 use crate::command::{cargo, output_of};
 use crate::tidy;
 use std::collections::BTreeSet;
@@ -134,8 +133,7 @@ impl Report {
 }
 
 /// Runs every step; true if none failed.
-pub(crate) fn run(words: &[String]) -> Result<bool, String> {
-    Arguments::new(words).finish()?;
+pub(crate) fn run() -> bool {
     let mut report = Report { steps: Vec::new() };
     report.step("format", || held(cargo().args(["fmt", "--all", "--check"])));
     report.step("lints", || {
@@ -146,7 +144,7 @@ pub(crate) fn run(words: &[String]) -> Result<bool, String> {
     report.step("lints, without test hooks", || {
         held(cargo().args(["clippy", "--package", HOOKED, "--", "-D", "warnings"]))
     });
-    report.step("tidy", || Outcome::one(tidy::run(&[]) == Ok(true)));
+    report.step("tidy", || Outcome::one(tidy::run()));
     report.step("tests: unit, table, simulation, conformance", || {
         steadily(&|| {
             let mut test = cargo();
@@ -159,15 +157,12 @@ pub(crate) fn run(words: &[String]) -> Result<bool, String> {
     });
     report.step(&format!("no_std: {}", NO_STD_CRATES.join(", ")), no_std);
     report.print();
-    Ok(report.total().failed == 0)
+    report.total().failed == 0
 }
 
-/// Runs every case of the conformance suite for every variant, or those with `FILTER` in their
+/// Runs every case of the conformance suite for every variant, or those with `filter` in their
 /// name; true if none failed.
-pub(crate) fn matrix(words: &[String]) -> Result<bool, String> {
-    let mut arguments = Arguments::new(words);
-    let filter = arguments.word();
-    arguments.finish()?;
+pub(crate) fn matrix(filter: Option<&str>) -> bool {
     let mut report = Report { steps: Vec::new() };
     report.step("tests: conformance, every case for every variant", || {
         let mut test = cargo();
@@ -175,7 +170,7 @@ pub(crate) fn matrix(words: &[String]) -> Result<bool, String> {
         tests(test.args(["--test", "conformance"]).args(filter)).outcome
     });
     report.print();
-    Ok(report.total().failed == 0)
+    report.total().failed == 0
 }
 
 /// Runs a command whose exit code is its verdict.
