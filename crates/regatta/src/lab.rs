@@ -4,11 +4,8 @@ use clap::{Args, Subcommand};
 use regatta_lab::{
     best::{self, BestOptions},
     cli::{self, CompareOptions, Form, RunOptions},
-    experiment,
-    journal::manifest::Half,
-    machines::{self, destination},
+    experiment, machines,
 };
-use regatta_load::engine::parse_time;
 use regatta_server::{
     Failure, Sources,
     config::raw::{Arguments, Problem, read},
@@ -18,7 +15,6 @@ use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
     sync::{Arc, atomic::AtomicBool},
-    time::Duration,
 };
 
 #[derive(Debug, Subcommand)]
@@ -34,7 +30,13 @@ pub(crate) enum Lab {
     },
     /// Run an experiment, or continue one that was interrupted.
     #[command(after_help = "Example: regatta lab run quick --out ./first")]
-    Run(Run),
+    Run {
+        #[command(flatten)]
+        options: RunOptions,
+        /// Print the answer with every number and claim, or the plan, as a JSON object.
+        #[arg(long)]
+        json: bool,
+    },
     /// Find the best settings for the files of a directory on this machine: architectures and
     /// options are raced against each other; prints a configuration file, or "keep the default".
     #[command(after_help = BEST_HELP)]
@@ -83,17 +85,8 @@ pub(crate) enum Lab {
     /// at the same time, in a run of their own.
     #[command(after_help = "Example: regatta lab compare ./regatta-old ./regatta --fail-over 3%")]
     Compare {
-        /// What to compare with: a run's directory, a file of `lab run --save-baseline`, or a
-        /// program.
-        before: PathBuf,
-        /// What to compare with the first: a run, or a program if the first is one.
-        after: PathBuf,
-        /// Of two programs: the run's directory. If it has their run already, that is continued.
-        #[arg(long, value_name = "DIR")]
-        out: Option<PathBuf>,
-        /// Exit with 1 if anything is surely worse by more than this.
-        #[arg(long, value_name = "3%", value_parser = parse_percent)]
-        fail_over: Option<f64>,
+        #[command(flatten)]
+        options: CompareOptions,
         /// Print a JSON object.
         #[arg(long)]
         json: bool,
@@ -115,67 +108,28 @@ pub(crate) struct Best {
     json: bool,
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct Run {
-    /// The name of an experiment, or the file of one (docs/lab.md).
-    which: String,
-    /// The size: minutes, the papers' set-up scaled to this machine, or the papers' own sizes.
-    #[arg(long, value_enum, default_value = "quick")]
-    scale: experiment::Scale,
-    /// The run's directory. If it has a run of this experiment already, that is continued.
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
-    /// Run the servers on another machine, over ssh; the load runs here (docs/lab.md).
-    #[arg(long, value_name = "ssh://[USER@]HOST[:PORT]", value_parser = destination)]
-    #[arg(conflicts_with_all = ["load", "plan"])]
-    server: Option<String>,
-    /// Run the load on another machine, over ssh; the servers run here (docs/lab.md).
-    #[arg(long, value_name = "ssh://[USER@]HOST[:PORT]", value_parser = destination)]
-    #[arg(conflicts_with = "plan")]
-    load: Option<String>,
-    /// Go on, block by block, until every claim of the experiment is decided.
-    #[arg(long, conflicts_with = "plan")]
-    until_decided: bool,
-    /// The most time that --until-decided may take.
-    #[arg(long, value_name = "TIME", default_value = "1h", requires = "until_decided",
-        value_parser = parse_time)]
-    budget: Duration,
-    /// Only print what would be done, and how long it would take.
-    #[arg(long)]
-    plan: bool,
-    /// Exit with 1 if a claim of the experiment fails.
-    #[arg(long, conflicts_with = "plan")]
-    fail_on_claims: bool,
-    /// Keep what later runs can be compared with in this file (`regatta lab compare FILE DIR`).
-    #[arg(long, value_name = "FILE")]
-    save_baseline: Option<PathBuf>,
-    /// Print the answer with every number and claim, or the plan, as a JSON object.
-    #[arg(long)]
-    json: bool,
-}
-
 /// Runs the command and returns its exit code.
 pub(crate) fn run(lab: Lab) -> u8 {
     match lab {
         Lab::List { name: None, json } => cli::list(form(json)),
         Lab::List { name: Some(name), .. } => cli::print_file(&name),
-        Lab::Run(run) => run.run(),
-        Lab::Best(best) => best.run(),
+        Lab::Run { options, json } => begun(|regatta, stop| {
+            cli::run(&RunOptions { regatta, rules: RULES, form: form(json), ..options }, stop)
+        }),
+        Lab::Best(asked) => begun(|regatta, stop| {
+            let Best { options, json } = *asked;
+            best::best(&BestOptions { regatta, form: form(json), ..options }, stop)
+        }),
         Lab::Agent { directory } => agent(&directory),
         Lab::Report { run, json } => cli::report(&run, form(json)),
         Lab::Verdicts { directories, html, json } => {
             cli::verdicts(&directories, html.as_deref(), form(json))
         }
         Lab::Flame { run, arms, json } => cli::flame(&run, &arms, form(json)),
-        Lab::Compare { before, after, out, fail_over, json } => match begin() {
-            Ok((stop, regatta)) => {
-                let (allowed, form) = (fail_over, form(json));
-                let options =
-                    CompareOptions { before, after, allowed, out, regatta, rules: RULES, form };
-                cli::compare(&options, &stop)
-            }
-            Err(why) => failed(&why),
-        },
+        Lab::Compare { options, json } => begun(|regatta, stop| {
+            let options = CompareOptions { regatta, rules: RULES, form: form(json), ..options };
+            cli::compare(&options, stop)
+        }),
     }
 }
 
@@ -183,15 +137,9 @@ fn form(json: bool) -> Form {
     if json { Form::Json } else { Form::Text }
 }
 
-impl Best {
-    fn run(self) -> u8 {
-        let (stop, regatta) = match begin() {
-            Ok(begun) => begun,
-            Err(why) => return failed(&why),
-        };
-        let options = BestOptions { regatta, form: form(self.json), ..self.options };
-        best::best(&options, &stop)
-    }
+/// Does what takes this very program and may be stopped, and returns its exit code.
+fn begun(work: impl FnOnce(PathBuf, &AtomicBool) -> u8) -> u8 {
+    begin().map_or_else(|why| failed(&why), |(stop, regatta)| work(regatta, &stop))
 }
 
 /// Listens for signals and finds server and load generator, which are this very program.
@@ -200,33 +148,6 @@ fn begin() -> Result<(Arc<AtomicBool>, PathBuf), String> {
     let regatta = std::env::current_exe();
     let regatta = regatta.map_err(|error| format!("cannot find this program: {error}"))?;
     Ok((stop, regatta))
-}
-
-impl Run {
-    fn run(self) -> u8 {
-        let (stop, regatta) = match begin() {
-            Ok(begun) => begun,
-            Err(why) => return failed(&why),
-        };
-        let Self { which, scale, out, plan, save_baseline: baseline, json, server, load, .. } =
-            self;
-        let server = server.map(|other| (Half::Server, other));
-        let other = server.or(load.map(|other| (Half::Load, other)));
-        let options = RunOptions {
-            which,
-            scale,
-            out,
-            other,
-            plan,
-            regatta,
-            rules: RULES,
-            until_decided: self.until_decided.then_some(self.budget),
-            baseline,
-            fail_on_claims: self.fail_on_claims,
-            form: form(json),
-        };
-        cli::run(&options, &stop)
-    }
 }
 
 fn agent(directory: &Path) -> u8 {
@@ -276,13 +197,6 @@ fn failed(why: &str) -> u8 {
     FAILED
 }
 
-/// `3%` as a share.
-fn parse_percent(text: &str) -> Result<f64, String> {
-    let number = text.strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
-    let share = number.filter(|number| (0.0..=1_000.0).contains(number)).map(|n| n / 100.0);
-    share.ok_or_else(|| "write it as a percentage, such as 3%".to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -295,7 +209,7 @@ mod tests {
     fn the_options_of_every_experiment_are_options() {
         for (name, text) in experiment::library::EXPERIMENTS {
             for scale in experiment::Scale::ALL {
-                if let Err(problems) = experiment::parse_by(RULES, name, text, scale) {
+                if let Err(problems) = experiment::parse_by(Some(RULES), name, text, scale) {
                     panic!("{problems:#?}");
                 }
             }
@@ -313,14 +227,6 @@ mod tests {
             wrong.extend(all.flat_map(|one| refused(&one.config)));
         }
         assert_eq!(wrong, Vec::<String>::new());
-    }
-
-    #[test]
-    fn shares_are_written_as_percentages() {
-        assert_eq!(["3%", "0.5 %"].map(parse_percent), [Ok(0.03), Ok(0.005)]);
-        for wrong in ["3", "%", "-1%", "NaN%", "much%"] {
-            assert!(parse_percent(wrong).unwrap_err().contains("such as 3%"), "{wrong}");
-        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::experiment::{Experiment, KneeSearch, Mode, Rules, Scale, library, par
 use crate::group::INTERRUPTED;
 use crate::journal::manifest::{Half, Manifest};
 use crate::journal::{Run, machine_lacks, write_whole};
-use crate::machines::Far;
+use crate::machines::{Far, destination};
 use crate::profile::{self, Profile};
 use crate::record::levels;
 use crate::run::{self, Ended, Options, Progress};
@@ -22,8 +22,10 @@ use crate::terminal::{
 };
 use crate::units::{self, minutes};
 use crate::verdicts::Verdicts;
+use clap::Args;
 use compare::Comparison;
 use grow::Grow;
+use regatta_load::engine::parse_time;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -34,30 +36,57 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// What `regatta lab run` was told.
-#[derive(Clone, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct RunOptions {
-    /// The name of an experiment that comes with the program, or a file.
+    /// The name of an experiment, or the file of one (docs/lab.md).
     pub which: String,
-    /// The scale.
+    /// The size: minutes, the papers' set-up scaled to this machine, or the papers' own sizes.
+    #[arg(long, value_enum, default_value = "quick")]
     pub scale: Scale,
-    /// The run's directory; None: a new one here. One that has this experiment's run goes on.
+    /// The run's directory. If it has a run of this experiment already, that is continued.
+    #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// The machine that has the servers or the loads; None: this one has both.
-    pub other: Option<(Half, String)>,
-    /// Only say what would be done.
+    /// Run the servers on another machine, over ssh; the load runs here (docs/lab.md).
+    #[arg(long, value_name = "ssh://[USER@]HOST[:PORT]", value_parser = destination)]
+    #[arg(conflicts_with_all = ["load", "plan"])]
+    pub server: Option<String>,
+    /// Run the load on another machine, over ssh; the servers run here (docs/lab.md).
+    #[arg(long, value_name = "ssh://[USER@]HOST[:PORT]", value_parser = destination)]
+    #[arg(conflicts_with = "plan")]
+    pub load: Option<String>,
+    /// Go on, block by block, until every claim of the experiment is decided.
+    #[arg(long, conflicts_with = "plan")]
+    pub until_decided: bool,
+    /// The most time that --until-decided may take.
+    #[arg(long, value_name = "TIME", default_value = "1h", requires = "until_decided",
+        value_parser = parse_time)]
+    pub budget: Duration,
+    /// Only print what would be done, and how long it would take.
+    #[arg(long)]
     pub plan: bool,
+    /// Exit with 1 if a claim of the experiment fails.
+    #[arg(long, conflicts_with = "plan")]
+    pub fail_on_claims: bool,
+    /// Keep what later runs can be compared with in this file (`regatta lab compare FILE DIR`).
+    #[arg(long = "save-baseline", value_name = "FILE")]
+    pub baseline: Option<PathBuf>,
     /// The regatta program.
+    #[arg(skip)]
     pub regatta: PathBuf,
     /// What it says of its options.
+    #[arg(skip)]
     pub rules: Rules,
-    /// To go on until every claim is decided, for at most so long.
-    pub until_decided: Option<Duration>,
-    /// Where to keep what a later run can be compared with.
-    pub baseline: Option<PathBuf>,
-    /// Whether a claim that fails fails the command.
-    pub fail_on_claims: bool,
     /// How plan or result are printed.
+    #[arg(skip = Form::Text)]
     pub form: Form,
+}
+
+impl RunOptions {
+    /// Which half of each trial another machine has, and which machine; None: this one has both.
+    fn other(&self) -> Option<(Half, &str)> {
+        let server = self.server.as_deref().map(|other| (Half::Server, other));
+        server.or(self.load.as_deref().map(|other| (Half::Load, other)))
+    }
 }
 
 /// An experiment in the list of them.
@@ -117,14 +146,15 @@ pub fn run(options: &RunOptions, stop: &AtomicBool) -> u8 {
 
 fn try_run(options: &RunOptions, stop: &AtomicBool) -> Result<u8, (u8, String)> {
     let (text, experiment) = experiment(&options.which, options.scale, options.rules)?;
-    let connect = |(half, other): &(Half, String)| {
+    let other = options.other();
+    let connect = |(half, other): (Half, &str)| {
         // It takes a while.
         let _working = Working::on("connecting to the other machine, copying the program");
-        Far::connect(*half, other, &options.regatta, stop)
+        Far::connect(half, other, &options.regatta, stop)
     };
-    let far = options.other.as_ref().map(connect).transpose().map_err(|why| (FAILED, why))?;
+    let far = other.map(connect).transpose().map_err(|why| (FAILED, why))?;
     // Another machine's refusal is heard when a server starts there.
-    let refused = match &options.other {
+    let refused = match other {
         Some((Half::Server, _)) => Vec::new(),
         _ => machine_lacks::refused(&experiment, options.rules),
     };
@@ -142,9 +172,9 @@ fn try_run(options: &RunOptions, stop: &AtomicBool) -> Result<u8, (u8, String)> 
             }
         });
     }
-    let RunOptions { scale, out, regatta, until_decided, .. } = options;
-    let making =
-        Making { scale: *scale, out, regatta, refused, far: far.as_ref(), budget: *until_decided };
+    let RunOptions { scale, out, regatta, .. } = options;
+    let budget = options.until_decided.then_some(options.budget);
+    let making = Making { scale: *scale, out, regatta, refused, far: far.as_ref(), budget };
     let (run, cut) = made(&text, &experiment, making, stop)?;
     if let Some(why) = cut {
         // What there is can be read already.
@@ -226,7 +256,7 @@ fn experiment(
 }
 
 fn read(rules: Rules, name: &str, text: &str, scale: Scale) -> Result<Experiment, (u8, String)> {
-    parse_by(rules, name, text, scale).map_err(|problems| {
+    parse_by(Some(rules), name, text, scale).map_err(|problems| {
         let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
         (USAGE, lines.join("\n"))
     })
@@ -328,22 +358,35 @@ pub fn verdicts(directories: &[PathBuf], page: Option<&Path>, form: Form) -> u8 
 }
 
 /// What `regatta lab compare` was told.
-#[derive(Clone, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct CompareOptions {
-    /// A run's directory, a file of `save_baseline`, or a program: what the other is compared with.
+    /// What to compare with: a run's directory, a file of `lab run --save-baseline`, or a
+    /// program.
     pub before: PathBuf,
-    /// The other; a program, if the first is one.
+    /// What to compare with the first: a run, or a program if the first is one.
     pub after: PathBuf,
-    /// The share by which something may be worse.
-    pub allowed: Option<f64>,
-    /// Of two programs: the run's directory; None: a new one here.
+    /// Of two programs: the run's directory. If it has their run already, that is continued.
+    #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Exit with 1 if anything is surely worse by more than this.
+    #[arg(long = "fail-over", value_name = "3%", value_parser = parse_percent)]
+    pub allowed: Option<f64>,
     /// The regatta program, which makes the load.
+    #[arg(skip)]
     pub regatta: PathBuf,
     /// What it says of its options.
+    #[arg(skip)]
     pub rules: Rules,
     /// How the result is printed.
+    #[arg(skip = Form::Text)]
     pub form: Form,
+}
+
+/// `3%` as a share.
+fn parse_percent(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
+    let share = number.filter(|number| (0.0..=1_000.0).contains(number)).map(|n| n / 100.0);
+    share.ok_or_else(|| "write it as a percentage, such as 3%".to_owned())
 }
 
 /// Prints what differs between two runs: first in what was asked of them, then in what they show.
@@ -387,7 +430,8 @@ pub fn flame(directory: &Path, arms: &[String], form: Form) -> u8 {
 fn flames(directory: &Path, arms: &[String]) -> Result<(Value, String), String> {
     let profiles = Profile::all(directory);
     let find = |arm: &String| {
-        let found = profiles.iter().find(|profile| profile.cell.arm == *arm);
+        // Of several the last, as in the report.
+        let found = profiles.iter().rfind(|profile| profile.cell.arm == *arm);
         let names: Vec<&str> = profiles.iter().map(|one| one.cell.arm.as_str()).collect();
         found.ok_or_else(|| format!("no profile of {arm}; there are: {}", names.join(", ")))
     };
@@ -458,6 +502,14 @@ mod tests {
         let (words, json) = planned("quick");
         assert!(words.contains("blocks: ") && json["blocks"].is_number(), "{words}{json}");
         assert!(json["search"].is_null(), "{json}");
+    }
+
+    #[test]
+    fn shares_are_written_as_percentages() {
+        assert_eq!(["3%", "0.5 %"].map(parse_percent), [Ok(0.03), Ok(0.005)]);
+        for wrong in ["3", "%", "-1%", "NaN%", "much%"] {
+            assert!(parse_percent(wrong).unwrap_err().contains("such as 3%"), "{wrong}");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Who makes the requests, and what they look like.
 
 use super::{Ask, CpuLayout, Experiment, LAYOUT, Loop, Mode, Warm};
+use regatta_load::named;
 use serde::{Deserialize, Serialize};
 
 /// The factors that are about single requests.
@@ -18,36 +19,26 @@ pub enum Client {
     Wrk,
 }
 
-/// The field lines of wrk's requests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum RequestFields {
-    /// `Host` alone.
-    #[default]
-    Host,
-    /// The ten that Firefox sends.
-    Browser,
-    /// Those and a cookie that is another in each request.
-    Cookie,
-}
-
-impl RequestFields {
-    /// Their names in experiments, in order.
-    pub(super) const NAMES: [&'static str; 3] = ["host", "browser", "cookie"];
-
-    /// By their name.
-    #[must_use]
-    pub fn of(name: &str) -> Option<Self> {
-        let all = [Self::Host, Self::Browser, Self::Cookie];
-        Self::NAMES.iter().zip(all).find(|(known, _)| **known == name).map(|(_, fields)| fields)
+named! {
+    /// The field lines of wrk's requests.
+    #[derive(Default)]
+    pub enum RequestFields {
+        /// `Host` alone.
+        #[default]
+        Host = "host",
+        /// The ten that Firefox sends.
+        Browser = "browser",
+        /// Those and a cookie that is another in each request.
+        Cookie = "cookie",
     }
 }
 
 /// What is wrong with a level of a factor that is about single requests; None: nothing.
 pub(super) fn level_fault(path: &str, level: &str) -> Option<String> {
     match path {
-        FIELDS if RequestFields::of(level).is_none() => {
-            Some(format!("{level:?} is none of {}", RequestFields::NAMES.join(", ")))
+        FIELDS if RequestFields::named(level).is_none() => {
+            let known = RequestFields::ALL.map(RequestFields::name).join(", ");
+            Some(format!("{level:?} is none of {known}"))
         }
         TARGET if !is_target(level) => Some(format!("{level:?} is no path such as \"/a.html\"")),
         _ => None,

@@ -55,6 +55,13 @@ pub struct Rules {
     pub refused: fn(&BTreeMap<String, String>) -> Vec<String>,
 }
 
+/// Of a program that takes everything.
+impl Default for Rules {
+    fn default() -> Self {
+        Self { fault: |_, _| None, refused: |_| Vec::new() }
+    }
+}
+
 named! {
     /// How much time an experiment takes.
     #[derive(Default, PartialOrd, Ord, ValueEnum)]
@@ -140,6 +147,8 @@ pub enum Program {
     Other(Other),
 }
 
+/// The factor that rates are.
+pub(crate) const RATE: &str = "workload.rate";
 /// The factor that says how many of its processors the server gets.
 pub(crate) const PROCESSORS: &str = "machine.processors";
 /// The factor that is the layout: a word of [`CpuLayout`].

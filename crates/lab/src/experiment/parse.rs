@@ -33,24 +33,16 @@ const SECONDS_MAX: f64 = 86_400.0;
 
 /// Reads the experiment in `text` at a scale. `name` stands in the problems' places.
 pub fn parse(name: &str, text: &str, at_scale: Scale) -> Result<Experiment, Vec<Problem>> {
-    read(name, text, at_scale, None)
+    parse_by(None, name, text, at_scale)
 }
 
-/// The same, with options and their values held against the rules of the measured program.
+/// The same, with options and their values held against the rules of the measured program; None:
+/// they are taken as they are.
 pub fn parse_by(
-    rules: Rules,
-    name: &str,
-    text: &str,
-    at_scale: Scale,
-) -> Result<Experiment, Vec<Problem>> {
-    read(name, text, at_scale, Some(rules))
-}
-
-fn read(
-    name: &str,
-    text: &str,
-    at_scale: Scale,
     rules: Option<Rules>,
+    name: &str,
+    text: &str,
+    at_scale: Scale,
 ) -> Result<Experiment, Vec<Problem>> {
     let layers = extends::layers(name, text)?;
     let texts: Vec<String> = layers.iter().map(extends::placed).collect();
@@ -333,8 +325,7 @@ fn workload(fields: Fields<'_, '_, '_>) -> Workload {
         log: fields.text("log"),
         target: fields.text("target").unwrap_or_else(|| "/".to_owned()),
         client: fields.one_of("client", &[("regatta", Client::Regatta), ("wrk", Client::Wrk)]),
-        fields: RequestFields::of(&fields.choice("fields", &RequestFields::NAMES, "host"))
-            .unwrap_or_default(),
+        fields: fields.one_of("fields", &RequestFields::ALL.map(|one| (one.name(), one))),
         model: fields.one_of("loop", &loops),
         rate: offered.unwrap_or_else(|| "1000".to_owned()),
         arrivals: fields.choice("arrivals", &["constant", "poisson", "uniform"], "poisson"),
@@ -390,15 +381,8 @@ fn machine(fields: Fields<'_, '_, '_>) -> Machine {
             Vec::new()
         })
     };
-    let layout = |name: String| {
-        let found = CpuLayout::named(&name);
-        if found.is_none() {
-            fields.wrong_at("layout", "expected apart, together or auto");
-        }
-        found
-    };
     let machine = Machine {
-        layout: fields.text("layout").and_then(layout).unwrap_or_default(),
+        layout: fields.one_of("layout", &CpuLayout::ALL.map(|one| (one.name(), one))),
         server_cpus: cpus("server_cpus"),
         client_cpus: cpus("client_cpus"),
         realtime: fields.flag("realtime").unwrap_or(false),

@@ -208,7 +208,7 @@ config.event.procesess = 2
 "targets.b.config.event.processes" = [7]
 "targets.c.config.event.processes" = [2]
 "#;
-    let problems = parse_by(rules, "o.toml", text, Scale::Quick).unwrap_err();
+    let problems = parse_by(Some(rules), "o.toml", text, Scale::Quick).unwrap_err();
     let said: Vec<String> = problems.iter().map(ToString::to_string).collect();
     let wanted = [
         "o.toml:6:26: targets.a.config.event.processes: expected 2 or 4, got 3",
@@ -273,7 +273,7 @@ fn a_layout_says_where_the_load_runs_and_what_it_holds() {
 
     let wrong = |machine: &str, factors: &str| said(&text(machine, factors)).join("\n");
     let said = wrong("server_cpus = \"0\", layout = \"beside\"", "");
-    assert!(said.contains("expected apart, together or auto"), "{said}");
+    assert!(said.contains("\"beside\" is none of apart, together, auto"), "{said}");
     let said = wrong("layout = \"together\"", "");
     assert!(said.contains("machine.server_cpus"), "{said}");
     let factor = "factors.\"machine.layout\" = [\"apart\", \"auto\"]\n";

@@ -324,7 +324,7 @@ impl Bench<'_> {
             seed,
             target: level(TARGET).unwrap_or(&workload.target).clone(),
             fields: level(FIELDS)
-                .and_then(|level| RequestFields::of(level))
+                .and_then(|level| RequestFields::named(level))
                 .unwrap_or(workload.fields),
         })
     }
