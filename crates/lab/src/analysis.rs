@@ -6,7 +6,7 @@ pub(crate) mod pairing;
 pub mod rules;
 
 use crate::experiment::plan::{at_a_time, cells};
-use crate::experiment::{Experiment, Loop, Mode};
+use crate::experiment::{Experiment, Loop, Mode, RATE};
 use crate::journal::Run;
 use crate::knee::{Found, Tried};
 use crate::record::{AGAIN, Cell, Record};
@@ -114,28 +114,13 @@ const TOLD_MAX: usize = 8;
 const KEEPS_UP: f64 = 0.98;
 
 /// Names of metrics of which less is better end in one of these.
-const LESS: [&str; 16] = [
-    "_ms",
-    "_us",
-    "_mib",
-    "_per_reply",
-    "_per_instruction",
-    "error_share",
-    "drop_share",
-    "waiting_share",
-    "overflows_per_s",
-    "again_per_s",
-    "refaults_per_s",
-    "switches",
-    "switches_per_s",
-    "instructions",
-    "cycles",
-    "cache_fds",
-];
+const LESS: &str = "_ms _us _mib _per_reply _per_instruction error_share drop_share waiting_share \
+    overflows_per_s again_per_s refaults_per_s switches switches_per_s instructions cycles \
+    cache_fds";
 
 /// Whether more of a metric is better.
 pub(crate) fn more_is_better(metric: &str) -> bool {
-    !LESS.iter().any(|end| metric.ends_with(end))
+    !LESS.split_whitespace().any(|end| metric.ends_with(end))
 }
 
 impl Analysis {
@@ -202,7 +187,7 @@ impl Analysis {
     /// The rate at which all were compared, where there is one of an open loop.
     fn offered(&self, run: &Run) -> Option<String> {
         let workload = &run.experiment.workload;
-        let factor = run.experiment.factors.iter().any(|one| one.path == "workload.rate");
+        let factor = run.experiment.factors.iter().any(|one| one.path == RATE);
         let (rate, multiple) = crate::experiment::rate(&workload.rate)?;
         let rate = if multiple { rate * run.manifest.unit? } else { rate };
         let each = crate::units::show(rate / count(at_a_time(&run.experiment)));

@@ -2,6 +2,7 @@
 //! trials of a cell say together.
 
 use crate::analysis::of;
+use crate::experiment::RATE;
 use crate::experiment::plan::cells;
 use crate::journal::Run;
 use crate::record::{Broken, Cell, Record};
@@ -39,9 +40,6 @@ impl Together {
         self.broken > 0 && 2 * self.broken >= self.trials
     }
 }
-
-/// The factor that a line runs over.
-const RATE: &str = "workload.rate";
 
 /// An arm at one setting of all but the rate, and its cells from the lowest rate to the highest.
 pub(crate) type Lines<'a> = Vec<(String, Vec<&'a Cell>)>;

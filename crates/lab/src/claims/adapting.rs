@@ -2,10 +2,11 @@
 
 use super::Finding;
 use super::arms::adapting;
-use super::evidence::{Blocks, Evidence, Found, Shown, counted, number, option, percent, show};
+use super::evidence::{Evidence, Found, Shown, counted, number, option, percent, show};
 use crate::experiment::Target;
 use crate::experiment::claim_index::range;
 use crate::record::{Cell, Record};
+use crate::stats::with;
 
 /// The highest rate is to be so far past the knee of the first server.
 const PAST: f64 = 1.3;
@@ -27,11 +28,9 @@ pub(super) fn a2(run: &Evidence<'_>) -> Found<Finding> {
     let metric = "p50_ms";
     let [[bio, aio, adapts], [bio_past, aio_past, adapts_past]] = ends(run)?;
     let (own, other) = (run.ratio(&adapts, &bio, metric)?, run.ratio(&aio, &bio, metric)?);
-    let far = |from: &Cell| -> Blocks {
+    let far = |from: &Cell| {
         let of = |cell| run.blocks(cell, |record| number(record, metric).filter(|ms| *ms > 0.0));
-        let from = of(from);
-        let apart = |(block, ms): (u32, f64)| Some((block, (ms / from.get(&block)?).ln().abs()));
-        of(&adapts_past).into_iter().filter_map(apart).collect()
+        with(&of(&adapts_past), &of(from), |ms, from| (ms / from).ln().abs())
     };
     let nearer = run.compared(("AIO", &far(&aio_past)), ("BIO", &far(&bio_past)))?;
     let times = [&bio_past, &aio_past, &adapts_past].map(|cell| run.metric(cell, metric));

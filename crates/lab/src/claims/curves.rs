@@ -8,7 +8,7 @@ use super::shown::RATIO_MAX;
 use super::shown::Shown;
 use crate::analysis::by_block;
 use crate::record::AGAIN;
-use crate::stats::{BLOCKS_MIN, Best, Blocks, mean, peak};
+use crate::stats::{BLOCKS_MIN, Best, Blocks, mean, peak, with};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// An arm among the cells that its evidence looks at.
@@ -78,11 +78,8 @@ impl Curves {
 
     /// The same of the first side over the second, over what is expected of that ratio.
     pub(super) fn peaks_over(&self, expected: &Blocks) -> Option<Best> {
-        let over = |rate: Blocks| -> Blocks {
-            let here = |(block, log): (u32, f64)| Some((block, log - expected.get(&block)?.ln()));
-            rate.into_iter().filter_map(here).collect()
-        };
-        let above: Vec<Blocks> = self.logs(0).into_iter().map(over).collect();
+        let over = |rate: &Blocks| with(rate, expected, |log, expected| log - expected.ln());
+        let above: Vec<Blocks> = self.logs(0).iter().map(over).collect();
         Best::of(&above, &self.logs(1))
     }
 
@@ -96,12 +93,8 @@ impl Curves {
     pub(super) fn kept(&self) -> Option<Best> {
         let over_last = |side: usize| -> Vec<Blocks> {
             let rates = self.logs(side);
-            let Some(last) = rates.last().cloned() else { return Vec::new() };
-            let share = |rate: &Blocks| -> Blocks {
-                let here = |(block, good): (&u32, &f64)| Some((*block, good - last.get(block)?));
-                rate.iter().filter_map(here).collect()
-            };
-            rates.iter().map(share).collect()
+            let Some(last) = rates.last() else { return Vec::new() };
+            rates.iter().map(|rate| with(rate, last, |good, last| good - last)).collect()
         };
         Best::of(&over_last(1), &over_last(0))
     }

@@ -2,9 +2,11 @@
 //! ([H] §7, [E] §7 and §9): H-12, H-13, E-26, E-27.
 
 use super::Finding;
-use super::evidence::{Blocks, Evidence, Family, Found, Shown, number, option, show};
+use super::evidence::{Evidence, Family, Found, Shown, number, option, show};
+use super::sharing::member;
 use super::shown::{Part, any};
 use crate::experiment::Target;
+use crate::stats::with;
 
 /// A gap that changes by less stays as it was.
 const SAME: f64 = 0.05;
@@ -23,11 +25,8 @@ fn gain_ratio(run: &Evidence<'_>, arms: [&Target; 4]) -> Found<Shown> {
     let cells = run.tops(arms.map(|target| target.name.as_str()))?;
     let [one, two, other_one, other_two] =
         cells.each_ref().map(|cell| run.blocks(cell, |record| number(record, "good_per_s")));
-    let gain = |above: &Blocks, below: &Blocks| -> Blocks {
-        let of = |(block, good): (&u32, &f64)| Some((*block, good / below.get(block)?));
-        above.iter().filter_map(of).collect()
-    };
-    let gains = [gain(&one, &two), gain(&other_one, &other_two)];
+    let gain = |good: f64, below: f64| good / below;
+    let gains = [with(&one, &two, gain), with(&other_one, &other_two, gain)];
     run.compared((&cells[0].arm, &gains[0]), (&cells[2].arm, &gains[1]))
 }
 
@@ -116,12 +115,7 @@ pub(super) fn e26(run: &Evidence<'_>) -> Found<Finding> {
 
 /// epoll costs less than poll, and answers no more.
 pub(super) fn e27(run: &Evidence<'_>) -> Found<Finding> {
-    let families = run.families("event.poller");
-    let family = families.first().ok_or("a server with poll and with epoll")?;
-    let of = |poller: &str| {
-        let member = family.iter().find(|(_, value)| *value == poller);
-        member.map(|(target, _)| target.name.as_str()).ok_or(format!("event.poller={poller}"))
-    };
+    let of = |poller| member(run, "event.poller", poller, |_| true).map(|one| one.name.as_str());
     let (epoll, poll) = (of("epoll")?, of("poll")?);
     let peak = run.peak_ratio(epoll, poll)?;
     let [top, under] = run.tops([epoll, poll])?;

@@ -4,16 +4,14 @@ pub(crate) use super::shown::{Shown, percent, show};
 use crate::analysis::pairing::{Floors, both};
 use crate::analysis::{by_block, limited_by_client, of, pairs};
 use crate::experiment::plan::cells;
-use crate::experiment::{Machine, PROCESSORS, Program, Target};
+use crate::experiment::{Machine, PROCESSORS, Program, RATE, Target};
 use crate::journal::Run;
 use crate::record::{AGAIN, Cell, Record};
 pub(crate) use crate::stats::Blocks;
-use crate::stats::{BLOCKS_MIN, count, median, peak};
+use crate::stats::{BLOCKS_MIN, count, median, peak, with};
 
 /// How far a level may lie from the multiple that a claim names, as a share.
 const NEAR: f64 = 0.12;
-/// The path of the factor that rates are.
-const RATE: &str = "workload.rate";
 /// Good answers each second.
 pub(super) const GOOD: &str = "good_per_s";
 
@@ -153,6 +151,16 @@ impl<'a> Evidence<'a> {
         several
             .map(|factor| (factor.path.as_str(), factor.levels.as_slice()))
             .ok_or_else(|| format!("levels of {path}"))
+    }
+
+    /// With each amount of memory that the run varies, in their order, and words for that; as it is
+    /// where it varies none.
+    pub(super) fn memories(&self) -> Vec<(String, Self)> {
+        let Ok((path, levels)) = self.levels("environment.memory") else {
+            return vec![(String::new(), *self)];
+        };
+        let at = |level: &'a String| (format!(" at {path}={level}"), self.with(path, level));
+        levels.iter().map(at).collect()
     }
 
     /// The targets that are this server, in the file's order.
@@ -372,8 +380,7 @@ impl<'a> Evidence<'a> {
         together: impl Fn(f64, f64) -> f64,
     ) -> Found<Shown> {
         let [one, other] = both(self.run, [above, below], of_trial);
-        let values: Vec<f64> =
-            pairs(&one, &other).into_iter().map(|(a, b)| together(a, b)).collect();
+        let values: Vec<f64> = with(&one, &other, together).into_values().collect();
         self.of_values(&values).ok_or_else(|| {
             format!("{what} of {} and {} in the same four blocks", above.arm, below.arm)
         })

@@ -4,6 +4,7 @@ use super::Finding;
 use super::arms::{blocks, flash, one, processes};
 use super::evidence::{Evidence, Found, Shown, counted, number, show};
 use super::processes::{needs_cached, waits};
+use super::sharing::member;
 use crate::experiment::Target;
 use crate::experiment::claim_index::range;
 use crate::record::Record;
@@ -75,9 +76,7 @@ const COLD: f64 = 0.01;
 /// Where helpers read and the loop opens, cold names stall it; passing descriptors ends that.
 pub(super) fn x4(run: &Evidence<'_>) -> Found<Finding> {
     waits(run)?;
-    let families = run.families("amped.pass_descriptors");
-    let family = families.into_iter().next().unwrap_or_default();
-    let of = |value: &str| family.iter().find(|(_, has)| *has == value).map(|(one, _)| *one);
+    let of = |value| member(run, "amped.pass_descriptors", value, |_| true).ok();
     let with = of("true").or_else(|| run.of("amped").next());
     let with = with.ok_or("amped whose helpers pass descriptors")?;
     let stall = |record: &Record| {

@@ -310,13 +310,13 @@ const PREDICATES: &[(&str, Predicate)] = functions! {
     dispatch: e26 e27 h13;
     helpers: x4 x5 x11 x13;
     others: b5 g5 g6 g7 p3 s13 s14 s16 s17;
-    pipelines: e21 e22 e23 e24 s9 s10 s11;
+    pipelines: e21 e23 e24 s9 s10 s11;
     predicted: e17 p1;
     processes: e1 e2 e4 e5 e6;
     response: e3 e25;
     sharing: e14 s5 s12;
     stages: x8 x9 x10;
-    threads: e7 e8 e15 e19 g3 x1 x14 x15;
+    threads: e7 e8 e15 e19 x1 x14 x15;
     tuned: s18;
 };
 

@@ -1,8 +1,10 @@
-//! Claims on pipelines of stages, WatPipe's ([E] §6, [S] §4 and §8): E-21 to E-24, S-9 to S-11.
+//! Claims on pipelines of stages, WatPipe's ([E] §6, [S] §4 and §8): E-21, E-23, E-24 and S-9 to
+//! S-11.
 
 use super::arms::{blocks, cap, events, pipelines, writers};
 use super::evidence::{Evidence, Family, Found, counted, option, show};
 use super::processes::{idle_for_the_disk, needs_cached, waits};
+use super::sharing::member;
 use super::{Finding, Verdict};
 use crate::experiment::Target;
 use crate::experiment::claim_index::range;
@@ -15,7 +17,7 @@ const LOADED: f64 = 1.4;
 
 /// Pipelines that differ in their writers alone, those with the fewest first; in front those that
 /// take the fewest connections.
-fn by_writers<'a>(run: &Evidence<'a>) -> Vec<Vec<&'a Target>> {
+pub(super) fn by_writers<'a>(run: &Evidence<'a>) -> Vec<Vec<&'a Target>> {
     let of = |mut family: Family<'a>| -> Vec<&'a Target> {
         family.sort_by_key(|(target, _)| writers(target));
         family.into_iter().map(|(target, _)| target).collect()
@@ -63,23 +65,6 @@ pub(super) fn e21(run: &Evidence<'_>) -> Found<Finding> {
         beyond.asks(range("E-21", 2), beyond_name),
     ];
     Ok(Finding::all(ours, why, &asked))
-}
-
-/// With few connections it does not matter how many write.
-pub(super) fn e22(run: &Evidence<'_>) -> Found<Finding> {
-    waits(run)?;
-    let families = by_writers(run);
-    let missing = "a pipeline (watpipe4) with few writers and with more, under two caps";
-    let [family, .., others] = families.as_slice() else { return Err(missing.to_owned()) };
-    let [few, .., most] = family.as_slice() else { return Err(missing.to_owned()) };
-    if cap(few) == cap(others[0]) {
-        return Err(missing.to_owned());
-    }
-    let ratio = run.peak_ratio(&most.name, &few.name)?;
-    let what = format!("the peak with {} writers over that with {}", writers(most), writers(few));
-    let ours = format!("{what}: {}", show(&ratio));
-    let why = format!("under a limit of {} connections", cap(few));
-    Ok(Finding::all(ours, why, &[ratio.asks(range("E-22", 0), what)]))
 }
 
 /// The best pipeline is as good as the best event-driven server.
@@ -135,10 +120,7 @@ fn most_by_writers<'a>(run: &Evidence<'a>) -> Vec<&'a Target> {
 
 /// All cached, a writer for each processor is as good as any other number.
 pub(super) fn s9(run: &Evidence<'_>) -> Found<Finding> {
-    let cached = match run.levels("environment.memory") {
-        Ok((path, levels)) => run.with(path, &levels[0]),
-        Err(_) => *run,
-    };
+    let (_, cached) = run.memories().remove(0);
     needs_cached(&cached)?;
     let family = most_by_writers(&cached);
     let cores = cached.cpus();
@@ -158,10 +140,7 @@ pub(super) fn s9(run: &Evidence<'_>) -> Found<Finding> {
 
 /// On a disk more writers wait less, and neither the fewest nor the most are the best.
 pub(super) fn s10(run: &Evidence<'_>) -> Found<Finding> {
-    let disk = match run.levels("environment.memory") {
-        Ok((path, levels)) => run.with(path, &levels[levels.len() - 1]),
-        Err(_) => *run,
-    };
+    let disk = run.memories().pop().map_or(*run, |(_, disk)| disk);
     waits(&disk)?;
     let family = most_by_writers(&disk);
     let missing = "a pipeline (watpipe5) with three numbers of writers or more";
@@ -199,10 +178,8 @@ pub(super) fn s10(run: &Evidence<'_>) -> Found<Finding> {
 /// Pollers that the kernel puts where it likes cost nothing; that they help where load is uneven
 /// takes such a load.
 pub(super) fn s11(run: &Evidence<'_>) -> Found<Finding> {
-    let families = run.families("watpipe.pin_pollers");
-    let family = families.into_iter().next().unwrap_or_default();
-    let of = |value: &str| family.iter().find(|(_, has)| *has == value).map(|(one, _)| *one);
-    let (floating, pinned) = of("false").zip(of("true")).ok_or("watpipe.pin_pollers")?;
+    let of = |value| member(run, "watpipe.pin_pollers", value, |_| true);
+    let (floating, pinned) = (of("false")?, of("true")?);
     let ratio = run.peak_ratio(&floating.name, &pinned.name)?;
     let what = format!("{}'s peak over {}'s", floating.name, pinned.name);
     let ours = format!("{what}: {}", show(&ratio));

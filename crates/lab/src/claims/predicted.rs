@@ -9,7 +9,7 @@ use super::shown::Asked;
 use crate::claims::model;
 use crate::experiment::Target;
 use crate::record::Record;
-use crate::stats::middle;
+use crate::stats::{middle, with};
 
 /// How far a prediction may be off.
 const WITHIN: f64 = 0.15;
@@ -40,12 +40,6 @@ impl Predictions {
         self.told.push(format!("{what}: predicted {predicted:.2}, measured {measured:.2}"));
         self.asked.push(ratio.equal(WITHIN, format!("{what}, measured over predicted,")));
     }
-}
-
-/// `of` of what two say in each block that both have.
-fn with(one: &Blocks, other: &Blocks, of: impl Fn(f64, f64) -> f64) -> Blocks {
-    let both = |(block, one): (&u32, &f64)| Some((*block, of(*one, *other.get(block)?)));
-    one.iter().filter_map(both).collect()
 }
 
 /// Seconds for each reply of what takes a share of the time.

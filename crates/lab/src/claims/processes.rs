@@ -116,12 +116,8 @@ fn behind(run: &Evidence<'_>, sped: &Target, told: &mut Vec<String>) -> Found<(b
 /// SPED against the best: far behind with a disk, equal when all is cached.
 pub(super) fn e2(run: &Evidence<'_>) -> Found<Finding> {
     let sped = one(run)?;
-    let places = match run.levels("environment.memory") {
-        Ok((path, levels)) => levels.iter().map(|level| run.with(path, level)).collect(),
-        Err(_) => vec![*run],
-    };
     let (mut told, mut asked, mut seen) = (Vec::new(), Vec::new(), [false; 2]);
-    for place in &places {
+    for (_, place) in &run.memories() {
         let (disk, more) = behind(place, sped, &mut told)?;
         seen[usize::from(disk)] = true;
         asked.extend(more);

@@ -718,14 +718,12 @@ pub(super) fn check_text(text: &str, rows: &[(&str, Verdict, World)]) {
 fn helpers_on_a_disk() {
     let text = text(
         "\"X-4\", \"X-5\", \"S-5\"",
-        "[targets.symped]\nprogram = \"regatta\"\nconfig.server.architecture = \"symped\"\n\
-         config.event.processes = 4\n\
-         [targets.passing]\nprogram = \"regatta\"\nconfig.server.architecture = \"amped\"\n\
-         config.amped.helper_kind = \"processes\"\n\
-         [targets.not]\nprogram = \"regatta\"\nconfig.server.architecture = \"amped\"\n\
-         config.amped.helper_kind = \"processes\"\nconfig.amped.pass_descriptors = false\n\
-         [targets.copies]\nprogram = \"regatta\"\nconfig.server.architecture = \"n-copy\"\n\
-         config.event.copies = 2\n",
+        &targets(&[
+            ["symped", "symped", "event.processes=4"],
+            ["passing", "amped", "amped.helper_kind=processes"],
+            ["not", "amped", "amped.helper_kind=processes amped.pass_descriptors=false"],
+            ["copies", "n-copy", "event.copies=2"],
+        ]),
     );
     /// A disk, cold names, many tasks; the loop that opens stalls a tenth of the time.
     fn cold(arm: &str, _: f64, _: &Cell) -> Vec<(&'static str, f64)> {

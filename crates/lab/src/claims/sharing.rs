@@ -5,7 +5,7 @@ use super::arms::{blocks, copies, processes};
 use super::evidence::{Blocks, Evidence, Found, number, option, show};
 use super::processes::waits;
 use crate::experiment::Target;
-use crate::stats::middle;
+use crate::stats::{middle, with};
 use std::collections::BTreeMap;
 
 /// The first arm of an architecture that does not block.
@@ -110,10 +110,8 @@ pub(super) fn s12(run: &Evidence<'_>) -> Found<Finding> {
         middle(&private),
         middle(&shared)
     );
-    let above: Vec<f64> = crate::analysis::pairs(&private, &shared)
-        .into_iter()
-        .map(|(private, shared)| private - 10.0 * shared)
-        .collect();
+    let above = with(&private, &shared, |private, shared| private - 10.0 * shared);
+    let above: Vec<f64> = above.into_values().collect();
     let above = run.of_values(&above).ok_or("the memory of all processes in four blocks")?;
     let why = "slopes of the memory over processes, shared pages counted once; ten times as much \
                is asked ([S]: 12), and a pipeline's writers are threads";

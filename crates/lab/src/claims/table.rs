@@ -1,9 +1,10 @@
 //! The claims that are ratios in ranges, a row each: docs/adding-a-claim.md.
 
 use super::arms::{
-    adapting, blocks, copies, events, flash, one, pipelines, preset, processes, sends, threads,
+    adapting, blocks, cap, copies, events, flash, one, pipelines, preset, processes, sends, threads,
 };
 use super::evidence::{Evidence, Found, GOOD, Shown, counted, number, option, quotient, show};
+use super::pipelines::by_writers;
 use super::processes::{needs_cached, waits};
 use super::sharing::{first, member};
 use super::{Claim, Finding, Verdict};
@@ -11,7 +12,7 @@ use crate::experiment::client::TARGET;
 use crate::experiment::{PROCESSORS, Program, Target};
 use crate::programs::Other;
 use crate::record::Record;
-use crate::stats::Blocks;
+use crate::stats::{Blocks, with};
 use Quantity::{Change, Each, Near, Peak, Reply, Top};
 
 /// Whose quantity is divided by whose.
@@ -224,6 +225,20 @@ pub(super) const ROWS: &[Row] = &[
         ..PEAK
     },
     Row {
+        id: "E-22",
+        arms: |run| {
+            let missing = "a pipeline (watpipe4) with few writers and with more, under two caps";
+            match by_writers(run).as_slice() {
+                [family, .., others] if cap(family[0]) != cap(others[0]) => {
+                    Ok(vec![[family[family.len() - 1], family[0]]])
+                }
+                _ => Err(missing.to_owned()),
+            }
+        },
+        guard: Guard::Disk,
+        ..PEAK
+    },
+    Row {
         id: "E-28",
         arms: |run| pair(threads(run), one(run)),
         guard: Guard::Cached,
@@ -246,6 +261,16 @@ pub(super) const ROWS: &[Row] = &[
         quantity: &[Change(PROCESSORS)],
         guard: Guard::Processors(4),
         beside: &[beside(0, ["fiber_runs", "replies"], 1.0, "runs of user threads for each reply")],
+    },
+    Row {
+        id: "G-3",
+        arms: |run| {
+            run.on_one_processor()?;
+            let threads = threads(run)?;
+            Ok(vec![[threads, one(run)?], [threads, pipelines(run)?[0]]])
+        },
+        guard: Guard::Cached,
+        ..PEAK
     },
     Row {
         id: "G-4",
@@ -494,9 +519,8 @@ fn change(
     let (least, most) = (levels[0], levels[levels.len() - 1]);
     let gain = |arm: &str| -> Found<Blocks> {
         let [few, many] = [least, most].map(|level| all.with(path, level).peaks(arm, GOOD));
-        let few = few?;
-        let over = |(block, many): (u32, f64)| Some((block, many / few.get(&block)?));
-        Ok(many?.into_iter().filter_map(over).collect())
+        let (few, many) = (few?, many?);
+        Ok(with(&many, &few, |many, few| many / few))
     };
     let ratio = run.compared((arm, &gain(arm)?), (baseline, &gain(baseline)?))?;
     Ok((ratio, format!("peak with {path}={most} over that with {least},"), Vec::new()))

@@ -442,55 +442,7 @@ fn a_pool_beside_a_thread_for_each_connection() {
     );
 }
 
-/// Flash is AMPED as it first was, and asked for the same.
-#[test]
-fn flash_beside_amped() {
-    let text = with(
-        "\"X-3\"",
-        "workload.root = \".\"\n",
-        &[
-            ["sped", "sped", ""],
-            ["symped", "symped", "event.processes=4"],
-            ["amped", "amped", "amped.helper_kind=processes"],
-            ["flash", "flash-1999", ""],
-        ],
-    );
-    fn disk(arm: &str, cost: f64, good: f64, stall: f64) -> Numbers {
-        let mut world = vec![
-            ("disk_wait_s", 0.3),
-            ("opens", 500.0),
-            ("stall_open_ns", if arm == "flash" { stall } else { 1e5 }),
-            ("helper_tasks_read", 300.0),
-            ("helper_completions", 300.0),
-            ("helper_busy_ns", 3e9),
-        ];
-        let helped = ["amped", "flash"].contains(&arm);
-        world.push(("cpu_us_per_reply", if helped { 120.0 } else { 100.0 }));
-        world.push(("good_per_s", if arm == "sped" { 660.0 } else { 1_000.0 }));
-        if arm == "flash" {
-            world.extend([("cpu_us_per_reply", cost), ("good_per_s", good)]);
-        }
-        world
-    }
-    fn cached(arm: &str, cost: f64) -> Numbers {
-        vec![("cpu_us_per_reply", if arm == "flash" { cost } else { 100.0 })]
-    }
-    check_text(
-        &text,
-        &[
-            ("X-2", Holds, |arm, _, _| cached(arm, 101.0)),
-            ("X-2", Fails, |arm, _, _| cached(arm, 120.0)),
-            ("X-3", Holds, |arm, _, _| disk(arm, 120.0, 1_000.0, 1e8)),
-            ("X-3", Fails, |arm, _, _| disk(arm, 120.0, 700.0, 1e8)),
-            ("X-4", Holds, |arm, _, _| disk(arm, 120.0, 1_000.0, 1e8)),
-            ("X-4", Fails, |arm, _, _| disk(arm, 120.0, 1_000.0, 1e5)),
-            ("X-5", Holds, |arm, _, _| disk(arm, 120.0, 1_000.0, 1e8)),
-            ("X-5", Fails, |arm, _, _| disk(arm, 100.0, 1_000.0, 1e8)),
-        ],
-    );
-}
-
-/// Also where the experiments have it: each arm is told, and one that is otherwise decides.
+/// Flash is AMPED as it first was, and asked for the same: one that is otherwise decides.
 #[test]
 fn flash_in_the_experiments() {
     fn all_but(slow: &str, arm: &str, rate: f64, cell: &Cell) -> Numbers {

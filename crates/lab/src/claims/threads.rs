@@ -1,12 +1,12 @@
-//! Claims on a thread for each connection: user threads over helpers ([E] §4), kernel threads ([G],
-//! [S] §7), and a pool of a few behind an event loop (Carrera 2005): E-7, E-8, E-15, E-19, G-3,
-//!
+//! Claims on a thread for each connection: user threads over helpers ([E] §4), kernel threads ([S]
+//! §7), and a pool of a few behind an event loop (Carrera 2005): E-7, E-8, E-15, E-19, X-1, X-14,
+//!
 
 use super::Finding;
-use super::arms::{cap, events, helpers, one, pipelines, sending, sends, threads};
+use super::arms::{cap, events, helpers, sending, sends, threads};
 use super::evidence::{
-    ARCHITECTURE, Blocks, Evidence, Family, Found, GOOD, Shown, counted, number, option, percent,
-    quotient, show,
+    ARCHITECTURE, Evidence, Family, Found, GOOD, Shown, counted, number, option, percent, quotient,
+    show,
 };
 use super::processes::{needs_cached, waits};
 use super::shown::{Asked, all, any};
@@ -17,6 +17,7 @@ use crate::experiment::claim_index::range;
 use crate::profile::categories::Category;
 use crate::profile::{Profile, Source};
 use crate::record::Record;
+use crate::stats::with;
 use std::ops::RangeInclusive;
 
 /// Past saturation by less, nobody would decline.
@@ -183,21 +184,6 @@ pub(super) fn e19(run: &Evidence<'_>) -> Found<Finding> {
     Ok(Finding::all(told.join("; "), why, &asked))
 }
 
-/// On one core kernel threads are behind events, and behind a pipeline.
-pub(super) fn g3(run: &Evidence<'_>) -> Found<Finding> {
-    needs_cached(run)?;
-    run.on_one_processor()?;
-    let (threads, others) = (threads(run)?, [one(run)?, pipelines(run)?[0]]);
-    let (mut told, mut asked) = (Vec::new(), Vec::new());
-    for (at, other) in others.into_iter().enumerate() {
-        let ratio = run.peak_ratio(&threads.name, &other.name)?;
-        let what = format!("{}'s peak over {}'s", threads.name, other.name);
-        told.push(format!("{what}: {}", show(&ratio)));
-        asked.push(ratio.asks(range("G-3", at), what));
-    }
-    Ok(Finding::all(told.join("; "), "peaks on one core", &asked))
-}
-
 /// What each connection of an arm costs in memory, in words.
 fn memory(run: &Evidence<'_>, arm: &str) -> Option<String> {
     let cell = run.top(arm).ok()?;
@@ -263,8 +249,7 @@ pub(super) fn x14(run: &Evidence<'_>) -> Found<Finding> {
     let times = |record: &Record| Some(number(record, "connections_open")? / f64::from(few));
     let expected = run.blocks(&cell, times);
     let good = |cell| run.blocks(cell, |record| number(record, GOOD));
-    let over = |(block, good): (u32, f64)| Some((block, good / expected.get(&block)?));
-    let each: Blocks = good(&cell).into_iter().filter_map(over).collect();
+    let each = with(&good(&cell), &expected, |good, expected| good / expected);
     let ratio = run.compared((&hybrid.name, &each), (&held.name, &good(&under)))?;
     let binds = run.middle("connections_open", &cell, times)?;
     let used = run.metric(&cell, "server_cpu")? / run.left();

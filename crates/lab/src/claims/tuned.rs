@@ -92,15 +92,8 @@ pub(super) fn s18(run: &Evidence<'_>) -> Found<Finding> {
     if tuned.len() < 2 {
         return Err("architectures with several settings each: two at least".to_owned());
     }
-    let places: Vec<(String, Evidence<'_>)> = match run.levels("environment.memory") {
-        Ok((path, levels)) => {
-            let at = |level| (format!(" at {path}={level}"), run.with(path, level));
-            levels.iter().map(|level| at(level.as_str())).collect()
-        }
-        Err(_) => vec![(String::new(), *run)],
-    };
     let (mut told, mut asked) = (Vec::new(), Vec::new());
-    for (place, run) in &places {
+    for (place, run) in &run.memories() {
         let best: Found<Vec<_>> = tuned.iter().map(|(_, versions)| best(run, versions)).collect();
         let best = best?;
         for (at, one) in best.iter().enumerate() {

@@ -17,6 +17,12 @@ pub fn middle(blocks: &Blocks) -> f64 {
     median(&blocks.values().copied().collect::<Vec<_>>())
 }
 
+/// `of` of what two say in each block that both have.
+pub fn with(one: &Blocks, other: &Blocks, of: impl Fn(f64, f64) -> f64) -> Blocks {
+    let both = |(block, one): (&u32, &f64)| Some((*block, of(*one, *other.get(block)?)));
+    one.iter().filter_map(both).collect()
+}
+
 /// Who is below another of its side at this level is no contender.
 const BEHIND: f64 = 0.9;
 
@@ -100,8 +106,8 @@ fn together(side: &[&Blocks]) -> Blocks {
 
 /// One less the other, over the blocks that have both; None below four.
 fn difference(one: &Blocks, other: &Blocks) -> Option<Located> {
-    let both = one.iter().filter_map(|(block, one)| Some(one - other.get(block)?));
-    Located::of(&both.collect::<Vec<f64>>())
+    let both = with(one, other, |one, other| one - other);
+    Located::of(&both.into_values().collect::<Vec<f64>>())
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ mod steady;
 mod variance;
 mod welch;
 
-pub use best::{Best, Blocks, middle, peak};
+pub use best::{Best, Blocks, middle, peak, with};
 pub use interval::Interval;
 pub use located::Located;
 pub(crate) use paired::{BLOCKS_MIN, LEVEL};
@@ -25,7 +25,7 @@ pub use paired::{Effect, Floor, Verdict, compare, compare_among, judged_together
 use paired::{holm, judge};
 pub use quantile::order_statistic_interval;
 pub use random::Random;
-pub use rank::{Signed, wilcoxon};
+pub use rank::wilcoxon;
 pub use scaling::Scaling;
 pub use steady::{Steady, mser5, steady};
 pub use variance::of_rows_and_columns;

@@ -80,7 +80,7 @@ pub fn compare_among(pairs: &[(f64, f64)], chances: usize) -> Option<Effect> {
     let centre = Centre::of(&logs);
     let mut effect = Effect::untested(logs.len());
     effect.ratio = centre.mean.exp();
-    effect.p_rank = wilcoxon(&logs).map_or(1.0, |test| test.p);
+    effect.p_rank = wilcoxon(&logs).unwrap_or(1.0);
     if logs.len() >= INTERVAL_MIN {
         let student = centre.student();
         let quantile = student.inverse_cdf((1.0 + shared(LEVEL, chances)) / 2.0);

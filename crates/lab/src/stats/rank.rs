@@ -1,24 +1,15 @@
 //! Rank methods: no assumption about the noise but that it is as often above as below.
 
 use super::{count, index};
-use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, Normal};
 
 /// Up to this many differences without ties the test is exact.
 const EXACT_MAX: usize = 50;
 
-/// Wilcoxon's signed-rank test, two-sided.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Signed {
-    /// The smaller of the two sums of ranks.
-    pub statistic: f64,
-    /// Probability of a statistic at least as extreme if there is no difference.
-    pub p: f64,
-}
-
-/// Tests whether `differences` lie around 0. Zeros are left out; ties share ranks, and then (as
+/// Wilcoxon's signed-rank test, two-sided: the probability of a sum of ranks at least as extreme as
+/// that of `differences` if these lie around 0. Zeros are left out; ties share ranks, and then (as
 /// with more than 50 values) the normal approximation is used. None if nothing is left.
-pub fn wilcoxon(differences: &[f64]) -> Option<Signed> {
+pub fn wilcoxon(differences: &[f64]) -> Option<f64> {
     let mut kept: Vec<f64> = differences.iter().copied().filter(|d| *d != 0.0).collect();
     kept.sort_by(|a, b| a.abs().total_cmp(&b.abs()));
     let n = kept.len();
@@ -43,7 +34,7 @@ pub fn wilcoxon(differences: &[f64]) -> Option<Signed> {
         let variance = real * (real + 1.0) * (2.0 * real + 1.0) / 24.0 - ties / 48.0;
         2.0 * Normal::standard().cdf((statistic - all / 2.0) / variance.sqrt())
     };
-    Some(Signed { statistic, p: p.min(1.0) })
+    Some(p.min(1.0))
 }
 
 /// Probability that the sum of the positive ranks is at most `sum` when signs are fair coins.
