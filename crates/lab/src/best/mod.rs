@@ -175,7 +175,7 @@ fn try_best(options: &BestOptions, stop: &AtomicBool) -> Result<u8, (u8, String)
             let written = fs::write(run.directory.join(CONFIGURATION), &text)
                 .map_err(|error| error.to_string())
                 .and_then(|()| report::write(&run));
-            let paths = written.map_err(|why| (FAILED, why))?;
+            let (paths, _) = written.map_err(|why| (FAILED, why))?;
             if let Some(page) = paths.first() {
                 terminal::say(&format!("the whole race: {}", page.display()));
             }

@@ -163,7 +163,7 @@ impl<'a> Stage<'a> {
             }
             let number = u32::try_from(tried.len()).unwrap_or(u32::MAX);
             let bench = self.bench(&experiment, &lacking)?;
-            let outcome = self.directory.join("outcomes").join(Run::outcome_name(trial, number));
+            let outcome = self.run.outcome_path(trial, number);
             let attempt = Attempt { number, like: None };
             let record = match rate {
                 Some(rate) => bench.probe(&planned, &cell, attempt, rate, &outcome),

@@ -7,6 +7,7 @@ use crate::experiment::{Scale, library};
 use crate::journal::machine_lacks;
 use crate::report;
 use crate::terminal::cut_short;
+use crate::units::files::At;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -48,8 +49,7 @@ fn experiment(programs: [&Path; 2]) -> Result<String, String> {
     let template = library::find(TEMPLATE).expect("a test looks for it");
     let mut text = template.replace(&format!("\"{TEMPLATE}\""), "\"builds\"");
     for (program, place) in programs.into_iter().zip(PROGRAMS) {
-        let path =
-            fs::canonicalize(program).map_err(|why| format!("{}: {why}", program.display()))?;
+        let path = fs::canonicalize(program).at(program)?;
         let path = toml::Value::String(path.display().to_string()).to_string();
         text = text.replacen(place, &path, 1);
     }

@@ -18,8 +18,6 @@ use statrs::distribution::{ContinuousCDF, Normal};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
 
-/// Digits of a program's hash that people can tell apart.
-const HASH_DIGITS: usize = 12;
 /// Cells that are named where no two are the same.
 const NAMED_MAX: usize = 4;
 /// The numbers compared besides the one that decides.
@@ -27,7 +25,7 @@ const BESIDE: [&str; 3] =
     ["user_instructions_per_reply", "kernel_instructions_per_reply", "cpu_us_per_reply"];
 
 /// What two runs show of the cells that both have.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Comparison {
     /// The directory of the run to compare with, or the program.
     before: String,
@@ -123,20 +121,18 @@ pub(crate) fn compare(
     let looks: Vec<_> = rows.iter().map(|row| (row.effect, row.floor)).collect();
     let told = judged_together(&looks, 1);
     rows.iter_mut().zip(told).for_each(|(row, told)| (row.corrected, row.verdict) = told);
-    let mut compared = Comparison {
+    let compared = Comparison {
         before: before.directory.display().to_string(),
         after: after.directory.display().to_string(),
-        run: None,
         asked,
         found: differences(&found(before), &found(after)),
         unpaired: [mine.len() - common, theirs.len() - common],
         kneeless,
         rows,
         gone: mine.difference(&theirs).map(Cell::name).collect(),
-        gate: None,
+        ..Comparison::default()
     };
-    compared.gate = allowed.map(|allowed| compared.gate(allowed));
-    Ok(compared)
+    Ok(compared.gated(allowed))
 }
 
 /// Compares two programs that ran at the same time in a run: its baseline and the other target.
@@ -166,20 +162,9 @@ pub(crate) fn builds(
         let directory = run.directory.display();
         return Err(format!("no trial that counts of one of them: {directory} says why"));
     }
-    let mut compared = Comparison {
-        before,
-        after,
-        run: Some(run.directory.display().to_string()),
-        asked: Vec::new(),
-        found: Vec::new(),
-        unpaired: [0; 2],
-        kneeless: Vec::new(),
-        rows,
-        gone: Vec::new(),
-        gate: None,
-    };
-    compared.gate = allowed.map(|allowed| compared.gate(allowed));
-    Ok(compared)
+    let run = Some(run.directory.display().to_string());
+    let compared = Comparison { before, after, run, rows, ..Comparison::default() };
+    Ok(compared.gated(allowed))
 }
 
 /// Why nothing can be compared, and what to do about it.
@@ -226,8 +211,7 @@ fn found(run: &Run) -> BTreeMap<String, String> {
     for (name, why) in &manifest.left_out {
         all.insert(format!("program of {name}"), format!("left out: {why}"));
     }
-    let hash: String = manifest.regatta_sha256.chars().take(HASH_DIGITS).collect();
-    all.insert("SHA-256 of regatta".to_owned(), hash);
+    all.insert("SHA-256 of regatta".to_owned(), manifest.hash());
     all.insert("not possible".to_owned(), manifest.lacks.join("; "));
     all.extend(manifest.label.iter().map(|label| ("label".to_owned(), label.clone())));
     all
@@ -405,6 +389,12 @@ impl Comparison {
     /// Whether something is surely worse by more than was allowed.
     pub(crate) fn is_worse(&self) -> bool {
         self.gate.as_ref().is_some_and(|gate| !gate.worse.is_empty())
+    }
+
+    /// With what is worse by more than the share `allowed`, if there is one.
+    fn gated(mut self, allowed: Option<f64>) -> Self {
+        self.gate = allowed.map(|allowed| self.gate(allowed));
+        self
     }
 
     fn gate(&self, allowed: f64) -> Gate {

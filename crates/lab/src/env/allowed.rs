@@ -96,7 +96,13 @@ impl Spec {
             }
         }
         let rest = Self {
-            cpu: Cpu { server: Vec::new(), client: Vec::new(), realtime: 0, ..self.cpu.clone() },
+            cpu: Cpu {
+                server: Vec::new(),
+                client: Vec::new(),
+                disk: Vec::new(),
+                realtime: 0,
+                ..self.cpu.clone()
+            },
             files: None,
             scratch: PathBuf::new(),
             ..self.clone()
@@ -151,6 +157,9 @@ mod tests {
         assert_eq!(left, wanted);
         assert_eq!(spec.clone().without(&[]), Some(spec.clone()));
         assert_eq!(spec.clone().without(&[lack("groups")]), None);
+        // Of the processors that everybody has a part is no environment.
+        let cpu = Cpu { server: vec![0], client: vec![1], disk: vec![1], ..Cpu::default() };
+        let spec = Spec { cpu, ..spec };
         assert_eq!(spec.without(&[lack("network"), lack("memory"), lack("disk")]), None);
     }
 

@@ -1,6 +1,7 @@
 //! Into an environment: a process joins groups and namespaces, takes its place, and becomes the
 //! program that was asked for.
 
+use crate::units::files::At;
 use rustix::process::{setpriority_process, setsid};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde::{Deserialize, Serialize};
@@ -78,7 +79,7 @@ impl Entry {
     fn join(&self) -> Result<(), String> {
         for group in &self.groups {
             let file = group.join("cgroup.procs");
-            std::fs::write(&file, "0").map_err(|error| format!("{}: {error}", file.display()))?;
+            std::fs::write(&file, "0").at(&file)?;
         }
         crate::group::run_on(&self.cpus)?;
         if self.nice != 0 {

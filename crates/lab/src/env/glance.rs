@@ -6,6 +6,7 @@ use super::simdisk::now_ns;
 use super::spec::NetworkLayout;
 use super::{Groups, Record};
 use crate::stats::count;
+use crate::units::files::At;
 use crate::units::real;
 use regatta_load::engine::Kernel;
 use std::collections::{BTreeMap, BTreeSet};
@@ -100,7 +101,7 @@ pub fn numbers(
     }
     let disk = record.spec.disk.as_ref();
     if let Some((disk, log)) = disk.and_then(|disk| Some((disk, disk.log.as_deref()?))) {
-        let rows = disklog::read(log).map_err(|error| format!("{}: {error}", log.display()))?;
+        let rows = disklog::read(log).at(log)?;
         let found = Summary::of(&rows, disk.heads, before.at_ns, after.at_ns);
         put("disk_requests_per_s", found.requests_per_s);
         put("disk_mbyte_per_s", found.bytes_per_s / 1e6);

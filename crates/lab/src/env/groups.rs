@@ -2,6 +2,7 @@
 
 use super::ledger::{Ledger, Made, write};
 use super::spec::Spec;
+use crate::units::files::At;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -186,7 +187,7 @@ enum Version {
 
 fn new_group(path: &Path, ledger: &mut Ledger) -> Result<(), String> {
     ledger.before(Made::Group { path: path.to_owned() })?;
-    std::fs::create_dir(path).map_err(|error| format!("{}: {error}", path.display()))
+    std::fs::create_dir(path).at(path)
 }
 
 /// Lets the children of a version 2 group have a controller.

@@ -44,7 +44,7 @@ pub use lack::Lack;
 pub(crate) use lack::STAND_IN;
 pub use ledger::{Listed, Made, Owner, clean, list, place as ledgers};
 pub use network::Described as DescribedNetwork;
-pub(crate) use pages::{bytes as space, settle as settle_pages};
+pub(crate) use pages::{settle as settle_pages, space};
 pub use settings::Setting;
 pub use spec::Spec;
 

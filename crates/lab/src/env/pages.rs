@@ -106,14 +106,9 @@ fn each_path(root: &Path, mut visit: impl FnMut(&Path) -> io::Result<()>) -> Res
     })
 }
 
-/// What the files below a directory take in the page cache, bytes.
-pub(crate) fn bytes(root: &Path) -> Result<u64, String> {
-    space(root).map(|(bytes, _)| bytes)
-}
-
-/// The space that the files below a directory take in blocks of 4 KiB, and how many there are,
-/// directories included.
-pub(super) fn space(root: &Path) -> Result<(u64, u64), String> {
+/// The bytes that the files below a directory take in blocks of 4 KiB, also in the page cache, and
+/// how many files there are, directories included.
+pub(crate) fn space(root: &Path) -> Result<(u64, u64), String> {
     let (mut bytes, mut count) = (0, 0);
     walk(root, |path, _| {
         count += 1;

@@ -120,23 +120,13 @@ impl Other {
 const DEVICE_ONLY: [&str; 3] =
     ["environment.disk.seek", "environment.disk.queue", "environment.disk.read_ahead_kb"];
 
+/// Digits of a program's hash that people can tell apart.
+const HASH_DIGITS: usize = 12;
 /// Kernel settings that change what is measured.
-const SETTINGS: [&str; 14] = [
-    "kernel/osrelease",
-    "kernel/randomize_va_space",
-    "kernel/perf_event_paranoid",
-    "kernel/sched_rt_runtime_us",
-    "net/core/somaxconn",
-    "net/core/rmem_max",
-    "net/core/wmem_max",
-    "net/ipv4/tcp_rmem",
-    "net/ipv4/tcp_wmem",
-    "net/ipv4/tcp_max_syn_backlog",
-    "net/ipv4/tcp_tw_reuse",
-    "net/ipv4/ip_local_port_range",
-    "net/ipv4/tcp_congestion_control",
-    "fs/nr_open",
-];
+const SETTINGS: &str = "kernel/osrelease kernel/randomize_va_space kernel/perf_event_paranoid \
+    kernel/sched_rt_runtime_us net/core/somaxconn net/core/rmem_max net/core/wmem_max \
+    net/ipv4/tcp_rmem net/ipv4/tcp_wmem net/ipv4/tcp_max_syn_backlog net/ipv4/tcp_tw_reuse \
+    net/ipv4/ip_local_port_range net/ipv4/tcp_congestion_control fs/nr_open";
 
 impl Manifest {
     /// Looks at programs and machine.
@@ -175,6 +165,11 @@ impl Manifest {
             label,
             ..Self::default()
         }
+    }
+
+    /// The beginning of the program's hash: what people can tell apart.
+    pub(crate) fn hash(&self) -> String {
+        self.regatta_sha256.chars().take(HASH_DIGITS).collect()
     }
 
     /// So many chances to be misled share the one in 20: the k-th look takes 1 / k(k+1) of it, so
@@ -290,7 +285,7 @@ pub(crate) fn machine() -> BTreeMap<String, String> {
     put("clock source", read("/sys/devices/system/clocksource/clocksource0/current_clocksource"));
     put("governor", read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"));
     put("huge pages", read("/sys/kernel/mm/transparent_hugepage/enabled"));
-    for name in SETTINGS {
+    for name in SETTINGS.split_whitespace() {
         put(&name.replace('/', "."), read(&format!("/proc/sys/{name}")));
     }
     let folder = fs::read_dir("/sys/devices/system/cpu/vulnerabilities").into_iter().flatten();

@@ -112,8 +112,8 @@ impl Run {
             let path = directory.join(name);
             fs::read_to_string(&path).at(&path)
         };
-        let manifest: Manifest = serde_json::from_str(&read(MANIFEST)?)
-            .map_err(|error| format!("{}: {error}", directory.join(MANIFEST).display()))?;
+        let manifest: Manifest =
+            serde_json::from_str(&read(MANIFEST)?).at(&directory.join(MANIFEST))?;
         if manifest.format != FORMAT {
             return Err(format!("format {} is not known here", manifest.format));
         }
@@ -128,8 +128,9 @@ impl Run {
         }
         // There is none before the first trial has ended.
         let results = directory.join(RESULTS);
-        let text = if results.exists() { read(RESULTS)? } else { String::new() };
-        let records = records(&results.display().to_string(), &text)?;
+        let bytes = if results.exists() { fs::read(&results).at(&results)? } else { Vec::new() };
+        let text = std::str::from_utf8(whole_lines(&bytes)).at(&results)?;
+        let records = records(&results.display().to_string(), text)?;
         if !manifest.looks.is_empty() {
             experiment.measure.blocks = experiment.measure.blocks.max(begun(&records));
         }
@@ -181,8 +182,8 @@ impl Run {
     /// Cuts off what a crash left of a line, so that lines can be added again.
     pub(crate) fn mend(&self) -> Result<(), String> {
         let path = self.directory.join(RESULTS);
-        let Ok(text) = fs::read_to_string(&path) else { return Ok(()) };
-        let whole = text.rfind('\n').map_or(0, |end| end + 1);
+        let Ok(bytes) = fs::read(&path) else { return Ok(()) };
+        let whole = whole_lines(&bytes).len();
         let file = File::options().write(true).open(&path).at(&path)?;
         file.set_len(u64::try_from(whole).unwrap_or(u64::MAX)).at(&path)
     }
@@ -207,15 +208,14 @@ impl Run {
         }
     }
 
-    /// The name of the file that holds the whole result of a trial's load.
-    pub(crate) fn outcome_name(trial: u32, attempt: u32) -> String {
-        format!("{trial:05}-{attempt}.json")
+    /// The file that holds the whole result of a trial's load.
+    pub(crate) fn outcome_path(&self, trial: u32, attempt: u32) -> PathBuf {
+        self.directory.join("outcomes").join(format!("{trial:05}-{attempt}.json"))
     }
 
     /// The whole result of a trial's load; None where it had none.
     pub fn outcome(&self, record: &Record) -> Option<Outcome> {
-        let name = Self::outcome_name(record.trial, record.attempt);
-        let text = fs::read(self.directory.join("outcomes").join(name)).ok()?;
+        let text = fs::read(self.outcome_path(record.trial, record.attempt)).ok()?;
         serde_json::from_slice(&text).ok()
     }
 
@@ -234,6 +234,12 @@ impl Run {
 
 fn begun(records: &[Record]) -> u32 {
     records.iter().map(|record| record.block + 1).max().unwrap_or_default()
+}
+
+/// The lines that have their end. A crash can leave a part of another, even of a letter.
+fn whole_lines(bytes: &[u8]) -> &[u8] {
+    let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    &bytes[..end]
 }
 
 /// Writes a file whole or not at all: who reads it finds what it was or what it is to be, also if
@@ -294,5 +300,23 @@ mod tests {
         assert_eq!(begun.experiment, made.experiment);
         fs::write(directory.join(EXPERIMENT), text.replace("hpl01", "gone")).unwrap();
         assert_eq!(Run::open(&directory).unwrap().experiment, made.experiment);
+    }
+
+    #[test]
+    fn a_line_that_was_cut_within_a_letter_is_left_out() {
+        let text = "extends = \"hpl01\"\n[experiment]\nname = \"mine\"\n";
+        let made = crate::analysis::tests::synthetic(text, &|_| std::collections::BTreeMap::new());
+        let directory = Folder::new("lab-test");
+        let mut begun = Run::begin(&directory, text, made.experiment, made.manifest).unwrap();
+        begun.add(made.records[0].clone()).unwrap();
+        let results = directory.join(RESULTS);
+        let whole: &[u8] = &fs::read(&results).unwrap();
+        let letter = "–".as_bytes();
+        let cut = [whole, "{\"reasons\":[\"".as_bytes(), &letter[..1]].concat();
+        fs::write(&results, cut).unwrap();
+        let opened = Run::open(&directory).unwrap();
+        assert_eq!(opened.records, begun.records);
+        opened.mend().unwrap();
+        assert_eq!(fs::read(&results).unwrap(), whole);
     }
 }

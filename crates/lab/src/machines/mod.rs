@@ -21,6 +21,7 @@ pub use agent::run as agent;
 use crate::experiment::{Client, CpuLayout, Experiment, LAYOUT, Scale};
 use crate::group::{Group, INTERRUPTED};
 use crate::journal::manifest::{self, Half, Manifest, Other, ROUND_TRIP};
+use crate::units::files::At;
 use crate::units::show;
 use crate::watch::Seen;
 use ask::{Addresses, Ask, Load, Met, Ran};
@@ -327,7 +328,7 @@ impl Far {
     ) -> Result<Option<i32>, String> {
         let ran: Ran = self.channel.answer(limit + ANSWER_MAX, stop)?;
         for (path, text) in [(out, ran.out), (errors, ran.errors)] {
-            fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+            fs::write(path, text).at(path)?;
         }
         Ok(ran.code)
     }

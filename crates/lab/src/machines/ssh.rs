@@ -3,6 +3,7 @@
 
 use crate::group::{Group, INTERRUPTED, STEP};
 use crate::programs;
+use crate::units::files::At;
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
@@ -34,8 +35,7 @@ impl Connection {
         let place = std::env::temp_dir().join(format!("regatta-ssh-{}", std::process::id()));
         // What a killed lab of our number left behind.
         let _ = fs::remove_dir_all(&place);
-        let made = DirBuilder::new().mode(0o700).create(&place);
-        made.map_err(|error| format!("{}: {error}", place.display()))?;
+        DirBuilder::new().mode(0o700).create(&place).at(&place)?;
         let connected = Self::connect(destination, place.clone(), stop);
         if connected.is_err() {
             let _ = fs::remove_dir_all(&place);

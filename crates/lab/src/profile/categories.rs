@@ -254,8 +254,9 @@ fn program(symbol: &str) -> Category {
     let ours = symbol.find("regatta_").filter(|at| *at == 0 || symbol.starts_with('<'));
     let path = &symbol[ours.unwrap_or(0)..];
     let plain = symbol.trim_start_matches('<');
-    let begins =
-        |words: &[&str]| words.iter().any(|word| path.starts_with(word) || plain.starts_with(word));
+    let begins = |words: &str| {
+        words.split_whitespace().any(|word| path.starts_with(word) || plain.starts_with(word))
+    };
     if begins(THREAD) {
         Category::Thread
     } else if begins(EVENT) {
@@ -266,67 +267,21 @@ fn program(symbol: &str) -> Category {
 }
 
 /// Scheduling, switching and synchronising threads, and talking with helpers.
-const THREAD: &[&str] = &[
-    "regatta_sys::crew",
-    "regatta_sys::thread",
-    "regatta_sys::channel",
-    "regatta_sys::fiber",
-    "regatta_sys::shm",
-    "corosensei",
-    "regatta_arch::adapt",
-    "regatta_arch::fiber",
-    "regatta_arch::mp",
-    "regatta_arch::pool",
-    "regatta_arch::seda",
-    "regatta_arch::thread",
-    "regatta_arch::watpipe",
-    "regatta_arch::kit::aio",
-    "regatta_arch::kit::control",
-    "regatta_arch::kit::disk",
-    "regatta_arch::kit::dispatch",
-    "regatta_arch::kit::fibers",
-    "regatta_arch::kit::helper",
-    "regatta_arch::kit::line",
-    "regatta_arch::kit::queue",
-    "regatta_arch::kit::serve",
-    "regatta_arch::kit::tasks",
-    "regatta_arch::kit::units",
-    "std::thread",
-    "std::sys::sync",
-    "std::sync",
-    "std::sys::pal::unix::thread",
-    "ap_queue",
-    "ap_mpm",
-    "worker_thread",
-    "apr_thread",
-    "runtime.sched",
-    "runtime.find",
-    "runtime.lock",
-    "runtime.unlock",
-    "runtime.futex",
-    "runtime.park",
-    "runtime.mcall",
-    "runtime.gopark",
-    "runtime.steal",
-];
+const THREAD: &str = "regatta_sys::crew regatta_sys::thread regatta_sys::channel \
+    regatta_sys::fiber regatta_sys::shm corosensei regatta_arch::adapt regatta_arch::fiber \
+    regatta_arch::mp regatta_arch::pool regatta_arch::seda regatta_arch::thread \
+    regatta_arch::watpipe regatta_arch::kit::aio regatta_arch::kit::control \
+    regatta_arch::kit::disk regatta_arch::kit::dispatch regatta_arch::kit::fibers \
+    regatta_arch::kit::helper regatta_arch::kit::line regatta_arch::kit::queue \
+    regatta_arch::kit::serve regatta_arch::kit::tasks regatta_arch::kit::units std::thread \
+    std::sys::sync std::sync std::sys::pal::unix::thread ap_queue ap_mpm worker_thread apr_thread \
+    runtime.sched runtime.find runtime.lock runtime.unlock runtime.futex runtime.park \
+    runtime.mcall runtime.gopark runtime.steal";
 
 /// Interest sets, notifications, and calling what they are for.
-const EVENT: &[&str] = &[
-    "regatta_arch",
-    "regatta_sys::wait",
-    "regatta_sys::uring",
-    "regatta_sys::event",
-    "ngx_epoll",
-    "ngx_event",
-    "ngx_process_events",
-    "fdevent",
-    "h2o_evloop",
-    "evloop",
-    "apr_pollset",
-    "listener_thread",
-    "runtime.netpoll",
-    "internal/poll",
-];
+const EVENT: &str = "regatta_arch regatta_sys::wait regatta_sys::uring regatta_sys::event \
+    ngx_epoll ngx_event ngx_process_events fdevent h2o_evloop evloop apr_pollset listener_thread \
+    runtime.netpoll internal/poll";
 
 #[cfg(test)]
 mod tests {

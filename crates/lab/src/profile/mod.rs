@@ -11,6 +11,7 @@ use crate::group::INTERRUPTED;
 use crate::journal::{Run, append, write_whole};
 use crate::record::{Cell, Numbers};
 use crate::trial::{Bench, metrics};
+use crate::units::files::At;
 use crate::watch::Seen;
 use crate::watch::perf::Recorder;
 use crate::watch::perf_script::{Folded, Sample};
@@ -144,7 +145,7 @@ pub(crate) fn take(run: &Run, bench: &Bench<'_>, cell: &Cell, seed: u64) -> Resu
         return Ok(());
     }
     let folder = run.directory.join(FOLDER);
-    fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    fs::create_dir_all(&folder).at(&folder)?;
     let machine = bench.experiment.machine.at(&cell.levels);
     let mut recorder = Recorder::new(machine, bench.scratch.clone(), bench.stop);
     let outcome = folder.join("outcome.json");

@@ -5,6 +5,7 @@ mod templates;
 #[cfg(test)]
 mod tests;
 
+use crate::units::files::At;
 use regatta_load::named;
 use std::env;
 use std::ffi::OsString;
@@ -101,8 +102,7 @@ impl Other {
     /// there, in the foreground.
     pub fn command(self, program: &Path, serving: &Serving<'_>) -> Result<Vec<OsString>, String> {
         let path = serving.scratch.join(format!("{}.conf", self.name()));
-        fs::write(&path, self.configuration(serving))
-            .map_err(|error| format!("{}: {error}", path.display()))?;
+        fs::write(&path, self.configuration(serving)).at(&path)?;
         let (scratch, path) = (serving.scratch.as_os_str(), path.into_os_string());
         let mut words: Vec<OsString> = Vec::new();
         if self == Self::Caddy {

@@ -1,7 +1,8 @@
 //! Where a server's time goes as its load grows, by system call: [H] figures 4, 5, 7 and 8.
 
 use super::Report;
-use super::figure::{Figure, RATE, Section, rate};
+use super::figure::{Figure, Section, rate};
+use crate::experiment::RATE;
 use crate::profile::Profile;
 use crate::profile::shares::{PLACES, shares};
 use crate::record::Cell;

@@ -7,13 +7,9 @@ use crate::experiment::PROCESSORS;
 use crate::stats::middle;
 use crate::units::show;
 
-pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
-    report.cores().into_iter().collect()
-}
-
 impl Report<'_> {
     /// None unless the number of processors varies.
-    fn cores(&self) -> Option<Figure> {
+    pub(super) fn cores(&self) -> Option<Figure> {
         let all = Evidence::everywhere(self.run);
         let (path, levels) = all.levels(PROCESSORS).ok()?;
         let (first, last) = (levels.first()?.as_str(), levels.last()?.as_str());

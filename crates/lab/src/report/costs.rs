@@ -1,7 +1,7 @@
 //! What a reply costs the server.
 
 use super::Report;
-use super::figure::{Figure, Section, name};
+use super::figure::{Figure, Section};
 use crate::analysis::CellSummary;
 use crate::units::show;
 use serde_json::json;
@@ -47,7 +47,7 @@ impl Report<'_> {
     fn costs(&self, cost: &Cost) -> Option<Figure> {
         let row = |one: &CellSummary| {
             let of = |metric| Some(cost.factor * one.median(metric)?);
-            Some((name(one), of(cost.of[0])?, of(cost.of[1])?))
+            Some((one.cell.name(), of(cost.of[0])?, of(cost.of[1])?))
         };
         let (cells, at) = self.calm();
         let rows: Vec<(String, f64, f64)> = cells.into_iter().filter_map(row).collect();

@@ -1,7 +1,7 @@
 //! What servers ask of a simulated disk, and what the page cache spares it (systems.md §6.4).
 
 use super::Report;
-use super::figure::{Figure, Section, Setting, name};
+use super::figure::{Figure, Section, Setting};
 use crate::analysis::CellSummary;
 use crate::units::show;
 use serde_json::{Value, json};
@@ -97,7 +97,7 @@ impl Report<'_> {
         let (_, _, id, title, unit, caption) = *column;
         let row = |one: &CellSummary| {
             let [median, low, high] = found(one, column)?;
-            Some(json!([name(one), median, low, high, self.arm(&one.cell)]))
+            Some(json!([one.cell.name(), median, low, high, self.arm(&one.cell)]))
         };
         let rows: Vec<Value> = self.analysis.cells.iter().filter_map(row).collect();
         let drawing = json!({ "kind": "forest", "rows_data": rows, "x": unit, "zero": true });
@@ -119,7 +119,7 @@ impl Report<'_> {
             let told = |value: Option<f64>| value.map_or("–".to_owned(), show);
             let requests = median("disk_requests_per_s").zip(median("good_per_s"));
             let each = requests.filter(|(_, good)| *good > 0.0);
-            let mut row = vec![name(one), told(each.map(|(asked, good)| 1e3 * asked / good))];
+            let mut row = vec![one.cell.name(), told(each.map(|(asked, good)| 1e3 * asked / good))];
             let value = |(metric, factor, _): &(&str, f64, &str)| {
                 told(median(metric).map(|median| median * factor))
             };

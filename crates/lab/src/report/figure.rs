@@ -3,67 +3,49 @@
 use super::Report;
 use super::tables::Table;
 use crate::analysis::CellSummary;
+use crate::experiment::RATE;
 use crate::record::Cell;
+use regatta_load::named;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// The factor that rates are.
-pub(super) const RATE: &str = "workload.rate";
-
-/// The parts of the page, in its order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Section {
-    /// What was asked against what was answered.
-    Throughput,
-    /// Times over the load.
-    Latency,
-    /// What a throughput costs in time; the scalability law; the knee.
-    Capacity,
-    /// Ratios to the baseline.
-    Comparison,
-    /// Times at every percentile.
-    Percentiles,
-    /// A trial second by second.
-    Time,
-    /// Processor time, instructions, system calls, profiles.
-    Work,
-    /// Server, disk and memory: what they counted.
-    Inside,
-    /// What its knobs do.
-    Tuning,
-    /// Fairness, time-outs, sessions.
-    Quality,
-    /// Beyond the knee, and afterwards.
-    Overload,
-    /// What was compared of the replies.
-    Verification,
-    /// The papers' claims and their numbers beside ours.
-    Papers,
-    /// Every number, trial and setting.
-    Appendix,
+named! {
+    /// The parts of the page, in its order.
+    #[derive(PartialOrd, Ord)]
+    pub(crate) enum Section {
+        /// What was asked against what was answered.
+        Throughput = "throughput",
+        /// Times over the load.
+        Latency = "latency",
+        /// What a throughput costs in time; the scalability law; the knee.
+        Capacity = "capacity",
+        /// Ratios to the baseline.
+        Comparison = "comparison",
+        /// Times at every percentile.
+        Percentiles = "percentiles",
+        /// A trial second by second.
+        Time = "time",
+        /// Processor time, instructions, system calls, profiles.
+        Work = "work",
+        /// Server, disk and memory: what they counted.
+        Inside = "inside",
+        /// What its knobs do.
+        Tuning = "tuning",
+        /// Fairness, time-outs, sessions.
+        Quality = "quality",
+        /// Beyond the knee, and afterwards.
+        Overload = "overload",
+        /// What was compared of the replies.
+        Verification = "verification",
+        /// The papers' claims and their numbers beside ours.
+        Papers = "papers",
+        /// Every number, trial and setting.
+        Appendix = "appendix",
+    }
 }
 
 impl Section {
-    /// Every section, in the page's order.
-    pub(crate) const ALL: [Self; 14] = [
-        Self::Throughput,
-        Self::Latency,
-        Self::Capacity,
-        Self::Comparison,
-        Self::Percentiles,
-        Self::Time,
-        Self::Work,
-        Self::Inside,
-        Self::Tuning,
-        Self::Quality,
-        Self::Overload,
-        Self::Verification,
-        Self::Papers,
-        Self::Appendix,
-    ];
-
     /// Its heading.
     pub(crate) fn title(self) -> &'static str {
         match self {
@@ -284,9 +266,4 @@ pub(super) fn rate(cell: &Cell) -> f64 {
 /// Whether there is more to see than one point of each line.
 pub(super) fn is_curve(lines: &[Line]) -> bool {
     lines.iter().any(|line| line.points.len() > 1)
-}
-
-/// A cell's name in tables and figures.
-pub(crate) fn name(one: &CellSummary) -> String {
-    one.cell.name()
 }

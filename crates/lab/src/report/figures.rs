@@ -1,14 +1,14 @@
 //! The figures that a run has numbers for.
 //!
-//! Each kind of figure has a module of its own with `figures(&Report) -> Vec<Figure>`: one line in
-//! [`MAKERS`] adds it, and its [`Section`](super::figure::Section) says where it stands. What the
-//! page draws is a `drawing` of a kind that `assets/report/*.js` knows.
+//! Each kind of figure has a module of its own with methods of [`Report`] or with
+//! `figures(&Report) -> Vec<Figure>`: one line in [`MAKERS`] adds it, and its
+//! [`Section`](super::figure::Section) says where it stands. What the page draws is a `drawing` of
+//! a kind that `assets/report/*.js` knows.
 
 use super::figure::Figure;
 use super::{
-    Report, calls, cores, costs, disk, environments, goodput, inside, knees, latency, layouts,
-    overload, paired, papers, profiles, quality, rules, scaling, seconds, spectrum, tuning,
-    verified,
+    Report, calls, costs, disk, environments, goodput, inside, latency, overload, papers, profiles,
+    tuning,
 };
 
 /// Makes the figures of a kind; none where the run has no numbers for them.
@@ -18,12 +18,12 @@ type Maker = fn(&Report<'_>) -> Vec<Figure>;
 const MAKERS: &[Maker] = &[
     goodput::figures,
     latency::figures,
-    knees::figures,
-    scaling::figures,
-    cores::figures,
-    paired::figures,
-    spectrum::figures,
-    seconds::figures,
+    |report| all([report.knees(), report.probes(), report.overload()]),
+    |report| all([report.scaling()]),
+    |report| all([report.cores()]),
+    |report| all([report.forest()]),
+    |report| all([report.spectrum(), report.by_class(), report.by_clock()]),
+    |report| all([report.seconds(), report.heat()]),
     costs::figures,
     profiles::figures,
     calls::figures,
@@ -32,12 +32,18 @@ const MAKERS: &[Maker] = &[
     environments::figures,
     papers::figures,
     tuning::figures,
-    quality::figures,
-    layouts::figures,
-    rules::figures,
+    |report| {
+        all([report.failures(), report.classes(), report.sessions(), report.session_lengths()])
+    },
+    |report| all([report.layouts()]),
+    |report| all([report.rules()]),
     overload::figures,
-    verified::figures,
+    |report| all([report.verified()]),
 ];
+
+fn all<const N: usize>(of: [Option<Figure>; N]) -> Vec<Figure> {
+    of.into_iter().flatten().collect()
+}
 
 /// Every figure that has something to show, in the page's order.
 pub(crate) fn figures(report: &Report<'_>) -> Vec<Figure> {

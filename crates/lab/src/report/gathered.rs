@@ -3,7 +3,7 @@
 
 use crate::journal::Run;
 use crate::record::{Cell, Record};
-use regatta_load::engine::{Class, Fate, Fates, Outcome, Row, Sessions, Spectrum};
+use regatta_load::engine::{Class, Fates, Outcome, Row, Sessions, Spectrum};
 use std::collections::BTreeMap;
 
 /// The loads of one cell.
@@ -21,7 +21,6 @@ pub(crate) struct Gathered {
 /// The trials that count, added up.
 #[derive(Clone, Debug)]
 pub(super) struct Valid {
-    pub(super) trials: usize,
     pub(super) offered: u64,
     pub(super) fates: Fates,
     /// From due (in the closed model: from the first attempt) to the last byte.
@@ -95,7 +94,6 @@ impl Valid {
             None => (service, None),
         };
         Self {
-            trials: 1,
             offered: outcome.offered,
             fates: outcome.fates,
             latency,
@@ -109,41 +107,20 @@ impl Valid {
     }
 
     fn add(&mut self, outcome: &Outcome) {
-        self.trials += 1;
         self.offered += outcome.offered;
         self.fates.add(&outcome.fates);
         self.latency.add(outcome.latency());
         if let Some(service) = &mut self.service {
             service.add(&outcome.service);
         }
-        for (sum, class) in self.classes.iter_mut().zip(&outcome.classes) {
-            sum.requests += class.requests;
-            sum.good += class.good;
-            sum.timeouts += class.timeouts;
-            sum.bytes += class.bytes;
-            sum.times.add(&class.times);
-        }
+        self.classes.iter_mut().zip(&outcome.classes).for_each(|(sum, class)| sum.add(class));
         let timeouts = outcome.phases.timeouts;
         self.timeouts.iter_mut().zip(timeouts).for_each(|(sum, count)| *sum += count);
         self.fairness.push(outcome.fairness);
         if let (Some(sum), Some(sessions)) = (&mut self.sessions, &outcome.sessions) {
-            add_sessions(sum, sessions);
+            sum.add(sessions);
         }
     }
-}
-
-fn add_sessions(sum: &mut Sessions, one: &Sessions) {
-    sum.arrived += one.arrived;
-    sum.done += one.done;
-    sum.failed += one.failed;
-    sum.cut += one.cut;
-    sum.most = sum.most.max(one.most);
-    sum.lifetime.add(&one.lifetime);
-    sum.failtime.add(&one.failtime);
-    if sum.lengths.len() < one.lengths.len() {
-        sum.lengths.resize(one.lengths.len(), 0);
-    }
-    sum.lengths.iter_mut().zip(&one.lengths).for_each(|(sum, count)| *sum += count);
 }
 
 impl Checked {
@@ -153,10 +130,5 @@ impl Checked {
         self.changed += outcome.changed;
         self.statuses.iter_mut().zip(outcome.statuses).for_each(|(sum, count)| *sum += count);
         self.bytes += outcome.bytes_received;
-    }
-
-    /// Replies that were not what the server should have sent.
-    pub(super) fn wrong(&self) -> u64 {
-        self.fates.sum(Fate::is_lie)
     }
 }

@@ -1,9 +1,8 @@
 //! What was asked against what was answered: the report's main figure.
 
 use super::Report;
-use super::figure::{Figure, Line, Section, Setting, name};
+use super::figure::{Figure, Line, Section, Setting};
 use crate::analysis::CellSummary;
-use crate::experiment::Program;
 use crate::experiment::multiples;
 use crate::units::{show, words};
 use serde_json::{Value, json};
@@ -80,11 +79,7 @@ impl Report<'_> {
 
     /// What the client gets from the bare loop, if that is one of the targets.
     fn ceiling(&self) -> Option<f64> {
-        let null = |one: &&CellSummary| {
-            let target = self.run.experiment.targets.iter().find(|t| t.name == one.cell.target);
-            target.is_some_and(|target| target.program == Program::Null)
-        };
-        let rates = self.analysis.cells.iter().filter(null);
+        let rates = self.analysis.cells.iter().filter(|one| self.is_null(&one.cell));
         rates.filter_map(|one| one.median("good_per_s")).max_by(f64::total_cmp)
     }
 
@@ -92,7 +87,7 @@ impl Report<'_> {
         let metric = &self.analysis.metric;
         let row = |one: &CellSummary| {
             let [median, low, high] = one.point(metric)?;
-            Some(json!([name(one), median, low, high, self.arm(&one.cell)]))
+            Some(json!([one.cell.name(), median, low, high, self.arm(&one.cell)]))
         };
         let rows: Vec<Value> = self.analysis.cells.iter().filter_map(row).collect();
         let ceiling = self.ceiling().filter(|_| metric == "good_per_s");
@@ -119,7 +114,7 @@ impl Report<'_> {
         let most = with().max_by(|a, b| a.1[0].total_cmp(&b.1[0]));
         let told = |(one, point): (&CellSummary, [f64; 3])| {
             let [median, low, high] = point.map(show);
-            format!("{} {median} ({low} to {high})", name(one))
+            format!("{} {median} ({low} to {high})", one.cell.name())
         };
         match (least, most) {
             (Some(least), Some(most)) if least.0.cell != most.0.cell => {

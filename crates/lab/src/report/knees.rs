@@ -8,12 +8,8 @@ use crate::run::saturation::Row;
 use crate::units::show;
 use serde_json::{Value, json};
 
-pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
-    [report.knees(), report.probes(), report.overload()].into_iter().flatten().collect()
-}
-
 impl Report<'_> {
-    fn knees(&self) -> Option<Figure> {
+    pub(super) fn knees(&self) -> Option<Figure> {
         let row = |row: &Row| {
             let Found::Knee { rate, interval, .. } = &row.knee.found else { return None };
             let arm = self.arm(&row.cell);
@@ -40,7 +36,7 @@ impl Report<'_> {
     }
 
     /// The course of each search: rate over probes.
-    fn probes(&self) -> Option<Figure> {
+    pub(super) fn probes(&self) -> Option<Figure> {
         let line = |row: &Row| {
             let tried = row.knee.tried.iter().zip(1_u32..);
             let points = tried.map(|((rate, _), at)| [f64::from(at), *rate, *rate, *rate]);
@@ -65,7 +61,7 @@ impl Report<'_> {
         })
     }
 
-    fn overload(&self) -> Option<Figure> {
+    pub(super) fn overload(&self) -> Option<Figure> {
         let with = || self.analysis.knees.iter().filter(|row| !row.overload.is_empty());
         let line = |row: &Row| {
             let seen = row.overload.iter().map(|one| (one.multiple, one.good_per_s));
@@ -75,16 +71,24 @@ impl Report<'_> {
         let lines: Vec<Line> = with().map(line).collect();
         let drawing = json!({ "kind": "curves", "lines": lines,
             "x": "offered, multiple of the arm's knee", "y": "good answers per second" });
+        let mut multiples = self.run.experiment.knee.overload.clone();
+        multiples.sort_by(f64::total_cmp);
         let mut head = vec!["arm".to_owned()];
-        let multiples = with().next()?.overload.iter();
-        head.extend(multiples.map(|one| format!("good /s at {} x", show(one.multiple))));
+        head.extend(multiples.iter().map(|multiple| format!("good /s at {} x", show(*multiple))));
         head.push("recovers after s".to_owned());
         let rows = with().map(|row| {
+            let good = |multiple: &f64| {
+                let found = row.overload.iter().find(|one| one.multiple == *multiple);
+                found.map_or("–".to_owned(), |one| show(one.good_per_s))
+            };
             let mut cells = vec![row.cell.name()];
-            cells.extend(row.overload.iter().map(|one| show(one.good_per_s)));
-            cells.resize(head.len() - 1, "–".to_owned());
-            let recovery = row.recovery_s;
-            cells.push(recovery.map_or("not seen".to_owned(), |seconds| format!("{seconds:.0}")));
+            cells.extend(multiples.iter().map(good));
+            let highest = row.overload.last().map(|one| one.multiple) == multiples.last().copied();
+            cells.push(match row.recovery_s {
+                Some(seconds) => format!("{seconds:.0}"),
+                None if highest => "not seen".to_owned(),
+                None => "–".to_owned(),
+            });
             cells
         });
         let rows: Vec<Vec<String>> = rows.collect();
@@ -93,7 +97,7 @@ impl Report<'_> {
                        tells after how many seconds goodput keeps up again once the highest \
                        overload has ended.";
         let figure = Figure::new(Section::Overload, "overload", "Beyond the knee", caption);
-        Some(figure.drawn(drawing).with_table(head, rows))
+        figure.drawn(drawing).with_rows(head, rows)
     }
 }
 
@@ -115,4 +119,29 @@ fn told(row: &Row) -> Vec<String> {
         Found::Interrupted => ("not found yet".to_owned(), String::new(), String::new()),
     };
     vec![row.cell.name(), rate, interval, broken, row.knee.tried.len().to_string()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::saturation::tests::searched;
+
+    #[test]
+    fn each_overload_stands_under_its_multiple() {
+        let mut run = searched();
+        for record in &mut run.records {
+            let times = record.probe.as_ref().and_then(|probe| probe.times);
+            let lost = [("a", Some(1.5)), ("b", Some(2.0))];
+            if lost.contains(&(record.cell.arm.as_str(), times)) {
+                record.valid = false;
+            }
+        }
+        let table = Report::of(&run).overload().unwrap().table.unwrap();
+        assert_eq!(table.head[1..3], ["good /s at 1.50 x", "good /s at 2.00 x"]);
+        let of = |arm: &str| table.rows.iter().find(|row| row[0] == arm).unwrap();
+        assert!(of("a")[1] == "–" && of("a")[2] != "–" && of("a")[3] == "1", "{table:?}");
+        assert!(of("b")[1] != "–" && of("b")[2..] == ["–", "–"], "{table:?}");
+        run.records.retain(|record| record.probe.as_ref().is_none_or(|one| one.times.is_none()));
+        assert!(Report::of(&run).overload().is_none());
+    }
 }

@@ -35,10 +35,8 @@ impl Report<'_> {
             format!(" The dashed line is the service level, {} ms.", show(ms))
         });
         let (cells, at) = self.calm();
-        let mut there: Vec<(String, f64)> = cells
-            .iter()
-            .filter_map(|one| Some((super::figure::name(one), one.median(metric)?)))
-            .collect();
+        let mut there: Vec<(String, f64)> =
+            cells.iter().filter_map(|one| Some((one.cell.name(), one.median(metric)?))).collect();
         there.sort_by(|a, b| a.1.total_cmp(&b.1));
         let seen = match there.as_slice() {
             [first, .., last] => format!(

@@ -1,19 +1,15 @@
 //! How much one server's numbers scatter in each layout of server and load.
 
 use super::Report;
-use super::figure::{Figure, Section, name};
+use super::figure::{Figure, Section};
 use crate::experiment::LAYOUT;
 use crate::stats::deviation;
 
 /// The numbers that experiments compare most.
 const METRICS: [&str; 3] = ["cpu_us_per_reply", "good_per_s", "p99_ms"];
 
-pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
-    report.layouts().into_iter().collect()
-}
-
 impl Report<'_> {
-    fn layouts(&self) -> Option<Figure> {
+    pub(super) fn layouts(&self) -> Option<Figure> {
         self.run.experiment.factors.iter().find(|factor| factor.path == LAYOUT)?;
         let mut head = vec!["arm".to_owned(), "trials".to_owned()];
         head.extend(METRICS.map(|metric| format!("{metric}, ±%")));
@@ -23,7 +19,7 @@ impl Report<'_> {
                 let values = mine.filter_map(|record| record.metrics.get(metric).copied());
                 values.filter(|value| *value > 0.0).map(f64::ln).collect()
             };
-            let mut row = vec![name(one), one.trials.to_string()];
+            let mut row = vec![one.cell.name(), one.trials.to_string()];
             row.extend(METRICS.map(|metric| match 100.0 * deviation(&of(metric)) {
                 scatter if scatter.is_finite() => format!("{scatter:.1}"),
                 _ => "–".to_owned(),
@@ -68,7 +64,7 @@ measure = { metric = "cpu_us_per_reply", blocks = 6 }
                 record.metrics.insert("cpu_us_per_reply".to_owned(), 4.0 * 0.1_f64.exp());
             }
         }
-        let figure = figures(&Report::of(&run)).pop().expect("there is a factor");
+        let figure = Report::of(&run).layouts().expect("there is a factor");
         let rows = figure.table.unwrap().rows;
         let told = |layout: &str| {
             let row = rows.iter().find(|row| row[0].contains(layout)).unwrap();
@@ -77,6 +73,6 @@ measure = { metric = "cpu_us_per_reply", blocks = 6 }
         assert_eq!(told("apart"), ["5.5", "–", "–"]);
         assert_eq!(told("together"), ["0.0", "–", "–"]);
         let text = TEXT.replace("factors.\"machine.layout\" = [\"apart\", \"together\"]", "");
-        assert!(figures(&Report::of(&synthetic(&text, &metrics))).is_empty());
+        assert!(Report::of(&synthetic(&text, &metrics)).layouts().is_none());
     }
 }

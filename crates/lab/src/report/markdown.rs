@@ -67,18 +67,7 @@ fn write(report: &Report<'_>, out: &mut String) -> fmt::Result {
 
 /// What the page's box says of a run that lacks something.
 fn missing(report: &Report<'_>, out: &mut String) -> fmt::Result {
-    let manifest = &report.run.manifest;
-    let (planned, whole) = report.analysis.blocks;
-    let mut all: Vec<String> = report.label().into_iter().collect();
-    if whole < planned {
-        all.push(format!("PARTIAL: {whole} of {planned} blocks are whole"));
-    }
-    if !report.run.experiment.workload.verify {
-        all.push("UNVERIFIED: replies were not compared".to_owned());
-    }
-    all.extend(manifest.lacks.iter().map(|lack| format!("not possible here: {lack}")));
-    let left_out = manifest.left_out.iter();
-    all.extend(left_out.map(|(name, why)| format!("left out: {name}, {why}")));
+    let all = report.lacks();
     if all.is_empty() {
         return Ok(());
     }

@@ -35,6 +35,7 @@ mod verified;
 
 use crate::analysis::Analysis;
 use crate::claims::{self, Growth, Judged};
+use crate::experiment::Program;
 use crate::journal::{Run, write_whole};
 use crate::profile::Profile;
 use crate::record::{AGAIN, Cell};
@@ -71,8 +72,9 @@ pub(crate) struct Arm {
     pub(crate) again: bool,
 }
 
-/// Writes all forms of the report into the run's directory and gives their paths, the page first.
-pub fn write(run: &Run) -> Result<Vec<PathBuf>, String> {
+/// Writes all forms of the report into the run's directory and gives their paths, the page first,
+/// and what became of the claims.
+pub fn write(run: &Run) -> Result<(Vec<PathBuf>, Vec<Judged>), String> {
     let report = Report::of(run);
     let mut files = vec![
         ("report.html", page::page(&report)?),
@@ -88,7 +90,7 @@ pub fn write(run: &Run) -> Result<Vec<PathBuf>, String> {
         write_whole(&path, &text)?;
         paths.push(path);
     }
-    Ok(paths)
+    Ok((paths, report.claims))
 }
 
 impl<'a> Report<'a> {
@@ -129,6 +131,12 @@ impl<'a> Report<'a> {
     /// The trials of a cell that count, added up; None where their results are gone.
     fn valid(&self, cell: &Cell) -> Option<&gathered::Valid> {
         self.gathered.get(cell)?.valid.as_ref()
+    }
+
+    /// Whether a cell is the bare loop's, which answers whatever is asked.
+    fn is_null(&self, cell: &Cell) -> bool {
+        let target = self.run.experiment.targets.iter().find(|one| one.name == cell.target);
+        target.is_some_and(|target| target.program == Program::Null)
     }
 
     fn json(&self) -> Result<String, String> {

@@ -6,13 +6,14 @@ use super::figures::figures;
 use super::tables::numbers;
 use crate::analysis::EffectRow;
 use crate::claims;
-use crate::experiment::{CpuLayout, LAYOUT};
+use crate::experiment::{Client, CpuLayout, LAYOUT, Program};
 use crate::journal::manifest::{Half, ROUND_TRIP};
 use crate::race;
 use crate::stats::{self, Interval};
 use crate::units::date::date;
-use crate::units::{show, words};
+use crate::units::{real, show, words};
 use minijinja::{Environment, value::Serde};
+use regatta_load::engine::Fate;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
@@ -140,11 +141,9 @@ impl Report<'_> {
         let analysis = &self.analysis;
         let (planned, whole) = analysis.blocks;
         let (valid, invalid) = analysis.trials;
-        let mut badges: Vec<String> = self.label().into_iter().collect();
+        let mut badges = self.lacks();
         badges.push(format!("noise floor ±{:.1} %", 100.0 * analysis.floor));
-        if whole < planned {
-            badges.push(format!("PARTIAL: {whole} of {planned} blocks are whole"));
-        } else {
+        if whole >= planned {
             badges.push(format!("{planned} blocks"));
         }
         badges.push(format!("{valid} trials count, {invalid} do not"));
@@ -157,16 +156,35 @@ impl Report<'_> {
                 told(claims::Verdict::CannotTell)
             ));
         }
-        let race = race::told(self.run);
-        if race.as_ref().and_then(race::Told::verified).is_some_and(|found| found.is_whole()) {
+        if self.compared_advice() {
             badges.push("the replies of the advice were compared".to_owned());
-        } else if !self.run.experiment.workload.verify {
-            badges.push("UNVERIFIED: replies were not compared".to_owned());
         }
-        badges.extend(self.run.manifest.lacks.iter().map(|lack| format!("not here: {lack}")));
-        let left_out = self.run.manifest.left_out.iter();
-        badges.extend(left_out.map(|(name, why)| format!("left out: {name}, {why}")));
         badges
+    }
+
+    /// What the run lacks.
+    pub(super) fn lacks(&self) -> Vec<String> {
+        let (workload, manifest) = (&self.run.experiment.workload, &self.run.manifest);
+        let (planned, whole) = self.analysis.blocks;
+        let mut lacks: Vec<String> = self.label().into_iter().collect();
+        if whole < planned {
+            lacks.push(format!("PARTIAL: {whole} of {planned} blocks are whole"));
+        }
+        if !workload.verify && !self.compared_advice() {
+            lacks.push("UNVERIFIED: replies were not compared".to_owned());
+        } else if workload.client == Client::Wrk {
+            lacks.push("replies were compared before and after wrk, not wrk's".to_owned());
+        }
+        lacks.extend(manifest.lacks.iter().map(|lack| format!("not possible here: {lack}")));
+        let left_out = manifest.left_out.iter();
+        lacks.extend(left_out.map(|(name, why)| format!("left out: {name}, {why}")));
+        lacks
+    }
+
+    /// Whether every reply was compared of whom a race advises.
+    fn compared_advice(&self) -> bool {
+        let race = race::told(self.run);
+        race.as_ref().and_then(race::Told::verified).is_some_and(|found| found.is_whole())
     }
 
     /// The machine in a line.
@@ -239,19 +257,53 @@ impl Report<'_> {
 
     /// What was compared of the replies.
     pub(crate) fn verification(&self) -> String {
+        let workload = &self.run.experiment.workload;
         let sum = |name: &str| -> f64 {
             self.run.records.iter().filter_map(|record| record.metrics.get(name)).sum()
         };
         let good = show(sum("fate_good"));
-        let kinds = ["wrong-length", "wrong-bytes", "stale", "malformed"];
-        let wrong: f64 = kinds.iter().map(|kind| sum(&format!("fate_{kind}"))).sum();
-        if self.run.experiment.workload.verify {
-            format!("Every byte of every reply was compared: {good} right, {} wrong.", show(wrong))
-        } else {
+        if workload.client == Client::Wrk {
+            let how = if workload.verify { "every byte" } else { "status and length" };
+            return format!(
+                "wrk, which counted {good} replies, compares none: before and after each trial \
+                 regatta load asked over one connection and looked at {how}."
+            );
+        }
+        if !workload.verify {
             let race = race::told(self.run).and_then(|race| race.compared());
             let rest = race.map_or(String::new(), |words| format!(" {words}"));
-            format!("Replies were not compared; status and length of {good} were right.{rest}")
+            return format!(
+                "Replies were not compared; status and length of {good} were right.{rest}"
+            );
         }
+        if self.gathered.is_empty() {
+            let lies = Fate::ALL.into_iter().filter(|fate| fate.is_lie());
+            let wrong: f64 = lies.map(|fate| sum(&format!("fate_{}", fate.name()))).sum();
+            return format!(
+                "The loads' whole results are gone, and with them how many of {good} good replies \
+                 were compared; {} replies were wrong.",
+                show(wrong)
+            );
+        }
+        let (mut right, mut compared, mut wrong) = (0, 0, 0);
+        for (_, one) in self.gathered.iter().filter(|(cell, _)| !self.is_null(cell)) {
+            let answers = one.checked.fates.sum(Fate::is_answer);
+            right += answers;
+            compared += one.checked.verified.min(answers);
+            wrong += one.checked.fates.sum(Fate::is_lie);
+        }
+        let targets = self.run.experiment.targets.iter();
+        let bare = targets.filter(|target| target.program == Program::Null);
+        let bare: Vec<&str> = bare.map(|target| target.name.as_str()).collect();
+        let [right, compared, wrong] = [right, compared, wrong].map(|count| show(real(count)));
+        format!(
+            "Compared byte by byte: {compared} of {right} right replies; {wrong} replies were \
+             wrong.{}",
+            match bare.as_slice() {
+                [] => String::new(),
+                bare => format!(" Without {}, whose replies mean nothing.", bare.join(", ")),
+            }
+        )
     }
 
     fn invalid(&self) -> Vec<Value> {

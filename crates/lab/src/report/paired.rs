@@ -6,12 +6,8 @@ use crate::record::AGAIN;
 use crate::units::words;
 use serde_json::{Value, json};
 
-pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
-    report.forest().into_iter().collect()
-}
-
 impl Report<'_> {
-    fn forest(&self) -> Option<Figure> {
+    pub(super) fn forest(&self) -> Option<Figure> {
         let mut effects: Vec<_> = self.analysis.effects.iter().collect();
         // The same program twice first: it says how far the others can be trusted.
         effects.sort_by_key(|row| !row.cell.arm.ends_with(AGAIN));

@@ -192,7 +192,7 @@ impl Report<'_> {
 
 /// The rate that was asked for as a multiple of the calibrated one.
 fn rate(one: &CellSummary, unit: f64) -> Option<f64> {
-    let level = one.cell.levels.get(super::figure::RATE)?;
+    let level = one.cell.levels.get(crate::experiment::RATE)?;
     let (rate, multiple) = crate::experiment::rate(level)?;
     Some(if multiple { rate } else { rate / unit })
 }

@@ -171,7 +171,7 @@ impl Report<'_> {
     fn machine_numbers(&self) -> Option<Figure> {
         let cells: Vec<_> = self.analysis.cells.iter().filter(|one| one.trials > 0).collect();
         let mut head = vec!["median of the trials".to_owned()];
-        head.extend(cells.iter().map(|one| super::figure::name(one)));
+        head.extend(cells.iter().map(|one| one.cell.name()));
         let rows: Vec<Vec<String>> = NUMBERS
             .iter()
             .filter(|(metric, ..)| cells.iter().any(|one| one.metrics.contains_key(*metric)))

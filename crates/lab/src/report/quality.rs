@@ -1,7 +1,7 @@
 //! Quality of service: who failed, in which phase, whether all clients and sizes fare alike.
 
 use super::Report;
-use super::figure::{Figure, Section, name, rate};
+use super::figure::{Figure, Section, rate};
 use super::gathered::Valid;
 use super::spectrum::CLASSES;
 use crate::analysis::CellSummary;
@@ -15,20 +15,13 @@ const PHASES: [&str; 4] = ["connecting", "sending", "waiting", "receiving"];
 /// A share of good answers of one size that is below that of all by more than this starves.
 const STARVED: f64 = 0.05;
 
-pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
-    [report.failures(), report.classes(), report.sessions(), report.session_lengths()]
-        .into_iter()
-        .flatten()
-        .collect()
-}
-
 impl Report<'_> {
     fn with_results(&self) -> impl Iterator<Item = (&CellSummary, &Valid)> {
         self.analysis.cells.iter().filter_map(|one| Some((one, self.valid(&one.cell)?)))
     }
 
     /// Failures by kind, time-outs by phase.
-    fn failures(&self) -> Option<Figure> {
+    pub(super) fn failures(&self) -> Option<Figure> {
         let most = self.with_results().map(|(one, _)| rate(&one.cell)).fold(0.0, f64::max);
         // Of many rates the highest: there it shows.
         let cells: Vec<_> =
@@ -45,7 +38,7 @@ impl Report<'_> {
             parts.push((fate.name().replace('-', " "), values));
         }
         parts.retain(|(_, values)| values.iter().any(|value| *value > 0.0));
-        let labels: Vec<String> = cells.iter().map(|(one, _)| name(one)).collect();
+        let labels: Vec<String> = cells.iter().map(|(one, _)| one.cell.name()).collect();
         let worst = cells.iter().max_by_key(|(_, valid)| {
             let failed = valid.fates.errors();
             u128::from(failed) * 1_000_000_000 / u128::from(valid.offered.max(1))
@@ -57,7 +50,7 @@ impl Report<'_> {
              time; waiting: it accepted and was slow; receiving: the reply was begun and not \
              finished. \
              Most fail with {}: {:.1} %.",
-            name(worst.0),
+            worst.0.cell.name(),
             percent(worst.1.fates.errors(), worst.1)
         );
         let parts: Vec<_> = parts
@@ -74,7 +67,7 @@ impl Report<'_> {
     }
 
     /// Whether clients and sizes fare alike.
-    fn classes(&self) -> Option<Figure> {
+    pub(super) fn classes(&self) -> Option<Figure> {
         let there: Vec<usize> = (0..CLASSES.len())
             .filter(|at| {
                 self.with_results().any(|(_, v)| v.classes.get(*at).is_some_and(|c| c.requests > 0))
@@ -90,12 +83,12 @@ impl Report<'_> {
             let text = |share: Option<f64>| {
                 share.map_or("–".to_owned(), |share| format!("{:.2}", 100.0 * share))
             };
-            let mut row = vec![name(one), text(all)];
+            let mut row = vec![one.cell.name(), text(all)];
             for at in &there {
                 let class = &valid.classes[*at];
                 let share = good(class.good, class.requests);
                 if share.zip(all).is_some_and(|(share, all)| share < all - STARVED) {
-                    starved.push(format!("files {} with {}", CLASSES[*at], name(one)));
+                    starved.push(format!("files {} with {}", CLASSES[*at], one.cell.name()));
                 }
                 row.push(text(share));
             }
@@ -121,7 +114,7 @@ impl Report<'_> {
         figure.with_rows(head, rows)
     }
 
-    fn sessions(&self) -> Option<Figure> {
+    pub(super) fn sessions(&self) -> Option<Figure> {
         let row = |(one, valid): (&CellSummary, &Valid)| {
             let Sessions { arrived, done, failed, cut, lifetime, failtime, .. } =
                 valid.sessions.as_ref()?;
@@ -130,7 +123,7 @@ impl Report<'_> {
             };
             let ended = (done + failed).max(1);
             Some(vec![
-                name(one),
+                one.cell.name(),
                 arrived.to_string(),
                 format!("{:.2}", 100.0 * real(*done) / real(ended)),
                 failed.to_string(),
@@ -159,7 +152,7 @@ impl Report<'_> {
     }
 
     /// How many replies sessions got.
-    fn session_lengths(&self) -> Option<Figure> {
+    pub(super) fn session_lengths(&self) -> Option<Figure> {
         let (cells, at) = self.calm();
         let line = |one: &&CellSummary| {
             let lengths = &self.valid(&one.cell)?.sessions.as_ref()?.lengths;

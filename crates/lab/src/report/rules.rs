@@ -15,10 +15,6 @@ const RULES: &str = "A paper publishes a line only if every rate of it keeps its
                      not count. Shares of few requests break a rule where their 95 % lower bound \
                      does, and a rate breaks it where at least half of its trials do.";
 
-pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
-    report.rules().into_iter().collect()
-}
-
 impl Report<'_> {
     /// What a cell's trials say together of one paper's rules.
     fn ruled(&self, cell: &Cell, paper: &str) -> Together {
@@ -44,7 +40,7 @@ impl Report<'_> {
         format!(" By its own rules the paper would not have published: {}.", breaking.join("; "))
     }
 
-    fn rules(&self) -> Option<Figure> {
+    pub(super) fn rules(&self) -> Option<Figure> {
         let mut rows = Vec::new();
         let mut kept = PAPERS.map(|_| 0);
         let measured = self.analysis.cells.iter().filter(|one| one.trials > 0);
@@ -100,8 +96,8 @@ const VERIFIES: &str = "verifies";
 mod tests {
     use super::*;
     use crate::analysis::tests::{named, synthetic};
+    use crate::experiment::RATE;
     use crate::record::ruled::tests::ruled;
-    use crate::report::figure::RATE;
 
     const TEXT: &str = r#"
 experiment = { name = "made-up", question = "?", expect = "!" }

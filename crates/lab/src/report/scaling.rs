@@ -16,10 +16,6 @@ const RESIDUAL_MAX: f64 = 0.25;
 /// Little's law needs the times of all requests: not where more than this fail.
 const ERRORS_MAX: f64 = 0.01;
 
-pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
-    report.scaling().into_iter().collect()
-}
-
 impl Report<'_> {
     /// How many requests are with the server at once: the connections of a closed loop; in an open
     /// one, by Little's law, throughput times mean time.
@@ -32,7 +28,7 @@ impl Report<'_> {
         (whole && busy > 0.0).then_some(busy)
     }
 
-    fn scaling(&self) -> Option<Figure> {
+    pub(super) fn scaling(&self) -> Option<Figure> {
         let mut arms: BTreeMap<usize, Vec<(f64, &CellSummary)>> = BTreeMap::new();
         for one in self.analysis.cells.iter().filter(|one| one.trials > 0) {
             if let Some(n) = self.concurrency(one) {

@@ -1,7 +1,7 @@
 //! Trials second by second, and how their times were spread in each second.
 
 use super::Report;
-use super::figure::{Figure, Section, name};
+use super::figure::{Figure, Section};
 use super::gathered::middles;
 use crate::record::{Record, Second};
 use crate::units::real;
@@ -14,10 +14,6 @@ const RUNS_MAX: usize = 40;
 /// Fewer seconds than this are no course.
 const SECONDS_MIN: usize = 3;
 
-pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
-    [report.seconds(), report.heat()].into_iter().flatten().collect()
-}
-
 impl Report<'_> {
     /// Of each cell the trial in the middle: its name, its record, its rows where they are there.
     fn middles(&self) -> Vec<(String, &Record, &[Row])> {
@@ -29,7 +25,7 @@ impl Report<'_> {
                 |record: &&Record| which.get(&one.cell) == Some(&(record.trial, record.attempt));
             let Some(middle) = self.run.valid().find(is_it) else { continue };
             let rows = known.filter(|known| known.0 == middle.trial);
-            let title = format!("{}, trial {}", name(one), middle.trial);
+            let title = format!("{}, trial {}", one.cell.name(), middle.trial);
             middles.push((title, middle, rows.map_or(&[][..], |known| &known.1)));
         }
         middles.retain(|(_, record, _)| record.series.len() >= SECONDS_MIN);
@@ -37,7 +33,7 @@ impl Report<'_> {
         middles
     }
 
-    fn seconds(&self) -> Option<Figure> {
+    pub(super) fn seconds(&self) -> Option<Figure> {
         let middles = self.middles();
         let warm = self.run.experiment.measure.warm_s;
         let runs: Vec<Value> =
@@ -59,7 +55,7 @@ impl Report<'_> {
     }
 
     /// Time on the x axis, how long requests took on the y axis, how many as colour.
-    fn heat(&self) -> Option<Figure> {
+    pub(super) fn heat(&self) -> Option<Figure> {
         let warm = self.run.experiment.measure.warm_s;
         let (mut runs, mut choices) = (Vec::new(), Vec::new());
         for (title, record, rows) in self.middles() {

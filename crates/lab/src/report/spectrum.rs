@@ -1,25 +1,21 @@
 //! Times at every percentile: of all requests, by size of file, and by which clock.
 
 use super::Report;
-use super::figure::{Figure, RATE, Section, name, rate};
+use super::figure::{Figure, Section, rate};
 use super::gathered::Valid;
 use crate::analysis::CellSummary;
+use crate::experiment::RATE;
 use crate::stats::count;
+use crate::trial::numbers::BEYOND_MIN;
 use crate::units::{real, show};
 use regatta_load::engine::Spectrum;
 use serde_json::{Value, json};
 
 /// Points of a spectrum in each factor of ten of 1/(1 - quantile).
 const POINTS: f64 = 8.0;
-/// Fewer samples than this beyond a percentile, and it is one of them and no estimate.
-const BEYOND_MIN: f64 = 10.0;
 /// Size classes of files, as `regatta load` tells them apart.
 pub(super) const CLASSES: [&str; 5] =
     ["below 1 KiB", "1 to 10 KiB", "10 to 100 KiB", "100 KiB and more", "of unknown size"];
-
-pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
-    [report.spectrum(), report.by_class(), report.by_clock()].into_iter().flatten().collect()
-}
 
 impl Report<'_> {
     /// The cells of the setting that percentiles are shown at, and it in words: the highest rate at
@@ -79,7 +75,7 @@ impl Report<'_> {
         (!lines.is_empty()).then(|| json!({ "title": title, "lines": lines, "weak": weak }))
     }
 
-    fn spectrum(&self) -> Option<Figure> {
+    pub(super) fn spectrum(&self) -> Option<Figure> {
         let (cells, at) = self.calm();
         let panel = self.panel("", &cells, &|valid| Some(valid.latency.clone()));
         let panel = panel.or_else(|| self.medians_of_spectra(&cells))?;
@@ -87,7 +83,8 @@ impl Report<'_> {
             let spectrum = &self.valid(&one.cell)?.latency;
             let (half, most) = (spectrum.at(0.5), spectrum.at(0.999));
             let known = samples(spectrum) * 0.001 >= BEYOND_MIN && !most.censored;
-            known.then(|| (name(one), real(most.ns) / 1e6, real(most.ns) / real(half.ns.max(1))))
+            let times = real(most.ns) / real(half.ns.max(1));
+            known.then(|| (one.cell.name(), real(most.ns) / 1e6, times))
         };
         let mut slow: Vec<(String, f64, f64)> = cells.iter().filter_map(spread).collect();
         slow.sort_by(|a, b| a.1.total_cmp(&b.1));
@@ -124,7 +121,7 @@ impl Report<'_> {
         (!lines.is_empty()).then(|| json!({ "title": "", "lines": lines, "weak": null }))
     }
 
-    fn by_class(&self) -> Option<Figure> {
+    pub(super) fn by_class(&self) -> Option<Figure> {
         let (cells, at) = self.calm();
         let panel = |(class, title): (usize, &str)| {
             let title = format!("files {title}");
@@ -145,7 +142,7 @@ impl Report<'_> {
     }
 
     /// Response and service time beside each other; only where requests are due on their own.
-    fn by_clock(&self) -> Option<Figure> {
+    pub(super) fn by_clock(&self) -> Option<Figure> {
         let (cells, at) = self.calm();
         let both: Vec<&CellSummary> = cells
             .into_iter()

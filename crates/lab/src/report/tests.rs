@@ -5,7 +5,12 @@ mod whole;
 
 use super::*;
 use crate::analysis::tests::{named, synthetic};
+use crate::best::BestOptions;
 use crate::env::spec::IN_PROCESS;
+use crate::folder::Folder;
+use crate::journal::write_json;
+use crate::race::space::Means;
+use crate::race::{self, Decision, Settled, Site, Verified};
 use std::collections::BTreeMap;
 
 const TEXT: &str = r#"
@@ -146,6 +151,30 @@ fn the_text_says_what_is_missing() {
     let alone = alone.replace("blocks = 6", "blocks = 6, again = false");
     let text = markdown::markdown(&Report::of(&synthetic(&alone, &metrics)));
     assert!(!text.contains("## Compared with"), "{text}");
+}
+
+/// A race compares the replies of its advice alone, in a run of its own.
+#[test]
+fn an_advice_whose_replies_were_compared_is_not_unverified() {
+    let folder = Folder::new("lab-test");
+    let mut run = synthetic(TEXT, &metrics);
+    run.directory = folder.to_path_buf();
+    run.experiment.workload.verify = false;
+    let forms = |run: &Run| {
+        let report = Report::of(run);
+        [markdown::markdown(&report), page::page(&report).unwrap()]
+    };
+    assert!(forms(&run).iter().all(|text| text.contains("UNVERIFIED")));
+    let options = BestOptions::new("/".as_ref(), "regatta".into());
+    let all = Means { cpus: 1, memory: 1, descriptors: 20_000 };
+    let settled = Settled::new(&options, "/".as_ref(), Site::default(), all, None);
+    let verified = Verified { arm: "a".to_owned(), answers: 50, compared: 50, why: None };
+    let decision = Decision { verified: Some(verified), ..Decision::of(Vec::new(), 0.01, 20) };
+    write_json(&folder.join(race::SETTLED), &settled).unwrap();
+    write_json(&folder.join(race::DECISION), &decision).unwrap();
+    for text in forms(&run) {
+        assert!(!text.contains("UNVERIFIED") && text.contains("Every byte of 50 replies of a"));
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::Report;
 use super::figure::{Figure, Line, Section};
 use crate::analysis::{by_block, pairs};
-use crate::experiment::Factor;
+use crate::experiment::{Factor, RATE};
 use crate::knee;
 use crate::race::space::Candidate;
 use crate::race::{self, Finalist, Standing, Told};
@@ -162,8 +162,7 @@ impl Report<'_> {
 
     /// The crossing of two options, for each setting of the others.
     fn matrix(&self) -> Option<Figure> {
-        let varied =
-            |factor: &&Factor| factor.levels.len() > 1 && factor.path != super::figure::RATE;
+        let varied = |factor: &&Factor| factor.levels.len() > 1 && factor.path != RATE;
         let factors: Vec<&Factor> = self.run.experiment.factors.iter().filter(varied).collect();
         let of_target = factors.iter().any(|factor| factor.of_target().is_some());
         let ([across, up, rest @ ..], true) = (factors.as_slice(), of_target) else { return None };

@@ -1,36 +1,19 @@
 //! What was compared of the replies.
 
 use super::Report;
-use super::figure::{Figure, Section, name};
+use super::figure::{Figure, Section};
 use crate::units::{real, show};
 use regatta_load::engine::Fate;
 
-pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
-    report.verified().into_iter().collect()
-}
-
 impl Report<'_> {
-    fn verified(&self) -> Option<Figure> {
-        let head = [
-            "arm",
-            "replies",
-            "bodies compared",
-            "wrong bytes",
-            "wrong length",
-            "stale",
-            "malformed",
-            "file changed",
-            "2xx",
-            "3xx",
-            "4xx",
-            "5xx",
-            "GB received",
-        ];
+    pub(super) fn verified(&self) -> Option<Figure> {
+        let head = "arm, replies, bodies compared, wrong bytes, wrong length, stale, malformed, \
+                    file changed, 2xx, 3xx, 4xx, 5xx, GB received";
         let (mut rows, mut wrong) = (Vec::new(), 0);
         for one in &self.analysis.cells {
             let Some(gathered) = self.gathered.get(&one.cell) else { continue };
             let checked = &gathered.checked;
-            wrong += checked.wrong();
+            wrong += checked.fates.sum(Fate::is_lie);
             let replies: u64 = checked.statuses.iter().sum();
             let counts = [
                 replies,
@@ -45,7 +28,7 @@ impl Report<'_> {
                 checked.statuses[4],
                 checked.statuses[5],
             ];
-            let mut row = vec![name(one)];
+            let mut row = vec![one.cell.name()];
             row.extend(counts.iter().map(|number| show(real(*number))));
             row.push(show(real(checked.bytes) / 1e9));
             rows.push(row);
@@ -58,7 +41,7 @@ impl Report<'_> {
             "{seen} Of all trials, also those that do not count. A server that answers fast and \
              wrongly has no place in a comparison, so wrong replies are never good answers."
         );
-        let title = "What was compared";
-        Figure::new(Section::Verification, "verified", title, caption).with_rows(head, rows)
+        let figure = Figure::new(Section::Verification, "verified", "What was compared", caption);
+        figure.with_rows(head.split(", "), rows)
     }
 }

@@ -85,8 +85,7 @@ fn at_once(
             .enumerate()
             .map(|(at, planned)| {
                 let scratch = bench.scratch.join(at.to_string());
-                let name = Run::outcome_name(planned.trial, attempt);
-                let outcome = run.directory.join("outcomes").join(name);
+                let outcome = run.outcome_path(planned.trial, attempt);
                 scope.spawn(move || one(planned, scratch, outcome))
             })
             .collect();

@@ -236,8 +236,7 @@ fn trials(
             }
             calibrate_block(run, bench, next.block)?;
             tell(at, &format!("{} {}", cell.arm, levels(cell)));
-            let name = Run::outcome_name(next.trial, attempt);
-            let outcome = run.directory.join("outcomes").join(name);
+            let outcome = run.outcome_path(next.trial, attempt);
             let attempt = Attempt { number: attempt, like: run.apart_in(next.block) };
             let record = bench.trial(next, cell, attempt, &outcome);
             run.add(record.map_err(|_| INTERRUPTED)?)?;

@@ -28,7 +28,7 @@ pub struct Row {
     /// What is still served beyond it, by ascending multiple.
     pub overload: Vec<Beyond>,
     /// Seconds from the end of the highest overload until goodput keeps up again; None: not within
-    /// the stretch that followed, or not asked for.
+    /// the stretch that followed, or not asked for, or no trial of that overload counts.
     pub recovery_s: Option<f64>,
 }
 
@@ -56,8 +56,7 @@ pub(crate) fn perform(
         if run.records.iter().any(|record| record.trial == next.trial) {
             continue;
         }
-        let name = format!("{:05}-0.json", next.trial);
-        let outcome = run.directory.join("outcomes").join(name);
+        let outcome = run.outcome_path(next.trial, 0);
         let named = format!("{} {}", cell.arm, levels(cell));
         let first = match tried(run, cell).first() {
             Some((rate, _)) => *rate,
@@ -127,7 +126,9 @@ fn row(run: &Run, cell: Cell) -> Option<Row> {
         .filter_map(|record| Some((beyond(record, stretch)?, record)))
         .collect();
     overload.sort_by(|a, b| a.0.multiple.total_cmp(&b.0.multiple));
-    let recovery_s = overload.last().and_then(|(_, record)| {
+    let highest = run.experiment.knee.overload.iter().copied().fold(0.0, f64::max);
+    let of_highest = overload.last().filter(|(beyond, _)| beyond.multiple >= highest);
+    let recovery_s = of_highest.and_then(|(_, record)| {
         let calm = Overload { knee: record.probe.as_ref()?.rate, times: 1.0, stretch_s: 1.0 };
         let after = record.series.get(2 * stretch..)?;
         let good: Vec<f64> = after.iter().map(|second| real(second.good)).collect();
@@ -168,7 +169,8 @@ pub(crate) fn beside(experiment: &Experiment, rows: &[Row]) -> Vec<Beside> {
     let others: Vec<&Row> = rows.iter().filter(|row| !is_first(row)).collect();
     let level = shared(LEVEL, others.len());
     let of = |row: &&Row| {
-        let first = rows.iter().filter(is_first).find(|one| same_setting(one, row))?;
+        let mut firsts = rows.iter().filter(is_first);
+        let first = firsts.find(|one| one.cell.setting() == row.cell.setting())?;
         let found = |row: &Row| matches!(row.knee.found, Found::Knee { .. });
         let both = [row, first].map(|one| &*one.knee.tried);
         let ratio = (found(row) && found(first))
@@ -179,14 +181,6 @@ pub(crate) fn beside(experiment: &Experiment, rows: &[Row]) -> Vec<Beside> {
     others.iter().filter_map(of).collect()
 }
 
-fn same_setting(one: &Row, other: &Row) -> bool {
-    let common = |row: &Row| -> Vec<(String, String)> {
-        let all = row.cell.levels.iter().filter(|(path, _)| !path.starts_with("targets."));
-        all.map(|(path, level)| (path.clone(), level.clone())).collect()
-    };
-    common(one) == common(other)
-}
-
 /// An arm's knee beside the baseline's, in words.
 pub(crate) fn words_beside(one: &Beside, baseline: &str) -> String {
     let Interval { low, high } = one.interval;
@@ -195,7 +189,6 @@ pub(crate) fn words_beside(one: &Beside, baseline: &str) -> String {
 
 /// What was found of an arm, in words.
 pub(crate) fn words(row: &Row) -> String {
-    let name = format!("{} {}", row.cell.arm, levels(&row.cell));
     let found = match &row.knee.found {
         Found::Knee { rate, interval, broken } => format!(
             "{} a second ({} to {}), then {broken} breaks",
@@ -212,7 +205,7 @@ pub(crate) fn words(row: &Row) -> String {
         }
         Found::Interrupted => format!("not found yet, after {} probes", row.knee.tried.len()),
     };
-    format!("{}: {found}", name.trim_end())
+    format!("{}: {found}", row.cell.name())
 }
 
 #[cfg(test)]

@@ -59,7 +59,7 @@ impl<'a> Rooms<'a> {
     ) -> Result<Self, String> {
         let cells = crate::experiment::plan::cells(experiment);
         let of_files = |cell: &Cell| experiment.environment_at(&cell.levels).memory_share.is_some();
-        let bytes = if cells.iter().any(of_files) { env::space(&root)? } else { 0 };
+        let bytes = if cells.iter().any(of_files) { env::space(&root)?.0 } else { 0 };
         Ok(Self {
             experiment,
             lacking,

@@ -7,9 +7,9 @@ use crate::claims::Growth;
 use crate::env::spec::STANDS_IN;
 use crate::journal::Run;
 use crate::journal::manifest::Manifest;
+use crate::report;
 use crate::run::Progress;
 use crate::units::{date, minutes, whole};
-use crate::{claims, report};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde_json::json;
@@ -57,9 +57,8 @@ pub(crate) fn publish(run: &Run, form: Form) -> Result<u8, String> {
 }
 
 pub(crate) fn publish_after(working: Working, run: &Run, form: Form) -> Result<u8, String> {
-    let paths = report::write(run)?;
+    let (paths, claims) = report::write(run)?;
     let analysis = Analysis::of(run);
-    let claims = claims::judge(run);
     let growth = Growth::of(run, &claims);
     drop(working);
     if form == Form::Json {

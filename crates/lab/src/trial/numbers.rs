@@ -9,7 +9,7 @@ use regatta_load::engine::{Fate, Outcome, Spectrum};
 /// A block as vmstat counts them.
 const BLOCK_BYTES: f64 = 1_024.0;
 /// Fewer samples than this beyond a quantile, and it is one of them and no estimate.
-const BEYOND_MIN: f64 = 10.0;
+pub(crate) const BEYOND_MIN: f64 = 10.0;
 const SPECTRUM: [f64; 14] =
     [0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9995, 0.9999, 0.99999];
 
@@ -126,20 +126,11 @@ fn rates(seen: &Seen) -> Vec<(&'static str, f64)> {
 /// The system calls that the server's counters name: a little less than all. Changes of what it
 /// waits for are calls with epoll only. None of a server that has no counters.
 fn calls(counters: &Numbers, changes_are_calls: bool) -> Option<f64> {
-    const NAMED: [&str; 9] = [
-        "accept_calls",
-        "recv_calls",
-        "send_calls",
-        "sendfile_calls",
-        "wait_calls",
-        "opens",
-        "reads",
-        "connections_closed",
-        "log_writes",
-    ];
+    const NAMED: &str = "accept_calls recv_calls send_calls sendfile_calls wait_calls opens reads \
+        connections_closed log_writes";
     let changes = changes_are_calls.then_some("wait_changes");
-    let found: Vec<f64> =
-        NAMED.into_iter().chain(changes).filter_map(|name| counters.get(name).copied()).collect();
+    let names = NAMED.split_whitespace().chain(changes);
+    let found: Vec<f64> = names.filter_map(|name| counters.get(name).copied()).collect();
     (!found.is_empty()).then(|| found.iter().sum())
 }
 

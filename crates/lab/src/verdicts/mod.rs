@@ -30,8 +30,6 @@ const HEAD: &str = "Made by `regatta lab verdicts DIR...` from the runs listed a
     machine is too small, or something is not built ([lab.md](lab.md), claims). Tier: *measured* \
     is from servers that ran, *on paper* from the workload alone.";
 const TITLE: &str = "What the papers' claims came to";
-/// Digits of a program's hash that people can tell apart.
-const HASH_DIGITS: usize = 12;
 
 /// Every claim of the papers with what became of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -81,7 +79,6 @@ impl Source {
     fn of(number: usize, run: &Run) -> Self {
         let manifest = &run.manifest;
         let of = |name: &str| manifest.machine.get(name).cloned().unwrap_or_default();
-        let hash: String = manifest.regatta_sha256.chars().take(HASH_DIGITS).collect();
         let said = manifest.versions.values().find(|version| version.starts_with("regatta"));
         let said = said.map_or("regatta", String::as_str);
         Self {
@@ -89,7 +86,7 @@ impl Source {
             experiment: run.experiment.name.clone(),
             scale: manifest.scale.name(),
             date: date(manifest.started_unix_ms),
-            commit: format!("{said}, SHA-256 {hash}"),
+            commit: format!("{said}, SHA-256 {}", manifest.hash()),
             machine: format!("{}, {} processors", of("processor"), of("processors")),
             trials: run.valid().count(),
             command: manifest.command.clone(),
@@ -200,9 +197,12 @@ fn claimed(claim: &Claim, pools: &[Pool], sources: &[Source]) -> Claimed {
             .to_owned()
     });
     let runs = chosen.map_or(Vec::new(), |pool| pool.numbers.clone());
-    let mut commits: Vec<String> =
-        runs.iter().filter_map(|at| Some(sources.get(at - 1)?.commit.clone())).collect();
-    commits.dedup();
+    let mut commits: Vec<String> = Vec::new();
+    for source in runs.iter().filter_map(|at| sources.get(at - 1)) {
+        if !commits.contains(&source.commit) {
+            commits.push(source.commit.clone());
+        }
+    }
     Claimed {
         verdict_words: judged.verdict_words(),
         sentences: judged.sentences(),

@@ -51,6 +51,10 @@ fn runs_of_one_question_are_one_sample() {
     assert_eq!(pooled.runs, (1..=30).collect::<Vec<_>>());
     assert!(pooled.judged.why.ends_with("; 150 blocks"), "{pooled:?}");
     assert_eq!((verdicts.runs.len(), pooled.tier), (30, Some("measured")));
+    let mut by_two: Vec<Run> = (1..=3).map(|seed| run(0.75, 0.15, seed)).collect();
+    by_two[1].manifest.regatta_sha256 = "another".to_owned();
+    let told = of(&Verdicts::of(by_two, Vec::new()), "H-1");
+    assert_eq!(told.commits, ["regatta, SHA-256 ", "regatta, SHA-256 another"]);
 }
 
 #[test]

@@ -212,7 +212,7 @@ impl<'a> Watch<'a> {
         let (mut used, mut stolen) = (0.0, 0.0);
         for (cpu, ticks) in &last.processors {
             let before = first.processors.get(cpu).copied().unwrap_or_default();
-            stolen += ticks.steal - before.steal;
+            stolen += ticks.steal() - before.steal();
             if cpus.contains(cpu) {
                 used += ticks.busy() - before.busy();
             }

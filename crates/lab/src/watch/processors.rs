@@ -4,24 +4,25 @@ use crate::record::Numbers;
 use std::collections::BTreeMap;
 use std::fs;
 
-/// Ticks of `/proc/stat` since boot of one processor (`proc_stat(5)`).
+/// What a processor's time goes to, as the share of each is called.
+const NAMES: [&str; 7] = [
+    // Programs, low priority included.
+    "user_share",
+    // The kernel for programs.
+    "system_share",
+    "idle_share",
+    // Nothing to do while somebody waits for a disk.
+    "waiting_share",
+    "irq_share",
+    // What interrupts left for later: packets that arrive, for example.
+    "softirq_share",
+    // What the hypervisor took.
+    "steal_share",
+];
+
+/// Ticks of `/proc/stat` since boot of one processor (`proc_stat(5)`), in the order of [`NAMES`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Ticks {
-    /// Programs, low priority included.
-    pub(crate) user: f64,
-    /// The kernel for programs.
-    pub(crate) system: f64,
-    /// Nothing to do.
-    pub(crate) idle: f64,
-    /// Nothing to do while somebody waits for a disk.
-    pub(crate) waiting: f64,
-    /// Interrupts.
-    pub(crate) irq: f64,
-    /// What interrupts left for later: packets that arrive, for example.
-    pub(crate) softirq: f64,
-    /// What the hypervisor took.
-    pub(crate) steal: f64,
-}
+pub(crate) struct Ticks([f64; 7]);
 
 /// By the processor's number.
 pub(crate) type Processors = BTreeMap<usize, Ticks>;
@@ -29,31 +30,12 @@ pub(crate) type Processors = BTreeMap<usize, Ticks>;
 impl Ticks {
     /// What programs used. Interrupts are the network's and nobody's.
     pub(crate) fn busy(self) -> f64 {
-        self.user + self.system
+        self.0[0] + self.0[1]
     }
 
-    fn since(self, before: Self) -> Self {
-        Self {
-            user: self.user - before.user,
-            system: self.system - before.system,
-            idle: self.idle - before.idle,
-            waiting: self.waiting - before.waiting,
-            irq: self.irq - before.irq,
-            softirq: self.softirq - before.softirq,
-            steal: self.steal - before.steal,
-        }
-    }
-
-    fn parts(self) -> [(&'static str, f64); 7] {
-        [
-            ("user_share", self.user),
-            ("system_share", self.system),
-            ("idle_share", self.idle),
-            ("waiting_share", self.waiting),
-            ("irq_share", self.irq),
-            ("softirq_share", self.softirq),
-            ("steal_share", self.steal),
-        ]
+    /// What the hypervisor took.
+    pub(crate) fn steal(self) -> f64 {
+        self.0[6]
     }
 }
 
@@ -69,18 +51,7 @@ pub(crate) fn parse(stat: &str) -> Processors {
         let cpu: usize = words.next()?.parse().ok()?;
         let ticks: Vec<f64> = words.map(|word| word.parse().unwrap_or(0.0)).collect();
         let at = |place: usize| ticks.get(place).copied().unwrap_or_default();
-        Some((
-            cpu,
-            Ticks {
-                user: at(0) + at(1),
-                system: at(2),
-                idle: at(3),
-                waiting: at(4),
-                irq: at(5),
-                softirq: at(6),
-                steal: at(7),
-            },
-        ))
+        Some((cpu, Ticks([at(0) + at(1), at(2), at(3), at(4), at(5), at(6), at(7)])))
     };
     stat.lines().filter(|text| !text.starts_with("cpu ")).filter_map(line).collect()
 }
@@ -93,10 +64,10 @@ pub(crate) fn shares(before: &Processors, after: &Processors, cpus: &[usize]) ->
         if !cpus.is_empty() && !cpus.contains(cpu) {
             continue;
         }
-        let grown = ticks.since(before.get(cpu).copied().unwrap_or_default());
-        for (name, ticks) in grown.parts() {
+        let before = before.get(cpu).copied().unwrap_or_default();
+        for (name, (now, then)) in NAMES.into_iter().zip(ticks.0.into_iter().zip(before.0)) {
             // The kernel's count of idle ticks can step back a little.
-            *sums.entry(name.to_owned()).or_default() += ticks.max(0.0);
+            *sums.entry(name.to_owned()).or_default() += (now - then).max(0.0);
         }
     }
     whole(sums)
@@ -134,8 +105,8 @@ mod tests {
     #[test]
     fn processors_are_read() {
         let found = parse(BEFORE);
-        assert_eq!((found[&0].busy(), found[&0].steal), (151.0, 3.0));
-        assert_eq!((found[&1].busy(), found[&1].softirq), (3.0, 6.0));
+        assert_eq!((found[&0].busy(), found[&0].steal()), (151.0, 3.0));
+        assert_eq!((found[&1].busy(), found[&1].0[5]), (3.0, 6.0));
         assert_eq!(found.len(), 2);
         // A line that is cut short, and none at all.
         assert_eq!(parse("cpu3 4\ncpux 1\ncpu")[&3].busy(), 4.0);

@@ -75,7 +75,7 @@ impl Samples {
 impl Look {
     fn take(pids: &[u32]) -> Self {
         let all = processors::now();
-        let stolen: f64 = all.values().map(|ticks| ticks.steal).sum();
+        let stolen: f64 = all.values().map(|ticks| ticks.steal()).sum();
         let stolen_s = stolen / TICKS / crate::stats::count(all.len().max(1));
         Self { at: Instant::now(), used: Used::of(pids), stolen_s }
     }

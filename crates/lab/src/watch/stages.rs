@@ -6,25 +6,9 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
 /// The counters that are told of each stage, as `STAGE.COUNTER`.
-const OWN: [&str; 17] = [
-    "queue_puts",
-    "queue_takes",
-    "queue_visits",
-    "queue_wait_ns",
-    "queue_len_max",
-    "queue_wakes",
-    "queue_refused",
-    "merges",
-    "stage_ns",
-    "stage_refused",
-    "decisions",
-    "decisions_changed",
-    "barrier_batches",
-    "barrier_ns",
-    "threads_busy_ns",
-    "threads_idle_ns",
-    "threads_open_max",
-];
+const OWN: &str = "queue_puts queue_takes queue_visits queue_wait_ns queue_len_max queue_wakes \
+    queue_refused merges stage_ns stage_refused decisions decisions_changed barrier_batches \
+    barrier_ns threads_busy_ns threads_idle_ns threads_open_max";
 
 /// What the threads of each stage have taken from its queues, by stage and slot.
 pub(super) type Takes = BTreeMap<String, BTreeMap<u64, f64>>;
@@ -41,7 +25,7 @@ fn slots(top: &Value) -> impl Iterator<Item = (&str, u64, &Map<String, Value>)> 
 pub(super) fn counters(top: &Value) -> Numbers {
     let mut all = Numbers::new();
     for (stage, _, counters) in slots(top) {
-        for name in OWN {
+        for name in OWN.split_whitespace() {
             let Some(value) = counters.get(name).and_then(Value::as_f64) else { continue };
             let sum = all.entry(format!("{stage}.{name}")).or_default();
             *sum = if name.ends_with("_max") { f64::max(*sum, value) } else { *sum + value };

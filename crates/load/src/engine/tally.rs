@@ -236,7 +236,8 @@ impl Phases {
 }
 
 impl Class {
-    fn add(&mut self, other: &Self) {
+    /// Adds another's counts and times.
+    pub fn add(&mut self, other: &Self) {
         add!(self, other: requests, good, timeouts, bytes);
         self.times.add(&other.times);
     }
@@ -265,7 +266,8 @@ impl Seen {
 }
 
 impl Sessions {
-    fn add(&mut self, other: &Self) {
+    /// Adds another's counts and times; what both had at most at once, too, as of two threads.
+    pub fn add(&mut self, other: &Self) {
         add!(self, other: arrived, done, failed, cut, most);
         self.lifetime.add(&other.lifetime);
         self.failtime.add(&other.failtime);

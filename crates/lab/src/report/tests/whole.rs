@@ -1,7 +1,7 @@
 //! A whole run directory made up, its report, and what a browser says of the page.
 
 use super::*;
-use crate::folder::Folder;
+use crate::experiment::Client;
 use crate::record::Second;
 use crate::report::figure::Section;
 use crate::skips::skip;
@@ -188,7 +188,7 @@ fn whole_run() -> (Run, Folder) {
                 steal: Some(0.01),
             })
             .collect();
-        let file = path.join("outcomes").join(Run::outcome_name(record.trial, record.attempt));
+        let file = path.join(format!("outcomes/{:05}-{}.json", record.trial, record.attempt));
         fs::write(file, serde_json::to_vec(&outcome).unwrap()).unwrap();
     }
     let other = run.records.iter_mut().find(|record| record.series.is_empty()).unwrap();
@@ -221,31 +221,10 @@ fn a_whole_run_has_every_figure_with_caption_and_numbers() {
     let figures = figures::figures(&Report::of(&run));
     let has =
         |id: &str| figures.iter().find(|figure| figure.id == id).unwrap_or_else(|| panic!("{id}"));
-    for id in [
-        "goodput",
-        "overflows",
-        "latency-p50",
-        "latency-p99",
-        "latency-p999",
-        "hockey-stick",
-        "scaling",
-        "forest",
-        "spectrum",
-        "spectrum-class",
-        "clocks",
-        "seconds",
-        "heat",
-        "costs",
-        "instructions",
-        "open",
-        "events",
-        "failures",
-        "fairness",
-        "sessions",
-        "lengths",
-        "beyond",
-        "verified",
-    ] {
+    let ids = "goodput overflows latency-p50 latency-p99 latency-p999 hockey-stick scaling forest \
+               spectrum spectrum-class clocks seconds heat costs instructions open events failures \
+               fairness sessions lengths beyond verified";
+    for id in ids.split_whitespace() {
         let figure = has(id);
         assert!(figure.caption.len() > 60, "{id}: {}", figure.caption);
         assert!(figure.drawing.is_some() || figure.table.is_some(), "{id}");
@@ -268,10 +247,33 @@ fn a_whole_run_has_every_figure_with_caption_and_numbers() {
     let first = run.records.iter().find(|record| run.outcome(record).is_some()).unwrap();
     let mut wrong = run.outcome(first).unwrap();
     wrong.fates.count(Fate::WrongBytes);
-    let file = folder.join("outcomes").join(Run::outcome_name(first.trial, 0));
-    fs::write(file, serde_json::to_vec(&wrong).unwrap()).unwrap();
-    let figures = verified::figures(&Report::of(&run));
-    assert!(figures[0].caption.starts_with("1 REPLIES WERE WRONG"), "{}", figures[0].caption);
+    fs::write(run.outcome_path(first.trial, 0), serde_json::to_vec(&wrong).unwrap()).unwrap();
+    let caption = Report::of(&run).verified().unwrap().caption;
+    assert!(caption.starts_with("1 REPLIES WERE WRONG"), "{caption}");
+    drop(folder);
+}
+
+#[test]
+fn what_was_not_compared_is_not_told_as_compared() {
+    let (mut run, folder) = whole_run();
+    let compared = run.records.iter().filter(|record| record.cell.target != "ceiling");
+    let compared = compared.filter_map(|record| run.outcome(record));
+    let compared: u64 = compared.map(|outcome| outcome.verified).sum();
+    let compared = crate::units::show(real(compared));
+    let said = Report::of(&run).verification();
+    let told = format!(
+        "Compared byte by byte: {compared} of {compared} right replies; 0 replies were wrong. \
+         Without ceiling, "
+    );
+    assert!(said.starts_with(&told), "{said}");
+    run.experiment.workload.client = Client::Wrk;
+    let report = Report::of(&run);
+    assert!(report.verification().contains("before and after each trial"), "wrk compares nothing");
+    assert!(report.lacks().iter().any(|lack| lack.contains("not wrk's")), "{:?}", report.lacks());
+    run.experiment.workload.client = Client::Regatta;
+    fs::remove_dir_all(folder.join("outcomes")).unwrap();
+    let said = Report::of(&run).verification();
+    assert!(said.contains("results are gone"), "{said}");
 }
 
 /// Who has a report open, or reads it while it is written anew, has one of the two.
@@ -280,7 +282,7 @@ fn a_report_is_replaced_whole() {
     let folder = Folder::new("lab-test");
     let mut run = synthetic(super::TEXT, &metrics);
     run.directory = folder.to_path_buf();
-    let paths = write(&run).unwrap();
+    let (paths, _) = write(&run).unwrap();
     let opened = |at: usize| folder.join(format!("opened-{at}"));
     for (at, path) in paths.iter().enumerate() {
         fs::write(path, "as it was").unwrap();
@@ -335,7 +337,7 @@ fn a_browser_that_is_there_must_draw() {
 #[test]
 fn a_browser_draws_every_figure() {
     let (run, folder) = whole_run();
-    let paths = write(&run).unwrap();
+    let (paths, _) = write(&run).unwrap();
     let size = fs::metadata(&paths[0]).unwrap().len();
     assert!(size < 3_000_000, "{size}");
     let Some(browser) = browser() else { return skip("needs chromium") };
@@ -355,7 +357,7 @@ fn a_browser_draws_every_figure() {
 fn keep_a_page() {
     let (run, folder) = whole_run();
     let path = std::env::temp_dir().join("regatta-report.html");
-    fs::copy(&write(&run).unwrap()[0], &path).unwrap();
+    fs::copy(&write(&run).unwrap().0[0], &path).unwrap();
     drop(folder);
     assert!(run.records.len() == 120 && path.exists());
 }
