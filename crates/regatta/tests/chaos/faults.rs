@@ -26,10 +26,10 @@ fn user_threads_wait_for_names() {
 /// have looks for what else there is to do.
 #[test]
 fn user_threads_that_wait_for_names_do_not_hang() {
-    let plan = "slow_open_per_mille=1000,slow_open_us=50000";
+    let plan = "slow_open_per_mille=1000,slow_open_us=45000";
     let server = under(Variant::named("knot_c"), plan);
     std::thread::scope(|scope| {
-        for at in 0..100 {
+        for at in 0..80 {
             let mut client = server.connect();
             scope.spawn(move || client.get(&format!("/missing-{at}")).expect(404));
         }

@@ -302,7 +302,7 @@ fn cannot_begin(own: &Configured, program: &Program) {
 /// A signal that is sent twice at once, as timeout(1) does, is one also where only the workers of
 /// before serve: what they are about to answer is answered.
 pub(crate) fn the_old_drain_too(variant: &Variant) {
-    let program = Program::new(variant.name);
+    let program = Program::new(&format!("{}-drains", variant.name));
     let mut own = Configured::new(variant, &program.0);
     cannot_begin(&own, &program);
     let mut held = own.server.connect();

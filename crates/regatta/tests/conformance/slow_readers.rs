@@ -163,9 +163,12 @@ pub(crate) fn more_files_than_descriptors(variant: &Variant) {
         // More than any variant has in memory, and than small sockets take.
         file.set_len(2 << 20).expect("sparse");
     }
-    // What is reserved, which is more where processes share one table or threads have pollers, and
-    // a socket for each. A pipeline's listener may have a thread of its own.
+    // What is reserved, which is more where processes share one table, threads have pollers or
+    // helpers are processes, and a socket for each. A pipeline's listener may have a thread of its
+    // own.
     let reserved = match variant.architecture.split('-').next() {
+        Some("amped") if variant.has("amped.helper_kind=processes") => 64 + 2 * 16,
+        Some("flash") => 64 + 2 * (2 + 4),
         Some("shared") => 64 + 3 * 11,
         Some("means") => 64 + 3,
         Some("watpipe4" | "watpipe5" | "seda") => 64 + 2,
