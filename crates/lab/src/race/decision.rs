@@ -9,6 +9,12 @@ use serde::{Deserialize, Serialize};
 /// Who keeps the level up to a rate within so much of the best's is as good: what changes least of
 /// those is the advice.
 const AS_GOOD: f64 = 0.02;
+/// Whether others keep the level, too, is asked at a rate that is higher than the advice's by this.
+const HIGHER: f64 = 0.05;
+/// A duel is won by who met the level in each of its runs while the other broke it so often. Of
+/// two who break it equally often that is seen in less than one of forty duels, whatever that
+/// share p and the number n of runs: P(0 of n) P(4 or more of n) is at most 2.0 %.
+const BROKEN_MIN: u32 = 4;
 
 /// A finalist, or the default.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,6 +46,31 @@ impl Finalist {
     }
 }
 
+/// Two beside each other at one rate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Duel {
+    /// The rate, requests per second.
+    pub rate: f64,
+    /// Who challenged, and who was the advice so far.
+    pub arms: [Candidate; 2],
+    /// Runs of each in which it broke the level.
+    pub broke: [u32; 2],
+    /// Runs of each.
+    pub runs: u32,
+}
+
+impl Duel {
+    /// Whether the challenger kept the rate.
+    pub fn is_kept(&self) -> bool {
+        self.runs >= RUNS_MIN && self.broke[0] == 0
+    }
+
+    /// Whether it did, and the other surely does not.
+    pub fn is_won(&self) -> bool {
+        self.is_kept() && self.broke[1] >= BROKEN_MIN
+    }
+}
+
 /// The result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
@@ -51,29 +82,77 @@ pub struct Decision {
     pub floor: f64,
     /// Blocks of the final.
     pub blocks: usize,
+    /// Who was then asked for another's rate.
+    pub duels: Vec<Duel>,
     /// What the advice (or the default) answered, compared byte by byte in a run of its own; None:
     /// that was not tried yet.
     pub verified: Option<Verified>,
 }
 
 impl Decision {
-    /// Who surely has a higher knee than the default, keeps the level in every fresh run, and does
-    /// so up to a higher rate than the default is the advice: whose rate is the highest, or as good
-    /// with fewer options.
-    pub(crate) fn of(mut finalists: Vec<Finalist>, floor: f64, blocks: usize) -> Self {
-        finalists.sort_by(|a, b| b.keeps().cmp(&a.keeps()).then(b.rate.total_cmp(&a.rate)));
-        let mut decision = Self { advice: None, finalists, floor, blocks, verified: None };
-        let default = decision.finalists.iter().find(|one| one.is_default());
+    /// Nothing is known but how the finalists stand.
+    pub(crate) fn of(finalists: Vec<Finalist>, floor: f64, blocks: usize) -> Self {
+        let (advice, duels, verified) = (None, Vec::new(), None);
+        let mut decision = Self { advice, finalists, floor, blocks, duels, verified };
+        decision.decide();
+        decision
+    }
+
+    /// Who surely has a higher knee than the default, or won a duel, keeps the level in every fresh
+    /// run, and does so up to a higher rate than the default is the advice: whose rate is the
+    /// highest, or as good with fewer options.
+    fn decide(&mut self) {
+        let by_rate = |a: &Finalist, b: &Finalist| b.rate.total_cmp(&a.rate);
+        self.finalists.sort_by(|a, b| b.keeps().cmp(&a.keeps()).then(by_rate(a, b)));
+        let default = self.finalists.iter().find(|one| one.is_default());
         let default = default.filter(|one| one.keeps()).map_or(0.0, |one| one.rate);
-        let sure = |one: &&Finalist| {
-            one.keeps() && one.rate > default && decision.verdict(one) == Verdict::More
+        let won = |one: &Finalist| {
+            self.duels.iter().any(|duel| duel.is_won() && duel.arms[0] == one.candidate)
         };
-        let best = decision.finalists.iter().find(sure).map_or(f64::INFINITY, |best| best.rate);
-        let as_good = decision.finalists.iter().filter(sure);
+        let sure = |one: &&Finalist| {
+            let ahead = self.verdict(one) == Verdict::More || won(one);
+            one.keeps() && one.rate > default && ahead
+        };
+        let best = self.finalists.iter().find(sure).map_or(f64::INFINITY, |best| best.rate);
+        let as_good = self.finalists.iter().filter(sure);
         let as_good = as_good.filter(|one| one.rate * (1.0 + AS_GOOD) >= best);
         let advice = as_good.min_by_key(|one| one.candidate.config.len());
-        decision.advice = advice.map(|one| one.candidate.clone());
-        decision
+        self.advice = advice.map(|one| one.candidate.clone());
+    }
+
+    /// Who may keep a rate that the advice was not seen to keep, the rate, and the advice. An arm
+    /// is asked for the rate that it keeps already, and for one that is [`HIGHER`] than the
+    /// advice's and than that at which the two met, until it breaks the level.
+    pub(crate) fn challenge(&self) -> Option<(f64, [Candidate; 2])> {
+        let advice = self.chosen()?;
+        let kept = if advice.keeps() { advice.rate } else { 0.0 };
+        let asked = |one: &Finalist| {
+            let arms = [one, advice].map(|of| of.candidate.clone());
+            let met = self.duels.iter().filter(|duel| duel.arms == arms);
+            let above = met.fold(kept, |above, duel| above.max(duel.rate)) * (1.0 + HIGHER);
+            (above.max(one.rate), arms)
+        };
+        let breaks = |rate: f64, arm: &Candidate| {
+            let of = |duel: &&Duel| duel.arms[0] == *arm && duel.rate <= rate;
+            self.duels.iter().filter(of).any(|duel| !duel.is_kept())
+        };
+        let others = self.finalists.iter().filter(|one| one.keeps() && *one != advice);
+        others.map(asked).find(|(rate, arms)| !breaks(*rate, &arms[0]))
+    }
+
+    /// Takes what a duel showed of the rates that the two keep.
+    pub(crate) fn learn(&mut self, duel: Duel) {
+        for one in &mut self.finalists {
+            let Some(at) = duel.arms.iter().position(|arm| *arm == one.candidate) else { continue };
+            let met = duel.runs - duel.broke[at];
+            if duel.rate <= one.rate && at == 0 {
+                (one.met, one.runs) = (one.met + met, one.runs + duel.runs);
+            } else if duel.runs >= RUNS_MIN && met == duel.runs {
+                (one.rate, one.met, one.runs) = (duel.rate, met, met);
+            }
+        }
+        self.duels.push(duel);
+        self.decide();
     }
 
     /// What may be said of a finalist's knee beside the default's.

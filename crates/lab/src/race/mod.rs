@@ -1,7 +1,7 @@
 //! The race: saturation searches of every arm that is still in it beside the default's, probe by
 //! probe in shared blocks; those that are surely behind leave. What is left, and the default, is
 //! searched again in fresh blocks, and then has to keep the level in fresh runs at the rate that
-//! it is believed to keep.
+//! it is believed to keep. Whoever may keep a higher rate than the advice is then run beside it.
 //!
 //! It knows nothing of servers: a [`Field`] runs the blocks. What happens next follows from what
 //! the probes showed and the seed alone, so an interrupted race goes on where it was.
@@ -11,7 +11,7 @@ mod site;
 pub mod space;
 mod told;
 
-pub use decision::{Decision, Finalist, Verified};
+pub use decision::{Decision, Duel, Finalist, Verified};
 pub use site::Site;
 pub(crate) use told::{CONFIGURATION, DECISION, RUNGS_FILE, SETTLED, sentences};
 pub use told::{Settled, Told, told};
@@ -66,6 +66,8 @@ named! {
         Final = "final",
         /// Each finalist and the default at the rate that it is believed to keep.
         Confirming = "confirming",
+        /// The advice beside who may keep a higher rate, at that rate.
+        Duel = "duel",
     }
 }
 
@@ -108,11 +110,14 @@ pub struct Budget {
     pub start: f64,
 }
 
-/// Shares of the budget. The final and its confirmation get what is left.
-const OPENING: f64 = 0.3;
-const REFINING: f64 = 0.16;
+/// Shares of the budget. The final gets what is left.
+const OPENING: f64 = 0.28;
+const REFINING: f64 = 0.14;
 const PASSES: usize = 2;
 const CONFIRMING: f64 = 0.15;
+/// What is kept for duels: so many of them, but at most this share.
+const DUELS: f64 = 2.0;
+const DUELS_MAX: f64 = 0.15;
 /// How many go on from each phase.
 const KEPT: usize = 3;
 /// An arm leaves when at this level it is behind the leader.
@@ -351,7 +356,7 @@ impl Race<'_> {
             finalists.pop();
         }
         let runs = u32::try_from(runs(finalists.len())).map_or(RUNS_MAX, |runs| runs.min(RUNS_MAX));
-        let left = self.budget.seconds - self.spent_s - confirming;
+        let left = self.left() - self.duels() - confirming;
         let all = with_default(&finalists, true);
         let blocks = index(left / (self.budget.trial_s * count(all.len()))).max(1);
         self.begin(&all, u32::try_from(blocks).unwrap_or(u32::MAX));
@@ -381,15 +386,55 @@ impl Race<'_> {
         let last =
             Rung { phase: Phase::Final, blocks: (from, to), arms: standings, out: Vec::new() };
         self.field.ended(&last)?;
-        Ok(Decision::of(all, floor, blocks))
+        let mut decision = Decision::of(all, floor, blocks);
+        while let Some((rate, arms)) = decision.challenge() {
+            let runs = index(self.left() / (2.0 * self.budget.trial_s));
+            let runs = u32::try_from(runs).map_or(RUNS_MAX, |runs| runs.min(RUNS_MAX));
+            if runs < RUNS_MIN {
+                break;
+            }
+            decision.learn(self.duel(rate, arms, runs)?);
+        }
+        Ok(decision)
+    }
+
+    /// Seconds of the budget that are left.
+    fn left(&self) -> f64 {
+        self.budget.seconds - self.spent_s
+    }
+
+    /// Seconds that are kept for duels.
+    fn duels(&self) -> f64 {
+        let fewest = DUELS * 2.0 * f64::from(RUNS_MIN) * self.budget.trial_s;
+        fewest.min(DUELS_MAX * self.budget.seconds)
+    }
+
+    /// Two beside each other at one rate, until the challenger breaks the level or so many blocks
+    /// showed something of both.
+    fn duel(&mut self, rate: f64, arms: [Candidate; 2], runs: u32) -> Result<Duel, String> {
+        let named = arms.clone().map(|arm| (arm.name(), arm));
+        let mut duel = Duel { rate, arms, broke: [0; 2], runs: 0 };
+        for _ in 0..runs + LOST_MAX {
+            if duel.runs == runs || duel.broke[0] > 0 {
+                break;
+            }
+            let shown = self.run(Phase::Duel, &named, &[Some(rate); 2])?;
+            if shown.iter().any(|(_, shown)| matches!(shown, Tried::Invalid(_))) {
+                continue;
+            }
+            duel.runs += 1;
+            for (entry, _) in shown.iter().filter(|(_, shown)| *shown != Tried::Met) {
+                duel.broke[usize::from(entry.arm == named[1].0)] += 1;
+            }
+        }
+        Ok(duel)
     }
 
     /// Runs everybody at the rate that it is believed to keep, who was not seen to keep one yet.
     /// Who breaks the level leaves at once.
     fn confirm(&mut self, finalists: &mut [Finalist], runs: u32) -> Result<(), String> {
         let open: Vec<usize> = (0..finalists.len()).filter(|at| !finalists[*at].keeps()).collect();
-        let left = self.budget.seconds - self.spent_s;
-        if left < self.budget.trial_s * f64::from(runs) * count(open.len()) {
+        if self.left() - self.duels() < self.budget.trial_s * f64::from(runs) * count(open.len()) {
             return Ok(());
         }
         for at in &open {

@@ -134,6 +134,12 @@ fn treacherous(arm: &Candidate) -> Truth {
     }
 }
 
+/// All have the same saturation point; the default strays a lot from it, the others little.
+fn unsteady(arm: &Candidate) -> Truth {
+    let steady = arm.config.contains_key("server.architecture");
+    Truth { strays: if steady { 0.02 } else { 0.25 }, ..Truth::at(1_000.0) }
+}
+
 /// How likely an arm meets the level in eight runs at a rate.
 fn keeps(truth: Truth, noise: Noise, rate: f64) -> f64 {
     let mut random = Random::new(7);
@@ -153,10 +159,12 @@ struct Ended {
     /// How often that was as good as the best, or within 2 %.
     best: u32,
     /// How often it, or the default, was seen to keep its rate; how often of so many it then would
-    /// in eight runs more; how often a setting that was raced would at a rate 5 % higher.
+    /// in eight runs more; how often a setting that was raced would at a rate 5 % higher, and how
+    /// much more often than the advice.
     confirmed: u32,
     keeps: f64,
     beaten: f64,
+    missed: f64,
 }
 
 fn races(runs: u32, noise: Noise, truth: fn(&Candidate) -> Truth, best: f64) -> Ended {
@@ -178,7 +186,9 @@ fn races(runs: u32, noise: Noise, truth: fn(&Candidate) -> Truth, best: f64) -> 
             let arms = machine.rungs.iter().flat_map(|rung| &rung.arms);
             let arms: Vec<Truth> = arms.map(|arm| truth(&arm.candidate)).collect();
             let higher = |arm: &Truth| keeps(*arm, noise, 1.05 * rate);
-            ended.beaten += arms.iter().map(higher).fold(0.0, f64::max);
+            let most = arms.iter().map(higher).fold(0.0, f64::max);
+            ended.beaten += most;
+            ended.missed += most - higher(&truth(&chosen.candidate));
         }
     }
     ended
@@ -193,6 +203,7 @@ fn errors_of_many_races() {
         println!("{layout}: by five {:?}", races(40, noise, by_five, 1_050.0));
         println!("{layout}: equal {:?}", races(40, noise, |_| Truth::at(1_000.0), 1_000.0));
         println!("{layout}: treacherous {:?}", races(40, noise, treacherous, 1_080.0));
+        println!("{layout}: unsteady {:?}", races(40, noise, unsteady, 1_000.0));
     }
 }
 
@@ -222,6 +233,13 @@ fn a_high_rate_that_breaks_the_level_now_and_then_is_no_advice() {
     let amped = ended.advised.iter().filter(|(name, _)| name.starts_with("amped"));
     assert!(amped.map(|(_, times)| times).sum::<u32>() <= 1, "{ended:?}");
     assert!(ended.keeps >= 0.7 * f64::from(ended.confirmed), "{ended:?}");
+}
+
+#[test]
+fn who_keeps_a_higher_rate_is_found_beside_the_default_where_no_saturation_point_tells() {
+    let ended = races(RACES, TOGETHER, unsteady, 1_000.0);
+    assert!(ended.advised.get(DEFAULT).is_none_or(|times| *times <= 1), "{ended:?}");
+    assert!(ended.keeps >= 0.75 * f64::from(ended.confirmed), "{ended:?}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::site::Site;
 use super::space::{Candidate, Means};
-use super::{Decision, Finalist, RUNS_MIN, Rung, Verified};
+use super::{Decision, Duel, Finalist, RUNS_MIN, Rung, Verified};
 use crate::journal::Run;
 use crate::knee::Found;
 use crate::stats::{BLOCKS_MIN, Verdict};
@@ -145,6 +145,11 @@ pub(crate) fn sentences(settled: &Settled, decision: &Decision) -> Vec<String> {
         };
         lines.push(format!("{} {}{beside}.", one.candidate.name(), kept(one, slo)));
     }
+    let last = |(at, duel): &(usize, &Duel)| {
+        decision.duels[at + 1..].iter().all(|later| later.arms[0] != duel.arms[0])
+    };
+    let duels = decision.duels.iter().enumerate().filter(last);
+    lines.extend(duels.map(|(_, duel)| beside(duel, slo)));
     if decision.advice.as_ref().is_some_and(Candidate::counts_processes) {
         lines.push(format!(
             "That number of processes is for {cpus} processor{some}: with more, race on those."
@@ -186,6 +191,11 @@ fn reason(settled: &Settled, decision: &Decision) -> String {
             show(*rate),
             broken.join(", ")
         ),
+        _ if decision.finalists[0].keeps() && !decision.finalists[0].is_default() => {
+            "what keeps the level up to a higher rate was not seen to keep it surely more often \
+             than the default would"
+                .to_owned()
+        }
         _ => match of(Verdict::More) {
             Some(one) => format!(
                 "{one} has a higher saturation point, and was not seen to keep the level up to a \
@@ -214,6 +224,18 @@ fn kept(one: &Finalist, slo: &str) -> String {
         }
         _ => format!("met {slo} at {rate} requests a second in only {runs} fresh runs that count"),
     }
+}
+
+/// What two showed beside each other.
+fn beside(duel: &Duel, slo: &str) -> String {
+    let [one, other] = duel.arms.each_ref().map(Candidate::name);
+    let [first, second] = duel.broke;
+    format!(
+        "Beside each other at {} requests a second {one} broke {slo} in {first} and {other} in \
+         {second} of {} fresh runs.",
+        show(duel.rate),
+        duel.runs
+    )
 }
 
 /// What a comparison of replies with the files found, in a sentence.
@@ -291,6 +313,37 @@ mod tests {
         assert!(said.starts_with("amped keeps"), "the default keeps nothing: {said}");
         let said = of((1_200.0, 8), (1_000.0, 8), 3);
         assert!(said.contains("the budget is too small"), "{said}");
+    }
+
+    #[test]
+    fn who_keeps_a_higher_rate_is_run_beside_the_advice_at_that() {
+        let options = crate::best::BestOptions::new("/".as_ref(), "regatta".into());
+        let all = Means { cpus: 1, memory: 1 << 30, descriptors: 20_000 };
+        let settled = Settled::new(&options, "/".as_ref(), Site::default(), all, None);
+        let after = |broke: [u32; 2], runs: u32| {
+            let mut amped = finalist(Some("amped"), 1_200.0, 8);
+            let interval = crate::stats::Interval { low: 0.8, high: 1.31 };
+            amped.beside = Some((1.1, interval));
+            let mut decision = Decision::of(vec![finalist(None, 1_000.0, 8), amped], 0.01, 20);
+            assert_eq!(decision.advice, None);
+            let (rate, arms) = decision.challenge().unwrap();
+            decision.learn(Duel { rate, arms, broke, runs });
+            sentences(&settled, &decision)[2..].join("\n")
+        };
+        let said = after([0, 4], 8);
+        assert!(said.starts_with("amped keeps p99<50ms at 1,200 requests a second (16 of 16"));
+        assert!(said.contains("default keeps p99<50ms at 1,000 requests a second (8 of 8"));
+        let beside = "Beside each other at 1,200 requests a second amped broke p99<50ms in 0 and \
+                      default in 4 of 8 fresh runs.";
+        assert!(said.contains(beside), "{said}");
+        let said = after([0, 0], 8);
+        assert!(said.contains("default keeps p99<50ms at 1,200 requests a second (8 of 8"));
+        let said = after([1, 0], 1);
+        assert!(said.contains("default keeps p99<50ms at 1,000 requests a second (8 of 8"));
+        assert!(said.contains("amped broke p99<50ms at 1,200 requests a second (1 of 9"), "{said}");
+        let said = after([0, 3], 8);
+        assert!(said.starts_with("Keep the default: what keeps the level up to a higher rate"));
+        assert!(after([0, 4], 7).starts_with("Keep the default"), "too few runs");
     }
 
     #[test]
