@@ -15,7 +15,6 @@ mod inside;
 mod knees;
 mod latency;
 mod layouts;
-mod markdown;
 mod overload;
 mod page;
 mod paired;
@@ -28,6 +27,7 @@ mod scaling;
 mod seconds;
 mod spectrum;
 mod tables;
+mod template;
 #[cfg(test)]
 pub(crate) mod tests;
 mod tuning;
@@ -39,12 +39,12 @@ use crate::experiment::Program;
 use crate::journal::{Run, write_whole};
 use crate::profile::Profile;
 use crate::record::{AGAIN, Cell};
-pub(crate) use markdown::escaped;
 pub(crate) use page::STYLE;
 use serde::Serialize;
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+pub(crate) use template::escaped;
 
 /// A run and what was made of it.
 #[derive(Debug)]
@@ -78,7 +78,7 @@ pub fn write(run: &Run) -> Result<(Vec<PathBuf>, Vec<Judged>), String> {
     let report = Report::of(run);
     let mut files = vec![
         ("report.html", page::page(&report)?),
-        ("report.md", markdown::markdown(&report)),
+        ("report.md", page::markdown(&report)?),
         ("trials.csv", tables::trials(run)),
         ("cells.csv", tables::cells(&report.analysis, run.manifest.label.as_deref())),
         ("report.json", report.json()?),

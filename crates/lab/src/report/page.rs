@@ -1,9 +1,10 @@
-//! The page: one HTML file with everything in it.
+//! What the page and its Markdown show, and the page: one HTML file with everything in it.
 
 use super::Report;
 use super::figure::{Figure, Section};
 use super::figures::figures;
 use super::tables::numbers;
+use super::template::filled;
 use crate::analysis::EffectRow;
 use crate::claims;
 use crate::experiment::{Client, CpuLayout, LAYOUT, Program};
@@ -12,12 +13,12 @@ use crate::race;
 use crate::stats::{self, Interval};
 use crate::units::date::date;
 use crate::units::{real, show, words};
-use minijinja::{Environment, value::Serde};
 use regatta_load::engine::Fate;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-const TEMPLATE: &str = include_str!("../../assets/report.html");
+const PAGE: &str = include_str!("../../assets/report.html");
+const MARKDOWN: &str = include_str!("../../assets/report.md");
 pub(crate) const STYLE: &str = include_str!("../../assets/report.css");
 /// The page's script: what all charts share, the kinds of charts, the start.
 pub(super) const SCRIPTS: &[&str] = &[
@@ -35,24 +36,33 @@ const ECHARTS: &str = include_str!("../../assets/echarts.min.js");
 
 /// The whole page.
 pub(crate) fn page(report: &Report<'_>) -> Result<String, String> {
-    let (run, analysis) = (report.run, &report.analysis);
-    let (experiment, manifest) = (&run.experiment, &run.manifest);
     let figures = figures(report);
     let drawings: Map<String, Value> = figures
         .iter()
         .filter_map(|figure| Some((figure.id.clone(), figure.drawing.clone()?)))
         .collect();
-    let data = json!({ "name": experiment.name, "arms": report.arms, "figures": drawings });
+    let name = &report.run.experiment.name;
+    let data = json!({ "name": name, "arms": report.arms, "figures": drawings });
     // `<` would end the script where it stands.
     let data = data.to_string().replace('<', "\\u003c");
-    let mut environment = Environment::new();
-    environment.add_template("report.html", TEMPLATE).map_err(|error| error.to_string())?;
-    let template = environment.get_template("report.html").map_err(|error| error.to_string())?;
-    let written = template.render(Serde(json!({
-        "css": STYLE,
-        "echarts": ECHARTS,
-        "script": SCRIPTS.concat(),
-        "data": data,
+    let mut values = values(report, &figures);
+    values["css"] = STYLE.into();
+    values["echarts"] = ECHARTS.into();
+    values["script"] = SCRIPTS.concat().into();
+    values["data"] = data.into();
+    filled("report.html", PAGE, &values)
+}
+
+/// The whole report but its drawings.
+pub(crate) fn markdown(report: &Report<'_>) -> Result<String, String> {
+    filled("report.md", MARKDOWN, &values(report, &figures(report)))
+}
+
+/// What both show.
+fn values(report: &Report<'_>, figures: &[Figure]) -> Value {
+    let (run, analysis) = (report.run, &report.analysis);
+    let (experiment, manifest) = (&run.experiment, &run.manifest);
+    json!({
         "name": experiment.name,
         "question": experiment.question,
         "expect": experiment.expect,
@@ -63,9 +73,13 @@ pub(crate) fn page(report: &Report<'_>) -> Result<String, String> {
         "command": manifest.command,
         "metric_words": words(&analysis.metric),
         "badges": report.badges(),
+        "lacks": report.lacks(),
+        "blocks": analysis.blocks,
+        "trials": analysis.trials,
+        "floor": format!("{:.1}", 100.0 * analysis.floor),
         "machine": report.machine(),
         "claims": report.claims.iter().map(claim).collect::<Vec<_>>(),
-        "sections": report.sections(&figures),
+        "sections": report.sections(figures),
         "effects": analysis.effects.iter().map(effect).collect::<Vec<_>>(),
         "numbers": numbers(analysis),
         "verification": report.verification(),
@@ -73,8 +87,7 @@ pub(crate) fn page(report: &Report<'_>) -> Result<String, String> {
         "notes": report.notes(),
         "environment": report.environment(),
         "experiment": serde_json::to_string_pretty(experiment).unwrap_or_default(),
-    })));
-    written.map_err(|error| error.to_string())
+    })
 }
 
 fn claim(judged: &claims::Judged) -> Value {
@@ -97,13 +110,13 @@ fn effect(row: &EffectRow) -> Value {
 }
 
 /// The interval of an effect as people read it.
-pub(crate) fn interval_words(row: &EffectRow) -> String {
+fn interval_words(row: &EffectRow) -> String {
     let words = |one: Interval| format!("{:.3} to {:.3}", one.low, one.high);
     row.effect.interval.map_or("–".to_owned(), words)
 }
 
 /// An effect's verdict as people read it.
-pub(crate) fn effect_words(row: &EffectRow) -> String {
+fn effect_words(row: &EffectRow) -> String {
     match row.verdict {
         stats::Verdict::More => "more".to_owned(),
         stats::Verdict::Less => "less".to_owned(),

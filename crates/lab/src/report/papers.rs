@@ -251,7 +251,7 @@ mod tests {
         let waiting = rows.iter().find(|row| row[1].contains("waiting")).unwrap();
         assert_eq!((waiting[2].as_str(), waiting[3].as_str()), ("33 (§5.3)", "33.0"));
         assert!(waiting[4].starts_with("E-1 "), "{waiting:?}");
-        let text = super::super::markdown::markdown(&report);
+        let text = super::super::page::markdown(&report).unwrap();
         assert!(text.contains("| 33 (§5.3) | 33.0 | E-1 "), "{text}");
         let gain = rows.iter().find(|row| row[1] == "symped-2 over sped, at 1.4x").unwrap();
         assert!(gain[2].starts_with("1.38") && gain[3].starts_with("1.5"), "{gain:?}");

@@ -84,7 +84,7 @@ fn every_figure_that_the_page_draws_has_a_kind_that_it_knows() {
 fn text_forms_hold_the_same() {
     let run = synthetic(TEXT, &metrics);
     let report = Report::of(&run);
-    let text = markdown::markdown(&report);
+    let text = page::markdown(&report).unwrap();
     assert!(text.contains("| H-2 |") && text.contains("not measured"), "{text}");
     assert!(text.contains("1,500"), "{text}");
     let csv = tables::trials(&run);
@@ -117,7 +117,7 @@ fn charts_over_the_rate_are_drawn_for_each_setting() {
 #[test]
 fn the_text_says_what_is_missing() {
     let mut run = synthetic(TEXT, &metrics);
-    let text = markdown::markdown(&Report::of(&run));
+    let text = page::markdown(&Report::of(&run)).unwrap();
     assert!(!text.contains("## What this run lacks") && !text.contains("do not count\n"), "{text}");
     assert!(text.contains("## Compared with a\n"), "{text}");
     run.manifest.lacks.push("disk: needs root".to_owned());
@@ -127,7 +127,7 @@ fn the_text_says_what_is_missing() {
         record.valid = false;
         record.reasons = vec!["late | by 7 ms".to_owned(), "others".to_owned()];
     }
-    let text = markdown::markdown(&Report::of(&run));
+    let text = page::markdown(&Report::of(&run)).unwrap();
     for part in [
         "## What this run lacks\n\n* PARTIAL: 0 of 6 blocks are whole\n* UNVERIFIED: ",
         "\n* not possible here: disk: needs root\n",
@@ -143,13 +143,13 @@ fn the_text_says_what_is_missing() {
     let page = page::page(&report).unwrap();
     let cells = tables::cells(&report.analysis, run.manifest.label.as_deref());
     assert!(cells.lines().skip(1).all(|line| line.ends_with(",simulated-in-process")), "{cells}");
-    let all = [markdown::markdown(&report), page, report.json().unwrap()];
+    let all = [page::markdown(&report).unwrap(), page, report.json().unwrap()];
     assert!(all.iter().all(|text| text.contains("simulated-in-process")));
     assert!(report.claims.iter().all(|one| one.why.starts_with("simulated-in-process")));
     // Of an arm alone there is nothing to compare.
     let alone = TEXT.replace(", \"b </script>\" = {}", "");
     let alone = alone.replace("blocks = 6", "blocks = 6, again = false");
-    let text = markdown::markdown(&Report::of(&synthetic(&alone, &metrics)));
+    let text = page::markdown(&Report::of(&synthetic(&alone, &metrics))).unwrap();
     assert!(!text.contains("## Compared with"), "{text}");
 }
 
@@ -162,7 +162,7 @@ fn an_advice_whose_replies_were_compared_is_not_unverified() {
     run.experiment.workload.verify = false;
     let forms = |run: &Run| {
         let report = Report::of(run);
-        [markdown::markdown(&report), page::page(&report).unwrap()]
+        [page::markdown(&report), page::page(&report)].map(Result::unwrap)
     };
     assert!(forms(&run).iter().all(|text| text.contains("UNVERIFIED")));
     let options = BestOptions::new("/".as_ref(), "regatta".into());

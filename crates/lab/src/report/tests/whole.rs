@@ -201,7 +201,7 @@ fn whole_run() -> (Run, Folder) {
 fn the_text_has_every_table_that_the_page_has() {
     let (run, folder) = whole_run();
     let report = Report::of(&run);
-    let text = markdown::markdown(&report);
+    let text = page::markdown(&report).unwrap();
     let mut tables = 0;
     for figure in figures::figures(&report) {
         let Some(table) = figure.table else { continue };
