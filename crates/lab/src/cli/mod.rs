@@ -352,9 +352,9 @@ pub fn verdicts(directories: &[PathBuf], page: Option<&Path>, form: Form) -> u8 
     unread.iter().for_each(|why| say(&format!("not read: {why}")));
     let verdicts = Verdicts::of(runs, unread);
     let written = page.map_or(Ok(()), |path| write_whole(path, &verdicts.page()?));
+    let text = written.and_then(|()| verdicts.markdown());
     drop(working);
-    let written = written.map_err(|why| (FAILED, why));
-    code(written.map(|()| print_as(form, &verdicts, || verdicts.markdown())))
+    code(text.map(|text| print_as(form, &verdicts, || text)).map_err(|why| (FAILED, why)))
 }
 
 /// What `regatta lab compare` was told.

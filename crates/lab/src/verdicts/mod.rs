@@ -6,29 +6,22 @@ use crate::claims::{CLAIMS, Claim, Finding, Judged, Open, Verdict, has_predicate
 use crate::experiment::plan::whole_s;
 use crate::experiment::{Scale, library, parse};
 use crate::journal::Run;
-use crate::report::{STYLE, escaped};
+use crate::report::{STYLE, filled};
 use crate::stats::index;
 use crate::units::date::date;
 use crate::units::minutes;
-use minijinja::{Environment, value::Serde};
 use pool::Pool;
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::cmp::Reverse;
-use std::fmt::{self, Write};
 use std::sync::LazyLock;
 
-const TEMPLATE: &str = include_str!("../../assets/verdicts.html");
+const PAGE: &str = include_str!("../../assets/verdicts.html");
+const MARKDOWN: &str = include_str!("../../assets/verdicts.md");
 /// The tiers of claims that servers were measured for, and that the workload alone decides. What
 /// comes from virtual time gets a name of its own, and none is ever mixed with another.
 const MEASURED: &str = "measured";
 const ON_PAPER: &str = "on paper";
-/// Where to read what the words mean.
-const HEAD: &str = "Made by `regatta lab verdicts DIR...` from the runs listed at the end. A \
-    verdict holds for the whole interval, not for its middle: a claim *fails here* where even the \
-    far end of the interval contradicts it, and *cannot be told* where the limit lies within, the \
-    machine is too small, or something is not built ([lab.md](lab.md), claims). Tier: *measured* \
-    is from servers that ran, *on paper* from the workload alone.";
 const TITLE: &str = "What the papers' claims came to";
 
 /// Every claim of the papers with what became of it.
@@ -121,60 +114,18 @@ impl Verdicts {
     }
 
     /// As Markdown.
-    pub fn markdown(&self) -> String {
-        let mut out = String::new();
-        // Writing to a String cannot fail.
-        let _ = self.write(&mut out);
-        out
-    }
-
-    fn write(&self, out: &mut String) -> fmt::Result {
-        writeln!(out, "# {TITLE}\n\n{HEAD}\n\n**{}**\n", self.summary())?;
-        writeln!(out, "| claim | paper | here | tier | verdict | date | runs |")?;
-        writeln!(out, "|---|---|---|---|---|---|---|")?;
-        for one in &self.claims {
-            let Judged { id, paper, ours, .. } = &one.judged;
-            let runs: Vec<String> = one.runs.iter().map(ToString::to_string).collect();
-            let (paper, ours, runs) = (escaped(paper), escaped(ours), runs.join(", "));
-            let tier = one.tier.unwrap_or("–");
-            let (verdict, date) = (one.verdict_words, &one.date);
-            writeln!(out, "| {id} | {paper} | {ours} | {tier} | {verdict} | {date} | {runs} |")?;
-        }
-        writeln!(out, "\n## Claim by claim")?;
-        for one in &self.claims {
-            writeln!(out, "\n**{}: {}**\n", one.judged.id, one.verdict_words)?;
-            let beside = one.others.iter().map(|other| format!("Elsewhere: {other}."));
-            for sentence in one.sentences.iter().cloned().chain(beside) {
-                writeln!(out, "* {}", sentence.replace('\n', " "))?;
-            }
-            if !one.runs.is_empty() {
-                let commits = one.commits.join("; ");
-                writeln!(out, "* {}, by {commits}: `{}`", one.date, one.command)?;
-            }
-        }
-        writeln!(out, "\n## Runs\n")?;
-        for one in &self.runs {
-            let Source { number, experiment, scale, date, commit, machine, .. } = one;
-            let (trials, command) = (one.trials, &one.command);
-            writeln!(
-                out,
-                "{number}. {experiment}, {scale}, {date}: {trials} trials that count, by {commit}, \
-                 on {machine}: `{command}`"
-            )?;
-        }
-        self.unread.iter().try_for_each(|why| writeln!(out, "* not read: {}", escaped(why)))
+    pub fn markdown(&self) -> Result<String, String> {
+        filled("verdicts.md", MARKDOWN, &self.values())
     }
 
     /// As a page that needs nothing else.
     pub fn page(&self) -> Result<String, String> {
-        let mut environment = Environment::new();
-        environment.add_template("verdicts.html", TEMPLATE).map_err(|error| error.to_string())?;
-        let template = environment.get_template("verdicts.html");
-        let filled = template.and_then(|template| {
-            template.render(Serde(json!({ "css": STYLE, "title": TITLE, "summary": self.summary(),
-                "claims": self.claims, "runs": self.runs, "unread": self.unread })))
-        });
-        filled.map_err(|error| error.to_string())
+        filled("verdicts.html", PAGE, &self.values())
+    }
+
+    fn values(&self) -> Value {
+        json!({ "css": STYLE, "title": TITLE, "summary": self.summary(), "claims": self.claims,
+            "runs": self.runs, "unread": self.unread })
     }
 }
 

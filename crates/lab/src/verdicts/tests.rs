@@ -109,7 +109,7 @@ fn every_claim_says_what_would_settle_it() {
 #[test]
 fn page_markdown_and_json_say_the_same() {
     let verdicts = Verdicts::of(vec![run(0.75, 0.001, 1)], vec!["y: broken | run".to_owned()]);
-    let (text, page) = (verdicts.markdown(), verdicts.page().unwrap());
+    let (text, page) = (verdicts.markdown().unwrap(), verdicts.page().unwrap());
     let json = serde_json::to_value(&verdicts).unwrap();
     let claims = json["claims"].as_array().unwrap();
     let told = claims.iter().find(|claim| claim["id"] == "H-1").unwrap();
