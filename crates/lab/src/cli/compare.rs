@@ -9,15 +9,17 @@ use crate::journal::Run;
 use crate::journal::manifest::ROUND_TRIP;
 use crate::knee::Found;
 use crate::record::{AGAIN, Cell};
-use crate::report::escaped;
+use crate::report::{escaped, filled};
 use crate::run::saturation;
 use crate::stats::{BLOCKS_MIN, Effect, Interval, LEVEL, Verdict, judged_together, mean, welch};
 use crate::units::{show, words};
 use serde::Serialize;
+use serde_json::json;
 use statrs::distribution::{ContinuousCDF, Normal};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
 
+const MARKDOWN: &str = include_str!("../../assets/compare.md");
 /// Cells that are named where no two are the same.
 const NAMED_MAX: usize = 4;
 /// The numbers compared besides the one that decides.
@@ -408,75 +410,20 @@ impl Comparison {
         Gate { allowed, worse: told(Some(true)).collect(), cannot_tell }
     }
 
-    pub(crate) fn markdown(&self) -> String {
-        let mut out = String::new();
-        // Writing to a String cannot fail.
-        let _ = self.write(&mut out);
-        out
-    }
-
-    fn write(&self, out: &mut String) -> fmt::Result {
-        writeln!(out, "{} and {}\n", self.before, self.after)?;
-        match &self.run {
-            Some(run) => writeln!(out, "They ran at the same time: {run}/report.html")?,
-            None => writeln!(
-                out,
-                "Runs made at different times: what the machine did in between is in these \
-                 differences. For a sure answer give two programs instead of two runs: they run at \
-                 the same time."
-            )?,
-        }
-        let differ = "\n**Not the same was asked of the two**, so that a difference below may be \
-                      that of what was asked:\n";
-        for (heading, differences) in [(differ, &self.asked), ("\nMade with:\n", &self.found)] {
-            if !differences.is_empty() {
-                writeln!(out, "{heading}")?;
-            }
-            for one in differences {
-                writeln!(out, "* {}", one.to_string().replace('\n', " "))?;
-            }
-        }
-        let [before, after] = self.unpaired;
-        if before + after > 0 {
-            writeln!(
-                out,
-                "\nLeft out: {before} cells that only the first has, {after} of the second."
-            )?;
-        }
-        for one in &self.kneeless {
-            writeln!(out, "\nNo knee in one of them: {one}.")?;
-        }
-        let mut metric = "";
-        for row in &self.rows {
-            if row.metric != metric {
-                metric = &row.metric;
-                let floor = 100.0 * row.floor;
-                let words = words(metric);
-                writeln!(out, "\n{words} (noise floor ±{floor:.1} %)\n")?;
-                writeln!(out, "| arm | before | after | ratio | p (Holm) | |")?;
-                writeln!(out, "|---|---:|---:|---|---:|---|")?;
-            }
-            writeln!(out, "{}", row.words())?;
-        }
-        self.gate.as_ref().map_or(Ok(()), |gate| gate.write(out))
-    }
-}
-
-impl Gate {
-    fn write(&self, out: &mut String) -> fmt::Result {
-        let percent = show(100.0 * self.allowed);
-        for (words, none, all) in [
-            ("Surely worse by more than", "Nothing is surely worse by more than", &self.worse),
-            ("It cannot be told whether worse by more than", "", &self.cannot_tell),
-        ] {
-            match all.len() {
-                0 if none.is_empty() => {}
-                0 => writeln!(out, "\n{none} {percent} %.")?,
-                count => writeln!(out, "\n{words} {percent} % ({count}):\n")?,
-            }
-            all.iter().try_for_each(|one| writeln!(out, "* {}", one.replace('\n', " ")))?;
-        }
-        Ok(())
+    pub(crate) fn markdown(&self) -> Result<String, String> {
+        let said = |all: &[Difference]| all.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let table = |rows: &[Row]| {
+            json!({ "words": words(&rows[0].metric),
+                "floor": format!("{:.1}", 100.0 * rows[0].floor),
+                "rows": rows.iter().map(Row::words).collect::<Vec<_>>() })
+        };
+        let tables = self.rows.chunk_by(|a, b| a.metric == b.metric).map(table);
+        let percent = self.gate.as_ref().map(|gate| show(100.0 * gate.allowed));
+        let values = json!({ "before": self.before, "after": self.after, "run": self.run,
+            "asked": said(&self.asked), "found": said(&self.found), "unpaired": self.unpaired,
+            "kneeless": self.kneeless, "tables": tables.collect::<Vec<_>>(), "gate": self.gate,
+            "percent": percent });
+        filled("compare.md", MARKDOWN, &values)
     }
 }
 
@@ -509,7 +456,7 @@ scale.full.measure.window_s = 60
         let [before, after] =
             [2_000.0, 2_200.0].map(|instructions| work(TEXT, Scale::Quick, instructions));
         let compared = compare(&before, &after, None).unwrap();
-        let text = compared.markdown();
+        let text = compared.markdown().unwrap();
         let row = "| a | 2,000 | 2,200 | 1.100 (1.100 to 1.100) | 0.0000 | more |";
         assert!(text.contains(row), "{text}");
         assert!(text.contains("no difference seen"), "{text}");
@@ -531,7 +478,7 @@ scale.full.measure.window_s = 60
         };
         let gate = |after: &Run, allowed| {
             let compared = compare(&costs(2_000.0), after, Some(allowed)).unwrap();
-            (compared.is_worse(), compared.gate.clone().unwrap(), compared.markdown())
+            (compared.is_worse(), compared.gate.clone().unwrap(), compared.markdown().unwrap())
         };
         let (worse, found, text) = gate(&costs(2_200.0), 0.03);
         assert!(worse && found.worse.len() == 2, "both arms: {found:?}");
@@ -573,7 +520,7 @@ scale.full.measure.window_s = 60
         let names = || ["./old", "./new"].map(str::to_owned);
         let compared = builds(&costs(95.0), names(), Some(0.03)).unwrap();
         assert!(compared.is_worse() && compared.rows.len() == 1, "{compared:?}");
-        let said = compared.markdown();
+        let said = compared.markdown().unwrap();
         assert!(
             said.contains("./old and ./new") && said.contains("They ran at the same time"),
             "{said}"
@@ -592,7 +539,7 @@ scale.full.measure.window_s = 60
         after.manifest.scale = Scale::Full;
         after.manifest.unit = Some(3_000.0);
         after.manifest.machine.insert("processors".to_owned(), "2".to_owned());
-        let text = compare(&before, &after, None).unwrap().markdown();
+        let text = compare(&before, &after, None).unwrap().markdown().unwrap();
         for line in [
             "* scale: quick before, full after",
             "* what 1x is, requests per second: 1,000 before, 3,000 after",
@@ -617,9 +564,10 @@ scale.full.measure.window_s = 60
         let same = Verdict::NoDifference;
         assert_eq!(told, [("a", same), ("a (again)", same), ("b", Verdict::Less)]);
         assert!((compared.rows[2].effect.ratio / 0.8 - 1.0).abs() < 0.05, "{compared:?}");
-        assert!(compared.markdown().contains("highest rate at which"), "{}", compared.markdown());
+        let text = compared.markdown().unwrap();
+        assert!(text.contains("highest rate at which"), "{text}");
         after.records.truncate(5);
-        let text = compare(&before, &after, None).unwrap().markdown();
+        let text = compare(&before, &after, None).unwrap().markdown().unwrap();
         assert!(text.contains("No knee in one of them: before, b: "), "{text}");
     }
 

@@ -393,9 +393,10 @@ fn parse_percent(text: &str) -> Result<f64, String> {
 /// Two programs run side by side. Without a cell that both have, it fails, and where something is
 /// surely worse by more than the share `allowed`.
 pub fn compare(options: &CompareOptions, stop: &AtomicBool) -> u8 {
-    code(compared(options, stop).map(|compared| {
-        let printed = print_as(options.form, &compared, || compared.markdown());
-        if compared.is_worse() { FAILED } else { printed }
+    code(compared(options, stop).and_then(|compared| {
+        let text = compared.markdown().map_err(failed)?;
+        let printed = print_as(options.form, &compared, || text);
+        Ok(if compared.is_worse() { FAILED } else { printed })
     }))
 }
 
