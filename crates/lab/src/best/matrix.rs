@@ -78,7 +78,7 @@ pub fn crossing(which: &str, text: &str, settled: &Settled) -> Result<String, St
     let Some(Value::Table(options_of)) = given.get("matrix") else {
         return Err(format!("{which} has no [matrix]"));
     };
-    let mut all: Table = text::experiment(settled, &[]).parse().map_err(wrong)?;
+    let mut all: Table = text::experiment(settled, &[])?.parse().map_err(wrong)?;
     let (mut config, mut factors) = (Table::new(), Table::new());
     for (key, value) in options_of {
         match value {

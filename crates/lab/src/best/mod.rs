@@ -253,7 +253,7 @@ fn open(
         run.mend().map_err(failed)?;
         return Ok((run, settled));
     }
-    let text = text::experiment(&settled, &[]);
+    let text = text::experiment(&settled, &[]).map_err(failed)?;
     let experiment = experiment(&text)?;
     // With a limit on memory that is what there is.
     let limit = experiment.environment.clone().limited(settled.site.bytes).memory_bytes;

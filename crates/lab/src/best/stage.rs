@@ -108,7 +108,7 @@ impl<'a> Stage<'a> {
                 self.arms.push(candidate.clone());
             }
         }
-        let text = text::experiment(&self.settled, &self.arms);
+        let text = text::experiment(&self.settled, &self.arms)?;
         let read = parse("experiment.toml", &text, Scale::Quick);
         let read = read.map_err(|problems| {
             problems.iter().map(|problem| format!("{problem}\n")).collect::<String>()

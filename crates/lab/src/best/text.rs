@@ -3,60 +3,30 @@
 use super::START;
 use crate::race::Settled;
 use crate::race::space::{Candidate, DEFAULT};
+use crate::report::{filled, quoted};
+use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// The experiment that the trials of a race belong to, with everybody who took part so far.
-pub(super) fn experiment(settled: &Settled, arms: &[Candidate]) -> String {
-    let mut out = String::new();
-    // Writing to a String cannot fail.
-    let _ = write_experiment(settled, arms, &mut out);
-    out
-}
+const EXPERIMENT: &str = include_str!("../../assets/best.toml");
 
-fn write_experiment(settled: &Settled, arms: &[Candidate], out: &mut String) -> std::fmt::Result {
-    let root = quoted(&settled.root);
-    writeln!(out, "[experiment]\nname = \"best\"\nbaseline = {}", quoted(DEFAULT))?;
-    writeln!(
-        out,
-        "question = \"Which settings keep the service level up to the highest rate here?\""
-    )?;
-    writeln!(out, "expect = \"The default, unless another surely keeps it up to a higher one.\"")?;
-    writeln!(out, "\n[workload]\nroot = {root}\nverify = false\nloop = \"open\"")?;
+/// The experiment that the trials of a race belong to, with everybody who took part so far. What
+/// an arm's queues drop costs it, and is no reason to leave it out.
+pub(super) fn experiment(settled: &Settled, arms: &[Candidate]) -> Result<String, String> {
     // Until that is known any rate will do.
     let rate = (settled.capacity * START).max(1.0);
-    writeln!(out, "rate = {rate:.1}\narrivals = \"poisson\"\nslo = {}", quoted(&settled.slo))?;
-    match &settled.log {
-        Some(log) => writeln!(out, "ask = \"log\"\nlog = {}", quoted(&log.to_string_lossy()))?,
-        None => writeln!(out, "ask = \"files\"")?,
-    }
-    writeln!(out, "connections = {}", settled.connections)?;
-    writeln!(out, "requests_per_connection = {}", settled.requests_per_connection)?;
-    writeln!(out, "\n[machine]\nrealtime = {}", settled.realtime)?;
-    writeln!(out, "server_cpus = {}", quoted(&settled.server_cpus))?;
-    writeln!(out, "client_cpus = {}", quoted(&settled.client_cpus))?;
-    let layout = if settled.together { "together" } else { "apart" };
-    writeln!(out, "layout = \"{layout}\"\nserver_left = {}", settled.left)?;
-    writeln!(out, "\n[measure]\nmode = \"knee\"\nmetric = {}", quoted(&settled.metric))?;
-    writeln!(out, "warm_s = {}\nwindow_s = {}", settled.warm_s, settled.window_s)?;
-    // What an arm's queues drop costs it, and is no reason to leave it out.
-    writeln!(out, "\n[guards]\nclient_busy_max = 0.95\nsyn_drops_max = 1")?;
-    writeln!(out, "foreign_max = {}\nsteal_max = {}", settled.foreign_max, settled.foreign_max)?;
-    for arm in [Candidate::default()].iter().chain(arms) {
-        let name = quoted(&arm.name());
-        writeln!(out, "\n[targets.{name}]\nprogram = \"regatta\"")?;
-        for (key, value) in &arm.config {
-            writeln!(out, "config.{key} = {}", quoted(value))?;
-        }
-    }
-    match &settled.environment {
-        Some(environment) => writeln!(out, "\n{environment}"),
-        None => Ok(()),
-    }
-}
-
-/// A TOML string.
-pub(super) fn quoted(text: &str) -> String {
-    toml::Value::String(text.to_owned()).to_string()
+    let target = |arm: &Candidate| json!({ "name": arm.name(), "config": arm.config });
+    let targets: Vec<Value> = [Candidate::default()].iter().chain(arms).map(target).collect();
+    let [warm_s, window_s, foreign_max] =
+        [settled.warm_s, settled.window_s, settled.foreign_max].map(|value| value.to_string());
+    let log = settled.log.as_ref().map(|log| log.to_string_lossy());
+    let values = json!({ "baseline": DEFAULT, "root": settled.root, "rate": format!("{rate:.1}"),
+        "slo": settled.slo, "log": log, "connections": settled.connections,
+        "requests_per_connection": settled.requests_per_connection, "realtime": settled.realtime,
+        "server_cpus": settled.server_cpus, "client_cpus": settled.client_cpus,
+        "together": settled.together, "left": settled.left, "metric": settled.metric,
+        "warm_s": warm_s, "window_s": window_s, "foreign_max": foreign_max, "targets": targets,
+        "environment": settled.environment });
+    filled("best.toml", EXPERIMENT, &values)
 }
 
 /// The configuration as a file that `regatta serve --config` takes; `lines` stand above it.

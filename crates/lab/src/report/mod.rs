@@ -44,7 +44,7 @@ use serde::Serialize;
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-pub(crate) use template::{escaped, filled};
+pub(crate) use template::{escaped, filled, quoted};
 
 /// A run and what was made of it.
 #[derive(Debug)]
