@@ -39,8 +39,9 @@ fn s_t1(items: &[Item]) -> Finding {
     for (row, (bytes, wanted)) in rows.iter().zip(TABLE_1) {
         let (share, memory) = (100.0 * row.requests, mib(row.memory_within));
         told.push(format!("{memory:.1} for {share:.0} %"));
-        if row.bytes != bytes {
-            wrong.push(format!("{share:.0} % are reached at {} bytes, not {bytes}", row.bytes));
+        let found = row.file_bytes;
+        if found != bytes {
+            wrong.push(format!("{share:.0} % are reached at {found} bytes, not {bytes}"));
         }
         if !is_near(memory, wanted, range) {
             wrong.push(format!("{share:.0} % take {memory:.1} MiB, not {wanted}"));

@@ -6,6 +6,7 @@
 use super::files::FileSet;
 use super::popularity::Popularity;
 use crate::number::rounded;
+use serde::Serialize;
 
 /// Bytes of a page of the page cache.
 pub const PAGE_BYTES: u64 = 4_096;
@@ -160,12 +161,12 @@ pub fn processes(processes: u32, cpu_s: f64, disk_s: f64) -> Capacity {
 }
 
 /// \[S\] Table 1, and ours: memory that answers a share of the requests, in order of file size.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Reach {
     /// Share of requests asked about.
     pub requests: f64,
     /// The first size whose cumulative share reaches it, bytes.
-    pub bytes: u64,
+    pub file_bytes: u64,
     /// Bytes of all files up to and with this size.
     pub memory: u64,
     /// Bytes up to where the share is reached, when the files of one size lie in any order: the
@@ -198,7 +199,7 @@ pub fn reaches(items: &[Item], wanted: &[f64], requests: f64) -> Vec<Reach> {
                 if share > 0.0 { ((requests - upto) / share).clamp(0.0, 1.0) } else { 1.0 };
             rows.push(Reach {
                 requests,
-                bytes,
+                file_bytes: bytes,
                 memory: rounded(memory + size_memory),
                 memory_within: rounded(memory + size_memory * within),
             });
@@ -336,7 +337,7 @@ mod tests {
         let printed = [0.5, 1.5, 8.4, 12.2, 20.1, 94.3, 126.5, 2_291.6];
         assert_eq!(rows.len(), 8);
         for (((row, bytes), whole), printed) in rows.iter().zip(sizes).zip(whole).zip(printed) {
-            assert_eq!(row.bytes, bytes);
+            assert_eq!(row.file_bytes, bytes);
             near("MiB of whole sizes", row.memory as f64 / mib, whole, 0.06);
             let within = row.memory_within as f64 / mib;
             near("MB printed in [S]", within, printed, 0.05_f64.max(printed * 0.015));

@@ -94,15 +94,10 @@ pub struct Size {
 /// A column of \[S\] Table 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ReachRow {
-    /// Share of requests.
-    pub requests: f64,
-    /// First size that reaches it, bytes.
-    pub file_bytes: u64,
-    /// Bytes of all files up to and with this size.
-    pub memory: u64,
-    /// Bytes up to where the share is reached within the size: what \[S\] prints.
-    pub memory_within: u64,
-    /// The same, counting only files that the logs, or the number of requests asked about, touch.
+    /// Of all files.
+    #[serde(flatten)]
+    pub all: Reach,
+    /// `memory_within` of files that the logs, or the number of requests asked about, touch.
     pub memory_touched: u64,
 }
 
@@ -287,14 +282,8 @@ fn table_1(items: &[Item], requests: Option<u64>) -> Vec<ReachRow> {
     let whole = model::reaches(items, &REACHES, f64::INFINITY);
     let touched = requests.map_or(f64::INFINITY, |n| n as f64);
     let touched = model::reaches(items, &REACHES, touched);
-    let row = |(whole, touched): (&Reach, &Reach)| ReachRow {
-        requests: whole.requests,
-        file_bytes: whole.bytes,
-        memory: whole.memory,
-        memory_within: whole.memory_within,
-        memory_touched: touched.memory_within,
-    };
-    whole.iter().zip(&touched).map(row).collect()
+    let both = whole.into_iter().zip(touched);
+    both.map(|(all, touched)| ReachRow { all, memory_touched: touched.memory_within }).collect()
 }
 
 fn sizes_of(items: &[Item]) -> Vec<Size> {

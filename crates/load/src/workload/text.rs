@@ -91,11 +91,11 @@ fn table_1(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "\n  Memory that answers a share of the requests, by file size ([S] Table 1)")?;
     type Cell = fn(&super::report::ReachRow) -> String;
     let rows: [(&str, Cell); 5] = [
-        ("% requests", |r| format!("{:.0}", 100.0 * r.requests)),
-        ("MiB, in any order", |r| format!("{:.1}", r.memory_within as f64 / MIB)),
+        ("% requests", |r| format!("{:.0}", 100.0 * r.all.requests)),
+        ("MiB, in any order", |r| format!("{:.1}", r.all.memory_within as f64 / MIB)),
         ("MiB, files asked for", |r| format!("{:.1}", r.memory_touched as f64 / MIB)),
-        ("MiB, whole sizes", |r| format!("{:.1}", r.memory as f64 / MIB)),
-        ("file size, bytes", |r| grouped(r.file_bytes)),
+        ("MiB, whole sizes", |r| format!("{:.1}", r.all.memory as f64 / MIB)),
+        ("file size, bytes", |r| grouped(r.all.file_bytes)),
     ];
     for (name, cell) in rows {
         let mut line = format!("  {name:<20}");
