@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::experiment::Client;
-use crate::record::Second;
 use crate::report::figure::Section;
 use crate::skips::skip;
 use crate::stats::{Random, index};
+use crate::trial::numbers::series;
 use crate::units::real;
 use regatta_load::engine::{Fate, Hdr, Outcome, Spectrum};
 use serde_json::{Value, json};
@@ -172,22 +172,7 @@ fn whole_run() -> (Run, Folder) {
             continue;
         }
         let outcome = outcome(&record.cell, record.seed);
-        record.series = outcome
-            .rows
-            .iter()
-            .map(|row| Second {
-                second: row.second,
-                counts: row.counts,
-                offered: row.offered,
-                good: row.good,
-                errors: row.errors,
-                p99_ms: real(row.p99_ns) / 1e6,
-                in_flight: row.in_flight,
-                server_cpu: Some(0.8),
-                client_cpu: Some(0.3),
-                steal: Some(0.01),
-            })
-            .collect();
+        record.series = series(&outcome, 10.0, &[(0.8, 0.01); 10]);
         let file = path.join(format!("outcomes/{:05}-{}.json", record.trial, record.attempt));
         fs::write(file, serde_json::to_vec(&outcome).unwrap()).unwrap();
     }
