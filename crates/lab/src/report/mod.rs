@@ -83,7 +83,7 @@ pub fn write(run: &Run) -> Result<(Vec<PathBuf>, Vec<Judged>), String> {
         ("cells.csv", tables::cells(&report.analysis, run.manifest.label.as_deref())),
         ("report.json", report.json()?),
     ];
-    files.extend(picture::picture(&report).map(|drawn| ("picture.svg", drawn)));
+    files.extend(picture::picture(&report)?.map(|drawn| ("picture.svg", drawn)));
     let mut paths = Vec::new();
     for (name, text) in files {
         let path = run.directory.join(name);

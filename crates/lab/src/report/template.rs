@@ -1,12 +1,13 @@
-//! Text made from templates: pages, Markdown, TOML.
+//! Text made from templates: pages, Markdown, TOML, pictures.
 
+use crate::profile::flame;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, Error, value::Serde};
 use serde::Serialize;
 
 /// A template with these values in it. Into one whose name ends in `.html` they go as text, not as
-/// HTML; in others a line of nothing but a tag leaves nothing, and the filters `cell` and `toml`
-/// make a text fit into a table or into TOML.
+/// HTML; in others a line of nothing but a tag leaves nothing, and the filters `cell`, `toml` and
+/// `xml` make a text fit into a table, TOML or XML. `fixed` is a number with so many decimals.
 pub(crate) fn filled(name: &str, text: &str, values: &impl Serialize) -> Result<String, String> {
     let fill = || -> Result<String, Error> {
         let mut environment = Environment::new();
@@ -16,6 +17,8 @@ pub(crate) fn filled(name: &str, text: &str, values: &impl Serialize) -> Result<
         }
         environment.add_filter("cell", |text: String| escaped(&text));
         environment.add_filter("toml", |text: String| quoted(&text));
+        environment.add_filter("xml", |text: String| flame::escaped(&text));
+        environment.add_filter("fixed", |of: f64, digits: usize| format!("{of:.digits$}"));
         environment.render_named_str(name, text, Serde(values))
     };
     fill().map_err(|error| error.to_string())
