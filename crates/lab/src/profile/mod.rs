@@ -343,15 +343,9 @@ measure.window_s = 2
     #[test]
     fn paths_of_an_index_stay_in_its_folder() {
         let line = |path: &str| {
-            let mut value = serde_json::json!({
-                "cell": { "arm": "a", "target": "a", "levels": {} }, "source": "perf",
-                "categories": {}, "replies": 1.0, "cycles_per_instruction": null,
-                "folded": null, "flame": null, "samples": 1, "unknown_share": 0.0,
-                "system_calls_per_reply": null, "metrics": {}, "notes": [],
-            });
-            value["folded"] = path.into();
-            value["flame"] = path.into();
-            format!("{value}\n")
+            let [folded, flame] = [path, path].map(|path| Some(path.to_owned()));
+            let profile = Profile { folded, flame, ..Profile::default() };
+            serde_json::to_string(&profile).unwrap() + "\n"
         };
         for path in ["profiles/00-sped.svg", "profiles/12-a_b+c--d.folded"] {
             let found = Profile::read(&line(path));

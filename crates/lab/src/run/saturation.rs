@@ -262,9 +262,7 @@ knee = { trials_max = 40, overload = [1.5, 2] }
                             counts: true,
                             offered: whole(offered),
                             good: whole(good),
-                            errors: 0,
                             p99_ms: 1.0,
-                            in_flight: 0,
                             ..Second::default()
                         }
                     };

@@ -288,17 +288,19 @@ mod tests {
         }
     }
 
+    /// The first bytes of a version of the file `x`.
+    fn version<const BYTES: usize>(version: u64) -> [u8; BYTES] {
+        let mut bytes = [0; BYTES];
+        Content::at_version("x", version).fill(0, &mut bytes);
+        bytes
+    }
+
     #[test]
     fn versions_may_not_go_back() {
         let (path, written) = ("x".to_owned(), Arc::<OnceLock<Written>>::default());
         let (in_place, highest) = (false, 0.into());
         let expect = Expect::Altered { path, in_place, highest, written: Arc::clone(&written) };
-        let version = |version| {
-            let mut bytes = [0; 200];
-            Content::at_version("x", version).fill(0, &mut bytes);
-            bytes
-        };
-        let (three, five) = (version(3), version(5));
+        let [three, five] = [3, 5].map(version::<200>);
         assert_eq!(verdict(&expect, &[&three], expect.floor(0), 0), Comparison::Right);
         assert_eq!(
             verdict(&expect, &[&five[..70], &five[70..]], expect.floor(0), 0),
@@ -322,12 +324,7 @@ mod tests {
             let (path, written) = ("x".to_owned(), Arc::default());
             Expect::Altered { path, in_place, highest: 0.into(), written }
         };
-        let version = |version| {
-            let mut bytes = vec![0; 10_240];
-            Content::at_version("x", version).fill(0, &mut bytes);
-            bytes
-        };
-        let (three, five) = (version(3), version(5));
+        let [three, five] = [3, 5].map(version::<10_240>);
         let told = |in_place, pieces: &[&[u8]], floor| verdict(&expect(in_place), pieces, floor, 0);
         let torn: &[&[u8]] = &[&five[..4_096], &three[4_096..]];
         assert_eq!(told(true, torn, 3), Comparison::Changed);
