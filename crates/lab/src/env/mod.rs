@@ -71,7 +71,7 @@ pub enum Place {
 }
 
 /// What an environment turned out to be: enough to say under what a number was measured.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// Its name.
     pub id: String,
@@ -109,15 +109,8 @@ impl Record {
             spec: spec.clone(),
             kernel: release.unwrap_or_default().trim().to_owned(),
             keeper: std::process::id(),
-            network: None,
-            settings: Vec::new(),
-            left_alone: Vec::new(),
-            disk: None,
             root: root.map_err(|error| error.to_string())?,
-            groups: Groups::default(),
-            memory_bytes: None,
-            server: Entry::default(),
-            client: Entry::default(),
+            ..Self::default()
         })
     }
 
