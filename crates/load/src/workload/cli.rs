@@ -189,7 +189,7 @@ fn preset_names() -> String {
 pub fn new(options: &NewOptions, watch: Watch<'_>, out: &mut dyn Write) -> Result<u8, Fault> {
     let preset = options.preset()?;
     let set = preset.shape.file_set(options.seed, &options.prefixes())?;
-    let mut workload = options.workload(&preset);
+    let workload = options.workload(&preset);
     let popularity = manifest::popularity(workload.law, &set)?;
     if !options.without_files {
         room_for(&set, options.bytes_max)?;
@@ -205,17 +205,12 @@ pub fn new(options: &NewOptions, watch: Watch<'_>, out: &mut dyn Write) -> Resul
         }
     }
     let spec = TraceSpec {
-        seed: options.seed,
-        client: 0,
-        requests: preset.requests,
         sessions_max: options.sessions_max,
-        pattern: preset.pattern,
         line_bits_per_s: preset.line_bits_per_s,
+        ..TraceSpec::new(options.seed, preset.requests, preset.pattern)
     };
-    let tally;
-    (workload.logs, tally) =
-        make_logs(&set, &popularity, &spec, preset.clients, partial.path(), watch)?;
-    finish(workload, set, popularity, tally, partial, options.json, out)
+    let logs = make_logs(&set, &popularity, &spec, preset.clients, partial.path(), watch)?;
+    finish(workload, set, popularity, logs, partial, options.json, out)
 }
 
 fn room_for(set: &FileSet, bytes_max: u64) -> Result<(), Fault> {
@@ -258,14 +253,15 @@ fn make_logs(
 
 /// Writes the manifest, gives the directory its name, and prints what [`inspect`] says of it.
 fn finish(
-    workload: Workload,
+    mut workload: Workload,
     set: FileSet,
     popularity: Popularity,
-    tally: Tally,
+    (logs, tally): (Vec<Log>, Tally),
     partial: Partial,
     json: bool,
     out: &mut dyn Write,
 ) -> Result<u8, Fault> {
+    workload.logs = logs;
     workload.write(&set, partial.path())?;
     partial.commit()?;
     let (name, logs) = (workload.name.clone(), Some((tally, workload.logs.len() as u64)));
@@ -557,7 +553,7 @@ pub fn from_dir(
     let set = from_dir::scan(&root, options.ranks, !options.without_hashes, options.seed, watch)?;
     let exponent = options.exponent;
     let law = if exponent == 0.0 { Law::Uniform } else { Law::Zipf { exponent } };
-    let mut workload = Workload {
+    let workload = Workload {
         format: FORMAT,
         name: "from-dir".to_owned(),
         source: root.display().to_string(),
@@ -574,18 +570,9 @@ pub fn from_dir(
     };
     let popularity = manifest::popularity(workload.law, &set)?;
     let partial = Partial::begin(&options.out)?;
-    let spec = TraceSpec {
-        seed: options.seed,
-        client: 0,
-        requests: options.requests,
-        sessions_max: 0,
-        pattern,
-        line_bits_per_s: None,
-    };
-    let tally;
-    (workload.logs, tally) =
-        make_logs(&set, &popularity, &spec, options.clients, partial.path(), watch)?;
-    finish(workload, set, popularity, tally, partial, options.json, out)
+    let spec = TraceSpec::new(options.seed, options.requests, pattern);
+    let logs = make_logs(&set, &popularity, &spec, options.clients, partial.path(), watch)?;
+    finish(workload, set, popularity, logs, partial, options.json, out)
 }
 
 /// `workload from-log`.
@@ -676,9 +663,9 @@ pub fn from_log(
         pattern: None,
         line_bits_per_s: None,
         offer: Offer { model: Model::Replay, ..Offer::default() },
-        logs,
+        logs: Vec::new(),
         observed: Some(observed),
     };
     let popularity = manifest::popularity(workload.law, &set)?;
-    finish(workload, set, popularity, tally, partial, options.json, out)
+    finish(workload, set, popularity, (logs, tally), partial, options.json, out)
 }

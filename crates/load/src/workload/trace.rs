@@ -22,6 +22,13 @@ pub struct TraceSpec {
     pub line_bits_per_s: Option<u64>,
 }
 
+impl TraceSpec {
+    /// So many requests of the first client, in any number of sessions, on lines without a limit.
+    pub const fn new(seed: u64, requests: u64, pattern: Pattern) -> Self {
+        Self { seed, client: 0, requests, sessions_max: 0, pattern, line_bits_per_s: None }
+    }
+}
+
 /// An iterator over the sessions of one client, and a source that reuses memory.
 #[derive(Debug)]
 pub struct Trace<'a> {
@@ -91,14 +98,7 @@ mod tests {
     use crate::workload::tally::Tally;
     use std::path::Path;
 
-    const SPEC: TraceSpec = TraceSpec {
-        seed: 1,
-        client: 0,
-        requests: 3_000,
-        sessions_max: 0,
-        pattern: Pattern::P10,
-        line_bits_per_s: None,
-    };
+    const SPEC: TraceSpec = TraceSpec::new(1, 3_000, Pattern::P10);
 
     fn log(spec: &TraceSpec, mix: Mix) -> Vec<u8> {
         let set = FileSet::specweb(60, &["file_set"]).unwrap();
