@@ -3,7 +3,7 @@
 use super::START;
 use crate::race::Settled;
 use crate::race::space::{Candidate, DEFAULT};
-use crate::report::{filled, quoted};
+use crate::units::template::{filled, quoted};
 use serde_json::{Value, json};
 use std::fmt::Write;
 

@@ -5,6 +5,7 @@
 
 use crate::stats::count;
 use crate::units::real;
+use crate::units::template::xml;
 use crate::watch::perf_script::{Folded, KERNEL};
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -222,11 +223,11 @@ fn draw(
          system-ui,sans-serif}}.s{{font:12px system-ui,sans-serif;fill:#444}}rect{{stroke:#fff;\
          stroke-width:.6}}g:hover rect{{stroke:#000}}</style>\n\
          <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>",
-        escaped(head.first().map_or("", |line| line))
+        xml(head.first().map_or("", |line| line))
     )?;
     for (at, line) in head.iter().enumerate() {
         let (class, y) = if at == 0 { ("h", 24.0) } else { ("s", 26.0 + 18.0 * count(at)) };
-        writeln!(out, "<text class=\"{class}\" x=\"{MARGIN}\" y=\"{y}\">{}</text>", escaped(line))?;
+        writeln!(out, "<text class=\"{class}\" x=\"{MARGIN}\" y=\"{y}\">{}</text>", xml(line))?;
     }
     if all.is_empty() {
         writeln!(out, "<text class=\"s\" x=\"{MARGIN}\" y=\"{}\">No samples.</text>", HEAD + 8.0)?;
@@ -239,18 +240,18 @@ fn draw(
             out,
             "<g><title>{}</title><rect x=\"{x:.1}\" y=\"{y:.0}\" width=\"{width:.1}\" \
              height=\"{ROW}\" fill=\"{}\"/>",
-            escaped(&words(frame)),
+            xml(&words(frame)),
             colour(frame)
         )?;
         if let Some(text) = fitting(&label(frame), width - 6.0) {
             let (x, y) = (x + 3.0, y + 12.0);
-            write!(out, "<text x=\"{x:.1}\" y=\"{y:.0}\">{}</text>", escaped(&text))?;
+            write!(out, "<text x=\"{x:.1}\" y=\"{y:.0}\">{}</text>", xml(&text))?;
         }
         writeln!(out, "</g>")?;
     }
     for (at, line) in foot.iter().enumerate() {
         let y = floor + ROW * (count(at) + 1.2);
-        writeln!(out, "<text class=\"s\" x=\"{MARGIN}\" y=\"{y:.0}\">{}</text>", escaped(line))?;
+        writeln!(out, "<text class=\"s\" x=\"{MARGIN}\" y=\"{y:.0}\">{}</text>", xml(line))?;
     }
     writeln!(out, "</svg>")
 }
@@ -267,12 +268,6 @@ fn fitting(label: &str, width: f64) -> Option<String> {
         return number.map(str::to_owned);
     }
     (room >= 5).then(|| format!("{}..", label.chars().take(room - 2).collect::<String>()))
-}
-
-/// Text within XML.
-pub(crate) fn escaped(text: &str) -> String {
-    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    text.replace('"', "&quot;").replace(char::is_control, " ")
 }
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
 //! Servers that other people wrote: where each is found, how it is told what to serve, and what it
 //! says of its version. The lab starts them from here.
 
-mod templates;
 #[cfg(test)]
 mod tests;
 
 use crate::units::files::At;
+use crate::units::template::filled;
 use regatta_load::named;
+use serde_json::json;
 use std::env;
 use std::ffi::OsString;
 use std::fs;
@@ -16,6 +17,17 @@ use std::process::{Command, Stdio};
 
 /// Connections that each is set up for.
 pub const CONNECTIONS_MAX: usize = 8_192;
+/// Open files that a server may need: a connection and a file each.
+const FILES_MAX: usize = CONNECTIONS_MAX * 2;
+/// Threads of each of Apache's processes.
+const APACHE_THREADS: usize = 128;
+/// Connections of Apache's worker module, each with a thread whether it is open or not: as many as
+/// the replicas allow the others need at saturation. More wait in the queue.
+const WORKER_CONNECTIONS: usize = 2_048;
+/// Threads of each of [A]'s servers, its Apache too.
+const POOL_THREADS: usize = 64;
+/// Where Debian puts Apache's modules.
+const APACHE_MODULES: &str = "/usr/lib/apache2/modules";
 
 named! {
     /// A server that the lab has a template for.
@@ -85,24 +97,40 @@ impl Other {
         output.status.success().then_some(named)
     }
 
-    /// Its configuration, as text.
-    pub fn configuration(self, serving: &Serving<'_>) -> String {
-        match self {
-            Self::Nginx => templates::nginx(serving),
-            Self::Lighttpd => templates::lighttpd(serving),
-            Self::H2o => templates::h2o(serving),
-            Self::Apache => templates::apache(serving),
-            Self::ApacheWorker => templates::apache_worker(serving),
-            Self::ApachePool => templates::apache_pool(serving),
-            Self::Caddy => templates::caddy(serving),
-        }
+    /// Its configuration, as its own manual says it is fastest on static files, with connections
+    /// that stay open, `sendfile`, no log, no compression, and as many workers as it has
+    /// processors.
+    pub fn configuration(self, serving: &Serving<'_>) -> Result<String, String> {
+        let template = match self {
+            Self::Nginx => include_str!("../../assets/programs/nginx.conf"),
+            Self::Lighttpd => include_str!("../../assets/programs/lighttpd.conf"),
+            Self::H2o => include_str!("../../assets/programs/h2o.conf"),
+            Self::Apache | Self::ApacheWorker | Self::ApachePool => {
+                include_str!("../../assets/programs/apache.conf")
+            }
+            Self::Caddy => include_str!("../../assets/programs/caddy.conf"),
+        };
+        let workers = serving.workers.max(1);
+        // Of Apache. The worker module has all threads from the start, however many processors
+        // there are; with those of [A]'s servers, further clients wait.
+        let (module, processes, each) = match self {
+            Self::ApacheWorker => ("worker", WORKER_CONNECTIONS / APACHE_THREADS, APACHE_THREADS),
+            Self::ApachePool => ("worker", 1, POOL_THREADS),
+            _ => ("event", workers, APACHE_THREADS),
+        };
+        let values = json!({ "address": serving.address, "host": serving.address.ip(),
+            "port": serving.address.port(), "root": serving.root.display().to_string(),
+            "scratch": serving.scratch.display().to_string(), "workers": workers,
+            "connections_max": CONNECTIONS_MAX, "files_max": FILES_MAX, "module": module,
+            "processes": processes, "each": each, "modules": APACHE_MODULES });
+        filled(&format!("{}.conf", self.name()), template, &values)
     }
 
     /// Writes its configuration into `serving.scratch` and gives the whole command that starts it
     /// there, in the foreground.
     pub fn command(self, program: &Path, serving: &Serving<'_>) -> Result<Vec<OsString>, String> {
         let path = serving.scratch.join(format!("{}.conf", self.name()));
-        fs::write(&path, self.configuration(serving)).at(&path)?;
+        fs::write(&path, self.configuration(serving)?).at(&path)?;
         let (scratch, path) = (serving.scratch.as_os_str(), path.into_os_string());
         let mut words: Vec<OsString> = Vec::new();
         if self == Self::Caddy {

@@ -64,7 +64,7 @@ fn configurations_say_where_what_and_how_much() {
         ),
         (Other::Caddy, &["http://:8081 {", "bind 127.0.0.1", "admin off"]),
     ] {
-        let text = other.configuration(&place);
+        let text = other.configuration(&place).unwrap();
         for part in parts.iter().chain(&["/srv/site"]) {
             assert!(text.contains(part), "{}: {part}\n{text}", other.name());
         }
@@ -73,7 +73,8 @@ fn configurations_say_where_what_and_how_much() {
         }
     }
     // The worker module does not know it, and would not start.
-    assert!(!Other::ApacheWorker.configuration(&place).contains("AsyncRequestWorkerFactor"));
+    let text = Other::ApacheWorker.configuration(&place).unwrap();
+    assert!(!text.contains("AsyncRequestWorkerFactor"), "{text}");
 }
 
 /// Asks for a file until somebody answers, and gives the answer.

@@ -27,7 +27,6 @@ mod scaling;
 mod seconds;
 mod spectrum;
 mod tables;
-mod template;
 #[cfg(test)]
 pub(crate) mod tests;
 mod tuning;
@@ -44,7 +43,6 @@ use serde::Serialize;
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-pub(crate) use template::{escaped, filled, quoted};
 
 /// A run and what was made of it.
 #[derive(Debug)]

@@ -2,10 +2,10 @@
 //! nothing else and follows the reader's light or dark theme. The same bytes for the same run.
 
 use super::Report;
-use super::template::filled;
 use crate::analysis::EffectRow;
 use crate::analysis::{CellSummary, Summary};
 use crate::units::date::date;
+use crate::units::template::filled;
 use crate::units::{show, words};
 use serde_json::{Value, json};
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod date;
 pub(crate) mod files;
+pub(crate) mod template;
 
 use crate::stats::count;
 

@@ -6,10 +6,11 @@ use crate::claims::{CLAIMS, Claim, Finding, Judged, Open, Verdict, has_predicate
 use crate::experiment::plan::whole_s;
 use crate::experiment::{Scale, library, parse};
 use crate::journal::Run;
-use crate::report::{STYLE, filled};
+use crate::report::STYLE;
 use crate::stats::index;
 use crate::units::date::date;
 use crate::units::minutes;
+use crate::units::template::filled;
 use pool::Pool;
 use serde::Serialize;
 use serde_json::{Value, json};

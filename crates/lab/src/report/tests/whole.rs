@@ -7,6 +7,7 @@ use crate::skips::skip;
 use crate::stats::{Random, index};
 use crate::trial::numbers::series;
 use crate::units::real;
+use crate::units::template::escaped;
 use regatta_load::engine::{Fate, Hdr, Outcome, Spectrum};
 use serde_json::{Value, json};
 use std::fs::{self, File};

@@ -1,6 +1,5 @@
-//! Text made from templates: pages, Markdown, TOML, pictures.
+//! Text made from templates: pages, Markdown, configurations, pictures.
 
-use crate::profile::flame;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, Error, value::Serde};
 use serde::Serialize;
@@ -17,7 +16,7 @@ pub(crate) fn filled(name: &str, text: &str, values: &impl Serialize) -> Result<
         }
         environment.add_filter("cell", |text: String| escaped(&text));
         environment.add_filter("toml", |text: String| quoted(&text));
-        environment.add_filter("xml", |text: String| flame::escaped(&text));
+        environment.add_filter("xml", |text: String| xml(&text));
         environment.add_filter("fixed", |of: f64, digits: usize| format!("{of:.digits$}"));
         environment.render_named_str(name, text, Serde(values))
     };
@@ -32,4 +31,10 @@ pub(crate) fn escaped(text: &str) -> String {
 /// A TOML string.
 pub(crate) fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
+}
+
+/// Text within XML.
+pub(crate) fn xml(text: &str) -> String {
+    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    text.replace('"', "&quot;").replace(char::is_control, " ")
 }
