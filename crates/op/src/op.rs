@@ -34,8 +34,8 @@ pub enum Op<F> {
     /// Read a file range into memory, because the origin or the wire must see the bytes. May block
     /// on disk.
     Read(Ticket, ReadReq<F>),
-    /// Look at an open file once more: it is about to be sent, and was opened earlier. Does not
-    /// wait for a disk: what is open has its facts in memory.
+    /// Look at an open file once more: it is about to be sent, and was opened earlier, or its body
+    /// has been read. Does not wait for a disk: what is open has its facts in memory.
     Stat(Ticket, F),
     /// Half-close: no more bytes from us (RFC 9112 §9.6).
     Shut,

@@ -23,6 +23,9 @@ const OPEN_TRIES_MAX: u32 = 200;
 /// How often it tries to open a missing name while the root is being replaced: for three seconds,
 /// which is longer than that takes. Then the answer is 404.
 const ROOT_TRIES_MAX: u32 = 60;
+/// How often a body is read anew because its file has changed meanwhile. Then it is sent as it was
+/// read: a file that is being written has a weak tag, which promises less.
+const CHANGES_MAX: u8 = 2;
 
 /// The error number `ENOMEM`.
 const NO_MEMORY: i32 = 12;
@@ -34,7 +37,8 @@ pub enum Step<F> {
     Open(OpenReq),
     /// Read a body, or the next part of it, into memory: [`Supply::Read`].
     Read(ReadReq<F>),
-    /// Check a cached file before its bytes are sent: [`Supply::Stat`].
+    /// Check an open file: a cached one before its bytes are sent, and any after its body has been
+    /// read. [`Supply::Stat`].
     Stat(F),
     /// A name could not be opened now. Try again after this many milliseconds ([`Supply::Again`]),
     /// or give up ([`Supply::GivenUp`]).
@@ -114,13 +118,14 @@ impl<F: File> FileReply<F> {
 enum Supplied<F> {
     /// A name was opened.
     Opened(Result<Opened<F>, OpenFault>),
-    /// A body was read into this file.
+    /// A body was read into this file, and is what the file's facts tell of.
     Filled(Arc<Representation<F>>),
     /// A body could not be read.
     Unreadable(Fault),
     /// An open file has not changed.
     Checked(Arc<Representation<F>>),
-    /// It has changed, or its body was shorter than expected: search again.
+    /// It has changed, or its body was shorter than expected: search again. What was read of it is
+    /// not sent.
     Changed,
     /// Nothing: search again.
     Nothing,
@@ -128,12 +133,15 @@ enum Supplied<F> {
 
 /// The result of reading a body.
 enum Filled<F> {
-    /// The body is complete, or could not be read.
-    Supplied(Supplied<F>),
+    /// It is complete, and pending: all parts of it are of one content if this, its file, has not
+    /// changed since it was opened.
+    Whole(F),
     /// There is more of it.
     Part,
     /// It is shorter than the file was when it was opened, perhaps long ago.
     Shrank,
+    /// It could not be read.
+    Unreadable(Fault),
 }
 
 /// The result of [`answer`].
@@ -329,7 +337,9 @@ impl<F: File> Exchange<F> {
                 cx.scratch.give_read_buffer(buffer);
                 match filled {
                     Filled::Part => return self.read_part(cx),
-                    Filled::Supplied(supplied) => supplied,
+                    Filled::Whole(file) if self.changes < CHANGES_MAX => return Step::Stat(file),
+                    Filled::Whole(_) => Supplied::Filled(self.take_pending()),
+                    Filled::Unreadable(fault) => Supplied::Unreadable(fault),
                     // Nothing has been sent, but what was opened is no longer what is there.
                     Filled::Shrank if !mem::replace(&mut self.shrank, true) => Supplied::Changed,
                     Filled::Shrank => return Step::Cut,
@@ -381,21 +391,21 @@ impl<F: File> Exchange<F> {
 
     /// Takes the part of a body that was read, or the fault.
     fn fill(&mut self, bytes: &[u8], read: Result<(), Fault>) -> Filled<F> {
-        let file = self.pending.take().expect("a file is pending while its body is read");
+        let (open, len) = self.open_file();
+        let file = self.take_pending();
         let mut body = mem::take(&mut self.body);
         if let Err(fault) = read {
-            return Filled::Supplied(Supplied::Unreadable(fault));
+            return Filled::Unreadable(fault);
         }
         if bytes.len() as u64 != self.part {
             return Filled::Shrank;
         }
-        let len = file.coded(self.coding).map_or(0, |coded| coded.len());
         let whole = if self.part == len {
             bytes
         } else {
             let room = usize::try_from(len).unwrap_or(usize::MAX) - body.len();
             if body.try_reserve_exact(room).is_err() {
-                return Filled::Supplied(Supplied::Unreadable(Fault::Other(NO_MEMORY)));
+                return Filled::Unreadable(Fault::Other(NO_MEMORY));
             }
             body.extend_from_slice(bytes);
             if (body.len() as u64) < len {
@@ -406,7 +416,8 @@ impl<F: File> Exchange<F> {
         };
         let mut file = Arc::try_unwrap(file).unwrap_or_else(|shared| (*shared).clone());
         file.fill(self.coding, whole);
-        Filled::Supplied(Supplied::Filled(Arc::new(file)))
+        self.pending = Some(Arc::new(file));
+        Filled::Whole(open)
     }
 
     /// Reads the next part of the body, at most as much as is read at once.
@@ -419,10 +430,23 @@ impl<F: File> Exchange<F> {
         Step::Read(ReadReq { file, at, len: self.part, buffer })
     }
 
+    /// Compares the facts of the pending file with those of now. Its body is in memory if it has
+    /// just been read.
     fn checked(&mut self, found: Result<FileId, Fault>) -> Supplied<F> {
-        let file = self.pending.take().expect("a file is pending while it is looked at");
-        let same = file.coded(self.coding).is_some_and(|coded| found == Ok(coded.id));
-        if same { Supplied::Checked(file) } else { Supplied::Changed }
+        let file = self.take_pending();
+        let same = file.coded(self.coding).filter(|coded| found == Ok(coded.id));
+        match same.map(|coded| matches!(coded.body, Body::Memory(_))) {
+            Some(true) => Supplied::Filled(file),
+            Some(false) => Supplied::Checked(file),
+            None => {
+                self.changes = self.changes.saturating_add(1);
+                Supplied::Changed
+            }
+        }
+    }
+
+    fn take_pending(&mut self) -> Arc<Representation<F>> {
+        self.pending.take().expect("a file is pending while it is read or looked at")
     }
 
     /// Searches for the file that answers, in the cache first, then on the disk. `found` is the

@@ -38,6 +38,8 @@ pub struct Exchange<F> {
     pub(crate) body: Vec<u8>,
     /// A file was shorter than expected, once.
     pub(crate) shrank: bool,
+    /// How often a file turned out to have changed since it was opened.
+    pub(crate) changes: u8,
     /// What the log record needs.
     pub(crate) note: Note,
 }
@@ -58,6 +60,7 @@ impl<F> Default for Exchange<F> {
             part: 0,
             body: Vec::new(),
             shrank: false,
+            changes: 0,
             note: Note::default(),
         }
     }

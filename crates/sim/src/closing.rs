@@ -201,7 +201,8 @@ impl Closing<'_> {
 pub(crate) fn patience(site: &Site, link: &Link) -> u64 {
     let deadlines = &site.deadlines;
     let once = deadlines.head_ms_max + deadlines.send_window_ms * 3 + link.lateness * 4;
-    let disk = 10 * deadlines.disk_ms_max.max(DISK_MS_MAX);
+    // A body whose file changes is read up to three times.
+    let disk = 30 * deadlines.disk_ms_max.max(DISK_MS_MAX);
     // Requests that the peer has sent may be answered one after another.
     let waiting = link.requests.len() as u64 + 1;
     let idle = deadlines.idle_ms_max.max(deadlines.first_request_ms_max);

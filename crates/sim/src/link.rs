@@ -72,7 +72,8 @@ pub(crate) struct Link {
     pub(crate) postponed: Option<usize>,
     /// A body could not be read.
     pub(crate) unreadable: Vec<Stamp>,
-    /// The name whose file was opened, and is remembered when its body has been read.
+    /// The name whose file was opened, and is remembered when its body has been read and is that of
+    /// the facts.
     pub(crate) asking: Option<Vec<u8>>,
     /// How much the peer had acknowledged, and when.
     pub(crate) acked: Vec<(u64, u64)>,

@@ -384,6 +384,12 @@ impl<'a> World<'a> {
             Op::Stat(ticket, file) => {
                 let old = self.plant == Some(Plant::OldFacts);
                 let id = if old { file.id() } else { file.stat() };
+                // A body that has been read is remembered now, unless its file has changed.
+                if let Some(name) = self.links[at].asking.take()
+                    && id == file.id()
+                {
+                    self.knowledge.put(&name, at, self.stamp);
+                }
                 self.complete(at, Done::Stat(ticket, Ok(id)))
             }
             Op::Shut => {
@@ -571,14 +577,20 @@ impl<'a> World<'a> {
         if brought < asked {
             self.links[at].shrank = true;
             self.links[at].asking = None;
-        } else if is_last
+        }
+        trace::push(self.stamp, at, Event::Read { asked, brought });
+        self.complete(at, Done::Read(ticket, bytes, Ok(())))?;
+        // Of a file that has changed too often nobody asks whether it has changed again.
+        let link = &mut self.links[at];
+        let looks = matches!(&link.parked, Some(Parked { op: Op::Stat(..), .. }));
+        if is_last
             && !seals
-            && let Some(name) = self.links[at].asking.take()
+            && !looks
+            && let Some(name) = link.asking.take()
         {
             self.knowledge.put(&name, at, self.stamp);
         }
-        trace::push(self.stamp, at, Event::Read { asked, brought });
-        self.complete(at, Done::Read(ticket, bytes, Ok(())))
+        Ok(())
     }
 
     /// The connection is over.

@@ -309,8 +309,8 @@ fn without_a_cache_every_request_opens_and_closes() {
     for _ in 0..2 {
         client.kinds.clear();
         client.feed(get("/small.bin").as_bytes());
-        use OpKind::{Open, Read, Recv, Send};
-        assert_eq!(client.kinds, [Open, Read, Send, Recv]);
+        use OpKind::{Open, Read, Recv, Send, Stat};
+        assert_eq!(client.kinds, [Open, Read, Stat, Send, Recv]);
         client.kinds.clear();
         client.feed(get("/big.bin").as_bytes());
         assert_eq!(client.kinds[..2], [Open, Send]);
@@ -707,6 +707,59 @@ fn an_open_file_is_sent_as_what_it_is_now() {
     let mut client = rig.connect();
     client.feed(b"HEAD /large.bin HTTP/1.1\r\nHost: a\r\n\r\n");
     assert!(!client.kinds.contains(&OpKind::Stat));
-    client.feed(get("/ten.txt").repeat(2).as_bytes());
+    client.feed(get("/ten.txt").as_bytes());
+    client.kinds.clear();
+    client.feed(get("/ten.txt").as_bytes());
     assert!(!client.kinds.contains(&OpKind::Stat), "what is in memory is sent as it is");
+}
+
+/// So are the bytes that are read from it: a file that was opened for a `HEAD` and written in its
+/// place since is not kept under its old facts.
+#[test]
+fn an_open_file_is_read_as_what_it_is_now() {
+    let rig = with(CachingRules { revalidate_ms: 60_000, ..CachingRules::default() });
+    let (old, new) = (pattern(3_000), pattern(5_000));
+    let file = rig.put("page.html", &old);
+    let output = rig.ask("HEAD /page.html HTTP/1.1\r\nHost: a\r\n\r\n");
+    let tag = Response::parse(&output, true).0.field("etag");
+    file.overwrite(&new);
+    rig.put("page.html", &new);
+    for _ in 0..2 {
+        let page = Response::parse(&rig.ask(&get("/page.html")), false).0;
+        assert!(page.body == new, "{}", page.head);
+        assert!(page.field("etag").is_some() && page.field("etag") != tag, "{}", page.head);
+    }
+    assert_eq!((rig.opens.get(), rig.count(Counter::Reads)), (2, 2));
+    assert_eq!(file.holders(), 1, "the cache has let go of it");
+}
+
+/// A file may be written between two parts of its body, and whenever it is read: nothing is put
+/// together from two contents, and nobody waits for a file that is never the same twice.
+#[test]
+fn parts_of_two_contents_are_not_put_together() {
+    let rig = with(CachingRules { read_bytes_max: 4, ..CachingRules::default() });
+    let file = rig.put("twelve.txt", b"abcdefghijkl");
+    let mut client = rig.connect();
+    client.hold_reads = true;
+    client.feed(get("/twelve.txt").as_bytes());
+    client.read_once();
+    file.overwrite(b"ABCDEFGHIJKLMN");
+    rig.put("twelve.txt", b"ABCDEFGHIJKLMN");
+    client.hold_reads = false;
+    client.run();
+    assert!(client.output.ends_with(b"\r\n\r\nABCDEFGHIJKLMN"));
+    assert_eq!(body(&rig, "/twelve.txt"), b"ABCDEFGHIJKLMN");
+    let rig = Rig::new(Site::default());
+    let mut file = rig.put("busy.log", &pattern(10));
+    let mut client = rig.connect();
+    client.hold_reads = true;
+    client.feed(get("/busy.log").as_bytes());
+    for len in 11..14 {
+        assert!(client.output.is_empty());
+        file.overwrite(&pattern(len));
+        file = rig.put("busy.log", &pattern(len));
+        client.read_once();
+    }
+    assert_eq!((client.statuses(), rig.opens.get()), (vec![200], 3));
+    assert!(client.output.ends_with(&[&b"\r\n\r\n"[..], &pattern(12)].concat()));
 }

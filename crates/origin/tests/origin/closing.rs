@@ -549,18 +549,18 @@ fn what_the_server_ends_is_told_as_cut_short() {
 
 #[test]
 fn expiry_leaves_a_half_close_alone_and_the_disk_its_time() {
-    use OpKind::{Close, Open, Read, Recv, Send, Shut};
+    use OpKind::{Close, Open, Read, Recv, Send, Shut, Stat};
     let rig = Rig::new(Site::default());
     let cx = rig.cx();
     let mut client = rig.connect();
-    // By hand: what is out when the time comes is an Open, a Read, a Shut.
+    // By hand: what is out when the time comes is an Open, a Read, a Stat, a Shut.
     let mut conn = client.take_conn();
     conn.complete(Done::Recv(Ok(b"GET /ten.txt HTTP/1.0\r\n\r\nx")), rig.now(), &cx);
     let mut kinds = Vec::new();
     while let Some(op) = conn.next_op() {
         kinds.push(op.kind());
         rig.pass(if op.kind() == Shut { 1_000_000 } else { 29_999 });
-        let held = matches!(op.kind(), Open | Read | Shut);
+        let held = matches!(op.kind(), Open | Read | Stat | Shut);
         if held {
             conn.expire(0, rig.now(), &cx);
             assert!(conn.abandoned().is_none() && conn.next_op().is_none());
@@ -576,7 +576,7 @@ fn expiry_leaves_a_half_close_alone_and_the_disk_its_time() {
         conn.complete(done, rig.now(), &cx);
         conn.check_invariants();
     }
-    assert_eq!(kinds, [Open, Read, Send, Shut, Recv, Close]);
+    assert_eq!(kinds, [Open, Read, Stat, Send, Shut, Recv, Close]);
 }
 
 /// While the disk is asked before something is sent, the peer is not the one who is slow.

@@ -64,8 +64,8 @@ fn a_hit_is_one_receive_and_one_send() {
     for _ in 0..3 {
         client.feed(b"GET /small.bin HTTP/1.1\r\nHost: a\r\n\r\n");
     }
-    use OpKind::{Open, Read, Recv, Send};
-    assert_eq!(client.kinds, [Recv, Open, Read, Send, Recv, Send, Recv, Send, Recv]);
+    use OpKind::{Open, Read, Recv, Send, Stat};
+    assert_eq!(client.kinds, [Recv, Open, Read, Stat, Send, Recv, Send, Recv, Send, Recv]);
 }
 
 #[test]
