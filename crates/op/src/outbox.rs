@@ -1,16 +1,20 @@
 //! Bytes and file ranges waiting to go out (nginx's chain, h2o's sendvec).
 use crate::File;
 use alloc::{boxed::Box, collections::VecDeque, sync::Arc, vec::Vec};
+use core::ops::Range;
 
 /// One piece of what follows the head.
 #[derive(Clone, Debug)]
 pub enum Segment<F> {
-    /// Shared memory: a cached body. Bytes before `at` are gone.
+    /// Shared memory: a cached body, or a range of it; [`Segment::mem`] makes one. With numbers of
+    /// 32 bits it is no larger than a range of a file.
     Mem {
-        /// The bytes.
+        /// The bytes, and perhaps others around them.
         bytes: Arc<[u8]>,
-        /// How many of them have been sent.
-        at: usize,
+        /// Offset of the next byte to send.
+        at: u32,
+        /// Offset behind the last byte to send; not below `at`.
+        end: u32,
     },
     /// A range of a file.
     File {
@@ -24,11 +28,45 @@ pub enum Segment<F> {
 }
 
 impl<F> Segment<F> {
+    /// All of some memory.
+    ///
+    /// # Panics
+    /// If there are 4 GiB of it.
+    #[must_use]
+    #[inline]
+    pub fn mem(bytes: impl Into<Arc<[u8]>>) -> Self {
+        let bytes = bytes.into();
+        let all = 0..bytes.len();
+        Self::mem_range(bytes, all)
+    }
+
+    /// A range of some memory, which is shared.
+    ///
+    /// # Panics
+    /// If the range is not within the memory, or ends beyond 4 GiB.
+    #[must_use]
+    #[inline]
+    pub fn mem_range(bytes: Arc<[u8]>, range: Range<usize>) -> Self {
+        assert!(range.start <= range.end && range.end <= bytes.len(), "a range of the memory");
+        let offset = |at: usize| u32::try_from(at).expect("bodies in memory are below 4 GiB");
+        Self::Mem { bytes, at: offset(range.start), end: offset(range.end) }
+    }
+
+    /// What is left to send, if it is in memory.
+    #[must_use]
+    #[inline]
+    pub fn memory(&self) -> Option<&[u8]> {
+        match self {
+            Self::Mem { bytes, at, end } => Some(&bytes[*at as usize..*end as usize]),
+            Self::File { .. } => None,
+        }
+    }
+
     /// Bytes left to send.
     #[must_use]
     pub fn len(&self) -> u64 {
         match self {
-            Self::Mem { bytes, at } => (bytes.len() - at) as u64,
+            Self::Mem { at, end, .. } => u64::from(end - at),
             Self::File { len, .. } => *len,
         }
     }
@@ -147,10 +185,7 @@ impl<F> Outbox<F> {
     pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
         let head = self.head();
         let head = (!head.is_empty()).then_some(head);
-        head.into_iter().chain(self.segments().map_while(|segment| match segment {
-            Segment::Mem { bytes, at } => Some(&bytes[*at..]),
-            Segment::File { .. } => None,
-        }))
+        head.into_iter().chain(self.segments().map_while(Segment::memory))
     }
 
     /// The head and the one segment behind it; `None` where there are more segments than one.
@@ -175,7 +210,7 @@ impl<F> Outbox<F> {
             let used = n.min(segment.len());
             match segment {
                 Segment::Mem { at, .. } => {
-                    *at += usize::try_from(used).expect("no more than the segment's length");
+                    *at += u32::try_from(used).expect("no more than the segment's length");
                 }
                 Segment::File { at, len, .. } => {
                     *at += used;
@@ -235,10 +270,10 @@ mod tests {
 
     fn outbox() -> Outbox<Nothing> {
         let mut outbox = Outbox::new(b"head".to_vec());
-        outbox.push(Segment::Mem { bytes: Arc::from(&b""[..]), at: 0 });
-        outbox.push(Segment::Mem { bytes: Arc::from(&b"-body"[..]), at: 1 });
+        outbox.push(Segment::mem(&b""[..]));
+        outbox.push(Segment::mem_range(Arc::from(&b"-body-"[..]), 1..5));
         outbox.push(Segment::File { file: Nothing, at: 10, len: 5 });
-        outbox.push(Segment::Mem { bytes: Arc::from(&b"end"[..]), at: 0 });
+        outbox.push(Segment::mem(&b"end"[..]));
         outbox
     }
 

@@ -5,7 +5,7 @@ use self::heads::{Heads, Whole};
 use crate::{Site, auth, content, rules::Amendment, validator};
 use alloc::{boxed::Box, sync::Arc};
 use once_cell::race::OnceBox;
-use regatta_http::{date::DATE_BYTES, etag::EntityTag};
+use regatta_http::{date::DATE_BYTES, etag::EntityTag, range::ByteRange};
 use regatta_op::{Coding, Codings, File, FileId, Now, Segment};
 
 /// A regular file in all its content codings.
@@ -282,6 +282,16 @@ impl<F: File> Coded<F> {
         match &self.body {
             Body::Memory(whole) => whole.body_segment(),
             Body::File(file) => Segment::File { file: file.clone(), at: 0, len: self.len() },
+        }
+    }
+
+    /// A range of the body. Of one in memory it is no copy.
+    pub(crate) fn range_segment(&self, range: &ByteRange) -> Segment<F> {
+        match &self.body {
+            Body::Memory(whole) => whole.range_segment(range),
+            Body::File(file) => {
+                Segment::File { file: file.clone(), at: range.first, len: range.len() }
+            }
         }
     }
 }

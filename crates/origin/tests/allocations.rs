@@ -136,6 +136,8 @@ fn a_hit_allocates_nothing() {
          Accept-Encoding: gzip, br\r\n\r\n",
         "GET /large.bin HTTP/1.1\r\nHost: a\r\n\r\n",
         "GET /large.bin HTTP/1.1\r\nHost: a\r\nRange: bytes=5-99\r\n\r\n",
+        "GET /mid.css HTTP/1.1\r\nHost: a\r\nAuthorization: Basic YW5uOmFiYw==\r\n\
+         Range: bytes=5-\r\n\r\n",
         "GET /small.html HTTP/1.1\r\nHost: a\r\nIf-None-Match: *\r\n\r\n",
         "GET /small.html HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nxyz",
     ];

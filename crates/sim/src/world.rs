@@ -769,7 +769,7 @@ pub(crate) fn gather(outbox: &Outbox<SimFile>, most: u64, whole: bool) -> Vec<u8
             break;
         }
         match segment {
-            Segment::Mem { bytes: memory, at } => bytes.extend_from_slice(&memory[*at..]),
+            Segment::Mem { .. } => bytes.extend_from_slice(segment.memory().unwrap_or_default()),
             Segment::File { .. } if !bytes.is_empty() && !whole => break,
             Segment::File { file, at, len } => {
                 let before = bytes.len() as u64;

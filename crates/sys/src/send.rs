@@ -86,7 +86,9 @@ pub fn send(
         SendFlags::NOSIGNAL | if outbox.ends() { SendFlags::MORE } else { SendFlags::empty() };
     let sent = match outbox.simple() {
         Some((head, None)) => send_slice(fd, head, last)?,
-        Some((&[], Some(Segment::Mem { bytes, at }))) => send_slice(fd, &bytes[*at..], last)?,
+        Some((&[], Some(Segment::Mem { bytes, at, end }))) => {
+            send_slice(fd, &bytes[*at as usize..*end as usize], last)?
+        }
         Some((&[], Some(Segment::File { file, at, len }))) => {
             if outbox.ends() && *len <= budget_bytes.min(CORK_BYTES_MAX) {
                 // Without it the bytes leave a moment before the end.

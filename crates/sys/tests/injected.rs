@@ -69,9 +69,9 @@ fn every_byte_arrives_once_whatever_strikes() {
     poller.add(server.as_fd(), 1, Interest::WRITE).unwrap();
     send_all(&server, &mut poller, || {
         let mut outbox = Outbox::new(b"head".to_vec());
-        outbox.push(Segment::Mem { bytes: body.clone().into(), at: 0 });
+        outbox.push(Segment::mem(body.clone()));
         outbox.push(Segment::File { file: file.clone(), at: 0, len: LEN.into() });
-        outbox.push(Segment::Mem { bytes: b"middle"[..].into(), at: 0 });
+        outbox.push(Segment::mem(&b"middle"[..]));
         outbox.push(Segment::File { file: file.clone(), at: 10_000, len: 10_000 });
         outbox
     });

@@ -63,7 +63,7 @@ fn static_file(dir: &Folder, name: &str, bytes: &[u8]) -> StaticFile {
 }
 
 fn mem(bytes: &[u8]) -> Segment<StaticFile> {
-    Segment::Mem { bytes: bytes.into(), at: 0 }
+    Segment::mem(bytes)
 }
 
 fn read_exactly(client: &mut TcpStream, len: usize) -> Vec<u8> {
@@ -525,7 +525,7 @@ fn half_closing_tells_the_peer_and_queued_bytes_are_known() {
     let chunk: Arc<[u8]> = vec![0; 1 << 20].into();
     loop {
         let mut outbox = Outbox::default();
-        outbox.push(Segment::Mem { bytes: chunk.clone(), at: 0 });
+        outbox.push(Segment::mem(chunk.clone()));
         match send(fd.as_fd(), &mut outbox, u64::MAX) {
             Ok(n) => sent += n.bytes,
             Err(error) => break assert_eq!(error.kind(), ErrorKind::WouldBlock),

@@ -5,6 +5,7 @@ use regatta_http::{
     Status,
     date::DATE_BYTES,
     h1::{end_head, write_date_field, write_decimal_field, write_field, write_status_line},
+    range::ByteRange,
 };
 use regatta_op::{Now, Segment};
 
@@ -164,7 +165,15 @@ impl Whole {
 
     /// The body, to be sent behind another head.
     pub(crate) fn body_segment<F>(&self) -> Segment<F> {
-        Segment::Mem { bytes: self.bytes.clone(), at: self.body_at }
+        Segment::mem_range(self.bytes.clone(), self.body_at..self.bytes.len())
+    }
+
+    /// A range of the body, to be sent behind another head.
+    pub(crate) fn range_segment<F>(&self, range: &ByteRange) -> Segment<F> {
+        let offset = |at: u64| usize::try_from(at).expect("a range lies within its body");
+        let (first, last) = (offset(range.first), offset(range.last));
+        let bytes = self.body_at + first..self.body_at + last + 1;
+        Segment::mem_range(self.bytes.clone(), bytes)
     }
 
     /// Puts the head before it, if that is not there yet, and changes the date, unless a connection

@@ -107,7 +107,7 @@ impl<F: File> Terms<'_, F> {
             && !self.head_only
             && self.cors.is_none()
         {
-            outbox.push(Segment::Mem { bytes: bytes.clone(), at: 0 });
+            outbox.push(Segment::mem(bytes.clone()));
             return (Status::OK, coded.len());
         }
         self.pieces(plan, role, outbox)
@@ -118,7 +118,7 @@ impl<F: File> Terms<'_, F> {
         let (coded, ok) = (plan.coded, Self::heads(plan).ok());
         let mut out = self.scratch.take_buffer();
         let copied = match &coded.body {
-            Body::Memory(whole) if self.copies(whole.body()) => whole.body(),
+            Body::Memory(whole) if self.copies(coded.len()) => whole.body(),
             _ => &[][..],
         };
         out.reserve(ok.len() + copied.len() + CONNECTION_BYTES_MAX);
@@ -177,16 +177,17 @@ impl<F: File> Terms<'_, F> {
         out.extend_from_slice(Self::heads(plan).fields());
         vary(&mut out, role);
         self.amend(&mut out);
-        let mut outbox = match &coded.body {
-            Body::Memory(whole) => {
+        let outbox = match &coded.body {
+            Body::Memory(whole) if self.copies(range.len()) => {
                 out.extend_from_slice(slice(whole.body(), range));
                 Outbox::new(out)
             }
-            Body::File(_) => Outbox::new(out),
+            _ => {
+                let mut outbox = Outbox::new(out);
+                outbox.push(coded.range_segment(range));
+                outbox
+            }
         };
-        if let Body::File(file) = &coded.body {
-            outbox.push(Segment::File { file: file.clone(), at: range.first, len: range.len() });
-        }
         Response { outbox, status: Status::PARTIAL_CONTENT, body_bytes: range.len() }
     }
 
@@ -197,9 +198,9 @@ impl<F: File> Terms<'_, F> {
         let part = |(at, range)| boundary.part(heads.type_line(), range, coded.len(), at == 0);
         let parts: Vec<_> = ranges.iter().enumerate().map(part).collect();
         let end = boundary.end();
-        let body_bytes = parts.iter().map(|part| part.len() as u64).sum::<u64>()
-            + ranges.iter().map(ByteRange::len).sum::<u64>()
-            + end.len() as u64;
+        let of_file = ranges.iter().map(ByteRange::len).sum::<u64>();
+        let of_parts = parts.iter().map(|part| part.len() as u64).sum::<u64>();
+        let body_bytes = of_parts + of_file + end.len() as u64;
         let mut out = self.start(Status::PARTIAL_CONTENT);
         write_decimal_field(&mut out, "Content-Length", body_bytes);
         write_field(&mut out, "Content-Type", boundary.content_type().as_bytes());
@@ -207,7 +208,7 @@ impl<F: File> Terms<'_, F> {
         vary(&mut out, role);
         self.amend(&mut out);
         let outbox = match &coded.body {
-            Body::Memory(whole) => {
+            Body::Memory(whole) if self.copies(of_file) => {
                 for (part, range) in parts.iter().zip(ranges) {
                     out.extend_from_slice(part);
                     out.extend_from_slice(slice(whole.body(), range));
@@ -215,14 +216,13 @@ impl<F: File> Terms<'_, F> {
                 out.extend_from_slice(&end);
                 Outbox::new(out)
             }
-            Body::File(file) => {
+            _ => {
                 let mut outbox = Outbox::new(out);
                 for (part, range) in parts.into_iter().zip(ranges) {
-                    outbox.push(Segment::Mem { bytes: part.into(), at: 0 });
-                    let (at, len) = (range.first, range.len());
-                    outbox.push(Segment::File { file: file.clone(), at, len });
+                    outbox.push(Segment::mem(part));
+                    outbox.push(coded.range_segment(range));
                 }
-                outbox.push(Segment::Mem { bytes: end.into(), at: 0 });
+                outbox.push(Segment::mem(end));
                 outbox
             }
         };
@@ -304,12 +304,12 @@ impl<F: File> Terms<'_, F> {
             return Response { outbox: Outbox::new(out), status, body_bytes: 0 };
         }
         let body_bytes = body.len() as u64;
-        if self.copies(body) {
+        if self.copies(body_bytes) {
             out.extend_from_slice(body);
             return Response { outbox: Outbox::new(out), status, body_bytes };
         }
         let mut outbox = Outbox::new(out);
-        outbox.push(Segment::Mem { bytes: Arc::clone(body), at: 0 });
+        outbox.push(Segment::mem(Arc::clone(body)));
         Response { outbox, status, body_bytes }
     }
 
@@ -401,10 +401,11 @@ impl<F: File> Terms<'_, F> {
         end_head(out);
     }
 
-    /// True if a body goes into the head's buffer.
+    /// True if so many bytes of a body go into the head's buffer. More would be a copy for each
+    /// connection, for as long as its peer takes.
     #[inline]
-    fn copies(&self, body: &[u8]) -> bool {
-        !self.head_only && body.len() <= self.site.caching.copy_bytes_max
+    fn copies(&self, bytes: u64) -> bool {
+        !self.head_only && bytes <= self.site.caching.copy_bytes_max as u64
     }
 }
 

@@ -1,6 +1,7 @@
 //! Byte ranges, of files in memory and of files on disk.
 use crate::rig::{Expected, Rig, check, pattern};
-use regatta_origin::{CachingRules, Site};
+use regatta_op::{Done, Op};
+use regatta_origin::{CachingRules, Protocol as _, Site};
 
 /// Every row holds for the same file in memory, copied or not, and on disk.
 fn rigs() -> Vec<Rig> {
@@ -113,4 +114,30 @@ fn ranges_of_a_large_file_and_of_a_coding() {
                    Range: bytes=690-\r\n\r\n";
     let fields = [("content-encoding", "br"), ("content-range", "bytes 690-699/700")];
     check(&rig, request, &Expected { status: 206, fields: &fields, body: Some(&[b'b'; 10]) });
+}
+
+/// A long range of a body in memory is no copy of it: however many peers take theirs slowly, the
+/// body is there once.
+#[test]
+fn long_ranges_share_the_body() {
+    let rig = Rig::new(Site::default());
+    rig.ask("GET /mid.bin HTTP/1.1\r\nHost: a\r\n\r\n");
+    let rows = [
+        ("bytes=1-", 1, 40_959),
+        ("bytes=1-16384", 0, 16_384),
+        ("bytes=1-16385", 1, 16_385),
+        ("bytes=0-9,20000-39999", 5, 20_010),
+        ("bytes=0-9,20000-29999", 0, 10_010),
+    ];
+    for (range, segments, len) in rows {
+        let request = format!("GET /mid.bin HTTP/1.1\r\nHost: a\r\nRange: {range}\r\n\r\n");
+        let mut client = rig.connect();
+        let mut conn = client.take_conn();
+        conn.complete(Done::Recv(Ok(request.as_bytes())), rig.now(), &rig.cx());
+        let Some(Op::Send(outbox)) = conn.next_op() else { panic!("{range} is in memory") };
+        let own = outbox.head().len();
+        assert_eq!(outbox.segments().count(), segments, "{range}");
+        assert_eq!(own < 1_000, segments > 0, "{range}: {own} bytes of its own");
+        assert!((len..len + 1_500).contains(&outbox.len()), "{range}: {}", outbox.len());
+    }
 }

@@ -496,7 +496,7 @@ impl<F: File> Session<F> {
         if self.out.is_empty() {
             self.out.start(frame.into());
         } else {
-            self.out.push(Segment::Mem { bytes: frame.into(), at: 0 });
+            self.out.push(Segment::mem(frame));
         }
     }
 
@@ -555,9 +555,9 @@ fn take<F: File>(body: &mut Segment<F>, bytes: u64) -> Segment<F> {
             (*at, *len) = (*at + bytes, *len - bytes);
             piece
         }
-        Segment::Mem { bytes: memory, at } => {
-            let end = *at + usize::try_from(bytes).expect("a piece is short");
-            let piece = Segment::Mem { bytes: memory[*at..end].into(), at: 0 };
+        Segment::Mem { bytes: memory, at, .. } => {
+            let end = *at + u32::try_from(bytes).expect("a piece is short");
+            let piece = Segment::Mem { bytes: memory.clone(), at: *at, end };
             *at = end;
             piece
         }

@@ -517,8 +517,8 @@ pub static OPTIONS: &[OptionSpec] = &[
         bytes(0, MIB),
         "16384",
         "The largest body that is copied behind its head, so that one write sends both.",
-        "It matters where head and body are not cached in one piece, for example for HTTP/1.0 and \
-         for error pages.",
+        "It matters where head and body are not cached in one piece, for example for HTTP/1.0, for \
+         ranges and for error pages.",
     ),
     option(
         "cache.revalidate_ms",

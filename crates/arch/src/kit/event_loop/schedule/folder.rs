@@ -186,7 +186,7 @@ fn take_all(outbox: &mut Outbox<StaticFile>, out: &mut Vec<u8>) -> u64 {
     out.extend_from_slice(outbox.head());
     for segment in outbox.segments() {
         match segment {
-            Segment::Mem { bytes, at } => out.extend_from_slice(&bytes[*at..]),
+            Segment::Mem { .. } => out.extend_from_slice(segment.memory().unwrap_or_default()),
             Segment::File { file, at, len } => {
                 let (bytes, read) = read_range(ReadReq::new(file.clone(), *at, *len));
                 read.unwrap();
