@@ -1,4 +1,5 @@
 //! State that a connection of HTTP/1 needs only while it has unread bytes.
+use crate::course::Course;
 use alloc::vec::Vec;
 use regatta_http::{chunked::Decoder, h1};
 
@@ -13,10 +14,8 @@ pub(crate) struct Input {
     pub(crate) seen: usize,
     /// Content of the request that is still to be discarded.
     pub(crate) content: Content,
-    /// True if that request is a `HEAD`: an error response has no body either.
-    pub(crate) head_only: bool,
-    /// The number of the host that it is for.
-    pub(crate) host: u16,
+    /// What that request means for an error that is sent in place of its response.
+    pub(crate) course: Course,
     /// Bytes discarded after our half was closed.
     pub(crate) lingered: u32,
 }

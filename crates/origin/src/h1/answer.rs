@@ -1,7 +1,7 @@
 //! From a head to its response: through an exchange, or an error page without one.
 use crate::{
     Conn, Cx, Refusal, Reply, Step, Supply,
-    course::{After, Announced, Course, Persistence},
+    course::{After, Announced, Course},
     exchange::{Answer, answer},
     h1::{
         conn::State,
@@ -9,7 +9,7 @@ use crate::{
     },
     input::Content,
 };
-use regatta_http::{Method, Status, h1::RequestHead};
+use regatta_http::{Status, h1::RequestHead};
 use regatta_metrics::Counter;
 use regatta_op::{CloseReason, File, Now, Op, Ticket};
 
@@ -22,14 +22,13 @@ impl<F: File> Conn<F> {
         self.take_note(Some(head), now, cx);
         let mut room = None;
         let cx = cx.of_host(cx.site.hosts.find(head.host), &mut room);
-        if self.reason == CloseReason::Refused {
-            let head_only = head.method == Method::Head;
-            let refusal = if self.is_limited() { Refusal::TooMany } else { Refusal::Overload };
-            return self.refuse(refusal, CloseReason::Refused, head_only, now, cx);
-        }
         let mut course = Course::of(head, self.is_last(cx), cx.site);
         if cx.site.rules.has_cors() {
             course = course.with_cors(head, cx.site, &mut cx.scratch.decoded.borrow_mut());
+        }
+        if self.reason == CloseReason::Refused {
+            let refusal = if self.is_limited() { Refusal::TooMany } else { Refusal::Overload };
+            return self.refuse(refusal, CloseReason::Refused, &course, now, cx);
         }
         if cx.site.limits.client_rate > 0 && !cx.links.may_ask(self.client(head, cx), now) {
             cx.tally.add(Counter::RequestsLimited, 1);
@@ -59,7 +58,7 @@ impl<F: File> Conn<F> {
     ) {
         cx.tally.add(Counter::Requests, 1);
         self.take_note(None, now, cx);
-        self.refuse(refusal, reason, false, now, cx);
+        self.refuse(refusal, reason, &Course::default(), now, cx);
     }
 
     /// Resumes the exchange, and then parses bytes that came meanwhile.
@@ -118,9 +117,9 @@ impl<F: File> Conn<F> {
         let ongoing = self.ongoing.as_mut().expect("an exchange waits");
         ongoing.exchange.abandon();
         ongoing.op = None;
-        let Course { head_only, host, .. } = ongoing.course;
+        let course = ongoing.course;
         self.drop_stash();
-        self.answer_last(reply, reason, head_only, now, cx.of_host(host, &mut None));
+        self.answer_last(reply, reason, &course, now, cx.of_host(course.host, &mut None));
         self.settle(cx);
     }
 
@@ -141,8 +140,7 @@ impl<F: File> Conn<F> {
             self.set_state(State::Content, now.tick.after(cx.site.deadlines.head_ms_max));
             let content = Content::new(body, cx.site.limits.discard_body_bytes_max);
             let input = self.input_mut(cx);
-            (input.content, input.head_only) = (content, course.head_only);
-            input.host = course.host;
+            (input.content, input.course) = (content, *course);
         } else {
             self.set_state(State::Send, now.tick.after(cx.site.deadlines.send_window_ms));
         }
@@ -154,27 +152,25 @@ impl<F: File> Conn<F> {
         &mut self,
         refusal: Refusal,
         reason: CloseReason,
-        head_only: bool,
+        course: &Course,
         now: Now,
         cx: &Cx<'_, F>,
     ) {
         self.note_refusal(refusal);
-        self.answer_last(Reply::Refused(refusal), reason, head_only, now, cx);
+        self.answer_last(Reply::Refused(refusal), reason, course, now, cx);
     }
 
-    /// Sends an error, then ends the connection.
+    /// Sends an error, then ends the connection. It has the fields by which a script may read it,
+    /// as any other response has.
     fn answer_last(
         &mut self,
         reply: Reply<F>,
         reason: CloseReason,
-        head_only: bool,
+        course: &Course,
         now: Now,
         cx: &Cx<'_, F>,
     ) {
-        let (site, scratch) = (cx.site, cx.scratch);
-        let persistence = Persistence::Close;
-        let terms = Terms { site, scratch, now, persistence, head_only, cors: None };
-        let response = terms.response(reply);
+        let response = terms(&course.ending(), now, cx).response(reply);
         self.out = response.outbox;
         self.after = After::Linger;
         self.reason = reason;

@@ -1,7 +1,7 @@
 //! One HTTP/1 connection, from its first byte to its close, without doing any I/O.
 use crate::{
     Cx, Deadlines, Peer, Protocol, Refusal, Reply, ReplyOutcome, Supply,
-    course::After,
+    course::{After, Course},
     input::{Content, Input},
     ongoing::Ongoing,
     record::{ReplyFacts, RequestText},
@@ -446,10 +446,10 @@ impl<F: File> Conn<F> {
         self.in_flight.abandon();
         if self.state == State::Content {
             self.drop_out(cx);
-            let (head_only, host) = self.drop_content(cx);
+            let course = self.drop_content(cx);
             let of_host = &mut None;
-            let cx = cx.of_host(host, of_host);
-            self.refuse(Refusal::ContentDeadline, reason, head_only, now, cx);
+            let cx = cx.of_host(course.host, of_host);
+            self.refuse(Refusal::ContentDeadline, reason, &course, now, cx);
         } else {
             self.on_no_head(Refusal::HeadDeadline, reason, now, cx);
         }
@@ -500,11 +500,11 @@ impl<F: File> Conn<F> {
         }
     }
 
-    /// Stops discarding content: whether it was that of a `HEAD`, and for which host.
-    pub(crate) fn drop_content(&mut self, cx: &Cx<'_, F>) -> (bool, u16) {
+    /// Stops discarding content: what the request was that it is of.
+    pub(crate) fn drop_content(&mut self, cx: &Cx<'_, F>) -> Course {
         let input = self.input_mut(cx);
         input.content = Content::None;
-        (mem::take(&mut input.head_only), input.host)
+        mem::take(&mut input.course)
     }
 
     /// Drops the response.

@@ -110,20 +110,19 @@ impl<F: File> Conn<F> {
         match discarded {
             Ok(used) => {
                 if complete {
-                    input.head_only = false;
                     let window = cx.site.deadlines.send_window_ms;
                     self.set_state(State::Send, now.tick.after(window));
                 }
                 used
             }
             Err(fault) => {
-                let (head_only, host) = self.drop_content(cx);
+                let course = self.drop_content(cx);
                 self.drop_out(cx);
                 let (refusal, reason) = match fault {
                     ContentFault::TooLarge => (Refusal::ContentTooLarge, CloseReason::Finished),
                     ContentFault::Malformed => (Refusal::Chunks, CloseReason::BadRequest),
                 };
-                self.refuse(refusal, reason, head_only, now, cx.of_host(host, &mut None));
+                self.refuse(refusal, reason, &course, now, cx.of_host(course.host, &mut None));
                 0
             }
         }

@@ -1,5 +1,5 @@
 //! The owner's rules: fields of files, and redirects.
-use crate::rig::{Expected, Rig, check};
+use crate::rig::{Client, Expected, Rig, check};
 use regatta_http::{Status, pattern::Pattern};
 use regatta_metrics::Counter;
 use regatta_op::OpenFault;
@@ -458,13 +458,19 @@ fn nothing_below_a_protected_folder_is_sent_without_a_password() {
     assert!(asked > 500 && sent > 500, "{asked} {sent}");
 }
 
-#[test]
-fn scripts_of_other_sites_read_what_they_may() {
+/// A site that lets scripts of an origin read its `/docs/*`.
+fn open_to(origin: &str) -> Site {
     let mut site = Site::default();
-    let origins = &["https://a.example".to_owned()];
+    let origins = &[origin.to_owned()];
     let options = CorsOptions { origins, headers: &[], expose: &[], max_age_s: 60 };
     let rule = CorsRule::new(options, "r.toml:1").unwrap();
     site.rules.add_cors(&Pattern::parse("/docs/*").unwrap(), rule).unwrap();
+    site
+}
+
+#[test]
+fn scripts_of_other_sites_read_what_they_may() {
+    let mut site = open_to("https://a.example");
     // What they say of the same files is for other paths alone.
     let lines = ["Access-Control-Allow-Origin: *", "access-control-allow-credentials: true"];
     let lines = lines.map(|line| HeaderLine::parse(line).unwrap()).to_vec();
@@ -520,4 +526,49 @@ fn scripts_of_other_sites_read_what_they_may() {
     let lines: Vec<_> = explained.decisions.iter().map(ToString::to_string).collect();
     let rule = "cors: scripts of the origin may read it, by the rule at r.toml:1";
     assert!(lines.iter().any(|line| line == rule), "{lines:#?}");
+}
+
+/// Also why the server ends the connection.
+#[test]
+fn scripts_of_other_sites_read_every_error() {
+    let ours = "https://a.example";
+    let rig = Rig::new(open_to(ours));
+    let request = |more: &str| {
+        let fields = format!("Origin: {ours}\r\n{more}Accept:");
+        get("/docs/guide.html").replace("Accept:", &fields)
+    };
+    let check = |client: &Client<'_>, status: u16| {
+        let answer = &client.responses(&[])[0];
+        assert_eq!(answer.status, status);
+        for (name, value) in
+            [("access-control-allow-origin", ours), ("vary", "Origin"), ("connection", "close")]
+        {
+            assert_eq!(answer.field(name).as_deref(), Some(value), "{}", answer.head);
+        }
+    };
+    for waits in [true, false] {
+        let mut client = rig.connect();
+        client.hold_opens = true;
+        client.feed(request("").as_bytes());
+        let gives_up = match waits {
+            true => client.expire(rig.site.deadlines.disk_ms_max, 0),
+            false => client.turn_away(),
+        };
+        assert!(gives_up, "the disk is not waited for");
+        check(&client, 503);
+    }
+    let mut next = rig.connect();
+    next.turn_away();
+    next.feed(request("").as_bytes());
+    check(&next, 503);
+    for (chunk, status) in [("x\r\n", 400), ("ffffff\r\n", 413), ("5\r\n", 408)] {
+        let mut client = rig.connect();
+        client.feed(request("Transfer-Encoding: chunked\r\n").as_bytes());
+        client.feed(chunk.as_bytes());
+        if status == 413 {
+            client.feed(&[b'x'; 100_000]);
+        }
+        client.expire(rig.site.deadlines.head_ms_max, 0);
+        check(&client, status);
+    }
 }
