@@ -149,13 +149,14 @@ fn granted_twice(row: &Row, said: &Said) -> Option<Problem> {
 /// The names by which the file can be asked for that answers for a path of a pattern, and those of
 /// its precompressed siblings. Patterns match those that have no place here.
 fn aliases(said: &Said, pattern: &str) -> Vec<String> {
-    let (stem, open) = match pattern.strip_suffix("/*") {
-        Some(stem) => (stem, true),
-        None => (pattern.trim_end_matches('/'), false),
-    };
+    let open = pattern.ends_with("/*");
+    let stem = pattern.strip_suffix("/*").unwrap_or(pattern).trim_end_matches('/');
     let mut names = Vec::new();
-    if !open {
+    if !stem.is_empty() {
+        // `/x/*` is `/x` as well, which may be a file.
         names.push(stem.to_owned());
+    }
+    if !open {
         let index = said.settings.list("content.index");
         names.extend(index.iter().map(|name| format!("{stem}/{name}")));
     }
@@ -170,10 +171,14 @@ fn aliases(said: &Said, pattern: &str) -> Vec<String> {
 
 /// Protects files by whatever name they are asked for, unless another rule names that.
 fn protect_aliases(said: &Said, guards: &[(&Row, AuthRule)], rules: &mut Rules) {
-    for (row, rule) in guards {
-        for name in aliases(said, row.settings.text("auth.path")) {
+    let path = |guard: &(&Row, AuthRule)| guard.0.settings.text("auth.path").to_owned();
+    let (open, closed): (Vec<_>, Vec<_>) =
+        guards.iter().partition(|guard| path(guard).ends_with("/*"));
+    // What is said of `/x` alone counts for `/x.gz`, whatever is said of `/x/*`.
+    for guard in closed.into_iter().chain(open) {
+        for name in aliases(said, &path(guard)) {
             if let Ok(pattern) = Pattern::parse(&name) {
-                let _ = rules.add_auth(&pattern, rule.clone());
+                let _ = rules.add_auth(&pattern, guard.1.clone());
             }
         }
     }
@@ -431,7 +436,7 @@ mod tests {
     #[test]
     fn files_are_protected_by_whatever_name() {
         let hash = "00".repeat(32);
-        let rows = ["/a", "/b/*", "/b/x.js", "/b/x.js.br", "/c/:x"];
+        let rows = ["/a", "/b/*", "/b/x.js", "/b/x.js.br", "/c/:x", "/d/*", "/d"];
         let row = |path| format!("[[auth]]\npath = \"{path}\"\nusers = [\"a:{hash}\"]\n");
         let text: String = rows.into_iter().map(row).collect();
         let found = |text: &str, path: &str| {
@@ -452,12 +457,17 @@ mod tests {
             ("a/b", None, None),
             ("b", Some("/b/*"), Some("/b/*")),
             ("b.html.gz", None, Some("/b/*")),
-            ("b.gz", None, None),
+            ("b.gz", Some("/b/*"), Some("/b/*")),
+            ("b.js", None, None),
             ("b/y.js.gz", Some("/b/*"), Some("/b/*")),
             ("b/x.js.gz", Some("/b/x.js"), Some("/b/x.js")),
             ("b/x.js.br", Some("/b/x.js.br"), Some("/b/x.js.br")),
             ("c/d/index.html", Some("/c/:x"), Some("/c/:x")),
             ("c/d.html.gz", Some("/c/:x"), Some("/c/:x")),
+            ("d", Some("/d"), Some("/d")),
+            ("d.gz", Some("/d"), Some("/d")),
+            ("d.html.br", None, Some("/d")),
+            ("d/e.gz", Some("/d/*"), Some("/d/*")),
         ] {
             assert_eq!(found(&text, path), plain, "{path}");
             assert_eq!(found(&clean, path), with_clean_urls, "{path}, clean URLs");
