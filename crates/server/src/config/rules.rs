@@ -17,6 +17,9 @@ use regatta_origin::{
 /// How many redirects are followed to see whether they come to an end.
 const HOPS_MAX: usize = 20;
 
+/// Fields that the server sends whatever a rule removes: caches and browsers go by them.
+const KEPT: [&str; 2] = ["content-type", "vary"];
+
 /// Makes the rules. What is wrong goes to `problems`, what may not have been meant to `warnings`.
 pub(crate) fn build(
     said: &Said,
@@ -41,6 +44,7 @@ pub(crate) fn build(
         }
     }
     warnings.extend(said.rows("headers").iter().filter_map(|row| granted_twice(row, said)));
+    warnings.extend(said.rows("headers").iter().filter_map(|row| removes_nothing(row, said)));
     protect_aliases(said, &guards, &mut rules);
     problems.extend(named_elsewhere(said, &rules, warnings));
     if problems.is_empty() {
@@ -144,6 +148,35 @@ fn granted_twice(row: &Row, said: &Said) -> Option<Problem> {
     let message = format!("\"{text}\" is not sent for the paths of the rule at {place}");
     let hint = "say in [[headers]] or in [[cors]] what scripts may read, not in both";
     Some(row.problem("headers.set", &message).hint(hint))
+}
+
+/// A warning if a rule removes a field that the server sends all the same, and that no rule sets
+/// for such paths.
+fn removes_nothing(row: &Row, said: &Said) -> Option<Problem> {
+    let own = pattern(row, "headers.path").ok()?;
+    let meets = |other: &&Row| pattern(other, "headers.path").is_ok_and(|path| path.meets(&own));
+    let sets = |line: &HeaderLine, name: &str| match line {
+        HeaderLine::Set(set, _) => set.eq_ignore_ascii_case(name),
+        HeaderLine::Remove(_) => false,
+    };
+    let is_set = |name: &str| {
+        let rows = said.rows("headers").iter().filter(meets);
+        rows.flat_map(lines).any(|line| sets(&line, name))
+    };
+    let removed = |line: HeaderLine| match line {
+        HeaderLine::Remove(name) if KEPT.iter().any(|kept| name.eq_ignore_ascii_case(kept)) => {
+            Some(name)
+        }
+        _ => None,
+    };
+    let name = lines(row).filter_map(removed).find(|name| !is_set(name))?;
+    let message = format!("\"! {name}\": no rule sets it here, and the server's own is sent");
+    Some(row.problem("headers.set", &message).hint("leave it out"))
+}
+
+/// What a row of `[[headers]]` says, as far as it can be read.
+fn lines(row: &Row) -> impl Iterator<Item = HeaderLine> {
+    row.settings.list("headers.set").iter().filter_map(|text| HeaderLine::parse(text).ok())
 }
 
 /// The names by which the file can be asked for that answers for a path of a pattern, and those of
@@ -401,6 +434,21 @@ mod tests {
         check(&headers("/a/*", "! Access-Control-Allow-Origin"), &[]);
         let twice = row("/:x", origins) + &row("/:y", origins);
         check(&twice, &["r:5:8: cors.path: the same paths are matched at r:1:"]);
+    }
+
+    #[test]
+    fn what_is_sent_all_the_same_is_not_removed() {
+        let row = |path: &str, line: &str| {
+            format!("[[headers]]\npath = \"{path}\"\nset = [\"X-A: b\", \"{line}\"]\n")
+        };
+        for line in ["! Vary", "! content-type"] {
+            let found = format!("r:3:7: headers.set: \"{line}\": no rule sets it here");
+            check(&row("/raw/*", line), &[found.as_str()]);
+        }
+        check(&row("/raw/*", "! X-Content-Type-Options"), &[]);
+        let set = |path: &str| row("/raw/*", "! Vary") + &row(path, "vary: Cookie");
+        check(&set("/*"), &[]);
+        check(&set("/other/*"), &["r:3:7: headers.set: \"! Vary\": no rule sets it here"]);
     }
 
     #[test]
