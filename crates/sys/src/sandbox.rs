@@ -1,7 +1,7 @@
 //! What a process that serves strangers gives up for good: privileges that a program could bring,
 //! capabilities, and all files, addresses and processes but those that it is given (landlock(7)).
 //!
-//! Whoever makes a worker run code of theirs finds the files that are served, the logs to append
+//! Whoever makes a worker run code of theirs finds the files that are served, the logs to write
 //! to, and the sockets that are open. What Landlock cannot do before some version of the kernel is
 //! left out, and [`Effect`] says so.
 use rustix::{
@@ -20,6 +20,9 @@ const WRITE_FILE: u64 = 1 << 1;
 const READ_FILE: u64 = 1 << 2;
 const READ_DIR: u64 = 1 << 3;
 const MAKE_REG: u64 = 1 << 8;
+/// Who may write to a log can spoil it anyway; and what a full disk left of a line is cut off.
+const TRUNCATE: u64 = 1 << 14;
+const TRUNCATE_SINCE: u32 = 3;
 /// All rights to files, by the first version of Landlock that has so many: moving files between
 /// folders, truncating them, and controlling devices came later.
 const FILE_RIGHTS: [(u32, u64); 4] =
@@ -67,7 +70,7 @@ pub enum Sandbox {
 pub struct Confine<'a> {
     /// Below these directories everything can be read.
     pub read: &'a [BorrowedFd<'a>],
-    /// In these folders files can be made, and written to.
+    /// In these folders files can be made, written to, and cut short.
     /// One that is not there is left out.
     pub append: &'a [PathBuf],
 }
@@ -175,9 +178,10 @@ fn rules(of: &Confine<'_>, version: u32) -> io::Result<OwnedFd> {
     for directory in of.read {
         allow(&rules, *directory, READ_FILE | READ_DIR)?;
     }
+    let append = WRITE_FILE | MAKE_REG | since(TRUNCATE_SINCE, TRUNCATE);
     for folder in of.append {
         if let Ok(folder) = open(folder) {
-            allow(&rules, folder.as_fd(), WRITE_FILE | MAKE_REG)?;
+            allow(&rules, folder.as_fd(), append)?;
         }
     }
     // Without /proc there is nothing to list.
