@@ -11,7 +11,7 @@ use std::{
     io::{self, Seek as _, Write},
     mem,
     os::{
-        fd::{AsFd, BorrowedFd},
+        fd::{AsFd, AsRawFd, BorrowedFd},
         unix::fs::OpenOptionsExt,
     },
     path::{Path, PathBuf},
@@ -111,6 +111,8 @@ impl AsFd for LogFile {
 enum Kind {
     /// A file, which takes everything.
     Regular,
+    /// A file that is shared, offset included, with whoever gave it.
+    Given,
     /// A pipe, a terminal, another device: as it was opened it does not wait.
     Stream,
     /// A stream that is shared with whoever gave it, as the socket from systemd, so each write must
@@ -149,16 +151,41 @@ impl LogFile {
         destination: &Destination,
         owner: Option<Owner>,
     ) -> io::Result<Option<Self>> {
-        let (file, kind) = match destination {
-            Destination::Off => return Ok(None),
-            Destination::Stderr => open_stderr()?,
+        match destination {
+            Destination::Off => Ok(None),
+            Destination::Stderr => {
+                Self::given(io::stderr().as_fd().try_clone_to_owned()?.into()).map(Some)
+            }
             Destination::Path(path) => {
                 let file = Spot::find(path)?.append(owner, Absent::Make)?;
                 let kind = if file.metadata()?.is_file() { Kind::Regular } else { Kind::Stream };
-                (file, kind)
+                Ok(Some(Self::new(file, kind)))
             }
-        };
-        Ok(Some(Self { file: Some(file), kind, opener: process::id() }))
+        }
+    }
+
+    /// What was given to write to, as standard error is, in such a way that a reader who does not
+    /// read cannot stop a worker.
+    pub(super) fn given(shared: File) -> io::Result<Self> {
+        let kind = shared.metadata()?.file_type();
+        if kind.is_file() {
+            // It must stay shared: writers that appended would be overwritten by those that hold an
+            // older offset.
+            return Ok(Self::new(shared, Kind::Given));
+        }
+        // O_NONBLOCK set on the descriptor would show in every process that shares it; opened anew,
+        // it is ours alone. A socket cannot be, nor what belongs to another user: a terminal after
+        // `su`.
+        let mut options = OpenOptions::new();
+        options.append(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
+        Ok(match options.open(format!("/proc/self/fd/{}", shared.as_raw_fd())) {
+            Ok(own) => Self::new(own, Kind::Stream),
+            Err(_) => Self::new(shared, Kind::Shared),
+        })
+    }
+
+    fn new(file: File, kind: Kind) -> Self {
+        Self { file: Some(file), kind, opener: process::id() }
     }
 
     fn file(&self) -> &File {
@@ -178,7 +205,7 @@ impl LogFile {
     /// How long lines may be.
     pub(super) fn limits(&self) -> LineLimits {
         match self.kind {
-            Kind::Regular => LineLimits::FILE,
+            Kind::Regular | Kind::Given => LineLimits::FILE,
             Kind::Stream | Kind::Shared => LineLimits::PIPE,
         }
     }
@@ -187,7 +214,7 @@ impl LogFile {
     pub(super) fn write(&self, lines: &[u8]) -> Written {
         let mut file = self.file();
         match self.kind {
-            Kind::Regular => write_lines(&mut file, lines, usize::MAX),
+            Kind::Regular | Kind::Given => write_lines(&mut file, lines, usize::MAX),
             Kind::Stream => write_lines(&mut file, lines, PIPE_WRITE_BYTES_MAX),
             Kind::Shared => write_lines(&mut Unwaiting(file.as_fd()), lines, PIPE_WRITE_BYTES_MAX),
         }
@@ -197,6 +224,8 @@ impl LogFile {
     /// has appended since. False if they stay.
     pub(super) fn take_back(&self, bytes: u64) -> bool {
         let mut file = self.file();
+        // Of a file that was given the offset does not tell who has written, and stays where it is:
+        // the next write would leave a hole.
         if !matches!(self.kind, Kind::Regular) {
             return false;
         }
@@ -214,25 +243,6 @@ pub(crate) fn try_opening(path: &Path, owner: Option<Owner>) -> io::Result<()> {
         // Its reader may come later.
         Err(error) if error.raw_os_error() == Some(libc::ENXIO) => Ok(()),
         tried => tried.map(drop),
-    }
-}
-
-/// Standard error, in such a way that a reader who does not read cannot stop a worker.
-fn open_stderr() -> io::Result<(File, Kind)> {
-    let shared = File::from(io::stderr().as_fd().try_clone_to_owned()?);
-    let kind = shared.metadata()?.file_type();
-    if kind.is_file() {
-        // It must stay shared: writers that appended would be overwritten by those that hold an
-        // older offset.
-        return Ok((shared, Kind::Regular));
-    }
-    // O_NONBLOCK set on the descriptor would show in every process that shares it; opened anew, it
-    // is ours alone. A socket cannot be, nor what belongs to another user: a terminal after `su`.
-    let mut options = OpenOptions::new();
-    options.append(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
-    match options.open("/proc/self/fd/2") {
-        Ok(own) => Ok((own, Kind::Stream)),
-        Err(_) => Ok((shared, Kind::Shared)),
     }
 }
 

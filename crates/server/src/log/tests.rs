@@ -541,6 +541,18 @@ fn a_torn_line_is_cut_off_unless_others_have_written() {
     assert!(!null.take_back(0), "only files have an end");
 }
 
+/// As standard error is: its offset would stay behind the end, and is moved by all who have it.
+#[test]
+fn nothing_is_cut_off_a_file_that_was_given() {
+    let folder = Folder::new("given");
+    let path = folder.join("log");
+    let given = LogFile::given(File::create(&path).unwrap()).unwrap();
+    given.write(b"one\ntw");
+    assert!(!given.take_back(2));
+    given.write(b"\nthree\n");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "one\ntw\nthree\n");
+}
+
 #[test]
 fn a_pipe_that_nobody_empties_stops_no_worker_and_tears_no_line() {
     let folder = Folder::new("pipe");
