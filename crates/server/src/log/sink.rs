@@ -103,7 +103,9 @@ impl AccessLog {
         let keeps = !has_units && matches!(tally, Tally::Owned(_));
         let process = self.process.get_or_init(|| {
             errors.tick();
-            let (file, generation) = (self.file(&errors), control.log_generation());
+            // First: a file that is replaced meanwhile is opened anew.
+            let generation = control.log_generation();
+            let file = self.file(&errors);
             let lines = Lines::with_room(file.as_deref(), wants && !keeps);
             Arc::new(Mutex::new(Process { file, torn: false, dropped: 0, generation, lines }))
         });
