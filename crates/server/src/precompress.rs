@@ -139,7 +139,9 @@ fn make(path: &Path, suffixes: &[String], done: &mut Done) -> io::Result<()> {
         sibling.push(coding.0);
         let sibling = Path::new(&sibling);
         let there = sibling.symlink_metadata().ok();
-        if is_worth && there.as_ref().is_some_and(|there| time(there) == time(&of)) {
+        // No program makes an empty one, but a power failure may.
+        let is_current = |there: &Metadata| there.len() > 0 && time(there) == time(&of);
+        if is_worth && there.as_ref().is_some_and(is_current) {
             done.current += 1;
             continue;
         }
@@ -286,6 +288,22 @@ mod tests {
         site.put("a/page.html", b"short", 50);
         assert_eq!(site.run(), [0, 0, 1, 1]);
         assert!(!sibling.exists());
+    }
+
+    /// A power failure may have left the name and the time, and none of the bytes.
+    #[test]
+    fn an_empty_sibling_is_made_anew() {
+        let site = Site::new("empty");
+        site.put("a/page.html", &b"all work and no play ".repeat(100), 100);
+        assert_eq!(site.run(), [1, 0, 0, 0]);
+        let sibling = site.0.join("a/page.html.gz");
+        let made = fs::read(&sibling).expect("made");
+        let modified = sibling.metadata().and_then(|found| found.modified()).expect("made");
+        let emptied = File::create(&sibling).expect("ours");
+        emptied.set_modified(modified).expect("ours");
+        assert_eq!(site.run(), [1, 0, 0, 0]);
+        assert_eq!(fs::read(&sibling).expect("made"), made);
+        assert_eq!(site.run(), [0, 1, 0, 0]);
     }
 
     /// Each host's root is looked at, and one that two have is looked at once.

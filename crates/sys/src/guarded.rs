@@ -114,7 +114,8 @@ impl Spot {
     }
 
     /// Puts a new file in the place of whatever has the name: one that everybody may read, or with
-    /// the mode, the time and, if this process is root, the owner of `like`.
+    /// the mode, the time and, if this process is root, the owner of `like`; then its bytes are on
+    /// the disk before it has the name.
     ///
     /// # Errors
     /// It cannot be made; what was there is there.
@@ -130,6 +131,8 @@ impl Spot {
         let written = made
             .write_all(bytes)
             .and_then(|()| like.map_or(Ok(()), |like| imitate(&made, like)))
+            // After a power failure its time would say that it is whole.
+            .and_then(|()| if like.is_some() { made.sync_all() } else { Ok(()) })
             .and_then(|()| Ok(renameat(&self.directory, &*beside, &self.directory, &*self.name)?));
         written.inspect_err(|_| {
             let _ = unlinkat(&self.directory, &*beside, AtFlags::empty());
