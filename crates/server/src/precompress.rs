@@ -138,7 +138,11 @@ fn make(path: &Path, suffixes: &[String], done: &mut Done) -> io::Result<()> {
         sibling.push(".");
         sibling.push(coding.0);
         let sibling = Path::new(&sibling);
-        let there = sibling.symlink_metadata().ok();
+        let there = match sibling.symlink_metadata() {
+            // Nothing can be called so.
+            Err(error) if error.raw_os_error() == Some(libc::ENAMETOOLONG) => continue,
+            there => there.ok(),
+        };
         // No program makes an empty one, but a power failure may.
         let is_current = |there: &Metadata| there.len() > 0 && time(there) == time(&of);
         if is_worth && there.as_ref().is_some_and(is_current) {
@@ -288,6 +292,18 @@ mod tests {
         site.put("a/page.html", b"short", 50);
         assert_eq!(site.run(), [0, 0, 1, 1]);
         assert!(!sibling.exists());
+    }
+
+    #[test]
+    fn names_may_be_as_long_as_names_can_be() {
+        let site = Site::new("long");
+        let text = b"all work and no play ".repeat(100);
+        // Behind the second no suffix has room.
+        for letters in [247, 248] {
+            site.put(&format!("{}.html", "x".repeat(letters)), &text, 100);
+        }
+        assert_eq!(site.run(), [1, 0, 0, 0]);
+        assert_eq!(site.run(), [0, 1, 0, 0]);
     }
 
     /// A power failure may have left the name and the time, and none of the bytes.

@@ -14,6 +14,7 @@ use rustix::{
 use std::{
     ffi::{OsStr, OsString},
     fs::{File, Metadata},
+    hash::{BuildHasher, BuildHasherDefault, DefaultHasher},
     io::{self, Read, Write},
     os::{
         fd::OwnedFd,
@@ -27,6 +28,9 @@ const LINKS_MAX: u32 = 40;
 
 /// How often a file is opened, or else made, while others remove and make it.
 const TRIES_MAX: u32 = 8;
+
+/// How a file is called until it gets its name, before the number of the process.
+const UNNAMED: &str = ".regatta-new-";
 
 /// Files made here are for their owner and group.
 const MODE: Mode = Mode::from_raw_mode(0o640);
@@ -120,9 +124,9 @@ impl Spot {
     /// # Errors
     /// It cannot be made; what was there is there.
     pub fn replace(&self, bytes: &[u8], like: Option<&Metadata>) -> io::Result<()> {
-        let mut beside = OsString::from(".");
-        beside.push(&self.name);
-        beside.push(format!(".{}", std::process::id()));
+        // Not the name itself, which may be as long as a name can be.
+        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(&self.name);
+        let beside = format!("{UNNAMED}{}-{hash:016x}", std::process::id());
         // One that a process with the same number has left behind.
         let _ = unlinkat(&self.directory, &*beside, AtFlags::empty());
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
