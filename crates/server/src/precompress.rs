@@ -8,7 +8,7 @@ use crate::{
     media::Types,
 };
 use regatta_origin::{MediaTypes as _, is_compressed};
-use regatta_sys::guarded::Spot;
+use regatta_sys::guarded::{Spot, is_left_behind};
 use std::{
     collections::BTreeSet,
     fs::{self, File, Metadata},
@@ -77,14 +77,20 @@ impl Done {
 }
 
 /// Makes the siblings with these suffixes that are missing or stale, below a directory. Hidden
-/// files, symbolic links, and types for which the server looks for no sibling, are left alone.
+/// files, symbolic links, and types for which the server looks for no sibling, are left alone; but
+/// what a run that was killed has left behind is removed.
 ///
 /// # Errors
 /// A program is missing, or a file cannot be read or written: what was made until then is complete.
 pub fn run(directory: &Path, suffixes: &[String]) -> Result<Done, Failure> {
     let types = Types::new(&[]).expect("there is none to be wrong");
     let mut done = Done::default();
-    for path in files_below(directory).map_err(Failure::Work)? {
+    let Below { files, left_behind } = below(directory).map_err(Failure::Work)?;
+    for path in left_behind {
+        // It may be another run that removes it.
+        let _ = fs::remove_file(path);
+    }
+    for path in files {
         let media_type = types.media_type(path.as_os_str().as_bytes());
         if original(&path).is_none() && !media_type.is_some_and(is_compressed) {
             make(&path, suffixes, &mut done)
@@ -113,7 +119,7 @@ fn stale_at_root(said: &Said) -> Option<Problem> {
         let of = original(sibling).and_then(|file| modified(&file));
         of.zip(modified(sibling)).is_some_and(|(file, made)| file >= made + STALE_S_MIN)
     };
-    let files = files_below(Path::new(root)).ok()?;
+    let files = below(Path::new(root)).ok()?.files;
     let stale: Vec<_> = files.into_iter().filter(is_stale).collect();
     let message = match &*stale {
         [] => return None,
@@ -197,24 +203,36 @@ fn original(path: &Path) -> Option<PathBuf> {
     CODINGS.iter().any(|(known, ..)| suffix == *known).then(|| path.with_extension(""))
 }
 
-/// The regular files below a directory, without hidden ones.
-fn files_below(directory: &Path) -> Result<Vec<PathBuf>, String> {
-    let (mut files, mut directories) = (Vec::new(), vec![directory.to_owned()]);
+/// The regular files below a directory.
+#[derive(Default)]
+struct Below {
+    /// Those that are not hidden.
+    files: Vec<PathBuf>,
+    /// Siblings that were being written by a process that is gone.
+    left_behind: Vec<PathBuf>,
+}
+
+fn below(directory: &Path) -> Result<Below, String> {
+    let (mut found, mut directories) = (Below::default(), vec![directory.to_owned()]);
     while let Some(directory) = directories.pop() {
         let fault = |error: io::Error| format!("{}: {error}", directory.display());
         for entry in fs::read_dir(&directory).map_err(fault)? {
             let entry = entry.map_err(fault)?;
             let kind = entry.file_type().map_err(fault)?;
-            match entry.file_name().as_bytes() {
+            let name = entry.file_name();
+            match name.as_bytes() {
+                [b'.', ..] if kind.is_file() && is_left_behind(&name) => {
+                    found.left_behind.push(entry.path());
+                }
                 [b'.', ..] => {}
                 _ if kind.is_dir() => directories.push(entry.path()),
-                _ if kind.is_file() => files.push(entry.path()),
+                _ if kind.is_file() => found.files.push(entry.path()),
                 _ => {}
             }
         }
     }
-    files.sort_unstable();
-    Ok(files)
+    found.files.sort_unstable();
+    Ok(found)
 }
 
 #[cfg(test)]
@@ -304,6 +322,20 @@ mod tests {
         }
         assert_eq!(site.run(), [1, 0, 0, 0]);
         assert_eq!(site.run(), [0, 1, 0, 0]);
+    }
+
+    #[test]
+    fn what_a_run_that_was_killed_has_left_behind_is_removed() {
+        let site = Site::new("killed");
+        // No process has a number above 2^22 (proc(5)), and one is here.
+        let running = format!("a/.regatta-new-{}-0123456789abcdef", std::process::id());
+        let [left, others] = ["a/.regatta-new-4194305-0123456789abcdef", "a/.regatta-new-4194305"];
+        for name in [left, others, &running] {
+            site.put(name, b"half of it", 100);
+        }
+        assert_eq!(site.run(), [0; 4]);
+        let is_there = [left, others, &running].map(|name| site.0.join(name).exists());
+        assert_eq!(is_there, [false, true, true]);
     }
 
     /// A power failure may have left the name and the time, and none of the bytes.

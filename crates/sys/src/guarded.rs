@@ -152,6 +152,14 @@ impl Spot {
     }
 }
 
+/// True if a file is called so that [`Spot::replace`] was writing when its process was killed.
+#[must_use]
+pub fn is_left_behind(name: &OsStr) -> bool {
+    let of = name.to_str().and_then(|name| name.strip_prefix(UNNAMED)?.split_once('-'));
+    let pid = of.and_then(|(pid, _)| pid.parse::<u32>().ok());
+    pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
+}
+
 fn refused(why: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, why.into())
 }
