@@ -23,7 +23,7 @@ use crate::{
     log::{AccessLog, ErrorLog, Level, LogFile},
     machine,
     notify::Message,
-    pid_file::PidFile,
+    pid_file::{self, PidFile},
     root::{Report, RootWatch},
     succession::{Event as Happened, Kind},
     supervise::{Ending, Gone, LEAVE_MS_MAX, Order, Signal, Staff},
@@ -49,7 +49,10 @@ use std::{
     fmt,
     hash::{BuildHasher, RandomState},
     io, mem,
-    os::fd::{AsFd, BorrowedFd, RawFd},
+    os::{
+        fd::{AsFd, BorrowedFd, RawFd},
+        unix::process::parent_id,
+    },
     path::Path,
     process,
     sync::Arc,
@@ -152,7 +155,15 @@ fn begin(
 /// Sees whether this program could serve, and changes nothing that others see.
 fn try_out(sources: &Sources<'_>, generations: &mut Generations) -> Result<(), Failure> {
     let (config, found) = examine(sources)?;
-    let problems = machine::writable(&config.said);
+    let mut problems = machine::writable(&config.said);
+    if problems.is_empty()
+        && let Some(path) = config.settings().path(PID_FILE)
+        // The master's own number may stand there, whose child a trial is.
+        && let Err(error) = pid_file::try_taking(path, parent_id())
+    {
+        let message = format!("cannot write \"{}\": {error}", path.display());
+        problems.push(config.said.problem(PID_FILE, &message));
+    }
     if problems.is_empty() {
         return prepare(config, found, generations, true).map(drop);
     }

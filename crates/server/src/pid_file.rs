@@ -13,10 +13,7 @@ impl PidFile {
     /// Writes the file, whole or not at all, unless it is of a server that runs.
     pub(crate) fn write(path: &Path) -> io::Result<Self> {
         let spot = Spot::find(path)?;
-        if let Some(other) = number(&spot)?.filter(|pid| *pid != process::id() && is_ours(*pid)) {
-            let why = format!("it is of the server that runs as process {other}; name another");
-            return Err(io::Error::other(why));
-        }
+        is_of_no_other(&spot, process::id())?;
         spot.replace(format!("{}\n", process::id()).as_bytes(), None)?;
         Ok(Self(path.to_owned()))
     }
@@ -42,6 +39,19 @@ impl Drop for PidFile {
 pub(crate) fn try_writing(path: &Path) -> io::Result<()> {
     number(&Spot::find(path)?)?;
     regatta_sys::may_make_files(path.parent().unwrap_or(Path::new("/")))
+}
+
+/// Sees whether the server that runs as this process could take the file.
+pub(crate) fn try_taking(path: &Path, pid: u32) -> io::Result<()> {
+    is_of_no_other(&Spot::find(path)?, pid)
+}
+
+fn is_of_no_other(spot: &Spot, pid: u32) -> io::Result<()> {
+    let other = number(spot)?.filter(|other| *other != pid && is_ours(*other));
+    other.map_or(Ok(()), |other| {
+        let why = format!("it is of the server that runs as process {other}; name another");
+        Err(io::Error::other(why))
+    })
 }
 
 fn number(spot: &Spot) -> io::Result<Option<u32>> {

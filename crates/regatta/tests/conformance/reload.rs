@@ -228,6 +228,32 @@ pub(crate) fn faults_change_nothing(variant: &Variant) {
     under(own.server.address(), || succeed(&own.server, "reload"));
 }
 
+/// A file with the number of another server is seen before anything has changed; one with its own
+/// is no hindrance.
+#[test]
+fn the_pid_file_of_another_server_changes_nothing() {
+    let variant = Variant::named("sped_epoll");
+    let own = Configured::new(variant, &program());
+    let [file, taken] = ["own.pid", "other.pid"].map(|name| own.site.beside(name));
+    let set = |file: &Path| format!("server.pid_file={}", file.display());
+    let other = Launch::new(variant, common()).set(set(&taken)).start();
+    let write = |file: &Path| {
+        let (root, set) = (own.root(), set(file));
+        let settings = [variant.settings, &[&*set]].concat();
+        own.write(&Configured::text(variant.architecture, &root, &["127.0.0.1:0"], &settings));
+    };
+    write(&file);
+    succeed(&own.server, "reload");
+    succeed(&own.server, "reload");
+    write(&taken);
+    own.refuses("reload", "reload: it was refused");
+    let why = format!("it is of the server that runs as process {}", other.pid());
+    assert!(own.server.stderr().contains(&why), "{}", own.server.stderr());
+    assert_eq!(fs::read_to_string(&taken).expect("its file"), format!("{}\n", other.pid()));
+    write(&file);
+    succeed(&own.server, "reload");
+}
+
 /// A program of its own that can be replaced by another.
 struct Program(PathBuf);
 
