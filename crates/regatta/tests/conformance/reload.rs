@@ -325,6 +325,39 @@ fn cannot_begin(own: &Configured, program: &Program) {
     fs::rename(own.root() + ".away", own.root()).expect("ours");
 }
 
+/// A master without workers of its own opens its log anew as the workers of before do.
+#[test]
+fn a_master_that_waits_opens_its_log_anew() {
+    let variant = Variant::named("sped_epoll");
+    let program = Program::new("waits-and-logs");
+    let own = Configured::new(variant, &program.0);
+    let [mark, socket, log, old] =
+        ["mark", "socket", "log", "log.1"].map(|name| own.site.beside(name));
+    let place = format!("unix:{}", socket.display());
+    let (listen, set) = (["127.0.0.1:0", &*place], format!("log.error={}", log.display()));
+    let settings = [variant.settings, &[&*set]].concat();
+    own.write(&Configured::text(variant.architecture, &own.root(), &listen, &settings));
+    // What is tried can listen there, and what is executed in earnest, with its log open, cannot.
+    let [mark, socket] = [mark, socket].map(|path| path.display().to_string());
+    program.replace(&format!("[ -e {mark} ] && mkdir {socket}\n: > {mark}\nexec PROGRAM \"$@\""));
+    let pid = own.server.pid().to_string();
+    let refused = |log: &Path, why: &str| {
+        let said = run(&["upgrade", "--pid", &pid]);
+        assert_eq!(said.code, Some(1), "{said:?}\n{}", own.server.stderr());
+        let is_said = || fs::read_to_string(log).is_ok_and(|text| text.contains(why));
+        assert!(eventually(PATIENCE, is_said), "{why}: {}", own.server.stderr());
+    };
+    refused(&log, "its workers could not begin");
+    fs::rename(&log, &old).expect("ours");
+    own.server.signal(Signal::USR1);
+    let is_open = || {
+        let all = fs::read_dir(format!("/proc/{pid}/fd")).expect("it runs").flatten();
+        all.filter_map(|fd| fs::read_link(fd.path()).ok()).any(|open| open == old)
+    };
+    assert!(eventually(PATIENCE, || log.exists() && !is_open()), "it has the old one open");
+    refused(&log, "reload: it was refused");
+}
+
 /// A signal that is sent twice at once, as timeout(1) does, is one also where only the workers of
 /// before serve: what they are about to answer is answered.
 pub(crate) fn the_old_drain_too(variant: &Variant) {

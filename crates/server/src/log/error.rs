@@ -112,6 +112,11 @@ impl ErrorLog {
         self.renew_if_due(&mut self.lock());
     }
 
+    /// Opens the file anew, whatever the control words say.
+    pub fn renew(&self) {
+        self.open_anew(&mut self.lock());
+    }
+
     /// Calls `each` for the descriptor, if this process opened it.
     pub(super) fn each_own(&self, each: &mut dyn FnMut(BorrowedFd<'_>)) {
         self.lock().file.as_ref().and_then(|file| file.own()).into_iter().for_each(each);
@@ -124,12 +129,17 @@ impl ErrorLog {
 
     fn renew_if_due(&self, open: &mut Open) {
         let generation = self.control.map_or(0, |control| control.log_generation());
-        let is_own = open.opener == process::id();
-        if !matches!(self.destination, Destination::Path(_))
-            || is_own && generation == open.generation
-        {
+        if open.opener != process::id() || generation != open.generation {
+            self.open_anew(open);
+        }
+    }
+
+    fn open_anew(&self, open: &mut Open) {
+        if !matches!(self.destination, Destination::Path(_)) {
             return;
         }
+        let generation = self.control.map_or(0, |control| control.log_generation());
+        let is_own = open.opener == process::id();
         (open.generation, open.opener) = (generation, process::id());
         match LogFile::open(&self.destination, self.owner) {
             Ok(file) => open.file = file.map(Arc::new),

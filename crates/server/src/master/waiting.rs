@@ -96,7 +96,11 @@ impl Waiting {
             match received {
                 Received::Known(Signal::Hangup) => self.happened(Happened::Asked(Kind::Reload)),
                 Received::Known(Signal::User2) => self.happened(Happened::Asked(Kind::Upgrade)),
-                Received::Known(Signal::User1) => self.generations.reopen_logs(),
+                Received::Known(Signal::User1) => {
+                    self.generations.reopen_logs();
+                    // It looks at the control words of workers that are not there.
+                    self.generations.errors.renew();
+                }
                 Received::Known(
                     signal @ (Signal::Terminate | Signal::Interrupt | Signal::Quit),
                 ) => {
