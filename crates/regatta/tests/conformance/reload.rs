@@ -8,8 +8,10 @@ use crate::site::{Site, common};
 use regatta_sys::sandbox::landlock_version;
 use rustix::process::Signal;
 use std::fs;
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -356,6 +358,36 @@ fn a_master_that_waits_opens_its_log_anew() {
     };
     assert!(eventually(PATIENCE, || log.exists() && !is_open()), "it has the old one open");
     refused(&log, "reload: it was refused");
+}
+
+/// Where workers were to listen that could not begin, nobody is let wait for them, and the next
+/// ones do listen there.
+#[test]
+fn new_paths_of_workers_that_cannot_begin_are_removed() {
+    let variant = Variant::named("sped_epoll");
+    let program = Program::new("new-paths");
+    let own = Configured::new(variant, &program.0);
+    let paths = ["socket", "admin"].map(|name| own.site.beside(name));
+    let [place, admin] = [0, 1].map(|at| format!("unix:{}", paths[at].display()));
+    let (listen, set) = (["127.0.0.1:0", &*place], format!("admin.listen={admin}"));
+    let settings = [variant.settings, &[&*set]].concat();
+    own.write(&Configured::text(variant.architecture, &own.root(), &listen, &settings));
+    program.replace("exec env REGATTA_INJECT=nonsense PROGRAM \"$@\"");
+    for attempt in 0..2 {
+        own.refuses("upgrade", "its workers could not begin");
+        assert!(!paths.iter().any(|path| path.exists()), "{attempt}: {}", own.server.stderr());
+    }
+    program.replace("exec env -u REGATTA_INJECT PROGRAM \"$@\"");
+    succeed(&own.server, "upgrade");
+    for path in &paths {
+        let mut stream = UnixStream::connect(path).expect("somebody listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a time");
+        let request = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+        stream.write_all(request).expect("somebody accepts");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        assert!(answer.starts_with("HTTP/1.1 "), "{}: {answer:?}", path.display());
+    }
 }
 
 /// A signal that is sent twice at once, as timeout(1) does, is one also where only the workers of

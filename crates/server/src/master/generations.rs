@@ -342,6 +342,14 @@ impl Generations {
         }
     }
 
+    /// True for a socket that has lost its file, because nobody was to accept from it.
+    fn is_unmade(&self, socket: BorrowedFd<'_>) -> bool {
+        let Ok(Place::Unix(path)) = socket::place(socket) else { return false };
+        let has_file = self.file(&path).is_some();
+        let place = Place::Unix(path);
+        !has_file && !self.is_known(&place) && !self.is_given(&place)
+    }
+
     /// True if the image before listened there.
     pub(super) fn is_known(&self, place: &Place) -> bool {
         self.addresses.contains(place)
@@ -388,6 +396,8 @@ impl Generations {
                     Act::GiveUp => self.gave_up = true,
                     Act::KillNew => {
                         self.stop_made();
+                        // A socket at a path would not listen again.
+                        self.remove_made_files();
                         rest.push(act);
                     }
                     Act::DrainOld | Act::LeaveOld => rest.push(act),
@@ -645,7 +655,8 @@ impl Generations {
             fd.as_raw_fd()
         };
         let inherited = self.inherited.iter().map(|((asked, fd), _)| (&**asked, fd.as_fd()));
-        let listeners = own.listeners.iter().copied().chain(inherited);
+        let listeners = own.listeners.iter().copied().filter(|(_, fd)| !self.is_unmade(*fd));
+        let listeners = listeners.chain(inherited);
         let listeners =
             listeners.map(|(asked, fd)| Listener { asked: asked.to_owned(), fd: number(fd) });
         let listeners = listeners.collect();

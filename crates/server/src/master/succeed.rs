@@ -32,6 +32,8 @@ impl Master<'_> {
                     self.staff.drain(until);
                     arena.control().leave(until.0);
                     prepared.ring();
+                    // Nobody would answer there either.
+                    prepared.admin = None;
                     self.awaited = 0;
                 }
                 // The rest has been done; and the server ends once nobody is left.
