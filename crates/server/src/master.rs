@@ -33,7 +33,7 @@ use confine::Confinement;
 use generations::{Generations, OLD, Own, TRIAL};
 use prepare::prepare;
 use regatta_arch::{Architecture, Env};
-use regatta_metrics::{Counter, Gauge, Slot, ThreadBeat};
+use regatta_metrics::{Counter, Gauge, Phase, Slot, ThreadBeat};
 use regatta_op::Tick;
 use regatta_sys::{
     Bell, clock,
@@ -569,8 +569,13 @@ impl<'a> Master<'a> {
             return Ok(());
         }
         self.awaited = 0;
-        self.happened(Happened::AllReady)?;
+        if env.arena.control().phase() != Phase::Run {
+            // They are to end, and that has been said.
+            return Ok(());
+        }
+        // What has been asked for meanwhile begins with the next line, and says so.
         self.tell_ready();
+        self.happened(Happened::AllReady)?;
         let known =
             |place: &&Place| self.generations.as_ref().is_some_and(|all| all.is_known(place));
         announce(self.prepared.addresses.iter().filter(|address| !known(address)));

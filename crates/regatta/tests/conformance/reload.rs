@@ -11,7 +11,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -358,6 +358,42 @@ fn a_master_that_waits_opens_its_log_anew() {
     };
     assert!(eventually(PATIENCE, || log.exists() && !is_open()), "it has the old one open");
     refused(&log, "reload: it was refused");
+}
+
+/// A service manager that asks while another generation starts is told that this one serves before
+/// it is told that its own begins: it waits for the end of that.
+#[test]
+fn a_service_manager_is_told_of_each_reload_by_itself() {
+    let variant = Variant::named("sped_epoll");
+    let program = Program::new("tells");
+    let own = Configured::new(variant, &program.0);
+    let [notify, mark, begins, go] =
+        ["notify", "mark", "begins", "go"].map(|name| own.site.beside(name));
+    let manager = UnixDatagram::bind(&notify).expect("a socket");
+    manager.set_read_timeout(Some(PATIENCE)).expect("a time");
+    let hears = |start: &str, end: &str| {
+        let mut bytes = [0; 256];
+        let count = manager.recv(&mut bytes).expect("a message");
+        let said = String::from_utf8_lossy(&bytes[..count]);
+        assert!(said.starts_with(start) && said.ends_with(end), "{start} {end}: {said}");
+    };
+    let serve = format!("NOTIFY_SOCKET={} exec PROGRAM \"$@\"", notify.display());
+    program.replace(&serve);
+    succeed(&own.server, "upgrade");
+    hears("READY=1\n", "generation 2\n");
+    // The second time it is executed in earnest, and takes its time: without a child, as the shell
+    // would not hear of its end where the master's signals are blocked.
+    let [mark, begun, until] = [&mark, &begins, &go].map(|path| path.display());
+    let wait = format!(": > {begun} && while [ ! -e {until} ]; do :; done");
+    program.replace(&format!("[ -e {mark} ] && {wait}\n: > {mark}\n{serve}"));
+    own.server.signal(Signal::USR2);
+    assert!(eventually(PATIENCE, || begins.exists()), "{}", own.server.stderr());
+    own.server.signal(Signal::HUP);
+    fs::write(&go, "").expect("ours");
+    hears("RELOADING=1\n", "begins\n");
+    hears("READY=1\n", "generation 3\n");
+    hears("RELOADING=1\n", "begins\n");
+    hears("READY=1\n", "generation 4\n");
 }
 
 /// Where workers were to listen that could not begin, nobody is let wait for them, and the next
