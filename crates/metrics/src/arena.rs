@@ -38,7 +38,8 @@ const LISTENERS_STAY: usize = CONTROL_AT + 4;
 const GENERATION: usize = CONTROL_AT + 5;
 const RELOADS: usize = CONTROL_AT + 6;
 const RELOADS_REFUSED: usize = CONTROL_AT + 7;
-const _: () = assert!(RELOADS_REFUSED < SLOTS_AT);
+const RELOADS_PENDING: usize = CONTROL_AT + 8;
+const _: () = assert!(RELOADS_PENDING < SLOTS_AT);
 
 /// Bits of [`LISTENERS_STAY`]: for those who serve in the workers' place, and for who made them.
 const FOR_OTHERS: u64 = 1;
@@ -380,6 +381,13 @@ impl<'a> ControlView<'a> {
         acquire(&self.0[RELOADS_REFUSED])
     }
 
+    /// How many requests for another generation wait or are under way. Who looks at this number
+    /// first finds all others in those above.
+    #[must_use]
+    pub fn reloads_pending(&self) -> u64 {
+        acquire(&self.0[RELOADS_PENDING])
+    }
+
     /// How often the logs were to be opened anew: who sees another number than last time does so.
     #[must_use]
     pub fn log_generation(&self) -> u64 {
@@ -445,6 +453,12 @@ impl<'a> Control<'a> {
     pub fn set_reloads(&self, done: u64, refused: u64) {
         self.0.0[RELOADS].store(done, Release);
         self.0.0[RELOADS_REFUSED].store(refused, Release);
+    }
+
+    /// Says how many requests for another generation wait or are under way, after it has been said
+    /// how others ended.
+    pub fn set_reloads_pending(&self, pending: u64) {
+        self.0.0[RELOADS_PENDING].store(pending, Release);
     }
 
     /// Says that the master has sent another root.

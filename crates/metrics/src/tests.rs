@@ -369,8 +369,11 @@ fn the_server_says_which_generation_serves_and_how_many_were_asked_for() {
     let words = words(1);
     let arena = Arena::create(&words, 1);
     let (control, view) = (arena.control(), arena.view());
+    assert_eq!(view.control().reloads_pending(), 0);
     control.set_reloads(3, 2);
+    control.set_reloads_pending(1);
     assert_eq!((view.control().reloads(), view.control().reloads_refused()), (3, 2));
+    assert_eq!(view.control().reloads_pending(), 1);
     assert_eq!(view.generation(), 1);
     arena.set_generation(2);
     assert_eq!(view.generation(), 2);

@@ -157,6 +157,16 @@ impl Succession {
         self.asked
     }
 
+    /// How many requests have not been answered: one that waits, and one that is under way.
+    #[must_use]
+    pub fn pending(&self) -> u64 {
+        let under_way = match self.state {
+            State::Trying { .. } | State::Executing | State::Starting { .. } => 1,
+            State::Steady | State::Ended => 0,
+        };
+        under_way + u64::from(self.asked.is_some())
+    }
+
     /// True if workers of this image serve.
     #[must_use]
     pub const fn serves(&self) -> bool {

@@ -396,6 +396,25 @@ fn a_service_manager_is_told_of_each_reload_by_itself() {
     hears("READY=1\n", "generation 4\n");
 }
 
+/// What was under way when a command was given is not taken for its answer.
+#[test]
+fn a_command_waits_for_what_it_has_asked_for() {
+    let program = Program::new("waits-for-another");
+    let own = Configured::new(Variant::named("sped_epoll"), &program.0);
+    let begins = own.site.beside("begins");
+    program.replace(&format!(": > {}\nsleep 1\nexec PROGRAM \"$@\"", begins.display()));
+    own.server.signal(Signal::USR2);
+    assert!(eventually(PATIENCE, || begins.exists()), "{}", own.server.stderr());
+    // That one has read the file before.
+    own.write("[server\n");
+    let said = run(&["reload", "--pid", &own.server.pid().to_string()]);
+    assert_eq!(said.code, Some(1), "{said:?}\n{}", own.server.stderr());
+    for part in ["generation 2 serves", "regatta.toml:", "reload: it was refused"] {
+        let is_said = || own.server.stderr().contains(part);
+        assert!(eventually(PATIENCE, is_said), "{part}: {}", own.server.stderr());
+    }
+}
+
 /// Where workers were to listen that could not begin, nobody is let wait for them, and the next
 /// ones do listen there.
 #[test]

@@ -17,7 +17,7 @@ use crate::{
     succession::{Act, Earlier, Event, Kind, Outcome, Succession, Verdict},
     supervise::AGAIN_MS_MIN,
 };
-use regatta_metrics::{Arena, Counter, Totals};
+use regatta_metrics::{Arena, Control, Counter, Totals};
 use regatta_op::Tick;
 use regatta_sys::{
     Bell,
@@ -113,6 +113,8 @@ pub(super) struct Own<'a> {
     pub(super) listeners: Vec<(&'a str, BorrowedFd<'a>)>,
     pub(super) admin: Option<(String, BorrowedFd<'a>, Option<&'a Child>)>,
     pub(super) arena: Option<BorrowedFd<'a>>,
+    /// Its words.
+    pub(super) control: Option<Control<'a>>,
     pub(super) keeper: bool,
     /// Until when its workers drain: they could not begin, and the old ones serve.
     pub(super) drains_until: Option<u64>,
@@ -372,7 +374,12 @@ impl Generations {
     pub(super) fn on(&mut self, event: Event, own: &Own<'_>, poller: &mut Poll) -> Vec<Act> {
         let (mut rest, mut events) = (Vec::new(), vec![event]);
         while let Some(event) = events.pop() {
-            for act in self.succession.on(event, clock::now().tick) {
+            let acts = self.succession.on(event, clock::now().tick);
+            if self.succession.pending() > 0 {
+                // Before the configuration is read: who comes later waits for another.
+                self.tell_commands(own.control);
+            }
+            for act in acts {
                 match act {
                     Act::Try(kind) => {
                         self.tell(Message::Reloading { monotonic_us: clock::nanos() / 1_000 });
@@ -403,8 +410,23 @@ impl Generations {
                     Act::DrainOld | Act::LeaveOld => rest.push(act),
                 }
             }
+            self.tell_commands(own.control);
         }
         rest
+    }
+
+    /// Tells commands how requests stand. A command that waits may have no counters of this image to
+    /// look at.
+    fn tell_commands(&self, own: Option<Control<'_>>) {
+        for old in &self.old {
+            self.tell_at(&old.arena.control());
+        }
+        own.iter().for_each(|own| self.tell_at(own));
+    }
+
+    fn tell_at(&self, control: &Control<'_>) {
+        control.set_reloads(self.reloads[0], self.reloads[1]);
+        control.set_reloads_pending(self.succession.pending());
     }
 
     fn report(&mut self, outcome: Outcome) {
@@ -425,10 +447,6 @@ impl Generations {
             Outcome::Dropped => "",
         };
         self.reloads[1] += 1;
-        // A command that waits for it may have no counters of this image to look at.
-        for old in &self.old {
-            old.arena.control().set_reloads(self.reloads[0], self.reloads[1]);
-        }
         if outcome == Outcome::Dropped {
             return self.note(
                 Level::Notice,
@@ -521,7 +539,7 @@ impl Generations {
         self.old.iter().for_each(|old| old.arena.add_workers(&mut totals));
         arena.ended().set(&self.ended);
         arena.departed().set(&totals);
-        arena.control().set_reloads(self.reloads[0], self.reloads[1]);
+        self.tell_at(&arena.control());
     }
 
     /// Tells the old workers that still serve to leave; others accept from the listeners.

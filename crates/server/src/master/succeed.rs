@@ -118,6 +118,7 @@ fn own<'a>(
         drains_until: leaves.then(|| control.drain_deadline_ms()),
         listeners: asked.iter().map(|of| &**of).zip(sockets.iter().map(AsFd::as_fd)).collect(),
         arena: Some(shared.as_fd()),
+        control: Some(control),
         keeper,
         children: workers.chain(lookup).collect(),
         bells: bells.iter().chain(&prepared.keeper).collect(),

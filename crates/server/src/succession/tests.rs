@@ -302,6 +302,8 @@ impl World {
         if std::mem::take(&mut self.exec) {
             self.execute(dice);
         }
+        let unanswered = self.requests - self.reports;
+        assert_eq!(self.succession.pending(), unanswered);
         let leaving = self.old.iter().filter(|old| old.leaves).count();
         assert!(leaving <= GENERATIONS_MAX, "{leaving} are leaving");
         let old_serve = self.old.iter().any(|old| !old.leaves);

@@ -10,7 +10,7 @@ use std::{thread, time::Duration};
 /// Between two looks, milliseconds.
 const LOOK_MS: u64 = 20;
 
-/// The longest wait, milliseconds: another request may be under way before this one.
+/// The longest wait, milliseconds: for another request that is under way, and then for this one.
 const WAIT_MS_MAX: u64 = 2 * (TRIAL_MS_MAX + START_MS_MAX);
 
 /// Signals the server with this process, or the only one that runs, and waits until it says how
@@ -20,7 +20,21 @@ const WAIT_MS_MAX: u64 = 2 * (TRIAL_MS_MAX + START_MS_MAX);
 /// There is no such server; or nothing has changed, because something is wrong.
 pub fn succeed(pid: Option<u32>, kind: Kind) -> Result<(), Failure> {
     let server = find::find(pid).map_err(|Problem { message, .. }| Failure::Work(message))?;
-    let Running { pid, control, .. } = server;
+    let Running { pid, mut control, .. } = server;
+    let silent = || {
+        let why = format!("process {pid} has not answered: see its error log, and `regatta top`");
+        Err(Failure::Work(why))
+    };
+    let until = clock::now().tick.after(WAIT_MS_MAX);
+    // What was begun before has read another configuration, and its end would be no answer.
+    while control.reloads_pending() > 0 {
+        if clock::now().tick >= until {
+            return silent();
+        }
+        thread::sleep(Duration::from_millis(LOOK_MS));
+        // As below.
+        control = find::find(Some(pid)).map_or(control, |server| server.control);
+    }
     let before = (control.reloads(), control.reloads_refused());
     let signal = match kind {
         Kind::Root | Kind::Reload => Signal::Hangup,
@@ -28,7 +42,6 @@ pub fn succeed(pid: Option<u32>, kind: Kind) -> Result<(), Failure> {
     };
     process::send(pid, signal)
         .map_err(|error| Failure::Work(format!("cannot signal process {pid}: {error}")))?;
-    let until = clock::now().tick.after(WAIT_MS_MAX);
     while clock::now().tick < until {
         thread::sleep(Duration::from_millis(LOOK_MS));
         // For a moment it may have none that can be read.
@@ -41,6 +54,5 @@ pub fn succeed(pid: Option<u32>, kind: Kind) -> Result<(), Failure> {
             return Ok(());
         }
     }
-    let why = format!("process {pid} has not answered: see its error log, and `regatta top`");
-    Err(Failure::Work(why))
+    silent()
 }
