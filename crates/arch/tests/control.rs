@@ -6,11 +6,15 @@
     clippy::cast_sign_loss,
     reason = "a test fails by panicking"
 )]
-use regatta_arch::kit::control::{
-    AgeRules, BatchRules, Batching, Bucket, Controller, Decided, Decision, Direct, DirectRules,
-    Multiclass, PoolRules, PoolSize, Proportional, QueueMax, QueueMaxRules, Sample,
+use regatta_arch::kit::{
+    control::{
+        AgeRules, BatchRules, Batching, Bucket, Controller, Decided, Decision, Direct, DirectRules,
+        Multiclass, PoolRules, PoolSize, Proportional, QueueMax, QueueMaxRules, Sample,
+    },
+    line::gate::{Gate, GateRules},
 };
-use std::collections::VecDeque;
+use regatta_metrics::{Arena, Tally};
+use std::{collections::VecDeque, sync::atomic::AtomicU64};
 
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1000 * MS;
@@ -429,4 +433,40 @@ fn below_the_load_nothing_is_refused_also_after_an_overload() {
     let ran = run(&mut controller, Bucket::new(RATE_MAX, 64, 0, 0), arrives, every(1000.0), 60);
     let admitted = ran.served_in(35, 60) as f64 / (25.0 * 500.0);
     assert!(admitted > 0.99, "{admitted}");
+}
+
+/// Twice as many come as can be served, each in two pieces: the first is let in, and found to be
+/// none. Those that are served have paid once.
+#[test]
+fn requests_in_pieces_leave_the_server_busy() {
+    let words: Vec<AtomicU64> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
+    let arena = Arena::create(&words, 1);
+    let rules = GateRules {
+        requests_max: 0,
+        queue_max: 0,
+        first_milli: RATE_MAX,
+        depth: 64,
+        refill_ms_min: 0,
+        classes: 1,
+        drops: false,
+    };
+    let gate = Gate::new(rules, Some(Box::new(Proportional::new(fast(300), 0))), 0);
+    let (mut queue, mut served) = (VecDeque::new(), 0);
+    for now in (0..20_000).map(|ms| ms * MS) {
+        for _ in 0..2 {
+            if !gate.admits(queue.len(), 0, now) {
+                continue;
+            }
+            gate.takes_back(0);
+            if gate.admits(queue.len(), 0, now) {
+                queue.push_back(now);
+            }
+        }
+        if let Some(since) = queue.pop_front() {
+            gate.leaves(0, now - since);
+            served += u32::from(now >= 10 * SECOND);
+        }
+        gate.decides(now, Tally::Striped(arena.slot(0)), &mut |_| ());
+    }
+    assert!(served > 9000, "{served} of 10000");
 }

@@ -257,9 +257,11 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         self.worker.beats();
         let Job { passed, mut drive, left, entered } = job;
         drive.moves(self.worker.held_ms());
-        self.stage.iter().for_each(|stage| stage.has_arrived(drive.place, entered));
         let key = self.worker.adopt(passed, drive);
         let slot = self.worker.slot(key);
+        if let (Some(stage), Some(slot)) = (&self.stage, &slot) {
+            stage.has_arrived(slot, entered, is_late);
+        }
         let is_late =
             is_late && left.as_ref().zip(slot).is_some_and(|(left, slot)| left.asks(slot));
         if is_late {

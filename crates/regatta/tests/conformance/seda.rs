@@ -265,6 +265,19 @@ pub(crate) fn a_rate_is_kept(variant: &Variant) {
     assert!(eventually(PATIENCE, is_admitted));
 }
 
+/// A head that comes in two pieces is one request: its beginning does not use up the only place.
+pub(crate) fn a_head_in_pieces_is_admitted_once(variant: &Variant) {
+    let admission = ["stages.admission=direct", "stages.rate_first=1", "stages.rate_max=1"];
+    let settings = ["stages.bucket=1", "stages.target_ms=10 min"];
+    let server = Launch::new(variant, common()).sets(&admission).sets(&settings).start();
+    let mut client = server.connect();
+    client.send("GET /small.txt HTTP/1.1\r\nHo");
+    thread::sleep(Duration::from_millis(50));
+    client.send("st: a\r\nConnection: close\r\n\r\n");
+    assert!(client.rest_or_reset().starts_with(b"HTTP/1.1 200 OK"));
+    assert_eq!(counter(&server, "stage_refused"), 0);
+}
+
 /// Each address has a thread that listens, and a rate of its own.
 pub(crate) fn each_address_has_its_class(variant: &Variant) {
     let admission = ["stages.admission=multiclass", "stages.rate_first=1", "stages.rate_max=1"];

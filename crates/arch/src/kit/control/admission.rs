@@ -399,6 +399,11 @@ impl Bucket {
         };
     }
 
+    /// What was admitted was none: its token goes to another.
+    pub fn give(&mut self) {
+        self.tokens = (self.tokens + 1.0).min(self.depth);
+    }
+
     /// True if one may come in.
     pub fn admit(&mut self, now_ns: u64) -> bool {
         if self.refill_ns <= 0.0 {

@@ -120,6 +120,14 @@ impl Gate {
         debug_assert!(before > 0, "who leaves has come in");
     }
 
+    /// What came in was no whole request: it gives back its place, and what it took of the rate.
+    pub fn takes_back(&self, class: u8) {
+        self.gives_back();
+        if let Some(rate) = &self.rate {
+            lock(rate).class(class).bucket.give();
+        }
+    }
+
     /// The answer to a request has reached the end of the line, at this age.
     pub fn leaves(&self, class: u8, age_ns: u64) {
         self.gives_back();
@@ -234,6 +242,21 @@ mod tests {
         assert!(gate.admits(0, 0, 0) && !gate.admits(0, 0, 0));
         gate.gives_back();
         assert_eq!(gate.in_line(), 2);
+    }
+
+    /// A head may come in pieces, and each is let in before anybody can see that it is only one.
+    #[test]
+    fn a_piece_of_a_request_costs_nothing() {
+        let rules = GateRules { requests_max: 1, first_milli: 1000, depth: 1, ..RULES };
+        let gate = Gate::new(rules, Some(Box::new(Script(Vec::new()))), 0);
+        for _ in 0..3 {
+            assert!(gate.admits(0, 0, 0) && !gate.admits(0, 0, 0));
+            gate.takes_back(0);
+        }
+        // A whole one does.
+        assert!(gate.admits(0, 0, 0));
+        gate.leaves(0, 7);
+        assert!(!gate.admits(0, 0, 0) && gate.in_line() == 0);
     }
 
     /// Says what it has been shown, and sets what it is told to.

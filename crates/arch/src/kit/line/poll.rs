@@ -9,6 +9,7 @@ use crate::kit::{
 use crate::{WorkerLog, kit::control::Decided};
 use regatta_metrics::{Counter, Tally};
 use regatta_op::OpKind;
+use regatta_origin::Protocol as _;
 use regatta_sys::{clock, socket};
 use std::{
     collections::VecDeque,
@@ -211,13 +212,18 @@ impl<'a> Stage<'a> {
     }
 
     /// What arrived had a place in the line since `entered`, if it had one. Here it gives it back.
-    pub(in crate::kit) fn has_arrived(&self, place: Place, entered: u64) {
-        match self.gated {
-            Some(Gated::Out(gate, _)) if entered > 0 => {
-                gate.leaves(place.class, clock::nanos().saturating_sub(entered));
+    pub(in crate::kit) fn has_arrived(&self, slot: &ReadySlot, entered: u64, is_late: bool) {
+        let Some(gated) = self.gated.filter(|_| entered > 0) else { return };
+        let class = slot.drive.place.class;
+        match gated {
+            // No thread has come to it.
+            Gated::In(gate, _) if is_late => gate.gives_back(),
+            // Its head is not whole: what completes it pays for it.
+            Gated::In(gate, _) if slot.conn.awaits_request(&[]) => gate.takes_back(class),
+            // Where requests come in, its content is to come: the line has done its part.
+            Gated::In(gate, _) | Gated::Out(gate, _) => {
+                gate.leaves(class, clock::nanos().saturating_sub(entered));
             }
-            Some(Gated::In(gate, _)) if entered > 0 => gate.gives_back(),
-            _ => {}
         }
     }
 
