@@ -273,7 +273,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
     },
     Architecture {
         name: "cohort-sandstorm",
-        summary: "haboob-2002 with one thread for all stages, which serves the longest queue",
+        summary: "haboob-2002 with one thread for all stages, the longest queue first",
         paper: "Haboob (Sandstorm, 2002)",
         driver: &seda::DRIVER,
         axes: haboob!("seda.threads" = "shared"),

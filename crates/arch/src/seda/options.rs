@@ -21,8 +21,8 @@ options! {
         default: "own",
         doc: "Whether stages have threads of their own.",
         long: "`own`: each has a pool. `shared`: seda.pool_min threads serve all stages between \
-               the one that reads and the one that writes, each time the one for which most \
-               requests wait; nothing starts further ones.",
+               the one that reads and the one that writes: one after another those for which \
+               requests wait, that with the longest queue first; nothing starts further ones.",
     },
     pool_min: u32 = OptionSpec {
         key: "seda.pool_min",

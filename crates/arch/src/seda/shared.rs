@@ -1,8 +1,28 @@
-//! Threads that all stages share (Sandstorm's TPPThreadManager): each serves, time after time, the
-//! stage for which most requests wait.
+//! Threads that all stages share (Sandstorm's TPPThreadManager): each visits the stages for which
+//! requests wait, that with the longest queue first, and looks again when it has visited all.
 use super::{LOOK_MAX, POOLS, POOLS_AT, ROLES, STATIONS, Seda};
 use crate::kit::line::threads::StageThread;
 use std::time::Duration;
+
+/// The stages that a thread is still to visit: how long their queues were, the longest last.
+///
+/// If it took the longest anew after each visit, a short queue would wait as long as others feed
+/// each other.
+#[derive(Debug, Default)]
+pub(super) struct Schedule(Vec<(usize, usize)>);
+
+impl Schedule {
+    /// The stage to be visited next, of those with something in their queues; `None` if there is
+    /// nothing in any.
+    pub(super) fn next_stage(&mut self, len: impl Fn(usize) -> usize) -> Option<usize> {
+        if self.0.is_empty() {
+            // Each length is read once: it changes meanwhile.
+            self.0.extend((0..POOLS).map(|at| (len(at), at)).filter(|(len, _)| *len > 0));
+            self.0.sort_unstable();
+        }
+        self.0.pop().map(|(_, at)| at)
+    }
+}
 
 impl Seda<'_> {
     /// The life of such a thread: it has a worker for each stage, and one stage at a time.
@@ -15,15 +35,16 @@ impl Seda<'_> {
         for ((at, own), disk) in (POOLS_AT..).zip(&owns).zip(&mut disks) {
             threads.push(process.thread(own, disk, self.work(at)));
         }
+        let len = |at: usize| process.line.len(POOLS_AT + at);
+        let mut schedule = Schedule::default();
         while threads.iter().all(StageThread::goes_on) {
-            let len = |at: &usize| process.line.len(POOLS_AT + at);
-            let longest = (0..POOLS).max_by_key(len).filter(|at| len(at) > 0);
-            if (0..POOLS).map(|at| len(&at)).sum::<usize>() > 1 {
+            let next = schedule.next_stage(len);
+            if (0..POOLS).map(len).sum::<usize>() > 1 {
                 // There is something for another thread, too; those that sleep are at the first.
                 process.line.call(POOLS_AT);
             }
             // What comes from others comes to the first stage; the rest it has put there itself.
-            let (at, patience) = longest.map_or((0, LOOK_MAX), |at| (at, Duration::ZERO));
+            let (at, patience) = next.map_or((0, LOOK_MAX), |at| (at, Duration::ZERO));
             threads[at].visit(patience);
         }
         Ok(())

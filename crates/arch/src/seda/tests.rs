@@ -64,6 +64,26 @@ fn what_others_leave_to_shared_threads_goes_to_the_first() {
     assert_eq!([PARSE, RECV, CACHE].map(|at| next(at, Open)), [RECV, CACHE, MISS]);
 }
 
+/// With the longest queue anew each time a file would wait as long as requests come.
+#[test]
+fn each_stage_is_visited_once_in_a_schedule() {
+    let (mut schedule, mut lens) = (shared::Schedule::default(), [0; POOLS]);
+    assert_eq!(schedule.next_stage(|at| lens[at]), None);
+    // What is in memory goes on to be sent, and one file to be read.
+    lens[..4].copy_from_slice(&[9, 0, 3, 1]);
+    let goes_to = [Some(1), Some(2), None, Some(4), None];
+    let mut visits = Vec::new();
+    for _ in 0..6 {
+        let at = schedule.next_stage(|at| lens[at]).unwrap();
+        visits.push(POOLS_AT + at);
+        let taken = std::mem::take(&mut lens[at]);
+        goes_to[at].into_iter().for_each(|to: usize| lens[to] += taken);
+        // And others come.
+        lens[0] += 9;
+    }
+    assert_eq!(visits, [PARSE, CACHE, MISS, PARSE, RECV, DISK]);
+}
+
 #[test]
 fn small_responses_come_before_large_ones_and_both_before_files() {
     let send = |len| Some(Left::Op(Op::Send(Outbox::new(vec![0; len]))));
