@@ -184,6 +184,25 @@ fn a_batch_wakes_all_who_can_have_something() {
     }
 }
 
+/// Who looks for something at two queues, and waits at the first, is called to the second also when
+/// it has looked there already and does not wait yet.
+#[test]
+fn a_call_is_heard_by_who_is_about_to_wait() {
+    all(|| {
+        let queues = Arc::new([Queue::new(1), Queue::new(1)]);
+        let taker = spawn(&queues, |[first, second]| {
+            while second.is_empty() {
+                assert_eq!(first.take(PATIENCE, tally()), None);
+            }
+            second.take(PATIENCE, tally())
+        });
+        let [first, second] = &*queues;
+        second.put(1, tally()).unwrap();
+        first.call(tally());
+        assert_eq!(taker.join().unwrap(), Some(1));
+    });
+}
+
 /// Each item is taken, or given back by the end, or refused: once.
 #[test]
 fn the_end_loses_nothing_and_wakes_everybody() {

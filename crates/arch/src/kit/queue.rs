@@ -35,7 +35,8 @@ struct Queued<T> {
     items: VecDeque<(T, u64)>,
     /// Threads that wait for an item: a notification that nobody waits for costs a call.
     waiting: usize,
-    /// One of them is to wait no longer, although there is nothing.
+    /// One of them is to wait no longer, or the next that comes not at all, although there is
+    /// nothing.
     called: bool,
     closed: bool,
 }
@@ -227,12 +228,14 @@ impl<T> Queue<T> {
         tally.add(Counter::QueueTakes, taken as u64);
     }
 
-    /// Wakes a thread that waits here for an item, if one does: it is to look elsewhere.
+    /// Wakes a thread that waits here for an item: it is to look elsewhere. If none does, the next
+    /// that comes does not wait: it may have looked there before there was anything.
     pub fn call(&self, tally: Tally<'_>) {
         let mut state = lock(&self.state);
-        if state.waiting > 0 {
-            state.called = true;
-            drop(state);
+        state.called = true;
+        let is_awaited = state.waiting > 0;
+        drop(state);
+        if is_awaited {
             tally.add(Counter::QueueWakes, 1);
             self.changed.notify_one();
         }

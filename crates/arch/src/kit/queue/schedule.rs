@@ -187,10 +187,13 @@ fn a_call_ends_a_wait_and_what_is_old_is_taken_back() {
     let arena = Arena::create(&words, 1);
     let tally = Tally::Striped(arena.slot(0));
     let queue = Queue::new(10);
-    // Nobody waits: it is no call to those who come later.
-    queue.call(tally);
-    assert_eq!(queue.take(Duration::from_millis(1), tally), None);
     let begin = Instant::now();
+    // Nobody waits: it is for the next who comes, and for nobody else.
+    queue.call(tally);
+    assert_eq!(queue.take(PATIENCE, tally), None);
+    let since = Instant::now();
+    assert_eq!(queue.take(Duration::from_millis(1), tally), None);
+    assert!(since.elapsed() >= Duration::from_millis(1));
     thread::scope(|scope| {
         let taker = scope.spawn(|| queue.take(PATIENCE, tally));
         while !taker.is_finished() && begin.elapsed() < PATIENCE {
