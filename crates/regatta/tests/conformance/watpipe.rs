@@ -74,7 +74,9 @@ pub(crate) fn tasks_are_those_of_the_paper(variant: &Variant) {
     }
 }
 
-/// Slots of counters: those who write, and those who read.
+/// Slots of counters: where what is left for those who write waits, those who write, and those who
+/// read.
+const STATION: usize = 4;
 const WRITERS: usize = 8;
 const READERS: usize = 40;
 const SLOTS: usize = 56;
@@ -311,6 +313,39 @@ fn a_controller_starts_writers() {
     assert!(eventually(PATIENCE, || writers() == 2), "{:?}", tasks(&server));
     let said = server.stderr();
     assert!(said.contains("stage write: threads=3: queue="), "{said}");
+}
+
+/// All writers are under one controller: what it has decided shows in one place, whichever of them
+/// was the one that ended a batch then.
+#[test]
+fn a_controller_shows_once_what_it_sets() {
+    let variant =
+        Variant { name: "watpipe5", architecture: "watpipe5", settings: &[], faults: None };
+    let server = Launch::new(&variant, common())
+        .sets(&["watpipe.writers=4", "watpipe.share=round-robin"])
+        .sets(&["stages.batch_control=true", "stages.batch_ms=1ms"])
+        .start();
+    let mut client = server.connect();
+    let decided = || {
+        for _ in 0..50 {
+            client.get("/small.txt").expect(200);
+        }
+        counter(&server.top(), "decisions") >= 12
+    };
+    assert!(eventually(PATIENCE, decided), "{}", server.top());
+    // It shows just after it is counted.
+    let shown = || {
+        let top = server.top();
+        let of = |slot: usize| top["workers"][slot]["dials"]["decisions"].as_u64();
+        let shown: Vec<_> =
+            (0..SLOTS).map(|slot| (slot, of(slot))).filter(|(_, dial)| *dial != Some(0)).collect();
+        (shown, vec![(STATION, Some(counter(&top, "decisions")))])
+    };
+    let is_right = || {
+        let (shown, expect) = shown();
+        shown == expect
+    };
+    assert!(eventually(PATIENCE, is_right), "{:?}", shown());
 }
 
 /// As of threads, of which each would need one.

@@ -9,7 +9,6 @@ use crate::{
             threads::{BatchSize, Watches},
         },
         sync::lock,
-        worker::Surroundings,
     },
 };
 use regatta_metrics::{Dial, Tally};
@@ -155,7 +154,7 @@ impl Pool {
 }
 
 impl Watches for Pool {
-    fn visited(&self, served: usize, _: u64, around: &Surroundings<'_>) {
+    fn visited(&self, served: usize, _: u64, station: Tally<'_>, log: &dyn WorkerLog) {
         self.served.fetch_add(served as u64, Relaxed);
         let Some(batching) = &self.batching else { return };
         let sample = Sample { takes: served as u64, ..Sample::default() };
@@ -166,7 +165,7 @@ impl Watches for Pool {
             if let Some(Decision::Batch(most)) = decided.decision {
                 self.batch_most.store(most, Relaxed);
             }
-            self.tell(&decided, around.cx.tally, around.log);
+            self.tell(&decided, station, log);
         }
     }
 }

@@ -2,14 +2,15 @@
 //! each until its next operation is another stage's, and leaves it there.
 use super::{Barrier, Entry, Job, Leaving, Line, Routes, gate::Gate};
 use crate::{
+    WorkerLog,
     drive::{Turn, ledger::Spent},
     kit::{
         queue::Queue,
         step::{Io, Left, Readiness, step},
-        worker::{Action, Surroundings, Worker},
+        worker::{Action, Worker},
     },
 };
-use regatta_metrics::Counter;
+use regatta_metrics::{Counter, Tally};
 use regatta_op::CloseReason;
 use regatta_origin::Protocol as _;
 use regatta_sys::{clock, hook, wait::Interest};
@@ -81,8 +82,9 @@ pub struct Extras<'a> {
 
 /// Who sees the visits of a stage's threads.
 pub trait Watches: fmt::Debug + Sync {
-    /// A thread has served so many, in so many nanoseconds.
-    fn visited(&self, served: usize, busy_ns: u64, around: &Surroundings<'_>);
+    /// A thread has served so many, in so many nanoseconds. What is decided then is about all
+    /// threads of the stage: it shows where its station counts.
+    fn visited(&self, served: usize, busy_ns: u64, station: Tally<'_>, log: &dyn WorkerLog);
 }
 
 /// A thread of a stage.
@@ -160,7 +162,8 @@ impl<'a> StageThread<'a> {
             barrier.done(taken);
         }
         if let Some(watches) = self.extras.watches {
-            watches.visited(taken, busy, self.worker.around());
+            let station = self.line.station(self.work.at).tally;
+            watches.visited(taken, busy, station, self.worker.around().log);
         }
         true
     }
