@@ -122,7 +122,7 @@ options! {
         kind: Kind::Count { min: 0, max: 10_000_000 },
         default: "0",
         doc: "How many requests a second are admitted in the beginning.",
-        long: "0: as many as stages.rate_max.",
+        long: "0, or more than stages.rate_max: as many as that.",
     },
     rate_max: u64 = OptionSpec {
         key: "stages.rate_max",
@@ -278,7 +278,9 @@ impl StagesOptions {
     pub(crate) fn gate(&self, requests_max: usize, queue_max: u32, drops: bool) -> Gate {
         let classes = if self.admission == Admission::Multiclass { CLASSES_MAX } else { 1 };
         let is_rate = self.admission != Admission::Threshold;
-        let rate_first = if self.rate_first == 0 { self.rate_max } else { self.rate_first };
+        // The gate begins where its controller does, which tells it of changes only.
+        let is_said = (1..self.rate_max).contains(&self.rate_first);
+        let rate_first = if is_said { self.rate_first } else { self.rate_max };
         let rules = GateRules {
             requests_max,
             queue_max,
@@ -321,5 +323,27 @@ impl StagesOptions {
             }
         };
         Gate::new(rules, controller, now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Settings;
+
+    fn defaults() -> StagesOptions {
+        StagesOptions::read(&Settings::defaults(OPTIONS))
+    }
+
+    #[test]
+    fn no_rate_is_above_the_most_in_the_beginning_either() {
+        let (rate_max, bucket, admission) = (10, 1, Admission::Direct);
+        for rate_first in [0, 10, 11, 5000] {
+            let options = StagesOptions { admission, rate_first, rate_max, bucket, ..defaults() };
+            let (gate, begin) = (options.gate(0, 0, false), clock::nanos());
+            let admits = |ms: &u64| gate.admits(0, 0, begin + ms * 1_000_000);
+            let admitted = (0..1000).filter(admits).count();
+            assert!((9..=11).contains(&admitted), "{rate_first}: {admitted} in a second");
+        }
     }
 }
