@@ -74,8 +74,9 @@ options! {
         kind: Kind::Count { min: 0, max: 10_000_000 },
         default: "1024",
         doc: "The most requests that wait to be parsed, and that wait to be opened.",
-        long: "What comes then is turned away. 0: no limit but that of connections. The other \
-               queues have what these have let in.",
+        long: "What comes then is turned away. 0: no limit but that of connections; where \
+               stages.admission is threshold, 1024 wait to be parsed. The other queues have what \
+               these have let in.",
     },
     on_full: OnFull = OptionSpec {
         key: "seda.on_full",

@@ -281,9 +281,11 @@ impl StagesOptions {
         // The gate begins where its controller does, which tells it of changes only.
         let is_said = (1..self.rate_max).contains(&self.rate_first);
         let rate_first = if is_said { self.rate_first } else { self.rate_max };
+        // What a controller sets has a bound, also where none has been said.
+        let length = if queue_max == 0 { LENGTH_MAX } else { queue_max };
         let rules = GateRules {
             requests_max,
-            queue_max,
+            queue_max: if is_rate { queue_max } else { length },
             first_milli: if is_rate { rate_first * 1000 } else { 0 },
             depth: self.bucket,
             refill_ms_min: self.refill_ms_min,
@@ -310,16 +312,15 @@ impl StagesOptions {
             Admission::Direct => Some(Box::new(Direct::new(rate, now))),
             Admission::Multiclass => Some(Box::new(Multiclass::new(classes, rate, now))),
             Admission::Threshold => {
-                let most = if queue_max == 0 { LENGTH_MAX } else { queue_max };
-                let length = QueueMaxRules {
+                let rules = QueueMaxRules {
                     ages: ages(MEAN_WEIGHT),
                     by_mean: true,
-                    first: most,
-                    most,
+                    first: length,
+                    most: length,
                     add_milli: LENGTH_ADD_MILLI,
                     high_percent: LENGTH_HIGH_PERCENT,
                 };
-                Some(Box::new(QueueMax::new(length, now)))
+                Some(Box::new(QueueMax::new(rules, now)))
             }
         };
         Gate::new(rules, controller, now)
@@ -345,5 +346,17 @@ mod tests {
             let admitted = (0..1000).filter(admits).count();
             assert!((9..=11).contains(&admitted), "{rate_first}: {admitted} in a second");
         }
+    }
+
+    #[test]
+    fn a_length_that_moves_has_a_bound_in_the_beginning_too() {
+        let gate = |admission, queue_max| {
+            StagesOptions { admission, ..defaults() }.gate(0, queue_max, false)
+        };
+        for (queue_max, most) in [(0, 1024), (5, 5), (2000, 2000)] {
+            let gate = gate(Admission::Threshold, queue_max);
+            assert!(gate.admits(most - 1, 0, 0) && !gate.admits(most, 0, 0), "{queue_max}");
+        }
+        assert!(gate(Admission::None, 0).admits(1 << 20, 0, 0));
     }
 }
