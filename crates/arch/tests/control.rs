@@ -209,7 +209,7 @@ fn small_batches_grow_unless_sizes_are_cut_off() {
         sizes(&mut batching, &mut windows, 60, 1000);
         assert_eq!(batching.size(), 1);
         // It serves less than it did: larger ones are to be tried, up to the largest.
-        let up = sizes(&mut batching, &mut windows, 40, 800);
+        let up = sizes(&mut batching, &mut windows, 45, 800);
         assert_eq!(up, grows, "truncates {truncates}");
     }
 }

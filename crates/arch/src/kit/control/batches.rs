@@ -7,8 +7,8 @@ use super::{Controller, Decided, Decision, Inputs, Periods, Sample, Smoothed, mi
 const ADJUSTS_EVERY: u32 = 5;
 /// What a step multiplies or divides by.
 const FACTOR: f64 = 1.2;
-/// Parts of the best: below the first, or from the last on, the load is another one, and the search
-/// begins again; at or below the second a batch has become too small; from the third on it is large
+/// Parts of the best: below the first, or from the last on, the load is another one, and a batch is
+/// the largest; at or below the second it has become too small; from the third on it is large
 /// enough again.
 const RESETS_BELOW: f64 = 0.2;
 const TOO_LITTLE: f64 = 0.9;
@@ -60,28 +60,29 @@ impl Batching {
     }
 
     fn adjust(&mut self, rate: f64) {
+        let BatchRules { least, most, truncates, .. } = self.rules;
+        let (least, most) = (f64::from(least), f64::from(most));
         if rate < RESETS_BELOW * self.best || rate >= RESETS_FROM * self.best {
-            // And a step down follows at once.
-            (self.size, self.best, self.grows) = (f64::from(self.rules.most), rate, false);
+            // The best stays what it was. So a step down follows at once where there is more to
+            // do, and one up, which changes nothing, where there is less.
+            (self.size, self.grows) = (most, false);
         }
-        let is_enough = if self.grows {
+        let grew = self.grows;
+        if grew {
             self.best = self.best.max(rate);
-            rate >= ENOUGH * self.best
-        } else {
-            rate > TOO_LITTLE * self.best || rate == self.best
-        };
+        }
+        let is_enough =
+            if grew { rate >= ENOUGH * self.best } else { rate > TOO_LITTLE * self.best };
+        let size = if is_enough { self.size / FACTOR } else { self.size * FACTOR };
+        let size = if truncates { size.trunc() } else { size };
         self.grows = !is_enough;
-        self.set(if is_enough { self.size / FACTOR } else { self.size * FACTOR });
-        self.best = self.best.max(rate);
-        if self.grows && self.size() == self.rules.most {
+        if is_enough {
+            self.best = self.best.max(rate);
+        } else if grew && size > most {
             // There is no better: what it was once is not what it can be now.
             (self.best, self.grows) = (rate, false);
         }
-    }
-
-    fn set(&mut self, size: f64) {
-        let size = if self.rules.truncates { size.trunc() } else { size };
-        self.size = size.clamp(f64::from(self.rules.least), f64::from(self.rules.most));
+        self.size = size.clamp(least, most);
     }
 }
 
