@@ -152,14 +152,15 @@ impl Gate {
         let Some(rate) = &self.rate else { return };
         let mut locked = lock(rate);
         let rate = &mut *locked;
-        for (number, class) in (0..).zip(&mut rate.classes) {
+        // The highest first, as in the source: what it takes from lower ones, these do not ask for.
+        for (number, class) in rate.classes.iter_mut().enumerate().rev() {
             mem::swap(&mut class.ages_ns, &mut class.sampled_ns);
             let sample = Sample {
                 queue: self.in_line() as u64,
                 refused: mem::take(&mut class.refused),
                 takes: class.sampled_ns.len() as u64,
                 ages_ns: &class.sampled_ns,
-                class: number,
+                class: u8::try_from(number).unwrap_or(u8::MAX),
                 ..Sample::default()
             };
             rate.controller.observe(&sample, now_ns, &mut rate.decided);
@@ -213,6 +214,7 @@ pub fn show(decided: &Decided, tally: Tally<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kit::control::{AgeRules, DirectRules, Multiclass};
     use regatta_metrics::Arena;
     use std::sync::atomic::AtomicU64;
 
@@ -304,5 +306,29 @@ mod tests {
         let dials = [Dial::AdmitMilliPerS, Dial::QueueMax, Dial::AgeP90Ns, Dial::Decisions];
         assert_eq!(dials.map(|dial| slot.dial(dial)), [500_000, 1, 40, 2]);
         assert_eq!(slot.get(Counter::DecisionsChanged), 2);
+    }
+
+    #[test]
+    fn a_class_that_is_late_decides_before_lower_ones() {
+        let words: Vec<AtomicU64> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
+        let arena = Arena::create(&words, 1);
+        let ages = AgeRules { target_ms: 1000, samples: 1, period_ms: 1000, weight_old_percent: 0 };
+        let rules = DirectRules {
+            ages,
+            first_milli: 100_000,
+            most_milli: 1_000_000,
+            add_milli: 500,
+            divide_percent: 120,
+        };
+        let gate = Gate::new(RULES, Some(Box::new(Multiclass::new(2, rules, 0))), 0);
+        for (class, age_ms) in [(0, 100), (1, 2000)] {
+            assert!(gate.admits(0, class, 0));
+            gate.leaves(class, age_ms * 1_000_000);
+        }
+        let mut decided = Vec::new();
+        gate.decides(1, Tally::Striped(arena.slot(0)), &mut |one| decided.push(one.decision));
+        let rate = |class, milli_per_s| Some(Decision::Rate { class, milli_per_s });
+        // The lower one would have had 101.6 before it fell by ten.
+        assert_eq!(decided, [rate(0, 10_000), rate(1, 83_333), None]);
     }
 }
