@@ -357,7 +357,7 @@ macro_rules! lined_up {
             seda: tasks_are_those_of_the_source a_hit_passes_four_queues_a_miss_seven
                 places_are_given_back a_burst_is_answered_or_refused a_rate_is_kept
                 a_head_in_pieces_is_admitted_once each_address_has_its_class
-                within_the_bounds_nobody_is_turned_away
+                within_the_bounds_nobody_is_turned_away no_boundary_comes_twice
                 who_waits_for_a_hung_disk_is_turned_away a_thousand_slow_clients;
         }
     };

@@ -344,6 +344,23 @@ pub(crate) fn an_age_begins_when_the_request_came(variant: &Variant) {
     assert!(ages_ms[0] < 300.0 && new_ms > 350.0, "{ages_ms:?}");
 }
 
+/// Several ranges of a file that is opened are encoded by one stage, and of one in memory by
+/// another: also where one thread serves both, no two responses have the same boundary.
+pub(crate) fn no_boundary_comes_twice(variant: &Variant) {
+    let server = Launch::new(variant, common()).set("seda.pool_min=1").start();
+    let mut client = server.connect();
+    let ranges = [("Range", "bytes=0-1,2000-2001")];
+    let mut types: Vec<String> = Vec::new();
+    for _ in 0..4 {
+        let answer = client.ask("GET", "/size-4096.bin", &ranges).expect(206);
+        types.push(answer.must("Content-Type").to_owned());
+    }
+    assert!(types.iter().all(|it| it.starts_with("multipart/byteranges; boundary=")), "{types:?}");
+    types.sort();
+    types.dedup();
+    assert_eq!(types.len(), 4, "{types:?}");
+}
+
 /// Two hundred at once are no reason to turn anybody away.
 pub(crate) fn within_the_bounds_nobody_is_turned_away(variant: &Variant) {
     let server = Launch::new(variant, common()).start();

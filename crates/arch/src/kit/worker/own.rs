@@ -10,7 +10,7 @@ use crate::{
 };
 use regatta_metrics::Tally;
 use regatta_origin::{Cache, Scratch};
-use regatta_sys::{Root, StaticFile, affinity, crew::Member};
+use regatta_sys::{Root, StaticFile, affinity, clock, crew::Member};
 use std::{os::fd::AsFd, process};
 
 /// What a worker has of its own: a process, or a thread that is one of its units.
@@ -118,8 +118,7 @@ impl<'a> Own<'a> {
                 Box::leak(Box::new(root))
             }
         };
-        // The boundaries of one unit are not those of another.
-        let scratch = Scratch::new(env.site.boundary_key ^ unit as u128);
+        let scratch = Scratch::new(env.site.boundary_key ^ mark(clock::nanos(), at, unit));
         Ok(Self { env, process, unit, root, tally, log, scratch })
     }
 
@@ -165,5 +164,25 @@ impl<'a> Own<'a> {
         };
         acceptor.others = others.flat_map(|(_, share)| each(share)).collect();
         Worker::new(acceptor, around)
+    }
+}
+
+/// What the boundaries of a unit have of its own. A thread that serves several stages has one slot
+/// for each, and one that is started later may have the number of one that has ended: none of them
+/// begins with the boundaries of another.
+const fn mark(begun_ns: u64, at: usize, unit: usize) -> u128 {
+    (begun_ns as u128) << 64 | (at as u128) << 32 | unit as u128
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn no_unit_has_the_mark_of_another() {
+        let units = (0..3).flat_map(|unit| (0..3).map(move |at| (at, unit)));
+        let marks = units.flat_map(|(at, unit)| [7, 8].map(|ns| mark(ns, at, unit)));
+        assert_eq!(marks.collect::<BTreeSet<_>>().len(), 3 * 3 * 2);
     }
 }
