@@ -209,20 +209,23 @@ impl<'e> Process<'e> {
         }
     }
 
-    /// The life of the thread that looks at the pools now and then, and has `start` start threads,
-    /// until the first has ended.
+    /// The life of the thread that looks at each pool when it is time, and has `start` start
+    /// threads, until the first has ended.
     pub(crate) fn control(
         &self,
         (unit, slot): (usize, usize),
-        period_ms: u32,
         ended: &Receiver<()>,
         start: &dyn Fn(usize),
     ) -> Result<(), String> {
         let own = self.own(unit, (slot, true))?;
         let worker = self.worker(&own, 0).fed();
         let log = worker.around().log;
-        let period = Duration::from_millis(period_ms.into()).min(LOOK_MAX);
-        while ended.recv_timeout(period) == Err(RecvTimeoutError::Timeout) && !self.line.is_closed()
+        let patience = || {
+            let now = clock::nanos();
+            self.pools.iter().filter_map(|pool| pool.due_in(now)).fold(LOOK_MAX, Duration::min)
+        };
+        while ended.recv_timeout(patience()) == Err(RecvTimeoutError::Timeout)
+            && !self.line.is_closed()
         {
             worker.beats();
             log.tick(clock::now());

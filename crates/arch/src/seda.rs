@@ -143,9 +143,8 @@ impl<'e> Seda<'e> {
         process.spawn(scope, "read", |unit| self.read(unit));
         process.spawn_acceptors(scope, "listen", LISTEN);
         if has_pools {
-            let period_ms = process.stages.pool_ms.min(process.stages.disk_ms);
             process.spawn(scope, "control", move |unit| {
-                process.control((unit, CONTROL), period_ms, &ended, &serve)
+                process.control((unit, CONTROL), &ended, &serve)
             });
         }
     }

@@ -133,9 +133,8 @@ impl<'e> Pipeline<'e> {
         process.spawn(scope, "read", |unit| self.poll_reads(unit));
         process.spawn_acceptors(scope, "accept", ACCEPT);
         if self.shape.grows() {
-            let period_ms = process.stages.pool_ms;
             process.spawn(scope, "control", move |unit| {
-                process.control((unit, CONTROL), period_ms, &ended, &write)
+                process.control((unit, CONTROL), &ended, &write)
             });
         }
     }

@@ -161,6 +161,24 @@ fn a_pool_of_twenty_takes_150_seconds() {
     assert_eq!(seconds_to_grow(PoolRules { period_ms: 1000, queue_min: 20, ..POOL }), 75);
 }
 
+/// Who looks at several pools waits for the one that is due first: none waits for another's period.
+#[test]
+fn each_pool_is_looked_at_in_its_own_period() {
+    let pool = |period_ms| PoolSize::new(PoolRules { period_ms, every: 1, ..POOL }, 0);
+    let mut pools = [100, 70, 1500].map(|period_ms| (pool(period_ms), 0));
+    let (mut now, mut decided) = (0, Vec::new());
+    while now < 21 * SECOND {
+        let wait = pools.iter().map(|(pool, _)| pool.due_in(now)).min().unwrap();
+        assert!(!wait.is_zero(), "each look begins another period");
+        now += wait.as_nanos() as u64;
+        for (pool, looks) in &mut pools {
+            pool.observe(&Sample::default(), now, &mut decided);
+            *looks += decided.drain(..).count();
+        }
+    }
+    assert_eq!(pools.map(|(_, looks)| looks), [210, 300, 14]);
+}
+
 /// `autoMaxDetect` has no lower bound below which it stays: whatever is not the best is left, and
 /// the best does not get less when the load does.
 #[test]

@@ -140,6 +140,11 @@ impl Periods {
         Self { period_ns: period_ms as u64 * 1_000_000, since_ns: now_ns }
     }
 
+    /// How long until it is due, nanoseconds.
+    const fn due_in(&self, now_ns: u64) -> u64 {
+        self.period_ns.saturating_sub(now_ns.saturating_sub(self.since_ns))
+    }
+
     /// If it is due: how long after the last time, seconds.
     fn due(&mut self, now_ns: u64) -> Option<f64> {
         (now_ns.saturating_sub(self.since_ns) >= self.period_ns).then(|| self.begin(now_ns))

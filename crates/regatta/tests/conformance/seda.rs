@@ -299,16 +299,22 @@ pub(crate) fn each_address_has_its_class(variant: &Variant) {
 /// Controllers decide when it is their time, and say what they went by.
 pub(crate) fn decisions_come_at_their_times(variant: &Variant) {
     let settings = ["stages.decisions=all", "stages.pool_ms=200", "stages.pool_every=1"];
-    let server = Launch::new(variant, common()).sets(&settings).start();
-    let decided = || {
-        let line = "stage parse: unchanged: queue=0 threads=1";
-        server.stderr().lines().filter(|said| said.contains(line)).count()
+    let launch = Launch::new(variant, common()).sets(&settings).set("stages.disk_ms=190");
+    let server = launch.start();
+    let of = |said: &str, stage: &str| {
+        let line = format!("stage {stage}: unchanged: queue=0 threads=1");
+        said.lines().filter(|said| said.contains(&line)).count()
     };
+    let decided = || of(&server.stderr(), "parse");
     assert!(eventually(PATIENCE, || decided() >= 1), "{}", server.stderr());
     let (before, begin) = (decided(), Instant::now());
     assert!(eventually(PATIENCE, || decided() >= before + 5), "{}", server.stderr());
     // The first of them may have been about to be.
     assert!(begin.elapsed() >= Duration::from_millis(4 * 200 - 50), "{:?}", begin.elapsed());
+    // Neither has waited for two periods of the other.
+    let said = server.stderr();
+    let [parse, disk] = ["parse", "disk"].map(|stage| of(&said, stage));
+    assert!(disk <= parse + parse / 2, "{disk} of the disk, {parse} of who parses");
 }
 
 /// What admission goes by is how old a request is since it came, also if nobody could look at it,

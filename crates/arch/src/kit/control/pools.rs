@@ -1,6 +1,7 @@
 //! How many threads a stage has ([ThreadPoolController]): one more, now and then, while too many
 //! wait. It takes none away: a thread ends by itself when it has had nothing to do for long enough.
 use super::{Controller, Decided, Decision, Inputs, Periods, Sample, Smoothed};
+use std::time::Duration;
 
 /// Looks at the queue of which one adds a thread: the first time it is the third.
 const ADDS_AT: u32 = 3;
@@ -54,6 +55,12 @@ impl PoolSize {
         let periods = Periods::new(rules.period_ms, now_ns);
         let throughput = Smoothed::new(WEIGHT_OLD);
         Self { rules, periods, looks: 0, served: 0, throughput, best: (0.0, 1), chance }
+    }
+
+    /// How long until its next look.
+    #[must_use]
+    pub const fn due_in(&self, now_ns: u64) -> Duration {
+        Duration::from_nanos(self.periods.due_in(now_ns))
     }
 
     /// The number of threads to go back to, if the throughput is not the best.

@@ -13,9 +13,12 @@ use crate::{
 };
 use regatta_metrics::{Dial, Tally};
 use regatta_sys::clock;
-use std::sync::{
-    Mutex,
-    atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+use std::{
+    sync::{
+        Mutex,
+        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
 };
 
 /// The threads of one stage.
@@ -114,6 +117,12 @@ impl Pool {
     #[must_use]
     pub fn batch(&self) -> BatchSize<'_> {
         BatchSize::Shared(&self.batch_most)
+    }
+
+    /// How long until a look may change something; `None`: none does.
+    #[must_use]
+    pub fn due_in(&self, now_ns: u64) -> Option<Duration> {
+        lock(&self.size).as_ref().map(|size| size.due_in(now_ns))
     }
 
     /// Looks whether there are enough threads while so many wait: how many there are to be.
