@@ -226,6 +226,8 @@ impl<'e> Server<'e> {
                 Ok(()) => Counter::AioStarted,
                 Err((req, of_engine)) => {
                     of_engine.complete(perform::read(req));
+                    // The poller thread may have looked before that, and waits for the engine.
+                    self.aio.iter().for_each(|aio| aio.wake());
                     Counter::AioRefused
                 }
             };

@@ -34,6 +34,10 @@ pub trait Aio: Sync {
     /// Reads that have been started and are not complete.
     fn in_flight(&self) -> usize;
 
+    /// A read has been completed by another than the engine: who looks for complete reads is to
+    /// look, also if it waits.
+    fn wake(&self);
+
     /// The part of the one thread that looks for complete reads; made in that thread.
     ///
     /// # Errors

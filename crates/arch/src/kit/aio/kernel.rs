@@ -8,6 +8,9 @@ use regatta_sys::{
 };
 use std::{io, time::Duration};
 
+/// The longest wait for the kernel: what has been completed without it is seen after that.
+const WAIT_MAX: Duration = Duration::from_millis(10);
+
 /// Reads that the kernel makes.
 #[derive(Debug)]
 pub struct AioKernel(KernelAio<Request>);
@@ -43,6 +46,9 @@ impl Aio for AioKernel {
         self.0.in_flight()
     }
 
+    /// Nothing wakes io_getevents(2) but a completion of its own: it waits for little at once.
+    fn wake(&self) {}
+
     fn completions(&self) -> Result<Box<dyn Completions + '_>, String> {
         Ok(Box::new(Looks(&self.0)))
     }
@@ -53,7 +59,7 @@ struct Looks<'a>(&'a KernelAio<Request>);
 impl Completions for Looks<'_> {
     fn wait(&mut self, patience: Duration) -> io::Result<()> {
         let mut over = Vec::new();
-        self.0.finished(patience, &mut over)?;
+        self.0.finished(patience.min(WAIT_MAX), &mut over)?;
         for (request, read) in over {
             request.complete(read);
         }

@@ -22,7 +22,7 @@ use std::{
 #[derive(Debug)]
 pub struct AioRing {
     todo: Mutex<Todo>,
-    /// Rung for the thread with the ring.
+    /// Rung for the thread with the ring: something has been started, or completed by another.
     bell: Bell,
     in_flight: AtomicUsize,
     requests_max: usize,
@@ -75,6 +75,10 @@ impl Aio for AioRing {
 
     fn in_flight(&self) -> usize {
         self.in_flight.load(Relaxed)
+    }
+
+    fn wake(&self) {
+        self.bell.ring();
     }
 
     fn completions(&self) -> Result<Box<dyn Completions + '_>, String> {

@@ -191,6 +191,32 @@ fn no_read_is_lost_between_threads() {
     }
 }
 
+/// What an engine has not taken is read by whoever asked for it: the one who looks, and waits for
+/// the engine, hears of that at once.
+#[test]
+fn who_waits_hears_of_reads_that_others_have_made() {
+    let folder = Folder::new();
+    for (name, aio) in folder.engines() {
+        let (request, of_engine) = Request::pair();
+        let req = ReadReq::new(folder.file(), 1, 1);
+        let since = Instant::now();
+        thread::scope(|scope| {
+            let aio = &*aio;
+            scope.spawn(move || {
+                thread::sleep(Duration::from_millis(30));
+                of_engine.complete(perform::read(req));
+                aio.wake();
+            });
+            let mut completions = aio.completions().unwrap();
+            while !request.is_complete() {
+                completions.wait(PATIENCE).unwrap();
+            }
+        });
+        assert_eq!(request.status(), Some((vec![byte(1)], Ok(()))), "{name}");
+        assert!(since.elapsed() < PATIENCE, "{name}: it has heard nothing");
+    }
+}
+
 /// The engine drops what it has of them when it has done with it.
 #[test]
 fn what_is_given_up_is_let_go_of_later() {

@@ -68,7 +68,7 @@ struct State {
     /// Of those, the ones that have been started and will take their first request.
     starting: usize,
     idle: usize,
-    /// Reads that have completed so far.
+    /// Reads that have completed so far, those included that others have made.
     completed: u64,
     closed: bool,
 }
@@ -135,6 +135,11 @@ impl Aio for AioThreads {
 
     fn in_flight(&self) -> usize {
         self.0.in_flight.load(Relaxed)
+    }
+
+    fn wake(&self) {
+        lock(&self.0.state).completed += 1;
+        self.0.complete.notify_one();
     }
 
     fn completions(&self) -> Result<Box<dyn Completions + '_>, String> {
