@@ -75,18 +75,12 @@ pub(super) fn e9(run: &Evidence<'_>) -> Found<Finding> {
         not.name,
         processes(not)
     );
-    let untried = match (enough.is_empty(), 2 * most >= wanted) {
-        (true, _) => Some(format!("{wanted} blocking processes or more")),
-        (_, false) => Some(format!("from {} to {wanted} blocking processes", wanted / 2)),
+    let missing = match (enough.is_empty(), 2 * most >= wanted) {
+        (true, _) => Some(format!("it takes {wanted} blocking processes or more")),
+        (_, false) => Some(format!("it takes from {} to {wanted} blocking processes", wanted / 2)),
         _ => None,
     };
-    let finding = Finding::parts(ours, why, vec![all(&fewer), any(&enough)]);
-    Ok(match (untried, finding.verdict) {
-        (None, _) | (_, Verdict::Fails) => finding,
-        (Some(untried), _) => {
-            Finding::undecided(finding.ours, format!("it takes {untried}; {}", finding.why))
-        }
-    })
+    Ok(Finding::parts(ours, why, vec![all(&fewer), any(&enough)]).without(missing))
 }
 
 /// With few processes a larger cap is worse; with many the smaller one is, for it suffers from them

@@ -43,6 +43,7 @@ use crate::record::PAPERS;
 use crate::stats::count;
 use evidence::Evidence;
 use serde::{Deserialize, Serialize};
+use std::fmt::Display;
 
 /// So many lines that break a paper's rules are named.
 const LINES_MAX: usize = 3;
@@ -151,6 +152,24 @@ impl Finding {
                 let why = format!("it takes {missing}; {}", self.why);
                 Self::open(self.ours, why, Open::Machine { needs: missing })
             }
+        }
+    }
+
+    /// The same, but open where a part of the claim is missing; what fails in one part fails.
+    pub(crate) fn without(self, missing: Option<impl Display>) -> Self {
+        match (missing, self.verdict) {
+            (None, _) | (_, Verdict::Fails) => self,
+            (Some(missing), _) => Self::undecided(self.ours, format!("{missing}; {}", self.why)),
+        }
+    }
+
+    /// The same, but open where it fails and others were not tried, of which one would do.
+    pub(crate) fn untried(self, others: Option<impl Display>) -> Self {
+        match (others, self.verdict) {
+            (Some(others), Verdict::Fails) => {
+                Self::undecided(self.ours, format!("it takes {others}; {}", self.why))
+            }
+            _ => self,
         }
     }
 

@@ -1,8 +1,8 @@
 //! Predictions against a world that is the model's, and all claims through noise.
 
 use super::rows::{
-    Numbers, World, blocking, check, disk_without_effect, found, nothing, on_a_disk, quiet, run_in,
-    with_noise,
+    Numbers, World, blocking, check, check_text, disk_without_effect, found, nothing, on_a_disk,
+    quiet, run_in, with_noise,
 };
 use super::*;
 use crate::experiment::Scale;
@@ -62,6 +62,16 @@ fn predictions() {
             // The plateau is another than the limit's.
             ("P-1", Fails, |_, rate, cell| of_the_model(cell, rate, 1.0, 0.7)),
             ("P-1", Cannot, nothing),
+        ],
+    );
+    // Peaks and bytes are as predicted, and no cap tells of a plateau.
+    let lines: Vec<&str> =
+        found("eurosys07-fig4").lines().filter(|line| !line.contains("-few")).collect();
+    check_text(
+        &lines.join("\n"),
+        &[
+            ("P-1", Cannot, |_, rate, cell| of_the_model(cell, rate, 1.0, 1.0)),
+            ("P-1", Fails, |_, rate, cell| of_the_model(cell, rate, 0.6, 1.0)),
         ],
     );
     check(

@@ -132,16 +132,22 @@ pub(super) fn p1(run: &Evidence<'_>) -> Found<Finding> {
     let [predicted, cpu, disk] = peaks_by_demand(run, sped, symped)?;
     let ratio = run.peak_ratio_over(&sped.name, &symped.name, &predicted)?;
     all.take(format!("{} over {}", sped.name, symped.name), &predicted, peaks.typical(), &ratio);
-    if let Some(items) = model::items(&run.run.experiment.workload)
-        && let Ok(index) = super::blocking::index(run, &cell, &items)
-    {
+    let items = model::items(&run.run.experiment.workload);
+    let index = items.and_then(|items| super::blocking::index(run, &cell, &items).ok());
+    if let Some(index) = &index {
         let ideal: Blocks = index.keys().map(|block| (*block, 1.0)).collect();
-        all.add(run, format!("bytes that {} reads, over the model's", sped.name), &ideal, &index)?;
+        all.add(run, format!("bytes that {} reads, over the model's", sped.name), &ideal, index)?;
     }
-    for Plateau { target, predicted, measured } in plateaus(run)? {
+    let plateaus = plateaus(run)?;
+    for Plateau { target, predicted, measured } in &plateaus {
         let what = format!("{}'s plateau, replies a second", target.name);
-        all.add(run, what, &predicted, &measured)?;
+        all.add(run, what, predicted, measured)?;
     }
+    let missing = match (index.is_some(), plateaus.is_empty()) {
+        (true, false) => None,
+        (true, true) => Some("it takes a cap on connections that binds, too"),
+        (false, _) => Some("it takes what the disk reads, too"),
+    };
     let why = format!(
         "two queues with {:.0} us of processor and {:.0} us of disk for each request of {}; peaks \
          {}; 15 % either way are asked",
@@ -150,7 +156,7 @@ pub(super) fn p1(run: &Evidence<'_>) -> Found<Finding> {
         sped.name,
         show(&peaks)
     );
-    Ok(Finding::all(all.told.join("; "), why, &all.asked))
+    Ok(Finding::all(all.told.join("; "), why, &all.asked).without(missing))
 }
 
 /// How far Little's law may be off what a cap allows, and one number of workers from another.

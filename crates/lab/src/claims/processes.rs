@@ -124,16 +124,11 @@ pub(super) fn e2(run: &Evidence<'_>) -> Found<Finding> {
     }
     let ours = format!("{}'s peak is {}", sped.name, told.join(", "));
     let finding = Finding::all(ours, "both halves of the claim are asked", &asked);
-    let missing = match seen {
-        [true, true] => return Ok(finding),
-        [true, false] => "half of the claim is with a disk, and all is cached here",
-        [false, _] => "half of the claim is with all cached, and here a disk is waited for",
-    };
-    Ok(match finding.verdict {
-        // What fails in one half fails.
-        Verdict::Fails => finding,
-        _ => Finding::undecided(finding.ours, format!("{missing}; {}", finding.why)),
-    })
+    Ok(finding.without(match seen {
+        [true, true] => None,
+        [true, false] => Some("half of the claim is with a disk, and all is cached here"),
+        [false, _] => Some("half of the claim is with all cached, and here a disk is waited for"),
+    }))
 }
 
 /// A second process helps when the disk blocks.
