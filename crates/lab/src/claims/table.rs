@@ -522,7 +522,8 @@ fn change(
         let (few, many) = (few?, many?);
         Ok(with(&many, &few, |many, few| many / few))
     };
-    let ratio = run.compared((arm, &gain(arm)?), (baseline, &gain(baseline)?))?;
+    let gains = |one: &str, other: &str| run.compared((one, &gain(one)?), (other, &gain(other)?));
+    let ratio = run.beside_itself(gains(arm, baseline)?, gains);
     Ok((ratio, format!("peak with {path}={most} over that with {least},"), Vec::new()))
 }
 
