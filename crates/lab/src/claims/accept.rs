@@ -2,7 +2,7 @@
 //! closed-loop rate of `acceptinf`.
 
 use super::arms::{limited, preset as target};
-use super::evidence::{Evidence, Found, Shown, counted, number, quotient, show};
+use super::evidence::{BEHIND, Evidence, Found, Shown, counted, number, quotient, show};
 use super::shown::{all, all_among, any, any_part};
 use super::{Finding, Verdict};
 use crate::record::{Cell, Record};
@@ -204,8 +204,6 @@ pub(super) fn h9(run: &Evidence<'_>) -> Found<Finding> {
     Ok(Finding::all(told.join(", "), why, &asked))
 }
 
-/// Fewer answered than this share fall behind.
-const BEHIND: f64 = 0.98;
 /// More connections dropped than this share of requests is dropping.
 const DROPS: f64 = 0.001;
 /// So large a part of the cells has to be sure.

@@ -177,6 +177,9 @@ pub(super) fn e11(run: &Evidence<'_>) -> Found<Finding> {
     Ok(Finding::all(ours, why, &asked))
 }
 
+/// About twice the rate of saturation, where the paper sees the loss.
+const TWICE: f64 = 1.8;
+
 /// After saturation blocking loses more.
 pub(super) fn e12(run: &Evidence<'_>) -> Found<Finding> {
     waits(run)?;
@@ -190,8 +193,11 @@ pub(super) fn e12(run: &Evidence<'_>) -> Found<Finding> {
     }
     let (_, target) = best.ok_or("a blocking arm")?;
     let (arm, plain) = (target.name.as_str(), not.name.as_str());
-    if run.common([arm, plain])?.last().is_none_or(|(rate, _)| *rate < 1.3) {
-        return Err("a rate of 1.4 times saturation or more".to_owned());
+    let rates = run.common([arm, plain])?;
+    let knee = run.saturated(rates.iter().map(|(_, [_, cell])| cell))?;
+    // Who still climbs at the highest rate keeps all of its peak, whatever it does later.
+    if rates[rates.len() - 1].0 < TWICE * rates[knee].0 {
+        return Err(format!("a rate of twice that at which {plain} saturates"));
     }
     let kept = run.kept_ratio(arm, plain)?;
     let ours = format!("{arm} keeps {} of what {plain} keeps of its peak", show(&kept));

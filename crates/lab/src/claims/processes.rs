@@ -1,7 +1,7 @@
 //! The claims of [E] on how many processes an event-driven server needs (systems.md §2.2, §2.3).
 
 use super::arms::{cap, most_symped, one, one_with_few, processes, symped};
-use super::evidence::{Evidence, Found, number, percent, quotient, show};
+use super::evidence::{BEHIND, Evidence, Found, number, percent, quotient, show};
 use super::shown::Asked;
 use super::{Finding, Verdict};
 use crate::experiment::Target;
@@ -63,23 +63,21 @@ pub(super) fn needs_cached(run: &Evidence<'_>) -> Found<()> {
     }
 }
 
-/// So much of its peak an arm answers where it is saturated.
-const SATURATED: f64 = 0.95;
-
 /// SPED idles while it waits for the disk, at the rate where SYMPED saturates.
 pub(super) fn e1(run: &Evidence<'_>) -> Found<Finding> {
     waits(run)?;
     let sped = one(run)?;
     let symped = most_symped(run, sped)?;
-    let mut both = Vec::new();
-    for (rate, [alone, several]) in run.common([&sped.name, &symped.name])? {
-        both.push((rate, run.metric(&several, "good_per_s")?, alone));
+    let rates = run.common([&sped.name, &symped.name])?;
+    let knee = run.saturated(rates.iter().map(|(_, [_, cell])| cell))?;
+    let (rate, [cell, several]) = &rates[knee];
+    // Of the highest rate of an open loop what is offered tells; a closed one asks for all.
+    let is_last = knee + 1 == rates.len() && *rate > 0.0;
+    if is_last && run.metric(several, "good_share")? >= BEHIND {
+        return Err(format!("a rate at which {} falls behind", symped.name));
     }
-    let most = both.iter().map(|(_, good, _)| *good).fold(0.0, f64::max);
-    let saturated = both.into_iter().find(|(_, good, _)| *good >= SATURATED * most);
-    let (rate, _, cell) = saturated.ok_or("rates")?;
-    let share = run.shown("time waiting for the disk", &cell, waiting(run))?;
-    let at = if rate > 0.0 { format!(" at {rate} S") } else { String::new() };
+    let share = run.shown("time waiting for the disk", cell, waiting(run))?;
+    let at = if *rate > 0.0 { format!(" at {rate} S") } else { String::new() };
     let ours = format!("{} of the time waits for the disk{at}", percent(&share));
     let why = format!(
         "the kernel's account of the server's waits for the disk, at the lowest rate where {} \

@@ -201,6 +201,11 @@ fn processes() {
             ("E-1", Holds, on_a_disk),
             ("E-1", Fails, disk_without_effect),
             ("E-1", Cannot, nothing),
+            // All that is offered is answered, up to the highest rate.
+            ("E-1", Cannot, |arm, rate, cell| {
+                let all = [("good_per_s", 1_000.0 * rate), ("good_share", 1.0)];
+                but(on_a_disk(arm, rate, cell), &all)
+            }),
             // Half of the claim.
             ("E-2", Cannot, on_a_disk),
             ("E-2", Fails, disk_without_effect),
@@ -315,6 +320,10 @@ fn blocking_and_not() {
             ("E-12", Holds, blocking),
             ("E-12", Fails, disk_without_effect),
             ("E-12", Cannot, nothing),
+            // Nobody is saturated, and one is twice as fast.
+            ("E-12", Cannot, |arm, rate, _| {
+                peak(rate * if arm == "nb-4" { 1.0 } else { 0.5 }, f64::INFINITY)
+            }),
         ],
     );
 }

@@ -42,6 +42,8 @@ fn few_helpers_and_more() {
             ("E-7", Holds, short_of_helpers),
             ("E-7", Fails, flat),
             ("E-7", Cannot, nothing),
+            // Nobody is saturated.
+            ("E-7", Cannot, |_, rate, _| peak(rate, f64::INFINITY)),
             // It is the polls that are more, not only what each asks about.
             ("E-7", Fails, |arm, rate, cell| {
                 let world = short_of_helpers(arm, rate, cell);

@@ -31,6 +31,10 @@ fn decline(run: &Evidence<'_>, target: &Target) -> Found<[Shown; 4]> {
     if *last < PAST || *first > 1.0 {
         return Err("a rate of 0.9 times saturation and one of 1.4 or more".to_owned());
     }
+    // Who still climbs keeps all of its peak, whatever it does later.
+    if run.saturated(rates.iter().map(|(_, cell)| cell))? == rates.len() - 1 {
+        return Err(format!("a rate beyond that at which {} saturates", target.name));
+    }
     let polls = |record: &Record| {
         let window_s = number(record, "window_s").filter(|s| *s > 0.0)?;
         Some(counted(record, "wait_calls")? / window_s)

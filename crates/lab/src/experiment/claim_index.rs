@@ -139,7 +139,7 @@ pub const CLAIMS: &[Claim] = &[
         needs: "a simulated disk and a shaped network",
         paper: "4,394 against 107 a second; 6.2 against 13.1 %", ..ANY },
     Claim { id: "E-12",
-        gist: "After saturation blocking loses more",
+        gist: "At twice the rate of saturation blocking loses more",
         needs: "a simulated disk and a shaped network", paper: "-12 %", ..ANY },
     Claim { id: "E-13",
         gist: "With a shared cache the peak over that with private ones is {}",
