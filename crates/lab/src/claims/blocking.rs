@@ -180,7 +180,7 @@ pub(super) fn e11(run: &Evidence<'_>) -> Found<Finding> {
 /// About twice the rate of saturation, where the paper sees the loss.
 const TWICE: f64 = 1.8;
 
-/// After saturation blocking loses more.
+/// At twice the rate of saturation blocking loses more.
 pub(super) fn e12(run: &Evidence<'_>) -> Found<Finding> {
     waits(run)?;
     let Pair { blocking, not } = first_pair(run)?;

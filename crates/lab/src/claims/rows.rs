@@ -481,6 +481,10 @@ fn helpers() {
         ("X-12", Holds, on_a_disk),
         ("X-12", Fails, slow_helpers),
         ("X-12", Cannot, nothing),
+        // Several processes gain a tenth, and LAIO the same.
+        ("X-12", Holds, |arm, _, _| peak(if arm == "sped" { 0.9 } else { 1.0 }, 1.0)),
+        // Several gain nothing over one, so that there is nothing to reach.
+        ("X-12", Cannot, |arm, _, _| peak(if arm == "laio" { 1.06 } else { 1.0 }, 2.0)),
     ] {
         check("disk", &[(claim, wanted, world)]);
     }

@@ -292,7 +292,9 @@ pub(super) const ROWS: &[Row] = &[
         arms: |run| {
             let size = |one: &&Target| option(one, "adapt.threads").parse().unwrap_or(64);
             let adapts = first(run, "self-adapting")?;
-            gains(run, adapts, run.of("bio").find(|one| size(one) == size(&adapts)))?;
+            let alike = run.of("bio").find(|one| size(one) == size(&adapts));
+            let alike = alike.ok_or("bio with as many threads as self-adapting")?;
+            gains(run, adapts, alike, ADAPTING_GAINS)?;
             let blocking = run.of("bio").max_by_key(size).filter(|one| size(one) > size(&adapts));
             pair(blocking.ok_or("bio with more threads than self-adapting".to_owned()), Ok(adapts))
         },
@@ -338,7 +340,11 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         id: "X-12",
-        arms: |run| beside_processes(run, run.of("laio").take(1).collect()),
+        arms: |run| {
+            let pairs = beside_processes(run, run.of("laio").take(1).collect())?;
+            gains(run, pairs[0][1], pairs[1][1], SEVERAL_GAIN)?;
+            Ok(vec![pairs[0]])
+        },
         guard: Guard::Disk,
         beside: &DISK_OF_BOTH,
         ..PEAK
@@ -413,16 +419,19 @@ fn pair<'a>(above: Found<&'a Target>, below: Found<&'a Target>) -> Found<Vec<[&'
 }
 
 /// By so much one that adapts has to be ahead of one that blocks, that there is a gain to remove.
-const GAIN: f64 = 1.02;
+const ADAPTING_GAINS: f64 = 1.02;
+/// By so much several processes have to be ahead of one, that one has something to reach.
+const SEVERAL_GAIN: f64 = 1.05;
 
-/// An error where adapting brings nothing over as many threads that block.
-fn gains(run: &Evidence<'_>, adapts: &Target, alike: Option<&Target>) -> Found<()> {
-    let alike = alike.ok_or("bio with as many threads as self-adapting")?;
-    let gain = run.peak_ratio(&adapts.name, &alike.name)?;
-    match gain.above(GAIN, String::new()).verdict(1) {
+/// An error where one arm is not surely ahead of another by so much.
+fn gains(run: &Evidence<'_>, above: &Target, below: &Target, least: f64) -> Found<()> {
+    let gain = run.peak_ratio(&above.name, &below.name)?;
+    match gain.above(least, String::new()).verdict(1) {
         Verdict::Holds => Ok(()),
         _ => Err(format!(
-            "a gain to remove: no gain of self-adapting over bio with as many threads, {}, is sure",
+            "a gain of {} over {}: {}, which is not surely above {least}",
+            above.name,
+            below.name,
             show(&gain)
         )),
     }
