@@ -2,7 +2,7 @@
 //! closed-loop rate of `acceptinf`.
 
 use super::arms::{limited, preset as target};
-use super::evidence::{BEHIND, Evidence, Found, Shown, counted, number, quotient, show};
+use super::evidence::{BEHIND, Evidence, Found, GOOD, Shown, counted, number, quotient, show};
 use super::shown::{all, all_among, any, any_part};
 use super::{Finding, Verdict};
 use crate::record::{Cell, Record};
@@ -62,6 +62,9 @@ pub(super) fn h2(run: &Evidence<'_>) -> Found<Finding> {
     Ok(Finding::all(ours, why, &asked))
 }
 
+/// What is left of the throughput after a collapse, at most.
+const COLLAPSED: f64 = 0.9;
+
 /// The collapse coincides with reads that find nothing.
 pub(super) fn h4(run: &Evidence<'_>) -> Found<Finding> {
     let cm = preset(run, "cm")?;
@@ -74,11 +77,22 @@ pub(super) fn h4(run: &Evidence<'_>) -> Found<Finding> {
         100.0 * run.middle("reads", &before, &share)?,
         100.0 * run.middle("reads", &after, &share)?
     );
+    let left = run.ratio(&after, &before, GOOD)?;
+    let why =
+        format!("share of cm's reads that find nothing; throughput changes by {}", show(&left));
+    let collapse = left.below(COLLAPSED, "cm's throughput at 1.67 S over that at 1.43 S");
+    match collapse.verdict(1) {
+        Verdict::Holds => {}
+        Verdict::CannotTell => return Ok(Finding::all(ours, why, &[collapse])),
+        Verdict::Fails => {
+            return Ok(Finding::undecided(ours, format!("a collapse is needed; {why}")));
+        }
+    }
     let asked = [
         grown.above(0.0, "the share at 1.67 S less that at 1.43 S"),
         late.above(0.15, "the share at 1.67 S"),
     ];
-    Ok(Finding::all(ours, "share of cm's reads that find nothing", &asked))
+    Ok(Finding::all(ours, why, &asked))
 }
 
 /// Full-read alone is harmless, but not together with accept-on-close.
@@ -87,17 +101,23 @@ pub(super) fn h5(run: &Evidence<'_>) -> Found<Finding> {
     let (close, cm) = (preset(run, "eager+close")?, preset(run, "cm")?);
     let alone = run.peak_ratio(full, eager)?;
     let both = run.peak_ratio(cm, close)?;
-    let [above, below] = run.tops([cm, close])?;
-    let past = run.ratio(&above, &below, "good_per_s")?;
+    let past = |arms: [&str; 2]| {
+        let [above, below] = run.tops(arms)?;
+        run.ratio(&above, &below, GOOD)
+    };
+    let (alone_past, both_past) = (past([full, eager])?, past([cm, close])?);
     let ours = format!(
-        "eager+full to eager {} at the peak; cm to eager+close {} at the peak, {} at the highest \
-         rate",
+        "at the peak eager+full to eager {}, cm to eager+close {}; at the highest rate {} and {}",
         show(&alone),
         show(&both),
-        show(&past)
+        show(&alone_past),
+        show(&both_past)
     );
-    let asked =
-        [alone.equal(0.03, "eager+full over eager"), past.unequal(0.03, "cm over eager+close")];
+    let asked = [
+        alone.equal(0.03, "eager+full's peak over eager's"),
+        alone_past.equal(0.03, "eager+full over eager at the highest rate"),
+        both_past.unequal(0.03, "cm over eager+close at the highest rate"),
+    ];
     Ok(Finding::all(ours, "equal within 3 % alone, different by more together", &asked))
 }
 
@@ -127,16 +147,19 @@ pub(super) fn h6(run: &Evidence<'_>) -> Found<Finding> {
 
 /// The limits that may be the best one.
 const INTERIOR: std::ops::RangeInclusive<u32> = 10..=75;
+/// Those of them that the paper tried.
+const TRIED: [u32; 4] = [10, 25, 50, 75];
 
 /// An accept count in the middle keeps the peak and is best past saturation.
 pub(super) fn h7(run: &Evidence<'_>) -> Found<Finding> {
     let (inf, eager) = (preset(run, "acceptinf")?, preset(run, "eager")?);
-    let (mut told, mut candidates) = (Vec::new(), Vec::new());
+    let (mut told, mut candidates, mut missing) = (Vec::new(), Vec::new(), TRIED.to_vec());
     for (arm, limit) in limited(run).into_iter().filter(|(_, limit)| INTERIOR.contains(limit)) {
         let Ok([cell, unlimited, other]) = run.near([arm, inf, eager], 1.2) else { continue };
         let over_inf = run.ratio(&cell, &unlimited, "good_per_s")?;
         let over_eager = run.ratio(&cell, &other, "good_per_s")?;
         let peak = run.peak_ratio(arm, inf)?;
+        missing.retain(|one| *one != limit);
         told.push(format!(
             "limit {limit}: {} to acceptinf and {} to eager at 1.2 S, {} at the peak",
             show(&over_inf),
@@ -155,7 +178,9 @@ pub(super) fn h7(run: &Evidence<'_>) -> Found<Finding> {
     let looks = candidates.len();
     let parts = candidates.iter().map(|asked| all_among(asked, looks)).collect();
     let why = "one limit from 10 to 75 that keeps the peak within 5 % and then gains 5 %";
-    Ok(Finding::parts(told.join("; "), why, vec![any_part(parts)]))
+    let missing: Vec<String> = missing.iter().map(u32::to_string).collect();
+    let others = (!missing.is_empty()).then(|| format!("limits of {}, too", missing.join(", ")));
+    Ok(Finding::parts(told.join("; "), why, vec![any_part(parts)]).untried(others))
 }
 
 /// Accept-on-close accepts with success, less than one at a time.

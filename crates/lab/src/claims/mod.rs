@@ -345,6 +345,8 @@ fn predicate(id: &str) -> Option<Predicate> {
 }
 
 #[cfg(test)]
+mod accept_rows;
+#[cfg(test)]
 mod cores;
 #[cfg(test)]
 mod noise;

@@ -69,11 +69,12 @@ fn claims_hold_where_the_world_is_as_they_say_and_fail_where_it_is_not() {
         judge(&run).into_iter().map(|judged| (judged.id, judged.verdict)).collect()
     };
     let (right, wrong) = (verdicts(false), verdicts(true));
-    for id in ["H-1", "H-3", "H-4", "H-7", "H-8"] {
+    for id in ["H-1", "H-3", "H-4", "H-8"] {
         assert_eq!((right[id], wrong[id]), (Verdict::Holds, Verdict::Fails), "{id}");
     }
     // Where nothing differs, what asks for the sign of a difference is open.
-    for id in ["H-6", "H-9"] {
+    // And of H-7 one limit was tried, of which others may be better.
+    for id in ["H-6", "H-7", "H-9"] {
         assert_eq!((right[id], wrong[id]), (Verdict::Holds, Verdict::CannotTell), "{id}");
     }
     for id in ["H-10", "H-11"] {

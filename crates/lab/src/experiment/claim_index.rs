@@ -334,7 +334,8 @@ pub const CLAIMS: &[Claim] = &[
         gist: "The collapse coincides with reads that find nothing",
         needs: "load of 1.43 and 1.67 S", paper: "5 % to 26 %", ..ANY },
     Claim { id: "H-5",
-        gist: "Full-read alone is harmless, and not together with accept-on-close",
+        gist: "Full-read alone is harmless, at the peak and beyond, and not together with \
+            accept-on-close",
         needs: "load beyond saturation", paper: "nearly identical; then the order changes", ..ANY },
     Claim { id: "H-6",
         gist: "AcceptInf peaks higher, Eager falls less: the curves cross between 1.02 and 1.25 S",
