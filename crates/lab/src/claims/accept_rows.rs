@@ -52,6 +52,11 @@ fn dispatch() {
                 let peak = if arm == "epoll" { 1.3 } else { 1.0 };
                 but(costs(arm, 80.0), &good(rate, peak))
             }),
+            // It costs less, and is not as good.
+            ("E-27", Fails, |arm, rate, _| {
+                let peak = if arm == "epoll" { 0.7 } else { 1.0 };
+                but(costs(arm, 90.0), &good(rate, peak))
+            }),
         ],
     );
 }

@@ -27,7 +27,7 @@ fn ends(run: &Evidence<'_>) -> Found<[[Cell; 3]; 2]> {
 pub(super) fn a2(run: &Evidence<'_>) -> Found<Finding> {
     let metric = "p50_ms";
     let [[bio, aio, adapts], [bio_past, aio_past, adapts_past]] = ends(run)?;
-    let (own, other) = (run.ratio(&adapts, &bio, metric)?, run.ratio(&aio, &bio, metric)?);
+    let (own, other) = (run.ratio(&adapts, &bio, metric)?, run.ratio(&adapts, &aio, metric)?);
     let far = |from: &Cell| {
         let of = |cell| run.blocks(cell, |record| number(record, metric).filter(|ms| *ms > 0.0));
         with(&of(&adapts_past), &of(from), |ms, from| (ms / from).ln().abs())
@@ -36,8 +36,8 @@ pub(super) fn a2(run: &Evidence<'_>) -> Found<Finding> {
     let times = [&bio_past, &aio_past, &adapts_past].map(|cell| run.metric(cell, metric));
     let [blocking, asynchronous, adapting] = times;
     let ours = format!(
-        "at the lowest rate its median over BIO's {}, AIO's {}; at the highest {:.1} ms, BIO's \
-         {:.1}, AIO's {:.1}",
+        "at the lowest rate its median over BIO's {}, over AIO's {}; at the highest {:.1} ms, \
+         BIO's {:.1}, AIO's {:.1}",
         show(&own),
         show(&other),
         adapting?,
@@ -47,7 +47,7 @@ pub(super) fn a2(run: &Evidence<'_>) -> Found<Finding> {
     let missed = [&bio_past, &aio_past, &adapts_past].map(|cell| run.unanswered(cell)).join(", ");
     let asked = [
         own.asks(range("A-2", 0), "its median response time over BIO's at the lowest rate"),
-        other.asks(range("A-2", 1), "AIO's over BIO's at the lowest rate"),
+        other.asks(range("A-2", 1), "its median response time over AIO's at the lowest rate"),
         nearer.asks(range("A-2", 2), "its distance from AIO over that from BIO at the highest"),
     ];
     let why =

@@ -86,6 +86,7 @@ const RUN: [&str; 2] = ["accepts_per_notification_max", ""];
 const LONGEST: &str = "connections in the longest run of accepts";
 const SWITCHES: [&str; 2] = ["context_switches_per_s", ""];
 const SWITCHES_OF_BOTH: [Beside; 2] = of_both(SWITCHES, 1.0, "switches a second");
+const POLLS_OF_BOTH: [Beside; 2] = of_both(["wait_calls", "replies"], 1.0, "polls for each reply");
 const ASYNCHRONOUS_OF_BOTH: [Beside; 2] =
     of_both(["decided_async", "replies"], 1.0, "asynchronous reads for each reply");
 const DISK_OF_BOTH: [Beside; 4] = {
@@ -221,7 +222,8 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         id: "E-20",
         arms: |run| pair(sends(run, "poll-first"), sends(run, "try-first")),
-        quantity: &[Each("wait_interest_sum"), Each("wait_calls")],
+        quantity: &[Each("wait_interest_sum")],
+        beside: &POLLS_OF_BOTH,
         ..PEAK
     },
     Row {
