@@ -1,7 +1,7 @@
 //! Claims on blocking and non-blocking `sendfile` ([E] §5.1, [S] §8): E-9 to E-12, S-6 to S-8b.
 
 use super::arms::{blocks, cap, copies, processes};
-use super::evidence::{Blocks, Evidence, Found, number, option, quotient, show};
+use super::evidence::{ARCHITECTURE, Blocks, Evidence, Found, number, option, quotient, show};
 use super::processes::{idle_for_the_disk, needs_cached, waits};
 use super::shown::{all, all_among, any, any_part};
 use super::{Finding, Verdict};
@@ -42,6 +42,12 @@ fn pairs_of<'a>(run: &Evidence<'a>) -> Found<Vec<Pair<'a>>> {
         return Err("one architecture with event.send=blocking and without".to_owned());
     }
     Ok(found)
+}
+
+/// What the traces and the gain of [S] are of, where it is not among these.
+fn no_pipeline(pairs: &[Pair<'_>]) -> Option<&'static str> {
+    let is_one = |pair: &Pair<'_>| option(pair.not, ARCHITECTURE).starts_with("watpipe");
+    (!pairs.iter().any(is_one)).then_some("a pipeline that blocks and one that does not (watpipe5)")
 }
 
 fn first_pair<'a>(run: &Evidence<'a>) -> Found<Pair<'a>> {
@@ -231,7 +237,8 @@ pub(super) fn s7(run: &Evidence<'_>) -> Found<Finding> {
     let idle = idle_for_the_disk(run);
     const IDLE: &str = "server_cpu and disk_busy_share, or waiting_share";
     let (mut told, mut asked) = (Vec::new(), Vec::new());
-    for Pair { blocking, not } in pairs_of(run)? {
+    let pairs = pairs_of(run)?;
+    for Pair { blocking, not } in &pairs {
         for target in blocking {
             let ratio = run.peak_ratio(&target.name, &not.name)?;
             let [cell, plain] = run.tops([&target.name, &not.name])?;
@@ -257,7 +264,8 @@ pub(super) fn s7(run: &Evidence<'_>) -> Found<Finding> {
         100.0 * share
     );
     let parts = asked.iter().map(|both| all_among(both, asked.len())).collect();
-    Ok(Finding::parts(told.join("; "), why, vec![any_part(parts)]))
+    let finding = Finding::parts(told.join("; "), why, vec![any_part(parts)]);
+    Ok(finding.untried(no_pipeline(&pairs)))
 }
 
 /// Requests of the disk for 1,000 replies.
@@ -273,11 +281,12 @@ fn for_replies(metric: &'static str) -> impl Fn(&Record) -> Option<f64> + Copy {
     }
 }
 
-/// Blocking reads fewer and longer pieces, of fewer files.
+/// Blocking reads fewer and longer pieces, of fewer files, in one architecture at least.
 pub(super) fn s8(run: &Evidence<'_>) -> Found<Finding> {
     let (mut told, mut asked, mut of_files) = (Vec::new(), Vec::new(), true);
     let files = for_replies("disk_files_per_s");
-    for Pair { blocking, not } in pairs_of(run)? {
+    let pairs = pairs_of(run)?;
+    for Pair { blocking, not } in &pairs {
         for target in blocking {
             let [cell, plain] = run.tops([&target.name, &not.name])?;
             let what = format!("{} over {}", target.name, not.name);
@@ -293,25 +302,27 @@ pub(super) fn s8(run: &Evidence<'_>) -> Found<Finding> {
                 run.middle("disk requests", &cell, requests)?,
                 run.middle("disk requests", &plain, requests)?
             ));
-            asked.push(longer.above(1.0, format!("the length of pieces of {what}")));
-            asked.push(fewer.below(1.0, format!("requests for each reply of {what}")));
+            let mut own = vec![
+                longer.above(1.0, format!("the length of pieces of {what}")),
+                fewer.below(1.0, format!("requests for each reply of {what}")),
+            ];
             match run.times((&cell, &plain), files) {
                 Ok(fewer) => {
                     told.push(format!("files for each reply {}", show(&fewer)));
-                    asked.push(fewer.below(1.0, format!("files for each reply of {what}")));
+                    own.push(fewer.below(1.0, format!("files for each reply of {what}")));
                 }
                 Err(_) => of_files = false,
             }
+            asked.push(own);
         }
     }
-    let finding = Finding::all(told.join("; "), "the disk's own log, at the highest rate", &asked);
+    let parts = asked.iter().map(|own| all_among(own, asked.len())).collect();
+    let why = "the disk's own log, at the highest rate";
+    let finding = Finding::parts(told.join("; "), why, vec![any_part(parts)]);
+    let needs = "of how many files they are takes disk_files_per_s, of an image that can be read";
     Ok(match finding.verdict {
-        Verdict::Holds if !of_files => {
-            let needs = "of how many files they are takes disk_files_per_s, of an image that can \
-                         be read";
-            Finding::undecided(finding.ours, format!("{needs}; {}", finding.why))
-        }
-        _ => finding,
+        Verdict::Holds => finding.without((!of_files).then_some(needs)),
+        _ => finding.untried(no_pipeline(&pairs)),
     })
 }
 

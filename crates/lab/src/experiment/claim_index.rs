@@ -259,12 +259,13 @@ pub const CLAIMS: &[Claim] = &[
         gist: "All cached, non-blocking is at least as good as blocking",
         needs: "a shaped network", paper: "2 to 6 %", ..ANY },
     Claim { id: "S-7",
-        gist: "On a disk, blocking sendfile's peak over non-blocking's is {} at equal \
-            architecture, and the processors idle less for the disk",
+        gist: "On a disk, in one architecture at least, blocking sendfile's peak over \
+            non-blocking's is {}, and the processors idle less for the disk",
         ranges: &[Above(1.05)], needs: "a simulated disk and a shaped network",
         paper: "about 9 % (WatPipe)", ..ANY },
     Claim { id: "S-8",
-        gist: "Blocking reads the disk in fewer and longer pieces, of fewer files",
+        gist: "In one architecture at least, blocking reads the disk in fewer and longer pieces, \
+            of fewer files",
         needs: "a simulated disk and its log", paper: "seen in traces", ..ANY },
     Claim { id: "S-8b",
         gist: "Bytes read over those of an ideal cache of whole files: {} when blocking, {} when \
