@@ -580,6 +580,18 @@ fn kernels_and_workloads() {
             ("S-18", Cannot, nothing),
         ],
     );
+    // Two lead at one place each, and a third is as good as either there, or nearly.
+    let third = verdict("S-17", "systor12-fig5", |arm, rate, cell| {
+        let cached = cell.levels["environment.memory_share"] == "2";
+        let most = match (arm, cached) {
+            ("amped", false) | ("symped-4", true) => 1.0,
+            ("amped" | "symped-4", _) => 0.8,
+            ("laio", _) => 0.995,
+            _ => 0.7,
+        };
+        vec![("good_per_s", 700.0 * rate.min(1.0) * most)]
+    });
+    assert_ne!(third.verdict, Holds, "{third:?}");
     check(
         "geneves-backlog",
         &[
