@@ -137,7 +137,8 @@ fn claimed(claim: &Claim, pools: &[Pool], sources: &[Source]) -> Claimed {
     let told = pools.filter_map(|pool| Some((pool, pool.judged(claim.id)?)));
     let mut told: Vec<(&Pool, &Judged)> = told.collect();
     told.sort_by_key(|(pool, judged)| {
-        Reverse((worth(judged), pool.run.manifest.scale, pool.latest()))
+        let refutes = claim.is_of_each_workload() && judged.verdict == Verdict::Fails;
+        Reverse((refutes, worth(judged), pool.run.manifest.scale, pool.latest()))
     });
     let alone = || Judged::of(claim, on_paper.unwrap_or_else(|| unmeasured(claim)));
     let judged = told.first().map_or_else(alone, |(_, judged)| (*judged).clone());

@@ -81,6 +81,33 @@ fn runs_of_other_questions_stand_beside_the_one_that_tells_most() {
 }
 
 #[test]
+fn one_workload_refutes_what_is_said_of_each() {
+    let text = r#"
+experiment = { name = "adapting", question = "?", expect = "!", claims = ["A-1"] }
+targets.bio.config.server.architecture = "bio"
+targets.aio.config.server.architecture = "aio"
+targets.adapts.config.server.architecture = "self-adapting"
+workload.root = "."
+measure = { blocks = 5, again = false }
+"#;
+    let with = |aio: f64, minute: u64| {
+        let mut run = synthetic_at(text, Scale::Quick, &|cell| {
+            let good = match cell.target.as_str() {
+                "bio" => 1.0,
+                "aio" => aio,
+                _ => 2.0 * aio,
+            };
+            named([("good_per_s", 1_000.0 * good)])
+        });
+        run.manifest.started_unix_ms += 60_000 * minute;
+        run.manifest.machine.insert("processor".to_owned(), minute.to_string());
+        run
+    };
+    let told = of(&Verdicts::of(vec![with(0.5, 1), with(1.2, 2)], Vec::new()), "A-1");
+    assert_eq!((told.verdict_words, told.runs), ("fails here", vec![1]), "the later one holds");
+}
+
+#[test]
 fn every_claim_says_what_would_settle_it() {
     let none = Verdicts::of(Vec::new(), vec!["x: no such file".to_owned()]);
     assert_eq!(none.claims.len(), CLAIMS.len());
