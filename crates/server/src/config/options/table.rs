@@ -382,8 +382,9 @@ pub static OPTIONS: &[OptionSpec] = &[
         "",
         "Files below the root that are the bodies of other errors, each as status=path.",
         "For example --set content.error_pages=503=errors/503.html,403=errors/403.html. They are \
-         read once, at the start, so that an error needs no disk: at most 64 KiB each. They have \
-         the fields that rules say of them, but none that says how long they may be kept.",
+         read at the start and at each reload, so that an error needs no disk: at most 64 KiB \
+         each. They have the fields that rules say of them, but none that says how long they may \
+         be kept.",
     ),
     option(
         "content.precompressed",
@@ -410,7 +411,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Bool,
         "false",
         "Whether _headers and _redirects at the root hold rules.",
-        "They are read once, at the start, and never served (docs/rules.md).",
+        "They are read at the start and at each reload, and never served (docs/rules.md).",
     ),
     option(
         "content.symlinks",
