@@ -82,7 +82,8 @@ pub struct Decision {
     pub floor: f64,
     /// Blocks of the final.
     pub blocks: usize,
-    /// Who was then asked for another's rate.
+    /// Who was then asked for another's rate; races of earlier versions had none.
+    #[serde(default)]
     pub duels: Vec<Duel>,
     /// What the advice (or the default) answered, compared byte by byte in a run of its own; None:
     /// that was not tried yet.
@@ -133,8 +134,12 @@ impl Decision {
             (above.max(one.rate), arms)
         };
         let breaks = |rate: f64, arm: &Candidate| {
-            let of = |duel: &&Duel| duel.arms[0] == *arm && duel.rate <= rate;
-            self.duels.iter().filter(of).any(|duel| !duel.is_kept())
+            let broke = |duel: &Duel| match duel.arms.iter().position(|one| one == arm) {
+                Some(0) => !duel.is_kept(),
+                Some(at) => duel.broke[at] > 0,
+                None => false,
+            };
+            self.duels.iter().any(|duel| duel.rate <= rate && broke(duel))
         };
         let others = self.finalists.iter().filter(|one| one.keeps() && *one != advice);
         others.map(asked).find(|(rate, arms)| !breaks(*rate, &arms[0]))

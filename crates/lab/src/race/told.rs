@@ -166,6 +166,7 @@ fn reason(settled: &Settled, decision: &Decision) -> String {
         decision.finalists.iter().find(is).map(|one| one.candidate.name())
     };
     let default = decision.finalists.iter().find(|one| one.is_default());
+    let kept = default.filter(|one| one.keeps()).map_or(0.0, |one| one.rate);
     match default.map(|one| &one.found) {
         Some(Found::LimitedByClient { rate, why }) => format!(
             "from {} requests a second on the load was the limit ({why}); give it more processors \
@@ -191,7 +192,7 @@ fn reason(settled: &Settled, decision: &Decision) -> String {
             show(*rate),
             broken.join(", ")
         ),
-        _ if decision.finalists[0].keeps() && !decision.finalists[0].is_default() => {
+        _ if decision.finalists.iter().any(|one| one.keeps() && one.rate > kept) => {
             "what keeps the level up to a higher rate was not seen to keep it surely more often \
              than the default would"
                 .to_owned()
@@ -294,6 +295,8 @@ mod tests {
             let decision = Decision::of(finalists, 0.01, blocks);
             let text = serde_json::to_string(&decision).unwrap();
             assert_eq!(serde_json::from_str::<Decision>(&text).unwrap(), decision);
+            let older = text.replace(",\"duels\":[]", "");
+            assert!(older != text && serde_json::from_str::<Decision>(&older).is_ok());
             sentences(&settled, &decision)[2..].join("\n")
         };
         let said = of((1_200.0, 8), (1_000.0, 8), 20);
@@ -328,6 +331,10 @@ mod tests {
             assert_eq!(decision.advice, None);
             let (rate, arms) = decision.challenge().unwrap();
             decision.learn(Duel { rate, arms, broke, runs });
+            // Who broke it there is not asked for more.
+            let loser = broke.iter().rposition(|times| *times > 0);
+            let again = decision.challenge().map(|(_, arms)| arms[0].is_default());
+            assert!(loser != Some(1) || again != Some(true), "{decision:?}");
             sentences(&settled, &decision)[2..].join("\n")
         };
         let said = after([0, 4], 8);
@@ -337,6 +344,7 @@ mod tests {
                       default in 4 of 8 fresh runs.";
         assert!(said.contains(beside), "{said}");
         let said = after([0, 0], 8);
+        assert!(said.starts_with("Keep the default: nothing surely keeps"), "{said}");
         assert!(said.contains("default keeps p99<50ms at 1,200 requests a second (8 of 8"));
         let said = after([1, 0], 1);
         assert!(said.contains("default keeps p99<50ms at 1,000 requests a second (8 of 8"));
