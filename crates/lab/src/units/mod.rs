@@ -5,6 +5,7 @@ pub(crate) mod files;
 pub(crate) mod template;
 
 use crate::stats::count;
+use indicatif::HumanFloatCount;
 
 /// A count as a real.
 pub(crate) fn real(value: u64) -> f64 {
@@ -21,25 +22,13 @@ pub(crate) fn show(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
         _ if !value.is_finite() => "–".to_owned(),
-        size if size >= 1_000.0 => grouped(value),
+        // `12345.6` is `12,346`.
+        size if size >= 1_000.0 => format!("{:.0}", HumanFloatCount(value)),
         size if size >= 100.0 => format!("{value:.0}"),
         size if size >= 10.0 => format!("{value:.1}"),
         size if size >= 0.1 => format!("{value:.2}"),
         _ => format!("{value:.4}"),
     }
-}
-
-/// `12345.6` as `12,346`.
-fn grouped(value: f64) -> String {
-    let digits = format!("{:.0}", value.abs());
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    if value < 0.0 { format!("-{text}") } else { text }
 }
 
 /// `good_per_s` as people say it.

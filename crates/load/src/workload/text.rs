@@ -2,6 +2,7 @@
 
 use super::manifest::{Model, Phase};
 use super::report::{Logs, Offered, Report};
+use indicatif::HumanCount;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
@@ -10,15 +11,7 @@ const CLASS_NAMES: [&str; 4] = ["< 1 KiB", "< 10 KiB", "< 100 KiB", ">= 100 KiB"
 
 /// A count with its thousands grouped: 24,480.
 pub fn grouped(count: u64) -> String {
-    let digits = count.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.char_indices() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
+    HumanCount(count).to_string()
 }
 
 /// Writes a report.
