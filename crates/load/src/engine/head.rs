@@ -4,13 +4,11 @@
 //! parsing, and what is equal to what was accepted is as acceptable.
 
 use regatta_http::Method;
+use regatta_http::date::DATE_BYTES;
 use regatta_http::h1::{ResponseBody, Scan, parse_response, scan_head};
 
 /// Longest response head, bytes.
 pub(super) const HEAD_BYTES_MAX: usize = 64 << 10;
-
-/// Length of a date in the only form that may be sent (RFC 9110 §5.6.7).
-const DATE_BYTES: usize = 29;
 
 /// What matters of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -338,14 +338,10 @@ fn open_workload(dir: &Path) -> Result<(Workload, FileSet), Fault> {
 /// 64 hexadecimal digits as bytes.
 fn from_hex(text: &str) -> Option<[u8; 32]> {
     let mut bytes = [0; 32];
-    let digits = text.as_bytes().as_chunks::<2>().0;
-    if text.len() != 64 {
-        return None;
+    for (byte, at) in bytes.iter_mut().zip((0_usize..).step_by(2)) {
+        *byte = u8::from_str_radix(text.get(at..at + 2)?, 16).ok()?;
     }
-    for (byte, pair) in bytes.iter_mut().zip(digits) {
-        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
-    }
-    Some(bytes)
+    (text.len() == 64).then_some(bytes)
 }
 
 /// Sources: as told, or so many of 127.0.0.0/8 when the server is there, or the kernel's choice.
