@@ -64,10 +64,10 @@ pub struct NewOptions {
     #[arg(long, default_value_t = 0)]
     pub sessions_max: u64,
     /// Session pattern: p10 or spec.
-    #[arg(long, value_parser = pattern)]
+    #[arg(long)]
     pub pattern: Option<Pattern>,
     /// Think times: constant (the papers'), surge (Pareto and Weibull) or none.
-    #[arg(long, value_parser = think)]
+    #[arg(long)]
     pub think: Option<Think>,
     /// Factor by which think times are multiplied.
     #[arg(long, allow_negative_numbers = true)]
@@ -168,14 +168,6 @@ impl NewOptions {
             self.prefixes.iter().map(String::as_str).collect()
         }
     }
-}
-
-fn think(name: &str) -> Result<Think, String> {
-    Think::named(name).ok_or_else(|| "expected constant, surge or none".to_owned())
-}
-
-fn pattern(name: &str) -> Result<Pattern, String> {
-    Pattern::named(name).ok_or_else(|| "expected p10 or spec".to_owned())
 }
 
 fn preset_names() -> String {
@@ -515,7 +507,7 @@ pub struct FromDirOptions {
     #[arg(long, default_value_t = 50_000, hide_default_value = true)]
     pub requests: u64,
     /// Session pattern: p10 or spec.
-    #[arg(long, value_parser = pattern)]
+    #[arg(long)]
     pub pattern: Option<Pattern>,
     /// Do not compute the files' SHA-256; replies can then be verified only where the files are.
     #[arg(long)]

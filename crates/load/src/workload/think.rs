@@ -6,6 +6,7 @@ use crate::number::rounded;
 use rand_distr::{Distribution, Pareto, Weibull};
 use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
+use std::str::FromStr;
 
 /// Inactive off-period: the user's think time, microseconds (\[E\] §3.2).
 pub const INACTIVE_US: u64 = 3_000_000;
@@ -79,14 +80,18 @@ pub enum Think {
 impl Think {
     /// The papers' constants (\[E\] §3.2).
     pub const PAPERS: Self = Self::Constant { inactive_us: INACTIVE_US, active_us: ACTIVE_US };
+}
 
-    /// `constant` (the papers'), `surge` or `none`.
-    pub fn named(name: &str) -> Option<Self> {
+/// Reads `constant` (the papers'), `surge` or `none`.
+impl FromStr for Think {
+    type Err = &'static str;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
         match name {
-            "constant" => Some(Self::PAPERS),
-            "surge" => Some(Self::Surge),
-            "none" => Some(Self::None),
-            _ => None,
+            "constant" => Ok(Self::PAPERS),
+            "surge" => Ok(Self::Surge),
+            "none" => Ok(Self::None),
+            _ => Err("expected constant, surge or none"),
         }
     }
 }
@@ -146,15 +151,6 @@ impl Pattern {
         scale: 1.0,
     };
 
-    /// `p10` or `spec`.
-    pub fn named(name: &str) -> Option<Self> {
-        match name {
-            "p10" => Some(Self::P10),
-            "spec" => Some(Self::SPEC),
-            _ => None,
-        }
-    }
-
     /// Mean time between requests of a session per request, seconds: what a connection lasts per
     /// request when replies take no time. `None` for SURGE's, whose mean depends on the cut.
     pub fn off_s_per_request(&self) -> Option<f64> {
@@ -204,6 +200,19 @@ impl Pattern {
             active: Weibull::new(surge::ACTIVE_SCALE_S, surge::ACTIVE_SHAPE)
                 .expect("SURGE's parameters are positive"),
             page_left: 0,
+        }
+    }
+}
+
+/// Reads `p10` or `spec`.
+impl FromStr for Pattern {
+    type Err = &'static str;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        match name {
+            "p10" => Ok(Self::P10),
+            "spec" => Ok(Self::SPEC),
+            _ => Err("expected p10 or spec"),
         }
     }
 }
@@ -356,13 +365,10 @@ mod tests {
         };
         assert_eq!(pattern.problems().len(), 3);
         for name in ["p10", "spec"] {
-            assert!(Pattern::named(name).unwrap().problems().is_empty());
+            assert!(name.parse::<Pattern>().unwrap().problems().is_empty());
         }
-        assert_eq!((Pattern::named("none"), Think::named("p10")), (None, None));
-        assert_eq!(Think::named("constant"), Some(Pattern::P10.think));
-        assert_eq!(
-            (Think::named("none"), Think::named("surge")),
-            (Some(Think::None), Some(Think::Surge))
-        );
+        assert!("none".parse::<Pattern>().is_err() && "p10".parse::<Think>().is_err());
+        assert_eq!("constant".parse::<Think>(), Ok(Pattern::P10.think));
+        assert_eq!(["none", "surge"].map(str::parse::<Think>), [Ok(Think::None), Ok(Think::Surge)]);
     }
 }
