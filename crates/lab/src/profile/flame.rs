@@ -5,16 +5,17 @@
 
 use crate::stats::count;
 use crate::units::real;
-use crate::units::template::xml;
+use crate::units::template::filled;
 use crate::watch::perf_script::{Folded, KERNEL};
+use serde_json::json;
 use std::collections::BTreeMap;
-use std::fmt::{self, Write};
 
+const TEMPLATE: &str = include_str!("../../assets/flame.svg");
 /// Frames of a smaller share of the samples are not drawn.
 const SHARE_MIN: f64 = 0.001;
 const WIDTH: f64 = 1_200.0;
 const MARGIN: f64 = 10.0;
-/// Height of a frame, and of what stands above the frames.
+/// Height of a frame, and of what stands above the frames: two lines, which the template places.
 const ROW: f64 = 17.0;
 const HEAD: f64 = 64.0;
 /// Width of a letter of the frames' font at its size.
@@ -95,10 +96,7 @@ pub fn flame(name: &str, folded: &Folded) -> String {
         format!("{name}{place}: {} samples, {share:.2} %", frame.counts[0])
     };
     let label = |frame: &Drawn<'_>| named(frame.name).0.to_owned();
-    let mut out = String::new();
-    // Writing to a String cannot fail.
-    let _ = draw(&mut out, (&head, &[]), &all, (&words, &label, &|frame| kind_colour(frame.name)));
-    out
+    draw((&head, &[]), &all, (&words, &label, &|frame| kind_colour(frame.name)))
 }
 
 /// How two profiles differ: the frames of the second, coloured and marked by what became of them.
@@ -140,9 +138,7 @@ pub fn difference(first: (&str, &Folded), second: (&str, &Folded)) -> String {
     };
     let colour = |frame: &Drawn<'_>| difference_colour(points(frame.counts), most);
     let foot = gone(&root, totals[0], before, after);
-    let mut out = String::new();
-    let _ = draw(&mut out, (&head, &foot), &all, (&words, &label, &colour));
-    out
+    draw((&head, &foot), &all, (&words, &label, &colour))
 }
 
 /// What only the first profile has: such frames have no width in the second.
@@ -207,53 +203,33 @@ type Says<'s> = (
 );
 
 fn draw(
-    out: &mut String,
-    (head, foot): (&[String], &[String]),
+    (head, foot): (&[String; 2], &[String]),
     all: &[Drawn<'_>],
     (words, label, colour): Says<'_>,
-) -> fmt::Result {
+) -> String {
     let deepest = all.iter().map(|frame| frame.depth + 1).max().unwrap_or(1);
     let floor = HEAD + ROW * count(deepest);
-    let height = floor + MARGIN + ROW * count(foot.len() + usize::from(!foot.is_empty()));
-    writeln!(
-        out,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height:.0}\" \
-         viewBox=\"0 0 {WIDTH} {height:.0}\">\n<title>{}</title>\n<style>text{{font:11px \
-         ui-monospace,'DejaVu Sans Mono',Menlo,Consolas,monospace;fill:#111}}.h{{font:600 16px \
-         system-ui,sans-serif}}.s{{font:12px system-ui,sans-serif;fill:#444}}rect{{stroke:#fff;\
-         stroke-width:.6}}g:hover rect{{stroke:#000}}</style>\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>",
-        xml(head.first().map_or("", |line| line))
-    )?;
-    for (at, line) in head.iter().enumerate() {
-        let (class, y) = if at == 0 { ("h", 24.0) } else { ("s", 26.0 + 18.0 * count(at)) };
-        writeln!(out, "<text class=\"{class}\" x=\"{MARGIN}\" y=\"{y}\">{}</text>", xml(line))?;
-    }
-    if all.is_empty() {
-        writeln!(out, "<text class=\"s\" x=\"{MARGIN}\" y=\"{}\">No samples.</text>", HEAD + 8.0)?;
-    }
-    for frame in all {
-        let x = MARGIN + frame.from * (WIDTH - 2.0 * MARGIN);
+    let drawn = |frame: &Drawn<'_>| {
         let width = frame.share * (WIDTH - 2.0 * MARGIN);
-        let y = floor - ROW * (count(frame.depth) + 1.0);
-        write!(
-            out,
-            "<g><title>{}</title><rect x=\"{x:.1}\" y=\"{y:.0}\" width=\"{width:.1}\" \
-             height=\"{ROW}\" fill=\"{}\"/>",
-            xml(&words(frame)),
-            colour(frame)
-        )?;
-        if let Some(text) = fitting(&label(frame), width - 6.0) {
-            let (x, y) = (x + 3.0, y + 12.0);
-            write!(out, "<text x=\"{x:.1}\" y=\"{y:.0}\">{}</text>", xml(&text))?;
-        }
-        writeln!(out, "</g>")?;
-    }
-    for (at, line) in foot.iter().enumerate() {
-        let y = floor + ROW * (count(at) + 1.2);
-        writeln!(out, "<text class=\"s\" x=\"{MARGIN}\" y=\"{y:.0}\">{}</text>", xml(line))?;
-    }
-    writeln!(out, "</svg>")
+        json!({
+            "x": MARGIN + frame.from * (WIDTH - 2.0 * MARGIN),
+            "y": floor - ROW * (count(frame.depth) + 1.0),
+            "width": width,
+            "words": words(frame),
+            "label": fitting(&label(frame), width - 6.0),
+            "colour": colour(frame),
+        })
+    };
+    let values = json!({
+        "width": WIDTH,
+        "height": floor + MARGIN + ROW * count(foot.len() + usize::from(!foot.is_empty())),
+        "floor": floor,
+        "row": ROW,
+        "head": head,
+        "frames": all.iter().map(drawn).collect::<Vec<_>>(),
+        "foot": foot,
+    });
+    filled("flame.svg", TEMPLATE, &values).expect("the template takes any stacks")
 }
 
 /// As much of a label as fits into `width`; None if that says nothing.

@@ -34,7 +34,7 @@ pub(crate) fn quoted(text: &str) -> String {
 }
 
 /// Text within XML.
-pub(crate) fn xml(text: &str) -> String {
+fn xml(text: &str) -> String {
     let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     text.replace('"', "&quot;").replace(char::is_control, " ")
 }
