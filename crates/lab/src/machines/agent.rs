@@ -158,8 +158,7 @@ impl Agent<'_> {
         let Self { scratch, regatta, stop, .. } = *self;
         let room = || Ok(Room::plain(self.directory.join("root")));
         let served = Served::start(wanted, room, Site { scratch, regatta, host, stop })?;
-        let server = &served.server;
-        let found = Addresses { first: server.address, also: server.also.clone() };
+        let found = (served.server.address, served.server.also.clone());
         self.served = Some(served);
         Ok(found)
     }

@@ -58,12 +58,8 @@ pub(super) struct Met {
     pub(super) addresses: Option<[IpAddr; 2]>,
 }
 
-/// Where a server is to be asked.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Addresses {
-    pub(super) first: SocketAddr,
-    pub(super) also: Vec<SocketAddr>,
-}
+/// Where a server is to be asked: first, and also.
+pub(super) type Addresses = (SocketAddr, Vec<SocketAddr>);
 
 /// A load.
 #[derive(Debug, Serialize, Deserialize)]

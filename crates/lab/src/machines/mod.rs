@@ -286,14 +286,8 @@ impl Far {
     }
 
     /// Starts a server: where it is to be asked.
-    pub(crate) fn serve(
-        &self,
-        wanted: Wanted,
-        stop: &AtomicBool,
-    ) -> Result<(SocketAddr, Vec<SocketAddr>), String> {
-        let ask = Ask::Serve(Box::new(wanted));
-        let Addresses { first, also } = self.channel.ask(ask, ANSWER_MAX, stop)?;
-        Ok((first, also))
+    pub(crate) fn serve(&self, wanted: Wanted, stop: &AtomicBool) -> Result<Addresses, String> {
+        self.channel.ask(Ask::Serve(Box::new(wanted)), ANSWER_MAX, stop)
     }
 
     /// Has the server watched, from now on for so many seconds.
