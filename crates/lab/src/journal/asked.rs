@@ -19,16 +19,9 @@ impl Run {
         if let Some(unit) = self.manifest.unit {
             all.insert(Self::UNIT.to_owned(), show(unit));
         }
-        for (name, part) in [
-            ("workload", serde_json::to_value(&experiment.workload)),
-            ("calibrate", serde_json::to_value(&experiment.calibrate)),
-            ("machine", serde_json::to_value(&experiment.machine)),
-            ("environment", serde_json::to_value(&experiment.environment)),
-            ("measure", serde_json::to_value(&experiment.measure)),
-            ("guards", serde_json::to_value(&experiment.guards)),
-            ("knee", serde_json::to_value(&experiment.knee)),
-        ] {
-            flatten(name, &part.unwrap_or_default(), &mut all);
+        let whole = serde_json::to_value(experiment).unwrap_or_default();
+        for name in "workload calibrate machine environment measure guards knee".split(' ') {
+            flatten(name, &whole[name], &mut all);
         }
         for target in &experiment.targets {
             let path = format!("targets.{}", target.name);
