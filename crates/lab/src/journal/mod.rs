@@ -12,6 +12,7 @@ use crate::journal::manifest::{FORMAT, Manifest};
 use crate::record::{APART, Record};
 use crate::units::files::At;
 use regatta_load::engine::Outcome;
+pub(crate) use regatta_load::workload::write_whole;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::Write;
@@ -240,18 +241,6 @@ fn begun(records: &[Record]) -> u32 {
 fn whole_lines(bytes: &[u8]) -> &[u8] {
     let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
     &bytes[..end]
-}
-
-/// Writes a file whole or not at all: who reads it finds what it was or what it is to be, also if
-/// we end in the middle.
-pub(crate) fn write_whole(path: &Path, text: &str) -> Result<(), String> {
-    let mut part = path.as_os_str().to_owned();
-    part.push(".part");
-    let written = fs::write(&part, text).and_then(|()| fs::rename(&part, path));
-    written.map_err(|error| {
-        let _ = fs::remove_file(&part);
-        format!("{}: {error}", path.display())
-    })
 }
 
 /// Writes a value as JSON for people, whole or not at all.

@@ -7,10 +7,11 @@ use super::outcome::Outcome;
 use super::plan::Plan;
 use super::report;
 use super::tally::Row;
+use crate::workload::partial::{part, write_whole};
 use regatta_sys::signal::{Signal, Signals};
 use std::fs;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 /// Everything was done, and the service level, if one was stated, met.
@@ -59,10 +60,10 @@ pub fn run(options: &LoadOptions) -> u8 {
 /// Prints the result and writes its files.
 fn publish(options: &LoadOptions, outcome: &Outcome) -> Result<(), String> {
     if let Some(path) = &options.hgrm {
-        write(path, &report::hgrm(outcome.latency()))?;
+        write_whole(path, &report::hgrm(outcome.latency()))?;
     }
     if let Some(path) = &options.csv {
-        write(path, &report::csv(outcome))?;
+        write_whole(path, &report::csv(outcome))?;
     }
     let text = if options.json {
         let mut text = serde_json::to_string_pretty(outcome).map_err(|error| error.to_string())?;
@@ -85,20 +86,6 @@ fn writable(path: &Path) -> Result<(), String> {
     }
     let part = part(path);
     fs::write(&part, "").and_then(|()| fs::remove_file(&part)).map_err(wrong)
-}
-
-/// Where a file is written before it gets its name.
-fn part(path: &Path) -> PathBuf {
-    let mut next = path.as_os_str().to_owned();
-    next.push(".part");
-    next.into()
-}
-
-/// Writes a file whole or not at all.
-fn write(path: &Path, text: &str) -> Result<(), String> {
-    let next = part(path);
-    let written = fs::write(&next, text).and_then(|()| fs::rename(&next, path));
-    written.map_err(|error| format!("{}: {error}", path.display()))
 }
 
 fn say(problem: &str) {

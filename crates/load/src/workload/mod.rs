@@ -17,7 +17,7 @@ pub mod from_dir;
 pub mod from_log;
 pub mod manifest;
 pub mod model;
-mod partial;
+pub(crate) mod partial;
 pub mod popularity;
 pub mod presets;
 pub mod report;
@@ -33,6 +33,7 @@ pub mod trace;
 pub mod uri;
 
 pub use from_dir::hash_file;
+pub use partial::write_whole;
 
 use sha2::{Digest, Sha256};
 

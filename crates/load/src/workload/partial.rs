@@ -1,4 +1,4 @@
-//! A directory that appears whole or not at all.
+//! Directories and files that appear whole or not at all.
 
 use super::fault::{At, Fault};
 use std::fs;
@@ -53,4 +53,22 @@ impl Drop for Partial {
             let _ = fs::remove_dir_all(&self.under_way);
         }
     }
+}
+
+/// Where a file is written before it gets its name.
+pub(crate) fn part(path: &Path) -> PathBuf {
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    part.into()
+}
+
+/// Writes a file whole or not at all: who reads it finds what it was or what it is to be, also if
+/// we end in the middle.
+pub fn write_whole(path: &Path, text: &str) -> Result<(), String> {
+    let part = part(path);
+    let written = fs::write(&part, text).and_then(|()| fs::rename(&part, path));
+    written.map_err(|error| {
+        let _ = fs::remove_file(&part);
+        format!("{}: {error}", path.display())
+    })
 }
