@@ -2,10 +2,14 @@
 
 use super::fate::Fate;
 use super::hdr::{Hdr, Spectrum};
+use super::idle::Idled;
 use super::outcome::Outcome;
 use super::slo::show;
 use super::stamp::Stamp;
+use super::tally::{Row, Sessions};
 use crate::number::share;
+use crate::workload::alter::Rewritten;
+use serde_json::Value;
 use std::fmt::{self, Write};
 
 const QUANTILES: [(&str, f64); 6] =
@@ -149,11 +153,8 @@ fn write_parts(outcome: &Outcome, out: &mut String) -> fmt::Result {
         }
         writeln!(out)?;
     }
-    if let Some(sessions) = &outcome.sessions {
-        let (p50, p99) = (sessions.lifetime.quantile(0.5), sessions.lifetime.quantile(0.99));
-        let (p50, p99) = (show(p50 as f64), show(p99 as f64));
-        let (arrived, done, failed) = (sessions.arrived, sessions.done, sessions.failed);
-        let (cut, most) = (sessions.cut, sessions.most);
+    if let Some(Sessions { arrived, done, failed, cut, most, lifetime, .. }) = &outcome.sessions {
+        let [p50, p99] = [0.5, 0.99].map(|q| show(lifetime.quantile(q) as f64));
         writeln!(out, "sessions   {arrived} arrived, {done} done, {failed} failed, {cut} cut off")?;
         writeln!(out, "           {most} at once, lifetime p50 {p50}, p99 {p99}")?;
     }
@@ -161,16 +162,14 @@ fn write_parts(outcome: &Outcome, out: &mut String) -> fmt::Result {
         let (clients, fairness) = (outcome.clients.len(), outcome.fairness);
         writeln!(out, "clients    {clients}, fairness (Jain) {fairness:.4}")?;
     }
-    if let Some(idle) = outcome.idle {
-        let (least, wanted, again) = (idle.least, idle.wanted, idle.again);
+    if let Some(Idled { wanted, least, again }) = outcome.idle {
         writeln!(
             out,
             "idle       {least} of {wanted} connections held at the least, {again} again"
         )?;
     }
-    if let Some(altered) = outcome.altered {
-        let (versions, missed) = (altered.versions, altered.missed);
-        let late = show(altered.late_ns as f64);
+    if let Some(Rewritten { versions, missed, late_ns }) = outcome.altered {
+        let late = show(late_ns as f64);
         writeln!(out, "altered    {versions} versions, {missed} missed, at most {late} late")?;
     }
     if outcome.lines.connections > 0 {
@@ -245,31 +244,19 @@ fn write_hgrm(spectrum: &Spectrum, out: &mut String) -> fmt::Result {
     )
 }
 
+/// The columns of the CSV: fields of [`Row`].
+const COLUMNS: &str = "second,counts,offered,good,errors,bytes,p50_ns,p99_ns,max_ns,in_flight,\
+    connections,sessions,lag_ns,cpu_ns";
+
 /// A line per second.
 pub(super) fn csv(outcome: &Outcome) -> String {
-    let mut out = String::from(
-        "second,counts,offered,good,errors,bytes,p50_ns,p99_ns,max_ns,in_flight,connections,\
-         sessions,lag_ns,cpu_ns\n",
-    );
-    for row in &outcome.rows {
-        let values = [
-            row.second,
-            u64::from(row.counts),
-            row.offered,
-            row.good,
-            row.errors,
-            row.bytes,
-            row.p50_ns,
-            row.p99_ns,
-            row.max_ns,
-            row.in_flight,
-            row.connections,
-            row.sessions,
-            row.lag_ns,
-            row.cpu_ns,
-        ];
-        out.push_str(&values.map(|value| value.to_string()).join(","));
-        out.push('\n');
-    }
-    out
+    let line = |row: &Row| {
+        let row = serde_json::to_value(row).expect("plain values are JSON");
+        let cell = |column: &str| match &row[column] {
+            Value::Bool(is) => u8::from(*is).to_string(),
+            number => number.to_string(),
+        };
+        COLUMNS.split(',').map(cell).collect::<Vec<_>>().join(",") + "\n"
+    };
+    format!("{COLUMNS}\n") + &outcome.rows.iter().map(line).collect::<String>()
 }
