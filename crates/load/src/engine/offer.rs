@@ -6,7 +6,7 @@ use crate::workload::alter::Target;
 use crate::workload::manifest::{self, Files, Workload};
 use crate::workload::think::{Pattern, Think};
 use serde::{Deserialize, Serialize};
-use std::fmt::Write;
+use std::fmt::{Debug, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -116,16 +116,11 @@ fn model(options: &mut LoadOptions, workload: &Workload, taken: &mut Taken) -> R
         }
         Model::Closed { think, .. } => {
             let pattern = workload.pattern.filter(|_| offer.model == manifest::Model::Closed);
-            if let (None, Some(every)) = (&think, pattern.and_then(even_think)) {
-                *think = Some(every);
-                say.push(format!("--think {every:?}"));
-            }
+            fill(think, pattern.and_then(even_think), "--think", say);
             let lengths = pattern.map(|pattern| pattern.lengths);
             let fixed = lengths.filter(|l| l.least == l.most && l.single_share == 0.0);
-            if let (None, Some(lengths)) = (options.requests_per_connection, fixed) {
-                options.requests_per_connection = Some(lengths.least.into());
-                say.push(format!("--requests-per-connection {}", lengths.least));
-            }
+            let fixed = fixed.map(|lengths| u64::from(lengths.least));
+            fill(&mut options.requests_per_connection, fixed, "--requests-per-connection", say);
             if !offer.phases.is_empty() {
                 let what = "its phases: they are of a rate, and a closed model has none";
                 taken.not_done.push(what.to_owned());
@@ -182,10 +177,9 @@ fn phases(
     *rate = Rate { stretches: offer.phases.iter().map(stretch).collect() };
     let parts = rate.stretches.iter().map(|s| format!("{}@{}", s.from, s.seconds));
     say.push(format!("{name} {}", parts.collect::<Vec<_>>().join(",")));
-    if duration.is_none() && count.is_none() {
+    if count.is_none() {
         let whole = offer.phases.iter().map(|phase| u64::from(phase.seconds)).sum();
-        *duration = Some(Duration::from_secs(whole));
-        say.push(format!("--duration {whole}s"));
+        fill(duration, Some(Duration::from_secs(whole)), "--duration", say);
     }
 }
 
@@ -193,22 +187,25 @@ fn phases(
 fn times(options: &mut LoadOptions, workload: &Workload, taken: &mut Taken) {
     let offer = &workload.offer;
     let say = &mut taken.options;
-    if options.timeout.is_none() && offer.timeout_ms > 0 {
-        let timeout = Duration::from_millis(offer.timeout_ms);
-        options.timeout = Some(timeout);
-        say.push(format!("--timeout {timeout:?}"));
-    }
-    if options.warm_up.is_none() && offer.warm_up_s > 0 {
-        options.warm_up = Some(Duration::from_secs(offer.warm_up_s.into()));
-        say.push(format!("--warm-up {}s", offer.warm_up_s));
-    }
-    if let (None, Some(line)) = (options.line_bits_per_s, workload.line_bits_per_s) {
-        options.line_bits_per_s = Some(line);
-        say.push(format!("--line {line}"));
-    }
-    if options.idle.is_none() && offer.idle_connections > 0 {
-        options.idle = Some(offer.idle_connections);
-        say.push(format!("--idle {}", offer.idle_connections));
+    let timeout = (offer.timeout_ms > 0).then(|| Duration::from_millis(offer.timeout_ms));
+    fill(&mut options.timeout, timeout, "--timeout", say);
+    let warm_up = (offer.warm_up_s > 0).then(|| Duration::from_secs(offer.warm_up_s.into()));
+    fill(&mut options.warm_up, warm_up, "--warm-up", say);
+    fill(&mut options.line_bits_per_s, workload.line_bits_per_s, "--line", say);
+    let idle = Some(offer.idle_connections).filter(|idle| *idle > 0);
+    fill(&mut options.idle, idle, "--idle", say);
+}
+
+/// Fills in what an option leaves open, and says the option that would have said the same.
+fn fill<T: Copy + Debug>(
+    option: &mut Option<T>,
+    wanted: Option<T>,
+    name: &str,
+    say: &mut Vec<String>,
+) {
+    if let (None, Some(value)) = (*option, wanted) {
+        *option = wanted;
+        say.push(format!("{name} {value:?}"));
     }
 }
 
