@@ -237,8 +237,7 @@ pub fn write(session: &Session, out: &mut dyn Write) -> io::Result<()> {
     if session.hints != Hints::default() {
         out.write_all(b"#!")?;
         if let Some(us) = at_us {
-            out.write_all(b" at=")?;
-            write_seconds(us, out)?;
+            write!(out, " at={}", seconds(us))?;
         }
         if let Some(line) = line_bits_per_s {
             write!(out, " line={line}")?;
@@ -274,8 +273,7 @@ fn write_request(
         write!(out, " method={}", request.method.name())?;
     }
     if let Some(us) = think_us {
-        out.write_all(b" think=")?;
-        write_seconds(us, out)?;
+        write!(out, " think={}", seconds(us))?;
     }
     if !request.contents.is_empty() {
         out.write_all(b" contents=\"")?;
@@ -293,13 +291,8 @@ fn write_request(
     out.write_all(b"\n")
 }
 
-fn write_seconds(us: u64, out: &mut dyn Write) -> io::Result<()> {
-    let (whole, part) = (us / US_PER_S, us % US_PER_S);
-    if part == 0 {
-        return write!(out, "{whole}");
-    }
-    let digits = format!("{part:06}");
-    write!(out, "{whole}.{}", digits.trim_end_matches('0'))
+fn seconds(us: u64) -> f64 {
+    us as f64 / US_PER_S as f64
 }
 
 #[cfg(test)]
