@@ -158,9 +158,7 @@ impl Rig {
         numbers: &[usize],
         load: impl Fn(usize) -> Load,
     ) -> Result<Line, String> {
-        let point = |number: &usize| {
-            Ok((decimal(*number as u64), decimal(self.memory(name, load(*number))?)))
-        };
+        let point = |number: &usize| Ok((*number as f64, self.memory(name, load(*number))? as f64));
         let points: Vec<_> = numbers.iter().map(point).collect::<Result<_, String>>()?;
         Ok(Line::through(&points))
     }
@@ -306,7 +304,7 @@ struct Line {
 impl Line {
     /// The line of least squares.
     fn through(points: &[(f64, f64)]) -> Self {
-        let count = decimal(points.len() as u64);
+        let count = points.len() as f64;
         let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
         let (x, y) = (mean(|point| point.0), mean(|point| point.1));
         let sum = |of: &dyn Fn(f64, f64) -> f64| -> f64 {
@@ -321,11 +319,6 @@ impl Line {
     fn at(&self, x: f64) -> f64 {
         self.start + self.slope * x
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "bytes and counts of this machine are exact in it")]
-const fn decimal(n: u64) -> f64 {
-    n as f64
 }
 
 #[cfg(test)]
