@@ -114,7 +114,6 @@ pub struct Summary {
 
 impl Summary {
     /// What the requests amount to that came from `from_ns` until before `to_ns`.
-    #[expect(clippy::cast_precision_loss, reason = "sums of a few minutes")]
     pub fn of(rows: &[Row], heads: u32, from_ns: u64, to_ns: u64) -> Self {
         let within: Vec<_> =
             rows.iter().filter(|row| (from_ns..to_ns).contains(&row.came_ns)).collect();

@@ -82,7 +82,6 @@ pub fn numbers(
 ) -> Result<BTreeMap<String, f64>, String> {
     let mut all = BTreeMap::new();
     let mut put = |name: &str, value: f64| all.insert(name.to_owned(), value);
-    #[expect(clippy::cast_precision_loss, reason = "minutes in ns")]
     let seconds = after.at_ns.saturating_sub(before.at_ns) as f64 / 1e9;
     if let Some(cache) = after.memory.cache {
         put("page_cache_mib", cache / MIB);

@@ -96,7 +96,6 @@ impl<T> Model<T> {
     }
 
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 1.5 s")]
-    #[expect(clippy::cast_precision_loss, reason = "a distance need not be exact")]
     fn seek_ns(&self, way: u64) -> u64 {
         // Over all pairs of places the mean of sqrt(distance / size) is 8/15, so the mean is 1.
         let factor = match self.disk.seek {

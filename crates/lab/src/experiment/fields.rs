@@ -240,15 +240,10 @@ pub(super) fn number(value: &DeValue<'_>) -> Option<f64> {
     match value {
         DeValue::Float(text) => text.as_str().parse().ok(),
         DeValue::Integer(text) => {
-            i64::from_str_radix(text.as_str(), text.radix()).ok().map(exact_enough)
+            i64::from_str_radix(text.as_str(), text.radix()).ok().map(|whole| whole as f64)
         }
         _ => None,
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "no range of ours goes beyond 2^53")]
-fn exact_enough(value: i64) -> f64 {
-    value as f64
 }
 
 /// A value as `--set key=value` takes it; None for what has no such form.

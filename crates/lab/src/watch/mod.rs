@@ -358,7 +358,6 @@ fn read(counter: &mut Counter) -> Option<f64> {
     let read = counter.read_full().ok()?;
     let enabled = read.time_enabled()?.as_secs_f64();
     let running = read.time_running()?.as_secs_f64();
-    #[expect(clippy::cast_precision_loss, reason = "counts of a trial are far below 2^53")]
     let counted = read.count() as f64;
     Some(if running > 0.0 { counted * enabled / running } else { 0.0 })
 }
