@@ -33,7 +33,7 @@ pub fn experiment(bytes: &[u8]) {
             Ok(experiment) => experiment,
             Err(problems) => {
                 assert!(!problems.is_empty());
-                let placed = problems.iter().all(|problem| problem.0.starts_with("fuzz.toml:"));
+                let placed = problems.iter().all(|problem| problem.starts_with("fuzz.toml:"));
                 assert!(placed, "{problems:?}");
                 continue;
             }

@@ -192,7 +192,6 @@ machine.realtime = true
 
     fn read_text(more: &str) -> Result<Experiment, Vec<String>> {
         parse("e.toml", &format!("{BEGINNING}{more}"), Scale::Quick)
-            .map_err(|problems| problems.iter().map(ToString::to_string).collect())
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! come with the program.
 
 use super::fields::{Layer, Report, nearest};
-use super::{Problem, Rules, library, scale};
+use super::{Rules, library, scale};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -11,7 +11,7 @@ pub(super) const EXTENDS: &str = "extends";
 
 /// The files that make up the one in `text`, each behind those that it extends, with its place in
 /// the whole.
-pub(super) fn layers<'t>(name: &'t str, text: &'t str) -> Result<Vec<Layer<'t>>, Vec<Problem>> {
+pub(super) fn layers<'t>(name: &'t str, text: &'t str) -> Result<Vec<Layer<'t>>, Vec<String>> {
     let mut layers = Vec::new();
     add(Layer { name, text, start: 0 }, &mut Vec::new(), &mut layers)?;
     let mut start = 0;
@@ -27,7 +27,7 @@ fn add<'t>(
     layer: Layer<'t>,
     path: &mut Vec<&'t str>,
     layers: &mut Vec<Layer<'t>>,
-) -> Result<(), Vec<Problem>> {
+) -> Result<(), Vec<String>> {
     path.push(layer.name);
     let (table, _) = DeTable::parse_recoverable(layer.text);
     let names: Vec<&Spanned<DeValue<'_>>> = match table.get_ref().get(EXTENDS) {
@@ -121,21 +121,18 @@ mod tests {
             assert_eq!((mine.machine.server_left, mine.measure.also.len()), (25, 2), "{names}");
         }
         let circle = parse("hpl01", "extends = [\"overload\", \"hpl01\"]", Scale::Quick);
-        assert!(circle.unwrap_err()[0].0.starts_with("hpl01:1:24: extends: \"hpl01\""));
+        assert!(circle.unwrap_err()[0].starts_with("hpl01:1:24: extends: \"hpl01\""));
     }
 
     #[test]
     fn what_is_wrong_has_its_place_in_its_own_file() {
-        let said = |text: &str| {
-            let problems = parse("mine", text, Scale::Quick).unwrap_err();
-            problems.iter().map(ToString::to_string).collect::<Vec<_>>()
-        };
+        let said = |text: &str| parse("mine", text, Scale::Quick).unwrap_err();
         let text = format!("{TEXT}[measure]\nbloks = 1\n");
         assert!(said(&text)[0].starts_with("mine:5:"), "{:?}", said(&text));
         assert!(said("extends = \"hpl02\"")[0].contains("mine:1:11: extends: no experiment"));
         assert!(said("extends = \"hpl02\"")[0].contains("did you mean"));
         assert!(said("extends = 3")[0].contains("in quotes"));
         let circle = parse("hpl01", TEXT, Scale::Quick).unwrap_err();
-        assert!(circle[0].0.contains("neither can come first"), "{circle:?}");
+        assert!(circle[0].contains("neither can come first"), "{circle:?}");
     }
 }

@@ -1,6 +1,6 @@
 //! A strict reader of TOML: every problem with its place, all at once, and no key unread.
 
-use super::{Problem, Rules};
+use super::Rules;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -34,8 +34,8 @@ impl<'t> Report<'t> {
         self.problems.borrow_mut().push((at, message.into()));
     }
 
-    /// All problems in the order of the file.
-    pub(super) fn finish(self) -> Vec<Problem> {
+    /// All problems in the order of the file, each with its place.
+    pub(super) fn finish(self) -> Vec<String> {
         let mut found = self.problems.into_inner();
         found.sort_by_key(|(at, _)| *at);
         found.dedup();
@@ -47,7 +47,7 @@ impl<'t> Report<'t> {
             let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
             format!("{}:{line}:{column}", layer.name)
         };
-        found.into_iter().map(|(at, what)| Problem(format!("{}: {what}", place(at)))).collect()
+        found.into_iter().map(|(at, what)| format!("{}: {what}", place(at))).collect()
     }
 }
 

@@ -33,17 +33,6 @@ use clap::ValueEnum;
 use regatta_load::named;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fmt;
-
-/// Something wrong with an experiment's file, with its place.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem(pub String);
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
 
 /// What the program that is measured says of its options. The lab itself knows none.
 #[derive(Clone, Copy, Debug)]

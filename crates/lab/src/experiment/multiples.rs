@@ -127,7 +127,7 @@ mod tests {
             ("requests_per_connection = 1\n", "\"2x\" needs workload.requests_per_connection"),
         ] {
             let said = parse("e.toml", &text.replace(without, ""), Scale::Full).unwrap_err();
-            assert!(said.iter().any(|problem| problem.0.contains(part)), "{said:?}");
+            assert!(said.iter().any(|problem| problem.contains(part)), "{said:?}");
         }
     }
 }

@@ -7,8 +7,8 @@ use super::plan::at_a_time;
 use super::search::{self, Mode, Warm};
 use super::{
     Ask, Calibrate, Client, CpuLayout, Experiment, Factor, Guards, LAYOUT, Loop, Machine, Measure,
-    PROCESSORS, Problem, Program, RequestFields, Rules, Scale, Target, Workload, client,
-    environment, extends, metrics, scale,
+    PROCESSORS, Program, RequestFields, Rules, Scale, Target, Workload, client, environment,
+    extends, metrics, scale,
 };
 use crate::env::spec;
 use crate::experiment::claim_index::CLAIMS;
@@ -31,8 +31,9 @@ const LOAD_SHARE_MIN: u32 = 10;
 /// Times in an experiment, seconds.
 const SECONDS_MAX: f64 = 86_400.0;
 
-/// Reads the experiment in `text` at a scale. `name` stands in the problems' places.
-pub fn parse(name: &str, text: &str, at_scale: Scale) -> Result<Experiment, Vec<Problem>> {
+/// Reads the experiment in `text` at a scale; or all that is wrong with it, each with its place,
+/// in which `name` stands.
+pub fn parse(name: &str, text: &str, at_scale: Scale) -> Result<Experiment, Vec<String>> {
     parse_by(None, name, text, at_scale)
 }
 
@@ -43,7 +44,7 @@ pub fn parse_by(
     name: &str,
     text: &str,
     at_scale: Scale,
-) -> Result<Experiment, Vec<Problem>> {
+) -> Result<Experiment, Vec<String>> {
     let layers = extends::layers(name, text)?;
     let texts: Vec<String> = layers.iter().map(extends::placed).collect();
     let start = layers.last().map_or(0, |layer| layer.start);

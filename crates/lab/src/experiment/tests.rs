@@ -53,7 +53,7 @@ const PLAIN: &str = "experiment = { name = \"x\", question = \"?\", expect = \"!
 
 /// An experiment, or what is wrong with it.
 fn read(text: &str) -> Result<Experiment, Vec<String>> {
-    parse("e.toml", text, Scale::Quick).map_err(|all| all.into_iter().map(|one| one.0).collect())
+    parse("e.toml", text, Scale::Quick)
 }
 
 fn said(text: &str) -> Vec<String> {

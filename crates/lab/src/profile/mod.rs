@@ -296,7 +296,7 @@ measure.warm_s = 1
 measure.window_s = 2
 "#;
 
-    fn read(more: &str) -> Result<Experiment, Vec<crate::experiment::Problem>> {
+    fn read(more: &str) -> Result<Experiment, Vec<String>> {
         parse("x", &format!("{TEXT}{more}"), Scale::Quick)
     }
 
@@ -321,7 +321,7 @@ measure.window_s = 2
         assert_eq!(words(&two), [("a", "100"), ("a", "300"), ("b", "100"), ("b", "300")]);
         let said = read(r#"measure.profile_at = { "workload.rate" = [100, 400] }"#).unwrap_err();
         let wanted = "measure.profile_at: \"workload.rate\" has no level \"400\"";
-        assert!(said.len() == 1 && said[0].0.ends_with(wanted), "{said:?}");
+        assert!(said.len() == 1 && said[0].ends_with(wanted), "{said:?}");
     }
 
     #[test]
