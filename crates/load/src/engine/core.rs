@@ -14,7 +14,6 @@ use regatta_sys::wait::{Change, Exact};
 use regatta_sys::{clock, send_last, socket};
 use std::collections::VecDeque;
 use std::io;
-use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// A connection of one thread; it stays different from all others when its place is used again.
@@ -225,7 +224,8 @@ impl<'p> Core<'p> {
         let bits_per_s = if bits_per_s == 0 { all } else { bits_per_s };
         let line = (bits_per_s > 0).then(|| Line::new(bits_per_s));
         let recv_buffer_bytes = line.map_or(0, |_| SLOW_BUFFER_BYTES);
-        let (from, to) = (self.next_source(), self.plan.server(self.next_server));
+        let (from, to) = (self.plan.source(self.next_source), self.plan.server(self.next_server));
+        self.next_source = self.next_source.wrapping_add(1);
         self.next_server = self.next_server.wrapping_add(1);
         let made = connect(&ConnectSpec { to, from, recv_buffer_bytes });
         let at = self.free.pop().map_or(self.conns.len(), |at| index(at.into()));
@@ -252,13 +252,6 @@ impl<'p> Core<'p> {
         self.tally.connections_most = self.tally.connections_most.max(self.open);
         self.deadline(at, now.saturating_add(self.plan.timeout_ns));
         Ok(key)
-    }
-
-    fn next_source(&mut self) -> Option<IpAddr> {
-        let sources = &self.plan.sources;
-        let source = *sources.get(self.next_source % sources.len().max(1))?;
-        self.next_source += 1;
-        Some(source)
     }
 
     /// Makes a request on a connection, behind those that it has in flight.

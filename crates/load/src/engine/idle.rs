@@ -6,7 +6,6 @@ use regatta_sys::wait::{Change, Exact};
 use regatta_sys::{recv, send_last};
 use serde::{Deserialize, Serialize};
 use std::io;
-use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -46,7 +45,7 @@ pub(super) struct Idle<'p> {
     empty: Vec<usize>,
     connecting: usize,
     held: u32,
-    sources: usize,
+    opened: usize,
     last_error: Option<io::Error>,
     /// A connection could not be made in the last turn.
     refused: bool,
@@ -72,7 +71,7 @@ impl<'p> Idle<'p> {
             empty: (0..count).collect(),
             connecting: 0,
             held: 0,
-            sources: 0,
+            opened: 0,
             last_error: None,
             refused: false,
             done: Idled { wanted, ..Idled::default() },
@@ -117,10 +116,8 @@ impl<'p> Idle<'p> {
     }
 
     fn open(&mut self, at: usize) -> io::Result<()> {
-        let sources: &[IpAddr] = &self.plan.sources;
-        let from = sources.get(self.sources % sources.len().max(1)).copied();
-        let to = self.plan.server(self.sources);
-        self.sources += 1;
+        let (from, to) = (self.plan.source(self.opened), self.plan.server(self.opened));
+        self.opened += 1;
         let fd = connect(&ConnectSpec { to, from, recv_buffer_bytes: 0 })?;
         self.poll.add(fd.as_fd(), at as u64)?;
         self.places[at] = Some((fd, Stage::Connecting));

@@ -47,7 +47,7 @@ pub struct Plan {
     /// The server's addresses, to which connections go in turn; at least one.
     servers: Vec<SocketAddr>,
     /// Addresses that connections come from, in turn; empty: the kernel's choice.
-    pub(super) sources: Vec<IpAddr>,
+    sources: Vec<IpAddr>,
     /// Requests and sessions.
     pub(super) script: Script,
     /// Requests of the closed and open models, in order and again.
@@ -155,6 +155,11 @@ impl Plan {
     /// Where the connection of this number goes.
     pub(super) fn server(&self, number: usize) -> SocketAddr {
         self.servers[number % self.servers.len()]
+    }
+
+    /// Where it comes from; `None`: the kernel's choice.
+    pub(super) fn source(&self, number: usize) -> Option<IpAddr> {
+        self.sources.get(number % self.sources.len().max(1)).copied()
     }
 
     /// Think time after a burst, nanoseconds.
