@@ -124,7 +124,7 @@ impl NewOptions {
         if preset.line_bits_per_s == Some(0) {
             problems.push("a line of 0 bit/s never delivers".to_owned());
         }
-        if problems.is_empty() { Ok(preset) } else { Err(Fault::Usage(problems)) }
+        Fault::if_any(problems).map(|()| preset)
     }
 
     fn apply_dirs(&self, preset: &mut Preset, problems: &mut Vec<String>) {
@@ -538,9 +538,7 @@ pub fn from_dir(
     if !(1..=CLIENTS_MAX).contains(&options.clients) || options.requests == 0 {
         problems.push(format!("clients must be 1 to {CLIENTS_MAX}, requests at least 1"));
     }
-    if !problems.is_empty() {
-        return Err(Fault::Usage(problems));
-    }
+    Fault::if_any(problems)?;
     let root = fs::canonicalize(&options.root).at(&options.root)?;
     let set = from_dir::scan(&root, options.ranks, !options.without_hashes, options.seed, watch)?;
     let exponent = options.exponent;
@@ -618,9 +616,7 @@ pub fn from_log(
     if !(1..=CLIENTS_MAX).contains(&options.clients) {
         problems.push(format!("clients must be 1 to {CLIENTS_MAX}"));
     }
-    if !problems.is_empty() {
-        return Err(Fault::Usage(problems));
-    }
+    Fault::if_any(problems)?;
     let partial = Partial::begin(&options.out)?;
     let distilled = from_log::distil(input, &options.log, options.rules, partial.path(), watch)?;
     let Distilled { set, mut observed, sessions } = distilled;

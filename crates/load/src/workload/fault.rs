@@ -50,6 +50,11 @@ impl Fault {
         Self::Usage(vec![what.into()])
     }
 
+    /// Fails with these problems of usage, if there are any.
+    pub(crate) fn if_any(problems: Vec<String>) -> Result<(), Self> {
+        if problems.is_empty() { Ok(()) } else { Err(Self::Usage(problems)) }
+    }
+
     /// A line that is not in its format.
     pub(crate) fn format(path: &Path, line: u64, what: impl Into<String>) -> Self {
         Self::Format { path: path.to_owned(), line, what: what.into() }

@@ -72,12 +72,9 @@ impl FileSet {
                 problems.push(format!("prefix {prefix:?} is not a plain relative path"));
             }
         }
-        if problems.is_empty() {
-            let prefixes = prefixes.iter().map(|&p| p.to_owned()).collect();
-            Ok(Self { names: Names::Specweb { dirs, prefixes } })
-        } else {
-            Err(Fault::Usage(problems))
-        }
+        Fault::if_any(problems)?;
+        let prefixes = prefixes.iter().map(|&p| p.to_owned()).collect();
+        Ok(Self { names: Names::Specweb { dirs, prefixes } })
     }
 
     /// A set from a list, whose order gives the ids.

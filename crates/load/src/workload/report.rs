@@ -202,10 +202,7 @@ pub struct Subject {
 /// # Errors
 /// [`Fault::Usage`], every question that makes no sense.
 pub fn inspect(subject: &Subject, questions: &Questions) -> Result<Report, Fault> {
-    let problems = questions.problems();
-    if !problems.is_empty() {
-        return Err(Fault::Usage(problems));
-    }
+    Fault::if_any(questions.problems())?;
     let items = model::items(&subject.set, &subject.popularity);
     let logs = subject.logs.as_ref();
     let logs = logs.map(|(tally, logs)| logs_of(subject, &items, tally, *logs));
