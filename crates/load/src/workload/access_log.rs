@@ -142,63 +142,43 @@ fn instant(date: (i64, i64, i64), clock: &str, zone: &str) -> Option<(u64, bool)
 /// A JSON object per line, with the usual names of nginx, Caddy, Apache, and our own.
 fn json(line: &[u8]) -> Option<Line<'_>> {
     let root: serde_json::Value = serde_json::from_slice(line).ok()?;
-    let at = |names: &[&str]| -> Option<&serde_json::Value> {
-        names.iter().find_map(|name| {
+    let at = |names: &str| -> Option<&serde_json::Value> {
+        names.split(' ').find_map(|name| {
             name.split('.').try_fold(&root, |value, key| value.get(key)).filter(|v| !v.is_null())
         })
     };
-    let text = |names: &[&str]| -> Option<String> {
+    let text = |names: &str| -> Option<String> {
         at(names).and_then(|value| value.as_str()).map(str::to_owned)
     };
-    let whole = |names: &[&str]| -> Option<u64> {
+    let whole = |names: &str| -> Option<u64> {
         at(names).and_then(|v| v.as_u64().or_else(|| v.as_str()?.trim().parse().ok()))
     };
-    let (at_us, whole_second) = json_time(at(TIME_NAMES)?)?;
-    let request = text(&["request", "request_line"]);
+    let (at_us, whole_second) = json_time(at(TIME)?)?;
+    let request = text("request request_line");
     let split = request.as_deref().and_then(request_line);
-    let method = text(METHOD_NAMES).or_else(|| Some(split?.0.to_owned()))?;
-    let target = text(TARGET_NAMES).or_else(|| Some(split?.1.to_owned()))?;
+    let method = text(METHOD).or_else(|| Some(split?.0.to_owned()))?;
+    let target = text(TARGET).or_else(|| Some(split?.1.to_owned()))?;
     Some(Line {
-        client: text(CLIENT_NAMES)?.into(),
-        agent: text(AGENT_NAMES).unwrap_or_default().into(),
+        client: text(CLIENT)?.into(),
+        agent: text(AGENT).unwrap_or_default().into(),
         at_us,
         whole_second,
         method: method.into(),
         target: target.into(),
-        status: whole(STATUS_NAMES).and_then(|status| u16::try_from(status).ok())?,
-        bytes: whole(BYTES_NAMES),
+        status: whole(STATUS).and_then(|status| u16::try_from(status).ok())?,
+        bytes: whole(BYTES),
     })
 }
 
-const TIME_NAMES: &[&str] = &[
-    "ts",
-    "time",
-    "timestamp",
-    "@timestamp",
-    "time_unix",
-    "msec",
-    "time_iso8601",
-    "time_local",
-    "unix_ms",
-];
-const METHOD_NAMES: &[&str] = &["method", "request_method", "request.method"];
-const TARGET_NAMES: &[&str] = &["target", "request_uri", "uri", "path", "url", "request.uri"];
-const CLIENT_NAMES: &[&str] = &[
-    "remote_addr",
-    "client",
-    "peer",
-    "remote_ip",
-    "client_ip",
-    "clientip",
-    "remote_host",
-    "host",
-    "request.remote_ip",
-    "request.client_ip",
-];
-const AGENT_NAMES: &[&str] = &["user_agent", "http_user_agent", "agent"];
-const STATUS_NAMES: &[&str] = &["status", "response", "status_code"];
-const BYTES_NAMES: &[&str] =
-    &["body_bytes", "body_bytes_sent", "bytes_sent", "bytes", "size", "response_size"];
+/// Where each is looked for, in this order; a dot leads into an object.
+const TIME: &str = "ts time timestamp @timestamp time_unix msec time_iso8601 time_local unix_ms";
+const METHOD: &str = "method request_method request.method";
+const TARGET: &str = "target request_uri uri path url request.uri";
+const CLIENT: &str = "remote_addr client peer remote_ip client_ip clientip remote_host host \
+    request.remote_ip request.client_ip";
+const AGENT: &str = "user_agent http_user_agent agent";
+const STATUS: &str = "status response status_code";
+const BYTES: &str = "body_bytes body_bytes_sent bytes_sent bytes size response_size";
 
 /// Seconds, milliseconds, microseconds or nanoseconds since 1970, by magnitude; or a date.
 fn json_time(value: &serde_json::Value) -> Option<(u64, bool)> {
