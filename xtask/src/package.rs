@@ -31,16 +31,8 @@ enum Kind {
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// What the Debian package has in /usr/share/doc/regatta.
-const DOCUMENTS: [&str; 8] = [
-    "crates/lab/assets/echarts-NOTICE",
-    "deploy/grafana.json",
-    "docs/from-nginx.md",
-    "docs/hosts.md",
-    "docs/logging.md",
-    "docs/metrics.md",
-    "docs/operating.md",
-    "docs/rules.md",
-];
+const DOCUMENTS: &str = "crates/lab/assets/echarts-NOTICE deploy/grafana.json docs/from-nginx.md \
+    docs/hosts.md docs/logging.md docs/metrics.md docs/operating.md docs/rules.md";
 /// The terms of the libraries, in both packages.
 const LIBRARIES: &str = "libraries";
 
@@ -112,7 +104,7 @@ fn deb(folder: &Path, program: &Path) -> Result<(), String> {
     let units =
         ["service", "socket", "sysusers", "logrotate"].map(|of| format!("deploy/regatta.{of}"));
     copy(&units.each_ref().map(String::as_str), &debian)?;
-    copy(&DOCUMENTS, &tree.join("docs"))?;
+    copy(&DOCUMENTS.split(' ').collect::<Vec<_>>(), &tree.join("docs"))?;
     must(Command::new("cp").arg(program).arg(tree.join("regatta")))?;
     must(Command::new("cp").arg(folder.join(LIBRARIES)).arg(&tree))?;
     must(Command::new(program).arg("pages").arg(tree.join("pages")))?;

@@ -36,13 +36,8 @@ const GENEVES: [(&str, &str); 14] = [
 ];
 
 /// The rest of the table: settings of the whole machine.
-const MACHINE: [&str; 5] = [
-    "net.core.netdev_max_backlog",
-    "vm.max_map_count",
-    "fs.file-max",
-    "kernel.pid_max",
-    "kernel.randomize_va_space",
-];
+const MACHINE: &str = "net.core.netdev_max_backlog vm.max_map_count fs.file-max kernel.pid_max \
+    kernel.randomize_va_space";
 
 /// Sets what a network asks for, in the namespace of this process: what was set, and settings of
 /// the profile that were left alone, since they belong to the whole machine.
@@ -58,7 +53,7 @@ pub(super) fn apply(
                 None => left_alone.push(name.to_owned()),
             }
         }
-        left_alone.extend(MACHINE.map(str::to_owned));
+        left_alone.extend(MACHINE.split(' ').map(str::to_owned));
     }
     // What was asked for by name goes before the profile.
     for (name, value) in

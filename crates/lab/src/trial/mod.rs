@@ -408,9 +408,7 @@ impl Bench<'_> {
         seen.compares = self.experiment.workload.verify && comparable;
         Ok((said(outcome, &errors, code)?, seen))
     }
-}
 
-impl Bench<'_> {
     /// Waits for those that run at the same time, if there are any.
     fn pass(&self, point: Point) {
         if let Some(beside) = self.beside {
