@@ -179,6 +179,10 @@ impl<F: File> Protocol<F> for Link<F> {
         of!(self, it => it.awaits_request(bytes))
     }
 
+    fn tries_again(&self) -> bool {
+        of!(self, it => it.tries_again())
+    }
+
     fn requests(&self) -> u32 {
         of!(self, it => it.requests())
     }

@@ -109,6 +109,11 @@ pub trait Protocol<F> {
     #[must_use]
     fn awaits_request(&self, bytes: &[u8]) -> bool;
 
+    /// True if the file that is asked for could not be opened now, and will be tried again when the
+    /// deadline has passed: nothing has been answered.
+    #[must_use]
+    fn tries_again(&self) -> bool;
+
     /// Requests that have come.
     #[must_use]
     fn requests(&self) -> u32;

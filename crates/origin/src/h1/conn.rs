@@ -306,6 +306,10 @@ impl<F: File> Protocol<F> for Conn<F> {
         self.state == State::Head
     }
 
+    fn tries_again(&self) -> bool {
+        self.state == State::Hold
+    }
+
     fn requests(&self) -> u32 {
         self.requests
     }

@@ -202,6 +202,10 @@ impl<F: File> Protocol<F> for Greeting<F> {
         header.is_some_and(|header| header.bytes < self.received.len() + bytes.len())
     }
 
+    fn tries_again(&self) -> bool {
+        false
+    }
+
     fn requests(&self) -> u32 {
         0
     }

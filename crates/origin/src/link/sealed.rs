@@ -288,6 +288,10 @@ impl<F: File> Protocol<F> for Sealed<F> {
         self.upper.as_ref().is_some_and(|upper| upper.awaits_request(bytes))
     }
 
+    fn tries_again(&self) -> bool {
+        self.upper.as_ref().is_some_and(Protocol::tries_again)
+    }
+
     fn requests(&self) -> u32 {
         self.upper.as_ref().map_or(0, Protocol::requests)
     }

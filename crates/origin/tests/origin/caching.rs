@@ -3,7 +3,9 @@ use crate::rig::{Client, Expected, Response, Rig, check, pattern};
 use regatta_http::date;
 use regatta_metrics::Counter;
 use regatta_op::{CloseReason, Fault, OpKind, OpenFault};
-use regatta_origin::{Cache as _, CachingRules, ContentRules, STALE_PERIODS_MAX, Site};
+use regatta_origin::{
+    Cache as _, CachingRules, ContentRules, Protocol as _, STALE_PERIODS_MAX, Site,
+};
 
 fn with(caching: CachingRules) -> Rig {
     Rig::new(Site { caching, ..Site::default() })
@@ -450,6 +452,7 @@ fn who_finds_no_descriptor_waits_for_one() {
         let mut client = rig.connect();
         client.feed(get("/ten.txt").as_bytes());
         assert_eq!((client.waits_for(), client.output.len()), (Some(OpKind::Recv), 0));
+        assert!(client.conn.tries_again() && !client.conn.awaits_request(b""));
         client
     };
     // It comes, and so do more requests meanwhile.
@@ -461,6 +464,7 @@ fn who_finds_no_descriptor_waits_for_one() {
     rig.faults.borrow_mut().clear();
     assert!(client.expire(50, 0));
     assert_eq!(client.statuses(), [200, 200]);
+    assert!(!client.conn.tries_again());
     rig.pass(10_000);
     // It does not come.
     let rig = Rig::new(Site::default());

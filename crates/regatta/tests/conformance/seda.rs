@@ -8,6 +8,7 @@ use crate::skips::skip;
 use crate::slow_disk::{HANGS, put_both, put_cold, with_disk};
 use rustix::process::Signal;
 use serde_json::Value;
+use std::fs::File;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -317,22 +318,26 @@ pub(crate) fn decisions_come_at_their_times(variant: &Variant) {
     assert!(disk <= parse + parse / 2, "{disk} of the disk, {parse} of who parses");
 }
 
+/// The ages that the gate has said it went by.
+fn ages_ms(server: &Server) -> Vec<f64> {
+    let said = server.stderr();
+    let of = |line: &str| line.split_once("age_ms=")?.1.split(' ').next()?.parse().ok();
+    said.lines().filter(|line| line.contains("stage gate:")).filter_map(of).collect()
+}
+
+/// How long a server is halted so that requests become old.
+const HALTED: Duration = Duration::from_millis(400);
+
 /// What admission goes by is how old a request is since it came, also if nobody could look at it,
 /// and if its connection had not been accepted.
 pub(crate) fn an_age_begins_when_the_request_came(variant: &Variant) {
-    const HALTED: Duration = Duration::from_millis(400);
     let settings = ["stages.decisions=all", "stages.samples=1", "stages.sample_ms=60 s"];
     let launch = Launch::new(variant, common()).sets(&["stages.admission=proportional"]);
     let server = launch.sets(&settings).start();
     let pid = worker(&server);
     let mut old = server.connect();
     old.get("/small.txt").expect(200);
-    let ages_ms = || -> Vec<f64> {
-        let said = server.stderr();
-        let of = |line: &str| line.split_once("age_ms=")?.1.split(' ').next()?.parse().ok();
-        said.lines().filter(|line| line.contains("stage gate:")).filter_map(of).collect()
-    };
-    assert!(eventually(PATIENCE, || ages_ms().len() == 1), "{}", server.stderr());
+    assert!(eventually(PATIENCE, || ages_ms(&server).len() == 1), "{}", server.stderr());
     halt(pid);
     let mut both = [old, server.connect()];
     for client in &mut both {
@@ -343,11 +348,36 @@ pub(crate) fn an_age_begins_when_the_request_came(variant: &Variant) {
     for client in &mut both {
         client.answer("GET").expect(200);
     }
-    assert!(eventually(PATIENCE, || ages_ms().len() >= 2), "{}", server.stderr());
-    let ages_ms = ages_ms();
+    assert!(eventually(PATIENCE, || ages_ms(&server).len() >= 2), "{}", server.stderr());
+    let ages_ms = ages_ms(&server);
     // Of what is told three tenths are new.
     let new_ms = (ages_ms[1] - 0.7 * ages_ms[0]) / 0.3;
     assert!(ages_ms[0] < 300.0 && new_ms > 350.0, "{ages_ms:?}");
+}
+
+/// A request whose file has to be tried again has not been served, however soon that is known. One
+/// whose content is to come has, at its age: that is the first of which is told.
+pub(crate) fn what_is_tried_again_is_not_served(variant: &Variant) {
+    let site = Site::with(&[("leased.txt", "mine")]);
+    let settings = ["stages.decisions=all", "stages.samples=1", "stages.sample_ms=60 s"];
+    let launch = Launch::new(variant, &site.root()).sets(&["stages.admission=proportional"]);
+    let server = launch.sets(&settings).start();
+    let pid = worker(&server);
+    let file = File::options().write(true).open(site.path("leased.txt")).expect("a file");
+    regatta_sys::hook::denied::lease(&file).expect("a lease");
+    let mut client = server.connect();
+    client.send(get("/leased.txt"));
+    assert!(client.silent_for(Duration::from_millis(200)), "there is something to wait for");
+    drop(file);
+    assert_eq!(client.answer("GET").expect(200).body, b"mine");
+    halt(pid);
+    let uploads = request("GET", "/leased.txt", &[("Content-Length", "10")]);
+    client.send([&uploads[..], b"12345"].concat());
+    thread::sleep(HALTED);
+    kill(pid, Signal::CONT);
+    assert!(eventually(PATIENCE, || !ages_ms(&server).is_empty()), "{}", server.stderr());
+    let ages_ms = ages_ms(&server);
+    assert!(ages_ms[0] > 350.0, "{ages_ms:?}");
 }
 
 /// Several ranges of a file that is opened are encoded by one stage, and of one in memory by

@@ -290,6 +290,11 @@ impl<F: File> Protocol<F> for Session<F> {
         false
     }
 
+    /// Other exchanges may be answered meanwhile.
+    fn tries_again(&self) -> bool {
+        false
+    }
+
     fn requests(&self) -> u32 {
         self.requests
     }

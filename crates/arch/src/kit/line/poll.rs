@@ -216,8 +216,8 @@ impl<'a> Stage<'a> {
         let Some(gated) = self.gated.filter(|_| entered > 0) else { return };
         let class = slot.drive.place.class;
         match gated {
-            // No thread has come to it.
-            Gated::In(gate, _) if is_late => gate.gives_back(),
+            // No thread has come to it, or its file could not be opened yet: it has no answer.
+            Gated::In(gate, _) if is_late || slot.conn.tries_again() => gate.gives_back(),
             // Its head is not whole: what completes it pays for it.
             Gated::In(gate, _) if slot.conn.awaits_request(&[]) => gate.takes_back(class),
             // Where requests come in, its content is to come: the line has done its part.
