@@ -13,8 +13,9 @@ use std::{
     os::fd::{AsFd, BorrowedFd},
 };
 
-/// The most memory slices that go into one gathering write.
-pub const SEND_SLICES_MAX: usize = 16;
+/// The most memory slices that go into one gathering write: a head, 16 ranges (`limits.ranges_max`,
+/// if nothing else is said), each behind a head of its own, and their end.
+pub const SEND_SLICES_MAX: usize = 2 * 16 + 2;
 
 /// The most bytes that Linux moves in one `sendfile` call, whatever it is asked for.
 pub const SENDFILE_BYTES_MAX: u64 = 0x7fff_f000;

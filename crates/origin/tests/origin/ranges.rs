@@ -122,12 +122,16 @@ fn ranges_of_a_large_file_and_of_a_coding() {
 fn long_ranges_share_the_body() {
     let rig = Rig::new(Site::default());
     rig.ask("GET /mid.bin HTTP/1.1\r\nHost: a\r\n\r\n");
+    // As many as there may be: with the head they are 34 slices of memory, which go with one call.
+    let most = (0..16).map(|at| format!("{}-{}", at * 2_500, at * 2_500 + 1_199));
+    let most = format!("bytes={}", most.collect::<Vec<_>>().join(","));
     let rows = [
         ("bytes=1-", 1, 40_959),
         ("bytes=1-16384", 0, 16_384),
         ("bytes=1-16385", 1, 16_385),
         ("bytes=0-9,20000-39999", 5, 20_010),
         ("bytes=0-9,20000-29999", 0, 10_010),
+        (&*most, 33, 19_200),
     ];
     for (range, segments, len) in rows {
         let request = format!("GET /mid.bin HTTP/1.1\r\nHost: a\r\nRange: {range}\r\n\r\n");
@@ -138,6 +142,6 @@ fn long_ranges_share_the_body() {
         let own = outbox.head().len();
         assert_eq!(outbox.segments().count(), segments, "{range}");
         assert_eq!(own < 1_000, segments > 0, "{range}: {own} bytes of its own");
-        assert!((len..len + 1_500).contains(&outbox.len()), "{range}: {}", outbox.len());
+        assert!((len..len + 4_000).contains(&outbox.len()), "{range}: {}", outbox.len());
     }
 }
