@@ -24,7 +24,7 @@ const OPEN_TRIES_MAX: u32 = 200;
 /// which is longer than that takes. Then the answer is 404.
 const ROOT_TRIES_MAX: u32 = 60;
 /// How often a body is read anew because its file has changed meanwhile. Then it is sent as it was
-/// read: a file that is being written has a weak tag, which promises less.
+/// read, and nobody else gets it.
 const CHANGES_MAX: u8 = 2;
 
 /// The error number `ENOMEM`.
@@ -122,7 +122,7 @@ enum Supplied<F> {
     Filled(Arc<Representation<F>>),
     /// A body could not be read.
     Unreadable(Fault),
-    /// An open file has not changed.
+    /// An open file has not changed, or too often for its body to be cached.
     Checked(Arc<Representation<F>>),
     /// It has changed, or its body was shorter than expected: search again. What was read of it is
     /// not sent.
@@ -338,7 +338,8 @@ impl<F: File> Exchange<F> {
                 match filled {
                     Filled::Part => return self.read_part(cx),
                     Filled::Whole(file) if self.changes < CHANGES_MAX => return Step::Stat(file),
-                    Filled::Whole(_) => Supplied::Filled(self.take_pending()),
+                    // Perhaps it is of two contents: it answers this request alone.
+                    Filled::Whole(_) => Supplied::Checked(self.take_pending()),
                     Filled::Unreadable(fault) => Supplied::Unreadable(fault),
                     // Nothing has been sent, but what was opened is no longer what is there.
                     Filled::Shrank if !mem::replace(&mut self.shrank, true) => Supplied::Changed,

@@ -510,6 +510,8 @@ impl<'a> World<'a> {
             self.totals.replies += 1;
             let link = &mut self.links[at];
             (link.terminal, link.last_status) = (verdict.terminal, response.status);
+            // A body that was sent without a look at its file is not remembered.
+            link.asking = None;
             link.ends.push(if link.seal.is_some() { end } else { response.end });
         }
         self.links[at].peer.wake(self.stamp.tick);
@@ -567,7 +569,7 @@ impl<'a> World<'a> {
             buffer.resize(index(self.dice.below(req.len + 1)), 0);
             return self.complete(at, Done::Read(ticket, buffer, Err(Fault::Other(5))));
         }
-        let (asked, is_last) = (req.len, req.at + req.len == file_len(&req));
+        let asked = req.len;
         let mut bytes = crate::disk::read(req);
         if self.plant == Some(Plant::OtherFile) {
             bytes.iter_mut().for_each(|byte| *byte ^= 1);
@@ -579,18 +581,7 @@ impl<'a> World<'a> {
             self.links[at].asking = None;
         }
         trace::push(self.stamp, at, Event::Read { asked, brought });
-        self.complete(at, Done::Read(ticket, bytes, Ok(())))?;
-        // Of a file that has changed too often nobody asks whether it has changed again.
-        let link = &mut self.links[at];
-        let looks = matches!(&link.parked, Some(Parked { op: Op::Stat(..), .. }));
-        if is_last
-            && !seals
-            && !looks
-            && let Some(name) = link.asking.take()
-        {
-            self.knowledge.put(&name, at, self.stamp);
-        }
-        Ok(())
+        self.complete(at, Done::Read(ticket, bytes, Ok(())))
     }
 
     /// The connection is over.

@@ -766,4 +766,6 @@ fn parts_of_two_contents_are_not_put_together() {
     }
     assert_eq!((client.statuses(), rig.opens.get()), (vec![200], 3));
     assert!(client.output.ends_with(&[&b"\r\n\r\n"[..], &pattern(12)].concat()));
+    // Nobody has looked whether it is of one content: it is not remembered.
+    assert_eq!((body(&rig, "/busy.log"), rig.opens.get()), (pattern(13), 4));
 }
