@@ -23,8 +23,8 @@ const OPEN_TRIES_MAX: u32 = 200;
 /// How often it tries to open a missing name while the root is being replaced: for three seconds,
 /// which is longer than that takes. Then the answer is 404.
 const ROOT_TRIES_MAX: u32 = 60;
-/// How often a body is read anew because its file has changed meanwhile. Then it is sent as it was
-/// read, and nobody else gets it.
+/// How often a body is read anew because its file has changed meanwhile, or become shorter. Then it
+/// is sent as it was read, if it is long enough, and nobody else gets it.
 const CHANGES_MAX: u8 = 2;
 
 /// The error number `ENOMEM`.
@@ -45,7 +45,8 @@ pub enum Step<F> {
     Hold(u64),
     /// The end: send this.
     Reply(Reply<F>),
-    /// The end: a file shrank twice. Nothing is sent, the connection is cut.
+    /// The end: a file shrank after it had been opened anew as often as that is done. Nothing is
+    /// sent, the connection is cut.
     Cut,
 }
 
@@ -342,7 +343,10 @@ impl<F: File> Exchange<F> {
                     Filled::Whole(_) => Supplied::Checked(self.take_pending()),
                     Filled::Unreadable(fault) => Supplied::Unreadable(fault),
                     // Nothing has been sent, but what was opened is no longer what is there.
-                    Filled::Shrank if !mem::replace(&mut self.shrank, true) => Supplied::Changed,
+                    Filled::Shrank if self.changes < CHANGES_MAX => {
+                        self.changes += 1;
+                        Supplied::Changed
+                    }
                     Filled::Shrank => return Step::Cut,
                 }
             }

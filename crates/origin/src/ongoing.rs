@@ -36,9 +36,7 @@ pub struct Exchange<F> {
     pub(crate) part: u64,
     /// The body so far, if it takes more than one read.
     pub(crate) body: Vec<u8>,
-    /// A file was shorter than expected, once.
-    pub(crate) shrank: bool,
-    /// How often a file turned out to have changed since it was opened.
+    /// How often a file turned out to have changed since it was opened, or was shorter than then.
     pub(crate) changes: u8,
     /// What the log record needs.
     pub(crate) note: Note,
@@ -59,7 +57,6 @@ impl<F> Default for Exchange<F> {
             is_current: false,
             part: 0,
             body: Vec::new(),
-            shrank: false,
             changes: 0,
             note: Note::default(),
         }

@@ -11,7 +11,7 @@ fn with(caching: CachingRules) -> Rig {
     Rig::new(Site { caching, ..Site::default() })
 }
 
-fn get(path: &str) -> String {
+pub(crate) fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")
 }
 

@@ -3,6 +3,7 @@
 
 mod answers;
 mod caching;
+mod changing;
 mod closing;
 mod exchanging;
 mod explaining;
