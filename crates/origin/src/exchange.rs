@@ -514,6 +514,7 @@ impl<F: File> Exchange<F> {
     ) -> Result<Entry<F>, Step<F>> {
         let mut room = cx.scratch.candidate.borrow_mut();
         self.pending = None;
+        self.was_stale = false;
         let missing = Ok(Entry::Missing(OpenFault::NotFound));
         let Some(name) = self.search.name(target, &mut room) else {
             return missing;
@@ -535,8 +536,13 @@ impl<F: File> Exchange<F> {
         if cx.site.caching.enabled {
             match cx.cache.get(key, now.tick, &cx.tally) {
                 Lookup::Fresh(entry) => return Ok(entry),
-                Lookup::Stale(Entry::File(file)) => self.pending = Some(file),
-                Lookup::Stale(_) | Lookup::Miss => {}
+                Lookup::Stale(entry) => {
+                    self.was_stale = true;
+                    if let Entry::File(file) = entry {
+                        self.pending = Some(file);
+                    }
+                }
+                Lookup::Miss => {}
             }
         }
         self.siblings = content::siblings(name, cx.site);
@@ -563,8 +569,11 @@ impl<F: File> Exchange<F> {
         let (entry, opened) = match supplied {
             Supplied::Nothing => return Resolved::Next(search),
             Supplied::Changed => {
-                self.opened = None;
-                cx.cache.remove(key, &cx.tally);
+                // What it has opened itself it has not cached: an entry that was not stale is
+                // another's, and newer.
+                if self.opened.take().is_none() || self.was_stale {
+                    cx.cache.remove(key, &cx.tally);
+                }
                 return Resolved::Next(search);
             }
             Supplied::Unreadable(fault) => {

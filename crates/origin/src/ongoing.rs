@@ -30,6 +30,8 @@ pub struct Exchange<F> {
     pub(crate) held: Option<OpenFault>,
     /// When this exchange requested the pending file; `None` if it was cached before.
     pub(crate) opened: Option<Tick>,
+    /// The cache had a stale entry of the current name when it was looked up.
+    pub(crate) was_stale: bool,
     /// The file has just been opened or checked.
     pub(crate) is_current: bool,
     /// Length of the current read, bytes.
@@ -54,6 +56,7 @@ impl<F> Default for Exchange<F> {
             tries: 0,
             held: None,
             opened: None,
+            was_stale: false,
             is_current: false,
             part: 0,
             body: Vec::new(),

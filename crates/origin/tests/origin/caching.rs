@@ -15,7 +15,7 @@ pub(crate) fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")
 }
 
-fn body(rig: &Rig, path: &str) -> Vec<u8> {
+pub(crate) fn body(rig: &Rig, path: &str) -> Vec<u8> {
     let output = rig.ask(&get(path));
     Response::parse(&output, false).0.body
 }

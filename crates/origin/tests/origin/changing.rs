@@ -1,9 +1,9 @@
 //! Files that change between the open and the last byte that is read of them.
 use crate::{
-    caching::get,
+    caching::{body, get},
     rig::{Client, Rig, pattern},
 };
-use regatta_op::CloseReason;
+use regatta_op::{CloseReason, OpKind};
 use regatta_origin::Site;
 
 /// A client that has asked for a file, which has been opened and not read yet.
@@ -28,4 +28,39 @@ fn a_change_is_a_change() {
     }
     assert_eq!((client.closed, rig.opens.get()), (Some(CloseReason::Truncated), 3));
     assert!(client.output.is_empty());
+}
+
+/// Some have opened a file that is replaced then: the first to see that opens the new one for all.
+#[test]
+fn who_sees_a_change_leaves_what_others_have_cached() {
+    let rig = Rig::new(Site::default());
+    let old = rig.put("page.html", &pattern(100));
+    let mut readers = [(); 3].map(|()| reader(&rig, "/page.html"));
+    assert_eq!(rig.opens.get(), 3);
+    old.overwrite(&pattern(101));
+    rig.put("page.html", &pattern(200));
+    for client in &mut readers {
+        client.hold_reads = false;
+        client.run();
+        assert!(client.output.ends_with(&pattern(200)));
+    }
+    assert_eq!(rig.opens.get(), 4);
+}
+
+/// Nobody is sent an entry that was stale when they asked because what they have opened in its
+/// place has changed again.
+#[test]
+fn a_change_behind_a_stale_entry_removes_it() {
+    let rig = Rig::new(Site::default());
+    assert_eq!(body(&rig, "/ten.txt"), b"0123456789");
+    let second = rig.put("ten.txt", b"second");
+    rig.pass(1_000);
+    let mut client = reader(&rig, "/ten.txt");
+    assert_eq!(client.waits_for(), Some(OpKind::Read));
+    second.overwrite(b"a second");
+    rig.put("ten.txt", b"the third");
+    client.hold_reads = false;
+    client.run();
+    assert!(client.output.ends_with(b"\r\n\r\nthe third"));
+    assert_eq!(body(&rig, "/ten.txt"), b"the third");
 }
