@@ -205,11 +205,14 @@ fn aliases(said: &Said, pattern: &str) -> Vec<String> {
 /// Protects files by whatever name they are asked for, unless another rule names that.
 fn protect_aliases(said: &Said, guards: &[(&Row, AuthRule)], rules: &mut Rules) {
     let path = |guard: &(&Row, AuthRule)| guard.0.settings.text("auth.path").to_owned();
+    // `/x.gz/*` names `/x.gz` as well, of which the table does not know.
+    let stems = guards.iter().filter_map(|guard| Some(path(guard).strip_suffix("/*")?.to_owned()));
+    let named: Vec<String> = stems.collect();
     let (open, closed): (Vec<_>, Vec<_>) =
         guards.iter().partition(|guard| path(guard).ends_with("/*"));
     // What is said of `/x` alone counts for `/x.gz`, whatever is said of `/x/*`.
     for guard in closed.into_iter().chain(open) {
-        for name in aliases(said, &path(guard)) {
+        for name in aliases(said, &path(guard)).into_iter().filter(|name| !named.contains(name)) {
             if let Ok(pattern) = Pattern::parse(&name) {
                 let _ = rules.add_auth(&pattern, guard.1.clone());
             }
@@ -484,7 +487,19 @@ mod tests {
     #[test]
     fn files_are_protected_by_whatever_name() {
         let hash = "00".repeat(32);
-        let rows = ["/a", "/b/*", "/b/x.js", "/b/x.js.br", "/c/:x", "/d/*", "/d"];
+        let rows = [
+            "/a",
+            "/b/*",
+            "/b/x.js",
+            "/b/x.js.br",
+            "/c/:x",
+            "/d/*",
+            "/d",
+            "/e/*",
+            "/e.gz/*",
+            "/f",
+            "/f.html/*",
+        ];
         let row = |path| format!("[[auth]]\npath = \"{path}\"\nusers = [\"a:{hash}\"]\n");
         let text: String = rows.into_iter().map(row).collect();
         let found = |text: &str, path: &str| {
@@ -516,6 +531,13 @@ mod tests {
             ("d.gz", Some("/d"), Some("/d")),
             ("d.html.br", None, Some("/d")),
             ("d/e.gz", Some("/d/*"), Some("/d/*")),
+            ("e", Some("/e/*"), Some("/e/*")),
+            ("e.br", Some("/e/*"), Some("/e/*")),
+            ("e.gz", Some("/e.gz/*"), Some("/e.gz/*")),
+            ("e.gz/f", Some("/e.gz/*"), Some("/e.gz/*")),
+            ("e.gz.br", Some("/e.gz/*"), Some("/e.gz/*")),
+            ("f.gz", Some("/f"), Some("/f")),
+            ("f.html", Some("/f.html/*"), Some("/f.html/*")),
         ] {
             assert_eq!(found(&text, path), plain, "{path}");
             assert_eq!(found(&clean, path), with_clean_urls, "{path}, clean URLs");
