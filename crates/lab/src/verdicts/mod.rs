@@ -15,6 +15,7 @@ use pool::Pool;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 const PAGE: &str = include_str!("../../assets/verdicts.html");
@@ -137,9 +138,11 @@ fn claimed(claim: &Claim, pools: &[Pool], sources: &[Source]) -> Claimed {
     let told = pools.filter_map(|pool| Some((pool, pool.judged(claim.id)?)));
     let mut told: Vec<(&Pool, &Judged)> = told.collect();
     told.sort_by_key(|(pool, judged)| {
-        let refutes = claim.is_of_each_workload() && judged.verdict == Verdict::Fails;
-        Reverse((refutes, worth(judged), pool.run.manifest.scale, pool.latest()))
+        Reverse((worth(judged), pool.run.manifest.scale, pool.latest()))
     });
+    if claim.is_of_each_workload() {
+        refuting_first(&mut told);
+    }
     let alone = || Judged::of(claim, on_paper.unwrap_or_else(|| unmeasured(claim)));
     let judged = told.first().map_or_else(alone, |(_, judged)| (*judged).clone());
     let chosen = told.first().map(|(pool, _)| *pool);
@@ -170,6 +173,19 @@ fn claimed(claim: &Claim, pools: &[Pool], sources: &[Source]) -> Claimed {
         runs,
         commits,
         judged,
+    }
+}
+
+/// Of the runs that tell most, one for each workload, puts first one that refutes the claim. An
+/// experiment is a workload.
+fn refuting_first(told: &mut [(&Pool, &Judged)]) {
+    let mut seen = BTreeSet::new();
+    let refutes = told.iter().position(|(pool, judged)| {
+        let tells_most = seen.insert(pool.run.experiment.name.as_str());
+        tells_most && judged.verdict == Verdict::Fails
+    });
+    if let Some(at) = refutes {
+        told[..=at].rotate_right(1);
     }
 }
 

@@ -83,14 +83,14 @@ fn runs_of_other_questions_stand_beside_the_one_that_tells_most() {
 #[test]
 fn one_workload_refutes_what_is_said_of_each() {
     let text = r#"
-experiment = { name = "adapting", question = "?", expect = "!", claims = ["A-1"] }
+experiment = { name = "made-up", question = "?", expect = "!", claims = ["A-1"] }
 targets.bio.config.server.architecture = "bio"
 targets.aio.config.server.architecture = "aio"
 targets.adapts.config.server.architecture = "self-adapting"
 workload.root = "."
 measure = { blocks = 5, again = false }
 "#;
-    let with = |aio: f64, minute: u64| {
+    let with = |workload: &str, aio: f64, minute: u64| {
         let mut run = synthetic_at(text, Scale::Quick, &|cell| {
             let good = match cell.target.as_str() {
                 "bio" => 1.0,
@@ -100,11 +100,25 @@ measure = { blocks = 5, again = false }
             named([("good_per_s", 1_000.0 * good)])
         });
         run.manifest.started_unix_ms += 60_000 * minute;
-        run.manifest.machine.insert("processor".to_owned(), minute.to_string());
+        run.experiment.name = workload.to_owned();
         run
     };
-    let told = of(&Verdicts::of(vec![with(0.5, 1), with(1.2, 2)], Vec::new()), "A-1");
-    assert_eq!((told.verdict_words, told.runs), ("fails here", vec![1]), "the later one holds");
+    let told = |runs| {
+        let told = of(&Verdicts::of(runs, Vec::new()), "A-1");
+        (told.verdict_words, told.runs)
+    };
+    let two = vec![with("cached", 0.5, 1), with("altered", 1.2, 2)];
+    assert_eq!(told(two), ("fails here", vec![1]), "the later one holds");
+    // A larger run with the same workload says otherwise.
+    let larger = |aio: f64| {
+        let mut run = with("cached", aio, 3);
+        run.manifest.scale = Scale::Replica;
+        run
+    };
+    let mended = vec![with("cached", 0.5, 1), with("altered", 1.2, 2), larger(1.2)];
+    assert_eq!(told(mended), ("holds", vec![3]), "the smaller one tells less");
+    let refuted = vec![with("cached", 1.2, 1), with("altered", 1.2, 2), larger(0.5)];
+    assert_eq!(told(refuted), ("fails here", vec![3]));
 }
 
 #[test]
