@@ -201,8 +201,10 @@ pub(super) fn e12(run: &Evidence<'_>) -> Found<Finding> {
     let (arm, plain) = (target.name.as_str(), not.name.as_str());
     let rates = run.common([arm, plain])?;
     let knee = run.saturated(rates.iter().map(|(_, [_, cell])| cell))?;
-    // Who still climbs at the highest rate keeps all of its peak, whatever it does later.
-    if rates[rates.len() - 1].0 < TWICE * rates[knee].0 {
+    let (first, last) = (rates[knee].0, rates[rates.len() - 1].0);
+    // Who still climbs at the highest rate keeps all of its peak, whatever it does later. A closed
+    // loop has no rates.
+    if first <= 0.0 || last < TWICE * first {
         return Err(format!("a rate of twice that at which {plain} saturates"));
     }
     let kept = run.kept_ratio(arm, plain)?;

@@ -326,6 +326,11 @@ fn blocking_and_not() {
             }),
         ],
     );
+    // A closed loop has one load, and no twice of it.
+    let closed = "extends = \"disk\"\n[experiment]\nname = \"closed\"\nclaims = [\"E-12\"]\n\
+                  [targets.symped-b-20.config]\nserver.architecture = \"symped-b\"\n\
+                  event.processes = 20\n";
+    check_text(closed, &[("E-12", Cannot, disk_without_effect)]);
 }
 
 /// What a reply takes from the disk by the model.
