@@ -137,8 +137,9 @@ impl<'a> Evidence<'a> {
         expected: &Blocks,
     ) -> Found<Shown> {
         let sides = self.sides(arm, baseline);
-        let best = Curves::of(&sides)?.peaks_over(expected);
-        Ok(Shown::best(best.ok_or_else(|| too_few(&sides))?).among(self.looks))
+        let over = Curves::of(&sides)?.peaks_over(expected);
+        let shown = Shown::best(over.ok_or_else(|| too_few(&sides))?);
+        Ok(self.beside_itself(shown, |one, other| best(&[(*self, one)], &[(*self, other)])))
     }
 
     /// The best peak of some arms over the best of others, all over the same rates.

@@ -61,6 +61,11 @@ fn predictions() {
             ("P-1", Fails, |_, rate, cell| of_the_model(cell, rate, 0.6, 1.0)),
             // The plateau is another than the limit's.
             ("P-1", Fails, |_, rate, cell| of_the_model(cell, rate, 1.0, 0.7)),
+            // One process, run twice, is farther from itself than that.
+            ("P-1", Cannot, |_, rate, cell| {
+                let again = cell.arm != cell.target;
+                of_the_model(cell, rate, if again { 1.25 } else { 1.0 }, 1.0)
+            }),
             ("P-1", Cannot, nothing),
         ],
     );
