@@ -381,8 +381,8 @@ impl<'a> ControlView<'a> {
         acquire(&self.0[RELOADS_REFUSED])
     }
 
-    /// How many requests for another generation wait or are under way. Who looks at this number
-    /// first finds all others in those above.
+    /// How many requests for another generation are under way. Who looks at this number first finds
+    /// all that have ended in those above.
     #[must_use]
     pub fn reloads_pending(&self) -> u64 {
         acquire(&self.0[RELOADS_PENDING])
@@ -455,8 +455,8 @@ impl<'a> Control<'a> {
         self.0.0[RELOADS_REFUSED].store(refused, Release);
     }
 
-    /// Says how many requests for another generation wait or are under way, after it has been said
-    /// how others ended.
+    /// Says how many requests for another generation are under way, after it has been said how
+    /// others ended.
     pub fn set_reloads_pending(&self, pending: u64) {
         self.0.0[RELOADS_PENDING].store(pending, Release);
     }

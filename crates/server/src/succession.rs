@@ -157,14 +157,14 @@ impl Succession {
         self.asked
     }
 
-    /// How many requests have not been answered: one that waits, and one that is under way.
+    /// How many requests are under way. One that waits for a generation to leave may do so for
+    /// long, and has not read its configuration.
     #[must_use]
     pub fn pending(&self) -> u64 {
-        let under_way = match self.state {
+        match self.state {
             State::Trying { .. } | State::Executing | State::Starting { .. } => 1,
             State::Steady | State::Ended => 0,
-        };
-        under_way + u64::from(self.asked.is_some())
+        }
     }
 
     /// True if workers of this image serve.

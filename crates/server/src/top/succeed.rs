@@ -21,15 +21,12 @@ const WAIT_MS_MAX: u64 = 2 * (TRIAL_MS_MAX + START_MS_MAX);
 pub fn succeed(pid: Option<u32>, kind: Kind) -> Result<(), Failure> {
     let server = find::find(pid).map_err(|Problem { message, .. }| Failure::Work(message))?;
     let Running { pid, mut control, .. } = server;
-    let silent = || {
-        let why = format!("process {pid} has not answered: see its error log, and `regatta top`");
-        Err(Failure::Work(why))
-    };
     let until = clock::now().tick.after(WAIT_MS_MAX);
     // What was begun before has read another configuration, and its end would be no answer.
     while control.reloads_pending() > 0 {
         if clock::now().tick >= until {
-            return silent();
+            let why = "is still busy with what was asked before: nothing has been asked";
+            return Err(Failure::Work(format!("process {pid} {why}")));
         }
         thread::sleep(Duration::from_millis(LOOK_MS));
         // As below.
@@ -54,5 +51,6 @@ pub fn succeed(pid: Option<u32>, kind: Kind) -> Result<(), Failure> {
             return Ok(());
         }
     }
-    silent()
+    let why = format!("process {pid} has not answered: see its error log, and `regatta top`");
+    Err(Failure::Work(why))
 }
