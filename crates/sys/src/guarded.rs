@@ -21,6 +21,7 @@ use std::{
         unix::{ffi::OsStrExt, fs::MetadataExt},
     },
     path::{Component, Path},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 /// The most symbolic links on the way to a file, as path_resolution(7) has it.
@@ -31,6 +32,9 @@ const TRIES_MAX: u32 = 8;
 
 /// How a file is called until it gets its name, before the number of the process.
 const UNNAMED: &str = ".regatta-new-";
+
+/// How long ago a file that was left behind has changed, seconds: much more than it takes to write.
+const LEFT_BEHIND_S_MIN: u64 = 300;
 
 /// Files made here are for their owner and group.
 const MODE: Mode = Mode::from_raw_mode(0o640);
@@ -152,12 +156,17 @@ impl Spot {
     }
 }
 
-/// True if a file is called so that [`Spot::replace`] was writing when its process was killed.
+/// True if a file is called so that [`Spot::replace`] was writing when its process was killed, and
+/// has not changed for some minutes: where several containers have the directory, the process may
+/// be another's, which is not to be seen here.
 #[must_use]
-pub fn is_left_behind(name: &OsStr) -> bool {
+pub fn is_left_behind(name: &OsStr, file: &Metadata, now: SystemTime) -> bool {
     let of = name.to_str().and_then(|name| name.strip_prefix(UNNAMED)?.split_once('-'));
     let pid = of.and_then(|(pid, _)| pid.parse::<u32>().ok());
-    pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
+    // Not when it was modified, which may be the time of the file that it imitates.
+    let changed = UNIX_EPOCH + Duration::from_secs(file.ctime().try_into().unwrap_or(0));
+    let is_old = now.duration_since(changed).is_ok_and(|age| age.as_secs() >= LEFT_BEHIND_S_MIN);
+    is_old && pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
 }
 
 fn refused(why: impl Into<String>) -> io::Error {
