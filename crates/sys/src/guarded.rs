@@ -5,8 +5,8 @@
 //! what is opened is written to only once it has been seen what it is and whose.
 use rustix::{
     fs::{
-        AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid, fchown, fstat, openat, readlinkat,
-        renameat, unlinkat,
+        AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid, fchown, fstat, linkat, openat,
+        readlinkat, renameat, unlinkat,
     },
     io::Errno,
     process::geteuid,
@@ -17,7 +17,7 @@ use std::{
     hash::{BuildHasher, BuildHasherDefault, DefaultHasher},
     io::{self, Read, Write},
     os::{
-        fd::OwnedFd,
+        fd::{AsRawFd, OwnedFd},
         unix::{ffi::OsStrExt, fs::MetadataExt},
     },
     path::{Component, Path},
@@ -133,18 +133,32 @@ impl Spot {
         let beside = format!("{UNNAMED}{}-{hash:016x}", std::process::id());
         // One that a process with the same number has left behind.
         let _ = unlinkat(&self.directory, &*beside, AtFlags::empty());
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let mode = Mode::from_raw_mode(if like.is_some() { 0o600 } else { 0o644 });
-        let mut made = File::from(openat(&self.directory, &*beside, flags, mode)?);
-        let written = made
-            .write_all(bytes)
-            .and_then(|()| like.map_or(Ok(()), |like| imitate(&made, like)))
-            // After a power failure its time would say that it is whole.
-            .and_then(|()| if like.is_some() { made.sync_all() } else { Ok(()) })
+        // Not every file system has files without a name, nor every process a /proc.
+        let made = self
+            .make_unnamed(&beside, bytes, like)
+            .or_else(|_| self.make_named(&beside, bytes, like));
+        let put = made
             .and_then(|()| Ok(renameat(&self.directory, &*beside, &self.directory, &*self.name)?));
-        written.inspect_err(|_| {
+        put.inspect_err(|_| {
             let _ = unlinkat(&self.directory, &*beside, AtFlags::empty());
         })
+    }
+
+    /// Makes a file that gets its name once it is whole: if this process is killed before, nothing
+    /// is left of it.
+    fn make_unnamed(&self, name: &str, bytes: &[u8], like: Option<&Metadata>) -> io::Result<()> {
+        let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
+        let made = File::from(openat(&self.directory, ".", flags, mode(like))?);
+        fill(&made, bytes, like)?;
+        let it = format!("/proc/self/fd/{}", made.as_raw_fd());
+        Ok(linkat(CWD, it, &self.directory, name, AtFlags::SYMLINK_FOLLOW)?)
+    }
+
+    /// Makes a file that has its name from the start.
+    fn make_named(&self, name: &str, bytes: &[u8], like: Option<&Metadata>) -> io::Result<()> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let made = File::from(openat(&self.directory, name, flags, mode(like))?);
+        fill(&made, bytes, like)
     }
 
     /// Removes the name.
@@ -178,6 +192,22 @@ fn give(made: OwnedFd, owner: Option<Owner>) -> io::Result<File> {
         fchown(&made, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
     }
     Ok(made.into())
+}
+
+/// What a new file may be used for until it is whole.
+fn mode(like: Option<&Metadata>) -> Mode {
+    Mode::from_raw_mode(if like.is_some() { 0o600 } else { 0o644 })
+}
+
+/// Writes a new file.
+fn fill(mut made: &File, bytes: &[u8], like: Option<&Metadata>) -> io::Result<()> {
+    made.write_all(bytes)?;
+    if let Some(like) = like {
+        imitate(made, like)?;
+        // After a power failure its time would say that it is whole.
+        made.sync_all()?;
+    }
+    Ok(())
 }
 
 /// Gives a file the owner, the mode and the time of another.

@@ -1,12 +1,15 @@
 //! The command line as product.md promises it: help, exit codes, `architectures`, `explain`.
 
-use crate::harness::{Launch, PATIENCE, Said, Variant, eventually, run};
+use crate::harness::{Launch, PATIENCE, Said, Variant, eventually, program, run};
 use crate::site::{Site, common};
+use crate::skips::skip;
 use crate::structure::listed;
 use regatta_sys::hook::denied::{Call, deny};
+use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 fn root() -> &'static str {
     common().to_str().expect("text")
@@ -368,6 +371,24 @@ fn siblings_of_an_own_site() {
         assert!(checked.stderr.contains(word), "{checked:?}");
     }
     made(1);
+}
+
+/// Whoever is killed while it writes leaves nothing behind: here by a limit on the size of files.
+#[test]
+fn a_sibling_that_is_half_written_has_no_name() {
+    let site = Site::with(&[("page.html", &"all work and no play ".repeat(100))]);
+    let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
+    if open(site.root(), flags, Mode::RUSR).is_err() {
+        return skip("needs a file system that has files without a name (O_TMPFILE)");
+    }
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -c 0 && ulimit -f 0 && exec \"$0\" \"$@\""]).arg(program());
+    command.arg("precompress").arg(site.root()).args(["--codings", "gz"]);
+    let output = command.output().expect("a shell");
+    assert!(!output.status.success(), "{output:?}");
+    let entries = fs::read_dir(site.root()).expect("ours");
+    let names: Vec<_> = entries.map(|entry| entry.expect("ours").file_name()).collect();
+    assert_eq!(names, ["page.html"]);
 }
 
 /// They are in memory from the start, whatever becomes of the files.
