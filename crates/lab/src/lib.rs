@@ -42,3 +42,5 @@ mod trial;
 mod units;
 pub mod verdicts;
 pub mod watch;
+
+pub use terminal::Working;

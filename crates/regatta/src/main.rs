@@ -7,6 +7,7 @@ mod pages;
 mod workload;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
+use regatta_lab::Working;
 use regatta_server::{
     Failure, Sources,
     config::{
@@ -281,8 +282,8 @@ fn run(command: Command) -> Result<u8, Failure> {
         Command::Serve { settings, inherit, .. } => {
             regatta_server::serve(&settings.sources(), inherit).map(|()| DONE)
         }
-        Command::Reload { pid } => top::succeed(pid, Kind::Reload).map(|()| DONE),
-        Command::Upgrade { pid } => top::succeed(pid, Kind::Upgrade).map(|()| DONE),
+        Command::Reload { pid } => succeed(pid, Kind::Reload),
+        Command::Upgrade { pid } => succeed(pid, Kind::Upgrade),
         Command::Architectures { json: false } => print(&regatta_server::architectures()),
         Command::Architectures { json: true } => print(&regatta_server::architectures_json()),
         Command::Check { settings, json } => check(&settings.sources(), json),
@@ -295,7 +296,9 @@ fn run(command: Command) -> Result<u8, Failure> {
             Ok(top::run(&TopOptions { pid, json, interval, once }))
         }
         Command::Precompress { directory, codings, json } => {
+            let working = Working::on("compressing");
             let done = precompress::run(&directory, &codings)?;
+            drop(working);
             print(&if json { done.json() } else { done.text() })
         }
         Command::Pages { directory } => match pages::write(Cli::command(), &directory) {
@@ -315,6 +318,11 @@ fn run(command: Command) -> Result<u8, Failure> {
         Command::Lab(command) => Ok(lab::run(command)),
         Command::Workload(command) => Ok(workload::run(command)),
     }
+}
+
+fn succeed(pid: Option<u32>, kind: Kind) -> Result<u8, Failure> {
+    let _working = Working::on("waiting for the server");
+    top::succeed(pid, kind).map(|()| DONE)
 }
 
 /// Prints what is wrong with a configuration, or that nothing is. As JSON, problems are results.

@@ -13,7 +13,7 @@ use crate::units::{date, minutes, whole};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde_json::json;
-pub(crate) use spinner::Working;
+pub use spinner::Working;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::path::PathBuf;

@@ -12,15 +12,15 @@ const STEP: Duration = Duration::from_millis(100);
 
 /// Work under way, which is shown while it lasts: until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Working {
+pub struct Working {
     /// Dropped when it is done.
     under_way: Option<Sender<()>>,
     shows: Option<JoinHandle<()>>,
 }
 
 impl Working {
-    /// Begins to work on `what`, which a terminal on standard error shows after [`SILENCE`].
-    pub(crate) fn on(what: &'static str) -> Self {
+    /// Begins to work on `what`, which a terminal on standard error shows if it takes over 2 s.
+    pub fn on(what: &'static str) -> Self {
         Self::after(SILENCE, what, ProgressDrawTarget::stderr())
     }
 

@@ -9,7 +9,7 @@ use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 fn root() -> &'static str {
     common().to_str().expect("text")
@@ -371,6 +371,29 @@ fn siblings_of_an_own_site() {
         assert!(checked.stderr.contains(word), "{checked:?}");
     }
     made(1);
+}
+
+/// A terminal is shown that work goes on which lasts: here a program takes long.
+#[test]
+fn compressing_that_lasts_is_shown() {
+    let site = Site::with(&[("page.html", &"all work and no play ".repeat(100))]);
+    let (bin, root, program) = (site.beside("bin"), site.root(), program());
+    fs::create_dir(&bin).expect("ours");
+    let slow = "#!/bin/sh\nsleep 5\nPATH=${PATH#*:}\nexec gzip \"$@\"\n";
+    fs::write(bin.join("gzip"), slow).expect("ours");
+    fs::set_permissions(bin.join("gzip"), Permissions::from_mode(0o755)).expect("ours");
+    let [bin, root, program] = [bin, root, program].map(|path| path.display().to_string());
+    let words = format!(
+        "stty rows 24 cols 80; PATH='{bin}':$PATH exec '{program}' precompress '{root}' \
+         --codings gz"
+    );
+    let mut command = Command::new("script");
+    command.args(["-qec", &words, "/dev/null"]).env("TERM", "xterm").stdin(Stdio::null());
+    let Ok(output) = command.output() else {
+        return skip("needs script(1), which has a terminal");
+    };
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("compressing") && said.contains("1 written"), "{said}");
 }
 
 /// Whoever is killed while it writes leaves nothing behind: here by a limit on the size of files.
