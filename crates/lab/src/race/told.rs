@@ -16,6 +16,9 @@ pub(crate) const RUNGS_FILE: &str = "race.jsonl";
 pub(crate) const DECISION: &str = "decision.json";
 pub(crate) const CONFIGURATION: &str = "best.toml";
 
+/// A load that reaches so many times what the default keeps was not what limited it.
+const NEAR: f64 = 1.5;
+
 /// What is settled before the race: `best.json` in the run's directory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settled {
@@ -145,11 +148,7 @@ pub(crate) fn sentences(settled: &Settled, decision: &Decision) -> Vec<String> {
         };
         lines.push(format!("{} {}{beside}.", one.candidate.name(), kept(one, slo)));
     }
-    let last = |(at, duel): &(usize, &Duel)| {
-        decision.duels[at + 1..].iter().all(|later| later.arms[0] != duel.arms[0])
-    };
-    let duels = decision.duels.iter().enumerate().filter(last);
-    lines.extend(duels.map(|(_, duel)| beside(duel, slo)));
+    lines.extend(decision.duels.iter().map(|duel| beside(duel, slo)));
     if decision.advice.as_ref().is_some_and(Candidate::counts_processes) {
         lines.push(format!(
             "That number of processes is for {cpus} processor{some}: with more, race on those."
@@ -168,16 +167,9 @@ fn reason(settled: &Settled, decision: &Decision) -> String {
     let default = decision.finalists.iter().find(|one| one.is_default());
     let kept = default.filter(|one| one.keeps()).map_or(0.0, |one| one.rate);
     match default.map(|one| &one.found) {
-        Some(Found::LimitedByClient { rate, why }) => format!(
-            "from {} requests a second on the load was the limit ({why}); give it more processors \
-             (--client-cpus){}",
-            show(*rate),
-            if settled.realtime {
-                ""
-            } else {
-                ", or be root, so that the server can be slowed down"
-            }
-        ),
+        Some(Found::LimitedByClient { rate, why }) if kept == 0.0 || *rate < NEAR * kept => {
+            limited(settled, *rate, why)
+        }
         _ if decision.blocks < BLOCKS_MIN || decision.finalists.iter().all(|one| one.runs == 0) => {
             format!(
                 "the budget is too small to tell anything (blocks of the final: {}, and \
@@ -209,6 +201,19 @@ fn reason(settled: &Settled, decision: &Decision) -> String {
             ),
         },
     }
+}
+
+/// Why a load was the limit, and what helps.
+fn limited(settled: &Settled, rate: f64, why: &str) -> String {
+    let root = match settled.realtime {
+        true => "",
+        false => ", or be root, so that the server can be slowed down",
+    };
+    format!(
+        "from {} requests a second on the load was the limit ({why}); give it more processors \
+         (--client-cpus){root}",
+        show(rate)
+    )
 }
 
 /// What an arm keeps, or does not.
@@ -333,7 +338,7 @@ mod tests {
             decision.learn(Duel { rate, arms, broke, runs });
             // Who broke it there is not asked for more.
             let loser = broke.iter().rposition(|times| *times > 0);
-            let again = decision.challenge().map(|(_, arms)| arms[0].is_default());
+            let again = decision.challenge().map(|(_, arms)| arms[0] == Candidate::default());
             assert!(loser != Some(1) || again != Some(true), "{decision:?}");
             sentences(&settled, &decision)[2..].join("\n")
         };

@@ -415,8 +415,8 @@ impl Generations {
         rest
     }
 
-    /// Tells commands how requests stand. A command that waits may have no counters of this image to
-    /// look at.
+    /// Tells commands how requests stand. One that waits may have no counters of this image to look
+    /// at.
     fn tell_commands(&self, own: Option<Control<'_>>) {
         for old in &self.old {
             self.tell_at(&old.arena.control());
