@@ -180,8 +180,9 @@ fn lines(row: &Row) -> impl Iterator<Item = HeaderLine> {
 }
 
 /// The names by which the file can be asked for that answers for a path of a pattern, and those of
-/// its precompressed siblings. Patterns match those that have no place here.
-fn aliases(said: &Said, pattern: &str) -> Vec<String> {
+/// its precompressed siblings, but for what other rules name. Patterns match those that have no
+/// place here.
+fn aliases(said: &Said, pattern: &str, named: &[String]) -> Vec<String> {
     let open = pattern.ends_with("/*");
     let stem = pattern.strip_suffix("/*").unwrap_or(pattern).trim_end_matches('/');
     let mut names = Vec::new();
@@ -196,6 +197,7 @@ fn aliases(said: &Said, pattern: &str) -> Vec<String> {
     if said.settings.flag("content.clean_urls") {
         names.push(format!("{stem}.html"));
     }
+    names.retain(|name| name == stem || !named.contains(name));
     let coded = |name: &String| Coding::ALL.map(|coding| name.clone() + coding.suffix());
     let siblings: Vec<_> = names.iter().flat_map(coded).collect();
     names.extend(siblings);
@@ -206,13 +208,17 @@ fn aliases(said: &Said, pattern: &str) -> Vec<String> {
 fn protect_aliases(said: &Said, guards: &[(&Row, AuthRule)], rules: &mut Rules) {
     let path = |guard: &(&Row, AuthRule)| guard.0.settings.text("auth.path").to_owned();
     // `/x.gz/*` names `/x.gz` as well, of which the table does not know.
-    let stems = guards.iter().filter_map(|guard| Some(path(guard).strip_suffix("/*")?.to_owned()));
-    let named: Vec<String> = stems.collect();
+    let stem = |guard: &(&Row, AuthRule)| {
+        let path = path(guard);
+        path.strip_suffix("/*").unwrap_or(&path).to_owned()
+    };
+    let named: Vec<String> = guards.iter().map(stem).collect();
     let (open, closed): (Vec<_>, Vec<_>) =
         guards.iter().partition(|guard| path(guard).ends_with("/*"));
     // What is said of `/x` alone counts for `/x.gz`, whatever is said of `/x/*`.
     for guard in closed.into_iter().chain(open) {
-        for name in aliases(said, &path(guard)).into_iter().filter(|name| !named.contains(name)) {
+        let names = aliases(said, &path(guard), &named);
+        for name in names.into_iter().filter(|name| !named.contains(name)) {
             if let Ok(pattern) = Pattern::parse(&name) {
                 let _ = rules.add_auth(&pattern, guard.1.clone());
             }
@@ -499,6 +505,8 @@ mod tests {
             "/e.gz/*",
             "/f",
             "/f.html/*",
+            "/g",
+            "/g/index.html",
         ];
         let row = |path| format!("[[auth]]\npath = \"{path}\"\nusers = [\"a:{hash}\"]\n");
         let text: String = rows.into_iter().map(row).collect();
@@ -538,6 +546,9 @@ mod tests {
             ("e.gz.br", Some("/e.gz/*"), Some("/e.gz/*")),
             ("f.gz", Some("/f"), Some("/f")),
             ("f.html", Some("/f.html/*"), Some("/f.html/*")),
+            ("f.html.gz", Some("/f.html/*"), Some("/f.html/*")),
+            ("g/index.html", Some("/g/index.html"), Some("/g/index.html")),
+            ("g/index.html.gz", Some("/g/index.html"), Some("/g/index.html")),
         ] {
             assert_eq!(found(&text, path), plain, "{path}");
             assert_eq!(found(&clean, path), with_clean_urls, "{path}, clean URLs");
