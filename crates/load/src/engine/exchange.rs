@@ -343,11 +343,14 @@ impl Core<'_> {
             phases.wait.record(flight.first.saturating_sub(flight.sent));
             phases.receive.record(now.saturating_sub(flight.first));
         } else {
-            self.tally.service.censor(service);
+            self.tally.service.censor(service, fate.is_given_up());
+            if fate == Fate::Status || fate.is_lie() {
+                self.tally.failed.record(service);
+            }
         }
         match (open, fate.is_answer()) {
             (true, true) => self.tally.response.times.record(response),
-            (true, false) => self.tally.response.censor(response),
+            (true, false) => self.tally.response.censor(response, fate.is_given_up()),
             (false, _) => {}
         }
         let class = usize::from(self.plan.script.targets[index(order.target.into())].class);

@@ -154,6 +154,8 @@ pub(super) struct Tally {
     pub response: Spectrum,
     /// From the first attempt to the last byte.
     pub service: Spectrum,
+    /// The same, of answers that are not good.
+    pub failed: Hdr,
     /// From due to when it was taken up.
     pub lag: Hdr,
     /// The phases of a request.
@@ -192,6 +194,7 @@ impl Tally {
         Self {
             response: Spectrum::fine(),
             service: Spectrum::fine(),
+            failed: Hdr::fine(),
             lag: Hdr::fine(),
             phases: Phases {
                 connect: Hdr::fine(),
@@ -214,6 +217,7 @@ impl Tally {
         self.statuses.iter_mut().zip(other.statuses).for_each(|(sum, n)| *sum += n);
         self.response.add(&other.response);
         self.service.add(&other.service);
+        self.failed.add(&other.failed);
         self.lag.add(&other.lag);
         self.phases.add(&other.phases);
         self.classes.iter_mut().zip(&other.classes).for_each(|(sum, class)| sum.add(class));
@@ -254,7 +258,7 @@ impl Class {
         if fate.is_answer() {
             self.times.times.record(ns);
         } else {
-            self.times.censor(ns);
+            self.times.censor(ns, fate.is_given_up());
         }
     }
 }
