@@ -299,7 +299,14 @@ fn run(command: Command) -> Result<u8, Failure> {
             let working = Working::on("compressing");
             let done = precompress::run(&directory, &codings)?;
             drop(working);
-            print(&if json { done.json() } else { done.text() })
+            for fault in &done.faults {
+                say(&format!("regatta: {fault}\n"));
+            }
+            if done.faults_more > 0 {
+                say(&format!("regatta: {} more faults\n", done.faults_more));
+            }
+            let printed = print(&if json { done.json() } else { done.text() })?;
+            Ok(if done.faults.is_empty() { printed } else { FAILED })
         }
         Command::Pages { directory } => match pages::write(Cli::command(), &directory) {
             Ok(()) => Ok(DONE),

@@ -37,6 +37,7 @@ pub mod signal;
 pub mod simulated_disk;
 pub mod socket;
 pub mod thread;
+pub mod tree;
 pub mod unix;
 pub mod uring;
 mod user;
