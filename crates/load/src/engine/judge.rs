@@ -248,7 +248,13 @@ fn contents(outcome: &Outcome, evidence: &Evidence, add: &mut dyn FnMut(String))
         add("bodies were not compared with anything".to_owned());
     } else if outcome.verified < answers {
         let (verified, changed) = (outcome.verified, outcome.changed);
-        add(format!("{verified} of {answers} bodies were compared; {changed} files changed"));
+        let others = match answers.saturating_sub(verified + changed) {
+            0 => String::new(),
+            others => format!(", {others} replies were parts or in a content coding"),
+        };
+        add(format!(
+            "{verified} of {answers} bodies were compared; {changed} files changed{others}"
+        ));
     }
 }
 

@@ -94,6 +94,9 @@ pub struct Outcome {
     pub changed: u64,
     /// Answers by the first digit of their status, 1 to 5.
     pub statuses: [u64; 6],
+    /// Answers by their status, other than 200.
+    #[serde(default)]
+    pub codes: BTreeMap<u16, u64>,
     /// Connections tried.
     pub connects: u64,
     /// Connections made.
@@ -185,6 +188,7 @@ impl Outcome {
             verified: sum.verified,
             changed: sum.changed,
             statuses: sum.statuses,
+            codes: sum.codes,
             connects: sum.connects,
             connected: sum.connected,
             connections_most: sum.connections_most,

@@ -80,11 +80,19 @@ fn write_level(outcome: &Outcome, out: &mut String) -> fmt::Result {
     }
 }
 
-/// Answers by the class of their status.
+/// Answers by the class of their status, and by each status other than 200.
 fn statuses(outcome: &Outcome) -> String {
     let names = ["?", "1xx", "2xx", "3xx", "4xx", "5xx"];
-    let found = names.iter().zip(outcome.statuses).filter(|(_, count)| *count > 0);
-    let found: Vec<String> = found.map(|(name, count)| format!("{count} {name}")).collect();
+    let class_of = |code: &u16| usize::from(code / 100).min(5);
+    let words = |(class, (name, count)): (usize, (&&str, u64))| {
+        let codes = outcome.codes.iter().filter(|(code, _)| class_of(code) == class);
+        let codes: Vec<String> = codes.map(|(code, count)| format!("{count} {code}")).collect();
+        let codes =
+            if codes.is_empty() { String::new() } else { format!(" ({})", codes.join(", ")) };
+        format!("{count} {name}{codes}")
+    };
+    let all = names.iter().zip(outcome.statuses).enumerate();
+    let found: Vec<String> = all.filter(|(_, (_, count))| *count > 0).map(words).collect();
     if found.is_empty() { "none".to_owned() } else { found.join(", ") }
 }
 

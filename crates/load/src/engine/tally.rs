@@ -150,6 +150,8 @@ pub(super) struct Tally {
     pub changed: u64,
     /// Answers by the first digit of their status, 1 to 5.
     pub statuses: [u64; 6],
+    /// Answers by their status, other than 200.
+    pub codes: BTreeMap<u16, u64>,
     /// From due to the last byte; open and partly-open models only.
     pub response: Spectrum,
     /// From the first attempt to the last byte.
@@ -215,6 +217,7 @@ impl Tally {
         add!(self, other: bytes_received, connects, connected, connections_most, again);
         self.fates.add(&other.fates);
         self.statuses.iter_mut().zip(other.statuses).for_each(|(sum, n)| *sum += n);
+        other.codes.iter().for_each(|(code, n)| *self.codes.entry(*code).or_default() += n);
         self.response.add(&other.response);
         self.service.add(&other.service);
         self.failed.add(&other.failed);

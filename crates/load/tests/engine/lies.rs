@@ -191,7 +191,7 @@ fn nobody_is_there() {
         // An hour: it ends by itself when the first second has shown that nobody is there.
         let duration = Some(ms(3_600_000));
         let problem = try_load(&LoadOptions { duration, ..options(&url, model) }).unwrap_err();
-        assert!(problem.contains(&format!("nobody listens at {addr}")), "{problem}");
+        assert!(problem.contains(&format!("{addr} refused every connection")), "{problem}");
     }
 }
 
