@@ -7,7 +7,9 @@ mod grow;
 use crate::claims::{Verdict, judge};
 use crate::env::Spec;
 use crate::experiment::plan::{cells, order, whole_s};
-use crate::experiment::{Experiment, KneeSearch, Mode, Rules, Scale, library, parse, parse_by};
+use crate::experiment::{
+    Experiment, KneeSearch, Mode, Rules, Scale, library, nearest, parse, parse_by,
+};
 use crate::group::INTERRUPTED;
 use crate::journal::manifest::{Half, Manifest};
 use crate::journal::{Run, machine_lacks, write_whole};
@@ -34,6 +36,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+
+/// The most names that are suggested for one.
+const ALIKE_MAX: usize = 5;
 
 /// What `regatta lab run` was told.
 #[derive(Args, Clone, Debug)]
@@ -133,10 +138,35 @@ pub fn list(form: Form) -> u8 {
     print_as(form, &all, || all.iter().map(Listed::words).collect())
 }
 
-/// Prints the file of an experiment that comes with the program.
+/// Prints the file of an experiment that comes with the program, or lists those whose names have
+/// `name` in them.
 pub fn print_file(name: &str) -> u8 {
-    let why = || format!("{name} is no experiment; `regatta lab list` shows those that there are");
-    code(library::find(name).map(print).ok_or_else(|| (USAGE, why())))
+    if let Some(text) = library::find(name) {
+        return print(text);
+    }
+    let all = library::EXPERIMENTS.iter().filter(|(known, _)| has_in_it(known, name));
+    let found: String = all.map(|one| Listed::of(one).words()).collect();
+    if !found.is_empty() {
+        return print(&found);
+    }
+    code(Err((USAGE, format!("{name}: no such experiment; `regatta lab list` shows all"))))
+}
+
+/// Whether a name has a text in it, hyphens and case apart.
+fn has_in_it(name: &str, text: &str) -> bool {
+    let plain = |text: &str| text.replace(['-', '_', '.'], "").to_ascii_lowercase();
+    plain(name).contains(&plain(text))
+}
+
+/// Experiments whose names are like this one, as a question.
+fn did_you_mean(name: &str) -> String {
+    let all = || library::EXPERIMENTS.iter().map(|(known, _)| *known);
+    let alike: Vec<&str> = all().filter(|known| has_in_it(known, name)).take(ALIKE_MAX).collect();
+    let alike = if alike.is_empty() { nearest(name, all()).into_iter().collect() } else { alike };
+    match alike.is_empty() {
+        true => String::new(),
+        false => format!("; did you mean {}?", alike.join(", ")),
+    }
 }
 
 /// Runs an experiment, or goes on with it.
@@ -247,8 +277,13 @@ fn experiment(
     let text = match library::find(which) {
         Some(text) => text.to_owned(),
         None => fs::read_to_string(which).map_err(|error| {
+            let alike = did_you_mean(which);
             let hint = "`regatta lab list` shows those that come with the program";
-            (USAGE, format!("{which} is no experiment, and as a file: {error}; {hint}"))
+            let file = match error.kind() {
+                std::io::ErrorKind::NotFound => "no such file".to_owned(),
+                _ => error.to_string(),
+            };
+            (USAGE, format!("{which} is no experiment, and as a file: {file}{alike} ({hint})"))
         })?,
     };
     let experiment = read(rules, which, &text, scale)?;
@@ -350,6 +385,16 @@ pub fn verdicts(directories: &[PathBuf], page: Option<&Path>, form: Form) -> u8 
     let working = Working::on("judging the claims");
     let (runs, unread) = Run::all_below(directories);
     unread.iter().for_each(|why| say(&format!("not read: {why}")));
+    if runs.is_empty() {
+        drop(working);
+        let all: Vec<String> = directories.iter().map(|one| one.display().to_string()).collect();
+        let why = format!(
+            "no run in {} or below; make one with `regatta lab run quick --out DIR`, or name the \
+             directory of one",
+            all.join(", ")
+        );
+        return code(Err((USAGE, why)));
+    }
     let verdicts = Verdicts::of(runs, unread);
     let written = page.map_or(Ok(()), |path| write_whole(path, &verdicts.page()?));
     let text = written.and_then(|()| verdicts.markdown());
@@ -503,6 +548,20 @@ mod tests {
         let (words, json) = planned("quick");
         assert!(words.contains("blocks: ") && json["blocks"].is_number(), "{words}{json}");
         assert!(json["search"].is_null(), "{json}");
+    }
+
+    #[test]
+    fn names_that_are_alike_are_suggested() {
+        for (name, suggestion) in [
+            ("eurosys07fig4", "did you mean eurosys07-fig4"),
+            ("quik", "did you mean quick?"),
+            ("EUROSYS07", "eurosys07-fig3"),
+            ("zzzzzzzz", ""),
+        ] {
+            let found = did_you_mean(name);
+            assert!(found.contains(suggestion), "{name}: {found}");
+            assert_eq!(found.is_empty(), suggestion.is_empty(), "{name}: {found}");
+        }
     }
 
     #[test]

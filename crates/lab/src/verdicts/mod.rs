@@ -60,6 +60,8 @@ struct Claimed {
 struct Source {
     number: usize,
     experiment: String,
+    /// The experiment comes with this program; otherwise its file is in the run's directory alone.
+    comes_along: bool,
     scale: &'static str,
     date: String,
     /// The regatta that ran: its own word for its version, and the beginning of its hash.
@@ -79,6 +81,7 @@ impl Source {
         Self {
             number,
             experiment: run.experiment.name.clone(),
+            comes_along: library::find(&run.experiment.name).is_some(),
             scale: manifest.scale.name(),
             date: date(manifest.started_unix_ms),
             commit: format!("{said}, SHA-256 {}", manifest.hash()),
