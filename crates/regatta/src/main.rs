@@ -6,13 +6,16 @@ mod load;
 mod pages;
 mod workload;
 
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{
+    Args, CommandFactory, Parser, Subcommand,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
 use regatta_lab::Working;
 use regatta_server::{
     Failure, Sources,
     config::{
         options,
-        raw::{Arguments, Flag},
+        raw::{Arguments, Flag, Location, Problem},
     },
     explain, null, password, precompress,
     succession::Kind,
@@ -209,6 +212,30 @@ fn flag_help(key: &str) -> String {
 }
 
 impl SettingArgs {
+    /// Fails if the root that the command line names is no directory: someone is there to correct
+    /// it. A fault of a root that a file names is for the server to judge.
+    fn check_root(&self) -> Result<(), Failure> {
+        let Some(root) = self.root.as_deref().filter(|root| !root.is_empty()) else {
+            return Ok(());
+        };
+        let (message, hint) = match std::fs::metadata(root) {
+            Ok(found) if !found.is_dir() => {
+                ("not a directory", Some("serve the directory that it is in"))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => ("no such directory", None),
+            _ => return Ok(()),
+        };
+        let message = format!("server.root: \"{root}\": {message}");
+        let problem = Problem::new(Location::Argument("ROOT".to_owned()), message);
+        let problem = hint.into_iter().fold(problem, Problem::hint);
+        let others = match regatta_server::check(&self.sources()) {
+            Err(Failure::Configuration(others)) => others,
+            _ => Vec::new(),
+        };
+        let others = others.into_iter().filter(|other| !other.message.starts_with("server.root:"));
+        Err(Failure::Configuration(std::iter::once(problem).chain(others).collect()))
+    }
+
     fn sources(&self) -> Sources<'_> {
         let one = |key, name, value: &Option<String>| {
             value.clone().map(|value| Flag { key, name, values: vec![value] })
@@ -244,7 +271,15 @@ fn main() -> ExitCode {
     if let Some(code) = regatta_lab::env::child_main() {
         return code;
     }
-    match run(Cli::parse().command) {
+    let words: Vec<String> = std::env::args_os().map(|word| word.display().to_string()).collect();
+    let cli = Cli::try_parse().unwrap_or_else(|error| {
+        if let Some(advice) = listen_advice(&error, &words) {
+            say(&advice);
+            std::process::exit(USAGE.into());
+        }
+        error.exit()
+    });
+    match run(cli.command) {
         Ok(code) => ExitCode::from(code),
         Err(Failure::Work(message)) => {
             say(&format!("regatta: {message}\n"));
@@ -261,6 +296,40 @@ fn main() -> ExitCode {
             ExitCode::from(USAGE)
         }
     }
+}
+
+/// Options of other servers for the address, and whether the value is a port.
+const ADDRESS_OPTIONS: [(&str, bool); 7] = [
+    ("--port", true),
+    ("-p", true),
+    ("--host", false),
+    ("--bind", false),
+    ("-b", false),
+    ("--address", false),
+    ("-a", false),
+];
+
+/// What to write instead of another server's option for the address.
+fn listen_advice(error: &clap::Error, words: &[String]) -> Option<String> {
+    let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidArg) else { return None };
+    let command = words.get(1).filter(|word| ["serve", "check", "explain"].contains(&&***word))?;
+    let known = ADDRESS_OPTIONS.iter().find(|(known, _)| known == name);
+    let (_, is_port) = known.filter(|_| error.kind() == ErrorKind::UnknownArgument)?;
+    let value = words.iter().enumerate().find_map(|(at, word)| {
+        let rest = word.strip_prefix(&**name)?;
+        let value = if rest.is_empty() { words.get(at + 1)?.as_str() } else { rest };
+        Some(value.trim_start_matches('='))
+    });
+    let address = match (is_port, value) {
+        (true, Some(port)) => format!("127.0.0.1:{port}"),
+        (false, Some(host)) if host.contains(':') => host.to_owned(),
+        (false, Some(host)) => format!("{host}:8080"),
+        (_, None) => "127.0.0.1:8080".to_owned(),
+    };
+    Some(format!(
+        "error: unexpected argument '{name}' found\n\n  tip: host and port are one option: \
+         --listen {address}\n\nFor more information, try 'regatta {command} --help'.\n"
+    ))
 }
 
 /// Makes a panic of any thread the end of its process: what the master sees of a worker, it sees
@@ -280,14 +349,29 @@ fn run(command: Command) -> Result<u8, Failure> {
             print(&regatta_server::print_config(&settings.sources())?)
         }
         Command::Serve { settings, inherit, .. } => {
+            // A server that hands itself over has its root already.
+            if inherit.is_none() {
+                settings.check_root()?;
+            }
             regatta_server::serve(&settings.sources(), inherit).map(|()| DONE)
         }
         Command::Reload { pid } => succeed(pid, Kind::Reload),
         Command::Upgrade { pid } => succeed(pid, Kind::Upgrade),
         Command::Architectures { json: false } => print(&regatta_server::architectures()),
         Command::Architectures { json: true } => print(&regatta_server::architectures_json()),
-        Command::Check { settings, json } => check(&settings.sources(), json),
+        Command::Check { settings, json } => {
+            // As JSON, problems are results.
+            if !json {
+                settings.check_root()?;
+            }
+            check(&settings.sources(), json)
+        }
         Command::Explain { method, target, headers, from, settings, json } => {
+            if let Some(fault) = explain_fault(&method, &target) {
+                say(&format!("regatta explain: {fault}\n"));
+                return Ok(USAGE);
+            }
+            settings.check_root()?;
             let request = explain::Request { method, target, headers, from };
             let explained = explain::run(&request, &settings.sources())?;
             print(&if json { explain::json(&explained) } else { explain::text(&explained) })
@@ -330,6 +414,17 @@ fn run(command: Command) -> Result<u8, Failure> {
 fn succeed(pid: Option<u32>, kind: Kind) -> Result<u8, Failure> {
     let _working = Working::on("waiting for the server");
     top::succeed(pid, kind).map(|()| DONE)
+}
+
+/// A fault of words that are no method and no target, and what to write instead.
+fn explain_fault(method: &str, target: &str) -> Option<String> {
+    if method.starts_with('/') {
+        let what = "is a path where the method belongs: try";
+        return Some(format!("\"{method}\" {what} `regatta explain GET {method}`"));
+    }
+    let forms = target.starts_with('/') || target.contains("://") || target == "*";
+    let is_fault = !forms && method != "CONNECT";
+    is_fault.then(|| format!("\"{target}\" is no request target: try \"/{target}\""))
 }
 
 /// Prints what is wrong with a configuration, or that nothing is. As JSON, problems are results.
@@ -472,6 +567,27 @@ mod tests {
         let printed =
             regatta_server::print_config(&Sources { file: Some(file), ..Sources::default() });
         assert!(printed.is_ok_and(|text| text.contains("root = \"/var/www/html\"\n")));
+    }
+
+    #[test]
+    fn options_of_other_servers_are_answered_with_ours() {
+        for (words, advice) in [
+            ("serve . --port 8081", Some("--listen 127.0.0.1:8081\n")),
+            ("serve . --port=8081", Some("--listen 127.0.0.1:8081\n")),
+            ("serve . -p8081", Some("--listen 127.0.0.1:8081\n")),
+            ("serve . --host 0.0.0.0", Some("--listen 0.0.0.0:8080\n")),
+            ("check . --bind [::]:80", Some("--listen [::]:80\n")),
+            ("serve . --port", Some("--listen 127.0.0.1:8080\n")),
+            ("serve . --lisen 1", None),
+            ("top --port 1", None),
+        ] {
+            let words: Vec<String> =
+                ["regatta"].into_iter().chain(words.split(' ')).map(str::to_owned).collect();
+            let error = Cli::try_parse_from(&words).expect_err("there is no such option");
+            let found = listen_advice(&error, &words);
+            assert_eq!(found.is_some(), advice.is_some(), "{words:?}: {found:?}");
+            assert!(found.unwrap_or_default().contains(advice.unwrap_or_default()), "{words:?}");
+        }
     }
 
     #[test]

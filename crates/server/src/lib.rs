@@ -244,7 +244,11 @@ fn read_configuration(sources: &Sources<'_>) -> (Said, Vec<Problem>) {
         Some((name, Err(error))) => {
             let (said, mut problems) = raw::read(None, &sources.arguments);
             let place = Location::Argument(format!("--config {name}"));
-            problems.insert(0, Problem::new(place, format!("cannot read the file: {error}")));
+            let why = match error.kind() {
+                io::ErrorKind::NotFound => "no such file".to_owned(),
+                _ => format!("cannot read the file: {error}"),
+            };
+            problems.insert(0, Problem::new(place, why));
             (said, problems)
         }
     }

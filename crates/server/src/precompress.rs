@@ -56,12 +56,7 @@ const CODINGS: [Coding; 3] = [
         encode: &["-19", "-q", "-c"],
         decode: &["-d", "-q", "-c"],
     },
-    Coding {
-        suffix: "br",
-        program: "brotli",
-        encode: &["-q", "11", "-c"],
-        decode: &["-d", "-c"],
-    },
+    Coding { suffix: "br", program: "brotli", encode: &["-q", "11", "-c"], decode: &["-d", "-c"] },
 ];
 
 /// Result of a run: numbers of siblings, and faults.

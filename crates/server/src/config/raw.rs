@@ -340,6 +340,20 @@ struct Reader {
     wrong_lines: BTreeSet<usize>,
 }
 
+/// Whether a text has blocks or directives as nginx has them.
+fn is_of_nginx(text: &str) -> bool {
+    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim_end());
+    lines.into_iter().any(|line| line.ends_with('{') || line.ends_with(';'))
+}
+
+/// Architectures whose names begin with `name` and a hyphen.
+fn of_family(name: &str) -> Option<String> {
+    let prefix = format!("{name}-");
+    let all = ARCHITECTURES.iter().map(|known| known.name);
+    let of: Vec<&str> = all.filter(|known| known.starts_with(&prefix)).collect();
+    (!of.is_empty()).then(|| of.join(", "))
+}
+
 impl Reader {
     fn file(&mut self, file: FileText<'_>) {
         let (table, faults) = DeTable::parse_recoverable(file.text);
@@ -354,7 +368,14 @@ impl Reader {
                 "duplicate key" => twice(file, table.get_ref(), fault.span().unwrap_or(0..0)),
                 message => message.to_owned(),
             };
-            self.problems.push(Problem::new(place, message));
+            let mut problem = Problem::new(place, message);
+            if self.problems.is_empty() && is_of_nginx(file.text) {
+                problem = problem.hint(
+                    "configuration files are TOML; docs/from-nginx.md has the option for each \
+                     directive of nginx",
+                );
+            }
+            self.problems.push(problem);
         }
         self.table(file, "", table.get_ref());
         self.problems.sort_by_key(|problem| match problem.place {
@@ -506,7 +527,7 @@ impl Reader {
             let near = || nearest(name, ARCHITECTURES.iter().map(|known| known.name));
             let problem = match regatta_arch::absent(name) {
                 Some(why) => problem.hint(why),
-                None => match near() {
+                None => match of_family(name).or_else(|| near().map(str::to_owned)) {
                     Some(near) => problem.hint(format!("did you mean {near}?")),
                     None => problem.hint("`regatta architectures` lists them"),
                 },

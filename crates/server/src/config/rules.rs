@@ -325,7 +325,7 @@ fn circle(row: &Row, rules: &Rules) -> Option<Problem> {
         target.truncate(target.iter().position(|&byte| byte == b'#').unwrap_or(target.len()));
     }
     let to = String::from_utf8_lossy(&target).into_owned();
-    let message = format!("leads from path to path without an end, the last \"{to}\"");
+    let message = format!("a loop of redirects without an end, the last to \"{to}\"");
     Some(row.problem("redirects.to", &message).hint("unless a file answers for one of them"))
 }
 
