@@ -309,7 +309,7 @@ const ADDRESS_OPTIONS: [(&str, bool); 7] = [
     ("-a", false),
 ];
 
-/// What to write instead of another server's option for the address.
+/// Advice for another server's option for the address.
 fn listen_advice(error: &clap::Error, words: &[String]) -> Option<String> {
     let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidArg) else { return None };
     let command = words.get(1).filter(|word| ["serve", "check", "explain"].contains(&&***word))?;

@@ -56,7 +56,7 @@ impl Written {
 pub(super) struct Local {
     path: PathBuf,
     copies: RwLock<Copies>,
-    /// Its precompressed siblings, in the order of [`CODINGS`].
+    /// The precompressed siblings, in the order of [`CODINGS`].
     siblings: [Option<Box<Local>>; CODINGS.len()],
 }
 

@@ -275,7 +275,7 @@ mod tests {
         assert!(scan(&none, Ranks::ByName, false, 1, &unwatched).is_err());
     }
 
-    /// As root, everything can be read: then nothing is left out.
+    /// Root can read everything: then nothing is left out.
     #[test]
     fn unreadable_parts_are_named_and_the_rest_is_listed() {
         use std::os::unix::fs::PermissionsExt;

@@ -47,7 +47,7 @@ pub(super) fn addresses(said: &Said, problems: &mut Vec<Problem>) -> Vec<Place> 
     addresses
 }
 
-/// Reads `host:port`, of which a name may have several addresses, or `unix:/path`.
+/// Reads `unix:/path`, or `host:port` with all addresses that a host name has.
 fn places(text: &str) -> Result<Vec<Place>, AddressFault> {
     match text.starts_with(UNIX) || text.starts_with('/') {
         true => place(text).map(|place| vec![place]),

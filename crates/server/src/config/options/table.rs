@@ -83,10 +83,10 @@ pub static OPTIONS: &[OptionSpec] = &[
         "Port 0 lets the kernel choose; the server prints the port on standard output. IPv6 \
          addresses are written in brackets: [::1]:8080. A host name is looked up once, at start, \
          and all its addresses are used (with port 0, the first). The file of a Unix socket is \
-         made at start and removed at the end; one that nobody listens on any more is replaced. \
-         A socket that the service manager gives (LISTEN_FDS) is used for the same address or \
-         path; if this option is not set, all that are given are. Who connects to it has no \
-         address: logs say `unix:`, and no limit on one client holds for it.",
+         made at start and removed at the end; a file without a listener is replaced. A socket \
+         that the service manager gives (LISTEN_FDS) is used for the same address or path; if \
+         this option is not set, all that are given are. Who connects to it has no address: logs \
+         say `unix:`, and no limit on one client holds for it.",
     ),
     option(
         "server.socket_mode",
