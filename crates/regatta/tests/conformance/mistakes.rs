@@ -44,7 +44,7 @@ const ROWS: &[Row] = &[
     ("check --config section.toml", &["[limits]"]),
     ("check --config loop.toml", &["loop"]),
     ("check --config status.toml", &["301", "302", "307", "308"]),
-    ("check --config twice.toml", &["twice.toml:5:8", "twice.toml:9:8"]),
+    ("check --config twice.toml", &["twice.toml:4:1", "twice.toml:9:8"]),
     ("explain /about ROOT", &["GET /about"]),
     ("explain GET about ROOT", &["/about"]),
     ("top --pid 1", &["not a regatta server"]),
