@@ -2,7 +2,7 @@
 
 use crate::client::Client;
 use crate::harness::{
-    Launch, PATIENCE, Server, Variant, alive, children, eventually, program, run,
+    Launch, PATIENCE, PATIENT, Server, Variant, alive, children, eventually, program, run,
 };
 use crate::site::{Site, common};
 use regatta_sys::sandbox::landlock_version;
@@ -136,6 +136,7 @@ impl Configured {
             let value = if is_flag { value.to_owned() } else { format!("{value:?}") };
             text.push_str(&format!("{key} = {value}\n"));
         }
+        PATIENT.iter().for_each(|(key, value)| text.push_str(&format!("{key} = {value:?}\n")));
         text
     }
 
