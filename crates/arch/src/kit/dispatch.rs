@@ -1,6 +1,6 @@
 //! A dispatcher and its pool of threads: it accepts, and watches connections whose peers are to
-//! send. One that is readable is handed over to a thread, which serves it with calls that block,
-//! and hands it back when its peer is to send again.
+//! send. One that has sent something is handed over to a thread, which serves it with calls that
+//! block, and hands it back when its peer is to send again. One that has only ended is closed here.
 //!
 //! A connection is with the dispatcher, in the queue, with a thread, or on its way back: never in
 //! two of these, so none of them locks it. The poller watches it only while it is with the
@@ -10,12 +10,17 @@ use super::{
     serve::{Blocking, Means, Served, Until, attend, converse, look},
     worker::{Action, Passed, Waited, Worker},
 };
-use crate::drive::{Turn, ledger::Spent, perform};
+use crate::drive::{
+    Turn,
+    ledger::Spent,
+    perform::{self, Failure},
+};
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{Abandoned, CloseReason, Done, Op};
 use regatta_origin::Protocol as _;
 use regatta_sys::{
     clock,
+    socket::unread_bytes,
     wait::{Event, Interest, Poller, ready_now},
 };
 use std::{io, os::fd::AsFd, time::Duration};
@@ -189,10 +194,32 @@ impl<'a, P: Poller> Dispatch<'a, P> {
                 if let Some((slot, desk)) = self.worker.turn(key) {
                     // It waits for a thread, too.
                     desk.sample(slot);
-                    self.hand_over(key);
+                    if event.hangup && self.hears_the_end(key) {
+                        self.turn(key);
+                    } else {
+                        self.hand_over(key);
+                    }
                 }
             }
         }
+    }
+
+    /// Receives the end of a stream whose peer has sent nothing more; false if there is something
+    /// else to receive, which is a thread's.
+    fn hears_the_end(&mut self, key: u64) -> bool {
+        let Some((slot, desk)) = self.worker.turn(key) else { return false };
+        if !slot.drive.reads() || unread_bytes(slot.socket.as_fd()).is_ok_and(|bytes| bytes > 0) {
+            return false;
+        }
+        let mut byte = [0];
+        let received = match perform::recv(&slot.socket, &mut byte, desk.around.cx.tally) {
+            Ok(n) => Ok(&byte[..n]),
+            Err(Failure::Fault(fault)) => Err(fault),
+            Err(Failure::WouldBlock) => return false,
+        };
+        slot.drive.recv = false;
+        slot.conn.complete(Done::Recv(received), desk.now, &desk.around.cx);
+        true
     }
 
     /// Does what the worker says.
@@ -228,7 +255,7 @@ impl<'a, P: Poller> Dispatch<'a, P> {
         match self.ask(key) {
             Some(Wants::Peer) if !at_once => {
                 let Some(slot) = self.worker.slot(key) else { return };
-                if self.poller.add(slot.socket.as_fd(), key, Interest::READ).is_err() {
+                if self.poller.add_reader(slot.socket.as_fd(), key).is_err() {
                     self.worker.close(key, CloseReason::Failed);
                 }
             }
@@ -238,7 +265,8 @@ impl<'a, P: Poller> Dispatch<'a, P> {
         }
     }
 
-    /// Asks one that is watched what it does, now that it is to drain, or its deadline has passed.
+    /// Asks one that is watched what it does, now that it is to drain, its deadline has passed, or
+    /// its peer sends no more.
     fn turn(&mut self, key: u64) {
         match self.ask(key) {
             Some(Wants::Peer) | None => {}

@@ -577,7 +577,7 @@ macro_rules! pooled {
         topics! { $variant
             pool: threads_are_the_other_tasks idle_connections_hold_no_thread
                 a_slow_reader_holds_one_thread slow_readers_hold_all_threads
-                a_slow_request_holds_a_thread_if_that_is_asked;
+                a_slow_request_holds_a_thread_if_that_is_asked an_end_is_no_request;
             threads: who_blocks_does_not_delay_the_end;
         }
     };
@@ -588,6 +588,7 @@ macro_rules! dispatched {
     ($variant:ident) => {
         topics! { $variant
             adapt: tasks_are_those_of_the_paper the_poller_waits_for_no_client;
+            pool: an_end_is_no_request;
         }
     };
 }

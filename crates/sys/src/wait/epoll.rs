@@ -113,6 +113,14 @@ impl Poller for Epoll {
         self.watch(fd, key, level(interest))
     }
 
+    fn add_reader(&mut self, fd: BorrowedFd<'_>, key: u64) -> io::Result<()> {
+        let flags = match self.trigger {
+            Trigger::Level => level(Interest::READ) | Flags::RDHUP,
+            Trigger::Edge => edge(Interest::READ),
+        };
+        self.watch(fd, key, flags)
+    }
+
     fn add_listener(&mut self, fd: BorrowedFd<'_>, key: u64) -> io::Result<()> {
         self.watch(fd, key, Flags::IN | self.listeners)
     }
