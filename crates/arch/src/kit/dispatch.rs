@@ -30,6 +30,8 @@ const EVENTS: usize = 1024;
 /// How long a thread waits for a connection before it looks at what else there is, such as lines
 /// of its log. The end of the queue wakes it.
 const WAIT_MAX: Duration = Duration::from_secs(1);
+/// How often it is counted how long connections wait in the queue, nanoseconds.
+const COUNT_NS: u64 = 100_000_000;
 /// What a connection takes of the dispatcher's memory at most while its peer is to send, bytes.
 const CONNECTION_BYTES_MAX: usize = 384;
 const _: () = assert!(Worker::<Blocking>::SLOT_BYTES <= CONNECTION_BYTES_MAX);
@@ -84,6 +86,8 @@ pub struct Dispatch<'a, P> {
     poller: P,
     worker: Worker<'a, Blocking>,
     pool: &'a Pool,
+    /// When the time that connections wait in the queue is counted next, nanoseconds.
+    count_at: u64,
 }
 
 /// What a connection that is with the dispatcher waits for.
@@ -100,7 +104,7 @@ enum Wants {
 impl<'a, P: Poller> Dispatch<'a, P> {
     /// A dispatcher that is not listening yet. Its worker's connections are in blocking mode.
     pub const fn new(poller: P, worker: Worker<'a, Blocking>, pool: &'a Pool) -> Self {
-        Self { poller, worker, pool }
+        Self { poller, worker, pool, count_at: 0 }
     }
 
     /// Dispatches until the master says otherwise and the last connection has ended; ends the
@@ -168,6 +172,11 @@ impl<'a, P: Poller> Dispatch<'a, P> {
         let (watched, changes) = (self.poller.len(), self.poller.changes());
         let waited = Waited { events: events?, watched, changes };
         let _root_is_another = self.worker.end_wait(wait, waited);
+        let now = clock::nanos();
+        if now >= self.count_at {
+            self.count_at = now + COUNT_NS;
+            self.pool.jobs.count_waiting(self.tally());
+        }
         Ok(())
     }
 
