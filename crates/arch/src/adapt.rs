@@ -34,6 +34,7 @@ use std::{cell::RefCell, io, mem, thread::Scope};
 
 /// The driver.
 pub const DRIVER: Driver = Driver {
+    ignores: &["accept.eager_write", "accept.full_read"],
     units: |_| Units::Several,
     slots: |settings| AdaptOptions::read(settings).units().min(SLOTS_MAX),
     steps: |settings| Steps::Connections(AdaptOptions::read(settings).step()),

@@ -28,6 +28,7 @@ use std::{cell::RefCell, io, thread, time::Duration};
 
 /// The driver.
 pub const DRIVER: Driver = Driver {
+    ignores: &["accept.eager_read", "accept.eager_write", "accept.full_read"],
     units: |settings| match FiberOptions::read(settings).schedulers {
         0 | 1 => Units::One,
         _ => Units::Several,

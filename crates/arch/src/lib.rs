@@ -73,6 +73,8 @@ impl WorkerLog for NoLog {
 pub struct Driver {
     /// The driver's options, with their defaults.
     pub options: &'static [OptionSpec],
+    /// Options of `accept.*` that change nothing, because of how it accepts, reads and sends.
+    pub ignores: &'static [&'static str],
     /// How many worker processes there are at most, where so many processors may be busy at once.
     pub processes: fn(&Settings, processors: usize) -> usize,
     /// How many units each of them is.
@@ -144,6 +146,7 @@ impl Driver {
     ) -> Self {
         Self {
             options,
+            ignores: &[],
             processes,
             units: |_| Units::One,
             is_pipeline: false,

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 /// The driver.
 pub const DRIVER: Driver = Driver {
+    ignores: &["accept.count", "accept.events_per_accept"],
     steps: |settings| Steps::All(MpOptions::read(settings).step()),
     staffing: |settings| MpOptions::read(settings).staffing(),
     ..Driver::plain(OPTIONS, |settings, _| settings.number_as("limits.connections_max"), work)

@@ -58,7 +58,13 @@ pub(crate) const fn driver(
 ) -> Driver {
     let copies =
         |settings: &Settings, processors| event::copies_and_processes(settings, processors).0;
-    Driver { units: |_| Units::Several, is_pipeline: true, ..Driver::plain(options, copies, work) }
+    Driver {
+        units: |_| Units::Several,
+        is_pipeline: true,
+        // Who accepts hears late that a connection has been closed.
+        ignores: &["accept.on_close"],
+        ..Driver::plain(options, copies, work)
+    }
 }
 
 /// What so many threads want of the system.

@@ -23,6 +23,7 @@ use std::{io, time::Duration};
 
 /// The driver.
 pub const DRIVER: Driver = Driver {
+    ignores: &["accept.eager_write", "accept.full_read"],
     units: |_| Units::Several,
     slots: |settings| 1 + PoolOptions::read(settings).threads.min(SLOTS_MAX),
     steps: |settings| Steps::Connections(PoolOptions::read(settings).step()),

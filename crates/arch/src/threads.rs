@@ -28,6 +28,7 @@ use std::{
 
 /// The driver.
 pub const DRIVER: Driver = Driver {
+    ignores: &["accept.count", "accept.events_per_accept"],
     units: |_| Units::Several,
     slots: |settings| ThreadsOptions::read(settings).slots,
     steps: |settings| Steps::All(ThreadsOptions::read(settings).step()),

@@ -8,6 +8,7 @@ use crate::{
         error_pages,
         hosts::{self, HostConfig},
         raw::{Problem, Said},
+        unused,
     },
     media,
 };
@@ -93,6 +94,7 @@ pub fn understand(said: Said, allowance: &Allowance) -> Result<Config, (Said, Ve
     let mut chosen = Vec::new();
     // An unknown architecture has been reported where it was read.
     let architecture = regatta_arch::find(said.settings.text("server.architecture"));
+    warnings.extend(architecture.map_or_else(Vec::new, |it| unused::warnings(&said, it)));
     let layout = architecture.and_then(|architecture| {
         chosen.extend(allowance::schedulers(&mut said, architecture, allowance));
         chosen.extend(processes(&mut said, architecture, allowance));

@@ -11,3 +11,4 @@ pub mod raw;
 mod rules;
 pub mod rules_files;
 pub mod tables;
+mod unused;
