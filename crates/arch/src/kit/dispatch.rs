@@ -30,7 +30,7 @@ const EVENTS: usize = 1024;
 /// How long a thread waits for a connection before it looks at what else there is, such as lines
 /// of its log. The end of the queue wakes it.
 const WAIT_MAX: Duration = Duration::from_secs(1);
-/// How often it is counted how long connections wait in the queue, nanoseconds.
+/// Interval at which the waiting time of queued connections is counted, nanoseconds.
 const COUNT_NS: u64 = 100_000_000;
 /// What a connection takes of the dispatcher's memory at most while its peer is to send, bytes.
 const CONNECTION_BYTES_MAX: usize = 384;
@@ -86,7 +86,7 @@ pub struct Dispatch<'a, P> {
     poller: P,
     worker: Worker<'a, Blocking>,
     pool: &'a Pool,
-    /// When the time that connections wait in the queue is counted next, nanoseconds.
+    /// Time at which the waiting time of queued connections is counted next, nanoseconds.
     count_at: u64,
 }
 

@@ -21,8 +21,8 @@ use std::{collections::BTreeMap, io, os::fd::BorrowedFd};
 
 /// How many helpers may die with a task before the loop runs it itself.
 const LOST_MAX: u8 = 2;
-/// How many helpers that leave are not counted against [`HelperLimits::helpers_max`]: one of them
-/// may hang on a root that has been replaced. Where more hang, tasks wait for them.
+/// Helpers that leave and are not counted against [`HelperLimits::helpers_max`]: each may hang on a
+/// root that has been replaced. Where more hang, tasks wait for them.
 const LEAVING_MAX: usize = 16;
 
 /// What a helper does.
@@ -600,8 +600,8 @@ mod tests {
         });
     }
 
-    /// A disk below the old root hangs: the new root has as many helpers as there may be, and only
-    /// so many are left behind.
+    /// A disk below the old root hangs: the new root has as many helpers as there may be. The
+    /// number of those left behind has a bound.
     #[test]
     fn helpers_that_hang_below_the_old_root_do_not_count() {
         with(LIMITS, true, |mut helpers, _| {

@@ -13,7 +13,7 @@ use crate::{
 use regatta_sys::clock;
 
 options! {
-    /// How the threads of stages are controlled, in every pipeline.
+    /// Control of the threads of stages, in every pipeline.
     pub(crate) struct StagesOptions, OPTIONS;
 
     pool_control: PoolControl = OptionSpec {
@@ -96,7 +96,7 @@ options! {
 }
 
 options! {
-    /// How a pipeline admits requests, and controls the stage that reads from disk: of those whose
+    /// Admission of requests, and control of the stage that reads from disk: in pipelines whose
     /// stages know the age of a request.
     pub(crate) struct LineOptions, LINE_OPTIONS;
 
@@ -254,12 +254,12 @@ impl StagesOptions {
         }
     }
 
-    /// How often a pool's queue is checked, milliseconds, and how many must wait there.
+    /// Interval at which a pool's queue is checked, milliseconds, and the length that counts.
     pub(crate) const fn checks(&self) -> (u32, u64) {
         (self.pool_ms, self.pool_threshold)
     }
 
-    /// The controller of a pool of so many threads at most, whose queue is checked like this.
+    /// Controller of a pool of at most `threads_max` threads, whose queue is checked like this.
     pub(crate) fn pool(
         &self,
         (period_ms, queue_min): (u32, u64),
@@ -290,7 +290,7 @@ impl StagesOptions {
 }
 
 impl LineOptions {
-    /// How often the queue of the disk is checked, milliseconds, and how many must wait there.
+    /// Interval at which the disk's queue is checked, milliseconds, and the length that counts.
     pub(crate) const fn disk_checks(&self) -> (u32, u64) {
         (self.disk_ms, self.disk_threshold)
     }

@@ -118,7 +118,7 @@ fn waits(task: &Task) -> bool {
     !ready_now(passed.socket().as_fd(), Interest::WRITE).unwrap().writable
 }
 
-/// A poller before whose waits something acts, which is told whether the scheduler sleeps.
+/// A poller before whose waits something acts, depending on whether the scheduler sleeps.
 struct Before<P, F> {
     poller: P,
     acts: F,
@@ -181,7 +181,7 @@ impl<P: Poller, F: FnMut(bool)> Poller for Before<P, F> {
 const REQUEST: &[u8] = b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n";
 /// The wait before which the first client's connection has been idle for longer than it may.
 const IDLE_AT: usize = 40;
-/// How long that is, nanoseconds: longer than any idle deadline of [`super::site`].
+/// Duration of that, nanoseconds: longer than any idle deadline of [`super::site`].
 const IDLE_NS: u64 = 7_000_000_000;
 /// Clients that are busy when the idle one's deadline has passed.
 const BUSY: usize = 4;
