@@ -18,11 +18,10 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Limits of every server whose test does not set them: they end clients that wait, and a test
 /// that serves many clients one after another on a crowded machine lets the last one wait long.
-pub(crate) const PATIENT: [(&str, &str); 4] = [
+pub(crate) const PATIENT: [(&str, &str); 3] = [
     ("limits.first_request_ms_max", "10min"),
     ("limits.head_ms_max", "10min"),
     ("limits.idle_ms_max", "10min"),
-    ("limits.half_closed_ms_max", "10min"),
 ];
 
 /// An architecture with settings under which every case holds.

@@ -14,7 +14,7 @@ pub(super) fn warnings(said: &Said, architecture: &Architecture) -> Vec<Problem>
 fn warning(said: &Said, architecture: &Architecture, key: &str) -> Option<Problem> {
     let Architecture { name, driver, .. } = architecture;
     if driver.ignores.contains(&key) {
-        let found = said.problem(key, &format!("it changes nothing with {name}"));
+        let found = said.problem(key, &format!("no effect with {name}"));
         return Some(found.hint(format!("docs/arch/{name}.md says why; leave it out")));
     }
     if driver.takes(key) || options::is_ours(key) {
