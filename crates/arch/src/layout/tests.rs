@@ -337,7 +337,7 @@ fn a_pipeline_is_one_process() {
     assert_eq!(plan(&[blocking, ("watpipe.barrier", "true")]), Err("event.send"));
 }
 
-/// One thread that sends for all clients waits for none of them. A pipeline whose stages do not know
+/// A thread that sends for all clients waits for none of them. A pipeline whose stages do not know
 /// the ages of requests has no options that admit by these.
 #[test]
 fn a_pipeline_is_refused_what_its_stages_cannot_do() {

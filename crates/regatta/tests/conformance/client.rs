@@ -371,7 +371,7 @@ fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// What holds for every answer of ours, on a connection that was opened then.
+/// Checks what holds for every answer of ours, on a connection that was opened then.
 fn check_fields(answer: &Answer, opened: SystemTime) {
     let brief = || answer.brief();
     assert!(answer.field("Transfer-Encoding").is_none(), "a length is known: {}", brief());

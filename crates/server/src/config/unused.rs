@@ -40,7 +40,7 @@ mod tests {
     use super::warnings;
     use crate::config::raw::{Arguments, read};
 
-    /// What is warned of, as people read it.
+    /// The warnings, as people read them.
     fn warned(architecture: &str, set: &str) -> Vec<String> {
         let sets = [format!("server.architecture={architecture}"), set.to_owned()];
         let (said, problems) = read(None, &Arguments { flags: Vec::new(), sets: sets.into() });

@@ -20,7 +20,7 @@ use std::{
 /// How long it waits for a batch before it looks whether the line has been closed.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How often it checks queues for what threads are late with, nanoseconds.
+/// Interval at which it checks queues for what threads are late with, nanoseconds.
 const LATE_NS: u64 = 100_000_000;
 
 /// What a stage with a poller does.
