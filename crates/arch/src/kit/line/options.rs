@@ -111,7 +111,7 @@ options! {
         key: "stages.disk_threshold",
         kind: Kind::Count { min: 1, max: 1_000_000 },
         default: "20",
-        doc: "So many requests must wait for the disk before another thread reads from it.",
+        doc: "The requests that must wait for the disk before another thread reads from it.",
         long: "",
     },
     admission: Admission = OptionSpec {
