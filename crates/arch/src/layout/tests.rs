@@ -337,8 +337,8 @@ fn a_pipeline_is_one_process() {
     assert_eq!(plan(&[blocking, ("watpipe.barrier", "true")]), Err("event.send"));
 }
 
-/// A thread that sends for all clients waits for none of them. A pipeline whose stages do not know
-/// the ages of requests has no options that admit by these.
+/// A thread that sends for all clients waits for none of them. A pipeline whose stages know no ages
+/// of requests has no options that admit by these.
 #[test]
 fn a_pipeline_is_refused_what_its_stages_cannot_do() {
     let plan = |driver, set| pipeline(driver, &[set]).map(|layout| layout.slots());

@@ -370,7 +370,8 @@ macro_rules! staged {
         mod pools {
             topics! { $variant
                 seda: the_disk_stage_grows_and_shrinks who_is_too_many_is_turned_away
-                    decisions_come_at_their_times decisions_are_not_logged_unasked an_age_begins_when_the_request_came
+                    decisions_come_at_their_times decisions_are_not_logged_unasked
+                    an_age_begins_when_the_request_came
                     what_is_tried_again_is_not_served;
             }
         }

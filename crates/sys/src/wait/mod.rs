@@ -46,10 +46,10 @@ pub struct Event {
     pub readable: bool,
     /// Sending will not block. True on a broken connection too.
     pub writable: bool,
-    /// The peer sends no more (where that is watched: edge-triggered epoll,
-    /// [`Poller::add_reader`], and by all where there is no other interest), both directions are over, or the connection broke: the next operation
-    /// says which. A short read does not mean that everything has been read. Where there is
-    /// interest a [`Select`] cannot tell, and says so by readiness alone.
+    /// The peer sends no more (where that is watched: edge-triggered epoll, [`Poller::add_reader`],
+    /// and by all where there is no other interest), both directions are over, or the connection
+    /// broke: the next operation says which. A short read does not mean that everything has been
+    /// read. Where there is interest a [`Select`] cannot tell, and says so by readiness alone.
     pub hangup: bool,
     /// The connection broke, or both of its directions are over: nobody is there. A hangup, too.
     pub broken: bool,
