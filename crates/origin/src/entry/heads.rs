@@ -46,7 +46,9 @@ impl Heads {
             write_field(&mut out, "Content-Encoding", coding.name().as_bytes());
         }
         write_field(&mut out, "ETag", coded.etag_text());
-        write_date_field(&mut out, "Last-Modified", coded.modified_secs);
+        if let Some(modified) = coded.last_modified() {
+            write_date_field(&mut out, "Last-Modified", modified);
+        }
         write_field(&mut out, "Accept-Ranges", b"bytes");
         write_caching(&mut out, facts);
         if facts.nosniff {
