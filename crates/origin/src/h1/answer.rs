@@ -58,6 +58,14 @@ impl<F: File> Conn<F> {
     ) {
         cx.tally.add(Counter::Requests, 1);
         self.take_note(None, now, cx);
+        let is_head = matches!(refusal, Refusal::Head(_));
+        let is_charged = is_head && cx.site.limits.client_rate > 0;
+        let refusal = if is_charged && !cx.links.may_ask(self.peer, now) {
+            cx.tally.add(Counter::RequestsLimited, 1);
+            Refusal::TooMany
+        } else {
+            refusal
+        };
         self.refuse(refusal, reason, &Course::default(), now, cx);
     }
 
