@@ -52,16 +52,16 @@ fn is_page(media_type: &str) -> bool {
 
 /// True for types whose text has no charset of its own. XML and JSON say or fix theirs.
 fn is_text(media_type: &str) -> bool {
-    media_type.starts_with("text/") || media_type == "application/javascript"
+    let is_xml = media_type.ends_with("+xml") || media_type.starts_with("text/xml");
+    media_type.starts_with("text/") && !is_xml || media_type == "application/javascript"
 }
 
-/// True if the name holds a hash of the content, as build tools make them: `app.3f9c2ab1.js`,
+/// True if the name holds a hash of the content, as bundlers make them: `app.3f9c2ab1.js`,
 /// `index-BfXy12ab.css`.
 ///
-/// A wrong guess would pin a file in browsers for a year, so only the last part before the suffix
-/// counts, after a dot, hyphen or underscore, and it must be one of: hexadecimal, 8 or more
-/// digits, with a letter and a figure; or, for scripts, styles and the like, exactly 8 letters and
-/// figures with an upper-case letter and a figure among them.
+/// A wrong guess would pin a file in browsers for a year. So only types that bundlers give hashes to
+/// count, and of a name the part before the suffix, after a dot or a hyphen. It must be of a length
+/// that they use, and must not read as a word, a date, or part of a UUID or of a hardware address.
 pub(crate) fn has_hash(path: &[u8]) -> bool {
     let Some(suffix) = suffix(path) else {
         return false;
@@ -136,6 +136,7 @@ mod tests {
         check("a.JS", "text/javascript; charset=utf-8", "no-cache", Codings::ALL);
         check("a.3f9c2ab1.js", "text/javascript; charset=utf-8", immutable, Codings::ALL);
         check("a.png", "image/png", "no-cache", Codings::NONE);
+        check("a.xml", "application/xml", "no-cache", Codings::ALL);
         check("a.svg", "image/svg+xml", "no-cache", Codings::ALL);
         check("noise", "application/octet-stream", "no-cache", Codings::ALL);
     }
