@@ -213,6 +213,8 @@ impl<F: File> Explainer<'_, F> {
                 let (larger, len) = (sibling.len, this.len);
                 let why = format!("larger than the file itself ({larger} bytes, not {len})");
                 self.say("sibling", format!("{name}, {why}: not sent"));
+            } else if sibling.len == 0 {
+                self.say("sibling", format!("{name}, empty: not sent"));
             } else if sibling.modified < this.modified {
                 let hint = "if that has changed, compress it again";
                 self.say("sibling", format!("{name}, older than the file itself: sent; {hint}"));
