@@ -27,6 +27,20 @@ pub(crate) fn cache_control<'a>(path: &[u8], site: &'a Site) -> &'a str {
     }
 }
 
+/// The paths by which the file of this name can be asked for: its own, and those at which it is
+/// found as an index or with its suffix.
+pub(crate) fn names<'n>(name: &'n [u8], site: &Site) -> Names<'n> {
+    let rules = &site.content;
+    let (folder, last) = match name.iter().rposition(|&byte| byte == b'/') {
+        Some(slash) => (&name[..slash], &name[slash + 1..]),
+        None => (&b""[..], name),
+    };
+    let clean = name.strip_suffix(PAGE_SUFFIX.as_bytes());
+    let clean = clean.filter(|_| rules.clean_urls && last.len() > PAGE_SUFFIX.len());
+    let is_index = rules.index.iter().any(|index| index.as_bytes() == last);
+    Names { path: name, clean, folder: is_index.then_some(folder) }
+}
+
 /// The codings in which a file at `path` may have a sibling that is worth looking for.
 pub(crate) fn siblings(path: &[u8], site: &Site) -> Codings {
     let wanted = site.content.precompressed && !is_compressed(media_type(path, site));

@@ -2,7 +2,7 @@
 pub(crate) mod heads;
 
 use self::heads::{Heads, Whole};
-use crate::{Site, auth, content, rules::Amendment, validator};
+use crate::{Site, auth, content, fields::Amendment, validator};
 use alloc::{boxed::Box, sync::Arc};
 use once_cell::race::OnceBox;
 use regatta_http::{date::DATE_BYTES, etag::EntityTag, range::ByteRange};
@@ -61,18 +61,16 @@ pub(crate) struct Facts {
 impl Facts {
     /// The facts of the file of this name: what its name says, amended by the owner's rules.
     pub(crate) fn new(name: &[u8], varies: bool, site: &Site) -> Self {
+        let private = site.rules.auth(name).is_some();
         let Amendment { content_type, cache_control, sniffing, fields, revalidated } =
-            site.rules.amend(name);
+            site.rules.amend(content::names(name, site), private);
         let caching = cache_control.unwrap_or_else(|| content::cache_control(name, site));
         Self {
             content_type: match content_type {
                 Some(ruled) => ruled.into(),
                 None => content::content_type(name, site),
             },
-            cache_control: match site.rules.auth(name) {
-                Some(_) => auth::private(caching),
-                None => caching.into(),
-            },
+            cache_control: if private { auth::private(caching) } else { caching.into() },
             varies,
             nosniff: site.content.nosniff && !sniffing,
             fields: fields.into_boxed_slice(),

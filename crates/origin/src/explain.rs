@@ -1,7 +1,7 @@
 //! The decisions behind one response, in words: for `regatta explain`.
 use crate::{
     CachingRules, ClearHttp1, Cx, Exchange, FileReply, LocalCache, NoLog, Refusal, Reply, Request,
-    Scratch, Site, Step, Supply,
+    Scratch, Site, Step, Supply, content,
     cors::Grant,
     course::{After, Announced, Course, Persistence, head_limits},
     h1::reply::Terms,
@@ -287,7 +287,7 @@ impl<F: File> Explainer<'_, F> {
     }
 
     fn file(&mut self, reply: &FileReply<F>) {
-        for place in self.site.rules.header_places(&self.served) {
+        for place in self.site.rules.header_places_of(content::names(&self.served, self.site)) {
             self.say("headers", format!("the rule at {place}"));
         }
         let codings = reply.file.codings();

@@ -117,7 +117,8 @@ pub fn check(sources: &Sources<'_>) -> Result<Checked, Failure> {
     let (good, said) = match understand(sources) {
         Ok(config) => {
             let summary = summary(&config);
-            let Config { chosen, mut warnings, said, .. } = config;
+            let Config { chosen, mut warnings, cut, said, .. } = config;
+            problems.extend(cut);
             warnings.extend(precompress::stale(&said));
             (Some(Checked { summary, chosen, warnings }), said)
         }

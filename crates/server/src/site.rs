@@ -88,7 +88,8 @@ mod tests {
     fn the_defaults_of_the_table_are_those_of_the_origin() {
         let settings = Settings::defaults(options::all());
         let (said, _) = raw::read(None, &raw::Arguments::default());
-        let hosts = hosts::understand(&said, |_, _| {}, &mut Vec::new(), &mut Vec::new());
+        let hosts =
+            hosts::understand(&said, |_, _| {}, &mut Vec::new(), &mut Vec::new(), &mut Vec::new());
         let (ours, origin) = (build(&settings, hosts, &[Vec::new()]), Site::default());
         assert_eq!(ours.limits, origin.limits);
         assert_eq!(ours.deadlines, origin.deadlines);

@@ -64,6 +64,9 @@ pub struct Config {
     pub chosen: Vec<Chosen>,
     /// What is allowed, and may not have been meant.
     pub warnings: Vec<Problem>,
+    /// Rules that are left out, because a table would exceed its limits: errors for who asks, and
+    /// warnings for a server, which serves without them.
+    pub cut: Vec<Problem>,
 }
 
 impl Config {
@@ -87,10 +90,10 @@ pub fn understand(said: Said, allowance: &Allowance) -> Result<Config, (Said, Ve
     permissions(&said, &mut problems);
     let admin = admin(&said, &mut problems);
     limits(&said, &mut problems);
-    let mut warnings = Vec::new();
+    let (mut cut, mut warnings) = (Vec::new(), Vec::new());
     warnings.extend(admin.as_ref().and_then(|place| exposed(&said, place)));
     warnings.extend(untrusted(&said, &listen));
-    let hosts = hosts::understand(&said, content, &mut problems, &mut warnings);
+    let hosts = hosts::understand(&said, content, &mut problems, &mut cut, &mut warnings);
     let mut chosen = Vec::new();
     // An unknown architecture has been reported where it was read.
     let architecture = regatta_arch::find(said.settings.text("server.architecture"));
@@ -122,7 +125,7 @@ pub fn understand(said: Said, allowance: &Allowance) -> Result<Config, (Said, Ve
     });
     match layout {
         Some((architecture, layout)) if problems.is_empty() => {
-            Ok(Config { said, listen, admin, architecture, hosts, layout, chosen, warnings })
+            Ok(Config { said, listen, admin, architecture, hosts, layout, chosen, warnings, cut })
         }
         _ => Err((said, problems)),
     }

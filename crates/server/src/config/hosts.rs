@@ -1,8 +1,10 @@
 //! What each host serves: the first one's root, and those of the table `[[hosts]]`.
 use crate::{
     config::{
+        nested,
         raw::{Problem, Row, Said},
-        rules, tables,
+        rules::{self, Built},
+        tables,
     },
     media::Types,
 };
@@ -28,26 +30,31 @@ pub struct HostConfig {
 }
 
 /// Understands what all hosts serve: the first one, and those of the table. `content` finds what is
-/// wrong with the options that each has. What is said once for all is reported once.
+/// wrong with the options that each has; rules that are left out of a table that is full go to
+/// `cut`. What is said once for all is reported once.
 pub(crate) fn understand(
     said: &Said,
     content: fn(&Said, &mut Vec<Problem>),
     problems: &mut Vec<Problem>,
+    cut: &mut Vec<Problem>,
     warnings: &mut Vec<Problem>,
 ) -> Vec<HostConfig> {
     let mut all_names = names(said.rows(tables::HOSTS), problems).into_iter();
     let mut hosts = Vec::new();
     for (at, said) in std::iter::once(said).chain(&said.hosts).enumerate() {
-        let (mut wrong, mut doubtful) = (Vec::new(), Vec::new());
+        let mut wrong = Vec::new();
         content(said, &mut wrong);
-        let rules = rules::build(said, &mut wrong, &mut doubtful);
+        let Built { rules, problems: of_rules, cut: cut_rules, warnings: doubtful } =
+            rules::build(said);
+        wrong.extend(of_rules);
         let types = Types::new(said.settings.list("content.types")).map_err(|items| {
             wrong.extend(items.iter().map(|item| {
                 said.problem("content.types", &format!("\"{item}\" is not ext=type/subtype"))
                     .hint("as in log=text/plain, without parameters")
             }));
         });
-        for (mut found, all) in [(wrong, &mut *problems), (doubtful, &mut *warnings)] {
+        let found = [(wrong, &mut *problems), (cut_rules, &mut *cut), (doubtful, &mut *warnings)];
+        for (mut found, all) in found {
             found.retain(|one| !all.contains(one));
             all.extend(found);
         }
@@ -131,9 +138,9 @@ mod tests {
         let file = FileText { name: "r", text };
         let (mut said, mut problems) = read(Some(file), &Arguments::default());
         said.inherit_rules();
-        let mut warnings = Vec::new();
-        let hosts = understand(&said, |_, _| {}, &mut problems, &mut warnings);
-        problems.extend(warnings);
+        let (mut cut, mut warnings) = (Vec::new(), Vec::new());
+        let hosts = understand(&said, |_, _| {}, &mut problems, &mut cut, &mut warnings);
+        problems.extend([cut, warnings].concat());
         (hosts, problems.iter().map(ToString::to_string).collect(), said.print_rows())
     }
 

@@ -158,6 +158,11 @@ impl Row {
         Self { place, settings, places: BTreeMap::new(), of_site }
     }
 
+    /// True if it comes from a file at the root, not from the configuration file.
+    pub(crate) const fn is_of_site(&self) -> bool {
+        self.of_site
+    }
+
     /// Says the value of a field.
     pub(crate) fn say(
         &mut self,

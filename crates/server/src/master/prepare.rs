@@ -125,7 +125,7 @@ fn tell(config: &Config, user: Option<&User>, errors: &ErrorLog) {
     let chosen: Vec<String> = config.chosen.iter().map(ToString::to_string).collect();
     let (name, chosen) = (config.architecture.name, chosen.join(", "));
     errors.note(Level::Notice, format_args!("{name} starts with {chosen}"));
-    for Problem { place, message, hint } in &config.warnings {
+    for Problem { place, message, hint } in config.warnings.iter().chain(&config.cut) {
         let hint = hint.as_deref().map_or_else(String::new, |hint| format!("; {hint}"));
         errors.note(Level::Warning, format_args!("{place}: {message}{hint}"));
     }
