@@ -63,6 +63,7 @@ pub(crate) fn understand(
             hosts.push(HostConfig { names, content: rules_of(&said.settings), types, rules });
         }
     }
+    warnings.extend(nested::roots(said, &hosts));
     hosts
 }
 

@@ -6,6 +6,7 @@ pub mod check;
 mod demand;
 pub(crate) mod error_pages;
 pub mod hosts;
+mod nested;
 pub mod options;
 pub mod raw;
 mod rules;
