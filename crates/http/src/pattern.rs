@@ -21,7 +21,7 @@ pub const STAR_BYTES_MAX: usize = 255;
 /// A pattern that has been read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern<'a> {
-    /// Those before the one with the `*`.
+    /// Segments before the one with the `*`.
     segments: Vec<Segment<'a>>,
     star: Option<Star<'a>>,
 }
@@ -36,7 +36,7 @@ enum Segment<'a> {
 /// A `*` with the text around it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Star<'a> {
-    /// What its segment starts with.
+    /// Text before it in its segment.
     before: Cow<'a, str>,
     /// All that follows it, with slashes but none at the end.
     after: String,
@@ -47,17 +47,17 @@ struct Star<'a> {
 pub enum PatternFault {
     /// It does not start with a slash.
     NoSlash,
-    /// It has `?`, `#`, a control character, or a `%` that encodes no character of a name.
+    /// A `?`, a `#`, a control character, or a `%` that encodes no character of a name.
     Encoded,
     /// A segment is `.` or `..`.
     Dots,
-    /// It has more than one `*`, or a name behind it.
+    /// More than one `*`, or a name behind it.
     Star,
     /// A `:` without a name of letters, digits and `_` behind it, or the name `splat`.
     Name,
     /// A name stands in it twice.
     Twice,
-    /// It has too many segments, too many names, or too much text around its `*`.
+    /// Too many segments, too many names, or too much text around its `*`.
     Long,
 }
 
@@ -90,7 +90,7 @@ impl PatternFault {
 pub struct Captures<'p> {
     named: [&'p [u8]; NAMES_MAX],
     count: usize,
-    /// What `*` stands for: any text, or nothing.
+    /// The text that `*` stands for; it may be empty.
     pub rest: &'p [u8],
 }
 

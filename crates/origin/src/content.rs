@@ -110,7 +110,7 @@ const HASHED: [&[u8]; 22] = [
     b"woff2", b"ttf", b"otf", b"eot", b"mp4", b"webm", b"mp3", b"ogg", b"wav", b"flac", b"aac",
 ];
 
-/// What may stand between a hash and the suffix.
+/// Parts of a name between a hash and the suffix.
 const INNER: [&[u8]; 5] = [b".min", b".js", b".css", b".chunk", b".bundle"];
 
 /// True for hexadecimal digits that a bundler may have made; of 12, as hardware addresses have, only

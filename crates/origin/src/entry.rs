@@ -32,7 +32,7 @@ pub struct Coded<F> {
     pub id: FileId,
     /// The coding; `None` for the file as it is.
     pub coding: Option<Coding>,
-    /// When it was modified, seconds since 1970: never after the time when the file was opened.
+    /// Time of the last change, seconds since 1970: never after the time when the file was opened.
     pub modified_secs: i64,
     /// The body.
     pub body: Body<F>,

@@ -12,7 +12,7 @@ pub const RULED_FIELDS_MAX: u32 = 64;
 /// The most bytes of these fields.
 pub const RULED_BYTES_MAX: u32 = 16 << 10;
 
-/// What a rule says of one field.
+/// Line of a rule: what becomes of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HeaderLine {
     /// Send this value, in place of what is sent otherwise.
@@ -21,12 +21,12 @@ pub enum HeaderLine {
     Remove(Box<str>),
 }
 
-/// Why a text says nothing of a field.
+/// The reason for which a text says nothing of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeaderFault {
-    /// It is neither `Name: value` nor `! Name`.
+    /// Neither `Name: value` nor `! Name`.
     Form,
-    /// Its value is longer than 8 KiB, or has another character than visible ASCII characters,
+    /// A value longer than 8 KiB, or with another character than visible ASCII characters,
     /// spaces and tabs.
     Value,
     /// The server makes that field itself.
@@ -34,7 +34,7 @@ pub enum HeaderFault {
 }
 
 impl HeaderFault {
-    /// What is wrong and what helps, for people.
+    /// Sentence for people: the fault, and what helps.
     #[must_use]
     pub const fn reason(self) -> &'static str {
         match self {
@@ -120,7 +120,7 @@ fn is_one_of(name: &str, names: &[&str]) -> bool {
     names.iter().any(|other| name.eq_ignore_ascii_case(other))
 }
 
-/// What the rules make of the fields of one file.
+/// Fields of one file, as the rules change them.
 #[derive(Debug, Default)]
 pub(crate) struct Amendment<'a> {
     /// The value of `Content-Type`, if a rule has one.
@@ -131,7 +131,7 @@ pub(crate) struct Amendment<'a> {
     pub(crate) sniffing: bool,
     /// Further field lines; those of a 304 come first.
     pub(crate) fields: Vec<u8>,
-    /// How many bytes of them a 304 has as well.
+    /// Number of their bytes that a 304 has as well.
     pub(crate) revalidated: usize,
 }
 
@@ -184,15 +184,15 @@ pub(crate) struct HeaderRules {
 struct HeaderRule {
     /// Each with the number of its name.
     lines: Box<[(u32, HeaderLine)]>,
-    /// How many of them a merge does not change.
+    /// Number of those that a merge does not change.
     own: usize,
     places: Box<[Box<str>]>,
 }
 
-/// What a rule has in common with one for the same paths that it was merged with.
+/// Report of a merge with a rule for the same paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Merged {
-    /// Where the other rule stands.
+    /// Place of the other rule.
     pub place: Box<str>,
     /// Names of fields that the other rule sets, and that are not taken of this one.
     pub kept: Vec<Box<str>>,
@@ -254,7 +254,7 @@ impl HeaderRules {
         Ok(merged)
     }
 
-    /// Where the rules stand that have fields for a file, the strongest first.
+    /// Places of the rules that have fields for a file, the strongest first.
     pub(crate) fn places(&self, names: Names<'_>) -> Vec<&str> {
         let mut places = Vec::new();
         self.table.visit_names(names, &mut |rule| {
@@ -263,7 +263,7 @@ impl HeaderRules {
         places
     }
 
-    /// What all rules together make of the fields of a file. Of a field, the rule counts whose
+    /// Fields of a file, as all rules change them. Of a field, the rule counts whose
     /// pattern is the most specific.
     pub(crate) fn amend(&self, names: Names<'_>, private: bool) -> Amendment<'_> {
         let mut amendment = Amendment::default();
@@ -292,7 +292,7 @@ impl HeaderRules {
     }
 }
 
-/// How many lines these are, and how long.
+/// Number of these lines, and their length in bytes.
 fn weight(lines: &[(u32, HeaderLine)]) -> (u32, u32) {
     let length = |line: &HeaderLine| match line {
         HeaderLine::Set(name, value) => name.len() + value.len() + 4,

@@ -8,7 +8,7 @@ use regatta_http::{
 
 /// The longest text that says where a rule leads, bytes.
 const TEMPLATE_BYTES_MAX: usize = 8 << 10;
-/// How many times a name may stand in it: what is filled in is then at most this many times as long
+/// The most times that a name stands in it: what is filled in is at most this many times as long
 /// as the path.
 const FILLED_MAX: usize = 4;
 
@@ -44,7 +44,7 @@ pub enum TemplateFault {
     Byte,
     /// It has a name that the pattern does not have.
     Name,
-    /// It is too long, or has a name too often.
+    /// Too long, or a name in it too often.
     Long,
     /// It names a file, and has what a path of a file has not.
     File,

@@ -23,7 +23,7 @@ pub struct Rules {
     cors_rules: Vec<CorsRule>,
 }
 
-/// Why a rule is not taken.
+/// The reason for which a rule is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleFault<'r> {
     /// The same paths are matched by the rule that stands there.
@@ -45,7 +45,7 @@ impl Rules {
     /// Adds fields for the files with a path that matches `pattern`; `place` is where that was said.
     ///
     /// # Errors
-    /// Why the rule is not taken.
+    /// The reason for which the rule is not taken.
     pub fn add_headers(
         &mut self,
         pattern: &Pattern<'_>,
@@ -73,7 +73,7 @@ impl Rules {
     /// Adds a redirect for the paths that match `pattern`.
     ///
     /// # Errors
-    /// Why the rule is not taken.
+    /// The reason for which the rule is not taken.
     pub fn add_redirect(
         &mut self,
         pattern: &Pattern<'_>,
@@ -90,7 +90,7 @@ impl Rules {
     /// Lets only users of the rule see the paths that match `pattern`, and no other rule does.
     ///
     /// # Errors
-    /// Why the rule is not taken.
+    /// The reason for which the rule is not taken.
     pub fn add_auth(&mut self, pattern: &Pattern<'_>, rule: AuthRule) -> Result<(), RuleFault<'_>> {
         let added = self.auth.insert(pattern, rule, (0, 0));
         added.map_err(|refused| RuleFault::of(refused, |other| &*other.place))
@@ -132,7 +132,7 @@ impl Rules {
     /// Lets scripts of other sites read what is sent for the paths that match `pattern`.
     ///
     /// # Errors
-    /// Why the rule is not taken.
+    /// The reason for which the rule is not taken.
     ///
     /// # Panics
     /// If there are more than 65,536.
@@ -203,18 +203,18 @@ impl Rules {
         first(table, path).map(|(redirect, _)| &*redirect.place)
     }
 
-    /// Where the rules were said that have fields for the path of a file, the strongest first.
+    /// Places of the rules that have fields for the path of a file, the strongest first.
     #[must_use]
     pub fn header_places(&self, path: &[u8]) -> Vec<&str> {
         self.header_places_of(Names { path, ..Names::default() })
     }
 
-    /// Where the rules were said that have fields for a file, the strongest first.
+    /// Places of the rules that have fields for a file, the strongest first.
     pub(crate) fn header_places_of(&self, names: Names<'_>) -> Vec<&str> {
         self.headers.places(names)
     }
 
-    /// What all rules together make of the fields of a file; `private` says that caches which
+    /// Fields of a file, as all rules change them; `private` says that caches which
     /// several share may not keep it.
     pub(crate) fn amend(&self, names: Names<'_>, private: bool) -> Amendment<'_> {
         self.headers.amend(names, private)

@@ -56,7 +56,7 @@ pub enum Full {
     Values,
 }
 
-/// Why a table does not take a pattern.
+/// The reason for which a table does not take a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused<'t, T> {
     /// A pattern that matches the same paths, whatever its names are, has this value.
@@ -77,7 +77,7 @@ pub struct Patterns<T> {
     limit: Cost,
 }
 
-/// What follows a number of segments.
+/// Patterns that start with the same segments.
 #[derive(Clone, Debug)]
 struct Node<T> {
     /// The nodes behind plain segments, by the number of their text.
@@ -163,7 +163,7 @@ impl<T> Patterns<T> {
         self.nodes.is_empty()
     }
 
-    /// What the most expensive path costs at most.
+    /// An upper bound on the cost of the most expensive path.
     #[must_use]
     pub fn worst(&self) -> Cost {
         self.nodes.first().map(|node| node.bounds.worst).unwrap_or_default()
@@ -347,7 +347,7 @@ impl<T> Node<T> {
         self.place(text).ok().map(|at| self.plain[at].1)
     }
 
-    /// Where the `*` with these texts is, or belongs.
+    /// The place of the `*` with these texts, or where it belongs.
     fn star(&self, before: &[u8], after: &[u8]) -> Result<usize, usize> {
         let key = |before: &[u8], after: &[u8]| before.len() + after.len();
         let order = |star: &StarSlot<T>| {
@@ -436,10 +436,10 @@ struct Walk<'t, 'p, T> {
     table: &'t Patterns<T>,
     names: Names<'p>,
     segments: [Part; SEGMENTS_MAX + 1],
-    /// How many of them are known.
+    /// Number of those that are known.
     known: usize,
     captures: Captures<'p>,
-    /// As [`Cost::steps`].
+    /// Steps so far, as in [`Cost::steps`].
     steps: u32,
 }
 
@@ -556,7 +556,7 @@ impl<'t, 'p, T> Walk<'t, 'p, T> {
 }
 
 impl<T> StarSlot<T> {
-    /// What its `*` stands for in the rest of a path.
+    /// The text that its `*` stands for in the rest of a path.
     fn find<'p>(&self, rest: &'p [u8]) -> Option<&'p [u8]> {
         rest.strip_prefix(&*self.before)?.strip_suffix(&*self.after)
     }

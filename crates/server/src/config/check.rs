@@ -64,8 +64,8 @@ pub struct Config {
     pub chosen: Vec<Chosen>,
     /// What is allowed, and may not have been meant.
     pub warnings: Vec<Problem>,
-    /// Rules that are left out, because a table would exceed its limits: errors for who asks, and
-    /// warnings for a server, which serves without them.
+    /// Rules that are left out, because a table would exceed its limits: errors of `check`, and
+    /// warnings of a server, which serves without them.
     pub cut: Vec<Problem>,
 }
 

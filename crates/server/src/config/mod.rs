@@ -12,4 +12,5 @@ pub mod raw;
 mod rules;
 pub mod rules_files;
 pub mod tables;
+mod unsent;
 mod unused;

@@ -9,7 +9,7 @@ use std::{
     path::{self, Path},
 };
 
-/// How many hosts are named; of further ones, how many there are.
+/// The most hosts that are named; further ones are counted.
 const NAMED_MAX: usize = 8;
 
 /// Warnings of hosts whose files another host serves as well. `hosts` are all, as `said` lists them.

@@ -3,6 +3,7 @@
 use crate::config::{
     error_pages,
     raw::{Problem, Row, Said},
+    unsent,
 };
 use regatta_http::{
     pattern::{Full, Pattern, SEGMENTS_MAX, STEPS_MAX},
@@ -20,21 +21,21 @@ const HOPS_MAX: usize = 20;
 /// Fields that the server sends whatever a rule removes: caches and browsers go by them.
 const KEPT: [&str; 2] = ["content-type", "vary"];
 
-/// How many rules are named that are left out for one reason; of further ones, how many there are.
+/// The most rules that are named for one reason; further ones are counted.
 const NAMED_MAX: usize = 8;
 
-/// How many rules that set a field are compared with one that removes it.
+/// The most rules that set a field which are compared with one that removes it.
 const SETTERS_MAX: usize = 64;
 
 /// The rules of a host, and what was found in the rows that they are made of.
 #[derive(Debug, Default)]
 pub(crate) struct Built {
     pub(crate) rules: Rules,
-    /// What is wrong. The rules have no row that is.
+    /// Faults. The rules have no row with one.
     pub(crate) problems: Vec<Problem>,
     /// Rows that are left out: with them, some paths would cost more than any may.
     pub(crate) cut: Vec<Problem>,
-    /// What may not have been meant.
+    /// Rows that may not have been meant.
     pub(crate) warnings: Vec<Problem>,
 }
 
@@ -44,14 +45,16 @@ pub(crate) fn build(said: &Said) -> Built {
     for row in said.rows("headers") {
         headers(row, &mut built);
     }
-    let mut taken = Vec::new();
+    shorten(&mut built.warnings, 0);
+    shorten(&mut built.cut, 0);
+    let (mut taken, before) = (Vec::new(), (built.warnings.len(), built.cut.len()));
     for row in said.rows("redirects") {
         let outcome = redirect(row, &mut built.rules);
         taken.extend(outcome.is_ok().then_some(row));
         built.note(outcome);
     }
-    shorten(&mut built.warnings);
-    shorten(&mut built.cut);
+    shorten(&mut built.warnings, before.0);
+    shorten(&mut built.cut, before.1);
     for row in said.rows("cors") {
         built.problems.extend(cors(row, &mut built.rules).err());
     }
@@ -66,6 +69,9 @@ pub(crate) fn build(said: &Said) -> Built {
     problems.extend(protect_aliases(said, &guards, rules).err());
     warnings.extend(granted_twice(said));
     warnings.extend(removes_nothing(said));
+    let mut lacking = unsent::fields(said, rules);
+    shorten(&mut lacking, 0);
+    warnings.extend(lacking);
     problems.extend(named_elsewhere(said, rules, warnings));
     if problems.is_empty() {
         let dotfiles = said.settings.flag("content.dotfiles");
@@ -78,9 +84,9 @@ pub(crate) fn build(said: &Said) -> Built {
     built
 }
 
-/// Why a row is left out.
+/// The reason for which a row is left out.
 enum Left {
-    /// It is wrong.
+    /// A fault.
     Wrong(Problem),
     /// The table would exceed its limits.
     Cut(Problem),
@@ -99,12 +105,13 @@ impl Built {
     }
 }
 
-/// Keeps the first few, and counts the others.
-fn shorten(found: &mut Vec<Problem>) {
-    if let Some(first) = found.get(NAMED_MAX) {
-        let (place, others) = (first.place.clone(), found.len() - NAMED_MAX);
-        found.truncate(NAMED_MAX);
-        let message = format!("{others} further rules are left out, from here on");
+/// Keeps the first few from a place on, and counts the other rules.
+fn shorten(found: &mut Vec<Problem>, from: usize) {
+    let end = from + NAMED_MAX;
+    if let Some(first) = found.get(end) {
+        let (place, others) = (first.place.clone(), found.len() - end);
+        found.truncate(end);
+        let message = format!("the same of {others} further rules, from here on");
         found.push(Problem::new(place, message));
     }
 }
@@ -194,7 +201,7 @@ fn cut(row: &Row, key: &str, full: Full) -> Left {
     Left::Cut(row.problem(key, &message).hint(hint))
 }
 
-/// What is wrong with a row for which there is no place; nothing may be left out of its table.
+/// The fault of a row that is not taken, in a table that is never cut.
 fn whole(row: &Row, key: &str, fault: RuleFault<'_>) -> Problem {
     match refused(row, key, fault) {
         Left::Wrong(problem) | Left::Cut(problem) | Left::Again(problem) => problem,
@@ -255,7 +262,7 @@ fn granted_twice(said: &Said) -> Vec<Problem> {
         return Vec::new();
     }
     let mut warnings = said.rows("headers").iter().filter_map(warning).collect();
-    shorten(&mut warnings);
+    shorten(&mut warnings, 0);
     warnings
 }
 
@@ -292,7 +299,7 @@ fn removes_nothing(said: &Said) -> Vec<Problem> {
         };
         warnings.extend(said.rows("headers").iter().filter_map(warning));
     }
-    shorten(&mut warnings);
+    shorten(&mut warnings, 0);
     warnings
 }
 

@@ -169,7 +169,7 @@ fn a_file_has_the_patterns_of_all_its_names_once() {
     check("a/index.html", Some("a/index"), Some("a"), &all);
 }
 
-/// What a path costs: steps, and values.
+/// The cost of a path: steps, and values.
 fn cost<T>(table: &Patterns<T>, names: Names<'_>, of: impl Fn(&T) -> (u32, u32)) -> Cost {
     let mut cost = Cost::default();
     let mut walk = Walk::new(table, names);
