@@ -125,14 +125,14 @@ impl<'a> Pattern<'a> {
                         return Err(PatternFault::Twice);
                     }
                     pattern.segments.push(segment);
+                    if pattern.segments.len() > SEGMENTS_MAX {
+                        return Err(PatternFault::Long);
+                    }
                 }
             }
         }
         let around = pattern.star.as_ref().map_or(0, |star| star.before.len() + star.after.len());
-        if pattern.segments.len() > SEGMENTS_MAX
-            || pattern.names().count() > NAMES_MAX
-            || around > STAR_BYTES_MAX
-        {
+        if pattern.names().count() > NAMES_MAX || around > STAR_BYTES_MAX {
             return Err(PatternFault::Long);
         }
         Ok(pattern)

@@ -216,6 +216,9 @@ impl HeaderRules {
         lines: Vec<HeaderLine>,
         place: &str,
     ) -> Result<(), RuleFault<'_>> {
+        if lines.len() > RULED_FIELDS_MAX as usize {
+            return Err(RuleFault::Full(Full::Values));
+        }
         let grants = lines.iter().any(HeaderLine::grants);
         let lines = join(self.numbered(lines));
         let (own, weight) = (lines.len(), weight(&lines));
@@ -231,6 +234,9 @@ impl HeaderRules {
         lines: Vec<HeaderLine>,
         place: &str,
     ) -> Result<Option<Merged>, Full> {
+        if lines.len() > RULED_FIELDS_MAX as usize {
+            return Err(Full::Values);
+        }
         let grants = lines.iter().any(HeaderLine::grants);
         let mut lines = self.numbered(lines);
         let (mut places, mut own, mut merged) = (vec![place.into()], 0, None);

@@ -2,7 +2,7 @@
 use alloc::{boxed::Box, vec::Vec};
 use percent_encoding::percent_decode_str;
 use regatta_http::{
-    pattern::{Captures, Pattern},
+    pattern::{Captures, NAMES_MAX, Pattern},
     target::{Path, PathFault, decode_path, is_host},
 };
 
@@ -95,8 +95,9 @@ impl Template {
         };
         let path = parts(if path.is_empty() { "/" } else { path }, pattern)?;
         let all = || path.iter().chain(query.iter().flatten());
-        let often = |part: &Part| all().filter(|other| *other == part).count() > FILLED_MAX;
-        if all().any(|part| !matches!(part, Part::Text(_)) && often(part)) {
+        let filled = || all().filter(|part| !matches!(part, Part::Text(_)));
+        let often = |part: &Part| filled().filter(|other| *other == part).count() > FILLED_MAX;
+        if filled().count() > FILLED_MAX * (NAMES_MAX + 1) || filled().any(often) {
             return Err(TemplateFault::Long);
         }
         Ok(Self { origin: origin.into(), path, query, fragment: fragment.into() })

@@ -18,6 +18,12 @@ use regatta_origin::{
 /// How many redirects are followed to see whether they come to an end.
 const HOPS_MAX: usize = 20;
 
+/// A path that has become longer than this is followed no further, bytes.
+const HOP_BYTES_MAX: usize = 16 << 10;
+
+/// As much of it is shown, bytes.
+const HOP_BYTES_SHOWN: usize = 80;
+
 /// Fields that the server sends whatever a rule removes: caches and browsers go by them.
 const KEPT: [&str; 2] = ["content-type", "vary"];
 
@@ -458,6 +464,10 @@ fn circle(row: &Row, rules: &Rules) -> Option<Problem> {
     }
     for _ in 0..HOPS_MAX {
         target = rules.location(&target)?;
+        if target.len() > HOP_BYTES_MAX {
+            target.truncate(HOP_BYTES_SHOWN);
+            break;
+        }
         target.truncate(target.iter().position(|&byte| byte == b'#').unwrap_or(target.len()));
     }
     let to = String::from_utf8_lossy(&target).into_owned();
@@ -702,5 +712,8 @@ mod tests {
              from = \"/b/:x\"\nto = \"/a/:x\"\n[[redirects]]\nfrom = \"/c\"\nto = \"/d\"\n",
             &["r:3:6: redirects.to: leads from", "r:6:6: redirects.to: leads from"],
         );
+        // Each step makes it four times as long.
+        let text = "[[redirects]]\nfrom = \"/*\"\nto = \"/:splat/:splat/:splat/:splat\"\n";
+        check(text, &["r:3:6: redirects.to: leads from"]);
     }
 }
