@@ -21,7 +21,7 @@ const HOPS_MAX: usize = 20;
 /// A path that has become longer than this is followed no further, bytes.
 const HOP_BYTES_MAX: usize = 16 << 10;
 
-/// As much of it is shown, bytes.
+/// Bytes of such a path that are shown.
 const HOP_BYTES_SHOWN: usize = 80;
 
 /// Fields that the server sends whatever a rule removes: caches and browsers go by them.
