@@ -191,7 +191,8 @@ impl<'a> Pattern<'a> {
             path.push_str(text);
         }
         if let Some(Star { before, after }) = &self.star {
-            if !path.is_empty() && !(before.is_empty() && rest.is_empty() && after.is_empty()) {
+            let nothing = before.is_empty() && rest.is_empty() && after.is_empty();
+            if !(path.is_empty() || nothing) {
                 path.push('/');
             }
             path.extend([before, rest, after]);

@@ -56,7 +56,7 @@ fn request_lines() {
         check_line(line, Ok(()));
     }
     let latin = parse(b"GET /\xfc HTTP/1.1\r\nHost: a\r\n\r\n");
-    assert_eq!(latin.map(|_| ()), Err(HeadFault::RequestLine));
+    assert_eq!(latin.map(|_| ()), Err(RequestLine));
     for line in [
         "GET /",
         "GET",
