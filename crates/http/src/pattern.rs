@@ -79,7 +79,7 @@ impl PatternFault {
             }
             Self::Twice => "a name can stand in a pattern only once",
             Self::Long => {
-                "a pattern has at most 32 segments, 8 of them with names, and 255 bytes around its *"
+                "a pattern has at most 32 segments, 8 of them with names, and 255 bytes around a *"
             }
         }
     }

@@ -74,8 +74,8 @@ fn is_text(media_type: &str) -> bool {
 /// True if the name holds a hash of the content, as bundlers make them: `app.3f9c2ab1.js`,
 /// `index-BfXy12ab.css`.
 ///
-/// A wrong guess would pin a file in browsers for a year. So only types that bundlers give hashes to
-/// count, and of a name the part before the suffix, after a dot or a hyphen. It must be of a length
+/// A wrong guess would pin a file in browsers for a year. So only types to which bundlers give
+/// hashes count, and of a name the part before the suffix, after a dot or a hyphen. It must be of a length
 /// that they use, and must not read as a word, a date, or part of a UUID or of a hardware address.
 pub(crate) fn has_hash(path: &[u8]) -> bool {
     let Some(suffix) = suffix(path) else {
@@ -113,8 +113,8 @@ const HASHED: [&[u8]; 22] = [
 /// Parts of a name between a hash and the suffix.
 const INNER: [&[u8]; 5] = [b".min", b".js", b".css", b".chunk", b".bundle"];
 
-/// True for hexadecimal digits that a bundler may have made; of 12, as hardware addresses have, only
-/// in the names of scripts and styles.
+/// True for hexadecimal digits that a bundler may have made; of 12, as hardware addresses have,
+/// only in the names of scripts and styles.
 fn is_hex_hash(part: &[u8], is_code: bool) -> bool {
     let is_length = match part.len() {
         8 | 10 | 16 | 20 | 32 | 40 | 64 => true,

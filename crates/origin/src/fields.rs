@@ -1,10 +1,10 @@
 //! The owner's rules for the fields that files are sent with.
-use crate::{cors, rules::RuleFault};
+use crate::cors;
 use alloc::{boxed::Box, collections::BTreeMap, format, vec, vec::Vec};
 use regatta_http::{
     field::is_token,
     h1::write_field,
-    pattern::{Full, Names, Pattern, Patterns},
+    pattern::{Full, Names, Pattern, Patterns, Refused},
 };
 
 /// The most fields that rules add to a response.
@@ -167,6 +167,24 @@ fn is_for_shared_caches(name: &str) -> bool {
     let start = name.len().saturating_sub(TARGETED.len());
     let others = ["surrogate-control", "edge-control", "x-accel-expires"];
     name.as_bytes()[start..].eq_ignore_ascii_case(TARGETED) || is_one_of(name, &others)
+}
+
+/// The reason for which a rule is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RuleFault<'r> {
+    /// The same paths are matched by the rule that stands there.
+    Taken(&'r str),
+    /// With it, some paths would cost more than any may.
+    Full(Full),
+}
+
+impl<'r> RuleFault<'r> {
+    pub(crate) fn of<T>(refused: Refused<'r, T>, place: impl FnOnce(&'r T) -> &'r str) -> Self {
+        match refused {
+            Refused::Taken(other) => Self::Taken(place(other)),
+            Refused::Full(full) => Self::Full(full),
+        }
+    }
 }
 
 /// Rules by pattern: those that match a file have [`RULED_FIELDS_MAX`] lines at most, together.

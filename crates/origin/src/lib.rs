@@ -49,7 +49,7 @@ pub use cors::{CorsFault, CorsOptions, CorsRule};
 pub use entry::{Body, Coded, Representation};
 pub use exchange::{FileReply, Reply, Step, Supply};
 pub use explain::{Decision, Explanation, explain};
-pub use fields::{HeaderFault, HeaderLine, Merged, RULED_BYTES_MAX, RULED_FIELDS_MAX};
+pub use fields::{HeaderFault, HeaderLine, Merged, RULED_BYTES_MAX, RULED_FIELDS_MAX, RuleFault};
 pub use h1::conn::Conn;
 pub use hosts::{HOST_BYTES_MAX, Hosts};
 #[cfg(feature = "test-seal")]
@@ -62,7 +62,7 @@ pub use protocol::{Admission, ClearHttp1, Cx, Links, Protocol};
 pub use record::{FileFault, Log, NoLog, Peer, Record, ReplyOutcome, Wanted};
 pub use refusal::Refusal;
 pub use request::{Destination, Request};
-pub use rules::{Redirect, RedirectFault, RuleFault, Rules};
+pub use rules::{Redirect, RedirectFault, Rules};
 pub use scratch::Scratch;
 pub use seal::{Progress, RECORD_BYTES_MAX, RECORD_PLAIN_BYTES_MAX, Seal, SealFault};
 pub use sieve::{Cost, Queue, RELIEF_ENTRIES, Rank, STALE_PERIODS_MAX, Totals, Use};

@@ -2,13 +2,13 @@
 use crate::{
     auth::AuthRule,
     cors::{self, CorsRule, Grant},
-    fields::{Amendment, HeaderLine, HeaderRules, Merged},
+    fields::{Amendment, HeaderLine, HeaderRules, Merged, RuleFault},
     location::{Room, Template, TemplateFault},
 };
 use alloc::{boxed::Box, vec::Vec};
 use regatta_http::{
     Status,
-    pattern::{Captures, Full, Names, Pattern, Patterns, Refused},
+    pattern::{Captures, Full, Names, Pattern, Patterns},
     target::{Path, decode_path},
 };
 
@@ -23,26 +23,9 @@ pub struct Rules {
     cors_rules: Vec<CorsRule>,
 }
 
-/// The reason for which a rule is not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RuleFault<'r> {
-    /// The same paths are matched by the rule that stands there.
-    Taken(&'r str),
-    /// With it, some paths would cost more than any may.
-    Full(Full),
-}
-
-impl<'r> RuleFault<'r> {
-    pub(crate) fn of<T>(refused: Refused<'r, T>, place: impl FnOnce(&'r T) -> &'r str) -> Self {
-        match refused {
-            Refused::Taken(other) => Self::Taken(place(other)),
-            Refused::Full(full) => Self::Full(full),
-        }
-    }
-}
-
 impl Rules {
-    /// Adds fields for the files with a path that matches `pattern`; `place` is where that was said.
+    /// Adds fields for the files with a path that matches `pattern`; `place` is where they were
+    /// said.
     ///
     /// # Errors
     /// The reason for which the rule is not taken.

@@ -7,6 +7,7 @@ use crate::{
         demand::Demanding,
         error_pages,
         hosts::{self, HostConfig},
+        nested,
         raw::{Problem, Said},
         unused,
     },
@@ -94,6 +95,7 @@ pub fn understand(said: Said, allowance: &Allowance) -> Result<Config, (Said, Ve
     warnings.extend(admin.as_ref().and_then(|place| exposed(&said, place)));
     warnings.extend(untrusted(&said, &listen));
     let hosts = hosts::understand(&said, content, &mut problems, &mut cut, &mut warnings);
+    warnings.extend(nested::roots(&said, &hosts));
     let mut chosen = Vec::new();
     // An unknown architecture has been reported where it was read.
     let architecture = regatta_arch::find(said.settings.text("server.architecture"));

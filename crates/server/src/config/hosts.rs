@@ -1,7 +1,6 @@
 //! What each host serves: the first one's root, and those of the table `[[hosts]]`.
 use crate::{
     config::{
-        nested,
         raw::{Problem, Row, Said},
         rules::{self, Built},
         tables,
@@ -63,7 +62,6 @@ pub(crate) fn understand(
             hosts.push(HostConfig { names, content: rules_of(&said.settings), types, rules });
         }
     }
-    warnings.extend(nested::roots(said, &hosts));
     hosts
 }
 

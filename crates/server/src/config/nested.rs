@@ -12,7 +12,8 @@ use std::{
 /// The most hosts that are named; further ones are counted.
 const NAMED_MAX: usize = 8;
 
-/// Warnings of hosts whose files another host serves as well. `hosts` are all, as `said` lists them.
+/// Warnings of hosts whose files another host serves as well. `hosts` are all, in the order of
+/// `said`.
 /// Only the text of the paths is compared: nothing outside the process is looked at.
 pub(super) fn roots(said: &Said, hosts: &[HostConfig]) -> Vec<Problem> {
     let all: Vec<_> = std::iter::once(said).chain(&said.hosts).collect();
@@ -72,8 +73,8 @@ impl Host<'_> {
         let (root, other, place) =
             (self.root.display(), protected.name(), &protected.guard()?.place);
         let message = format!(
-            "\"{root}\": it is also the root of {other}, and serves here to everybody what the rule \
-             at {place} protects there"
+            "\"{root}\": it is also the root of {other}, and serves here to everybody what the \
+             rule at {place} protects there"
         );
         Some(self.said.problem("server.root", &message).hint("protect it here as well"))
     }
@@ -121,8 +122,9 @@ mod tests {
             read(Some(FileText { name: "r", text: &text }), &Arguments::default());
         said.inherit_rules();
         let (mut cut, mut found) = (Vec::new(), Vec::new());
-        hosts::understand(&said, |_, _| {}, &mut problems, &mut cut, &mut found);
+        let hosts = hosts::understand(&said, |_, _| {}, &mut problems, &mut cut, &mut found);
         assert_eq!(problems, [], "{text}");
+        found.extend(super::roots(&said, &hosts));
         let found: Vec<_> = found.iter().map(ToString::to_string).collect();
         assert_eq!(found.len(), expected.len(), "{found:#?}");
         for (found, part) in found.iter().zip(expected) {
@@ -151,8 +153,8 @@ mod tests {
         check("", &format!("\"/srv/www/docs\"\n{own}"), &[to_all]);
         let to_users = "serves it at /docs/ to the users of the rule at r:3:1";
         check(&auth("", "/docs"), &format!("\"/srv/www/docs\"\n{own}"), &[to_users]);
-        let also = "r:2:8: server.root: \"/srv/www\": it is also the root of the host h, and serves here to \
-                    everybody what the rule at r:6:1 protects there";
+        let also = "r:2:8: server.root: \"/srv/www\": it is also the root of the host h, and \
+                    serves here to everybody what the rule at r:6:1 protects there";
         check("", &format!("\"/srv/www\"\n{own}"), &[also]);
         check(&auth("", "/"), "\"/srv/www\"\n", &[]);
     }

@@ -250,7 +250,8 @@ fn auth(row: &Row, rules: &mut Rules) -> Result<AuthRule, Problem> {
     added.map(|()| rule).map_err(|fault| whole(row, "auth.path", fault))
 }
 
-/// Warnings of rules for headers that say of scripts what a rule for scripts says of the same paths.
+/// Warnings of rules for headers that say of scripts what a rule for scripts says of the same
+/// paths.
 fn granted_twice(said: &Said) -> Vec<Problem> {
     let cors = said.rows("cors").iter();
     let cors: Vec<_> =
@@ -427,8 +428,8 @@ fn unreachable(row: &Row, rules: &Rules, dotfiles: bool) -> Option<Problem> {
     if !dotfiles && pattern.sample("\0", "\0").split('/').enumerate().any(hides) {
         return Some(problem("a name starts with a dot").hint("set content.dotfiles"));
     }
-    // A name stands for a text, and `*` for as many segments as a pattern may have, and more: all of
-    // them with a text that stands in no other pattern.
+    // A name stands for a text, and `*` for as many segments as a pattern may have, and more: all
+    // of them with a text that stands in no other pattern.
     let (mut first, mut rest) = (None, String::new());
     let further = if pattern.is_open() { SEGMENTS_MAX + 1 } else { 0 };
     let own = row.place.to_string();
