@@ -75,8 +75,9 @@ fn is_text(media_type: &str) -> bool {
 /// `index-BfXy12ab.css`.
 ///
 /// A wrong guess would pin a file in browsers for a year. So only types to which bundlers give
-/// hashes count, and of a name the part before the suffix, after a dot or a hyphen. It must be of a length
-/// that they use, and must not read as a word, a date, or part of a UUID or of a hardware address.
+/// hashes count, and of a name the part before the suffix, after a dot or a hyphen. It must be of a
+/// length that they use, and must not read as a word, a date, or part of a UUID or of a hardware
+/// address.
 pub(crate) fn has_hash(path: &[u8]) -> bool {
     let Some(suffix) = suffix(path) else {
         return false;
