@@ -10,7 +10,7 @@ mod lock;
 pub use ledger::{Lease, Sweep};
 #[cfg(feature = "test-hooks")]
 pub(crate) use lock::is_locked;
-pub use lock::{Grip, Waited, assert_unlocked};
+pub use lock::{Grip, Waited, assert_unlocked, reset};
 
 use crate::{affinity, shm};
 use std::{
@@ -32,7 +32,7 @@ const LINK: usize = 0;
 const LIFE: usize = 1;
 /// How many workers have had this place.
 const INCARNATION: usize = 2;
-/// 1 while the worker reads under a [`Member::read`].
+/// A futex: 1 while the worker reads under a [`Member::read`].
 const READING: usize = 3;
 /// Odd while the worker takes descriptors that the ledger does not know yet.
 const GATE: usize = 4;

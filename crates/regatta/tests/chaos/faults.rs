@@ -133,7 +133,8 @@ fn deaths_with_a_lock(variant: &Variant) {
     const SMALL: [usize; 6] = [0, 1, 4095, 4096, 4097, 65_535];
     let site = Site::new();
     SIZES.iter().for_each(|size| site.put(&format!("size-{size}.bin"), sized(*size)));
-    // One change of the cache after another, by all workers; this seed kills at the 41st point.
+    // One change of the cache after another, by all workers; this seed kills at the 41st point,
+    // when others wait for the locks that the worker has.
     let settings = [
         "event.processes=4",
         "cache.entries_max=4",
@@ -141,7 +142,8 @@ fn deaths_with_a_lock(variant: &Variant) {
         "cache.body_bytes_max=0",
         "cache.revalidate_ms=0",
     ];
-    let variant = Variant { faults: Some("seed=292,die_locked_per_mille=10"), ..*variant };
+    let variant =
+        Variant { faults: Some("seed=292,die_locked_per_mille=10,die_locked_us=5000"), ..*variant };
     let server = Launch::new(&variant, &site.root()).sets(&settings).start();
     let (stop, served, address) = (AtomicBool::new(false), AtomicU64::new(0), server.address());
     let deaths = || ["lock_holders_died", "cache_repairs"].map(|name| counter(&server, name));

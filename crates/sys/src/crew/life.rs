@@ -12,6 +12,8 @@ use std::{
 /// A stamp is an incarnation and, in its low bits, a worker's number plus one.
 const WORKER_BITS: u32 = 10;
 const INCARNATION_BITS: u32 = 20;
+/// A stamp that names no worker: it counts as that of a dead one.
+pub(super) const DEAD: u32 = 1 << WORKER_BITS;
 const _: () = assert!(WORKERS_MAX < 1 << WORKER_BITS);
 
 /// `struct robust_list_head` (set_robust_list(2)).
@@ -30,7 +32,7 @@ impl Crew {
     pub(super) fn sign_on(&self, worker: usize) -> io::Result<u32> {
         let berth = self.berth(worker);
         berth[INCARNATION].fetch_add(1, SeqCst);
-        berth[READING].store(0, SeqCst);
+        futex(&berth[READING]).store(0, SeqCst);
         berth[GATE].store(0, SeqCst);
         let link: &'static AtomicU64 = &berth[LINK];
         let list = Box::leak(Box::new(RobustList {
@@ -68,6 +70,13 @@ impl Crew {
             return true;
         };
         self.stamp(worker) != stamp || !self.lives(worker)
+    }
+
+    /// True if the worker reads under a [`Member::read`](super::Member::read).
+    #[cfg(feature = "test-hooks")]
+    #[must_use]
+    pub fn reads(&self, worker: usize) -> bool {
+        futex(&self.berth(worker)[READING]).load(SeqCst) != 0
     }
 
     /// True if a worker has this place and lives.
