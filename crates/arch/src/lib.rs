@@ -219,6 +219,19 @@ impl Env {
         &self.sockets[self.shares[process].listeners.clone()]
     }
 
+    /// The bells that a process holds: its own, and where a connection wakes one of the processes on
+    /// a listener, those of the others.
+    ///
+    /// # Panics
+    /// If there is no such process.
+    pub fn bells_of(&self, process: usize) -> impl Iterator<Item = &Bell> {
+        let (exclusive, own) = (event::is_exclusive(&self.settings), &self.shares[process]);
+        self.bells.iter().zip(&self.shares).enumerate().filter_map(move |(at, (bell, share))| {
+            let rings = exclusive && share.listeners == own.listeners;
+            (at == process || rings).then_some(bell)
+        })
+    }
+
     /// The slot of a process's first unit, where the process says that it goes on, and which root
     /// it serves.
     ///

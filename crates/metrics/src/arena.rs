@@ -191,7 +191,7 @@ impl<'a> Arena<'a> {
             word.store(value, Relaxed);
         }
         words[SLOT_COUNT].store(slots as u64, Relaxed);
-        words[GENERATION].store(1, Relaxed);
+        words[GENERATION].store(1, Release);
         let directory_at = words.len() - DIRECTORY_WORDS;
         for (word, hash) in words[directory_at..].iter().zip(directory()) {
             word.store(hash, Relaxed);
@@ -216,9 +216,9 @@ impl<'a> Arena<'a> {
         Ok(ArenaView::new(&words[..end], slots))
     }
 
-    /// Says which generation of workers this is.
+    /// Reports which generation of workers this is. A reader that sees it sees what was stored before.
     pub fn set_generation(&self, generation: u64) {
-        self.0.words[GENERATION].store(generation, Relaxed);
+        self.0.words[GENERATION].store(generation, Release);
     }
 
     /// [`ArenaView::departed`], to be written by the master.
@@ -330,7 +330,7 @@ impl<'a> ControlView<'a> {
     /// [`ArenaView::generation`].
     #[must_use]
     pub fn generation(&self) -> u64 {
-        self.0[GENERATION].load(Relaxed)
+        acquire(&self.0[GENERATION])
     }
 
     /// [`ArenaView::server_pid`].

@@ -240,7 +240,8 @@ impl Prepared {
         }
         let mut keep: Vec<BorrowedFd<'_>> = env.listeners(worker).iter().map(AsFd::as_fd).collect();
         keep.extend(env.root.all().map(AsFd::as_fd));
-        keep.extend([env.bells[worker].as_fd(), env.root_channels[worker].as_fd()]);
+        keep.extend(env.bells_of(worker).map(AsFd::as_fd));
+        keep.push(env.root_channels[worker].as_fd());
         let logs: Vec<_> = self.logs().collect();
         keep.extend(logs.iter().map(AsFd::as_fd));
         fork_worker(&keep, worker_life)

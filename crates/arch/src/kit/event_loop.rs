@@ -161,7 +161,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
     fn dispatch(&mut self, event: Event) {
         match event.key {
             BELL => {
-                self.worker.around().bell.clear();
+                self.worker.answer_bell();
                 self.stage.iter().for_each(Stage::calls);
             }
             DISK => self.has_finished = true,

@@ -411,6 +411,8 @@ impl<'a, S> Worker<'a, S> {
     fn leave(&mut self) {
         // Who is closed now leaves no room to others.
         self.desk.acceptor.draining = true;
+        // It does not wait again, so nothing else would.
+        self.desk.acceptor.pass_on();
         self.rest = self.slots.keys().into_iter();
         (self.stage, self.left) = (Stage::Leave, true);
     }
@@ -606,9 +608,8 @@ impl<'a, S> Worker<'a, S> {
     fn expire(&mut self) {
         let now = self.desk.now.tick;
         if self.desk.acceptor.ends_pause(now) {
-            // Who has room elsewhere is woken only where this worker does not ask.
-            let is_full = self.desk.acceptor.rules.exclusive && self.idle_to_close().is_some();
-            if is_full && self.desk.acceptor.leaves() {
+            let open = self.open();
+            if self.desk.acceptor.leaves_on(open) {
                 self.pause(LEAVE_MS);
             }
         }

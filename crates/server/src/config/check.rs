@@ -14,7 +14,7 @@ use crate::{
     media,
 };
 use regatta_arch::{
-    Architecture,
+    Architecture, event,
     layout::Layout,
     options::{Settings, Value},
     shared::SharedState,
@@ -273,8 +273,10 @@ impl Tables {
             true => settings.list(LISTEN_KEY).len() as u64,
             false => 0,
         };
-        let reserved =
-            reserved + further * DESCRIPTORS_PER_SCHEDULER + listeners * DESCRIPTORS_PER_LISTENER;
+        // The bells of the others.
+        let bells = if event::is_exclusive(settings) { workers.saturating_sub(1) } else { 0 };
+        let further = further * DESCRIPTORS_PER_SCHEDULER;
+        let reserved = reserved + further + listeners * DESCRIPTORS_PER_LISTENER + bells;
         Self { limit, count: workers, reserved }
     }
 }
@@ -535,6 +537,8 @@ mod tests {
         let each = 1024 - 64 - 240;
         assert_eq!(symped(&[], 1024), Ok(vec![each; 3]), "each has descriptors of its own");
         assert_eq!(symped(&["limits.connections_max=11"], 1024), Ok(vec![4, 4, 3]));
+        let exclusive = ["cache.enabled=false", "event.listen=exclusive"];
+        assert_eq!(symped(&exclusive, 1024), Ok(vec![1024 - 64 - 2; 3]), "the others' bells");
         assert_eq!(symped(&["limits.connections_max=2160"], 1024), Ok(vec![720; 3]));
         for (sets, part) in [
             (

@@ -4,7 +4,7 @@ use crate::{
     Env, Share, WorkerLog,
     drive::FileCx,
     kit::{
-        accept::{AcceptRules, Acceptor},
+        accept::{AcceptRules, Acceptor, Neighbour},
         shared_cache::SharedCache,
     },
 };
@@ -158,11 +158,13 @@ impl<'a> Own<'a> {
         let own = &env.shares[process].listeners;
         let others = env.shares.iter().enumerate();
         let others = others.filter(|(at, share)| *at != process && share.listeners == *own);
-        let each = |Share { slots, connections_max, .. }: &Share| {
-            let most = connections_max / slots.len();
-            slots.clone().map(move |at| (env.arena.slot(at), most))
+        let each = |(at, share): (usize, &Share)| {
+            let (slots, bell) = (share.slots.clone(), rules.exclusive.then(|| &env.bells[at]));
+            let connections_max = share.connections_max / slots.len();
+            slots.map(move |slot| Neighbour { slot: env.arena.slot(slot), connections_max, bell })
         };
-        acceptor.others = others.flat_map(|(_, share)| each(share)).collect();
+        acceptor.others = others.flat_map(each).collect();
+        acceptor.reports_in = rules.exclusive.then(|| self.tally.slot());
         Worker::new(acceptor, around)
     }
 }
