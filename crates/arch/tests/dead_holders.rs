@@ -48,7 +48,7 @@ const KINDS: [(Locking, Held); 4] = [
     (Locking::TwoTier, Held::Heap),
 ];
 
-/// What all processes of one crew share.
+/// State that all processes of one crew share.
 #[derive(Clone, Copy)]
 struct Bench {
     crew: Crew,
@@ -162,7 +162,7 @@ impl Bench {
         0
     }
 
-    /// What each process has completed.
+    /// Calls that each process has completed.
     fn completed(&self, processes: usize) -> Vec<u64> {
         (0..processes).map(|process| self.calls(process).load(SeqCst)).collect()
     }
@@ -206,7 +206,7 @@ fn kill(folder: &folder::Folder, processes: usize, kind: (Locking, Held), kills:
         let took = until(&what, bound, || goes_on(&bench.completed(processes)));
         longest = longest.max(took);
         children[victim].wait().unwrap();
-        let _ = bench.crew.bury(victim);
+        let _ = bench.crew.bury(victim, &children[victim]);
         bench.crew.give_up(children[victim].as_fd());
         children[victim] = bench.start(victim);
         bench.crew.keep(children[victim].as_fd());

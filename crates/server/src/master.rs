@@ -9,6 +9,7 @@ mod inherited;
 mod keeper;
 mod old;
 mod prepare;
+mod resweep;
 mod sockets;
 mod succeed;
 mod waiting;
@@ -45,6 +46,7 @@ use regatta_sys::{
     socket::Place,
     wait::{Event, Interest, Poll, Poller},
 };
+use resweep::Resweep;
 use std::{
     fmt,
     hash::{BuildHasher, RandomState},
@@ -69,9 +71,6 @@ const CLOCK_LATE_MS_MAX: u64 = 4;
 
 /// The option that names the file with the master's number.
 const PID_FILE: &str = "server.pid_file";
-
-/// The wait before another look for what a worker that has ended left open, milliseconds.
-const SWEEP_MS: u64 = 20;
 
 /// The wait before another look whether all workers have begun, milliseconds.
 const BEGIN_MS: u64 = 1;
@@ -296,8 +295,9 @@ struct Master<'a> {
     children: Vec<Option<Child>>,
     /// The first so many workers are to begin, and have not all been seen to.
     awaited: usize,
-    /// Descriptors of a worker that has ended may still be open in the table that all share.
-    unswept: bool,
+    /// The next sweep: descriptors of a worker that has ended may still be open in the table that all
+    /// share.
+    unswept: Option<Resweep>,
     full: Full,
     heartbeats: Heartbeats,
     monitors: Monitors,
@@ -335,7 +335,7 @@ impl<'a> Master<'a> {
             awaited = 0;
         }
         let children = (0..posts).map(|_| None).collect();
-        let (full, unswept) = (Full::default(), false);
+        let (full, unswept) = (Full::default(), None);
         let heartbeats = Heartbeats::new(prepared.workers, now);
         let monitors = Monitors::new(prepared, now);
         Ok(Self {
@@ -374,7 +374,7 @@ impl<'a> Master<'a> {
             let wake_at = wake_at.min(self.monitors.wake_at(now)).min(self.heartbeats.wake_at());
             let wake_at =
                 wake_at.min(self.generations.as_ref().map_or(Tick::NEVER, Generations::wake_at));
-            let wake_at = if self.unswept { wake_at.min(now.after(SWEEP_MS)) } else { wake_at };
+            let wake_at = self.unswept.map_or(wake_at, |again| wake_at.min(again.at));
             let wake_at = if self.awaited > 0 { wake_at.min(now.after(BEGIN_MS)) } else { wake_at };
             let wait_ms = wake_at.since(now).saturating_add(CLOCK_LATE_MS_MAX).min(LOOK_MS);
             self.poller.wait(&mut events, Some(Duration::from_millis(wait_ms)))?;
@@ -395,15 +395,20 @@ impl<'a> Master<'a> {
                     worker => self.reap(usize::try_from(worker).unwrap_or(usize::MAX))?,
                 }
             }
-            if self.unswept
-                && let Some(shared) = &self.prepared.env.shared
-            {
-                self.unswept = shared.crew.sweep() == Sweep::Later;
-            }
+            self.sweep_again();
             self.look_at_beginners()?;
             self.check_heartbeats();
             self.look_at_generations()?;
             self.orders()?;
+        }
+    }
+
+    fn sweep_again(&mut self) {
+        let now = clock::now().tick;
+        let due = self.unswept.filter(|again| again.at <= now);
+        if let (Some(again), Some(shared)) = (due, &self.prepared.env.shared) {
+            let later = shared.crew.sweep() == Sweep::Later;
+            self.unswept = later.then(|| again.later(now));
         }
     }
 
@@ -695,10 +700,7 @@ impl<'a> Master<'a> {
         let Some(exit) = child.try_wait()? else { return Ok(()) };
         let pid = child.pid();
         self.poller.remove(child.as_fd())?;
-        if let Some(shared) = &self.prepared.env.shared {
-            shared.crew.give_up(child.as_fd());
-        }
-        self.children[worker] = None;
+        let Some(child) = self.children[worker].take() else { return Ok(()) };
         if self.prepared.is_keeper() {
             // It may have left as the master told it to, before the keeper has heard of that.
             self.follow_master();
@@ -722,8 +724,12 @@ impl<'a> Master<'a> {
             Slot::settle(&slots, closed, shared.is_some());
         }
         if let Some(shared) = shared {
-            self.unswept |= shared.crew.bury(worker) == Sweep::Later;
+            if shared.crew.bury(worker, &child) == Sweep::Later {
+                self.unswept.get_or_insert_with(|| Resweep::first(clock::now().tick));
+            }
+            shared.crew.give_up(child.as_fd());
         }
+        drop(child);
         let (how, what) = match exit {
             Exit::Code(0) if self.prepared.env.first_slot(worker).is_retired() => {
                 (Gone::Retired, "retired".to_owned())

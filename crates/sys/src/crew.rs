@@ -40,6 +40,8 @@ const GATE: usize = 4;
 const SWEEPING: usize = 0;
 /// The highest number that the ledger ever held.
 const HIGH: usize = 1;
+/// The process that created the crew.
+const KEEPER: usize = 2;
 /// How many numbers the cache has let go of so far.
 const RETIREMENTS: usize = 8;
 const HEADER_WORDS: usize = 16;
@@ -95,6 +97,7 @@ impl Crew {
         let alone = affinity::allowed().is_ok_and(|cpus| cpus.len() == 1);
         let spins = if alone { 0 } else { lock::SPINS };
         let crew = Self { header, berths, owners, uses, workers, spins };
+        header[KEEPER].store(std::process::id().into(), Relaxed);
         crew.keep_what_is_open()?;
         Ok(crew)
     }

@@ -49,14 +49,14 @@ pub(crate) enum Call {
     Wait,
 }
 
-/// What a process holds in the middle of a change of a shared cache.
+/// A lock that a process holds in the middle of a change of a shared cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Held {
     /// The lock of the table, alone.
     Table,
     /// The lock of an entry, as a reader of the table.
     Entry,
-    /// That and the lock of the heap.
+    /// The lock of the heap, and that of an entry.
     Heap,
 }
 

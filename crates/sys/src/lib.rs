@@ -6,6 +6,13 @@
 //! raw backend makes them without going through libc's `errno`.
 #![cfg(target_os = "linux")]
 
+// A clone of a process without the C library keeps the number of the parent's thread in musl, by
+// which it locks and aborts. The static program is linked with glibc.
+#[cfg(target_env = "musl")]
+compile_error!("musl is not supported; build for a target whose environment is gnu");
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!("32 bits are not supported; build for a 64-bit target");
+
 pub mod affinity;
 #[cfg(feature = "test-hooks")]
 pub mod alloc_count;

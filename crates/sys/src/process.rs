@@ -67,6 +67,17 @@ impl Child {
         Ok(pidfd_send_signal(&self.fd, signal.raw())?)
     }
 
+    /// True if the process has been reaped, so that nothing of it is left.
+    #[must_use]
+    pub fn is_reaped(&self) -> bool {
+        // SAFETY: signal 0 is not sent, no details are pointed to, and the descriptor is open.
+        let result = unsafe {
+            let (fd, none) = (self.fd.as_raw_fd(), std::ptr::null::<libc::siginfo_t>());
+            libc::syscall(libc::SYS_pidfd_send_signal, fd, 0, none, 0)
+        };
+        result < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
+    }
+
     /// Waits until the process has ended, and reaps it.
     ///
     /// # Errors
@@ -181,12 +192,15 @@ pub fn fork_worker<K: AsRawFd>(keep: &[K], work: impl FnOnce() -> i32) -> io::Re
 /// The worker can put what it likes under any number of the parent's, the new [`Child`]'s among
 /// them. So the parent must not be allowed to do what the worker is not.
 ///
+/// `work` is [`Copy`], so that it owns no descriptor: both processes would close that, the second
+/// time perhaps under a number that is another's by then.
+///
 /// # Errors
 /// As [`fork_worker`].
 ///
 /// # Panics
 /// As [`fork_worker`].
-pub fn clone_worker(work: impl FnOnce() -> i32) -> io::Result<Child> {
+pub fn clone_worker(work: impl FnOnce() -> i32 + Copy) -> io::Result<Child> {
     alone()?;
     let parent = rustix::process::getpid();
     let flags = libc::c_long::from(libc::CLONE_FILES | libc::SIGCHLD);

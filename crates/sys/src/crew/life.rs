@@ -87,9 +87,21 @@ impl Crew {
     }
 
     /// Marks a worker as ended, as the kernel does: for one that has been reaped and never
-    /// signed on, and for tests of what follows.
-    pub fn mark_dead(&self, worker: usize) {
+    /// signed on.
+    pub(super) fn mark_ended(&self, worker: usize) {
         futex(&self.berth(worker)[LIFE]).store(libc::FUTEX_OWNER_DIED, SeqCst);
+    }
+
+    /// [`Crew::mark_ended`], for tests of what follows.
+    #[cfg(feature = "test-hooks")]
+    pub fn mark_dead(&self, worker: usize) {
+        self.mark_ended(worker);
+    }
+
+    /// True if no process but that with this number may have this place now.
+    pub(super) fn was(&self, worker: usize, pid: u32) -> bool {
+        let life = futex(&self.berth(worker)[LIFE]).load(SeqCst);
+        life & libc::FUTEX_TID_MASK == pid || !self.lives(worker)
     }
 
     /// How many workers have had this place.

@@ -23,7 +23,7 @@ pub(super) const SPINS: u32 = 100;
 /// How long to sleep before looking whether the holder lives, nanoseconds.
 const LOOK_NS: i64 = 2_000_000;
 
-/// As many as futex(2) can wake.
+/// The most that futex(2) can wake.
 const EVERY_WAITER: u32 = i32::MAX.unsigned_abs();
 
 /// What a lock cost whoever took it.
@@ -348,7 +348,7 @@ mod tests {
     #[should_panic(expected = "others wait")]
     fn nobody_closes_under_a_lock() {
         under_locks(|member| {
-            member.adopt(63);
+            member.cache(63);
             member.retire(63);
             member.close_unused(63);
         });
@@ -368,7 +368,7 @@ mod tests {
     #[should_panic(expected = "others wait")]
     fn nobody_makes_a_file_of_a_lease_under_a_lock() {
         under_locks(|member| {
-            member.adopt(63);
+            member.cache(63);
             let lease = member.lease(63).expect("the cache holds it");
             drop(lease.file(regatta_op::FileId::default()));
         });

@@ -53,7 +53,7 @@ pub struct Plan {
     /// Points in the middle of a change of what processes share at which this one is killed,
     /// the locks of that in its hand.
     pub die_locked_per_mille: u32,
-    /// How long it holds the locks before it is killed, microseconds: others come to wait for them.
+    /// Time for which it holds the locks before, microseconds: others come to wait for them.
     pub die_locked_us: u64,
     /// Connections that a thread of a stage takes out of its queue, and panics with in its hands.
     pub panic_in_visit_per_mille: u32,

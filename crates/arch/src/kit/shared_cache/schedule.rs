@@ -124,8 +124,8 @@ fn what_is_sent_stays_open_whoever_forgets_it_or_dies() {
     assert!(hits > 5000, "{hits} hits");
 }
 
-/// One process of a schedule has the lock `held` and dies, while each of the others waits for it in
-/// the middle of a call.
+/// Runs processes of which the first dies with the lock `held`, while each of the others waits for
+/// it in the middle of a call.
 fn waiters_outlive_the_holder(processes: usize, locking: Locking, held: Held) {
     let rig = Arc::new(Rig::of(processes, Folder::new(), locking, rules(8, 8)));
     let holder = rig.members[0];
