@@ -53,6 +53,9 @@ pub struct Event {
     pub hangup: bool,
     /// The connection broke, or both of its directions are over: nobody is there. A hangup, too.
     pub broken: bool,
+    /// The peer has sent an urgent byte (edge-triggered epoll only): a receive stops short of it,
+    /// and what is behind it has no edge of its own.
+    pub urgent: bool,
 }
 
 /// A wait mechanism.

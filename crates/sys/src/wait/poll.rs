@@ -161,6 +161,7 @@ const fn event(key: u64, entry: &libc::pollfd) -> Event {
         writable: broken || entry.revents & libc::POLLOUT != 0,
         hangup,
         broken,
+        urgent: false,
     }
 }
 

@@ -61,10 +61,15 @@ impl<'a, S> Worker<'a, S> {
         watched.inspect_err(|_| self.pause(PAUSE_MS))
     }
 
-    /// Answers its bell, and looks for connections that another worker has left.
+    /// Clears its bell, and checks for connections that another worker has passed on.
     pub fn answer_bell(&mut self) {
         self.desk.around.bell.clear();
         self.desk.acceptor.watch_afresh();
+    }
+
+    /// [`Acceptor::pass_on`], by a worker that ends.
+    pub fn pass_on(&self) {
+        self.desk.acceptor.pass_on();
     }
 
     /// Accepts nothing for so long.
