@@ -116,9 +116,9 @@ pub enum Ended {
 /// Another worker on the same listeners.
 #[derive(Clone, Copy, Debug)]
 pub struct Neighbour<'a> {
-    /// Where it counts its connections.
+    /// Slot that counts its connections.
     pub slot: Slot<'a>,
-    /// How many of them it may have.
+    /// Most connections that it may have.
     pub connections_max: usize,
     /// The bell of its process, if this one has it: where a connection wakes one worker.
     pub bell: Option<&'a Bell>,
@@ -151,13 +151,13 @@ pub struct Acceptor<'a> {
     taken: u32,
     /// The other workers on the same listeners.
     pub others: Vec<Neighbour<'a>>,
-    /// Where it reports that it watches the listeners: only if a connection wakes one worker.
+    /// Slot that reports whether it watches the listeners: only if a connection wakes one worker.
     pub reports_in: Option<Slot<'a>>,
     /// The last connection was left in the backlog for the other workers.
     left: bool,
     /// The poller watches the listeners.
     watched: bool,
-    /// They are to be watched afresh: the poller then finds what another worker has left.
+    /// Watch the listeners afresh: the poller then finds a connection that another worker passed on.
     afresh: bool,
     /// Counts how often [`Acceptor::in_turn`] was asked.
     first_asked: usize,
@@ -254,13 +254,13 @@ impl<'a> Acceptor<'a> {
         listening.filter_map(|other| other.bell).for_each(Bell::ring);
     }
 
-    /// Its bell has rung: another worker may have left a connection in the backlog.
+    /// Notes that the bell has rung: another worker may have passed on a connection.
     pub const fn watch_afresh(&mut self) {
         self.afresh = self.watched && self.reports_in.is_some();
     }
 
-    /// True if it goes on leaving connections to others at the end of a pause, of which those in
-    /// the backlog are passed on once more: the first to hear of them may be busy.
+    /// True if it still leaves connections to others at the end of a pause. Those in the backlog are
+    /// passed on once more: the first worker that heard of them may be busy.
     pub fn leaves_on(&mut self, open: usize) -> bool {
         let leaves = self.rules.exclusive && open >= self.rules.connections_max && self.leaves();
         let ready = |listener: &OwnedFd| {

@@ -22,7 +22,7 @@ use crate::drive::{
 use regatta_op::{Abandoned, CloseReason, Done, Fault, Op, Outbox};
 use regatta_origin::Protocol as _;
 use regatta_sys::{
-    StaticFile,
+    StaticFile, clock,
     socket::{self, Mode},
     wait::{Interest, Poll, Poller as _, ready_within},
 };
@@ -161,13 +161,20 @@ pub fn next(
     while attend(worker, &mut None, means) {
         if worker.around().slot.is_retired() {
             worker.retire();
-        } else if !worker.is_listening() {
+            continue;
+        }
+        if !worker.is_listening() {
             thread::sleep(worker.patience(step));
-        } else if let Ok(accepted) = worker.accept(means.listener, 0) {
+            continue;
+        }
+        let begun = clock::nanos();
+        if let Ok(accepted) = worker.accept(means.listener, 0) {
             // Its time begins now, and not when the thread began to wait for it.
             look(worker, means);
             return Some(accepted);
-        } else {
+        }
+        // A call that has waited does not ask whether the listener blocks.
+        if u128::from(clock::nanos() - begun) < step.as_nanos() / 2 {
             wait_for_one(worker, step, means.listener);
         }
     }

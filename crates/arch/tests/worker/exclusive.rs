@@ -11,18 +11,18 @@ use regatta_arch::kit::{
 use regatta_sys::wait::{Event, Interest, Poller, ready_now};
 use std::{cell::RefCell, collections::VecDeque, io, os::fd::BorrowedFd, rc::Rc};
 
-/// How long a connection may wait while a worker has room for it, ms.
+/// Longest wait of a connection while a worker has room for it, ms.
 const WAIT_MS_MAX: u64 = 100;
-/// How long each schedule lasts, ms.
+/// Length of each schedule, ms.
 const LASTS_MS: u64 = 2000;
 /// The most rounds of all workers in one millisecond: more would be a loop without an end.
 const ROUNDS_MAX: usize = 200;
 
-/// What the kernel keeps of each epoll instance that may watch the listener.
+/// The kernel's state of an epoll instance that may watch the listener.
 #[derive(Debug, Default)]
 struct Watch {
     key: Option<u64>,
-    /// It is in the list of what is ready.
+    /// True in the list of what is ready.
     ready: bool,
     /// A worker sleeps in its wait.
     asleep: bool,
@@ -102,9 +102,9 @@ struct Unit<'a> {
     bell: &'a Bell,
     wait: Option<Wait>,
     wakes_at: u64,
-    /// It is held up until then, ms.
+    /// End of what holds it up, ms.
     busy_until: u64,
-    /// It has no descriptors until then, ms.
+    /// End of a time without descriptors, ms.
     poor_until: u64,
     open: usize,
 }
@@ -116,7 +116,7 @@ impl Unit<'_> {
         self.busy_until <= now && (watch.ready || self.wakes_at <= now || rung())
     }
 
-    /// Something else takes its time. It cannot be what the kernel wakes meanwhile.
+    /// Holds the worker up. The kernel cannot wake it alone meanwhile.
     fn hold_up(&mut self, now: u64, until: u64) {
         if !self.is_awake(now) {
             (self.busy_until, self.wakes_at) = (until, until);
@@ -124,7 +124,7 @@ impl Unit<'_> {
         }
     }
 
-    /// One round, and the beginning of the next wait.
+    /// Runs one round, and begins the next wait.
     fn round(&mut self, now: u64, below: Below<'_>, listener: &OwnedFd) {
         let mut events = Vec::new();
         self.poller.kernel.borrow_mut().0[self.poller.me].asleep = false;
@@ -182,7 +182,7 @@ fn set_time(ms: u64) {
     hook::set_time(ms * 1_000_000, 1_700_000_000);
 }
 
-/// One schedule; returns how many connections arrived.
+/// Runs a schedule, and returns how many connections arrived.
 fn schedule(seed: u64, fixture: &Fixture, bells: &[Bell]) -> u64 {
     let mut dice = Dice::new(seed);
     let (arena, listeners) = Fixture::fresh(bells.len());
