@@ -130,7 +130,7 @@ fn waiters_outlive_the_holder(processes: usize, locking: Locking, held: Held) {
     let rig = Arc::new(Rig::of(processes, Folder::new(), locking, rules(8, 8)));
     let holder = rig.members[0];
     // The others change an entry each, or unpack the one whose lock is held.
-    let names = if held == Held::Entry { [0; 4] } else { [0, 1, 2, 3] };
+    let name_of = |side: usize| if held == Held::Entry { 0 } else { side as u64 };
     (0..4).for_each(|name| assert!(!rig.ask(&rig.side(0), 0, name)));
     let header = rig.region.layout.header;
     match held {
@@ -148,7 +148,7 @@ fn waiters_outlive_the_holder(processes: usize, locking: Locking, held: Held) {
     let (answered, answers) = mpsc::channel();
     // Not scoped: one that never returns must not keep the test from failing.
     for side in 1..processes {
-        let (rig, answered, name) = (Arc::clone(&rig), answered.clone(), names[side]);
+        let (rig, answered, name) = (Arc::clone(&rig), answered.clone(), name_of(side));
         thread::spawn(move || {
             let (cache, path) = (rig.side(side), name.to_string());
             if held == Held::Heap {
