@@ -219,8 +219,8 @@ impl Env {
         &self.sockets[self.shares[process].listeners.clone()]
     }
 
-    /// The bells that a process holds: its own, and where a connection wakes one of the processes on
-    /// a listener, those of the others.
+    /// The bells that a process holds: its own, and where a connection wakes one of the processes
+    /// on a listener, those of the others.
     ///
     /// # Panics
     /// If there is no such process.

@@ -216,7 +216,7 @@ impl<'a> Arena<'a> {
         Ok(ArenaView::new(&words[..end], slots))
     }
 
-    /// Reports which generation of workers this is. A reader that sees it sees what was stored before.
+    /// Reports which generation of workers this is. A reader of it sees what was stored before.
     pub fn set_generation(&self, generation: u64) {
         self.0.words[GENERATION].store(generation, Release);
     }

@@ -295,8 +295,8 @@ struct Master<'a> {
     children: Vec<Option<Child>>,
     /// The first so many workers are to begin, and have not all been seen to.
     awaited: usize,
-    /// The next sweep: descriptors of a worker that has ended may still be open in the table that all
-    /// share.
+    /// The next sweep: descriptors of a worker that has ended may still be open in the table that
+    /// all share.
     unswept: Option<Resweep>,
     full: Full,
     heartbeats: Heartbeats,

@@ -332,8 +332,8 @@ fn what_the_master_takes_stays_open() {
     crew.give_up(mine.as_fd());
 }
 
-/// A worker closes a descriptor and does not say so; another gets the number, and has not entered it
-/// yet when the keeper buries the first.
+/// A worker closes a descriptor and does not say so; another gets the number, and has not entered
+/// it yet when the keeper buries the first.
 fn a_stale_number_is_not_closed() {
     let (crew, words) = crew();
     // A number that nothing else gets.

@@ -157,7 +157,7 @@ pub struct Acceptor<'a> {
     left: bool,
     /// The poller watches the listeners.
     watched: bool,
-    /// Watch the listeners afresh: the poller then finds a connection that another worker passed on.
+    /// Watch the listeners afresh: the poller then finds what another worker passed on.
     afresh: bool,
     /// Counts how often [`Acceptor::in_turn`] was asked.
     first_asked: usize,
@@ -259,8 +259,8 @@ impl<'a> Acceptor<'a> {
         self.afresh = self.watched && self.reports_in.is_some();
     }
 
-    /// True if it still leaves connections to others at the end of a pause. Those in the backlog are
-    /// passed on once more: the first worker that heard of them may be busy.
+    /// True if it still leaves connections to others at the end of a pause. Those in the backlog
+    /// are passed on once more: the first worker that heard of them may be busy.
     pub fn leaves_on(&mut self, open: usize) -> bool {
         let leaves = self.rules.exclusive && open >= self.rules.connections_max && self.leaves();
         let ready = |listener: &OwnedFd| {

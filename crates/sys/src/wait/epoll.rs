@@ -193,8 +193,8 @@ fn level(interest: Interest) -> Flags {
     flags
 }
 
-/// Reports what arrives, urgent or not, and its end, always and once. Room to send only where it was
-/// waited for once: a new socket has some, which says nothing new.
+/// Reports what arrives, urgent or not, and its end, always and once. Room to send only where it
+/// was waited for once: a new socket has some, which says nothing new.
 fn edge(interest: Interest) -> Flags {
     let mut flags = Flags::IN | Flags::PRI | Flags::RDHUP | Flags::ET;
     flags.set(Flags::OUT, interest.write);
