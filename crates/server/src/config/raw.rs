@@ -17,6 +17,9 @@ use toml::de::{DeArray, DeTable, DeValue};
 /// The largest configuration file that is read, bytes.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
 
+/// The most keys said twice whose first places are looked for.
+const TWICE_MAX: usize = 100;
+
 /// Where something was said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
@@ -323,7 +326,7 @@ impl Said {
 #[must_use]
 pub fn read(file: Option<FileText<'_>>, arguments: &Arguments) -> (Said, Vec<Problem>) {
     let (said, problems, wrong_lines) = (Said::new(), Vec::new(), BTreeSet::new());
-    let mut reader = Reader { said, problems, wrong_lines };
+    let mut reader = Reader { said, problems, wrong_lines, places: Places::default() };
     if let Some(file) = file {
         reader.file(file);
     }
@@ -343,6 +346,7 @@ struct Reader {
     problems: Vec<Problem>,
     /// Lines with a syntax error: what was made of them means nothing.
     wrong_lines: BTreeSet<usize>,
+    places: Places,
 }
 
 /// Whether a text has blocks or directives as nginx has them.
@@ -361,16 +365,18 @@ fn of_family(name: &str) -> Option<String> {
 
 impl Reader {
     fn file(&mut self, file: FileText<'_>) {
+        self.places = Places::new(file.text);
         let (table, faults) = DeTable::parse_recoverable(file.text);
-        for fault in faults {
-            let place = place(file, fault.span().unwrap_or(0..0));
+        for (at, fault) in faults.into_iter().enumerate() {
+            let place = self.place(file, fault.span().unwrap_or(0..0));
             if let Location::File { line, .. } = place
                 && !self.wrong_lines.insert(line)
             {
                 continue;
             }
             let message = match fault.message() {
-                "duplicate key" => twice(file, table.get_ref(), fault.span().unwrap_or(0..0)),
+                // Looking for the first place reads the file once for each fault.
+                "duplicate key" if at < TWICE_MAX => twice(file, table.get_ref(), fault.span().unwrap_or(0..0)),
                 message => message.to_owned(),
             };
             let mut problem = Problem::new(place, message);
@@ -399,7 +405,7 @@ impl Reader {
             };
             match (options::find(&key), value.get_ref()) {
                 (Some(spec), got) => {
-                    let place = place(file, value.span());
+                    let place = self.place(file, value.span());
                     self.put(spec, from_toml(spec, got), place);
                 }
                 (None, DeValue::Table(inner)) if is_section(&key) => self.table(file, &key, inner),
@@ -408,7 +414,7 @@ impl Reader {
                     self.rows(file, spec, rows);
                 }
                 (None, got) => {
-                    let problem = unknown(place(file, name.span()), &key, got.is_table());
+                    let problem = unknown(self.place(file, name.span()), &key, got.is_table());
                     self.report(problem);
                 }
             }
@@ -417,7 +423,7 @@ impl Reader {
 
     fn rows(&mut self, file: FileText<'_>, spec: &'static TableSpec, rows: &DeArray<'_>) {
         for value in rows {
-            let at = place(file, value.span());
+            let at = self.place(file, value.span());
             let DeValue::Table(table) = value.get_ref() else {
                 let message = format!("{0}: expected tables, as in [[{0}]]", spec.name);
                 self.report(Problem::new(at, message));
@@ -472,7 +478,7 @@ impl Reader {
             let key = format!("{}.{}", spec.name, name.get_ref());
             let Some(field) = spec.fields.iter().find(|field| field.key == key) else {
                 let problem =
-                    Problem::new(place(file, name.span()), format!("unknown field {key}"));
+                    Problem::new(self.place(file, name.span()), format!("unknown field {key}"));
                 let known: Vec<_> = spec.fields.iter().map(|field| field.key).collect();
                 self.report(match nearest(&key, known.iter().copied()) {
                     Some(near) => problem.hint(format!("did you mean {near}?")),
@@ -480,7 +486,7 @@ impl Reader {
                 });
                 continue;
             };
-            let at = place(file, value.span());
+            let at = self.place(file, value.span());
             if let Err(problem) = row.say(field, from_toml(field, value.get_ref()), at) {
                 self.report(problem);
             }
@@ -561,6 +567,11 @@ impl Reader {
             }
             Err(fault) => self.report(Problem::new(place, format!("{}: {fault}", spec.key))),
         }
+    }
+
+    fn place(&mut self, file: FileText<'_>, span: Range<usize>) -> Location {
+        let (line, column) = self.places.find(file.text, span.start);
+        Location::File { name: file.name.to_owned(), line, column }
     }
 
     fn report(&mut self, problem: Problem) {
@@ -709,13 +720,42 @@ fn mismatch(kind: Kind, got: &DeValue<'_>) -> ValueFault {
     ValueFault(format!("expected {}, got {got}", kind.describe()))
 }
 
-fn place(file: FileText<'_>, span: Range<usize>) -> Location {
-    let before = file.text.get(..span.start).unwrap_or(file.text);
-    let line_start = before.rfind('\n').map_or(0, |at| at + 1);
-    Location::File {
-        name: file.name.to_owned(),
-        line: before.matches('\n').count() + 1,
-        column: before[line_start..].chars().count() + 1,
+/// Lines and columns of positions in a text. Finding all positions of a text in ascending order
+/// reads the text once.
+#[derive(Debug, Default)]
+struct Places {
+    /// Offsets at which lines start.
+    starts: Vec<usize>,
+    /// Position found last, and its column.
+    last: (usize, usize),
+    /// Bytes read to find columns.
+    #[cfg(test)]
+    steps: usize,
+}
+
+impl Places {
+    fn new(text: &str) -> Self {
+        let breaks = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+        let starts = std::iter::once(0).chain(breaks.map(|(at, _)| at + 1)).collect();
+        Self { starts, ..Self::default() }
+    }
+
+    /// Line and column (in characters) of a position; both count from 1.
+    fn find(&mut self, text: &str, at: usize) -> (usize, usize) {
+        let at = if text.is_char_boundary(at) { at } else { text.len() };
+        let line = self.starts.partition_point(|start| *start <= at).max(1);
+        let start = self.starts.get(line - 1).copied().unwrap_or(0);
+        // Values of one long line are found one behind the other.
+        let (from, column) = match self.last {
+            (last, column) if (start..=at).contains(&last) && column > 0 => (last, column),
+            _ => (start, 1),
+        };
+        #[cfg(test)]
+        {
+            self.steps += at - from;
+        }
+        self.last = (at, column + text[from..at].chars().count());
+        (line, self.last.1)
     }
 }
 
