@@ -19,6 +19,7 @@ pub mod options;
 mod pipeline;
 pub mod pool;
 pub mod presets;
+pub mod releases;
 pub mod seda;
 pub mod shared;
 pub mod threads;
@@ -187,6 +188,8 @@ pub struct Env {
     pub shares: Vec<Share>,
     /// What is served when a worker starts.
     pub root: Root,
+    /// The sites that change with their roots.
+    pub releases: releases::Releases,
     /// One per process: where the master sends the root that takes the place of that.
     pub root_channels: Vec<Channel>,
     /// How paths below the root are resolved.

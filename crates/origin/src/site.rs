@@ -20,6 +20,10 @@ pub struct Site {
     pub rules: Rules,
     /// The owner's pages for errors, of each status one at most.
     pub errors: Box<[ErrorPage]>,
+    /// The status that answers all requests: no file of this site can be served.
+    pub closed: Option<Status>,
+    /// Which change of roots brought this site; 0 if the process began with it.
+    pub release: u64,
     /// What is remembered of files, for how long.
     pub caching: CachingRules,
     /// Requests may be those of others than the peer ([`crate::Links::client`]).
@@ -50,6 +54,8 @@ impl Default for Site {
             content: ContentRules::default(),
             rules: Rules::default(),
             errors: Box::default(),
+            closed: None,
+            release: 0,
             caching: CachingRules::default(),
             forwarded: false,
             media_types: &CommonTypes,

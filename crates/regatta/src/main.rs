@@ -15,13 +15,14 @@ use regatta_server::{
     Failure, Sources,
     config::{
         options,
-        raw::{Arguments, Flag, Location, Problem},
+        raw::{self, Arguments, Flag, Location, Problem},
     },
     explain, null, password, precompress,
     succession::Kind,
     top::{self, TopOptions},
 };
 use std::{
+    ffi::OsString,
     io::{self, Write},
     path::PathBuf,
     process::ExitCode,
@@ -184,7 +185,7 @@ enum Command {
 #[derive(Debug, Args)]
 struct SettingArgs {
     #[arg(value_name = "ROOT", help = flag_help("server.root"))]
-    root: Option<String>,
+    root: Option<OsString>,
     #[arg(long, value_name = "ADDR", help = flag_help("server.listen"))]
     listen: Vec<String>,
     #[arg(long, value_name = "NAME", help = flag_help("server.architecture"))]
@@ -241,7 +242,7 @@ impl SettingArgs {
             value.clone().map(|value| Flag { key, name, values: vec![value] })
         };
         let mut flags: Vec<Flag> = [
-            one("server.root", "ROOT", &self.root),
+            one("server.root", "ROOT", &self.root.as_deref().map(raw::text_of)),
             one("server.architecture", "--architecture", &self.architecture),
             one("server.user", "--user", &self.user),
         ]

@@ -22,7 +22,9 @@ pub mod null;
 pub mod password;
 mod pid_file;
 pub mod precompress;
+pub mod release;
 mod root;
+mod scout;
 pub mod site;
 pub mod succession;
 pub mod supervise;
@@ -33,11 +35,11 @@ use config::{
     check::{self, Config},
     options,
     raw::{self, Arguments, FILE_BYTES_MAX, FileText, Location, Problem, Said},
-    rules_files,
 };
-use machine::RootAndUser;
+use machine::Found;
 use regatta_arch::{ABSENT, ARCHITECTURES};
 use regatta_sys::{exec, limits, socket::Place};
+use release::{Release, Wanted};
 use std::{
     collections::BTreeMap,
     fmt::Write as _,
@@ -88,9 +90,10 @@ pub fn serve(sources: &Sources<'_>, inherit: Option<i32>) -> Result<(), Failure>
 /// The effective configuration, with every option written out.
 ///
 /// # Errors
-/// What is wrong with it; nothing outside the process is looked at but host names and rules files.
+/// What is wrong with it; nothing outside the process is looked at but host names.
 pub fn print_config(sources: &Sources<'_>) -> Result<String, Failure> {
-    match understand(sources) {
+    let (said, problems) = read_configuration(sources);
+    match understand(sources, (said, problems), &[]) {
         Ok(config) => Ok(options::print(config.settings()) + &config.said.print_rows()),
         Err((_, problems)) => Err(Failure::Configuration(problems)),
     }
@@ -114,11 +117,13 @@ pub struct Checked {
 pub fn check(sources: &Sources<'_>) -> Result<Checked, Failure> {
     proc_is_there()?;
     let mut problems = Vec::new();
-    let (good, said) = match understand(sources) {
+    let (found, understood) = look(sources);
+    let (good, said) = match understood {
         Ok(config) => {
             let summary = summary(&config);
-            let Config { chosen, mut warnings, cut, said, .. } = config;
+            let Config { chosen, mut warnings, cut, said, faults, .. } = config;
             problems.extend(cut);
+            problems.extend(faults.into_iter().map(|(_, problem)| problem));
             warnings.extend(precompress::stale(&said));
             (Some(Checked { summary, chosen, warnings }), said)
         }
@@ -127,7 +132,7 @@ pub fn check(sources: &Sources<'_>) -> Result<Checked, Failure> {
             (None, said)
         }
     };
-    problems.extend(machine::find(&said).err().unwrap_or_default());
+    problems.extend(found.map_or_else(|problems| problems, |found| found.problems(&said)));
     problems.extend(machine::writable(&said));
     match good {
         Some(checked) if problems.is_empty() => Ok(checked),
@@ -156,7 +161,7 @@ fn summary(config: &Config) -> String {
         "nothing is wrong: {} with {workers} worker{} would serve \"{}\"{hosts} on {}",
         config.architecture.name,
         if workers == 1 { "" } else { "s" },
-        config.settings().text("server.root"),
+        config.said.root().display(),
         listen.join(", "),
     )
 }
@@ -190,24 +195,51 @@ pub fn check_json(found: Result<&Checked, &[Problem]>) -> String {
     format!("{object:#}\n")
 }
 
-/// Understands a configuration and looks whether the machine has what it asks for.
-fn examine(sources: &Sources<'_>) -> Result<(Config, RootAndUser), Failure> {
-    match understand(sources) {
-        Ok(config) => match machine::find(&config.said) {
-            Ok(found) => Ok((config, found)),
-            Err(problems) => Err(Failure::Configuration(problems)),
-        },
-        Err((said, mut problems)) => {
-            problems.extend(machine::find(&said).err().unwrap_or_default());
+/// Understands a configuration and looks whether the machine has what it asks for. What is wrong
+/// below a root is a warning.
+fn examine(sources: &Sources<'_>) -> Result<(Config, Found), Failure> {
+    let (found, understood) = look(sources);
+    match (understood, found) {
+        (Ok(mut config), Ok(found)) => {
+            config.warnings.extend(found.warnings(&config.said));
+            let wanted = Wanted::of_all(&config.said, found.user.is_some());
+            for (host, mut problem) in std::mem::take(&mut config.faults) {
+                problem.message = format!(
+                    "{}: {}, and the line is skipped",
+                    wanted[host].label(),
+                    problem.message
+                );
+                config.warnings.push(problem);
+            }
+            Ok((config, found))
+        }
+        (Ok(_), Err(problems)) => Err(Failure::Configuration(problems)),
+        (Err((said, mut problems)), found) => {
+            problems.extend(found.map_or_else(|problems| problems, |found| found.problems(&said)));
             Err(Failure::Configuration(problems))
         }
     }
 }
 
-fn understand(sources: &Sources<'_>) -> Result<Config, (Said, Vec<Problem>)> {
-    let (mut said, mut problems) = read(sources);
+type Understood = Result<Config, (Said, Vec<Problem>)>;
+
+/// Looks below the roots, and understands the configuration with the rules that are there.
+fn look(sources: &Sources<'_>) -> (Result<Found, Vec<Problem>>, Understood) {
+    let (said, problems) = read_configuration(sources);
+    let found = machine::find(&said);
+    let releases = found.as_ref().map_or(&[][..], |found| &found.releases);
+    let understood = understand(sources, (said, problems), releases);
+    (found, understood)
+}
+
+fn understand(
+    sources: &Sources<'_>,
+    (mut said, mut problems): (Said, Vec<Problem>),
+    releases: &[Release],
+) -> Understood {
     let chosen = check::given(&mut said, &sources.given);
-    let understood = check::understand(said, &Allowance::own(limits::descriptors().hard));
+    let allowance = Allowance::own(limits::descriptors().hard);
+    let understood = check::understand(said, releases, &allowance);
     let understood = understood.map(|mut config| {
         config.chosen.extend(chosen);
         config
@@ -220,15 +252,6 @@ fn understand(sources: &Sources<'_>) -> Result<Config, (Said, Vec<Problem>)> {
             Err((said, problems))
         }
     }
-}
-
-fn read(sources: &Sources<'_>) -> (Said, Vec<Problem>) {
-    let (mut said, mut problems) = read_configuration(sources);
-    problems.extend(rules_files::read(&mut said));
-    for host in &mut said.hosts {
-        problems.extend(rules_files::read(host));
-    }
-    (said, problems)
 }
 
 fn read_configuration(sources: &Sources<'_>) -> (Said, Vec<Problem>) {

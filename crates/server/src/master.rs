@@ -268,6 +268,7 @@ impl Prepared {
 
 /// What a worker does.
 fn work(env: &Env, architecture: &Architecture, worker: usize, errors: &ErrorLog) -> i32 {
+    env.releases.build_kept();
     match (architecture.driver.work)(env, worker) {
         Ok(()) => 0,
         Err(why) => {
@@ -388,7 +389,7 @@ impl<'a> Master<'a> {
                 match event.key {
                     SIGNALS => self.read_signals()?,
                     TOLD => self.follow_master(),
-                    LOOKUP => self.on_lookup_exit()?,
+                    LOOKUP => self.on_scouts()?,
                     ADMIN => self.reap_admin()?,
                     TRIAL => self.on_trial_exit()?,
                     key if key & OLD != 0 => self.reap_old(key)?,
@@ -532,37 +533,33 @@ impl<'a> Master<'a> {
         if now < root.look_at() {
             return Ok(());
         }
-        let away = root.lookup().is_some();
-        let report = root.look(env, user.as_ref(), now);
-        if !away && let Some(lookup) = root.lookup() {
-            self.poller.add(lookup.as_fd(), LOOKUP, Interest::READ)?;
+        let away = root.scouts().is_some();
+        let reports = root.look(env, user.as_ref(), now);
+        if !away && let Some(scouts) = root.scouts() {
+            self.poller.add(scouts, LOOKUP, Interest::READ)?;
         }
-        self.tell(report)
+        reports.into_iter().try_for_each(|report| self.tell(report))
     }
 
-    /// The lookup of the root has ended.
-    fn on_lookup_exit(&mut self) -> io::Result<()> {
+    /// Scouts that look at roots have something to report.
+    fn on_scouts(&mut self) -> io::Result<()> {
         let Prepared { root, env, .. } = &mut self.prepared;
-        if let Some(lookup) = root.lookup() {
-            self.poller.remove(lookup.as_fd())?;
-        }
-        let report = root.hear(env);
+        let reports = root.hear(env, clock::now().tick);
         if let Some(bell) = &self.prepared.keeper {
             bell.ring();
         }
-        self.tell(report)
+        reports.into_iter().try_for_each(|report| self.tell(report))
     }
 
-    fn tell(&mut self, report: Option<Report>) -> io::Result<()> {
+    fn tell(&mut self, report: Report) -> io::Result<()> {
         match report {
-            Some(Report::Notice(text)) => self.note(Level::Notice, format_args!("root: {text}")),
-            Some(Report::Warning(text)) => self.note(Level::Warning, format_args!("root: {text}")),
-            Some(Report::OutOfReach(text)) => {
-                self.note(Level::Warning, format_args!("root: {text}"));
+            Report::Notice(text) => self.note(Level::Notice, format_args!("{text}")),
+            Report::Warning(text) => self.note(Level::Warning, format_args!("{text}")),
+            Report::OutOfReach(text) => {
+                self.note(Level::Warning, format_args!("{text}"));
                 // The next workers confine themselves to it.
                 self.happened(Happened::Asked(Kind::Root))?;
             }
-            None => {}
         }
         Ok(())
     }

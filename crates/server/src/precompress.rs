@@ -168,7 +168,7 @@ fn run_at(now: SystemTime, root: &Path, suffixes: &[String]) -> Result<Done, Fai
 pub(crate) fn stale(said: &Said) -> Vec<Problem> {
     let mut roots = BTreeSet::new();
     let all = std::iter::once(said).chain(&said.hosts);
-    let each = all.filter(|said| roots.insert(said.settings.text("server.root")));
+    let each = all.filter(|said| roots.insert(said.root()));
     each.filter_map(stale_at_root).collect()
 }
 
@@ -177,8 +177,8 @@ fn stale_at_root(said: &Said) -> Option<Problem> {
     if !said.settings.flag(key) {
         return None;
     }
-    let root = said.settings.text("server.root");
-    let tree = Tree::open(Path::new(root)).ok()?;
+    let root = said.root();
+    let tree = Tree::open(&root).ok()?;
     let (mut all, mut first) = (0_u64, None::<PathBuf>);
     walk(&tree, &mut |below, found| {
         let Ok((directory, Entry { name, kind: EntryKind::File })) = found else { return };
@@ -186,7 +186,7 @@ fn stale_at_root(said: &Said) -> Option<Problem> {
         let of = original(name).and_then(|file| modified(&file));
         if of.zip(modified(name)).is_some_and(|(file, made)| file >= made + STALE_S_MIN) {
             all += 1;
-            first.get_or_insert_with(|| Path::new(root).join(below).join(name));
+            first.get_or_insert_with(|| root.join(below).join(name));
         }
     });
     let one = first?;
@@ -195,7 +195,7 @@ fn stale_at_root(said: &Said) -> Option<Problem> {
         1 => format!("{one} is older than its file, and is sent all the same"),
         _ => format!("{all} files, as {one}, are older than theirs, and are sent all the same"),
     };
-    Some(said.problem(key, &message).hint(format!("regatta precompress {root}")))
+    Some(said.problem(key, &message).hint(format!("regatta precompress {}", root.display())))
 }
 
 /// Directory with a name in it, or the reason why a directory cannot be read.

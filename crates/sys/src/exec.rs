@@ -89,9 +89,17 @@ pub fn take(raw: RawFd) -> io::Result<OwnedFd> {
 /// # Errors
 /// No memory or descriptors left.
 pub fn sealed_text(name: &str, text: &str) -> io::Result<OwnedFd> {
+    sealed(name, text.as_bytes())
+}
+
+/// [`sealed_text`] of any bytes.
+///
+/// # Errors
+/// No memory or descriptors left.
+pub fn sealed(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let mut file = File::from(rustix::fs::memfd_create(name, flags)?);
-    file.write_all(text.as_bytes())?;
+    file.write_all(bytes)?;
     let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL;
     rustix::fs::fcntl_add_seals(&file, seals)?;
     Ok(file.into())
@@ -102,15 +110,23 @@ pub fn sealed_text(name: &str, text: &str) -> io::Result<OwnedFd> {
 /// # Errors
 /// It is longer than that, or no text.
 pub fn read_sealed(fd: OwnedFd, bytes_max: u64) -> io::Result<String> {
+    String::from_utf8(read_sealed_bytes(fd, bytes_max)?).map_err(io::Error::other)
+}
+
+/// What [`sealed`] has made.
+///
+/// # Errors
+/// It is longer than that.
+pub fn read_sealed_bytes(fd: OwnedFd, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mut file = File::from(fd);
     // Whoever has another descriptor of it has read it, or written it, up to here.
     file.rewind()?;
-    let mut text = String::new();
-    let bytes = file.take(bytes_max.saturating_add(1)).read_to_string(&mut text)?;
-    if bytes as u64 > bytes_max {
+    let mut bytes = Vec::new();
+    let len = file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
+    if len as u64 > bytes_max {
         return Err(io::Error::other(format!("it is longer than {bytes_max} bytes")));
     }
-    Ok(text)
+    Ok(bytes)
 }
 
 /// Sets what this process is called in `/proc/PID/comm`: after executing `/proc/self/exe` that is

@@ -6,12 +6,13 @@ use crate::{
         allowance::{self, Allowance, Chosen},
         demand::Demanding,
         error_pages,
-        hosts::{self, HostConfig},
+        hosts::{self, Findings, HostConfig},
         nested,
         raw::{Problem, Said},
-        unused,
+        rules_files, unused,
     },
     media,
+    release::Release,
 };
 use regatta_arch::{
     Architecture, event,
@@ -68,6 +69,10 @@ pub struct Config {
     /// Rules that are left out, because a table would exceed its limits: errors of `check`, and
     /// warnings of a server, which serves without them.
     pub cut: Vec<Problem>,
+    /// What is wrong in files with rules, each with the number of its host.
+    pub faults: Vec<(usize, Problem)>,
+    /// What was said, without the rules in files.
+    pub plain: Said,
 }
 
 impl Config {
@@ -78,23 +83,32 @@ impl Config {
     }
 }
 
-/// Understands what was said, and chooses what was left open of what is allowed.
+/// Understands what was said, with the rules that were found at the roots, and chooses what was
+/// left open of what is allowed.
 ///
 /// # Errors
 /// All that is wrong, and what was said; nothing outside the process has been looked at but host
 /// names.
-pub fn understand(said: Said, allowance: &Allowance) -> Result<Config, (Said, Vec<Problem>)> {
-    let (mut said, mut problems) = (said, Vec::new());
+pub fn understand(
+    said: Said,
+    releases: &[Release],
+    allowance: &Allowance,
+) -> Result<Config, (Said, Vec<Problem>)> {
+    let (mut said, plain, mut problems) = (said.clone(), said, Vec::new());
+    let mut faults = add_rules(&mut said, releases);
     said.inherit_rules();
     let listen = addresses(&said, &mut problems);
     trusted(&said, &mut problems);
     permissions(&said, &mut problems);
     let admin = admin(&said, &mut problems);
     limits(&said, &mut problems);
-    let (mut cut, mut warnings) = (Vec::new(), Vec::new());
+    let mut warnings = Vec::new();
     warnings.extend(admin.as_ref().and_then(|place| exposed(&said, place)));
     warnings.extend(untrusted(&said, &listen));
-    let hosts = hosts::understand(&said, content, &mut problems, &mut cut, &mut warnings);
+    let mut found = Findings { problems, warnings, ..Findings::default() };
+    let hosts = hosts::understand(&said, content, &mut found);
+    faults.extend(found.faults);
+    let Findings { mut problems, mut warnings, cut, .. } = found;
     warnings.extend(nested::roots(&said, &hosts));
     let mut chosen = Vec::new();
     // An unknown architecture has been reported where it was read.
@@ -127,10 +141,40 @@ pub fn understand(said: Said, allowance: &Allowance) -> Result<Config, (Said, Ve
     });
     match layout {
         Some((architecture, layout)) if problems.is_empty() => {
-            Ok(Config { said, listen, admin, architecture, hosts, layout, chosen, warnings, cut })
+            let of = Config {
+                said,
+                listen,
+                admin,
+                architecture,
+                hosts,
+                layout,
+                chosen,
+                warnings,
+                cut,
+                faults,
+                plain,
+            };
+            Ok(of)
         }
-        _ => Err((said, problems)),
+        _ => {
+            problems.extend(faults.into_iter().map(|(_, problem)| problem));
+            Err((said, problems))
+        }
     }
+}
+
+/// Adds the rules that were found at the roots; what is wrong with them, by host.
+fn add_rules(said: &mut Said, releases: &[Release]) -> Vec<(usize, Problem)> {
+    let mut faults = Vec::new();
+    for (at, release) in releases.iter().enumerate() {
+        let of_host = match at {
+            0 => Some(&mut *said),
+            _ => said.hosts.get_mut(at - 1),
+        };
+        let found = of_host.map(|said| rules_files::add(release, said)).unwrap_or_default();
+        faults.extend(found.into_iter().map(|problem| (at, problem)));
+    }
+    faults
 }
 
 /// Listens where sockets were given, if nobody has said where to.
@@ -388,7 +432,7 @@ mod tests {
             threads: Threads::NONE,
             group: Group::default(),
         };
-        understand(said, &allowance)
+        understand(said, &[], &allowance)
             .map_err(|(_, problems)| problems.iter().map(ToString::to_string).collect())
     }
 

@@ -10,7 +10,7 @@ use crate::{
 use regatta_arch::options::Settings;
 use regatta_http::target::is_host;
 use regatta_origin::{ContentRules, HOST_BYTES_MAX, Rules};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 /// The field that names a host.
 const NAMES: &str = "hosts.names";
@@ -28,22 +28,36 @@ pub struct HostConfig {
     pub rules: Rules,
 }
 
+/// What was found while hosts were understood.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    /// What is wrong.
+    pub problems: Vec<Problem>,
+    /// Rules of the configuration that are left out of a table that is full.
+    pub cut: Vec<Problem>,
+    /// What is allowed, and may not have been meant.
+    pub warnings: Vec<Problem>,
+    /// What is wrong in files with rules, each with the number of its host.
+    pub faults: Vec<(usize, Problem)>,
+}
+
 /// Understands what all hosts serve: the first one, and those of the table. `content` finds what is
-/// wrong with the options that each has; rules that are left out of a table that is full go to
-/// `cut`. What is said once for all is reported once.
+/// wrong with the options that each has; What is said once for all is
+/// reported once.
 pub(crate) fn understand(
     said: &Said,
     content: fn(&Said, &mut Vec<Problem>),
-    problems: &mut Vec<Problem>,
-    cut: &mut Vec<Problem>,
-    warnings: &mut Vec<Problem>,
+    found: &mut Findings,
 ) -> Vec<HostConfig> {
+    let Findings { problems, cut, warnings, faults } = found;
     let mut all_names = names(said.rows(tables::HOSTS), problems).into_iter();
     let mut hosts = Vec::new();
-    for (at, said) in std::iter::once(said).chain(&said.hosts).enumerate() {
+    // What was found before, so that what is said once for all is reported once.
+    let (mut known, mut doubted) = (HashSet::new(), HashSet::new());
+    for (at, said) in said.all_hosts().enumerate() {
         let mut wrong = Vec::new();
         content(said, &mut wrong);
-        let Built { rules, problems: of_rules, cut: cut_rules, warnings: doubtful } =
+        let Built { rules, problems: of_rules, cut: cut_rules, warnings: mut doubtful } =
             rules::build(said);
         wrong.extend(of_rules);
         let types = Types::new(said.settings.list("content.types")).map_err(|items| {
@@ -52,11 +66,17 @@ pub(crate) fn understand(
                     .hint("as in log=text/plain, without parameters")
             }));
         });
-        let found = [(wrong, &mut *problems), (cut_rules, &mut *cut), (doubtful, &mut *warnings)];
-        for (mut found, all) in found {
-            found.retain(|one| !all.contains(one));
-            all.extend(found);
-        }
+        let (below, mut wrong): (Vec<_>, Vec<_>) =
+            wrong.into_iter().partition(|problem| said.is_of_rules_file(problem));
+        let (cut_below, mut left_out): (Vec<_>, Vec<_>) =
+            cut_rules.into_iter().partition(|problem| said.is_of_rules_file(problem));
+        faults.extend(below.into_iter().chain(cut_below).map(|problem| (at, problem)));
+        wrong.retain(|problem| known.insert(problem.to_string()));
+        left_out.retain(|problem| known.insert(problem.to_string()));
+        doubtful.retain(|problem| doubted.insert(problem.to_string()));
+        problems.extend(wrong);
+        cut.extend(left_out);
+        warnings.extend(doubtful);
         let names = if at == 0 { Vec::new() } else { all_names.next().unwrap_or_default() };
         if let Ok(types) = types {
             hosts.push(HostConfig { names, content: rules_of(&said.settings), types, rules });
@@ -137,9 +157,9 @@ mod tests {
         let file = FileText { name: "r", text };
         let (mut said, mut problems) = read(Some(file), &Arguments::default());
         said.inherit_rules();
-        let (mut cut, mut warnings) = (Vec::new(), Vec::new());
-        let hosts = understand(&said, |_, _| {}, &mut problems, &mut cut, &mut warnings);
-        problems.extend([cut, warnings].concat());
+        let mut found = Findings::default();
+        let hosts = understand(&said, |_, _| {}, &mut found);
+        problems.extend([found.problems, found.cut, found.warnings].concat());
         (hosts, problems.iter().map(ToString::to_string).collect(), said.print_rows())
     }
 

@@ -9,7 +9,7 @@ pub mod hosts;
 mod nested;
 pub mod options;
 pub mod raw;
-mod rules;
+pub(crate) mod rules;
 pub mod rules_files;
 pub mod tables;
 mod unsent;

@@ -20,7 +20,7 @@ pub(super) fn roots(said: &Said, hosts: &[HostConfig]) -> Vec<Problem> {
     if all.len() != hosts.len() {
         return Vec::new();
     }
-    let root = |said: &&Said| path::absolute(said.settings.text("server.root")).unwrap_or_default();
+    let root = |said: &&Said| path::absolute(said.root()).unwrap_or_default();
     let roots: Vec<_> = all.iter().map(root).collect();
     let of = |at: usize| Host { said: all[at], config: &hosts[at], root: &roots[at] };
     let mut by_root = BTreeMap::<_, Vec<_>>::new();
@@ -110,7 +110,7 @@ impl Host<'_> {
 #[cfg(test)]
 mod tests {
     use crate::config::{
-        hosts,
+        hosts::{self, Findings},
         raw::{Arguments, FileText, read},
     };
 
@@ -118,14 +118,14 @@ mod tests {
         let text = format!(
             "[server]\nroot = \"/srv/www\"\n{first}[[hosts]]\nnames = [\"h\"]\nroot = {host}"
         );
-        let (mut said, mut problems) =
+        let (mut said, problems) =
             read(Some(FileText { name: "r", text: &text }), &Arguments::default());
         said.inherit_rules();
-        let (mut cut, mut found) = (Vec::new(), Vec::new());
-        let hosts = hosts::understand(&said, |_, _| {}, &mut problems, &mut cut, &mut found);
-        assert_eq!(problems, [], "{text}");
-        found.extend(super::roots(&said, &hosts));
-        let found: Vec<_> = found.iter().map(ToString::to_string).collect();
+        let mut found = Findings { problems, ..Findings::default() };
+        let hosts = hosts::understand(&said, |_, _| {}, &mut found);
+        assert_eq!(found.problems, [], "{text}");
+        found.warnings.extend(super::roots(&said, &hosts));
+        let found: Vec<_> = found.warnings.iter().map(ToString::to_string).collect();
         assert_eq!(found.len(), expected.len(), "{found:#?}");
         for (found, part) in found.iter().zip(expected) {
             assert!(found.contains(part), "{found}\n{part}");

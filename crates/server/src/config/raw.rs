@@ -1,5 +1,9 @@
 //! What was said: a configuration file, flags and `--set`, read into settings or into the list of
 //! everything that is wrong with them.
+mod of_hosts;
+
+pub use of_hosts::text_of;
+
 use crate::config::{
     options,
     tables::{self, TableSpec},
@@ -12,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
 use std::mem;
 use std::ops::Range;
+use std::sync::{Arc, OnceLock};
 use toml::de::{DeArray, DeTable, DeValue};
 
 /// The largest configuration file that is read, bytes.
@@ -196,48 +201,15 @@ const ROOT: [&str; 2] = ["hosts.root", "server.root"];
 /// The section whose options hosts may set.
 const CONTENT: &str = "content";
 
-/// The tables whose rows hold for each host that has none of its own. Redirects do not: they name
-/// the paths of one site.
-const INHERITED: [&str; 3] = ["headers", "cors", "auth"];
-
 impl Said {
     /// Nothing.
     fn new() -> Self {
-        let settings = Settings::defaults(options::all());
+        // Each host begins with nothing: the defaults are parsed once.
+        static DEFAULTS: OnceLock<Arc<Settings>> = OnceLock::new();
+        let defaults = DEFAULTS.get_or_init(|| Arc::new(Settings::defaults(options::all())));
+        let settings = Settings::over(Arc::clone(defaults));
         let (places, rows) = (BTreeMap::new(), BTreeMap::new());
         Self { settings, places, rows, hosts: Vec::new() }
-    }
-
-    /// Makes of what each host sets all that holds for it.
-    fn complete_hosts(&mut self) {
-        let mut hosts = mem::take(&mut self.hosts);
-        for (host, row) in hosts.iter_mut().zip(self.rows(tables::HOSTS)) {
-            let own = mem::replace(&mut host.settings, self.settings.clone());
-            let root = row.settings.get(ROOT[0]).expect("a row has every field");
-            let place = row.places.get(ROOT[0]).unwrap_or(&row.place);
-            host.places.insert(ROOT[1], place.clone());
-            for key in host.places.keys() {
-                let value = if *key == ROOT[1] { Some(root) } else { own.get(key) };
-                let (spec, value) = options::find(key).zip(value).expect("it was set as one");
-                host.settings.set(spec, value.clone()).expect("it was taken before");
-            }
-            host.places.insert(ROOT[0], place.clone());
-            for (key, place) in &self.places {
-                host.places.entry(*key).or_insert_with(|| place.clone());
-            }
-        }
-        self.hosts = hosts;
-    }
-
-    /// Gives hosts the rules of all hosts, but none to a table in which a host has rules itself,
-    /// also by a file at its root. Those in files at the first root are that root's alone.
-    pub(crate) fn inherit_rules(&mut self) {
-        for table in INHERITED {
-            let rows = self.rows(table).iter().filter(|row| !row.of_site);
-            let rows: Vec<_> = rows.cloned().collect();
-            let lacking = self.hosts.iter_mut().filter(|host| host.rows(table).is_empty());
-            lacking.for_each(|host| drop(host.rows.insert(table, rows.clone())));
-        }
     }
 
     /// Adds a row to a table.
@@ -376,7 +348,9 @@ impl Reader {
             }
             let message = match fault.message() {
                 // Looking for the first place reads the file once for each fault.
-                "duplicate key" if at < TWICE_MAX => twice(file, table.get_ref(), fault.span().unwrap_or(0..0)),
+                "duplicate key" if at < TWICE_MAX => {
+                    twice(file, table.get_ref(), fault.span().unwrap_or(0..0))
+                }
                 message => message.to_owned(),
             };
             let mut problem = Problem::new(place, message);

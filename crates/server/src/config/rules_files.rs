@@ -5,49 +5,23 @@ use crate::{
         raw::{FileText, Location, Problem, Row, Said},
         tables::{self, TableSpec},
     },
-    text_of,
+    release::{Release, RulesText},
 };
 use regatta_arch::options::OptionSpec;
 use regatta_origin::RULES_FILES;
-use std::{
-    fs::OpenOptions,
-    io,
-    os::unix::fs::OpenOptionsExt,
-    path::{Path, PathBuf},
-};
 
-/// Adds the rules in the files at the root to what was said, if they are to be read; returns what
-/// is wrong with them. The files are read by who starts the server, and are never reached through a
-/// symbolic link.
-pub(crate) fn read(said: &mut Said) -> Vec<Problem> {
-    let root = PathBuf::from(said.settings.text("server.root"));
+/// Adds the rules that were found at the root to what was said; returns what is wrong with them.
+pub(crate) fn add(release: &Release, said: &mut Said) -> Vec<Problem> {
+    let root = said.root();
     let mut problems = Vec::new();
-    if root.as_os_str().is_empty() || !said.settings.flag("content.rules_files") {
-        return problems;
-    }
-    for (name, take) in RULES_FILES.into_iter().zip([headers, redirects]) {
-        let path = root.join(name);
-        let shown = path.display().to_string();
-        match text_at(&path) {
-            Ok(text) => problems.extend(take(FileText { name: &shown, text: &text }, said)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => {
-                let message = format!("cannot read \"{shown}\": {error}");
-                problems.push(said.problem("content.rules_files", &message));
-            }
+    let texts = [&release.headers, &release.redirects];
+    for ((name, text), take) in RULES_FILES.into_iter().zip(texts).zip([headers, redirects]) {
+        if let RulesText::Text(text) = text {
+            let shown = root.join(name).display().to_string();
+            problems.extend(take(FileText { name: &shown, text }, said));
         }
     }
     problems
-}
-
-/// What is in a file; it neither waits for another process nor leads elsewhere.
-fn text_at(path: &Path) -> io::Result<String> {
-    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is not a file"));
-    }
-    text_of(file)
 }
 
 /// Adds the rules of a `_headers`: a line with a path, then a line for each field.

@@ -48,7 +48,9 @@ impl Prepared {
     pub(super) fn become_confined(&self, who: fmt::Arguments<'_>, tells: bool) -> Result<(), i32> {
         self.become_user(who)?;
         let beside = self.root.readable();
-        let read = self.env.root.all().chain(&beside).map(AsFd::as_fd);
+        // One that is closed is no directory.
+        let roots = self.env.root.all().filter(|root| root.is_open());
+        let read = roots.chain(&beside).map(AsFd::as_fd);
         let read: Vec<BorrowedFd<'_>> = read.collect();
         let gone = self.confine(who, &read, &self.confinement.log_folders)?;
         if tells && self.confinement.how != Sandbox::Off {

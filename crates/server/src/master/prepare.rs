@@ -11,11 +11,12 @@ use crate::{
     config::{check::Config, raw::Problem},
     front::Front,
     log::{self, AccessLog, AccessLogOptions, Destination, ErrorLog, Format, Level, Owner},
-    machine::RootAndUser,
+    machine::Found,
+    release::Wanted,
     root::RootWatch,
-    site,
+    site::Builder,
 };
-use regatta_arch::{Env, Units, options::Settings, shared::SharedState};
+use regatta_arch::{Env, Units, options::Settings, releases::Releases, shared::SharedState};
 use regatta_metrics::Arena;
 use regatta_sys::{
     Bell, OpenRules,
@@ -28,7 +29,7 @@ use std::{io, os::fd::OwnedFd, path::Path, process, sync::Arc};
 /// `tries`: nothing is changed that others see.
 pub(super) fn prepare(
     mut config: Config,
-    found: RootAndUser,
+    found: Found,
     generations: &mut Generations,
     tries: bool,
 ) -> Result<Prepared, Failure> {
@@ -58,16 +59,25 @@ pub(super) fn prepare(
     let told: &[OwnedFd] = if tries { &[] } else { &sockets };
     let addresses = addresses(told).map_err(|error| failed("cannot tell the address", error))?;
     let (opener, log_errors) = (Arc::clone(&access), errors.clone());
-    let site = site::build(&settings, config.hosts, &found.pages);
+    let wanted = Wanted::of_all(&config.plain, found.user.is_some());
+    let (builder, rules) = Builder::new(&settings, &config.plain, config.hosts);
+    let site = builder.first(rules, &found.releases);
+    let (builder, hosts) = (Arc::new(builder), wanted.len());
+    let build = Arc::clone(&builder);
+    let build = move |host: usize, change: u64, text: &[u8]| build.build(host, change, text);
     let front = Front::new(&settings, workers)?;
     // The last is the keeper's, if there is one.
     let takers = workers + usize::from(keeper.is_some());
-    let (root, root_channels) = RootWatch::new(&settings, &found.root, takers)
-        .map_err(|error| failed("cannot make channels", error))?;
+    let (root, root_channels) = {
+        let (of, by) = ((&found.root, found.releases), (wanted, builder));
+        RootWatch::new(&settings, of, by, takers)
+    }
+    .map_err(|error| failed("cannot make channels", error))?;
     let env = Env {
         sockets,
         shares: config.layout.shares,
         root: found.root,
+        releases: Releases::new(hosts, Box::new(build)),
         root_channels,
         rules: OpenRules { symlinks: settings.flag("content.symlinks") },
         site,

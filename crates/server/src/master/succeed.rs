@@ -105,8 +105,8 @@ fn own<'a>(
     };
     let alive = |(at, child): (usize, &'a Option<Child>)| Some((child.as_ref()?, slots(at)));
     let workers = children.iter().enumerate().filter_map(alive);
-    // It is reaped with them.
-    let lookup = prepared.root.lookup().map(|child| (child, 0..0));
+    // They are reaped with them.
+    let scouts = prepared.root.children().map(|child| (child, 0..0));
     let admin = prepared
         .admin
         .as_ref()
@@ -120,7 +120,7 @@ fn own<'a>(
         arena: Some(shared.as_fd()),
         control: Some(control),
         keeper,
-        children: workers.chain(lookup).collect(),
+        children: workers.chain(scouts).collect(),
         bells: bells.iter().chain(&prepared.keeper).collect(),
     }
 }

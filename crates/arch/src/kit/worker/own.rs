@@ -119,6 +119,7 @@ impl<'a> Own<'a> {
             }
         };
         let scratch = Scratch::new(env.site.boundary_key ^ mark(clock::nanos(), at, unit));
+        let scratch = scratch.following(env.releases.source());
         Ok(Self { env, process, unit, root, tally, log, scratch })
     }
 
@@ -148,8 +149,8 @@ impl<'a> Own<'a> {
             shared,
             // One unit replaces it for all of its process, and clears the cache that they share.
             root: Some(if unit == 0 {
-                let channel = &env.root_channels[process];
-                RootSource::Master(NextRoot { root: self.root, channel })
+                let (channel, releases) = (&env.root_channels[process], &env.releases);
+                RootSource::Master(NextRoot { root: self.root, channel, releases })
             } else {
                 RootSource::Unit(env.first_slot(process))
             }),
