@@ -32,20 +32,20 @@ struct Shared {
 #[derive(Default)]
 struct State {
     sites: Arc<Sites>,
-    /// Texts that came with roots and of which no site has been built: which change, and the text.
+    /// Texts that came with roots and have no site yet: which change, and the text.
     kept: BTreeMap<usize, (u64, Vec<u8>)>,
     /// The last change of each host.
     last: BTreeMap<usize, u64>,
 }
 
 impl Releases {
-    /// Those of a process that serves this many hosts.
+    /// Makes those of a process that serves this many hosts.
     #[must_use]
     pub fn new(hosts: usize, build: Box<BuildSite>) -> Self {
         Self { shared: Arc::default(), build, hosts }
     }
 
-    /// What units follow.
+    /// Returns the source that units follow.
     #[must_use]
     pub fn source(&self) -> Arc<dyn ReleaseSource> {
         Arc::clone(&self.shared) as Arc<dyn ReleaseSource>

@@ -27,6 +27,9 @@ const ROOT_TRIES_MAX: u32 = 60;
 /// is sent as it was read, if it is long enough, and nobody else gets it.
 const CHANGES_MAX: u8 = 2;
 
+/// `EACCES`, for the log.
+const PERMISSION_DENIED: i32 = 13;
+
 /// The error number `ENOMEM`.
 const NO_MEMORY: i32 = 12;
 
@@ -648,7 +651,12 @@ impl<F: File> Exchange<F> {
             }
             Supplied::Opened(found) => {
                 self.tries = 0;
-                if let Err(OpenFault::Other(errno)) = found {
+                let errno = match found {
+                    Err(OpenFault::Other(errno)) => Some(errno),
+                    Err(OpenFault::Denied) => Some(PERMISSION_DENIED),
+                    _ => None,
+                };
+                if let Some(errno) = errno {
                     cx.log.fault(&FileFault { host, path: name, wanted: Wanted::Open, errno });
                 }
                 let mut opened = found.as_ref().err().is_none_or(|fault| !is_transient(*fault));

@@ -40,7 +40,7 @@ pub struct Exchange<F> {
     pub(crate) body: Vec<u8>,
     /// How often a file turned out to have changed since it was opened, or was shorter than then.
     pub(crate) changes: u8,
-    /// Which change of roots brought the site that the search goes by.
+    /// Number of the change of roots that brought the site that the search goes by.
     pub(crate) release: u64,
     /// What the log record needs.
     pub(crate) note: Note,

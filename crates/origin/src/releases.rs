@@ -8,7 +8,7 @@ use core::{
 };
 
 /// Sites that took the places of those that the process began with, by the number of their host.
-/// It is empty, or has a place for each host.
+/// Empty, or with a place for each host.
 pub type Sites = Box<[Option<Arc<Site>>]>;
 
 /// The sites of a process, which its units share.

@@ -68,7 +68,7 @@ impl<F> Scratch<F> {
         }
     }
 
-    /// These buffers, of a unit whose sites change with their roots.
+    /// Has these buffers follow the sites of a process, which change with their roots.
     #[must_use]
     pub fn following(self, process: Arc<dyn ReleaseSource>) -> Self {
         Self { releases: Some(Releases::new(process)), ..self }

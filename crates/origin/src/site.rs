@@ -22,7 +22,7 @@ pub struct Site {
     pub errors: Box<[ErrorPage]>,
     /// The status that answers all requests: no file of this site can be served.
     pub closed: Option<Status>,
-    /// Which change of roots brought this site; 0 if the process began with it.
+    /// Number of the change of roots that brought this site; 0 if the process began with it.
     pub release: u64,
     /// What is remembered of files, for how long.
     pub caching: CachingRules,

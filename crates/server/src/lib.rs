@@ -90,7 +90,7 @@ pub fn serve(sources: &Sources<'_>, inherit: Option<i32>) -> Result<(), Failure>
 /// The effective configuration, with every option written out.
 ///
 /// # Errors
-/// What is wrong with it; nothing outside the process is looked at but host names.
+/// Problems with it; nothing outside the process is looked at but host names.
 pub fn print_config(sources: &Sources<'_>) -> Result<String, Failure> {
     let (said, problems) = read_configuration(sources);
     match understand(sources, (said, problems), &[]) {

@@ -27,14 +27,14 @@ pub struct Found {
     /// The root, open, with those of further hosts. One that cannot be opened is
     /// [closed](Root::closed).
     pub root: Root,
-    /// What lies below the roots, by host.
+    /// Findings below the roots, by host.
     pub releases: Vec<Release>,
     /// Who is to have the files of Unix sockets; `None`: who starts the server.
     pub socket_owner: Option<User>,
 }
 
 impl Found {
-    /// What is wrong below the roots: each fault once, where its option was said.
+    /// Faults below the roots: each once, where its option was said.
     #[must_use]
     pub fn problems(&self, said: &Said) -> Vec<Problem> {
         let mut problems = Vec::new();
@@ -64,17 +64,17 @@ impl Found {
     }
 }
 
-/// How long one root may hold up a start, milliseconds; the next that does not answer has a fifth.
+/// The longest time that one root may hold up a start, milliseconds; the next that does not answer has a fifth.
 const ROOT_MS_MAX: u64 = 5_000;
 
 /// After this long roots that have not been looked at are left for later, milliseconds.
 const ALL_ROOTS_MS_MAX: u64 = 8_000;
 
-/// Finds the user, opens the roots of all hosts as that user, and reads what lies below them beside
+/// Finds the user, opens the roots of all hosts as that user, and reads what lies below them besides
 /// the files that are served. The process must have one thread.
 ///
 /// # Errors
-/// All that is wrong with the configuration. What is wrong below a root concerns its host alone,
+/// All that is wrong with the configuration. A fault below a root concerns its host alone,
 /// and goes with what was found; unless no root can be opened.
 pub fn find(said: &Said) -> Result<Found, Vec<Problem>> {
     let mut problems = Vec::new();
@@ -170,7 +170,7 @@ fn look_at(wanted: &[Wanted], said: &Said, user: Option<&User>) -> Result<Looks,
     Ok((roots, releases.into_iter().map(Option::unwrap_or_default).collect()))
 }
 
-/// How a scout has ended that reports no more. It cannot be waited for if its disk hangs.
+/// Says how a scout has ended that reports no more. Does not wait long: its disk may hang.
 fn ended(scout: &Scout, said: &Said, user: Option<&User>) -> Result<String, Problem> {
     let exit = (0..100).find_map(|_| match scout.child.try_wait() {
         Ok(None) => {

@@ -1,4 +1,4 @@
-//! What lies below a root besides the files that are served: rules, pages for errors, and faults.
+//! Findings below a root besides the files that are served: rules, pages for errors, and faults.
 use crate::config::{
     error_pages,
     raw::{FILE_BYTES_MAX, Problem, Said},
@@ -9,7 +9,7 @@ use regatta_origin::RULES_FILES;
 use regatta_sys::{FileTrace, OpenRules, Root, open_below, read_range};
 use std::{ffi::CStr, io, path::PathBuf};
 
-/// What was found below a root.
+/// Findings below a root.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Release {
     /// The text of `_headers`.
@@ -20,7 +20,7 @@ pub struct Release {
     pub pages: Vec<PageFile>,
     /// The status that answers all requests, if nothing can be served.
     pub closed: Option<Status>,
-    /// What is wrong.
+    /// Problems.
     pub faults: Vec<Fault>,
     /// Facts of both files, taken before they were read.
     pub traces: [Option<FileTrace>; 2],
@@ -29,12 +29,12 @@ pub struct Release {
 /// A file with rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum RulesText {
-    /// There is none.
+    /// No such file.
     #[default]
     Absent,
-    /// Its text.
+    /// The text of it.
     Text(String),
-    /// It is there, and cannot be read: why.
+    /// The file is there, and cannot be read: why.
     Unreadable(String),
 }
 
@@ -43,9 +43,9 @@ pub enum RulesText {
 pub struct PageFile {
     /// The status that it is sent with.
     pub status: Status,
-    /// Its path below the root.
+    /// Path below the root.
     pub name: String,
-    /// What is in it.
+    /// Content of it.
     pub body: Vec<u8>,
 }
 
@@ -54,9 +54,9 @@ pub struct PageFile {
 pub struct Fault {
     /// The option that it belongs to.
     pub key: &'static str,
-    /// What is wrong.
+    /// Problems.
     pub message: String,
-    /// What to do about it; may be empty.
+    /// Advice; may be empty.
     pub hint: String,
 }
 
@@ -71,10 +71,10 @@ const PAGE_BYTES_MAX: u64 = 64 << 10;
 /// A name that no file has: looking for it shows whether files below the root can be looked for.
 const NOBODY: &[u8] = b".regatta-no-such-file";
 
-/// What is looked for below the root of one host.
+/// Names that are looked for below the root of one host.
 #[derive(Clone, Debug)]
 pub struct Wanted {
-    /// The host's name, for messages; empty if there is one host only.
+    /// The host, for messages; empty if there is one host only.
     pub host: String,
     /// The root.
     pub path: PathBuf,
@@ -87,7 +87,7 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// What each host wants, by number. `user`: the option names the serving user.
+    /// Lists what each host wants, by number. `user`: the option names the serving user.
     #[must_use]
     pub fn of_all(said: &Said, user: bool) -> Vec<Self> {
         let user = match user {
@@ -115,13 +115,13 @@ impl Wanted {
         self.rules_files
     }
 
-    /// How a line of the log names the host and its root.
+    /// Name of the host and its root in lines of the log.
     #[must_use]
     pub fn label(&self) -> String {
         let root = self.path.to_string_lossy();
         match self.host.as_str() {
             "" => format!("root \"{}\"", root.escape_debug()),
-            host => format!("host {host}, root \"{}\"", root.escape_debug()),
+            host => format!("{host}, root \"{}\"", root.escape_debug()),
         }
     }
 
@@ -255,7 +255,7 @@ fn request(path: &[u8]) -> OpenReq {
     OpenReq { path: path.into(), siblings: Codings::NONE }
 }
 
-/// Why a file below a root was not read.
+/// Reason why a file below a root was not read.
 #[derive(Debug)]
 enum Unread {
     Absent,
@@ -311,7 +311,7 @@ impl Fault {
 }
 
 impl Release {
-    /// The release of a root of which nothing is known but this fault.
+    /// The release of a root about which only this fault is known.
     pub(crate) fn unknown(fault: Fault) -> Self {
         let closed = Some(Status::SERVICE_UNAVAILABLE);
         Self { closed, faults: vec![fault], ..Self::default() }
@@ -320,11 +320,12 @@ impl Release {
     /// True if the same is served of both, as far as it lies in them.
     #[must_use]
     pub fn serves_as(&self, other: &Self) -> bool {
-        let served = |of: &Self| (of.headers.clone(), of.redirects.clone(), of.closed);
-        served(self) == served(other) && self.pages == other.pages
+        let Self { headers, redirects, pages, closed, .. } = self;
+        (headers, redirects) == (&other.headers, &other.redirects)
+            && (pages, closed) == (&other.pages, &other.closed)
     }
 
-    /// As bytes, for another process or image.
+    /// Encodes it as bytes, for another process or image.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer(vec![FORMAT]);
@@ -353,7 +354,7 @@ impl Release {
         out.0
     }
 
-    /// What [`Release::encode`] has made; `None` if another program has.
+    /// Reads what [`Release::encode`] has made; `None` if another program has.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut from = Reader(bytes.strip_prefix(&[FORMAT])?);

@@ -27,11 +27,11 @@ use std::{
     time::Duration,
 };
 
-/// One root may hold up a scout this long, milliseconds; then the scout is killed.
+/// The longest time that a scout may spend at one root, milliseconds; then it is killed.
 const ROOT_MS_MAX: u64 = 5_000;
 
 /// After this long at one root, another scout looks at the rest, milliseconds.
-const OVERTAKE_MS: u64 = 500;
+const OVERTAKE_MS: u64 = 1_000;
 
 /// The most scouts, those included that have been killed and have not ended.
 const SCOUTS_MAX: usize = 8;
@@ -42,8 +42,8 @@ const RETRY_MS: u64 = 1_000;
 const RETRY_MS_MAX: u64 = 30_000;
 
 /// The wait before a root out of reach has the server reload again, milliseconds; it doubles up to
-/// the most.
-const RELOAD_MS: u64 = 10_000;
+/// the most if reloading does not help.
+pub(crate) const RELOAD_MS: u64 = 10_000;
 const RELOAD_MS_MAX: u64 = 600_000;
 
 /// The wait for room in a worker's channel, milliseconds.
@@ -75,7 +75,7 @@ pub(crate) struct RootWatch {
     /// The last change of roots that this process has.
     generation: u64,
     look_at: Tick,
-    /// When the paths are looked at next.
+    /// Time of the next look at the paths.
     paths_at: Tick,
     scouts: Vec<Scout>,
     /// Killed, and not yet ended.
@@ -90,9 +90,9 @@ pub(crate) struct RootWatch {
 struct Watched {
     /// Which change of roots brought its directory.
     generation: u64,
-    /// What was found below it.
+    /// The findings below it.
     release: Release,
-    /// What its path named at the last look.
+    /// Directory that its path named at the last look.
     named: Named,
     /// Facts of its files with rules at the last look, where they differ from those of the release.
     changing: Option<[Option<FileTrace>; 2]>,
@@ -118,7 +118,8 @@ impl Backoff {
 }
 
 impl RootWatch {
-    /// Of roots that were opened just now; and the other ends of this many channels.
+    /// Watches roots that were opened just now; and the other ends of this many channels. `reload_at`:
+    /// when a root out of reach may have the server reload.
     ///
     /// # Errors
     /// No descriptors left.
@@ -127,6 +128,7 @@ impl RootWatch {
         (root, releases): (&Root, Vec<Release>),
         (wanted, builder): (Vec<Wanted>, Arc<Builder>),
         takers: usize,
+        reload_at: Tick,
     ) -> io::Result<(Self, Vec<Channel>)> {
         let pairs: io::Result<Vec<_>> = (0..takers).map(|_| Channel::pair()).collect();
         let (channels, theirs): (Vec<_>, Vec<_>) = pairs?.into_iter().unzip();
@@ -152,7 +154,7 @@ impl RootWatch {
             scouts: Vec::new(),
             dying: Vec::new(),
             poller: None,
-            reload: Backoff::default(),
+            reload: Backoff { wait_ms: RELOAD_MS, until: reload_at },
         };
         Ok((watch, theirs))
     }
@@ -195,16 +197,18 @@ impl RootWatch {
         self.scouts.iter().chain(&self.dying).map(|scout| &scout.child)
     }
 
-    /// Looks what the paths name. Those that do not name what is served, or of which that is not
+    /// Looks what the paths name. Paths that do not name what is served, or for which that is not
     /// known without a disk, are looked up by a scout.
     pub(crate) fn look(&mut self, env: &Env, user: Option<&User>, now: Tick) -> Vec<Report> {
+        self.look_at = Tick::NEVER;
         let mut reports = self.check_scouts(now);
         if now < self.paths_at {
+            self.look_at = self.look_at.min(self.paths_at);
             self.send(env, false, now);
             return reports;
         }
         self.paths_at = now.after(LOOK_MS);
-        self.look_at = self.paths_at;
+        self.look_at = self.look_at.min(self.paths_at);
         // A worker that stands still has it waiting already.
         self.send(env, true, now);
         let others = self.changed(env, now);
@@ -230,6 +234,9 @@ impl RootWatch {
                 watched.retry = Backoff::default();
             }
             let rules_changed = wanted.reads_rules() && watched.rules_changed(root);
+            if rules_changed {
+                watched.retry = Backoff::default();
+            }
             if named == Named::Same && !rules_changed && watched.release.closed.is_none() {
                 watched.fault = None;
             } else if !watched.is_scouted && watched.retry.until <= now {
@@ -272,7 +279,8 @@ impl RootWatch {
                 self.paths_at = now;
             }
             if at_one_ms < ROOT_MS_MAX {
-                self.look_at = self.look_at.min(scout.since.after(ROOT_MS_MAX));
+                let next = if scout.todo.len() > 1 { OVERTAKE_MS } else { ROOT_MS_MAX };
+                self.look_at = self.look_at.min(scout.since.after(next));
                 self.scouts.push(scout);
                 continue;
             }
@@ -359,7 +367,14 @@ impl RootWatch {
             watched.retry.fail(now, RETRY_MS, RETRY_MS_MAX);
             watched.release.traces = release.traces;
             let why = release.faults.first().map(|fault| fault.message.clone());
-            return self.complain(of, &why.unwrap_or_default());
+            let why = why.unwrap_or_default();
+            if is_same {
+                // It is looked at again when its files change.
+                let label = self.wanted[of].label();
+                let text = format!("{label}: {why}: the rules read before stay in force");
+                return Some(Report::Warning(text));
+            }
+            return self.complain(of, &why);
         }
         if !in_reach && !is_same {
             let found = found.as_ref()?;

@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-/// What a scout exits with that cannot become the serving user.
+/// Exit code of a scout that cannot become the serving user.
 pub(crate) const NOT_THE_USER: i32 = 12;
 
 /// The longest report that needs no memory of its own, bytes.
@@ -30,7 +30,7 @@ const HEAD_BYTES: usize = 10;
 /// The wait of a scout for its master to read, milliseconds; after that it tries again.
 const ROOM_MS: u64 = 100;
 
-/// What a scout has found at one root.
+/// Findings of a scout at one root.
 #[derive(Debug)]
 pub(crate) struct Sighting {
     /// The number of the root.
@@ -39,7 +39,7 @@ pub(crate) struct Sighting {
     pub root: Option<OwnedFd>,
     /// Workers may read it.
     pub in_reach: bool,
-    /// What lies below it.
+    /// Findings below it.
     pub release: Release,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Scout {
     channel: Channel,
     /// The roots that it has not reported, in order.
     pub todo: VecDeque<usize>,
-    /// When it began with the first of them.
+    /// Time at which it began with the first of them.
     pub since: Tick,
 }
 

@@ -18,17 +18,17 @@ use std::{collections::BTreeMap, sync::Arc};
 /// The most faults of one release that are reported.
 const FAULTS_MAX: usize = 10;
 
-/// What the sites of all hosts are built from, besides what lies below their roots.
+/// Source of the sites of all hosts, besides what lies below their roots.
 #[derive(Debug)]
 pub struct Builder {
-    /// Of all hosts: limits, deadlines, caching.
+    /// Limits, deadlines and caching of all hosts.
     frame: Site,
     hosts: Vec<HostPlan>,
     /// Rules of hosts that have none themselves.
     inherited: BTreeMap<&'static str, Vec<Row>>,
 }
 
-/// What the site of one host is built from.
+/// Source of the site of one host.
 #[derive(Debug)]
 struct HostPlan {
     /// Without the rules in files at the root.

@@ -113,10 +113,10 @@ pub fn read_sealed(fd: OwnedFd, bytes_max: u64) -> io::Result<String> {
     String::from_utf8(read_sealed_bytes(fd, bytes_max)?).map_err(io::Error::other)
 }
 
-/// What [`sealed`] has made.
+/// Reads what [`sealed`] has made.
 ///
 /// # Errors
-/// It is longer than that.
+/// Its bytes are more than that.
 pub fn read_sealed_bytes(fd: OwnedFd, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mut file = File::from(fd);
     // Whoever has another descriptor of it has read it, or written it, up to here.

@@ -157,7 +157,7 @@ pub struct Root {
     replaced_at: AtomicU64,
 }
 
-/// What changes with the content of a file, and often without: see [`Root::trace`].
+/// Facts that change with the content of a file, and often without: see [`Root::trace`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileTrace {
     inode: u64,
@@ -178,7 +178,7 @@ impl FileTrace {
         [inode, len, modified_s, modified.1 as u64, changed_s, changed.1 as u64]
     }
 
-    /// What [`FileTrace::to_words`] has made.
+    /// Reads what [`FileTrace::to_words`] has made.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "nanoseconds are below 1,000,000,000")]
     pub const fn from_words(words: [u64; Self::WORDS]) -> Self {

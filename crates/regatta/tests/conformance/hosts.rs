@@ -4,6 +4,7 @@
 use crate::client::Client;
 use crate::harness::{Launch, PATIENCE, Variant, eventually, run};
 use crate::site::{Site, pattern};
+use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
@@ -119,6 +120,75 @@ pub(crate) fn each_is_deployed(variant: &Variant) {
     let all = || serves(NAMES[1], 2) && serves(NAMES[2], 1);
     assert!(eventually(PATIENCE, all), "{}", server.stderr());
     assert!(serves(NAMES[0], 0) && !serves(NAMES[1], 1) && !serves(NAMES[2], 2));
+}
+
+/// A fault below one root concerns its host: the server starts, reloads, and serves the
+/// others; `check` reports it all.
+#[test]
+fn a_fault_below_one_root_is_its_hosts_alone() {
+    let (site, config) = hosts();
+    let mut text = fs::read_to_string(&config).expect("the configuration");
+    let roots = ["gone", "closed", "lines", "pages"].map(|name| site.beside(name));
+    for (name, root) in ["gone", "closed", "lines", "pages"].iter().zip(&roots) {
+        text += &format!(
+            "[[hosts]]\nnames = [\"{name}.example\"]\nroot = \"{}\"\n[hosts.content]\n\
+             rules_files = true\nerror_pages = [\"501=no-such-page.html\"]\n",
+            root.display()
+        );
+    }
+    for root in &roots[1..] {
+        fs::create_dir(root).expect("a folder");
+        fs::write(root.join("index.html"), "here").expect("a file");
+    }
+    fs::create_dir(roots[1].join("_headers")).expect("a folder");
+    fs::write(roots[2].join("_headers"), "/*\n  X-A: b\n  Date: x\n").expect("a file");
+    fs::write(roots[2].join("_redirects"), "/b /c 999\n/old /new 302\n").expect("a file");
+    fs::write(&config, &text).expect("a file");
+    let (root, file) = (site.root(), config.to_str().expect("our paths are text"));
+    let said = run(&["check", root.to_str().expect("text"), "--config", file]);
+    assert_eq!(said.code, Some(2), "{}", said.stdout);
+    let faults = [
+        "gone\"",
+        "closed/_headers\" is a directory",
+        "lines/_headers:3:",
+        "lines/_redirects:1:",
+        "\"no-such-page.html\" is not there",
+    ];
+    for part in faults {
+        assert!(said.stderr.contains(part), "{part}: {}", said.stderr);
+    }
+    let variant = Variant::named("sped_epoll");
+    let server = Launch::new(variant, &root).arg("--config").arg(file).start();
+    let get = |target: &str, host: &str| ask(&mut server.connect(), "GET", target, host);
+    let serves = || {
+        get("/only-0.txt", NAMES[0]).expect(200);
+        get("/only-1.txt", NAMES[1]).expect(200);
+        get("/", "pages.example").expect(200);
+        let lines = get("/", "lines.example").expect(200);
+        assert_eq!(lines.field("X-A"), Some("b"));
+        get("/old", "lines.example").expect(302);
+        ask(&mut server.connect(), "BREW", "/", "pages.example").expect(501);
+        get("/", "closed.example").expect(503);
+        get("/", "gone.example").expect(404);
+    };
+    serves();
+    for part in faults {
+        assert!(server.stderr().contains(part), "{part}: {}", server.stderr());
+    }
+    assert!(server.stderr().contains("host gone.example, root"), "{}", server.stderr());
+    let begun = server.stderr().matches(" starts with ").count();
+    server.signal(Signal::HUP);
+    let reloaded = || server.stderr().contains("reload: generation 2 serves");
+    assert!(eventually(PATIENCE, reloaded), "{}", server.stderr());
+    assert_eq!(server.stderr().matches(" starts with ").count(), begun + 1);
+    serves();
+    // What is mended is served soon, without a reload.
+    fs::create_dir(&roots[0]).expect("a folder");
+    fs::write(roots[0].join("index.html"), "here").expect("a file");
+    fs::remove_dir(roots[1].join("_headers")).expect("a folder");
+    let status = |host: &str| get("/", host).status;
+    let mended = || status("gone.example") == 200 && status("closed.example") == 200;
+    assert!(eventually(PATIENCE, mended), "{}", server.stderr());
 }
 
 #[test]

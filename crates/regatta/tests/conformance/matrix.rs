@@ -38,6 +38,7 @@ macro_rules! always {
             counters: of_replies of_the_cache of_the_ends_of_connections of_a_worker_that_died
                 calls_of_a_hit;
             deploys: by_a_link by_moving by_exchange by_moving_a_whole_tree
+                rules_belong_to_the_root
                 what_is_new_is_waited_for a_new_worker_has_the_new_root
                 a_missing_root_is_said_once;
             fields: of_every_file tags_tell_files_apart media_types types_are_a_setting

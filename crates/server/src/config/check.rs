@@ -69,9 +69,9 @@ pub struct Config {
     /// Rules that are left out, because a table would exceed its limits: errors of `check`, and
     /// warnings of a server, which serves without them.
     pub cut: Vec<Problem>,
-    /// What is wrong in files with rules, each with the number of its host.
+    /// Problems in files with rules, each with the number of its host.
     pub faults: Vec<(usize, Problem)>,
-    /// What was said, without the rules in files.
+    /// The same without the rules in files.
     pub plain: Said,
 }
 

@@ -28,16 +28,16 @@ pub struct HostConfig {
     pub rules: Rules,
 }
 
-/// What was found while hosts were understood.
+/// Findings while hosts were understood.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
-    /// What is wrong.
+    /// Problems.
     pub problems: Vec<Problem>,
     /// Rules of the configuration that are left out of a table that is full.
     pub cut: Vec<Problem>,
-    /// What is allowed, and may not have been meant.
+    /// Warnings: allowed, and perhaps not meant.
     pub warnings: Vec<Problem>,
-    /// What is wrong in files with rules, each with the number of its host.
+    /// Problems in files with rules, each with the number of its host.
     pub faults: Vec<(usize, Problem)>,
 }
 

@@ -1,4 +1,4 @@
-//! Where confined workers may read besides the roots that they begin with.
+//! Directories that confined workers may read besides the roots that they begin with.
 use regatta_arch::options::Settings;
 use regatta_sys::{Root, sandbox::landlock_version};
 use std::{

@@ -88,7 +88,7 @@ impl NextRoot<'_> {
         last
     }
 
-    /// What the process does not have; of each host the last.
+    /// Keeps what the process does not have; of each host the last.
     fn new(&self, arrived: Vec<Arrived>) -> Vec<Arrived> {
         let mut new = BTreeMap::new();
         for of in arrived {
@@ -108,7 +108,7 @@ impl NextRoot<'_> {
         }
     }
 
-    /// What has come, and whether nothing of it was lost.
+    /// Receives what has come, and says whether nothing of it was lost.
     fn receive(&self) -> (Vec<Arrived>, bool) {
         let mut record = [0; RECORD_BYTES + INLINE_BYTES_MAX];
         let (mut arrived, mut is_whole) = (Vec::new(), true);

@@ -1,4 +1,4 @@
-//! What was said of each host, and what hosts have of what was said for all.
+//! Settings and rules of each host, and those that it has of what was said for all.
 use super::{Location, Problem, ROOT, Row, Said};
 use crate::config::{options, tables};
 use regatta_arch::options::Settings;
@@ -16,7 +16,7 @@ use std::{
 /// the paths of one site.
 const INHERITED: [&str; 3] = ["headers", "cors", "auth"];
 
-/// Where the bytes of a path begin that are no text: characters for private use, which no
+/// First of the characters that stand for bytes of a path that are no text. They are for private use, which no
 /// alphabet has.
 const BYTES_FROM: u32 = 0x10_ff00;
 
@@ -38,7 +38,7 @@ pub fn text_of(path: &OsStr) -> String {
     text
 }
 
-/// The path of which [`text_of`] has made a text.
+/// Reads a path from the text that [`text_of`] has made.
 fn path_of(text: &str) -> PathBuf {
     let mut bytes = Vec::with_capacity(text.len());
     for c in text.chars() {
@@ -96,7 +96,7 @@ impl Said {
         }
     }
 
-    /// What was said of one host alone: of the first one without the others.
+    /// Copies what was said of one host alone: of the first one without the others.
     pub(crate) fn alone(&self) -> Self {
         let rows = self.rows.iter().filter(|(table, _)| **table != tables::HOSTS);
         Self {
@@ -107,15 +107,15 @@ impl Said {
         }
     }
 
-    /// What was said of all hosts, by number.
+    /// Iterates over what was said of all hosts, by number.
     pub(crate) fn all_hosts(&self) -> impl Iterator<Item = &Self> {
         iter::once(self).chain(&self.hosts)
     }
 
-    /// What hosts are called in messages, by number; if there is only one it needs no name.
+    /// Names of hosts for messages, by number; if there is only one it needs no name.
     pub(crate) fn host_names(&self) -> Vec<String> {
-        let first = if self.hosts.is_empty() { "" } else { "of all other names" };
-        let name = |row: &Row| row.settings.list("hosts.names").first().cloned();
+        let first = if self.hosts.is_empty() { "" } else { "default host" };
+        let name = |row: &Row| Some(format!("host {}", row.settings.list("hosts.names").first()?));
         let names = self.rows(tables::HOSTS).iter().map(|row| name(row).unwrap_or_default());
         iter::once(first.to_owned()).chain(names).collect()
     }
