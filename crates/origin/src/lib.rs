@@ -37,6 +37,7 @@ mod resolve;
 mod rules;
 mod scratch;
 mod seal;
+mod shared;
 pub mod sieve;
 mod site;
 mod sweep;
@@ -67,6 +68,7 @@ pub use request::{Destination, Request};
 pub use rules::{Redirect, RedirectFault, Rules};
 pub use scratch::Scratch;
 pub use seal::{Progress, RECORD_BYTES_MAX, RECORD_PLAIN_BYTES_MAX, Seal, SealFault};
+pub use shared::Shared;
 pub use sieve::{Cost, Queue, RELIEF_ENTRIES, Rank, STALE_PERIODS_MAX, Totals, Use};
 pub use site::{
     CachingRules, CommonTypes, ContentRules, Deadlines, ErrorPage, Limits, MediaTypes,

@@ -46,7 +46,8 @@ pub fn run(request: &Request, sources: &Sources<'_>) -> Result<Explanation, Fail
             Failure::Work(format!("cannot become {name}: {error}"))
         })?;
     }
-    let (builder, of_hosts) = Builder::new(&config.said.settings, &config.plain, config.hosts);
+    let (builder, of_hosts) =
+        Builder::new(&config.said.settings, &config.plain, config.hosts, &found.releases);
     let site = builder.first(of_hosts, &found.releases);
     let mut open = |req: &OpenReq| open_below(&found.root, req, rules);
     let mut explained = regatta_origin::explain(&bytes, &mut open, &site, clock::now());

@@ -317,6 +317,11 @@ impl Release {
         Self { closed, faults: vec![fault], ..Self::default() }
     }
 
+    /// True if it has files with rules.
+    pub(crate) const fn has_rules(&self) -> bool {
+        matches!(self.headers, RulesText::Text(_)) || matches!(self.redirects, RulesText::Text(_))
+    }
+
     /// True if the same is served of both, as far as it lies in them.
     #[must_use]
     pub fn serves_as(&self, other: &Self) -> bool {

@@ -2,7 +2,7 @@
 use crate::{
     config::{
         hosts::HostConfig,
-        raw::{Problem, Row, Said},
+        raw::{Inherited, Problem, Said},
         rules, rules_files,
     },
     front::naming,
@@ -11,9 +11,9 @@ use crate::{
 };
 use regatta_arch::options::Settings;
 use regatta_origin::{
-    CachingRules, ContentRules, Deadlines, ErrorPage, Limits, READ_BYTES_MAX, Rules, Site,
+    CachingRules, ContentRules, Deadlines, ErrorPage, Limits, READ_BYTES_MAX, Rules, Shared, Site,
 };
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 /// The most faults of one release that are reported.
 const FAULTS_MAX: usize = 10;
@@ -25,7 +25,7 @@ pub struct Builder {
     frame: Site,
     hosts: Vec<HostPlan>,
     /// Rules of hosts that have none themselves.
-    inherited: BTreeMap<&'static str, Vec<Row>>,
+    inherited: Inherited,
 }
 
 /// Source of the site of one host.
@@ -36,13 +36,20 @@ struct HostPlan {
     names: Vec<String>,
     content: ContentRules,
     types: &'static Types,
+    /// Rules without those in files, if they are known: most hosts share them.
+    plain: Option<Shared<Rules>>,
 }
 
 impl Builder {
     /// `plain`: what was said, without the rules in files at the roots. The sites of the hosts, as
     /// they were understood with those files, are [`Builder::first`].
     #[must_use]
-    pub fn new(settings: &Settings, plain: &Said, hosts: Vec<HostConfig>) -> (Self, Vec<Rules>) {
+    pub fn new(
+        settings: &Settings,
+        plain: &Said,
+        hosts: Vec<HostConfig>,
+        releases: &[Release],
+    ) -> (Self, Vec<Shared<Rules>>) {
         let frame = Site {
             limits: limits(settings),
             deadlines: deadlines(settings),
@@ -51,13 +58,14 @@ impl Builder {
             // Seed and key are drawn for each worker.
             ..Site::default()
         };
-        let one = |(said, host): (&Said, HostConfig)| {
+        let one = |((said, host), release): ((&Said, HostConfig), &Release)| {
             let HostConfig { names, content, types, rules } = host;
             // Made once, at start, and used until the process ends.
             let types: &'static Types = Box::leak(Box::new(types));
-            (HostPlan { said: said.alone(), names, content, types }, rules)
+            let plain = (!release.has_rules()).then(|| rules.clone());
+            (HostPlan { said: said.alone(), names, content, types, plain }, rules)
         };
-        let (hosts, rules) = plain.all_hosts().zip(hosts).map(one).unzip();
+        let (hosts, rules) = plain.all_hosts().zip(hosts).zip(releases).map(one).unzip();
         (Self { frame, hosts, inherited: plain.inherited() }, rules)
     }
 
@@ -66,8 +74,8 @@ impl Builder {
     /// # Panics
     /// If there is no host.
     #[must_use]
-    pub fn first(&self, rules: Vec<Rules>, releases: &[Release]) -> Site {
-        let one = |((host, rules), release): ((&HostPlan, Rules), &Release)| {
+    pub fn first(&self, rules: Vec<Shared<Rules>>, releases: &[Release]) -> Site {
+        let one = |((host, rules), release): ((&HostPlan, Shared<Rules>), &Release)| {
             (host.names.clone(), self.site(host, rules, release))
         };
         let mut sites = self.hosts.iter().zip(rules).zip(releases).map(one);
@@ -113,17 +121,20 @@ impl Builder {
     }
 
     /// The rules of a host with those in the files of a release, and what is wrong with these.
-    fn rules(&self, host: &HostPlan, release: &Release) -> (Rules, Vec<Problem>) {
+    fn rules(&self, host: &HostPlan, release: &Release) -> (Shared<Rules>, Vec<Problem>) {
+        if let Some(plain) = host.plain.as_ref().filter(|_| !release.has_rules()) {
+            return (plain.clone(), Vec::new());
+        }
         let mut said = host.said.clone();
         let mut problems = rules_files::add(release, &mut said);
         said.inherit(&self.inherited);
         let rules::Built { rules, problems: wrong, cut, .. } = rules::build(&said);
         problems.extend(wrong.into_iter().chain(cut));
         problems.retain(|problem| said.is_of_rules_file(problem));
-        (rules, problems)
+        (rules.into(), problems)
     }
 
-    fn site(&self, host: &HostPlan, rules: Rules, release: &Release) -> Site {
+    fn site(&self, host: &HostPlan, rules: Shared<Rules>, release: &Release) -> Site {
         let mut site = Site {
             content: host.content.clone(),
             rules,
@@ -198,9 +209,11 @@ mod tests {
     fn the_defaults_of_the_table_are_those_of_the_origin() {
         let settings = Settings::defaults(options::all());
         let (said, _) = raw::read(None, &raw::Arguments::default());
-        let hosts = hosts::understand(&said, |_, _| {}, &mut Findings::default());
-        let (builder, rules) = Builder::new(&settings, &said, hosts);
-        let (ours, origin) = (builder.first(rules, &[Release::default()]), Site::default());
+        let hosts =
+            hosts::understand((&said, &said.inherited()), |_, _| {}, &mut Findings::default());
+        let releases = [Release::default()];
+        let (builder, rules) = Builder::new(&settings, &said, hosts, &releases);
+        let (ours, origin) = (builder.first(rules, &releases), Site::default());
         assert_eq!(ours.limits, origin.limits);
         assert_eq!(ours.deadlines, origin.deadlines);
         assert_eq!(ours.content, origin.content);

@@ -257,7 +257,7 @@ pub(crate) fn a_missing_root_is_said_once(variant: &Variant) {
     assert_eq!(said("is still served"), 1, "{}", server.stderr());
     assert_eq!(ask(&mut server.connect(), "small.txt", "identity"), 1);
     fs::write(site.beside("current"), "no directory").expect("a file");
-    assert!(eventually(PATIENCE, || said("Not a directory") == 1), "{}", server.stderr());
+    assert!(eventually(PATIENCE, || said("is not a directory") == 1), "{}", server.stderr());
     link(&site, &release(&site, 2));
     let new = || ask(&mut server.connect(), "small.txt", "identity") == 2;
     assert!(eventually(PATIENCE, new), "never the new one");

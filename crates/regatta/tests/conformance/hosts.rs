@@ -150,7 +150,7 @@ fn a_fault_below_one_root_is_its_hosts_alone() {
     let faults = [
         "gone\"",
         "closed/_headers\" is a directory",
-        "lines/_headers:3:",
+        "lines/_headers:2:3: headers.set: \"Date: x\"",
         "lines/_redirects:1:",
         "\"no-such-page.html\" is not there",
     ];

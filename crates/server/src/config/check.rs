@@ -96,7 +96,7 @@ pub fn understand(
 ) -> Result<Config, (Said, Vec<Problem>)> {
     let (mut said, plain, mut problems) = (said.clone(), said, Vec::new());
     let mut faults = add_rules(&mut said, releases);
-    said.inherit_rules();
+    let inherited = said.inherit_rules();
     let listen = addresses(&said, &mut problems);
     trusted(&said, &mut problems);
     permissions(&said, &mut problems);
@@ -106,7 +106,7 @@ pub fn understand(
     warnings.extend(admin.as_ref().and_then(|place| exposed(&said, place)));
     warnings.extend(untrusted(&said, &listen));
     let mut found = Findings { problems, warnings, ..Findings::default() };
-    let hosts = hosts::understand(&said, content, &mut found);
+    let hosts = hosts::understand((&said, &inherited), content, &mut found);
     faults.extend(found.faults);
     let Findings { mut problems, mut warnings, cut, .. } = found;
     warnings.extend(nested::roots(&said, &hosts));

@@ -1,7 +1,7 @@
 //! What each host serves: the first one's root, and those of the table `[[hosts]]`.
 use crate::{
     config::{
-        raw::{Problem, Row, Said},
+        raw::{Inherited, Problem, Row, Said},
         rules::{self, Built},
         tables,
     },
@@ -9,8 +9,8 @@ use crate::{
 };
 use regatta_arch::options::Settings;
 use regatta_http::target::is_host;
-use regatta_origin::{ContentRules, HOST_BYTES_MAX, Rules};
-use std::collections::{BTreeMap, HashSet};
+use regatta_origin::{ContentRules, HOST_BYTES_MAX, Rules, Shared};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// The field that names a host.
 const NAMES: &str = "hosts.names";
@@ -25,7 +25,7 @@ pub struct HostConfig {
     /// Media types.
     pub types: Types,
     /// The owner's rules for paths.
-    pub rules: Rules,
+    pub rules: Shared<Rules>,
 }
 
 /// Findings while hosts were understood.
@@ -42,10 +42,9 @@ pub(crate) struct Findings {
 }
 
 /// Understands what all hosts serve: the first one, and those of the table. `content` finds what is
-/// wrong with the options that each has; What is said once for all is
-/// reported once.
+/// wrong with the options that each has. What is said once for all is reported once.
 pub(crate) fn understand(
-    said: &Said,
+    (said, inherited): (&Said, &Inherited),
     content: fn(&Said, &mut Vec<Problem>),
     found: &mut Findings,
 ) -> Vec<HostConfig> {
@@ -54,12 +53,22 @@ pub(crate) fn understand(
     let mut hosts = Vec::new();
     // What was found before, so that what is said once for all is reported once.
     let (mut known, mut doubted) = (HashSet::new(), HashSet::new());
+    let mut shared: HashMap<String, Shared<Rules>> = HashMap::new();
     for (at, said) in said.all_hosts().enumerate() {
         let mut wrong = Vec::new();
         content(said, &mut wrong);
-        let Built { rules, problems: of_rules, cut: cut_rules, warnings: mut doubtful } =
-            rules::build(said);
-        wrong.extend(of_rules);
+        // Hosts without rules of their own have one table together.
+        let key = (at > 0 && said.has_only(inherited)).then(|| said.of_hosts_text());
+        let same = key.as_ref().and_then(|key| shared.get(key).cloned());
+        let (mut left_out, mut doubtful) = (Vec::new(), Vec::new());
+        let rules = same.unwrap_or_else(|| {
+            let Built { rules, problems, cut, warnings } = rules::build(said);
+            wrong.extend(problems);
+            (left_out, doubtful) = (cut, warnings);
+            let rules = Shared::from(rules);
+            shared.extend(key.map(|key| (key, rules.clone())));
+            rules
+        });
         let types = Types::new(said.settings.list("content.types")).map_err(|items| {
             wrong.extend(items.iter().map(|item| {
                 said.problem("content.types", &format!("\"{item}\" is not ext=type/subtype"))
@@ -69,7 +78,7 @@ pub(crate) fn understand(
         let (below, mut wrong): (Vec<_>, Vec<_>) =
             wrong.into_iter().partition(|problem| said.is_of_rules_file(problem));
         let (cut_below, mut left_out): (Vec<_>, Vec<_>) =
-            cut_rules.into_iter().partition(|problem| said.is_of_rules_file(problem));
+            left_out.into_iter().partition(|problem| said.is_of_rules_file(problem));
         faults.extend(below.into_iter().chain(cut_below).map(|problem| (at, problem)));
         wrong.retain(|problem| known.insert(problem.to_string()));
         left_out.retain(|problem| known.insert(problem.to_string()));
@@ -156,9 +165,9 @@ mod tests {
     fn understood(text: &str) -> (Vec<HostConfig>, Vec<String>, String) {
         let file = FileText { name: "r", text };
         let (mut said, mut problems) = read(Some(file), &Arguments::default());
-        said.inherit_rules();
+        let inherited = said.inherit_rules();
         let mut found = Findings::default();
-        let hosts = understand(&said, |_, _| {}, &mut found);
+        let hosts = understand((&said, &inherited), |_, _| {}, &mut found);
         problems.extend([found.problems, found.cut, found.warnings].concat());
         (hosts, problems.iter().map(ToString::to_string).collect(), said.print_rows())
     }

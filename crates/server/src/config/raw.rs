@@ -2,6 +2,7 @@
 //! everything that is wrong with them.
 mod of_hosts;
 
+pub(crate) use of_hosts::Inherited;
 pub use of_hosts::text_of;
 
 use crate::config::{
@@ -141,7 +142,8 @@ pub struct Said {
     /// Every option.
     pub settings: Settings,
     places: BTreeMap<&'static str, Location>,
-    rows: BTreeMap<&'static str, Vec<Row>>,
+    /// By table. Hosts that inherit rows share them.
+    rows: BTreeMap<&'static str, Arc<Vec<Row>>>,
     /// What holds for each row of `[[hosts]]`: rules of its own, and the options of all hosts but
     /// for those that it sets itself.
     pub(crate) hosts: Vec<Self>,
@@ -222,14 +224,14 @@ impl Said {
             let message = format!("more than {} of [[{}]]", spec.rows_max, spec.name);
             return Err(Problem::new(row.place, message).hint("make some of them one"));
         }
-        rows.push(row);
+        Arc::make_mut(rows).push(row);
         Ok(())
     }
 
     /// The rows of a table, in the order of the file.
     #[must_use]
     pub fn rows(&self, table: &str) -> &[Row] {
-        self.rows.get(table).map_or(&[], Vec::as_slice)
+        self.rows.get(table).map_or(&[], |rows| rows.as_slice())
     }
 
     /// The rows of all tables in the configuration file, as a file has them.

@@ -60,7 +60,7 @@ pub(super) fn prepare(
     let addresses = addresses(told).map_err(|error| failed("cannot tell the address", error))?;
     let (opener, log_errors) = (Arc::clone(&access), errors.clone());
     let wanted = Wanted::of_all(&config.plain, found.user.is_some());
-    let (builder, rules) = Builder::new(&settings, &config.plain, config.hosts);
+    let (builder, rules) = Builder::new(&settings, &config.plain, config.hosts, &found.releases);
     let site = builder.first(rules, &found.releases);
     let (builder, hosts) = (Arc::new(builder), wanted.len());
     let build = Arc::clone(&builder);

@@ -51,7 +51,26 @@ fn path_of(text: &str) -> PathBuf {
     OsString::from_vec(bytes).into()
 }
 
+/// Rows of tables that hosts without any of their own have.
+pub(crate) type Inherited = BTreeMap<&'static str, Arc<Vec<Row>>>;
+
 impl Said {
+    /// True if it has no rows of its own: its rules are those of all hosts like it.
+    pub(crate) fn has_only(&self, rules: &Inherited) -> bool {
+        self.rows.iter().all(|(table, rows)| {
+            rows.is_empty() || rules.get(table).is_some_and(|all| Arc::ptr_eq(all, rows))
+        })
+    }
+
+    /// The options that hosts may set, as a text that is the same for hosts with the same.
+    pub(crate) fn of_hosts_text(&self) -> String {
+        let mut text = String::new();
+        for spec in options::all().filter(|spec| super::is_of_hosts(spec.key)) {
+            super::print_value(spec.key, &self.settings, &mut text);
+        }
+        text
+    }
+
     /// Makes of what each host sets all that holds for it.
     pub(super) fn complete_hosts(&mut self) {
         let mut hosts = mem::take(&mut self.hosts);
@@ -76,22 +95,23 @@ impl Said {
 
     /// Gives hosts the rules of all hosts, but none to a table in which a host has rules itself,
     /// also by a file at its root. Those in files at the first root are that root's alone.
-    pub(crate) fn inherit_rules(&mut self) {
+    pub(crate) fn inherit_rules(&mut self) -> Inherited {
         let rules = self.inherited();
         self.hosts.iter_mut().for_each(|host| host.inherit(&rules));
+        rules
     }
 
     /// The rules that hosts without any have.
-    pub(crate) fn inherited(&self) -> BTreeMap<&'static str, Vec<Row>> {
-        let rows = |table| self.rows(table).iter().filter(|row| !row.of_site).cloned().collect();
-        INHERITED.into_iter().map(|table| (table, rows(table))).collect()
+    pub(crate) fn inherited(&self) -> Inherited {
+        let rows = |table| self.rows(table).iter().filter(|row| !row.of_site).cloned();
+        INHERITED.into_iter().map(|table| (table, Arc::new(rows(table).collect()))).collect()
     }
 
     /// [`Said::inherit_rules`] for what was said of one host.
-    pub(crate) fn inherit(&mut self, rules: &BTreeMap<&'static str, Vec<Row>>) {
+    pub(crate) fn inherit(&mut self, rules: &Inherited) {
         for (table, rows) in rules {
             if self.rows(table).is_empty() && !rows.is_empty() {
-                self.rows.insert(table, rows.clone());
+                self.rows.insert(table, Arc::clone(rows));
             }
         }
     }
@@ -102,7 +122,7 @@ impl Said {
         Self {
             settings: self.settings.clone(),
             places: self.places.clone(),
-            rows: rows.map(|(table, rows)| (*table, rows.clone())).collect(),
+            rows: rows.map(|(table, rows)| (*table, Arc::clone(rows))).collect(),
             hosts: Vec::new(),
         }
     }
