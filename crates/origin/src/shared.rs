@@ -7,6 +7,14 @@ use core::ops::{Deref, DerefMut};
 #[derive(Clone, Debug, Default)]
 pub struct Shared<T>(Arc<T>);
 
+impl<T> Shared<T> {
+    /// True if both have one value together.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
 impl<T> From<T> for Shared<T> {
     fn from(value: T) -> Self {
         Self(Arc::new(value))

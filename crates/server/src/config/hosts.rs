@@ -238,6 +238,31 @@ root = \"/srv/b\"
         assert_eq!(problems.len(), 1, "{problems:?}");
     }
 
+    /// At all documented limits at once, hosts without rules of their own have one table, and no
+    /// option is stored for each of them.
+    #[test]
+    fn hosts_at_all_limits_share_what_they_have() {
+        let mut text = String::new();
+        for at in 0..4096 {
+            text += &format!("[[headers]]\npath = \"/h{at}/*\"\nset = [\"X-A: b\"]\n");
+            text += &format!("[[redirects]]\nfrom = \"/r{at}\"\nto = \"/t{at}\"\n");
+        }
+        for at in 0..4096 {
+            text += &format!("[[hosts]]\nnames = [\"h{at}\"]\nroot = \"/srv/{at}\"\n");
+        }
+        let file = FileText { name: "r", text: &text };
+        let (mut said, problems) = read(Some(file), &Arguments::default());
+        assert_eq!(problems, []);
+        let inherited = said.inherit_rules();
+        let mut found = Findings::default();
+        let hosts = understand((&said, &inherited), |_, _| {}, &mut found);
+        assert_eq!((found.problems, found.warnings, found.faults.len()), (vec![], vec![], 0));
+        assert_eq!(hosts.len(), 4097);
+        assert!(hosts[2..].iter().all(|host| host.rules.is_same(&hosts[1].rules)));
+        assert!(!hosts[0].rules.is_same(&hosts[1].rules), "redirects are the first host's");
+        assert_eq!(hosts[4096].rules.header_places(b"h7/x").len(), 1);
+    }
+
     #[test]
     fn what_is_wrong_is_reported_at_its_place() {
         let host = |names: &str| format!("[[hosts]]\nnames = [{names}]\nroot = \"/srv\"\n");
