@@ -382,7 +382,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "",
         "Files below the root that are the bodies of other errors, each as status=path.",
         "For example --set content.error_pages=503=errors/503.html,403=errors/403.html. They are \
-         read at the start and at each reload, so that an error needs no disk: at most 64 KiB \
+         read with the root and at each reload, so that an error needs no disk: at most 64 KiB \
          each. They have the fields that rules say of them, but none that says how long they may \
          be kept.",
     ),
@@ -411,7 +411,8 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Bool,
         "false",
         "Whether _headers and _redirects at the root hold rules.",
-        "They are read at the start and at each reload, and never served (docs/rules.md).",
+        "They change with the root, and are never served. The serving user must be able to read \
+         them (docs/rules.md).",
     ),
     option(
         "content.symlinks",
