@@ -33,6 +33,9 @@ pub struct Handover {
     pub config: Option<String>,
     /// Requests for another generation: carried out, and not.
     pub reloads: [u64; 2],
+    /// How long another reload because of one root waits, and until when: milliseconds, the second
+    /// of the monotonic clock.
+    pub root_reload: [u64; 2],
     /// Another one has been asked for besides: `root`, `reload` or `upgrade`.
     pub asked: Option<String>,
     /// The sockets that listen.
@@ -135,6 +138,7 @@ impl Handover {
             "arguments": self.arguments,
             "config": self.config,
             "reloads": self.reloads,
+            "root_reload": self.root_reload,
             "asked": self.asked,
             "listeners": self.listeners.iter().map(listener).collect::<Vec<_>>(),
             "given": self.given,
@@ -166,6 +170,11 @@ impl Handover {
             arguments: all.optional("arguments", |_| all.list("arguments", Member::into_text))?,
             config: all.optional("config", |text| text.into_text())?,
             reloads: reloads.try_into().map_err(|_| all.wrong("reloads"))?,
+            // Earlier builds do not say it.
+            root_reload: all
+                .optional("root_reload", |waits| waits.each(Member::into_number))?
+                .and_then(|waits| waits.try_into().ok())
+                .unwrap_or_default(),
             asked: all.optional("asked", |asked| asked.into_text())?,
             listeners: all.list("listeners", Listener::read)?,
             // Earlier builds do not say it.
@@ -301,6 +310,7 @@ mod tests {
             arguments: Some(vec!["regatta".to_owned(), "serve".to_owned()]),
             config: Some("[server]\nroot = \"/srv\"\n".to_owned()),
             reloads: [2, 5],
+            root_reload: [4_000, 123_456],
             asked: Some("upgrade".to_owned()),
             listeners: vec![listener(7), listener(8)],
             given: vec!["127.0.0.1:80".to_owned(), asked.clone()],

@@ -557,6 +557,8 @@ impl<'a> Master<'a> {
             Report::Warning(text) => self.note(Level::Warning, format_args!("{text}")),
             Report::OutOfReach(text) => {
                 self.note(Level::Warning, format_args!("{text}"));
+                let limit = self.prepared.root.reload_limit();
+                self.generations.iter_mut().for_each(|all| all.root_reload = limit);
                 // The next workers confine themselves to it.
                 self.happened(Happened::Asked(Kind::Root))?;
             }

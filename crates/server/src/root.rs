@@ -42,9 +42,12 @@ const RETRY_MS: u64 = 1_000;
 const RETRY_MS_MAX: u64 = 30_000;
 
 /// The wait before a root out of reach has the server reload again, milliseconds; it doubles up to
-/// the most if reloading does not help.
-pub(crate) const RELOAD_MS: u64 = 10_000;
+/// the most. Images of the master hand it on.
+const RELOAD_MS: u64 = 4_000;
 const RELOAD_MS_MAX: u64 = 600_000;
+
+/// Waits without such a reload after which the next one counts as the first.
+const RELOAD_QUIET: u64 = 4;
 
 /// The wait for room in a worker's channel, milliseconds.
 const ROOM_MS: u64 = 20;
@@ -118,8 +121,8 @@ impl Backoff {
 }
 
 impl RootWatch {
-    /// Watches roots that were opened just now; and the other ends of this many channels. `reload_at`:
-    /// when a root out of reach may have the server reload.
+    /// Watches roots that were opened just now; and the other ends of this many channels. The
+    /// last: [`RootWatch::reload_limit`] of the image before.
     ///
     /// # Errors
     /// No descriptors left.
@@ -128,7 +131,7 @@ impl RootWatch {
         (root, releases): (&Root, Vec<Release>),
         (wanted, builder): (Vec<Wanted>, Arc<Builder>),
         takers: usize,
-        reload_at: Tick,
+        [reload_wait_ms, reload_at]: [u64; 2],
     ) -> io::Result<(Self, Vec<Channel>)> {
         let pairs: io::Result<Vec<_>> = (0..takers).map(|_| Channel::pair()).collect();
         let (channels, theirs): (Vec<_>, Vec<_>) = pairs?.into_iter().unzip();
@@ -154,7 +157,7 @@ impl RootWatch {
             scouts: Vec::new(),
             dying: Vec::new(),
             poller: None,
-            reload: Backoff { wait_ms: RELOAD_MS, until: reload_at },
+            reload: Backoff { wait_ms: reload_wait_ms, until: Tick(reload_at) },
         };
         Ok((watch, theirs))
     }
@@ -180,6 +183,11 @@ impl RootWatch {
             let next = NextRoot { root: &env.root, channel, releases: &env.releases };
             self.generation = next.renew_kept().unwrap_or(self.generation);
         }
+    }
+
+    /// The wait of another reload because of one root, and until when, for the next image.
+    pub(crate) const fn reload_limit(&self) -> [u64; 2] {
+        [self.reload.wait_ms, self.reload.until.0]
     }
 
     /// When [`RootWatch::look`] is due.
@@ -398,6 +406,10 @@ impl RootWatch {
         // Between two renames it is not said; and whoever owns a link cannot keep the server busy.
         if !again || now < self.reload.until {
             return None;
+        }
+        // After some quiet the next one need not wait.
+        if now.since(self.reload.until) > RELOAD_QUIET * self.reload.wait_ms {
+            self.reload = Backoff::default();
         }
         self.reload.fail(now, RELOAD_MS, RELOAD_MS_MAX);
         Some(Report::OutOfReach(why))

@@ -69,6 +69,8 @@ pub(crate) struct Generations {
     tried: Option<String>,
     /// Requests that were carried out, and that were not.
     pub(super) reloads: [u64; 2],
+    /// What limits reloads because of one root ([`crate::handover::Handover::root_reload`]).
+    pub(super) root_reload: [u64; 2],
     pub(super) pid_file: Option<PathBuf>,
     /// Of the image before, as long as this one has none that answers.
     pub(super) admin: Option<Inherited>,
@@ -145,6 +147,7 @@ impl Generations {
             config: None,
             tried: None,
             reloads: [0; 2],
+            root_reload: [0; 2],
             pid_file: None,
             admin: None,
             inherited: Vec::new(),
@@ -183,6 +186,7 @@ impl Generations {
         if let Some(arguments) = handover.arguments {
             self.arguments = arguments.into_iter().map(OsString::from).collect();
         }
+        self.root_reload = handover.root_reload;
         (self.config, self.reloads, self.pid_file) = (config, reloads, handover.pid_file);
         self.given = handover.given.iter().filter_map(|of| place(of).ok()).collect();
         for Listener { asked, fd } in handover.listeners {
@@ -702,6 +706,7 @@ impl Generations {
             arguments: self.arguments.iter().map(text).collect(),
             config: self.tried.clone(),
             reloads: self.reloads,
+            root_reload: self.root_reload,
             asked,
             listeners,
             given: self.given.iter().map(ToString::to_string).collect(),

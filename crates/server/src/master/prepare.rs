@@ -13,13 +13,13 @@ use crate::{
     log::{self, AccessLog, AccessLogOptions, Destination, ErrorLog, Format, Level, Owner},
     machine::Found,
     release::Wanted,
-    root::{RELOAD_MS, RootWatch},
+    root::RootWatch,
     site::Builder,
 };
 use regatta_arch::{Env, Units, options::Settings, releases::Releases, shared::SharedState};
 use regatta_metrics::Arena;
 use regatta_sys::{
-    Bell, OpenRules, clock,
+    Bell, OpenRules,
     process::{Exit, User, end, fork_worker, set_user},
     shm::{self, SharedWords},
     simulated_disk::{self, Model},
@@ -70,11 +70,7 @@ pub(super) fn prepare(
     let takers = workers + usize::from(keeper.is_some());
     let (root, root_channels) = {
         let (of, by) = ((&found.root, found.releases), (wanted, builder));
-        // Whoever owns one link cannot have the server reload all the time.
-        let reloaded = generations.number > 1;
-        let now = clock::now().tick;
-        let reload_at = if reloaded { now.after(RELOAD_MS) } else { now };
-        RootWatch::new(&settings, of, by, takers, reload_at)
+        RootWatch::new(&settings, of, by, takers, generations.root_reload)
     }
     .map_err(|error| failed("cannot make channels", error))?;
     let env = Env {
