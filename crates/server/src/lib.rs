@@ -232,6 +232,7 @@ fn look(sources: &Sources<'_>) -> (Result<Found, Vec<Problem>>, Understood) {
     (found, understood)
 }
 
+#[expect(clippy::result_large_err, reason = "returned once, when a configuration is read")]
 fn understand(
     sources: &Sources<'_>,
     (mut said, mut problems): (Said, Vec<Problem>),

@@ -89,6 +89,7 @@ impl Config {
 /// # Errors
 /// All that is wrong, and what was said; nothing outside the process has been looked at but host
 /// names.
+#[expect(clippy::result_large_err, reason = "returned once, when a configuration is read")]
 pub fn understand(
     said: Said,
     releases: &[Release],

@@ -67,7 +67,7 @@ impl NextRoot<'_> {
     pub fn renew(&self) -> Option<(u64, bool)> {
         let (arrived, is_whole) = self.receive();
         let last = arrived.last()?.generation;
-        let new = self.new(arrived);
+        let new = self.lacking(arrived);
         let build = |of: &Arrived| (of.host, self.releases.build(of.host, of.generation, &of.text));
         let sites = new.iter().map(build).collect();
         self.releases.change(sites, || self.replace(&new));
@@ -80,7 +80,7 @@ impl NextRoot<'_> {
     pub fn renew_kept(&self) -> Option<u64> {
         let (arrived, is_whole) = self.receive();
         let last = arrived.last().map(|of| of.generation).filter(|_| is_whole);
-        let new = self.new(arrived);
+        let new = self.lacking(arrived);
         self.replace(&new);
         for Arrived { host, generation, text, .. } in new {
             self.releases.keep(host, generation, text);
@@ -89,7 +89,7 @@ impl NextRoot<'_> {
     }
 
     /// Keeps what the process does not have; of each host the last.
-    fn new(&self, arrived: Vec<Arrived>) -> Vec<Arrived> {
+    fn lacking(&self, arrived: Vec<Arrived>) -> Vec<Arrived> {
         let mut new = BTreeMap::new();
         for of in arrived {
             if self.releases.lacks(of.host, of.generation) {
