@@ -1,6 +1,6 @@
 //! Memory that all processes of a server share, and that others can find and read.
 use rustix::{
-    fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags},
+    fs::{FallocateFlags, FileType, MemfdFlags, Mode, OFlags, SealFlags},
     io::Errno,
     mm::{MapFlags, ProtFlags},
 };
@@ -221,9 +221,15 @@ fn sealed_bytes(fd: BorrowedFd<'_>) -> io::Result<usize> {
 }
 
 fn map_foreign(path: &Path) -> io::Result<Foreign> {
-    let fd = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-    let bytes = sealed_bytes(fd.as_fd())?;
+    // Another user may have opened a FIFO or a terminal of that name: neither may hold this process
+    // up, or become its terminal.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let fd = rustix::fs::open(path, flags, Mode::empty())?;
     let stat = rustix::fs::fstat(&fd)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let bytes = sealed_bytes(fd.as_fd())?;
     let words = map(fd.as_fd(), bytes, MapFlags::PRIVATE)?;
     Ok(Foreign { words, id: (stat.st_dev, stat.st_ino), uid: stat.st_uid })
 }
@@ -254,6 +260,19 @@ mod tests {
             assert!(found.is_ok(), "{found:?}");
         });
         drop(stays);
+    }
+
+    /// A local user chooses what the link text of a descriptor is: a FIFO without a writer is
+    /// passed over, and waited for by no command of root.
+    #[test]
+    fn what_is_no_memory_is_passed_over() {
+        use crate::folder::Folder;
+        let folder = Folder::new("shm-fifo");
+        let path = folder.join("fifo");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, Mode::RUSR | Mode::WUSR).unwrap();
+        let refused = map_foreign(&path).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidData);
+        assert!(if_there::<Foreign>(Err(refused)).unwrap().is_none());
     }
 
     #[test]
