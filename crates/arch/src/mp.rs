@@ -117,6 +117,8 @@ fn work(env: &Env, process: usize) -> Result<(), String> {
         buffer: vec![0; env.site.limits.head_bytes_max].into(),
         bytes_max: u64::MAX,
         listener: process % env.listeners(process).len(),
+        // Its only thread has the heartbeat of its process.
+        beat: None,
     };
     let mut served = 0;
     while let Some(accepted) = next(&mut worker, options.step(), &mut means) {

@@ -6,6 +6,7 @@
 //! two of these, so none of them locks it. The poller watches it only while it is with the
 //! dispatcher.
 use super::{
+    beats::{Beat, Beats},
     queue::{Queue, Returns},
     serve::{Blocking, Means, Served, Until, attend, converse, look},
     worker::{Action, Passed, Waited, Worker},
@@ -68,6 +69,8 @@ pub struct Pool {
     pub back: Returns<Back>,
     /// How long a call of a thread waits.
     pub step: Duration,
+    /// Whether its threads come back to what they are to do.
+    pub beats: Beats,
 }
 
 impl Pool {
@@ -76,7 +79,8 @@ impl Pool {
     /// # Errors
     /// No descriptors left.
     pub fn new(connections_max: usize, step: Duration) -> io::Result<Self> {
-        Ok(Self { jobs: Queue::new(connections_max), back: Returns::new()?, step })
+        let (jobs, back, beats) = (Queue::new(connections_max), Returns::new()?, Beats::default());
+        Ok(Self { jobs, back, step, beats })
     }
 }
 
@@ -103,7 +107,8 @@ enum Wants {
 
 impl<'a, P: Poller> Dispatch<'a, P> {
     /// A dispatcher that is not listening yet. Its worker's connections are in blocking mode.
-    pub const fn new(poller: P, worker: Worker<'a, Blocking>, pool: &'a Pool) -> Self {
+    pub fn new(poller: P, worker: Worker<'a, Blocking>, pool: &'a Pool) -> Self {
+        let worker = worker.with_pulse(pool.beats.pulse(true));
         Self { poller, worker, pool, count_at: 0 }
     }
 
@@ -359,6 +364,8 @@ pub struct PoolThread<'a> {
 impl<'a> PoolThread<'a> {
     /// A thread that has no connection yet.
     pub fn new(worker: Worker<'a, Blocking>, means: Means<'a>, pool: &'a Pool) -> Self {
+        let worker = worker.with_pulse(pool.beats.pulse(false));
+        let means = Means { beat: worker.beat().cloned(), ..means };
         worker.around().cx.tally.add(Counter::ThreadsStarted, 1);
         Self { worker: worker.fed(), means, pool, since: clock::nanos() }
     }
@@ -377,7 +384,10 @@ impl<'a> PoolThread<'a> {
         while attend(&mut self.worker, &mut None, &mut self.means) {
             let patience = self.worker.patience(WAIT_MAX);
             let tally = self.worker.around().cx.tally;
-            if let Some(Job { passed, drive }) = self.pool.jobs.take(patience, tally) {
+            let waits = Beat::begins_call(self.means.beat.as_deref());
+            let taken = self.pool.jobs.take(patience, tally);
+            drop(waits);
+            if let Some(Job { passed, drive }) = taken {
                 // Its time begins now, and not when the thread began to wait for it.
                 look(&mut self.worker, &mut self.means);
                 self.spend(Counter::ThreadsIdleNs);

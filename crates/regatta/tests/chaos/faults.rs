@@ -263,12 +263,33 @@ fn hangs_and_is_replaced(variant: &Variant, stage: &str, plan: String) {
     assert!(eventually(PATIENCE, || counters(&server, &["closed_worker_died"]) == 1));
 }
 
+/// A thread that serves one connection at a time, or a pool's, goes round in circles: the process
+/// is replaced as that of a stage is.
+#[test]
+fn a_thread_that_hangs_is_replaced() {
+    std::thread::scope(|scope| {
+        for (name, thread) in [("threads_on_demand", "conn"), ("hybrid", "pool"), ("bio", "pool")] {
+            let plan = "spin_at_visit=1".to_owned();
+            scope.spawn(move || hangs_and_is_replaced(Variant::named(name), thread, plan));
+        }
+    });
+}
+
 /// Threads of stages that have nothing to do, or wait for a disk that takes longer than it may, do
 /// not hang: nobody is replaced for that.
 #[test]
 fn a_stage_that_waits_is_not_replaced() {
     std::thread::scope(|scope| {
-        for name in ["watpipe4", "watpipe5", "watpipe5_b", "seda", "cohort_sandstorm"] {
+        for name in [
+            "watpipe4",
+            "watpipe5",
+            "watpipe5_b",
+            "seda",
+            "cohort_sandstorm",
+            "threads",
+            "hybrid",
+            "bio",
+        ] {
             scope.spawn(|| waits_and_stays(Variant::named(name)));
         }
     });
