@@ -3,6 +3,8 @@
 
 #[path = "master/admin.rs"]
 mod admin;
+#[path = "master/children.rs"]
+mod children;
 #[path = "../../../xtask/folder.rs"]
 mod folder;
 #[path = "master/given.rs"]

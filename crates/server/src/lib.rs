@@ -4,6 +4,7 @@
 mod admin;
 pub mod config;
 pub mod explain;
+mod findings;
 #[cfg(test)]
 #[path = "../../../xtask/folder.rs"]
 mod folder;
@@ -64,7 +65,7 @@ pub struct Sources<'a> {
     pub file: Option<&'a Path>,
     /// The rest of the command line.
     pub arguments: Arguments,
-    /// What the file says, if it has been read before.
+    /// Text of the file, if it has been read before.
     pub text: Option<String>,
     /// Where sockets listen that the service manager has given: the server listens there if nobody
     /// says where to.
@@ -199,6 +200,19 @@ pub fn check_json(found: Result<&Checked, &[Problem]>) -> String {
 /// below a root is a warning.
 fn examine(sources: &Sources<'_>) -> Result<(Config, Found), Failure> {
     let (found, understood) = look(sources);
+    join(found, understood)
+}
+
+/// The same with findings of a trial: looks at nothing outside the process but host names.
+fn examine_found(sources: &Sources<'_>, found: Found) -> Result<(Config, Found), Failure> {
+    let understood = understand(sources, read_configuration(sources), &found.releases);
+    join(Ok(found), understood)
+}
+
+fn join(
+    found: Result<Found, Vec<Problem>>,
+    understood: Understood,
+) -> Result<(Config, Found), Failure> {
     match (understood, found) {
         (Ok(mut config), Ok(found)) => {
             config.warnings.extend(found.warnings(&config.said));

@@ -10,6 +10,7 @@ use crate::{
     scout::{Scout, Sighting},
     site::Builder,
 };
+pub(crate) use reach::Folder;
 use reach::Reach;
 use regatta_arch::{Env, kit::worker::NextRoot, options::Settings};
 use regatta_op::Tick;
@@ -121,8 +122,9 @@ impl Backoff {
 }
 
 impl RootWatch {
-    /// Watches roots that were opened just now; and the other ends of this many channels. The
-    /// last: [`RootWatch::reload_limit`] of the image before.
+    /// Watches roots that were opened just now; and the other ends of `takers` channels. `handed`:
+    /// directories that workers may read, as a trial has found them. The last:
+    /// [`RootWatch::reload_limit`] of the image before.
     ///
     /// # Errors
     /// No descriptors left.
@@ -130,7 +132,7 @@ impl RootWatch {
         settings: &Settings,
         (root, releases): (&Root, Vec<Release>),
         (wanted, builder): (Vec<Wanted>, Arc<Builder>),
-        takers: usize,
+        (takers, handed): (usize, Option<Vec<Folder>>),
         [reload_wait_ms, reload_at]: [u64; 2],
     ) -> io::Result<(Self, Vec<Channel>)> {
         let pairs: io::Result<Vec<_>> = (0..takers).map(|_| Channel::pair()).collect();
@@ -148,7 +150,7 @@ impl RootWatch {
             roots: releases.into_iter().map(watched).collect(),
             wanted,
             builder,
-            reach: Reach::new(settings, root),
+            reach: Reach::new(settings, root, handed),
             sent: vec![0; channels.len()],
             channels,
             generation: 0,
@@ -165,6 +167,11 @@ impl RootWatch {
     /// The directories that a worker which confines itself may read, besides its roots.
     pub(crate) fn readable(&self) -> Vec<Root> {
         self.reach.readable()
+    }
+
+    /// Directories that workers may read besides their first roots; `None` is everywhere.
+    pub(crate) fn reach(&self) -> Option<&[Folder]> {
+        self.reach.folders()
     }
 
     /// The last change of the roots that this process has, and gives to the workers that it starts.

@@ -5,7 +5,7 @@ use regatta_op::Tick;
 use regatta_sys::{
     Root,
     channel::Channel,
-    exec::{read_sealed_bytes, sealed},
+    exec::{read_sealed, sealed},
     process::{Child, User, fork_worker, set_user},
     signal,
     wait::{Interest, ready_within},
@@ -160,7 +160,7 @@ fn parse(record: &[u8], files: Vec<OwnedFd>) -> Option<Sighting> {
     let root = if *has_root == 1 { Some(files.next()?) } else { None };
     let release = match files.next() {
         None => Release::decode(inline)?,
-        Some(longer) => Release::decode(&read_sealed_bytes(longer, u64::MAX).ok()?)?,
+        Some(longer) => Release::decode(&read_sealed(longer, u64::MAX).ok()?)?,
     };
     Some(Sighting { of, root, in_reach: *in_reach == 1, release })
 }

@@ -84,15 +84,7 @@ pub fn take(raw: RawFd) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Text in memory that has a descriptor and no name, and that nobody can change any more.
-///
-/// # Errors
-/// No memory or descriptors left.
-pub fn sealed_text(name: &str, text: &str) -> io::Result<OwnedFd> {
-    sealed(name, text.as_bytes())
-}
-
-/// [`sealed_text`] of any bytes.
+/// Bytes in memory that has a descriptor and no name, and that no process can change any more.
 ///
 /// # Errors
 /// No memory or descriptors left.
@@ -105,25 +97,17 @@ pub fn sealed(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// What [`sealed_text`] has made.
-///
-/// # Errors
-/// It is longer than that, or no text.
-pub fn read_sealed(fd: OwnedFd, bytes_max: u64) -> io::Result<String> {
-    String::from_utf8(read_sealed_bytes(fd, bytes_max)?).map_err(io::Error::other)
-}
-
 /// Reads what [`sealed`] has made.
 ///
 /// # Errors
-/// Its bytes are more than that.
-pub fn read_sealed_bytes(fd: OwnedFd, bytes_max: u64) -> io::Result<Vec<u8>> {
+/// The memory is longer than that.
+pub fn read_sealed(fd: OwnedFd, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mut file = File::from(fd);
     // Whoever has another descriptor of it has read it, or written it, up to here.
     file.rewind()?;
     let mut bytes = Vec::new();
-    let len = file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
-    if len as u64 > bytes_max {
+    file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > bytes_max {
         return Err(io::Error::other(format!("it is longer than {bytes_max} bytes")));
     }
     Ok(bytes)
@@ -190,10 +174,10 @@ mod tests {
 
     #[test]
     fn text_arrives_and_cannot_be_changed() {
-        let fd = sealed_text("regatta-test", "what was said").unwrap();
+        let fd = sealed("regatta-test", b"what was said").unwrap();
         let mut other = File::from(fd.try_clone().unwrap());
         assert!(other.write_all(b"something else").is_err());
-        assert_eq!(read_sealed(fd.try_clone().unwrap(), 13).unwrap(), "what was said");
+        assert_eq!(read_sealed(fd.try_clone().unwrap(), 13).unwrap(), b"what was said");
         assert!(read_sealed(fd, 12).is_err(), "too long");
     }
 

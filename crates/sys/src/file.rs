@@ -223,13 +223,17 @@ impl Root {
     pub fn open(path: &Path) -> io::Result<Self> {
         let path = CString::new(path::absolute(path)?.as_os_str().as_bytes())?;
         let fd = rustix::fs::open(&path, ROOT_FLAGS, Mode::empty())?;
-        Ok(Self {
+        Ok(Self::of(fd, path))
+    }
+
+    fn of(fd: OwnedFd, path: CString) -> Self {
+        Self {
             fd,
             path,
             others: Arc::default(),
             changes: AtomicU64::new(0),
             replaced_at: AtomicU64::new(0),
-        })
+        }
     }
 
     /// A root for a path that cannot be opened now: no file is below it until it is
@@ -249,8 +253,7 @@ impl Root {
     /// The path has a NUL, or is relative and there is no current directory.
     pub fn adopt(path: &Path, fd: OwnedFd) -> io::Result<Self> {
         let path = CString::new(path::absolute(path)?.as_os_str().as_bytes())?;
-        let (changes, replaced_at) = (AtomicU64::new(0), AtomicU64::new(0));
-        Ok(Self { fd, path, others: Arc::default(), changes, replaced_at })
+        Ok(Self::of(fd, path))
     }
 
     /// True unless it is [closed](Self::closed).

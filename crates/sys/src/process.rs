@@ -6,7 +6,8 @@ use rustix::{
     io::Errno,
     process::{
         Pid, PidfdFlags, WaitId, WaitIdOptions, WaitIdStatus, WaitOptions, getppid, kill_process,
-        pidfd_open, pidfd_send_signal, set_parent_process_death_signal, waitid, waitpid,
+        kill_process_group, pidfd_open, pidfd_send_signal, set_parent_process_death_signal,
+        setpgid, waitid, waitpid,
     },
 };
 use std::{
@@ -76,6 +77,15 @@ impl Child {
             libc::syscall(libc::SYS_pidfd_send_signal, fd, 0, none, 0)
         };
         result < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
+    }
+
+    /// Kills the process and all others of its group, if it [leads](lead_group) one. Call it before
+    /// the process is reaped: until then no other group has its number.
+    ///
+    /// # Errors
+    /// The process leads no group, or the group has become another user's.
+    pub fn kill_group(&self) -> io::Result<()> {
+        Ok(kill_process_group(self.pid, Signal::Kill.raw())?)
     }
 
     /// Waits until the process has ended, and reaps it.
@@ -153,6 +163,15 @@ impl AsFd for Child {
 pub fn send(pid: u32, signal: Signal) -> io::Result<()> {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::NotFound)?;
     Ok(kill_process(pid, signal.raw())?)
+}
+
+/// Makes this process the leader of a group of its own: the processes that it starts are of that
+/// group, and [`Child::kill_group`] ends all of them.
+///
+/// # Errors
+/// The process leads a session.
+pub fn lead_group() -> io::Result<()> {
+    Ok(setpgid(None, None)?)
 }
 
 /// Forks a worker that runs `work` and exits with the code that it returns.

@@ -2,18 +2,19 @@
 use super::{
     Prepared,
     admin::Admin,
-    confine::{Confinement, LOGS},
+    confine::Confinement,
     generations::Generations,
     sockets::{addresses, sockets, tell_given},
 };
 use crate::{
     Failure,
     config::{check::Config, raw::Problem},
+    findings::Handed,
     front::Front,
-    log::{self, AccessLog, AccessLogOptions, Destination, ErrorLog, Format, Level, Owner},
+    log::{self, AccessLog, AccessLogOptions, Destination, ErrorLog, Format, LOGS, Level, Owner},
     machine::Found,
     release::Wanted,
-    root::RootWatch,
+    root::{Folder, RootWatch},
     site::Builder,
 };
 use regatta_arch::{Env, Units, options::Settings, releases::Releases, shared::SharedState};
@@ -24,15 +25,37 @@ use regatta_sys::{
     shm::{self, SharedWords},
     simulated_disk::{self, Model},
 };
-use std::{io, os::fd::OwnedFd, path::Path, process, sync::Arc};
+use std::{fs::File, io, os::fd::OwnedFd, path::Path, process, sync::Arc};
 
-/// `tries`: nothing is changed that others see.
+/// The purpose of the preparation.
+#[derive(Debug)]
+pub(super) enum Purpose {
+    /// Nothing is changed that others see.
+    Try,
+    /// To serve, with what a trial has found.
+    Serve(Option<Handed>),
+}
+
+impl Purpose {
+    /// Directories that workers may read, if a trial has found them; and the opener of the logs.
+    fn split(self) -> (Option<Vec<Folder>>, Opened) {
+        match self {
+            Self::Try => (None, Opened::None),
+            Self::Serve(None) => (None, Opened::Here),
+            Self::Serve(Some(Handed { reach, error_log })) => (reach, Opened::Handed(error_log)),
+        }
+    }
+}
+
+/// Prepares everything.
 pub(super) fn prepare(
     mut config: Config,
     found: Found,
     generations: &mut Generations,
-    tries: bool,
+    purpose: Purpose,
 ) -> Result<Prepared, Failure> {
+    let tries = matches!(purpose, Purpose::Try);
+    let (reach, opened) = purpose.split();
     let failed = |what: &str, error: io::Error| Failure::Work(format!("{what}: {error}"));
     let settings = config.settings().clone();
     let workers = config.layout.shares.len();
@@ -42,7 +65,7 @@ pub(super) fn prepare(
     let bells = bells.map_err(|error| failed("cannot make bells", error))?;
     let keeper = SharedState::is_wanted(&settings).then(Bell::new).transpose();
     let keeper = keeper.map_err(|error| failed("cannot make a bell", error))?;
-    let (access, errors) = logs(&config, arena, found.user.as_ref(), tries)?;
+    let (access, errors) = logs(&config, arena, found.user.as_ref(), opened)?;
     if !tries {
         (generations.access, generations.errors) = (Some(Arc::clone(&access)), errors.clone());
         tell(&config, found.user.as_ref(), &errors);
@@ -70,7 +93,7 @@ pub(super) fn prepare(
     let takers = workers + usize::from(keeper.is_some());
     let (root, root_channels) = {
         let (of, by) = ((&found.root, found.releases), (wanted, builder));
-        RootWatch::new(&settings, of, by, takers, generations.root_reload)
+        RootWatch::new(&settings, of, by, (takers, reach), generations.root_reload)
     }
     .map_err(|error| failed("cannot make channels", error))?;
     let env = Env {
@@ -149,29 +172,55 @@ fn tell(config: &Config, user: Option<&User>, errors: &ErrorLog) {
     }
 }
 
+/// The process that opens the logs.
+#[derive(Debug)]
+enum Opened {
+    /// This process; it waits for their disk.
+    Here,
+    /// A trial, which has made them; the error log, if it is a file.
+    Handed(Option<File>),
+    /// None does.
+    None,
+}
+
 fn logs(
     config: &Config,
     arena: Arena<'static>,
     user: Option<&User>,
-    tries: bool,
+    opened: Opened,
 ) -> Result<(Arc<AccessLog>, ErrorLog), Failure> {
     let settings = config.settings();
-    // That they could be made was seen before.
-    let to = |option| match tries {
-        true => Destination::Off,
-        false => Destination::from(settings.text(option)),
+    let to = |option| match opened {
+        Opened::None => Destination::Off,
+        Opened::Here | Opened::Handed(_) => Destination::from(settings.text(option)),
     };
     let owner = user.map(|user| Owner { uid: user.uid, gid: user.gid });
-    let errors = ErrorLog::open(to("log.error"), owner, Some(*arena.control()));
-    let access = AccessLog::open(AccessLogOptions {
+    let (destination, control) = (to("log.error"), Some(*arena.control()));
+    let options = AccessLogOptions {
         destination: to("log.access"),
         format: settings.text("log.format").parse().unwrap_or(Format::Combined),
         owner,
         stall_ns: settings.number("event.stall_us") * 1000,
         has_units: (config.architecture.driver.units)(settings) == Units::Several,
-    });
+    };
+    let tried = match (&opened, user) {
+        // A trial has tried them.
+        (Opened::Handed(_), _) | (_, None) => Ok(0),
+        (Opened::Here | Opened::None, Some(user)) => unwritable(settings, user),
+    };
+    let (access, errors) = match opened {
+        Opened::Handed(Some(file)) => {
+            (AccessLog::adopt(options), ErrorLog::adopt(destination, owner, control, file))
+        }
+        Opened::Handed(None) => {
+            (AccessLog::adopt(options), ErrorLog::open(destination, owner, control))
+        }
+        Opened::Here | Opened::None => {
+            (AccessLog::open(options), ErrorLog::open(destination, owner, control))
+        }
+    };
     match (access, errors) {
-        (Ok(access), Ok(errors)) => match user.map_or(Ok(0), |user| unwritable(settings, user)) {
+        (Ok(access), Ok(errors)) => match tried {
             Ok(0) => Ok((Arc::new(access), errors)),
             Ok(which) => Err(Failure::Configuration(unwritten(config, which))),
             Err(error) => Err(Failure::Work(format!("cannot try the logs: {error}"))),

@@ -15,10 +15,10 @@ pub(super) struct Reach(Option<Vec<Folder>>);
 /// A directory below which workers may read. Landlock's rules are about the directory: another one
 /// that gets its name is out of reach.
 #[derive(Debug)]
-struct Folder {
-    path: PathBuf,
+pub(crate) struct Folder {
+    pub(crate) path: PathBuf,
     /// Device and inode.
-    id: (u64, u64),
+    pub(crate) id: (u64, u64),
 }
 
 impl Folder {
@@ -35,10 +35,17 @@ impl Folder {
 }
 
 impl Reach {
-    pub(super) fn new(settings: &Settings, root: &Root) -> Self {
+    /// `handed`: the directories, as a trial has found them.
+    pub(super) fn new(settings: &Settings, root: &Root, handed: Option<Vec<Folder>>) -> Self {
         let is_confined = settings.text("server.sandbox") != "off" && landlock_version() > 0;
         let folders = || root.all().flat_map(deployed).collect::<BTreeSet<_>>();
-        Self(is_confined.then(|| folders().into_iter().filter_map(Folder::at).collect()))
+        let found = || folders().into_iter().filter_map(Folder::at).collect();
+        Self(is_confined.then(|| handed.unwrap_or_else(found)))
+    }
+
+    /// The directories; `None` is everywhere.
+    pub(super) fn folders(&self) -> Option<&[Folder]> {
+        self.0.as_deref()
     }
 
     /// The directories, open.

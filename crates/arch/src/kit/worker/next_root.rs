@@ -3,7 +3,7 @@ use crate::releases::Releases;
 use regatta_sys::{
     Root,
     channel::Channel,
-    exec::{read_sealed_bytes, sealed},
+    exec::{read_sealed, sealed},
 };
 use std::{
     collections::BTreeMap,
@@ -140,7 +140,7 @@ fn parse(record: &[u8], files: Vec<OwnedFd>) -> Option<Arrived> {
     let root = files.next()?;
     let text = match files.next() {
         None => text.to_vec(),
-        Some(longer) => read_sealed_bytes(longer, u64::MAX).ok()?,
+        Some(longer) => read_sealed(longer, u64::MAX).ok()?,
     };
     Some(Arrived { host, generation: u64::from_ne_bytes(*generation), root, text })
 }
