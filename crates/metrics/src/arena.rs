@@ -405,7 +405,7 @@ impl<'a> ControlView<'a> {
         acquire(&self.0[RELOADS_PENDING])
     }
 
-    /// The last heartbeat of an attendant, milliseconds of the monotonic clock; 0 if there was none.
+    /// The last heartbeat of an attendant, milliseconds of the monotonic clock; 0: there was none.
     #[must_use]
     pub fn heartbeat_ms(&self, of: Attendant) -> u64 {
         acquire(&self.0[BEATS_AT + of as usize])
