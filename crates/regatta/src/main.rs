@@ -226,7 +226,7 @@ impl SettingArgs {
             Err(error) if error.kind() == io::ErrorKind::NotFound => ("no such directory", None),
             _ => return Ok(()),
         };
-        let message = format!("server.root: \"{root}\": {message}");
+        let message = format!("server.root: \"{}\": {message}", root.display());
         let problem = Problem::new(Location::Argument("ROOT".to_owned()), message);
         let problem = hint.into_iter().fold(problem, Problem::hint);
         let others = match regatta_server::check(&self.sources()) {
