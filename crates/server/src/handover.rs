@@ -57,6 +57,10 @@ pub struct Handover {
     /// Addresses of sockets that the service manager has given. Earlier builds do not name them.
     #[serde(default)]
     pub given: Vec<String>,
+    /// The table of clients, so that a reload forgives no client its requests. Earlier builds do not
+    /// hand it over.
+    #[serde(default)]
+    pub clients: Option<ClientWords>,
     /// The admin process.
     pub admin: Option<AdminProcess>,
     /// The file with the master's number, if it has been written.
@@ -82,6 +86,17 @@ pub struct OpenSocketFile {
     pub path: PathBuf,
     /// The descriptor.
     pub fd: RawFd,
+}
+
+/// The table of clients, in shared memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientWords {
+    /// Raised when the words change their meaning: a table of another layout is not used.
+    pub layout: u64,
+    /// The descriptor.
+    pub fd: RawFd,
+    /// The seed of its hashes.
+    pub seed: u64,
 }
 
 /// The admin process: it answers until the next image has its own.
@@ -203,6 +218,7 @@ mod tests {
             listeners: vec![listener(7), listener(8)],
             files: Some(vec![OpenSocketFile { path: "/run/regatta.sock".into(), fd: 19 }]),
             given: vec!["127.0.0.1:80".to_owned(), asked.clone()],
+            clients: Some(ClientWords { layout: 1, fd: 20, seed: u64::MAX }),
             admin: Some(AdminProcess { asked, fd: 14, pid: Some(4_002), pidfd: Some(15) }),
             pid_file: Some("/run/regatta.pid".into()),
             old: vec![OldGeneration {

@@ -105,6 +105,18 @@ impl<'a> Clients<'a> {
         Self { entries, notes, descriptors, limits, seed }
     }
 
+    /// Charges clients what an earlier table of the same seed and size has charged them. Their
+    /// connections stay with that table.
+    pub fn charge(&self, earlier: &[AtomicU64]) {
+        for (at, entry) in earlier.chunks_exact(ENTRY_WORDS).enumerate() {
+            let [holder, charged] = [&entry[0], &entry[1]].map(|word| word.load(Relaxed));
+            if charged > 0 && at < self.entries.len() / ENTRY_WORDS {
+                self.holder(at).store(holder & !COUNT, Relaxed);
+                self.charged(at).store(charged, Relaxed);
+            }
+        }
+    }
+
     /// A process has accepted a client's connection, under this number. If it counts,
     /// [`Clients::close`] is called before the descriptor is closed.
     #[must_use]
@@ -337,6 +349,21 @@ mod tests {
         let free = Clients::new(&entries, (&notes, FDS), 7, free);
         assert!((0..100).all(|_| free.may_ask(one, at(0))));
         assert!((0..60).all(|fd| free.open(one, fd, 0, at(0)) == Admission::Admitted));
+    }
+
+    #[test]
+    fn charges_outlast_a_table() {
+        let [old, new] = [(); 2].map(|()| zeros(1024));
+        let [one_notes, two_notes] = [(); 2].map(|()| zeros(Clients::note_words(1, FDS)));
+        let earlier = Clients::new(&old, (&one_notes, FDS), 7, LIMITS);
+        let (one, other) = (ip("192.0.2.1"), ip("192.0.2.2"));
+        assert_eq!(earlier.open(one, 10, 0, 0), Admission::Admitted);
+        assert!((0..3).all(|_| earlier.may_ask(one, SECOND_NS)));
+        let later = Clients::new(&new, (&two_notes, FDS), 7, LIMITS);
+        later.charge(&old);
+        assert!(!later.may_ask(one, SECOND_NS), "the burst has been taken");
+        assert!(later.may_ask(other, SECOND_NS));
+        assert_eq!((counted(&old), counted(&new)), (1, 0), "connections stay where they are");
     }
 
     #[test]

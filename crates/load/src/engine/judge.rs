@@ -226,10 +226,10 @@ fn client(outcome: &Outcome, evidence: &Evidence, add: &mut dyn FnMut(String)) {
              connections are needed"
         ));
     }
-    if let Some(expected) = evidence.expected {
-        if (outcome.offered as f64 - expected).abs() > offered_room(expected) {
-            add(format!("{} requests were offered, not {expected:.0}", outcome.offered));
-        }
+    if let Some(expected) = evidence.expected
+        && (outcome.offered as f64 - expected).abs() > offered_room(expected)
+    {
+        add(format!("{} requests were offered, not {expected:.0}", outcome.offered));
     }
 }
 

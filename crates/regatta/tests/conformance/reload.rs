@@ -575,6 +575,23 @@ pub(crate) fn a_program_that_adds_arguments(variant: &Variant) {
     assert_eq!(says(), 0, "what lies there says what is added");
 }
 
+/// A client that has made all requests that it may is not given them again by a reload.
+pub(crate) fn a_client_has_its_requests_once(variant: &Variant) {
+    let limits = ["limits.client_rate=1", "limits.client_burst=60"];
+    let server = Launch::new(variant, common()).sets(&limits).start();
+    let begun = Instant::now();
+    // Asks until it is refused, and counts what it got.
+    let granted = || {
+        let mut client = server.connect();
+        (0..).take_while(|_| client.get("/small.txt").status == 200).count() as u64
+    };
+    let first = granted();
+    succeed(&server, "reload");
+    let then = granted();
+    let allowed = 60 + begun.elapsed().as_secs() + 1;
+    assert!(first >= 60 && first + then <= allowed, "{first} and {then} of {allowed}");
+}
+
 /// What the master has open after many reloads is what it had after the first.
 pub(crate) fn nothing_is_left(variant: &Variant) {
     let server = Launch::new(variant, common()).start();

@@ -11,7 +11,11 @@ use crate::{
     Failure, Sources,
     config::address::{Place, place},
     findings::Findings,
-    handover::{AdminProcess, FORMAT, Handover, Listener, OldChild, OldGeneration, OpenSocketFile},
+    front::ClientTable,
+    handover::{
+        AdminProcess, ClientWords, FORMAT, Handover, Listener, OldChild, OldGeneration,
+        OpenSocketFile,
+    },
     heartbeat::{Role, Watched, is_recent},
     log::{AccessLog, Destination, ErrorLog, Level},
     notify::{Manager, Message},
@@ -24,6 +28,7 @@ use regatta_sys::{
     Bell,
     channel::Channel,
     process::Exit,
+    shm::SharedWords,
     socket,
     unix::SocketFile,
     wait::{Interest, Poll, Poller as _},
@@ -51,6 +56,9 @@ pub(super) const OLD: u64 = 1 << 48;
 pub(super) const TRIAL: u64 = u64::MAX - 4;
 const PLACES: u64 = 1 << 20;
 
+/// The layout of the words of [`ClientTable`].
+const CLIENTS_LAYOUT: u64 = 1;
+
 /// A socket that listens, and the address that was asked for.
 pub(super) type Listening = (String, OwnedFd);
 
@@ -74,6 +82,8 @@ pub(crate) struct Generations {
     pub(super) reloads: [u64; 2],
     /// What limits reloads because of one root ([`crate::handover::Handover::root_reload`]).
     pub(super) root_reload: [u64; 2],
+    /// Table of clients of the image before.
+    pub(super) clients: Option<ClientTable>,
     pub(super) pid_file: Option<PathBuf>,
     /// Of the image before, as long as this one has none that answers.
     pub(super) admin: Option<Inherited>,
@@ -126,6 +136,8 @@ pub(super) struct Own<'a> {
     pub(super) drains_until: Option<u64>,
     pub(super) children: Vec<(&'a Child, Range<usize>)>,
     pub(super) bells: Vec<&'a Bell>,
+    /// Its table of clients.
+    pub(super) clients: Option<&'a ClientTable>,
 }
 
 impl Generations {
@@ -152,6 +164,7 @@ impl Generations {
             tried: None,
             reloads: [0; 2],
             root_reload: [0; 2],
+            clients: None,
             pid_file: None,
             admin: None,
             inherited: Vec::new(),
@@ -195,6 +208,10 @@ impl Generations {
             self.arguments = arguments.into_iter().map(OsString::from).collect();
         }
         self.root_reload = handover.root_reload;
+        if let Some(ClientWords { layout: CLIENTS_LAYOUT, fd, seed }) = handover.clients {
+            let memory = SharedWords::adopt(take(fd)?);
+            self.clients = memory.ok().map(|memory| ClientTable { memory, seed });
+        }
         (self.config, self.reloads, self.pid_file) = (config, reloads, handover.pid_file);
         self.given = handover.given.iter().filter_map(|of| place(of).ok()).collect();
         for Listener { asked, fd } in handover.listeners {
@@ -675,6 +692,11 @@ impl Generations {
         let files = Some(self.files.iter().map(file).collect());
         let found = self.found.iter().filter(|_| trial.is_none());
         let found = found.map(|found| found.iter().map(|fd| number(fd.as_fd())).collect()).next();
+        let clients = own.clients.or(self.clients.as_ref()).map(|table| ClientWords {
+            layout: CLIENTS_LAYOUT,
+            fd: number(table.memory.as_fd()),
+            seed: table.seed,
+        });
         let (report, findings) = trial.map(|[report, findings]| (report, findings)).unzip();
         let asked = self.succession.asked().map(|kind| match kind {
             Kind::Root => "root".to_owned(),
@@ -694,6 +716,7 @@ impl Generations {
             config: self.tried.clone(),
             reloads: self.reloads,
             root_reload: self.root_reload,
+            clients,
             asked,
             listeners,
             files,

@@ -88,7 +88,7 @@ pub(super) fn prepare(
     let (builder, hosts) = (Arc::new(builder), wanted.len());
     let build = Arc::clone(&builder);
     let build = move |host: usize, change: u64, text: &[u8]| build.build(host, change, text);
-    let front = Front::new(&settings, workers)?;
+    let front = Front::new(&settings, workers, generations.clients.as_ref())?;
     // The last is the keeper's, if there is one.
     let takers = workers + usize::from(keeper.is_some());
     let (root, root_channels) = {

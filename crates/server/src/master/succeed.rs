@@ -138,5 +138,6 @@ fn own<'a>(
         keeper,
         children: workers.chain(scouts).collect(),
         bells: bells.iter().chain(&prepared.keeper).collect(),
+        clients: prepared.front.table(),
     }
 }
