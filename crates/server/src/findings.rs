@@ -3,7 +3,7 @@
 //!
 //! They travel through a channel to the master, which does not read them. The master keeps the
 //! descriptors over the execution of the next image.
-use crate::{machine::Found, release::Release, root::Folder};
+use crate::{config::release::Release, machine::Found, root::Folder};
 use regatta_sys::{
     Root,
     channel::{Channel, FILES_MAX},
@@ -251,8 +251,8 @@ impl UserNumbers {
 mod tests {
     use super::*;
     use crate::{
+        config::release::{PageFile, RulesText},
         folder::Folder as Directory,
-        release::{PageFile, RulesText},
     };
     use regatta_http::Status;
     use std::{fs, io::Read as _};

@@ -23,7 +23,6 @@ pub mod null;
 pub mod password;
 mod pid_file;
 pub mod precompress;
-pub mod release;
 mod root;
 mod scout;
 pub mod site;
@@ -36,11 +35,11 @@ use config::{
     check::{self, Config},
     options,
     raw::{self, Arguments, FILE_BYTES_MAX, FileText, Location, Problem, Said},
+    release::{Release, Wanted},
 };
 use machine::Found;
 use regatta_arch::{ABSENT, ARCHITECTURES};
 use regatta_sys::{exec, limits, socket::Place};
-use release::{Release, Wanted};
 use std::{
     collections::BTreeMap,
     fmt::Write as _,

@@ -1,9 +1,11 @@
 //! What a configuration asks of the machine: users, directories, files. Looks, and changes nothing.
 use crate::{
-    config::raw::{Problem, Said},
+    config::{
+        raw::{Problem, Said},
+        release::{Fault, ROOT_KEY, Release, Wanted},
+    },
     log::{self, Owner},
     pid_file,
-    release::{Fault, ROOT_KEY, Release, Wanted},
     scout::{NOT_THE_USER, Scout},
 };
 use regatta_sys::{
@@ -64,7 +66,8 @@ impl Found {
     }
 }
 
-/// The longest time that one root may hold up a start, milliseconds; the next that does not answer has a fifth.
+/// The longest time that one root may hold up a start, milliseconds; the next that does not answer
+/// has a fifth.
 const ROOT_MS_MAX: u64 = 5_000;
 
 /// After this long roots that have not been looked at are left for later, milliseconds.

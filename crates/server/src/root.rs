@@ -5,8 +5,8 @@
 mod reach;
 
 use crate::{
+    config::release::{RULES_NAMES, Release, Wanted},
     full::LOOK_MS,
-    release::{RULES_NAMES, Release, Wanted},
     scout::{Scout, Sighting},
     site::Builder,
 };

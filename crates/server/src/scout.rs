@@ -1,6 +1,6 @@
 //! Scouts: processes that look below roots as the serving user, and report what they have found.
 //! The master waits for no disk; a scout that hangs holds up one root.
-use crate::release::{Release, Wanted};
+use crate::config::release::{Release, Wanted};
 use regatta_op::Tick;
 use regatta_sys::{
     Root,

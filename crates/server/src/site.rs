@@ -3,11 +3,11 @@ use crate::{
     config::{
         hosts::HostConfig,
         raw::{Inherited, Problem, Said},
+        release::{Fault, PageFile, Release},
         rules, rules_files,
     },
     front::naming,
     media::Types,
-    release::{Fault, PageFile, Release},
 };
 use regatta_arch::options::Settings;
 use regatta_origin::{

@@ -183,6 +183,7 @@ fn set_time(ms: u64) {
 }
 
 /// Runs a schedule, and returns how many connections arrived.
+// tidy: long because the draws of a schedule and its clock are one story.
 fn schedule(seed: u64, fixture: &Fixture, bells: &[Bell]) -> u64 {
     let mut dice = Dice::new(seed);
     let (arena, listeners) = Fixture::fresh(bells.len());

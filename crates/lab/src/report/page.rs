@@ -80,7 +80,11 @@ fn values(report: &Report<'_>, figures: &[Figure]) -> Value {
         "machine": report.machine(),
         "claims": report.claims.iter().map(claim).collect::<Vec<_>>(),
         "sections": report.sections(figures),
-        "effects": analysis.effects.iter().map(|row| effect(row, analysis.more_is_better)).collect::<Vec<_>>(),
+        "effects": analysis
+            .effects
+            .iter()
+            .map(|row| effect(row, analysis.more_is_better))
+            .collect::<Vec<_>>(),
         "numbers": numbers(analysis),
         "verification": report.verification(),
         "invalid": report.invalid(),

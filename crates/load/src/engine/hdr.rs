@@ -219,7 +219,8 @@ impl Spectrum {
         Self { times: Hdr::fine(), ..Self::default() }
     }
 
-    /// Counts a request that failed after `ns`; the client had `given_up`, or was refused an answer.
+    /// Counts a request that failed after `ns`; the client had `given_up`, or was refused an
+    /// answer.
     pub fn censor(&mut self, ns: u64, given_up: bool) {
         self.censored += 1;
         if given_up {

@@ -154,8 +154,8 @@ fn offered_short(outcome: &Outcome, evidence: &Evidence) -> Option<String> {
     is_short.then(|| format!("{} requests were offered, not {expected:.0}", outcome.offered))
 }
 
-/// Allowed distance of the number of requests from the expected one. Random arrivals spread by the root
-/// of their number, and four of these hardly ever happen.
+/// Allowed distance of the number of requests from the expected one. Random arrivals spread by the
+/// root of their number, and four of these hardly ever happen.
 fn offered_room(expected: f64) -> f64 {
     0.01 * expected + 4.0 * expected.sqrt() + 1.0
 }
@@ -420,7 +420,8 @@ mod tests {
         check("too few", limited, "9000 requests", |outcome, _| outcome.offered = 9_000);
     }
 
-    /// Sets the times of a sound run: 10,000 requests took `response_ms` each, with `lag_ms` of lag.
+    /// Sets the times of a sound run: 10,000 requests took `response_ms` each, with `lag_ms` of
+    /// lag.
     fn timed(outcome: &mut Outcome, response_ms: u64, lag_ms: u64) {
         let times = &mut outcome.response.as_mut().unwrap().times;
         times.record_n(response_ms * 1_000_000, 10_000);

@@ -366,7 +366,8 @@ mod tests {
         );
         // Caddy's own form, and its form before 2.5; the host is no client.
         check(
-            r#"{"level":"info","ts":1700000000.25,"logger":"http.log.access","msg":"handled request",
+            r#"{"level":"info","ts":1700000000.25,"logger":"http.log.access",
+                "msg":"handled request",
                 "request":{"remote_ip":"10.0.0.1","remote_port":"41342","client_ip":"1.2.3.4",
                 "proto":"HTTP/2.0","method":"GET","host":"site.example","uri":"/c?d",
                 "headers":{"User-Agent":["curl/8"],"Accept":["*/*"]}},"bytes_read":0,

@@ -170,8 +170,8 @@ impl<F: File> Conn<F> {
         self.answer_last(Reply::Refused(refusal), reason, course, now, cx);
     }
 
-    /// Sends an error of the host's, then ends the connection. It has the fields by which a script may read it,
-    /// as any other response has.
+    /// Sends an error of the host's, then ends the connection. It has the fields by which a script
+    /// may read it, as any other response has.
     fn answer_last(
         &mut self,
         reply: Reply<F>,

@@ -9,10 +9,10 @@ use crate::{
         hosts::{self, Findings, HostConfig},
         nested,
         raw::{Problem, Said},
+        release::Release,
         rules_files, unused,
     },
     media,
-    release::Release,
 };
 use regatta_arch::{
     Architecture, event,

@@ -52,7 +52,7 @@ pub(crate) fn understand(
     let mut all_names = names(said.rows(tables::HOSTS), problems).into_iter();
     let mut hosts = Vec::new();
     // What was found before, so that what is said once for all is reported once.
-    let (mut known, mut doubted) = (HashSet::new(), HashSet::new());
+    let (mut known, mut warned) = (HashSet::new(), HashSet::new());
     let mut shared: HashMap<String, Shared<Rules>> = HashMap::new();
     for (at, said) in said.all_hosts().enumerate() {
         let mut wrong = Vec::new();
@@ -82,7 +82,7 @@ pub(crate) fn understand(
         faults.extend(below.into_iter().chain(cut_below).map(|problem| (at, problem)));
         wrong.retain(|problem| known.insert(problem.to_string()));
         left_out.retain(|problem| known.insert(problem.to_string()));
-        doubtful.retain(|problem| doubted.insert(problem.to_string()));
+        doubtful.retain(|problem| warned.insert(problem.to_string()));
         problems.extend(wrong);
         cut.extend(left_out);
         warnings.extend(doubtful);

@@ -9,6 +9,7 @@ pub mod hosts;
 mod nested;
 pub mod options;
 pub mod raw;
+pub mod release;
 pub(crate) mod rules;
 pub mod rules_files;
 pub mod tables;

@@ -1,11 +1,9 @@
 //! Rules in files at the root, as other hosts of static sites read them: `_headers` and
 //! `_redirects` become rows of `[[headers]]` and `[[redirects]]`.
-use crate::{
-    config::{
-        raw::{FileText, Location, Problem, Row, Said},
-        tables::{self, TableSpec},
-    },
+use crate::config::{
+    raw::{FileText, Location, Problem, Row, Said},
     release::{Release, RulesText},
+    tables::{self, TableSpec},
 };
 use regatta_arch::options::OptionSpec;
 use regatta_origin::RULES_FILES;

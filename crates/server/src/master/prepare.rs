@@ -8,24 +8,25 @@ use super::{
 };
 use crate::{
     Failure,
-    config::{check::Config, raw::Problem},
+    config::{check::Config, raw::Problem, release::Wanted},
     findings::Handed,
     front::Front,
     log::{self, AccessLog, AccessLogOptions, Destination, ErrorLog, Format, LOGS, Level, Owner},
     machine::Found,
-    release::Wanted,
     root::{Folder, RootWatch},
     site::Builder,
 };
 use regatta_arch::{Env, Units, options::Settings, releases::Releases, shared::SharedState};
 use regatta_metrics::Arena;
+use regatta_origin::Site;
 use regatta_sys::{
     Bell, OpenRules,
     process::{Exit, User, end, fork_worker, set_user},
     shm::{self, SharedWords},
     simulated_disk::{self, Model},
+    socket::Place,
 };
-use std::{fs::File, io, os::fd::OwnedFd, path::Path, process, sync::Arc};
+use std::{fs::File, io, mem, os::fd::OwnedFd, path::Path, process, sync::Arc};
 
 /// The purpose of the preparation.
 #[derive(Debug)]
@@ -61,41 +62,27 @@ pub(super) fn prepare(
     let workers = config.layout.shares.len();
     let (shared, arena) = counters(&config, generations, tries)
         .map_err(|error| failed("cannot make the shared counters", error))?;
-    let bells: io::Result<Vec<Bell>> = (0..workers).map(|_| Bell::new()).collect();
-    let bells = bells.map_err(|error| failed("cannot make bells", error))?;
-    let keeper = SharedState::is_wanted(&settings).then(Bell::new).transpose();
-    let keeper = keeper.map_err(|error| failed("cannot make a bell", error))?;
+    let (bells, keeper) =
+        bells(&settings, workers).map_err(|error| failed("cannot make bells", error))?;
     let (access, errors) = logs(&config, arena, found.user.as_ref(), opened)?;
     if !tries {
         (generations.access, generations.errors) = (Some(Arc::clone(&access)), errors.clone());
         tell(&config, found.user.as_ref(), &errors);
         simulate(&settings, &errors).map_err(|error| failed("cannot simulate a disk", error))?;
     }
-    let owner = found.socket_owner.as_ref();
-    let (asked, sockets): (Vec<String>, Vec<OwnedFd>) =
-        sockets(&mut config, owner, generations, tries)?.into_iter().unzip();
-    if !tries {
-        tell_given(&config, generations, &errors);
-    }
+    let (asked, sockets, addresses) = listen(&mut config, &found, generations, &errors, tries)?;
     let admin = Admin::new(&config, &errors, generations, tries)?;
-    // A trial has no sockets at paths.
-    let told: &[OwnedFd] = if tries { &[] } else { &sockets };
-    let addresses = addresses(told).map_err(|error| failed("cannot tell the address", error))?;
     let (opener, log_errors) = (Arc::clone(&access), errors.clone());
-    let wanted = Wanted::of_all(&config.plain, found.user.is_some());
-    let (builder, rules) = Builder::new(&settings, &config.plain, config.hosts, &found.releases);
-    let site = builder.first(rules, &found.releases);
-    let (builder, hosts) = (Arc::new(builder), wanted.len());
-    let build = Arc::clone(&builder);
+    let (wanted, builder, site) = sites(&mut config, &found);
+    let (hosts, build) = (wanted.len(), Arc::clone(&builder));
     let build = move |host: usize, change: u64, text: &[u8]| build.build(host, change, text);
     let front = Front::new(&settings, workers, generations.clients.as_ref())?;
     // The last is the keeper's, if there is one.
     let takers = workers + usize::from(keeper.is_some());
-    let (root, root_channels) = {
-        let (of, by) = ((&found.root, found.releases), (wanted, builder));
+    let (of, by) = ((&found.root, found.releases), (wanted, builder));
+    let (root, root_channels) =
         RootWatch::new(&settings, of, by, (takers, reach), generations.root_reload)
-    }
-    .map_err(|error| failed("cannot make channels", error))?;
+            .map_err(|error| failed("cannot make channels", error))?;
     let env = Env {
         sockets,
         shares: config.layout.shares,
@@ -115,13 +102,12 @@ pub(super) fn prepare(
         }),
         end_process: || end(0),
     };
-    let (architecture, user) = (config.architecture, found.user);
     Ok(Prepared {
         confinement: Confinement::new(&env.settings),
         env,
-        architecture,
+        architecture: config.architecture,
         workers,
-        user,
+        user: found.user,
         shared,
         asked,
         addresses,
@@ -132,6 +118,44 @@ pub(super) fn prepare(
         access,
         admin,
     })
+}
+
+/// The bells of the workers, and that of the keeper, if they share a table of descriptors.
+fn bells(settings: &Settings, workers: usize) -> io::Result<(Vec<Bell>, Option<Bell>)> {
+    let bells: io::Result<Vec<Bell>> = (0..workers).map(|_| Bell::new()).collect();
+    Ok((bells?, SharedState::is_wanted(settings).then(Bell::new).transpose()?))
+}
+
+/// What was asked for of each socket, the sockets, and their addresses.
+type Listens = (Vec<String>, Vec<OwnedFd>, Vec<Place>);
+
+fn listen(
+    config: &mut Config,
+    found: &Found,
+    generations: &mut Generations,
+    errors: &ErrorLog,
+    tries: bool,
+) -> Result<Listens, Failure> {
+    let owner = found.socket_owner.as_ref();
+    let (asked, sockets): (Vec<String>, Vec<OwnedFd>) =
+        sockets(config, owner, generations, tries)?.into_iter().unzip();
+    if tries {
+        // A trial has no sockets at paths.
+        return Ok((asked, sockets, Vec::new()));
+    }
+    tell_given(config, generations, errors);
+    let addresses = addresses(&sockets)
+        .map_err(|error| Failure::Work(format!("cannot tell the address: {error}")))?;
+    Ok((asked, sockets, addresses))
+}
+
+/// The names that are looked for below each root, what builds sites, and those to begin with.
+fn sites(config: &mut Config, found: &Found) -> (Vec<Wanted>, Arc<Builder>, Site) {
+    let hosts = mem::take(&mut config.hosts);
+    let wanted = Wanted::of_all(&config.plain, found.user.is_some());
+    let (builder, rules) = Builder::new(config.settings(), &config.plain, hosts, &found.releases);
+    let site = builder.first(rules, &found.releases);
+    (wanted, Arc::new(builder), site)
 }
 
 /// The counters, which begin with what earlier generations have counted.

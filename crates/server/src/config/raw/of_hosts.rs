@@ -16,8 +16,8 @@ use std::{
 /// the paths of one site.
 const INHERITED: [&str; 3] = ["headers", "cors", "auth"];
 
-/// First of the characters that stand for bytes of a path that are no text. They are for private use, which no
-/// alphabet has.
+/// First of the characters that stand for bytes of a path that are no text. They are for private
+/// use, which no alphabet has.
 const BYTES_FROM: u32 = 0x10_ff00;
 
 /// A path as the text of an option, whatever bytes it has: what is no text, or controls a terminal,
