@@ -57,6 +57,10 @@ pub struct Handover {
     /// Addresses of sockets that the service manager has given. Earlier builds do not name them.
     #[serde(default)]
     pub given: Vec<String>,
+    /// Rules of all roots in force, in memory of their own, for those that cannot be read. Earlier
+    /// builds do not hand them over.
+    #[serde(default)]
+    pub rules: Option<RawFd>,
     /// The table of clients, so that a reload forgives no client its requests. Earlier builds do not
     /// hand it over.
     #[serde(default)]
@@ -218,6 +222,7 @@ mod tests {
             listeners: vec![listener(7), listener(8)],
             files: Some(vec![OpenSocketFile { path: "/run/regatta.sock".into(), fd: 19 }]),
             given: vec!["127.0.0.1:80".to_owned(), asked.clone()],
+            rules: Some(21),
             clients: Some(ClientWords { layout: 1, fd: 20, seed: u64::MAX }),
             admin: Some(AdminProcess { asked, fd: 14, pid: Some(4_002), pidfd: Some(15) }),
             pid_file: Some("/run/regatta.pid".into()),

@@ -2,7 +2,7 @@
 use crate::{
     config::{
         raw::{Problem, Said},
-        release::{Fault, ROOT_KEY, Release, Wanted},
+        release::{Fault, ROOT_KEY, Release, RulesInForce, Wanted},
     },
     log::{self, Owner},
     pid_file,
@@ -36,6 +36,13 @@ pub struct Found {
 }
 
 impl Found {
+    /// Keeps rules in force where those of now cannot be read.
+    pub(crate) fn keep_rules(&mut self, rules: &RulesInForce) {
+        for (root, release) in self.root.all().zip(&mut self.releases) {
+            rules.keep(root.given(), release);
+        }
+    }
+
     /// Faults below the roots: each once, where its option was said.
     #[must_use]
     pub fn problems(&self, said: &Said) -> Vec<Problem> {

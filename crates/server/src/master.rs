@@ -144,7 +144,10 @@ fn ended(ending: io::Result<Ending>) -> Result<(), Failure> {
 /// looked for again: that may wait for a disk.
 fn begin(sources: &Sources<'_>, generations: &mut Generations) -> Result<Prepared, Failure> {
     let ((config, found), handed) = match generations.findings.take() {
-        Some(Findings { machine, handed, .. }) => (examine_found(sources, machine)?, Some(handed)),
+        Some(Findings { mut machine, handed, .. }) => {
+            machine.keep_rules(&generations.rules);
+            (examine_found(sources, machine)?, Some(handed))
+        }
         None => (examine(sources)?, None),
     };
     let place = config.said.place(PID_FILE);

@@ -5,7 +5,7 @@
 mod reach;
 
 use crate::{
-    config::release::{RULES_NAMES, Release, Wanted},
+    config::release::{RULES_NAMES, Release, RulesInForce, Wanted},
     full::LOOK_MS,
     scout::{Scout, Sighting},
     site::Builder,
@@ -24,6 +24,7 @@ use regatta_sys::{
 use std::{
     io, mem,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
+    path,
     sync::Arc,
     time::Duration,
 };
@@ -162,6 +163,17 @@ impl RootWatch {
             reload: Backoff { wait_ms: reload_wait_ms, until: Tick(reload_at) },
         };
         Ok((watch, theirs))
+    }
+
+    /// Rules of all roots, for the next image.
+    pub(crate) fn rules_in_force(&self) -> RulesInForce {
+        let mut rules = RulesInForce::default();
+        for (wanted, watched) in self.wanted.iter().zip(&self.roots) {
+            if let Ok(root) = path::absolute(&wanted.path) {
+                rules.add(&root, &watched.release);
+            }
+        }
+        rules
     }
 
     /// The directories that a worker which confines itself may read, besides its roots.

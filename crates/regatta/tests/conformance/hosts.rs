@@ -189,6 +189,14 @@ fn a_fault_below_one_root_is_its_hosts_alone() {
     let status = |host: &str| get("/", host).status;
     let mended = || status("gone.example") == 200 && status("closed.example") == 200;
     assert!(eventually(PATIENCE, mended), "{}", server.stderr());
+    // Rules that cannot be read any more stay in force, over a reload too.
+    fs::remove_file(roots[2].join("_headers")).expect("a file");
+    fs::create_dir(roots[2].join("_headers")).expect("a folder");
+    server.signal(Signal::HUP);
+    let again = || server.stderr().contains("reload: generation 3 serves");
+    assert!(eventually(PATIENCE, again), "{}", server.stderr());
+    assert_eq!(get("/", "lines.example").expect(200).field("X-A"), Some("b"));
+    assert!(server.stderr().contains("the rules read before stay in force"), "{}", server.stderr());
 }
 
 /// Hosts whose roots are links; the first scout that looks them up after a deployment is stopped.

@@ -7,7 +7,13 @@ use regatta_http::Status;
 use regatta_op::{Codings, File as _, OpenFault, OpenReq, Opened, ReadReq};
 use regatta_origin::RULES_FILES;
 use regatta_sys::{FileTrace, OpenRules, Root, open_below, read_range};
-use std::{ffi::CStr, io, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    ffi::{CStr, OsStr},
+    io,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+};
 
 /// Findings below a root.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -395,6 +401,59 @@ impl Release {
     }
 }
 
+/// Rules in force, by the path of their root: those that the next image keeps where it cannot read
+/// them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RulesInForce(BTreeMap<PathBuf, [RulesText; 2]>);
+
+impl RulesInForce {
+    /// Adds the rules of a release that serves.
+    pub(crate) fn add(&mut self, root: &Path, release: &Release) {
+        let texts = [release.headers.clone(), release.redirects.clone()];
+        let has_some = texts.iter().any(|text| matches!(text, RulesText::Text(_)));
+        if has_some && release.closed.is_none() {
+            self.0.insert(root.to_owned(), texts);
+        }
+    }
+
+    /// Puts rules in force in the place of those that cannot be read.
+    pub(crate) fn keep(&self, root: &Path, release: &mut Release) {
+        let Some([headers, redirects]) = self.0.get(root) else { return };
+        let is_unreadable = |text: &RulesText| matches!(text, RulesText::Unreadable(_));
+        if is_unreadable(&release.headers) {
+            (release.headers, release.closed) = (headers.clone(), None);
+        }
+        if is_unreadable(&release.redirects) {
+            release.redirects = redirects.clone();
+        }
+        for fault in release.faults.iter_mut().filter(|fault| fault.key == RULES_KEY) {
+            fault.message += ": the rules read before stay in force";
+        }
+    }
+
+    /// Encodes them as bytes, for another image.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Writer(vec![FORMAT]);
+        for (root, [headers, redirects]) in &self.0 {
+            let (headers, redirects) = (headers.clone(), redirects.clone());
+            let release = Release { headers, redirects, ..Release::default() };
+            out.bytes(root.as_os_str().as_bytes()).bytes(&release.encode());
+        }
+        out.0
+    }
+
+    /// Reads what [`RulesInForce::encode`] has made; nothing if another program has.
+    pub(crate) fn decode(bytes: &[u8]) -> Self {
+        let mut rules = Self::default();
+        let mut from = Reader(bytes.strip_prefix(&[FORMAT]).unwrap_or_default());
+        while let (Some(root), Some(release)) = (from.bytes(), from.bytes()) {
+            let root = Path::new(OsStr::from_bytes(root));
+            rules.add(root, &Release::decode(release).unwrap_or_default());
+        }
+        rules
+    }
+}
+
 /// The first byte of what is encoded.
 const FORMAT: u8 = 1;
 
@@ -437,6 +496,29 @@ impl<'a> Reader<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rules_in_force_are_kept_where_they_cannot_be_read() {
+        let text = |text: &str| RulesText::Text(text.to_owned());
+        let unreadable = || RulesText::Unreadable("is a directory".to_owned());
+        let before = Release { headers: text("/*\n X-A: b\n"), ..Release::default() };
+        let mut rules = RulesInForce::default();
+        rules.add(Path::new("/a"), &before);
+        rules.add(Path::new("/b"), &Release::default());
+        let read = RulesInForce::decode(&rules.encode());
+        assert_eq!(read, rules);
+        let closed = Some(Status::SERVICE_UNAVAILABLE);
+        let faults = vec![Fault::new(RULES_KEY, "is a directory", "")];
+        let now = Release { headers: unreadable(), closed, faults, ..Release::default() };
+        let mut kept = now.clone();
+        read.keep(Path::new("/a"), &mut kept);
+        assert_eq!((kept.headers, kept.closed), (before.headers, None));
+        assert_eq!(kept.faults[0].message, "is a directory: the rules read before stay in force");
+        let mut other = now.clone();
+        read.keep(Path::new("/b"), &mut other);
+        assert_eq!(other, now, "of another root");
+        assert_eq!(RulesInForce::decode(b"nonsense"), RulesInForce::default());
+    }
 
     #[test]
     fn what_is_encoded_is_read_back() {

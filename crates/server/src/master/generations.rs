@@ -9,7 +9,10 @@ use super::{
 };
 use crate::{
     Failure, Sources,
-    config::address::{Place, place},
+    config::{
+        address::{Place, place},
+        release::RulesInForce,
+    },
     findings::Findings,
     front::ClientTable,
     handover::{
@@ -19,6 +22,7 @@ use crate::{
     heartbeat::{Role, Watched, is_recent},
     log::{AccessLog, Destination, ErrorLog, Level},
     notify::{Manager, Message},
+    root::RootWatch,
     succession::{Act, Earlier, Event, Kind, Outcome, Succession, Verdict},
     supervise::AGAIN_MS_MIN,
 };
@@ -27,6 +31,7 @@ use regatta_op::Tick;
 use regatta_sys::{
     Bell,
     channel::Channel,
+    exec::{read_sealed, sealed},
     process::Exit,
     shm::SharedWords,
     socket,
@@ -59,6 +64,9 @@ const PLACES: u64 = 1 << 20;
 /// The layout of the words of [`ClientTable`].
 const CLIENTS_LAYOUT: u64 = 1;
 
+/// The most rules that are read, bytes.
+const RULES_BYTES_MAX: u64 = 1 << 30;
+
 /// A socket that listens, and the address that was asked for.
 pub(super) type Listening = (String, OwnedFd);
 
@@ -82,6 +90,8 @@ pub(crate) struct Generations {
     pub(super) reloads: [u64; 2],
     /// What limits reloads because of one root ([`crate::handover::Handover::root_reload`]).
     pub(super) root_reload: [u64; 2],
+    /// Rules in force when this image began.
+    pub(super) rules: RulesInForce,
     /// Table of clients of the image before.
     pub(super) clients: Option<ClientTable>,
     pub(super) pid_file: Option<PathBuf>,
@@ -136,6 +146,8 @@ pub(super) struct Own<'a> {
     pub(super) drains_until: Option<u64>,
     pub(super) children: Vec<(&'a Child, Range<usize>)>,
     pub(super) bells: Vec<&'a Bell>,
+    /// Its roots.
+    pub(super) roots: Option<&'a RootWatch>,
     /// Its table of clients.
     pub(super) clients: Option<&'a ClientTable>,
 }
@@ -165,6 +177,7 @@ impl Generations {
             reloads: [0; 2],
             root_reload: [0; 2],
             clients: None,
+            rules: RulesInForce::default(),
             pid_file: None,
             admin: None,
             inherited: Vec::new(),
@@ -208,6 +221,11 @@ impl Generations {
             self.arguments = arguments.into_iter().map(OsString::from).collect();
         }
         self.root_reload = handover.root_reload;
+        if let Some(fd) = handover.rules
+            && let Ok(rules) = read_sealed(take(fd)?, RULES_BYTES_MAX)
+        {
+            self.rules = RulesInForce::decode(&rules);
+        }
         if let Some(ClientWords { layout: CLIENTS_LAYOUT, fd, seed }) = handover.clients {
             let memory = SharedWords::adopt(take(fd)?);
             self.clients = memory.ok().map(|memory| ClientTable { memory, seed });
@@ -648,8 +666,8 @@ impl Generations {
     /// Executes the next image; returns only if that fails.
     fn execute(&self, kind: Kind, own: &Own<'_>) -> io::Error {
         match self.hand_over(own, None) {
-            Ok((memory, mut keep)) => {
-                keep.push(memory.as_fd());
+            Ok((memory, rules, mut keep)) => {
+                keep.extend([memory.as_fd(), rules.as_fd()]);
                 let (program, arguments) = self.program_of(kind);
                 run(&program, arguments, &memory, &keep)
             }
@@ -663,7 +681,7 @@ impl Generations {
         &'a self,
         own: &Own<'a>,
         trial: Option<[RawFd; 2]>,
-    ) -> io::Result<(OwnedFd, Vec<BorrowedFd<'a>>)> {
+    ) -> io::Result<(OwnedFd, OwnedFd, Vec<BorrowedFd<'a>>)> {
         let mut keep = Vec::new();
         let mut number = |fd: BorrowedFd<'a>| {
             keep.push(fd);
@@ -704,6 +722,10 @@ impl Generations {
             Kind::Upgrade => "upgrade".to_owned(),
         });
         let text = |word: &OsString| word.to_str().map(str::to_owned);
+        // In force is what this image's workers have, or, if it has none, what it was handed.
+        let rules = own.roots.map(RootWatch::rules_in_force);
+        let rules = rules.unwrap_or_else(|| self.rules.clone());
+        let rules = sealed("regatta-rules", &rules.encode())?;
         let handover = Handover {
             format: FORMAT,
             report,
@@ -716,6 +738,7 @@ impl Generations {
             config: self.tried.clone(),
             reloads: self.reloads,
             root_reload: self.root_reload,
+            rules: Some(rules.as_raw_fd()),
             clients,
             asked,
             listeners,
@@ -725,7 +748,7 @@ impl Generations {
             pid_file: self.pid_file.clone(),
             old,
         };
-        Ok((handover.write()?, keep))
+        Ok((handover.write()?, rules, keep))
     }
 
     /// The generations that have not ended, this image's own included. `number` is what a

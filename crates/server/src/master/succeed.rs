@@ -138,6 +138,7 @@ fn own<'a>(
         keeper,
         children: workers.chain(scouts).collect(),
         bells: bells.iter().chain(&prepared.keeper).collect(),
+        roots: Some(&prepared.root),
         clients: prepared.front.table(),
     }
 }
