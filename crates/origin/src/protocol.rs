@@ -222,7 +222,7 @@ impl<F> Cx<'_, F> {
         self.scratch.releases.as_ref()?.current()
     }
 
-    /// What a request to the host of this number may use; it is put together in `room` if its site
+    /// Context of a request to the host of this number; it is put together in `room` if its site
     /// is another than that of the first host at the start. `changed`: [`Cx::changed_sites`].
     #[inline(always)]
     pub(crate) fn of_host<'c>(

@@ -170,7 +170,7 @@ impl FileTrace {
     /// Words that it takes.
     pub const WORDS: usize = 6;
 
-    /// As words, for another process.
+    /// Encodes it as words, for another process.
     #[must_use]
     pub const fn to_words(self) -> [u64; Self::WORDS] {
         let Self { inode, len, modified, changed } = self;

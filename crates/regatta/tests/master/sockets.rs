@@ -122,7 +122,7 @@ fn a_reload_takes_no_socket_of_another_program() {
     assert_eq!(of(&fs::metadata(&path).unwrap()), of(&before), "it is another's");
 }
 
-/// What is there has not changed, and need not be written again: a disk may be full by now.
+/// A file that has not changed need not be written again: a disk may be full by now.
 #[test]
 fn a_reload_does_not_write_the_number_of_the_server_again() {
     let folder = Folder::new();

@@ -88,7 +88,7 @@ pub(crate) struct Generations {
     pub(super) tried: Option<String>,
     /// Requests that were carried out, and that were not.
     pub(super) reloads: [u64; 2],
-    /// What limits reloads because of one root ([`crate::handover::Handover::root_reload`]).
+    /// Limit of reloads because of one root ([`crate::handover::Handover::root_reload`]).
     pub(super) root_reload: [u64; 2],
     /// Rules in force when this image began.
     pub(super) rules: RulesInForce,

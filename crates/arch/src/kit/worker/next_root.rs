@@ -14,7 +14,7 @@ use std::{
 /// The roots of a process, and where those come from that take their places.
 #[derive(Clone, Copy, Debug)]
 pub struct NextRoot<'a> {
-    /// What is served.
+    /// Root that is served.
     pub root: &'a Root,
     /// Brings roots, each with its [record](NextRoot::send).
     pub channel: &'a Channel,
