@@ -141,6 +141,10 @@ pub(crate) fn run() -> bool {
         held(cargo().args(["clippy", "--package", HOOKED, "--", "-D", "warnings"]))
     });
     report.step("tidy", || Outcome::one(tidy::run()));
+    // Tests of one program start the other, which they do not build themselves.
+    report.step("build: both programs, all tests", || {
+        held(cargo().args(["test", "--workspace", "--tests", "--no-run"]))
+    });
     report.step("tests: unit, table, simulation, conformance", || {
         tests(cargo().args(["test", "--workspace", "--tests", "--no-fail-fast"]))
     });

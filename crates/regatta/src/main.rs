@@ -1,23 +1,21 @@
 //! The command line: what each command takes, and what its exit code is.
 #![forbid(unsafe_code)]
 
-mod lab;
-mod load;
+mod measuring;
 mod pages;
-mod workload;
+mod spinner;
 
 use clap::{
     Args, CommandFactory, Parser, Subcommand,
     error::{ContextKind, ContextValue, ErrorKind},
 };
-use regatta_lab::Working;
 use regatta_server::{
     Failure, Sources,
     config::{
         options,
         raw::{self, Arguments, Flag, Location, Problem},
     },
-    explain, null, password, precompress,
+    explain, password, precompress,
     succession::Kind,
     top::{self, TopOptions},
 };
@@ -32,7 +30,7 @@ use std::{
 /// Serves static content under a concurrency architecture of your choice.
 #[derive(Debug, Parser)]
 #[command(name = "regatta", version = env!("REGATTA_VERSION"), arg_required_else_help = true)]
-#[command(after_help = "Example: regatta serve ./public")]
+#[command(after_help = measuring::HELP)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -155,30 +153,6 @@ enum Command {
         #[arg(value_name = "DIR")]
         directory: PathBuf,
     },
-    /// Run the bare loop, the baseline of measurements: it sends the same bytes for every request,
-    /// without parsing it.
-    #[command(after_help = "Example: regatta null --listen 127.0.0.1:0 --body 4096")]
-    Null {
-        /// The address to listen on.
-        #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
-        listen: String,
-        /// How many bytes to send, from memory.
-        #[arg(long, value_name = "BYTES", default_value = "4096", conflicts_with = "file")]
-        body: u64,
-        /// A file to send: from memory below 64 KiB, else with sendfile.
-        #[arg(long, value_name = "PATH")]
-        file: Option<PathBuf>,
-    },
-    /// Send load to any HTTP server, and report how it did.
-    #[command(after_help = "Example: regatta load http://127.0.0.1:8080/ --rate 2000 -d 30s \
-                            --slo 'p99<50ms'")]
-    Load(Box<load::Load>),
-    /// Run experiments: compare servers on this machine, with confidence intervals.
-    #[command(subcommand, after_help = "Example: regatta lab run quick")]
-    Lab(lab::Lab),
-    /// Make, inspect and predict workloads: file sets and session logs.
-    #[command(subcommand, after_help = "Example: regatta workload new quick ./w")]
-    Workload(workload::Workload),
 }
 
 /// Where settings come from.
@@ -268,9 +242,9 @@ const USAGE: u8 = 2;
 fn main() -> ExitCode {
     end_on_panic();
     regatta_sys::signal::keep_children();
-    // The lab's environments are held by processes of this program.
-    if let Some(code) = regatta_lab::env::child_main() {
-        return code;
+    if let Some(missing) = measuring::run_if_asked(std::env::args_os()) {
+        say(&format!("regatta: {missing}\n"));
+        return ExitCode::from(USAGE);
     }
     let words: Vec<String> = std::env::args_os().map(|word| word.display().to_string()).collect();
     let cli = Cli::try_parse().unwrap_or_else(|error| {
@@ -381,9 +355,9 @@ fn run(command: Command) -> Result<u8, Failure> {
             Ok(top::run(&TopOptions { pid, json, interval, once }))
         }
         Command::Precompress { directory, codings, json } => {
-            let working = Working::on("compressing");
+            let working = spinner::start("compressing");
             let done = precompress::run(&directory, &codings)?;
-            drop(working);
+            working.finish_and_clear();
             for fault in &done.faults {
                 say(&format!("regatta: {fault}\n"));
             }
@@ -402,19 +376,14 @@ fn run(command: Command) -> Result<u8, Failure> {
             let made = made.map_err(|error| Failure::Work(format!("no password: {error}")))?;
             print(&if json { password::json(&made) } else { password::text(&made) })
         }
-        Command::Null { listen, body, file } => {
-            let body = file.map_or(null::Body::Bytes(body), null::Body::File);
-            null::run(&null::Options { listen, body }).map(|()| DONE)
-        }
-        Command::Load(load) => Ok(load::run(*load)),
-        Command::Lab(command) => Ok(lab::run(command)),
-        Command::Workload(command) => Ok(workload::run(command)),
     }
 }
 
 fn succeed(pid: Option<u32>, kind: Kind) -> Result<u8, Failure> {
-    let _working = Working::on("waiting for the server");
-    top::succeed(pid, kind).map(|()| DONE)
+    let working = spinner::start("waiting for the server");
+    let succeeded = top::succeed(pid, kind);
+    working.finish_and_clear();
+    succeeded.map(|()| DONE)
 }
 
 /// A fault of words that are no method and no target, and what to write instead.
@@ -470,6 +439,7 @@ fn say(text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use regatta_testkit::commands;
     use std::path::Path;
 
     #[test]
@@ -477,81 +447,17 @@ mod tests {
         Cli::command().debug_assert();
     }
 
-    /// Options of loads and workloads are described, with an example, in their pages.
-    #[test]
-    fn every_option_of_loads_stands_in_their_pages() {
-        let command = Cli::command();
-        let load = command.find_subcommand("load").expect("it is there");
-        let workload = command.find_subcommand("workload").expect("it is there");
-        let pages = [
-            (vec![load], include_str!("../../../docs/load.md")),
-            (workload.get_subcommands().collect(), include_str!("../../../docs/workload.md")),
-        ];
-        for (commands, page) in pages {
-            for command in commands {
-                let name = command.get_name();
-                for long in command.get_arguments().filter_map(|argument| argument.get_long()) {
-                    let whole =
-                        |at: &&str| !at.starts_with(|c: char| c.is_alphanumeric() || c == '-');
-                    let found = page.split(&format!("--{long}")).skip(1).filter(whole).count();
-                    assert!(found > 0 || long == "help", "{name} --{long} is not described");
-                }
-            }
-        }
-    }
-
-    /// What follows each `--` in a text.
-    fn flags(text: &str) -> impl Iterator<Item = &str> {
-        text.split("--").skip(1).map(|rest| {
-            rest.split(|c: char| !c.is_alphanumeric() && c != '-').next().unwrap_or_default()
-        })
-    }
-
-    /// The flags of a command and of those below it.
-    fn longs(command: &clap::Command) -> Vec<&str> {
-        let shown = command.get_arguments().filter(|argument| !argument.is_hide_set());
-        let own = shown.filter_map(|argument| argument.get_long());
-        own.chain(command.get_subcommands().flat_map(longs)).collect()
-    }
-
     #[test]
     fn the_readme_names_every_command_and_no_flag_that_is_not() {
-        let command = Cli::command();
-        let readme = include_str!("../../../README.md");
-        for one in command.get_subcommands() {
-            let start = format!("regatta {} ", one.get_name());
-            let lines: Vec<&str> = readme.lines().filter(|line| line.starts_with(&start)).collect();
-            assert!(!lines.is_empty(), "{start}");
-            let lines = lines.join("\n");
-            for below in one.get_subcommands().filter(|below| !below.is_hide_set()) {
-                let mut names = lines.split(|c: char| !c.is_alphanumeric() && c != '-');
-                assert!(names.any(|name| name == below.get_name()), "{below}");
-            }
-            let known = longs(one);
-            // Who takes --architecture may be told of it as of another's.
-            let wrong = flags(&lines).find(|flag| !known.contains(flag) && *flag != "architecture");
-            assert_eq!(wrong, None, "{start}");
-        }
-        let serve = command.find_subcommand("serve").expect("it is there");
-        let line = readme.lines().find(|line| line.starts_with("regatta serve ")).expect("it is");
-        for long in longs(serve) {
-            assert!(flags(line).any(|flag| flag == long), "--{long}");
-        }
+        let (command, readme) = (Cli::command(), include_str!("../../../README.md"));
+        commands::page_names_all(readme, &command);
+        commands::line_names_all_flags(readme, command.find_subcommand("serve").expect("it is"));
     }
 
-    /// The others have no results, write files, or serve or rewrite one until they are stopped.
+    /// The silent ones have no results, write files, or serve until they are stopped.
     #[test]
     fn every_command_that_prints_results_does_so_as_json() {
-        let silent = ["serve", "reload", "upgrade", "pages", "null", "alter"];
-        let command = Cli::command();
-        let (groups, plain): (Vec<_>, Vec<_>) =
-            command.get_subcommands().partition(|one| one.has_subcommands());
-        let below = groups.into_iter().flat_map(|group| group.get_subcommands());
-        // Hidden ones are for programs, and speak as they please.
-        for one in plain.into_iter().chain(below).filter(|one| !one.is_hide_set()) {
-            let expected = !silent.contains(&one.get_name());
-            assert_eq!(longs(one).contains(&"json"), expected, "{}", one.get_name());
-        }
+        commands::all_print_json(&Cli::command(), &["serve", "reload", "upgrade", "pages"]);
     }
 
     /// What a package installs: the commands of the unit, and the configuration.
@@ -593,11 +499,6 @@ mod tests {
 
     #[test]
     fn every_command_has_an_example() {
-        let command = Cli::command();
-        let workload = command.find_subcommand("workload").expect("it is there");
-        for command in command.get_subcommands().chain(workload.get_subcommands()) {
-            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-            assert!(help.contains("Example: regatta "), "{}", command.get_name());
-        }
+        commands::all_have_examples(&Cli::command());
     }
 }

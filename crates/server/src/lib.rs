@@ -19,7 +19,6 @@ pub mod machine;
 mod master;
 pub mod media;
 mod notify;
-pub mod null;
 pub mod password;
 mod pid_file;
 pub mod precompress;

@@ -15,6 +15,7 @@ use crate::journal::manifest::{Half, Manifest};
 use crate::journal::{Run, machine_lacks, write_whole};
 use crate::machines::{Far, destination};
 use crate::profile::{self, Profile};
+use crate::programs::OwnPrograms;
 use crate::record::levels;
 use crate::run::{self, Ended, Options, Progress};
 pub use crate::terminal::{DONE, FAILED, Form, USAGE};
@@ -75,9 +76,12 @@ pub struct RunOptions {
     /// Keep what later runs can be compared with in this file (`regatta lab compare FILE DIR`).
     #[arg(long = "save-baseline", value_name = "FILE")]
     pub baseline: Option<PathBuf>,
-    /// The regatta program.
+    /// Measure the installed `regatta` though its version differs from that of `regatta-lab`.
+    #[arg(long)]
+    pub any_version: bool,
+    /// The server's program and the lab's.
     #[arg(skip)]
-    pub regatta: PathBuf,
+    pub programs: OwnPrograms,
     /// What it says of its options.
     #[arg(skip)]
     pub rules: Rules,
@@ -179,8 +183,8 @@ fn try_run(options: &RunOptions, stop: &AtomicBool) -> Result<u8, (u8, String)> 
     let other = options.other();
     let connect = |(half, other): (Half, &str)| {
         // It takes a while.
-        let _working = Working::on("connecting to the other machine, copying the program");
-        Far::connect(half, other, &options.regatta, stop)
+        let _working = Working::on("connecting to the other machine, copying the programs");
+        Far::connect(half, other, &options.programs, stop)
     };
     let far = other.map(connect).transpose().map_err(|why| (FAILED, why))?;
     // Another machine's refusal is heard when a server starts there.
@@ -189,7 +193,7 @@ fn try_run(options: &RunOptions, stop: &AtomicBool) -> Result<u8, (u8, String)> 
         _ => machine_lacks::refused(&experiment, options.rules),
     };
     if options.plan {
-        let mut manifest = Manifest::take(&experiment, options.scale, &options.regatta);
+        let mut manifest = Manifest::take(&experiment, options.scale, &options.programs);
         manifest.lacks.extend(refused);
         return Ok(match options.form {
             Form::Json => print_json(&plan_json(&experiment, &manifest)),
@@ -202,9 +206,9 @@ fn try_run(options: &RunOptions, stop: &AtomicBool) -> Result<u8, (u8, String)> 
             }
         });
     }
-    let RunOptions { scale, out, regatta, .. } = options;
+    let RunOptions { scale, out, programs, .. } = options;
     let budget = options.until_decided.then_some(options.budget);
-    let making = Making { scale: *scale, out, regatta, refused, far: far.as_ref(), budget };
+    let making = Making { scale: *scale, out, programs, refused, far: far.as_ref(), budget };
     let (run, cut) = made(&text, &experiment, making, stop)?;
     if let Some(why) = cut {
         // What there is can be read already.
@@ -225,7 +229,7 @@ fn failed(why: String) -> (u8, String) {
 struct Making<'a> {
     scale: Scale,
     out: &'a Option<PathBuf>,
-    regatta: &'a Path,
+    programs: &'a OwnPrograms,
     /// What the program refuses of the experiment: it stands in the manifest.
     refused: Vec<String>,
     far: Option<&'a Far>,
@@ -236,13 +240,13 @@ struct Making<'a> {
 fn made(
     text: &str,
     experiment: &Experiment,
-    Making { scale, out, regatta, refused, far, budget }: Making<'_>,
+    Making { scale, out, programs, refused, far, budget }: Making<'_>,
     stop: &AtomicBool,
 ) -> Result<(Run, Option<String>), (u8, String)> {
     let directory = out.clone().unwrap_or_else(|| fresh(&experiment.name));
     let bar = progress_bar();
     let tell = |progress: &Progress<'_>| show(&bar, progress);
-    let asked = Options { regatta, far, stop, tell: &tell, more: &|_| Ok(None) };
+    let asked = Options { programs, far, stop, tell: &tell, more: &|_| Ok(None) };
     let opened = run::open(&directory, text, experiment.clone(), scale, &asked);
     let mut run = opened.map_err(failed)?;
     if refused.iter().any(|why| !run.manifest.lacks.contains(why)) {
@@ -416,9 +420,9 @@ pub struct CompareOptions {
     /// Exit with 1 if anything is surely worse by more than this.
     #[arg(long = "fail-over", value_name = "3%", value_parser = parse_percent)]
     pub allowed: Option<f64>,
-    /// The regatta program, which makes the load.
+    /// The server's program and the lab's, which makes the load.
     #[arg(skip)]
-    pub regatta: PathBuf,
+    pub programs: OwnPrograms,
     /// What it says of its options.
     #[arg(skip)]
     pub rules: Rules,

@@ -362,7 +362,13 @@ impl Report<'_> {
             .iter()
             .map(|(name, version)| [format!("program of {name}"), version.clone()])
             .collect();
+        let version =
+            |(name, said): (&String, &String)| [format!("version of {name}"), said.clone()];
+        rows.extend(manifest.programs.iter().map(version));
         rows.push(["SHA-256 of regatta".to_owned(), manifest.regatta_sha256.clone()]);
+        if !manifest.lab_sha256.is_empty() {
+            rows.push(["SHA-256 of regatta-lab".to_owned(), manifest.lab_sha256.clone()]);
+        }
         rows.extend(manifest.machine.iter().map(|(name, value)| [name.clone(), value.clone()]));
         rows
     }

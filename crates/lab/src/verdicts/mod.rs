@@ -76,7 +76,7 @@ impl Source {
     fn of(number: usize, run: &Run) -> Self {
         let manifest = &run.manifest;
         let of = |name: &str| manifest.machine.get(name).cloned().unwrap_or_default();
-        let said = manifest.versions.values().find(|version| version.starts_with("regatta"));
+        let said = manifest.versions.values().find(|version| version.starts_with("regatta "));
         let said = said.map_or("regatta", String::as_str);
         Self {
             number,
