@@ -1,10 +1,11 @@
 //! Which crate may know which: the arrows between crates, and what each root must forbid.
 
 use super::{Source, Violation};
+use crate::command::{cargo, output_of};
 use std::{collections::BTreeSet, path::Path};
 
 /// Each crate of ours and the ones of ours it may depend on (tests may use more).
-const ARROWS: [(&str, &[&str]); 14] = [
+const ARROWS: [(&str, &[&str]); 16] = [
     ("op", &[]),
     ("http", &[]),
     ("metrics", &[]),
@@ -16,7 +17,9 @@ const ARROWS: [(&str, &[&str]); 14] = [
     ("sim", &["op", "http", "origin", "metrics"]),
     ("load", &["http", "sys", "metrics"]),
     ("lab", &["load", "http", "sys", "metrics"]),
-    ("regatta", &["server", "arch", "load", "lab", "sys", "metrics"]),
+    ("regatta", &["server", "arch", "sys"]),
+    ("regatta-lab", &["lab", "load", "server", "sys"]),
+    ("testkit", &[]),
     ("xtask", &["lab", "metrics"]),
     ("fuzz", &["http", "lab", "load", "origin", "server", "sim", "sys"]),
 ];
@@ -38,7 +41,41 @@ pub(crate) fn check(root: &Path, sources: &[Source]) -> Vec<Violation> {
     }
     found.extend(check_users(&page, &users));
     found.extend(sources.iter().filter_map(check_root));
+    found.extend(check_server());
     found
+}
+
+/// The package of the server's program, and what must not be linked into it: code that measures.
+const SERVER: &str = "regatta";
+const NOT_IN_SERVER: [&str; 7] = [
+    "regatta-lab-core",
+    "regatta-load",
+    "fuser",
+    "perf-event2",
+    "minijinja",
+    "statrs",
+    "hdrhistogram",
+];
+
+/// Checks the whole tree of what the server's program is linked of.
+fn check_server() -> Vec<Violation> {
+    let mut tree = cargo();
+    tree.args(["tree", "--offline", "--package", SERVER, "--edges", "normal"]);
+    match output_of(tree.args(["--prefix", "none", "--format", "{p}"])) {
+        Some(tree) => check_tree(&tree),
+        None => vec![Violation::new("Cargo.lock", 0, "`cargo tree --offline` fails")],
+    }
+}
+
+/// Names each package of a tree, `NAME vVERSION` in a line, that must not be in the server's.
+fn check_tree(tree: &str) -> Vec<Violation> {
+    let names: BTreeSet<&str> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
+    let wrong = NOT_IN_SERVER.iter().filter(|name| names.contains(*name));
+    let message = |name: &&str| {
+        let message = format!("the server must not have `{name}` in it (`cargo tree -i {name}`)");
+        Violation::new("crates/regatta/Cargo.toml", 0, message)
+    };
+    wrong.map(message).collect()
 }
 
 /// The manifests of the workspace's members.
@@ -74,7 +111,11 @@ fn check_manifest(path: &str, text: &str, page: &str) -> Vec<Violation> {
     }
     for (kind, name) in dependencies {
         let line = text.lines().position(|l| l.starts_with(&name)).map_or(0, |at| at + 1);
-        let ours = name.strip_prefix("regatta-").or((name == "regatta").then_some("regatta"));
+        let ours = match name.as_str() {
+            "regatta" | "regatta-lab" => Some(&*name),
+            "regatta-lab-core" => Some("lab"),
+            _ => name.strip_prefix("regatta-"),
+        };
         let for_tests = kind == "dev-dependencies";
         let message = match (ours, allowed) {
             (Some(ours), Some(allowed)) if !for_tests && !allowed.contains(&ours) => {
@@ -207,7 +248,7 @@ fn last(path: &syn::Path) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Source, check_manifest, check_root, check_users, users_of};
+    use super::{Source, check_manifest, check_root, check_tree, check_users, users_of};
 
     fn manifest(path: &str, text: &str) -> Vec<String> {
         check_manifest(path, text, "* `serde`: because").iter().map(ToString::to_string).collect()
@@ -226,6 +267,25 @@ mod tests {
         let tests = "[dev-dependencies]\nregatta-origin.workspace = true\n";
         assert!(manifest("crates/op/Cargo.toml", tests).is_empty());
         assert!(manifest("crates/new/Cargo.toml", "")[0].contains("no row"));
+        let lab = "[dependencies]\nregatta-lab-core.workspace = true\n";
+        assert!(manifest("crates/regatta-lab/Cargo.toml", lab).is_empty());
+        for wrong in ["server", "regatta"] {
+            assert_eq!(
+                manifest(&format!("crates/{wrong}/Cargo.toml"), lab),
+                [format!("crates/{wrong}/Cargo.toml:2: `{wrong}` may not depend on `lab`")]
+            );
+        }
+    }
+
+    #[test]
+    fn the_server_s_tree_has_nothing_that_measures() {
+        let tree = "regatta v0.1.0 (/x)\nregatta-server v0.1.0 (/x)\nserde v1.0.0 (*)\n";
+        assert!(check_tree(tree).is_empty());
+        let said: Vec<String> = check_tree(&format!("{tree}fuser v0.18.0\nstatrs v0.19.0 (*)\n"))
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert!(said.len() == 2 && said[0].contains("must not have `fuser`"), "{said:?}");
     }
 
     #[test]
