@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The agent is this same program, copied there with the server; [`ask`] is all that is said.
-//! Clocks are never compared: whoever has a half of a trial measures times of it, from when it is told to begin.
+//! Clocks are never compared: each half of a trial is timed on its own machine, from its own begin.
 
 mod agent;
 mod ask;
