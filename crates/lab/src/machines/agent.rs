@@ -1,6 +1,6 @@
 //! The far side: `regatta-lab lab agent` starts servers and loads on its machine, watches them
-//! there, and says what it saw. It, what it started and its directory are gone when its input ends, or
-//! when nothing has come for a while.
+//! there, and says what it saw. It, what it started and its directory are gone when its input ends,
+//! or when nothing has come for a while.
 
 use super::ask::{Addresses, Ask, Asked, LINE_BYTES_MAX, Load, Met, Ran, Said};
 use super::files;
