@@ -121,7 +121,6 @@ fn problems_are_named_before_anything_is_sent() {
         (&["https://127.0.0.1/", "--closed", "1"], "plain HTTP/1.1"),
         (&["http://127.0.0.1:1/", "--closed", "1", "--csv", &gone], "cannot be written"),
         (&["http://127.0.0.1:1/", "--rate", "5", "--think", "1s"], "cannot be used with"),
-        (&["http://127.0.0.1:1/"], "--workload <DIR>"),
         (&["http://127.0.0.1:1/", "--rate", "1", "--alter", "often"], "literal, renamed or forced"),
     ] {
         let output = regatta(&[&["load"], arguments].concat());

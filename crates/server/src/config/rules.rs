@@ -711,10 +711,13 @@ mod tests {
         check(
             "[[redirects]]\nfrom = \"/a/*\"\nto = \"/b/:splat\"\n[[redirects]]\n\
              from = \"/b/:x\"\nto = \"/a/:x\"\n[[redirects]]\nfrom = \"/c\"\nto = \"/d\"\n",
-            &["r:3:6: redirects.to: leads from", "r:6:6: redirects.to: leads from"],
+            &[
+                "r:3:6: redirects.to: a loop of redirects",
+                "r:6:6: redirects.to: a loop of redirects",
+            ],
         );
         // Each step makes it four times as long.
         let text = "[[redirects]]\nfrom = \"/*\"\nto = \"/:splat/:splat/:splat/:splat\"\n";
-        check(text, &["r:3:6: redirects.to: leads from"]);
+        check(text, &["r:3:6: redirects.to: a loop of redirects"]);
     }
 }
