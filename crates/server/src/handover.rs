@@ -57,12 +57,12 @@ pub struct Handover {
     /// Addresses of sockets that the service manager has given. Earlier builds do not name them.
     #[serde(default)]
     pub given: Vec<String>,
-    /// Rules of all roots in force, in memory of their own, for those that cannot be read. Earlier
-    /// builds do not hand them over.
+    /// Rules of all roots in force, in memory of their own, for those that cannot be read.
+    /// Earlier builds do not hand them over.
     #[serde(default)]
     pub rules: Option<RawFd>,
-    /// The table of clients, so that a reload forgives no client its requests. Earlier builds do not
-    /// hand it over.
+    /// The table of clients, so that a reload forgives no client its requests. Earlier builds do
+    /// not hand it over.
     #[serde(default)]
     pub clients: Option<ClientWords>,
     /// The admin process.

@@ -80,8 +80,8 @@ const ROOT_MS_MAX: u64 = 5_000;
 /// After this long roots that have not been looked at are left for later, milliseconds.
 const ALL_ROOTS_MS_MAX: u64 = 8_000;
 
-/// Finds the user, opens the roots of all hosts as that user, and reads what lies below them besides
-/// the files that are served. The process must have one thread.
+/// Finds the user, opens the roots of all hosts as that user, and reads what lies below them
+/// besides the files that are served. The process must have one thread.
 ///
 /// # Errors
 /// All that is wrong with the configuration. A fault below a root concerns its host alone,

@@ -189,7 +189,6 @@ fn a_fault_below_one_root_is_its_hosts_alone() {
     let status = |host: &str| get("/", host).status;
     let mended = || status("gone.example") == 200 && status("closed.example") == 200;
     assert!(eventually(PATIENCE, mended), "{}", server.stderr());
-    // Rules that cannot be read any more stay in force, over a reload too.
     fs::remove_file(roots[2].join("_headers")).expect("a file");
     fs::create_dir(roots[2].join("_headers")).expect("a folder");
     server.signal(Signal::HUP);

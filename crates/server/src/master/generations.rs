@@ -214,6 +214,24 @@ impl Generations {
         }
     }
 
+    /// Adopts the rules in force, and the table of clients.
+    fn adopt_memory(
+        &mut self,
+        rules: Option<RawFd>,
+        clients: Option<ClientWords>,
+    ) -> Result<(), String> {
+        if let Some(fd) = rules
+            && let Ok(rules) = read_sealed(take(fd)?, RULES_BYTES_MAX)
+        {
+            self.rules = RulesInForce::decode(&rules);
+        }
+        if let Some(ClientWords { layout: CLIENTS_LAYOUT, fd, seed }) = clients {
+            let memory = SharedWords::adopt(take(fd)?);
+            self.clients = memory.ok().map(|memory| ClientTable { memory, seed });
+        }
+        Ok(())
+    }
+
     fn adopt(&mut self, handover: Handover) -> Result<(), String> {
         let Handover { generation, started_unix_ms, program, config, reloads, .. } = handover;
         (self.number, self.started_unix_ms, self.program) = (generation, started_unix_ms, program);
@@ -221,15 +239,7 @@ impl Generations {
             self.arguments = arguments.into_iter().map(OsString::from).collect();
         }
         self.root_reload = handover.root_reload;
-        if let Some(fd) = handover.rules
-            && let Ok(rules) = read_sealed(take(fd)?, RULES_BYTES_MAX)
-        {
-            self.rules = RulesInForce::decode(&rules);
-        }
-        if let Some(ClientWords { layout: CLIENTS_LAYOUT, fd, seed }) = handover.clients {
-            let memory = SharedWords::adopt(take(fd)?);
-            self.clients = memory.ok().map(|memory| ClientTable { memory, seed });
-        }
+        self.adopt_memory(handover.rules, handover.clients)?;
         (self.config, self.reloads, self.pid_file) = (config, reloads, handover.pid_file);
         self.given = handover.given.iter().filter_map(|of| place(of).ok()).collect();
         for Listener { asked, fd } in handover.listeners {
