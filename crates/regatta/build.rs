@@ -1,10 +1,11 @@
-//! Tells a release build which commit it is of: `regatta --version` says it, and so does every run
-//! of the lab. Other builds are made too often to be linked again for each commit.
+//! States the commit of a release build: `--version` prints it, and each run of the lab keeps it.
+//! Other builds are made too often to be linked again for each commit.
 use std::path::Path;
 use std::process::Command;
 
 fn main() {
-    println!("cargo:rerun-if-changed=build.rs");
+    // Both programs are built with this file.
+    println!("cargo:rerun-if-changed=../regatta/build.rs");
     let version = std::env::var("CARGO_PKG_VERSION").unwrap_or_default();
     let commit = commit().map_or(String::new(), |commit| format!(" ({commit})"));
     println!("cargo:rustc-env=REGATTA_VERSION={version}{commit}");

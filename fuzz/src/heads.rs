@@ -83,7 +83,8 @@ fn scan(bytes: &[u8]) -> Scan {
 /// What any recipient could read otherwise is not taken.
 fn check_head(head: &RequestHead<'_>, bytes: &[u8], limits: &HeadLimits) {
     assert!(bytes.len() <= limits.head_bytes_max && head.target.len() <= limits.target_bytes_max);
-    assert!(!head.target.is_empty() && head.target.iter().all(u8::is_ascii_graphic));
+    assert!(!head.target.is_empty() && str::from_utf8(head.target).is_ok());
+    assert!(head.target.iter().all(|byte| byte.is_ascii_graphic() || !byte.is_ascii()));
     assert_eq!(Method::from_text(head.method_text.as_bytes()), head.method);
     let lines = bytes.split(|&byte| byte == b'\n');
     assert!(lines.filter(|line| !line.is_empty()).all(|line| line.ends_with(b"\r")));

@@ -1,6 +1,6 @@
 //! What the lab reads: experiments, crossings of options, what perf prints, run directories that
 //! somebody else has made.
-use regatta_lab::{
+use regatta_lab_core::{
     analysis::Analysis,
     best::{self, BestOptions},
     experiment::{self, CELLS_MAX, Scale, parse, plan},
@@ -51,7 +51,7 @@ pub fn experiment(bytes: &[u8]) {
 /// A crossing of options (`regatta lab best --matrix FILE`): what is taken is an experiment.
 pub fn matrix(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    let options = BestOptions::new("/".as_ref(), "regatta".into());
+    let options = BestOptions::new("/".as_ref());
     let all = Means { cpus: 2, memory: 1 << 30, descriptors: 20_000 };
     let settled = Settled::new(&options, "/".as_ref(), Site::default(), all, None);
     match best::crossing("fuzz.toml", text, &settled) {

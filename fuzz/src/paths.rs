@@ -95,6 +95,11 @@ fn check(path: &Path<'_>) {
     }
     assert_eq!(path.hidden, hidden);
     assert!(path.trailing_slash || !path.relative.is_empty(), "the root is a directory");
-    assert!(path.relative.len() <= path.raw.len() && path.raw.iter().all(u8::is_ascii_graphic));
-    assert!(path.query.is_none_or(|query| query.iter().all(u8::is_ascii_graphic)));
+    assert!(path.relative.len() <= path.raw.len() && path.raw.iter().all(|byte| is_text(*byte)));
+    assert!(path.query.is_none_or(|query| query.iter().all(|byte| is_text(*byte))));
+}
+
+/// True for what a target may have: ASCII that is seen, and what is no ASCII.
+fn is_text(byte: u8) -> bool {
+    byte.is_ascii_graphic() || !byte.is_ascii()
 }

@@ -1,6 +1,6 @@
 //! Where the project is; running cargo and other programs; being told to stop.
 
-use regatta_lab::programs::find as find_program;
+use regatta_lab_core::programs::find as find_program;
 use rustix::process::Signal;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -40,12 +40,12 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
-/// Builds the program as users have it.
-pub(crate) fn build_release() -> Result<PathBuf, String> {
+/// Builds a program, `regatta` or `regatta-lab`, as users have it.
+pub(crate) fn build_release(program: &str) -> Result<PathBuf, String> {
     let mut build = cargo();
-    match succeeds(build.args(["build", "--package", "regatta", "--profile", "release"]))? {
-        true => Ok(target_dir().join("release/regatta")),
-        false => Err("regatta does not build".to_owned()),
+    match succeeds(build.args(["build", "--package", program, "--profile", "release"]))? {
+        true => Ok(target_dir().join("release").join(program)),
+        false => Err(format!("{program} does not build")),
     }
 }
 

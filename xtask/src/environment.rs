@@ -2,7 +2,7 @@
 
 use crate::command::interrupt;
 use clap::{Args, Subcommand};
-use regatta_lab::env::{Environment, Fault, Place, Record, Spec, clean, ledgers, list};
+use regatta_lab_core::env::{Environment, Fault, Place, Record, Spec, clean, ledgers, list};
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -154,7 +154,7 @@ fn wait(mut child: Child, stop: &AtomicBool) -> Result<bool, String> {
 
 /// Says what is wrong with a specification and what this machine lacks; true if nothing.
 fn say_lacks(spec: &Spec) -> bool {
-    let (faults, lacks) = (spec.faults(), regatta_lab::env::lacks(spec));
+    let (faults, lacks) = (spec.faults(), regatta_lab_core::env::lacks(spec));
     faults.iter().for_each(|fault| println!("wrong: {fault}"));
     lacks.iter().for_each(|lack| println!("not allowed here: {lack}"));
     faults.is_empty() && lacks.is_empty()
@@ -201,7 +201,7 @@ mod tests {
     use super::{Action, Options};
     use crate::{Cli, Command};
     use clap::Parser;
-    use regatta_lab::env::spec::{Pages, Spec};
+    use regatta_lab_core::env::spec::{Pages, Spec};
 
     fn options(words: &[&str]) -> Result<Box<Options>, String> {
         let words = ["xtask", "env", "run"].into_iter().chain(words.iter().copied());

@@ -55,8 +55,8 @@ enum Command {
     /// processors), and see to what was left of earlier ones.
     #[command(subcommand)]
     Env(environment::Action),
-    /// Make a Debian package, and an image for containers, in target/package, which is emptied
-    /// before. docs/operating.md says what is in them.
+    /// Make Debian packages of both programs, and an image of the server for containers, in
+    /// target/package, which is emptied before. docs/operating.md says what is in them.
     Package(package::Options),
     /// Measure what connections, processes and cache entries cost in each architecture.
     ///
@@ -68,7 +68,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    if let Some(code) = regatta_lab::env::child_main() {
+    if let Some(code) = regatta_lab_core::env::child_main() {
         return code;
     }
     let outcome = match Cli::parse().command {

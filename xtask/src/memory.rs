@@ -3,7 +3,7 @@
 
 use crate::command::{build_release, interrupt};
 use clap::Args;
-use regatta_lab::group::Group;
+use regatta_lab_core::group::Group;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -62,7 +62,7 @@ pub(crate) fn run(options: Options) -> Result<bool, String> {
     }
     let stop = interrupt()?;
     let site = Site::make()?;
-    let rig = Rig { binary: binary.map_or_else(build_release, Ok)?, site, stop };
+    let rig = Rig { binary: binary.map_or_else(|| build_release("regatta"), Ok)?, site, stop };
     println!("{:<14}{:>10}{:>12}{:>12}{:>14}", "bytes", "one", "process", "entry", "connection");
     for (name, paper, processes) in ARCHITECTURES {
         if names.is_empty() || names.iter().any(|wanted| wanted == name) {

@@ -1,4 +1,5 @@
-//! `cargo xtask package`: a Debian package, and an image for containers of a static program.
+//! `cargo xtask package`: Debian packages of both programs, and an image for containers of a static
+//! server.
 
 use crate::command::{
     build_release, cargo, output_of, project_root, require, succeeds, target_dir,
@@ -14,44 +15,51 @@ use std::process::Command;
 pub(crate) struct Options {
     /// What to make; without it, both.
     what: Option<Kind>,
-    /// Pack this program instead of building one.
+    /// Pack this server instead of building one.
     #[arg(long, value_name = "BINARY")]
     regatta: Option<PathBuf>,
+    /// Pack this lab instead of building one.
+    #[arg(long, value_name = "BINARY")]
+    regatta_lab: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 enum Kind {
-    /// A Debian package: program, unit, configuration, manual pages, completions (needs debhelper;
-    /// lintian looks at it if that is installed).
+    /// Debian packages of both programs: unit, configuration, manual pages, completions (needs
+    /// debhelper; lintian checks them if it is installed).
     Deb,
-    /// The program without shared libraries, and an image of it for podman, docker and skopeo
+    /// The server without shared libraries, and an image of it for podman, docker and skopeo
     /// (needs umoci; skopeo looks at it if that is installed).
     Oci,
 }
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// What the Debian package has in /usr/share/doc/regatta.
-const DOCUMENTS: &str = "crates/lab/assets/echarts-NOTICE deploy/grafana.json docs/from-nginx.md \
-    docs/hosts.md docs/logging.md docs/metrics.md docs/operating.md docs/rules.md";
-/// The terms of the libraries, in both packages.
+/// Documents in /usr/share/doc/regatta.
+const DOCUMENTS: &str = "deploy/grafana.json docs/from-nginx.md docs/hosts.md docs/logging.md \
+    docs/metrics.md docs/operating.md docs/rules.md";
+/// Documents in /usr/share/doc/regatta-lab.
+const LAB_DOCUMENTS: &str = "crates/lab/assets/echarts-NOTICE docs/environments.md docs/lab.md \
+    docs/load.md docs/workload.md";
+/// The terms of a program's libraries, in each package.
 const LIBRARIES: &str = "libraries";
 
 /// Makes what is asked for.
 pub(crate) fn run(options: Options) -> Result<bool, String> {
-    let Options { what, regatta: binary } = options;
+    let Options { what, regatta, regatta_lab } = options;
     let is_wanted = |kind: Kind| what.is_none_or(|what| what == kind);
     let folder = target_dir().join("package");
     must(Command::new("rm").arg("-rf").arg(&folder))?;
     must(Command::new("mkdir").arg("-p").arg(&folder))?;
     let folder = folder.canonicalize().map_err(|error| fault(&folder, &error))?;
-    write(&folder.join(LIBRARIES), &libraries()?)?;
+    write(&folder.join(LIBRARIES), &libraries("regatta")?)?;
     if is_wanted(Kind::Deb) {
         require("dh", "debhelper")?;
-        deb(&folder, &binary.clone().map_or_else(build_release, Ok)?)?;
+        let server = regatta.clone().map_or_else(|| build_release("regatta"), Ok)?;
+        deb(&folder, &server, &regatta_lab.map_or_else(|| build_release("regatta-lab"), Ok)?)?;
     }
     if is_wanted(Kind::Oci) {
         let umoci = require("umoci", "umoci")?;
-        image(&folder, &binary.map_or_else(build_static, Ok)?, &umoci)?;
+        image(&folder, &regatta.map_or_else(build_static, Ok)?, &umoci)?;
     }
     Ok(true)
 }
@@ -93,21 +101,25 @@ fn judge(program: &str, words: &[&str]) -> Result<(), String> {
 }
 
 /// Fills a directory with what debhelper packs, and has it do so.
-fn deb(folder: &Path, program: &Path) -> Result<(), String> {
+fn deb(folder: &Path, server: &Path, lab: &Path) -> Result<(), String> {
     let tree = folder.join("regatta");
     let copy = |files: &[&str], to: &Path| {
         must(Command::new("mkdir").arg("-p").arg(to))?;
         must(Command::new("cp").current_dir(project_root()).args(["-r", "-t"]).arg(to).args(files))
     };
-    let debian = tree.join("debian");
+    let (debian, of_lab) = (tree.join("debian"), tree.join("lab"));
     copy(&["deploy/debian", "deploy/regatta.toml"], &tree)?;
     let units =
         ["service", "socket", "sysusers", "logrotate"].map(|of| format!("deploy/regatta.{of}"));
     copy(&units.each_ref().map(String::as_str), &debian)?;
     copy(&DOCUMENTS.split(' ').collect::<Vec<_>>(), &tree.join("docs"))?;
-    must(Command::new("cp").arg(program).arg(tree.join("regatta")))?;
+    copy(&LAB_DOCUMENTS.split(' ').collect::<Vec<_>>(), &of_lab.join("docs"))?;
     must(Command::new("cp").arg(folder.join(LIBRARIES)).arg(&tree))?;
-    must(Command::new(program).arg("pages").arg(tree.join("pages")))?;
+    write(&of_lab.join(LIBRARIES), &libraries("regatta-lab")?)?;
+    for (program, name, to) in [(server, "regatta", &tree), (lab, "regatta-lab", &of_lab)] {
+        must(Command::new("cp").arg(program).arg(to.join(name)))?;
+        must(Command::new(to.join(name)).arg("pages").arg(to.join("pages")))?;
+    }
     let mut copyright = read(&debian.join("copyright"))?;
     for (name, path) in
         [("Expat", "LICENSE-MIT"), ("BSD-3-clause", "crates/lab/assets/echarts-LICENSE-d3")]
@@ -120,15 +132,17 @@ fn deb(folder: &Path, program: &Path) -> Result<(), String> {
     build.args(["--build=binary", "--no-sign", "--no-pre-clean"]);
     must(build.current_dir(&tree))?;
     let machine = said(Command::new("dpkg").arg("--print-architecture"))?;
-    let package = folder.join(format!("regatta_{VERSION}_{machine}.deb")).display().to_string();
-    println!("{package}");
-    let postinst = said(Command::new("dpkg-deb").args(["--info", &package, "postinst"]))?;
+    let packages = ["regatta", "regatta-lab"]
+        .map(|name| folder.join(format!("{name}_{VERSION}_{machine}.deb")).display().to_string());
+    packages.iter().for_each(|package| println!("{package}"));
+    let postinst = said(Command::new("dpkg-deb").args(["--info", &packages[0], "postinst"]))?;
     if postinst.contains("deb-systemd-invoke") {
         return Err(format!(
             "an upgrade would restart what runs and is to be followed:\n{postinst}"
         ));
     }
-    judge("lintian", &["--fail-on", "error,warning", &package])
+    let [regatta, lab] = &packages;
+    judge("lintian", &["--fail-on", "error,warning", regatta, lab])
 }
 
 /// A paragraph of `debian/copyright`: an empty line of the text is a dot.
@@ -150,10 +164,10 @@ fn changelog(control: &str) -> Result<String, String> {
     ))
 }
 
-/// The terms of each library that is in the program, as its own files say them.
-fn libraries() -> Result<String, String> {
+/// The terms of each library that is in a program, as its own files say them.
+fn libraries(program: &str) -> Result<String, String> {
     let mut tree = cargo();
-    tree.args(["tree", "--package", "regatta", "--edges", "normal,no-proc-macro"]);
+    tree.args(["tree", "--package", program, "--edges", "normal,no-proc-macro"]);
     let linked = said(tree.args(["--prefix", "none", "--format", "{p}"]))?;
     let linked: BTreeSet<&str> = linked.lines().collect();
     let metadata = said(cargo().args(["metadata", "--format-version", "1"]))?;
@@ -185,7 +199,7 @@ fn libraries() -> Result<String, String> {
     Ok(text)
 }
 
-/// Builds the program with the C library in it.
+/// Builds the server with the C library in it.
 fn build_static() -> Result<PathBuf, String> {
     let version = said(Command::new("rustc").arg("-vV"))?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: "));

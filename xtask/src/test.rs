@@ -26,10 +26,6 @@ const THREADS: &str = "RUST_TEST_THREADS";
 /// The variable that names the file in which tests say what they leave out (`xtask/skips.rs`).
 const SKIPS: &str = "REGATTA_SKIPS";
 
-/// So many failed tests are run once more, without the others: a client that a busy machine holds
-/// up meets a deadline that it came to look at. Where more fail, it was not the machine.
-const AGAIN_MAX: usize = 3;
-
 /// The number of the next run of tests in this process.
 static RUN: AtomicU32 = AtomicU32::new(0);
 
@@ -145,15 +141,15 @@ pub(crate) fn run() -> bool {
         held(cargo().args(["clippy", "--package", HOOKED, "--", "-D", "warnings"]))
     });
     report.step("tidy", || Outcome::one(tidy::run()));
+    // Tests of one program start the other, which they do not build themselves.
+    report.step("build: both programs, all tests", || {
+        held(cargo().args(["test", "--workspace", "--tests", "--no-run"]))
+    });
     report.step("tests: unit, table, simulation, conformance", || {
-        steadily(&|| {
-            let mut test = cargo();
-            test.args(["test", "--workspace", "--tests", "--no-fail-fast"]);
-            test
-        })
+        tests(cargo().args(["test", "--workspace", "--tests", "--no-fail-fast"]))
     });
     report.step("tests: examples in documentation", || {
-        tests(cargo().args(["test", "--package", EXAMPLES_CRATE, "--doc"])).outcome
+        tests(cargo().args(["test", "--package", EXAMPLES_CRATE, "--doc"]))
     });
     report.step(&format!("no_std: {}", NO_STD_CRATES.join(", ")), no_std);
     report.print();
@@ -167,7 +163,7 @@ pub(crate) fn matrix(filter: Option<&str>) -> bool {
     report.step("tests: conformance, every case for every variant", || {
         let mut test = cargo();
         test.args(["test", "--package", "regatta", "--features", "matrix", "--no-fail-fast"]);
-        tests(test.args(["--test", "conformance"]).args(filter)).outcome
+        tests(test.args(["--test", "conformance"]).args(filter))
     });
     report.print();
     report.total().failed == 0
@@ -182,38 +178,10 @@ fn held(command: &mut Command) -> Outcome {
     Outcome::one(ended.is_ok_and(|status| status.success()))
 }
 
-/// What a run of tests came to, and the names of those that passed and failed.
-#[derive(Debug)]
-struct Ran {
-    outcome: Outcome,
-    passed: BTreeSet<String>,
-    failed: BTreeSet<String>,
-}
-
-/// Runs the tests of `command`, and once more those that failed, if they are few. One that passes
-/// then has passed, and the summary names it.
-fn steadily(command: &dyn Fn() -> Command) -> Outcome {
-    let first = tests(&mut command());
-    let Outcome::Ran(mut count, mut told) = first.outcome else { return first.outcome };
-    let failed = first.failed;
-    if failed.is_empty() || failed.len() > AGAIN_MAX || count.failed != failed.len() as u64 {
-        return Outcome::Ran(count, told);
-    }
-    println!("\nonce more, without the others: {failed:?}");
-    // Where only one runs at a time, its harness writes a line in pieces.
-    let second = tests(command().args(["--", "--exact"]).args(&failed).env(THREADS, "2"));
-    for name in second.passed.difference(&second.failed).filter(|name| failed.contains(*name)) {
-        (count.passed, count.failed) = (count.passed + 1, count.failed - 1);
-        told.push(format!("unsteady: {name}: failed beside others, passed without them"));
-    }
-    Outcome::Ran(count, told)
-}
-
 /// Runs `cargo test`, shows what it prints, adds up what its runners say and gathers what tests
 /// leave out.
-fn tests(command: &mut Command) -> Ran {
+fn tests(command: &mut Command) -> Outcome {
     let mut count = Count::default();
-    let (mut passed, mut failed) = (BTreeSet::new(), BTreeSet::new());
     let mut left_out = Vec::new();
     let skips = std::env::temp_dir().join(format!(
         "regatta-skips-{}-{}",
@@ -231,7 +199,7 @@ fn tests(command: &mut Command) -> Ran {
         Ok(child) => child,
         Err(error) => {
             println!("{}: {error}", command.get_program().display());
-            return Ran { outcome: Outcome::one(false), passed, failed };
+            return Outcome::one(false);
         }
     };
     let lines = child.stdout.take().map(|out| BufReader::new(out).lines());
@@ -240,14 +208,6 @@ fn tests(command: &mut Command) -> Ran {
             count.add(one);
         }
         left_out.extend(ignored(&line).map(|what| format!("skipped: {what}")));
-        if let Some((name, result)) = line.strip_prefix("test ").and_then(|l| l.split_once(" ... "))
-        {
-            match result {
-                "ok" => passed.insert(name.to_owned()),
-                "FAILED" => failed.insert(name.to_owned()),
-                _ => false,
-            };
-        }
         if !is_quiet(&line) {
             println!("{line}");
         }
@@ -262,7 +222,7 @@ fn tests(command: &mut Command) -> Ran {
     let _ = std::fs::remove_file(&skips);
     count.leave_out(&said);
     left_out.extend(said.lines().map(|line| format!("skipped: {line}")));
-    Ran { outcome: Outcome::Ran(count, left_out), passed, failed }
+    Outcome::Ran(count, left_out)
 }
 
 /// Lines that only say that something is as it should be.
@@ -366,48 +326,30 @@ mod tests {
         let mut two = Command::new(std::env::current_exe().expect("this test"));
         two.args(["leaves_something_out", "the_total_counts_every_step"]);
         let ran = tests(two.env(TOLD, "1").stderr(Stdio::null()));
-        let Outcome::Ran(count, left_out) = ran.outcome else { panic!("it can run here") };
+        let Outcome::Ran(count, left_out) = ran else { panic!("it can run here") };
         assert_eq!(count, Count { passed: 1, failed: 0, skipped: 1 });
         let of = |why| format!("skipped: xtask: test::tests::leaves_something_out: {why}");
         assert_eq!(left_out, ["needs a moon", "needs a sun"].map(of));
     }
 
-    /// The variable that names the folder in which the next test fails, and once only if it may.
-    const FAILS_IN: &str = "REGATTA_FAILS_IN";
+    /// The variable under which the next test fails the first time, and the file that says so.
+    const FAILS_ONCE: &str = "REGATTA_FAILS_ONCE";
 
     #[test]
     fn fails_once() {
-        let Some(folder) = std::env::var_os(FAILS_IN) else { return };
-        let folder = std::path::Path::new(&folder);
-        let first = std::fs::create_dir(folder.join("been")).is_ok();
-        assert!(!first && folder.join("once").exists());
+        let Some(file) = std::env::var_os(FAILS_ONCE) else { return };
+        assert!(std::fs::File::create_new(file).is_err());
     }
 
     #[test]
-    fn what_fails_beside_others_is_run_again() {
-        for (once, expect, told) in [(false, (1, 1), 0), (true, (2, 0), 1)] {
-            let folder = Folder::new("again");
-            if once {
-                std::fs::write(folder.join("once"), "").expect("a file");
-            }
-            let outcome = super::steadily(&|| {
-                let mut two = Command::new("sh");
-                // `cargo test` passes on what comes after `--`.
-                two.args([
-                    "-c",
-                    "if [ \"$1\" = -- ]; then shift; else set -- --exact $NAMES; fi; \
-                    exec \"$0\" \"$@\"",
-                ])
-                .arg(std::env::current_exe().expect("this test"));
-                let names = ["fails_once", "the_total_counts_every_step"]
-                    .map(|n| format!("test::tests::{n}"));
-                two.env("NAMES", names.join(" ")).env(FAILS_IN, &*folder).stderr(Stdio::null());
-                two
-            });
-            let Outcome::Ran(count, lines) = outcome else { panic!("it can run here") };
-            assert_eq!((count.passed, count.failed), expect);
-            assert_eq!(lines.iter().filter(|line| line.starts_with("unsteady: ")).count(), told);
-        }
+    fn a_test_that_fails_has_failed() {
+        let folder = Folder::new("once");
+        let mut two = Command::new(std::env::current_exe().expect("this test"));
+        two.args(["fails_once", "the_total_counts_every_step"]);
+        let ran = tests(two.env(FAILS_ONCE, folder.join("been")).stderr(Stdio::null()));
+        let Outcome::Ran(count, lines) = ran else { panic!("it can run here") };
+        assert_eq!(count, Count { passed: 1, failed: 1, skipped: 0 });
+        assert_eq!(lines, [""; 0]);
     }
 
     #[test]

@@ -34,6 +34,7 @@ use std::{cell::RefCell, io, mem, thread::Scope};
 
 /// The driver.
 pub const DRIVER: Driver = Driver {
+    ignores: &["accept.eager_write", "accept.full_read"],
     units: |_| Units::Several,
     slots: |settings| AdaptOptions::read(settings).units().min(SLOTS_MAX),
     steps: |settings| Steps::Connections(AdaptOptions::read(settings).step()),
@@ -163,7 +164,7 @@ impl<'e> Server<'e> {
 
     fn means<'w>(&self, disk: &'w mut dyn Disk) -> Means<'w> {
         let buffer = vec![0; self.env.site.limits.head_bytes_max].into();
-        Means { disk, buffer, bytes_max: SEND_BYTES_MAX, listener: 0 }
+        Means { disk, buffer, bytes_max: SEND_BYTES_MAX, listener: 0, beat: None }
     }
 
     /// The life of a thread of the pool.

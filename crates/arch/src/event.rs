@@ -74,6 +74,12 @@ pub(crate) fn work_with<'a>(
     }
 }
 
+/// True if a connection wakes one of the processes that share a listener, and not all.
+#[must_use]
+pub fn is_exclusive(settings: &Settings) -> bool {
+    EventOptions::read(settings).is_exclusive()
+}
+
 /// An epoll as these options say.
 pub(crate) fn epoll(options: &EventOptions, trigger: Trigger) -> io::Result<Epoll> {
     let epoll = Epoll::new(trigger)?.returning(options.wait_events_max);

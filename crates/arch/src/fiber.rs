@@ -9,6 +9,7 @@ use crate::{
     event::{self, PollerKind},
     kit::{
         accept::{AcceptOptions, AcceptRules},
+        beats::Beats,
         fibers::{self, FiberRules, Hands, Peers, State, run_task},
         thread_cache::ThreadCache,
         units,
@@ -28,6 +29,7 @@ use std::{cell::RefCell, io, thread, time::Duration};
 
 /// The driver.
 pub const DRIVER: Driver = Driver {
+    ignores: &["accept.eager_read", "accept.eager_write", "accept.full_read"],
     units: |settings| match FiberOptions::read(settings).schedulers {
         0 | 1 => Units::One,
         _ => Units::Several,
@@ -300,6 +302,8 @@ struct Schedulers<'e> {
     count: usize,
     /// What several of them share.
     shared: Option<(Peers, ThreadCache)>,
+    /// Whether they come back to what they are to do.
+    beats: Beats,
 }
 
 impl<'e> Schedulers<'e> {
@@ -312,7 +316,8 @@ impl<'e> Schedulers<'e> {
                 .map_err(|error| format!("cannot make bells for {count} schedulers: {error}"))?;
             shared = Some((peers, ThreadCache::new(&env.site.caching, env.site.seed)));
         }
-        Ok(Self { env, process, options, connections_max, count, shared })
+        let beats = Beats::default();
+        Ok(Self { env, process, options, connections_max, count, shared, beats })
     }
 
     /// Runs all of them, the first in this thread.
@@ -365,6 +370,7 @@ impl<'e> Schedulers<'e> {
         let accept = AcceptOptions::read(&env.settings);
         let accepts = AcceptRules::new(&accept, threads, Mode::Nonblocking, false);
         let worker = own.worker((cache, None), accepts, options.stall_us * 1000);
+        let worker = worker.with_pulse(self.beats.pulse(own.is_first()));
         let rules = FiberRules {
             below: Below { root: own.root, rules: env.rules },
             helpers_read: options.helpers > 0,

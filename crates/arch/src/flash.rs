@@ -60,8 +60,9 @@ options! {
         default: "1 s",
         doc: "How long tasks must have been waiting without a break until another helper is \
               started.",
-        long: "The first of each kind is started with the first task. Whether it is time is looked \
-               at when a task arrives or is done.",
+        long: "The first of each kind is started with the first task. The time begins again with \
+               each helper that is started. Whether it is over is checked when a task arrives or \
+               is done.",
     },
     helper_idle_ms: u64 = OptionSpec {
         key: "flash.helper_idle_ms",

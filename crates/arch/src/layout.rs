@@ -304,12 +304,6 @@ fn one_process(
                        event.send=nonblocking";
         return fault("event.send", message);
     }
-    let admits = driver.takes("watpipe.writers") && driver.takes("stages.admission");
-    if admits && settings.text("stages.admission") != "none" {
-        let message = "the stages of this pipeline do not know how old a request is: set \
-                       stages.admission=none";
-        return fault("stages.admission", message);
-    }
     Ok(())
 }
 

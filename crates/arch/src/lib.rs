@@ -19,6 +19,7 @@ pub mod options;
 mod pipeline;
 pub mod pool;
 pub mod presets;
+pub mod releases;
 pub mod seda;
 pub mod shared;
 pub mod threads;
@@ -73,6 +74,8 @@ impl WorkerLog for NoLog {
 pub struct Driver {
     /// The driver's options, with their defaults.
     pub options: &'static [OptionSpec],
+    /// Options of `accept.*` that change nothing, because of how it accepts, reads and sends.
+    pub ignores: &'static [&'static str],
     /// How many worker processes there are at most, where so many processors may be busy at once.
     pub processes: fn(&Settings, processors: usize) -> usize,
     /// How many units each of them is.
@@ -144,6 +147,7 @@ impl Driver {
     ) -> Self {
         Self {
             options,
+            ignores: &[],
             processes,
             units: |_| Units::One,
             is_pipeline: false,
@@ -184,6 +188,8 @@ pub struct Env {
     pub shares: Vec<Share>,
     /// What is served when a worker starts.
     pub root: Root,
+    /// The sites that change with their roots.
+    pub releases: releases::Releases,
     /// One per process: where the master sends the root that takes the place of that.
     pub root_channels: Vec<Channel>,
     /// How paths below the root are resolved.
@@ -214,6 +220,19 @@ impl Env {
     #[must_use]
     pub fn listeners(&self, process: usize) -> &[OwnedFd] {
         &self.sockets[self.shares[process].listeners.clone()]
+    }
+
+    /// The bells that a process holds: its own, and where a connection wakes one of the processes
+    /// on a listener, those of the others.
+    ///
+    /// # Panics
+    /// If there is no such process.
+    pub fn bells_of(&self, process: usize) -> impl Iterator<Item = &Bell> {
+        let (exclusive, own) = (event::is_exclusive(&self.settings), &self.shares[process]);
+        self.bells.iter().zip(&self.shares).enumerate().filter_map(move |(at, (bell, share))| {
+            let rings = exclusive && share.listeners == own.listeners;
+            (at == process || rings).then_some(bell)
+        })
     }
 
     /// The slot of a process's first unit, where the process says that it goes on, and which root

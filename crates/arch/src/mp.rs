@@ -18,6 +18,7 @@ use std::time::Duration;
 
 /// The driver.
 pub const DRIVER: Driver = Driver {
+    ignores: &["accept.count", "accept.events_per_accept"],
     steps: |settings| Steps::All(MpOptions::read(settings).step()),
     staffing: |settings| MpOptions::read(settings).staffing(),
     ..Driver::plain(OPTIONS, |settings, _| settings.number_as("limits.connections_max"), work)
@@ -116,6 +117,8 @@ fn work(env: &Env, process: usize) -> Result<(), String> {
         buffer: vec![0; env.site.limits.head_bytes_max].into(),
         bytes_max: u64::MAX,
         listener: process % env.listeners(process).len(),
+        // Its only thread has the heartbeat of its process.
+        beat: None,
     };
     let mut served = 0;
     while let Some(accepted) = next(&mut worker, options.step(), &mut means) {

@@ -150,8 +150,8 @@ const BYTE_UNITS: Units = &[
     ("TB", 1_000_000_000_000),
 ];
 const MICRO_UNITS: Units = &[
-    ("us", 1),
     ("µs", 1),
+    ("us", 1),
     ("ms", 1_000),
     ("s", 1_000_000),
     ("min", 60_000_000),
@@ -257,7 +257,9 @@ impl Kind {
             Self::MillisOrNever { min, max } => {
                 format!("a duration from {} to {}, or never", show_millis(min), show_millis(max))
             }
-            Self::Micros { min, max } => format!("a duration from {min} us to {max} us"),
+            Self::Micros { min, max } => {
+                format!("a duration from {} to {}", show_micros(min), show_micros(max))
+            }
             Self::Rate { min, max } => {
                 format!("a rate from {}/s to {}/s", show_bytes(min), show_bytes(max))
             }
@@ -349,9 +351,19 @@ pub fn show_bytes(bytes: u64) -> String {
 /// Milliseconds with the largest unit that divides them: `10 s`.
 #[must_use]
 pub fn show_millis(ms: u64) -> String {
-    let unit = MILLI_UNITS.iter().rev().find(|(_, n)| ms >= *n && ms.is_multiple_of(*n));
-    let (name, scale) = unit.unwrap_or(&MILLI_UNITS[0]);
-    format!("{} {name}", ms / scale)
+    show_in(MILLI_UNITS, ms)
+}
+
+/// Microseconds with the largest unit that divides them: `3 ms`.
+fn show_micros(us: u64) -> String {
+    show_in(&MICRO_UNITS[1..], us)
+}
+
+/// A number of the first unit, with the largest unit that divides it.
+fn show_in(units: Units, number: u64) -> String {
+    let unit = units.iter().rev().find(|(_, n)| number >= *n && number.is_multiple_of(*n));
+    let (name, scale) = unit.unwrap_or(&units[0]);
+    format!("{} {name}", number / scale)
 }
 
 #[cfg(test)]

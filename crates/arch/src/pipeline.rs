@@ -5,7 +5,7 @@ use crate::{
     event::{self, EventOptions, PollerKind},
     kit::{
         accept::{AcceptOptions, AcceptRules},
-        beats::{Beats, Pulse},
+        beats::Beats,
         disk::{Disk, InlineDisk},
         event_loop::EventLoop,
         line::{
@@ -58,7 +58,13 @@ pub(crate) const fn driver(
 ) -> Driver {
     let copies =
         |settings: &Settings, processors| event::copies_and_processes(settings, processors).0;
-    Driver { units: |_| Units::Several, is_pipeline: true, ..Driver::plain(options, copies, work) }
+    Driver {
+        units: |_| Units::Several,
+        is_pipeline: true,
+        // Who accepts hears late that a connection has been closed.
+        ignores: &["accept.on_close"],
+        ..Driver::plain(options, copies, work)
+    }
 }
 
 /// What so many threads want of the system.
@@ -306,10 +312,7 @@ impl<'e> Process<'e> {
         let (all, homes) = (self.env.shares[self.at].connections_max, self.line.homes());
         let most = all / homes + usize::from(home < all % homes);
         let rules = AcceptRules::new(&self.accept, most, self.event.mode(), false);
-        let pulse = match own.is_first() {
-            true => Pulse::First(&self.beats),
-            false => Pulse::Other(self.beats.own()),
-        };
+        let pulse = self.beats.pulse(own.is_first());
         own.worker((&self.cache, None), rules, self.event.stall_ns()).with_pulse(pulse)
     }
 

@@ -23,6 +23,7 @@ use std::{io, time::Duration};
 
 /// The driver.
 pub const DRIVER: Driver = Driver {
+    ignores: &["accept.eager_write", "accept.full_read"],
     units: |_| Units::Several,
     slots: |settings| 1 + PoolOptions::read(settings).threads.min(SLOTS_MAX),
     steps: |settings| Steps::Connections(PoolOptions::read(settings).step()),
@@ -149,7 +150,8 @@ fn run<P: Poller>(env: &Env, process: usize, options: &PoolOptions, poller: P) -
         let own = own(unit).expect("only the first unit is bound to processors");
         let mut disk = InlineDisk(Below { root: own.root, rules: env.rules });
         let buffer = vec![0; env.site.limits.head_bytes_max].into();
-        let means = Means { disk: &mut disk, buffer, bytes_max: SEND_BYTES_MAX, listener: 0 };
+        let (bytes_max, listener, beat) = (SEND_BYTES_MAX, 0, None);
+        let means = Means { disk: &mut disk, buffer, bytes_max, listener, beat };
         let rules = AcceptRules { connections_max: 1, when_full: WhenFull::Pause, ..rules };
         let worker = own.worker((&cache, None), rules, stall_ns);
         PoolThread::new(worker, means, &pool).run(options.until());

@@ -382,10 +382,25 @@ const TUX: &str = "it ran inside the Linux kernel and left it long ago: no progr
                    what [H] shows with it is tested by sped and accept.count=25 \
                    (docs/arch/accept-strategies.md)";
 
+/// Names of other things that are taken for architectures, and what to write instead.
+const OTHERS: &[(&str, &str)] = &[
+    ("epoll", POLLER),
+    ("poll", POLLER),
+    ("select", POLLER),
+    ("haboob", "did you mean haboob-2002, the server of the paper, or seda, its architecture?"),
+];
+
+const POLLER: &str = "a poller is an option of an architecture: --architecture symped --set \
+                      event.poller=epoll (or poll, select)";
+
 /// Why there is no architecture called `name`, if that is known; letters of either case.
 #[must_use]
 pub fn absent(name: &str) -> Option<&'static str> {
-    ABSENT.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, why)| *why)
+    ABSENT
+        .iter()
+        .chain(OTHERS)
+        .find(|(known, _)| known.eq_ignore_ascii_case(name))
+        .map(|(_, why)| *why)
 }
 
 /// The architecture called `name`.

@@ -9,7 +9,7 @@ use crate::{
         line::{
             Job, Routes, Spread, Station,
             gate::Gate,
-            options::{Admission, StagesOptions},
+            options::{Admission, LineOptions, StagesOptions},
             poll::{Does, Gated, Stage, Takes},
             pools::Pool,
             threads::{Extras, Work},
@@ -84,7 +84,8 @@ impl<'e> Seda<'e> {
     fn new(env: &'e Env, process: usize) -> Result<Self, String> {
         let options = SedaOptions::read(&env.settings);
         let stages = StagesOptions::read(&env.settings);
-        let homes = match stages.admission {
+        let line = LineOptions::read(&env.settings);
+        let homes = match line.admission {
             // A class for each address.
             Admission::Multiclass => env.listeners(process).len().max(1),
             _ => 1,
@@ -108,7 +109,8 @@ impl<'e> Seda<'e> {
         };
         let pool = |at| {
             let bounds = options.bounds(at);
-            let size = stages.pool(at == DISK, bounds.1, env.site.seed ^ at as u64);
+            let checks = if at == DISK { line.disk_checks() } else { stages.checks() };
+            let size = stages.pool(checks, bounds.1, env.site.seed ^ at as u64);
             let pool = Pool::new(ROLES[at], bounds, (size, stages.batching()), stages.told());
             if at == DISK { pool.one_at_a_time() } else { pool }
         };
@@ -122,7 +124,7 @@ impl<'e> Seda<'e> {
         let drops = options.on_full == OnFull::Drop;
         Ok(Self {
             process: Process::new(env, process, plan)?,
-            gate: stages.gate(options.requests_max, options.queue_max, drops),
+            gate: line.gate(options.requests_max, options.queue_max, drops),
             options,
         })
     }

@@ -5,6 +5,7 @@ use crate::{
     drive::{ledger::STALL_US, perform::Below},
     kit::{
         accept::{AcceptOptions, AcceptRules},
+        beats::Beats,
         disk::InlineDisk,
         serve::{Blocking, Means, Until, converse, hear, next},
         thread_cache::ThreadCache,
@@ -28,6 +29,7 @@ use std::{
 
 /// The driver.
 pub const DRIVER: Driver = Driver {
+    ignores: &["accept.count", "accept.events_per_accept"],
     units: |_| Units::Several,
     slots: |settings| ThreadsOptions::read(settings).slots,
     steps: |settings| Steps::All(ThreadsOptions::read(settings).step()),
@@ -150,6 +152,7 @@ fn work(env: &Env, process: usize) -> Result<(), String> {
         let none = LocalCache::new(&env.site.caching, env.site.seed);
         let cache = pool.shared.as_ref().map_or(&none as &dyn Cache<StaticFile>, |cache| cache);
         let worker = own.worker((cache, None), pool.rules, pool.stall_ns);
+        let worker = worker.with_pulse(pool.beats.pulse(true));
         // A thread that could not be started may be now.
         hear(worker, &mut || drop(pool.fill(scope, own.tally)))
             .map_err(|error| format!("the first thread cannot go on: {error}"))
@@ -170,6 +173,8 @@ struct Pool<'e> {
     /// The threads of each listener.
     crews: Vec<Crew>,
     free: Numbers,
+    /// Whether its threads come back to what they are to do.
+    beats: Beats,
 }
 
 impl<'e> Pool<'e> {
@@ -204,6 +209,7 @@ impl<'e> Pool<'e> {
             shared: (options.cache == CacheOf::Shared).then(share),
             crews: (0..listeners).map(crew).collect(),
             free: Numbers::new(1..most + 1),
+            beats: Beats::default(),
             options,
             caching,
         })
@@ -263,10 +269,12 @@ impl<'e> Pool<'e> {
         let local = self.shared.is_none().then(|| LocalCache::new(&self.caching, env.site.seed));
         let shared = self.shared.as_ref().map(|cache| cache as &dyn Cache<StaticFile>);
         let cache = shared.or(local.as_ref().map(|cache| cache as _)).expect("one of the two");
-        let mut worker: Worker<'_, Blocking> = own.worker((cache, None), rules, stall_ns);
+        let worker: Worker<'_, Blocking> = own.worker((cache, None), rules, stall_ns);
+        let mut worker = worker.with_pulse(self.beats.pulse(false));
         let mut disk = InlineDisk(Below { root: own.root, rules: env.rules });
         let buffer = vec![0; env.site.limits.head_bytes_max].into();
-        let mut means = Means { disk: &mut disk, buffer, bytes_max: u64::MAX, listener: at };
+        let (bytes_max, beat) = (u64::MAX, worker.beat().cloned());
+        let mut means = Means { disk: &mut disk, buffer, bytes_max, listener: at, beat };
         let (step, mut since) = (self.options.step(), clock::nanos());
         let mut spent = |on| {
             let before = std::mem::replace(&mut since, clock::nanos());

@@ -107,7 +107,7 @@ impl<'e> Pipeline<'e> {
         }
         let bounds = [shape.writers, shape.writers_max];
         let bounds = bounds.map(|threads| u32::try_from(threads).unwrap_or(u32::MAX));
-        let size = stages.pool(false, bounds[1], env.site.seed);
+        let size = stages.pool(stages.checks(), bounds[1], env.site.seed);
         let controllers = (size, stages.batching());
         let plan = Plan {
             stations,

@@ -31,8 +31,9 @@ use regatta_sys::{
     alloc_count::{Counting, allocations},
     fiber::{self, Guard, Stacks},
     socket::{ListenSpec, Mode, listen, local_addr, segments_received},
-    wait::{Epoll, Poll, Poller, Select, Trigger},
+    wait::{Epoll, Event, Interest, Poll, Poller, Select, Trigger},
 };
+use rustix::net::SendFlags;
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
@@ -143,6 +144,8 @@ enum Server {
     Helped(u32),
     /// A loop that serves by stages.
     Stages,
+    /// A loop whose poller fails.
+    Fails,
     /// User threads, which send what is in files by themselves, or by a helper.
     Threads(Option<SendBy>),
 }
@@ -169,7 +172,7 @@ fn run_loop(
     if server == Server::Stages {
         event_loop = event_loop.by_stages(Visits { order: Order::Forward, most: 0 });
     }
-    event_loop.run().unwrap();
+    assert_eq!(event_loop.run().is_err(), server == Server::Fails);
     if let Server::Helped(most) = server {
         assert!((1..=most).contains(&prompt.most), "{} in one round", prompt.most);
     }
@@ -550,4 +553,108 @@ fn warm_user_threads_allocate_nothing() {
     watched((inline, Poll::new()), "fiber-poll", Duration::ZERO);
     let helped = Server::Threads(Some(SendBy::TryFirst(Duration::from_secs(1))));
     watched((helped, Poll::new()), "fiber-helped", Duration::ZERO);
+}
+
+/// A log that holds the loop up at the end of a round.
+#[derive(Default)]
+struct Gate {
+    shut: AtomicBool,
+    waits: AtomicBool,
+}
+
+impl Log for &Gate {
+    fn wants(&self) -> bool {
+        false
+    }
+    fn record(&self, _: &Record<'_>) {}
+}
+
+impl WorkerLog for &Gate {
+    fn tick(&self, _: Now) {
+        while self.shut.load(Acquire) {
+            self.waits.store(true, Release);
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+    fn flush(&self) {}
+    fn is_due(&self) -> bool {
+        false
+    }
+    fn each_own(&self, _: &mut dyn FnMut(BorrowedFd<'_>)) {}
+}
+
+/// A receive stops short of an urgent byte, and what is behind it comes with no edge of its own.
+#[test]
+fn what_is_behind_an_urgent_byte_is_read() {
+    let (folder, site, gate) = (Folder::new("urgent"), Site::default(), &Gate::default());
+    for trigger in [Trigger::Edge, Trigger::Level] {
+        let (listener, mut peer) = connect();
+        let poller = Epoll::new(trigger).unwrap();
+        serve((Server::Loop, poller), listener, (&site, &*folder.0, &gate), |_| {
+            peer.get_ref().set_nodelay(true).unwrap();
+            gate.shut.store(true, Release);
+            peer.get_mut().write_all(b"GET /small HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+            assert_eq!(answer(&mut peer, true), SMALL_BYTES as u64);
+            let begin = Instant::now();
+            while !gate.waits.swap(false, Acquire) {
+                assert!(begin.elapsed() < PATIENCE, "the loop ends its round");
+                thread::sleep(Duration::from_millis(1));
+            }
+            // All of it is there when the loop receives next.
+            peer.get_mut().write_all(b"GET /small HTTP/1.1\r\nHost: a\r\n").unwrap();
+            rustix::net::send(peer.get_ref(), b"!", SendFlags::OOB).unwrap();
+            peer.get_mut().write_all(b"\r\n").unwrap();
+            gate.shut.store(false, Release);
+            assert_eq!(answer(&mut peer, true), SMALL_BYTES as u64);
+        });
+    }
+}
+
+/// A poller that fails once it watches a connection.
+#[derive(Debug)]
+struct Failing(Epoll, bool);
+
+impl Poller for Failing {
+    fn name(&self) -> &'static str {
+        "failing"
+    }
+    fn add(&mut self, fd: BorrowedFd<'_>, key: u64, interest: Interest) -> io::Result<()> {
+        self.1 = true;
+        self.0.add(fd, key, interest)
+    }
+    fn add_level(&mut self, fd: BorrowedFd<'_>, key: u64, interest: Interest) -> io::Result<()> {
+        self.0.add_level(fd, key, interest)
+    }
+    fn set(&mut self, fd: BorrowedFd<'_>, key: u64, interest: Interest) -> io::Result<()> {
+        self.0.set(fd, key, interest)
+    }
+    fn remove(&mut self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        self.0.remove(fd)
+    }
+    fn wait(&mut self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<usize> {
+        if self.1 { Err(io::ErrorKind::OutOfMemory.into()) } else { self.0.wait(events, timeout) }
+    }
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+    fn changes(&self) -> u64 {
+        self.0.changes()
+    }
+}
+
+/// Sockets of a loop that fails do not stay entered, where others share the table of descriptors.
+#[test]
+fn a_loop_that_fails_closes_its_connections() {
+    let (folder, site) = (Folder::new("fails"), Site::default());
+    let (listener, mut peer) = connect();
+    let poller = Failing(Epoll::new(Trigger::Level).unwrap(), false);
+    serve((Server::Fails, poller), listener, (&site, &*folder.0, &NoLog), |arena| {
+        let begin = Instant::now();
+        while arena.slot(0).get(Counter::ConnectionsClosed) == 0 {
+            assert!(begin.elapsed() < PATIENCE, "the connection is closed");
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(arena.slot(0).get(Counter::ConnectionsOpened), 1);
+        assert_eq!(peer.read(&mut [0]).unwrap_or(0), 0);
+    });
 }

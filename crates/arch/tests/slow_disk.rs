@@ -8,7 +8,9 @@
 mod folder;
 
 use folder::Folder;
-use regatta_arch::{ARCHITECTURES, Env, Share, find, kit::accept, options::Settings};
+use regatta_arch::{
+    ARCHITECTURES, Env, Share, find, kit::accept, options::Settings, releases::Releases,
+};
 use regatta_metrics::{Arena, Counter};
 use regatta_origin::{ClearHttp1, NoLog, Site};
 use regatta_sys::{
@@ -28,6 +30,7 @@ use std::{
     net::{SocketAddr, TcpStream},
     os::fd::AsFd,
     path::{Path, PathBuf},
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
@@ -240,6 +243,7 @@ fn env(path: &Path, options: &[(&str, &str)]) -> Env {
         sockets: vec![listen(&ListenSpec::new("127.0.0.1:0".parse().unwrap())).unwrap()],
         root: Root::open(path).unwrap(),
         root_channels: vec![Channel::pair().unwrap().0],
+        releases: Releases::new(1, Box::new(|_, _, _| Arc::default())),
         rules: OpenRules::default(),
         site,
         links: Box::new(ClearHttp1),

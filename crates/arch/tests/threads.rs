@@ -13,6 +13,7 @@ use regatta_arch::{
     mp,
     options::Settings,
     pool,
+    releases::Releases,
     threads::DRIVER,
 };
 use regatta_metrics::{Arena, Counter, Gauge, Histogram, Totals};
@@ -31,6 +32,7 @@ use std::{
     net::{SocketAddr, TcpStream},
     os::fd::AsFd,
     path::Path,
+    sync::Arc,
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -159,6 +161,7 @@ fn env(
         sockets: vec![listen(&spec).unwrap()],
         root: Root::open(&folder.join("root")).unwrap(),
         root_channels: vec![roots],
+        releases: Releases::new(1, Box::new(|_, _, _| Arc::default())),
         rules: OpenRules::default(),
         site: Site { deadlines, ..Site::default() },
         links,
@@ -468,7 +471,7 @@ fn threads_with_caches_of_their_own_forget_an_old_root() {
     control.replace_root();
     let generation = control.root_generation();
     let root = Root::open(&next).unwrap();
-    server.roots.send(&NextRoot::record(0, generation), &[root.as_fd()]).unwrap();
+    NextRoot::send(&server.roots, (0, generation), root.as_fd(), b"").unwrap();
     server.env.bells[0].ring();
     let since = Instant::now();
     while server.env.first_slot(0).root_generation() != generation {

@@ -38,6 +38,8 @@ static COUNTING: alloc_count::Counting = alloc_count::Counting;
 
 #[path = "../src/kit/dice.rs"]
 mod dice;
+#[path = "worker/exclusive.rs"]
+mod exclusive;
 #[path = "../../../xtask/folder.rs"]
 mod folder;
 #[path = "worker/passing.rs"]

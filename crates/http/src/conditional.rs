@@ -66,6 +66,9 @@ pub enum Verdict {
 
 /// Evaluates the preconditions of RFC 9110 §13.2.2, steps 1 to 4, for a representation that exists
 /// and would otherwise be answered with 2xx.
+///
+/// `If-Modified-Since` finds only the very date of the representation (RFC 9110 §13.1.3 would also
+/// take a later one): after a release is taken back, an older file is another one.
 #[must_use]
 pub fn evaluate(
     method: Method,
@@ -98,7 +101,7 @@ pub fn evaluate(
     if method.is_get_or_head()
         && let Some(modified) = validators.modified_secs
         && let Some(date) = date_of(conditions.if_modified_since, now_unix)
-        && modified <= date
+        && modified == date
     {
         return Verdict::NotModified;
     }
@@ -203,7 +206,8 @@ mod tests {
         }
     }
 
-    /// RFC 9110 §13.2.2, step by step as it is written, over what the fields mean.
+    /// RFC 9110 §13.2.2, step by step as it is written, over what the fields mean; but step 4 asks
+    /// for the very date.
     fn oracle(
         method: Method,
         current: Current,
@@ -235,7 +239,7 @@ mod tests {
                     None => 4,
                 },
                 4 => match usable(if_modified) {
-                    Some(date) if date >= 0 && matches!(method, Method::Get | Method::Head) => {
+                    Some(date) if date == 0 && matches!(method, Method::Get | Method::Head) => {
                         return Verdict::NotModified;
                     }
                     _ => 5,

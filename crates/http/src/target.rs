@@ -431,8 +431,9 @@ fn class(byte: u8) -> Class {
     CLASS[usize::from(byte)]
 }
 
-/// Any printable ASCII character is taken as it is: browsers send `|`, `{` and the like, which
-/// RFC 3986 does not allow, without encoding them. `#` and bytes outside ASCII are refused.
+/// Any printable ASCII character is taken unchanged: browsers send `|`, `{` and the like, which
+/// RFC 3986 does not allow, without encoding them. So are bytes outside ASCII, which some clients
+/// send as they were typed (`docs/decisions/raw-bytes-in-paths.md`). `#` is refused.
 static CLASS: [Class; 256] = {
     let mut table = [Class::Invalid; 256];
     let mut byte = 0x21u8;
@@ -444,6 +445,11 @@ static CLASS: [Class; 256] = {
             b'#' => Class::Invalid,
             _ => Class::Ordinary,
         };
+        byte += 1;
+    }
+    let mut byte = 0x80;
+    while byte < table.len() {
+        table[byte] = Class::Ordinary;
         byte += 1;
     }
     table
@@ -632,6 +638,8 @@ mod tests {
             ("/a%3fb%23c", "a?b#c"),
             ("/%20%c3%BC", " \u{fc}"),
             ("/a\\..\\b", "a\\..\\b"),
+            ("/\u{dc}bung/d\u{e9}", "\u{dc}bung/d\u{e9}"),
+            ("/\u{e9}/./%c3%a9?\u{fc}", "\u{e9}/\u{e9}?\\xc3\\xbc"),
             ("/%5c..", "\\.."),
             ("/a|{b}^`\"<>[]", "a|{b}^`\"<>[]"),
             ("/a;b=c/d,e", "a;b=c/d,e"),
@@ -670,30 +678,9 @@ mod tests {
     fn bad_paths_are_refused() {
         use PathFault::{AboveRoot, Malformed};
         for raw in [
-            "/%",
-            "/%4",
-            "/%4g",
-            "/%g4",
-            "/%%41",
-            "/%00",
-            "/a%00b",
-            "/%2f",
-            "/a%2Fb",
-            "/..%2f..",
-            "/a#b",
-            "/a?b#c",
-            "/a b",
-            "/a\tb",
-            "/\u{fc}",
-            "/a?\u{fc}",
-            "/a?b c",
-            "/\x7f",
-            "a",
-            "a/b",
-            "/%u0041",
-            "/% 1",
-            "/%+1",
-            "/%-1",
+            "/%", "/%4", "/%4g", "/%g4", "/%%41", "/%00", "/a%00b", "/%2f", "/a%2Fb", "/..%2f..",
+            "/a#b", "/a?b#c", "/a b", "/a\tb", "/a?b c", "/\x7f", "a", "a/b", "/%u0041", "/% 1",
+            "/%+1", "/%-1",
         ] {
             check(raw, Err(Malformed));
         }

@@ -6,7 +6,7 @@
 mod folder;
 
 use folder::Folder;
-use regatta_lab::env::{
+use regatta_lab_core::env::{
     Environment, Fault, Made, Place, Spec, child_main, clean, disklog, list,
     spec::{Cpu, Disk, Network, NetworkLayout, Pages, Profile},
 };

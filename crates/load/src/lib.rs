@@ -3,6 +3,7 @@
 //! Nothing here knows the server: the ruler is not made of the thing measured.
 #![forbid(unsafe_code)]
 
+pub mod bare;
 mod defaults;
 pub mod engine;
 #[cfg(test)]

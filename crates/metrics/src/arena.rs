@@ -39,7 +39,9 @@ const GENERATION: usize = CONTROL_AT + 5;
 const RELOADS: usize = CONTROL_AT + 6;
 const RELOADS_REFUSED: usize = CONTROL_AT + 7;
 const RELOADS_PENDING: usize = CONTROL_AT + 8;
-const _: () = assert!(RELOADS_PENDING < SLOTS_AT);
+/// Heartbeats of processes that are no workers: those of the keeper and of the admin process.
+const BEATS_AT: usize = CONTROL_AT + 9;
+const _: () = assert!(BEATS_AT + Attendant::ALL.len() <= SLOTS_AT);
 
 /// Bits of [`LISTENERS_STAY`]: for those who serve in the workers' place, and for who made them.
 const FOR_OTHERS: u64 = 1;
@@ -191,7 +193,7 @@ impl<'a> Arena<'a> {
             word.store(value, Relaxed);
         }
         words[SLOT_COUNT].store(slots as u64, Relaxed);
-        words[GENERATION].store(1, Relaxed);
+        words[GENERATION].store(1, Release);
         let directory_at = words.len() - DIRECTORY_WORDS;
         for (word, hash) in words[directory_at..].iter().zip(directory()) {
             word.store(hash, Relaxed);
@@ -216,9 +218,9 @@ impl<'a> Arena<'a> {
         Ok(ArenaView::new(&words[..end], slots))
     }
 
-    /// Says which generation of workers this is.
+    /// Reports which generation of workers this is. A reader of it sees what was stored before.
     pub fn set_generation(&self, generation: u64) {
-        self.0.words[GENERATION].store(generation, Relaxed);
+        self.0.words[GENERATION].store(generation, Release);
     }
 
     /// [`ArenaView::departed`], to be written by the master.
@@ -282,6 +284,21 @@ impl<'a> Deref for Arena<'a> {
     }
 }
 
+/// A process that serves no connections, and has a heartbeat as workers have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Attendant {
+    /// The process between the master and workers that share one table of descriptors.
+    Keeper,
+    /// The process that answers monitors.
+    Admin,
+}
+
+impl Attendant {
+    /// Every attendant, in the order of their words.
+    pub const ALL: [Self; 2] = [Self::Keeper, Self::Admin];
+}
+
 /// What the master wants its workers to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
@@ -330,7 +347,7 @@ impl<'a> ControlView<'a> {
     /// [`ArenaView::generation`].
     #[must_use]
     pub fn generation(&self) -> u64 {
-        self.0[GENERATION].load(Relaxed)
+        acquire(&self.0[GENERATION])
     }
 
     /// [`ArenaView::server_pid`].
@@ -388,6 +405,12 @@ impl<'a> ControlView<'a> {
         acquire(&self.0[RELOADS_PENDING])
     }
 
+    /// The last heartbeat of an attendant, milliseconds of the monotonic clock; 0: there was none.
+    #[must_use]
+    pub fn heartbeat_ms(&self, of: Attendant) -> u64 {
+        acquire(&self.0[BEATS_AT + of as usize])
+    }
+
     /// How often the logs were to be opened anew: who sees another number than last time does so.
     #[must_use]
     pub fn log_generation(&self) -> u64 {
@@ -442,6 +465,11 @@ impl<'a> Control<'a> {
     /// Asks the workers to exit at once.
     pub fn stop(&self) {
         self.0.0[PHASE].store(Phase::Stop as u64, Release);
+    }
+
+    /// Stores the heartbeat of an attendant, which stores it itself.
+    pub fn set_heartbeat_ms(&self, of: Attendant, tick_ms: u64) {
+        self.0.0[BEATS_AT + of as usize].store(tick_ms, Release);
     }
 
     /// Asks the workers to open their logs anew.

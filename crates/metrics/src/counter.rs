@@ -206,7 +206,8 @@ counters! {
     CacheRepairs "cache_repairs" "count" Sum
         "Times that a shared cache was emptied because a worker died while changing it.";
 
-    LockAcquisitions "lock_acquisitions" "count" Sum "Acquisitions of a lock shared by workers.";
+    LockAcquisitions "lock_acquisitions" "count" Sum
+        "Acquisitions of a lock of a cache that workers or threads share.";
     LockContended "lock_contended" "count" Sum "Of those, the ones that had to wait.";
     LockWaitNs "lock_wait_ns" "ns" Sum "Time spent waiting for these locks.";
     LockHoldersDied "lock_holders_died" "count" Sum
@@ -309,7 +310,8 @@ counters! {
     QueueLenSum "queue_len_sum" "count" Sum
         "Items in the queue before each put, summed: divided by `queue_puts`, the mean.";
     QueueLenMax "queue_len_max" "count" Max "The most items in one queue at once.";
-    QueueWaitNs "queue_wait_ns" "ns" Sum "Time that items waited in these queues.";
+    QueueWaitNs "queue_wait_ns" "ns" Sum
+        "Time that items have waited in these queues, those included that still wait.";
     QueueTakes "queue_takes" "count" Sum "Items taken out of these queues.";
     QueueDropped "queue_dropped" "count" Sum
         "Items that were still in a queue when it was closed, or its process died.";

@@ -1,5 +1,7 @@
 //! The reference of all counters, gauges and histograms, made from their tables.
-use crate::{BUCKETS, Counter, Gauge, Histogram, Merge, SUB_BUCKETS, VALUE_MAX};
+use crate::{
+    BUCKETS, Counter, Gauge, Histogram, Merge, SUB_BUCKETS, VALUE_MAX, openmetrics::others,
+};
 use alloc::string::String;
 use core::fmt::{self, Write};
 
@@ -64,6 +66,20 @@ fn write(out: &mut String) -> fmt::Result {
         let exported = histogram.exported();
         writeln!(out, "| `{name}` | `{exported}` | {unit} | {doc} |")?;
     }
+    others_and_rest(out)
+}
+
+/// Writes what no table of counters has.
+fn others_and_rest(out: &mut String) -> fmt::Result {
+    out.push_str(
+        "\n## Of the server and its workers\n\n\
+         `/metrics` has these besides. Those of a worker have a label `worker`, the number of its\n\
+         first slot, and begin again with each generation.\n\n\
+         | exported | what it says |\n| --- | --- |\n",
+    );
+    for (exported, doc) in others() {
+        writeln!(out, "| `{exported}` | {doc} |")?;
+    }
     out.push_str(
         "\n## Not counted\n\n\
          What can be calculated from counters has none of its own: the share of accepts that\n\
@@ -72,7 +88,10 @@ fn write(out: &mut String) -> fmt::Result {
          `sendfile_bytes` / `sendfile_calls`. A loop is idle for `wait_ns`; of its rounds'\n\
          duration (the sum of `loop_ns`), files have taken at most `opens_ns`, `reads_ns` and\n\
          `sendfile_ns` together.\n\n\
-         `regatta top` adds the memory of each worker's process as the kernel reports it\n\
+         `regatta top` counts processes as workers (`workers` of `server` in `--json`), and\n\
+         threads as threads (`thr`: `threads_open`). A row is a set of counters, and a process\n\
+         may have several sets.\n\n\
+         It adds the memory of each worker's process as the kernel reports it\n\
          (`memory` in `--json`, from `/proc/PID/status`): resident, anonymous and shared bytes,\n\
          page tables, and kernel stacks, 16 KiB for each of its tasks. Helper processes are not\n\
          included. Of a pipeline it has a row for each stage (`stages` in `--json`): what the\n\

@@ -8,6 +8,59 @@ use core::fmt::{self, Display, Formatter, Write};
 const PER_WORKER: [Counter; 4] =
     [Counter::Requests, Counter::ConnectionsOpened, Counter::ConnectionsClosed, Counter::BytesSent];
 
+/// A family that no table of counters has.
+#[derive(Clone, Copy)]
+struct Family {
+    name: &'static str,
+    kind: Kind,
+    doc: &'static str,
+}
+
+const BUILD: Family = Family {
+    name: "regatta_build",
+    kind: Kind::Info,
+    doc: "The program, and the architecture it serves with.",
+};
+const START_TIME: Family = Family {
+    name: "regatta_start_time_seconds",
+    kind: Kind::Gauge,
+    doc: "When the server started, in seconds since 1970-01-01T00:00:00Z.",
+};
+const GENERATION: Family = Family {
+    name: "regatta_generation",
+    kind: Kind::Gauge,
+    doc: "Which generation of workers serves: each reload and upgrade starts another.",
+};
+const WORKERS: Family = Family {
+    name: "regatta_workers",
+    kind: Kind::Gauge,
+    doc: "Worker processes that are there or should be.",
+};
+const ANSWERING: Family = Family {
+    name: "regatta_workers_answering",
+    kind: Kind::Gauge,
+    doc: "Of those, the ones that answer.",
+};
+const WORKER_UP: Family = Family {
+    name: "regatta_worker_up",
+    kind: Kind::Gauge,
+    doc: "1 if the worker answers, else 0.",
+};
+
+/// Names and descriptions of what [`openmetrics`] has besides counters, gauges and histograms: of
+/// the server, then of each worker.
+pub(crate) fn others() -> impl Iterator<Item = (String, &'static str)> {
+    let server = [BUILD, START_TIME, GENERATION, WORKERS, ANSWERING, WORKER_UP];
+    let server = server.map(|of| (format!("{}{}", of.name, of.kind.suffix()), of.doc));
+    let each = PER_WORKER.map(|counter| (format!("{}_total", of_worker(counter)), counter.doc()));
+    server.into_iter().chain(each)
+}
+
+/// The family of a counter of each worker.
+fn of_worker(counter: Counter) -> String {
+    format!("regatta_worker_{}", counter.name())
+}
+
 /// The powers of two at which a histogram of times has its edges, nanoseconds: from 1 µs to 8.6 s.
 const TIME_EDGES: [u32; 20] =
     [10, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 30, 33];
@@ -196,45 +249,26 @@ impl Exposition<'_> {
         writeln!(self.out, "{family}{} {value}", kind.suffix())
     }
 
+    fn gauge(&mut self, Family { name, kind, doc }: Family, value: impl Display) -> fmt::Result {
+        self.single(name, kind, doc, value)
+    }
+
     fn server(&mut self, now: &Scrape<'_>) -> fmt::Result {
-        self.head(
-            "regatta_build",
-            Kind::Info,
-            "The program, and the architecture it serves with.",
-        )?;
+        self.head(BUILD.name, BUILD.kind, BUILD.doc)?;
         writeln!(
             self.out,
-            "regatta_build_info{{version=\"{}\",architecture=\"{}\"}} 1",
+            "{}{}{{version=\"{}\",architecture=\"{}\"}} 1",
+            BUILD.name,
+            BUILD.kind.suffix(),
             Escaped(now.version),
             Escaped(now.architecture)
         )?;
         let started = now.started_unix_ms;
         let answering = now.workers.iter().filter(|worker| worker.answers).count();
-        let gauge = Kind::Gauge;
-        self.single(
-            "regatta_start_time_seconds",
-            gauge,
-            "When the server started, in seconds since 1970-01-01T00:00:00Z.",
-            format_args!("{}.{:03}", started / 1000, started % 1000),
-        )?;
-        self.single(
-            "regatta_generation",
-            gauge,
-            "Which generation of workers serves: each reload and upgrade starts another.",
-            now.generation,
-        )?;
-        self.single(
-            "regatta_workers",
-            gauge,
-            "Workers that are there or should be.",
-            now.workers.len(),
-        )?;
-        self.single(
-            "regatta_workers_answering",
-            gauge,
-            "Of those, the ones that answer.",
-            answering,
-        )
+        self.gauge(START_TIME, format_args!("{}.{:03}", started / 1000, started % 1000))?;
+        self.gauge(GENERATION, now.generation)?;
+        self.gauge(WORKERS, now.workers.len())?;
+        self.gauge(ANSWERING, answering)
     }
 
     fn histogram(&mut self, histogram: Histogram, now: &Scrape<'_>) -> fmt::Result {
@@ -262,17 +296,18 @@ impl Exposition<'_> {
     /// Families of their own, so that sums over all values of a family are right.
     fn workers(&mut self, now: &Scrape<'_>) -> fmt::Result {
         for (at, counter) in PER_WORKER.into_iter().enumerate() {
-            let family = format!("regatta_worker_{}", counter.name());
+            let family = of_worker(counter);
             self.head(&family, Kind::Counter, counter.doc())?;
             for worker in now.workers {
                 let (slot, value) = (worker.slot, worker.values[at]);
                 writeln!(self.out, "{family}_total{{worker=\"{slot}\"}} {value}")?;
             }
         }
-        self.head("regatta_worker_up", Kind::Gauge, "1 if the worker answers, else 0.")?;
+        let Family { name, kind, doc } = WORKER_UP;
+        self.head(name, kind, doc)?;
         for WorkerScrape { slot, answers, .. } in now.workers {
             let answers = u8::from(*answers);
-            writeln!(self.out, "regatta_worker_up{{worker=\"{slot}\"}} {answers}")?;
+            writeln!(self.out, "{name}{{worker=\"{slot}\"}} {answers}")?;
         }
         Ok(())
     }
@@ -363,6 +398,19 @@ mod tests {
         };
         openmetrics(&mut out, form, &now);
         out
+    }
+
+    /// Every family that is written is in `docs/metrics.md`, which is made from the tables.
+    #[test]
+    fn every_family_is_documented() {
+        let (kinds, _) = read(&scraped(Form::Text), Form::Text);
+        let documented = crate::markdown();
+        for name in kinds.keys() {
+            assert!(documented.contains(&format!("`{name}`")), "{name}");
+        }
+        for (name, _) in others() {
+            assert!(kinds.contains_key(&name), "{name} is documented, and not written");
+        }
     }
 
     /// Reads the text as strictly as its format asks: kinds by family, values by name and labels.

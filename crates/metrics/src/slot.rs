@@ -31,13 +31,16 @@ const DIALS_AT: usize = 7;
 const OLDEST_BEAT: usize = 13;
 /// The bits of its time, milliseconds: they last for 139 years. The number of a thread has 22.
 const BEAT_MS_BITS: u32 = 42;
+/// 1 while the worker watches its listeners, where a connection wakes one worker only.
+const LISTENS: usize = 14;
 pub(crate) const COUNTERS_AT: usize = 16;
 const HISTOGRAMS_AT: usize = histograms_at(COUNTERS);
 pub(crate) const HISTOGRAM_WORDS: usize = (BUCKETS + 2).next_multiple_of(16);
 const SUM: usize = BUCKETS;
 const MAX: usize = BUCKETS + 1;
 const _: () = assert!(SLOT_WORDS.is_multiple_of(16));
-const _: () = assert!(DIALS_AT + Dial::ALL.len() <= OLDEST_BEAT && OLDEST_BEAT < COUNTERS_AT);
+const _: () = assert!(DIALS_AT + Dial::ALL.len() <= OLDEST_BEAT && OLDEST_BEAT < LISTENS);
+const _: () = assert!(LISTENS < COUNTERS_AT);
 
 /// Where the histograms begin in a slot with so many counters.
 pub(crate) const fn histograms_at(counters: usize) -> usize {
@@ -134,6 +137,12 @@ impl<'a> SlotView<'a> {
     #[must_use]
     pub fn is_retired(&self) -> bool {
         self.0[RETIRED].load(Relaxed) != 0
+    }
+
+    /// True if the worker watches its listeners: see [`Slot::set_listens`].
+    #[must_use]
+    pub fn listens(&self) -> bool {
+        self.0[LISTENS].load(Acquire) != 0
     }
 
     /// Which stage of a pipeline counts there, as far as it can be printed; empty if none does.
@@ -233,6 +242,12 @@ impl<'a> Slot<'a> {
         self.0.0[HEARTBEAT_MS].store(tick_ms, Release);
     }
 
+    /// Reports whether the worker watches its listeners, where a connection wakes one of those that
+    /// do and not all of them.
+    pub fn set_listens(&self, listens: bool) {
+        self.0.0[LISTENS].store(u64::from(listens), Release);
+    }
+
     /// Says which of the other threads has not come back for longest; before the heartbeat.
     pub fn set_oldest_beat(&self, beat: Option<ThreadBeat>) {
         let word = |ThreadBeat { thread, tick_ms }| {
@@ -320,6 +335,7 @@ impl<'a> Slot<'a> {
         }
         for slot in slots {
             slot.0.0[PID].store(0, Relaxed);
+            slot.set_listens(false);
         }
     }
 }

@@ -81,10 +81,10 @@ pub trait Cache<F>: fmt::Debug {
     /// until `now` may be from the old root, and is not stored later either.
     fn clear(&self, now: Tick, tally: &Tally<'_>);
 
-    /// Lets `replace` replace the root, and removes everything if it says that it has: who looks up
-    /// what the new root has finds nothing of the old one afterwards.
-    fn renew(&self, now: Tick, tally: &Tally<'_>, replace: &mut dyn FnMut() -> bool) {
-        if replace() {
+    /// Lets `replace` replace the root, and removes everything if it returns when it has: who looks
+    /// up what the new root has finds nothing of the old one afterwards.
+    fn renew(&self, tally: &Tally<'_>, replace: &mut dyn FnMut() -> Option<Tick>) {
+        if let Some(now) = replace() {
             self.clear(now, tally);
         }
     }

@@ -1,6 +1,7 @@
 //! The fields that describe a file by its name: its type, and how long others may keep it.
 use crate::{Site, site::suffix};
-use alloc::{boxed::Box, format};
+use alloc::{boxed::Box, format, vec::Vec};
+use regatta_http::pattern::{Names, PAGE_SUFFIX};
 use regatta_op::Codings;
 
 /// The value of `Content-Type` for the file at `path`.
@@ -24,6 +25,20 @@ pub(crate) fn cache_control<'a>(path: &[u8], site: &'a Site) -> &'a str {
     } else {
         &rules.cache_control_other
     }
+}
+
+/// The paths by which the file of this name can be asked for: its own, and those at which it is
+/// found as an index or with its suffix.
+pub(crate) fn names<'n>(name: &'n [u8], site: &Site) -> Names<'n> {
+    let rules = &site.content;
+    let (folder, last) = match name.iter().rposition(|&byte| byte == b'/') {
+        Some(slash) => (&name[..slash], &name[slash + 1..]),
+        None => (&b""[..], name),
+    };
+    let clean = name.strip_suffix(PAGE_SUFFIX.as_bytes());
+    let clean = clean.filter(|_| rules.clean_urls && last.len() > PAGE_SUFFIX.len());
+    let is_index = rules.index.iter().any(|index| index.as_bytes() == last);
+    Names { path: name, clean, folder: is_index.then_some(folder) }
 }
 
 /// The codings in which a file at `path` may have a sibling that is worth looking for.
@@ -52,37 +67,107 @@ fn is_page(media_type: &str) -> bool {
 
 /// True for types whose text has no charset of its own. XML and JSON say or fix theirs.
 fn is_text(media_type: &str) -> bool {
-    media_type.starts_with("text/") || media_type == "application/javascript"
+    let is_xml = media_type.ends_with("+xml") || media_type.starts_with("text/xml");
+    media_type.starts_with("text/") && !is_xml || media_type == "application/javascript"
 }
 
-/// True if the name holds a hash of the content, as build tools make them: `app.3f9c2ab1.js`,
+/// True if the name holds a hash of the content, as bundlers make them: `app.3f9c2ab1.js`,
 /// `index-BfXy12ab.css`.
 ///
-/// A wrong guess would pin a file in browsers for a year, so only the last part before the suffix
-/// counts, after a dot, hyphen or underscore, and it must be one of: hexadecimal, 8 or more
-/// digits, with a letter and a figure; or, for scripts, styles and the like, exactly 8 letters and
-/// figures with an upper-case letter and a figure among them.
+/// A wrong guess would pin a file in browsers for a year. So only types to which bundlers give
+/// hashes count, and of a name the part before the suffix, after a dot or a hyphen. It must be of a
+/// length that they use, and must not read as a word, a date, or part of a UUID or of a hardware
+/// address.
 pub(crate) fn has_hash(path: &[u8]) -> bool {
     let Some(suffix) = suffix(path) else {
         return false;
     };
+    let is_code = matches!(suffix, b"js" | b"mjs" | b"cjs" | b"css" | b"map" | b"wasm");
+    if !is_code && !HASHED.contains(&suffix) {
+        return false;
+    }
     let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
     let mut stem = &name[..name.len() - suffix.len() - 1];
-    if let Some(inner) = stem.strip_suffix(b".min").or_else(|| stem.strip_suffix(b".js")) {
-        stem = inner; // app.3f9c2ab1.min.css, app.3f9c2ab1.js.map
+    // app.3f9c2ab1.min.css, app.3f9c2ab1.js.map, main.3f9c2ab1.chunk.js
+    while let Some(inner) = INNER.iter().find_map(|inner| stem.strip_suffix(*inner)) {
+        stem = inner;
     }
-    let Some(mark) = stem.iter().rposition(|byte| b".-_".contains(byte)) else {
+    let Some(mark) = stem.iter().rposition(|byte| b".-".contains(byte)) else {
         return false;
     };
     let part = &stem[mark + 1..];
-    let figure = part.iter().any(u8::is_ascii_digit);
-    let hex = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-    if part.len() >= 8 && part.iter().all(hex) {
-        return figure && part.iter().any(u8::is_ascii_lowercase);
+    if part.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
+        return is_hex_hash(part, is_code) && !ends_in_uuid(stem);
     }
-    let built = matches!(suffix, b"js" | b"mjs" | b"css" | b"map" | b"wasm");
     let upper = part.iter().any(u8::is_ascii_uppercase);
-    built && part.len() == 8 && part.iter().all(u8::is_ascii_alphanumeric) && figure && upper
+    let figure = part.iter().any(u8::is_ascii_digit);
+    let alphanumeric = part.len() == 8 && part.iter().all(u8::is_ascii_alphanumeric);
+    is_code && alphanumeric && figure && upper && !is_words(part)
+}
+
+/// Suffixes of further files that bundlers give hashes to: images, fonts, sound and film.
+const HASHED: [&[u8]; 22] = [
+    b"png", b"jpg", b"jpeg", b"gif", b"svg", b"webp", b"avif", b"ico", b"bmp", b"jxl", b"woff",
+    b"woff2", b"ttf", b"otf", b"eot", b"mp4", b"webm", b"mp3", b"ogg", b"wav", b"flac", b"aac",
+];
+
+/// Parts of a name between a hash and the suffix.
+const INNER: [&[u8]; 5] = [b".min", b".js", b".css", b".chunk", b".bundle"];
+
+/// True for hexadecimal digits that a bundler may have made; of 12, as hardware addresses have,
+/// only in the names of scripts and styles.
+fn is_hex_hash(part: &[u8], is_code: bool) -> bool {
+    let is_length = match part.len() {
+        8 | 10 | 16 | 20 | 32 | 40 | 64 => true,
+        12 => is_code,
+        _ => false,
+    };
+    let letters = part.iter().filter(|byte| byte.is_ascii_lowercase()).count();
+    let mixed = (1..part.len()).contains(&letters);
+    is_length && mixed && !is_word_and_number(part, 4) && !is_date(part)
+}
+
+/// True for letters and then figures, or figures and then letters: `facade12`.
+fn is_word_and_number(part: &[u8], letters_min: usize) -> bool {
+    let changes = part.windows(2).filter(|two| two[0].is_ascii_digit() != two[1].is_ascii_digit());
+    let letters = part.iter().filter(|byte| byte.is_ascii_alphabetic()).count();
+    changes.count() == 1 && letters >= letters_min
+}
+
+/// True for dates that are hexadecimal digits as well: `05dec2024`, `20240115a`.
+fn is_date(part: &[u8]) -> bool {
+    let figures = |part: &[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_digit);
+    let month = part.windows(3).position(|three| matches!(three, b"dec" | b"feb"));
+    let in_words = month.is_some_and(|at| figures(&part[..at]) && figures(&part[at + 3..]));
+    let in_figures =
+        matches!(part, [b'1', b'9', ..] | [b'2', b'0', ..]) && part.get(..8).is_some_and(figures);
+    in_words || in_figures
+}
+
+/// True for words with figures, each capitalised or of small letters: `Version2`, `Html5App`.
+fn is_words(part: &[u8]) -> bool {
+    let words = part.split(u8::is_ascii_digit).filter(|word| !word.is_empty());
+    let is_word = |word: &[u8]| {
+        let starts = word.iter().enumerate().filter(|(_, byte)| byte.is_ascii_uppercase());
+        let starts: Vec<_> = starts.map(|(at, _)| at).collect();
+        let ends = starts.iter().skip(1).copied().chain([word.len()]);
+        let from = starts.first().copied().unwrap_or(0);
+        let capitalised = starts.iter().zip(ends).all(|(start, end)| end - start >= 3);
+        (from == 0 || from >= 3) && capitalised && word.len() >= 3
+    };
+    words.clone().all(is_word) || is_word_and_number(part, 5)
+}
+
+/// True if the last 36 bytes are a UUID (RFC 9562 §4).
+fn ends_in_uuid(stem: &[u8]) -> bool {
+    let Some(start) = stem.len().checked_sub(36) else {
+        return false;
+    };
+    let fits = |(at, byte): (usize, &u8)| match at {
+        8 | 13 | 18 | 23 => *byte == b'-',
+        _ => byte.is_ascii_hexdigit(),
+    };
+    stem[start..].iter().enumerate().all(fits)
 }
 
 #[cfg(test)]
@@ -99,6 +184,11 @@ mod tests {
             "app.3f9c2ab1.min.css",
             "app.3f9c2ab1.js.map",
             "logo.3f9c2ab1.png",
+            "main.3f9c2ab1.chunk.js",
+            "0.BfXy12ab.js",
+            "style.0123456789ab.css",
+            "style.min.e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855.css",
+            "font-3f9c2ab1d2e4f6a8.woff2",
         ];
         let plain = [
             "app.js",
@@ -113,6 +203,27 @@ mod tests {
             "bootstrap-5.3.2.js",
             ".3f9c2ab1",
             "x.3f9c2ab1",
+            "menu_05dec2024.pdf",
+            "menu-05dec2024.png",
+            "menu-1feb2024.png",
+            "plan-20240115a.png",
+            "plan-20240115ab.png",
+            "6ba7b810-9dad-11d1-80b4-00c04fd430c8.json",
+            "6ba7b810-9dad-11d1-80b4-00c04fd430c8.js",
+            "6ba7b810-9dad-11d1-80b4-00c04fd430c8.png",
+            "switch-001a2b3c4d5e.png",
+            "00-1a-2b-3c-4d-5e.png",
+            "download-facade12.zip",
+            "download-facade12.png",
+            "report.3f9c2ab1.pdf",
+            "Report-Version2.js",
+            "docs-Release9.css",
+            "tour-Day1Menu.js",
+            "case-iPhone15.js",
+            "page-LESSON23.js",
+            "page-Html5App.js",
+            "build-20240101.js",
+            "case_3f9c2ab1.js",
         ];
         for name in hashed {
             assert!(has_hash(name.as_bytes()), "{name}");
@@ -136,6 +247,7 @@ mod tests {
         check("a.JS", "text/javascript; charset=utf-8", "no-cache", Codings::ALL);
         check("a.3f9c2ab1.js", "text/javascript; charset=utf-8", immutable, Codings::ALL);
         check("a.png", "image/png", "no-cache", Codings::NONE);
+        check("a.xml", "application/xml", "no-cache", Codings::ALL);
         check("a.svg", "image/svg+xml", "no-cache", Codings::ALL);
         check("noise", "application/octet-stream", "no-cache", Codings::ALL);
     }

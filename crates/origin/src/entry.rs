@@ -2,7 +2,7 @@
 pub(crate) mod heads;
 
 use self::heads::{Heads, Whole};
-use crate::{Site, auth, content, rules::Amendment, validator};
+use crate::{Site, auth, content, fields::Amendment, validator};
 use alloc::{boxed::Box, sync::Arc};
 use once_cell::race::OnceBox;
 use regatta_http::{date::DATE_BYTES, etag::EntityTag, range::ByteRange};
@@ -32,7 +32,7 @@ pub struct Coded<F> {
     pub id: FileId,
     /// The coding; `None` for the file as it is.
     pub coding: Option<Coding>,
-    /// `Last-Modified`, seconds since 1970: never after the time when the file was opened.
+    /// Time of the last change, seconds since 1970: never after the time when the file was opened.
     pub modified_secs: i64,
     /// The body.
     pub body: Body<F>,
@@ -61,18 +61,16 @@ pub(crate) struct Facts {
 impl Facts {
     /// The facts of the file of this name: what its name says, amended by the owner's rules.
     pub(crate) fn new(name: &[u8], varies: bool, site: &Site) -> Self {
+        let private = site.rules.auth(name).is_some();
         let Amendment { content_type, cache_control, sniffing, fields, revalidated } =
-            site.rules.amend(name);
+            site.rules.amend(content::names(name, site), private);
         let caching = cache_control.unwrap_or_else(|| content::cache_control(name, site));
         Self {
             content_type: match content_type {
                 Some(ruled) => ruled.into(),
                 None => content::content_type(name, site),
             },
-            cache_control: match site.rules.auth(name) {
-                Some(_) => auth::private(caching),
-                None => caching.into(),
-            },
+            cache_control: if private { auth::private(caching) } else { caching.into() },
             varies,
             nosniff: site.content.nosniff && !sniffing,
             fields: fields.into_boxed_slice(),
@@ -258,10 +256,16 @@ fn is_young(id: &FileId, asked_unix: u64) -> bool {
     id.changed.secs.saturating_add(1) >= i64::try_from(asked_unix).unwrap_or(i64::MAX)
 }
 
-/// The siblings that are worth sending: none is larger than the file itself.
+/// The siblings that are worth sending: none is larger than the file itself, and none is empty,
+/// which no coding makes of anything.
 pub(crate) fn worthwhile<F: File>(file: &F, siblings: [Option<F>; 3]) -> [Option<F>; 3] {
-    siblings.map(|sibling| sibling.filter(|sibling| sibling.id().len <= file.id().len))
+    let worth = |sibling: &F| (1..=file.id().len).contains(&sibling.id().len);
+    siblings.map(|sibling| sibling.filter(worth))
 }
+
+/// Times up to 1980-01-02, seconds since 1970, are none of a change: reproducible builds and image
+/// layers give all files one time, 0, 1, or the first that a ZIP archive knows.
+const MEANINGLESS_SECS_MAX: i64 = 315_619_200;
 
 impl<F: File> Coded<F> {
     fn new(file: F, coding: Option<Coding>, asked_unix: u64, now: Now) -> Self {
@@ -311,6 +315,12 @@ impl<F> Coded<F> {
     #[inline]
     pub(crate) fn heads(&self, facts: &Facts) -> &Heads {
         self.heads.get_or_init(|| Box::new(Heads::new(self, facts)))
+    }
+
+    /// `Last-Modified`, seconds since 1970; `None` if the time of the file says nothing.
+    #[must_use]
+    pub fn last_modified(&self) -> Option<i64> {
+        Some(self.modified_secs).filter(|secs| *secs > MEANINGLESS_SECS_MAX)
     }
 
     /// Bytes of the body.

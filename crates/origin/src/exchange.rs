@@ -27,6 +27,9 @@ const ROOT_TRIES_MAX: u32 = 60;
 /// is sent as it was read, if it is long enough, and nobody else gets it.
 const CHANGES_MAX: u8 = 2;
 
+/// `EACCES`, for the log.
+const PERMISSION_DENIED: i32 = 13;
+
 /// The error number `ENOMEM`.
 const NO_MEMORY: i32 = 12;
 
@@ -184,6 +187,9 @@ pub(crate) fn answer<'x, F: File + 'x, S: Serve<F>>(
     let Ok(path) = &decode_path(raw, &mut decoded) else {
         return Answer::Step(Step::Reply(Reply::Refused(Refusal::Path)));
     };
+    if let Some(status) = cx.site.closed {
+        return Answer::Step(Step::Reply(Reply::Nothing(status)));
+    }
     if cx.site.rules.has_auth()
         && let Some(challenge) = challenge(cx.site.rules.auth(path.relative), request, cx)
     {
@@ -242,6 +248,10 @@ fn hit<F: File, S: Serve<F>>(
             cx.site.key(name, &mut room)
         };
         cx.cache.hit(key, now.tick, &cx.tally, &mut |file| {
+            // Another thread may have cached it of another release.
+            if cx.scratch.is_behind() {
+                return false;
+            }
             serve.prepare(file);
             let plan = plan(target.request, file, role, cx.site.limits.ranges_max, now.unix);
             let method = target.request.method;
@@ -279,6 +289,9 @@ impl<F: File> Exchange<F> {
         let mut decoded = cx.scratch.decoded.borrow_mut();
         match request.path(&mut decoded) {
             Ok(path) => {
+                if let Some(status) = cx.site.closed {
+                    return Step::Reply(Reply::Nothing(status));
+                }
                 if cx.site.rules.has_auth()
                     && let Some(challenge) =
                         challenge(cx.site.rules.auth(path.relative), request, cx)
@@ -300,6 +313,7 @@ impl<F: File> Exchange<F> {
         now: Now,
         cx: &Cx<'_, F>,
     ) -> Step<F> {
+        self.release = cx.site.release;
         let step = self.look(target, first, now, cx);
         if !matches!(step, Step::Reply(_)) {
             let destination = target.request.destination;
@@ -316,24 +330,20 @@ impl<F: File> Exchange<F> {
     /// If it did not wait for that.
     #[cold]
     pub fn resume(&mut self, supply: Supply<F>, now: Now, cx: &Cx<'_, F>) -> Step<F> {
+        self.count(&supply, cx);
+        if self.release != cx.site.release {
+            return self.restart(supply, now, cx);
+        }
         let supplied = match supply {
-            Supply::Opened(found) => {
-                cx.tally.add(Counter::Opens, 1);
-                cx.tally.add(Counter::OpenSiblings, count(self.siblings));
-                match found {
-                    Err(fault) => match self.hold(fault, cx) {
-                        Ok(Some(step)) => return step,
-                        Ok(None) => Supplied::Nothing,
-                        Err(fault) => Supplied::Opened(Err(fault)),
-                    },
-                    found => Supplied::Opened(found),
-                }
-            }
+            // It may be of another release than the rules.
+            Supply::Opened(_) if cx.scratch.is_behind() => return self.await_site(),
+            Supply::Opened(Err(fault)) => match self.hold(fault, cx) {
+                Ok(Some(step)) => return step,
+                Ok(None) => Supplied::Nothing,
+                Err(fault) => Supplied::Opened(Err(fault)),
+            },
+            Supply::Opened(found) => Supplied::Opened(found),
             Supply::Read(buffer, read) => {
-                cx.tally.add(Counter::Reads, 1);
-                if read.is_ok() {
-                    cx.tally.add(Counter::ReadBytes, buffer.len() as u64);
-                }
                 let filled = self.fill(&buffer, read);
                 cx.scratch.give_read_buffer(buffer);
                 match filled {
@@ -364,6 +374,50 @@ impl<F: File> Exchange<F> {
         let step = self.look(&target, found, now, cx);
         self.request = kept;
         step
+    }
+
+    /// Counts what the disk has done.
+    fn count(&self, supply: &Supply<F>, cx: &Cx<'_, F>) {
+        match supply {
+            Supply::Opened(_) => {
+                cx.tally.add(Counter::Opens, 1);
+                cx.tally.add(Counter::OpenSiblings, count(self.siblings));
+            }
+            Supply::Read(buffer, read) => {
+                cx.tally.add(Counter::Reads, 1);
+                if read.is_ok() {
+                    cx.tally.add(Counter::ReadBytes, buffer.len() as u64);
+                }
+            }
+            Supply::Stat(_) | Supply::Again | Supply::GivenUp => {}
+        }
+    }
+
+    /// Searches again by the rules of the release that took the place of the one that it began
+    /// with: no answer has parts of two.
+    #[cold]
+    fn restart(&mut self, supply: Supply<F>, now: Now, cx: &Cx<'_, F>) -> Step<F> {
+        if let Supply::Read(buffer, _) = supply {
+            cx.scratch.give_read_buffer(buffer);
+        }
+        let (kept, note) = (mem::take(&mut self.request), mem::take(&mut self.note));
+        *self = Self { note, release: cx.site.release, ..Self::default() };
+        if let Some(status) = cx.site.closed {
+            return Step::Reply(Reply::Nothing(status));
+        }
+        let conditions = kept.conditions();
+        let (request, path) = (kept.request(&conditions), kept.path());
+        let target = Target::new(&path, &request, cx.site);
+        let step = self.look(&target, Search::start(&target), now, cx);
+        self.request = kept;
+        step
+    }
+
+    /// Waits until the unit knows the sites of the roots that its process has.
+    fn await_site(&mut self) -> Step<F> {
+        self.held = Some(OpenFault::Busy);
+        self.pending = None;
+        Step::Hold(OPEN_RETRY_MS)
     }
 
     /// A name could not be opened. If it may be opened later, returns when to try: `None` is at
@@ -534,7 +588,11 @@ impl<F: File> Exchange<F> {
         let mut room = cx.scratch.key.borrow_mut();
         let key = cx.site.key(name, &mut room);
         if cx.site.caching.enabled {
-            match cx.cache.get(key, now.tick, &cx.tally) {
+            let found = cx.cache.get(key, now.tick, &cx.tally);
+            if cx.scratch.is_behind() {
+                return Err(self.await_site());
+            }
+            match found {
                 Lookup::Fresh(entry) => return Ok(entry),
                 Lookup::Stale(entry) => {
                     self.was_stale = true;
@@ -593,7 +651,12 @@ impl<F: File> Exchange<F> {
             }
             Supplied::Opened(found) => {
                 self.tries = 0;
-                if let Err(OpenFault::Other(errno)) = found {
+                let errno = match found {
+                    Err(OpenFault::Other(errno)) => Some(errno),
+                    Err(OpenFault::Denied) => Some(PERMISSION_DENIED),
+                    _ => None,
+                };
+                if let Some(errno) = errno {
                     cx.log.fault(&FileFault { host, path: name, wanted: Wanted::Open, errno });
                 }
                 let mut opened = found.as_ref().err().is_none_or(|fault| !is_transient(*fault));

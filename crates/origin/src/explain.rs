@@ -1,7 +1,7 @@
 //! The decisions behind one response, in words: for `regatta explain`.
 use crate::{
     CachingRules, ClearHttp1, Cx, Exchange, FileReply, LocalCache, NoLog, Refusal, Reply, Request,
-    Scratch, Site, Step, Supply,
+    Scratch, Site, Step, Supply, content,
     cors::Grant,
     course::{After, Announced, Course, Persistence, head_limits},
     h1::reply::Terms,
@@ -213,6 +213,8 @@ impl<F: File> Explainer<'_, F> {
                 let (larger, len) = (sibling.len, this.len);
                 let why = format!("larger than the file itself ({larger} bytes, not {len})");
                 self.say("sibling", format!("{name}, {why}: not sent"));
+            } else if sibling.len == 0 {
+                self.say("sibling", format!("{name}, empty: not sent"));
             } else if sibling.modified < this.modified {
                 let hint = "if that has changed, compress it again";
                 self.say("sibling", format!("{name}, older than the file itself: sent; {hint}"));
@@ -285,7 +287,7 @@ impl<F: File> Explainer<'_, F> {
     }
 
     fn file(&mut self, reply: &FileReply<F>) {
-        for place in self.site.rules.header_places(&self.served) {
+        for place in self.site.rules.header_places_of(content::names(&self.served, self.site)) {
             self.say("headers", format!("the rule at {place}"));
         }
         let codings = reply.file.codings();

@@ -1,9 +1,16 @@
 //! Where redirects lead: the value of `Location`.
 use alloc::{boxed::Box, vec::Vec};
+use percent_encoding::percent_decode_str;
 use regatta_http::{
-    pattern::{Captures, Pattern},
+    pattern::{Captures, NAMES_MAX, Pattern},
     target::{Path, PathFault, decode_path, is_host},
 };
+
+/// The longest text that says where a rule leads, bytes.
+const TEMPLATE_BYTES_MAX: usize = 8 << 10;
+/// The most times that a name stands in it: what is filled in is at most this many times as long
+/// as the path.
+const FILLED_MAX: usize = 4;
 
 /// Where a rule leads, with places for what its pattern found in the path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +31,8 @@ enum Part {
     Named(usize),
     /// What `*` stands for.
     Rest,
+    /// The same, and it is all that is left of the path: a slash at its end is part of it.
+    End,
 }
 
 /// Why a text does not say where a rule leads.
@@ -35,6 +44,8 @@ pub enum TemplateFault {
     Byte,
     /// It has a name that the pattern does not have.
     Name,
+    /// Too long, or a name in it too often.
+    Long,
     /// It names a file, and has what a path of a file has not.
     File,
 }
@@ -53,9 +64,10 @@ impl TemplateFault {
                 "it has a name that the pattern does not have (:splat is what * stands for; a \
                  colon that is no name is written %3A)"
             }
+            Self::Long => "it must have at most 8 KiB, and each name at most 4 times",
             Self::File => {
-                "it must be the path of a file below the root, as it is after decoding: without \
-                 host, %, ?, # and segments . or .."
+                "it must be the path of a file below the root, without host, ?, #, segments . or \
+                 .., %2F and %00"
             }
         }
     }
@@ -64,6 +76,9 @@ impl TemplateFault {
 impl Template {
     /// Reads where a rule with this pattern leads.
     pub(crate) fn parse(text: &str, pattern: &Pattern<'_>) -> Result<Self, TemplateFault> {
+        if text.len() > TEMPLATE_BYTES_MAX {
+            return Err(TemplateFault::Long);
+        }
         if !is_reference(text.as_bytes()) {
             return Err(TemplateFault::Byte);
         }
@@ -79,13 +94,22 @@ impl Template {
             _ => split_origin(text)?,
         };
         let path = parts(if path.is_empty() { "/" } else { path }, pattern)?;
+        let all = || path.iter().chain(query.iter().flatten());
+        let filled = || all().filter(|part| !matches!(part, Part::Text(_)));
+        let often = |part: &Part| filled().filter(|other| *other == part).count() > FILLED_MAX;
+        if filled().count() > FILLED_MAX * (NAMES_MAX + 1) || filled().any(often) {
+            return Err(TemplateFault::Long);
+        }
         Ok(Self { origin: origin.into(), path, query, fragment: fragment.into() })
     }
 
     /// Reads the name of a file that answers where the path does not exist.
     pub(crate) fn parse_file(text: &str, pattern: &Pattern<'_>) -> Result<Self, TemplateFault> {
-        let dots = |segment: &str| matches!(segment, "." | "..");
-        if !text.starts_with('/') || text.contains(['%', '?', '#']) || text.split('/').any(dots) {
+        let refused = |segment: &str| {
+            let decoded: Vec<u8> = percent_decode_str(segment).collect();
+            matches!(&*decoded, b"." | b"..") || decoded.iter().any(|byte| b"/\0".contains(byte))
+        };
+        if !text.starts_with('/') || text.contains(['?', '#']) || text.split('/').any(refused) {
             return Err(TemplateFault::File);
         }
         Self::parse(text, pattern)
@@ -98,7 +122,8 @@ impl Template {
     pub(crate) fn location(&self, captures: &Captures<'_>, path: &Path<'_>) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.origin.len() + path.raw.len() + 32);
         out.extend_from_slice(self.origin.as_bytes());
-        self.write_path(captures, &mut out);
+        let slash = path.trailing_slash && !captures.rest.is_empty();
+        self.write_path(captures, slash, &mut out);
         match (&self.query, path.query) {
             (Some(parts), _) => {
                 let at = out.len();
@@ -107,6 +132,9 @@ impl Template {
                     part.for_each(captures, |byte, filled| {
                         if filled { write_filled(&mut out, byte) } else { out.push(byte) }
                     });
+                    if slash && *part == Part::End {
+                        write_filled(&mut out, b'/');
+                    }
                 }
                 if out.len() == at + 1 {
                     out.truncate(at);
@@ -133,18 +161,21 @@ impl Template {
         room: &'r mut Room,
     ) -> Result<Path<'r>, PathFault> {
         room.raw.clear();
-        self.write_path(captures, &mut room.raw);
+        self.write_path(captures, false, &mut room.raw);
         decode_path(&room.raw, &mut room.name)
     }
 
-    /// Writes the path, encoded.
-    fn write_path(&self, captures: &Captures<'_>, out: &mut Vec<u8>) {
+    /// Writes the path, encoded; `slash` says that what `*` stands for ended in one.
+    fn write_path(&self, captures: &Captures<'_>, slash: bool, out: &mut Vec<u8>) {
         for part in &self.path {
             part.for_each(captures, |byte, filled| match byte {
                 b'/' => push_slash(out),
                 _ if filled => write_filled(out, byte),
                 _ => out.push(byte),
             });
+        }
+        if slash && self.path.last() == Some(&Part::End) {
+            push_slash(out);
         }
     }
 }
@@ -163,7 +194,7 @@ impl Part {
         let (bytes, filled) = match self {
             Self::Text(text) => (text.as_bytes(), false),
             Self::Named(at) => (captures.named(*at), true),
-            Self::Rest => (captures.rest, true),
+            Self::Rest | Self::End => (captures.rest, true),
         };
         for &byte in bytes {
             take(byte, filled);
@@ -191,6 +222,7 @@ fn parts(mut text: &str, pattern: &Pattern<'_>) -> Result<Box<[Part]>, TemplateF
             parts.push(Part::Text(before.into()));
         }
         parts.push(match name {
+            "splat" if pattern.ends_in_star() => Part::End,
             "splat" if pattern.is_open() => Part::Rest,
             _ => Part::Named(pattern.name_at(name).ok_or(TemplateFault::Name)?),
         });
@@ -282,7 +314,7 @@ mod tests {
         let pattern = Pattern::parse(from).expect("a pattern");
         let mut rules = Patterns::default();
         let template = Template::parse(to, &pattern).expect("a template");
-        assert!(rules.insert(&pattern, template).is_ok());
+        assert!(rules.insert(&pattern, template, (0, 0)).is_ok());
         rules
     }
 
@@ -296,6 +328,14 @@ mod tests {
             ("/a", "/b#c", "/a?q", "/b?q#c"),
             ("/old/*", "/new/:splat", "/old/x/y", "/new/x/y"),
             ("/old/*", "/new/:splat", "/old", "/new/"),
+            ("/old/*", "/new/:splat", "/old/", "/new/"),
+            ("/old/*", "/new/:splat", "/old/x/", "/new/x/"),
+            ("/old/*", "https://h/:splat", "/old/x/y/?q", "https://h/x/y/?q"),
+            ("/old/*", "/new/:splat.html", "/old/x/", "/new/x.html"),
+            ("/old/*", "/new?to=:splat", "/old/x/", "/new?to=x%2F"),
+            ("/old/:x", "/new/:x", "/old/x/", "/new/x"),
+            ("/*.php", "/x/:splat", "/a/b.php", "/x/a/b"),
+            ("/*.php", "/x/:splat", "/a/b.php/", "/x/a/b"),
             ("/old/*", "/:splat/x", "/old", "/x"),
             ("/*", "/:splat", "/%5cevil.com", "/%5Cevil.com"),
             ("/*", "/:splat", "/a//b/./c", "/a/b/c"),
@@ -330,12 +370,16 @@ mod tests {
             ("/\u{fc}", TemplateFault::Byte),
             ("/:b", TemplateFault::Name),
             ("/a:", TemplateFault::Name),
+            ("/:a:a/:a:a?:a", TemplateFault::Long),
         ] {
             assert_eq!(Template::parse(text, &pattern), Err(fault), "{text}");
         }
-        for text in ["https://h/a.html", "/a/../b", "/a%20b", "/a?b", "a.html"] {
+        for text in ["https://h/a.html", "/a/../b", "/%2e./b", "/a%2fb", "/a?b", "a.html"] {
             assert_eq!(Template::parse_file(text, &pattern), Err(TemplateFault::File), "{text}");
         }
+        let long = String::from("/") + &"a".repeat(TEMPLATE_BYTES_MAX);
+        assert_eq!(Template::parse(&long, &pattern), Err(TemplateFault::Long));
+        assert!(Template::parse("/:a:a/:a:a?:splat", &pattern).is_ok());
         let closed = Pattern::parse("/a").expect("a pattern");
         assert_eq!(Template::parse("/:splat", &closed), Err(TemplateFault::Name));
     }
@@ -356,7 +400,7 @@ mod tests {
     /// The name of the file that the only rule makes of a path.
     fn names(pattern: &Pattern<'_>, to: Template, path: &[u8]) -> Result<String, PathFault> {
         let mut table = Patterns::default();
-        assert!(table.insert(pattern, to).is_ok());
+        assert!(table.insert(pattern, to, (0, 0)).is_ok());
         let (mut room, mut found) = (Room::default(), None);
         table.visit(path, &mut |to: &Template, captures| {
             let file = to.file(captures, &mut room);

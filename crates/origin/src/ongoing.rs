@@ -40,6 +40,8 @@ pub struct Exchange<F> {
     pub(crate) body: Vec<u8>,
     /// How often a file turned out to have changed since it was opened, or was shorter than then.
     pub(crate) changes: u8,
+    /// Number of the change of roots that brought the site that the search goes by.
+    pub(crate) release: u64,
     /// What the log record needs.
     pub(crate) note: Note,
 }
@@ -61,6 +63,7 @@ impl<F> Default for Exchange<F> {
             part: 0,
             body: Vec::new(),
             changes: 0,
+            release: 0,
             note: Note::default(),
         }
     }

@@ -58,8 +58,7 @@ pub(crate) fn plan<'a, F: File>(
 
 #[inline(never)]
 fn shape<F>(request: &Request<'_>, coded: &Coded<F>, ranges_max: usize, now_unix: u64) -> Shape {
-    let validators =
-        Validators { etag: Some(coded.etag()), modified_secs: Some(coded.modified_secs) };
+    let validators = Validators { etag: Some(coded.etag()), modified_secs: coded.last_modified() };
     match evaluate(request.method, request.conditions, &validators, now_unix) {
         Verdict::NotModified => return Shape::NotModified,
         Verdict::PreconditionFailed => return Shape::Refused(Status::PRECONDITION_FAILED),

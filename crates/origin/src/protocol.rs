@@ -1,7 +1,7 @@
 //! A protocol on a connection, as its driver sees it, and what it may use besides its own state.
-use crate::{Cache, Log, Peer, Scratch, Seal, Site};
+use crate::{Cache, Log, Peer, Scratch, Seal, Site, Sites};
 use alloc::boxed::Box;
-use core::fmt;
+use core::{cell::Ref, fmt};
 use regatta_http::Fields;
 use regatta_metrics::Tally;
 use regatta_op::{Abandoned, CloseReason, Done, Now, Op, Tick};
@@ -216,11 +216,24 @@ pub struct Cx<'a, F> {
 }
 
 impl<F> Cx<'_, F> {
-    /// What a request to the host of this number may use; it is put together in `room` if that is
-    /// another than the first.
+    /// The sites that changed with their roots, if any has.
     #[inline(always)]
-    pub(crate) fn of_host<'c>(&'c self, host: u16, room: &'c mut Option<Self>) -> &'c Self {
-        match self.site.of_host(host) {
+    pub(crate) fn changed_sites(&self) -> Option<Ref<'_, Sites>> {
+        self.scratch.releases.as_ref()?.current()
+    }
+
+    /// Context of a request to the host of this number; it is put together in `room` if its site
+    /// is another than that of the first host at the start. `changed`: [`Cx::changed_sites`].
+    #[inline(always)]
+    pub(crate) fn of_host<'c>(
+        &'c self,
+        host: u16,
+        changed: &'c Option<Ref<'_, Sites>>,
+        room: &'c mut Option<Cx<'c, F>>,
+    ) -> &'c Cx<'c, F> {
+        let changed = changed.as_deref().and_then(|sites| sites.get(usize::from(host)));
+        let changed = changed.and_then(Option::as_deref);
+        match changed.or_else(|| self.site.of_host(host)) {
             None => self,
             Some(site) => room.insert(Cx { site, ..*self }),
         }

@@ -44,7 +44,7 @@ pub(crate) struct Target<'a> {
 
 impl<'a> Target<'a> {
     #[inline(always)]
-    pub(crate) const fn new(path: &'a Path<'a>, request: &'a Request<'a>, site: &'a Site) -> Self {
+    pub(crate) fn new(path: &'a Path<'a>, request: &'a Request<'a>, site: &'a Site) -> Self {
         Self { path, request, rules: &site.content, redirects: &site.rules.redirects }
     }
 }

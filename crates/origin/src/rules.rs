@@ -2,216 +2,81 @@
 use crate::{
     auth::AuthRule,
     cors::{self, CorsRule, Grant},
+    fields::{Amendment, HeaderLine, HeaderRules, Merged, RuleFault},
     location::{Room, Template, TemplateFault},
 };
 use alloc::{boxed::Box, vec::Vec};
 use regatta_http::{
     Status,
-    field::is_token,
-    h1::write_field,
-    pattern::{Captures, Pattern, Patterns},
+    pattern::{Captures, Full, Names, Pattern, Patterns},
     target::{Path, decode_path},
 };
 
 /// The rules of a site.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
-    headers: Patterns<HeaderRule>,
+    headers: HeaderRules,
     pub(crate) redirects: Redirects,
     auth: Patterns<AuthRule>,
     /// Numbers in `cors_rules`.
     cors: Patterns<u16>,
     cors_rules: Vec<CorsRule>,
-    /// Rules for headers say something of scripts as well.
-    headers_grant: bool,
-}
-
-/// Fields for the files whose paths match a pattern.
-#[derive(Clone, Debug)]
-struct HeaderRule {
-    lines: Box<[HeaderLine]>,
-    place: Box<str>,
-}
-
-/// What a rule says of one field.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum HeaderLine {
-    /// Send this value, in place of what is sent otherwise.
-    Set(Box<str>, Box<str>),
-    /// Do not send what is sent otherwise.
-    Remove(Box<str>),
-}
-
-/// Why a text says nothing of a field.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HeaderFault {
-    /// It is neither `Name: value` nor `! Name`.
-    Form,
-    /// Its value is longer than 8 KiB, or has another character than visible ASCII characters,
-    /// spaces and tabs.
-    Value,
-    /// The server makes that field itself.
-    Refused,
-}
-
-impl HeaderFault {
-    /// What is wrong and what helps, for people.
-    #[must_use]
-    pub const fn reason(self) -> &'static str {
-        match self {
-            Self::Form => "it must be a field, as in \"Name: value\", or \"! Name\" to remove one",
-            Self::Value => {
-                "a field value has only visible ASCII characters, spaces and tabs, 8 KiB at most"
-            }
-            Self::Refused => "the server makes this field itself, and it cannot be changed",
-        }
-    }
-}
-
-/// The longest value of a field, bytes.
-const VALUE_BYTES_MAX: usize = 8 << 10;
-
-/// Fields that frame the message, or say what the server knows better.
-const REFUSED: [&str; 18] = [
-    "accept-ranges",
-    "age",
-    "connection",
-    "content-encoding",
-    "content-length",
-    "content-range",
-    "date",
-    "etag",
-    "keep-alive",
-    "last-modified",
-    "location",
-    "proxy-connection",
-    "server",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "www-authenticate",
-];
-
-/// Fields that a 304 has as well (RFC 9110 §15.4.5), besides those with a place of their own.
-const REVALIDATED: [&str; 3] = ["content-location", "expires", "vary"];
-
-impl HeaderLine {
-    /// Reads `Name: value`, or `! Name`.
-    ///
-    /// # Errors
-    /// What is wrong with it.
-    pub fn parse(text: &str) -> Result<Self, HeaderFault> {
-        let removed = text.strip_prefix('!');
-        let (name, value) = match removed {
-            Some(name) => (name.trim(), ""),
-            None => text.split_once(':').ok_or(HeaderFault::Form)?,
-        };
-        let value = value.trim();
-        if !is_token(name) || (removed.is_none() && value.is_empty()) {
-            return Err(HeaderFault::Form);
-        }
-        let allowed = |byte: u8| matches!(byte, b' ' | b'\t') || byte.is_ascii_graphic();
-        if value.len() > VALUE_BYTES_MAX || !value.bytes().all(allowed) {
-            return Err(HeaderFault::Value);
-        }
-        if is_one_of(name, &REFUSED) {
-            return Err(HeaderFault::Refused);
-        }
-        Ok(match removed {
-            Some(_) => Self::Remove(name.into()),
-            None => Self::Set(name.into(), value.into()),
-        })
-    }
-
-    fn name(&self) -> &str {
-        match self {
-            Self::Set(name, _) | Self::Remove(name) => name,
-        }
-    }
-
-    /// True if it says what scripts of other sites may do.
-    #[must_use]
-    pub fn grants(&self) -> bool {
-        matches!(self, Self::Set(name, _) if cors::grants(name.as_bytes()))
-    }
-}
-
-fn is_one_of(name: &str, names: &[&str]) -> bool {
-    names.iter().any(|other| name.eq_ignore_ascii_case(other))
-}
-
-/// What the rules make of the fields of one file.
-#[derive(Debug, Default)]
-pub(crate) struct Amendment<'a> {
-    /// The value of `Content-Type`, if a rule has one.
-    pub(crate) content_type: Option<&'a str>,
-    /// The value of `Cache-Control`, if a rule has one; empty for none.
-    pub(crate) cache_control: Option<&'a str>,
-    /// A rule says of `X-Content-Type-Options` what it will be.
-    pub(crate) sniffing: bool,
-    /// Further field lines; those of a 304 come first.
-    pub(crate) fields: Vec<u8>,
-    /// How many bytes of them a 304 has as well.
-    pub(crate) revalidated: usize,
-}
-
-impl<'a> Amendment<'a> {
-    fn take(&mut self, line: &'a HeaderLine, further: &mut Vec<u8>) {
-        let name = line.name();
-        let value = match line {
-            HeaderLine::Set(_, value) => &**value,
-            HeaderLine::Remove(_) => "",
-        };
-        if is_one_of(name, &["cache-control"]) {
-            self.cache_control = Some(value);
-        } else if is_one_of(name, &["content-type"]) {
-            self.content_type = Some(value).filter(|value| !value.is_empty());
-        } else {
-            self.sniffing |= is_one_of(name, &["x-content-type-options"]);
-            let again = is_one_of(name, &REVALIDATED);
-            let out = if again { &mut self.fields } else { further };
-            if !value.is_empty() {
-                write_field(out, name, value.as_bytes());
-            }
-        }
-    }
 }
 
 impl Rules {
-    /// Adds fields for the files whose paths match `pattern`; `place` is where that was said.
+    /// Adds fields for the files with a path that matches `pattern`; `place` is where they were
+    /// said.
     ///
     /// # Errors
-    /// Where the same was said before.
+    /// The reason for which the rule is not taken.
     pub fn add_headers(
         &mut self,
         pattern: &Pattern<'_>,
         lines: Vec<HeaderLine>,
         place: &str,
-    ) -> Result<(), &str> {
-        self.headers_grant |= lines.iter().any(HeaderLine::grants);
-        let rule = HeaderRule { lines: lines.into_boxed_slice(), place: place.into() };
-        self.headers.insert(pattern, rule).map_err(|other| &*other.place)
+    ) -> Result<(), RuleFault<'_>> {
+        self.headers.add(pattern, lines, place)
+    }
+
+    /// Adds fields for the files with a path that matches `pattern` to those that a rule for the
+    /// same paths has, if there is one: what [`Self::add_headers`] has added stays, and of further
+    /// fields with one name all are sent.
+    ///
+    /// # Errors
+    /// The limit that is in the way.
+    pub fn merge_headers(
+        &mut self,
+        pattern: &Pattern<'_>,
+        lines: Vec<HeaderLine>,
+        place: &str,
+    ) -> Result<Option<Merged>, Full> {
+        self.headers.merge(pattern, lines, place)
     }
 
     /// Adds a redirect for the paths that match `pattern`.
     ///
     /// # Errors
-    /// Where another was said before.
-    pub fn add_redirect(&mut self, pattern: &Pattern<'_>, redirect: Redirect) -> Result<(), &str> {
+    /// The reason for which the rule is not taken.
+    pub fn add_redirect(
+        &mut self,
+        pattern: &Pattern<'_>,
+        redirect: Redirect,
+    ) -> Result<(), RuleFault<'_>> {
         let table = match redirect.force {
             true => &mut self.redirects.forced,
             false => &mut self.redirects.others,
         };
-        table.insert(pattern, redirect).map_err(|other| &*other.place)
+        let added = table.insert(pattern, redirect, (0, 0));
+        added.map_err(|refused| RuleFault::of(refused, |other| &*other.place))
     }
 
     /// Lets only users of the rule see the paths that match `pattern`, and no other rule does.
     ///
     /// # Errors
-    /// Where others were said before.
-    pub fn add_auth(&mut self, pattern: &Pattern<'_>, rule: AuthRule) -> Result<(), &str> {
-        self.auth.insert(pattern, rule).map_err(|other| &*other.place)
+    /// The reason for which the rule is not taken.
+    pub fn add_auth(&mut self, pattern: &Pattern<'_>, rule: AuthRule) -> Result<(), RuleFault<'_>> {
+        let added = self.auth.insert(pattern, rule, (0, 0));
+        added.map_err(|refused| RuleFault::of(refused, |other| &*other.place))
     }
 
     /// True if some paths are for some users only.
@@ -250,18 +115,19 @@ impl Rules {
     /// Lets scripts of other sites read what is sent for the paths that match `pattern`.
     ///
     /// # Errors
-    /// Where that was said before.
+    /// The reason for which the rule is not taken.
     ///
     /// # Panics
     /// If there are more than 65,536.
-    pub fn add_cors(&mut self, pattern: &Pattern<'_>, rule: CorsRule) -> Result<(), &str> {
+    pub fn add_cors(&mut self, pattern: &Pattern<'_>, rule: CorsRule) -> Result<(), RuleFault<'_>> {
         let number = u16::try_from(self.cors_rules.len()).expect("rules are bounded");
-        match self.cors.insert(pattern, number) {
+        let rules = &mut self.cors_rules;
+        match self.cors.insert(pattern, number, (0, 0)) {
             Ok(()) => {
-                self.cors_rules.push(rule);
+                rules.push(rule);
                 Ok(())
             }
-            Err(other) => Err(&*self.cors_rules[usize::from(*other)].place),
+            Err(refused) => Err(RuleFault::of(refused, |other| &*rules[usize::from(*other)].place)),
         }
     }
 
@@ -294,7 +160,7 @@ impl Rules {
     /// Removes what rules for headers say of scripts from a head that is not finished: where a rule
     /// for scripts says something, it counts.
     pub(crate) fn remove_grants(&self, head: &mut Vec<u8>) {
-        if self.headers_grant {
+        if self.headers.grants() {
             cors::remove_grants(head);
         }
     }
@@ -320,35 +186,21 @@ impl Rules {
         first(table, path).map(|(redirect, _)| &*redirect.place)
     }
 
-    /// Where the rules were said that have fields for the file of this name, the strongest first.
+    /// Places of the rules that have fields for the path of a file, the strongest first.
     #[must_use]
-    pub fn header_places(&self, name: &[u8]) -> Vec<&str> {
-        let mut places = Vec::new();
-        self.headers.visit(name, &mut |rule, _| {
-            places.push(&*rule.place);
-            false
-        });
-        places
+    pub fn header_places(&self, path: &[u8]) -> Vec<&str> {
+        self.header_places_of(Names { path, ..Names::default() })
     }
 
-    /// What all rules together make of the fields of the file of this name. Of a field, the rule
-    /// counts whose pattern is the most specific.
-    pub(crate) fn amend(&self, name: &[u8]) -> Amendment<'_> {
-        let mut amendment = Amendment::default();
-        let (mut further, mut named) = (Vec::new(), Vec::new());
-        self.headers.visit(name, &mut |rule, _| {
-            let before = named.len();
-            for line in &rule.lines {
-                if !is_one_of(line.name(), &named[..before]) {
-                    amendment.take(line, &mut further);
-                    named.push(line.name());
-                }
-            }
-            false
-        });
-        amendment.revalidated = amendment.fields.len();
-        amendment.fields.append(&mut further);
-        amendment
+    /// Places of the rules that have fields for a file, the strongest first.
+    pub(crate) fn header_places_of(&self, names: Names<'_>) -> Vec<&str> {
+        self.headers.places(names)
+    }
+
+    /// Fields of a file, as all rules change them; `private` says that caches which
+    /// several share may not keep it.
+    pub(crate) fn amend(&self, names: Names<'_>, private: bool) -> Amendment<'_> {
+        self.headers.amend(names, private)
     }
 }
 
@@ -483,65 +335,6 @@ fn first<'t, 'p>(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn headers(rows: &[(&str, &[&str])]) -> Rules {
-        let mut rules = Rules::default();
-        for (pattern, lines) in rows {
-            let read = Pattern::parse(pattern).expect("a pattern");
-            let lines = lines.iter().map(|line| HeaderLine::parse(line).expect("a field"));
-            assert_eq!(rules.add_headers(&read, lines.collect(), pattern), Ok(()));
-        }
-        rules
-    }
-
-    #[test]
-    fn the_most_specific_rule_counts_for_each_field() {
-        let rules = headers(&[
-            ("/*", &["X-A: all", "X-B: all", "Cache-Control: no-store", "Vary: Cookie"]),
-            ("/a/*", &["x-a: a", "! X-B", "Link: </1>", "Link: </2>", "cache-control: max-age=1"]),
-            ("/a/b", &["Content-Type: text/x-b", "! Cache-Control", "! X-Content-Type-Options"]),
-        ]);
-        let check = |name: &[u8], expected: &str, revalidated: &str, caching: Option<&str>| {
-            let amended = rules.amend(name);
-            assert_eq!(str::from_utf8(&amended.fields), Ok(expected));
-            assert_eq!(&amended.fields[..amended.revalidated], revalidated.as_bytes());
-            assert_eq!(amended.cache_control, caching);
-            amended
-        };
-        let vary = "Vary: Cookie\r\n";
-        let all = "Vary: Cookie\r\nX-A: all\r\nX-B: all\r\n";
-        let amended = check(b"x", all, vary, Some("no-store"));
-        assert!(!amended.sniffing && amended.content_type.is_none());
-        let below = "Vary: Cookie\r\nx-a: a\r\nLink: </1>\r\nLink: </2>\r\n";
-        check(b"a/x", below, vary, Some("max-age=1"));
-        let amended = check(b"a/b", below, vary, Some(""));
-        assert!(amended.sniffing && amended.content_type == Some("text/x-b"));
-        assert_eq!(rules.header_places(b"a/b"), ["/a/b", "/a/*", "/*"]);
-        let none = Rules::default();
-        assert!(none.amend(b"a").fields.is_empty() && none.header_places(b"a").is_empty());
-    }
-
-    #[test]
-    fn fields_are_read_or_refused() {
-        for (text, expected) in [
-            ("X-A: b, c ", Ok(HeaderLine::Set("X-A".into(), "b, c".into()))),
-            ("!X-A", Ok(HeaderLine::Remove("X-A".into()))),
-            ("X-A", Err(HeaderFault::Form)),
-            ("X-A:", Err(HeaderFault::Form)),
-            ("X A: b", Err(HeaderFault::Form)),
-            ("X-A: b\r\nX-B: c", Err(HeaderFault::Value)),
-            ("X-A: \u{fc}", Err(HeaderFault::Value)),
-            ("content-LENGTH: 1", Err(HeaderFault::Refused)),
-            ("! Date", Err(HeaderFault::Refused)),
-        ] {
-            assert_eq!(HeaderLine::parse(text), expected, "{text}");
-        }
-        let long = alloc::format!("X-A: {}", "a".repeat(VALUE_BYTES_MAX + 1));
-        assert_eq!(HeaderLine::parse(&long), Err(HeaderFault::Value));
-        let mut rules = headers(&[("/a/:x", &["X-A: b"])]);
-        let again = Pattern::parse("/a/:y").expect("a pattern");
-        assert_eq!(rules.add_headers(&again, Vec::new(), "again"), Err("/a/:x"));
-    }
 
     #[test]
     fn redirects_come_before_files_only_if_they_must() {

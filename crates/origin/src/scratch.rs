@@ -1,6 +1,9 @@
 //! What the connections of one worker share: buffers, the formatted date, boundaries.
-use crate::{READ_BYTES_MAX, input::Input, location::Room, ongoing::Ongoing};
-use alloc::{boxed::Box, vec::Vec};
+use crate::{
+    READ_BYTES_MAX, ReleaseSource, input::Input, location::Room, ongoing::Ongoing,
+    releases::Releases,
+};
+use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use core::cell::{Cell, RefCell};
 use core::{fmt, hash::Hasher as _};
 use regatta_http::{
@@ -40,6 +43,8 @@ pub struct Scratch<F> {
     boundary_key: [u8; 16],
     /// How many boundaries there have been.
     boundaries: Cell<u64>,
+    /// Sites that changed with their roots, if any may.
+    pub(crate) releases: Option<Releases>,
 }
 
 impl<F> Scratch<F> {
@@ -59,7 +64,25 @@ impl<F> Scratch<F> {
             date: Cell::new(date::format(0)),
             boundary_key: boundary_key.to_le_bytes(),
             boundaries: Cell::new(0),
+            releases: None,
         }
+    }
+
+    /// Has these buffers follow the sites of a process, which change with their roots.
+    #[must_use]
+    pub fn following(self, process: Arc<dyn ReleaseSource>) -> Self {
+        Self { releases: Some(Releases::new(process)), ..self }
+    }
+
+    /// Takes the sites that the process has now. Not during a call to a connection.
+    pub fn renew_sites(&self) {
+        self.releases.iter().for_each(Releases::renew);
+    }
+
+    /// True if files may have been opened below other roots than the unit's sites are of.
+    #[must_use]
+    pub fn is_behind(&self) -> bool {
+        self.releases.as_ref().is_some_and(Releases::is_behind)
     }
 
     /// An empty buffer: one that was given back, if there is one.

@@ -1,5 +1,5 @@
 //! What is served and the limits under which it is served; fixed after start-up.
-use crate::{Hosts, Rules};
+use crate::{Hosts, Rules, Shared};
 use alloc::{borrow::ToOwned, boxed::Box, string::String, sync::Arc, vec, vec::Vec};
 use core::fmt;
 use regatta_http::{Status, target::Path};
@@ -17,9 +17,13 @@ pub struct Site {
     /// Which files answer which targets, and the fields that describe them.
     pub content: ContentRules,
     /// The owner's rules for paths.
-    pub rules: Rules,
+    pub rules: Shared<Rules>,
     /// The owner's pages for errors, of each status one at most.
     pub errors: Box<[ErrorPage]>,
+    /// The status that answers all requests: no file of this site can be served.
+    pub closed: Option<Status>,
+    /// Number of the change of roots that brought this site; 0 if the process began with it.
+    pub release: u64,
     /// What is remembered of files, for how long.
     pub caching: CachingRules,
     /// Requests may be those of others than the peer ([`crate::Links::client`]).
@@ -48,8 +52,10 @@ impl Default for Site {
             limits: Limits::default(),
             deadlines: Deadlines::default(),
             content: ContentRules::default(),
-            rules: Rules::default(),
+            rules: Shared::default(),
             errors: Box::default(),
+            closed: None,
+            release: 0,
             caching: CachingRules::default(),
             forwarded: false,
             media_types: &CommonTypes,

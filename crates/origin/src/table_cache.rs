@@ -256,9 +256,9 @@ impl<F: File, L: Locks> Cache<F> for TableCache<F, L> {
     }
 
     /// Nobody looks anything up meanwhile.
-    fn renew(&self, now: Tick, tally: &Tally<'_>, replace: &mut dyn FnMut() -> bool) {
+    fn renew(&self, tally: &Tally<'_>, replace: &mut dyn FnMut() -> Option<Tick>) {
         self.change(tally, |table| {
-            if replace() {
+            if let Some(now) = replace() {
                 table.clear(now, tally);
             }
         });

@@ -1,24 +1,26 @@
 //! The command line: what each command takes, and what its exit code is.
 #![forbid(unsafe_code)]
 
-mod lab;
-mod load;
+mod measuring;
 mod pages;
-mod workload;
+mod spinner;
 
-use clap::{Args, CommandFactory, Parser, Subcommand};
-use regatta_lab::Working;
+use clap::{
+    Args, CommandFactory, Parser, Subcommand,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
 use regatta_server::{
     Failure, Sources,
     config::{
         options,
-        raw::{Arguments, Flag},
+        raw::{self, Arguments, Flag, Location, Problem},
     },
-    explain, null, password, precompress,
+    explain, password, precompress,
     succession::Kind,
     top::{self, TopOptions},
 };
 use std::{
+    ffi::OsString,
     io::{self, Write},
     path::PathBuf,
     process::ExitCode,
@@ -28,7 +30,7 @@ use std::{
 /// Serves static content under a concurrency architecture of your choice.
 #[derive(Debug, Parser)]
 #[command(name = "regatta", version = env!("REGATTA_VERSION"), arg_required_else_help = true)]
-#[command(after_help = "Example: regatta serve ./public")]
+#[command(after_help = measuring::HELP)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -151,37 +153,13 @@ enum Command {
         #[arg(value_name = "DIR")]
         directory: PathBuf,
     },
-    /// Run the bare loop, the baseline of measurements: it sends the same bytes for every request,
-    /// without parsing it.
-    #[command(after_help = "Example: regatta null --listen 127.0.0.1:0 --body 4096")]
-    Null {
-        /// The address to listen on.
-        #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
-        listen: String,
-        /// How many bytes to send, from memory.
-        #[arg(long, value_name = "BYTES", default_value = "4096", conflicts_with = "file")]
-        body: u64,
-        /// A file to send: from memory below 64 KiB, else with sendfile.
-        #[arg(long, value_name = "PATH")]
-        file: Option<PathBuf>,
-    },
-    /// Send load to any HTTP server, and report how it did.
-    #[command(after_help = "Example: regatta load http://127.0.0.1:8080/ --rate 2000 -d 30s \
-                            --slo 'p99<50ms'")]
-    Load(Box<load::Load>),
-    /// Run experiments: compare servers on this machine, with confidence intervals.
-    #[command(subcommand, after_help = "Example: regatta lab run quick")]
-    Lab(lab::Lab),
-    /// Make, inspect and predict workloads: file sets and session logs.
-    #[command(subcommand, after_help = "Example: regatta workload new quick ./w")]
-    Workload(workload::Workload),
 }
 
 /// Where settings come from.
 #[derive(Debug, Args)]
 struct SettingArgs {
     #[arg(value_name = "ROOT", help = flag_help("server.root"))]
-    root: Option<String>,
+    root: Option<OsString>,
     #[arg(long, value_name = "ADDR", help = flag_help("server.listen"))]
     listen: Vec<String>,
     #[arg(long, value_name = "NAME", help = flag_help("server.architecture"))]
@@ -209,12 +187,36 @@ fn flag_help(key: &str) -> String {
 }
 
 impl SettingArgs {
+    /// Fails if the root that the command line names is no directory: someone is there to correct
+    /// it. A fault of a root that a file names is for the server to judge.
+    fn check_root(&self) -> Result<(), Failure> {
+        let Some(root) = self.root.as_deref().filter(|root| !root.is_empty()) else {
+            return Ok(());
+        };
+        let (message, hint) = match std::fs::metadata(root) {
+            Ok(found) if !found.is_dir() => {
+                ("not a directory", Some("serve the directory that it is in"))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => ("no such directory", None),
+            _ => return Ok(()),
+        };
+        let message = format!("server.root: \"{}\": {message}", root.display());
+        let problem = Problem::new(Location::Argument("ROOT".to_owned()), message);
+        let problem = hint.into_iter().fold(problem, Problem::hint);
+        let others = match regatta_server::check(&self.sources()) {
+            Err(Failure::Configuration(others)) => others,
+            _ => Vec::new(),
+        };
+        let others = others.into_iter().filter(|other| !other.message.starts_with("server.root:"));
+        Err(Failure::Configuration(std::iter::once(problem).chain(others).collect()))
+    }
+
     fn sources(&self) -> Sources<'_> {
         let one = |key, name, value: &Option<String>| {
             value.clone().map(|value| Flag { key, name, values: vec![value] })
         };
         let mut flags: Vec<Flag> = [
-            one("server.root", "ROOT", &self.root),
+            one("server.root", "ROOT", &self.root.as_deref().map(raw::text_of)),
             one("server.architecture", "--architecture", &self.architecture),
             one("server.user", "--user", &self.user),
         ]
@@ -240,11 +242,19 @@ const USAGE: u8 = 2;
 fn main() -> ExitCode {
     end_on_panic();
     regatta_sys::signal::keep_children();
-    // The lab's environments are held by processes of this program.
-    if let Some(code) = regatta_lab::env::child_main() {
-        return code;
+    if let Some(missing) = measuring::run_if_asked(std::env::args_os()) {
+        say(&format!("regatta: {missing}\n"));
+        return ExitCode::from(USAGE);
     }
-    match run(Cli::parse().command) {
+    let words: Vec<String> = std::env::args_os().map(|word| word.display().to_string()).collect();
+    let cli = Cli::try_parse().unwrap_or_else(|error| {
+        if let Some(advice) = listen_advice(&error, &words) {
+            say(&advice);
+            std::process::exit(USAGE.into());
+        }
+        error.exit()
+    });
+    match run(cli.command) {
         Ok(code) => ExitCode::from(code),
         Err(Failure::Work(message)) => {
             say(&format!("regatta: {message}\n"));
@@ -261,6 +271,40 @@ fn main() -> ExitCode {
             ExitCode::from(USAGE)
         }
     }
+}
+
+/// Options of other servers for the address, and whether the value is a port.
+const ADDRESS_OPTIONS: [(&str, bool); 7] = [
+    ("--port", true),
+    ("-p", true),
+    ("--host", false),
+    ("--bind", false),
+    ("-b", false),
+    ("--address", false),
+    ("-a", false),
+];
+
+/// Advice for another server's option for the address.
+fn listen_advice(error: &clap::Error, words: &[String]) -> Option<String> {
+    let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidArg) else { return None };
+    let command = words.get(1).filter(|word| ["serve", "check", "explain"].contains(&&***word))?;
+    let known = ADDRESS_OPTIONS.iter().find(|(known, _)| known == name);
+    let (_, is_port) = known.filter(|_| error.kind() == ErrorKind::UnknownArgument)?;
+    let value = words.iter().enumerate().find_map(|(at, word)| {
+        let rest = word.strip_prefix(&**name)?;
+        let value = if rest.is_empty() { words.get(at + 1)?.as_str() } else { rest };
+        Some(value.trim_start_matches('='))
+    });
+    let address = match (is_port, value) {
+        (true, Some(port)) => format!("127.0.0.1:{port}"),
+        (false, Some(host)) if host.contains(':') => host.to_owned(),
+        (false, Some(host)) => format!("{host}:8080"),
+        (_, None) => "127.0.0.1:8080".to_owned(),
+    };
+    Some(format!(
+        "error: unexpected argument '{name}' found\n\n  tip: host and port are one option: \
+         --listen {address}\n\nFor more information, try 'regatta {command} --help'.\n"
+    ))
 }
 
 /// Makes a panic of any thread the end of its process: what the master sees of a worker, it sees
@@ -280,14 +324,29 @@ fn run(command: Command) -> Result<u8, Failure> {
             print(&regatta_server::print_config(&settings.sources())?)
         }
         Command::Serve { settings, inherit, .. } => {
+            // A server that hands itself over has its root already.
+            if inherit.is_none() {
+                settings.check_root()?;
+            }
             regatta_server::serve(&settings.sources(), inherit).map(|()| DONE)
         }
         Command::Reload { pid } => succeed(pid, Kind::Reload),
         Command::Upgrade { pid } => succeed(pid, Kind::Upgrade),
         Command::Architectures { json: false } => print(&regatta_server::architectures()),
         Command::Architectures { json: true } => print(&regatta_server::architectures_json()),
-        Command::Check { settings, json } => check(&settings.sources(), json),
+        Command::Check { settings, json } => {
+            // As JSON, problems are results.
+            if !json {
+                settings.check_root()?;
+            }
+            check(&settings.sources(), json)
+        }
         Command::Explain { method, target, headers, from, settings, json } => {
+            if let Some(fault) = explain_fault(&method, &target) {
+                say(&format!("regatta explain: {fault}\n"));
+                return Ok(USAGE);
+            }
+            settings.check_root()?;
             let request = explain::Request { method, target, headers, from };
             let explained = explain::run(&request, &settings.sources())?;
             print(&if json { explain::json(&explained) } else { explain::text(&explained) })
@@ -296,10 +355,17 @@ fn run(command: Command) -> Result<u8, Failure> {
             Ok(top::run(&TopOptions { pid, json, interval, once }))
         }
         Command::Precompress { directory, codings, json } => {
-            let working = Working::on("compressing");
+            let working = spinner::start("compressing");
             let done = precompress::run(&directory, &codings)?;
-            drop(working);
-            print(&if json { done.json() } else { done.text() })
+            working.finish_and_clear();
+            for fault in &done.faults {
+                say(&format!("regatta: {fault}\n"));
+            }
+            if done.faults_more > 0 {
+                say(&format!("regatta: {} more faults\n", done.faults_more));
+            }
+            let printed = print(&if json { done.json() } else { done.text() })?;
+            Ok(if done.faults.is_empty() { printed } else { FAILED })
         }
         Command::Pages { directory } => match pages::write(Cli::command(), &directory) {
             Ok(()) => Ok(DONE),
@@ -310,19 +376,25 @@ fn run(command: Command) -> Result<u8, Failure> {
             let made = made.map_err(|error| Failure::Work(format!("no password: {error}")))?;
             print(&if json { password::json(&made) } else { password::text(&made) })
         }
-        Command::Null { listen, body, file } => {
-            let body = file.map_or(null::Body::Bytes(body), null::Body::File);
-            null::run(&null::Options { listen, body }).map(|()| DONE)
-        }
-        Command::Load(load) => Ok(load::run(*load)),
-        Command::Lab(command) => Ok(lab::run(command)),
-        Command::Workload(command) => Ok(workload::run(command)),
     }
 }
 
 fn succeed(pid: Option<u32>, kind: Kind) -> Result<u8, Failure> {
-    let _working = Working::on("waiting for the server");
-    top::succeed(pid, kind).map(|()| DONE)
+    let working = spinner::start("waiting for the server");
+    let succeeded = top::succeed(pid, kind);
+    working.finish_and_clear();
+    succeeded.map(|()| DONE)
+}
+
+/// A fault of words that are no method and no target, and what to write instead.
+fn explain_fault(method: &str, target: &str) -> Option<String> {
+    if method.starts_with('/') {
+        let what = "is a path where the method belongs: try";
+        return Some(format!("\"{method}\" {what} `regatta explain GET {method}`"));
+    }
+    let forms = target.starts_with('/') || target.contains("://") || target == "*";
+    let is_fault = !forms && method != "CONNECT";
+    is_fault.then(|| format!("\"{target}\" is no request target: try \"/{target}\""))
 }
 
 /// Prints what is wrong with a configuration, or that nothing is. As JSON, problems are results.
@@ -367,6 +439,7 @@ fn say(text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use regatta_testkit::commands;
     use std::path::Path;
 
     #[test]
@@ -374,81 +447,17 @@ mod tests {
         Cli::command().debug_assert();
     }
 
-    /// Options of loads and workloads are described, with an example, in their pages.
-    #[test]
-    fn every_option_of_loads_stands_in_their_pages() {
-        let command = Cli::command();
-        let load = command.find_subcommand("load").expect("it is there");
-        let workload = command.find_subcommand("workload").expect("it is there");
-        let pages = [
-            (vec![load], include_str!("../../../docs/load.md")),
-            (workload.get_subcommands().collect(), include_str!("../../../docs/workload.md")),
-        ];
-        for (commands, page) in pages {
-            for command in commands {
-                let name = command.get_name();
-                for long in command.get_arguments().filter_map(|argument| argument.get_long()) {
-                    let whole =
-                        |at: &&str| !at.starts_with(|c: char| c.is_alphanumeric() || c == '-');
-                    let found = page.split(&format!("--{long}")).skip(1).filter(whole).count();
-                    assert!(found > 0 || long == "help", "{name} --{long} is not described");
-                }
-            }
-        }
-    }
-
-    /// What follows each `--` in a text.
-    fn flags(text: &str) -> impl Iterator<Item = &str> {
-        text.split("--").skip(1).map(|rest| {
-            rest.split(|c: char| !c.is_alphanumeric() && c != '-').next().unwrap_or_default()
-        })
-    }
-
-    /// The flags of a command and of those below it.
-    fn longs(command: &clap::Command) -> Vec<&str> {
-        let shown = command.get_arguments().filter(|argument| !argument.is_hide_set());
-        let own = shown.filter_map(|argument| argument.get_long());
-        own.chain(command.get_subcommands().flat_map(longs)).collect()
-    }
-
     #[test]
     fn the_readme_names_every_command_and_no_flag_that_is_not() {
-        let command = Cli::command();
-        let readme = include_str!("../../../README.md");
-        for one in command.get_subcommands() {
-            let start = format!("regatta {} ", one.get_name());
-            let lines: Vec<&str> = readme.lines().filter(|line| line.starts_with(&start)).collect();
-            assert!(!lines.is_empty(), "{start}");
-            let lines = lines.join("\n");
-            for below in one.get_subcommands().filter(|below| !below.is_hide_set()) {
-                let mut names = lines.split(|c: char| !c.is_alphanumeric() && c != '-');
-                assert!(names.any(|name| name == below.get_name()), "{below}");
-            }
-            let known = longs(one);
-            // Who takes --architecture may be told of it as of another's.
-            let wrong = flags(&lines).find(|flag| !known.contains(flag) && *flag != "architecture");
-            assert_eq!(wrong, None, "{start}");
-        }
-        let serve = command.find_subcommand("serve").expect("it is there");
-        let line = readme.lines().find(|line| line.starts_with("regatta serve ")).expect("it is");
-        for long in longs(serve) {
-            assert!(flags(line).any(|flag| flag == long), "--{long}");
-        }
+        let (command, readme) = (Cli::command(), include_str!("../../../README.md"));
+        commands::page_names_all(readme, &command);
+        commands::line_names_all_flags(readme, command.find_subcommand("serve").expect("it is"));
     }
 
-    /// The others have no results, write files, or serve or rewrite one until they are stopped.
+    /// The silent ones have no results, write files, or serve until they are stopped.
     #[test]
     fn every_command_that_prints_results_does_so_as_json() {
-        let silent = ["serve", "reload", "upgrade", "pages", "null", "alter"];
-        let command = Cli::command();
-        let (groups, plain): (Vec<_>, Vec<_>) =
-            command.get_subcommands().partition(|one| one.has_subcommands());
-        let below = groups.into_iter().flat_map(|group| group.get_subcommands());
-        // Hidden ones are for programs, and speak as they please.
-        for one in plain.into_iter().chain(below).filter(|one| !one.is_hide_set()) {
-            let expected = !silent.contains(&one.get_name());
-            assert_eq!(longs(one).contains(&"json"), expected, "{}", one.get_name());
-        }
+        commands::all_print_json(&Cli::command(), &["serve", "reload", "upgrade", "pages"]);
     }
 
     /// What a package installs: the commands of the unit, and the configuration.
@@ -468,12 +477,28 @@ mod tests {
     }
 
     #[test]
-    fn every_command_has_an_example() {
-        let command = Cli::command();
-        let workload = command.find_subcommand("workload").expect("it is there");
-        for command in command.get_subcommands().chain(workload.get_subcommands()) {
-            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-            assert!(help.contains("Example: regatta "), "{}", command.get_name());
+    fn options_of_other_servers_are_answered_with_ours() {
+        for (words, advice) in [
+            ("serve . --port 8081", Some("--listen 127.0.0.1:8081\n")),
+            ("serve . --port=8081", Some("--listen 127.0.0.1:8081\n")),
+            ("serve . -p8081", Some("--listen 127.0.0.1:8081\n")),
+            ("serve . --host 0.0.0.0", Some("--listen 0.0.0.0:8080\n")),
+            ("check . --bind [::]:80", Some("--listen [::]:80\n")),
+            ("serve . --port", Some("--listen 127.0.0.1:8080\n")),
+            ("serve . --lisen 1", None),
+            ("top --port 1", None),
+        ] {
+            let words: Vec<String> =
+                ["regatta"].into_iter().chain(words.split(' ')).map(str::to_owned).collect();
+            let error = Cli::try_parse_from(&words).expect_err("there is no such option");
+            let found = listen_advice(&error, &words);
+            assert_eq!(found.is_some(), advice.is_some(), "{words:?}: {found:?}");
+            assert!(found.unwrap_or_default().contains(advice.unwrap_or_default()), "{words:?}");
         }
+    }
+
+    #[test]
+    fn every_command_has_an_example() {
+        commands::all_have_examples(&Cli::command());
     }
 }

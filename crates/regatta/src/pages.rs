@@ -83,8 +83,7 @@ mod tests {
         write(crate::Cli::command(), &directory).expect("a directory of our own");
         let text = |name: &str| fs::read_to_string(directory.join(name)).expect(name);
         assert!(text("regatta-serve.1").contains("regatta.toml(5)"));
-        assert!(text("regatta-lab-run.1").contains(".SH NAME"));
-        assert!(!directory.join("regatta-lab-agent.1").exists(), "a command for programs");
+        assert!(text("regatta-top.1").contains(".SH NAME"));
         let options = text("regatta.toml.5");
         for part in [".SH [limits]\n", "idle_ms_max", ".SH [[redirects]]\n"] {
             assert!(options.contains(part), "{part}");

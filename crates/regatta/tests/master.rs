@@ -3,6 +3,8 @@
 
 #[path = "master/admin.rs"]
 mod admin;
+#[path = "master/children.rs"]
+mod children;
 #[path = "../../../xtask/folder.rs"]
 mod folder;
 #[path = "master/given.rs"]
@@ -556,29 +558,4 @@ fn explanations_and_lists() {
     assert!(text(&output.stderr).contains("as in 192.0.2.7, or unix:"), "{output:?}");
     assert!(text(&run(&["architectures"]).stdout).starts_with("sped"));
     assert!(text(&run(&["architectures", "--json"]).stdout).contains("\"name\": \"sped\""));
-}
-
-#[test]
-fn the_bare_loop_answers_whatever_comes() {
-    let folder = Folder::new();
-    let file = folder.path("www/index.html");
-    let (large, content) = (folder.path("large"), "0123456789abcdef".repeat(4096));
-    fs::write(&large, &content).unwrap();
-    for (what, expect) in
-        [(["--body", "5"], "xxxxx"), (["--file", &file], "hello\n"), (["--file", &large], &content)]
-    {
-        let server = Server::start(1, &[&["null", "--listen", "127.0.0.1:0"][..], &what].concat());
-        let mut stream = server.connect();
-        for _ in 0..3 {
-            stream.write_all(b"anything\r\n\r\n").unwrap();
-            let mut response = Vec::new();
-            while !response.ends_with(expect.as_bytes()) {
-                let mut byte = [0];
-                stream.read_exact(&mut byte).unwrap();
-                response.push(byte[0]);
-            }
-            let head = format!("Content-Length: {}\r\n\r\n", expect.len());
-            assert!(text(&response).contains(&head), "{}", text(&response));
-        }
-    }
 }

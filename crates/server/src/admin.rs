@@ -1,14 +1,14 @@
 //! The admin process: it answers questions about the server over HTTP, and changes nothing.
 //!
-//! A few threads each answer one request at a time: a client that sends nothing keeps one of them
-//! for no longer than an exchange may take.
+//! A single thread runs an event loop: a client that sends nothing, or reads nothing, holds up no
+//! other.
 mod http;
 mod listener;
 #[cfg(test)]
 mod tests;
 
 use crate::{heartbeat::answers, top};
-use http::{Answer, Asked, exchange};
+use http::{Answer, Asked, encode, refuse, request, scan};
 pub(crate) use listener::{listen, try_listening};
 use regatta_http::Status;
 use regatta_metrics::{
@@ -18,20 +18,43 @@ use regatta_op::Tick;
 use regatta_sys::{
     clock,
     socket::{self, AcceptFault, Mode},
+    wait::{Event, Interest, Poll, Poller as _},
 };
-use std::{io, ops::Range, os::fd::BorrowedFd, thread, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{self, Read, Write},
+    net::IpAddr,
+    ops::Range,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    thread,
+    time::{Duration, Instant},
+};
 
 /// How long a request and its answer may take.
 pub(crate) const EXCHANGE_MAX: Duration = Duration::from_secs(1);
 
-/// Clients that are answered at once; others wait in the backlog.
-const CLIENTS_MAX: usize = 16;
+/// Clients at once. For one more the oldest is left: a client that is quick is never refused
+/// because others are slow.
+const CLIENTS_MAX: usize = 128;
 
 /// The wait for descriptors or memory before the next connection is accepted.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Between the two readings that rates are calculated from.
 const INTERVAL: Duration = Duration::from_millis(100);
+
+/// The longest wait: there is a heartbeat at least this often.
+const WAIT_MAX: Duration = Duration::from_millis(500);
+
+/// The most bytes that a client may send after its request; they are discarded.
+const REST_BYTES_MAX: usize = 64 << 10;
+
+/// Bytes that one call receives.
+const READ_BYTES: usize = 4 << 10;
+
+/// The key of the listener in the poller; clients have their number.
+const LISTENER: u64 = u64::MAX;
 
 /// What there is to ask for.
 const PATHS: &str = "/metrics, /live, /ready, /status, /config";
@@ -47,35 +70,258 @@ pub(crate) struct About {
     pub(crate) slots: Vec<Range<usize>>,
     /// The configuration, with every option written out.
     pub(crate) config: String,
+    /// The hosts that a request may name.
+    pub(crate) hosts: Hosts,
 }
 
-/// Answers requests, each with its answer within `time_max`. Returns only when the listener, which
-/// must block, can accept no more.
-pub(crate) fn serve(listener: BorrowedFd<'_>, about: &About, time_max: Duration) -> io::Error {
-    thread::scope(|scope| {
-        for _ in 1..CLIENTS_MAX {
-            // If there can be no more threads, there are fewer: this one is there.
-            let _ =
-                thread::Builder::new().spawn_scoped(scope, || answer(listener, about, time_max));
-        }
-        answer(listener, about, time_max)
-    })
+/// The hosts whose requests are answered. A page of a stranger can have a browser ask any address
+/// under a name of the stranger's own (DNS rebinding), and would read the answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Hosts {
+    /// All: no browser connects to a Unix socket.
+    All,
+    /// Addresses, `localhost`, and this name.
+    Named(String),
 }
 
-/// Answers one request after the other.
-fn answer(listener: BorrowedFd<'_>, about: &About, time_max: Duration) -> io::Error {
-    loop {
-        match socket::accept(listener, Mode::Blocking) {
-            // That a client is too slow, or gone, is no matter to the others.
-            Ok((socket, _)) => {
-                let _ = exchange(socket.into(), time_max, |asked| about.answer(asked));
+impl Hosts {
+    /// True if a request with this `Host` is answered.
+    fn answer(&self, host: &str) -> bool {
+        let Self::Named(own) = self else { return true };
+        let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+            Some((address, _)) => address,
+            None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+        };
+        let is_name = |of: &str| name.eq_ignore_ascii_case(of);
+        name.parse::<IpAddr>().is_ok() || is_name("localhost") || is_name(own)
+    }
+}
+
+/// Answers requests, each with its answer within `time_max`. `beat` is called between waits.
+/// Returns only when the listener can accept no more.
+pub(crate) fn serve(
+    listener: BorrowedFd<'_>,
+    about: &About,
+    time_max: Duration,
+    beat: &dyn Fn(Tick),
+) -> io::Error {
+    let mut clients = Clients::new(about, time_max);
+    match clients.listen(listener, beat) {
+        Ok(()) => io::ErrorKind::NotConnected.into(),
+        Err(error) => error,
+    }
+}
+
+/// All clients.
+struct Clients<'a> {
+    about: &'a About,
+    time_max: Duration,
+    poller: Poll,
+    /// In the order in which they came.
+    all: BTreeMap<u64, Client>,
+    next: u64,
+}
+
+/// A client, and how far its exchange has come.
+struct Client {
+    stream: File,
+    until: Instant,
+    stage: Stage,
+}
+
+/// The step that an exchange is in.
+enum Stage {
+    /// The rest of the head; this part has been received.
+    Head(Vec<u8>),
+    /// The time of the second reading.
+    Reading { first: Box<top::Reading>, due: Instant, with_body: bool },
+    /// Room for the rest of the answer.
+    Answer { bytes: Vec<u8>, sent: usize },
+    /// The end of the stream: a socket that is closed with unread bytes resets the connection, and
+    /// the answer may be lost.
+    Rest(usize),
+}
+
+/// The result of a request.
+enum Answered {
+    Now(Answer),
+    /// Once there is a second reading.
+    Later(Box<top::Reading>),
+}
+
+impl<'a> Clients<'a> {
+    fn new(about: &'a About, time_max: Duration) -> Self {
+        Self { about, time_max, poller: Poll::new(), all: BTreeMap::new(), next: 0 }
+    }
+
+    /// Serves all that connect, until the listener fails.
+    fn listen(&mut self, listener: BorrowedFd<'_>, beat: &dyn Fn(Tick)) -> io::Result<()> {
+        socket::set_mode(listener, Mode::Nonblocking)?;
+        self.poller.add(listener, LISTENER, Interest::READ)?;
+        let mut events = Vec::new();
+        loop {
+            beat(clock::now().tick);
+            self.round(&mut events)?;
+            if events.iter().any(|event| event.key == LISTENER) {
+                self.accept(listener)?;
             }
-            Err(error) => match socket::accept_fault(&error) {
-                AcceptFault::Aborted => {}
-                AcceptFault::WouldBlock | AcceptFault::Exhausted => thread::sleep(PAUSE),
-                AcceptFault::Closed | AcceptFault::Other(_) => return error,
-            },
         }
+    }
+
+    /// Waits once, and serves the clients that are ready or due.
+    fn round(&mut self, events: &mut Vec<Event>) -> io::Result<()> {
+        let now = Instant::now();
+        let due = self.all.values().map(Client::due).min();
+        let wait = due.map_or(WAIT_MAX, |due| due.saturating_duration_since(now).min(WAIT_MAX));
+        self.poller.wait(events, Some(wait))?;
+        for event in events.iter().filter(|event| event.key != LISTENER) {
+            self.turn(event.key);
+        }
+        let now = Instant::now();
+        let due = self.all.iter().filter(|(_, client)| client.due() <= now);
+        for key in due.map(|(key, _)| *key).collect::<Vec<_>>() {
+            match self.all.get(&key) {
+                Some(client) if client.until > now => self.turn(key),
+                _ => self.leave(key),
+            }
+        }
+        Ok(())
+    }
+
+    /// Accepts those that wait.
+    fn accept(&mut self, listener: BorrowedFd<'_>) -> io::Result<()> {
+        for _ in 0..CLIENTS_MAX {
+            match socket::accept(listener, Mode::Nonblocking) {
+                Ok((socket, _)) => self.add(socket.into()),
+                Err(error) => match socket::accept_fault(&error) {
+                    AcceptFault::Aborted => {}
+                    AcceptFault::WouldBlock => break,
+                    AcceptFault::Exhausted => {
+                        match self.all.first_key_value() {
+                            Some((oldest, _)) => self.leave(*oldest),
+                            None => thread::sleep(PAUSE),
+                        }
+                        break;
+                    }
+                    AcceptFault::Closed | AcceptFault::Other(_) => return Err(error),
+                },
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, socket: OwnedFd) {
+        while self.all.len() >= CLIENTS_MAX
+            && let Some((oldest, _)) = self.all.first_key_value()
+        {
+            self.leave(*oldest);
+        }
+        let (key, until) = (self.next, Instant::now() + self.time_max);
+        self.next += 1;
+        // One that cannot be watched is closed.
+        if self.poller.add(socket.as_fd(), key, Interest::READ).is_ok() {
+            let stage = Stage::Head(Vec::new());
+            self.all.insert(key, Client { stream: File::from(socket), until, stage });
+            self.turn(key);
+        }
+    }
+
+    /// Continues with one client, until it is to be waited for.
+    fn turn(&mut self, key: u64) {
+        let Some(client) = self.all.get_mut(&key) else { return };
+        let interest = loop {
+            match client.advance(self.about) {
+                Ok(true) => {}
+                Ok(false) => break Ok(client.interest()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    break Ok(client.interest());
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // That it is gone is no matter to the others.
+                Err(error) => break Err(error),
+            }
+        };
+        let watched =
+            interest.and_then(|interest| self.poller.set(client.stream.as_fd(), key, interest));
+        if watched.is_err() {
+            self.leave(key);
+        }
+    }
+
+    fn leave(&mut self, key: u64) {
+        if let Some(client) = self.all.remove(&key) {
+            let _ = self.poller.remove(client.stream.as_fd());
+        }
+    }
+}
+
+impl Client {
+    /// The time at which it is due, whatever it sends.
+    fn due(&self) -> Instant {
+        match &self.stage {
+            Stage::Reading { due, .. } => self.until.min(*due),
+            _ => self.until,
+        }
+    }
+
+    const fn interest(&self) -> Interest {
+        match self.stage {
+            Stage::Head(_) | Stage::Rest(_) => Interest::READ,
+            Stage::Answer { .. } => Interest { read: false, write: true },
+            Stage::Reading { .. } => Interest::NONE,
+        }
+    }
+
+    /// Makes a step; false if a time is to be waited for.
+    ///
+    /// # Errors
+    /// `WouldBlock` if the client is to be waited for; otherwise it is over.
+    fn advance(&mut self, about: &About) -> io::Result<bool> {
+        let mut bytes = [0; READ_BYTES];
+        match &mut self.stage {
+            Stage::Head(head) => {
+                let count = self.stream.read(&mut bytes)?;
+                if count == 0 {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+                if let Some(scanned) = scan(head, &bytes[..count]) {
+                    self.stage = match scanned {
+                        Ok(()) => about.begin(head),
+                        Err(fault) => Stage::answer(refuse(fault)),
+                    };
+                }
+            }
+            Stage::Reading { first, due, with_body } => {
+                if Instant::now() < *due {
+                    return Ok(false);
+                }
+                let document = first.rates();
+                self.stage = Stage::answer(encode(&Answer::json(Status::OK, document), *with_body));
+            }
+            Stage::Answer { bytes, sent } => {
+                *sent += self.stream.write(&bytes[*sent..])?;
+                if *sent == bytes.len() {
+                    socket::shutdown_write(self.stream.as_fd())?;
+                    self.stage = Stage::Rest(0);
+                }
+            }
+            Stage::Rest(seen) => {
+                *seen += match self.stream.read(&mut bytes)? {
+                    0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                    count => count,
+                };
+                if *seen > REST_BYTES_MAX {
+                    return Err(io::ErrorKind::InvalidData.into());
+                }
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Stage {
+    const fn answer(bytes: Vec<u8>) -> Self {
+        Self::Answer { bytes, sent: 0 }
     }
 }
 
@@ -109,15 +355,43 @@ impl Health {
 }
 
 impl About {
-    fn answer(&self, asked: &Asked<'_>) -> Answer {
+    /// Answers a head, or takes the first reading for its answer.
+    fn begin(&self, head: &[u8]) -> Stage {
+        let asked = match request(head) {
+            Ok(asked) => asked,
+            Err(refusal) => return Stage::answer(refusal),
+        };
+        let with_body = asked.with_body;
+        match self.answer(&asked) {
+            Answered::Now(answer) => Stage::answer(encode(&answer, with_body)),
+            Answered::Later(first) => {
+                Stage::Reading { first, due: Instant::now() + INTERVAL, with_body }
+            }
+        }
+    }
+
+    fn answer(&self, asked: &Asked<'_>) -> Answered {
+        if let Some(host) = asked.host.filter(|host| !self.hosts.answer(host)) {
+            let why = format!(
+                "this server is not \"{host}\": ask for its address, localhost, or the name in \
+                 admin.listen\n"
+            );
+            return Answered::Now(Answer::text(Status::FORBIDDEN, why));
+        }
+        if asked.path == "/status" && asked.query != "rates=0" {
+            return Answered::Later(Box::new(top::Reading::new(self.arena, self.server_pid)));
+        }
+        Answered::Now(self.answer_now(asked))
+    }
+
+    fn answer_now(&self, asked: &Asked<'_>) -> Answer {
         match asked.path {
             "/metrics" => self.metrics(asked),
             "/live" => Answer::text(Status::OK, "live\n"),
             "/ready" => self.health(clock::now().tick).answer(self.arena.generation()),
             "/status" => {
-                let interval = (asked.query != "rates=0").then_some(INTERVAL);
-                let document = top::status(self.arena, self.server_pid, interval);
-                Answer::json(Status::OK, document)
+                let reading = top::Reading::new(self.arena, self.server_pid);
+                Answer::json(Status::OK, reading.document())
             }
             "/config" => Answer::text(Status::OK, self.config.as_str()),
             _ => Answer::text(Status::NOT_FOUND, format!("there is {PATHS}\n")),

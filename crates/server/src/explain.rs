@@ -7,7 +7,7 @@ use crate::{
     },
     examine,
     front::Trust,
-    site,
+    site::Builder,
 };
 use regatta_arch::options::Settings;
 use regatta_http::h1::{HeadLimits, parse_request};
@@ -46,7 +46,9 @@ pub fn run(request: &Request, sources: &Sources<'_>) -> Result<Explanation, Fail
             Failure::Work(format!("cannot become {name}: {error}"))
         })?;
     }
-    let site = site::build(&config.said.settings, config.hosts, &found.pages);
+    let (builder, of_hosts) =
+        Builder::new(&config.said.settings, &config.plain, config.hosts, &found.releases);
+    let site = builder.first(of_hosts, &found.releases);
     let mut open = |req: &OpenReq| open_below(&found.root, req, rules);
     let mut explained = regatta_origin::explain(&bytes, &mut open, &site, clock::now());
     let who = from.map(|from| who(&config.said.settings, from, &bytes));

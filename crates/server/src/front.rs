@@ -11,7 +11,11 @@ use regatta_http::{
 };
 use regatta_op::Now;
 use regatta_origin::{Admission, Links, Peer};
-use regatta_sys::{limits, shm, socket::UNIX};
+use regatta_sys::{
+    limits,
+    shm::{self, SharedWords},
+    socket::UNIX,
+};
 use std::{
     hash::{BuildHasher, RandomState},
     io,
@@ -109,16 +113,28 @@ fn name(peer: Peer) -> String {
 pub(crate) struct Front {
     /// `None` if no client is limited.
     clients: Option<Clients<'static>>,
+    table: Option<Arc<ClientTable>>,
     trust: Trust,
 }
 
+/// Table of clients in shared memory, for the next image of the master.
+#[derive(Debug)]
+pub(crate) struct ClientTable {
+    pub(crate) memory: SharedWords,
+    pub(crate) seed: u64,
+}
+
 impl Front {
-    /// For so many workers, which are forked later. The process has raised its limit on
-    /// descriptors.
+    /// For this many workers, which are forked later. The process has raised its limit on
+    /// descriptors. `earlier`: the table of the image before, which has charged clients.
     ///
     /// # Errors
     /// There is no memory to share.
-    pub(crate) fn new(settings: &Settings, workers: usize) -> Result<Self, Failure> {
+    pub(crate) fn new(
+        settings: &Settings,
+        workers: usize,
+        earlier: Option<&ClientTable>,
+    ) -> Result<Self, Failure> {
         let rate: u32 = settings.number_as("limits.client_rate");
         let burst = match settings.number_as("limits.client_burst") {
             0 => 2 * rate,
@@ -127,10 +143,16 @@ impl Front {
         let connections_max = settings.number_as("limits.client_connections_max");
         let limits = ClientLimits { connections_max, rate, burst };
         let is_limited = connections_max > 0 || rate > 0;
-        let clients = is_limited.then(|| clients(limits, workers)).transpose();
-        let clients = clients
-            .map_err(|error| Failure::Work(format!("cannot make the table of clients: {error}")))?;
-        Ok(Self { clients, trust: Trust::read(settings) })
+        let clients = is_limited.then(|| clients(limits, workers, earlier)).transpose();
+        let (clients, table) = clients
+            .map_err(|error| Failure::Work(format!("cannot make the table of clients: {error}")))?
+            .unzip();
+        Ok(Self { clients, table: table.map(Arc::new), trust: Trust::read(settings) })
+    }
+
+    /// The table of clients, if there is one.
+    pub(crate) fn table(&self) -> Option<&ClientTable> {
+        self.table.as_deref()
     }
 
     /// These workers have ended: what their clients had open is closed.
@@ -149,13 +171,21 @@ impl Front {
     }
 }
 
-fn clients(limits: ClientLimits, workers: usize) -> io::Result<Clients<'static>> {
+fn clients(
+    limits: ClientLimits,
+    workers: usize,
+    earlier: Option<&ClientTable>,
+) -> io::Result<(Clients<'static>, ClientTable)> {
     let descriptors = usize::try_from(limits::descriptors().soft).unwrap_or(usize::MAX);
     let create = |words| shm::create_named("regatta-clients", words);
-    let entries = create(Clients::WORDS)?.words();
+    let memory = create(Clients::WORDS)?;
     let notes = create(Clients::note_words(workers, descriptors))?.words();
-    let seed = RandomState::new().hash_one(process::id());
-    Ok(Clients::new(entries, (notes, descriptors), seed, limits))
+    let seed = earlier.map_or_else(|| RandomState::new().hash_one(process::id()), |of| of.seed);
+    let clients = Clients::new(memory.words(), (notes, descriptors), seed, limits);
+    if let Some(earlier) = earlier {
+        clients.charge(earlier.memory.words());
+    }
+    Ok((clients, ClientTable { memory, seed }))
 }
 
 const fn nanos(now: Now) -> u64 {

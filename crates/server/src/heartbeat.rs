@@ -1,15 +1,16 @@
-//! Which workers do not run: stopped, or held up by something that should not take so long; and
-//! which of them are better replaced.
+//! Finding children of the master that do not run, because they are stopped or something holds them
+//! up, and those that are better replaced. There is one list and one rule.
+use crate::log::{ErrorLog, Level};
 use regatta_metrics::{SlotView, ThreadBeat};
 use regatta_op::Tick;
 use regatta_sys::process::Child;
-use std::{fs, time::Duration};
+use std::{collections::BTreeMap, fs, time::Duration};
 
-/// Between two looks at the workers, milliseconds.
+/// The time between two checks of all children, milliseconds.
 const LOOK_MS: u64 = 750;
 
-/// Looks without a new heartbeat after which a worker is silent. A worker has one every second.
-pub(crate) const LOOKS_MIN: u32 = 4;
+/// Checks without a new heartbeat after which a child is silent. A worker has one every second.
+const LOOKS_MIN: u32 = 4;
 
 /// The silence after which a worker may be replaced that is not stopped, milliseconds.
 const SILENT_MS_MAX: u64 = 5_000;
@@ -39,9 +40,160 @@ pub(crate) fn is_recent(heartbeat_ms: u64, now: Tick) -> bool {
 }
 
 /// The name of a thread of a process, which says what its stage does; empty if it has ended.
-pub(crate) fn name(pid: u32, thread: u32) -> String {
+fn name(pid: u32, thread: u32) -> String {
     let name = fs::read_to_string(format!("/proc/{pid}/task/{thread}/comm")).unwrap_or_default();
     name.trim_end().to_owned()
+}
+
+/// The role of a child of the master, or of the keeper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Serves connections; its number.
+    Worker(usize),
+    /// Starts workers that share one table of descriptors.
+    Keeper,
+    /// Answers monitors.
+    Admin,
+    /// Opens the path of a root.
+    Scout,
+    /// Tries whether the next image could serve.
+    Trial,
+    /// Works on files in the place of the master.
+    Errand,
+    /// Serves, or drains, for an earlier image.
+    Old {
+        /// The number of its generation.
+        generation: u64,
+        /// Whether it has been ordered to leave: another has taken its place.
+        leaves: bool,
+    },
+}
+
+impl Role {
+    /// Names a child in this role.
+    fn name(self) -> String {
+        match self {
+            Self::Worker(worker) => format!("worker {worker}"),
+            Self::Keeper => "the keeper".to_owned(),
+            Self::Admin => "the admin process".to_owned(),
+            Self::Scout => "the lookup of a root".to_owned(),
+            Self::Trial => "the trial of a reload".to_owned(),
+            Self::Errand => "the process that works on files".to_owned(),
+            Self::Old { generation, .. } => format!("a worker of generation {generation}"),
+        }
+    }
+
+    /// Names what follows when a child in this role is killed.
+    const fn after(self) -> &'static str {
+        match self {
+            Self::Worker(_) | Self::Keeper | Self::Admin => "another takes its place",
+            Self::Scout => "the root is looked up again",
+            Self::Trial => "the reload is refused",
+            Self::Errand => "its work is not done",
+            Self::Old { .. } => "its generation leaves anyway",
+        }
+    }
+}
+
+/// A child, and what is known of its heartbeat.
+#[derive(Debug)]
+pub(crate) struct Watched<'a> {
+    pub(crate) role: Role,
+    pub(crate) child: &'a Child,
+    beat_ms: Option<u64>,
+    oldest: Option<ThreadBeat>,
+    is_single: bool,
+}
+
+impl<'a> Watched<'a> {
+    /// A child without a heartbeat: it is silent while a signal has stopped it.
+    pub(crate) const fn new(role: Role, child: &'a Child) -> Self {
+        Self { role, child, beat_ms: None, oldest: None, is_single: false }
+    }
+
+    /// With this heartbeat, milliseconds of the monotonic clock.
+    pub(crate) const fn beating(self, beat_ms: u64) -> Self {
+        Self { beat_ms: Some(beat_ms), ..self }
+    }
+
+    /// A worker that counts in this slot. If it `is_single`, it has one thread.
+    pub(crate) fn worker(
+        role: Role,
+        child: &'a Child,
+        slot: &SlotView<'_>,
+        is_single: bool,
+    ) -> Self {
+        // In this order: what is known of the others is as new as the heartbeat, or newer.
+        let beat_ms = Some(slot.heartbeat_ms());
+        Self { role, child, beat_ms, oldest: slot.oldest_beat(), is_single }
+    }
+
+    fn activity(&self, thread: u32) -> Option<Activity> {
+        Activity::of(self.child, thread, self.is_single)
+    }
+}
+
+/// A finding of a check about one child.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Finding {
+    pub(crate) role: Role,
+    pub(crate) pid: u32,
+    /// The thread that it is about: the first has the number of its process.
+    thread: u32,
+    change: Change,
+    /// The child is to be killed, because that helps; found once in a silence.
+    pub(crate) is_hopeless: bool,
+}
+
+impl Finding {
+    fn name(&self) -> String {
+        let Self { role, pid, thread, .. } = *self;
+        let role = role.name();
+        match thread == pid {
+            true => format!("{role} (process {pid})"),
+            false => format!("{role} (process {pid}): its thread {thread} ({})", name(pid, thread)),
+        }
+    }
+
+    /// Reports it; `kills`: the child is killed for it.
+    pub(crate) fn note(&self, errors: &ErrorLog, kills: bool) {
+        let name = self.name();
+        match self.change {
+            Change::Silent(ms) => errors.note(
+                Level::Error,
+                format_args!(
+                    "{name} has not answered for {ms} ms: it is stopped, or something that it \
+                     waits for hangs"
+                ),
+            ),
+            Change::Again(ms) => {
+                errors.note(Level::Notice, format_args!("{name} answers again after {ms} ms"));
+            }
+            Change::Still { silent_ms: ms, .. } if kills => {
+                let after = self.role.after();
+                errors.note(
+                    Level::Error,
+                    format_args!(
+                        "{name} has not answered for {ms} ms, and the process is killed: {after}"
+                    ),
+                );
+            }
+            Change::Still { .. } => {}
+        }
+    }
+}
+
+/// The silence that all of these workers have in common, milliseconds, if no disk can be the
+/// reason: then no process will release what they wait for.
+pub(crate) fn all_silent(findings: &[Finding], workers: usize, disk_ms_max: u64) -> Option<u64> {
+    let silent = findings.iter().filter_map(|found| match found.change {
+        Change::Still { silent_ms, .. } if found.thread == found.pid => Some(silent_ms),
+        _ => None,
+    });
+    let silent: Vec<u64> = silent.collect();
+    let least = silent.iter().copied().min()?;
+    let are_all = silent.len() >= workers;
+    (are_all && least >= disk_ms_max.saturating_add(SILENT_MS_MAX)).then_some(least)
 }
 
 /// What has changed about a worker.
@@ -166,27 +318,35 @@ impl Last {
     }
 }
 
-/// The heartbeats of all workers, and the oldest beats of their other threads.
-#[derive(Debug)]
-pub(crate) struct Heartbeats {
-    workers: Vec<Last>,
-    threads: Vec<Last>,
+/// Beats of one child.
+#[derive(Clone, Copy, Debug, Default)]
+struct Beats {
+    main: Last,
+    /// The one of its other threads that has not come back for longest.
+    other: Last,
+    /// A check has found that it is hopeless.
+    condemned: bool,
+}
+
+/// The beats of all children, by process.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    seen: BTreeMap<u32, Beats>,
     next: Tick,
 }
 
-impl Heartbeats {
+impl Watch {
     /// No heartbeat is known yet.
-    pub(crate) fn new(workers: usize, now: Tick) -> Self {
-        let [workers, threads] = [(); 2].map(|()| vec![Last::default(); workers]);
-        Self { workers, threads, next: now.after(LOOK_MS) }
+    pub(crate) fn new(now: Tick) -> Self {
+        Self { seen: BTreeMap::new(), next: now.after(LOOK_MS) }
     }
 
-    /// When it is time to look.
+    /// The time of the next check.
     pub(crate) const fn wake_at(&self) -> Tick {
         self.next
     }
 
-    /// True if it is time to look; the next time is then later.
+    /// True if it is time to check; the next time is then later.
     pub(crate) fn is_due(&mut self, now: Tick) -> bool {
         let due = self.next <= now;
         if due {
@@ -195,32 +355,82 @@ impl Heartbeats {
         due
     }
 
-    /// A worker has this heartbeat, of its main thread; `None` if there is no worker. `activity`
-    /// tells what that thread does.
+    /// Checks all children, and forgets those that are not there any more.
     pub(crate) fn check(
         &mut self,
-        worker: usize,
-        heartbeat: Option<ThreadBeat>,
+        children: &[Watched<'_>],
         now: Tick,
-        activity: impl FnOnce() -> Option<Activity>,
-    ) -> Option<Change> {
-        self.workers[worker].check(heartbeat, now, activity)
+        disk_ms_max: u64,
+    ) -> Vec<Finding> {
+        let mut seen = BTreeMap::new();
+        let mut findings = Vec::new();
+        for watched in children {
+            let pid = watched.child.pid();
+            let mut beats = self.seen.remove(&pid).unwrap_or_default();
+            let tick_ms = watched.beat_ms.unwrap_or_else(|| beats.implied(watched.child, now));
+            let what = Seen {
+                role: watched.role,
+                main: ThreadBeat { thread: pid, tick_ms },
+                oldest: watched.oldest,
+                activity: &|thread| watched.activity(thread),
+            };
+            beats.check(&what, now, disk_ms_max, &mut findings);
+            seen.insert(pid, beats);
+        }
+        self.seen = seen;
+        findings
+    }
+}
+
+/// The state of a child at one check.
+struct Seen<'a> {
+    role: Role,
+    /// The heartbeat, of its first thread.
+    main: ThreadBeat,
+    /// The thread that has not come back for longest.
+    oldest: Option<ThreadBeat>,
+    /// Reads what a thread does.
+    activity: &'a dyn Fn(u32) -> Option<Activity>,
+}
+
+impl Beats {
+    fn check(&mut self, seen: &Seen<'_>, now: Tick, disk_ms_max: u64, found: &mut Vec<Finding>) {
+        let Seen { role, main, oldest, activity } = *seen;
+        let pid = main.thread;
+        let changed = self.main.check(Some(main), now, || activity(pid));
+        // The first thread reports the others: where that has had no heartbeat since the last
+        // check, nothing is known of them.
+        let other = match self.main.looks {
+            0 => self.other.check(oldest, now, || activity(oldest?.thread)),
+            _ => None,
+        };
+        let oldest = oldest.map_or(pid, |beat| beat.thread);
+        for (thread, change) in [(pid, changed), (oldest, other)] {
+            let Some(change) = change else { continue };
+            let dies = change.is_hopeless(|| activity(thread), disk_ms_max);
+            let is_hopeless = dies && !self.condemned;
+            self.condemned = (self.condemned || dies) && !matches!(change, Change::Again(_));
+            found.push(Finding { role, pid, thread, change, is_hopeless });
+        }
     }
 
-    /// Of the other threads of a worker, whose heartbeat has been checked, this one has not come
-    /// back for longest; `None` if it has no others that are watched. The main thread says so:
-    /// where that has had no heartbeat since the last look, nothing is known of the others.
-    pub(crate) fn check_threads(
-        &mut self,
-        worker: usize,
-        oldest: Option<ThreadBeat>,
-        now: Tick,
-        activity: impl FnOnce() -> Option<Activity>,
-    ) -> Option<Change> {
-        match self.workers[worker].looks {
-            0 => self.threads[worker].check(oldest, now, activity),
-            _ => None,
+    /// The heartbeat of a child that has none of its own: a new one, unless it is stopped.
+    fn implied(&self, child: &Child, now: Tick) -> u64 {
+        let last = self.main.beat.map(|beat| beat.tick_ms);
+        match child.is_stopped() {
+            Ok(true) => last.unwrap_or(now.0),
+            _ => now.0,
         }
+    }
+}
+
+impl Change {
+    /// True if the child is to be killed. `activity`: what it does.
+    fn is_hopeless(self, activity: impl FnOnce() -> Option<Activity>, disk_ms_max: u64) -> bool {
+        let Self::Still { silent_ms, busy_before_ms } = self else { return false };
+        activity().is_some_and(|now| {
+            now.is_hopeless(silent_ms, now.busy_ms.saturating_sub(busy_before_ms), disk_ms_max)
+        })
     }
 }
 
@@ -230,14 +440,15 @@ mod tests {
 
     #[test]
     fn silence_is_reported_once_and_so_is_its_end() {
-        let mut heartbeats = Heartbeats::new(1, Tick(0));
-        assert!(!heartbeats.is_due(Tick(749)) && heartbeats.is_due(Tick(750)));
-        assert!(!heartbeats.is_due(Tick(1_499)));
+        let mut watch = Watch::new(Tick(0));
+        assert!(!watch.is_due(Tick(749)) && watch.is_due(Tick(750)));
+        assert!(!watch.is_due(Tick(1_499)));
         let still = |silent_ms| Some(Change::Still { silent_ms, busy_before_ms: 1_500 });
         let used = |busy_ms| Some(Activity { state: 'S', busy_ms });
+        let mut last = Last::default();
         let mut check = |beat: Option<u64>, ms| {
             let beat = beat.map(|tick_ms| ThreadBeat { thread: 77, tick_ms });
-            heartbeats.check(0, beat, Tick(ms), || used(ms))
+            last.check(beat, Tick(ms), || used(ms))
         };
         assert_eq!(check(Some(7), 750), None);
         assert_eq!(check(Some(7), 1_500), None);
@@ -252,32 +463,80 @@ mod tests {
         assert_eq!(check(Some(9), 8_250), None, "another has started");
     }
 
+    const PID: u32 = 77;
+
+    /// Findings of a check of one worker: the thread, the change, and whether it is to be killed.
+    fn found(
+        beats: &mut Beats,
+        beat_ms: u64,
+        oldest: Option<(u32, u64)>,
+        ms: u64,
+        activity: Activity,
+    ) -> Vec<(u32, Change, bool)> {
+        let oldest = oldest.map(|(thread, tick_ms)| ThreadBeat { thread, tick_ms });
+        let main = ThreadBeat { thread: PID, tick_ms: beat_ms };
+        let mut findings = Vec::new();
+        let seen = Seen { role: Role::Worker(0), main, oldest, activity: &|_| Some(activity) };
+        beats.check(&seen, Tick(ms), 30_000, &mut findings);
+        findings.iter().map(|found| (found.thread, found.change, found.is_hopeless)).collect()
+    }
+
     #[test]
     fn a_thread_that_does_not_come_back_is_told_by_one_that_does() {
-        let mut heartbeats = Heartbeats::new(1, Tick(0));
-        let used = |busy_ms| Some(Activity { state: 'R', busy_ms });
+        let mut beats = Beats::default();
         // The heartbeat, the thread whose beat is the oldest, and that.
         let mut check = |main_ms, thread, tick_ms, ms| {
-            let main = ThreadBeat { thread: 77, tick_ms: main_ms };
-            let changed = heartbeats.check(0, Some(main), Tick(ms), || None);
-            assert!(!matches!(changed, Some(Change::Still { .. })), "{changed:?}");
-            let oldest = ThreadBeat { thread, tick_ms };
-            heartbeats.check_threads(0, Some(oldest), Tick(ms), || used(ms))
+            let activity = Activity { state: 'R', busy_ms: ms };
+            let found = found(&mut beats, main_ms, Some((thread, tick_ms)), ms, activity);
+            found.into_iter().map(|(of, change, dies)| (of == thread, change, dies)).next()
         };
         assert_eq!(check(500, 78, 500, 750), None);
         assert_eq!(check(1_250, 79, 500, 1_500), None, "another is as old");
         assert_eq!(check(2_000, 79, 500, 2_250), None);
         assert_eq!(check(2_750, 79, 500, 3_000), None);
         assert_eq!(check(3_500, 79, 500, 3_750), None);
-        assert_eq!(check(4_250, 79, 500, 4_500), Some(Change::Silent(3_000)));
-        let still = |silent_ms| Some(Change::Still { silent_ms, busy_before_ms: 2_250 });
-        assert_eq!(check(5_000, 79, 500, 5_250), still(4_500));
-        // Who would tell of it has not been heard.
+        assert_eq!(check(4_250, 79, 500, 4_500), Some((true, Change::Silent(3_000), false)));
+        let still = |silent_ms| Change::Still { silent_ms, busy_before_ms: 2_250 };
+        assert_eq!(check(5_000, 79, 500, 5_250), Some((true, still(4_500), false)));
+        // The thread that would report it has not been heard.
         assert_eq!(check(5_000, 79, 500, 6_000), None);
         assert_eq!(check(5_000, 79, 500, 6_750), None);
-        assert_eq!(check(7_250, 79, 500, 7_500), still(6_750));
-        assert_eq!(check(8_000, 79, 8_000, 8_250), Some(Change::Again(6_750)));
-        assert_eq!(check(8_750, 78, 8_750, 9_000), None);
+        assert_eq!(check(7_250, 79, 500, 7_500), Some((true, still(6_750), true)));
+        assert_eq!(check(8_000, 79, 500, 8_250), Some((true, still(7_500), false)), "once");
+        assert_eq!(check(8_750, 79, 8_750, 9_000), Some((true, Change::Again(7_500), false)));
+        assert_eq!(check(9_500, 78, 9_500, 9_750), None);
+    }
+
+    /// A child in any role is named at the fifth check and killed at the sixth.
+    #[test]
+    fn a_child_that_is_stopped_is_killed_within_five_seconds() {
+        let mut beats = Beats::default();
+        let stopped = Activity { state: 'T', busy_ms: 0 };
+        for check in 1..5 {
+            assert_eq!(found(&mut beats, 700, None, check * LOOK_MS, stopped), []);
+        }
+        let named = found(&mut beats, 700, None, 5 * LOOK_MS, stopped);
+        assert_eq!(named, [(PID, Change::Silent(3_000), false)]);
+        let killed = found(&mut beats, 700, None, 6 * LOOK_MS, stopped);
+        assert!(matches!(killed[..], [(PID, Change::Still { .. }, true)]), "{killed:?}");
+        const { assert!(6 * LOOK_MS < 5_000) };
+    }
+
+    #[test]
+    fn all_workers_that_are_silent_for_longer_than_a_disk_may_take_wait_for_each_other() {
+        let still = |pid, thread, silent_ms| Finding {
+            role: Role::Worker(0),
+            pid,
+            thread,
+            change: Change::Still { silent_ms, busy_before_ms: 0 },
+            is_hopeless: false,
+        };
+        let all = |findings: &[Finding]| all_silent(findings, 2, 30_000);
+        assert_eq!(all(&[still(7, 7, 36_000), still(8, 8, 35_000)]), Some(35_000));
+        assert_eq!(all(&[still(7, 7, 36_000), still(8, 8, 34_999)]), None, "a disk may");
+        assert_eq!(all(&[still(7, 7, 36_000)]), None, "the other answers");
+        assert_eq!(all(&[still(7, 7, 36_000), still(7, 9, 36_000)]), None, "one process");
+        assert_eq!(all(&[]), None);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 mod admin;
 pub mod config;
 pub mod explain;
+mod findings;
 #[cfg(test)]
 #[path = "../../../xtask/folder.rs"]
 mod folder;
@@ -18,11 +19,11 @@ pub mod machine;
 mod master;
 pub mod media;
 mod notify;
-pub mod null;
 pub mod password;
 mod pid_file;
 pub mod precompress;
 mod root;
+mod scout;
 pub mod site;
 pub mod succession;
 pub mod supervise;
@@ -33,9 +34,9 @@ use config::{
     check::{self, Config},
     options,
     raw::{self, Arguments, FILE_BYTES_MAX, FileText, Location, Problem, Said},
-    rules_files,
+    release::{Release, Wanted},
 };
-use machine::RootAndUser;
+use machine::Found;
 use regatta_arch::{ABSENT, ARCHITECTURES};
 use regatta_sys::{exec, limits, socket::Place};
 use std::{
@@ -62,7 +63,7 @@ pub struct Sources<'a> {
     pub file: Option<&'a Path>,
     /// The rest of the command line.
     pub arguments: Arguments,
-    /// What the file says, if it has been read before.
+    /// Text of the file, if it has been read before.
     pub text: Option<String>,
     /// Where sockets listen that the service manager has given: the server listens there if nobody
     /// says where to.
@@ -88,9 +89,10 @@ pub fn serve(sources: &Sources<'_>, inherit: Option<i32>) -> Result<(), Failure>
 /// The effective configuration, with every option written out.
 ///
 /// # Errors
-/// What is wrong with it; nothing outside the process is looked at but host names and rules files.
+/// Problems with it; nothing outside the process is looked at but host names.
 pub fn print_config(sources: &Sources<'_>) -> Result<String, Failure> {
-    match understand(sources) {
+    let (said, problems) = read_configuration(sources);
+    match understand(sources, (said, problems), &[]) {
         Ok(config) => Ok(options::print(config.settings()) + &config.said.print_rows()),
         Err((_, problems)) => Err(Failure::Configuration(problems)),
     }
@@ -114,10 +116,13 @@ pub struct Checked {
 pub fn check(sources: &Sources<'_>) -> Result<Checked, Failure> {
     proc_is_there()?;
     let mut problems = Vec::new();
-    let (good, said) = match understand(sources) {
+    let (found, understood) = look(sources);
+    let (good, said) = match understood {
         Ok(config) => {
             let summary = summary(&config);
-            let Config { chosen, mut warnings, said, .. } = config;
+            let Config { chosen, mut warnings, cut, said, faults, .. } = config;
+            problems.extend(cut);
+            problems.extend(faults.into_iter().map(|(_, problem)| problem));
             warnings.extend(precompress::stale(&said));
             (Some(Checked { summary, chosen, warnings }), said)
         }
@@ -126,7 +131,7 @@ pub fn check(sources: &Sources<'_>) -> Result<Checked, Failure> {
             (None, said)
         }
     };
-    problems.extend(machine::find(&said).err().unwrap_or_default());
+    problems.extend(found.map_or_else(|problems| problems, |found| found.problems(&said)));
     problems.extend(machine::writable(&said));
     match good {
         Some(checked) if problems.is_empty() => Ok(checked),
@@ -155,7 +160,7 @@ fn summary(config: &Config) -> String {
         "nothing is wrong: {} with {workers} worker{} would serve \"{}\"{hosts} on {}",
         config.architecture.name,
         if workers == 1 { "" } else { "s" },
-        config.settings().text("server.root"),
+        config.said.root().display(),
         listen.join(", "),
     )
 }
@@ -189,24 +194,65 @@ pub fn check_json(found: Result<&Checked, &[Problem]>) -> String {
     format!("{object:#}\n")
 }
 
-/// Understands a configuration and looks whether the machine has what it asks for.
-fn examine(sources: &Sources<'_>) -> Result<(Config, RootAndUser), Failure> {
-    match understand(sources) {
-        Ok(config) => match machine::find(&config.said) {
-            Ok(found) => Ok((config, found)),
-            Err(problems) => Err(Failure::Configuration(problems)),
-        },
-        Err((said, mut problems)) => {
-            problems.extend(machine::find(&said).err().unwrap_or_default());
+/// Understands a configuration and looks whether the machine has what it asks for. What is wrong
+/// below a root is a warning.
+fn examine(sources: &Sources<'_>) -> Result<(Config, Found), Failure> {
+    let (found, understood) = look(sources);
+    join(found, understood)
+}
+
+/// The same with findings of a trial: looks at nothing outside the process but host names.
+fn examine_found(sources: &Sources<'_>, found: Found) -> Result<(Config, Found), Failure> {
+    let understood = understand(sources, read_configuration(sources), &found.releases);
+    join(Ok(found), understood)
+}
+
+fn join(
+    found: Result<Found, Vec<Problem>>,
+    understood: Understood,
+) -> Result<(Config, Found), Failure> {
+    match (understood, found) {
+        (Ok(mut config), Ok(found)) => {
+            config.warnings.extend(found.warnings(&config.said));
+            let wanted = Wanted::of_all(&config.said, found.user.is_some());
+            for (host, mut problem) in std::mem::take(&mut config.faults) {
+                problem.message = format!(
+                    "{}: {}, and the line is skipped",
+                    wanted[host].label(),
+                    problem.message
+                );
+                config.warnings.push(problem);
+            }
+            Ok((config, found))
+        }
+        (Ok(_), Err(problems)) => Err(Failure::Configuration(problems)),
+        (Err((said, mut problems)), found) => {
+            problems.extend(found.map_or_else(|problems| problems, |found| found.problems(&said)));
             Err(Failure::Configuration(problems))
         }
     }
 }
 
-fn understand(sources: &Sources<'_>) -> Result<Config, (Said, Vec<Problem>)> {
-    let (mut said, mut problems) = read(sources);
+type Understood = Result<Config, (Said, Vec<Problem>)>;
+
+/// Looks below the roots, and understands the configuration with the rules that are there.
+fn look(sources: &Sources<'_>) -> (Result<Found, Vec<Problem>>, Understood) {
+    let (said, problems) = read_configuration(sources);
+    let found = machine::find(&said);
+    let releases = found.as_ref().map_or(&[][..], |found| &found.releases);
+    let understood = understand(sources, (said, problems), releases);
+    (found, understood)
+}
+
+#[expect(clippy::result_large_err, reason = "returned once, when a configuration is read")]
+fn understand(
+    sources: &Sources<'_>,
+    (mut said, mut problems): (Said, Vec<Problem>),
+    releases: &[Release],
+) -> Understood {
     let chosen = check::given(&mut said, &sources.given);
-    let understood = check::understand(said, &Allowance::own(limits::descriptors().hard));
+    let allowance = Allowance::own(limits::descriptors().hard);
+    let understood = check::understand(said, releases, &allowance);
     let understood = understood.map(|mut config| {
         config.chosen.extend(chosen);
         config
@@ -219,15 +265,6 @@ fn understand(sources: &Sources<'_>) -> Result<Config, (Said, Vec<Problem>)> {
             Err((said, problems))
         }
     }
-}
-
-fn read(sources: &Sources<'_>) -> (Said, Vec<Problem>) {
-    let (mut said, mut problems) = read_configuration(sources);
-    problems.extend(rules_files::read(&mut said));
-    for host in &mut said.hosts {
-        problems.extend(rules_files::read(host));
-    }
-    (said, problems)
 }
 
 fn read_configuration(sources: &Sources<'_>) -> (Said, Vec<Problem>) {
@@ -244,7 +281,11 @@ fn read_configuration(sources: &Sources<'_>) -> (Said, Vec<Problem>) {
         Some((name, Err(error))) => {
             let (said, mut problems) = raw::read(None, &sources.arguments);
             let place = Location::Argument(format!("--config {name}"));
-            problems.insert(0, Problem::new(place, format!("cannot read the file: {error}")));
+            let why = match error.kind() {
+                io::ErrorKind::NotFound => "no such file".to_owned(),
+                _ => format!("cannot read the file: {error}"),
+            };
+            problems.insert(0, Problem::new(place, why));
             (said, problems)
         }
     }

@@ -13,9 +13,12 @@ mod sink;
 #[cfg(test)]
 mod tests;
 
+/// The options that name logs.
+pub(crate) const LOGS: [&str; 2] = ["log.access", "log.error"];
+
 pub use error::{ErrorLog, Level};
-pub(crate) use file::try_opening;
 pub use file::{Destination, LogFault, LogFile, Owner};
+pub(crate) use file::{make, try_opening};
 pub use format::Format;
 pub use sink::{
     AccessLog, AccessLogOptions, BUFFER_AGE_MS_MAX, BUFFER_BYTES_MAX, FAULT_MS_MIN, LogSink,

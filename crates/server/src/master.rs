@@ -2,6 +2,8 @@
 //! live and leave.
 mod admin;
 mod confine;
+mod errand;
+mod files;
 mod generations;
 mod given;
 mod image;
@@ -9,31 +11,36 @@ mod inherited;
 mod keeper;
 mod old;
 mod prepare;
+mod resweep;
 mod sockets;
 mod succeed;
+mod trial;
 mod waiting;
 
 use crate::{
     Failure, Sources, announce,
-    config::raw::{Location, Problem},
-    examine,
+    config::raw::Problem,
+    examine, examine_found,
+    findings::{Draft, Findings},
     front::{self, Front},
     full::{Full, LOOK_MS},
-    heartbeat::{self, Activity, Change, Heartbeats},
-    log::{AccessLog, ErrorLog, Level, LogFile},
+    heartbeat::{Finding, Role, Watch, Watched, all_silent},
+    log::{self, AccessLog, Destination, ErrorLog, Level, LogFile, Owner},
     machine,
     notify::Message,
-    pid_file::{self, PidFile},
+    pid_file,
     root::{Report, RootWatch},
     succession::{Event as Happened, Kind},
     supervise::{Ending, Gone, LEAVE_MS_MAX, Order, Signal, Staff},
+    text_of,
 };
 use admin::{Admin, Monitors};
 use confine::Confinement;
+use errand::ERRAND;
 use generations::{Generations, OLD, Own, TRIAL};
-use prepare::prepare;
+use prepare::{Purpose, prepare};
 use regatta_arch::{Architecture, Env};
-use regatta_metrics::{Counter, Gauge, Phase, Slot, ThreadBeat};
+use regatta_metrics::{Attendant, Counter, Gauge, Phase, Slot};
 use regatta_op::Tick;
 use regatta_sys::{
     Bell, clock,
@@ -45,19 +52,21 @@ use regatta_sys::{
     socket::Place,
     wait::{Event, Interest, Poll, Poller},
 };
+use resweep::Resweep;
 use std::{
     fmt,
+    fs::File,
     hash::{BuildHasher, RandomState},
     io, mem,
     os::{
         fd::{AsFd, BorrowedFd, RawFd},
         unix::process::parent_id,
     },
-    path::Path,
     process,
     sync::Arc,
     time::Duration,
 };
+use trial::FINDINGS;
 
 pub(crate) use sockets::listen_fault;
 
@@ -69,9 +78,6 @@ const CLOCK_LATE_MS_MAX: u64 = 4;
 
 /// The option that names the file with the master's number.
 const PID_FILE: &str = "server.pid_file";
-
-/// The wait before another look for what a worker that has ended left open, milliseconds.
-const SWEEP_MS: u64 = 20;
 
 /// The wait before another look whether all workers have begun, milliseconds.
 const BEGIN_MS: u64 = 1;
@@ -104,25 +110,24 @@ pub(crate) fn run(sources: &Sources<'_>, inherit: Option<RawFd>) -> Result<(), F
             Err(failure) => image::refuse(&report, &failure),
         }
     }
-    let (mut prepared, pid_file) = match begin(&sources, &mut generations) {
+    let mut prepared = match begin(&sources, &mut generations) {
         Ok(ready) => ready,
         Err(failure) => {
             generations.remove_made_files();
-            return match generations.has_old() {
-                true => waiting::wait(generations, &signals, &failure),
-                false => Err(failure),
-            };
+            if generations.has_old() {
+                return waiting::wait(generations, &signals, &failure);
+            }
+            generations.finish_errands();
+            return Err(failure);
         }
     };
     generations.find_manager();
     let master = Master::new(Some((signals, generations)), &mut prepared);
-    let ending = master.and_then(|mut master| {
+    ended(master.and_then(|mut master| {
         let ending = master.run();
-        master.generations.iter_mut().for_each(|all| all.remove_files(|_| true));
+        master.generations.iter_mut().for_each(Generations::clean_up);
         ending
-    });
-    drop(pid_file);
-    ended(ending)
+    }))
 }
 
 fn ended(ending: io::Result<Ending>) -> Result<(), Failure> {
@@ -135,25 +140,33 @@ fn ended(ending: io::Result<Ending>) -> Result<(), Failure> {
     }
 }
 
-/// Prepares everything, and writes the file with the master's number.
-fn begin(
-    sources: &Sources<'_>,
-    generations: &mut Generations,
-) -> Result<(Prepared, Option<PidFile>), Failure> {
-    let (config, found) = examine(sources)?;
-    let pid_place = config.said.place(PID_FILE);
-    let prepared = prepare(config, found, generations, false)?;
-    let pid_file = prepared.pid_file(pid_place)?;
+/// Prepares everything, and writes the file with the master's number. What a trial has found is not
+/// looked for again: that may wait for a disk.
+fn begin(sources: &Sources<'_>, generations: &mut Generations) -> Result<Prepared, Failure> {
+    let ((config, found), handed) = match generations.findings.take() {
+        Some(Findings { mut machine, handed, .. }) => {
+            machine.keep_rules(&generations.rules);
+            (examine_found(sources, machine)?, Some(handed))
+        }
+        None => (examine(sources)?, None),
+    };
+    let place = config.said.place(PID_FILE);
+    let prepared = prepare(config, found, generations, Purpose::Serve(handed))?;
+    let path = prepared.env.settings.path(PID_FILE);
+    generations.set_pid_file(path).map_err(|error| {
+        let message = format!("{PID_FILE}: {error}");
+        Failure::Configuration(vec![Problem::new(place, message)])
+    })?;
     generations.has_begun();
-    let path = prepared.env.settings.path(PID_FILE).map(Path::to_owned);
-    // That of the image before is removed if it is another.
-    let other = mem::replace(&mut generations.pid_file, path);
-    drop(other.filter(|other| generations.pid_file.as_ref() != Some(other)).map(PidFile::adopt));
-    Ok((prepared, pid_file))
+    Ok(prepared)
 }
 
-/// Sees whether this program could serve, and changes nothing that others see.
+/// Sees whether this program could serve, and changes nothing that others see. If it could serve,
+/// it makes the logs and sends what it has found.
 fn try_out(sources: &Sources<'_>, generations: &mut Generations) -> Result<(), Failure> {
+    // What is tried is what is handed over, whatever the file says by then.
+    let text = sources.text.clone().or_else(|| text_of(File::open(sources.file?).ok()?).ok());
+    let sources = &Sources { text, ..sources.clone() };
     let (config, found) = examine(sources)?;
     let mut problems = machine::writable(&config.said);
     if problems.is_empty()
@@ -164,10 +177,24 @@ fn try_out(sources: &Sources<'_>, generations: &mut Generations) -> Result<(), F
         let message = format!("cannot write \"{}\": {error}", path.display());
         problems.push(config.said.problem(PID_FILE, &message));
     }
-    if problems.is_empty() {
-        return prepare(config, found, generations, true).map(drop);
+    if !problems.is_empty() {
+        return Err(Failure::Configuration(problems));
     }
-    Err(Failure::Configuration(problems))
+    let draft = Draft::new(sources.text.as_deref(), &found);
+    let logs = log::LOGS.map(|key| (key, config.said.place(key)));
+    let prepared = prepare(config, found, generations, Purpose::Try)?;
+    let Some(channel) = &generations.findings_to else { return Ok(()) };
+    let owner = prepared.user.as_ref().map(|user| Owner { uid: user.uid, gid: user.gid });
+    let [access, errors] = logs.map(|(key, place)| {
+        let made = log::make(&Destination::from(prepared.env.settings.text(key)), owner);
+        made.map_err(|error| {
+            let message = format!("{key}: cannot open it for appending: {error}");
+            Failure::Configuration(vec![Problem::new(place, message)])
+        })
+    });
+    access?;
+    let sent = draft.send(channel, &prepared.env.root, prepared.root.reach(), errors?.as_ref());
+    sent.map_err(|error| Failure::Work(format!("cannot hand over what was found: {error}")))
 }
 
 /// Everything that workers share, ready.
@@ -193,21 +220,8 @@ struct Prepared {
 }
 
 impl Prepared {
-    /// `place`: where it was said.
-    fn pid_file(&self, place: Location) -> Result<Option<PidFile>, Failure> {
-        let Some(path) = self.env.settings.path(PID_FILE) else { return Ok(None) };
-        PidFile::write(path).map(Some).map_err(|error| {
-            let message = format!("{PID_FILE}: cannot write \"{}\": {error}", path.display());
-            Failure::Configuration(vec![Problem::new(place, message)])
-        })
-    }
-
     /// Forks a worker, or the keeper that forks the workers.
     fn start(&mut self, worker: usize) -> io::Result<Child> {
-        if let Err(fault) = self.access.renew() {
-            let name = self.name(worker);
-            self.errors.note(Level::Warning, format_args!("{name} cannot log: {fault}"));
-        }
         if self.has_keeper() {
             return self.start_keeper();
         }
@@ -222,6 +236,11 @@ impl Prepared {
         // It begins with the root that this process has.
         slot.set_root_generation(self.root.generation());
         let worker_life = || {
+            if self.is_keeper() {
+                self.errors.is_of_shared_table();
+            } else {
+                self.make_access_log(worker);
+            }
             if !self.is_keeper()
                 && let Err(code) =
                     self.become_confined(format_args!("worker {worker}"), worker == 0)
@@ -240,10 +259,20 @@ impl Prepared {
         }
         let mut keep: Vec<BorrowedFd<'_>> = env.listeners(worker).iter().map(AsFd::as_fd).collect();
         keep.extend(env.root.all().map(AsFd::as_fd));
-        keep.extend([env.bells[worker].as_fd(), env.root_channels[worker].as_fd()]);
+        keep.extend(env.bells_of(worker).map(AsFd::as_fd));
+        keep.push(env.root_channels[worker].as_fd());
         let logs: Vec<_> = self.logs().collect();
         keep.extend(logs.iter().map(AsFd::as_fd));
         fork_worker(&keep, worker_life)
+    }
+
+    /// Makes the access log, if it is not there any more, in a child that has not changed its user:
+    /// the master would wait for its disk.
+    fn make_access_log(&self, worker: usize) {
+        if let Err(fault) = self.access.make() {
+            let name = self.name(worker);
+            self.errors.note(Level::Warning, format_args!("{name} cannot log: {fault}"));
+        }
     }
 
     /// Makes `who`, which is this process, the user that serves; or the code to exit with.
@@ -268,6 +297,7 @@ impl Prepared {
 
 /// What a worker does.
 fn work(env: &Env, architecture: &Architecture, worker: usize, errors: &ErrorLog) -> i32 {
+    env.releases.build_kept();
     match (architecture.driver.work)(env, worker) {
         Ok(()) => 0,
         Err(why) => {
@@ -295,10 +325,11 @@ struct Master<'a> {
     children: Vec<Option<Child>>,
     /// The first so many workers are to begin, and have not all been seen to.
     awaited: usize,
-    /// Descriptors of a worker that has ended may still be open in the table that all share.
-    unswept: bool,
+    /// The next sweep: descriptors of a worker that has ended may still be open in the table that
+    /// all share.
+    unswept: Option<Resweep>,
     full: Full,
-    heartbeats: Heartbeats,
+    watch: Watch,
     monitors: Monitors,
 }
 
@@ -334,8 +365,8 @@ impl<'a> Master<'a> {
             awaited = 0;
         }
         let children = (0..posts).map(|_| None).collect();
-        let (full, unswept) = (Full::default(), false);
-        let heartbeats = Heartbeats::new(prepared.workers, now);
+        let (full, unswept) = (Full::default(), None);
+        let watch = Watch::new(now);
         let monitors = Monitors::new(prepared, now);
         Ok(Self {
             signals,
@@ -347,7 +378,7 @@ impl<'a> Master<'a> {
             awaited,
             unswept,
             full,
-            heartbeats,
+            watch,
             monitors,
         })
     }
@@ -368,15 +399,22 @@ impl<'a> Master<'a> {
             if let Some(ending) = self.ending() {
                 return Ok(ending);
             }
+            if let Some(generations) = &mut self.generations {
+                generations.errands.watch(&mut self.poller)?;
+            }
             let now = clock::now().tick;
             let wake_at = self.staff.wake_at().min(self.prepared.root.look_at());
-            let wake_at = wake_at.min(self.monitors.wake_at(now)).min(self.heartbeats.wake_at());
+            let wake_at = wake_at.min(self.monitors.wake_at(now)).min(self.watch.wake_at());
             let wake_at =
                 wake_at.min(self.generations.as_ref().map_or(Tick::NEVER, Generations::wake_at));
-            let wake_at = if self.unswept { wake_at.min(now.after(SWEEP_MS)) } else { wake_at };
+            let wake_at = self.unswept.map_or(wake_at, |again| wake_at.min(again.at));
             let wake_at = if self.awaited > 0 { wake_at.min(now.after(BEGIN_MS)) } else { wake_at };
             let wait_ms = wake_at.since(now).saturating_add(CLOCK_LATE_MS_MAX).min(LOOK_MS);
             self.poller.wait(&mut events, Some(Duration::from_millis(wait_ms)))?;
+            if self.prepared.is_keeper() {
+                let control = self.prepared.env.arena.control();
+                control.set_heartbeat_ms(Attendant::Keeper, clock::now().tick.0);
+            }
             // The master says so for all.
             if !self.prepared.is_keeper()
                 && let Some(line) = self.full.line(&self.prepared.env, clock::now().tick)
@@ -387,22 +425,29 @@ impl<'a> Master<'a> {
                 match event.key {
                     SIGNALS => self.read_signals()?,
                     TOLD => self.follow_master(),
-                    LOOKUP => self.on_lookup_exit()?,
+                    LOOKUP => self.on_scouts()?,
                     ADMIN => self.reap_admin()?,
                     TRIAL => self.on_trial_exit()?,
+                    FINDINGS => self.take_findings()?,
+                    key if key & ERRAND != 0 => self.on_errand_exit(key)?,
                     key if key & OLD != 0 => self.reap_old(key)?,
                     worker => self.reap(usize::try_from(worker).unwrap_or(usize::MAX))?,
                 }
             }
-            if self.unswept
-                && let Some(shared) = &self.prepared.env.shared
-            {
-                self.unswept = shared.crew.sweep() == Sweep::Later;
-            }
+            self.sweep_again();
             self.look_at_beginners()?;
-            self.check_heartbeats();
+            self.check_children();
             self.look_at_generations()?;
             self.orders()?;
+        }
+    }
+
+    fn sweep_again(&mut self) {
+        let now = clock::now().tick;
+        let due = self.unswept.filter(|again| again.at <= now);
+        if let (Some(again), Some(shared)) = (due, &self.prepared.env.shared) {
+            let later = shared.crew.sweep() == Sweep::Later;
+            self.unswept = later.then(|| again.later(now));
         }
     }
 
@@ -435,88 +480,88 @@ impl<'a> Master<'a> {
         self.attend_monitors()
     }
 
-    /// Looks whether the admin process and all workers go on, and of those with several threads
-    /// whether all of these do.
-    fn check_heartbeats(&mut self) {
-        let now = clock::now().tick;
-        if !self.heartbeats.is_due(now) {
-            return;
-        }
-        self.check_admin();
-        // Of a keeper's workers the keeper says so.
-        if self.prepared.has_keeper() {
-            return;
-        }
+    /// Lists all children of this process.
+    fn family(&self) -> Vec<Watched<'_>> {
+        let Prepared { env, root, .. } = &*self.prepared;
         let is_single = self.prepared.is_keeper();
-        for worker in 0..self.children.len() {
-            let slot = self.prepared.env.first_slot(worker);
-            let pid = self.children[worker].as_ref().map(Child::pid);
-            let heartbeat = |pid| ThreadBeat { thread: pid, tick_ms: slot.heartbeat_ms() };
-            // In this order: what is known of the others is as new as the heartbeat, or newer.
-            let (main, oldest) = (pid.map(heartbeat), pid.and_then(|_| slot.oldest_beat()));
-            let child = self.children[worker].as_ref();
-            let activity = |of: Option<ThreadBeat>| Activity::of(child?, of?.thread, is_single);
-            let changed = [
-                self.heartbeats.check(worker, main, now, || activity(main)),
-                self.heartbeats.check_threads(worker, oldest, now, || activity(oldest)),
-            ];
-            for (beat, change) in [main, oldest].into_iter().zip(changed) {
-                self.heard(worker, beat, change);
+        let keeper_ms = env.arena.control().heartbeat_ms(Attendant::Keeper);
+        let has_keeper = self.prepared.has_keeper();
+        let mut all: Vec<Watched<'_>> = Vec::new();
+        for (at, child) in self.children.iter().enumerate() {
+            let Some(child) = child else { continue };
+            all.push(match has_keeper {
+                true => Watched::new(Role::Keeper, child).beating(keeper_ms),
+                false => Watched::worker(Role::Worker(at), child, &env.first_slot(at), is_single),
+            });
+        }
+        let admin_ms = env.arena.control().heartbeat_ms(Attendant::Admin);
+        let admin = self.monitors.child.iter();
+        all.extend(admin.map(|child| Watched::new(Role::Admin, child).beating(admin_ms)));
+        all.extend(root.children().map(|child| Watched::new(Role::Scout, child)));
+        all.extend(self.generations.iter().flat_map(Generations::family));
+        all
+    }
+
+    /// Checks whether all children run, and kills those that are better replaced.
+    fn check_children(&mut self) {
+        let now = clock::now().tick;
+        if !self.watch.is_due(now) {
+            return;
+        }
+        let disk_ms_max = self.prepared.env.settings.number("limits.disk_ms_max");
+        let mut watch = mem::take(&mut self.watch);
+        let findings = watch.check(&self.family(), now, disk_ms_max);
+        self.watch = watch;
+        for finding in &findings {
+            let kills = finding.is_hopeless && self.may_kill(finding.role);
+            finding.note(&self.prepared.errors, kills);
+            if kills {
+                self.kill(finding.pid);
             }
+        }
+        // The master and a keeper divide this work: each knows its own children.
+        let workers = self.children.iter().flatten().count();
+        if self.prepared.is_keeper()
+            && let Some(ms) = all_silent(&findings, workers, disk_ms_max)
+        {
+            self.replace_all(ms, &findings);
         }
     }
 
-    /// What has changed about a thread of a worker. One that goes on no more takes its worker along
-    /// if another would do better.
-    fn heard(&mut self, worker: usize, beat: Option<ThreadBeat>, change: Option<Change>) {
-        let pid = self.children[worker].as_ref().map_or(0, Child::pid);
-        let thread = beat.map_or(pid, |beat| beat.thread);
-        let who = move || match thread == pid {
-            true => format!("worker {worker} (process {pid})"),
-            false => {
-                let name = heartbeat::name(pid, thread);
-                format!("worker {worker} (process {pid}): its thread {thread} ({name})")
+    /// Kills all workers, which wait for each other.
+    fn replace_all(&mut self, silent_ms: u64, findings: &[Finding]) {
+        let mut any = false;
+        for finding in findings {
+            if self.may_kill(finding.role) {
+                self.kill(finding.pid);
+                any = true;
             }
-        };
-        match change {
-            Some(Change::Silent(ms)) => self.note(
+        }
+        if any {
+            self.note(
                 Level::Error,
                 format_args!(
-                    "{} has not answered for {ms} ms: it is stopped, or something that it waits \
-                     for hangs",
-                    who()
+                    "no worker has answered for {silent_ms} ms, and all processes are killed: \
+                     others take their places"
                 ),
-            ),
-            Some(Change::Again(ms)) => self.note(
-                Level::Notice,
-                format_args!("worker {worker} (process {pid}) answers again after {ms} ms"),
-            ),
-            Some(Change::Still { silent_ms: ms, busy_before_ms }) => {
-                let disk_ms_max = self.prepared.env.settings.number("limits.disk_ms_max");
-                let child = self.children[worker].as_ref();
-                // A keeper's workers have one thread each.
-                let is_single = self.prepared.is_keeper();
-                let activity = child.and_then(|child| Activity::of(child, thread, is_single));
-                let is_hopeless = activity.is_some_and(|now| {
-                    let busy_ms = now.busy_ms.saturating_sub(busy_before_ms);
-                    now.is_hopeless(ms, busy_ms, disk_ms_max)
-                });
-                if is_hopeless && self.staff.silent(worker) {
-                    self.note(
-                        Level::Error,
-                        format_args!(
-                            "{} has not answered for {ms} ms, and the process is killed: another \
-                             takes its place",
-                            who()
-                        ),
-                    );
-                    // It may have ended meanwhile.
-                    if let Some(child) = &self.children[worker] {
-                        let _ = child.kill(signal::Signal::Kill);
-                    }
-                }
-            }
-            None => {}
+            );
+        }
+    }
+
+    /// True if a child in this role is to be killed when that helps: it is not leaving anyway.
+    fn may_kill(&mut self, role: Role) -> bool {
+        match role {
+            Role::Worker(worker) => self.staff.silent(worker),
+            Role::Keeper => self.staff.silent(0),
+            Role::Old { leaves, .. } => leaves,
+            Role::Admin | Role::Scout | Role::Trial | Role::Errand => true,
+        }
+    }
+
+    fn kill(&self, pid: u32) {
+        if let Some(watched) = self.family().iter().find(|watched| watched.child.pid() == pid) {
+            // It may have ended meanwhile.
+            let _ = watched.child.kill(signal::Signal::Kill);
         }
     }
 
@@ -526,37 +571,35 @@ impl<'a> Master<'a> {
         if now < root.look_at() {
             return Ok(());
         }
-        let away = root.lookup().is_some();
-        let report = root.look(env, user.as_ref(), now);
-        if !away && let Some(lookup) = root.lookup() {
-            self.poller.add(lookup.as_fd(), LOOKUP, Interest::READ)?;
+        let away = root.scouts().is_some();
+        let reports = root.look(env, user.as_ref(), now);
+        if !away && let Some(scouts) = root.scouts() {
+            self.poller.add(scouts, LOOKUP, Interest::READ)?;
         }
-        self.tell(report)
+        reports.into_iter().try_for_each(|report| self.tell(report))
     }
 
-    /// The lookup of the root has ended.
-    fn on_lookup_exit(&mut self) -> io::Result<()> {
+    /// Scouts that look at roots have something to report.
+    fn on_scouts(&mut self) -> io::Result<()> {
         let Prepared { root, env, .. } = &mut self.prepared;
-        if let Some(lookup) = root.lookup() {
-            self.poller.remove(lookup.as_fd())?;
-        }
-        let report = root.hear(env);
+        let reports = root.hear(env, clock::now().tick);
         if let Some(bell) = &self.prepared.keeper {
             bell.ring();
         }
-        self.tell(report)
+        reports.into_iter().try_for_each(|report| self.tell(report))
     }
 
-    fn tell(&mut self, report: Option<Report>) -> io::Result<()> {
+    fn tell(&mut self, report: Report) -> io::Result<()> {
         match report {
-            Some(Report::Notice(text)) => self.note(Level::Notice, format_args!("root: {text}")),
-            Some(Report::Warning(text)) => self.note(Level::Warning, format_args!("root: {text}")),
-            Some(Report::OutOfReach(text)) => {
-                self.note(Level::Warning, format_args!("root: {text}"));
+            Report::Notice(text) => self.note(Level::Notice, format_args!("{text}")),
+            Report::Warning(text) => self.note(Level::Warning, format_args!("{text}")),
+            Report::OutOfReach(text) => {
+                self.note(Level::Warning, format_args!("{text}"));
+                let limit = self.prepared.root.reload_limit();
+                self.generations.iter_mut().for_each(|all| all.root_reload = limit);
                 // The next workers confine themselves to it.
                 self.happened(Happened::Asked(Kind::Root))?;
             }
-            None => {}
         }
         Ok(())
     }
@@ -656,9 +699,8 @@ impl<'a> Master<'a> {
                 }
             }
             Order::ReopenLogs => {
-                self.generations.iter().for_each(Generations::reopen_logs);
-                control.reopen_logs();
-                self.prepared.errors.tick();
+                self.generations.iter_mut().for_each(Generations::reopen_logs);
+                return Ok(());
             }
         }
         self.prepared.ring();
@@ -694,10 +736,7 @@ impl<'a> Master<'a> {
         let Some(exit) = child.try_wait()? else { return Ok(()) };
         let pid = child.pid();
         self.poller.remove(child.as_fd())?;
-        if let Some(shared) = &self.prepared.env.shared {
-            shared.crew.give_up(child.as_fd());
-        }
-        self.children[worker] = None;
+        let Some(child) = self.children[worker].take() else { return Ok(()) };
         if self.prepared.is_keeper() {
             // It may have left as the master told it to, before the keeper has heard of that.
             self.follow_master();
@@ -721,8 +760,12 @@ impl<'a> Master<'a> {
             Slot::settle(&slots, closed, shared.is_some());
         }
         if let Some(shared) = shared {
-            self.unswept |= shared.crew.bury(worker) == Sweep::Later;
+            if shared.crew.bury(worker, &child) == Sweep::Later {
+                self.unswept.get_or_insert_with(|| Resweep::first(clock::now().tick));
+            }
+            shared.crew.give_up(child.as_fd());
         }
+        drop(child);
         let (how, what) = match exit {
             Exit::Code(0) if self.prepared.env.first_slot(worker).is_retired() => {
                 (Gone::Retired, "retired".to_owned())

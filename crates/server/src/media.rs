@@ -2,23 +2,30 @@
 use regatta_origin::MediaTypes;
 
 /// Types that `mime_guess` does not know, or knows by a name that has been replaced.
-const OURS: [(&str, &str); 16] = [
+const OURS: [(&str, &str); 23] = [
     ("avif", "image/avif"),
     ("cjs", "text/javascript"),
     ("geojson", "application/geo+json"),
     ("ico", "image/x-icon"),
     ("js", "text/javascript"), // RFC 9239
     ("jxl", "image/jxl"),
+    ("m3u8", "application/vnd.apple.mpegurl"), // RFC 8216
+    ("m4a", "audio/mp4"),
     ("map", "application/json"), // source maps (ECMA-426)
     ("md", "text/markdown"),     // RFC 7763
     ("mjs", "text/javascript"),
     ("mkv", "video/matroska"), // RFC 9559
+    ("otf", "font/otf"),       // RFC 8081
+    ("rpm", "application/x-rpm"),
     ("ts", "video/mp2t"),
+    ("ttf", "font/ttf"),   // RFC 8081
+    ("vcf", "text/vcard"), // RFC 6350
     ("wasm", "application/wasm"),
     ("webmanifest", "application/manifest+json"),
     ("woff", "font/woff"), // RFC 8081
     ("woff2", "font/woff2"),
     ("yaml", "application/yaml"), // RFC 9512
+    ("yml", "application/yaml"),
 ];
 
 /// The longest extension that is looked up, bytes.
@@ -110,6 +117,12 @@ mod tests {
             ("x.xml", Some("text/xml")),
             ("x.txt", Some("text/plain")),
             ("x.pdf", Some("application/pdf")),
+            ("x.yml", Some("application/yaml")),
+            ("x.rpm", Some("application/x-rpm")),
+            ("x.m3u8", Some("application/vnd.apple.mpegurl")),
+            ("x.m4a", Some("audio/mp4")),
+            ("x.otf", Some("font/otf")),
+            ("x.vcf", Some("text/vcard")),
             ("x.tar.gz", Some("application/gzip")),
             (".html", None),
             ("dir.html/x", None),

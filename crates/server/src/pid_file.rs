@@ -1,37 +1,25 @@
-//! The file with the master's number.
+//! The file with the master's number. All of this may wait for a disk: a master that serves leaves
+//! it to an errand.
 use regatta_sys::guarded::Spot;
-use std::{fs, io, path::Path, path::PathBuf, process};
+use std::{fs, io, path::Path};
 
 /// Longer than any number and its line feed, bytes.
 const BYTES_MAX: usize = 32;
 
-/// The file, for as long as this value lives.
-#[derive(Debug)]
-pub(crate) struct PidFile(PathBuf);
-
-impl PidFile {
-    /// Writes the file, whole or not at all, unless it is of a server that runs.
-    pub(crate) fn write(path: &Path) -> io::Result<Self> {
-        let spot = Spot::find(path)?;
-        is_of_no_other(&spot, process::id())?;
-        spot.replace(format!("{}\n", process::id()).as_bytes(), None)?;
-        Ok(Self(path.to_owned()))
-    }
-
-    /// The file that an earlier image of this process wrote.
-    pub(crate) const fn adopt(path: PathBuf) -> Self {
-        Self(path)
-    }
+/// Writes the file of the server that runs as this process, whole or not at all, unless it is of
+/// another one that runs.
+pub(crate) fn write(path: &Path, pid: u32) -> io::Result<()> {
+    let spot = Spot::find(path)?;
+    is_of_no_other(&spot, pid)?;
+    spot.replace(format!("{pid}\n").as_bytes(), None)
 }
 
-impl Drop for PidFile {
-    fn drop(&mut self) {
-        // Another server may have taken the file over.
-        if let Ok(spot) = Spot::find(&self.0)
-            && matches!(number(&spot), Ok(Some(pid)) if pid == process::id())
-        {
-            let _ = spot.remove();
-        }
+/// Removes the file, if it is of that server: another one may have taken it over.
+pub(crate) fn remove(path: &Path, pid: u32) {
+    if let Ok(spot) = Spot::find(path)
+        && matches!(number(&spot), Ok(Some(its)) if its == pid)
+    {
+        let _ = spot.remove();
     }
 }
 

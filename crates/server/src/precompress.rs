@@ -1,64 +1,86 @@
 //! `regatta precompress`: makes the siblings `.br`, `.zst` and `.gz` of a site's files.
 //!
-//! The program of each coding compresses. A sibling has the time, the mode and the owner of its
-//! file: by its time a later run sees whether it is of that file as it is.
+//! The program of each coding compresses, and decodes siblings that are there. A sibling is current
+//! if it decodes to its file: times say nothing after a release is taken back, or where a build
+//! gives all files one time. The tree is walked by descriptors, so that no link leads out of it.
 use crate::{
     Failure,
     config::raw::{Problem, Said},
     media::Types,
 };
 use regatta_origin::{MediaTypes as _, is_compressed};
-use regatta_sys::guarded::{Spot, is_left_behind};
+use regatta_sys::{
+    guarded::is_left_behind,
+    tree::{Directory, Entry, EntryKind, Tree},
+};
 use std::{
     collections::BTreeSet,
-    fs::{self, File, Metadata},
-    io::{self, Seek},
-    os::unix::{
-        ffi::OsStrExt,
-        fs::{MetadataExt, OpenOptionsExt},
-    },
+    ffi::{OsStr, OsString},
+    fs::{File, Metadata},
+    io::{self, Read, Seek},
+    os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
     time::SystemTime,
 };
 
 /// Below this the fields of a response outweigh what is saved.
 const FILE_BYTES_MIN: u64 = 512;
-/// Larger files are left alone: what is made of them is held in memory.
+/// Larger files are left alone: the result of compression is held in memory.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 /// The most that a sibling may have of its file's bytes.
 const PERCENT_MAX: u64 = 95;
 /// How much older than its file a sibling may be: a checkout writes files in any order.
 const STALE_S_MIN: i64 = 60;
+/// The most faults that are kept, each a line.
+const FAULTS_MAX: usize = 1_000;
+/// Bytes of a file and its sibling that are compared at once.
+const COMPARE_BYTES: usize = 64 << 10;
 
-/// The suffix of a coding, its program, and the words with which that compresses standard input.
-type Coding = (&'static str, &'static str, &'static [&'static str]);
+/// Coding: the suffix of its siblings and its program.
+struct Coding {
+    suffix: &'static str,
+    program: &'static str,
+    /// Arguments with which the program compresses standard input.
+    encode: &'static [&'static str],
+    /// Arguments with which the program decodes standard input.
+    decode: &'static [&'static str],
+}
 
-/// The fastest first: what it does not make smaller, the others are not tried on.
+/// The fastest first: if it saves too little, the others are not tried.
 const CODINGS: [Coding; 3] = [
-    ("gz", "gzip", &["-9", "-n", "-c"]),
-    ("zst", "zstd", &["-19", "-q", "-c"]),
-    ("br", "brotli", &["-q", "11", "-c"]),
+    Coding { suffix: "gz", program: "gzip", encode: &["-9", "-n", "-c"], decode: &["-d", "-c"] },
+    Coding {
+        suffix: "zst",
+        program: "zstd",
+        encode: &["-19", "-q", "-c"],
+        decode: &["-d", "-q", "-c"],
+    },
+    Coding { suffix: "br", program: "brotli", encode: &["-q", "11", "-c"], decode: &["-d", "-c"] },
 ];
 
-/// What has been done, in numbers of siblings.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Result of a run: numbers of siblings, and faults.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Done {
-    /// Made, for the first time or anew.
+    /// Siblings made.
     pub written: u64,
-    /// Left alone: they are of their file as it is.
+    /// Siblings left alone: they decode to their file.
     pub current: u64,
-    /// Not kept, because they would save too little.
+    /// Siblings not kept, because they would save too little.
     pub useless: u64,
-    /// Removed: they were older than their file, which is not worth one any more.
+    /// Siblings removed: they do not decode to their file, which is not worth one.
     pub removed: u64,
+    /// Files and directories that could not be handled, a line for each.
+    pub faults: Vec<String>,
+    /// Further ones, which are only counted.
+    pub faults_more: u64,
 }
 
 impl Done {
     /// In a line, for people.
     #[must_use]
     pub fn text(&self) -> String {
-        let Self { written, current, useless, removed } = self;
+        let Self { written, current, useless, removed, .. } = self;
         format!(
             "siblings: {written} written, {current} up to date, {removed} removed, \
              {useless} not kept because they save less than {} %\n",
@@ -69,47 +91,84 @@ impl Done {
     /// For programs: a JSON object.
     #[must_use]
     pub fn json(&self) -> String {
-        let Self { written, current, useless, removed } = self;
+        let Self { written, current, useless, removed, faults, faults_more } = self;
         let object = serde_json::json!({
             "written": written, "up_to_date": current, "not_kept": useless, "removed": removed,
+            "faults": faults, "faults_more": faults_more,
         });
         format!("{object}\n")
     }
+
+    fn fault(&mut self, path: &Path, error: &io::Error) {
+        // A deploy in progress may have removed it.
+        if error.kind() == io::ErrorKind::NotFound {
+            return;
+        }
+        if self.faults.len() < FAULTS_MAX {
+            self.faults.push(format!("{}: {error}", path.display()));
+        } else {
+            self.faults_more += 1;
+        }
+    }
 }
 
-/// Makes the siblings with these suffixes that are missing or stale, below a directory. Hidden
-/// files, symbolic links, and types for which the server looks for no sibling, are left alone; but
-/// what a run that was killed has left behind is removed, once it is some minutes old.
+/// Makes the siblings with these suffixes that are missing or of another version, below a
+/// directory. Hidden files, symbolic links, and types for which the server looks for no sibling,
+/// are left alone. Files that a killed run left behind are removed once they are minutes old.
 ///
 /// # Errors
-/// A program is missing, or a file cannot be read or written: what was made until then is complete.
+/// The directory cannot be opened. Faults below it are in the result, and do not end the run.
 pub fn run(directory: &Path, suffixes: &[String]) -> Result<Done, Failure> {
     run_at(SystemTime::now(), directory, suffixes)
 }
 
-fn run_at(now: SystemTime, directory: &Path, suffixes: &[String]) -> Result<Done, Failure> {
+fn run_at(now: SystemTime, root: &Path, suffixes: &[String]) -> Result<Done, Failure> {
+    let tree = Tree::open(root).map_err(|error| {
+        let why = match error.kind() {
+            io::ErrorKind::NotFound => "no such directory".to_owned(),
+            io::ErrorKind::NotADirectory => "not a directory: name the site's directory".to_owned(),
+            _ => error.to_string(),
+        };
+        Failure::Work(format!("{}: {why}", root.display()))
+    })?;
     let types = Types::new(&[]).expect("there is none to be wrong");
+    let codings: Vec<&Coding> =
+        CODINGS.iter().filter(|coding| suffixes.iter().any(|one| one == coding.suffix)).collect();
     let mut done = Done::default();
-    let Below { files, left_behind } = below(directory, now).map_err(Failure::Work)?;
-    for path in left_behind {
-        // It may be another run that removes it.
-        let _ = fs::remove_file(path);
-    }
-    for path in files {
-        let media_type = types.media_type(path.as_os_str().as_bytes());
-        if original(&path).is_none() && !media_type.is_some_and(is_compressed) {
-            make(&path, suffixes, &mut done)
-                .map_err(|error| Failure::Work(format!("{}: {error}", path.display())))?;
+    let mut faults = Done::default();
+    walk(&tree, &mut |below, found| match found {
+        Err(error) => faults.fault(&root.join(below), &error),
+        Ok((directory, Entry { name, kind: EntryKind::File })) => {
+            let path = root.join(below).join(name);
+            if is_hidden(name) {
+                let file = directory.look(name);
+                if file.is_ok_and(|file| is_left_behind(name, &file, now)) {
+                    // Another run may have removed it.
+                    let _ = directory.spot(name).and_then(|spot| spot.remove());
+                }
+                return;
+            }
+            let media_type = types.media_type(path.as_os_str().as_bytes());
+            if original(name).is_some() || media_type.is_some_and(is_compressed) {
+                return;
+            }
+            let at = Place { directory, name, path: &path };
+            if let Err(error) = at.make(&codings, &mut done) {
+                done.fault(&path, &error);
+            }
         }
-    }
-    Ok(done)
+        Ok(_) => {}
+    });
+    faults.faults.append(&mut done.faults);
+    let faults_more = faults.faults_more + done.faults_more;
+    Ok(Done { faults: faults.faults, faults_more, ..done })
 }
 
 /// Warnings if siblings are older than their files, in whose place they are sent: one for a root.
 pub(crate) fn stale(said: &Said) -> Vec<Problem> {
     let mut roots = BTreeSet::new();
     let all = std::iter::once(said).chain(&said.hosts);
-    let each = all.filter(|said| roots.insert(said.settings.text("server.root")));
+    let each = all.filter(|said| roots.insert(said.root()));
     each.filter_map(stale_at_root).collect()
 }
 
@@ -118,83 +177,221 @@ fn stale_at_root(said: &Said) -> Option<Problem> {
     if !said.settings.flag(key) {
         return None;
     }
-    let root = said.settings.text("server.root");
-    let is_stale = |sibling: &PathBuf| {
-        let modified = |path: &Path| path.metadata().ok().map(|found| found.mtime());
-        let of = original(sibling).and_then(|file| modified(&file));
-        of.zip(modified(sibling)).is_some_and(|(file, made)| file >= made + STALE_S_MIN)
-    };
-    let files = below(Path::new(root), SystemTime::now()).ok()?.files;
-    let stale: Vec<_> = files.into_iter().filter(is_stale).collect();
-    let message = match &*stale {
-        [] => return None,
-        [one] => format!("{} is older than its file, and is sent all the same", one.display()),
-        [one, ..] => {
-            let (one, all) = (one.display(), stale.len());
-            format!("{all} files, as {one}, are older than theirs, and are sent all the same")
+    let root = said.root();
+    let tree = Tree::open(&root).ok()?;
+    let (mut all, mut first) = (0_u64, None::<PathBuf>);
+    walk(&tree, &mut |below, found| {
+        let Ok((directory, Entry { name, kind: EntryKind::File })) = found else { return };
+        let modified = |name: &OsStr| directory.look(name).ok().map(|found| found.mtime());
+        let of = original(name).and_then(|file| modified(&file));
+        if of.zip(modified(name)).is_some_and(|(file, made)| file >= made + STALE_S_MIN) {
+            all += 1;
+            first.get_or_insert_with(|| root.join(below).join(name));
         }
+    });
+    let one = first?;
+    let one = one.display();
+    let message = match all {
+        1 => format!("{one} is older than its file, and is sent all the same"),
+        _ => format!("{all} files, as {one}, are older than theirs, and are sent all the same"),
     };
-    Some(said.problem(key, &message).hint(format!("regatta precompress {root}")))
+    Some(said.problem(key, &message).hint(format!("regatta precompress {}", root.display())))
 }
 
-/// Makes the siblings of one file.
-fn make(path: &Path, suffixes: &[String], done: &mut Done) -> io::Result<()> {
-    // What was a file may be a link or a pipe by now.
-    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    let mut file = File::options().read(true).custom_flags(flags).open(path)?;
-    let of = file.metadata()?;
-    let mut is_worth = of.is_file() && (FILE_BYTES_MIN..=FILE_BYTES_MAX).contains(&of.len());
-    for coding in CODINGS.iter().filter(|(suffix, ..)| suffixes.iter().any(|one| one == suffix)) {
-        let mut sibling = path.as_os_str().to_owned();
-        sibling.push(".");
-        sibling.push(coding.0);
-        let sibling = Path::new(&sibling);
-        let there = match sibling.symlink_metadata() {
-            // Nothing can be called so.
-            Err(error) if error.raw_os_error() == Some(libc::ENAMETOOLONG) => continue,
-            there => there.ok(),
-        };
-        // No program makes an empty one, but a power failure may.
-        let is_current = |there: &Metadata| there.len() > 0 && time(there) == time(&of);
-        if is_worth && there.as_ref().is_some_and(is_current) {
-            done.current += 1;
-            continue;
-        }
-        if is_worth {
-            let bytes = compressed(&mut file, coding)?;
-            if time(&file.metadata()?) != time(&of) {
-                return Err(io::Error::other("it changes: run the command again"));
-            }
-            is_worth = bytes.len() as u64 * 100 <= of.len() * PERCENT_MAX;
-            if is_worth {
-                Spot::find(sibling)?.replace(&bytes, Some(&of))?;
-                done.written += 1;
+/// Directory with a name in it, or the reason why a directory cannot be read.
+type Found<'a> = io::Result<(&'a Directory, &'a Entry)>;
+
+/// Visits every directory that is not hidden, and reports the names in it, hidden ones included.
+fn walk(tree: &Tree, visit: &mut dyn FnMut(&Path, Found<'_>)) {
+    let mut pending = vec![PathBuf::new()];
+    while let Some(below) = pending.pop() {
+        let opened = tree.directory(&below);
+        let read = opened.and_then(|opened| opened.entries().map(|entries| (opened, entries)));
+        let (directory, entries) = match read {
+            Ok(read) => read,
+            Err(error) => {
+                visit(&below, Err(error));
                 continue;
+            }
+        };
+        for entry in &entries {
+            visit(&below, Ok((&directory, entry)));
+        }
+        let below_it = entries.into_iter().rev();
+        let below_it =
+            below_it.filter(|one| one.kind == EntryKind::Directory && !is_hidden(&one.name));
+        pending.extend(below_it.map(|one| below.join(one.name)));
+    }
+}
+
+/// File of a site.
+struct Place<'a> {
+    directory: &'a Directory,
+    name: &'a OsStr,
+    path: &'a Path,
+}
+
+impl Place<'_> {
+    /// Makes the siblings of the file.
+    fn make(&self, codings: &[&Coding], done: &mut Done) -> io::Result<()> {
+        let mut file = self.directory.file(self.name)?;
+        let of = file.metadata()?;
+        let mut is_worth = of.is_file() && (FILE_BYTES_MIN..=FILE_BYTES_MAX).contains(&of.len());
+        for coding in codings {
+            let made = self.sibling(coding, &mut file, &of, &mut is_worth, done);
+            if let Err(error) = made {
+                let mut path = self.path.as_os_str().to_owned();
+                path.push(".");
+                path.push(coding.suffix);
+                done.fault(Path::new(&path), &error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the sibling of one coding, unless the file `is_worth` none.
+    fn sibling(
+        &self,
+        coding: &Coding,
+        file: &mut File,
+        of: &Metadata,
+        is_worth: &mut bool,
+        done: &mut Done,
+    ) -> io::Result<()> {
+        let mut name = self.name.to_owned();
+        name.push(".");
+        name.push(coding.suffix);
+        let there = match self.directory.look(&name) {
+            // No file can be called so.
+            Err(error) if error.raw_os_error() == Some(libc::ENAMETOOLONG) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            there => Some(there?),
+        };
+        if there.as_ref().is_some_and(|there| !there.is_file()) {
+            let what = "not a regular file, so no sibling can be made: rename or remove it";
+            return Err(io::Error::other(what));
+        }
+        let is_current = there.is_some() && self.is_current(&name, coding, file, of)?;
+        if is_current {
+            done.current += 1;
+            return Ok(());
+        }
+        if *is_worth {
+            let bytes = compressed(file, coding)?;
+            check_unchanged(file, of)?;
+            *is_worth = bytes.len() as u64 * 100 <= of.len() * PERCENT_MAX;
+            if *is_worth {
+                self.directory.spot(&name)?.replace(&bytes, Some(of))?;
+                done.written += 1;
+                return Ok(());
             }
             done.useless += 1;
         }
-        // It would be sent in the place of the file as it is now.
-        if there.is_some_and(|there| time(&there) < time(&of)) {
-            fs::remove_file(sibling)?;
+        // The server would send it in the place of the file.
+        if there.is_some() {
+            self.directory.spot(&name)?.remove()?;
             done.removed += 1;
         }
+        Ok(())
     }
-    Ok(())
+
+    /// Whether the sibling decodes to the file. Then it gets the time of the file.
+    fn is_current(
+        &self,
+        name: &OsStr,
+        coding: &Coding,
+        file: &mut File,
+        of: &Metadata,
+    ) -> io::Result<bool> {
+        let sibling = self.directory.file(name)?;
+        let there = sibling.metadata()?;
+        // No program makes an empty one, but a power failure may leave one.
+        if !there.is_file() || there.len() == 0 || !decodes_to(&sibling, coding, file)? {
+            return Ok(false);
+        }
+        check_unchanged(file, of)?;
+        if let Some(modified) = of.modified().ok().filter(|_| time(&there) != time(of)) {
+            sibling.set_modified(modified)?;
+        }
+        Ok(true)
+    }
 }
 
-fn compressed(file: &mut File, (suffix, program, words): &Coding) -> io::Result<Vec<u8>> {
+/// Fails if a file has changed since its facts were read.
+fn check_unchanged(file: &File, of: &Metadata) -> io::Result<()> {
+    let now = file.metadata()?;
+    let version = |of: &Metadata| (time(of), of.ctime(), of.ctime_nsec(), of.len());
+    match version(&now) == version(of) {
+        true => Ok(()),
+        false => Err(io::Error::other("the file changes: run the command again")),
+    }
+}
+
+fn compressed(file: &mut File, coding: &Coding) -> io::Result<Vec<u8>> {
     file.rewind()?;
-    let mut command = Command::new(program);
-    command.args(*words).stdin(file.try_clone()?).stderr(Stdio::inherit());
-    let output = command.output().map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => io::Error::other(format!(
-            "needs {program} (apt-get install {program}), or leave {suffix} out of --codings"
-        )),
-        _ => io::Error::other(format!("cannot run {program}: {error}")),
-    })?;
+    let mut command = Command::new(coding.program);
+    command.args(coding.encode).stdin(file.try_clone()?).stderr(Stdio::inherit());
+    let output = command.output().map_err(|error| coding.missing(&error))?;
     match output.status.success() {
         true => Ok(output.stdout),
-        false => Err(io::Error::other(format!("{program} failed: {}", output.status))),
+        false => Err(io::Error::other(format!("{} failed: {}", coding.program, output.status))),
+    }
+}
+
+/// Whether a sibling decodes to the bytes of a file, and nothing else.
+fn decodes_to(sibling: &File, coding: &Coding, file: &mut File) -> io::Result<bool> {
+    file.rewind()?;
+    let mut command = Command::new(coding.program);
+    command.args(coding.decode).stdin(sibling.try_clone()?);
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().map_err(|error| coding.missing(&error))?;
+    let same = same_bytes(&mut child, file);
+    if !matches!(same, Ok(true)) {
+        // It may have much more to say.
+        let _ = child.kill();
+    }
+    let ended = child.wait()?;
+    Ok(same? && ended.success())
+}
+
+fn same_bytes(child: &mut Child, file: &mut File) -> io::Result<bool> {
+    let mut decoded = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
+    let (mut one, mut other) = (vec![0; COMPARE_BYTES], vec![0; COMPARE_BYTES]);
+    loop {
+        let read = fill(&mut decoded, &mut one)?;
+        if fill(file, &mut other)? != read || one[..read] != other[..read] {
+            return Ok(false);
+        }
+        if read == 0 {
+            return Ok(true);
+        }
+    }
+}
+
+/// Reads until the buffer is full or the input ends.
+fn fill(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match input.read(&mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+impl Coding {
+    /// Fault of a program that cannot be started.
+    fn missing(&self, error: &io::Error) -> io::Error {
+        let Self { suffix, program, .. } = self;
+        io::Error::other(match error.kind() {
+            io::ErrorKind::NotFound => format!(
+                "needs {program} (apt-get install {program}), or leave {suffix} out of --codings"
+            ),
+            _ => format!("cannot run {program}: {error}"),
+        })
     }
 }
 
@@ -202,42 +399,16 @@ fn time(of: &Metadata) -> (i64, i64) {
     (of.mtime(), of.mtime_nsec())
 }
 
-/// The file that a sibling is of, by its name.
-fn original(path: &Path) -> Option<PathBuf> {
+fn is_hidden(name: &OsStr) -> bool {
+    name.as_bytes().starts_with(b".")
+}
+
+/// The name of the file that a sibling is of, by its own.
+fn original(name: &OsStr) -> Option<OsString> {
+    let path = Path::new(name);
     let suffix = path.extension()?;
-    CODINGS.iter().any(|(known, ..)| suffix == *known).then(|| path.with_extension(""))
-}
-
-/// The regular files below a directory.
-#[derive(Default)]
-struct Below {
-    /// Those that are not hidden.
-    files: Vec<PathBuf>,
-    /// Siblings that were being written by a process that is gone.
-    left_behind: Vec<PathBuf>,
-}
-
-fn below(directory: &Path, now: SystemTime) -> Result<Below, String> {
-    let (mut found, mut directories) = (Below::default(), vec![directory.to_owned()]);
-    while let Some(directory) = directories.pop() {
-        let fault = |error: io::Error| format!("{}: {error}", directory.display());
-        for entry in fs::read_dir(&directory).map_err(fault)? {
-            let entry = entry.map_err(fault)?;
-            let kind = entry.file_type().map_err(fault)?;
-            let name = entry.file_name();
-            // It may be gone by now.
-            let is_left = || entry.metadata().is_ok_and(|file| is_left_behind(&name, &file, now));
-            match name.as_bytes() {
-                [b'.', ..] if kind.is_file() && is_left() => found.left_behind.push(entry.path()),
-                [b'.', ..] => {}
-                _ if kind.is_dir() => directories.push(entry.path()),
-                _ if kind.is_file() => found.files.push(entry.path()),
-                _ => {}
-            }
-        }
-    }
-    found.files.sort_unstable();
-    Ok(found)
+    let is_sibling = CODINGS.iter().any(|coding| suffix == coding.suffix);
+    is_sibling.then(|| path.with_extension("").into_os_string())
 }
 
 #[cfg(test)]
@@ -247,7 +418,13 @@ mod tests {
         config::raw::{Arguments, FileText, read},
         folder::Folder,
     };
-    use std::{os::unix::fs::PermissionsExt, time::Duration};
+    use std::{
+        fs,
+        os::unix::fs::{PermissionsExt, symlink},
+        sync::atomic::{AtomicBool, Ordering},
+        thread,
+        time::Duration,
+    };
 
     /// A directory of our own that goes away with this.
     struct Site(Folder);
@@ -273,9 +450,9 @@ mod tests {
         }
 
         fn run_at(&self, now: SystemTime) -> [u64; 4] {
-            let Done { written, current, useless, removed } =
-                run_at(now, &self.0, &["gz".to_owned()]).expect("gzip is there");
-            [written, current, useless, removed]
+            let done = run_at(now, &self.0, &["gz".to_owned()]).expect("the root is there");
+            assert_eq!(done.faults, Vec::<String>::new());
+            [done.written, done.current, done.useless, done.removed]
         }
     }
 
@@ -310,12 +487,109 @@ mod tests {
         let unpacked = Command::new("gzip").args(["-d", "-c"]).arg(&sibling).output();
         assert_eq!(unpacked.expect("gzip is there").stdout, text);
         assert_eq!(site.run(), [0, 1, 1, 0]);
-        // An older file too: a release that is taken back.
+        // The same text with another time: the sibling gets the time.
         site.put("a/page.html", &text, 200);
-        assert_eq!(site.run(), [1, 0, 1, 0]);
-        site.put("a/page.html", b"short", 50);
-        assert_eq!(site.run(), [0, 0, 1, 1]);
-        assert!(!sibling.exists());
+        assert_eq!(site.run(), [0, 1, 1, 0]);
+        let (file, made) = (page.metadata().expect("there"), sibling.metadata().expect("made"));
+        assert_eq!(time(&file), time(&made));
+    }
+
+    /// A release that is taken back is older, and a reproducible build gives all files one time.
+    #[test]
+    fn siblings_are_of_their_file_whatever_the_times_are() {
+        let site = Site::new("times");
+        let first = b"all work and no play ".repeat(100);
+        let second = b"no work and all play ".repeat(100);
+        let sibling = site.0.join("a/page.html.gz");
+        for age_s in [50, 100, 5_000] {
+            site.put("a/page.html", &first, 100);
+            site.run();
+            site.put("a/page.html", &second, age_s);
+            assert_eq!(site.run(), [1, 0, 0, 0], "another text, {age_s} s old");
+            let unpacked = Command::new("gzip").args(["-d", "-c"]).arg(&sibling).output();
+            assert_eq!(unpacked.expect("gzip is there").stdout, second);
+            site.put("a/page.html", b"short", age_s);
+            assert_eq!(site.run(), [0, 0, 0, 1], "a short text, {age_s} s old");
+            assert!(!sibling.exists());
+        }
+        // A copy of both: the sibling of another version, made after the file, with its time.
+        site.put("a/page.html", &first, 100);
+        site.run();
+        let stale = fs::read(&sibling).expect("made");
+        site.put("a/page.html", &second, 100);
+        site.put("a/page.html.gz", &stale, 100);
+        let modified = site.0.join("a/page.html").metadata().and_then(|found| found.modified());
+        let file = File::options().write(true).open(&sibling).expect("ours");
+        file.set_modified(modified.expect("there")).expect("ours");
+        assert_eq!(site.run(), [1, 0, 0, 0]);
+    }
+
+    #[test]
+    fn faults_do_not_end_a_run() {
+        let site = Site::new("faults");
+        let text = b"all work and no play ".repeat(100);
+        for name in ["a.js", "b.js", "c.js", "d.js"] {
+            site.put(name, &text, 100);
+        }
+        fs::create_dir_all(site.0.join("a.js.gz/x")).expect("ours");
+        symlink("/etc/hostname", site.0.join("b.js.gz")).expect("ours");
+        // Root may read it all the same.
+        let shut = site.0.join("lost+found");
+        fs::create_dir(&shut).expect("ours");
+        fs::set_permissions(&shut, fs::Permissions::from_mode(0)).expect("ours");
+        let may_read = fs::read_dir(&shut).is_ok();
+        let done = run(&site.0, &["gz".to_owned()]).expect("the root is there");
+        fs::set_permissions(&shut, fs::Permissions::from_mode(0o700)).expect("ours");
+        assert_eq!(done.written, 2, "{done:?}");
+        let named = |name: &str| done.faults.iter().any(|fault| fault.contains(name));
+        assert!(named("a.js.gz: not a regular file") && named("b.js.gz"), "{done:?}");
+        assert_eq!(named("lost+found"), !may_read, "{done:?}");
+        assert!(site.0.join("b.js.gz").is_symlink());
+        let none = run(&site.0.join("none"), &["gz".to_owned()]).err();
+        let said = match none {
+            Some(Failure::Work(said)) => said,
+            other => panic!("{other:?}"),
+        };
+        assert!(said.ends_with("none: no such directory"), "{said}");
+    }
+
+    /// Another user exchanges a directory for a link while root runs the command.
+    #[test]
+    fn no_exchange_of_directories_leads_out_of_the_tree() {
+        const FILES: usize = 12;
+        let site = Site::new("swapped");
+        let outside = Site::new("outside");
+        let [inner, moved, link] = ["a", "moved", "link"].map(|name| site.0.join(name));
+        for number in 0..FILES {
+            // Too short to keep a sibling, and a sibling of something else.
+            site.put(&format!("a/{number}.js"), b"short", 100);
+            outside.put(&format!("{number}.js"), b"short", 100);
+            outside.put(&format!("{number}.js.gz"), b"not ours", 200);
+        }
+        let is_whole = || {
+            let there = |number: usize| outside.0.join(format!("{number}.js.gz")).exists();
+            (0..FILES).all(there)
+        };
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    let _ = fs::rename(&inner, &moved);
+                    let _ = symlink(&*outside.0, &link).and_then(|()| fs::rename(&link, &inner));
+                    thread::yield_now();
+                    let _ = fs::remove_file(&inner);
+                    let _ = fs::rename(&moved, &inner);
+                }
+            });
+            for _ in 0..200 {
+                let done = run(&site.0, &["gz".to_owned()]).expect("the root is there");
+                if !is_whole() || done.written > 0 {
+                    break;
+                }
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+        assert!(is_whole());
     }
 
     #[test]
@@ -384,9 +658,15 @@ mod tests {
 
     #[test]
     fn a_program_that_is_missing_is_named() {
-        let missing = ("gz", "regatta-no-such-program", &[][..]);
+        let program = "regatta-no-such-program";
+        let missing = Coding { suffix: "gz", program, encode: &[], decode: &[] };
         let mut file = File::open("/proc/self/exe").expect("it runs");
-        let said = compressed(&mut file, &missing).expect_err("it is not there").to_string();
-        assert!(said.contains("apt-get install regatta-no-such-program"), "{said}");
+        let sibling = File::open("/proc/self/exe").expect("it runs");
+        let made = compressed(&mut file, &missing).map(|_| ());
+        let found = decodes_to(&sibling, &missing, &mut file).map(|_| ());
+        for said in [made, found] {
+            let said = said.expect_err("it is not there").to_string();
+            assert!(said.contains("apt-get install regatta-no-such-program"), "{said}");
+        }
     }
 }

@@ -1,33 +1,58 @@
-//! A root is a path: sees when it names another directory, and hands that to the workers.
+//! A root is a path: sees when it names another directory, or when rules at the root change, and
+//! hands that to the workers.
 //!
-//! The master looks in memory only. What may wait for a disk is done by a lookup: a process that
-//! becomes the serving user, opens the path, and sends back what it has found.
-use crate::full::LOOK_MS;
+//! The master looks in memory only. What may wait for a disk is done by [scouts](crate::scout).
+mod reach;
+
+use crate::{
+    config::release::{RULES_NAMES, Release, RulesInForce, Wanted},
+    full::LOOK_MS,
+    scout::{Scout, Sighting},
+    site::Builder,
+};
+pub(crate) use reach::Folder;
+use reach::Reach;
 use regatta_arch::{Env, kit::worker::NextRoot, options::Settings};
 use regatta_op::Tick;
 use regatta_sys::{
-    Named, Root,
+    FileTrace, Named, Root,
     channel::Channel,
-    process::{Child, User, fork_worker, set_user},
-    sandbox::landlock_version,
+    process::{Child, User},
     socket::queued_bytes,
+    wait::{Epoll, Event, Interest, Poller as _, Trigger},
 };
 use std::{
-    collections::BTreeSet,
-    fs, io,
-    os::{
-        fd::{AsFd, BorrowedFd},
-        unix::fs::MetadataExt,
-    },
-    path::{Path, PathBuf},
+    io, mem,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    path,
+    sync::Arc,
+    time::Duration,
 };
 
-/// A lookup that takes longer is reported, milliseconds.
-const LATE_MS: u64 = 5000;
+/// The longest time that a scout may spend at one root, milliseconds; then it is killed.
+const ROOT_MS_MAX: u64 = 5_000;
 
-/// What a lookup says in the place of an errno about a root that it sends along: workers may not
-/// read it.
-const OUT: i32 = -1;
+/// After this long at one root, another scout looks at the rest, milliseconds.
+const OVERTAKE_MS: u64 = 1_000;
+
+/// The most scouts, those included that have been killed and have not ended.
+const SCOUTS_MAX: usize = 8;
+
+/// The wait before another look at a root with which something is wrong, milliseconds; it doubles
+/// up to the most.
+const RETRY_MS: u64 = 1_000;
+const RETRY_MS_MAX: u64 = 30_000;
+
+/// The wait before a root out of reach has the server reload again, milliseconds; it doubles up to
+/// the most. Images of the master hand it on.
+const RELOAD_MS: u64 = 4_000;
+const RELOAD_MS_MAX: u64 = 600_000;
+
+/// Waits without such a reload after which the next one counts as the first.
+const RELOAD_QUIET: u64 = 4;
+
+/// The wait for room in a worker's channel, milliseconds.
+const ROOM_MS: u64 = 20;
 
 /// What is to be said, and whether something is wrong.
 #[derive(Debug, PartialEq, Eq)]
@@ -41,89 +66,124 @@ pub(crate) enum Report {
 }
 
 /// The paths of the roots, and what is being done to see where they lead.
-#[derive(Debug)]
 pub(crate) struct RootWatch {
     /// By number.
     roots: Vec<Watched>,
-    /// Where workers may read besides the roots that they begin with; `None` is everywhere.
-    reach: Option<Vec<Folder>>,
+    wanted: Vec<Wanted>,
+    /// Sees what is wrong with rules.
+    builder: Arc<Builder>,
+    reach: Reach,
     /// The master's ends of the workers' channels, and of the keeper's.
     channels: Vec<Channel>,
+    /// The last change that each worker has been sent.
+    sent: Vec<u64>,
     /// The last change of roots that this process has.
     generation: u64,
     look_at: Tick,
-    lookup: Option<Lookup>,
-    /// Of several roots that have changed, the first from here on is looked up next.
-    next: usize,
+    /// Time of the next look at the paths.
+    paths_at: Tick,
+    scouts: Vec<Scout>,
+    /// Killed, and not yet ended.
+    dying: Vec<Scout>,
+    /// Watches the scouts' channels. Made when the first is sent.
+    poller: Option<Epoll>,
+    reload: Backoff,
 }
 
 /// What is known of a root besides its directory.
 #[derive(Debug)]
 struct Watched {
-    path: PathBuf,
     /// Which change of roots brought its directory.
     generation: u64,
+    /// The findings below it.
+    release: Release,
+    /// Directory that its path named at the last look.
+    named: Named,
+    /// Facts of its files with rules at the last look, where they differ from those of the release.
+    changing: Option<[Option<FileTrace>; 2]>,
     /// What was wrong at the last look, and whether that has been said.
     fault: Option<(String, bool)>,
+    retry: Backoff,
+    /// A scout has it on its list.
+    is_scouted: bool,
 }
 
-/// A directory below which workers may read. Landlock's rules are about the directory: another one
-/// that gets its name is out of reach.
-#[derive(Debug)]
-struct Folder {
-    path: PathBuf,
-    /// Device and inode.
-    id: (u64, u64),
+/// A wait that doubles as long as something stays wrong.
+#[derive(Clone, Copy, Debug, Default)]
+struct Backoff {
+    wait_ms: u64,
+    until: Tick,
 }
 
-impl Folder {
-    fn at(path: PathBuf) -> Option<Self> {
-        let facts = fs::metadata(&path).ok()?;
-        Some(Self { path, id: (facts.dev(), facts.ino()) })
+impl Backoff {
+    fn fail(&mut self, now: Tick, least: u64, most: u64) {
+        self.wait_ms = (self.wait_ms * 2).clamp(least, most);
+        self.until = now.after(self.wait_ms);
     }
-
-    /// True if what has this name is below it. May wait for a disk.
-    fn holds(&self, name: &Path) -> bool {
-        let is_same = |now: Self| now.id == self.id;
-        name.starts_with(&self.path) && Self::at(self.path.clone()).is_some_and(is_same)
-    }
-}
-
-#[derive(Debug)]
-struct Lookup {
-    /// The number of the root.
-    of: usize,
-    child: Child,
-    channel: Channel,
-    since: Tick,
-    late: bool,
 }
 
 impl RootWatch {
-    /// Of roots that were opened just now; and the other ends of so many channels.
+    /// Watches roots that were opened just now; and the other ends of `takers` channels. `handed`:
+    /// directories that workers may read, as a trial has found them. The last:
+    /// [`RootWatch::reload_limit`] of the image before.
     ///
     /// # Errors
     /// No descriptors left.
     pub(crate) fn new(
         settings: &Settings,
-        root: &Root,
-        takers: usize,
+        (root, releases): (&Root, Vec<Release>),
+        (wanted, builder): (Vec<Wanted>, Arc<Builder>),
+        (takers, handed): (usize, Option<Vec<Folder>>),
+        [reload_wait_ms, reload_at]: [u64; 2],
     ) -> io::Result<(Self, Vec<Channel>)> {
-        let is_confined = settings.text("server.sandbox") != "off" && landlock_version() > 0;
-        let folders = || root.all().flat_map(deployed).collect::<BTreeSet<_>>();
-        let reach = is_confined.then(|| folders().into_iter().filter_map(Folder::at).collect());
         let pairs: io::Result<Vec<_>> = (0..takers).map(|_| Channel::pair()).collect();
-        let (channels, theirs) = pairs?.into_iter().unzip();
-        let watched =
-            |root: &Root| Watched { path: root.given().to_owned(), generation: 0, fault: None };
-        let (roots, look_at) = (root.all().map(watched).collect(), Tick::default());
-        let (generation, lookup, next) = (0, None, 0);
-        Ok((Self { roots, reach, channels, generation, look_at, lookup, next }, theirs))
+        let (channels, theirs): (Vec<_>, Vec<_>) = pairs?.into_iter().unzip();
+        let watched = |release| Watched {
+            generation: 0,
+            release,
+            named: Named::Same,
+            changing: None,
+            fault: None,
+            retry: Backoff::default(),
+            is_scouted: false,
+        };
+        let watch = Self {
+            roots: releases.into_iter().map(watched).collect(),
+            wanted,
+            builder,
+            reach: Reach::new(settings, root, handed),
+            sent: vec![0; channels.len()],
+            channels,
+            generation: 0,
+            look_at: Tick::default(),
+            paths_at: Tick::default(),
+            scouts: Vec::new(),
+            dying: Vec::new(),
+            poller: None,
+            reload: Backoff { wait_ms: reload_wait_ms, until: Tick(reload_at) },
+        };
+        Ok((watch, theirs))
+    }
+
+    /// Rules of all roots, for the next image.
+    pub(crate) fn rules_in_force(&self) -> RulesInForce {
+        let mut rules = RulesInForce::default();
+        for (wanted, watched) in self.wanted.iter().zip(&self.roots) {
+            if let Ok(root) = path::absolute(&wanted.path) {
+                rules.add(&root, &watched.release);
+            }
+        }
+        rules
     }
 
     /// The directories that a worker which confines itself may read, besides its roots.
     pub(crate) fn readable(&self) -> Vec<Root> {
-        self.reach.iter().flatten().filter_map(|folder| Root::open(&folder.path).ok()).collect()
+        self.reach.readable()
+    }
+
+    /// Directories that workers may read besides their first roots; `None` is everywhere.
+    pub(crate) fn reach(&self) -> Option<&[Folder]> {
+        self.reach.folders()
     }
 
     /// The last change of the roots that this process has, and gives to the workers that it starts.
@@ -138,11 +198,15 @@ impl RootWatch {
 
     /// In the keeper: takes the roots that the master has sent, if it has.
     pub(crate) fn renew(&mut self, env: &Env) {
-        if let Some(channel) = env.root_channels.last()
-            && let Some(generation) = (NextRoot { root: &env.root, channel }).renew()
-        {
-            self.generation = generation;
+        if let Some(channel) = env.root_channels.last() {
+            let next = NextRoot { root: &env.root, channel, releases: &env.releases };
+            self.generation = next.renew_kept().unwrap_or(self.generation);
         }
+    }
+
+    /// The wait of another reload because of one root, and until when, for the next image.
+    pub(crate) const fn reload_limit(&self) -> [u64; 2] {
+        [self.reload.wait_ms, self.reload.until.0]
     }
 
     /// When [`RootWatch::look`] is due.
@@ -150,137 +214,319 @@ impl RootWatch {
         self.look_at
     }
 
-    /// Looks what the paths name. If one does not name what is served, or that cannot be told
-    /// without a disk, starts a lookup and returns; one at a time.
-    pub(crate) fn look(&mut self, env: &Env, user: Option<&User>, now: Tick) -> Option<Report> {
-        self.look_at = now.after(LOOK_MS);
-        // A worker that stands still has it waiting already.
-        self.send(env, |channel| queued_bytes(channel.as_fd()).is_ok_and(|bytes| bytes == 0));
-        if let Some(lookup) = &mut self.lookup {
-            if lookup.late || now.since(lookup.since) < LATE_MS {
-                return None;
-            }
-            lookup.late = true;
-            return Some(Report::Warning(format!(
-                "looking up \"{}\" takes long, its disk or file server does not answer: {}",
-                self.roots[lookup.of].path.display(),
-                "the directory that is open is still served"
-            )));
+    /// Readable when scouts have something to report; `None` before the first is sent.
+    pub(crate) fn scouts(&self) -> Option<BorrowedFd<'_>> {
+        self.poller.as_ref().map(AsFd::as_fd)
+    }
+
+    /// The scouts.
+    pub(crate) fn children(&self) -> impl Iterator<Item = &Child> {
+        self.scouts.iter().chain(&self.dying).map(|scout| &scout.child)
+    }
+
+    /// Looks what the paths name. Paths that do not name what is served, or for which that is not
+    /// known without a disk, are looked up by a scout.
+    pub(crate) fn look(&mut self, env: &Env, user: Option<&User>, now: Tick) -> Vec<Report> {
+        self.look_at = Tick::NEVER;
+        let mut reports = self.check_scouts(now);
+        if now < self.paths_at {
+            self.look_at = self.look_at.min(self.paths_at);
+            self.send(env, false, now);
+            return reports;
         }
+        self.paths_at = now.after(LOOK_MS);
+        self.look_at = self.look_at.min(self.paths_at);
+        // A worker that stands still has it waiting already.
+        self.send(env, true, now);
+        let others = self.changed(env, now);
+        if others.is_empty() || self.scouts.len() + self.dying.len() >= SCOUTS_MAX {
+            return reports;
+        }
+        if let Err(error) = self.send_scout(&others, user, now) {
+            let first = others[0];
+            self.roots[first].retry.fail(now, RETRY_MS, RETRY_MS_MAX);
+            reports.extend(self.complain(first, &format!("cannot look it up: {error}")));
+        }
+        reports
+    }
+
+    /// The roots that a scout must look at.
+    fn changed(&mut self, env: &Env, now: Tick) -> Vec<usize> {
         let mut others = Vec::new();
-        for (of, (root, watched)) in env.root.all().zip(&mut self.roots).enumerate() {
-            if root.named() == Named::Same {
+        let each = env.root.all().zip(&mut self.roots).zip(&self.wanted).enumerate();
+        for (of, ((root, watched), wanted)) in each {
+            let named = root.named();
+            if named != mem::replace(&mut watched.named, named) {
+                // What was wrong may be right now.
+                watched.retry = Backoff::default();
+            }
+            let rules_changed = wanted.reads_rules() && watched.rules_changed(root);
+            if rules_changed {
+                watched.retry = Backoff::default();
+            }
+            if named == Named::Same && !rules_changed && watched.release.closed.is_none() {
                 watched.fault = None;
-            } else {
+            } else if !watched.is_scouted && watched.retry.until <= now {
                 others.push(of);
             }
         }
-        let of = *others.iter().find(|of| **of >= self.next).or(others.first())?;
-        self.next = of + 1;
-        let sent = self.start_lookup(of, user, now);
-        sent.err().and_then(|error| self.roots[of].complain(&format!("cannot look it up: {error}")))
+        others
     }
 
-    /// The process that looks it up, if there is one.
-    pub(crate) fn lookup(&self) -> Option<&Child> {
-        self.lookup.as_ref().map(|lookup| &lookup.child)
-    }
-
-    /// The lookup has ended: if it has found another directory, all serve that from now on.
-    pub(crate) fn hear(&mut self, env: &Env) -> Option<Report> {
-        let Lookup { of, child, channel, .. } = self.lookup.take()?;
-        let (root, watched) = env.root.all().nth(of).zip(self.roots.get_mut(of))?;
-        // It has ended: this does not wait.
-        let exit = child.wait();
-        let (mut errno, mut roots) = ([0; 4], Vec::new());
-        let heard = channel.recv(&mut errno, &mut roots, false);
-        let errno = i32::from_ne_bytes(errno);
-        let Some(found) = roots.pop() else {
-            let why = match (heard, exit) {
-                (Ok(4), _) => io::Error::from_raw_os_error(errno).to_string(),
-                (_, Ok(exit)) => format!("the process that looked it up {exit}"),
-                (_, Err(error)) => format!("the process that looked it up is gone: {error}"),
-            };
-            return watched.complain(&why);
-        };
-        if errno != 0 && !root.is_same(&found) {
-            let name = regatta_sys::name(found.as_fd()).unwrap_or_default();
-            let why = format!(
-                "\"{}\" leads to {} now, where workers that run may not read (server.sandbox): \
-                 reloading",
-                watched.path.display(),
-                name.display()
-            );
-            return watched.is_to_be_said(&why).then_some(Report::OutOfReach(why));
+    fn send_scout(&mut self, todo: &[usize], user: Option<&User>, now: Tick) -> io::Result<()> {
+        if self.poller.is_none() {
+            self.poller = Some(Epoll::new(Trigger::Level)?);
         }
-        if root.is_same(&found) {
+        let (builder, reach) = (&self.builder, &self.reach);
+        let judge = |of: usize, root: Option<&Root>, release: &mut Release| {
+            builder.judge(of, release);
+            root.is_none_or(|root| reach.has(root))
+        };
+        let list = todo.iter().copied().collect();
+        let scout = Scout::send(list, &self.wanted, user, &judge, now)?;
+        let poller = self.poller.as_mut().expect("it was made just now");
+        poller.add(scout.channel(), scout.child.pid().into(), Interest::READ)?;
+        self.scouts.push(scout);
+        todo.iter().for_each(|of| self.roots[*of].is_scouted = true);
+        self.look_at = self.look_at.min(now.after(OVERTAKE_MS));
+        Ok(())
+    }
+
+    /// Gives the rest of a scout's list to others if it has been at one root for long, and kills it
+    /// if that takes too long.
+    fn check_scouts(&mut self, now: Tick) -> Vec<Report> {
+        self.dying.retain(|scout| matches!(scout.child.try_wait(), Ok(None)));
+        let mut reports = Vec::new();
+        for mut scout in mem::take(&mut self.scouts) {
+            let at_one_ms = now.since(scout.since);
+            if at_one_ms >= OVERTAKE_MS && scout.todo.len() > 1 {
+                for of in scout.todo.drain(1..) {
+                    self.roots[of].is_scouted = false;
+                }
+                self.paths_at = now;
+            }
+            if at_one_ms < ROOT_MS_MAX {
+                let next = if scout.todo.len() > 1 { OVERTAKE_MS } else { ROOT_MS_MAX };
+                self.look_at = self.look_at.min(scout.since.after(next));
+                self.scouts.push(scout);
+                continue;
+            }
+            scout.kill();
+            for of in scout.todo.drain(..) {
+                let watched = &mut self.roots[of];
+                watched.is_scouted = false;
+                watched.retry.fail(now, RETRY_MS, RETRY_MS_MAX);
+                let (label, wait_ms) = (self.wanted[of].label(), watched.retry.wait_ms);
+                reports.push(Report::Warning(format!(
+                    "{label}: looking it up takes long, its disk or file server does not answer: \
+                     what is open is still served; next attempt in {wait_ms} ms"
+                )));
+            }
+            self.bury(scout);
+        }
+        reports
+    }
+
+    /// Forgets a scout; one that has not ended is waited for without waiting.
+    fn bury(&mut self, scout: Scout) {
+        if let Some(poller) = &mut self.poller {
+            // What is not watched need not be removed.
+            let _ = poller.remove(scout.channel());
+        }
+        if matches!(scout.child.try_wait(), Ok(None)) {
+            self.dying.push(scout);
+        }
+    }
+
+    /// Scouts have reported, or ended: what they have found all serve from now on.
+    pub(crate) fn hear(&mut self, env: &Env, now: Tick) -> Vec<Report> {
+        if let Some(poller) = &mut self.poller {
+            // Each scout is asked: which are ready does not matter.
+            let _ = poller.wait(&mut Vec::<Event>::new(), Some(Duration::ZERO));
+        }
+        let (mut reports, before) = (Vec::new(), self.generation);
+        for mut scout in mem::take(&mut self.scouts) {
+            let ended = loop {
+                match scout.hear(now) {
+                    Ok(Some(seen)) => reports.extend(self.take(env, seen, now)),
+                    Ok(None) => break false,
+                    Err(_) => break true,
+                }
+            };
+            if !ended {
+                self.scouts.push(scout);
+                continue;
+            }
+            for of in mem::take(&mut scout.todo) {
+                self.roots[of].is_scouted = false;
+                self.roots[of].retry.fail(now, RETRY_MS, RETRY_MS_MAX);
+                reports.extend(self.complain(of, "the process that looked it up has ended"));
+            }
+            self.bury(scout);
+        }
+        if self.generation != before {
+            self.send(env, false, now);
+        }
+        reports
+    }
+
+    /// Takes what a scout has found at one root.
+    fn take(&mut self, env: &Env, seen: Sighting, now: Tick) -> Option<Report> {
+        let Sighting { of, root: found, in_reach, release } = seen;
+        let (root, watched) = env.root.nth(of).zip(self.roots.get_mut(of))?;
+        watched.is_scouted = false;
+        watched.changing = None;
+        let is_same = match &found {
+            Some(found) => root.is_same(found),
+            None => !root.is_open(),
+        };
+        let serves = watched.release.closed.is_none();
+        if is_same && release.serves_as(&watched.release) {
+            watched.release.traces = release.traces;
             watched.fault = None;
+            if release.closed.is_some() {
+                watched.retry.fail(now, RETRY_MS, RETRY_MS_MAX);
+            }
             return None;
         }
-        if let Err(error) = root.replace(found.as_fd()) {
-            return watched.complain(&error.to_string());
+        if release.closed.is_some() && serves {
+            // The last good release stays until this is mended.
+            watched.retry.fail(now, RETRY_MS, RETRY_MS_MAX);
+            watched.release.traces = release.traces;
+            let why = release.faults.first().map(|fault| fault.message.clone());
+            let why = why.unwrap_or_default();
+            if is_same {
+                // It is looked at again when its files change.
+                let label = self.wanted[of].label();
+                let text = format!("{label}: {why}: the rules read before stay in force");
+                return Some(Report::Warning(text));
+            }
+            return self.complain(of, &why);
+        }
+        if !in_reach && !is_same {
+            let found = found.as_ref()?;
+            return self.out_of_reach(of, found, now);
+        }
+        self.change(env, of, found, release)
+    }
+
+    /// A root leads to where workers may not read.
+    fn out_of_reach(&mut self, of: usize, found: &OwnedFd, now: Tick) -> Option<Report> {
+        let name = regatta_sys::name(found.as_fd()).unwrap_or_default();
+        let why = format!(
+            "{} leads to {} now, where workers that run may not read (server.sandbox): reloading",
+            self.wanted[of].label(),
+            name.display()
+        );
+        let watched = &mut self.roots[of];
+        watched.retry.until = now.after(RETRY_MS);
+        let again = matches!(&watched.fault, Some((fault, _)) if *fault == why);
+        watched.fault = Some((why.clone(), true));
+        // Between two renames it is not said; and whoever owns a link cannot keep the server busy.
+        if !again || now < self.reload.until {
+            return None;
+        }
+        // After some quiet the next one need not wait.
+        if now.since(self.reload.until) > RELOAD_QUIET * self.reload.wait_ms {
+            self.reload = Backoff::default();
+        }
+        self.reload.fail(now, RELOAD_MS, RELOAD_MS_MAX);
+        Some(Report::OutOfReach(why))
+    }
+
+    /// Serves another release of a host.
+    fn change(
+        &mut self,
+        env: &Env,
+        of: usize,
+        found: Option<OwnedFd>,
+        release: Release,
+    ) -> Option<Report> {
+        let root = env.root.nth(of)?;
+        let was_open = root.is_open();
+        let is_same = found.as_ref().is_some_and(|found| root.is_same(found));
+        let replaced = match &found {
+            Some(found) => root.replace(found.as_fd()),
+            None => Ok(()),
+        };
+        if let Err(error) = replaced {
+            return self.complain(of, &error.to_string());
         }
         env.arena.control().replace_root();
         self.generation = env.arena.control().root_generation();
+        let text = release.encode();
+        env.releases.keep(of, self.generation, text.clone());
+        let faults: String = release.faults.iter().map(|of| format!("; {}", of.message)).collect();
+        let watched = &mut self.roots[of];
         (watched.generation, watched.fault) = (self.generation, None);
-        let path = watched.path.display();
-        // A link says more by where it leads.
-        let there = match root.name() {
-            Ok(there) if there != watched.path => format!(" ({})", there.display()),
-            _ => String::new(),
-        };
-        let text = format!("\"{path}\" is another directory now, which is served{there}");
-        self.send(env, |_| true);
+        (watched.retry, watched.release) = (Backoff::default(), release);
         // The keeper's, if there is one: nobody asks whether it has come.
         for channel in &self.channels[env.bells.len()..] {
-            let _ = channel.send(&NextRoot::record(of, self.generation), &[root.as_fd()]);
+            let _ = NextRoot::send(channel, (of, self.generation), root.as_fd(), &text);
         }
-        // Another may have changed with it.
-        self.look_at = Tick::default();
-        Some(Report::Notice(text))
+        let wanted = &self.wanted[of];
+        // A link says more by where it leads.
+        let there = match root.name() {
+            Ok(there) if there != wanted.path => format!(" ({})", there.display()),
+            _ => String::new(),
+        };
+        let label = wanted.label();
+        let text = match (is_same, was_open) {
+            (true, _) => format!("{label}: its rules or pages for errors have changed{faults}"),
+            (false, true) => {
+                format!("{label} is another directory now, which is served{there}{faults}")
+            }
+            (false, false) => format!("{label} is there now, and is served{there}{faults}"),
+        };
+        Some(if faults.is_empty() { Report::Notice(text) } else { Report::Warning(text) })
     }
 
     /// Sends roots to those workers that have not taken them: there was no room in the channel, or
     /// they had no descriptor for one. Where there is no worker, the next one begins with them.
-    fn send(&self, env: &Env, may: impl Fn(&Channel) -> bool) {
+    fn send(&mut self, env: &Env, again: bool, now: Tick) {
+        let mut no_room = false;
         for (worker, bell) in env.bells.iter().enumerate() {
-            let channel = &self.channels[worker];
-            let slot = env.first_slot(worker);
+            let (channel, slot) = (&self.channels[worker], env.first_slot(worker));
             let has = slot.root_generation();
-            if slot.pid() == 0 || has == self.generation || !may(channel) {
+            if slot.pid() == 0 || has == self.generation {
                 continue;
             }
-            let changes = self.roots.iter().map(|watched| watched.generation).enumerate();
-            let mut new: Vec<_> = changes.filter(|(_, generation)| *generation > has).collect();
-            new.sort_unstable_by_key(|(_, generation)| *generation);
-            for (of, generation) in new {
-                let Some(root) = env.root.all().nth(of) else { break };
-                // What cannot be sent now is sent with the next look.
-                if channel.send(&NextRoot::record(of, generation), &[root.as_fd()]).is_err() {
+            let is_empty = || queued_bytes(channel.as_fd()).is_ok_and(|bytes| bytes == 0);
+            let from = if again && is_empty() { has } else { self.sent[worker].max(has) };
+            let changes = self.roots.iter().enumerate();
+            let mut new: Vec<_> = changes
+                .map(|(of, watched)| (watched.generation, of))
+                .filter(|(generation, _)| *generation > from)
+                .collect();
+            new.sort_unstable();
+            for (generation, of) in new {
+                let (Some(root), Some(text)) = (env.root.nth(of), env.releases.kept(of)) else {
+                    break;
+                };
+                if NextRoot::send(channel, (of, generation), root.as_fd(), &text).is_err() {
+                    no_room = true;
                     break;
                 }
+                self.sent[worker] = generation;
             }
             bell.ring();
         }
+        if no_room {
+            self.look_at = self.look_at.min(now.after(ROOM_MS));
+        }
     }
 
-    fn start_lookup(&mut self, of: usize, user: Option<&User>, since: Tick) -> io::Result<()> {
-        let (channel, theirs) = Channel::pair()?;
-        let (path, reach) = (&self.roots[of].path, self.reach.as_deref());
-        let child = fork_worker(&[theirs.as_fd()], || {
-            let send =
-                |errno: i32, root: &[BorrowedFd<'_>]| theirs.send(&errno.to_ne_bytes(), root);
-            let _ = match open_as(path, user) {
-                Ok(root) if reach.is_none_or(|reach| is_in(reach, &root)) => {
-                    send(0, &[root.as_fd()])
-                }
-                Ok(root) => send(OUT, &[root.as_fd()]),
-                Err(error) => send(error.raw_os_error().unwrap_or_default(), &[]),
-            };
-            0
-        })?;
-        self.lookup = Some(Lookup { of, child, channel, since, late: false });
-        Ok(())
+    /// Says once what is wrong.
+    fn complain(&mut self, of: usize, why: &str) -> Option<Report> {
+        let watched = &mut self.roots[of];
+        let serves = watched.release.closed.is_none();
+        let kept = if serves { "what is open is still served" } else { "nothing is served of it" };
+        watched.is_to_be_said(why).then(|| {
+            Report::Warning(format!(
+                "{}: {why}: {kept}; put a directory there that the serving user may search",
+                self.wanted[of].label(),
+            ))
+        })
     }
 }
 
@@ -296,36 +542,17 @@ impl Watched {
         again && !said
     }
 
-    /// Says once what is wrong.
-    fn complain(&mut self, why: &str) -> Option<Report> {
-        self.is_to_be_said(why).then(|| {
-            Report::Warning(format!(
-                "\"{}\": {why}: the directory that is open is still served; put one there that \
-                 the serving user may search",
-                self.path.display(),
-            ))
-        })
+    /// True if files with rules are not those of the release, and are as they were at the last
+    /// look: what is being written is not read. What memory does not know counts as unchanged.
+    fn rules_changed(&mut self, root: &Root) -> bool {
+        let mut now = self.release.traces;
+        for (known, name) in now.iter_mut().zip(RULES_NAMES) {
+            *known = root.trace(name).unwrap_or(*known);
+        }
+        if now == self.release.traces {
+            self.changing = None;
+            return false;
+        }
+        self.changing.replace(now) == Some(now)
     }
-}
-
-/// Opens the root as the user that is to serve it, and tries whether that may look below it.
-fn open_as(path: &Path, user: Option<&User>) -> io::Result<Root> {
-    user.map_or(Ok(()), set_user)?;
-    let root = Root::open(path)?;
-    root.try_resolving()?;
-    Ok(root)
-}
-
-/// True if a root is below one of these directories.
-fn is_in(reach: &[Folder], root: &Root) -> bool {
-    root.name().is_ok_and(|name| reach.iter().any(|folder| folder.holds(&name)))
-}
-
-/// The directories in which a deployment finds another root, without `/`: the one that the path's
-/// last part is in, which may be a link, and the one in which the root is.
-fn deployed(root: &Root) -> Vec<PathBuf> {
-    let link = root.given().parent().and_then(|folder| folder.canonicalize().ok());
-    let there = root.name().ok().and_then(|root| Some(root.parent()?.to_owned()));
-    let is_some_folder = |folder: &PathBuf| folder.parent().is_some();
-    [link, there].into_iter().flatten().filter(is_some_folder).collect()
 }

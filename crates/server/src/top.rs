@@ -12,9 +12,10 @@ mod view;
 
 use find::attach;
 use memory::Memory;
-use regatta_metrics::{ArenaView, Dial, Phase, SlotView, Totals};
+use regatta_metrics::{ArenaView, Dial, Gauge, Phase, SlotView, Totals};
 use regatta_sys::clock;
 use std::{
+    collections::BTreeSet,
     fs,
     io::{self, IsTerminal, Write},
     mem,
@@ -60,18 +61,26 @@ pub fn run(options: &TopOptions) -> u8 {
     run_to(options, live, &mut stdout.lock(), &mut io::stderr().lock())
 }
 
-/// The document of `regatta top --json` about the server whose counters these are; with rates over
-/// an interval if there is one.
-pub(crate) fn status(
-    arena: ArenaView<'static>,
-    server_pid: u32,
-    interval: Option<Duration>,
-) -> String {
-    let server = Server::new(arena, server_pid);
-    let earlier = server.sample();
-    let Some(interval) = interval else { return json::document(&earlier, None) };
-    thread::sleep(interval);
-    json::document(&server.sample(), Some(&earlier))
+/// A first reading of a server, for the document of `regatta top --json`.
+pub(crate) struct Reading(Server, Sample);
+
+impl Reading {
+    /// Reads the server that has these counters.
+    pub(crate) fn new(arena: ArenaView<'static>, server_pid: u32) -> Self {
+        let server = Server::new(arena, server_pid);
+        let sample = server.sample();
+        Self(server, sample)
+    }
+
+    /// The document, without rates.
+    pub(crate) fn document(&self) -> String {
+        json::document(&self.1, None)
+    }
+
+    /// The document, with rates since this reading.
+    pub(crate) fn rates(&self) -> String {
+        json::document(&self.0.sample(), Some(&self.1))
+    }
 }
 
 fn run_to(options: &TopOptions, live: bool, out: &mut impl Write, err: &mut impl Write) -> u8 {
@@ -263,6 +272,16 @@ impl Sample {
         self.workers.iter().filter(|worker| worker.pid != 0 || !worker.retired)
     }
 
+    /// The worker processes that are there, however many slots each counts in.
+    fn processes(&self) -> usize {
+        processes(self.workers.iter().map(|worker| worker.pid))
+    }
+
+    /// Threads that serve connections, where those are not the first of their processes.
+    fn threads(&self) -> u64 {
+        self.totals.gauge(Gauge::ThreadsOpen)
+    }
+
     /// Of all workers that are there.
     fn memory(&self) -> Memory {
         Memory::sum(self.workers.iter().filter_map(|worker| worker.memory))
@@ -271,6 +290,11 @@ impl Sample {
     fn worker(&self, slot: usize) -> Option<&Worker> {
         self.workers.iter().find(|worker| worker.slot == slot)
     }
+}
+
+/// Counts the processes of these slots; 0 is none.
+fn processes(pids: impl Iterator<Item = u32>) -> usize {
+    pids.filter(|pid| *pid != 0).collect::<BTreeSet<_>>().len()
 }
 
 /// The word for what a server does.

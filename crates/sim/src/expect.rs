@@ -8,6 +8,10 @@ use crate::{
 use regatta_op::{Coding, FileId, OpenFault};
 use regatta_origin::Site;
 
+/// A file with a time up to 1980-01-02, seconds since 1970, has no date: image layers and archives
+/// give that to all files.
+pub(crate) const UNDATED_SECS_MAX: i64 = (3_650 + 2 + 1) * 86_400;
+
 /// The role in which a file answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
@@ -175,8 +179,9 @@ impl Oracle<'_> {
 
     fn file(&self, name: &[u8], known: &Known, role: Role, answers: &mut Vec<Answer>) {
         let Seen::File { main, siblings } = known.seen else { return };
-        // A coding that is larger than the file itself is not used.
-        let siblings = siblings.map(|sibling| sibling.filter(|sibling| sibling.len <= main.len));
+        // A coding that is larger than the file itself, or empty, is not used.
+        let worth = 1..=main.len;
+        let siblings = siblings.map(|sibling| sibling.filter(|of| worth.contains(&of.len)));
         let coding = match role {
             Role::NotFound => None,
             _ => coding(self.request.accept_encoding.as_deref(), &siblings),
@@ -215,17 +220,18 @@ impl Oracle<'_> {
     fn shape(&self, shown: &Shown, modified: i64, unix: u64) -> Answer {
         let request = self.request;
         let current = (shown.id, shown.coding, shown.young);
+        let dated = modified > UNDATED_SECS_MAX;
         let strongly = |tag: &Tag| !tag.weak && !shown.young && tag.of == Some(current);
         if let Some(tags) = &request.if_match {
             if !lists(tags, strongly) {
                 return Answer::Page(412);
             }
-        } else if request.if_unmodified_since.is_some_and(|date| modified > date) {
+        } else if request.if_unmodified_since.is_some_and(|date| dated && modified > date) {
             return Answer::Page(412);
         }
         let unchanged = match &request.if_none_match {
             Some(tags) => lists(tags, |tag| tag.of == Some(current)),
-            None => request.if_modified_since.is_some_and(|date| modified <= date),
+            None => request.if_modified_since.is_some_and(|date| dated && modified == date),
         };
         if unchanged {
             return Answer::NotModified(shown.clone());
@@ -236,6 +242,7 @@ impl Oracle<'_> {
             Some(IfRange::Tag(tag)) => strongly(&tag),
             Some(IfRange::Date(date)) => {
                 !shown.young
+                    && dated
                     && modified == date
                     && u64::try_from(modified).is_ok_and(|secs| secs < unix)
             }

@@ -1,7 +1,7 @@
 //! Judges responses: is this an answer that this request could have?
 use crate::{
     disk::{UNIX, unix},
-    expect::{Answer, Oracle, Role, Shown, bytes_of, content_faults},
+    expect::{Answer, Oracle, Role, Shown, UNDATED_SECS_MAX, bytes_of, content_faults},
     knowledge::{Asker, Knowledge},
     link::Link,
     reader::{Response, parts},
@@ -387,9 +387,15 @@ fn modified(shown: &Shown, response: &Response) -> Result<(), String> {
     if response.status == 304 {
         return is("last-modified", text, None);
     }
+    if text.is_none() && shown.modified.is_none_or(|secs| secs <= UNDATED_SECS_MAX) {
+        return Ok(());
+    }
     let Some(secs) = text.as_ref().and_then(|text| date::parse(text.as_bytes(), UNIX)) else {
         return Err(format!("Last-Modified: {text:?}"));
     };
+    if secs <= UNDATED_SECS_MAX {
+        return Err(format!("Last-Modified: {text:?} says nothing"));
+    }
     match shown.modified {
         Some(expected) => is("last-modified", secs, expected),
         None if secs < shown.id.changed.secs || secs > shown.id.modified.secs => {
@@ -418,9 +424,9 @@ fn check_date(response: &Response, begun: Stamp) -> Result<(), String> {
     }
 }
 
-/// True for the one name that has a hash in it, and its siblings.
+/// True for the one name that has a hash in it; its siblings are no files of a bundler.
 fn is_asset(name: &[u8]) -> bool {
-    name.windows(9).any(|window| window == b".3f9c2ab1")
+    name.windows(12).any(|window| window == b".3f9c2ab1.js") && name.ends_with(b".js")
 }
 
 /// The media type of a name.

@@ -31,6 +31,12 @@ impl Channel {
         Ok((Self(a), Self(b)))
     }
 
+    /// The end of a channel that an earlier program of this process, or of its parent, had.
+    #[must_use]
+    pub const fn adopt(fd: OwnedFd) -> Self {
+        Self(fd)
+    }
+
     /// Sends a record, and open files with it. Does not wait for room.
     ///
     /// # Errors

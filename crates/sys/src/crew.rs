@@ -10,7 +10,7 @@ mod lock;
 pub use ledger::{Lease, Sweep};
 #[cfg(feature = "test-hooks")]
 pub(crate) use lock::is_locked;
-pub use lock::{Grip, Waited, assert_unlocked};
+pub use lock::{Grip, Waited, assert_unlocked, reset};
 
 use crate::{affinity, shm};
 use std::{
@@ -32,7 +32,7 @@ const LINK: usize = 0;
 const LIFE: usize = 1;
 /// How many workers have had this place.
 const INCARNATION: usize = 2;
-/// 1 while the worker reads under a [`Member::read`].
+/// A futex: 1 while the worker reads under a [`Member::read`].
 const READING: usize = 3;
 /// Odd while the worker takes descriptors that the ledger does not know yet.
 const GATE: usize = 4;
@@ -40,6 +40,8 @@ const GATE: usize = 4;
 const SWEEPING: usize = 0;
 /// The highest number that the ledger ever held.
 const HIGH: usize = 1;
+/// The process that created the crew.
+const KEEPER: usize = 2;
 /// How many numbers the cache has let go of so far.
 const RETIREMENTS: usize = 8;
 const HEADER_WORDS: usize = 16;
@@ -95,6 +97,7 @@ impl Crew {
         let alone = affinity::allowed().is_ok_and(|cpus| cpus.len() == 1);
         let spins = if alone { 0 } else { lock::SPINS };
         let crew = Self { header, berths, owners, uses, workers, spins };
+        header[KEEPER].store(std::process::id().into(), Relaxed);
         crew.keep_what_is_open()?;
         Ok(crew)
     }

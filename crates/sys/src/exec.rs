@@ -84,33 +84,33 @@ pub fn take(raw: RawFd) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Text in memory that has a descriptor and no name, and that nobody can change any more.
+/// Bytes in memory that has a descriptor and no name, and that no process can change any more.
 ///
 /// # Errors
 /// No memory or descriptors left.
-pub fn sealed_text(name: &str, text: &str) -> io::Result<OwnedFd> {
+pub fn sealed(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let mut file = File::from(rustix::fs::memfd_create(name, flags)?);
-    file.write_all(text.as_bytes())?;
+    file.write_all(bytes)?;
     let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL;
     rustix::fs::fcntl_add_seals(&file, seals)?;
     Ok(file.into())
 }
 
-/// What [`sealed_text`] has made.
+/// Reads what [`sealed`] has made.
 ///
 /// # Errors
-/// It is longer than that, or no text.
-pub fn read_sealed(fd: OwnedFd, bytes_max: u64) -> io::Result<String> {
+/// The memory is longer than that.
+pub fn read_sealed(fd: OwnedFd, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mut file = File::from(fd);
     // Whoever has another descriptor of it has read it, or written it, up to here.
     file.rewind()?;
-    let mut text = String::new();
-    let bytes = file.take(bytes_max.saturating_add(1)).read_to_string(&mut text)?;
-    if bytes as u64 > bytes_max {
+    let mut bytes = Vec::new();
+    file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > bytes_max {
         return Err(io::Error::other(format!("it is longer than {bytes_max} bytes")));
     }
-    Ok(text)
+    Ok(bytes)
 }
 
 /// Sets what this process is called in `/proc/PID/comm`: after executing `/proc/self/exe` that is
@@ -174,10 +174,10 @@ mod tests {
 
     #[test]
     fn text_arrives_and_cannot_be_changed() {
-        let fd = sealed_text("regatta-test", "what was said").unwrap();
+        let fd = sealed("regatta-test", b"what was said").unwrap();
         let mut other = File::from(fd.try_clone().unwrap());
         assert!(other.write_all(b"something else").is_err());
-        assert_eq!(read_sealed(fd.try_clone().unwrap(), 13).unwrap(), "what was said");
+        assert_eq!(read_sealed(fd.try_clone().unwrap(), 13).unwrap(), b"what was said");
         assert!(read_sealed(fd, 12).is_err(), "too long");
     }
 

@@ -157,6 +157,41 @@ pub struct Root {
     replaced_at: AtomicU64,
 }
 
+/// Facts that change with the content of a file, and often without: see [`Root::trace`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileTrace {
+    inode: u64,
+    len: u64,
+    modified: (i64, u32),
+    changed: (i64, u32),
+}
+
+impl FileTrace {
+    /// Words that it takes.
+    pub const WORDS: usize = 6;
+
+    /// Encodes it as words, for another process.
+    #[must_use]
+    pub const fn to_words(self) -> [u64; Self::WORDS] {
+        let Self { inode, len, modified, changed } = self;
+        let (modified_s, changed_s) = (modified.0.cast_unsigned(), changed.0.cast_unsigned());
+        [inode, len, modified_s, modified.1 as u64, changed_s, changed.1 as u64]
+    }
+
+    /// Reads what [`FileTrace::to_words`] has made.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "nanoseconds are below 1,000,000,000")]
+    pub const fn from_words(words: [u64; Self::WORDS]) -> Self {
+        let [inode, len, modified_s, modified_ns, changed_s, changed_ns] = words;
+        Self {
+            inode,
+            len,
+            modified: (modified_s.cast_signed(), modified_ns as u32),
+            changed: (changed_s.cast_signed(), changed_ns as u32),
+        }
+    }
+}
+
 /// How long a root that is replaced is one that is being replaced, milliseconds: longer than that
 /// takes. What its path names after that cannot take its place, and missing files are missing.
 const REPLACED_MS_MAX: u64 = 3_000;
@@ -188,13 +223,62 @@ impl Root {
     pub fn open(path: &Path) -> io::Result<Self> {
         let path = CString::new(path::absolute(path)?.as_os_str().as_bytes())?;
         let fd = rustix::fs::open(&path, ROOT_FLAGS, Mode::empty())?;
-        Ok(Self {
+        Ok(Self::of(fd, path))
+    }
+
+    fn of(fd: OwnedFd, path: CString) -> Self {
+        Self {
             fd,
             path,
             others: Arc::default(),
             changes: AtomicU64::new(0),
             replaced_at: AtomicU64::new(0),
-        })
+        }
+    }
+
+    /// A root for a path that cannot be opened now: no file is below it until it is
+    /// [replaced](Self::replace).
+    ///
+    /// # Errors
+    /// No descriptors left.
+    pub fn closed(path: &Path) -> io::Result<Self> {
+        // Where a directory is expected, a name below this is not found.
+        let fd = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)?;
+        Self::adopt(path, fd)
+    }
+
+    /// A root that another process has opened at `path`.
+    ///
+    /// # Errors
+    /// The path has a NUL, or is relative and there is no current directory.
+    pub fn adopt(path: &Path, fd: OwnedFd) -> io::Result<Self> {
+        let path = CString::new(path::absolute(path)?.as_os_str().as_bytes())?;
+        Ok(Self::of(fd, path))
+    }
+
+    /// True unless it is [closed](Self::closed).
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        let mode = rustix::fs::fstat(&self.fd).map(|facts| facts.st_mode);
+        mode.is_ok_and(|mode| FileType::from_raw_mode(mode) == FileType::Directory)
+    }
+
+    /// Facts of a file in the root that change whenever its content does, as far as memory knows:
+    /// `Some(None)` is that there is none, `None` that a disk would have to be asked. Never waits.
+    #[must_use]
+    pub fn trace(&self, name: &CStr) -> Option<Option<FileTrace>> {
+        let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::CACHED;
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let found = match rustix::fs::openat2(&self.fd, name, flags, Mode::empty(), how) {
+            Ok(found) => found,
+            Err(Errno::NOENT | Errno::NOTDIR) => return Some(None),
+            Err(_) => return None,
+        };
+        let how = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        let facts = rustix::fs::statx(&found, c"", how, StatxFlags::BASIC_STATS).ok()?;
+        let at = |time: rustix::fs::StatxTimestamp| (time.tv_sec, time.tv_nsec);
+        let (modified, changed) = (at(facts.stx_mtime), at(facts.stx_ctime));
+        Some(Some(FileTrace { inode: facts.stx_ino, len: facts.stx_size, modified, changed }))
     }
 
     /// This root, with those of further hosts, which have the numbers from 1 on.
@@ -212,6 +296,15 @@ impl Root {
     /// All roots, by number: this one is the first.
     pub fn all(&self) -> impl Iterator<Item = &Self> {
         iter::once(self).chain(&*self.others)
+    }
+
+    /// The root of this number.
+    #[must_use]
+    pub fn nth(&self, number: usize) -> Option<&Self> {
+        match number.checked_sub(1) {
+            None => Some(self),
+            Some(at) => self.others.get(at),
+        }
     }
 
     /// The root that a path is below, and the path from there on.

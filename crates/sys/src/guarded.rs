@@ -76,6 +76,11 @@ impl Spot {
         Ok(Self { directory, name: name.to_owned() })
     }
 
+    /// A name in a directory that is open.
+    pub(crate) fn at(directory: OwnedFd, name: &OsStr) -> Self {
+        Self { directory, name: name.to_owned() }
+    }
+
     /// Opens the file for appending, without waiting for anything: a regular file with no other
     /// name, a pipe that someone reads, or a character device; of root, of the user that this
     /// process is, or of `owner`.

@@ -11,7 +11,8 @@ mod per_thread;
 
 #[cfg(feature = "test-hooks")]
 pub use injected::{
-    KEYS, Plan, die_locked, hang_in_visit, inject, inject_as_told, panic_in_visit, probe, struck,
+    KEYS, Plan, die_locked, hang_in_visit, hang_locked, inject, inject_as_told, panic_in_visit,
+    probe, struck,
 };
 #[cfg(feature = "test-hooks")]
 pub(crate) use injected::{
@@ -48,9 +49,20 @@ pub(crate) enum Call {
     Wait,
 }
 
+/// A lock that a process holds in the middle of a change of a shared cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// The lock of the table, alone.
+    Table,
+    /// The lock of an entry, as a reader of the table.
+    Entry,
+    /// The lock of the heap, and that of an entry.
+    Heap,
+}
+
 #[cfg(not(feature = "test-hooks"))]
 mod none {
-    use super::Call;
+    use super::{Call, Held};
     use regatta_op::Now;
     use rustix::io::Errno;
     use std::os::fd::OwnedFd;
@@ -112,7 +124,7 @@ mod none {
 
     /// Does nothing: there are no faults in this program.
     #[inline]
-    pub const fn die_locked() {}
+    pub const fn die_locked(_: Held) {}
 
     /// Does nothing: there are no faults in this program.
     #[inline]

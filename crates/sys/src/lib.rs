@@ -6,6 +6,13 @@
 //! raw backend makes them without going through libc's `errno`.
 #![cfg(target_os = "linux")]
 
+// A clone of a process without the C library keeps the number of the parent's thread in musl, by
+// which it locks and aborts. The static program is linked with glibc.
+#[cfg(target_env = "musl")]
+compile_error!("musl is not supported; build for a target whose environment is gnu");
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!("32 bits are not supported; build for a 64-bit target");
+
 pub mod affinity;
 #[cfg(feature = "test-hooks")]
 pub mod alloc_count;
@@ -37,13 +44,14 @@ pub mod signal;
 pub mod simulated_disk;
 pub mod socket;
 pub mod thread;
+pub mod tree;
 pub mod unix;
 pub mod uring;
 mod user;
 pub mod wait;
 
 pub use event::Bell;
-pub use file::{Named, Root, StaticFile, look_again, may_make_files, name};
+pub use file::{FileTrace, Named, Root, StaticFile, look_again, may_make_files, name};
 pub use map::{Map, send_mapped};
 pub use opening::{OpenResult, OpenRules, open_below, open_cached};
 pub use page_cache::{Resident, by_cachestat, by_mincore};

@@ -6,7 +6,8 @@ use rustix::{
     io::Errno,
     process::{
         Pid, PidfdFlags, WaitId, WaitIdOptions, WaitIdStatus, WaitOptions, getppid, kill_process,
-        pidfd_open, pidfd_send_signal, set_parent_process_death_signal, waitid, waitpid,
+        kill_process_group, pidfd_open, pidfd_send_signal, set_parent_process_death_signal,
+        setpgid, waitid, waitpid,
     },
 };
 use std::{
@@ -65,6 +66,26 @@ impl Child {
     /// The process has been reaped, or has become another user's.
     pub fn kill(&self, signal: Signal) -> io::Result<()> {
         Ok(pidfd_send_signal(&self.fd, signal.raw())?)
+    }
+
+    /// True if the process has been reaped, so that nothing of it is left.
+    #[must_use]
+    pub fn is_reaped(&self) -> bool {
+        // SAFETY: signal 0 is not sent, no details are pointed to, and the descriptor is open.
+        let result = unsafe {
+            let (fd, none) = (self.fd.as_raw_fd(), std::ptr::null::<libc::siginfo_t>());
+            libc::syscall(libc::SYS_pidfd_send_signal, fd, 0, none, 0)
+        };
+        result < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
+    }
+
+    /// Kills the process and all others of its group, if it [leads](lead_group) one. Call it before
+    /// the process is reaped: until then no other group has its number.
+    ///
+    /// # Errors
+    /// The process leads no group, or the group has become another user's.
+    pub fn kill_group(&self) -> io::Result<()> {
+        Ok(kill_process_group(self.pid, Signal::Kill.raw())?)
     }
 
     /// Waits until the process has ended, and reaps it.
@@ -144,6 +165,15 @@ pub fn send(pid: u32, signal: Signal) -> io::Result<()> {
     Ok(kill_process(pid, signal.raw())?)
 }
 
+/// Makes this process the leader of a group of its own: the processes that it starts are of that
+/// group, and [`Child::kill_group`] ends all of them.
+///
+/// # Errors
+/// The process leads a session.
+pub fn lead_group() -> io::Result<()> {
+    Ok(setpgid(None, None)?)
+}
+
 /// Forks a worker that runs `work` and exits with the code that it returns.
 ///
 /// The worker keeps standard input, output and error and the descriptors in `keep`; all others are
@@ -181,12 +211,15 @@ pub fn fork_worker<K: AsRawFd>(keep: &[K], work: impl FnOnce() -> i32) -> io::Re
 /// The worker can put what it likes under any number of the parent's, the new [`Child`]'s among
 /// them. So the parent must not be allowed to do what the worker is not.
 ///
+/// `work` is [`Copy`], so that it owns no descriptor: both processes would close that, the second
+/// time perhaps under a number that is another's by then.
+///
 /// # Errors
 /// As [`fork_worker`].
 ///
 /// # Panics
 /// As [`fork_worker`].
-pub fn clone_worker(work: impl FnOnce() -> i32) -> io::Result<Child> {
+pub fn clone_worker(work: impl FnOnce() -> i32 + Copy) -> io::Result<Child> {
     alone()?;
     let parent = rustix::process::getpid();
     let flags = libc::c_long::from(libc::CLONE_FILES | libc::SIGCHLD);

@@ -1,6 +1,6 @@
 //! Memory that all processes of a server share, and that others can find and read.
 use rustix::{
-    fs::{MemfdFlags, Mode, OFlags, SealFlags},
+    fs::{FallocateFlags, FileType, MemfdFlags, Mode, OFlags, SealFlags},
     io::Errno,
     mm::{MapFlags, ProtFlags},
 };
@@ -11,7 +11,7 @@ use std::{
         unix::fs::MetadataExt,
     },
     path::{Path, PathBuf},
-    sync::atomic::AtomicU64,
+    sync::{OnceLock, atomic::AtomicU64},
 };
 
 /// What the memory is called in `/proc/PID/fd`.
@@ -68,9 +68,31 @@ pub fn create_named(name: &str, count: usize) -> io::Result<SharedWords> {
     let bytes = count.checked_mul(8).ok_or(io::ErrorKind::OutOfMemory)?;
     let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     rustix::fs::ftruncate(&fd, bytes as u64)?;
+    if overcommit_is_strict() && bytes > 0 {
+        reserve(fd.as_fd(), bytes)?;
+    }
     rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
     let words = map(fd.as_fd(), bytes, MapFlags::SHARED)?;
     Ok(SharedWords { fd, words })
+}
+
+/// True if the kernel promises no more memory than it has (`vm.overcommit_memory` 2). It would
+/// refuse a page of the file when it is first touched, which is a SIGBUS.
+fn overcommit_is_strict() -> bool {
+    // Read once: a process that is confined later, and its children, may not look.
+    static STRICT: OnceLock<bool> = OnceLock::new();
+    *STRICT.get_or_init(|| {
+        let mode = fs::read_to_string("/proc/sys/vm/overcommit_memory");
+        mode.is_ok_and(|mode| mode.trim() == "2")
+    })
+}
+
+/// Takes all pages of a file now. Elsewhere those that are never touched cost nothing.
+fn reserve(fd: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
+    rustix::fs::fallocate(fd, FallocateFlags::empty(), 0, bytes as u64).map_err(|error| {
+        let why = format!("{bytes} bytes of shared memory cannot be reserved: {error}");
+        io::Error::new(io::ErrorKind::OutOfMemory, why)
+    })
 }
 
 fn map(fd: BorrowedFd<'_>, bytes: usize, flags: MapFlags) -> io::Result<&'static [AtomicU64]> {
@@ -199,9 +221,15 @@ fn sealed_bytes(fd: BorrowedFd<'_>) -> io::Result<usize> {
 }
 
 fn map_foreign(path: &Path) -> io::Result<Foreign> {
-    let fd = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-    let bytes = sealed_bytes(fd.as_fd())?;
+    // Another user may have opened a FIFO or a terminal of that name: neither may hold this process
+    // up, or become its terminal.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let fd = rustix::fs::open(path, flags, Mode::empty())?;
     let stat = rustix::fs::fstat(&fd)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let bytes = sealed_bytes(fd.as_fd())?;
     let words = map(fd.as_fd(), bytes, MapFlags::PRIVATE)?;
     Ok(Foreign { words, id: (stat.st_dev, stat.st_ino), uid: stat.st_uid })
 }
@@ -232,6 +260,19 @@ mod tests {
             assert!(found.is_ok(), "{found:?}");
         });
         drop(stays);
+    }
+
+    /// A local user chooses what the link text of a descriptor is: a FIFO without a writer is
+    /// passed over, and waited for by no command of root.
+    #[test]
+    fn what_is_no_memory_is_passed_over() {
+        use crate::folder::Folder;
+        let folder = Folder::new("shm-fifo");
+        let path = folder.join("fifo");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, Mode::RUSR | Mode::WUSR).unwrap();
+        let refused = map_foreign(&path).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidData);
+        assert!(if_there::<Foreign>(Err(refused)).unwrap().is_none());
     }
 
     #[test]

@@ -254,7 +254,10 @@ pub fn steer_by_cpu(listener: BorrowedFd<'_>, places: &[(u32, u32)]) -> io::Resu
     let mut program = steering(places);
     let len = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     let program = libc::sock_fprog { len, filter: program.as_mut_ptr() };
-    set_option(listener, libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF, &program)
+    // SAFETY: the filter has `len` instructions and lives across the call, which only reads them.
+    unsafe {
+        set_any(listener, libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF, &raw const program)
+    }
 }
 
 /// The program of [`steer_by_cpu`], in classic BPF: load the processor, and for each pair compare
@@ -511,18 +514,35 @@ pub fn local_addr(fd: BorrowedFd<'_>) -> io::Result<SocketAddr> {
     Ok(SocketAddr::try_from(rustix::net::getsockname(fd)?)?)
 }
 
-/// Sets an option whose value is plain and that rustix does not know. A pointer in the value must
-/// lead to what the option wants.
-pub(crate) fn set_option<T: Copy>(
+/// Sets an option whose value is a number and that rustix does not know.
+pub(crate) fn set_option<T: Number>(
     fd: BorrowedFd<'_>,
     layer: libc::c_int,
     name: libc::c_int,
     value: &T,
 ) -> io::Result<()> {
-    let len = libc::socklen_t::try_from(size_of::<T>()).expect("plain values are short");
-    // SAFETY: the pointer leads to `len` bytes that live across the call and are only read.
-    let result = unsafe {
-        libc::setsockopt(fd.as_raw_fd(), layer, name, std::ptr::from_ref(value).cast(), len)
-    };
+    // SAFETY: the value lives across the call, and no option takes a number for a pointer.
+    unsafe { set_any(fd, layer, name, std::ptr::from_ref(value)) }
+}
+
+/// A number that is the value of an option.
+pub(crate) trait Number {}
+impl Number for i32 {}
+impl Number for u64 {}
+
+/// Sets any option.
+///
+/// # Safety
+/// `value` leads to one that can be read during the call, as do all pointers in it which the option
+/// follows.
+unsafe fn set_any<T>(
+    fd: BorrowedFd<'_>,
+    layer: libc::c_int,
+    name: libc::c_int,
+    value: *const T,
+) -> io::Result<()> {
+    let len = libc::socklen_t::try_from(size_of::<T>()).expect("options are short");
+    // SAFETY: the pointer leads to `len` bytes, by contract.
+    let result = unsafe { libc::setsockopt(fd.as_raw_fd(), layer, name, value.cast(), len) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

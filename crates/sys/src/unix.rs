@@ -130,6 +130,16 @@ impl SocketFile {
         Ok(Self { path: path.to_owned(), file })
     }
 
+    /// The file that an earlier program of this process had, open at that path.
+    ///
+    /// # Errors
+    /// The file is no socket's.
+    pub fn adopt(path: PathBuf, file: OwnedFd) -> io::Result<Self> {
+        let file = File::from(file);
+        id_of(&file.metadata()?)?;
+        Ok(Self { path, file })
+    }
+
     /// Gives it its owner and permissions; what somebody puts in its place is left alone.
     fn give(&self, spec: &UnixSpec<'_>) -> io::Result<()> {
         let same = format!("/proc/self/fd/{}", self.file.as_raw_fd());
@@ -153,6 +163,12 @@ impl SocketFile {
             // Somebody may have removed it already.
             let _ = fs::remove_file(&self.path);
         }
+    }
+}
+
+impl AsFd for SocketFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 }
 

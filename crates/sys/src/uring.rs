@@ -238,8 +238,8 @@ impl Ring {
     fn go_on(&mut self, at: usize, mut running: Box<Running>) -> Option<Finished> {
         let resolve = self.rules.resolve().bits();
         loop {
-            let entry = running.entry(resolve);
-            self.running[at] = Some(running);
+            // First: pointers into a box do not outlive a move of it.
+            let entry = self.running[at].insert(running).entry(resolve);
             let result = self.submit(at as u64, &entry)?;
             let over = self.running[at].take().expect("put there above").step(result);
             match over {

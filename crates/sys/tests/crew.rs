@@ -12,6 +12,7 @@ use regatta_sys::{
     process::{Child, Exit, clone_worker},
     signal::Signal,
 };
+use rustix::io::fcntl_dupfd_cloexec;
 use std::{
     fs::{self, File},
     io::Read,
@@ -36,7 +37,7 @@ fn crew() -> (Crew, &'static [AtomicU64]) {
     (Crew::create(books, WORKERS, 1024).unwrap(), words)
 }
 
-fn member(crew: Crew, worker: usize, work: impl FnOnce(&'static Member)) -> Child {
+fn member(crew: Crew, worker: usize, work: impl FnOnce(&'static Member) + Copy) -> Child {
     clone_worker(move || {
         work(crew.enter(worker).unwrap());
         0
@@ -45,7 +46,7 @@ fn member(crew: Crew, worker: usize, work: impl FnOnce(&'static Member)) -> Chil
 }
 
 fn main() {
-    let tests: [(&str, fn()); 9] = [
+    let tests: [(&str, fn()); 10] = [
         ("a_descriptor_is_of_all", a_descriptor_is_of_all),
         ("a_connection_at_a_path_is_of_all", a_connection_at_a_path_is_of_all),
         ("the_kernel_marks_the_dead", the_kernel_marks_the_dead),
@@ -55,6 +56,7 @@ fn main() {
         ("what_the_dead_had_open_is_closed", what_the_dead_had_open_is_closed),
         ("what_the_dead_had_given_up_is_closed", what_the_dead_had_given_up_is_closed),
         ("what_the_master_takes_stays_open", what_the_master_takes_stays_open),
+        ("a_stale_number_is_not_closed", a_stale_number_is_not_closed),
     ];
     for (name, test) in tests {
         test();
@@ -91,7 +93,7 @@ fn a_descriptor_is_of_all() {
     assert_eq!(child.wait().unwrap(), Exit::Code(0));
     let number = i32::try_from(words[0].load(SeqCst)).unwrap();
     assert!(link(number).is_some_and(|link| link.ends_with("status")), "what a child opens");
-    assert_eq!(crew.bury(0), Sweep::Done);
+    assert_eq!(crew.bury(0, &child), Sweep::Done);
     assert_eq!(link(number), None, "and had not entered is found");
 }
 
@@ -103,7 +105,7 @@ fn a_connection_at_a_path_is_of_all() {
     let (crew, _words) = crew();
     let child = member(crew, 0, |_| std::mem::forget(listener.accept().unwrap()));
     assert_eq!(child.wait().unwrap(), Exit::Code(0));
-    assert_eq!(crew.bury(0), Sweep::Done);
+    assert_eq!(crew.bury(0, &child), Sweep::Done);
     client.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     assert_eq!(client.read(&mut [0; 1]).unwrap(), 0);
 }
@@ -276,7 +278,7 @@ fn what_the_dead_had_open_is_closed() {
     assert_eq!(crew.sweep(), Sweep::Later, "a worker is at it");
     child.kill(Signal::Kill).unwrap();
     child.wait().unwrap();
-    assert_eq!(crew.bury(2), Sweep::Done);
+    assert_eq!(crew.bury(2, &child), Sweep::Done);
     assert_eq!(crew.files(), (1, 0), "the cache has not lost its file");
     let open = fs::read_dir("/proc/self/fd").unwrap().count();
     assert_eq!(open, before + 2, "but for that, and a pidfd");
@@ -307,7 +309,7 @@ fn what_the_dead_had_given_up_is_closed() {
         words[..2].iter().filter(|word| link(number(word)).is_some()).count()
     };
     assert_eq!((crew.files(), links()), ((0, 2), 2));
-    assert_eq!(crew.bury(0), Sweep::Done);
+    assert_eq!(crew.bury(0, &child), Sweep::Done);
     assert_eq!((crew.files(), links()), ((0, 0), 0));
 }
 
@@ -325,7 +327,45 @@ fn what_the_master_takes_stays_open() {
     let mine = File::open("/proc/self/exe").unwrap();
     assert_eq!(u64::try_from(mine.as_raw_fd()).unwrap(), words[0].load(SeqCst), "the same number");
     crew.keep(mine.as_fd());
-    assert_eq!(crew.bury(0), Sweep::Done);
+    assert_eq!(crew.bury(0, &child), Sweep::Done);
     assert!(link(mine.as_raw_fd()).is_some(), "still open");
     crew.give_up(mine.as_fd());
+}
+
+/// A worker closes a descriptor and does not say so; another gets the number, and has not entered
+/// it yet when the keeper buries the first.
+fn a_stale_number_is_not_closed() {
+    let (crew, words) = crew();
+    // A number that nothing else gets.
+    let open = || fcntl_dupfd_cloexec(File::open("/proc/self/exe").unwrap(), 900).unwrap();
+    let first = member(crew, 0, |me| {
+        let file = me.acquire(|| {
+            let file = open();
+            me.own(file.as_fd());
+            file
+        });
+        words[0].store(u64::try_from(file.as_raw_fd()).unwrap(), SeqCst);
+    });
+    assert_eq!(first.wait().unwrap(), Exit::Code(0));
+    let second = member(crew, 1, |me| {
+        let file = me.acquire(|| {
+            let file = open();
+            let number = u64::try_from(file.as_raw_fd()).unwrap();
+            assert_eq!(number, words[0].load(SeqCst), "the same number");
+            words[1].store(1, SeqCst);
+            eventually(|| words[1].load(SeqCst) == 2);
+            me.own(file.as_fd());
+            file
+        });
+        words[1].store(3, SeqCst);
+        eventually(|| words[1].load(SeqCst) == 4);
+        assert!(link(file.as_raw_fd()).is_some(), "it is closed");
+        drop(me.closing(file.as_fd()));
+    });
+    eventually(|| words[1].load(SeqCst) == 1);
+    assert_eq!(crew.bury(0, &first), Sweep::Later, "a worker is at it");
+    words[1].store(2, SeqCst);
+    eventually(|| words[1].load(SeqCst) == 3 && crew.sweep() == Sweep::Done);
+    words[1].store(4, SeqCst);
+    assert_eq!(second.wait().unwrap(), Exit::Code(0));
 }

@@ -1,10 +1,11 @@
 //! Which crate may know which: the arrows between crates, and what each root must forbid.
 
 use super::{Source, Violation};
-use std::path::Path;
+use crate::command::{cargo, output_of};
+use std::{collections::BTreeSet, path::Path};
 
 /// Each crate of ours and the ones of ours it may depend on (tests may use more).
-const ARROWS: [(&str, &[&str]); 14] = [
+const ARROWS: [(&str, &[&str]); 16] = [
     ("op", &[]),
     ("http", &[]),
     ("metrics", &[]),
@@ -16,25 +17,65 @@ const ARROWS: [(&str, &[&str]); 14] = [
     ("sim", &["op", "http", "origin", "metrics"]),
     ("load", &["http", "sys", "metrics"]),
     ("lab", &["load", "http", "sys", "metrics"]),
-    ("regatta", &["server", "arch", "load", "lab", "sys", "metrics"]),
+    ("regatta", &["server", "arch", "sys"]),
+    ("regatta-lab", &["lab", "load", "server", "sys"]),
+    ("testkit", &[]),
     ("xtask", &["lab", "metrics"]),
     ("fuzz", &["http", "lab", "load", "origin", "server", "sim", "sys"]),
 ];
 /// The feature with which tests take the machine's part (`crates/sys/src/hook.rs`).
 const HOOKS: &str = "test-hooks";
+/// The page of dependencies.
+const PAGE: &str = "docs/dependencies.md";
 const NO_STD: [&str; 4] = ["op", "http", "origin", "metrics"];
 
 /// Checks every crate's Cargo.toml, its root file, and the page of dependencies.
 pub(crate) fn check(root: &Path, sources: &[Source]) -> Vec<Violation> {
-    let mut found = Vec::new();
-    let page = std::fs::read_to_string(root.join("docs/dependencies.md")).unwrap_or_default();
+    let (mut found, mut users) = (Vec::new(), Vec::new());
+    let page = std::fs::read_to_string(root.join(PAGE)).unwrap_or_default();
     for manifest in manifests(root) {
         let path = manifest.strip_prefix(root).unwrap_or(&manifest).to_string_lossy().into_owned();
         let text = std::fs::read_to_string(&manifest).unwrap_or_default();
         found.extend(check_manifest(&path, &text, &page));
+        users.extend(users_of(&path, &text));
     }
+    found.extend(check_users(&page, &users));
     found.extend(sources.iter().filter_map(check_root));
+    found.extend(check_server());
     found
+}
+
+/// The package of the server's program, and what must not be linked into it: code that measures.
+const SERVER: &str = "regatta";
+const NOT_IN_SERVER: [&str; 7] = [
+    "regatta-lab-core",
+    "regatta-load",
+    "fuser",
+    "perf-event2",
+    "minijinja",
+    "statrs",
+    "hdrhistogram",
+];
+
+/// Checks the whole tree of what the server's program is linked of.
+fn check_server() -> Vec<Violation> {
+    let mut tree = cargo();
+    tree.args(["tree", "--offline", "--package", SERVER, "--edges", "normal"]);
+    match output_of(tree.args(["--prefix", "none", "--format", "{p}"])) {
+        Some(tree) => check_tree(&tree),
+        None => vec![Violation::new("Cargo.lock", 0, "`cargo tree --offline` fails")],
+    }
+}
+
+/// Names each package of a tree, `NAME vVERSION` in a line, that must not be in the server's.
+fn check_tree(tree: &str) -> Vec<Violation> {
+    let names: BTreeSet<&str> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
+    let wrong = NOT_IN_SERVER.iter().filter(|name| names.contains(*name));
+    let message = |name: &&str| {
+        let message = format!("the server must not have `{name}` in it (`cargo tree -i {name}`)");
+        Violation::new("crates/regatta/Cargo.toml", 0, message)
+    };
+    wrong.map(message).collect()
 }
 
 /// The manifests of the workspace's members.
@@ -70,7 +111,11 @@ fn check_manifest(path: &str, text: &str, page: &str) -> Vec<Violation> {
     }
     for (kind, name) in dependencies {
         let line = text.lines().position(|l| l.starts_with(&name)).map_or(0, |at| at + 1);
-        let ours = name.strip_prefix("regatta-").or((name == "regatta").then_some("regatta"));
+        let ours = match name.as_str() {
+            "regatta" | "regatta-lab" => Some(&*name),
+            "regatta-lab-core" => Some("lab"),
+            _ => name.strip_prefix("regatta-"),
+        };
         let for_tests = kind == "dev-dependencies";
         let message = match (ours, allowed) {
             (Some(ours), Some(allowed)) if !for_tests && !allowed.contains(&ours) => {
@@ -82,6 +127,57 @@ fn check_manifest(path: &str, text: &str, page: &str) -> Vec<Violation> {
             _ => continue,
         };
         found.push(Violation::new(path, line, message));
+    }
+    found
+}
+
+/// Use of a dependency.
+struct User {
+    /// The dependency.
+    name: String,
+    /// The crate of ours, by its folder.
+    folder: String,
+    /// Tests alone use it.
+    is_for_tests: bool,
+}
+
+/// The dependencies of one manifest that are not ours.
+fn users_of(path: &str, text: &str) -> Vec<User> {
+    let Ok(manifest) = text.parse::<toml::Table>() else { return Vec::new() };
+    let folder = path.trim_end_matches("/Cargo.toml").rsplit('/').next().unwrap_or_default();
+    let found = dependencies(&manifest).into_iter();
+    let found = found.filter(|(_, name)| name != "regatta" && !name.starts_with("regatta-"));
+    let user = |(kind, name): (&str, String)| User {
+        name,
+        folder: folder.to_owned(),
+        is_for_tests: kind == "dev-dependencies",
+    };
+    found.map(user).collect()
+}
+
+/// Compares the column *used by* of the page with the manifests.
+fn check_users(page: &str, users: &[User]) -> Vec<Violation> {
+    let rows = (1..).zip(page.lines()).filter(|(_, line)| line.starts_with("| `"));
+    let mut found = Vec::new();
+    for (number, line) in rows {
+        let mut cells = line.split('|').skip(1).map(str::trim);
+        let (Some(names), Some(said)) = (cells.next(), cells.next()) else { continue };
+        let names: Vec<&str> = names.split(", ").map(|name| name.trim_matches('`')).collect();
+        let of = || users.iter().filter(|user| names.contains(&&*user.name));
+        let folders: BTreeSet<&str> = of().map(|user| &*user.folder).collect();
+        let words = |folder: &&str| {
+            let own = |user: &&User| user.folder == *folder;
+            match of().filter(own).all(|user| user.is_for_tests) {
+                true => format!("{folder} (tests)"),
+                false => (*folder).to_owned(),
+            }
+        };
+        let expected: BTreeSet<String> = folders.iter().map(words).collect();
+        if said.split(", ").map(str::to_owned).collect::<BTreeSet<_>>() != expected {
+            let expected = expected.into_iter().collect::<Vec<_>>().join(", ");
+            let message = format!("{} is used by {expected}, not by {said}", names.join(", "));
+            found.push(Violation::new(PAGE, number, message));
+        }
     }
     found
 }
@@ -152,7 +248,7 @@ fn last(path: &syn::Path) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Source, check_manifest, check_root};
+    use super::{Source, check_manifest, check_root, check_tree, check_users, users_of};
 
     fn manifest(path: &str, text: &str) -> Vec<String> {
         check_manifest(path, text, "* `serde`: because").iter().map(ToString::to_string).collect()
@@ -171,6 +267,25 @@ mod tests {
         let tests = "[dev-dependencies]\nregatta-origin.workspace = true\n";
         assert!(manifest("crates/op/Cargo.toml", tests).is_empty());
         assert!(manifest("crates/new/Cargo.toml", "")[0].contains("no row"));
+        let lab = "[dependencies]\nregatta-lab-core.workspace = true\n";
+        assert!(manifest("crates/regatta-lab/Cargo.toml", lab).is_empty());
+        for wrong in ["server", "regatta"] {
+            assert_eq!(
+                manifest(&format!("crates/{wrong}/Cargo.toml"), lab),
+                [format!("crates/{wrong}/Cargo.toml:2: `{wrong}` may not depend on `lab`")]
+            );
+        }
+    }
+
+    #[test]
+    fn the_server_s_tree_has_nothing_that_measures() {
+        let tree = "regatta v0.1.0 (/x)\nregatta-server v0.1.0 (/x)\nserde v1.0.0 (*)\n";
+        assert!(check_tree(tree).is_empty());
+        let said: Vec<String> = check_tree(&format!("{tree}fuser v0.18.0\nstatrs v0.19.0 (*)\n"))
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert!(said.len() == 2 && said[0].contains("must not have `fuser`"), "{said:?}");
     }
 
     #[test]
@@ -194,6 +309,21 @@ mod tests {
             ["crates/server/Cargo.toml:3: docs/dependencies.md does not say why `tokio`"]
         );
         assert!(manifest("crates/op/Cargo.toml", "[[").join("").contains("does not parse"));
+    }
+
+    #[test]
+    fn the_page_says_who_uses_what() {
+        let mut users =
+            users_of("crates/lab/Cargo.toml", "[dependencies]\ntoml = \"1\"\nserde = \"1\"\n");
+        users.extend(users_of("xtask/Cargo.toml", "[dev-dependencies]\ntoml = \"1\"\n"));
+        let said = |row: &str| {
+            let page = format!("| crate | used by |\n|---|---|\n{row}\n");
+            check_users(&page, &users).iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert!(said("| `toml` | xtask (tests), lab | because |").is_empty());
+        assert!(said("| `serde`, `toml` | lab, xtask (tests) | because |").is_empty());
+        let wrong = "docs/dependencies.md:3: toml is used by lab, xtask (tests), not by lab, xtask";
+        assert_eq!(said("| `toml` | lab, xtask | because |"), [wrong]);
     }
 
     #[test]

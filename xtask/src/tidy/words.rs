@@ -4,7 +4,7 @@ use super::{Source, Violation};
 use std::path::Path;
 
 const PAGE: &str = "STYLE.md";
-const HEADING: &str = "## Words";
+const HEADING: &str = "## Terms";
 
 /// Looks in all sources for the words that stand between backticks in the last column.
 pub(crate) fn check(root: &Path, sources: &[Source]) -> Vec<Violation> {
@@ -41,7 +41,7 @@ fn found(source: &Source, words: &[(&str, &str)]) -> Vec<Violation> {
         here.map(move |(word, instead)| (at, *word, *instead)).collect::<Vec<_>>()
     });
     let says = |(at, word, instead)| {
-        Violation::new(&source.path, at, format!("`{word}`: say {instead} ({PAGE}, Words)"))
+        Violation::new(&source.path, at, format!("`{word}`: say {instead} ({PAGE}, Terms)"))
     };
     all.map(says).collect()
 }
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn words_of_the_last_column_are_found() {
-        let page = "## Words\n\n| use | for | not |\n|---|---|---|\n| fresh | old | `stale`, x |\n\
+        let page = "## Terms\n\n| use | for | not |\n|---|---|---|\n| fresh | old | `stale`, x |\n\
                     | round trip | – | `to and fro` |\n\n## More\n\n| a | `b` |\n";
         let words = words(page);
         assert_eq!(words, [("stale", "fresh"), ("to and fro", "round trip")]);

@@ -4,6 +4,7 @@
 use super::{Asked, Server, Tracked, options::Look, tracked};
 use crate::kit::{
     aio::{Completions, Request},
+    beats::Beat,
     dispatch::{Back, Job},
     serve::{Blocking, Means, Served, Until, attend, converse, look, unblock},
     worker::Worker,
@@ -42,6 +43,8 @@ impl<'a> PollerThread<'a> {
         completions: Box<dyn Completions + 'a>,
         asked: &'a Asked,
     ) -> Self {
+        let worker = worker.with_pulse(server.pool.beats.pulse(false));
+        let means = Means { beat: worker.beat().cloned(), ..means };
         let (tracked, attended, counted) = (VecDeque::new(), Tick(0), (0, Tick(0)));
         Self { server, worker, means, completions, asked, tracked, attended, counted }
     }
@@ -62,6 +65,7 @@ impl<'a> PollerThread<'a> {
                 found |= self.look();
             }
             if !found && self.server.options.completions == Look::Wait {
+                let _waits = Beat::begins_call(self.means.beat.as_deref());
                 self.completions.wait(self.worker.patience(SLEEP_MAX)).expect(GOES_ON);
             }
             if now().since(self.counted.1) >= COUNT_MS {
@@ -90,6 +94,7 @@ impl<'a> PollerThread<'a> {
         let tally = self.tally();
         if self.tracked.is_empty() {
             let patience = self.worker.patience(self.server.pool.step);
+            let _waits = Beat::begins_call(self.means.beat.as_deref());
             self.tracked.extend(self.server.tracked.take(patience, tally));
         }
         while let Some(tracked) = self.server.tracked.try_take(tally) {

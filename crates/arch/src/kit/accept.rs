@@ -10,8 +10,9 @@ use crate::{drive::perform, options::choice};
 use regatta_metrics::{Counter, Gauge, Histogram, Slot, Tally};
 use regatta_op::Tick;
 use regatta_sys::{
+    Bell,
     socket::{self, AcceptFault, Connection, Mode},
-    wait::Poller,
+    wait::{Interest, Poller, ready_now},
 };
 use std::{
     io,
@@ -79,8 +80,7 @@ impl AcceptRules {
             eager_read: options.eager_read,
             on_close: options.on_close,
             when_full: match options.when_full {
-                // An exclusive wake-up goes to one worker that polls, even if that is full: workers
-                // with room would sleep on, and the connection would stay in the backlog.
+                // An exclusive wake-up goes to one worker that polls, even if that is full.
                 WhenFull::KeepPolling if exclusive => WhenFull::Pause,
                 when_full => when_full,
             },
@@ -113,6 +113,17 @@ pub enum Ended {
     Exhausted,
 }
 
+/// Another worker on the same listeners.
+#[derive(Clone, Copy, Debug)]
+pub struct Neighbour<'a> {
+    /// Slot that counts its connections.
+    pub slot: Slot<'a>,
+    /// Most connections that it may have.
+    pub connections_max: usize,
+    /// The bell of its process, if this one has it: where a connection wakes one worker.
+    pub bell: Option<&'a Bell>,
+}
+
 /// The listeners of one worker, and whether it wants to be told of new connections.
 #[derive(Debug)]
 pub struct Acceptor<'a> {
@@ -126,7 +137,7 @@ pub struct Acceptor<'a> {
     pub events: usize,
     /// Accepting is paused until then.
     pub paused_until: Option<Tick>,
-    /// The pause is one of [`LEAVE_MS`], which also ends when a connection closes.
+    /// The pause also ends when a connection closes.
     briefly: bool,
     /// It is full and no connection is idle: nothing is accepted until that changes.
     stopped: bool,
@@ -138,12 +149,16 @@ pub struct Acceptor<'a> {
     offered: Range<usize>,
     /// What has been taken from that one.
     taken: u32,
-    /// The other workers on the same listeners, and how many connections each may have.
-    pub others: Vec<(Slot<'a>, usize)>,
+    /// The other workers on the same listeners.
+    pub others: Vec<Neighbour<'a>>,
+    /// Slot that reports whether it watches the listeners: only if a connection wakes one worker.
+    pub reports_in: Option<Slot<'a>>,
     /// The last connection was left in the backlog for the other workers.
     left: bool,
     /// The poller watches the listeners.
     watched: bool,
+    /// Watch the listeners afresh: the poller then finds what another worker passed on.
+    afresh: bool,
     /// Counts how often [`Acceptor::in_turn`] was asked.
     first_asked: usize,
 }
@@ -165,8 +180,10 @@ impl<'a> Acceptor<'a> {
             offered: 0..0,
             taken: 0,
             others: Vec::new(),
+            reports_in: None,
             left: false,
             watched: false,
+            afresh: false,
             first_asked: usize::MAX,
         }
     }
@@ -185,23 +202,74 @@ impl<'a> Acceptor<'a> {
     #[inline]
     pub fn watch<P: Poller>(&mut self, poller: &mut P, first: u64) -> io::Result<()> {
         let wanted = self.is_listening();
-        if std::mem::replace(&mut self.watched, wanted) == wanted {
+        if self.watched == wanted && !self.afresh {
             return Ok(());
         }
-        let mut added = Ok(());
-        if wanted {
-            added = self.in_turn().try_for_each(|at| {
-                poller.add_listener(self.listeners[at].as_fd(), first + at as u64)
-            });
+        self.change_watch(poller, first, wanted)
+    }
+
+    #[cold]
+    fn change_watch<P: Poller>(
+        &mut self,
+        poller: &mut P,
+        first: u64,
+        wanted: bool,
+    ) -> io::Result<()> {
+        self.afresh = false;
+        if std::mem::replace(&mut self.watched, wanted) {
+            self.unwatch(poller);
         }
-        if !wanted || added.is_err() {
+        if !wanted {
+            self.pass_on();
+            return Ok(());
+        }
+        // First: a worker that does not see it yet has left a connection that is found here.
+        self.reports_in.iter().for_each(|slot| slot.set_listens(true));
+        let added = self
+            .in_turn()
+            .try_for_each(|at| poller.add_listener(self.listeners[at].as_fd(), first + at as u64));
+        if added.is_err() {
             self.watched = false;
-            for listener in self.listeners {
-                // One that was not added need not be removed.
-                let _ = poller.remove(listener.as_fd());
-            }
+            self.unwatch(poller);
+            self.pass_on();
         }
         added
+    }
+
+    fn unwatch<P: Poller>(&self, poller: &mut P) {
+        for listener in self.listeners {
+            // One that was not added need not be removed.
+            let _ = poller.remove(listener.as_fd());
+        }
+    }
+
+    /// Reports that it does not watch the listeners, and rings the bells of those that do: a
+    /// connection may have woken this worker alone, which does not accept it. Each of them watches
+    /// afresh, and either accepts or passes it on in the same way; so one that gets room later
+    /// knows of the connection.
+    pub fn pass_on(&self) {
+        let Some(own) = self.reports_in else { return };
+        own.set_listens(false);
+        let listening = self.others.iter().filter(|other| other.slot.listens());
+        listening.filter_map(|other| other.bell).for_each(Bell::ring);
+    }
+
+    /// Notes that the bell has rung: another worker may have passed on a connection.
+    pub const fn watch_afresh(&mut self) {
+        self.afresh = self.watched && self.reports_in.is_some();
+    }
+
+    /// True if it still leaves connections to others at the end of a pause. Those in the backlog
+    /// are passed on once more: the first worker that heard of them may be busy.
+    pub fn leaves_on(&mut self, open: usize) -> bool {
+        let leaves = self.rules.exclusive && open >= self.rules.connections_max && self.leaves();
+        let ready = |listener: &OwnedFd| {
+            ready_now(listener.as_fd(), Interest::READ).is_ok_and(|event| event.readable)
+        };
+        if leaves && self.listeners.iter().any(ready) {
+            self.pass_on();
+        }
+        leaves
     }
 
     /// The listeners, each time another of them first: where there is room for one connection at a
@@ -221,7 +289,8 @@ impl<'a> Acceptor<'a> {
     /// Accepts nothing for so long.
     pub const fn pause(&mut self, now: Tick, ms: u64) {
         self.paused_until = Some(now.after(ms));
-        self.briefly = ms == LEAVE_MS;
+        // Who leaves connections to others does so for all of the pause: it passes on few of them.
+        self.briefly = ms == LEAVE_MS && !(self.rules.exclusive && self.left);
         self.stopped = false;
     }
 
@@ -310,6 +379,7 @@ impl<'a> Acceptor<'a> {
             // Listeners are level-triggered: the poller reports again what is left in the backlog.
             Ended::Drained | Ended::Limit => {}
             Ended::Full if self.rules.when_full == WhenFull::KeepPolling => {}
+            Ended::Full if self.rules.exclusive && self.leaves() => self.pause(now, LEAVE_MS),
             Ended::Full if !has_idle => self.stopped = true,
             Ended::Full | Ended::Left => self.pause(now, LEAVE_MS),
             Ended::Exhausted => self.pause(now, PAUSE_MS),
@@ -317,12 +387,15 @@ impl<'a> Acceptor<'a> {
     }
 
     /// True if a new connection is left to other workers that have room. Every other time only,
-    /// because they may be busy; always where a connection wakes one worker, because the others
-    /// would not know of it.
+    /// because they may be busy; always where a connection wakes one worker, because they hear of
+    /// it when this one no longer watches.
     pub fn leaves(&mut self) -> bool {
-        let has_room =
-            |(slot, most): &(Slot<'_>, usize)| slot.gauge(Gauge::ConnectionsOpen) < *most as u64;
-        self.left = (self.rules.exclusive || !self.left) && self.others.iter().any(has_room);
+        let exclusive = self.rules.exclusive;
+        let has_room = |Neighbour { slot, connections_max, .. }: &Neighbour<'_>| {
+            slot.gauge(Gauge::ConnectionsOpen) < *connections_max as u64
+                && (!exclusive || slot.listens())
+        };
+        self.left = (exclusive || !self.left) && self.others.iter().any(has_room);
         self.left
     }
 

@@ -4,18 +4,21 @@ use super::sync::lock;
 use regatta_metrics::{Slot, ThreadBeat};
 use regatta_op::Tick;
 use regatta_sys::thread;
-use std::sync::{
-    Arc, Mutex, Weak,
-    atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, Weak,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
 };
 
 /// Between two looks at all threads, milliseconds: less than the first thread sleeps.
 const LOOK_MS: u64 = 500;
 
-/// The beat of one thread.
+/// The beat of one thread, in a pair of cache lines that no other thread writes to.
 #[derive(Debug)]
+#[repr(align(128))]
 pub struct Beat {
-    thread: u32,
     /// How often it has come back. Progress, not time: it costs no clock, and a machine that was
     /// stopped makes nobody late.
     count: AtomicU64,
@@ -59,7 +62,8 @@ impl Drop for Waits<'_> {
 /// The beats of a process, besides its first thread's, which is its heartbeat.
 #[derive(Debug, Default)]
 pub struct Beats {
-    all: Mutex<Vec<Seen>>,
+    /// By the number of the thread.
+    all: Mutex<HashMap<u32, Seen>>,
     /// When they are looked at next, ticks.
     next: AtomicU64,
 }
@@ -82,14 +86,12 @@ impl Beats {
     fn of(&self, thread: u32) -> Arc<Beat> {
         let mut all = lock(&self.all);
         // A thread may be of several stages, one after another.
-        let mut there = all.iter().filter_map(|seen| seen.beat.upgrade());
-        if let Some(own) = there.find(|beat| beat.thread == thread) {
+        if let Some(own) = all.get(&thread).and_then(|seen| seen.beat.upgrade()) {
             return own;
         }
-        let beat = Beat { thread, count: AtomicU64::new(1), waits: AtomicBool::new(false) };
-        let beat = Arc::new(beat);
+        let beat = Arc::new(Beat { count: AtomicU64::new(1), waits: AtomicBool::new(false) });
         // The first look finds it changed.
-        all.push(Seen { beat: Arc::downgrade(&beat), count: 0, since: Tick(0) });
+        all.insert(thread, Seen { beat: Arc::downgrade(&beat), count: 0, since: Tick(0) });
         beat
     }
 
@@ -102,20 +104,29 @@ impl Beats {
         self.next.store(now.after(LOOK_MS).0, Relaxed);
         let mut all = lock(&self.all);
         let mut oldest: Option<ThreadBeat> = None;
-        all.retain_mut(|seen| {
+        all.retain(|thread, seen| {
             let Some(beat) = seen.beat.upgrade() else { return false };
             let count = beat.count.load(Relaxed);
             if count != seen.count || beat.waits.load(Relaxed) {
                 (seen.count, seen.since) = (count, now);
             }
-            let found = ThreadBeat { thread: beat.thread, tick_ms: seen.since.0 };
-            if oldest.is_none_or(|oldest| found.tick_ms < oldest.tick_ms) {
+            let found = ThreadBeat { thread: *thread, tick_ms: seen.since.0 };
+            let age = |of: ThreadBeat| (of.tick_ms, of.thread);
+            if oldest.is_none_or(|oldest| age(found) < age(oldest)) {
                 oldest = Some(found);
             }
             true
         });
         drop(all);
         slot.set_oldest_beat(oldest);
+    }
+}
+
+impl Beats {
+    /// The pulse of a worker of this thread; the first unit of a process reads the others' beats.
+    #[must_use]
+    pub fn pulse(&self, is_first: bool) -> Pulse<'_> {
+        if is_first { Pulse::First(self) } else { Pulse::Other(self.own()) }
     }
 }
 

@@ -105,6 +105,18 @@ impl<'a> Clients<'a> {
         Self { entries, notes, descriptors, limits, seed }
     }
 
+    /// Charges clients what an earlier table of the same seed and size has charged them. Their
+    /// connections stay with that table.
+    pub fn charge(&self, earlier: &[AtomicU64]) {
+        for (at, entry) in earlier.chunks_exact(ENTRY_WORDS).enumerate() {
+            let [holder, charged] = [&entry[0], &entry[1]].map(|word| word.load(Relaxed));
+            if charged > 0 && at < self.entries.len() / ENTRY_WORDS {
+                self.holder(at).store(holder & !COUNT, Relaxed);
+                self.charged(at).store(charged, Relaxed);
+            }
+        }
+    }
+
     /// A process has accepted a client's connection, under this number. If it counts,
     /// [`Clients::close`] is called before the descriptor is closed.
     #[must_use]
@@ -145,6 +157,8 @@ impl<'a> Clients<'a> {
         }
         let first = process * Self::note_stride(self.descriptors);
         let highest = self.notes[first].swap(0, Relaxed);
+        // A worker that writes nonsense there costs the master no more than its own descriptors.
+        let highest = highest.min(self.descriptors as u64);
         let fds = 0..RawFd::try_from(highest).unwrap_or(RawFd::MAX);
         let notes = fds.filter_map(|fd| self.note(fd, process));
         notes.map(|note| u64::from(self.release(&note))).sum()
@@ -301,6 +315,8 @@ mod tests {
         assert_eq!(open("192.0.2.1", 20, 0), Admission::Admitted, "there is room again");
         assert_eq!(clients.give_back(1), 1);
         assert_eq!((clients.give_back(0), counted(&entries)), (6, 0));
+        // Whatever a process has noted as its highest descriptor.
+        notes[0].store(u64::MAX, Relaxed);
         assert_eq!((clients.give_back(0), clients.give_back(1)), (0, 0));
         assert!(notes.iter().all(|word| word.load(Relaxed) == 0));
     }
@@ -333,6 +349,21 @@ mod tests {
         let free = Clients::new(&entries, (&notes, FDS), 7, free);
         assert!((0..100).all(|_| free.may_ask(one, at(0))));
         assert!((0..60).all(|fd| free.open(one, fd, 0, at(0)) == Admission::Admitted));
+    }
+
+    #[test]
+    fn charges_outlast_a_table() {
+        let [old, new] = [(); 2].map(|()| zeros(1024));
+        let [one_notes, two_notes] = [(); 2].map(|()| zeros(Clients::note_words(1, FDS)));
+        let earlier = Clients::new(&old, (&one_notes, FDS), 7, LIMITS);
+        let (one, other) = (ip("192.0.2.1"), ip("192.0.2.2"));
+        assert_eq!(earlier.open(one, 10, 0, 0), Admission::Admitted);
+        assert!((0..3).all(|_| earlier.may_ask(one, SECOND_NS)));
+        let later = Clients::new(&new, (&two_notes, FDS), 7, LIMITS);
+        later.charge(&old);
+        assert!(!later.may_ask(one, SECOND_NS), "the burst has been taken");
+        assert!(later.may_ask(other, SECOND_NS));
+        assert_eq!((counted(&old), counted(&new)), (1, 0), "connections stay where they are");
     }
 
     #[test]

@@ -1,21 +1,27 @@
 //! A dispatcher and its pool of threads: it accepts, and watches connections whose peers are to
-//! send. One that is readable is handed over to a thread, which serves it with calls that block,
-//! and hands it back when its peer is to send again.
+//! send. One that has sent something is handed over to a thread, which serves it with calls that
+//! block, and hands it back when its peer is to send again. One that has only ended is closed here.
 //!
 //! A connection is with the dispatcher, in the queue, with a thread, or on its way back: never in
 //! two of these, so none of them locks it. The poller watches it only while it is with the
 //! dispatcher.
 use super::{
+    beats::{Beat, Beats},
     queue::{Queue, Returns},
     serve::{Blocking, Means, Served, Until, attend, converse, look},
     worker::{Action, Passed, Waited, Worker},
 };
-use crate::drive::{Turn, ledger::Spent, perform};
+use crate::drive::{
+    Turn,
+    ledger::Spent,
+    perform::{self, Failure},
+};
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{Abandoned, CloseReason, Done, Op};
 use regatta_origin::Protocol as _;
 use regatta_sys::{
     clock,
+    socket::unread_bytes,
     wait::{Event, Interest, Poller, ready_now},
 };
 use std::{io, os::fd::AsFd, time::Duration};
@@ -25,6 +31,8 @@ const EVENTS: usize = 1024;
 /// How long a thread waits for a connection before it looks at what else there is, such as lines
 /// of its log. The end of the queue wakes it.
 const WAIT_MAX: Duration = Duration::from_secs(1);
+/// Interval at which the waiting time of queued connections is counted, nanoseconds.
+const COUNT_NS: u64 = 100_000_000;
 /// What a connection takes of the dispatcher's memory at most while its peer is to send, bytes.
 const CONNECTION_BYTES_MAX: usize = 384;
 const _: () = assert!(Worker::<Blocking>::SLOT_BYTES <= CONNECTION_BYTES_MAX);
@@ -61,6 +69,8 @@ pub struct Pool {
     pub back: Returns<Back>,
     /// How long a call of a thread waits.
     pub step: Duration,
+    /// Whether its threads come back to what they are to do.
+    pub beats: Beats,
 }
 
 impl Pool {
@@ -69,7 +79,8 @@ impl Pool {
     /// # Errors
     /// No descriptors left.
     pub fn new(connections_max: usize, step: Duration) -> io::Result<Self> {
-        Ok(Self { jobs: Queue::new(connections_max), back: Returns::new()?, step })
+        let (jobs, back, beats) = (Queue::new(connections_max), Returns::new()?, Beats::default());
+        Ok(Self { jobs, back, step, beats })
     }
 }
 
@@ -79,6 +90,8 @@ pub struct Dispatch<'a, P> {
     poller: P,
     worker: Worker<'a, Blocking>,
     pool: &'a Pool,
+    /// Time at which the waiting time of queued connections is counted next, nanoseconds.
+    count_at: u64,
 }
 
 /// What a connection that is with the dispatcher waits for.
@@ -94,8 +107,9 @@ enum Wants {
 
 impl<'a, P: Poller> Dispatch<'a, P> {
     /// A dispatcher that is not listening yet. Its worker's connections are in blocking mode.
-    pub const fn new(poller: P, worker: Worker<'a, Blocking>, pool: &'a Pool) -> Self {
-        Self { poller, worker, pool }
+    pub fn new(poller: P, worker: Worker<'a, Blocking>, pool: &'a Pool) -> Self {
+        let worker = worker.with_pulse(pool.beats.pulse(true));
+        Self { poller, worker, pool, count_at: 0 }
     }
 
     /// Dispatches until the master says otherwise and the last connection has ended; ends the
@@ -163,6 +177,11 @@ impl<'a, P: Poller> Dispatch<'a, P> {
         let (watched, changes) = (self.poller.len(), self.poller.changes());
         let waited = Waited { events: events?, watched, changes };
         let _root_is_another = self.worker.end_wait(wait, waited);
+        let now = clock::nanos();
+        if now >= self.count_at {
+            self.count_at = now + COUNT_NS;
+            self.pool.jobs.count_waiting(self.tally());
+        }
         Ok(())
     }
 
@@ -189,10 +208,32 @@ impl<'a, P: Poller> Dispatch<'a, P> {
                 if let Some((slot, desk)) = self.worker.turn(key) {
                     // It waits for a thread, too.
                     desk.sample(slot);
-                    self.hand_over(key);
+                    if event.hangup && self.hears_the_end(key) {
+                        self.turn(key);
+                    } else {
+                        self.hand_over(key);
+                    }
                 }
             }
         }
+    }
+
+    /// Receives the end of a stream whose peer has sent nothing more; false if there is something
+    /// else to receive, which is a thread's.
+    fn hears_the_end(&mut self, key: u64) -> bool {
+        let Some((slot, desk)) = self.worker.turn(key) else { return false };
+        if !slot.drive.reads() || unread_bytes(slot.socket.as_fd()).is_ok_and(|bytes| bytes > 0) {
+            return false;
+        }
+        let mut byte = [0];
+        let received = match perform::recv(&slot.socket, &mut byte, desk.around.cx.tally) {
+            Ok(n) => Ok(&byte[..n]),
+            Err(Failure::Fault(fault)) => Err(fault),
+            Err(Failure::WouldBlock) => return false,
+        };
+        slot.drive.recv = false;
+        slot.conn.complete(Done::Recv(received), desk.now, &desk.around.cx);
+        true
     }
 
     /// Does what the worker says.
@@ -228,7 +269,7 @@ impl<'a, P: Poller> Dispatch<'a, P> {
         match self.ask(key) {
             Some(Wants::Peer) if !at_once => {
                 let Some(slot) = self.worker.slot(key) else { return };
-                if self.poller.add(slot.socket.as_fd(), key, Interest::READ).is_err() {
+                if self.poller.add_reader(slot.socket.as_fd(), key).is_err() {
                     self.worker.close(key, CloseReason::Failed);
                 }
             }
@@ -238,7 +279,8 @@ impl<'a, P: Poller> Dispatch<'a, P> {
         }
     }
 
-    /// Asks one that is watched what it does, now that it is to drain, or its deadline has passed.
+    /// Asks one that is watched what it does, now that it is to drain, its deadline has passed, or
+    /// its peer sends no more.
     fn turn(&mut self, key: u64) {
         match self.ask(key) {
             Some(Wants::Peer) | None => {}
@@ -322,6 +364,8 @@ pub struct PoolThread<'a> {
 impl<'a> PoolThread<'a> {
     /// A thread that has no connection yet.
     pub fn new(worker: Worker<'a, Blocking>, means: Means<'a>, pool: &'a Pool) -> Self {
+        let worker = worker.with_pulse(pool.beats.pulse(false));
+        let means = Means { beat: worker.beat().cloned(), ..means };
         worker.around().cx.tally.add(Counter::ThreadsStarted, 1);
         Self { worker: worker.fed(), means, pool, since: clock::nanos() }
     }
@@ -340,7 +384,10 @@ impl<'a> PoolThread<'a> {
         while attend(&mut self.worker, &mut None, &mut self.means) {
             let patience = self.worker.patience(WAIT_MAX);
             let tally = self.worker.around().cx.tally;
-            if let Some(Job { passed, drive }) = self.pool.jobs.take(patience, tally) {
+            let waits = Beat::begins_call(self.means.beat.as_deref());
+            let taken = self.pool.jobs.take(patience, tally);
+            drop(waits);
+            if let Some(Job { passed, drive }) = taken {
                 // Its time begins now, and not when the thread began to wait for it.
                 look(&mut self.worker, &mut self.means);
                 self.spend(Counter::ThreadsIdleNs);

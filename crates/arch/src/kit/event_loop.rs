@@ -80,7 +80,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         if let (Err(_), Some(stage)) = (&ran, &self.stage) {
             stage.fails();
         }
-        self.leave_line();
+        self.leave_line(ran.is_err());
         ran
     }
 
@@ -161,7 +161,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
     fn dispatch(&mut self, event: Event) {
         match event.key {
             BELL => {
-                self.worker.around().bell.clear();
+                self.worker.answer_bell();
                 self.stage.iter().for_each(Stage::calls);
             }
             DISK => self.has_finished = true,
@@ -320,10 +320,15 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         self.io.rules = rules;
     }
 
-    /// Closes what it has when it ends before its connections.
-    fn leave_line(&mut self) {
-        if self.stage.is_some() {
-            self.worker.keys().into_iter().for_each(|key| self.close(key, CloseReason::Drained));
+    /// Closes what it has when it ends before its connections. Where others share the table of
+    /// descriptors, none may stay entered that ends with this loop.
+    fn leave_line(&mut self, failed: bool) {
+        let reason = if failed { CloseReason::Failed } else { CloseReason::Drained };
+        if failed {
+            self.worker.pass_on();
+        }
+        if failed || self.stage.is_some() {
+            self.worker.keys().into_iter().for_each(|key| self.close(key, reason));
         }
         if let Some(stage) = &mut self.stage {
             stage.ends(self.worker.around().cx.tally);

@@ -21,6 +21,9 @@ use std::{collections::BTreeMap, io, os::fd::BorrowedFd};
 
 /// How many helpers may die with a task before the loop runs it itself.
 const LOST_MAX: u8 = 2;
+/// Helpers that leave and are not counted against [`HelperLimits::helpers_max`]: each may hang on a
+/// root that has been replaced. Where more hang, tasks wait for them.
+const LEAVING_MAX: usize = 16;
 
 /// What a helper does.
 #[derive(Debug)]
@@ -159,12 +162,12 @@ pub trait HelperPool {
 /// How many helpers there may be, and for how long they are waited for and kept.
 #[derive(Clone, Copy, Debug)]
 pub struct HelperLimits {
-    /// At the same time.
+    /// At the same time, without those that leave ([`LEAVING_MAX`]).
     pub helpers_max: usize,
     /// Idle.
     pub helpers_idle_max: usize,
-    /// Another than the first is started when tasks have been queued for so long, nanoseconds; if
-    /// that is not 0, one with each task that arrives or ends.
+    /// Another than the first is started when tasks have been queued for this long since the one
+    /// before was started, nanoseconds.
     pub start_ns_min: u64,
     /// One that is not kept is stopped when it has been idle for so long, nanoseconds.
     pub idle_ns_min: u64,
@@ -188,12 +191,15 @@ pub struct Helpers<'a, C> {
     waiters: Waiters,
     /// Tasks that wait for a helper, oldest first.
     queue: BTreeMap<Sequence, Job>,
-    /// When the first task came to the queue as it was empty, by the precise clock.
+    /// When the first task came to the queue as it was empty, or a helper was started after that,
+    /// by the precise clock.
     queued_since: u64,
     /// By helper: the task that it is running.
     busy: Vec<Option<Job>>,
     /// By helper: whether it uses a root that has been replaced, and is to stop after its task.
     leaves: Vec<bool>,
+    /// How many of them leave.
+    leaving: usize,
     /// Idle helpers, and since when, by the precise clock: the longest idle first, which is given a
     /// task last.
     idle: Vec<(usize, u64)>,
@@ -207,8 +213,19 @@ impl<'a, C: HelperPool> Helpers<'a, C> {
     pub fn new(pool: C, limits: HelperLimits, tally: Tally<'a>) -> Self {
         let (waiters, queue) = (Waiters::default(), BTreeMap::new());
         let (busy, leaves, idle) = (Vec::new(), Vec::new(), Vec::new());
-        let (queued_since, count) = (0, 0);
-        Self { pool, limits, waiters, queue, queued_since, busy, leaves, idle, count, tally }
+        Self {
+            pool,
+            limits,
+            waiters,
+            queue,
+            queued_since: 0,
+            busy,
+            leaves,
+            leaving: 0,
+            idle,
+            count: 0,
+            tally,
+        }
     }
 
     /// Queues a task.
@@ -232,12 +249,12 @@ impl<'a, C: HelperPool> Helpers<'a, C> {
         self.queue.insert(job.sequence, job);
         self.dispatch();
         let queued = self.queue.len() as u64;
-        if queued > 0 && self.count < self.limits.helpers_max && self.is_early() {
+        if queued > 0 && self.counted() < self.limits.helpers_max && self.is_early() {
             self.tally.add(Counter::FlashDelayed, 1);
         }
         self.tally.max(Counter::HelperQueueMax, queued);
         self.tally.add(Counter::HelperQueueSum, queued);
-        if self.count == 0
+        if self.counted() == 0
             && let Some((_, job)) = self.queue.pop_last()
         {
             self.waiters.remove(job.key, job.sequence);
@@ -270,10 +287,10 @@ impl<'a, C: HelperPool> Helpers<'a, C> {
     /// The next task that is done, and its result, which is `None` if the loop must run it itself.
     fn next_finished(&mut self) -> Option<(Job, Option<TaskResult>)> {
         loop {
-            if self.count == 0 && !self.queue.is_empty() {
+            if self.counted() == 0 && !self.queue.is_empty() {
                 self.dispatch();
             }
-            if self.count == 0
+            if self.counted() == 0
                 && let Some((_, job)) = self.queue.pop_first()
             {
                 self.tally.add(Counter::HelperTasksSelf, 1);
@@ -289,7 +306,7 @@ impl<'a, C: HelperPool> Helpers<'a, C> {
             };
             self.tally.add(Counter::HelperCompletions, 1);
             let now = clock::nanos();
-            if std::mem::take(&mut self.leaves[helper]) {
+            if self.has_left(helper) {
                 self.stop((helper, now), now);
             } else {
                 self.idle.push((helper, now));
@@ -310,7 +327,7 @@ impl<'a, C: HelperPool> Helpers<'a, C> {
     }
 
     /// Stops all helpers that use the replaced root, busy ones after their tasks. New ones are
-    /// started on demand.
+    /// started on demand: at once, if tasks are queued.
     pub fn renew_root(&mut self) {
         self.pool.renew_root();
         let now = clock::nanos();
@@ -320,6 +337,20 @@ impl<'a, C: HelperPool> Helpers<'a, C> {
         for (leaves, job) in self.leaves.iter_mut().zip(&self.busy) {
             *leaves = job.is_some();
         }
+        self.leaving = self.leaves.iter().filter(|leaves| **leaves).count();
+        self.dispatch();
+    }
+
+    /// True if the helper was to leave after its task, which is over.
+    fn has_left(&mut self, helper: usize) -> bool {
+        let has_left = std::mem::take(&mut self.leaves[helper]);
+        self.leaving -= usize::from(has_left);
+        has_left
+    }
+
+    /// Helpers that count against the limit.
+    fn counted(&self) -> usize {
+        self.count - self.leaving.min(LEAVING_MAX)
     }
 
     /// Stops those that are too many and have been idle for long enough.
@@ -350,7 +381,7 @@ impl<'a, C: HelperPool> Helpers<'a, C> {
     fn lost(&mut self, helper: usize, job: Option<Job>) -> Option<Job> {
         self.tally.add(Counter::HelpersLost, 1);
         self.idle.retain(|(idle, _)| *idle != helper);
-        self.leaves[helper] = false;
+        self.has_left(helper);
         self.count -= 1;
         self.pool.stop(helper);
         let mut job = job?;
@@ -372,11 +403,9 @@ impl<'a, C: HelperPool> Helpers<'a, C> {
 
     /// Assigns tasks and starts helpers until there are no more tasks or no more helpers.
     fn dispatch(&mut self) {
-        let before = self.count;
         while !self.queue.is_empty() {
             let idle = self.idle.pop();
-            let Some((helper, since)) =
-                idle.or_else(|| Some((self.start(before)?, clock::nanos())))
+            let Some((helper, since)) = idle.or_else(|| Some((self.start()?, clock::nanos())))
             else {
                 return;
             };
@@ -402,16 +431,16 @@ impl<'a, C: HelperPool> Helpers<'a, C> {
     /// Another helper is not started yet.
     fn is_early(&self) -> bool {
         let queued_ns = clock::nanos().saturating_sub(self.queued_since);
-        self.count > 0 && queued_ns < self.limits.start_ns_min
+        self.count > self.leaving && queued_ns < self.limits.start_ns_min
     }
 
-    /// Starts a helper, if there may be another than there were `before` this round of tasks.
-    fn start(&mut self, before: usize) -> Option<usize> {
-        let started = self.limits.start_ns_min > 0 && self.count > before;
-        if self.count >= self.limits.helpers_max || started || self.is_early() {
+    /// Starts a helper, if there may be another.
+    fn start(&mut self) -> Option<usize> {
+        if self.counted() >= self.limits.helpers_max || self.is_early() {
             return None;
         }
         let helper = self.pool.start().ok()?;
+        self.queued_since = clock::nanos();
         self.count += 1;
         self.tally.add(Counter::HelpersStarted, 1);
         self.tally.max(Counter::HelpersOpenMax, self.count as u64);
@@ -551,17 +580,48 @@ mod tests {
                 helpers.submit(job(key)).unwrap();
                 assert_eq!((helpers.pool.given.len(), delayed()), (1, count), "task {key}");
             }
-            hook::set_time(1_100, 0);
-            for (key, given) in [(3, &[0, 1][..]), (4, &[0, 1, 2])] {
+            // The clock begins again with each helper that is started.
+            for (key, at, given) in [
+                (3, 1_100, &[0, 1][..]),
+                (4, 1_100, &[0, 1]),
+                (5, 2_099, &[0, 1]),
+                (6, 2_100, &[0, 1, 2]),
+            ] {
+                hook::set_time(at, 0);
                 helpers.submit(job(key)).unwrap();
-                assert_eq!((&helpers.pool.given[..], helpers.queue.len()), (given, 2));
+                assert_eq!(helpers.pool.given[..], *given, "task {key}");
             }
-            for helper in [0, 1, 2, 0, 1] {
+            for helper in [0, 1, 2, 0, 1, 2, 0] {
                 helpers.pool.results.push_back((helper, Some(TaskResult::Found)));
             }
             while helpers.next_finished().is_some() {}
-            assert_eq!((helpers.count, helpers.idle.len(), delayed()), (3, 3, 2));
+            assert_eq!((helpers.count, helpers.idle.len(), delayed()), (3, 3, 5));
             hook::clear();
+        });
+    }
+
+    /// A disk below the old root hangs: the new root has as many helpers as there may be. The
+    /// number of those left behind has a bound.
+    #[test]
+    fn helpers_that_hang_below_the_old_root_do_not_count() {
+        with(LIMITS, true, |mut helpers, _| {
+            let (mut key, mut started) = (0, 0);
+            for switches in 1..=LEAVING_MAX {
+                for _ in 0..LIMITS.helpers_max {
+                    helpers.submit(job(key)).unwrap();
+                    key += 1;
+                }
+                helpers.renew_root();
+                let left = (LIMITS.helpers_max * switches).min(LEAVING_MAX + LIMITS.helpers_max);
+                started = started.max(left);
+                assert_eq!(helpers.count, started, "after {switches} switches");
+            }
+            helpers.submit(job(key)).unwrap();
+            assert!(!helpers.queue.is_empty(), "it waits for one that hangs");
+            helpers.pool.results.push_back((0, Some(TaskResult::Found)));
+            assert_eq!(helpers.next_finished().unwrap().0.key, 0);
+            assert_eq!(helpers.counted(), LIMITS.helpers_max);
+            assert!(!helpers.pool.there[0], "it has left");
         });
     }
 

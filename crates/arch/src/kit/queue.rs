@@ -33,6 +33,8 @@ pub struct Queue<T> {
 struct Queued<T> {
     /// Each with the time at which it was put, nanoseconds.
     items: VecDeque<(T, u64)>,
+    /// Until when the time that items wait has been counted, nanoseconds.
+    counted: u64,
     /// Threads that wait for an item: a notification that nobody waits for costs a call.
     waiting: usize,
     /// One of them is to wait no longer, or the next that comes not at all, although there is
@@ -41,12 +43,22 @@ struct Queued<T> {
     closed: bool,
 }
 
+impl<T> Queued<T> {
+    /// The time that all items have waited since this was called last, nanoseconds.
+    fn waited(&mut self, now: u64) -> u64 {
+        let passed = now.saturating_sub(self.counted);
+        self.counted += passed;
+        self.items.len() as u64 * passed
+    }
+}
+
 impl<T> Queue<T> {
     /// An empty queue that takes so many items.
     #[must_use]
     pub fn new(most: usize) -> Self {
         let items = VecDeque::with_capacity(most.min(ROOM));
-        let state = Mutex::new(Queued { items, waiting: 0, called: false, closed: false });
+        let (waiting, called, closed) = (0, false, false);
+        let state = Mutex::new(Queued { items, counted: 0, waiting, called, closed });
         let (changed, len) = (Condvar::new(), AtomicUsize::new(0));
         Self { state, changed, len, most, wakes_all: false }
     }
@@ -71,8 +83,10 @@ impl<T> Queue<T> {
             tally.add(Counter::QueueRefused, 1);
             return Err(item);
         }
-        state.items.push_back((item, clock::nanos()));
-        self.has_put(state, before, tally);
+        let now = clock::nanos();
+        let waited = state.waited(now);
+        state.items.push_back((item, now));
+        self.has_put(state, before, waited, tally);
         Ok(())
     }
 
@@ -91,6 +105,7 @@ impl<T> Queue<T> {
     ) {
         let mut state = lock(&self.state);
         let (before, now, mut refused) = (state.items.len(), clock::nanos(), 0);
+        let waited = state.waited(now);
         let most = if state.closed { 0 } else { self.most };
         for _ in 0..items.len() {
             let Some(item) = items.pop_front() else { break };
@@ -102,19 +117,29 @@ impl<T> Queue<T> {
                 items.push_back(item);
             }
         }
-        self.has_put(state, before, tally);
+        self.has_put(state, before, waited, tally);
         if refused > 0 {
             tally.add(Counter::QueueRefused, refused);
         }
     }
 
-    /// Counts what has been put behind `before` items, and wakes waiters.
-    fn has_put(&self, state: MutexGuard<'_, Queued<T>>, before: usize, tally: Tally<'_>) {
+    /// Counts what has been put behind `before` items, which have waited for this long, and wakes
+    /// waiters.
+    fn has_put(
+        &self,
+        state: MutexGuard<'_, Queued<T>>,
+        before: usize,
+        waited: u64,
+        tally: Tally<'_>,
+    ) {
         let len = state.items.len();
         let (puts, before) = ((len - before) as u64, before as u64);
         self.len.store(len, Relaxed);
         let waiting = state.waiting as u64;
         drop(state);
+        if waited > 0 {
+            tally.add(Counter::QueueWaitNs, waited);
+        }
         if puts == 0 {
             return;
         }
@@ -183,11 +208,15 @@ impl<T> Queue<T> {
     }
 
     fn pop(&self, mut state: MutexGuard<'_, Queued<T>>, tally: Tally<'_>) -> Option<T> {
-        let (item, since) = state.items.pop_front()?;
+        if state.items.is_empty() {
+            return None;
+        }
+        let waited = state.waited(clock::nanos());
+        let (item, _) = state.items.pop_front()?;
         self.len.store(state.items.len(), Relaxed);
         drop(state);
         tally.add(Counter::QueueTakes, 1);
-        tally.add(Counter::QueueWaitNs, clock::nanos().saturating_sub(since));
+        tally.add(Counter::QueueWaitNs, waited);
         Some(item)
     }
 
@@ -202,11 +231,8 @@ impl<T> Queue<T> {
         if taken == 0 {
             return 0;
         }
-        let (now, mut waited) = (clock::nanos(), 0);
-        into.extend(state.items.drain(..taken).map(|(item, since)| {
-            waited += now.saturating_sub(since);
-            item
-        }));
+        let waited = state.waited(clock::nanos());
+        into.extend(state.items.drain(..taken).map(|(item, _)| item));
         self.len.store(state.items.len(), Relaxed);
         drop(state);
         tally.add(Counter::QueueVisits, 1);
@@ -215,17 +241,27 @@ impl<T> Queue<T> {
         taken
     }
 
+    /// Counts how long items have waited by now, where none is taken for a while.
+    pub fn count_waiting(&self, tally: Tally<'_>) {
+        if !self.is_empty() {
+            let waited = lock(&self.state).waited(clock::nanos());
+            tally.add(Counter::QueueWaitNs, waited);
+        }
+    }
+
     /// Takes the items that were put before this time, nanoseconds.
     pub fn take_older(&self, before: u64, into: &mut VecDeque<T>, tally: Tally<'_>) {
         if self.is_empty() {
             return;
         }
         let mut state = lock(&self.state);
+        let waited = state.waited(clock::nanos());
         let taken = state.items.partition_point(|(_, since)| *since < before);
         into.extend(state.items.drain(..taken).map(|(item, _)| item));
         self.len.store(state.items.len(), Relaxed);
         drop(state);
         tally.add(Counter::QueueTakes, taken as u64);
+        tally.add(Counter::QueueWaitNs, waited);
     }
 
     /// Wakes a thread that waits here for an item: it is to look elsewhere. If none does, the next

@@ -11,6 +11,7 @@
 //! No call waits for a `Recv` and a `Send` at once. A connection that has both pending does not
 //! block from then on, and its thread waits in `poll`; others never call that.
 use super::{
+    beats::Beat,
     disk::Disk,
     worker::{Accepted, Action, Desk, Slot, Waited, Worker},
 };
@@ -22,11 +23,11 @@ use crate::drive::{
 use regatta_op::{Abandoned, CloseReason, Done, Fault, Op, Outbox};
 use regatta_origin::Protocol as _;
 use regatta_sys::{
-    StaticFile,
+    StaticFile, clock, hook,
     socket::{self, Mode},
     wait::{Interest, Poll, Poller as _, ready_within},
 };
-use std::{io, mem, os::fd::AsFd, thread, time::Duration};
+use std::{io, mem, os::fd::AsFd, sync::Arc, thread, time::Duration};
 
 /// A connection that one thread serves.
 pub type BlockingSlot = Slot<Blocking>;
@@ -87,6 +88,8 @@ pub struct Means<'a> {
     pub bytes_max: u64,
     /// Which of the worker's listeners it accepts from.
     pub listener: usize,
+    /// The beat of its thread, if that is watched: it says which calls may last.
+    pub beat: Option<Arc<Beat>>,
 }
 
 /// How long a thread has its connection.
@@ -159,15 +162,24 @@ pub fn next(
     means: &mut Means<'_>,
 ) -> Option<Accepted> {
     while attend(worker, &mut None, means) {
+        let waits = Beat::begins_call(means.beat.as_deref());
         if worker.around().slot.is_retired() {
             worker.retire();
-        } else if !worker.is_listening() {
+            continue;
+        }
+        if !worker.is_listening() {
             thread::sleep(worker.patience(step));
-        } else if let Ok(accepted) = worker.accept(means.listener, 0) {
+            continue;
+        }
+        let begun = clock::nanos();
+        if let Ok(accepted) = worker.accept(means.listener, 0) {
             // Its time begins now, and not when the thread began to wait for it.
+            drop(waits);
             look(worker, means);
             return Some(accepted);
-        } else {
+        }
+        // A call that has waited does not ask whether the listener blocks.
+        if u128::from(clock::nanos() - begun) < step.as_nanos() / 2 {
             wait_for_one(worker, step, means.listener);
         }
     }
@@ -198,7 +210,9 @@ pub fn converse(
     let mut waits = until != Until::Waits && worker.slot(key).is_some_and(waits);
     loop {
         if mem::replace(&mut waits, true) {
+            let waits = Beat::begins_call(means.beat.as_deref());
             received = wait(worker, key, step, &mut means.buffer);
+            drop(waits);
             if !attend(worker, &mut received, means) {
                 return Served::Leaves;
             }
@@ -329,6 +343,7 @@ fn turn(
     means: &mut Means<'_>,
 ) -> Turn {
     let Some((slot, desk)) = worker.turn(key) else { return Turn::Closed(CloseReason::Failed) };
+    hook::hang_in_visit();
     let begun = desk.begin(slot, received.is_some());
     let mut spent = Spent::default();
     if let Some(received) = received {
@@ -361,7 +376,9 @@ fn advance(
                 continue;
             }
             Some(Op::Open(ticket, req)) => {
+                let waits = Beat::begins_call(means.beat.as_deref());
                 let found = timed(&mut spent.open, || means.disk.open(key, ticket, req));
+                drop(waits);
                 desk.look();
                 let Some(found) = found else {
                     slot.drive.later = true;
@@ -370,7 +387,9 @@ fn advance(
                 Done::Open(ticket, found)
             }
             Some(Op::Read(ticket, req)) => {
+                let waits = Beat::begins_call(means.beat.as_deref());
                 let read = timed(&mut spent.read, || means.disk.read(key, ticket, req));
+                drop(waits);
                 desk.look();
                 let Some((buffer, read)) = read else {
                     slot.drive.later = true;
@@ -378,7 +397,10 @@ fn advance(
                 };
                 Done::Read(ticket, buffer, read)
             }
-            Some(Op::Stat(ticket, file)) => Done::Stat(ticket, perform::stat(&file)),
+            Some(Op::Stat(ticket, file)) => {
+                let _waits = Beat::begins_call(means.beat.as_deref());
+                Done::Stat(ticket, perform::stat(&file))
+            }
             Some(Op::Shut) => {
                 perform::shut(&slot.socket);
                 Done::Shut
@@ -394,7 +416,10 @@ fn advance(
                 }
                 let due = slot.conn.deadline().since(desk.now.tick).saturating_add(1);
                 wait_no_longer(slot, step.min(Duration::from_millis(due)), step);
-                match send(slot, desk, means.bytes_max, spent) {
+                let waits = Beat::begins_call(means.beat.as_deref());
+                let sent = send(slot, desk, means.bytes_max, spent);
+                drop(waits);
+                match sent {
                     Some(is_whole) => has_sent = slot.drive.recv || !is_whole,
                     None => return slot.drive.wait(),
                 }

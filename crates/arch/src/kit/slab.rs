@@ -4,12 +4,15 @@
 const CHUNK: usize = 256;
 /// Keys use 31 bits of generation, so that keys with the top bit are free for the loop's own uses.
 const GENERATIONS: u32 = 0x7fff_ffff;
+/// No entry.
+const NONE: u32 = u32::MAX;
 
 /// Slots in chunks, reused last in, first out.
 #[derive(Debug)]
 pub struct Slab<T> {
     chunks: Vec<Box<[Entry<T>]>>,
-    free: Vec<u32>,
+    /// The first free entry, or [`NONE`].
+    free: u32,
     len: usize,
     /// The number of slots that are expected to be in use at once.
     most: usize,
@@ -18,6 +21,8 @@ pub struct Slab<T> {
 #[derive(Debug)]
 struct Entry<T> {
     generation: u32,
+    /// The next free entry, of one that is free. It takes what alignment leaves.
+    next: u32,
     slot: Option<T>,
 }
 
@@ -28,13 +33,13 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// What a slot takes, bytes, with its generation and its number in the list of free slots.
-    pub const SLOT_BYTES: usize = size_of::<Entry<T>>() + size_of::<u32>();
+    /// Bytes of a slot, with its generation and its link in the list of free slots.
+    pub const SLOT_BYTES: usize = size_of::<Entry<T>>();
 
     /// No slots yet; it takes memory for `most` at first, and for more if they come.
     #[must_use]
     pub const fn expecting(most: usize) -> Self {
-        Self { chunks: Vec::new(), free: Vec::new(), len: 0, most }
+        Self { chunks: Vec::new(), free: NONE, len: 0, most }
     }
 
     /// Slots in use.
@@ -51,10 +56,14 @@ impl<T> Slab<T> {
 
     /// Puts `slot` in a free entry and returns its key.
     pub fn insert(&mut self, slot: T) -> u64 {
-        let at = self.free.pop().unwrap_or_else(|| self.grow());
+        if self.free == NONE {
+            self.free = self.grow();
+        }
+        let at = self.free;
         let entry = &mut self.chunks[at as usize / CHUNK][at as usize % CHUNK];
         debug_assert!(entry.slot.is_none(), "a free entry is empty");
         entry.slot = Some(slot);
+        self.free = entry.next;
         self.len += 1;
         key(entry.generation, at)
     }
@@ -77,7 +86,7 @@ impl<T> Slab<T> {
         }
         let slot = entry.slot.take()?;
         entry.generation = (entry.generation + 1) & GENERATIONS;
-        self.free.push(at);
+        entry.next = std::mem::replace(&mut self.free, at);
         self.len -= 1;
         Some(slot)
     }
@@ -90,12 +99,14 @@ impl<T> Slab<T> {
         entries.filter(|(p, _)| p.slot.is_some()).map(|(p, at)| key(p.generation, at)).collect()
     }
 
+    /// Adds free entries, when there are none, and returns the first.
     fn grow(&mut self) -> u32 {
         let start = u32::try_from(self.chunks.len() * CHUNK).expect("fewer than 2^32 entries");
         let len = self.most.saturating_sub(self.len).clamp(1, CHUNK);
-        self.chunks.push((0..len).map(|_| Entry { generation: 0, slot: None }).collect());
         let end = start + u32::try_from(len).expect("small");
-        self.free.extend((start + 1..end).rev());
+        let next = |at| if at + 1 < end { at + 1 } else { NONE };
+        let entry = |at| Entry { generation: 0, next: next(at), slot: None };
+        self.chunks.push((start..end).map(entry).collect());
         start
     }
 }

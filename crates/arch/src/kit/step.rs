@@ -32,8 +32,11 @@ pub(super) const RECV_BYTES_MAX: usize = 64 << 10;
 /// and is looked at in words (std's check that it is UTF-8, which `httparse` makes).
 pub(super) const LANDING: usize = 4;
 /// What an idle connection takes of the worker's memory at most, bytes.
-const CONNECTION_BYTES_MAX: usize = 256;
+const CONNECTION_BYTES_MAX: usize = 240;
 const _: () = assert!(Worker::<Readiness>::SLOT_BYTES <= CONNECTION_BYTES_MAX);
+
+/// Marks a `Send` that the disk makes ready. No file has as many bytes.
+const PREFETCHING: u64 = u64::MAX;
 
 /// A connection whose operations are tried, and retried when its socket is ready.
 pub type ReadySlot = Slot<Readiness>;
@@ -48,9 +51,8 @@ pub struct Readiness {
     recv: bool,
     /// A `Send` that has been offered and not finished.
     send: Option<Box<Outbox<StaticFile>>>,
-    /// A `Send` that the disk must make ready first.
-    prefetching: Option<Box<Outbox<StaticFile>>>,
-    /// Bytes of the file at the front of `send` that the disk has made ready.
+    /// Bytes of the file at the front of `send` that the disk has made ready; [`PREFETCHING`] until
+    /// it answers.
     granted: u64,
     /// The socket may have bytes, or the end of the stream, that have not been read.
     pub readable: bool,
@@ -58,6 +60,8 @@ pub struct Readiness {
     hangup: bool,
     /// The connection broke, or both of its directions are over.
     broken: bool,
+    /// The peer has sent an urgent byte, at which a read stops short (tcp(7)).
+    urgent: bool,
     /// The poller has said that the socket takes bytes, and nothing since has said otherwise.
     writable: bool,
     /// The socket took nothing, and the poller has not said since that it takes bytes.
@@ -88,11 +92,11 @@ impl Readiness {
             interest: None,
             recv: false,
             send: None,
-            prefetching: None,
             granted: 0,
             readable,
             hangup: false,
             broken: false,
+            urgent: false,
             writable: false,
             full: false,
             place: Place { home: 0, part: 0, class: 0 },
@@ -105,6 +109,7 @@ impl Readiness {
         self.readable |= event.readable;
         self.hangup |= event.hangup;
         self.broken |= event.broken;
+        self.urgent |= event.urgent;
         self.writable |= event.writable;
         self.full &= !event.writable;
     }
@@ -144,19 +149,26 @@ impl Readiness {
     /// The `Send` that was offered before, if it may be performed now.
     #[inline]
     fn take_send(&mut self, io: &mut Io<'_>) -> Option<Outbox<StaticFile>> {
-        let may = self.may_send(&io.rules);
-        let mut parked = self.send.take_if(|_| may)?;
+        if !self.may_send(&io.rules) {
+            return None;
+        }
+        let mut parked = self.take_parked()?;
         let outbox = std::mem::take(&mut *parked);
         io.spares.0.push(parked);
         Some(outbox)
     }
 
+    /// The box of the `Send` that was offered before, unless the disk makes it ready.
+    fn take_parked(&mut self) -> Option<Box<Outbox<StaticFile>>> {
+        self.send.take_if(|_| self.granted != PREFETCHING)
+    }
+
     /// What is waited for when nothing more can be done.
     fn wait(&self) -> Turn {
+        let sends = self.send.is_some() && self.granted != PREFETCHING;
         #[cfg(test)]
-        seen::BOTH
-            .with(|turns| turns.set(turns.get() + u64::from(self.recv && self.send.is_some())));
-        match (self.recv, self.send.is_some()) {
+        seen::BOTH.with(|turns| turns.set(turns.get() + u64::from(self.recv && sends)));
+        match (self.recv, sends) {
             (false, false) => Turn::Parked,
             (read, write) => Turn::Wait(Interest { read, write }),
         }
@@ -207,7 +219,7 @@ pub fn forget(slot: &mut ReadySlot, key: u64, what: Abandoned, disk: &mut dyn Di
     match what {
         Abandoned::All => {
             let drive = &mut slot.drive;
-            (drive.recv, drive.send, drive.prefetching, drive.granted) = (false, None, None, 0);
+            (drive.recv, drive.send, drive.granted) = (false, None, 0);
             slot.pending = 0;
         }
         Abandoned::One(_) => slot.pending -= 1,
@@ -243,7 +255,6 @@ fn on_completion(slot: &mut ReadySlot, result: DiskResult, now: Now, cx: &FileCx
         }
         DiskResult::Prefetched(bytes) => {
             slot.conn.disk_answered(now, cx);
-            slot.drive.send = slot.drive.prefetching.take();
             slot.drive.granted = bytes;
         }
     }
@@ -531,14 +542,16 @@ fn receive(slot: &mut ReadySlot, io: &mut Io<'_>, now: Now, cx: &FileCx<'_>) -> 
     let buffer = &mut io.buffer[LANDING..];
     let received = match perform::recv(&slot.socket, buffer, cx.tally) {
         Err(Failure::WouldBlock) => {
-            slot.drive.readable = false;
+            // What is behind an urgent byte has been read.
+            (slot.drive.readable, slot.drive.urgent) = (false, false);
             return false;
         }
         Err(Failure::Fault(fault)) => Err(fault),
         Ok(n) => {
             // A short read has emptied the socket, unless the end of the stream is behind it
-            // (epoll(7), question 9): the next read waits to be told.
-            slot.drive.readable = n == buffer.len() || io.rules.full_read || slot.drive.hangup;
+            // (epoll(7), question 9), or an urgent byte: the next read waits to be told.
+            let Readiness { hangup, urgent, .. } = slot.drive;
+            slot.drive.readable = n == buffer.len() || io.rules.full_read || hangup || urgent;
             Ok(&buffer[..n])
         }
     };
@@ -683,7 +696,7 @@ fn park_for_disk(
 ) {
     park(slot, outbox, io);
     slot.conn.wait_for_disk(now, cx);
-    slot.drive.prefetching = slot.drive.send.take();
+    slot.drive.granted = PREFETCHING;
     is_pending(slot);
 }
 

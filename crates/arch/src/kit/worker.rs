@@ -4,10 +4,12 @@
 //! clocks. It says what is to be done, and waits for nothing: that is its driver's.
 mod accepting;
 mod desk;
+mod next_root;
 mod own;
 mod pass;
 
 pub use desk::{Begun, Desk};
+pub use next_root::NextRoot;
 pub use own::Own;
 pub use pass::Passed;
 
@@ -25,13 +27,11 @@ use regatta_metrics::{Control, Counter, Phase, Slot as TallySlot};
 use regatta_op::{Abandoned, CloseReason, Tick};
 use regatta_origin::{Peer, Protocol as _};
 use regatta_sys::{
-    Bell, Root,
-    channel::Channel,
+    Bell, clock,
     socket::{self, Connection},
 };
 use std::{
     collections::VecDeque,
-    io,
     os::fd::{AsFd, AsRawFd as _},
     sync::Arc,
     time::Duration,
@@ -72,47 +72,6 @@ pub enum RootSource<'a> {
     Master(NextRoot<'a>),
     /// Another unit, whose slot says which root the process has.
     Unit(TallySlot<'a>),
-}
-
-/// The roots of a process, and where those come from that take their places.
-#[derive(Clone, Copy, Debug)]
-pub struct NextRoot<'a> {
-    /// What is served.
-    pub root: &'a Root,
-    /// Brings roots, each with its [record](NextRoot::record).
-    pub channel: &'a Channel,
-}
-
-impl NextRoot<'_> {
-    /// What a root is sent with: its number, and which change of roots it is. Those of a process
-    /// come in the order of the changes.
-    #[must_use]
-    pub fn record(number: usize, generation: u64) -> [u8; 16] {
-        (u128::from(generation) << 64 | number as u128).to_ne_bytes()
-    }
-
-    /// Replaces the roots by those that have come, and says which change was the last; `None` if
-    /// none has, or there was no descriptor to take one with, and it must be sent again.
-    #[must_use]
-    pub fn renew(&self) -> Option<u64> {
-        let (mut record, mut roots) = ([0; 16], Vec::new());
-        let (mut renewed, mut is_whole) = (None, true);
-        loop {
-            match self.channel.recv(&mut record, &mut roots, false) {
-                Ok(16) => {
-                    let record = u128::from_ne_bytes(record);
-                    let number = usize::try_from(record & u128::from(u64::MAX));
-                    let root = number.ok().and_then(|number| self.root.all().nth(number));
-                    let taken = root.zip(roots.pop()).map(|(root, fd)| root.replace(fd.as_fd()));
-                    is_whole &= matches!(taken, Some(Ok(())));
-                    renewed = u64::try_from(record >> 64).ok();
-                }
-                Err(error) if error.kind() == io::ErrorKind::InvalidData => is_whole = false,
-                _ => break,
-            }
-        }
-        renewed.filter(|_| is_whole)
-    }
 }
 
 /// A connection, its socket, and what its driver keeps of it.
@@ -411,6 +370,8 @@ impl<'a, S> Worker<'a, S> {
     fn leave(&mut self) {
         // Who is closed now leaves no room to others.
         self.desk.acceptor.draining = true;
+        // It does not wait again, so nothing else would.
+        self.desk.acceptor.pass_on();
         self.rest = self.slots.keys().into_iter();
         (self.stage, self.left) = (Stage::Leave, true);
     }
@@ -473,9 +434,11 @@ impl<'a, S> Worker<'a, S> {
             None => return false,
             Some(RootSource::Master(next)) => next,
             Some(RootSource::Unit(first)) => {
-                let is_another = first.root_generation() != self.root_generation;
+                let is_another =
+                    first.root_generation() != self.root_generation || cx.scratch.is_behind();
                 if is_another {
                     self.root_generation = first.root_generation();
+                    cx.scratch.renew_sites();
                     if !cx.cache.is_shared() {
                         cx.cache.clear(self.desk.now.tick, &cx.tally);
                     }
@@ -487,17 +450,21 @@ impl<'a, S> Worker<'a, S> {
             return false;
         }
         let mut renewed = None;
-        cx.cache.renew(self.desk.now.tick, &cx.tally, &mut || {
+        cx.cache.renew(&cx.tally, &mut || {
             renewed = match shared {
                 None => root.renew(),
                 Some(shared) => shared.member().acquire(|| root.renew()),
             };
-            renewed.is_some()
+            // What another thread opens from now on is of this root.
+            renewed.map(|_| clock::now().tick)
         });
         match renewed {
-            Some(generation) => slot.set_root_generation(generation),
+            Some((generation, true)) => slot.set_root_generation(generation),
             // The master sends it again; let there be room for it.
-            None => drop(cx.cache.relieve(&cx.tally)),
+            Some((_, false)) | None => drop(cx.cache.relieve(&cx.tally)),
+        }
+        if renewed.is_some() {
+            cx.scratch.renew_sites();
         }
         renewed.is_some()
     }
@@ -606,9 +573,8 @@ impl<'a, S> Worker<'a, S> {
     fn expire(&mut self) {
         let now = self.desk.now.tick;
         if self.desk.acceptor.ends_pause(now) {
-            // Who has room elsewhere is woken only where this worker does not ask.
-            let is_full = self.desk.acceptor.rules.exclusive && self.idle_to_close().is_some();
-            if is_full && self.desk.acceptor.leaves() {
+            let open = self.open();
+            if self.desk.acceptor.leaves_on(open) {
                 self.pause(LEAVE_MS);
             }
         }

@@ -337,17 +337,19 @@ fn a_pipeline_is_one_process() {
     assert_eq!(plan(&[blocking, ("watpipe.barrier", "true")]), Err("event.send"));
 }
 
-/// Who sends for all clients waits for none of them; who does not know the ages of requests admits
-/// all.
+/// A thread that sends for all clients waits for none of them. A pipeline whose stages know no ages
+/// of requests has no options that admit by these.
 #[test]
 fn a_pipeline_is_refused_what_its_stages_cannot_do() {
     let plan = |driver, set| pipeline(driver, &[set]).map(|layout| layout.slots());
     let seda = |send| plan(crate::seda::DRIVER, ("event.send", send));
     assert_eq!(seda("nonblocking"), Ok(9), "one for the first thread, each stage and control");
     assert_eq!(seda("blocking"), Err("event.send"));
-    let watpipe = |admission| plan(crate::watpipe::DRIVER, ("stages.admission", admission));
+    let watpipe = |control| plan(crate::watpipe::DRIVER, ("stages.pool_control", control));
     assert_eq!(watpipe("none"), Ok(57));
-    assert_eq!(watpipe("direct"), Err("stages.admission"));
+    for key in ["stages.admission", "stages.bucket", "stages.disk_ms"] {
+        assert!(crate::seda::DRIVER.takes(key) && !crate::watpipe::DRIVER.takes(key), "{key}");
+    }
 }
 
 #[test]

@@ -1,12 +1,26 @@
 //! Options and their values.
 use super::{Choice, OptionSpec, Value, ValueFault};
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::{BTreeMap, btree_map},
+    path::Path,
+    sync::Arc,
+};
 
 /// The value of every known option: nothing is left to a default that is not written here.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Settings {
     values: BTreeMap<&'static str, Value>,
+    /// Values of the options that are not there.
+    base: Option<Arc<Self>>,
 }
+
+impl PartialEq for Settings {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for Settings {}
 
 impl Settings {
     /// Every option of `specs` at its default.
@@ -24,6 +38,12 @@ impl Settings {
         settings
     }
 
+    /// The values of `base`, until others are set. Shares the memory of those that stay.
+    #[must_use]
+    pub fn over(base: Arc<Self>) -> Self {
+        Self { values: BTreeMap::new(), base: Some(base) }
+    }
+
     /// Sets an option.
     ///
     /// # Errors
@@ -39,12 +59,14 @@ impl Settings {
     /// The value of an option by name; `None` if there is no such option.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Value> {
-        self.values.get(key)
+        self.values.get(key).or_else(|| self.base.as_ref()?.get(key))
     }
 
     /// All options and their values, ordered by name.
-    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &Value)> {
-        self.values.iter().map(|(key, value)| (*key, value))
+    pub fn iter(&self) -> btree_map::IntoIter<&'static str, &Value> {
+        let base: Vec<_> = self.base.iter().flat_map(|base| base.iter()).collect();
+        let own = self.values.iter().map(|(key, value)| (*key, value));
+        base.into_iter().chain(own).collect::<BTreeMap<_, _>>().into_iter()
     }
 
     /// A [`Kind::Bool`] option.

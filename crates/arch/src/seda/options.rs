@@ -8,8 +8,10 @@ use crate::{
 /// All options of the driver.
 pub(super) const OPTIONS: [OptionSpec; STAGED.len() + OWN.len()] = joined(&STAGED, OWN);
 
-const STAGED: [OptionSpec; event::OPTIONS.len() + stages::OPTIONS.len()] =
-    joined(event::OPTIONS, stages::OPTIONS);
+const STAGED: [OptionSpec; event::OPTIONS.len() + LINE.len()] = joined(event::OPTIONS, &LINE);
+
+const LINE: [OptionSpec; stages::OPTIONS.len() + stages::LINE_OPTIONS.len()] =
+    joined(stages::OPTIONS, stages::LINE_OPTIONS);
 
 options! {
     /// The options that no other driver has.

@@ -359,11 +359,9 @@ fn begin<'a>(
     head: &mut RequestHead<'a>,
     request: &httparse::Request<'_, 'a>,
 ) -> Result<(), HeadFault> {
-    let (Some(method_text), Some(target), Some(minor)) = (
-        request.method,
-        request.path.filter(|target| is_ascii(target.as_bytes())),
-        request.version,
-    ) else {
+    let (Some(method_text), Some(target), Some(minor)) =
+        (request.method, request.path, request.version)
+    else {
         return Err(HeadFault::RequestLine);
     };
     let (method, target) = (Method::from_text(method_text.as_bytes()), target.as_bytes());
@@ -373,22 +371,6 @@ fn begin<'a>(
         target::parse(method, target).map_err(|TargetFault| HeadFault::Target)?;
     (head.names, head.host) = (names, authority);
     Ok(())
-}
-
-/// True if `text` is ASCII: for short text quicker than std's, which looks where words start.
-#[inline(always)]
-fn is_ascii(text: &[u8]) -> bool {
-    let bits = match text.last_chunk() {
-        // What does not fill a word is in one that overlaps the one before it.
-        Some(last) => text.as_chunks().0.iter().fold(word(last), |bits, chunk| bits | word(chunk)),
-        None => text.iter().fold(0, |bits, byte| bits | u64::from(*byte)),
-    };
-    bits & 0x8080_8080_8080_8080 == 0
-}
-
-#[inline(always)]
-const fn word(chunk: &[u8; 8]) -> u64 {
-    u64::from_ne_bytes(*chunk)
 }
 
 /// Reads the field lines into `head`.

@@ -23,7 +23,10 @@ pub(super) fn request(bytes: &[u8]) -> Option<Plain> {
     let [method, target, version] = parts[..] else {
         return None;
     };
-    let visible = !target.is_empty() && target.chars().all(|c| c.is_ascii_graphic());
+    let visible = |c: char| c.is_ascii_graphic() || !c.is_ascii();
+    let bytes: Vec<u8> = target.chars().map(|c| u8::try_from(c).unwrap_or_default()).collect();
+    let visible =
+        !target.is_empty() && target.chars().all(visible) && core::str::from_utf8(&bytes).is_ok();
     let minor = version.strip_prefix("HTTP/1.").filter(|minor| minor.len() == 1);
     let known = minor.is_some_and(|minor| minor.as_bytes()[0].is_ascii_digit());
     let good = is_token(method) && visible && known;

@@ -1,13 +1,15 @@
 //! Response heads, as a client reads them (RFC 9112 §4, §6.3).
 use super::{
-    Body, FIELDS_USUAL, ResponseBody, Version,
+    Body, FIELDS_MAX, FIELDS_USUAL, ResponseBody, Version,
     framing::{Ambiguous, Framing},
     parse::Options,
     scan::skip_empty_lines,
     strict,
 };
 use crate::{Fields, Method, Status, field::same};
+use alloc::vec::Vec;
 use core::mem::MaybeUninit;
+use memchr::memchr_iter;
 
 /// A response head.
 #[derive(Clone, Copy, Debug)]
@@ -37,13 +39,16 @@ pub enum ResponseFault {
     Framing,
     /// An HTTP version that is not spoken here.
     Version,
+    /// More field lines than [`FIELDS_MAX`].
+    TooManyFields,
 }
 
 /// Parses `bytes`, exactly one head as [`super::scan_head`] found it, of a response to a request of
 /// `method`, which decides whether there is content.
 ///
-/// A response in HTTP/1.0 may have `Transfer-Encoding` no more than a request; several equal
-/// `Content-Length` lines are refused, and more than [`FIELDS_USUAL`] field lines.
+/// A response in HTTP/1.0 may have `Transfer-Encoding` no more than a request. Equal
+/// `Content-Length` lines count as one, as RFC 9110 §8.6 allows a recipient; a response has at most
+/// [`FIELDS_MAX`] field lines.
 ///
 /// # Errors
 /// [`ResponseFault`] says what is wrong.
@@ -51,11 +56,29 @@ pub fn parse_response(bytes: &[u8], method: Method) -> Result<ResponseHead<'_>, 
     let start = skip_empty_lines(bytes).ok_or(ResponseFault::StatusLine)?;
     let text = &bytes[start..];
     let mut slots = [const { MaybeUninit::uninit() }; FIELDS_USUAL];
+    match parse_with(text, method, &mut slots) {
+        Err(ResponseFault::TooManyFields) => {
+            // No more room than there are lines.
+            let lines = memchr_iter(b'\n', text).count().min(FIELDS_MAX);
+            let mut slots = Vec::new();
+            slots.resize_with(lines, MaybeUninit::uninit);
+            parse_with(text, method, &mut slots)
+        }
+        parsed => parsed,
+    }
+}
+
+#[inline]
+fn parse_with<'a>(
+    text: &'a [u8],
+    method: Method,
+    slots: &mut [MaybeUninit<httparse::Header<'a>>],
+) -> Result<ResponseHead<'a>, ResponseFault> {
     let mut response = httparse::Response::new(&mut []);
     let parsed = httparse::ParserConfig::default().parse_response_with_uninit_headers(
         &mut response,
         text,
-        &mut slots,
+        slots,
     );
     let (Ok(httparse::Status::Complete(len)), Some(minor), Some(code @ 100..=599), Some(reason)) =
         (parsed, response.version, response.code, response.reason)
@@ -68,7 +91,13 @@ pub fn parse_response(bytes: &[u8], method: Method) -> Result<ResponseHead<'_>, 
     let version = if minor == 0 { Version::Http10 } else { Version::Http11 };
     let (status, reason) = (Status(code), reason.as_bytes());
     let (mut framing, mut connection) = (Framing::default(), Options::NONE);
+    let mut length = None;
     for line in &*response.headers {
+        if same(line.name.as_bytes(), b"Content-Length")
+            && length.replace(line.value) == Some(line.value)
+        {
+            continue;
+        }
         take(line.name, line.value, &mut framing, &mut connection)?;
     }
     let length = framing.body(version).map_err(|Ambiguous| ResponseFault::Framing)?;
@@ -90,6 +119,7 @@ fn refused(
     parsed: httparse::Result<usize>,
 ) -> ResponseFault {
     match parsed {
+        Err(httparse::Error::TooManyHeaders) => ResponseFault::TooManyFields,
         Err(httparse::Error::Version) if strict::is_unknown_version(text) => ResponseFault::Version,
         // The reason is the last that is parsed of a status line.
         Ok(httparse::Status::Partial) | Err(_) if response.reason.is_some() => {
@@ -124,7 +154,7 @@ mod tests {
     use super::*;
     use crate::h1::reference;
     use ResponseFault::{FieldLine, Framing as BadFraming, StatusLine};
-    use alloc::{format, string::String, vec::Vec};
+    use alloc::{format, string::String};
 
     /// What is known of a head: status, body, persistence.
     type Known = (u16, ResponseBody, bool);
@@ -189,6 +219,19 @@ mod tests {
         check(Method::Get, &close, Ok((200, Length(5), false)));
         let old = "HTTP/1.0 200 OK\r\nContent-Length: 5\r\n";
         check(Method::Get, &format!("{old}\r\n"), Ok((200, Length(5), false)));
+        let twice = ok("Content-Length: 5\r\nA: b\r\ncontent-length: 5\r\n");
+        check(Method::Get, &twice, Ok((200, Length(5), true)));
+        for (lines, expected) in [
+            (FIELDS_USUAL, Ok((200, Length(5), true))),
+            (FIELDS_MAX - 1, Ok((200, Length(5), true))),
+            (FIELDS_MAX, Err(ResponseFault::TooManyFields)),
+        ] {
+            check(
+                Method::Get,
+                &ok(&("A: b\r\n".repeat(lines) + "Content-Length: 5\r\n")),
+                expected,
+            );
+        }
         let kept = format!("{old}Connection: keep-alive\r\n\r\n");
         check(Method::Get, &kept, Ok((200, Length(5), true)));
     }
@@ -225,7 +268,8 @@ mod tests {
     #[test]
     fn doubtful_heads_are_refused() {
         for (lines, fault) in [
-            ("Content-Length: 5\r\nContent-Length: 5\r\n", BadFraming),
+            ("Content-Length: 5\r\nContent-Length: 6\r\n", BadFraming),
+            ("Content-Length: 5\r\nContent-Length: 5\r\nContent-Length: 6\r\n", BadFraming),
             ("Content-Length: 5, 5\r\n", BadFraming),
             ("Content-Length: x\r\n", BadFraming),
             ("Transfer-Encoding: gzip, chunked\r\n", BadFraming),

@@ -136,8 +136,7 @@ mod tests {
 
     #[test]
     fn every_preset_is_an_experiment() {
-        let options =
-            BestOptions { budget_s: 600.0, ..BestOptions::new("/".as_ref(), "regatta".into()) };
+        let options = BestOptions { budget_s: 600.0, ..BestOptions::new("/".as_ref()) };
         let all = Means { cpus: 2, memory: 1 << 30, descriptors: 20_000 };
         let settled = Settled::new(&options, "/".as_ref(), Site::default(), all, None);
         for (name, _) in PRESETS {

@@ -9,6 +9,7 @@ use crate::experiment::{Experiment, Scale, parse};
 use crate::group::INTERRUPTED;
 use crate::journal::manifest::Manifest;
 use crate::journal::{Run, write_json};
+use crate::programs::OwnPrograms;
 use crate::race::space::{Means, Space};
 use crate::race::{Budget, CONFIGURATION, Decision, SETTLED, Settled, Site, race, sentences};
 use crate::report;
@@ -75,9 +76,12 @@ pub struct BestOptions {
     /// The run's directory. If it has this race already, the race is continued.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// The regatta program.
+    /// Measure the installed `regatta` though its version differs from that of `regatta-lab`.
+    #[arg(long)]
+    pub any_version: bool,
+    /// The server's program and the lab's.
     #[arg(skip)]
-    pub regatta: PathBuf,
+    pub programs: OwnPrograms,
     /// How the advice is printed.
     #[arg(skip = Form::Text)]
     pub form: Form,
@@ -88,9 +92,9 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 impl BestOptions {
-    /// Twenty minutes for a site, everything else as it comes. `regatta` is the program.
-    pub fn new(site: &Path, regatta: PathBuf) -> Self {
-        Self { regatta, ..with_defaults(&[site.as_ref()]) }
+    /// Twenty minutes for a site, everything else as it comes, without programs.
+    pub fn new(site: &Path) -> Self {
+        with_defaults(&[site.as_ref()])
     }
 }
 
@@ -158,7 +162,7 @@ fn try_best(options: &BestOptions, stop: &AtomicBool) -> Result<u8, (u8, String)
     let bar = terminal::progress_bar();
     let tell = |progress: &crate::run::Progress<'_>| terminal::show(&bar, progress);
     let more = &|_: &mut Run| Ok(None);
-    let asked = Options { regatta: &options.regatta, far: None, stop, tell: &tell, more };
+    let asked = Options { programs: &options.programs, far: None, stop, tell: &tell, more };
     if let Some(which) = &options.matrix {
         return matrix::run(which, options, &settled, &directory, &asked);
     }
@@ -249,7 +253,7 @@ fn open(
                 directory.display()
             )));
         }
-        run.manifest.same_program(&options.regatta).map_err(failed)?;
+        run.manifest.same_programs(&options.programs).map_err(failed)?;
         run.mend().map_err(failed)?;
         return Ok((run, settled));
     }
@@ -263,7 +267,7 @@ fn open(
     if !experiment.machine.server_cpus.is_empty() {
         settled.means.cpus = experiment.machine.server_cpus.len();
     }
-    let mut manifest = Manifest::take(&experiment, Scale::Quick, &options.regatta);
+    let mut manifest = Manifest::take(&experiment, Scale::Quick, &options.programs);
     manifest.command = format!("regatta lab best {}", settled.root);
     if let Some(why) = manifest.refusal(&experiment) {
         return Err(failed(why));

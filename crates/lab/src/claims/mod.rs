@@ -35,8 +35,9 @@ pub(crate) use looks::{Growth, next_look};
 pub(crate) use on_paper::on_paper;
 
 use crate::analysis::rules;
+use crate::experiment::Mode;
 use crate::experiment::claim_index::ANY;
-use crate::experiment::plan::block_s;
+use crate::experiment::plan::{block_s, cells, order};
 use crate::journal::Run;
 use crate::journal::machine_lacks::NO_COUNTERS;
 use crate::record::PAPERS;
@@ -253,7 +254,13 @@ fn judge_one(run: &Run, evidence: &Evidence<'_>, id: &str) -> Judged {
                 if claim.is_not_built() {
                     return Finding::not_built(claim.needs);
                 }
-                let why = format!("this run has not enough of {missing}");
+                let why = match is_partial(run) {
+                    true => format!(
+                        "this run has not ended, and its trials so far do not have enough of \
+                         {missing}: the same command continues it"
+                    ),
+                    false => format!("this run has not enough of {missing}"),
+                };
                 Finding::open(String::new(), why, Open::Unmeasured { needs: missing })
             });
             Finding { open: found.open.map(|open| waits_for(open, evidence, claim)), ..found }
@@ -263,6 +270,16 @@ fn judge_one(run: &Run, evidence: &Evidence<'_>, id: &str) -> Judged {
         finding.why = format!("{label} (waits are the server's own count): {}", finding.why);
     }
     Judged::of(claim, finding)
+}
+
+/// Whether trials of a run are missing that its experiment has.
+fn is_partial(run: &Run) -> bool {
+    let cells = cells(&run.experiment);
+    match run.experiment.measure.mode {
+        Mode::Trials => run.records.len() < order(&run.experiment, cells.len()).len(),
+        // How many probes a search takes is known at its end.
+        Mode::Knee => !cells.iter().all(|cell| run.records.iter().any(|one| one.cell == *cell)),
+    }
 }
 
 /// What an open claim waits for, with what only the run knows: whether its machine is too small,

@@ -27,20 +27,18 @@ pub(super) fn compare(
     options: &CompareOptions,
     stop: &AtomicBool,
 ) -> Result<Comparison, (u8, String)> {
-    let programs = [&options.before, &options.after];
-    let text = experiment(programs.map(AsRef::as_ref)).map_err(failed)?;
+    let builds = [&options.before, &options.after];
+    let text = experiment(builds.map(AsRef::as_ref)).map_err(failed)?;
     let experiment = read(options.rules, TEMPLATE, &text, Scale::Quick)?;
-    let CompareOptions { out, regatta, rules, .. } = options;
+    let CompareOptions { out, programs, rules, .. } = options;
     let refused = machine_lacks::refused(&experiment, *rules);
-    let making = Making { scale: Scale::Quick, out, regatta, refused, far: None, budget: None };
+    let making = Making { scale: Scale::Quick, out, programs, refused, far: None, budget: None };
     let (run, cut) = made(&text, &experiment, making, stop)?;
     report::write(&run).map_err(failed)?;
     match cut {
         Some(why) => Err(cut_short(&run, &why)),
-        None => {
-            compare::builds(&run, programs.map(|one| one.display().to_string()), options.allowed)
-                .map_err(failed)
-        }
+        None => compare::builds(&run, builds.map(|one| one.display().to_string()), options.allowed)
+            .map_err(failed),
     }
 }
 

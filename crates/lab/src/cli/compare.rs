@@ -6,7 +6,7 @@ use crate::analysis::pairing::{self, Floors};
 use crate::analysis::{Analysis, CellSummary, more_is_better};
 use crate::experiment::Mode;
 use crate::journal::Run;
-use crate::journal::manifest::ROUND_TRIP;
+use crate::journal::manifest::{ROUND_TRIP, hash};
 use crate::knee::Found;
 use crate::record::{AGAIN, Cell};
 use crate::run::saturation;
@@ -213,7 +213,10 @@ fn found(run: &Run) -> BTreeMap<String, String> {
     for (name, why) in &manifest.left_out {
         all.insert(format!("program of {name}"), format!("left out: {why}"));
     }
-    all.insert("SHA-256 of regatta".to_owned(), manifest.hash());
+    let versions = manifest.programs.iter();
+    all.extend(versions.map(|(name, said)| (format!("version of {name}"), said.clone())));
+    let hashes = [("regatta", &manifest.regatta_sha256), ("regatta-lab", &manifest.lab_sha256)];
+    all.extend(hashes.map(|(name, sha256)| (format!("SHA-256 of {name}"), hash(sha256))));
     all.insert("not possible".to_owned(), manifest.lacks.join("; "));
     all.extend(manifest.label.iter().map(|label| ("label".to_owned(), label.clone())));
     all

@@ -7,12 +7,15 @@ mod grow;
 use crate::claims::{Verdict, judge};
 use crate::env::Spec;
 use crate::experiment::plan::{cells, order, whole_s};
-use crate::experiment::{Experiment, KneeSearch, Mode, Rules, Scale, library, parse, parse_by};
+use crate::experiment::{
+    Experiment, KneeSearch, Mode, Rules, Scale, library, nearest, parse, parse_by,
+};
 use crate::group::INTERRUPTED;
 use crate::journal::manifest::{Half, Manifest};
 use crate::journal::{Run, machine_lacks, write_whole};
 use crate::machines::{Far, destination};
 use crate::profile::{self, Profile};
+use crate::programs::OwnPrograms;
 use crate::record::levels;
 use crate::run::{self, Ended, Options, Progress};
 pub use crate::terminal::{DONE, FAILED, Form, USAGE};
@@ -34,6 +37,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+
+/// The most names that are suggested for one.
+const ALIKE_MAX: usize = 5;
 
 /// What `regatta lab run` was told.
 #[derive(Args, Clone, Debug)]
@@ -70,9 +76,12 @@ pub struct RunOptions {
     /// Keep what later runs can be compared with in this file (`regatta lab compare FILE DIR`).
     #[arg(long = "save-baseline", value_name = "FILE")]
     pub baseline: Option<PathBuf>,
-    /// The regatta program.
+    /// Measure the installed `regatta` though its version differs from that of `regatta-lab`.
+    #[arg(long)]
+    pub any_version: bool,
+    /// The server's program and the lab's.
     #[arg(skip)]
-    pub regatta: PathBuf,
+    pub programs: OwnPrograms,
     /// What it says of its options.
     #[arg(skip)]
     pub rules: Rules,
@@ -133,10 +142,35 @@ pub fn list(form: Form) -> u8 {
     print_as(form, &all, || all.iter().map(Listed::words).collect())
 }
 
-/// Prints the file of an experiment that comes with the program.
+/// Prints the file of an experiment that comes with the program, or lists those whose names have
+/// `name` in them.
 pub fn print_file(name: &str) -> u8 {
-    let why = || format!("{name} is no experiment; `regatta lab list` shows those that there are");
-    code(library::find(name).map(print).ok_or_else(|| (USAGE, why())))
+    if let Some(text) = library::find(name) {
+        return print(text);
+    }
+    let all = library::EXPERIMENTS.iter().filter(|(known, _)| has_in_it(known, name));
+    let found: String = all.map(|one| Listed::of(one).words()).collect();
+    if !found.is_empty() {
+        return print(&found);
+    }
+    code(Err((USAGE, format!("{name}: no such experiment; `regatta lab list` shows all"))))
+}
+
+/// Whether a name has a text in it, hyphens and case apart.
+fn has_in_it(name: &str, text: &str) -> bool {
+    let plain = |text: &str| text.replace(['-', '_', '.'], "").to_ascii_lowercase();
+    plain(name).contains(&plain(text))
+}
+
+/// Experiments whose names are like this one, as a question.
+fn did_you_mean(name: &str) -> String {
+    let all = || library::EXPERIMENTS.iter().map(|(known, _)| *known);
+    let alike: Vec<&str> = all().filter(|known| has_in_it(known, name)).take(ALIKE_MAX).collect();
+    let alike = if alike.is_empty() { nearest(name, all()).into_iter().collect() } else { alike };
+    match alike.is_empty() {
+        true => String::new(),
+        false => format!("; did you mean {}?", alike.join(", ")),
+    }
 }
 
 /// Runs an experiment, or goes on with it.
@@ -149,8 +183,8 @@ fn try_run(options: &RunOptions, stop: &AtomicBool) -> Result<u8, (u8, String)> 
     let other = options.other();
     let connect = |(half, other): (Half, &str)| {
         // It takes a while.
-        let _working = Working::on("connecting to the other machine, copying the program");
-        Far::connect(half, other, &options.regatta, stop)
+        let _working = Working::on("connecting to the other machine, copying the programs");
+        Far::connect(half, other, &options.programs, stop)
     };
     let far = other.map(connect).transpose().map_err(|why| (FAILED, why))?;
     // Another machine's refusal is heard when a server starts there.
@@ -159,7 +193,7 @@ fn try_run(options: &RunOptions, stop: &AtomicBool) -> Result<u8, (u8, String)> 
         _ => machine_lacks::refused(&experiment, options.rules),
     };
     if options.plan {
-        let mut manifest = Manifest::take(&experiment, options.scale, &options.regatta);
+        let mut manifest = Manifest::take(&experiment, options.scale, &options.programs);
         manifest.lacks.extend(refused);
         return Ok(match options.form {
             Form::Json => print_json(&plan_json(&experiment, &manifest)),
@@ -172,9 +206,9 @@ fn try_run(options: &RunOptions, stop: &AtomicBool) -> Result<u8, (u8, String)> 
             }
         });
     }
-    let RunOptions { scale, out, regatta, .. } = options;
+    let RunOptions { scale, out, programs, .. } = options;
     let budget = options.until_decided.then_some(options.budget);
-    let making = Making { scale: *scale, out, regatta, refused, far: far.as_ref(), budget };
+    let making = Making { scale: *scale, out, programs, refused, far: far.as_ref(), budget };
     let (run, cut) = made(&text, &experiment, making, stop)?;
     if let Some(why) = cut {
         // What there is can be read already.
@@ -195,7 +229,7 @@ fn failed(why: String) -> (u8, String) {
 struct Making<'a> {
     scale: Scale,
     out: &'a Option<PathBuf>,
-    regatta: &'a Path,
+    programs: &'a OwnPrograms,
     /// What the program refuses of the experiment: it stands in the manifest.
     refused: Vec<String>,
     far: Option<&'a Far>,
@@ -206,13 +240,13 @@ struct Making<'a> {
 fn made(
     text: &str,
     experiment: &Experiment,
-    Making { scale, out, regatta, refused, far, budget }: Making<'_>,
+    Making { scale, out, programs, refused, far, budget }: Making<'_>,
     stop: &AtomicBool,
 ) -> Result<(Run, Option<String>), (u8, String)> {
     let directory = out.clone().unwrap_or_else(|| fresh(&experiment.name));
     let bar = progress_bar();
     let tell = |progress: &Progress<'_>| show(&bar, progress);
-    let asked = Options { regatta, far, stop, tell: &tell, more: &|_| Ok(None) };
+    let asked = Options { programs, far, stop, tell: &tell, more: &|_| Ok(None) };
     let opened = run::open(&directory, text, experiment.clone(), scale, &asked);
     let mut run = opened.map_err(failed)?;
     if refused.iter().any(|why| !run.manifest.lacks.contains(why)) {
@@ -247,8 +281,13 @@ fn experiment(
     let text = match library::find(which) {
         Some(text) => text.to_owned(),
         None => fs::read_to_string(which).map_err(|error| {
+            let alike = did_you_mean(which);
             let hint = "`regatta lab list` shows those that come with the program";
-            (USAGE, format!("{which} is no experiment, and as a file: {error}; {hint}"))
+            let file = match error.kind() {
+                std::io::ErrorKind::NotFound => "no such file".to_owned(),
+                _ => error.to_string(),
+            };
+            (USAGE, format!("{which} is no experiment, and as a file: {file}{alike} ({hint})"))
         })?,
     };
     let experiment = read(rules, which, &text, scale)?;
@@ -350,6 +389,16 @@ pub fn verdicts(directories: &[PathBuf], page: Option<&Path>, form: Form) -> u8 
     let working = Working::on("judging the claims");
     let (runs, unread) = Run::all_below(directories);
     unread.iter().for_each(|why| say(&format!("not read: {why}")));
+    if runs.is_empty() {
+        drop(working);
+        let all: Vec<String> = directories.iter().map(|one| one.display().to_string()).collect();
+        let why = format!(
+            "no run in {} or below; make one with `regatta lab run quick --out DIR`, or name the \
+             directory of one",
+            all.join(", ")
+        );
+        return code(Err((USAGE, why)));
+    }
     let verdicts = Verdicts::of(runs, unread);
     let written = page.map_or(Ok(()), |path| write_whole(path, &verdicts.page()?));
     let text = written.and_then(|()| verdicts.markdown());
@@ -371,9 +420,9 @@ pub struct CompareOptions {
     /// Exit with 1 if anything is surely worse by more than this.
     #[arg(long = "fail-over", value_name = "3%", value_parser = parse_percent)]
     pub allowed: Option<f64>,
-    /// The regatta program, which makes the load.
+    /// The server's program and the lab's, which makes the load.
     #[arg(skip)]
-    pub regatta: PathBuf,
+    pub programs: OwnPrograms,
     /// What it says of its options.
     #[arg(skip)]
     pub rules: Rules,
@@ -503,6 +552,20 @@ mod tests {
         let (words, json) = planned("quick");
         assert!(words.contains("blocks: ") && json["blocks"].is_number(), "{words}{json}");
         assert!(json["search"].is_null(), "{json}");
+    }
+
+    #[test]
+    fn names_that_are_alike_are_suggested() {
+        for (name, suggestion) in [
+            ("eurosys07fig4", "did you mean eurosys07-fig4"),
+            ("quik", "did you mean quick?"),
+            ("EUROSYS07", "eurosys07-fig3"),
+            ("zzzzzzzz", ""),
+        ] {
+            let found = did_you_mean(name);
+            assert!(found.contains(suggestion), "{name}: {found}");
+            assert_eq!(found.is_empty(), suggestion.is_empty(), "{name}: {found}");
+        }
     }
 
     #[test]

@@ -229,7 +229,7 @@ impl<'r, 't, 'a> Fields<'r, 't, 'a> {
 }
 
 /// The word that was probably meant: a third of its letters may be wrong.
-pub(super) fn nearest<'a>(text: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(text: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let distance = |word: &&str| strsim::osa_distance(text, word);
     let near = words.into_iter().min_by_key(distance)?;
     (distance(&near) <= (near.chars().count().max(3) + 1) / 3).then_some(near)

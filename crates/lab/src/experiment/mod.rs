@@ -21,6 +21,7 @@ mod tests;
 pub use client::{Client, RequestFields};
 pub(crate) use environment::flatten;
 pub(crate) use extends::extends;
+pub(crate) use fields::nearest;
 pub use metrics::is_metric;
 pub(crate) use multiples::rate;
 pub use parse::{CELLS_MAX, parse, parse_by};

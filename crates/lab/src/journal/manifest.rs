@@ -4,7 +4,7 @@ use crate::env::spec::IN_PROCESS;
 use crate::env::{Lack, Record, Spec, lacks};
 use crate::experiment::{Client, CpuLayout, Experiment, Program, Scale};
 use crate::journal::machine_lacks;
-use crate::programs;
+use crate::programs::{self, OwnPrograms};
 use crate::servers;
 use crate::units::date::unix_ms;
 use regatta_load::named;
@@ -39,8 +39,14 @@ pub struct Manifest {
     pub started_unix_ms: u64,
     /// The command that makes it again.
     pub command: String,
-    /// SHA-256 of the regatta program.
+    /// SHA-256 of the server's program.
     pub regatta_sha256: String,
+    /// SHA-256 of the lab's program; empty: the server's was the lab's, too.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub lab_sha256: String,
+    /// Version lines of both programs, with the commit of a release build, by file.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub programs: BTreeMap<String, String>,
     /// Each target's program in its own words.
     pub versions: BTreeMap<String, String>,
     /// Targets that cannot be run here, and why.
@@ -130,13 +136,13 @@ const SETTINGS: &str = "kernel/osrelease kernel/randomize_va_space kernel/perf_e
 
 impl Manifest {
     /// Looks at programs and machine.
-    pub(crate) fn take(experiment: &Experiment, scale: Scale, regatta: &Path) -> Self {
+    pub(crate) fn take(experiment: &Experiment, scale: Scale, own: &OwnPrograms) -> Self {
         let (mut versions, mut left_out) = (BTreeMap::new(), BTreeMap::new());
         for target in &experiment.targets {
-            match servers::version(target, regatta) {
+            match servers::version(target, own) {
                 Some(version) => versions.insert(target.name.clone(), version),
                 None => {
-                    let program = servers::binary(target, regatta);
+                    let program = servers::binary(target, own);
                     let why = match target.program {
                         Program::Other(other) if target.binary.is_none() => other.needs(),
                         _ => format!("{} cannot be run here", program.display()),
@@ -156,7 +162,9 @@ impl Manifest {
             format: FORMAT,
             scale,
             started_unix_ms: unix_ms(),
-            regatta_sha256: sha256(regatta),
+            regatta_sha256: sha256(&own.regatta),
+            lab_sha256: sha256(&own.lab),
+            programs: own.versions(),
             versions,
             left_out,
             machine: machine(),
@@ -167,9 +175,9 @@ impl Manifest {
         }
     }
 
-    /// The beginning of the program's hash: what people can tell apart.
+    /// The beginning of the server's hash: what people can tell apart.
     pub(crate) fn hash(&self) -> String {
-        self.regatta_sha256.chars().take(HASH_DIGITS).collect()
+        hash(&self.regatta_sha256)
     }
 
     /// So many chances to be misled share the one in 20: the k-th look takes 1 / k(k+1) of it, so
@@ -181,19 +189,21 @@ impl Manifest {
         (looks * (looks + 1)).max(1) * self.chances_added.max(1)
     }
 
-    /// Refuses to go on with a run that another build of regatta has begun.
-    pub(crate) fn same_program(&self, regatta: &Path) -> Result<(), String> {
-        let (then, now) = (&self.regatta_sha256, sha256(regatta));
-        if *then == now {
-            return Ok(());
+    /// Refuses to continue a run that another build of one of the programs has begun.
+    pub(crate) fn same_programs(&self, own: &OwnPrograms) -> Result<(), String> {
+        let then = [&self.regatta_sha256, &self.lab_sha256];
+        for ((name, path), then) in own.each().into_iter().zip(then) {
+            let now = sha256(path);
+            if *then != now {
+                return Err(format!(
+                    "the trials so far are of another build of {name} ({}, and this is {}): \
+                     continue with that build, or begin another run with another --out",
+                    hash(then),
+                    hash(&now)
+                ));
+            }
         }
-        let short = |hash: &str| hash.chars().take(12).collect::<String>();
-        Err(format!(
-            "the trials so far are of another build of regatta ({}, and this is {}): go on with \
-             that one, or begin anew with another --out",
-            short(then),
-            short(&now)
-        ))
+        Ok(())
     }
 
     /// Refuses to go on with a run that other machines have begun.
@@ -260,6 +270,11 @@ fn without_disk(experiment: &Experiment) -> impl Iterator<Item = (String, String
     others.map(move |target| (target.name.clone(), why.clone()))
 }
 
+/// The beginning of a hash: what people can tell apart.
+pub(crate) fn hash(sha256: &str) -> String {
+    sha256.chars().take(HASH_DIGITS).collect()
+}
+
 /// SHA-256 of a program; of nothing where it cannot be read.
 pub(crate) fn sha256(program: &Path) -> String {
     regatta_load::workload::sha256_hex(&fs::read(program).unwrap_or_default())
@@ -319,6 +334,8 @@ mod tests {
     use crate::analysis::tests::synthetic;
     use crate::env::Lack;
     use crate::experiment::{Scale, parse};
+    use crate::folder::Folder;
+    use crate::programs::OwnPrograms;
     use std::collections::BTreeMap;
     use std::path::Path;
 
@@ -334,15 +351,20 @@ memory = "84MiB"
 
     #[test]
     fn a_run_goes_on_with_the_build_that_began_it() {
-        let program = std::env::temp_dir().join(format!("regatta-build-{}", std::process::id()));
-        std::fs::write(&program, "one build").unwrap();
+        let folder = Folder::new("builds");
+        let own = OwnPrograms::in_directory(&folder);
+        own.each().into_iter().for_each(|(_, path)| std::fs::write(path, "one build").unwrap());
         let mut run = synthetic(TEXT, &|_| BTreeMap::new());
-        run.manifest.regatta_sha256 = super::sha256(&program);
-        assert_eq!(run.manifest.same_program(&program), Ok(()));
-        std::fs::write(&program, "another").unwrap();
-        let said = run.manifest.same_program(&program).unwrap_err();
-        std::fs::remove_file(&program).unwrap();
-        assert!(said.contains("another build") && said.contains("--out"), "{said}");
+        run.manifest.regatta_sha256 = super::sha256(&own.regatta);
+        run.manifest.lab_sha256 = super::sha256(&own.lab);
+        assert_eq!(run.manifest.same_programs(&own), Ok(()));
+        for (name, path) in own.each() {
+            std::fs::write(path, "another").unwrap();
+            let said = run.manifest.same_programs(&own).unwrap_err();
+            std::fs::write(path, "one build").unwrap();
+            let other = format!("another build of {name} (");
+            assert!(said.contains(&other) && said.contains("--out"), "{said}");
+        }
         assert_eq!(run.manifest.same_machines(None), Ok(()));
         let said = run.manifest.same_machines(Some((Half::Load, "ssh://far"))).unwrap_err();
         assert!(said.contains("on one machine") && said.contains("--load ssh://far"), "{said}");
@@ -383,7 +405,8 @@ memory = "84MiB"
         assert!(refusal(&factor, &[lack("disk")], &[]).is_some());
         let taken = |text: &str| {
             let experiment = parse("x", text, Scale::Quick).unwrap();
-            Manifest::take(&experiment, Scale::Quick, Path::new("/nowhere/regatta"))
+            let own = OwnPrograms::in_directory(Path::new("/nowhere"));
+            Manifest::take(&experiment, Scale::Quick, &own)
         };
         let manifest = taken(&inside);
         assert_eq!(manifest.label.as_deref(), Some("simulated-in-process"));

@@ -109,6 +109,13 @@ impl Run {
         if directory.is_file() {
             return Self::saved(directory);
         }
+        if !directory.join(MANIFEST).exists() {
+            let directory = directory.display();
+            return Err(format!(
+                "no run in {directory}: it has no {MANIFEST}; `regatta lab run quick --out DIR` \
+                 makes a run"
+            ));
+        }
         let read = |name: &str| {
             let path = directory.join(name);
             fs::read_to_string(&path).at(&path)

@@ -1,11 +1,12 @@
-//! The far side: `regatta lab agent` starts servers and loads on its machine, watches them there,
-//! and says what it saw. It, what it started and its directory are gone when its input ends, or
-//! when nothing has come for a while.
+//! The far side: `regatta-lab lab agent` starts servers and loads on its machine, watches them
+//! there, and says what it saw. It, what it started and its directory are gone when its input ends,
+//! or when nothing has come for a while.
 
 use super::ask::{Addresses, Ask, Asked, LINE_BYTES_MAX, Load, Met, Ran, Said};
 use super::files;
 use super::served::{Served, Wanted};
 use crate::journal::manifest::{self, Manifest};
+use crate::programs::OwnPrograms;
 use crate::servers::environments::Room;
 use crate::servers::process::{Launch, Priority, Running};
 use crate::servers::{Site, make_open};
@@ -36,10 +37,11 @@ const REACHES: usize = 10;
 ///
 /// # Errors
 /// That it was not started by a lab, or that the other side cannot be answered.
-pub fn run(directory: &Path, regatta: &Path, stop: &AtomicBool) -> Result<(), String> {
+pub fn run(directory: &Path, lab: &Path, stop: &AtomicBool) -> Result<(), String> {
     let named = |error: io::Error| format!("{}: {error}", directory.display());
     let directory = fs::canonicalize(directory).map_err(named)?;
-    if regatta.parent() != Some(&directory) {
+    let programs = OwnPrograms::in_directory(&directory);
+    if programs.lab != lab {
         return Err("is started by `regatta lab run --server` or `--load` on the other machine, \
                     in a directory that it removes"
             .to_owned());
@@ -50,8 +52,9 @@ pub fn run(directory: &Path, regatta: &Path, stop: &AtomicBool) -> Result<(), St
     let answered = thread::scope(|scope| {
         thread::Builder::new().spawn_scoped(scope, || listen(input, lines, stop)).map_err(named)?;
         let answered = make_open(&scratch).and_then(|()| {
-            let (directory, scratch) = (&*directory, &*scratch);
-            Agent { directory, scratch, regatta, stop, served: None, listener: None }.answer(&heard)
+            let (directory, scratch, programs) = (&*directory, &*scratch, &programs);
+            Agent { directory, scratch, programs, stop, served: None, listener: None }
+                .answer(&heard)
         });
         stop.store(true, Ordering::Relaxed);
         answered
@@ -93,7 +96,7 @@ const NOTHING: &str = "no server has been started";
 struct Agent<'a> {
     directory: &'a Path,
     scratch: &'a Path,
-    regatta: &'a Path,
+    programs: &'a OwnPrograms,
     stop: &'a AtomicBool,
     served: Option<Served<'a>>,
     listener: Option<TcpListener>,
@@ -125,7 +128,7 @@ impl Agent<'_> {
         self.listener = None;
         match ask {
             Ask::Meet => value(&Met {
-                sha256: manifest::sha256(self.regatta),
+                sha256: self.programs.each().map(|(_, path)| manifest::sha256(path)),
                 machine: manifest::machine(),
                 addresses: addresses(),
             }),
@@ -139,7 +142,7 @@ impl Agent<'_> {
             }
             Ask::Reach(address) => value(&reach(address)?),
             Ask::Look(experiment, scale) => {
-                value(&Manifest::take(&experiment, scale, self.regatta))
+                value(&Manifest::take(&experiment, scale, self.programs))
             }
             Ask::Serve(wanted) => self.serve(*wanted).and_then(|addresses| value(&addresses)),
             Ask::Watch => {
@@ -155,9 +158,9 @@ impl Agent<'_> {
         // Two at a time would be in each other's way.
         self.served = None;
         let host = addresses().map_or(Ipv4Addr::LOCALHOST.into(), |[_, own]| own);
-        let Self { scratch, regatta, stop, .. } = *self;
+        let Self { scratch, programs, stop, .. } = *self;
         let room = || Ok(Room::plain(self.directory.join("root")));
-        let served = Served::start(wanted, room, Site { scratch, regatta, host, stop })?;
+        let served = Served::start(wanted, room, Site { scratch, programs, host, stop })?;
         let found = (served.server.address, served.server.also.clone());
         self.served = Some(served);
         Ok(found)

@@ -51,7 +51,8 @@ pub(super) enum Ask {
 /// Who the other machine is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Met {
-    pub(super) sha256: String,
+    /// SHA-256 of the server's program and of the lab's.
+    pub(super) sha256: [String; 2],
     /// Machine and settings, by name.
     pub(super) machine: BTreeMap<String, String>,
     /// Our address as it sees it, and its own, by the ssh connection; None: sshd does not say.

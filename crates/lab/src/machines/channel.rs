@@ -37,7 +37,7 @@ impl Channel {
         let named = |error: std::io::Error| format!("a pipe to ssh: {error}");
         let (stdin, mut input) = pipe().map_err(named)?;
         let (output, stdout) = pipe().map_err(named)?;
-        let script = format!("exec {directory}/regatta lab agent {directory}");
+        let script = format!("exec {directory}/regatta-lab lab agent {directory}");
         let mut ssh = connection.command(&script);
         ssh.stdin(stdin).stdout(stdout).stderr(Stdio::inherit());
         let agent = Group::start(&mut ssh, &[], END_MAX)?;

@@ -6,8 +6,8 @@
 //!   └─ starts ──► load, or server  ◄──────── HTTP ────────┘
 //! ```
 //!
-//! The agent is this same program, copied there; [`ask`] is all that is said. Clocks are never
-//! compared: whoever has a half of a trial measures times of it, from when it is told to begin.
+//! The agent is this same program, copied there with the server; [`ask`] is all that is said.
+//! Clocks are never compared: each half of a trial is timed on its own machine, from its own begin.
 
 mod agent;
 mod ask;
@@ -21,6 +21,7 @@ pub use agent::run as agent;
 use crate::experiment::{Client, CpuLayout, Experiment, LAYOUT, Scale};
 use crate::group::{Group, INTERRUPTED};
 use crate::journal::manifest::{self, Half, Manifest, Other, ROUND_TRIP};
+use crate::programs::OwnPrograms;
 use crate::units::files::At;
 use crate::units::show;
 use crate::watch::Seen;
@@ -74,12 +75,12 @@ pub struct Far {
 }
 
 impl Far {
-    /// Connects, copies this program, starts the agent there, and finds the way that the load will
+    /// Connects, copies both programs, starts the agent there, and finds the way that the load will
     /// take.
     pub fn connect(
         half: Half,
         destination: &str,
-        regatta: &Path,
+        programs: &OwnPrograms,
         stop: &AtomicBool,
     ) -> Result<Self, String> {
         let connection = Connection::open(destination, stop)?;
@@ -92,7 +93,7 @@ impl Far {
         if !directory.starts_with('/') || !directory.chars().all(plain) {
             return Err(format!("{destination}: no directory for its files: {directory:?}"));
         }
-        let started = copy_program(&connection, &directory, regatta, stop)
+        let started = copy_programs(&connection, &directory, programs, stop)
             .and_then(|()| Channel::start(&connection, &directory));
         let channel = match started {
             Ok(channel) => channel,
@@ -103,13 +104,17 @@ impl Far {
         };
         let met = channel.ask(Ask::Meet, ANSWER_MAX, stop);
         let met: Met = met.map_err(|why| format!("{destination}: {why}"))?;
-        let paths = vec![(regatta.to_owned(), Path::new(&directory).join("regatta"))];
+        let copied =
+            |(name, path): (&str, &Path)| (path.to_owned(), Path::new(&directory).join(name));
+        let paths = programs.each().map(copied).to_vec();
         let paths = RefCell::new(paths);
         let (destination, round_trip_ns) = (destination.to_owned(), f64::NAN);
         let mut far =
             Self { half, destination, met, round_trip_ns, directory, paths, channel, connection };
-        if far.met.sha256 != manifest::sha256(regatta) {
-            return Err(format!("{}: the copy of {} differs", far.destination, regatta.display()));
+        for ((_, path), there) in programs.each().into_iter().zip(&far.met.sha256) {
+            if *there != manifest::sha256(path) {
+                return Err(format!("{}: the copy of {} differs", far.destination, path.display()));
+            }
         }
         far.round_trip_ns = far.round_trip(stop)?;
         Ok(far)
@@ -170,7 +175,7 @@ impl Far {
         &self,
         experiment: &Experiment,
         scale: Scale,
-        regatta: &Path,
+        programs: &OwnPrograms,
         stop: &AtomicBool,
     ) -> Result<Manifest, String> {
         refuse(experiment, self.half)?;
@@ -178,7 +183,7 @@ impl Far {
         let mut alone = experiment.clone();
         let client_cpus = std::mem::take(&mut alone.machine.client_cpus);
         let mut manifest: Manifest = match self.half {
-            Half::Load => Manifest::take(&alone, scale, regatta),
+            Half::Load => Manifest::take(&alone, scale, programs),
             Half::Server => {
                 self.channel.ask(Ask::Look(Box::new(alone), scale), ANSWER_MAX, stop)?
             }
@@ -353,16 +358,26 @@ fn same_kind(said: &str, destination: &str) -> Result<(), String> {
     ))
 }
 
-/// Copies this program; that it arrived whole is seen when it has started.
+/// Copies both programs; that they arrived whole is seen when the agent has started.
+fn copy_programs(
+    connection: &Connection,
+    directory: &str,
+    programs: &OwnPrograms,
+    stop: &AtomicBool,
+) -> Result<(), String> {
+    let mut each = programs.each().into_iter();
+    each.try_for_each(|(name, path)| copy_program(connection, directory, (name, path), stop))
+}
+
 fn copy_program(
     connection: &Connection,
     directory: &str,
-    regatta: &Path,
+    (name, path): (&str, &Path),
     stop: &AtomicBool,
 ) -> Result<(), String> {
-    let named = |why: String| format!("{} cannot be copied: {why}", regatta.display());
-    let file = File::open(regatta).map_err(|error| named(error.to_string()))?;
-    let script = format!("cat > {directory}/regatta && chmod 755 {directory}/regatta");
+    let named = |why: String| format!("{} cannot be copied: {why}", path.display());
+    let file = File::open(path).map_err(|error| named(error.to_string()))?;
+    let script = format!("cat > {directory}/{name} && chmod 755 {directory}/{name}");
     let mut command = connection.command(&script);
     command.stdin(file).stdout(Stdio::null()).stderr(Stdio::null());
     let mut copying = Group::start(&mut command, &[], LEAVE_MAX)?;

@@ -104,8 +104,10 @@ impl<'a> Served<'a> {
         }
         let before = self.room.look();
         let now = pids();
-        let ours = (target.program == Program::Regatta).then_some(self.site.regatta);
-        let mut watch = Watch::start(&now, ours, self.room.server_group(), *counting);
+        // Each build reads its own counters.
+        let ours = (target.program == Program::Regatta)
+            .then(|| servers::binary(target, self.site.programs));
+        let mut watch = Watch::start(&now, ours.as_deref(), self.room.server_group(), *counting);
         samples.follow(now);
         let end = start + seconds(warm_s + window_s);
         if !samples.sleep_until(end, stop, &mut |used| watch.saw(used)) {

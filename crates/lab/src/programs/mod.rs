@@ -1,8 +1,11 @@
 //! Servers that other people wrote: where each is found, how it is told what to serve, and what it
-//! says of its version. The lab starts them from here.
+//! says of its version. The lab starts them from here, and its own programs.
 
+pub(crate) mod own;
 #[cfg(test)]
 mod tests;
+
+pub use own::{NoServer, OwnPrograms};
 
 use crate::units::files::At;
 use crate::units::template::filled;

@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn a_race_says_who_keeps_the_level_and_why_not() {
-        let options = crate::best::BestOptions::new("/".as_ref(), "regatta".into());
+        let options = crate::best::BestOptions::new("/".as_ref());
         let all = Means { cpus: 1, memory: 1 << 30, descriptors: 20_000 };
         let settled = Settled::new(&options, "/".as_ref(), Site::default(), all, None);
         let of = |amped: (f64, u32), default: (f64, u32), blocks| {
@@ -325,7 +325,7 @@ mod tests {
 
     #[test]
     fn who_keeps_a_higher_rate_is_run_beside_the_advice_at_that() {
-        let options = crate::best::BestOptions::new("/".as_ref(), "regatta".into());
+        let options = crate::best::BestOptions::new("/".as_ref());
         let all = Means { cpus: 1, memory: 1 << 30, descriptors: 20_000 };
         let settled = Settled::new(&options, "/".as_ref(), Site::default(), all, None);
         let after = |broke: [u32; 2], runs: u32| {

@@ -4,7 +4,7 @@ use super::Report;
 use super::figure::{Figure, Line, Section, Setting};
 use crate::analysis::CellSummary;
 use crate::experiment::multiples;
-use crate::units::{show, words};
+use crate::units::{show, words, words_with_unit};
 use serde_json::{Value, json};
 
 /// More arms than this are not told one by one in a caption.
@@ -91,7 +91,7 @@ impl Report<'_> {
         };
         let rows: Vec<Value> = self.analysis.cells.iter().filter_map(row).collect();
         let ceiling = self.ceiling().filter(|_| metric == "good_per_s");
-        let drawing = json!({ "kind": "forest", "rows_data": rows, "x": words(metric),
+        let drawing = json!({ "kind": "forest", "rows_data": rows, "x": words_with_unit(metric),
             "zero": true, "ceiling": ceiling });
         let better = if self.analysis.more_is_better { "More" } else { "Less" };
         let caption = format!(

@@ -80,7 +80,11 @@ fn values(report: &Report<'_>, figures: &[Figure]) -> Value {
         "machine": report.machine(),
         "claims": report.claims.iter().map(claim).collect::<Vec<_>>(),
         "sections": report.sections(figures),
-        "effects": analysis.effects.iter().map(effect).collect::<Vec<_>>(),
+        "effects": analysis
+            .effects
+            .iter()
+            .map(|row| effect(row, analysis.more_is_better))
+            .collect::<Vec<_>>(),
         "numbers": numbers(analysis),
         "verification": report.verification(),
         "invalid": report.invalid(),
@@ -95,7 +99,7 @@ fn claim(judged: &claims::Judged) -> Value {
         "why": judged.why, "verdict": judged.verdict, "verdict_words": judged.verdict_words() })
 }
 
-fn effect(row: &EffectRow) -> Value {
+fn effect(row: &EffectRow, more_is_better: bool) -> Value {
     let effect = &row.effect;
     let detectable = if effect.detectable.is_finite() {
         format!("{:.1} %", 100.0 * effect.detectable)
@@ -106,7 +110,18 @@ fn effect(row: &EffectRow) -> Value {
         "ratio": format!("{:.3}", effect.ratio), "interval": interval_words(row),
         "p": format!("{:.4}", row.corrected), "p_rank": format!("{:.4}", effect.p_rank),
         "blocks": effect.blocks, "detectable": detectable, "verdict": row.verdict,
+        "tone": tone(row.verdict, more_is_better),
         "verdict_words": effect_words(row) })
+}
+
+/// Class of a verdict on the page: more of a cost is worse.
+fn tone(verdict: stats::Verdict, more_is_better: bool) -> &'static str {
+    match (verdict, more_is_better) {
+        (stats::Verdict::More, true) | (stats::Verdict::Less, false) => "better",
+        (stats::Verdict::More, false) | (stats::Verdict::Less, true) => "worse",
+        (stats::Verdict::CannotTell, _) => "cannot-tell",
+        (stats::Verdict::NoDifference, _) => "",
+    }
 }
 
 /// The interval of an effect as people read it.
@@ -347,7 +362,13 @@ impl Report<'_> {
             .iter()
             .map(|(name, version)| [format!("program of {name}"), version.clone()])
             .collect();
+        let version =
+            |(name, said): (&String, &String)| [format!("version of {name}"), said.clone()];
+        rows.extend(manifest.programs.iter().map(version));
         rows.push(["SHA-256 of regatta".to_owned(), manifest.regatta_sha256.clone()]);
+        if !manifest.lab_sha256.is_empty() {
+            rows.push(["SHA-256 of regatta-lab".to_owned(), manifest.lab_sha256.clone()]);
+        }
         rows.extend(manifest.machine.iter().map(|(name, value)| [name.clone(), value.clone()]));
         rows
     }

@@ -6,7 +6,7 @@ use crate::analysis::EffectRow;
 use crate::analysis::{CellSummary, Summary};
 use crate::units::date::date;
 use crate::units::template::filled;
-use crate::units::{show, words};
+use crate::units::{show, words_with_unit};
 use serde_json::{Value, json};
 
 const TEMPLATE: &str = include_str!("../../assets/picture.svg");
@@ -45,7 +45,7 @@ pub(crate) fn picture(report: &Report<'_>) -> Result<Option<String>, String> {
     // The machine, and where server and load ran on it.
     let (machine, placed) = machine.split_once(". ").unwrap_or((&machine, ""));
     let values = json!({
-        "title": format!("{}{}", words(metric), unit(metric)),
+        "title": words_with_unit(metric),
         "scale": format!("{better} is better; ×: times {baseline}, with its 95 % interval"),
         "bars": bars.iter().map(bar).collect::<Vec<_>>(),
         "below": [about.as_str(), machine, placed],
@@ -66,12 +66,6 @@ fn bar(report: &Report<'_>, (one, summary): &(&CellSummary, &Summary), scale: f6
         [summary.interval.low, summary.median, summary.interval.high].map(|value| value * scale);
     json!({ "arm": one.cell.arm, "is_baseline": effect.is_none(), "low": low, "middle": middle,
         "high": high, "label": format!("{}{ratio}", show(summary.median)) })
-}
-
-/// The unit of a number, from its name's end.
-fn unit(metric: &str) -> &'static str {
-    let ends = [("_us_per_reply", ", µs"), ("_ms", ", ms"), ("_per_s", ", per second")];
-    ends.into_iter().find(|(end, _)| metric.ends_with(end)).map_or("", |(_, unit)| unit)
 }
 
 /// How far the baseline is from itself: what the picture cannot tell apart.

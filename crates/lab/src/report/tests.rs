@@ -165,7 +165,7 @@ fn an_advice_whose_replies_were_compared_is_not_unverified() {
         [page::markdown(&report), page::page(&report)].map(Result::unwrap)
     };
     assert!(forms(&run).iter().all(|text| text.contains("UNVERIFIED")));
-    let options = BestOptions::new("/".as_ref(), "regatta".into());
+    let options = BestOptions::new("/".as_ref());
     let all = Means { cpus: 1, memory: 1, descriptors: 20_000 };
     let settled = Settled::new(&options, "/".as_ref(), Site::default(), all, None);
     let verified = Verified { arm: "a".to_owned(), answers: 50, compared: 50, why: None };

@@ -351,7 +351,7 @@ measure.blocks = 8
             standing(Candidate::of(&[amped, ("accept.count", "1")]), 900.0),
             standing(Candidate::of(&[("server.architecture", "laio"), ("b.y", "2")]), 950.0),
         ];
-        let options = BestOptions::new("/".as_ref(), "regatta".into());
+        let options = BestOptions::new("/".as_ref());
         let all = Means { cpus: 1, memory: 1, descriptors: 20_000 };
         let settled = Settled::new(&options, "/".as_ref(), Site::default(), all, None);
         let out = vec![("laio y=2".to_owned(), "behind".to_owned())];

@@ -57,14 +57,14 @@ fn at_once(
     attempt: u32,
 ) -> Result<Vec<Record>, String> {
     let all = Set::new(u32::try_from(set.len()).unwrap_or(u32::MAX));
-    let Bench { experiment, regatta, unit, requests_per_session, stop, .. } = *bench;
+    let Bench { experiment, programs, unit, requests_per_session, stop, .. } = *bench;
     let (root, workload) = (&bench.root, &bench.workload);
     let one = |one: &Planned, scratch: PathBuf, outcome: PathBuf| {
         let beside = Beside::of(&all);
         make_open(&scratch)?;
         let bench = Bench {
             experiment,
-            regatta,
+            programs,
             root: root.clone(),
             workload: workload.clone(),
             // Such an experiment has no environment.

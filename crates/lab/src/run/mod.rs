@@ -49,14 +49,14 @@ pub fn open(
         if run.experiment != experiment || run.manifest.scale != scale {
             return Err(format!("{} has another experiment's run", directory.display()));
         }
-        run.manifest.same_program(options.regatta)?;
+        run.manifest.same_programs(options.programs)?;
         run.manifest.same_machines(options.far.map(Far::which))?;
         run.mend()?;
         return Ok(run);
     }
     let mut manifest = match options.far {
-        Some(far) => far.manifest(&experiment, scale, options.regatta, options.stop)?,
-        None => Manifest::take(&experiment, scale, options.regatta),
+        Some(far) => far.manifest(&experiment, scale, options.programs, options.stop)?,
+        None => Manifest::take(&experiment, scale, options.programs),
     };
     manifest.command = format!("regatta lab run {} --scale {}", experiment.name, scale.name());
     if let Some(Other { half, destination, .. }) = &manifest.other {
@@ -185,7 +185,7 @@ pub(crate) fn bench_of<'a>(
     rooms.build(options.stop)?;
     Ok(Bench {
         experiment,
-        regatta: options.regatta,
+        programs: options.programs,
         requests_per_session: requests_per_session(workload.as_deref())?,
         root,
         workload,

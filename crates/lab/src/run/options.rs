@@ -2,14 +2,14 @@
 
 use crate::journal::Run;
 use crate::machines::Far;
-use std::path::Path;
+use crate::programs::OwnPrograms;
 use std::sync::atomic::AtomicBool;
 
 /// What [`perform`](super::perform) needs besides the experiment.
 #[derive(Clone, Copy)]
 pub struct Options<'a> {
-    /// The regatta program, which is server and load generator.
-    pub regatta: &'a Path,
+    /// The server's program and the lab's.
+    pub programs: &'a OwnPrograms,
     /// The machine that has the servers or the loads, if this one has not both.
     pub far: Option<&'a Far>,
     /// Becomes true when the user or the system asks to stop.
@@ -25,7 +25,7 @@ pub type More<'a> = dyn Fn(&mut Run) -> Result<Option<u32>, String> + 'a;
 
 impl std::fmt::Debug for Options<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Options").field("regatta", &self.regatta).finish_non_exhaustive()
+        f.debug_struct("Options").field("programs", &self.programs).finish_non_exhaustive()
     }
 }
 

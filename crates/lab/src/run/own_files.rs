@@ -56,7 +56,7 @@ pub(crate) fn make(
     Ok(Some(out))
 }
 
-/// Runs `regatta workload` until `wanted` is there.
+/// Runs `regatta-lab workload` until `wanted` is there.
 pub(super) fn made(
     what: &str,
     words: Vec<OsString>,
@@ -65,7 +65,7 @@ pub(super) fn made(
     options: &Options<'_>,
 ) -> Result<(), String> {
     let errors = directory.join("scratch/workload.err");
-    let mut all: Vec<OsString> = vec![options.regatta.into()];
+    let mut all: Vec<OsString> = vec![options.programs.lab.clone().into()];
     all.extend(words);
     match run_to_end(all, &errors, MAKING_MAX, options.stop)? {
         // 1: a small log misses an acceptance rule, which the file set does not.

@@ -8,9 +8,10 @@ pub(crate) mod process;
 use crate::env::{self, spec::Disk};
 use crate::experiment::{Machine, Program, Target};
 use crate::group::{INTERRUPTED, STEP};
-use crate::programs::{self, Serving};
+use crate::programs::own::version_line;
+use crate::programs::{self, OwnPrograms, Serving};
 use crate::servers::environments::Room;
-use crate::servers::process::{Launch, Priority, Running, output_of};
+use crate::servers::process::{Launch, Priority, Running};
 use crate::units::files::At;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -45,7 +46,7 @@ impl Server {
 pub(crate) struct Site<'a> {
     /// Its own files.
     pub(crate) scratch: &'a Path,
-    pub(crate) regatta: &'a Path,
+    pub(crate) programs: &'a OwnPrograms,
     /// The address at which it is asked, unless it has a network of its own.
     pub(crate) host: IpAddr,
     /// Becomes true when it is to stop.
@@ -61,9 +62,11 @@ pub(crate) struct Place<'a> {
     pub(crate) site: Site<'a>,
 }
 
-pub(crate) fn binary(target: &Target, regatta: &Path) -> PathBuf {
+/// The file that is started for `target`.
+pub(crate) fn binary(target: &Target, own: &OwnPrograms) -> PathBuf {
     let usual = || match &target.program {
-        Program::Regatta | Program::Null => regatta.to_owned(),
+        Program::Regatta => own.regatta.clone(),
+        Program::Null => own.lab.clone(),
         Program::Other(other) => {
             programs::find(other.program()).unwrap_or_else(|| other.program().into())
         }
@@ -73,13 +76,10 @@ pub(crate) fn binary(target: &Target, regatta: &Path) -> PathBuf {
 }
 
 /// The program's own word for its version; None if it cannot be run.
-pub(crate) fn version(target: &Target, regatta: &Path) -> Option<String> {
-    let program = binary(target, regatta);
+pub(crate) fn version(target: &Target, own: &OwnPrograms) -> Option<String> {
+    let program = binary(target, own);
     match target.program {
-        Program::Regatta | Program::Null => {
-            let said = output_of(&[program.to_str()?, "--version"])?;
-            said.lines().next().map(|line| line.trim().to_owned())
-        }
+        Program::Regatta | Program::Null => version_line(&program),
         Program::Other(other) => other.version(&program),
         Program::Command(_) => Some("a command".to_owned()),
     }
@@ -183,7 +183,7 @@ fn words(
     place: &Place<'_>,
     addresses: &[SocketAddr],
 ) -> Result<Vec<OsString>, String> {
-    let program = binary(target, place.site.regatta);
+    let program = binary(target, place.site.programs);
     let root = place.room.root.as_path();
     // Others than ours take one address: of several in a network of their own, all.
     let address = match addresses {

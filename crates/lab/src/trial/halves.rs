@@ -50,8 +50,8 @@ impl<'a> Bench<'a> {
         }
         let host: Result<IpAddr, String> =
             self.far.map_or(Ok(Ipv4Addr::LOCALHOST.into()), Far::near);
-        let (scratch, regatta, stop) = (self.scratch.as_path(), self.regatta, self.stop);
-        let site = Site { scratch, regatta, host: host?, stop };
+        let (scratch, programs, stop) = (self.scratch.as_path(), self.programs, self.stop);
+        let site = Site { scratch, programs, host: host?, stop };
         let served = Served::start(wanted, || self.rooms.enter(cell), site)?;
         let addresses = (served.server.address, served.server.also.clone());
         Ok(ServerHalf { addresses, at: At::Here(Box::new(served)) })

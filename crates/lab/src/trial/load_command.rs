@@ -1,4 +1,4 @@
-//! The load of a trial: what is offered, and the command line of `regatta load` that says so.
+//! The load of a trial: what is offered, and the command line of `regatta-lab load` that says so.
 
 use crate::experiment::{Client, Loop, Machine, RequestFields};
 use crate::trial::Bench;
@@ -34,8 +34,8 @@ pub(crate) struct Asked {
 }
 
 impl Bench<'_> {
-    /// `regatta load` and its flags. What the bare loop answers is not `comparable`: it is always
-    /// the same.
+    /// `regatta-lab load` and its flags. What the bare loop answers is not `comparable`: it is
+    /// always the same.
     pub(crate) fn words(
         &self,
         url: &str,
@@ -44,7 +44,7 @@ impl Bench<'_> {
         comparable: bool,
     ) -> Vec<OsString> {
         let workload = &self.experiment.workload;
-        let mut words: Vec<OsString> = vec![self.regatta.into(), "load".into()];
+        let mut words: Vec<OsString> = vec![self.programs.lab.clone().into(), "load".into()];
         // wrk asks for one path of a workload, and so does who compares its replies.
         let set = self.workload.as_ref().filter(|_| workload.client == Client::Regatta);
         let target = if set.is_some() { "/" } else { &asked.target };

@@ -23,6 +23,7 @@ use crate::journal::manifest::LayoutChoice;
 use crate::knee::{Overload, Tried};
 use crate::machines::Far;
 use crate::machines::served::Wanted;
+use crate::programs::OwnPrograms;
 use crate::record::{self, Cell, Probe, Record};
 use crate::servers::environments::Rooms;
 use crate::trial::beside::{Beside, Point};
@@ -59,7 +60,7 @@ impl Attempt {
 #[derive(Debug)]
 pub(crate) struct Bench<'a> {
     pub(crate) experiment: &'a Experiment,
-    pub(crate) regatta: &'a Path,
+    pub(crate) programs: &'a OwnPrograms,
     /// The directory that is served.
     pub(crate) root: PathBuf,
     /// The workload's directory, if it was made from a preset.
@@ -454,6 +455,7 @@ mod tests {
     use super::Bench;
     use crate::experiment::plan::cells;
     use crate::experiment::{Scale, parse};
+    use crate::programs::OwnPrograms;
     use crate::servers::environments::Rooms;
     use std::path::{Path, PathBuf};
     use std::sync::atomic::AtomicBool;
@@ -477,7 +479,7 @@ mod tests {
             let experiment = parse("x", &text, Scale::Quick).unwrap();
             let bench = Bench {
                 experiment: &experiment,
-                regatta: Path::new("regatta"),
+                programs: &OwnPrograms::default(),
                 root: PathBuf::new(),
                 workload: None,
                 scratch: PathBuf::new(),

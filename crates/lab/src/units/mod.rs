@@ -43,6 +43,23 @@ pub(crate) fn words(metric: &str) -> String {
     }
 }
 
+/// A metric in words, with its unit unless the words have it: for axes and titles.
+pub(crate) fn words_with_unit(metric: &str) -> String {
+    let ends = [
+        ("_us_per_reply", "µs"),
+        ("_us", "µs"),
+        ("_ms", "ms"),
+        ("_mib", "MiB"),
+        ("_per_s", "per second"),
+    ];
+    let unit = ends.into_iter().find(|(end, _)| metric.ends_with(end)).map(|(_, unit)| unit);
+    let words = words(metric);
+    match unit.filter(|unit| !words.ends_with(unit)) {
+        Some(unit) => format!("{words}, {unit}"),
+        None => words,
+    }
+}
+
 /// A time as people say it.
 pub(crate) fn minutes(seconds: f64) -> String {
     match seconds {
@@ -54,7 +71,19 @@ pub(crate) fn minutes(seconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::minutes;
+    use super::{minutes, words_with_unit};
+
+    #[test]
+    fn axes_have_units() {
+        for (metric, words) in [
+            ("cpu_us_per_reply", "processor time per reply, µs"),
+            ("good_per_s", "good answers per second"),
+            ("p99_ms", "99th percentile of the time, ms"),
+            ("error_share", "error share"),
+        ] {
+            assert_eq!(words_with_unit(metric), words);
+        }
+    }
 
     #[test]
     fn times_are_said_in_what_suits_them() {

@@ -60,6 +60,8 @@ struct Claimed {
 struct Source {
     number: usize,
     experiment: String,
+    /// The experiment comes with this program; otherwise its file is in the run's directory alone.
+    comes_along: bool,
     scale: &'static str,
     date: String,
     /// The regatta that ran: its own word for its version, and the beginning of its hash.
@@ -74,11 +76,12 @@ impl Source {
     fn of(number: usize, run: &Run) -> Self {
         let manifest = &run.manifest;
         let of = |name: &str| manifest.machine.get(name).cloned().unwrap_or_default();
-        let said = manifest.versions.values().find(|version| version.starts_with("regatta"));
+        let said = manifest.versions.values().find(|version| version.starts_with("regatta "));
         let said = said.map_or("regatta", String::as_str);
         Self {
             number,
             experiment: run.experiment.name.clone(),
+            comes_along: library::find(&run.experiment.name).is_some(),
             scale: manifest.scale.name(),
             date: date(manifest.started_unix_ms),
             commit: format!("{said}, SHA-256 {}", manifest.hash()),

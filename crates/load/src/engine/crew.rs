@@ -142,7 +142,7 @@ impl<'a> Gathered<'a> {
                     tell(&sum.row());
                     if sum.connected == 0 && sum.fates.get(Fate::Refused) > 0 && number == 0 {
                         let to = self.plan.server(0);
-                        let what = format!("nobody listens at {to}: is the server running?");
+                        let what = format!("{to} refused every connection: is the server running?");
                         self.problem.get_or_insert(what);
                         self.stop.store(true, Ordering::Relaxed);
                     }

@@ -2,9 +2,9 @@
 //! record of the exchange. One receive for a reply that comes whole; nothing is allocated.
 
 use super::core::{Broken, Conn, ConnId, Core, Flight, Order};
-use super::expect::{Check, Comparison, Expect};
+use super::expect::{Check, Comparison, Expect, Local};
 use super::fate::Fate;
-use super::head::{self, Head, Read};
+use super::head::{self, Coded, Head, Read};
 use super::options::Model;
 use super::reply::{Exchange, INPUT_BYTES, Reading};
 use super::script::Target;
@@ -216,7 +216,7 @@ impl Core<'_> {
                     Progress::More
                 } else {
                     if head.status == 200 {
-                        exchange.check = expect.check(flight.floor);
+                        exchange.check = expect.check(flight.floor, head.coded);
                     }
                     exchange.begin(head)
                 }
@@ -264,6 +264,9 @@ impl Core<'_> {
         let class = usize::from(head.status / 100).min(5);
         if (self.from..self.until).contains(&flight.order.due) {
             self.tally.statuses[class] += 1;
+            if head.status != 200 {
+                *self.tally.codes.entry(head.status).or_default() += 1;
+            }
         }
         self.record(&flight, fate, bytes);
         Reply { owner, keep: keep && !extra }
@@ -273,13 +276,23 @@ impl Core<'_> {
     fn judge(&mut self, flight: &Flight, head: Head, check: &Check, bytes: u64) -> Fate {
         let target = &self.plan.script.targets[index(flight.order.target.into())];
         let verifies = !matches!(target.expect, Expect::Unknown);
-        if head.status >= 400 || verifies && head.status != 200 {
+        // A part of a file is not compared.
+        let is_part = head.status == 206 && self.plan.asks_parts;
+        if head.status >= 400 || verifies && head.status != 200 && !is_part {
             return Fate::Status;
         }
         // The comparison with copies of a file knows its length, old and new.
         let sized = target.size.filter(|_| !matches!(target.expect, Expect::File(_)));
-        let found = if target.method == Method::Head {
-            match (target.size, head.stated) {
+        let sized = sized.filter(|_| head.coded == Coded::No);
+        let found = if is_part {
+            Comparison::Nothing
+        } else if target.method == Method::Head {
+            let size = match (&target.expect, head.coded) {
+                (_, Coded::No) => target.size,
+                (Expect::File(local), coded) => local.coded(coded).map(Local::len),
+                _ => None,
+            };
+            match (size, head.stated) {
                 (Some(size), Some(stated)) if size != stated => {
                     Comparison::Wrong(Fate::WrongLength)
                 }
@@ -343,11 +356,14 @@ impl Core<'_> {
             phases.wait.record(flight.first.saturating_sub(flight.sent));
             phases.receive.record(now.saturating_sub(flight.first));
         } else {
-            self.tally.service.censor(service);
+            self.tally.service.censor(service, fate.is_given_up());
+            if fate == Fate::Status || fate.is_lie() {
+                self.tally.failed.record(service);
+            }
         }
         match (open, fate.is_answer()) {
             (true, true) => self.tally.response.times.record(response),
-            (true, false) => self.tally.response.censor(response),
+            (true, false) => self.tally.response.censor(response, fate.is_given_up()),
             (false, _) => {}
         }
         let class = usize::from(self.plan.script.targets[index(order.target.into())].class);

@@ -1,6 +1,7 @@
 //! What a reply's content should be, and the comparison with what arrives, piece by piece.
 
 use super::fate::Fate;
+use super::head::{CODINGS, Coded};
 use crate::number::index;
 use crate::workload::content::{Content, version_of};
 use crate::workload::model::PAGE_BYTES;
@@ -55,6 +56,8 @@ impl Written {
 pub(super) struct Local {
     path: PathBuf,
     copies: RwLock<Copies>,
+    /// The precompressed siblings, in the order of [`CODINGS`].
+    siblings: [Option<Box<Local>>; CODINGS.len()],
 }
 
 /// What a file holds, and what it held before.
@@ -81,7 +84,38 @@ const TORN_VERSIONS_MAX: u64 = 256;
 impl Local {
     pub(super) fn load(path: &Path) -> io::Result<Self> {
         let copies = Copies { now: Arc::new(Copy::load(path)?), before: None, since_ns: 0 };
-        Ok(Self { path: path.to_owned(), copies: RwLock::new(copies) })
+        let siblings = [const { None }; CODINGS.len()];
+        Ok(Self { path: path.to_owned(), copies: RwLock::new(copies), siblings })
+    }
+
+    /// Loads the siblings that there are, for replies with a content coding.
+    pub(super) fn load_siblings(&mut self) -> io::Result<()> {
+        for (place, (_, suffix)) in self.siblings.iter_mut().zip(CODINGS) {
+            let mut path = self.path.as_os_str().to_owned();
+            path.push(suffix);
+            match Self::load(Path::new(&path)) {
+                Ok(sibling) => *place = Some(Box::new(sibling)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                // The server takes a directory of this name for no sibling.
+                Err(error) if error.kind() == io::ErrorKind::IsADirectory => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// The file and its siblings.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Self> {
+        std::iter::once(self).chain(self.siblings.iter().flatten().map(|sibling| &**sibling))
+    }
+
+    /// The file whose bytes a reply in this coding has, if it is known.
+    pub(super) fn coded(&self, coded: Coded) -> Option<&Self> {
+        match coded {
+            Coded::No => Some(self),
+            Coded::By(place) => self.siblings[place].as_deref(),
+            Coded::Otherwise => None,
+        }
     }
 
     fn copies(&self) -> Copies {
@@ -130,7 +164,7 @@ pub(super) enum Check {
     /// Held until the end; `floor` is the version that it must not be older than.
     Altered { held: Vec<u8>, floor: u64, long: bool },
     /// Against copies of a file.
-    File { copies: Copies, offset: usize, now: bool, before: bool },
+    File { coded: Coded, copies: Copies, offset: usize, now: bool, before: bool },
 }
 
 /// What a comparison found.
@@ -158,18 +192,23 @@ impl Expect {
         }
     }
 
-    /// A comparison for a reply to a request that was sent at that floor.
-    pub(super) fn check(&self, floor: u64) -> Check {
+    /// A comparison for a reply in this coding to a request that was sent at that floor. A reply in
+    /// a coding can be compared with the sibling of a file alone.
+    pub(super) fn check(&self, floor: u64, coded: Coded) -> Check {
         match self {
             Self::Unknown => Check::None,
+            Self::File(local) => match local.coded(coded) {
+                Some(local) => {
+                    let copies = local.copies();
+                    let before = copies.before.is_some();
+                    Check::File { coded, copies, offset: 0, now: true, before }
+                }
+                None => Check::None,
+            },
+            _ if coded != Coded::No => Check::None,
             Self::Generated(_) => Check::Generated { offset: 0, wrong: false },
             Self::Hash(_) => Check::Hash(Sha256::new()),
             Self::Altered { .. } => Check::Altered { held: Vec::new(), floor, long: false },
-            Self::File(local) => {
-                let copies = local.copies();
-                let before = copies.before.is_some();
-                Check::File { copies, offset: 0, now: true, before }
-            }
         }
     }
 
@@ -188,7 +227,7 @@ impl Expect {
                     held.extend_from_slice(bytes);
                 }
             }
-            (_, Check::File { copies, offset, now, before }) => {
+            (_, Check::File { copies, offset, now, before, .. }) => {
                 let same = |copy: &Copy| {
                     copy.bytes.get(*offset..*offset + bytes.len()).is_some_and(|own| own == bytes)
                 };
@@ -229,7 +268,7 @@ impl Expect {
                 highest.fetch_max(version, Ordering::Relaxed);
                 if version < *floor { Comparison::Wrong(Fate::Stale) } else { Comparison::Right }
             }
-            (Self::File(local), Check::File { copies, offset, now, before }) => {
+            (Self::File(local), Check::File { coded, copies, offset, now, before }) => {
                 let whole = |copy: &Copy| copy.bytes.len() == *offset;
                 if *now && whole(&copies.now) {
                     return Comparison::Right;
@@ -238,6 +277,7 @@ impl Expect {
                     let late = sent_ns > copies.since_ns.saturating_add(stale_after_ns);
                     return if late { Comparison::Wrong(Fate::Stale) } else { Comparison::Right };
                 }
+                let Some(local) = local.coded(*coded) else { return Comparison::Nothing };
                 let changed = local.refresh() || local.copies().now != copies.now;
                 if changed { Comparison::Changed } else { Comparison::Wrong(Fate::WrongBytes) }
             }
@@ -263,7 +303,7 @@ mod tests {
     use crate::folder::Folder;
 
     fn verdict(expect: &Expect, pieces: &[&[u8]], floor: u64, sent_ns: u64) -> Comparison {
-        let mut check = expect.check(floor);
+        let mut check = expect.check(floor, Coded::No);
         pieces.iter().for_each(|piece| expect.feed(&mut check, piece));
         expect.end(&check, sent_ns, 1_000)
     }
@@ -334,6 +374,28 @@ mod tests {
         assert_eq!(told(true, torn, 4), wrong, "too old a page");
         assert_eq!(told(true, &[&five[..4_000], &three[4_000..]], 3), wrong, "within a page");
         assert_eq!(told(true, &[&five[..4_096], &five[..6_144]], 3), wrong, "another page");
+    }
+
+    #[test]
+    fn coded_replies_are_compared_with_siblings() {
+        let folder = Folder::new("coded");
+        let path = folder.join("file");
+        fs::write(&path, "one").unwrap();
+        fs::write(folder.join("file.gz"), "coded").unwrap();
+        let mut local = Local::load(&path).unwrap();
+        local.load_siblings().unwrap();
+        let expect = Expect::File(Box::new(local));
+        let verdict = |coded, bytes: &[u8]| {
+            let mut check = expect.check(0, coded);
+            expect.feed(&mut check, bytes);
+            expect.end(&check, 0, 1_000)
+        };
+        let wrong = Comparison::Wrong(Fate::WrongBytes);
+        assert_eq!(verdict(Coded::By(2), b"coded"), Comparison::Right);
+        assert_eq!(verdict(Coded::By(2), b"one"), wrong);
+        assert_eq!(verdict(Coded::No, b"coded"), wrong);
+        assert_eq!(verdict(Coded::By(0), b"?"), Comparison::Nothing);
+        assert_eq!(verdict(Coded::Otherwise, b"?"), Comparison::Nothing);
     }
 
     #[test]

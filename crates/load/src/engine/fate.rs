@@ -51,6 +51,11 @@ impl Fate {
         matches!(self, Self::Good | Self::Late)
     }
 
+    /// Whether the client stopped waiting for the reply, so that its time is longer than it waited.
+    pub fn is_given_up(self) -> bool {
+        matches!(self, Self::Timeout | Self::SocketTimeout | Self::Expired | Self::Unfinished)
+    }
+
     /// Whether the reply was not what the server should have sent.
     pub fn is_lie(self) -> bool {
         matches!(self, Self::WrongLength | Self::WrongBytes | Self::Stale | Self::Malformed)

@@ -151,8 +151,12 @@ pub struct Spectrum {
     pub times: Hdr,
     /// Requests that failed or were given up: longer than can be said.
     pub censored: u64,
-    /// The longest that one of these was waited for, nanoseconds.
+    /// The longest wait for a request that was given up, nanoseconds; 0 if none was.
     pub waited_ns: u64,
+    /// Of the censored, requests that failed at once: with a wrong answer, or with none. Nothing
+    /// was waited for.
+    #[serde(default)]
+    pub failed: u64,
 }
 
 /// One kind of time in a few numbers; the histogram has all of it.
@@ -196,35 +200,41 @@ impl From<&Spectrum> for Summary {
 
 impl From<&Hdr> for Summary {
     fn from(hdr: &Hdr) -> Self {
-        Self::from(&Spectrum { times: hdr.clone(), censored: 0, waited_ns: 0 })
+        Self::from(&Spectrum { times: hdr.clone(), ..Spectrum::default() })
     }
 }
 
 /// A percentile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Percentile {
-    /// Nanoseconds; the least that it can be when censored.
+    /// Nanoseconds. Censored, it is the least that it can be; 0 if requests failed at once.
     pub ns: u64,
-    /// Whether it lies among the requests that never came back.
+    /// Whether it lies among the requests that failed.
     pub censored: bool,
 }
 
 impl Spectrum {
     /// An empty one, exact to 0.1 %.
     pub fn fine() -> Self {
-        Self { times: Hdr::fine(), censored: 0, waited_ns: 0 }
+        Self { times: Hdr::fine(), ..Self::default() }
     }
 
-    /// Counts a request that did not come back within `waited_ns`.
-    pub fn censor(&mut self, waited_ns: u64) {
+    /// Counts a request that failed after `ns`; the client had `given_up`, or was refused an
+    /// answer.
+    pub fn censor(&mut self, ns: u64, given_up: bool) {
         self.censored += 1;
-        self.waited_ns = self.waited_ns.max(waited_ns);
+        if given_up {
+            self.waited_ns = self.waited_ns.max(ns);
+        } else {
+            self.failed += 1;
+        }
     }
 
     /// Adds another's counts.
     pub fn add(&mut self, other: &Self) {
         self.times.add(&other.times);
         self.censored += other.censored;
+        self.failed += other.failed;
         self.waited_ns = self.waited_ns.max(other.waited_ns);
     }
 
@@ -233,7 +243,8 @@ impl Spectrum {
         let done = self.times.count();
         let rank = (q * (done + self.censored) as f64).ceil().max(1.0);
         if rank > done as f64 {
-            let ns = self.times.max().max(self.waited_ns);
+            let waited = self.times.max().max(self.waited_ns);
+            let ns = if self.failed == 0 { waited } else { 0 };
             return Percentile { ns, censored: self.censored > 0 };
         }
         Percentile { ns: self.times.quantile(rank / done as f64), censored: false }
@@ -249,12 +260,15 @@ mod tests {
         let mut spectrum = Spectrum::fine();
         assert_eq!(spectrum.at(0.5), Percentile { ns: 0, censored: false });
         (1..=98).for_each(|ms| spectrum.times.record(ms * 1_000_000));
-        spectrum.censor(3_000_000_000);
-        spectrum.censor(2_000_000_000);
+        spectrum.censor(3_000_000_000, true);
+        spectrum.censor(2_000_000_000, true);
         let near = |p: Percentile, ms: u64| p.ns.abs_diff(ms * 1_000_000) <= ms * 1_000;
         assert!(near(spectrum.at(0.5), 50) && !spectrum.at(0.5).censored);
         assert!(near(spectrum.at(0.98), 98) && !spectrum.at(0.98).censored);
         assert_eq!(spectrum.at(0.99), Percentile { ns: 3_000_000_000, censored: true });
+        // A refusal after 5 ms says nothing about how long a good answer takes.
+        spectrum.censor(5_000_000, false);
+        assert_eq!(spectrum.at(0.99), Percentile { ns: 0, censored: true });
     }
 
     #[test]

@@ -10,6 +10,33 @@ use regatta_http::h1::{ResponseBody, Scan, parse_response, scan_head};
 /// Longest response head, bytes.
 pub(super) const HEAD_BYTES_MAX: usize = 64 << 10;
 
+/// Content codings whose siblings a directory may have: the name of each, and its suffix.
+pub(super) const CODINGS: [(&str, &str); 3] = [("br", ".br"), ("zstd", ".zst"), ("gzip", ".gz")];
+
+/// Content coding of a reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Coded {
+    /// None: the content is the file's.
+    #[default]
+    No,
+    /// The one at this place of [`CODINGS`].
+    By(usize),
+    /// Another one, or several.
+    Otherwise,
+}
+
+impl Coded {
+    fn read(fields: &regatta_http::Fields<'_>) -> Self {
+        let Some(value) = fields.get("content-encoding") else { return Self::No };
+        let value = value.trim_ascii();
+        if value.eq_ignore_ascii_case(b"identity") {
+            return Self::No;
+        }
+        let is_it = |(name, _): &(&str, &str)| value.eq_ignore_ascii_case(name.as_bytes());
+        CODINGS.iter().position(is_it).map_or(Self::Otherwise, Self::By)
+    }
+}
+
 /// What matters of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
@@ -21,6 +48,8 @@ pub(super) struct Head {
     pub(super) keep: bool,
     /// Content-Length as stated, when the content itself does not come (HEAD).
     pub(super) stated: Option<u64>,
+    /// The coding of the content.
+    pub(super) coded: Coded,
 }
 
 /// How far a head has come.
@@ -100,7 +129,13 @@ pub(super) fn read(bytes: &[u8], seen: usize, method: Method, known: &mut Known)
         ResponseBody::None => stated_length(&parsed.fields),
         _ => None,
     };
-    let head = Head { status: parsed.status.0, body: parsed.body, keep: parsed.persistent, stated };
+    let head = Head {
+        status: parsed.status.0,
+        body: parsed.body,
+        keep: parsed.persistent,
+        stated,
+        coded: Coded::read(&parsed.fields),
+    };
     if head.status >= 200 {
         known.learn(&bytes[..len], head);
     }
@@ -119,7 +154,7 @@ mod tests {
         Content-Length: 5\r\n\r\n";
 
     fn ok(body: ResponseBody) -> Head {
-        Head { status: 200, body, keep: true, stated: None }
+        Head { status: 200, body, keep: true, stated: None, coded: Coded::No }
     }
 
     #[test]
@@ -144,6 +179,22 @@ mod tests {
         }
         assert_eq!(known.same(&FIRST[..FIRST.len() - 1]), None);
         assert_eq!(Known::default().same(FIRST), None);
+    }
+
+    #[test]
+    fn codings_are_read() {
+        for (field, coded) in [
+            ("", Coded::No),
+            ("Content-Encoding: identity\r\n", Coded::No),
+            ("content-encoding: GZIP\r\n", Coded::By(2)),
+            ("Content-Encoding: br\r\n", Coded::By(0)),
+            ("Content-Encoding: br, gzip\r\n", Coded::Otherwise),
+        ] {
+            let text = format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n{field}\r\n");
+            let read = read(text.as_bytes(), 0, Method::Get, &mut Known::default());
+            let Read::Whole(head, _) = read else { panic!("{text}") };
+            assert_eq!(head.coded, coded, "{field}");
+        }
     }
 
     #[test]

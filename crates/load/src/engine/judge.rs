@@ -5,7 +5,7 @@ use super::fate::Fate;
 use super::options::{Model, Verify};
 use super::outcome::Outcome;
 use super::plan::Plan;
-use super::slo::{Judged, Quantity, Slo, Term, show};
+use super::slo::{Judged, Level, Quantity, Slo, Term, Verdict, show};
 use super::stamp::{Reason, Stamp};
 use super::tally::{Health, Row};
 
@@ -31,23 +31,57 @@ impl Outcome {
             expected,
             even,
             verifies: options.verify.as_ref().is_some_and(|verify| *verify != Verify::Off),
+            deadline_ns: plan.deadline_ns,
         };
         (self.stamp, self.reasons) = stamp(self, &evidence);
-        let slo = options.slo.as_deref().map(Slo::parse);
-        self.slo = slo.and_then(Result::ok).map_or(Vec::new(), |slo| slo.judge(self));
+        if let Some(Ok(slo)) = options.slo.as_deref().map(Slo::parse) {
+            self.slo = slo.judge(self, &evidence);
+            self.level = Some(level(self, &evidence));
+        }
     }
 }
 
 impl Slo {
-    /// Holds every term against what was measured. A percentile that lies among the requests that
-    /// never came back meets no limit, and neither does one of no requests.
-    pub fn judge(&self, outcome: &Outcome) -> Vec<Judged> {
-        self.terms.iter().map(|term| term.judge(outcome)).collect()
+    /// Compares every term with what was measured. A percentile among the requests that failed
+    /// meets no limit, and neither does a percentile of no requests.
+    pub(super) fn judge(&self, outcome: &Outcome, evidence: &Evidence) -> Vec<Judged> {
+        self.terms.iter().map(|term| term.judge(outcome, evidence)).collect()
     }
 }
 
+/// Decides whether the level is met. Times include the client's own lag, so a level that is met
+/// with it is met. A level that is missed because of the client is not judged.
+fn level(outcome: &Outcome, evidence: &Evidence) -> Level {
+    let missed = |by_server: bool| {
+        let terms = outcome.slo.iter().filter(|term| !term.met && term.met_by_server != by_server);
+        terms.map(|term| term.term.as_str()).collect::<Vec<_>>().join(", ")
+    };
+    let (by_server, by_client) = (missed(true), missed(false));
+    let (verdict, why) = if outcome.interrupted {
+        let why = "the run was interrupted; let it run to its end";
+        (Verdict::NotJudged, why.to_owned())
+    } else if !by_server.is_empty() {
+        (Verdict::Missed, by_server)
+    } else if !by_client.is_empty() {
+        let lag = show(outcome.lag.quantile(0.99) as f64);
+        let busy = 100.0 * outcome.busiest().1;
+        let why = format!(
+            "the client's own delay explains {by_client} (schedule lag p99 {lag}, busiest thread \
+             {busy:.0} %); give the client processors of its own (--pin), more --threads, or \
+             another machine, or lower the load"
+        );
+        (Verdict::NotJudged, why)
+    } else if let Some(short) = offered_short(outcome, evidence) {
+        let why = format!("{short}; use more --threads or another machine, or lower the load");
+        (Verdict::NotJudged, why)
+    } else {
+        (Verdict::Met, String::new())
+    };
+    Level { verdict, why }
+}
+
 impl Term {
-    fn judge(&self, outcome: &Outcome) -> Judged {
+    fn judge(&self, outcome: &Outcome, evidence: &Evidence) -> Judged {
         let spectrum = outcome.latency();
         let (measured, known) = match self.quantity {
             Quantity::Quantile(q) => {
@@ -59,9 +93,32 @@ impl Term {
             Quantity::Goodput => (outcome.good_share(), outcome.offered > 0),
             Quantity::Rate => (outcome.good_per_s, true),
         };
+        let met = known && self.holds(measured);
+        let met_by_server = met || known && self.holds_without_client(measured, outcome, evidence);
+        Judged { term: self.text.clone(), measured, met, met_by_server }
+    }
+
+    fn holds(&self, measured: f64) -> bool {
         let holds = if self.below { measured < self.limit } else { measured > self.limit };
-        let met = known && (holds || self.equal && measured == self.limit);
-        Judged { term: self.text.clone(), measured, met }
+        holds || self.equal && measured == self.limit
+    }
+
+    /// Whether a term that is missed holds once the client's own delay and faults are taken off.
+    /// The closed model has no lag: there, a thread that was busy all the time is the reason.
+    fn holds_without_client(&self, measured: f64, outcome: &Outcome, evidence: &Evidence) -> bool {
+        let is_closed = outcome.response.is_none();
+        let is_limit = is_closed && outcome.busiest().1 > BUSY_SHARE_MAX;
+        let own = evidence.own_faults(outcome);
+        let of_offered = |faults: u64| faults as f64 / outcome.offered.max(1) as f64;
+        match self.quantity {
+            Quantity::Quantile(q) => {
+                is_limit || self.holds(measured - outcome.lag.quantile(q) as f64)
+            }
+            Quantity::Mean => is_limit || self.holds(measured - outcome.lag.mean()),
+            Quantity::Errors => own > 0 && self.holds((measured - of_offered(own)).max(0.0)),
+            Quantity::Goodput => own > 0 && self.holds((measured + of_offered(own)).min(1.0)),
+            Quantity::Rate => is_limit || offered_short(outcome, evidence).is_some(),
+        }
     }
 }
 
@@ -74,6 +131,33 @@ pub(super) struct Evidence {
     pub(super) even: bool,
     /// Whether bodies were to be compared.
     pub(super) verifies: bool,
+    /// The deadline of a request, nanoseconds.
+    pub(super) deadline_ns: u64,
+}
+
+impl Evidence {
+    /// Requests that failed because of the client: it had no descriptor or port, or its lag alone
+    /// was longer than the deadline.
+    fn own_faults(&self, outcome: &Outcome) -> u64 {
+        let missed = outcome.fates.get(Fate::Late) + outcome.fates.get(Fate::Expired);
+        let lags = outcome.lag.pairs().filter(|(ns, _)| *ns > self.deadline_ns);
+        let late: u64 = lags.map(|(_, count)| count).sum();
+        let refused = outcome.fates.get(Fate::NoDescriptor) + outcome.fates.get(Fate::NoAddress);
+        refused + late.min(missed)
+    }
+}
+
+/// A sentence if the client offered fewer requests than the schedule has.
+fn offered_short(outcome: &Outcome, evidence: &Evidence) -> Option<String> {
+    let expected = evidence.expected?;
+    let is_short = (outcome.offered as f64) < expected - offered_room(expected);
+    is_short.then(|| format!("{} requests were offered, not {expected:.0}", outcome.offered))
+}
+
+/// Allowed distance of the number of requests from the expected one. Random arrivals spread by the
+/// root of their number, and four of these hardly ever happen.
+fn offered_room(expected: f64) -> f64 {
+    0.01 * expected + 4.0 * expected.sqrt() + 1.0
 }
 
 /// The most schedule lag at the 99th percentile of a valid run.
@@ -101,6 +185,10 @@ pub(super) fn stamp(outcome: &Outcome, evidence: &Evidence) -> (Stamp, Vec<Reaso
     }
     contents(outcome, evidence, &mut |why| add(Stamp::Unverified, why));
     beside(outcome, &mut |stamp, why| add(stamp, why));
+    if outcome.statuses[3] > 0 {
+        let why = format!("{} answers are 3xx; redirects are not followed", outcome.statuses[3]);
+        add(Stamp::Valid, why);
+    }
     if outcome.interrupted {
         add(Stamp::Valid, "interrupted: this is the part that was done".to_owned());
     }
@@ -138,12 +226,10 @@ fn client(outcome: &Outcome, evidence: &Evidence, add: &mut dyn FnMut(String)) {
              connections are needed"
         ));
     }
-    if let Some(expected) = evidence.expected {
-        // Random arrivals spread by the root of their number; four of these hardly ever happen.
-        let room = 0.01 * expected + 4.0 * expected.sqrt() + 1.0;
-        if (outcome.offered as f64 - expected).abs() > room {
-            add(format!("{} requests were offered, not {expected:.0}", outcome.offered));
-        }
+    if let Some(expected) = evidence.expected
+        && (outcome.offered as f64 - expected).abs() > offered_room(expected)
+    {
+        add(format!("{} requests were offered, not {expected:.0}", outcome.offered));
     }
 }
 
@@ -162,7 +248,13 @@ fn contents(outcome: &Outcome, evidence: &Evidence, add: &mut dyn FnMut(String))
         add("bodies were not compared with anything".to_owned());
     } else if outcome.verified < answers {
         let (verified, changed) = (outcome.verified, outcome.changed);
-        add(format!("{verified} of {answers} bodies were compared; {changed} files changed"));
+        let others = match answers.saturating_sub(verified + changed) {
+            0 => String::new(),
+            others => format!(", {others} replies were parts or in a content coding"),
+        };
+        add(format!(
+            "{verified} of {answers} bodies were compared; {changed} files changed{others}"
+        ));
     }
 }
 
@@ -238,6 +330,7 @@ impl Half {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::hdr::Hdr;
     use crate::engine::health::Kernel;
     use crate::engine::idle::Idled;
     use crate::engine::options::LoadOptions;
@@ -247,7 +340,8 @@ mod tests {
     use crate::engine::{Rate, Verify};
     use crate::workload::alter::Rewritten;
 
-    const EVIDENCE: Evidence = Evidence { expected: Some(10_000.0), even: true, verifies: true };
+    const EVIDENCE: Evidence =
+        Evidence { expected: Some(10_000.0), even: true, verifies: true, deadline_ns: u64::MAX };
 
     /// Ten seconds at 1,000 per second, all good and verified.
     fn sound() -> Outcome {
@@ -295,6 +389,9 @@ mod tests {
         });
         check("interrupted", Stamp::Valid, "interrupted", |outcome, _| outcome.interrupted = true);
         check("one bad second", Stamp::Valid, "", |outcome, _| outcome.rows[7].good = 600);
+        check("redirects", Stamp::Valid, "20 answers are 3xx", |outcome, _| {
+            outcome.statuses[3] = 20;
+        });
     }
 
     #[test]
@@ -321,6 +418,66 @@ mod tests {
             outcome.idle = Some(Idled { wanted: 10, least: 9, again: 3 });
         });
         check("too few", limited, "9000 requests", |outcome, _| outcome.offered = 9_000);
+    }
+
+    /// Sets the times of a sound run: 10,000 requests took `response_ms` each, with `lag_ms` of
+    /// lag.
+    fn timed(outcome: &mut Outcome, response_ms: u64, lag_ms: u64) {
+        let times = &mut outcome.response.as_mut().unwrap().times;
+        times.record_n(response_ms * 1_000_000, 10_000);
+        outcome.lag = Hdr::fine();
+        outcome.lag.record_n(lag_ms * 1_000_000, 10_000);
+    }
+
+    #[test]
+    fn levels_are_met_missed_or_not_judged() {
+        use Verdict::{Met, Missed, NotJudged};
+        type Change = fn(&mut Outcome, &mut Evidence);
+        let rows: [(&str, &str, Verdict, &str, Change); 15] = [
+            ("a fast server", "p99<50ms", Met, "", |o, _| timed(o, 10, 0)),
+            ("met with its lag", "p99<50ms", Met, "", |o, _| timed(o, 40, 30)),
+            ("missed by its lag", "p99<50ms", NotJudged, "--threads", |o, _| timed(o, 60, 30)),
+            ("missed without lag", "p99<50ms", Missed, "p99<50ms", |o, _| timed(o, 60, 0)),
+            ("missed with some lag", "p99<50ms", Missed, "p99<50ms", |o, _| timed(o, 60, 5)),
+            ("a mean with lag", "mean<50ms", NotJudged, "mean<50ms", |o, _| timed(o, 60, 30)),
+            ("one by the server", "max<50ms,max<20ms", Missed, "max<20ms", |o, _| timed(o, 60, 30)),
+            ("busy, and met", "p99<50ms", Met, "", |o, _| {
+                timed(o, 10, 0);
+                o.workers[0].cpu_ns = 9_900_000_000;
+            }),
+            ("failed requests", "p99<50ms", Missed, "p99<50ms", |o, _| {
+                timed(o, 10, 30);
+                (0..200).for_each(|_| o.response.as_mut().unwrap().censor(0, false));
+            }),
+            ("interrupted", "errors<1%", NotJudged, "interrupted", |o, _| o.interrupted = true),
+            ("too few", "errors<1%", NotJudged, "9000 requests", |o, _| o.offered = 9_000),
+            ("no ports", "errors<1%", NotJudged, "errors<1%", |o, _| {
+                (0..200).for_each(|_| o.fates.count(Fate::NoAddress));
+            }),
+            ("wrong statuses", "errors<1%", Missed, "errors<1%", |o, _| {
+                (0..200).for_each(|_| o.fates.count(Fate::Status));
+            }),
+            ("late by its lag", "errors<1%", NotJudged, "errors<1%", |o, evidence| {
+                timed(o, 60, 30);
+                evidence.deadline_ns = 20_000_000;
+                (0..200).for_each(|_| o.fates.count(Fate::Late));
+            }),
+            ("busy, closed", "p99<50ms", NotJudged, "busiest thread 99 %", |o, _| {
+                o.response = None;
+                o.service.times.record_n(60_000_000, 10_000);
+                o.workers[0].cpu_ns = 9_900_000_000;
+            }),
+        ];
+        for (what, slo, verdict, word, change) in rows {
+            let (mut outcome, mut evidence) = (sound(), EVIDENCE);
+            change(&mut outcome, &mut evidence);
+            outcome.slo = Slo::parse(slo).unwrap().judge(&outcome, &evidence);
+            let found = level(&outcome, &evidence);
+            assert_eq!(found.verdict, verdict, "{what}: {found:?}");
+            assert!(found.why.contains(word), "{what}: {found:?}");
+            outcome.level = Some(found);
+            assert_eq!(outcome.meets_slo(), verdict == Met, "{what}");
+        }
     }
 
     #[test]

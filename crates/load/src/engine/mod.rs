@@ -48,6 +48,6 @@ pub use offer::Taken;
 pub use options::{LoadOptions, Model, Url, Verify, parse_alter};
 pub use outcome::{Outcome, Ruling};
 pub use plan::Plan;
-pub use slo::{Judged, Slo, parse_time};
+pub use slo::{Judged, Level, Slo, Verdict, parse_time};
 pub use stamp::{Reason, Stamp};
 pub use tally::{Class, Health, Lines, Phase, Phases, Row, Seen, Sessions};

@@ -5,7 +5,7 @@ use super::held::PERCENT;
 use super::slo::{Slo, parse_time};
 use crate::workload::manifest::{Altered, Way};
 use clap::{ArgAction, Args};
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -81,7 +81,8 @@ type Alter = Option<Altered>;
 /// says.
 #[derive(Args, Clone, Debug, Default, PartialEq)]
 pub struct LoadOptions {
-    /// The URL to request: `http://HOST[:PORT][/TARGET]`.
+    /// The URL to request: `http://HOST[:PORT][/TARGET]`. Of several addresses of HOST, the first
+    /// that takes a connection is used.
     pub url: String,
     /// Another address of the server; connections use all addresses in turn; may be repeated.
     #[arg(long, value_name = "ADDR")]
@@ -221,6 +222,8 @@ fn field(text: &str) -> Result<(String, String), String> {
     Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 
+/// How long each address of a name is tried.
+const PROBE_TIME_MAX: Duration = Duration::from_secs(1);
 /// The most connections of a closed model.
 pub(super) const CONNECTIONS_MAX: u32 = 1_000_000;
 /// The most threads, all processes together.
@@ -354,22 +357,48 @@ impl Url {
             return Err(what.to_owned());
         }
         let rest = text.strip_prefix("http://").unwrap_or(text);
-        let (authority, target) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
+        let (rest, _fragment) = rest.split_once('#').unwrap_or((rest, ""));
+        if let Some((scheme, _)) = rest.split_once("://")
+            && !scheme.contains(['/', '?'])
+        {
+            return Err(format!("{text:?}: {scheme} is not spoken here, only http"));
+        }
+        let (authority, target) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+        let target = if target.starts_with('/') { target.into() } else { format!("/{target}") };
         let plain = |text: &str| text.bytes().all(|b| b.is_ascii_graphic());
-        let target = target.split('#').next().unwrap_or("/");
-        if authority.is_empty() || !plain(authority) || !plain(target) || authority.contains('@') {
+        if authority.is_empty() || !plain(authority) || !plain(&target) || authority.contains('@') {
             let hint = if text.starts_with('/') { ": say which host" } else { "" };
             return Err(format!("{text:?} is not http://HOST[:PORT][/TARGET]{hint}"));
         }
-        Ok(Self { authority: authority.to_owned(), target: target.to_owned() })
+        Ok(Self { authority: authority.to_owned(), target })
     }
 
-    /// The server's address; the first, when its name has several.
+    /// The server's address. Of several that its name has, the first that takes a connection, or
+    /// the first if none does.
     pub fn address(&self) -> Result<SocketAddr, String> {
+        let all = self.addresses()?;
+        let answers = |to: &&SocketAddr| TcpStream::connect_timeout(to, PROBE_TIME_MAX).is_ok();
+        let first = match all.as_slice() {
+            // A server that counts connections sees no other ones.
+            [_] => None,
+            several => several.iter().find(answers),
+        };
+        let found = first.or(all.first()).copied();
+        found.ok_or_else(|| format!("{} has no address", self.authority))
+    }
+
+    /// All addresses of the server's name, each once.
+    fn addresses(&self) -> Result<Vec<SocketAddr>, String> {
         let with_port = self.authority.to_socket_addrs();
         let found = with_port.or_else(|_| format!("{}:80", self.authority).to_socket_addrs());
-        let found = found.map_err(|error| format!("{}: {error}", self.authority))?.next();
-        found.ok_or_else(|| format!("{} has no address", self.authority))
+        let found = found.map_err(|error| format!("{}: {error}", self.authority))?;
+        let mut all: Vec<SocketAddr> = Vec::new();
+        for address in found {
+            if !all.contains(&address) {
+                all.push(address);
+            }
+        }
+        Ok(all)
     }
 }
 
@@ -384,6 +413,11 @@ mod tests {
             ("http://localhost", Some(("localhost", "/"))),
             ("127.0.0.1:80", Some(("127.0.0.1:80", "/"))),
             ("http://[::1]:8080/", Some(("[::1]:8080", "/"))),
+            ("http://127.0.0.1:80?a=b", Some(("127.0.0.1:80", "/?a=b"))),
+            ("http://127.0.0.1:80?to=/x/y", Some(("127.0.0.1:80", "/?to=/x/y"))),
+            ("http://127.0.0.1:80#/x", Some(("127.0.0.1:80", "/"))),
+            ("127.0.0.1:80/x?to=http://h/", Some(("127.0.0.1:80", "/x?to=http://h/"))),
+            ("ftp://x/", None),
             ("https://localhost/", None),
             ("http:///x", None),
             ("http://user@host/", None),

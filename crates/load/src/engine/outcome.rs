@@ -8,7 +8,7 @@ use super::offer::Taken;
 use super::options::Model;
 use super::plan::Plan;
 use super::play::Times;
-use super::slo::Judged;
+use super::slo::{Judged, Level, Verdict};
 use super::stamp::{Reason, Stamp};
 use super::tally::{Class, Health, Lines, Phases, Row, Second, Seen, Sessions, Tally};
 use crate::number::{NS_PER_S, seconds, share};
@@ -47,6 +47,9 @@ pub struct Outcome {
     pub reasons: Vec<Reason>,
     /// The service level's terms.
     pub slo: Vec<Judged>,
+    /// Decision on the service level; `None` if none was stated.
+    #[serde(default)]
+    pub level: Option<Level>,
     /// Requests that were due in the measurement.
     pub offered: u64,
     /// What became of them; together they are all of `offered`.
@@ -57,13 +60,16 @@ pub struct Outcome {
     pub good_per_s: f64,
     /// Their content, millions of bits per second.
     pub good_mbit_per_s: f64,
-    /// Percentiles by name: `response` (not in the closed model), `service`, `connect`, `send`,
-    /// `wait`, `receive`, `lag`. Their histograms follow.
+    /// Percentiles by name: `response` (not in the closed model), `service`, `failed`,
+    /// `connect`, `send`, `wait`, `receive`, `lag`. Their histograms follow.
     pub times: BTreeMap<String, Summary>,
     /// From due to the last byte; `None` in the closed model, which has no due times.
     pub response: Option<Spectrum>,
     /// From the first attempt (the connect included) to the last byte.
     pub service: Spectrum,
+    /// Service times of answers that are not good: a wrong status or wrong content.
+    #[serde(default)]
+    pub failed: Hdr,
     /// The phases of a request.
     pub phases: Phases,
     /// From due to when the generator took it up.
@@ -88,6 +94,9 @@ pub struct Outcome {
     pub changed: u64,
     /// Answers by the first digit of their status, 1 to 5.
     pub statuses: [u64; 6],
+    /// Answers by their status, other than 200.
+    #[serde(default)]
+    pub codes: BTreeMap<u16, u64>,
     /// Connections tried.
     pub connects: u64,
     /// Connections made.
@@ -168,6 +177,7 @@ impl Outcome {
             times: times_of(&sum, open),
             response: open.then_some(sum.response),
             service: sum.service,
+            failed: sum.failed,
             phases: sum.phases,
             lag: sum.lag,
             classes: sum.classes,
@@ -178,6 +188,7 @@ impl Outcome {
             verified: sum.verified,
             changed: sum.changed,
             statuses: sum.statuses,
+            codes: sum.codes,
             connects: sum.connects,
             connected: sum.connected,
             connections_most: sum.connections_most,
@@ -211,11 +222,9 @@ impl Outcome {
         share(self.fates.get(Fate::Good), self.offered)
     }
 
-    /// Whether every stated service level was met, in a run that was not interrupted and whose
-    /// client was not the limit. True when none was stated.
+    /// Whether the service level is met. True if none was stated.
     pub fn meets_slo(&self) -> bool {
-        let judged = !self.interrupted && self.stamp != Stamp::LimitedByClient;
-        self.slo.is_empty() || judged && self.slo.iter().all(|term| term.met)
+        self.level.as_ref().is_none_or(|level| level.verdict == Verdict::Met)
     }
 
     /// The busiest thread's share of its time: on a processor, and with the time that it was kept
@@ -233,6 +242,7 @@ fn times_of(sum: &Tally, open: bool) -> BTreeMap<String, Summary> {
     let phases = &sum.phases;
     let mut times = vec![
         ("service", Summary::from(&sum.service)),
+        ("failed", Summary::from(&sum.failed)),
         ("connect", Summary::from(&phases.connect)),
         ("send", Summary::from(&phases.send)),
         ("wait", Summary::from(&phases.wait)),

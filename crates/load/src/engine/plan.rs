@@ -60,6 +60,8 @@ pub struct Plan {
     pub(super) workers: u32,
     /// Times in nanoseconds.
     pub(super) timeout_ns: u64,
+    /// Requests have a `Range` field: 206 is a right answer.
+    pub(super) asks_parts: bool,
     pub(super) think_timeout_ns: u64,
     pub(super) deadline_ns: u64,
     pub(super) stale_after_ns: u64,
@@ -140,6 +142,7 @@ impl Plan {
             clients,
             workers,
             timeout_ns,
+            asks_parts: has_field(&options, "range"),
             think_timeout_ns: nanos(options.think_timeout),
             deadline_ns: options.deadline.map_or(u64::MAX, nanos),
             stale_after_ns: nanos(options.stale_after),
@@ -176,9 +179,10 @@ impl Plan {
         let expects = self.script.targets.iter().map(|target| &target.expect);
         expects
             .filter_map(|expect| match expect {
-                Expect::File(local) => Some(&**local),
+                Expect::File(local) => Some(local.all()),
                 _ => None,
             })
+            .flatten()
             .collect()
     }
 }
@@ -195,9 +199,14 @@ fn pins(pins: &[usize]) -> Result<(), String> {
     }
 }
 
+/// Whether every request has this field.
+fn has_field(options: &LoadOptions, name: &str) -> bool {
+    options.fields.iter().any(|(own, _)| own.eq_ignore_ascii_case(name))
+}
+
 fn fields(url: &Url, options: &LoadOptions) -> String {
     let mut fields = String::new();
-    if !options.fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
+    if !has_field(options, "host") {
         fields.push_str(&format!("Host: {}\r\n", url.authority));
     }
     for (name, value) in &options.fields {
@@ -256,6 +265,8 @@ struct Source {
     altered: Option<Target>,
     /// The file is rewritten in place, by this load or by another.
     in_place: bool,
+    /// Replies may have a content coding.
+    coded: bool,
 }
 
 impl Source {
@@ -278,7 +289,8 @@ impl Source {
             ));
         }
         let (copied, written) = (Cell::new(0), Arc::default());
-        Ok(Self { verify, files, copied, written, taken, altered, in_place })
+        let coded = has_field(options, "accept-encoding");
+        Ok(Self { verify, files, copied, written, taken, altered, in_place, coded })
     }
 
     /// The content of a request target and its length.
@@ -311,9 +323,12 @@ impl Source {
             Verify::Directory(root) => {
                 let full = root.join(path.ok_or_else(unknown)?);
                 let wrong = |error| format!("{}: {error}", full.display());
-                let local = Local::load(&full).map_err(wrong)?;
+                let mut local = Local::load(&full).map_err(wrong)?;
+                if self.coded {
+                    local.load_siblings().map_err(wrong)?;
+                }
                 let size = local.len();
-                self.copied.set(self.copied.get() + size);
+                self.copied.set(self.copied.get() + local.all().map(Local::len).sum::<u64>());
                 if self.copied.get() > COPIES_BYTES_MAX {
                     return Err(format!("more than {COPIES_BYTES_MAX} bytes to compare with"));
                 }

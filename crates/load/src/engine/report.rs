@@ -1,10 +1,10 @@
 //! The result for people (a table), for plots (HdrHistogram text), and for spreadsheets (CSV).
 
 use super::fate::Fate;
-use super::hdr::{Hdr, Spectrum};
+use super::hdr::{Hdr, Percentile, Spectrum};
 use super::idle::Idled;
 use super::outcome::Outcome;
-use super::slo::show;
+use super::slo::{Verdict, show};
 use super::stamp::Stamp;
 use super::tally::{Row, Sessions};
 use crate::number::share;
@@ -49,35 +49,51 @@ fn write_table(outcome: &Outcome, out: &mut String) -> fmt::Result {
     for fate in Fate::ALL.into_iter().filter(|&fate| fate != Fate::Good) {
         let count = outcome.fates.get(fate);
         if count > 0 {
-            writeln!(out, "  {:<16} {count:>6}{}", fate.name(), statuses(outcome, fate))?;
+            writeln!(out, "  {:<16} {count:>6}", fate.name())?;
         }
     }
     let answers = outcome.fates.sum(Fate::is_answer) + outcome.fates.sum(Fate::is_lie);
+    writeln!(out, "statuses   {:>12}", statuses(outcome))?;
     let percent = 100.0 * share(outcome.verified, answers);
     writeln!(out, "verified   {:>12} bodies   {percent:>12.1} %", outcome.verified)?;
     writeln!(out)?;
     write_times(outcome, out)?;
     write_parts(outcome, out)?;
     write_health(outcome, out)?;
-    for term in &outcome.slo {
-        let verdict = if term.met { "met" } else { "NOT MET" };
-        writeln!(out, "level      {}: {verdict}", term.term)?;
-    }
-    if !outcome.slo.is_empty() && !outcome.meets_slo() && outcome.slo.iter().all(|t| t.met) {
-        writeln!(out, "level      not judged: the run was interrupted, or its client the limit")?;
-    }
-    Ok(())
+    write_level(outcome, out)
 }
 
-/// Which statuses there were, beside the requests that had a wrong one.
-fn statuses(outcome: &Outcome, fate: Fate) -> String {
-    if fate != Fate::Status {
-        return String::new();
+fn write_level(outcome: &Outcome, out: &mut String) -> fmt::Result {
+    let Some(level) = &outcome.level else { return Ok(()) };
+    for term in &outcome.slo {
+        let found = match (term.met, term.met_by_server) {
+            (true, _) => "holds",
+            (false, true) => "does not hold, because of the client",
+            (false, false) => "DOES NOT HOLD",
+        };
+        writeln!(out, "level      {}: {found}", term.term)?;
     }
+    match level.verdict {
+        Verdict::Met => writeln!(out, "level      met"),
+        Verdict::Missed => writeln!(out, "level      MISSED: {}", level.why),
+        Verdict::NotJudged => writeln!(out, "level      not judged: {}", level.why),
+    }
+}
+
+/// Answers by the class of their status, and by each status other than 200.
+fn statuses(outcome: &Outcome) -> String {
     let names = ["?", "1xx", "2xx", "3xx", "4xx", "5xx"];
-    let found = names.iter().zip(outcome.statuses).filter(|(_, count)| *count > 0);
-    let found: Vec<String> = found.map(|(name, count)| format!("{count} {name}")).collect();
-    format!("   (of all answers {})", found.join(", "))
+    let class_of = |code: &u16| usize::from(code / 100).min(5);
+    let words = |(class, (name, count)): (usize, (&&str, u64))| {
+        let codes = outcome.codes.iter().filter(|(code, _)| class_of(code) == class);
+        let codes: Vec<String> = codes.map(|(code, count)| format!("{count} {code}")).collect();
+        let codes =
+            if codes.is_empty() { String::new() } else { format!(" ({})", codes.join(", ")) };
+        format!("{count} {name}{codes}")
+    };
+    let all = names.iter().zip(outcome.statuses).enumerate();
+    let found: Vec<String> = all.filter(|(_, (_, count))| *count > 0).map(words).collect();
+    if found.is_empty() { "none".to_owned() } else { found.join(", ") }
 }
 
 fn write_workload(outcome: &Outcome, out: &mut String) -> fmt::Result {
@@ -102,6 +118,7 @@ fn write_times(outcome: &Outcome, out: &mut String) -> fmt::Result {
     write_spectrum("service (from first attempt)", &outcome.service, out)?;
     let phases = &outcome.phases;
     for (name, hdr) in [
+        ("failed answers (service)", &outcome.failed),
         ("  connect (per connection)", &phases.connect),
         ("  send", &phases.send),
         ("  wait", &phases.wait),
@@ -121,7 +138,7 @@ fn write_spectrum(name: &str, spectrum: &Spectrum, out: &mut String) -> fmt::Res
     for (_, q) in QUANTILES {
         let at = spectrum.at(q);
         let text = match at.censored {
-            true => format!(">= {}", show(at.ns as f64)),
+            true => bound(at),
             // Fewer than ten samples lie beyond it: it is one of them, and no estimate.
             false if q < 1.0 && all * (1.0 - q) < 10.0 => "-".to_owned(),
             false => show(at.ns as f64),
@@ -131,8 +148,13 @@ fn write_spectrum(name: &str, spectrum: &Spectrum, out: &mut String) -> fmt::Res
     writeln!(out, " {:>11}", show(spectrum.times.mean()))
 }
 
+/// A percentile among the failed: the least that it can be, or `failed` if that is unknown.
+fn bound(at: Percentile) -> String {
+    if at.ns == 0 { "failed".to_owned() } else { format!(">= {}", show(at.ns as f64)) }
+}
+
 fn write_hdr(name: &str, hdr: &Hdr, out: &mut String) -> fmt::Result {
-    let spectrum = Spectrum { times: hdr.clone(), censored: 0, waited_ns: 0 };
+    let spectrum = Spectrum { times: hdr.clone(), ..Spectrum::default() };
     write_spectrum(name, &spectrum, out)
 }
 
@@ -143,7 +165,7 @@ fn write_parts(outcome: &Outcome, out: &mut String) -> fmt::Result {
         for (class, name) in classes {
             let [p50, p99] = [0.5, 0.99].map(|q| {
                 let at = class.times.at(q);
-                format!("{}{}", if at.censored { ">= " } else { "" }, show(at.ns as f64))
+                if at.censored { bound(at) } else { show(at.ns as f64) }
             });
             let (requests, good, timeouts) = (class.requests, class.good, class.timeouts);
             writeln!(

@@ -9,7 +9,7 @@ pub struct Slo {
     pub(super) terms: Vec<Term>,
 }
 
-/// One of them.
+/// Term of a service level.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Term {
     pub(super) text: String,
@@ -36,15 +36,39 @@ pub(super) enum Quantity {
     Rate,
 }
 
-/// What became of one term.
+/// Result of one term.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Judged {
     /// The term as it was given.
     pub term: String,
-    /// What was measured: nanoseconds, a share, or a rate.
+    /// Measured value: nanoseconds, a share, or a rate. The client's own lag is in it.
     pub measured: f64,
     /// Whether it holds.
     pub met: bool,
+    /// Whether it would hold without the client's own lag and faults. True of a term that is met.
+    #[serde(default)]
+    pub met_by_server: bool,
+}
+
+crate::named! {
+    /// Decision on a whole service level.
+    pub enum Verdict {
+        /// Every term holds, the client's own lag included.
+        Met = "met",
+        /// A term does not hold, and the client is not the reason.
+        Missed = "missed",
+        /// The run cannot decide: it was interrupted, or its client is the reason.
+        NotJudged = "not-judged",
+    }
+}
+
+/// Decision on a service level, and its reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Level {
+    /// The decision.
+    pub verdict: Verdict,
+    /// Reason of a level that is not met, and what to do; empty if it is met.
+    pub why: String,
 }
 
 impl Slo {

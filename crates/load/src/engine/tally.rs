@@ -150,10 +150,14 @@ pub(super) struct Tally {
     pub changed: u64,
     /// Answers by the first digit of their status, 1 to 5.
     pub statuses: [u64; 6],
+    /// Answers by their status, other than 200.
+    pub codes: BTreeMap<u16, u64>,
     /// From due to the last byte; open and partly-open models only.
     pub response: Spectrum,
     /// From the first attempt to the last byte.
     pub service: Spectrum,
+    /// The same, of answers that are not good.
+    pub failed: Hdr,
     /// From due to when it was taken up.
     pub lag: Hdr,
     /// The phases of a request.
@@ -192,6 +196,7 @@ impl Tally {
         Self {
             response: Spectrum::fine(),
             service: Spectrum::fine(),
+            failed: Hdr::fine(),
             lag: Hdr::fine(),
             phases: Phases {
                 connect: Hdr::fine(),
@@ -212,8 +217,10 @@ impl Tally {
         add!(self, other: bytes_received, connects, connected, connections_most, again);
         self.fates.add(&other.fates);
         self.statuses.iter_mut().zip(other.statuses).for_each(|(sum, n)| *sum += n);
+        other.codes.iter().for_each(|(code, n)| *self.codes.entry(*code).or_default() += n);
         self.response.add(&other.response);
         self.service.add(&other.service);
+        self.failed.add(&other.failed);
         self.lag.add(&other.lag);
         self.phases.add(&other.phases);
         self.classes.iter_mut().zip(&other.classes).for_each(|(sum, class)| sum.add(class));
@@ -254,7 +261,7 @@ impl Class {
         if fate.is_answer() {
             self.times.times.record(ns);
         } else {
-            self.times.censor(ns);
+            self.times.censor(ns, fate.is_given_up());
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use regatta_http::date::days_from_civil;
 use std::borrow::Cow;
+use std::net::IpAddr;
 
 /// Longest line that is read, bytes; longer ones count as malformed.
 pub const LINE_BYTES_MAX: usize = 64 << 10;
@@ -19,7 +20,8 @@ pub struct Line<'a> {
     pub whole_second: bool,
     /// Method, as written.
     pub method: Cow<'a, str>,
-    /// Request target, as written.
+    /// Request target. Escapes of the log are undone; bytes that no target may hold are written
+    /// `%HH`.
     pub target: Cow<'a, str>,
     /// Status code.
     pub status: u16,
@@ -29,18 +31,22 @@ pub struct Line<'a> {
 
 /// Reads a line in whichever form it is; `None` when it is in none.
 pub fn parse(line: &[u8]) -> Option<Line<'_>> {
-    let line = line.trim_ascii();
+    // The byte order mark of a file that an editor has saved.
+    let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line).trim_ascii();
+    if line.contains(&b'\r') {
+        return None;
+    }
     if line.first() == Some(&b'{') {
         return json(line);
     }
     common(core::str::from_utf8(line).ok()?)
 }
 
-/// `host ident user [time] "request" status bytes`, with `"referer" "agent"` when combined, and
-/// anything after.
+/// `client ident user [time] "request" status bytes`, with `"referer" "agent"` when combined, and
+/// anything after. A virtual host may come before the client.
 fn common(line: &str) -> Option<Line<'_>> {
-    let (client, rest) = line.split_once(' ')?;
-    let (_, rest) = rest.split_once('[')?;
+    let (before, rest) = line.split_once(" [").filter(|(before, _)| before.contains(' '))?;
+    let client = client_of(before)?;
     let (time, rest) = rest.split_once(']')?;
     let (at_us, whole_second) = clf_time(time)?;
     let (request, rest) = quoted(rest)?;
@@ -55,10 +61,68 @@ fn common(line: &str) -> Option<Line<'_>> {
         at_us,
         whole_second,
         method: method.into(),
-        target: target.into(),
+        target: unescaped(target, true),
         status,
         bytes,
     })
+}
+
+/// The client among the words before the time. The first word is a virtual host if it has a port,
+/// or if an address follows (`vhost_combined` of Apache, `$host $remote_addr` of nginx).
+fn client_of(before: &str) -> Option<&str> {
+    let mut words = before.split_ascii_whitespace();
+    let (first, second) = (words.next()?, words.next());
+    let is_address = |word: &str| word.parse::<IpAddr>().is_ok();
+    let has_port = |word: &str| {
+        let port = word.rsplit_once(':').map(|(_, port)| port);
+        !is_address(word) && port.is_some_and(|port| port.parse::<u16>().is_ok())
+    };
+    match second {
+        Some(second) if is_address(second) || second != "-" && has_port(first) => Some(second),
+        _ => Some(first),
+    }
+}
+
+/// Undoes the escapes of a log: `\xHH` is a byte, and with `all` a backslash protects a quote or a
+/// backslash. Bytes that no target may hold are written `%HH`.
+fn unescaped(target: &str, all: bool) -> Cow<'_, str> {
+    if !target.contains('\\') {
+        return target.into();
+    }
+    let mut out = String::with_capacity(target.len());
+    let mut rest = target;
+    while let Some((before, after)) = rest.split_once('\\') {
+        out.push_str(before);
+        let hex = after.strip_prefix('x').and_then(|after| after.get(..2));
+        let byte = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        rest = match (byte, after.as_bytes().first()) {
+            (Some(byte), _) => {
+                push_byte(&mut out, byte);
+                &after[3..]
+            }
+            (None, Some(&byte @ (b'"' | b'\\'))) if all => {
+                push_byte(&mut out, byte);
+                &after[1..]
+            }
+            _ => {
+                out.push('\\');
+                after
+            }
+        };
+    }
+    out.push_str(rest);
+    out.into()
+}
+
+fn push_byte(out: &mut String, byte: u8) {
+    use core::fmt::Write as _;
+    // A percent sign and a question mark are what they are in a target.
+    if byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\') {
+        out.push(char::from(byte));
+    } else {
+        // Writing to a String cannot fail.
+        let _ = write!(out, "%{byte:02X}");
+    }
 }
 
 /// Text between the next two quotes, and what follows; a backslash protects a quote.
@@ -97,7 +161,8 @@ fn clf_time(text: &str) -> Option<(u64, bool)> {
 /// `2026-01-02T03:04:05.678+01:00`, `Z` or a space for `T` included.
 fn iso_time(text: &str) -> Option<(u64, bool)> {
     let (date, rest) = text.split_at_checked(10)?;
-    let mut date = date.split('-');
+    // Caddy's `wall` times have slashes.
+    let mut date = date.split(['-', '/']);
     let year = number(date.next()?, 4)?;
     let (month, day) = (number(date.next()?, 2)?, number(date.next()?, 2)?);
     let rest = rest.strip_prefix(['T', 't', ' '])?;
@@ -148,7 +213,10 @@ fn json(line: &[u8]) -> Option<Line<'_>> {
         })
     };
     let text = |names: &str| -> Option<String> {
-        at(names).and_then(|value| value.as_str()).map(str::to_owned)
+        // Caddy's fields are lists.
+        let first =
+            |value: &serde_json::Value| value.get(0).unwrap_or(value).as_str().map(str::to_owned);
+        at(names).and_then(first)
     };
     let whole = |names: &str| -> Option<u64> {
         at(names).and_then(|v| v.as_u64().or_else(|| v.as_str()?.trim().parse().ok()))
@@ -158,25 +226,42 @@ fn json(line: &[u8]) -> Option<Line<'_>> {
     let split = request.as_deref().and_then(request_line);
     let method = text(METHOD).or_else(|| Some(split?.0.to_owned()))?;
     let target = text(TARGET).or_else(|| Some(split?.1.to_owned()))?;
+    let client = text(CLIENT).or_else(|| Some(without_port(&text(PEER)?).to_owned()))?;
     Some(Line {
-        client: text(CLIENT)?.into(),
+        client: client.into(),
         agent: text(AGENT).unwrap_or_default().into(),
         at_us,
         whole_second,
         method: method.into(),
-        target: target.into(),
+        target: unescaped(&target, false).into_owned().into(),
         status: whole(STATUS).and_then(|status| u16::try_from(status).ok())?,
         bytes: whole(BYTES),
     })
+}
+
+/// An address without its port.
+fn without_port(peer: &str) -> &str {
+    match peer.rsplit_once(':') {
+        Some((host, port)) if port.parse::<u16>().is_ok() && !is_bare_ipv6(peer) => {
+            host.trim_matches(['[', ']'])
+        }
+        _ => peer,
+    }
+}
+
+fn is_bare_ipv6(text: &str) -> bool {
+    text.parse::<std::net::Ipv6Addr>().is_ok()
 }
 
 /// Where each is looked for, in this order; a dot leads into an object.
 const TIME: &str = "ts time timestamp @timestamp time_unix msec time_iso8601 time_local unix_ms";
 const METHOD: &str = "method request_method request.method";
 const TARGET: &str = "target request_uri uri path url request.uri";
-const CLIENT: &str = "remote_addr client peer remote_ip client_ip clientip remote_host host \
-    request.remote_ip request.client_ip";
-const AGENT: &str = "user_agent http_user_agent agent";
+const CLIENT: &str = "remote_addr client peer remote_ip client_ip clientip remote_host \
+    request.client_ip request.remote_ip";
+/// A client with its port (Caddy before 2.5), or a name that is the virtual host in many logs.
+const PEER: &str = "request.remote_addr host";
+const AGENT: &str = "user_agent http_user_agent agent request.headers.User-Agent";
 const STATUS: &str = "status response status_code";
 const BYTES: &str = "body_bytes body_bytes_sent bytes_sent bytes size response_size";
 
@@ -228,9 +313,33 @@ mod tests {
             r#"h - - [10/Oct/2000:20:55:36.250 +0000] "GET /" 200 0 "-" "-""#,
             Some(("h", "-", at + 250_000, "GET", "/", 200, Some(0))),
         );
+        for (target, expected) in [
+            (r"/caf\xC3\xA9.html", "/caf%C3%A9.html"),
+            (r"/a\x22b\x5Cc\x41", "/a%22b%5CcA"),
+            (r#"/a\"b\\c"#, "/a%22b%5Cc"),
+            (r"/a\b\x4", r"/a\b\x4"),
+        ] {
+            let line =
+                format!(r#"h - - [10/Oct/2000:20:55:36 +0000] "GET {target} HTTP/1.1" 200 1"#);
+            assert_eq!(parse(line.as_bytes()).unwrap().target, expected, "{target}");
+        }
+        // Apache's vhost_combined, nginx's usual form of it, and addresses that are no hosts.
+        for (before, client) in [
+            ("site.example:80 10.0.0.7 - -", "10.0.0.7"),
+            ("site.example:80 pc.example - frank", "pc.example"),
+            ("site.example 10.0.0.7 - -", "10.0.0.7"),
+            ("[2001:db8::1]:443 2001:db8::7 - -", "2001:db8::7"),
+            ("2001:db8::80 - -", "2001:db8::80"),
+            ("pc.example - -", "pc.example"),
+            ("\u{feff}10.0.0.7 - -", "10.0.0.7"),
+        ] {
+            let line = format!(r#"{before} [10/Oct/2000:20:55:36 +0000] "GET / HTTP/1.1" 200 1"#);
+            assert_eq!(parse(line.as_bytes()).unwrap().client, client, "{before}");
+        }
         for bad in [
             "",
             "garbage",
+            "h - - [10/Oct/2000:20:55:36 +0000] \"GET / HTTP/1.1\" 200 0\rh - -",
             r#"h - - [10/Oct/2000:20:55:36 +0000] "-" 400 0"#,
             r#"h - - [10/Oct/2000:20:55:36 +0000] "\x16\x03 x y" 400 0"#,
             r#"h - - [10/Xxx/2000:20:55:36 +0000] "GET / HTTP/1.1" 200 0"#,
@@ -254,6 +363,26 @@ mod tests {
             r#"{"ts":1700000000.25,"request":{"remote_ip":"1.2.3.4","method":"GET",
                 "uri":"/c"},"status":200,"size":77}"#,
             Some(("1.2.3.4", "", at + 250_000, "GET", "/c", 200, Some(77))),
+        );
+        // Caddy's own form, and its form before 2.5; the host is no client.
+        check(
+            r#"{"level":"info","ts":1700000000.25,"logger":"http.log.access",
+                "msg":"handled request",
+                "request":{"remote_ip":"10.0.0.1","remote_port":"41342","client_ip":"1.2.3.4",
+                "proto":"HTTP/2.0","method":"GET","host":"site.example","uri":"/c?d",
+                "headers":{"User-Agent":["curl/8"],"Accept":["*/*"]}},"bytes_read":0,
+                "user_id":"","duration":0.0009,"size":77,"status":200,"resp_headers":{}}"#,
+            Some(("1.2.3.4", "curl/8", at + 250_000, "GET", "/c?d", 200, Some(77))),
+        );
+        check(
+            r#"{"ts":"2023/11/14 22:13:20","request":{"remote_addr":"[::1]:41342","method":"GET",
+                "host":"site.example","uri":"/c"},"size":7,"status":200}"#,
+            Some(("::1", "", at, "GET", "/c", 200, Some(7))),
+        );
+        check(
+            r#"{"time":"2023-11-14T22:13:20Z","client":"::1","method":"GET",
+                "target":"/caf\\xC3\\xA9","status":200,"body_bytes":9}"#,
+            Some(("::1", "", at, "GET", "/caf%C3%A9", 200, Some(9))),
         );
         check(
             r#"{"time":"2023-11-14T23:13:20.5+01:00","remote_addr":"::1",

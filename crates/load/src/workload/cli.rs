@@ -373,7 +373,7 @@ fn find_workload(dir: &Path, watch: Watch<'_>) -> Result<Subject, Fault> {
 
 /// A directory without a manifest: SPECweb99-like when its names say so, uniform otherwise.
 fn find_root(root: &Path, watch: Watch<'_>) -> Result<Subject, Fault> {
-    let listed = from_dir::scan(root, Ranks::ByName, false, 0, watch)?;
+    let listed = from_dir::scan(root, Ranks::ByName, false, 0, watch)?.whole()?;
     let (set, law) = match as_specweb(&listed) {
         Some(set) => (set, Law::Specweb { mix: Mix::Iid }),
         None => (listed, Law::Uniform),
@@ -527,7 +527,8 @@ impl FromDirOptions {
 /// Makes a workload over the user's own files, which are only read.
 ///
 /// # Errors
-/// Every [`Fault`]; nothing is left behind.
+/// Every [`Fault`]; nothing is left behind. [`Fault::Unread`] comes once the workload is made of
+/// the files that can be read.
 pub fn from_dir(
     options: &FromDirOptions,
     watch: Watch<'_>,
@@ -540,7 +541,9 @@ pub fn from_dir(
     }
     Fault::if_any(problems)?;
     let root = fs::canonicalize(&options.root).at(&options.root)?;
-    let set = from_dir::scan(&root, options.ranks, !options.without_hashes, options.seed, watch)?;
+    let scanned =
+        from_dir::scan(&root, options.ranks, !options.without_hashes, options.seed, watch)?;
+    let from_dir::Scanned { set, faults } = scanned;
     let exponent = options.exponent;
     let law = if exponent == 0.0 { Law::Uniform } else { Law::Zipf { exponent } };
     let workload = Workload {
@@ -562,7 +565,8 @@ pub fn from_dir(
     let partial = Partial::begin(&options.out)?;
     let spec = TraceSpec::new(options.seed, options.requests, pattern);
     let logs = make_logs(&set, &popularity, &spec, options.clients, partial.path(), watch)?;
-    finish(workload, set, popularity, logs, partial, options.json, out)
+    let code = finish(workload, set, popularity, logs, partial, options.json, out)?;
+    if faults.is_empty() { Ok(code) } else { Err(Fault::Unread(faults)) }
 }
 
 /// `workload from-log`.

@@ -32,6 +32,8 @@ pub enum Fault {
         /// The first of them and what is wrong with it.
         first: String,
     },
+    /// Parts of a directory that cannot be read, a line for each; the work is done without them.
+    Unread(Vec<String>),
     /// The caller asked to stop; what was half made is removed.
     Stopped,
 }
@@ -41,7 +43,8 @@ impl Fault {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,
-            Self::Io { .. } | Self::Format { .. } | Self::Damaged { .. } | Self::Stopped => 1,
+            Self::Io { .. } | Self::Format { .. } | Self::Damaged { .. } => 1,
+            Self::Unread(_) | Self::Stopped => 1,
         }
     }
 
@@ -64,7 +67,7 @@ impl Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Usage(problems) => f.write_str(&problems.join("\n")),
+            Self::Usage(lines) | Self::Unread(lines) => f.write_str(&lines.join("\n")),
             Self::Io { path, source } => write!(f, "{}: {source}", path.display()),
             Self::Format { path, line: 0, what } => write!(f, "{}: {what}", path.display()),
             Self::Format { path, line, what } => write!(f, "{}:{line}: {what}", path.display()),

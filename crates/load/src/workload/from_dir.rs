@@ -6,9 +6,10 @@ use super::popularity::{Purpose, shuffle, stream};
 use super::uri;
 use clap::ValueEnum;
 use regatta_http::target::is_hidden;
+use regatta_sys::tree::{EntryKind, Tree};
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path;
 
 /// The most files that are taken from a directory.
@@ -29,12 +30,32 @@ pub enum Ranks {
     SmallestFirst,
 }
 
+/// Files of a directory, and the parts of it that could not be read.
+#[derive(Debug)]
+pub struct Scanned {
+    /// The files.
+    pub set: FileSet,
+    /// A line for each directory or file that could not be read.
+    pub faults: Vec<String>,
+}
+
+impl Scanned {
+    /// The files, if everything could be read.
+    ///
+    /// # Errors
+    /// [`Fault::Unread`].
+    pub fn whole(self) -> Result<FileSet, Fault> {
+        if self.faults.is_empty() { Ok(self.set) } else { Err(Fault::Unread(self.faults)) }
+    }
+}
+
 /// Lists the regular files below `root` that a server would serve: no hidden names, no odd ones
 /// (not UTF-8, control characters, too long). With hashes of their contents when `hash` says so.
-/// Links are not followed.
+/// Links are not followed. A part that cannot be read is left out and named.
 ///
 /// # Errors
-/// [`Fault::Io`]; [`Fault::Usage`] when there is none or more than [`FILES_MAX`];
+/// [`Fault::Io`] when the root cannot be opened; [`Fault::Unread`] when all files are in parts that
+/// cannot be read; [`Fault::Usage`] when there is no file or more than [`FILES_MAX`];
 /// [`Fault::Stopped`].
 pub fn scan(
     root: &Path,
@@ -42,10 +63,17 @@ pub fn scan(
     hash: bool,
     seed: u64,
     watch: Watch<'_>,
-) -> Result<FileSet, Fault> {
-    let mut scan = Scan { files: Vec::new(), watch };
-    scan.directory(root, &mut String::new(), 0)?;
-    let mut files = scan.files;
+) -> Result<Scanned, Fault> {
+    let tree = Tree::open(root).at(root)?;
+    let mut scan = Scan { tree, root, files: Vec::new(), faults: Vec::new(), watch };
+    scan.directory(&mut String::new(), 0)?;
+    if hash {
+        scan.hash()?;
+    }
+    let Scan { mut files, faults, .. } = scan;
+    if files.is_empty() && !faults.is_empty() {
+        return Err(Fault::Unread(faults));
+    }
     if files.is_empty() {
         return Err(Fault::usage(format!("{} holds no file to serve", root.display())));
     }
@@ -56,16 +84,7 @@ pub fn scan(
         Ranks::Shuffled => shuffle(&mut files, &mut stream(seed, 0, Purpose::Size)),
         Ranks::SmallestFirst => files.sort_by_key(|file| file.bytes),
     }
-    if hash {
-        let total = files.len() as u64;
-        for (done, file) in (0..).zip(&mut files) {
-            file.sha256 = Some(hash_file(&root.join(&file.path))?.into());
-            if done % 64 == 0 {
-                tell(watch, Progress { what: "files hashed", done, total })?;
-            }
-        }
-    }
-    FileSet::listed(files)
+    Ok(Scanned { set: FileSet::listed(files)?, faults })
 }
 
 /// Reads every file below `root` and compares size and hash; files without a hash by size alone.
@@ -82,7 +101,7 @@ pub fn verify(set: &FileSet, root: &Path, watch: Watch<'_>) -> Result<(), Fault>
                 Some(hash) => hash_file(&path)? == hash,
                 None => true,
             },
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => false,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
             Err(source) => return Err(Fault::Io { path, source }),
         };
         if !same {
@@ -98,38 +117,79 @@ pub fn verify(set: &FileSet, root: &Path, watch: Watch<'_>) -> Result<(), Fault>
 }
 
 struct Scan<'a> {
+    tree: Tree,
+    root: &'a Path,
     files: Vec<Listed>,
+    faults: Vec<String>,
     watch: Watch<'a>,
 }
 
 impl Scan<'_> {
-    fn directory(&mut self, root: &Path, below: &mut String, depth: usize) -> Result<(), Fault> {
-        let dir = root.join(&*below);
+    fn directory(&mut self, below: &mut String, depth: usize) -> Result<(), Fault> {
         if depth > DEPTH_MAX {
+            let dir = self.root.join(&*below);
             let what = format!("{} is more than {DEPTH_MAX} directories deep", dir.display());
             return Err(Fault::usage(what));
         }
-        for entry in fs::read_dir(&dir).at(&dir)? {
-            let entry = entry.at(&dir)?;
-            let name = entry.file_name();
-            let Some(name) = name.to_str() else { continue };
+        let opened = self.tree.directory(Path::new(&*below));
+        let read = opened.and_then(|opened| opened.entries().map(|entries| (opened, entries)));
+        let (directory, entries) = match read {
+            Ok(read) => read,
+            Err(error) => {
+                self.fault(below, &error);
+                return Ok(());
+            }
+        };
+        for entry in entries {
+            let Some(name) = entry.name.to_str() else { continue };
             if is_hidden(depth, name.as_bytes()) {
                 continue;
             }
-            let kind = entry.file_type().at(&dir)?;
             let parent = below.len();
             if depth > 0 {
                 below.push('/');
             }
             below.push_str(name);
-            if kind.is_dir() {
-                self.directory(root, below, depth + 1)?;
-            } else if kind.is_file() {
-                self.file(below, entry.metadata().at(&dir)?.len())?;
+            match entry.kind {
+                EntryKind::Directory => self.directory(below, depth + 1)?,
+                EntryKind::File => match directory.look(&entry.name) {
+                    Ok(found) => self.file(below, found.len())?,
+                    Err(error) => self.fault(below, &error),
+                },
+                EntryKind::Other => {}
             }
             below.truncate(parent);
         }
         Ok(())
+    }
+
+    /// Notes the hash of every file; a file that cannot be read is left out.
+    fn hash(&mut self) -> Result<(), Fault> {
+        let files = std::mem::take(&mut self.files);
+        let total = files.len() as u64;
+        for (done, mut file) in (0..).zip(files) {
+            match self.hash_of(&file.path) {
+                Ok(hash) => {
+                    file.sha256 = Some(hash.into());
+                    self.files.push(file);
+                }
+                Err(error) => self.fault(&file.path, &error),
+            }
+            if done % 64 == 0 {
+                tell(self.watch, Progress { what: "files hashed", done, total })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn hash_of(&self, path: &str) -> io::Result<String> {
+        let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
+        hash_of(self.tree.directory(Path::new(parent))?.file(name.as_ref())?)
+    }
+
+    fn fault(&mut self, below: &str, error: &io::Error) {
+        let path = self.root.join(below);
+        self.faults.push(format!("{}: {error}", path.display()));
     }
 
     fn file(&mut self, path: &str, bytes: u64) -> Result<(), Fault> {
@@ -152,10 +212,13 @@ impl Scan<'_> {
 
 /// SHA-256 of a file, in hexadecimal.
 pub fn hash_file(path: &Path) -> Result<String, Fault> {
-    let mut file = File::open(path).at(path)?;
+    File::open(path).and_then(hash_of).at(path)
+}
+
+fn hash_of(mut file: File) -> io::Result<String> {
     let (mut hash, mut buffer) = (Sha256::new(), vec![0; 64 << 10]);
     loop {
-        match file.read(&mut buffer).at(path)? {
+        match file.read(&mut buffer)? {
             0 => return Ok(super::hex(&hash.finalize())),
             read => hash.update(&buffer[..read]),
         }
@@ -190,7 +253,7 @@ mod tests {
     }
 
     fn check(root: &Path, ranks: Ranks, expected: Option<&[&str]>) {
-        let set = scan(root, ranks, true, 1, &unwatched).unwrap();
+        let set = scan(root, ranks, true, 1, &unwatched).unwrap().whole().unwrap();
         let paths: Vec<String> = set.ids().map(|file| set.path(file)).collect();
         if let Some(expected) = expected {
             assert_eq!(paths, expected, "{ranks:?}");
@@ -210,5 +273,23 @@ mod tests {
         check(&scratch, Ranks::Shuffled, None);
         let none = scratch.join("a b/c/none");
         assert!(scan(&none, Ranks::ByName, false, 1, &unwatched).is_err());
+    }
+
+    /// Root can read everything: then nothing is left out.
+    #[test]
+    fn unreadable_parts_are_named_and_the_rest_is_listed() {
+        use std::os::unix::fs::PermissionsExt;
+        let scratch = content();
+        fs::create_dir(scratch.join("lost+found")).unwrap();
+        let shut = [("lost+found", 0o000), ("a b/c/x.css", 0o000)];
+        for (name, mode) in shut {
+            fs::set_permissions(scratch.join(name), fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let may_read = fs::read_dir(scratch.join("lost+found")).is_ok();
+        let found = scan(&scratch, Ranks::ByName, true, 1, &unwatched).unwrap();
+        fs::set_permissions(scratch.join("lost+found"), fs::Permissions::from_mode(0o700)).unwrap();
+        let (files, faults) = if may_read { (4, 0) } else { (3, 2) };
+        assert_eq!((found.set.len(), found.faults.len()), (files, faults), "{:?}", found.faults);
+        assert_eq!(found.whole().is_ok(), may_read);
     }
 }

@@ -174,7 +174,10 @@ pub fn distil(
     }
     if still.observed.requests == 0 {
         let Observed { lines, malformed, .. } = still.observed;
-        let what = format!("no usable request in {lines} lines, {malformed} of them malformed");
+        let what = format!(
+            "no usable request in {lines} lines, {malformed} of them malformed; give a log in the \
+             common, combined or JSON form with LF or CR LF line ends, not compressed"
+        );
         return Err(Fault::format(path, 0, what));
     }
     still.finish()
@@ -252,9 +255,7 @@ impl Still {
             self.observed.other_statuses += 1;
             return Ok(());
         }
-        // Logs write bytes that a target may not hold as `\xHH`; no file is meant by them.
-        let plain = (!line.target.contains("\\x")).then_some(&*line.target);
-        let Some(name) = plain.and_then(uri::file_of_target) else {
+        let Some(name) = uri::file_of_target(&line.target) else {
             self.observed.odd_targets += 1;
             return Ok(());
         };

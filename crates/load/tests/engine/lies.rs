@@ -191,7 +191,7 @@ fn nobody_is_there() {
         // An hour: it ends by itself when the first second has shown that nobody is there.
         let duration = Some(ms(3_600_000));
         let problem = try_load(&LoadOptions { duration, ..options(&url, model) }).unwrap_err();
-        assert!(problem.contains(&format!("nobody listens at {addr}")), "{problem}");
+        assert!(problem.contains(&format!("{addr} refused every connection")), "{problem}");
     }
 }
 
@@ -220,9 +220,9 @@ fn service_levels_are_met_or_not() {
         load(&LoadOptions { slo, count: Some(100), ..options })
     };
     let outcome = run("p99<10s,errors<0.1%,goodput>=100%,mean<9s,rate>1");
-    let limited = outcome.stamp == Stamp::LimitedByClient;
     assert!(outcome.slo.iter().all(|term| term.met), "{:?}", outcome.slo);
-    assert_eq!(outcome.meets_slo(), !limited);
+    // Met with the client's own delay is met, whatever the stamp.
+    assert!(outcome.meets_slo(), "{:?}", outcome.level);
     let outcome = run("p50<1ns,errors<100%");
     assert_eq!(outcome.slo.iter().map(|term| term.met).collect::<Vec<_>>(), [false, true]);
     assert!(!outcome.meets_slo());

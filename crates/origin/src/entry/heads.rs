@@ -19,9 +19,9 @@ pub(crate) const NOT_MODIFIED_DATE_AT: usize = b"HTTP/1.1 304 Not Modified\r\nDa
 pub(crate) struct Heads {
     ok: Box<[u8]>,
     /// Where `Content-Type` starts in `ok`.
-    type_at: u16,
+    type_at: u32,
     /// Where the fields after `Content-Type` start in `ok`.
-    after_type_at: u16,
+    after_type_at: u32,
     not_modified: Box<[u8]>,
 }
 
@@ -35,7 +35,7 @@ impl Heads {
 
     /// The head of a 200 on a connection that HTTP/1.1 keeps: its date is 29 bytes at
     /// [`OK_DATE_AT`], its length comes before its type, and all that a 206 shares comes last.
-    fn build_ok<F>(coded: &Coded<F>, facts: &Facts) -> (Box<[u8]>, u16, u16) {
+    fn build_ok<F>(coded: &Coded<F>, facts: &Facts) -> (Box<[u8]>, u32, u32) {
         let mut out = Vec::with_capacity(ok_room(facts));
         start_head(&mut out, Status::OK, Now::default());
         write_decimal_field(&mut out, "Content-Length", coded.len());
@@ -46,7 +46,9 @@ impl Heads {
             write_field(&mut out, "Content-Encoding", coding.name().as_bytes());
         }
         write_field(&mut out, "ETag", coded.etag_text());
-        write_date_field(&mut out, "Last-Modified", coded.modified_secs);
+        if let Some(modified) = coded.last_modified() {
+            write_date_field(&mut out, "Last-Modified", modified);
+        }
         write_field(&mut out, "Accept-Ranges", b"bytes");
         write_caching(&mut out, facts);
         if facts.nosniff {
@@ -80,17 +82,17 @@ impl Heads {
 
     /// The fields from `Content-Type` to the end of the head.
     pub(crate) fn fields(&self) -> &[u8] {
-        &self.ok[usize::from(self.type_at)..]
+        &self.ok[place(self.type_at)..]
     }
 
     /// The `Content-Type` line.
     pub(crate) fn type_line(&self) -> &[u8] {
-        &self.ok[usize::from(self.type_at)..usize::from(self.after_type_at)]
+        &self.ok[place(self.type_at)..place(self.after_type_at)]
     }
 
     /// The fields after `Content-Type`, to the end of the head.
     pub(crate) fn fields_after_type(&self) -> &[u8] {
-        &self.ok[usize::from(self.after_type_at)..]
+        &self.ok[place(self.after_type_at)..]
     }
 }
 
@@ -127,8 +129,12 @@ pub(crate) fn start_head(out: &mut Vec<u8>, status: Status, now: Now) {
     write_field(out, "Server", b"regatta");
 }
 
-fn offset(head: &[u8]) -> u16 {
-    u16::try_from(head.len()).expect("a head's fields before its type are short")
+fn offset(head: &[u8]) -> u32 {
+    u32::try_from(head.len()).expect("a head is made of a configuration, which is short")
+}
+
+const fn place(offset: u32) -> usize {
+    offset as usize
 }
 
 /// A body in memory, and from the first hit on a whole 200 in one piece: before the body, the head

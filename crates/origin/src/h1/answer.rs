@@ -20,8 +20,8 @@ impl<F: File> Conn<F> {
         cx.tally.add(Counter::Requests, 1);
         self.requests = self.requests.saturating_add(1);
         self.take_note(Some(head), now, cx);
-        let mut room = None;
-        let cx = cx.of_host(cx.site.hosts.find(head.host), &mut room);
+        let (changed, mut room) = (cx.changed_sites(), None);
+        let cx = cx.of_host(cx.site.hosts.find(head.host), &changed, &mut room);
         let mut course = Course::of(head, self.is_last(cx), cx.site);
         if cx.site.rules.has_cors() {
             course = course.with_cors(head, cx.site, &mut cx.scratch.decoded.borrow_mut());
@@ -58,6 +58,14 @@ impl<F: File> Conn<F> {
     ) {
         cx.tally.add(Counter::Requests, 1);
         self.take_note(None, now, cx);
+        let is_head = matches!(refusal, Refusal::Head(_));
+        let is_charged = is_head && cx.site.limits.client_rate > 0;
+        let refusal = if is_charged && !cx.links.may_ask(self.peer, now) {
+            cx.tally.add(Counter::RequestsLimited, 1);
+            Refusal::TooMany
+        } else {
+            refusal
+        };
         self.refuse(refusal, reason, &Course::default(), now, cx);
     }
 
@@ -67,10 +75,12 @@ impl<F: File> Conn<F> {
         let last = self.is_last(cx);
         let ongoing = self.ongoing.as_mut().expect("an exchange waits");
         let course = if last { ongoing.course.ending() } else { ongoing.course };
-        let mut room = None;
-        let of_host = cx.of_host(course.host, &mut room);
-        let step = ongoing.exchange.resume(supply, now, of_host);
-        self.follow(step, &course, now, of_host);
+        {
+            let (changed, mut room) = (cx.changed_sites(), None);
+            let of_host = cx.of_host(course.host, &changed, &mut room);
+            let step = ongoing.exchange.resume(supply, now, of_host);
+            self.follow(step, &course, now, of_host);
+        }
         if !self.waits_for_disk() && self.input().is_some() {
             self.advance_stash(now, cx);
         }
@@ -119,7 +129,7 @@ impl<F: File> Conn<F> {
         ongoing.op = None;
         let course = ongoing.course;
         self.drop_stash();
-        self.answer_last(reply, reason, &course, now, cx.of_host(course.host, &mut None));
+        self.answer_last(reply, reason, &course, now, cx);
         self.settle(cx);
     }
 
@@ -160,8 +170,8 @@ impl<F: File> Conn<F> {
         self.answer_last(Reply::Refused(refusal), reason, course, now, cx);
     }
 
-    /// Sends an error, then ends the connection. It has the fields by which a script may read it,
-    /// as any other response has.
+    /// Sends an error of the host's, then ends the connection. It has the fields by which a script
+    /// may read it, as any other response has.
     fn answer_last(
         &mut self,
         reply: Reply<F>,
@@ -170,6 +180,8 @@ impl<F: File> Conn<F> {
         now: Now,
         cx: &Cx<'_, F>,
     ) {
+        let (changed, mut room) = (cx.changed_sites(), None);
+        let cx = cx.of_host(course.host, &changed, &mut room);
         let response = terms(&course.ending(), now, cx).response(reply);
         self.out = response.outbox;
         self.after = After::Linger;

@@ -451,8 +451,6 @@ impl<F: File> Conn<F> {
         if self.state == State::Content {
             self.drop_out(cx);
             let course = self.drop_content(cx);
-            let of_host = &mut None;
-            let cx = cx.of_host(course.host, of_host);
             self.refuse(Refusal::ContentDeadline, reason, &course, now, cx);
         } else {
             self.on_no_head(Refusal::HeadDeadline, reason, now, cx);

@@ -122,7 +122,7 @@ impl<F: File> Conn<F> {
                     ContentFault::TooLarge => (Refusal::ContentTooLarge, CloseReason::Finished),
                     ContentFault::Malformed => (Refusal::Chunks, CloseReason::BadRequest),
                 };
-                self.refuse(refusal, reason, &course, now, cx.of_host(course.host, &mut None));
+                self.refuse(refusal, reason, &course, now, cx);
                 0
             }
         }

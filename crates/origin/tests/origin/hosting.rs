@@ -22,7 +22,7 @@ fn own(name: &str, user: &str) -> (Vec<String>, Site) {
     let rule = AuthRule::new(name, &[format!("{user}:{ABC}")], "r.toml:3").unwrap();
     rules.add_auth(&Pattern::parse("/docs/*").unwrap(), rule).unwrap();
     let content = ContentRules { charset: name.into(), ..ContentRules::default() };
-    let mut site = Site { content, rules, ..Site::default() };
+    let mut site = Site { content, rules: rules.into(), ..Site::default() };
     let pages = [Status::UNAUTHORIZED, Status::SERVICE_UNAVAILABLE, Status::CONTENT_TOO_LARGE];
     let page = |status| ErrorPage::new(status, b"e.html", name.as_bytes(), &site);
     site.errors = pages.into_iter().map(page).collect();

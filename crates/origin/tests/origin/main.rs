@@ -5,6 +5,7 @@ mod answers;
 mod caching;
 mod changing;
 mod closing;
+mod describing;
 mod exchanging;
 mod explaining;
 mod framing;

@@ -5,8 +5,8 @@ use regatta_op::{
     Opened, Outbox, ReadReq, Segment, Tick,
 };
 use regatta_origin::{
-    ClearHttp1, Cx, FileFault, Link, LocalCache, Log, Protocol as _, Record, Refusal, ReplyOutcome,
-    Scratch, Site, Wanted,
+    ClearHttp1, Cx, FileFault, Link, Links, LocalCache, Log, Protocol as _, Record, Refusal,
+    ReplyOutcome, Scratch, Site, Wanted,
 };
 use std::{
     cell::{Cell, RefCell},
@@ -125,6 +125,7 @@ pub(crate) struct Rig {
     pub(crate) faults: RefCell<BTreeMap<Vec<u8>, OpenFault>>,
     pub(crate) opens: Cell<u64>,
     pub(crate) tick: Cell<u64>,
+    pub(crate) links: &'static dyn Links<FakeFile>,
     generation: Cell<u32>,
     arena: Arena<'static>,
 }
@@ -142,6 +143,7 @@ impl Rig {
             faults: RefCell::default(),
             opens: Cell::new(0),
             tick: Cell::new(1_000),
+            links: &ClearHttp1,
             generation: Cell::new(0),
             arena: Arena::create(Vec::leak(words), 1),
             site,
@@ -205,7 +207,7 @@ impl Rig {
             tally: Tally::Owned(self.arena.slot(0)),
             log: &self.log,
             scratch: &self.scratch,
-            links: &ClearHttp1,
+            links: self.links,
         }
     }
 

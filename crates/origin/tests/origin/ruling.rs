@@ -39,7 +39,7 @@ fn rig(content: ContentRules) -> Rig {
         let redirect = Redirect::new(&pattern, to, status, force, "r.toml:9:1").unwrap();
         rules.add_redirect(&pattern, redirect).unwrap();
     }
-    let rig = Rig::new(Site { content, rules, ..Site::default() });
+    let rig = Rig::new(Site { content, rules: rules.into(), ..Site::default() });
     rig.put("forced.html", b"never");
     rig
 }
@@ -111,7 +111,7 @@ fn a_page_in_place_of_an_asset_is_never_immutable() {
     let rewrite = Redirect::new(&pattern, "/index.html", 200, false, "r.toml:2").unwrap();
     rules.add_redirect(&pattern, rewrite).unwrap();
     let content = ContentRules { fallback: "index.html".into(), ..ContentRules::default() };
-    let rig = Rig::new(Site { content, rules, ..Site::default() });
+    let rig = Rig::new(Site { content, rules: rules.into(), ..Site::default() });
     rig.put("assets/here.html", b"here");
     let immutable = [("cache-control", "max-age=31536000, immutable")];
     let page = [("cache-control", "no-cache")];
@@ -137,7 +137,7 @@ fn files_with_rules_are_not_served() {
         rules.add_redirect(&pattern, rewrite).unwrap();
         let rig = Rig::new(Site {
             content: ContentRules { rules_files, clean_urls: true, ..ContentRules::default() },
-            rules,
+            rules: rules.into(),
             ..Site::default()
         });
         for name in ["_headers", "_headers.gz", "_redirects", "_redirects.br", "docs/_headers"] {
@@ -226,7 +226,7 @@ fn paths_are_shown_to_those_who_are_known() {
     }
     let content =
         ContentRules { cache_control_page: "public, max-age=5".into(), ..ContentRules::default() };
-    let rig = Rig::new(Site { content, rules, ..Site::default() });
+    let rig = Rig::new(Site { content, rules: rules.into(), ..Site::default() });
     let with = |path: &str, value: &str| {
         get(path).replace("Accept:", &format!("Authorization: {value}\r\nAccept:"))
     };
@@ -297,7 +297,7 @@ fn protected_files_are_sent_to_nobody_else() {
         rules.add_redirect(&pattern, redirect).unwrap();
     }
     let content = ContentRules { clean_urls: true, ..ContentRules::default() };
-    let rig = Rig::new(Site { content, rules, ..Site::default() });
+    let rig = Rig::new(Site { content, rules: rules.into(), ..Site::default() });
     for name in ["clean.html", "folder/index.html"] {
         rig.put(name, b"protected");
     }
@@ -351,7 +351,7 @@ fn a_site_may_be_protected_as_a_whole() {
     rules.add_auth(&Pattern::parse("/*").unwrap(), rule).unwrap();
     let content =
         ContentRules { cache_control_page: "public, max-age=5".into(), ..ContentRules::default() };
-    let rig = Rig::new(Site { content, rules, ..Site::default() });
+    let rig = Rig::new(Site { content, rules: rules.into(), ..Site::default() });
     let private = [("cache-control", "private, max-age=5")];
     let lost = Expected { status: 404, fields: &private, body: Some(b"<h1>lost</h1>\n") };
     check(&rig, &ann("/none"), &lost);
@@ -376,7 +376,7 @@ fn a_rewrite_makes_no_path_that_a_request_could_not_ask_for() {
         let redirect = Redirect::new(&pattern, to, 200, true, "r.toml:9").unwrap();
         rules.add_redirect(&pattern, redirect).unwrap();
     }
-    let rig = Rig::new(Site { rules, ..Site::default() });
+    let rig = Rig::new(Site { rules: rules.into(), ..Site::default() });
     rig.put("secret/a.txt", b"secret");
     let lost: &[u8] = b"<h1>lost</h1>\n";
     for (path, status, body) in [
@@ -433,7 +433,7 @@ fn nothing_below_a_protected_folder_is_sent_without_a_password() {
             dotfiles: below(4) == 0,
             ..ContentRules::default()
         };
-        let rig = Rig::new(Site { content, rules, ..Site::default() });
+        let rig = Rig::new(Site { content, rules: rules.into(), ..Site::default() });
         for name in ["a", "b.html", "index.html", "x.js", "x.js.br", "deep/x.js", ".br"] {
             rig.put(&format!("secret/{name}"), b"SECRET");
             rig.put(&format!("pub/{name}"), b"public");

@@ -133,7 +133,8 @@ fn deaths_with_a_lock(variant: &Variant) {
     const SMALL: [usize; 6] = [0, 1, 4095, 4096, 4097, 65_535];
     let site = Site::new();
     SIZES.iter().for_each(|size| site.put(&format!("size-{size}.bin"), sized(*size)));
-    // One change of the cache after another, by all workers; this seed kills at the 41st point.
+    // One change of the cache after another, by all workers; this seed kills at the 41st point,
+    // when others wait for the locks that the worker has.
     let settings = [
         "event.processes=4",
         "cache.entries_max=4",
@@ -141,7 +142,8 @@ fn deaths_with_a_lock(variant: &Variant) {
         "cache.body_bytes_max=0",
         "cache.revalidate_ms=0",
     ];
-    let variant = Variant { faults: Some("seed=292,die_locked_per_mille=10"), ..*variant };
+    let variant =
+        Variant { faults: Some("seed=292,die_locked_per_mille=10,die_locked_us=5000"), ..*variant };
     let server = Launch::new(&variant, &site.root()).sets(&settings).start();
     let (stop, served, address) = (AtomicBool::new(false), AtomicU64::new(0), server.address());
     let deaths = || ["lock_holders_died", "cache_repairs"].map(|name| counter(&server, name));
@@ -261,12 +263,33 @@ fn hangs_and_is_replaced(variant: &Variant, stage: &str, plan: String) {
     assert!(eventually(PATIENCE, || counters(&server, &["closed_worker_died"]) == 1));
 }
 
+/// A thread that serves one connection at a time, or a pool's, goes round in circles: the process
+/// is replaced as that of a stage is.
+#[test]
+fn a_thread_that_hangs_is_replaced() {
+    std::thread::scope(|scope| {
+        for (name, thread) in [("threads_on_demand", "conn"), ("hybrid", "pool"), ("bio", "pool")] {
+            let plan = "spin_at_visit=1".to_owned();
+            scope.spawn(move || hangs_and_is_replaced(Variant::named(name), thread, plan));
+        }
+    });
+}
+
 /// Threads of stages that have nothing to do, or wait for a disk that takes longer than it may, do
 /// not hang: nobody is replaced for that.
 #[test]
 fn a_stage_that_waits_is_not_replaced() {
     std::thread::scope(|scope| {
-        for name in ["watpipe4", "watpipe5", "watpipe5_b", "seda", "cohort_sandstorm"] {
+        for name in [
+            "watpipe4",
+            "watpipe5",
+            "watpipe5_b",
+            "seda",
+            "cohort_sandstorm",
+            "threads",
+            "hybrid",
+            "bio",
+        ] {
             scope.spawn(|| waits_and_stays(Variant::named(name)));
         }
     });

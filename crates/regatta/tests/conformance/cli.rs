@@ -9,6 +9,7 @@ use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 fn root() -> &'static str {
@@ -483,4 +484,49 @@ fn users_of_an_own_site() {
     assert_eq!(client.ask("GET", "/", &[origin]).expect(200).field("Vary"), None);
     let said = run(&["password", "bob"]);
     assert!(said.stdout.contains("users = [\"bob:"), "{said:?}");
+}
+
+/// Commands that measure are another program's, which gets all arguments unchanged. Its own
+/// directory goes before the PATH.
+#[test]
+fn commands_that_measure_run_the_other_program() {
+    let site = Site::new();
+    let folders = ["path", "bin"].map(|name| site.beside(name));
+    folders.iter().for_each(|folder| fs::create_dir(folder).expect("a folder"));
+    let [path, own] = &folders;
+    // A file that a test has written itself may be open in another test's child.
+    let install = |from: &Path, to: PathBuf| {
+        let installed = Command::new("install").args(["-m", "755"]).arg(from).arg(to).status();
+        assert!(installed.is_ok_and(|status| status.success()), "{}", from.display());
+    };
+    install(&program(), own.join("regatta"));
+    let run = |words: &[&str]| {
+        let output = Command::new(own.join("regatta")).args(words).env("PATH", path).output();
+        let output = output.expect("it runs");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    for command in ["lab", "load", "workload", "null"] {
+        let (code, out, said) = run(&[command, "--help"]);
+        assert_eq!((code, &*out), (Some(2), ""), "{command}: {said}");
+        let folder = format!("neither in {} nor on the PATH", own.display());
+        for part in [command, &folder, "`cargo build --release -p regatta-lab`"] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+    }
+    for folder in &folders {
+        let script = site.beside("script");
+        let text = format!("#!/bin/sh\nprintf '%s\\n' {} \"$@\"\nexit 7\n", folder.display());
+        fs::write(&script, text).expect("a script");
+        install(&script, folder.join("regatta-lab"));
+        let folder = folder.display();
+        for (words, lines) in [
+            (&["lab", "--help", "a b", "--", "-x"][..], "lab\n--help\na b\n--\n-x"),
+            (&["help", "load"], "help\nload"),
+        ] {
+            let (code, out, said) = run(words);
+            assert_eq!((code, out), (Some(7), format!("{folder}\n{lines}\n")), "{said}");
+        }
+    }
+    assert_eq!(run(&["serve", "--help"]).0, Some(0), "its own commands stay its own");
 }

@@ -26,9 +26,9 @@ const IF_NONE_MATCH: &[Row] = &[
 /// If-Unmodified-Since (§13.1.4); not a date: as if it were not there.
 const IF_UNMODIFIED_SINCE: &[Row] =
     &[(BEFORE, false), (MODIFIED, true), (AFTER, true), (NONSENSE, true)];
-/// If-Modified-Since (§13.1.3).
+/// If-Modified-Since (§13.1.3), which finds the very date alone.
 const IF_MODIFIED_SINCE: &[Row] =
-    &[(BEFORE, true), (MODIFIED, false), (AFTER, false), (NONSENSE, true)];
+    &[(BEFORE, true), (MODIFIED, false), (AFTER, true), (NONSENSE, true)];
 
 /// Each row, and the absence of the field.
 fn each(rows: &'static [Row]) -> impl Iterator<Item = Option<Row>> + Clone {

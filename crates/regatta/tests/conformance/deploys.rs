@@ -257,8 +257,76 @@ pub(crate) fn a_missing_root_is_said_once(variant: &Variant) {
     assert_eq!(said("is still served"), 1, "{}", server.stderr());
     assert_eq!(ask(&mut server.connect(), "small.txt", "identity"), 1);
     fs::write(site.beside("current"), "no directory").expect("a file");
-    assert!(eventually(PATIENCE, || said("Not a directory") == 1), "{}", server.stderr());
+    assert!(eventually(PATIENCE, || said("is not a directory") == 1), "{}", server.stderr());
     link(&site, &release(&site, 2));
     let new = || ask(&mut server.connect(), "small.txt", "identity") == 2;
     assert!(eventually(PATIENCE, new), "never the new one");
+}
+
+/// Adds what goes with the files of a release: rules, and a page for an error.
+fn with_rules(path: &Path, number: u8) {
+    let headers = format!("/*\n  X-Release: {number}\n");
+    fs::write(path.join("_headers"), headers).expect("a file");
+    let redirects = format!("/old /to-{number} 302\n");
+    fs::write(path.join("_redirects"), redirects).expect("a file");
+    fs::write(path.join("error.html"), format!("error of {number}")).expect("a file");
+}
+
+/// The files of a release, their header fields, redirects and pages for errors change at once: no
+/// answer has parts of two. Rules that are changed in place are followed as well.
+pub(crate) fn rules_belong_to_the_root(variant: &Variant) {
+    let site = Site::new();
+    let releases = [1, 2, 3, 4].map(|number| release(&site, number));
+    (1..).zip(&releases).for_each(|(number, path)| with_rules(path, number));
+    symlink(&releases[0], site.beside("current")).expect("a link");
+    let server = Launch::new(variant, &site.beside("current"))
+        .set("content.rules_files=true")
+        .set("content.error_pages=501=error.html")
+        .start();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for (target, coding) in ASKED {
+            let (server, over) = (&server, &over);
+            scope.spawn(move || {
+                let mut client = server.connect();
+                while !over.load(Ordering::Relaxed) {
+                    let target = format!("/{target}");
+                    let answer = client.ask("GET", &target, &[("Accept-Encoding", coding)]);
+                    let number = release_of(&answer, &target[1..]).to_string();
+                    assert_eq!(answer.field("X-Release"), Some(&*number), "{target}");
+                }
+            });
+        }
+        let serves = |number: u8| {
+            let mut client = server.connect();
+            let led = client.ask("GET", "/old", &[]).expect(302);
+            let refused = client.ask("BREW", "/", &[]).expect(501);
+            led.field("Location") == Some(&*format!("/to-{number}"))
+                && refused.body == format!("error of {number}").as_bytes()
+                && ask(&mut server.connect(), "small.txt", "identity") == number
+        };
+        for (number, path) in (2..).zip(&releases[1..]) {
+            link(&site, path);
+            assert!(eventually(PATIENCE, || serves(number)), "{number}: {}", server.stderr());
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    let headers = site.beside("release-4").join("_headers");
+    fs::write(&headers, "/*\n  X-Release: in place\n").expect("a file");
+    let field = || server.connect().ask("GET", "/small.txt", &[]).expect(200);
+    let followed = || field().field("X-Release") == Some("in place");
+    assert!(eventually(PATIENCE, followed), "{}", server.stderr());
+    // Rules that cannot be read take no field away.
+    fs::remove_file(&headers).expect("a file");
+    fs::create_dir(&headers).expect("a folder");
+    let said = || server.stderr().contains("the rules read before stay in force");
+    assert!(eventually(PATIENCE, said), "{}", server.stderr());
+    assert_eq!(field().field("X-Release"), Some("in place"));
+    // A worker that begins now has the rules of now.
+    for worker in server.workers() {
+        kill(worker, Signal::KILL);
+        assert!(eventually(PATIENCE, || !alive(worker)), "{worker} lives on");
+    }
+    assert!(eventually(PATIENCE, || !server.workers().is_empty()), "no worker comes");
+    assert_eq!(field().field("X-Release"), Some("in place"));
 }

@@ -16,6 +16,14 @@ use std::time::{Duration, Instant};
 /// The longest that anything which should happen at once may take on a crowded machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Limits of every server whose test does not set them: they end clients that wait, and a test
+/// that serves many clients one after another on a crowded machine lets the last one wait long.
+pub(crate) const PATIENT: [(&str, &str); 3] = [
+    ("limits.first_request_ms_max", "10min"),
+    ("limits.head_ms_max", "10min"),
+    ("limits.idle_ms_max", "10min"),
+];
+
 /// An architecture with settings under which every case holds.
 #[derive(Debug)]
 pub(crate) struct Variant {
@@ -122,13 +130,15 @@ pub(crate) struct Launch {
     files_max: Option<u32>,
     stderr: Option<OwnedFd>,
     faults: Option<String>,
+    patient: bool,
 }
 
 impl Launch {
-    /// A server of this variant over this root, on one port of the kernel's choice.
+    /// A server of this variant over this root, on one port of the kernel's choice. Its clients may
+    /// wait as long as [`PATIENT`] says.
     pub(crate) fn new(variant: &Variant, root: &Path) -> Self {
         let root = root.to_str().expect("our paths are text").to_owned();
-        let launch = Self::of(&program()).arg(root);
+        let launch = Self { patient: true, ..Self::of(&program()) }.arg(root);
         let launch = launch.listen("127.0.0.1:0");
         let launch = launch.arg("--architecture").arg(variant.architecture);
         let launch = launch.sets(variant.settings);
@@ -141,7 +151,8 @@ impl Launch {
     /// A server of this program that a configuration file says everything about.
     pub(crate) fn of(program: &Path) -> Self {
         let (program, args) = (program.to_owned(), vec!["serve".into()]);
-        Self { program, args, listeners: 0, files_max: None, stderr: None, faults: None }
+        let (files_max, stderr, faults, patient) = (None, None, None, false);
+        Self { program, args, listeners: 0, files_max, stderr, faults, patient }
     }
 
     /// It will say so many addresses besides those that it is told here.
@@ -189,6 +200,13 @@ impl Launch {
         self
     }
 
+    /// The arguments that make the server patient, but for limits that the test sets.
+    fn patience(&self) -> Vec<String> {
+        let sets = |key: &str| self.args.iter().any(|arg| arg.split('=').next() == Some(key));
+        let all = PATIENT.iter().filter(|(key, _)| self.patient && !sets(key));
+        all.flat_map(|(key, value)| ["--set".to_owned(), format!("{key}={value}")]).collect()
+    }
+
     fn command(&self) -> Command {
         let mut command = Command::new(self.files_max.map_or(&*self.program, |_| Path::new("sh")));
         if let Some(files_max) = self.files_max {
@@ -206,6 +224,7 @@ impl Launch {
         let mut child = self
             .command()
             .args(&self.args)
+            .args(self.patience())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(stderr.map_or_else(Stdio::piped, Stdio::from))

@@ -2,8 +2,9 @@
 //! them.
 
 use crate::client::Client;
-use crate::harness::{Launch, PATIENCE, Variant, eventually, run};
+use crate::harness::{Launch, PATIENCE, Variant, children, eventually, kill, run};
 use crate::site::{Site, pattern};
+use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
@@ -119,6 +120,140 @@ pub(crate) fn each_is_deployed(variant: &Variant) {
     let all = || serves(NAMES[1], 2) && serves(NAMES[2], 1);
     assert!(eventually(PATIENCE, all), "{}", server.stderr());
     assert!(serves(NAMES[0], 0) && !serves(NAMES[1], 1) && !serves(NAMES[2], 2));
+}
+
+/// A fault below one root concerns its host: the server starts, reloads, and serves the
+/// others; `check` reports it all.
+#[test]
+fn a_fault_below_one_root_is_its_hosts_alone() {
+    let (site, config) = hosts();
+    let mut text = fs::read_to_string(&config).expect("the configuration");
+    let roots = ["gone", "closed", "lines", "pages"].map(|name| site.beside(name));
+    for (name, root) in ["gone", "closed", "lines", "pages"].iter().zip(&roots) {
+        text += &format!(
+            "[[hosts]]\nnames = [\"{name}.example\"]\nroot = \"{}\"\n[hosts.content]\n\
+             rules_files = true\nerror_pages = [\"501=no-such-page.html\"]\n",
+            root.display()
+        );
+    }
+    for root in &roots[1..] {
+        fs::create_dir(root).expect("a folder");
+        fs::write(root.join("index.html"), "here").expect("a file");
+    }
+    fs::create_dir(roots[1].join("_headers")).expect("a folder");
+    fs::write(roots[2].join("_headers"), "/*\n  X-A: b\n  Date: x\n").expect("a file");
+    fs::write(roots[2].join("_redirects"), "/b /c 999\n/old /new 302\n").expect("a file");
+    fs::write(&config, &text).expect("a file");
+    let (root, file) = (site.root(), config.to_str().expect("our paths are text"));
+    let said = run(&["check", root.to_str().expect("text"), "--config", file]);
+    assert_eq!(said.code, Some(2), "{}", said.stdout);
+    let faults = [
+        "gone\"",
+        "closed/_headers\" is a directory",
+        "lines/_headers:2:3: ",
+        "lines/_redirects:1:",
+        "\"no-such-page.html\" is not there",
+    ];
+    for part in faults {
+        assert!(said.stderr.contains(part), "{part}: {}", said.stderr);
+    }
+    let variant = Variant::named("sped_epoll");
+    let server = Launch::new(variant, &root).arg("--config").arg(file).start();
+    let get = |target: &str, host: &str| ask(&mut server.connect(), "GET", target, host);
+    let serves = || {
+        get("/only-0.txt", NAMES[0]).expect(200);
+        get("/only-1.txt", NAMES[1]).expect(200);
+        get("/", "pages.example").expect(200);
+        let lines = get("/", "lines.example").expect(200);
+        assert_eq!(lines.field("X-A"), Some("b"));
+        get("/old", "lines.example").expect(302);
+        ask(&mut server.connect(), "BREW", "/", "pages.example").expect(501);
+        get("/", "closed.example").expect(503);
+        get("/", "gone.example").expect(404);
+    };
+    serves();
+    for part in faults {
+        assert!(server.stderr().contains(part), "{part}: {}", server.stderr());
+    }
+    assert!(server.stderr().contains("host gone.example, root"), "{}", server.stderr());
+    let begun = server.stderr().matches(" starts with ").count();
+    server.signal(Signal::HUP);
+    let reloaded = || server.stderr().contains("reload: generation 2 serves");
+    assert!(eventually(PATIENCE, reloaded), "{}", server.stderr());
+    assert_eq!(server.stderr().matches(" starts with ").count(), begun + 1);
+    serves();
+    // What is mended is served soon, without a reload.
+    fs::create_dir(&roots[0]).expect("a folder");
+    fs::write(roots[0].join("index.html"), "here").expect("a file");
+    fs::remove_dir(roots[1].join("_headers")).expect("a folder");
+    let status = |host: &str| get("/", host).status;
+    let mended = || status("gone.example") == 200 && status("closed.example") == 200;
+    assert!(eventually(PATIENCE, mended), "{}", server.stderr());
+    fs::remove_file(roots[2].join("_headers")).expect("a file");
+    fs::create_dir(roots[2].join("_headers")).expect("a folder");
+    server.signal(Signal::HUP);
+    let again = || server.stderr().contains("reload: generation 3 serves");
+    assert!(eventually(PATIENCE, again), "{}", server.stderr());
+    assert_eq!(get("/", "lines.example").expect(200).field("X-A"), Some("b"));
+    assert!(server.stderr().contains("the rules read before stay in force"), "{}", server.stderr());
+}
+
+/// Hosts whose roots are links; the first scout that looks them up after a deployment is stopped.
+const LINKS: usize = 400;
+
+/// A lookup that hangs holds up the following of its own root, and of that only until it is killed.
+#[test]
+fn a_lookup_that_hangs_holds_up_no_other_root() {
+    let site = Site::with(&[("index.html", "first")]);
+    let (config, mut text) = (site.beside("regatta.toml"), String::new());
+    let link = |number: usize| site.beside(&format!("link-{number}"));
+    let lead = |release: u8| {
+        for number in 0..LINKS {
+            let next = site.beside("next");
+            symlink(site.beside(&format!("{number}-{release}")), &next).expect("a link");
+            fs::rename(next, link(number)).expect("a rename");
+        }
+    };
+    for number in 0..LINKS {
+        for release in [1, 2] {
+            let root = site.beside(&format!("{number}-{release}"));
+            fs::create_dir(&root).expect("a folder");
+            fs::write(root.join("index.html"), format!("{release}")).expect("a file");
+        }
+        let root = link(number).display().to_string();
+        text += &format!("[[hosts]]\nnames = [\"h{number}\"]\nroot = \"{root}\"\n");
+    }
+    lead(1);
+    fs::write(&config, text).expect("a file");
+    let server = Launch::new(Variant::named("sped_epoll"), &site.root())
+        .arg("--config")
+        .arg(config.to_str().expect("our paths are text"))
+        .start();
+    let serves = |release: u8| {
+        let mut client = server.connect();
+        let is_new = |number| {
+            let answer = ask(&mut client, "GET", "/", &format!("h{number}")).expect(200);
+            answer.body == release.to_string().as_bytes()
+        };
+        (0..LINKS).all(is_new)
+    };
+    let workers = children(server.pid());
+    let late = || server.stderr().matches("looking it up takes long").count();
+    // A scout that is done before it is stopped proves nothing: another deployment has another.
+    let caught = (0..20u8).any(|round| {
+        let release = 2 - round % 2;
+        lead(release);
+        let stopped = eventually(PATIENCE, || {
+            let new = children(server.pid()).into_iter().find(|child| !workers.contains(child));
+            new.inspect(|scout| kill(*scout, Signal::STOP)).is_some() || serves(release)
+        });
+        assert!(stopped && eventually(2 * PATIENCE, || serves(release)), "{}", server.stderr());
+        late() > 0
+    });
+    assert!(caught, "no scout was stopped: {}", server.stderr());
+    assert_eq!(late(), 1, "{}", server.stderr());
+    let ended = || children(server.pid()).iter().all(|child| workers.contains(child));
+    assert!(eventually(PATIENCE, ended), "a scout was left");
 }
 
 #[test]

@@ -38,6 +38,7 @@ mod load;
 mod matrix;
 mod means;
 mod methods;
+mod mistakes;
 mod n_copy;
 mod negotiation;
 mod paths;

@@ -38,6 +38,7 @@ macro_rules! always {
             counters: of_replies of_the_cache of_the_ends_of_connections of_a_worker_that_died
                 calls_of_a_hit;
             deploys: by_a_link by_moving by_exchange by_moving_a_whole_tree
+                rules_belong_to_the_root
                 what_is_new_is_waited_for a_new_worker_has_the_new_root
                 a_missing_root_is_said_once;
             fields: of_every_file tags_tell_files_apart media_types types_are_a_setting
@@ -370,7 +371,8 @@ macro_rules! staged {
         mod pools {
             topics! { $variant
                 seda: the_disk_stage_grows_and_shrinks who_is_too_many_is_turned_away
-                    decisions_come_at_their_times an_age_begins_when_the_request_came
+                    decisions_come_at_their_times decisions_are_not_logged_unasked
+                    an_age_begins_when_the_request_came
                     what_is_tried_again_is_not_served;
             }
         }
@@ -577,7 +579,7 @@ macro_rules! pooled {
         topics! { $variant
             pool: threads_are_the_other_tasks idle_connections_hold_no_thread
                 a_slow_reader_holds_one_thread slow_readers_hold_all_threads
-                a_slow_request_holds_a_thread_if_that_is_asked;
+                a_slow_request_holds_a_thread_if_that_is_asked an_end_is_no_request;
             threads: who_blocks_does_not_delay_the_end;
         }
     };
@@ -588,6 +590,7 @@ macro_rules! dispatched {
     ($variant:ident) => {
         topics! { $variant
             adapt: tasks_are_those_of_the_paper the_poller_waits_for_no_client;
+            pool: an_end_is_no_request;
         }
     };
 }
@@ -661,7 +664,8 @@ macro_rules! mastered {
             topics! { $variant
                 reload: faults_change_nothing a_program_that_fails the_old_drain_too
                     kills_in_between a_root_out_of_reach nothing_is_left logs_that_the_server_made
-                    a_moved_root_keeps_the_configuration a_program_that_adds_arguments;
+                    a_moved_root_keeps_the_configuration a_program_that_adds_arguments
+                    a_client_has_its_requests_once;
             }
         }
     };

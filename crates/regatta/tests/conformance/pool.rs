@@ -57,6 +57,24 @@ pub(crate) fn idle_connections_hold_no_thread(variant: &Variant) {
     assert_eq!(counter(&server, "connections_open_max"), 201);
 }
 
+/// The dispatcher closes a connection that has only ended: the threads see requests alone.
+pub(crate) fn an_end_is_no_request(variant: &Variant) {
+    let server = Launch::new(variant, common()).start();
+    let mut clients: Vec<_> = (0..30).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        (0..2).for_each(|_| drop(client.get("/small.txt").expect(200)));
+    }
+    let before = counter(&server, "hand_overs");
+    assert!(before >= 60, "{before} hand-overs of 60 requests");
+    clients.pop().expect("one of thirty").abort();
+    drop(clients);
+    let closed = || counter(&server, "connections_closed") == 30;
+    assert!(eventually(PATIENCE, closed), "{} closed", counter(&server, "connections_closed"));
+    assert_eq!(counter(&server, "hand_overs"), before);
+    let reasons = ["closed_peer_closed", "closed_reset"].map(|name| counter(&server, name));
+    assert_eq!(reasons, [29, 1]);
+}
+
 /// Calls block: who takes nothing holds a thread, and no more than that.
 pub(crate) fn a_slow_reader_holds_one_thread(variant: &Variant) {
     let server = pair(variant);

@@ -2,7 +2,7 @@
 
 use crate::client::Client;
 use crate::harness::{
-    Launch, PATIENCE, Server, Variant, alive, children, eventually, program, run,
+    Launch, PATIENCE, PATIENT, Server, Variant, alive, children, eventually, program, run,
 };
 use crate::site::{Site, common};
 use regatta_sys::sandbox::landlock_version;
@@ -136,6 +136,7 @@ impl Configured {
             let value = if is_flag { value.to_owned() } else { format!("{value:?}") };
             text.push_str(&format!("{key} = {value}\n"));
         }
+        PATIENT.iter().for_each(|(key, value)| text.push_str(&format!("{key} = {value:?}\n")));
         text
     }
 
@@ -572,6 +573,23 @@ pub(crate) fn a_program_that_adds_arguments(variant: &Variant) {
     program.replace("exec PROGRAM \"$@\"");
     succeed(&own.server, "upgrade");
     assert_eq!(says(), 0, "what lies there says what is added");
+}
+
+/// A client that has made all requests that it may is not given them again by a reload.
+pub(crate) fn a_client_has_its_requests_once(variant: &Variant) {
+    let limits = ["limits.client_rate=1", "limits.client_burst=60"];
+    let server = Launch::new(variant, common()).sets(&limits).start();
+    let begun = Instant::now();
+    // Asks until it is refused, and counts what it got.
+    let granted = || {
+        let mut client = server.connect();
+        (0..).take_while(|_| client.get("/small.txt").status == 200).count() as u64
+    };
+    let first = granted();
+    succeed(&server, "reload");
+    let then = granted();
+    let allowed = 60 + begun.elapsed().as_secs() + 1;
+    assert!(first >= 60 && first + then <= allowed, "{first} and {then} of {allowed}");
 }
 
 /// What the master has open after many reloads is what it had after the first.

@@ -96,6 +96,7 @@ pub(crate) fn the_disk_stage_grows_and_shrinks(variant: &Variant) {
     let controls = ["stages.pool_every=1", "stages.disk_ms=10", "stages.disk_threshold=1"];
     let bounds = ["stages.pool_threshold=1000", "seda.disk_max=4", "seda.idle_ms=300"];
     let launch = with_disk(variant, &site).set("lab.disk_seek_us=300000");
+    let launch = launch.set("stages.decisions=changes");
     let server = launch.sets(&controls).sets(&bounds).start();
     let mut clients: Vec<Client> = (0..12).map(|_| server.connect()).collect();
     for (at, client) in clients.iter_mut().enumerate() {
@@ -316,6 +317,19 @@ pub(crate) fn decisions_come_at_their_times(variant: &Variant) {
     let said = server.stderr();
     let [parse, disk] = ["parse", "disk"].map(|stage| of(&said, stage));
     assert!(disk <= parse + parse / 2, "{disk} of the disk, {parse} of who parses");
+}
+
+/// Controllers decide all the time: the error log has lines of that only where they are wanted.
+pub(crate) fn decisions_are_not_logged_unasked(variant: &Variant) {
+    let settings = ["stages.batch_control=true", "stages.batch_ms=1"];
+    let server = Launch::new(variant, common()).sets(&settings).start();
+    let mut client = server.connect();
+    let decided = || {
+        (0..20).for_each(|_| drop(client.get("/small.txt").expect(200)));
+        of_role(&server.top(), "parse", "decisions_changed") >= 2
+    };
+    assert!(eventually(PATIENCE, decided), "{}", server.top());
+    assert!(!server.stderr().contains("stage "), "{}", server.stderr());
 }
 
 /// The ages that the gate has said it went by.

@@ -21,9 +21,9 @@ use std::time::{Duration, Instant};
 /// Bodies from descriptors, not from memory.
 const FILES_ONLY: &str = "cache.body_bytes_max=0";
 
-/// The descriptors of a process by number.
+/// The descriptors of a process by number; none if it has ended, as short-lived children do.
 pub(crate) fn descriptors(pid: u32) -> BTreeMap<u32, PathBuf> {
-    let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("alive");
+    let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten();
     let number = |path: &Path| path.file_name()?.to_str()?.parse().ok();
     let pair = |path: PathBuf| Some((number(&path)?, std::fs::read_link(&path).ok()?));
     entries.flatten().filter_map(|entry| pair(entry.path())).collect()

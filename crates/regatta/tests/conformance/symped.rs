@@ -120,6 +120,27 @@ fn an_exclusive_wake_goes_to_who_has_room() {
     }
 }
 
+/// A connection may wake a full worker alone. That one does not keep it from the other.
+#[test]
+fn a_full_worker_passes_on_what_wakes_it() {
+    for when_full in ["pause", "close-idle"].map(|way| format!("accept.when_full={way}")) {
+        let room = ["event.processes=2", "limits.connections_max=4", "event.listen=exclusive"];
+        let server = start(&[&room[..], &["event.poller=epoll", &when_full]].concat());
+        let mut inside: Vec<Client> = Vec::new();
+        // Each time another worker has the room, and the kernel wakes either.
+        for turn in 0..16 {
+            if inside.len() == 4 {
+                drop(inside.remove(turn % 2));
+                assert!(eventually(PATIENCE, || server.open_connections() == 3), "{when_full}");
+            }
+            // No other arrives until it is answered.
+            let mut client = server.connect();
+            client.get("/small.txt").expect(200);
+            inside.push(client);
+        }
+    }
+}
+
 #[test]
 fn counters_are_all_they_share() {
     let server = start(&["event.processes=3"]);

@@ -98,3 +98,43 @@ fn a_reload_keeps_the_paths_that_stay() {
     assert_eq!(server.end().0, Some(0));
     assert!(!Path::new(&stays).exists() && !Path::new(&comes).exists());
 }
+
+/// Another program has taken the path since: by that alone its socket is not this server's.
+#[test]
+fn a_reload_takes_no_socket_of_another_program() {
+    let folder = Folder::new();
+    let (path, log) = (folder.path("socket"), folder.path("log"));
+    let (listen, errors) = (format!("unix:{path}"), format!("log.error={log}"));
+    let server = Server::serve(&folder, &["--listen", &listen, "--set", &errors]);
+    assert!(get(&path).ends_with("hello\n"));
+    fs::remove_file(&path).unwrap();
+    let _another = UnixListener::bind(&path).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    let before = fs::metadata(&path).unwrap();
+    let reload = run(&["reload", "--pid", &server.child.id().to_string()]);
+    assert!(reload.status.success(), "{}", fs::read_to_string(&log).unwrap());
+    assert!(server.get().ends_with("hello\n"));
+    let after = fs::metadata(&path).unwrap();
+    let of = |facts: &fs::Metadata| (facts.mode(), facts.uid(), facts.ino());
+    assert_eq!(of(&after), of(&before));
+    server.signal("TERM");
+    assert_eq!(server.end().0, Some(0));
+    assert_eq!(of(&fs::metadata(&path).unwrap()), of(&before), "it is another's");
+}
+
+/// A file that has not changed need not be written again: a disk may be full by now.
+#[test]
+fn a_reload_does_not_write_the_number_of_the_server_again() {
+    let folder = Folder::new();
+    let (path, log) = (folder.path("pid"), folder.path("log"));
+    let sets = [format!("server.pid_file={path}"), format!("log.error={log}")];
+    let server = Server::serve(&folder, &["--set", &sets[0], "--set", &sets[1]]);
+    let before = fs::metadata(&path).unwrap();
+    let reload = run(&["reload", "--pid", &server.child.id().to_string()]);
+    assert!(reload.status.success(), "{}", fs::read_to_string(&log).unwrap());
+    let after = fs::metadata(&path).unwrap();
+    assert_eq!((after.ino(), after.mtime_nsec()), (before.ino(), before.mtime_nsec()));
+    server.signal("TERM");
+    assert_eq!(server.end().0, Some(0));
+    assert!(!Path::new(&path).exists());
+}

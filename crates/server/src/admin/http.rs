@@ -1,4 +1,4 @@
-//! One request on a connection of its own, and its answer, within a limited time.
+//! Reading a request and writing its answer.
 use regatta_http::{
     Method, Status,
     h1::{
@@ -7,19 +7,10 @@ use regatta_http::{
     },
     target::Target,
 };
-use regatta_sys::{clock, socket};
-use std::{
-    fs::File,
-    io::{self, Read, Write},
-    os::fd::{AsFd, OwnedFd},
-    time::{Duration, Instant},
-};
+use regatta_sys::clock;
 
 /// The longest head, bytes.
 const HEAD_BYTES_MAX: usize = 4 << 10;
-
-/// What a client may send behind its request, which nobody looks at, bytes.
-const REST_BYTES_MAX: u64 = 64 << 10;
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +21,10 @@ pub(super) struct Asked<'a> {
     pub(super) query: &'a str,
     /// `Accept`; may be empty.
     pub(super) accept: &'a str,
+    /// `Host`; nothing from a client of HTTP/1.0.
+    pub(super) host: Option<&'a str>,
+    /// The body of the answer is wanted, too.
+    pub(super) with_body: bool,
 }
 
 /// What is answered.
@@ -52,73 +47,46 @@ impl Answer {
     }
 }
 
-/// Reads one request from a socket and answers it; both together take no longer than `time_max`,
-/// besides what `answer` takes.
-pub(super) fn exchange(
-    socket: OwnedFd,
-    time_max: Duration,
-    answer: impl FnOnce(&Asked<'_>) -> Answer,
-) -> io::Result<()> {
-    let mut stream = Timed { socket: File::from(socket), until: Instant::now() + time_max };
-    let mut head = Vec::new();
-    let reply = match read_head(&mut stream, &mut head)? {
-        None => respond(&head, answer),
-        Some(fault) => refuse(fault),
-    };
-    stream.write_all(&reply)?;
-    socket::shutdown_write(stream.socket.as_fd())?;
-    // A socket that is closed with unread bytes resets the connection, and the answer may be lost.
-    io::copy(&mut stream.take(REST_BYTES_MAX), &mut io::sink())?;
-    Ok(())
-}
-
-/// Reads a head; `Some` says why what has come is none.
-fn read_head(stream: &mut impl Read, head: &mut Vec<u8>) -> io::Result<Option<HeadFault>> {
-    let mut bytes = [0; 1024];
-    loop {
-        let seen = head.len();
-        let count = stream.read(&mut bytes)?;
-        if count == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+/// Adds what has come to a head. `Some` once it is whole, and cut off where it ends, or if it is
+/// none.
+pub(super) fn scan(head: &mut Vec<u8>, bytes: &[u8]) -> Option<Result<(), HeadFault>> {
+    let seen = head.len();
+    head.extend_from_slice(bytes);
+    match scan_head(head, seen) {
+        Scan::End(length) if length <= HEAD_BYTES_MAX => {
+            head.truncate(length);
+            Some(Ok(()))
         }
-        head.extend_from_slice(&bytes[..count]);
-        match scan_head(head, seen) {
-            Scan::End(length) if length <= HEAD_BYTES_MAX => {
-                head.truncate(length);
-                return Ok(None);
-            }
-            Scan::Bad => return Ok(Some(HeadFault::FieldLine)),
-            Scan::Partial if head.len() < HEAD_BYTES_MAX => {}
-            Scan::End(_) | Scan::Partial => return Ok(Some(HeadFault::HeadTooLarge)),
-        }
+        Scan::Bad => Some(Err(HeadFault::FieldLine)),
+        Scan::Partial if head.len() < HEAD_BYTES_MAX => None,
+        Scan::End(_) | Scan::Partial => Some(Err(HeadFault::HeadTooLarge)),
     }
 }
 
-fn respond(head: &[u8], answer: impl FnOnce(&Asked<'_>) -> Answer) -> Vec<u8> {
+/// Parses a head; the whole answer if the request is refused.
+pub(super) fn request(head: &[u8]) -> Result<Asked<'_>, Vec<u8>> {
     let limits = HeadLimits { head_bytes_max: HEAD_BYTES_MAX, ..HeadLimits::default() };
-    let head = match parse_request(head, &limits) {
-        Ok(head) => head,
-        Err(fault) => return refuse(fault),
-    };
+    let head = parse_request(head, &limits).map_err(refuse)?;
     if !matches!(head.method, Method::Get | Method::Head) {
         let why = "GET and HEAD are all that is answered here; signals change the server\n";
-        return encode(&Answer::text(Status::METHOD_NOT_ALLOWED, why), true);
+        return Err(encode(&Answer::text(Status::METHOD_NOT_ALLOWED, why), true));
     }
     let target = match head.names {
         Target::Path(target) => str::from_utf8(target).unwrap_or_default(),
         Target::Server | Target::Tunnel => "",
     };
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    let accept = head.fields.get("Accept").and_then(|value| str::from_utf8(value).ok());
-    let asked = Asked { path, query, accept: accept.unwrap_or_default() };
-    encode(&answer(&asked), head.method == Method::Get)
+    let field = |name| head.fields.get(name).map(|value| str::from_utf8(value).unwrap_or_default());
+    let (accept, host) = (field("Accept").unwrap_or_default(), field("Host"));
+    Ok(Asked { path, query, accept, host, with_body: head.method == Method::Get })
 }
 
-fn refuse(fault: HeadFault) -> Vec<u8> {
+pub(super) fn refuse(fault: HeadFault) -> Vec<u8> {
     encode(&Answer::text(fault.status(), format!("{}\n", fault.reason())), true)
 }
 
-fn encode(answer: &Answer, with_body: bool) -> Vec<u8> {
+/// The bytes of an answer.
+pub(super) fn encode(answer: &Answer, with_body: bool) -> Vec<u8> {
     let mut out = Vec::with_capacity(256 + answer.body.len());
     write_status_line(&mut out, answer.status);
     write_date_field(&mut out, "Date", i64::try_from(clock::now().unix).unwrap_or(0));
@@ -134,39 +102,4 @@ fn encode(answer: &Answer, with_body: bool) -> Vec<u8> {
         out.extend_from_slice(answer.body.as_bytes());
     }
     out
-}
-
-/// A blocking socket, until a time.
-struct Timed {
-    socket: File,
-    until: Instant,
-}
-
-impl Timed {
-    fn left(&self) -> io::Result<Option<Duration>> {
-        let left = self.until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        // To the kernel 0 microseconds are for ever.
-        Ok(Some(left.max(Duration::from_millis(1))))
-    }
-}
-
-impl Read for Timed {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        socket::set_timeouts(self.socket.as_fd(), self.left()?, None)?;
-        self.socket.read(into)
-    }
-}
-
-impl Write for Timed {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        socket::set_timeouts(self.socket.as_fd(), None, self.left()?)?;
-        self.socket.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }

@@ -1,6 +1,6 @@
 //! Where the admin process listens.
 use regatta_sys::{
-    socket::{self, Mode, Place, Steps},
+    socket::{Place, Steps},
     unix::{self, SocketFile, UnixSpec},
 };
 use std::{io, net::TcpListener, os::fd::OwnedFd};
@@ -22,7 +22,6 @@ pub(crate) fn listen(place: &Place) -> io::Result<(OwnedFd, Option<SocketFile>)>
     let (owner, backlog, send_buffer_bytes, steps) = (None, BACKLOG, 0, Steps::None);
     let spec = UnixSpec { path, mode: MODE, owner, backlog, send_buffer_bytes, steps };
     let (socket, file) = unix::listen(&spec)?;
-    socket::set_mode(&socket, Mode::Blocking).inspect_err(|_| file.remove())?;
     Ok((socket, Some(file)))
 }
 
@@ -38,6 +37,7 @@ pub(crate) fn try_listening(place: &Place) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::folder::Folder;
+    use regatta_sys::socket::{self, Mode};
     use std::{
         fs,
         os::{

@@ -9,7 +9,7 @@ pub(crate) use regatta_sys::socket::Place;
 use regatta_sys::{socket::UNIX, unix::PATH_BYTES_MAX};
 use std::{
     fmt,
-    net::{SocketAddr, ToSocketAddrs},
+    net::{SocketAddr, ToSocketAddrs, UdpSocket},
 };
 
 /// The addresses and paths of the listeners, in the order of the configuration.
@@ -25,15 +25,48 @@ pub(super) fn addresses(said: &Said, problems: &mut Vec<Problem>) -> Vec<Place> 
     }
     let mut addresses: Vec<Place> = Vec::new();
     for text in texts {
-        match place(text) {
-            Ok(place) if place.is_definite() && addresses.contains(&place) => {
-                problems.push(said.problem(key, &format!("{place} is listed twice")));
+        let found = match places(text) {
+            Ok(found) => found,
+            Err(fault) => {
+                problems.push(no_address(said, key, text, fault));
+                continue;
             }
-            Ok(place) => addresses.push(place),
-            Err(fault) => problems.push(no_address(said, key, text, fault)),
+        };
+        for place in found {
+            if place.is_definite() && addresses.contains(&place) {
+                problems.push(said.problem(key, &format!("{place} is listed twice")));
+            } else {
+                addresses.push(place);
+            }
         }
     }
+    if texts.len() <= ADDRESSES_MAX && addresses.len() > ADDRESSES_MAX {
+        let message = format!("{} addresses, and there may be {ADDRESSES_MAX}", addresses.len());
+        problems.push(said.problem(key, &message).hint("a name has several: list addresses"));
+    }
     addresses
+}
+
+/// Reads `unix:/path`, or `host:port` with all addresses that a host name has.
+fn places(text: &str) -> Result<Vec<Place>, AddressFault> {
+    match text.starts_with(UNIX) || text.starts_with('/') {
+        true => place(text).map(|place| vec![place]),
+        false => Ok(of_this_machine(all_addresses(text)?).into_iter().map(Place::Inet).collect()),
+    }
+}
+
+/// The addresses to listen on of those that a name has: all that this machine has. IPv6 may be off,
+/// and its loopback address still in /etc/hosts.
+fn of_this_machine(mut all: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    // Any free port, which cannot be the same at two addresses.
+    if all.first().is_some_and(|first| first.port() == 0) {
+        all.truncate(1);
+    }
+    let is_here = |address: &SocketAddr| UdpSocket::bind((address.ip(), 0)).is_ok();
+    if all.len() > 1 && all.iter().any(is_here) {
+        all.retain(is_here);
+    }
+    all
 }
 
 /// Finds prefixes of trusted proxies that are none.
@@ -140,15 +173,22 @@ impl fmt::Display for AddressFault {
     }
 }
 
-/// Reads an address: `127.0.0.1:8080`, `[::1]:8080`, `localhost:0`. A host name is looked up.
+/// Reads an address: `127.0.0.1:8080`, `[::1]:8080`, `localhost:0`. A host name is looked up; of
+/// several addresses that it has, the first is taken.
 ///
 /// # Errors
 /// If it is none; the fault says what may have been meant.
 pub fn address(text: &str) -> Result<SocketAddr, AddressFault> {
+    // There is at least one.
+    all_addresses(text).map(|all| all[0])
+}
+
+/// All addresses that a text names, each once; at least one.
+fn all_addresses(text: &str) -> Result<Vec<SocketAddr>, AddressFault> {
     let fault =
         |message: &str, hint: Option<String>| AddressFault { message: message.to_owned(), hint };
     if let Ok(address) = text.parse() {
-        return Ok(address);
+        return Ok(vec![address]);
     }
     if text.parse::<u16>().is_ok() {
         let hint = format!("127.0.0.1:{text} serves this machine, 0.0.0.0:{text} every network");
@@ -181,11 +221,16 @@ pub fn address(text: &str) -> Result<SocketAddr, AddressFault> {
         let hint = "as in 127.0.0.1:8080; a static program cannot look up names".to_owned();
         return Err(fault("the host is not an address", Some(hint)));
     }
-    match text.to_socket_addrs().map(|mut addresses| addresses.next()) {
-        Ok(Some(address)) => Ok(address),
-        Ok(None) => Err(fault("the host has no address", None)),
-        Err(error) => Err(fault(&format!("the host cannot be looked up: {error}"), None)),
+    let found = text.to_socket_addrs();
+    let found =
+        found.map_err(|error| fault(&format!("the host cannot be looked up: {error}"), None));
+    let mut all: Vec<SocketAddr> = Vec::new();
+    for address in found? {
+        if !all.contains(&address) {
+            all.push(address);
+        }
     }
+    if all.is_empty() { Err(fault("the host has no address", None)) } else { Ok(all) }
 }
 
 #[cfg(test)]
@@ -220,6 +265,22 @@ mod tests {
             assert_eq!(got.as_deref().map_err(String::as_str), expect, "{text}");
         }
         assert!(address("localhost:80").unwrap().ip().is_loopback());
+    }
+
+    #[test]
+    fn a_name_is_listened_on_at_each_address_that_this_machine_has() {
+        let all = |texts: &[&str]| -> Vec<SocketAddr> {
+            texts.iter().map(|text| text.parse().unwrap()).collect()
+        };
+        // 240.0.0.0/4 is reserved: no machine has an address of it (RFC 1112 §4).
+        for (found, expected) in [
+            (&["127.0.0.1:80", "127.0.0.2:80"][..], &["127.0.0.1:80", "127.0.0.2:80"][..]),
+            (&["240.0.0.1:80", "127.0.0.1:80"], &["127.0.0.1:80"]),
+            (&["240.0.0.1:80", "240.0.0.2:80"], &["240.0.0.1:80", "240.0.0.2:80"]),
+            (&["127.0.0.1:0", "127.0.0.2:0"], &["127.0.0.1:0"]),
+        ] {
+            assert_eq!(of_this_machine(all(found)), all(expected), "{found:?}");
+        }
     }
 
     #[test]

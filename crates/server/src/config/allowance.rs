@@ -238,7 +238,7 @@ mod tests {
         let machine_bytes = 16384 * MIB;
         let (descriptors_max, threads) = (20_000, Threads::NONE);
         let allowance = Allowance { descriptors_max, cpus, machine_bytes, threads, group };
-        understand(said, &allowance).unwrap()
+        understand(said, &[], &allowance).unwrap()
     }
 
     fn chosen(config: &Config) -> Vec<String> {

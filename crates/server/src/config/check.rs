@@ -6,13 +6,16 @@ use crate::{
         allowance::{self, Allowance, Chosen},
         demand::Demanding,
         error_pages,
-        hosts::{self, HostConfig},
+        hosts::{self, Findings, HostConfig},
+        nested,
         raw::{Problem, Said},
+        release::Release,
+        rules_files, unused,
     },
     media,
 };
 use regatta_arch::{
-    Architecture,
+    Architecture, event,
     layout::Layout,
     options::{Settings, Value},
     shared::SharedState,
@@ -63,6 +66,13 @@ pub struct Config {
     pub chosen: Vec<Chosen>,
     /// What is allowed, and may not have been meant.
     pub warnings: Vec<Problem>,
+    /// Rules that are left out, because a table would exceed its limits: errors of `check`, and
+    /// warnings of a server, which serves without them.
+    pub cut: Vec<Problem>,
+    /// Problems in files with rules, each with the number of its host.
+    pub faults: Vec<(usize, Problem)>,
+    /// The same without the rules in files.
+    pub plain: Said,
 }
 
 impl Config {
@@ -73,14 +83,21 @@ impl Config {
     }
 }
 
-/// Understands what was said, and chooses what was left open of what is allowed.
+/// Understands what was said, with the rules that were found at the roots, and chooses what was
+/// left open of what is allowed.
 ///
 /// # Errors
 /// All that is wrong, and what was said; nothing outside the process has been looked at but host
 /// names.
-pub fn understand(said: Said, allowance: &Allowance) -> Result<Config, (Said, Vec<Problem>)> {
-    let (mut said, mut problems) = (said, Vec::new());
-    said.inherit_rules();
+#[expect(clippy::result_large_err, reason = "returned once, when a configuration is read")]
+pub fn understand(
+    said: Said,
+    releases: &[Release],
+    allowance: &Allowance,
+) -> Result<Config, (Said, Vec<Problem>)> {
+    let (mut said, plain, mut problems) = (said.clone(), said, Vec::new());
+    let mut faults = add_rules(&mut said, releases);
+    let inherited = said.inherit_rules();
     let listen = addresses(&said, &mut problems);
     trusted(&said, &mut problems);
     permissions(&said, &mut problems);
@@ -89,10 +106,15 @@ pub fn understand(said: Said, allowance: &Allowance) -> Result<Config, (Said, Ve
     let mut warnings = Vec::new();
     warnings.extend(admin.as_ref().and_then(|place| exposed(&said, place)));
     warnings.extend(untrusted(&said, &listen));
-    let hosts = hosts::understand(&said, content, &mut problems, &mut warnings);
+    let mut found = Findings { problems, warnings, ..Findings::default() };
+    let hosts = hosts::understand((&said, &inherited), content, &mut found);
+    faults.extend(found.faults);
+    let Findings { mut problems, mut warnings, cut, .. } = found;
+    warnings.extend(nested::roots(&said, &hosts));
     let mut chosen = Vec::new();
     // An unknown architecture has been reported where it was read.
     let architecture = regatta_arch::find(said.settings.text("server.architecture"));
+    warnings.extend(architecture.map_or_else(Vec::new, |it| unused::warnings(&said, it)));
     let layout = architecture.and_then(|architecture| {
         chosen.extend(allowance::schedulers(&mut said, architecture, allowance));
         chosen.extend(processes(&mut said, architecture, allowance));
@@ -120,10 +142,40 @@ pub fn understand(said: Said, allowance: &Allowance) -> Result<Config, (Said, Ve
     });
     match layout {
         Some((architecture, layout)) if problems.is_empty() => {
-            Ok(Config { said, listen, admin, architecture, hosts, layout, chosen, warnings })
+            let of = Config {
+                said,
+                listen,
+                admin,
+                architecture,
+                hosts,
+                layout,
+                chosen,
+                warnings,
+                cut,
+                faults,
+                plain,
+            };
+            Ok(of)
         }
-        _ => Err((said, problems)),
+        _ => {
+            problems.extend(faults.into_iter().map(|(_, problem)| problem));
+            Err((said, problems))
+        }
     }
+}
+
+/// Adds the rules that were found at the roots; what is wrong with them, by host.
+fn add_rules(said: &mut Said, releases: &[Release]) -> Vec<(usize, Problem)> {
+    let mut faults = Vec::new();
+    for (at, release) in releases.iter().enumerate() {
+        let of_host = match at {
+            0 => Some(&mut *said),
+            _ => said.hosts.get_mut(at - 1),
+        };
+        let found = of_host.map(|said| rules_files::add(release, said)).unwrap_or_default();
+        faults.extend(found.into_iter().map(|problem| (at, problem)));
+    }
+    faults
 }
 
 /// Listens where sockets were given, if nobody has said where to.
@@ -266,8 +318,10 @@ impl Tables {
             true => settings.list(LISTEN_KEY).len() as u64,
             false => 0,
         };
-        let reserved =
-            reserved + further * DESCRIPTORS_PER_SCHEDULER + listeners * DESCRIPTORS_PER_LISTENER;
+        // The bells of the others.
+        let bells = if event::is_exclusive(settings) { workers.saturating_sub(1) } else { 0 };
+        let further = further * DESCRIPTORS_PER_SCHEDULER;
+        let reserved = reserved + further + listeners * DESCRIPTORS_PER_LISTENER + bells;
         Self { limit, count: workers, reserved }
     }
 }
@@ -379,7 +433,7 @@ mod tests {
             threads: Threads::NONE,
             group: Group::default(),
         };
-        understand(said, &allowance)
+        understand(said, &[], &allowance)
             .map_err(|(_, problems)| problems.iter().map(ToString::to_string).collect())
     }
 
@@ -528,6 +582,8 @@ mod tests {
         let each = 1024 - 64 - 240;
         assert_eq!(symped(&[], 1024), Ok(vec![each; 3]), "each has descriptors of its own");
         assert_eq!(symped(&["limits.connections_max=11"], 1024), Ok(vec![4, 4, 3]));
+        let exclusive = ["cache.enabled=false", "event.listen=exclusive"];
+        assert_eq!(symped(&exclusive, 1024), Ok(vec![1024 - 64 - 2; 3]), "the others' bells");
         assert_eq!(symped(&["limits.connections_max=2160"], 1024), Ok(vec![720; 3]));
         for (sets, part) in [
             (

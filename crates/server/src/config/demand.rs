@@ -205,7 +205,7 @@ mod tests {
                 threads: Threads { tasks, ..Threads::NONE },
                 group: Group::default(),
             };
-            understand(said, &allowance).map_err(|(_, problems)| problems[0].to_string())
+            understand(said, &[], &allowance).map_err(|(_, problems)| problems[0].to_string())
         };
         let named = config(&["server.architecture=knot-nptl"]).unwrap();
         assert_eq!(named.layout.shares[0].connections_max, 498);

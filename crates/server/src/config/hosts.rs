@@ -1,15 +1,16 @@
 //! What each host serves: the first one's root, and those of the table `[[hosts]]`.
 use crate::{
     config::{
-        raw::{Problem, Row, Said},
-        rules, tables,
+        raw::{Inherited, Problem, Row, Said},
+        rules::{self, Built},
+        tables,
     },
     media::Types,
 };
 use regatta_arch::options::Settings;
 use regatta_http::target::is_host;
-use regatta_origin::{ContentRules, HOST_BYTES_MAX, Rules};
-use std::collections::BTreeMap;
+use regatta_origin::{ContentRules, HOST_BYTES_MAX, Rules, Shared};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// The field that names a host.
 const NAMES: &str = "hosts.names";
@@ -24,33 +25,67 @@ pub struct HostConfig {
     /// Media types.
     pub types: Types,
     /// The owner's rules for paths.
-    pub rules: Rules,
+    pub rules: Shared<Rules>,
+}
+
+/// Findings while hosts were understood.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    /// Problems.
+    pub problems: Vec<Problem>,
+    /// Rules of the configuration that are left out of a table that is full.
+    pub cut: Vec<Problem>,
+    /// Warnings: allowed, and perhaps not meant.
+    pub warnings: Vec<Problem>,
+    /// Problems in files with rules, each with the number of its host.
+    pub faults: Vec<(usize, Problem)>,
 }
 
 /// Understands what all hosts serve: the first one, and those of the table. `content` finds what is
 /// wrong with the options that each has. What is said once for all is reported once.
 pub(crate) fn understand(
-    said: &Said,
+    (said, inherited): (&Said, &Inherited),
     content: fn(&Said, &mut Vec<Problem>),
-    problems: &mut Vec<Problem>,
-    warnings: &mut Vec<Problem>,
+    found: &mut Findings,
 ) -> Vec<HostConfig> {
+    let Findings { problems, cut, warnings, faults } = found;
     let mut all_names = names(said.rows(tables::HOSTS), problems).into_iter();
     let mut hosts = Vec::new();
-    for (at, said) in std::iter::once(said).chain(&said.hosts).enumerate() {
-        let (mut wrong, mut doubtful) = (Vec::new(), Vec::new());
+    // What was found before, so that what is said once for all is reported once.
+    let (mut known, mut warned) = (HashSet::new(), HashSet::new());
+    let mut shared: HashMap<String, Shared<Rules>> = HashMap::new();
+    for (at, said) in said.all_hosts().enumerate() {
+        let mut wrong = Vec::new();
         content(said, &mut wrong);
-        let rules = rules::build(said, &mut wrong, &mut doubtful);
+        // Hosts without rules of their own have one table together.
+        let key = (at > 0 && said.has_only(inherited)).then(|| said.of_hosts_text());
+        let same = key.as_ref().and_then(|key| shared.get(key).cloned());
+        let (mut left_out, mut doubtful) = (Vec::new(), Vec::new());
+        let rules = same.unwrap_or_else(|| {
+            let Built { rules, problems, cut, warnings } = rules::build(said);
+            wrong.extend(problems);
+            (left_out, doubtful) = (cut, warnings);
+            let rules = Shared::from(rules);
+            shared.extend(key.map(|key| (key, rules.clone())));
+            rules
+        });
         let types = Types::new(said.settings.list("content.types")).map_err(|items| {
             wrong.extend(items.iter().map(|item| {
                 said.problem("content.types", &format!("\"{item}\" is not ext=type/subtype"))
                     .hint("as in log=text/plain, without parameters")
             }));
         });
-        for (mut found, all) in [(wrong, &mut *problems), (doubtful, &mut *warnings)] {
-            found.retain(|one| !all.contains(one));
-            all.extend(found);
-        }
+        let (below, mut wrong): (Vec<_>, Vec<_>) =
+            wrong.into_iter().partition(|problem| said.is_of_rules_file(problem));
+        let (cut_below, mut left_out): (Vec<_>, Vec<_>) =
+            left_out.into_iter().partition(|problem| said.is_of_rules_file(problem));
+        faults.extend(below.into_iter().chain(cut_below).map(|problem| (at, problem)));
+        wrong.retain(|problem| known.insert(problem.to_string()));
+        left_out.retain(|problem| known.insert(problem.to_string()));
+        doubtful.retain(|problem| warned.insert(problem.to_string()));
+        problems.extend(wrong);
+        cut.extend(left_out);
+        warnings.extend(doubtful);
         let names = if at == 0 { Vec::new() } else { all_names.next().unwrap_or_default() };
         if let Ok(types) = types {
             hosts.push(HostConfig { names, content: rules_of(&said.settings), types, rules });
@@ -130,10 +165,10 @@ mod tests {
     fn understood(text: &str) -> (Vec<HostConfig>, Vec<String>, String) {
         let file = FileText { name: "r", text };
         let (mut said, mut problems) = read(Some(file), &Arguments::default());
-        said.inherit_rules();
-        let mut warnings = Vec::new();
-        let hosts = understand(&said, |_, _| {}, &mut problems, &mut warnings);
-        problems.extend(warnings);
+        let inherited = said.inherit_rules();
+        let mut found = Findings::default();
+        let hosts = understand((&said, &inherited), |_, _| {}, &mut found);
+        problems.extend([found.problems, found.cut, found.warnings].concat());
         (hosts, problems.iter().map(ToString::to_string).collect(), said.print_rows())
     }
 
@@ -201,6 +236,31 @@ root = \"/srv/b\"
         // What is wrong with them is said once.
         let (_, problems, _) = understood(&(rules("").replace("X-A", "Date") + &host("a")));
         assert_eq!(problems.len(), 1, "{problems:?}");
+    }
+
+    /// At all documented limits at once, hosts without rules of their own have one table, and no
+    /// option is stored for each of them.
+    #[test]
+    fn hosts_at_all_limits_share_what_they_have() {
+        let mut text = String::new();
+        for at in 0..4096 {
+            text += &format!("[[headers]]\npath = \"/h{at}/*\"\nset = [\"X-A: b\"]\n");
+            text += &format!("[[redirects]]\nfrom = \"/r{at}\"\nto = \"/t{at}\"\n");
+        }
+        for at in 0..4096 {
+            text += &format!("[[hosts]]\nnames = [\"h{at}\"]\nroot = \"/srv/{at}\"\n");
+        }
+        let file = FileText { name: "r", text: &text };
+        let (mut said, problems) = read(Some(file), &Arguments::default());
+        assert_eq!(problems, []);
+        let inherited = said.inherit_rules();
+        let mut found = Findings::default();
+        let hosts = understand((&said, &inherited), |_, _| {}, &mut found);
+        assert_eq!((found.problems, found.warnings, found.faults.len()), (vec![], vec![], 0));
+        assert_eq!(hosts.len(), 4097);
+        assert!(hosts[2..].iter().all(|host| host.rules.is_same(&hosts[1].rules)));
+        assert!(!hosts[0].rules.is_same(&hosts[1].rules), "redirects are the first host's");
+        assert_eq!(hosts[4096].rules.header_places(b"h7/x").len(), 1);
     }
 
     #[test]

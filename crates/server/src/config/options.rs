@@ -26,6 +26,12 @@ fn ours() -> impl Iterator<Item = &'static OptionSpec> {
     OPTIONS.iter().chain(accept::OPTIONS)
 }
 
+/// True of an option that is there whatever the architecture.
+#[must_use]
+pub fn is_ours(key: &str) -> bool {
+    ours().any(|spec| spec.key == key)
+}
+
 /// All options in the order of their tables, and the place of each by its name.
 type Table = (Vec<&'static OptionSpec>, HashMap<&'static str, &'static OptionSpec>);
 

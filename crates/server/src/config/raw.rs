@@ -1,5 +1,10 @@
 //! What was said: a configuration file, flags and `--set`, read into settings or into the list of
 //! everything that is wrong with them.
+mod of_hosts;
+
+pub(crate) use of_hosts::Inherited;
+pub use of_hosts::text_of;
+
 use crate::config::{
     options,
     tables::{self, TableSpec},
@@ -12,10 +17,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
 use std::mem;
 use std::ops::Range;
+use std::sync::{Arc, OnceLock};
 use toml::de::{DeArray, DeTable, DeValue};
 
 /// The largest configuration file that is read, bytes.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// The most keys said twice whose first places are looked for.
+const TWICE_MAX: usize = 100;
 
 /// Where something was said.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,7 +142,8 @@ pub struct Said {
     /// Every option.
     pub settings: Settings,
     places: BTreeMap<&'static str, Location>,
-    rows: BTreeMap<&'static str, Vec<Row>>,
+    /// By table. Hosts that inherit rows share them.
+    rows: BTreeMap<&'static str, Arc<Vec<Row>>>,
     /// What holds for each row of `[[hosts]]`: rules of its own, and the options of all hosts but
     /// for those that it sets itself.
     pub(crate) hosts: Vec<Self>,
@@ -156,6 +166,11 @@ impl Row {
     pub(crate) fn new(spec: &TableSpec, place: Location, of_site: bool) -> Self {
         let settings = Settings::defaults(spec.fields);
         Self { place, settings, places: BTreeMap::new(), of_site }
+    }
+
+    /// True if it comes from a file at the root, not from the configuration file.
+    pub(crate) const fn is_of_site(&self) -> bool {
+        self.of_site
     }
 
     /// Says the value of a field.
@@ -188,48 +203,15 @@ const ROOT: [&str; 2] = ["hosts.root", "server.root"];
 /// The section whose options hosts may set.
 const CONTENT: &str = "content";
 
-/// The tables whose rows hold for each host that has none of its own. Redirects do not: they name
-/// the paths of one site.
-const INHERITED: [&str; 3] = ["headers", "cors", "auth"];
-
 impl Said {
     /// Nothing.
     fn new() -> Self {
-        let settings = Settings::defaults(options::all());
+        // Each host begins with nothing: the defaults are parsed once.
+        static DEFAULTS: OnceLock<Arc<Settings>> = OnceLock::new();
+        let defaults = DEFAULTS.get_or_init(|| Arc::new(Settings::defaults(options::all())));
+        let settings = Settings::over(Arc::clone(defaults));
         let (places, rows) = (BTreeMap::new(), BTreeMap::new());
         Self { settings, places, rows, hosts: Vec::new() }
-    }
-
-    /// Makes of what each host sets all that holds for it.
-    fn complete_hosts(&mut self) {
-        let mut hosts = mem::take(&mut self.hosts);
-        for (host, row) in hosts.iter_mut().zip(self.rows(tables::HOSTS)) {
-            let own = mem::replace(&mut host.settings, self.settings.clone());
-            let root = row.settings.get(ROOT[0]).expect("a row has every field");
-            let place = row.places.get(ROOT[0]).unwrap_or(&row.place);
-            host.places.insert(ROOT[1], place.clone());
-            for key in host.places.keys() {
-                let value = if *key == ROOT[1] { Some(root) } else { own.get(key) };
-                let (spec, value) = options::find(key).zip(value).expect("it was set as one");
-                host.settings.set(spec, value.clone()).expect("it was taken before");
-            }
-            host.places.insert(ROOT[0], place.clone());
-            for (key, place) in &self.places {
-                host.places.entry(*key).or_insert_with(|| place.clone());
-            }
-        }
-        self.hosts = hosts;
-    }
-
-    /// Gives hosts the rules of all hosts, but none to a table in which a host has rules itself,
-    /// also by a file at its root. Those in files at the first root are that root's alone.
-    pub(crate) fn inherit_rules(&mut self) {
-        for table in INHERITED {
-            let rows = self.rows(table).iter().filter(|row| !row.of_site);
-            let rows: Vec<_> = rows.cloned().collect();
-            let lacking = self.hosts.iter_mut().filter(|host| host.rows(table).is_empty());
-            lacking.for_each(|host| drop(host.rows.insert(table, rows.clone())));
-        }
     }
 
     /// Adds a row to a table.
@@ -242,14 +224,14 @@ impl Said {
             let message = format!("more than {} of [[{}]]", spec.rows_max, spec.name);
             return Err(Problem::new(row.place, message).hint("make some of them one"));
         }
-        rows.push(row);
+        Arc::make_mut(rows).push(row);
         Ok(())
     }
 
     /// The rows of a table, in the order of the file.
     #[must_use]
     pub fn rows(&self, table: &str) -> &[Row] {
-        self.rows.get(table).map_or(&[], Vec::as_slice)
+        self.rows.get(table).map_or(&[], |rows| rows.as_slice())
     }
 
     /// The rows of all tables in the configuration file, as a file has them.
@@ -318,7 +300,7 @@ impl Said {
 #[must_use]
 pub fn read(file: Option<FileText<'_>>, arguments: &Arguments) -> (Said, Vec<Problem>) {
     let (said, problems, wrong_lines) = (Said::new(), Vec::new(), BTreeSet::new());
-    let mut reader = Reader { said, problems, wrong_lines };
+    let mut reader = Reader { said, problems, wrong_lines, places: Places::default() };
     if let Some(file) = file {
         reader.file(file);
     }
@@ -338,23 +320,49 @@ struct Reader {
     problems: Vec<Problem>,
     /// Lines with a syntax error: what was made of them means nothing.
     wrong_lines: BTreeSet<usize>,
+    places: Places,
+}
+
+/// Whether a text has blocks or directives as nginx has them.
+fn is_of_nginx(text: &str) -> bool {
+    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim_end());
+    lines.into_iter().any(|line| line.ends_with('{') || line.ends_with(';'))
+}
+
+/// Architectures whose names begin with `name` and a hyphen.
+fn of_family(name: &str) -> Option<String> {
+    let prefix = format!("{name}-");
+    let all = ARCHITECTURES.iter().map(|known| known.name);
+    let of: Vec<&str> = all.filter(|known| known.starts_with(&prefix)).collect();
+    (!of.is_empty()).then(|| of.join(", "))
 }
 
 impl Reader {
     fn file(&mut self, file: FileText<'_>) {
+        self.places = Places::new(file.text);
         let (table, faults) = DeTable::parse_recoverable(file.text);
-        for fault in faults {
-            let place = place(file, fault.span().unwrap_or(0..0));
+        for (at, fault) in faults.into_iter().enumerate() {
+            let place = self.place(file, fault.span().unwrap_or(0..0));
             if let Location::File { line, .. } = place
                 && !self.wrong_lines.insert(line)
             {
                 continue;
             }
             let message = match fault.message() {
-                "duplicate key" => twice(file, table.get_ref(), fault.span().unwrap_or(0..0)),
+                // Looking for the first place reads the file once for each fault.
+                "duplicate key" if at < TWICE_MAX => {
+                    twice(file, table.get_ref(), fault.span().unwrap_or(0..0))
+                }
                 message => message.to_owned(),
             };
-            self.problems.push(Problem::new(place, message));
+            let mut problem = Problem::new(place, message);
+            if self.problems.is_empty() && is_of_nginx(file.text) {
+                problem = problem.hint(
+                    "configuration files are TOML; docs/from-nginx.md has the option for each \
+                     directive of nginx",
+                );
+            }
+            self.problems.push(problem);
         }
         self.table(file, "", table.get_ref());
         self.problems.sort_by_key(|problem| match problem.place {
@@ -373,7 +381,7 @@ impl Reader {
             };
             match (options::find(&key), value.get_ref()) {
                 (Some(spec), got) => {
-                    let place = place(file, value.span());
+                    let place = self.place(file, value.span());
                     self.put(spec, from_toml(spec, got), place);
                 }
                 (None, DeValue::Table(inner)) if is_section(&key) => self.table(file, &key, inner),
@@ -382,7 +390,7 @@ impl Reader {
                     self.rows(file, spec, rows);
                 }
                 (None, got) => {
-                    let problem = unknown(place(file, name.span()), &key, got.is_table());
+                    let problem = unknown(self.place(file, name.span()), &key, got.is_table());
                     self.report(problem);
                 }
             }
@@ -391,7 +399,7 @@ impl Reader {
 
     fn rows(&mut self, file: FileText<'_>, spec: &'static TableSpec, rows: &DeArray<'_>) {
         for value in rows {
-            let at = place(file, value.span());
+            let at = self.place(file, value.span());
             let DeValue::Table(table) = value.get_ref() else {
                 let message = format!("{0}: expected tables, as in [[{0}]]", spec.name);
                 self.report(Problem::new(at, message));
@@ -446,7 +454,7 @@ impl Reader {
             let key = format!("{}.{}", spec.name, name.get_ref());
             let Some(field) = spec.fields.iter().find(|field| field.key == key) else {
                 let problem =
-                    Problem::new(place(file, name.span()), format!("unknown field {key}"));
+                    Problem::new(self.place(file, name.span()), format!("unknown field {key}"));
                 let known: Vec<_> = spec.fields.iter().map(|field| field.key).collect();
                 self.report(match nearest(&key, known.iter().copied()) {
                     Some(near) => problem.hint(format!("did you mean {near}?")),
@@ -454,7 +462,7 @@ impl Reader {
                 });
                 continue;
             };
-            let at = place(file, value.span());
+            let at = self.place(file, value.span());
             if let Err(problem) = row.say(field, from_toml(field, value.get_ref()), at) {
                 self.report(problem);
             }
@@ -506,7 +514,7 @@ impl Reader {
             let near = || nearest(name, ARCHITECTURES.iter().map(|known| known.name));
             let problem = match regatta_arch::absent(name) {
                 Some(why) => problem.hint(why),
-                None => match near() {
+                None => match of_family(name).or_else(|| near().map(str::to_owned)) {
                     Some(near) => problem.hint(format!("did you mean {near}?")),
                     None => problem.hint("`regatta architectures` lists them"),
                 },
@@ -535,6 +543,11 @@ impl Reader {
             }
             Err(fault) => self.report(Problem::new(place, format!("{}: {fault}", spec.key))),
         }
+    }
+
+    fn place(&mut self, file: FileText<'_>, span: Range<usize>) -> Location {
+        let (line, column) = self.places.find(file.text, span.start);
+        Location::File { name: file.name.to_owned(), line, column }
     }
 
     fn report(&mut self, problem: Problem) {
@@ -683,13 +696,42 @@ fn mismatch(kind: Kind, got: &DeValue<'_>) -> ValueFault {
     ValueFault(format!("expected {}, got {got}", kind.describe()))
 }
 
-fn place(file: FileText<'_>, span: Range<usize>) -> Location {
-    let before = file.text.get(..span.start).unwrap_or(file.text);
-    let line_start = before.rfind('\n').map_or(0, |at| at + 1);
-    Location::File {
-        name: file.name.to_owned(),
-        line: before.matches('\n').count() + 1,
-        column: before[line_start..].chars().count() + 1,
+/// Lines and columns of positions in a text. Finding all positions of a text in ascending order
+/// reads the text once.
+#[derive(Debug, Default)]
+struct Places {
+    /// Offsets at which lines start.
+    starts: Vec<usize>,
+    /// Position found last, and its column.
+    last: (usize, usize),
+    /// Bytes read to find columns.
+    #[cfg(test)]
+    steps: usize,
+}
+
+impl Places {
+    fn new(text: &str) -> Self {
+        let breaks = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+        let starts = std::iter::once(0).chain(breaks.map(|(at, _)| at + 1)).collect();
+        Self { starts, ..Self::default() }
+    }
+
+    /// Line and column (in characters) of a position; both count from 1.
+    fn find(&mut self, text: &str, at: usize) -> (usize, usize) {
+        let at = if text.is_char_boundary(at) { at } else { text.len() };
+        let line = self.starts.partition_point(|start| *start <= at).max(1);
+        let start = self.starts.get(line - 1).copied().unwrap_or(0);
+        // Values of one long line are found one behind the other.
+        let (from, column) = match self.last {
+            (last, column) if (start..=at).contains(&last) && column > 0 => (last, column),
+            _ => (start, 1),
+        };
+        #[cfg(test)]
+        {
+            self.steps += at - from;
+        }
+        self.last = (at, column + text[from..at].chars().count());
+        (line, self.last.1)
     }
 }
 

@@ -3,91 +3,166 @@
 use crate::config::{
     error_pages,
     raw::{Problem, Row, Said},
+    unsent,
 };
 use regatta_http::{
-    pattern::{Pattern, SEGMENTS_MAX},
+    pattern::{Full, Pattern, SEGMENTS_MAX, STEPS_MAX},
     target::is_hidden,
 };
 use regatta_op::Coding;
 use regatta_origin::{
-    AuthFault, AuthRule, CorsFault, CorsOptions, CorsRule, HeaderLine, Redirect, RedirectFault,
-    Rules,
+    AuthFault, AuthRule, CorsFault, CorsOptions, CorsRule, HeaderLine, RULED_BYTES_MAX,
+    RULED_FIELDS_MAX, Redirect, RedirectFault, RuleFault, Rules,
 };
 
 /// How many redirects are followed to see whether they come to an end.
 const HOPS_MAX: usize = 20;
 
+/// A path that has become longer than this is followed no further, bytes.
+const HOP_BYTES_MAX: usize = 16 << 10;
+
+/// Bytes of such a path that are shown.
+const HOP_BYTES_SHOWN: usize = 80;
+
 /// Fields that the server sends whatever a rule removes: caches and browsers go by them.
 const KEPT: [&str; 2] = ["content-type", "vary"];
 
-/// Makes the rules. What is wrong goes to `problems`, what may not have been meant to `warnings`.
-pub(crate) fn build(
-    said: &Said,
-    problems: &mut Vec<Problem>,
-    warnings: &mut Vec<Problem>,
-) -> Rules {
-    let mut rules = Rules::default();
+/// The most rules that are named for one reason; further ones are counted.
+const NAMED_MAX: usize = 8;
+
+/// The most rules that set a field which are compared with one that removes it.
+const SETTERS_MAX: usize = 64;
+
+/// The rules of a host, and what was found in the rows that they are made of.
+#[derive(Debug, Default)]
+pub(crate) struct Built {
+    pub(crate) rules: Rules,
+    /// Faults. The rules have no row with one.
+    pub(crate) problems: Vec<Problem>,
+    /// Rows that are left out: with them, some paths would cost more than any may.
+    pub(crate) cut: Vec<Problem>,
+    /// Rows that may not have been meant.
+    pub(crate) warnings: Vec<Problem>,
+}
+
+/// Makes the rules of a host.
+pub(crate) fn build(said: &Said) -> Built {
+    let mut built = Built::default();
     for row in said.rows("headers") {
-        problems.extend(headers(row, &mut rules));
+        headers(row, &mut built);
     }
+    shorten(&mut built.warnings, 0);
+    shorten(&mut built.cut, 0);
+    let (mut taken, before) = (Vec::new(), (built.warnings.len(), built.cut.len()));
     for row in said.rows("redirects") {
-        problems.extend(redirect(row, &mut rules).err());
+        let outcome = redirect(row, &mut built.rules);
+        taken.extend(outcome.is_ok().then_some(row));
+        built.note(outcome);
     }
+    shorten(&mut built.warnings, before.0);
+    shorten(&mut built.cut, before.1);
     for row in said.rows("cors") {
-        problems.extend(cors(row, &mut rules).err());
+        built.problems.extend(cors(row, &mut built.rules).err());
     }
     let mut guards = Vec::new();
     for row in said.rows("auth") {
-        match auth(row, &mut rules) {
+        match auth(row, &mut built.rules) {
             Ok(rule) => guards.push((row, rule)),
-            Err(problem) => problems.push(problem),
+            Err(problem) => built.problems.push(problem),
         }
     }
-    warnings.extend(said.rows("headers").iter().filter_map(|row| granted_twice(row, said)));
-    warnings.extend(said.rows("headers").iter().filter_map(|row| removes_nothing(row, said)));
-    protect_aliases(said, &guards, &mut rules);
-    problems.extend(named_elsewhere(said, &rules, warnings));
+    let Built { rules, problems, warnings, .. } = &mut built;
+    problems.extend(protect_aliases(said, &guards, rules).err());
+    warnings.extend(granted_twice(said));
+    warnings.extend(removes_nothing(said));
+    let mut lacking = unsent::fields(said, rules);
+    shorten(&mut lacking, 0);
+    warnings.extend(lacking);
+    problems.extend(named_elsewhere(said, rules, warnings));
     if problems.is_empty() {
         let dotfiles = said.settings.flag("content.dotfiles");
-        for row in said.rows("redirects") {
-            warnings.extend(circle(row, &rules));
-            warnings.extend(unreachable(row, &rules, dotfiles));
+        for row in taken {
+            warnings.extend(circle(row, rules));
+            warnings.extend(unreachable(row, rules, dotfiles));
             warnings.extend(hidden_file(row, dotfiles));
         }
     }
-    rules
+    built
 }
 
-/// Adds a row of `[[headers]]`; returns all that is wrong with it.
-fn headers(row: &Row, rules: &mut Rules) -> Vec<Problem> {
-    let (mut lines, mut problems) = (Vec::new(), Vec::new());
+/// The reason for which a row is left out.
+enum Left {
+    /// A fault.
+    Wrong(Problem),
+    /// The table would exceed its limits.
+    Cut(Problem),
+    /// Another row counts.
+    Again(Problem),
+}
+
+impl Built {
+    fn note(&mut self, outcome: Result<(), Left>) {
+        match outcome {
+            Ok(()) => {}
+            Err(Left::Wrong(problem)) => self.problems.push(problem),
+            Err(Left::Cut(problem)) => self.cut.push(problem),
+            Err(Left::Again(problem)) => self.warnings.push(problem),
+        }
+    }
+}
+
+/// Keeps the first few from a place on, and counts the other rules.
+fn shorten(found: &mut Vec<Problem>, from: usize) {
+    let end = from + NAMED_MAX;
+    if let Some(first) = found.get(end) {
+        let (place, others) = (first.place.clone(), found.len() - end);
+        found.truncate(end);
+        let message = format!("the same of {others} further rules, from here on");
+        found.push(Problem::new(place, message));
+    }
+}
+
+/// Adds a row of `[[headers]]`, or of a `_headers`: that one is merged with others for its paths.
+fn headers(row: &Row, built: &mut Built) {
+    let mut lines = Vec::new();
     let texts = row.settings.list("headers.set");
     for text in texts {
         match HeaderLine::parse(text) {
             Ok(line) => lines.push(line),
             Err(fault) => {
                 let message = format!("\"{text}\": {}", fault.reason());
-                problems.push(row.problem("headers.set", &message));
+                built.problems.push(row.problem("headers.set", &message));
             }
         }
     }
     if texts.is_empty() {
-        problems.push(row.problem("headers.set", "there is no field in it"));
+        let problem = row.problem("headers.set", "there is no field in it");
+        let left = if row.is_of_site() { Left::Again } else { Left::Wrong };
+        return built.note(Err(left(problem)));
     }
-    match pattern(row, "headers.path") {
-        Ok(pattern) => {
-            if let Err(place) = rules.add_headers(&pattern, lines, &row.place.to_string()) {
-                problems.push(twice(row, "headers.path", place));
+    let (rules, place) = (&mut built.rules, row.place.to_string());
+    let outcome = match pattern(row, "headers.path") {
+        Err(problem) => Err(Left::Wrong(problem)),
+        Ok(pattern) if row.is_of_site() => match rules.merge_headers(&pattern, lines, &place) {
+            Ok(Some(merged)) if !merged.kept.is_empty() => {
+                let (names, place) = (merged.kept.join(", "), merged.place);
+                let message = format!("{names}: the rule at {place} counts, for the same paths");
+                Err(Left::Again(row.problem("headers.set", &message).hint("leave it out here")))
             }
-        }
-        Err(problem) => problems.push(problem),
-    }
-    problems
+            Ok(_) => Ok(()),
+            Err(full) => Err(cut(row, "headers.path", full)),
+        },
+        Ok(pattern) => rules
+            .add_headers(&pattern, lines, &place)
+            .map_err(|fault| refused(row, "headers.path", fault)),
+    };
+    built.note(outcome);
 }
 
-/// Adds a row of `[[redirects]]`.
-fn redirect(row: &Row, rules: &mut Rules) -> Result<(), Problem> {
-    let pattern = pattern(row, "redirects.from")?;
+/// Adds a row of `[[redirects]]`, or of a `_redirects`: of those for the same paths, the first
+/// counts.
+fn redirect(row: &Row, rules: &mut Rules) -> Result<(), Left> {
+    let pattern = pattern(row, "redirects.from").map_err(Left::Wrong)?;
     let (to, force) = (row.settings.text("redirects.to"), row.settings.flag("redirects.force"));
     let status = row.settings.number_as("redirects.status");
     let redirect = Redirect::new(&pattern, to, status, force, &row.place.to_string());
@@ -96,15 +171,52 @@ fn redirect(row: &Row, rules: &mut Rules) -> Result<(), Problem> {
             RedirectFault::Status => "redirects.status",
             RedirectFault::Nowhere | RedirectFault::To(_) => "redirects.to",
         };
-        row.problem(key, fault.reason())
+        Left::Wrong(row.problem(key, fault.reason()))
     })?;
-    let added = rules.add_redirect(&pattern, redirect);
-    added.map_err(|place| twice(row, "redirects.from", place))
+    rules.add_redirect(&pattern, redirect).map_err(|fault| match fault {
+        RuleFault::Taken(place) if row.is_of_site() => {
+            let message = format!("the rule at {place} counts, for the same paths");
+            Left::Again(row.problem("redirects.from", &message).hint("leave it out here"))
+        }
+        fault => refused(row, "redirects.from", fault),
+    })
+}
+
+fn refused(row: &Row, key: &str, fault: RuleFault<'_>) -> Left {
+    match fault {
+        RuleFault::Taken(place) => Left::Wrong(twice(row, key, place)),
+        RuleFault::Full(full) => cut(row, key, full),
+    }
+}
+
+/// A row that is left out of a table that would exceed its limits.
+fn cut(row: &Row, key: &str, full: Full) -> Left {
+    let (message, hint) = match full {
+        Full::Steps => (
+            format!("it is left out: with it, a path could take more than {STEPS_MAX} steps"),
+            "use fewer names and * in patterns that match the same paths",
+        ),
+        Full::Values => (
+            format!(
+                "it is left out: with it, a file could have more than {RULED_FIELDS_MAX} fields of \
+                 rules, or more than {RULED_BYTES_MAX} bytes of them"
+            ),
+            "set fewer or shorter fields in patterns that match the same paths",
+        ),
+    };
+    Left::Cut(row.problem(key, &message).hint(hint))
+}
+
+/// The fault of a row that is not taken, in a table that is never cut.
+fn whole(row: &Row, key: &str, fault: RuleFault<'_>) -> Problem {
+    match refused(row, key, fault) {
+        Left::Wrong(problem) | Left::Cut(problem) | Left::Again(problem) => problem,
+    }
 }
 
 /// Adds a row of `[[cors]]`.
 fn cors(row: &Row, rules: &mut Rules) -> Result<(), Problem> {
-    let pattern = pattern(row, "cors.path")?;
+    let pattern = subtree(row, "cors.path")?;
     let [origins, headers, expose] =
         ["cors.origins", "cors.headers", "cors.expose"].map(|key| row.settings.list(key));
     let max_age_s = row.settings.number("cors.max_age_s");
@@ -119,12 +231,12 @@ fn cors(row: &Row, rules: &mut Rules) -> Result<(), Problem> {
             CorsFault::Expose(at) => named("cors.expose", &expose[at]),
         }
     })?;
-    rules.add_cors(&pattern, rule).map_err(|place| twice(row, "cors.path", place))
+    rules.add_cors(&pattern, rule).map_err(|fault| whole(row, "cors.path", fault))
 }
 
 /// Adds a row of `[[auth]]`.
 fn auth(row: &Row, rules: &mut Rules) -> Result<AuthRule, Problem> {
-    let pattern = pattern(row, "auth.path")?;
+    let pattern = subtree(row, "auth.path")?;
     let users = row.settings.list("auth.users");
     let rule = AuthRule::new(row.settings.text("auth.realm"), users, &row.place.to_string());
     let rule = rule.map_err(|fault| match fault {
@@ -135,43 +247,67 @@ fn auth(row: &Row, rules: &mut Rules) -> Result<AuthRule, Problem> {
         }
     })?;
     let added = rules.add_auth(&pattern, rule.clone());
-    added.map(|()| rule).map_err(|place| twice(row, "auth.path", place))
+    added.map(|()| rule).map_err(|fault| whole(row, "auth.path", fault))
 }
 
-/// A warning if a rule for headers says of scripts what a rule for scripts says of the same paths.
-fn granted_twice(row: &Row, said: &Said) -> Option<Problem> {
-    let parsed = |text: &String| HeaderLine::parse(text).is_ok_and(|line| line.grants());
-    let text = row.settings.list("headers.set").iter().find(|text| parsed(text))?;
-    let own = pattern(row, "headers.path").ok()?;
-    let meets = |cors: &&Row| pattern(cors, "cors.path").is_ok_and(|path| path.meets(&own));
-    let place = &said.rows("cors").iter().find(meets)?.place;
-    let message = format!("\"{text}\" is not sent for the paths of the rule at {place}");
-    let hint = "say in [[headers]] or in [[cors]] what scripts may read, not in both";
-    Some(row.problem("headers.set", &message).hint(hint))
+/// Warnings of rules for headers that say of scripts what a rule for scripts says of the same
+/// paths.
+fn granted_twice(said: &Said) -> Vec<Problem> {
+    let cors = said.rows("cors").iter();
+    let cors: Vec<_> =
+        cors.filter_map(|row| Some((pattern(row, "cors.path").ok()?, &row.place))).collect();
+    let parsed = |text: &&String| HeaderLine::parse(text).is_ok_and(|line| line.grants());
+    let warning = |row: &Row| {
+        let text = row.settings.list("headers.set").iter().find(parsed)?;
+        let own = pattern(row, "headers.path").ok()?;
+        let (_, place) = cors.iter().find(|(path, _)| path.meets(&own))?;
+        let message = format!("\"{text}\" is not sent for the paths of the rule at {place}");
+        let hint = "say in [[headers]] or in [[cors]] what scripts may read, not in both";
+        Some(row.problem("headers.set", &message).hint(hint))
+    };
+    if cors.is_empty() {
+        return Vec::new();
+    }
+    let mut warnings = said.rows("headers").iter().filter_map(warning).collect();
+    shorten(&mut warnings, 0);
+    warnings
 }
 
-/// A warning if a rule removes a field that the server sends all the same, and that no rule sets
-/// for such paths.
-fn removes_nothing(row: &Row, said: &Said) -> Option<Problem> {
-    let own = pattern(row, "headers.path").ok()?;
-    let meets = |other: &&Row| pattern(other, "headers.path").is_ok_and(|path| path.meets(&own));
-    let sets = |line: &HeaderLine, name: &str| match line {
-        HeaderLine::Set(set, _) => set.eq_ignore_ascii_case(name),
-        HeaderLine::Remove(_) => false,
-    };
-    let is_set = |name: &str| {
-        let rows = said.rows("headers").iter().filter(meets);
-        rows.flat_map(lines).any(|line| sets(&line, name))
-    };
-    let removed = |line: HeaderLine| match line {
-        HeaderLine::Remove(name) if KEPT.iter().any(|kept| name.eq_ignore_ascii_case(kept)) => {
-            Some(name)
+/// Warnings of rules that remove a field which the server sends all the same, and which no rule
+/// sets for such paths.
+fn removes_nothing(said: &Said) -> Vec<Problem> {
+    let mut warnings = Vec::new();
+    for kept in KEPT {
+        let sets = |row: &&Row| {
+            let is_set = |line: HeaderLine| match line {
+                HeaderLine::Set(name, _) => name.eq_ignore_ascii_case(kept),
+                HeaderLine::Remove(_) => false,
+            };
+            lines(row).any(is_set)
+        };
+        let setters = said.rows("headers").iter().filter(sets);
+        let setters = setters.filter_map(|row| pattern(row, "headers.path").ok());
+        let setters: Vec<_> = setters.take(SETTERS_MAX).collect();
+        if setters.len() == SETTERS_MAX {
+            continue;
         }
-        _ => None,
-    };
-    let name = lines(row).filter_map(removed).find(|name| !is_set(name))?;
-    let message = format!("\"! {name}\": no rule sets it here, and the server's own is sent");
-    Some(row.problem("headers.set", &message).hint("leave it out"))
+        let warning = |row: &Row| {
+            let name = lines(row).find_map(|line| match line {
+                HeaderLine::Remove(name) if name.eq_ignore_ascii_case(kept) => Some(name),
+                _ => None,
+            })?;
+            let own = pattern(row, "headers.path").ok()?;
+            if setters.iter().any(|setter| setter.meets(&own)) {
+                return None;
+            }
+            let message =
+                format!("\"! {name}\": no rule sets it here, and the server's own is sent");
+            Some(row.problem("headers.set", &message).hint("leave it out"))
+        };
+        warnings.extend(said.rows("headers").iter().filter_map(warning));
+    }
+    shorten(&mut warnings, 0);
+    warnings
 }
 
 /// What a row of `[[headers]]` says, as far as it can be read.
@@ -204,8 +340,13 @@ fn aliases(said: &Said, pattern: &str, named: &[String]) -> Vec<String> {
     names
 }
 
-/// Protects files by whatever name they are asked for, unless another rule names that.
-fn protect_aliases(said: &Said, guards: &[(&Row, AuthRule)], rules: &mut Rules) {
+/// Protects what is below a path, and files by whatever name they are asked for, unless another
+/// rule names that.
+fn protect_aliases(
+    said: &Said,
+    guards: &[(&Row, AuthRule)],
+    rules: &mut Rules,
+) -> Result<(), Problem> {
     let path = |guard: &(&Row, AuthRule)| guard.0.settings.text("auth.path").to_owned();
     // `/x.gz/*` names `/x.gz` as well, of which the table does not know.
     let stem = |guard: &(&Row, AuthRule)| {
@@ -215,15 +356,21 @@ fn protect_aliases(said: &Said, guards: &[(&Row, AuthRule)], rules: &mut Rules) 
     let named: Vec<String> = guards.iter().map(stem).collect();
     let (open, closed): (Vec<_>, Vec<_>) =
         guards.iter().partition(|guard| path(guard).ends_with("/*"));
+    let below = |guard: &&(&Row, AuthRule)| path(guard).trim_end_matches('/').to_owned() + "/*";
+    let below = closed.iter().map(|guard| (*guard, below(guard)));
     // What is said of `/x` alone counts for `/x.gz`, whatever is said of `/x/*`.
-    for guard in closed.into_iter().chain(open) {
-        let names = aliases(said, &path(guard), &named);
-        for name in names.into_iter().filter(|name| !named.contains(name)) {
-            if let Ok(pattern) = Pattern::parse(&name) {
-                let _ = rules.add_auth(&pattern, guard.1.clone());
-            }
+    let others = closed.iter().chain(&open).flat_map(|guard| {
+        let names = aliases(said, &path(guard), &named).into_iter();
+        names.filter(|name| !named.contains(name)).map(|name| (*guard, name))
+    });
+    for ((row, rule), name) in below.chain(others) {
+        if let Ok(pattern) = Pattern::parse(&name)
+            && let Err(fault @ RuleFault::Full(_)) = rules.add_auth(&pattern, rule.clone())
+        {
+            return Err(whole(row, "auth.path", fault));
         }
     }
+    Ok(())
 }
 
 /// Finds files that only some users may see, and that are named for other paths. As pages for
@@ -248,12 +395,6 @@ fn named_elsewhere(said: &Said, rules: &Rules, warnings: &mut Vec<Problem>) -> V
             warnings.extend(found.map(|why| row.problem("redirects.to", &why).hint(hint)));
         }
     }
-    for row in said.rows("auth") {
-        if row.settings.text("auth.path").ends_with('/') {
-            let problem = row.problem("auth.path", "what is below it is not protected");
-            warnings.push(problem.hint("write * behind the slash"));
-        }
-    }
     let pages = error_pages::named(said, &mut Vec::new());
     let page = |(_, name)| {
         let problem = said.problem(error_pages::KEY, &hidden(name, everywhere)?);
@@ -266,6 +407,15 @@ fn pattern<'r>(row: &'r Row, key: &str) -> Result<Pattern<'r>, Problem> {
     Pattern::parse(row.settings.text(key)).map_err(|fault| row.problem(key, fault.reason()))
 }
 
+/// A pattern of a path, or of all paths below one.
+fn subtree<'r>(row: &'r Row, key: &str) -> Result<Pattern<'r>, Problem> {
+    let pattern = pattern(row, key)?;
+    if pattern.is_partial() {
+        return Err(row.problem(key, "* can only be the last segment here, as in /docs/*"));
+    }
+    Ok(pattern)
+}
+
 fn twice(row: &Row, key: &str, place: &str) -> Problem {
     row.problem(key, &format!("the same paths are matched at {place}")).hint("make them one")
 }
@@ -273,26 +423,24 @@ fn twice(row: &Row, key: &str, place: &str) -> Problem {
 /// A warning if no path comes to a redirect.
 fn unreachable(row: &Row, rules: &Rules, dotfiles: bool) -> Option<Problem> {
     let problem = |why: &str| row.problem("redirects.from", &format!("no path comes to it: {why}"));
-    let from = row.settings.text("redirects.from");
-    let segments = from.split('/').filter(|segment| !matches!(*segment, "" | "*"));
+    let pattern = pattern(row, "redirects.from").ok()?;
     let hides = |(at, name): (usize, &str)| is_hidden(at, name.as_bytes());
-    if !dotfiles && segments.clone().enumerate().any(hides) {
+    if !dotfiles && pattern.sample("\0", "\0").split('/').enumerate().any(hides) {
         return Some(problem("a name starts with a dot").hint("set content.dotfiles"));
     }
-    // Behind a name, and behind `*` as many segments as a pattern may have, and more: all of them
-    // with a text that stands in no other pattern.
-    let sample = segments.map(|text| if text.starts_with(':') { "\0" } else { text });
-    let (mut path, place) = (sample.collect::<Vec<_>>(), row.place.to_string());
-    let mut first = None;
-    let further = if from.ends_with("/*") { SEGMENTS_MAX + 1 } else { 0 };
-    for _ in 0..=further {
-        let joined = path.join("/");
-        let found = |forced| rules.redirect_place(joined.as_bytes(), forced);
+    // A name stands for a text, and `*` for as many segments as a pattern may have, and more: all
+    // of them with a text that stands in no other pattern.
+    let (mut first, mut rest) = (None, String::new());
+    let further = if pattern.is_open() { SEGMENTS_MAX + 1 } else { 0 };
+    let own = row.place.to_string();
+    for at in 0..=further {
+        let path = pattern.sample("\0", &rest);
+        let found = |forced| rules.redirect_place(path.as_bytes(), forced);
         first = found(true).or_else(|| found(false));
-        if first == Some(place.as_str()) {
+        if first.is_none() || first == Some(own.as_str()) {
             return None;
         }
-        path.push("\0");
+        rest.push_str(if at == 0 { "\0" } else { "/\0" });
     }
     let why = format!("the rule at {} comes before it", first?);
     Some(problem(&why).hint("remove one of them, or change which has force"))
@@ -310,22 +458,21 @@ fn hidden_file(row: &Row, dotfiles: bool) -> Option<Problem> {
 /// A warning if a redirect leads from path to path without an end, as long as no file answers.
 /// Names and `*` stand for `x`.
 fn circle(row: &Row, rules: &Rules) -> Option<Problem> {
-    let segments = row.settings.text("redirects.from").split('/');
-    let mut target: Vec<u8> = Vec::new();
-    for segment in segments.filter(|segment| !segment.is_empty()) {
-        target.push(b'/');
-        let named = segment == "*" || segment.starts_with(':');
-        target.extend_from_slice(if named { &b"x"[..] } else { segment.as_bytes() });
-    }
-    if !target.is_ascii() || target.contains(&b' ') {
+    let sample = pattern(row, "redirects.from").ok()?.sample("x", "x");
+    let mut target = format!("/{sample}").replace('%', "%25").replace(' ', "%20").into_bytes();
+    if target.iter().any(|byte| b"?#".contains(byte) || byte.is_ascii_control()) {
         return None;
     }
     for _ in 0..HOPS_MAX {
         target = rules.location(&target)?;
+        if target.len() > HOP_BYTES_MAX {
+            target.truncate(HOP_BYTES_SHOWN);
+            break;
+        }
         target.truncate(target.iter().position(|&byte| byte == b'#').unwrap_or(target.len()));
     }
     let to = String::from_utf8_lossy(&target).into_owned();
-    let message = format!("leads from path to path without an end, the last \"{to}\"");
+    let message = format!("a loop of redirects without an end, the last to \"{to}\"");
     Some(row.problem("redirects.to", &message).hint("unless a file answers for one of them"))
 }
 
@@ -336,9 +483,8 @@ mod tests {
 
     fn check(text: &str, expected: &[&str]) {
         let (said, mut found) = read(Some(FileText { name: "r", text }), &Arguments::default());
-        let mut warnings = Vec::new();
-        build(&said, &mut found, &mut warnings);
-        found.extend(warnings);
+        let built = build(&said);
+        found.extend([built.problems, built.cut, built.warnings].concat());
         let found: Vec<_> = found.iter().map(ToString::to_string).collect();
         assert_eq!(found.len(), expected.len(), "{found:#?}");
         for (found, start) in found.iter().zip(expected) {
@@ -472,7 +618,8 @@ mod tests {
         check(&row("a", &user), &["r:2:8: auth.path: a pattern starts with a slash"]);
         let twice = row("/:x", &user) + &row("/:y", &user);
         check(&twice, &["r:5:8: auth.path: the same paths are matched at r:1:"]);
-        check(&row("/a/", &user), &["r:2:8: auth.path: what is below it is not protected"]);
+        check(&row("/a/", &user), &[]);
+        check(&row("/*.pdf", &user), &["r:2:8: auth.path: * can only be the last segment"]);
         let content = |path: &str, line: &str| row(path, &user) + "[content]\n" + line;
         let lost = content("/e/*", "not_found = \"e/404.html\"\n");
         check(&lost, &["r:5:13: content.not_found: \"e/404.html\" is only for the users"]);
@@ -512,7 +659,7 @@ mod tests {
         let text: String = rows.into_iter().map(row).collect();
         let found = |text: &str, path: &str| {
             let (said, _) = read(Some(FileText { name: "r", text }), &Arguments::default());
-            let rules = build(&said, &mut Vec::new(), &mut Vec::new());
+            let rules = build(&said).rules;
             let place = rules.auth_place(path.as_bytes())?;
             let line: usize = place.split(':').nth(1)?.parse().ok()?;
             Some(rows[line / 3])
@@ -525,8 +672,10 @@ mod tests {
             ("a/index.html.br", Some("/a"), Some("/a")),
             ("a.html", None, Some("/a")),
             ("a.html.zst", None, Some("/a")),
-            ("a/b", None, None),
+            ("a/b", Some("/a"), Some("/a")),
+            ("a/b/c.gz", Some("/a"), Some("/a")),
             ("b", Some("/b/*"), Some("/b/*")),
+            ("b/x.js/y", Some("/b/x.js"), Some("/b/x.js")),
             ("b.html.gz", None, Some("/b/*")),
             ("b.gz", Some("/b/*"), Some("/b/*")),
             ("b.js", None, None),
@@ -539,6 +688,7 @@ mod tests {
             ("d.gz", Some("/d"), Some("/d")),
             ("d.html.br", None, Some("/d")),
             ("d/e.gz", Some("/d/*"), Some("/d/*")),
+            ("c/d/e/f", Some("/c/:x"), Some("/c/:x")),
             ("e", Some("/e/*"), Some("/e/*")),
             ("e.br", Some("/e/*"), Some("/e/*")),
             ("e.gz", Some("/e.gz/*"), Some("/e.gz/*")),
@@ -561,7 +711,13 @@ mod tests {
         check(
             "[[redirects]]\nfrom = \"/a/*\"\nto = \"/b/:splat\"\n[[redirects]]\n\
              from = \"/b/:x\"\nto = \"/a/:x\"\n[[redirects]]\nfrom = \"/c\"\nto = \"/d\"\n",
-            &["r:3:6: redirects.to: leads from", "r:6:6: redirects.to: leads from"],
+            &[
+                "r:3:6: redirects.to: a loop of redirects",
+                "r:6:6: redirects.to: a loop of redirects",
+            ],
         );
+        // Each step makes it four times as long.
+        let text = "[[redirects]]\nfrom = \"/*\"\nto = \"/:splat/:splat/:splat/:splat\"\n";
+        check(text, &["r:3:6: redirects.to: a loop of redirects"]);
     }
 }

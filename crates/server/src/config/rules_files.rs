@@ -1,53 +1,25 @@
 //! Rules in files at the root, as other hosts of static sites read them: `_headers` and
 //! `_redirects` become rows of `[[headers]]` and `[[redirects]]`.
-use crate::{
-    config::{
-        raw::{FileText, Location, Problem, Row, Said},
-        tables::{self, TableSpec},
-    },
-    text_of,
+use crate::config::{
+    raw::{FileText, Location, Problem, Row, Said},
+    release::{Release, RulesText},
+    tables::{self, TableSpec},
 };
 use regatta_arch::options::OptionSpec;
 use regatta_origin::RULES_FILES;
-use std::{
-    fs::OpenOptions,
-    io,
-    os::unix::fs::OpenOptionsExt,
-    path::{Path, PathBuf},
-};
 
-/// Adds the rules in the files at the root to what was said, if they are to be read; returns what
-/// is wrong with them. The files are read by who starts the server, and are never reached through a
-/// symbolic link.
-pub(crate) fn read(said: &mut Said) -> Vec<Problem> {
-    let root = PathBuf::from(said.settings.text("server.root"));
+/// Adds the rules that were found at the root to what was said; returns what is wrong with them.
+pub(crate) fn add(release: &Release, said: &mut Said) -> Vec<Problem> {
+    let root = said.root();
     let mut problems = Vec::new();
-    if root.as_os_str().is_empty() || !said.settings.flag("content.rules_files") {
-        return problems;
-    }
-    for (name, take) in RULES_FILES.into_iter().zip([headers, redirects]) {
-        let path = root.join(name);
-        let shown = path.display().to_string();
-        match text_at(&path) {
-            Ok(text) => problems.extend(take(FileText { name: &shown, text: &text }, said)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => {
-                let message = format!("cannot read \"{shown}\": {error}");
-                problems.push(said.problem("content.rules_files", &message));
-            }
+    let texts = [&release.headers, &release.redirects];
+    for ((name, text), take) in RULES_FILES.into_iter().zip(texts).zip([headers, redirects]) {
+        if let RulesText::Text(text) = text {
+            let shown = root.join(name).display().to_string();
+            problems.extend(take(FileText { name: &shown, text }, said));
         }
     }
     problems
-}
-
-/// What is in a file; it neither waits for another process nor leads elsewhere.
-fn text_at(path: &Path) -> io::Result<String> {
-    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is not a file"));
-    }
-    text_of(file)
 }
 
 /// Adds the rules of a `_headers`: a line with a path, then a line for each field.
@@ -69,7 +41,10 @@ pub fn headers(file: FileText<'_>, said: &mut Said) -> Vec<Problem> {
             fields.push(text.to_owned());
         }
         problems.extend(row.say(set, set.kind.list(fields), first.unwrap_or(place)).err());
-        problems.extend(said.add_row(spec, row).err());
+        if let Err(full) = said.add_row(spec, row) {
+            problems.push(full);
+            break;
+        }
     }
     problems
 }
@@ -100,14 +75,19 @@ pub fn redirects(file: FileText<'_>, said: &mut Said) -> Vec<Problem> {
             let problem = Problem::new(place, format!("nothing may follow the status: \"{word}\""));
             problems.push(problem.hint("conditions and parameters of a query are not known here"));
         }
-        problems.extend(said.add_row(spec, row).err());
+        if let Err(full) = said.add_row(spec, row) {
+            problems.push(full);
+            break;
+        }
     }
     problems
 }
 
-/// The lines that say something, without spaces at their ends, and where they start.
+/// The lines that say something, without spaces at their ends, and where they start. A mark of the
+/// byte order, as editors put it before the first, is skipped.
 fn lines(file: FileText<'_>) -> impl Iterator<Item = (&str, Location)> {
-    file.text.lines().enumerate().filter_map(move |(number, whole)| {
+    let text = file.text.strip_prefix('\u{feff}').unwrap_or(file.text);
+    text.lines().enumerate().filter_map(move |(number, whole)| {
         let text = whole.trim();
         let column = whole.chars().take_while(|c| c.is_whitespace()).count() + 1;
         let place = Location::File { name: file.name.to_owned(), line: number + 1, column };
@@ -171,9 +151,8 @@ mod tests {
         ];
         assert_eq!(found, expected);
         assert_eq!(said.print_rows(), "", "the configuration file has none of them");
-        let (mut problems, mut warnings) = (Vec::new(), Vec::new());
-        rules::build(&said, &mut problems, &mut warnings);
-        assert_eq!((problems, warnings), (Vec::new(), Vec::new()));
+        let built = rules::build(&said);
+        assert_eq!([built.problems, built.cut, built.warnings].concat(), []);
     }
 
     #[test]
@@ -181,7 +160,7 @@ mod tests {
         let mut said = said();
         let mut found = headers(file("X-A: b\n/a\n  Date: x\nhttps://h/\n X-B: c\n"), &mut said);
         found.extend(redirects(file("/a /b 999\n/b id=:id /c\n/c /d 301 Country=x\n"), &mut said));
-        rules::build(&said, &mut found, &mut Vec::new());
+        found.extend(rules::build(&said).problems);
         let found: Vec<_> = found.iter().map(ToString::to_string).collect();
         let expected = [
             "_f:1:1: a field without a path before it",
@@ -196,5 +175,82 @@ mod tests {
         for (found, start) in found.iter().zip(expected) {
             assert!(found.starts_with(start), "{found}\n{start}");
         }
+    }
+
+    #[test]
+    fn files_of_other_hosts_are_read() {
+        let mut said = said();
+        let text = "\u{feff}/*.js\r\n\tX-A: 1\r\n\r\n# c\r\n/\r\n  X-B: a:b\r\n/*.js\r\n X-A: 2";
+        assert_eq!(headers(file(text), &mut said), []);
+        let text = "\u{feff}/a%20b\t/b\t301\r\n/caf%C3%A9 /c # why\r\n/*/x.php /x?p=:splat 302";
+        assert_eq!(redirects(file(text), &mut said), []);
+        let built = rules::build(&said);
+        assert_eq!([built.problems, built.cut, built.warnings].concat(), []);
+        let rules = built.rules;
+        for (target, to) in [("/a%20b", "/b"), ("/caf%c3%a9/", "/c"), ("/d/e/x.php", "/x?p=d%2Fe")]
+        {
+            assert_eq!(rules.location(target.as_bytes()), Some(to.into()), "{target}");
+        }
+        assert_eq!(rules.header_places(b"d/a.js"), ["_f:1:1", "_f:7:1"]);
+    }
+
+    /// The first redirect counts, and fields are added up; what the configuration says comes first.
+    #[test]
+    fn what_is_there_twice_is_merged_with_a_warning() {
+        let text = "[[headers]]\npath = \"/*\"\nset = [\"X-A: own\", \"X-B: own\"]\n\
+                    [[redirects]]\nfrom = \"/own\"\nto = \"/1\"\n";
+        let name = "r";
+        let (mut said, wrong) = raw::read(Some(FileText { name, text }), &Arguments::default());
+        assert_eq!(wrong, []);
+        let text = "/*\n X-C: 1\n/*\n x-a: 2\n X-C: 2\n";
+        assert_eq!(headers(file(text), &mut said), []);
+        let text = "/own /2\n/foo /3\n/foo/ /4\n/new 410\n";
+        assert_eq!(redirects(file(text), &mut said), []);
+        let built = rules::build(&said);
+        assert_eq!([built.problems, built.cut].concat(), []);
+        let found: Vec<_> = built.warnings.iter().map(ToString::to_string).collect();
+        let expected = [
+            "_f:4:2: headers.set: x-a: the rule at r:1:1 counts",
+            "_f:1:1: redirects.from: the rule at r:4:1 counts",
+            "_f:3:1: redirects.from: the rule at _f:2:1 counts",
+        ];
+        assert_eq!(found.len(), expected.len(), "{found:#?}");
+        for (found, start) in found.iter().zip(expected) {
+            assert!(found.starts_with(start), "{found}\n{start}");
+        }
+        for (target, to) in [("/own", "/1"), ("/foo", "/3"), ("/foo/", "/3")] {
+            assert_eq!(built.rules.location(target.as_bytes()), Some(to.into()), "{target}");
+        }
+        assert_eq!(built.rules.header_places(b"x"), ["r:1:1", "_f:1:1", "_f:3:1"]);
+    }
+
+    /// Files that are built to be expensive: what a table has no room for is named at its place,
+    /// the first few rules one by one.
+    #[test]
+    fn what_there_is_no_room_for_is_left_out() {
+        let mut said = said();
+        let path = |number: u32, length: u32| {
+            let part = |at: u32| match number >> at & 1 {
+                0 => "/a".to_owned(),
+                _ => format!("/:n{at}"),
+            };
+            (0..length).map(part).collect::<String>()
+        };
+        let fields = |number: u32| format!("{}\n X-{number}: b\n", path(number, 8));
+        let text: String = (0..256).map(fields).collect();
+        assert_eq!(headers(file(&text), &mut said), []);
+        let few = |number: &u32| number.count_ones() <= 8;
+        let rule = |number: u32| format!("{} /b\n", path(number, 12));
+        let text: String = (0..2_048).filter(few).map(rule).collect();
+        assert_eq!(redirects(file(&text), &mut said), []);
+        let built = rules::build(&said);
+        let cut: Vec<_> = built.cut.iter().map(ToString::to_string).collect();
+        assert_eq!(cut.len(), 18, "{cut:#?}");
+        assert!(cut[0].starts_with("_f:129:1: "), "{cut:#?}");
+        let why = "headers.path: it is left out: with it, a file could have more than 64 fields";
+        assert!(cut[0].contains(why), "{cut:#?}");
+        assert!(cut[8].contains("further rules, from here on"), "{cut:#?}");
+        let why = "redirects.from: it is left out: with it, a path could take more than 512 steps";
+        assert!(cut[9].contains(why), "{cut:#?}");
     }
 }

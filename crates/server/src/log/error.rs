@@ -1,12 +1,13 @@
 //! What the server has to say of itself: one line for each event, written at once.
 use super::{
-    file::{Destination, LogFault, LogFile, Owner},
+    file::{Destination, LogFault, LogFile, Owner, make},
     format::{Limit, escape, rfc3339_stamp},
 };
 use regatta_metrics::ControlView;
 use std::{
     fmt,
-    io::Write,
+    fs::File,
+    io::{self, Write},
     os::fd::BorrowedFd,
     process,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -39,7 +40,8 @@ impl Level {
     }
 }
 
-/// The error log. A clone writes to the same file. After a fork, it is opened by its path anew.
+/// The error log. A clone writes to the same file. After a fork, it is opened by its path again; a
+/// master never does that itself while it serves.
 #[derive(Clone, Debug)]
 pub struct ErrorLog {
     destination: Destination,
@@ -54,11 +56,14 @@ struct Open {
     generation: u64,
     /// The process that opened it.
     opener: u32,
+    /// This process shares its table of descriptors: it opens nothing but when it is ticked, and
+    /// writes to standard error until then.
+    is_shared: bool,
 }
 
 impl ErrorLog {
     /// Opens the error log. With an owner, a new file is given to them; that takes root. With
-    /// `control`, it is opened anew by path when the master asks for it.
+    /// `control`, a [tick](Self::tick) opens it again when the master has asked for that.
     ///
     /// # Errors
     /// If it cannot be opened for appending.
@@ -67,15 +72,38 @@ impl ErrorLog {
         owner: Option<Owner>,
         control: Option<ControlView<'static>>,
     ) -> Result<Self, LogFault> {
-        let generation = control.map_or(0, |control| control.log_generation());
         match LogFile::open(&destination, owner) {
-            Ok(file) => {
-                let file = file.map(Arc::new);
-                let open = Arc::new(Mutex::new(Open { file, generation, opener: process::id() }));
-                Ok(Self { destination, owner, control, open })
-            }
-            Err(fault) => Err(LogFault { option: "log.error", destination, fault }),
+            Ok(file) => Ok(Self::of(destination, owner, control, file)),
+            Err(fault) => Err(fault_of(&destination, fault)),
         }
+    }
+
+    /// The error log at a path that another process has opened.
+    ///
+    /// # Errors
+    /// The kind of the file cannot be read.
+    pub fn adopt(
+        destination: Destination,
+        owner: Option<Owner>,
+        control: Option<ControlView<'static>>,
+        file: File,
+    ) -> Result<Self, LogFault> {
+        match LogFile::opened(file) {
+            Ok(file) => Ok(Self::of(destination, owner, control, Some(file))),
+            Err(fault) => Err(fault_of(&destination, fault)),
+        }
+    }
+
+    fn of(
+        destination: Destination,
+        owner: Option<Owner>,
+        control: Option<ControlView<'static>>,
+        file: Option<LogFile>,
+    ) -> Self {
+        let generation = control.map_or(0, |control| control.log_generation());
+        let (file, opener, is_shared) = (file.map(Arc::new), process::id(), false);
+        let open = Arc::new(Mutex::new(Open { file, generation, opener, is_shared }));
+        Self { destination, owner, control, open }
     }
 
     /// What this process has open.
@@ -93,28 +121,45 @@ impl ErrorLog {
     /// Writes one line. Never fails: there is no place left to say so.
     pub fn note(&self, level: Level, message: fmt::Arguments<'_>) {
         let mut open = self.lock();
-        self.renew_if_due(&mut open);
+        if open.opener != process::id() && !open.is_shared {
+            self.open_anew(&mut open);
+        }
         self.write(&open, level, message);
     }
 
-    /// Makes the file, if it is not there any more, and gives it to its owner: before workers are
-    /// told to open it, who would find it before it is theirs. If that fails, [`ErrorLog::tick`]
-    /// says so.
-    pub fn make(&self) {
-        if matches!(self.destination, Destination::Path(_)) {
-            let _ = LogFile::open(&self.destination, self.owner);
-        }
+    /// Opens the file, and makes it if it is not there: for a master that must not wait. `None` if
+    /// the log is no file.
+    ///
+    /// # Errors
+    /// The file cannot be opened for appending.
+    pub fn make(&self) -> Result<Option<File>, LogFault> {
+        make(&self.destination, self.owner).map_err(|fault| fault_of(&self.destination, fault))
     }
 
-    /// Opens the file anew if the master asked for it since the last time, or if another process
-    /// opened it; [`ErrorLog::note`] does so too.
+    /// Writes to this file from now on, which another process has [made](Self::make).
+    ///
+    /// # Errors
+    /// The kind of the file cannot be read.
+    pub fn install(&self, file: File) -> Result<(), LogFault> {
+        let file = LogFile::opened(file).map_err(|fault| fault_of(&self.destination, fault))?;
+        self.lock().file = Some(Arc::new(file));
+        Ok(())
+    }
+
+    /// Marks this process as one that shares its table of descriptors with its parent.
+    pub fn is_of_shared_table(&self) {
+        self.lock().is_shared = true;
+    }
+
+    /// Opens the file again if the master has asked for it since the last time, or if another
+    /// process has opened it. A process that shares its table of descriptors calls this where it
+    /// may open and close.
     pub fn tick(&self) {
-        self.renew_if_due(&mut self.lock());
-    }
-
-    /// Opens the file anew, whatever the control words say.
-    pub fn renew(&self) {
-        self.open_anew(&mut self.lock());
+        let mut open = self.lock();
+        let generation = self.control.map_or(0, |control| control.log_generation());
+        if open.opener != process::id() || generation != open.generation {
+            self.open_anew(&mut open);
+        }
     }
 
     /// Calls `each` for the descriptor, if this process opened it.
@@ -125,13 +170,6 @@ impl ErrorLog {
     fn lock(&self) -> MutexGuard<'_, Open> {
         // Whoever panicked while holding it left nothing half done that would matter.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn renew_if_due(&self, open: &mut Open) {
-        let generation = self.control.map_or(0, |control| control.log_generation());
-        if open.opener != process::id() || generation != open.generation {
-            self.open_anew(open);
-        }
     }
 
     fn open_anew(&self, open: &mut Open) {
@@ -153,15 +191,17 @@ impl ErrorLog {
                     let stderr = LogFile::open(&Destination::Stderr, None);
                     open.file = stderr.ok().flatten().map(Arc::new);
                 }
-                let destination = self.destination.clone();
-                let fault = LogFault { option: "log.error", destination, fault };
+                let fault = fault_of(&self.destination, fault);
                 self.write(open, Level::Warning, format_args!("{instead}: {fault}"));
             }
         }
     }
 
     fn write(&self, open: &Open, level: Level, message: fmt::Arguments<'_>) {
-        let Some(file) = &open.file else { return };
+        let is_waiting = open.is_shared && open.opener != process::id();
+        if self.destination == Destination::Off || open.file.is_none() && !is_waiting {
+            return;
+        }
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
         // At most 900 bytes that become four each, and the head: a write to a pipe stays whole.
         let mut line = Vec::with_capacity(256);
@@ -170,8 +210,17 @@ impl ErrorLog {
         line.extend_from_slice(head.as_bytes());
         escape_message(&mut line, message);
         line.push(b'\n');
-        let _ = file.write(&line);
+        match &open.file {
+            Some(file) if !is_waiting || self.destination == Destination::Stderr => {
+                let _ = file.write(&line);
+            }
+            _ => drop(io::stderr().write_all(&line)),
+        }
     }
+}
+
+fn fault_of(destination: &Destination, fault: io::Error) -> LogFault {
+    LogFault { option: "log.error", destination: destination.clone(), fault }
 }
 
 /// Appends a message: as in the access log, but for quotes and for letters above ASCII, which are

@@ -157,11 +157,15 @@ impl LogFile {
                 Self::given(io::stderr().as_fd().try_clone_to_owned()?.into()).map(Some)
             }
             Destination::Path(path) => {
-                let file = Spot::find(path)?.append(owner, Absent::Make)?;
-                let kind = if file.metadata()?.is_file() { Kind::Regular } else { Kind::Stream };
-                Ok(Some(Self::new(file, kind)))
+                Self::opened(Spot::find(path)?.append(owner, Absent::Make)?).map(Some)
             }
         }
+    }
+
+    /// A log that was opened by a path, for appending.
+    pub(super) fn opened(file: File) -> io::Result<Self> {
+        let kind = if file.metadata()?.is_file() { Kind::Regular } else { Kind::Stream };
+        Ok(Self::new(file, kind))
     }
 
     /// What was given to write to, as standard error is, in such a way that a reader who does not
@@ -231,6 +235,15 @@ impl LogFile {
         }
         let (Ok(end), Ok(facts)) = (file.stream_position(), file.metadata()) else { return false };
         end == facts.len() && end >= bytes && file.set_len(end - bytes).is_ok()
+    }
+}
+
+/// Opens a log, and makes it if it is not there; `None` if it is no file. With an owner, a new file
+/// is given to them.
+pub(crate) fn make(destination: &Destination, owner: Option<Owner>) -> io::Result<Option<File>> {
+    match destination {
+        Destination::Path(path) => Spot::find(path)?.append(owner, Absent::Make).map(Some),
+        Destination::Off | Destination::Stderr => Ok(None),
     }
 }
 

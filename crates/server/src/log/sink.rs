@@ -1,7 +1,7 @@
 //! The access log: made by the master, opened once by each process, written by all of its units.
 use super::{
     ErrorLog, Format, Level,
-    file::{Destination, LogFault, LogFile, Owner, Written},
+    file::{Destination, LogFault, LogFile, Owner, Written, make},
     format::{Formatter, LineLimits},
 };
 use regatta_arch::WorkerLog;
@@ -67,19 +67,25 @@ impl AccessLog {
         }
     }
 
-    /// Makes the file, if it is not there any more, and gives it to its owner: what a master that
+    /// The access log that another process has [made](Self::make).
+    ///
+    /// # Errors
+    /// Standard error cannot be duplicated.
+    pub fn adopt(options: AccessLogOptions) -> Result<Self, LogFault> {
+        match &options.destination {
+            Destination::Path(_) => Ok(Self { options, stderr: None, process: OnceLock::new() }),
+            Destination::Off | Destination::Stderr => Self::open(options),
+        }
+    }
+
+    /// Makes the file, if it is not there any more, and gives it to its owner: what a process that
     /// is still root does before workers open it.
     ///
     /// # Errors
     /// If it cannot be opened for appending.
-    pub fn renew(&self) -> Result<(), LogFault> {
+    pub fn make(&self) -> Result<(), LogFault> {
         let AccessLogOptions { destination, owner, .. } = &self.options;
-        match destination {
-            Destination::Path(_) => LogFile::open(destination, *owner)
-                .map(drop)
-                .map_err(|fault| fault_of(destination, fault)),
-            Destination::Off | Destination::Stderr => Ok(()),
-        }
+        make(destination, *owner).map(drop).map_err(|fault| fault_of(destination, fault))
     }
 
     /// What workers inherit, so that a fork must not close it: standard error.

@@ -4,12 +4,13 @@ use super::{
     Master, Poller, Prepared, clock, fork_worker, hook, io, listen_fault, process, signal,
 };
 use crate::{
-    admin::{About, EXCHANGE_MAX, listen, serve, try_listening},
+    admin::{About, EXCHANGE_MAX, Hosts, listen, serve, try_listening},
     config::{check::Config, options},
-    heartbeat::{LOOKS_MIN, answers},
+    heartbeat::answers,
     notify::{self, Message, Watchdog},
     supervise::{Gone, Order, Staff},
 };
+use regatta_metrics::Attendant;
 use regatta_op::Tick;
 use regatta_sys::socket::{self, Place};
 use std::os::fd::{AsFd, OwnedFd};
@@ -21,6 +22,8 @@ pub(super) struct Admin {
     pub(super) listener: OwnedFd,
     /// The configuration, with every option written out.
     config: String,
+    /// The hosts that a request may name.
+    hosts: Hosts,
 }
 
 impl Admin {
@@ -48,7 +51,14 @@ impl Admin {
         if let Ok(there) = socket::place(listener.as_fd()) {
             errors.note(Level::Notice, format_args!("monitors are answered at {there}"));
         }
-        Ok(Some(Self { place, listener, config: options::print(config.settings()) }))
+        let text = config.settings().text("admin.listen");
+        let hosts = match &place {
+            Place::Unix(_) => Hosts::All,
+            Place::Inet(_) => {
+                Hosts::Named(text.rsplit_once(':').map_or(text, |of| of.0).to_owned())
+            }
+        };
+        Ok(Some(Self { place, listener, config: options::print(config.settings()), hosts }))
     }
 }
 
@@ -58,8 +68,6 @@ pub(super) struct Monitors {
     /// `None`: no admin process is wanted, or not yet.
     staff: Option<Staff>,
     pub(super) child: Option<Child>,
-    /// Looks at which it was stopped, one after another.
-    stopped_looks: u32,
     watchdog: Watchdog,
 }
 
@@ -70,7 +78,7 @@ impl Monitors {
             true => Watchdog::none(),
             false => notify::watchdog(now),
         };
-        Self { staff: None, child: None, stopped_looks: 0, watchdog }
+        Self { staff: None, child: None, watchdog }
     }
 
     /// When something is due for them.
@@ -99,7 +107,10 @@ impl Prepared {
             server_pid: process::id(),
             slots: env.shares.iter().map(|share| share.slots.clone()).collect(),
             config: admin.config.clone(),
+            hosts: admin.hosts.clone(),
         };
+        let control = env.arena.control();
+        let beat = |now: Tick| control.set_heartbeat_ms(Attendant::Admin, now.0);
         let log = errors.inherited();
         let keep = log.iter().map(AsFd::as_fd).chain([admin.listener.as_fd()]);
         let keep: Vec<BorrowedFd<'_>> = keep.collect();
@@ -109,7 +120,9 @@ impl Prepared {
             }
             hook::inject_as_told();
             hook::probe(about.server_pid);
-            let error = serve(admin.listener.as_fd(), &about, EXCHANGE_MAX);
+            let error = serve(admin.listener.as_fd(), &about, EXCHANGE_MAX, &beat);
+            // The log may have been moved away since.
+            errors.tick();
             errors.note(Level::Error, format_args!("the admin process cannot accept: {error}"));
             EXIT_CANNOT_WORK
         })
@@ -158,27 +171,6 @@ impl Master<'_> {
             }
         }
         Ok(())
-    }
-
-    /// Kills an admin process that stays stopped: another takes its place.
-    pub(super) fn check_admin(&mut self) {
-        let Self { monitors: Monitors { child, stopped_looks, .. }, prepared, .. } = self;
-        let Some(child) = child else { return };
-        let is_stopped = child.is_stopped().unwrap_or_default();
-        *stopped_looks = if is_stopped { *stopped_looks + 1 } else { 0 };
-        if *stopped_looks < LOOKS_MIN {
-            return;
-        }
-        *stopped_looks = 0;
-        prepared.errors.note(
-            Level::Error,
-            format_args!(
-                "the admin process (process {}) stays stopped, and is killed",
-                child.pid()
-            ),
-        );
-        // It may have ended meanwhile.
-        let _ = child.kill(signal::Signal::Kill);
     }
 
     /// The admin process has ended, which it never does by itself.

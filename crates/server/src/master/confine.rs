@@ -1,6 +1,6 @@
 //! What a worker and the admin process give up before they serve.
 use super::{EXIT_CANNOT_WORK, Level, Prepared};
-use crate::log::Destination;
+use crate::log::{Destination, LOGS};
 use regatta_arch::options::Settings;
 use regatta_sys::sandbox::{Confine, Effect, Sandbox, confine};
 use std::{
@@ -10,15 +10,10 @@ use std::{
     path::{self, PathBuf},
 };
 
-/// The options that name logs; each has a bit.
-pub(super) const LOGS: [&str; 2] = ["log.access", "log.error"];
-
 /// How those confine themselves who answer strangers.
 #[derive(Debug)]
 pub(super) struct Confinement {
     how: Sandbox,
-    /// Folders in which workers may make log files.
-    log_folders: Vec<PathBuf>,
 }
 
 impl Confinement {
@@ -28,11 +23,12 @@ impl Confinement {
             "required" => Sandbox::Required,
             _ => Sandbox::BestEffort,
         };
-        Self { how, log_folders: log_folders(settings, &LOGS) }
+        Self { how }
     }
 }
 
-/// The folders of these logs, and of what they are links to.
+/// The folders of these logs, and of what they are links to: in them workers may make files. May
+/// wait for a disk.
 fn log_folders(settings: &Settings, logs: &[&str]) -> Vec<PathBuf> {
     let paths = logs.iter().filter_map(|key| match Destination::from(settings.text(key)) {
         Destination::Path(path) => path::absolute(path).ok(),
@@ -48,9 +44,11 @@ impl Prepared {
     pub(super) fn become_confined(&self, who: fmt::Arguments<'_>, tells: bool) -> Result<(), i32> {
         self.become_user(who)?;
         let beside = self.root.readable();
-        let read = self.env.root.all().chain(&beside).map(AsFd::as_fd);
+        // One that is closed is no directory.
+        let roots = self.env.root.all().filter(|root| root.is_open());
+        let read = roots.chain(&beside).map(AsFd::as_fd);
         let read: Vec<BorrowedFd<'_>> = read.collect();
-        let gone = self.confine(who, &read, &self.confinement.log_folders)?;
+        let gone = self.confine(who, &read, &log_folders(&self.env.settings, &LOGS))?;
         if tells && self.confinement.how != Sandbox::Off {
             self.errors.note(Level::Notice, format_args!("workers have given up {gone}"));
         }

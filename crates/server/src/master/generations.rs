@@ -1,19 +1,28 @@
 //! Generations of workers: what the image of the master before this one has left, the trial of the
 //! next one, and what that is handed.
 use super::{
-    Child, clock, fork_worker,
-    image::{REPORT_BYTES_MAX, approval, own_arguments, own_program, refuse, run, take},
+    Child, clock,
+    errand::Errands,
+    image::{Trial, own_arguments, own_program, refuse, run, take},
     inherited::Inherited,
     old::Old,
-    signal,
 };
 use crate::{
     Failure, Sources,
-    config::address::{Place, place},
-    handover::{AdminProcess, Handover, Listener, OldGeneration},
-    heartbeat::is_recent,
+    config::{
+        address::{Place, place},
+        release::RulesInForce,
+    },
+    findings::Findings,
+    front::ClientTable,
+    handover::{
+        AdminProcess, ClientWords, FORMAT, Handover, Listener, OldChild, OldGeneration,
+        OpenSocketFile,
+    },
+    heartbeat::{Role, Watched, is_recent},
     log::{AccessLog, Destination, ErrorLog, Level},
     notify::{Manager, Message},
+    root::RootWatch,
     succession::{Act, Earlier, Event, Kind, Outcome, Succession, Verdict},
     supervise::AGAIN_MS_MIN,
 };
@@ -21,8 +30,11 @@ use regatta_metrics::{Arena, Control, Counter, Totals};
 use regatta_op::Tick;
 use regatta_sys::{
     Bell,
-    process::{EXIT_UNSTARTED, Exit},
-    socket::{self, Mode},
+    channel::Channel,
+    exec::{read_sealed, sealed},
+    process::Exit,
+    shm::SharedWords,
+    socket,
     unix::SocketFile,
     wait::{Interest, Poll, Poller as _},
 };
@@ -30,7 +42,7 @@ use std::{
     ffi::OsString,
     fmt,
     fs::File,
-    io::{self, PipeReader, PipeWriter, Read, Write},
+    io::{self, PipeWriter},
     mem,
     ops::Range,
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
@@ -49,6 +61,12 @@ pub(super) const OLD: u64 = 1 << 48;
 pub(super) const TRIAL: u64 = u64::MAX - 4;
 const PLACES: u64 = 1 << 20;
 
+/// The layout of the words of [`ClientTable`].
+const CLIENTS_LAYOUT: u64 = 1;
+
+/// The most rules that are read, bytes.
+const RULES_BYTES_MAX: u64 = 1 << 30;
+
 /// A socket that listens, and the address that was asked for.
 pub(super) type Listening = (String, OwnedFd);
 
@@ -63,12 +81,19 @@ pub(crate) struct Generations {
     /// program that adds others adds them to these.
     program: PathBuf,
     arguments: Vec<OsString>,
-    /// The configuration file that this image was executed with, and the one that is tried.
-    config_file: Option<PathBuf>,
-    config: Option<String>,
-    tried: Option<String>,
+    /// The configuration file that this image was executed with, its text in force, and the text
+    /// that is tried, if that is not what the file says.
+    pub(super) config_file: Option<PathBuf>,
+    pub(super) config: Option<String>,
+    pub(super) tried: Option<String>,
     /// Requests that were carried out, and that were not.
     pub(super) reloads: [u64; 2],
+    /// Limit of reloads because of one root ([`crate::handover::Handover::root_reload`]).
+    pub(super) root_reload: [u64; 2],
+    /// Rules in force when this image began.
+    pub(super) rules: RulesInForce,
+    /// Table of clients of the image before.
+    pub(super) clients: Option<ClientTable>,
     pub(super) pid_file: Option<PathBuf>,
     /// Of the image before, as long as this one has none that answers.
     pub(super) admin: Option<Inherited>,
@@ -82,7 +107,7 @@ pub(crate) struct Generations {
     pub(super) files: Vec<SocketFile>,
     /// When they end listening.
     pub(super) dropped_at: Tick,
-    old: Vec<Old>,
+    pub(super) old: Vec<Old>,
     /// What generations counted that are gone.
     ended: Box<Totals>,
     /// This image has counters of its own, which the next one is handed: until then, what is gone
@@ -90,7 +115,14 @@ pub(crate) struct Generations {
     begun: bool,
     /// Sockets that this image has made while others serve.
     made: Vec<OwnedFd>,
-    trial: Option<Trial>,
+    pub(super) trial: Option<Trial>,
+    /// Findings of the last trial, for the next image.
+    pub(super) found: Option<Vec<OwnedFd>>,
+    /// Findings of the trial of this image.
+    pub(super) findings: Option<Findings>,
+    /// The channel for what this image finds, if it is a trial.
+    pub(super) findings_to: Option<Channel>,
+    pub(super) errands: Errands,
     /// Nobody is left who serves.
     pub(super) gave_up: bool,
     /// When somebody asked for the end, while only old workers serve.
@@ -99,12 +131,6 @@ pub(crate) struct Generations {
     /// As this image's configuration says, once it has been read.
     pub(super) access: Option<Arc<AccessLog>>,
     manager: Manager,
-}
-
-#[derive(Debug)]
-struct Trial {
-    child: Child,
-    report: PipeReader,
 }
 
 /// What is this image's own, and goes to the next.
@@ -120,6 +146,10 @@ pub(super) struct Own<'a> {
     pub(super) drains_until: Option<u64>,
     pub(super) children: Vec<(&'a Child, Range<usize>)>,
     pub(super) bells: Vec<&'a Bell>,
+    /// Its roots.
+    pub(super) roots: Option<&'a RootWatch>,
+    /// Its table of clients.
+    pub(super) clients: Option<&'a ClientTable>,
 }
 
 impl Generations {
@@ -145,6 +175,9 @@ impl Generations {
             config: None,
             tried: None,
             reloads: [0; 2],
+            root_reload: [0; 2],
+            clients: None,
+            rules: RulesInForce::default(),
             pid_file: None,
             admin: None,
             inherited: Vec::new(),
@@ -157,6 +190,10 @@ impl Generations {
             begun: false,
             made: Vec::new(),
             trial: None,
+            found: None,
+            findings: None,
+            findings_to: None,
+            errands: Errands::default(),
             gave_up: false,
             told_at: None,
             errors,
@@ -177,34 +214,74 @@ impl Generations {
         }
     }
 
+    /// Adopts the rules in force, and the table of clients.
+    fn adopt_memory(
+        &mut self,
+        rules: Option<RawFd>,
+        clients: Option<ClientWords>,
+    ) -> Result<(), String> {
+        if let Some(fd) = rules
+            && let Ok(rules) = read_sealed(take(fd)?, RULES_BYTES_MAX)
+        {
+            self.rules = RulesInForce::decode(&rules);
+        }
+        if let Some(ClientWords { layout: CLIENTS_LAYOUT, fd, seed }) = clients {
+            let memory = SharedWords::adopt(take(fd)?);
+            self.clients = memory.ok().map(|memory| ClientTable { memory, seed });
+        }
+        Ok(())
+    }
+
     fn adopt(&mut self, handover: Handover) -> Result<(), String> {
         let Handover { generation, started_unix_ms, program, config, reloads, .. } = handover;
         (self.number, self.started_unix_ms, self.program) = (generation, started_unix_ms, program);
         if let Some(arguments) = handover.arguments {
             self.arguments = arguments.into_iter().map(OsString::from).collect();
         }
+        self.root_reload = handover.root_reload;
+        self.adopt_memory(handover.rules, handover.clients)?;
         (self.config, self.reloads, self.pid_file) = (config, reloads, handover.pid_file);
         self.given = handover.given.iter().filter_map(|of| place(of).ok()).collect();
         for Listener { asked, fd } in handover.listeners {
             let fd = take(fd)?;
             let place = socket::place(fd.as_fd()).ok();
-            if let Some(Place::Unix(path)) = place.as_ref().filter(|place| !self.is_given(place)) {
+            if let Some(Place::Unix(path)) = place.as_ref().filter(|place| !self.is_given(place))
+                && handover.files.is_none()
+            {
+                // An earlier build: the file is found by its path.
                 self.files.extend(SocketFile::at(path));
             }
             self.addresses.extend(place);
             self.inherited.push(((asked, fd), false));
         }
-        if let Some(AdminProcess { asked, fd, child }) = handover.admin {
+        if let Some(AdminProcess { asked, fd, pid, pidfd }) = handover.admin {
             let adopt = |(pid, fd)| take(fd).map(|fd| Child::adopt(pid, fd));
-            let child = child.map(adopt).transpose()?.flatten();
+            let child = pid.zip(pidfd).map(adopt).transpose()?.flatten();
             let listener = take(fd)?;
-            if let Ok(Place::Unix(path)) = socket::place(listener.as_fd()) {
+            if let Ok(Place::Unix(path)) = socket::place(listener.as_fd())
+                && handover.files.is_none()
+            {
                 self.files.extend(SocketFile::at(&path));
             }
             self.admin = Some(Inherited { asked, listener, child });
         }
+        for OpenSocketFile { path, fd } in handover.files.into_iter().flatten() {
+            // One that is gone by now is no file of ours.
+            self.files.extend(SocketFile::adopt(path, take(fd)?));
+        }
         for old in handover.old {
             self.old.push(Old::adopt(old)?);
+        }
+        self.findings_to = handover.findings.map(take).transpose()?.map(Channel::adopt);
+        if let Some(found) = handover.found {
+            match found.into_iter().map(take).collect::<Result<_, _>>().and_then(Findings::read) {
+                Ok(findings) => {
+                    self.config = findings.config.clone();
+                    self.findings = Some(findings);
+                }
+                // It finds for itself what the trial has found.
+                Err(fault) => self.note(Level::Error, format_args!("reload: {fault}")),
+            }
         }
         // The last has what all before it left.
         if let Some(last) = self.old.iter().max_by_key(|old| old.number) {
@@ -222,12 +299,13 @@ impl Generations {
         Ok(())
     }
 
-    /// The configuration file as it is now. If it cannot be read, who needs it says so.
+    /// The configuration file as it is now, for the first image. If it cannot be read, that is
+    /// reported where it is needed.
     fn config_now(&self) -> Option<String> {
         crate::text_of(File::open(self.config_file.as_deref()?).ok()?).ok()
     }
 
-    /// The text of the configuration file that this image is to use, if it could be read.
+    /// Text of the configuration file for this image, if it has been read before.
     pub(crate) fn config(&self) -> Option<String> {
         self.config.clone()
     }
@@ -307,12 +385,6 @@ impl Generations {
         self.files.iter().find(|file| file.path() == path)
     }
 
-    /// Removes the files of sockets that listen at such places.
-    pub(super) fn remove_files(&mut self, is_such: impl Fn(&Place) -> bool) {
-        let is_gone = |file: &mut SocketFile| is_such(&Place::Unix(file.path().to_owned()));
-        self.files.extract_if(.., is_gone).for_each(|file| file.remove());
-    }
-
     /// This image cannot begin: removes the files of sockets that the one before did not have.
     pub(super) fn remove_made_files(&mut self) {
         let mut known = self.addresses.clone();
@@ -357,7 +429,22 @@ impl Generations {
         self.addresses.contains(place)
     }
 
-    /// Has the poller tell of the ends of old children.
+    /// Lists the children that are not this image's own workers.
+    pub(super) fn family(&self) -> impl Iterator<Item = Watched<'_>> {
+        let of = |old: &Old| {
+            let (generation, leaves) = (old.number, old.drains_until.is_some());
+            Role::Old { generation, leaves }
+        };
+        let old = self.old.iter().flat_map(move |old| {
+            old.children.iter().flatten().map(move |(child, _)| Watched::new(of(old), child))
+        });
+        let admin = self.admin.iter().filter_map(|admin| admin.child.as_ref());
+        let admin = admin.map(|child| Watched::new(Role::Admin, child));
+        let trial = self.trial.iter().map(|trial| Watched::new(Role::Trial, &trial.child));
+        old.chain(admin).chain(trial).chain(self.errands.family())
+    }
+
+    /// Has the poller report the ends of old children.
     pub(super) fn watch(&self, poller: &mut Poll) -> io::Result<()> {
         for old in &self.old {
             for (place, child) in (0..).zip(&old.children) {
@@ -389,10 +476,7 @@ impl Generations {
                         }
                     }
                     Act::KillTrial => {
-                        if let Some(trial) = &self.trial {
-                            // It may have ended meanwhile.
-                            let _ = trial.child.kill(signal::Signal::Kill);
-                        }
+                        self.trial.iter().for_each(Trial::kill);
                     }
                     Act::Exec(kind) => {
                         let error = self.execute(kind, own);
@@ -440,7 +524,9 @@ impl Generations {
                     format_args!("reload: generation {} serves", self.number),
                 );
             }
-            Outcome::Refused(Verdict::Late) => "it took too long to try, and was killed",
+            Outcome::Refused(Verdict::Late) => {
+                "it took too long to try, and was killed: a file or a directory does not answer"
+            }
             Outcome::Refused(_) => "it was refused",
             Outcome::NotExecuted => "the program could not be executed",
             Outcome::NotStarted => "its workers could not begin, or not in time",
@@ -463,11 +549,13 @@ impl Generations {
     /// When [`Generations::due`] or [`Event::Time`] is.
     pub(super) fn wake_at(&self) -> Tick {
         let kill_at = self.old.iter().map(|old| old.kill_at).min().unwrap_or(Tick::NEVER);
-        self.succession.wake_at().min(kill_at).min(self.dropped_at)
+        let wake_at = self.succession.wake_at().min(kill_at).min(self.dropped_at);
+        wake_at.min(self.errands.wake_at())
     }
 
     /// Does what time has brought.
     pub(super) fn due(&mut self, now: Tick) {
+        self.errands.kill_late(now);
         for old in &mut self.old {
             if old.kill_if_late(now) {
                 self.errors.note(
@@ -577,72 +665,8 @@ impl Generations {
         self.old.iter_mut().for_each(|old| old.stop(now));
     }
 
-    /// Makes logs that are not there any more, and has old workers open theirs anew.
-    pub(super) fn reopen_logs(&self) {
-        if let Some(Err(fault)) = self.access.as_ref().map(|access| access.renew()) {
-            let what = format_args!("still logging to the old file: {fault}");
-            self.errors.note(Level::Warning, what);
-        }
-        self.errors.make();
-        for old in &self.old {
-            old.arena.control().reopen_logs();
-            old.bells.iter().for_each(Bell::ring);
-        }
-    }
-
-    /// Forks a process that becomes the next image, to try whether it could serve.
-    fn start_trial(&mut self, kind: Kind, own: &Own<'_>, poller: &mut Poll) -> io::Result<()> {
-        self.tried = match kind {
-            Kind::Root => self.config.clone(),
-            Kind::Reload | Kind::Upgrade => self.config_now(),
-        };
-        let (report, to) = io::pipe()?;
-        socket::set_mode(report.as_fd(), Mode::Nonblocking)?;
-        let (memory, mut keep) = self.hand_over(own, Some(to.as_raw_fd()))?;
-        keep.extend([memory.as_fd(), to.as_fd()]);
-        let (program, arguments) = self.program_of(kind);
-        let child = fork_worker(&keep, || {
-            let error = run(&program, arguments.clone(), &memory, &keep);
-            let mut to = &to;
-            let _ = write!(to, "cannot execute {}: {error}", program.display());
-            EXIT_UNSTARTED
-        })?;
-        poller.add(child.as_fd(), TRIAL, Interest::READ)?;
-        self.trial = Some(Trial { child, report });
-        Ok(())
-    }
-
-    /// The trial has ended.
-    pub(super) fn on_trial_exit(&mut self, poller: &mut Poll) -> io::Result<Option<Event>> {
-        let Some(trial) = &mut self.trial else { return Ok(None) };
-        let Some(exit) = trial.child.try_wait()? else { return Ok(None) };
-        poller.remove(trial.child.as_fd())?;
-        let mut report = Vec::new();
-        // It takes what is there, and does not wait for whoever the program has left behind.
-        let _ = trial.report.by_ref().take(REPORT_BYTES_MAX as u64).read_to_end(&mut report);
-        let is_approved = report == approval(trial.child.pid()).as_bytes();
-        self.trial = None;
-        if is_approved && exit == Exit::Code(0) {
-            return Ok(Some(Event::TrialEnded(Verdict::Good)));
-        }
-        for line in String::from_utf8_lossy(&report).lines() {
-            self.note(Level::Error, format_args!("reload: {line}"));
-        }
-        let verdict = match exit {
-            Exit::Code(_) if !report.is_empty() => Verdict::Faulty,
-            _ => {
-                self.note(
-                    Level::Error,
-                    format_args!("reload: the program {exit} when it was tried"),
-                );
-                Verdict::Died
-            }
-        };
-        Ok(Some(Event::TrialEnded(verdict)))
-    }
-
     /// What is executed, and with which arguments.
-    fn program_of(&self, kind: Kind) -> (PathBuf, Vec<OsString>) {
+    pub(super) fn program_of(&self, kind: Kind) -> (PathBuf, Vec<OsString>) {
         match kind {
             Kind::Root | Kind::Reload => (PathBuf::from("/proc/self/exe"), own_arguments()),
             Kind::Upgrade => (self.program.clone(), self.arguments.clone()),
@@ -652,8 +676,8 @@ impl Generations {
     /// Executes the next image; returns only if that fails.
     fn execute(&self, kind: Kind, own: &Own<'_>) -> io::Error {
         match self.hand_over(own, None) {
-            Ok((memory, mut keep)) => {
-                keep.push(memory.as_fd());
+            Ok((memory, rules, mut keep)) => {
+                keep.extend([memory.as_fd(), rules.as_fd()]);
                 let (program, arguments) = self.program_of(kind);
                 run(&program, arguments, &memory, &keep)
             }
@@ -661,12 +685,13 @@ impl Generations {
         }
     }
 
-    /// What the next image is told, and all the descriptors that it names.
-    fn hand_over<'a>(
+    /// Makes the handover for the next image, and lists the descriptors that it names. `trial`:
+    /// where it reports and sends what it finds, if it only tries.
+    pub(super) fn hand_over<'a>(
         &'a self,
         own: &Own<'a>,
-        report: Option<RawFd>,
-    ) -> io::Result<(OwnedFd, Vec<BorrowedFd<'a>>)> {
+        trial: Option<[RawFd; 2]>,
+    ) -> io::Result<(OwnedFd, OwnedFd, Vec<BorrowedFd<'a>>)> {
         let mut keep = Vec::new();
         let mut number = |fd: BorrowedFd<'a>| {
             keep.push(fd);
@@ -685,31 +710,55 @@ impl Generations {
         });
         // Of an image whose workers do not serve, it is not there yet.
         let admin = inherited.or_else(|| own.admin.clone()).map(|(asked, fd, child)| {
-            let child = child.map(|child| (child.pid(), number(child.as_fd())));
-            AdminProcess { asked, fd: number(fd), child }
+            let (pid, pidfd) = child.map(|child| (child.pid(), number(child.as_fd()))).unzip();
+            AdminProcess { asked, fd: number(fd), pid, pidfd }
         });
+        let file = |file: &'a SocketFile| OpenSocketFile {
+            path: file.path().to_owned(),
+            fd: number(file.as_fd()),
+        };
+        let files = Some(self.files.iter().map(file).collect());
+        let found = self.found.iter().filter(|_| trial.is_none());
+        let found = found.map(|found| found.iter().map(|fd| number(fd.as_fd())).collect()).next();
+        let clients = own.clients.or(self.clients.as_ref()).map(|table| ClientWords {
+            layout: CLIENTS_LAYOUT,
+            fd: number(table.memory.as_fd()),
+            seed: table.seed,
+        });
+        let (report, findings) = trial.map(|[report, findings]| (report, findings)).unzip();
         let asked = self.succession.asked().map(|kind| match kind {
             Kind::Root => "root".to_owned(),
             Kind::Reload => "reload".to_owned(),
             Kind::Upgrade => "upgrade".to_owned(),
         });
         let text = |word: &OsString| word.to_str().map(str::to_owned);
+        // In force is what this image's workers have, or, if it has none, what it was handed.
+        let rules = own.roots.map(RootWatch::rules_in_force);
+        let rules = rules.unwrap_or_else(|| self.rules.clone());
+        let rules = sealed("regatta-rules", &rules.encode())?;
         let handover = Handover {
+            format: FORMAT,
             report,
+            findings,
+            found,
             generation: self.number + 1,
             started_unix_ms: self.started_unix_ms,
             program: self.program.clone(),
             arguments: self.arguments.iter().map(text).collect(),
             config: self.tried.clone(),
             reloads: self.reloads,
+            root_reload: self.root_reload,
+            rules: Some(rules.as_raw_fd()),
+            clients,
             asked,
             listeners,
+            files,
             given: self.given.iter().map(ToString::to_string).collect(),
             admin,
             pid_file: self.pid_file.clone(),
             old,
         };
-        Ok((handover.write()?, keep))
+        Ok((handover.write()?, rules, keep))
     }
 
     /// The generations that have not ended, this image's own included. `number` is what a
@@ -729,7 +778,7 @@ impl Generations {
                 keeper: own.keeper,
                 drains_until: own.drains_until,
                 children: children
-                    .map(|(child, slots)| (child.pid(), number(child.as_fd()), slots))
+                    .map(|(child, slots)| OldChild::new(child.pid(), number(child.as_fd()), &slots))
                     .collect(),
                 bells: own.bells.iter().copied().map(|bell| number(bell.as_fd())).collect(),
             });

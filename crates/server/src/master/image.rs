@@ -1,12 +1,17 @@
 //! Becoming the next image of the master: what is executed, with which arguments, and what of an
 //! image that only tries is reported.
-use crate::{Failure, given};
-use regatta_sys::{exec, process::end};
+use crate::{Failure, findings::Sent, given};
+use regatta_sys::{
+    channel::Channel,
+    exec,
+    process::{Child, end},
+    signal::Signal,
+};
 use std::{
     env,
     ffi::OsString,
     fs,
-    io::{self, PipeWriter, Write},
+    io::{self, PipeReader, PipeWriter, Write},
     os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd},
     path::{Path, PathBuf},
     process,
@@ -47,6 +52,27 @@ pub(super) fn own_program() -> PathBuf {
 /// A descriptor that the image before this one has handed over.
 pub(super) fn take(raw: RawFd) -> Result<OwnedFd, String> {
     exec::take(raw).map_err(|error| format!("--inherit: {error}"))
+}
+
+/// A trial in progress.
+#[derive(Debug)]
+pub(super) struct Trial {
+    pub(super) child: Child,
+    pub(super) report: PipeReader,
+    pub(super) channel: Channel,
+    /// The part of the findings that has been received.
+    pub(super) found: Sent,
+    /// More may come, and the poller watches for it.
+    pub(super) is_open: bool,
+}
+
+impl Trial {
+    /// Ends it, with all processes that it has started.
+    pub(super) fn kill(&self) {
+        // It may have ended meanwhile, or not have begun to lead a group.
+        let _ = self.child.kill_group();
+        let _ = self.child.kill(Signal::Kill);
+    }
 }
 
 /// What a trial reports that has found nothing. A program that ends with success may be any, and

@@ -45,6 +45,7 @@ impl Prepared {
 
     /// The life of the keeper; the code to exit with.
     fn keep_workers(&mut self) -> Result<i32, i32> {
+        self.make_access_log(0);
         self.become_confined(format_args!("the keeper"), true)?;
         // The books begin with what is open.
         self.errors.tick();

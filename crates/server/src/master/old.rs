@@ -1,6 +1,6 @@
 //! Workers that an earlier image of the master started: they serve until they are told to leave.
 use super::{Child, KEEPER_LEAVE_MS_MAX, LEAVE_MS_MAX, image::take, signal};
-use crate::handover::OldGeneration;
+use crate::handover::{OldChild, OldGeneration};
 use regatta_metrics::{OldArena, Phase};
 use regatta_op::Tick;
 use regatta_sys::{Bell, shm::SharedWords};
@@ -35,9 +35,9 @@ impl Old {
             )
         })?;
         let (mut children, mut bells) = (Vec::new(), Vec::new());
-        for (pid, fd, slots) in of.children {
+        for OldChild { pid, fd, from, to } in of.children {
             let child = Child::adopt(pid, take(fd)?).ok_or("the handover has no process")?;
-            let slots = slots.start.min(arena.slots())..slots.end.min(arena.slots());
+            let slots = from.min(arena.slots())..to.min(arena.slots());
             children.push(Some((child, slots)));
         }
         for bell in of.bells {
@@ -64,7 +64,7 @@ impl Old {
             keeper: self.keeper,
             drains_until: self.drains_until.map(|until| until.0),
             children: children
-                .map(|(child, slots)| (child.pid(), number(child.as_fd()), slots.clone()))
+                .map(|(child, slots)| OldChild::new(child.pid(), number(child.as_fd()), slots))
                 .collect(),
             bells: self.bells.iter().map(|bell| number(bell.as_fd())).collect(),
         }

@@ -2,72 +2,92 @@
 use super::{
     Prepared,
     admin::Admin,
-    confine::{Confinement, LOGS},
+    confine::Confinement,
     generations::Generations,
     sockets::{addresses, sockets, tell_given},
 };
 use crate::{
     Failure,
-    config::{check::Config, raw::Problem},
+    config::{check::Config, raw::Problem, release::Wanted},
+    findings::Handed,
     front::Front,
-    log::{self, AccessLog, AccessLogOptions, Destination, ErrorLog, Format, Level, Owner},
-    machine::RootAndUser,
-    root::RootWatch,
-    site,
+    log::{self, AccessLog, AccessLogOptions, Destination, ErrorLog, Format, LOGS, Level, Owner},
+    machine::Found,
+    root::{Folder, RootWatch},
+    site::Builder,
 };
-use regatta_arch::{Env, Units, options::Settings, shared::SharedState};
+use regatta_arch::{Env, Units, options::Settings, releases::Releases, shared::SharedState};
 use regatta_metrics::Arena;
+use regatta_origin::Site;
 use regatta_sys::{
     Bell, OpenRules,
     process::{Exit, User, end, fork_worker, set_user},
     shm::{self, SharedWords},
     simulated_disk::{self, Model},
+    socket::Place,
 };
-use std::{io, os::fd::OwnedFd, path::Path, process, sync::Arc};
+use std::{fs::File, io, mem, os::fd::OwnedFd, path::Path, process, sync::Arc};
 
-/// `tries`: nothing is changed that others see.
+/// The purpose of the preparation.
+#[derive(Debug)]
+pub(super) enum Purpose {
+    /// Nothing is changed that others see.
+    Try,
+    /// To serve, with what a trial has found.
+    Serve(Option<Handed>),
+}
+
+impl Purpose {
+    /// Directories that workers may read, if a trial has found them; and the opener of the logs.
+    fn split(self) -> (Option<Vec<Folder>>, Opened) {
+        match self {
+            Self::Try => (None, Opened::None),
+            Self::Serve(None) => (None, Opened::Here),
+            Self::Serve(Some(Handed { reach, error_log })) => (reach, Opened::Handed(error_log)),
+        }
+    }
+}
+
+/// Prepares everything.
 pub(super) fn prepare(
     mut config: Config,
-    found: RootAndUser,
+    found: Found,
     generations: &mut Generations,
-    tries: bool,
+    purpose: Purpose,
 ) -> Result<Prepared, Failure> {
+    let tries = matches!(purpose, Purpose::Try);
+    let (reach, opened) = purpose.split();
     let failed = |what: &str, error: io::Error| Failure::Work(format!("{what}: {error}"));
     let settings = config.settings().clone();
     let workers = config.layout.shares.len();
     let (shared, arena) = counters(&config, generations, tries)
         .map_err(|error| failed("cannot make the shared counters", error))?;
-    let bells: io::Result<Vec<Bell>> = (0..workers).map(|_| Bell::new()).collect();
-    let bells = bells.map_err(|error| failed("cannot make bells", error))?;
-    let keeper = SharedState::is_wanted(&settings).then(Bell::new).transpose();
-    let keeper = keeper.map_err(|error| failed("cannot make a bell", error))?;
-    let (access, errors) = logs(&config, arena, found.user.as_ref(), tries)?;
+    let (bells, keeper) =
+        bells(&settings, workers).map_err(|error| failed("cannot make bells", error))?;
+    let (access, errors) = logs(&config, arena, found.user.as_ref(), opened)?;
     if !tries {
         (generations.access, generations.errors) = (Some(Arc::clone(&access)), errors.clone());
         tell(&config, found.user.as_ref(), &errors);
         simulate(&settings, &errors).map_err(|error| failed("cannot simulate a disk", error))?;
     }
-    let owner = found.socket_owner.as_ref();
-    let (asked, sockets): (Vec<String>, Vec<OwnedFd>) =
-        sockets(&mut config, owner, generations, tries)?.into_iter().unzip();
-    if !tries {
-        tell_given(&config, generations, &errors);
-    }
+    let (asked, sockets, addresses) = listen(&mut config, &found, generations, &errors, tries)?;
     let admin = Admin::new(&config, &errors, generations, tries)?;
-    // A trial has no sockets at paths.
-    let told: &[OwnedFd] = if tries { &[] } else { &sockets };
-    let addresses = addresses(told).map_err(|error| failed("cannot tell the address", error))?;
     let (opener, log_errors) = (Arc::clone(&access), errors.clone());
-    let site = site::build(&settings, config.hosts, &found.pages);
-    let front = Front::new(&settings, workers)?;
+    let (wanted, builder, site) = sites(&mut config, &found);
+    let (hosts, build) = (wanted.len(), Arc::clone(&builder));
+    let build = move |host: usize, change: u64, text: &[u8]| build.build(host, change, text);
+    let front = Front::new(&settings, workers, generations.clients.as_ref())?;
     // The last is the keeper's, if there is one.
     let takers = workers + usize::from(keeper.is_some());
-    let (root, root_channels) = RootWatch::new(&settings, &found.root, takers)
-        .map_err(|error| failed("cannot make channels", error))?;
+    let (of, by) = ((&found.root, found.releases), (wanted, builder));
+    let (root, root_channels) =
+        RootWatch::new(&settings, of, by, (takers, reach), generations.root_reload)
+            .map_err(|error| failed("cannot make channels", error))?;
     let env = Env {
         sockets,
         shares: config.layout.shares,
         root: found.root,
+        releases: Releases::new(hosts, Box::new(build)),
         root_channels,
         rules: OpenRules { symlinks: settings.flag("content.symlinks") },
         site,
@@ -82,13 +102,12 @@ pub(super) fn prepare(
         }),
         end_process: || end(0),
     };
-    let (architecture, user) = (config.architecture, found.user);
     Ok(Prepared {
         confinement: Confinement::new(&env.settings),
         env,
-        architecture,
+        architecture: config.architecture,
         workers,
-        user,
+        user: found.user,
         shared,
         asked,
         addresses,
@@ -99,6 +118,44 @@ pub(super) fn prepare(
         access,
         admin,
     })
+}
+
+/// The bells of the workers, and that of the keeper, if they share a table of descriptors.
+fn bells(settings: &Settings, workers: usize) -> io::Result<(Vec<Bell>, Option<Bell>)> {
+    let bells: io::Result<Vec<Bell>> = (0..workers).map(|_| Bell::new()).collect();
+    Ok((bells?, SharedState::is_wanted(settings).then(Bell::new).transpose()?))
+}
+
+/// What was asked for of each socket, the sockets, and their addresses.
+type Listens = (Vec<String>, Vec<OwnedFd>, Vec<Place>);
+
+fn listen(
+    config: &mut Config,
+    found: &Found,
+    generations: &mut Generations,
+    errors: &ErrorLog,
+    tries: bool,
+) -> Result<Listens, Failure> {
+    let owner = found.socket_owner.as_ref();
+    let (asked, sockets): (Vec<String>, Vec<OwnedFd>) =
+        sockets(config, owner, generations, tries)?.into_iter().unzip();
+    if tries {
+        // A trial has no sockets at paths.
+        return Ok((asked, sockets, Vec::new()));
+    }
+    tell_given(config, generations, errors);
+    let addresses = addresses(&sockets)
+        .map_err(|error| Failure::Work(format!("cannot tell the address: {error}")))?;
+    Ok((asked, sockets, addresses))
+}
+
+/// The names that are looked for below each root, what builds sites, and those to begin with.
+fn sites(config: &mut Config, found: &Found) -> (Vec<Wanted>, Arc<Builder>, Site) {
+    let hosts = mem::take(&mut config.hosts);
+    let wanted = Wanted::of_all(&config.plain, found.user.is_some());
+    let (builder, rules) = Builder::new(config.settings(), &config.plain, hosts, &found.releases);
+    let site = builder.first(rules, &found.releases);
+    (wanted, Arc::new(builder), site)
 }
 
 /// The counters, which begin with what earlier generations have counted.
@@ -125,7 +182,7 @@ fn tell(config: &Config, user: Option<&User>, errors: &ErrorLog) {
     let chosen: Vec<String> = config.chosen.iter().map(ToString::to_string).collect();
     let (name, chosen) = (config.architecture.name, chosen.join(", "));
     errors.note(Level::Notice, format_args!("{name} starts with {chosen}"));
-    for Problem { place, message, hint } in &config.warnings {
+    for Problem { place, message, hint } in config.warnings.iter().chain(&config.cut) {
         let hint = hint.as_deref().map_or_else(String::new, |hint| format!("; {hint}"));
         errors.note(Level::Warning, format_args!("{place}: {message}{hint}"));
     }
@@ -139,29 +196,55 @@ fn tell(config: &Config, user: Option<&User>, errors: &ErrorLog) {
     }
 }
 
+/// The process that opens the logs.
+#[derive(Debug)]
+enum Opened {
+    /// This process; it waits for their disk.
+    Here,
+    /// A trial, which has made them; the error log, if it is a file.
+    Handed(Option<File>),
+    /// None does.
+    None,
+}
+
 fn logs(
     config: &Config,
     arena: Arena<'static>,
     user: Option<&User>,
-    tries: bool,
+    opened: Opened,
 ) -> Result<(Arc<AccessLog>, ErrorLog), Failure> {
     let settings = config.settings();
-    // That they could be made was seen before.
-    let to = |option| match tries {
-        true => Destination::Off,
-        false => Destination::from(settings.text(option)),
+    let to = |option| match opened {
+        Opened::None => Destination::Off,
+        Opened::Here | Opened::Handed(_) => Destination::from(settings.text(option)),
     };
     let owner = user.map(|user| Owner { uid: user.uid, gid: user.gid });
-    let errors = ErrorLog::open(to("log.error"), owner, Some(*arena.control()));
-    let access = AccessLog::open(AccessLogOptions {
+    let (destination, control) = (to("log.error"), Some(*arena.control()));
+    let options = AccessLogOptions {
         destination: to("log.access"),
         format: settings.text("log.format").parse().unwrap_or(Format::Combined),
         owner,
         stall_ns: settings.number("event.stall_us") * 1000,
         has_units: (config.architecture.driver.units)(settings) == Units::Several,
-    });
+    };
+    let tried = match (&opened, user) {
+        // A trial has tried them.
+        (Opened::Handed(_), _) | (_, None) => Ok(0),
+        (Opened::Here | Opened::None, Some(user)) => unwritable(settings, user),
+    };
+    let (access, errors) = match opened {
+        Opened::Handed(Some(file)) => {
+            (AccessLog::adopt(options), ErrorLog::adopt(destination, owner, control, file))
+        }
+        Opened::Handed(None) => {
+            (AccessLog::adopt(options), ErrorLog::open(destination, owner, control))
+        }
+        Opened::Here | Opened::None => {
+            (AccessLog::open(options), ErrorLog::open(destination, owner, control))
+        }
+    };
     match (access, errors) {
-        (Ok(access), Ok(errors)) => match user.map_or(Ok(0), |user| unwritable(settings, user)) {
+        (Ok(access), Ok(errors)) => match tried {
             Ok(0) => Ok((Arc::new(access), errors)),
             Ok(which) => Err(Failure::Configuration(unwritten(config, which))),
             Err(error) => Err(Failure::Work(format!("cannot try the logs: {error}"))),

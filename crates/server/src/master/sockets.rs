@@ -260,7 +260,8 @@ pub(crate) fn listen_fault(place: &Place, error: &io::Error) -> String {
             path.display()
         ),
         (Place::Inet(_), io::ErrorKind::PermissionDenied) => {
-            "ports below net.ipv4.ip_unprivileged_port_start need root, or CAP_NET_BIND_SERVICE"
+            "ports below 1024 (net.ipv4.ip_unprivileged_port_start) need root's permission or \
+             CAP_NET_BIND_SERVICE; or choose a higher port"
                 .to_owned()
         }
         (Place::Unix(_), io::ErrorKind::PermissionDenied) => {

@@ -75,6 +75,22 @@ impl Master<'_> {
         event.map_or(Ok(()), |event| self.happened(event))
     }
 
+    /// The trial has sent something that it has found.
+    pub(super) fn take_findings(&mut self) -> io::Result<()> {
+        let Some(generations) = &mut self.generations else { return Ok(()) };
+        generations.take_findings(&mut self.poller)
+    }
+
+    /// An errand may have ended; if it has made the logs, workers open them again.
+    pub(super) fn on_errand_exit(&mut self, key: u64) -> io::Result<()> {
+        let Some(generations) = &mut self.generations else { return Ok(()) };
+        if generations.on_errand_exit(key, &mut self.poller)? {
+            self.prepared.env.arena.control().reopen_logs();
+            self.prepared.ring();
+        }
+        Ok(())
+    }
+
     /// A child of an earlier image may have ended.
     pub(super) fn reap_old(&mut self, key: u64) -> io::Result<()> {
         let Some(generations) = &mut self.generations else { return Ok(()) };
@@ -105,8 +121,8 @@ fn own<'a>(
     };
     let alive = |(at, child): (usize, &'a Option<Child>)| Some((child.as_ref()?, slots(at)));
     let workers = children.iter().enumerate().filter_map(alive);
-    // It is reaped with them.
-    let lookup = prepared.root.lookup().map(|child| (child, 0..0));
+    // They are reaped with them.
+    let scouts = prepared.root.children().map(|child| (child, 0..0));
     let admin = prepared
         .admin
         .as_ref()
@@ -120,7 +136,9 @@ fn own<'a>(
         arena: Some(shared.as_fd()),
         control: Some(control),
         keeper,
-        children: workers.chain(lookup).collect(),
+        children: workers.chain(scouts).collect(),
         bells: bells.iter().chain(&prepared.keeper).collect(),
+        roots: Some(&prepared.root),
+        clients: prepared.front.table(),
     }
 }

@@ -1,10 +1,11 @@
 //! A master that has no workers of its own: it could not prepare them, though a trial could. Those
 //! of the image before it serve until somebody asks for another generation, or for the end.
 use super::{
-    CLOCK_LATE_MS_MAX, Event, Failure, Generations, Happened, Interest, Kind, Level, OLD, Own,
-    PidFile, Poll, Poller as _, SIGNALS, Signals, TRIAL, clock, image, io, signal::Signal,
+    CLOCK_LATE_MS_MAX, ERRAND, Event, FINDINGS, Failure, Generations, Happened, Interest, Kind,
+    Level, OLD, Own, Poll, Poller as _, SIGNALS, Signals, TRIAL, clock, image, io, signal::Signal,
 };
 use crate::{
+    heartbeat::{Role, Watch},
     notify::{self, Message, Watchdog},
     succession::Act,
 };
@@ -13,6 +14,9 @@ use std::{mem, os::fd::AsFd, time::Duration};
 
 /// The configuration that may say another number could not be followed, milliseconds.
 const DRAIN_MS_MAX: u64 = 8_000;
+
+/// Likewise how long a disk may take, milliseconds.
+const DISK_MS_MAX: u64 = 30_000;
 
 /// The longest wait, milliseconds.
 const WAIT_MS_MAX: u64 = 1_000;
@@ -27,13 +31,12 @@ pub(super) fn wait(
     for line in image::lines(failure) {
         generations.errors.note(Level::Error, format_args!("reload: {line}"));
     }
-    let pid_file = generations.pid_file.clone().map(PidFile::adopt);
-    let watchdog = notify::watchdog(clock::now().tick);
-    let mut waiting = Waiting { generations, poller: Poll::new(), watchdog };
+    let now = clock::now().tick;
+    let (watchdog, watch) = (notify::watchdog(now), Watch::new(now));
+    let mut waiting = Waiting { generations, poller: Poll::new(), watchdog, watch };
     let ended = waiting.run(signals);
     waiting.generations.end_admin(None);
-    waiting.generations.remove_files(|_| true);
-    drop(pid_file);
+    waiting.generations.clean_up();
     let why = match ended {
         Ok(()) if waiting.generations.told_at.is_some() => return Ok(()),
         Ok(()) => "no worker is left, and none could be started".to_owned(),
@@ -46,6 +49,7 @@ struct Waiting {
     generations: Generations,
     poller: Poll,
     watchdog: Watchdog,
+    watch: Watch,
 }
 
 impl Waiting {
@@ -59,7 +63,9 @@ impl Waiting {
             if self.watchdog.is_due(self.generations.old_answer(now), now) {
                 self.generations.tell(Message::Alive);
             }
+            self.generations.errands.watch(&mut self.poller)?;
             let wake_at = self.generations.wake_at().min(self.watchdog.wake_at(now));
+            let wake_at = wake_at.min(self.watch.wake_at());
             let wait_ms = wake_at.since(now).saturating_add(CLOCK_LATE_MS_MAX);
             let wait = Duration::from_millis(wait_ms.min(WAIT_MS_MAX));
             self.poller.wait(&mut events, Some(wait))?;
@@ -70,6 +76,10 @@ impl Waiting {
                         let event = self.generations.on_trial_exit(&mut self.poller)?;
                         event.into_iter().for_each(|event| self.happened(event));
                     }
+                    FINDINGS => self.generations.take_findings(&mut self.poller)?,
+                    key if key & ERRAND != 0 => {
+                        self.generations.on_errand_exit(key, &mut self.poller)?;
+                    }
                     key if key & OLD != 0 => {
                         let event = self.generations.reap(key, &mut self.poller)?;
                         event.into_iter().for_each(|event| self.happened(event));
@@ -79,8 +89,26 @@ impl Waiting {
             }
             self.generations.due(clock::now().tick);
             self.happened(Happened::Time);
+            self.check_children();
         }
         Ok(())
+    }
+
+    /// Checks whether all children run, and kills those that are hopeless.
+    fn check_children(&mut self) {
+        let now = clock::now().tick;
+        if !self.watch.is_due(now) {
+            return;
+        }
+        let children: Vec<_> = self.generations.family().collect();
+        for finding in self.watch.check(&children, now, DISK_MS_MAX) {
+            let kills =
+                finding.is_hopeless && !matches!(finding.role, Role::Old { leaves: false, .. });
+            finding.note(&self.generations.errors, kills);
+            let of = children.iter().filter(|of| kills && of.child.pid() == finding.pid);
+            // It may have ended meanwhile.
+            of.for_each(|of| drop(of.child.kill(Signal::Kill)));
+        }
     }
 
     fn happened(&mut self, event: Happened) {
@@ -96,11 +124,7 @@ impl Waiting {
             match received {
                 Received::Known(Signal::Hangup) => self.happened(Happened::Asked(Kind::Reload)),
                 Received::Known(Signal::User2) => self.happened(Happened::Asked(Kind::Upgrade)),
-                Received::Known(Signal::User1) => {
-                    self.generations.reopen_logs();
-                    // It looks at the control words of workers that are not there.
-                    self.generations.errors.renew();
-                }
+                Received::Known(Signal::User1) => self.generations.reopen_logs(),
                 Received::Known(
                     signal @ (Signal::Terminate | Signal::Interrupt | Signal::Quit),
                 ) => {

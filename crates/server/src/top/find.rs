@@ -1,5 +1,5 @@
 //! Which server is meant.
-use super::{FAILED, Server, USAGE};
+use super::{FAILED, Server, USAGE, processes};
 use regatta_metrics::{Arena, ArenaView, ControlView, Phase};
 use regatta_sys::shm::{self, Foreign};
 use std::{collections::BTreeMap, fmt::Write, fs, sync::atomic::AtomicU64};
@@ -124,7 +124,7 @@ fn only(mut servers: Vec<Running>) -> Result<Running, Problem> {
             let mut message = "several servers are running; choose one with --pid:".to_owned();
             for server in servers.iter().chain([&last]) {
                 let what = match server.arena() {
-                    Ok(arena) => match arena.slots().filter(|slot| slot.pid() != 0).count() {
+                    Ok(arena) => match processes(arena.slots().map(|slot| slot.pid())) {
                         1 => "1 worker".to_owned(),
                         workers => format!("{workers} workers"),
                     },

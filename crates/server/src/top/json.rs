@@ -41,6 +41,8 @@ pub(super) fn document(now: &Sample, earlier: Option<&Sample>) -> String {
             "uptime_s": now.uptime.as_secs_f64(),
             "phase": phase_name(now.phase),
             "log_generation": now.log_generation,
+            "workers": now.processes(),
+            "threads": now.threads(),
         },
         "total": total,
         "workers": workers,

@@ -386,7 +386,7 @@ fn the_slots_of_a_stage_are_one_row() {
     let counted = ["write", "3", "2", "7", "21", "2.0us", "2.0", "5.0us", "0", "0"];
     assert_eq!(row[..10], counted, "{page}");
     assert_eq!(row[10..], ["batch", "12", "850/s", "p90", "900ms"], "{page}");
-    assert!(page.contains("workers 1 ") && !page.contains("helpers"), "{page}");
+    assert!(page.contains("workers 1, 2 thr ") && !page.contains("helpers"), "{page}");
     assert!(!page.contains(" 1000 "), "its slots have no rows: {page}");
     let document: Value = serde_json::from_str(&json::document(&now, Some(&earlier))).unwrap();
     let stages: Vec<&Value> = document["stages"].as_array().unwrap().iter().collect();
@@ -510,4 +510,27 @@ fn totals_have_what_earlier_generations_counted() {
     let sample = server.sample();
     assert_eq!(sample.totals.get(Counter::Requests), 42);
     assert_eq!(sample.listed().count(), 1, "only workers are listed");
+}
+
+/// A process may have several slots, apart from each other: of its threads, or of the stages that
+/// all of them serve.
+#[test]
+fn processes_are_workers_and_threads_are_threads() {
+    let words: Vec<AtomicU64> = (0..Arena::words(9)).map(|_| AtomicU64::new(0)).collect();
+    let arena = Arena::create(words.leak(), 9);
+    arena.set_server(4_193_999, 0, "mt");
+    for (slot, pid) in arena.slots().zip([7, 8, 9].into_iter().cycle()) {
+        slot.enter(pid);
+        Tally::Owned(slot).add(Counter::ThreadsStarted, 4);
+        Tally::Owned(slot).add(Counter::ThreadsEnded, 1);
+    }
+    let sample = Server::new(arena.view(), 4_193_999).sample();
+    let page = view::page(&sample, None);
+    assert!(page.contains("   workers 3, 27 thr   "), "{page}");
+    let document: Value = serde_json::from_str(&json::document(&sample, None)).unwrap();
+    assert_eq!(
+        (&document["server"]["workers"], &document["server"]["threads"]),
+        (&Value::from(3), &Value::from(27))
+    );
+    assert_eq!(document["workers"].as_array().unwrap().len(), 9, "a row for each set of counters");
 }

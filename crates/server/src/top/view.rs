@@ -185,13 +185,18 @@ fn title(now: &Sample, seconds: Option<f64>) -> String {
     let secs = now.uptime.as_secs();
     let (days, hours, minutes) = (secs / 86_400, secs / 3600 % 24, secs / 60 % 60);
     let span = seconds.map_or("since its start".to_owned(), |secs| format!("over {secs:.1} s"));
+    let threads = match now.threads() {
+        0 => String::new(),
+        threads => format!(", {} thr", whole(threads)),
+    };
     format!(
-        "regatta {}   {}   up {days}d {hours:02}:{minutes:02}:{:02}   {}   workers {}   {span}",
+        "regatta {}   {}   up {days}d {hours:02}:{minutes:02}:{:02}   {}   workers {}{threads}   \
+         {span}",
         now.pid,
         now.architecture,
         secs % 60,
         phase_name(now.phase),
-        living(now),
+        now.processes(),
     )
 }
 
@@ -348,8 +353,8 @@ fn helpers(lines: &mut Lines, now: &Sample, since: &Totals, seconds: f64) {
     ));
 }
 
-/// The workers that live; the stages of a pipeline are one worker together.
-fn living(now: &Sample) -> u64 {
+/// The event loops of workers that live; the stages of a pipeline are one together.
+fn loops(now: &Sample) -> u64 {
     let mut last = 0;
     let workers = now.workers.iter().filter(|worker| worker.pid != 0);
     let is_another = |worker: &&Worker| {
@@ -361,7 +366,7 @@ fn living(now: &Sample) -> u64 {
 
 /// Of the time that the living workers had, how much they waited for events, per cent.
 fn waiting(now: &Sample, since: &Totals, seconds: f64) -> String {
-    let had = seconds * decimal(living(now));
+    let had = seconds * decimal(loops(now));
     if had <= 0.0 {
         return "-".to_owned();
     }

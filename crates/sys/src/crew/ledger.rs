@@ -1,6 +1,6 @@
 //! The ledger of descriptors: by number, who may close it.
-use super::{Crew, GATE, HIGH, Member, RETIREMENTS, SWEEPING, assert_unlocked, low};
-use crate::clock;
+use super::{Crew, GATE, HIGH, KEEPER, Member, RETIREMENTS, SWEEPING, assert_unlocked, low};
+use crate::{clock, process::Child};
 use rustix::{
     fs::{FileType, OFlags},
     net::{AddressFamily, sockopt},
@@ -8,6 +8,7 @@ use rustix::{
 use std::{
     fs, io,
     os::fd::{AsRawFd, BorrowedFd, RawFd},
+    process,
     sync::atomic::Ordering::{Relaxed, SeqCst},
     thread,
     time::Duration,
@@ -24,6 +25,9 @@ const CACHED: u64 = 3 << 32;
 const RETIRED: u64 = 4 << 32;
 /// It is the keeper's: of the process that made the workers.
 const KEPT: u64 = 5 << 32;
+/// A worker has opened it as a file for the cache. Nothing but this ledger closes it, or what the
+/// cache makes of it: so the number is not stale, as that of an [`OWNED`] one may be.
+const LENT: u64 = 6 << 32;
 
 /// How long the keeper waits for workers to pause before it tries again later.
 const PAUSE_NS_MAX: u64 = 5_000_000;
@@ -59,38 +63,52 @@ impl Member {
 
     /// Enters a descriptor as this worker's: if the worker ends, it is closed.
     pub fn own(&self, fd: BorrowedFd<'_>) {
-        self.enter(fd.as_raw_fd(), OWNED);
+        self.enter_own(fd, OWNED);
     }
 
     /// Says that this worker is about to close a descriptor of its own.
     pub fn closing(&self, fd: BorrowedFd<'_>) -> Closing<'_> {
-        self.enter(fd.as_raw_fd(), CLOSING);
+        self.enter_own(fd, CLOSING);
         Closing { member: self, number: fd.as_raw_fd() }
     }
 
-    /// Enters a file's number as this worker's, with one use.
+    /// Enters a file's number as this worker's, with one use: the ledger closes it.
     pub(crate) fn own_in_use(&self, number: u32) {
         self.uses_mine(number).store(1, SeqCst);
-        self.enter(RawFd::try_from(number).expect("it was a descriptor"), OWNED);
+        self.enter(RawFd::try_from(number).expect("it was a descriptor"), LENT);
     }
 
     /// True if the file is this worker's own, to be given to the cache.
     #[must_use]
     pub fn owns(&self, number: u32) -> bool {
-        self.crew.owners[number as usize].load(SeqCst) == OWNED | u64::from(self.stamp)
+        let owner = self.crew.owners.get(number as usize);
+        owner.is_some_and(|owner| owner.load(SeqCst) == self.lent())
     }
 
-    /// Gives a file of this worker's to the cache.
+    /// Gives a file of this worker's to the cache; nothing happens if it is none.
     pub fn adopt(&self, number: u32) {
-        self.crew.owners[number as usize].store(CACHED, SeqCst);
+        if let Some(owner) = self.crew.owners.get(number as usize) {
+            let _ = owner.compare_exchange(self.lent(), CACHED, SeqCst, Relaxed);
+        }
     }
 
-    /// The cache holds this number no longer: who uses it last closes it. If nobody does, that is
-    /// left to [`Member::close_unused`], and to [`Crew::bury`] if the caller dies before.
+    /// Enters that the cache holds a number, which need not be open.
+    #[cfg(test)]
+    pub(super) fn cache(&self, number: usize) {
+        self.crew.owners[number].store(CACHED, SeqCst);
+    }
+
+    fn lent(&self) -> u64 {
+        LENT | u64::from(self.stamp)
+    }
+
+    /// The cache holds this number no longer: the last user closes it. If it has no user, that is
+    /// left to [`Member::close_unused`], and to [`Crew::bury`] if the caller dies before. Nothing
+    /// happens if the cache did not hold it.
     pub fn retire(&self, number: u32) {
+        let Some(owner) = self.crew.owners.get(number as usize) else { return };
         let retirement = self.crew.header[RETIREMENTS].fetch_add(1, Relaxed);
         let retired = RETIRED | retirement & u64::from(u32::MAX);
-        let owner = &self.crew.owners[number as usize];
         let _ = owner.compare_exchange(CACHED, retired, SeqCst, Relaxed);
     }
 
@@ -105,7 +123,9 @@ impl Member {
 
     /// Closes a number that has been retired, if nobody uses it. Not under a lock.
     pub fn close_unused(&self, number: u32) {
-        self.crew.close_retired(number as usize, self.stamp);
+        if (number as usize) < self.crew.owners.len() {
+            self.crew.close_retired(number as usize, self.stamp);
+        }
     }
 
     /// [`Member::close_unused`] for everything that has been retired.
@@ -122,33 +142,43 @@ impl Member {
     pub fn lease(&'static self, number: u32) -> Option<Lease> {
         let owner = self.crew.owners.get(number as usize)?;
         let uses = self.uses_mine(number);
-        uses.store(uses.load(Relaxed) + 1, SeqCst);
+        uses.fetch_add(1, SeqCst);
         if owner.load(SeqCst) == CACHED {
             return Some(Lease { member: self, number });
         }
-        uses.store(uses.load(Relaxed) - 1, SeqCst);
+        uses.fetch_sub(1, SeqCst);
         None
     }
 
     /// One use less; the last closes what nobody wants. Not under a lock.
     pub(crate) fn let_go(&self, number: u32) {
         assert_unlocked();
-        let uses = self.uses_mine(number);
-        let left = uses.load(Relaxed).saturating_sub(1);
-        uses.store(left, SeqCst);
-        if left > 0 {
+        // None is left where the keeper has taken the uses back.
+        let before =
+            self.uses_mine(number).fetch_update(SeqCst, SeqCst, |uses| uses.checked_sub(1));
+        if before.is_ok_and(|before| before > 1) {
             return;
         }
         let word = self.crew.owners[number as usize].load(SeqCst);
         if word & SAYS == RETIRED {
             self.crew.close_retired(number as usize, self.stamp);
-        } else if word == OWNED | u64::from(self.stamp) {
+        } else if word == self.lent() {
             self.crew.close_if(number as usize, word, self.stamp);
         }
     }
 
     fn uses_mine(&self, number: u32) -> &'static std::sync::atomic::AtomicU64 {
         self.crew.uses(self.worker, number as usize)
+    }
+
+    /// Enters a descriptor that has an owner, which one that the ledger closes has not.
+    fn enter_own(&self, fd: BorrowedFd<'_>, how: u64) {
+        let owner = usize::try_from(fd.as_raw_fd()).ok().and_then(|at| self.crew.owners.get(at));
+        let says = owner.map_or(0, |owner| owner.load(SeqCst) & SAYS);
+        debug_assert!(![LENT, CACHED, RETIRED].contains(&says), "the ledger closes it");
+        if ![LENT, CACHED, RETIRED].contains(&says) {
+            self.enter(fd.as_raw_fd(), how);
+        }
     }
 
     fn enter(&self, fd: RawFd, how: u64) {
@@ -232,14 +262,22 @@ impl Crew {
         }
     }
 
-    /// Closes what a worker that has ended held open: its sockets, above all, whose peers would
-    /// wait for ever. To be called by the keeper when it has reaped it.
-    pub fn bury(&self, worker: usize) -> Sweep {
-        self.mark_dead(worker);
+    /// Closes what the process `child`, which was worker number `worker` and has been reaped, held
+    /// open: its sockets, above all, whose peers would wait for ever. What the keeper has opened
+    /// since [`Crew::create`] it must have [kept](Crew::keep).
+    ///
+    /// # Panics
+    /// If this is not the process that created the crew, or another one is the worker.
+    pub fn bury(&self, worker: usize, child: &Child) -> Sweep {
+        self.assert_keeper();
+        assert!(child.is_reaped() && self.was(worker, child.pid()), "it may live");
+        self.mark_ended(worker);
         for number in self.numbers() {
             self.uses(worker, number).store(0, SeqCst);
             let owner = self.owners[number].load(SeqCst);
-            if owner & SAYS == OWNED && self.is_dead(stamp(owner)) {
+            // A number that is `OWNED` may be stale, and another worker's by now: the sweep, in
+            // which all workers pause, closes those.
+            if owner & SAYS == LENT && self.is_dead(stamp(owner)) {
                 self.close_if(number, owner, 0);
             } else {
                 self.close_retired(number, 0);
@@ -248,12 +286,23 @@ impl Crew {
         self.sweep()
     }
 
-    /// Closes what dead workers had taken and not entered, or were closing.
+    /// Closes what dead workers had open, had taken and not entered, or were closing.
+    ///
+    /// # Panics
+    /// As [`Crew::bury`].
     pub fn sweep(&self) -> Sweep {
+        self.assert_keeper();
         self.header[SWEEPING].store(1, SeqCst);
         let sweep = if self.all_paused() { self.close_orphans() } else { Sweep::Later };
         self.header[SWEEPING].store(0, SeqCst);
         sweep
+    }
+
+    /// Only the process that has no descriptor which it did not enter may close what is not
+    /// entered.
+    fn assert_keeper(&self) {
+        let keeper = self.header[KEEPER].load(Relaxed);
+        assert_eq!(keeper, u64::from(process::id()), "the keeper clears up after workers");
     }
 
     /// Waits, not for long, until no worker is taking descriptors.
@@ -278,7 +327,7 @@ impl Crew {
             };
             let word = owner.load(SeqCst);
             let dead = match word & SAYS {
-                OWNED | CLOSING => self.is_dead(stamp(word)),
+                OWNED | CLOSING | LENT => self.is_dead(stamp(word)),
                 0 => is_worker_like(fd),
                 _ => false,
             };
@@ -377,19 +426,39 @@ fn close(fd: RawFd) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::crew;
+    use crate::{StaticFile, crew, open_below};
+    use regatta_op::{Codings, OpenReq, Opened};
+    use std::{
+        fs::File,
+        os::fd::{AsFd, OwnedFd},
+    };
 
-    /// Who looked at the uses of a number before it was closed does not close what came back under
-    /// it, was retired in its turn, and may be in use.
+    fn alone() -> (Crew, &'static Member) {
+        let memory = crew::words(Crew::words(1, 1024)).unwrap();
+        let crew = Crew::create(memory.words(), 1, 1024).unwrap();
+        (crew, crew.enter(0).unwrap())
+    }
+
+    /// A file that is lent to the cache, and its number.
+    fn lent(member: &'static Member) -> (StaticFile, u32) {
+        let root = crate::Root::open(std::path::Path::new("/proc/self")).unwrap();
+        let req = OpenReq { path: (*b"status").into(), siblings: Codings::NONE };
+        let opened = open_below(&root, &req, crate::OpenRules::default());
+        let Opened::File { file, .. } = opened.unwrap() else { panic!("a file") };
+        let file = member.lend(file);
+        let number = file.shared_number().unwrap();
+        (file, number)
+    }
+
+    /// A process that looked at the uses of a number before it was closed does not close what came
+    /// back under it, was retired in its turn, and may be in use.
     #[test]
     fn a_retirement_is_not_taken_for_another() {
         const NUMBER: u32 = 1000;
-        let memory = crew::words(Crew::words(1, 1024)).unwrap();
-        let crew = Crew::create(memory.words(), 1, 1024).unwrap();
-        let member = crew.enter(0).unwrap();
+        let (crew, member) = alone();
         let owner = &crew.owners[NUMBER as usize];
         let retire = || {
-            member.adopt(NUMBER);
+            member.cache(NUMBER as usize);
             member.retire(NUMBER);
             owner.load(SeqCst)
         };
@@ -398,5 +467,53 @@ mod tests {
         crew.close_if(NUMBER as usize, first, member.stamp());
         assert_eq!(owner.load(SeqCst), second, "it is another's");
         assert!(member.lease(NUMBER).is_none(), "retired");
+        owner.store(0, SeqCst);
+    }
+
+    /// Safe calls with any number close nothing that has an owner.
+    #[test]
+    fn only_what_was_lent_is_closed() {
+        let (crew, member) = alone();
+        let file = OwnedFd::from(File::open("/proc/self/exe").unwrap());
+        let number = file.as_raw_fd().unsigned_abs();
+        member.own(file.as_fd());
+        for number in [number, 1023, 1024, u32::MAX] {
+            member.adopt(number);
+            assert!(member.lease(number).is_none() && !member.owns(number));
+            member.retire(number);
+            member.close_unused(number);
+        }
+        assert!(is_open(file.as_raw_fd()));
+        assert_eq!(crew.files(), (0, 0));
+        drop(member.closing(file.as_fd()));
+    }
+
+    /// Threads of one member use a file at the same time: no use is lost.
+    #[test]
+    fn uses_are_counted_by_all_threads() {
+        let (crew, member) = alone();
+        let (file, number) = lent(member);
+        member.adopt(number);
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..20_000 {
+                        drop(member.lease(number).expect("the cache holds it"));
+                    }
+                });
+            }
+        });
+        assert_eq!(crew.uses(0, number as usize).load(SeqCst), 1, "the file's own");
+        member.retire(number);
+        drop(file);
+        assert_eq!(crew.files(), (0, 0), "the last user has closed it");
+    }
+
+    #[test]
+    #[should_panic(expected = "the keeper clears up")]
+    fn only_the_keeper_sweeps() {
+        let (crew, _) = alone();
+        crew.header[KEEPER].store(1, Relaxed);
+        let _ = crew.sweep();
     }
 }

@@ -12,6 +12,8 @@ use std::{
 /// A stamp is an incarnation and, in its low bits, a worker's number plus one.
 const WORKER_BITS: u32 = 10;
 const INCARNATION_BITS: u32 = 20;
+/// A stamp that names no worker: it counts as that of a dead one.
+pub(super) const DEAD: u32 = 1 << WORKER_BITS;
 const _: () = assert!(WORKERS_MAX < 1 << WORKER_BITS);
 
 /// `struct robust_list_head` (set_robust_list(2)).
@@ -30,7 +32,7 @@ impl Crew {
     pub(super) fn sign_on(&self, worker: usize) -> io::Result<u32> {
         let berth = self.berth(worker);
         berth[INCARNATION].fetch_add(1, SeqCst);
-        berth[READING].store(0, SeqCst);
+        futex(&berth[READING]).store(0, SeqCst);
         berth[GATE].store(0, SeqCst);
         let link: &'static AtomicU64 = &berth[LINK];
         let list = Box::leak(Box::new(RobustList {
@@ -70,6 +72,13 @@ impl Crew {
         self.stamp(worker) != stamp || !self.lives(worker)
     }
 
+    /// True if the worker reads under a [`Member::read`](super::Member::read).
+    #[cfg(feature = "test-hooks")]
+    #[must_use]
+    pub fn reads(&self, worker: usize) -> bool {
+        futex(&self.berth(worker)[READING]).load(SeqCst) != 0
+    }
+
     /// True if a worker has this place and lives.
     #[must_use]
     pub fn lives(&self, worker: usize) -> bool {
@@ -78,9 +87,21 @@ impl Crew {
     }
 
     /// Marks a worker as ended, as the kernel does: for one that has been reaped and never
-    /// signed on, and for tests of what follows.
-    pub fn mark_dead(&self, worker: usize) {
+    /// signed on.
+    pub(super) fn mark_ended(&self, worker: usize) {
         futex(&self.berth(worker)[LIFE]).store(libc::FUTEX_OWNER_DIED, SeqCst);
+    }
+
+    /// [`Crew::mark_ended`], for tests of what follows.
+    #[cfg(feature = "test-hooks")]
+    pub fn mark_dead(&self, worker: usize) {
+        self.mark_ended(worker);
+    }
+
+    /// True if no process but that with this number may have this place now.
+    pub(super) fn was(&self, worker: usize, pid: u32) -> bool {
+        let life = futex(&self.berth(worker)[LIFE]).load(SeqCst);
+        life & libc::FUTEX_TID_MASK == pid || !self.lives(worker)
     }
 
     /// How many workers have had this place.

@@ -1,11 +1,14 @@
 //! Locks over shared words that outlive whoever holds them.
 //!
 //! A lock's word names its holder. A waiter checks now and then whether the holder lives, and takes
-//! the lock over from a dead one: it is told so, and repairs what the lock guards.
+//! the lock over from a dead one, which its [`Grip`] says. It repairs what the lock guards, or
+//! [poisons](Grip::poison) the lock: then every other waiter finds a dead holder as well. A waiter
+//! that repairs under another lock must poison: while it waits there, its own stamp would keep the
+//! others waiting here.
 //!
 //! Others wait as long as a lock is held. So nothing that may take long is done under one: in
 //! builds with debug assertions every system call but those of the locks themselves checks it.
-use super::{Crew, Member, READING, futex};
+use super::{Crew, Member, READING, futex, life::DEAD};
 use crate::clock;
 use rustix::thread::futex::{self as sys, Flags, Timespec};
 use std::sync::atomic::{
@@ -19,6 +22,9 @@ const WAITERS: u32 = 1 << 31;
 pub(super) const SPINS: u32 = 100;
 /// How long to sleep before looking whether the holder lives, nanoseconds.
 const LOOK_NS: i64 = 2_000_000;
+
+/// The most that futex(2) can wake.
+const EVERY_WAITER: u32 = i32::MAX.unsigned_abs();
 
 /// What a lock cost whoever took it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,11 +61,32 @@ impl<'a> Grip<'a> {
         Self { member, word, kind, died: false, waited: Waited::default() }
     }
 
-    /// Leaves the lock as it is: whoever makes what it guards consistent resets it.
+    /// Leaves the lock to a dead holder, as it was found, and wakes all that wait for it: each of
+    /// them finds it so. What makes the guarded words consistent then [resets](reset) the lock.
+    ///
+    /// # Panics
+    /// If it is a lock for reading.
+    pub fn poison(self) {
+        assert_eq!(self.kind, Kind::Exclusive, "only a lock held alone can be poisoned");
+        let word = futex(self.word);
+        if word.swap(DEAD, SeqCst) & WAITERS != 0 {
+            wake(word, EVERY_WAITER);
+        }
+        held::less();
+        std::mem::forget(self);
+    }
+
+    /// Leaves the lock taken, as a process does that is killed while it holds it.
+    #[cfg(feature = "test-hooks")]
     pub fn leave(self) {
         held::less();
         std::mem::forget(self);
     }
+}
+
+/// Frees a lock that no process waits for, whatever it says.
+pub fn reset(word: &AtomicU64) {
+    futex(word).store(0, Relaxed);
 }
 
 /// Call it before anything that others should not wait for.
@@ -127,7 +154,7 @@ impl Drop for Grip<'_> {
             Kind::Exclusive => {
                 let word = futex(self.word);
                 if word.swap(0, Release) & WAITERS != 0 {
-                    wake(word);
+                    wake(word, 1);
                 }
             }
             Kind::Reading => self.member.stop_reading(self.word),
@@ -195,7 +222,7 @@ impl Member {
         let mut ns = 0;
         loop {
             reading.store(0, SeqCst);
-            wake(reading);
+            wake(reading, 1);
             let mut writing = self.lock(word);
             ns += writing.waited.ns;
             if writing.died {
@@ -230,7 +257,7 @@ impl Member {
         reading.store(0, Release);
         // A writer that came this moment and is not seen here looks again after a while.
         if futex(word).load(Acquire) != 0 {
-            wake(reading);
+            wake(reading, 1);
         }
     }
 }
@@ -264,8 +291,8 @@ fn wait(word: &AtomicU32, value: u32) {
     let _ = sys::wait(word, Flags::empty(), value, Some(&time));
 }
 
-fn wake(word: &AtomicU32) {
-    let _ = sys::wake(word, Flags::empty(), 1);
+fn wake(word: &AtomicU32, most: u32) {
+    let _ = sys::wake(word, Flags::empty(), most);
 }
 
 #[cfg(test)]
@@ -321,7 +348,7 @@ mod tests {
     #[should_panic(expected = "others wait")]
     fn nobody_closes_under_a_lock() {
         under_locks(|member| {
-            member.adopt(63);
+            member.cache(63);
             member.retire(63);
             member.close_unused(63);
         });
@@ -341,7 +368,7 @@ mod tests {
     #[should_panic(expected = "others wait")]
     fn nobody_makes_a_file_of_a_lease_under_a_lock() {
         under_locks(|member| {
-            member.adopt(63);
+            member.cache(63);
             let lease = member.lease(63).expect("the cache holds it");
             drop(lease.file(regatta_op::FileId::default()));
         });

@@ -1,5 +1,5 @@
 //! Faults on demand: short reads and writes, interruptions, full tables and slow disks.
-use super::Call;
+use super::{Call, Held};
 use crate::shm;
 use rustix::{
     io::Errno,
@@ -14,7 +14,10 @@ use std::{
     str::FromStr,
     sync::{
         OnceLock,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        atomic::{
+            AtomicBool, AtomicU64,
+            Ordering::{Relaxed, SeqCst},
+        },
     },
     thread,
     time::Duration,
@@ -50,6 +53,8 @@ pub struct Plan {
     /// Points in the middle of a change of what processes share at which this one is killed,
     /// the locks of that in its hand.
     pub die_locked_per_mille: u32,
+    /// Time for which it holds the locks before, microseconds: others come to wait for them.
+    pub die_locked_us: u64,
     /// Connections that a thread of a stage takes out of its queue, and panics with in its hands.
     pub panic_in_visit_per_mille: u32,
     /// Which connection that a stage of a process takes, counted from 1, has its thread go round in
@@ -67,6 +72,7 @@ const WARM_WORDS: usize = 1 << 14;
 
 static PLAN: OnceLock<Plan> = OnceLock::new();
 static EDGE: AtomicBool = AtomicBool::new(false);
+static HANG: OnceLock<(Held, &AtomicU64)> = OnceLock::new();
 static ROLLS: AtomicU64 = AtomicU64::new(0);
 static STRUCK: AtomicU64 = AtomicU64::new(0);
 static VISITS: AtomicU64 = AtomicU64::new(0);
@@ -138,11 +144,29 @@ pub(crate) fn slow_open() {
     }
 }
 
+/// Has this process stop at its next point of this kind, with the locks in its hand. It reports
+/// that with a 1 in `reached`.
+///
+/// # Panics
+/// If it has been called before.
+pub fn hang_locked(held: Held, reached: &'static AtomicU64) {
+    assert!(HANG.set((held, reached)).is_ok(), "one such point per process");
+}
+
 /// A point in the middle of a change of what processes share: perhaps the last.
-pub fn die_locked() {
+pub fn die_locked(held: Held) {
+    if let Some((at, reached)) = HANG.get()
+        && *at == held
+    {
+        reached.store(1, SeqCst);
+        loop {
+            thread::park();
+        }
+    }
     if let Some(plan) = PLAN.get()
         && strikes(plan, plan.die_locked_per_mille)
     {
+        thread::sleep(Duration::from_micros(plan.die_locked_us));
         // Nothing comes after it; that a process may kill itself is certain.
         let _ = kill_process(getpid(), Signal::KILL);
     }
@@ -271,6 +295,7 @@ Keys, whose values are whole numbers:
   slow_read_per_mille      files on a slow disk, and not in memory before their first read
   slow_read_us             how long that read takes, microseconds
   die_locked_per_mille     points in a change of a shared cache at which a worker is killed
+  die_locked_us            how long it holds its locks before, microseconds
   panic_in_visit_per_mille connections with which a thread of a stage panics
   spin_at_visit            which connection has the thread of a stage go round in circles
   sleep_at_visit           which connection has the thread of a stage sleep for ever
@@ -302,6 +327,7 @@ impl FromStr for Plan {
                 "slow_read_per_mille" => plan.slow_read_per_mille = rate(key, value)?,
                 "slow_read_us" => plan.slow_read_us = number(key, value)?,
                 "die_locked_per_mille" => plan.die_locked_per_mille = rate(key, value)?,
+                "die_locked_us" => plan.die_locked_us = number(key, value)?,
                 "panic_in_visit_per_mille" => plan.panic_in_visit_per_mille = rate(key, value)?,
                 "spin_at_visit" => plan.spin_at_visit = number(key, value)?,
                 "sleep_at_visit" => plan.sleep_at_visit = number(key, value)?,
@@ -336,7 +362,7 @@ mod tests {
                    emfile_accept_per_mille=5,slow_open_per_mille=6,slow_open_us=7,\
                    slow_read_per_mille=8,slow_read_us=9,\
                    die_locked_per_mille=10,panic_in_visit_per_mille=11,probe_port=12,\
-                   spin_at_visit=13,sleep_at_visit=14";
+                   spin_at_visit=13,sleep_at_visit=14,die_locked_us=15";
         let expect = Plan {
             seed: 1,
             short_per_mille: 2,
@@ -348,6 +374,7 @@ mod tests {
             slow_read_per_mille: 8,
             slow_read_us: 9,
             die_locked_per_mille: 10,
+            die_locked_us: 15,
             panic_in_visit_per_mille: 11,
             probe_port: 12,
             spin_at_visit: 13,

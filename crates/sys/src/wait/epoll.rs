@@ -113,6 +113,14 @@ impl Poller for Epoll {
         self.watch(fd, key, level(interest))
     }
 
+    fn add_reader(&mut self, fd: BorrowedFd<'_>, key: u64) -> io::Result<()> {
+        let flags = match self.trigger {
+            Trigger::Level => level(Interest::READ) | Flags::RDHUP,
+            Trigger::Edge => edge(Interest::READ),
+        };
+        self.watch(fd, key, flags)
+    }
+
     fn add_listener(&mut self, fd: BorrowedFd<'_>, key: u64) -> io::Result<()> {
         self.watch(fd, key, Flags::IN | self.listeners)
     }
@@ -157,10 +165,11 @@ impl Poller for Epoll {
             let hangup = broken || flags.contains(Flags::RDHUP);
             Event {
                 key: event.data.u64(),
-                readable: hangup || flags.contains(Flags::IN),
+                readable: hangup || flags.intersects(Flags::IN | Flags::PRI),
                 writable: broken || flags.contains(Flags::OUT),
                 hangup,
                 broken,
+                urgent: flags.contains(Flags::PRI),
             }
         }));
         Ok(events.len())
@@ -184,10 +193,10 @@ fn level(interest: Interest) -> Flags {
     flags
 }
 
-/// What comes, and its end, is always reported, once. Room to send only where it was waited for
-/// once: a new socket has some, which says nothing new.
+/// Reports what arrives, urgent or not, and its end, always and once. Room to send only where it
+/// was waited for once: a new socket has some, which says nothing new.
 fn edge(interest: Interest) -> Flags {
-    let mut flags = Flags::IN | Flags::RDHUP | Flags::ET;
+    let mut flags = Flags::IN | Flags::PRI | Flags::RDHUP | Flags::ET;
     flags.set(Flags::OUT, interest.write);
     flags
 }

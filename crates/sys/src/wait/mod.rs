@@ -46,13 +46,16 @@ pub struct Event {
     pub readable: bool,
     /// Sending will not block. True on a broken connection too.
     pub writable: bool,
-    /// The peer sends no more (where that is watched: edge-triggered epoll, and by all where there
-    /// is no other interest), both directions are over, or the connection broke: the next operation
-    /// says which. A short read does not mean that everything has been read. Where there is
-    /// interest a [`Select`] cannot tell, and says so by readiness alone.
+    /// The peer sends no more (where that is watched: edge-triggered epoll, [`Poller::add_reader`],
+    /// and by all where there is no other interest), both directions are over, or the connection
+    /// broke: the next operation says which. A short read does not mean that everything has been
+    /// read. Where there is interest a [`Select`] cannot tell, and says so by readiness alone.
     pub hangup: bool,
     /// The connection broke, or both of its directions are over: nobody is there. A hangup, too.
     pub broken: bool,
+    /// The peer has sent an urgent byte (edge-triggered epoll only): a receive stops short of it,
+    /// and what is behind it has no edge of its own.
+    pub urgent: bool,
 }
 
 /// A wait mechanism.
@@ -84,6 +87,15 @@ pub trait Poller: fmt::Debug {
     /// As [`Poller::add`].
     fn add_level(&mut self, fd: BorrowedFd<'_>, key: u64, interest: Interest) -> io::Result<()> {
         self.add(fd, key, interest)
+    }
+
+    /// Starts watching a connection for something to receive. Where the mechanism can tell, an
+    /// event says whether the peer sends no more ([`Event::hangup`]).
+    ///
+    /// # Errors
+    /// As [`Poller::add`].
+    fn add_reader(&mut self, fd: BorrowedFd<'_>, key: u64) -> io::Result<()> {
+        self.add(fd, key, Interest::READ)
     }
 
     /// Starts watching a listener, level-triggered, for connections.

@@ -60,6 +60,13 @@ impl Poller for Poll {
         Ok(())
     }
 
+    fn add_reader(&mut self, fd: BorrowedFd<'_>, key: u64) -> io::Result<()> {
+        self.add(fd, key, Interest::READ)?;
+        let last = self.fds.last_mut().expect("it has been added");
+        last.events |= libc::POLLRDHUP;
+        Ok(())
+    }
+
     fn set(&mut self, fd: BorrowedFd<'_>, key: u64, interest: Interest) -> io::Result<()> {
         let at = self.find(fd)?;
         self.fds[at] = entry(fd.as_raw_fd(), interest);
@@ -154,6 +161,7 @@ const fn event(key: u64, entry: &libc::pollfd) -> Event {
         writable: broken || entry.revents & libc::POLLOUT != 0,
         hangup,
         broken,
+        urgent: false,
     }
 }
 

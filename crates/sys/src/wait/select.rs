@@ -149,7 +149,15 @@ impl Poller for Select {
                 self.quiet[word] &= !(1 << bit);
                 let (hangup, broken) = hung_up(number);
                 if hangup {
-                    events.push(Event { key, readable: true, writable: broken, hangup, broken });
+                    let event = Event {
+                        key,
+                        readable: true,
+                        writable: broken,
+                        hangup,
+                        broken,
+                        urgent: false,
+                    };
+                    events.push(event);
                 }
             }
         }

@@ -261,6 +261,9 @@ impl<'a, P: Poller> State<'a, P> {
     pub(super) fn next(&mut self, key: u64) -> Next {
         let by_helper = self.rules.send.is_some();
         let Some(slot) = self.worker.slot(key) else { return Next::Gone };
+        if let Some(op) = slot.drive.next.take() {
+            return Next::Op(*op);
+        }
         loop {
             match slot.conn.next_op() {
                 Some(Op::Send(outbox)) => slot.drive.send = Some(outbox),
@@ -598,12 +601,7 @@ impl<'a, P: Poller> State<'a, P> {
     /// Does what the worker says.
     fn perform(&mut self, action: Action) {
         match action {
-            Action::Close(key, reason) => {
-                let thread = self.worker.slot(key).map(|slot| slot.drive.thread);
-                self.close(key, reason);
-                // It wakes with its next connection, and finds that this one is gone.
-                thread.into_iter().for_each(|at| self.is_free(at));
-            }
+            Action::Close(key, reason) => self.take_away(key, reason),
             Action::Admit(accepted) => {
                 let at = self.accepting.pop_front().expect("a user thread for each connection");
                 let held_ms = self.worker.held_ms();
@@ -630,11 +628,41 @@ impl<'a, P: Poller> State<'a, P> {
                     // Where its window goes on, it does from now.
                     slot.drive.held_ms = held_ms;
                     forget(slot, what);
-                    self.wake_owner(key);
+                    self.settle(key);
                 }
             }
             Action::Drain => self.worker.offer_backlog(),
         }
+    }
+
+    /// Closes a connection while its user thread waits. The thread wakes with its next connection,
+    /// and finds that this one is gone.
+    fn take_away(&mut self, key: u64, reason: CloseReason) {
+        let thread = self.worker.slot(key).map(|slot| slot.drive.thread);
+        self.close(key, reason);
+        thread.into_iter().for_each(|at| self.is_free(at));
+    }
+
+    /// Closes a connection whose deadline has passed, if it is over: a request that arrives while
+    /// other user threads run would be left unread, and turn the close into a reset. One that is
+    /// not over continues in its user thread.
+    fn settle(&mut self, key: u64) {
+        let Some(slot) = self.worker.slot(key) else { return };
+        // One that is ready may have an operation in its hands.
+        if !self.threads[slot.drive.thread].ready {
+            match self.next(key) {
+                Next::Op(Op::Close(reason)) => {
+                    self.begin(key);
+                    return self.take_away(key, reason);
+                }
+                Next::Op(op) => {
+                    let slot = self.worker.slot(key).expect("it has an operation");
+                    slot.drive.next = Some(Box::new(op));
+                }
+                Next::Transfer | Next::SendInHelper | Next::Gone => {}
+            }
+        }
+        self.wake_owner(key);
     }
 
     fn wake_owner(&mut self, key: u64) {

@@ -7,7 +7,7 @@ use crate::{
     kit::worker::Passed,
 };
 use regatta_metrics::Tally;
-use regatta_op::{Outbox, ReadReq, Ticket};
+use regatta_op::{Op, Outbox, ReadReq, Ticket};
 use regatta_sys::{Read, StaticFile, clock, wait::Interest};
 
 /// What a worker keeps of a connection that a user thread serves.
@@ -21,6 +21,8 @@ pub struct Fibered {
     pub(super) recv: bool,
     /// A `Send` that has been offered and not finished.
     pub(super) send: Option<Outbox<StaticFile>>,
+    /// An operation that the scheduler was offered, for the user thread to perform.
+    pub(super) next: Option<Box<Op<StaticFile>>>,
     /// The poller has said that there is something to receive, or it is not known.
     pub(super) readable: bool,
     /// The poller has said that the socket takes bytes, and nothing has been sent since.
@@ -39,6 +41,7 @@ impl Fibered {
             interest: None,
             recv: false,
             send: None,
+            next: None,
             readable: true,
             writable: false,
             task: 0,

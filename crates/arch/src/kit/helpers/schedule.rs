@@ -174,7 +174,9 @@ fn name(job: &Job) -> (u64, u16) {
 fn check(helpers: &Helpers<'_, RandomHelpers<'_>>, waiting: &BTreeSet<(u64, u16)>) {
     let Helpers { pool, limits, waiters: known, queue, busy, idle, count, .. } = helpers;
     assert_eq!(*count, pool.count(), "helpers counted");
-    assert!(*count <= limits.helpers_max);
+    let of_old_roots = helpers.leaves.iter().filter(|leaves| **leaves).count();
+    assert_eq!(helpers.leaving, of_old_roots, "helpers that leave");
+    assert!(helpers.counted() <= limits.helpers_max);
     assert!(queue.is_empty() || *count > 0, "no helper would ever take from the queue");
     assert!(queue.is_empty() || idle.is_empty(), "a helper and a task wait for each other");
     let jobs = queue.values().chain(busy.iter().flatten());
@@ -196,7 +198,7 @@ fn take_results(
         let waited = helpers.waiters.remove(job.key, job.sequence);
         assert_eq!(waited, waiting.remove(&name(&job)), "{} did not wait", job.key);
     }
-    assert!(helpers.idle.len() <= helpers.limits.helpers_max);
+    assert!(helpers.idle.len() <= helpers.limits.helpers_max, "those that leave are not idle");
 }
 
 /// One more task, which finds all helpers idle for long.

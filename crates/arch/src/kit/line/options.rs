@@ -13,7 +13,7 @@ use crate::{
 use regatta_sys::clock;
 
 options! {
-    /// How stages are controlled.
+    /// Control of the threads of stages, in every pipeline.
     pub(crate) struct StagesOptions, OPTIONS;
 
     pool_control: PoolControl = OptionSpec {
@@ -44,20 +44,6 @@ options! {
         kind: Kind::Count { min: 1, max: 1_000_000 },
         default: "10",
         doc: "So many requests must wait for a stage before it gets another thread.",
-        long: "",
-    },
-    disk_ms: u32 = OptionSpec {
-        key: "stages.disk_ms",
-        kind: Kind::Millis { min: 10, max: 60_000 },
-        default: "50 ms",
-        doc: "How often the queue of the stage that reads from disk is looked at.",
-        long: "",
-    },
-    disk_threshold: u64 = OptionSpec {
-        key: "stages.disk_threshold",
-        kind: Kind::Count { min: 1, max: 1_000_000 },
-        default: "20",
-        doc: "So many requests must wait for the disk before another thread reads from it.",
         long: "",
     },
     batch_control: bool = OptionSpec {
@@ -98,6 +84,36 @@ options! {
               number, as in Sandstorm.",
         long: "If so, 1 to 4 never grow.",
     },
+    decisions: Decisions = OptionSpec {
+        key: "stages.decisions",
+        kind: Kind::Choice(Decisions::WORDS),
+        default: "none",
+        doc: "Which decisions of controllers are written to the error log.",
+        long: "`none`: none. `changes`: those that change something, which may be 35 lines a \
+               second. `all`: those too that change nothing. The counters decisions and \
+               decisions_changed count them in any case.",
+    },
+}
+
+options! {
+    /// Admission of requests, and control of the stage that reads from disk: in pipelines whose
+    /// stages know the age of a request.
+    pub(crate) struct LineOptions, LINE_OPTIONS;
+
+    disk_ms: u32 = OptionSpec {
+        key: "stages.disk_ms",
+        kind: Kind::Millis { min: 10, max: 60_000 },
+        default: "50 ms",
+        doc: "How often the queue of the stage that reads from disk is looked at.",
+        long: "",
+    },
+    disk_threshold: u64 = OptionSpec {
+        key: "stages.disk_threshold",
+        kind: Kind::Count { min: 1, max: 1_000_000 },
+        default: "20",
+        doc: "The requests that must wait for the disk before another thread reads from it.",
+        long: "",
+    },
     admission: Admission = OptionSpec {
         key: "stages.admission",
         kind: Kind::Choice(Admission::WORDS),
@@ -105,7 +121,8 @@ options! {
         doc: "What decides how many requests are admitted; others are turned away.",
         long: "By their ages, from when a request was received to when the last stage has the \
                response: nine of ten are to be stages.target_ms or less. `proportional`: what is \
-               served, times the third root of target over age. `direct`: steps up and divisions \
+               served, times the third root of an aim (0.3 to 0.95 of the target) over age, and by \
+               0.5 to 1.25 at a time. `direct`: steps up and divisions \
                (Sandstorm's). `multiclass`: the same for each address by itself, where later ones \
                come before earlier ones. `threshold`: not a rate, but how many may wait, by the \
                mean of the ages.",
@@ -174,13 +191,6 @@ options! {
         doc: "The least time in which one more request is admitted, whatever the rate.",
         long: "Sandstorm's is 1 ms: it never admits more than 1000 a second.",
     },
-    decisions: Decisions = OptionSpec {
-        key: "stages.decisions",
-        kind: Kind::Choice(Decisions::WORDS),
-        default: "changes",
-        doc: "Which decisions of controllers are written to the error log.",
-        long: "`changes`: those that change something. `all`: those too that change nothing.",
-    },
 }
 
 choice! {
@@ -244,17 +254,22 @@ impl StagesOptions {
         }
     }
 
-    /// The controller of a pool of so many threads at most; of the one that reads from disk if
-    /// `disk`.
-    pub(crate) fn pool(&self, disk: bool, threads_max: u32, seed: u64) -> Option<PoolSize> {
+    /// Interval at which a pool's queue is checked, milliseconds, and the length that counts.
+    pub(crate) const fn checks(&self) -> (u32, u64) {
+        (self.pool_ms, self.pool_threshold)
+    }
+
+    /// Controller of a pool of at most `threads_max` threads, whose queue is checked like this.
+    pub(crate) fn pool(
+        &self,
+        (period_ms, queue_min): (u32, u64),
+        threads_max: u32,
+        seed: u64,
+    ) -> Option<PoolSize> {
         let finds_best = match self.pool_control {
             PoolControl::None => return None,
             PoolControl::Queue => None,
             PoolControl::QueueMax => Some(seed),
-        };
-        let (period_ms, queue_min) = match disk {
-            true => (self.disk_ms, self.disk_threshold),
-            false => (self.pool_ms, self.pool_threshold),
         };
         let every = self.pool_every;
         let rules = PoolRules { period_ms, every, queue_min, threads_max, finds_best };
@@ -271,6 +286,13 @@ impl StagesOptions {
             truncates: self.truncates,
         };
         self.batch_control.then(|| Batching::new(rules, clock::nanos()))
+    }
+}
+
+impl LineOptions {
+    /// Interval at which the disk's queue is checked, milliseconds, and the length that counts.
+    pub(crate) const fn disk_checks(&self) -> (u32, u64) {
+        (self.disk_ms, self.disk_threshold)
     }
 
     /// The gate of a line that holds so many requests, where so many may wait, and that closes the
@@ -332,15 +354,15 @@ mod tests {
     use super::*;
     use crate::options::Settings;
 
-    fn defaults() -> StagesOptions {
-        StagesOptions::read(&Settings::defaults(OPTIONS))
+    fn defaults() -> LineOptions {
+        LineOptions::read(&Settings::defaults(LINE_OPTIONS))
     }
 
     #[test]
     fn no_rate_is_above_the_most_in_the_beginning_either() {
         let (rate_max, bucket, admission) = (10, 1, Admission::Direct);
         for rate_first in [0, 10, 11, 5000] {
-            let options = StagesOptions { admission, rate_first, rate_max, bucket, ..defaults() };
+            let options = LineOptions { admission, rate_first, rate_max, bucket, ..defaults() };
             let (gate, begin) = (options.gate(0, 0, false), clock::nanos());
             let admits = |ms: &u64| gate.admits(0, 0, begin + ms * 1_000_000);
             let admitted = (0..1000).filter(admits).count();
@@ -351,7 +373,7 @@ mod tests {
     #[test]
     fn a_length_that_moves_has_a_bound_in_the_beginning_too() {
         let gate = |admission, queue_max| {
-            StagesOptions { admission, ..defaults() }.gate(0, queue_max, false)
+            LineOptions { admission, ..defaults() }.gate(0, queue_max, false)
         };
         for (queue_max, most) in [(0, 1024), (5, 5), (2000, 2000)] {
             let gate = gate(Admission::Threshold, queue_max);

@@ -20,7 +20,7 @@ use std::{
 /// How long it waits for a batch before it looks whether the line has been closed.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How often it looks for what threads are late with, nanoseconds.
+/// Interval at which it checks queues for what threads are late with, nanoseconds.
 const LATE_NS: u64 = 100_000_000;
 
 /// What a stage with a poller does.
@@ -88,7 +88,7 @@ pub struct Stage<'a> {
     does: Does<'a>,
     /// Taken over and not taken in.
     mine: VecDeque<Job>,
-    /// Taken back from threads that did not come to it, when that is looked at next, nanoseconds.
+    /// Taken back from threads that did not come to it; when queues are checked next, nanoseconds.
     late: VecDeque<Job>,
     late_at: u64,
     /// Ended and not told.
@@ -190,18 +190,23 @@ impl<'a> Stage<'a> {
         if was_rung {
             tally.add(Counter::QueueWakes, 1);
         }
-        if matches!(self.gated, Some(Gated::In(..))) {
-            self.take_late(worker.around().cx.site.deadlines.disk_ms_max);
+        let admits = matches!(self.gated, Some(Gated::In(..)));
+        if admits || self.does.hears {
+            self.check_queues(admits.then_some(worker.around().cx.site.deadlines.disk_ms_max));
         }
     }
 
-    /// Takes back, now and then, what has waited for a thread as long as anybody waits for a disk:
-    /// the threads hang.
-    fn take_late(&mut self, patience_ms: u64) {
+    /// Counts, now and then, how long items wait for threads; takes back what has waited as long as
+    /// anything waits for a disk, if that is given, ms: the threads hang.
+    fn check_queues(&mut self, patience_ms: Option<u64>) {
         let now = clock::nanos();
-        if now >= self.late_at {
-            self.late_at = now + LATE_NS;
-            self.line.take_older(now.saturating_sub(patience_ms * 1_000_000), &mut self.late);
+        if now < self.late_at {
+            return;
+        }
+        self.late_at = now + LATE_NS;
+        self.line.count_waiting();
+        if let Some(ms) = patience_ms {
+            self.line.take_older(now.saturating_sub(ms * 1_000_000), &mut self.late);
         }
     }
 

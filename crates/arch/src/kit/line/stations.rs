@@ -234,6 +234,15 @@ impl<'a, J: Travels> Line<'a, J> {
         }
     }
 
+    /// Counts how long what is in queues has waited by now.
+    pub fn count_waiting(&self) {
+        for Station { entry, tally, .. } in &self.stations {
+            if let Entry::Queued(queues, _) = entry {
+                queues.iter().for_each(|queue| queue.count_waiting(*tally));
+            }
+        }
+    }
+
     /// Wakes a thread that waits at this station: it is to look at the others.
     pub fn call(&self, station: usize) {
         let Station { entry, tally, .. } = &self.stations[station];

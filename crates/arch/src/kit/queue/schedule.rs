@@ -5,7 +5,7 @@ use super::{
 };
 use regatta_metrics::{Arena, Counter, Gauge, Tally};
 use regatta_sys::{
-    clock,
+    clock, hook,
     wait::{Interest, ready_now, ready_within},
 };
 use std::{
@@ -93,6 +93,30 @@ fn a_queue_is_a_list_with_an_end() {
 }
 
 /// Threads that wait for good are woken for each item, and each item is taken once.
+/// The time that items wait grows while nothing is taken, and in the end is the same.
+#[test]
+fn waiting_is_counted_while_it_lasts() {
+    let words = words();
+    let arena = Arena::create(&words, 1);
+    let (tally, queue) = (Tally::Owned(arena.slot(0)), Queue::new(4));
+    let waited = || arena.slot(0).get(Counter::QueueWaitNs);
+    let at = |ns| hook::set_time(ns, 0);
+    for ns in [100, 150] {
+        at(ns);
+        queue.put(ns, tally).unwrap();
+    }
+    at(250);
+    queue.count_waiting(tally);
+    assert_eq!(waited(), 150 + 100, "of both, by now");
+    at(300);
+    assert_eq!(queue.try_take(tally), Some(100));
+    at(400);
+    assert_eq!(queue.try_take(tally), Some(150));
+    queue.count_waiting(tally);
+    assert_eq!(waited(), 200 + 250);
+    hook::clear();
+}
+
 #[test]
 fn no_item_is_lost_among_threads() {
     const ITEMS: u64 = 2000;

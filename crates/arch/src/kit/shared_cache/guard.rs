@@ -1,12 +1,15 @@
 //! The locks of a shared cache, and what is left to do after they are released.
 use super::{
     Locking, SharedCache,
-    layout::{BYTES, DESCRIPTORS, HEAP_LOCK, TABLE_LOCK, UPDATING},
+    layout::{BYTES, DESCRIPTORS, HEAP_LOCK, POISONED, TABLE_LOCK, UPDATING},
     table::Node,
 };
 use regatta_metrics::{Counter, Tally};
 use regatta_origin::Rank;
-use regatta_sys::{Bell, crew::Grip};
+use regatta_sys::{
+    Bell,
+    crew::{self, Grip},
+};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Each time that so many files have been given up, the other processes are told to close them.
@@ -41,7 +44,8 @@ impl SharedCache<'_> {
             },
         );
         // No live process is changing an entry now.
-        let unclear = grip.died || self.layout().header[UPDATING].load(Relaxed) > 0;
+        let left = [UPDATING, POISONED].map(|at| self.layout().header[at].load(Relaxed));
+        let unclear = grip.died || left != [0, 0];
         if unclear {
             self.clear_up(tally);
         }
@@ -83,24 +87,21 @@ impl SharedCache<'_> {
         tally.add(Counter::CacheBytesRemoved, layout.header[BYTES].load(Relaxed));
         tally.add(Counter::CacheFdsRemoved, layout.header[DESCRIPTORS].load(Relaxed));
         layout.clear();
-        layout.header[HEAP_LOCK].store(0, Relaxed);
-        layout.header[UPDATING].store(0, Relaxed);
+        crew::reset(&layout.header[HEAP_LOCK]);
+        [UPDATING, POISONED].iter().for_each(|at| layout.header[*at].store(0, Relaxed));
         self.member.retire_all();
         self.emptied.set(true);
     }
 
-    /// [`SharedCache::clear_up`], after the holder of an entry's or the heap's lock has been found
-    /// dead. Not under the table's lock.
+    /// Empties the cache, after the holder of an entry's or the heap's lock has been found dead,
+    /// unless another process was faster. Not under the table's lock.
     #[cold]
     pub(super) fn repair(&self, tally: &Tally<'_>) {
-        self.exclusively(tally, |cleared| {
-            if !cleared {
-                self.clear_up(tally);
-            }
-        });
+        self.exclusively(tally, |_| {});
     }
 
-    /// The lock of an entry, if entries have locks; an error if its holder died.
+    /// The lock of an entry, if entries have locks; an error if its holder died. Under the table's
+    /// lock, which the caller releases before the [repair](SharedCache::repair).
     #[inline]
     pub(super) fn entry_lock(
         &self,
@@ -125,8 +126,10 @@ impl SharedCache<'_> {
         }
         let grip = count(tally, self.member.lock(word));
         if grip.died {
-            // The lock stays taken until a process has emptied the cache.
-            grip.leave();
+            // Others may wait for this lock as readers of the table, for which the process that
+            // empties the cache waits: they must find the dead holder too.
+            self.layout().header[POISONED].store(1, Relaxed);
+            grip.poison();
             return Err(Died);
         }
         Ok(Some(grip))

@@ -25,6 +25,8 @@ pub(super) const SWEEP_ON: usize = 56;
 pub(super) const SWEEP_AT: usize = 57;
 /// Entries that are being changed under their own locks.
 pub(super) const UPDATING: usize = 55;
+/// 1: a process died with the lock of an entry or of the heap, which is poisoned.
+pub(super) const POISONED: usize = 58;
 /// Three queues of four words.
 pub(super) const SHELVES: usize = 64;
 const HEADER_WORDS: usize = 80;

@@ -24,6 +24,7 @@ use regatta_origin::{CODINGS, Cache, CachingRules, Entry, Lookup, Rank, Represen
 use regatta_sys::{
     Bell, StaticFile,
     crew::{Grip, Lease, Member, NUMBERS_MAX, assert_unlocked},
+    hook::{Held, die_locked},
 };
 use std::{
     cell::{Cell, RefCell},
@@ -242,6 +243,7 @@ impl<'a> SharedCache<'a> {
     ) -> Result<Option<u64>, Died> {
         let node = self.layout().node(at);
         let _grip = self.entry_lock(node, tally)?;
+        die_locked(Held::Entry);
         // Its lock was free, so the entry is whole. It may have changed since it was found.
         let version = node.version().load(Acquire);
         if node.kind().load(Relaxed) & KIND != FILE || version == 0 {

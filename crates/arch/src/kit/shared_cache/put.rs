@@ -9,7 +9,10 @@ use super::{
 use regatta_metrics::{Counter, Tally};
 use regatta_op::Tick;
 use regatta_origin::{CODINGS, Cost, Entry, Queue as _, RELIEF_ENTRIES, Rank, Use, packed_alike};
-use regatta_sys::{Bell, StaticFile, hook::die_locked};
+use regatta_sys::{
+    Bell, StaticFile,
+    hook::{Held, die_locked},
+};
 use std::{
     hash::BuildHasher,
     sync::atomic::Ordering::{Relaxed, SeqCst},
@@ -161,10 +164,10 @@ impl SharedCache<'_> {
         // If this process dies before this is lowered again, the entry is half changed.
         layout.header[UPDATING].fetch_add(1, SeqCst);
         node.version().store(0, SeqCst);
-        die_locked();
+        die_locked(Held::Entry);
         let heap_grip = self.heap_lock(tally)?;
         let block = layout.store(load.content);
-        die_locked();
+        die_locked(Held::Heap);
         if let Some(block) = block {
             layout.free(chain_parts(node.content().load(Relaxed)).1);
             node.content().store(chain_word(load.content.len(), block), Relaxed);
@@ -177,7 +180,7 @@ impl SharedCache<'_> {
         }
         self.uncount(node, tally);
         self.give_up_files(node, &load.files);
-        die_locked();
+        die_locked(Held::Entry);
         node.kind().store(load.kind, Relaxed);
         layout.set_times(at, times);
         self.enter(node, load, tally);
@@ -294,7 +297,7 @@ impl SharedCache<'_> {
         node.content().store(chain_word(load.content.len(), content), Relaxed);
         node.files().iter().for_each(|file| file.store(0, Relaxed));
         self.enter(node, load, tally);
-        die_locked();
+        die_locked(Held::Table);
         layout.enqueue(at);
         layout.change(at, layout.new_version());
     }
@@ -312,7 +315,7 @@ impl SharedCache<'_> {
         let node = layout.node(at);
         layout.dequeue(at);
         self.uncount(node, tally);
-        die_locked();
+        die_locked(Held::Table);
         layout.change(at, 0);
         for chain in [node.name(), node.content()] {
             layout.free(chain_parts(chain.load(Relaxed)).1);

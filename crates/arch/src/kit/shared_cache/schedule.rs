@@ -1,12 +1,24 @@
-//! Random schedules of two processes that share a cache: they add, replace, remove and send
-//! entries, close descriptors, and one of them dies in the middle of a change.
+//! Schedules of processes that share a cache.
+//!
+//! In the random ones two to four add, replace, remove and send entries and close descriptors; they
+//! die in the middle of changes. In the others threads are the processes: some wait for a lock as
+//! its holder dies.
 use super::{
     layout::{HEAP_LOCK, TABLE_LOCK, UPDATING},
     tests::{BOTH, FILES, Folder, Rig, Sender, rules},
     *,
 };
 use crate::kit::dice::{Dice, SEEDS};
-use std::collections::HashMap;
+use regatta_sys::hook::Held;
+use std::{
+    collections::HashMap,
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Until a wait that does not end is a failure. No result depends on it otherwise.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The file that must be found under each name: the one that was put last.
 type Expected = HashMap<u64, u64>;
@@ -47,13 +59,14 @@ fn schedule(seed: u64, folder: &Arc<Folder>, hits: &mut u64) {
     let mut dice = Dice::new(seed);
     let locking = BOTH[dice.below(2)];
     let (entries_max, descriptors_max) = (3 + dice.below(8), 2 + dice.below(8));
-    let rig = Rig::over(Arc::clone(folder), locking, rules(entries_max, descriptors_max));
-    let mut sides = rig.sides().map(Some);
-    let mut senders: [Vec<Sender>; 2] = Default::default();
+    let processes = 2 + dice.below(3);
+    let rig = Rig::of(processes, Arc::clone(folder), locking, rules(entries_max, descriptors_max));
+    let mut sides: Vec<_> = (0..processes).map(|side| Some(rig.side(side))).collect();
+    let mut senders: Vec<Vec<Sender>> = sides.iter().map(|_| Vec::new()).collect();
     let (mut expected, mut now) = (Expected::new(), 1);
     for _ in 0..150 {
         now += dice.below(400) as u64;
-        let side = dice.below(2);
+        let side = dice.below(processes);
         let name = dice.below(8) as u64;
         let Some(cache) = &sides[side] else { continue };
         match dice.below(12) {
@@ -64,7 +77,7 @@ fn schedule(seed: u64, folder: &Arc<Folder>, hits: &mut u64) {
                 let _ = cache.sweep(Tick(now), &rig.tally(side));
             }
             3 | 4 => drop(dice.take(&mut senders[side])),
-            5 if dice.once_in(8) && sides.iter().all(Option::is_some) => {
+            5 if dice.once_in(8) && sides.iter().flatten().count() > 1 => {
                 die(&rig, side, &mut dice, locking);
                 std::mem::forget((sides[side].take(), std::mem::take(&mut senders[side])));
             }
@@ -109,4 +122,71 @@ fn what_is_sent_stays_open_whoever_forgets_it_or_dies() {
     let (folder, mut hits) = (Folder::new(), 0);
     (0..SEEDS).for_each(|seed| schedule(seed, &folder, &mut hits));
     assert!(hits > 5000, "{hits} hits");
+}
+
+/// Runs processes of which the first dies with the lock `held`, while each of the others waits for
+/// it in the middle of a call.
+fn waiters_outlive_the_holder(processes: usize, locking: Locking, held: Held) {
+    let rig = Arc::new(Rig::of(processes, Folder::new(), locking, rules(8, 8)));
+    let holder = rig.members[0];
+    // The others change an entry each, or unpack the one whose lock is held.
+    let name_of = |side: usize| if held == Held::Entry { 0 } else { side as u64 };
+    (0..4).for_each(|name| assert!(!rig.ask(&rig.side(0), 0, name)));
+    let header = rig.region.layout.header;
+    match held {
+        Held::Table => holder.lock(&header[TABLE_LOCK]).leave(),
+        Held::Entry => {
+            holder.read(&header[TABLE_LOCK]).leave();
+            (1..=4).for_each(|at| holder.lock(rig.region.layout.node(at).lock()).leave());
+        }
+        Held::Heap => {
+            holder.read(&header[TABLE_LOCK]).leave();
+            holder.lock(&header[HEAP_LOCK]).leave();
+            header[UPDATING].fetch_add(1, Relaxed);
+        }
+    }
+    let (answered, answers) = mpsc::channel();
+    // Not scoped: one that never returns must not keep the test from failing.
+    for side in 1..processes {
+        let (rig, answered, name) = (Arc::clone(&rig), answered.clone(), name_of(side));
+        thread::spawn(move || {
+            let (cache, path) = (rig.side(side), name.to_string());
+            if held == Held::Heap {
+                let entry = rig.entry(rig.members[side], 10 + name);
+                cache.put(path.as_bytes(), &entry, Tick(1), &rig.tally(side));
+            } else {
+                rig.ask(&cache, side, name);
+            }
+            answered.send(side).expect("the test waits");
+        });
+    }
+    // A lock of an entry or of the heap is waited for by readers of the table.
+    let inner = held != Held::Table;
+    let begun = Instant::now();
+    while inner && !(1..processes).all(|side| rig.crew.reads(side)) {
+        assert!(begun.elapsed() < PATIENCE, "{processes} {locking:?} {held:?}: not all wait");
+        thread::yield_now();
+    }
+    rig.crew.mark_dead(0);
+    for _ in 1..processes {
+        let answer = answers.recv_timeout(PATIENCE);
+        assert!(answer.is_ok(), "{processes} {locking:?} {held:?}: {answer:?}");
+    }
+    assert_eq!(rig.total(Counter::CacheRepairs), 1, "{processes} {locking:?} {held:?}");
+    let cache = rig.side(1);
+    assert!(rig.ask(&cache, 1, 7) || rig.ask(&cache, 1, 7));
+}
+
+/// With two that survive, the one that took the lock over waited for the other, which was a reader
+/// of the table and waited for that lock.
+#[test]
+fn all_that_wait_for_a_lock_outlive_its_holder() {
+    for processes in [2, 3, 4] {
+        for locking in BOTH {
+            waiters_outlive_the_holder(processes, locking, Held::Table);
+        }
+        for held in [Held::Entry, Held::Heap] {
+            waiters_outlive_the_holder(processes, Locking::TwoTier, held);
+        }
+    }
 }

@@ -6,6 +6,7 @@ use super::layout::{
 };
 use regatta_op::Tick;
 use regatta_origin::{CODINGS, Cost, Queue, Rank, Sweep, Totals, Use, sieve::Link};
+use regatta_sys::crew;
 use std::sync::atomic::{
     AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
@@ -275,7 +276,7 @@ impl MemoryLayout {
         for at in 1..=self.header[FRESH_ENTRY].load(Relaxed) {
             let node = self.node(at);
             node.version().store(0, Relaxed);
-            node.lock().store(0, Relaxed);
+            crew::reset(node.lock());
         }
         for word in &self.header[SHELVES..SHELVES + 12] {
             word.store(0, Relaxed);

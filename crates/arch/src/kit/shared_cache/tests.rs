@@ -1,5 +1,5 @@
-//! Two members of one shared cache, in one process: each sees what the other does, also when that
-//! one dies.
+//! Members of one shared cache, in one process: each sees what the others do, also when one of them
+//! dies.
 use super::{
     layout::{
         AGE_WORDS, BLOCK_WORDS, ENTRY_BYTES, ENTRY_WORDS, HEAP_LOCK, PAIR_WORDS, TABLE_LOCK,
@@ -45,7 +45,7 @@ pub(in crate::kit) struct Rig {
     site: Site,
     pub(in crate::kit) crew: Crew,
     pub(in crate::kit) region: CacheRegion,
-    pub(in crate::kit) members: [&'static Member; 2],
+    pub(in crate::kit) members: Vec<&'static Member>,
     arena: Arena<'static>,
 }
 
@@ -55,21 +55,43 @@ impl Rig {
     }
 
     pub(in crate::kit) fn over(folder: Arc<Folder>, locking: Locking, rules: CachingRules) -> Self {
-        let books = Crew::words(2, 4096);
-        let memory = crew::words(books + CacheRegion::words(&rules) + Arena::words(2)).unwrap();
+        Self::of(2, folder, locking, rules)
+    }
+
+    pub(in crate::kit) fn of(
+        workers: usize,
+        folder: Arc<Folder>,
+        locking: Locking,
+        rules: CachingRules,
+    ) -> Self {
+        let books = Crew::words(workers, 4096);
+        let arena = Arena::words(workers);
+        let memory = crew::words(books + CacheRegion::words(&rules) + arena).unwrap();
         let (books, rest) = memory.words().split_at(books);
         let (cache, rest) = rest.split_at(CacheRegion::words(&rules));
         std::mem::forget(memory);
-        let crew = Crew::create(books, 2, 4096).unwrap();
-        let members = [crew.enter(0).unwrap(), crew.enter(1).unwrap()];
-        let region = CacheRegion::new(cache, &rules, locking, 2, 7);
+        let crew = Crew::create(books, workers, 4096).unwrap();
+        let members = (0..workers).map(|worker| crew.enter(worker).unwrap()).collect();
+        let region = CacheRegion::new(cache, &rules, locking, workers, 7);
         let root = Root::open(&folder.0).unwrap();
         let site = Site { caching: rules, ..Site::default() };
-        Self { _folder: folder, root, site, crew, region, members, arena: Arena::create(rest, 2) }
+        Self {
+            _folder: folder,
+            root,
+            site,
+            crew,
+            region,
+            members,
+            arena: Arena::create(rest, workers),
+        }
     }
 
-    pub(in crate::kit) fn sides(&self) -> [SharedCache<'_>; 2] {
-        self.members.map(|member| SharedCache::new(self.region, &self.site.caching, member, &[]))
+    pub(in crate::kit) fn side(&self, side: usize) -> SharedCache<'_> {
+        SharedCache::new(self.region, &self.site.caching, self.members[side], &[])
+    }
+
+    pub(in crate::kit) fn sides<const N: usize>(&self) -> [SharedCache<'_>; N] {
+        std::array::from_fn(|side| self.side(side))
     }
 
     pub(in crate::kit) fn tally(&self, side: usize) -> Tally<'_> {
@@ -77,7 +99,7 @@ impl Rig {
     }
 
     pub(in crate::kit) fn total(&self, counter: Counter) -> u64 {
-        (0..2).map(|side| self.arena.slot(side).get(counter)).sum()
+        (0..self.members.len()).map(|side| self.arena.slot(side).get(counter)).sum()
     }
 
     pub(in crate::kit) fn open(&self, file: u64) -> StaticFile {
@@ -315,7 +337,7 @@ fn what_is_unpacked_is_counted_and_bounded() {
         // Room for all entries, and for half of what two processes unpack of them.
         let bytes_max = place_of(FILES) * (each + ENTRY_BYTES + 8);
         let rig = Rig::new(locking, CachingRules { bytes_max, ..rules(100, 100) });
-        let sides = rig.sides();
+        let sides: [_; 2] = rig.sides();
         let unpacked =
             |side: usize| place_of(rig.arena.slot(side).gauge(Gauge::CacheBytesUnpacked));
         for turn in 0..3 * FILES {

@@ -132,7 +132,7 @@ impl Io<'_> {
     /// The connection goes to another stage: a `Send` that waits goes with it by value, and the box
     /// that it has waited in stays here for the next.
     pub fn unpark(&mut self, slot: &mut ReadySlot) -> Option<Left> {
-        let mut parked = slot.drive.send.take()?;
+        let mut parked = slot.drive.take_parked()?;
         let outbox = std::mem::take(&mut *parked);
         self.spares.0.push(parked);
         Some(Left::Op(Op::Send(outbox)))
@@ -148,7 +148,7 @@ impl Io<'_> {
 
 /// True if no operation of the connection is out but the one that is looked at.
 const fn is_alone(slot: &ReadySlot) -> bool {
-    slot.drive.send.is_none() && slot.drive.prefetching.is_none() && slot.pending == 0
+    slot.drive.send.is_none() && slot.pending == 0
 }
 
 /// True if the `Recv` that is out is left, now that there may be something to read.

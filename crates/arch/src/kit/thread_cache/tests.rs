@@ -176,10 +176,10 @@ fn the_old_root_is_forgotten_before_anybody_looks_into_the_new_one() {
     world.cache.put(b"old", &Entry::Directory, Tick(1), &world.tally(0));
     thread::scope(|scope| {
         scope.spawn(|| {
-            world.cache.renew(Tick(2), &world.tally(0), &mut || {
+            world.cache.renew(&world.tally(0), &mut || {
                 replaced.store(true, Release);
                 thread::sleep(Duration::from_millis(20));
-                true
+                Some(Tick(2))
             });
         });
         while !replaced.load(Acquire) {

@@ -61,6 +61,17 @@ impl<'a, S> Worker<'a, S> {
         watched.inspect_err(|_| self.pause(PAUSE_MS))
     }
 
+    /// Clears its bell, and checks for connections that another worker has passed on.
+    pub fn answer_bell(&mut self) {
+        self.desk.around.bell.clear();
+        self.desk.acceptor.watch_afresh();
+    }
+
+    /// [`Acceptor::pass_on`], by a worker that ends.
+    pub fn pass_on(&self) {
+        self.desk.acceptor.pass_on();
+    }
+
     /// Accepts nothing for so long.
     pub(super) const fn pause(&mut self, ms: u64) {
         self.desk.acceptor.pause(self.desk.now.tick, ms);
@@ -119,7 +130,7 @@ impl<'a, S> Worker<'a, S> {
     }
 
     /// Connections that it has accepted and that are open, here or elsewhere.
-    const fn open(&self) -> usize {
+    pub(super) const fn open(&self) -> usize {
         self.slots.len() + self.away
     }
 
@@ -144,7 +155,7 @@ impl<'a, S> Worker<'a, S> {
     /// The idle connection that is closed if there is another to accept: only where it has no room
     /// otherwise. Of those that have been idle for longest, the first that has sent nothing which
     /// has not been read, and has taken all of its last response.
-    pub(super) fn idle_to_close(&mut self) -> Option<u64> {
+    fn idle_to_close(&mut self) -> Option<u64> {
         let rules = &self.desk.acceptor.rules;
         if rules.when_full != WhenFull::CloseIdle || self.open() < rules.connections_max {
             return None;

@@ -4,7 +4,7 @@ use crate::{
     Env, Share, WorkerLog,
     drive::FileCx,
     kit::{
-        accept::{AcceptRules, Acceptor},
+        accept::{AcceptRules, Acceptor, Neighbour},
         shared_cache::SharedCache,
     },
 };
@@ -119,6 +119,7 @@ impl<'a> Own<'a> {
             }
         };
         let scratch = Scratch::new(env.site.boundary_key ^ mark(clock::nanos(), at, unit));
+        let scratch = scratch.following(env.releases.source());
         Ok(Self { env, process, unit, root, tally, log, scratch })
     }
 
@@ -148,8 +149,8 @@ impl<'a> Own<'a> {
             shared,
             // One unit replaces it for all of its process, and clears the cache that they share.
             root: Some(if unit == 0 {
-                let channel = &env.root_channels[process];
-                RootSource::Master(NextRoot { root: self.root, channel })
+                let (channel, releases) = (&env.root_channels[process], &env.releases);
+                RootSource::Master(NextRoot { root: self.root, channel, releases })
             } else {
                 RootSource::Unit(env.first_slot(process))
             }),
@@ -158,11 +159,13 @@ impl<'a> Own<'a> {
         let own = &env.shares[process].listeners;
         let others = env.shares.iter().enumerate();
         let others = others.filter(|(at, share)| *at != process && share.listeners == *own);
-        let each = |Share { slots, connections_max, .. }: &Share| {
-            let most = connections_max / slots.len();
-            slots.clone().map(move |at| (env.arena.slot(at), most))
+        let each = |(at, share): (usize, &Share)| {
+            let (slots, bell) = (share.slots.clone(), rules.exclusive.then(|| &env.bells[at]));
+            let connections_max = share.connections_max / slots.len();
+            slots.map(move |slot| Neighbour { slot: env.arena.slot(slot), connections_max, bell })
         };
-        acceptor.others = others.flat_map(|(_, share)| each(share)).collect();
+        acceptor.others = others.flat_map(each).collect();
+        acceptor.reports_in = rules.exclusive.then(|| self.tally.slot());
         Worker::new(acceptor, around)
     }
 }

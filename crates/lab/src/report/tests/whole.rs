@@ -100,7 +100,7 @@ fn spectrum(mean_ms: f64, samples: usize, censored: u64, random: &mut Random) ->
     for _ in 0..samples {
         times.record(crate::units::whole(index(1e6 * mean_ms * random.exponential())));
     }
-    json!(Spectrum { times, censored, waited_ns: 900_000_000 })
+    json!(Spectrum { times, censored, waited_ns: 900_000_000, failed: 0 })
 }
 
 /// The result of a load.

@@ -82,11 +82,11 @@ pub static OPTIONS: &[OptionSpec] = &[
         "Addresses and Unix sockets to listen on, each as host:port or unix:/path.",
         "Port 0 lets the kernel choose; the server prints the port on standard output. IPv6 \
          addresses are written in brackets: [::1]:8080. A host name is looked up once, at start, \
-         and its first address is used. The file of a Unix socket is made at start and removed at \
-         the end; one that nobody listens on any more is replaced. A socket that the service \
-         manager gives (LISTEN_FDS) is used for the same address or path; if this option is not \
-         set, all that are given are. Who connects to it has no \
-         address: logs say `unix:`, and no limit on one client holds for it.",
+         and all its addresses are used (with port 0, the first). The file of a Unix socket is \
+         made at start and removed at the end; a file without a listener is replaced. A socket \
+         that the service manager gives (LISTEN_FDS) is used for the same address or path; if \
+         this option is not set, all that are given are. Who connects to it has no address: logs \
+         say `unix:`, and no limit on one client holds for it.",
     ),
     option(
         "server.socket_mode",
@@ -382,7 +382,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "",
         "Files below the root that are the bodies of other errors, each as status=path.",
         "For example --set content.error_pages=503=errors/503.html,403=errors/403.html. They are \
-         read at the start and at each reload, so that an error needs no disk: at most 64 KiB \
+         read with the root and at each reload, so that an error needs no disk: at most 64 KiB \
          each. They have the fields that rules say of them, but none that says how long they may \
          be kept.",
     ),
@@ -411,7 +411,8 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Bool,
         "false",
         "Whether _headers and _redirects at the root hold rules.",
-        "They are read at the start and at each reload, and never served (docs/rules.md).",
+        "They change with the root, and are never served. The serving user must be able to read \
+         them (docs/rules.md).",
     ),
     option(
         "content.symlinks",

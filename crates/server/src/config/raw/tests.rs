@@ -144,3 +144,30 @@ fn no_text_panics() {
         let _ = problems(&seed[end..], &[&seed[end..]]);
     }
 }
+
+/// The text is read once to find the places of its values, whether it has many lines or one.
+#[test]
+fn places_are_found_in_linear_time() {
+    let (mut lines, mut one_line) = (String::new(), "headers = [".to_owned());
+    for at in 0..2000 {
+        lines += &format!("[[headers]]\npath = \"/{at}\"\nset = [\"X-A: b\"]\n");
+        one_line += &format!("{{ path = \"/{at}\", set = [\"X-A: b\"] }},");
+    }
+    for text in [lines, one_line + "]\n"] {
+        let mut reader = Reader {
+            said: Said::new(),
+            problems: Vec::new(),
+            wrong_lines: BTreeSet::new(),
+            places: Places::default(),
+        };
+        reader.file(FileText { name: "r.toml", text: &text });
+        assert_eq!(reader.problems, []);
+        let steps = reader.places.steps;
+        // Keys and values are visited table by table, so some text is read twice.
+        assert!(steps <= 4 * text.len(), "{steps} of {}", text.len());
+        let row = &reader.said.rows("headers")[1999];
+        let (line, column) = Places::new(&text).find(&text, text.rfind("\"/1999").unwrap());
+        let place = Location::File { name: "r.toml".to_owned(), line, column };
+        assert_eq!(row.places["headers.path"], place);
+    }
+}

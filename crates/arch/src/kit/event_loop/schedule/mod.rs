@@ -24,7 +24,7 @@ use super::{
 use crate::{
     drive::{FileCx, perform::Below},
     kit::{
-        accept::{AcceptRules, Acceptor, WhenFull},
+        accept::{AcceptRules, Acceptor, Neighbour, WhenFull},
         dice::{Dice, SEEDS},
         disk::{Disk, InlineDisk},
         fibers::Peers,
@@ -505,7 +505,11 @@ impl Scene<'_, '_> {
         let mut acceptor = Acceptor::new(&self.listeners[first..first + each], self.accepts);
         if !self.copies {
             let others = (0..self.bells.len()).filter(|other| *other != me);
-            let other = |at| (self.arena.slot(at), self.accepts.connections_max);
+            let other = |at| Neighbour {
+                slot: self.arena.slot(at),
+                connections_max: self.accepts.connections_max,
+                bell: None,
+            };
             acceptor.others = others.map(other).collect();
         }
         let poller = poller::RandomPoller::new(self.stage, me, self.seed, poller);

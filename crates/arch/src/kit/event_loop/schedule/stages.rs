@@ -158,7 +158,7 @@ impl<P: Poller> Unit<'_, '_, P> {
         match self {
             Self::Loop(stage, at) => {
                 if !stage.goes_on() {
-                    stage.leave_line();
+                    stage.leave_line(false);
                     return None;
                 }
                 stage.round(events).unwrap();

@@ -2,50 +2,109 @@
 //! server is measured against.
 //!
 //! One read is taken as one request if it ends with a blank line; what is in it is not looked at.
-use crate::{
-    Failure, announce,
-    config::{
-        address,
-        raw::{Location, Problem},
-    },
-    master::listen_fault,
-};
-use regatta_op::{Codings, File, OpenReq, Opened};
+use clap::Args;
 use regatta_sys::{
-    OpenRules, Root, StaticFile, open_below, recv, send_last, send_more, send_range,
+    StaticFile, recv, send_last, send_more, send_range,
     socket::{self, Connection, ListenSpec, Mode},
     wait::{Epoll, Event, Interest, Poller, Trigger},
 };
 use std::{
-    ffi::OsStr,
-    fmt, io,
-    os::{
-        fd::{AsFd, BorrowedFd, OwnedFd},
-        unix::ffi::OsStrExt,
-    },
+    fmt,
+    fs::{self, File},
+    io::{self, Write},
+    net::{SocketAddr, ToSocketAddrs},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::{Path, PathBuf},
 };
 
 /// The longest request that is taken whole, bytes.
 const REQUEST_BYTES_MAX: usize = 16 << 10;
 
-/// What the bare loop does.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Where to listen.
+/// Address and answer of the bare loop.
+#[derive(Args, Clone, Debug)]
+pub struct BareOptions {
+    /// The address to listen on.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
     pub listen: String,
-    /// What to answer.
-    pub body: Body,
+    /// Bytes to send, from memory.
+    #[arg(long, value_name = "BYTES", default_value = "4096", conflicts_with = "file")]
+    pub body: u64,
+    /// A file to send: from memory below 64 KiB, else with sendfile.
+    #[arg(long, value_name = "PATH")]
+    pub file: Option<PathBuf>,
 }
 
-/// What the bare loop answers.
-#[derive(Clone, Debug)]
-pub enum Body {
-    /// So many bytes, from memory.
-    Bytes(u64),
-    /// This file: from memory below 64 KiB, else with `sendfile`.
-    File(PathBuf),
+/// Reason for which the bare loop ends or does not begin.
+#[derive(Debug)]
+pub enum BareFault {
+    /// The option `--listen` has no address.
+    Listen {
+        /// The value.
+        listen: String,
+        /// Error of the lookup.
+        source: io::Error,
+    },
+    /// The option `--body` is over [`BODY_BYTES_MAX`].
+    Body(u64),
+    /// The option `--file` names no file to send.
+    File {
+        /// The value.
+        path: PathBuf,
+        /// Error of the file.
+        source: io::Error,
+    },
+    /// The kernel refuses the address.
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// Error of the kernel.
+        source: io::Error,
+    },
+    /// A system call failed while the loop ran.
+    Loop(io::Error),
 }
+
+impl BareFault {
+    /// Exit code of the command: 2 for a wrong option, 1 for failed work.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Listen { .. } | Self::Body(_) | Self::File { .. } => 2,
+            Self::Bind { .. } | Self::Loop(_) => 1,
+        }
+    }
+}
+
+impl fmt::Display for BareFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Listen { listen, source } => write!(
+                f,
+                "--listen: \"{listen}\" is no address: {source}\n  hint: a host and a port, as in \
+                 127.0.0.1:8080"
+            ),
+            Self::Body(bytes) => write!(
+                f,
+                "--body: {bytes} is more than {BODY_BYTES_MAX} bytes\n  hint: --file sends larger \
+                 bodies"
+            ),
+            Self::File { path, source } => {
+                write!(f, "--file: \"{}\" cannot be sent: {source}", path.display())
+            }
+            Self::Bind { address, source } if source.kind() == io::ErrorKind::AddrInUse => {
+                let port = address.port();
+                write!(
+                    f,
+                    "cannot listen on {address}: {source}\n  hint: another process has it: \
+                     `ss -ltnp sport = :{port}` shows which"
+                )
+            }
+            Self::Bind { address, source } => write!(f, "cannot listen on {address}: {source}"),
+            Self::Loop(source) => write!(f, "the bare loop cannot continue: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for BareFault {}
 
 /// A file of at least so many bytes is sent with `sendfile`: below, copying is cheaper.
 const SENDFILE_BYTES_MIN: u64 = 64 << 10;
@@ -55,47 +114,40 @@ pub const BODY_BYTES_MAX: u64 = 1 << 30;
 /// Runs the bare loop until the process is killed.
 ///
 /// # Errors
-/// What is wrong with the options, or what failed.
-pub fn run(options: &Options) -> Result<(), Failure> {
-    let wrong = |name: &str, message: String| {
-        Failure::Configuration(vec![Problem::new(Location::Argument(name.to_owned()), message)])
-    };
-    let address = address::address(&options.listen)
-        .map_err(|fault| wrong("--listen", format!("\"{}\": {fault}", options.listen)))?;
-    let canned = Canned::new(&options.body).map_err(|(name, message)| wrong(name, message))?;
+/// An option is wrong, or a system call failed.
+pub fn run(options: &BareOptions) -> Result<(), BareFault> {
+    let wrong = |source| BareFault::Listen { listen: options.listen.clone(), source };
+    let mut addresses = options.listen.to_socket_addrs().map_err(wrong)?;
+    let address = addresses.next().ok_or_else(|| wrong(io::ErrorKind::NotFound.into()))?;
+    let canned = Canned::new(options)?;
     let listener = socket::listen(&ListenSpec::new(address))
-        .map_err(|error| Failure::Work(listen_fault(&address.into(), &error)))?;
+        .map_err(|source| BareFault::Bind { address, source })?;
     regatta_sys::signal::ignore_failed_writes();
-    let fault = |error: io::Error| Failure::Work(format!("the bare loop cannot go on: {error}"));
-    announce(&[socket::place(listener.as_fd()).map_err(fault)?]);
-    Loop::new(&listener, canned).and_then(Loop::run).map_err(fault)
+    let place = socket::place(listener.as_fd()).map_err(BareFault::Loop)?;
+    let mut out = io::stdout().lock();
+    let _ = writeln!(out, "listening on http://{place}").and_then(|()| out.flush());
+    drop(out);
+    Loop::new(&listener, canned).and_then(Loop::run).map_err(BareFault::Loop)
 }
+
+/// A file with its length.
+type SizedFile = (StaticFile, u64);
 
 /// The answer.
 struct Canned {
     /// Status line, fields, and the body if it is in memory.
     bytes: Vec<u8>,
-    file: Option<(StaticFile, u64)>,
+    file: Option<SizedFile>,
 }
 
 impl Canned {
-    fn new(body: &Body) -> Result<Self, (&'static str, String)> {
-        let (body, file) = match body {
-            Body::Bytes(len) if *len <= BODY_BYTES_MAX => {
-                (vec![b'x'; usize::try_from(*len).expect("below a GiB")], None)
+    fn new(options: &BareOptions) -> Result<Self, BareFault> {
+        let (body, file) = match &options.file {
+            Some(path) => {
+                from_file(path).map_err(|source| BareFault::File { path: path.clone(), source })?
             }
-            Body::Bytes(len) => {
-                return Err(("--body", format!("{len} is more than {BODY_BYTES_MAX} bytes")));
-            }
-            Body::File(path) => {
-                let fault = |why: String| ("--file", format!("\"{}\": {why}", path.display()));
-                let file = open(path).map_err(fault)?;
-                if file.len() < SENDFILE_BYTES_MIN {
-                    (std::fs::read(path).map_err(|error| fault(error.to_string()))?, None)
-                } else {
-                    (Vec::new(), Some((file.clone(), file.len())))
-                }
-            }
+            None if options.body > BODY_BYTES_MAX => return Err(BareFault::Body(options.body)),
+            None => (vec![b'x'; usize::try_from(options.body).expect("below a GiB")], None),
         };
         let len = file.as_ref().map_or(body.len() as u64, |(_, len)| *len);
         let mut bytes = format!(
@@ -112,17 +164,17 @@ impl Canned {
     }
 }
 
-fn open(path: &Path) -> Result<StaticFile, String> {
-    let parent = path.parent().filter(|parent| *parent != OsStr::new(""));
-    let root = Root::open(parent.unwrap_or(Path::new("."))).map_err(|error| error.to_string())?;
-    let name = path.file_name().ok_or("it names no file")?;
-    let req = OpenReq { path: name.as_bytes().into(), siblings: Codings::NONE };
-    match open_below(&root, &req, OpenRules { symlinks: true }) {
-        Ok(Opened::File { file, .. }) if !file.is_empty() => Ok(file),
-        Ok(Opened::File { .. }) => Err("it is empty".to_owned()),
-        Ok(Opened::Directory) => Err("it is a directory".to_owned()),
-        Err(fault) => Err(format!("it cannot be opened: {fault:?}")),
+/// A small file's bytes, or a large file with its length.
+fn from_file(path: &Path) -> io::Result<(Vec<u8>, Option<SizedFile>)> {
+    let len = fs::metadata(path)?.len();
+    if len < SENDFILE_BYTES_MIN {
+        let body = fs::read(path)?;
+        let is_empty = io::Error::new(io::ErrorKind::InvalidInput, "the file is empty");
+        return if body.is_empty() { Err(is_empty) } else { Ok((body, None)) };
     }
+    let file = StaticFile::adopt(File::open(path)?.into());
+    let file = file.map_err(|_| io::Error::from(io::ErrorKind::IsADirectory))?;
+    Ok((Vec::new(), Some((file, len))))
 }
 
 struct Peer {

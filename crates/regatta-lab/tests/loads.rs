@@ -1,5 +1,5 @@
-//! `regatta load` and `regatta workload` from outside: what they print, how they end, and what they
-//! leave behind.
+//! The commands `load`, `workload` and `null` from outside: what they print, how they end, and
+//! what they leave behind.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
 #[path = "../../../xtask/folder.rs"]
@@ -9,13 +9,13 @@ use serde_json::Value;
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
     process::{Child, Command, Output, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_regatta");
+const PROGRAM: &str = env!("CARGO_BIN_EXE_regatta-lab");
 
 /// Longer than anything here takes, on a machine that does other things too.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -55,13 +55,13 @@ struct Server {
 impl Server {
     fn start(folder: &Folder) -> Self {
         let (root, log) = (folder.path("w/root"), "log.access=off");
-        let mut child = Command::new(PROGRAM)
-            .args(["serve", &root, "--listen", "127.0.0.1:0", "--set", log])
-            .args(["--architecture", "sped"])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut regatta = Command::new(regatta_testkit::programs::regatta());
+        regatta.args(["serve", &root, "--listen", "127.0.0.1:0", "--set", log]);
+        Self::of(regatta.args(["--architecture", "sped"]))
+    }
+
+    fn of(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let url = line.trim().strip_prefix("listening on ").map(str::to_owned);
@@ -121,7 +121,6 @@ fn problems_are_named_before_anything_is_sent() {
         (&["https://127.0.0.1/", "--closed", "1"], "plain HTTP/1.1"),
         (&["http://127.0.0.1:1/", "--closed", "1", "--csv", &gone], "cannot be written"),
         (&["http://127.0.0.1:1/", "--rate", "5", "--think", "1s"], "cannot be used with"),
-        (&["http://127.0.0.1:1/"], "--workload <DIR>"),
         (&["http://127.0.0.1:1/", "--rate", "1", "--alter", "often"], "literal, renamed or forced"),
     ] {
         let output = regatta(&[&["load"], arguments].concat());
@@ -132,7 +131,7 @@ fn problems_are_named_before_anything_is_sent() {
     let output = regatta(&["load", "http://127.0.0.1:1/", "--closed", "3", "-d", "1h"]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(said.contains("nobody listens at 127.0.0.1:1"), "{said}");
+    assert!(said.contains("127.0.0.1:1 refused every connection"), "{said}");
     let output = regatta(&["workload", "inspect", &folder.path("nothing")]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.code() == Some(2) && said.contains("presets: eurosys07"), "{output:?}");
@@ -250,4 +249,53 @@ fn the_altered_workload_is_played() {
     assert!(altered("versions") + altered("missed") >= 50);
     let taken = result["workload"]["options"].to_string();
     assert!(taken.contains("--alter renamed@10ms") && taken.contains("altered"), "{taken}");
+}
+
+#[test]
+fn the_bare_loop_answers_whatever_comes() {
+    let folder = Folder::new("smoke");
+    let (file, large, content) =
+        (folder.path("file"), folder.path("large"), "0123456789abcdef".repeat(4096));
+    fs::write(&file, "hello\n").unwrap();
+    fs::write(&large, &content).unwrap();
+    for (what, expect) in
+        [(["--body", "5"], "xxxxx"), (["--file", &file], "hello\n"), (["--file", &large], &content)]
+    {
+        let mut bare = Command::new(PROGRAM);
+        let server = Server::of(bare.args(["null", "--listen", "127.0.0.1:0"]).args(what));
+        let mut stream = TcpStream::connect(server.url.trim_start_matches("http://")).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        for _ in 0..3 {
+            stream.write_all(b"anything\r\n\r\n").unwrap();
+            let mut response = Vec::new();
+            while !response.ends_with(expect.as_bytes()) {
+                let mut byte = [0];
+                stream.read_exact(&mut byte).unwrap();
+                response.push(byte[0]);
+            }
+            let head = format!("Content-Length: {}\r\n\r\n", expect.len());
+            let response = String::from_utf8_lossy(&response);
+            assert!(response.contains(&head), "{response}");
+        }
+    }
+}
+
+/// Wrong options are code 2, an address that is taken code 1; each with what to do.
+#[test]
+fn the_bare_loop_says_why_it_does_not_run() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let _held = TcpListener::bind(taken).unwrap();
+    let taken = taken.to_string();
+    for (words, code, part) in [
+        (["--listen", "8080"], 2, "a host and a port, as in 127.0.0.1:8080"),
+        (["--body", "1073741825"], 2, "1073741825 is more than"),
+        (["--file", "/none"], 2, "\"/none\" cannot be sent"),
+        (["--file", "/dev/null"], 2, "the file is empty"),
+        (["--listen", &taken], 1, "another process has it"),
+    ] {
+        let output = regatta(&[&["null"][..], &words].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{words:?}: {said}");
+        assert!(said.contains(part), "{words:?}: {said}");
+    }
 }

@@ -1,10 +1,11 @@
 //! `regatta lab`: flags to the options of the library.
-use crate::{FAILED, say};
+use crate::{FAILED, USAGE, say};
 use clap::{Args, Subcommand};
-use regatta_lab::{
+use regatta_lab_core::{
     best::{self, BestOptions},
     cli::{self, CompareOptions, Form, RunOptions},
     experiment, machines,
+    programs::OwnPrograms,
 };
 use regatta_server::{
     Failure, Sources,
@@ -113,12 +114,12 @@ pub(crate) fn run(lab: Lab) -> u8 {
     match lab {
         Lab::List { name: None, json } => cli::list(form(json)),
         Lab::List { name: Some(name), .. } => cli::print_file(&name),
-        Lab::Run { options, json } => begun(|regatta, stop| {
-            cli::run(&RunOptions { regatta, rules: RULES, form: form(json), ..options }, stop)
+        Lab::Run { options, json } => with_server(options.any_version, |programs, stop| {
+            cli::run(&RunOptions { programs, rules: RULES, form: form(json), ..options }, stop)
         }),
-        Lab::Best(asked) => begun(|regatta, stop| {
+        Lab::Best(asked) => with_server(asked.options.any_version, |programs, stop| {
             let Best { options, json } = *asked;
-            best::best(&BestOptions { regatta, form: form(json), ..options }, stop)
+            best::best(&BestOptions { programs, form: form(json), ..options }, stop)
         }),
         Lab::Agent { directory } => agent(&directory),
         Lab::Report { run, json } => cli::report(&run, form(json)),
@@ -126,8 +127,10 @@ pub(crate) fn run(lab: Lab) -> u8 {
             cli::verdicts(&directories, html.as_deref(), form(json))
         }
         Lab::Flame { run, arms, json } => cli::flame(&run, &arms, form(json)),
-        Lab::Compare { options, json } => begun(|regatta, stop| {
-            let options = CompareOptions { regatta, rules: RULES, form: form(json), ..options };
+        Lab::Compare { options, json } => begun(|lab, stop| {
+            // Two programs are named by the command; two runs need none.
+            let programs = OwnPrograms { regatta: options.after.clone(), lab };
+            let options = CompareOptions { programs, rules: RULES, form: form(json), ..options };
             cli::compare(&options, stop)
         }),
     }
@@ -137,21 +140,32 @@ fn form(json: bool) -> Form {
     if json { Form::Json } else { Form::Text }
 }
 
-/// Does what takes this very program and may be stopped, and returns its exit code.
+/// Does work that takes this program's path and may be stopped, and returns its exit code.
 fn begun(work: impl FnOnce(PathBuf, &AtomicBool) -> u8) -> u8 {
-    begin().map_or_else(|why| failed(&why), |(stop, regatta)| work(regatta, &stop))
+    begin().map_or_else(|why| failed(&why), |(stop, lab)| work(lab, &stop))
 }
 
-/// Listens for signals and finds server and load generator, which are this very program.
+/// The same for work that takes a server, too: one of this version, unless `any_version`.
+fn with_server(any_version: bool, work: impl FnOnce(OwnPrograms, &AtomicBool) -> u8) -> u8 {
+    begun(|lab, stop| match OwnPrograms::find(lab, env!("REGATTA_VERSION"), any_version) {
+        Ok(programs) => work(programs, stop),
+        Err(why) => {
+            say(&format!("regatta lab: {why}\n"));
+            USAGE
+        }
+    })
+}
+
+/// Listens for signals and finds this program, which is the load generator.
 fn begin() -> Result<(Arc<AtomicBool>, PathBuf), String> {
     let stop = listen()?;
-    let regatta = std::env::current_exe();
-    let regatta = regatta.map_err(|error| format!("cannot find this program: {error}"))?;
-    Ok((stop, regatta))
+    let lab = std::env::current_exe();
+    let lab = lab.map_err(|error| format!("cannot find this program: {error}"))?;
+    Ok((stop, lab))
 }
 
 fn agent(directory: &Path) -> u8 {
-    let ran = begin().and_then(|(stop, regatta)| machines::agent(directory, &regatta, &stop));
+    let ran = begin().and_then(|(stop, lab)| machines::agent(directory, &lab, &stop));
     ran.map_or_else(|why| failed(&why), |()| 0)
 }
 
@@ -200,7 +214,7 @@ fn failed(why: &str) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use regatta_lab::race::{
+    use regatta_lab_core::race::{
         Site,
         space::{Means, Space},
     };

@@ -8,7 +8,7 @@ mod folder;
 mod skips;
 
 use folder::Folder;
-use regatta_lab::env::list;
+use regatta_lab_core::env::list;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use skips::skip;
@@ -74,7 +74,9 @@ read_ahead_kb = 64
     }
 
     fn lab(&self, out: &Path, more: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_regatta"));
+        // The lab finds the server itself: here it is there, and not outdated.
+        regatta_testkit::programs::regatta();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_regatta-lab"));
         command.args(["lab", "run"]).arg(self.0.join("killed.toml")).arg("--out").arg(out);
         command.args(more).stdin(Stdio::null()).env("REGATTA_TEST", &*self.0);
         command

@@ -25,7 +25,7 @@ fn the_lab_knows_the_variants() {
         axes.sort_unstable();
         axes
     };
-    for (name, architecture, sets) in regatta_lab::claims::VARIANTS {
+    for (name, architecture, sets) in regatta_lab_core::claims::VARIANTS {
         let mut expected = axes(architecture);
         expected.retain(|(key, _)| sets.iter().all(|(set, _)| set != key));
         expected.extend(sets);
@@ -33,7 +33,7 @@ fn the_lab_knows_the_variants() {
         assert_eq!(axes(name), expected, "{name}");
     }
     let is_variant =
-        |name: &str| regatta_lab::claims::VARIANTS.iter().any(|(one, ..)| *one == name);
+        |name: &str| regatta_lab_core::claims::VARIANTS.iter().any(|(one, ..)| *one == name);
     for one in regatta_arch::presets::ARCHITECTURES {
         let blocks = one.axes.contains(&("event.send", "blocking"));
         assert_eq!(blocks, is_variant(one.name), "{}", one.name);
@@ -41,6 +41,7 @@ fn the_lab_knows_the_variants() {
 }
 
 const PATIENCE: Duration = Duration::from_secs(120);
+const LAB: &str = env!("CARGO_BIN_EXE_regatta-lab");
 
 /// A directory of our own, with a site that everybody may read.
 struct Place(Folder);
@@ -83,7 +84,9 @@ errors_max = 1
 }
 
 fn lab(words: &[&Path]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_regatta"));
+    // The lab finds the server itself: here it is there, and not outdated.
+    regatta_testkit::programs::regatta();
+    let mut command = Command::new(LAB);
     command.arg("lab").args(words).stdin(Stdio::null());
     command
 }
@@ -122,7 +125,7 @@ fn wrk_makes_the_load() {
         "targets.null.program = \"null\"\n\
          targets.liar = {{ program = \"command\", command = [\"{}\", \"null\", \"--listen\", \
          \"{{host}}:{{port}}\", \"--body\", \"600\"] }}\n{}",
-        env!("CARGO_BIN_EXE_regatta"),
+        LAB,
         text.replace("blocks = 2", "blocks = 1, again = false")
     );
     let (file, out) = (place.0.join("wrk.toml"), place.0.join("out"));
@@ -186,6 +189,34 @@ fn arms_run_at_once() {
     }
 }
 
+/// The server is not this program: it is found, and is of the same version.
+#[test]
+fn a_lab_without_its_server_says_how_to_get_it() {
+    let place = Place::new("alone");
+    let file = place.experiment(0.5);
+    // A file that a test has written itself may be open in another test's child.
+    let install = |from: &Path, to: &str| {
+        let to = place.0.join(to);
+        let installed = Command::new("install").args(["-m", "755"]).arg(from).arg(to).status();
+        assert!(installed.unwrap().success());
+    };
+    install(LAB.as_ref(), "regatta-lab");
+    let plan = |more: &[&str]| {
+        let mut command = Command::new(place.0.join("regatta-lab"));
+        command.args(["lab", "run", "--plan"]).arg(&file).args(more).env("PATH", "/none");
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (code, said) = plan(&[]);
+    assert!(code == Some(2) && said.contains("cargo build --release -p regatta"), "{said}");
+    let script = place.0.join("script");
+    fs::write(&script, "#!/bin/sh\necho regatta 99.0\n").unwrap();
+    install(&script, "regatta");
+    let (code, said) = plan(&[]);
+    assert!(code == Some(2) && said.contains("99.0") && said.contains("--any-version"), "{said}");
+    assert_eq!(plan(&["--any-version"]).0, Some(0));
+}
+
 #[test]
 fn a_run_is_made_and_goes_on_where_it_was() {
     let place = Place::new("whole");
@@ -199,7 +230,8 @@ fn a_run_is_made_and_goes_on_where_it_was() {
         assert!(record["metrics"]["good_per_s"].as_f64().unwrap() > 0.0, "{record}");
         assert!(record["counters"]["replies"].is_number(), "{record}");
         for name in record["metrics"].as_object().unwrap().keys() {
-            assert!(regatta_lab::experiment::is_metric(name), "experiments cannot ask for {name}");
+            let is_metric = regatta_lab_core::experiment::is_metric(name);
+            assert!(is_metric, "experiments cannot ask for {name}");
         }
         assert_eq!(record["cell"]["levels"]["workload.connections"], "2");
         let rules = record["rules"].as_array().unwrap();
@@ -394,7 +426,7 @@ fn a_race_ends_with_a_configuration_that_the_server_takes() {
     let said = done(&run(&words));
     let file = out.join("best.toml");
     assert_eq!(fs::read_to_string(&file).unwrap(), said);
-    let check = Command::new(env!("CARGO_BIN_EXE_regatta"))
+    let check = Command::new(regatta_testkit::programs::regatta())
         .args(["check".as_ref(), "--config".as_ref(), file.as_os_str()])
         .output()
         .unwrap();

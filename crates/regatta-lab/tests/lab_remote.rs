@@ -161,8 +161,10 @@ impl Machines {
     /// `regatta lab run` on the first machine.
     fn lab(&self, out: &str, more: &[&str]) -> Command {
         let path = format!("{}:{}", self.place.join("bin").display(), env!("PATH"));
+        // The lab finds the server itself: here it is there, and not outdated.
+        regatta_testkit::programs::regatta();
         let mut command = inside(&self.near);
-        command.arg(env!("CARGO_BIN_EXE_regatta")).args(["lab", "run"]);
+        command.arg(env!("CARGO_BIN_EXE_regatta-lab")).args(["lab", "run"]);
         command.arg(self.place.join("tiny.toml")).arg("--out").arg(self.place.join(out));
         command.args(more).env("PATH", path).env("TMPDIR", self.place.join("tmp"));
         command.stdin(Stdio::null());
@@ -313,7 +315,7 @@ fn a_run_that_ends_early_leaves_nothing_on_the_other_machine() {
         let start = Instant::now();
         // Both halves are there.
         let runs = |what: &str| machines.processes().iter().any(|line| line.contains(what));
-        while !(runs("regatta serve") && runs("regatta load")) {
+        while !(runs("regatta serve") && runs("regatta-lab load")) {
             assert!(start.elapsed() < PATIENCE, "{:?}", machines.processes());
             assert!(matches!(lab.try_wait(), Ok(None)), "{half} has ended");
             std::thread::sleep(Duration::from_millis(20));

@@ -4,11 +4,13 @@ use clap::Args;
 use regatta_load::engine::{LoadOptions, Model, Rate, cli, parse_time};
 use std::{path::PathBuf, time::Duration};
 
+/// Connections of a load that names no model, as wrk has.
+const CONNECTIONS: u32 = 10;
+
 #[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("model").required(true).multiple(true)
-    .args(["closed", "rate", "sessions", "workload"]))]
 pub(crate) struct Load {
-    /// Closed model: the number of connections; each waits for a reply before its next request.
+    /// Closed model: the number of connections; each waits for a reply before its next request. 10
+    /// without another model.
     #[arg(long, value_name = "CONNECTIONS", conflicts_with_all = ["rate", "sessions"])]
     closed: Option<u32>,
     /// Open model: requests per second, which do not wait for replies: `R`, `FROM:TO` (a ramp
@@ -54,6 +56,14 @@ impl Load {
         }
         if let Some(text) = &self.rate {
             return Ok(Model::Open { rate: rate(text)?, connections_max: self.connections_max });
+        }
+        if self.sessions.is_empty() && self.options.workload.is_none() {
+            if self.session_rate.is_some() {
+                let what =
+                    "--session-rate needs the sessions: give --sessions LOG, or --workload DIR";
+                return Err(what.to_owned());
+            }
+            return Ok(Model::Closed { connections: CONNECTIONS, think: self.think });
         }
         let session_rate = self.session_rate.as_ref().map(rate).transpose()?;
         Ok(Model::PartlyOpen { sessions: self.sessions.clone(), session_rate, think: self.think })

@@ -1,5 +1,5 @@
 //! `regatta workload`: runs the library's commands, with progress and Ctrl-C.
-use crate::{DONE, FAILED, USAGE, say};
+use crate::{DONE, FAILED, say};
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use regatta_load::engine::{parse_alter, parse_time};
@@ -86,9 +86,9 @@ pub(crate) fn run(command: Workload) -> u8 {
         Ok(code) if flushed.as_ref().is_err_and(is_enough) || flushed.is_ok() => code,
         Err(Fault::Io { source, .. }) if is_enough(&source) => DONE,
         Ok(_) => FAILED,
-        Err(Fault::Usage(problems)) => {
-            problems.iter().for_each(|problem| say(&format!("regatta: {problem}\n")));
-            USAGE
+        Err(fault @ (Fault::Usage(_) | Fault::Unread(_))) => {
+            fault.to_string().lines().for_each(|line| say(&format!("regatta: {line}\n")));
+            fault.exit_code()
         }
         Err(fault) => {
             say(&format!("regatta: {fault}\n"));

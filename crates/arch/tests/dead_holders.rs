@@ -1,0 +1,244 @@
+//! Processes that are killed while they hold a lock of a cache that they share.
+//!
+//! A program of its own, with one thread, because it forks. `REGATTA_KILLS=1000` has it kill that
+//! many for each kind of lock and each number of processes, and then bounds the wait of the others
+//! by [`WAIT_MAX`]; without it the numbers are small and the bound is [`PATIENCE`].
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#[path = "../../../xtask/folder.rs"]
+mod folder;
+
+use regatta_arch::kit::shared_cache::{CacheRegion, Locking, SharedCache};
+use regatta_metrics::{Arena, Counter, Tally};
+use regatta_op::{Codings, Now, OpenReq, Opened, Tick};
+use regatta_origin::{Cache as _, CachingRules, Entry, Lookup, Representation, Site};
+use regatta_sys::{
+    OpenRules, Root,
+    crew::{self, Crew, Member},
+    hook::{self, Held},
+    open_below,
+    process::{Child, clone_worker},
+    signal::Signal,
+};
+use std::{
+    env, fs,
+    os::fd::AsFd as _,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Names that are cached; file `n` has `1 + n` bytes.
+const NAMES: u64 = 6;
+/// The most descriptors of the processes together.
+const NUMBERS: usize = 1024;
+/// Words of each process for the test: see [`Bench`].
+const WORDS: usize = 4;
+/// In how much time each of the others must complete a call.
+const WAIT_MAX: Duration = Duration::from_secs(1);
+/// The same on a machine that does other things.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const KINDS: [(Locking, Held); 4] = [
+    (Locking::Global, Held::Table),
+    (Locking::TwoTier, Held::Table),
+    (Locking::TwoTier, Held::Entry),
+    (Locking::TwoTier, Held::Heap),
+];
+
+/// State that all processes of one crew share.
+#[derive(Clone, Copy)]
+struct Bench {
+    crew: Crew,
+    region: CacheRegion,
+    arena: &'static Arena<'static>,
+    root: &'static Root,
+    site: &'static Site,
+    /// By process: the calls that it has completed, whether it is to stop with a lock, and whether
+    /// it has.
+    words: &'static [AtomicU64],
+    held: Held,
+}
+
+impl Bench {
+    fn new(folder: &folder::Folder, processes: usize, (locking, held): (Locking, Held)) -> Self {
+        let caching = CachingRules { entries_max: 16, descriptors_max: 16, ..Default::default() };
+        let sizes = [
+            Crew::words(processes, NUMBERS),
+            CacheRegion::words(&caching),
+            Arena::words(processes),
+            processes * WORDS,
+        ];
+        let memory = crew::words(sizes.iter().sum()).unwrap();
+        let (books, rest) = memory.words().split_at(sizes[0]);
+        let (cache, rest) = rest.split_at(sizes[1]);
+        let (counters, words) = rest.split_at(sizes[2]);
+        // Its mapping stays for the rest of the program.
+        std::mem::forget(memory);
+        let root = Box::leak(Box::new(Root::open(folder).unwrap()));
+        let crew = Crew::create(books, processes, NUMBERS).unwrap();
+        let region = CacheRegion::new(cache, &caching, locking, processes, 7);
+        let arena = Box::leak(Box::new(Arena::create(counters, processes)));
+        let site = Box::leak(Box::new(Site { caching, ..Site::default() }));
+        Self { crew, region, arena, root, site, words, held }
+    }
+
+    fn word(&self, process: usize, at: usize) -> &'static AtomicU64 {
+        &self.words[process * WORDS + at]
+    }
+
+    fn calls(&self, process: usize) -> &'static AtomicU64 {
+        self.word(process, 0)
+    }
+
+    fn order(&self, process: usize) -> &'static AtomicU64 {
+        self.word(process, 1)
+    }
+
+    fn reached(&self, process: usize) -> &'static AtomicU64 {
+        self.word(process, 2)
+    }
+
+    fn tally(&self, process: usize) -> Tally<'static> {
+        Tally::Owned(self.arena.slot(process))
+    }
+
+    fn start(&self, process: usize) -> Child {
+        let bench = *self;
+        bench.order(process).store(0, SeqCst);
+        bench.reached(process).store(0, SeqCst);
+        clone_worker(move || bench.work(process)).unwrap()
+    }
+
+    fn entry(
+        &self,
+        member: &'static Member,
+        name: u64,
+        file: u64,
+    ) -> Entry<regatta_sys::StaticFile> {
+        let path = file.to_string().into_bytes().into();
+        let req = OpenReq { path, siblings: Codings::NONE };
+        let opened =
+            member.acquire(|| match open_below(self.root, &req, OpenRules::default()).unwrap() {
+                Opened::File { file, .. } => member.lend(file),
+                Opened::Directory => panic!("a file"),
+            });
+        let now = Now { tick: Tick(1), unix: 1_700_000_000 };
+        let (path, siblings) = (name.to_string(), [None, None, None]);
+        let file = Representation::new(path.as_bytes(), opened, siblings, self.site, now, now.unix);
+        Entry::File(Arc::new(file))
+    }
+
+    /// Looks names up, changes what is cached under them, and removes it, until it is killed.
+    fn work(&self, process: usize) -> i32 {
+        let member = self.crew.enter(process).unwrap();
+        let cache = SharedCache::new(self.region, &self.site.caching, member, &[]);
+        let tally = self.tally(process);
+        for turn in 0_u64.. {
+            if self.order(process).swap(0, SeqCst) == 1 {
+                hook::hang_locked(self.held, self.reached(process));
+            }
+            let (name, file) = (turn % NAMES, (turn + turn / NAMES) % NAMES);
+            let path = name.to_string();
+            match turn / NAMES % 4 {
+                0 | 1 => {
+                    let known = cache.get(path.as_bytes(), Tick(1), &tally);
+                    if matches!(known, Lookup::Miss) {
+                        let entry = self.entry(member, name, name);
+                        cache.put(path.as_bytes(), &entry, Tick(1), &tally);
+                    }
+                }
+                2 => {
+                    let entry = self.entry(member, name, file);
+                    cache.put(path.as_bytes(), &entry, Tick(1), &tally);
+                }
+                _ if name == 0 => cache.remove(path.as_bytes(), &tally),
+                _ => cache.follow(&tally),
+            }
+            self.calls(process).fetch_add(1, SeqCst);
+        }
+        0
+    }
+
+    /// Calls that each process has completed.
+    fn completed(&self, processes: usize) -> Vec<u64> {
+        (0..processes).map(|process| self.calls(process).load(SeqCst)).collect()
+    }
+}
+
+fn until(what: &str, most: Duration, mut is_so: impl FnMut() -> bool) -> Duration {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < most, "{what}: not within {most:?}");
+        thread::sleep(Duration::from_micros(200));
+    }
+    begun.elapsed()
+}
+
+/// Kills `kills` of the processes, each while it holds the lock and others wait for it; the longest
+/// time until each of the others had completed a call.
+fn kill(folder: &folder::Folder, processes: usize, kind: (Locking, Held), kills: u64) -> Duration {
+    let bench = Bench::new(folder, processes, kind);
+    let mut children: Vec<Child> = (0..processes).map(|process| bench.start(process)).collect();
+    for child in &children {
+        bench.crew.keep(child.as_fd());
+    }
+    let what = format!("{processes} processes, {kind:?}");
+    let bound = if env::var_os(KILLS).is_some() { WAIT_MAX } else { PATIENCE };
+    let mut longest = Duration::ZERO;
+    for turn in 0..kills {
+        let victim = usize::try_from(turn).unwrap() % processes;
+        bench.order(victim).store(1, SeqCst);
+        until(&what, PATIENCE, || bench.reached(victim).load(SeqCst) == 1);
+        // The others come to wait for the lock, as far as they need it.
+        let mut before = bench.completed(processes);
+        for _ in 0..20 {
+            thread::sleep(Duration::from_millis(3));
+            let now = bench.completed(processes);
+            if std::mem::replace(&mut before, now.clone()) == now {
+                break;
+            }
+        }
+        children[victim].kill(Signal::Kill).unwrap();
+        let goes_on = |now: &[u64]| (0..processes).all(|at| at == victim || now[at] > before[at]);
+        let took = until(&what, bound, || goes_on(&bench.completed(processes)));
+        longest = longest.max(took);
+        children[victim].wait().unwrap();
+        let _ = bench.crew.bury(victim, &children[victim]);
+        bench.crew.give_up(children[victim].as_fd());
+        children[victim] = bench.start(victim);
+        bench.crew.keep(children[victim].as_fd());
+    }
+    for child in &children {
+        child.kill(Signal::Kill).unwrap();
+        child.wait().unwrap();
+    }
+    let repairs: u64 =
+        (0..processes).map(|at| bench.arena.slot(at).get(Counter::CacheRepairs)).sum();
+    assert!(repairs >= kills, "{what}: {repairs} repairs after {kills} deaths");
+    longest
+}
+
+const KILLS: &str = "REGATTA_KILLS";
+
+fn main() {
+    let kills = env::var(KILLS).map_or(20, |kills| kills.parse().unwrap());
+    let folder = folder::Folder::new("dead-holders");
+    for file in 0..NAMES {
+        fs::write(folder.join(file.to_string()), vec![b'x'; usize::try_from(1 + file).unwrap()])
+            .unwrap();
+    }
+    for processes in [3, 4] {
+        for (locking, held) in KINDS {
+            let longest = kill(&folder, processes, (locking, held), kills);
+            println!(
+                "test killed_{kills}_times_{processes}_processes_{locking:?}_{held:?} ... ok: the \
+                 others waited at most {} ms",
+                longest.as_millis()
+            );
+        }
+    }
+    println!("test result: ok. {} passed; 0 failed; 0 ignored", 2 * KINDS.len());
+}

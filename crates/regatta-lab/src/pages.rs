@@ -1,0 +1,51 @@
+//! `regatta-lab pages`: manual pages, and completions for shells, from what the command line takes.
+use clap::Command;
+use clap_complete::Shell;
+use std::{fs, io, path::Path};
+
+/// Writes them into a directory, which is made if it is missing.
+pub(crate) fn write(program: Command, directory: &Path) -> io::Result<()> {
+    fs::create_dir_all(directory)?;
+    for shell in [Shell::Bash, Shell::Fish, Shell::Zsh] {
+        clap_complete::generate_to(shell, &mut program.clone(), "regatta-lab", directory)?;
+    }
+    clap_mangen::generate_to(program, directory)
+}
+
+#[cfg(test)]
+#[path = "../../../xtask/folder.rs"]
+mod folder;
+#[cfg(test)]
+#[path = "../../../xtask/skips.rs"]
+mod skips;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+    use std::{path::PathBuf, process::Command};
+
+    /// Every page is there, and groff(1), which man(1) calls, understands them all.
+    #[test]
+    fn man_and_shells_have_a_page_for_every_command() {
+        let folder = folder::Folder::new("lab-pages");
+        let directory = folder.join("made");
+        write(crate::Cli::command(), &directory).expect("a directory of our own");
+        let text = |name: &str| fs::read_to_string(directory.join(name)).expect(name);
+        for page in ["regatta-lab.1", "regatta-lab-lab-run.1", "regatta-lab-load.1"] {
+            assert!(text(page).contains(".SH NAME"), "{page}");
+        }
+        assert!(!directory.join("regatta-lab-lab-agent.1").exists(), "a command for programs");
+        for script in ["regatta-lab.bash", "_regatta-lab", "regatta-lab.fish"] {
+            assert!(text(script).contains("workload"), "{script}");
+        }
+        let files = fs::read_dir(&directory).expect("ours").flatten().map(|entry| entry.path());
+        let is_page = |path: &PathBuf| path.extension().is_some_and(|end| end == "1");
+        let pages: Vec<_> = files.filter(is_page).collect();
+        let mut groff = Command::new("groff");
+        match groff.args(["-mandoc", "-Tutf8", "-z", "-wmac"]).args(&pages).output() {
+            Ok(said) => assert_eq!(String::from_utf8_lossy(&said.stderr), ""),
+            Err(error) => skips::skip(&format!("groff does not look at the pages: {error}")),
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Typical mistakes at the command line: each answer contains the words that lead on.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use crate::harness::program;
+use std::{
+    fs,
+    io::{Read, Write},
+    net::TcpListener,
+    path::PathBuf,
+    process::{Command, Stdio},
+    thread,
+};
+
+/// Words of a command, and words of its answer. `ROOT`, `EMPTY` and `BUSY` stand for a site, an
+/// empty directory and a port in use.
+type Row = (&'static str, &'static [&'static str]);
+
+const ROWS: &[Row] = &[
+    ("serv ROOT", &["serve"]),
+    ("serve ROOT --lisen 127.0.0.1:1", &["--listen"]),
+    ("serve ROOT --port 8080", &["--listen 127.0.0.1:8080"]),
+    ("serve ROOT -p 8080", &["--listen"]),
+    ("serve ROOT --host 0.0.0.0", &["--listen 0.0.0.0"]),
+    ("serve ROOT --listen 20600", &["127.0.0.1:20600"]),
+    ("serve ROOT --listen :20600", &["0.0.0.0:20600"]),
+    ("serve ROOT --listen 127.0.0.1:BUSY", &["in use", "ss -ltnp"]),
+    ("serve ./nope", &["./nope", "no such directory"]),
+    ("serve ./nope --architecture simped", &["no such directory", "symped"]),
+    ("check ./nope", &["./nope", "no such directory"]),
+    ("serve ROOT/index.html", &["not a directory"]),
+    ("serve ROOT --architecture epoll", &["event.poller"]),
+    ("serve ROOT --architecture simped", &["symped"]),
+    ("serve ROOT --architecture flash", &["flash-1999"]),
+    ("serve ROOT --architecture haboob", &["haboob-2002", "seda"]),
+    ("serve ROOT --set limits.idle_ms_max=abc", &["limits.idle_ms_max", "duration", "abc"]),
+    ("serve ROOT --set limits.idl_ms_max=30s", &["limits.idle_ms_max"]),
+    ("serve ROOT --set limits.idle_ms_max=3fortnights", &["ms, s, min, h"]),
+    ("serve ROOT --set content.clean_urls=yes", &["true", "false"]),
+    ("serve ROOT --user nosuchuser", &["nosuchuser", "UID:GID"]),
+    ("serve --config nope.toml", &["nope.toml", "no such file"]),
+    ("serve --config nginx.conf", &["TOML", "docs/from-nginx.md"]),
+    ("check --config bracket.toml", &["bracket.toml:1:8", "`]`"]),
+    ("check --config option.toml", &["server.architecture"]),
+    ("check --config section.toml", &["[limits]"]),
+    ("check --config loop.toml", &["loop"]),
+    ("check --config status.toml", &["301", "302", "307", "308"]),
+    ("check --config twice.toml", &["twice.toml:4:1", "twice.toml:9:8"]),
+    ("explain /about ROOT", &["GET /about"]),
+    ("explain GET about ROOT", &["/about"]),
+    ("top --pid 1", &["not a regatta server"]),
+    ("precompress nope", &["nope", "no such directory"]),
+    ("load http://127.0.0.1:1/", &["refused"]),
+    ("load ftp://x/", &["http"]),
+    ("load http://127.0.0.1:BUSY/missing --count 20", &["404"]),
+    ("load http://127.0.0.1:BUSY/ --session-rate 5", &["--sessions"]),
+    ("workload new nope w", &["quick"]),
+    ("workload from-dir nope w", &["nope", "No such file"]),
+    ("workload from-log index.html.gz w", &["no usable request", "not compressed"]),
+    ("lab run eurosys07fig4", &["eurosys07-fig4"]),
+    ("lab list eurosys", &["eurosys07-fig1\n", "eurosys07-table1\n"]),
+    ("lab list nope", &["no such experiment", "lab list"]),
+    ("lab report /nonexistent", &["no run", "lab run"]),
+    ("lab compare a b", &["no run in a", "no run in b"]),
+    ("lab verdicts EMPTY", &["no run", "lab run"]),
+    ("lab verdicts nonexist", &["no run", "lab run"]),
+    ("password", &["NAME"]),
+];
+
+const FILES: &[(&str, &str)] = &[
+    ("site/index.html", "hello"),
+    ("nginx.conf", "server {\n  listen 80;\n}\n"),
+    ("bracket.toml", "[server\nroot = \"site\"\n"),
+    ("option.toml", "[server]\nroot = \"site\"\narchitectur = \"symped\"\n"),
+    ("section.toml", "[server]\nroot = \"site\"\n[limit]\nidle_ms_max = 3\n"),
+    ("loop.toml", "[server]\nroot = \"site\"\n[[redirects]]\nfrom = \"/a\"\nto = \"/a\"\n"),
+    (
+        "status.toml",
+        "[server]\nroot = \"site\"\n[[redirects]]\nfrom = \"/a\"\nto = \"/b\"\nstatus = 305\n",
+    ),
+    (
+        "twice.toml",
+        "[server]\nroot = \"site\"\n\n[[redirects]]\nfrom = \"/a\"\nto = \"/b\"\n\n\
+         [[redirects]]\nfrom = \"/a\"\nto = \"/c\"\n",
+    ),
+    ("index.html.gz", "\u{1f}\u{8b}\n"),
+    ("empty/.keep", ""),
+];
+
+/// Answers 404 to everything, one request on a connection, until the test process ends.
+fn missing(listener: &TcpListener) {
+    for stream in listener.incoming() {
+        let Ok(mut stream) = stream else { return };
+        let mut head = Vec::new();
+        let mut buffer = [0; 4096];
+        while !head.ends_with(b"\r\n\r\n") {
+            match stream.read(&mut buffer) {
+                Ok(0) | Err(_) => break,
+                Ok(read) => head.extend_from_slice(&buffer[..read]),
+            }
+        }
+        let answer = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+        let _ = stream.write_all(answer);
+    }
+}
+
+#[test]
+fn typical_mistakes_are_answered_with_what_to_do() {
+    let folder = std::env::temp_dir().join(format!("regatta-mistakes-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    for (name, text) in FILES {
+        let path: PathBuf = folder.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    thread::spawn(move || missing(&listener));
+    let mut wrong = Vec::new();
+    for (command, words) in ROWS {
+        let words_of = command.split(' ').map(|word| {
+            word.replace("ROOT", "site").replace("EMPTY", "empty").replace("BUSY", &port)
+        });
+        let mut command = Command::new(program());
+        command.args(words_of).current_dir(&folder).stdin(Stdio::null());
+        let output = command.output().unwrap();
+        let said = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+        let missing: Vec<_> =
+            words.iter().filter(|word| !said.iter().any(|text| text.contains(**word))).collect();
+        if !missing.is_empty() {
+            wrong.push(format!("{command:?} does not say {missing:?}: {said:?}"));
+        }
+    }
+    fs::remove_dir_all(&folder).unwrap();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

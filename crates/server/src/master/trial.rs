@@ -1,0 +1,114 @@
+//! The trial of the next image: a process that becomes it, reads what it would read, and sends what
+//! it has found. The master opens none of that itself.
+use super::{
+    fork_worker,
+    generations::{Generations, Own, TRIAL},
+    image::{REPORT_BYTES_MAX, Trial, approval, run},
+};
+use crate::{
+    findings::Sent,
+    log::Level,
+    succession::{Event, Kind, Verdict},
+};
+use regatta_sys::{
+    channel::Channel,
+    process::{EXIT_UNSTARTED, Exit, lead_group},
+    socket::{self, Mode},
+    wait::{Interest, Poll, Poller as _},
+};
+use std::{
+    io::{self, Read, Write},
+    os::fd::{AsFd, AsRawFd},
+};
+
+/// The key of the master's poller for what a trial sends.
+pub(super) const FINDINGS: u64 = u64::MAX - 5;
+
+impl Generations {
+    /// Forks a process that becomes the next image, to try whether it could serve.
+    pub(super) fn start_trial(
+        &mut self,
+        kind: Kind,
+        own: &Own<'_>,
+        poller: &mut Poll,
+    ) -> io::Result<()> {
+        // The trial reads the file itself: that may wait for a disk.
+        self.tried = if kind == Kind::Root { self.config.clone() } else { None };
+        self.found = None;
+        let (report, to) = io::pipe()?;
+        socket::set_mode(report.as_fd(), Mode::Nonblocking)?;
+        let (channel, theirs) = Channel::pair()?;
+        let ends = [to.as_raw_fd(), theirs.as_fd().as_raw_fd()];
+        let (memory, rules, mut keep) = self.hand_over(own, Some(ends))?;
+        keep.extend([memory.as_fd(), rules.as_fd(), to.as_fd(), theirs.as_fd()]);
+        let (program, arguments) = self.program_of(kind);
+        let child = fork_worker(&keep, || {
+            // What the program starts, and leaves behind, ends with it.
+            let error = match lead_group() {
+                Ok(()) => run(&program, arguments.clone(), &memory, &keep),
+                Err(error) => error,
+            };
+            let mut to = &to;
+            let _ = write!(to, "cannot execute {}: {error}", program.display());
+            EXIT_UNSTARTED
+        })?;
+        poller.add(child.as_fd(), TRIAL, Interest::READ)?;
+        poller.add(channel.as_fd(), FINDINGS, Interest::READ)?;
+        self.trial = Some(Trial { child, report, channel, found: Sent::default(), is_open: true });
+        Ok(())
+    }
+
+    /// Takes what the trial has sent: the channel has room for little.
+    pub(super) fn take_findings(&mut self, poller: &mut Poll) -> io::Result<()> {
+        let Some(trial) = &mut self.trial else { return Ok(()) };
+        if trial.is_open && !trial.found.take(&trial.channel) {
+            trial.is_open = false;
+            poller.remove(trial.channel.as_fd())?;
+        }
+        Ok(())
+    }
+
+    /// The trial has ended.
+    pub(super) fn on_trial_exit(&mut self, poller: &mut Poll) -> io::Result<Option<Event>> {
+        self.take_findings(poller)?;
+        let Some(mut trial) = self.trial.take() else { return Ok(None) };
+        // As long as it has not been waited for, no other group has its number.
+        let _ = trial.child.kill_group();
+        let Some(exit) = trial.child.try_wait()? else {
+            self.trial = Some(trial);
+            return Ok(None);
+        };
+        poller.remove(trial.child.as_fd())?;
+        if trial.is_open {
+            poller.remove(trial.channel.as_fd())?;
+        }
+        let mut report = Vec::new();
+        // It takes what is there, and does not wait for what the program has left behind.
+        let _ = trial.report.by_ref().take(REPORT_BYTES_MAX as u64).read_to_end(&mut report);
+        let is_approved = report == approval(trial.child.pid()).as_bytes();
+        if is_approved && exit == Exit::Code(0) {
+            match trial.found.whole() {
+                // An earlier build sends nothing, and the next image reads for itself.
+                Ok(found) => {
+                    self.found = found;
+                    return Ok(Some(Event::TrialEnded(Verdict::Good)));
+                }
+                Err(fault) => report = fault.into_bytes(),
+            }
+        }
+        for line in String::from_utf8_lossy(&report).lines() {
+            self.errors.note(Level::Error, format_args!("reload: {line}"));
+        }
+        let verdict = match exit {
+            Exit::Code(_) if !report.is_empty() => Verdict::Faulty,
+            _ => {
+                self.errors.note(
+                    Level::Error,
+                    format_args!("reload: the program {exit} when it was tried"),
+                );
+                Verdict::Died
+            }
+        };
+        Ok(Some(Event::TrialEnded(verdict)))
+    }
+}

@@ -1,0 +1,166 @@
+//! Scouts: processes that look below roots as the serving user, and report what they have found.
+//! The master waits for no disk; a scout that hangs holds up one root.
+use crate::config::release::{Release, Wanted};
+use regatta_op::Tick;
+use regatta_sys::{
+    Root,
+    channel::Channel,
+    exec::{read_sealed, sealed},
+    process::{Child, User, fork_worker, set_user},
+    signal,
+    wait::{Interest, ready_within},
+};
+use std::{
+    collections::VecDeque,
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    thread,
+    time::Duration,
+};
+
+/// Exit code of a scout that cannot become the serving user.
+pub(crate) const NOT_THE_USER: i32 = 12;
+
+/// The longest report that needs no memory of its own, bytes.
+const INLINE_BYTES_MAX: usize = 2048;
+
+/// Bytes before what was found: the number of the root, whether there is one, and in reach.
+const HEAD_BYTES: usize = 10;
+
+/// The wait of a scout for its master to read, milliseconds; after that it tries again.
+const ROOM_MS: u64 = 100;
+
+/// Findings of a scout at one root.
+#[derive(Debug)]
+pub(crate) struct Sighting {
+    /// The number of the root.
+    pub of: usize,
+    /// The root, if files can be looked for below it.
+    pub root: Option<OwnedFd>,
+    /// Workers may read it.
+    pub in_reach: bool,
+    /// Findings below it.
+    pub release: Release,
+}
+
+/// A scout that is under way.
+#[derive(Debug)]
+pub(crate) struct Scout {
+    pub child: Child,
+    channel: Channel,
+    /// The roots that it has not reported, in order.
+    pub todo: VecDeque<usize>,
+    /// Time at which it began with the first of them.
+    pub since: Tick,
+}
+
+impl Scout {
+    /// Sends a scout to these roots, one after another. `judge` adds faults to what was found, and
+    /// says whether workers may read the root, in the scout.
+    ///
+    /// # Errors
+    /// No processes or descriptors left.
+    pub(crate) fn send(
+        todo: VecDeque<usize>,
+        wanted: &[Wanted],
+        user: Option<&User>,
+        judge: &dyn Fn(usize, Option<&Root>, &mut Release) -> bool,
+        since: Tick,
+    ) -> io::Result<Self> {
+        let (channel, theirs) = Channel::pair()?;
+        let child = fork_worker(&[theirs.as_fd()], || {
+            if user.is_some_and(|user| set_user(user).is_err()) {
+                return NOT_THE_USER;
+            }
+            for of in &todo {
+                let (root, mut release) = wanted[*of].look();
+                let in_reach = judge(*of, root.as_ref(), &mut release);
+                if report(&theirs, *of, (root.as_ref(), in_reach), &release).is_err() {
+                    // Its master has no use for it any more.
+                    return 0;
+                }
+            }
+            0
+        })?;
+        Ok(Self { child, channel, todo, since })
+    }
+
+    /// The next root of its list that it has reported, if it has; an error once it reports no
+    /// more.
+    pub(crate) fn hear(&mut self, now: Tick) -> io::Result<Option<Sighting>> {
+        loop {
+            let (mut record, mut files) = ([0; HEAD_BYTES + INLINE_BYTES_MAX], Vec::new());
+            let bytes = match self.channel.recv(&mut record, &mut files, false) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                bytes => bytes?,
+            };
+            let sighting = parse(&record[..bytes], files).ok_or(io::ErrorKind::InvalidData)?;
+            self.since = now;
+            // What has been taken off its list another scout reports.
+            if let Some(at) = self.todo.iter().position(|of| *of == sighting.of) {
+                self.todo.remove(at);
+                return Ok(Some(sighting));
+            }
+        }
+    }
+
+    /// Waits for it to report, or to end.
+    pub(crate) fn wait(&self, time: Duration) -> bool {
+        ready_within(self.channel.as_fd(), Interest::READ, time).is_ok_and(|event| event.readable)
+    }
+
+    /// Readable when it has reported, or has ended.
+    pub(crate) fn channel(&self) -> BorrowedFd<'_> {
+        self.channel.as_fd()
+    }
+
+    /// Kills it. It may not end before its disk answers.
+    pub(crate) fn kill(&self) {
+        // It may have ended meanwhile.
+        let _ = self.child.kill(signal::Signal::Kill);
+    }
+}
+
+fn report(
+    channel: &Channel,
+    of: usize,
+    (root, in_reach): (Option<&Root>, bool),
+    found: &Release,
+) -> io::Result<()> {
+    let mut record = (of as u64).to_le_bytes().to_vec();
+    record.extend_from_slice(&[u8::from(root.is_some()), u8::from(in_reach)]);
+    let encoded = found.encode();
+    let mut longer = None;
+    if encoded.len() <= INLINE_BYTES_MAX {
+        record.extend_from_slice(&encoded);
+    } else {
+        longer = Some(sealed("regatta-release", &encoded)?);
+    }
+    let files = root.map(AsFd::as_fd).into_iter().chain(longer.as_ref().map(AsFd::as_fd));
+    let files: Vec<_> = files.collect();
+    loop {
+        match channel.send(&record, &files) {
+            Ok(()) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Err(error),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                _ = ready_within(channel.as_fd(), Interest::WRITE, Duration::from_millis(ROOM_MS));
+            }
+            // Too many descriptors are on their way.
+            Err(_) => thread::sleep(Duration::from_millis(1)),
+        }
+    }
+}
+
+fn parse(record: &[u8], files: Vec<OwnedFd>) -> Option<Sighting> {
+    let (of, rest) = record.split_first_chunk()?;
+    let ([has_root, in_reach], inline) = rest.split_first_chunk()?;
+    let of = usize::try_from(u64::from_le_bytes(*of)).ok()?;
+    let mut files = files.into_iter();
+    let root = if *has_root == 1 { Some(files.next()?) } else { None };
+    let release = match files.next() {
+        None => Release::decode(inline)?,
+        Some(longer) => Release::decode(&read_sealed(longer, u64::MAX).ok()?)?,
+    };
+    Some(Sighting { of, root, in_reach: *in_reach == 1, release })
+}
