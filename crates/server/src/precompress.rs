@@ -536,7 +536,7 @@ mod tests {
         // Root may read it all the same.
         let shut = site.0.join("lost+found");
         fs::create_dir(&shut).expect("ours");
-        fs::set_permissions(&shut, fs::Permissions::from_mode(0)).expect("ours");
+        fs::set_permissions(&shut, fs::Permissions::from_mode(0o000)).expect("ours");
         let may_read = fs::read_dir(&shut).is_ok();
         let done = run(&site.0, &["gz".to_owned()]).expect("the root is there");
         fs::set_permissions(&shut, fs::Permissions::from_mode(0o700)).expect("ours");

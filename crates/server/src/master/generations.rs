@@ -1,5 +1,4 @@
-//! Generations of workers: what the image of the master before this one has left, the trial of the
-//! next one, and what that is handed.
+//! Generations of workers: what the last image of the master left, the trial and its handover.
 use super::{
     Child, clock,
     errand::Errands,
@@ -9,10 +8,8 @@ use super::{
 };
 use crate::{
     Failure, Sources,
-    config::{
-        address::{Place, place},
-        release::RulesInForce,
-    },
+    config::address::{Place, place},
+    config::release::RulesInForce,
     findings::Findings,
     front::ClientTable,
     handover::{
@@ -51,12 +48,10 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-/// How long an address that is configured no more is listened on after the old workers were told to
-/// leave: they take what is in its backlog. Milliseconds.
+/// How long the master listens on a removed address: old workers empty its backlog. Milliseconds.
 pub(super) const DROPPED_MS: u64 = 250;
 
-/// Keys of the master's poller: children of old generations by this bit, the number of the
-/// generation and their place; the trial.
+/// Keys of the master's poller: this bit, number of the generation, place of the child; the trial.
 pub(super) const OLD: u64 = 1 << 48;
 pub(super) const TRIAL: u64 = u64::MAX - 4;
 const PLACES: u64 = 1 << 20;
