@@ -6,6 +6,7 @@ use regatta_sys::{
     Root,
     channel::Channel,
     exec::{read_sealed, sealed},
+    hook,
     process::{Child, User, fork_worker, set_user},
     signal,
     wait::{Interest, ready_within},
@@ -74,6 +75,7 @@ impl Scout {
             }
             for of in &todo {
                 let (root, mut release) = wanted[*of].look();
+                root.as_ref().inspect(|root| hook::hang_at_mark(root));
                 let in_reach = judge(*of, root.as_ref(), &mut release);
                 if report(&theirs, *of, (root.as_ref(), in_reach), &release).is_err() {
                     // Its master has no use for it any more.

@@ -11,8 +11,8 @@ mod per_thread;
 
 #[cfg(feature = "test-hooks")]
 pub use injected::{
-    KEYS, Plan, die_locked, hang_in_visit, hang_locked, inject, inject_as_told, panic_in_visit,
-    probe, struck,
+    KEYS, Plan, die_locked, hang_at_mark, hang_in_visit, hang_locked, inject, inject_as_told,
+    panic_in_visit, probe, struck,
 };
 #[cfg(feature = "test-hooks")]
 pub(crate) use injected::{
@@ -24,7 +24,7 @@ pub(crate) use none::{
     slow_open_us, slow_read, warm,
 };
 #[cfg(not(feature = "test-hooks"))]
-pub use none::{die_locked, hang_in_visit, inject_as_told, panic_in_visit, probe};
+pub use none::{die_locked, hang_at_mark, hang_in_visit, inject_as_told, panic_in_visit, probe};
 #[cfg(feature = "test-hooks")]
 pub(crate) use per_thread::{accept_fault, accepted, nanos, now};
 #[cfg(feature = "test-hooks")]
@@ -63,6 +63,7 @@ pub enum Held {
 #[cfg(not(feature = "test-hooks"))]
 mod none {
     use super::{Call, Held};
+    use crate::Root;
     use regatta_op::Now;
     use rustix::io::Errno;
     use std::os::fd::OwnedFd;
@@ -133,6 +134,10 @@ mod none {
     /// Does nothing: there are no faults in this program.
     #[inline]
     pub const fn hang_in_visit() {}
+
+    /// Does nothing: there are no faults in this program.
+    #[inline]
+    pub const fn hang_at_mark(_: &Root) {}
 
     /// Does nothing: there are no faults in this program.
     #[inline]

@@ -304,7 +304,7 @@ pub(crate) fn a_program_that_fails(variant: &Variant) {
     own.refuses("upgrade", "can serve");
     fs::set_permissions(&program.0, fs::Permissions::from_mode(0o644)).expect("ours");
     own.refuses("upgrade", "cannot execute");
-    cannot_begin(&own, &program);
+    cannot_begin(&own, &program, variant);
     assert!(own.server.stderr().contains("go on as they are"), "{}", own.server.stderr());
     // Its workers die before they are ready; those of a keeper for as long as it starts others.
     if variant.architecture != "shared-symped" {
@@ -315,17 +315,20 @@ pub(crate) fn a_program_that_fails(variant: &Variant) {
     under(own.server.address(), || succeed(&own.server, "upgrade"));
 }
 
-/// The program can be tried, and the second time, when it is executed in earnest, finds no root: a
+/// The program can be tried, and the second time, when it is executed in earnest, cannot listen: a
 /// master without workers of its own supervises those of before.
-fn cannot_begin(own: &Configured, program: &Program) {
-    let mark = own.site.beside("mark");
-    program.replace(&format!(
-        "[ -e {mark} ] && mv {root} {root}.away\n: > {mark}\nexec PROGRAM \"$@\"",
-        mark = mark.display(),
-        root = own.root()
-    ));
-    own.refuses("upgrade", "server.root: there is no");
-    fs::rename(own.root() + ".away", own.root()).expect("ours");
+fn cannot_begin(own: &Configured, program: &Program, variant: &Variant) {
+    let [mark, socket] = ["mark", "socket"].map(|name| own.site.beside(name));
+    let [mark, at] = [&mark, &socket].map(|path| path.display().to_string());
+    let listen = ["127.0.0.1:0", &*format!("unix:{at}")];
+    let text = |listen: &[&str]| {
+        Configured::text(variant.architecture, &own.root(), listen, variant.settings)
+    };
+    own.write(&text(&listen));
+    program.replace(&format!("[ -e {mark} ] && mkdir {at}\n: > {mark}\nexec PROGRAM \"$@\""));
+    own.refuses("upgrade", "its workers could not begin");
+    fs::remove_dir(&socket).expect("ours");
+    own.write(&text(&listen[..1]));
 }
 
 /// A master without workers of its own opens its log anew as the workers of before do.
@@ -402,13 +405,22 @@ fn a_service_manager_is_told_of_each_reload_by_itself() {
 fn a_command_waits_for_what_it_has_asked_for() {
     let program = Program::new("waits-for-another");
     let own = Configured::new(Variant::named("sped_epoll"), &program.0);
-    let begins = own.site.beside("begins");
-    program.replace(&format!(": > {}\nsleep 1\nexec PROGRAM \"$@\"", begins.display()));
+    let paths = ["mark", "begins", "go"].map(|name| own.site.beside(name));
+    let [mark, begins, go] = [0, 1, 2].map(|at| paths[at].display());
+    // Its trial reads the file. Executed in earnest it takes its time.
+    program.replace(&format!(
+        "[ -e {mark} ] && : > {begins} && while [ ! -e {go} ]; do :; done\n: > {mark}\n\
+         exec PROGRAM \"$@\""
+    ));
     own.server.signal(Signal::USR2);
-    assert!(eventually(PATIENCE, || begins.exists()), "{}", own.server.stderr());
-    // That one has read the file before.
+    assert!(eventually(PATIENCE, || paths[1].exists()), "{}", own.server.stderr());
     own.write("[server\n");
-    let said = run(&["reload", "--pid", &own.server.pid().to_string()]);
+    let said = std::thread::scope(|scope| {
+        let said = scope.spawn(|| run(&["reload", "--pid", &own.server.pid().to_string()]));
+        std::thread::sleep(Duration::from_secs(1));
+        fs::write(&paths[2], "").expect("ours");
+        said.join().expect("it ends")
+    });
     assert_eq!(said.code, Some(1), "{said:?}\n{}", own.server.stderr());
     for part in ["generation 2 serves", "regatta.toml:", "reload: it was refused"] {
         let is_said = || own.server.stderr().contains(part);
@@ -451,7 +463,7 @@ fn new_paths_of_workers_that_cannot_begin_are_removed() {
 pub(crate) fn the_old_drain_too(variant: &Variant) {
     let program = Program::new(&format!("{}-drains", variant.name));
     let mut own = Configured::new(variant, &program.0);
-    cannot_begin(&own, &program);
+    cannot_begin(&own, &program, variant);
     let mut held = own.server.connect();
     held.send("GET /small.txt HTTP/1.1\r\nHost: a\r\n");
     std::thread::sleep(Duration::from_millis(50));

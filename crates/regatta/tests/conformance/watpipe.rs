@@ -298,7 +298,7 @@ fn a_controller_starts_writers() {
     let server = with_disk(&variant, &site)
         .sets(&["watpipe.writers=2", "watpipe.writers_max=4", "watpipe.parts=none"])
         .sets(&["stages.pool_control=queue", "stages.pool_ms=20ms", "stages.pool_every=1"])
-        .sets(&["stages.pool_threshold=1", "lab.disk_seek_us=400000"])
+        .sets(&["stages.pool_threshold=1", "lab.disk_seek_us=400000", "stages.decisions=changes"])
         .start();
     let writers = || tasks(&server).get("write").map_or(0, Vec::len);
     assert!(eventually(PATIENCE, || writers() == 2), "{:?}", tasks(&server));

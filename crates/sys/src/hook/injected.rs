@@ -1,7 +1,8 @@
 //! Faults on demand: short reads and writes, interruptions, full tables and slow disks.
 use super::{Call, Held};
-use crate::shm;
+use crate::{Root, shm};
 use rustix::{
+    fs::{AtFlags, statat},
     io::Errno,
     process::{Pid, Signal, getpid, kill_process, test_kill_process},
 };
@@ -62,6 +63,8 @@ pub struct Plan {
     pub spin_at_visit: u64,
     /// Which has its thread sleep for ever. 0: none.
     pub sleep_at_visit: u64,
+    /// 1: scouts hang at roots in which there is a file of the name `hang`.
+    pub hang_at_mark: u32,
     /// A port of this machine on which the test listens: each worker says before it works what
     /// becomes of what it should not be able to do. 0: none does.
     pub probe_port: u16,
@@ -197,6 +200,17 @@ pub fn hang_in_visit() {
     }
 }
 
+/// A scout, in which no plan is installed, has opened a root: perhaps it does not come back.
+pub fn hang_at_mark(root: &Root) {
+    let plan = std::env::var(VARIABLE).ok().and_then(|text| text.parse::<Plan>().ok());
+    let marks = plan.is_some_and(|plan| plan.hang_at_mark > 0);
+    if marks && statat(root, "hang", AtFlags::empty()).is_ok() {
+        loop {
+            thread::park();
+        }
+    }
+}
+
 /// In a worker that is about to work: says on standard error what errors it gets, 0 for none, who
 /// opens a file outside the root, connects, signals the master, and runs a program.
 pub fn probe(master: u32) {
@@ -299,6 +313,7 @@ Keys, whose values are whole numbers:
   panic_in_visit_per_mille connections with which a thread of a stage panics
   spin_at_visit            which connection has the thread of a stage go round in circles
   sleep_at_visit           which connection has the thread of a stage sleep for ever
+  hang_at_mark             1: scouts hang at roots with a file of the name hang
   probe_port               workers say whether they can connect to it, and do other mischief";
 
 impl FromStr for Plan {
@@ -331,6 +346,7 @@ impl FromStr for Plan {
                 "panic_in_visit_per_mille" => plan.panic_in_visit_per_mille = rate(key, value)?,
                 "spin_at_visit" => plan.spin_at_visit = number(key, value)?,
                 "sleep_at_visit" => plan.sleep_at_visit = number(key, value)?,
+                "hang_at_mark" => plan.hang_at_mark = number(key, value)?,
                 "probe_port" => plan.probe_port = number(key, value)?,
                 _ => return Err(format!("there is no key \"{key}\"\n{KEYS}")),
             }
@@ -362,7 +378,7 @@ mod tests {
                    emfile_accept_per_mille=5,slow_open_per_mille=6,slow_open_us=7,\
                    slow_read_per_mille=8,slow_read_us=9,\
                    die_locked_per_mille=10,panic_in_visit_per_mille=11,probe_port=12,\
-                   spin_at_visit=13,sleep_at_visit=14,die_locked_us=15";
+                   spin_at_visit=13,sleep_at_visit=14,die_locked_us=15,hang_at_mark=16";
         let expect = Plan {
             seed: 1,
             short_per_mille: 2,
@@ -379,6 +395,7 @@ mod tests {
             probe_port: 12,
             spin_at_visit: 13,
             sleep_at_visit: 14,
+            hang_at_mark: 16,
         };
         assert_eq!(all.parse(), Ok(expect));
         for (text, part) in [
