@@ -25,7 +25,7 @@ pub mod shared;
 pub mod threads;
 pub mod watpipe;
 
-pub use presets::{ABSENT, ARCHITECTURES, Architecture, absent, find};
+pub use presets::{ABSENT, ARCHITECTURES, Architecture, Family, absent, find};
 
 use options::{OptionSpec, Settings};
 use regatta_metrics::{Arena, Slot, Tally};

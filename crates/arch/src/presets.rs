@@ -11,14 +11,68 @@ use crate::{
 pub struct Architecture {
     /// The name that `--architecture` takes.
     pub name: &'static str,
-    /// What it is, in a line.
+    /// Its family.
+    pub family: Family,
+    /// The architecture of which it is a change; empty at the head of a family.
+    pub parent: &'static str,
+    /// Summary of at most 46 characters.
     pub summary: &'static str,
-    /// Where it is described.
+    /// Source in at most 12 characters.
+    pub cite: &'static str,
+    /// Sources in full.
     pub paper: &'static str,
+    /// Its page below `docs/arch`, without the suffix.
+    pub page: &'static str,
     /// Its driver.
     pub driver: &'static Driver,
     /// Options whose value the name fixes, where nothing else is said.
     pub axes: &'static [(&'static str, &'static str)],
+}
+
+/// Families of architectures, in the order in which they are listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// Event loops alone.
+    Events,
+    /// Event loops with helpers.
+    Helpers,
+    /// Processes and kernel threads.
+    Threads,
+    /// User threads.
+    UserThreads,
+    /// Threads for each stage.
+    Pipelines,
+    /// A dispatcher and threads.
+    Pools,
+    /// Event loops on `select`, by how they accept.
+    AcceptStrategies,
+}
+
+impl Family {
+    /// All, in order.
+    pub const ALL: [Self; 7] = [
+        Self::Events,
+        Self::Helpers,
+        Self::Threads,
+        Self::UserThreads,
+        Self::Pipelines,
+        Self::Pools,
+        Self::AcceptStrategies,
+    ];
+
+    /// Name and, after a colon, what its members share; at most 80 characters.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Events => "Event-driven: a loop serves many connections; the disk blocks it",
+            Self::Helpers => "With helpers: a loop hands over what would wait for the disk",
+            Self::Threads => "Threads: a process or kernel thread for each connection; calls block",
+            Self::UserThreads => "User threads: a stack for each connection, a scheduler for many",
+            Self::Pipelines => "Pipelines: threads for each stage; connections travel on",
+            Self::Pools => "Pools: a dispatcher holds idle connections; threads serve requests",
+            Self::AcceptStrategies => "Accept strategies: sped on select, by how it accepts",
+        }
+    }
 }
 
 /// What blocks needs many: the best of [E] §5.1 with 30,000 connections, `userver-b-30K-100p`.
@@ -28,29 +82,45 @@ const BLOCKING_PROCESSES: &str = "100";
 pub const ARCHITECTURES: &[Architecture] = &[
     Architecture {
         name: "sped",
-        summary: "one process, one event loop; the disk blocks it",
+        family: Family::Events,
+        parent: "",
+        summary: "one process, one loop; the disk blocks it",
+        cite: "[E] §5",
         paper: "[E] §5, [H] §2.1",
+        page: "sped",
         driver: &event::DRIVER,
         axes: &[("event.processes", "1")],
     },
     Architecture {
         name: "symped",
-        summary: "several sped processes on the same listening sockets",
+        family: Family::Events,
+        parent: "sped",
+        summary: "several sped processes on the same listeners",
+        cite: "[E] §5.1",
         paper: "[E] §5.1, [S] §4",
+        page: "symped",
         driver: &event::DRIVER,
         axes: &[],
     },
     Architecture {
         name: "shared-symped",
-        summary: "event loops in processes that share one cache and one table of descriptors",
+        family: Family::Events,
+        parent: "symped",
+        summary: "symped with one cache and descriptor table",
+        cite: "[E] §5.2",
         paper: "[E] §5.2, [S] §4",
+        page: "shared-symped",
         driver: &event::DRIVER,
         axes: &[("event.share", "descriptors-and-cache")],
     },
     Architecture {
         name: "symped-b",
-        summary: "symped whose sends block: many processes, one for each response on its way",
+        family: Family::Events,
+        parent: "symped",
+        summary: "symped whose sends block: 100 processes",
+        cite: "[E] §5.1",
         paper: "[E] §5.1",
+        page: "symped-b",
         driver: &event::DRIVER,
         axes: replica!(
             "event.processes" = BLOCKING_PROCESSES,
@@ -61,8 +131,12 @@ pub const ARCHITECTURES: &[Architecture] = &[
     },
     Architecture {
         name: "shared-symped-b",
-        summary: "shared-symped whose sends block: many processes, one cache",
+        family: Family::Events,
+        parent: "shared-symped",
+        summary: "shared-symped whose sends block: 100 processes",
+        cite: "[S] §4",
         paper: "[S] §4, §8",
+        page: "shared-symped-b",
         driver: &event::DRIVER,
         axes: replica!(
             "event.processes" = BLOCKING_PROCESSES,
@@ -74,64 +148,100 @@ pub const ARCHITECTURES: &[Architecture] = &[
     },
     Architecture {
         name: "n-copy",
-        summary: "copies of sped, each with its own processor, cache and port or address",
+        family: Family::Events,
+        parent: "symped",
+        summary: "copies of sped, each with a processor and port",
+        cite: "[S] §4",
         paper: "[S] §4, [G] §IV-D",
+        page: "n-copy",
         driver: &event::DRIVER,
         axes: &[("event.copies", "0"), ("event.processes", "1"), ("event.pin", "cpu")],
     },
     Architecture {
         name: "amped",
-        summary: "one event loop, and helpers for everything that may block on disk",
+        family: Family::Helpers,
+        parent: "sped",
+        summary: "a loop, and helpers for what the disk blocks",
+        cite: "USENIX 1999",
         paper: "Pai, Druschel, Zwaenepoel, USENIX 1999 (Flash); [E] §2",
+        page: "amped",
         driver: &amped::DRIVER,
         axes: &[("event.processes", "1")],
     },
     Architecture {
         name: "flash-1999",
-        summary: "amped with helper processes for names and for reading, and mapped files",
+        family: Family::Helpers,
+        parent: "amped",
+        summary: "Flash: helper processes, mapped files, mincore",
+        cite: "USENIX 1999",
         paper: "Pai, Druschel, Zwaenepoel, USENIX 1999 (Flash), and its source",
+        page: "flash",
         driver: &flash::DRIVER,
         axes: flash_server!("flash.residency" = "mincore"),
     },
     Architecture {
         name: "flash-linux",
-        summary: "flash-1999 that takes what it has mapped to be in memory",
+        family: Family::Helpers,
+        parent: "flash-1999",
+        summary: "flash-1999 that takes mapped files as cached",
+        cite: "its source",
         paper: "Flash as built for Linux, by its source",
+        page: "flash",
         driver: &flash::DRIVER,
         axes: flash_server!("flash.residency" = "mapped"),
     },
     Architecture {
         name: "laio",
-        summary: "one event loop; disk operations that would block are continued elsewhere",
+        family: Family::Helpers,
+        parent: "sped",
+        summary: "a loop; what would block continues elsewhere",
+        cite: "USENIX 2004",
         paper: "Elmeleegy, Chanda, Cox, Zwaenepoel, USENIX 2004; [E] §10",
+        page: "laio",
         driver: &laio::DRIVER,
         axes: &[("event.processes", "1")],
     },
     Architecture {
         name: "cohort",
-        summary: "event loops that serve by stages, many connections in each visit",
+        family: Family::Events,
+        parent: "sped",
+        summary: "a loop that serves connections stage by stage",
+        cite: "USENIX 2002",
         paper: "Larus, Parkes, USENIX 2002; [A] §2.3",
+        page: "cohort",
         driver: &cohort::DRIVER,
         axes: &[],
     },
     Architecture {
         name: "mp",
-        summary: "a process for each connection, started when few are idle; a cache each",
+        family: Family::Threads,
+        parent: "",
+        summary: "a process for each connection; a cache each",
+        cite: "[E] §2",
         paper: "[E] §2; Pai, Druschel, Zwaenepoel, USENIX 1999 (MP); Apache's prefork",
+        page: "mp",
         driver: &mp::DRIVER,
         axes: &[("limits.connections_max", "256"), ("accept.when_full", "pause")],
     },
     Architecture {
         name: "mt",
-        summary: "a thread for each connection, started when few are left; one cache",
+        family: Family::Threads,
+        parent: "",
+        summary: "a thread for each connection; one cache",
+        cite: "[E] §2",
         paper: "[E] §2; Pai, Druschel, Zwaenepoel, USENIX 1999 (MT); Apache's worker",
+        page: "mt",
         driver: &threads::DRIVER,
         axes: &[("accept.when_full", "pause")],
     },
     Architecture {
         name: "knot-nptl",
-        summary: "a pool of threads made in advance, each with one connection; every call blocks",
+        family: Family::Threads,
+        parent: "mt",
+        summary: "mt with all its threads made at the start",
+        cite: "[G] §II-A",
         paper: "[G] §II-A",
+        page: "knot-nptl",
         driver: &threads::DRIVER,
         axes: replica!(
             "threads.start" = "all",
@@ -141,8 +251,12 @@ pub const ARCHITECTURES: &[Architecture] = &[
     },
     Architecture {
         name: "knot-c",
-        summary: "a user thread for each connection; bodies in a cache, helpers for the disk",
+        family: Family::UserThreads,
+        parent: "",
+        summary: "user threads; bodies cached, helpers read",
+        cite: "[E] §4.2",
         paper: "[E] §4.2",
+        page: "knot-c",
         driver: &fiber::DRIVER,
         axes: knot!(
             "fiber.helpers" = "100",
@@ -154,8 +268,12 @@ pub const ARCHITECTURES: &[Architecture] = &[
     },
     Architecture {
         name: "knot-nb",
-        summary: "a user thread for each connection; helpers send files, without blocking",
+        family: Family::UserThreads,
+        parent: "knot-c",
+        summary: "user threads; helpers send without blocking",
+        cite: "[E] §4.3",
         paper: "[E] §4.3",
+        page: "knot-nb",
         driver: &fiber::DRIVER,
         axes: knot!(
             "fiber.send" = "try-first",
@@ -166,8 +284,12 @@ pub const ARCHITECTURES: &[Architecture] = &[
     },
     Architecture {
         name: "knot-b",
-        summary: "a user thread for each connection; helpers send files, and block",
+        family: Family::UserThreads,
+        parent: "knot-c",
+        summary: "user threads; helpers send, and block",
+        cite: "[E] §4.3",
         paper: "[E] §4.3",
+        page: "knot-b",
         driver: &fiber::DRIVER,
         axes: knot!(
             "fiber.send" = "blocking",
@@ -178,52 +300,78 @@ pub const ARCHITECTURES: &[Architecture] = &[
     },
     Architecture {
         name: "means",
-        summary: "user threads in a kernel thread for each processor, each with helpers",
+        family: Family::UserThreads,
+        parent: "knot-c",
+        summary: "user threads on each processor, with helpers",
+        cite: "PDP 2008",
         paper: "MEANS, PDP 2008; [A] §2.2",
+        page: "means",
         driver: &fiber::DRIVER,
         axes: means!(),
     },
     Architecture {
         name: "means-steal",
-        summary: "means whose idle kernel threads take connections from busy ones",
+        family: Family::UserThreads,
+        parent: "means",
+        summary: "means whose idle schedulers take connections",
+        cite: "PDP 2008",
         paper: "MEANS, PDP 2008; [A] §2.2",
+        page: "means",
         driver: &fiber::DRIVER,
         axes: means!("fiber.steal" = "true"),
     },
     Architecture {
         name: "hybrid",
-        summary: "a dispatcher for connections that wait for a request, and threads for those that \
-                  have sent one",
+        family: Family::Pools,
+        parent: "",
+        summary: "a dispatcher, and a thread for each request",
+        cite: "[A] §2.1",
         paper: "Carrera et al., ICPADS 2005; [A] §2.1",
+        page: "hybrid",
         driver: &pool::DRIVER,
         axes: &[("limits.connections_max", "8192"), ("accept.eager_read", "false")],
     },
     Architecture {
         name: "bio",
-        summary: "a dispatcher and 64 threads that read files themselves",
+        family: Family::Pools,
+        parent: "",
+        summary: "a dispatcher and 64 threads that read files",
+        cite: "[A] §3",
         paper: "[A] §3",
+        page: "bio",
         driver: &adapt::DRIVER,
         axes: pool_server!("adapt.io" = "blocking"),
     },
     Architecture {
         name: "aio",
-        summary: "bio whose threads have files read, and a thread that responds when they are",
+        family: Family::Pools,
+        parent: "bio",
+        summary: "bio whose threads start asynchronous reads",
+        cite: "[A] §3",
         paper: "[A] §3",
+        page: "bio",
         driver: &adapt::DRIVER,
         axes: pool_server!("adapt.io" = "async", "adapt.completions" = "spin"),
     },
     Architecture {
         name: "self-adapting",
-        summary: "bio that is aio for a read while connections wait for a thread",
+        family: Family::Pools,
+        parent: "bio",
+        summary: "bio that is aio while connections wait",
+        cite: "[A] §4",
         paper: "[A] §4",
+        page: "self-adapting",
         driver: &adapt::DRIVER,
         axes: pool_server!("adapt.io" = "adapt", "adapt.completions" = "spin"),
     },
     Architecture {
         name: "watpipe4",
-        summary: "one thread accepts, one reads, one polls for writing, and others send in turns \
-                  with it",
+        family: Family::Pipelines,
+        parent: "",
+        summary: "four stages: accept, read, poll, write",
+        cite: "[E] §6",
         paper: "[E] §6",
+        page: "watpipe4",
         driver: &watpipe::DRIVER,
         axes: pipeline!(
             "watpipe.read" = "poller",
@@ -236,15 +384,23 @@ pub const ARCHITECTURES: &[Architecture] = &[
     },
     Architecture {
         name: "watpipe5",
-        summary: "two pollers, and readers and writers on each processor behind them",
+        family: Family::Pipelines,
+        parent: "watpipe4",
+        summary: "two pollers; readers and writers by processor",
+        cite: "[S] §4",
         paper: "[S] §4",
+        page: "watpipe5",
         driver: &watpipe::DRIVER,
         axes: pipeline!("watpipe.parts" = "cpu", "limits.connections_max" = "100000"),
     },
     Architecture {
         name: "watpipe5-b",
-        summary: "watpipe5 whose sends block: many writers, one for each response on its way",
+        family: Family::Pipelines,
+        parent: "watpipe5",
+        summary: "watpipe5 whose sends block: 200 writers",
+        cite: "[S] §4",
         paper: "[S] §4, §8",
+        page: "watpipe5-b",
         driver: &watpipe::DRIVER,
         axes: pipeline!(
             "watpipe.parts" = "cpu",
@@ -255,8 +411,12 @@ pub const ARCHITECTURES: &[Architecture] = &[
     },
     Architecture {
         name: "seda",
-        summary: "stages with a queue and a pool of threads each, under controllers",
+        family: Family::Pipelines,
+        parent: "",
+        summary: "stages with queues and pools, controlled",
+        cite: "SOSP 2001",
         paper: "SEDA (Welsh, Culler, Brewer 2001)",
+        page: "seda",
         driver: &seda::DRIVER,
         axes: &[
             ("accept.when_full", "pause"),
@@ -266,22 +426,34 @@ pub const ARCHITECTURES: &[Architecture] = &[
     },
     Architecture {
         name: "haboob-2002",
-        summary: "seda as its published source is configured: unbounded queues, slow controllers",
+        family: Family::Pipelines,
+        parent: "seda",
+        summary: "seda as its published source is configured",
+        cite: "its source",
         paper: "Haboob (Sandstorm, 2002)",
+        page: "haboob-2002",
         driver: &seda::DRIVER,
         axes: haboob!(),
     },
     Architecture {
         name: "cohort-sandstorm",
-        summary: "haboob-2002 with one thread for all stages, the longest queue first",
+        family: Family::Pipelines,
+        parent: "haboob-2002",
+        summary: "haboob-2002 with one thread for all stages",
+        cite: "its source",
         paper: "Haboob (Sandstorm, 2002)",
+        page: "cohort-sandstorm",
         driver: &seda::DRIVER,
         axes: haboob!("seda.threads" = "shared"),
     },
     Architecture {
         name: "accept1",
-        summary: "select server that accepts one connection at a time",
+        family: Family::AcceptStrategies,
+        parent: "sped",
+        summary: "accepts one connection at a time",
+        cite: "[H] §2.1",
         paper: "[H] §2.1",
+        page: "accept-strategies",
         driver: &event::DRIVER,
         axes: uncached_server!(
             "accept.eager_read" = "false",
@@ -291,8 +463,12 @@ pub const ARCHITECTURES: &[Architecture] = &[
     },
     Architecture {
         name: "acceptinf",
-        summary: "select server that accepts until nobody waits",
+        family: Family::AcceptStrategies,
+        parent: "accept1",
+        summary: "accepts until the backlog is empty",
+        cite: "[H] §2.1",
         paper: "[H] §2.1",
+        page: "accept-strategies",
         driver: &event::DRIVER,
         axes: uncached_server!(
             "accept.eager_read" = "false",
@@ -302,8 +478,12 @@ pub const ARCHITECTURES: &[Architecture] = &[
     },
     Architecture {
         name: "accept25",
-        summary: "select server that accepts up to 25 connections at a time",
+        family: Family::AcceptStrategies,
+        parent: "acceptinf",
+        summary: "accepts up to 25 connections at a time",
+        cite: "[H] §2.1",
         paper: "[H] §2.1",
+        page: "accept-strategies",
         driver: &event::DRIVER,
         axes: uncached_server!(
             "accept.eager_read" = "false",
@@ -313,8 +493,12 @@ pub const ARCHITECTURES: &[Architecture] = &[
     },
     Architecture {
         name: "accept25+$",
+        family: Family::AcceptStrategies,
+        parent: "accept25",
         summary: "accept25 with a cache, as compared with TUX",
+        cite: "[H] §7",
         paper: "[H] §7",
+        page: "accept-strategies",
         driver: &event::DRIVER,
         axes: select_server!(
             "accept.eager_read" = "false",
@@ -324,8 +508,12 @@ pub const ARCHITECTURES: &[Architecture] = &[
     },
     Architecture {
         name: "eager",
+        family: Family::AcceptStrategies,
+        parent: "acceptinf",
         summary: "acceptinf that reads and writes without asking",
+        cite: "[H] §2.1",
         paper: "[H] §2.1",
+        page: "accept-strategies",
         driver: &event::DRIVER,
         axes: uncached_server!(
             "accept.eager_read" = "true",
@@ -335,8 +523,12 @@ pub const ARCHITECTURES: &[Architecture] = &[
     },
     Architecture {
         name: "eager+full",
+        family: Family::AcceptStrategies,
+        parent: "eager",
         summary: "eager that reads until a read fails",
+        cite: "[H] §2.1",
         paper: "[H] §2.1",
+        page: "accept-strategies",
         driver: &event::DRIVER,
         axes: uncached_server!(
             "accept.eager_read" = "true",
@@ -347,8 +539,12 @@ pub const ARCHITECTURES: &[Architecture] = &[
     },
     Architecture {
         name: "eager+close",
-        summary: "eager that also accepts whenever a connection closes",
+        family: Family::AcceptStrategies,
+        parent: "eager",
+        summary: "eager that accepts when a connection closes",
+        cite: "[H] §2.1",
         paper: "[H] §2.1",
+        page: "accept-strategies",
         driver: &event::DRIVER,
         axes: uncached_server!(
             "accept.eager_read" = "true",
@@ -359,8 +555,12 @@ pub const ARCHITECTURES: &[Architecture] = &[
     },
     Architecture {
         name: "cm",
-        summary: "eager+full+close: the server of Chandra and Mosberger",
+        family: Family::AcceptStrategies,
+        parent: "eager+full",
+        summary: "eager+full+close: Chandra and Mosberger",
+        cite: "[H] §2.1",
         paper: "[H] §2.1",
+        page: "accept-strategies",
         driver: &event::DRIVER,
         axes: uncached_server!(
             "accept.eager_read" = "true",

@@ -10,7 +10,7 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
 };
 use regatta_server::{
-    Failure, Sources,
+    Failure, Sources, architectures,
     config::{
         options,
         raw::{self, Arguments, Flag, Location, Problem},
@@ -65,11 +65,14 @@ enum Command {
         #[arg(long)]
         pid: Option<u32>,
     },
-    /// List the architectures, each with its options and their defaults.
-    #[command(after_help = "Example: regatta architectures --json")]
+    /// List the architectures, or describe one with its picture and options.
+    #[command(after_help = "Example: regatta architectures symped")]
     Architectures {
-        /// Print a JSON array.
-        #[arg(long)]
+        /// The architecture to describe.
+        #[arg(value_name = "NAME")]
+        name: Option<String>,
+        /// Print a JSON array of all.
+        #[arg(long, conflicts_with = "name")]
         json: bool,
     },
     /// Check a configuration and list everything that is wrong with it.
@@ -332,8 +335,15 @@ fn run(command: Command) -> Result<u8, Failure> {
         }
         Command::Reload { pid } => succeed(pid, Kind::Reload),
         Command::Upgrade { pid } => succeed(pid, Kind::Upgrade),
-        Command::Architectures { json: false } => print(&regatta_server::architectures()),
-        Command::Architectures { json: true } => print(&regatta_server::architectures_json()),
+        Command::Architectures { json: true, .. } => print(&architectures::json()),
+        Command::Architectures { name: None, .. } => print(&architectures::list()),
+        Command::Architectures { name: Some(name), .. } => match architectures::describe(&name) {
+            Ok(text) => print(&text),
+            Err(fault) => {
+                say(&format!("regatta architectures: {fault}\n"));
+                Ok(USAGE)
+            }
+        },
         Command::Check { settings, json } => {
             // As JSON, problems are results.
             if !json {

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod admin;
+pub mod architectures;
 pub mod config;
 pub mod explain;
 mod findings;
@@ -37,11 +38,8 @@ use config::{
     release::{Release, Wanted},
 };
 use machine::Found;
-use regatta_arch::{ABSENT, ARCHITECTURES};
 use regatta_sys::{exec, limits, socket::Place};
 use std::{
-    collections::BTreeMap,
-    fmt::Write as _,
     fs::File,
     io::{self, Read, Write as _},
     path::Path,
@@ -298,62 +296,6 @@ fn text_of(file: File) -> io::Result<String> {
         return Err(io::Error::other(format!("it is longer than {FILE_BYTES_MAX} bytes")));
     }
     Ok(text)
-}
-
-/// The architectures, for people.
-#[must_use]
-pub fn architectures() -> String {
-    let mut text = String::new();
-    for architecture in ARCHITECTURES {
-        let _ = writeln!(text, "{}  {}", architecture.name, architecture.summary);
-        let _ = writeln!(text, "    described in {}", architecture.paper);
-        for spec in architecture.driver.options {
-            let default = effective(architecture, spec);
-            let _ = writeln!(text, "    {} = {default}", spec.key);
-            let _ = writeln!(text, "        {}", spec.doc);
-        }
-    }
-    for (name, why) in ABSENT {
-        let _ = writeln!(text, "{name}  is not here: {why}");
-    }
-    text
-}
-
-/// The architectures, for programs: a JSON array.
-#[must_use]
-pub fn architectures_json() -> String {
-    let option = |architecture, spec: &regatta_arch::options::OptionSpec| {
-        serde_json::json!({
-            "key": spec.key,
-            "default": effective(architecture, spec),
-            "takes": spec.kind.describe(),
-            "doc": spec.doc,
-        })
-    };
-    let all: Vec<_> = ARCHITECTURES
-        .iter()
-        .map(|architecture| {
-            let options = architecture.driver.options.iter();
-            let sets: BTreeMap<_, _> = architecture.axes.iter().copied().collect();
-            serde_json::json!({
-                "name": architecture.name,
-                "summary": architecture.summary,
-                "paper": architecture.paper,
-                "sets": sets,
-                "options": options.map(|spec| option(architecture, spec)).collect::<Vec<_>>(),
-            })
-        })
-        .collect();
-    format!("{:#}\n", serde_json::Value::Array(all))
-}
-
-/// The value that an option has under an architecture where nothing else is said.
-fn effective(
-    architecture: &regatta_arch::Architecture,
-    spec: &regatta_arch::options::OptionSpec,
-) -> &'static str {
-    let axis = architecture.axes.iter().find(|(key, _)| *key == spec.key);
-    axis.map_or(spec.default, |(_, value)| value)
 }
 
 /// Says on standard output where connections are accepted. That nobody reads it is no failure.

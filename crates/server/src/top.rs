@@ -13,15 +13,19 @@ mod view;
 use find::attach;
 use memory::Memory;
 use regatta_metrics::{ArenaView, Dial, Gauge, Phase, SlotView, Totals};
-use regatta_sys::clock;
+use regatta_sys::{
+    clock,
+    terminal::{self, INTERRUPT, Keys},
+};
 use std::{
     collections::BTreeSet,
     fs,
     io::{self, IsTerminal, Write},
     mem,
+    os::fd::AsFd as _,
     path::PathBuf,
     thread,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 pub use succeed::succeed;
 
@@ -31,6 +35,9 @@ pub const DONE: u8 = 0;
 pub const FAILED: u8 = 1;
 /// Exit code: the command was not clear, such as which server is meant.
 pub const USAGE: u8 = 2;
+
+/// Rows of a terminal that does not say.
+const ROWS: usize = 24;
 
 /// What `regatta top` was told.
 #[derive(Clone, Debug)]
@@ -52,8 +59,8 @@ impl Default for TopOptions {
     }
 }
 
-/// Shows the server's counters on standard output: on a terminal again and again until it ends or
-/// Ctrl-C, elsewhere once. Complaints go to standard error. Returns the exit code.
+/// Shows the server's counters on standard output: on a terminal again and again until it ends, or
+/// `q` or Ctrl-C is pressed; elsewhere once. Complaints go to standard error. Returns the exit code.
 #[must_use]
 pub fn run(options: &TopOptions) -> u8 {
     let stdout = io::stdout();
@@ -114,7 +121,7 @@ fn show(
     let print = |earlier: Option<&Sample>, now: &Sample, out: &mut dyn Write| {
         let text = match (options.json, live) {
             (true, _) => json::document(now, earlier),
-            (false, true) => view::screen(now, earlier),
+            (false, true) => view::screen(now, earlier, rows()),
             (false, false) => view::page(now, earlier),
         };
         out.write_all(text.as_bytes())?;
@@ -124,11 +131,15 @@ fn show(
     if options.interval.is_zero() {
         return print(None, &sample, out);
     }
+    let keyboard = io::stdin();
+    let keys = if live { Keys::new(&keyboard).ok() } else { None };
     if live {
         print(None, &sample, out)?;
     }
     loop {
-        thread::sleep(options.interval);
+        if quits_within(keys.as_ref(), options.interval) {
+            return Ok(());
+        }
         server.follow();
         let now = server.sample();
         print(Some(&sample), &now, out)?;
@@ -138,6 +149,33 @@ fn show(
         }
         if !server.lives() {
             return writeln!(out, "server {} has ended", server.pid);
+        }
+    }
+}
+
+/// Rows of the terminal.
+fn rows() -> usize {
+    terminal::size(io::stdout().as_fd()).map_or(ROWS, |(rows, _)| rows)
+}
+
+/// Waits this long, or until a key that quits is pressed; true for that.
+fn quits_within(keys: Option<&Keys<'_>>, time: Duration) -> bool {
+    let end = Instant::now() + time;
+    let Some(keys) = keys else {
+        thread::sleep(time);
+        return false;
+    };
+    loop {
+        match keys.wait(end.saturating_duration_since(Instant::now())) {
+            Ok(Some(b'q' | b'Q' | INTERRUPT)) => return true,
+            Ok(Some(_)) => {}
+            Ok(None) => return false,
+            // A signal, such as the end of a stop; or there is no keyboard any more.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => {
+                thread::sleep(end.saturating_duration_since(Instant::now()));
+                return false;
+            }
         }
     }
 }

@@ -43,6 +43,7 @@ pub mod shm;
 pub mod signal;
 pub mod simulated_disk;
 pub mod socket;
+pub mod terminal;
 pub mod thread;
 pub mod tree;
 pub mod unix;

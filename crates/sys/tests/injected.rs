@@ -42,6 +42,7 @@ fn every_byte_arrives_once_whatever_strikes() {
         panic_in_visit_per_mille: 0,
         spin_at_visit: 0,
         sleep_at_visit: 0,
+        hang_at_mark: 0,
         probe_port: 0,
     });
     let (server, mut client) = connection();

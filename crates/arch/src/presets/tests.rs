@@ -142,3 +142,13 @@ fn every_name_sets_what_it_stands_for() {
     };
     assert_eq!(ARCHITECTURES.iter().map(sets).collect::<Vec<_>>(), expect);
 }
+
+#[test]
+fn parents_are_there_and_short_texts_are_short() {
+    for (at, one) in ARCHITECTURES.iter().enumerate() {
+        let before = ARCHITECTURES[..at].iter().any(|other| other.name == one.parent);
+        assert!(one.parent.is_empty() || before, "{}: {}", one.name, one.parent);
+        let is_short = one.summary.chars().count() <= 46 && one.cite.chars().count() <= 12;
+        assert!(is_short && one.name.len() <= 16, "{}", one.name);
+    }
+}

@@ -5,14 +5,14 @@ mod of_hosts;
 pub(crate) use of_hosts::Inherited;
 pub use of_hosts::text_of;
 
-use crate::config::{
-    options,
-    tables::{self, TableSpec},
+use crate::{
+    architectures,
+    config::{
+        options,
+        tables::{self, TableSpec},
+    },
 };
-use regatta_arch::{
-    ARCHITECTURES,
-    options::{Kind, OptionSpec, Settings, Value, ValueFault, nearest},
-};
+use regatta_arch::options::{Kind, OptionSpec, Settings, Value, ValueFault, nearest};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
 use std::mem;
@@ -329,14 +329,6 @@ fn is_of_nginx(text: &str) -> bool {
     lines.into_iter().any(|line| line.ends_with('{') || line.ends_with(';'))
 }
 
-/// Architectures whose names begin with `name` and a hyphen.
-fn of_family(name: &str) -> Option<String> {
-    let prefix = format!("{name}-");
-    let all = ARCHITECTURES.iter().map(|known| known.name);
-    let of: Vec<&str> = all.filter(|known| known.starts_with(&prefix)).collect();
-    (!of.is_empty()).then(|| of.join(", "))
-}
-
 impl Reader {
     fn file(&mut self, file: FileText<'_>) {
         self.places = Places::new(file.text);
@@ -511,14 +503,7 @@ impl Reader {
         let Some(architecture) = regatta_arch::find(name) else {
             let message = format!("server.architecture: there is no architecture \"{name}\"");
             let problem = Problem::new(self.said.place("server.architecture"), message);
-            let near = || nearest(name, ARCHITECTURES.iter().map(|known| known.name));
-            let problem = match regatta_arch::absent(name) {
-                Some(why) => problem.hint(why),
-                None => match of_family(name).or_else(|| near().map(str::to_owned)) {
-                    Some(near) => problem.hint(format!("did you mean {near}?")),
-                    None => problem.hint("`regatta architectures` lists them"),
-                },
-            };
+            let problem = problem.hint(architectures::advice(name));
             self.report(problem);
             return;
         };

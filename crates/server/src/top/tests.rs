@@ -127,7 +127,7 @@ fn counters_of_a_running_process_are_seen_to_grow() {
     assert_eq!(second["server"]["phase"], "run");
     assert_eq!(second["server"]["architecture"], "shared-symped");
     let (_, page, _) = output(&options(pid), false);
-    assert!(page.starts_with(&format!("regatta {pid}   shared-symped   up ")), "{page}");
+    assert!(page.starts_with(&format!("shared-symped {pid}  run  1 worker  ")), "{page}");
     assert!(second["server"]["uptime_s"].as_f64().unwrap() > 1e6);
     assert!(second["total"].get("interval").is_none());
     let workers = second["workers"].as_array().unwrap();
@@ -231,7 +231,7 @@ impl Write for Reloading {
             child.stdin.as_mut().unwrap().write_all(b"reload\n")?;
             self.reloaded = true;
         }
-        if screen.contains("   sped   ") {
+        if screen.starts_with("\x1b[Hsped ") {
             self.server = None;
         }
         self.seen.push_str(&screen);
@@ -253,7 +253,7 @@ fn a_live_view_goes_on_with_the_next_generation() {
     let mut out = Reloading { server, reloaded: false, seen, screens: 0 };
     assert_eq!(run_to(&options, true, &mut out, &mut Vec::new()), DONE);
     let Reloading { seen, .. } = out;
-    let [first, next] = ["   shared-symped   ", "   sped   "].map(|name| seen.find(name));
+    let [first, next] = ["\x1b[Hshared-symped ", "\x1b[Hsped "].map(|name| seen.find(name));
     assert!(first.is_some() && first < next, "{seen}");
     assert!(seen.ends_with(&format!("server {pid} has ended\n")), "{seen}");
 }
@@ -303,20 +303,29 @@ fn staged(workers: usize, stages: &[&str]) -> Server {
     Server::new(arena.view(), 4_193_999)
 }
 
+/// Lines of a screen of this many rows.
+fn screen_lines(sample: &Sample, earlier: Option<&Sample>, rows: usize) -> Vec<String> {
+    let screen = view::screen(sample, earlier, rows);
+    let text = screen.strip_prefix("\x1b[H").unwrap().strip_suffix("\x1b[J").unwrap();
+    text.split_terminator("\x1b[K\n").map(str::to_owned).collect()
+}
+
 #[test]
-fn a_screen_fits_100_columns_and_30_rows() {
-    for workers in [1, 2, view::WORKER_ROWS_MAX, 64] {
+fn a_screen_fits_80_columns_and_24_rows() {
+    for (workers, rows, shown) in [(1, 24, 1), (5, 24, 5), (64, 24, 5), (64, 40, 21)] {
         let server = busy(workers);
         let mut sample = server.sample();
         sample.uptime = Duration::from_secs(86_400 * 400);
         for earlier in [None, Some(&server.sample())] {
-            let screen = view::screen(&sample, earlier);
-            let text = screen.strip_prefix("\x1b[H").unwrap().strip_suffix("\x1b[J").unwrap();
-            let lines: Vec<&str> = text.split_terminator("\x1b[K\n").collect();
-            assert!(lines.len() < 30, "{} lines", lines.len());
+            let lines = screen_lines(&sample, earlier, rows);
+            assert!(lines.len() < rows && lines[0].ends_with("  q: quit"), "{lines:#?}");
+            assert!(lines.iter().any(|line| line.starts_with("closes/s")), "{lines:#?}");
+            let of_workers = lines.iter().filter(|line| line.contains(" 4194")).count();
+            assert_eq!(of_workers, shown, "{lines:#?}");
             let page = view::page(&sample, earlier);
-            assert!(page.lines().all(|line| line.chars().count() < view::COLUMNS_MAX), "{page}");
-            assert_eq!(workers > view::WORKER_ROWS_MAX, text.contains(" more"));
+            let widest = page.lines().skip(1).max_by_key(|line| line.chars().count()).unwrap();
+            assert!(widest.chars().count() <= view::COLUMNS_MAX, "{widest}");
+            assert_eq!(workers > shown, lines.iter().any(|line| line.contains(" more")));
             let pids = page.lines().filter(|line| line.contains(" 4194")).count();
             assert_eq!(pids, workers);
         }
@@ -341,13 +350,13 @@ fn a_screen_of_stages_fits_as_well() {
     let mut sample = server.sample();
     sample.uptime = Duration::from_secs(86_400 * 400);
     for earlier in [None, Some(&server.sample())] {
-        let screen = view::screen(&sample, earlier);
-        let lines = screen.matches("\x1b[K\n").count();
-        assert!(lines < 30, "{lines} lines");
-        let page = view::page(&sample, earlier);
-        assert!(page.lines().all(|line| line.chars().count() < view::COLUMNS_MAX), "{page}");
+        let lines = screen_lines(&sample, earlier, 24);
+        assert!(lines.len() < 24, "{lines:#?}");
+        let lines = screen_lines(&sample, earlier, 40);
+        assert!(lines.iter().all(|line| line.chars().count() <= view::COLUMNS_MAX), "{lines:#?}");
         for name in names {
-            assert!(screen.contains(&format!("\n{name:.10} ")), "{name}: {screen}");
+            let begin = format!("{name:.10} ");
+            assert!(lines.iter().any(|line| line.starts_with(&begin)), "{name}: {lines:#?}");
         }
     }
 }
@@ -383,10 +392,10 @@ fn the_slots_of_a_stage_are_one_row() {
     let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("write")).collect();
     let [row] = &rows[..] else { panic!("{page}") };
     let row: Vec<&str> = row.split_whitespace().collect();
-    let counted = ["write", "3", "2", "7", "21", "2.0us", "2.0", "5.0us", "0", "0"];
-    assert_eq!(row[..10], counted, "{page}");
-    assert_eq!(row[10..], ["batch", "12", "850/s", "p90", "900ms"], "{page}");
-    assert!(page.contains("workers 1, 2 thr ") && !page.contains("helpers"), "{page}");
+    let counted = ["write", "3", "2", "7", "21", "2.0us", "2.0", "5.0us", "0"];
+    assert_eq!(row[..9], counted, "{page}");
+    assert_eq!(row[9..], ["12", "850/s", "900ms"], "{page}");
+    assert!(page.contains("1 worker, 2 threads ") && !page.contains("helpers"), "{page}");
     assert!(!page.contains(" 1000 "), "its slots have no rows: {page}");
     let document: Value = serde_json::from_str(&json::document(&now, Some(&earlier))).unwrap();
     let stages: Vec<&Value> = document["stages"].as_array().unwrap().iter().collect();
@@ -409,10 +418,9 @@ fn rows_show_the_rates_of_each_worker() {
     now.at_ns = earlier.at_ns + 2_000_000_000;
     let page = view::page(&now, Some(&earlier));
     assert!(page.contains("over 2.0 s"), "{page}");
-    let row: Vec<&str> = page.lines().nth(4).unwrap().split_whitespace().collect();
-    let idle = ["0", "4194000", "0", "4.4T", "0", "0", "-", "-"];
-    assert_eq!(row[..8], idle, "{page}");
-    assert_eq!(row[14..], ["0", "-"]);
+    let row: Vec<&str> = page.lines().nth(3).unwrap().split_whitespace().collect();
+    let idle = ["0", "4194000", "0", "4.4T", "0", "0", "-", "-", "0", "0", "-"];
+    assert_eq!(row, idle, "{page}");
 }
 
 /// systems.md §2.10: how many helpers there are and are busy, and how many tasks wait for one.
@@ -436,8 +444,8 @@ fn helpers_are_shown_with_their_queue() {
     assert_eq!(now_open, earlier.totals.gauge(Gauge::HelpersOpen) + 2);
     let page = view::page(&now, Some(&earlier));
     let line = page.lines().find(|line| line.starts_with("helpers")).unwrap();
-    assert!(line.contains("busy 1.5   waiting 4.5 "), "{line}");
-    assert!(line.ends_with("unknown/s 0   false/s 3.0"), "{line}");
+    assert!(line.contains("busy 1.5  queued 4.5 "), "{line}");
+    assert!(line.ends_with("unknown/s 0  false/s 3.0"), "{line}");
 }
 
 /// Nothing but one counter.
@@ -463,16 +471,17 @@ fn the_busiest_are_shown_when_not_all_can_be() {
     }
     let mut now = server.sample();
     now.at_ns = earlier.at_ns + 2_000_000_000;
-    let screen = view::screen(&now, Some(&earlier));
+    let screen = screen_lines(&now, Some(&earlier), 24).join("\n");
     let rows = |text: &str| -> Vec<usize> {
-        text.lines().filter_map(|line| line.split_whitespace().next()?.parse().ok()).collect()
+        let lines = text.lines().skip(1);
+        lines.filter_map(|line| line.split_whitespace().next()?.parse().ok()).collect()
     };
     let page = view::page(&now, Some(&earlier));
     assert_eq!(rows(&page), (0..40).collect::<Vec<_>>(), "{page}");
-    assert_eq!(rows(&screen), (40 - view::WORKER_ROWS_MAX..40).collect::<Vec<_>>(), "{screen}");
-    assert!(screen.contains(&format!("and {} more", 40 - view::WORKER_ROWS_MAX)), "{screen}");
+    assert_eq!(rows(&screen), (35..40).collect::<Vec<_>>(), "{screen}");
+    assert!(screen.contains("and 35 more"), "{screen}");
     let last = screen.lines().find(|line| line.contains(" 1039 ")).unwrap();
-    assert_eq!(last.split_whitespace().nth(14), Some("3.0"), "ms/s of locks: {last}");
+    assert_eq!(last.split_whitespace().nth(9), Some("3.0"), "ms/s of locks: {last}");
 }
 
 /// Workers come and go: those that are gone have no row, and what they counted is not lost.
@@ -492,9 +501,9 @@ fn who_has_retired_is_counted_and_not_listed() {
     let sample = Server::new(arena.view(), 1).sample();
     let page = view::page(&sample, None);
     let row = |line: &str| line.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
-    let rows: Vec<String> = page.lines().skip(4).take(3).map(row).collect();
+    let rows: Vec<String> = page.lines().skip(3).take(3).map(row).collect();
     assert_eq!(rows, ["0 1000", "2 ended", "all 0"], "{page}");
-    assert!(page.contains("workers 1 ") && !page.contains(" more"), "{page}");
+    assert!(page.contains("1 worker ") && !page.contains(" more"), "{page}");
     assert_eq!(sample.totals.get(Counter::Requests), 15);
 }
 
@@ -526,7 +535,7 @@ fn processes_are_workers_and_threads_are_threads() {
     }
     let sample = Server::new(arena.view(), 4_193_999).sample();
     let page = view::page(&sample, None);
-    assert!(page.contains("   workers 3, 27 thr   "), "{page}");
+    assert!(page.contains("  3 workers, 27 threads  "), "{page}");
     let document: Value = serde_json::from_str(&json::document(&sample, None)).unwrap();
     assert_eq!(
         (&document["server"]["workers"], &document["server"]["threads"]),

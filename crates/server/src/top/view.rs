@@ -1,26 +1,26 @@
-//! A reading as a table of 100 columns: one row for each worker, or for each stage of a pipeline,
-//! then what they do together.
+//! A reading as a table of 80 columns: one row for each worker, or for each stage of a pipeline,
+//! then the sums.
 use super::{
     Sample, Worker, phase_name,
     stages::{self, Stage},
 };
 use regatta_metrics::{Counter, Dial, Gauge, Histogram, Snapshot, Totals};
-use std::{cmp::Reverse, fmt::Write, mem};
+use std::{cmp::Reverse, mem};
 
 /// The widest line.
-pub(super) const COLUMNS_MAX: usize = 100;
-/// Rows of workers on a screen of 30 lines.
-pub(super) const WORKER_ROWS_MAX: usize = 9;
-/// Rows of stages, which stand in their place.
-pub(super) const STAGE_ROWS_MAX: usize = 10;
+pub(super) const COLUMNS_MAX: usize = 80;
+/// Lines besides the rows of workers and stages.
+const FIXED_LINES: usize = 18;
+/// The fewest rows of workers on a screen.
+const WORKER_ROWS_MIN: usize = 2;
 
-const STALLS: [Counter; 6] = [
-    Counter::StallOpen,
-    Counter::StallRead,
-    Counter::StallSend,
-    Counter::StallBudget,
-    Counter::StallLog,
-    Counter::StallOther,
+const STALLS: [(&str, Counter); 6] = [
+    ("open", Counter::StallOpen),
+    ("read", Counter::StallRead),
+    ("send", Counter::StallSend),
+    ("budget", Counter::StallBudget),
+    ("log", Counter::StallLog),
+    ("other", Counter::StallOther),
 ];
 const CLOSES: [(&str, Counter); 13] = [
     ("peer", Counter::ClosedPeerClosed),
@@ -43,10 +43,13 @@ pub(super) fn page(now: &Sample, earlier: Option<&Sample>) -> String {
     lines(now, earlier, usize::MAX).concat_lines("\n", "")
 }
 
-/// What fits 100 columns and 30 rows, drawn over what was there before. Whatever ends the program,
-/// the terminal stays as it was: no other screen is switched to, no cursor hidden.
-pub(super) fn screen(now: &Sample, earlier: Option<&Sample>) -> String {
-    let text = lines(now, earlier, WORKER_ROWS_MAX).concat_lines("\x1b[K\n", "\x1b[J");
+/// What fits 80 columns and `rows` rows, drawn over what was there before. It switches to no other
+/// screen and hides no cursor: whatever ends the program, the terminal stays as it was.
+pub(super) fn screen(now: &Sample, earlier: Option<&Sample>, rows: usize) -> String {
+    let mut lines = lines(now, earlier, rows.saturating_sub(1));
+    lines.0[0] = format!("{:71}  q: quit", lines.0[0].chars().take(71).collect::<String>());
+    lines.0.truncate(rows.saturating_sub(1));
+    let text = lines.concat_lines("\x1b[K\n", "\x1b[J");
     format!("\x1b[H{text}")
 }
 
@@ -68,37 +71,27 @@ impl Lines {
     }
 }
 
-fn lines(now: &Sample, earlier: Option<&Sample>, rows_max: usize) -> Lines {
+/// The text of a reading. The rows of workers and of stages are as many as `lines_max` leaves.
+fn lines(now: &Sample, earlier: Option<&Sample>, lines_max: usize) -> Lines {
     let (since, seconds) = now.since(earlier);
     let mut lines = Lines(Vec::new());
     let stages = stages::all(now, earlier);
     lines.add(title(now, earlier.map(|_| seconds)));
     lines.add("");
-    if !stages.is_empty() {
-        let most = if rows_max == usize::MAX { rows_max } else { STAGE_ROWS_MAX };
-        stage_rows(&mut lines, &stages[..stages.len().min(most)], seconds);
-    }
+    let rows_max = lines_max.saturating_sub(FIXED_LINES).max(WORKER_ROWS_MIN);
+    stage_rows(&mut lines, &stages[..stages.len().min(rows_max)], seconds);
     lines.add(format!(
-        "{:>3}{:>8}{:>7}{:>7}{:>8}{:>7}{:>6}{:>6}  {:<28}{:>8}{:>8}",
-        "", "", "", "", "", "", "ev/", "cache", "stalls/s by cause", "locks", "turn"
-    ));
-    lines.add(format!(
-        "{:>3}{:>8}{:>7}{:>7}{:>8}{:>7}{:>6}{:>6}{:>5}{:>5}{:>5}{:>5}{:>5}{:>5}{:>8}{:>8}",
+        "{:>3}{:>8}{:>7}{:>7}{:>7}{:>7}{:>8}{:>7}{:>9}{:>9}{:>8}",
         "#",
         "pid",
         "acc/s",
         "open",
         "req/s",
         "MB/s",
-        "wait",
-        "hit%",
-        "open",
-        "read",
-        "send",
-        "budg",
-        "log",
-        "else",
-        "ms/s",
+        "ev/wait",
+        "hit %",
+        "stall/s",
+        "lock ms",
         "p99"
     ));
     let shown = busiest(now, earlier, rows_max);
@@ -108,12 +101,12 @@ fn lines(now: &Sample, earlier: Option<&Sample>, rows_max: usize) -> Lines {
         lines.add(row(&worker.slot.to_string(), &pid, open, since, seconds));
     }
     let hidden = rows_of(now).count() - shown.len();
-    if hidden > 0 {
-        lines.add(format!("    and {hidden} more, which had fewer requests: --once shows all"));
-    }
     let open = now.totals.gauge(Gauge::ConnectionsOpen);
     lines.add(row("all", "", open, &since, seconds));
-    lines.add("");
+    lines.add(match hidden {
+        0 => String::new(),
+        hidden => format!("    and {hidden} more, which had fewer requests: --once shows all"),
+    });
     summary(&mut lines, now, &since, seconds);
     behind(&mut lines, now, (&since, !stages.is_empty()), seconds);
     lines
@@ -121,9 +114,12 @@ fn lines(now: &Sample, earlier: Option<&Sample>, rows_max: usize) -> Lines {
 
 /// One row for each stage, in the place of its slots.
 fn stage_rows(lines: &mut Lines, stages: &[Stage<'_>], seconds: f64) {
+    if stages.is_empty() {
+        return;
+    }
     lines.add(format!(
-        "{:<11}{:>5}{:>7}{:>7}{:>6}{:>7}{:>6}{:>8}{:>6}{:>7} decided",
-        "stage", "thr", "queue", "most", "in/s", "wait", "batch", "service", "ref/s", "wake/s"
+        "{:<11}{:>4}{:>7}{:>7}{:>6}{:>7}{:>6}{:>8}{:>6} decided",
+        "stage", "thr", "queue", "most", "in/s", "wait", "batch", "service", "ref/s"
     ));
     for stage in stages {
         let Stage { name, totals, since, .. } = stage;
@@ -136,7 +132,7 @@ fn stage_rows(lines: &mut Lines, stages: &[Stage<'_>], seconds: f64) {
         let threads = totals.gauge(Gauge::ThreadsOpen).max(stage.dial(Dial::Threads));
         let batches = since.get(Counter::QueueVisits) + since.get(Counter::Merges);
         let row = format!(
-            "{name:<11.10}{:>5}{:>7}{:>7}{:>6}{:>7}{:>6}{:>8}{:>6}{:>7} {}",
+            "{name:<11.10}{:>4}{:>7}{:>7}{:>6}{:>7}{:>6}{:>8}{:>6} {}",
             if threads == 0 { "-".to_owned() } else { whole(threads) },
             whole(totals.gauge(Gauge::QueueItems)),
             whole(totals.get(Counter::QueueLenMax)),
@@ -145,20 +141,19 @@ fn stage_rows(lines: &mut Lines, stages: &[Stage<'_>], seconds: f64) {
             ratio(takes, batches, 1.0),
             each(Counter::StageNs),
             rate(Counter::StageRefused),
-            rate(Counter::QueueWakes),
             decided(stage),
         );
         lines.add(row.trim_end());
     }
 }
 
-/// What the controllers of a stage have set, and the age that they go by.
+/// What the controllers of a stage have set: the batch, the rate, and the age that decides.
 fn decided(stage: &Stage<'_>) -> String {
     let set = |dial| Some(stage.dial(dial)).filter(|value| *value > 0);
-    let batch = set(Dial::BatchMost).map(|most| format!("batch {}", short(decimal(most))));
+    let batch = set(Dial::BatchMost).map(|most| short(decimal(most)));
     let rate = set(Dial::AdmitMilliPerS);
     let rate = rate.map(|milli| format!("{}/s", short(decimal(milli) / 1e3)));
-    let age = set(Dial::AgeP90Ns).map(|ns| format!("p90 {}", span(ns)));
+    let age = set(Dial::AgeP90Ns).map(span);
     [batch, rate, age].into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
@@ -187,16 +182,16 @@ fn title(now: &Sample, seconds: Option<f64>) -> String {
     let span = seconds.map_or("since its start".to_owned(), |secs| format!("over {secs:.1} s"));
     let threads = match now.threads() {
         0 => String::new(),
-        threads => format!(", {} thr", whole(threads)),
+        threads => format!(", {} threads", whole(threads)),
     };
+    let workers = now.processes();
+    let noun = if workers == 1 { "worker" } else { "workers" };
     format!(
-        "regatta {}   {}   up {days}d {hours:02}:{minutes:02}:{:02}   {}   workers {}{threads}   \
-         {span}",
-        now.pid,
+        "{} {}  {}  {workers} {noun}{threads}  {span}  up {days}d {hours:02}:{minutes:02}:{:02}",
         now.architecture,
-        secs % 60,
+        now.pid,
         phase_name(now.phase),
-        now.processes(),
+        secs % 60,
     )
 }
 
@@ -206,48 +201,44 @@ fn row(name: &str, pid: &str, open: u64, since: &Totals, seconds: f64) -> String
     let events = ratio(since.get(Counter::WaitEvents), since.get(Counter::WaitCalls), 1.0);
     let hits = ratio(since.get(Counter::CacheHits), since.get(Counter::CacheLookups), 100.0);
     let turns = since.histogram(Histogram::TurnNs);
-    let mut row = format!(
-        "{name:>3}{pid:>8}{:>7}{:>7}{:>8}{:>7}{events:>6}{hits:>6}",
+    let stalls: u64 = STALLS.iter().map(|(_, cause)| since.get(*cause)).sum();
+    format!(
+        "{name:>3}{pid:>8}{:>7}{:>7}{:>7}{:>7}{events:>8}{hits:>7}{:>9}{:>9}{:>8}",
         rate(Counter::AcceptOk),
         whole(open),
         rate(Counter::Requests),
         short(megabytes),
-    );
-    for stall in STALLS {
-        write!(row, "{:>5}", rate(stall)).expect("writing to a string cannot fail");
-    }
-    let locks = short(per_second(since.get(Counter::LockWaitNs), seconds) / 1e6);
-    let p99 = time(turns, 990_000);
-    write!(row, "{locks:>8}{p99:>8}").expect("writing to a string cannot fail");
-    row
+        short(per_second(stalls, seconds)),
+        short(per_second(since.get(Counter::LockWaitNs), seconds) / 1e6),
+        time(turns, 990_000),
+    )
 }
 
 fn summary(lines: &mut Lines, now: &Sample, since: &Totals, seconds: f64) {
     let rate = |counter| short(per_second(since.get(counter), seconds));
     let of = |histogram, per_million| time(since.histogram(histogram), per_million);
+    let count = |histogram, per_million| count(since.histogram(histogram), per_million);
     lines.add(format!(
-        "requests   p50 {}   p90 {}   p99 {}   p99.9 {}   max {}   open {}   cut/s {}",
+        "requests  p50 {}  p90 {}  p99 {}  p99.9 {}  max {}  open {}",
         of(Histogram::RequestNs, 500_000),
         of(Histogram::RequestNs, 900_000),
         of(Histogram::RequestNs, 990_000),
         of(Histogram::RequestNs, 999_000),
         of(Histogram::RequestNs, 1_000_000),
-        whole(now.totals.gauge(Gauge::RequestsOpen)),
-        rate(Counter::RepliesCut),
+        short(decimal(now.totals.gauge(Gauge::RequestsOpen))),
     ));
     lines.add(format!(
-        "replies/s  2xx {}   3xx {}   4xx {}   5xx {}   200 {}   206 {}   304 {}   404 {}",
+        "replies/s 2xx {}  3xx {}  4xx {}  5xx {}  206 {}  304 {}  cut {}",
         rate(Counter::Replies2xx),
         rate(Counter::Replies3xx),
         rate(Counter::Replies4xx),
         rate(Counter::Replies5xx),
-        rate(Counter::Replies200),
         rate(Counter::Replies206),
         rate(Counter::Replies304),
-        rate(Counter::Replies404),
+        rate(Counter::RepliesCut),
     ));
     lines.add(format!(
-        "calls/s    recv {} ({} again)   send {} ({} again)   sendfile {} ({} again)   open {}",
+        "calls/s   recv {} ({})  send {} ({})  sendfile {} ({})  open {}",
         rate(Counter::RecvCalls),
         rate(Counter::RecvWouldBlock),
         rate(Counter::SendCalls),
@@ -257,27 +248,29 @@ fn summary(lines: &mut Lines, now: &Sample, since: &Totals, seconds: f64) {
         rate(Counter::Opens),
     ));
     lines.add(format!(
-        "accepts/s  {}   skipped {}   paused {}   a notification p50 {}   p99 {}   most {}",
+        "accepts/s {}  skipped {}  paused {}  each p50 {}  p99 {}  most {}",
         rate(Counter::AcceptOk),
         rate(Counter::AcceptSkippedFull),
         rate(Counter::AcceptEmfilePauses),
-        count(since.histogram(Histogram::AcceptsPerNotification), 500_000),
-        count(since.histogram(Histogram::AcceptsPerNotification), 990_000),
-        whole(now.totals.get(Counter::AcceptsPerNotificationMax)),
+        count(Histogram::AcceptsPerNotification, 500_000),
+        count(Histogram::AcceptsPerNotification, 990_000),
+        short(decimal(now.totals.get(Counter::AcceptsPerNotificationMax))),
     ));
     lines.add(format!(
-        "loop       p50 {}   p99 {}   stalled/s {}   events p50 {}   p99 {}   waiting {} %",
+        "loop      idle {} %  p50 {}  p99 {}  stalled {}/s  events p50 {}  p99 {}",
+        waiting(now, since, seconds),
         of(Histogram::LoopNs, 500_000),
         of(Histogram::LoopNs, 990_000),
         rate(Counter::StallRound),
-        count(since.histogram(Histogram::EventsPerWait), 500_000),
-        count(since.histogram(Histogram::EventsPerWait), 990_000),
-        waiting(now, since, seconds),
+        count(Histogram::EventsPerWait, 500_000),
+        count(Histogram::EventsPerWait, 990_000),
     ));
+    let stalls = STALLS.map(|(cause, counter)| format!("{cause} {}", rate(counter)));
+    lines.add(format!("stalls/s  {}", stalls.join("  ")));
     lines.add(format!(
-        "cache      {} entries   {} files   {} MB   fills/s {}   evictions/s {}   again/s {}",
-        whole(now.totals.gauge(Gauge::CacheEntries)),
-        whole(now.totals.gauge(Gauge::CacheFds)),
+        "cache     entries {}  files {}  MB {}  fill/s {}  evict/s {}  check/s {}",
+        short(decimal(now.totals.gauge(Gauge::CacheEntries))),
+        short(decimal(now.totals.gauge(Gauge::CacheFds))),
         short(decimal(now.totals.gauge(Gauge::CacheBytes)) / 1e6),
         rate(Counter::CacheFills),
         rate(Counter::CacheEvictions),
@@ -285,25 +278,24 @@ fn summary(lines: &mut Lines, now: &Sample, since: &Totals, seconds: f64) {
     ));
 }
 
-/// What stands behind the requests: turns, locks, helpers (stages have none), logs, memory and the
-/// ends of connections.
+/// Causes behind the requests: turns, locks, helpers (stages have none), logs, memory and the ends
+/// of connections.
 fn behind(lines: &mut Lines, now: &Sample, (since, has_stages): (&Totals, bool), seconds: f64) {
     let rate = |counter| short(per_second(since.get(counter), seconds));
     let of = |histogram, per_million| time(since.histogram(histogram), per_million);
     lines.add(format!(
-        "turns      p50 {}   p99 {}   max {}   locks/s {}   contended {}   waited {} ms/s",
+        "turns     p50 {}  p99 {}  max {}  locks/s {}  contended {}",
         of(Histogram::TurnNs, 500_000),
         of(Histogram::TurnNs, 990_000),
         of(Histogram::TurnNs, 1_000_000),
         rate(Counter::LockAcquisitions),
         rate(Counter::LockContended),
-        short(per_second(since.get(Counter::LockWaitNs), seconds) / 1e6),
     ));
     if !has_stages {
         helpers(lines, now, since, seconds);
     }
     lines.add(format!(
-        "log        {} lines/s   {} writes/s   {} dropped",
+        "log       {} lines/s  {} writes/s  {} dropped",
         rate(Counter::LogLines),
         rate(Counter::LogWrites),
         whole(now.totals.get(Counter::LogDropped)),
@@ -311,27 +303,27 @@ fn behind(lines: &mut Lines, now: &Sample, (since, has_stages): (&Totals, bool),
     let memory = now.memory();
     let megabytes = |bytes| short(decimal(bytes) / 1e6);
     lines.add(format!(
-        "memory MB  resident {}   own {}   shared {}   page tables {}   kernel stacks {}   \
-         tasks {}",
+        "memory MB rss {}  own {}  shared {}  tables {}  stacks {}  tasks {}",
         megabytes(memory.resident),
         megabytes(memory.anonymous),
         megabytes(memory.shared),
         megabytes(memory.page_tables),
         megabytes(memory.kernel_stacks()),
-        whole(memory.tasks),
+        short(decimal(memory.tasks)),
     ));
-    let closes = CLOSES.map(|(name, counter)| format!("{name} {}", rate(counter)));
-    lines.add(format!("closes/s   {}", closes[..7].join("   ")));
-    lines.add(format!("           {}", closes[7..].join("   ")));
+    let closes = CLOSES.iter().filter(|(_, counter)| since.get(*counter) > 0);
+    let closes: Vec<_> = closes.map(|(why, counter)| format!("{why} {}", rate(*counter))).collect();
+    let none = if closes.is_empty() { "none" } else { "" };
+    lines.add(format!("closes/s  {none}{}", closes.join("  ")));
 }
 
-/// What is left to helpers, and by whom.
+/// The work of helpers, and its causes.
 fn helpers(lines: &mut Lines, now: &Sample, since: &Totals, seconds: f64) {
     let rate = |counter| short(per_second(since.get(counter), seconds));
     let tasks = [Counter::HelperTasksOpen, Counter::HelperTasksRead, Counter::HelperTasksPrefetch];
     let tasks = tasks.map(|counter| since.get(counter)).iter().sum();
     lines.add(format!(
-        "disk/s     tasks {} ({} lost)   in memory {}   not {}   inline {}   deferred {}",
+        "disk/s    tasks {}  lost {}  cached {}  cold {}  inline {}  defer {}",
         short(per_second(tasks, seconds)),
         rate(Counter::HelpersLost),
         rate(Counter::ResidencyResident),
@@ -342,12 +334,11 @@ fn helpers(lines: &mut Lines, now: &Sample, since: &Totals, seconds: f64) {
     // Time that passes per second is how many were at it, on average.
     let at_once = |counter| short(per_second(since.get(counter), seconds) / 1e9);
     lines.add(format!(
-        "helpers    {}   busy {}   waiting {} (most {})   idle {}   unknown/s {}   false/s {}",
-        whole(now.totals.gauge(Gauge::HelpersOpen)),
+        "helpers   {}  busy {}  queued {}  most {}  unknown/s {}  false/s {}",
+        short(decimal(now.totals.gauge(Gauge::HelpersOpen))),
         at_once(Counter::HelperBusyNs),
         at_once(Counter::HelperWaitNs),
-        whole(now.totals.get(Counter::HelperQueueMax)),
-        at_once(Counter::HelperIdleNs),
+        short(decimal(now.totals.get(Counter::HelperQueueMax))),
         rate(Counter::ResidencyUnknown),
         rate(Counter::ResidencyFalse),
     ));
