@@ -11,9 +11,23 @@ pub(crate) enum What {
     Site,
 }
 
+/// The page with the family tree of the architectures, which is made between these two lines.
+const TREE_PAGE: &str = "docs/arch/README.md";
+const TREE_BEGIN: &str = "<!-- tree: made by cargo xtask gen -->";
+const TREE_END: &str = "<!-- end of tree -->";
+
+/// A page with this text between the two lines; unchanged if it lacks one of them.
+fn with_tree(page: &str, tree: &str) -> String {
+    let Some((before, rest)) = page.split_once(TREE_BEGIN) else { return page.to_owned() };
+    let Some((_, after)) = rest.split_once(TREE_END) else { return page.to_owned() };
+    format!("{before}{TREE_BEGIN}\n\n```\n{}\n```\n\n{TREE_END}{after}", tree.trim_end())
+}
+
 /// The documents made from tables: path below the root, and text.
 pub(crate) fn documents() -> Vec<(&'static str, String)> {
+    let page = std::fs::read_to_string(project_root().join(TREE_PAGE)).unwrap_or_default();
     vec![
+        (TREE_PAGE, with_tree(&page, &regatta_server::architectures::tree())),
         ("docs/metrics.md", regatta_metrics::markdown()),
         ("deploy/grafana.json", crate::dashboard::dashboard()),
     ]
@@ -63,4 +77,18 @@ fn texts_below(folder: &Path) -> Vec<PathBuf> {
         is_text && path.metadata().is_ok_and(|facts| facts.len() >= BYTES_MIN)
     });
     files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{TREE_BEGIN, TREE_END, with_tree};
+
+    #[test]
+    fn a_tree_replaces_the_one_before() {
+        let page = format!("a\n{TREE_BEGIN}\nold\n{TREE_END}\nb\n");
+        let once = with_tree(&page, "new\n\n");
+        assert_eq!(once, format!("a\n{TREE_BEGIN}\n\n```\nnew\n```\n\n{TREE_END}\nb\n"));
+        assert_eq!(with_tree(&once, "new"), once);
+        assert_eq!(with_tree("no lines", "new"), "no lines");
+    }
 }

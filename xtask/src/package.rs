@@ -15,6 +15,9 @@ use std::process::Command;
 pub(crate) struct Options {
     /// What to make; without it, both.
     what: Option<Kind>,
+    /// For users: refuses what is only good for trials.
+    #[arg(long)]
+    release: bool,
     /// Pack this server instead of building one.
     #[arg(long, value_name = "BINARY")]
     regatta: Option<PathBuf>,
@@ -45,7 +48,13 @@ const LIBRARIES: &str = "libraries";
 
 /// Makes what is asked for.
 pub(crate) fn run(options: Options) -> Result<bool, String> {
-    let Options { what, regatta, regatta_lab } = options;
+    let Options { what, release, regatta, regatta_lab } = options;
+    if let Some(fault) = placeholder(&read(&project_root().join("SECURITY.md"))?) {
+        if release {
+            return Err(fault);
+        }
+        println!("not for users: {fault}");
+    }
     let is_wanted = |kind: Kind| what.is_none_or(|what| what == kind);
     let folder = target_dir().join("package");
     must(Command::new("rm").arg("-rf").arg(&folder))?;
@@ -62,6 +71,14 @@ pub(crate) fn run(options: Options) -> Result<bool, String> {
         image(&folder, &regatta.map_or_else(build_static, Ok)?, &umoci)?;
     }
     Ok(true)
+}
+
+/// The fault of a page for security reports whose address cannot be reached.
+fn placeholder(page: &str) -> Option<String> {
+    let address =
+        page.split_whitespace().find(|word| word.contains("@") && word.contains(".invalid"))?;
+    let address = address.trim_end_matches('.');
+    Some(format!("SECURITY.md: {address} is a placeholder; write the address that reports reach"))
 }
 
 /// Runs a program that must succeed.
@@ -251,10 +268,17 @@ fn image(folder: &Path, program: &Path, umoci: &Path) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{changelog, license, read};
+    use super::{changelog, license, placeholder, read};
     use crate::command::{project_root, require};
     use crate::skips::skip;
     use std::process::Command;
+
+    #[test]
+    fn an_address_that_reaches_nobody_is_found() {
+        let fault = placeholder("Write to security@regatta.invalid. Soon.").expect("a placeholder");
+        assert!(fault.contains("security@regatta.invalid is a placeholder"), "{fault}");
+        assert_eq!(placeholder("Write to security@regatta.example. Not to a@b."), None);
+    }
 
     #[test]
     fn texts_for_debian_are_of_its_form() {

@@ -20,7 +20,7 @@ use std::{
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Lab {
-    /// List the experiments that come with the program, or print the file of one.
+    /// List the built-in experiments, or print the file of one.
     #[command(after_help = "Example: regatta lab list template-site > mine.toml")]
     List {
         /// Print the file of this experiment, to change it and run that.
@@ -38,8 +38,9 @@ pub(crate) enum Lab {
         #[arg(long)]
         json: bool,
     },
-    /// Find the best settings for the files of a directory on this machine: architectures and
-    /// options are raced against each other; prints a configuration file, or "keep the default".
+    /// Find the best settings for the files of a directory on this machine.
+    ///
+    /// Races architectures and options; prints a configuration file, or "keep the default".
     #[command(after_help = BEST_HELP)]
     Best(Box<Best>),
     /// Write the report of a run, finished or interrupted: a page, Markdown, CSV, JSON.
@@ -51,7 +52,7 @@ pub(crate) enum Lab {
         #[arg(long)]
         json: bool,
     },
-    /// Show what became of every claim of the papers in the runs of some directories.
+    /// Judge every claim of the papers by the runs below some directories.
     #[command(after_help = "Example: regatta lab verdicts ./runs --html verdicts.html")]
     Verdicts {
         /// Directories of runs, or with runs below them.
@@ -82,8 +83,9 @@ pub(crate) enum Lab {
         #[arg(long)]
         json: bool,
     },
-    /// Show the differences between two runs, or between two builds of regatta, which then run
-    /// at the same time, in a run of their own.
+    /// Show the differences between two runs, or race two builds of regatta.
+    ///
+    /// Builds run at the same time, in a run of their own.
     #[command(after_help = "Example: regatta lab compare ./regatta-old ./regatta --fail-over 3%")]
     Compare {
         #[command(flatten)]

@@ -38,8 +38,9 @@ enum Command {
     /// Make, inspect and predict workloads: file sets and session logs.
     #[command(subcommand, after_help = "Example: regatta workload new quick ./w")]
     Workload(workload::Workload),
-    /// Run the bare loop, the baseline of measurements: it sends the same bytes for every request,
-    /// without parsing it.
+    /// Run the bare loop, the baseline of measurements.
+    ///
+    /// It sends the same bytes for every request, and parses nothing.
     #[command(after_help = "Example: regatta null --listen 127.0.0.1:0 --body 4096")]
     Null(BareOptions),
     /// Write manual pages, and completions for bash, fish and zsh.
@@ -142,8 +143,8 @@ mod tests {
     }
 
     #[test]
-    fn the_readme_names_every_command_and_no_flag_that_is_not() {
-        commands::page_names_all(include_str!("../../../README.md"), &Cli::command());
+    fn the_page_names_every_command_and_no_flag_that_is_not() {
+        commands::page_names_all(include_str!("../../../docs/commands.md"), &Cli::command());
     }
 
     /// The silent ones write files, or serve or rewrite a file until they are stopped.

@@ -1,15 +1,27 @@
 //! `regatta-lab pages`: manual pages, and completions for shells, from what the command line takes.
-use clap::Command;
+use clap::{Command, builder::PossibleValuesParser};
 use clap_complete::Shell;
+use regatta_lab_core::cli::experiment_names;
 use std::{fs, io, path::Path};
 
 /// Writes them into a directory, which is made if it is missing.
 pub(crate) fn write(program: Command, directory: &Path) -> io::Result<()> {
     fs::create_dir_all(directory)?;
+    let mut offering = offering(program.clone());
     for shell in [Shell::Bash, Shell::Fish, Shell::Zsh] {
-        clap_complete::generate_to(shell, &mut program.clone(), "regatta-lab", directory)?;
+        clap_complete::generate_to(shell, &mut offering, "regatta-lab", directory)?;
     }
     clap_mangen::generate_to(program, directory)
+}
+
+/// The command line for completions, which offer the names of experiments.
+fn offering(program: Command) -> Command {
+    program.mut_subcommand("lab", |lab| {
+        lab.mut_subcommand("run", |run| {
+            let names = PossibleValuesParser::new(experiment_names());
+            run.mut_arg("which", |arg| arg.value_parser(names))
+        })
+    })
 }
 
 #[cfg(test)]
@@ -38,6 +50,7 @@ mod tests {
         assert!(!directory.join("regatta-lab-lab-agent.1").exists(), "a command for programs");
         for script in ["regatta-lab.bash", "_regatta-lab", "regatta-lab.fish"] {
             assert!(text(script).contains("workload"), "{script}");
+            assert!(text(script).contains("azzedin-fig5"), "{script}: no experiments");
         }
         let files = fs::read_dir(&directory).expect("ours").flatten().map(|entry| entry.path());
         let is_page = |path: &PathBuf| path.extension().is_some_and(|end| end == "1");

@@ -27,11 +27,12 @@ pub(crate) enum Workload {
     /// Make a workload from a preset: files, session logs and a manifest.
     #[command(after_help = "Example: regatta workload new quick ./w && regatta serve ./w/root")]
     New(NewOptions),
-    /// Describe a workload, a directory or a log, and predict how a server will do with it.
+    /// Describe a workload, a directory or a log, and predict results.
     #[command(after_help = "Example: regatta workload inspect ./w --rate 2000 --connections 1000")]
     Inspect(InspectOptions),
-    /// Rewrite the single file of a workload, version after version, until Ctrl-C. Run this where
-    /// the files are if `regatta load --alter off` runs on another machine.
+    /// Rewrite the single file of a workload, version after version, until Ctrl-C.
+    ///
+    /// Run this where the files are if `regatta load --alter off` runs on another machine.
     #[command(after_help = "Example: regatta workload alter ./w --way renamed@10ms -d 30s")]
     Alter(Alter),
     /// Make a workload over your own content.

@@ -27,7 +27,7 @@ use std::{
     time::Duration,
 };
 
-/// Serves static content under a concurrency architecture of your choice.
+/// Serve static files under a concurrency architecture of your choice.
 #[derive(Debug, Parser)]
 #[command(name = "regatta", version = env!("REGATTA_VERSION"), arg_required_else_help = true)]
 #[command(after_help = measuring::HELP)]
@@ -50,18 +50,19 @@ enum Command {
         #[arg(long, value_name = "FD", hide = true)]
         inherit: Option<i32>,
     },
-    /// Have a running server read its configuration again; workers that have it take over from
-    /// those that serve. Fails if nothing has changed because something is wrong.
+    /// Apply the configuration again; the old one stays if the new one has mistakes.
+    ///
+    /// Workers with the new configuration take over. No connection is refused.
     #[command(after_help = "Example: regatta reload")]
     Reload {
-        /// The server's process; without it, the only one that this user has started.
+        /// Process of the server; needed if this user runs several.
         #[arg(long)]
         pid: Option<u32>,
     },
-    /// Have a running server go on as the program that now lies where its own was started from.
+    /// Restart a running server in place with the program installed now.
     #[command(after_help = "Example: regatta upgrade")]
     Upgrade {
-        /// The server's process; without it, the only one that this user has started.
+        /// Process of the server; needed if this user runs several.
         #[arg(long)]
         pid: Option<u32>,
     },
@@ -75,16 +76,16 @@ enum Command {
         #[arg(long, conflicts_with = "name")]
         json: bool,
     },
-    /// Check a configuration and list everything that is wrong with it.
+    /// Check a configuration and list every mistake.
     #[command(after_help = "Example: regatta check --config /etc/regatta.toml")]
     Check {
         #[command(flatten)]
         settings: SettingArgs,
-        /// Print a JSON object, whether something is wrong or not.
+        /// Print a JSON object, with or without mistakes.
         #[arg(long)]
         json: bool,
     },
-    /// Show how a request would be answered, and why.
+    /// Show the response to a request, and the reasons.
     #[command(after_help = "Example: regatta explain GET /docs/ -H 'accept-encoding: br' ./public")]
     Explain {
         /// The method.
@@ -96,8 +97,7 @@ enum Command {
         /// A field line of the request; may be repeated.
         #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
         headers: Vec<String>,
-        /// Who sends the request, as 192.0.2.7, or unix: for whoever connects to a Unix socket:
-        /// says whose request it is, and which limits hold.
+        /// Address of the client, or unix: for a Unix socket; decides limits and trust.
         #[arg(long, value_name = "ADDRESS")]
         from: Option<String>,
         #[command(flatten)]
@@ -106,31 +106,33 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Show the counters of a running server, live, without a request to it. Only root and the
-    /// user that started the server may read them.
+    /// Show live counters of a running server.
+    ///
+    /// No request is sent to it. Only root and the user that started the server may read them.
     #[command(after_help = "Example: regatta top --once --json")]
     Top {
-        /// The server's process; without it, the only one that this user has started.
+        /// Process of the server; needed if this user runs several.
         #[arg(long)]
         pid: Option<u32>,
-        /// Seconds between two readings; 0, with --once, takes one and shows averages.
+        /// Seconds between two readings; 0 with --once shows averages since the start.
         #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
         interval: Duration,
-        /// Print once and exit, also on a terminal.
+        /// Print once and exit, even on a terminal.
         #[arg(long)]
         once: bool,
-        /// Print JSON, one document on each line.
+        /// Print JSON, one document per line.
         #[arg(long)]
         json: bool,
     },
-    /// Make the siblings .br, .zst and .gz of a site's files where they are smaller: clients that
-    /// accept a coding are sent its sibling. Those of files that have not changed stay.
+    /// Make the siblings .br, .zst and .gz of files where they are smaller.
+    ///
+    /// A client that accepts a coding receives the sibling. Current siblings stay.
     #[command(after_help = "Example: regatta precompress ./public --codings br,gz")]
     Precompress {
         /// The directory of the files.
         #[arg(value_name = "DIR")]
         directory: PathBuf,
-        /// Which to make, separated by commas; they need the programs brotli, zstd and gzip.
+        /// Siblings to make; they need the programs brotli, zstd and gzip.
         #[arg(long, value_name = "SUFFIXES", default_value = "br,zst,gz")]
         #[arg(value_delimiter = ',', value_parser = ["br", "zst", "gz"])]
         codings: Vec<String>,
@@ -138,8 +140,7 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Make a password for a user of paths that are protected (`[[auth]]`), and the line that the
-    /// configuration has for it.
+    /// Make a password, and its line for `[[auth]]` in the configuration.
     #[command(after_help = "Example: regatta password ann")]
     Password {
         /// The user's name.
@@ -458,10 +459,10 @@ mod tests {
     }
 
     #[test]
-    fn the_readme_names_every_command_and_no_flag_that_is_not() {
-        let (command, readme) = (Cli::command(), include_str!("../../../README.md"));
-        commands::page_names_all(readme, &command);
-        commands::line_names_all_flags(readme, command.find_subcommand("serve").expect("it is"));
+    fn the_page_names_every_command_and_no_flag_that_is_not() {
+        let (command, page) = (Cli::command(), include_str!("../../../docs/commands.md"));
+        commands::page_names_all(page, &command);
+        commands::line_names_all_flags(page, command.find_subcommand("serve").expect("it is"));
     }
 
     /// The silent ones have no results, write files, or serve until they are stopped.

@@ -1,8 +1,8 @@
 //! `regatta pages`: manual pages, and completions for shells, from what the command line takes.
-use clap::Command;
+use clap::{Command, builder::PossibleValuesParser};
 use clap_complete::Shell;
 use clap_mangen::roff::{Roff, bold, roman};
-use regatta_arch::options::OptionSpec;
+use regatta_arch::{ARCHITECTURES, options::OptionSpec};
 use regatta_server::config::{options, tables::TABLES};
 use std::{fs, io, path::Path};
 
@@ -16,8 +16,9 @@ mistakes.";
 /// Writes them into a directory, which is made if it is not there.
 pub(crate) fn write(program: Command, directory: &Path) -> io::Result<()> {
     fs::create_dir_all(directory)?;
+    let mut offering = offering(program.clone());
     for shell in [Shell::Bash, Shell::Fish, Shell::Zsh] {
-        clap_complete::generate_to(shell, &mut program.clone(), "regatta", directory)?;
+        clap_complete::generate_to(shell, &mut offering, "regatta", directory)?;
     }
     // The options have a page of their own.
     let program = program.mut_subcommand("serve", |serve| {
@@ -25,6 +26,22 @@ pub(crate) fn write(program: Command, directory: &Path) -> io::Result<()> {
     });
     clap_mangen::generate_to(program, directory)?;
     fs::write(directory.join("regatta.toml.5"), file_page())
+}
+
+/// The command line for completions, which offer the names of architectures and of options.
+fn offering(program: Command) -> Command {
+    let names = || PossibleValuesParser::new(ARCHITECTURES.iter().map(|one| one.name));
+    let program = program.mut_subcommand("architectures", |command| {
+        command.mut_arg("name", |arg| arg.value_parser(names()))
+    });
+    ["serve", "check", "explain"].into_iter().fold(program, |program, command| {
+        program.mut_subcommand(command, |command| {
+            let keys = PossibleValuesParser::new(options::all().map(|spec| spec.key));
+            command
+                .mut_arg("architecture", |arg| arg.value_parser(names()))
+                .mut_arg("sets", |arg| arg.value_parser(keys))
+        })
+    })
 }
 
 /// The page of the configuration file. It has no date, so that equal sources make equal pages.
@@ -89,7 +106,10 @@ mod tests {
             assert!(options.contains(part), "{part}");
         }
         for script in ["regatta.bash", "_regatta", "regatta.fish"] {
-            assert!(text(script).contains("precompress"), "{script}");
+            let text = text(script);
+            for word in ["precompress", "cohort-sandstorm", "limits.idle_ms_max"] {
+                assert!(text.contains(word), "{script}: {word}");
+            }
         }
         let files = fs::read_dir(&directory).expect("ours").flatten().map(|entry| entry.path());
         let is_page = |path: &PathBuf| path.extension().is_some_and(|end| end == "1" || end == "5");

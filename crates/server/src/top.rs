@@ -60,7 +60,7 @@ impl Default for TopOptions {
 }
 
 /// Shows the server's counters on standard output: on a terminal again and again until it ends, or
-/// `q` or Ctrl-C is pressed; elsewhere once. Complaints go to standard error. Returns the exit code.
+/// `q` or Ctrl-C is pressed; elsewhere once. Errors go to standard error. Returns the exit code.
 #[must_use]
 pub fn run(options: &TopOptions) -> u8 {
     let stdout = io::stdout();

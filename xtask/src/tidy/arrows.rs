@@ -20,7 +20,7 @@ const ARROWS: [(&str, &[&str]); 16] = [
     ("regatta", &["server", "arch", "sys"]),
     ("regatta-lab", &["lab", "load", "server", "sys"]),
     ("testkit", &[]),
-    ("xtask", &["lab", "metrics"]),
+    ("xtask", &["lab", "metrics", "server"]),
     ("fuzz", &["http", "lab", "load", "origin", "server", "sim", "sys"]),
 ];
 /// The feature with which tests take the machine's part (`crates/sys/src/hook.rs`).

@@ -16,17 +16,17 @@ pub(crate) fn check(root: &Path, sources: &[Source]) -> Vec<Violation> {
     for source in sources.iter().filter(|source| source.path.starts_with("crates/arch/src/")) {
         for table in tables_of(source) {
             tables += 1;
-            names.extend(names_in(table).map(|(line, name)| (source.path.clone(), line, name)));
+            names.extend(pages_in(table).map(|(line, name)| (source.path.clone(), line, name)));
         }
     }
     if tables > 0 && names.is_empty() {
-        let message = "ARCHITECTURES has no `name: \"...\"` that tidy can read";
+        let message = "ARCHITECTURES has no `page: \"...\"` that tidy can read";
         found.push(Violation::new("crates/arch/src", 0, message));
     }
     for (path, line, name) in names {
         let page = format!("docs/arch/{name}.md");
         let Some(text) = page_of(root, &name) else {
-            let message = format!("architecture `{name}` has no page {page}");
+            let message = format!("there is no page {page}");
             found.push(Violation::new(&path, line, message));
             continue;
         };
@@ -122,16 +122,16 @@ fn tables_of(source: &Source) -> impl Iterator<Item = &syn::Expr> {
     })
 }
 
-/// The lines and texts of the `name: "..."` in a table's rows.
-fn names_in(table: &syn::Expr) -> impl Iterator<Item = (usize, String)> {
-    let mut rows = Rows { names: Vec::new() };
+/// The lines and texts of the `page: "..."` in a table's rows.
+fn pages_in(table: &syn::Expr) -> impl Iterator<Item = (usize, String)> {
+    let mut rows = Rows { pages: Vec::new() };
     rows.visit_expr(table);
-    rows.names.into_iter()
+    rows.pages.into_iter()
 }
 
 #[derive(Debug)]
 struct Rows {
-    names: Vec<(usize, String)>,
+    pages: Vec<(usize, String)>,
 }
 
 impl<'ast> Visit<'ast> for Rows {
@@ -139,8 +139,8 @@ impl<'ast> Visit<'ast> for Rows {
         for field in &row.fields {
             let syn::Member::Named(member) = &field.member else { continue };
             let syn::Expr::Lit(value) = &field.expr else { continue };
-            if let (true, syn::Lit::Str(text)) = (member == "name", &value.lit) {
-                self.names.push((text.span().start().line, text.value()));
+            if let (true, syn::Lit::Str(text)) = (member == "page", &value.lit) {
+                self.pages.push((text.span().start().line, text.value()));
             }
         }
     }
@@ -148,7 +148,7 @@ impl<'ast> Visit<'ast> for Rows {
 
 #[cfg(test)]
 mod tests {
-    use super::{MAP_HEADING, Source, misplaced, missing, names_in, tables_of};
+    use super::{MAP_HEADING, Source, misplaced, missing, pages_in, tables_of};
 
     const PAGE: &str = "# a\n\n```\npicture\n```\n## What the paper says\nMuch.\n## Options\n\nx\n\
         ## Deviations\n* one\n## How it fails\nOften.\n";
@@ -175,12 +175,12 @@ mod tests {
     }
 
     #[test]
-    fn names_are_read_from_the_table() {
-        let text = "//! x.\nconst ODD: A = A { name: \"odd\" };\n\
+    fn pages_are_read_from_the_table() {
+        let text = "//! x.\nconst ODD: A = A { page: \"odd\" };\n\
             pub const ARCHITECTURES: &[A] = &[\n\
-            A { name: \"sped\", line: \"x\" },\n crate::A { name: \"mp\" }];";
+            A { page: \"sped\", line: \"x\" },\n crate::A { page: \"mp\" }];";
         let source = Source::new("crates/arch/src/lib.rs", text).expect("the text is Rust");
-        let names: Vec<_> = tables_of(&source).flat_map(names_in).collect();
+        let names: Vec<_> = tables_of(&source).flat_map(pages_in).collect();
         assert_eq!(names, [(4, "sped".to_owned()), (5, "mp".to_owned())]);
     }
 

@@ -4,6 +4,7 @@ mod arrows;
 mod circles;
 mod documents;
 mod messages;
+mod plain;
 mod reach;
 mod source;
 mod words;
@@ -59,7 +60,7 @@ pub(crate) fn run() -> bool {
 /// Everything that breaks a rule below `root`, sorted by place.
 pub(crate) fn check(root: &Path) -> Vec<Violation> {
     let mut found = Vec::new();
-    let mut sources = Vec::new();
+    let (mut sources, mut pages) = (Vec::new(), Vec::new());
     for path in files_below(root) {
         let name = relative(root, &path);
         let Ok(text) = std::fs::read_to_string(&path) else { continue };
@@ -69,6 +70,7 @@ pub(crate) fn check(root: &Path) -> Vec<Violation> {
                 Ok(source) => sources.push(source),
                 Err(violation) => found.push(violation),
             },
+            "md" => pages.push((name, text)),
             "toml" | "sh" | "yml" => found.extend(source::notes(&name, &text, "#")),
             _ => {}
         }
@@ -80,6 +82,7 @@ pub(crate) fn check(root: &Path) -> Vec<Violation> {
     found.extend(documents::check(root, &sources));
     found.extend(messages::check(root, &sources));
     found.extend(words::check(root, &sources));
+    found.extend(plain::check(root, &sources, &pages));
     found.sort();
     found.dedup();
     found

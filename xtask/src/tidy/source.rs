@@ -66,6 +66,10 @@ impl Source {
         found
     }
 
+    pub(crate) fn lines(&self) -> impl Iterator<Item = &str> {
+        self.lines.iter().map(String::as_str)
+    }
+
     pub(crate) fn bare(&self) -> &[String] {
         &self.bare
     }

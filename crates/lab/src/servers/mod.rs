@@ -117,13 +117,20 @@ pub(crate) fn start(
         }
         if running.has_ended() || start.elapsed() > START_MAX {
             let said = fs::read_to_string(&errors).unwrap_or_default();
-            let said = said.lines().last().unwrap_or("it said nothing").to_owned();
-            return Err(format!("{} does not serve: {said}", target.name));
+            return Err(format!("{} does not serve: {}", target.name, last_message(&said)));
         }
         std::thread::sleep(STEP);
     }
     let also = asked_at(&addresses, copies).into_iter().skip(1).collect();
     Ok(Server { running, address, also })
+}
+
+/// The last message of a server, with the lines that continue it: those are indented.
+fn last_message(said: &str) -> String {
+    let lines: Vec<&str> = said.lines().collect();
+    let begin = lines.iter().rposition(|line| !line.starts_with(' ')).unwrap_or_default();
+    let lines: Vec<&str> = lines[begin..].iter().map(|line| line.trim()).collect();
+    if lines.is_empty() { "it wrote nothing".to_owned() } else { lines.join("; ") }
 }
 
 /// How many copies of a server there are that listen on a port each, counted up from the one that
@@ -244,6 +251,13 @@ fn words(
 mod tests {
     use super::*;
     use crate::experiment::{Scale, parse};
+
+    #[test]
+    fn a_message_has_its_continuation() {
+        let said = "regatta: first\nregatta: no such directory\n  hint: make it\n";
+        assert_eq!(last_message(said), "regatta: no such directory; hint: make it");
+        assert_eq!(last_message(""), "it wrote nothing");
+    }
 
     #[test]
     fn a_load_goes_to_every_address_and_to_every_copys_port() {
