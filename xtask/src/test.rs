@@ -141,6 +141,7 @@ pub(crate) fn run() -> bool {
         held(cargo().args(["clippy", "--package", HOOKED, "--", "-D", "warnings"]))
     });
     report.step("tidy", || Outcome::one(tidy::run()));
+    report.step("dependencies: bans, licences, sources", dependencies);
     // Tests of one program start the other, which they do not build themselves.
     report.step("build: both programs, all tests", || {
         held(cargo().args(["test", "--workspace", "--tests", "--no-run"]))
@@ -253,6 +254,15 @@ fn counted(line: &str) -> Option<Count> {
 fn ignored(line: &str) -> Option<String> {
     let (name, why) = line.strip_prefix("test ")?.split_once(" ... ignored")?;
     Some(format!("{name}{}", why.replacen(", ", ": ", 1)))
+}
+
+/// Checks the libraries by `deny.toml`: versions there twice, licences, registries.
+fn dependencies() -> Outcome {
+    let is_there = output_of(cargo().args(["deny", "--version"])).is_some();
+    if !is_there {
+        return Outcome::Skipped("needs cargo-deny (cargo install --locked cargo-deny)".to_owned());
+    }
+    held(cargo().args(["deny", "--offline", "check", "bans", "licenses", "sources"]))
 }
 
 /// Builds the crates that must not need an operating system for one that has none.

@@ -463,7 +463,7 @@ fn top_of_root_shows_the_servers_of_others_only_when_asked() {
     let unasked = top(&[]);
     assert!(!text(&unasked.stdout).contains(&pid) && !text(&unasked.stderr).contains(&pid));
     let asked = top(&["--pid", &pid]);
-    assert!(text(&asked.stdout).starts_with(&format!("regatta {pid} ")), "{asked:?}");
+    assert!(text(&asked.stdout).starts_with(&format!("symped {pid} ")), "{asked:?}");
 }
 
 #[test]
