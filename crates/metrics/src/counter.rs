@@ -188,7 +188,7 @@ counters! {
         "Entries that were too old to use and were opened again.";
     CacheEvictions "cache_evictions" "count" Sum "Entries removed to make room.";
     CacheInactive "cache_inactive" "count" Sum
-        "Entries removed because nobody had asked for them for `cache.inactive_ms`.";
+        "Entries removed after `cache.inactive_ms` without a request for them.";
     CacheEntriesAdded "cache_entries_added" "count" Sum "Entries added to the cache.";
     CacheEntriesRemoved "cache_entries_removed" "count" Sum "Entries removed from the cache.";
     CacheFdsAdded "cache_fds_added" "count" Sum "Open files added to the cache with their entries.";
@@ -295,7 +295,7 @@ counters! {
     FiberRetries "fiber_retries" "count" Sum
         "Operations that were tried again because the socket was ready.";
     FiberYields "fiber_yields" "count" Sum
-        "Times that a user thread let others go first although it could go on.";
+        "Times that a user thread let others go first although it could continue.";
     FiberStealTries "fiber_steal_tries" "count" Sum
         "Times that a scheduler with nothing to run asked others for connections.";
     FiberSteals "fiber_steals" "count" Sum

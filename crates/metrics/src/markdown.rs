@@ -21,7 +21,7 @@ fn write(out: &mut String) -> fmt::Result {
          `regatta top` reads them without a request to the server; `regatta top --json` prints\n\
          them under these names. Only root and the user that started the server may read them;\n\
          without `--pid`, `regatta top` shows root only servers that root has started.\n\
-         Counters only grow, and go on growing when a worker is replaced.\n\
+         Counters only grow, and continue to grow when a worker is replaced.\n\
          Numbers of several workers are added up; of high-water marks (`max`) the largest is\n\
          taken. Different counters are not read at the same instant.\n\n\
          `/metrics` has them under the names given as *exported*: times in seconds, and\n\
@@ -82,20 +82,21 @@ fn others_and_rest(out: &mut String) -> fmt::Result {
     }
     out.push_str(
         "\n## Not counted\n\n\
-         What can be calculated from counters has none of its own: the share of accepts that\n\
-         succeed is `accept_ok` / `accept_calls`, the mean of connections open at accepts\n\
-         `connections_open_at_accept_sum` / `accept_ok`, the mean size of a `sendfile`\n\
-         `sendfile_bytes` / `sendfile_calls`. A loop is idle for `wait_ns`; of its rounds'\n\
-         duration (the sum of `loop_ns`), files have taken at most `opens_ns`, `reads_ns` and\n\
-         `sendfile_ns` together.\n\n\
+         Values that follow from counters have no counter of their own:\n\n\
+         * share of accepts that succeed: `accept_ok` / `accept_calls`\n\
+         * mean of connections open at accepts: `connections_open_at_accept_sum` / `accept_ok`\n\
+         * mean size of a `sendfile`: `sendfile_bytes` / `sendfile_calls`\n\n\
+         A loop is idle for `wait_ns`. Of its rounds' duration (the sum of `loop_ns`), files have\n\
+         taken at most `opens_ns`, `reads_ns` and `sendfile_ns` together.\n\n\
          `regatta top` counts processes as workers (`workers` of `server` in `--json`), and\n\
          threads as threads (`thr`: `threads_open`). A row is a set of counters, and a process\n\
          may have several sets.\n\n\
-         It adds the memory of each worker's process as the kernel reports it\n\
-         (`memory` in `--json`, from `/proc/PID/status`): resident, anonymous and shared bytes,\n\
-         page tables, and kernel stacks, 16 KiB for each of its tasks. Helper processes are not\n\
-         included. Of a pipeline it has a row for each stage (`stages` in `--json`): what the\n\
-         queues and threads of that name have counted together, and what its controllers have\n\
+         It adds the memory of each worker's process as the kernel reports it (`memory` in\n\
+         `--json`, from `/proc/PID/status`). The values are resident, anonymous and shared bytes,\n\
+         page tables, and kernel stacks (16 KiB for each task). Helper processes are not\n\
+         included.\n\n\
+         It has a row for each stage of a pipeline (`stages` in `--json`). The row adds up the\n\
+         queues and threads of that name, and lists the values that the stage's controllers have\n\
          set (`dials`).\n",
     );
     Ok(())
