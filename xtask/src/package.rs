@@ -38,8 +38,8 @@ enum Kind {
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Documents in /usr/share/doc/regatta.
-const DOCUMENTS: &str = "deploy/grafana.json docs/from-nginx.md docs/hosts.md docs/logging.md \
-    docs/metrics.md docs/operating.md docs/rules.md";
+const DOCUMENTS: &str = "deploy/grafana.json docs/commands.md docs/from-nginx.md \
+    docs/hosts.md docs/logging.md docs/metrics.md docs/operating.md docs/rules.md";
 /// Documents in /usr/share/doc/regatta-lab.
 const LAB_DOCUMENTS: &str = "crates/lab/assets/echarts-NOTICE docs/environments.md docs/lab.md \
     docs/load.md docs/workload.md";
