@@ -1,7 +1,7 @@
 //! `regatta-lab pages`: manual pages, and completions for shells, from what the command line takes.
 use clap::{Command, builder::PossibleValuesParser};
 use clap_complete::Shell;
-use regatta_lab_core::cli::experiment_names;
+use regatta_lab_core::experiment::library::EXPERIMENTS;
 use std::{fs, io, path::Path};
 
 /// Writes them into a directory, which is made if it is missing.
@@ -18,7 +18,7 @@ pub(crate) fn write(program: Command, directory: &Path) -> io::Result<()> {
 fn offering(program: Command) -> Command {
     program.mut_subcommand("lab", |lab| {
         lab.mut_subcommand("run", |run| {
-            let names = PossibleValuesParser::new(experiment_names());
+            let names = PossibleValuesParser::new(EXPERIMENTS.iter().map(|(name, _)| *name));
             run.mut_arg("which", |arg| arg.value_parser(names))
         })
     })

@@ -38,6 +38,8 @@ const PAGES: &[(&str, &str)] = &[
 
 /// Columns of the texts.
 const COLUMNS: usize = 80;
+/// Columns before what an option does.
+const INDENT: usize = 6;
 
 /// The list by families: a line each.
 #[must_use]
@@ -86,7 +88,9 @@ pub fn describe(name: &str) -> Result<String, String> {
     text.push_str("\nOptions of its own, and their values (--set KEY=VALUE)\n");
     for spec in one.driver.options {
         let _ = writeln!(text, "  {} = {}", spec.key, effective(one, spec));
-        text.push_str(&indented(spec.doc));
+        for line in wrapped(spec.doc, COLUMNS - INDENT).lines() {
+            let _ = writeln!(text, "{:INDENT$}{line}", "");
+        }
     }
     Ok(text)
 }
@@ -128,8 +132,7 @@ pub fn tree() -> String {
         for head in ARCHITECTURES.iter().filter(of_family) {
             let is_head = find(head.parent).is_none_or(|parent| parent.family != family);
             if is_head {
-                let below = if head.parent.is_empty() { "" } else { head.parent };
-                branch(&mut text, head, 1, below);
+                branch(&mut text, head, 1, head.parent);
             }
         }
         text.push('\n');
@@ -178,20 +181,22 @@ fn picture(page: &str) -> Option<String> {
     (!lines.is_empty()).then(|| lines.join("\n") + "\n")
 }
 
-/// A text in lines of at most 80 columns, indented by six.
-fn indented(text: &str) -> String {
-    let (mut lines, mut width) = (String::from("     "), 5);
+/// The text in lines of at most `columns` characters, as far as words are not longer.
+pub(crate) fn wrapped(text: &str, columns: usize) -> String {
+    let (mut lines, mut width) = (String::new(), 0);
     for word in text.split(' ') {
-        let len = word.chars().count() + 1;
-        if width + len > COLUMNS {
-            lines.push_str("\n     ");
-            width = 5;
+        let len = word.chars().count();
+        if width > 0 && width + 1 + len > columns {
+            lines.push('\n');
+            width = 0;
+        } else if width > 0 {
+            lines.push(' ');
+            width += 1;
         }
-        lines.push(' ');
         lines.push_str(word);
         width += len;
     }
-    lines + "\n"
+    lines
 }
 
 /// The value that an option has under an architecture where nothing else is said.

@@ -11,9 +11,9 @@ use crate::{
 pub struct Architecture {
     /// The name that `--architecture` takes.
     pub name: &'static str,
-    /// Its family.
+    /// Family.
     pub family: Family,
-    /// The architecture of which it is a change; empty at the head of a family.
+    /// Architecture that this one changes; empty at the head of a family.
     pub parent: &'static str,
     /// Summary of at most 46 characters.
     pub summary: &'static str,

@@ -136,11 +136,6 @@ impl Listed {
     }
 }
 
-/// The names of the experiments that the lab has.
-pub fn experiment_names() -> impl Iterator<Item = &'static str> {
-    library::EXPERIMENTS.iter().map(|(name, _)| *name)
-}
-
 /// Prints the experiments that come with the program.
 pub fn list(form: Form) -> u8 {
     let all: Vec<Listed> = library::EXPERIMENTS.iter().map(Listed::of).collect();

@@ -125,8 +125,8 @@ pub(crate) fn start(
     Ok(Server { running, address, also })
 }
 
-/// The last message of a server, with the lines that continue it: those are indented.
-fn last_message(said: &str) -> String {
+/// Last message of a program, with the lines that continue it: those are indented.
+pub(crate) fn last_message(said: &str) -> String {
     let lines: Vec<&str> = said.lines().collect();
     let begin = lines.iter().rposition(|line| !line.starts_with(' ')).unwrap_or_default();
     let lines: Vec<&str> = lines[begin..].iter().map(|line| line.trim()).collect();

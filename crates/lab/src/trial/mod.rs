@@ -25,7 +25,7 @@ use crate::machines::Far;
 use crate::machines::served::Wanted;
 use crate::programs::OwnPrograms;
 use crate::record::{self, Cell, Probe, Record};
-use crate::servers::environments::Rooms;
+use crate::servers::{environments::Rooms, last_message};
 use crate::trial::beside::{Beside, Point};
 use crate::trial::load_command::Asked;
 use crate::units::date::unix_ms;
@@ -423,7 +423,7 @@ fn said(outcome: &Path, errors: &Path, code: Option<i32>) -> Result<Outcome, Str
     let text = fs::read_to_string(outcome).unwrap_or_default();
     serde_json::from_str(&text).map_err(|error| {
         let said = fs::read_to_string(errors).unwrap_or_default();
-        let said = said.lines().last().unwrap_or_default();
+        let said = last_message(&said);
         format!("the load ended with {code:?} and no result ({error}): {said}")
     })
 }

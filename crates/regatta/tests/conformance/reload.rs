@@ -257,6 +257,9 @@ fn the_pid_file_of_another_server_changes_nothing() {
     succeed(&own.server, "reload");
 }
 
+/// The last line of a script: it becomes the program.
+const SERVE: &str = "exec PROGRAM \"$@\"";
+
 /// A program of its own that can be replaced by another.
 struct Program(PathBuf);
 
@@ -277,6 +280,21 @@ impl Program {
         fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).expect("ours");
         fs::rename(&new, &self.0).expect("ours");
     }
+}
+
+impl Program {
+    /// Puts a script in its place that runs `serve`, and `act` before that from the second time on:
+    /// the first is the trial, the second is in earnest. `mark` tells them apart.
+    fn acts_in_earnest(&self, mark: &Path, act: &str, serve: &str) {
+        let mark = mark.display();
+        self.replace(&format!("[ -e {mark} ] && {act}\n: > {mark}\n{serve}"));
+    }
+}
+
+/// Part of a script that takes its time: without a child, as the shell would not hear of its end
+/// where the master's signals are blocked.
+fn waits(begun: &Path, until: &Path) -> String {
+    format!(": > {} && while [ ! -e {} ]; do :; done", begun.display(), until.display())
 }
 
 impl Drop for Program {
@@ -319,13 +337,13 @@ pub(crate) fn a_program_that_fails(variant: &Variant) {
 /// master without workers of its own supervises those of before.
 fn cannot_begin(own: &Configured, program: &Program, variant: &Variant) {
     let [mark, socket] = ["mark", "socket"].map(|name| own.site.beside(name));
-    let [mark, at] = [&mark, &socket].map(|path| path.display().to_string());
+    let at = socket.display();
     let listen = ["127.0.0.1:0", &*format!("unix:{at}")];
     let text = |listen: &[&str]| {
         Configured::text(variant.architecture, &own.root(), listen, variant.settings)
     };
     own.write(&text(&listen));
-    program.replace(&format!("[ -e {mark} ] && mkdir {at}\n: > {mark}\nexec PROGRAM \"$@\""));
+    program.acts_in_earnest(&mark, &format!("mkdir {at}"), SERVE);
     own.refuses("upgrade", "its workers could not begin");
     fs::remove_dir(&socket).expect("ours");
     own.write(&text(&listen[..1]));
@@ -344,8 +362,7 @@ fn a_master_that_waits_opens_its_log_anew() {
     let settings = [variant.settings, &[&*set]].concat();
     own.write(&Configured::text(variant.architecture, &own.root(), &listen, &settings));
     // What is tried can listen there, and what is executed in earnest, with its log open, cannot.
-    let [mark, socket] = [mark, socket].map(|path| path.display().to_string());
-    program.replace(&format!("[ -e {mark} ] && mkdir {socket}\n: > {mark}\nexec PROGRAM \"$@\""));
+    program.acts_in_earnest(&mark, &format!("mkdir {}", socket.display()), SERVE);
     let pid = own.server.pid().to_string();
     let refused = |log: &Path, why: &str| {
         let said = run(&["upgrade", "--pid", &pid]);
@@ -381,15 +398,11 @@ fn a_service_manager_is_told_of_each_reload_by_itself() {
         let said = String::from_utf8_lossy(&bytes[..count]);
         assert!(said.starts_with(start) && said.ends_with(end), "{start} {end}: {said}");
     };
-    let serve = format!("NOTIFY_SOCKET={} exec PROGRAM \"$@\"", notify.display());
+    let serve = format!("NOTIFY_SOCKET={} {SERVE}", notify.display());
     program.replace(&serve);
     succeed(&own.server, "upgrade");
     hears("READY=1\n", "generation 2\n");
-    // The second time it is executed in earnest, and takes its time: without a child, as the shell
-    // would not hear of its end where the master's signals are blocked.
-    let [mark, begun, until] = [&mark, &begins, &go].map(|path| path.display());
-    let wait = format!(": > {begun} && while [ ! -e {until} ]; do :; done");
-    program.replace(&format!("[ -e {mark} ] && {wait}\n: > {mark}\n{serve}"));
+    program.acts_in_earnest(&mark, &waits(&begins, &go), &serve);
     own.server.signal(Signal::USR2);
     assert!(eventually(PATIENCE, || begins.exists()), "{}", own.server.stderr());
     own.server.signal(Signal::HUP);
@@ -405,20 +418,16 @@ fn a_service_manager_is_told_of_each_reload_by_itself() {
 fn a_command_waits_for_what_it_has_asked_for() {
     let program = Program::new("waits-for-another");
     let own = Configured::new(Variant::named("sped_epoll"), &program.0);
-    let paths = ["mark", "begins", "go"].map(|name| own.site.beside(name));
-    let [mark, begins, go] = [0, 1, 2].map(|at| paths[at].display());
+    let [mark, begins, go] = ["mark", "begins", "go"].map(|name| own.site.beside(name));
     // Its trial reads the file. Executed in earnest it takes its time.
-    program.replace(&format!(
-        "[ -e {mark} ] && : > {begins} && while [ ! -e {go} ]; do :; done\n: > {mark}\n\
-         exec PROGRAM \"$@\""
-    ));
+    program.acts_in_earnest(&mark, &waits(&begins, &go), SERVE);
     own.server.signal(Signal::USR2);
-    assert!(eventually(PATIENCE, || paths[1].exists()), "{}", own.server.stderr());
+    assert!(eventually(PATIENCE, || begins.exists()), "{}", own.server.stderr());
     own.write("[server\n");
     let said = std::thread::scope(|scope| {
         let said = scope.spawn(|| run(&["reload", "--pid", &own.server.pid().to_string()]));
         std::thread::sleep(Duration::from_secs(1));
-        fs::write(&paths[2], "").expect("ours");
+        fs::write(&go, "").expect("ours");
         said.join().expect("it ends")
     });
     assert_eq!(said.code, Some(1), "{said:?}\n{}", own.server.stderr());

@@ -48,7 +48,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-/// How long the master listens on a removed address: old workers empty its backlog. Milliseconds.
+/// Time that the master listens on a removed address: old workers empty its backlog. Milliseconds.
 pub(super) const DROPPED_MS: u64 = 250;
 
 /// Keys of the master's poller: this bit, number of the generation, place of the child; the trial.
@@ -141,9 +141,9 @@ pub(super) struct Own<'a> {
     pub(super) drains_until: Option<u64>,
     pub(super) children: Vec<(&'a Child, Range<usize>)>,
     pub(super) bells: Vec<&'a Bell>,
-    /// Its roots.
+    /// Roots.
     pub(super) roots: Option<&'a RootWatch>,
-    /// Its table of clients.
+    /// Table of clients.
     pub(super) clients: Option<&'a ClientTable>,
 }
 

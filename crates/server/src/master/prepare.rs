@@ -126,7 +126,7 @@ fn bells(settings: &Settings, workers: usize) -> io::Result<(Vec<Bell>, Option<B
     Ok((bells?, SharedState::is_wanted(settings).then(Bell::new).transpose()?))
 }
 
-/// What was asked for of each socket, the sockets, and their addresses.
+/// Options asked for of each socket, the sockets, and their addresses.
 type Listens = (Vec<String>, Vec<OwnedFd>, Vec<Place>);
 
 fn listen(

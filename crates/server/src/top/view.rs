@@ -43,7 +43,7 @@ pub(super) fn page(now: &Sample, earlier: Option<&Sample>) -> String {
     lines(now, earlier, usize::MAX).concat_lines("\n", "")
 }
 
-/// What fits 80 columns and `rows` rows, drawn over what was there before. It switches to no other
+/// Lines that fit 80 columns and `rows` rows, drawn over the last ones. It switches to no other
 /// screen and hides no cursor: whatever ends the program, the terminal stays as it was.
 pub(super) fn screen(now: &Sample, earlier: Option<&Sample>, rows: usize) -> String {
     let mut lines = lines(now, earlier, rows.saturating_sub(1));
@@ -147,7 +147,7 @@ fn stage_rows(lines: &mut Lines, stages: &[Stage<'_>], seconds: f64) {
     }
 }
 
-/// What the controllers of a stage have set: the batch, the rate, and the age that decides.
+/// Settings by the controllers of a stage: batch, rate, and the age that decides.
 fn decided(stage: &Stage<'_>) -> String {
     let set = |dial| Some(stage.dial(dial)).filter(|value| *value > 0);
     let batch = set(Dial::BatchMost).map(|most| short(decimal(most)));

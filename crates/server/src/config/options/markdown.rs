@@ -1,7 +1,11 @@
 //! The page of all options, `docs/options.md`.
 use super::{FLAGS, SECTIONS, all, sections, toml};
+use crate::architectures::wrapped;
 use regatta_arch::{ARCHITECTURES, Architecture, options::OptionSpec};
 use std::fmt::Write as _;
+
+/// Columns of the page.
+const COLUMNS: usize = 100;
 
 /// The page for people who know nginx.
 const FROM_NGINX: &str = include_str!("../../../../../docs/from-nginx.md");
@@ -23,7 +27,7 @@ pub fn markdown() -> String {
     let mut text = String::from(MARKDOWN_HEAD);
     for section in sections() {
         let doc = section_doc(section);
-        let _ = write!(text, "\n## `[{section}]`\n\n{}\n", wrapped(&doc));
+        let _ = write!(text, "\n## `[{section}]`\n\n{}\n", wrapped(&doc, COLUMNS));
         for spec in all().filter(|spec| super::section(spec.key) == section) {
             push_markdown(&mut text, spec);
         }
@@ -73,31 +77,13 @@ is whoever connects, which may be a proxy.
 fn push_markdown(text: &mut String, spec: &OptionSpec) {
     let name = spec.key.rsplit_once('.').map_or(spec.key, |(_, name)| name);
     let value = spec.kind.parse(spec.default).map_or_else(|_| String::new(), |value| toml(&value));
-    let doc = wrapped(format!("{} {}", spec.doc, spec.long).trim_end());
+    let doc = wrapped(format!("{} {}", spec.doc, spec.long).trim_end(), COLUMNS);
     let flag = FLAGS.iter().find(|(_, key)| *key == spec.key);
     let flag = flag.map_or_else(String::new, |(flag, _)| format!(" Flag: `{flag}`."));
     let takes = spec.kind.describe();
     let nginx = nginx(spec.key).map_or_else(String::new, |its| format!(" In nginx: {its}."));
-    let takes = wrapped(&format!("Takes {takes}.{flag}{nginx}"));
+    let takes = wrapped(&format!("Takes {takes}.{flag}{nginx}"), COLUMNS);
     let _ = write!(text, "\n### `{name} = {value}`\n\n{doc}\n\n{takes}\n");
-}
-
-/// The text in lines of at most 100 characters, as far as words are not longer.
-fn wrapped(text: &str) -> String {
-    let (mut lines, mut width) = (String::new(), 0);
-    for word in text.split(' ') {
-        let len = word.chars().count();
-        if width > 0 && width + 1 + len > 100 {
-            lines.push('\n');
-            width = 0;
-        } else if width > 0 {
-            lines.push(' ');
-            width += 1;
-        }
-        lines.push_str(word);
-        width += len;
-    }
-    lines
 }
 
 #[cfg(test)]
