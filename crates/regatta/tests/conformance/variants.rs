@@ -270,7 +270,7 @@ const SIBLINGS: &str = "content.precompressed=true";
 const UNCACHED: &str = "cache.enabled=false";
 
 /// A thread that waits for a peer leaves so much later.
-const STEP: &str = "threads.step_ms=75";
+const STEP: &str = "threads.step_ms=250";
 /// As many connections as a case has at once, which are all started at once.
 const THREADS: &str = "limits.connections_max=250";
 
