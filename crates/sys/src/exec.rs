@@ -1,6 +1,6 @@
-//! Replacing this process by another program, which goes on with its descriptors and its children.
+//! Replacing this process by another program, which keeps its descriptors and its children.
 use rustix::{
-    fs::{MemfdFlags, SealFlags},
+    fs::{Dir, DirEntry, MemfdFlags, Mode, OFlags, SealFlags, open},
     io::{FdFlags, fcntl_setfd},
 };
 use std::{
@@ -8,17 +8,17 @@ use std::{
     fs::File,
     io::{self, Read, Seek, Write},
     os::{
-        fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd},
+        fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
         unix::ffi::OsStrExt,
     },
     path::Path,
     ptr,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// Replaces this process by `program`, with those arguments, the name included, and that
-/// environment; `keep` stay open there, under their numbers. Signals that are blocked, and pending,
-/// stay so, which `std::os::unix::process::CommandExt::exec` does not promise.
+/// Replaces this process by `program`, with those arguments (the name included) and that
+/// environment. `keep` stay open there, under their numbers. Blocked and pending signals stay so,
+/// which `std::os::unix::process::CommandExt::exec` does not promise.
 ///
 /// Returns only if it could not: then all is as before.
 pub fn exec(
@@ -32,7 +32,7 @@ pub fn exec(
         Ok(()) => execute(program, argv, env),
         Err(error) => error.into(),
     };
-    // It has been set for each of them before, and there is nothing else to go wrong.
+    // The same call succeeded for each of them before, and nothing else can go wrong.
     let _ = set(FdFlags::CLOEXEC);
     error
 }
@@ -60,31 +60,62 @@ fn execute(program: &Path, argv: &[OsString], env: &[(OsString, OsString)]) -> i
     io::Error::last_os_error()
 }
 
+/// The descriptors that this program was given by the one before it, and that nobody has taken.
+static INHERITED: Mutex<Vec<RawFd>> = Mutex::new(Vec::new());
+
+/// Runs before `main`, so that no descriptor has an owner yet.
+#[used]
+// SAFETY: the dynamic loader calls each pointer of this section once, in the only thread. The
+// function needs nothing that `main` would set up: it makes system calls and allocates.
+#[unsafe(link_section = ".init_array")]
+static NOTE_INHERITED: extern "C" fn() = note_inherited;
+
+extern "C" fn note_inherited() {
+    // Without /proc nothing counts as inherited, and taking says so.
+    *inherited() = open_descriptors().unwrap_or_default();
+}
+
+fn inherited() -> MutexGuard<'static, Vec<RawFd>> {
+    INHERITED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The open descriptors above standard error.
+fn open_descriptors() -> io::Result<Vec<RawFd>> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = open("/proc/self/fd", flags, Mode::empty())?;
+    let own = directory.as_raw_fd();
+    let number = |entry: rustix::io::Result<DirEntry>| {
+        let raw = entry.ok()?.file_name().to_str().ok()?.parse().ok()?;
+        (raw > libc::STDERR_FILENO && raw != own).then_some(raw)
+    };
+    Ok(Dir::read_from(&directory)?.filter_map(number).collect())
+}
+
+/// Forgets what was inherited: in a fork the numbers may be those of others.
+pub(crate) fn forget_inherited() {
+    inherited().clear();
+}
+
 /// Takes over a descriptor that this program was given by the one before it; close-on-exec from
-/// now on. To be called before anything is opened that is to stay open in another program.
+/// now on. Not for a [worker](crate::process::fork_worker).
 ///
 /// # Errors
-/// There is no such descriptor, or it was not inherited, or has been taken already.
+/// The descriptor does not exist, was not inherited, or has been taken already.
 pub fn take(raw: RawFd) -> io::Result<OwnedFd> {
-    static TAKING: Mutex<()> = Mutex::new(());
-    let _one_at_a_time = TAKING.lock().unwrap_or_else(PoisonError::into_inner);
-    // SAFETY: F_GETFD takes any number, be it a descriptor or not, and no memory.
-    let flags = unsafe { libc::fcntl(raw, libc::F_GETFD) };
-    if flags < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    if raw <= libc::STDERR_FILENO || flags & libc::FD_CLOEXEC != 0 {
+    let mut inherited = inherited();
+    let Some(at) = inherited.iter().position(|of| *of == raw) else {
         let why = format!("descriptor {raw} was not inherited, or has been taken already");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
-    }
-    // SAFETY: it is open, and nobody owns it: whatever this process opens is closed on exec, and
-    // what was taken before is, too; two threads do not see the flag unset at the same time.
+    };
+    inherited.swap_remove(at);
+    // SAFETY: it was open before `main`, so nothing of this program had opened it. It is removed
+    // from the list when it gets its owner, here, and a fork has no list.
     let fd = unsafe { OwnedFd::from_raw_fd(raw) };
     fcntl_setfd(&fd, FdFlags::CLOEXEC)?;
     Ok(fd)
 }
 
-/// Bytes in memory that has a descriptor and no name, and that no process can change any more.
+/// Creates memory with these bytes that has a descriptor, no name, and cannot be changed.
 ///
 /// # Errors
 /// No memory or descriptors left.
@@ -103,7 +134,7 @@ pub fn sealed(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
 /// The memory is longer than that.
 pub fn read_sealed(fd: OwnedFd, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mut file = File::from(fd);
-    // Whoever has another descriptor of it has read it, or written it, up to here.
+    // Another holder of the descriptor may have moved its position.
     file.rewind()?;
     let mut bytes = Vec::new();
     file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
@@ -113,11 +144,10 @@ pub fn read_sealed(fd: OwnedFd, bytes_max: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Sets what this process is called in `/proc/PID/comm`: after executing `/proc/self/exe` that is
-/// `exe`.
+/// Sets the name of this process in `/proc/PID/comm`. After executing `/proc/self/exe` it is `exe`.
 ///
 /// # Errors
-/// None that a thread could have with its own name.
+/// None for a thread and its own name.
 pub fn name_process(name: &CStr) -> io::Result<()> {
     Ok(rustix::thread::set_name(name)?)
 }
@@ -129,14 +159,14 @@ mod tests {
     use rustix::io::fcntl_getfd;
     use std::{
         env, fs,
-        os::fd::{AsFd, AsRawFd, IntoRawFd},
+        os::fd::AsFd,
         process::{self, Command},
     };
 
-    /// Names the file that the process which is replaced keeps open.
+    /// Path of the file that the replaced process keeps open.
     const REPLACED: &str = "REGATTA_TEST_REPLACED";
 
-    /// The process that is replaced; does nothing unless it was started by a test.
+    /// The process that is replaced; does nothing unless a test started it.
     #[test]
     fn replaced() {
         let Some(path) = env::var_os(REPLACED) else { return };
@@ -181,18 +211,31 @@ mod tests {
         assert!(read_sealed(fd, 12).is_err(), "too long");
     }
 
+    /// What the process that inherits is told: the number of what it is given.
+    const GIVEN: &str = "REGATTA_TEST_GIVEN";
+
+    /// The process that inherits; does nothing unless it was started by a test.
+    #[test]
+    fn inherits() {
+        let Some(given) = env::var(GIVEN).ok().and_then(|raw| raw.parse().ok()) else { return };
+        let taken = take(given).unwrap();
+        assert_eq!(taken.as_raw_fd(), given);
+        assert!(fcntl_getfd(&taken).unwrap().contains(FdFlags::CLOEXEC));
+        assert_eq!(take(given).unwrap_err().kind(), io::ErrorKind::InvalidInput, "once");
+    }
+
     #[test]
     fn what_was_inherited_is_taken_once() {
         let file = File::open("/proc/self/exe").unwrap();
-        let own = file.as_raw_fd();
-        assert_eq!(take(own).unwrap_err().kind(), io::ErrorKind::InvalidInput, "it is this one's");
         fcntl_setfd(&file, FdFlags::empty()).unwrap();
-        let inherited = file.into_raw_fd();
-        let taken = take(inherited).unwrap();
-        assert_eq!(taken.as_raw_fd(), inherited);
-        assert!(fcntl_getfd(&taken).unwrap().contains(FdFlags::CLOEXEC));
-        assert_eq!(take(inherited).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        let own = file.as_raw_fd();
+        assert_eq!(take(own).unwrap_err().kind(), io::ErrorKind::InvalidInput, "it has an owner");
+        let status = Command::new(env::current_exe().unwrap())
+            .args(["--exact", "exec::tests::inherits", "--nocapture"])
+            .env(GIVEN, own.to_string())
+            .status();
+        assert!(status.unwrap().success());
         assert_eq!(take(1).unwrap_err().kind(), io::ErrorKind::InvalidInput);
-        assert_eq!(take(-1).unwrap_err().raw_os_error(), Some(libc::EBADF));
+        assert_eq!(take(-1).unwrap_err().kind(), io::ErrorKind::InvalidInput);
     }
 }

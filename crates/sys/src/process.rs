@@ -1,7 +1,7 @@
 //! Workers as processes: forked by a master that has one thread, and never outliving it.
 pub use crate::user::{User, UserError, is_unmapped, set_user};
 
-use crate::signal::Signal;
+use crate::{exec::forget_inherited, signal::Signal};
 use rustix::{
     io::Errno,
     process::{
@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-/// What a worker exits with when the system did not let it start (`EX_OSERR`, sysexits.h).
+/// Exit code of a worker that the system did not let start (`EX_OSERR`, sysexits.h).
 pub const EXIT_UNSTARTED: i32 = 71;
 
 /// A worker process. Dropping it neither ends nor reaps the process.
@@ -28,10 +28,10 @@ pub struct Child {
     fd: OwnedFd,
 }
 
-/// How a process ended.
+/// End of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Exit {
-    /// By itself, with this code; 0 is success.
+    /// Exited with this code; 0 is success.
     Code(i32),
     /// Killed by the signal with this number.
     Signal(i32),
@@ -47,8 +47,8 @@ impl fmt::Display for Exit {
 }
 
 impl Child {
-    /// A child that an earlier program of this process forked: executing another one does not
-    /// change whose child it is. `None` if that is no number of a process.
+    /// Adopts a child that an earlier program of this process forked: executing another program
+    /// does not change its parent. `None` if `pid` is no process number.
     #[must_use]
     pub fn adopt(pid: u32, fd: OwnedFd) -> Option<Self> {
         Some(Self { pid: Pid::from_raw(i32::try_from(pid).ok()?)?, fd })
@@ -104,7 +104,7 @@ impl Child {
         self.reap(WaitIdOptions::EXITED | WaitIdOptions::NOHANG)
     }
 
-    /// True if a signal has stopped the process; not if a debugger has. Takes no file of `/proc`.
+    /// True if a signal, and not a debugger, has stopped the process. Opens no file of `/proc`.
     ///
     /// # Errors
     /// As [`Child::wait`].
@@ -113,7 +113,7 @@ impl Child {
         Ok(self.status(options)?.is_some_and(|status| status.stopped()))
     }
 
-    /// The processor time that all threads of the process have used. Takes no file of `/proc`.
+    /// Processor time that all threads of the process have used. Opens no file of `/proc`.
     ///
     /// # Errors
     /// It has been reaped.
@@ -156,17 +156,17 @@ impl AsFd for Child {
     }
 }
 
-/// Sends a signal to the process with this number, whichever that is by now.
+/// Sends a signal to whichever process has this number now.
 ///
 /// # Errors
-/// There is none, or it is another user's.
+/// The process does not exist, or is another user's.
 pub fn send(pid: u32, signal: Signal) -> io::Result<()> {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::NotFound)?;
     Ok(kill_process(pid, signal.raw())?)
 }
 
-/// Makes this process the leader of a group of its own: the processes that it starts are of that
-/// group, and [`Child::kill_group`] ends all of them.
+/// Makes this process the leader of a new group. The processes that it starts join it, and
+/// [`Child::kill_group`] ends all of them.
 ///
 /// # Errors
 /// The process leads a session.
@@ -176,21 +176,20 @@ pub fn lead_group() -> io::Result<()> {
 
 /// Forks a worker that runs `work` and exits with the code that it returns.
 ///
-/// The worker keeps standard input, output and error and the descriptors in `keep`; all others are
-/// closed first, because a fork inherits them whatever their close-on-exec flag says, and a socket
-/// that a sibling holds open never comes to its end. So every descriptor that `work` reaches must
-/// be in `keep`. The worker is killed when this process ends. It leaves without unwinding or
-/// running destructors, and a panic aborts it. Blocked signals stay blocked.
+/// The worker keeps standard input, output and error and the descriptors in `keep`. All others are
+/// closed first: a fork inherits them whatever their close-on-exec flag says, and a socket that a
+/// sibling keeps open never comes to its end. So every descriptor that `work` reaches must be in
+/// `keep`. The worker is killed when this process ends. It exits without unwinding or running
+/// destructors, and a panic aborts it. Blocked signals stay blocked.
 ///
-/// Create epoll instances, rings and timers inside `work`: shared with the parent they do not do
-/// what they say.
+/// Create epoll instances, rings and timers inside `work`: they malfunction when shared.
 ///
 /// # Errors
 /// No processes, descriptors or memory left.
 ///
 /// # Panics
-/// If this process has more threads than one: the child would inherit the locks that the others
-/// hold, and nobody to release them.
+/// If this process has more than one thread: the child would inherit the locks that the others
+/// hold, and could never release them.
 pub fn fork_worker<K: AsRawFd>(keep: &[K], work: impl FnOnce() -> i32) -> io::Result<Child> {
     alone()?;
     let parent = rustix::process::getpid();
@@ -199,7 +198,7 @@ pub fn fork_worker<K: AsRawFd>(keep: &[K], work: impl FnOnce() -> i32) -> io::Re
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         let code = run(parent, || close_others(keep), work);
-        // Nothing of the parent's is left to be run, which is why this is not `exit`.
+        // The parent's exit handlers must not run here, so this is not `exit`.
         end(code);
     }
     child(pid.into())
@@ -208,11 +207,11 @@ pub fn fork_worker<K: AsRawFd>(keep: &[K], work: impl FnOnce() -> i32) -> io::Re
 /// [`fork_worker`] with one table of descriptors for parent and child: what either opens or closes
 /// is open or closed for both. Nothing is closed when the worker ends: see [`crate::crew`].
 ///
-/// The worker can put what it likes under any number of the parent's, the new [`Child`]'s among
-/// them. So the parent must not be allowed to do what the worker is not.
+/// The worker can put any file under any number of the parent's, including the new [`Child`]'s. So
+/// the parent must not be allowed to do what the worker is not.
 ///
-/// `work` is [`Copy`], so that it owns no descriptor: both processes would close that, the second
-/// time perhaps under a number that is another's by then.
+/// `work` is [`Copy`], so that it owns no descriptor. Both processes would close one, the second
+/// time perhaps under a number that has another owner by then.
 ///
 /// # Errors
 /// As [`fork_worker`].
@@ -223,9 +222,9 @@ pub fn clone_worker(work: impl FnOnce() -> i32 + Copy) -> io::Result<Child> {
     alone()?;
     let parent = rustix::process::getpid();
     let flags = libc::c_long::from(libc::CLONE_FILES | libc::SIGCHLD);
-    // SAFETY: without CLONE_VM and a new stack this is fork(2) in all that memory is concerned,
-    // and no other thread exists: asserted above. The C library is not told, so what it knows of
-    // its thread's number is the parent's: nothing that the child does asks it.
+    // SAFETY: without CLONE_VM and a new stack this is fork(2) as far as memory is concerned, and
+    // no other thread exists: asserted above. The C library does not notice, so its number of the
+    // child's thread is the parent's: nothing that the child does asks it.
     let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
     if pid == 0 {
         let code = run(parent, || Ok(()), work);
@@ -234,11 +233,11 @@ pub fn clone_worker(work: impl FnOnce() -> i32 + Copy) -> io::Result<Child> {
     child(pid)
 }
 
-/// Sees to it that a fork of this process is a whole one.
+/// Checks that a fork copies all threads of this process, and flushes its output.
 fn alone() -> io::Result<()> {
     let threads = threads()?;
     assert_eq!(threads, 1, "fork with {threads} threads");
-    // What is buffered now would otherwise be printed twice; if nobody reads it, not even once.
+    // Buffered output would otherwise be printed twice. A failure means that it has no reader.
     let _ = io::stdout().flush();
     Ok(())
 }
@@ -248,16 +247,16 @@ fn child(pid: libc::c_long) -> io::Result<Child> {
     let pid = pid.ok_or_else(io::Error::last_os_error)?;
     // The child has not been reaped, so the number is still its own.
     let fd = pidfd_open(pid, PidfdFlags::empty()).inspect_err(|_| {
-        // Nobody will ever wait for it.
+        // No code will ever wait for it.
         let _ = kill_process(pid, Signal::Kill.raw());
         while matches!(waitpid(Some(pid), WaitOptions::empty()), Err(Errno::INTR)) {}
     })?;
     Ok(Child { pid, fd })
 }
 
-/// Ends this process with that code: nothing of it is run any more, in no thread.
+/// Ends this process with this code: no thread runs any more.
 pub fn end(code: i32) -> ! {
-    // SAFETY: takes any code and no memory, and does not come back to who has called it.
+    // SAFETY: takes any code and no memory, and does not return to its caller.
     unsafe { libc::_exit(code) }
 }
 
@@ -279,9 +278,9 @@ fn close_others(keep: &[impl AsRawFd]) -> io::Result<()> {
 }
 
 fn close_range(first: u32, last: u32) -> io::Result<()> {
-    // SAFETY: three integers, no memory. Whoever owns the descriptors is never run again: this is a
-    // new process that leaves without destructors, and what it still uses is kept by the contract
-    // of `fork_worker`.
+    // SAFETY: three integers, no memory. The owners of the descriptors never run again: this is a
+    // new process that exits without destructors, and what it still uses is kept by the contract of
+    // `fork_worker`.
     let result = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
     if result == 0 {
         return Ok(());
@@ -293,14 +292,15 @@ fn close_range(first: u32, last: u32) -> io::Result<()> {
     }
 }
 
-/// The child's side of a fork.
+/// Child's side of a fork.
 fn run(parent: Pid, prepare: impl FnOnce() -> io::Result<()>, work: impl FnOnce() -> i32) -> i32 {
     let guard = AbortOnUnwind;
+    forget_inherited();
     let ready = die_with(parent).and_then(|()| prepare());
     let code = match ready {
         Ok(()) => work(),
         Err(error) => {
-            // Nobody may be there to read it, which is no reason to panic.
+            // A missing reader is no reason to panic.
             let id = process::id();
             let _ = writeln!(io::stderr(), "regatta: worker {id} cannot start: {error}");
             EXIT_UNSTARTED
@@ -312,7 +312,7 @@ fn run(parent: Pid, prepare: impl FnOnce() -> io::Result<()>, work: impl FnOnce(
     code
 }
 
-/// Has the kernel kill this process when its parent ends, which must not have happened yet.
+/// Makes the kernel kill this process when its parent ends. Fails if it has ended already.
 fn die_with(parent: Pid) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::Kill.raw()))?;
     if getppid() == Some(parent) {
@@ -334,13 +334,13 @@ pub fn share_descriptors(one: u32, other: u32) -> io::Result<bool> {
     if order < 0 { Err(io::Error::last_os_error()) } else { Ok(order == 0) }
 }
 
-/// The user that this process is.
+/// User number of this process.
 #[must_use]
 pub fn effective_user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// The threads of this process.
+/// Number of threads of this process.
 ///
 /// # Errors
 /// `/proc` is not mounted.
@@ -348,7 +348,7 @@ pub fn threads() -> io::Result<usize> {
     Ok(fs::read_dir("/proc/self/task")?.count())
 }
 
-/// A panic in the child must not unwind into the frames of its parent.
+/// Guard: a panic in the child must not unwind into the frames of its parent.
 struct AbortOnUnwind;
 
 impl Drop for AbortOnUnwind {
