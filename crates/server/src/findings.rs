@@ -1,9 +1,16 @@
-//! Findings of a trial on the machine, for the image that follows and opens no path: a description,
-//! the bytes of small files, and descriptors.
+//! Findings of a trial on the machine, for the next image, which opens no path: a description, the
+//! bytes of small files, and descriptors.
 //!
 //! They travel through a channel to the master, which does not read them. The master keeps the
 //! descriptors over the execution of the next image.
-use crate::{config::release::Release, machine::Found, root::Folder};
+use crate::{
+    config::{
+        address::{Names, learn, names},
+        release::Release,
+    },
+    machine::Found,
+    root::Folder,
+};
 use regatta_sys::{
     Root,
     channel::{Channel, FILES_MAX},
@@ -21,13 +28,13 @@ use std::{
     time::Duration,
 };
 
-/// The longest description, and the most bytes of files, that are read.
+/// Limit of the description, and of the bytes of files.
 const BYTES_MAX: u64 = 1 << 30;
 
-/// The most descriptors that a trial may send: the roots of all hosts, and a few others.
+/// Limit of descriptors that a trial may send: the roots of all hosts, and a few others.
 const FILES_SENT_MAX: usize = 8_192;
 
-/// The wait before a channel is tried again that has no room, milliseconds.
+/// Wait before another attempt on a full channel, milliseconds.
 const ROOM_MS: u64 = 1;
 
 /// Findings of a trial, as the next image reads them.
@@ -39,10 +46,10 @@ pub(crate) struct Findings {
     pub(crate) handed: Handed,
 }
 
-/// Findings that the next image does not look for itself.
+/// Findings that the next image does not repeat.
 #[derive(Debug)]
 pub(crate) struct Handed {
-    /// Directories that workers may read besides the roots; `None` is everywhere.
+    /// Directories that workers may read other than the roots; `None` is everywhere.
     pub(crate) reach: Option<Vec<Folder>>,
     /// The error log, if it is a file.
     pub(crate) error_log: Option<File>,
@@ -52,6 +59,9 @@ pub(crate) struct Handed {
 #[derive(Debug, Serialize, Deserialize)]
 struct Description {
     config: Option<Span>,
+    /// Addresses of the names in the configuration.
+    #[serde(default)]
+    names: Names,
     user: Option<UserNumbers>,
     socket_owner: Option<UserNumbers>,
     /// The path of each root, by number, as of the descriptors.
@@ -78,7 +88,7 @@ struct Span {
     len: usize,
 }
 
-/// A description that is being made, and the bytes that it is about.
+/// Unfinished description, and its bytes.
 #[derive(Debug)]
 pub(crate) struct Draft {
     description: Description,
@@ -86,7 +96,7 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// A draft of what has been found so far. `config`: the text of the configuration file.
+    /// Begins with the present findings. `config`: the text of the configuration file.
     pub(crate) fn new(config: Option<&str>, found: &Found) -> Self {
         let mut bytes = Vec::new();
         let mut put = |part: &[u8]| {
@@ -98,6 +108,7 @@ impl Draft {
         let releases = found.releases.iter().map(|release| put(&release.encode())).collect();
         let description = Description {
             config,
+            names: names(),
             user: found.user.as_ref().map(UserNumbers::of),
             socket_owner: found.socket_owner.as_ref().map(UserNumbers::of),
             roots: found.root.all().map(|root| root.given().as_os_str().to_owned()).collect(),
@@ -108,7 +119,7 @@ impl Draft {
         Self { description, bytes }
     }
 
-    /// Sends it, with the roots and the error log. Waits for the master to make room.
+    /// Sends the draft, with the roots and the error log. Waits for the master to make room.
     ///
     /// # Errors
     /// No memory or descriptors left, or the master does not listen.
@@ -159,7 +170,7 @@ pub(crate) struct Sent {
 }
 
 impl Sent {
-    /// Takes the descriptors that have come; false if no more will.
+    /// Takes the descriptors that have arrived; false if no more will.
     pub(crate) fn take(&mut self, from: &Channel) -> bool {
         let mut record = [0; 8];
         while self.files.len() < FILES_SENT_MAX {
@@ -189,7 +200,7 @@ impl Sent {
 }
 
 impl Findings {
-    /// Reads what a trial has sent.
+    /// Reads the findings of a trial.
     ///
     /// # Errors
     /// The findings cannot be understood.
@@ -201,6 +212,7 @@ impl Findings {
         let mut files = files.into_iter();
         let mut next = || files.next().ok_or(io::Error::from(io::ErrorKind::UnexpectedEof));
         let description: Description = serde_json::from_slice(&read_sealed(next()?, BYTES_MAX)?)?;
+        learn(description.names);
         let bytes = read_sealed(next()?, BYTES_MAX)?;
         let part = |span: Span| {
             let part = bytes.get(span.at..).and_then(|rest| rest.get(..span.len));
@@ -270,7 +282,7 @@ mod tests {
     #[test]
     fn what_a_trial_has_found_arrives_whole() {
         let home = Directory::new("findings");
-        // More than one record takes, and than the channel has room for.
+        // More than one record takes, and more than the channel has room for.
         let roots: Vec<PathBuf> = (0..600).map(|at| home.join(format!("root{at}"))).collect();
         roots.iter().for_each(|path| fs::create_dir(path).unwrap());
         let mut open: Vec<Root> = roots.iter().map(|path| Root::open(path).unwrap()).collect();
@@ -283,7 +295,9 @@ mod tests {
         let reach = [Folder { path: home.to_path_buf(), id: (3, 4) }];
         let (ours, theirs) = Channel::pair().unwrap();
         let mut sent = Sent::default();
-        let draft = Draft::new(Some("[server]\n"), &found);
+        let mut draft = Draft::new(Some("[server]\n"), &found);
+        let name = "found-by-a-trial.invalid:80";
+        draft.description.names.insert(name.to_owned(), vec![([192, 0, 2, 1], 80).into()]);
         let root = &found.root;
         thread::scope(|scope| {
             scope.spawn(move || draft.send(&theirs, root, Some(&reach), Some(&log)).unwrap());
@@ -295,6 +309,8 @@ mod tests {
         assert_eq!(sent.len(), 2 + 600 + 1);
         let arrived = Findings::read(sent).unwrap();
         assert_eq!(arrived.config.as_deref(), Some("[server]\n"));
+        let address = crate::config::address::address(name).expect("nobody is asked for it");
+        assert_eq!(address.to_string(), "192.0.2.1:80");
         let Found { user: its, root, releases, socket_owner } = arrived.machine;
         assert_eq!((its, socket_owner), (Some(user), None));
         assert_eq!(root.all().map(Root::given).collect::<Vec<_>>(), roots);

@@ -1,27 +1,30 @@
-//! Where to listen: the addresses that the configuration names.
+//! Addresses to listen on, from the configuration.
 use crate::{
     config::raw::{Problem, Said},
     front::naming,
+    messages,
 };
 use regatta_arch::{layout::ADDRESSES_MAX, options::Settings};
 use regatta_http::prefix::Prefix;
 pub(crate) use regatta_sys::socket::Place;
 use regatta_sys::{socket::UNIX, unix::PATH_BYTES_MAX};
 use std::{
-    fmt,
+    collections::BTreeMap,
+    fmt, io,
     net::{SocketAddr, ToSocketAddrs, UdpSocket},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// The addresses and paths of the listeners, in the order of the configuration.
+/// Lists addresses and paths of the listeners, in the order of the configuration.
 pub(super) fn addresses(said: &Said, problems: &mut Vec<Problem>) -> Vec<Place> {
     let key = "server.listen";
     let texts = said.settings.list(key);
     if texts.is_empty() {
-        problems.push(said.problem(key, "there is no address to listen on"));
+        problems.push(said.problem(messages::NO_ADDRESS, key, "there is no address to listen on"));
     }
     if texts.len() > ADDRESSES_MAX {
         let message = format!("{} addresses, and there may be {ADDRESSES_MAX}", texts.len());
-        problems.push(said.problem(key, &message).hint("listen on fewer"));
+        problems.push(said.problem(messages::TOO_MANY, key, &message).hint("listen on fewer"));
     }
     let mut addresses: Vec<Place> = Vec::new();
     for text in texts {
@@ -34,7 +37,11 @@ pub(super) fn addresses(said: &Said, problems: &mut Vec<Problem>) -> Vec<Place> 
         };
         for place in found {
             if place.is_definite() && addresses.contains(&place) {
-                problems.push(said.problem(key, &format!("{place} is listed twice")));
+                problems.push(said.problem(
+                    messages::ADDRESS_TWICE,
+                    key,
+                    &format!("{place} is listed twice"),
+                ));
             } else {
                 addresses.push(place);
             }
@@ -42,12 +49,15 @@ pub(super) fn addresses(said: &Said, problems: &mut Vec<Problem>) -> Vec<Place> 
     }
     if texts.len() <= ADDRESSES_MAX && addresses.len() > ADDRESSES_MAX {
         let message = format!("{} addresses, and there may be {ADDRESSES_MAX}", addresses.len());
-        problems.push(said.problem(key, &message).hint("a name has several: list addresses"));
+        problems.push(
+            said.problem(messages::TOO_MANY, key, &message)
+                .hint("a name has several: list addresses"),
+        );
     }
     addresses
 }
 
-/// Reads `unix:/path`, or `host:port` with all addresses that a host name has.
+/// Parses `unix:/path`, or `host:port` with all addresses of the host name.
 fn places(text: &str) -> Result<Vec<Place>, AddressFault> {
     match text.starts_with(UNIX) || text.starts_with('/') {
         true => place(text).map(|place| vec![place]),
@@ -55,10 +65,10 @@ fn places(text: &str) -> Result<Vec<Place>, AddressFault> {
     }
 }
 
-/// The addresses to listen on of those that a name has: all that this machine has. IPv6 may be off,
-/// and its loopback address still in /etc/hosts.
+/// Selects those addresses of a name that this machine has. IPv6 may be off, and its loopback
+/// address still in /etc/hosts.
 fn of_this_machine(mut all: Vec<SocketAddr>) -> Vec<SocketAddr> {
-    // Any free port, which cannot be the same at two addresses.
+    // Port 0 is any free port, which two addresses cannot have in common.
     if all.first().is_some_and(|first| first.port() == 0) {
         all.truncate(1);
     }
@@ -69,14 +79,14 @@ fn of_this_machine(mut all: Vec<SocketAddr>) -> Vec<SocketAddr> {
     all
 }
 
-/// Finds prefixes of trusted proxies that are none.
+/// Finds faulty prefixes of trusted proxies.
 pub(super) fn trusted(said: &Said, problems: &mut Vec<Problem>) {
     let key = "server.trusted";
     for text in said.settings.list(key) {
         if text != UNIX
             && let Err(fault) = text.parse::<Prefix>()
         {
-            problems.push(said.problem(key, &format!("\"{text}\": {fault}")));
+            problems.push(said.problem(messages::BAD_VALUE, key, &format!("\"{text}\": {fault}")));
         }
     }
     let names = [
@@ -86,23 +96,25 @@ pub(super) fn trusted(said: &Said, problems: &mut Vec<Problem>) {
     for (option, _) in
         names.iter().filter(|(_, names)| *names && said.settings.list(key).is_empty())
     {
-        let problem = said.problem(option, "nobody is trusted to name clients");
+        let problem =
+            said.problem(messages::NO_TRUSTED_PROXY, option, "nobody is trusted to name clients");
         problems.push(problem.hint("list your proxies in server.trusted"));
     }
 }
 
-/// Says so if the header that must come first may come from nobody over a Unix socket.
+/// Warns if every connection over a Unix socket is closed: no peer there is trusted with the
+/// required header.
 pub(super) fn untrusted(said: &Said, listen: &[Place]) -> Option<Problem> {
     let key = "server.trusted";
     let has_path = listen.iter().any(|place| matches!(place, Place::Unix(_)));
     let trusts = said.settings.list(key).iter().any(|text| text == UNIX);
     (has_path && !trusts && said.settings.flag("server.proxy_protocol")).then(|| {
         let message = "all connections over Unix sockets are closed: nobody there is trusted";
-        said.problem(key, message).hint("list unix: with the others")
+        said.problem(messages::NO_TRUSTED_PROXY, key, message).hint("list unix: with the others")
     })
 }
 
-/// The permissions of the files of Unix sockets.
+/// Permissions of the files of Unix sockets.
 pub(crate) fn socket_mode(settings: &Settings) -> u32 {
     // The configuration has been checked.
     u32::from_str_radix(settings.text(SOCKET_MODE), 8).unwrap_or(0o600)
@@ -110,26 +122,30 @@ pub(crate) fn socket_mode(settings: &Settings) -> u32 {
 
 const SOCKET_MODE: &str = "server.socket_mode";
 
-/// Finds permissions that are none.
+/// Finds faulty permissions.
 pub(super) fn permissions(said: &Said, problems: &mut Vec<Problem>) {
     let text = said.settings.text(SOCKET_MODE);
     let is_mode = matches!(text.len(), 3 | 4) && text.bytes().all(|byte| byte.is_ascii_digit());
     if !is_mode || !matches!(u32::from_str_radix(text, 8), Ok(0..=0o777)) {
-        let problem = said.problem(SOCKET_MODE, &format!("\"{text}\" is no mode of a file"));
+        let problem = said.problem(
+            messages::BAD_VALUE,
+            SOCKET_MODE,
+            &format!("\"{text}\" is no mode of a file"),
+        );
         problems.push(problem.hint("as in 0660, for its owner and group"));
     }
 }
 
-/// What is wrong with an option that names an address.
+/// Fault of an option that names an address.
 pub(super) fn no_address(said: &Said, key: &str, text: &str, fault: AddressFault) -> Problem {
-    let found = said.problem(key, &format!("\"{text}\": {}", fault.message));
+    let found = said.problem(messages::BAD_ADDRESS, key, &format!("\"{text}\": {}", fault.message));
     match fault.hint {
         Some(hint) => found.hint(hint),
         None => found,
     }
 }
 
-/// Reads `host:port` or `unix:/path`.
+/// Parses `host:port` or `unix:/path`.
 pub(crate) fn place(text: &str) -> Result<Place, AddressFault> {
     let Some(path) = text.strip_prefix(UNIX) else {
         return match text.starts_with('/') {
@@ -155,12 +171,12 @@ pub(crate) fn place(text: &str) -> Result<Place, AddressFault> {
     Ok(Place::Unix(path.into()))
 }
 
-/// Why a text is no address to listen on.
+/// Fault of a text that is no address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AddressFault {
-    /// What is wrong with it.
+    /// Description of the fault.
     pub message: String,
-    /// What may have been meant.
+    /// Probable intention.
     pub hint: Option<String>,
 }
 
@@ -173,17 +189,16 @@ impl fmt::Display for AddressFault {
     }
 }
 
-/// Reads an address: `127.0.0.1:8080`, `[::1]:8080`, `localhost:0`. A host name is looked up; of
-/// several addresses that it has, the first is taken.
+/// Parses an address: `127.0.0.1:8080`, `[::1]:8080`, `localhost:0`. A host name is looked up; the
+/// first of several addresses is used.
 ///
-/// # Errors
-/// If it is none; the fault says what may have been meant.
+/// The text is no address; the fault names the probable intention.
 pub fn address(text: &str) -> Result<SocketAddr, AddressFault> {
-    // There is at least one.
+    // Never empty.
     all_addresses(text).map(|all| all[0])
 }
 
-/// All addresses that a text names, each once; at least one.
+/// Lists all addresses that a text names, each once; at least one.
 fn all_addresses(text: &str) -> Result<Vec<SocketAddr>, AddressFault> {
     let fault =
         |message: &str, hint: Option<String>| AddressFault { message: message.to_owned(), hint };
@@ -221,16 +236,45 @@ fn all_addresses(text: &str) -> Result<Vec<SocketAddr>, AddressFault> {
         let hint = "as in 127.0.0.1:8080; a static program cannot look up names".to_owned();
         return Err(fault("the host is not an address", Some(hint)));
     }
-    let found = text.to_socket_addrs();
-    let found =
-        found.map_err(|error| fault(&format!("the host cannot be looked up: {error}"), None));
+    let all = look_up(text);
+    let all =
+        all.map_err(|error| fault(&format!("the host cannot be looked up: {error}"), None))?;
+    if all.is_empty() { Err(fault("the host has no address", None)) } else { Ok(all) }
+}
+
+/// Host names with ports, and the addresses of each.
+pub(crate) type Names = BTreeMap<String, Vec<SocketAddr>>;
+
+/// Names that this process has looked up, or that a trial has looked up for it.
+static NAMES: Mutex<Names> = Mutex::new(Names::new());
+
+/// Returns the names that this process knows.
+pub(crate) fn names() -> Names {
+    known().clone()
+}
+
+/// Adds names that a trial has looked up: a master must not wait for a name service.
+pub(crate) fn learn(names: Names) {
+    known().extend(names);
+}
+
+fn known() -> MutexGuard<'static, Names> {
+    NAMES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Looks up the addresses of a name, each once.
+fn look_up(name: &str) -> io::Result<Vec<SocketAddr>> {
+    if let Some(all) = known().get(name) {
+        return Ok(all.clone());
+    }
     let mut all: Vec<SocketAddr> = Vec::new();
-    for address in found? {
+    for address in name.to_socket_addrs()? {
         if !all.contains(&address) {
             all.push(address);
         }
     }
-    if all.is_empty() { Err(fault("the host has no address", None)) } else { Ok(all) }
+    known().insert(name.to_owned(), all.clone());
+    Ok(all)
 }
 
 #[cfg(test)]
