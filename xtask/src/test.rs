@@ -1,35 +1,32 @@
-//! `cargo xtask test`: everything that must hold, in order, ending with a count. `cargo xtask
-//! matrix`: the conformance suite without its short cuts.
+//! `cargo xtask test`: all checks, in order, ending with a count. `cargo xtask matrix`: the
+//! conformance suite without its short cuts.
 
 use crate::command::{cargo, output_of};
 use crate::tidy;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::num::NonZero;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-const NO_STD_TARGET: &str = "x86_64-unknown-none";
-const NO_STD_CRATES: [&str; 4] = ["op", "http", "origin", "metrics"];
-/// The package that is built with test hooks wherever there are tests, and without for users.
+/// Package that is built with test hooks wherever there are tests, and without for users.
 const HOOKED: &str = "regatta-sys";
-/// The only crate with examples in its documentation that are tests: to find none in the others
-/// takes rustdoc more than a minute.
+/// Only crate with examples in its documentation that are tests. Finding none in the others takes
+/// rustdoc more than a minute.
 const EXAMPLES_CRATE: &str = "regatta-sys";
-/// Tests that run at once, for each processor: most wait for a server, and that for a deadline.
-/// With one a processor is idle for nine tenths of the conformance suite.
+/// Tests that run at once, per processor: most wait for a server, which waits for a deadline. With
+/// one test a processor is idle for nine tenths of the conformance suite.
 const TESTS_PER_PROCESSOR: usize = 6;
-/// The harness's variable for how many run at once.
+/// The harness's variable for the number of tests at once.
 const THREADS: &str = "RUST_TEST_THREADS";
-/// The variable that names the file in which tests say what they leave out (`xtask/skips.rs`).
+/// Variable with the file in which tests report omissions (`xtask/skips.rs`).
 const SKIPS: &str = "REGATTA_SKIPS";
 
-/// The number of the next run of tests in this process.
+/// Number of the next run of tests in this process.
 static RUN: AtomicU32 = AtomicU32::new(0);
 
-/// How many things were found to hold, to fail, or could not be tried.
+/// Counts of checks that passed, failed, or could not be tried.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Count {
     passed: u64,
@@ -48,8 +45,8 @@ impl Count {
         self.skipped += other.skipped;
     }
 
-    /// Tests that left something out passed for their harness: here they were skipped. `said` has
-    /// a line for each thing, `package: test: why`.
+    /// Moves tests that left something out from passed to skipped: for their harness they passed.
+    /// `said` has a line for each omission, `package: test: why`.
     fn leave_out(&mut self, said: &str) {
         let tests: BTreeSet<Vec<&str>> =
             said.lines().map(|line| line.splitn(3, ": ").take(2).collect()).collect();
@@ -65,18 +62,18 @@ impl std::fmt::Display for Count {
     }
 }
 
-/// One step's outcome.
+/// Outcome of a step.
 #[derive(Debug)]
 enum Outcome {
-    /// It ran: tests are counted one by one, any other check as one. What the summary tells: what
-    /// was left out and why, and which tests are unsteady.
+    /// The step ran. Tests are counted one by one, any other check as one. The summary's lines name
+    /// omissions and their reasons, and unsteady tests.
     Ran(Count, Vec<String>),
-    /// It could not run here, and why.
+    /// The step could not run here, for this reason.
     Skipped(String),
 }
 
 impl Outcome {
-    /// Of a check that is one.
+    /// Outcome of a single check.
     fn one(held: bool) -> Self {
         Self::Ran(Count::one(held), Vec::new())
     }
@@ -110,7 +107,7 @@ impl Report {
         total
     }
 
-    /// Prints every step with what it tells, then the total alone on the last line.
+    /// Prints every step with its lines, then the total alone on the last line.
     fn print(&self) {
         println!("\n=== summary ===");
         for (name, outcome, time) in &self.steps {
@@ -152,7 +149,6 @@ pub(crate) fn run() -> bool {
     report.step("tests: examples in documentation", || {
         tests(cargo().args(["test", "--package", EXAMPLES_CRATE, "--doc"]))
     });
-    report.step(&format!("no_std: {}", NO_STD_CRATES.join(", ")), no_std);
     report.print();
     report.total().failed == 0
 }
@@ -179,8 +175,7 @@ fn held(command: &mut Command) -> Outcome {
     Outcome::one(ended.is_ok_and(|status| status.success()))
 }
 
-/// Runs `cargo test`, shows what it prints, adds up what its runners say and gathers what tests
-/// leave out.
+/// Runs `cargo test`, shows its output, adds up its runners' counts and gathers omissions.
 fn tests(command: &mut Command) -> Outcome {
     let mut count = Count::default();
     let mut left_out = Vec::new();
@@ -215,10 +210,10 @@ fn tests(command: &mut Command) -> Outcome {
     }
     let succeeded = child.wait().is_ok_and(|status| status.success());
     if !succeeded && count.failed == 0 {
-        // It did not build, or a runner died before its last line.
+        // The build failed, or a runner died before its last line.
         count.failed = 1;
     }
-    // Who cannot write there fails.
+    // A test that cannot write there fails.
     let said = std::fs::read_to_string(&skips).unwrap_or_default();
     let _ = std::fs::remove_file(&skips);
     count.leave_out(&said);
@@ -226,7 +221,7 @@ fn tests(command: &mut Command) -> Outcome {
     Outcome::Ran(count, left_out)
 }
 
-/// Lines that only say that something is as it should be.
+/// Lines that only report success.
 fn is_quiet(line: &str) -> bool {
     line.is_empty()
         || line == "running 0 tests"
@@ -256,31 +251,13 @@ fn ignored(line: &str) -> Option<String> {
     Some(format!("{name}{}", why.replacen(", ", ": ", 1)))
 }
 
-/// Checks the libraries by `deny.toml`: versions there twice, licences, registries.
+/// Checks the libraries by `deny.toml`: duplicate versions, licences, registries.
 fn dependencies() -> Outcome {
     let is_there = output_of(cargo().args(["deny", "--version"])).is_some();
     if !is_there {
         return Outcome::Skipped("needs cargo-deny (cargo install --locked cargo-deny)".to_owned());
     }
     held(cargo().args(["deny", "--offline", "check", "bans", "licenses", "sources"]))
-}
-
-/// Builds the crates that must not need an operating system for one that has none.
-fn no_std() -> Outcome {
-    let mut ask = Command::new("rustc");
-    ask.args(["--print", "target-libdir", "--target", NO_STD_TARGET]);
-    let there = output_of(&mut ask).is_some_and(|folder| Path::new(&folder).is_dir());
-    if !there {
-        return Outcome::Skipped(format!(
-            "needs the target {NO_STD_TARGET} (rustup target add {NO_STD_TARGET})"
-        ));
-    }
-    let mut build = cargo();
-    build.args(["build", "--target", NO_STD_TARGET]);
-    for name in NO_STD_CRATES {
-        build.args(["--package", &format!("regatta-{name}")]);
-    }
-    held(&mut build)
 }
 
 #[cfg(test)]
@@ -320,10 +297,10 @@ mod tests {
         assert_eq!(ignored("test a ... ok"), None);
     }
 
-    /// The variable under which the next test says so, for the one after it.
+    /// Variable with which the test after the next makes the next one skip.
     const TOLD: &str = "REGATTA_TOLD_TO_SKIP";
 
-    /// Passes for the usual harness, which hides what it says.
+    /// Passes for the usual harness, which hides its output.
     #[test]
     fn leaves_something_out() {
         if std::env::var_os(TOLD).is_some() {
@@ -342,7 +319,7 @@ mod tests {
         assert_eq!(left_out, ["needs a moon", "needs a sun"].map(of));
     }
 
-    /// The variable under which the next test fails the first time, and the file that says so.
+    /// Variable with which the next test fails the first time: the file that marks that.
     const FAILS_ONCE: &str = "REGATTA_FAILS_ONCE";
 
     #[test]
@@ -370,7 +347,7 @@ mod tests {
         assert_eq!(Report { steps }.total().to_string(), "41 passed, 2 failed, 1 skipped");
     }
 
-    /// Whether a line of documentation begins a block of code that rustdoc takes for a test.
+    /// Whether a line of documentation begins a block of code that rustdoc tests.
     fn begins_a_test(line: &str) -> bool {
         let text = ["///", "//!"].iter().find_map(|mark| line.trim_start().strip_prefix(mark));
         let fence = text.and_then(|text| text.trim_start().strip_prefix("```"));

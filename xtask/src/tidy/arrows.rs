@@ -1,10 +1,10 @@
-//! Which crate may know which: the arrows between crates, and what each root must forbid.
+//! Dependencies between crates: the allowed arrows, and the attributes that each root must have.
 
 use super::{Source, Violation};
 use crate::command::{cargo, output_of};
 use std::{collections::BTreeSet, path::Path};
 
-/// Each crate of ours and the ones of ours it may depend on (tests may use more).
+/// Each crate of ours, and those of ours that it may depend on (tests may use more).
 const ARROWS: [(&str, &[&str]); 16] = [
     ("op", &[]),
     ("http", &[]),
@@ -23,11 +23,10 @@ const ARROWS: [(&str, &[&str]); 16] = [
     ("xtask", &["lab", "metrics", "server"]),
     ("fuzz", &["http", "lab", "load", "origin", "server", "sim", "sys"]),
 ];
-/// The feature with which tests take the machine's part (`crates/sys/src/hook.rs`).
+/// Feature with which tests replace the machine (`crates/sys/src/hook.rs`).
 const HOOKS: &str = "test-hooks";
 /// The page of dependencies.
 const PAGE: &str = "docs/dependencies.md";
-const NO_STD: [&str; 4] = ["op", "http", "origin", "metrics"];
 
 /// Checks every crate's Cargo.toml, its root file, and the page of dependencies.
 pub(crate) fn check(root: &Path, sources: &[Source]) -> Vec<Violation> {
@@ -45,7 +44,7 @@ pub(crate) fn check(root: &Path, sources: &[Source]) -> Vec<Violation> {
     found
 }
 
-/// The package of the server's program, and what must not be linked into it: code that measures.
+/// Package of the server's program, and packages that measure and must not be linked into it.
 const SERVER: &str = "regatta";
 const NOT_IN_SERVER: [&str; 7] = [
     "regatta-lab-core",
@@ -57,7 +56,7 @@ const NOT_IN_SERVER: [&str; 7] = [
     "hdrhistogram",
 ];
 
-/// Checks the whole tree of what the server's program is linked of.
+/// Checks all packages that are linked into the server's program.
 fn check_server() -> Vec<Violation> {
     let mut tree = cargo();
     tree.args(["tree", "--offline", "--package", SERVER, "--edges", "normal"]);
@@ -182,7 +181,7 @@ fn check_users(page: &str, users: &[User]) -> Vec<Violation> {
     found
 }
 
-/// Whether a dependency of the program is asked for with test hooks.
+/// Whether a dependency of the program enables test hooks.
 fn asks_for_hooks(manifest: &toml::Table, kind: &str, name: &str) -> bool {
     if kind == "dev-dependencies" {
         return false;
@@ -193,7 +192,7 @@ fn asks_for_hooks(manifest: &toml::Table, kind: &str, name: &str) -> bool {
     features.into_iter().flatten().any(|feature| feature.as_str() == Some(HOOKS))
 }
 
-/// Each dependency with the table that it stands in, also those of one target only.
+/// Each dependency with its table, also those of one target only.
 fn dependencies(manifest: &toml::Table) -> Vec<(&'static str, String)> {
     let mut tables = vec![manifest];
     let targets = manifest.get("target").and_then(|value| value.as_table());
@@ -207,7 +206,7 @@ fn dependencies(manifest: &toml::Table) -> Vec<(&'static str, String)> {
     found
 }
 
-/// The root file of a crate forbids what the crate must not have.
+/// Checks that the root file of a crate has the required attributes.
 fn check_root(source: &Source) -> Option<Violation> {
     let (folder, file) = source.path.split_once("/src/")?;
     let is_root = file == "lib.rs" || file == "main.rs" || file.starts_with("bin/");
@@ -218,15 +217,8 @@ fn check_root(source: &Source) -> Option<Violation> {
     let has = |what: &str| {
         source.syntax.attrs.iter().any(|attribute| words(&attribute.meta).ends_with(what))
     };
-    let says = |message| Some(Violation::new(&source.path, 1, message));
-    if NO_STD.contains(&name) && !has("no_std") {
-        return says("lacks #![no_std]");
-    }
-    let forbids = has("forbid(unsafe_code)");
-    if name != "sys" && !forbids {
-        return says("lacks #![forbid(unsafe_code)]");
-    }
-    None
+    (name != "sys" && !has("forbid(unsafe_code)"))
+        .then(|| Violation::new(&source.path, 1, "lacks #![forbid(unsafe_code)]"))
 }
 
 /// An attribute's words without spaces: `forbid(unsafe_code)`, `cfg_attr(not(test),no_std`.
@@ -332,12 +324,7 @@ mod tests {
             let source = Source::new(path, text).expect("the text is Rust");
             check_root(&source).map(|violation| violation.message)
         };
-        let both = "#![no_std]\n#![forbid(unsafe_code)]";
         let forbid = "#![forbid(unsafe_code)]";
-        assert_eq!(said("crates/op/src/lib.rs", both), None);
-        let tested = "#![cfg_attr(not(test), no_std)]\n#![forbid(unsafe_code)]";
-        assert_eq!(said("crates/op/src/lib.rs", tested), None);
-        assert_eq!(said("crates/op/src/lib.rs", forbid).as_deref(), Some("lacks #![no_std]"));
         assert!(said("crates/op/src/lib.rs", "#![no_std]").is_some());
         assert_eq!(said("crates/server/src/lib.rs", forbid), None);
         assert!(said("crates/regatta/src/main.rs", "fn main() {}").is_some());

@@ -3,7 +3,7 @@
 mod arrows;
 mod circles;
 mod documents;
-mod messages;
+mod no_std;
 mod plain;
 mod reach;
 mod source;
@@ -15,14 +15,14 @@ use std::path::Path;
 
 pub(crate) use source::Source;
 
-/// One place that breaks a rule.
+/// A place that breaks a rule.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Violation {
     /// The file, relative to the root.
     pub(crate) path: String,
     /// The line, from 1; 0 if the whole file is meant.
     pub(crate) line: usize,
-    /// What is wrong, and what would be right.
+    /// The fault, and its correction.
     pub(crate) message: String,
 }
 
@@ -77,10 +77,10 @@ pub(crate) fn check(root: &Path) -> Vec<Violation> {
     }
     found.extend(sources.iter().flat_map(Source::check));
     found.extend(arrows::check(root, &sources));
+    found.extend(no_std::check(root, &sources));
     found.extend(reach::check(root, &sources));
     found.extend(circles::check(&sources));
     found.extend(documents::check(root, &sources));
-    found.extend(messages::check(root, &sources));
     found.extend(words::check(root, &sources));
     found.extend(plain::check(root, &sources, &pages));
     found.sort();
