@@ -5,10 +5,10 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The number of the next one: tests run beside each other.
+/// Number of the next directory: tests run in parallel.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// An empty directory of one test's own, gone when it ends.
+/// An empty directory of one test, removed when it ends.
 #[derive(Debug)]
 pub(crate) struct Folder(PathBuf);
 
@@ -17,7 +17,7 @@ impl Folder {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("regatta-{name}-{}-{number}", std::process::id());
         let path = std::env::temp_dir().join(name);
-        // What a killed test of our number left behind.
+        // Leftover of a killed test with our number.
         let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(&path).expect("a directory for a test");
         Self(path)

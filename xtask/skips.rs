@@ -1,17 +1,17 @@
-//! What a test says that must leave something out here. The usual harness hides what tests print
-//! that pass: `cargo xtask test` learns of it all the same, and does not count them as passed.
+//! Reports of tests that must leave something out here. The usual harness hides the output of
+//! passing tests. `cargo xtask test` reads the reports, and does not count these tests as passed.
 
 use std::fs::File;
 use std::io::Write;
 
-/// Says that the test that runs leaves something out, and why: to whoever looks, and in the file
+/// Reports that the running test leaves something out, and why: on standard error, and in the file
 /// that `cargo xtask test` names.
 pub(crate) fn skip(why: &str) {
     let thread = std::thread::current();
     // The harness names the thread after the test.
     let test = thread.name().unwrap_or("a test");
     let line = format!("{}: {test}: {}\n", env!("CARGO_PKG_NAME"), why.replace('\n', " "));
-    // `eprint!` would hand it to the harness, which keeps it.
+    // `eprint!` would pass it to the harness, which hides it.
     let _ = std::io::stderr().write_all(format!("skipped: {line}").as_bytes());
     let Some(path) = std::env::var_os("REGATTA_SKIPS") else { return };
     let file = File::options().append(true).open(path);

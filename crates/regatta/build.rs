@@ -1,5 +1,5 @@
-//! States the commit of a release build: `--version` prints it, and each run of the lab keeps it.
-//! Other builds are made too often to be linked again for each commit.
+//! Prints the commit of a release build: `--version` shows it, and each run of the lab records it.
+//! Other builds are too frequent to be linked again for each commit.
 use std::path::Path;
 use std::process::Command;
 
@@ -11,7 +11,7 @@ fn main() {
     println!("cargo:rustc-env=REGATTA_VERSION={version}{commit}");
 }
 
-/// The commit of a release build, with `-dirty` where files differ from it.
+/// Returns the commit of a release build, with `-dirty` where files differ from it.
 fn commit() -> Option<String> {
     if std::env::var("PROFILE").as_deref() != Ok("release") {
         return None;
@@ -26,7 +26,7 @@ fn commit() -> Option<String> {
     Some(commit)
 }
 
-/// What git says; None where there is none, as in an archive of the sources.
+/// Output of git; `None` without a repository, as in an archive of the sources.
 fn git(words: &[&str]) -> Option<String> {
     let output = Command::new("git").args(words).output().ok()?;
     let said = String::from_utf8(output.stdout).ok()?;

@@ -1,4 +1,4 @@
-//! Where the project is; running cargo and other programs; being told to stop.
+//! The project's root; running cargo and other programs; signals to stop.
 
 use regatta_lab_core::programs::find as find_program;
 use rustix::process::Signal;
@@ -7,13 +7,13 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// The root of the workspace.
+/// Root of the workspace.
 pub(crate) fn project_root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().expect("xtask lies one folder below the root").to_owned()
 }
 
-/// Every file below `root` but what is built, fetched or recorded.
+/// Every file below `root` that is not built, fetched or recorded.
 pub(crate) fn files_below(root: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut folders = vec![root.to_owned()];
@@ -49,14 +49,14 @@ pub(crate) fn build_release(program: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// Where cargo puts what it builds.
+/// Directory for cargo's output.
 pub(crate) fn target_dir() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| project_root().join("target"), PathBuf::from)
 }
 
 /// Becomes true when the user or the system asks us to stop (SIGINT, SIGTERM, SIGHUP); the second
-/// time ends us at once.
+/// signal ends us at once.
 pub(crate) fn interrupt() -> Result<Arc<AtomicBool>, String> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
@@ -75,7 +75,7 @@ pub(crate) fn succeeds(command: &mut Command) -> Result<bool, String> {
     ended.map(|status| status.success())
 }
 
-/// What a program prints on standard output, or None if it fails or is missing.
+/// Standard output of a program; `None` if it fails or is missing.
 pub(crate) fn output_of(command: &mut Command) -> Option<String> {
     let output = command.stdin(Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())

@@ -2,7 +2,7 @@
 use regatta_metrics::{Counter, Gauge, Histogram};
 use serde_json::{Value, json};
 
-/// What is drawn: an expression of Prometheus, and its name in the picture.
+/// A line in a picture: an expression of Prometheus, and its name.
 type Line = (String, &'static str);
 
 /// Width and height of a panel, in units of Grafana's grid, which is 24 wide.

@@ -1,4 +1,4 @@
-//! `cargo xtask env`: a command in an environment of its own, and what earlier ones left.
+//! `cargo xtask env`: a command in a separate environment, and leftovers of earlier ones.
 
 use crate::command::interrupt;
 use clap::{Args, Subcommand};
@@ -10,13 +10,12 @@ use std::time::Duration;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Action {
-    /// Run a command in an environment of its own, which is undone afterwards, also after Ctrl-C
-    /// or a crash.
+    /// Run a command in a separate environment, which is undone afterwards, even after Ctrl-C.
     #[command(after_help = RUN_HELP)]
     Run(Box<Options>),
-    /// Show environments that have left something, and what.
+    /// Show environments that have left something, and their leftovers.
     List,
-    /// Undo what is left of those whose keeper is gone.
+    /// Undo the leftovers of those whose keeper is gone.
     Clean,
 }
 
@@ -38,19 +37,19 @@ pub(crate) struct Options {
     /// Kernel settings, in that namespace: geneves, those of [G].
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
-    /// The most memory, page cache included, such as 256M.
+    /// Most memory, page cache included, such as 256M.
     #[arg(long, value_name = "SIZE")]
     memory: Option<String>,
-    /// The most processor time, per cent of one processor.
+    /// Most processor time, per cent of one processor.
     #[arg(long, value_name = "PERCENT")]
     quota: Option<String>,
-    /// What is left of the processors of --server-cpus: slower ones.
+    /// Remaining share of the processors of --server-cpus, which makes them slower.
     #[arg(long, value_name = "PERCENT")]
     slow: Option<String>,
-    /// Where the command runs, such as 0 or 0-3.
+    /// Processors of the command, such as 0 or 0-3.
     #[arg(long, value_name = "LIST")]
     server_cpus: Option<String>,
-    /// Where the simulated disk runs.
+    /// Processors of the simulated disk.
     #[arg(long, value_name = "LIST")]
     client_cpus: Option<String>,
     /// The priority.
@@ -62,7 +61,7 @@ pub(crate) struct Options {
     /// The files; the command finds them in $REGATTA_FILES.
     #[arg(long, value_name = "DIR")]
     files: Option<PathBuf>,
-    /// What the page cache holds of them at the start: cold or warm.
+    /// Their state in the page cache at the start: cold or warm.
     #[arg(long, value_name = "STATE")]
     pages: Option<String>,
     /// A simulated disk with the files. Keys: seek_ms (3), seek (fixed, distance), bandwidth
@@ -73,10 +72,10 @@ pub(crate) struct Options {
     /// Have the kernel account waits for the disk.
     #[arg(long)]
     accounting: bool,
-    /// Write down what the environment turned out to be, as JSON.
+    /// Write the actual environment to a file, as JSON.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// Only say what this machine does not allow.
+    /// Only report what this machine does not allow.
     #[arg(long)]
     check: bool,
     /// The command and its words.
@@ -140,7 +139,7 @@ fn inside(options: &Options) -> Result<bool, String> {
     succeeded
 }
 
-/// Waits for the command. After Ctrl-C, which the command got too, it ends with the environment.
+/// Waits for the command. Ctrl-C, which the command receives too, ends it with the environment.
 fn wait(mut child: Child, stop: &AtomicBool) -> Result<bool, String> {
     while !stop.load(Ordering::Relaxed) {
         match child.try_wait() {
@@ -152,7 +151,7 @@ fn wait(mut child: Child, stop: &AtomicBool) -> Result<bool, String> {
     Ok(false)
 }
 
-/// Says what is wrong with a specification and what this machine lacks; true if nothing.
+/// Reports the faults of a specification and the lacks of this machine; true if there are none.
 fn say_lacks(spec: &Spec) -> bool {
     let (faults, lacks) = (spec.faults(), regatta_lab_core::env::lacks(spec));
     faults.iter().for_each(|fault| println!("wrong: {fault}"));

@@ -5,16 +5,16 @@ use crate::command::{cargo, output_of, project_root, succeeds};
 use clap::Args;
 use std::process::Command;
 
-/// How long one target is fuzzed, seconds.
+/// Time to fuzz one target, seconds.
 const FUZZ_SECONDS: u64 = 30;
-/// How long a smoke test of one target takes, seconds, once it is built.
+/// Time of a smoke test of one target once it is built, seconds.
 const SMOKE_SECONDS: u64 = 1;
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// The target; without it, each in turn.
+    /// The target; without it, all, one after another.
     target: Option<String>,
-    /// How long for each target; 30 by default, 1 with --smoke.
+    /// Seconds for each target; 30 by default, 1 with --smoke.
     #[arg(long)]
     seconds: Option<u64>,
     /// Run corpora and mutations of them, which needs no nightly compiler.
@@ -22,7 +22,7 @@ pub(crate) struct Options {
     smoke: bool,
 }
 
-/// Runs one target or all; true if none found anything.
+/// Runs one target or all; true if none found a fault.
 pub(crate) fn run(options: &Options) -> Result<bool, String> {
     let only = options.target.as_ref();
     if options.smoke {
@@ -55,7 +55,7 @@ fn smoke(seconds: u64, only: Option<&str>) -> Result<bool, String> {
     succeeds(smoke.args(["--", "--seconds", &seconds.to_string()]).args(only))
 }
 
-/// The names of the fuzz targets; empty if there is no `fuzz/`.
+/// Names of the fuzz targets; empty if there is no `fuzz/`.
 pub(crate) fn targets() -> Vec<String> {
     let folder = project_root().join("fuzz/fuzz_targets");
     let mut names: Vec<String> = std::fs::read_dir(folder)

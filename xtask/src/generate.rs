@@ -2,38 +2,65 @@
 
 use crate::command::{cargo, files_below, project_root, succeeds};
 use clap::ValueEnum;
+use regatta_server::messages::{Group, LOG, PROBLEMS};
 use std::path::{Path, PathBuf};
 
-/// What is made if it is asked for.
+/// Files to make on request.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum What {
     /// The precompressed siblings of the example site's files.
     Site,
 }
 
-/// The page with the family tree of the architectures, which is made between these two lines.
+/// Page with the family tree of the architectures, which is made between these two lines.
 const TREE_PAGE: &str = "docs/arch/README.md";
 const TREE_BEGIN: &str = "<!-- tree: made by cargo xtask gen -->";
 const TREE_END: &str = "<!-- end of tree -->";
 
+/// The page with the tables of messages and of configuration problems. Each table is made between
+/// a line with its title and this line.
+const MESSAGES_PAGE: &str = "docs/operating.md";
+const TABLE_END: &str = "<!-- end of table -->";
+
 /// A page with this text between the two lines; unchanged if it lacks one of them.
+fn between(page: &str, [begin, end]: [&str; 2], text: &str) -> String {
+    let Some((before, rest)) = page.split_once(begin) else { return page.to_owned() };
+    let Some((_, after)) = rest.split_once(end) else { return page.to_owned() };
+    format!("{before}{begin}\n\n{}\n\n{end}{after}", text.trim_end())
+}
+
 fn with_tree(page: &str, tree: &str) -> String {
-    let Some((before, rest)) = page.split_once(TREE_BEGIN) else { return page.to_owned() };
-    let Some((_, after)) = rest.split_once(TREE_END) else { return page.to_owned() };
-    format!("{before}{TREE_BEGIN}\n\n```\n{}\n```\n\n{TREE_END}{after}", tree.trim_end())
+    between(page, [TREE_BEGIN, TREE_END], &format!("```\n{}\n```", tree.trim_end()))
+}
+
+/// A page with the table of each group.
+fn with_tables<'g>(page: &str, groups: impl IntoIterator<Item = &'g Group>) -> String {
+    groups.into_iter().fold(page.to_owned(), |page, group| {
+        let mut table = "| id | meaning and what to do |\n|---|---|\n".to_owned();
+        for message in group.messages {
+            table.push_str(&format!("| `{}` | {} |\n", message.id, message.meaning));
+        }
+        between(&page, [&table_begin(group), TABLE_END], &table)
+    })
+}
+
+/// The line above the table of a group.
+fn table_begin(group: &Group) -> String {
+    format!("<!-- {}: made by cargo xtask gen -->", group.title)
 }
 
 /// The documents made from tables: path below the root, and text.
 pub(crate) fn documents() -> Vec<(&'static str, String)> {
-    let page = std::fs::read_to_string(project_root().join(TREE_PAGE)).unwrap_or_default();
+    let page = |path| std::fs::read_to_string(project_root().join(path)).unwrap_or_default();
     vec![
-        (TREE_PAGE, with_tree(&page, &regatta_server::architectures::tree())),
+        (TREE_PAGE, with_tree(&page(TREE_PAGE), &regatta_server::architectures::tree())),
+        (MESSAGES_PAGE, with_tables(&page(MESSAGES_PAGE), LOG.iter().chain(PROBLEMS))),
         ("docs/metrics.md", regatta_metrics::markdown()),
         ("deploy/grafana.json", crate::dashboard::dashboard()),
     ]
 }
 
-/// Rewrites the documents, or what is asked for.
+/// Rewrites the documents, or makes the requested files.
 pub(crate) fn run(what: Option<What>) -> Result<bool, String> {
     match what {
         None => {
@@ -56,7 +83,7 @@ fn compress_site(site: &Path) -> Result<bool, String> {
     succeeds(program.arg(site))
 }
 
-/// Each text of a site that has siblings, and its `.gz`, which stands for all three.
+/// Each text of a site that has siblings, and its `.gz`, which represents all three.
 pub(crate) fn siblings(site: &Path) -> Vec<(PathBuf, PathBuf)> {
     let with_gz = |text: PathBuf| {
         let mut packed = text.clone().into_os_string();
@@ -66,7 +93,7 @@ pub(crate) fn siblings(site: &Path) -> Vec<(PathBuf, PathBuf)> {
     texts_below(site).into_iter().map(with_gz).collect()
 }
 
-/// Text files worth a sibling: below half a kilobyte the fields outweigh what is saved.
+/// Text files worth a sibling: below half a kilobyte the fields outweigh the savings.
 fn texts_below(folder: &Path) -> Vec<PathBuf> {
     const BYTES_MIN: u64 = 512;
     let mut files = files_below(folder);
@@ -81,7 +108,11 @@ fn texts_below(folder: &Path) -> Vec<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::{TREE_BEGIN, TREE_END, with_tree};
+    use super::{
+        MESSAGES_PAGE, TABLE_END, TREE_BEGIN, TREE_END, table_begin, with_tables, with_tree,
+    };
+    use crate::command::project_root;
+    use regatta_server::messages::{Group, LOG, PROBLEMS, WORKER_BACK};
 
     #[test]
     fn a_tree_replaces_the_one_before() {
@@ -90,5 +121,23 @@ mod tests {
         assert_eq!(once, format!("a\n{TREE_BEGIN}\n\n```\nnew\n```\n\n{TREE_END}\nb\n"));
         assert_eq!(with_tree(&once, "new"), once);
         assert_eq!(with_tree("no lines", "new"), "no lines");
+    }
+
+    #[test]
+    fn a_table_has_a_row_for_each_message() {
+        let group = Group { title: "A", messages: &[WORKER_BACK] };
+        let begin = table_begin(&group);
+        let page = with_tables(&format!("{begin}\nold\n{TABLE_END}\nb\n"), [&group]);
+        let row = format!("| `worker-back` | {} |", WORKER_BACK.meaning);
+        let table = format!("| id | meaning and what to do |\n|---|---|\n{row}");
+        assert_eq!(page, format!("{begin}\n\n{table}\n\n{TABLE_END}\nb\n"));
+    }
+
+    #[test]
+    fn each_group_has_its_table() {
+        let page = std::fs::read_to_string(project_root().join(MESSAGES_PAGE)).unwrap();
+        for group in LOG.iter().chain(PROBLEMS) {
+            assert!(page.contains(&table_begin(group)), "{MESSAGES_PAGE} lacks {}", group.title);
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! The project's own tools: everything a contributor or CI runs besides plain cargo.
+//! The project's own tools: everything that a contributor or CI runs besides plain cargo.
 #![forbid(unsafe_code)]
 
 mod command;
@@ -32,38 +32,38 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run everything that CI checks, in order; ends with what was left out, and a count.
+    /// Run everything that CI checks, in order; ends with the omissions, and a count.
     Test,
-    /// Run every case of the conformance suite for every variant: the tests of CI leave out what
-    /// variants have in common.
+    /// Run every case of the conformance suite for every variant: the tests of CI leave out cases
+    /// that variants have in common.
     Matrix {
-        /// Only the cases that have this in their name.
+        /// Only the cases with this in their name.
         filter: Option<String>,
     },
     /// Check the house rules: lengths, unsafe, arrows between crates, documents.
     Tidy,
     /// Rewrite the documents that are made from sources.
     Gen {
-        /// What to make instead of them.
+        /// Files to make instead of them.
         what: Option<generate::What>,
     },
     /// Run the simulator and whole event loops in an optimised build.
     Sim(simulate::Options),
     /// Fuzz one target, or each in turn.
     Fuzz(fuzz::Options),
-    /// Run a command in an environment of its own (network, memory limit, simulated disk,
-    /// processors), and see to what was left of earlier ones.
+    /// Run a command in a separate environment (network, memory limit, simulated disk, processors),
+    /// and clean up after earlier ones.
     #[command(subcommand)]
     Env(environment::Action),
     /// Make Debian packages of both programs, and an image of the server for containers, in
-    /// target/package, which is emptied before. docs/operating.md says what is in them.
+    /// target/package, which is emptied before. docs/operating.md lists their contents.
     Package(package::Options),
-    /// Measure what connections, processes and cache entries cost in each architecture.
+    /// Measure the cost of connections, processes and cache entries in each architecture.
     ///
-    /// Measures the memory (PSS of all processes but for the program's own pages,
-    /// /proc/PID/smaps_rollup) of each architecture with several numbers of processes, idle
-    /// connections and cache entries, and fits a line to each. docs/memory.md says what came out.
-    /// Kernel memory (sockets, page tables, stacks) is not in it. Takes a few minutes.
+    /// Measures the memory of each architecture (PSS of all processes without the program's own
+    /// pages, /proc/PID/smaps_rollup). Varies the numbers of processes, idle connections and cache
+    /// entries, and fits a line to each. docs/memory.md has the results. Kernel memory (sockets,
+    /// page tables, stacks) is not included. Takes a few minutes.
     Memory(memory::Options),
 }
 

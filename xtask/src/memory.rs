@@ -1,5 +1,5 @@
-//! `cargo xtask memory`: what a connection, a process and a cache entry cost in each architecture,
-//! by regression, beside the formulas of [S] §8 (systems.md §2.4, S-12). See docs/memory.md.
+//! `cargo xtask memory`: memory of a connection, a process and a cache entry in each architecture,
+//! by regression, compared with the formulas of [S] §8 (systems.md §2.4, S-12). See docs/memory.md.
 
 use crate::command::{build_release, interrupt};
 use clap::Args;
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// What to measure; without any, all of them.
+    /// Architectures to measure; without any, all of them.
     #[arg(value_name = "ARCHITECTURE", value_parser = ARCHITECTURES.map(|(name, ..)| name))]
     architectures: Vec<String>,
     /// Measure this binary instead of building one.
@@ -23,35 +23,35 @@ pub(crate) struct Options {
     regatta: Option<PathBuf>,
 }
 
-/// Those whose memory differs, and what [S] found for three of them.
+/// Architectures whose memory differs, and the formulas of [S] for three of them.
 const ARCHITECTURES: [(&str, &str, &[usize]); 6] = [
     ("symped", "810 c + p (7667536 + s)", &PROCESSES),
     ("shared-symped", "806 c + p (216100 + 8 c + 20 p + s) + 8404368 N", &PROCESSES),
     ("amped", "-", &PROCESSES),
     ("laio", "-", &PROCESSES),
-    // A connection has a thread.
+    // Each connection has a thread.
     ("mt", "-", &[1]),
     (PIPELINE, "934 c + 9798888 N + p s", &WRITERS),
 ];
-/// It is one process, and p is how many threads it has that send.
+/// A pipeline is one process, and p is the number of its sending threads.
 const PIPELINE: &str = "watpipe5";
 const WRITERS: [usize; 4] = [1, 50, 100, 200];
 
 const PROCESSES: [usize; 4] = [1, 2, 4, 8];
 const CONNECTIONS: [usize; 4] = [0, 1000, 2000, 4000];
 const ENTRIES: [usize; 4] = [0, 1000, 2000, 4000];
-/// Connections over which files are asked for, for each process: the kernel spreads them.
+/// Connections that ask for files, per process: the kernel spreads them.
 const ASKERS_PER_PROCESS: usize = 8;
-/// How long a server has to start, to answer, and to fill its caches.
+/// Longest time for a server to start, to answer, and to fill its caches.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long a server has to leave before it is killed.
+/// Longest time for a server to exit before it is killed.
 const LEAVE_MAX: Duration = Duration::from_millis(1500);
-/// How long memory settles after the last request.
+/// Time for memory to settle after the last request.
 const SETTLE: Duration = Duration::from_millis(300);
-/// Descriptors that we need besides connections.
+/// Descriptors that we need besides those of connections.
 const DESCRIPTORS_MORE: u64 = 256;
 
-/// Measures; false if a server did not do what it should.
+/// Measures; false if a server misbehaved.
 pub(crate) fn run(options: Options) -> Result<bool, String> {
     let Options { architectures: names, regatta: binary } = options;
     let most = (CONNECTIONS[CONNECTIONS.len() - 1]) as u64 + DESCRIPTORS_MORE;
@@ -72,7 +72,7 @@ pub(crate) fn run(options: Options) -> Result<bool, String> {
     Ok(true)
 }
 
-/// Files of one kibibyte, `0` to the most that are asked for. They go away with this.
+/// Files of one kibibyte, named from `0` on, as many as the most entries. Removed with this value.
 struct Site(PathBuf);
 
 impl Site {
@@ -85,7 +85,7 @@ impl Site {
         for name in 0..ENTRIES[ENTRIES.len() - 1] {
             std::fs::write(root.join(name.to_string()), [b'x'; 1024]).map_err(named)?;
         }
-        // Workers may be another user's.
+        // Workers may run as another user.
         let all = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(&root, all).map_err(named)?;
         Ok(site)
@@ -104,7 +104,7 @@ struct Rig {
     stop: Arc<AtomicBool>,
 }
 
-/// What a server is made to hold.
+/// State that a server is brought into.
 #[derive(Clone, Copy)]
 struct Load {
     processes: usize,
@@ -113,7 +113,7 @@ struct Load {
 }
 
 impl Rig {
-    /// The lines of one architecture.
+    /// Prints the lines of one architecture.
     fn architecture(
         &self,
         name: &str,
@@ -151,7 +151,7 @@ impl Rig {
         Ok(())
     }
 
-    /// The line through the memory under several loads.
+    /// Fits a line through the memory under several loads.
     fn fit(
         &self,
         name: &str,
@@ -163,7 +163,7 @@ impl Rig {
         Ok(Line::through(&points))
     }
 
-    /// Bytes of a fresh server that holds this.
+    /// Bytes of a fresh server under this load.
     fn memory(&self, name: &str, load: Load) -> Result<u64, String> {
         if self.stop.load(Ordering::Relaxed) {
             return Err("interrupted".to_owned());
@@ -173,7 +173,7 @@ impl Rig {
         let asked = |connections: usize| -> std::io::Result<Vec<TcpStream>> {
             (0..connections).map(|_| ask_for(address, 0..1)).collect()
         };
-        // Every process has served once, so that all have what serving takes.
+        // Every process has served once, so that all have the memory that serving takes.
         drop(asked(load.processes * ASKERS_PER_PROCESS).map_err(fault)?);
         let held = asked(load.connections).map_err(fault)?;
         if load.entries > 0 {
@@ -191,7 +191,7 @@ impl Rig {
     fn start(&self, name: &str, processes: usize) -> Result<(Group, SocketAddr), String> {
         let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
         let address = free.map_err(|error| format!("no port is free: {error}"))?;
-        // If we are killed, the kernel asks it to leave.
+        // If we are killed, the kernel asks the server to exit.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "TERM"]).arg(&self.binary);
         command.arg("serve").arg(&self.site.0).args(["--listen", &address.to_string()]);
@@ -205,7 +205,7 @@ impl Rig {
             command.args(["--set", set]);
         }
         for set in [
-            // As in the papers: descriptors and heads, no bodies; nothing is looked at again.
+            // As in the papers: descriptors and heads, no bodies; nothing is revalidated.
             "cache.body_bytes_max=0",
             "cache.revalidate_ms=600000",
             "cache.inactive_ms=600000",
@@ -227,7 +227,7 @@ impl Rig {
         Ok((server, address))
     }
 
-    /// Asks for files until every process that serves has them all open.
+    /// Asks for files until every serving process has them all open.
     fn fill(
         &self,
         name: &str,
@@ -254,7 +254,7 @@ impl Rig {
     }
 }
 
-/// A connection that has asked for these files, and been answered.
+/// Connects, and asks for these files until all are answered.
 fn ask_for(address: SocketAddr, files: std::ops::Range<usize>) -> std::io::Result<TcpStream> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -283,8 +283,8 @@ fn open_files(pid: u32) -> usize {
     std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
 }
 
-/// The proportional set size of a process, bytes, without the pages of files: those of the program
-/// belong to whoever else runs it.
+/// Proportional set size of a process, bytes, without the pages of files: the program's pages also
+/// belong to other processes that run it.
 fn pss(pid: u32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     let part = |name: &str| -> Option<u64> {
@@ -294,7 +294,7 @@ fn pss(pid: u32) -> Option<u64> {
     Some((part("Pss_Anon:")? + part("Pss_Shmem:")?) * 1024)
 }
 
-/// A line, and how much of the points it explains.
+/// A line, and the share of the points' variance that it explains.
 struct Line {
     slope: f64,
     start: f64,
@@ -302,7 +302,7 @@ struct Line {
 }
 
 impl Line {
-    /// The line of least squares.
+    /// Line of least squares.
     fn through(points: &[(f64, f64)]) -> Self {
         let count = points.len() as f64;
         let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;

@@ -1,5 +1,4 @@
-//! `cargo xtask package`: Debian packages of both programs, and an image for containers of a static
-//! server.
+//! `cargo xtask package`: Debian packages of both programs, and a container image of the server.
 
 use crate::command::{
     build_release, cargo, output_of, project_root, require, succeeds, target_dir,
@@ -13,9 +12,9 @@ use std::process::Command;
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// What to make; without it, both.
+    /// Kind to make; without it, both.
     what: Option<Kind>,
-    /// For users: refuses what is only good for trials.
+    /// For users: refuses anything that is only good for trials.
     #[arg(long)]
     release: bool,
     /// Pack this server instead of building one.
@@ -43,10 +42,10 @@ const DOCUMENTS: &str = "deploy/grafana.json docs/commands.md docs/from-nginx.md
 /// Documents in /usr/share/doc/regatta-lab.
 const LAB_DOCUMENTS: &str = "crates/lab/assets/echarts-NOTICE docs/environments.md docs/lab.md \
     docs/load.md docs/workload.md";
-/// The terms of a program's libraries, in each package.
+/// Name of the file with the terms of a program's libraries, in each package.
 const LIBRARIES: &str = "libraries";
 
-/// Makes what is asked for.
+/// Makes the requested packages.
 pub(crate) fn run(options: Options) -> Result<bool, String> {
     let Options { what, release, regatta, regatta_lab } = options;
     if let Some(fault) = placeholder(&read(&project_root().join("SECURITY.md"))?) {
@@ -73,7 +72,7 @@ pub(crate) fn run(options: Options) -> Result<bool, String> {
     Ok(true)
 }
 
-/// The fault of a page for security reports whose address cannot be reached.
+/// Fault of a page for security reports whose address cannot be reached.
 fn placeholder(page: &str) -> Option<String> {
     let address =
         page.split_whitespace().find(|word| word.contains("@") && word.contains(".invalid"))?;
@@ -89,7 +88,7 @@ fn must(command: &mut Command) -> Result<(), String> {
     }
 }
 
-/// What a program prints, which must succeed.
+/// Output of a program, which must succeed.
 fn said(command: &mut Command) -> Result<String, String> {
     output_of(command).ok_or_else(|| format!("failed: {command:?}"))
 }
@@ -106,7 +105,7 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
     std::fs::write(path, text).map_err(|error| fault(path, &error))
 }
 
-/// Has a program look at a package, if it is installed.
+/// Makes a program check a package, if it is installed.
 fn judge(program: &str, words: &[&str]) -> Result<(), String> {
     match require(program, program) {
         Ok(path) => must(Command::new(path).args(words)),
@@ -117,7 +116,7 @@ fn judge(program: &str, words: &[&str]) -> Result<(), String> {
     }
 }
 
-/// Fills a directory with what debhelper packs, and has it do so.
+/// Fills a directory with debhelper's inputs, and makes it pack them.
 fn deb(folder: &Path, server: &Path, lab: &Path) -> Result<(), String> {
     let tree = folder.join("regatta");
     let copy = |files: &[&str], to: &Path| {
@@ -162,13 +161,13 @@ fn deb(folder: &Path, server: &Path, lab: &Path) -> Result<(), String> {
     judge("lintian", &["--fail-on", "error,warning", regatta, lab])
 }
 
-/// A paragraph of `debian/copyright`: an empty line of the text is a dot.
+/// Renders a paragraph of `debian/copyright`: an empty line of the text becomes a dot.
 fn license(name: &str, text: &str) -> String {
     let line = |line: &str| format!(" {}\n", if line.is_empty() { "." } else { line });
     format!("\nLicense: {name}\n{}", text.trim().lines().map(line).collect::<String>())
 }
 
-/// The time in it is that of the last commit: equal sources make equal packages.
+/// Renders the changelog with the time of the last commit: equal sources make equal packages.
 fn changelog(control: &str) -> Result<String, String> {
     let maintainer = control.lines().find_map(|line| line.strip_prefix("Maintainer: "));
     let maintainer = maintainer.ok_or("deploy/debian/control has no Maintainer")?;
@@ -181,7 +180,7 @@ fn changelog(control: &str) -> Result<String, String> {
     ))
 }
 
-/// The terms of each library that is in a program, as its own files say them.
+/// Terms of each library in a program, from the library's own files.
 fn libraries(program: &str) -> Result<String, String> {
     let mut tree = cargo();
     tree.args(["tree", "--package", program, "--edges", "normal,no-proc-macro"]);
@@ -222,13 +221,13 @@ fn build_static() -> Result<PathBuf, String> {
     let host = version.lines().find_map(|line| line.strip_prefix("host: "));
     let host = host.ok_or_else(|| format!("rustc said {version:?}"))?;
     let mut build = cargo();
-    // Because a target is named, build scripts and macros are not concerned.
+    // Because a target is named, build scripts and macros are not affected.
     build.args(["build", "--release", "--package", "regatta", "--target", host]);
     must(build.env("RUSTFLAGS", "-C target-feature=+crt-static"))?;
     Ok(target_dir().join(host).join("release/regatta"))
 }
 
-/// Puts a static program into an image: nothing else is in it but the terms of its libraries.
+/// Puts a static program into an image, with only the terms of its libraries besides.
 fn image(folder: &Path, program: &Path, umoci: &Path) -> Result<(), String> {
     let machine = std::env::consts::ARCH;
     let text = |path: &Path| path.display().to_string();
@@ -253,7 +252,7 @@ fn image(folder: &Path, program: &Path, umoci: &Path) -> Result<(), String> {
         "--config.cmd=/srv",
         "--config.cmd=--listen",
         "--config.cmd=0.0.0.0:8080",
-        // Nobody: a number needs no /etc/passwd.
+        // User 65534: a number needs no /etc/passwd.
         "--config.user=65534:65534",
         "--config.exposedports=8080/tcp",
         "--config.label=org.opencontainers.image.title=regatta",
@@ -287,7 +286,7 @@ mod tests {
         assert!(log.starts_with("regatta (") && log.contains("\n -- A B <a@b.c>  "), "{log}");
     }
 
-    /// Else the server would refuse what it is given.
+    /// Otherwise the server would refuse the given socket.
     #[test]
     fn the_socket_unit_listens_where_the_configuration_does() {
         let ours = |name: &str| read(&project_root().join("deploy").join(name)).expect("ours");
@@ -297,7 +296,7 @@ mod tests {
         assert!(toml.contains(&format!("\nlisten = [{}]\n", listen.join(", "))), "{listen:?}");
     }
 
-    /// The exposure that systemd finds is 2.0 at most.
+    /// systemd must rate the exposure at most 2.0.
     #[test]
     fn the_service_may_do_little_else_than_serve() {
         let unit = project_root().join("deploy/regatta.service");

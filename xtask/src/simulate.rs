@@ -4,9 +4,10 @@
 use crate::command::{cargo, succeeds};
 use clap::Args;
 
-/// Names the seeds to the tests that run loops (`crates/arch/src/kit/event_loop/schedule`).
+/// Variable that passes the seeds to the tests that run loops
+/// (`crates/arch/src/kit/event_loop/schedule`).
 const LOOP_SEEDS: &str = "REGATTA_LOOP_SEEDS";
-/// Part of the name of each of them.
+/// Part of the name of each such test.
 const LOOP_TESTS: &str = "nobody";
 
 #[derive(Debug, Args)]

@@ -1,4 +1,4 @@
-//! The command line: what each command takes, and what its exit code is.
+//! The command line: arguments and exit codes of each command.
 #![forbid(unsafe_code)]
 
 mod measuring;
@@ -15,7 +15,7 @@ use regatta_server::{
         options,
         raw::{self, Arguments, Flag, Location, Problem},
     },
-    explain, password, precompress,
+    explain, messages, password, precompress,
     succession::Kind,
     top::{self, TopOptions},
 };
@@ -159,7 +159,7 @@ enum Command {
     },
 }
 
-/// Where settings come from.
+/// Sources of the settings.
 #[derive(Debug, Args)]
 struct SettingArgs {
     #[arg(value_name = "ROOT", help = flag_help("server.root"))]
@@ -191,8 +191,8 @@ fn flag_help(key: &str) -> String {
 }
 
 impl SettingArgs {
-    /// Fails if the root that the command line names is no directory: someone is there to correct
-    /// it. A fault of a root that a file names is for the server to judge.
+    /// Fails if the root on the command line is no directory: its user can correct it. The server
+    /// judges the root of a file.
     fn check_root(&self) -> Result<(), Failure> {
         let Some(root) = self.root.as_deref().filter(|root| !root.is_empty()) else {
             return Ok(());
@@ -205,7 +205,8 @@ impl SettingArgs {
             _ => return Ok(()),
         };
         let message = format!("server.root: \"{}\": {message}", root.display());
-        let problem = Problem::new(Location::Argument("ROOT".to_owned()), message);
+        let place = Location::Argument("ROOT".to_owned());
+        let problem = Problem::new(messages::NO_ROOT, place, message);
         let problem = hint.into_iter().fold(problem, Problem::hint);
         let others = match regatta_server::check(&self.sources()) {
             Err(Failure::Configuration(others)) => others,
@@ -311,8 +312,8 @@ fn listen_advice(error: &clap::Error, words: &[String]) -> Option<String> {
     ))
 }
 
-/// Makes a panic of any thread the end of its process: what the master sees of a worker, it sees
-/// of all of it. Release builds do so anyway.
+/// Makes a panic of any thread end its process, so that the master sees the worker as a whole.
+/// Release builds do so anyway.
 fn end_on_panic() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -397,7 +398,7 @@ fn succeed(pid: Option<u32>, kind: Kind) -> Result<u8, Failure> {
     succeeded.map(|()| DONE)
 }
 
-/// A fault of words that are no method and no target, and what to write instead.
+/// Fault of words that are no method and no target, and their replacement.
 fn explain_fault(method: &str, target: &str) -> Option<String> {
     if method.starts_with('/') {
         let what = "is a path where the method belongs: try";
@@ -408,7 +409,7 @@ fn explain_fault(method: &str, target: &str) -> Option<String> {
     is_fault.then(|| format!("\"{target}\" is no request target: try \"/{target}\""))
 }
 
-/// Prints what is wrong with a configuration, or that nothing is. As JSON, problems are results.
+/// Prints the mistakes of a configuration, or that it has none. As JSON, problems are results.
 fn check(sources: &Sources<'_>, json: bool) -> Result<u8, Failure> {
     match regatta_server::check(sources) {
         Ok(checked) if json => print(&regatta_server::check_json(Ok(&checked))),
@@ -431,7 +432,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
     seconds.map(Duration::from_secs_f64).ok_or_else(|| "expected 0 to 86400 seconds".to_owned())
 }
 
-/// Prints results. A reader that has seen enough is no failure.
+/// Prints results. A reader that has closed the pipe is no failure.
 fn print(text: &str) -> Result<u8, Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -442,7 +443,7 @@ fn print(text: &str) -> Result<u8, Failure> {
     }
 }
 
-/// Says something on standard error, if anybody is there.
+/// Writes a message to standard error, and ignores failure.
 fn say(text: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
 }
@@ -465,13 +466,13 @@ mod tests {
         commands::line_names_all_flags(page, command.find_subcommand("serve").expect("it is"));
     }
 
-    /// The silent ones have no results, write files, or serve until they are stopped.
+    /// The exceptions have no results, write files, or serve until they are stopped.
     #[test]
     fn every_command_that_prints_results_does_so_as_json() {
         commands::all_print_json(&Cli::command(), &["serve", "reload", "upgrade", "pages"]);
     }
 
-    /// What a package installs: the commands of the unit, and the configuration.
+    /// Files of a package: the commands of the unit, and the configuration.
     #[test]
     fn the_unit_runs_commands_that_exist_with_options_that_exist() {
         let unit = include_str!("../../../deploy/regatta.service");

@@ -40,7 +40,7 @@ pub(crate) fn run_if_asked(words: impl IntoIterator<Item = OsString>) -> Option<
     let own = env::current_exe().ok();
     let directory = own.and_then(|own| Some(own.parent()?.to_owned())).unwrap_or_default();
     let mut refused = None;
-    // A name without a slash is looked for on the PATH.
+    // The PATH is searched for a name without a slash.
     for program in [directory.join(PROGRAM), PathBuf::from(PROGRAM)] {
         let error = Command::new(&program).args(&words).exec();
         if error.kind() != io::ErrorKind::NotFound && refused.is_none() {
@@ -64,7 +64,7 @@ impl fmt::Display for NotRun {
                 self.directory.display()
             )?,
         }
-        // What cargo builds without --release it puts into a directory of that name.
+        // Builds of cargo without --release are in a directory of that name.
         let is_debug = self.directory.file_name() == Some(OsStr::new("debug"));
         let release = if is_debug { "" } else { " --release" };
         write!(

@@ -1,4 +1,4 @@
-//! `regatta pages`: manual pages, and completions for shells, from what the command line takes.
+//! `regatta pages`: manual pages, and completions for shells, made from the command line.
 use clap::{Command, builder::PossibleValuesParser};
 use clap_complete::Shell;
 use clap_mangen::roff::{Roff, bold, roman};
@@ -6,14 +6,14 @@ use regatta_arch::{ARCHITECTURES, options::OptionSpec};
 use regatta_server::config::{options, tables::TABLES};
 use std::{fs, io, path::Path};
 
-/// What the page of the configuration file begins with.
+/// Beginning of the page of the configuration file.
 const FILE: &str = "\
 A TOML file that `regatta serve --config FILE` reads. An option stands in the table of its \
 section; `--set SECTION.NAME=VALUE` on the command line wins over the file. Sizes, durations and \
 rates are numbers, or text with a unit, as in \"64 KiB\" and \"10 s\". `regatta check` finds all \
 mistakes.";
 
-/// Writes them into a directory, which is made if it is not there.
+/// Writes the pages and completions into a directory, and makes it if it is missing.
 pub(crate) fn write(program: Command, directory: &Path) -> io::Result<()> {
     fs::create_dir_all(directory)?;
     let mut offering = offering(program.clone());

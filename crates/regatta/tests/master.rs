@@ -1,4 +1,4 @@
-//! The program from outside: what it prints, how it ends, and what it leaves behind.
+//! The program from outside: its output, its end, and its remains.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
 #[path = "master/admin.rs"]
@@ -30,7 +30,7 @@ use std::{
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_regatta");
 
-/// Longer than anything here takes, on a machine that does other things too.
+/// Longer than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A directory that is removed at the end.
@@ -75,13 +75,13 @@ impl Server {
                 line.strip_prefix("listening on http://").expect(&line).parse().unwrap()
             })
             .collect();
-        // From here on nobody reads what it prints.
+        // From here on its output is not read.
         Self { child, addresses }
     }
 
     fn serve(folder: &Folder, more: &[&str]) -> Self {
         let root = folder.path("www");
-        // One worker, so that it is known who dies.
+        // One worker, so that it is certain which one dies.
         let first = ["serve", &root, "--listen", "127.0.0.1:0", "--architecture", "sped"];
         Self::start(1, &[&first, more].concat())
     }
@@ -118,7 +118,7 @@ impl Server {
         text
     }
 
-    /// Waits for the end; the exit code, what it said, and how long it took.
+    /// Waits for the end. Returns the exit code, the standard error, and the duration.
     fn end(mut self) -> (Option<i32>, String, Duration) {
         let start = Instant::now();
         while self.child.try_wait().unwrap().is_none() {
@@ -237,7 +237,7 @@ fn a_second_signal_or_a_quit_ends_at_once() {
         let worker = server.worker();
         for name in signals {
             server.signal(name);
-            // Two that come at once are taken for one.
+            // Two at the same time would count as one.
             thread::sleep(Duration::from_millis(300));
         }
         let (code, _, took) = server.end();
@@ -247,7 +247,7 @@ fn a_second_signal_or_a_quit_ends_at_once() {
     }
 }
 
-/// Who starts it may not want to hear of its own children, and says so of those of others, too.
+/// The parent may ignore the signals of its children, and that setting is inherited.
 #[test]
 fn it_hears_of_its_workers_whatever_started_it() {
     let folder = Folder::new();
@@ -355,7 +355,7 @@ fn a_simulated_disk_is_told_and_waited_for_by_who_may_know() {
     server.signal("TERM");
     let (_, said, _) = server.end();
     if ours.contains("\nUid:\t0\t") {
-        assert!(said.contains("warning: serving as root: "), "{said}");
+        assert!(said.contains("warning[serves-as-root]: serving as root: "), "{said}");
     }
     assert!(said.contains("the disk is simulated in process: lab.disk_heads = 1,"), "{said}");
 }
@@ -373,7 +373,7 @@ fn logs_are_opened_anew() {
         assert!(start.elapsed() < PATIENCE);
         thread::sleep(Duration::from_millis(5));
     }
-    // The worker has it open once it has passed its bell.
+    // The worker has the log open once it has passed its bell.
     thread::sleep(Duration::from_millis(200));
     let _ = server.get();
     server.signal("TERM");
@@ -385,8 +385,7 @@ fn logs_are_opened_anew() {
     }
 }
 
-/// The serving user may have planted anything in a folder of logs that is theirs: root follows none
-/// of it.
+/// The serving user may have planted anything in its own folder of logs: root follows none of it.
 #[test]
 fn a_hostile_folder_of_logs_gains_nothing() {
     let folder = Folder::new();
@@ -442,7 +441,7 @@ fn a_hostile_folder_of_logs_gains_nothing() {
     assert!(untouched());
 }
 
-/// Anybody can make memory that is called like a server's.
+/// Any user can make memory with the name of a server's.
 #[test]
 fn top_of_root_shows_the_servers_of_others_only_when_asked() {
     let folder = Folder::new();

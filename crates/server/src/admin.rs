@@ -1,4 +1,4 @@
-//! The admin process: it answers questions about the server over HTTP, and changes nothing.
+//! Admin process: answers questions about the server over HTTP, and changes nothing.
 //!
 //! A single thread runs an event loop: a client that sends nothing, or reads nothing, holds up no
 //! other.
@@ -31,50 +31,50 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a request and its answer may take.
+/// Limit of a request and its answer.
 pub(crate) const EXCHANGE_MAX: Duration = Duration::from_secs(1);
 
-/// Clients at once. For one more the oldest is left: a client that is quick is never refused
-/// because others are slow.
+/// Limit of clients at once. One more displaces the oldest: a quick client is never refused because
+/// others are slow.
 const CLIENTS_MAX: usize = 128;
 
-/// The wait for descriptors or memory before the next connection is accepted.
+/// Wait for descriptors or memory before the next connection is accepted.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Between the two readings that rates are calculated from.
+/// Time between the two readings for rates.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// The longest wait: there is a heartbeat at least this often.
+/// Longest wait: there is a heartbeat at least this often.
 const WAIT_MAX: Duration = Duration::from_millis(500);
 
-/// The most bytes that a client may send after its request; they are discarded.
+/// Limit of bytes that a client may send after its request; they are discarded.
 const REST_BYTES_MAX: usize = 64 << 10;
 
 /// Bytes that one call receives.
 const READ_BYTES: usize = 4 << 10;
 
-/// The key of the listener in the poller; clients have their number.
+/// Key of the listener in the poller; clients have their number.
 const LISTENER: u64 = u64::MAX;
 
-/// What there is to ask for.
+/// Paths with an answer.
 const PATHS: &str = "/metrics, /live, /ready, /status, /config";
 
-/// What the answers are made from.
+/// Sources of the answers.
 #[derive(Debug)]
 pub(crate) struct About {
-    /// The counters of the server.
+    /// Counters of the server.
     pub(crate) arena: ArenaView<'static>,
-    /// The process identifier of the master.
+    /// Process identifier of the master.
     pub(crate) server_pid: u32,
-    /// The slots of each worker.
+    /// Slots of each worker.
     pub(crate) slots: Vec<Range<usize>>,
-    /// The configuration, with every option written out.
+    /// Configuration, with every option written out.
     pub(crate) config: String,
-    /// The hosts that a request may name.
+    /// Hosts that a request may name.
     pub(crate) hosts: Hosts,
 }
 
-/// The hosts whose requests are answered. A page of a stranger can have a browser ask any address
+/// Hosts whose requests are answered. A stranger's page can have a browser request any address
 /// under a name of the stranger's own (DNS rebinding), and would read the answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Hosts {
@@ -117,35 +117,35 @@ struct Clients<'a> {
     about: &'a About,
     time_max: Duration,
     poller: Poll,
-    /// In the order in which they came.
+    /// By arrival.
     all: BTreeMap<u64, Client>,
     next: u64,
 }
 
-/// A client, and how far its exchange has come.
+/// Client, and the progress of its exchange.
 struct Client {
     stream: File,
     until: Instant,
     stage: Stage,
 }
 
-/// The step that an exchange is in.
+/// Step of an exchange.
 enum Stage {
-    /// The rest of the head; this part has been received.
+    /// Waits for the rest of the head; this part has been received.
     Head(Vec<u8>),
-    /// The time of the second reading.
+    /// Waits for the time of the second reading.
     Reading { first: Box<top::Reading>, due: Instant, with_body: bool },
-    /// Room for the rest of the answer.
+    /// Waits for room for the rest of the answer.
     Answer { bytes: Vec<u8>, sent: usize },
-    /// The end of the stream: a socket that is closed with unread bytes resets the connection, and
-    /// the answer may be lost.
+    /// Waits for the end of the stream: a socket closed with unread bytes resets the connection,
+    /// and the answer may be lost.
     Rest(usize),
 }
 
 /// The result of a request.
 enum Answered {
     Now(Answer),
-    /// Once there is a second reading.
+    /// After a second reading.
     Later(Box<top::Reading>),
 }
 
@@ -154,7 +154,7 @@ impl<'a> Clients<'a> {
         Self { about, time_max, poller: Poll::new(), all: BTreeMap::new(), next: 0 }
     }
 
-    /// Serves all that connect, until the listener fails.
+    /// Serves all clients, until the listener fails.
     fn listen(&mut self, listener: BorrowedFd<'_>, beat: &dyn Fn(Tick)) -> io::Result<()> {
         socket::set_mode(listener, Mode::Nonblocking)?;
         self.poller.add(listener, LISTENER, Interest::READ)?;
@@ -188,7 +188,7 @@ impl<'a> Clients<'a> {
         Ok(())
     }
 
-    /// Accepts those that wait.
+    /// Accepts waiting connections.
     fn accept(&mut self, listener: BorrowedFd<'_>) -> io::Result<()> {
         for _ in 0..CLIENTS_MAX {
             match socket::accept(listener, Mode::Nonblocking) {
@@ -218,7 +218,7 @@ impl<'a> Clients<'a> {
         }
         let (key, until) = (self.next, Instant::now() + self.time_max);
         self.next += 1;
-        // One that cannot be watched is closed.
+        // A client that cannot be watched is closed.
         if self.poller.add(socket.as_fd(), key, Interest::READ).is_ok() {
             let stage = Stage::Head(Vec::new());
             self.all.insert(key, Client { stream: File::from(socket), until, stage });
@@ -226,7 +226,7 @@ impl<'a> Clients<'a> {
         }
     }
 
-    /// Continues with one client, until it is to be waited for.
+    /// Continues with one client, until it must wait.
     fn turn(&mut self, key: u64) {
         let Some(client) = self.all.get_mut(&key) else { return };
         let interest = loop {
@@ -237,7 +237,7 @@ impl<'a> Clients<'a> {
                     break Ok(client.interest());
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // That it is gone is no matter to the others.
+                // The loss of a client does not affect the others.
                 Err(error) => break Err(error),
             }
         };
@@ -256,7 +256,7 @@ impl<'a> Clients<'a> {
 }
 
 impl Client {
-    /// The time at which it is due, whatever it sends.
+    /// Time at which it is due, whatever it sends.
     fn due(&self) -> Instant {
         match &self.stage {
             Stage::Reading { due, .. } => self.until.min(*due),
@@ -272,10 +272,9 @@ impl Client {
         }
     }
 
-    /// Makes a step; false if a time is to be waited for.
+    /// Makes a step; false if it must wait for a time.
     ///
-    /// # Errors
-    /// `WouldBlock` if the client is to be waited for; otherwise it is over.
+    /// `WouldBlock` if it must wait for the client; otherwise the exchange is over.
     fn advance(&mut self, about: &About) -> io::Result<bool> {
         let mut bytes = [0; READ_BYTES];
         match &mut self.stage {
@@ -331,12 +330,12 @@ struct Health {
     drains: bool,
     /// Workers that are there or should be.
     workers: usize,
-    /// Of those, the ones with a recent heartbeat.
+    /// Workers among them with a recent heartbeat.
     answering: usize,
 }
 
 impl Health {
-    /// One worker that answers is enough: a balancer that takes the whole server out because one of
+    /// A single answering worker is enough: a balancer that removes the whole server because one of
     /// several is stopped makes it worse.
     const fn is_ready(self) -> bool {
         !self.drains && self.answering > 0
@@ -398,7 +397,8 @@ impl About {
         }
     }
 
-    /// The workers that are there or should be: their slots, of which the first has the heartbeat.
+    /// Lists the workers that are there or should be, with their slots; the first has the
+    /// heartbeat.
     fn workers(&self) -> Vec<(usize, Vec<SlotView<'static>>)> {
         let all: Vec<SlotView<'static>> = self.arena.slots().collect();
         let workers = self.slots.iter().map(|range| (range.start, all[range.clone()].to_vec()));
@@ -409,7 +409,7 @@ impl About {
         let (workers, control) = (self.workers(), self.arena.control());
         let drains = match control.phase() {
             Phase::Run => false,
-            // Others serve, of whom another process is about to answer.
+            // Others serve, and another process is about to answer for them.
             Phase::Drain => !control.others_serve(),
             Phase::Stop => true,
         };
@@ -444,7 +444,7 @@ impl About {
     }
 }
 
-/// True if there is a worker, or there should be: it has not left as it was to.
+/// True if there is a worker, or should be: it has not retired.
 fn is_wanted(slot: &SlotView<'_>) -> bool {
     slot.pid() != 0 || slot.incarnation() > 0 && !slot.is_retired()
 }

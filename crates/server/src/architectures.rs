@@ -5,7 +5,7 @@ use regatta_arch::{
 };
 use std::{collections::BTreeMap, fmt::Write as _};
 
-/// Pages of `docs/arch`, whose first picture is shown.
+/// Pages of `docs/arch`; their first picture is shown.
 const PAGES: &[(&str, &str)] = &[
     ("accept-strategies", include_str!("../../../docs/arch/accept-strategies.md")),
     ("amped", include_str!("../../../docs/arch/amped.md")),
@@ -38,10 +38,10 @@ const PAGES: &[(&str, &str)] = &[
 
 /// Columns of the texts.
 const COLUMNS: usize = 80;
-/// Columns before what an option does.
+/// Columns before the description of an option.
 const INDENT: usize = 6;
 
-/// The list by families: a line each.
+/// Formats the list by families: a line each.
 #[must_use]
 pub fn list() -> String {
     let mut text = String::new();
@@ -60,10 +60,9 @@ pub fn list() -> String {
     text
 }
 
-/// An architecture in full.
+/// Describes an architecture in full.
 ///
-/// # Errors
-/// There is none of this name: says so, and what to write.
+/// No architecture has this name: the message, with advice.
 pub fn describe(name: &str) -> Result<String, String> {
     let Some(one) = find(name) else {
         let advice = advice(name);
@@ -95,7 +94,7 @@ pub fn describe(name: &str) -> Result<String, String> {
     Ok(text)
 }
 
-/// The architectures, for programs: a JSON array.
+/// Formats the architectures for programs: a JSON array.
 #[must_use]
 pub fn json() -> String {
     let option = |one, spec: &OptionSpec| {
@@ -122,7 +121,7 @@ pub fn json() -> String {
     format!("{:#}\n", serde_json::Value::Array(all.collect()))
 }
 
-/// The family tree, for documents: names below their parents.
+/// Formats the family tree for documents: names below their parents.
 #[must_use]
 pub fn tree() -> String {
     let mut text = String::new();
@@ -140,7 +139,7 @@ pub fn tree() -> String {
     text
 }
 
-/// A name and those below it; `of` is its parent, if that is in another family.
+/// Adds a name and those below it; `of` is its parent, if that is in another family.
 fn branch(text: &mut String, one: &Architecture, depth: usize, of: &str) {
     let name = match of {
         "" => format!("{:indent$}{}", "", one.name, indent = 2 * depth),
@@ -181,7 +180,7 @@ fn picture(page: &str) -> Option<String> {
     (!lines.is_empty()).then(|| lines.join("\n") + "\n")
 }
 
-/// The text in lines of at most `columns` characters, as far as words are not longer.
+/// Wraps a text in lines of at most `columns` characters, unless a word is longer.
 pub(crate) fn wrapped(text: &str, columns: usize) -> String {
     let (mut lines, mut width) = (String::new(), 0);
     for word in text.split(' ') {
@@ -199,7 +198,7 @@ pub(crate) fn wrapped(text: &str, columns: usize) -> String {
     lines
 }
 
-/// The value that an option has under an architecture where nothing else is said.
+/// Value of an option under an architecture where nothing else is configured.
 fn effective(one: &Architecture, spec: &OptionSpec) -> &'static str {
     let axis = one.axes.iter().find(|(key, _)| *key == spec.key);
     axis.map_or(spec.default, |(_, value)| value)

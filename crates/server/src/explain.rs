@@ -7,6 +7,7 @@ use crate::{
     },
     examine,
     front::Trust,
+    messages,
     site::Builder,
 };
 use regatta_arch::options::Settings;
@@ -17,7 +18,7 @@ use regatta_sys::{OpenRules, clock, open_below, process::set_user, socket::UNIX}
 use serde_json::json;
 use std::{fmt::Write as _, net::SocketAddr};
 
-/// What is asked.
+/// Request to explain.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The method.
@@ -26,15 +27,14 @@ pub struct Request {
     pub target: String,
     /// Field lines, each `name: value`.
     pub headers: Vec<String>,
-    /// Who asks: an address, or `unix:`. `None` leaves it open.
+    /// Peer: an address, or `unix:`. `None` leaves it open.
     pub from: Option<String>,
 }
 
-/// Tells what would be answered to a request, and why. This process becomes the user that would
-/// serve, as a worker does, since what may be opened is part of the answer.
+/// Explains the answer to a request. This process becomes the serving user, as a worker does, since
+/// the files that it may open are part of the answer.
 ///
-/// # Errors
-/// What is wrong with the configuration or the request.
+/// Faults of the configuration or the request.
 pub fn run(request: &Request, sources: &Sources<'_>) -> Result<Explanation, Failure> {
     let bytes = bytes_of(request).map_err(Failure::Configuration)?;
     let from = request.from.as_deref().map(peer).transpose().map_err(Failure::Configuration)?;
@@ -62,7 +62,7 @@ pub fn run(request: &Request, sources: &Sources<'_>) -> Result<Explanation, Fail
     Ok(explained)
 }
 
-/// What is decided about who asks.
+/// Decisions about the peer.
 fn who(settings: &Settings, from: Peer, request: &[u8]) -> Vec<Decision> {
     let trust = Trust::read(settings);
     let head = parse_request(request, &HeadLimits::default());
@@ -81,7 +81,7 @@ fn who(settings: &Settings, from: Peer, request: &[u8]) -> Vec<Decision> {
     decisions
 }
 
-/// Reads who asks.
+/// Parses a peer.
 fn peer(text: &str) -> Result<Peer, Vec<Problem>> {
     let address = text.parse().map(|ip| SocketAddr::new(ip, 0)).or_else(|_| text.parse());
     match address {
@@ -89,7 +89,7 @@ fn peer(text: &str) -> Result<Peer, Vec<Problem>> {
         Ok(address) => Ok(address.into()),
         Err(_) => {
             let place = Location::Argument(format!("--from {text:?}"));
-            let problem = Problem::new(place, "not an address");
+            let problem = Problem::new(messages::BAD_ARGUMENT, place, "not an address");
             Err(vec![problem.hint("as in 192.0.2.7, or unix: for a Unix socket")])
         }
     }
@@ -130,12 +130,12 @@ fn head_text(explained: &Explanation) -> String {
     String::from_utf8_lossy(&explained.head).replace('\r', "")
 }
 
-/// The request as bytes, or what cannot be sent of it.
+/// Encodes the request, or names the parts that cannot be sent.
 fn bytes_of(request: &Request) -> Result<Vec<u8>, Vec<Problem>> {
     let mut problems = Vec::new();
     let mut wrong = |what: &str, text: &str, hint: &str| {
         let place = Location::Argument(format!("{what} {text:?}"));
-        problems.push(Problem::new(place, "cannot be sent").hint(hint));
+        problems.push(Problem::new(messages::BAD_ARGUMENT, place, "cannot be sent").hint(hint));
     };
     let control = |text: &str| text.contains(|c: char| c.is_control() || c == ' ');
     if request.method.is_empty() || control(&request.method) {

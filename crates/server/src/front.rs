@@ -1,4 +1,4 @@
-//! Who a connection is of, and how much of the server one client may have.
+//! Client of a connection, and the limits of one client.
 use crate::Failure;
 use regatta_arch::{
     kit::clients::{ClientLimits, Clients},
@@ -28,28 +28,28 @@ use std::{
     },
 };
 
-/// The place of this process among the workers.
+/// Number of this process among the workers.
 static PROCESS: AtomicUsize = AtomicUsize::new(0);
 
-/// This process is that worker.
+/// Makes this process that worker.
 pub(crate) fn enter(worker: usize) {
     PROCESS.store(worker, Relaxed);
 }
 
-/// Who may speak for others, and how.
+/// Trusted peers, and how they name clients.
 #[derive(Clone, Debug)]
 pub(crate) struct Trust {
     prefixes: Arc<[Prefix]>,
-    /// Whoever connects to a Unix socket.
+    /// Whether all peers at Unix sockets are trusted.
     unix: bool,
-    /// Connections begin with a PROXY header.
+    /// Whether connections begin with a PROXY header.
     greets: bool,
-    /// Each request says in this field whose it is.
+    /// Field of each request that names its client.
     naming: Option<Naming>,
 }
 
 impl Trust {
-    /// As a configuration says that has been checked.
+    /// Reads a checked configuration.
     pub(crate) fn read(settings: &Settings) -> Self {
         let listed = settings.list("server.trusted");
         Self {
@@ -71,7 +71,7 @@ impl Trust {
         named.map_or(peer, |named| Peer::from(named).at(peer.listener()))
     }
 
-    /// Says whose request this is that `peer` sends, and why.
+    /// Explains which client a request from `peer` counts for.
     pub(crate) fn explain(&self, peer: Peer, fields: &Fields<'_>) -> String {
         let (by, client) = (name(peer), name(self.client(peer, fields)));
         let is_trusted = self.trusts(peer);
@@ -88,14 +88,14 @@ impl Trust {
         }
     }
 
-    /// True if limits for one client hold for this one: behind a proxy are many, and who comes over
-    /// a Unix socket has no address.
+    /// True if the limits of one client hold for this one. A proxy stands for many, and a peer at a
+    /// Unix socket has no address.
     pub(crate) fn limits(&self, client: Peer) -> bool {
         client.ip().is_some() && !self.trusts(client)
     }
 }
 
-/// The field in which trusted proxies name the client of each request.
+/// Field in which trusted proxies name the client of each request.
 pub(crate) fn naming(settings: &Settings) -> Option<Naming> {
     match settings.text("server.forwarded") {
         "x-forwarded-for" => Some(Naming::XForwardedFor),
@@ -108,7 +108,7 @@ fn name(peer: Peer) -> String {
     peer.ip().map_or_else(|| UNIX.to_owned(), |ip| ip.to_string())
 }
 
-/// What is decided about connections before they say anything.
+/// Decisions about connections before their first request.
 #[derive(Clone, Debug)]
 pub(crate) struct Front {
     /// `None` if no client is limited.
@@ -125,11 +125,10 @@ pub(crate) struct ClientTable {
 }
 
 impl Front {
-    /// For this many workers, which are forked later. The process has raised its limit on
+    /// Prepares for this many workers, which are forked later. The process has raised its limit on
     /// descriptors. `earlier`: the table of the image before, which has charged clients.
     ///
-    /// # Errors
-    /// There is no memory to share.
+    /// No memory to share.
     pub(crate) fn new(
         settings: &Settings,
         workers: usize,
@@ -150,12 +149,11 @@ impl Front {
         Ok(Self { clients, table: table.map(Arc::new), trust: Trust::read(settings) })
     }
 
-    /// The table of clients, if there is one.
     pub(crate) fn table(&self) -> Option<&ClientTable> {
         self.table.as_deref()
     }
 
-    /// These workers have ended: what their clients had open is closed.
+    /// Closes all connections of ended workers in the table.
     pub(crate) fn give_back(&self, workers: Range<usize>) {
         if let Some(clients) = &self.clients {
             for worker in workers {
@@ -164,7 +162,7 @@ impl Front {
         }
     }
 
-    /// The table and the address, where limits hold for the client.
+    /// Table and address, where limits hold for the client.
     fn limits(&self, client: Peer) -> Option<(&Clients<'static>, IpAddr)> {
         let (clients, ip) = (self.clients.as_ref()?, client.ip()?);
         self.trust.limits(client).then_some((clients, ip))
@@ -226,7 +224,7 @@ mod tests {
     use regatta_http::h1::{HeadLimits, parse_request};
     use std::net::SocketAddr;
 
-    /// What is explained of a request with these field lines, and whether limits hold.
+    /// Explanation of a request with these field lines, and whether limits hold.
     fn explain(sets: &[(&str, &str)], from: &str, lines: &str) -> (String, bool) {
         let mut settings = Settings::defaults(options::all());
         for (key, value) in sets {

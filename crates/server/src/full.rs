@@ -3,15 +3,15 @@ use regatta_arch::Env;
 use regatta_metrics::Counter;
 use regatta_op::Tick;
 
-/// How often the master looks, milliseconds.
+/// Time between checks by the master, milliseconds.
 pub(crate) const LOOK_MS: u64 = 1_000;
-/// The time between two lines, milliseconds.
+/// Time between two lines, milliseconds.
 const QUIET_MS: u64 = 10_000;
 
-/// What has been reported.
+/// Sums already reported.
 #[derive(Debug, Default)]
 pub(crate) struct Full {
-    /// Idle connections that were closed for others, and times that others had to wait.
+    /// Idle connections that were closed for new ones, and times that new ones had to wait.
     said: [u64; 2],
     quiet_until: Tick,
 }
@@ -35,7 +35,7 @@ impl Full {
         ))
     }
 
-    /// What has happened since the last line, if there is to be one.
+    /// Counts since the last line, if a line is due.
     fn since_last(&mut self, sums: [u64; 2], now: Tick) -> Option<[u64; 2]> {
         if now < self.quiet_until || sums == self.said {
             return None;

@@ -1,4 +1,4 @@
-//! Sockets that the service manager has opened and gives to the server (`sd_listen_fds(3)`).
+//! Sockets from the service manager (`sd_listen_fds(3)`).
 use crate::config::address::Place;
 use regatta_arch::layout::ADDRESSES_MAX;
 use regatta_sys::{
@@ -11,18 +11,17 @@ use std::{
     process,
 };
 
-/// How many there are, for which process, what they are called, and which file descriptor that
-/// process has: not for other programs.
+/// Variables: the number of sockets, their process, their names, and the descriptor of that
+/// process. Not for other programs.
 pub(crate) const VARIABLES: [&str; 4] =
     ["LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "LISTEN_PIDFDID"];
 
-/// The first descriptor that is given.
+/// First given descriptor.
 const FIRST: RawFd = 3;
 
-/// The sockets that this process was given, and where they listen; closed on exec from now on.
+/// Takes the sockets given to this process, and their addresses; closed on exec from now on.
 ///
-/// # Errors
-/// All that is no socket that listens, or is there twice, and what to do.
+/// All that are no listening socket, or are there twice, and what to do.
 pub(crate) fn take() -> Result<Vec<(Place, OwnedFd)>, String> {
     let descriptors = descriptors(|name| env::var(name).ok(), process::id())?;
     let mut faults = Vec::new();
@@ -53,19 +52,20 @@ fn take_one(raw: RawFd) -> Result<(Place, OwnedFd), String> {
          ListenStream=/run/regatta/http"
             .to_owned()
     })?;
-    // As a new one. Nobody else accepts from it, and whoever wants it so has it not wait.
+    // Mode of a new socket. No other process accepts from it; users that need it nonblocking set
+    // that.
     socket::set_mode(&fd, Mode::Blocking).map_err(|error| error.to_string())?;
     Ok((place, fd))
 }
 
-/// The numbers of the descriptors that variables name to process `pid`, and what to call each.
+/// Lists the descriptors that variables name to process `pid`, and a name for each.
 fn descriptors(
     variable: impl Fn(&str) -> Option<String>,
     pid: u32,
 ) -> Result<Vec<(RawFd, String)>, String> {
     let [fds, to, names] = [VARIABLES[0], VARIABLES[1], VARIABLES[2]].map(variable);
     let (Some(fds), Some(to)) = (fds, to) else { return Ok(Vec::new()) };
-    // Another process was to have them, which has left the variables to this one.
+    // The variables name another process, which did not remove them.
     if to.parse() != Ok(pid) {
         return Ok(Vec::new());
     }

@@ -1,5 +1,5 @@
-//! What one image of the master hands to the next, in memory that has a descriptor and no name:
-//! numbers of descriptors, who the old workers are, and what the trial has found.
+//! Handover from one image of the master to the next, in memory with a descriptor and no name. It
+//! names descriptors, the old workers, and the findings of the trial.
 use regatta_sys::exec::{read_sealed, sealed};
 use serde::{Deserialize, Serialize, Serializer};
 use std::{
@@ -9,49 +9,49 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Raised when a member changes its meaning; members that are not known are passed over.
+/// Format of the handover. Rises when a member changes its meaning; unknown members are ignored.
 pub const FORMAT: u64 = 1;
 
-/// The longest text of a handover that is read, bytes: a configuration, and some hundred bytes for
-/// each of some thousand workers and roots.
+/// Limit of a handover that is read, bytes: a configuration, and some hundred bytes for each of
+/// some thousand workers and roots.
 pub const HANDOVER_BYTES_MAX: u64 = 16 << 20;
 
-/// All of it.
+/// Handover to the next image.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Handover {
     /// [`FORMAT`].
     pub format: u64,
-    /// The image only tries whether it could serve: it writes here what is wrong, and exits.
+    /// Pipe for faults. The image only tests whether it could serve, writes them, and exits.
     pub report: Option<RawFd>,
-    /// A trial sends what it has found through this channel. Earlier builds have none.
+    /// Channel for findings of a trial. Earlier builds have none.
     #[serde(default)]
     pub findings: Option<RawFd>,
     /// Findings of the trial: descriptors, in their order. The next image then opens no path.
     #[serde(default)]
     pub found: Option<Vec<RawFd>>,
-    /// The number of the generation that the next image starts.
+    /// Number of the generation that the next image starts.
     pub generation: u64,
-    /// When the server started: milliseconds since 1970-01-01T00:00:00Z.
+    /// Start of the server: milliseconds since 1970-01-01T00:00:00Z.
     pub started_unix_ms: u64,
     /// The program that an upgrade executes.
     #[serde(serialize_with = "lossy")]
     pub program: PathBuf,
-    /// What it is given, its name included; nothing if that is no text.
+    /// Arguments of that program, its name included; `None` if one is no text.
     pub arguments: Option<Vec<String>>,
-    /// The text of the configuration file that is to be used, whatever the file says; nothing if
-    /// the image is to read it.
+    /// Text of the configuration to use, whatever the file says; `None` if the image is to read the
+    /// file.
     pub config: Option<String>,
-    /// Requests for another generation: carried out, and not.
+    /// Numbers of requests for another generation: carried out, and not.
     pub reloads: [u64; 2],
-    /// How long another reload because of one root waits, and until when: milliseconds, the second
-    /// of the monotonic clock. Earlier builds do not say it.
+    /// Limit of reloads for one root: the wait before the next, and its end on the monotonic clock,
+    /// both milliseconds. Earlier builds do not send it.
     #[serde(default)]
     pub root_reload: [u64; 2],
-    /// Another one has been asked for besides: `root`, `reload` or `upgrade`.
+    /// Further request: `root`, `reload` or `upgrade`.
     pub asked: Option<String>,
-    /// The sockets that listen.
+    /// Listening sockets.
     pub listeners: Vec<Listener>,
-    /// The files of those that have one. Earlier builds do not name them.
+    /// Files of Unix sockets. Earlier builds do not name them.
     #[serde(default)]
     pub files: Option<Vec<OpenSocketFile>>,
     /// Addresses of sockets that the service manager has given. Earlier builds do not name them.
@@ -61,28 +61,28 @@ pub struct Handover {
     /// Earlier builds do not hand them over.
     #[serde(default)]
     pub rules: Option<RawFd>,
-    /// The table of clients, so that a reload forgives no client its requests. Earlier builds do
-    /// not hand it over.
+    /// Table of clients, so that a reload forgives no client its requests. Earlier builds do not
+    /// hand it over.
     #[serde(default)]
     pub clients: Option<ClientWords>,
     /// The admin process.
     pub admin: Option<AdminProcess>,
-    /// The file with the master's number, if it has been written.
+    /// File with the master's number, if it has been written.
     pub pid_file: Option<PathBuf>,
-    /// The generations that have not ended.
+    /// Generations that have not ended.
     pub old: Vec<OldGeneration>,
 }
 
-/// A socket that listens.
+/// Listening socket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listener {
-    /// The address as it was configured: port 0 stays the port that the kernel chose.
+    /// Address as configured: port 0 stays the port that the kernel chose.
     pub asked: String,
     /// The descriptor.
     pub fd: RawFd,
 }
 
-/// The file of a Unix socket, open: no other that takes its path is taken for it.
+/// File of a Unix socket, open: no other at its path is mistaken for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenSocketFile {
     /// The path.
@@ -95,59 +95,60 @@ pub struct OpenSocketFile {
 /// The table of clients, in shared memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientWords {
-    /// Raised when the words change their meaning: a table of another layout is not used.
+    /// Layout of the words. Rises when they change their meaning: a table of another layout is not
+    /// used.
     pub layout: u64,
     /// The descriptor.
     pub fd: RawFd,
-    /// The seed of its hashes.
+    /// Seed of its hashes.
     pub seed: u64,
 }
 
-/// The admin process: it answers until the next image has its own.
+/// Admin process: it answers until the next image has its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AdminProcess {
-    /// Where it listens, as it was configured.
+    /// Address where it listens, as configured.
     pub asked: String,
-    /// The descriptor of the socket that listens there.
+    /// Descriptor of its listening socket.
     pub fd: RawFd,
-    /// The process, if there is one.
+    /// Number of the process, if there is one.
     pub pid: Option<u32>,
     /// The descriptor.
     pub pidfd: Option<RawFd>,
 }
 
-/// A generation whose workers, or keeper, have not all ended.
+/// Generation whose workers, or keeper, have not all ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OldGeneration {
-    /// Its number.
+    /// Number of the generation.
     pub number: u64,
-    /// Its counters.
+    /// Descriptor of its counters.
     pub arena: RawFd,
-    /// Its child is a keeper.
+    /// Whether its child is a keeper.
     pub keeper: bool,
-    /// Until when it drains: milliseconds of the monotonic clock; nothing as long as it serves.
+    /// End of its drain: milliseconds of the monotonic clock; `None` as long as it serves.
     pub drains_until: Option<u64>,
     /// The processes.
     pub children: Vec<OldChild>,
-    /// What is rung when the control words have changed.
+    /// Bells to ring when the control words have changed.
     pub bells: Vec<RawFd>,
 }
 
-/// A worker, or a keeper, of an earlier image.
+/// Worker or keeper of an earlier image.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OldChild {
     /// The process.
     pub pid: u32,
     /// The descriptor.
     pub fd: RawFd,
-    /// The first slot that it counts in.
+    /// First slot that it counts in.
     pub from: usize,
-    /// The first behind those.
+    /// First slot after those.
     pub to: usize,
 }
 
 impl OldChild {
-    /// The process with this descriptor, which counts in these slots.
+    /// Describes a process with this descriptor and these slots.
     #[must_use]
     pub const fn new(pid: u32, fd: RawFd, slots: &Range<usize>) -> Self {
         Self { pid, fd, from: slots.start, to: slots.end }
@@ -159,7 +160,7 @@ fn lossy<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
 }
 
 impl Handover {
-    /// In memory that cannot be changed any more, for the next image: hand on its descriptor.
+    /// Writes the handover into sealed memory for the next image: hand on its descriptor.
     ///
     /// # Errors
     /// No memory or descriptors left.
@@ -167,21 +168,19 @@ impl Handover {
         sealed("regatta-handover", serde_json::to_string(self)?.as_bytes())
     }
 
-    /// What the image before this one has written.
+    /// Reads the handover of the image before this one.
     ///
-    /// # Errors
-    /// It cannot be read or understood: what is wrong, and what to do.
+    /// A handover that cannot be read or understood: the fault, and what to do.
     pub fn read(fd: OwnedFd) -> Result<Self, String> {
         let text = read_sealed(fd, HANDOVER_BYTES_MAX);
         Self::from_text(&text.map_err(|error| format!("no handover: {error}; {ANEW}"))?)
     }
 
-    /// What an image of the master, perhaps of another build, has handed over.
+    /// Parses the handover of an image, perhaps of another build.
     ///
-    /// # Errors
-    /// It cannot be understood: what is wrong, and what to do.
+    /// A handover that cannot be understood: the fault, and what to do.
     pub fn from_text(text: &[u8]) -> Result<Self, String> {
-        /// The part that a handover of any format has.
+        /// Part that a handover of any format has.
         #[derive(Deserialize)]
         struct Any {
             format: u64,
@@ -196,7 +195,7 @@ impl Handover {
     }
 }
 
-/// What to do when a handover cannot be understood.
+/// Advice for a handover that cannot be understood.
 const ANEW: &str = "stop the server and start this program, which cannot follow the other one";
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! Finding children of the master that do not run, because they are stopped or something holds them
-//! up, and those that are better replaced. There is one list and one rule.
-use crate::log::{ErrorLog, Level};
+//! Detection of children that do not run, because they are stopped or held up, and of those that
+//! are better replaced. One list and one rule cover all children.
+use crate::{log::ErrorLog, messages};
 use regatta_metrics::{SlotView, ThreadBeat};
 use regatta_op::Tick;
 use regatta_sys::process::Child;
@@ -9,14 +9,15 @@ use std::{collections::BTreeMap, fs, time::Duration};
 /// The time between two checks of all children, milliseconds.
 const LOOK_MS: u64 = 750;
 
-/// Checks without a new heartbeat after which a child is silent. A worker has one every second.
+/// Number of checks without a new heartbeat after which a child is silent. A worker has one every
+/// second.
 const LOOKS_MIN: u32 = 4;
 
-/// The silence after which a worker may be replaced that is not stopped, milliseconds.
+/// Silence after which a worker that is not stopped may be replaced, milliseconds.
 const SILENT_MS_MAX: u64 = 5_000;
 
-/// The processor time that a silent worker must have used to be one that goes round in circles: one
-/// that gets no processor uses less. Milliseconds.
+/// Processor time, in milliseconds, by which a silent worker is known to loop. A worker that gets
+/// no processor uses less.
 const BUSY_MS_MIN: u64 = 2_000;
 
 /// A unit of the times in `/proc/PID/task/TID/stat`, milliseconds (`USER_HZ`, which is 100
@@ -26,7 +27,7 @@ const STAT_TICK_MS: u64 = 10;
 /// The state of a process that runs, or waits for something.
 const UNKNOWN: char = '?';
 
-/// The age of a heartbeat from which on a worker is said not to answer, milliseconds.
+/// Age of a heartbeat from which on a worker counts as not answering, milliseconds.
 const ANSWER_MS_MAX: u64 = 3_000;
 
 /// True if there is a worker and it has had a heartbeat recently.
@@ -34,12 +35,13 @@ pub(crate) fn answers(slot: &SlotView<'_>, now: Tick) -> bool {
     slot.pid() != 0 && is_recent(slot.heartbeat_ms(), now)
 }
 
-/// True if a heartbeat at that time, milliseconds of the monotonic clock, is one of who answers.
+/// True if a heartbeat at that time, milliseconds of the monotonic clock, is that of a process that
+/// answers.
 pub(crate) fn is_recent(heartbeat_ms: u64, now: Tick) -> bool {
     now.since(Tick(heartbeat_ms)) < ANSWER_MS_MAX
 }
 
-/// The name of a thread of a process, which says what its stage does; empty if it has ended.
+/// Name of a thread, which names its stage; empty if the thread has ended.
 fn name(pid: u32, thread: u32) -> String {
     let name = fs::read_to_string(format!("/proc/{pid}/task/{thread}/comm")).unwrap_or_default();
     name.trim_end().to_owned()
@@ -48,7 +50,7 @@ fn name(pid: u32, thread: u32) -> String {
 /// The role of a child of the master, or of the keeper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// Serves connections; its number.
+    /// Serves connections; the number of the worker.
     Worker(usize),
     /// Starts workers that share one table of descriptors.
     Keeper,
@@ -56,13 +58,13 @@ pub(crate) enum Role {
     Admin,
     /// Opens the path of a root.
     Scout,
-    /// Tries whether the next image could serve.
+    /// Tests whether the next image could serve.
     Trial,
-    /// Works on files in the place of the master.
+    /// Works on files instead of the master.
     Errand,
     /// Serves, or drains, for an earlier image.
     Old {
-        /// The number of its generation.
+        /// Number of its generation.
         generation: u64,
         /// Whether it has been ordered to leave: another has taken its place.
         leaves: bool,
@@ -95,7 +97,7 @@ impl Role {
     }
 }
 
-/// A child, and what is known of its heartbeat.
+/// Child, and the data on its heartbeat.
 #[derive(Debug)]
 pub(crate) struct Watched<'a> {
     pub(crate) role: Role,
@@ -106,24 +108,24 @@ pub(crate) struct Watched<'a> {
 }
 
 impl<'a> Watched<'a> {
-    /// A child without a heartbeat: it is silent while a signal has stopped it.
+    /// Watches a child without a heartbeat: it is silent while a signal has stopped it.
     pub(crate) const fn new(role: Role, child: &'a Child) -> Self {
         Self { role, child, beat_ms: None, oldest: None, is_single: false }
     }
 
-    /// With this heartbeat, milliseconds of the monotonic clock.
+    /// Sets the heartbeat, milliseconds of the monotonic clock.
     pub(crate) const fn beating(self, beat_ms: u64) -> Self {
         Self { beat_ms: Some(beat_ms), ..self }
     }
 
-    /// A worker that counts in this slot. If it `is_single`, it has one thread.
+    /// Watches a worker that counts in this slot. `is_single`: it has one thread.
     pub(crate) fn worker(
         role: Role,
         child: &'a Child,
         slot: &SlotView<'_>,
         is_single: bool,
     ) -> Self {
-        // In this order: what is known of the others is as new as the heartbeat, or newer.
+        // In this order: the data on other threads is as new as the heartbeat, or newer.
         let beat_ms = Some(slot.heartbeat_ms());
         Self { role, child, beat_ms, oldest: slot.oldest_beat(), is_single }
     }
@@ -138,7 +140,7 @@ impl<'a> Watched<'a> {
 pub(crate) struct Finding {
     pub(crate) role: Role,
     pub(crate) pid: u32,
-    /// The thread that it is about: the first has the number of its process.
+    /// Thread concerned: the first has the number of its process.
     thread: u32,
     change: Change,
     /// The child is to be killed, because that helps; found once in a silence.
@@ -155,24 +157,27 @@ impl Finding {
         }
     }
 
-    /// Reports it; `kills`: the child is killed for it.
+    /// Reports the finding; `kills`: the child is killed for it.
     pub(crate) fn note(&self, errors: &ErrorLog, kills: bool) {
         let name = self.name();
         match self.change {
             Change::Silent(ms) => errors.note(
-                Level::Error,
+                messages::WORKER_SILENT,
                 format_args!(
                     "{name} has not answered for {ms} ms: it is stopped, or something that it \
                      waits for hangs"
                 ),
             ),
             Change::Again(ms) => {
-                errors.note(Level::Notice, format_args!("{name} answers again after {ms} ms"));
+                errors.note(
+                    messages::WORKER_BACK,
+                    format_args!("{name} answers again after {ms} ms"),
+                );
             }
             Change::Still { silent_ms: ms, .. } if kills => {
                 let after = self.role.after();
                 errors.note(
-                    Level::Error,
+                    messages::WORKER_KILLED,
                     format_args!(
                         "{name} has not answered for {ms} ms, and the process is killed: {after}"
                     ),
@@ -183,8 +188,8 @@ impl Finding {
     }
 }
 
-/// The silence that all of these workers have in common, milliseconds, if no disk can be the
-/// reason: then no process will release what they wait for.
+/// Silence that all of these workers have in common, milliseconds, if no disk can be the reason.
+/// Then no process will release what they wait for.
 pub(crate) fn all_silent(findings: &[Finding], workers: usize, disk_ms_max: u64) -> Option<u64> {
     let silent = findings.iter().filter_map(|found| match found.change {
         Change::Still { silent_ms, .. } if found.thread == found.pid => Some(silent_ms),
@@ -196,26 +201,25 @@ pub(crate) fn all_silent(findings: &[Finding], workers: usize, disk_ms_max: u64)
     (are_all && least >= disk_ms_max.saturating_add(SILENT_MS_MAX)).then_some(least)
 }
 
-/// What has changed about a worker.
+/// Change in the heartbeat of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// It has had no heartbeat for so many milliseconds.
+    /// No heartbeat for this many milliseconds.
     Silent(u64),
-    /// It has one again, after so many milliseconds.
+    /// A heartbeat again, after this many milliseconds.
     Again(u64),
-    /// It still has none, and that has been reported.
+    /// Still no heartbeat, which has been reported.
     Still {
-        /// The age of its last heartbeat, milliseconds.
+        /// Age of its last heartbeat, milliseconds.
         silent_ms: u64,
-        /// The processor time that it had used when it was first missed, milliseconds.
+        /// Processor time at the first check that missed it, milliseconds.
         busy_before_ms: u64,
     },
 }
 
-/// What a thread does, as the kernel says: the main thread of a process, which has its heartbeats,
-/// or another of which the main thread says that it has not come back. Among thousands of busy
-/// threads one may get no processor for seconds, and the time of others is no sign that it goes
-/// round in circles.
+/// Activity of a thread, from the kernel: the main thread of a process, or one that it reports as
+/// not back. The main thread has the heartbeats. Other threads' processor time is no sign that a
+/// thread loops: among thousands of busy threads one may get no processor for seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Activity {
     state: char,
@@ -224,9 +228,9 @@ pub(crate) struct Activity {
 }
 
 impl Activity {
-    /// Of a thread of a child; `None` if it has ended. Where the files of the child are hidden, as
-    /// from a confined keeper, all that is known is whether it is stopped, and if it `is_single`,
-    /// which has no other threads, how busy it has been.
+    /// Reads the activity of a thread of a child; `None` if it has ended. Where the child's files
+    /// are hidden, as from a confined keeper, only its stop is visible. If it `is_single`, with no
+    /// other threads, its processor time is visible, too.
     pub(crate) fn of(child: &Child, thread: u32, is_single: bool) -> Option<Self> {
         let told = || (thread == child.pid()).then(|| Self::told(child, is_single))?;
         Self::seen(child.pid(), thread).or_else(told)
@@ -243,49 +247,50 @@ impl Activity {
     }
 
     fn read(stat: &str) -> Option<Self> {
-        // The name before may have any character, a parenthesis too.
+        // The name in parentheses may have any character, even a parenthesis.
         let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
         let state = fields.next()?.chars().next()?;
-        // The state is field 3; 14 and 15 are the times in user and in kernel mode.
+        // Field 3 is the state; 14 and 15 are the times in user and in kernel mode.
         let mut times = fields.skip(10).map(str::parse::<u64>);
         let (user, kernel) = (times.next()?.ok()?, times.next()?.ok()?);
         Some(Self { state, busy_ms: user.saturating_add(kernel).saturating_mul(STAT_TICK_MS) })
     }
 
-    /// True if a worker that does this, and has been silent for so long and used `busy_ms` of
-    /// processor time meanwhile, is to be killed, because another would do better.
+    /// True if a worker in this state is to be killed, because another would do better. It has been
+    /// silent for `silent_ms`, and has used `busy_ms` of processor time meanwhile.
     pub(crate) fn is_hopeless(self, silent_ms: u64, busy_ms: u64, disk_ms_max: u64) -> bool {
         match self.state {
-            // Nothing that it does could take longer.
+            // A stopped worker does no work that could explain its silence.
             'T' => true,
             _ if silent_ms < SILENT_MS_MAX => false,
-            // Somebody debugs it; or it is in a system call during which it cannot be killed.
+            // A debugger has stopped it; or it is in a system call during which it cannot be
+            // killed.
             't' | 'D' => false,
             _ if busy_ms >= BUSY_MS_MIN => true,
-            // It may wait for a disk.
+            // A disk may delay it.
             'S' => silent_ms >= disk_ms_max.saturating_add(SILENT_MS_MAX),
-            // It is ready to run and gets no processor: another would get none. Or, if nobody knows
-            // what it does, it may be in such a system call.
+            // A ready worker gets no processor: another would get none. In an unknown state it may
+            // be in such a system call.
             _ => false,
         }
     }
 }
 
-/// The last beat of a worker, or of the one of its threads that has not come back for longest.
+/// Last beat of a worker, or of its thread that has been away for longest.
 #[derive(Clone, Copy, Debug, Default)]
 struct Last {
     beat: Option<ThreadBeat>,
-    /// When that was new.
+    /// Tick at which that beat was new.
     since: Tick,
     looks: u32,
-    /// The processor time used until it was first missed.
+    /// Processor time used until the beat was first missed, milliseconds.
     busy_ms: u64,
 }
 
 impl Last {
-    /// It is this now; `None` if there is none. Looks are counted rather than time, because a
-    /// machine that was stopped stops workers and master alike. `activity` tells what the thread
-    /// does.
+    /// Compares the present beat with the last; `None` if there is none. Counts checks rather than
+    /// time, because a stopped machine stops workers and master alike. `activity` reads what the
+    /// thread does.
     fn check(
         &mut self,
         beat: Option<ThreadBeat>,
@@ -308,7 +313,7 @@ impl Last {
         match self.looks {
             LOOKS_MIN => Some(Change::Silent(now.since(self.since))),
             looks if looks > LOOKS_MIN => {
-                // That of a worker which has just started may be its predecessor's.
+                // A worker that has just started may show its predecessor's beat.
                 let seen = Tick(self.since.0.saturating_sub(LOOK_MS));
                 let silent_ms = now.since(Tick(tick_ms).max(seen));
                 Some(Change::Still { silent_ms, busy_before_ms: self.busy_ms })
@@ -322,13 +327,13 @@ impl Last {
 #[derive(Clone, Copy, Debug, Default)]
 struct Beats {
     main: Last,
-    /// The one of its other threads that has not come back for longest.
+    /// Other thread that has been away for longest.
     other: Last,
-    /// A check has found that it is hopeless.
+    /// Whether a check has found the child hopeless.
     condemned: bool,
 }
 
-/// The beats of all children, by process.
+/// Beats of all children, by process.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     seen: BTreeMap<u32, Beats>,
@@ -336,17 +341,16 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// No heartbeat is known yet.
+    /// Begins without heartbeats.
     pub(crate) fn new(now: Tick) -> Self {
         Self { seen: BTreeMap::new(), next: now.after(LOOK_MS) }
     }
 
-    /// The time of the next check.
     pub(crate) const fn wake_at(&self) -> Tick {
         self.next
     }
 
-    /// True if it is time to check; the next time is then later.
+    /// True if it is time to check; moves the next check to later.
     pub(crate) fn is_due(&mut self, now: Tick) -> bool {
         let due = self.next <= now;
         if due {
@@ -385,9 +389,9 @@ impl Watch {
 /// The state of a child at one check.
 struct Seen<'a> {
     role: Role,
-    /// The heartbeat, of its first thread.
+    /// Heartbeat of the first thread.
     main: ThreadBeat,
-    /// The thread that has not come back for longest.
+    /// Thread that has been away for longest.
     oldest: Option<ThreadBeat>,
     /// Reads what a thread does.
     activity: &'a dyn Fn(u32) -> Option<Activity>,
@@ -398,8 +402,8 @@ impl Beats {
         let Seen { role, main, oldest, activity } = *seen;
         let pid = main.thread;
         let changed = self.main.check(Some(main), now, || activity(pid));
-        // The first thread reports the others: where that has had no heartbeat since the last
-        // check, nothing is known of them.
+        // The first thread reports the others: without a new heartbeat of its own, nothing is known
+        // of them.
         let other = match self.main.looks {
             0 => self.other.check(oldest, now, || activity(oldest?.thread)),
             _ => None,
@@ -414,7 +418,7 @@ impl Beats {
         }
     }
 
-    /// The heartbeat of a child that has none of its own: a new one, unless it is stopped.
+    /// Heartbeat of a child that has none of its own: a new one, unless it is stopped.
     fn implied(&self, child: &Child, now: Tick) -> u64 {
         let last = self.main.beat.map(|beat| beat.tick_ms);
         match child.is_stopped() {
@@ -425,7 +429,7 @@ impl Beats {
 }
 
 impl Change {
-    /// True if the child is to be killed. `activity`: what it does.
+    /// True if the child is to be killed. `activity`: reads what the thread does.
     fn is_hopeless(self, activity: impl FnOnce() -> Option<Activity>, disk_ms_max: u64) -> bool {
         let Self::Still { silent_ms, busy_before_ms } = self else { return false };
         activity().is_some_and(|now| {
@@ -484,7 +488,7 @@ mod tests {
     #[test]
     fn a_thread_that_does_not_come_back_is_told_by_one_that_does() {
         let mut beats = Beats::default();
-        // The heartbeat, the thread whose beat is the oldest, and that.
+        // Arguments: the heartbeat, the thread with the oldest beat, and that beat.
         let mut check = |main_ms, thread, tick_ms, ms| {
             let activity = Activity { state: 'R', busy_ms: ms };
             let found = found(&mut beats, main_ms, Some((thread, tick_ms)), ms, activity);
@@ -498,7 +502,7 @@ mod tests {
         assert_eq!(check(4_250, 79, 500, 4_500), Some((true, Change::Silent(3_000), false)));
         let still = |silent_ms| Change::Still { silent_ms, busy_before_ms: 2_250 };
         assert_eq!(check(5_000, 79, 500, 5_250), Some((true, still(4_500), false)));
-        // The thread that would report it has not been heard.
+        // The reporting thread has had no heartbeat.
         assert_eq!(check(5_000, 79, 500, 6_000), None);
         assert_eq!(check(5_000, 79, 500, 6_750), None);
         assert_eq!(check(7_250, 79, 500, 7_500), Some((true, still(6_750), true)));

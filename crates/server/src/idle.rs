@@ -1,48 +1,48 @@
-//! How many workers wait for a connection: when the master starts some, and when it retires one.
-//! Apache's prefork decides so, in `perform_idle_server_maintenance`.
+//! Control of the number of idle workers: when the master starts some, and when it retires one.
+//! Apache's prefork has this rule, in `perform_idle_server_maintenance`.
 use std::mem;
 
-/// Between two passes, milliseconds.
+/// Time between two passes, milliseconds.
 pub const PASS_MS: u64 = 1_000;
-/// The most workers that one pass starts.
+/// Limit of workers that one pass starts.
 pub const RATE_MAX: usize = 32;
 
-/// What a pass comes to.
+/// Result of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// So many workers are to be started.
+    /// Start this many workers.
     Start(usize),
-    /// One of those that are idle is to retire.
+    /// Retire one idle worker.
     Retire,
-    /// Too few are idle, and there are as many workers as there may be. It is said once.
+    /// Too few are idle, and no more may start. Returned once.
     Full,
 }
 
-/// The number of workers that accept from one listener, each one connection at a time.
+/// Control of the workers that accept from one listener, each one connection at a time.
 #[derive(Clone, Debug)]
 pub struct IdleControl {
-    /// The least and the most that are to be idle.
+    /// Least and most that are to be idle.
     idle: [usize; 2],
-    /// How many the next pass starts, if too few are idle.
+    /// Number that the next pass starts, if too few are idle.
     rate: usize,
     /// A worker has died since the last pass.
     has_died: bool,
-    /// The last pass was skipped for one that had.
+    /// The last pass was skipped because of a death.
     has_skipped: bool,
-    /// It has been said that there are as many as there may be.
+    /// [`Change::Full`] has been returned.
     has_told: bool,
 }
 
 impl IdleControl {
-    /// Between `idle_min` and `idle_max` are to be idle.
+    /// Keeps between `idle_min` and `idle_max` workers idle.
     #[must_use]
     pub const fn new(idle_min: usize, idle_max: usize) -> Self {
         let idle = [idle_min, idle_max];
         Self { idle, rate: 1, has_died: false, has_skipped: false, has_told: false }
     }
 
-    /// A worker has died: the next pass is skipped. If it said that it cannot work, others are
-    /// started slowly.
+    /// Notes a death: the next pass is skipped. If the worker reported that it cannot work, others
+    /// start slowly.
     pub const fn died(&mut self, cannot_work: bool) {
         self.has_died = true;
         if cannot_work {
@@ -50,9 +50,9 @@ impl IdleControl {
         }
     }
 
-    /// Decides, where so many workers are idle, those that are being started included, and so many
-    /// more could be started. Two passes in a row are not skipped: Apache waits for a second
-    /// without a death, but collects all that have died before it begins to wait.
+    /// Decides for `idle` workers, including starting ones, where `free` more could start. Never
+    /// skips two passes in a row. Apache waits for a second without a death, but collects all dead
+    /// ones before it begins to wait.
     pub fn pass(&mut self, idle: usize, free: usize) -> Option<Change> {
         self.has_skipped = mem::take(&mut self.has_died) && !self.has_skipped;
         if self.has_skipped {
@@ -78,8 +78,8 @@ mod tests {
     use super::*;
     use Change::{Full, Retire, Start};
 
-    /// Passes over workers of which 5 to 10 are to be idle: how many are, how many more could be
-    /// started, and what comes of it.
+    /// Passes over workers, 5 to 10 of them to be idle: the idle ones, those that could start, and
+    /// the result.
     fn check(control: &mut IdleControl, passes: &[(usize, usize, Option<Change>)]) {
         for (at, (idle, free, change)) in passes.iter().enumerate() {
             assert_eq!(control.pass(*idle, *free), *change, "pass {at} of {passes:?}");
@@ -94,7 +94,7 @@ mod tests {
     fn twice_as_many_are_started_each_time_up_to_a_bound() {
         let more = |number| (0, 250, Some(Start(number)));
         check(&mut apache(), &[1, 2, 4, 8, 16, 32, 32, 32].map(more));
-        // As many as there is room for; and that counts as the whole.
+        // No more than there is room for; and that counts as a full step.
         check(
             &mut apache(),
             &[(4, 9, Some(Start(1))), (4, 1, Some(Start(1))), (4, 9, Some(Start(4)))],
@@ -134,7 +134,7 @@ mod tests {
         let mut control = apache();
         check(&mut control, &[(0, 99, Some(Start(1)))]);
         control.died(false);
-        // It changes nothing else: the rate is what it was.
+        // Nothing else changes: the rate stays.
         check(&mut control, &[(0, 99, None), (0, 99, Some(Start(2)))]);
         control.died(false);
         control.died(false);

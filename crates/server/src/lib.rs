@@ -19,6 +19,7 @@ pub mod log;
 pub mod machine;
 mod master;
 pub mod media;
+pub mod messages;
 mod notify;
 pub mod password;
 mod pid_file;
@@ -45,7 +46,7 @@ use std::{
     path::Path,
 };
 
-/// Why a command did not do what it was asked to.
+/// Failure of a command.
 #[derive(Debug)]
 pub enum Failure {
     /// The configuration is wrong: exit code 2.
@@ -54,7 +55,7 @@ pub enum Failure {
     Work(String),
 }
 
-/// Where a configuration comes from.
+/// Sources of a configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Sources<'a> {
     /// The file that `--config` names.
@@ -63,19 +64,17 @@ pub struct Sources<'a> {
     pub arguments: Arguments,
     /// Text of the file, if it has been read before.
     pub text: Option<String>,
-    /// Where sockets listen that the service manager has given: the server listens there if nobody
-    /// says where to.
+    /// Addresses of sockets from the service manager: the server listens there unless configured.
     pub given: Vec<Place>,
 }
 
-/// Serves until told to stop. `inherit` is the descriptor by which an earlier image of this process
-/// has handed over what it had.
+/// Serves until told to stop. `inherit`: the descriptor of the handover from an earlier image of
+/// this process.
 ///
-/// # Errors
-/// What is wrong with the configuration, or why serving failed.
+/// Faults of the configuration, or the reason why serving failed.
 pub fn serve(sources: &Sources<'_>, inherit: Option<i32>) -> Result<(), Failure> {
     proc_is_there()?;
-    // Of a program that is executed by /proc/self/exe the name is `exe`.
+    // A program executed by /proc/self/exe would have the name `exe`.
     exec::name_process(c"regatta")
         .map_err(|error| Failure::Work(format!("cannot name the process: {error}")))?;
     // Raised before the fork: workers inherit it.
@@ -84,10 +83,9 @@ pub fn serve(sources: &Sources<'_>, inherit: Option<i32>) -> Result<(), Failure>
     master::run(sources, inherit)
 }
 
-/// The effective configuration, with every option written out.
+/// Prints the effective configuration, with every option written out.
 ///
-/// # Errors
-/// Problems with it; nothing outside the process is looked at but host names.
+/// Faults of the configuration. Nothing outside the process is read, except for host names.
 pub fn print_config(sources: &Sources<'_>) -> Result<String, Failure> {
     let (said, problems) = read_configuration(sources);
     match understand(sources, (said, problems), &[]) {
@@ -96,21 +94,20 @@ pub fn print_config(sources: &Sources<'_>) -> Result<String, Failure> {
     }
 }
 
-/// A configuration with which nothing is wrong.
+/// Configuration without a fault.
 #[derive(Debug)]
 pub struct Checked {
-    /// What would be served, in a line.
+    /// Summary of what would be served, in a line.
     pub summary: String,
-    /// What was left open, and would be chosen.
+    /// Values that were left open, and would be chosen.
     pub chosen: Vec<Chosen>,
-    /// What is allowed, and may not have been meant.
+    /// Warnings: allowed, and perhaps not meant.
     pub warnings: Vec<Problem>,
 }
 
-/// Finds everything that is wrong with a configuration, and starts nothing.
+/// Finds all faults of a configuration, and starts nothing.
 ///
-/// # Errors
-/// All of it.
+/// All faults.
 pub fn check(sources: &Sources<'_>) -> Result<Checked, Failure> {
     proc_is_there()?;
     let mut problems = Vec::new();
@@ -137,7 +134,8 @@ pub fn check(sources: &Sources<'_>) -> Result<Checked, Failure> {
     }
 }
 
-/// A fork must know that there is one thread, and standard error is opened anew.
+/// Requires `/proc`: a fork must know that there is one thread, and standard error is reopened
+/// there.
 fn proc_is_there() -> Result<(), Failure> {
     if Path::new("/proc/self/fd").exists() {
         return Ok(());
@@ -163,14 +161,14 @@ fn summary(config: &Config) -> String {
     )
 }
 
-/// What [`check`] found, for people: the summary, and what was chosen, a line for each.
+/// Formats the result of [`check`] for people: the summary, and a line for each chosen value.
 #[must_use]
 pub fn check_text(checked: &Checked) -> String {
     let chosen: String = checked.chosen.iter().map(|chosen| format!("  {chosen}\n")).collect();
     format!("{}\n{chosen}", checked.summary)
 }
 
-/// What [`check`] found, for programs: one JSON object.
+/// Formats the result of [`check`] for programs: one JSON object.
 #[must_use]
 pub fn check_json(found: Result<&Checked, &[Problem]>) -> String {
     let list = |problems: &[Problem]| problems.iter().map(Problem::json).collect::<Vec<_>>();
@@ -192,14 +190,14 @@ pub fn check_json(found: Result<&Checked, &[Problem]>) -> String {
     format!("{object:#}\n")
 }
 
-/// Understands a configuration and looks whether the machine has what it asks for. What is wrong
-/// below a root is a warning.
+/// Interprets a configuration and checks that the machine meets its demands. Faults below a root
+/// are warnings.
 fn examine(sources: &Sources<'_>) -> Result<(Config, Found), Failure> {
     let (found, understood) = look(sources);
     join(found, understood)
 }
 
-/// The same with findings of a trial: looks at nothing outside the process but host names.
+/// Likewise, with findings of a trial: reads nothing outside the process but host names.
 fn examine_found(sources: &Sources<'_>, found: Found) -> Result<(Config, Found), Failure> {
     let understood = understand(sources, read_configuration(sources), &found.releases);
     join(Ok(found), understood)
@@ -233,7 +231,7 @@ fn join(
 
 type Understood = Result<Config, (Said, Vec<Problem>)>;
 
-/// Looks below the roots, and understands the configuration with the rules that are there.
+/// Reads below the roots, and interprets the configuration with the rules there.
 fn look(sources: &Sources<'_>) -> (Result<Found, Vec<Problem>>, Understood) {
     let (said, problems) = read_configuration(sources);
     let found = machine::find(&said);
@@ -283,7 +281,7 @@ fn read_configuration(sources: &Sources<'_>) -> (Said, Vec<Problem>) {
                 io::ErrorKind::NotFound => "no such file".to_owned(),
                 _ => format!("cannot read the file: {error}"),
             };
-            problems.insert(0, Problem::new(place, why));
+            problems.insert(0, Problem::new(messages::CONFIG_UNREADABLE, place, why));
             (said, problems)
         }
     }
@@ -298,7 +296,7 @@ fn text_of(file: File) -> io::Result<String> {
     Ok(text)
 }
 
-/// Says on standard output where connections are accepted. That nobody reads it is no failure.
+/// Prints the listening addresses to standard output. A missing reader is no failure.
 fn announce<'a>(addresses: impl IntoIterator<Item = &'a Place>) {
     let mut out = io::stdout().lock();
     for place in addresses {

@@ -1,11 +1,11 @@
 //! The access log and the error log: lines in buffers, written whole.
 //!
-//! Each worker has a [`LogSink`], which puts the lines of finished exchanges in a buffer and writes
-//! it with one call when it is full or a second old. Workers append to the same file
+//! Each worker has a [`LogSink`], which collects the lines of finished exchanges in a buffer. It
+//! writes the buffer with one call when it is full or a second old. Workers append to the same file
 //! and never write a part of a line, so lines do not mix. `docs/logging.md` is the user's side.
 //!
-//! Each process opens the files for itself, as who it is: no worker has what root opened, and none
-//! holds a file that has been rotated away for longer than it takes to open the new one.
+//! Each process opens the files with its own rights: no worker has a descriptor that root opened.
+//! None keeps a rotated file for longer than the reopening takes.
 mod error;
 mod file;
 mod format;
@@ -16,7 +16,7 @@ mod tests;
 /// The options that name logs.
 pub(crate) const LOGS: [&str; 2] = ["log.access", "log.error"];
 
-pub use error::{ErrorLog, Level};
+pub use error::ErrorLog;
 pub use file::{Destination, LogFault, LogFile, Owner};
 pub(crate) use file::{make, try_opening};
 pub use format::Format;

@@ -1,11 +1,11 @@
-//! What a configuration asks of the machine: users, directories, files. Looks, and changes nothing.
+//! Demands of a configuration on the machine: users, directories, files. Changes nothing.
 use crate::{
     config::{
         raw::{Problem, Said},
         release::{Fault, ROOT_KEY, Release, RulesInForce, Wanted},
     },
     log::{self, Owner},
-    pid_file,
+    messages, pid_file,
     scout::{NOT_THE_USER, Scout},
 };
 use regatta_sys::{
@@ -21,22 +21,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What was found.
+/// Findings on the machine.
 #[derive(Debug)]
 pub struct Found {
-    /// Whom the workers become; `None` if they stay who they are.
+    /// User that workers become; `None` if they keep theirs.
     pub user: Option<User>,
-    /// The root, open, with those of further hosts. One that cannot be opened is
-    /// [closed](Root::closed).
+    /// Open roots of all hosts. One that cannot be opened is [closed](Root::closed).
     pub root: Root,
     /// Findings below the roots, by host.
     pub releases: Vec<Release>,
-    /// Who is to have the files of Unix sockets; `None`: who starts the server.
+    /// Owner of the files of Unix sockets; `None`: the user that starts the server.
     pub socket_owner: Option<User>,
 }
 
 impl Found {
-    /// Keeps rules in force where those of now cannot be read.
+    /// Keeps rules in force where the present ones cannot be read.
     pub(crate) fn keep_rules(&mut self, rules: &RulesInForce) {
         for (root, release) in self.root.all().zip(&mut self.releases) {
             rules.keep(root.given(), release);
@@ -57,7 +56,8 @@ impl Found {
         problems
     }
 
-    /// The same for the log of a server that serves all the same: each names its host and root.
+    /// Likewise for the log of a server that serves nevertheless: each fault names its host and
+    /// root.
     #[must_use]
     pub fn warnings(&self, said: &Said) -> Vec<Problem> {
         let mut warnings = Vec::new();
@@ -73,19 +73,18 @@ impl Found {
     }
 }
 
-/// The longest time that one root may hold up a start, milliseconds; the next that does not answer
-/// has a fifth.
+/// Limit of the time that one root holds up a start, milliseconds. The next one that does not
+/// answer has a fifth.
 const ROOT_MS_MAX: u64 = 5_000;
 
-/// After this long roots that have not been looked at are left for later, milliseconds.
+/// Time after which roots not yet checked are left for later, milliseconds.
 const ALL_ROOTS_MS_MAX: u64 = 8_000;
 
-/// Finds the user, opens the roots of all hosts as that user, and reads what lies below them
-/// besides the files that are served. The process must have one thread.
+/// Finds the user, opens the roots of all hosts as that user, and reads rules and pages for errors
+/// below them. The process must have one thread.
 ///
-/// # Errors
-/// All that is wrong with the configuration. A fault below a root concerns its host alone,
-/// and goes with what was found; unless no root can be opened.
+/// All faults of the configuration. A fault below a root concerns its host alone, and is among the
+/// findings; unless no root can be opened.
 pub fn find(said: &Said) -> Result<Found, Vec<Problem>> {
     let mut problems = Vec::new();
     let user = user(said).unwrap_or_else(|problem| {
@@ -99,7 +98,7 @@ pub fn find(said: &Said) -> Result<Found, Vec<Problem>> {
     problems.extend(untold(said, user.as_ref()));
     for said in said.all_hosts() {
         if said.root().as_os_str().is_empty() {
-            let problem = said.problem(ROOT_KEY, "there is nothing to serve");
+            let problem = said.problem(messages::NO_ROOT, ROOT_KEY, "there is nothing to serve");
             problems.push(problem.hint("name a directory"));
         }
     }
@@ -121,11 +120,15 @@ pub fn find(said: &Said) -> Result<Found, Vec<Problem>> {
     });
     let roots: io::Result<Vec<Root>> = roots.collect();
     let mut roots = roots.map_err(|error| {
-        vec![said.problem(ROOT_KEY, &format!("cannot take over what was opened: {error}"))]
+        vec![said.problem(
+            messages::ROOT_UNCHECKED,
+            ROOT_KEY,
+            &format!("cannot take over what was opened: {error}"),
+        )]
     })?;
     let root = roots.remove(0).with(roots);
     let found = Found { user, root, releases, socket_owner };
-    // A server that could send nothing has been misunderstood.
+    // A server without any root must be a mistake.
     if none_is_open || !problems.is_empty() {
         problems.extend(found.problems(said));
         return Err(problems);
@@ -135,8 +138,8 @@ pub fn find(said: &Said) -> Result<Found, Vec<Problem>> {
 
 type Looks = (Vec<Option<OwnedFd>>, Vec<Release>);
 
-/// Looks at all roots, in a process that becomes the user who is to serve. One that hangs is left
-/// alone, and what it has not reported is given to another.
+/// Checks all roots, in a process that becomes the serving user. One that hangs is abandoned, and
+/// another gets its remaining roots.
 fn look_at(wanted: &[Wanted], said: &Said, user: Option<&User>) -> Result<Looks, Problem> {
     let mut roots: Vec<Option<OwnedFd>> = wanted.iter().map(|_| None).collect();
     let mut releases: Vec<Option<Release>> = wanted.iter().map(|_| None).collect();
@@ -149,6 +152,7 @@ fn look_at(wanted: &[Wanted], said: &Said, user: Option<&User>) -> Result<Looks,
         let scout = Scout::send(todo.clone(), wanted, user, &|_, _, _| true, now);
         let mut scout = scout.map_err(|error| {
             said.problem(
+                messages::ROOT_UNCHECKED,
                 ROOT_KEY,
                 &format!("cannot start the process that looks below it: {error}"),
             )
@@ -180,7 +184,7 @@ fn look_at(wanted: &[Wanted], said: &Said, user: Option<&User>) -> Result<Looks,
     Ok((roots, releases.into_iter().map(Option::unwrap_or_default).collect()))
 }
 
-/// Says how a scout has ended that reports no more. Does not wait long: its disk may hang.
+/// Describes the end of a scout that reports no more. Does not wait long: its disk may hang.
 fn ended(scout: &Scout, said: &Said, user: Option<&User>) -> Result<String, Problem> {
     let exit = (0..100).find_map(|_| match scout.child.try_wait() {
         Ok(None) => {
@@ -191,9 +195,11 @@ fn ended(scout: &Scout, said: &Said, user: Option<&User>) -> Result<String, Prob
     });
     match exit {
         Some(Ok(Some(Exit::Code(NOT_THE_USER)))) => Err(not_the_user(said, user)),
-        Some(Ok(Some(Exit::Code(EXIT_UNSTARTED)))) => {
-            Err(said.problem(ROOT_KEY, "the process that looks below it cannot start: see above"))
-        }
+        Some(Ok(Some(Exit::Code(EXIT_UNSTARTED)))) => Err(said.problem(
+            messages::ROOT_UNCHECKED,
+            ROOT_KEY,
+            "the process that looks below it cannot start: see above",
+        )),
         Some(Ok(Some(exit))) => Ok(format!("the process that looks below it {exit}")),
         _ => Ok("the process that looks below it is gone".to_owned()),
     }
@@ -201,7 +207,8 @@ fn ended(scout: &Scout, said: &Said, user: Option<&User>) -> Result<String, Prob
 
 fn not_the_user(said: &Said, user: Option<&User>) -> Problem {
     let name = said.settings.text("server.user");
-    let problem = said.problem("server.user", &format!("cannot become user \"{name}\""));
+    let problem =
+        said.problem(messages::BAD_USER, "server.user", &format!("cannot become user \"{name}\""));
     problem.hint(match user {
         Some(user) if is_unmapped(user) => {
             "this user namespace has no such user, or lets nobody set groups: serve as the one \
@@ -211,12 +218,13 @@ fn not_the_user(said: &Said, user: Option<&User>) -> Problem {
     })
 }
 
-/// Sees whether the files that would be written can be. Makes and removes none: beside a server
-/// that runs, another one may be about to be made.
+/// Tests whether the logs and the file with the master's number can be written. Makes and removes
+/// none: another server may run, or be about to start.
 #[must_use]
 pub fn writable(said: &Said) -> Vec<Problem> {
     let mut problems = Vec::new();
-    // Who is not found is a problem elsewhere. The server has given them the logs that it made.
+    // An unknown user is reported elsewhere. The server has given the logs that it made to this
+    // user.
     let user = user(said).ok().flatten();
     let owner = user.map(|user| Owner { uid: user.uid, gid: user.gid });
     for key in ["log.access", "log.error", "server.pid_file"] {
@@ -230,7 +238,7 @@ pub fn writable(said: &Said) -> Vec<Problem> {
         };
         if let Err(error) = tried {
             let message = format!("cannot write to \"{text}\": {error}");
-            problems.push(said.problem(key, &message));
+            problems.push(said.problem(messages::NOT_WRITABLE, key, &message));
         }
     }
     problems
@@ -243,17 +251,17 @@ fn user(said: &Said) -> Result<Option<User>, Problem> {
     let key = "server.user";
     User::find(said.settings.text(key))
         .map(Some)
-        .map_err(|error| said.problem(key, &error.to_string()))
+        .map_err(|error| said.problem(messages::BAD_USER, key, &error.to_string()))
 }
 
 fn socket_owner(said: &Said) -> Result<Option<User>, Problem> {
     let key = "server.socket_owner";
     let text = said.settings.text(key);
     let found = (!text.is_empty()).then(|| User::find(text)).transpose();
-    found.map_err(|error| said.problem(key, &error.to_string()))
+    found.map_err(|error| said.problem(messages::BAD_USER, key, &error.to_string()))
 }
 
-/// A simulated disk has to know what is in memory, which the kernel tells to few.
+/// Fault of a simulated disk that cannot know what is in memory: the kernel tells few processes.
 fn untold(said: &Said, user: Option<&User>) -> Option<Problem> {
     let key = "lab.disk_heads";
     if said.settings.number(key) == 0 {
@@ -264,6 +272,7 @@ fn untold(said: &Said, user: Option<&User>) -> Option<Problem> {
     let files = owner(&said.root())?;
     (worker != 0 && worker != files).then(|| {
         let message = "the kernel tells only the owner of the files what is in memory";
-        said.problem(key, message).hint("serve as that user, or as root, with --user")
+        said.problem(messages::DISK_UNKNOWN, key, message)
+            .hint("serve as that user, or as root, with --user")
     })
 }

@@ -1,5 +1,4 @@
-//! The master: one thread that prepares everything, forks the workers, and sees to it that they
-//! live and leave.
+//! The master: one thread that prepares everything, forks the workers, and supervises them.
 mod admin;
 mod confine;
 mod errand;
@@ -25,8 +24,8 @@ use crate::{
     front::{self, Front},
     full::{Full, LOOK_MS},
     heartbeat::{Finding, Role, Watch, Watched, all_silent},
-    log::{self, AccessLog, Destination, ErrorLog, Level, LogFile, Owner},
-    machine,
+    log::{self, AccessLog, Destination, ErrorLog, LogFile, Owner},
+    machine, messages,
     notify::Message,
     pid_file,
     root::{Report, RootWatch},
@@ -70,27 +69,26 @@ use trial::FINDINGS;
 
 pub(crate) use sockets::listen_fault;
 
-/// What a worker exits with when it cannot work.
+/// Exit code of a worker that cannot work.
 const EXIT_CANNOT_WORK: i32 = 1;
 
-/// Added to a wait: the clock that deadlines are compared with is up to so late, milliseconds.
+/// Added to a wait: the clock for deadlines is up to this late, milliseconds.
 const CLOCK_LATE_MS_MAX: u64 = 4;
 
-/// The option that names the file with the master's number.
+/// Option for the path of the file with the master's number.
 const PID_FILE: &str = "server.pid_file";
 
-/// The wait before another look whether all workers have begun, milliseconds.
+/// Time between checks whether all workers have begun, milliseconds.
 const BEGIN_MS: u64 = 1;
 
-/// [`LEAVE_MS_MAX`] of a keeper, whose workers have that long, milliseconds.
+/// Replaces [`LEAVE_MS_MAX`] for a keeper, whose workers have that long. Milliseconds.
 const KEEPER_LEAVE_MS_MAX: u64 = 2 * LEAVE_MS_MAX;
 
-/// Serves until told to stop. `inherit`: what an image before this one has handed over.
+/// Serves until told to stop. `inherit`: handover of the image before.
 ///
-/// # Errors
-/// What is wrong with the configuration, or why serving failed.
+/// Faults of the configuration, or the reason why serving failed.
 pub(crate) fn run(sources: &Sources<'_>, inherit: Option<RawFd>) -> Result<(), Failure> {
-    // Before anything is forked: children inherit what is blocked.
+    // Before any fork: children inherit blocked signals.
     let signals = Signals::block_with_meaningless(&[
         signal::Signal::Terminate,
         signal::Signal::Interrupt,
@@ -140,8 +138,8 @@ fn ended(ending: io::Result<Ending>) -> Result<(), Failure> {
     }
 }
 
-/// Prepares everything, and writes the file with the master's number. What a trial has found is not
-/// looked for again: that may wait for a disk.
+/// Prepares everything, and writes the file with the master's number. Findings of a trial are not
+/// collected again: that may wait for a disk.
 fn begin(sources: &Sources<'_>, generations: &mut Generations) -> Result<Prepared, Failure> {
     let ((config, found), handed) = match generations.findings.take() {
         Some(Findings { mut machine, handed, .. }) => {
@@ -155,27 +153,27 @@ fn begin(sources: &Sources<'_>, generations: &mut Generations) -> Result<Prepare
     let path = prepared.env.settings.path(PID_FILE);
     generations.set_pid_file(path).map_err(|error| {
         let message = format!("{PID_FILE}: {error}");
-        Failure::Configuration(vec![Problem::new(place, message)])
+        Failure::Configuration(vec![Problem::new(messages::NOT_WRITABLE, place, message)])
     })?;
     generations.has_begun();
     Ok(prepared)
 }
 
-/// Sees whether this program could serve, and changes nothing that others see. If it could serve,
-/// it makes the logs and sends what it has found.
+/// Tests whether this program could serve, without visible changes. If it could, makes the logs and
+/// sends the findings.
 fn try_out(sources: &Sources<'_>, generations: &mut Generations) -> Result<(), Failure> {
-    // What is tried is what is handed over, whatever the file says by then.
+    // The tried text is handed over, whatever the file says by then.
     let text = sources.text.clone().or_else(|| text_of(File::open(sources.file?).ok()?).ok());
     let sources = &Sources { text, ..sources.clone() };
     let (config, found) = examine(sources)?;
     let mut problems = machine::writable(&config.said);
     if problems.is_empty()
         && let Some(path) = config.settings().path(PID_FILE)
-        // The master's own number may stand there, whose child a trial is.
+        // The file may contain the master's number, and a trial is its child.
         && let Err(error) = pid_file::try_taking(path, parent_id())
     {
         let message = format!("cannot write \"{}\": {error}", path.display());
-        problems.push(config.said.problem(PID_FILE, &message));
+        problems.push(config.said.problem(messages::NOT_WRITABLE, PID_FILE, &message));
     }
     if !problems.is_empty() {
         return Err(Failure::Configuration(problems));
@@ -189,7 +187,7 @@ fn try_out(sources: &Sources<'_>, generations: &mut Generations) -> Result<(), F
         let made = log::make(&Destination::from(prepared.env.settings.text(key)), owner);
         made.map_err(|error| {
             let message = format!("{key}: cannot open it for appending: {error}");
-            Failure::Configuration(vec![Problem::new(place, message)])
+            Failure::Configuration(vec![Problem::new(messages::NOT_WRITABLE, place, message)])
         })
     });
     access?;
@@ -204,18 +202,18 @@ struct Prepared {
     workers: usize,
     user: Option<User>,
     confinement: Confinement,
-    /// Kept open: others find the counters by this descriptor.
+    /// Kept open: other processes find the counters by this descriptor.
     shared: SharedWords,
-    /// The place that was asked for, of each socket.
+    /// Configured address of each socket.
     asked: Vec<String>,
     addresses: Vec<Place>,
     root: RootWatch,
     front: Front,
-    /// The keeper's, if workers are to share a table of descriptors.
+    /// Bell of the keeper, if workers share a table of descriptors.
     keeper: Option<Bell>,
     errors: ErrorLog,
     access: Arc<AccessLog>,
-    /// `None`: none is wanted.
+    /// `None`: no admin process is wanted.
     admin: Option<Admin>,
 }
 
@@ -225,15 +223,15 @@ impl Prepared {
         if self.has_keeper() {
             return self.start_keeper();
         }
-        // New ones each time: workers that share them would also share their weaknesses. One keeper
-        // after the other begins with the same keys, so its number is hashed with them.
+        // New keys each time: shared keys would be shared weaknesses. Successive keepers begin with
+        // the same random state, so their numbers are hashed with it.
         let random = || RandomState::new().hash_one((process::id(), worker));
         self.env.site.seed = random();
         self.env.site.boundary_key = u128::from(random()) << 64 | u128::from(random());
         let Self { env, architecture, errors, .. } = &*self;
         let slot = env.first_slot(worker);
         slot.engage();
-        // It begins with the root that this process has.
+        // The worker begins with the root of this process.
         slot.set_root_generation(self.root.generation());
         let worker_life = || {
             if self.is_keeper() {
@@ -250,7 +248,7 @@ impl Prepared {
             front::enter(worker);
             hook::inject_as_told();
             hook::probe(env.arena.view().server_pid());
-            // Its first wait ends at once: its first heartbeat says that it has begun.
+            // Ends its first wait at once: its first heartbeat marks the beginning.
             env.bells[worker].ring();
             work(env, architecture, worker, errors)
         };
@@ -266,42 +264,44 @@ impl Prepared {
         fork_worker(&keep, worker_life)
     }
 
-    /// Makes the access log, if it is not there any more, in a child that has not changed its user:
-    /// the master would wait for its disk.
+    /// Makes the access log, if it is missing, in a child that has not changed its user: the master
+    /// would wait for its disk.
     fn make_access_log(&self, worker: usize) {
         if let Err(fault) = self.access.make() {
             let name = self.name(worker);
-            self.errors.note(Level::Warning, format_args!("{name} cannot log: {fault}"));
+            let what = format_args!("{name} cannot log: {fault}");
+            self.errors.note(messages::ACCESS_LOG_NOT_MADE, what);
         }
     }
 
-    /// Makes `who`, which is this process, the user that serves; or the code to exit with.
+    /// Switches this process, `who`, to the user that serves. An error is the code to exit with.
     fn become_user(&self, who: fmt::Arguments<'_>) -> Result<(), i32> {
         self.user.as_ref().map_or(Ok(()), set_user).map_err(|error| {
             let name = self.env.settings.text("server.user");
-            self.errors.note(Level::Error, format_args!("{who} cannot become {name}: {error}"));
+            let what = format_args!("{who} cannot become {name}: {error}");
+            self.errors.note(messages::USER_NOT_CHANGED, what);
             EXIT_CANNOT_WORK
         })
     }
 
-    /// Has all workers, and the keeper, look what is wanted of them.
+    /// Has all workers, and the keeper, check their control words.
     fn ring(&self) {
         self.env.bells.iter().chain(&self.keeper).for_each(Bell::ring);
     }
 
-    /// The logs that others inherit.
+    /// Logs that children inherit.
     fn logs(&self) -> impl Iterator<Item = Arc<LogFile>> {
         [self.access.inherited(), self.errors.inherited()].into_iter().flatten()
     }
 }
 
-/// What a worker does.
+/// Runs a worker; the code to exit with.
 fn work(env: &Env, architecture: &Architecture, worker: usize, errors: &ErrorLog) -> i32 {
     env.releases.build_kept();
     match (architecture.driver.work)(env, worker) {
         Ok(()) => 0,
         Err(why) => {
-            errors.note(Level::Error, format_args!("worker {worker}: {why}"));
+            errors.note(messages::WORKER_CANNOT_WORK, format_args!("worker {worker}: {why}"));
             EXIT_CANNOT_WORK
         }
     }
@@ -314,7 +314,7 @@ const TOLD: u64 = u64::MAX - 1;
 const LOOKUP: u64 = u64::MAX - 2;
 const ADMIN: u64 = u64::MAX - 3;
 
-/// The master, and the keeper: each has children that it starts and outlives.
+/// Master or keeper: each has children that it starts and outlives.
 struct Master<'a> {
     /// `None` in the keeper.
     signals: Option<Signals>,
@@ -323,10 +323,9 @@ struct Master<'a> {
     prepared: &'a mut Prepared,
     staff: Staff,
     children: Vec<Option<Child>>,
-    /// The first so many workers are to begin, and have not all been seen to.
+    /// Number of the first workers whose beginning is awaited.
     awaited: usize,
-    /// The next sweep: descriptors of a worker that has ended may still be open in the table that
-    /// all share.
+    /// Next sweep: descriptors of a dead worker may still be open in the shared table.
     unswept: Option<Resweep>,
     full: Full,
     watch: Watch,
@@ -334,7 +333,8 @@ struct Master<'a> {
 }
 
 impl<'a> Master<'a> {
-    /// `signals`: those of the master, and the generations; the keeper is told by its bell.
+    /// Creates the state. `signals`: the master's signals and generations; a bell notifies the
+    /// keeper.
     fn new(
         signals: Option<(Signals, Generations)>,
         prepared: &'a mut Prepared,
@@ -361,7 +361,7 @@ impl<'a> Master<'a> {
             generations.iter().try_for_each(|generations| generations.watch(&mut poller))?;
         } else if let Some(bell) = &prepared.keeper {
             poller.add(bell.as_fd(), TOLD, Interest::READ)?;
-            // The master looks at them.
+            // The master checks them.
             awaited = 0;
         }
         let children = (0..posts).map(|_| None).collect();
@@ -388,7 +388,7 @@ impl<'a> Master<'a> {
         let mut events: Vec<Event> = Vec::new();
         loop {
             if self.staff.is_hopeless() && self.prepared.is_keeper() {
-                // Its workers end with it, and the master learns why.
+                // The workers end with the keeper, and the master learns why.
                 return Ok(Ending::CannotWork);
             }
             if self.staff.is_hopeless()
@@ -415,11 +415,11 @@ impl<'a> Master<'a> {
                 let control = self.prepared.env.arena.control();
                 control.set_heartbeat_ms(Attendant::Keeper, clock::now().tick.0);
             }
-            // The master says so for all.
+            // The master reports this for all.
             if !self.prepared.is_keeper()
                 && let Some(line) = self.full.line(&self.prepared.env, clock::now().tick)
             {
-                self.note(Level::Warning, format_args!("a worker is full: {line}"));
+                self.note(messages::WORKER_FULL, format_args!("a worker is full: {line}"));
             }
             for event in &events {
                 match event.key {
@@ -451,7 +451,7 @@ impl<'a> Master<'a> {
         }
     }
 
-    /// How the server ends, if no worker of any generation is left.
+    /// End of the server, if no worker of any generation is left.
     fn ending(&self) -> Option<Ending> {
         let ending = self.staff.ending()?;
         let has_old = self.generations.as_ref().is_some_and(Generations::has_old);
@@ -463,7 +463,7 @@ impl<'a> Master<'a> {
         (!has_old).then_some(ending)
     }
 
-    /// Follows all orders that time has brought.
+    /// Follows all orders that are due.
     fn orders(&mut self) -> io::Result<()> {
         self.look_at_root()?;
         let env = &self.prepared.env;
@@ -502,7 +502,7 @@ impl<'a> Master<'a> {
         all
     }
 
-    /// Checks whether all children run, and kills those that are better replaced.
+    /// Checks whether all children run, and kills hopeless ones.
     fn check_children(&mut self) {
         let now = clock::now().tick;
         if !self.watch.is_due(now) {
@@ -528,7 +528,7 @@ impl<'a> Master<'a> {
         }
     }
 
-    /// Kills all workers, which wait for each other.
+    /// Kills all workers: they wait for each other.
     fn replace_all(&mut self, silent_ms: u64, findings: &[Finding]) {
         let mut any = false;
         for finding in findings {
@@ -539,7 +539,7 @@ impl<'a> Master<'a> {
         }
         if any {
             self.note(
-                Level::Error,
+                messages::WORKERS_ALL_KILLED,
                 format_args!(
                     "no worker has answered for {silent_ms} ms, and all processes are killed: \
                      others take their places"
@@ -548,7 +548,7 @@ impl<'a> Master<'a> {
         }
     }
 
-    /// True if a child in this role is to be killed when that helps: it is not leaving anyway.
+    /// True if killing a child in this role helps: it is not leaving anyway.
     fn may_kill(&mut self, role: Role) -> bool {
         match role {
             Role::Worker(worker) => self.staff.silent(worker),
@@ -565,7 +565,7 @@ impl<'a> Master<'a> {
         }
     }
 
-    /// Looks what the root's path names, if it is time to.
+    /// Looks up the roots' paths, if it is time.
     fn look_at_root(&mut self) -> io::Result<()> {
         let (Prepared { root, env, user, .. }, now) = (&mut self.prepared, clock::now().tick);
         if now < root.look_at() {
@@ -579,7 +579,7 @@ impl<'a> Master<'a> {
         reports.into_iter().try_for_each(|report| self.tell(report))
     }
 
-    /// Scouts that look at roots have something to report.
+    /// Handles reports of scouts, which look up roots.
     fn on_scouts(&mut self) -> io::Result<()> {
         let Prepared { root, env, .. } = &mut self.prepared;
         let reports = root.hear(env, clock::now().tick);
@@ -591,20 +591,20 @@ impl<'a> Master<'a> {
 
     fn tell(&mut self, report: Report) -> io::Result<()> {
         match report {
-            Report::Notice(text) => self.note(Level::Notice, format_args!("{text}")),
-            Report::Warning(text) => self.note(Level::Warning, format_args!("{text}")),
+            Report::Notice(text) => self.note(messages::ROOT_CHANGED, format_args!("{text}")),
+            Report::Warning(text) => self.note(messages::ROOT_FAULT, format_args!("{text}")),
             Report::OutOfReach(text) => {
-                self.note(Level::Warning, format_args!("{text}"));
+                self.note(messages::ROOT_OUT_OF_REACH, format_args!("{text}"));
                 let limit = self.prepared.root.reload_limit();
                 self.generations.iter_mut().for_each(|all| all.root_reload = limit);
-                // The next workers confine themselves to it.
+                // The next workers confine themselves to the new root.
                 self.happened(Happened::Asked(Kind::Root))?;
             }
         }
         Ok(())
     }
 
-    /// A worker has begun when it has had a heartbeat. Once all have, the world may know.
+    /// Announces the server once all awaited workers have begun: each has had a heartbeat.
     fn look_at_beginners(&mut self) -> io::Result<()> {
         let env = &self.prepared.env;
         let has_begun = |worker| env.first_slot(worker).heartbeat_ms() != 0;
@@ -613,10 +613,10 @@ impl<'a> Master<'a> {
         }
         self.awaited = 0;
         if env.arena.control().phase() != Phase::Run {
-            // They are to end, and that has been said.
+            // The workers are to end, which has been reported.
             return Ok(());
         }
-        // What has been asked for meanwhile begins with the next line, and says so.
+        // A request that arrived meanwhile begins with the next line, and reports so.
         self.tell_ready();
         self.happened(Happened::AllReady)?;
         let known =
@@ -625,7 +625,7 @@ impl<'a> Master<'a> {
         Ok(())
     }
 
-    /// Reads the signals that have come.
+    /// Reads pending signals.
     fn read_signals(&mut self) -> io::Result<()> {
         while let Some(received) = self.signals.as_ref().map_or(Ok(None), Signals::read)? {
             let signal = match received {
@@ -643,16 +643,14 @@ impl<'a> Master<'a> {
                 Received::Known(signal::Signal::User1) => Signal::ReopenLogs,
                 Received::Known(signal::Signal::Child | signal::Signal::Kill)
                 | Received::Other(_) => {
-                    self.note(
-                        Level::Warning,
-                        format_args!("{received} has no meaning here and was ignored"),
-                    );
+                    let what = format_args!("{received} has no meaning here and was ignored");
+                    self.note(messages::SIGNAL_IGNORED, what);
                     continue;
                 }
             };
             match self.staff.signal(signal, clock::now().tick) {
                 Some(order) => self.follow(order)?,
-                // Its own workers are leaving already.
+                // Workers of this image are leaving already.
                 None if self.generations.as_ref().is_some_and(Generations::is_waiting) => {
                     self.end_waiting()?;
                 }
@@ -668,7 +666,7 @@ impl<'a> Master<'a> {
             Order::Start(worker) => self.start(worker)?,
             Order::Drain(deadline) => {
                 let ms = self.prepared.env.settings.number("server.drain_ms_max");
-                self.note(Level::Notice, format_args!("draining, for {ms} ms at most"));
+                self.note(messages::DRAINING, format_args!("draining, for {ms} ms at most"));
                 self.tell_manager(Message::Stopping);
                 control.drain(deadline.0);
                 if let Some(generations) = &mut self.generations {
@@ -684,7 +682,7 @@ impl<'a> Master<'a> {
             }
             Order::Retire(worker) => self.prepared.env.first_slot(worker).retire(),
             Order::TellFull => self.note(
-                Level::Warning,
+                messages::WORKERS_ALL_BUSY,
                 format_args!(
                     "too few workers are idle, and there are as many as there may be: clients may \
                      have to wait; raise limits.connections_max, or lower limits.idle_ms_max"
@@ -692,7 +690,8 @@ impl<'a> Master<'a> {
             ),
             Order::Kill(worker) => {
                 let name = self.prepared.name(worker);
-                self.note(Level::Warning, format_args!("{name} did not end in time: killed"));
+                let what = format_args!("{name} did not end in time: killed");
+                self.note(messages::WORKER_LATE, what);
                 if let Some(child) = &self.children[worker] {
                     // It may have ended meanwhile.
                     let _ = child.kill(signal::Signal::Kill);
@@ -722,10 +721,8 @@ impl<'a> Master<'a> {
                 let wait = self.staff.gone(worker, Gone::Crashed, now);
                 let wait = wait.unwrap_or_default();
                 let name = self.prepared.name(worker);
-                self.note(
-                    Level::Error,
-                    format_args!("cannot start {name}: {error}; next attempt in {wait} ms"),
-                );
+                let what = format_args!("cannot start {name}: {error}; next attempt in {wait} ms");
+                self.note(messages::WORKER_NOT_STARTED, what);
             }
         }
         Ok(())
@@ -738,18 +735,18 @@ impl<'a> Master<'a> {
         self.poller.remove(child.as_fd())?;
         let Some(child) = self.children[worker].take() else { return Ok(()) };
         if self.prepared.is_keeper() {
-            // It may have left as the master told it to, before the keeper has heard of that.
+            // It may have left by order of the master, which the keeper has not read yet.
             self.follow_master();
         }
         let shared = self.prepared.env.shared.as_ref();
         let ended = if self.prepared.has_keeper() {
-            // The kernel has killed its workers before it told of its end.
+            // The kernel killed its workers before it reported its end.
             0..self.prepared.workers
         } else {
             worker..worker + 1
         };
         let env = &self.prepared.env;
-        // Threads that block may have a connection until the process ends.
+        // Blocking threads may have a connection until the process ends.
         let closed = match exit {
             Exit::Code(0) => Counter::ClosedDrained,
             _ => Counter::ClosedWorkerDied,
@@ -783,18 +780,18 @@ impl<'a> Master<'a> {
         let name = self.prepared.name(worker);
         match (wait, how) {
             (Some(ms), _) => self.note(
-                Level::Error,
+                messages::WORKER_REPLACED,
                 format_args!("{name} (process {pid}) {what}; replaced in {ms} ms"),
             ),
             (None, Gone::Left | Gone::Retired) => {}
             (None, Gone::Failed | Gone::Crashed) => {
-                self.note(Level::Error, format_args!("{name} (process {pid}) {what}"));
+                self.note(messages::WORKER_LOST, format_args!("{name} (process {pid}) {what}"));
             }
         }
         Ok(())
     }
 
-    fn note(&self, level: Level, message: fmt::Arguments<'_>) {
-        self.prepared.errors.note(level, message);
+    fn note(&self, message: &messages::Message, text: fmt::Arguments<'_>) {
+        self.prepared.errors.note(message, text);
     }
 }

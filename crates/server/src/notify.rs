@@ -1,4 +1,4 @@
-//! What the service manager is told (`sd_notify(3)`), without waiting for it.
+//! Notices to the service manager (`sd_notify(3)`), without waiting for it.
 use regatta_op::Tick;
 use std::{
     env,
@@ -15,25 +15,25 @@ use std::{
     process,
 };
 
-/// What can be told.
+/// Notice to the service manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Message<'a> {
     /// All workers serve.
     Ready {
-        /// How many.
+        /// Number of workers.
         workers: usize,
-        /// In which architecture.
+        /// Name of the architecture.
         architecture: &'a str,
-        /// Which generation they are.
+        /// Number of their generation.
         generation: u64,
     },
-    /// Another generation has been asked for. However that ends, the server is ready again.
+    /// Another generation is requested. Whatever the result, the server is ready again.
     Reloading {
-        /// The precise monotonic clock, microseconds: a service manager that has asked knows by it
-        /// that this is the answer.
+        /// Precise monotonic clock, microseconds: the service manager recognizes the answer to its
+        /// request by it.
         monotonic_us: u64,
     },
-    /// Another generation was asked for, and the one that serves goes on.
+    /// A requested generation failed, and the serving one continues.
     Unchanged,
     /// The server drains and will exit.
     Stopping,
@@ -64,21 +64,21 @@ impl Display for Message<'_> {
     }
 }
 
-/// When the watchdog is told that the server lives: each half of its interval.
+/// Times of the notices to the watchdog: each half of its interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Watchdog {
-    /// `None`: there is none.
+    /// `None`: no watchdog.
     every_ms: Option<u64>,
     next: Tick,
 }
 
 impl Watchdog {
-    /// Nobody is told.
+    /// Sends no notices.
     pub(crate) const fn none() -> Self {
         Self { every_ms: None, next: Tick::NEVER }
     }
 
-    /// As the variables `WATCHDOG_USEC` and `WATCHDOG_PID` say to process `pid`.
+    /// Reads `WATCHDOG_USEC` and `WATCHDOG_PID` for process `pid`.
     pub(crate) fn new(usec: Option<&str>, for_pid: Option<&str>, pid: u32, now: Tick) -> Self {
         let is_ours = for_pid.is_none_or(|text| text.parse::<u32>() == Ok(pid));
         let usec = usec.and_then(|text| text.parse::<u64>().ok()).filter(|usec| *usec > 0);
@@ -86,8 +86,8 @@ impl Watchdog {
         Self { every_ms, next: now }
     }
 
-    /// True if the watchdog is to be told now, and there is something to tell: a worker answers.
-    /// Once none does, the service manager is left to restart the server.
+    /// True if a notice is due and a worker answers. Once none does, the service manager is left to
+    /// restart the server.
     pub(crate) fn is_due(&mut self, answers: bool, now: Tick) -> bool {
         let due = self.every_ms.filter(|_| answers && self.next <= now);
         if let Some(every_ms) = due {
@@ -96,10 +96,10 @@ impl Watchdog {
         due.is_some()
     }
 
-    /// When to ask again, at the latest.
+    /// Latest tick of the next check.
     pub(crate) fn wake_at(&self, now: Tick) -> Tick {
         match self.every_ms {
-            // If nobody answers now, somebody may before the interval is over.
+            // A worker may answer before the interval ends.
             Some(every_ms) if self.next <= now => now.after(every_ms.min(LOOK_MS)),
             Some(_) => self.next,
             None => Tick::NEVER,
@@ -107,31 +107,29 @@ impl Watchdog {
     }
 }
 
-/// The wait for a worker that answers before the next look, milliseconds.
+/// Wait for a worker that answers, milliseconds.
 const LOOK_MS: u64 = 100;
 
-/// The service manager, if there is one.
+/// Service manager, if there is one.
 #[derive(Debug)]
 pub(crate) struct Manager(Option<(UnixDatagram, SocketAddr)>);
 
 impl Manager {
-    /// There is none.
+    /// No service manager.
     pub(crate) const fn none() -> Self {
         Self(None)
     }
 
-    /// The one that the variable `NOTIFY_SOCKET` names.
+    /// Finds the service manager that the variable `NOTIFY_SOCKET` names.
     ///
-    /// # Errors
-    /// It names none that can be told anything.
+    /// No such manager can be reached.
     pub(crate) fn of_environment() -> io::Result<Self> {
         env::var_os("NOTIFY_SOCKET").map_or(Ok(Self(None)), |name| Self::at(&name))
     }
 
-    /// The one at an address: a path, or `@` and an abstract name.
+    /// Finds the service manager at an address: a path, or `@` and an abstract name.
     ///
-    /// # Errors
-    /// No such address can be, or no descriptors are left.
+    /// The address is invalid, or no descriptors are left.
     pub(crate) fn at(name: &OsStr) -> io::Result<Self> {
         let address = match name.as_bytes() {
             [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
@@ -147,10 +145,9 @@ impl Manager {
         Ok(Self(Some((socket, address))))
     }
 
-    /// Tells it.
+    /// Sends a notice.
     ///
-    /// # Errors
-    /// It does not listen, or not now.
+    /// The manager does not listen, or not now.
     pub(crate) fn tell(&self, message: Message<'_>) -> io::Result<()> {
         let Some((socket, address)) = &self.0 else { return Ok(()) };
         socket.send_to_addr(message.to_string().as_bytes(), address)?;
@@ -158,7 +155,7 @@ impl Manager {
     }
 }
 
-/// The watchdog that the environment of this process names.
+/// Watchdog that the environment of this process names.
 pub(crate) fn watchdog(now: Tick) -> Watchdog {
     let [usec, pid] = ["WATCHDOG_USEC", "WATCHDOG_PID"].map(|name| env::var(name).ok());
     Watchdog::new(usec.as_deref(), pid.as_deref(), process::id(), now)
@@ -226,7 +223,7 @@ mod tests {
             let mut bytes = [0; 256];
             let count = manager.recv(&mut bytes).unwrap();
             assert_eq!(bytes[..count], *READY.to_string().as_bytes());
-            // One that does not read any more is not waited for.
+            // A manager that no longer reads is not waited for.
             let full = (0..100_000).find_map(|_| told.tell(Message::Alive).err());
             assert_eq!(full.unwrap().kind(), io::ErrorKind::WouldBlock);
         }

@@ -1,4 +1,4 @@
-//! `regatta password`: a password that nobody guesses, and how the configuration names it.
+//! `regatta password`: a random password, and its entry in the configuration.
 use crate::config::options;
 use regatta_arch::options::Value;
 use regatta_origin::AuthRule;
@@ -9,7 +9,7 @@ use std::{
 
 /// Letters of a password: 130 bits.
 const LETTERS: usize = 26;
-/// 32 letters that cannot be taken for each other.
+/// 32 letters that cannot be confused.
 const ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
 
 /// A new password for a user.
@@ -17,14 +17,13 @@ const ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
 pub struct Generated {
     /// The password.
     pub password: String,
-    /// What stands in `users` of `[[auth]]`.
+    /// Entry in `users` of `[[auth]]`.
     pub user: String,
 }
 
 /// Makes a password.
 ///
-/// # Errors
-/// If the system gives no random bytes, or nobody can have that name.
+/// The system gives no random bytes, or the name is not allowed.
 pub fn generate(name: &str) -> io::Result<Generated> {
     let mut random = [0; LETTERS];
     File::open("/dev/urandom")?.read_exact(&mut random)?;

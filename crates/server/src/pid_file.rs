@@ -1,20 +1,20 @@
-//! The file with the master's number. All of this may wait for a disk: a master that serves leaves
-//! it to an errand.
+//! File with the master's number. All of this may wait for a disk: a serving master leaves it to an
+//! errand.
 use regatta_sys::guarded::Spot;
 use std::{fs, io, path::Path};
 
 /// Longer than any number and its line feed, bytes.
 const BYTES_MAX: usize = 32;
 
-/// Writes the file of the server that runs as this process, whole or not at all, unless it is of
-/// another one that runs.
+/// Writes the file of the server that runs as process `pid`, whole or not at all, unless it is that
+/// of another running one.
 pub(crate) fn write(path: &Path, pid: u32) -> io::Result<()> {
     let spot = Spot::find(path)?;
     is_of_no_other(&spot, pid)?;
     spot.replace(format!("{pid}\n").as_bytes(), None)
 }
 
-/// Removes the file, if it is of that server: another one may have taken it over.
+/// Removes the file, if it is that server's: another one may have taken it over.
 pub(crate) fn remove(path: &Path, pid: u32) {
     if let Ok(spot) = Spot::find(path)
         && matches!(number(&spot), Ok(Some(its)) if its == pid)
@@ -23,13 +23,13 @@ pub(crate) fn remove(path: &Path, pid: u32) {
     }
 }
 
-/// Sees whether the file could be written, and writes none.
+/// Tests whether the file could be written, and writes none.
 pub(crate) fn try_writing(path: &Path) -> io::Result<()> {
     number(&Spot::find(path)?)?;
     regatta_sys::may_make_files(path.parent().unwrap_or(Path::new("/")))
 }
 
-/// Sees whether the server that runs as this process could take the file.
+/// Tests whether the server that runs as process `pid` could take the file.
 pub(crate) fn try_taking(path: &Path, pid: u32) -> io::Result<()> {
     is_of_no_other(&Spot::find(path)?, pid)
 }

@@ -1,12 +1,13 @@
 //! `regatta precompress`: makes the siblings `.br`, `.zst` and `.gz` of a site's files.
 //!
 //! The program of each coding compresses, and decodes siblings that are there. A sibling is current
-//! if it decodes to its file: times say nothing after a release is taken back, or where a build
-//! gives all files one time. The tree is walked by descriptors, so that no link leads out of it.
+//! if it decodes to its file. Times say nothing after a rollback, or where a build gives all files
+//! one time. The tree is walked by descriptors, so that no link leads out of it.
 use crate::{
     Failure,
     config::raw::{Problem, Said},
     media::Types,
+    messages,
 };
 use regatta_origin::{MediaTypes as _, is_compressed};
 use regatta_sys::{
@@ -24,15 +25,16 @@ use std::{
     time::SystemTime,
 };
 
-/// Below this the fields of a response outweigh what is saved.
+/// Size of a file below which the fields of a response outweigh the saving, bytes.
 const FILE_BYTES_MIN: u64 = 512;
-/// Larger files are left alone: the result of compression is held in memory.
+/// Limit of a file, bytes: the result of compression is in memory.
 const FILE_BYTES_MAX: u64 = 256 << 20;
-/// The most that a sibling may have of its file's bytes.
+/// Largest useful sibling, per cent of its file's bytes.
 const PERCENT_MAX: u64 = 95;
-/// How much older than its file a sibling may be: a checkout writes files in any order.
+/// Age of a sibling, relative to its file, from which on it is stale, seconds: a checkout writes
+/// files in any order.
 const STALE_S_MIN: i64 = 60;
-/// The most faults that are kept, each a line.
+/// Limit of faults that are kept, each a line.
 const FAULTS_MAX: usize = 1_000;
 /// Bytes of a file and its sibling that are compared at once.
 const COMPARE_BYTES: usize = 64 << 10;
@@ -47,7 +49,7 @@ struct Coding {
     decode: &'static [&'static str],
 }
 
-/// The fastest first: if it saves too little, the others are not tried.
+/// Codings, the fastest first: if it saves too little, the others are not tried.
 const CODINGS: [Coding; 3] = [
     Coding { suffix: "gz", program: "gzip", encode: &["-9", "-n", "-c"], decode: &["-d", "-c"] },
     Coding {
@@ -64,7 +66,7 @@ const CODINGS: [Coding; 3] = [
 pub struct Done {
     /// Siblings made.
     pub written: u64,
-    /// Siblings left alone: they decode to their file.
+    /// Siblings left unchanged: they decode to their file.
     pub current: u64,
     /// Siblings not kept, because they would save too little.
     pub useless: u64,
@@ -72,12 +74,12 @@ pub struct Done {
     pub removed: u64,
     /// Files and directories that could not be handled, a line for each.
     pub faults: Vec<String>,
-    /// Further ones, which are only counted.
+    /// Further faults, which are only counted.
     pub faults_more: u64,
 }
 
 impl Done {
-    /// In a line, for people.
+    /// Formats the result in a line, for people.
     #[must_use]
     pub fn text(&self) -> String {
         let Self { written, current, useless, removed, .. } = self;
@@ -88,7 +90,7 @@ impl Done {
         )
     }
 
-    /// For programs: a JSON object.
+    /// Formats the result for programs: a JSON object.
     #[must_use]
     pub fn json(&self) -> String {
         let Self { written, current, useless, removed, faults, faults_more } = self;
@@ -164,7 +166,7 @@ fn run_at(now: SystemTime, root: &Path, suffixes: &[String]) -> Result<Done, Fai
     Ok(Done { faults: faults.faults, faults_more, ..done })
 }
 
-/// Warnings if siblings are older than their files, in whose place they are sent: one for a root.
+/// Warns of siblings that are older than their files, but sent instead: once for each root.
 pub(crate) fn stale(said: &Said) -> Vec<Problem> {
     let mut roots = BTreeSet::new();
     let all = std::iter::once(said).chain(&said.hosts);
@@ -195,7 +197,10 @@ fn stale_at_root(said: &Said) -> Option<Problem> {
         1 => format!("{one} is older than its file, and is sent all the same"),
         _ => format!("{all} files, as {one}, are older than theirs, and are sent all the same"),
     };
-    Some(said.problem(key, &message).hint(format!("regatta precompress {}", root.display())))
+    Some(
+        said.problem(messages::SIBLINGS_STALE, key, &message)
+            .hint(format!("regatta precompress {}", root.display())),
+    )
 }
 
 /// Directory with a name in it, or the reason why a directory cannot be read.
@@ -262,7 +267,7 @@ impl Place<'_> {
         name.push(".");
         name.push(coding.suffix);
         let there = match self.directory.look(&name) {
-            // No file can be called so.
+            // No file can have this name.
             Err(error) if error.raw_os_error() == Some(libc::ENAMETOOLONG) => return Ok(()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             there => Some(there?),
@@ -287,7 +292,7 @@ impl Place<'_> {
             }
             done.useless += 1;
         }
-        // The server would send it in the place of the file.
+        // The server would send it instead of the file.
         if there.is_some() {
             self.directory.spot(&name)?.remove()?;
             done.removed += 1;
@@ -295,7 +300,7 @@ impl Place<'_> {
         Ok(())
     }
 
-    /// Whether the sibling decodes to the file. Then it gets the time of the file.
+    /// Whether the sibling decodes to the file. If so, it gets the time of the file.
     fn is_current(
         &self,
         name: &OsStr,
@@ -305,7 +310,7 @@ impl Place<'_> {
     ) -> io::Result<bool> {
         let sibling = self.directory.file(name)?;
         let there = sibling.metadata()?;
-        // No program makes an empty one, but a power failure may leave one.
+        // No program makes an empty sibling, but a power failure may leave one.
         if !there.is_file() || there.len() == 0 || !decodes_to(&sibling, coding, file)? {
             return Ok(false);
         }
@@ -347,7 +352,7 @@ fn decodes_to(sibling: &File, coding: &Coding, file: &mut File) -> io::Result<bo
     let mut child = command.spawn().map_err(|error| coding.missing(&error))?;
     let same = same_bytes(&mut child, file);
     if !matches!(same, Ok(true)) {
-        // It may have much more to say.
+        // It may have much more output.
         let _ = child.kill();
     }
     let ended = child.wait()?;
@@ -403,7 +408,7 @@ fn is_hidden(name: &OsStr) -> bool {
     name.as_bytes().starts_with(b".")
 }
 
-/// The name of the file that a sibling is of, by its own.
+/// Name of the file of a sibling.
 fn original(name: &OsStr) -> Option<OsString> {
     let path = Path::new(name);
     let suffix = path.extension()?;
@@ -426,7 +431,7 @@ mod tests {
         time::Duration,
     };
 
-    /// A directory of our own that goes away with this.
+    /// Temporary directory.
     struct Site(Folder);
 
     impl Site {
@@ -436,7 +441,7 @@ mod tests {
             Self(root)
         }
 
-        /// Writes a file that was modified so many seconds ago.
+        /// Writes a file that was modified this long ago.
         fn put(&self, name: &str, bytes: &[u8], age_s: u64) {
             let path = self.0.join(name);
             fs::write(&path, bytes).expect("ours");
@@ -444,7 +449,7 @@ mod tests {
             file.set_modified(SystemTime::now() - Duration::from_secs(age_s)).expect("ours");
         }
 
-        /// Runs with gzip alone, which is everywhere.
+        /// Runs with gzip alone, which is always there.
         fn run(&self) -> [u64; 4] {
             self.run_at(SystemTime::now())
         }
@@ -456,7 +461,7 @@ mod tests {
         }
     }
 
-    /// Bytes that nothing makes smaller.
+    /// Incompressible bytes.
     fn noise() -> Vec<u8> {
         let mut state = 1_u64;
         let next = |_| {
@@ -494,7 +499,7 @@ mod tests {
         assert_eq!(time(&file), time(&made));
     }
 
-    /// A release that is taken back is older, and a reproducible build gives all files one time.
+    /// A release that is rolled back is older, and a reproducible build gives all files one time.
     #[test]
     fn siblings_are_of_their_file_whatever_the_times_are() {
         let site = Site::new("times");
@@ -596,7 +601,7 @@ mod tests {
     fn names_may_be_as_long_as_names_can_be() {
         let site = Site::new("long");
         let text = b"all work and no play ".repeat(100);
-        // Behind the second no suffix has room.
+        // After the second no suffix has room.
         for letters in [247, 248] {
             site.put(&format!("{}.html", "x".repeat(letters)), &text, 100);
         }
@@ -636,7 +641,7 @@ mod tests {
         assert_eq!(site.run(), [0, 1, 0, 0]);
     }
 
-    /// Each host's root is looked at, and one that two have is looked at once.
+    /// Each host's root is checked, and a common one once.
     #[test]
     fn stale_siblings_are_found_at_every_root() {
         let [one, two, fresh] = ["one", "two", "fresh"].map(Site::new);

@@ -1,7 +1,7 @@
-//! A root is a path: sees when it names another directory, or when rules at the root change, and
-//! hands that to the workers.
+//! Watch on roots, which are paths. It sees when a path names another directory, or when rules at
+//! the root change, and passes that to the workers.
 //!
-//! The master looks in memory only. What may wait for a disk is done by [scouts](crate::scout).
+//! The master checks only memory. [Scouts](crate::scout) do all that may wait for a disk.
 mod reach;
 
 use crate::{
@@ -29,35 +29,34 @@ use std::{
     time::Duration,
 };
 
-/// The longest time that a scout may spend at one root, milliseconds; then it is killed.
+/// Limit of a scout's time at one root, milliseconds; then it is killed.
 const ROOT_MS_MAX: u64 = 5_000;
 
-/// After this long at one root, another scout looks at the rest, milliseconds.
+/// Time at one root after which another scout takes the rest, milliseconds.
 const OVERTAKE_MS: u64 = 1_000;
 
-/// The most scouts, those included that have been killed and have not ended.
+/// Limit of scouts, including killed ones that have not ended.
 const SCOUTS_MAX: usize = 8;
 
-/// The wait before another look at a root with which something is wrong, milliseconds; it doubles
-/// up to the most.
+/// Wait before the next check of a faulty root, milliseconds; it doubles up to the limit.
 const RETRY_MS: u64 = 1_000;
 const RETRY_MS_MAX: u64 = 30_000;
 
-/// The wait before a root out of reach has the server reload again, milliseconds; it doubles up to
-/// the most. Images of the master hand it on.
+/// Wait before a root out of reach causes another reload, milliseconds; it doubles up to the limit.
+/// Images of the master hand it on.
 const RELOAD_MS: u64 = 4_000;
 const RELOAD_MS_MAX: u64 = 600_000;
 
-/// Waits without such a reload after which the next one counts as the first.
+/// Number of waits without such a reload after which the next one counts as the first.
 const RELOAD_QUIET: u64 = 4;
 
 /// The wait for room in a worker's channel, milliseconds.
 const ROOM_MS: u64 = 20;
 
-/// What is to be said, and whether something is wrong.
+/// Report for the log, by severity.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Report {
-    /// As it should be.
+    /// Finding without a fault.
     Notice(String),
     /// The old root stays.
     Warning(String),
@@ -65,12 +64,12 @@ pub(crate) enum Report {
     OutOfReach(String),
 }
 
-/// The paths of the roots, and what is being done to see where they lead.
+/// Paths of the roots, and the progress of their lookup.
 pub(crate) struct RootWatch {
     /// By number.
     roots: Vec<Watched>,
     wanted: Vec<Wanted>,
-    /// Sees what is wrong with rules.
+    /// Finds faults in rules.
     builder: Arc<Builder>,
     reach: Reach,
     /// The master's ends of the workers' channels, and of the keeper's.
@@ -80,7 +79,7 @@ pub(crate) struct RootWatch {
     /// The last change of roots that this process has.
     generation: u64,
     look_at: Tick,
-    /// Time of the next look at the paths.
+    /// Time of the next check of the paths.
     paths_at: Tick,
     scouts: Vec<Scout>,
     /// Killed, and not yet ended.
@@ -90,25 +89,26 @@ pub(crate) struct RootWatch {
     reload: Backoff,
 }
 
-/// What is known of a root besides its directory.
+/// State of a root apart from its directory.
 #[derive(Debug)]
 struct Watched {
-    /// Which change of roots brought its directory.
+    /// Number of the change of roots that brought its directory.
     generation: u64,
     /// The findings below it.
     release: Release,
-    /// Directory that its path named at the last look.
+    /// Relation of its path to the served directory at the last check.
     named: Named,
-    /// Facts of its files with rules at the last look, where they differ from those of the release.
+    /// Facts of its files with rules at the last check, where they differ from those of the
+    /// release.
     changing: Option<[Option<FileTrace>; 2]>,
-    /// What was wrong at the last look, and whether that has been said.
+    /// Fault at the last check, and whether it has been reported.
     fault: Option<(String, bool)>,
     retry: Backoff,
     /// A scout has it on its list.
     is_scouted: bool,
 }
 
-/// A wait that doubles as long as something stays wrong.
+/// Wait that doubles as long as a fault persists.
 #[derive(Clone, Copy, Debug, Default)]
 struct Backoff {
     wait_ms: u64,
@@ -123,9 +123,9 @@ impl Backoff {
 }
 
 impl RootWatch {
-    /// Watches roots that were opened just now; and the other ends of `takers` channels. `handed`:
-    /// directories that workers may read, as a trial has found them. The last:
-    /// [`RootWatch::reload_limit`] of the image before.
+    /// Watches roots that were just opened, and returns the other ends of `takers` channels.
+    /// `handed`: readable directories from a trial. The last argument: [`RootWatch::reload_limit`]
+    /// of the image before.
     ///
     /// # Errors
     /// No descriptors left.
@@ -176,27 +176,27 @@ impl RootWatch {
         rules
     }
 
-    /// The directories that a worker which confines itself may read, besides its roots.
+    /// Opens the directories, other than its roots, that a confined worker may read.
     pub(crate) fn readable(&self) -> Vec<Root> {
         self.reach.readable()
     }
 
-    /// Directories that workers may read besides their first roots; `None` is everywhere.
+    /// Directories that workers may read other than their first roots; `None` is everywhere.
     pub(crate) fn reach(&self) -> Option<&[Folder]> {
         self.reach.folders()
     }
 
-    /// The last change of the roots that this process has, and gives to the workers that it starts.
+    /// Last change of the roots that this process has, and passes to new workers.
     pub(crate) const fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// In the keeper: it takes what the master sends, and does not look.
+    /// Ends checks in the keeper, which takes roots from the master.
     pub(crate) const fn leave_to_master(&mut self) {
         self.look_at = Tick::NEVER;
     }
 
-    /// In the keeper: takes the roots that the master has sent, if it has.
+    /// Takes roots from the master, in the keeper.
     pub(crate) fn renew(&mut self, env: &Env) {
         if let Some(channel) = env.root_channels.last() {
             let next = NextRoot { root: &env.root, channel, releases: &env.releases };
@@ -204,12 +204,12 @@ impl RootWatch {
         }
     }
 
-    /// The wait of another reload because of one root, and until when, for the next image.
+    /// Wait before another reload for one root, and its end, for the next image.
     pub(crate) const fn reload_limit(&self) -> [u64; 2] {
         [self.reload.wait_ms, self.reload.until.0]
     }
 
-    /// When [`RootWatch::look`] is due.
+    /// Tick at which [`RootWatch::look`] is due.
     pub(crate) const fn look_at(&self) -> Tick {
         self.look_at
     }
@@ -219,13 +219,13 @@ impl RootWatch {
         self.poller.as_ref().map(AsFd::as_fd)
     }
 
-    /// The scouts.
+    /// Lists the processes of scouts.
     pub(crate) fn children(&self) -> impl Iterator<Item = &Child> {
         self.scouts.iter().chain(&self.dying).map(|scout| &scout.child)
     }
 
-    /// Looks what the paths name. Paths that do not name what is served, or for which that is not
-    /// known without a disk, are looked up by a scout.
+    /// Checks what the paths name. A scout looks up paths that do not name the served directory, or
+    /// for which only a disk can tell.
     pub(crate) fn look(&mut self, env: &Env, user: Option<&User>, now: Tick) -> Vec<Report> {
         self.look_at = Tick::NEVER;
         let mut reports = self.check_scouts(now);
@@ -236,7 +236,7 @@ impl RootWatch {
         }
         self.paths_at = now.after(LOOK_MS);
         self.look_at = self.look_at.min(self.paths_at);
-        // A worker that stands still has it waiting already.
+        // A stopped worker has it in its channel already.
         self.send(env, true, now);
         let others = self.changed(env, now);
         if others.is_empty() || self.scouts.len() + self.dying.len() >= SCOUTS_MAX {
@@ -250,14 +250,14 @@ impl RootWatch {
         reports
     }
 
-    /// The roots that a scout must look at.
+    /// Lists the roots that a scout must check.
     fn changed(&mut self, env: &Env, now: Tick) -> Vec<usize> {
         let mut others = Vec::new();
         let each = env.root.all().zip(&mut self.roots).zip(&self.wanted).enumerate();
         for (of, ((root, watched), wanted)) in each {
             let named = root.named();
             if named != mem::replace(&mut watched.named, named) {
-                // What was wrong may be right now.
+                // The fault may be gone.
                 watched.retry = Backoff::default();
             }
             let rules_changed = wanted.reads_rules() && watched.rules_changed(root);
@@ -292,8 +292,8 @@ impl RootWatch {
         Ok(())
     }
 
-    /// Gives the rest of a scout's list to others if it has been at one root for long, and kills it
-    /// if that takes too long.
+    /// Passes the rest of a scout's list to others if it has been at one root for long. Kills it if
+    /// that takes too long.
     fn check_scouts(&mut self, now: Tick) -> Vec<Report> {
         self.dying.retain(|scout| matches!(scout.child.try_wait(), Ok(None)));
         let mut reports = Vec::new();
@@ -327,10 +327,10 @@ impl RootWatch {
         reports
     }
 
-    /// Forgets a scout; one that has not ended is waited for without waiting.
+    /// Forgets a scout; one that has not ended is reaped later.
     fn bury(&mut self, scout: Scout) {
         if let Some(poller) = &mut self.poller {
-            // What is not watched need not be removed.
+            // Unwatched channels need no removal.
             let _ = poller.remove(scout.channel());
         }
         if matches!(scout.child.try_wait(), Ok(None)) {
@@ -338,10 +338,10 @@ impl RootWatch {
         }
     }
 
-    /// Scouts have reported, or ended: what they have found all serve from now on.
+    /// Handles reports and ends of scouts: all workers serve the findings from now on.
     pub(crate) fn hear(&mut self, env: &Env, now: Tick) -> Vec<Report> {
         if let Some(poller) = &mut self.poller {
-            // Each scout is asked: which are ready does not matter.
+            // All scouts are read: readiness does not matter.
             let _ = poller.wait(&mut Vec::<Event>::new(), Some(Duration::ZERO));
         }
         let (mut reports, before) = (Vec::new(), self.generation);
@@ -370,7 +370,7 @@ impl RootWatch {
         reports
     }
 
-    /// Takes what a scout has found at one root.
+    /// Takes a scout's findings at one root.
     fn take(&mut self, env: &Env, seen: Sighting, now: Tick) -> Option<Report> {
         let Sighting { of, root: found, in_reach, release } = seen;
         let (root, watched) = env.root.nth(of).zip(self.roots.get_mut(of))?;
@@ -390,13 +390,13 @@ impl RootWatch {
             return None;
         }
         if release.closed.is_some() && serves {
-            // The last good release stays until this is mended.
+            // The last good release stays until the fault is gone.
             watched.retry.fail(now, RETRY_MS, RETRY_MS_MAX);
             watched.release.traces = release.traces;
             let why = release.faults.first().map(|fault| fault.message.clone());
             let why = why.unwrap_or_default();
             if is_same {
-                // It is looked at again when its files change.
+                // It is checked again when its files change.
                 let label = self.wanted[of].label();
                 let text = format!("{label}: {why}: the rules read before stay in force");
                 return Some(Report::Warning(text));
@@ -410,7 +410,7 @@ impl RootWatch {
         self.change(env, of, found, release)
     }
 
-    /// A root leads to where workers may not read.
+    /// Handles a root that leads to where workers may not read.
     fn out_of_reach(&mut self, of: usize, found: &OwnedFd, now: Tick) -> Option<Report> {
         let name = regatta_sys::name(found.as_fd()).unwrap_or_default();
         let why = format!(
@@ -422,11 +422,12 @@ impl RootWatch {
         watched.retry.until = now.after(RETRY_MS);
         let again = matches!(&watched.fault, Some((fault, _)) if *fault == why);
         watched.fault = Some((why.clone(), true));
-        // Between two renames it is not said; and whoever owns a link cannot keep the server busy.
+        // A state between two renames is not reported. And the owner of a link cannot keep the
+        // server busy.
         if !again || now < self.reload.until {
             return None;
         }
-        // After some quiet the next one need not wait.
+        // After a quiet time the next reload need not wait.
         if now.since(self.reload.until) > RELOAD_QUIET * self.reload.wait_ms {
             self.reload = Backoff::default();
         }
@@ -460,12 +461,12 @@ impl RootWatch {
         let watched = &mut self.roots[of];
         (watched.generation, watched.fault) = (self.generation, None);
         (watched.retry, watched.release) = (Backoff::default(), release);
-        // The keeper's, if there is one: nobody asks whether it has come.
+        // Channel of the keeper, if there is one; arrival is not checked.
         for channel in &self.channels[env.bells.len()..] {
             let _ = NextRoot::send(channel, (of, self.generation), root.as_fd(), &text);
         }
         let wanted = &self.wanted[of];
-        // A link says more by where it leads.
+        // The target of a link says more.
         let there = match root.name() {
             Ok(there) if there != wanted.path => format!(" ({})", there.display()),
             _ => String::new(),
@@ -481,8 +482,8 @@ impl RootWatch {
         Some(if faults.is_empty() { Report::Notice(text) } else { Report::Warning(text) })
     }
 
-    /// Sends roots to those workers that have not taken them: there was no room in the channel, or
-    /// they had no descriptor for one. Where there is no worker, the next one begins with them.
+    /// Sends roots to workers that have not taken them: the channel had no room, or they had no
+    /// descriptor for one. Where there is no worker, the next one begins with them.
     fn send(&mut self, env: &Env, again: bool, now: Tick) {
         let mut no_room = false;
         for (worker, bell) in env.bells.iter().enumerate() {
@@ -516,7 +517,7 @@ impl RootWatch {
         }
     }
 
-    /// Says once what is wrong.
+    /// Reports a fault once.
     fn complain(&mut self, of: usize, why: &str) -> Option<Report> {
         let watched = &mut self.roots[of];
         let serves = watched.release.closed.is_none();
@@ -531,8 +532,8 @@ impl RootWatch {
 }
 
 impl Watched {
-    /// True once of what is wrong, if it is still so at the next look. While a directory is moved
-    /// away and another one is moved in, its name is not there.
+    /// True once for a fault that persists at the next check. While one directory replaces another,
+    /// the name is missing for a moment.
     fn is_to_be_said(&mut self, why: &str) -> bool {
         let (again, said) = match &self.fault {
             Some((fault, said)) if fault == why => (true, *said),
@@ -542,8 +543,8 @@ impl Watched {
         again && !said
     }
 
-    /// True if files with rules are not those of the release, and are as they were at the last
-    /// look: what is being written is not read. What memory does not know counts as unchanged.
+    /// True if files with rules differ from the release, and have not changed since the last check:
+    /// a write may be in progress. What memory does not know counts as unchanged.
     fn rules_changed(&mut self, root: &Root) -> bool {
         let mut now = self.release.traces;
         for (known, name) in now.iter_mut().zip(RULES_NAMES) {

@@ -1,5 +1,5 @@
-//! Scouts: processes that look below roots as the serving user, and report what they have found.
-//! The master waits for no disk; a scout that hangs holds up one root.
+//! Scouts: processes that read below roots as the serving user, and report their findings. The
+//! master waits for no disk; a scout that hangs holds up one root.
 use crate::config::release::{Release, Wanted};
 use regatta_op::Tick;
 use regatta_sys::{
@@ -22,42 +22,42 @@ use std::{
 /// Exit code of a scout that cannot become the serving user.
 pub(crate) const NOT_THE_USER: i32 = 12;
 
-/// The longest report that needs no memory of its own, bytes.
+/// Limit of a report in the record itself, bytes; longer ones have their own memory.
 const INLINE_BYTES_MAX: usize = 2048;
 
-/// Bytes before what was found: the number of the root, whether there is one, and in reach.
+/// Bytes before the findings: the number of the root, whether there is one, and in reach.
 const HEAD_BYTES: usize = 10;
 
-/// The wait of a scout for its master to read, milliseconds; after that it tries again.
+/// Wait of a scout for its master to read, milliseconds; then it tries again.
 const ROOM_MS: u64 = 100;
 
 /// Findings of a scout at one root.
 #[derive(Debug)]
 pub(crate) struct Sighting {
-    /// The number of the root.
+    /// Number of the root.
     pub of: usize,
-    /// The root, if files can be looked for below it.
+    /// Root, if files can be looked up below it.
     pub root: Option<OwnedFd>,
-    /// Workers may read it.
+    /// Whether workers may read it.
     pub in_reach: bool,
     /// Findings below it.
     pub release: Release,
 }
 
-/// A scout that is under way.
+/// Scout in progress.
 #[derive(Debug)]
 pub(crate) struct Scout {
     pub child: Child,
     channel: Channel,
-    /// The roots that it has not reported, in order.
+    /// Roots that it has not reported, in order.
     pub todo: VecDeque<usize>,
     /// Time at which it began with the first of them.
     pub since: Tick,
 }
 
 impl Scout {
-    /// Sends a scout to these roots, one after another. `judge` adds faults to what was found, and
-    /// says whether workers may read the root, in the scout.
+    /// Sends a scout to these roots, one after another. In the scout, `judge` adds faults to the
+    /// findings, and decides whether workers may read the root.
     ///
     /// # Errors
     /// No processes or descriptors left.
@@ -78,7 +78,7 @@ impl Scout {
                 root.as_ref().inspect(|root| hook::hang_at_mark(root));
                 let in_reach = judge(*of, root.as_ref(), &mut release);
                 if report(&theirs, *of, (root.as_ref(), in_reach), &release).is_err() {
-                    // Its master has no use for it any more.
+                    // Its master does not need it any more.
                     return 0;
                 }
             }
@@ -87,7 +87,7 @@ impl Scout {
         Ok(Self { child, channel, todo, since })
     }
 
-    /// The next root of its list that it has reported, if it has; an error once it reports no
+    /// Receives the findings at the next root of its list, if any; an error once it reports no
     /// more.
     pub(crate) fn hear(&mut self, now: Tick) -> io::Result<Option<Sighting>> {
         loop {
@@ -99,7 +99,7 @@ impl Scout {
             };
             let sighting = parse(&record[..bytes], files).ok_or(io::ErrorKind::InvalidData)?;
             self.since = now;
-            // What has been taken off its list another scout reports.
+            // Another scout reports roots that were taken off its list.
             if let Some(at) = self.todo.iter().position(|of| *of == sighting.of) {
                 self.todo.remove(at);
                 return Ok(Some(sighting));
@@ -107,19 +107,19 @@ impl Scout {
         }
     }
 
-    /// Waits for it to report, or to end.
+    /// Waits for a report, or the end of the scout.
     pub(crate) fn wait(&self, time: Duration) -> bool {
         ready_within(self.channel.as_fd(), Interest::READ, time).is_ok_and(|event| event.readable)
     }
 
-    /// Readable when it has reported, or has ended.
+    /// Channel of the scout, readable after a report or its end.
     pub(crate) fn channel(&self) -> BorrowedFd<'_> {
         self.channel.as_fd()
     }
 
-    /// Kills it. It may not end before its disk answers.
+    /// Kills the scout. It may not end before its disk answers.
     pub(crate) fn kill(&self) {
-        // It may have ended meanwhile.
+        // The scout may have ended meanwhile.
         let _ = self.child.kill(signal::Signal::Kill);
     }
 }

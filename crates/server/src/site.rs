@@ -1,4 +1,4 @@
-//! The origin's rules, made from settings and from what lies below the roots.
+//! Rules of the origin, from settings and from the files below the roots.
 use crate::{
     config::{
         hosts::HostConfig,
@@ -15,10 +15,10 @@ use regatta_origin::{
 };
 use std::sync::Arc;
 
-/// The most faults of one release that are reported.
+/// Limit of reported faults of one release.
 const FAULTS_MAX: usize = 10;
 
-/// Source of the sites of all hosts, besides what lies below their roots.
+/// Source of the sites of all hosts, except for what lies below their roots.
 #[derive(Debug)]
 pub struct Builder {
     /// Limits, deadlines and caching of all hosts.
@@ -41,8 +41,8 @@ struct HostPlan {
 }
 
 impl Builder {
-    /// `plain`: what was said, without the rules in files at the roots. The sites of the hosts, as
-    /// they were understood with those files, are [`Builder::first`].
+    /// Creates the source, and the rules of each host. `plain`: the configuration without the files
+    /// with rules at the roots, which `hosts` include. [`Builder::first`] makes the first sites.
     #[must_use]
     pub fn new(
         settings: &Settings,
@@ -60,7 +60,7 @@ impl Builder {
         };
         let one = |((said, host), release): ((&Said, HostConfig), &Release)| {
             let HostConfig { names, content, types, rules } = host;
-            // Made once, at start, and used until the process ends.
+            // Made once, at the start, and used until the process ends.
             let types: &'static Types = Box::leak(Box::new(types));
             let plain = (!release.has_rules()).then(|| rules.clone());
             (HostPlan { said: said.alone(), names, content, types, plain }, rules)
@@ -69,7 +69,7 @@ impl Builder {
         (Self { frame, hosts, inherited: plain.inherited() }, rules)
     }
 
-    /// The site of the first host, with those of the others, that the server begins with.
+    /// Makes the site of the first host, with those of all others, for the start of the server.
     ///
     /// # Panics
     /// If there is no host.
@@ -83,7 +83,7 @@ impl Builder {
         first.with_hosts(sites.collect())
     }
 
-    /// The site of a host, from the text that has come with its root.
+    /// Makes the site of a host from the text that arrived with its root.
     ///
     /// # Panics
     /// If there is no host of that number.
@@ -104,13 +104,13 @@ impl Builder {
         Arc::new(site)
     }
 
-    /// Adds to a release what is wrong with the lines of its rules, which are skipped.
+    /// Adds to a release the faults in the lines of its rules, which are skipped.
     pub(crate) fn judge(&self, number: usize, release: &mut Release) {
         let (_, problems) = self.rules(&self.hosts[number], release);
         let all = problems.len();
         let faults = problems.into_iter().take(FAULTS_MAX).map(|problem| {
-            let Problem { place, message, hint } = problem;
-            let message = format!("{place}: {message}, and the line is skipped");
+            let Problem { kind, place, message, hint } = problem;
+            let message = format!("{place}: {message}, and the line is skipped [{}]", kind.id);
             Fault::new("content.rules_files", message, &hint.unwrap_or_default())
         });
         release.faults.extend(faults);
@@ -120,7 +120,7 @@ impl Builder {
         }
     }
 
-    /// The rules of a host with those in the files of a release, and what is wrong with these.
+    /// Rules of a host with those in the files of a release, and the faults of these.
     fn rules(&self, host: &HostPlan, release: &Release) -> (Shared<Rules>, Vec<Problem>) {
         if let Some(plain) = host.plain.as_ref().filter(|_| !release.has_rules()) {
             return (plain.clone(), Vec::new());
@@ -144,7 +144,7 @@ impl Builder {
         };
         let page =
             |page: &PageFile| ErrorPage::new(page.status, page.name.as_bytes(), &page.body, &site);
-        // Where the rules are not known, no page of the owner's is sent without its fields.
+        // With unknown rules, the owner's pages are not sent: their fields are missing.
         if release.closed.is_none() {
             site.errors = release.pages.iter().map(page).collect();
         }

@@ -1,53 +1,53 @@
-//! When one generation of workers follows another: the decisions of a reload and of an upgrade,
-//! without their I/O.
+//! Decisions of a reload and of an upgrade, without their I/O: one generation of workers follows
+//! another.
 //!
 //! The master tries the new configuration, and for an upgrade the new program, in a child (the
-//! trial). If that finds no fault, the master executes the program again, in the same process; the
+//! trial). If that finds no fault, the master executes the program again, in the same process. The
 //! new image starts its own workers and, once all are ready, tells the old ones to leave. Until
 //! then the old ones serve, whatever fails.
 use regatta_op::Tick;
 
-/// How long a trial may take, milliseconds: it opens all that a server opens and serves nobody.
+/// Limit of a trial, milliseconds: it opens all that a server opens, and serves no client.
 pub const TRIAL_MS_MAX: u64 = 10_000;
-/// How long the workers of a new generation may take until all are ready, milliseconds.
+/// Time in which all workers of a new generation must be ready, milliseconds.
 pub const START_MS_MAX: u64 = 10_000;
-/// The most generations that may be leaving at a time: a further request waits until one is gone,
-/// because none is ended early.
+/// Limit of generations that leave at a time. A further request waits until one is gone, because
+/// none is ended early.
 pub const GENERATIONS_MAX: usize = 4;
 
-/// What is asked for.
+/// Kind of a request for another generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// The same program with the configuration that it has, because the root has moved to where
-    /// workers may not read: nobody has asked for more, and its file may be half edited.
+    /// The same program with its present configuration, because the root has moved to where workers
+    /// may not read. No user has requested more, and the file may be half edited.
     Root,
-    /// The same program with the configuration as it is now.
+    /// The same program with the configuration as the file now says.
     Reload,
-    /// The program as it is now, with the configuration as it is now.
+    /// The program now installed, with the configuration as the file now says.
     Upgrade,
 }
 
-/// How a trial ended.
+/// Result of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing is wrong.
+    /// No fault.
     Good,
-    /// It has said what is wrong.
+    /// Faults, which the trial has reported.
     Faulty,
-    /// It could not be started, or ended without saying anything.
+    /// No start, or an end without a report.
     Died,
-    /// It took longer than [`TRIAL_MS_MAX`], and was killed.
+    /// Longer than [`TRIAL_MS_MAX`]: killed.
     Late,
 }
 
-/// What has happened.
+/// Event that the decisions depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Somebody has asked for another generation.
+    /// Another generation is requested.
     Asked(Kind),
-    /// The trial has ended, and has been waited for; once for each [`Act::Try`].
+    /// The trial has ended, and has been reaped; once for each [`Act::Try`].
     TrialEnded(Verdict),
-    /// The program could not be executed: this image goes on.
+    /// The program could not be executed: this image continues.
     ExecFailed,
     /// All workers of this image are ready.
     AllReady,
@@ -61,37 +61,38 @@ pub enum Event {
     Time,
 }
 
-/// What the master does next.
+/// Next step of the master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
     /// Start a trial.
     Try(Kind),
-    /// Kill the trial. It is still to be waited for, and to be told of.
+    /// Kill the trial. Its end is still to be reaped, and reported.
     KillTrial,
     /// Execute the program.
     Exec(Kind),
     /// Tell the old generations that still serve to leave; the listeners stay.
     LeaveOld,
-    /// Kill the workers of this image and start no others: the old ones go on.
+    /// Kill the workers of this image and start no others: the old ones continue.
     KillNew,
-    /// Tell the old generations that still serve to drain, and end listening: nobody follows.
+    /// Tell the old generations that still serve to drain, and stop listening: no generation
+    /// follows.
     DrainOld,
-    /// Say how a request has ended.
+    /// Report the result of a request.
     Report(Outcome),
-    /// End the server: nobody is left who serves.
+    /// End the server: no worker is left that serves.
     GiveUp,
 }
 
-/// How a request ended.
+/// Result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Another generation serves.
     Done,
-    /// The trial refused it: nothing has changed.
+    /// The trial has refused it: nothing has changed.
     Refused(Verdict),
     /// The program could not be executed: nothing has changed.
     NotExecuted,
-    /// The workers of the new generation could not begin, or not in time: the old ones go on.
+    /// The workers of the new generation could not begin, or not in time: the old ones continue.
     NotStarted,
     /// The server ends.
     Dropped,
@@ -101,11 +102,11 @@ pub enum Outcome {
 enum State {
     /// Nothing is under way.
     Steady,
-    /// A trial is, since the tick; it has been killed if it is late.
+    /// A trial, since the tick; a late one has been killed.
     Trying { kind: Kind, since: Tick, late: bool },
     /// The program is being executed.
     Executing,
-    /// After that: the workers of this image are starting, since the tick.
+    /// The workers of this image are starting, since the tick.
     Starting { since: Tick },
     /// The server ends.
     Ended,
@@ -114,19 +115,19 @@ enum State {
 /// A generation that an earlier image of the master started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Earlier {
-    /// Its number.
+    /// Number of the generation.
     pub number: u64,
     /// Whether it has been told to leave.
     pub leaves: bool,
 }
 
-/// The generations, as far as it must be known which of them serves.
+/// Generations, as far as decisions need them.
 #[derive(Debug)]
 pub struct Succession {
     state: State,
     /// Whether workers of this image serve. If not, those of an old generation do.
     own: bool,
-    /// What has been asked for and not been begun: requests that come meanwhile are one.
+    /// Next request, which has not begun: further requests merge with it.
     asked: Option<Kind>,
     old: Vec<Earlier>,
 }
@@ -138,27 +139,27 @@ impl Default for Succession {
 }
 
 impl Succession {
-    /// Of the first image, whose workers follow nobody.
+    /// Creates the state of the first image, which follows no other.
     #[must_use]
     pub const fn new() -> Self {
         Self { state: State::Steady, own: true, asked: None, old: Vec::new() }
     }
 
-    /// Of an image that has been executed by an earlier one, which had these generations, its own
-    /// included, and had been asked for this besides.
+    /// Creates the state of an image that an earlier one has executed. `old`: the generations of
+    /// that one, its own included. `asked`: a further request.
     #[must_use]
     pub const fn after_exec(old: Vec<Earlier>, asked: Option<Kind>, now: Tick) -> Self {
         Self { state: State::Starting { since: now }, own: false, asked, old }
     }
 
-    /// What has been asked for and not been begun: the next image must know.
+    /// Next request, which has not begun: the next image must know.
     #[must_use]
     pub const fn asked(&self) -> Option<Kind> {
         self.asked
     }
 
-    /// How many requests are under way. One that waits for a generation to leave may do so for
-    /// long, and has not read its configuration.
+    /// Number of requests in progress. One that waits for a generation to leave does not count: it
+    /// may wait for long, and has not read its configuration.
     #[must_use]
     pub fn pending(&self) -> u64 {
         match self.state {
@@ -179,7 +180,7 @@ impl Succession {
         !self.own && !matches!(self.state, State::Starting { .. })
     }
 
-    /// When [`Event::Time`] will have something to say.
+    /// Tick at which [`Event::Time`] will cause an act.
     #[must_use]
     pub const fn wake_at(&self) -> Tick {
         match self.state {
@@ -189,14 +190,14 @@ impl Succession {
         }
     }
 
-    /// Something has happened: what is to be done, in this order.
+    /// Handles an event. Returns what is to be done, in this order.
     pub fn on(&mut self, event: Event, now: Tick) -> Vec<Act> {
         let mut acts = Vec::new();
         match (event, self.state) {
             (Event::OldGone(number), _) => self.old.retain(|old| old.number != number),
             (Event::Asked(_), State::Ended) => acts.push(Act::Report(Outcome::Dropped)),
             (_, State::Ended) => {}
-            // The configuration of this image is not the one that serves.
+            // The configuration of this image is not in force.
             (Event::Asked(Kind::Root), _) if self.is_waiting() => {}
             (Event::Asked(kind), _) => self.asked = self.asked.max(Some(kind)),
             (Event::Stop, _) => self.stop(&mut acts),
@@ -216,7 +217,7 @@ impl Succession {
                 self.state = State::Trying { kind, since, late: true };
                 acts.push(Act::KillTrial);
             }
-            // Of the first start, and of workers that fail later, the staff decides.
+            // The staff decides on the first start, and on workers that fail later.
             (Event::AllReady | Event::NewFailed | Event::Time, _) => {}
             (Event::TrialEnded(_) | Event::ExecFailed, _) => {
                 debug_assert!(false, "{event:?} in {:?}", self.state);
@@ -226,7 +227,7 @@ impl Succession {
         acts
     }
 
-    /// Begins what has been asked for, if it may; or gives up, if nobody serves.
+    /// Begins the next request, if it may; or gives up, if no worker serves.
     fn go_on(&mut self, now: Tick, acts: &mut Vec<Act>) {
         if self.state != State::Steady {
             return;
@@ -237,7 +238,7 @@ impl Succession {
             acts.push(Act::GiveUp);
             return;
         }
-        // The one that serves will leave, too.
+        // The serving one will leave, too.
         if self.old.len() + usize::from(self.own) > GENERATIONS_MAX {
             return;
         }
@@ -261,7 +262,7 @@ impl Succession {
         }
     }
 
-    /// The workers of this image take over.
+    /// Has the workers of this image take over.
     fn follow(&mut self, acts: &mut Vec<Act>) {
         (self.state, self.own) = (State::Steady, true);
         if self.old_serve() {
@@ -271,7 +272,7 @@ impl Succession {
         acts.push(Act::Report(Outcome::Done));
     }
 
-    /// The workers of this image cannot.
+    /// Leaves serving to the old workers: those of this image cannot.
     fn fall_back(&mut self, acts: &mut Vec<Act>) {
         self.state = State::Steady;
         acts.extend([Act::KillNew, Act::Report(Outcome::NotStarted)]);

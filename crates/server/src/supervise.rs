@@ -1,121 +1,120 @@
-//! Which worker is started, when, and when all of them leave: the master's decisions, without its
-//! I/O.
+//! Decisions of the master, without its I/O: starts of workers, and their ends.
 use crate::idle::{Change, IdleControl, PASS_MS};
 use regatta_arch::Staffing;
 use regatta_op::Tick;
 
-/// The wait before the second restart of a worker, milliseconds; the first comes at once.
+/// Wait before the second restart of a worker, milliseconds. The first restart is immediate.
 pub const BACKOFF_MS_MIN: u64 = 100;
-/// The longest wait before a restart, milliseconds: the wait doubles up to it.
+/// Longest wait before a restart, milliseconds. The wait doubles up to this limit.
 pub const BACKOFF_MS_MAX: u64 = 5_000;
-/// A worker that has lived so long starts again as if it had never failed, milliseconds.
+/// A worker that has lived this long, milliseconds, restarts as if it had never failed.
 pub const HEALTHY_MS_MIN: u64 = 10_000;
-/// How long a worker that was told to leave, or whose time to drain is over, may take to do so
-/// before it is killed, milliseconds.
+/// Time in which a worker leaves after its order or its drain deadline, milliseconds. Then it is
+/// killed.
 pub const LEAVE_MS_MAX: u64 = 300;
 
-/// Two signals that ask for a drain and come closer together than this are taken for one,
-/// milliseconds: timeout(1) and wrappers of the kind send each twice.
+/// Two signals for a drain within this time count as one, milliseconds. timeout(1) and similar
+/// wrappers send each signal twice.
 pub const AGAIN_MS_MIN: u64 = 200;
 
-/// What the master is told by signals.
+/// Signal to the master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// SIGTERM: drain and exit; with another one, or SIGINT, after it: exit at once.
+    /// SIGTERM: drain and exit. Another SIGTERM or SIGINT after it: exit at once.
     Terminate,
-    /// SIGINT: the same.
+    /// SIGINT: as SIGTERM.
     Interrupt,
     /// SIGQUIT: exit at once.
     Quit,
-    /// SIGUSR1: open the logs anew.
+    /// SIGUSR1: reopen the logs.
     ReopenLogs,
 }
 
-/// What the master does next.
+/// Next step of the master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Fork this worker.
     Start(usize),
-    /// Tell all workers to finish what they do until then.
+    /// Tell all workers to finish their work until this tick.
     Drain(Tick),
     /// Tell all workers to leave now.
     Stop,
-    /// Tell this worker, which is idle, to leave; others go on.
+    /// Tell this idle worker to leave. The others continue.
     Retire(usize),
-    /// Say that too few are idle and there are as many workers as there may be.
+    /// Report that too few workers are idle and that no more may start.
     TellFull,
-    /// Kill this worker: it did not leave in time.
+    /// Kill this worker, which did not leave in time.
     Kill(usize),
-    /// Have the logs opened anew.
+    /// Reopen the logs.
     ReopenLogs,
 }
 
-/// How a worker ended.
+/// End of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gone {
-    /// It left with success.
+    /// Exit with success.
     Left,
-    /// It left because it was to retire, or had served as many as it may.
+    /// Exit because of its retirement, or because it had served as many connections as it may.
     Retired,
-    /// It said that it cannot work, and left.
+    /// Exit after a report that it cannot work.
     Failed,
-    /// A signal, or something worse.
+    /// Death by a signal, or another exit code.
     Crashed,
 }
 
-/// How the server ends.
+/// End of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// As it was told to.
+    /// End by order.
     Told,
-    /// A worker could not even begin: another try would end the same way.
+    /// A worker could not begin. Another attempt would end the same way.
     CannotWork,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Run,
-    /// Workers are leaving; those still there at the tick are killed.
+    /// Workers leave; those still there at the tick are killed.
     Leave(Tick),
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Post {
-    /// Nobody; a worker starts at the tick.
+    /// No worker; one starts at the tick.
     Vacant(Tick),
-    /// A worker, since the tick.
+    /// A worker that has run since the tick.
     Staffed(Tick),
-    /// A worker that has been sent SIGKILL.
+    /// A worker after SIGKILL.
     Killed,
-    /// Nobody, until too few are idle.
+    /// No worker, until too few are idle.
     Spare,
-    /// Nobody, and nobody will come.
+    /// No worker from now on.
     Closed,
 }
 
-/// The workers, as far as the master must know them.
+/// Workers, as far as the master must know them.
 #[derive(Debug)]
 pub struct Staff {
     posts: Vec<(Post, u64)>,
     phase: Phase,
-    /// Whether the workers have been told more than to drain.
+    /// Whether workers have been told to stop, not only to drain.
     stopping: bool,
     drain_ms_max: u64,
     leave_ms_max: u64,
-    /// From when on a second signal is taken for one.
+    /// A second signal before this tick counts as a repetition.
     again_from: Tick,
     ending: Ending,
-    /// The first start of all workers: failing then is not worth a retry.
+    /// First start of all workers. A failure soon after it is not worth a retry.
     opened: Tick,
-    /// How many workers each listener has; of three listeners, every third post is one's. Empty if
-    /// all posts are filled.
+    /// Idle control of each listener. Of three listeners, each has every third post. Empty if all
+    /// posts are filled.
     control: Vec<IdleControl>,
-    /// When they look next.
+    /// Tick of the next pass.
     pass_at: Tick,
 }
 
 impl Staff {
-    /// A staff of `workers`, all due to start now.
+    /// Creates a staff of `workers`, all due to start now.
     #[must_use]
     pub fn new(workers: usize, drain_ms_max: u64, now: Tick) -> Self {
         assert!(workers > 0, "an architecture has at least one worker");
@@ -133,9 +132,9 @@ impl Staff {
         }
     }
 
-    /// With as many workers as it takes for some to be idle, in posts that accept from one of so
-    /// many listeners each, in turn; the first posts are filled to begin with, so many more if
-    /// clients of an earlier generation, which leaves, will come back.
+    /// Keeps some workers idle. Posts accept from one of `listeners` each, round-robin. The first
+    /// posts are filled at the start, and `returning` more: clients of a leaving generation will
+    /// reconnect.
     #[must_use]
     pub fn staffed(mut self, staffing: Staffing, listeners: usize, returning: usize) -> Self {
         let Staffing { start, idle_min, idle_max } = staffing;
@@ -149,14 +148,14 @@ impl Staff {
         self
     }
 
-    /// Workers that are to be started.
+    /// Number of workers to start.
     #[must_use]
     pub fn wanted(&self) -> usize {
         self.posts.iter().filter(|(post, _)| matches!(post, Post::Vacant(_))).count()
     }
 
-    /// Looks, if it is time to, how many workers are idle of those that are there: has some more
-    /// started, which will be [`due`](Self::due), or one retire.
+    /// Compares, if it is time, the number of idle workers with its limits. Marks further workers
+    /// as [`due`](Self::due), or has one retire.
     pub fn pass(&mut self, now: Tick, is_idle: impl Fn(usize) -> bool) -> Vec<Order> {
         let mut orders = Vec::new();
         if now < self.pass_at {
@@ -178,7 +177,7 @@ impl Staff {
                         posts[*worker].0 = Post::Vacant(now);
                     }
                 }
-                // The last, so that the first posts are those that are filled.
+                // The last one, so that the first posts stay filled.
                 Some(Change::Retire) => orders.extend(idle.last().copied().map(Order::Retire)),
                 Some(Change::Full) => orders.push(Order::TellFull),
                 None => {}
@@ -187,18 +186,18 @@ impl Staff {
         orders
     }
 
-    /// From now on a worker that fails is started again, because others have left for it.
+    /// From now on restarts workers that fail: the old ones have left.
     pub const fn lasts(&mut self) {
         self.opened = Tick(0);
     }
 
-    /// With so many milliseconds in place of [`LEAVE_MS_MAX`].
+    /// Replaces [`LEAVE_MS_MAX`].
     #[must_use]
     pub fn leaving_within(self, leave_ms_max: u64) -> Self {
         Self { leave_ms_max, ..self }
     }
 
-    /// What is to be done because time has passed; one order at a time, until `None`.
+    /// Returns the next order that is due, one at a time, until `None`.
     ///
     /// Answer [`Order::Start`] with [`Staff::started`] or [`Staff::gone`].
     pub fn due(&mut self, now: Tick) -> Option<Order> {
@@ -216,7 +215,7 @@ impl Staff {
         None
     }
 
-    /// When [`Staff::due`] or [`Staff::pass`] will have something, unless something happens before.
+    /// Tick at which [`Staff::due`] or [`Staff::pass`] has work, unless an event precedes it.
     #[must_use]
     pub fn wake_at(&self) -> Tick {
         let posts = self.posts.iter().map(|(post, _)| match (*post, self.phase) {
@@ -226,12 +225,12 @@ impl Staff {
         posts.min().unwrap_or(Tick::NEVER).min(self.pass_at)
     }
 
-    /// The worker runs.
+    /// Notes that the worker runs.
     pub fn started(&mut self, worker: usize, now: Tick) {
         self.posts[worker].0 = Post::Staffed(now);
     }
 
-    /// The worker does not answer. True if it is to be killed, so that another takes its place;
+    /// Notes that the worker does not answer. Returns true if it is to be killed and replaced;
     /// false if there is none, or it is leaving anyway.
     pub fn silent(&mut self, worker: usize) -> bool {
         let post = &mut self.posts[worker].0;
@@ -242,8 +241,8 @@ impl Staff {
         is_there
     }
 
-    /// The worker is gone, or could not be started. Milliseconds until it is started again; `None`
-    /// if it is not, or was to leave.
+    /// Notes that the worker is gone, or could not start. Returns the milliseconds until its
+    /// restart; `None` if it does not restart, or was to leave.
     pub fn gone(&mut self, worker: usize, how: Gone, now: Tick) -> Option<u64> {
         let (post, backoff_ms) = &mut self.posts[worker];
         let lived_ms = match *post {
@@ -275,7 +274,7 @@ impl Staff {
         Some(wait_ms)
     }
 
-    /// A signal has come.
+    /// Handles a signal.
     pub fn signal(&mut self, signal: Signal, now: Tick) -> Option<Order> {
         match (signal, self.phase) {
             (Signal::ReopenLogs, _) => Some(Order::ReopenLogs),
@@ -292,12 +291,12 @@ impl Staff {
         }
     }
 
-    /// All have been told to drain until then.
+    /// Notes that all workers have been told to drain until `deadline`.
     pub fn drain(&mut self, deadline: Tick) {
         self.leave(deadline.after(self.leave_ms_max));
     }
 
-    /// Ends the server at once; `None` if that has been ordered before.
+    /// Ends the server at once. `None` if that has been ordered before.
     pub fn stop(&mut self, now: Tick) -> Option<Order> {
         if self.stopping {
             return None;
@@ -307,13 +306,13 @@ impl Staff {
         Some(Order::Stop)
     }
 
-    /// True if the rest of the staff should be sent home because one of them cannot work.
+    /// True if all other workers should leave because one cannot work.
     #[must_use]
     pub fn is_hopeless(&self) -> bool {
         self.ending == Ending::CannotWork && self.phase == Phase::Run
     }
 
-    /// How the server ends, once nobody is left.
+    /// End of the server, once no worker is left.
     #[must_use]
     pub fn ending(&self) -> Option<Ending> {
         let closed = self.posts.iter().all(|(post, _)| matches!(post, Post::Closed));
@@ -452,7 +451,7 @@ mod tests {
         assert_eq!(staff.gone(0, Gone::Failed, MS(HEALTHY_MS_MIN)), Some(0), "it had worked");
     }
 
-    /// Of at most `posts` workers 2 start, and 1 to 3 are to be idle.
+    /// Staff of at most `posts` workers: 2 start, and 1 to 3 are to be idle.
     fn staffed(posts: usize, listeners: usize) -> Staff {
         let staffing = Staffing { start: 2, idle_min: 1, idle_max: 3 };
         let mut staff = Staff::new(posts, 8000, MS(0)).staffed(staffing, listeners, 0);
@@ -462,7 +461,7 @@ mod tests {
         staff
     }
 
-    /// Starts who is to be started.
+    /// Starts all workers that are due.
     fn starts(staff: &mut Staff, ms: u64) -> Vec<usize> {
         let mut started = Vec::new();
         while let Some(order) = staff.due(MS(ms)) {
@@ -499,7 +498,7 @@ mod tests {
             let _ = staff.pass(MS(pass * PASS_MS), |_| false);
             let _ = starts(&mut staff, pass * PASS_MS);
         }
-        // Of nine, the first four and the last are busy.
+        // The first four of nine and the last are busy.
         let is_idle = |worker: usize| (4..8).contains(&worker);
         assert_eq!(staff.pass(MS(4000), is_idle), [Order::Retire(7)]);
         assert_eq!(staff.gone(7, Gone::Retired, MS(4001)), None);
@@ -541,7 +540,7 @@ mod tests {
         }
     }
 
-    /// Workers that wait on one address are of no use to another.
+    /// Workers of one address are of no use to another.
     #[test]
     fn each_listener_has_workers_of_its_own() {
         let mut staff = staffed(7, 3);
@@ -556,7 +555,7 @@ mod tests {
         assert_eq!(staff.signal(Signal::Terminate, MS(1000)), Some(Order::Drain(MS(9000))));
         assert_eq!(staff.pass(MS(2000), |_| false), [], "nobody is started any more");
         assert_eq!(staff.wake_at(), MS(9000 + LEAVE_MS_MAX));
-        // One of them had been told to retire.
+        // Worker 0 had been told to retire.
         assert_eq!(staff.gone(0, Gone::Retired, MS(2001)), None);
         assert_eq!((staff.ending(), staff.due(MS(2001))), (None, None));
         assert_eq!(staff.gone(1, Gone::Left, MS(2002)), None);

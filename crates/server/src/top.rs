@@ -1,6 +1,6 @@
-//! `regatta top`: what a running server does, read from its shared counters.
+//! `regatta top`: the state of a running server, read from its shared counters.
 //!
-//! Nothing is asked of the server: no request, no lock, no signal. It cannot even tell.
+//! The server is not involved: no request, no lock, no signal. It cannot even notice.
 mod find;
 mod json;
 mod memory;
@@ -31,25 +31,25 @@ pub use succeed::succeed;
 
 /// Exit code: done.
 pub const DONE: u8 = 0;
-/// Exit code: there is no server to look at, or it may not be looked at.
+/// Exit code: no server was found, or it may not be read.
 pub const FAILED: u8 = 1;
-/// Exit code: the command was not clear, such as which server is meant.
+/// Exit code: the command was unclear, such as which server is meant.
 pub const USAGE: u8 = 2;
 
-/// Rows of a terminal that does not say.
+/// Rows of a terminal that does not report them.
 const ROWS: usize = 24;
 
-/// What `regatta top` was told.
+/// Options of `regatta top`.
 #[derive(Clone, Debug)]
 pub struct TopOptions {
-    /// Which server: its master's process identifier, or a worker's. Without it, the one that runs.
+    /// Server: its master's process identifier, or a worker's. `None`: the only one that runs.
     pub pid: Option<u32>,
     /// JSON instead of a table: one document, on one line.
     pub json: bool,
-    /// Between two readings. 0 is one reading only, with averages since the start in place of
+    /// Time between two readings. 0 is one reading only, with averages since the start instead of
     /// rates.
     pub interval: Duration,
-    /// One document, also on a terminal.
+    /// Whether one document is shown, also on a terminal.
     pub once: bool,
 }
 
@@ -100,14 +100,14 @@ fn run_to(options: &TopOptions, live: bool, out: &mut impl Write, err: &mut impl
     };
     match show(server, options, live, out) {
         Ok(()) => DONE,
-        // Whoever read this has had enough.
+        // The reader has had enough.
         Err(fault) if fault.kind() == io::ErrorKind::BrokenPipe => DONE,
         Err(fault) => complain(err, FAILED, &format!("cannot write: {fault}")),
     }
 }
 
 fn complain(err: &mut impl Write, code: u8, message: &str) -> u8 {
-    // Nowhere is left to complain about a standard error that cannot be written.
+    // A standard error that cannot be written leaves no place to report this.
     let _ = writeln!(err, "regatta top: {message}");
     code
 }
@@ -180,18 +180,18 @@ fn quits_within(keys: Option<&Keys<'_>>, time: Duration) -> bool {
     }
 }
 
-/// A server that is looked at.
+/// Server that is shown.
 struct Server {
     arena: ArenaView<'static>,
-    /// Its master, or the process asked for if the master has not said.
+    /// Process of its master, or the requested one if the master is not known.
     pid: u32,
-    /// The memory that the master had when it was looked for another generation, and how often it
-    /// is still to be mapped.
+    /// Memory of the master at the last search for another generation, and how often it is still to
+    /// be mapped.
     seen: Vec<(u64, u64)>,
     looks: u32,
 }
 
-/// One reading.
+/// Reading of the counters.
 struct Sample {
     at_ns: u64,
     pid: u32,
@@ -205,20 +205,20 @@ struct Sample {
     totals: Totals,
 }
 
-/// One worker's slot as read.
+/// Slot of a worker, as read.
 struct Worker {
     slot: usize,
-    /// 0: it has ended, and no other has taken its place.
+    /// Process; 0: it has ended, and no other has taken its place.
     pid: u32,
-    /// It was told to leave, or left as it was to; nobody need take its place.
+    /// Whether it was told to retire, or has retired; no other need take its place.
     retired: bool,
     incarnation: u64,
     heartbeat_age_ms: u64,
-    /// The stage of a pipeline that counts there; empty: none.
+    /// Stage of a pipeline that counts there; empty: none.
     role: String,
-    /// What that stage is set to, in the order of `Dial::ALL`.
+    /// Settings of that stage, in the order of `Dial::ALL`.
     dials: [u64; Dial::ALL.len()],
-    /// What its process has of the machine's memory, if it is there.
+    /// Memory of its process, if it is there.
     memory: Option<Memory>,
     totals: Totals,
 }
@@ -246,7 +246,7 @@ impl Server {
             retired: slot.is_retired(),
             incarnation: slot.incarnation(),
             heartbeat_age_ms: (at_ns / 1_000_000).saturating_sub(slot.heartbeat_ms()),
-            // Of units that are threads of one process, the first has it.
+            // Among units that are threads of one process, the first has it.
             memory: (mem::replace(&mut last, slot.pid()) != slot.pid())
                 .then(|| Memory::of(slot.pid()))
                 .flatten(),
@@ -259,7 +259,7 @@ impl Server {
         for worker in &workers {
             totals.merge(&worker.totals);
         }
-        // And what earlier generations of the server have counted.
+        // Counts of earlier generations of the server.
         totals.merge(&Totals::of([self.arena.departed()]));
         Sample {
             at_ns,
@@ -280,8 +280,8 @@ impl Server {
 }
 
 impl Sample {
-    /// What happened between two readings and how many seconds that took; without an earlier one,
-    /// since the start.
+    /// Counts between two readings, and the seconds between them; without an earlier one, since the
+    /// start.
     fn since(&self, earlier: Option<&Self>) -> (Totals, f64) {
         match earlier {
             Some(earlier) => (self.totals.since(&earlier.totals), self.seconds_since(earlier)),
@@ -293,7 +293,7 @@ impl Sample {
         Duration::from_nanos(self.at_ns.saturating_sub(earlier.at_ns)).as_secs_f64()
     }
 
-    /// The same for the worker in one slot.
+    /// Counts of the worker in one slot, likewise.
     fn worker_since(&self, worker: &Worker, earlier: Option<&Self>) -> Totals {
         // Others had the slots of an earlier generation; these began after that reading.
         let earlier = earlier.filter(|sample| sample.generation == self.generation);
@@ -304,13 +304,13 @@ impl Sample {
         }
     }
 
-    /// The workers that are there, or should be. What those have counted that are gone as they were
-    /// to be is in the totals.
+    /// Lists the workers that are there, or should be. The totals include the counts of retired
+    /// ones.
     fn listed(&self) -> impl Iterator<Item = &Worker> {
         self.workers.iter().filter(|worker| worker.pid != 0 || !worker.retired)
     }
 
-    /// The worker processes that are there, however many slots each counts in.
+    /// Number of worker processes, however many slots each counts in.
     fn processes(&self) -> usize {
         processes(self.workers.iter().map(|worker| worker.pid))
     }
@@ -320,7 +320,7 @@ impl Sample {
         self.totals.gauge(Gauge::ThreadsOpen)
     }
 
-    /// Of all workers that are there.
+    /// Memory of all workers that are there.
     fn memory(&self) -> Memory {
         Memory::sum(self.workers.iter().filter_map(|worker| worker.memory))
     }
@@ -335,7 +335,7 @@ fn processes(pids: impl Iterator<Item = u32>) -> usize {
     pids.filter(|pid| *pid != 0).collect::<BTreeSet<_>>().len()
 }
 
-/// The word for what a server does.
+/// Word for the phase of a server.
 const fn phase_name(phase: Phase) -> &'static str {
     match phase {
         Phase::Run => "run",

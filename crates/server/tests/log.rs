@@ -1,4 +1,4 @@
-//! The access log between processes, and what it costs.
+//! The access log between processes, and its cost.
 #[path = "../../../xtask/folder.rs"]
 mod folder;
 
@@ -22,7 +22,7 @@ static ALLOCATOR: alloc_count::Counting = alloc_count::Counting;
 
 const WRITERS: usize = 4;
 const LINES: usize = 20_000;
-/// How a test tells itself, started once more, where to write.
+/// Variable by which a test, started once more, gets its path.
 const PATH: &str = "REGATTA_TEST_LOG";
 
 fn sink<'a>(arena: &Arena<'a>, path: &Path, format: Format) -> LogSink<'a> {
@@ -59,7 +59,7 @@ fn record<'a>(unix: u64, target: &'a [u8]) -> Record<'a> {
     }
 }
 
-/// One of the writers; does nothing unless it was started by the test below.
+/// Runs one of the writers; does nothing unless the test below started it.
 #[test]
 fn writer() {
     let Some(path) = env::var_os(PATH) else { return };

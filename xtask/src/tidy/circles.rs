@@ -1,16 +1,16 @@
-//! Arrows between the modules of a crate: none may lead back to where it began, and in the lab
-//! they go down from floor to floor.
+//! Arrows between the modules of a crate. None may lead back to its start, and in the lab they go
+//! down from floor to floor.
 //!
-//! A module uses another one if it names something that is defined there, by whatever path: what
-//! passes a name on (`pub use`) is not what is used. A module stands for all that is within it: its
-//! parts may use what it has itself, and it may use them. Tests may use anything.
+//! A module uses another one if it names an item that is defined there, by whatever path: a module
+//! that only passes a name on (`pub use`) is not used. A module includes all that is within it: its
+//! parts may use its own items, and it may use them. Tests may use anything.
 
 use super::{Source, Violation};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The floors of `crates/lab`, from the top, each with its modules from left to right: a module
-/// uses those below it, and of its own floor those to its right.
+/// Floors of `crates/lab`, from the top, each with its modules from left to right. A module uses
+/// those below it, and of its own floor those to its right.
 const LAB_FLOORS: [(&str, &[&str]); 5] = [
     ("what the user asks for", &["cli", "best", "terminal", "verdicts", "report"]),
     ("what the data say", &["claims", "papers", "analysis", "race"]),
@@ -21,7 +21,7 @@ const LAB_FLOORS: [(&str, &[&str]); 5] = [
     ),
     ("no knowledge of any of it", &["record", "knee", "units", "stats"]),
 ];
-/// Names are followed through so many modules that pass them on.
+/// Most modules through which a passed-on name is followed.
 const STEPS_MAX: usize = 8;
 
 pub(crate) fn check(sources: &[Source]) -> Vec<Violation> {
@@ -43,44 +43,44 @@ pub(crate) fn check(sources: &[Source]) -> Vec<Violation> {
     found
 }
 
-/// A path of modules or of something in one, from the crate's root.
+/// A path of modules or of an item in one, from the crate's root.
 type Path = Vec<String>;
 
 /// A path as it is written.
 #[derive(Clone, Debug)]
 struct Written {
-    /// The module that it is written in, which may be one within a file.
+    /// Module that contains the path, perhaps one within a file.
     base: Path,
     segments: Path,
     line: usize,
 }
 
-/// What a file says of other modules.
+/// References of a file to other modules.
 #[derive(Debug, Default)]
 struct File {
     path: String,
-    /// What `use` brings, by the name that it has here, and whether it is passed on.
+    /// Imports of `use`, by their local name, and whether they are passed on.
     imports: BTreeMap<String, (Written, bool)>,
     globs: Vec<Written>,
     /// Paths anywhere else.
     named: Vec<Written>,
-    /// Single words, each with the line where it stands first.
+    /// Single words, each with the line of its first use.
     words: BTreeMap<String, usize>,
-    /// Modules in files of their own that only tests have.
+    /// Modules in separate files that only tests have.
     tests: BTreeSet<Path>,
 }
 
-/// That one module uses another.
+/// Use of one module by another.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Use {
     from: Path,
     to: Path,
-    /// What it uses of it.
+    /// Name of the used item.
     name: String,
     line: usize,
 }
 
-/// A use as one between modules side by side, each with all that is within it.
+/// A use as one between sibling modules, each with all that is within it.
 #[derive(Clone, Copy, Debug)]
 struct Arrow<'u> {
     from: &'u [String],
@@ -106,7 +106,7 @@ impl Modules {
         Self(files)
     }
 
-    /// A path from the crate's root; None if it is not of this crate.
+    /// Path from the crate's root; `None` if it is not of this crate.
     fn whole(&self, file: &File, written: &Written, steps: usize) -> Option<Path> {
         let (first, rest) = written.segments.split_first()?;
         let mut base = written.base.clone();
@@ -125,7 +125,7 @@ impl Modules {
             return Some([base, rest.to_vec()].concat());
         }
         let (import, _) = file.imports.get(first).filter(|_| steps > 0)?;
-        // What a `use` brings does not bring itself.
+        // An import does not resolve itself.
         if import.segments.first() == Some(first) {
             return None;
         }
@@ -133,7 +133,7 @@ impl Modules {
         Some([import, rest.to_vec()].concat())
     }
 
-    /// The module that defines what a path names, and the name there; None for a module's own name.
+    /// Module that defines a path's item, and the name there; `None` for a module's own name.
     fn defined(&self, mut whole: Path) -> Option<(Path, String)> {
         for _ in 0..STEPS_MAX {
             let longest = (0..=whole.len()).rev().find(|n| self.0.contains_key(&whole[..*n]))?;
@@ -178,8 +178,8 @@ impl Modules {
         uses
     }
 
-    /// One violation for each set of modules side by side that all use each other, with the
-    /// shortest way round.
+    /// Violations: one for each set of sibling modules that all use each other, with the shortest
+    /// way.
     fn circles(&self, uses: &BTreeSet<Use>) -> Vec<Violation> {
         let arrows: Vec<Arrow<'_>> = uses.iter().filter_map(Arrow::of).collect();
         let all: BTreeSet<&[String]> = arrows.iter().map(|arrow| arrow.from).collect();
@@ -189,7 +189,7 @@ impl Modules {
             let Some(way) = way_back(&arrows, module).filter(|_| !told.contains(module)) else {
                 continue;
             };
-            // All that it reaches and that reaches it.
+            // All modules that it reaches and that reach it.
             let reaches = |from, to| ways(&arrows, from).contains_key(to);
             let reached = ways(&arrows, module).into_keys();
             let around: Vec<&[String]> = reached.filter(|other| reaches(other, module)).collect();
@@ -209,7 +209,7 @@ impl Modules {
         found
     }
 
-    /// What goes up between floors, and what stands on none.
+    /// Arrows that go up between floors, and modules that are on none.
     fn against(&self, uses: &BTreeSet<Use>, floors: &[(&str, &[&str])]) -> Vec<Violation> {
         let order: Vec<(&str, &str)> = floors
             .iter()
@@ -250,12 +250,12 @@ impl Modules {
     }
 }
 
-/// A module's name; the root's is `crate`.
+/// Name of a module; the root's is `crate`.
 fn name(module: &Path) -> String {
     if module.is_empty() { "crate".to_owned() } else { module.join("::") }
 }
 
-/// The module that a file is; None for a program beside the library.
+/// Module of a file; `None` for a program next to the library.
 fn module(path: &str) -> Option<Path> {
     let (_, file) = path.split_once("/src/")?;
     let mut parts: Path = file.strip_suffix(".rs")?.split('/').map(str::to_owned).collect();
@@ -270,14 +270,14 @@ fn module(path: &str) -> Option<Path> {
 }
 
 impl<'u> Arrow<'u> {
-    /// What a use is between modules side by side; None between a module and its own part.
+    /// Arrow of a use between sibling modules; `None` between a module and its own part.
     fn of(by: &'u Use) -> Option<Self> {
         let shared = by.from.iter().zip(&by.to).take_while(|(one, other)| one == other).count();
         Some(Self { from: by.from.get(..=shared)?, to: by.to.get(..=shared)?, by })
     }
 }
 
-/// How each module that another reaches is reached first: the last arrow of the shortest way.
+/// Last arrow of the shortest way to each module that `from` reaches.
 fn ways<'u, 'a>(
     arrows: &'a [Arrow<'u>],
     from: &'u [String],
@@ -299,7 +299,7 @@ fn ways<'u, 'a>(
     ways
 }
 
-/// The shortest way from a module back to it; None: there is none.
+/// Shortest way from a module back to it; `None` if there is none.
 fn way_back<'u, 'a>(arrows: &'a [Arrow<'u>], module: &'u [String]) -> Option<Vec<&'a Arrow<'u>>> {
     let ways = ways(arrows, module);
     let mut way = vec![*ways.get(module)?];
@@ -346,7 +346,7 @@ impl File {
         }
     }
 
-    /// Skips an attribute, and what it stands before if only tests have that.
+    /// Skips an attribute, and its item if only tests have that.
     fn attribute(&mut self, tokens: &[TokenTree], base: &[String]) -> usize {
         let Some(TokenTree::Group(group)) = tokens.get(1) else { return 1 };
         let said = group.stream().to_string().replace(' ', "");
@@ -380,7 +380,7 @@ impl File {
         1
     }
 
-    /// A tree of `use`, behind the segments that it hangs on.
+    /// Reads a tree of `use` below the segments `above`.
     fn import(&mut self, tree: &[TokenTree], base: &[String], above: &mut Path, passed_on: bool) {
         let mut segments = above.clone();
         let mut renamed = None;
@@ -420,7 +420,7 @@ impl File {
     }
 }
 
-/// Tokens up to and with the first for which `ends` is true; all without one.
+/// Number of tokens up to and with the first for which `ends` is true; all without one.
 fn length(tokens: &[TokenTree], ends: impl Fn(&TokenTree) -> bool) -> usize {
     tokens.iter().position(ends).map_or(tokens.len(), |at| at + 1)
 }
@@ -433,7 +433,7 @@ fn is_mark(token: &TokenTree, mark: char) -> bool {
     matches!(token, TokenTree::Punct(punct) if punct.as_char() == mark)
 }
 
-/// Whether what follows these tokens is `pub` or `pub(...)`.
+/// Whether these tokens end with `pub` or `pub(...)`.
 fn is_pub(before: &[TokenTree]) -> bool {
     let word = match before {
         [.., word, TokenTree::Group(_)] | [.., word] => word,
@@ -442,7 +442,7 @@ fn is_pub(before: &[TokenTree]) -> bool {
     matches!(word, TokenTree::Ident(word) if word == "pub")
 }
 
-/// The path that tokens begin with, and how many of them it takes.
+/// Path at the beginning of the tokens, and the number of its tokens.
 fn path(tokens: &[TokenTree]) -> (Path, usize) {
     let colon = |token: Option<&TokenTree>| token.is_some_and(|token| is_mark(token, ':'));
     let mut segments = vec![tokens[0].to_string()];
@@ -509,7 +509,7 @@ mod tests {
             to.collect::<Vec<String>>()
         };
         assert_eq!((of("d"), of("a")), (vec!["a::b".to_owned(), "a::c".to_owned()], Vec::new()));
-        // One that also uses it does, and may.
+        // A module that also uses the name is used, and may be.
         let mut own = family;
         own[0].1 = "mod b; mod c; pub use b::B; pub struct A(B);";
         own[1].1 = "use super::A; pub struct B;";

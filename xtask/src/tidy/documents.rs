@@ -1,4 +1,4 @@
-//! Documents that must exist, and those that must equal what they are made from.
+//! Documents that must exist, and those that must equal their sources.
 
 use super::{Source, Violation};
 use std::path::Path;
@@ -51,7 +51,7 @@ pub(crate) fn check(root: &Path, sources: &[Source]) -> Vec<Violation> {
     found
 }
 
-/// What the page of an architecture says, and how the line begins under which it does.
+/// Parts of an architecture's page, and the beginning of the line above each.
 const PARTS: [(&str, &[&str]); 5] = [
     ("what it looks like: a picture between two ```", &["```"]),
     ("what its paper says", &["## What the paper says", "## What the papers say"]),
@@ -59,7 +59,7 @@ const PARTS: [(&str, &[&str]); 5] = [
     ("where it deviates", &["## Deviations"]),
     ("how it fails", &["## How it fails", "## How they fail"]),
 ];
-/// How the line of a page begins that leaves all this to the page of its family.
+/// Beginning of the line with which a page leaves all this to the page of its family.
 const ELSEWHERE: &str = "Picture, options, deviations and how it fails: [";
 
 /// The page of an architecture or a family of them.
@@ -67,7 +67,7 @@ fn page_of(root: &Path, name: &str) -> Option<String> {
     std::fs::read_to_string(root.join(format!("docs/arch/{name}.md"))).ok()
 }
 
-/// The parts that a page lacks, or that the page lacks to which it leaves them.
+/// Parts that a page lacks, or that the page lacks to which it leaves them.
 fn missing(text: &str, page_of: impl Fn(&str) -> Option<String>) -> Vec<&'static str> {
     let elsewhere = text.lines().find_map(|line| {
         let (_, link) = line.strip_prefix(ELSEWHERE)?.split_once("](")?;
@@ -85,13 +85,13 @@ fn missing(text: &str, page_of: impl Fn(&str) -> Option<String>) -> Vec<&'static
     PARTS.iter().filter(|(_, begins)| !has(begins)).map(|(part, _)| *part).collect()
 }
 
-/// Whether unpacking gives the text; true where there is no gzip to ask.
+/// Whether unpacking yields the text; true without gzip.
 fn is_packed_form(text: &Path, packed: &Path) -> bool {
     let unpacked = Command::new("gzip").args(["-d", "-c"]).arg(packed).output();
     unpacked.is_err() || unpacked.ok().map(|output| output.stdout) == std::fs::read(text).ok()
 }
 
-/// The rows of the map's tables whose function is not in their file.
+/// Rows of the map's tables whose function is not in their file.
 fn misplaced(map: &str, sources: &[Source]) -> Vec<Violation> {
     let lines = map.lines().zip(1..).skip_while(|(line, _)| *line != MAP_HEADING).skip(1);
     let lines = lines.take_while(|(line, _)| !line.starts_with("## "));
@@ -113,7 +113,7 @@ fn misplaced(map: &str, sources: &[Source]) -> Vec<Violation> {
     wrong.collect()
 }
 
-/// The tables called ARCHITECTURES in a file.
+/// Tables named ARCHITECTURES in a file.
 fn tables_of(source: &Source) -> impl Iterator<Item = &syn::Expr> {
     source.syntax.items.iter().filter_map(|item| match item {
         syn::Item::Static(item) if item.ident == "ARCHITECTURES" => Some(&*item.expr),
@@ -122,7 +122,7 @@ fn tables_of(source: &Source) -> impl Iterator<Item = &syn::Expr> {
     })
 }
 
-/// The lines and texts of the `page: "..."` in a table's rows.
+/// Lines and texts of the `page: "..."` in a table's rows.
 fn pages_in(table: &syn::Expr) -> impl Iterator<Item = (usize, String)> {
     let mut rows = Rows { pages: Vec::new() };
     rows.visit_expr(table);

@@ -9,16 +9,16 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 const EXCEPTIONS: &str = "xtask/src/tidy/plain.toml";
-/// Doc comments begin with none of these.
+/// First words that doc comments must not have.
 const OPENERS: &str = "^(What|Who|Whom|Whose|How|Where|When|Why|Which|One|It|Its|They|Of|So|As|\
     That|There|Nobody|Somebody|Those|This one)\\b";
 /// Words and phrases that have a plainer form.
 const WORDS: &str = "(?i)\\b(nobody|somebody|anybody|anew|beside|of whom|of which|who has|\
     who asks|who waits|goes on|go on|gives back|takes up|has left|told of|is told|\
     cannot be told|fails here|so many|so long|so often|the dearer)\\b";
-/// Words of a sentence at most.
+/// Most words of a sentence.
 const SENTENCE_WORDS_MAX: usize = 30;
-/// Words of a sentence of a page on average, at most.
+/// Most words of a page's sentences on average.
 const MEAN_MAX: u64 = 16;
 
 /// Counts of a crate or a page.
@@ -90,7 +90,7 @@ fn counted(sources: &[Source], pages: &[(String, String)]) -> BTreeMap<String, C
     all
 }
 
-/// The crate of a file.
+/// Crate of a file.
 fn part_of(path: &str) -> String {
     let mut parts = path.split('/');
     match (parts.next(), parts.next()) {
@@ -131,7 +131,7 @@ fn count_page(patterns: &Patterns, text: &str) -> Counts {
 }
 
 /// Words of each sentence of a page. Code and headings do not count; each cell of a table and each
-/// item of a list is a text of its own.
+/// item of a list is a separate text.
 fn sentences(patterns: &Patterns, page: &str) -> Vec<usize> {
     let (mut texts, mut in_code) = (vec![String::new()], false);
     for line in page.lines() {

@@ -14,7 +14,7 @@ pub(crate) fn check(root: &Path, sources: &[Source]) -> Vec<Violation> {
         .collect()
 }
 
-/// The files that a manifest names by `path`.
+/// Files that a manifest names by `path`.
 fn named_roots(root: &Path, manifest: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(manifest).unwrap_or_default();
     let table: toml::Table = text.parse().unwrap_or_default();
@@ -30,7 +30,7 @@ fn named_roots(root: &Path, manifest: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Whether cargo builds this file without being told.
+/// Whether cargo builds this file without a manifest entry.
 fn is_root(path: &str) -> bool {
     let parts: Vec<&str> = path.split('/').collect();
     let after = |name: &str| {
@@ -43,7 +43,7 @@ fn is_root(path: &str) -> bool {
         || parts.last() == Some(&"build.rs")
 }
 
-/// The files of `sources` that neither are a root nor are reached from one.
+/// Files of `sources` that neither are a root nor are reached from one.
 fn unreached<'s>(sources: &'s [Source], named: &BTreeSet<String>) -> Vec<&'s str> {
     let by_path: BTreeMap<&str, &Source> =
         sources.iter().map(|source| (source.path.as_str(), source)).collect();
@@ -94,7 +94,7 @@ fn path_attribute(attributes: &[syn::Attribute]) -> Option<String> {
     })
 }
 
-/// A path without `.` and `..`.
+/// Removes `.` and `..` from a path.
 fn plain(path: &Path) -> String {
     let mut parts = PathBuf::new();
     for part in path.components() {

@@ -1,4 +1,4 @@
-//! The rules that one Rust file can break on its own.
+//! Rules that one Rust file can break on its own.
 
 use super::Violation;
 use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};
@@ -10,10 +10,10 @@ const FILE_LINES_MAX: usize = 800;
 const DRIVER_LINES_MAX: usize = 500;
 const REASON_CHARACTERS_MIN: usize = 20;
 const SAFETY_CHARACTERS_MIN: usize = 40;
-/// How far above an unsafe block its comment may start, over the lines of one statement.
+/// Largest distance of a comment above its unsafe block, over the lines of one statement.
 const SAFETY_REACH_LINES: usize = 6;
 const LONG_MARK: &str = "// tidy: long because ";
-/// What says nothing about the call at hand, however long it is.
+/// Phrases that say nothing about the call at hand, however long they are.
 const STOCK_PHRASES: [&str; 10] = [
     "this is safe",
     "this call is safe",
@@ -29,11 +29,11 @@ const STOCK_PHRASES: [&str; 10] = [
 
 /// A Rust file, read and parsed.
 pub(crate) struct Source {
-    /// Its path relative to the root.
+    /// Path relative to the root.
     pub(crate) path: String,
     pub(crate) syntax: syn::File,
     lines: Vec<String>,
-    /// The lines with every literal blanked, so that `//` begins a comment wherever it is left.
+    /// Lines with every literal blanked, so that each remaining `//` begins a comment.
     bare: Vec<String>,
     pub(super) tokens: TokenStream,
 }
@@ -197,7 +197,7 @@ impl Source {
     }
 }
 
-/// Whether a file is one driver of an architecture.
+/// Whether a file is a driver of an architecture.
 fn is_driver(path: &str) -> bool {
     path.strip_prefix("crates/arch/src/").is_some_and(|rest| !rest.contains('/'))
 }
@@ -227,7 +227,7 @@ fn blank(span: Span, lines: &mut [Vec<char>]) {
     }
 }
 
-/// Notes to self in a file whose comments begin with `mark`.
+/// Finds notes to self in a file whose comments begin with `mark`.
 pub(crate) fn notes(path: &str, text: &str, mark: &str) -> Vec<Violation> {
     let comments = text.lines().enumerate().filter_map(|(at, line)| {
         let (_, comment) = line.split_once(mark)?;
@@ -236,7 +236,7 @@ pub(crate) fn notes(path: &str, text: &str, mark: &str) -> Vec<Violation> {
     comments.collect()
 }
 
-/// A note to self is allowed only with the number of an issue: `(#12)`.
+/// Allows a note to self only with the number of an issue: `(#12)`.
 fn note(path: &str, line: usize, comment: &str) -> Option<Violation> {
     let mut words = comment.split(|c: char| !c.is_ascii_alphanumeric());
     let noted = words.any(|word| matches!(word, "TODO" | "FIXME" | "XXX"));
@@ -249,7 +249,7 @@ fn note(path: &str, line: usize, comment: &str) -> Option<Violation> {
 /// A function of a file.
 #[derive(Debug)]
 pub(super) struct Function {
-    /// `name` or, of a type or trait, `Type::name`.
+    /// `name` or, in a type or trait, `Type::name`.
     pub(super) name: String,
     line: usize,
     /// Lines of its body.
@@ -258,7 +258,7 @@ pub(super) struct Function {
 
 #[derive(Debug)]
 struct Functions {
-    /// The type or trait that is being visited.
+    /// Type or trait being visited.
     of: Option<String>,
     found: Vec<Function>,
 }
@@ -310,7 +310,7 @@ impl<'ast> Visit<'ast> for Functions {
 mod tests {
     use super::Source;
 
-    /// What tidy says about a file, given by its path and its text below a first sentence.
+    /// Tidy's messages about a file, given by its path and its text below a first sentence.
     fn said(path: &str, text: &str) -> Vec<String> {
         let text = format!("//! A file.\n{text}\nconst LAST: u8 = 0;");
         match Source::new(path, &text) {

@@ -1,4 +1,4 @@
-//! Words that the style page replaces by others do not come back in code and comments.
+//! Words that the style page replaces must not return in code and comments.
 
 use super::{Source, Violation};
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 const PAGE: &str = "STYLE.md";
 const HEADING: &str = "## Terms";
 
-/// Looks in all sources for the words that stand between backticks in the last column.
+/// Searches all sources for the words between backticks in the last column.
 pub(crate) fn check(root: &Path, sources: &[Source]) -> Vec<Violation> {
     let page = std::fs::read_to_string(root.join(PAGE)).unwrap_or_default();
     let words = words(&page);
@@ -16,7 +16,7 @@ pub(crate) fn check(root: &Path, sources: &[Source]) -> Vec<Violation> {
     sources.iter().flat_map(|source| found(source, &words)).collect()
 }
 
-/// Each word with the one to use in its place.
+/// Each word with its replacement.
 fn words(page: &str) -> Vec<(&str, &str)> {
     let lines = page.lines().skip_while(|line| *line != HEADING).skip(1);
     let rows = lines.take_while(|line| !line.starts_with("## "));
@@ -29,7 +29,7 @@ fn words(page: &str) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// The cells before the last one of a row, and the last.
+/// Cells before the last one of a row, and the last.
 fn last_cell(row: &str) -> Option<(&str, &str)> {
     row.strip_prefix("| ")?.strip_suffix(" |")?.rsplit_once(" | ")
 }
@@ -46,7 +46,7 @@ fn found(source: &Source, words: &[(&str, &str)]) -> Vec<Violation> {
     all.map(says).collect()
 }
 
-/// True if a line holds a word with no letter beside it.
+/// True if a line has a word without adjacent letters.
 fn holds(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
         let before = line[..at].chars().next_back();

@@ -1,4 +1,4 @@
-//! Single faults and what must come of each.
+//! Single faults and the required outcome of each.
 
 use crate::client::{Client, get};
 use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
@@ -8,22 +8,21 @@ use rustix::process::Signal;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// systems.md §8.6, SPED: a cold file holds up the one task, and with it a request for a file
-/// that is cached.
+/// systems.md §8.6, SPED: a cold file blocks the one task, and with it a request for a cached file.
 #[test]
 fn sped_waits_for_its_disk() {
     all_wait_for_an_open("sped_epoll");
 }
 
-/// Knot: helpers read and send, and names are opened in the one thread that all user threads have.
+/// Knot: helpers read and send, but the one thread of all user threads opens names.
 #[test]
 fn user_threads_wait_for_names() {
     all_wait_for_an_open("knot_c");
     all_wait_for_an_open("knot_nb");
 }
 
-/// However many user threads wait for the same disk one after another, the thread that they all
-/// have looks for what else there is to do.
+/// However many user threads wait for the same disk one after another, their thread still checks
+/// for other work.
 #[test]
 fn user_threads_that_wait_for_names_do_not_hang() {
     let plan = "slow_open_per_mille=1000,slow_open_us=45000";
@@ -73,7 +72,7 @@ fn counters(server: &Server, names: &[&str]) -> u64 {
 /// A full table of descriptors delays connections; it loses none, and burns no processor time.
 pub(crate) fn a_full_table_delays_accepts(variant: &Variant) {
     let server = under(variant, "seed=8,emfile_accept_per_mille=100");
-    // Each strike pauses the accepting: as soon as one has been seen, it has been shown.
+    // Each strike pauses accepting: one observed strike is proof.
     for round in 0.. {
         let mut clients: Vec<Client> = (0..20).map(|_| server.connect()).collect();
         for client in &mut clients {
@@ -91,7 +90,7 @@ pub(crate) fn a_full_table_delays_accepts(variant: &Variant) {
     assert!(used < Duration::from_secs(2), "{used:?} for a few dozen requests");
 }
 
-/// Each call moves a little, and the whole arrives.
+/// Each call moves few bytes, and the whole arrives.
 pub(crate) fn short_calls_are_continued(variant: &Variant) {
     let server = under(variant, "seed=9,short_per_mille=900");
     let mut client = server.connect();
@@ -100,7 +99,7 @@ pub(crate) fn short_calls_are_continued(variant: &Variant) {
     assert!(calls > 3, "{calls} calls for one response: no fault has struck");
 }
 
-/// A disk that is slow at every open: all at once ask for all, and some of them leave meanwhile.
+/// A disk that is slow at every open: all clients ask at once for all files, and some leave.
 pub(crate) fn slow_opens_lose_nothing(variant: &Variant) {
     const SLOW: Duration = Duration::from_millis(20);
     let server = under(variant, "seed=12,slow_open_per_mille=1000,slow_open_us=20000");
@@ -111,7 +110,7 @@ pub(crate) fn slow_opens_lose_nothing(variant: &Variant) {
     }
     for (at, (mut client, size)) in clients.into_iter().zip(SIZES.into_iter().cycle()).enumerate() {
         if at % 3 == 1 {
-            // Its file may still be on the way: what comes of it is nobody's.
+            // Its file may still be on the way, and its outcome does not matter.
             continue;
         }
         assert!(client.answer("GET").expect(200).body == sized(size), "{size} bytes");
@@ -120,8 +119,8 @@ pub(crate) fn slow_opens_lose_nothing(variant: &Variant) {
     server.connect().get("/small.txt").expect(200);
 }
 
-/// systems.md §8.6, shared-SYMPED: workers that die in the middle of changes of the cache, with its
-/// locks in their hands, hang nobody: others find them, empty the cache, and go on.
+/// systems.md §8.6, shared-SYMPED: workers that die in the middle of changes of the cache, while
+/// they hold its locks, block no other. The others find them, empty the cache, and continue.
 #[test]
 fn deaths_with_a_lock_hang_nobody() {
     for name in ["shared_global", "shared_two_tier"] {
@@ -133,8 +132,8 @@ fn deaths_with_a_lock(variant: &Variant) {
     const SMALL: [usize; 6] = [0, 1, 4095, 4096, 4097, 65_535];
     let site = Site::new();
     SIZES.iter().for_each(|size| site.put(&format!("size-{size}.bin"), sized(*size)));
-    // One change of the cache after another, by all workers; this seed kills at the 41st point,
-    // when others wait for the locks that the worker has.
+    // One change of the cache after another, by all workers. This seed kills at the 41st point,
+    // when others wait for the worker's locks.
     let settings = [
         "event.processes=4",
         "cache.entries_max=4",
@@ -148,13 +147,13 @@ fn deaths_with_a_lock(variant: &Variant) {
     let (stop, served, address) = (AtomicBool::new(false), AtomicU64::new(0), server.address());
     let deaths = || ["lock_holders_died", "cache_repairs"].map(|name| counter(&server, name));
     std::thread::scope(|scope| {
-        // Also if this thread gives up.
+        // Even if this thread fails.
         let _stop = Stop(&stop);
         for load in 0..4 {
             let (stop, served) = (&stop, &served);
             scope.spawn(move || loads(address, load, stop, served));
         }
-        // Files that change are replaced where they stand in the cache.
+        // Changed files are replaced in place in the cache.
         let mut now_s = MODIFIED_S;
         let died = eventually(6 * PATIENCE, || {
             now_s += 1;
@@ -168,8 +167,8 @@ fn deaths_with_a_lock(variant: &Variant) {
         let goes_on = eventually(6 * PATIENCE, || served.load(Relaxed) > before + 20);
         assert!(goes_on, "{}: nobody is served: {}", variant.name, server.stderr());
     });
-    // What the dead had open is closed, but for what the cache still holds; and nothing changes any
-    // more, so that nobody dies.
+    // All that the dead had open is closed, except what the cache still holds. Nothing changes any
+    // more, so no worker dies.
     let files = || {
         let links = descriptors(server.keeper());
         links.values().filter(|link| link.to_string_lossy().contains("size-")).count()
@@ -178,8 +177,8 @@ fn deaths_with_a_lock(variant: &Variant) {
     assert!(clean, "{}: {} files, 3 allowed: {}", variant.name, files(), server.stderr());
 }
 
-/// A thread of a stage that panics takes its process along: nothing of what it had, or what was in
-/// queues, stays without an end. Each connection is counted, and the next process serves.
+/// A thread of a stage that panics ends its process: all its connections, queued ones included,
+/// end. Each is counted, and the next process serves.
 #[test]
 fn a_stage_that_dies_leaves_nobody_waiting() {
     // A request passes five threads of seda on its way.
@@ -196,13 +195,13 @@ fn stages_die(variant: &Variant, plan: &'static str) {
     let server = under(variant, plan);
     let (stop, served, address) = (AtomicBool::new(false), AtomicU64::new(0), server.address());
     std::thread::scope(|scope| {
-        // Also if this thread gives up.
+        // Even if this thread fails.
         let _stop = Stop(&stop);
         for load in 0..4 {
             let (stop, served) = (&stop, &served);
             scope.spawn(move || loads(address, load, stop, served));
         }
-        // With a process go about four: it was not the only one.
+        // About four end with each process: several have died.
         let died = || counters(&server, &["closed_worker_died"]) > 8;
         assert!(eventually(6 * PATIENCE, died), "{}: {}", variant.name, server.stderr());
         let before = served.load(Relaxed);
@@ -218,12 +217,11 @@ fn stages_die(variant: &Variant, plan: &'static str) {
     assert!(balanced, "{}: {:?} opened and closed", variant.name, all());
 }
 
-/// A thread of a stage that goes round in circles, whichever stage it is, or that sleeps for longer
-/// than a disk may take, is named within 5 s, and its process is replaced; the others come back all
-/// the time.
+/// A thread of a stage that loops for ever, whichever stage it is, or that sleeps for longer than a
+/// disk may take, is named within 5 s. Its process is replaced. Other threads report on time.
 #[test]
 fn a_stage_that_hangs_is_replaced() {
-    // Of the first request: each stage that it passes, in that order.
+    // Number of the first request's visit: each stage that it passes, in that order.
     let stages: [(&str, &[&str]); 3] = [
         ("watpipe4", &["read", "write-poll", "write"]),
         ("watpipe5", &["read", "reader"]),
@@ -254,7 +252,7 @@ fn hangs_and_is_replaced(variant: &Variant, stage: &str, plan: String) {
     client.send(get("/small.txt"));
     let is_named = eventually(PATIENCE, || told("has not answered for "));
     assert!(is_named, "{} {plan}: {}", variant.name, server.stderr());
-    // Those of the other cases want the processor, too.
+    // The threads of the other cases use the processor, too.
     let is_killed = eventually(6 * PATIENCE, || told("the process is killed"));
     assert!(is_killed, "{} {plan}: {}", variant.name, server.stderr());
     client.rest_or_reset();
@@ -263,8 +261,8 @@ fn hangs_and_is_replaced(variant: &Variant, stage: &str, plan: String) {
     assert!(eventually(PATIENCE, || counters(&server, &["closed_worker_died"]) == 1));
 }
 
-/// A thread that serves one connection at a time, or a pool's, goes round in circles: the process
-/// is replaced as that of a stage is.
+/// A thread that serves one connection at a time, or a pool's, loops for ever: its process is
+/// replaced as that of a stage is.
 #[test]
 fn a_thread_that_hangs_is_replaced() {
     std::thread::scope(|scope| {
@@ -275,8 +273,8 @@ fn a_thread_that_hangs_is_replaced() {
     });
 }
 
-/// Threads of stages that have nothing to do, or wait for a disk that takes longer than it may, do
-/// not hang: nobody is replaced for that.
+/// Threads of stages without work, or waiting for a disk beyond its limit, do not hang: no process
+/// is replaced for that.
 #[test]
 fn a_stage_that_waits_is_not_replaced() {
     std::thread::scope(|scope| {
@@ -302,14 +300,14 @@ fn waits_and_stays(variant: &Variant) {
     let workers = server.workers();
     let mut client = server.connect();
     client.send(get("/size-1048577.bin"));
-    // Longer than a thread that hangs may.
+    // Longer than a thread may hang.
     std::thread::sleep(Duration::from_secs(8));
     assert_eq!(server.workers(), workers, "{}: {}", variant.name, server.stderr());
     assert!(!server.stderr().contains("has not answered"), "{}", server.stderr());
 }
 
-/// The disk stands still, and so do the threads of a stage and all that is in its queue: the server
-/// leaves at the end of its drain, and every client sees an end.
+/// The disk hangs, and so do the threads of a stage and all that is in its queue. The server exits
+/// at the end of its drain, and every client sees an end.
 #[test]
 fn a_drain_with_full_queues_has_a_deadline() {
     for name in ["watpipe4", "watpipe5"] {

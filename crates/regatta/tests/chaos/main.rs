@@ -1,8 +1,8 @@
 //! The conformance cases that do not depend on time, run while the system misbehaves.
 //!
 //! Short reads and writes, interruptions, calls that find nothing to do, a full table of
-//! descriptors, slow opens: the program as tests build it injects them as `REGATTA_INJECT` says,
-//! with the keys of `regatta_sys::hook::Plan`.
+//! descriptors, slow opens. Test builds of the program inject them as `REGATTA_INJECT` says, with
+//! the keys of `regatta_sys::hook::Plan`.
 #![expect(dead_code, reason = "only some of the cases of the other suite are run here")]
 
 #[macro_use]

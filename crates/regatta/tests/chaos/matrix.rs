@@ -1,5 +1,5 @@
-//! The cases that hold under faults: all of them for one loop that does everything itself, and for
-//! its relatives those that differ.
+//! Cases that hold under faults: all of them for one loop that does everything itself, and for its
+//! relatives those that differ.
 
 macro_rules! all {
     ($variant:ident) => {
@@ -27,8 +27,8 @@ macro_rules! all {
     };
 }
 
-/// What differs by who runs the loop and who does its disk work: bodies from every source, cut
-/// anywhere, connections that come all at once, leave, or are not let in.
+/// Cases that depend on the runner of the loop and of its disk work. Bodies are from every source,
+/// cut anywhere; connections arrive all at once, leave, or are refused.
 macro_rules! family {
     ($variant:ident) => {
         topics! { $variant
@@ -45,7 +45,7 @@ macro_rules! family {
     };
 }
 
-/// What differs by how connections are taken, read first and written to.
+/// Cases that depend on how connections are accepted, first read and written to.
 macro_rules! strategy {
     ($variant:ident) => {
         topics! { $variant

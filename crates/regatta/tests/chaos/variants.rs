@@ -1,4 +1,4 @@
-//! The variants under faults: every architecture, and every way to wait, to take connections and to
+//! Variants under faults: every architecture, and every way to wait, to take connections and to
 //! send, each with its sequence of faults.
 
 use crate::harness::Variant;
@@ -20,7 +20,7 @@ pub(crate) const VARIANTS: &[Variant] = &[
         &["event.poller=select"],
         "seed=3,short_per_mille=300,eintr_per_mille=100,eagain_per_mille=100",
     ),
-    // A call that found nothing to do would wait for an edge that has been.
+    // A call that found nothing to do would wait for an edge that has passed.
     sped(
         "sped_epoll_edge",
         &["event.poller=epoll-edge"],
@@ -100,7 +100,7 @@ pub(crate) const VARIANTS: &[Variant] = &[
         ],
         EDGES,
     ),
-    // Two loops with helpers each, and everything that the accept strategies can do at once.
+    // Two loops with helpers each, and all features of the accept strategies at once.
     of(
         "amped_pair",
         "amped",
@@ -208,7 +208,7 @@ const fn sped(
     of(name, "sped", settings, plan)
 }
 
-/// What replicas of papers leave out, for the cases that are about it.
+/// Options that replicas of papers leave out, for the cases that test them.
 const SIBLINGS: &str = "content.precompressed=true";
 
 const fn of(

@@ -1,4 +1,4 @@
-//! The access log: one line for each request, true, and forged by nobody.
+//! The access log: one true line for each request, which no client can forge.
 
 use crate::client::{Client, request};
 use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
@@ -17,7 +17,7 @@ fn start(variant: &Variant, site: &Site, format: &str) -> (Server, PathBuf) {
     (launch.set(format!("log.format={format}")).start(), log)
 }
 
-/// Ends the server, which must write what it still holds, and reads the lines of its log.
+/// Ends the server, which must write its buffered lines, and reads the lines of its log.
 fn lines(mut server: Server, log: &PathBuf, count: usize) -> Vec<String> {
     server.signal(Signal::TERM);
     assert!(server.exit_within(PATIENCE).is_some(), "did not end: {}", server.stderr());
@@ -54,7 +54,7 @@ pub(crate) fn common_format(variant: &Variant) {
     }
 }
 
-/// The year as it stands in every line of today.
+/// The year as each line of today has it.
 fn year() -> String {
     let date = httpdate::fmt_http_date(std::time::SystemTime::now());
     format!("/{}:", &date[12..16])
@@ -69,7 +69,7 @@ pub(crate) fn combined_format(variant: &Variant) {
     client.get("/small.txt").expect(200);
     drop(client);
     let lines = lines(server, &log, 2);
-    // docs/logging.md: the two columns behind those of Apache are the outcome and milliseconds.
+    // docs/logging.md: the two columns after those of Apache are the outcome and milliseconds.
     for (line, agents) in
         lines.iter().zip(["\"http://from.test/x\" \"Tester/1.0 (a; b)\"", "\"-\" \"-\""])
     {
@@ -146,7 +146,7 @@ pub(crate) fn json_format(variant: &Variant) {
     has(0, "regatta.test".into());
     has(0, 200.into());
     has(0, 6.into());
-    // docs/logging.md: what would need an escape is \xHH, in JSON too.
+    // docs/logging.md: bytes that need an escape are \xHH, in JSON too.
     has(0, "Te\\x22st\\x5Cer/1.0".into());
     has(0, "complete".into());
     has(1, "DELETE".into());
@@ -175,8 +175,8 @@ pub(crate) fn failures_are_logged(variant: &Variant) {
     assert!(lines[1 - torn].contains("400"), "{}", lines[1 - torn]);
 }
 
-/// What is refused is logged with the reason, in the form that has room for it; so is TLS, which is
-/// told that there is none.
+/// Refusals are logged with the reason, in the format that has room for it. So is TLS, whose answer
+/// says that this port speaks HTTP.
 pub(crate) fn refusals_are_logged_with_their_reason(variant: &Variant) {
     const REFUSED: [(&[u8], u16, &str); 6] = [
         (b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03", 400, "tls"),
@@ -246,7 +246,7 @@ pub(crate) fn lines_are_written_in_time(variant: &Variant) {
     assert!(eventually(PATIENCE, written), "not after {PATIENCE:?}");
 }
 
-/// A log that takes nothing more stops nobody; what is lost is counted and said once.
+/// A log that takes no more lines stops no request; lost lines are counted and reported once.
 pub(crate) fn a_full_disk_stops_nobody(variant: &Variant) {
     let mut server = Launch::new(variant, common()).set("log.access=/dev/full").start();
     let mut client = server.connect();
@@ -259,12 +259,12 @@ pub(crate) fn a_full_disk_stops_nobody(variant: &Variant) {
     drop(client);
     server.signal(Signal::TERM);
     assert!(server.exit_within(PATIENCE).is_some());
-    // What it said is read by a thread that may come after its end.
+    // The thread that reads its messages may lag behind its end.
     assert!(eventually(PATIENCE, || server.stderr().contains("/dev/full")), "said nothing");
     assert_eq!(server.stderr().matches("/dev/full").count(), 1, "{}", server.stderr());
 }
 
-/// `-` is standard error, where the server's own messages go too.
+/// `-` is standard error, which the server's own messages share.
 pub(crate) fn to_standard_error(variant: &Variant) {
     let launch = Launch::new(variant, common()).set("log.access=-");
     let server = launch.set("log.format=common").start();
@@ -277,14 +277,14 @@ pub(crate) fn to_standard_error(variant: &Variant) {
     assert_eq!(server.stdout_line(Duration::from_millis(20)), None);
 }
 
-/// systemd gives a socket for standard error: a journal that does not read stops nobody either.
+/// systemd provides a socket for standard error: a journal that does not read stops no request.
 #[test]
 fn a_socket_that_nobody_reads_stops_nobody() {
     let (mut reader, socket) = UnixStream::pair().expect("sockets");
     let launch = Launch::new(Variant::named("sped_epoll"), common()).set("log.access=-");
     let mut server = launch.set("log.format=common").stderr(socket.into()).start();
     let mut client = server.connect();
-    // Several times what a socket holds.
+    // Several times the room of a socket.
     let target = format!("/small.txt?{}", "x".repeat(1500));
     for _ in 0..2000 {
         client.get(&target).expect(200);

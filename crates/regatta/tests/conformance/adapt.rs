@@ -1,4 +1,4 @@
-//! systems.md §8.6, BIO, AIO and the self-adapting server: who reads, who responds, and why.
+//! systems.md §8.6, BIO, AIO and the self-adapting server: readers, responders, and reasons.
 
 use crate::client::{Client, get};
 use crate::disk::{counter, tasks, worker};
@@ -8,7 +8,7 @@ use crate::skips::skip;
 use crate::slow_disk::{HANGS, put_both, with_disk};
 use std::time::Duration;
 
-/// How long nothing comes where a thread is waited for.
+/// Time without bytes that shows that a thread is waited for.
 const SILENCE: Duration = Duration::from_millis(300);
 
 fn named(server: &Server, name: &str) -> usize {
@@ -16,7 +16,7 @@ fn named(server: &Server, name: &str) -> usize {
 }
 
 /// The dispatcher, the threads of the pool and, where reads may be asynchronous, one poller thread
-/// and at most so many that read, whatever the load.
+/// and at most `adapt.aio_threads` that read, whatever the load.
 pub(crate) fn tasks_are_those_of_the_paper(variant: &Variant) {
     let launch = Launch::new(variant, common());
     let server = launch.sets(&["adapt.threads=3", "adapt.aio_threads=2"]).start();
@@ -35,7 +35,7 @@ pub(crate) fn tasks_are_those_of_the_paper(variant: &Variant) {
     assert_eq!(counter(&server, "threads_started"), 3);
 }
 
-/// Nobody reads in the thread that was asked: it goes on to others while a read takes its time.
+/// The asked thread does not read: it continues with others while a read takes its time.
 pub(crate) fn a_read_holds_no_thread(variant: &Variant) {
     let site = Site::new();
     if !put_both(&site) {
@@ -53,7 +53,7 @@ pub(crate) fn a_read_holds_no_thread(variant: &Variant) {
     assert!(cold.silent_for(Duration::from_millis(10)));
 }
 
-/// The thread that was asked reads, and others wait for it.
+/// The asked thread reads, and others wait for it.
 pub(crate) fn a_read_holds_its_thread(variant: &Variant) {
     let site = Site::new();
     if !put_both(&site) {
@@ -71,10 +71,10 @@ pub(crate) fn a_read_holds_its_thread(variant: &Variant) {
     assert_eq!(counter(&server, "aio_started"), 0);
 }
 
-/// The lines of the trace: how a read was made, and how many connections waited for a thread.
+/// Lines of the trace: how a read was made, and how many connections waited for a thread.
 fn decisions(server: &Server) -> Vec<(String, usize)> {
     let line = |line: &str| {
-        let (_, said) = line.split_once(" notice: read ")?;
+        let (_, said) = line.split_once(" notice[controller-decision]: read ")?;
         let (way, rest) = said.split_once(": rule=queue queue=")?;
         let queue = rest.split(' ').next()?.parse().expect("a number");
         Some((way.to_owned(), queue))
@@ -82,7 +82,7 @@ fn decisions(server: &Server) -> Vec<(String, usize)> {
     server.stderr().lines().filter_map(line).collect()
 }
 
-/// A read is asynchronous exactly if a connection waits for a thread when it is decided.
+/// A read is asynchronous exactly if a connection waits for a thread at the decision.
 pub(crate) fn reads_follow_the_queue(variant: &Variant) {
     let site = Site::new();
     if !put_both(&site) {
@@ -95,7 +95,7 @@ pub(crate) fn reads_follow_the_queue(variant: &Variant) {
     first.send(get("/small.bin"));
     let decided = |reads: usize| eventually(PATIENCE, || decisions(&server).len() == reads);
     assert!(decided(2), "{:?}", decisions(&server));
-    // The only thread reads: these wait for it.
+    // The only thread reads: these clients wait for it.
     let mut waiting: Vec<Client> = (0..3).map(|_| server.connect()).collect();
     for client in &mut waiting {
         client.send(get("/page.txt"));
@@ -116,7 +116,7 @@ pub(crate) fn reads_follow_the_queue(variant: &Variant) {
     assert_eq!(counter(&server, "aio_started"), all);
 }
 
-/// Threads like glibc's are not more than so many, and end when they have nothing to read.
+/// Threads like glibc's do not exceed their limit, and end when they have nothing to read.
 pub(crate) fn threads_that_read_end(variant: &Variant) {
     let launch = Launch::new(variant, common());
     let server = launch.sets(&["adapt.aio_threads=2", "adapt.aio_idle_ms=300"]).start();
@@ -136,7 +136,7 @@ pub(crate) fn threads_that_read_end(variant: &Variant) {
     clients[0].get("/small.txt").expect(200);
 }
 
-/// What a client does not take at once is not the poller thread's to wait for.
+/// The poller thread does not wait for a client that takes bytes slowly.
 pub(crate) fn the_poller_waits_for_no_client(variant: &Variant) {
     let site = Site::with(&[("page.txt", "a page\n")]);
     site.put("long.bin", pattern(1_000_000, 1));
@@ -157,7 +157,7 @@ pub(crate) fn the_poller_waits_for_no_client(variant: &Variant) {
     }
 }
 
-/// A client whose file does not come is told so, and its thread is free.
+/// A client whose file does not arrive gets an error, and its thread is free.
 pub(crate) fn a_read_that_hangs_is_given_up(variant: &Variant) {
     let site = Site::new();
     if !put_both(&site) {
@@ -177,7 +177,7 @@ pub(crate) fn a_read_that_hangs_is_given_up(variant: &Variant) {
     assert!(server.exit_within(PATIENCE).is_some(), "what hangs holds up no end");
 }
 
-/// What is not in memory is read asynchronously, and what is there by the thread.
+/// A read is asynchronous if the file is not in memory, and by the thread if it is.
 pub(crate) fn reads_follow_residency(variant: &Variant) {
     let site = Site::new();
     if !put_both(&site) {
@@ -197,7 +197,7 @@ pub(crate) fn reads_follow_residency(variant: &Variant) {
     assert_eq!(decided(), [1, 1, 2, 2], "it is in memory now");
 }
 
-/// From the second read in progress on they are asynchronous, whoever waits for a thread.
+/// From the second concurrent read on they are asynchronous, even if no connection waits.
 pub(crate) fn reads_follow_the_disk(variant: &Variant) {
     let site = Site::new();
     if !put_both(&site) {

@@ -1,4 +1,4 @@
-//! Bodies: every file arrives whole; what a request carries is drained or refused, never answered.
+//! Bodies: every file arrives whole; bodies of requests are drained or refused, never answered.
 
 use crate::client::{get, request};
 use crate::harness::{Variant, serve, serve_with};
@@ -162,7 +162,7 @@ pub(crate) fn body_that_stops(variant: &Variant) {
     client.send(request("GET", "/small.txt", &[("Content-Length", "10")]));
     client.send("12345");
     client.half_close();
-    // The message is incomplete (RFC 9112 §8): it may be answered, and that is the end.
+    // The message is incomplete (RFC 9112 §8): at most one answer, and then the end.
     let rest = client.rest();
     let answers = rest.windows(9).filter(|w| *w == b"HTTP/1.1 ").count();
     assert!(answers <= 1, "{}", rest.escape_ascii());
@@ -231,7 +231,7 @@ pub(crate) fn no_continue_without_a_body(variant: &Variant) {
 pub(crate) fn unknown_expectations(variant: &Variant) {
     let server = serve(variant);
     let mut client = server.connect();
-    // RFC 9110 §10.1.1: 417, or as if it were not there.
+    // RFC 9110 §10.1.1: 417, or the answer without the field.
     client.ask("GET", "/small.txt", &[("Expect", "a-miracle")]).expect_one_of(&[200, 417]);
     assert_eq!(server.connect().get("/small.txt").expect(200).body, b"small\n");
 }

@@ -1,4 +1,4 @@
-//! Files that change while they are served: what is answered is always whole, and soon the new.
+//! Files that change while they are served: each answer is whole, and soon the new version.
 
 use crate::client::{Answer, Client, request};
 use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
@@ -20,7 +20,7 @@ fn start_with_files(variant: &Variant, site: &Site) -> Server {
     launch.set("cache.revalidate_ms=50").set("cache.negative_ms=50").start()
 }
 
-/// Asks until an answer is as wanted; every answer on the way is read strictly.
+/// Asks until an answer is as wanted; reads every answer strictly.
 fn until(server: &Server, target: &str, wanted: impl Fn(&Answer) -> bool) -> Answer {
     let mut client = server.connect();
     let mut last = client.get(target);
@@ -44,7 +44,7 @@ pub(crate) fn replaced(variant: &Variant) {
     let new = until(&server, "/file.txt", |a| a.body == b"the new text");
     assert_ne!(old.must("ETag"), new.must("ETag"));
     let fields = [("If-None-Match", old.must("ETag"))];
-    // Each process asks the file system for itself, when it is time.
+    // Each process asks the file system itself, when it is time.
     let ask = || server.connect().ask("GET", "/file.txt", &fields);
     assert!(eventually(PATIENCE, || ask().body == b"the new text"), "the old tag still matches");
 }
@@ -120,8 +120,8 @@ pub(crate) fn without_a_cache_at_once(variant: &Variant) {
     client.get("/file.txt").expect(404);
 }
 
-/// A folder that becomes a link out of the root and back, as fast as it can: what the kernel
-/// resolves below the root cannot be raced (static-servers.md §4).
+/// A folder that becomes a link out of the root and back, as fast as it can: no race defeats the
+/// kernel's resolution below the root (static-servers.md §4).
 pub(crate) fn no_race_out_of_the_root(variant: &Variant) {
     let site = Site::with(&[("folder/secret.txt", "harmless"), ("small.txt", "small\n")]);
     fs::create_dir(site.beside("outside")).expect("a folder");
@@ -195,8 +195,8 @@ pub(crate) fn shrunk_while_sent(variant: &Variant) {
     until(&server, "/big.bin", |a| a.body == [0; 10]);
 }
 
-/// A file that is known without its body, and became shorter before that was read, is answered as
-/// it is now.
+/// A file that is known without its body, and became shorter before that was read, is answered in
+/// its current state.
 pub(crate) fn shrunk_before_it_is_read(variant: &Variant) {
     let site = Site::with(&[("file.txt", "a text that is cut here: and this goes")]);
     let launch = Launch::new(variant, &site.root());
@@ -217,7 +217,7 @@ pub(crate) fn shrunk_between_requests(variant: &Variant) {
         server.connect().get("/file.bin").expect(200);
         let file = File::options().write(true).open(site.path("file.bin")).expect("a file");
         file.set_len(100).expect("a length");
-        // Of a body in memory the old one may still be sent; one in its file is what it is now.
+        // A body in memory may still be the old one; one sent from its file is the current one.
         let mut client = server.connect();
         client.send(request("GET", "/file.bin", &[("Connection", "close")]));
         let promised: u64 = client.head_only().must("Content-Length").parse().expect("a length");
@@ -229,7 +229,7 @@ pub(crate) fn shrunk_between_requests(variant: &Variant) {
     }
 }
 
-/// A file that grows while it is sent: what was promised, no more.
+/// A file that grows while it is sent: the promised length, no more.
 pub(crate) fn grown_while_sent(variant: &Variant) {
     const LEN: u64 = 8 << 20;
     let site = Site::new();
@@ -260,8 +260,8 @@ pub(crate) fn removed_while_sent(variant: &Variant) {
     until(&server, "/big.bin", |a| a.status == 404);
 }
 
-/// A file that another program holds a lease on, as Samba does: it is waited for, and nothing is
-/// given up for it.
+/// A file that another program holds a lease on, as Samba does: the server waits for it, and drops
+/// nothing for that.
 pub(crate) fn leased_by_another(variant: &Variant) {
     let site = Site::with(&[("leased.txt", "mine")]);
     site.put("big.bin", vec![b'x'; 200_000]);
@@ -279,7 +279,7 @@ pub(crate) fn leased_by_another(variant: &Variant) {
     assert_eq!(top["total"]["counters"]["cache_evictions"].as_u64(), Some(0));
 }
 
-/// Deleted files give their room on the disk free, whether they are asked for again or not.
+/// Deleted files free their room on the disk, whether they are requested again or not.
 pub(crate) fn deleted_files_are_closed(variant: &Variant) {
     let site = Site::new();
     let names: Vec<_> = (0..20).map(|at| format!("old/{at}.bin")).collect();
@@ -299,6 +299,6 @@ pub(crate) fn deleted_files_are_closed(variant: &Variant) {
         let open = folders.flat_map(fs::read_dir).flatten().flatten();
         open.map(is_deleted).filter(|is| *is).count()
     };
-    // Each loop looks at least once a second.
+    // Each loop checks at least once a second.
     assert!(eventually(PATIENCE, || deleted() == 0), "{} are open", deleted());
 }

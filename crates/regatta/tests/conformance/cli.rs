@@ -16,7 +16,7 @@ fn root() -> &'static str {
     common().to_str().expect("text")
 }
 
-/// Fails unless the command failed as bad usage, with something said about it.
+/// Fails unless the command failed as bad usage, with a message about it.
 #[track_caller]
 fn bad_usage(args: &[&str], words: &[&str]) -> Said {
     let said = run(args);
@@ -63,12 +63,12 @@ fn a_bad_start_prints_no_address() {
     assert_eq!(said.stdout, "", "{said:?}");
 }
 
-/// A kernel that is too old, or a container's filter: said at start, and not with 500 to everyone.
+/// A kernel that is too old, or a container's filter: reported at start, not with 500 to clients.
 #[test]
 fn a_start_without_openat2() {
     for (errno, error) in [(Errno::NOSYS, "Function not implemented"), (Errno::PERM, "Operation")] {
         let errno = u16::try_from(errno.raw_os_error()).expect("a small number");
-        // The program is started by a thread that the call is denied to.
+        // The call is denied to the thread that starts the program.
         let start = move || {
             deny(Call::Openat2, errno).expect("a kernel with filters");
             for command in [&["serve", root(), "--listen", "127.0.0.1:0"][..], &["check", root()]] {
@@ -80,7 +80,7 @@ fn a_start_without_openat2() {
     }
 }
 
-/// A user namespace with one user lets nobody set groups: what to do is said.
+/// A user namespace with one user forbids setting groups: the hint says what to do.
 #[test]
 fn a_start_without_setgroups() {
     if !rustix::process::geteuid().is_root() {
@@ -90,13 +90,13 @@ fn a_start_without_setgroups() {
     let start = move || {
         deny(Call::Setgroups, errno).expect("a kernel with filters");
         bad_usage(&["serve", root(), "--listen", "127.0.0.1:0"], &["cannot become", "hint:"]);
-        // Who is root already sets none.
+        // A process that stays root sets none.
         assert_eq!(run(&["check", root(), "--user", "0:0"]).code, Some(0));
     };
     std::thread::spawn(start).join().expect("said what is wrong");
 }
 
-/// A file made and removed again would be another server's that has just been made.
+/// A file made and removed again could be another server's new one.
 #[test]
 fn check_makes_no_file() {
     let site = Site::new();
@@ -159,7 +159,7 @@ fn nobody_and_other_users() {
     }
 }
 
-/// A name that no program can have is answered with why.
+/// A name that no program can have is answered with the reason.
 #[test]
 fn there_is_no_tux() {
     for name in ["tux", "TUX25"] {
@@ -229,9 +229,11 @@ fn check_and_explain_speak_json() {
     assert!(chosen.iter().any(|chosen| chosen["key"] == "cache.bytes_max"), "{good}");
     let warned = json(&["check", root(), "--json", "--set", "cache.bytes_max=1TiB"], 0);
     assert_eq!(warned["warnings"][0]["place"], "--set cache.bytes_max=1TiB");
+    assert_eq!(warned["warnings"][0]["id"], "cache-too-large");
     let bad = json(&["check", root(), "--json", "--set", "cache.entrys_max=1"], 2);
     assert_eq!(bad["ok"], false);
     let problem = &bad["problems"][0];
+    assert_eq!(problem["id"], "unknown-option");
     assert_eq!(problem["message"], "unknown option cache.entrys_max");
     assert_eq!(problem["place"], "--set cache.entrys_max=1");
     assert_eq!(problem["hint"], "did you mean cache.entries_max?");
@@ -257,7 +259,7 @@ fn check_says_that_all_is_well() {
     };
     let expect = format!("nothing is wrong: symped with {workers} would");
     assert!(said.stdout.starts_with(&expect), "{said:?}");
-    // Each that was chosen, and from what, as when the server starts.
+    // Each chosen value, and its source, as when the server starts.
     let chosen: Vec<&str> = said.stdout.lines().skip(1).map(str::trim).collect();
     let keys = ["workers", "cache.bytes_max", "cache.descriptors_max", "limits.connections_max"];
     for key in keys {
@@ -266,7 +268,7 @@ fn check_says_that_all_is_well() {
     }
     let server = Launch::new(&SYMPED, common()).start();
     let begins = format!("symped starts with {}", chosen.join(", "));
-    // It has its own limit on descriptors.
+    // The server has its own limit on descriptors.
     let until = begins.find("cache.descriptors_max=").expect("it is there");
     let said = || server.stderr().contains(&begins[..until]);
     assert!(eventually(PATIENCE, said), "{begins}: {}", server.stderr());
@@ -300,7 +302,7 @@ fn explain_agrees_with_serve() {
     }
 }
 
-/// Started as root, both open files as the user that serves.
+/// Started as root, both open files as the serving user.
 #[test]
 fn explain_opens_what_serve_may_open() {
     let site = Site::with(&[("mine.txt", "mine")]);
@@ -352,7 +354,7 @@ fn rules_of_an_own_site() {
     }
 }
 
-/// What `precompress` makes is sent; once the file changes, `check` warns until it is made anew.
+/// The siblings of `precompress` are sent; once the file changes, `check` warns about them.
 #[test]
 fn siblings_of_an_own_site() {
     let site = Site::with(&[("page.html", &"all work and no play ".repeat(100))]);
@@ -377,7 +379,7 @@ fn siblings_of_an_own_site() {
     made(1);
 }
 
-/// A terminal is shown that work goes on which lasts: here a program takes long.
+/// A terminal shows that long work is in progress: here a program takes long.
 #[test]
 fn compressing_that_lasts_is_shown() {
     let site = Site::with(&[("page.html", &"all work and no play ".repeat(100))]);
@@ -400,7 +402,7 @@ fn compressing_that_lasts_is_shown() {
     assert!(said.contains("compressing") && said.contains("1 written"), "{said}");
 }
 
-/// Whoever is killed while it writes leaves nothing behind: here by a limit on the size of files.
+/// A process killed while it writes leaves nothing behind: here by a limit on the size of files.
 #[test]
 fn a_sibling_that_is_half_written_has_no_name() {
     let site = Site::with(&[("page.html", &"all work and no play ".repeat(100))]);
@@ -418,7 +420,7 @@ fn a_sibling_that_is_half_written_has_no_name() {
     assert_eq!(names, ["page.html"]);
 }
 
-/// They are in memory from the start, whatever becomes of the files.
+/// Pages are in memory from the start, even if their files are removed.
 #[test]
 fn pages_for_errors_of_an_own_site() {
     let site = Site::with(&[("errors/405.html", "our own page"), ("index.html", "home")]);
@@ -439,7 +441,7 @@ fn pages_for_errors_of_an_own_site() {
     bad_usage(&args, &["is longer than 64 KiB"]);
 }
 
-/// Rules in a configuration file: `serve` and `explain` know the same of them.
+/// Rules in a configuration file: `serve` and `explain` agree on them.
 #[test]
 fn users_of_an_own_site() {
     let files = [("private/a.txt", "secret"), ("index.html", "home"), ("pub/b.txt", "public")];
@@ -463,7 +465,7 @@ fn users_of_an_own_site() {
         ("/private/a.txt", "", 401),
         ("/%70rivate/none", right, 404),
         ("/%70rivate/none", "", 401),
-        // The rule makes `..` of it, and the file's own folder is protected.
+        // The rule makes `..` of the path, and the file's own folder is protected.
         ("/in/", "", 401),
         ("/in/", right, 200),
         ("/", "", 200),
@@ -489,7 +491,7 @@ fn users_of_an_own_site() {
     assert!(said.stdout.contains("users = [\"bob:"), "{said:?}");
 }
 
-/// Commands that measure are another program's, which gets all arguments unchanged. Its own
+/// `regatta-lab` has the commands that measure, and gets all arguments unchanged. The program's own
 /// directory goes before the PATH.
 #[test]
 fn commands_that_measure_run_the_other_program() {
@@ -497,7 +499,7 @@ fn commands_that_measure_run_the_other_program() {
     let folders = ["path", "bin"].map(|name| site.beside(name));
     folders.iter().for_each(|folder| fs::create_dir(folder).expect("a folder"));
     let [path, own] = &folders;
-    // A file that a test has written itself may be open in another test's child.
+    // A file that this test wrote may be open in another test's child.
     let install = |from: &Path, to: PathBuf| {
         let installed = Command::new("install").args(["-m", "755"]).arg(from).arg(to).status();
         assert!(installed.is_ok_and(|status| status.success()), "{}", from.display());

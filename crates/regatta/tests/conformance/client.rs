@@ -24,11 +24,11 @@ pub(crate) fn get(target: &str) -> Vec<u8> {
     request("GET", target, &[])
 }
 
-/// One final response, with the interim ones that came before it.
+/// A final response, with the interim ones before it.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
-    /// The reader leaves a head no other liberty: these and `fields` are all of its bytes.
+    /// The reader leaves a head no other freedom: this and `fields` are all of its bytes.
     pub(crate) reason: String,
     pub(crate) fields: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
@@ -36,18 +36,18 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// The value of a field, when it is there. The reader has made sure that it is there once.
+    /// Value of a field if it is present. The reader has checked that it occurs once.
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         let mut named = self.fields.iter().filter(|(n, _)| n.eq_ignore_ascii_case(name));
         named.next().map(|(_, value)| value.as_str())
     }
 
-    /// The value of a field that must be there.
+    /// Value of a required field.
     pub(crate) fn must(&self, name: &str) -> &str {
         self.field(name).unwrap_or_else(|| panic!("no {name} in {self:?}"))
     }
 
-    /// Fails unless this is the status.
+    /// Fails unless the answer has this status.
     #[track_caller]
     pub(crate) fn expect(self, status: u16) -> Self {
         assert_eq!(self.status, status, "{}", self.brief());
@@ -72,7 +72,7 @@ impl Answer {
         value.split(',').any(|part| part.trim().eq_ignore_ascii_case(member))
     }
 
-    /// The head and how long the body is, for messages.
+    /// The head and the length of the body, for messages.
     pub(crate) fn brief(&self) -> String {
         let start = &self.body[..self.body.len().min(200)];
         let start = start.escape_ascii();
@@ -80,17 +80,17 @@ impl Answer {
     }
 }
 
-/// One connection.
+/// A connection of a client.
 #[derive(Debug)]
 pub(crate) struct Client {
     stream: TcpStream,
     opened: SystemTime,
-    /// Received and not yet read.
+    /// Received and unread bytes.
     unread: Vec<u8>,
 }
 
 impl Client {
-    /// Connects; every later wait is bounded.
+    /// Connects; every later wait has a limit.
     pub(crate) fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect_timeout(&address, PATIENCE).expect("connects");
         Self::over(stream)
@@ -100,7 +100,7 @@ impl Client {
     pub(crate) fn connect_narrow(address: SocketAddr) -> Self {
         use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
         let (family, kind) = (AddressFamily::INET, SocketType::STREAM);
-        // Not to be inherited by the servers that other tests start meanwhile.
+        // Close-on-exec: servers that other tests start meanwhile must not inherit it.
         let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None).expect("a socket");
         sockopt::set_socket_recv_buffer_size(&socket, 16 << 10).expect("a size");
         connect(&socket, &address).expect("connects");
@@ -117,7 +117,7 @@ impl Client {
         Self::over(socket.into())
     }
 
-    /// Connects to a Unix socket: what is asked of the stream below, every kind of socket has.
+    /// Connects to a Unix socket: every kind of socket has the operations used below.
     pub(crate) fn connect_to_path(path: &Path) -> Self {
         let stream = UnixStream::connect(path).expect("connects");
         Self::within(OwnedFd::from(stream).into())
@@ -139,17 +139,17 @@ impl Client {
         self.stream.write_all(bytes.as_ref()).expect("the server takes the bytes");
     }
 
-    /// Sends these bytes as far as the server takes them; says whether it took them all.
+    /// Sends these bytes as far as the server takes them; true if it took them all.
     pub(crate) fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         self.stream.write_all(bytes.as_ref()).is_ok()
     }
 
-    /// No more bytes from us.
+    /// Ends our direction of the connection.
     pub(crate) fn half_close(&mut self) {
         self.stream.shutdown(Shutdown::Write).expect("connected");
     }
 
-    /// No more bytes from us, if the connection still is one.
+    /// Ends our direction of the connection, if it is still open.
     pub(crate) fn send_nothing_more(&mut self) {
         let _ = self.stream.shutdown(Shutdown::Write);
     }
@@ -199,7 +199,7 @@ impl Client {
         read_head(&self.head(), self.opened)
     }
 
-    /// Reads exactly so many bytes.
+    /// Reads exactly `len` bytes.
     pub(crate) fn take(&mut self, len: usize) -> Vec<u8> {
         while self.unread.len() < len {
             assert!(self.fill(), "ended after {} of {len} bytes", self.unread.len());
@@ -207,13 +207,13 @@ impl Client {
         self.cut(len)
     }
 
-    /// Reads until the server has closed in order; returns what came before.
+    /// Reads until the server has closed in order; returns the bytes before.
     pub(crate) fn rest(&mut self) -> Vec<u8> {
         while self.fill() {}
         std::mem::take(&mut self.unread)
     }
 
-    /// Reads until the connection has ended in any way; returns what came before.
+    /// Reads until the connection has ended in any way; returns the bytes before.
     pub(crate) fn rest_or_reset(&mut self) -> Vec<u8> {
         let mut piece = [0; 4096];
         loop {
@@ -225,13 +225,13 @@ impl Client {
         }
     }
 
-    /// Reads what there is, at most so many bytes; nothing when the connection has ended.
+    /// Reads available bytes, at most `at_most`; none when the connection has ended.
     pub(crate) fn take_some(&mut self, at_most: usize) {
         let mut piece = vec![0; at_most];
         let _ = self.stream.read(&mut piece);
     }
 
-    /// How long a send may wait from now on.
+    /// Sets the longest wait of a send.
     pub(crate) fn send_timeout(&mut self, time: Duration) {
         self.stream.set_write_timeout(Some(time)).expect("a time");
     }
@@ -243,7 +243,7 @@ impl Client {
         assert!(rest.is_empty(), "after the last answer: {}", rest.escape_ascii());
     }
 
-    /// Reads until the connection has ended in any way; returns how many bytes came.
+    /// Reads until the connection has ended in any way; returns the number of bytes.
     pub(crate) fn drain(&mut self) -> u64 {
         let mut count = self.unread.len() as u64;
         self.unread.clear();
@@ -259,7 +259,7 @@ impl Client {
         }
     }
 
-    /// Whether something has come that has not been read.
+    /// Whether unread bytes have arrived.
     pub(crate) fn has_bytes(&self) -> bool {
         self.stream.set_nonblocking(true).expect("a socket");
         let there = self.stream.peek(&mut [0; 1]).is_ok();
@@ -297,13 +297,13 @@ impl Client {
         }
     }
 
-    /// Takes the first bytes of what has been received.
+    /// Takes the first bytes of those received.
     fn cut(&mut self, len: usize) -> Vec<u8> {
         let rest = self.unread.split_off(len);
         std::mem::replace(&mut self.unread, rest)
     }
 
-    /// Receives something; false at the end of the stream.
+    /// Receives bytes; false at the end of the stream.
     fn fill(&mut self) -> bool {
         let mut piece = [0; 64 << 10];
         loop {
@@ -323,7 +323,7 @@ impl Client {
     }
 }
 
-/// All ask for a path at once, and all are answered.
+/// Makes all clients ask for a path at once, and reads all answers.
 pub(crate) fn burst(clients: &mut [Client], path: &str) {
     for client in &mut *clients {
         client.send(get(path));
@@ -371,7 +371,7 @@ fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// Checks what holds for every answer of ours, on a connection that was opened then.
+/// Checks properties of all our answers, on a connection opened at `opened`.
 fn check_fields(answer: &Answer, opened: SystemTime) {
     let brief = || answer.brief();
     assert!(answer.field("Transfer-Encoding").is_none(), "a length is known: {}", brief());
@@ -379,7 +379,7 @@ fn check_fields(answer: &Answer, opened: SystemTime) {
         // RFC 9110 §6.6.1: a Date in all of them.
         let date = httpdate::parse_http_date(answer.must("Date")).expect("a date");
         assert_eq!(httpdate::fmt_http_date(date), answer.must("Date"), "IMF-fixdate");
-        // A client may read late, and a crowded server may take its time from a round's beginning.
+        // A client may read late, and a crowded server may use the time of a round's beginning.
         let range = seconds(opened - PATIENCE)..=seconds(SystemTime::now()) + 1;
         let date = seconds(date);
         assert!(range.contains(&date), "Date is {date}, not within {range:?}");

@@ -1,4 +1,4 @@
-//! What one client may have of the server, whichever worker it comes to.
+//! Limits of one client, whichever worker it reaches.
 
 use crate::client::{Client, get};
 use crate::harness::{Launch, PATIENCE, Variant, eventually, kill};
@@ -13,8 +13,8 @@ const OTHER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 3);
 const LIMITS: [&str; 3] =
     ["limits.client_connections_max=2", "limits.client_rate=1", "limits.client_burst=8"];
 
-/// Listens at a path, too. Copies that have ports of their own have addresses of their own then:
-/// the last has the path.
+/// Listens at a path, too. Copies with ports of their own then have addresses of their own: the
+/// last has the path.
 fn at_path(launch: Launch, variant: &Variant, path: &Path) -> Launch {
     let launch = launch.arg("--listen").arg(format!("unix:{}", path.display()));
     match variant.ports() {
@@ -23,7 +23,7 @@ fn at_path(launch: Launch, variant: &Variant, path: &Path) -> Launch {
     }
 }
 
-/// Everything over a Unix socket, whose clients have no address but those that they are given.
+/// All cases over a Unix socket, whose clients have only the addresses that a proxy names.
 fn is_served_without_limits(path: &Path) {
     let mut clients: Vec<Client> = (0..5).map(|_| Client::connect_to_path(path)).collect();
     for client in &mut clients {
@@ -34,7 +34,7 @@ fn is_served_without_limits(path: &Path) {
         let answer = last.get(&format!("/size-{len}.bin")).expect(200);
         assert!(answer.body == sized(len), "{len} bytes");
     }
-    // A proxy there says whose requests it sends on.
+    // A proxy there names the clients of its requests.
     let mut of = |who| last.ask("GET", "/small.txt", &[("X-Forwarded-For", who)]);
     let mut statuses = (0..20).map(|_| of("203.0.113.9, 192.0.2.7").status);
     assert!(statuses.any(|status| status == 429), "20 requests are more than 8");
@@ -77,7 +77,7 @@ pub(crate) fn one_client_is_limited(variant: &Variant) {
     let all = ["192.0.2.7 ", "192.0.2.8 ", "127.0.0.3 ", "unix: "];
     let named = |who: &&str| said().lines().any(|line| line.starts_with(*who));
     assert!(eventually(PATIENCE, || all.iter().all(named)), "{}", said());
-    // What a worker has that is killed comes back.
+    // The connections of a killed worker no longer count.
     let workers = server.workers();
     workers.iter().for_each(|worker| kill(*worker, Signal::KILL));
     let reaped = |worker: &u32| !Path::new(&format!("/proc/{worker}")).exists();
@@ -90,18 +90,18 @@ pub(crate) fn one_client_is_limited(variant: &Variant) {
         }
         served
     }));
-    // So many requests at once, and then one a second.
+    // This many requests at once, and then one a second.
     let late = (0..20).map(|_| client.get("/small.txt")).find(|answer| answer.status != 200);
     let late = late.expect("20 requests are more than 8").expect(429);
     assert!(!late.closes(), "{}", late.brief());
     assert_eq!(late.must("Retry-After"), "1");
     client.get("/small.txt").expect_one_of(&[200, 429]);
     connect(OTHER).get("/small.txt").expect(200);
-    // Workers that came later have the socket, too.
+    // New workers have the socket, too.
     Client::connect_to_path(&path).get("/small.txt").expect(200);
 }
 
-/// Behind a proxy that says whom it speaks for.
+/// Clients behind a proxy that names them.
 pub(crate) fn a_proxy_names_its_clients(variant: &Variant) {
     let site = Site::new();
     let (log, path) = (site.beside("access.log"), site.beside("socket"));

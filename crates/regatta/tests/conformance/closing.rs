@@ -1,4 +1,4 @@
-//! How connections end: half-close, lingering close (RFC 9112 §9.6), aborts.
+//! Ends of connections: half-close, lingering close (RFC 9112 §9.6), aborts.
 
 use crate::client::{Client, get, request};
 use crate::harness::{Launch, PATIENCE, Variant, eventually, serve, serve_with};
@@ -39,7 +39,7 @@ pub(crate) fn half_close_within_a_head(variant: &Variant) {
     }
 }
 
-/// The client goes on sending; the server must not reset the answer away.
+/// The client continues to send; the server must not reset the answer away.
 pub(crate) fn error_is_read_while_sending(variant: &Variant) {
     let server = serve(variant);
     let mut client = server.connect();
@@ -54,8 +54,8 @@ pub(crate) fn error_is_read_while_sending(variant: &Variant) {
     client.finish();
 }
 
-/// The same where the server decides to close: requests that were on their way by then must not
-/// cost their client the answer before them.
+/// The same where the server decides to close: requests already on their way must not cost their
+/// client the answer before them.
 pub(crate) fn last_answer_is_read_while_sending(variant: &Variant) {
     let server = serve_with(variant, &["limits.requests_max=1"]);
     let mut client = server.connect();
@@ -71,7 +71,7 @@ pub(crate) fn last_answer_is_read_while_sending(variant: &Variant) {
     client.finish();
 }
 
-/// The server half-closes first, so that the client sees the end before it closes itself.
+/// The server half-closes first, so that the client sees the end before it closes.
 pub(crate) fn end_is_seen_before_our_close(variant: &Variant) {
     let server = serve(variant);
     let mut client = server.connect();
@@ -114,7 +114,7 @@ pub(crate) fn aborts_leave_nothing_open(variant: &Variant) {
     assert!(gone, "{} connections are kept", server.open_connections());
 }
 
-/// A client that closes at once after its request is noticed, however its end arrives.
+/// A client that closes right after its request is noticed, however its end arrives.
 pub(crate) fn ends_with_the_request_are_noticed(variant: &Variant) {
     let server = Launch::new(variant, common()).start();
     for _ in 0..30 {

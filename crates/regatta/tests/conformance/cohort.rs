@@ -6,10 +6,10 @@ use crate::harness::{Launch, PATIENCE, Variant, eventually, halt, kill};
 use crate::site::common;
 use rustix::process::Signal;
 
-/// How many clients there are.
+/// Number of clients.
 const CLIENTS: u64 = 30;
 
-/// While the server is stopped all clients ask: then each stage has them all in one visit.
+/// All clients ask while the server is stopped: then each stage has them all in one visit.
 pub(crate) fn a_visit_serves_many(variant: &Variant) {
     let server = Launch::new(variant, common()).start();
     let mut clients: Vec<_> = (0..CLIENTS).map(|_| server.connect()).collect();
@@ -36,7 +36,7 @@ pub(crate) fn a_visit_serves_many(variant: &Variant) {
     assert_eq!(counter(&server, "queue_puts"), counter(&server, "queue_takes"));
 }
 
-/// The policy that it is compared with: the same loop, and nothing waits in it.
+/// The policy that it is compared with: the same loop, in which nothing waits.
 pub(crate) fn a_loop_without_stages_visits_none(variant: &Variant) {
     let server = Launch::new(variant, common()).set("cohort.policy=run-to-completion").start();
     let mut client = server.connect();

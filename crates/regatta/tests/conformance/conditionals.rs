@@ -8,7 +8,7 @@ const BEFORE: &str = "Mon, 13 Nov 2023 22:13:20 GMT";
 const AFTER: &str = "Wed, 15 Nov 2023 22:13:20 GMT";
 const NONSENSE: &str = "yesterday";
 
-/// A field's value and whether the condition it states is true of the file.
+/// Value of a field, and whether its condition is true of the file.
 type Row = (&'static str, bool);
 
 /// If-Match: strong comparison (§13.1.1). `T` is the file's tag.
@@ -23,10 +23,10 @@ const IF_NONE_MATCH: &[Row] = &[
     ("\"other\"", true),
     ("W/\"other\"", true),
 ];
-/// If-Unmodified-Since (§13.1.4); not a date: as if it were not there.
+/// If-Unmodified-Since (§13.1.4); a value that is no date counts as absent.
 const IF_UNMODIFIED_SINCE: &[Row] =
     &[(BEFORE, false), (MODIFIED, true), (AFTER, true), (NONSENSE, true)];
-/// If-Modified-Since (§13.1.3), which finds the very date alone.
+/// If-Modified-Since (§13.1.3), which matches only the very date.
 const IF_MODIFIED_SINCE: &[Row] =
     &[(BEFORE, true), (MODIFIED, false), (AFTER, true), (NONSENSE, true)];
 
@@ -35,7 +35,7 @@ fn each(rows: &'static [Row]) -> impl Iterator<Item = Option<Row>> + Clone {
     std::iter::once(None).chain(rows.iter().copied().map(Some))
 }
 
-/// What §13.2.2 says of GET and HEAD.
+/// Status that §13.2.2 requires for GET and HEAD.
 fn model(m: Option<Row>, us: Option<Row>, nm: Option<Row>, ms: Option<Row>) -> u16 {
     let first = m.or(us);
     if first.is_some_and(|(_, holds)| !holds) {

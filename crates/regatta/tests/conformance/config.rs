@@ -1,4 +1,4 @@
-//! Configurations: every error at once with its position; what is printed can be read again.
+//! Configurations: every error at once with its position; printed ones can be read again.
 
 use crate::harness::{Launch, Variant, run};
 use crate::site::{Site, common};
@@ -133,7 +133,7 @@ fn a_good_configuration_passes() {
     assert_eq!(said.code, Some(0), "{said:?}");
 }
 
-/// Every error, each with the line it is on.
+/// Every error, each with its line.
 #[test]
 fn every_error_at_once() {
     let site = Site::new();

@@ -41,7 +41,7 @@ pub(crate) fn index_that_is_a_folder(variant: &Variant) {
     server.connect().get("/odd/").expect_one_of(&[403, 404]);
 }
 
-/// What looks like an index, a sibling or a page for 404 and is no readable file is none.
+/// An index, a sibling or a page for 404 that is no readable file does not count.
 pub(crate) fn helpers_that_are_no_files(variant: &Variant) {
     let site = Site::with(&[
         ("unreadable/index.html", "secret"),
@@ -123,7 +123,7 @@ pub(crate) fn no_fallback_for_assets(variant: &Variant) {
     }
     client.ask("GET", "/route", &[("Accept", "image/avif,image/webp")]).expect(404);
     client.ask("GET", "/route", &[("Accept", "application/json")]).expect(404);
-    // A hidden name is neither there nor a route; shown, it is as any other: `.env` has a suffix.
+    // A hidden name is neither there nor a route; shown, it is like any other: `.env` has a suffix.
     site.put(".shown/a", "shown");
     for (dotfiles, statuses) in [("false", [404, 404, 404]), ("true", [404, 200, 200])] {
         let sets = ["content.fallback=index.html", &format!("content.dotfiles={dotfiles}")];
@@ -144,7 +144,7 @@ pub(crate) fn own_page_for_not_found(variant: &Variant) {
     assert_eq!(plain.must("Content-Type"), "text/html; charset=utf-8");
     let head = client.ask("HEAD", "/missing", &[]).expect(404);
     assert_eq!(head.must("Content-Length"), "12");
-    // It is an answer about an error: neither conditions nor ranges apply (RFC 9110 §13.2.1).
+    // The answer is about an error: neither conditions nor ranges apply (RFC 9110 §13.2.1).
     let direct = client.get("/404.html").expect(200);
     for field in [
         ("If-None-Match", "*"),

@@ -1,4 +1,4 @@
-//! `regatta top --json`: the counters agree with what was asked of the server.
+//! `regatta top --json`: the counters agree with the requests to the server.
 
 use crate::client::{Client, get, request};
 use crate::harness::{Launch, PATIENCE, Server, Variant, eventually, kill, run};
@@ -14,7 +14,7 @@ pub(crate) fn counter(top: &Value, name: &str) -> u64 {
     value.and_then(Value::as_u64).unwrap_or_else(|| panic!("no counter {name} in {top}"))
 }
 
-/// Reads the counters until one has this value, for a little while.
+/// Reads the counters until one has this value or patience ends.
 pub(crate) fn read(server: &Server, name: &str, value: u64) -> Value {
     let mut top = server.top();
     eventually(PATIENCE, || {
@@ -105,7 +105,7 @@ pub(crate) fn of_the_cache(variant: &Variant) {
             ("cache_negative_hits", 0),
         ],
     );
-    // An entry is asked for anew after a second, should this machine be that slow.
+    // An entry is revalidated after a second, should this machine be that slow.
     let again = counter(&top, "cache_revalidations");
     expect(&top, &[("cache_hits", 49 - again)]);
     let mut client = server.connect();
@@ -161,8 +161,8 @@ pub(crate) fn of_the_ends_of_connections(variant: &Variant) {
     );
 }
 
-/// Deadlines that pass together are met a few at a time (`EXPIRIES_MAX`): between them the loop
-/// looks for what others want, which it does with a wait.
+/// Deadlines that pass together are met a few at a time (`EXPIRIES_MAX`). In between the loop
+/// checks for other work, with a wait.
 pub(crate) fn of_many_deadlines(variant: &Variant) {
     let server = Launch::new(variant, common()).set("limits.first_request_ms_max=700").start();
     let clients: Vec<Client> = (0..320).map(|_| server.connect()).collect();
@@ -175,7 +175,7 @@ pub(crate) fn of_many_deadlines(variant: &Variant) {
     assert!(closed <= (waits + workers) * 16, "{closed} ended between {waits} waits");
 }
 
-/// What a worker had open when it died is not open for ever.
+/// Connections of a dead worker do not stay open.
 pub(crate) fn of_a_worker_that_died(variant: &Variant) {
     let server = start(variant);
     let mut clients: Vec<Client> = (0..3).map(|_| server.connect()).collect();
@@ -188,7 +188,7 @@ pub(crate) fn of_a_worker_that_died(variant: &Variant) {
     expect(&top, &[("closed_worker_died", 3), ("connections_open", 0), ("replies_200", 3)]);
     server.connect().get("/small.txt").expect(200);
     let top = read(&server, "connections_closed", 4);
-    // The counters of the dead one are kept: they only grow.
+    // The counters of the dead worker are kept: they only grow.
     expect(&top, &[("replies_200", 4), ("connections_opened", 4)]);
     if !variant.has("cache.enabled=false") {
         expect(&top, &[("cache_entries", 1)]);
@@ -207,16 +207,16 @@ pub(crate) fn of_histograms(variant: &Variant) {
         histogram["count"].as_u64().unwrap_or_else(|| panic!("no histogram {name} in {top}"))
     };
     let mut top = read(&server, "replies", 200);
-    // All who share a listener may be woken by one connection.
+    // One connection may wake all workers that share a listener.
     let workers = top["workers"].as_array().map_or(0, Vec::len) as u64;
-    // A server that reads until it fails may answer many requests without a wait between,
-    // so what is known is the calls. Each worker may be read between two of its additions.
+    // A server that reads until it fails may answer many requests without a wait between, so only
+    // the calls are known. Each worker may be read between two of its additions.
     let waits = |top: &Value, counted: &str| {
         let waits = counter(top, "wait_calls");
         waits > 0 && waits.abs_diff(count(top, counted)) <= workers
     };
-    // An eager reader may have answered all before its first run of accepts ended; and between the
-    // two ends of one reading a worker may get far.
+    // An eager reader may have answered all before its first run of accepts ended. During one
+    // reading a worker may also get far.
     eventually(PATIENCE, || {
         top = server.top();
         let whole = ["loop_ns", "events_per_wait"].iter().all(|counted| waits(&top, counted));
@@ -248,8 +248,8 @@ pub(crate) fn of_accepts(variant: &Variant) {
     let most = workers.filter_map(|worker| worker["counters"]["connections_open_max"].as_u64());
     assert_eq!(most.sum::<u64>(), 25, "each of its own: {top}");
     drop(clients);
-    // Counted when a run of accepts ends, which an eager reader's need not have before it answered
-    // all; nobody is closed within one.
+    // Counted at the end of a run of accepts. An eager reader's need not have ended before it
+    // answered all; no connection is closed within one.
     let top = read(&server, "connections_open", 0);
     let most = counter(&top, "accepts_per_notification_max");
     assert!((1..=25).contains(&most), "{most} accepts at one notification");
@@ -277,7 +277,7 @@ pub(crate) fn accept_count_is_a_bound(variant: &Variant) {
 
 /// A hit costs its system calls and no more: one to read, one to write.
 pub(crate) fn calls_of_a_hit(variant: &Variant) {
-    // Whatever the architecture has in memory.
+    // Whatever the architecture keeps in memory.
     let server = Launch::new(variant, common()).set("cache.body_bytes_max=65536").start();
     let mut client = server.connect();
     client.get("/small.txt").expect(200);
@@ -292,7 +292,7 @@ pub(crate) fn calls_of_a_hit(variant: &Variant) {
     let sends = used("send_calls") + used("sendfile_calls");
     assert!(used("recv_calls") <= 200 + 2, "{} reads", used("recv_calls"));
     if variant.has("cache.enabled=false") {
-        // A body that is not kept may go out by a call of its own.
+        // A body that is not kept may be sent by a separate call.
         assert!((100..=200).contains(&sends), "{sends} sends");
         return;
     }
@@ -303,7 +303,7 @@ pub(crate) fn calls_of_a_hit(variant: &Variant) {
     }
 }
 
-/// A process that is no server has no counters, and that is said.
+/// A process that is no server has no counters, and the command says so.
 #[test]
 fn top_of_another_process() {
     let said = run(&["top", "--pid", &std::process::id().to_string(), "--json"]);
@@ -311,7 +311,7 @@ fn top_of_another_process() {
     assert!(!said.stderr.is_empty(), "{said:?}");
 }
 
-/// The slots of a pipeline are its stages: one row each, and what they counted together.
+/// The slots of a pipeline are its stages: one row each, and the sum of their counts.
 #[test]
 fn top_of_a_pipeline() {
     const REPLIES: u64 = 20;

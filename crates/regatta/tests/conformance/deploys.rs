@@ -1,5 +1,5 @@
-//! The root is a path: whatever way another directory gets its name, that is served soon, no answer
-//! on the way is anything but one release's, and nothing of the old one stays open.
+//! The root is a path. Whatever way another directory gets its name, that is served soon. Each
+//! answer meanwhile is of one release, and nothing of the old one stays open.
 
 use crate::client::{Answer, Client};
 use crate::harness::{Launch, PATIENCE, Server, Variant, alive, children, eventually, kill};
@@ -13,15 +13,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-/// Until then all answers are of the new release: what users are promised.
+/// Promise to users: after this time all answers are of the new release.
 const SOON: Duration = Duration::from_secs(2);
 
-/// What both releases have: one that is kept in memory, one that is sent from its file, and one
-/// with a sibling.
+/// Files of every release: one kept in memory, one sent from its file, and one with a sibling.
 const FILES: [(&str, usize); 4] =
     [("small.txt", 700), ("large.bin", 200_000), ("page.html", 3000), ("page.html.gz", 900)];
 
-/// The bytes of a file of a release: the first says which release it is.
+/// Bytes of a file of a release: the first is the release's number.
 fn bytes(release: u8, name: &str, len: usize) -> Vec<u8> {
     let mut bytes = pattern(len, usize::from(release) * 1000 + name.len());
     bytes[0] = release;
@@ -44,13 +43,13 @@ fn linked(variant: &Variant, site: &Site) -> Server {
     Launch::new(variant, &site.beside("current")).start()
 }
 
-/// Leads `current` to another release, as `ln -sfn` by a rename does.
+/// Points `current` to another release, as `ln -sfn` by a rename does.
 fn link(site: &Site, to: &Path) {
     symlink(to, site.beside("next")).expect("a link");
     fs::rename(site.beside("next"), site.beside("current")).expect("a rename");
 }
 
-/// The release that an answer is of, all of it.
+/// Release that an answer is from, completely.
 fn release_of(answer: &Answer, target: &str) -> u8 {
     let coded = answer.field("Content-Encoding").is_some();
     let name = if coded { format!("{target}.gz") } else { target.to_owned() };
@@ -80,7 +79,7 @@ fn family(pid: u32) -> Vec<u32> {
     all
 }
 
-/// What processes of the server have open of a release that is served no more.
+/// Files of a release no longer served that the server's processes have open.
 fn left_open(server: &Server, site: &Site, served: &Path) -> Vec<String> {
     let beside = site.beside("");
     let served = fs::canonicalize(served).expect("a folder");
@@ -97,8 +96,8 @@ fn left_open(server: &Server, site: &Site, served: &Path) -> Vec<String> {
     old.map(|(pid, link)| format!("{pid}: {}", link.display())).collect()
 }
 
-/// Deploys twice while clients ask; `deploy` puts release `number` in the place of the one before,
-/// which is deleted, and says where the served directory is.
+/// Deploys twice while clients ask. `deploy` puts release `number` in the place of the one before,
+/// and deletes that. `root` is the name of the served path.
 fn twice(variant: &Variant, root: &str, deploy: impl Fn(&Site, u8) + Sync) {
     let site = Site::new();
     let server = if root == "current" {
@@ -132,7 +131,7 @@ fn twice(variant: &Variant, root: &str, deploy: impl Fn(&Site, u8) + Sync) {
             switched.push(Instant::now());
             let is_seen = |seen: &AtomicU8| seen.load(Ordering::Relaxed) == number;
             eventually(SOON, || seen.iter().all(is_seen));
-            // Nobody goes back.
+            // No client sees the old release again.
             std::thread::sleep(Duration::from_millis(100));
         }
         over.store(true, Ordering::Relaxed);
@@ -152,7 +151,7 @@ fn remove(path: &Path) {
     fs::remove_dir_all(path).expect("a folder of ours");
 }
 
-/// A link is led to another release in one step, and the old release is deleted at once.
+/// A link is pointed to another release in one step, and the old release is deleted at once.
 pub(crate) fn by_a_link(variant: &Variant) {
     twice(variant, "current", |site, number| {
         link(site, &release(site, number));
@@ -180,8 +179,8 @@ pub(crate) fn by_exchange(variant: &Variant) {
     });
 }
 
-/// The directory that the root is in is replaced, too. Workers that are confined may not read below
-/// the new one: others take over that may.
+/// The parent directory of the root is replaced, too. Confined workers may not read below the new
+/// one: new workers that may take over.
 pub(crate) fn by_moving_a_whole_tree(variant: &Variant) {
     let site = Site::new();
     let tree = |number: u8| {
@@ -205,8 +204,8 @@ pub(crate) fn by_moving_a_whole_tree(variant: &Variant) {
     assert!((0..8).all(|_| eventually(PATIENCE, is_served)), "{}", server.stderr());
 }
 
-/// Who asks for what only the new release has, when that has the name and is not served yet, waits
-/// for it. The link is a new one, which nobody has followed.
+/// A request for a file of only the new release, which has the name and is not served yet, waits
+/// for it. The link is new, and not followed before.
 pub(crate) fn what_is_new_is_waited_for(variant: &Variant) {
     let site = Site::new();
     let server = linked(variant, &site);
@@ -223,7 +222,7 @@ pub(crate) fn what_is_new_is_waited_for(variant: &Variant) {
     }
 }
 
-/// Workers that are started after a deployment start with the root of now.
+/// Workers that are started after a deployment start with the current root.
 pub(crate) fn a_new_worker_has_the_new_root(variant: &Variant) {
     let site = Site::new();
     let server = linked(variant, &site);
@@ -246,7 +245,7 @@ pub(crate) fn a_new_worker_has_the_new_root(variant: &Variant) {
     assert!(eventually(PATIENCE, || left().is_empty()), "still open: {:?}", left());
 }
 
-/// A root that is not there, or is no directory, changes nothing but a line in the log.
+/// A root that is missing, or is no directory, changes nothing but adds a line to the log.
 pub(crate) fn a_missing_root_is_said_once(variant: &Variant) {
     let site = Site::new();
     let server = linked(variant, &site);
@@ -263,7 +262,7 @@ pub(crate) fn a_missing_root_is_said_once(variant: &Variant) {
     assert!(eventually(PATIENCE, new), "never the new one");
 }
 
-/// Adds what goes with the files of a release: rules, and a page for an error.
+/// Adds rules and an error page to a release.
 fn with_rules(path: &Path, number: u8) {
     let headers = format!("/*\n  X-Release: {number}\n");
     fs::write(path.join("_headers"), headers).expect("a file");
@@ -272,8 +271,8 @@ fn with_rules(path: &Path, number: u8) {
     fs::write(path.join("error.html"), format!("error of {number}")).expect("a file");
 }
 
-/// The files of a release, their header fields, redirects and pages for errors change at once: no
-/// answer has parts of two. Rules that are changed in place are followed as well.
+/// The files of a release, their header fields, redirects and error pages change at once: no answer
+/// has parts of two. Rules that change in place are followed as well.
 pub(crate) fn rules_belong_to_the_root(variant: &Variant) {
     let site = Site::new();
     let releases = [1, 2, 3, 4].map(|number| release(&site, number));
@@ -316,13 +315,13 @@ pub(crate) fn rules_belong_to_the_root(variant: &Variant) {
     let field = || server.connect().ask("GET", "/small.txt", &[]).expect(200);
     let followed = || field().field("X-Release") == Some("in place");
     assert!(eventually(PATIENCE, followed), "{}", server.stderr());
-    // Rules that cannot be read take no field away.
+    // Unreadable rules remove no field.
     fs::remove_file(&headers).expect("a file");
     fs::create_dir(&headers).expect("a folder");
     let said = || server.stderr().contains("the rules read before stay in force");
     assert!(eventually(PATIENCE, said), "{}", server.stderr());
     assert_eq!(field().field("X-Release"), Some("in place"));
-    // A worker that begins now has the rules of now.
+    // A new worker has the current rules.
     for worker in server.workers() {
         kill(worker, Signal::KILL);
         assert!(eventually(PATIENCE, || !alive(worker)), "{worker} lives on");

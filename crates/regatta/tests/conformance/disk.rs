@@ -1,4 +1,4 @@
-//! systems.md §8.6, AMPED and LAIO: which task waits for the disk, and what passes between tasks.
+//! systems.md §8.6, AMPED and LAIO: the task that waits for the disk, and messages between tasks.
 
 use crate::client::{burst, get};
 use crate::harness::{Launch, PATIENCE, Server, Variant, children, eventually, kill};
@@ -34,7 +34,7 @@ fn ask_for_many(server: &Server) {
     burst(&mut clients, "/size-65537.bin");
 }
 
-/// One task runs the connections; the others are helpers, started on demand and no more than asked.
+/// A single task runs the connections; the others are helpers, started on demand up to the limit.
 pub(crate) fn helpers_are_the_other_tasks(variant: &Variant) {
     let launch = Launch::new(variant, common()).sets(&UNCACHED);
     let server = launch.sets(&["amped.helpers_max=3", "amped.helpers_idle_max=2"]).start();
@@ -51,7 +51,7 @@ pub(crate) fn helpers_are_the_other_tasks(variant: &Variant) {
         (1..=2).contains(&idle())
     };
     assert!(eventually(PATIENCE, settled), "{} are kept", idle());
-    // A thread is gone a moment after it was let go.
+    // A thread ends a moment after it was released.
     let open = || server.top()["total"]["gauges"]["helpers_open"].as_u64();
     assert!(eventually(PATIENCE, || open() == Some(idle() as u64)), "{:?}, {}", open(), idle());
     if variant.has("amped.helper_kind=processes") {
@@ -65,7 +65,7 @@ pub(crate) fn helpers_are_the_other_tasks(variant: &Variant) {
     assert_eq!(counter(&server, "helper_tasks_self"), 0);
 }
 
-/// A helper says that it is done, in a record of fixed length: no content passes its channel.
+/// A helper reports its end in a record of fixed length: no content passes its channel.
 pub(crate) fn helpers_pass_no_content(variant: &Variant) {
     let launch = Launch::new(variant, common()).sets(&UNCACHED);
     let server = launch.set("amped.residency=always-ask").start();
@@ -84,7 +84,7 @@ pub(crate) fn helpers_pass_no_content(variant: &Variant) {
     assert_eq!(counter(&server, "residency_checks"), 0);
 }
 
-/// A helper that dies is replaced, and nobody's request is lost.
+/// A helper that dies is replaced, and no request is lost.
 pub(crate) fn a_killed_helper_is_replaced(variant: &Variant) {
     let server = Launch::new(variant, common()).sets(&UNCACHED).start();
     let main = worker(&server);
@@ -101,7 +101,7 @@ pub(crate) fn a_killed_helper_is_replaced(variant: &Variant) {
     assert!(counter(&server, "helpers_started") > gone);
 }
 
-/// What is in memory is never left for later; what is not is, and is answered all the same.
+/// Reads from memory are never deferred; others are, and are answered all the same.
 pub(crate) fn only_what_would_block_is_deferred(variant: &Variant) {
     let site = Site::new();
     site.put("page.bin", vec![7; 300_000]);
@@ -110,7 +110,7 @@ pub(crate) fn only_what_would_block_is_deferred(variant: &Variant) {
     let launch = Launch::new(variant, &site.root()).set("cache.body_bytes_max=4096");
     let server = launch.set("cache.enabled=false").start();
     let mut client = server.connect();
-    // That there are no siblings has to be looked up once.
+    // The siblings' absence has to be looked up once.
     client.get("/page.bin").expect(200);
     client.get("/small.bin").expect(200);
     let before = counter(&server, "laio_deferred");
@@ -136,7 +136,7 @@ pub(crate) fn only_what_would_block_is_deferred(variant: &Variant) {
     assert_eq!(counter(&server, "disk_completions_dropped"), 0);
 }
 
-/// Many wait for the disk at once, and each gets what it has asked for.
+/// Many wait for the disk at once, and each gets its own file.
 pub(crate) fn cold_files_go_to_who_asked(variant: &Variant) {
     let site = Site::new();
     let names: Vec<String> = (0..24).map(|at| format!("file-{at}.bin")).collect();
@@ -160,7 +160,7 @@ pub(crate) fn cold_files_go_to_who_asked(variant: &Variant) {
     }
 }
 
-/// Nobody but the kernel continues an operation: there is one task.
+/// Only the kernel continues an operation: there is one task.
 pub(crate) fn the_ring_needs_no_task(variant: &Variant) {
     let server = Launch::new(variant, common()).sets(&UNCACHED).start();
     ask_for_many(&server);

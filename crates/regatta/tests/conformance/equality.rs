@@ -5,7 +5,7 @@ use crate::harness::{Launch, PATIENCE, Variant, eventually, serve};
 use crate::site::{SIZES, common};
 use crate::variants::VARIANTS;
 
-/// Requests of every kind; each on a connection of its own.
+/// Requests of every kind, each on a separate connection.
 fn corpus() -> Vec<(&'static str, Vec<u8>)> {
     let mut corpus = Vec::new();
     for target in [
@@ -62,7 +62,7 @@ fn answers(variant: &Variant) -> Vec<Answer> {
         client.send(text);
         let mut answer = client.answer(method);
         answer.fields.retain(|(name, _)| !name.eq_ignore_ascii_case("Date"));
-        // Relative to now, in the fixture.
+        // The fixture sets it relative to now.
         if text.starts_with(b"GET /future") || text.starts_with(b"HEAD /future") {
             answer.fields.retain(|(name, _)| !name.eq_ignore_ascii_case("Last-Modified"));
         }
@@ -101,7 +101,7 @@ fn every_variant_answers_the_same() {
     }
 }
 
-/// What a cache counts.
+/// Counters of a cache.
 const COUNTERS: [&str; 8] = [
     "cache_lookups",
     "cache_hits",
@@ -113,8 +113,8 @@ const COUNTERS: [&str; 8] = [
     "opens",
 ];
 
-/// A fixed trace: files of every size, some far more often than others, forms of a page, a target
-/// that is not there, and heads.
+/// A fixed trace: files of every size, some far more often than others, forms of a page, a missing
+/// target, and heads.
 fn trace() -> Vec<(&'static str, Vec<u8>)> {
     let mut seed: u32 = 1;
     let mut roll = |below: usize| {
@@ -137,19 +137,19 @@ fn trace() -> Vec<(&'static str, Vec<u8>)> {
         .collect()
 }
 
-/// What the cache of a variant counts for the trace. Caches that are private are one: there is one
-/// worker. A cache that is shared is one whoever of its workers accepts a connection.
+/// Counts of a variant's cache for the trace. Private caches are one, as there is one worker. A
+/// shared cache is one whichever worker accepts a connection.
 fn counted(variant: &Variant, settings: &[&str]) -> Vec<(&'static str, u64)> {
     let mut launch = Launch::new(variant, common()).sets(settings);
     let alone: &[&str] = match variant.architecture {
         "n-copy" => &["event.copies=1"],
         "symped" | "symped-b" | "cohort" | "amped" | "laio" => &["event.processes=1"],
-        // A process for each connection, or a thread with a cache of its own.
+        // A process for each connection, or a thread with its own cache.
         "mp" => &["limits.connections_max=1"],
         _ if variant.has("threads.cache=own") => &["limits.connections_max=1"],
         _ => &[],
     };
-    // However long the trace takes, nothing becomes stale; and what some names set is the usual.
+    // Nothing becomes stale during the trace, and all presets use the usual values.
     let settings = [
         "cache.enabled=true",
         "cache.revalidate_ms=1h",
@@ -178,8 +178,7 @@ fn counted(variant: &Variant, settings: &[&str]) -> Vec<(&'static str, u64)> {
     read
 }
 
-/// systems.md §8.6, all: the same cache hits for the same trace, with room for everything and
-/// without.
+/// systems.md §8.6, all: the same cache hits for the same trace, with and without enough room.
 #[test]
 fn every_variant_counts_the_same() {
     let small = ["cache.entries_max=5", "cache.descriptors_max=3", "cache.bytes_max=70000"];

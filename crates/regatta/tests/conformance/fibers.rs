@@ -10,12 +10,11 @@ use std::time::Duration;
 
 /// Helpers of a preset whose variant names no number.
 const HELPERS: usize = 100;
-/// What a user thread may use of its stack, bytes: three quarters of what it has by default, also
-/// in a program that is not optimised.
+/// Most bytes of its stack that a user thread may use: three quarters of the default, also in a
+/// program that is not optimised.
 const STACK_BYTES_MAX: u64 = 48 << 10;
 
-/// However many connections there are, one kernel thread has them, and the helpers are as many as
-/// the setting says.
+/// A single kernel thread has all connections, and the number of helpers is the setting's.
 pub(crate) fn one_task_and_its_helpers(variant: &Variant) {
     let setting = variant.settings.iter().find_map(|one| one.strip_prefix("fiber.helpers="));
     let helpers = setting.map_or(HELPERS, |number| number.parse().expect("a number"));
@@ -28,12 +27,12 @@ pub(crate) fn one_task_and_its_helpers(variant: &Variant) {
     }
     assert_eq!(tasks(worker), 1 + helpers, "under load");
     assert_eq!(counter(&server, "connections_open_max"), 40);
-    // Each run of a user thread comes to something.
+    // Each run of a user thread makes progress.
     let (runs, replies) = (counter(&server, "fiber_runs"), counter(&server, "replies"));
     assert!(replies == 120 && (40..=8 * replies).contains(&runs), "{runs} for {replies} replies");
 }
 
-/// There are as many user threads as connections may be open: who comes then waits for one.
+/// User threads are as many as open connections may be: a further client waits for one.
 pub(crate) fn a_connection_each(variant: &Variant) {
     let settings = ["limits.connections_max=3", "accept.when_full=pause"];
     let server = Launch::new(variant, common()).sets(&settings).start();
@@ -50,25 +49,25 @@ pub(crate) fn a_connection_each(variant: &Variant) {
     assert_eq!(counter(&server, "accept_ok"), 4);
 }
 
-/// A scheduler may look for events again and again, as Capriccio did; it takes a processor, and
+/// A scheduler may poll for events without pause, as Capriccio did. It uses a whole processor, and
 /// serves all the same.
 pub(crate) fn a_scheduler_may_spin(variant: &Variant) {
     let server = Launch::new(variant, common()).set("fiber.idle=spin").start();
     let mut client = server.connect();
     client.get("/size-65537.bin").expect(200);
-    // Nobody asks for anything, and the machine may have others to serve.
+    // No request is pending, and the machine may have other work.
     let before = server.cpu();
     let used = || server.cpu() - before;
     assert!(eventually(PATIENCE, || used() > Duration::from_millis(100)), "{:?}", used());
     client.get("/size-65537.bin").expect(200);
 }
 
-/// What is in use of a stack is far from its end.
+/// The used part of a stack is far from its end.
 pub(crate) fn a_stack_is_long_enough(variant: &Variant) {
     let settings = ["content.precompressed=true", "limits.connections_max=2"];
     let server = Launch::new(variant, common()).sets(&settings).start();
     let mut client = server.connect();
-    // Each run in 256 is measured.
+    // One run in 256 is measured.
     for _ in 0..200 {
         for path in ["/small.txt", "/size-65537.bin", "/missing.txt", "/"] {
             client.send(get(path));
@@ -79,8 +78,8 @@ pub(crate) fn a_stack_is_long_enough(variant: &Variant) {
     assert!((1..=STACK_BYTES_MAX).contains(&used), "{used} bytes");
 }
 
-/// [E] §4.2, the second design: a helper tries, waits for this one client, and gives it up for
-/// others after a time.
+/// [E] §4.2, the second design: a helper tries, waits for this one client, and leaves it for others
+/// after a time.
 pub(crate) fn a_helper_waits_for_its_client(variant: &Variant) {
     let server = Launch::new(variant, common()).set("fiber.helper_poll_ms=50").start();
     let _client = stuck(&server);

@@ -1,4 +1,4 @@
-//! systems.md §8.6, Flash: two kinds of helper processes, what they are asked, and mapped files.
+//! systems.md §8.6, Flash: two kinds of helper processes, their tasks, and mapped files.
 
 use crate::client::{burst, get, request};
 use crate::disk::{counter, tasks, worker};
@@ -18,7 +18,7 @@ fn reaches(server: &Server, name: &str, value: u64) {
     assert!(there, "{name} is {}, not {value}", counter(server, name));
 }
 
-/// Has a server look up names that do not exist, all at once.
+/// Makes a server look up names that do not exist, all at once.
 fn ask_for_names(server: &Server) {
     let mut clients: Vec<_> = (0..20).map(|_| server.connect()).collect();
     for (at, client) in clients.iter_mut().enumerate() {
@@ -29,9 +29,9 @@ fn ask_for_names(server: &Server) {
     }
 }
 
-/// One task runs the connections. The others are processes that look up names, two at most, and
-/// that read, four at most; they pass neither content nor descriptors, and end when they have had
-/// nothing to do for long.
+/// A single task runs the connections. The others are processes: at most two look up names, and at
+/// most four read. They pass neither content nor descriptors, and end after a long time
+/// without work.
 pub(crate) fn helpers_are_processes_of_two_kinds(variant: &Variant) {
     let launch = Launch::new(variant, common()).set("cache.enabled=false");
     let launch = launch.sets(&["flash.start_delay_ms=0", "flash.helper_idle_ms=100"]);
@@ -100,7 +100,7 @@ pub(crate) fn clients_of_one_file_share_a_task(variant: &Variant) {
     assert_eq!(counter(&server, "flash_coalesced"), 1);
 }
 
-/// There is one helper of a kind until tasks have waited for a while.
+/// A kind has one helper until tasks have waited for a while.
 pub(crate) fn helpers_are_started_one_by_one(variant: &Variant) {
     const DELAY: Duration = Duration::from_secs(2);
     let site = Site::new();
@@ -126,7 +126,7 @@ pub(crate) fn helpers_are_started_one_by_one(variant: &Variant) {
     assert_eq!(counter(&server, "helpers_started"), 3);
 }
 
-/// Of a mapped chunk that is partly in memory, that part is sent before a helper is asked.
+/// If a mapped chunk is partly in memory, that part is sent before a helper is asked.
 pub(crate) fn what_is_in_memory_goes_first(variant: &Variant) {
     const LEN: usize = 1_000_000;
     const KEPT: u64 = 512 << 10;
@@ -135,7 +135,7 @@ pub(crate) fn what_is_in_memory_goes_first(variant: &Variant) {
     let launch = with_disk(variant, &site).set("lab.disk_seek_us=1000");
     let server = launch.set("flash.chunk_bytes=1048576").start();
     let mut client = server.connect();
-    // It maps the chunk and touches the first pages, which the system does not let go of then.
+    // The request maps the chunk and touches the first pages, which the system then keeps.
     client.ask("GET", "/file.bin", &[("Range", "bytes=0-99")]).expect(206);
     let file = File::open(site.path("file.bin")).expect("our file");
     fsync(&file).expect("our file");

@@ -1,7 +1,7 @@
 //! Malformed messages: any doubt about framing is answered 400 once, and the connection ends.
 //!
-//! Each row is sent with a well-formed request behind it, which must never be answered: whoever
-//! answers it has read the bytes in a second way, and that is how requests are smuggled.
+//! Each row is sent with a well-formed request behind it, which must never be answered. An answer
+//! would mean a second way to read the bytes, and that is how requests are smuggled.
 
 use crate::client::{Client, get};
 use crate::harness::{Server, Variant, serve};
@@ -124,7 +124,7 @@ pub(crate) fn field_lines(variant: &Variant) {
     }
 }
 
-/// A bare LF or CR never ends a line: others on the way may think otherwise.
+/// A bare LF or CR never ends a line: other servers on the way may differ.
 pub(crate) fn bare_line_ends(variant: &Variant) {
     all_refused(
         variant,
@@ -181,7 +181,7 @@ pub(crate) fn content_lengths(variant: &Variant) {
     }
 }
 
-/// RFC 9112 §6.1 and §6.3: what is not exactly `chunked`, or comes with a length, is refused.
+/// RFC 9112 §6.1 and §6.3: any coding other than exactly `chunked`, or with a length, is refused.
 pub(crate) fn transfer_encodings(variant: &Variant) {
     let server = serve(variant);
     let end = "0\r\n\r\n";
@@ -251,7 +251,7 @@ pub(crate) fn chunks(variant: &Variant) {
         let text = with_field("Transfer-Encoding: chunked") + body;
         let mut client = server.connect();
         client.try_send([text.as_bytes(), &get("/a.txt")].concat());
-        // The request itself was good, so an answer that left before the fault was seen may stand.
+        // The request itself was good, so an answer sent before the fault was seen may stand.
         let answer = client.answer("GET").expect_one_of(&[400, 200]);
         let rest = client.rest();
         assert!(rest.is_empty(), "after {body:?}: {} then {:?}", answer.brief(), lossy(&rest));
@@ -262,7 +262,7 @@ fn lossy(bytes: &[u8]) -> String {
     bytes.escape_ascii().to_string()
 }
 
-/// The same faults, arriving byte by byte: how bytes are split must not matter.
+/// The same faults, arriving byte by byte: the split of bytes must not matter.
 pub(crate) fn faults_in_pieces(variant: &Variant) {
     let server = serve(variant);
     for row in [
@@ -282,7 +282,7 @@ pub(crate) fn faults_in_pieces(variant: &Variant) {
     }
 }
 
-/// A refusal in the middle of a pipeline answers what came before it.
+/// A refusal in the middle of a pipeline answers the requests before it.
 pub(crate) fn fault_after_good_requests(variant: &Variant) {
     let server = serve(variant);
     let mut client: Client = server.connect();

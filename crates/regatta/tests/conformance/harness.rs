@@ -13,11 +13,11 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// The longest that anything which should happen at once may take on a crowded machine.
+/// Longest time, on a crowded machine, for anything that should happen at once.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Limits of every server whose test does not set them: they end clients that wait, and a test
-/// that serves many clients one after another on a crowded machine lets the last one wait long.
+/// Limits of every server whose test does not set them. The defaults end clients that wait, and on
+/// a crowded machine the last of many clients waits long.
 pub(crate) const PATIENT: [(&str, &str); 3] = [
     ("limits.first_request_ms_max", "10min"),
     ("limits.head_ms_max", "10min"),
@@ -35,12 +35,12 @@ pub(crate) struct Variant {
 }
 
 impl Variant {
-    /// The variant of that name.
+    /// Finds the variant of this name.
     pub(crate) fn named(name: &str) -> &'static Self {
         VARIANTS.iter().find(|variant| variant.name == name).expect("a name of the table")
     }
 
-    /// How many ports it takes for each address that it is given.
+    /// Ports that it takes for each of its addresses.
     pub(crate) fn ports(&self) -> usize {
         if self.has("event.copies=2") { 2 } else { 1 }
     }
@@ -57,7 +57,7 @@ pub(crate) fn program() -> PathBuf {
         .map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_regatta")), PathBuf::from)
 }
 
-/// What a finished command said.
+/// Output and exit code of a finished command.
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) code: Option<i32>,
@@ -65,7 +65,7 @@ pub(crate) struct Said {
     pub(crate) stderr: String,
 }
 
-/// Runs a command of the program that must end by itself; kills it when it does not.
+/// Runs a command of the program that must end; kills it when it does not.
 pub(crate) fn run(args: &[&str]) -> Said {
     let mut child = Command::new(program())
         .args(args)
@@ -107,7 +107,7 @@ fn wait_for(child: &mut Child, at_most: Duration) -> Option<ExitStatus> {
     status
 }
 
-/// Asks until the answer is yes or the time is over; says which it was.
+/// Calls `ask` until it is true or the time is over; returns its last answer.
 pub(crate) fn eventually(at_most: Duration, mut ask: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     loop {
@@ -121,7 +121,7 @@ pub(crate) fn eventually(at_most: Duration, mut ask: impl FnMut() -> bool) -> bo
     }
 }
 
-/// How to start a server.
+/// Options to start a server with.
 #[derive(Debug)]
 pub(crate) struct Launch {
     program: PathBuf,
@@ -135,7 +135,7 @@ pub(crate) struct Launch {
 
 impl Launch {
     /// A server of this variant over this root, on one port of the kernel's choice. Its clients may
-    /// wait as long as [`PATIENT`] says.
+    /// wait as long as [`PATIENT`] allows.
     pub(crate) fn new(variant: &Variant, root: &Path) -> Self {
         let root = root.to_str().expect("our paths are text").to_owned();
         let launch = Self { patient: true, ..Self::of(&program()) }.arg(root);
@@ -148,59 +148,59 @@ impl Launch {
         }
     }
 
-    /// A server of this program that a configuration file says everything about.
+    /// A server of this program, configured by a file alone.
     pub(crate) fn of(program: &Path) -> Self {
         let (program, args) = (program.to_owned(), vec!["serve".into()]);
         let (files_max, stderr, faults, patient) = (None, None, None, false);
         Self { program, args, listeners: 0, files_max, stderr, faults, patient }
     }
 
-    /// It will say so many addresses besides those that it is told here.
+    /// Expects `more` addresses in its output besides those set here.
     pub(crate) fn listens(self, more: usize) -> Self {
         Self { listeners: self.listeners + more, ..self }
     }
 
-    /// One more argument.
+    /// Adds an argument.
     pub(crate) fn arg(mut self, arg: impl Into<String>) -> Self {
         self.args.push(arg.into());
         self
     }
 
-    /// One more address to listen on.
+    /// Adds an address to listen on.
     pub(crate) fn listen(mut self, address: &str) -> Self {
         self.listeners += 1;
         self.arg("--listen").arg(address)
     }
 
-    /// One more `--set key=value`.
+    /// Adds a `--set key=value`.
     pub(crate) fn set(self, setting: impl Into<String>) -> Self {
         self.arg("--set").arg(setting)
     }
 
-    /// Several settings.
+    /// Adds several settings.
     pub(crate) fn sets(self, settings: &[&str]) -> Self {
         settings.iter().fold(self, |launch, setting| launch.set(*setting))
     }
 
-    /// Lets the server have at most so many descriptors.
+    /// Limits the descriptors of the server.
     pub(crate) fn files_max(mut self, files_max: u32) -> Self {
         self.files_max = Some(files_max);
         self
     }
 
-    /// Gives the server this for standard error; what it says there is not kept.
+    /// Replaces the server's standard error by this descriptor; its output is not kept.
     pub(crate) fn stderr(mut self, stderr: OwnedFd) -> Self {
         self.stderr = Some(stderr);
         self
     }
 
-    /// Faults that are injected, instead of the variant's.
+    /// Injects these faults instead of the variant's.
     pub(crate) fn faults(mut self, plan: impl Into<String>) -> Self {
         self.faults = Some(plan.into());
         self
     }
 
-    /// The arguments that make the server patient, but for limits that the test sets.
+    /// Arguments that make the server patient, except for limits that the test sets.
     fn patience(&self) -> Vec<String> {
         let sets = |key: &str| self.args.iter().any(|arg| arg.split('=').next() == Some(key));
         let all = PATIENT.iter().filter(|(key, _)| self.patient && !sets(key));
@@ -282,41 +282,41 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A running server. Dropping it kills the master and every worker, whatever state they are in.
+/// A running server. Dropping it kills the master and every worker, whatever their state.
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,
     addresses: Vec<SocketAddr>,
     stdout: Mutex<Receiver<String>>,
     stderr: Arc<Mutex<VecDeque<String>>>,
-    /// Those of the master before there were connections.
+    /// Sockets of the master before there were connections.
     listening: HashSet<PathBuf>,
-    /// Between master and workers that share a table of descriptors there is a keeper.
+    /// Whether a keeper is between the master and workers that share a table of descriptors.
     kept: bool,
 }
 
 impl Server {
-    /// Where it listens (the first address).
+    /// First address that it listens on.
     pub(crate) fn address(&self) -> SocketAddr {
         self.addresses[0]
     }
 
-    /// Every address it said it listens on.
+    /// All addresses that it reported.
     pub(crate) fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// A new connection.
+    /// Opens a new connection.
     pub(crate) fn connect(&self) -> Client {
         Client::connect(self.address())
     }
 
-    /// The master's process id.
+    /// Process number of the master.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// The process ids of the workers: children of the master, or of the keeper if there is one.
+    /// Process numbers of the workers: children of the master, or of the keeper if there is one.
     pub(crate) fn workers(&self) -> Vec<u32> {
         let children_of_master = children(self.pid());
         if self.kept {
@@ -326,7 +326,7 @@ impl Server {
         }
     }
 
-    /// The keeper of workers that share a table of descriptors, which is one of those who share it.
+    /// The keeper of workers that share a table of descriptors. It shares the table, too.
     pub(crate) fn keeper(&self) -> u32 {
         assert!(self.kept, "only shared-symped has one");
         *children(self.pid()).first().expect("a keeper")
@@ -345,8 +345,8 @@ impl Server {
         self.processes().into_iter().map(cpu_of).sum()
     }
 
-    /// Connections that the workers hold open: their sockets other than the listening ones and
-    /// those that lead to their helpers.
+    /// Connections that the workers have open: their sockets, except the listening ones and those
+    /// to their helpers.
     pub(crate) fn open_connections(&self) -> usize {
         let held: HashSet<PathBuf> = self.workers().into_iter().flat_map(sockets).collect();
         let local = local_sockets();
@@ -358,22 +358,22 @@ impl Server {
         kill(self.pid(), signal);
     }
 
-    /// Waits for the master to end; its exit code, or nothing when it did not in time.
+    /// Waits for the master to end. Returns its exit code, or `None` after the time.
     pub(crate) fn exit_within(&mut self, at_most: Duration) -> Option<ExitStatus> {
         wait_for(&mut self.child, at_most)
     }
 
-    /// The next line of standard output, if there is one in time.
+    /// Next line of standard output, if one arrives in time.
     pub(crate) fn stdout_line(&self, at_most: Duration) -> Option<String> {
         lock(&self.stdout).recv_timeout(at_most).ok()
     }
 
-    /// What it said on standard error.
+    /// Lines of its standard error.
     pub(crate) fn stderr(&self) -> String {
         lock(&self.stderr).iter().fold(String::new(), |text, line| text + line + "\n")
     }
 
-    /// The counters as `regatta top --json` prints them.
+    /// Counters as `regatta top --json` prints them.
     pub(crate) fn top(&self) -> serde_json::Value {
         let said =
             run(&["top", "--pid", &self.pid().to_string(), "--json", "--once", "--interval", "0"]);
@@ -406,7 +406,7 @@ pub(crate) fn kill(pid: u32, signal: Signal) {
     let _ = rustix::process::kill_process(pid, signal);
 }
 
-/// Stops a process until it is told to go on, and waits until it stands: that takes a moment.
+/// Stops a process by `SIGSTOP`, and waits until it has stopped: that takes a moment.
 pub(crate) fn halt(pid: u32) {
     kill(pid, Signal::STOP);
     let stands = || stat(pid).is_none_or(|fields| fields[0] == "T");
@@ -441,21 +441,21 @@ fn sockets(pid: u32) -> HashSet<PathBuf> {
     links.filter(|link| link.to_string_lossy().starts_with("socket:")).collect()
 }
 
-/// The sockets of this machine that are no network's (unix(7)), by the names they have in tables.
+/// Local sockets of this machine (unix(7)), by their names in tables of descriptors.
 fn local_sockets() -> HashSet<PathBuf> {
     let text = std::fs::read_to_string("/proc/net/unix").expect("Linux has them");
     let inodes = text.lines().skip(1).filter_map(|line| line.split_whitespace().nth(6));
     inodes.map(|inode| PathBuf::from(format!("socket:[{inode}]"))).collect()
 }
 
-/// The fields of `/proc/PID/stat` from the state (the third) on.
+/// Fields of `/proc/PID/stat` from the state (the third) on.
 fn stat(pid: u32) -> Option<Vec<String>> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let rest = &text[text.rfind(')')? + 1..];
     Some(rest.split_whitespace().map(str::to_owned).collect())
 }
 
-/// When a process was started, since the machine was.
+/// Start of a process, as time since the machine's start.
 pub(crate) fn started(pid: u32) -> Option<Duration> {
     let ticks: u64 = stat(pid)?[19].parse().ok()?;
     Some(Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second()))
@@ -467,7 +467,7 @@ fn cpu_of(pid: u32) -> Duration {
     Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second())
 }
 
-/// Servers in use by several tests at once, by how they were started.
+/// Servers in use by several tests at once, by their arguments.
 static SHARED: Mutex<Vec<(String, Weak<Server>)>> = Mutex::new(Vec::new());
 
 /// A server over the common site; tests that run at the same time share it.

@@ -1,5 +1,4 @@
-//! Hosts with roots of their own: each has its own files, rules and pages, whoever opens and caches
-//! them.
+//! Hosts with separate roots: each has its own files, rules and pages, whichever task opens them.
 
 use crate::client::Client;
 use crate::harness::{Launch, PATIENCE, Variant, children, eventually, run};
@@ -9,13 +8,12 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
-/// What all hosts have, in other versions: one that is kept in memory, and one that is sent from
-/// its file.
+/// Files of all hosts, in different versions: one kept in memory, and one sent from its file.
 const FILES: [(&str, usize); 2] = [("small.txt", 700), ("large.bin", 200_000)];
 
 const NAMES: [&str; 3] = ["first.example", "one.example", "two.example"];
 
-/// Three roots, and a configuration with the second and the third as hosts of their own.
+/// Three roots, and a configuration with the second and the third as separate hosts.
 fn hosts() -> (Site, PathBuf) {
     let site = Site::new();
     let mut text = "[limits]\nidle_ms_max = \"1min\"\n".to_owned();
@@ -55,7 +53,7 @@ pub(crate) fn each_has_its_own(variant: &Variant) {
         .arg(config.to_str().expect("our paths are text"))
         .start();
     let mut client = server.connect();
-    // Twice from the disk or from memory, whatever another host's file of this name is.
+    // Repeated, from the disk or from memory, whatever another host's file of this name is.
     for _ in 0..3 {
         for (at, name) in NAMES.into_iter().enumerate() {
             for host in [name.to_owned(), format!("{}.:80", name.to_uppercase())] {
@@ -90,7 +88,7 @@ pub(crate) fn each_has_its_own(variant: &Variant) {
     }
 }
 
-/// A host whose root leads elsewhere serves that soon, and no other does.
+/// A host whose root is redirected serves the new one soon, and no other host does.
 pub(crate) fn each_is_deployed(variant: &Variant) {
     let (site, config) = hosts();
     let links = ["one", "two"].map(|name| site.beside(name));
@@ -114,7 +112,7 @@ pub(crate) fn each_is_deployed(variant: &Variant) {
         ask(&mut server.connect(), "GET", &target, host).body == NAMES[of].as_bytes()
     };
     assert!(serves(NAMES[0], 0) && serves(NAMES[1], 1) && serves(NAMES[2], 2));
-    // Each has what the other had.
+    // Each gets the other's root.
     lead(NAMES[2], &links[0]);
     lead(NAMES[1], &links[1]);
     let all = || serves(NAMES[1], 2) && serves(NAMES[2], 1);
@@ -122,8 +120,8 @@ pub(crate) fn each_is_deployed(variant: &Variant) {
     assert!(serves(NAMES[0], 0) && !serves(NAMES[1], 1) && !serves(NAMES[2], 2));
 }
 
-/// A fault below one root concerns its host: the server starts, reloads, and serves the
-/// others; `check` reports it all.
+/// A fault below one root affects only its host: the server starts, reloads, and serves the others;
+/// `check` reports all faults.
 #[test]
 fn a_fault_below_one_root_is_its_hosts_alone() {
     let (site, config) = hosts();
@@ -182,7 +180,7 @@ fn a_fault_below_one_root_is_its_hosts_alone() {
     assert!(eventually(PATIENCE, reloaded), "{}", server.stderr());
     assert_eq!(server.stderr().matches(" starts with ").count(), begun + 1);
     serves();
-    // What is mended is served soon, without a reload.
+    // Repaired roots are served soon, without a reload.
     fs::create_dir(&roots[0]).expect("a folder");
     fs::write(roots[0].join("index.html"), "here").expect("a file");
     fs::remove_dir(roots[1].join("_headers")).expect("a folder");
@@ -201,7 +199,7 @@ fn a_fault_below_one_root_is_its_hosts_alone() {
 /// Hosts whose roots are links.
 const LINKS: usize = 400;
 
-/// A lookup that hangs holds up the following of its own root, and of that only until it is killed.
+/// A hanging lookup delays only updates of its own root, and only until it is killed.
 #[test]
 fn a_lookup_that_hangs_holds_up_no_other_root() {
     const HANGS: usize = 7;

@@ -1,18 +1,18 @@
-//! What the kernel knows of a server's processes: their sockets, mappings, tasks and processors.
+//! The kernel's facts about a server's processes: sockets, mappings, tasks and processors.
 
 use crate::harness::Server;
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
 
-/// The rows of the kernel's table of IPv4 sockets.
+/// Rows of the kernel's table of IPv4 sockets.
 fn table() -> Vec<Vec<String>> {
     let text = fs::read_to_string("/proc/net/tcp").expect("the kernel's table");
     let row = |line: &str| line.split_whitespace().map(str::to_owned).collect();
     text.lines().skip(1).map(row).collect()
 }
 
-/// The inodes of the sockets that a process has open.
+/// Inodes of the sockets that a process has open.
 fn inodes(pid: u32) -> BTreeSet<String> {
     let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else { return BTreeSet::new() };
     let links = entries.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
@@ -20,14 +20,14 @@ fn inodes(pid: u32) -> BTreeSet<String> {
     links.filter_map(|link| inode(link.to_string_lossy().into_owned())).collect()
 }
 
-/// The listening sockets that a process has open, by inode.
+/// Listening sockets that a process has open, by inode.
 pub(crate) fn listeners(pid: u32) -> BTreeSet<String> {
     let open = inodes(pid);
     let listening = table().into_iter().filter(|row| row[3] == "0A").map(|row| row[9].clone());
     listening.filter(|inode| open.contains(inode)).collect()
 }
 
-/// The workers that have the other ends of connections.
+/// Workers that have the other ends of connections.
 pub(crate) fn owners<'a>(
     server: &Server,
     streams: impl IntoIterator<Item = &'a TcpStream>,
@@ -43,24 +43,24 @@ pub(crate) fn owners<'a>(
     streams.into_iter().map(owner).collect()
 }
 
-/// The worker that has the other end of a connection, once one has.
+/// Worker that has the other end of a connection, once there is one.
 pub(crate) fn owner(server: &Server, stream: &TcpStream) -> Option<u32> {
     owners(server, [stream])[0]
 }
 
-/// An address as the table writes it.
+/// An address in the table's notation.
 fn hex(address: SocketAddr) -> String {
     let SocketAddr::V4(address) = address else { panic!("{address} is not IPv4") };
     let ip = u32::from_ne_bytes(address.ip().octets());
     format!("{ip:08X}:{:04X}", address.port())
 }
 
-/// How many tasks a process has.
+/// Number of tasks of a process.
 pub(crate) fn tasks(pid: u32) -> usize {
     fs::read_dir(format!("/proc/{pid}/task")).expect("alive").count()
 }
 
-/// What a process can write that others may see, by name.
+/// Shared mappings that a process can write to, by name.
 pub(crate) fn shared_and_writable(pid: u32) -> BTreeSet<String> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).expect("alive");
     let rows = maps.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
@@ -69,13 +69,13 @@ pub(crate) fn shared_and_writable(pid: u32) -> BTreeSet<String> {
     shared.map(|row| row.get(5).copied().unwrap_or_default().to_owned()).collect()
 }
 
-/// How many processors this process may keep busy, which is also what a server that it starts may.
+/// Processors that this process, and a server that it starts, may keep busy.
 pub(crate) fn processors_at_once() -> usize {
     let quota = regatta_sys::groups::own().quota.map_or(usize::MAX, |quota| quota.processors());
     processors(std::process::id()).len().min(quota)
 }
 
-/// The processors that a process may run on.
+/// Processors that a process may run on.
 pub(crate) fn processors(pid: u32) -> Vec<usize> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("alive");
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));

@@ -13,7 +13,7 @@ fn start(variant: &Variant) -> Server {
     Launch::new(variant, common()).start()
 }
 
-/// Fails unless the server ends by itself within the time, with exit code 0.
+/// Fails unless the server ends within the time, with exit code 0.
 fn ends(server: &mut Server, at_most: Duration) {
     let begin = Instant::now();
     let workers = server.workers();
@@ -34,7 +34,7 @@ pub(crate) fn idle_ends_promptly(variant: &Variant) {
     }
 }
 
-/// An idle kept-alive connection is closed in order, and holds nothing up.
+/// An idle kept-alive connection is closed in order, and delays nothing.
 pub(crate) fn idle_connections_are_closed(variant: &Variant) {
     let mut server = start(variant);
     let mut idle: Vec<Client> = (0..10).map(|_| server.connect()).collect();
@@ -42,7 +42,7 @@ pub(crate) fn idle_connections_are_closed(variant: &Variant) {
         client.get("/small.txt").expect(200);
     }
     let mut silent = server.connect();
-    // So that the last one has been accepted too.
+    // Then the last one has been accepted too.
     server.connect().get("/small.txt").expect(200);
     server.signal(Signal::TERM);
     for client in &mut idle {
@@ -66,7 +66,7 @@ pub(crate) fn transfers_are_completed(variant: &Variant) {
     ends(&mut server, PATIENCE);
 }
 
-/// A head that is being sent when the drain begins is answered, or its connection ends in order.
+/// A head in transit when the drain begins is answered, or its connection ends in order.
 pub(crate) fn requests_in_progress_are_answered(variant: &Variant) {
     let mut server = start(variant);
     let mut client = server.connect();
@@ -83,7 +83,7 @@ pub(crate) fn requests_in_progress_are_answered(variant: &Variant) {
     ends(&mut server, PATIENCE);
 }
 
-/// The drain is finite: a client that does not read is left behind at the deadline.
+/// The drain is finite: at the deadline the server drops a client that does not read.
 pub(crate) fn drain_has_a_deadline(variant: &Variant) {
     let mut server = Launch::new(variant, common()).set("server.drain_ms_max=400").start();
     let mut stuck = stuck(&server);
@@ -118,7 +118,7 @@ pub(crate) fn quit_cuts_a_drain_short(variant: &Variant) {
     assert!(server.exit_within(PROMPTLY).is_some(), "SIGQUIT waits for the drain");
 }
 
-/// A worker that is killed is replaced; the listening socket outlives it.
+/// A killed worker is replaced; the listening socket outlives it.
 pub(crate) fn a_killed_worker_is_replaced(variant: &Variant) {
     let mut server = start(variant);
     server.connect().get("/small.txt").expect(200);
@@ -127,7 +127,7 @@ pub(crate) fn a_killed_worker_is_replaced(variant: &Variant) {
         assert!(!workers.is_empty(), "no worker process");
         workers.iter().for_each(|worker| kill(*worker, Signal::KILL));
         let begin = Instant::now();
-        // A thread that is dying in `accept` takes a connection along, and the first dies first.
+        // A thread that dies in `accept` takes a connection along, and the first dies first.
         let reaped = |worker: &u32| !Path::new(&format!("/proc/{worker}")).exists();
         assert!(eventually(PATIENCE, || workers.iter().all(reaped)));
         // Connects at once: the port never closes.
@@ -147,7 +147,7 @@ pub(crate) fn a_killed_worker_is_replaced(variant: &Variant) {
     ends(&mut server, PATIENCE);
 }
 
-/// A worker that dies again and again is not started in a loop, and the end does not wait for it.
+/// A worker that dies repeatedly is not started in a loop, and the end does not wait for it.
 pub(crate) fn a_dying_worker_does_not_hold_up_the_end(variant: &Variant) {
     let mut server = start(variant);
     for _ in 0..5 {
@@ -159,7 +159,7 @@ pub(crate) fn a_dying_worker_does_not_hold_up_the_end(variant: &Variant) {
     ends(&mut server, PROMPTLY);
 }
 
-/// A master that is killed takes its workers along: nothing is left behind.
+/// A killed master takes its workers along: no process remains.
 pub(crate) fn a_killed_master_leaves_nothing(variant: &Variant) {
     let server = start(variant);
     let workers = server.processes().split_off(1);

@@ -3,7 +3,7 @@
 use crate::client::Client;
 use crate::harness::{Variant, serve, serve_with};
 
-/// A GET whose head is exactly so long.
+/// A GET whose head is exactly `len` bytes.
 fn head_of(len: usize) -> String {
     let start = "GET /small.txt HTTP/1.1\r\nHost: x\r\nX-Padding: ";
     format!("{start}{}\r\n\r\n", "p".repeat(len - start.len() - 4))
@@ -70,7 +70,7 @@ pub(crate) fn too_many_fields(variant: &Variant) {
     refused(server.connect(), &with(1025), 431);
 }
 
-/// A target of exactly so many bytes, of short segments.
+/// A target of exactly `len` bytes, in short segments.
 fn target_of(len: usize) -> String {
     let target = "/0123456789abcdef".repeat(len / 17 + 1);
     target[..len].to_owned()
@@ -115,7 +115,7 @@ pub(crate) fn empty_lines_without_end(variant: &Variant) {
     while sent < 4 << 20 && client.try_send("\r\n".repeat(2048)) {
         sent += 4096;
     }
-    // Some are skipped (RFC 9112 §2.2); without bound they are not a request.
+    // Servers skip some (RFC 9112 §2.2); without bound they are not a request.
     client.send_nothing_more();
     assert!(client.answer("GET").expect_one_of(&[400, 431]).closes());
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// Two hundred connections at once, each asking several times, all sizes mixed.
 pub(crate) fn two_hundred_connections(variant: &Variant) {
     let server = serve(variant);
-    // A process each is less than so many.
+    // Fewer where each needs a process.
     let each = if variant.architecture == "mp" { 15 } else { 50 };
     std::thread::scope(|scope| {
         for thread in 0..4 {
@@ -45,7 +45,7 @@ pub(crate) fn a_thousand_short_connections(variant: &Variant) {
     }
 }
 
-/// At the limit further connections wait; each that closes lets one in; nobody is turned away.
+/// At the limit further connections wait; each that closes lets one in; none is refused.
 fn full(variant: &Variant, setting: &str) {
     let launch = Launch::new(variant, common()).set("limits.connections_max=4");
     let server = launch.set(setting).start();
@@ -83,8 +83,8 @@ pub(crate) fn full_and_not_listening(variant: &Variant) {
     full(variant, "accept.when_full=pause");
 }
 
-/// At the limit whoever has been idle for longest makes room: first those that have had an answer,
-/// then those that have not asked yet, and never one that has.
+/// At the limit the connection idle for longest is closed: first those that have had an answer,
+/// then those without a request yet. Connections with a request stay.
 pub(crate) fn full_and_closing_the_idle(variant: &Variant) {
     let launch = Launch::new(variant, common()).set("limits.connections_max=4");
     let server = launch.set("accept.when_full=close-idle").start();
@@ -98,7 +98,7 @@ pub(crate) fn full_and_closing_the_idle(variant: &Variant) {
     }
     inside[2].send("GET /small.txt HT");
     assert!(eventually(PATIENCE, || server.open_connections() == 4));
-    // Until the client's kernel has acknowledged the last answer.
+    // Time for the client's kernel to acknowledge the last answer.
     std::thread::sleep(Duration::from_millis(300));
     let mut newcomer = server.connect();
     newcomer.get("/a.txt").expect(200);
@@ -113,15 +113,15 @@ pub(crate) fn full_and_closing_the_idle(variant: &Variant) {
     assert!(eventually(PATIENCE, is_said), "{}", server.stderr());
 }
 
-/// A thread gives a connection back a moment after its answer has come, and until then nobody knows
-/// that it is idle.
+/// A thread returns a connection a moment after its answer arrives. Until then the server does not
+/// know that it is idle.
 fn all_are_back(server: &Server) -> bool {
     let counters = &server.top()["total"]["counters"];
     counters["hand_overs"] == counters["hand_backs"]
 }
 
-/// Several workers have what there may be between them: each that comes is answered, and nobody
-/// who is being answered is closed.
+/// Several workers share the limit: each newcomer is answered, and no connection with a pending
+/// answer is closed.
 fn full_together(server: &Server) {
     let mut idle: Vec<Client> = Vec::new();
     for _ in 0..12 {
@@ -132,7 +132,7 @@ fn full_together(server: &Server) {
     }
 }
 
-/// Who connects and says nothing is not waited for as long as who has had an answer.
+/// A silent newcomer has less time than a client that has had an answer.
 pub(crate) fn silent_newcomers_are_closed(variant: &Variant) {
     let server = Launch::new(variant, common()).set("limits.first_request_ms_max=300").start();
     let (mut silent, mut idle) = (server.connect(), server.connect());
@@ -160,9 +160,9 @@ pub(crate) fn full_is_free(variant: &Variant) {
     assert!(used < Duration::from_millis(80), "{used:?} at the limit");
 }
 
-/// Fewer descriptors than clients: those inside are served, the others wait their turn.
+/// Fewer descriptors than clients: those inside are served, the others wait.
 pub(crate) fn fewer_descriptors_than_clients(variant: &Variant) {
-    // Who is full and asks again and again has no rest.
+    // A policy that keeps polling would spin while the table is full.
     let launch = Launch::new(variant, common()).set("accept.when_full=pause");
     let server = launch.set("limits.connections_max=0").files_max(160).start();
     let mut clients: Vec<Client> = (0..200).map(|_| server.connect()).collect();
@@ -181,7 +181,7 @@ pub(crate) fn fewer_descriptors_than_clients(variant: &Variant) {
     server.connect().get("/size-1048577.bin").expect(200);
 }
 
-/// A cache far too small for the site gives the same answers and keeps to its bounds.
+/// A cache far too small for the site gives the same answers and stays within its bounds.
 pub(crate) fn more_files_than_the_cache_may_hold(variant: &Variant) {
     let settings = ["cache.descriptors_max=4", "cache.entries_max=6", "cache.bytes_max=70000"];
     let server: Server = Launch::new(variant, common()).sets(&settings).start();
@@ -200,7 +200,7 @@ pub(crate) fn more_files_than_the_cache_may_hold(variant: &Variant) {
     }
 }
 
-/// Settings of sockets change how bytes travel, never which.
+/// Settings of sockets change how bytes travel, never the bytes.
 pub(crate) fn every_kind_of_socket(variant: &Variant) {
     for setting in [
         "accept.defer=true",
@@ -221,7 +221,7 @@ pub(crate) fn every_kind_of_socket(variant: &Variant) {
     }
 }
 
-/// A body kept in memory, one copied behind its head, and one sent from its file are the same.
+/// A body kept in memory, one copied after its head, and one sent from its file are the same.
 pub(crate) fn every_way_to_send(variant: &Variant) {
     for settings in [
         ["cache.body_bytes_max=0", "cache.copy_bytes_max=0"],

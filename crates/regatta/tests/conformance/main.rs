@@ -1,8 +1,9 @@
 //! Black-box conformance: HTTP over loopback against the real binary, for every architecture.
 //!
-//! Nothing here knows how the server is built. A case says what RFC 9110, 9111, 9112 or the
-//! product promise, sends explicit bytes over TCP, and reads the answer with a strict reader. Every
-//! case of `matrix.rs` runs for every variant (an architecture with settings) of `variants.rs`.
+//! The cases do not depend on the server's construction. A case states a rule of RFC 9110, 9111,
+//! 9112 or the product, sends explicit bytes over TCP, and reads the answer with a strict reader.
+//! Every case of `matrix.rs` runs for every variant (an architecture with settings) of
+//! `variants.rs`.
 //!
 //! `REGATTA_BIN=/path/to/regatta` runs the suite against another build of the program.
 

@@ -1,9 +1,9 @@
 //! Every case, run for every variant: `matrix::sped_epoll::ranges::suffix` and so on.
 //!
-//! A case is a function of a variant in the module of its topic. One that is missing here is dead
-//! code, and the build says so.
+//! A case is a function of a variant in the module of its topic. A case missing here is dead code,
+//! and the build reports it.
 
-/// What holds for every variant.
+/// Cases for every variant.
 macro_rules! always {
     ($variant:ident) => {
         topics! { $variant
@@ -102,7 +102,7 @@ macro_rules! always {
     };
 }
 
-/// What holds where an event loop waits for many connections, and accepts several at a time.
+/// Cases where an event loop waits for many connections, and accepts several at a time.
 macro_rules! looped {
     ($variant:ident) => {
         mod looped {
@@ -148,7 +148,7 @@ macro_rules! forked {
     };
 }
 
-/// Apache's prefork: there are as many processes as it takes for some to be idle.
+/// Apache's prefork: enough processes that some are idle.
 macro_rules! staffed {
     ($variant:ident) => {
         topics! { $variant
@@ -159,7 +159,7 @@ macro_rules! staffed {
     };
 }
 
-/// As many processes as there may be connections, which serve as those do that come and go.
+/// Processes for all allowed connections, which serve like those that come and go.
 macro_rules! fixed {
     ($variant:ident) => {
         topics! { $variant
@@ -172,7 +172,7 @@ macro_rules! fixed {
     };
 }
 
-/// What holds where processes share one table of descriptors and one cache.
+/// Cases where processes share one table of descriptors and one cache.
 macro_rules! shared {
     ($variant:ident) => {
         topics! { $variant
@@ -185,7 +185,7 @@ macro_rules! shared {
     };
 }
 
-/// What holds where one slow peer does not hold up a worker, as a blocking send does.
+/// Cases where one slow peer does not block a worker, as a blocking send does.
 macro_rules! nonblocking {
     ($variant:ident) => {
         topics! { $variant
@@ -199,8 +199,8 @@ macro_rules! nonblocking {
     };
 }
 
-/// As [`nonblocking`], of who sends as another variant does, which these cases are left to:
-/// `cargo xtask matrix` runs them for both.
+/// [`nonblocking`], for a variant that sends like another. The other runs these cases; `cargo xtask
+/// matrix` runs them for both.
 #[cfg(feature = "matrix")]
 macro_rules! sends_alike {
     ($variant:ident) => {
@@ -227,7 +227,7 @@ macro_rules! patient {
     };
 }
 
-/// What holds where a send blocks.
+/// Cases where a send blocks.
 macro_rules! blocking {
     ($variant:ident) => {
         topics! { $variant
@@ -237,7 +237,7 @@ macro_rules! blocking {
     };
 }
 
-/// What holds for one process.
+/// Cases for one process.
 macro_rules! alone {
     ($variant:ident) => {
         mod alone {
@@ -248,7 +248,7 @@ macro_rules! alone {
     };
 }
 
-/// systems.md §8.6: a visit serves all that wait for its stage.
+/// systems.md §8.6: a visit serves all connections that wait for its stage.
 macro_rules! visited {
     ($variant:ident) => {
         topics! { $variant
@@ -265,8 +265,8 @@ macro_rules! together {
     };
 }
 
-/// What several processes, or how they take connections, could break. How requests are answered is
-/// left to those that run `always`: the code is the same, and so is the loop.
+/// Cases that several processes, or their way to take connections, could break. Variants that run
+/// `always` cover the answers to requests: the code is the same, and so is the loop.
 #[cfg(not(feature = "matrix"))]
 macro_rules! together {
     ($variant:ident) => {
@@ -289,7 +289,7 @@ macro_rules! together {
     };
 }
 
-/// What holds where all processes take from one queue: who is full leaves the rest to the others.
+/// Cases where all processes take from one queue: a full one leaves the rest to the others.
 macro_rules! one_queue {
     ($variant:ident) => {
         mod one_queue {
@@ -301,7 +301,7 @@ macro_rules! one_queue {
     };
 }
 
-/// What holds of a pipeline that is full: idle connections are another stage's.
+/// Cases of a full pipeline: its idle connections are in another stage.
 macro_rules! full_pauses {
     ($variant:ident) => {
         mod full_pauses {
@@ -312,7 +312,7 @@ macro_rules! full_pauses {
     };
 }
 
-/// systems.md §8.6: stages in threads of their own.
+/// systems.md §8.6: stages in separate threads.
 macro_rules! piped {
     ($variant:ident) => {
         mod forgets {
@@ -329,7 +329,7 @@ macro_rules! piped {
     };
 }
 
-/// What holds where each processor has queues, readers and writers of its own.
+/// Cases where each processor has its own queues, readers and writers.
 macro_rules! parted {
     ($variant:ident) => {
         mod parted {
@@ -340,7 +340,7 @@ macro_rules! parted {
     };
 }
 
-/// What holds where its sends block.
+/// Cases where the pipeline's sends block.
 macro_rules! held {
     ($variant:ident) => {
         mod held {
@@ -394,7 +394,7 @@ macro_rules! helpers {
     };
 }
 
-/// systems.md §8.6, AMPED: one kind of helpers, and what passes between them and the loop.
+/// systems.md §8.6, AMPED: one kind of helpers, and the messages between them and the loop.
 macro_rules! one_kind {
     ($variant:ident) => {
         mod one_kind {
@@ -424,7 +424,7 @@ macro_rules! flash {
     };
 }
 
-/// What holds where helpers are asked as Flash asked them, and pages are looked at.
+/// Cases where helpers are asked as Flash asked them, and pages are probed.
 macro_rules! as_in_1999 {
     ($variant:ident) => {
         mod as_in_1999 {
@@ -436,7 +436,7 @@ macro_rules! as_in_1999 {
     };
 }
 
-/// What holds where helpers can be killed.
+/// Cases where helpers can be killed.
 macro_rules! mortal {
     ($variant:ident) => {
         mod mortal {
@@ -447,7 +447,7 @@ macro_rules! mortal {
     };
 }
 
-/// systems.md §8.6: what would block is continued elsewhere, and nothing else is.
+/// systems.md §8.6: only operations that would block are continued elsewhere.
 macro_rules! lazy {
     ($variant:ident) => {
         mod hanging {
@@ -472,7 +472,7 @@ macro_rules! fibers {
     };
 }
 
-/// What holds where helpers read for user threads.
+/// Cases where helpers read for user threads.
 macro_rules! reading {
     ($variant:ident) => {
         mod reading {
@@ -483,7 +483,7 @@ macro_rules! reading {
     };
 }
 
-/// What holds where helpers also send for them.
+/// Cases where helpers also send for user threads.
 macro_rules! sending {
     ($variant:ident) => {
         mod sending {
@@ -494,7 +494,7 @@ macro_rules! sending {
     };
 }
 
-/// What holds where they wait for clients themselves.
+/// Cases where helpers wait for clients.
 macro_rules! tries_first {
     ($variant:ident) => {
         mod tries_first {
@@ -505,7 +505,7 @@ macro_rules! tries_first {
     };
 }
 
-/// What holds where the scheduler does it for them.
+/// Cases where the scheduler waits for clients.
 macro_rules! polls_first {
     ($variant:ident) => {
         mod polls_first {
@@ -516,7 +516,7 @@ macro_rules! polls_first {
     };
 }
 
-/// What holds where they do in blocking mode.
+/// Cases where helpers wait for clients in blocking mode.
 macro_rules! one_call {
     ($variant:ident) => {
         mod one_call {
@@ -540,7 +540,7 @@ macro_rules! schedulers {
     };
 }
 
-/// What holds where connections stay where they were accepted.
+/// Cases where a connection stays with the scheduler that accepted it.
 macro_rules! stays {
     ($variant:ident) => {
         mod stays {
@@ -551,7 +551,7 @@ macro_rules! stays {
     };
 }
 
-/// What holds where they do not.
+/// Cases where a connection may change its scheduler.
 macro_rules! steals {
     ($variant:ident) => {
         mod steals {
@@ -562,7 +562,7 @@ macro_rules! steals {
     };
 }
 
-/// systems.md §8.6: the kernel continues what would block.
+/// systems.md §8.6: the kernel continues operations that would block.
 macro_rules! ring {
     ($variant:ident) => {
         mod ring {
@@ -573,7 +573,7 @@ macro_rules! ring {
     };
 }
 
-/// systems.md §8.6: threads serve those who have sent something.
+/// systems.md §8.6: threads serve connections that have sent something.
 macro_rules! pooled {
     ($variant:ident) => {
         topics! { $variant
@@ -606,7 +606,7 @@ macro_rules! reads_itself {
     };
 }
 
-/// systems.md §8.6, AIO: it never does.
+/// systems.md §8.6, AIO: that thread never reads the file.
 macro_rules! has_it_read {
     ($variant:ident) => {
         mod has_it_read {
@@ -617,7 +617,7 @@ macro_rules! has_it_read {
     };
 }
 
-/// systems.md §8.6, AIO as glibc has it.
+/// systems.md §8.6, AIO as in glibc.
 macro_rules! like_glibc {
     ($variant:ident) => {
         mod like_glibc {
@@ -628,7 +628,7 @@ macro_rules! like_glibc {
     };
 }
 
-/// systems.md §8.6, the self-adapting server: each read is decided by its rule.
+/// systems.md §8.6, the self-adapting server: its rule decides each read.
 macro_rules! decides {
     ($variant:ident) => {
         mod decides {
@@ -639,7 +639,7 @@ macro_rules! decides {
     };
 }
 
-/// Hosts with roots of their own, for each way to open and to cache files.
+/// Hosts with separate roots, for each way to open and to cache files.
 macro_rules! hosted {
     ($variant:ident) => {
         topics! { $variant
@@ -648,7 +648,7 @@ macro_rules! hosted {
     };
 }
 
-/// Other workers follow: of each kind of architecture one variant has these.
+/// Successions of workers: one variant of each kind of architecture has these.
 macro_rules! followed {
     ($variant:ident) => {
         topics! { $variant
@@ -657,7 +657,7 @@ macro_rules! followed {
     };
 }
 
-/// What the master does whoever serves.
+/// Work of the master, whatever the architecture.
 macro_rules! mastered {
     ($variant:ident) => {
         mod mastered {

@@ -6,13 +6,13 @@ use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
 use crate::site::common;
 use crate::structure::epolls;
 
-/// The number that a variant sets an option to.
+/// Number that a variant sets an option to.
 fn setting(variant: &Variant, key: &str) -> usize {
     let value = variant.settings.iter().find_map(|one| one.strip_prefix(key)?.strip_prefix('='));
     value.expect("the variant says so").parse().expect("a number")
 }
 
-/// A counter of each scheduler; the last row is that of all helpers.
+/// Values of a counter by scheduler. The last row, that of all helpers, is left out.
 fn each(server: &Server, name: &str) -> Vec<u64> {
     let top = server.top();
     let rows = top["workers"].as_array().expect("rows").iter();
@@ -22,7 +22,7 @@ fn each(server: &Server, name: &str) -> Vec<u64> {
     values
 }
 
-/// The scheduler that answers a client, when all earlier replies have been counted.
+/// Scheduler that answers a client, when all earlier replies have been counted.
 fn answered_by(server: &Server, client: &mut Client) -> usize {
     let before = each(server, "replies");
     client.get("/small.txt").expect(200);
@@ -36,7 +36,7 @@ fn answered_by(server: &Server, client: &mut Client) -> usize {
     by.expect("it was found")
 }
 
-/// Each scheduler is a task with a poller and helpers of its own, whatever the load.
+/// Each scheduler is a task with its own poller and helpers, whatever the load.
 pub(crate) fn a_poller_and_helpers_for_each_scheduler(variant: &Variant) {
     let schedulers = setting(variant, "fiber.schedulers");
     let helpers = setting(variant, "fiber.helpers");
@@ -53,7 +53,7 @@ pub(crate) fn a_poller_and_helpers_for_each_scheduler(variant: &Variant) {
     assert_eq!(counter(&server, "accept_ok"), 40);
 }
 
-/// Nobody steals: whoever accepts a connection serves it to its end.
+/// No scheduler steals: the one that accepts a connection serves it to its end.
 pub(crate) fn a_connection_stays_with_its_scheduler(variant: &Variant) {
     const CLIENTS: u64 = 16;
     const BURSTS: u64 = 20;
@@ -77,8 +77,8 @@ pub(crate) fn a_connection_stays_with_its_scheduler(variant: &Variant) {
     assert_eq!(["fiber_steals", "fiber_steal_tries"].map(|name| counter(&server, name)), [0, 0]);
 }
 
-/// All connections are with one scheduler, and are busy at once: one that has none asks, and is
-/// given some of them.
+/// All connections are with one scheduler, and are busy at once: another without any asks, and gets
+/// some of them.
 pub(crate) fn an_idle_scheduler_takes_connections(variant: &Variant) {
     let server = Launch::new(variant, common()).start();
     let mut clients: Vec<Client> = (0..32).map(|_| server.connect()).collect();
@@ -103,7 +103,7 @@ pub(crate) fn an_idle_scheduler_takes_connections(variant: &Variant) {
         taken() > 0
     });
     assert!(took, "asked for {} times", counter(&server, "fiber_steal_tries"));
-    // Whoever has them answers.
+    // Whichever scheduler has them answers.
     (0..20).for_each(|_| burst(&mut clients, "/size-65537.bin"));
     assert_eq!(server.open_connections(), clients.len());
     drop(clients);

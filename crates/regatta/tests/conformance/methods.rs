@@ -1,4 +1,4 @@
-//! Methods: RFC 9110 §9, and what the product says of each.
+//! Methods: RFC 9110 §9, and the product's rule for each.
 
 use crate::client::{Field, get, request};
 use crate::harness::{Variant, serve};
@@ -28,7 +28,7 @@ pub(crate) fn known_but_not_allowed(variant: &Variant) {
     }
 }
 
-/// A tunnel is refused as a method that is known; what was to go into it is not looked at.
+/// A tunnel is refused as a known method; the bytes meant for it are not parsed.
 pub(crate) fn no_tunnels(variant: &Variant) {
     let server = serve(variant);
     let mut client = server.connect();

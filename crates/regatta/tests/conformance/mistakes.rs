@@ -1,4 +1,4 @@
-//! Typical mistakes at the command line: each answer contains the words that lead on.
+//! Typical mistakes at the command line: each answer contains words that help.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use crate::harness::program;
@@ -86,7 +86,7 @@ const FILES: &[(&str, &str)] = &[
     ("empty/.keep", ""),
 ];
 
-/// Answers 404 to everything, one request on a connection, until the test process ends.
+/// Answers 404 to all requests, one on a connection, until the test process ends.
 fn missing(listener: &TcpListener) {
     for stream in listener.incoming() {
         let Ok(mut stream) = stream else { return };

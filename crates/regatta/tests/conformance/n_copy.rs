@@ -1,5 +1,5 @@
-//! N-copy, seen from outside (systems.md §8.6): copies that share no listener and no memory but the
-//! counters, each on a port, an address or a steered socket of its own, each where it is pinned.
+//! N-copy, seen from outside (systems.md §8.6). Copies share no listener, and no memory but the
+//! counters. Each is on a separate port, address or steered socket, and stays where it is pinned.
 
 use crate::client::Client;
 use crate::harness::{Launch, PATIENCE, Server, Variant, eventually, kill};
@@ -18,12 +18,12 @@ fn launch(settings: &[&str]) -> Launch {
     Launch::new(&variant, common()).sets(settings)
 }
 
-/// Those that may be used, neighbours side by side.
+/// Allowed processors, neighbours side by side.
 fn allowed() -> Vec<usize> {
     affinity::neighbours(processors(std::process::id()), Path::new(affinity::CPUS))
 }
 
-/// Further addresses that the server has said.
+/// Reads further addresses that the server prints.
 fn more_addresses(server: &Server, count: usize) -> Vec<SocketAddr> {
     let mut addresses = server.addresses().to_vec();
     for _ in 0..count {
@@ -50,7 +50,7 @@ fn apart(server: &Server, copies: usize) {
     }
 }
 
-/// A connection from this processor: on loopback, what it sends is handled there too.
+/// A connection from this processor: on loopback, it handles the packets there too.
 fn connect_from(cpu: usize, address: SocketAddr) -> Client {
     std::thread::scope(|scope| {
         let connect = move || {
@@ -79,11 +79,11 @@ fn copies_have_ports_of_their_own() {
     }
 }
 
-/// Given a port, copy i has the one i above.
+/// Given a port, copy i has the port i above it.
 #[test]
 fn ports_are_counted_up() {
     let free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
-    // Below the range from which the kernel chooses for others.
+    // Below the range from which the kernel chooses ports.
     let base = (20_000..30_000).step_by(7).find(|port| free(*port) && free(*port + 1));
     let base = base.expect("two free ports");
     let variant = Variant { name: "n_copy", architecture: "n-copy", settings: &[], faults: None };
@@ -150,7 +150,7 @@ fn copies_may_have_several_processors() {
         assert_eq!(workers.len(), 2 * copies);
         for (at, worker) in workers.into_iter().enumerate() {
             let share = &allowed[at / 2 * each..][..each];
-            // Two processes among so many processors are as far apart as can be.
+            // Two processes among these processors are as far apart as possible.
             let place = if each > 2 { at % 2 * each / 2 } else { at % 2 % each };
             let mut expect = if pin == "share" { share } else { &share[place..][..1] }.to_vec();
             expect.sort_unstable();
@@ -160,7 +160,7 @@ fn copies_may_have_several_processors() {
     }
 }
 
-/// The master keeps the sockets: who comes after a copy listens where it did.
+/// The master keeps the sockets: a copy's successor listens on the same one.
 #[test]
 fn a_copy_that_is_replaced_keeps_its_socket() {
     for partition in ["ports", "steer-cpu"] {
@@ -170,7 +170,7 @@ fn a_copy_that_is_replaced_keeps_its_socket() {
         let socket = listeners(workers[0]);
         let cpu = processors(workers[0]);
         kill(workers[0], Signal::KILL);
-        // Nobody else answers here; this one waits for the successor.
+        // No other copy answers here: the client waits for the successor.
         let mut client = match partition {
             "ports" => server.connect(),
             _ => connect_from(cpu[0], server.address()),
@@ -186,7 +186,7 @@ fn a_copy_that_is_replaced_keeps_its_socket() {
     }
 }
 
-/// A server that shares its port shares it with nobody else's.
+/// A server that shares its port shares it with no other server.
 #[test]
 fn a_port_is_not_shared_with_strangers() {
     let server = launch(&["event.partition=steer-cpu"]).start();

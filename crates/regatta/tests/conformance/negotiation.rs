@@ -20,13 +20,13 @@ fn page(client: &mut Client, accept: &str) -> Answer {
     client.ask("GET", "/page.html", &[("Accept-Encoding", accept)])
 }
 
-/// Fails unless the answer is the page in this coding, with everything that goes with it.
+/// Fails unless the answer is the page in this coding, with all its fields.
 fn check(answer: &Answer, accept: &str, coding: &str) {
     assert_eq!(answer.status, 200, "{accept}: {}", answer.brief());
     let expected = if coding == "identity" { None } else { Some(coding) };
     assert_eq!(answer.field("Content-Encoding"), expected, "{accept}: {}", answer.brief());
     assert_eq!(answer.body, body_of(coding), "{accept}: {}", answer.brief());
-    // §12.5.5: on every form, or a cache gives the wrong one to the next.
+    // §12.5.5: on every form, or a cache gives the next client the wrong one.
     assert!(answer.lists("Vary", "Accept-Encoding"), "{accept}: {}", answer.brief());
     assert_eq!(answer.must("Content-Type"), "text/html; charset=utf-8");
 }
@@ -83,7 +83,7 @@ pub(crate) fn nothing_acceptable(variant: &Variant) {
     let server = serve(variant);
     let mut client = server.connect();
     for accept in ["identity;q=0", "*;q=0", "identity;q=0, deflate", "*;q=0, deflate"] {
-        // §12.4.1: 406, or the field is disregarded. Which, is ours to say: the page as it is.
+        // §12.4.1: 406, or the field is disregarded. Our choice is the page without a coding.
         check(&page(&mut client, accept), accept, "identity");
     }
 }
@@ -130,7 +130,7 @@ pub(crate) fn siblings_that_are_no_files(variant: &Variant) {
     }
 }
 
-/// A sibling that is larger than the file itself saves nobody anything.
+/// A sibling that is larger than the file itself saves nothing.
 pub(crate) fn a_sibling_that_is_larger(variant: &Variant) {
     let site = Site::with(&[("a.txt", "0123456789"), ("a.txt.gz", "0123456789a")]);
     let server = serve_root(variant, &site.root(), &["cache.revalidate_ms=50"]);

@@ -39,7 +39,7 @@ pub(crate) fn decoded_once(variant: &Variant) {
     client.get("/SMALL.TXT").expect(404);
 }
 
-/// What a 400 for a path leaves of the connection does not matter here.
+/// Asks on a new connection: the state of one after a 400 for a path does not matter here.
 fn fresh_get(variant: &Variant, target: &str) -> Answer {
     serve(variant).connect().get(target)
 }
@@ -56,7 +56,7 @@ pub(crate) fn bad_escapes(variant: &Variant) {
     }
 }
 
-/// An encoded slash is not a separator, and is not let through as one.
+/// An encoded slash is not a separator, and is not accepted as one.
 pub(crate) fn encoded_slashes(variant: &Variant) {
     let _running = serve(variant);
     for target in ["/sub%2ffile.txt", "/sub%2Ffile.txt", "/%2fsmall.txt", "/sub%2f", "/sub/%2f"] {
@@ -109,7 +109,7 @@ pub(crate) fn climbing_above_the_root(variant: &Variant) {
     }
 }
 
-/// Every disguise of a climb that a server has fallen for.
+/// Every disguise of a climb that has deceived a server.
 pub(crate) fn disguised_climbs(variant: &Variant) {
     let _running = serve(variant);
     for target in [

@@ -1,4 +1,4 @@
-//! Pipelining: answers come whole and in the order of the requests (RFC 9112 §9.3.2).
+//! Pipelining: answers arrive whole and in the order of the requests (RFC 9112 §9.3.2).
 
 use crate::client::{Answer, Client, Field, get, request};
 use crate::harness::{Variant, serve};
@@ -53,7 +53,7 @@ pub(crate) fn requests_without_end_while_reading(variant: &Variant) {
     writer.join().expect("all sent");
 }
 
-/// Two requests and the check of their answers.
+/// Two requests, whose answers [`check_pair`] checks.
 fn pair() -> Vec<u8> {
     [request("HEAD", "/size-4095.bin", &[]), get("/sub/file.txt")].concat()
 }

@@ -12,7 +12,7 @@ fn pair(variant: &Variant) -> Server {
     Launch::new(variant, common()).set("pool.threads=2").start()
 }
 
-/// Connections that are in the queue or with a thread; none of them has been closed there.
+/// Counts connections that are in the queue or with a thread; none of them has been closed there.
 fn away(server: &Server) -> u64 {
     let backs = counter(server, "hand_backs");
     counter(server, "hand_overs").saturating_sub(backs)
@@ -38,7 +38,7 @@ pub(crate) fn threads_are_the_other_tasks(variant: &Variant) {
     assert!(puts >= 30 && puts == counter(&server, "hand_overs"), "{puts} hand-overs");
 }
 
-/// Whoever thinks between requests, or stops within one, is the dispatcher's to wait for.
+/// The dispatcher waits for clients that pause between requests or within one.
 pub(crate) fn idle_connections_hold_no_thread(variant: &Variant) {
     let server = pair(variant);
     let mut idle: Vec<_> = (0..200).map(|_| server.connect()).collect();
@@ -57,7 +57,7 @@ pub(crate) fn idle_connections_hold_no_thread(variant: &Variant) {
     assert_eq!(counter(&server, "connections_open_max"), 201);
 }
 
-/// The dispatcher closes a connection that has only ended: the threads see requests alone.
+/// The dispatcher closes a connection that has only ended: the threads get requests alone.
 pub(crate) fn an_end_is_no_request(variant: &Variant) {
     let server = Launch::new(variant, common()).start();
     let mut clients: Vec<_> = (0..30).map(|_| server.connect()).collect();
@@ -75,7 +75,7 @@ pub(crate) fn an_end_is_no_request(variant: &Variant) {
     assert_eq!(reasons, [29, 1]);
 }
 
-/// Calls block: who takes nothing holds a thread, and no more than that.
+/// Calls block: a client that takes nothing holds one thread, and no more.
 pub(crate) fn a_slow_reader_holds_one_thread(variant: &Variant) {
     let server = pair(variant);
     let _slow = stuck(&server);
@@ -88,7 +88,7 @@ pub(crate) fn a_slow_reader_holds_one_thread(variant: &Variant) {
     assert!(eventually(PATIENCE, || away(&server) == 1), "{} with threads", away(&server));
 }
 
-/// All threads are held: requests wait for one, in their order, and connections for nobody.
+/// All threads are held: requests wait for one, in their order. New connections do not wait.
 pub(crate) fn slow_readers_hold_all_threads(variant: &Variant) {
     let server = pair(variant);
     let mut first = server.connect();
@@ -106,7 +106,7 @@ pub(crate) fn slow_readers_hold_all_threads(variant: &Variant) {
     assert!(counter(&server, "queue_wait_ns") > 200_000_000);
 }
 
-/// As Tomcat does: a request that has begun holds its thread.
+/// A request that has begun holds its thread, as in Tomcat.
 pub(crate) fn a_slow_request_holds_a_thread_if_that_is_asked(variant: &Variant) {
     let launch = Launch::new(variant, common());
     let server = launch.sets(&["pool.threads=2", "pool.return=idle"]).start();

@@ -1,5 +1,4 @@
-//! Processes that come and go, as those of Apache's prefork: how many there are follows from how
-//! many are idle.
+//! Processes that come and go, as in Apache's prefork: their number depends on how many are idle.
 
 use crate::client::Client;
 use crate::counters::{counter, read};
@@ -11,7 +10,7 @@ use std::collections::BTreeSet;
 use std::thread;
 use std::time::Duration;
 
-/// Three processes start, and two to four are to be idle.
+/// Starts three processes; two to four are to be idle.
 fn start(variant: &Variant) -> Server {
     let settings = ["limits.connections_max=30", "mp.start=3", "mp.spare_min=2", "mp.spare_max=4"];
     let server = Launch::new(variant, common()).sets(&settings).start();
@@ -19,7 +18,7 @@ fn start(variant: &Variant) -> Server {
     server
 }
 
-/// So many clients have an answer, and keep their connections.
+/// Clients that each have an answer, and keep their connections.
 fn busy(server: &Server, clients: usize) -> Vec<Client> {
     let mut clients: Vec<Client> = (0..clients).map(|_| server.connect()).collect();
     for client in &mut clients {
@@ -28,7 +27,7 @@ fn busy(server: &Server, clients: usize) -> Vec<Client> {
     clients
 }
 
-/// How many processes there have been at once, are there, and are idle.
+/// Counts processes: most at once so far, present, and idle.
 fn processes(server: &Server) -> [usize; 3] {
     let top = server.top();
     let all = top["workers"].as_array().expect("rows");
@@ -37,8 +36,8 @@ fn processes(server: &Server) -> [usize; 3] {
     [all.len(), there.len(), idle]
 }
 
-/// Fails unless two to four come to be idle, beside so many that are busy, and nobody comes or goes
-/// from then on for longer than it takes until the next look.
+/// Fails unless two to four processes become idle alongside `busy` busy ones, and then none starts
+/// or ends for longer than the interval between two checks.
 fn settles(server: &Server, busy: usize) {
     let mut found = [0; 3];
     let settled = eventually(2 * PATIENCE, || {
@@ -51,8 +50,8 @@ fn settles(server: &Server, busy: usize) {
     assert!(settled, "{found:?}, {busy} of them busy: {}", server.stderr());
 }
 
-/// Each look that finds too few idle starts twice as many processes as the one before. A process
-/// that does not come to accept for a whole second counts as idle: then it is tried again.
+/// Each check that finds too few idle starts twice as many processes as the one before. A process
+/// that does not accept for a whole second counts as idle: then the test retries.
 pub(crate) fn a_burst_starts_twice_as_many_each_second(variant: &Variant) {
     const EXPECT: [usize; 5] = [3, 1, 2, 4, 6];
     let found = (0..3).fold(Vec::<usize>::new(), |found, _| {
@@ -61,8 +60,8 @@ pub(crate) fn a_burst_starts_twice_as_many_each_second(variant: &Variant) {
     assert_eq!(found, EXPECT, "at the third try");
 }
 
-/// Of the processes that serve a burst and are left, how many were started at the beginning, and at
-/// each look: two of the last eight have retired, because they were too many.
+/// Processes of a burst that remain: the number started at the beginning, and at each check. Two of
+/// the last eight have retired, as they were too many.
 fn started_at_once(variant: &Variant) -> Vec<usize> {
     let server = start(variant);
     let _clients = busy(&server, 12);
@@ -79,12 +78,12 @@ fn started_at_once(variant: &Variant) -> Vec<usize> {
     groups
 }
 
-/// More are started while too few are idle, and one after another retires while too many are; then
+/// More are started while too few are idle, and one after another retires while too many are. Then
 /// nothing changes.
 pub(crate) fn as_many_are_idle_as_should_be(variant: &Variant) {
     let server = start(variant);
     let clients = busy(&server, 5);
-    // 3, 4, 6 and 10 processes, of which 5 are idle: one more than should be.
+    // 3, 4, 6 and 10 processes: 5 are idle, one too many.
     settles(&server, 5);
     drop(clients);
     settles(&server, 0);
@@ -94,8 +93,8 @@ pub(crate) fn as_many_are_idle_as_should_be(variant: &Variant) {
     assert!(!said.contains("(process "), "nothing to complain about: {said}");
 }
 
-/// Processes end while others go on: nobody is turned away, no connection is cut short, and what
-/// those counted that have ended is counted.
+/// Processes end while others continue: no client is refused, no connection is cut short, and the
+/// counts of ended processes remain.
 pub(crate) fn who_retires_cuts_nobody_short(variant: &Variant) {
     let settings = ["limits.connections_max=8", "mp.start=8", "mp.spare_min=1", "mp.spare_max=2"];
     let server = Launch::new(variant, common()).sets(&settings).start();
@@ -119,8 +118,7 @@ pub(crate) fn who_retires_cuts_nobody_short(variant: &Variant) {
     assert!(page.contains("workers ") && !page.contains(" ended"), "{page}");
 }
 
-/// Who follows others has as many processes as their clients need that come back, and does not
-/// begin with a few again.
+/// A new generation begins with as many processes as the returning clients need.
 pub(crate) fn a_reload_begins_with_as_many_as_are_busy(variant: &Variant) {
     let server = start(variant);
     let clients = busy(&server, 12);
@@ -147,13 +145,13 @@ pub(crate) fn a_killed_one_is_replaced(variant: &Variant) {
     server.connect().get("/small.txt").expect(200);
     let said = format!("(process {killed}) was killed by signal 9; replaced in 0 ms");
     assert!(eventually(PATIENCE, || server.stderr().contains(&said)), "{}", server.stderr());
-    // Looks that find nothing to do.
+    // Checks that find nothing to do.
     thread::sleep(Duration::from_millis(2500));
     assert_eq!(processes(&server), [3, 3, 3]);
 }
 
-/// After so many connections, whatever comes in each of them, another process takes the place, and
-/// nobody wonders.
+/// After this many connections, whatever each carries, another process takes the place. The log
+/// reports no fault.
 pub(crate) fn one_ends_after_its_requests(variant: &Variant) {
     let launch = Launch::new(variant, common()).set("limits.connections_max=1");
     let server = launch.set("mp.requests_max=2").start();

@@ -1,4 +1,4 @@
-//! What must not be served, and redirects that must not lead away.
+//! Files that must not be served, and redirects that must not lead away.
 
 use crate::client::Answer;
 use crate::harness::{Launch, PATIENCE, Variant, eventually, serve, serve_with};
@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 /// Fails unless the answer redirects, by a relative reference, from `asked` to the path `to`.
 ///
-/// The reference is resolved as a client does it (RFC 3986 §5.2), with every reading that turns it
-/// into another site ruled out.
+/// The reference is resolved as a client does it (RFC 3986 §5.2). Every reading that turns it into
+/// another site is ruled out.
 #[track_caller]
 pub(crate) fn check_location(answer: &Answer, asked: &str, to: &str) {
     assert!(matches!(answer.status, 301 | 308), "{asked}: {}", answer.brief());
@@ -60,7 +60,7 @@ pub(crate) fn folders_redirect_to_their_slash(variant: &Variant) {
     );
 }
 
-/// Redirects never start with two slashes, and what they carry is encoded.
+/// Redirects never start with two slashes, and their content is encoded.
 pub(crate) fn redirects_do_not_lead_away(variant: &Variant) {
     let server = serve(variant);
     for asked in [
@@ -112,7 +112,7 @@ pub(crate) fn hidden_files_do_not_exist(variant: &Variant) {
         let answer = client.get(target).expect(404);
         assert_ne!(answer.body, b"hidden\n", "{target}");
     }
-    // Exactly as if it were not there.
+    // Exactly like a missing file.
     let missing = client.get("/missing.txt");
     let hidden = client.get("/.env");
     assert_eq!((missing.status, &missing.body), (hidden.status, &hidden.body));
@@ -162,12 +162,12 @@ pub(crate) fn links_inside_are_a_setting(variant: &Variant) {
         let answer = client.get(target).expect_one_of(&[403, 404]);
         assert!(!String::from_utf8_lossy(&answer.body).contains(SECRET), "{target}");
     }
-    // A precompressed sibling that is a link out of the root stays no sibling.
+    // A precompressed sibling that is a link out of the root still is no sibling.
     let answer = client.ask("GET", "/odd.html", &[("Accept-Encoding", "gzip")]).expect(200);
     assert!(!String::from_utf8_lossy(&answer.body).contains(SECRET));
 }
 
-/// What is no regular file is refused at once: opening a FIFO must not wait for a writer.
+/// Anything but a regular file is refused at once: opening a FIFO must not wait for a writer.
 pub(crate) fn no_special_files(variant: &Variant) {
     let server = serve(variant);
     for target in ["/fifo", "/socket", "/device", "/unreadable.txt", "/locked/file.txt", "/locked/"]
@@ -191,7 +191,7 @@ pub(crate) fn no_listings(variant: &Variant) {
     }
 }
 
-/// Whoever makes a worker run code of theirs finds what it serves, and nothing else.
+/// An attacker who makes a worker run foreign code finds what it serves, and nothing else.
 pub(crate) fn a_worker_is_confined(variant: &Variant) {
     if landlock_version() == 0 {
         return crate::skips::skip("needs Landlock (lsm=landlock,…)");

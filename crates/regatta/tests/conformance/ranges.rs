@@ -1,4 +1,4 @@
-//! Byte ranges: RFC 9110 §14, and the caps that the product sets.
+//! Byte ranges: RFC 9110 §14, and the product's caps.
 
 use crate::client::{Answer, Client, request};
 use crate::harness::{Launch, Server, Variant, serve, serve_with};
@@ -11,7 +11,7 @@ fn ranged(client: &mut Client, target: &str, range: &str) -> Answer {
     client.ask("GET", target, &[("Range", range)])
 }
 
-/// What one range of a file of `len` bytes selects; nothing when it is unsatisfiable (§14.1.2).
+/// Bytes that one range of a file of `len` bytes selects; `None` if it is unsatisfiable (§14.1.2).
 fn select(len: u64, first: Option<u64>, last: Option<u64>) -> Option<(u64, u64)> {
     match (first, last) {
         (Some(first), _) if first >= len => None,
@@ -87,7 +87,7 @@ pub(crate) fn of_an_empty_file(variant: &Variant) {
         let answer = ranged(&mut client, "/size-0.bin", range).expect(416);
         assert_eq!(answer.must("Content-Range"), "bytes */0");
     }
-    // A suffix of nothing selects nothing, and Content-Range cannot say so.
+    // A suffix of nothing selects nothing, which Content-Range cannot express.
     let answer = ranged(&mut client, "/size-0.bin", "bytes=-5").expect_one_of(&[200, 416]);
     assert!(answer.status == 416 || answer.body.is_empty());
 }
@@ -136,7 +136,7 @@ pub(crate) fn numbers_beyond_every_integer(variant: &Variant) {
         "18446744073709551616",
         "99999999999999999999999999999999999999",
     ] {
-        // §14.1.2: large numerals are to be expected; to ignore the field is allowed too.
+        // §14.1.2: large numerals must be expected; ignoring the field is allowed too.
         let answer = ranged(&mut client, "/size-4096.bin", &format!("bytes=4000-{big}"));
         match answer.expect_one_of(&[206, 200]) {
             part if part.status == 206 => {
@@ -177,7 +177,7 @@ pub(crate) fn only_for_get(variant: &Variant) {
     client.ask("GET", "/sub", &[("Range", "bytes=0-1")]).expect_one_of(&[301, 308]);
 }
 
-/// One part of a multipart/byteranges body: where it lies and its bytes.
+/// A part of a multipart/byteranges body: its first and last byte, and its content.
 type Part = (u64, u64, Vec<u8>);
 
 /// Reads a multipart/byteranges body strictly (§14.6, RFC 2046 §5.1.1).
@@ -261,7 +261,7 @@ pub(crate) fn several_that_are_one(variant: &Variant) {
         ("bytes=0-1,70000-80000", 1),
     ] {
         let answer = ranged(&mut client, "/size-65537.bin", range).expect(206);
-        // §15.3.7.2: one range left is not answered as a multipart.
+        // §15.3.7.2: a single remaining range is not answered as a multipart.
         assert_eq!(answer.must("Content-Range"), format!("bytes 0-{last}/65537"), "{range}");
         assert!(answer.body == whole[..=last], "{range}");
     }
@@ -276,7 +276,7 @@ pub(crate) fn several_without_any_satisfiable(variant: &Variant) {
     }
 }
 
-/// So many ranges of one byte, far apart.
+/// A number of one-byte ranges, far apart.
 fn scattered(count: usize) -> String {
     let spans: Vec<_> = (0..count).map(|i| format!("{}-{}", i * 100, i * 100)).collect();
     format!("bytes={}", spans.join(","))
@@ -329,7 +329,7 @@ pub(crate) fn several_in_a_pipeline(variant: &Variant) {
     }
 }
 
-/// Offsets that do not fit 32 bits.
+/// Offsets beyond 32 bits.
 pub(crate) fn beyond_four_gigabytes(variant: &Variant) {
     const LEN: u64 = 5 << 30;
     let site = Site::new();
@@ -347,7 +347,7 @@ pub(crate) fn beyond_four_gigabytes(variant: &Variant) {
     assert_eq!(answer.must("Content-Range"), format!("bytes {}-{}/{LEN}", LEN - 2, LEN - 1));
     let answer = ranged(&mut client, "/huge.bin", &format!("bytes={LEN}-")).expect(416);
     assert_eq!(answer.must("Content-Range"), format!("bytes */{LEN}"));
-    // In a multipart body the sum of lengths is beyond 32 bits only if it is asked for.
+    // In a multipart body the sum of lengths exceeds 32 bits only on request.
     let answer = ranged(&mut client, "/huge.bin", "bytes=0-1,4294967296-4294967297").expect(206);
     let size = usize::try_from(LEN).expect("64 bits");
     let (_, found) = parts(&answer, size, OCTETS);
@@ -377,7 +377,7 @@ pub(crate) fn if_range(variant: &Variant) {
         assert_eq!(answer.status, status, "{value}: {}", answer.brief());
         assert_eq!(answer.body, if status == 206 { &b"ma"[..] } else { b"small\n" });
     }
-    // A condition that fails makes the range as if it were not there: no 416 then.
+    // A condition that fails disables the range: no 416 then.
     let fields = [("Range", "bytes=100-"), ("If-Range", "\"other\"")];
     client.ask("GET", "/small.txt", &fields).expect(200);
     client.ask("GET", "/small.txt", &[("Range", "bytes=100-"), ("If-Range", &tag)]).expect(416);

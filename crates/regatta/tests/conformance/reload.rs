@@ -1,4 +1,4 @@
-//! Reloads and upgrades: the process stays, its workers are others, and no request fails.
+//! Reloads and upgrades: the process stays, its workers are replaced, and no request fails.
 
 use crate::client::Client;
 use crate::harness::{
@@ -16,15 +16,15 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Every second one keeps its connection, the others have one for each request.
+/// Number of clients. Every second one keeps its connection, the others open one for each request.
 const CLIENTS: usize = 6;
-/// Between two requests of a client: much less than an idle connection has in a drain.
+/// Pause between two requests of a client: much less than an idle connection has in a drain.
 const BETWEEN: Duration = Duration::from_millis(20);
-/// A connection that has been idle for so long, on a crowded machine, may have been closed; a
-/// request that crosses that is the client's to repeat (RFC 9112 §9.3.1).
+/// Idle time after which, on a crowded machine, a connection may have been closed. The client must
+/// repeat a request that crosses that (RFC 9112 §9.3.1).
 const IDLE_MAX: Duration = Duration::from_millis(100);
 
-/// Asks until told to stop; each answer must be good.
+/// Asks until `stop` is set; each answer must be good.
 fn ask(address: SocketAddr, keep: bool, stop: &AtomicBool) -> u64 {
     let mut kept: Option<(Client, Instant)> = None;
     let mut answers = 0;
@@ -43,7 +43,7 @@ fn ask(address: SocketAddr, keep: bool, stop: &AtomicBool) -> u64 {
     answers
 }
 
-/// Tells the clients to stop, also when a test fails: the scope waits for them.
+/// Stops the clients even if a test fails: the scope waits for them.
 struct Stopping<'a>(&'a AtomicBool);
 
 impl Drop for Stopping<'_> {
@@ -52,7 +52,7 @@ impl Drop for Stopping<'_> {
     }
 }
 
-/// Does something while clients ask for a file; none of them may fail.
+/// Makes a change while clients ask for a file; none of them may fail.
 fn under(address: SocketAddr, change: impl FnOnce()) {
     let stop = AtomicBool::new(false);
     let answers: u64 = std::thread::scope(|scope| {
@@ -72,7 +72,7 @@ fn under(address: SocketAddr, change: impl FnOnce()) {
     assert!(answers > CLIENTS as u64, "{answers}");
 }
 
-/// Asks for another generation, and waits until none of the processes before it is left.
+/// Asks for another generation, and waits until all processes of the earlier one have ended.
 fn succeed(server: &Server, command: &str) {
     let before = children(server.pid());
     let said = run(&[command, "--pid", &server.pid().to_string()]);
@@ -86,7 +86,7 @@ fn requests(server: &Server) -> u64 {
     server.top()["total"]["counters"]["requests"].as_u64().expect("a number")
 }
 
-/// A reload and an upgrade cut nobody off, and what was counted stays counted.
+/// A reload and an upgrade cut no client off, and the counts remain.
 pub(crate) fn under_load(variant: &Variant) {
     let server = Launch::new(variant, common()).start();
     let mut counted = 0;
@@ -98,7 +98,7 @@ pub(crate) fn under_load(variant: &Variant) {
             counted = now;
         });
     }
-    // All that were answered, by whatever generation.
+    // All answers, by whichever generation.
     let total = requests(&server);
     server.connect().get("/small.txt").expect(200);
     assert!(eventually(PATIENCE, || requests(&server) == total + 1), "{total}");
@@ -111,14 +111,14 @@ struct Configured {
 }
 
 impl Configured {
-    /// Listens on an address of its own, and on one that the file names.
+    /// Starts a server on a separate address, and on one that the file names.
     fn new(variant: &Variant, program: &Path) -> Self {
         let site = Site::with(&[("small.txt", "text"), ("other/small.txt", "other")]);
         let config = site.beside("regatta.toml");
         fs::write(&config, "").expect("a file");
         let launch = Launch::of(program).arg("--config").arg(config.to_str().expect("text"));
         let root = site.root().to_str().expect("text").to_owned();
-        // Whatever the command line says, a file cannot change.
+        // A file cannot override the command line.
         let text = Self::text(variant.architecture, &root, &["127.0.0.1:0"], variant.settings);
         fs::write(&config, text).expect("a file");
         let server = launch.listens(1).start();
@@ -148,7 +148,7 @@ impl Configured {
         fs::write(self.site.beside("regatta.toml"), text).expect("a file");
     }
 
-    /// Whether the generation before the one that serves is gone.
+    /// Whether the generation before the serving one is gone.
     fn has_one_generation(&self) -> bool {
         let errors = self.server.stderr();
         let mut lines = errors.lines().rev().filter_map(|line| line.strip_suffix(" serves"));
@@ -156,7 +156,7 @@ impl Configured {
         last.is_none_or(|it: u64| errors.contains(&format!("generation {} is gone", it - 1)))
     }
 
-    /// A request for another generation is refused, says why, and changes nothing.
+    /// Checks that a request for another generation is refused with a reason, and changes nothing.
     fn refuses(&self, command: &str, why: &str) {
         assert!(eventually(PATIENCE, || self.has_one_generation()), "{}", self.server.stderr());
         let workers = self.server.workers();
@@ -166,7 +166,7 @@ impl Configured {
             let is_said = || self.server.stderr().contains(why);
             assert!(eventually(PATIENCE, is_said), "{why}: {}", self.server.stderr());
         });
-        // Those that could not begin may be leaving.
+        // Those that could not begin may still be exiting.
         let of_before = || self.server.workers() == workers;
         assert!(eventually(PATIENCE, of_before), "{why}: {}", self.server.stderr());
     }
@@ -192,7 +192,7 @@ pub(crate) fn changes_everything(variant: &Variant) {
             assert_eq!(Client::connect(address).get("/small.txt").expect(200).body, b"other");
         }
     }
-    // An address that is not there any more is refused after a moment.
+    // A removed address refuses connections after a moment.
     own.write(&Configured::text("sped", &root, &["127.0.0.1:0"], &[]));
     under(first, || succeed(&own.server, "reload"));
     assert!(eventually(PATIENCE, || TcpStream::connect(other).is_err()), "still listening");
@@ -202,7 +202,7 @@ pub(crate) fn changes_everything(variant: &Variant) {
     assert!(own.server.exit_within(PATIENCE).is_some_and(|status| status.success()));
 }
 
-/// Whatever is wrong is said with its place, and the workers that serve go on.
+/// Each fault is reported with its place, and the serving workers continue.
 pub(crate) fn faults_change_nothing(variant: &Variant) {
     let own = Configured::new(variant, &program());
     let (root, taken) = (own.root(), TcpListener::bind("127.0.0.1:0").expect("a port"));
@@ -231,8 +231,8 @@ pub(crate) fn faults_change_nothing(variant: &Variant) {
     under(own.server.address(), || succeed(&own.server, "reload"));
 }
 
-/// A file with the number of another server is seen before anything has changed; one with its own
-/// is no hindrance.
+/// A file with the number of another server is noticed before anything changes; one with this
+/// server's is no obstacle.
 #[test]
 fn the_pid_file_of_another_server_changes_nothing() {
     let variant = Variant::named("sped_epoll");
@@ -257,10 +257,10 @@ fn the_pid_file_of_another_server_changes_nothing() {
     succeed(&own.server, "reload");
 }
 
-/// The last line of a script: it becomes the program.
+/// Last line of a script: it becomes the program.
 const SERVE: &str = "exec PROGRAM \"$@\"";
 
-/// A program of its own that can be replaced by another.
+/// A copy of the program that can be replaced.
 struct Program(PathBuf);
 
 impl Program {
@@ -272,7 +272,7 @@ impl Program {
         Self(path)
     }
 
-    /// Puts a script in its place, which may have the program run.
+    /// Replaces the program by a script, which may run the real program.
     fn replace(&self, script: &str) {
         let new = self.0.with_extension("new");
         let script = script.replace("PROGRAM", program().to_str().expect("text"));
@@ -283,16 +283,16 @@ impl Program {
 }
 
 impl Program {
-    /// Puts a script in its place that runs `serve`, and `act` before that from the second time on:
-    /// the first is the trial, the second is in earnest. `mark` tells them apart.
+    /// Replaces the program by a script that runs `serve`. From the second time on it runs `act`
+    /// before: the first run is the trial, the second is real. `mark` distinguishes them.
     fn acts_in_earnest(&self, mark: &Path, act: &str, serve: &str) {
         let mark = mark.display();
         self.replace(&format!("[ -e {mark} ] && {act}\n: > {mark}\n{serve}"));
     }
 }
 
-/// Part of a script that takes its time: without a child, as the shell would not hear of its end
-/// where the master's signals are blocked.
+/// Part of a script that waits. It uses no child: the shell would not notice its end where the
+/// master's signals are blocked.
 fn waits(begun: &Path, until: &Path) -> String {
     format!(": > {} && while [ ! -e {} ]; do :; done", begun.display(), until.display())
 }
@@ -303,19 +303,19 @@ impl Drop for Program {
     }
 }
 
-/// A program that cannot start, or says no, changes nothing; nor does one that can be tried and
-/// then cannot begin: the workers of before serve on, until a better one comes.
+/// A program that cannot start, or refuses, changes nothing. Nor does one that passes the trial and
+/// then cannot begin: the old workers serve on, until a better one comes.
 pub(crate) fn a_program_that_fails(variant: &Variant) {
     let program = Program::new(variant.name);
     let own = Configured::new(variant, &program.0);
     program.replace("exit 1");
     own.refuses("upgrade", "exited with code 1");
-    // Nobody waits for a process that it leaves behind.
+    // The master does not wait for a process that the program leaves behind.
     let start = Instant::now();
     program.replace("sleep 20 > /dev/null 2>&1 &\nexit 3");
     own.refuses("upgrade", "exited with code 3");
     assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
-    // Success is not enough: it may be no server, or one that would not be the master.
+    // Success is not enough: the program may be no server, or one that would not be the master.
     program.replace("exit 0");
     own.refuses("upgrade", "exited with code 0");
     program.replace("PROGRAM \"$@\"\nexit");
@@ -324,7 +324,7 @@ pub(crate) fn a_program_that_fails(variant: &Variant) {
     own.refuses("upgrade", "cannot execute");
     cannot_begin(&own, &program, variant);
     assert!(own.server.stderr().contains("go on as they are"), "{}", own.server.stderr());
-    // Its workers die before they are ready; those of a keeper for as long as it starts others.
+    // Its workers die before they are ready; those of a keeper as long as it starts others.
     if variant.architecture != "shared-symped" {
         program.replace("exec env REGATTA_INJECT=nonsense PROGRAM \"$@\"");
         own.refuses("upgrade", "its workers could not begin");
@@ -333,8 +333,8 @@ pub(crate) fn a_program_that_fails(variant: &Variant) {
     under(own.server.address(), || succeed(&own.server, "upgrade"));
 }
 
-/// The program can be tried, and the second time, when it is executed in earnest, cannot listen: a
-/// master without workers of its own supervises those of before.
+/// The program passes its trial but cannot listen in the real run. A master without workers of its
+/// own then supervises the old ones.
 fn cannot_begin(own: &Configured, program: &Program, variant: &Variant) {
     let [mark, socket] = ["mark", "socket"].map(|name| own.site.beside(name));
     let at = socket.display();
@@ -349,7 +349,7 @@ fn cannot_begin(own: &Configured, program: &Program, variant: &Variant) {
     own.write(&text(&listen[..1]));
 }
 
-/// A master without workers of its own opens its log anew as the workers of before do.
+/// A master without workers of its own reopens its log as the old workers do.
 #[test]
 fn a_master_that_waits_opens_its_log_anew() {
     let variant = Variant::named("sped_epoll");
@@ -361,7 +361,7 @@ fn a_master_that_waits_opens_its_log_anew() {
     let (listen, set) = (["127.0.0.1:0", &*place], format!("log.error={}", log.display()));
     let settings = [variant.settings, &[&*set]].concat();
     own.write(&Configured::text(variant.architecture, &own.root(), &listen, &settings));
-    // What is tried can listen there, and what is executed in earnest, with its log open, cannot.
+    // The trial can listen there. The real run, with its log open, cannot.
     program.acts_in_earnest(&mark, &format!("mkdir {}", socket.display()), SERVE);
     let pid = own.server.pid().to_string();
     let refused = |log: &Path, why: &str| {
@@ -381,8 +381,8 @@ fn a_master_that_waits_opens_its_log_anew() {
     refused(&log, "reload: it was refused");
 }
 
-/// A service manager that asks while another generation starts is told that this one serves before
-/// it is told that its own begins: it waits for the end of that.
+/// A reload requested while another generation starts waits for it: the service manager receives
+/// `READY` for that one before `RELOADING` for its own.
 #[test]
 fn a_service_manager_is_told_of_each_reload_by_itself() {
     let variant = Variant::named("sped_epoll");
@@ -413,13 +413,13 @@ fn a_service_manager_is_told_of_each_reload_by_itself() {
     hears("READY=1\n", "generation 4\n");
 }
 
-/// What was under way when a command was given is not taken for its answer.
+/// A command does not take an earlier operation's end for its answer.
 #[test]
 fn a_command_waits_for_what_it_has_asked_for() {
     let program = Program::new("waits-for-another");
     let own = Configured::new(Variant::named("sped_epoll"), &program.0);
     let [mark, begins, go] = ["mark", "begins", "go"].map(|name| own.site.beside(name));
-    // Its trial reads the file. Executed in earnest it takes its time.
+    // The trial reads the file. The real run takes its time.
     program.acts_in_earnest(&mark, &waits(&begins, &go), SERVE);
     own.server.signal(Signal::USR2);
     assert!(eventually(PATIENCE, || begins.exists()), "{}", own.server.stderr());
@@ -437,8 +437,8 @@ fn a_command_waits_for_what_it_has_asked_for() {
     }
 }
 
-/// Where workers were to listen that could not begin, nobody is let wait for them, and the next
-/// ones do listen there.
+/// Paths of workers that could not begin are removed, so that no client waits there. The next
+/// workers do listen there.
 #[test]
 fn new_paths_of_workers_that_cannot_begin_are_removed() {
     let variant = Variant::named("sped_epoll");
@@ -467,8 +467,8 @@ fn new_paths_of_workers_that_cannot_begin_are_removed() {
     }
 }
 
-/// A signal that is sent twice at once, as timeout(1) does, is one also where only the workers of
-/// before serve: what they are about to answer is answered.
+/// A signal sent twice at once, as timeout(1) does, counts once, also where only the old workers
+/// serve. They still answer pending requests.
 pub(crate) fn the_old_drain_too(variant: &Variant) {
     let program = Program::new(&format!("{}-drains", variant.name));
     let mut own = Configured::new(variant, &program.0);
@@ -485,10 +485,10 @@ pub(crate) fn the_old_drain_too(variant: &Variant) {
     assert!(own.server.exit_within(PATIENCE).is_some_and(|status| status.success()));
 }
 
-/// A worker that is killed while another generation drains is replaced, and the end is orderly.
+/// A worker killed while another generation drains is replaced, and the end is orderly.
 pub(crate) fn kills_in_between(variant: &Variant) {
     let mut server = Launch::new(variant, common()).start();
-    // Holds the first generation until its drain is over.
+    // Keeps the first generation until its drain is over.
     let mut held = server.connect();
     held.send("GET /small.txt HTTP/1.1\r\nHost: a\r\n");
     std::thread::sleep(Duration::from_millis(50));
@@ -509,8 +509,7 @@ pub(crate) fn kills_in_between(variant: &Variant) {
     assert!(server.exit_within(PATIENCE).is_some_and(|status| status.success()));
 }
 
-/// A deployment that leads the root to where workers have confined themselves not to read is served
-/// by others.
+/// A deployment can point the root to where confined workers may not read: others serve it.
 pub(crate) fn a_root_out_of_reach(variant: &Variant) {
     let site = Site::with(&[("small.txt", "text")]);
     let other = Site::with(&[("small.txt", "other")]);
@@ -529,8 +528,8 @@ pub(crate) fn a_root_out_of_reach(variant: &Variant) {
     }
 }
 
-/// A root that has moved is followed with the configuration in force, whatever its file says by
-/// then: nobody has asked for that to be read.
+/// A moved root is followed with the configuration in force, whatever its file says by then: no
+/// command has asked to read it.
 pub(crate) fn a_moved_root_keeps_the_configuration(variant: &Variant) {
     let own = Configured::new(variant, &program());
     let others = [("first", "one"), ("second", "two"), ("third", "three")]
@@ -549,7 +548,7 @@ pub(crate) fn a_moved_root_keeps_the_configuration(variant: &Variant) {
     let is_served =
         |text: &str| own.server.connect().get("/small.txt").expect(200).body == text.as_bytes();
     assert!(is_served(first.1));
-    // Half written; then whole, and not meant yet.
+    // Half written; then complete, but not to be applied yet.
     let changed = Configured::text("symped", &own.root(), &["127.0.0.1:0"], &[]);
     for ((name, text, site), file) in [(second, "[server\n"), (third, &*changed)] {
         own.write(file);
@@ -562,7 +561,7 @@ pub(crate) fn a_moved_root_keeps_the_configuration(variant: &Variant) {
     own.refuses("reload", "regatta.toml:");
 }
 
-/// Logs that belong to the user that serves, as the server has made them, are no fault.
+/// Logs that belong to the serving user, as the server has made them, are no fault.
 pub(crate) fn logs_that_the_server_made(variant: &Variant) {
     let site = Site::with(&[("small.txt", "text")]);
     let logs = site.beside("logs");
@@ -576,8 +575,8 @@ pub(crate) fn logs_that_the_server_made(variant: &Variant) {
     assert_eq!(said.code, Some(0), "{said:?}\n{errors}");
 }
 
-/// A program in the server's place that adds an argument and executes it does so once, however many
-/// upgrades there are; a reload keeps it.
+/// A program in the server's place that adds an argument and executes it adds it once, however many
+/// upgrades follow; a reload keeps it.
 pub(crate) fn a_program_that_adds_arguments(variant: &Variant) {
     let program = Program::new(&format!("{}-adds", variant.name));
     let own = Configured::new(variant, &program.0);
@@ -596,12 +595,12 @@ pub(crate) fn a_program_that_adds_arguments(variant: &Variant) {
     assert_eq!(says(), 0, "what lies there says what is added");
 }
 
-/// A client that has made all requests that it may is not given them again by a reload.
+/// A reload does not renew the requests of a client that has used all of them.
 pub(crate) fn a_client_has_its_requests_once(variant: &Variant) {
     let limits = ["limits.client_rate=1", "limits.client_burst=60"];
     let server = Launch::new(variant, common()).sets(&limits).start();
     let begun = Instant::now();
-    // Asks until it is refused, and counts what it got.
+    // Asks until it is refused, and counts the answers.
     let granted = || {
         let mut client = server.connect();
         (0..).take_while(|_| client.get("/small.txt").status == 200).count() as u64
@@ -613,7 +612,7 @@ pub(crate) fn a_client_has_its_requests_once(variant: &Variant) {
     assert!(first >= 60 && first + then <= allowed, "{first} and {then} of {allowed}");
 }
 
-/// What the master has open after many reloads is what it had after the first.
+/// After many reloads the master has as many descriptors open as after the first.
 pub(crate) fn nothing_is_left(variant: &Variant) {
     let server = Launch::new(variant, common()).start();
     let open = || fs::read_dir(format!("/proc/{}/fd", server.pid())).map_or(0, Iterator::count);
@@ -623,7 +622,7 @@ pub(crate) fn nothing_is_left(variant: &Variant) {
             let gone = || server.stderr().contains(&format!("generation {generation} is gone"));
             assert!(eventually(PATIENCE, gone), "{generation}: {}", server.stderr());
         }
-        // What is gone is forgotten a moment after that has been said.
+        // The master forgets a generation a moment after reporting its end.
         std::thread::sleep(Duration::from_millis(100));
     };
     reloads(1..2);

@@ -12,10 +12,10 @@ use std::fs::File;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What each slot of counters is for: the first thread, the stations, the control thread.
+/// Role of each slot of counters: the first thread, the stations, the control thread.
 const ROLES: [&str; 9] =
     ["listen", "read", "write", "parse", "recv", "cache", "miss", "disk", "control"];
-/// The stations that a request passes on its way to be sent.
+/// Stations that a request passes on its way to be sent.
 const PASSED: [&str; 6] = ["parse", "recv", "cache", "miss", "disk", "write"];
 
 /// A counter of one role.
@@ -24,14 +24,14 @@ fn of_role(top: &Value, role: &str, name: &str) -> u64 {
     top["workers"][at]["counters"][name].as_u64().unwrap_or(0)
 }
 
-/// How many have been put into each queue.
+/// Requests put into each queue so far.
 fn puts(server: &Server) -> [u64; 6] {
     let top = server.top();
     PASSED.map(|role| of_role(&top, role, "queue_puts"))
 }
 
-/// The first thread listens; each stage has one of its own while there is little to do, and one
-/// looks after them. Or all but two stages share some.
+/// The first thread listens. Each stage has one thread while there is little to do, and one more
+/// controls them. In cohort-sandstorm all but two stages share threads.
 pub(crate) fn tasks_are_those_of_the_source(variant: &Variant) {
     let server = Launch::new(variant, common()).start();
     let pid = worker(&server);
@@ -45,20 +45,20 @@ pub(crate) fn tasks_are_those_of_the_source(variant: &Variant) {
         names.retain(|name| expect.contains(&name.as_str()));
         names
     };
-    // A thread has its name a moment after it has begun.
+    // A thread gets its name a moment after its start.
     let right = || named() == expect && tasks(pid).len() == 1 + expect.len();
     assert!(eventually(PATIENCE, right), "{:?}", tasks(pid));
     server.connect().get("/small.txt").expect(200);
     assert!(right(), "{:?}", tasks(pid));
 }
 
-/// As in the source: each queue once, and those of files and the one before them as often as a file
-/// is opened and has been read.
+/// Passes each queue once, as in the source, and those of files and the one before them as often as
+/// a file is opened and has been read.
 pub(crate) fn a_hit_passes_four_queues_a_miss_seven(variant: &Variant) {
     let settings = ["cache.body_bytes_max=65536", "cache.revalidate_ms=1h"];
     let server = Launch::new(variant, common()).sets(&settings).start();
     let mut client = server.connect();
-    // A count is made just after what it counts.
+    // A count follows its event after a moment.
     let expect = |passed: [u64; 6]| {
         let right = eventually(PATIENCE, || puts(&server) == passed);
         assert!(right, "{PASSED:?}: {passed:?} expected, {:?} found", puts(&server));
@@ -77,8 +77,8 @@ pub(crate) fn a_hit_passes_four_queues_a_miss_seven(variant: &Variant) {
     assert_eq!(of_role(&top, "write", "send_calls"), counter(&server, "send_calls"));
 }
 
-/// A site with files that are not in memory, `0.bin` to `11.bin`; `None` if the file system does
-/// not let go of them.
+/// A site with files that are not in memory, `0.bin` to `11.bin`; `None` if the file system keeps
+/// them in memory.
 fn cold_site() -> Option<Site> {
     let site = Site::new();
     if !put_both(&site) {
@@ -89,8 +89,8 @@ fn cold_site() -> Option<Site> {
     Some(site)
 }
 
-/// Requests wait for the disk, and threads are started that read for them; when there are none,
-/// these end. No other stage has more than one.
+/// While requests wait for the disk, threads are started that read for them; without requests these
+/// end. No other stage has more than one.
 pub(crate) fn the_disk_stage_grows_and_shrinks(variant: &Variant) {
     let Some(site) = cold_site() else { return };
     let controls = ["stages.pool_every=1", "stages.disk_ms=10", "stages.disk_threshold=1"];
@@ -118,14 +118,14 @@ pub(crate) fn the_disk_stage_grows_and_shrinks(variant: &Variant) {
     assert!(eventually(PATIENCE, is_told), "{}", server.stderr());
 }
 
-/// As many requests are inside as may be: the next is told so, or its connection is closed.
+/// At the limit of requests inside, the next gets an error, or its connection is closed.
 pub(crate) fn who_is_too_many_is_turned_away(variant: &Variant) {
     let Some(site) = cold_site() else { return };
     let server = with_disk(variant, &site).sets(&[HANGS, "seda.requests_max=2"]).start();
     let mut page = server.connect();
-    // Who has been answered is outside.
+    // An answered request is outside.
     (0..5).for_each(|_| drop(page.get("/page.txt").expect(200)));
-    // Who sends content of a request waits for its peer, and not for the server.
+    // A client that sends a request's content makes only itself wait, and not the server.
     let mut uploads = server.connect();
     uploads
         .send([&request("GET", "/page.txt", &[("Content-Length", "10")]), &b"12345"[..]].concat());
@@ -153,8 +153,7 @@ pub(crate) fn who_is_too_many_is_turned_away(variant: &Variant) {
     assert_eq!(of_role(&server.top(), "read", "stage_refused"), 1, "where it is received");
 }
 
-/// A thread hangs with its disk: waiters for that thread are turned away when the disk's time is
-/// over.
+/// A thread hangs with its disk: waiters for that thread are refused at the disk's deadline.
 pub(crate) fn who_waits_for_a_hung_disk_is_turned_away(variant: &Variant) {
     let Some(site) = cold_site() else { return };
     let settings = [HANGS, "seda.pool_min=1", "seda.disk_max=1", "limits.disk_ms_max=200"];
@@ -182,7 +181,7 @@ pub(crate) fn who_waits_for_a_hung_disk_is_turned_away(variant: &Variant) {
     }
 }
 
-/// There is room for one request: whatever comes of it, there is room for the next one.
+/// With room for one request, there is room for the next whatever the outcome.
 pub(crate) fn places_are_given_back(variant: &Variant) {
     let server = Launch::new(variant, common()).set("seda.requests_max=1").start();
     let mut client = server.connect();
@@ -219,8 +218,7 @@ pub(crate) fn places_are_given_back(variant: &Variant) {
     assert!(eventually(PATIENCE, is_served), "those who have left are still inside");
 }
 
-/// Two thousand at once: each is answered, or told that there is no room, and no queue gets longer
-/// than it may.
+/// Two thousand at once: each is answered or refused, and no queue exceeds its limit.
 pub(crate) fn a_burst_is_answered_or_refused(variant: &Variant) {
     const BOUND: u64 = 64;
     let bounds = ["seda.queue_max=64", "seda.requests_max=64", "seda.on_full=refuse"];
@@ -245,8 +243,8 @@ pub(crate) fn a_burst_is_answered_or_refused(variant: &Variant) {
     server.connect().get("/small.txt").expect(200);
 }
 
-/// One request a second is admitted, and one at once: others are turned away, and when a second has
-/// passed, there is room again. Also of those that come with what a proxy says of their clients.
+/// Admits one request a second, and one at once: others are refused until a second has passed. That
+/// includes clients that a proxy names.
 pub(crate) fn a_rate_is_kept(variant: &Variant) {
     let admission = ["stages.admission=direct", "stages.rate_first=1", "stages.rate_max=1"];
     let settings = ["stages.bucket=1", "stages.target_ms=10 min"];
@@ -267,7 +265,7 @@ pub(crate) fn a_rate_is_kept(variant: &Variant) {
     assert!(eventually(PATIENCE, is_admitted));
 }
 
-/// A head that comes in two pieces is one request: its beginning does not use up the only place.
+/// A head in two pieces is one request: its beginning does not use up the only place.
 pub(crate) fn a_head_in_pieces_is_admitted_once(variant: &Variant) {
     let admission = ["stages.admission=direct", "stages.rate_first=1", "stages.rate_max=1"];
     let settings = ["stages.bucket=1", "stages.target_ms=10 min"];
@@ -280,7 +278,7 @@ pub(crate) fn a_head_in_pieces_is_admitted_once(variant: &Variant) {
     assert_eq!(counter(&server, "stage_refused"), 0);
 }
 
-/// Each address has a thread that listens, and a rate of its own.
+/// Each address has its own thread that listens, and its own rate.
 pub(crate) fn each_address_has_its_class(variant: &Variant) {
     let admission = ["stages.admission=multiclass", "stages.rate_first=1", "stages.rate_max=1"];
     let settings = ["stages.bucket=1", "stages.target_ms=10 min"];
@@ -298,7 +296,7 @@ pub(crate) fn each_address_has_its_class(variant: &Variant) {
     assert!(tasks(worker(&server)).iter().any(|name| name == "listen"));
 }
 
-/// Controllers decide when it is their time, and say what they went by.
+/// Controllers decide at their times, and log their inputs.
 pub(crate) fn decisions_come_at_their_times(variant: &Variant) {
     let settings = ["stages.decisions=all", "stages.pool_ms=200", "stages.pool_every=1"];
     let launch = Launch::new(variant, common()).sets(&settings).set("stages.disk_ms=190");
@@ -311,7 +309,7 @@ pub(crate) fn decisions_come_at_their_times(variant: &Variant) {
     assert!(eventually(PATIENCE, || decided() >= 1), "{}", server.stderr());
     let (before, begin) = (decided(), Instant::now());
     assert!(eventually(PATIENCE, || decided() >= before + 5), "{}", server.stderr());
-    // The first of them may have been about to be.
+    // The first of them may have been imminent.
     assert!(begin.elapsed() >= Duration::from_millis(4 * 200 - 50), "{:?}", begin.elapsed());
     // Neither has waited for two periods of the other.
     let said = server.stderr();
@@ -319,7 +317,7 @@ pub(crate) fn decisions_come_at_their_times(variant: &Variant) {
     assert!(disk <= parse + parse / 2, "{disk} of the disk, {parse} of who parses");
 }
 
-/// Controllers decide all the time: the error log has lines of that only where they are wanted.
+/// Controllers decide all the time, but only an option makes the error log show that.
 pub(crate) fn decisions_are_not_logged_unasked(variant: &Variant) {
     let settings = ["stages.batch_control=true", "stages.batch_ms=1"];
     let server = Launch::new(variant, common()).sets(&settings).start();
@@ -332,18 +330,18 @@ pub(crate) fn decisions_are_not_logged_unasked(variant: &Variant) {
     assert!(!server.stderr().contains("stage "), "{}", server.stderr());
 }
 
-/// The ages that the gate has said it went by.
+/// Ages in the gate's log lines.
 fn ages_ms(server: &Server) -> Vec<f64> {
     let said = server.stderr();
     let of = |line: &str| line.split_once("age_ms=")?.1.split(' ').next()?.parse().ok();
     said.lines().filter(|line| line.contains("stage gate:")).filter_map(of).collect()
 }
 
-/// How long a server is halted so that requests become old.
+/// Time for which a server is halted, so that requests become old.
 const HALTED: Duration = Duration::from_millis(400);
 
-/// What admission goes by is how old a request is since it came, also if nobody could look at it,
-/// and if its connection had not been accepted.
+/// Admission uses the age of a request since its arrival, even if no thread could read it and its
+/// connection was not accepted.
 pub(crate) fn an_age_begins_when_the_request_came(variant: &Variant) {
     let settings = ["stages.decisions=all", "stages.samples=1", "stages.sample_ms=60 s"];
     let launch = Launch::new(variant, common()).sets(&["stages.admission=proportional"]);
@@ -364,13 +362,13 @@ pub(crate) fn an_age_begins_when_the_request_came(variant: &Variant) {
     }
     assert!(eventually(PATIENCE, || ages_ms(&server).len() >= 2), "{}", server.stderr());
     let ages_ms = ages_ms(&server);
-    // Of what is told three tenths are new.
+    // The new age counts for three tenths of the reported one.
     let new_ms = (ages_ms[1] - 0.7 * ages_ms[0]) / 0.3;
     assert!(ages_ms[0] < 300.0 && new_ms > 350.0, "{ages_ms:?}");
 }
 
 /// A request whose file has to be tried again has not been served, however soon that is known. One
-/// whose content is to come has, at its age: that is the first of which is told.
+/// whose content is to follow has, at its age: it is the first in the log.
 pub(crate) fn what_is_tried_again_is_not_served(variant: &Variant) {
     let site = Site::with(&[("leased.txt", "mine")]);
     let settings = ["stages.decisions=all", "stages.samples=1", "stages.sample_ms=60 s"];
@@ -394,8 +392,8 @@ pub(crate) fn what_is_tried_again_is_not_served(variant: &Variant) {
     assert!(ages_ms[0] > 350.0, "{ages_ms:?}");
 }
 
-/// Several ranges of a file that is opened are encoded by one stage, and of one in memory by
-/// another: also where one thread serves both, no two responses have the same boundary.
+/// Several ranges of a file that is opened are encoded by one stage, and those of one in memory by
+/// another. Even where one thread serves both, no two responses have the same boundary.
 pub(crate) fn no_boundary_comes_twice(variant: &Variant) {
     let server = Launch::new(variant, common()).set("seda.pool_min=1").start();
     let mut client = server.connect();
@@ -411,7 +409,7 @@ pub(crate) fn no_boundary_comes_twice(variant: &Variant) {
     assert_eq!(types.len(), 4, "{types:?}");
 }
 
-/// Two hundred at once are no reason to turn anybody away.
+/// Two hundred at once are no reason to refuse a client.
 pub(crate) fn within_the_bounds_nobody_is_turned_away(variant: &Variant) {
     let server = Launch::new(variant, common()).start();
     let mut clients: Vec<Client> = (0..200).map(|_| server.connect()).collect();
@@ -421,7 +419,7 @@ pub(crate) fn within_the_bounds_nobody_is_turned_away(variant: &Variant) {
     assert!((1..=200).contains(&parse), "{parse} waited");
 }
 
-/// As of threads, of which each would need one.
+/// The same clients as for threads: each would need one.
 pub(crate) fn a_thousand_slow_clients(variant: &Variant) {
     crate::threads::others_do_not_wait_for_slow_heads(variant, &[]);
 }

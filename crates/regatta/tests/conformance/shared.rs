@@ -1,5 +1,4 @@
-//! systems.md §8.6, shared-SYMPED: one table of descriptors, one cache, locks that outlive whoever
-//! holds them.
+//! systems.md §8.6, shared-SYMPED: one table of descriptors, one cache, locks that outlive holders.
 
 use crate::client::{Client, get};
 use crate::harness::{
@@ -21,7 +20,7 @@ use std::time::{Duration, Instant};
 /// Bodies from descriptors, not from memory.
 const FILES_ONLY: &str = "cache.body_bytes_max=0";
 
-/// The descriptors of a process by number; none if it has ended, as short-lived children do.
+/// Descriptors of a process by number; none if it has ended, as short-lived children do.
 pub(crate) fn descriptors(pid: u32) -> BTreeMap<u32, PathBuf> {
     let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten();
     let number = |path: &Path| path.file_name()?.to_str()?.parse().ok();
@@ -38,7 +37,7 @@ pub(crate) fn counter(server: &Server, name: &str) -> u64 {
     find(&server.top(), name).unwrap_or_else(|| panic!("no counter {name}"))
 }
 
-/// Connections until every worker has served one; each with its worker's share of requests.
+/// Opens connections until every worker has served one; each has its worker's share of requests.
 fn clients(server: &Server) -> Vec<Client> {
     (0..40).map(|_| server.connect()).collect()
 }
@@ -50,8 +49,9 @@ pub(crate) fn descriptors_are_of_all(variant: &Variant) {
     clients[0].get("/size-65537.bin").expect(200);
     let processes = server.processes().split_off(1);
     assert!(processes.len() > 2, "{processes:?}");
-    // Reading a table of descriptors opens none in it. While others are accepted, and the keeper
-    // opens what tells it of the end of its last worker, two looks at one table differ.
+    // Reading a table of descriptors opens none in it. Two reads of one table differ while
+    // connections are accepted, and while the keeper opens the descriptor that reports the end of
+    // its last worker.
     let mut tables = Vec::new();
     let stood_still = eventually(PATIENCE, || {
         tables = processes.iter().map(|pid| descriptors(*pid)).collect();
@@ -70,8 +70,8 @@ pub(crate) fn descriptors_are_of_all(variant: &Variant) {
     }
 }
 
-/// A process that shares a table with a worker does what the worker puts under its numbers. So the
-/// master, which may be root, shares none, and the keeper is who the workers are.
+/// A process that shares a table with a worker uses whatever the worker puts under its numbers. So
+/// the master, which may be root, shares none, and the keeper has the workers' user.
 pub(crate) fn the_master_has_a_table_of_its_own(variant: &Variant) {
     let server = Launch::new(variant, common()).start();
     let check = |server: &Server| {
@@ -95,7 +95,7 @@ pub(crate) fn the_master_has_a_table_of_its_own(variant: &Variant) {
         }
     };
     check(&server);
-    // One that has been started later than the others.
+    // A worker that was started later than the others.
     let (workers, first) = (server.workers().len(), server.workers()[0]);
     kill(first, Signal::KILL);
     let replaced = || server.workers().len() == workers && !server.workers().contains(&first);
@@ -103,7 +103,7 @@ pub(crate) fn the_master_has_a_table_of_its_own(variant: &Variant) {
     check(&server);
 }
 
-/// The end of the keeper is the end of its workers; others begin with another table.
+/// The end of the keeper ends its workers; others begin with another table.
 pub(crate) fn a_killed_keeper_is_replaced(variant: &Variant) {
     let mut server = Launch::new(variant, common()).set(FILES_ONLY).start();
     let mut clients = clients(&server);
@@ -128,8 +128,8 @@ pub(crate) fn a_killed_keeper_is_replaced(variant: &Variant) {
     assert_eq!(status.and_then(|status| status.code()), Some(0), "{}", server.stderr());
 }
 
-/// Workers that leave as they were told are not replaced, though the keeper has not heard of it:
-/// the words that tell them are there before its bell rings, and here nobody rings it.
+/// Workers that exit as ordered are not replaced, though the keeper has not noticed the order. The
+/// words with the order are there before its bell rings, and in this test it does not ring.
 pub(crate) fn who_leaves_before_the_keeper_knows_is_not_replaced(variant: &Variant) {
     let server = Launch::new(variant, common()).start();
     let mut all = descriptors(server.pid()).into_iter();
@@ -140,14 +140,14 @@ pub(crate) fn who_leaves_before_the_keeper_knows_is_not_replaced(variant: &Varia
     let memory = File::options().read(true).write(true).open(path).expect("it is ours");
     let memory = SharedWords::adopt(memory.into()).expect("counters");
     let keeper = server.keeper();
-    // A deadline that has passed: whoever looks leaves.
+    // A deadline that has passed: every reader exits.
     OldArena::attach(memory.words()).expect("counters").control().leave(0);
     assert!(eventually(PATIENCE, || !alive(keeper)), "{}", server.stderr());
     let replaced = |line: &str| line.contains(": worker ") && line.contains("replaced in");
     assert!(!server.stderr().lines().any(replaced), "{}", server.stderr());
 }
 
-/// E-14: p processes hold one descriptor per file, and one entry.
+/// E-14: p processes have one descriptor per file, and one entry.
 pub(crate) fn the_cache_is_one(variant: &Variant) {
     let server = Launch::new(variant, common())
         .sets(&[FILES_ONLY, "cache.revalidate_ms=60000", "cache.negative_ms=60000"])
@@ -171,7 +171,7 @@ pub(crate) fn the_cache_is_one(variant: &Variant) {
     assert!(counter(&server, "lock_acquisitions") >= 40 * names);
 }
 
-/// The mappings of a process that have this name.
+/// Mappings of a process that have this name.
 fn maps(pid: u32, name: &str) -> Vec<String> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("alive");
     maps.lines().filter(|line| line.contains(name)).map(str::to_owned).collect()
@@ -203,7 +203,7 @@ pub(crate) fn hits_are_those_of_one_process(variant: &Variant) {
         let mut dice = 7_u64;
         for turn in 0..400 {
             dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            // Small numbers more often than large ones.
+            // Small numbers are more frequent than large ones.
             let of = SIZES.len() as u64;
             let pick = (dice >> 33) % of * ((dice >> 13) % of) / of;
             let name = format!("/size-{}.bin", SIZES[usize::try_from(pick).expect("small")]);
@@ -216,7 +216,7 @@ pub(crate) fn hits_are_those_of_one_process(variant: &Variant) {
     assert!(hits[0][3] > 10, "{hits:?}");
 }
 
-/// A worker that dies leaves no client waiting, and no descriptor behind.
+/// A worker that dies leaves no client waiting, and no descriptor open.
 pub(crate) fn clients_of_the_dead_are_told(variant: &Variant) {
     let server = Launch::new(variant, common()).set(FILES_ONLY).start();
     let open = |server: &Server| descriptors(server.keeper()).len();
@@ -227,7 +227,7 @@ pub(crate) fn clients_of_the_dead_are_told(variant: &Variant) {
     for client in &mut clients {
         client.get("/size-65537.bin").expect(200);
     }
-    // Some in the middle of a response.
+    // Some are in the middle of a response.
     let mut narrow: Vec<_> = (0..8).map(|_| Client::connect_narrow(server.address())).collect();
     for client in &mut narrow {
         client.send(get("/sparse.bin"));
@@ -244,7 +244,7 @@ pub(crate) fn clients_of_the_dead_are_told(variant: &Variant) {
     assert!(begin.elapsed() < Duration::from_secs(5), "told after {:?}", begin.elapsed());
     assert!(eventually(PATIENCE, || server.workers().len() == workers.len()));
     server.connect().get("/size-65537.bin").expect(200);
-    // One descriptor more: that of a large file.
+    // One more descriptor: that of a large file.
     let clean = eventually(PATIENCE, || open(&server) <= before + 1);
     assert!(clean, "{} open, {before} before: {:?}", open(&server), descriptors(server.keeper()));
 }
@@ -256,7 +256,7 @@ fn waits(server: &Server) -> Vec<u64> {
     workers.map(|worker| worker["counters"]["wait_calls"].as_u64().expect("a counter")).collect()
 }
 
-/// Logs are of the descriptors that go with a worker.
+/// Logs are among the descriptors of a worker.
 pub(crate) fn logs_of_the_dead_are_closed(variant: &Variant) {
     let site = Site::new();
     site.put("a.txt", "a");
@@ -273,15 +273,15 @@ pub(crate) fn logs_of_the_dead_are_closed(variant: &Variant) {
         links.values().filter(log).count()
     };
     let workers = server.workers().len();
-    // Each worker has both as its own, and the master an error log.
+    // Each worker has separate descriptors of both, and the master has an error log.
     let most = 1 + workers * 2;
     for _ in 0..3 {
         assert!(eventually(PATIENCE, || open() == most), "{} logs, {most} at most", open());
-        // Who has waited again since has entered what it opened.
+        // A worker that has waited again since has entered its descriptors.
         let begin = waits(&server);
         let again = || waits(&server).iter().zip(&begin).all(|(now, then)| now > then);
         assert!(eventually(PATIENCE, again), "idle loops wait again every second");
-        // While logs are opened anew the old ones may make up the number for a moment.
+        // While logs are reopened the old ones may make up the number for a moment.
         assert!(eventually(PATIENCE, || open() == most), "{} logs, {most} at most", open());
         let before = server.workers();
         before.iter().for_each(|worker| kill(*worker, Signal::KILL));
@@ -293,11 +293,11 @@ pub(crate) fn logs_of_the_dead_are_closed(variant: &Variant) {
     }
 }
 
-/// Processes that die anywhere, stopped first so that others come to wait for them, hang nobody,
-/// and nobody gets a wrong byte.
+/// Processes that die anywhere, stopped first so that others wait for them, block no other, and no
+/// client gets a wrong byte.
 pub(crate) fn deaths_under_load_hang_nobody(variant: &Variant) {
-    // Everything changes all the time: locks are held long and often. Of four there is always one
-    // that does not wait to be started again.
+    // Everything changes all the time, so locks are held long and often. Of four workers one is
+    // always not waiting for its restart.
     let settings =
         ["cache.entries_max=4", "cache.revalidate_ms=0", "cache.descriptors_max=3", FILES_ONLY];
     let server = Launch::new(variant, common()).sets(&settings).set("event.processes=4").start();
@@ -305,7 +305,7 @@ pub(crate) fn deaths_under_load_hang_nobody(variant: &Variant) {
     let served = AtomicU64::new(0);
     let address = server.address();
     std::thread::scope(|scope| {
-        // Also if this thread gives up.
+        // Even if this thread fails.
         let _stop = Stop(&stop);
         for load in 0..4 {
             let (stop, served) = (&stop, &served);
@@ -335,7 +335,7 @@ pub(crate) fn deaths_under_load_hang_nobody(variant: &Variant) {
         let links = descriptors(server.keeper());
         links.values().filter(|link| link.to_string_lossy().contains("size-")).count()
     };
-    // Idle processes let go of what they had unpacked within a second.
+    // Idle processes release what they had unpacked within a second.
     assert!(eventually(PATIENCE, || files() <= 3), "{} files, 3 allowed", files());
 }
 
@@ -347,7 +347,7 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Asks without end; a connection that breaks is made again.
+/// Asks without end; replaces a connection that breaks.
 pub(crate) fn loads(address: SocketAddr, load: usize, stop: &AtomicBool, served: &AtomicU64) {
     for turn in load.. {
         if stop.load(Relaxed) {
@@ -357,8 +357,8 @@ pub(crate) fn loads(address: SocketAddr, load: usize, stop: &AtomicBool, served:
     }
 }
 
-/// Asks for the file of this size, on a connection that may break. Whatever comes is right as far
-/// as it goes; true if it was all.
+/// Asks for the file of this size, on a connection that may break. The received bytes must be
+/// right; true if they are all.
 pub(crate) fn is_served(address: SocketAddr, size: usize) -> bool {
     use std::io::{Read, Write};
     let Ok(mut stream) = std::net::TcpStream::connect(address) else { return false };
@@ -376,7 +376,7 @@ pub(crate) fn is_served(address: SocketAddr, size: usize) -> bool {
     ended && body.len() == size
 }
 
-/// A server that tests share is one for this architecture too.
+/// A server shared by tests works for this architecture too.
 #[test]
 fn processes_serve_the_same_bytes() {
     for variant in VARIANTS.iter().filter(|variant| variant.architecture == "shared-symped") {

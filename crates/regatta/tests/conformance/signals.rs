@@ -1,4 +1,4 @@
-//! Signals that do not end a server, who it runs as, and what it prints.
+//! Signals that do not end a server, its user, and its output.
 
 use crate::client::Client;
 use crate::harness::{
@@ -20,7 +20,7 @@ pub(crate) fn one_line_for_each_address(variant: &Variant) {
         assert_ne!(address.port(), 0);
         Client::connect(*address).get("/small.txt").expect(200);
     }
-    // Copies with ports of their own say theirs too.
+    // Copies with separate ports print theirs too.
     for _ in 2..2 * variant.ports() {
         let line = server.stdout_line(PATIENCE).expect("one line for each port");
         let address = line.strip_prefix("listening on http://").map(str::parse);
@@ -38,7 +38,7 @@ pub(crate) fn accepts_when_it_says_so(variant: &Variant) {
     }
 }
 
-/// SIGHUP reloads the configuration, or says that it cannot; nobody is cut off.
+/// SIGHUP reloads the configuration, or reports why not; no client is cut off.
 pub(crate) fn hangup_reloads_or_says_why_not(variant: &Variant) {
     let site = Site::with(&[("file.txt", "text")]);
     let config = site.beside("regatta.toml");
@@ -90,11 +90,11 @@ pub(crate) fn usr1_reopens_the_log(variant: &Variant) {
     server.connect().get("/file.txt?between").expect(200);
     server.signal(Signal::USR1);
     assert!(eventually(PATIENCE, || log.exists()), "no new log: {}", server.stderr());
-    // What makes it is not what writes it, and each worker gets it in its time.
+    // The master makes the log and the workers write it; each worker gets it in its time.
     let is_given = || holds(&server, &folder, &["access.log"]).is_empty();
     assert!(eventually(PATIENCE, is_given), "the old log goes on: {}", server.stderr());
     server.connect().get("/file.txt?after").expect(200);
-    // The end writes all that waits, which is sooner than when it is old.
+    // The end writes all waiting lines, sooner than their age would.
     server.signal(Signal::TERM);
     assert!(server.exit_within(PATIENCE).is_some(), "never ended: {}", server.stderr());
     assert!(has(&log, "?after"), "no line in the new log");
@@ -103,8 +103,8 @@ pub(crate) fn usr1_reopens_the_log(variant: &Variant) {
     assert!(!has(&old, "?after"), "the old log goes on");
 }
 
-/// Whether a process of the server, helpers included, holds a file of this folder that has been
-/// renamed or deleted.
+/// Files of this folder that have been renamed or deleted and that a process of the server, helpers
+/// included, still has open.
 fn holds(server: &Server, folder: &Path, names: &[&str]) -> Vec<PathBuf> {
     let processes = server.processes().into_iter();
     let processes = processes.flat_map(|pid| [vec![pid], children(pid)].concat());
@@ -113,8 +113,7 @@ fn holds(server: &Server, folder: &Path, names: &[&str]) -> Vec<PathBuf> {
     links.filter(|link| link.starts_with(folder) && !of_now.contains(link)).collect()
 }
 
-/// After a rotation nobody holds what was rotated away, be it renamed or deleted: its space is
-/// free.
+/// After a rotation no process has the old logs open, renamed or deleted: their space is free.
 pub(crate) fn usr1_lets_go_of_the_old_logs(variant: &Variant) {
     let site = Site::with(&[("file.txt", "text")]);
     let folder = site.beside("logs");
@@ -123,7 +122,7 @@ pub(crate) fn usr1_lets_go_of_the_old_logs(variant: &Variant) {
     let (names, launch) = (["access.log", "error.log"], Launch::new(variant, &site.root()));
     let launch = launch.set(format!("log.access={}", folder.join(names[0]).display()));
     let server = launch.set(format!("log.error={}", folder.join(names[1]).display())).start();
-    // More than two: a worker may look for the new file before the master has given it away.
+    // More than two: a worker may look for the new file before the master has passed it on.
     for round in 0..6 {
         server.connect().get("/file.txt").expect(200);
         for name in names {
@@ -140,20 +139,20 @@ pub(crate) fn usr1_lets_go_of_the_old_logs(variant: &Variant) {
     }
 }
 
-/// Signals that have no meaning here end nothing.
+/// Signals without a meaning here end nothing.
 pub(crate) fn other_signals_end_nothing(variant: &Variant) {
     let mut server = Launch::new(variant, common()).start();
     let others = [Signal::ALARM, Signal::PIPE, Signal::WINCH, Signal::CHILD];
     for signal in others {
         server.signal(signal);
     }
-    let said = "warning: SIGALRM has no meaning here and was ignored";
+    let said = "warning[signal-ignored]: SIGALRM has no meaning here and was ignored";
     assert!(eventually(PATIENCE, || server.stderr().contains(said)), "{}", server.stderr());
     server.connect().get("/small.txt").expect(200);
     assert!(server.exit_within(Duration::ZERO).is_none());
 }
 
-/// Signals to a worker are for its master to give: a Ctrl-C reaches both and ends once.
+/// Only the master acts on signals: a Ctrl-C reaches both and ends the server once.
 pub(crate) fn workers_leave_signals_to_their_master(variant: &Variant) {
     let mut server = Launch::new(variant, common()).start();
     let workers = server.processes().split_off(1);
@@ -167,7 +166,7 @@ pub(crate) fn workers_leave_signals_to_their_master(variant: &Variant) {
     assert!(server.exit_within(Duration::ZERO).is_none());
 }
 
-/// Started as root, workers are nobody; as anyone else, they stay that user.
+/// Started as root, workers run as an unprivileged user; started as another, they stay that.
 pub(crate) fn workers_are_not_root(variant: &Variant) {
     let server = Launch::new(variant, common()).start();
     server.connect().get("/small.txt").expect(200);
@@ -183,14 +182,13 @@ pub(crate) fn workers_are_not_root(variant: &Variant) {
     }
 }
 
-/// The user id of `nobody`.
 fn nobody() -> String {
     let users = fs::read_to_string("/etc/passwd").expect("users");
     let line = users.lines().find(|line| line.starts_with("nobody:")).expect("nobody");
     line.split(':').nth(2).expect("an id").to_owned()
 }
 
-/// Workers hold no capability to get back what they gave up.
+/// Workers have no capability to regain what they gave up.
 pub(crate) fn workers_have_no_capabilities(variant: &Variant) {
     let server = Launch::new(variant, common()).start();
     for worker in server.workers() {
@@ -209,7 +207,7 @@ fn refused_root(variant: &Variant, site: &Site) -> Said {
     run(&["serve", root, "--listen", "127.0.0.1:0", "--architecture", variant.architecture])
 }
 
-/// A root that the serving user may not read is an error at start that says so.
+/// A root that the serving user may not read is an error at start, with that reason.
 pub(crate) fn unreadable_root_is_an_error(variant: &Variant) {
     let site = Site::with(&[("file.txt", "text")]);
     fs::set_permissions(site.root(), fs::Permissions::from_mode(0o700)).expect("ours");
@@ -236,7 +234,7 @@ pub(crate) fn pid_file(variant: &Variant) {
     let mut server = launch.set(format!("server.pid_file={}", path.display())).start();
     let text = fs::read_to_string(&path).expect("a pid file");
     assert_eq!(text.trim(), server.pid().to_string());
-    // Another server does not take it over, and says whose it is.
+    // Another server does not take it over, and names its owner.
     let root = site.root();
     let set = format!("server.pid_file={}", path.display());
     let args = ["serve", root.to_str().expect("text"), "--listen", "127.0.0.1:0", "--set", &set];
@@ -247,7 +245,7 @@ pub(crate) fn pid_file(variant: &Variant) {
     server.signal(Signal::TERM);
     assert!(server.exit_within(PATIENCE).is_some());
     assert!(!path.exists(), "the pid file is left behind");
-    // What a link leads to is not written to.
+    // The target of a link is not written to.
     let theirs = site.beside("theirs");
     fs::write(&theirs, "theirs").expect("a file");
     std::os::unix::fs::symlink(&theirs, &path).expect("a link");

@@ -1,4 +1,4 @@
-//! What the servers under test serve: one common site that no case changes, and small own ones.
+//! Sites of the servers under test: one common site that no case changes, and small separate ones.
 
 use rustix::fs::{FileType, Mode, mknodat};
 use std::fs::{self, File, Permissions};
@@ -8,19 +8,19 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The modification time of every file of the common site, unless said: long ago.
+/// Modification time of every file of the common site unless set: long ago.
 pub(crate) const MODIFIED_S: u64 = 1_700_000_000;
-/// The same as a date.
+/// [`MODIFIED_S`] as a date.
 pub(crate) const MODIFIED: &str = "Tue, 14 Nov 2023 22:13:20 GMT";
-/// Sizes of `/size-N.bin`, at and around every power that buffers like.
+/// Sizes of `/size-N.bin`, at and around powers of two that buffers use.
 pub(crate) const SIZES: [usize; 10] =
     [0, 1, 4095, 4096, 4097, 65_535, 65_536, 65_537, (1 << 20) + 1, 5 << 20];
-/// The size of `/sparse.bin`: more than all buffers of a connection together.
+/// Size of `/sparse.bin`: more than all buffers of a connection together.
 pub(crate) const SPARSE_BYTES: u64 = 64 << 20;
-/// What lies beside the root and must never be answered.
+/// Content of files outside the root, which must never be sent.
 pub(crate) const SECRET: &str = "the secret beside the root";
 
-/// Bytes that look random and differ for every seed.
+/// Pseudorandom bytes that differ for every seed.
 pub(crate) fn pattern(len: usize, seed: usize) -> Vec<u8> {
     let mut state = 0x9E37_79B9_7F4A_7C15_u64 ^ (seed as u64 + 1);
     let mut bytes = Vec::with_capacity(len + 8);
@@ -56,7 +56,7 @@ pub(crate) fn common() -> &'static Path {
     })
 }
 
-/// A site of a case's own; removed with it.
+/// A separate site of a case; removed with it.
 #[derive(Debug)]
 pub(crate) struct Site {
     outer: PathBuf,
@@ -84,7 +84,7 @@ impl Site {
         self.outer.join("root")
     }
 
-    /// A place beside the root, for logs and configurations, that any user may write.
+    /// A place next to the root, for logs and configurations, that any user may write.
     pub(crate) fn beside(&self, name: &str) -> PathBuf {
         self.outer.join(name)
     }
@@ -112,13 +112,13 @@ impl Site {
         symlink(to, self.path(path)).expect("a link");
     }
 
-    /// Makes a file of this kind below the root; says whether that was allowed.
+    /// Makes a file of this kind below the root; true if that was allowed.
     pub(crate) fn node(&self, path: &str, kind: FileType, device: u64) -> bool {
         let mode = Mode::from_raw_mode(0o666);
         mknodat(rustix::fs::CWD, self.path(path), kind, mode, device).is_ok()
     }
 
-    /// Sets who may do what with a file or folder below the root.
+    /// Sets the permissions of a file or folder below the root.
     pub(crate) fn mode(&self, path: &str, mode: u32) {
         fs::set_permissions(self.path(path), Permissions::from_mode(mode)).expect("ours");
     }
@@ -130,26 +130,26 @@ impl Drop for Site {
     }
 }
 
-/// Waits until the files that there are have aged: what has just changed gets a weak tag.
+/// Waits until the existing files have aged: a recently changed file gets a weak tag.
 pub(crate) fn age() {
     std::thread::sleep(Duration::from_millis(2_100));
 }
 
-/// Sets when a file was modified.
+/// Sets the modification time of a file.
 pub(crate) fn set_modified(path: &Path, at_s: u64) {
     let time = UNIX_EPOCH + Duration::from_secs(at_s);
     let file = File::options().write(true).open(path).expect("a file");
     file.set_modified(time).expect("a time");
 }
 
-/// Where this run's folders lie, and how those of a run are told from another's.
+/// Makes a folder of this run, whose name contains the process number.
 fn fresh_folder(kind: &str) -> PathBuf {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let name = format!("{kind}-{}-{count}", std::process::id());
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::create_dir_all(&folder).expect("a folder");
-    // The server runs as another user when the tests run as root; logs go beside the root.
+    // As root, the tests start servers that run as another user; logs go next to the root.
     fs::set_permissions(&folder, Permissions::from_mode(0o777)).expect("ours");
     folder
 }
@@ -170,7 +170,7 @@ fn remove_leftovers() {
     }
 }
 
-/// A plain file of the common site and its text, by its path on disk.
+/// Plain files of the common site and their texts, by path on disk.
 const TEXTS: &[(&str, &str)] = &[
     ("index.html", "<!doctype html><title>Home</title>\n"),
     ("small.txt", "small\n"),

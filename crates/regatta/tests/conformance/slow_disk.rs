@@ -20,15 +20,15 @@ pub(crate) fn put_cold(site: &Site, name: &str, bytes: &[u8]) {
     fadvise(&file, 0, None, Advice::DontNeed).expect("our file");
 }
 
-/// A server over a disk that is simulated, as the owner of its files: only they are told what is in
-/// memory.
+/// A server over a simulated disk, as the owner of its files: the system reports only to owners
+/// what is in memory.
 pub(crate) fn with_disk(variant: &Variant, site: &Site) -> Launch {
     let launch = Launch::new(variant, &site.root()).set("cache.body_bytes_max=4096");
     let launch = launch.set("lab.disk_heads=3");
     if geteuid().is_root() { launch.arg("--user").arg("root") } else { launch }
 }
 
-/// Each piece of a file takes longer to come from the disk than its peer has to take one, also
+/// Each piece of a file takes longer to arrive from the disk than its peer may take for one, also
 /// where several wait for each other's.
 pub(crate) fn the_disk_is_not_the_clients_fault(variant: &Variant) {
     const CLIENTS: usize = 2;
@@ -66,16 +66,16 @@ pub(crate) fn the_disk_is_not_the_clients_fault(variant: &Variant) {
     }
 }
 
-/// A disk that has no answer for as long as a case lasts.
+/// A disk that does not answer during a case.
 pub(crate) const HANGS: &str = "lab.disk_seek_us=1h";
 
 /// A site with a file to be sent and one to be read, neither in memory; false if the file system
-/// does not let go of files.
+/// keeps files in memory.
 pub(crate) fn put_both(site: &Site) -> bool {
     put_cold(site, "large.bin", &pattern(300_000, 1));
     put_cold(site, "small.bin", &pattern(3_000, 2));
     site.put("page.txt", "a page\n");
-    // A look starts to bring in what is not there.
+    // A probe starts to bring in missing pages.
     put_cold(site, "other.bin", &pattern(3_000, 3));
     let file = File::open(site.path("other.bin")).expect("our file");
     let mut byte = [0];
@@ -83,8 +83,8 @@ pub(crate) fn put_both(site: &Site) -> bool {
     preadv2(&file, into, 0, ReadWriteFlags::NOWAIT).is_err()
 }
 
-/// Helpers wait for the disk in the place of user threads: what is in memory is served although all
-/// of them wait.
+/// Helpers wait for the disk in place of user threads: files in memory are served although all
+/// helpers wait.
 pub(crate) fn user_threads_do_not_wait(variant: &Variant) {
     const HELPERS: u64 = 2;
     let site = Site::new();
@@ -105,8 +105,8 @@ pub(crate) fn user_threads_do_not_wait(variant: &Variant) {
     assert_eq!(server.open_connections() as u64, HELPERS + 1);
 }
 
-/// Reads that are given up fill the queue while the disk hangs: then they fail at once, and what is
-/// in memory is served.
+/// Abandoned reads fill the queue while the disk hangs: then reads fail at once, and files in
+/// memory are served.
 pub(crate) fn tasks_are_bounded(variant: &Variant) {
     let site = Site::new();
     if !put_both(&site) {
@@ -115,7 +115,7 @@ pub(crate) fn tasks_are_bounded(variant: &Variant) {
     let one = ["limits.connections_max=1", "fiber.helpers=1", "limits.disk_ms_max=200"];
     let server = with_disk(variant, &site).set(HANGS).sets(&one).start();
     server.connect().get("/page.txt").expect(200);
-    // One is begun, and two wait.
+    // One has begun, and two wait.
     for _ in 0..6 {
         let mut client = server.connect();
         client.send(get("/small.bin"));
@@ -127,8 +127,8 @@ pub(crate) fn tasks_are_bounded(variant: &Variant) {
     server.connect().get("/page.txt").expect(200);
 }
 
-/// Clients leave while the disk hangs: their places are free at once, whatever helpers and kernel
-/// are still at, and what is in memory is served all the while.
+/// Clients leave while the disk hangs. Their places are free at once, whatever helpers and kernel
+/// still do, and files in memory are served all the time.
 pub(crate) fn who_leaves_frees_its_place(variant: &Variant) {
     const CLIENTS: usize = 20;
     let site = Site::new();
@@ -153,7 +153,7 @@ pub(crate) fn who_leaves_frees_its_place(variant: &Variant) {
         }
         let left = Instant::now();
         for client in clients {
-            // One that has not read all that came breaks the connection when it closes it.
+            // A connection closed with unread bytes breaks.
             if round == 0 { client.abort() } else { drop(client) }
         }
         let free = || server.open_connections() == 1;
@@ -169,7 +169,7 @@ pub(crate) fn who_leaves_frees_its_place(variant: &Variant) {
     }
 }
 
-/// A client that stays is told that the disk does not answer, or cut where its answer has begun.
+/// A client that stays gets an error, or is cut off where its answer has begun.
 pub(crate) fn the_disk_has_a_deadline(variant: &Variant) {
     let site = Site::new();
     if !put_both(&site) {
@@ -193,7 +193,7 @@ pub(crate) fn the_disk_has_a_deadline(variant: &Variant) {
     assert_eq!(top["total"]["counters"]["closed_disk_deadline"].as_u64(), Some(2));
 }
 
-/// A thread that waits for the disk hears nobody; the server ends all the same.
+/// A thread that waits for the disk receives no messages; the server ends all the same.
 pub(crate) fn a_disk_that_hangs_does_not_delay_the_end(variant: &Variant) {
     let site = Site::new();
     if !put_both(&site) {
@@ -214,7 +214,7 @@ pub(crate) fn a_disk_that_hangs_does_not_delay_the_end(variant: &Variant) {
     assert!(begin.elapsed() < Duration::from_secs(4), "{:?} for 400 ms", begin.elapsed());
 }
 
-/// Who says that it sends no more may still be there, and is answered if that does not take long.
+/// A client that sends no more may still be there, and is answered if that does not take long.
 pub(crate) fn a_half_closed_client_is_answered(variant: &Variant) {
     let site = Site::new();
     put_both(&site);

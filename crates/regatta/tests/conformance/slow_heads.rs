@@ -1,4 +1,4 @@
-//! Clients that send slowly or not at all: ended by their deadlines, whatever they do.
+//! Clients that send slowly or not at all: their deadlines end them, whatever they do.
 
 use crate::client::{Client, get, request};
 use crate::harness::{Server, Variant, serve_with};
@@ -17,8 +17,8 @@ fn start(variant: &Variant) -> Arc<Server> {
     serve_with(variant, &SETTINGS)
 }
 
-/// Fails unless the server ends the connection not before its deadline and not long after; what
-/// it says before, if anything, is 408 (RFC 9110 §15.5.9).
+/// Fails unless the server ends the connection between its deadline and a little later. Its last
+/// bytes, if any, are a 408 (RFC 9110 §15.5.9).
 fn ended(client: &mut Client, start: Instant) {
     let rest = client.rest();
     let took = start.elapsed();
@@ -67,8 +67,8 @@ pub(crate) fn a_connection_without_a_request(variant: &Variant) {
 }
 
 /// A connection with a request now and then, for longer than the idle deadline of a second. `None`
-/// if the machine had so much else to do that the deadline may have passed between two: one runs
-/// from the answer, which is never before its request.
+/// if the machine was so busy that the deadline may have passed between two. The deadline runs from
+/// the answer, which is never before its request.
 fn kept(server: &Server) -> Option<(Client, Instant)> {
     let mut client = server.connect();
     let mut last = Instant::now();
@@ -108,7 +108,7 @@ pub(crate) fn a_body_that_stops(variant: &Variant) {
     client.send(request("GET", "/small.txt", &[("Content-Length", "100")]));
     client.send("only the start");
     let begin = Instant::now();
-    // It may be answered before its body has come; the connection must end all the same.
+    // An answer may arrive before the request's body; the connection must end all the same.
     let rest = client.rest_or_reset();
     assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.1 "), "{}", rest.escape_ascii());
     assert!(begin.elapsed() < Duration::from_secs(5), "kept {:?}", begin.elapsed());
@@ -129,7 +129,7 @@ pub(crate) fn a_client_that_lingers(variant: &Variant) {
     assert!(refused, "the server never closed");
 }
 
-/// Many slow ones at once are ended all, and an honest one is served meanwhile.
+/// Many slow clients at once all end, and an honest one is served meanwhile.
 pub(crate) fn many_at_once(variant: &Variant) {
     let server = start(variant);
     let mut slow: Vec<Client> = (0..60).map(|_| server.connect()).collect();

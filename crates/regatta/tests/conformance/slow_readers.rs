@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 const SETTINGS: [&str; 2] = ["limits.send_window_ms=250", "limits.send_rate_min=10000"];
 
-/// A client that asks for more than the sockets hold, and takes nothing of it but the head.
+/// A client that asks for more than the sockets' buffers, and reads only the head.
 pub(crate) fn stuck(server: &Server) -> Client {
     let mut client = Client::connect_narrow(server.address());
     client.send(get("/sparse.bin"));
@@ -32,8 +32,8 @@ pub(crate) fn one_that_never_reads_is_ended(variant: &Variant) {
     server.connect().get("/small.txt").expect(200);
 }
 
-/// docs/options.md, `event.send`: a blocking send holds the process, but for one window and a half
-/// at most, and then the peer is gone.
+/// docs/options.md, `event.send`: a blocking send occupies the process for at most one and a half
+/// windows, and then the peer is gone.
 pub(crate) fn a_blocking_send_is_given_up(variant: &Variant) {
     let settings = ["limits.send_window_ms=1000", "limits.send_rate_min=10000"];
     let server = Launch::new(variant, common()).sets(&settings).start();
@@ -106,7 +106,7 @@ pub(crate) fn waiting_is_free(variant: &Variant) {
     comes_to_rest(&server);
 }
 
-/// Asserts that waiting takes no processor time: whoever spins does so in every half second.
+/// Asserts that waiting takes no processor time: spinning would use some in every half second.
 fn comes_to_rest(server: &Server) {
     let at_rest = || {
         let before = server.cpu();
@@ -116,7 +116,7 @@ fn comes_to_rest(server: &Server) {
     assert!(eventually(PATIENCE, at_rest), "it spins while it waits");
 }
 
-/// A client that reads nothing and has closed its sending side is no different.
+/// The same for a client that reads nothing and has closed its sending side.
 pub(crate) fn half_closed_waiting_is_free(variant: &Variant) {
     let server = Launch::new(variant, common()).start();
     let mut slow = stuck(&server);
@@ -153,19 +153,19 @@ pub(crate) fn unread_answers_stop_the_requests(variant: &Variant) {
     server.connect().get("/small.txt").expect(200);
 }
 
-/// Each reader has a file of its own sent, and there are not descriptors enough for all of them:
-/// who finds none waits until another is done.
+/// Each reader is sent a separate file, and the descriptors are too few for all: a reader without
+/// one waits until another ends.
 pub(crate) fn more_files_than_descriptors(variant: &Variant) {
     const CLIENTS: usize = 64;
     let site = Site::new();
     for number in 0..CLIENTS {
         let file = File::create(site.path(&format!("{number}.bin"))).expect("a file");
-        // More than any variant has in memory, and than small sockets take.
+        // More than any variant keeps in memory, and more than small sockets take.
         file.set_len(2 << 20).expect("sparse");
     }
-    // What is reserved, which is more where processes share one table, threads have pollers or
-    // helpers are processes, and a socket for each. A pipeline's listener may have a thread of its
-    // own.
+    // Reserved descriptors, and a socket for each client. More are reserved where processes share
+    // one table, threads have pollers, or helpers are processes. A pipeline's listener may have a
+    // thread.
     let reserved = match variant.architecture.split('-').next() {
         Some("amped") if variant.has("amped.helper_kind=processes") => 64 + 2 * 16,
         Some("flash") => 64 + 2 * (2 + 4),
@@ -178,7 +178,7 @@ pub(crate) fn more_files_than_descriptors(variant: &Variant) {
     let launch = launch.sets(&["limits.connections_max=64", "cache.descriptors_max=0"]);
     // Threads that fill sockets of megabytes at once leave no processor to other cases.
     let launch = launch.set("accept.send_buffer_bytes=16384");
-    // The kernel gives one worker more than its part: those that are not in yet wait.
+    // The kernel gives one worker more than its share: those not yet inside wait.
     let server = launch.set("accept.when_full=pause").start();
     let mut clients: Vec<Client> =
         (0..CLIENTS).map(|_| Client::connect_narrow(server.address())).collect();
@@ -199,7 +199,7 @@ pub(crate) fn more_files_than_descriptors(variant: &Variant) {
     assert!(answered, "{} clients wait", clients.len());
 }
 
-/// docs/logging.md: what the end of the server cuts short has its line, which says so in each form.
+/// docs/logging.md: a transfer that the server's end cuts short has a line that says so.
 pub(crate) fn what_the_end_cuts_short_is_logged(variant: &Variant) {
     for signal in [Signal::TERM, Signal::QUIT] {
         let (line, received) = line_of_what_the_end_cuts_short(variant, "json", signal);
@@ -215,10 +215,10 @@ pub(crate) fn what_the_end_cuts_short_is_logged(variant: &Variant) {
     assert!(short, "{received} of {SPARSE_BYTES} came: {line}");
 }
 
-/// The line of a transfer in progress when the server ends, and how many bytes of its body came.
+/// Line of a transfer in progress when the server ends, and the received bytes of its body.
 ///
-/// A worker that does not get to leave in time is killed and loses its lines, as is documented: on
-/// a crowded machine that may happen, and another server is tried.
+/// A worker that cannot exit in time is killed and loses its lines, as documented. On a crowded
+/// machine that may happen, and the function retries with another server.
 fn line_of_what_the_end_cuts_short(
     variant: &Variant,
     format: &str,
@@ -229,7 +229,7 @@ fn line_of_what_the_end_cuts_short(
         let log = site.beside("access.log");
         let launch = Launch::new(variant, common()).set(format!("log.access={}", log.display()));
         let launch = launch.set(format!("log.format={format}"));
-        // A thread whose send fills a socket leaves after four steps.
+        // A thread whose send fills a socket exits after four steps.
         let launch = launch.sets(&["threads.step_ms=20", "pool.step_ms=20", "adapt.step_ms=20"]);
         let mut server = launch.set("server.drain_ms_max=200").start();
         let mut stuck = stuck(&server);
@@ -240,8 +240,8 @@ fn line_of_what_the_end_cuts_short(
         if let Some(line) = text.lines().find(|line| line.contains("/sparse.bin")) {
             return (line.to_owned(), stuck.drain());
         }
-        // What it said is read by a thread that may come after its end. A process ends without
-        // threads that block for too long.
+        // The thread that reads its messages may lag behind its end. A process without threads that
+        // block too long exits in time.
         let killed = || server.stderr().contains("did not end in time: killed");
         assert!(!one_task || eventually(PATIENCE, killed), "no line: {text:?}");
     }

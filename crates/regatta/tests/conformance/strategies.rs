@@ -1,4 +1,4 @@
-//! The accept strategies of the select server of [H] §2.1, by their counters (systems.md §8.6).
+//! Accept strategies of the select server of [H] §2.1, by their counters (systems.md §8.6).
 
 use crate::client::{Client, get};
 use crate::harness::{Launch, PATIENCE, Server, Variant, eventually, halt, kill, run};
@@ -46,8 +46,8 @@ fn start(row: &Row) -> Server {
     Launch::new(&variant, common()).start()
 }
 
-/// The servers of the papers that cache know no file twice, nor its siblings, unless they are told
-/// to; architectures look again.
+/// The papers' servers that cache look up no file twice, nor its siblings, unless options say so;
+/// other architectures revalidate.
 #[test]
 fn a_replica_looks_once() {
     let look = |architecture, settings: &[&str], again: bool| {
@@ -62,7 +62,7 @@ fn a_replica_looks_once() {
         client.get("/a.txt").expect(200);
         site.put("new.tmp", "new");
         std::fs::rename(site.path("new.tmp"), site.path("a.txt")).expect("a rename");
-        // Longer than cache.revalidate_ms is elsewhere.
+        // Longer than the default of cache.revalidate_ms.
         std::thread::sleep(Duration::from_millis(1200));
         let expect: &[u8] = if again { b"new" } else { b"old" };
         assert_eq!(client.get("/a.txt").body, expect, "{architecture} {settings:?}");
@@ -83,7 +83,7 @@ fn counter(top: &Value, name: &str) -> u64 {
     value.unwrap_or_else(|| panic!("no counter {name} in {top}"))
 }
 
-/// The counters, once one has this value.
+/// Reads the counters until one has this value.
 fn read(server: &Server, name: &str, value: u64) -> Value {
     let mut top = server.top();
     eventually(PATIENCE, || {
@@ -94,7 +94,7 @@ fn read(server: &Server, name: &str, value: u64) -> Value {
     top
 }
 
-/// Connections that were all waiting when the server looked for the first.
+/// Connections that all wait before the server's first accept.
 fn crowd(server: &Server, count: usize) -> Vec<Client> {
     let workers = server.workers();
     assert_eq!(workers.len(), 1);
@@ -139,14 +139,13 @@ fn a_notification_brings_as_many_as_the_strategy_takes() {
         let clients = crowd(&server, 60);
         read(&server, "accept_ok", 60);
         let expect = if row.count == 0 { 60 } else { row.count };
-        // Counted when the run of accepts ends, a moment after the last of them.
+        // Counted at the end of the run of accepts, a moment after the last of them.
         read(&server, "accepts_per_notification_max", expect);
         drop(clients);
     }
 }
 
-/// A new connection that is silent is read once before the next wait, which finds nothing, or
-/// not at all.
+/// A silent new connection is read once before the next wait, without a result, or not at all.
 #[test]
 fn eager_reads_come_before_the_next_wait() {
     for row in ROWS {
@@ -160,8 +159,7 @@ fn eager_reads_come_before_the_next_wait() {
     }
 }
 
-/// Reading in full means one more read after each request, which finds nothing if the next is
-/// not there yet.
+/// Full reading means one more read after each request, which fails if the next is not there yet.
 #[test]
 fn full_reads_go_on_until_one_fails() {
     for row in ROWS {
@@ -179,7 +177,7 @@ fn full_reads_go_on_until_one_fails() {
     }
 }
 
-/// Who does not write eagerly asks the poller first: one more wait for each response.
+/// Without eager writes the poller is asked first: one more wait for each response.
 #[test]
 fn writes_wait_unless_they_are_eager() {
     for row in ROWS {
@@ -194,7 +192,7 @@ fn writes_wait_unless_they_are_eager() {
         let expect = match (row.eager_write, row.full_read) {
             (false, _) => 40..=42,
             (true, false) => 20..=22,
-            // A request that is quick to come is read without having been waited for.
+            // A request that arrives fast enough is read without a wait.
             (true, true) => 0..=22,
         };
         assert!(expect.contains(&used), "{}: {used} events", row.name);
@@ -223,7 +221,7 @@ fn accepts_on_close_are_as_many_as_closes() {
     }
 }
 
-/// Nobody is lost between a strategy's limit and the next notification.
+/// No client is lost between a strategy's limit and the next notification.
 #[test]
 fn everybody_is_served() {
     for row in ROWS {
@@ -239,7 +237,7 @@ fn everybody_is_served() {
     }
 }
 
-/// Open, read, write, close for each request ([H] §3): nothing else is looked for.
+/// Open, read, write, close for each request ([H] §3), and nothing else.
 #[test]
 fn without_a_cache_a_request_is_one_open_and_one_read() {
     for row in ROWS.iter().filter(|row| !row.cache) {

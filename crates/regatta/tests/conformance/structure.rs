@@ -1,4 +1,4 @@
-//! What an architecture claims to be, seen from outside: tasks, pollers, coverage of the table.
+//! Claims of architectures, checked from outside: tasks, pollers, coverage of the table.
 
 use crate::client::get;
 use crate::harness::{Launch, PATIENCE, Variant, eventually, run, serve};
@@ -6,7 +6,7 @@ use crate::site::common;
 use crate::variants::VARIANTS;
 use std::fs;
 
-/// The names of the architectures as `architectures --json` lists them.
+/// Names of the architectures as `architectures --json` lists them.
 pub(crate) fn listed() -> Vec<String> {
     let said = run(&["architectures", "--json"]);
     assert_eq!(said.code, Some(0), "{said:?}");
@@ -17,7 +17,7 @@ pub(crate) fn listed() -> Vec<String> {
     list.iter().map(name).collect()
 }
 
-/// An architecture that nobody tests is not one.
+/// Every listed architecture is tested.
 #[test]
 fn every_architecture_has_a_variant() {
     let listed = listed();
@@ -53,13 +53,13 @@ pub(crate) fn sped_is_one_task(variant: &Variant) {
     }
 }
 
-/// The poller that was asked for is the one that is used.
+/// The requested poller is in use.
 pub(crate) fn poller_is_the_one_asked_for(variant: &Variant) {
     let server = serve(variant);
     server.connect().get("/small.txt").expect(200);
-    // Whoever has helper processes hears them by a set of its own.
+    // A worker with helper processes has a separate set for their messages.
     let own = match () {
-        // One for each kind, and one for both.
+        // A set for each kind, and one for both.
         () if variant.architecture.starts_with("flash") => 3,
         () => usize::from(variant.has("amped.helper_kind=processes")),
     };
@@ -67,13 +67,13 @@ pub(crate) fn poller_is_the_one_asked_for(variant: &Variant) {
     // The dispatcher of [A]'s servers has no choice.
     let asked = asked || variant.settings.iter().any(|setting| setting.starts_with("adapt."));
     for worker in server.workers() {
-        // Another may have answered while this one begins.
+        // Another worker may have answered while this one begins.
         let right = || (epolls(worker) > own) == asked;
         assert!(eventually(PATIENCE, right), "worker {worker}: {} epolls", epolls(worker));
     }
 }
 
-/// How many epoll descriptors a process has.
+/// Number of epoll descriptors of a process.
 pub(crate) fn epolls(worker: u32) -> usize {
     let entries = fs::read_dir(format!("/proc/{worker}/fd")).expect("alive");
     let links = entries.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());

@@ -14,7 +14,7 @@ fn start(settings: &[&str]) -> Server {
     Launch::new(&variant, common()).sets(settings).start()
 }
 
-/// Connections until every worker has some, by worker.
+/// Opens connections until every worker has some; by worker.
 fn spread(server: &Server) -> BTreeMap<u32, Vec<Client>> {
     let workers = server.workers().len();
     let mut by_worker: BTreeMap<u32, Vec<Client>> = BTreeMap::new();
@@ -50,7 +50,7 @@ fn as_many_tasks_as_processes_on_one_listener() {
     }
 }
 
-/// [E] §5.1: what blocks has a process for each response on its way, and each is sent by one call.
+/// [E] §5.1: blocking variants have a process for each response, and send it by one call.
 #[test]
 fn blocking_ones_are_many_and_send_once() {
     for name in ["symped-b", "shared-symped-b"] {
@@ -63,7 +63,7 @@ fn blocking_ones_are_many_and_send_once() {
         let launch = Launch::new(&variant, common()).set("limits.send_window_ms=60s");
         let server = launch.set("event.processes=6").start();
         assert_eq!(server.workers().len(), 6, "{name}");
-        // Each of these holds a process, which accepts nobody meanwhile, and there is one left.
+        // Each of these occupies a process, which accepts no client meanwhile, and one is left.
         let mut slow = Vec::new();
         for _ in 0..5 {
             let mut client = Client::connect_narrow(server.address());
@@ -101,8 +101,8 @@ fn sockets_of_their_own_share_one_port() {
     assert_eq!(spread(&server).len(), 3);
 }
 
-/// A connection wakes one process (EPOLLEXCLUSIVE), which must not be one that is full: of those
-/// that come one after another each is served while there is room for it anywhere.
+/// A connection wakes one process (EPOLLEXCLUSIVE), which must not be a full one. Of successive
+/// connections each is served while any process has room.
 #[test]
 fn an_exclusive_wake_goes_to_who_has_room() {
     for when_full in
@@ -120,7 +120,7 @@ fn an_exclusive_wake_goes_to_who_has_room() {
     }
 }
 
-/// A connection may wake a full worker alone. That one does not keep it from the other.
+/// A connection may wake a full worker alone, which leaves it to the other.
 #[test]
 fn a_full_worker_passes_on_what_wakes_it() {
     for when_full in ["pause", "close-idle"].map(|way| format!("accept.when_full={way}")) {
@@ -131,7 +131,7 @@ fn a_full_worker_passes_on_what_wakes_it() {
         for turn in 0..16 {
             if inside.len() == 4 {
                 drop(inside.remove(turn % 2));
-                // The other way may have closed that one before, for one that came.
+                // The other policy may have closed that connection before, for a newcomer.
                 let is_out = || server.open_connections() == 3 || !when_full.ends_with("pause");
                 assert!(eventually(PATIENCE, is_out), "{when_full}");
             }
@@ -152,7 +152,7 @@ fn counters_are_all_they_share() {
         assert!(shared.iter().all(|name| name == "/memfd:regatta-arena"), "{shared:?}");
         assert_eq!(shared.len(), 1);
     }
-    // Each has a cache and counters of its own.
+    // Each has a separate cache and separate counters.
     let top = server.top();
     let fills = |worker: &serde_json::Value| worker["counters"]["cache_fills"].as_u64();
     let workers = top["workers"].as_array().expect("rows");
@@ -204,7 +204,7 @@ fn a_process_that_stands_still_delays_nobody_else() {
     first.answer("GET").expect(200);
 }
 
-/// Connections in the queue of a process that ends are served by the one that comes after it.
+/// A process's successor serves the connections in its queue.
 #[test]
 fn a_queue_outlives_its_process() {
     let server = start(&["event.processes=2", "event.listen=reuseport"]);

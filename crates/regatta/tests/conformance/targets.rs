@@ -3,7 +3,7 @@
 use crate::harness::{Server, Variant, serve};
 use crate::protection::check_location;
 
-/// The status of a request of these exact lines; the connection must end after a 400.
+/// Status of a request of these exact lines; the connection must end after a 400.
 fn status_of(server: &Server, text: &str) -> u16 {
     let mut client = server.connect();
     client.send(text);
@@ -101,7 +101,7 @@ pub(crate) fn absolute_form(variant: &Variant) {
         let text = format!("GET {target} HTTP/1.1\r\nHost: regatta.test\r\n\r\n");
         assert_eq!(status_of(&server, &text), status, "{target}");
     }
-    // RFC 9112 §3.2: Host is needed all the same.
+    // RFC 9112 §3.2: Host is required all the same.
     let text = "GET http://regatta.test/small.txt HTTP/1.1\r\n\r\n";
     assert_eq!(status_of(&server, text), 400);
 }

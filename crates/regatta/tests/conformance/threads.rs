@@ -1,5 +1,4 @@
-//! Architectures with a thread or a process for each connection: that they have those, and no
-//! others.
+//! Architectures with a thread or a process for each connection: they have those, and no others.
 
 use crate::client::{Client, get};
 use crate::counters::{counter, read};
@@ -13,7 +12,7 @@ use rustix::process::Signal;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// Fails unless the worker comes to have so many threads for connections, and one task besides.
+/// Fails unless the worker gets `threads` threads for connections, and one other task.
 fn has_threads(server: &Server, threads: usize) {
     let mut found = Vec::new();
     let right = eventually(PATIENCE, || {
@@ -24,7 +23,7 @@ fn has_threads(server: &Server, threads: usize) {
     assert_eq!(found.len(), threads + 1, "{found:?}");
 }
 
-/// As many threads as there may be connections; or, on demand, as many as there are and a few.
+/// A thread per allowed connection; or, on demand, one per connection and a few more.
 pub(crate) fn tasks_are_those_of_connections(variant: &Variant) {
     let server = Launch::new(variant, common()).set("limits.connections_max=12").start();
     let on_demand = variant.has("threads.start=on-demand");
@@ -39,8 +38,7 @@ pub(crate) fn tasks_are_those_of_connections(variant: &Variant) {
     has_threads(&server, if on_demand { 4 } else { 12 });
 }
 
-/// As many processes as there may be connections, of one task each, which share the listener and
-/// the counters.
+/// A process of one task per allowed connection; all share the listener and the counters.
 pub(crate) fn processes_are_those_of_connections(variant: &Variant) {
     let server = Launch::new(variant, common()).set("limits.connections_max=5").start();
     let mut clients: Vec<Client> = (0..5).map(|_| server.connect()).collect();
@@ -61,8 +59,7 @@ pub(crate) fn processes_are_those_of_connections(variant: &Variant) {
     sixth.answer("GET").expect(200);
 }
 
-/// Nobody waits for the events of connections: the first of several threads has those of the
-/// master.
+/// No poller waits for events of connections; the first of several threads waits for the master's.
 pub(crate) fn no_poller_is_asked(variant: &Variant) {
     let server = Launch::new(variant, common()).start();
     let mut clients: Vec<Client> = (0..5).map(|_| server.connect()).collect();
@@ -76,7 +73,7 @@ pub(crate) fn no_poller_is_asked(variant: &Variant) {
     assert!(server.workers().into_iter().all(|worker| epolls(worker) == 0));
 }
 
-/// Who does not read occupies one thread, or one process, and no more.
+/// A client that does not read occupies one thread, or one process, and no more.
 pub(crate) fn a_slow_reader_has_a_worker_of_its_own(variant: &Variant) {
     let server = Launch::new(variant, common()).set("limits.connections_max=4").start();
     let mut slow: Vec<Client> = (0..3).map(|_| stuck(&server)).collect();
@@ -93,8 +90,8 @@ pub(crate) fn a_slow_reader_has_a_worker_of_its_own(variant: &Variant) {
     fifth.answer("GET").expect(200);
 }
 
-/// Threads that stand in a send to somebody who does not read, or wait for a head, do not hold up a
-/// server that is to leave at once; the master need not kill it, unless the machine is so busy that
+/// Threads that block in a send to a client that does not read, or wait for a head, do not delay a
+/// server that is to exit at once. The master need not kill it, unless the machine is so busy that
 /// the process is late by 100 ms.
 pub(crate) fn who_blocks_does_not_delay_the_end(variant: &Variant) {
     assert!((0..3).any(|_| ends_by_itself(variant)), "killed three times");
@@ -115,12 +112,12 @@ fn ends_by_itself(variant: &Variant) -> bool {
     !server.stderr().contains("killed")
 }
 
-/// Each client holds a thread, and others are served.
+/// Each client occupies a thread, and others are served.
 pub(crate) fn a_thousand_slow_clients(variant: &Variant) {
     others_do_not_wait_for_slow_heads(variant, &["threads.step_ms=1s"]);
 }
 
-/// A thousand clients send their heads slowly.
+/// Serves others while a thousand clients send their heads slowly.
 pub(crate) fn others_do_not_wait_for_slow_heads(variant: &Variant, settings: &[&str]) {
     const CLIENTS: usize = 1000;
     let own = ["limits.connections_max=1010", "limits.head_ms_max=60s"];

@@ -1,9 +1,9 @@
-//! How a matrix names its cases: a module for each variant and topic, a test for each case.
+//! Names of a matrix's cases: a module for each variant and topic, a test for each case.
 
-/// The variants that have cases, each with its sets of them.
+/// Variants that have cases, each with its sets of them.
 macro_rules! variants {
     ($($variant:ident: $($set:ident)+;)*) => {
-        /// Their names.
+        /// Names of the variants.
         pub(crate) const NAMES: &[&str] = &[$(stringify!($variant)),*];
 
         $(mod $variant { $($set! { $variant })+ })*

@@ -1,15 +1,15 @@
-//! The variants: every architecture, under every setting that changes how it works.
+//! Variants: every architecture, under every setting that changes its operation.
 
 use crate::harness::Variant;
 
-/// Every variant; `structure.rs` asserts that each architecture the program lists is here.
+/// Every variant; `structure.rs` asserts that each listed architecture is here.
 pub(crate) const VARIANTS: &[Variant] = &[
     sped("sped_epoll", &["event.poller=epoll"]),
     sped("sped_epoll_edge", &["event.poller=epoll-edge"]),
     sped("sped_poll", &["event.poller=poll"]),
     sped("sped_select", &["event.poller=select"]),
     sped("sped_blocking", &["event.poller=epoll", "event.send=blocking"]),
-    // Everything that cuts work into small turns, so that every resumption is taken.
+    // All limits that cut work into small turns, so that every resumption is taken.
     sped(
         "sped_small_turns",
         &[
@@ -21,7 +21,7 @@ pub(crate) const VARIANTS: &[Variant] = &[
             "accept.eager_write=false",
         ],
     ),
-    // The accept strategies that read before they wait, and nothing remembered between requests.
+    // Accept strategies that read before they wait, and nothing remembered between requests.
     sped(
         "sped_eager_uncached",
         &[
@@ -59,7 +59,7 @@ pub(crate) const VARIANTS: &[Variant] = &[
     of("n_copy_steered", "n-copy", &["event.partition=steer-cpu", "event.poller=epoll"]),
     of("amped_threads", "amped", &["event.poller=epoll", "amped.helper_kind=threads"]),
     of("amped_processes", "amped", &["event.poller=epoll-edge", "amped.helper_kind=processes"]),
-    // As Flash was.
+    // Like Flash.
     of(
         "amped_flash",
         "amped",
@@ -84,7 +84,7 @@ pub(crate) const VARIANTS: &[Variant] = &[
             "cache.enabled=false",
         ],
     ),
-    // Two loops with helpers each, and everything that the accept strategies can do at once.
+    // Two loops with helpers each, and all features of the accept strategies at once.
     of(
         "amped_pair",
         "amped",
@@ -100,7 +100,7 @@ pub(crate) const VARIANTS: &[Variant] = &[
         ],
     ),
     of("flash_1999", "flash-1999", &[SIBLINGS, "event.poller=select"]),
-    // Each request for a helper is a task, and chunks make room for others all the time.
+    // Each request for a helper is a task, and chunks displace others all the time.
     of(
         "flash_linux",
         "flash-linux",
@@ -145,7 +145,7 @@ pub(crate) const VARIANTS: &[Variant] = &[
             "accept.eager_read=true",
         ],
     ),
-    // Most cases have many connections at once, and look for no process that comes or goes.
+    // Most cases have many connections at once, and expect no process to come or go.
     of(
         "mp",
         "mp",
@@ -171,7 +171,7 @@ pub(crate) const VARIANTS: &[Variant] = &[
     ),
     of("knot_c", "knot-c", &[SIBLINGS, "fiber.helpers=3"]),
     of("knot_c_epoll", "knot-c", &[SIBLINGS, "fiber.poller=epoll", "fiber.order=accepting"]),
-    // The disk blocks everybody, and nothing is as in Capriccio.
+    // The disk blocks all user threads, and nothing is as in Capriccio.
     of(
         "knot_c_inline",
         "knot-c",
@@ -230,7 +230,7 @@ pub(crate) const VARIANTS: &[Variant] = &[
         "watpipe5",
         &[SIBLINGS, "event.poller=epoll", "event.copies=2", "event.pin=share"],
     ),
-    // A queue for each writer, bodies in the cache, and no waiting before a send.
+    // A queue for each writer, bodies in the cache, and no wait before a send.
     of(
         "watpipe5_batch",
         "watpipe5",
@@ -263,15 +263,15 @@ pub(crate) const VARIANTS: &[Variant] = &[
     of("cm", "cm", &[SIBLINGS, UNCACHED, "accept.full_read=true"]),
 ];
 
-/// What the servers of the papers lack is part of the suite. Cases about files that change set
+/// The suite also tests what the papers' servers lack. Cases about changing files set
 /// cache.revalidate_ms themselves.
 const SIBLINGS: &str = "content.precompressed=true";
-/// As the name says already: cases ask for it here.
+/// The name implies it, but cases check for the setting here.
 const UNCACHED: &str = "cache.enabled=false";
 
-/// A thread that waits for a peer leaves so much later.
+/// Delay, at most, with which a thread that waits for a peer exits.
 const STEP: &str = "threads.step_ms=250";
-/// As many connections as a case has at once, which are all started at once.
+/// Connections that a case has at once; all threads start at once.
 const THREADS: &str = "limits.connections_max=250";
 
 const fn of(

@@ -1,5 +1,5 @@
-//! Pipelines, seen from outside (systems.md §8.6): the threads of each stage, what each does, and
-//! where it runs.
+//! Pipelines, seen from outside (systems.md §8.6): threads of each stage, their work and
+//! processors.
 
 use crate::client::{Client, get};
 use crate::counters::{counter, read};
@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use std::{fs, process};
 
-/// The tasks of the one worker process, by name: each with the processors that it may run on.
+/// Tasks of the one worker process, by name: each with the processors that it may run on.
 fn tasks(server: &Server) -> BTreeMap<String, Vec<String>> {
     let workers = server.workers();
     assert_eq!(workers.len(), 1, "one worker process: {workers:?}");
@@ -31,14 +31,14 @@ fn tasks(server: &Server) -> BTreeMap<String, Vec<String>> {
     tasks
 }
 
-/// How many threads of a kind the variant asks for.
+/// Number of threads of a kind that the variant sets.
 fn asked(variant: &Variant, option: &str) -> Option<usize> {
     let value = |setting: &&str| setting.strip_prefix(option)?.strip_prefix('=')?.parse().ok();
     variant.settings.iter().find_map(value)
 }
 
-/// Waits until there are so many tasks of these names, and of no others but the first. A thread has
-/// its name a moment after it has begun.
+/// Waits until the tasks have these names and numbers, the first task aside. A thread gets its name
+/// a moment after its start.
 fn wait_for(server: &Server, expect: &[(&str, usize)]) {
     let mut found = BTreeMap::new();
     let right = eventually(PATIENCE, || {
@@ -51,7 +51,7 @@ fn wait_for(server: &Server, expect: &[(&str, usize)]) {
     assert!(right, "{expect:?} expected, and the first: {found:?}");
 }
 
-/// The threads of a variant besides the first, which accepts.
+/// Threads of a variant, without the first, which accepts.
 fn threads(variant: &Variant) -> [(&'static str, usize); 4] {
     let readers = match variant.architecture {
         "watpipe4" => 0,
@@ -61,7 +61,7 @@ fn threads(variant: &Variant) -> [(&'static str, usize); 4] {
     [("read", 1), ("write-poll", 1), ("reader", readers), ("write", writers)]
 }
 
-/// One thread that accepts, two that wait for sockets, and those that read and write; as many
+/// The threads are one that accepts, two that wait for sockets, and others that read and write,
 /// whatever the load.
 pub(crate) fn tasks_are_those_of_the_paper(variant: &Variant) {
     let server = Launch::new(variant, common()).start();
@@ -74,15 +74,14 @@ pub(crate) fn tasks_are_those_of_the_paper(variant: &Variant) {
     }
 }
 
-/// Slots of counters: where what is left for those who write waits, those who write, and those who
-/// read.
+/// Slots of counters: the station where responses wait for writers, the writers, and the readers.
 const STATION: usize = 4;
 const WRITERS: usize = 8;
 const READERS: usize = 40;
 const SLOTS: usize = 56;
 
-/// What a slot is for: those before are of the first thread, others that accept, the four stations,
-/// and the pollers.
+/// Role of a slot. The first are those of the first thread, of others that accept, of the four
+/// stations, and of the pollers.
 fn role(slot: usize) -> &'static str {
     let first = ["accept", "accept", "read", "write-poll", "write", "reader", "read", "write-poll"];
     match slot {
@@ -92,24 +91,24 @@ fn role(slot: usize) -> &'static str {
     }
 }
 
-/// A counter of one slot.
+/// Value of a counter in one slot.
 fn of_slot(top: &Value, slot: usize, name: &str) -> u64 {
     top["workers"][slot]["counters"][name].as_u64().expect("a slot and a counter")
 }
 
-/// A counter of the slots of a role.
+/// Value of a counter in all slots of a role.
 fn of_role(top: &Value, of: &str, name: &str) -> u64 {
     let slots = (0..SLOTS).filter(|slot| role(*slot) == of);
     slots.map(|slot| of_slot(top, slot, name)).sum()
 }
 
-/// Accepts, reads and sends are each one stage's; and connections go round.
+/// Accepts, reads and sends each belong to one stage; and connections circulate.
 pub(crate) fn each_stage_does_its_part(variant: &Variant) {
     let server = Launch::new(variant, common()).start();
     let mut client = server.connect();
     for _ in 0..20 {
         client.get("/small.txt").expect(200);
-        // Several in one piece: who has read them reads on when the first is sent.
+        // Several in one piece: the thread that read them continues when the first is sent.
         client.send([get("/small.txt"), get("/size-65537.bin"), get("/small.txt")].concat());
         for len in [6, 65_537, 6] {
             assert_eq!(client.answer("GET").expect(200).body.len(), len);
@@ -124,7 +123,7 @@ pub(crate) fn each_stage_does_its_part(variant: &Variant) {
     for name in ["send_calls", "sendfile_calls"] {
         assert_eq!(of("write", name), counter(&top, name), "{name} is for write");
     }
-    // A writer that parsed what comes next would have counted it.
+    // A writer that parsed the next request would have counted it.
     let parsed = of("read", "requests") + of("reader", "requests");
     assert_eq!(parsed, counter(&top, "requests"));
     let [puts, takes] = ["queue_puts", "queue_takes"];
@@ -148,13 +147,13 @@ pub(crate) fn threads_run_where_they_should(variant: &Variant) {
         lists.iter().all(is_one) && cpus.len() == all.len().min(lists.len())
     };
     wait_for(&server, &threads(variant));
-    // A thread goes there a moment after it has its name.
+    // A thread moves there a moment after it has its name.
     let is_so = eventually(PATIENCE, || tasks(&server).iter().all(right));
     assert!(is_so, "{:?}", tasks(&server));
 }
 
-/// Clients that do not read hold no reader: others get what fits their sockets as ever. Where sends
-/// block, each holds a writer of its part, and there is one more.
+/// Clients that do not read occupy no reader: others still get what fits their sockets. Where sends
+/// block, each occupies a writer of its part, and there is one more.
 pub(crate) fn slow_readers_stop_no_reader(variant: &Variant) {
     let server = Launch::new(variant, common()).start();
     let writers = asked(variant, "watpipe.writers").expect("the variant says so");
@@ -172,13 +171,13 @@ pub(crate) fn slow_readers_stop_no_reader(variant: &Variant) {
     assert!(begin.elapsed() < Duration::from_secs(3), "waited {:?}", begin.elapsed());
 }
 
-/// Where sends block, clients that do not read can hold all writers. Requests are read all the
-/// same, and answered when there is a writer again.
+/// Clients that do not read can occupy all writers where sends block. Requests are read all the
+/// same, and answered when a writer is free again.
 pub(crate) fn readers_go_on_when_no_writer_does(variant: &Variant) {
     let parts = processors(process::id()).len();
     let writers = format!("watpipe.writers={parts}");
     let server = Launch::new(variant, common()).set(writers).start();
-    // They go to each part in turn.
+    // They go to the parts round-robin.
     let slow: Vec<Client> = (0..parts).map(|_| stuck(&server)).collect();
     let mut others: Vec<Client> = (0..5).map(|_| server.connect()).collect();
     others.iter_mut().for_each(|client| client.send(get("/small.txt")));
@@ -192,8 +191,8 @@ pub(crate) fn readers_go_on_when_no_writer_does(variant: &Variant) {
     }
 }
 
-/// Where the write poller and the writers take turns, a writer that waits for the disk holds up
-/// what is in memory, too; elsewhere it does not.
+/// A writer that waits for the disk delays files in memory where the write poller and the writers
+/// take turns; elsewhere it does not.
 pub(crate) fn who_waits_for_a_disk_holds_up_its_batch(variant: &Variant) {
     let site = Site::new();
     if !put_both(&site) {
@@ -214,7 +213,7 @@ pub(crate) fn who_waits_for_a_disk_holds_up_its_batch(variant: &Variant) {
     assert_eq!(waited > Duration::from_millis(700), is_held_up, "waited {waited:?}");
 }
 
-/// [S] §4: each address has a thread that accepts there and nowhere else; [E] §6: one does for all.
+/// [S] §4: each address has a thread that accepts only there; [E] §6: one does for all.
 pub(crate) fn one_accepts_for_each_address(variant: &Variant) {
     let server = Launch::new(variant, common()).listen("127.0.0.2:0").start();
     let is_alone = variant.architecture == "watpipe4";
@@ -231,7 +230,7 @@ pub(crate) fn one_accepts_for_each_address(variant: &Variant) {
     assert_eq!(accepted, if is_alone { [2, 0] } else { [1, 1] });
 }
 
-/// [S] §4: what comes from one address is read and sent on one processor.
+/// [S] §4: requests to one address are read and answered on one processor.
 pub(crate) fn queues_are_by_processor(variant: &Variant) {
     let server = Launch::new(variant, common()).listen("127.0.0.2:0").start();
     let second = server.addresses()[1];
@@ -251,7 +250,7 @@ pub(crate) fn queues_are_by_processor(variant: &Variant) {
     }
 }
 
-/// Two thousand clients that come at once are all answered.
+/// Two thousand clients that connect at once are all answered.
 pub(crate) fn a_burst_of_two_thousand(variant: &Variant) {
     const CLIENTS: u64 = 2000;
     let server = Launch::new(variant, common()).set("accept.backlog=4096").start();
@@ -265,7 +264,7 @@ pub(crate) fn a_burst_of_two_thousand(variant: &Variant) {
     assert_eq!(values, [CLIENTS, CLIENTS, 0]);
 }
 
-/// E-24: with a queue for each writer, all send as much as the others.
+/// E-24: with a queue for each writer, all send equally much.
 #[test]
 fn writers_have_even_parts() {
     let variant =
@@ -281,8 +280,8 @@ fn writers_have_even_parts() {
     }
 }
 
-/// [E]'s and [H]'s future work: a controller of SEDA's gives the writers' queue more threads while
-/// responses wait in it, and says why; they end when they have nothing to do.
+/// Future work of [E] and [H]: a controller of SEDA's gives the writers' queue more threads while
+/// responses wait in it, and logs why. They end when they have nothing to do.
 #[test]
 fn a_controller_starts_writers() {
     const FILES: usize = 8;
@@ -315,8 +314,7 @@ fn a_controller_starts_writers() {
     assert!(said.contains("stage write: threads=3: queue="), "{said}");
 }
 
-/// All writers are under one controller: what it has decided shows in one place, whichever of them
-/// was the one that ended a batch then.
+/// All writers are under one controller: its decisions show in one place, whichever ended a batch.
 #[test]
 fn a_controller_shows_once_what_it_sets() {
     let variant =
@@ -333,7 +331,7 @@ fn a_controller_shows_once_what_it_sets() {
         counter(&server.top(), "decisions") >= 12
     };
     assert!(eventually(PATIENCE, decided), "{}", server.top());
-    // It shows just after it is counted.
+    // The value shows just after it is counted.
     let shown = || {
         let top = server.top();
         let of = |slot: usize| top["workers"][slot]["dials"]["decisions"].as_u64();
@@ -348,7 +346,7 @@ fn a_controller_shows_once_what_it_sets() {
     assert!(eventually(PATIENCE, is_right), "{:?}", shown());
 }
 
-/// As of threads, of which each would need one.
+/// The same clients as for threads: each would need one.
 pub(crate) fn a_thousand_slow_clients(variant: &Variant) {
     crate::threads::others_do_not_wait_for_slow_heads(variant, &[]);
 }

@@ -1,4 +1,4 @@
-//! What monitors and service managers are told, and that they cannot hurt the server.
+//! Answers to monitors and service managers, which cannot hurt the server.
 use super::*;
 use regatta_sys::sandbox::landlock_version;
 use rustix::io::Errno;
@@ -23,7 +23,7 @@ fn serve(folder: &Folder, more: &[&str]) -> Server {
     )
 }
 
-/// Asks the admin process; `None` while there is none. The head, and the body.
+/// Asks the admin process, and returns head and body; `None` while there is none.
 fn try_ask(folder: &Folder, target: &str, accept: &str) -> Option<(String, String)> {
     let mut stream = UnixStream::connect(folder.path("admin")).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -53,7 +53,7 @@ fn ready(folder: &Folder, status: &str) -> Value {
     }
 }
 
-/// The values of `/metrics`, by name and labels; times are nanoseconds again.
+/// Values of `/metrics`, by name and labels; times converted to nanoseconds.
 fn metrics(folder: &Folder, accept: &str) -> BTreeMap<String, u64> {
     let (_, body) = try_ask(folder, "/metrics", accept).expect("an answer");
     let values = body.lines().filter(|line| !line.starts_with('#'));
@@ -65,7 +65,7 @@ fn metrics(folder: &Folder, accept: &str) -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// That no counter of the earlier reading is less in the later one.
+/// Fails if a counter of the earlier reading is less in the later one.
 fn assert_grown(earlier: &BTreeMap<String, u64>, later: &BTreeMap<String, u64>) {
     for (name, value) in earlier {
         let grows = ["_total", "_bucket", "_count"].iter().any(|part| name.contains(part));
@@ -98,7 +98,7 @@ fn metrics_are_what_top_shows_and_only_grow() {
         for (name, value) in document["total"]["counters"].as_object().unwrap() {
             let Some(first) = earlier.get(&format!("regatta_{name}_total")) else { continue };
             let (value, last) = (value.as_u64().unwrap(), later[&format!("regatta_{name}_total")]);
-            // A worker that idles still counts its rounds.
+            // An idle worker still counts its rounds.
             assert!(*first <= value && value <= last, "{architecture}: {name} {value}");
         }
         let per_worker: u64 = later
@@ -148,8 +148,7 @@ fn what_is_killed_is_replaced_and_its_counts_stay() {
     assert!(after.into_iter().all(is_gone) && !Path::new(&folder.path("admin")).exists());
 }
 
-/// Whoever makes the admin process run code of theirs finds what processes have of the machine, and
-/// no file.
+/// An attacker who makes the admin process run foreign code finds its descriptors, and no file.
 #[test]
 fn the_admin_process_is_confined_as_workers_are() {
     if landlock_version() == 0 {
@@ -236,8 +235,8 @@ fn a_socket_that_a_reload_moves_leaves_no_file() {
     assert!(!Path::new(&folder.path("admin")).exists());
 }
 
-/// Each answer but one that is being written when the process changes is a good one, and none
-/// counts less than the one before; the values of workers begin anew with the workers.
+/// Each answer is good, except one in progress when the process changes, and none counts less than
+/// the one before. The values of workers start again with the workers.
 #[test]
 fn monitors_are_answered_through_reloads() {
     let folder = Folder::new();
@@ -347,12 +346,12 @@ fn the_admin_process_ends_with_a_master_that_is_killed() {
         assert!(start.elapsed() < PATIENCE);
         thread::sleep(Duration::from_millis(5));
     }
-    // What it left behind is no hindrance.
+    // Its leftovers are no obstacle.
     let _server = serve(&folder, &["--architecture", "sped"]);
     ready(&folder, "200");
 }
 
-/// The next that the service manager hears besides that the server lives.
+/// Next message to the service manager, watchdog messages aside.
 fn hear_other(hear: &dyn Fn() -> String) -> String {
     loop {
         let message = hear();
@@ -392,7 +391,7 @@ fn the_service_manager_hears_of_start_life_reloads_and_end() {
     let asked = reloading.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").unwrap();
     assert!(asked.lines().next().is_some_and(|us| us.parse::<u64>().is_ok()), "{asked}");
     first_of("READY=1\nSTATUS=serving with 1 worker (sped), generation 2\n");
-    // One that is refused ends in the same state.
+    // A refused reload ends in the same state.
     fs::rename(folder.path("www"), folder.path("away")).unwrap();
     server.signal("HUP");
     assert!(hear_other(&hear).starts_with("RELOADING=1\n"));

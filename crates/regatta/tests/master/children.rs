@@ -1,5 +1,5 @@
-//! Children of the master that are stopped, killed, or wait for something that never comes: each is
-//! noticed, and none holds up the master.
+//! Children of the master that are stopped or killed, or wait for something that never arrives.
+//! Each is noticed, and none blocks the master.
 use super::{Folder, PATIENCE, Server, is_gone, run, signal, skip, text};
 use std::{
     fs,
@@ -11,13 +11,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The children of a process.
 fn children(pid: u32) -> Vec<u32> {
     let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
     children.unwrap_or_default().split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
-/// Waits until it is so.
+/// Waits until `is_so` is true.
 fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
@@ -55,7 +54,7 @@ impl Watched {
         self.server.child.id()
     }
 
-    /// An answer, whatever happens to some connections meanwhile.
+    /// Gets an answer, even if some connections fail meanwhile.
     fn get(&self) -> String {
         let start = Instant::now();
         loop {
@@ -76,7 +75,7 @@ impl Watched {
         Some(text)
     }
 
-    /// The child that is there besides these.
+    /// Waits for a child other than these.
     fn other_child(&self, but: &[u32]) -> u32 {
         let mut other = None;
         wait_for("another child", || {
@@ -99,13 +98,13 @@ fn write_config(folder: &Folder, path: &str, architecture: &str, more: &str) {
         "[server]\nroot = {www:?}\nlisten = [\"127.0.0.1:0\"]\narchitecture = \
          {architecture:?}\n{more}\n[log]\nerror = {log:?}\naccess = \"off\"\n"
     );
-    // Whole or not at all: the server may read it now.
+    // Atomically: the server may read it now.
     let new = format!("{path}.new");
     fs::write(&new, text).unwrap();
     fs::rename(&new, path).unwrap();
 }
 
-/// Whatever the process does that is stopped: it is named, killed, and replaced.
+/// A stopped process, whatever its role, is named, killed, and replaced.
 #[test]
 fn every_child_that_is_stopped_is_replaced() {
     let one = ["--set", "event.processes=1"];
@@ -148,7 +147,7 @@ fn a_keeper_that_is_stopped_while_its_workers_end_is_replaced() {
     watched.ends();
 }
 
-/// The file is a FIFO without a writer: whatever reads it waits. The master does not.
+/// The file is a FIFO without a writer: its readers wait. The master does not.
 #[test]
 fn a_configuration_that_blocks_holds_up_no_master() {
     let watched = Watched::start("sped", &[]);
@@ -187,7 +186,7 @@ fn the_server_ends_while_a_trial_waits_for_its_configuration() {
     wait_for("the trial ends", || is_gone(trial));
 }
 
-/// A trial that is stopped, or killed, refuses the reload; the next one is made as ever.
+/// A trial that is stopped or killed refuses the reload; the next one works as usual.
 #[test]
 fn a_trial_that_is_stopped_or_killed_refuses_the_reload() {
     for (name, says) in [
@@ -211,7 +210,7 @@ fn a_trial_that_is_stopped_or_killed_refuses_the_reload() {
     }
 }
 
-/// A program that a trial has started does not outlive it, nor keep what it has inherited.
+/// A program that a trial has started does not outlive it, nor keep its inheritance.
 #[test]
 fn what_a_trial_starts_ends_with_it() {
     let folder = Folder::new();
@@ -242,7 +241,7 @@ struct Hung {
 }
 
 impl Hung {
-    /// `None`: this process may not mount one.
+    /// `None` if this process may not mount one.
     fn over(directory: &str) -> Option<Self> {
         let device = fs::File::options().read(true).write(true).open("/dev/fuse").ok()?;
         let line = format!(
@@ -257,14 +256,14 @@ impl Hung {
 
 impl Drop for Hung {
     fn drop(&mut self) {
-        // Calls that wait fail now, those of umount(8) too.
+        // Waiting calls fail now, those of umount(8) too.
         drop(self.device.take());
         let _ = Command::new("umount").args(["-l", &self.directory]).status();
     }
 }
 
-/// The directory with the configuration, the log that is rotated and the file with the server's
-/// number is on a file server that does not answer any more.
+/// The directory with the configuration, the rotated log and the file with the server's number is
+/// on a file server that no longer answers.
 #[test]
 fn a_file_server_that_hangs_holds_up_no_master() {
     let folder = Folder::new();

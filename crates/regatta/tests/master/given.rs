@@ -1,4 +1,4 @@
-//! Sockets that a service manager gives (`sd_listen_fds(3)`): they outlast the server.
+//! Sockets that a service manager passes (`sd_listen_fds(3)`): they outlast the server.
 use super::*;
 use std::{
     net::TcpListener,
@@ -9,13 +9,13 @@ use std::{
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
-/// What a service manager does before it executes the server, whose descriptors 0 and 2 are the
-/// sockets. What the server says is appended to the file that `$0` names.
+/// A service manager's work before it executes the server, whose descriptors 0 and 2 are the
+/// sockets. The server's messages are appended to the file that `$0` names.
 const GIVE_ONE: &str = "LISTEN_FDS=1 LISTEN_PID=$$ exec \"$@\" 3<&0 </dev/null 2>>\"$0\"";
 const GIVE_TWO: &str = "LISTEN_FDS=2 LISTEN_PID=$$ LISTEN_FDNAMES=one:other exec \"$@\" 3<&0 4<&2 \
                         </dev/null 2>>\"$0\"";
 
-/// Starts a server with given sockets, which prints so many addresses.
+/// Starts a server with given sockets, which prints `addresses` addresses.
 fn start(folder: &Folder, given: Vec<OwnedFd>, addresses: usize, arguments: &[&str]) -> Server {
     let mut command = Command::new("sh");
     command.args(["-c", if given.len() == 1 { GIVE_ONE } else { GIVE_TWO }]);
@@ -59,7 +59,7 @@ fn end(mut server: Server, signal: &str) -> Option<i32> {
     server.child.wait().unwrap().code()
 }
 
-/// Sends a request, and must be answered.
+/// Sends a request, and checks the answer.
 fn ask(mut stream: impl Read + Write) {
     stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
@@ -73,7 +73,7 @@ fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Has clients connect and ask again and again while something is done; all must be answered.
+/// Makes clients connect and ask repeatedly during `change`; all must be answered.
 fn under(address: SocketAddr, mut change: impl FnMut(&AtomicUsize)) {
     struct Stopping<'a>(&'a AtomicBool);
     impl Drop for Stopping<'_> {
@@ -96,13 +96,13 @@ fn under(address: SocketAddr, mut change: impl FnMut(&AtomicUsize)) {
     });
 }
 
-/// Waits until so many more were answered.
+/// Waits for `count` more answers.
 fn more(answers: &AtomicUsize, count: usize) {
     let wanted = answers.load(Ordering::Relaxed) + count;
     eventually("nobody is answered", || answers.load(Ordering::Relaxed) >= wanted);
 }
 
-/// Restarts a server several times under clients, of which none may be refused or cut off.
+/// Restarts a server several times under clients; none may be refused or cut off.
 fn restart(arguments: &[&str]) -> String {
     let folder = Folder::new();
     let socket = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -114,12 +114,12 @@ fn restart(arguments: &[&str]) -> String {
         for _ in 0..3 {
             more(answers, 20);
             assert_eq!(end(server.take().unwrap(), "TERM"), Some(0), "{}", said(&folder));
-            // Of those who come now nobody knows who will answer.
+            // Either server may answer clients that connect now.
             server = Some(start(&folder, give(), 1, arguments));
         }
         more(answers, 20);
     });
-    // Not even a server that ends at once ends listening.
+    // Even a server that ends at once does not end the listening.
     assert_eq!(end(server.unwrap(), "QUIT"), Some(0));
     let waits = connect(address);
     let _server = start(&folder, give(), 1, arguments);
@@ -182,12 +182,12 @@ fn reloads_keep_given_sockets_beside_others_and_their_files_stay() {
     }
     let environment = fs::read(format!("/proc/{pid}/environ")).unwrap();
     assert!(!text(&environment).contains("LISTEN_"), "{}", text(&environment));
-    // Connections to one that is listened on no more would wait for nobody.
+    // Connections to a socket without a listener would wait for ever.
     say(&["127.0.0.1:0", &own_place, &given]);
     assert!(!reload().status.success());
     assert!(said(&folder).contains(&format!("has given a socket at {tcp_place}")));
     all_answer();
-    // A drain that a client holds up: what the server has opened itself is closed.
+    // A client prolongs the drain: sockets that the server opened itself are closed.
     let mut held = connect(address);
     held.write_all(b"GET / HTTP/1.1\r\n").unwrap();
     eventually("it is taken", || accepted(&server) > 0);
@@ -203,7 +203,7 @@ fn reloads_keep_given_sockets_beside_others_and_their_files_stay() {
     ask(waits.1);
 }
 
-/// Connections that are open.
+/// Number of open connections.
 fn accepted(server: &Server) -> u64 {
     let top = run(&["top", "--json", "--pid", &server.child.id().to_string()]);
     let top: serde_json::Value = serde_json::from_slice(&top.stdout).unwrap();

@@ -1,11 +1,11 @@
-//! Unix sockets to listen on: who may connect, and whose file is removed.
+//! Unix sockets to listen on: permission to connect, and removal of the file.
 use super::*;
 use std::os::unix::{
     fs::{MetadataExt, PermissionsExt},
     net::{UnixListener, UnixStream},
 };
 
-/// What is answered to a request for the index over the socket.
+/// Answer to a request for the index over the socket.
 fn get(path: &str) -> String {
     let mut stream = UnixStream::connect(path).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -19,7 +19,7 @@ fn get(path: &str) -> String {
 fn a_path_is_listened_on_until_the_end() {
     let folder = Folder::new();
     let (path, log) = (folder.path("socket"), folder.path("log"));
-    // As a server leaves one behind that was killed.
+    // Like the leftover of a killed server.
     drop(UnixListener::bind(&path).unwrap());
     let (listen, access) = (format!("unix:{path}"), format!("log.access={log}"));
     let more = ["--listen", &listen, "--set", &access, "--set", "server.socket_mode=0640"];
@@ -65,7 +65,7 @@ fn a_reload_keeps_the_paths_that_stay() {
     let folder = Folder::new();
     let [stays, goes, comes] = ["stays", "goes", "comes"].map(|name| folder.path(name));
     let config = folder.path("regatta.toml");
-    // Each process has the socket as a listener of its own, and then fewer have.
+    // Each process has a separate listener of the socket, and then there are fewer.
     let say = |other: &str, mode: &str, processes: u32| {
         let root = folder.path("www");
         let text = format!(
@@ -99,7 +99,7 @@ fn a_reload_keeps_the_paths_that_stay() {
     assert!(!Path::new(&stays).exists() && !Path::new(&comes).exists());
 }
 
-/// Another program has taken the path since: by that alone its socket is not this server's.
+/// Another program has taken the path since: that alone makes its socket another's.
 #[test]
 fn a_reload_takes_no_socket_of_another_program() {
     let folder = Folder::new();
@@ -122,7 +122,7 @@ fn a_reload_takes_no_socket_of_another_program() {
     assert_eq!(of(&fs::metadata(&path).unwrap()), of(&before), "it is another's");
 }
 
-/// A file that has not changed need not be written again: a disk may be full by now.
+/// An unchanged file need not be written again: a disk may be full by now.
 #[test]
 fn a_reload_does_not_write_the_number_of_the_server_again() {
     let folder = Folder::new();

@@ -12,22 +12,22 @@ use regatta_sys::clock;
 /// The longest head, bytes.
 const HEAD_BYTES_MAX: usize = 4 << 10;
 
-/// What is asked for.
+/// Request of a monitor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked<'a> {
-    /// The path, as it was sent.
+    /// Path, as it was sent.
     pub(super) path: &'a str,
-    /// What follows its question mark; may be empty.
+    /// Query, without its question mark; may be empty.
     pub(super) query: &'a str,
     /// `Accept`; may be empty.
     pub(super) accept: &'a str,
-    /// `Host`; nothing from a client of HTTP/1.0.
+    /// `Host`; `None` from a client of HTTP/1.0.
     pub(super) host: Option<&'a str>,
-    /// The body of the answer is wanted, too.
+    /// Whether the answer has a body, too.
     pub(super) with_body: bool,
 }
 
-/// What is answered.
+/// Answer to a monitor.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: Status,
@@ -47,7 +47,7 @@ impl Answer {
     }
 }
 
-/// Adds what has come to a head. `Some` once it is whole, and cut off where it ends, or if it is
+/// Adds received bytes to a head. `Some` once it is whole, and cut off at its end, or if it is
 /// none.
 pub(super) fn scan(head: &mut Vec<u8>, bytes: &[u8]) -> Option<Result<(), HeadFault>> {
     let seen = head.len();
@@ -85,7 +85,7 @@ pub(super) fn refuse(fault: HeadFault) -> Vec<u8> {
     encode(&Answer::text(fault.status(), format!("{}\n", fault.reason())), true)
 }
 
-/// The bytes of an answer.
+/// Encodes an answer.
 pub(super) fn encode(answer: &Answer, with_body: bool) -> Vec<u8> {
     let mut out = Vec::with_capacity(256 + answer.body.len());
     write_status_line(&mut out, answer.status);

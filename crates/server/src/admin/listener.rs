@@ -1,19 +1,18 @@
-//! Where the admin process listens.
+//! Listener of the admin process.
 use regatta_sys::{
     socket::{Place, Steps},
     unix::{self, SocketFile, UnixSpec},
 };
 use std::{io, net::TcpListener, os::fd::OwnedFd};
 
-/// Of a socket's file: its owner alone may connect.
+/// Mode of the file of a socket: its owner alone may connect.
 const MODE: u32 = 0o600;
 
 /// Connections that may wait: monitors are few.
 const BACKLOG: u32 = 128;
 
-/// Listens at a place, instead of a server that left its socket behind. The file of the socket, if
-/// it has one, is for the caller to remove: an image of the master that comes next listens there,
-/// too.
+/// Listens at a place, replacing the socket that an ended server left behind. The caller removes
+/// the file of the socket, if there is one: the next image of the master listens there, too.
 pub(crate) fn listen(place: &Place) -> io::Result<(OwnedFd, Option<SocketFile>)> {
     let path = match place {
         Place::Inet(address) => return Ok((TcpListener::bind(address)?.into(), None)),
@@ -25,7 +24,7 @@ pub(crate) fn listen(place: &Place) -> io::Result<(OwnedFd, Option<SocketFile>)>
     Ok((socket, Some(file)))
 }
 
-/// Sees whether it could listen at a place, and leaves nothing there.
+/// Tests whether it could listen at a place, and leaves nothing there.
 pub(crate) fn try_listening(place: &Place) -> io::Result<()> {
     match place {
         Place::Inet(_) => listen(place).map(drop),

@@ -1,4 +1,4 @@
-//! What is answered, and to whom.
+//! Tests of answers, and of the hosts that get them.
 use super::*;
 use regatta_metrics::{Arena, Counter, Slot, Tally};
 use serde_json::Value;
@@ -8,7 +8,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-/// A server of three workers, the second of which has two slots, that has not started any.
+/// A server that has not started its three workers, the second with two slots.
 fn server() -> (Arena<'static>, About) {
     let words: Vec<AtomicU64> = (0..Arena::words(4)).map(|_| AtomicU64::new(0)).collect();
     let arena = Arena::create(words.leak(), 4);
@@ -38,7 +38,7 @@ fn exchange(about: &About, server: UnixStream, time_max: Duration) {
     }
 }
 
-/// What a client gets that sends these bytes and then waits for the end.
+/// Returns the answer to a client that sends these bytes and then waits for the end.
 fn ask(about: &About, request: &[u8]) -> (Vec<String>, String) {
     let (mut client, server) = UnixStream::pair().unwrap();
     client.write_all(request).unwrap();
@@ -71,7 +71,7 @@ fn a_server_is_ready_while_a_worker_answers_and_it_does_not_drain() {
     assert!(!health(0).is_ready());
 
     enter(arena.slot(0), 10, 1_000);
-    // Of several units of a process, the first has the heartbeat of all.
+    // Among several units of a process, the first has the heartbeat of all.
     enter(arena.slot(1), 11, 3_000);
     enter(arena.slot(2), 11, 0);
     assert_eq!(health(3_999), Health { drains: false, workers: 2, answering: 2 });
@@ -79,7 +79,7 @@ fn a_server_is_ready_while_a_worker_answers_and_it_does_not_drain() {
     assert!(health(4_000).is_ready());
     assert!(!health(6_000).is_ready(), "nobody has answered for three seconds");
 
-    // One has crashed and is to be replaced; another has left as it was to.
+    // One has crashed and is to be replaced; another has retired.
     Slot::settle(&[arena.slot(0)], Counter::ClosedWorkerDied, false);
     enter(arena.slot(3), 12, 3_000);
     arena.slot(3).retire();
@@ -107,7 +107,7 @@ fn readiness_is_a_status_for_balancers_and_numbers_for_people() {
     assert_eq!(head[0], "HTTP/1.1 200 OK");
     assert!(head.contains(&"Content-Type: application/json".to_owned()), "{head:?}");
     let body: Value = serde_json::from_str(&body).unwrap();
-    // The clock of a machine that has just started is too young to tell the second one's age.
+    // The clock of a machine that has just started is too young to show the second one's age.
     assert_eq!((&body["ready"], &body["workers"]), (&Value::from(true), &Value::from(2)));
     assert_eq!(get(&about, "/live").0[0], "HTTP/1.1 200 OK");
 }
@@ -219,26 +219,26 @@ fn only_requests_for_this_server_are_answered() {
 #[test]
 fn a_slow_client_has_its_time_and_no_more() {
     let (_, about) = server();
-    // One does not finish its request, the other does not close.
+    // One client does not finish its request, the other does not close.
     for request in [&b"GET /live HTTP/1.1\r\nHo"[..], b"GET /live HTTP/1.1\r\nHost: a\r\n\r\n"] {
         let (mut client, server) = UnixStream::pair().unwrap();
         client.write_all(request).unwrap();
         exchange(&about, server, Duration::from_millis(100));
-        // It is left, though it is still there.
+        // The server closes it, though it is still there.
         let mut text = String::new();
         client.read_to_string(&mut text).unwrap();
         assert_eq!(text.ends_with("live\n"), request.ends_with(b"\n"), "{text}");
     }
 }
 
-/// More slow clients than there may be at once do not end within this test: all that ask are
-/// answered, and the process has heartbeats.
+/// More slow clients than the limit do not end within this test: all requests are answered, and the
+/// process has heartbeats.
 #[test]
 fn slow_clients_hold_up_no_other_until_listening_ends() {
     let (_, about) = server();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    // Far longer than the others wait.
+    // Far longer than the others' wait.
     let (time_max, patience) = (Duration::from_secs(600), Duration::from_secs(60));
     let beats = AtomicU64::new(0);
     thread::scope(|scope| {

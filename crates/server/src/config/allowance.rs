@@ -1,7 +1,10 @@
-//! What the machine and the control group allow, and the defaults that follow from it.
-use crate::config::{
-    options,
-    raw::{Problem, Said},
+//! Limits of the machine and the control group, and the defaults that follow from them.
+use crate::{
+    config::{
+        options,
+        raw::{Problem, Said},
+    },
+    messages,
 };
 use regatta_arch::{
     Architecture,
@@ -18,43 +21,44 @@ use std::{fmt, path::Path};
 
 const CACHE_KEY: &str = "cache.bytes_max";
 const SCHEDULERS_KEY: &str = "fiber.schedulers";
-/// The most that the option takes.
+/// Maximum of the option.
 const SCHEDULERS_MAX: u64 = 1024;
 
 const MIB: u64 = 1 << 20;
 
-/// The part of the memory that is for caches and processes, unless a cache is told how much it may
-/// take. The rest is for what no option bounds: buffers of sockets, which the group pays, bodies on
-/// their way to clients when the cache has let go of them, and connections.
+/// Share of the memory, one in this many, for caches and processes, unless configured. The rest is
+/// for what no option bounds: connections, socket buffers, which the group pays, and bodies that
+/// the cache has dropped while clients still receive them.
 const MEMORY_SHARE: u64 = 2;
 
-/// What a process takes besides its cache, bytes: docs/memory.md has what was measured, and the
-/// kernel keeps page tables and stacks.
+/// Memory of a process without its cache, bytes: measured in docs/memory.md, and page tables and
+/// stacks of the kernel.
 const PROCESS_BYTES: u64 = 2 * MIB;
 
-/// What a cache has in any case, bytes: enough for the names of a small site.
+/// Least memory of a cache, bytes: enough for the names of a small site.
 const CACHE_BYTES_MIN: u64 = MIB / 4;
 
-/// What a server may use.
+/// Resources that a server may use.
 #[derive(Clone, Debug)]
 pub struct Allowance {
     /// Descriptors that each worker may have open.
     pub descriptors_max: u64,
-    /// The processors that it may run on, neighbours side by side; there is one at least.
+    /// Processors that it may run on, neighbours next to each other; at least one.
     pub cpus: Vec<usize>,
-    /// The memory of the machine, bytes.
+    /// Memory of the machine, bytes.
     pub machine_bytes: u64,
-    /// What threads may take of the system.
+    /// Limits of threads.
     pub threads: Threads,
-    /// The limits of its control group.
+    /// Limits of its control group.
     pub group: Group,
 }
 
 impl Allowance {
-    /// What this process may use, with so many descriptors.
+    /// Reads the resources of this process, with this many descriptors.
     #[must_use]
     pub fn own(descriptors_max: u64) -> Self {
-        // A machine with more processors than a set holds is as good as one with one.
+        // A machine with more processors than a set has room for counts as one with a single
+        // processor.
         let cpus = affinity::allowed().unwrap_or_else(|_| vec![0]);
         let group = groups::own();
         Self {
@@ -66,7 +70,7 @@ impl Allowance {
         }
     }
 
-    /// How many processors may be busy at once, and what says so.
+    /// Number of processors that may be busy at once, and its source.
     #[must_use]
     pub fn processors(&self) -> (usize, String) {
         let cpus = self.cpus.len();
@@ -80,7 +84,7 @@ impl Allowance {
         }
     }
 
-    /// How much memory there is, bytes, and what says so.
+    /// Memory, bytes, and its source.
     #[must_use]
     pub fn memory(&self) -> (u64, String) {
         match &self.group.memory {
@@ -103,14 +107,14 @@ fn mebibytes(bytes: u64) -> String {
     if bytes < MIB { show_bytes(bytes) } else { format!("{} MiB", bytes / MIB) }
 }
 
-/// A value that nobody has set, and what it was chosen from.
+/// Value that was left open, and the source of the choice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chosen {
-    /// The option's name, or `workers`.
+    /// Name of the option, or `workers`.
     pub key: &'static str,
-    /// The value, as on the command line.
+    /// Value, as on the command line.
     pub value: String,
-    /// What it follows from.
+    /// Source of the choice.
     pub from: String,
 }
 
@@ -120,7 +124,7 @@ impl fmt::Display for Chosen {
     }
 }
 
-/// What the architecture's name has set, as far as nothing else has.
+/// Lists values that the architecture's name has set, and nothing else.
 pub(super) fn named(said: &Said, architecture: &Architecture) -> Vec<Chosen> {
     let holds = |(key, value): &&(&'static str, &'static str)| {
         let spec = options::find(key).expect("architectures set options of the table");
@@ -135,7 +139,7 @@ pub(super) fn named(said: &Said, architecture: &Architecture) -> Vec<Chosen> {
     architecture.axes.iter().filter(holds).map(chosen).collect()
 }
 
-/// Gives user threads a kernel thread for each processor, if their number was left to the machine.
+/// Gives user threads a kernel thread for each processor, if their number was left open.
 pub(super) fn schedulers(
     said: &mut Said,
     architecture: &Architecture,
@@ -150,7 +154,7 @@ pub(super) fn schedulers(
     Some(Chosen { key: SCHEDULERS_KEY, value: count.to_string(), from })
 }
 
-/// How many workers there are, if that was left to the machine.
+/// Number of workers, if it was left open.
 pub(super) fn workers(
     said: &Said,
     architecture: &Architecture,
@@ -167,8 +171,8 @@ pub(super) fn workers(
     })
 }
 
-/// Gives caches that were not told how much memory they may take their part of it. A warning, if
-/// they were told more than there is.
+/// Divides memory among caches without a configured size. A warning, if the configured size exceeds
+/// the memory.
 pub(super) fn cache(
     said: &mut Said,
     allowance: &Allowance,
@@ -178,7 +182,7 @@ pub(super) fn cache(
         return (None, None);
     }
     let workers = workers as u64;
-    // What workers unpack of a cache that they share may take as much again.
+    // Entries that workers unpack from a shared cache may take as much again.
     let caches = if SharedState::is_wanted(&said.settings) { 2 } else { workers };
     let (memory, from) = allowance.memory();
     let room = (memory / MEMORY_SHARE).saturating_sub(workers.saturating_mul(PROCESS_BYTES));
@@ -188,7 +192,7 @@ pub(super) fn cache(
     };
     let most = match options::default(CACHE_KEY) {
         Value::Number(most) if said.is_said(CACHE_KEY) => most,
-        // An architecture may have a default of its own.
+        // An architecture may have its own default.
         _ => said.settings.number(CACHE_KEY),
     };
     let default = part.clamp(CACHE_BYTES_MIN, most.max(CACHE_BYTES_MIN));
@@ -206,7 +210,8 @@ pub(super) fn cache(
             show_bytes(each)
         );
         let default = show_bytes(default);
-        said.problem(CACHE_KEY, &message).hint(format!("the default here is {default}"))
+        said.problem(messages::CACHE_TOO_LARGE, CACHE_KEY, &message)
+            .hint(format!("the default here is {default}"))
     });
     (None, warning)
 }
@@ -260,7 +265,7 @@ mod tests {
             ),
             (&[], Some(120), "13 MiB (of memory.max 120 MiB in /g/a, for 4 caches)"),
             (&[], None, "256 MiB (of the machine's 16384 MiB, for 4 caches)"),
-            // The largest number of version 1, and more than the machine has.
+            // The largest number of cgroups version 1, and more than the machine has.
             (&[], Some(1 << 43), "256 MiB (of the machine's 16384 MiB, for 4 caches)"),
             (&["event.processes=100"], None, "79 MiB (of the machine's 16384 MiB, for 100 caches)"),
             (
@@ -268,7 +273,7 @@ mod tests {
                 Some(1024),
                 "156 MiB (of memory.max 1024 MiB in /g/a, for 2 caches)",
             ),
-            // Processes alone are more than half of it: what is least.
+            // Processes alone take more than half: the least remains.
             (
                 &["event.processes=100"],
                 Some(120),
@@ -327,7 +332,7 @@ mod tests {
             let chosen = chosen(&config);
             let found = chosen.iter().find(|chosen| chosen.starts_with(SCHEDULERS_KEY));
             assert_eq!(found.map(String::as_str), expect);
-            // Each counts in a slot of its own, and the helpers in another.
+            // Each counts in its own slot, and the helpers in another.
             let schedulers = config.settings().number(SCHEDULERS_KEY);
             assert_eq!(config.layout.slots() as u64, schedulers + 1);
         }

@@ -1,5 +1,4 @@
-//! What it means: settings turned into addresses, rules and limits, or the list of everything that
-//! does not fit.
+//! Interpretation of settings as addresses, rules and limits, or a list of all faults.
 use crate::{
     config::{
         address::{Place, addresses, no_address, permissions, place, trusted, untrusted},
@@ -12,7 +11,7 @@ use crate::{
         release::Release,
         rules_files, unused,
     },
-    media,
+    media, messages,
 };
 use regatta_arch::{
     Architecture, event,
@@ -21,74 +20,72 @@ use regatta_arch::{
     shared::SharedState,
 };
 
-/// Descriptors that a worker needs besides connections, the cache and the roots of further hosts:
-/// listeners, logs, the poller, standard streams, and some air.
+/// Descriptors of a worker other than connections, the cache and the roots of further hosts:
+/// listeners, logs, the poller, standard streams, and a reserve.
 pub const DESCRIPTORS_RESERVED: u64 = 64;
 
-/// Descriptors that each process takes of a table that several share: its poller, bells, log, root,
-/// the channel that another root comes by, and the master's handle of it.
+/// Descriptors of each process in a shared table: its poller, bells, log, root, the channel for
+/// another root, and the master's handle of it.
 const DESCRIPTORS_PER_PROCESS: u64 = 11;
 
-/// Descriptors that the master has for each worker: two bells, both ends of the channel that
-/// another root goes by, and a handle of the process.
+/// Descriptors of the master for each worker: a bell, both ends of the channel for another root, a
+/// handle of the process, and a spare.
 const DESCRIPTORS_PER_WORKER: u64 = 5;
 
-/// Descriptors that each further scheduler of user threads takes: its poller, and two bells.
+/// Descriptors of each further scheduler of user threads: its poller, and two bells.
 const DESCRIPTORS_PER_SCHEDULER: u64 = 3;
 
-/// What a pipeline has for each of its listeners, which a thread of its own may accept from: a
-/// poller and a bell.
+/// Descriptors of a pipeline for each listener, from which a thread of its own may accept: a poller
+/// and a bell.
 const DESCRIPTORS_PER_LISTENER: u64 = 2;
 
 const LISTEN_KEY: &str = "server.listen";
 const CONNECTIONS_KEY: &str = "limits.connections_max";
 const CACHE_KEY: &str = "cache.descriptors_max";
 
-/// The part of the limit on descriptors that the cache takes at most, unless it is told how many.
+/// Share of the limit on descriptors for the cache, one in this many, unless configured.
 const CACHE_SHARE: u64 = 4;
 
-/// A configuration that has been understood.
+/// Configuration with its meaning.
 #[derive(Debug)]
 pub struct Config {
-    /// The effective value of every option, and where it was said.
+    /// Effective value of every option, and its place.
     pub said: Said,
-    /// Where to listen, in the order of the configuration.
+    /// Addresses to listen on, in the order of the configuration.
     pub listen: Vec<Place>,
-    /// Where the admin process listens; `None`: there is none.
+    /// Address of the admin process; `None`: there is none.
     pub(crate) admin: Option<Place>,
-    /// Who serves.
+    /// Architecture that serves.
     pub architecture: &'static Architecture,
-    /// What each host serves, by number.
+    /// Content of each host, by number.
     pub hosts: Vec<HostConfig>,
-    /// The sockets, and what each worker gets.
+    /// Sockets, and the share of each worker.
     pub layout: Layout,
-    /// What was left open, and has been chosen.
+    /// Values that were left open, and have been chosen.
     pub chosen: Vec<Chosen>,
-    /// What is allowed, and may not have been meant.
+    /// Warnings: allowed, and perhaps not meant.
     pub warnings: Vec<Problem>,
-    /// Rules that are left out, because a table would exceed its limits: errors of `check`, and
-    /// warnings of a server, which serves without them.
+    /// Rules that are left out, because a table would exceed its limits: errors of `check`. A
+    /// server warns, and serves without them.
     pub cut: Vec<Problem>,
     /// Problems in files with rules, each with the number of its host.
     pub faults: Vec<(usize, Problem)>,
-    /// The same without the rules in files.
+    /// Configuration without the rules in files.
     pub plain: Said,
 }
 
 impl Config {
-    /// The effective value of every option.
+    /// Effective value of every option.
     #[must_use]
     pub const fn settings(&self) -> &Settings {
         &self.said.settings
     }
 }
 
-/// Understands what was said, with the rules that were found at the roots, and chooses what was
-/// left open of what is allowed.
+/// Interprets a configuration, with the rules found at the roots, and chooses what was left open,
+/// within the allowance.
 ///
-/// # Errors
-/// All that is wrong, and what was said; nothing outside the process has been looked at but host
-/// names.
+/// All faults, and the configuration; nothing outside the process is read, except for host names.
 #[expect(clippy::result_large_err, reason = "returned once, when a configuration is read")]
 pub fn understand(
     said: Said,
@@ -164,7 +161,7 @@ pub fn understand(
     }
 }
 
-/// Adds the rules that were found at the roots; what is wrong with them, by host.
+/// Adds the rules found at the roots; returns their faults, by host.
 fn add_rules(said: &mut Said, releases: &[Release]) -> Vec<(usize, Problem)> {
     let mut faults = Vec::new();
     for (at, release) in releases.iter().enumerate() {
@@ -178,7 +175,7 @@ fn add_rules(said: &mut Said, releases: &[Release]) -> Vec<(usize, Problem)> {
     faults
 }
 
-/// Listens where sockets were given, if nobody has said where to.
+/// Listens at given sockets, unless addresses are configured.
 pub(crate) fn given(said: &mut Said, given: &[Place]) -> Option<Chosen> {
     let wanted = !given.is_empty() && !said.is_said(LISTEN_KEY);
     wanted.then(|| {
@@ -194,13 +191,13 @@ const fn reserved(said: &Said) -> u64 {
     DESCRIPTORS_RESERVED + said.hosts.len() as u64
 }
 
-/// How many workers the master has descriptors for.
+/// Number of workers that the master has descriptors for.
 const fn workers_max(said: &Said, limit: u64) -> u64 {
     limit.saturating_sub(reserved(said)) / DESCRIPTORS_PER_WORKER
 }
 
-/// Where there is a process for each connection, an architecture's name stands for as many as the
-/// master has room for.
+/// Chooses the number of connections where each has a process. An architecture's name stands for no
+/// more than the master has room for.
 fn processes(
     said: &mut Said,
     architecture: &Architecture,
@@ -229,7 +226,11 @@ fn layout(
     let (processors, _) = allowance.processors();
     let (driver, cpus) = (architecture.driver, &allowance.cpus);
     let planned = Layout::plan(driver, &said.settings, listen, cpus, processors);
-    planned.map_err(|fault| problems.push(said.problem(fault.key, &fault.message))).ok()
+    planned
+        .map_err(|fault| {
+            problems.push(said.problem(messages::OPTIONS_CONFLICT, fault.key, &fault.message))
+        })
+        .ok()
 }
 
 const ADMIN_KEY: &str = "admin.listen";
@@ -242,19 +243,24 @@ fn admin(said: &Said, problems: &mut Vec<Problem>) -> Option<Place> {
     place(text).map_err(|fault| problems.push(no_address(said, ADMIN_KEY, text, fault))).ok()
 }
 
-/// Says so if everybody who reaches this machine may read what monitors read.
+/// Warns if other machines can read the counters.
 fn exposed(said: &Said, place: &Place) -> Option<Problem> {
     let is_open = matches!(place, Place::Inet(address) if !address.ip().is_loopback());
     is_open.then(|| {
         let message = format!("{ADMIN_KEY}: other machines can read the counters at {place}");
-        said.problem(ADMIN_KEY, &message).hint("as in 127.0.0.1:9090, or unix:/run/regatta/admin")
+        said.problem(messages::ADMIN_EXPOSED, ADMIN_KEY, &message)
+            .hint("as in 127.0.0.1:9090, or unix:/run/regatta/admin")
     })
 }
 
 fn content(said: &Said, problems: &mut Vec<Problem>) {
     for name in said.settings.list("content.index") {
         if name.contains('/') || matches!(name.as_str(), "." | "..") {
-            let found = said.problem("content.index", &format!("\"{name}\" is not a file name"));
+            let found = said.problem(
+                messages::BAD_VALUE,
+                "content.index",
+                &format!("\"{name}\" is not a file name"),
+            );
             problems.push(found.hint("it is looked up in the requested directory"));
         }
     }
@@ -262,7 +268,11 @@ fn content(said: &Said, problems: &mut Vec<Problem>) {
         let path = said.settings.text(key);
         let bad = |segment: &str| matches!(segment, "" | "." | "..");
         if !path.is_empty() && path.split('/').any(bad) {
-            let found = said.problem(key, &format!("\"{path}\" is not a path below the root"));
+            let found = said.problem(
+                messages::BAD_VALUE,
+                key,
+                &format!("\"{path}\" is not a path below the root"),
+            );
             problems.push(found.hint("as in errors/404.html, without a slash at either end"));
         }
     }
@@ -270,14 +280,18 @@ fn content(said: &Said, problems: &mut Vec<Problem>) {
     let charset = said.settings.text("content.charset");
     if !charset.is_empty() && !media::is_token(charset) {
         let message = format!("\"{charset}\" is not the name of a charset");
-        problems.push(said.problem("content.charset", &message));
+        problems.push(said.problem(messages::BAD_VALUE, "content.charset", &message));
     }
     for key in
         ["content.cache_control_page", "content.cache_control_asset", "content.cache_control_other"]
     {
         let value = said.settings.text(key);
         if !value.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()) {
-            problems.push(said.problem(key, "a field value has only visible ASCII characters"));
+            problems.push(said.problem(
+                messages::BAD_VALUE,
+                key,
+                "a field value has only visible ASCII characters",
+            ));
         }
     }
 }
@@ -289,11 +303,15 @@ fn limits(said: &Said, problems: &mut Vec<Problem>) {
         let message = format!(
             "a target of {target} bytes does not fit a head of limits.head_bytes_max = {head}"
         );
-        problems.push(said.problem("limits.target_bytes_max", &message));
+        problems.push(said.problem(
+            messages::OPTIONS_CONFLICT,
+            "limits.target_bytes_max",
+            &message,
+        ));
     }
 }
 
-/// Tables of descriptors: each worker has one, or all share one.
+/// Tables of descriptors: each worker has its own, or all share one.
 #[derive(Clone, Copy)]
 struct Tables {
     /// Descriptors of each.
@@ -318,7 +336,7 @@ impl Tables {
             true => settings.list(LISTEN_KEY).len() as u64,
             false => 0,
         };
-        // The bells of the others.
+        // Bells of the other workers.
         let bells = if event::is_exclusive(settings) { workers.saturating_sub(1) } else { 0 };
         let further = further * DESCRIPTORS_PER_SCHEDULER;
         let reserved = reserved + further + listeners * DESCRIPTORS_PER_LISTENER + bells;
@@ -326,8 +344,8 @@ impl Tables {
     }
 }
 
-/// Shares the descriptors of a worker out between connections and the cache; returns how many
-/// connections there may be in all workers together: no more than their threads leave room for.
+/// Divides the descriptors of a worker between connections and the cache. Returns the number of
+/// connections of all workers together, limited by the room for their threads.
 fn connections(
     said: &mut Said,
     limit: u64,
@@ -359,7 +377,7 @@ fn connections(
     let named = said.settings.number(CONNECTIONS_KEY);
     let mut wanted = named;
     if !said.is_said(CONNECTIONS_KEY) {
-        // What an architecture's name stands for is as much of it as there is room for.
+        // The value that an architecture's name sets is capped at the room.
         wanted = wanted.min(most);
         said.choose(CONNECTIONS_KEY, Value::Number(wanted));
     }
@@ -374,7 +392,7 @@ fn connections(
         problems.push(no_room(said, tables, [each, cache]));
     } else if total < workers {
         let message = format!("{total} connections cannot be split among {workers} workers");
-        problems.push(said.problem(CONNECTIONS_KEY, &message));
+        problems.push(said.problem(messages::OPTIONS_CONFLICT, CONNECTIONS_KEY, &message));
     } else if workers > workers_max(said, limit) {
         let message = format!(
             "the master of {workers} workers needs {DESCRIPTORS_PER_WORKER} descriptors for each, \
@@ -383,13 +401,15 @@ fn connections(
             workers_max(said, limit)
         );
         let hint = "raise the limit (ulimit -n, LimitNOFILE=), or have fewer workers";
-        problems.push(said.problem("server.architecture", &message).hint(hint));
+        problems.push(
+            said.problem(messages::LIMIT_EXCEEDED, "server.architecture", &message).hint(hint),
+        );
     }
     usize::try_from(total).unwrap_or(usize::MAX)
 }
 
-/// The connections of each worker, its open files and the reserve are more than the limit: whose
-/// fault that is, and what helps.
+/// Fault of connections, open files and reserve that exceed the limit: the responsible option, and
+/// advice.
 fn no_room(said: &Said, tables: Tables, [each, cache]: [u64; 2]) -> Problem {
     let Tables { limit, count, reserved } = tables;
     let room = limit.saturating_sub(reserved);
@@ -412,7 +432,7 @@ fn no_room(said: &Said, tables: Tables, [each, cache]: [u64; 2]) -> Problem {
     };
     let hint =
         if lower.is_empty() { raise.to_owned() } else { format!("{raise}, or lower {lower}") };
-    said.problem(key, &format!("{message} {within}")).hint(hint)
+    said.problem(messages::LIMIT_EXCEEDED, key, &format!("{message} {within}")).hint(hint)
 }
 
 #[cfg(test)]
@@ -544,7 +564,7 @@ mod tests {
                 ),
             ),
         ] {
-            // One process, whatever this machine has.
+            // A single process, however many processors this machine has.
             let sets = [&["server.architecture=sped"], sets].concat();
             match (config(&sets, limit), expect) {
                 (Ok(config), Ok((connections, cache))) => {
@@ -558,7 +578,7 @@ mod tests {
         }
     }
 
-    /// A thread of a pipeline accepts from each address, with a poller and a bell of its own.
+    /// A thread of a pipeline accepts from each address, with its own poller and bell.
     #[test]
     fn the_addresses_of_a_pipeline_take_descriptors() {
         let room = |architecture: &str, listen: &str| {

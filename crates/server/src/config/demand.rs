@@ -1,18 +1,21 @@
-//! What threads take of the system, and whether there is as much.
-use crate::config::raw::{Problem, Said};
+//! Demand of threads on the system, and whether its limits allow it.
+use crate::{
+    config::raw::{Problem, Said},
+    messages,
+};
 use regatta_arch::{
     Architecture,
     options::{Settings, show_bytes},
 };
 use regatta_sys::limits::{Limit, Threads};
 
-/// Mappings that a process has besides stacks: code, heaps, large bodies in its cache.
+/// Mappings of a process other than stacks: code, heaps, large bodies in its cache.
 const MAPPINGS_RESERVED: u64 = 2048;
 
-/// How a number is said.
+/// Format of a number.
 type Show = fn(u64) -> String;
 
-/// An architecture, in so many processes, and what threads may take.
+/// Architecture, its number of processes, and the limits of threads.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Demanding<'a> {
     pub(super) architecture: &'a Architecture,
@@ -20,7 +23,7 @@ pub(super) struct Demanding<'a> {
     pub(super) limits: &'a Threads,
 }
 
-/// There is less of something than is needed.
+/// Limit that is lower than the demand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Lack<'a> {
     /// `80000 mappings, and vm.max_map_count allows 65530`.
@@ -29,11 +32,11 @@ pub(super) struct Lack<'a> {
 }
 
 impl<'a> Demanding<'a> {
-    /// What there is too little of for so many connections of each process.
+    /// Finds a limit that is too low for this many connections in each process.
     fn lack(self, settings: &Settings, each: u64) -> Option<Lack<'a>> {
         let connections = usize::try_from(each).unwrap_or(usize::MAX);
         let demand = (self.architecture.driver.demand)(settings, connections);
-        // One is the master.
+        // The master counts as one.
         let tasks = demand.tasks.saturating_mul(self.workers).saturating_add(1);
         let Threads { tasks: threads, mappings, address_bytes } = self.limits;
         let number = |number: u64| number.to_string();
@@ -55,11 +58,11 @@ impl<'a> Demanding<'a> {
         })
     }
 
-    /// How many connections there is room for, of `most`, and what says so if it is fewer.
+    /// Number of connections with room, of `most`, and the limit, if it is fewer.
     pub(super) fn room(self, settings: &Settings, most: u64) -> Option<(u64, String)> {
         let each = most.div_ceil(self.workers);
         self.lack(settings, each)?;
-        // There is room for `few`, and none for `many`.
+        // Room for `few`, and none for `many`.
         let (mut few, mut many) = (0, each);
         while many - few > 1 {
             let half = few + (many - few) / 2;
@@ -69,17 +72,22 @@ impl<'a> Demanding<'a> {
         Some((few * self.workers, format!("{} {}", limit.name, limit.value)))
     }
 
-    /// Why there cannot be so many connections, and what helps.
+    /// Fault of too many connections, with advice.
     pub(super) fn problem(self, said: &Said, total: u64, key: &'static str) -> Option<Problem> {
         let each = total.div_ceil(self.workers).max(1);
         let Lack { text, limit } = self.lack(&said.settings, each)?;
         let raise = format!("raise the limit ({})", limit.raise);
         if self.lack(&said.settings, 1).is_some() {
             let message = format!("{} needs {text}", self.architecture.name);
-            return Some(said.problem("server.architecture", &message).hint(raise));
+            return Some(
+                said.problem(messages::LIMIT_EXCEEDED, "server.architecture", &message).hint(raise),
+            );
         }
         let message = format!("{total} connections need {text}");
-        Some(said.problem(key, &message).hint(format!("{raise}, or lower {key}")))
+        Some(
+            said.problem(messages::LIMIT_EXCEEDED, key, &message)
+                .hint(format!("{raise}, or lower {key}")),
+        )
     }
 }
 
@@ -96,7 +104,7 @@ mod tests {
 
     const KEY: &str = "limits.connections_max";
 
-    /// A thread for each connection, and a stack of 64 KiB with a guard for each.
+    /// Driver with a thread for each connection, and for each a stack of 64 KiB with a guard.
     const DRIVER: Driver = Driver {
         demand: |_, connections| Demand {
             tasks: connections as u64 + 1,
@@ -142,7 +150,7 @@ mod tests {
                  kernel.pid_max), or lower limits.connections_max",
             )),
         );
-        // Of four processes.
+        // Four processes.
         check(
             &Threads { tasks, ..Threads::NONE },
             4,
@@ -190,7 +198,7 @@ mod tests {
             )),
         );
     }
-    /// A name stands for as much as there is room for; what a user has set is a problem.
+    /// The value that a name sets is capped at the room; a user's value above it is a problem.
     #[test]
     fn threads_bound_the_connections_of_a_name() {
         let config = |sets: &[&str]| {

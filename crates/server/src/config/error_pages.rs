@@ -1,24 +1,31 @@
-//! Which files are the owner's pages for errors.
-use crate::config::raw::{Problem, Said};
+//! Files that are the owner's pages for errors.
+use crate::{
+    config::raw::{Problem, Said},
+    messages,
+};
 use regatta_http::Status;
 
-/// The option that names them.
+/// Option that names them.
 pub(crate) const KEY: &str = "content.error_pages";
 
 const FORM: &str = "as in 503=errors/503.html, the path of a file below the root";
 
-/// The statuses that have a page, each with the name of its file. What is wrong goes to `problems`.
+/// Lists statuses with a page, each with the name of its file. Faults go to `problems`.
 pub(crate) fn named<'s>(said: &'s Said, problems: &mut Vec<Problem>) -> Vec<(Status, &'s str)> {
     let mut named: Vec<(Status, &str)> = Vec::new();
     for item in said.settings.list(KEY) {
         match parse(item) {
             Ok((status, _)) if named.iter().any(|(other, _)| *other == status) => {
-                problems.push(said.problem(KEY, &format!("{} has more than one page", status.0)));
+                problems.push(said.problem(
+                    messages::BAD_VALUE,
+                    KEY,
+                    &format!("{} has more than one page", status.0),
+                ));
             }
             Ok(page) => named.push(page),
             Err(hint) => {
                 let message = format!("\"{item}\" is not a page for an error");
-                problems.push(said.problem(KEY, &message).hint(hint));
+                problems.push(said.problem(messages::BAD_VALUE, KEY, &message).hint(hint));
             }
         }
     }

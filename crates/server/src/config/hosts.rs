@@ -1,4 +1,4 @@
-//! What each host serves: the first one's root, and those of the table `[[hosts]]`.
+//! Content of each host: the first one's root, and those of the table `[[hosts]]`.
 use crate::{
     config::{
         raw::{Inherited, Problem, Row, Said},
@@ -6,21 +6,22 @@ use crate::{
         tables,
     },
     media::Types,
+    messages,
 };
 use regatta_arch::options::Settings;
 use regatta_http::target::is_host;
 use regatta_origin::{ContentRules, HOST_BYTES_MAX, Rules, Shared};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// The field that names a host.
+/// Field with the names of a host.
 const NAMES: &str = "hosts.names";
 
-/// What one host serves.
+/// Content of one host.
 #[derive(Debug)]
 pub struct HostConfig {
-    /// Its names, in lower case. The first host has none: it has all that no other has.
+    /// Names of the host, in lower case. The first host has none, and gets all other names.
     pub names: Vec<String>,
-    /// Which files answer, and with which fields.
+    /// Rules for files that answer, and for their fields.
     pub content: ContentRules,
     /// Media types.
     pub types: Types,
@@ -28,12 +29,12 @@ pub struct HostConfig {
     pub rules: Shared<Rules>,
 }
 
-/// Findings while hosts were understood.
+/// Findings from the interpretation of hosts.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     /// Problems.
     pub problems: Vec<Problem>,
-    /// Rules of the configuration that are left out of a table that is full.
+    /// Rules of the configuration that are left out of a full table.
     pub cut: Vec<Problem>,
     /// Warnings: allowed, and perhaps not meant.
     pub warnings: Vec<Problem>,
@@ -41,8 +42,8 @@ pub(crate) struct Findings {
     pub faults: Vec<(usize, Problem)>,
 }
 
-/// Understands what all hosts serve: the first one, and those of the table. `content` finds what is
-/// wrong with the options that each has. What is said once for all is reported once.
+/// Interprets the content of all hosts: the first one, and those of the table. `content` finds
+/// faults in the options of each. Faults of settings for all hosts are reported once.
 pub(crate) fn understand(
     (said, inherited): (&Said, &Inherited),
     content: fn(&Said, &mut Vec<Problem>),
@@ -51,13 +52,13 @@ pub(crate) fn understand(
     let Findings { problems, cut, warnings, faults } = found;
     let mut all_names = names(said.rows(tables::HOSTS), problems).into_iter();
     let mut hosts = Vec::new();
-    // What was found before, so that what is said once for all is reported once.
+    // Earlier findings, so that faults of settings for all hosts are reported once.
     let (mut known, mut warned) = (HashSet::new(), HashSet::new());
     let mut shared: HashMap<String, Shared<Rules>> = HashMap::new();
     for (at, said) in said.all_hosts().enumerate() {
         let mut wrong = Vec::new();
         content(said, &mut wrong);
-        // Hosts without rules of their own have one table together.
+        // Hosts without their own rules share a table.
         let key = (at > 0 && said.has_only(inherited)).then(|| said.of_hosts_text());
         let same = key.as_ref().and_then(|key| shared.get(key).cloned());
         let (mut left_out, mut doubtful) = (Vec::new(), Vec::new());
@@ -71,8 +72,12 @@ pub(crate) fn understand(
         });
         let types = Types::new(said.settings.list("content.types")).map_err(|items| {
             wrong.extend(items.iter().map(|item| {
-                said.problem("content.types", &format!("\"{item}\" is not ext=type/subtype"))
-                    .hint("as in log=text/plain, without parameters")
+                said.problem(
+                    messages::BAD_VALUE,
+                    "content.types",
+                    &format!("\"{item}\" is not ext=type/subtype"),
+                )
+                .hint("as in log=text/plain, without parameters")
             }));
         });
         let (below, mut wrong): (Vec<_>, Vec<_>) =
@@ -112,23 +117,32 @@ fn rules_of(settings: &Settings) -> ContentRules {
     }
 }
 
-/// The names of each host. What is wrong goes to `problems`.
+/// Lists the names of each host. Faults go to `problems`.
 fn names(rows: &[Row], problems: &mut Vec<Problem>) -> Vec<Vec<String>> {
     let mut places = BTreeMap::new();
     let each = |row: &Row| {
         let texts = row.settings.list(NAMES);
         if texts.is_empty() {
-            problems
-                .push(row.problem(NAMES, "there is no name in it").hint("as in www.example.com"));
+            problems.push(
+                row.problem(messages::BAD_VALUE, NAMES, "there is no name in it")
+                    .hint("as in www.example.com"),
+            );
         }
         let mut names = Vec::new();
         for text in texts {
             let name = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
             if let Some(why) = fault(&name) {
-                problems.push(row.problem(NAMES, &format!("\"{text}\" {why}")));
+                problems.push(row.problem(
+                    messages::BAD_VALUE,
+                    NAMES,
+                    &format!("\"{text}\" {why}"),
+                ));
             } else if let Some(place) = places.insert(name.clone(), row.place.clone()) {
                 let message = format!("\"{text}\" is a name of the host at {place} as well");
-                problems.push(row.problem(NAMES, &message).hint("each name has one host"));
+                problems.push(
+                    row.problem(messages::HOST_TWICE, NAMES, &message)
+                        .hint("each name has one host"),
+                );
             }
             names.push(name);
         }
@@ -137,7 +151,7 @@ fn names(rows: &[Row], problems: &mut Vec<Problem>) -> Vec<Vec<String>> {
     rows.iter().map(each).collect()
 }
 
-/// Why no request would be for a host of this name.
+/// Reason why no request can name such a host.
 fn fault(name: &str) -> Option<&'static str> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._[]:".contains(&byte);
     if name.contains('*') {
@@ -209,8 +223,8 @@ root = \"/srv/b\"
         assert_eq!(understood(&printed).2, printed);
     }
 
-    /// As long as a host has no rules of a kind itself, those of all hosts hold: what all are
-    /// thought to be protected by protects each.
+    /// Rules of all hosts hold for a host that has none of that kind: a rule meant to protect all
+    /// hosts protects each.
     #[test]
     fn rules_of_all_hosts_hold_for_those_without() {
         let hash = "00".repeat(32);
@@ -233,12 +247,12 @@ root = \"/srv/b\"
         let led = hosts.iter().map(|host| host.rules.location(b"/x").is_some());
         assert_eq!(led.collect::<Vec<_>>(), [true, true, false]);
         assert_eq!(understood(&printed).2, printed);
-        // What is wrong with them is said once.
+        // Their faults are reported once.
         let (_, problems, _) = understood(&(rules("").replace("X-A", "Date") + &host("a")));
         assert_eq!(problems.len(), 1, "{problems:?}");
     }
 
-    /// At all documented limits at once, hosts without rules of their own have one table, and no
+    /// At all documented limits at once, hosts without their own rules have one table, and no
     /// option is stored for each of them.
     #[test]
     fn hosts_at_all_limits_share_what_they_have() {
@@ -301,7 +315,7 @@ root = \"/srv/b\"
             let found = understood(text).1;
             assert!(found[0].starts_with(message), "{found:?}");
         }
-        // What all have is wrong once.
+        // A fault of all hosts is reported once.
         let (_, found, _) =
             understood(&(String::from("[content]\ntypes = [\"x\"]\n") + &host("\"a\"")));
         assert_eq!(found.len(), 1, "{found:?}");

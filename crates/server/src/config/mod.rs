@@ -1,5 +1,5 @@
-//! Configuration: what was said ([`raw`]), what it means ([`check`]), what the machine allows
-//! ([`allowance`], [`demand`]), and the one table of options ([`options`]).
+//! Configuration: reading it ([`raw`]), its interpretation ([`check`]), the limits of the machine
+//! ([`allowance`], [`demand`]), and the table of options ([`options`]).
 pub mod address;
 pub mod allowance;
 pub mod check;

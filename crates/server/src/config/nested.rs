@@ -1,7 +1,10 @@
 //! Roots of hosts below those of others: the same files by two names.
-use crate::config::{
-    hosts::HostConfig,
-    raw::{Problem, Row, Said},
+use crate::{
+    config::{
+        hosts::HostConfig,
+        raw::{Problem, Row, Said},
+    },
+    messages,
 };
 use regatta_http::target::is_hidden;
 use std::{
@@ -9,12 +12,11 @@ use std::{
     path::{self, Path},
 };
 
-/// The most hosts that are named; further ones are counted.
+/// Limit of hosts that are named; further ones are counted.
 const NAMED_MAX: usize = 8;
 
-/// Warnings of hosts whose files another host serves as well. `hosts` are all, in the order of
-/// `said`.
-/// Only the text of the paths is compared: nothing outside the process is looked at.
+/// Warns of hosts whose files another host serves as well. `hosts` are all, in the order of `said`.
+/// Only the text of the paths is compared: nothing outside the process is read.
 pub(super) fn roots(said: &Said, hosts: &[HostConfig]) -> Vec<Problem> {
     let all: Vec<_> = std::iter::once(said).chain(&said.hosts).collect();
     if all.len() != hosts.len() {
@@ -42,7 +44,7 @@ pub(super) fn roots(said: &Said, hosts: &[HostConfig]) -> Vec<Problem> {
         let further = warnings.len() - NAMED_MAX;
         warnings.truncate(NAMED_MAX);
         let message = format!("the roots of {further} further hosts are in those of others");
-        warnings.push(said.problem("server.root", &message));
+        warnings.push(said.problem(messages::ROOT_NESTED, "server.root", &message));
     }
     warnings
 }
@@ -63,12 +65,12 @@ impl Host<'_> {
         }
     }
 
-    /// The first of its rules for users.
+    /// First of its rules for users.
     fn guard(&self) -> Option<&Row> {
         self.said.rows("auth").first()
     }
 
-    /// A warning that this host, which protects nothing, has the root of one that does.
+    /// Warns that this host, which protects nothing, has the root of one that does.
     fn is_also(&self, protected: &Self) -> Option<Problem> {
         let (root, other, place) =
             (self.root.display(), protected.name(), &protected.guard()?.place);
@@ -76,10 +78,14 @@ impl Host<'_> {
             "\"{root}\": it is also the root of {other}, and serves here to everybody what the \
              rule at {place} protects there"
         );
-        Some(self.said.problem("server.root", &message).hint("protect it here as well"))
+        Some(
+            self.said
+                .problem(messages::ROOT_NESTED, "server.root", &message)
+                .hint("protect it here as well"),
+        )
     }
 
-    /// A warning if the files of `inner` are to be had of this host.
+    /// Warns if this host serves the files of `inner`.
     fn shows(&self, inner: &Self) -> Option<Problem> {
         let below = inner.root.strip_prefix(self.root).ok()?.to_str()?;
         let mut segments = below.split('/').enumerate();
@@ -103,7 +109,7 @@ impl Host<'_> {
         let (root, name) = (inner.root.display(), self.name());
         let message =
             format!("\"{root}\": it is below the root of {name}, which serves it at /{below}/{to}");
-        Some(inner.said.problem("server.root", &message).hint(hint))
+        Some(inner.said.problem(messages::ROOT_NESTED, "server.root", &message).hint(hint))
     }
 }
 

@@ -1,5 +1,5 @@
-//! The one table of options: it makes the help texts, `docs/options.md`, `--print-config` and the
-//! names that a configuration file may use.
+//! Table of all options: the source of the help texts, `docs/options.md`, `--print-config` and the
+//! names in a configuration file.
 use regatta_arch::{
     ARCHITECTURES,
     kit::accept,
@@ -13,7 +13,7 @@ mod table;
 pub use markdown::{markdown, section_doc};
 pub use table::{OPTIONS, SECTIONS, Section};
 
-/// Options that have a flag of their own, besides `--set`.
+/// Options with their own flag, in addition to `--set`.
 pub const FLAGS: &[(&str, &str)] = &[
     ("ROOT", "server.root"),
     ("--listen", "server.listen"),
@@ -21,12 +21,12 @@ pub const FLAGS: &[(&str, &str)] = &[
     ("--user", "server.user"),
 ];
 
-/// The options that are there whatever the architecture.
+/// Options that exist under every architecture.
 fn ours() -> impl Iterator<Item = &'static OptionSpec> {
     OPTIONS.iter().chain(accept::OPTIONS)
 }
 
-/// True of an option that is there whatever the architecture.
+/// True of an option that exists under every architecture.
 #[must_use]
 pub fn is_ours(key: &str) -> bool {
     ours().any(|spec| spec.key == key)
@@ -35,7 +35,7 @@ pub fn is_ours(key: &str) -> bool {
 /// All options in the order of their tables, and the place of each by its name.
 type Table = (Vec<&'static OptionSpec>, HashMap<&'static str, &'static OptionSpec>);
 
-/// Made once: every server that starts asks for hundreds of them.
+/// Made once: every server looks up hundreds of options at its start.
 static TABLE: LazyLock<Table> = LazyLock::new(|| {
     let theirs = ARCHITECTURES.iter().flat_map(|architecture| architecture.driver.options);
     let mut by_key = HashMap::new();
@@ -44,7 +44,7 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| {
     (all, by_key)
 });
 
-/// All options: the server's, then each architecture's.
+/// Lists all options: the server's, then each architecture's.
 ///
 /// Drivers may take the same options, which are listed once.
 pub fn all() -> impl Iterator<Item = &'static OptionSpec> {
@@ -57,32 +57,30 @@ pub fn find(key: &str) -> Option<&'static OptionSpec> {
     TABLE.1.get(key).copied()
 }
 
-/// The default of an option.
+/// Default of an option.
 ///
-/// # Panics
-/// If there is none of that name, or its default is none of its values: a fault in our own tables.
+/// No such option, or its default is none of its values: a fault in our own tables.
 #[must_use]
 pub fn default(key: &str) -> Value {
     let spec = find(key).expect("code names options of the table");
     spec.kind.parse(spec.default).expect("a default is a value of its option")
 }
 
-/// The one-sentence documentation of an option.
+/// One-sentence documentation of an option.
 ///
-/// # Panics
-/// If there is none of that name: a fault in the command line's own table.
+/// No such option: a fault in the command line's own table.
 #[must_use]
 pub fn doc(key: &str) -> &'static str {
     find(key).expect("the command line names options of the table").doc
 }
 
-/// The section of an option: its name without the last part.
+/// Section of an option: its name without the last part.
 #[must_use]
 pub fn section(key: &str) -> &str {
     key.rsplit_once('.').map_or("", |(section, _)| section)
 }
 
-/// The names of all sections, in the order of their first option.
+/// Names of all sections, in the order of their first option.
 #[must_use]
 pub fn sections() -> Vec<&'static str> {
     let mut names: Vec<&'static str> = Vec::new();
@@ -95,7 +93,7 @@ pub fn sections() -> Vec<&'static str> {
     names
 }
 
-/// The list of options for the end of `regatta serve --help`.
+/// List of options for the end of `regatta serve --help`.
 #[must_use]
 pub fn help() -> String {
     let mut text =
@@ -107,7 +105,7 @@ pub fn help() -> String {
     text
 }
 
-/// Settings as a configuration file in which every option is written out.
+/// Prints settings as a configuration file with every option.
 #[must_use]
 pub fn print(settings: &Settings) -> String {
     let mut text = String::new();
@@ -122,7 +120,7 @@ pub fn print(settings: &Settings) -> String {
     text
 }
 
-/// A value as TOML.
+/// Formats a value as TOML.
 #[must_use]
 pub fn toml(value: &Value) -> String {
     match value {
@@ -137,7 +135,7 @@ pub fn toml(value: &Value) -> String {
     }
 }
 
-/// A TOML basic string. Values have no control characters, so two escapes are all it needs.
+/// Formats a TOML basic string. Values have no control characters, so two escapes are enough.
 fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }

@@ -1,5 +1,5 @@
-//! What was said: a configuration file, flags and `--set`, read into settings or into the list of
-//! everything that is wrong with them.
+//! Configuration as written: a file, flags and `--set`, read into settings or into a list of all
+//! faults.
 mod of_hosts;
 
 pub(crate) use of_hosts::Inherited;
@@ -11,6 +11,7 @@ use crate::{
         options,
         tables::{self, TableSpec},
     },
+    messages::{self, Message},
 };
 use regatta_arch::options::{Kind, OptionSpec, Settings, Value, ValueFault, nearest};
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,24 +21,24 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use toml::de::{DeArray, DeTable, DeValue};
 
-/// The largest configuration file that is read, bytes.
+/// Limit of a configuration file, bytes.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// The most keys said twice whose first places are looked for.
+/// Limit of duplicate keys whose first places are searched.
 const TWICE_MAX: usize = 100;
 
-/// Where something was said.
+/// Place of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
-    /// Nowhere: the default of the option of this name, or what its architecture sets it to.
+    /// No place: the default of the option of this name, or the value from its architecture.
     Default(String),
     /// In a file; line and column (in characters) count from 1.
     File {
-        /// The file's name, as given.
+        /// Name of the file, as given.
         name: String,
-        /// The line.
+        /// Line.
         line: usize,
-        /// The column.
+        /// Column.
         column: usize,
     },
     /// On the command line, as in `--set cache.enabled=no`.
@@ -54,31 +55,33 @@ impl fmt::Display for Location {
     }
 }
 
-/// One thing that is wrong, where, and what would help.
+/// Fault, its place, and advice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where it was said.
+    /// Kind, with a stable identifier.
+    pub kind: &'static Message,
+    /// Place of the fault.
     pub place: Location,
-    /// What is wrong.
+    /// Description of the fault.
     pub message: String,
-    /// What to do about it, if that is known.
+    /// Advice, if there is any.
     pub hint: Option<String>,
 }
 
 impl Problem {
-    /// A problem without a hint.
-    pub fn new(place: Location, message: impl Into<String>) -> Self {
-        Self { place, message: message.into(), hint: None }
+    /// Creates a problem without a hint.
+    pub fn new(kind: &'static Message, place: Location, message: impl Into<String>) -> Self {
+        Self { kind, place, message: message.into(), hint: None }
     }
 
-    /// This problem with a hint.
+    /// Adds a hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// This problem as a JSON object: `place`, `message` and `hint`, and where it is in a file
+    /// Converts to a JSON object: `id`, `place`, `message` and `hint`, and for a place in a file
     /// also `file`, `line` and `column`.
     #[must_use]
     pub fn json(&self) -> serde_json::Value {
@@ -87,6 +90,7 @@ impl Problem {
             Location::Default(_) | Location::Argument(_) => (None, None, None),
         };
         serde_json::json!({
+            "id": self.kind.id,
             "place": self.place.to_string(),
             "file": file,
             "line": line,
@@ -107,36 +111,36 @@ impl fmt::Display for Problem {
     }
 }
 
-/// A configuration file as read from disk.
+/// Configuration file as read from disk.
 #[derive(Clone, Copy, Debug)]
 pub struct FileText<'a> {
-    /// Its name, for messages.
+    /// Name of the file, for messages.
     pub name: &'a str,
-    /// What is in it.
+    /// Content of the file.
     pub text: &'a str,
 }
 
-/// What the command line said of options.
+/// Options on the command line.
 #[derive(Clone, Debug, Default)]
 pub struct Arguments {
-    /// Flags with an option behind them: how they were written, the option's name, the value.
+    /// Flags that set an option: how they were written, the option's name, the value.
     pub flags: Vec<Flag>,
-    /// What followed each `--set`.
+    /// Arguments of each `--set`.
     pub sets: Vec<String>,
 }
 
 /// A flag that sets an option.
 #[derive(Clone, Debug)]
 pub struct Flag {
-    /// The option's name.
+    /// Name of the option.
     pub key: &'static str,
-    /// The flag's name for messages, as in `--listen`.
+    /// Name of the flag for messages, as in `--listen`.
     pub name: &'static str,
-    /// What it was given; more than one only for lists.
+    /// Values of the flag; more than one only for lists.
     pub values: Vec<String>,
 }
 
-/// Settings, and where each of them comes from.
+/// Settings, and the place of each.
 #[derive(Clone, Debug)]
 pub struct Said {
     /// Every option.
@@ -144,36 +148,36 @@ pub struct Said {
     places: BTreeMap<&'static str, Location>,
     /// By table. Hosts that inherit rows share them.
     rows: BTreeMap<&'static str, Arc<Vec<Row>>>,
-    /// What holds for each row of `[[hosts]]`: rules of its own, and the options of all hosts but
-    /// for those that it sets itself.
+    /// Configuration of each row of `[[hosts]]`: its own rules, and the options of all hosts,
+    /// except for its own.
     pub(crate) hosts: Vec<Self>,
 }
 
-/// A row of a table ([`tables`]).
+/// Row of a table ([`tables`]).
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Where it stands.
+    /// Place of the row.
     pub place: Location,
     /// Every field.
     pub settings: Settings,
     places: BTreeMap<&'static str, Location>,
-    /// It comes from a file at the root, not from the configuration file.
+    /// Whether it is from a file at the root, not from the configuration file.
     of_site: bool,
 }
 
 impl Row {
-    /// A row that says nothing.
+    /// Creates a row of defaults.
     pub(crate) fn new(spec: &TableSpec, place: Location, of_site: bool) -> Self {
         let settings = Settings::defaults(spec.fields);
         Self { place, settings, places: BTreeMap::new(), of_site }
     }
 
-    /// True if it comes from a file at the root, not from the configuration file.
+    /// True if it is from a file at the root, not from the configuration file.
     pub(crate) const fn is_of_site(&self) -> bool {
         self.of_site
     }
 
-    /// Says the value of a field.
+    /// Sets a field.
     pub(crate) fn say(
         &mut self,
         field: &OptionSpec,
@@ -185,28 +189,31 @@ impl Row {
                 self.places.insert(field.key, at);
                 Ok(())
             }
-            Err(fault) => Err(Problem::new(at, format!("{}: {fault}", field.key))),
+            Err(fault) => {
+                let message = format!("{}: {fault}", field.key);
+                Err(Problem::new(messages::BAD_VALUE, at, message))
+            }
         }
     }
 
-    /// A problem with a field, where its value was said, or the row.
+    /// Creates a problem with a field, at the place of its value or of the row.
     #[must_use]
-    pub fn problem(&self, key: &str, message: &str) -> Problem {
+    pub fn problem(&self, kind: &'static Message, key: &str, message: &str) -> Problem {
         let place = self.places.get(key).unwrap_or(&self.place);
-        Problem::new(place.clone(), format!("{key}: {message}"))
+        Problem::new(kind, place.clone(), format!("{key}: {message}"))
     }
 }
 
-/// What the root is called in a row of `[[hosts]]`, and elsewhere.
+/// Names of the root in a row of `[[hosts]]`, and elsewhere.
 const ROOT: [&str; 2] = ["hosts.root", "server.root"];
 
-/// The section whose options hosts may set.
+/// Section whose options hosts may set.
 const CONTENT: &str = "content";
 
 impl Said {
-    /// Nothing.
+    /// Creates a configuration of defaults.
     fn new() -> Self {
-        // Each host begins with nothing: the defaults are parsed once.
+        // Each host begins with defaults: they are parsed once.
         static DEFAULTS: OnceLock<Arc<Settings>> = OnceLock::new();
         let defaults = DEFAULTS.get_or_init(|| Arc::new(Settings::defaults(options::all())));
         let settings = Settings::over(Arc::clone(defaults));
@@ -216,28 +223,27 @@ impl Said {
 
     /// Adds a row to a table.
     ///
-    /// # Errors
-    /// If it has as many as it may have.
+    /// The table is full.
     pub(crate) fn add_row(&mut self, spec: &TableSpec, row: Row) -> Result<(), Problem> {
         let rows = self.rows.entry(spec.name).or_default();
         if rows.len() == spec.rows_max {
             let message = format!("more than {} of [[{}]]", spec.rows_max, spec.name);
-            return Err(Problem::new(row.place, message).hint("make some of them one"));
+            let problem = Problem::new(messages::TOO_MANY, row.place, message);
+            return Err(problem.hint("make some of them one"));
         }
         Arc::make_mut(rows).push(row);
         Ok(())
     }
 
-    /// The rows of a table, in the order of the file.
+    /// Rows of a table, in the order of the file.
     #[must_use]
     pub fn rows(&self, table: &str) -> &[Row] {
         self.rows.get(table).map_or(&[], |rows| rows.as_slice())
     }
 
-    /// The rows of all tables in the configuration file, as a file has them.
+    /// Prints the rows of all tables of the configuration file, in its syntax.
     ///
-    /// # Panics
-    /// If a row lacks a field: a fault in our own code.
+    /// A row lacks a field: a fault in our own code.
     #[must_use]
     pub fn print_rows(&self) -> String {
         let mut text = String::new();
@@ -265,38 +271,37 @@ impl Said {
         }
     }
 
-    /// Where the value of an option was said.
+    /// Place of the value of an option.
     #[must_use]
     pub fn place(&self, key: &str) -> Location {
         self.places.get(key).cloned().unwrap_or_else(|| Location::Default(key.to_owned()))
     }
 
-    /// A problem with an option, where its value was said.
+    /// Creates a problem with an option, at the place of its value.
     #[must_use]
-    pub fn problem(&self, key: &str, message: &str) -> Problem {
+    pub fn problem(&self, kind: &'static Message, key: &str, message: &str) -> Problem {
         let of_host = key == ROOT[1] && self.places.contains_key(ROOT[0]);
         let name = if of_host { ROOT[0] } else { key };
-        Problem::new(self.place(key), format!("{name}: {message}"))
+        Problem::new(kind, self.place(key), format!("{name}: {message}"))
     }
 
-    /// True if an option has been given a value, rather than keeping its default.
+    /// True if an option is set, and does not keep its default.
     #[must_use]
     pub fn is_said(&self, key: &str) -> bool {
         self.places.contains_key(key)
     }
 
-    /// Sets an option that nobody set to what the machine allows or gives.
+    /// Sets an option that was left open to a value that the machine allows or gives.
     ///
-    /// # Panics
-    /// If there is no such option, or it does not take the value: a fault in our own code.
+    /// No such option, or it does not take the value: a fault in our own code.
     pub fn choose(&mut self, key: &str, value: Value) {
         let spec = options::find(key).expect("a known option is chosen for");
         self.settings.set(spec, value).expect("a value is chosen within its bounds");
     }
 }
 
-/// Reads everything that was said. Problems are all there are, in the order in which they were
-/// met; what is wrong is left at its default.
+/// Reads the whole configuration. Returns all problems, in the order of reading; a faulty value is
+/// left at its default.
 #[must_use]
 pub fn read(file: Option<FileText<'_>>, arguments: &Arguments) -> (Said, Vec<Problem>) {
     let (said, problems, wrong_lines) = (Said::new(), Vec::new(), BTreeSet::new());
@@ -318,12 +323,12 @@ pub fn read(file: Option<FileText<'_>>, arguments: &Arguments) -> (Said, Vec<Pro
 struct Reader {
     said: Said,
     problems: Vec<Problem>,
-    /// Lines with a syntax error: what was made of them means nothing.
+    /// Lines with a syntax error: their values mean nothing.
     wrong_lines: BTreeSet<usize>,
     places: Places,
 }
 
-/// Whether a text has blocks or directives as nginx has them.
+/// Whether a text has blocks or directives like nginx's.
 fn is_of_nginx(text: &str) -> bool {
     let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim_end());
     lines.into_iter().any(|line| line.ends_with('{') || line.ends_with(';'))
@@ -341,13 +346,13 @@ impl Reader {
                 continue;
             }
             let message = match fault.message() {
-                // Looking for the first place reads the file once for each fault.
+                // A search for the first place reads the file once for each fault.
                 "duplicate key" if at < TWICE_MAX => {
                     twice(file, table.get_ref(), fault.span().unwrap_or(0..0))
                 }
                 message => message.to_owned(),
             };
-            let mut problem = Problem::new(place, message);
+            let mut problem = Problem::new(messages::BAD_TOML, place, message);
             if self.problems.is_empty() && is_of_nginx(file.text) {
                 problem = problem.hint(
                     "configuration files are TOML; docs/from-nginx.md has the option for each \
@@ -394,7 +399,7 @@ impl Reader {
             let at = self.place(file, value.span());
             let DeValue::Table(table) = value.get_ref() else {
                 let message = format!("{0}: expected tables, as in [[{0}]]", spec.name);
-                self.report(Problem::new(at, message));
+                self.report(Problem::new(messages::BAD_VALUE, at, message));
                 return;
             };
             let row = self.row(file, spec, at, table);
@@ -407,7 +412,7 @@ impl Reader {
         }
     }
 
-    /// What a row of `[[hosts]]` sets besides its fields.
+    /// Reads the parts of a row of `[[hosts]]` other than its fields.
     fn host(&mut self, file: FileText<'_>, table: &DeTable<'_>) {
         let all = mem::replace(&mut self.said, Said::new());
         let mut entries: Vec<_> = table.iter().collect();
@@ -422,7 +427,8 @@ impl Reader {
         }
         let others = self.said.places.keys().filter(|key| !is_of_hosts(key));
         for key in others.copied().collect::<Vec<_>>() {
-            let problem = self.said.problem(key, "it is the same for all hosts");
+            let message = "it is the same for all hosts";
+            let problem = self.said.problem(messages::NOT_PER_HOST, key, message);
             self.report(problem.hint(format!("say it in [{}]", options::section(key))));
         }
         let host = mem::replace(&mut self.said, all);
@@ -445,8 +451,9 @@ impl Reader {
             }
             let key = format!("{}.{}", spec.name, name.get_ref());
             let Some(field) = spec.fields.iter().find(|field| field.key == key) else {
-                let problem =
-                    Problem::new(self.place(file, name.span()), format!("unknown field {key}"));
+                let place = self.place(file, name.span());
+                let message = format!("unknown field {key}");
+                let problem = Problem::new(messages::UNKNOWN_FIELD, place, message);
                 let known: Vec<_> = spec.fields.iter().map(|field| field.key).collect();
                 self.report(match nearest(&key, known.iter().copied()) {
                     Some(near) => problem.hint(format!("did you mean {near}?")),
@@ -476,7 +483,7 @@ impl Reader {
     fn set(&mut self, set: &str) {
         let place = Location::Argument(format!("--set {set}"));
         let Some((key, text)) = set.split_once('=') else {
-            let problem = Problem::new(place, "expected key=value");
+            let problem = Problem::new(messages::BAD_ARGUMENT, place, "expected key=value");
             self.report(problem.hint("as in --set limits.idle_ms_max=30s"));
             return;
         };
@@ -497,12 +504,13 @@ impl Reader {
         self.put(spec, value, place);
     }
 
-    /// Sets what the architecture's name stands for, where nothing else was said.
+    /// Sets the options that the architecture's name stands for, unless set otherwise.
     fn architecture(&mut self) {
         let name = self.said.settings.text("server.architecture");
         let Some(architecture) = regatta_arch::find(name) else {
             let message = format!("server.architecture: there is no architecture \"{name}\"");
-            let problem = Problem::new(self.said.place("server.architecture"), message);
+            let place = self.said.place("server.architecture");
+            let problem = Problem::new(messages::UNKNOWN_ARCHITECTURE, place, message);
             let problem = problem.hint(architectures::advice(name));
             self.report(problem);
             return;
@@ -526,7 +534,10 @@ impl Reader {
             Ok(()) => {
                 self.said.places.insert(spec.key, place);
             }
-            Err(fault) => self.report(Problem::new(place, format!("{}: {fault}", spec.key))),
+            Err(fault) => {
+                let message = format!("{}: {fault}", spec.key);
+                self.report(Problem::new(messages::BAD_VALUE, place, message));
+            }
         }
     }
 
@@ -556,7 +567,7 @@ fn is_of_hosts(key: &str) -> bool {
     options::section(key) == CONTENT && key != "content.symlinks"
 }
 
-/// True for what may stand in a row of `[[hosts]]` besides its fields: options, and rules.
+/// True for the parts of a row of `[[hosts]]` other than its fields: options, and rules.
 fn is_inner(name: &str, value: &DeValue<'_>) -> bool {
     match value {
         DeValue::Table(_) => name == CONTENT,
@@ -571,7 +582,7 @@ fn is_section(key: &str) -> bool {
     })
 }
 
-/// Says which key is there twice, and where it was first if there is only one such place.
+/// Names a key that is there twice, and its first place if there is only one.
 fn twice(file: FileText<'_>, table: &DeTable<'_>, again: Range<usize>) -> String {
     let name = file.text.get(again.clone()).unwrap_or_default();
     let before = file.text.get(..again.start).unwrap_or_default();
@@ -592,7 +603,7 @@ fn twice(file: FileText<'_>, table: &DeTable<'_>, again: Range<usize>) -> String
     }
 }
 
-/// Finds all keys of this name that stand before a position, whole, and where they stand.
+/// Finds all keys of this name before a position, in full, and their positions.
 fn keys_before(
     table: &DeTable<'_>,
     prefix: &str,
@@ -617,7 +628,8 @@ fn keys_before(
 
 fn unknown(place: Location, key: &str, is_table: bool) -> Problem {
     if is_table {
-        let problem = Problem::new(place, format!("unknown section [{key}]"));
+        let message = format!("unknown section [{key}]");
+        let problem = Problem::new(messages::UNKNOWN_SECTION, place, message);
         if tables::find(key).is_some() {
             return problem.hint(format!("write [[{key}]], once for each"));
         }
@@ -631,7 +643,8 @@ fn unknown(place: Location, key: &str, is_table: bool) -> Problem {
             None => problem.hint(format!("the sections are {}", sections.join(", "))),
         };
     }
-    let problem = Problem::new(place, format!("unknown option {key}"));
+    let message = format!("unknown option {key}");
+    let problem = Problem::new(messages::UNKNOWN_OPTION, place, message);
     let name = |key| str::rsplit_once(key, '.').map_or(key, |(_, name)| name);
     let elsewhere = || options::all().find(|spec| name(spec.key) == name(key));
     let near = nearest(key, options::all().map(|spec| spec.key));
@@ -681,8 +694,8 @@ fn mismatch(kind: Kind, got: &DeValue<'_>) -> ValueFault {
     ValueFault(format!("expected {}, got {got}", kind.describe()))
 }
 
-/// Lines and columns of positions in a text. Finding all positions of a text in ascending order
-/// reads the text once.
+/// Lines and columns of positions in a text. A search for all positions in ascending order reads
+/// the text once.
 #[derive(Debug, Default)]
 struct Places {
     /// Offsets at which lines start.
@@ -706,7 +719,7 @@ impl Places {
         let at = if text.is_char_boundary(at) { at } else { text.len() };
         let line = self.starts.partition_point(|start| *start <= at).max(1);
         let start = self.starts.get(line - 1).copied().unwrap_or(0);
-        // Values of one long line are found one behind the other.
+        // Values of one long line are found in order.
         let (from, column) = match self.last {
             (last, column) if (start..=at).contains(&last) && column > 0 => (last, column),
             _ => (start, 1),

@@ -1,7 +1,10 @@
-//! Findings below a root besides the files that are served: rules, pages for errors, and faults.
-use crate::config::{
-    error_pages,
-    raw::{FILE_BYTES_MAX, Problem, Said},
+//! Findings below a root, other than served files: rules, pages for errors, and faults.
+use crate::{
+    config::{
+        error_pages,
+        raw::{FILE_BYTES_MAX, Problem, Said},
+    },
+    messages,
 };
 use regatta_http::Status;
 use regatta_op::{Codings, File as _, OpenFault, OpenReq, Opened, ReadReq};
@@ -22,9 +25,9 @@ pub struct Release {
     pub headers: RulesText,
     /// The text of `_redirects`.
     pub redirects: RulesText,
-    /// The pages for errors that were found.
+    /// Pages for errors that were found.
     pub pages: Vec<PageFile>,
-    /// The status that answers all requests, if nothing can be served.
+    /// Status that answers all requests, if nothing can be served.
     pub closed: Option<Status>,
     /// Problems.
     pub faults: Vec<Fault>,
@@ -38,29 +41,29 @@ pub enum RulesText {
     /// No such file.
     #[default]
     Absent,
-    /// The text of it.
+    /// Text of the file.
     Text(String),
-    /// The file is there, and cannot be read: why.
+    /// Existing file that cannot be read: the reason.
     Unreadable(String),
 }
 
 /// A file that is the page for an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageFile {
-    /// The status that it is sent with.
+    /// Status that it is sent with.
     pub status: Status,
     /// Path below the root.
     pub name: String,
-    /// Content of it.
+    /// Content of the file.
     pub body: Vec<u8>,
 }
 
-/// Something that is wrong below a root. It concerns one host.
+/// Fault below a root. It concerns one host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The option that it belongs to.
+    /// Option that it belongs to.
     pub key: &'static str,
-    /// Problems.
+    /// Description of the fault.
     pub message: String,
     /// Advice; may be empty.
     pub hint: String,
@@ -71,13 +74,13 @@ const KEYS: [&str; 3] = [ROOT_KEY, RULES_KEY, error_pages::KEY];
 pub(crate) const ROOT_KEY: &str = "server.root";
 const RULES_KEY: &str = "content.rules_files";
 
-/// The longest page for an error, bytes.
+/// Limit of a page for an error, bytes.
 const PAGE_BYTES_MAX: u64 = 64 << 10;
 
-/// A name that no file has: looking for it shows whether files below the root can be looked for.
+/// Name that no file has: looking it up shows whether files below the root can be looked up.
 const NOBODY: &[u8] = b".regatta-no-such-file";
 
-/// Names that are looked for below the root of one host.
+/// Names to look up below the root of one host.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     /// The host, for messages; empty if there is one host only.
@@ -104,7 +107,7 @@ impl Wanted {
             host,
             path: said.root(),
             index: said.settings.list("content.index").to_vec(),
-            // What is wrong with the option itself is reported where it is understood.
+            // Faults of the option itself are reported where it is interpreted.
             pages: error_pages::named(said, &mut Vec::new())
                 .into_iter()
                 .map(|(status, name)| (status, name.to_owned()))
@@ -131,8 +134,8 @@ impl Wanted {
         }
     }
 
-    /// Looks below the root as the user that this process is: the root, if files can be looked for
-    /// below it, and what was found. May wait for a disk.
+    /// Reads below the root as the user of this process: the root, if files can be looked up below
+    /// it, and the findings. May wait for a disk.
     #[must_use]
     pub fn look(&self) -> (Option<Root>, Release) {
         match self.open() {
@@ -183,7 +186,8 @@ impl Wanted {
             let message = format!("cannot look for files in \"{text}\": {error}");
             (Status::SERVICE_UNAVAILABLE, fault(message, hint))
         };
-        // A filter's refusal looks like that of a file, so the call is tried where that cannot be.
+        // A filter's refusal looks like that of a file, so the call is tried where no file can
+        // refuse.
         let errno = root.try_resolving().err().and_then(|error| error.raw_os_error());
         if let Some(errno) = errno.filter(|errno| *errno != libc::EACCES) {
             return Err(refused(errno));
@@ -249,7 +253,7 @@ impl Wanted {
     }
 }
 
-/// Facts of the files with rules, as far as memory knows them; those of nothing as none.
+/// Facts of the files with rules, as far as memory knows them; missing files have none.
 fn traces(root: &Root) -> [Option<FileTrace>; 2] {
     RULES_NAMES.map(|name| root.trace(name).flatten())
 }
@@ -309,15 +313,15 @@ impl Fault {
         Self { key, message: message.into(), hint: hint.to_owned() }
     }
 
-    /// The fault at the place of its option in the configuration of its host.
+    /// Converts to a problem at the place of its option in the configuration of its host.
     pub(crate) fn problem(&self, said: &Said) -> Problem {
-        let problem = said.problem(self.key, &self.message);
+        let problem = said.problem(messages::ROOT_FAULT, self.key, &self.message);
         if self.hint.is_empty() { problem } else { problem.hint(&self.hint) }
     }
 }
 
 impl Release {
-    /// The release of a root about which only this fault is known.
+    /// Release of a root about which only this fault is known.
     pub(crate) fn unknown(fault: Fault) -> Self {
         let closed = Some(Status::SERVICE_UNAVAILABLE);
         Self { closed, faults: vec![fault], ..Self::default() }
@@ -328,7 +332,7 @@ impl Release {
         matches!(self.headers, RulesText::Text(_)) || matches!(self.redirects, RulesText::Text(_))
     }
 
-    /// True if the same is served of both, as far as it lies in them.
+    /// True if both serve the same, as far as it depends on them.
     #[must_use]
     pub fn serves_as(&self, other: &Self) -> bool {
         let Self { headers, redirects, pages, closed, .. } = self;
@@ -336,7 +340,7 @@ impl Release {
             && (pages, closed) == (&other.pages, &other.closed)
     }
 
-    /// Encodes it as bytes, for another process or image.
+    /// Encodes the release as bytes, for another process or image.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer(vec![FORMAT]);
@@ -365,7 +369,7 @@ impl Release {
         out.0
     }
 
-    /// Reads what [`Release::encode`] has made; `None` if another program has.
+    /// Decodes a result of [`Release::encode`]; `None` if another program has made it.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut from = Reader(bytes.strip_prefix(&[FORMAT])?);
@@ -401,8 +405,8 @@ impl Release {
     }
 }
 
-/// Rules in force, by the path of their root: those that the next image keeps where it cannot read
-/// them.
+/// Rules in force, by the path of their root. The next image keeps them where it cannot read the
+/// files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RulesInForce(BTreeMap<PathBuf, [RulesText; 2]>);
 
@@ -416,7 +420,7 @@ impl RulesInForce {
         }
     }
 
-    /// Puts rules in force in the place of those that cannot be read.
+    /// Replaces unreadable rules by those in force.
     pub(crate) fn keep(&self, root: &Path, release: &mut Release) {
         let Some([headers, redirects]) = self.0.get(root) else { return };
         let is_unreadable = |text: &RulesText| matches!(text, RulesText::Unreadable(_));
@@ -431,7 +435,7 @@ impl RulesInForce {
         }
     }
 
-    /// Encodes them as bytes, for another image.
+    /// Encodes the rules as bytes, for another image.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Writer(vec![FORMAT]);
         for (root, [headers, redirects]) in &self.0 {
@@ -442,7 +446,7 @@ impl RulesInForce {
         out.0
     }
 
-    /// Reads what [`RulesInForce::encode`] has made; nothing if another program has.
+    /// Decodes a result of [`RulesInForce::encode`]; nothing if another program has made it.
     pub(crate) fn decode(bytes: &[u8]) -> Self {
         let mut rules = Self::default();
         let mut from = Reader(bytes.strip_prefix(&[FORMAT]).unwrap_or_default());
@@ -454,10 +458,10 @@ impl RulesInForce {
     }
 }
 
-/// The first byte of what is encoded.
+/// First byte of an encoding.
 const FORMAT: u8 = 1;
 
-/// Numbers of eight bytes, and bytes behind their count.
+/// Writer of numbers of eight bytes, and of bytes after their count.
 struct Writer(Vec<u8>);
 
 impl Writer {

@@ -1,9 +1,12 @@
-//! The owner's rules for paths, made of the tables `[[headers]]`, `[[redirects]]`, `[[cors]]` and
+//! Owner's rules for paths, from the tables `[[headers]]`, `[[redirects]]`, `[[cors]]` and
 //! `[[auth]]`.
-use crate::config::{
-    error_pages,
-    raw::{Problem, Row, Said},
-    unsent,
+use crate::{
+    config::{
+        error_pages,
+        raw::{Problem, Row, Said},
+        unsent,
+    },
+    messages,
 };
 use regatta_http::{
     pattern::{Full, Pattern, SEGMENTS_MAX, STEPS_MAX},
@@ -15,33 +18,33 @@ use regatta_origin::{
     RULED_FIELDS_MAX, Redirect, RedirectFault, RuleFault, Rules,
 };
 
-/// How many redirects are followed to see whether they come to an end.
+/// Limit of redirects that are followed in search of an end.
 const HOPS_MAX: usize = 20;
 
-/// A path that has become longer than this is followed no further, bytes.
+/// Length above which a path is followed no further, bytes.
 const HOP_BYTES_MAX: usize = 16 << 10;
 
 /// Bytes of such a path that are shown.
 const HOP_BYTES_SHOWN: usize = 80;
 
-/// Fields that the server sends whatever a rule removes: caches and browsers go by them.
+/// Fields that the server sends even if a rule removes them: caches and browsers rely on them.
 const KEPT: [&str; 2] = ["content-type", "vary"];
 
-/// The most rules that are named for one reason; further ones are counted.
+/// Limit of rules that are named for one reason; further ones are counted.
 const NAMED_MAX: usize = 8;
 
-/// The most rules that set a field which are compared with one that removes it.
+/// Limit of rules setting a field that are compared with one that removes it.
 const SETTERS_MAX: usize = 64;
 
-/// The rules of a host, and what was found in the rows that they are made of.
+/// Rules of a host, and the findings in their rows.
 #[derive(Debug, Default)]
 pub(crate) struct Built {
     pub(crate) rules: Rules,
     /// Faults. The rules have no row with one.
     pub(crate) problems: Vec<Problem>,
-    /// Rows that are left out: with them, some paths would cost more than any may.
+    /// Rows that are left out: with them, some paths would exceed the limit of cost.
     pub(crate) cut: Vec<Problem>,
-    /// Rows that may not have been meant.
+    /// Rows that are perhaps not meant.
     pub(crate) warnings: Vec<Problem>,
 }
 
@@ -90,7 +93,7 @@ pub(crate) fn build(said: &Said) -> Built {
     built
 }
 
-/// The reason for which a row is left out.
+/// Reason why a row is left out.
 enum Left {
     /// A fault.
     Wrong(Problem),
@@ -115,14 +118,14 @@ impl Built {
 fn shorten(found: &mut Vec<Problem>, from: usize) {
     let end = from + NAMED_MAX;
     if let Some(first) = found.get(end) {
-        let (place, others) = (first.place.clone(), found.len() - end);
+        let (kind, place, others) = (first.kind, first.place.clone(), found.len() - end);
         found.truncate(end);
         let message = format!("the same of {others} further rules, from here on");
-        found.push(Problem::new(place, message));
+        found.push(Problem::new(kind, place, message));
     }
 }
 
-/// Adds a row of `[[headers]]`, or of a `_headers`: that one is merged with others for its paths.
+/// Adds a row of `[[headers]]`, or of a `_headers`, which is merged with others for its paths.
 fn headers(row: &Row, built: &mut Built) {
     let mut lines = Vec::new();
     let texts = row.settings.list("headers.set");
@@ -131,12 +134,12 @@ fn headers(row: &Row, built: &mut Built) {
             Ok(line) => lines.push(line),
             Err(fault) => {
                 let message = format!("\"{text}\": {}", fault.reason());
-                built.problems.push(row.problem("headers.set", &message));
+                built.problems.push(row.problem(messages::BAD_RULE, "headers.set", &message));
             }
         }
     }
     if texts.is_empty() {
-        let problem = row.problem("headers.set", "there is no field in it");
+        let problem = row.problem(messages::BAD_RULE, "headers.set", "there is no field in it");
         let left = if row.is_of_site() { Left::Again } else { Left::Wrong };
         return built.note(Err(left(problem)));
     }
@@ -147,7 +150,10 @@ fn headers(row: &Row, built: &mut Built) {
             Ok(Some(merged)) if !merged.kept.is_empty() => {
                 let (names, place) = (merged.kept.join(", "), merged.place);
                 let message = format!("{names}: the rule at {place} counts, for the same paths");
-                Err(Left::Again(row.problem("headers.set", &message).hint("leave it out here")))
+                Err(Left::Again(
+                    row.problem(messages::RULE_TWICE, "headers.set", &message)
+                        .hint("leave it out here"),
+                ))
             }
             Ok(_) => Ok(()),
             Err(full) => Err(cut(row, "headers.path", full)),
@@ -159,8 +165,7 @@ fn headers(row: &Row, built: &mut Built) {
     built.note(outcome);
 }
 
-/// Adds a row of `[[redirects]]`, or of a `_redirects`: of those for the same paths, the first
-/// counts.
+/// Adds a row of `[[redirects]]`, or of a `_redirects`: the first for the same paths counts.
 fn redirect(row: &Row, rules: &mut Rules) -> Result<(), Left> {
     let pattern = pattern(row, "redirects.from").map_err(Left::Wrong)?;
     let (to, force) = (row.settings.text("redirects.to"), row.settings.flag("redirects.force"));
@@ -171,12 +176,15 @@ fn redirect(row: &Row, rules: &mut Rules) -> Result<(), Left> {
             RedirectFault::Status => "redirects.status",
             RedirectFault::Nowhere | RedirectFault::To(_) => "redirects.to",
         };
-        Left::Wrong(row.problem(key, fault.reason()))
+        Left::Wrong(row.problem(messages::BAD_RULE, key, fault.reason()))
     })?;
     rules.add_redirect(&pattern, redirect).map_err(|fault| match fault {
         RuleFault::Taken(place) if row.is_of_site() => {
             let message = format!("the rule at {place} counts, for the same paths");
-            Left::Again(row.problem("redirects.from", &message).hint("leave it out here"))
+            Left::Again(
+                row.problem(messages::RULE_TWICE, "redirects.from", &message)
+                    .hint("leave it out here"),
+            )
         }
         fault => refused(row, "redirects.from", fault),
     })
@@ -189,7 +197,7 @@ fn refused(row: &Row, key: &str, fault: RuleFault<'_>) -> Left {
     }
 }
 
-/// A row that is left out of a table that would exceed its limits.
+/// Fault of a row that is left out because the table would exceed its limits.
 fn cut(row: &Row, key: &str, full: Full) -> Left {
     let (message, hint) = match full {
         Full::Steps => (
@@ -204,10 +212,10 @@ fn cut(row: &Row, key: &str, full: Full) -> Left {
             "set fewer or shorter fields in patterns that match the same paths",
         ),
     };
-    Left::Cut(row.problem(key, &message).hint(hint))
+    Left::Cut(row.problem(messages::RULE_CUT, key, &message).hint(hint))
 }
 
-/// The fault of a row that is not taken, in a table that is never cut.
+/// Fault of a row that is not accepted, in a table without cuts.
 fn whole(row: &Row, key: &str, fault: RuleFault<'_>) -> Problem {
     match refused(row, key, fault) {
         Left::Wrong(problem) | Left::Cut(problem) | Left::Again(problem) => problem,
@@ -222,10 +230,11 @@ fn cors(row: &Row, rules: &mut Rules) -> Result<(), Problem> {
     let max_age_s = row.settings.number("cors.max_age_s");
     let options = CorsOptions { origins, headers, expose, max_age_s };
     let rule = CorsRule::new(options, &row.place.to_string()).map_err(|fault| {
-        let named =
-            |key: &str, text: &str| row.problem(key, &format!("\"{text}\": {}", fault.reason()));
+        let named = |key: &str, text: &str| {
+            row.problem(messages::BAD_RULE, key, &format!("\"{text}\": {}", fault.reason()))
+        };
         match fault {
-            CorsFault::Count => row.problem("cors.origins", fault.reason()),
+            CorsFault::Count => row.problem(messages::BAD_RULE, "cors.origins", fault.reason()),
             CorsFault::Origin(at) => named("cors.origins", &origins[at]),
             CorsFault::Header(at) => named("cors.headers", &headers[at]),
             CorsFault::Expose(at) => named("cors.expose", &expose[at]),
@@ -240,18 +249,19 @@ fn auth(row: &Row, rules: &mut Rules) -> Result<AuthRule, Problem> {
     let users = row.settings.list("auth.users");
     let rule = AuthRule::new(row.settings.text("auth.realm"), users, &row.place.to_string());
     let rule = rule.map_err(|fault| match fault {
-        AuthFault::Realm => row.problem("auth.realm", fault.reason()),
-        AuthFault::Count => row.problem("auth.users", fault.reason()),
-        AuthFault::User(at) => {
-            row.problem("auth.users", &format!("\"{}\": {}", users[at], fault.reason()))
-        }
+        AuthFault::Realm => row.problem(messages::BAD_RULE, "auth.realm", fault.reason()),
+        AuthFault::Count => row.problem(messages::BAD_RULE, "auth.users", fault.reason()),
+        AuthFault::User(at) => row.problem(
+            messages::BAD_RULE,
+            "auth.users",
+            &format!("\"{}\": {}", users[at], fault.reason()),
+        ),
     })?;
     let added = rules.add_auth(&pattern, rule.clone());
     added.map(|()| rule).map_err(|fault| whole(row, "auth.path", fault))
 }
 
-/// Warnings of rules for headers that say of scripts what a rule for scripts says of the same
-/// paths.
+/// Warns of rules for headers that set fields for scripts on paths that have a rule for scripts.
 fn granted_twice(said: &Said) -> Vec<Problem> {
     let cors = said.rows("cors").iter();
     let cors: Vec<_> =
@@ -263,7 +273,7 @@ fn granted_twice(said: &Said) -> Vec<Problem> {
         let (_, place) = cors.iter().find(|(path, _)| path.meets(&own))?;
         let message = format!("\"{text}\" is not sent for the paths of the rule at {place}");
         let hint = "say in [[headers]] or in [[cors]] what scripts may read, not in both";
-        Some(row.problem("headers.set", &message).hint(hint))
+        Some(row.problem(messages::RULE_UNUSED, "headers.set", &message).hint(hint))
     };
     if cors.is_empty() {
         return Vec::new();
@@ -273,8 +283,8 @@ fn granted_twice(said: &Said) -> Vec<Problem> {
     warnings
 }
 
-/// Warnings of rules that remove a field which the server sends all the same, and which no rule
-/// sets for such paths.
+/// Warns of rules that remove a field that the server sends nevertheless, if no rule sets it for
+/// such paths.
 fn removes_nothing(said: &Said) -> Vec<Problem> {
     let mut warnings = Vec::new();
     for kept in KEPT {
@@ -302,7 +312,7 @@ fn removes_nothing(said: &Said) -> Vec<Problem> {
             }
             let message =
                 format!("\"! {name}\": no rule sets it here, and the server's own is sent");
-            Some(row.problem("headers.set", &message).hint("leave it out"))
+            Some(row.problem(messages::RULE_UNUSED, "headers.set", &message).hint("leave it out"))
         };
         warnings.extend(said.rows("headers").iter().filter_map(warning));
     }
@@ -310,14 +320,13 @@ fn removes_nothing(said: &Said) -> Vec<Problem> {
     warnings
 }
 
-/// What a row of `[[headers]]` says, as far as it can be read.
+/// Lists the valid lines of a row of `[[headers]]`.
 fn lines(row: &Row) -> impl Iterator<Item = HeaderLine> {
     row.settings.list("headers.set").iter().filter_map(|text| HeaderLine::parse(text).ok())
 }
 
-/// The names by which the file can be asked for that answers for a path of a pattern, and those of
-/// its precompressed siblings, but for what other rules name. Patterns match those that have no
-/// place here.
+/// Lists further names of the file that answers for a path of a pattern, and of its precompressed
+/// siblings, unless other rules name them. The pattern itself matches names that are missing here.
 fn aliases(said: &Said, pattern: &str, named: &[String]) -> Vec<String> {
     let open = pattern.ends_with("/*");
     let stem = pattern.strip_suffix("/*").unwrap_or(pattern).trim_end_matches('/');
@@ -340,15 +349,14 @@ fn aliases(said: &Said, pattern: &str, named: &[String]) -> Vec<String> {
     names
 }
 
-/// Protects what is below a path, and files by whatever name they are asked for, unless another
-/// rule names that.
+/// Protects paths below a path, and files under all their names, unless another rule has that name.
 fn protect_aliases(
     said: &Said,
     guards: &[(&Row, AuthRule)],
     rules: &mut Rules,
 ) -> Result<(), Problem> {
     let path = |guard: &(&Row, AuthRule)| guard.0.settings.text("auth.path").to_owned();
-    // `/x.gz/*` names `/x.gz` as well, of which the table does not know.
+    // `/x.gz/*` names `/x.gz` as well, which the table does not know.
     let stem = |guard: &(&Row, AuthRule)| {
         let path = path(guard);
         path.strip_suffix("/*").unwrap_or(&path).to_owned()
@@ -358,7 +366,7 @@ fn protect_aliases(
         guards.iter().partition(|guard| path(guard).ends_with("/*"));
     let below = |guard: &&(&Row, AuthRule)| path(guard).trim_end_matches('/').to_owned() + "/*";
     let below = closed.iter().map(|guard| (*guard, below(guard)));
-    // What is said of `/x` alone counts for `/x.gz`, whatever is said of `/x/*`.
+    // A rule for `/x` alone counts for `/x.gz`, whatever the rule for `/x/*`.
     let others = closed.iter().chain(&open).flat_map(|guard| {
         let names = aliases(said, &path(guard), &named).into_iter();
         names.filter(|name| !named.contains(name)).map(|name| (*guard, name))
@@ -373,8 +381,8 @@ fn protect_aliases(
     Ok(())
 }
 
-/// Finds files that only some users may see, and that are named for other paths. As pages for
-/// errors they are refused; elsewhere they are not sent, of which there is a warning.
+/// Finds files that only some users may see, and that are named for other paths. Pages for errors
+/// are refused. Others are not sent, with a warning.
 fn named_elsewhere(said: &Said, rules: &Rules, warnings: &mut Vec<Problem>) -> Vec<Problem> {
     let guard = |path: &str| rules.auth_place(path.trim_matches(['/', '*']).as_bytes());
     // Where all paths are protected, there is no other place for a page.
@@ -386,50 +394,61 @@ fn named_elsewhere(said: &Said, rules: &Rules, warnings: &mut Vec<Problem>) -> V
     let hint = "nobody is asked for a password for a page that says that there is nothing";
     for key in ["content.fallback", "content.not_found"] {
         let found = hidden(said.settings.text(key), everywhere);
-        warnings.extend(found.map(|why| said.problem(key, &why).hint(hint)));
+        warnings
+            .extend(found.map(|why| said.problem(messages::FILE_PROTECTED, key, &why).hint(hint)));
     }
     for row in said.rows("redirects") {
         let (to, from) = (row.settings.text("redirects.to"), row.settings.text("redirects.from"));
         if matches!(row.settings.number("redirects.status"), 404 | 410) {
             let found = hidden(to, guard(from));
-            warnings.extend(found.map(|why| row.problem("redirects.to", &why).hint(hint)));
+            let problem = |why: String| row.problem(messages::FILE_PROTECTED, "redirects.to", &why);
+            warnings.extend(found.map(|why| problem(why).hint(hint)));
         }
     }
     let pages = error_pages::named(said, &mut Vec::new());
     let page = |(_, name)| {
-        let problem = said.problem(error_pages::KEY, &hidden(name, everywhere)?);
+        let problem =
+            said.problem(messages::FILE_PROTECTED, error_pages::KEY, &hidden(name, everywhere)?);
         Some(problem.hint("errors are sent to anybody: name a file that no rule protects"))
     };
     pages.into_iter().filter_map(page).collect()
 }
 
 fn pattern<'r>(row: &'r Row, key: &str) -> Result<Pattern<'r>, Problem> {
-    Pattern::parse(row.settings.text(key)).map_err(|fault| row.problem(key, fault.reason()))
+    Pattern::parse(row.settings.text(key))
+        .map_err(|fault| row.problem(messages::BAD_RULE, key, fault.reason()))
 }
 
-/// A pattern of a path, or of all paths below one.
+/// Reads a pattern of a path, or of all paths below one.
 fn subtree<'r>(row: &'r Row, key: &str) -> Result<Pattern<'r>, Problem> {
     let pattern = pattern(row, key)?;
     if pattern.is_partial() {
-        return Err(row.problem(key, "* can only be the last segment here, as in /docs/*"));
+        return Err(row.problem(
+            messages::BAD_RULE,
+            key,
+            "* can only be the last segment here, as in /docs/*",
+        ));
     }
     Ok(pattern)
 }
 
 fn twice(row: &Row, key: &str, place: &str) -> Problem {
-    row.problem(key, &format!("the same paths are matched at {place}")).hint("make them one")
+    row.problem(messages::RULE_TWICE, key, &format!("the same paths are matched at {place}"))
+        .hint("make them one")
 }
 
-/// A warning if no path comes to a redirect.
+/// Warns if no path reaches a redirect.
 fn unreachable(row: &Row, rules: &Rules, dotfiles: bool) -> Option<Problem> {
-    let problem = |why: &str| row.problem("redirects.from", &format!("no path comes to it: {why}"));
+    let problem = |why: &str| {
+        row.problem(messages::RULE_UNUSED, "redirects.from", &format!("no path comes to it: {why}"))
+    };
     let pattern = pattern(row, "redirects.from").ok()?;
     let hides = |(at, name): (usize, &str)| is_hidden(at, name.as_bytes());
     if !dotfiles && pattern.sample("\0", "\0").split('/').enumerate().any(hides) {
         return Some(problem("a name starts with a dot").hint("set content.dotfiles"));
     }
-    // A name stands for a text, and `*` for as many segments as a pattern may have, and more: all
-    // of them with a text that stands in no other pattern.
+    // A name stands for a text, and `*` for up to one segment more than a pattern may have. Each
+    // has a text that occurs in no other pattern.
     let (mut first, mut rest) = (None, String::new());
     let further = if pattern.is_open() { SEGMENTS_MAX + 1 } else { 0 };
     let own = row.place.to_string();
@@ -446,17 +465,23 @@ fn unreachable(row: &Row, rules: &Rules, dotfiles: bool) -> Option<Problem> {
     Some(problem(&why).hint("remove one of them, or change which has force"))
 }
 
-/// A warning if a rule names a file that is never sent, because a name starts with a dot.
+/// Warns if a rule names a file that is never sent, because a name starts with a dot.
 fn hidden_file(row: &Row, dotfiles: bool) -> Option<Problem> {
     let is_file = matches!(row.settings.number("redirects.status"), 200 | 404 | 410);
     let mut segments = row.settings.text("redirects.to").split('/').skip(1).enumerate();
     let hides = segments.any(|(at, name)| is_hidden(at, name.as_bytes()));
-    let problem = || row.problem("redirects.to", "it is not sent: a name starts with a dot");
+    let problem = || {
+        row.problem(
+            messages::RULE_UNUSED,
+            "redirects.to",
+            "it is not sent: a name starts with a dot",
+        )
+    };
     (is_file && hides && !dotfiles).then(|| problem().hint("set content.dotfiles"))
 }
 
-/// A warning if a redirect leads from path to path without an end, as long as no file answers.
-/// Names and `*` stand for `x`.
+/// Warns if a redirect leads from path to path without an end, as long as no file answers. Names
+/// and `*` stand for `x`.
 fn circle(row: &Row, rules: &Rules) -> Option<Problem> {
     let sample = pattern(row, "redirects.from").ok()?.sample("x", "x");
     let mut target = format!("/{sample}").replace('%', "%25").replace(' ', "%20").into_bytes();
@@ -473,7 +498,10 @@ fn circle(row: &Row, rules: &Rules) -> Option<Problem> {
     }
     let to = String::from_utf8_lossy(&target).into_owned();
     let message = format!("a loop of redirects without an end, the last to \"{to}\"");
-    Some(row.problem("redirects.to", &message).hint("unless a file answers for one of them"))
+    Some(
+        row.problem(messages::REDIRECT_LOOP, "redirects.to", &message)
+            .hint("unless a file answers for one of them"),
+    )
 }
 
 #[cfg(test)]
@@ -541,14 +569,14 @@ mod tests {
         let rows = |rows: &[(&str, bool)]| {
             rows.iter().map(|(from, force)| row(from, *force)).collect::<String>()
         };
-        // The second is never looked for: the paths of the first are all of its own.
+        // The second is never reached: the first covers all its paths.
         for (first, second) in
             [("/a/*", "/a/:x"), ("/a/*", "/a/b/*"), ("/*", "/"), ("/:x", "/a"), ("/*", "/*")]
         {
             let text = rows(&[(first, true), (second, false)]);
             check(&text, &["r:6:8: redirects.from: no path comes to it: the rule at r:1:"]);
         }
-        // Three together leave nothing to the fourth.
+        // Three together cover the fourth.
         let text = rows(&[("/", false), ("/:x", false), ("/:x/:y/*", false), ("/*", false)]);
         check(&text, &["r:14:8: redirects.from: no path comes to it: the rule at r:9:"]);
         for (first, second) in

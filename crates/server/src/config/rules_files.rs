@@ -1,14 +1,17 @@
 //! Rules in files at the root, as other hosts of static sites read them: `_headers` and
 //! `_redirects` become rows of `[[headers]]` and `[[redirects]]`.
-use crate::config::{
-    raw::{FileText, Location, Problem, Row, Said},
-    release::{Release, RulesText},
-    tables::{self, TableSpec},
+use crate::{
+    config::{
+        raw::{FileText, Location, Problem, Row, Said},
+        release::{Release, RulesText},
+        tables::{self, TableSpec},
+    },
+    messages,
 };
 use regatta_arch::options::OptionSpec;
 use regatta_origin::RULES_FILES;
 
-/// Adds the rules that were found at the root to what was said; returns what is wrong with them.
+/// Adds the rules at the root to the configuration; returns their faults.
 pub(crate) fn add(release: &Release, said: &mut Said) -> Vec<Problem> {
     let root = said.root();
     let mut problems = Vec::new();
@@ -29,7 +32,8 @@ pub fn headers(file: FileText<'_>, said: &mut Said) -> Vec<Problem> {
     let mut lines = lines(file).peekable();
     while let Some((text, place)) = lines.next() {
         if !is_path(text) {
-            let problem = Problem::new(place, "a field without a path before it");
+            let problem =
+                Problem::new(messages::BAD_RULE, place, "a field without a path before it");
             problems.push(problem.hint("write the path in a line before it, as in /docs/*"));
             continue;
         }
@@ -49,8 +53,8 @@ pub fn headers(file: FileText<'_>, said: &mut Said) -> Vec<Problem> {
     problems
 }
 
-/// Adds the rules of a `_redirects`: lines of a path, where it leads, and a status, which has a `!`
-/// behind it if the rule comes before files.
+/// Adds the rules of a `_redirects`: lines of a path, its target, and a status. A `!` after the
+/// status has the rule precede files.
 pub fn redirects(file: FileText<'_>, said: &mut Said) -> Vec<Problem> {
     let (spec, mut problems) = (table("redirects"), Vec::new());
     let [from, to, status, force] =
@@ -72,7 +76,11 @@ pub fn redirects(file: FileText<'_>, said: &mut Said) -> Vec<Problem> {
             say(force, if word.ends_with('!') { "true" } else { "false" });
         }
         if let Some(word) = words.next() {
-            let problem = Problem::new(place, format!("nothing may follow the status: \"{word}\""));
+            let problem = Problem::new(
+                messages::BAD_RULE,
+                place,
+                format!("nothing may follow the status: \"{word}\""),
+            );
             problems.push(problem.hint("conditions and parameters of a query are not known here"));
         }
         if let Err(full) = said.add_row(spec, row) {
@@ -83,8 +91,8 @@ pub fn redirects(file: FileText<'_>, said: &mut Said) -> Vec<Problem> {
     problems
 }
 
-/// The lines that say something, without spaces at their ends, and where they start. A mark of the
-/// byte order, as editors put it before the first, is skipped.
+/// Lists lines with content, trimmed, and their starts. A byte order mark, as editors put before
+/// the first line, is skipped.
 fn lines(file: FileText<'_>) -> impl Iterator<Item = (&str, Location)> {
     let text = file.text.strip_prefix('\u{feff}').unwrap_or(file.text);
     text.lines().enumerate().filter_map(move |(number, whole)| {
@@ -95,7 +103,7 @@ fn lines(file: FileText<'_>) -> impl Iterator<Item = (&str, Location)> {
     })
 }
 
-/// True for a line that starts a rule for headers. A URL is one, to be told that it may be none.
+/// True for a line that starts a rule for headers. URLs count, so that they are reported as faults.
 fn is_path(line: &str) -> bool {
     ["/", "http://", "https://"].iter().any(|start| line.starts_with(start))
 }
@@ -194,7 +202,7 @@ mod tests {
         assert_eq!(rules.header_places(b"d/a.js"), ["_f:1:1", "_f:7:1"]);
     }
 
-    /// The first redirect counts, and fields are added up; what the configuration says comes first.
+    /// The first redirect counts, and fields are added up; the configuration precedes files.
     #[test]
     fn what_is_there_twice_is_merged_with_a_warning() {
         let text = "[[headers]]\npath = \"/*\"\nset = [\"X-A: own\", \"X-B: own\"]\n\
@@ -224,8 +232,8 @@ mod tests {
         assert_eq!(built.rules.header_places(b"x"), ["r:1:1", "_f:1:1", "_f:3:1"]);
     }
 
-    /// Files that are built to be expensive: what a table has no room for is named at its place,
-    /// the first few rules one by one.
+    /// Files made to be expensive: rules without room in a table are named at their place, the
+    /// first few one by one.
     #[test]
     fn what_there_is_no_room_for_is_left_out() {
         let mut said = said();

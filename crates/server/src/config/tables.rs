@@ -1,16 +1,16 @@
-//! Tables of the configuration file: sections that may stand in it many times, as `[[headers]]`.
+//! Tables of the configuration file: sections that may occur many times, such as `[[headers]]`.
 use regatta_arch::options::{Kind, OptionSpec};
 
-/// A table: what each of its rows may say.
+/// Table, and the fields of its rows.
 #[derive(Clone, Copy, Debug)]
 pub struct TableSpec {
-    /// Its name.
+    /// Name of the table.
     pub name: &'static str,
-    /// What its rows are for, in one sentence.
+    /// Purpose of its rows, in one sentence.
     pub doc: &'static str,
-    /// What a row may say; keys start with the name of the table.
+    /// Fields of a row; keys start with the name of the table.
     pub fields: &'static [OptionSpec],
-    /// The most rows.
+    /// Limit of rows.
     pub rows_max: usize,
 }
 
@@ -23,7 +23,7 @@ const fn field(
     OptionSpec { key, kind, default, doc, long: "" }
 }
 
-/// The table of hosts with roots of their own. Each of its rows may have rules and options as well.
+/// Table of hosts with their own roots. Each of its rows may have rules and options as well.
 pub const HOSTS: &str = "hosts";
 
 /// All tables.
@@ -91,7 +91,7 @@ pub static TABLES: &[TableSpec] = &[
     },
 ];
 
-/// The table of this name.
+/// Finds the table of this name.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static TableSpec> {
     TABLES.iter().find(|table| table.name == name)

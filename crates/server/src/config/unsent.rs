@@ -1,10 +1,13 @@
-//! Fields for paths that a file from elsewhere answers: they are not sent with it.
-use crate::config::raw::{Problem, Row, Said};
+//! Header fields for paths that a file from elsewhere answers: they are not sent with it.
+use crate::{
+    config::raw::{Problem, Row, Said},
+    messages,
+};
 use regatta_http::pattern::{PAGE_SUFFIX, Pattern};
 use regatta_origin::{HeaderLine, Rules};
 use std::collections::BTreeSet;
 
-/// Fields that an owner counts on.
+/// Fields that owners rely on.
 const SECURITY: [&str; 10] = [
     "content-security-policy",
     "content-security-policy-report-only",
@@ -18,21 +21,21 @@ const SECURITY: [&str; 10] = [
     "x-robots-tag",
 ];
 
-/// The most files from elsewhere that are compared with the rules.
+/// Limit of files from elsewhere that are compared with the rules.
 const FILES_MAX: usize = 64;
 
-/// A file that answers for other paths than its own.
+/// File that answers for paths other than its own.
 struct Elsewhere<'s> {
     file: &'s str,
-    /// The paths; `None`: all that name nothing.
+    /// Paths; `None`: all that name nothing.
     from: Option<Pattern<'s>>,
-    /// The rules that have fields for it.
+    /// Rules that have fields for it.
     places: BTreeSet<String>,
-    /// The option or rule that sends it.
+    /// Option or rule that sends it.
     by: String,
 }
 
-/// Warnings of rules for headers that cover paths for which a file answers that they do not cover:
+/// Warns of rules for headers that cover a path, but not the file that answers for it. That is
 /// `content.fallback`, or the file of a redirect with status 200.
 pub(super) fn fields(said: &Said, rules: &Rules) -> Vec<Problem> {
     let fallback = Some(said.settings.text("content.fallback")).filter(|name| !name.is_empty());
@@ -66,7 +69,7 @@ fn warning(row: &Row, files: &[Elsewhere<'_>]) -> Option<Problem> {
     };
     let text = row.settings.list("headers.set").iter().find(is_counted_on)?;
     let pattern = Pattern::parse(row.settings.text("headers.path")).ok()?;
-    // A pattern of one path is meant for the file that is there.
+    // A pattern of a single path is meant for the file there.
     if pattern.sample("\0", "\0") == pattern.sample("\x01", "\x01") {
         return None;
     }
@@ -80,10 +83,10 @@ fn warning(row: &Row, files: &[Elsewhere<'_>]) -> Option<Problem> {
     let message =
         format!("{name} is not sent with /{file}, by which {by} may answer for such paths");
     let hint = format!("fields are those of the file: set it for /{file} as well, or for /*");
-    Some(row.problem("headers.set", &message).hint(hint))
+    Some(row.problem(messages::FIELD_NOT_SENT, "headers.set", &message).hint(hint))
 }
 
-/// Places of the rules that have fields for a file, by whatever name.
+/// Places of the rules with fields for a file, under any of its names.
 fn places(said: &Said, rules: &Rules, file: &str) -> BTreeSet<String> {
     let (folder, last) = file.rsplit_once('/').unwrap_or(("", file));
     let is_index = said.settings.list("content.index").iter().any(|index| index == last);

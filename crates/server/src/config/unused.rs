@@ -1,11 +1,14 @@
-//! Options that were given, and change nothing under the architecture that was chosen.
-use crate::config::{
-    options,
-    raw::{Problem, Said},
+//! Options that were set, and have no effect under the chosen architecture.
+use crate::{
+    config::{
+        options,
+        raw::{Problem, Said},
+    },
+    messages,
 };
 use regatta_arch::{ARCHITECTURES, Architecture};
 
-/// A warning for each.
+/// Warns of each.
 pub(super) fn warnings(said: &Said, architecture: &Architecture) -> Vec<Problem> {
     let given = options::all().filter(|spec| said.is_said(spec.key));
     given.filter_map(|spec| warning(said, architecture, spec.key)).collect()
@@ -14,7 +17,7 @@ pub(super) fn warnings(said: &Said, architecture: &Architecture) -> Vec<Problem>
 fn warning(said: &Said, architecture: &Architecture, key: &str) -> Option<Problem> {
     let Architecture { name, driver, .. } = architecture;
     if driver.ignores.contains(&key) {
-        let found = said.problem(key, &format!("no effect with {name}"));
+        let found = said.problem(messages::OPTION_UNUSED, key, &format!("no effect with {name}"));
         return Some(found.hint(format!("docs/arch/{name}.md says why; leave it out")));
     }
     if driver.takes(key) || options::is_ours(key) {
@@ -30,7 +33,7 @@ fn warning(said: &Said, architecture: &Architecture, key: &str) -> Option<Proble
         None => "leave it out".to_owned(),
     };
     let takes = ARCHITECTURES.iter().find(|other| other.driver.takes(key))?;
-    let found = said.problem(key, &format!("{name} has no such option"));
+    let found = said.problem(messages::OPTION_UNUSED, key, &format!("{name} has no such option"));
     let hint = format!("{instead}, or choose an architecture that has it, such as {}", takes.name);
     Some(found.hint(hint))
 }
@@ -40,7 +43,7 @@ mod tests {
     use super::warnings;
     use crate::config::raw::{Arguments, read};
 
-    /// The warnings, as people read them.
+    /// Warnings as text.
     fn warned(architecture: &str, set: &str) -> Vec<String> {
         let sets = [format!("server.architecture={architecture}"), set.to_owned()];
         let (said, problems) = read(None, &Arguments { flags: Vec::new(), sets: sets.into() });

@@ -1,8 +1,9 @@
-//! What the server has to say of itself: one line for each event, written at once.
+//! Error log: one line for each event, written at once.
 use super::{
     file::{Destination, LogFault, LogFile, Owner, make},
     format::{Limit, escape, rfc3339_stamp},
 };
+use crate::messages::{self, Message};
 use regatta_metrics::ControlView;
 use std::{
     fmt,
@@ -14,34 +15,11 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-/// The longest message, bytes before escaping; the rest is cut.
+/// Limit of a message, bytes before escaping; the rest is cut.
 const MESSAGE_BYTES_MAX: usize = 900;
 
-/// How much a message matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Level {
-    /// Something worth knowing: started, reloaded, drained.
-    Notice,
-    /// Something is not as it should be, and the server goes on.
-    Warning,
-    /// Something failed.
-    Error,
-}
-
-impl Level {
-    /// The word in the log.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Notice => "notice",
-            Self::Warning => "warning",
-            Self::Error => "error",
-        }
-    }
-}
-
-/// The error log. A clone writes to the same file. After a fork, it is opened by its path again; a
-/// master never does that itself while it serves.
+/// Error log. A clone writes to the same file. After a fork, it is reopened by its path; a master
+/// never does that itself while it serves.
 #[derive(Clone, Debug)]
 pub struct ErrorLog {
     destination: Destination,
@@ -54,16 +32,16 @@ pub struct ErrorLog {
 struct Open {
     file: Option<Arc<LogFile>>,
     generation: u64,
-    /// The process that opened it.
+    /// Process that opened the file.
     opener: u32,
-    /// This process shares its table of descriptors: it opens nothing but when it is ticked, and
-    /// writes to standard error until then.
+    /// Whether this process shares its table of descriptors. Then it opens files only in a tick,
+    /// and writes to standard error until then.
     is_shared: bool,
 }
 
 impl ErrorLog {
-    /// Opens the error log. With an owner, a new file is given to them; that takes root. With
-    /// `control`, a [tick](Self::tick) opens it again when the master has asked for that.
+    /// Opens the error log. A new file is given to the owner, if there is one; that takes root.
+    /// With `control`, a [tick](Self::tick) reopens the log at the master's request.
     ///
     /// # Errors
     /// If it cannot be opened for appending.
@@ -78,7 +56,7 @@ impl ErrorLog {
         }
     }
 
-    /// The error log at a path that another process has opened.
+    /// Adopts an error log at a path that another process has opened.
     ///
     /// # Errors
     /// The kind of the file cannot be read.
@@ -106,28 +84,28 @@ impl ErrorLog {
         Self { destination, owner, control, open }
     }
 
-    /// What this process has open.
+    /// File that this process has open.
     #[must_use]
     pub fn opened(&self) -> Option<Arc<LogFile>> {
         self.lock().file.clone()
     }
 
-    /// What workers inherit, so that a fork must not close it: standard error.
+    /// File that workers inherit, so that a fork must not close it: standard error.
     #[must_use]
     pub fn inherited(&self) -> Option<Arc<LogFile>> {
         self.opened().filter(|_| self.destination == Destination::Stderr)
     }
 
-    /// Writes one line. Never fails: there is no place left to say so.
-    pub fn note(&self, level: Level, message: fmt::Arguments<'_>) {
+    /// Writes one line. Never fails: no place is left to report it.
+    pub fn note(&self, message: &Message, text: fmt::Arguments<'_>) {
         let mut open = self.lock();
         if open.opener != process::id() && !open.is_shared {
             self.open_anew(&mut open);
         }
-        self.write(&open, level, message);
+        self.write(&open, message, text);
     }
 
-    /// Opens the file, and makes it if it is not there: for a master that must not wait. `None` if
+    /// Opens the file, and makes it if it is missing: for a master that must not wait. `None` if
     /// the log is no file.
     ///
     /// # Errors
@@ -136,7 +114,7 @@ impl ErrorLog {
         make(&self.destination, self.owner).map_err(|fault| fault_of(&self.destination, fault))
     }
 
-    /// Writes to this file from now on, which another process has [made](Self::make).
+    /// Switches to this file, which another process has [made](Self::make).
     ///
     /// # Errors
     /// The kind of the file cannot be read.
@@ -146,14 +124,14 @@ impl ErrorLog {
         Ok(())
     }
 
-    /// Marks this process as one that shares its table of descriptors with its parent.
+    /// Marks this process as sharing its table of descriptors with its parent.
     pub fn is_of_shared_table(&self) {
         self.lock().is_shared = true;
     }
 
-    /// Opens the file again if the master has asked for it since the last time, or if another
-    /// process has opened it. A process that shares its table of descriptors calls this where it
-    /// may open and close.
+    /// Reopens the file if the master has requested it since the last time, or if another process
+    /// opened it. A process that shares its table of descriptors calls this where it may open and
+    /// close.
     pub fn tick(&self) {
         let mut open = self.lock();
         let generation = self.control.map_or(0, |control| control.log_generation());
@@ -168,7 +146,7 @@ impl ErrorLog {
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {
-        // Whoever panicked while holding it left nothing half done that would matter.
+        // A panic under the lock leaves nothing half done that would matter.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -182,33 +160,34 @@ impl ErrorLog {
         match LogFile::open(&self.destination, self.owner) {
             Ok(file) => open.file = file.map(Arc::new),
             Err(fault) => {
-                let instead = if is_own {
-                    "still logging to the old file"
+                let (message, instead) = if is_own {
+                    (messages::LOG_NOT_REOPENED, "still logging to the old file")
                 } else {
-                    "logging to standard error instead"
+                    (messages::LOG_ON_STDERR, "logging to standard error instead")
                 };
                 if !is_own {
                     let stderr = LogFile::open(&Destination::Stderr, None);
                     open.file = stderr.ok().flatten().map(Arc::new);
                 }
                 let fault = fault_of(&self.destination, fault);
-                self.write(open, Level::Warning, format_args!("{instead}: {fault}"));
+                self.write(open, message, format_args!("{instead}: {fault}"));
             }
         }
     }
 
-    fn write(&self, open: &Open, level: Level, message: fmt::Arguments<'_>) {
+    fn write(&self, open: &Open, message: &Message, text: fmt::Arguments<'_>) {
         let is_waiting = open.is_shared && open.opener != process::id();
         if self.destination == Destination::Off || open.file.is_none() && !is_waiting {
             return;
         }
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-        // At most 900 bytes that become four each, and the head: a write to a pipe stays whole.
+        // At most 900 bytes, each escaped to four, and the head: a write to a pipe stays whole.
         let mut line = Vec::with_capacity(256);
         line.extend_from_slice(&rfc3339_stamp(unix));
-        let head = format!(" regatta[{}] {}: ", process::id(), level.name());
+        let (level, id) = (message.level.name(), message.id);
+        let head = format!(" regatta[{}] {level}[{id}]: ", process::id());
         line.extend_from_slice(head.as_bytes());
-        escape_message(&mut line, message);
+        escape_message(&mut line, text);
         line.push(b'\n');
         match &open.file {
             Some(file) if !is_waiting || self.destination == Destination::Stderr => {
@@ -223,8 +202,8 @@ fn fault_of(destination: &Destination, fault: io::Error) -> LogFault {
     LogFault { option: "log.error", destination: destination.clone(), fault }
 }
 
-/// Appends a message: as in the access log, but for quotes and for letters above ASCII, which are
-/// ours or from the operator's file names.
+/// Appends a message, as in the access log. Quotes and letters above ASCII stay: they are ours, or
+/// from the operator's file names.
 fn escape_message(out: &mut Vec<u8>, message: fmt::Arguments<'_>) {
     let text = message.to_string();
     let mut left = MESSAGE_BYTES_MAX;

@@ -1,4 +1,4 @@
-//! Where lines go: files and standard error, opened for appending, written in whole lines.
+//! Destinations of lines: files and standard error, opened for appending, written in whole lines.
 use super::format::{LineLimits, PIPE_WRITE_BYTES_MAX};
 pub use regatta_sys::guarded::Owner;
 use regatta_sys::{
@@ -18,14 +18,14 @@ use std::{
     process,
 };
 
-/// Where a log goes.
+/// Destination of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Destination {
-    /// Nowhere.
+    /// No log.
     Off,
     /// Standard error, as it was at start.
     Stderr,
-    /// A file, made if it does not exist; also a pipe that someone reads.
+    /// A file, made if it does not exist; also a pipe with a reader.
     Path(PathBuf),
 }
 
@@ -50,14 +50,14 @@ impl fmt::Display for Destination {
     }
 }
 
-/// Why a log cannot be used.
+/// Fault of a log that cannot be used.
 #[derive(Debug)]
 pub struct LogFault {
-    /// Which option named it, such as `log.access`.
+    /// Option that named the log, such as `log.access`.
     pub option: &'static str,
-    /// Where it was to go.
+    /// Configured destination.
     pub destination: Destination,
-    /// What the system said.
+    /// Error of the system.
     pub fault: io::Error,
 }
 
@@ -80,21 +80,21 @@ impl fmt::Display for LogFault {
 
 impl std::error::Error for LogFault {}
 
-/// An open log. It is of the process that opened it: another one, which was forked, neither writes
-/// to a file that was opened by its path nor closes anything.
+/// Open log, which belongs to the process that opened it. A forked process neither writes to a file
+/// that was opened by its path nor closes anything.
 #[derive(Debug)]
 pub struct LogFile {
-    /// There until the end.
+    /// `Some` until the drop.
     file: Option<File>,
     kind: Kind,
-    /// The process that opened it.
+    /// Process that opened the log.
     opener: u32,
 }
 
 impl Drop for LogFile {
     fn drop(&mut self) {
         if !self.is_own() {
-            // The number may be another file's by now.
+            // The number may be that of another file by now.
             mem::forget(self.file.take());
         }
     }
@@ -106,21 +106,21 @@ impl AsFd for LogFile {
     }
 }
 
-/// What a log is written to.
+/// Kind of the file that a log is written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// A file, which takes everything.
     Regular,
-    /// A file that is shared, offset included, with whoever gave it.
+    /// A file that shares its offset with the process that passed it.
     Given,
-    /// A pipe, a terminal, another device: as it was opened it does not wait.
+    /// A pipe, a terminal, another device: opened so that it does not wait.
     Stream,
-    /// A stream that is shared with whoever gave it, as the socket from systemd, so each write must
-    /// say itself that it does not wait.
+    /// A stream shared with the process that passed it, such as the socket from systemd. So each
+    /// write must request not to wait.
     Shared,
 }
 
-/// A stream that is written to without waiting.
+/// Stream for writes that do not wait.
 struct Unwaiting<'a>(BorrowedFd<'a>);
 
 impl Write for Unwaiting<'_> {
@@ -133,20 +133,20 @@ impl Write for Unwaiting<'_> {
     }
 }
 
-/// How far a write came.
+/// Progress of a write.
 #[derive(Debug)]
 pub(super) struct Written {
-    /// Bytes taken.
+    /// Bytes written.
     pub(super) bytes: usize,
     /// Calls made.
     pub(super) calls: u64,
-    /// Why it went no further, if it did not go to the end.
+    /// Fault that ended the write early.
     pub(super) fault: Option<io::Error>,
 }
 
 impl LogFile {
-    /// Opens a destination; `None` if it is [`Destination::Off`]. With an owner, a new file is
-    /// given to them; that takes root.
+    /// Opens a destination; `None` if it is [`Destination::Off`]. A new file is given to the owner,
+    /// if there is one; that takes root.
     pub(super) fn open(
         destination: &Destination,
         owner: Option<Owner>,
@@ -162,23 +162,22 @@ impl LogFile {
         }
     }
 
-    /// A log that was opened by a path, for appending.
+    /// Wraps a file that was opened by a path, for appending.
     pub(super) fn opened(file: File) -> io::Result<Self> {
         let kind = if file.metadata()?.is_file() { Kind::Regular } else { Kind::Stream };
         Ok(Self::new(file, kind))
     }
 
-    /// What was given to write to, as standard error is, in such a way that a reader who does not
-    /// read cannot stop a worker.
+    /// Wraps an inherited file, such as standard error, so that a reader that does not read cannot
+    /// stop a worker.
     pub(super) fn given(shared: File) -> io::Result<Self> {
         let kind = shared.metadata()?.file_type();
         if kind.is_file() {
-            // It must stay shared: writers that appended would be overwritten by those that hold an
-            // older offset.
+            // It must stay shared: writers with an older offset would overwrite appended lines.
             return Ok(Self::new(shared, Kind::Given));
         }
-        // O_NONBLOCK set on the descriptor would show in every process that shares it; opened anew,
-        // it is ours alone. A socket cannot be, nor what belongs to another user: a terminal after
+        // O_NONBLOCK on the descriptor would show in every process that shares it. A reopened one
+        // is ours alone. A socket cannot be reopened, nor another user's file: a terminal after
         // `su`.
         let mut options = OpenOptions::new();
         options.append(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
@@ -196,17 +195,17 @@ impl LogFile {
         self.file.as_ref().expect("it is there until the end")
     }
 
-    /// Whether this process opened it.
+    /// Whether this process opened the log.
     pub(super) fn is_own(&self) -> bool {
         self.opener == process::id()
     }
 
-    /// The descriptor, if this process opened it.
+    /// Descriptor, if this process opened the log.
     pub(super) fn own(&self) -> Option<BorrowedFd<'_>> {
         self.is_own().then(|| self.as_fd())
     }
 
-    /// How long lines may be.
+    /// Limits of a line.
     pub(super) fn limits(&self) -> LineLimits {
         match self.kind {
             Kind::Regular | Kind::Given => LineLimits::FILE,
@@ -224,12 +223,12 @@ impl LogFile {
         }
     }
 
-    /// Cuts so many bytes off the end of what was written last: of a regular file to which nobody
-    /// has appended since. False if they stay.
+    /// Cuts this many bytes off the end of the last write to a regular file, unless other writers
+    /// have appended since. False if they stay.
     pub(super) fn take_back(&self, bytes: u64) -> bool {
         let mut file = self.file();
-        // Of a file that was given the offset does not tell who has written, and stays where it is:
-        // the next write would leave a hole.
+        // The offset of an inherited file does not show which process has written. It would stay,
+        // and the next write would leave a hole.
         if !matches!(self.kind, Kind::Regular) {
             return false;
         }
@@ -238,8 +237,8 @@ impl LogFile {
     }
 }
 
-/// Opens a log, and makes it if it is not there; `None` if it is no file. With an owner, a new file
-/// is given to them.
+/// Opens a log, and makes it if it is missing; `None` if it is no file. A new file is given to the
+/// owner, if there is one.
 pub(crate) fn make(destination: &Destination, owner: Option<Owner>) -> io::Result<Option<File>> {
     match destination {
         Destination::Path(path) => Spot::find(path)?.append(owner, Absent::Make).map(Some),
@@ -247,20 +246,19 @@ pub(crate) fn make(destination: &Destination, owner: Option<Owner>) -> io::Resul
     }
 }
 
-/// Sees whether a log can be opened that may be `owner`'s, and makes none.
+/// Tests whether a log, which may be `owner`'s, can be opened, and makes none.
 pub(crate) fn try_opening(path: &Path, owner: Option<Owner>) -> io::Result<()> {
     match Spot::find(path)?.append(owner, Absent::Fail) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             regatta_sys::may_make_files(path.parent().unwrap_or(Path::new("/")))
         }
-        // Its reader may come later.
+        // Its reader may start later.
         Err(error) if error.raw_os_error() == Some(libc::ENXIO) => Ok(()),
         tried => tried.map(drop),
     }
 }
 
-/// Writes lines in pieces of at most `bytes_max` that end where a line ends, as far as lines are
-/// not longer.
+/// Writes lines in pieces of at most `bytes_max` that end at a line end, unless a line is longer.
 pub(super) fn write_lines(out: &mut impl Write, lines: &[u8], bytes_max: usize) -> Written {
     let mut written = Written { bytes: 0, calls: 0, fault: None };
     while written.bytes < lines.len() {
@@ -282,7 +280,7 @@ pub(super) fn write_lines(out: &mut impl Write, lines: &[u8], bytes_max: usize) 
     written
 }
 
-/// The longest prefix of whole lines within `bytes_max`, or the first line if that is longer.
+/// Longest prefix of whole lines within `bytes_max`, or the first line if that is longer.
 fn piece(lines: &[u8], bytes_max: usize) -> &[u8] {
     if lines.len() <= bytes_max {
         return lines;

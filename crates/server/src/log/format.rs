@@ -1,4 +1,4 @@
-//! From a record to a line: the three forms, and the one way of escaping that they share.
+//! Lines from records: the three formats, and their common escaping.
 use regatta_http::{date, h1::write_decimal};
 use regatta_origin::{Peer, Record};
 use regatta_sys::socket::UNIX;
@@ -6,15 +6,15 @@ use std::{io::Write, net::IpAddr, str::FromStr};
 
 /// The longest write to a pipe that is taken whole or not at all (`PIPE_BUF`, `pipe(7)`).
 pub(super) const PIPE_WRITE_BYTES_MAX: usize = 4096;
-/// The form of the access log.
+/// Format of the access log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
     /// The Common Log Format of NCSA httpd.
     Common,
-    /// The same and `Referer`, `User-Agent`, the outcome, and milliseconds.
+    /// Common Log Format and `Referer`, `User-Agent`, the outcome, and milliseconds.
     #[default]
     Combined,
-    /// One JSON object on each line.
+    /// A JSON object on each line.
     Json,
 }
 
@@ -32,21 +32,21 @@ impl FromStr for Format {
     }
 }
 
-/// How long what a peer said may be in a line.
+/// Limits of a text from a peer in a line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limit {
     /// Bytes of the text.
     text: usize,
-    /// Bytes that it takes in the line, escaped.
+    /// Bytes of the escaped text in the line.
     room: usize,
 }
 
 impl Limit {
-    /// What is not a peer's to choose.
+    /// No limit: a peer does not choose the text.
     pub(super) const NONE: Self = Self { text: usize::MAX, room: usize::MAX };
 }
 
-/// The limits of a line.
+/// Limits of a line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LineLimits {
     method: Limit,
@@ -56,14 +56,14 @@ pub(super) struct LineLimits {
 }
 
 impl LineLimits {
-    /// Those of a file.
+    /// Limits of a file.
     pub(super) const FILE: Self = Self::with_room(
         METHOD_BYTES_MAX * ESCAPED_BYTES_MAX + DOTS.len(),
         TARGET_BYTES_MAX * ESCAPED_BYTES_MAX + DOTS.len(),
         HOST_BYTES_MAX * ESCAPED_BYTES_MAX + DOTS.len(),
         FIELD_BYTES_MAX * ESCAPED_BYTES_MAX + DOTS.len(),
     );
-    /// Those of a pipe, which takes no longer line as a whole ([`PIPE_WRITE_BYTES_MAX`]).
+    /// Limits of a pipe, which takes no longer line as a whole ([`PIPE_WRITE_BYTES_MAX`]).
     pub(super) const PIPE: Self = Self::with_room(160, 2048, 96, 640);
 
     const fn with_room(method: usize, target: usize, host: usize, field: usize) -> Self {
@@ -75,7 +75,7 @@ impl LineLimits {
         }
     }
 
-    /// No line is longer.
+    /// Maximal length of a line, bytes.
     pub(super) const fn line_bytes_max(&self) -> usize {
         let peer = self.method.room + self.target.room + self.host.room + 2 * self.field.room;
         FIXED_BYTES_MAX + peer
@@ -88,14 +88,14 @@ const METHOD_BYTES_MAX: usize = 32;
 const TARGET_BYTES_MAX: usize = 8192;
 const HOST_BYTES_MAX: usize = 260;
 const FIELD_BYTES_MAX: usize = 2048;
-/// What says that a text was cut.
+/// Mark of a text that was cut.
 const DOTS: &[u8] = b"...";
-/// Bytes that one byte from the peer takes at most: a backslash (two in JSON), `x` and two digits.
+/// Maximal bytes for one byte from the peer: a backslash (two in JSON), `x` and two digits.
 const ESCAPED_BYTES_MAX: usize = 5;
-/// Everything in a line that does not come from the peer, generously.
+/// Generous limit of all bytes in a line that do not come from the peer.
 const FIXED_BYTES_MAX: usize = 512;
 
-/// Bytes that stand for themselves in every form: printable ASCII but quote and backslash.
+/// Bytes that need no escape in any format: printable ASCII but quote and backslash.
 const PLAIN: [bool; 256] = {
     let mut plain = [false; 256];
     let mut byte = 0x20;
@@ -106,7 +106,7 @@ const PLAIN: [bool; 256] = {
     plain
 };
 
-/// Writes lines in one form, and keeps the text of the current second.
+/// Writes lines in one format, and keeps the text of the current second.
 #[derive(Debug)]
 pub(super) struct Formatter {
     format: Format,
@@ -123,7 +123,7 @@ impl Formatter {
         formatter
     }
 
-    /// From now on lines go elsewhere.
+    /// Changes the limits, for another destination.
     pub(super) const fn set_limits(&mut self, limits: LineLimits) {
         self.limits = limits;
     }
@@ -243,12 +243,11 @@ fn member_text(out: &mut Vec<u8>, name: &str, value: Option<&[u8]>, limit: Limit
     }
 }
 
-/// Appends text from a peer: what is not plain becomes `prefix` and two hexadecimal digits, and
-/// what is longer than `limit` is cut and ends in three dots.
+/// Appends text from a peer. Bytes that are not plain become `prefix` and two hexadecimal digits.
+/// Text above `limit` is cut and ends in three dots.
 ///
-/// With quote, backslash, all controls and all bytes above ASCII gone, no line can be ended, no
-/// field closed, no terminal commanded; and since every backslash is one of ours, the bytes can be
-/// had back.
+/// Without quotes, backslashes, controls and bytes above ASCII, no peer can end a line, close a
+/// field or command a terminal. Every backslash is ours, so the bytes can be restored.
 pub(super) fn escape(out: &mut Vec<u8>, text: &[u8], limit: Limit, prefix: &[u8]) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     let kept = &text[..fitting(text, limit, prefix.len() + 2)];
@@ -268,7 +267,7 @@ pub(super) fn escape(out: &mut Vec<u8>, text: &[u8], limit: Limit, prefix: &[u8]
     }
 }
 
-/// How many bytes of the text are kept; a byte that is not plain takes `escaped` bytes.
+/// Number of bytes of the text that are kept; a byte that is not plain takes `escaped` bytes.
 fn fitting(text: &[u8], limit: Limit, escaped: usize) -> usize {
     if text.len() <= limit.text && text.len() <= limit.room / escaped {
         return text.len();

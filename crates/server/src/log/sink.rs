@@ -1,9 +1,10 @@
-//! The access log: made by the master, opened once by each process, written by all of its units.
+//! Access log: made by the master, opened once by each process, written by all of its units.
 use super::{
-    ErrorLog, Format, Level,
+    ErrorLog, Format,
     file::{Destination, LogFault, LogFile, Owner, Written, make},
     format::{Formatter, LineLimits},
 };
+use crate::messages;
 use regatta_arch::WorkerLog;
 use regatta_metrics::{ControlView, Counter, Tally};
 use regatta_op::{Now, Tick};
@@ -16,43 +17,42 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
-/// A buffer that holds as many bytes is written.
+/// Bytes at which a buffer is written.
 pub const BUFFER_BYTES_MAX: usize = 64 << 10;
 
-/// A buffer whose first line is as old is written, milliseconds; given that the worker ticks.
+/// Age of the first line at which a buffer is written, milliseconds; provided the worker ticks.
 pub const BUFFER_AGE_MS_MAX: u64 = 1000;
 
-/// Faults of files that come sooner after one that was said are only counted in the next line,
-/// milliseconds.
+/// Time after a reported fault of a file in which further ones are only counted, milliseconds.
 pub const FAULT_MS_MIN: u64 = 10_000;
 
-/// What to log and where.
+/// Options of the access log.
 #[derive(Clone, Debug)]
 pub struct AccessLogOptions {
-    /// Where it goes: `log.access`.
+    /// Destination: `log.access`.
     pub destination: Destination,
-    /// The form of its lines: `log.format`.
+    /// Format of its lines: `log.format`.
     pub format: Format,
-    /// Whom a new file is given to; `None` if the server does not change its user.
+    /// Owner of a new file; `None` if the server does not change its user.
     pub owner: Option<Owner>,
-    /// A write that takes longer counts as a stall, nanoseconds.
+    /// Duration above which a write counts as a stall, nanoseconds.
     pub stall_ns: u64,
-    /// Each process has units beside each other that write to it.
+    /// Whether each process has several units that write to it.
     pub has_units: bool,
 }
 
-/// The access log as the master has it: made, so that workers which may not make it can open it.
+/// Access log of the master: made, so that workers that may not make it can open it.
 #[derive(Debug)]
 pub struct AccessLog {
     options: AccessLogOptions,
     /// Standard error; a file is opened by each process.
     stderr: Option<Arc<LogFile>>,
-    /// In a worker process, what its units write to.
+    /// In a worker process, the state that its units share.
     process: OnceLock<Arc<Mutex<Process>>>,
 }
 
 impl AccessLog {
-    /// Makes the access log if it is not there, and sees whether it can be opened.
+    /// Makes the access log if it is missing, and tests whether it can be opened.
     ///
     /// # Errors
     /// If it cannot be opened for appending.
@@ -67,7 +67,7 @@ impl AccessLog {
         }
     }
 
-    /// The access log that another process has [made](Self::make).
+    /// Adopts an access log that another process has [made](Self::make).
     ///
     /// # Errors
     /// Standard error cannot be duplicated.
@@ -78,8 +78,8 @@ impl AccessLog {
         }
     }
 
-    /// Makes the file, if it is not there any more, and gives it to its owner: what a process that
-    /// is still root does before workers open it.
+    /// Makes the file, if it is missing, and gives it to its owner. A process that is still root
+    /// does this before workers open it.
     ///
     /// # Errors
     /// If it cannot be opened for appending.
@@ -88,15 +88,15 @@ impl AccessLog {
         make(destination, *owner).map(drop).map_err(|fault| fault_of(destination, fault))
     }
 
-    /// What workers inherit, so that a fork must not close it: standard error.
+    /// File that workers inherit, so that a fork must not close it: standard error.
     #[must_use]
     pub fn inherited(&self) -> Option<Arc<LogFile>> {
         self.stderr.clone()
     }
 
-    /// The log of one unit, to be made in its process, after that has changed its user.
+    /// Makes the log of one unit, in its process, after that has changed its user.
     ///
-    /// The lines of a process that may not open the file are dropped and counted.
+    /// Lines of a process that may not open the file are dropped and counted.
     #[must_use]
     pub fn sink<'a>(
         &self,
@@ -109,7 +109,7 @@ impl AccessLog {
         let keeps = !has_units && matches!(tally, Tally::Owned(_));
         let process = self.process.get_or_init(|| {
             errors.tick();
-            // First: a file that is replaced meanwhile is opened anew.
+            // First: a file that is replaced meanwhile is then reopened.
             let generation = control.log_generation();
             let file = self.file(&errors);
             let lines = Lines::with_room(file.as_deref(), wants && !keeps);
@@ -139,7 +139,7 @@ impl AccessLog {
         }
     }
 
-    /// What this process writes to, if it can be opened.
+    /// File of this process, if it can be opened.
     fn file(&self, errors: &ErrorLog) -> Option<Arc<LogFile>> {
         let AccessLogOptions { destination, .. } = &self.options;
         match destination {
@@ -148,7 +148,7 @@ impl AccessLog {
                 Err(fault) => {
                     let fault = fault_of(destination, fault);
                     errors.note(
-                        Level::Error,
+                        messages::ACCESS_LOG_CLOSED,
                         format_args!("lines are dropped until SIGUSR1: {fault}"),
                     );
                     None
@@ -163,18 +163,18 @@ fn fault_of(destination: &Destination, fault: io::Error) -> LogFault {
     LogFault { option: "log.access", destination: destination.clone(), fault }
 }
 
-/// The access log of one unit.
+/// Access log of one unit.
 ///
 /// Lines are kept until they fill [`BUFFER_BYTES_MAX`], are [`BUFFER_AGE_MS_MAX`] old at a
-/// [`tick`](WorkerLog::tick), or are [`flush`](WorkerLog::flush)ed. What the system does not take
-/// is dropped and counted; it is never waited for or kept.
+/// [`tick`](WorkerLog::tick), or are [`flush`](WorkerLog::flush)ed. Bytes that the system does not
+/// take are dropped and counted, never waited for or kept.
 ///
-/// A unit that is alone in its process keeps its lines to itself. Others hand over each line when
-/// it is whole: they are kept together, and whoever fills the buffer writes it.
+/// A unit that is alone in its process keeps its lines to itself. Others hand over each whole line
+/// to a common buffer; the unit that fills it writes it.
 #[derive(Debug)]
 pub struct LogSink<'a> {
     wants: bool,
-    /// So many bytes of lines are handed over; 0 does so with each line.
+    /// Bytes of lines at which they are handed over; 0 does so with each line.
     keep_bytes_max: usize,
     tally: Tally<'a>,
     control: ControlView<'a>,
@@ -186,12 +186,12 @@ pub struct LogSink<'a> {
     process: Arc<Mutex<Process>>,
 }
 
-/// When a file's fault was said last, and how many have come since.
+/// Tick of the last reported fault of a file, and the number since.
 #[derive(Debug, Default)]
 struct Faults(Cell<(Option<Tick>, u64)>);
 
 impl Faults {
-    /// One more has come: if it is to be said, how many were not since the last that was.
+    /// Counts a fault. If it is to be reported: the number that were not since the last report.
     fn unsaid(&self, now: Tick) -> Option<u64> {
         let (said, unsaid) = self.0.get();
         let soon = said.is_some_and(|said| now.since(said) < FAULT_MS_MIN);
@@ -200,43 +200,43 @@ impl Faults {
     }
 }
 
-/// What a unit has of its own.
+/// State of one unit.
 #[derive(Debug)]
 struct Front {
     formatter: Formatter,
     lines: Lines,
-    /// The generation of the file that its lines go to.
+    /// Generation of the file that its lines go to.
     generation: u64,
 }
 
-/// What the units of a process have in common.
+/// State that the units of a process share.
 #[derive(Debug)]
 struct Process {
-    /// None if it cannot be opened.
+    /// `None` if it cannot be opened.
     file: Option<Arc<LogFile>>,
-    /// The last write left off within a line.
+    /// Whether the last write ended within a line.
     torn: bool,
-    /// Lines dropped since the last write that went well.
+    /// Number of lines dropped since the last successful write.
     dropped: u64,
-    /// The generation of the open file.
+    /// Generation of the open file.
     generation: u64,
-    /// What units have handed over.
+    /// Lines that units have handed over.
     lines: Lines,
 }
 
 fn lock(process: &Mutex<Process>) -> MutexGuard<'_, Process> {
-    // Whoever panicked while holding it left whole lines.
+    // A panic under the lock leaves whole lines.
     process.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Lines that wait to be written.
 #[derive(Debug, Default)]
 struct Lines {
-    /// Whole lines; before them an empty one if the last write left off within a line.
+    /// Whole lines; before them a line feed if the last write ended within a line.
     bytes: Vec<u8>,
-    /// Lines in there.
+    /// Number of lines.
     count: u64,
-    /// The tick that first saw them.
+    /// First tick after the first line arrived.
     since: Option<Tick>,
 }
 
@@ -247,7 +247,7 @@ impl Lines {
         Self { bytes: Vec::with_capacity(room), ..Self::default() }
     }
 
-    /// True if they have waited for long enough.
+    /// True if they have waited long enough.
     fn is_old(&mut self, now: Tick) -> bool {
         self.count > 0 && now.since(*self.since.get_or_insert(now)) >= BUFFER_AGE_MS_MAX
     }
@@ -285,7 +285,10 @@ impl Log for LogSink<'_> {
         };
         let of = if fault.host.is_empty() { "" } else { ", for " };
         let before = format_args!("{of}{}{before}", fault.host);
-        self.errors.note(Level::Error, format_args!("cannot {wanted} \"{path}\": {error}{before}"));
+        self.errors.note(
+            messages::FILE_FAULT,
+            format_args!("cannot {wanted} \"{path}\": {error}{before}"),
+        );
     }
 }
 
@@ -322,7 +325,7 @@ impl WorkerLog for LogSink<'_> {
     }
 
     fn notice(&self, message: fmt::Arguments<'_>) {
-        self.errors.note(Level::Notice, message);
+        self.errors.note(messages::CONTROLLER_DECISION, message);
     }
 }
 
@@ -346,7 +349,7 @@ impl LogSink<'_> {
         }
     }
 
-    /// What is in the buffers belongs to the old file.
+    /// Reopens the file, after writing the buffers to the old one.
     fn reopen(&self, front: &mut Front) {
         self.hand_over(&mut front.lines);
         let process = &mut *lock(&self.process);
@@ -366,7 +369,7 @@ impl LogSink<'_> {
         front.generation = generation;
     }
 
-    /// Opens the file anew.
+    /// Opens the file at its path.
     fn renew(&self, process: &mut Process) {
         if !self.wants || !matches!(self.destination, Destination::Path(_)) {
             return;
@@ -379,13 +382,15 @@ impl LogSink<'_> {
             }
             Err(fault) => {
                 let fault = fault_of(&self.destination, fault);
-                self.errors
-                    .note(Level::Error, format_args!("still logging to the old file: {fault}"));
+                self.errors.note(
+                    messages::LOG_NOT_REOPENED,
+                    format_args!("still logging to the old file: {fault}"),
+                );
             }
         }
     }
 
-    /// Writes what units have handed over.
+    /// Writes the lines that units have handed over.
     fn write_kept(&self, process: &mut Process) {
         let mut lines = mem::take(&mut process.lines);
         self.write(process, &mut lines);
@@ -412,13 +417,13 @@ impl LogSink<'_> {
         self.after(process, &mut lines.bytes, &written);
     }
 
-    /// Drops what was not written, and says so once until writing goes well again.
+    /// Drops the lines that were not written, and reports so once until writing works again.
     fn after(&self, process: &mut Process, buffer: &mut Vec<u8>, written: &Written) {
         if let Some(fault) = &written.fault {
-            // That it is not open has been said.
+            // A file that is not open has been reported.
             if process.dropped == 0 && process.file.is_some() {
                 self.errors.note(
-                    Level::Error,
+                    messages::ACCESS_LOG_FAILED,
                     format_args!(
                         "log.access: writing to {} failed: {fault}; lines are dropped and counted",
                         self.destination
@@ -444,7 +449,7 @@ impl LogSink<'_> {
             let dropped = mem::take(&mut process.dropped);
             if dropped > 0 {
                 self.errors.note(
-                    Level::Notice,
+                    messages::ACCESS_LOG_WORKS,
                     format_args!(
                         "log.access: writing to {} works again; {dropped} lines were dropped",
                         self.destination

@@ -1,6 +1,6 @@
-//! Lines, and what becomes of them on their way to a file.
+//! Lines, and their way to a file.
 use super::{format::*, *};
-use crate::folder::Folder;
+use crate::{folder::Folder, messages};
 use regatta_arch::WorkerLog;
 use regatta_http::h1::HeadFault;
 use regatta_metrics::{Arena, Counter, SlotView, Tally};
@@ -133,7 +133,7 @@ fn a_peer_over_a_unix_socket_has_no_address() {
 
 #[test]
 fn a_response_cut_short_is_logged_as_such() {
-    // The head has 200 bytes: what was sent of it is none of the body.
+    // The head has 200 bytes, which do not count for the body.
     for (outcome, sent_bytes, body_sent_bytes, logged) in [
         (ReplyOutcome::Truncated, 1100, 900, " 200 900 "),
         (ReplyOutcome::Aborted, 0, 0, " 200 0 "),
@@ -174,7 +174,7 @@ fn the_stamp_follows_the_second() {
     }
 }
 
-/// What peers have put in logs.
+/// Texts that peers have put in logs.
 fn hostile() -> Vec<Vec<u8>> {
     let mut corpus: Vec<Vec<u8>> = [
         &b"\r\n127.0.0.1 - - [01/Jan/2000:00:00:00 +0000] \"GET /forged HTTP/1.1\" 200 1"[..],
@@ -203,7 +203,7 @@ fn hostile() -> Vec<Vec<u8>> {
     corpus
 }
 
-/// The bytes that an escaped text stands for.
+/// Decodes an escaped text.
 fn unescape(text: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();
@@ -359,7 +359,7 @@ fn off_wants_nothing() {
     let arena = arena();
     let control = arena.view().control();
     let errors = ErrorLog::open(Destination::from("off"), None, None).unwrap();
-    errors.note(Level::Error, format_args!("unheard"));
+    errors.note(messages::FILE_FAULT, format_args!("unheard"));
     let options = AccessLogOptions {
         destination: Destination::from("off"),
         ..options(&folder, Format::Json)
@@ -426,7 +426,7 @@ fn a_full_disk_drops_lines_counts_them_and_is_reported_once() {
     assert_eq!(counters(&arena).get(Counter::LogBytes), 0);
     let said = fs::read_to_string(folder.join("error")).unwrap();
     assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.contains("error: log.access: writing to"), "{said}");
+    assert!(said.contains("error[access-log-failed]: log.access: writing to"), "{said}");
 
     fs::remove_file(&disk).unwrap();
     fs::create_dir(&disk).unwrap();
@@ -541,7 +541,7 @@ fn a_torn_line_is_cut_off_unless_others_have_written() {
     assert!(!null.take_back(0), "only files have an end");
 }
 
-/// As standard error is: its offset would stay behind the end, and is moved by all who have it.
+/// Like standard error: its offset would stay behind the end, and all its owners move it.
 #[test]
 fn nothing_is_cut_off_a_file_that_was_given() {
     let folder = Folder::new("given");
@@ -601,7 +601,7 @@ fn only_a_new_file_is_given_to_the_server_s_user() {
     }
 }
 
-/// What somebody who may write to the folder can put where the log is expected.
+/// Files that another user with write access to the folder can put in place of the log.
 #[test]
 fn a_name_in_a_hostile_folder_leads_nowhere() {
     let folder = Folder::new("hostile");
@@ -627,7 +627,7 @@ fn a_name_in_a_hostile_folder_leads_nowhere() {
     refused("folder", "Is a directory");
     refused("pipe", "it is a pipe without a reader");
     refused("socket", "No such device or address");
-    // The rest takes somebody else.
+    // The rest needs another user.
     let somebody = |name| std::os::unix::fs::lchown(folder.join(name), Some(4711), None);
     fs::write(folder.join("of-another"), text).unwrap();
     symlink(&*folder, folder.join("way")).unwrap();
@@ -658,25 +658,28 @@ fn messages_of_the_server_are_one_line_each() {
     let arena = arena();
     let control = Some(arena.view().control());
     let log = ErrorLog::open(Destination::Path(path.clone()), None, control).unwrap();
-    log.note(Level::Notice, format_args!("a \"Größe\"\n\x1b[2J\\ {}", "x".repeat(2000)));
-    log.clone().note(Level::Warning, format_args!("second"));
+    log.note(messages::DRAINING, format_args!("a \"Größe\"\n\x1b[2J\\ {}", "x".repeat(2000)));
+    log.clone().note(messages::WORKER_FULL, format_args!("second"));
     let text = fs::read_to_string(&path).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 2);
-    let head = format!(" regatta[{}] notice: a \"Größe\"\\x0A\\x1B[2J\\x5C x", std::process::id());
+    let id = std::process::id();
+    let head = format!(" regatta[{id}] notice[draining]: a \"Größe\"\\x0A\\x1B[2J\\x5C x");
     assert_eq!(&lines[0][20..20 + head.len()], head);
     assert!(lines[0].ends_with("xx...") && lines[0].len() < 1100);
-    assert!(lines[1].ends_with("warning: second"));
+    assert!(lines[1].ends_with("warning[worker-full]: second"));
 
     fs::rename(&path, folder.join("error.1")).unwrap();
     arena.control().reopen_logs();
-    // A master does not open it: another process has, and hands it over.
-    log.note(Level::Error, format_args!("third"));
-    assert!(fs::read_to_string(folder.join("error.1")).unwrap().ends_with("error: third\n"));
+    // A master does not open it: another process does, and hands it over.
+    log.note(messages::FILE_FAULT, format_args!("third"));
+    assert!(
+        fs::read_to_string(folder.join("error.1")).unwrap().ends_with("error[file-fault]: third\n")
+    );
     assert!(!path.exists());
     log.install(log.make().unwrap().expect("it is a file")).unwrap();
-    log.note(Level::Error, format_args!("fourth"));
-    assert!(fs::read_to_string(&path).unwrap().ends_with("error: fourth\n"));
+    log.note(messages::FILE_FAULT, format_args!("fourth"));
+    assert!(fs::read_to_string(&path).unwrap().ends_with("error[file-fault]: fourth\n"));
 
     fs::remove_file(&path).unwrap();
     arena.control().reopen_logs();
@@ -684,8 +687,8 @@ fn messages_of_the_server_are_one_line_each() {
     assert_eq!(fs::metadata(&path).unwrap().len(), 0);
 }
 
-/// The cause of a 500 is said, also where exchanges are not logged; a disk that has died does not
-/// fill another with lines.
+/// The cause of a 500 is reported, also where exchanges are not logged. A dead disk does not fill
+/// another with lines.
 #[test]
 fn faults_of_files_are_said_now_and_then() {
     let folder = Folder::new("faults");
@@ -703,9 +706,8 @@ fn faults_of_files_are_said_now_and_then() {
     }
     let said = fs::read_to_string(&path).unwrap();
     assert_eq!(said.lines().count(), 1, "{said}");
-    let line =
-        r#"error: cannot open "a/b\x0A\xEF\xBF\xBD": Input/output error (os error 5), for h"#;
-    assert!(said.trim_end().ends_with(line), "{said}");
+    assert!(said.contains(r#"error[file-fault]: cannot open "a/b\x0A\xEF\xBF\xBD": "#), "{said}");
+    assert!(said.trim_end().ends_with(": Input/output error (os error 5), for h"), "{said}");
 }
 
 #[test]

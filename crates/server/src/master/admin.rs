@@ -1,7 +1,7 @@
-//! The admin process and the service manager, as the master has them.
+//! Admin process and service manager, from the master's side.
 use super::{
-    ADMIN, BorrowedFd, Child, EXIT_CANNOT_WORK, ErrorLog, Failure, Generations, Interest, Level,
-    Master, Poller, Prepared, clock, fork_worker, hook, io, listen_fault, process, signal,
+    ADMIN, BorrowedFd, Child, EXIT_CANNOT_WORK, ErrorLog, Failure, Generations, Interest, Master,
+    Poller, Prepared, clock, fork_worker, hook, io, listen_fault, messages, process, signal,
 };
 use crate::{
     admin::{About, EXCHANGE_MAX, Hosts, listen, serve, try_listening},
@@ -15,9 +15,9 @@ use regatta_op::Tick;
 use regatta_sys::socket::{self, Place};
 use std::os::fd::{AsFd, OwnedFd};
 
-/// What the admin process is made from.
+/// Parts of the admin process.
 pub(super) struct Admin {
-    /// As it was configured: a port of the kernel's choice is kept by a reload.
+    /// Configured address: a reload keeps a port of the kernel's choice.
     pub(super) place: Place,
     pub(super) listener: OwnedFd,
     /// The configuration, with every option written out.
@@ -27,8 +27,8 @@ pub(super) struct Admin {
 }
 
 impl Admin {
-    /// Listens where the configuration says, or goes on listening; `None` if it says nothing, or
-    /// this image only `tries`.
+    /// Listens at the configured address, or keeps listening; `None` without one, or if this image
+    /// only `tries`.
     pub(super) fn new(
         config: &Config,
         errors: &ErrorLog,
@@ -44,12 +44,14 @@ impl Admin {
         };
         let listener = listener.map_err(|error| {
             let fault = listen_fault(&place, &error);
-            Failure::Work(config.said.problem("admin.listen", &fault).to_string())
+            Failure::Work(
+                config.said.problem(messages::CANNOT_LISTEN, "admin.listen", &fault).to_string(),
+            )
         })?;
         let Some((listener, file)) = listener.filter(|_| !tries) else { return Ok(None) };
         generations.files.extend(file);
         if let Ok(there) = socket::place(listener.as_fd()) {
-            errors.note(Level::Notice, format_args!("monitors are answered at {there}"));
+            errors.note(messages::ADMIN_LISTENS, format_args!("monitors are answered at {there}"));
         }
         let text = config.settings().text("admin.listen");
         let hosts = match &place {
@@ -62,8 +64,7 @@ impl Admin {
     }
 }
 
-/// The post of the admin process, and the service manager: those whom the master tells how the
-/// server does.
+/// Receivers of reports about the server: the admin process and the service manager.
 pub(super) struct Monitors {
     /// `None`: no admin process is wanted, or not yet.
     staff: Option<Staff>,
@@ -74,14 +75,14 @@ pub(super) struct Monitors {
 impl Monitors {
     pub(super) fn new(prepared: &Prepared, now: Tick) -> Self {
         let watchdog = match prepared.is_keeper() {
-            // Its master has them.
+            // The master of the keeper has them.
             true => Watchdog::none(),
             false => notify::watchdog(now),
         };
         Self { staff: None, child: None, watchdog }
     }
 
-    /// When something is due for them.
+    /// Tick of the next due step.
     pub(super) fn wake_at(&self, now: Tick) -> Tick {
         let staff = self.staff.as_ref().map_or(Tick::NEVER, Staff::wake_at);
         staff.min(self.watchdog.wake_at(now))
@@ -91,7 +92,7 @@ impl Monitors {
 impl Drop for Monitors {
     fn drop(&mut self) {
         if let Some(child) = self.child.take() {
-            // It has nothing to finish, and may have ended.
+            // The process has nothing to finish, and may have ended.
             let _ = child.kill(signal::Signal::Kill);
             let _ = child.wait();
         }
@@ -121,16 +122,19 @@ impl Prepared {
             hook::inject_as_told();
             hook::probe(about.server_pid);
             let error = serve(admin.listener.as_fd(), &about, EXCHANGE_MAX, &beat);
-            // The log may have been moved away since.
+            // The log may have been renamed since.
             errors.tick();
-            errors.note(Level::Error, format_args!("the admin process cannot accept: {error}"));
+            errors.note(
+                messages::ADMIN_CANNOT_ACCEPT,
+                format_args!("the admin process cannot accept: {error}"),
+            );
             EXIT_CANNOT_WORK
         })
     }
 }
 
 impl Master<'_> {
-    /// Starts the admin process if it is due, and tells the watchdog that the server lives.
+    /// Starts the admin process if it is due, and reports life to the watchdog.
     pub(super) fn attend_monitors(&mut self) -> io::Result<()> {
         let now = clock::now().tick;
         let env = &self.prepared.env;
@@ -142,11 +146,11 @@ impl Master<'_> {
             self.tell_manager(Message::Alive);
         }
         let Self { monitors: Monitors { staff, child, .. }, prepared, poller, .. } = self;
-        // The keeper has none; and until these workers serve, the one before answers for others.
+        // The keeper has none. Until these workers serve, the one before answers about the others.
         let serving = self.generations.as_mut().filter(|generations| generations.serves());
         let Some(generations) = serving else { return Ok(()) };
         if generations.end_admin(prepared.admin.as_ref().map(|admin| &admin.place)) {
-            // The next answer counts no less than the last.
+            // Counts in the next answer are no lower than in the last.
             generations.fold(&prepared.env.arena);
         }
         let Some(admin) = &prepared.admin else { return Ok(()) };
@@ -163,7 +167,7 @@ impl Master<'_> {
             Err(error) => {
                 let wait = staff.gone(0, Gone::Crashed, now).unwrap_or_default();
                 prepared.errors.note(
-                    Level::Error,
+                    messages::ADMIN_NOT_STARTED,
                     format_args!(
                         "cannot start the admin process: {error}; next attempt in {wait} ms"
                     ),
@@ -173,7 +177,7 @@ impl Master<'_> {
         Ok(())
     }
 
-    /// The admin process has ended, which it never does by itself.
+    /// Handles the end of the admin process, which never ends unasked.
     pub(super) fn reap_admin(&mut self) -> io::Result<()> {
         let Self { monitors: Monitors { staff, child, .. }, prepared, poller, .. } = self;
         let (Some(ended), Some(staff)) = (child.as_ref(), staff) else { return Ok(()) };
@@ -183,18 +187,18 @@ impl Master<'_> {
         *child = None;
         let ms = wait.unwrap_or_default();
         prepared.errors.note(
-            Level::Error,
+            messages::ADMIN_REPLACED,
             format_args!("the admin process (process {pid}) {exit}; replaced in {ms} ms"),
         );
         Ok(())
     }
 
-    /// Tells the service manager, if there is one and it listens.
+    /// Notifies the service manager, if there is one and it listens.
     pub(super) fn tell_manager(&self, message: Message<'_>) {
         self.generations.iter().for_each(|generations| generations.tell(message));
     }
 
-    /// Tells the service manager that all workers serve.
+    /// Notifies the service manager that all workers serve.
     pub(super) fn tell_ready(&self) {
         let Prepared { architecture, workers, env, .. } = &*self.prepared;
         self.tell_manager(Message::Ready {

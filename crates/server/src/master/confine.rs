@@ -1,5 +1,5 @@
-//! What a worker and the admin process give up before they serve.
-use super::{EXIT_CANNOT_WORK, Level, Prepared};
+//! Confinement of workers and of the admin process before they serve.
+use super::{EXIT_CANNOT_WORK, Prepared, messages};
 use crate::log::{Destination, LOGS};
 use regatta_arch::options::Settings;
 use regatta_sys::sandbox::{Confine, Effect, Sandbox, confine};
@@ -10,7 +10,7 @@ use std::{
     path::{self, PathBuf},
 };
 
-/// How those confine themselves who answer strangers.
+/// Confinement of processes that answer strangers.
 #[derive(Debug)]
 pub(super) struct Confinement {
     how: Sandbox,
@@ -27,8 +27,8 @@ impl Confinement {
     }
 }
 
-/// The folders of these logs, and of what they are links to: in them workers may make files. May
-/// wait for a disk.
+/// Folders of these logs, and of their links' targets: workers may make files there. May wait for a
+/// disk.
 fn log_folders(settings: &Settings, logs: &[&str]) -> Vec<PathBuf> {
     let paths = logs.iter().filter_map(|key| match Destination::from(settings.text(key)) {
         Destination::Path(path) => path::absolute(path).ok(),
@@ -39,29 +39,31 @@ fn log_folders(settings: &Settings, logs: &[&str]) -> Vec<PathBuf> {
 }
 
 impl Prepared {
-    /// Makes `who`, which is this process, the user that serves, and gives up all that it does not
-    /// need; or the code to exit with. `tells`: what it has given up, as others like it do.
+    /// Switches this process, `who`, to the user that serves, and gives up all rights that it does
+    /// not need. An error is the code to exit with. `tells`: logs what was given up, for all
+    /// workers.
     pub(super) fn become_confined(&self, who: fmt::Arguments<'_>, tells: bool) -> Result<(), i32> {
         self.become_user(who)?;
         let beside = self.root.readable();
-        // One that is closed is no directory.
+        // A closed root is no directory.
         let roots = self.env.root.all().filter(|root| root.is_open());
         let read = roots.chain(&beside).map(AsFd::as_fd);
         let read: Vec<BorrowedFd<'_>> = read.collect();
         let gone = self.confine(who, &read, &log_folders(&self.env.settings, &LOGS))?;
         if tells && self.confinement.how != Sandbox::Off {
-            self.errors.note(Level::Notice, format_args!("workers have given up {gone}"));
+            self.errors
+                .note(messages::RIGHTS_GIVEN_UP, format_args!("workers have given up {gone}"));
         }
         Ok(())
     }
 
-    /// Makes this process, which answers monitors, the user that serves, and gives up all that it
-    /// does not need; or the code to exit with. It reads what memory processes have, and says in
-    /// the error log why it ends.
+    /// Switches this process, which answers monitors, to the user that serves, and gives up
+    /// unneeded rights. An error is the code to exit with. It still reads other processes' memory
+    /// use, and logs why it ends.
     pub(super) fn confine_admin(&self) -> Result<(), i32> {
         let who = format_args!("the admin process");
         self.become_user(who)?;
-        // Where it is not mounted there is nothing to read.
+        // Without a mount there is nothing to read.
         let processes = File::open("/proc").ok();
         let read: Vec<BorrowedFd<'_>> = processes.iter().map(AsFd::as_fd).collect();
         self.confine(who, &read, &log_folders(&self.env.settings, &["log.error"])).map(drop)
@@ -74,7 +76,8 @@ impl Prepared {
         append: &[PathBuf],
     ) -> Result<Effect, i32> {
         confine(&Confine { read, append }, self.confinement.how).map_err(|error| {
-            self.errors.note(Level::Error, format_args!("{who} is not confined: {error}"));
+            self.errors
+                .note(messages::NOT_CONFINED, format_args!("{who} is not confined: {error}"));
             EXIT_CANNOT_WORK
         })
     }

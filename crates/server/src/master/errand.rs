@@ -1,4 +1,4 @@
-//! Work on files in the place of the master, which waits for no disk: a process for each piece.
+//! Work on files for the master, which waits for no disk: a process for each piece.
 use super::{Child, EXIT_CANNOT_WORK, fork_worker, signal};
 use crate::{
     heartbeat::{Role, Watched},
@@ -21,16 +21,16 @@ use std::{
     time::Duration,
 };
 
-/// Keys of the master's poller: errands by this bit, and their process.
+/// Keys of the master's poller: errands have this bit, and their process.
 pub(super) const ERRAND: u64 = 1 << 49;
 
-/// The longest that an errand may take, milliseconds; then it is killed, and its work is not done.
+/// Limit of an errand, milliseconds; then it is killed, and its work is not done.
 const ERRAND_MS_MAX: u64 = 5_000;
 
-/// The longest that the end of the server waits for files to be removed, milliseconds.
+/// Limit of the wait for the removal of files at the end of the server, milliseconds.
 const END_MS_MAX: u64 = 1_000;
 
-/// The longest complaint, bytes.
+/// Limit of a complaint, bytes.
 const COMPLAINT_BYTES_MAX: usize = 1 << 10;
 
 /// The purpose of an errand.
@@ -42,7 +42,7 @@ pub(super) enum Purpose {
     Files,
 }
 
-/// A process that works on files, and what it reports.
+/// Process that works on files, and its report.
 #[derive(Debug)]
 pub(super) struct Errand {
     pub(super) purpose: Purpose,
@@ -57,15 +57,15 @@ pub(super) struct Errand {
 #[derive(Debug)]
 pub(super) struct Ended {
     pub(super) purpose: Purpose,
-    /// Messages about what went wrong.
+    /// Messages about faults.
     pub(super) complaints: Vec<String>,
-    /// The file that it has opened.
+    /// File that it has opened.
     pub(super) file: Option<OwnedFd>,
     /// True if the errand was killed at its limit.
     pub(super) is_late: bool,
 }
 
-/// Changes of the file that has the master's number.
+/// Changes of the file with the master's number.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PidFiles {
     pub(super) write: Option<PathBuf>,
@@ -73,7 +73,7 @@ pub(super) struct PidFiles {
 }
 
 impl PidFiles {
-    /// Does it; `pid` is the master's.
+    /// Applies the changes; `pid` is the master's.
     pub(super) fn apply(&self, pid: u32) -> io::Result<()> {
         let written = self.write.as_deref().map_or(Ok(()), |path| {
             let what =
@@ -102,7 +102,7 @@ impl Errand {
         Ok(Self { purpose, child, channel, until: now.after(ERRAND_MS_MAX), is_late: false })
     }
 
-    /// Makes the logs where they are not there any more, and opens the error log.
+    /// Makes missing logs, and opens the error log.
     pub(super) fn logs(
         access: Option<&AccessLog>,
         errors: &ErrorLog,
@@ -140,7 +140,7 @@ impl Errand {
         if self.is_late { Tick::NEVER } else { self.until }
     }
 
-    /// Kills it at its limit.
+    /// Kills the errand at its limit.
     pub(super) fn kill_if_late(&mut self, now: Tick) {
         if !self.is_late && self.until <= now {
             self.is_late = true;
@@ -169,13 +169,13 @@ impl Errand {
         Ok(Ended { purpose, complaints, file: files.pop(), is_late })
     }
 
-    /// Waits for it at the end of the server, for no longer than that may take.
+    /// Waits for the errand at the end of the server, with a limit.
     pub(super) fn wait(self) {
         let mut poller = Poll::new();
         if poller.add(self.child.as_fd(), 0, Interest::READ).is_ok() {
             let _ = poller.wait(&mut Vec::new(), Some(Duration::from_millis(END_MS_MAX)));
         }
-        // It ends with this process in any case, which does not wait for it.
+        // The errand ends with this process in any case, which does not wait for it.
         let _ = self.child.kill(signal::Signal::Kill);
         let _ = self.child.try_wait();
     }
@@ -185,9 +185,9 @@ impl Errand {
 #[derive(Debug, Default)]
 pub(super) struct Errands {
     pub(super) all: Vec<Errand>,
-    /// The poller watches the first of them, this many.
+    /// Number of the first errands that the poller watches.
     watched: usize,
-    /// The logs are to be made once more: that was asked for while it was being done.
+    /// Whether the logs are to be made once more: a request arrived during the work.
     pub(super) logs_again: bool,
 }
 
@@ -225,7 +225,7 @@ impl Errands {
         match errand.reap() {
             Ok(ended) => Ok(Some(ended)),
             Err(errand) => {
-                // It has not: the poller watches it again.
+                // The errand has not ended: the poller watches it again.
                 self.all.push(errand);
                 self.watched -= usize::from(self.watched == self.all.len());
                 self.watch(poller)?;

@@ -1,11 +1,11 @@
-//! Files in the care of the master: logs, its number, and those of sockets. It works on none of
-//! them itself while it serves.
+//! Files of the master: logs, its number, and those of sockets. It touches none of them itself
+//! while it serves.
 use super::{
     clock,
     errand::{Ended, Errand, PidFiles, Purpose, remove_now},
     generations::Generations,
 };
-use crate::log::Level;
+use crate::messages;
 use regatta_sys::{Bell, socket::Place, unix::SocketFile, wait::Poll};
 use std::{
     io, mem,
@@ -26,13 +26,16 @@ impl Generations {
         match Errand::files(numbers, sockets, clock::now().tick) {
             Ok(errand) => self.errands.all.push(errand),
             Err(error) => {
-                self.errors.note(Level::Error, format_args!("files of the server: {error}"));
+                self.errors.note(
+                    messages::SERVER_FILE_FAILED,
+                    format_args!("files of the server: {error}"),
+                );
             }
         }
     }
 
-    /// The file with the master's number is this one from now on. An image that follows another
-    /// writes it only if it is not the one that is there.
+    /// Sets the path of the file with the master's number. An image that follows another writes the
+    /// file only if its path changes.
     ///
     /// # Errors
     /// The file cannot be written, and this is the first image: no workers serve yet.
@@ -49,7 +52,7 @@ impl Generations {
         numbers.apply(std::process::id()).inspect_err(|_| self.pid_file = None)
     }
 
-    /// Has the logs made that are not there any more; then [`Generations::on_errand_exit`] says so.
+    /// Has missing logs made; then [`Generations::on_errand_exit`] reports so.
     pub(super) fn reopen_logs(&mut self) {
         if self.errands.all.iter().any(|errand| errand.purpose == Purpose::Logs) {
             self.errands.logs_again = true;
@@ -63,11 +66,11 @@ impl Generations {
 
     fn still_logging(&self, fault: &str) {
         let what = format_args!("still logging to the old file: {fault}");
-        self.errors.note(Level::Warning, what);
+        self.errors.note(messages::LOG_NOT_REOPENED, what);
     }
 
-    /// An errand may have ended. True if the logs have been made: workers are to open them again,
-    /// and those of earlier images have been told.
+    /// Reaps an errand. True if the logs have been made: workers are to reopen them, and those of
+    /// earlier images have been notified.
     pub(super) fn on_errand_exit(&mut self, key: u64, poller: &mut Poll) -> io::Result<bool> {
         let Some(ended) = self.errands.reap(key, poller)? else { return Ok(false) };
         let Ended { purpose, complaints, file, is_late } = ended;
@@ -75,7 +78,8 @@ impl Generations {
             match purpose {
                 Purpose::Logs => self.still_logging(complaint),
                 Purpose::Files => {
-                    self.errors.note(Level::Error, format_args!("files of the server: {complaint}"))
+                    let what = format_args!("files of the server: {complaint}");
+                    self.errors.note(messages::SERVER_FILE_FAILED, what);
                 }
             }
         }
@@ -100,7 +104,7 @@ impl Generations {
         Ok(true)
     }
 
-    /// The server ends: removes all files that are its own, and waits for that for a limited time.
+    /// Removes all files that are the server's own, and waits for that for a limited time.
     pub(super) fn clean_up(&mut self) {
         let sockets = mem::take(&mut self.files);
         let remove: Option<PathBuf> = self.pid_file.take();

@@ -1,4 +1,4 @@
-//! Generations of workers: what the last image of the master left, the trial and its handover.
+//! Generations of workers: state of the last image of the master, the trial, and its handover.
 use super::{
     Child, clock,
     errand::Errands,
@@ -17,7 +17,8 @@ use crate::{
         OpenSocketFile,
     },
     heartbeat::{Role, Watched, is_recent},
-    log::{AccessLog, Destination, ErrorLog, Level},
+    log::{AccessLog, Destination, ErrorLog},
+    messages,
     notify::{Manager, Message},
     root::RootWatch,
     succession::{Act, Earlier, Event, Kind, Outcome, Succession, Verdict},
@@ -48,96 +49,96 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-/// Time that the master listens on a removed address: old workers empty its backlog. Milliseconds.
+/// Time for old workers to empty the backlog of a removed address, milliseconds.
 pub(super) const DROPPED_MS: u64 = 250;
 
-/// Keys of the master's poller: this bit, number of the generation, place of the child; the trial.
+/// Keys of the master's poller: this bit, the generation, the place of the child; the trial.
 pub(super) const OLD: u64 = 1 << 48;
 pub(super) const TRIAL: u64 = u64::MAX - 4;
 const PLACES: u64 = 1 << 20;
 
-/// The layout of the words of [`ClientTable`].
+/// Layout of the words of [`ClientTable`].
 const CLIENTS_LAYOUT: u64 = 1;
 
-/// The most rules that are read, bytes.
+/// Limit of the rules that are read, bytes.
 const RULES_BYTES_MAX: u64 = 1 << 30;
 
-/// A socket that listens, and the address that was asked for.
+/// Configured address, and the listening socket.
 pub(super) type Listening = (String, OwnedFd);
 
-/// All that is not this image's own.
+/// State that outlives this image or precedes it.
 #[derive(Debug)]
 pub(crate) struct Generations {
     succession: Succession,
-    /// The generation of this image.
+    /// Generation of this image.
     pub(super) number: u64,
     pub(super) started_unix_ms: u64,
-    /// What an upgrade executes, and with which arguments: those that the first image was given. A
-    /// program that adds others adds them to these.
+    /// Program of an upgrade, and the arguments of the first image. A program that needs others
+    /// adds them.
     program: PathBuf,
     arguments: Vec<OsString>,
-    /// The configuration file that this image was executed with, its text in force, and the text
-    /// that is tried, if that is not what the file says.
+    /// Configuration file of this image, its text in force, and the text that is tried, if it
+    /// differs from the file.
     pub(super) config_file: Option<PathBuf>,
     pub(super) config: Option<String>,
     pub(super) tried: Option<String>,
-    /// Requests that were carried out, and that were not.
+    /// Requests that were carried out, and those that were not.
     pub(super) reloads: [u64; 2],
-    /// Limit of reloads because of one root ([`crate::handover::Handover::root_reload`]).
+    /// Limit of reloads for one root ([`crate::handover::Handover::root_reload`]).
     pub(super) root_reload: [u64; 2],
     /// Rules in force when this image began.
     pub(super) rules: RulesInForce,
     /// Table of clients of the image before.
     pub(super) clients: Option<ClientTable>,
     pub(super) pid_file: Option<PathBuf>,
-    /// Of the image before, as long as this one has none that answers.
+    /// Admin process of the image before, until this one has its own.
     pub(super) admin: Option<Inherited>,
-    /// Sockets of the image before, and whether they are this one's by now.
+    /// Sockets of the image before, and whether this image has taken them.
     pub(super) inherited: Vec<(Listening, bool)>,
-    /// Where those listen that the service manager has given.
+    /// Addresses of sockets from the service manager.
     pub(super) given: Vec<Place>,
-    /// Where the image before listened.
+    /// Addresses of the image before.
     addresses: Vec<Place>,
-    /// The files of the sockets that have one, of this image and of the one before.
+    /// Files of Unix sockets, of this image and of the one before.
     pub(super) files: Vec<SocketFile>,
-    /// When they end listening.
+    /// Tick at which inherited sockets that were not taken stop listening.
     pub(super) dropped_at: Tick,
     pub(super) old: Vec<Old>,
-    /// What generations counted that are gone.
+    /// Counts of generations that are gone.
     ended: Box<Totals>,
-    /// This image has counters of its own, which the next one is handed: until then, what is gone
-    /// is handed on as it is.
+    /// Whether the next image can receive counters of this one. Until then, those of dead
+    /// generations are handed on unchanged.
     begun: bool,
-    /// Sockets that this image has made while others serve.
+    /// Sockets that this image has made while old workers serve.
     made: Vec<OwnedFd>,
     pub(super) trial: Option<Trial>,
     /// Findings of the last trial, for the next image.
     pub(super) found: Option<Vec<OwnedFd>>,
     /// Findings of the trial of this image.
     pub(super) findings: Option<Findings>,
-    /// The channel for what this image finds, if it is a trial.
+    /// Channel for the findings of this image, if it is a trial.
     pub(super) findings_to: Option<Channel>,
     pub(super) errands: Errands,
-    /// Nobody is left who serves.
+    /// No worker is left that serves.
     pub(super) gave_up: bool,
-    /// When somebody asked for the end, while only old workers serve.
+    /// Tick of the request to end, while only old workers serve.
     pub(super) told_at: Option<Tick>,
     pub(super) errors: ErrorLog,
-    /// As this image's configuration says, once it has been read.
+    /// Access log of this image, once its configuration has been read.
     pub(super) access: Option<Arc<AccessLog>>,
     manager: Manager,
 }
 
-/// What is this image's own, and goes to the next.
+/// State of this image that the next one receives.
 #[derive(Default)]
 pub(super) struct Own<'a> {
     pub(super) listeners: Vec<(&'a str, BorrowedFd<'a>)>,
     pub(super) admin: Option<(String, BorrowedFd<'a>, Option<&'a Child>)>,
     pub(super) arena: Option<BorrowedFd<'a>>,
-    /// Its words.
+    /// Control words of the arena.
     pub(super) control: Option<Control<'a>>,
     pub(super) keeper: bool,
-    /// Until when its workers drain: they could not begin, and the old ones serve.
+    /// Tick until which its workers drain: they could not begin, and the old ones serve.
     pub(super) drains_until: Option<u64>,
     pub(super) children: Vec<(&'a Child, Range<usize>)>,
     pub(super) bells: Vec<&'a Bell>,
@@ -148,8 +149,8 @@ pub(super) struct Own<'a> {
 }
 
 impl Generations {
-    /// Of the first image, or of one that is handed something; and where it is to report if it is
-    /// a trial.
+    /// Creates the state of the first image, or of one that inherits. Also returns the pipe for the
+    /// report of a trial.
     pub(crate) fn new(
         sources: &Sources<'_>,
         inherit: Option<RawFd>,
@@ -243,7 +244,7 @@ impl Generations {
             if let Some(Place::Unix(path)) = place.as_ref().filter(|place| !self.is_given(place))
                 && handover.files.is_none()
             {
-                // An earlier build: the file is found by its path.
+                // An earlier build has no list of files: the path finds the file.
                 self.files.extend(SocketFile::at(path));
             }
             self.addresses.extend(place);
@@ -261,7 +262,7 @@ impl Generations {
             self.admin = Some(Inherited { asked, listener, child });
         }
         for OpenSocketFile { path, fd } in handover.files.into_iter().flatten() {
-            // One that is gone by now is no file of ours.
+            // A file that is gone by now is not ours.
             self.files.extend(SocketFile::adopt(path, take(fd)?));
         }
         for old in handover.old {
@@ -274,11 +275,11 @@ impl Generations {
                     self.config = findings.config.clone();
                     self.findings = Some(findings);
                 }
-                // It finds for itself what the trial has found.
-                Err(fault) => self.note(Level::Error, format_args!("reload: {fault}")),
+                // This image repeats the checks of the trial.
+                Err(fault) => self.note(messages::RELOAD_FAULT, format_args!("reload: {fault}")),
             }
         }
-        // The last has what all before it left.
+        // The last generation has the counts of all before it.
         if let Some(last) = self.old.iter().max_by_key(|old| old.number) {
             last.arena.add_ended(&mut self.ended);
         }
@@ -294,8 +295,8 @@ impl Generations {
         Ok(())
     }
 
-    /// The configuration file as it is now, for the first image. If it cannot be read, that is
-    /// reported where it is needed.
+    /// Reads the configuration file for the first image. A failure is reported where the text is
+    /// needed.
     fn config_now(&self) -> Option<String> {
         crate::text_of(File::open(self.config_file.as_deref()?).ok()?).ok()
     }
@@ -310,18 +311,19 @@ impl Generations {
         self.old.iter().any(|old| !old.is_gone())
     }
 
-    /// Finds the service manager.
     pub(super) fn find_manager(&mut self) {
         match Manager::of_environment() {
             Ok(manager) => self.manager = manager,
-            Err(error) => self
-                .note(Level::Warning, format_args!("the service manager is told nothing: {error}")),
+            Err(error) => {
+                let what = format_args!("the service manager is told nothing: {error}");
+                self.note(messages::MANAGER_NOT_TOLD, what);
+            }
         }
     }
 
     /// Tells the service manager, if there is one and it listens.
     pub(super) fn tell(&self, message: Message<'_>) {
-        // It may be starting anew, and is not waited for.
+        // The manager may be restarting, and is not waited for.
         let _ = self.manager.tell(message);
     }
 
@@ -336,8 +338,8 @@ impl Generations {
         self.succession.serves()
     }
 
-    /// Ends the admin process of the image before; false if there is none. `next`: where this image
-    /// has its own.
+    /// Ends the admin process of the image before; false if there is none. `next`: address of this
+    /// image's own.
     pub(super) fn end_admin(&mut self, next: Option<&Place>) -> bool {
         let Some(admin) = self.admin.take() else { return false };
         let place = socket::place(admin.listener.as_fd()).ok();
@@ -351,7 +353,7 @@ impl Generations {
         self.succession.is_waiting()
     }
 
-    /// The inherited socket that was asked for so, or listens there: the first of several.
+    /// Takes the first inherited socket that was configured as `asked`, or listens there.
     pub(super) fn take_listener(&mut self, asked: &str) -> io::Result<Option<OwnedFd>> {
         let is_it = |(of, socket): &Listening| {
             let there = socket::place(socket.as_fd());
@@ -360,8 +362,8 @@ impl Generations {
         Ok(self.take_listeners(1, is_it)?.pop().map(|(_, socket)| socket))
     }
 
-    /// Inherited sockets that are such ones, so many at most. Until this image has all that it
-    /// needs they are also kept for another one.
+    /// Takes matching inherited sockets, `most` at most. Until this image has begun, they are also
+    /// kept for another.
     pub(super) fn take_listeners(
         &mut self,
         most: usize,
@@ -375,12 +377,12 @@ impl Generations {
         left.take(most).map(take).collect()
     }
 
-    /// The file of the socket at this path: nobody comes to one that has lost it.
+    /// File of the socket at this path: without it, no client reaches the socket.
     pub(super) fn file(&self, path: &Path) -> Option<&SocketFile> {
         self.files.iter().find(|file| file.path() == path)
     }
 
-    /// This image cannot begin: removes the files of sockets that the one before did not have.
+    /// Removes the files of sockets that the image before did not have: this image cannot begin.
     pub(super) fn remove_made_files(&mut self) {
         let mut known = self.addresses.clone();
         let admin = self.admin.as_ref();
@@ -388,13 +390,12 @@ impl Generations {
         self.remove_files(|place| !known.contains(place));
     }
 
-    /// This image has all that it needs.
     pub(super) fn has_begun(&mut self) {
         self.inherited.retain(|(_, taken)| !taken);
         self.begun = true;
     }
 
-    /// Remembers a socket that this image has made: nobody accepts from it yet.
+    /// Remembers a new socket of this image: no worker accepts from it yet.
     pub(super) fn has_made(&mut self, socket: &OwnedFd) -> io::Result<()> {
         if self.has_old() {
             self.made.push(socket.try_clone()?);
@@ -402,16 +403,15 @@ impl Generations {
         Ok(())
     }
 
-    /// The workers of this image are not to serve: what the kernel offers to sockets of its own
-    /// would wait for nobody.
+    /// Stops listening on new sockets: no worker of this image will accept from them.
     fn stop_made(&mut self) {
         for socket in self.made.drain(..) {
-            // It listens, and whoever is handed it may have it listen again.
+            // The next image that receives it may have it listen again.
             let _ = socket::stop_listening(socket.as_fd());
         }
     }
 
-    /// True for a socket that has lost its file, because nobody was to accept from it.
+    /// True for a socket that has lost its file, because no worker was to accept from it.
     fn is_unmade(&self, socket: BorrowedFd<'_>) -> bool {
         let Ok(Place::Unix(path)) = socket::place(socket) else { return false };
         let has_file = self.file(&path).is_some();
@@ -452,13 +452,13 @@ impl Generations {
         Ok(())
     }
 
-    /// Something has happened: does what can be done here, and returns the rest.
+    /// Handles an event: does what is possible here, and returns the rest.
     pub(super) fn on(&mut self, event: Event, own: &Own<'_>, poller: &mut Poll) -> Vec<Act> {
         let (mut rest, mut events) = (Vec::new(), vec![event]);
         while let Some(event) = events.pop() {
             let acts = self.succession.on(event, clock::now().tick);
             if self.succession.pending() > 0 {
-                // Before the configuration is read: who comes later waits for another.
+                // Before the configuration is read: later commands wait for another request.
                 self.tell_commands(own.control);
             }
             for act in acts {
@@ -466,7 +466,7 @@ impl Generations {
                     Act::Try(kind) => {
                         self.tell(Message::Reloading { monotonic_us: clock::nanos() / 1_000 });
                         if let Err(error) = self.start_trial(kind, own, poller) {
-                            self.note(Level::Error, format_args!("{}: {error}", said(kind)));
+                            self.fail(kind, &error);
                             events.push(Event::TrialEnded(Verdict::Died));
                         }
                     }
@@ -475,14 +475,14 @@ impl Generations {
                     }
                     Act::Exec(kind) => {
                         let error = self.execute(kind, own);
-                        self.note(Level::Error, format_args!("{}: {error}", said(kind)));
+                        self.fail(kind, &error);
                         events.push(Event::ExecFailed);
                     }
                     Act::Report(outcome) => self.report(outcome),
                     Act::GiveUp => self.gave_up = true,
                     Act::KillNew => {
                         self.stop_made();
-                        // A socket at a path would not listen again.
+                        // A Unix socket would not listen again.
                         self.remove_made_files();
                         rest.push(act);
                     }
@@ -494,8 +494,8 @@ impl Generations {
         rest
     }
 
-    /// Tells commands how requests stand. One that waits may have no counters of this image to look
-    /// at.
+    /// Reports the state of requests to commands, in all arenas: a waiting command may not know
+    /// this image's.
     fn tell_commands(&self, own: Option<Control<'_>>) {
         for old in &self.old {
             self.tell_at(&old.arena.control());
@@ -515,7 +515,7 @@ impl Generations {
                 self.dropped_at = clock::now().tick.after(DROPPED_MS);
                 self.made.clear();
                 return self.note(
-                    Level::Notice,
+                    messages::RELOAD_SERVES,
                     format_args!("reload: generation {} serves", self.number),
                 );
             }
@@ -529,50 +529,46 @@ impl Generations {
         };
         self.reloads[1] += 1;
         if outcome == Outcome::Dropped {
-            return self.note(
-                Level::Notice,
-                format_args!("reload: it is dropped, because the server ends"),
-            );
+            let what = format_args!("reload: it is dropped, because the server ends");
+            return self.note(messages::RELOAD_DROPPED, what);
         }
         self.tell(Message::Unchanged);
         self.note(
-            Level::Error,
+            messages::RELOAD_REFUSED,
             format_args!("reload: {what}: the workers that serve go on as they are"),
         );
     }
 
-    /// When [`Generations::due`] or [`Event::Time`] is.
+    /// Tick of the next [`Generations::due`] or [`Event::Time`].
     pub(super) fn wake_at(&self) -> Tick {
         let kill_at = self.old.iter().map(|old| old.kill_at).min().unwrap_or(Tick::NEVER);
         let wake_at = self.succession.wake_at().min(kill_at).min(self.dropped_at);
         wake_at.min(self.errands.wake_at())
     }
 
-    /// Does what time has brought.
+    /// Does the work that is due.
     pub(super) fn due(&mut self, now: Tick) {
         self.errands.kill_late(now);
         for old in &mut self.old {
             if old.kill_if_late(now) {
-                self.errors.note(
-                    Level::Warning,
-                    format_args!("generation {} did not end in time: killed", old.number),
-                );
+                let what = format_args!("generation {} did not end in time: killed", old.number);
+                self.errors.note(messages::GENERATION_LATE, what);
             }
         }
-        // A monitor that is refused knows more than one that waits for nobody.
+        // A refused monitor learns more than one that waits for nothing.
         drop(self.admin.take_if(|admin| admin.is_gone()));
         if self.dropped_at <= now {
             self.dropped_at = Tick::NEVER;
             for ((_, socket), _) in mem::take(&mut self.inherited) {
                 let place = socket::place(socket.as_fd()).ok();
                 self.remove_files(|other| Some(other) == place.as_ref());
-                // Workers that drain have it, too.
+                // Draining workers have it, too.
                 let _ = socket::stop_listening(socket.as_fd());
             }
         }
     }
 
-    /// A child of an old generation may have ended. [`Event::OldGone`], if it was the last.
+    /// Reaps a child of an old generation. Returns [`Event::OldGone`] after the last.
     pub(super) fn reap(&mut self, key: u64, poller: &mut Poll) -> io::Result<Option<Event>> {
         let (number, place) = ((key & !OLD) / PLACES, key % PLACES);
         let Some(old) = self.old.iter_mut().find(|old| old.number == number) else {
@@ -589,19 +585,20 @@ impl Generations {
         old.arena.settle(slots.clone(), closed);
         if exit != Exit::Code(0) {
             let pid = child.pid();
-            self.errors
-                .note(Level::Warning, format_args!("process {pid} of generation {number} {exit}"));
+            let what = format_args!("process {pid} of generation {number} {exit}");
+            self.errors.note(messages::OLD_WORKER_FAILED, what);
         }
         poller.remove(child.as_fd())?;
         *post = None;
         let gone = old.is_gone();
         if gone {
-            self.errors.note(Level::Notice, format_args!("generation {number} is gone"));
+            self.errors
+                .note(messages::GENERATION_GONE, format_args!("generation {number} is gone"));
         }
         Ok(gone.then_some(Event::OldGone(number)))
     }
 
-    /// Forgets the generations that are gone, except for what they have counted.
+    /// Forgets the generations that are gone, but not their counts.
     fn bury(&mut self) {
         if !self.begun {
             return;
@@ -615,7 +612,7 @@ impl Generations {
         });
     }
 
-    /// Adds up what generations before this one have counted.
+    /// Adds up the counts of generations before this one.
     pub(super) fn fold(&mut self, arena: &Arena<'_>) {
         self.bury();
         let mut totals = self.ended.clone();
@@ -625,25 +622,25 @@ impl Generations {
         self.tell_at(&arena.control());
     }
 
-    /// Tells the old workers that still serve to leave; others accept from the listeners.
+    /// Tells the old workers that still serve to leave. Others accept from the listeners.
     pub(super) fn leave_old(&mut self, drain_ms_max: u64) {
         for ((_, socket), _) in &self.inherited {
-            // If others share its port, what is new goes to the first of them, which is this
-            // image's; those who leave take what has come.
+            // If others share its port, new connections go to the first, which is this image's.
+            // Leaving workers accept the pending ones.
             let _ = socket::steer_by_cpu(socket.as_fd(), &[]);
         }
         let until = clock::now().tick.after(drain_ms_max);
         self.old.iter_mut().for_each(|old| old.leave(until));
     }
 
-    /// Tells the old workers that still serve to drain, because nobody follows.
+    /// Tells the old workers that still serve to drain: no generation follows.
     pub(super) fn drain_old(&mut self, drain_ms_max: u64) {
         let until = clock::now().tick.after(drain_ms_max);
         self.old.iter_mut().for_each(|old| old.drain(until));
     }
 
-    /// The end is asked for: whoever asks again, or wants it `at_once`, has old workers leave now;
-    /// true then. As in [`crate::supervise`], a second signal that follows at once is the first.
+    /// Handles a request to end. A second one, or `at_once`, stops old workers now and returns
+    /// true. As in [`crate::supervise`], a second signal that follows at once repeats the first.
     pub(super) fn end_old(&mut self, at_once: bool) -> bool {
         let now = clock::now().tick;
         let told_at = *self.told_at.get_or_insert(now);
@@ -660,7 +657,7 @@ impl Generations {
         self.old.iter_mut().for_each(|old| old.stop(now));
     }
 
-    /// What is executed, and with which arguments.
+    /// Program to execute, and its arguments.
     pub(super) fn program_of(&self, kind: Kind) -> (PathBuf, Vec<OsString>) {
         match kind {
             Kind::Root | Kind::Reload => (PathBuf::from("/proc/self/exe"), own_arguments()),
@@ -680,8 +677,8 @@ impl Generations {
         }
     }
 
-    /// Makes the handover for the next image, and lists the descriptors that it names. `trial`:
-    /// where it reports and sends what it finds, if it only tries.
+    /// Makes the handover for the next image, and lists its descriptors. `trial`: pipe for its
+    /// report and channel for its findings, if it only tries.
     pub(super) fn hand_over<'a>(
         &'a self,
         own: &Own<'a>,
@@ -703,7 +700,7 @@ impl Generations {
             let Inherited { asked, listener, child } = admin;
             (asked.clone(), listener.as_fd(), child.as_ref())
         });
-        // Of an image whose workers do not serve, it is not there yet.
+        // An image whose workers do not serve has none yet.
         let admin = inherited.or_else(|| own.admin.clone()).map(|(asked, fd, child)| {
             let (pid, pidfd) = child.map(|child| (child.pid(), number(child.as_fd()))).unzip();
             AdminProcess { asked, fd: number(fd), pid, pidfd }
@@ -727,7 +724,7 @@ impl Generations {
             Kind::Upgrade => "upgrade".to_owned(),
         });
         let text = |word: &OsString| word.to_str().map(str::to_owned);
-        // In force is what this image's workers have, or, if it has none, what it was handed.
+        // In force are the rules of this image's workers, or, if it has none, the inherited ones.
         let rules = own.roots.map(RootWatch::rules_in_force);
         let rules = rules.unwrap_or_else(|| self.rules.clone());
         let rules = sealed("regatta-rules", &rules.encode())?;
@@ -756,8 +753,8 @@ impl Generations {
         Ok((handover.write()?, rules, keep))
     }
 
-    /// The generations that have not ended, this image's own included. `number` is what a
-    /// descriptor is called.
+    /// Lists the generations that have not ended, this image's own included. `number` gives the
+    /// number of a descriptor.
     fn hand_over_workers<'a>(
         &'a self,
         own: &Own<'a>,
@@ -781,15 +778,13 @@ impl Generations {
         old
     }
 
-    fn note(&self, level: Level, message: fmt::Arguments<'_>) {
-        self.errors.note(level, message);
+    fn note(&self, message: &messages::Message, text: fmt::Arguments<'_>) {
+        self.errors.note(message, text);
     }
-}
 
-fn said(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Root | Kind::Reload => "reload",
-        Kind::Upgrade => "upgrade",
+    fn fail(&self, kind: Kind, error: &io::Error) {
+        let what = if kind == Kind::Upgrade { "upgrade" } else { "reload" };
+        self.note(messages::RELOAD_FAULT, format_args!("{what}: {error}"));
     }
 }
 

@@ -1,5 +1,5 @@
-//! Sockets that the service manager has given: it keeps them when this server ends, and whoever
-//! follows finds in them the connections that have come meanwhile.
+//! Sockets from the service manager. It keeps them when this server ends, and the next one finds
+//! connections in them that arrived meanwhile.
 use super::generations::{DROPPED_MS, Generations};
 use crate::{Failure, config::address::Place, given};
 use regatta_sys::{clock, socket};
@@ -9,7 +9,7 @@ use std::{
 };
 
 impl Generations {
-    /// Takes what the service manager gives; the image before this one would have handed it over.
+    /// Takes sockets from the service manager; the image before would have handed them over.
     pub(super) fn take_given(&mut self) -> Result<(), Failure> {
         for (place, socket) in given::take().map_err(Failure::Work)? {
             self.inherited.push(((place.to_string(), socket), false));
@@ -23,7 +23,7 @@ impl Generations {
         self.given.contains(place)
     }
 
-    /// The given sockets that nobody has taken: connections to them would wait for nobody.
+    /// Faults of given sockets that are not used: connections to them would wait without an answer.
     pub(super) fn left_of_given(&self) -> Vec<String> {
         let is_given = |socket: &OwnedFd| {
             socket::place(socket.as_fd()).is_ok_and(|place| self.is_given(&place))
@@ -39,8 +39,8 @@ impl Generations {
         left.map(|((asked, _), _)| fault(asked)).collect()
     }
 
-    /// The server ends, and leaves the given sockets as they are; the others, which its workers
-    /// therefore leave as well, end listening when these have taken what is in their backlogs.
+    /// Leaves the given sockets unchanged at the end of the server. The others stop listening once
+    /// workers, which therefore leave as well, have emptied their backlogs.
     pub(super) fn drop_own(&mut self, sockets: &[OwnedFd]) -> io::Result<()> {
         if self.given.is_empty() {
             return Ok(());

@@ -2,8 +2,8 @@
 use super::{Child, signal};
 use std::os::fd::OwnedFd;
 
-/// The admin process of the image before this one: it answers, of the workers that serve, until
-/// this image has workers that do, and an admin process of its own.
+/// Admin process of the image before. It answers, about the serving workers, until this image has
+/// serving workers and an admin process of its own.
 #[derive(Debug)]
 pub(super) struct Inherited {
     pub(super) asked: String,
@@ -12,15 +12,14 @@ pub(super) struct Inherited {
 }
 
 impl Inherited {
-    /// True if the process has ended by itself: monitors would wait for nobody.
+    /// True if the process has ended unasked: monitors would get no answer.
     pub(super) fn is_gone(&self) -> bool {
         self.child.as_ref().is_some_and(|child| !matches!(child.try_wait(), Ok(None)))
     }
 
-    /// Ends it.
     pub(super) fn end(self) {
         if let Some(child) = &self.child {
-            // It has nothing to finish, and may have ended.
+            // The process has nothing to finish, and may have ended.
             let _ = child.kill(signal::Signal::Kill);
             let _ = child.wait();
         }

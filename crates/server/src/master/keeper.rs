@@ -1,10 +1,11 @@
-//! The keeper: the process between the master and workers that share one table of descriptors.
+//! The keeper: a process between the master and workers that share one table of descriptors.
 //!
-//! Who shares a table can put anything under any of its numbers. So whoever clones the workers, and
-//! kills them by descriptor, has no rights that they lack: the keeper is the user that serves. The
-//! master, which may be root, has a table of its own and one child, and supervises it as a worker.
+//! A process can put anything under any number of a table that it shares. So the process that
+//! clones the workers, and kills them by descriptor, has no rights that they lack. The keeper is
+//! the user that serves. The master, which may be root, has its own table and supervises the
+//! keeper, its only child, as a worker.
 use super::{
-    Child, EXIT_CANNOT_WORK, Ending, Level, Master, Prepared, clock, fork_worker, io, process,
+    Child, EXIT_CANNOT_WORK, Ending, Master, Prepared, clock, fork_worker, io, messages, process,
 };
 use regatta_arch::shared::SharedState;
 use regatta_metrics::Phase;
@@ -26,7 +27,7 @@ impl Prepared {
         self.keeper.is_some() && !self.is_keeper()
     }
 
-    /// What a child of this process is called.
+    /// Name of a child of this process.
     pub(super) fn name(&self, child: usize) -> String {
         if self.has_keeper() { "the keeper".to_owned() } else { format!("worker {child}") }
     }
@@ -43,17 +44,17 @@ impl Prepared {
         fork_worker(&keep, || self.keep_workers().unwrap_or_else(|code| code))
     }
 
-    /// The life of the keeper; the code to exit with.
+    /// Runs the keeper; the code to exit with.
     fn keep_workers(&mut self) -> Result<i32, i32> {
         self.make_access_log(0);
         self.become_confined(format_args!("the keeper"), true)?;
-        // The books begin with what is open.
+        // The crew's table begins with what is open.
         self.errors.tick();
         self.root.leave_to_master();
         let Self { env, errors, workers, .. } = &mut *self;
         let seed = RandomState::new().hash_one(process::id());
         let failed = |what: &str, error: io::Error| {
-            errors.note(Level::Error, format_args!("the keeper {what}: {error}"));
+            errors.note(messages::KEEPER_NOT_STARTED, format_args!("the keeper {what}: {error}"));
             EXIT_CANNOT_WORK
         };
         let shared = SharedState::new(&env.settings, &env.site.caching, *workers, seed);
@@ -62,7 +63,10 @@ impl Prepared {
             Ok(Ending::Told) => Ok(0),
             Ok(Ending::CannotWork) => Err(EXIT_CANNOT_WORK),
             Err(error) => {
-                self.errors.note(Level::Error, format_args!("the keeper cannot go on: {error}"));
+                self.errors.note(
+                    messages::KEEPER_FAILED,
+                    format_args!("the keeper cannot go on: {error}"),
+                );
                 Err(EXIT_CANNOT_WORK)
             }
         }
@@ -70,7 +74,7 @@ impl Prepared {
 }
 
 impl Master<'_> {
-    /// The keeper's part of what the master has told everybody: workers see it for themselves.
+    /// Follows the master's orders as far as the keeper must: workers read them directly.
     pub(super) fn follow_master(&mut self) {
         if let Some(bell) = &self.prepared.keeper {
             bell.clear();
@@ -88,7 +92,7 @@ impl Master<'_> {
         self.keep_log(Crew::keep);
     }
 
-    /// Tells the crew of the error log.
+    /// Reports the error log to the crew.
     fn keep_log(&self, tell: fn(&Crew, BorrowedFd<'_>)) {
         let Prepared { env, errors, .. } = &*self.prepared;
         if let (Some(shared), Some(log)) = (&env.shared, errors.opened()) {

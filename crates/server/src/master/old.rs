@@ -1,4 +1,4 @@
-//! Workers that an earlier image of the master started: they serve until they are told to leave.
+//! Workers of an earlier image of the master: they serve until they are told to leave.
 use super::{Child, KEEPER_LEAVE_MS_MAX, LEAVE_MS_MAX, image::take, signal};
 use crate::handover::{OldChild, OldGeneration};
 use regatta_metrics::{OldArena, Phase};
@@ -23,7 +23,7 @@ pub(super) struct Old {
 }
 
 impl Old {
-    /// Takes over what the image before was handed, or had of its own.
+    /// Takes over a generation from the image before: its own, or an older one.
     pub(super) fn adopt(of: OldGeneration) -> Result<Self, String> {
         let number = of.number;
         let words = SharedWords::adopt(take(of.arena)?)
@@ -52,7 +52,7 @@ impl Old {
         Ok(this)
     }
 
-    /// What the next image adopts. `number` is what a descriptor is called.
+    /// Makes the record that the next image adopts. `number` gives the number of a descriptor.
     pub(super) fn hand_over<'a>(
         &'a self,
         number: &mut dyn FnMut(BorrowedFd<'a>) -> RawFd,
@@ -74,20 +74,20 @@ impl Old {
         self.children.iter().all(Option::is_none)
     }
 
-    /// Kills those that are left, if it is time to; true if there were any.
+    /// Kills the children that are left, if it is time; true if there were any.
     pub(super) fn kill_if_late(&mut self, now: Tick) -> bool {
         if self.kill_at > now {
             return false;
         }
         self.kill_at = Tick::NEVER;
         for (child, _) in self.children.iter().flatten() {
-            // It may have ended meanwhile.
+            // The child may have ended meanwhile.
             let _ = child.kill(signal::Signal::Kill);
         }
         !self.is_gone()
     }
 
-    /// Has them leave, if nobody has told them to, and be gone by then; others accept from the
+    /// Orders the workers to leave by `until`, unless already ordered. Others accept from the
     /// listeners.
     pub(super) fn leave(&mut self, until: Tick) {
         if self.drains_until.is_none() {
@@ -96,7 +96,7 @@ impl Old {
         }
     }
 
-    /// Has them drain, if nobody has told them to, and be gone by then; nobody follows.
+    /// Orders the workers to drain by `until`, unless already ordered. No generation follows.
     pub(super) fn drain(&mut self, until: Tick) {
         if self.drains_until.is_none() {
             self.arena.control().drain(until.0);
@@ -104,7 +104,7 @@ impl Old {
         }
     }
 
-    /// Has them leave at once.
+    /// Orders the workers to leave at once.
     pub(super) fn stop(&mut self, now: Tick) {
         if self.arena.control().phase() != Phase::Stop {
             self.arena.control().stop();
@@ -112,7 +112,7 @@ impl Old {
         }
     }
 
-    /// They have been told to be gone by then.
+    /// Notes that the workers must be gone by `until`, and rings their bells.
     fn told(&mut self, until: Tick) {
         let leave_ms_max = if self.keeper { KEEPER_LEAVE_MS_MAX } else { LEAVE_MS_MAX };
         self.drains_until = Some(until);

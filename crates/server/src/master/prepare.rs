@@ -1,4 +1,4 @@
-//! Everything that must be there before the first worker is forked.
+//! Preparations before the first worker is forked.
 use super::{
     Prepared,
     admin::Admin,
@@ -11,8 +11,11 @@ use crate::{
     config::{check::Config, raw::Problem, release::Wanted},
     findings::Handed,
     front::Front,
-    log::{self, AccessLog, AccessLogOptions, Destination, ErrorLog, Format, LOGS, Level, Owner},
+    log::{
+        self, AccessLog, AccessLogOptions, Destination, ErrorLog, Format, LOGS, LogFault, Owner,
+    },
     machine::Found,
+    messages,
     root::{Folder, RootWatch},
     site::Builder,
 };
@@ -38,7 +41,8 @@ pub(super) enum Purpose {
 }
 
 impl Purpose {
-    /// Directories that workers may read, if a trial has found them; and the opener of the logs.
+    /// Splits into directories that workers may read, if a trial has found them, and the opener of
+    /// the logs.
     fn split(self) -> (Option<Vec<Folder>>, Opened) {
         match self {
             Self::Try => (None, Opened::None),
@@ -77,7 +81,7 @@ pub(super) fn prepare(
     let (hosts, build) = (wanted.len(), Arc::clone(&builder));
     let build = move |host: usize, change: u64, text: &[u8]| build.build(host, change, text);
     let front = Front::new(&settings, workers, generations.clients.as_ref())?;
-    // The last is the keeper's, if there is one.
+    // The keeper's is last, if there is one.
     let takers = workers + usize::from(keeper.is_some());
     let (of, by) = ((&found.root, found.releases), (wanted, builder));
     let (root, root_channels) =
@@ -126,7 +130,7 @@ fn bells(settings: &Settings, workers: usize) -> io::Result<(Vec<Bell>, Option<B
     Ok((bells?, SharedState::is_wanted(settings).then(Bell::new).transpose()?))
 }
 
-/// Options asked for of each socket, the sockets, and their addresses.
+/// Configured address of each socket, the sockets, and their addresses.
 type Listens = (Vec<String>, Vec<OwnedFd>, Vec<Place>);
 
 fn listen(
@@ -149,7 +153,7 @@ fn listen(
     Ok((asked, sockets, addresses))
 }
 
-/// The names that are looked for below each root, what builds sites, and those to begin with.
+/// Makes the names to look up below each root, the builder of sites, and the first sites.
 fn sites(config: &mut Config, found: &Found) -> (Vec<Wanted>, Arc<Builder>, Site) {
     let hosts = mem::take(&mut config.hosts);
     let wanted = Wanted::of_all(&config.plain, found.user.is_some());
@@ -158,7 +162,7 @@ fn sites(config: &mut Config, found: &Found) -> (Vec<Wanted>, Arc<Builder>, Site
     (wanted, Arc::new(builder), site)
 }
 
-/// The counters, which begin with what earlier generations have counted.
+/// Makes the counters, which begin with the counts of earlier generations.
 fn counters(
     config: &Config,
     generations: &mut Generations,
@@ -172,23 +176,24 @@ fn counters(
     if !generations.given.is_empty() {
         arena.control().keep_listeners();
     }
-    // Readers take the last: what is counted must be there before. That of a trial they never take.
+    // Readers take the latest generation, so counts must precede it. They never take that of a
+    // trial.
     arena.set_generation(if tries { 0 } else { generations.number });
     Ok((shared, arena))
 }
 
-/// Says what nobody has set, and what may not have been meant.
+/// Logs the chosen values, and warnings.
 fn tell(config: &Config, user: Option<&User>, errors: &ErrorLog) {
     let chosen: Vec<String> = config.chosen.iter().map(ToString::to_string).collect();
     let (name, chosen) = (config.architecture.name, chosen.join(", "));
-    errors.note(Level::Notice, format_args!("{name} starts with {chosen}"));
-    for Problem { place, message, hint } in config.warnings.iter().chain(&config.cut) {
+    errors.note(messages::SERVER_STARTS, format_args!("{name} starts with {chosen}"));
+    for Problem { kind, place, message, hint } in config.warnings.iter().chain(&config.cut) {
         let hint = hint.as_deref().map_or_else(String::new, |hint| format!("; {hint}"));
-        errors.note(Level::Warning, format_args!("{place}: {message}{hint}"));
+        errors.note(kind, format_args!("{place}: {message}{hint}"));
     }
     if user.is_some_and(|user| user.uid == 0) {
         errors.note(
-            Level::Warning,
+            messages::SERVES_AS_ROOT,
             format_args!(
                 "serving as root: an attacker in a worker would control the machine; use --user"
             ),
@@ -201,7 +206,7 @@ fn tell(config: &Config, user: Option<&User>, errors: &ErrorLog) {
 enum Opened {
     /// This process; it waits for their disk.
     Here,
-    /// A trial, which has made them; the error log, if it is a file.
+    /// A trial, which made the logs; the error log, if it is a file.
     Handed(Option<File>),
     /// None does.
     None,
@@ -251,19 +256,22 @@ fn logs(
         },
         (access, errors) => {
             let faults = access.err().into_iter().chain(errors.err());
-            let problems = faults
-                .map(|fault| Problem::new(config.said.place(fault.option), fault.to_string()));
+            let problem = |fault: LogFault| {
+                let place = config.said.place(fault.option);
+                Problem::new(messages::NOT_WRITABLE, place, fault.to_string())
+            };
+            let problems = faults.map(problem);
             Err(Failure::Configuration(problems.collect()))
         }
     }
 }
 
-/// Tries, as the user that is to serve and in a process of its own, to open the logs: the bits of
-/// those that cannot be.
+/// Tests in a child, as the serving user, whether the logs can be opened. Returns a bit for each
+/// that cannot.
 fn unwritable(settings: &Settings, user: &User) -> io::Result<i32> {
     let try_them = || {
         if set_user(user).is_err() {
-            // Each worker says so.
+            // Each worker reports it.
             return 0;
         }
         let fails = |key| match Destination::from(settings.text(key)) {
@@ -280,7 +288,7 @@ fn unwritable(settings: &Settings, user: &User) -> io::Result<i32> {
     }
 }
 
-/// Whether there is none where this process may look.
+/// Whether no file is there, as far as this process may look.
 fn is_absent(path: &Path) -> bool {
     path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
@@ -292,12 +300,12 @@ fn unwritten(config: &Config, which: i32) -> Vec<Problem> {
         let problem = format!("{key}: user \"{user}\" may not open \"{path}\" for appending");
         let hint =
             format!("`chown {user} {path}`; and that user must be able to search its folder");
-        Problem::new(config.said.place(key), problem).hint(hint)
+        Problem::new(messages::NOT_WRITABLE, config.said.place(key), problem).hint(hint)
     };
     which.map(problem).collect()
 }
 
-/// Gives the workers a disk that is simulated, if there is to be one.
+/// Gives the workers a simulated disk, if one is wanted.
 fn simulate(settings: &Settings, errors: &ErrorLog) -> io::Result<()> {
     let heads: usize = settings.number_as("lab.disk_heads");
     let seek_us = settings.number("lab.disk_seek_us");
@@ -307,7 +315,7 @@ fn simulate(settings: &Settings, errors: &ErrorLog) -> io::Result<()> {
     }
     simulated_disk::install(Model { seek_us, bandwidth, heads })?;
     errors.note(
-        Level::Warning,
+        messages::DISK_SIMULATED,
         format_args!(
             "the disk is simulated in process: lab.disk_heads = {heads}, lab.disk_seek_us = \
              {seek_us}, lab.disk_bandwidth = {bandwidth}"

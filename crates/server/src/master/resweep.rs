@@ -9,7 +9,7 @@ const LONGEST_MS: u64 = 1000;
 /// The next sweep. Waits double, for a worker that hangs while it takes descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Resweep {
-    /// Time at which it is due.
+    /// Tick at which the sweep is due.
     pub(super) at: Tick,
     wait_ms: u64,
 }

@@ -1,9 +1,10 @@
-//! The sockets that all workers inherit.
+//! Sockets that all workers inherit.
 use super::generations::{Generations, Listening};
 use crate::{
     Failure,
     config::{address::socket_mode, check::Config},
-    log::{ErrorLog, Level},
+    log::ErrorLog,
+    messages,
 };
 use regatta_arch::{
     kit::accept::AcceptOptions,
@@ -24,10 +25,10 @@ use std::{
 /// `TCP_DEFER_ACCEPT`: how long the kernel keeps a silent connection to itself, seconds.
 const DEFER_ACCEPT_S: u32 = 10;
 
-/// Makes the sockets, or takes those that the image before had. The master keeps all of them open
-/// for as long as it lives: connections that wait for a worker of their own are not lost with it.
-/// Sockets of the image before that share an address with these are accepted from, too, because
-/// closing one would reset its backlog. `owner`: of the files at paths.
+/// Makes the sockets, or takes inherited ones. The master keeps all open as long as it lives:
+/// connections that wait for a dead worker are not lost. Workers also accept from surplus inherited
+/// sockets at these addresses, because closing one would reset its backlog. `owner`: owner of the
+/// files at paths.
 pub(super) fn sockets(
     config: &mut Config,
     owner: Option<&User>,
@@ -63,8 +64,8 @@ pub(super) fn sockets(
         match made {
             Ok(listening) => sockets.push(listening),
             Err(error) => {
-                let fault = listen_fault(&plan.place, &error);
-                faults.push(config.said.problem("server.listen", &fault).to_string());
+                let (kind, fault) = (messages::CANNOT_LISTEN, listen_fault(&plan.place, &error));
+                faults.push(config.said.problem(kind, "server.listen", &fault).to_string());
             }
         }
     }
@@ -84,7 +85,7 @@ pub(super) fn sockets(
         })?;
     }
     if let Steps::All(_) = (config.architecture.driver.steps)(config.settings()) {
-        // Each thread or process accepts from one: none is spared for what is left over.
+        // Each thread or process accepts from one socket: none is left for a surplus one.
         return Ok(sockets);
     }
     let own = addresses(sockets.iter().map(|(_, socket)| socket));
@@ -102,7 +103,7 @@ pub(super) fn sockets(
     Ok(sockets)
 }
 
-/// The inherited socket for an address, or a new one; a trial only sees whether it could be made.
+/// Takes the inherited socket for an address, or makes one; a trial only tests whether it could.
 fn socket_of(
     spec: &ListenSpec,
     shares_port: bool,
@@ -119,10 +120,10 @@ fn socket_of(
         socket::is_free(spec.addr)?;
     }
     match (shares_port, tries) {
-        // What the first of the port would need for that it does not get from a trial.
+        // A trial does not give the first socket of the port the option that sharing needs.
         (true, true) => socket::try_sharing(spec.addr.ip()),
         (false, true) => socket::bind(spec),
-        // Who shares a port shares it with the first of its own.
+        // Sockets that share a port share it only with our first one.
         (_, false) => {
             let made = socket::listen(spec)?;
             generations.has_made(&made)?;
@@ -131,15 +132,15 @@ fn socket_of(
     }
 }
 
-/// The socket for an address that the service manager has given. Generations may hand several on:
-/// each process had the one as a listener of its own.
+/// Takes the socket from the service manager for an address. Earlier generations may hand on
+/// several: each process had the one as its own listener.
 fn given_socket(
     spec: &ListenSpec,
     generations: &mut Generations,
     tries: bool,
 ) -> io::Result<OwnedFd> {
     let socket = all_at(&Place::Inet(spec.addr), generations)?;
-    // It was there when the image before this one began.
+    // The image before this one had the socket.
     let socket = socket.ok_or(io::ErrorKind::AddrNotAvailable)?;
     if !tries {
         socket::adopt(socket.as_fd(), spec)?;
@@ -147,7 +148,7 @@ fn given_socket(
     Ok(socket)
 }
 
-/// What is wrong with sockets that were given, and are to be one for each processor.
+/// Fault of a given socket, if there is to be one for each processor.
 fn unsteerable(config: &Config, generations: &Generations) -> Option<String> {
     let places = config.layout.steered.iter().map(|first| &config.layout.sockets[*first].place);
     let given = places.into_iter().find(|place| generations.is_given(place))?;
@@ -158,17 +159,17 @@ fn unsteerable(config: &Config, generations: &Generations) -> Option<String> {
     ))
 }
 
-/// Says which sockets are the service manager's, and whether that changes who accepts from them.
+/// Logs which sockets are the service manager's, and whether workers share them for that reason.
 pub(super) fn tell_given(config: &Config, generations: &Generations, errors: &ErrorLog) {
     for place in &generations.given {
         errors.note(
-            Level::Notice,
+            messages::SOCKET_GIVEN,
             format_args!("{place}: the socket is the service manager's, which keeps it open"),
         );
         let shares = |plan: &SocketPlan| plan.place == *place && plan.port_of.is_some();
         if config.layout.sockets.iter().any(shares) && matches!(place, Place::Inet(_)) {
             errors.note(
-                Level::Warning,
+                messages::SOCKET_SHARED,
                 format_args!(
                     "{place}: one socket was given, and all workers share it: they have none of \
                      their own, as event.listen=reuseport would have it"
@@ -178,14 +179,14 @@ pub(super) fn tell_given(config: &Config, generations: &Generations, errors: &Er
     }
 }
 
-/// One of the inherited sockets that listen there, if there are any; the others are the same.
+/// Takes one of the inherited sockets at this address, if any; the others are the same.
 fn all_at(place: &Place, generations: &mut Generations) -> io::Result<Option<OwnedFd>> {
     let is_it =
         |(_, socket): &Listening| socket::place(socket.as_fd()).is_ok_and(|it| it == *place);
     Ok(generations.take_listeners(usize::MAX, is_it)?.pop().map(|(_, socket)| socket))
 }
 
-/// The inherited socket at a path, or a new one; a trial only sees whether it could be made.
+/// Takes the inherited socket at a path, or makes one; a trial only tests whether it could.
 fn unix_socket(
     spec: &UnixSpec<'_>,
     generations: &mut Generations,
@@ -193,7 +194,7 @@ fn unix_socket(
 ) -> io::Result<OwnedFd> {
     let place = Place::Unix(spec.path.to_owned());
     let inherited = all_at(&place, generations)?;
-    // The file of one that was given is not ours.
+    // The file of a given socket is not ours.
     match (inherited, generations.file(spec.path)) {
         (Some(socket), file) if file.is_some() || generations.is_given(&place) => {
             if !tries {
@@ -235,7 +236,7 @@ fn listen_spec(config: &Config, address: SocketAddr, plan: &SocketPlan) -> Liste
     }
 }
 
-/// Where the sockets listen; what several share is there once.
+/// Addresses of the sockets, each once.
 pub(super) fn addresses<'a>(
     sockets: impl IntoIterator<Item = &'a OwnedFd>,
 ) -> io::Result<Vec<Place>> {

@@ -1,4 +1,4 @@
-//! The master's part in what follows it: another image, with another generation of workers.
+//! Master's part in its succession: another image, with another generation of workers.
 use super::{Child, Env, Happened, Master, Message, Monitors, Own, Prepared, clock, io};
 use crate::succession::Act;
 use regatta_metrics::Phase;
@@ -6,7 +6,7 @@ use regatta_sys::socket::{self, Mode, Steps};
 use std::os::fd::AsFd;
 
 impl Master<'_> {
-    /// Something has happened that decides which generation serves.
+    /// Handles an event that decides which generation serves.
     pub(super) fn happened(&mut self, event: Happened) -> io::Result<()> {
         let Self { generations: Some(generations), poller, prepared, children, monitors, .. } =
             self
@@ -14,7 +14,7 @@ impl Master<'_> {
             return Ok(());
         };
         let arena = &prepared.env.arena;
-        // The next image begins with it.
+        // The next image begins with these counts.
         generations.fold(arena);
         let acts = generations.on(event, &own(prepared, children, monitors), poller);
         generations.fold(arena);
@@ -27,24 +27,24 @@ impl Master<'_> {
                 }
                 Act::DrainOld => generations.drain_old(drain_ms_max),
                 Act::KillNew => {
-                    // Some may have begun to answer; and the old ones accept where they do.
+                    // Some may have begun to answer, and the old ones accept from the same sockets.
                     let until = clock::now().tick.after(drain_ms_max);
                     self.staff.drain(until);
                     arena.control().leave(until.0);
                     prepared.ring();
-                    // Nobody would answer there either.
+                    // Its listener would have no process to answer, either.
                     prepared.admin = None;
                     self.awaited = 0;
                 }
-                // The rest has been done; and the server ends once nobody is left.
+                // All others have been carried out; the server ends once no worker is left.
                 Act::Try(_) | Act::KillTrial | Act::Exec(_) | Act::Report(_) | Act::GiveUp => {}
             }
         }
         Ok(())
     }
 
-    /// The server is to end while only workers of an earlier image serve: they drain, or leave if
-    /// that is asked for again.
+    /// Ends the server while only workers of an earlier image serve. They drain, or leave at the
+    /// second request.
     pub(super) fn end_waiting(&mut self) -> io::Result<()> {
         self.tell_manager(Message::Stopping);
         self.happened(Happened::Stop)?;
@@ -56,7 +56,7 @@ impl Master<'_> {
         Ok(())
     }
 
-    /// Does for other generations what time has brought.
+    /// Does the due work for other generations.
     pub(super) fn look_at_generations(&mut self) -> io::Result<()> {
         let Some(generations) = &mut self.generations else { return Ok(()) };
         let now = clock::now().tick;
@@ -68,20 +68,20 @@ impl Master<'_> {
         if is_due { self.happened(Happened::Time) } else { Ok(()) }
     }
 
-    /// The trial of the next image has ended.
+    /// Handles the end of the trial.
     pub(super) fn on_trial_exit(&mut self) -> io::Result<()> {
         let Some(generations) = &mut self.generations else { return Ok(()) };
         let event = generations.on_trial_exit(&mut self.poller)?;
         event.map_or(Ok(()), |event| self.happened(event))
     }
 
-    /// The trial has sent something that it has found.
+    /// Receives findings of the trial.
     pub(super) fn take_findings(&mut self) -> io::Result<()> {
         let Some(generations) = &mut self.generations else { return Ok(()) };
         generations.take_findings(&mut self.poller)
     }
 
-    /// An errand may have ended; if it has made the logs, workers open them again.
+    /// Reaps an errand. If it has made the logs, workers reopen them.
     pub(super) fn on_errand_exit(&mut self, key: u64) -> io::Result<()> {
         let Some(generations) = &mut self.generations else { return Ok(()) };
         if generations.on_errand_exit(key, &mut self.poller)? {
@@ -91,7 +91,7 @@ impl Master<'_> {
         Ok(())
     }
 
-    /// A child of an earlier image may have ended.
+    /// Reaps a child of an earlier image.
     pub(super) fn reap_old(&mut self, key: u64) -> io::Result<()> {
         let Some(generations) = &mut self.generations else { return Ok(()) };
         let Some(event) = generations.reap(key, &mut self.poller)? else { return Ok(()) };
@@ -99,14 +99,14 @@ impl Master<'_> {
         self.happened(event)?;
         let Prepared { env, architecture, .. } = &*self.prepared;
         if alone && matches!((architecture.driver.steps)(&env.settings), Steps::All(_)) {
-            // Nobody accepts from them who must not wait.
+            // No worker that must not wait accepts from them.
             env.sockets.iter().try_for_each(|of| socket::set_mode(of, Mode::Blocking))?;
         }
         Ok(())
     }
 }
 
-/// What goes from this image to the next.
+/// Collects the state that the next image receives.
 fn own<'a>(
     prepared: &'a Prepared,
     children: &'a [Option<Child>],
@@ -121,7 +121,7 @@ fn own<'a>(
     };
     let alive = |(at, child): (usize, &'a Option<Child>)| Some((child.as_ref()?, slots(at)));
     let workers = children.iter().enumerate().filter_map(alive);
-    // They are reaped with them.
+    // Scouts are reaped with workers.
     let scouts = prepared.root.children().map(|child| (child, 0..0));
     let admin = prepared
         .admin

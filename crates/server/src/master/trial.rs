@@ -1,5 +1,5 @@
-//! The trial of the next image: a process that becomes it, reads what it would read, and sends what
-//! it has found. The master opens none of that itself.
+//! Trial of the next image: a process that becomes it, reads its files, and sends its findings. The
+//! master itself opens none of them.
 use super::{
     fork_worker,
     generations::{Generations, Own, TRIAL},
@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     findings::Sent,
-    log::Level,
+    messages,
     succession::{Event, Kind, Verdict},
 };
 use regatta_sys::{
@@ -21,7 +21,7 @@ use std::{
     os::fd::{AsFd, AsRawFd},
 };
 
-/// The key of the master's poller for what a trial sends.
+/// Key of the master's poller for findings of a trial.
 pub(super) const FINDINGS: u64 = u64::MAX - 5;
 
 impl Generations {
@@ -43,7 +43,7 @@ impl Generations {
         keep.extend([memory.as_fd(), rules.as_fd(), to.as_fd(), theirs.as_fd()]);
         let (program, arguments) = self.program_of(kind);
         let child = fork_worker(&keep, || {
-            // What the program starts, and leaves behind, ends with it.
+            // Children that the program leaves behind end with it.
             let error = match lead_group() {
                 Ok(()) => run(&program, arguments.clone(), &memory, &keep),
                 Err(error) => error,
@@ -58,7 +58,7 @@ impl Generations {
         Ok(())
     }
 
-    /// Takes what the trial has sent: the channel has room for little.
+    /// Receives findings of the trial: the channel has room for little.
     pub(super) fn take_findings(&mut self, poller: &mut Poll) -> io::Result<()> {
         let Some(trial) = &mut self.trial else { return Ok(()) };
         if trial.is_open && !trial.found.take(&trial.channel) {
@@ -68,11 +68,11 @@ impl Generations {
         Ok(())
     }
 
-    /// The trial has ended.
+    /// Handles the end of the trial.
     pub(super) fn on_trial_exit(&mut self, poller: &mut Poll) -> io::Result<Option<Event>> {
         self.take_findings(poller)?;
         let Some(mut trial) = self.trial.take() else { return Ok(None) };
-        // As long as it has not been waited for, no other group has its number.
+        // Until it is reaped, no other group has its number.
         let _ = trial.child.kill_group();
         let Some(exit) = trial.child.try_wait()? else {
             self.trial = Some(trial);
@@ -83,7 +83,7 @@ impl Generations {
             poller.remove(trial.channel.as_fd())?;
         }
         let mut report = Vec::new();
-        // It takes what is there, and does not wait for what the program has left behind.
+        // Reads what is there, and does not wait for children that the program left behind.
         let _ = trial.report.by_ref().take(REPORT_BYTES_MAX as u64).read_to_end(&mut report);
         let is_approved = report == approval(trial.child.pid()).as_bytes();
         if is_approved && exit == Exit::Code(0) {
@@ -97,13 +97,13 @@ impl Generations {
             }
         }
         for line in String::from_utf8_lossy(&report).lines() {
-            self.errors.note(Level::Error, format_args!("reload: {line}"));
+            self.errors.note(messages::RELOAD_FAULT, format_args!("reload: {line}"));
         }
         let verdict = match exit {
             Exit::Code(_) if !report.is_empty() => Verdict::Faulty,
             _ => {
                 self.errors.note(
-                    Level::Error,
+                    messages::TRIAL_FAILED,
                     format_args!("reload: the program {exit} when it was tried"),
                 );
                 Verdict::Died

@@ -1,8 +1,9 @@
-//! A master that has no workers of its own: it could not prepare them, though a trial could. Those
-//! of the image before it serve until somebody asks for another generation, or for the end.
+//! A master without workers of its own: it could not prepare them, though a trial could. Workers of
+//! the image before serve until another generation, or the end, is requested.
 use super::{
     CLOCK_LATE_MS_MAX, ERRAND, Event, FINDINGS, Failure, Generations, Happened, Interest, Kind,
-    Level, OLD, Own, Poll, Poller as _, SIGNALS, Signals, TRIAL, clock, image, io, signal::Signal,
+    OLD, Own, Poll, Poller as _, SIGNALS, Signals, TRIAL, clock, image, io, messages,
+    signal::Signal,
 };
 use crate::{
     heartbeat::{Role, Watch},
@@ -12,10 +13,10 @@ use crate::{
 use regatta_sys::signal::Received;
 use std::{mem, os::fd::AsFd, time::Duration};
 
-/// The configuration that may say another number could not be followed, milliseconds.
+/// Value of `server.drain_ms_max`, milliseconds: the configuration could not be followed.
 const DRAIN_MS_MAX: u64 = 8_000;
 
-/// Likewise how long a disk may take, milliseconds.
+/// Value of `limits.disk_ms_max`, milliseconds, likewise.
 const DISK_MS_MAX: u64 = 30_000;
 
 /// The longest wait, milliseconds.
@@ -29,7 +30,7 @@ pub(super) fn wait(
 ) -> Result<(), Failure> {
     generations.find_manager();
     for line in image::lines(failure) {
-        generations.errors.note(Level::Error, format_args!("reload: {line}"));
+        generations.errors.note(messages::RELOAD_FAULT, format_args!("reload: {line}"));
     }
     let now = clock::now().tick;
     let (watchdog, watch) = (notify::watchdog(now), Watch::new(now));
@@ -106,7 +107,7 @@ impl Waiting {
                 finding.is_hopeless && !matches!(finding.role, Role::Old { leaves: false, .. });
             finding.note(&self.generations.errors, kills);
             let of = children.iter().filter(|of| kills && of.child.pid() == finding.pid);
-            // It may have ended meanwhile.
+            // The child may have ended meanwhile.
             of.for_each(|of| drop(of.child.kill(Signal::Kill)));
         }
     }

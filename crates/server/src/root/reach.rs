@@ -1,4 +1,4 @@
-//! Directories that confined workers may read besides the roots that they begin with.
+//! Directories that confined workers may read in addition to their first roots.
 use regatta_arch::options::Settings;
 use regatta_sys::{Root, sandbox::landlock_version};
 use std::{
@@ -12,7 +12,7 @@ use std::{
 #[derive(Debug)]
 pub(super) struct Reach(Option<Vec<Folder>>);
 
-/// A directory below which workers may read. Landlock's rules are about the directory: another one
+/// Directory below which workers may read. Landlock's rules are about the directory: another one
 /// that gets its name is out of reach.
 #[derive(Debug)]
 pub(crate) struct Folder {
@@ -27,7 +27,7 @@ impl Folder {
         Some(Self { path, id: (facts.dev(), facts.ino()) })
     }
 
-    /// True if what has this name is below it. May wait for a disk.
+    /// True if the file of this name is below it. May wait for a disk.
     fn holds(&self, name: &Path) -> bool {
         let is_same = |now: Self| now.id == self.id;
         name.starts_with(&self.path) && Self::at(self.path.clone()).is_some_and(is_same)
@@ -61,8 +61,8 @@ impl Reach {
     }
 }
 
-/// The directories in which a deployment finds another root, without `/`: the one that the path's
-/// last part is in, which may be a link, and the one in which the root is.
+/// Directories in which a deployment finds another root, without `/`. One contains the path's last
+/// part, which may be a link; the other contains the root itself.
 fn deployed(root: &Root) -> Vec<PathBuf> {
     let link = root.given().parent().and_then(|folder| folder.canonicalize().ok());
     let there = root.name().ok().filter(|_| root.is_open());

@@ -1,4 +1,4 @@
-//! Sequences of events, chosen and by dice.
+//! Sequences of events, chosen and random.
 use super::*;
 
 const UPGRADE: Kind = Kind::Upgrade;
@@ -10,7 +10,7 @@ fn earlier(number: u64, leaves: bool) -> Earlier {
     Earlier { number, leaves }
 }
 
-/// What each event leads to, one after the other, at the same time.
+/// Checks the acts after each event, one after the other, at the same time.
 fn check(succession: &mut Succession, steps: &[(Event, &[Act])]) {
     for (at, (event, acts)) in steps.iter().enumerate() {
         assert_eq!(succession.on(*event, START), *acts, "step {at}: {event:?}");
@@ -81,7 +81,7 @@ fn requests_that_come_meanwhile_are_one() {
             &[Act::Report(Outcome::Refused(Verdict::Faulty)), Act::Try(UPGRADE)],
         )],
     );
-    // What is asked for while it is tried outlives the image.
+    // A request during the trial outlives the image.
     check(
         &mut succession,
         &[(Event::Asked(RELOAD), &[]), (Event::TrialEnded(Verdict::Good), &[Act::Exec(UPGRADE)])],
@@ -93,8 +93,8 @@ fn requests_that_come_meanwhile_are_one() {
     );
 }
 
-/// A root that has moved is followed with the configuration that serves: an image that has another
-/// one, and cannot begin, does not follow it.
+/// A moved root is followed with the configuration in force: an image with another one, which
+/// cannot begin, does not follow it.
 #[test]
 fn a_root_is_followed_by_who_serves() {
     let not_started = Act::Report(Outcome::NotStarted);
@@ -109,12 +109,12 @@ fn a_root_is_followed_by_who_serves() {
     );
     let mut serving = Succession::new();
     check(&mut serving, &[(Event::Asked(ROOT), &[Act::Try(ROOT)])]);
-    // Who asks for a reload wants what the file says now.
+    // A reload uses the file as it is now.
     check(&mut serving, &[(Event::Asked(ROOT), &[]), (Event::Asked(RELOAD), &[])]);
     assert_eq!(serving.asked(), Some(RELOAD));
 }
 
-/// A trial that has been killed is waited for: its end must not be taken for that of the next.
+/// A killed trial is reaped: its end must not be mistaken for that of the next.
 #[test]
 fn a_trial_that_takes_too_long_is_killed() {
     let mut succession = Succession::new();
@@ -125,7 +125,7 @@ fn a_trial_that_takes_too_long_is_killed() {
     assert_eq!(succession.on(Event::Time, late), [Act::KillTrial]);
     assert!(succession.on(Event::Time, late).is_empty(), "once");
     assert!(succession.on(Event::Asked(RELOAD), late).is_empty());
-    // It was good, and too late.
+    // The verdict was good, and too late.
     let ended = succession.on(Event::TrialEnded(Verdict::Good), late);
     assert_eq!(ended, [Act::Report(Outcome::Refused(Verdict::Late)), Act::Try(RELOAD)]);
 }
@@ -144,7 +144,7 @@ fn workers_that_cannot_begin_leave_the_old_ones_serving() {
                 (Event::OldGone(3), &[]),
                 // The configuration has been repaired.
                 (Event::Asked(RELOAD), &[Act::Try(RELOAD)]),
-                // The last of those that serve has died meanwhile.
+                // The last serving generation has died meanwhile.
                 (Event::OldGone(4), &[]),
                 (
                     Event::TrialEnded(Verdict::Faulty),
@@ -221,7 +221,7 @@ impl Dice {
     }
 }
 
-/// A server whose processes are only told of: what the acts do to it, and what must hold.
+/// Model of a server: the effects of acts, and what must hold.
 struct World {
     succession: Succession,
     now: Tick,
@@ -230,11 +230,11 @@ struct World {
     old: Vec<Earlier>,
     own_serves: bool,
     starting: bool,
-    /// A trial that has not been waited for, and whether it was killed.
+    /// A trial that has not been reaped, and whether it was killed.
     trial: Option<bool>,
     /// The program is to be executed.
     exec: bool,
-    /// Requests that were not taken for one with another, and how many have been answered.
+    /// Requests that were not merged with others, and the number of answers.
     requests: u64,
     reports: u64,
     ended: bool,
@@ -257,7 +257,7 @@ impl World {
         }
     }
 
-    /// One of the things that may happen now.
+    /// Picks an event that may happen now.
     fn happens(&mut self, dice: &mut Dice) -> Event {
         match dice.below(12) {
             0 | 1 => Event::Asked(match dice.below(4) {
@@ -274,7 +274,7 @@ impl World {
             7 if self.starting => Event::NewFailed,
             8 | 9 if !self.old.is_empty() => {
                 let at = usize::try_from(dice.below(self.old.len() as u64)).unwrap_or(0);
-                // Those that serve crash now and then; those that leave will be gone.
+                // Serving ones crash now and then; leaving ones will be gone.
                 if !self.old[at].leaves && dice.below(8) != 0 {
                     return Event::Time;
                 }
@@ -290,7 +290,7 @@ impl World {
 
     fn step(&mut self, event: Event, dice: &mut Dice) {
         match event {
-            // What this image has is not what serves.
+            // The configuration of this image is not in force.
             Event::Asked(ROOT) if self.succession.is_waiting() => {}
             Event::Asked(_) if self.succession.asked().is_none() => self.requests += 1,
             Event::AllReady | Event::NewFailed => self.starting = false,

@@ -12,7 +12,7 @@ const DIALS: [(&str, Dial); Dial::ALL.len()] = [
     ("decisions", Dial::Decisions),
 ];
 
-/// One document, on one line.
+/// Formats one document, on one line.
 pub(super) fn document(now: &Sample, earlier: Option<&Sample>) -> String {
     let workers = now.workers.iter().map(|worker| object_of(now, earlier, worker));
     let workers: Vec<Value> = workers.collect();
@@ -84,7 +84,7 @@ fn values(totals: &Totals) -> Map<String, Value> {
     .collect()
 }
 
-/// What happened in some seconds: rates of the counters, per second, and the distributions.
+/// Counts of an interval: rates of the counters, per second, and the distributions.
 fn interval(since: &Totals, seconds: f64) -> Value {
     let sums = Counter::ALL.iter().filter(|counter| counter.merge() == Merge::Sum);
     let rates = sums.map(|&counter| {

@@ -1,27 +1,27 @@
-//! What a process has of the machine's memory, as the kernel says in `/proc`.
+//! Memory of a process, from `/proc`.
 use serde_json::{Value, json};
 use std::fs;
 
-/// What a task has of the kernel's memory for its stack, bytes (x86-64 and arm64).
+/// Kernel memory of a task's stack, bytes (x86-64 and arm64).
 const KERNEL_STACK_BYTES: u64 = 16 << 10;
 
 /// Memory of a process, or of several: bytes, and tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Memory {
-    /// All pages that are there, those of files and shared ones included.
+    /// All resident pages, those of files and shared ones included.
     pub(super) resident: u64,
-    /// Of those, its own.
+    /// Resident pages of its own.
     pub(super) anonymous: u64,
-    /// Of those, shared ones that no file has.
+    /// Resident shared pages of no file.
     pub(super) shared: u64,
-    /// Tables of its pages, which are the kernel's.
+    /// Page tables, which are the kernel's.
     pub(super) page_tables: u64,
-    /// Threads.
+    /// Number of threads.
     pub(super) tasks: u64,
 }
 
 impl Memory {
-    /// Of a process; `None` if it has ended.
+    /// Reads the memory of a process; `None` if it has ended.
     pub(super) fn of(pid: u32) -> Option<Self> {
         Self::read(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
     }
@@ -42,7 +42,7 @@ impl Memory {
         })
     }
 
-    /// Of several.
+    /// Adds up several.
     pub(super) fn sum(all: impl Iterator<Item = Self>) -> Self {
         all.fold(Self::default(), |sum, one| Self {
             resident: sum.resident + one.resident,
@@ -53,7 +53,7 @@ impl Memory {
         })
     }
 
-    /// Stacks on which the kernel works for it.
+    /// Kernel stacks of its tasks, bytes.
     pub(super) const fn kernel_stacks(&self) -> u64 {
         self.tasks.saturating_mul(KERNEL_STACK_BYTES)
     }
@@ -92,7 +92,7 @@ mod tests {
         assert_eq!(memory.kernel_stacks(), 48 << 10);
         let two = Memory::sum([memory, memory].into_iter());
         assert_eq!((two.tasks, two.page_tables), (6, 120 << 10));
-        // A process that has ended and not been waited for has no memory.
+        // A process that has ended and not been reaped has no memory.
         assert_eq!(Memory::read("Name:\tregatta\nState:\tZ (zombie)\nThreads:\t1\n"), None);
         assert_eq!(Memory::read(&STATUS.replace("2048", "much")), None);
     }

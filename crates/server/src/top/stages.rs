@@ -1,4 +1,4 @@
-//! The stages of a pipeline: what the slots of one name have counted together.
+//! Stages of a pipeline: the sums of the slots of one name.
 use super::Sample;
 use regatta_metrics::{Dial, Totals};
 
@@ -13,13 +13,13 @@ pub(super) struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    /// What it is set to, in all processes together; 0 if that has never been said.
+    /// Sum or maximum of a setting in all processes; 0 if it has never been reported.
     pub(super) fn dial(&self, dial: Dial) -> u64 {
         self.dials[dial as usize]
     }
 }
 
-/// The stages in the order of their first slots; none where workers have none.
+/// Lists the stages in the order of their first slots; none where workers have none.
 pub(super) fn all<'a>(now: &'a Sample, earlier: Option<&Sample>) -> Vec<Stage<'a>> {
     let mut stages: Vec<Stage<'a>> = Vec::new();
     for worker in now.listed().filter(|worker| !worker.role.is_empty()) {
@@ -44,7 +44,7 @@ pub(super) fn all<'a>(now: &'a Sample, earlier: Option<&Sample>) -> Vec<Stage<'a
     stages
 }
 
-/// One dial of two slots: what each has for itself adds up, and of the rest the higher one counts.
+/// Merges a dial of two slots: settings of each slot add up; of the rest the higher one counts.
 fn together(dial: Dial, one: u64, other: u64) -> u64 {
     match dial {
         Dial::Threads | Dial::AdmitMilliPerS | Dial::Decisions => one.saturating_add(other),

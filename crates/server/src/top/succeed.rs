@@ -7,29 +7,28 @@ use crate::{
 use regatta_sys::{clock, process, signal::Signal};
 use std::{thread, time::Duration};
 
-/// Between two looks, milliseconds.
+/// Time between two checks, milliseconds.
 const LOOK_MS: u64 = 20;
 
-/// The longest wait, milliseconds: for another request that is under way, and then for this one.
+/// Longest wait, milliseconds: for a request in progress, and then for this one.
 const WAIT_MS_MAX: u64 = 2 * (TRIAL_MS_MAX + START_MS_MAX);
 
-/// Signals the server with this process, or the only one that runs, and waits until it says how
-/// that ended.
+/// Signals the server with this process, or the only running one, and waits until it reports the
+/// result.
 ///
-/// # Errors
-/// There is no such server; or nothing has changed, because something is wrong.
+/// No such server; or nothing has changed, because of a fault.
 pub fn succeed(pid: Option<u32>, kind: Kind) -> Result<(), Failure> {
     let server = find::find(pid).map_err(|Problem { message, .. }| Failure::Work(message))?;
     let Running { pid, mut control, .. } = server;
     let until = clock::now().tick.after(WAIT_MS_MAX);
-    // What was begun before has read another configuration, and its end would be no answer.
+    // A request in progress has read another configuration, and its end would be no answer.
     while control.reloads_pending() > 0 {
         if clock::now().tick >= until {
             let why = "is still busy with what was asked before: nothing has been asked";
             return Err(Failure::Work(format!("process {pid} {why}")));
         }
         thread::sleep(Duration::from_millis(LOOK_MS));
-        // As below.
+        // The counters may be unreadable for a moment.
         control = find::find(Some(pid)).map_or(control, |server| server.control);
     }
     let before = (control.reloads(), control.reloads_refused());
@@ -41,7 +40,7 @@ pub fn succeed(pid: Option<u32>, kind: Kind) -> Result<(), Failure> {
         .map_err(|error| Failure::Work(format!("cannot signal process {pid}: {error}")))?;
     while clock::now().tick < until {
         thread::sleep(Duration::from_millis(LOOK_MS));
-        // For a moment it may have none that can be read.
+        // For a moment the server may have no readable counters.
         let Ok(Running { control, .. }) = find::find(Some(pid)) else { continue };
         if control.reloads_refused() > before.1 {
             let why = "nothing has changed: the server's error log says what is wrong";

@@ -1,4 +1,4 @@
-//! A server in another process, looked at while it counts.
+//! A server in another process, read while it counts.
 use super::*;
 use regatta_metrics::{Arena, Counter, Dial, Gauge, Histogram, Slot, Tally};
 use serde_json::Value;
@@ -9,7 +9,7 @@ use std::{
     sync::atomic::AtomicU64,
 };
 
-/// How a test tells itself, started once more, to be a server.
+/// Variable by which a test, started once more, knows that it is the server.
 const SERVER: &str = "REGATTA_TEST_TOP_SERVER";
 
 /// A process with an arena whose worker counts until standard input ends.
@@ -20,7 +20,7 @@ impl Counting {
         Self::claiming(1)
     }
 
-    /// One that says that its master is another process, unless that is process 1.
+    /// Starts one that names another process as its master, unless that is process 1.
     fn claiming(master: u32) -> Self {
         let mut child = Command::new(env::current_exe().unwrap())
             .args(["--exact", "top::tests::server", "--nocapture"])
@@ -34,7 +34,7 @@ impl Counting {
         Self(child, out)
     }
 
-    /// Lets it end.
+    /// Ends it.
     fn stop(self) {}
 }
 
@@ -56,7 +56,7 @@ fn count(slot: Slot<'_>, round: u64) {
     tally.record(Histogram::TurnNs, round % 10_000);
 }
 
-/// The server; does nothing unless it was started by a test.
+/// Runs the server; does nothing unless a test started it.
 #[test]
 fn server() {
     if env::var_os(SERVER).is_none() {
@@ -113,7 +113,7 @@ fn counters_of_a_running_process_are_seen_to_grow() {
     let pid = server.0.id();
     let first = document(&options(pid));
     let requests = |document: &Value| document["total"]["counters"]["requests"].as_u64().unwrap();
-    // After a hundred laps of its values the lap in progress moves the median by 1 % at most.
+    // After a hundred laps of its values, the lap in progress moves the median by 1 % at most.
     let mut second = document(&options(pid));
     for _ in 0..600 {
         if requests(&second) >= 1_000_000 {
@@ -212,7 +212,7 @@ fn a_live_view_needs_an_interval_and_ends_with_the_server() {
     assert!(out.ends_with(&format!("server {pid} has ended\n")));
 }
 
-/// Has the server reload when it has been shown once, and end when the next generation is.
+/// Has the server reload after its first output, and end after that of the next generation.
 struct Reloading {
     server: Option<Counting>,
     reloaded: bool,
@@ -278,7 +278,7 @@ fn busy(workers: usize) -> Server {
     staged(workers, &[])
 }
 
-/// The same, whose first slots are those of stages.
+/// Likewise, with stages in the first slots.
 fn staged(workers: usize, stages: &[&str]) -> Server {
     let words: Vec<AtomicU64> = (0..Arena::words(workers)).map(|_| AtomicU64::new(0)).collect();
     let arena = Arena::create(words.leak(), workers);
@@ -423,7 +423,7 @@ fn rows_show_the_rates_of_each_worker() {
     assert_eq!(row, idle, "{page}");
 }
 
-/// systems.md §2.10: how many helpers there are and are busy, and how many tasks wait for one.
+/// systems.md §2.10: the numbers of helpers, of busy ones, and of tasks that wait for one.
 #[test]
 fn helpers_are_shown_with_their_queue() {
     let server = busy(1);
@@ -448,7 +448,7 @@ fn helpers_are_shown_with_their_queue() {
     assert!(line.ends_with("unknown/s 0  false/s 3.0"), "{line}");
 }
 
-/// Nothing but one counter.
+/// Totals of one counter.
 fn grown(counter: Counter, by: u64) -> Totals {
     let words: Vec<AtomicU64> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
     let arena = Arena::create(&words, 1);
@@ -456,7 +456,7 @@ fn grown(counter: Counter, by: u64) -> Totals {
     Totals::of(arena.view().slots())
 }
 
-/// systems.md §1.7: what locks cost is shown for each worker, and those are shown who do the work.
+/// systems.md §1.7: the cost of locks is shown for each worker, and the busiest workers are shown.
 #[test]
 fn the_busiest_are_shown_when_not_all_can_be() {
     let words: Vec<AtomicU64> = (0..Arena::words(40)).map(|_| AtomicU64::new(0)).collect();
@@ -484,7 +484,7 @@ fn the_busiest_are_shown_when_not_all_can_be() {
     assert_eq!(last.split_whitespace().nth(9), Some("3.0"), "ms/s of locks: {last}");
 }
 
-/// Workers come and go: those that are gone have no row, and what they counted is not lost.
+/// Workers that are gone have no row, and their counts are not lost.
 #[test]
 fn who_has_retired_is_counted_and_not_listed() {
     let words: Vec<AtomicU64> = (0..Arena::words(3)).map(|_| AtomicU64::new(0)).collect();
@@ -507,7 +507,7 @@ fn who_has_retired_is_counted_and_not_listed() {
     assert_eq!(sample.totals.get(Counter::Requests), 15);
 }
 
-/// Counters of a server go on growing while one generation of its workers follows another.
+/// Counters of a server keep growing while one generation of its workers follows another.
 #[test]
 fn totals_have_what_earlier_generations_counted() {
     let words: Vec<AtomicU64> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
@@ -521,8 +521,8 @@ fn totals_have_what_earlier_generations_counted() {
     assert_eq!(sample.listed().count(), 1, "only workers are listed");
 }
 
-/// A process may have several slots, apart from each other: of its threads, or of the stages that
-/// all of them serve.
+/// A process may have several slots, not next to each other: of its threads, or of stages that all
+/// of them serve.
 #[test]
 fn processes_are_workers_and_threads_are_threads() {
     let words: Vec<AtomicU64> = (0..Arena::words(9)).map(|_| AtomicU64::new(0)).collect();

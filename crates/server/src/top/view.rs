@@ -9,7 +9,7 @@ use std::{cmp::Reverse, mem};
 
 /// The widest line.
 pub(super) const COLUMNS_MAX: usize = 80;
-/// Lines besides the rows of workers and stages.
+/// Lines other than the rows of workers and stages.
 const FIXED_LINES: usize = 18;
 /// The fewest rows of workers on a screen.
 const WORKER_ROWS_MIN: usize = 2;
@@ -38,13 +38,13 @@ const CLOSES: [(&str, Counter); 13] = [
     ("died", Counter::ClosedWorkerDied),
 ];
 
-/// All workers, for a file or a pipe.
+/// Formats all workers, for a file or a pipe.
 pub(super) fn page(now: &Sample, earlier: Option<&Sample>) -> String {
     lines(now, earlier, usize::MAX).concat_lines("\n", "")
 }
 
-/// Lines that fit 80 columns and `rows` rows, drawn over the last ones. It switches to no other
-/// screen and hides no cursor: whatever ends the program, the terminal stays as it was.
+/// Formats lines that fit 80 columns and `rows` rows, drawn over the last ones. It switches to no
+/// other screen and hides no cursor: however the program ends, the terminal is unchanged.
 pub(super) fn screen(now: &Sample, earlier: Option<&Sample>, rows: usize) -> String {
     let mut lines = lines(now, earlier, rows.saturating_sub(1));
     lines.0[0] = format!("{:71}  q: quit", lines.0[0].chars().take(71).collect::<String>());
@@ -71,7 +71,7 @@ impl Lines {
     }
 }
 
-/// The text of a reading. The rows of workers and of stages are as many as `lines_max` leaves.
+/// Formats a reading. The rows of workers and of stages fill up to `lines_max`.
 fn lines(now: &Sample, earlier: Option<&Sample>, lines_max: usize) -> Lines {
     let (since, seconds) = now.since(earlier);
     let mut lines = Lines(Vec::new());
@@ -112,7 +112,7 @@ fn lines(now: &Sample, earlier: Option<&Sample>, lines_max: usize) -> Lines {
     lines
 }
 
-/// One row for each stage, in the place of its slots.
+/// Adds a row for each stage, in place of its slots.
 fn stage_rows(lines: &mut Lines, stages: &[Stage<'_>], seconds: f64) {
     if stages.is_empty() {
         return;
@@ -157,12 +157,12 @@ fn decided(stage: &Stage<'_>) -> String {
     [batch, rate, age].into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
-/// The workers that have rows of their own: a stage's slots are one row together.
+/// Lists the workers that have rows of their own: a stage's slots are one row together.
 fn rows_of(now: &Sample) -> impl Iterator<Item = &Worker> {
     now.listed().filter(|worker| worker.role.is_empty())
 }
 
-/// The workers with the most requests, as many as there are rows, by their slots.
+/// Selects the workers with the most requests, up to the number of rows, in the order of slots.
 fn busiest<'a>(
     now: &'a Sample,
     earlier: Option<&Sample>,
@@ -278,8 +278,8 @@ fn summary(lines: &mut Lines, now: &Sample, since: &Totals, seconds: f64) {
     ));
 }
 
-/// Causes behind the requests: turns, locks, helpers (stages have none), logs, memory and the ends
-/// of connections.
+/// Adds causes behind the requests: turns, locks, helpers (stages have none), logs, memory and the
+/// ends of connections.
 fn behind(lines: &mut Lines, now: &Sample, (since, has_stages): (&Totals, bool), seconds: f64) {
     let rate = |counter| short(per_second(since.get(counter), seconds));
     let of = |histogram, per_million| time(since.histogram(histogram), per_million);
@@ -317,7 +317,7 @@ fn behind(lines: &mut Lines, now: &Sample, (since, has_stages): (&Totals, bool),
     lines.add(format!("closes/s  {none}{}", closes.join("  ")));
 }
 
-/// The work of helpers, and its causes.
+/// Adds the work of helpers, and its causes.
 fn helpers(lines: &mut Lines, now: &Sample, since: &Totals, seconds: f64) {
     let rate = |counter| short(per_second(since.get(counter), seconds));
     let tasks = [Counter::HelperTasksOpen, Counter::HelperTasksRead, Counter::HelperTasksPrefetch];
@@ -331,7 +331,7 @@ fn helpers(lines: &mut Lines, now: &Sample, since: &Totals, seconds: f64) {
         rate(Counter::LaioInline),
         rate(Counter::LaioDeferred),
     ));
-    // Time that passes per second is how many were at it, on average.
+    // Time used per second is the mean number at work.
     let at_once = |counter| short(per_second(since.get(counter), seconds) / 1e9);
     lines.add(format!(
         "helpers   {}  busy {}  queued {}  most {}  unknown/s {}  false/s {}",
@@ -344,7 +344,7 @@ fn helpers(lines: &mut Lines, now: &Sample, since: &Totals, seconds: f64) {
     ));
 }
 
-/// The event loops of workers that live; the stages of a pipeline are one together.
+/// Number of event loops of living workers; the stages of a pipeline are one together.
 fn loops(now: &Sample) -> u64 {
     let mut last = 0;
     let workers = now.workers.iter().filter(|worker| worker.pid != 0);
@@ -355,7 +355,7 @@ fn loops(now: &Sample) -> u64 {
     workers.filter(is_another).count() as u64
 }
 
-/// Of the time that the living workers had, how much they waited for events, per cent.
+/// Share of the living workers' time spent waiting for events, per cent.
 fn waiting(now: &Sample, since: &Totals, seconds: f64) -> String {
     let had = seconds * decimal(loops(now));
     if had <= 0.0 {

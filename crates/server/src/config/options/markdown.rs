@@ -1,4 +1,4 @@
-//! The page of all options, `docs/options.md`.
+//! Page of all options, `docs/options.md`.
 use super::{FLAGS, SECTIONS, all, sections, toml};
 use crate::architectures::wrapped;
 use regatta_arch::{ARCHITECTURES, Architecture, options::OptionSpec};
@@ -7,11 +7,10 @@ use std::fmt::Write as _;
 /// Columns of the page.
 const COLUMNS: usize = 100;
 
-/// The page for people who know nginx.
+/// Page for users of nginx.
 const FROM_NGINX: &str = include_str!("../../../../../docs/from-nginx.md");
 
-/// What nginx calls what an option does: the first cell of the row that has the option in the
-/// second.
+/// Name of an option's purpose in nginx: the first cell of the row with the option in the second.
 fn nginx(key: &str) -> Option<&'static str> {
     let mut rows = FROM_NGINX.lines().filter_map(|line| line.strip_prefix("| "));
     rows.find_map(|row| {
@@ -21,7 +20,7 @@ fn nginx(key: &str) -> Option<&'static str> {
     })
 }
 
-/// The text of `docs/options.md`.
+/// Makes the text of `docs/options.md`.
 #[must_use]
 pub fn markdown() -> String {
     let mut text = String::from(MARKDOWN_HEAD);
@@ -35,7 +34,7 @@ pub fn markdown() -> String {
     text
 }
 
-/// What the options of a section are about, in a sentence.
+/// Topic of the options of a section, in a sentence.
 #[must_use]
 pub fn section_doc(section: &str) -> String {
     if let Some(known) = SECTIONS.iter().find(|known| known.name == section) {
@@ -90,7 +89,7 @@ fn push_markdown(text: &mut String, spec: &OptionSpec) {
 mod tests {
     use super::*;
 
-    /// What looks like an option in the page for people who know nginx is one.
+    /// Each text in the form of an option on the page for users of nginx is an option.
     #[test]
     fn every_directive_names_an_option() {
         let sections = sections();

@@ -1,4 +1,4 @@
-//! The table itself: the sections, and the server's own options.
+//! Table of the sections, and of the server's own options.
 use regatta_arch::{
     kit::clients::CONNECTIONS_LIMIT_MAX,
     options::{Kind, OptionSpec},
@@ -10,16 +10,16 @@ const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 const TIB: u64 = 1 << 40;
 
-/// A section of the configuration file: the first part of an option's name.
+/// Section of the configuration file: the first part of an option's name.
 #[derive(Clone, Copy, Debug)]
 pub struct Section {
-    /// Its name.
+    /// Name of the section.
     pub name: &'static str,
-    /// What its options are about.
+    /// Topic of its options.
     pub doc: &'static str,
 }
 
-/// The sections, in the order in which they are shown; those of architectures come after them.
+/// Sections in display order; those of architectures follow.
 pub const SECTIONS: &[Section] = &[
     Section { name: "server", doc: "What is served, on which addresses, and as which user." },
     Section {
@@ -59,7 +59,7 @@ const fn count(min: u64, max: u64) -> Kind {
     Kind::Count { min, max }
 }
 
-/// The server's own options. [`all`](super::all) has those of the architectures too.
+/// Options of the server. [`all`](super::all) has those of the architectures too.
 pub static OPTIONS: &[OptionSpec] = &[
     option(
         "server.root",

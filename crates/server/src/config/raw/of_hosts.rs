@@ -1,4 +1,4 @@
-//! Settings and rules of each host, and those that it has of what was said for all.
+//! Settings and rules of each host, its own and those for all.
 use super::{Location, Problem, ROOT, Row, Said};
 use crate::config::{options, tables};
 use regatta_arch::options::Settings;
@@ -12,16 +12,16 @@ use std::{
     sync::Arc,
 };
 
-/// The tables whose rows hold for each host that has none of its own. Redirects do not: they name
-/// the paths of one site.
+/// Tables whose rows hold for each host without its own. Redirects do not: they name the paths of
+/// one site.
 const INHERITED: [&str; 3] = ["headers", "cors", "auth"];
 
 /// First of the characters that stand for bytes of a path that are no text. They are for private
-/// use, which no alphabet has.
+/// use: no alphabet has them.
 const BYTES_FROM: u32 = 0x10_ff00;
 
-/// A path as the text of an option, whatever bytes it has: what is no text, or controls a terminal,
-/// has characters for private use.
+/// Converts a path of any bytes to the text of an option. Bytes that are no text, or control a
+/// terminal, become characters for private use.
 #[must_use]
 pub fn text_of(path: &OsStr) -> String {
     let byte = |byte: &u8| char::from_u32(BYTES_FROM + u32::from(*byte)).unwrap_or_default();
@@ -38,7 +38,7 @@ pub fn text_of(path: &OsStr) -> String {
     text
 }
 
-/// Reads a path from the text that [`text_of`] has made.
+/// Converts a text of [`text_of`] back to the path.
 fn path_of(text: &str) -> PathBuf {
     let mut bytes = Vec::with_capacity(text.len());
     for c in text.chars() {
@@ -55,14 +55,14 @@ fn path_of(text: &str) -> PathBuf {
 pub(crate) type Inherited = BTreeMap<&'static str, Arc<Vec<Row>>>;
 
 impl Said {
-    /// True if it has no rows of its own: its rules are those of all hosts like it.
+    /// True if it has no rows of its own: its rules are those of all such hosts.
     pub(crate) fn has_only(&self, rules: &Inherited) -> bool {
         self.rows.iter().all(|(table, rows)| {
             rows.is_empty() || rules.get(table).is_some_and(|all| Arc::ptr_eq(all, rows))
         })
     }
 
-    /// The options that hosts may set, as a text that is the same for hosts with the same.
+    /// Prints the options that hosts may set: the same text for hosts with the same options.
     pub(crate) fn of_hosts_text(&self) -> String {
         let mut text = String::new();
         for spec in options::all().filter(|spec| super::is_of_hosts(spec.key)) {
@@ -71,7 +71,7 @@ impl Said {
         text
     }
 
-    /// Makes of what each host sets all that holds for it.
+    /// Completes the settings of each host with those for all hosts.
     pub(super) fn complete_hosts(&mut self) {
         let mut hosts = mem::take(&mut self.hosts);
         let base = Arc::new(self.settings.clone());
@@ -93,21 +93,22 @@ impl Said {
         self.hosts = hosts;
     }
 
-    /// Gives hosts the rules of all hosts, but none to a table in which a host has rules itself,
-    /// also by a file at its root. Those in files at the first root are that root's alone.
+    /// Gives hosts the rules of all hosts, table by table. A host with its own rules in a table,
+    /// also in a file at its root, keeps those alone. Those in files at the first root are that
+    /// root's alone.
     pub(crate) fn inherit_rules(&mut self) -> Inherited {
         let rules = self.inherited();
         self.hosts.iter_mut().for_each(|host| host.inherit(&rules));
         rules
     }
 
-    /// The rules that hosts without any have.
+    /// Rules for hosts without their own.
     pub(crate) fn inherited(&self) -> Inherited {
         let rows = |table| self.rows(table).iter().filter(|row| !row.of_site).cloned();
         INHERITED.into_iter().map(|table| (table, Arc::new(rows(table).collect()))).collect()
     }
 
-    /// [`Said::inherit_rules`] for what was said of one host.
+    /// Inherits rules as in [`Said::inherit_rules`], for one host.
     pub(crate) fn inherit(&mut self, rules: &Inherited) {
         for (table, rows) in rules {
             if self.rows(table).is_empty() && !rows.is_empty() {
@@ -116,7 +117,7 @@ impl Said {
         }
     }
 
-    /// Copies what was said of one host alone: of the first one without the others.
+    /// Copies the configuration of one host alone: of the first one without the others.
     pub(crate) fn alone(&self) -> Self {
         let rows = self.rows.iter().filter(|(table, _)| **table != tables::HOSTS);
         Self {
@@ -127,12 +128,12 @@ impl Said {
         }
     }
 
-    /// Iterates over what was said of all hosts, by number.
+    /// Iterates over the configurations of all hosts, by number.
     pub(crate) fn all_hosts(&self) -> impl Iterator<Item = &Self> {
         iter::once(self).chain(&self.hosts)
     }
 
-    /// Names of hosts for messages, by number; if there is only one it needs no name.
+    /// Names of hosts for messages, by number; a single one needs no name.
     pub(crate) fn host_names(&self) -> Vec<String> {
         let first = if self.hosts.is_empty() { "" } else { "default host" };
         let name = |row: &Row| Some(format!("host {}", row.settings.list("hosts.names").first()?));
@@ -140,12 +141,12 @@ impl Said {
         iter::once(first.to_owned()).chain(names).collect()
     }
 
-    /// The directory that is served.
+    /// Directory that is served.
     pub(crate) fn root(&self) -> PathBuf {
         path_of(self.settings.text(ROOT[1]))
     }
 
-    /// True for a problem in one of the files with rules at the root.
+    /// True for a problem in a file with rules at the root.
     pub(crate) fn is_of_rules_file(&self, problem: &Problem) -> bool {
         let Location::File { name, .. } = &problem.place else { return false };
         let root = self.root();

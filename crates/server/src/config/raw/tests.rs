@@ -1,4 +1,4 @@
-//! Everything that is wrong is reported at its place, and what is printed reads back as itself.
+//! Tests that each fault is reported at its place, and that printed configurations read back.
 use super::*;
 
 fn problems(text: &str, sets: &[&str]) -> Vec<String> {
@@ -145,7 +145,7 @@ fn no_text_panics() {
     }
 }
 
-/// The text is read once to find the places of its values, whether it has many lines or one.
+/// Places of values cost one pass over the text, of many lines or of one.
 #[test]
 fn places_are_found_in_linear_time() {
     let (mut lines, mut one_line) = (String::new(), "headers = [".to_owned());
