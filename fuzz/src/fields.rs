@@ -8,10 +8,10 @@ use regatta_http::{
     range::{Selection, select},
 };
 
-/// Now, for dates with two digits of year.
+/// Current time, for dates with two digits of year.
 const NOW: u64 = 1_700_000_000;
 
-/// `Range`: what is selected lies within the representation, and no byte of it is sent twice.
+/// `Range`: the selection is within the representation, and no byte is sent twice.
 pub fn range(bytes: &[u8]) {
     let (numbers, value) = bytes.split_at(bytes.len().min(2));
     let len = match numbers {
@@ -39,7 +39,7 @@ pub fn range(bytes: &[u8]) {
     }
 }
 
-/// The conditional fields: each alone means what it says, whatever stands in the others.
+/// The conditional fields: each has its meaning, whatever the others contain.
 pub fn conditionals(bytes: &[u8]) {
     let mut lines = bytes.split(|&byte| byte == b'\n');
     let mut next = || lines.next().filter(|line| !line.is_empty());
@@ -60,7 +60,7 @@ pub fn conditionals(bytes: &[u8]) {
         if conditions.is_empty() {
             assert_eq!(verdict, Verdict::Proceed);
         }
-        // What names the current tag matches, whatever it names besides.
+        // A list with the current tag matches, whatever else it has.
         let text = [
             b"\"a,b\", W/\"\", \"ours\",",
             conditions.if_none_match.values().next().unwrap_or(b""),
@@ -89,7 +89,7 @@ pub fn conditionals(bytes: &[u8]) {
     }
 }
 
-/// `Accept-Encoding`, dates and entity tags: what is read comes back as it was written.
+/// `Accept-Encoding`, dates and entity tags: parsed values render as they were written.
 pub fn negotiate(bytes: &[u8]) {
     let available = ["br", "zstd", "gzip"];
     let both = FieldLines::one(bytes);

@@ -1,4 +1,4 @@
-//! Messages: where they begin and end, however they come.
+//! Messages: their boundaries, however the bytes arrive.
 use regatta_http::{
     Method, Status,
     chunked::{ChunkFault, Decoder},
@@ -12,8 +12,8 @@ use regatta_http::{
 };
 use std::net::{IpAddr, SocketAddr};
 
-/// Request heads: the scanner and the parser agree where one ends, in one piece or in many, and
-/// what the parser takes is unambiguous.
+/// Request heads: the scanner and the parser agree on the end, in one piece or in many, and
+/// accepted heads are unambiguous.
 pub fn head(bytes: &[u8]) {
     let limits = HeadLimits::default();
     check_seen(bytes, &limits);
@@ -40,7 +40,7 @@ pub fn head(bytes: &[u8]) {
     }
 }
 
-/// Whoever has seen the field section before, behind this request line or another, reads the same.
+/// A parser that has seen the field section before, after any request line, reads the same.
 fn check_seen(bytes: &[u8], limits: &HeadLimits) {
     let end = bytes.iter().position(|&byte| byte == b'\n').map_or(0, |at| at + 1);
     let other = [&b"HEAD /other HTTP/1.1\r\n"[..], &bytes[end..]].concat();
@@ -80,7 +80,7 @@ fn scan(bytes: &[u8]) -> Scan {
     whole
 }
 
-/// What any recipient could read otherwise is not taken.
+/// Heads that any recipient could read otherwise are not accepted.
 fn check_head(head: &RequestHead<'_>, bytes: &[u8], limits: &HeadLimits) {
     assert!(bytes.len() <= limits.head_bytes_max && head.target.len() <= limits.target_bytes_max);
     assert!(!head.target.is_empty() && str::from_utf8(head.target).is_ok());
@@ -117,8 +117,8 @@ fn check_head(head: &RequestHead<'_>, bytes: &[u8], limits: &HeadLimits) {
     assert!(head.version == Version::Http10 || hosts.len() == 1, "1.1 has a Host");
 }
 
-/// Response heads, as the load generator reads them: in the wild form, and in ours, which must
-/// come back as it was written.
+/// Response heads, as the load generator parses them: foreign ones, and ours, which must parse as
+/// they were written.
 pub fn response(bytes: &[u8]) {
     if let Scan::End(end) = scan(bytes) {
         for method in [Method::Get, Method::Head] {
@@ -147,8 +147,7 @@ pub fn response(bytes: &[u8]) {
     }
 }
 
-/// Chunked content: the same in one piece and in many, and data comes back that was sent in
-/// chunks.
+/// Chunked content: the same in one piece and in many, and data sent in chunks is restored.
 pub fn chunked(bytes: &[u8]) {
     let whole = decode(bytes, bytes.len().max(1));
     for piece in [1, 2, 7] {
@@ -170,7 +169,7 @@ pub fn chunked(bytes: &[u8]) {
     assert_eq!(decode(&sent, 5), Ok((len, true, bytes.to_vec())));
 }
 
-/// Decodes in pieces: how many bytes were used, whether that was all, and the data.
+/// Decodes in pieces. Returns the number of bytes used, whether that was all, and the data.
 fn decode(bytes: &[u8], piece: usize) -> Result<(usize, bool, Vec<u8>), ChunkFault> {
     let (mut decoder, mut used, mut data) = (Decoder::new(), 0, Vec::new());
     for part in bytes.chunks(piece) {
@@ -187,8 +186,8 @@ fn decode(bytes: &[u8], piece: usize) -> Result<(usize, bool, Vec<u8>), ChunkFau
     Ok((used, decoder.is_done(), data))
 }
 
-/// PROXY headers: where one ends is known with its last byte and not before, it reads the same
-/// another way, and what is no header does not become one. The bytes as a client's own field, too.
+/// PROXY headers: the end of one is known with its last byte and not before, another parser reads
+/// the same, and other bytes do not become one. The bytes as a client's own field, too.
 pub fn proxy(bytes: &[u8]) {
     forwarded(bytes);
     let whole = parse(bytes);
@@ -213,7 +212,7 @@ pub fn proxy(bytes: &[u8]) {
     }
 }
 
-/// Whatever a client says before it, whom a proxy adds is named.
+/// The client that a proxy appends is named, whatever the field contains before.
 fn forwarded(bytes: &[u8]) {
     let line = bytes.iter().copied().filter(|byte| !byte.is_ascii_control());
     let line: Vec<u8> = line.take(200).collect();
@@ -230,7 +229,7 @@ fn forwarded(bytes: &[u8]) {
     }
 }
 
-/// Version 1, word by word.
+/// Parses version 1, word by word.
 fn text_again(bytes: &[u8]) -> Option<ProxyHeader> {
     let line = bytes.split_inclusive(|&byte| byte == b'\n').next()?;
     let header = |source| ProxyHeader { source, bytes: line.len() };
@@ -257,7 +256,7 @@ fn text_again(bytes: &[u8]) -> Option<ProxyHeader> {
     }
 }
 
-/// Version 2, field by field.
+/// Parses version 2, field by field.
 fn binary_again(bytes: &[u8]) -> Option<ProxyHeader> {
     let rest = bytes.strip_prefix(b"\r\n\r\n\0\r\nQUIT\n")?;
     let ([command, family, high, low], rest) = rest.split_first_chunk::<4>()?;

@@ -1,5 +1,4 @@
-//! What the lab reads: experiments, crossings of options, what perf prints, run directories that
-//! somebody else has made.
+//! Inputs of the lab: experiments, crossings of options, perf's output, foreign run directories.
 use regatta_lab_core::{
     analysis::Analysis,
     best::{self, BestOptions},
@@ -10,7 +9,7 @@ use regatta_lab_core::{
     watch::perf_script::{Folded, samples},
 };
 
-/// The experiment of the run whose records are made up.
+/// Experiment of the run whose records the fuzzer makes.
 const EXPERIMENT: &str = r#"
 experiment = { name = "fuzz", question = "?", expect = "!" }
 targets.a.program = "regatta"
@@ -24,8 +23,7 @@ const MANIFEST: &str = r#"{
     "regatta_sha256": "", "versions": {}, "left_out": {}, "unit": null, "machine": {}, "lacks": []
 }"#;
 
-/// An experiment: every problem has its place in the file; what is taken can be planned, and is no
-/// larger than the limits say.
+/// An experiment: every problem has its place; an accepted one can be planned, within the limits.
 pub fn experiment(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     for scale in Scale::ALL {
@@ -48,7 +46,7 @@ pub fn experiment(bytes: &[u8]) {
     }
 }
 
-/// A crossing of options (`regatta lab best --matrix FILE`): what is taken is an experiment.
+/// A crossing of options (`regatta lab best --matrix FILE`): an accepted one is an experiment.
 pub fn matrix(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let options = BestOptions::new("/".as_ref());
@@ -63,8 +61,8 @@ pub fn matrix(bytes: &[u8]) {
     }
 }
 
-/// What `perf script` prints, and folded stacks of any tool: every sample is in a stack, stacks are
-/// read as they were written, and graphs of them end.
+/// Output of `perf script`, and folded stacks of any tool: every sample is in a stack, stacks parse
+/// as they were written, and graphs of them end.
 pub fn perf_script(bytes: &[u8]) {
     let (mut folded, mut count) = (Folded::default(), 0_u64);
     samples(bytes, |sample| {
@@ -94,7 +92,7 @@ pub fn run_directory(bytes: &[u8]) {
             assert!(name.chars().all(plain) && !name.contains(".."), "{name}");
         }
     }
-    // Line by line, so that one that is wrong does not hide the others.
+    // Line by line, so that a wrong one does not hide the others.
     let lines = text.lines().flat_map(|line| journal::records("fuzz.jsonl", line));
     let run = Run {
         directory: "fuzz-has-no-directory".into(),

@@ -1,11 +1,11 @@
-//! What strangers send, and what must hold of it: one function for each fuzz target.
+//! Untrusted inputs, and properties that must hold for them: one function for each fuzz target.
 //!
 //! Each function takes any bytes and panics if something does not hold. `cargo fuzz` runs them
 //! under libFuzzer and a sanitizer, which needs a nightly compiler; `smoke` runs the committed
 //! corpora and mutations of them with any compiler.
 //!
-//! libFuzzer without a sanitizer works with any compiler, too, and finds what safe code can do
-//! wrong. In `fuzz/`:
+//! libFuzzer without a sanitizer works with any compiler, too, and finds the faults that safe code
+//! can have. In `fuzz/`:
 //!
 //! ```sh
 //! c=-Cllvm-args=-sanitizer-coverage
@@ -30,7 +30,7 @@ pub use logs::{access_log, session_log};
 pub use paths::{redirect, target};
 pub use programs::{config, conn, groups, site_rules, wire};
 
-/// A fuzz target: its name, and what it does with an input.
+/// A fuzz target: its name, and its function of an input.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets, by name.

@@ -1,4 +1,4 @@
-//! Logs that others have written: access logs of any server, session logs of any player.
+//! Foreign logs: access logs of any server, session logs of any player.
 use regatta_load::workload::{
     access_log,
     fault::unwatched,
@@ -8,7 +8,7 @@ use regatta_load::workload::{
 };
 use std::path::Path;
 
-/// An access log: what is read of a line is there, and every line of a log is accounted for.
+/// An access log: parsed parts are in the line, and every line of a log is accounted for.
 pub fn access_log(bytes: &[u8]) {
     for line in bytes.split(|&byte| byte == b'\n') {
         if let Some(read) = access_log::parse(line) {
@@ -20,7 +20,7 @@ pub fn access_log(bytes: &[u8]) {
     }
     let rules = Rules { session_gap_s: 1, files_max: 4, open_sessions_max: 2, ..Rules::default() };
     let path = Path::new("fuzz.log");
-    // Nothing is written: what comes in is far below `run_bytes_max`.
+    // Nothing is written to disk: the input is far below `run_bytes_max`.
     if let Ok(found) = distil(bytes, path, rules, Path::new("."), &unwatched) {
         let seen = &found.observed;
         let ends = usize::from(!bytes.is_empty() && !bytes.ends_with(b"\n"));
@@ -36,7 +36,7 @@ pub fn access_log(bytes: &[u8]) {
     }
 }
 
-/// A session log: what is read of it, written again, is read as the same.
+/// A session log: a parsed session, written and parsed again, is the same.
 pub fn session_log(bytes: &[u8]) {
     let path = Path::new("fuzz.log");
     let mut reader = Reader::new(bytes, path);

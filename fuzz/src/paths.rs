@@ -1,4 +1,4 @@
-//! Request targets: nothing leads out of the root, and no rule to a host that it does not name.
+//! Request targets: none leads out of the root, and no rule to a host that it does not name.
 use regatta_http::{
     Method,
     field::is_token,
@@ -7,8 +7,8 @@ use regatta_http::{
 };
 use regatta_origin::{HeaderLine, Redirect, Rules};
 
-/// Targets and the paths in them: a decoded path stays below its root, and means the same however
-/// it is written.
+/// Targets and the paths in them: a decoded path stays below its root, and has the same meaning in
+/// any spelling.
 pub fn target(bytes: &[u8]) {
     path(bytes);
     for method in [Method::Get, Method::Options, Method::Connect] {
@@ -28,8 +28,8 @@ pub fn target(bytes: &[u8]) {
     }
 }
 
-/// A redirect: its pattern, where it leads, and a target, in lines. Whatever they are, it leads to
-/// a path on the same host or to the host that it names, and nothing ends its line.
+/// A redirect: its pattern, its destination, and a target, in lines. It always leads to a path on
+/// the same host or to the host that it names, and nothing ends its line.
 pub fn redirect(bytes: &[u8]) {
     let mut lines = bytes.splitn(3, |&byte| byte == b'\n');
     let mut next = || lines.next().unwrap_or_default();
@@ -50,7 +50,7 @@ pub fn redirect(bytes: &[u8]) {
     assert!(matches!(path, [b'/'] | [b'/', b'!'..=b'.' | b'0'..=b'[' | b']'..=b'~', ..]));
 }
 
-/// What a rule says of a field is one line, and is read back as itself.
+/// A rule's field is one line, and parses as itself.
 fn field(text: &str) {
     if let Ok(HeaderLine::Set(name, value)) = HeaderLine::parse(text) {
         assert!(is_token(&name) && !value.contains(['\r', '\n', '\0']));
@@ -67,7 +67,7 @@ fn path(raw: &[u8]) {
     check(&path);
     let mut used = b"something left over".to_vec();
     assert_eq!(decode_path(raw, &mut used), Ok(path), "the buffer's past does not matter");
-    // Written anew, with every byte encoded, it is the same path and has nothing to resolve.
+    // Rewritten with every byte encoded, it is the same path and has nothing to resolve.
     let mut plain = Vec::new();
     for &byte in path.relative {
         if byte == b'/' {
@@ -99,7 +99,7 @@ fn check(path: &Path<'_>) {
     assert!(path.query.is_none_or(|query| query.iter().all(|byte| is_text(*byte))));
 }
 
-/// True for what a target may have: ASCII that is seen, and what is no ASCII.
+/// True for bytes that a target may have: visible ASCII, and bytes beyond ASCII.
 fn is_text(byte: u8) -> bool {
     byte.is_ascii_graphic() || !byte.is_ascii()
 }

@@ -8,22 +8,21 @@ use regatta_sim::{run_bytes, run_wire};
 use regatta_sys::groups::limits;
 use std::path::{Component, Path};
 
-/// A world of connections, in which every decision is made by the bytes, before its model.
+/// A world of connections, compared with its model. The bytes make every decision.
 pub fn conn(bytes: &[u8]) {
     if let Err(violation) = run_bytes(bytes) {
         panic!("{violation}");
     }
 }
 
-/// One connection, which is sent the bytes as they are.
+/// A single connection that receives the bytes unchanged.
 pub fn wire(bytes: &[u8]) {
     if let Err(what) = run_wire(bytes) {
         panic!("{what}");
     }
 }
 
-/// A configuration file: every mistake is reported at a place in it, and what is good comes back
-/// as it was said.
+/// A configuration file: every mistake has its place, and good settings print as they were given.
 pub fn config(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let file = |text| FileText { name: "fuzz.toml", text };
@@ -38,8 +37,7 @@ pub fn config(bytes: &[u8]) {
     assert_eq!(options::print(&again.settings) + &again.print_rows(), printed);
 }
 
-/// A `_headers` and a `_redirects`: every mistake is reported at a place in it, and every rule
-/// stands at one.
+/// A `_headers` and a `_redirects`: every mistake has its place, and so does every rule.
 pub fn site_rules(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let file = FileText { name: "fuzz", text };
@@ -54,8 +52,8 @@ pub fn site_rules(bytes: &[u8]) {
     }
 }
 
-/// `/proc/self/cgroup`, `/proc/self/mountinfo` and what every file of a group says, between NULs:
-/// only files of groups are read, none of them by a way up, and a quota keeps somebody busy.
+/// `/proc/self/cgroup`, `/proc/self/mountinfo` and the text of every file of a group, between NULs.
+/// Only files of groups are read, none through `..`, and a quota allows a processor.
 pub fn groups(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let mut parts = text.splitn(3, '\0');
@@ -65,7 +63,7 @@ pub fn groups(bytes: &[u8]) {
         let name = file.file_name().and_then(|name| name.to_str()).expect("a file has a name");
         let kinds = ["cpu.", "memory.", "pids."];
         assert!(kinds.iter().any(|kind| name.starts_with(kind)), "{name}");
-        // What is mounted is the kernel's word; what the group is called is anybody's.
+        // The kernel writes the mounts; any user may name a group.
         let up = |path: &Path| path.components().any(|part| part == Component::ParentDir);
         assert!(!up(file) || mountinfo.contains(".."), "{}", file.display());
         Some(value.to_owned())

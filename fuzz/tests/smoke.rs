@@ -1,7 +1,7 @@
 //! Runs every target on its committed corpus and on mutations of it: fuzzing without a fuzzer,
 //! with any compiler.
 //!
-//! `smoke [--seconds N] [--seed S] [TARGET...]`: for as long for each target, or a fixed number of
+//! `smoke [--seconds N] [--seed S] [TARGET...]`: N seconds for each target, or a fixed number of
 //! mutations. An input that fails is written below `artifacts/`.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -17,11 +17,11 @@ use std::{
 };
 
 const USAGE: &str = "usage: smoke [--seconds N] [--seed S] [TARGET...]";
-/// How many mutations are tried of each target where no time is given.
+/// Mutations of each target where no time is given.
 const MUTATIONS: u64 = 1000;
-/// The longest input that mutations make, bytes.
+/// Longest input that mutations make, bytes.
 const INPUT_BYTES_MAX: usize = 4 << 10;
-/// What mutations put in, besides pieces of the corpus.
+/// Words that mutations insert, besides pieces of the corpus.
 const WORDS: [&[u8]; 24] = [
     b"\r\n",
     b"\r\n\r\n",
@@ -97,7 +97,7 @@ fn usage(why: &str) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Runs the corpus, then mutations of it, for so long or a fixed number; how many of both.
+/// Runs the corpus, then mutations of it, for `time` or a fixed number. Returns the number of both.
 fn smoke(name: &'static str, run: fn(&[u8]), time: Option<Duration>, seed: u64) -> (usize, u64) {
     let corpus = corpus(name);
     let once = |input: &[u8]| {
@@ -117,7 +117,7 @@ fn smoke(name: &'static str, run: fn(&[u8]), time: Option<Duration>, seed: u64) 
     (corpus.len(), count)
 }
 
-/// Something like an input of the corpus.
+/// A variation of an input of the corpus.
 fn mutation(corpus: &[Vec<u8>], dice: &mut Dice) -> Vec<u8> {
     let mut input = dice.pick(corpus).cloned().unwrap_or_default();
     for _ in 0..=dice.below(5) {
@@ -147,7 +147,7 @@ fn mutation(corpus: &[Vec<u8>], dice: &mut Dice) -> Vec<u8> {
     input
 }
 
-/// The committed inputs of a target, in the order of their names.
+/// Committed inputs of a target, in the order of their names.
 fn corpus(name: &str) -> Vec<Vec<u8>> {
     let folder = home().join("corpus").join(name);
     let mut paths: Vec<PathBuf> =

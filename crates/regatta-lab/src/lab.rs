@@ -68,7 +68,7 @@ pub(crate) enum Lab {
     /// The side of `run --server` and `run --load` on the other machine.
     #[command(hide = true)]
     Agent {
-        /// Where this program lies and its files go; removed at the end.
+        /// Directory of this program and its files; removed at the end.
         directory: PathBuf,
     },
     /// Show the flame graph of a profiled arm, or draw the difference between two arms.
@@ -130,7 +130,7 @@ pub(crate) fn run(lab: Lab) -> u8 {
         }
         Lab::Flame { run, arms, json } => cli::flame(&run, &arms, form(json)),
         Lab::Compare { options, json } => begun(|lab, stop| {
-            // Two programs are named by the command; two runs need none.
+            // The command line names two programs; two runs need none.
             let programs = OwnPrograms { regatta: options.after.clone(), lab };
             let options = CompareOptions { programs, rules: RULES, form: form(json), ..options };
             cli::compare(&options, stop)
@@ -142,12 +142,12 @@ fn form(json: bool) -> Form {
     if json { Form::Json } else { Form::Text }
 }
 
-/// Does work that takes this program's path and may be stopped, and returns its exit code.
+/// Does work that needs this program's path and may be stopped, and returns its exit code.
 fn begun(work: impl FnOnce(PathBuf, &AtomicBool) -> u8) -> u8 {
     begin().map_or_else(|why| failed(&why), |(stop, lab)| work(lab, &stop))
 }
 
-/// The same for work that takes a server, too: one of this version, unless `any_version`.
+/// [`begun`] for work that needs a server, too: one of this version, unless `any_version`.
 fn with_server(any_version: bool, work: impl FnOnce(OwnPrograms, &AtomicBool) -> u8) -> u8 {
     begun(|lab, stop| match OwnPrograms::find(lab, env!("REGATTA_VERSION"), any_version) {
         Ok(programs) => work(programs, stop),
@@ -171,7 +171,7 @@ fn agent(directory: &Path) -> u8 {
     ran.map_or_else(|why| failed(&why), |()| 0)
 }
 
-/// What this program says of the options in an experiment.
+/// Rules of this program for the options in an experiment.
 const RULES: experiment::Rules = experiment::Rules { fault: option_fault, refused };
 
 fn option_fault(key: &str, value: &str) -> Option<String> {
@@ -197,7 +197,7 @@ fn said(problem: &Problem) -> String {
     format!("{}{hint}", problem.message)
 }
 
-/// Becomes true at the first SIGINT, SIGTERM or SIGHUP; the second ends us at once.
+/// Becomes true at the first SIGINT, SIGTERM or SIGHUP; the second ends this process at once.
 fn listen() -> Result<Arc<AtomicBool>, String> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {

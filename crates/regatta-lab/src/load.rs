@@ -4,7 +4,7 @@ use clap::Args;
 use regatta_load::engine::{LoadOptions, Model, Rate, cli, parse_time};
 use std::{path::PathBuf, time::Duration};
 
-/// Connections of a load that names no model, as wrk has.
+/// Connections of a load that names no model, as in wrk.
 const CONNECTIONS: u32 = 10;
 
 #[derive(Debug, Args)]
@@ -48,7 +48,7 @@ pub(crate) fn run(load: Load) -> u8 {
 
 impl Load {
     fn model(&self) -> Result<Model, String> {
-        // A ramp without a length goes over the default duration.
+        // A ramp without a length takes the default duration.
         let ramp_s = self.options.duration.unwrap_or(Duration::from_secs(10)).as_secs_f64();
         let rate = |text: &String| Rate::parse(text, ramp_s);
         if let Some(connections) = self.closed {

@@ -1,4 +1,4 @@
-//! The command line of the lab: what each command takes, and what its exit code is.
+//! The command line of the lab: arguments and exit codes of each command.
 #![forbid(unsafe_code)]
 
 mod lab;
@@ -62,7 +62,7 @@ const USAGE: u8 = 2;
 fn main() -> ExitCode {
     end_on_panic();
     regatta_sys::signal::keep_children();
-    // Processes of this program hold the lab's environments.
+    // The lab's environments are kept by processes of this program.
     if let Some(code) = regatta_lab_core::env::child_main() {
         return code;
     }
@@ -75,7 +75,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// Makes a panic of any thread the end of its process, as release builds do.
+/// Makes a panic of any thread end its process, as release builds do.
 fn end_on_panic() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -147,7 +147,7 @@ mod tests {
         commands::page_names_all(include_str!("../../../docs/commands.md"), &Cli::command());
     }
 
-    /// The silent ones write files, or serve or rewrite a file until they are stopped.
+    /// The exceptions write files, or serve or rewrite a file until they are stopped.
     #[test]
     fn every_command_that_prints_results_does_so_as_json() {
         commands::all_print_json(&Cli::command(), &["pages", "null", "alter"]);

@@ -1,10 +1,10 @@
-//! `regatta-lab pages`: manual pages, and completions for shells, from what the command line takes.
+//! `regatta-lab pages`: manual pages, and completions for shells, made from the command line.
 use clap::{Command, builder::PossibleValuesParser};
 use clap_complete::Shell;
 use regatta_lab_core::experiment::library::EXPERIMENTS;
 use std::{fs, io, path::Path};
 
-/// Writes them into a directory, which is made if it is missing.
+/// Writes the pages and completions into a directory, and makes it if it is missing.
 pub(crate) fn write(program: Command, directory: &Path) -> io::Result<()> {
     fs::create_dir_all(directory)?;
     let mut offering = offering(program.clone());
@@ -50,7 +50,7 @@ mod tests {
         assert!(!directory.join("regatta-lab-lab-agent.1").exists(), "a command for programs");
         for script in ["regatta-lab.bash", "_regatta-lab", "regatta-lab.fish"] {
             assert!(text(script).contains("workload"), "{script}");
-            // For fish the library completes no names of things, only options.
+            // For fish the library completes only options.
             let offers = script.ends_with("fish") || text(script).contains("azzedin-fig5");
             assert!(offers, "{script}: no experiments");
         }

@@ -19,7 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a command runs before it shows its progress.
+/// Time that a command runs before it shows its progress.
 const SILENCE: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Subcommand)]
@@ -47,10 +47,10 @@ pub(crate) enum Workload {
 pub(crate) struct Alter {
     /// The directory of a workload of one file, such as 10k-altered.
     workload: PathBuf,
-    /// How: literal, renamed or forced, with @TIME between versions; by default the workload's way.
+    /// Way: literal, renamed or forced, with @TIME between versions; by default the workload's.
     #[arg(long, value_name = "WAY@TIME", value_parser = way)]
     way: Option<Altered>,
-    /// How long; by default until Ctrl-C.
+    /// Time to rewrite for; by default until Ctrl-C.
     #[arg(long, short = 'd', value_name = "TIME", value_parser = parse_time)]
     duration: Option<Duration>,
 }
@@ -83,7 +83,7 @@ pub(crate) fn run(command: Workload) -> u8 {
     watcher.bar.finish_and_clear();
     let flushed = out.flush();
     match done {
-        // A reader that has seen enough is no failure.
+        // A reader that has closed the pipe is no failure.
         Ok(code) if flushed.as_ref().is_err_and(is_enough) || flushed.is_ok() => code,
         Err(Fault::Io { source, .. }) if is_enough(&source) => DONE,
         Ok(_) => FAILED,

@@ -1,4 +1,4 @@
-//! The lab from outside: runs that end, go on, and are told to stop.
+//! The lab from outside: runs that end, continue, and are stopped.
 #![expect(clippy::unwrap_used, reason = "what a test needs and does not get fails it")]
 
 #[path = "../../../xtask/folder.rs"]
@@ -43,7 +43,7 @@ fn the_lab_knows_the_variants() {
 const PATIENCE: Duration = Duration::from_secs(120);
 const LAB: &str = env!("CARGO_BIN_EXE_regatta-lab");
 
-/// A directory of our own, with a site that everybody may read.
+/// A separate directory, with a site that all users may read.
 struct Place(Folder);
 
 impl Place {
@@ -57,7 +57,7 @@ impl Place {
         Self(path)
     }
 
-    /// An experiment over the site. Its guards let everything pass: a busy machine is no failure.
+    /// Writes an experiment over the site. Its guards accept everything, so a busy machine is fine.
     fn experiment(&self, window_s: f64) -> PathBuf {
         let text = format!(
             r#"experiment = {{ name = "tiny", question = "?", expect = "!" }}
@@ -84,7 +84,7 @@ errors_max = 1
 }
 
 fn lab(words: &[&Path]) -> Command {
-    // The lab finds the server itself: here it is there, and not outdated.
+    // The lab finds the server itself: this makes sure that it is there and not outdated.
     regatta_testkit::programs::regatta();
     let mut command = Command::new(LAB);
     command.arg("lab").args(words).stdin(Stdio::null());
@@ -107,7 +107,7 @@ fn records(out: &Path) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Everything about wrk's trial that ours has, too, and claims that can fail a command.
+/// Checks that wrk's trial has all that ours has, and that claims can fail a command.
 #[test]
 fn wrk_makes_the_load() {
     if !Command::new("wrk").arg("--version").output().is_ok_and(|said| !said.stdout.is_empty()) {
@@ -136,7 +136,7 @@ fn wrk_makes_the_load() {
     let made = records(&out);
     let (lies, mut made): (Vec<_>, Vec<_>) =
         made.into_iter().partition(|record| record["cell"]["target"] == "liar");
-    // wrk that had to wait for a busy machine is told so, and makes its trial again.
+    // A wrk that had to wait for a busy machine is reported, and its trial is repeated.
     made.retain(|record| {
         record["valid"] == true || !record["reasons"].to_string().contains("busy")
     });
@@ -153,7 +153,7 @@ fn wrk_makes_the_load() {
             assert!((0.98..1.02).contains(&(replies / asked)), "{replies} {asked}");
         }
     }
-    // It says so many bytes, and others.
+    // The reply announces N bytes, and has others.
     let why = "/index.html is not answered as it should be: wrong-bytes";
     assert!(lies.iter().all(|record| record["reasons"][0] == why), "{lies:?}");
     assert_eq!(lies.len(), 10, "five times each");
@@ -189,12 +189,12 @@ fn arms_run_at_once() {
     }
 }
 
-/// The server is not this program: it is found, and is of the same version.
+/// The server is another program: the lab must find it, in the same version.
 #[test]
 fn a_lab_without_its_server_says_how_to_get_it() {
     let place = Place::new("alone");
     let file = place.experiment(0.5);
-    // A file that a test has written itself may be open in another test's child.
+    // A file that this test wrote may be open in another test's child.
     let install = |from: &Path, to: &str| {
         let to = place.0.join(to);
         let installed = Command::new("install").args(["-m", "755"]).arg(from).arg(to).status();
@@ -239,19 +239,18 @@ fn a_run_is_made_and_goes_on_where_it_was() {
         assert_eq!(papers, ["eurosys07", "systor12"], "{record}");
         assert_eq!(record["metrics"]["unverified_share"], 0.0, "{record}");
     }
-    // On a machine that is busy with other things a load may be over before its server's counters
-    // are read.
+    // On a busy machine a load may be over before its server's counters are read.
     let counted = |record: &Value| record["counters"]["replies"].as_f64() > Some(0.0);
     assert!(made.iter().any(counted), "not one server's replies were counted");
     assert!(!out.join("scratch").exists(), "nothing is left but results");
-    // A crash in the middle of the last line: that trial is made again, and no other.
+    // A crash in the middle of the last line: only that trial is repeated.
     let text = fs::read_to_string(out.join("results.jsonl")).unwrap();
     fs::write(out.join("results.jsonl"), &text[..text.len() - 40]).unwrap();
     done(&run(&words));
     let again = records(&out);
     assert_eq!(again[..5], made[..5]);
     assert_eq!(again[5]["trial"], made[5]["trial"]);
-    // Compared with itself, it differs in nothing; with a run that has no trial, in no way.
+    // Compared with itself, it has no differences; compared with a run without trials, no rows.
     let compare = |after: &Path| run(&["compare".as_ref(), &out, after]);
     let said = done(&compare(&out));
     assert!(said.contains("| sped connections=2 |") && said.contains("too few trials"), "{said}");
@@ -274,12 +273,12 @@ fn a_run_is_made_and_goes_on_where_it_was() {
     let said = String::from_utf8_lossy(&failed.stderr);
     assert_eq!(failed.status.code(), Some(1), "{said}");
     assert!(said.contains("no cell in common") && said.contains("template-builds"), "{said}");
-    // Another experiment does not go on with it.
+    // Another experiment does not continue it.
     let other = run(&["run".as_ref(), &place.experiment(0.6), "--out".as_ref(), &out]);
     assert_eq!(other.status.code(), Some(1));
 }
 
-/// A claim that most machines decide: of equal arms none peaks at 0.9 of the other.
+/// Uses a claim that most machines decide: of equal arms none peaks at 0.9 of the other.
 #[test]
 fn a_run_grows_until_its_claims_are_decided_or_the_time_is_over() {
     let place = Place::new("grown");
@@ -307,10 +306,10 @@ fn a_run_grows_until_its_claims_are_decided_or_the_time_is_over() {
         let looks = manifest["looks"].as_array().cloned().unwrap_or_default();
         looks.iter().map(|look| look.as_u64().unwrap()).collect()
     };
-    // No time at all: one block, at which nobody looks.
+    // No time at all: one block, without a look.
     done(&grow("1ms"));
     assert_eq!((records(&out).len(), looks()), (3, vec![]));
-    // An ordinary run makes the blocks that the file asks for, and growing goes on from there.
+    // An ordinary run makes the blocks of the file, and growing continues from there.
     let words: [&Path; 4] = ["run".as_ref(), &file, "--out".as_ref(), &out];
     done(&run(&words));
     assert_eq!((records(&out).len(), looks()), (6, vec![]));
@@ -325,12 +324,12 @@ fn a_run_grows_until_its_claims_are_decided_or_the_time_is_over() {
         "cannot-tell" => assert_eq!(said["growth"]["open"][0][0], "H-1", "{said}"),
         _ => assert_eq!(claim["decided_after"].as_u64(), last, "{said}"),
     }
-    // A report says the same, and an ordinary run has nothing to do.
+    // A report has the same claims, and an ordinary run has nothing to do.
     let reported = run(&["report".as_ref(), &out, "--json".as_ref()]);
     assert_eq!(serde_json::from_str::<Value>(&done(&reported)).unwrap()["claims"], said["claims"]);
     done(&run(&words));
     assert_eq!((records(&out).len(), looks()), (made.len(), looked));
-    // What is no claim's run does not grow.
+    // A run without a claim does not grow.
     fs::write(&file, text.replace(r#"claims = ["H-1"]"#, "claims = []")).unwrap();
     let other = place.0.join("other");
     let words: [&Path; 5] =
@@ -405,7 +404,7 @@ fn a_saturation_search_goes_on_where_it_was() {
         let row: Value = serde_json::from_str(line).unwrap();
         assert!(row["knee"]["tried"].as_array().unwrap().len() >= 4, "{row}");
     }
-    // A line that a crash cut short is made again, and the search ends as it did.
+    // A line that a crash cut short is repeated, and the search ends as before.
     let text = fs::read_to_string(out.join("results.jsonl")).unwrap();
     fs::write(out.join("results.jsonl"), &text[..text.len() - 40]).unwrap();
     done(&run(&words));
@@ -457,7 +456,7 @@ fn a_race_ends_with_a_configuration_that_the_server_takes() {
     }
     assert!(!page.contains("UNVERIFIED"), "what was advised was compared");
     assert!(!out.join("workload").exists() && !out.join("scratch").exists());
-    // Everything is on record: the same command makes no trial again.
+    // Everything is recorded: the same command makes no further trial.
     words.push("--json".as_ref());
     let told: Value = serde_json::from_str(&done(&run(&words))).unwrap();
     assert_eq!(records(&out), made);
@@ -467,7 +466,7 @@ fn a_race_ends_with_a_configuration_that_the_server_takes() {
     assert_eq!(output.status.code(), Some(2), "not a directory");
 }
 
-/// Whether samples can be taken of another process here.
+/// Whether perf can sample another process here.
 fn perf_works(folder: &Path) -> bool {
     let mut perf = Command::new("perf");
     perf.args(["record", "-q", "-F", "99", "-g", "-o"]).arg(folder.join("try.data"));
@@ -518,13 +517,13 @@ fn each_arm_is_profiled_once_beside_what_counts() {
     }
     let said = run(&["flame".as_ref(), &out, "nobody".as_ref()]);
     assert_eq!(said.status.code(), Some(2));
-    // Going on makes none again.
+    // Continuing makes none again.
     let before = lines();
     done(&run(&words));
     assert_eq!(lines(), before);
 }
 
-/// The process and all that descend from it.
+/// The process and all its descendants.
 fn family(of: u32) -> Vec<u32> {
     let parent = |pid: u32| {
         let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -588,19 +587,19 @@ fn problems_are_told_at_once_and_plans_run_nothing() {
     assert_eq!(run(&["run".as_ref(), "nosuch".as_ref()]).status.code(), Some(2));
     let file = place.experiment(5.0);
     let text = fs::read_to_string(&file).unwrap();
-    // An option that is none, at its place, before anything runs.
+    // An unknown option, reported with its place, before anything runs.
     fs::write(&wrong, text.replace("event.processes", "event.procesess")).unwrap();
     let output = run(&["run".as_ref(), &wrong]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("wrong.toml:5:") && said.contains("mean event.processes?"), "{said}");
-    // A program that is not there is told with the plan.
+    // A missing program is reported with the plan.
     let gone = "targets.gone = { program = \"nginx\", binary = \"/nonexistent/nginx\" }";
     fs::write(&wrong, text.replace("targets.sped", &format!("{gone}\ntargets.sped"))).unwrap();
     let output = run(&["run".as_ref(), &wrong, "--plan".as_ref()]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{said}");
-    // It is the first, and so the baseline.
+    // The missing target is the first, and so the baseline.
     assert!(said.contains("gone is left out") && said.contains("would not be begun"), "{said}");
     assert_eq!(run(&["run".as_ref(), &wrong]).status.code(), Some(1));
     let plan = done(&run(&["run".as_ref(), &file, "--plan".as_ref()]));
@@ -670,7 +669,7 @@ fn every_copy_of_a_server_is_asked() {
         let refused = |lack: &&Value| lack.as_str().unwrap().contains("does not start here");
         assert_eq!(plan["lacks"].as_array().unwrap().iter().find(refused), None);
         // Each copy takes two connections: one alone would have two of the four. On a busy machine
-        // the load may be over before they are counted: then again.
+        // the load may be over before they are counted: then the test repeats it.
         let mut seen = Vec::new();
         while seen.last() != Some(&Some(4.0)) {
             assert!(seen.len() < 10, "{name}: {seen:?} connections");

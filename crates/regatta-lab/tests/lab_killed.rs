@@ -1,5 +1,5 @@
-//! A lab that is killed at any moment of a run in an environment leaves nothing, and its run goes
-//! on: SIGKILL, SIGINT and SIGTERM at 20 moments.
+//! A lab killed at any moment of a run in an environment leaves nothing, and its run continues:
+//! SIGKILL, SIGINT and SIGTERM at 20 moments.
 #![expect(clippy::unwrap_used, reason = "what a test needs and does not get fails it")]
 
 #[path = "../../../xtask/folder.rs"]
@@ -19,11 +19,11 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The longest that anything is waited for.
+/// Longest wait for anything.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How often a lab is killed.
+/// Number of times that a lab is killed.
 const KILLS: usize = 20;
-/// Runs end before their moment, too; more than this, and the test would not end.
+/// Most runs, as some end before their moment: more would not end the test.
 const TRIES_MAX: usize = 8 * KILLS;
 const SEED: u64 = 2_007;
 /// EPERM, EACCES, ENODEV, EROFS and ENOSYS in the reasons of a trial: a container may refuse what
@@ -39,8 +39,8 @@ const REFUSALS: [&str; 8] = [
     "Read-only file system",
 ];
 
-/// A directory of our own, whose path is also the mark by which our processes are known: they
-/// inherit it as a variable of their environment.
+/// A separate directory, whose path also marks our processes: they inherit it as a variable of
+/// their environment.
 struct Place(Folder);
 
 impl Place {
@@ -74,7 +74,7 @@ read_ahead_kb = 64
     }
 
     fn lab(&self, out: &Path, more: &[&str]) -> Command {
-        // The lab finds the server itself: here it is there, and not outdated.
+        // The lab finds the server itself: this makes sure that it is there and not outdated.
         regatta_testkit::programs::regatta();
         let mut command = Command::new(env!("CARGO_BIN_EXE_regatta-lab"));
         command.args(["lab", "run"]).arg(self.0.join("killed.toml")).arg("--out").arg(out);
@@ -87,7 +87,7 @@ read_ahead_kb = 64
         self.lab(out, &[]).stdout(Stdio::null()).stderr(quiet()).spawn().unwrap()
     }
 
-    /// What this machine has of the labs that were started with these process numbers.
+    /// Leftovers on this machine of the labs with these process numbers.
     fn left_over(&self, labs: &BTreeSet<u32>) -> Vec<String> {
         let mut found = Vec::new();
         let mark = format!("REGATTA_TEST={}", self.0.display());
@@ -103,7 +103,7 @@ read_ahead_kb = 64
         let ours = listed.iter().filter(|entry| labs.contains(&entry.asker));
         found.extend(ours.map(|entry| format!("ledger {}", entry.id)));
         let ids: Vec<&str> = listed.iter().map(|entry| entry.id.as_str()).collect();
-        // Somebody else's environment has a ledger while it has anything.
+        // An environment of another user has a ledger while it has anything.
         let is_orphan = |name: &str| name.starts_with("regatta-") && !ids.contains(&name);
         for hierarchy in ["unified", "memory", "cpu", "pids", "."] {
             let root = Path::new("/sys/fs/cgroup").join(hierarchy);
@@ -126,7 +126,7 @@ read_ahead_kb = 64
         found
     }
 
-    /// Namespaces go with the last process in them, which is looked for.
+    /// Fails unless all leftovers vanish in time. Namespaces end with their last process.
     #[track_caller]
     fn nothing_is_left(&self, labs: &BTreeSet<u32>, when: &str) {
         let start = Instant::now();
@@ -159,7 +159,7 @@ fn records(out: &Path) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// A run that ended by itself has every trial once, and nothing but results.
+/// Fails unless a completed run has every trial once, and nothing but results.
 #[track_caller]
 fn is_whole(out: &Path) {
     let made = records(out);
@@ -175,7 +175,7 @@ fn is_whole(out: &Path) {
     }
 }
 
-/// Waits for the end of a process, which need not be in time.
+/// Waits for the end of a process; `None` if it takes longer than `limit`.
 #[track_caller]
 fn ended(lab: &mut Child, limit: Duration) -> Option<std::process::ExitStatus> {
     let start = Instant::now();
@@ -190,8 +190,8 @@ fn ended(lab: &mut Child, limit: Duration) -> Option<std::process::ExitStatus> {
     }
 }
 
-/// The settings of the whole machine that the runs change; None while somebody else's environment
-/// may have changed them.
+/// Settings of the whole machine that the runs change; `None` while another environment may have
+/// changed them.
 fn machine() -> Option<Vec<Option<String>>> {
     let quiet = || list().iter().all(|entry| !entry.owner.is_alive());
     let files = (0..8).map(|i| format!("/sys/block/loop{i}/queue/read_ahead_kb"));
@@ -200,12 +200,12 @@ fn machine() -> Option<Vec<Option<String>>> {
     quiet().then_some(found)
 }
 
-/// Why this machine cannot do it, if it says so before.
+/// Reason why this machine cannot run the test, if the plan has one.
 fn lacking(place: &Place) -> Option<String> {
     let output = place.lab(&place.0.join("none"), &["--plan", "--json"]).output().unwrap();
     assert_eq!(output.status.code(), Some(0));
     let plan: Value = serde_json::from_slice(&output.stdout).unwrap();
-    // Other than counters and claims, parts of the environment are needed here.
+    // Unlike counters and claims, parts of the environment are necessary here.
     plan["lacking"].as_array().unwrap().first().map(Value::to_string)
 }
 
@@ -220,7 +220,7 @@ fn a_lab_killed_at_any_moment_leaves_nothing_and_its_run_goes_on() {
     let start = Instant::now();
     let mut lab = place.start(&place.0.join("whole"));
     labs.insert(lab.id());
-    // What is looked for is there while it runs.
+    // Leftovers exist while it runs, so the check can find them.
     while !place.left_over(&labs).iter().any(|what| what.starts_with("ledger")) {
         assert!(ended(&mut lab, Duration::ZERO).is_none(), "no environment was seen");
     }
@@ -242,7 +242,7 @@ fn a_lab_killed_at_any_moment_leaves_nothing_and_its_run_goes_on() {
         if kills == KILLS {
             break;
         }
-        // A run that was killed goes on; one that ended is followed by another.
+        // A killed run continues; a completed one is followed by another.
         let out = place.0.join(format!("run-{runs}"));
         let at = whole.mul_f64(chance.next());
         let mut lab = place.start(&out);
@@ -271,7 +271,7 @@ fn a_lab_killed_at_any_moment_leaves_nothing_and_its_run_goes_on() {
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     is_whole(&out);
     for (before, after) in before.iter().flatten().zip(machine().iter().flatten()) {
-        // A loop device that nobody had used before is there from now on.
+        // A loop device that was never used before exists from now on.
         assert!(before.is_none() || before == after, "the machine's settings: {after:?}");
     }
 }

@@ -1,5 +1,4 @@
-//! The lab on two machines: two network namespaces with a cable between them, and a real sshd in
-//! the second.
+//! The lab on two machines: two network namespaces with a cable, and a real sshd in the second.
 #![expect(clippy::unwrap_used, reason = "what a test needs and does not get fails it")]
 
 #[path = "../../../xtask/folder.rs"]
@@ -17,7 +16,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// The longest that anything is waited for.
+/// Longest wait for anything.
 const PATIENCE: Duration = Duration::from_secs(60);
 const NEAR: &str = "10.77.0.1";
 const FAR: &str = "10.77.0.2";
@@ -36,13 +35,13 @@ impl Drop for Held {
 /// Both machines; gone with their processes.
 struct Machines {
     place: Folder,
-    // In the order in which they are to end.
+    // In the order of their ends.
     _sshd: Held,
     far: Held,
     near: Held,
 }
 
-/// What a command prints; None if it fails.
+/// Output of a command; `None` if it fails.
 fn said(command: &mut Command) -> Option<String> {
     let output = command.stdin(Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
@@ -54,7 +53,7 @@ fn words(program: &str, words: &str) -> Command {
     command
 }
 
-/// A process in namespaces of its own: its processes end with it, as those of a machine would.
+/// A process in separate namespaces: its processes end with it, as those of a machine would.
 fn machine() -> Option<Held> {
     let words = words("unshare", "--net --mount --kill-child sleep 300");
     let mut child = { words }.stdin(Stdio::null()).stderr(Stdio::null()).spawn().map(Held).ok()?;
@@ -77,7 +76,7 @@ fn inside(machine: &Held) -> Command {
 }
 
 impl Machines {
-    /// Both; an error is why there are none here.
+    /// Makes both; an error is the reason why this machine cannot.
     fn make(name: &str) -> Result<Self, String> {
         if !rustix::process::geteuid().is_root() {
             return Err("needs root".to_owned());
@@ -140,7 +139,7 @@ impl Machines {
              PasswordAuthentication no\nAllowUsers root\nSetEnv TMPDIR={at}/far\n"
         );
         fs::write(place.join("sshd_config"), server).unwrap();
-        // Where it leaves its privileges: a directory of this machine alone.
+        // Directory in which sshd drops its privileges, on this machine alone.
         let run = "mount -t tmpfs none /run && mkdir /run/sshd";
         said(inside(far).args(["sh", "-c", run])).unwrap();
         let mut start = inside(far);
@@ -161,7 +160,7 @@ impl Machines {
     /// `regatta lab run` on the first machine.
     fn lab(&self, out: &str, more: &[&str]) -> Command {
         let path = format!("{}:{}", self.place.join("bin").display(), env!("PATH"));
-        // The lab finds the server itself: here it is there, and not outdated.
+        // The lab finds the server itself: this makes sure that it is there and not outdated.
         regatta_testkit::programs::regatta();
         let mut command = inside(&self.near);
         command.arg(env!("CARGO_BIN_EXE_regatta-lab")).args(["lab", "run"]);
@@ -171,13 +170,12 @@ impl Machines {
         command
     }
 
-    /// The site of one file.
+    /// Setting for the site of one file.
     fn site(&self) -> String {
         format!("root = \"{}/site\"", self.place.display())
     }
 
-    /// An experiment. Its guards let everything pass: a busy machine is no
-    /// failure.
+    /// Writes an experiment. Its guards accept everything: a busy machine is no failure.
     fn experiment(&self, workload: &str, window_s: f64, more: &str) {
         fs::write(self.place.join("site/index.html"), "hello\n".repeat(100)).unwrap();
         let text = format!(
@@ -200,8 +198,8 @@ guards = {{ lag_p99_ms_max = 1e6, client_busy_max = 1, foreign_max = 1, steal_ma
         })
     }
 
-    /// Waits until nothing is left of a run: no file there, no socket here, no process but those
-    /// of the machines themselves.
+    /// Waits until a run has no leftovers: no file there, no socket here, and only the machines'
+    /// own processes.
     #[track_caller]
     fn nothing_is_left(&self) {
         let start = Instant::now();
@@ -216,7 +214,7 @@ guards = {{ lag_p99_ms_max = 1e6, client_busy_max = 1, foreign_max = 1, steal_ma
         }
     }
 
-    /// What runs on either machine beside what holds it and the listening sshd.
+    /// Processes on either machine, except its holder and the listening sshd.
     fn processes(&self) -> Vec<String> {
         let network = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/net")).ok();
         let holders = [&self.near, &self.far].map(|one| one.0.id().to_string());
@@ -313,7 +311,7 @@ fn a_run_that_ends_early_leaves_nothing_on_the_other_machine() {
         let mut lab = machines.lab(&out, &[&flag, &destination]);
         let mut lab = lab.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let start = Instant::now();
-        // Both halves are there.
+        // Both halves run.
         let runs = |what: &str| machines.processes().iter().any(|line| line.contains(what));
         while !(runs("regatta serve") && runs("regatta-lab load")) {
             assert!(start.elapsed() < PATIENCE, "{:?}", machines.processes());
@@ -325,7 +323,7 @@ fn a_run_that_ends_early_leaves_nothing_on_the_other_machine() {
         let status = lab.wait().unwrap();
         let tmp = machines.place.join("tmp");
         if signal == Signal::KILL {
-            // Its socket stays: nobody is there to remove it.
+            // Its socket stays: no process is left to remove it.
             fs::remove_dir_all(&tmp).unwrap();
             fs::create_dir(&tmp).unwrap();
         } else {

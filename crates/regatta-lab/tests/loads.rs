@@ -1,5 +1,4 @@
-//! The commands `load`, `workload` and `null` from outside: what they print, how they end, and
-//! what they leave behind.
+//! The commands `load`, `workload` and `null` from outside: output, end, and leftovers.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
 #[path = "../../../xtask/folder.rs"]
@@ -17,17 +16,17 @@ use std::{
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_regatta-lab");
 
-/// Longer than anything here takes, on a machine that does other things too.
+/// Longer than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A directory with a workload in `w`, which goes when it is dropped.
+/// A directory with a workload in `w`, removed when it is dropped.
 struct Folder(folder::Folder);
 
 impl Folder {
     fn new(preset: &str) -> Self {
         let folder = Self(folder::Folder::new("loads"));
         let made = regatta(&["workload", "new", preset, &folder.path("w"), "--requests", "500"]);
-        // 1 is a log too short for the rules of long ones.
+        // 1 means a log too short for the rules of long ones.
         assert!(made.status.code().is_some_and(|code| code < 2), "{made:?}");
         folder
     }
@@ -45,8 +44,8 @@ impl Folder {
     }
 }
 
-/// A server of that folder's files; killed at the end. It has one cache, so that no reply is older
-/// than one before it.
+/// A server of that folder's files; killed at the end. It has one cache, so no reply is older than
+/// one before it.
 struct Server {
     child: Child,
     url: String,
@@ -106,7 +105,7 @@ fn a_level_that_is_not_met_is_exit_code_one() {
     assert_eq!(result["verified"], 50);
     assert_eq!((&result["slo"][0]["met"], &result["slo"][1]["met"]), (&false.into(), &true.into()));
     assert!(result["times"]["service"]["p50"]["ns"].as_u64().unwrap() > 0);
-    // The client is the limit where others keep it from its processor: then nothing is met.
+    // The client is the limit if other processes use its processor: then no level is met.
     let output = run("errors<50%");
     let limited = json(&output)["stamp"] == "LIMITED-BY-CLIENT";
     assert_eq!(output.status.code(), Some(limited.into()), "{output:?}");
@@ -159,7 +158,7 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
 }
 
-/// Ctrl-C in the middle: the partial result is there, marked, and nothing else is left.
+/// Ctrl-C in the middle: the partial result is there, marked, and nothing else remains.
 #[test]
 fn what_is_interrupted_is_marked_and_leaves_nothing() {
     let folder = Folder::new("smoke");
@@ -181,7 +180,7 @@ fn what_is_interrupted_is_marked_and_leaves_nothing() {
             assert!(begun.elapsed() < PATIENCE, "it never took Ctrl-C over");
             thread::sleep(Duration::from_millis(10));
         }
-        // Likely to have sent something; how much does not matter.
+        // By now it has probably sent something; the amount does not matter.
         thread::sleep(Duration::from_millis(700));
         assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
         let begun = Instant::now();
@@ -201,7 +200,7 @@ fn what_is_interrupted_is_marked_and_leaves_nothing() {
     }
 }
 
-/// Answers fifty requests on one connection, and is gone.
+/// Answers fifty requests on one connection, and ends.
 fn answer_fifty(listener: &TcpListener) {
     let (mut stream, _) = listener.accept().unwrap();
     let (mut held, mut buffer) = (Vec::new(), [0; 4096]);
@@ -215,7 +214,7 @@ fn answer_fifty(listener: &TcpListener) {
     }
 }
 
-/// A server that dies in the middle: what it did not answer is counted, and the load goes on.
+/// A server that dies in the middle: unanswered requests are counted, and the load continues.
 #[test]
 fn a_server_that_dies_is_counted() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -232,7 +231,7 @@ fn a_server_that_dies_is_counted() {
     assert!(count("refused") > 0, "{}", result["fates"]);
 }
 
-/// The altered file's workload is real by itself: load rewrites what the server serves.
+/// The altered file's workload works without help: load rewrites the file that the server serves.
 #[test]
 fn the_altered_workload_is_played() {
     let folder = Folder::new("10k-renamed");
@@ -280,7 +279,7 @@ fn the_bare_loop_answers_whatever_comes() {
     }
 }
 
-/// Wrong options are code 2, an address that is taken code 1; each with what to do.
+/// Wrong options are code 2, an address in use code 1; each with advice.
 #[test]
 fn the_bare_loop_says_why_it_does_not_run() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

@@ -1,12 +1,11 @@
-//! Which processors a thread runs on, and which of them are neighbours.
+//! Processors that a thread runs on, and their neighbours.
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::{fs, io, path::Path};
 
-/// Where the kernel describes processors.
+/// Directory in which the kernel describes processors.
 pub const CPUS: &str = "/sys/devices/system/cpu";
 
-/// The processors that this thread may run on, in order. Respects what the process was started
-/// with (taskset, cgroups).
+/// Processors that this thread may run on, in order. Respects taskset and cgroups.
 ///
 /// # Errors
 /// The machine has more processors than the 1,024 that a set has room for.
@@ -15,12 +14,12 @@ pub fn allowed() -> io::Result<Vec<usize>> {
     Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
 }
 
-/// These processors, so ordered that neighbours stand side by side: the threads of one core, the
-/// cores of one die, the dies of one package. Numbers do not say that: often half of the threads of
+/// These processors, ordered so that neighbours are adjacent: the threads of one core, the cores of
+/// one die, the dies of one package. Numbers alone do not show that: often half of the threads of
 /// all cores come first, and then the other half.
 ///
-/// `described` is [`CPUS`], or a tree like it; what it does not say of one processor is not asked
-/// of any, and they stay in the order of their numbers.
+/// `described` is [`CPUS`], or a tree like it. If it lacks a fact about one processor, all stay in
+/// the order of their numbers.
 #[must_use]
 pub fn neighbours(mut cpus: Vec<usize>, described: &Path) -> Vec<usize> {
     let places: Option<Vec<_>> = cpus.iter().map(|cpu| place_of(*cpu, described)).collect();
@@ -31,12 +30,11 @@ pub fn neighbours(mut cpus: Vec<usize>, described: &Path) -> Vec<usize> {
     cpus
 }
 
-/// Package, die and core of a processor, each named by a number that no other has, and the
-/// processor itself.
+/// Package, die and core of a processor, each named by a unique number, and the processor itself.
 fn place_of(cpu: usize, described: &Path) -> Option<([i64; 3], usize)> {
     let folder = described.join(format!("cpu{cpu}/topology"));
-    // Lists begin with their smallest number: `0-3,8-11`. Older kernels call the list of a core by
-    // another name, and have no dies.
+    // Lists begin with their smallest number: `0-3,8-11`. Older kernels have another name for the
+    // list of a core, and no dies.
     let first = |names: &[&str]| {
         let text = names.iter().find_map(|name| fs::read_to_string(folder.join(name)).ok())?;
         let digits = |(at, c): &(usize, char)| c.is_ascii_digit() || *at == 0 && *c == '-';
@@ -52,7 +50,7 @@ fn place_of(cpu: usize, described: &Path) -> Option<([i64; 3], usize)> {
 /// Binds this thread, and those it starts from now on, to these processors.
 ///
 /// # Errors
-/// A number is beyond what a set has room for, or the process may use none of them.
+/// A number exceeds the size of a set, or the process may use none of the processors.
 pub fn pin(cpus: &[usize]) -> io::Result<()> {
     let mut set = CpuSet::new();
     for &cpu in cpus {
@@ -85,8 +83,8 @@ mod tests {
         assert!(pin(&[]).is_err());
     }
 
-    /// A tree as the kernel has it: `of` each processor package, die and core, in `files` of these
-    /// names.
+    /// A tree like the kernel's: `of` returns the package, die and core of a processor; `files` are
+    /// the three names.
     fn tree(of: impl Fn(usize) -> [usize; 3], cpus: usize, files: [&str; 3]) -> Folder {
         let root = Folder::new("topology");
         let list = |same: &dyn Fn(usize) -> bool| {
@@ -124,7 +122,7 @@ mod tests {
         let old = ["physical_package_id", "nothing", "thread_siblings_list"];
         let odd = tree(|cpu| [cpu % 2, 0, cpu], 6, old);
         assert_eq!(neighbours((0..6).collect(), &odd), [0, 2, 4, 1, 3, 5]);
-        // Two dies in a package, numbered in turn, and no second threads.
+        // Two dies in a package, numbered round-robin, and no second threads.
         let dies = tree(|cpu| [0, cpu % 2, cpu], 4, FILES);
         assert_eq!(neighbours((0..4).collect(), &dies), [0, 2, 1, 3]);
     }
@@ -138,7 +136,7 @@ mod tests {
         assert_eq!(neighbours(vec![0, 1], &some), [1, 0], "a package without a number");
         fs::write(some.join("cpu1/topology/physical_package_id"), "new\n").unwrap();
         assert_eq!(neighbours(vec![0, 1, 2], &some), [0, 1, 2], "not a number");
-        // Those of this machine: none is lost.
+        // This machine's processors: none is lost.
         let mut ours = neighbours(allowed().unwrap(), Path::new(CPUS));
         ours.sort_unstable();
         assert_eq!(ours, allowed().unwrap());

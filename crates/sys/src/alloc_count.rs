@@ -1,4 +1,4 @@
-//! A global allocator that counts, for tests that say "allocates nothing".
+//! A counting global allocator, for tests that say "allocates nothing".
 use crate::crew::is_locked;
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -15,27 +15,27 @@ thread_local! {
 #[derive(Debug)]
 pub struct Counting;
 
-/// How often this thread has allocated or reallocated memory since it started; 0 for ever unless
-/// [`Counting`] is installed.
+/// Allocations and reallocations of this thread since it started; 0 unless [`Counting`] is
+/// installed.
 #[must_use]
 pub fn allocations() -> u64 {
     ALLOCATIONS.get()
 }
 
-/// Bytes that this thread has allocated less those that it has freed. It wraps.
+/// Bytes that this thread has allocated less those that it has freed. Wraps.
 #[must_use]
 pub fn bytes() -> u64 {
     BYTES.get()
 }
 
-/// How often it did so with a lock of a [`crate::crew`] in hand, for which others wait. Builds
-/// without debug assertions do not know: 0.
+/// Allocations of this thread while it held a lock of a [`crate::crew`], for which others wait.
+/// Always 0 without debug assertions.
 #[must_use]
 pub fn allocations_under_locks() -> u64 {
     UNDER_LOCKS.get()
 }
 
-/// The cells need neither initialisation nor destruction, so counting cannot allocate in turn.
+/// Counting cannot allocate: the cells need neither initialisation nor destruction.
 fn count(freed: usize, bytes: usize) {
     BYTES.set(BYTES.get().wrapping_add(bytes as u64).wrapping_sub(freed as u64));
     if bytes == 0 {

@@ -13,10 +13,10 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
-/// The most open files that go with one record.
+/// Most open files that travel with one record.
 pub const FILES_MAX: usize = 4;
 
-/// One end of a channel. What is sent at one end arrives at the other as it was sent: whole.
+/// End of a channel. Each record arrives whole.
 #[derive(Debug)]
 pub struct Channel(OwnedFd);
 
@@ -31,13 +31,13 @@ impl Channel {
         Ok((Self(a), Self(b)))
     }
 
-    /// The end of a channel that an earlier program of this process, or of its parent, had.
+    /// Adopts the end of a channel that an earlier program of this process, or of its parent, had.
     #[must_use]
     pub const fn adopt(fd: OwnedFd) -> Self {
         Self(fd)
     }
 
-    /// Sends a record, and open files with it. Does not wait for room.
+    /// Sends a record with open files. Does not wait for room.
     ///
     /// # Errors
     /// `WouldBlock` if there is no room; `BrokenPipe` if the other end is closed.
@@ -60,11 +60,11 @@ impl Channel {
         }
     }
 
-    /// Receives a record into `buffer`, and the open files that came with it into `files`. 0 bytes
-    /// mean that the other end is closed. `wait`: until there is a record.
+    /// Receives a record into `buffer`, and its open files into `files`. 0 bytes mean that the
+    /// other end is closed. With `wait`, waits for a record.
     ///
     /// # Errors
-    /// `WouldBlock` if there is no record and `wait` is false; `InvalidData` if the record is
+    /// `WouldBlock` if there is no record and `wait` is false. `InvalidData` if the record is
     /// longer than the buffer, or this process has no room for the files, which are then lost.
     pub fn recv(
         &self,

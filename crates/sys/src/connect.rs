@@ -10,27 +10,28 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
-/// Where to, and as whom.
+/// Addresses and buffer of a connection to make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectSpec {
     /// The peer.
     pub to: SocketAddr,
-    /// Our address, of the peer's family; `None` leaves it to the kernel. Each has ports of its
-    /// own, and all of 127.0.0.0/8 is ours.
+    /// Our address, of the peer's family; `None` leaves it to the kernel. Each address has its own
+    /// ports, and all of 127.0.0.0/8 is ours.
     pub from: Option<IpAddr>,
     /// Receive buffer, bytes; 0 leaves it to the kernel (`SO_RCVBUF`). A slow reader needs a small
-    /// one, or the kernel reads for it.
+    /// one: the kernel reads ahead into it.
     pub recv_buffer_bytes: u32,
 }
 
-/// A non-blocking socket on its way to its peer: writable once [`connected`] knows the outcome.
+/// Starts a connection on a non-blocking socket, whose outcome [`connected`] knows once it is
+/// writable.
 ///
 /// The port is chosen as late as possible (`IP_BIND_ADDRESS_NO_PORT`), so that it only needs to be
 /// unused towards this peer. Small segments are sent at once (`TCP_NODELAY`).
 ///
 /// # Errors
 /// No descriptors (`EMFILE`, `ENFILE`) or ports (`EADDRNOTAVAIL`) left; the address is not ours; or
-/// the kernel knows at once that nobody listens.
+/// the kernel knows at once that no socket listens.
 pub fn connect(spec: &ConnectSpec) -> io::Result<OwnedFd> {
     let family = if spec.to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -53,7 +54,7 @@ pub fn connect(spec: &ConnectSpec) -> io::Result<OwnedFd> {
 /// Whether the connection was made, once the socket is writable (`SO_ERROR`).
 ///
 /// # Errors
-/// Why not: refused, timed out, unreachable.
+/// The reason: refused, timed out, unreachable.
 pub fn connected(fd: BorrowedFd<'_>) -> io::Result<()> {
     Ok(sockopt::socket_error(fd)??)
 }

@@ -1,8 +1,8 @@
-//! Processes that share one table of descriptors: who holds which number, who lives, and who
-//! clears up after the dead.
+//! Processes that share one table of descriptors: owners of numbers, liveness of workers, and
+//! cleanup after dead ones.
 //!
-//! All of it stands in shared words, so that no process has to be asked. A number is closed by
-//! whoever the ledger says may, and never while anybody sends from it.
+//! All state is in shared words, so no process has to be asked. The ledger says which process may
+//! close a number. No process closes a number while another sends from it.
 mod ledger;
 mod life;
 mod lock;
@@ -18,45 +18,45 @@ use std::{
     sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
 };
 
-/// The most workers that a crew can have.
+/// Most workers of a crew.
 pub const WORKERS_MAX: usize = 1000;
 
-/// The most descriptors that a crew can keep books of.
+/// Most descriptors that a crew's ledger covers.
 pub const NUMBERS_MAX: usize = 1 << 20;
 
-/// Words of one worker: one pair of cache lines, so that workers do not disturb each other.
+/// Words per worker: one pair of cache lines, so that workers do not disturb each other.
 const BERTH_WORDS: usize = 16;
-/// The link of the kernel's list of robust futexes.
+/// Link of the kernel's list of robust futexes.
 const LINK: usize = 0;
-/// The futex that the kernel marks when the worker ends.
+/// Futex that the kernel marks when the worker ends.
 const LIFE: usize = 1;
-/// How many workers have had this place.
+/// Number of workers that have had this place.
 const INCARNATION: usize = 2;
-/// A futex: 1 while the worker reads under a [`Member::read`].
+/// Futex: 1 while the worker reads under a [`Member::read`].
 const READING: usize = 3;
 /// Odd while the worker takes descriptors that the ledger does not know yet.
 const GATE: usize = 4;
 
 const SWEEPING: usize = 0;
-/// The highest number that the ledger ever held.
+/// Highest number that the ledger ever held.
 const HIGH: usize = 1;
-/// The process that created the crew.
+/// Process that created the crew.
 const KEEPER: usize = 2;
-/// How many numbers the cache has let go of so far.
+/// Count of numbers that the cache has released.
 const RETIREMENTS: usize = 8;
 const HEADER_WORDS: usize = 16;
 
-/// The shared words of a crew.
+/// Shared words of a crew.
 #[derive(Clone, Copy)]
 pub struct Crew {
     header: &'static [AtomicU64],
     berths: &'static [AtomicU64],
-    /// By number: who holds it, and how.
+    /// By number: its owner, and the state of its ownership.
     owners: &'static [AtomicU64],
     /// By worker and number: references.
     uses: &'static [AtomicU64],
     workers: usize,
-    /// How often a busy lock is looked at before its taker sleeps.
+    /// Checks of a busy lock before its taker sleeps.
     spins: u32,
 }
 
@@ -70,17 +70,17 @@ impl fmt::Debug for Crew {
 }
 
 impl Crew {
-    /// Words for so many workers and numbers: whole pairs of cache lines, so that what follows them
-    /// begins with one.
+    /// Words for these workers and numbers, rounded up to whole pairs of cache lines: what follows
+    /// begins with a pair.
     #[must_use]
     pub const fn words(workers: usize, numbers: usize) -> usize {
         let books = HEADER_WORDS + workers * BERTH_WORDS + numbers + workers * numbers;
         books.next_multiple_of(BERTH_WORDS)
     }
 
-    /// Books for `workers` over numbers below `numbers`, in words that are all 0. What this
-    /// process has open now stays out of them. The processors that it may use now are those of the
-    /// whole crew: if there is only one, a waiter for a lock sleeps at once, because its holder
+    /// Ledger of `workers` over numbers below `numbers`, in words that are all 0. Marks what this
+    /// process has open now as kept by it. The processors that it may use now are those of the
+    /// whole crew. If there is only one, a waiter for a lock sleeps at once, because its holder
     /// does not run meanwhile.
     ///
     /// # Errors
@@ -102,14 +102,14 @@ impl Crew {
         Ok(crew)
     }
 
-    /// Makes this process worker number `worker`. The place is the process's for as long as it
-    /// lives; the kernel says so when it no longer does.
+    /// Makes this process worker number `worker`. The place stays the process's until it ends,
+    /// which the kernel reports.
     ///
     /// # Errors
     /// The kernel has no robust futexes.
     pub fn enter(self, worker: usize) -> io::Result<&'static Member> {
         let stamp = self.sign_on(worker)?;
-        // Once per process: files lead to it for as long as they are open.
+        // Once per process: files refer to it as long as they are open.
         Ok(Box::leak(Box::new(Member { crew: self, worker, stamp })))
     }
 
@@ -137,20 +137,20 @@ pub struct Member {
 }
 
 impl Member {
-    /// The number of this worker.
+    /// Number of this worker.
     #[must_use]
     pub const fn worker(&self) -> usize {
         self.worker
     }
 
-    /// Names this worker and its incarnation, as locks and the ledger do.
+    /// Name of this worker and its incarnation, as locks and the ledger use it.
     #[must_use]
     pub const fn stamp(&self) -> u32 {
         self.stamp
     }
 }
 
-/// A word as the futex in its lower half. Such a word is never used as a whole.
+/// Lower half of a word as a futex. Such a word is never used as a whole.
 fn futex(word: &AtomicU64) -> &AtomicU32 {
     let half = usize::from(cfg!(target_endian = "big"));
     let half = std::ptr::from_ref(word).cast::<AtomicU32>().wrapping_add(half);
@@ -164,7 +164,7 @@ fn low(word: &AtomicU64, order: std::sync::atomic::Ordering) -> u32 {
     word.load(order) as u32
 }
 
-/// Shared words for a crew and what it shares besides, all 0.
+/// Shared words for a crew and whatever else it shares, all 0.
 ///
 /// # Errors
 /// As [`shm::create`].

@@ -1,4 +1,4 @@
-//! A bell: how one thread or process makes another one's poller return.
+//! A bell, with which one thread or process makes another one's poller return.
 use crate::crew::assert_unlocked;
 use rustix::{
     event::{EventfdFlags, eventfd},
@@ -9,8 +9,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
-/// A descriptor that is readable from the first [`Bell::ring`] to the next [`Bell::clear`]
-/// (eventfd).
+/// Descriptor that is readable from the first [`Bell::ring`] to the next [`Bell::clear`] (eventfd).
 #[derive(Debug)]
 pub struct Bell(OwnedFd);
 
@@ -23,13 +22,13 @@ impl Bell {
         Ok(Self(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?))
     }
 
-    /// One that an earlier program of this process made, or another process.
+    /// Adopts a bell that an earlier program of this process, or another process, made.
     #[must_use]
     pub const fn adopt(fd: OwnedFd) -> Self {
         Self(fd)
     }
 
-    /// Makes the descriptor readable. Rings that nobody has cleared yet count once.
+    /// Makes the descriptor readable. Rings before the next [`Bell::clear`] count once.
     pub fn ring(&self) {
         assert_unlocked();
         while rustix::io::write(&self.0, &1u64.to_ne_bytes()) == Err(Errno::INTR) {}

@@ -1,5 +1,5 @@
-//! User threads: straight-line code on stacks of its own. They run one at a time, in the kernel
-//! thread that resumes them, and give it back where they wait.
+//! User threads: straight-line code on stacks of its own. One runs at a time, in the kernel thread
+//! that resumes it, and yields where it waits.
 mod stack;
 
 pub use stack::{Guard, STACK_BYTES_MIN, Stacks, has_light_guards};
@@ -8,12 +8,11 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 use stack::Stack;
 use std::{fmt, io, marker::PhantomData};
 
-/// What a life may bring along on its stack, bytes.
+/// Most bytes that a life brings along on its stack.
 const LIFE_BYTES_MAX: usize = 1024;
 const _: () = assert!(LIFE_BYTES_MAX < STACK_BYTES_MIN / 2);
 
-/// Lends user threads to `run`, and returns when they have ended. They may borrow whatever outlives
-/// the call.
+/// Lends user threads to `run`, and returns when they have ended. They may borrow from outside.
 ///
 /// A life that still waits when `run` has returned is unwound, as by a panic; where panics abort,
 /// the process ends.
@@ -25,8 +24,8 @@ pub fn scope<'f, In: 'f, Out: 'f, R>(
     run(&mut Fibers { lives, stacks, borrows: PhantomData })
 }
 
-/// User threads, which are told an `In` when they are resumed, and say an `Out` when they wait.
-/// [`scope`] makes them, owns them and lends them.
+/// User threads, which receive an `In` when they are resumed, and yield an `Out` when they wait.
+/// [`scope`] makes, owns and lends them.
 pub struct Fibers<'f, In, Out> {
     lives: Vec<Coroutine<In, Out, (), Stack>>,
     stacks: Stacks,
@@ -34,25 +33,24 @@ pub struct Fibers<'f, In, Out> {
 }
 
 impl<'f, In: 'f, Out: 'f> Fibers<'f, In, Out> {
-    /// Starts a user thread, which runs when it is resumed for the first time; says its number:
-    /// they are numbered from 0.
+    /// Makes a user thread, which runs when it is first resumed. Returns its number, from 0 on.
     ///
     /// # Errors
-    /// There is no stack left.
+    /// No stack is left.
     pub fn start<L: FnOnce(&Turns<'_, In, Out>, In) + 'f>(&mut self, life: L) -> io::Result<usize> {
         const { assert!(size_of::<L>() <= LIFE_BYTES_MAX, "it lies on its stack") }
         let stack = self.stacks.take().ok_or(io::ErrorKind::OutOfMemory)?;
         let life = move |yielder: &Yielder<In, Out>, first: In| life(&Turns(yielder), first);
         // SAFETY: what the life borrows, and what an `In` and an `Out` do, is valid for 'f, which
-        // is longer than the call of `scope`. The frame of that owns each coroutine: nobody else
-        // can make a `Fibers` or have it by value. It drops each, which unwinds it, before it
-        // returns. The stack has room for what the life brings along, as is asserted above.
+        // is longer than the call of `scope`. Its frame owns each coroutine: no other code can make
+        // a `Fibers` or have it by value. It drops each, which unwinds it, before it returns. The
+        // stack has room for what the life brings along, as is asserted above.
         let life = unsafe { Coroutine::with_stack_unchecked(stack, life) };
         self.lives.push(life);
         Ok(self.lives.len() - 1)
     }
 
-    /// Runs a user thread until it waits: what it says; `None` when its life is over.
+    /// Runs a user thread until it waits and returns what it yields; `None` when its life is over.
     ///
     /// # Panics
     /// If there is no such user thread, its life was over before, or it panics.
@@ -64,7 +62,7 @@ impl<'f, In: 'f, Out: 'f> Fibers<'f, In, Out> {
         }
     }
 
-    /// How much of its stack a user thread has ever used, in whole pages; bytes.
+    /// Bytes of its stack that a user thread has ever used, in whole pages.
     ///
     /// # Panics
     /// If there is no such user thread.
@@ -81,11 +79,11 @@ impl<In, Out> fmt::Debug for Fibers<'_, In, Out> {
     }
 }
 
-/// What a user thread waits with.
+/// Handle with which a user thread waits.
 pub struct Turns<'y, In, Out>(&'y Yielder<In, Out>);
 
 impl<In, Out> Turns<'_, In, Out> {
-    /// Says `out` to whoever has resumed this user thread, and waits until it is resumed again.
+    /// Yields `out` to the caller of [`Fibers::resume`], and waits until it is resumed.
     #[inline]
     pub fn wait(&self, out: Out) -> In {
         self.0.suspend(out)
@@ -110,7 +108,6 @@ mod tests {
         Stacks::new(count, 256 << 10, Guard::Mapping).unwrap()
     }
 
-    /// Says how often it was dropped.
     struct Dropped<'a>(&'a Cell<u32>);
 
     impl Drop for Dropped<'_> {
@@ -219,7 +216,7 @@ mod tests {
             for at in [0, 1] {
                 fibers.resume(at, false);
             }
-            // Without optimisation it is copied.
+            // Without optimisation the array is copied.
             assert!((BYTES..3 * BYTES).contains(&touched[0]), "{touched:?}");
             assert!((1..32 << 10).contains(&touched[1]), "{touched:?}");
         });

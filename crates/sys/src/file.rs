@@ -26,8 +26,7 @@ use std::{
     },
 };
 
-/// An open file below the root: a counted descriptor, and the facts that were true when it was
-/// opened.
+/// An open file below the root: a counted descriptor, and the facts at the time of opening.
 #[derive(Clone, Debug)]
 pub struct StaticFile(Arc<Open>);
 
@@ -35,7 +34,7 @@ pub struct StaticFile(Arc<Open>);
 struct Open {
     fd: ManuallyDrop<OwnedFd>,
     id: FileId,
-    /// In a table of descriptors that processes share, the ledger decides who closes the number.
+    /// In a shared table of descriptors, the ledger decides which process closes the number.
     lease: Option<&'static Member>,
 }
 
@@ -57,8 +56,8 @@ impl Drop for Open {
 }
 
 impl StaticFile {
-    /// A file that is open under `number` in a shared table, and stays so until `member` lets go of
-    /// it, which the end of the last clone does. The caller has counted the use.
+    /// A file that is open under `number` in a shared table. The end of the last clone makes
+    /// `member` let go of it. The caller has counted the use.
     fn leased(number: u32, id: FileId, member: &'static Member) -> Self {
         let raw = RawFd::try_from(number).expect("it was a descriptor");
         // SAFETY: the ledger keeps the number open as long as this use is counted, and this value
@@ -67,26 +66,26 @@ impl StaticFile {
         Self(Arc::new(Open { fd, id, lease: Some(member) }))
     }
 
-    /// The number under which it is open in a shared table; `None` if it is this process's alone.
+    /// Number of the file in a shared table; `None` if only this process has it.
     #[must_use]
     pub fn shared_number(&self) -> Option<u32> {
         self.0.lease.map(|_| self.0.fd.as_raw_fd().unsigned_abs())
     }
 
-    /// Gives up a file that has no clones, without closing it.
+    /// Releases a file without clones, without closing it.
     fn into_number(self) -> Result<(u32, FileId), Self> {
         if self.0.lease.is_some() {
             return Err(self);
         }
         let open = ManuallyDrop::new(Arc::try_unwrap(self.0).map_err(Self)?);
-        // What must not be closed here is all that it owns.
+        // The descriptor is all that it owns, and must not be closed here.
         Ok((open.fd.as_raw_fd().unsigned_abs(), open.id))
     }
 }
 
 impl Member {
-    /// Enters a file that was opened just now as this worker's, to be closed when the last clone
-    /// is gone, unless the cache has taken it over.
+    /// Enters a file that was opened just now as this worker's. It is closed with its last clone,
+    /// unless the cache has taken it over.
     #[must_use]
     pub fn lend(&'static self, file: StaticFile) -> StaticFile {
         match file.into_number() {
@@ -100,7 +99,7 @@ impl Member {
 }
 
 impl Lease {
-    /// The file, with the facts that are known of it. Not under a lock: it takes memory.
+    /// The file, with the facts known of it. Not under a lock: this allocates memory.
     #[must_use]
     pub fn file(self, id: FileId) -> StaticFile {
         assert_unlocked();
@@ -116,8 +115,7 @@ impl File for StaticFile {
 }
 
 impl StaticFile {
-    /// Takes over a file that another process has opened and passed on, with the facts that are
-    /// true now.
+    /// Takes over a file that another process has opened and passed on, with its current facts.
     ///
     /// # Errors
     /// [`OpenFault::NotAFile`] if it is not a regular file.
@@ -125,7 +123,7 @@ impl StaticFile {
         Self::open(fd)?.ok_or(OpenFault::NotAFile)
     }
 
-    /// What has been opened; `None` is a directory.
+    /// The opened file; `None` is a directory.
     pub(crate) fn open(fd: OwnedFd) -> Result<Option<Self>, OpenFault> {
         let stat = rustix::fs::fstat(&fd).map_err(open_fault)?;
         match FileType::from_raw_mode(stat.st_mode) {
@@ -142,22 +140,22 @@ impl AsFd for StaticFile {
     }
 }
 
-/// The document root: the directory that every path is below, open, and the path that names it or
-/// the one that is to replace it. With it go the roots of further hosts.
+/// The document root: an open directory, and the path that names it or its future replacement. With
+/// it travel the roots of further hosts.
 #[derive(Debug)]
 pub struct Root {
     fd: OwnedFd,
-    /// From `/` on: where this process is may be renamed.
+    /// Absolute: the current directory may be renamed.
     path: CString,
-    /// By number from 1 on. All clones share them.
+    /// Roots by number from 1 on. All clones share them.
     others: Arc<[Self]>,
-    /// How often it was [replaced](Self::replace), times two; odd while it is.
+    /// Number of times that it was [replaced](Self::replace), times two; odd while it is.
     changes: AtomicU64,
-    /// The tick at which it was first seen to be [replaced](Self::is_replaced); 0: it is not.
+    /// Tick at which it was first seen to be [replaced](Self::is_replaced); 0: it is not.
     replaced_at: AtomicU64,
 }
 
-/// Facts that change with the content of a file, and often without: see [`Root::trace`].
+/// Facts that change with the content of a file, and often without it: see [`Root::trace`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileTrace {
     inode: u64,
@@ -167,10 +165,10 @@ pub struct FileTrace {
 }
 
 impl FileTrace {
-    /// Words that it takes.
+    /// Number of words of an encoded trace.
     pub const WORDS: usize = 6;
 
-    /// Encodes it as words, for another process.
+    /// Encodes the trace as words, for another process.
     #[must_use]
     pub const fn to_words(self) -> [u64; Self::WORDS] {
         let Self { inode, len, modified, changed } = self;
@@ -178,7 +176,7 @@ impl FileTrace {
         [inode, len, modified_s, modified.1 as u64, changed_s, changed.1 as u64]
     }
 
-    /// Reads what [`FileTrace::to_words`] has made.
+    /// Decodes the words of [`FileTrace::to_words`].
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "nanoseconds are below 1,000,000,000")]
     pub const fn from_words(words: [u64; Self::WORDS]) -> Self {
@@ -192,11 +190,11 @@ impl FileTrace {
     }
 }
 
-/// How long a root that is replaced is one that is being replaced, milliseconds: longer than that
-/// takes. What its path names after that cannot take its place, and missing files are missing.
+/// Longest time for which a replaced root counts as being replaced, milliseconds; a real
+/// replacement takes less. After that its path cannot take over, and missing files are missing.
 const REPLACED_MS_MAX: u64 = 3_000;
 
-/// Where the file that a descriptor is open on is now.
+/// Current path of the file that a descriptor is open on.
 ///
 /// # Errors
 /// `/proc` is not mounted.
@@ -204,14 +202,14 @@ pub fn name(fd: BorrowedFd<'_>) -> io::Result<path::PathBuf> {
     std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))
 }
 
-/// What the path of a root names now.
+/// State of a root's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Named {
-    /// The directory that is open.
+    /// The path names the open directory.
     Same,
-    /// Another one.
+    /// The path names another directory.
     Other,
-    /// Nothing, or something that is not known without a disk.
+    /// The path names nothing, or a disk would have to be asked.
     Unknown,
 }
 
@@ -236,18 +234,18 @@ impl Root {
         }
     }
 
-    /// A root for a path that cannot be opened now: no file is below it until it is
+    /// A root for a path that cannot be opened now. No file is below it until it is
     /// [replaced](Self::replace).
     ///
     /// # Errors
     /// No descriptors left.
     pub fn closed(path: &Path) -> io::Result<Self> {
-        // Where a directory is expected, a name below this is not found.
+        // In place of a directory this makes every name "not found".
         let fd = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)?;
         Self::adopt(path, fd)
     }
 
-    /// A root that another process has opened at `path`.
+    /// Adopts a root that another process has opened at `path`.
     ///
     /// # Errors
     /// The path has a NUL, or is relative and there is no current directory.
@@ -256,15 +254,15 @@ impl Root {
         Ok(Self::of(fd, path))
     }
 
-    /// True unless it is [closed](Self::closed).
+    /// True unless the root is [closed](Self::closed).
     #[must_use]
     pub fn is_open(&self) -> bool {
         let mode = rustix::fs::fstat(&self.fd).map(|facts| facts.st_mode);
         mode.is_ok_and(|mode| FileType::from_raw_mode(mode) == FileType::Directory)
     }
 
-    /// Facts of a file in the root that change whenever its content does, as far as memory knows:
-    /// `Some(None)` is that there is none, `None` that a disk would have to be asked. Never waits.
+    /// Facts of a file in the root that change whenever its content does, as far as memory knows.
+    /// `Some(None)`: there is no such file. `None`: a disk would have to be asked. Never waits.
     #[must_use]
     pub fn trace(&self, name: &CStr) -> Option<Option<FileTrace>> {
         let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::CACHED;
@@ -281,19 +279,19 @@ impl Root {
         Some(Some(FileTrace { inode: facts.stx_ino, len: facts.stx_size, modified, changed }))
     }
 
-    /// This root, with those of further hosts, which have the numbers from 1 on.
+    /// Adds the roots of further hosts, numbered from 1 on.
     #[must_use]
     pub fn with(self, others: Vec<Self>) -> Self {
         Self { others: others.into(), ..self }
     }
 
-    /// The path that names it, from `/` on.
+    /// Absolute path of the root.
     #[must_use]
     pub fn given(&self) -> &Path {
         Path::new(OsStr::from_bytes(self.path.to_bytes()))
     }
 
-    /// All roots, by number: this one is the first.
+    /// All roots, by number: this root is the first.
     pub fn all(&self) -> impl Iterator<Item = &Self> {
         iter::once(self).chain(&*self.others)
     }
@@ -307,17 +305,17 @@ impl Root {
         }
     }
 
-    /// The root that a path is below, and the path from there on.
+    /// Root of a path, and the rest of the path.
     pub(crate) fn place<'a>(&'a self, req: &'a OpenReq) -> (&'a Self, &'a [u8]) {
         match req.below() {
             (0, path) => (self, path),
-            // No file has a name with a NUL: what is below no root is not found.
+            // No file has a name with a NUL: a path below no root is not found.
             (number, path) => (self.others.get(usize::from(number) - 1))
                 .map_or((self, &*req.path), |root| (root, path)),
         }
     }
 
-    /// What the path names now, as far as memory knows. Never waits for a disk.
+    /// Directory that the path names now, as far as memory knows. Never waits for a disk.
     #[must_use]
     pub fn named(&self) -> Named {
         let found =
@@ -335,7 +333,7 @@ impl Root {
         same_file(&self.fd, other) == Some(true)
     }
 
-    /// Where the directory that is open is now, for people.
+    /// Current path of the open directory, for people.
     ///
     /// # Errors
     /// `/proc` is not mounted.
@@ -343,9 +341,9 @@ impl Root {
         name(self.fd.as_fd())
     }
 
-    /// True if this directory has been deleted, or its path names another one: what is not found
-    /// here may be found there. `None` if that is not known without a disk, as when a link on the
-    /// way is followed for the first time, which its access time (relatime) must tell.
+    /// True if this directory has been deleted, or its path names another one: a missing file may
+    /// be there. `None` if a disk would have to be asked, as when a link on the way is followed for
+    /// the first time: that updates its access time (relatime).
     #[must_use]
     pub fn is_replaced(&self) -> Option<bool> {
         if facts(&self.fd).is_ok_and(|facts| facts.stx_nlink == 0) {
@@ -358,7 +356,7 @@ impl Root {
         }
     }
 
-    /// Puts `other` in the place of the directory that is open here, under the same number.
+    /// Puts `other` in the place of the open directory, under the same number.
     ///
     /// # Errors
     /// None that should occur.
@@ -366,22 +364,22 @@ impl Root {
         self.changes.fetch_add(1, SeqCst);
         self.replaced_at.store(0, SeqCst);
         // SAFETY: the number is this value's own and stays open throughout: it is exchanged, not
-        // closed. No one relies on which directory it is: who opens below it meanwhile opens below
-        // one or the other.
+        // closed. No code relies on which directory it is: a concurrent open is below one or the
+        // other.
         let done = unsafe { libc::dup3(other.as_raw_fd(), self.fd.as_raw_fd(), libc::O_CLOEXEC) };
         self.changes.fetch_add(1, SeqCst);
         if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Another number whenever another thread has replaced it, odd while one does.
+    /// Counter that each replacement by another thread changes; odd during one.
     pub(crate) fn changes(&self) -> u64 {
         self.changes.load(SeqCst)
     }
 
-    /// True while it is `replaced`, as was just seen, and has not been so for long.
+    /// True while `replaced`, as just seen, has not been so for long.
     pub(crate) fn is_being_replaced(&self, replaced: bool) -> bool {
         if !replaced {
-            // Nothing is written that others read, unless it changes.
+            // Write only on a change, as others read it.
             if self.replaced_at.load(Relaxed) != 0 {
                 self.replaced_at.store(0, SeqCst);
             }
@@ -392,17 +390,17 @@ impl Root {
         now.saturating_sub(since.err().unwrap_or(now)) <= REPLACED_MS_MAX
     }
 
-    /// True if what its path names has been opened, and is another directory.
+    /// True if its path has been opened and names another directory.
     pub(crate) fn is_not(&self, named: &Result<OwnedFd, Errno>) -> bool {
         named.as_ref().is_ok_and(|named| same_file(named, &self.fd) == Some(false))
     }
 
-    /// The path, and how to open what it names.
+    /// Path of the root, and the flags to open it with.
     pub(crate) fn path(&self) -> (&CStr, OFlags) {
         (&self.path, ROOT_FLAGS)
     }
 
-    /// The same directory by another descriptor, for another thread to own.
+    /// Duplicates the descriptor of the directory, for another thread to own.
     ///
     /// # Errors
     /// No descriptors left.
@@ -423,10 +421,10 @@ impl AsFd for Root {
     }
 }
 
-/// How a root is opened.
+/// Flags to open a root with.
 const ROOT_FLAGS: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// What is known of a directory in memory: who asked a file server would wait for it.
+/// Facts of a directory in memory: never waits for a file server.
 fn facts(fd: &OwnedFd) -> Result<Statx, Errno> {
     let how = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     rustix::fs::statx(fd, c"", how, StatxFlags::INO | StatxFlags::NLINK)
@@ -437,20 +435,20 @@ fn same_file(a: &OwnedFd, b: &OwnedFd) -> Option<bool> {
     Some(facts(a).map(id).ok()? == facts(b).map(id).ok()?)
 }
 
-/// Sees whether this process may make files in a directory, and makes none.
+/// Checks whether this process may make files in a directory, and makes none.
 ///
 /// # Errors
 /// It may not, or there is no such directory.
 pub fn may_make_files(directory: &Path) -> io::Result<()> {
     let access = Access::WRITE_OK | Access::EXEC_OK;
-    // What is no directory has no `.` in it.
+    // Only a directory has a `.` in it.
     Ok(rustix::fs::accessat(CWD, directory.join("."), access, AtFlags::EACCESS)?)
 }
 
-/// The facts of an open file as they are now (fstat(2)).
+/// Current facts of an open file (fstat(2)).
 ///
 /// # Errors
-/// On a network file system: the server does not say.
+/// On a network file system: the server does not answer.
 pub fn look_again(file: &StaticFile) -> Result<FileId, Fault> {
     let stat = rustix::fs::fstat(file).map_err(|errno| crate::fault(&errno.into()))?;
     Ok(file_id(&stat))

@@ -1,5 +1,5 @@
-//! What this process may use: the memory of the machine and that of its control group, and the
-//! processor time and tasks of its group (cgroups(7), of both versions).
+//! Limits of this process: memory of the machine and of its control group, and processor time and
+//! tasks of its group (cgroups(7), both versions).
 use rustix::system::sysinfo;
 use std::{
     fs::File,
@@ -7,14 +7,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The longest `/proc/self/mountinfo` that is read, bytes: machines with many containers have long
-/// ones.
+/// Longest `/proc/self/mountinfo` to read, bytes: machines with many containers have long ones.
 const PROC_BYTES_MAX: u64 = 4 << 20;
 
-/// The longest file of a group that is read, bytes: each holds one line.
+/// Longest file of a group to read, bytes: each has one line.
 const VALUE_BYTES_MAX: u64 = 4096;
 
-/// The most directories above a group that are looked at.
+/// Most directories above a group to check.
 const DEPTH_MAX: usize = 64;
 
 /// A limit on memory.
@@ -22,7 +21,7 @@ const DEPTH_MAX: usize = 64;
 pub struct Memory {
     /// Bytes.
     pub bytes: u64,
-    /// The file that says so.
+    /// File with the limit.
     pub file: PathBuf,
 }
 
@@ -33,12 +32,12 @@ pub struct Quota {
     pub time_us: u64,
     /// The period, microseconds; never 0.
     pub period_us: u64,
-    /// The file that says so.
+    /// File with the limit.
     pub file: PathBuf,
 }
 
 impl Quota {
-    /// How many processors can be busy all the time: rounded up, so at least one.
+    /// Number of processors that can be busy all the time, rounded up: at least one.
     #[must_use]
     pub fn processors(&self) -> usize {
         usize::try_from(self.time_us.div_ceil(self.period_us).max(1)).unwrap_or(usize::MAX)
@@ -48,25 +47,24 @@ impl Quota {
 /// A limit on processes and their threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tasks {
-    /// How many there may be.
+    /// Most processes and threads.
     pub count: u64,
-    /// The file that says so.
+    /// File with the limit.
     pub file: PathBuf,
 }
 
-/// The smallest limits of a control group and of those that it is in. None where there is no limit,
-/// or none that can be seen.
+/// Smallest limits of a control group and its ancestors. `None` where no limit is set or visible.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Group {
-    /// On memory: of the processes, of their sockets' buffers and of the page cache.
+    /// Limit on memory: of the processes, of their sockets' buffers and of the page cache.
     pub memory: Option<Memory>,
-    /// On processor time.
+    /// Limit on processor time.
     pub quota: Option<Quota>,
-    /// On its tasks.
+    /// Limit on tasks.
     pub tasks: Option<Tasks>,
 }
 
-/// The memory of the machine, bytes.
+/// Memory of the machine, bytes.
 #[must_use]
 pub fn machine_bytes() -> u64 {
     let found = sysinfo();
@@ -74,7 +72,7 @@ pub fn machine_bytes() -> u64 {
     u64::from(found.totalram).saturating_mul(u64::from(found.mem_unit.max(1)))
 }
 
-/// The limits of this process's group. Where `/proc` is not mounted there are none.
+/// Limits of this process's group. Where `/proc` is not mounted there are none.
 #[must_use]
 pub fn own() -> Group {
     let proc = |name| read(Path::new(name), PROC_BYTES_MAX).unwrap_or_default();
@@ -89,8 +87,8 @@ fn read(path: &Path, bytes_max: u64) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The limits of the group that `/proc/PID/cgroup` and `/proc/PID/mountinfo` name, of files whose
-/// text `read` returns.
+/// Limits of the group that `/proc/PID/cgroup` and `/proc/PID/mountinfo` name. `read` returns the
+/// text of a file.
 pub fn limits(cgroup: &str, mountinfo: &str, read: &dyn Fn(&Path) -> Option<String>) -> Group {
     let mut group = Group::default();
     for controller in ["memory", "cpu", "pids"] {
@@ -124,7 +122,7 @@ pub fn limits(cgroup: &str, mountinfo: &str, read: &dyn Fn(&Path) -> Option<Stri
     group
 }
 
-/// The quota that one directory states: in two files (version 1) or in one (version 2).
+/// Quota of one directory: in two files (version 1) or in one (version 2).
 fn quota(value: impl Fn(&str) -> Option<(String, PathBuf)>) -> Option<Quota> {
     let (time, period, file) = match value("cpu.max") {
         Some((text, file)) => {
@@ -149,8 +147,8 @@ fn smaller_quota(known: Option<Quota>, other: Option<Quota>) -> Option<Quota> {
     }
 }
 
-/// The directories of this process's groups in all hierarchies that may have the controller, each
-/// followed by those above it, as far as they are mounted.
+/// Directories of this process's groups in all hierarchies that may have the controller, each
+/// followed by its mounted ancestors.
 fn folders(cgroup: &str, mountinfo: &str, controller: &str) -> Vec<PathBuf> {
     let mut folders = Vec::new();
     for line in cgroup.lines() {
@@ -166,7 +164,7 @@ fn folders(cgroup: &str, mountinfo: &str, controller: &str) -> Vec<PathBuf> {
         }
         let mounts = mountinfo.lines().filter_map(Mount::parse);
         let mounts = mounts.filter(|mount| mount.holds(unified, controller));
-        // Of several mounts of one hierarchy, the first that shows this group.
+        // Of several mounts of one hierarchy, the first that shows this group counts.
         let seen = mounts.map(|mount| (mount.below(path), mount.point));
         let Some((below, point)) = seen.min_by_key(|(below, _)| below.is_none()) else { continue };
         let below = below.unwrap_or_default();
@@ -178,9 +176,9 @@ fn folders(cgroup: &str, mountinfo: &str, controller: &str) -> Vec<PathBuf> {
 
 /// A mounted hierarchy of groups, as a line of mountinfo describes it (proc(5)).
 struct Mount {
-    /// The group that is seen at its top.
+    /// Group at its top.
     root: String,
-    /// Where it is mounted.
+    /// Mount point.
     point: String,
     unified: bool,
     options: String,
@@ -201,15 +199,15 @@ impl Mount {
         Some(Self { root, point, unified, options: file_system.nth(1)?.to_owned() })
     }
 
-    /// True if the hierarchy has the controller, or may have it: version 2 does not say here.
+    /// True if the hierarchy has the controller, or may have it: version 2 does not list it here.
     fn holds(&self, unified: bool, controller: &str) -> bool {
         let has = || self.options.split(',').any(|option| option == controller);
         self.unified == unified && (unified || has())
     }
 
-    /// The path of a group below the top of this mount. None if it is not seen here; what is at
-    /// the top is then the nearest of the groups that it is in, as in a container that has its own
-    /// group mounted but not a namespace of groups.
+    /// Path of a group below the top of this mount. `None` if the group is not visible here. The
+    /// top is then the nearest of its ancestors, as in a container with its own group mounted but
+    /// no namespace of groups.
     fn below(&self, path: &str) -> Option<PathBuf> {
         let below = Path::new(path).strip_prefix(&self.root).ok()?;
         let plain = below.components().all(|part| matches!(part, std::path::Component::Normal(_)));
@@ -217,7 +215,7 @@ impl Mount {
     }
 }
 
-/// A field of mountinfo: blanks and backslashes are three octal digits behind a backslash.
+/// Decodes a field of mountinfo: blanks and backslashes are three octal digits after a backslash.
 fn unescaped(field: &str) -> String {
     let mut text = Vec::with_capacity(field.len());
     let mut rest = field.as_bytes();

@@ -1,8 +1,8 @@
-//! Files that are written in directories to which others may write too: no name leads astray.
+//! Writing files safely in directories where others may write too.
 //!
-//! Whoever may write to a directory may put a link in the place of any name in it. So the last part
-//! of a path is never followed, links before it only if they are root's or this process's own, and
-//! what is opened is written to only once it has been seen what it is and whose.
+//! A user that may write to a directory may replace any name in it by a link. So the last part of a
+//! path is never followed. Links before it are followed only if they are root's or this process's
+//! own. Before writing, the type and owner of the opened file are checked.
 use rustix::{
     fs::{
         AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid, fchown, fstat, linkat, openat,
@@ -24,22 +24,22 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// The most symbolic links on the way to a file, as path_resolution(7) has it.
+/// Most symbolic links on the way to a file, as in path_resolution(7).
 const LINKS_MAX: u32 = 40;
 
-/// How often a file is opened, or else made, while others remove and make it.
+/// Most attempts to open or make a file while others remove and make it.
 const TRIES_MAX: u32 = 8;
 
-/// How a file is called until it gets its name, before the number of the process.
+/// Prefix of a file's temporary name, before the number of the process.
 const UNNAMED: &str = ".regatta-new-";
 
-/// How long ago a file that was left behind has changed, seconds: much more than it takes to write.
+/// Least age of the last change of a file left behind, seconds: far longer than writing takes.
 const LEFT_BEHIND_S_MIN: u64 = 300;
 
-/// Files made here are for their owner and group.
+/// Mode of files made here: for their owner and group.
 const MODE: Mode = Mode::from_raw_mode(0o640);
 
-/// Whom a file is given to.
+/// New owner of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// User number.
@@ -48,12 +48,12 @@ pub struct Owner {
     pub gid: u32,
 }
 
-/// What is done where there is no file.
+/// Action if there is no file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Absent {
-    /// It is made; with an owner it is given to them, which takes root.
+    /// Make it, and give it to the owner if there is one, which takes root.
     Make,
-    /// That is an error.
+    /// Fail.
     Fail,
 }
 
@@ -65,30 +65,31 @@ pub struct Spot {
 }
 
 impl Spot {
-    /// Finds the directory of a path. Symbolic links on the way must be root's, or of the user that
-    /// this process is.
+    /// Finds the directory of a path. Symbolic links on the way must belong to root or to this
+    /// process's user.
     ///
     /// # Errors
-    /// The directory is not there or may not be searched, or a link on the way is someone else's.
+    /// The directory is missing or may not be searched, or a link on the way has another owner.
     pub fn find(path: &Path) -> io::Result<Self> {
         let name = path.file_name().ok_or_else(|| refused("it has no file name"))?;
         let directory = walk(path.parent().unwrap_or(Path::new("")))?;
         Ok(Self { directory, name: name.to_owned() })
     }
 
-    /// A name in a directory that is open.
+    /// A name in an open directory.
     pub(crate) fn at(directory: OwnedFd, name: &OsStr) -> Self {
         Self { directory, name: name.to_owned() }
     }
 
-    /// Opens the file for appending, without waiting for anything: a regular file with no other
-    /// name, a pipe that someone reads, or a character device; of root, of the user that this
+    /// Opens the file for appending, without waiting: a regular file with no other name, a pipe
+    /// with a reader, or a character device. It must belong to root, to this process's user, or to
+    /// `owner`.
     /// process is, or of `owner`.
     ///
     /// # Errors
     /// It is something else, or may not be opened.
     pub fn append(&self, owner: Option<Owner>, absent: Absent) -> io::Result<File> {
-        // Without O_NONBLOCK, opening a pipe that nobody reads would wait.
+        // Without O_NONBLOCK, opening a pipe without a reader would wait.
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK | OFlags::NOCTTY;
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let open = |more, mode| openat(&self.directory, &*self.name, flags | more, mode);
@@ -106,7 +107,7 @@ impl Spot {
         Err(refused("someone removes and makes it again and again"))
     }
 
-    /// What a regular file holds, so many bytes at most; `None` if there is no file.
+    /// Reads at most `bytes_max` bytes of a regular file; `None` if there is no file.
     ///
     /// # Errors
     /// It is not a regular file, or may not be read.
@@ -126,17 +127,17 @@ impl Spot {
         Ok(Some(bytes))
     }
 
-    /// Puts a new file in the place of whatever has the name: one that everybody may read, or with
-    /// the mode, the time and, if this process is root, the owner of `like`; then its bytes are on
-    /// the disk before it has the name.
+    /// Replaces whatever has the name by a new file. Without `like` all may read it. With `like` it
+    /// gets that file's mode, time and, if this process is root, owner, and its bytes are on the
+    /// disk before it has the name.
     ///
     /// # Errors
-    /// It cannot be made; what was there is there.
+    /// The file cannot be made; the old one stays.
     pub fn replace(&self, bytes: &[u8], like: Option<&Metadata>) -> io::Result<()> {
-        // Not the name itself, which may be as long as a name can be.
+        // Not the name itself, which may have the maximum length already.
         let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(&self.name);
         let beside = format!("{UNNAMED}{}-{hash:016x}", std::process::id());
-        // One that a process with the same number has left behind.
+        // A process with the same number may have left one behind.
         let _ = unlinkat(&self.directory, &*beside, AtFlags::empty());
         // Not every file system has files without a name, nor every process a /proc.
         let made = self
@@ -149,8 +150,8 @@ impl Spot {
         })
     }
 
-    /// Makes a file that gets its name once it is whole: if this process is killed before, nothing
-    /// is left of it.
+    /// Makes a file that gets its name once it is whole. If this process is killed before, none
+    /// remains.
     fn make_unnamed(&self, name: &str, bytes: &[u8], like: Option<&Metadata>) -> io::Result<()> {
         let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
         let made = File::from(openat(&self.directory, ".", flags, mode(like))?);
@@ -175,14 +176,14 @@ impl Spot {
     }
 }
 
-/// True if a file is called so that [`Spot::replace`] was writing when its process was killed, and
-/// has not changed for some minutes: where several containers have the directory, the process may
-/// be another's, which is not to be seen here.
+/// True if a file has the name of one that [`Spot::replace`] was writing when its process was
+/// killed, and has not changed for some minutes. Containers may share the directory, and their
+/// processes are not visible here.
 #[must_use]
 pub fn is_left_behind(name: &OsStr, file: &Metadata, now: SystemTime) -> bool {
     let of = name.to_str().and_then(|name| name.strip_prefix(UNNAMED)?.split_once('-'));
     let pid = of.and_then(|(pid, _)| pid.parse::<u32>().ok());
-    // Not when it was modified, which may be the time of the file that it imitates.
+    // Not the time of modification, which may be that of the imitated file.
     let changed = UNIX_EPOCH + Duration::from_secs(file.ctime().try_into().unwrap_or(0));
     let is_old = now.duration_since(changed).is_ok_and(|age| age.as_secs() >= LEFT_BEHIND_S_MIN);
     is_old && pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
@@ -199,17 +200,17 @@ fn give(made: OwnedFd, owner: Option<Owner>) -> io::Result<File> {
     Ok(made.into())
 }
 
-/// What a new file may be used for until it is whole.
+/// Mode of a new file until it is whole.
 fn mode(like: Option<&Metadata>) -> Mode {
     Mode::from_raw_mode(if like.is_some() { 0o600 } else { 0o644 })
 }
 
-/// Writes a new file.
+/// Writes a new file's bytes, and imitates `like`.
 fn fill(mut made: &File, bytes: &[u8], like: Option<&Metadata>) -> io::Result<()> {
     made.write_all(bytes)?;
     if let Some(like) = like {
         imitate(made, like)?;
-        // After a power failure its time would say that it is whole.
+        // After a power failure its time would claim that it is whole.
         made.sync_all()?;
     }
     Ok(())
@@ -243,12 +244,12 @@ fn accept(found: OwnedFd, owner: Option<Owner>) -> io::Result<File> {
     Ok(found.into())
 }
 
-/// Whether something is root's, or of the user that this process is.
+/// Whether an item belongs to root or to this process's user.
 fn is_trusted(stat: &Stat) -> bool {
     stat.st_uid == 0 || stat.st_uid == geteuid().as_raw()
 }
 
-/// Goes through a path, part by part.
+/// Walks a path part by part, and opens its last directory.
 fn walk(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let start = |path: &Path| {

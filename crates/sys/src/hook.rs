@@ -1,7 +1,7 @@
-//! Where tests take the machine's part: faults and time that they inject.
+//! Faults and time that tests inject in place of the machine.
 //!
-//! They exist with the cargo feature `test-hooks` only, which no program asks for and every test
-//! does: without it they are constants, of which nothing is left.
+//! They exist only with the cargo feature `test-hooks`, which every test and no program enables.
+//! Without it they are constants that compile to nothing.
 #[cfg(feature = "test-hooks")]
 pub mod denied;
 #[cfg(feature = "test-hooks")]
@@ -30,7 +30,7 @@ pub(crate) use per_thread::{accept_fault, accepted, nanos, now};
 #[cfg(feature = "test-hooks")]
 pub use per_thread::{clear, fail_next_accept, set_room, set_time};
 
-/// The calls that faults strike.
+/// Calls that faults strike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Call {
     /// Receiving from a peer.

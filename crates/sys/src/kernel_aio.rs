@@ -1,8 +1,8 @@
 //! Linux's own asynchronous I/O (io_submit(2)), for reads.
 //!
-//! Through the page cache it is asynchronous in name only: `io_submit` itself waits for the disk
-//! where a page is missing, and the completion is there when it returns. Only direct I/O is carried
-//! on by the kernel. It is here so that this can be measured.
+//! Through the page cache it is asynchronous in name only. Where a page is missing, `io_submit`
+//! itself waits for the disk, and the completion is there when it returns. Only direct I/O is
+//! really asynchronous. This module exists to measure that.
 use crate::{Read, StaticFile, again, fault, hook::Call, read::room, simulated_disk::before_read};
 use regatta_op::{Fault, ReadReq};
 use rustix::io::Errno;
@@ -51,41 +51,41 @@ struct Event {
     result2: i64,
 }
 
-/// A read that the kernel has, and what its owner calls it.
+/// A read in the kernel, with its owner's token.
 struct Running<T> {
     iocb: Iocb,
     req: ReadReq<StaticFile>,
     token: T,
 }
 
-/// What has come of starting a read.
+/// Result of starting a read.
 #[derive(Debug)]
 pub enum Started<T> {
     /// [`KernelAio::finished`] will report it.
     InFlight,
-    /// It has failed.
+    /// The read has failed.
     Over(T, Read),
-    /// There is no room for it now.
+    /// No room for the read now.
     Refused(T, ReadReq<StaticFile>),
 }
 
-/// A context of asynchronous reads, for all threads of a process; each read is reported once, with
+/// A context of asynchronous reads, for all threads of a process. Each read is reported once, with
 /// the token that it was started with.
 #[derive(Debug)]
 pub struct KernelAio<T> {
     /// An `aio_context_t`.
     id: libc::c_ulong,
     in_flight: AtomicUsize,
-    /// Tokens go from the thread that starts a read to the one that finds it complete.
+    /// Tokens travel from the thread that starts a read to the one that finds it complete.
     tokens: PhantomData<Mutex<T>>,
 }
 
 impl<T> KernelAio<T> {
-    /// A context for so many reads at once.
+    /// A context for `reads_max` reads at once.
     ///
     /// # Errors
-    /// `EAGAIN`: that would be more than `fs.aio-max-nr` on this machine. `ENOSYS`: the kernel has
-    /// none.
+    /// `EAGAIN`: that exceeds what is left of `fs.aio-max-nr` on this machine. `ENOSYS`: the kernel
+    /// has no such contexts.
     pub fn new(reads_max: u32) -> io::Result<Self> {
         let mut id: libc::c_ulong = 0;
         // SAFETY: the kernel writes the number of the new context into a word of ours.
@@ -121,10 +121,10 @@ impl<T> KernelAio<T> {
         // SAFETY: `running` was made above and is not null, so this is an address within its box.
         let mut iocb = unsafe { &raw mut (*running).iocb };
         let submitted = again(Call::Read, || {
-            // SAFETY: one pointer to an iocb, which the kernel copies during the call. The buffer
-            // that it names has room for as many bytes as it says, and stays where it is: it is in
-            // the box, which nobody has until the completion is reported, and which is leaked if
-            // that never is.
+            // SAFETY: one pointer to an iocb, which the kernel copies during the call. Its buffer
+            // has room for as many bytes as it says. The buffer stays in place: it is in the box,
+            // which no code owns until the completion is reported, and which is leaked if that
+            // never is.
             let taken =
                 unsafe { libc::syscall(libc::SYS_io_submit, self.id, 1_usize, &raw mut iocb) };
             if taken == 1 { Ok(()) } else { Err(last_error()) }
@@ -139,14 +139,14 @@ impl<T> KernelAio<T> {
         Started::Over(token, (req.buffer, Err(fault(&errno.into()))))
     }
 
-    /// Reads that have been started and not been reported.
+    /// Reads started and not yet reported.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.in_flight.load(Relaxed)
     }
 
-    /// Adds reads that have completed to `out`; waits for one, for so long at most. Fewer bytes
-    /// than were asked for mean that the file shrank.
+    /// Adds completed reads to `out`; waits up to `patience` for one. Fewer bytes than were asked
+    /// for mean that the file shrank.
     ///
     /// # Errors
     /// None that the kernel documents for a context like this one.
@@ -170,13 +170,13 @@ impl<T> KernelAio<T> {
             let event = unsafe { event.assume_init_ref() };
             let running: *mut Running<T> = ptr::with_exposed_provenance_mut(address(event.data));
             // SAFETY: `data` is the address of the box that was given away with this read in
-            // `start`, by a context of the same type; each completion is reported to one caller,
-            // once, and the kernel does not touch the buffer any more.
+            // `start`, by a context of the same type. Each completion is reported to one caller,
+            // once, and the kernel no longer touches the buffer.
             let Running { mut req, token, .. } = *unsafe { Box::from_raw(running) };
             let read = match usize::try_from(event.result) {
                 Ok(read) => {
-                    // SAFETY: the kernel has written so many bytes, within the room that it was
-                    // told of.
+                    // SAFETY: the kernel has written this many bytes, within the room that `start`
+                    // passed to it.
                     unsafe { req.buffer.set_len(read) };
                     Ok(())
                 }
@@ -188,8 +188,7 @@ impl<T> KernelAio<T> {
     }
 }
 
-/// What the kernel still has stays with it until the process ends: to end the context would wait
-/// for that.
+/// Leaves reads in flight to the kernel until the process ends: ending the context would wait.
 impl<T> Drop for KernelAio<T> {
     fn drop(&mut self) {
         let mut over = Vec::new();

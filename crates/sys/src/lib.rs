@@ -1,13 +1,13 @@
 //! Linux, behind owned types and `io::Result`: the only crate with `unsafe`.
 //!
 //! Every wrapper takes descriptors as `BorrowedFd`, `OwnedFd` or a type that owns one, never as a
-//! number; opens everything with close-on-exec; and takes an interrupted call up again. What runs
-//! on every request (`recv`, `send`, `accept`, `wait`) is a system call and nothing else: rustix's
-//! raw backend makes them without going through libc's `errno`.
+//! number. It opens everything with close-on-exec, and repeats interrupted calls. Calls on every
+//! request (`recv`, `send`, `accept`, `wait`) are a system call and nothing else: rustix's raw
+//! backend makes them without libc's `errno`.
 #![cfg(target_os = "linux")]
 
-// A clone of a process without the C library keeps the number of the parent's thread in musl, by
-// which it locks and aborts. The static program is linked with glibc.
+// In musl, a clone of a process without the C library keeps the parent's thread number, by which it
+// locks and aborts. The static program is linked with glibc.
 #[cfg(target_env = "musl")]
 compile_error!("musl is not supported; build for a target whose environment is gnu");
 #[cfg(not(target_pointer_width = "64"))]
@@ -66,7 +66,7 @@ use regatta_op::Fault;
 use rustix::io::Errno;
 use std::io;
 
-/// Makes a system call, and makes it again as long as a signal interrupts it.
+/// Makes a system call, and repeats it as long as a signal interrupts it.
 #[inline]
 fn again<T>(of: hook::Call, mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     crew::assert_unlocked();
@@ -81,7 +81,7 @@ fn again<T>(of: hook::Call, mut call: impl FnMut() -> Result<T, Errno>) -> Resul
     }
 }
 
-/// What a failed [`recv`], [`send`] or [`read_range`] means to the origin.
+/// Maps the error of a [`recv`], [`send`] or [`read_range`] to the origin's.
 #[must_use]
 pub fn fault(error: &io::Error) -> Fault {
     match error.raw_os_error() {

@@ -1,19 +1,18 @@
-//! How many descriptors this process may have open, and how much its threads may take of the
-//! system.
+//! Limits on open descriptors of this process, and on system resources for its threads.
 use crate::{groups::Tasks, process::effective_user};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::{fs, io};
 
-/// The limits on open descriptors (`RLIMIT_NOFILE`).
+/// Limits on open descriptors (`RLIMIT_NOFILE`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Descriptors {
-    /// What is in force.
+    /// Limit in force.
     pub soft: u64,
-    /// What it may be raised to without privilege.
+    /// Highest limit without privilege.
     pub hard: u64,
 }
 
-/// The limits as they are.
+/// Current limits.
 #[must_use]
 pub fn descriptors() -> Descriptors {
     let limit = getrlimit(Resource::Nofile);
@@ -22,8 +21,8 @@ pub fn descriptors() -> Descriptors {
 
 /// Raises the soft limit to the hard one, and returns it. Children inherit it.
 ///
-/// The soft limit is often 1,024 for the sake of programs that use `select` with libc's sets; this
-/// one does not.
+/// The soft limit is often 1,024 for the sake of programs that use `select` with libc's sets. This
+/// program does not.
 ///
 /// # Errors
 /// None that the kernel documents.
@@ -46,16 +45,16 @@ pub fn lower_descriptors(most: u64) -> io::Result<()> {
 /// A limit of the system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// What says so, as in `vm.max_map_count`.
+    /// Name of its source, as in `vm.max_map_count`.
     pub name: String,
-    /// How much it allows.
+    /// Allowed amount.
     pub value: u64,
-    /// What raises it, as in `sysctl vm.max_map_count`.
+    /// Means of raising it, as in `sysctl vm.max_map_count`.
     pub raise: &'static str,
 }
 
 impl Limit {
-    /// None.
+    /// No limit.
     pub const NONE: Self = Self { name: String::new(), value: u64::MAX, raise: "" };
 
     fn new(name: &str, value: u64, raise: &'static str) -> Self {
@@ -63,11 +62,11 @@ impl Limit {
     }
 }
 
-/// How much threads may take of the system.
+/// System resources for threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Threads {
-    /// Processes and their threads: of a user, of a control group, or of the system. Others take
-    /// their part of it.
+    /// Processes and their threads: of a user, of a control group, or of the system. Other
+    /// processes use part of it.
     pub tasks: Limit,
     /// Mappings of a process.
     pub mappings: Limit,
@@ -76,22 +75,22 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// As much as they like.
+    /// No limits.
     pub const NONE: Self =
         Self { tasks: Limit::NONE, mappings: Limit::NONE, address_bytes: Limit::NONE };
 
-    /// What this process may take, of which its group may have so many tasks.
+    /// Limits of this process, with the tasks of its group.
     #[must_use]
     pub fn own(group: Option<&Tasks>) -> Self {
         let read = |file: &str| fs::read_to_string(file).ok();
         let soft = |resource| getrlimit(resource).current;
-        // The kernel does not count root's.
+        // The kernel does not count root's tasks.
         let user = soft(Resource::Nproc).filter(|_| effective_user() != 0);
         Self::of(&read, [user, soft(Resource::As)], group)
     }
 
-    /// What the files of `/proc` say that `read` returns, the limits on this user's tasks and on
-    /// addresses, and the group.
+    /// Derives limits from the files of `/proc` that `read` returns, the limits on this user's
+    /// tasks and on addresses, and the group.
     fn of(
         read: &dyn Fn(&str) -> Option<String>,
         [user, addresses]: [Option<u64>; 2],
@@ -136,7 +135,7 @@ impl Threads {
     }
 }
 
-/// What may be committed of memory in all: `CommitLimit:  8113928 kB` of `/proc/meminfo`.
+/// Total memory that may be committed: `CommitLimit:  8113928 kB` of `/proc/meminfo`.
 fn commit_bytes(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("CommitLimit:"))?;
     line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)

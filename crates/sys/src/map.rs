@@ -1,8 +1,8 @@
-//! Ranges of files that are mapped (mmap(2)): the kernel says which of their pages are in memory,
-//! and sends from them.
+//! Mapped ranges of files (mmap(2)): the kernel reports which of their pages are in memory, and
+//! sends from them.
 //!
-//! This process reads no byte of them. Of a file that has become shorter meanwhile that would end
-//! it by `SIGBUS`, where the kernel's own copy only fails.
+//! This process reads no byte of them. If a file has become shorter meanwhile, a read would end the
+//! process by `SIGBUS`. The kernel's own copy only fails.
 use crate::{StaticFile, again, hook, hook::Call, look_again, page_cache::PAGE, simulated_disk};
 use regatta_op::{File, Outbox, Segment};
 use rustix::{
@@ -16,22 +16,22 @@ use std::{
     ptr,
 };
 
-/// Pages that one call tells of.
+/// Pages that one mincore(2) call reports on.
 const PAGES_LOOKED_AT: usize = 64;
 
-/// A range of a file, in whole pages, mapped for the kernel to read. Processes that are forked
-/// later do not have it: it would keep a deleted file on its disk as long as they live.
+/// Range of a file, in whole pages, mapped for the kernel to read. Processes forked later do not
+/// have it: they would keep a deleted file on its disk as long as they live.
 #[derive(Debug)]
 pub struct Map {
     base: *mut c_void,
-    /// Where in the file it begins: at a page.
+    /// Start in the file: at a page.
     start: u64,
-    /// In whole pages.
+    /// Length, in whole pages.
     bytes: u64,
 }
 
 impl Map {
-    /// Maps a range of a file, which is within the length that the file had when it was opened.
+    /// Maps a range of a file, within its length at the time of opening.
     ///
     /// # Errors
     /// No memory or no mappings are left (`vm.max_map_count`), or the file cannot be mapped.
@@ -39,8 +39,8 @@ impl Map {
         let start = at - at % PAGE;
         let bytes = (at + len.max(1)).div_ceil(PAGE) * PAGE - start;
         let length = usize::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
-        // SAFETY: a new mapping at an address of the kernel's choice replaces nothing of ours; it
-        // is read by the kernel only, so that a file that shrinks cannot fault in this process.
+        // SAFETY: a new mapping at an address of the kernel's choice replaces nothing of ours. Only
+        // the kernel reads it, so that a file that shrinks cannot fault in this process.
         let base = unsafe {
             let (prot, flags) = (ProtFlags::READ, MapFlags::SHARED);
             rustix::mm::mmap(ptr::null_mut(), length, prot, flags, file.as_fd(), start)
@@ -52,16 +52,16 @@ impl Map {
         Ok(map)
     }
 
-    /// The address space that it takes, bytes.
+    /// Address space of the mapping, bytes.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// How many bytes from `at` on, of `len` at most, are in memory without one missing between
-    /// them (mincore(2)). `None` if some of them are not mapped, or the system does not say.
+    /// Number of bytes from `at` on, at most `len`, that are in memory without a gap (mincore(2)).
+    /// `None` if some of them are not mapped, or the system does not say.
     ///
-    /// Linux says that all are in memory to whoever neither owns the file nor may write to it.
+    /// Unless this process owns the file or may write to it, Linux says that all are in memory.
     #[must_use]
     pub fn resident(&self, file: &StaticFile, at: u64, len: u64) -> Option<u64> {
         if hook::cold_us(file.id().inode) > 0 {
@@ -88,7 +88,7 @@ impl Map {
         Some((page * PAGE).saturating_sub(from).min(len))
     }
 
-    /// Where in the mapping a range of the file begins, if all of it is there.
+    /// Offset in the mapping of a range of the file, if all of it is there.
     fn place(&self, at: u64, len: u64) -> Option<u64> {
         let from = at.checked_sub(self.start)?;
         (from.checked_add(len)? <= self.bytes).then_some(from)
@@ -103,20 +103,20 @@ impl Map {
 impl Drop for Map {
     fn drop(&mut self) {
         let length = usize::try_from(self.bytes).unwrap_or(0);
-        // SAFETY: the mapping was made by `new` and is undone once. Its address goes to no one but
-        // the kernel, in calls that are over: nothing refers into it.
+        // SAFETY: the mapping was made by `new` and is undone once. Its address goes only to the
+        // kernel, in calls that are over: nothing refers into it.
         let unmapped = unsafe { rustix::mm::munmap(self.base, length) };
         debug_assert!(unmapped.is_ok(), "a mapping of ours can be undone");
     }
 }
 
-/// Sends the head of an outbox, as far as it has not been sent, and of the file range that follows
-/// at most `budget_bytes`, which is more than 0, from a mapping of it, with one `sendmsg`; advances
-/// the outbox by what the kernel took, and returns that.
+/// Sends an outbox's head and, from a mapping, up to `budget_bytes` of the file range that follows,
+/// with one `sendmsg`. Advances the outbox by the bytes that the kernel took, and returns their
+/// number. `budget_bytes` is more than 0.
 ///
 /// `None` if the mapping does not have the range, or the file has become shorter: nothing was sent,
-/// and [`send`](crate::send) finds out what there is. A mapping goes on to the end of a page: what
-/// the file no longer has is zeros there, so its length is looked at before each call.
+/// and [`send`](crate::send) finds out what there is. A mapping extends to the end of a page, with
+/// zeros beyond the file. So each call checks the file's length first.
 ///
 /// # Errors
 /// As [`send`](crate::send).
@@ -147,9 +147,9 @@ pub fn send_mapped(
     // The last bytes wait for the end of the stream. Others do not wait: the disk may be next.
     let last = if outbox.ends() && !more { libc::MSG_MORE } else { 0 };
     let sent = again(Call::Send, || {
-        // SAFETY: both slices are memory for the length of the call: what is left of the head,
-        // which the outbox keeps meanwhile, and a part of the mapping, which `place` has found
-        // there. The kernel writes to neither.
+        // SAFETY: both slices are memory for the length of the call. The outbox keeps the rest of
+        // the head meanwhile, and `place` has found the other part in the mapping. The kernel
+        // writes to neither.
         let n =
             unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL | last) };
         u64::try_from(n)
@@ -160,8 +160,8 @@ pub fn send_mapped(
             outbox.advance(bytes);
             Ok(Some(bytes))
         }
-        // It has become shorter since that look, by whole pages: a copy by the kernel fails, where
-        // one by this process would end it.
+        // The file has become shorter since the check, by whole pages: the kernel's copy fails,
+        // where one by this process would end it.
         Err(Errno::FAULT) => Ok(None),
         Err(errno) => Err(errno.into()),
     }
@@ -184,7 +184,7 @@ mod tests {
         outbox
     }
 
-    /// Where a file is that is open.
+    /// Path of an open file.
     fn path(file: &StaticFile) -> PathBuf {
         let link = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
         fs::read_link(link).unwrap()
@@ -222,7 +222,7 @@ mod tests {
         });
     }
 
-    /// Neither by zeros up to the end of a page, nor by a fault.
+    /// Filled neither by zeros up to the end of a page, nor by a fault.
     #[test]
     fn a_file_that_became_shorter_is_not_filled_up() {
         with("shorter", 20_000, |file| {
@@ -245,8 +245,8 @@ mod tests {
         });
     }
 
-    /// The length is looked at in one file, and what is mapped is of another, as if it had become
-    /// shorter between that and the call.
+    /// The length is checked in one file, and another is mapped, as if it had become shorter
+    /// between the check and the call.
     #[test]
     fn a_file_that_becomes_shorter_before_the_call_is_no_signal() {
         with("looked-at", 20_000, |long| {
@@ -266,8 +266,8 @@ mod tests {
         });
     }
 
-    /// Linux tells only who owns a file or may write it, and says yes to all others. What they send
-    /// then takes as long as the disk does, and is the file.
+    /// Linux answers truthfully only to owners and writers of a file, and says yes to all others.
+    /// Their sends then take as long as the disk does, and contain the file.
     #[test]
     fn where_the_system_does_not_tell_all_is_in_memory() {
         let nobody = Uid::from_raw(65_534);
@@ -278,7 +278,7 @@ mod tests {
                 return;
             }
             let asked_as_nobody = || {
-                // Only this thread is somebody else.
+                // Only this thread changes its user.
                 set_thread_res_uid(None, nobody, None).unwrap();
                 let map = Map::new(file, 0, 100_000).unwrap();
                 let found = map.resident(file, 0, 100_000);
@@ -303,10 +303,10 @@ mod tests {
                 assert_eq!(map.resident(file, at, len), Some(len), "{len} at {at}");
             }
             fsync(file).unwrap();
-            // Where a large folio of what was written at once ends: parts of one are not let go.
+            // The end of a large folio of what was written at once: parts of one are not dropped.
             let tail = NonZeroU64::new(100_000 - 65_536);
             fadvise(file, 65_536, tail, Advice::DontNeed).unwrap();
-            // Only a file system that forgets, and says so to us, can be asked.
+            // Only a file system that forgets, and reports that to us, can be tested.
             if by_mincore(file, 65_536, 1) != Resident::No {
                 return;
             }

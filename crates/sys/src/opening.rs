@@ -1,5 +1,5 @@
-//! Opening a path below the root and its siblings: which calls that takes, one after another, and
-//! what follows from their results, whoever makes the calls and waits for them.
+//! Opening a path below the root and its siblings: the sequence of calls, and the results that
+//! follow from theirs. The caller makes the calls and waits for them.
 use crate::{Root, StaticFile, again, file::open_fault, hook, hook::Call, simulated_disk};
 use regatta_op::{Coding, OpenFault, OpenReq, Opened};
 use rustix::{
@@ -12,7 +12,7 @@ use std::{
     os::fd::{AsFd, OwnedFd},
 };
 
-/// What [`open_below`] is to allow.
+/// Permissions of [`open_below`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenRules {
     /// Follow symbolic links, as long as they stay below the root.
@@ -20,7 +20,7 @@ pub struct OpenRules {
 }
 
 impl OpenRules {
-    /// How the kernel is to resolve a path.
+    /// Flags with which the kernel resolves a path.
     pub(crate) fn resolve(self) -> ResolveFlags {
         let mut resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         resolve.set(ResolveFlags::NO_SYMLINKS, !self.symlinks);
@@ -28,21 +28,20 @@ impl OpenRules {
     }
 }
 
-/// The result of opening a path.
+/// Result of opening a path.
 pub type OpenResult = Result<Opened<StaticFile>, OpenFault>;
 
-/// Opens a path below its root, and the siblings asked for if it is a regular file.
+/// Opens a path below its root and, if it is a regular file, the siblings asked for.
 ///
-/// The kernel resolves the path (openat2(2)): neither `..` nor a symbolic link leads out of the
-/// root, whatever happens to the tree meanwhile, and links that are not allowed are not followed. A
-/// sibling that cannot be opened by the same rules, or is not a regular file, does not exist.
-/// Opening never waits for the other end of a FIFO, but a device notices it: keep them out of
-/// document roots.
+/// The kernel resolves the path (openat2(2)). Neither `..` nor a symbolic link leads out of the
+/// root, even if the tree changes meanwhile, and forbidden links are not followed. A sibling that
+/// cannot be opened by the same rules, or is not a regular file, does not exist. Opening never
+/// waits for the other end of a FIFO, but a device notices it: keep them out of document roots.
 ///
 /// # Errors
-/// [`OpenFault::NotFound`] also for a path too long or with a NUL, and [`OpenFault::RootReplaced`]
-/// in its place if the root is not what its path names any more. A directory that may be searched
-/// but not listed is a [`Opened::Directory`] like any other.
+/// [`OpenFault::NotFound`] also for a path too long or with a NUL. Instead of it
+/// [`OpenFault::RootReplaced`] if the root's path no longer names the root. A directory that may be
+/// searched but not listed is a [`Opened::Directory`] like any other.
 pub fn open_below(root: &Root, req: &OpenReq, rules: OpenRules) -> OpenResult {
     let (below, path) = root.place(req);
     if path.is_empty() {
@@ -66,7 +65,7 @@ pub fn open_below(root: &Root, req: &OpenReq, rules: OpenRules) -> OpenResult {
 }
 
 /// [`open_below`] as far as it needs no disk: `None` if it would block, or might (`RESOLVE_CACHED`,
-/// openat2(2)). What is found is found in memory, the facts of the file included.
+/// openat2(2)). All results come from memory, the facts of the file included.
 pub fn open_cached(root: &Root, req: &OpenReq, rules: OpenRules) -> Option<OpenResult> {
     let (root, path) = root.place(req);
     if path.is_empty() {
@@ -89,16 +88,16 @@ pub fn open_cached(root: &Root, req: &OpenReq, rules: OpenRules) -> Option<OpenR
     }
 }
 
-/// Whether the path itself is found without a disk, or that it is not there. Its siblings are in
-/// the same directory, which has then been read.
+/// Whether memory knows that the path itself exists, or that it does not. Its siblings are in the
+/// same directory, which has then been read.
 pub(crate) fn is_known(root: &Root, req: &OpenReq, rules: OpenRules) -> bool {
     let how = rules.resolve() | ResolveFlags::CACHED;
     let (root, path) = root.place(req);
     !needs_disk(&open_path(root, path, "", OPEN_FLAGS, how))
 }
 
-/// With `RESOLVE_CACHED`: it would block, or there really is nothing left. Who may block finds out
-/// which.
+/// With `RESOLVE_CACHED`: true if it would block, or if there really is nothing left. A caller that
+/// may block finds out which.
 fn needs_disk(result: &Result<OwnedFd, Errno>) -> bool {
     let fault = result.as_ref().err().map(|errno| open_fault(*errno));
     matches!(fault, Some(OpenFault::Busy | OpenFault::Exhausted))
@@ -117,15 +116,15 @@ impl Root {
     }
 }
 
-/// How far the opening of a path has come.
+/// Progress in opening a path.
 #[derive(Debug, Default)]
 pub(crate) struct Opening {
     stage: Stage,
     file: Option<StaticFile>,
     siblings: [Option<StaticFile>; 3],
-    /// How often the tree changed under it.
+    /// Number of changes of the tree under it.
     tries: u32,
-    /// [`Root::changes`] when it began.
+    /// [`Root::changes`] at the start.
     began: u64,
 }
 
@@ -134,31 +133,31 @@ enum Stage {
     /// The path itself.
     #[default]
     File,
-    /// The path itself again, without reading it: whether a directory is there.
+    /// The path itself again, without reading it: whether it is a directory.
     Look,
     /// The sibling of this coding.
     Sibling(Coding),
-    /// What the root's path names: the path itself was not found.
+    /// The root's path: the path itself was not found.
     Root,
 }
 
-/// The call that comes next.
+/// Next call to make.
 pub(crate) enum Next {
     /// The path with this suffix, below the root.
     Below(&'static str, OFlags),
-    /// [`Root::path`], from where this process is. May wait for a disk.
+    /// [`Root::path`], from the current directory. May wait for a disk.
     Root,
 }
 
 impl Opening {
-    /// One of a path below this root.
+    /// Starts opening a path below this root.
     pub(crate) fn new(root: &Root) -> Self {
         Self { began: root.changes(), ..Self::default() }
     }
 
-    /// Why the path was not found, where the root is [replaced](Root::is_replaced) by now or not:
-    /// what has been so for long stays so. Another thread may have exchanged it since: then it was
-    /// looked for in the one before.
+    /// Reason why the path was not found. `replaced`: whether the root is
+    /// [replaced](Root::is_replaced) by now. A root that has been so for long stays so. If another
+    /// thread has exchanged it since, the old one was searched.
     fn not_found(&self, root: &Root, replaced: bool) -> OpenFault {
         let exchanged = !self.began.is_multiple_of(2) || root.changes() != self.began;
         if exchanged || root.is_being_replaced(replaced) {
@@ -177,14 +176,14 @@ impl Opening {
         }
     }
 
-    /// Takes the result of the call; what was found, if that was the last.
+    /// Takes the result of a call. Returns the final result if that was the last.
     pub(crate) fn take(
         &mut self,
         result: Result<OwnedFd, Errno>,
         root: &Root,
         req: &OpenReq,
     ) -> Option<OpenResult> {
-        // Something was renamed while a `..` in a link was resolved.
+        // A rename happened while a `..` in a link was resolved.
         if matches!(result, Err(Errno::AGAIN)) && self.tries < OPEN_TRIES_MAX {
             self.tries += 1;
             return None;
@@ -229,12 +228,12 @@ impl Opening {
     }
 }
 
-/// What a call has opened; `None` is a directory.
+/// The opened file; `None` is a directory.
 fn opened(result: Result<OwnedFd, Errno>) -> Result<Option<StaticFile>, OpenFault> {
     result.map_err(open_fault).and_then(StaticFile::open)
 }
 
-/// How a file is opened for reading.
+/// Flags to open a file for reading.
 const OPEN_FLAGS: OFlags =
     OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
@@ -276,10 +275,10 @@ pub(crate) fn open_at(
 /// Paths up to this length are terminated on the stack.
 const PATH_STACK_BYTES: usize = 512;
 
-/// What the kernel takes, its terminating NUL included (`PATH_MAX`).
+/// Longest path that the kernel takes, its terminating NUL included (`PATH_MAX`).
 const PATH_BYTES_MAX: usize = 4096;
 
-/// How often an open is tried again while the tree changes under it.
+/// Retries of an open while the tree changes under it.
 const OPEN_TRIES_MAX: u32 = 7;
 
 #[cfg(test)]
@@ -290,8 +289,8 @@ mod tests {
     use regatta_op::Codings;
     use std::{fs, os::unix::fs::symlink};
 
-    /// What was looked for in the root of before is not missing in the one that another thread has
-    /// put into its place, although that is what the path names by then.
+    /// A file missing in the old root is not reported as missing once another thread has replaced
+    /// the root, although the path names the new one by then.
     #[test]
     fn a_root_that_is_exchanged_meanwhile_is_no_reason_that_a_file_is_missing() {
         let folder = Folder::new("exchanged");
@@ -307,7 +306,7 @@ mod tests {
         root.replace(Root::open(&link).unwrap().as_fd()).unwrap();
         let mut late = Opening::new(&root);
         let missing = |opening: &mut Opening| match opening.take(Err(Errno::NOENT), &root, &req) {
-            // Whether the link leads there is not known without a disk.
+            // A disk would be needed to know where the link leads.
             None => opening.take(Ok(fs::File::open(&link).unwrap().into()), &root, &req),
             found => found,
         };
@@ -315,7 +314,7 @@ mod tests {
         assert!(matches!(missing(&mut late), Some(Err(OpenFault::NotFound))));
     }
 
-    /// Where nothing can take the root's place, no request waits for that for ever.
+    /// A root that nothing can replace makes no request wait for ever.
     #[test]
     fn what_is_missing_in_a_root_that_stays_replaced_is_missing() {
         let folder = Folder::new("replaced");

@@ -1,6 +1,6 @@
-//! What the kernel's page cache holds of a file.
+//! Contents of the kernel's page cache for a file.
 //!
-//! Every answer is true of the past: what was in memory may have left it.
+//! Every answer is true of the past: pages may have left memory since.
 use crate::{StaticFile, again, hook, hook::Call};
 use regatta_op::{Fault, File};
 use rustix::mm::{MapFlags, ProtFlags};
@@ -9,10 +9,10 @@ use std::{
     ptr,
 };
 
-/// An answer to the question whether a range is in memory.
+/// Answer to the question whether a range is in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Resident {
-    /// It is.
+    /// All of it is.
     Yes,
     /// Part of it is not.
     No,
@@ -20,13 +20,13 @@ pub enum Resident {
     Unknown,
 }
 
-/// The size of a page, bytes.
+/// Size of a page, bytes.
 pub(crate) const PAGE: u64 = 4096;
 
 /// Maps the range and asks for its pages (mincore(2)), as Flash did.
 ///
-/// Linux says yes to whoever neither owns the file nor may write to it: use it with a server that
-/// runs as the owner of its files.
+/// If this process neither owns the file nor may write to it, Linux says yes. Use it with a server
+/// that runs as the owner of its files.
 #[must_use]
 pub fn by_mincore(file: &StaticFile, at: u64, len: u64) -> Resident {
     if hook::cold_us(file.id().inode) > 0 {
@@ -39,15 +39,14 @@ pub fn by_mincore(file: &StaticFile, at: u64, len: u64) -> Resident {
     }
 }
 
-/// How many pages of the range are not in memory, as [`by_mincore`]; `None` if the system does not
-/// say.
+/// Pages of the range that are not in memory, as [`by_mincore`]; `None` if the system does not say.
 pub(crate) fn pages_absent(file: &StaticFile, at: u64, len: u64) -> Option<u64> {
     let start = at - at % PAGE;
     let pages = (at + len.max(1)).div_ceil(PAGE) - start / PAGE;
     let (bytes, count) = (usize::try_from(pages * PAGE).ok()?, usize::try_from(pages).ok()?);
     let mut found = vec![0u8; count];
-    // SAFETY: a new mapping at an address of the kernel's choice replaces nothing of ours; it is
-    // read by nobody, so that a file that shrinks cannot fault.
+    // SAFETY: a new mapping at an address of the kernel's choice replaces nothing of ours; no code
+    // reads it, so that a file that shrinks cannot fault.
     let mapped = unsafe {
         let (prot, flags) = (ProtFlags::READ, MapFlags::SHARED);
         rustix::mm::mmap(ptr::null_mut(), bytes, prot, flags, file.as_fd(), start)
@@ -63,8 +62,8 @@ pub(crate) fn pages_absent(file: &StaticFile, at: u64, len: u64) -> Option<u64> 
 
 /// Asks how many pages of the range the page cache has (cachestat(2), Linux 6.5).
 ///
-/// Unknown to whoever neither owns the file nor may write to it. A page that is being read counts
-/// as there.
+/// Unknown if this process neither owns the file nor may write to it. A page that is being read
+/// counts as there.
 #[must_use]
 pub fn by_cachestat(file: &StaticFile, at: u64, len: u64) -> Resident {
     const SYS_CACHESTAT: libc::c_long = 451;
@@ -92,7 +91,7 @@ pub fn by_cachestat(file: &StaticFile, at: u64, len: u64) -> Resident {
     }
 }
 
-/// Reads a range, piece by piece, into a buffer that nobody looks at. Stops where the file ends.
+/// Reads a range, piece by piece, into a scratch buffer. Stops where the file ends.
 pub(crate) fn pull(file: &StaticFile, at: u64, len: u64, scratch: &mut [u8]) -> Result<(), Fault> {
     let end = at.saturating_add(len);
     let mut at = at;

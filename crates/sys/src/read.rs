@@ -1,4 +1,4 @@
-//! Reading ranges of files: at once, only what is in memory, or so that they are in memory.
+//! Reading ranges of files: always, only from memory, or to bring them into memory.
 use crate::{
     StaticFile, again,
     hook::Call,
@@ -14,11 +14,11 @@ use std::{
     ptr,
 };
 
-/// What has come of a read: the buffer that was lent, and whether the range is in it.
+/// Result of a read: the buffer that was lent, and whether the range is in it.
 pub type Read = (Vec<u8>, Result<(), Fault>);
 
-/// Reads a range into the buffer that goes with it; fewer bytes than asked for mean that the file
-/// shrank. It is a fault if the read fails, or there is no memory for that many bytes.
+/// Reads a range into its request's buffer. Fewer bytes than asked for mean that the file shrank. A
+/// failed read, or no memory for that many bytes, is a fault.
 pub fn read_range(mut req: ReadReq<StaticFile>) -> Read {
     before_read(&req.file, req.at, req.len);
     let read = room(&mut req).and_then(|len| {
@@ -34,7 +34,7 @@ pub fn read_range(mut req: ReadReq<StaticFile>) -> Read {
     (req.buffer, read)
 }
 
-/// Makes room for a range in the buffer that goes with it, if there is none; how many bytes.
+/// Makes room for a range in its request's buffer. Returns the number of bytes.
 pub(crate) fn room(req: &mut ReadReq<StaticFile>) -> Result<usize, Fault> {
     let len = usize::try_from(req.len).map_err(|_| Fault::Other(libc::ENOMEM))?;
     req.buffer.clear();
@@ -42,8 +42,8 @@ pub(crate) fn room(req: &mut ReadReq<StaticFile>) -> Result<usize, Fault> {
     Ok(len)
 }
 
-/// Reads bytes behind those that have come of a range of `len`, in one call with these flags
-/// (preadv2(2)); how many.
+/// Reads more bytes of a range of `len`, after those already read, in one call with these flags
+/// (preadv2(2)). Returns their number.
 fn read_more(
     req: &mut ReadReq<StaticFile>,
     len: usize,
@@ -62,21 +62,22 @@ fn read_more(
     Ok(n)
 }
 
-/// How far apart [`by_nowait`] looks at long ranges, bytes: at multiples of this.
+/// Distance between the probes of [`by_nowait`] in long ranges, bytes: at multiples of this.
 const PROBE_BYTES: u64 = 64 << 10;
 
-/// The longest range that is read to find out whether it is in memory, bytes. Copying more costs
-/// more than the fault that a read into nothing ends with.
+/// Longest range that is read to find out whether it is in memory, bytes. Copying more is more
+/// expensive than the fault that ends a read into nothing.
 pub(crate) const COPY_BYTES: u64 = COPY as u64;
 const COPY: usize = 16 << 10;
 
-/// Reads that must not block (`preadv2` with `RWF_NOWAIT`): of a range of up to `COPY_BYTES` all,
-/// of a longer one at its first byte, its last, and each multiple of `PROBE_BYTES`.
+/// Probes a range by reads that must not block (`preadv2` with `RWF_NOWAIT`). Reads all of a range
+/// of up to `COPY_BYTES`. Probes a longer one at its first byte, its last, and each multiple of
+/// `PROBE_BYTES`.
 ///
-/// Unknown on file systems without it, such as FUSE. A read of what is not there starts readahead
-/// for as much as it asks for, so each asks for all the rest of the range: for a single byte Linux
-/// would begin with 16 KiB and go on with 32, each a request of its own to the disk. Of a long
-/// range nothing is copied: there is no memory to read into, and whoever finds a page finds that.
+/// Unknown on file systems without it, such as FUSE. A read of a missing page starts readahead for
+/// the length that it asks for, so each asks for all the rest of the range. For a single byte Linux
+/// would begin with 16 KiB and continue with 32, each a separate request to the disk. Of a long
+/// range nothing is copied: the reads have no memory for it, and fail where a page is present.
 #[must_use]
 pub fn by_nowait(file: &StaticFile, at: u64, len: u64) -> Resident {
     if is_cold(file, at, len) {
@@ -86,7 +87,7 @@ pub fn by_nowait(file: &StaticFile, at: u64, len: u64) -> Resident {
     let mut next = at;
     loop {
         match look(file, next, end - next) {
-            // Behind the end of the file there is nothing to wait for.
+            // Beyond the end of the file there is nothing to wait for.
             Ok(0) => return Resident::Yes,
             Ok(n) => next += n,
             Err(Errno::FAULT) => next = after_probe(next, end),
@@ -99,7 +100,7 @@ pub fn by_nowait(file: &StaticFile, at: u64, len: u64) -> Resident {
     }
 }
 
-/// Where to look after a look at `at`, in a range that ends before `end`; `end` if all was seen.
+/// Offset of the probe after `at`, in a range that ends before `end`; `end` if all was probed.
 #[must_use]
 pub(crate) const fn after_probe(at: u64, end: u64) -> u64 {
     let (next, last) = (at - at % PROBE_BYTES + PROBE_BYTES, end - 1);
@@ -112,7 +113,7 @@ pub(crate) const fn after_probe(at: u64, end: u64) -> u64 {
     }
 }
 
-/// How many bytes there are, as far as they are copied; or [`Errno::FAULT`] if there are some.
+/// Number of bytes in memory, as far as they are copied; or [`Errno::FAULT`] if there are some.
 fn look(file: &StaticFile, at: u64, len: u64) -> Result<u64, Errno> {
     let mut copy = [MaybeUninit::<u8>::uninit(); COPY];
     let base = if len > COPY_BYTES { ptr::null_mut() } else { copy.as_mut_ptr().cast() };
@@ -120,8 +121,8 @@ fn look(file: &StaticFile, at: u64, len: u64) -> Result<u64, Errno> {
     let offset = libc::off_t::try_from(at).map_err(|_| Errno::INVAL)?;
     let fd = file.as_fd().as_raw_fd();
     loop {
-        // SAFETY: the one slice is the array, if it is long enough, or begins at the null pointer,
-        // where nothing is mapped: the kernel copies in order, so it fails before it has written.
+        // SAFETY: the one slice is the array, if it is long enough, or begins at the null pointer.
+        // Nothing is mapped there: the kernel copies in order, so it fails before it has written.
         let n = unsafe { libc::preadv2(fd, &raw const into, 1, offset, libc::RWF_NOWAIT) };
         match u64::try_from(n) {
             Ok(n) => return Ok(n),
@@ -133,8 +134,8 @@ fn look(file: &StaticFile, at: u64, len: u64) -> Result<u64, Errno> {
     }
 }
 
-/// Brings a range into memory by reading it, piece by piece, into a buffer that nobody looks at.
-/// May block on disk: that is what it is for. Stops where the file ends.
+/// Brings a range into memory by reading it, piece by piece, into a scratch buffer. May block on
+/// disk: that is its purpose. Stops where the file ends.
 ///
 /// # Errors
 /// The read failed.
@@ -146,7 +147,7 @@ pub fn touch(file: &StaticFile, at: u64, len: u64, scratch: &mut [u8]) -> Result
 /// [`read_range`] as far as it needs no disk.
 ///
 /// # Errors
-/// Some of it would block, or cannot be said not to: what was asked.
+/// Some of it would block, or might: the request, unchanged.
 pub fn read_cached(mut req: ReadReq<StaticFile>) -> Result<Read, ReadReq<StaticFile>> {
     if is_cold(&req.file, req.at, req.len) {
         return Err(req);
@@ -156,7 +157,7 @@ pub fn read_cached(mut req: ReadReq<StaticFile>) -> Result<Read, ReadReq<StaticF
         match read_more(&mut req, len, libc::RWF_NOWAIT) {
             Ok(0) => break,
             Ok(_) | Err(Errno::INTR) => {}
-            // It would block, or cannot say, or failed: who may block finds out which.
+            // Blocked, undecided or failed: a caller that may block finds out which.
             Err(_) => return Err(req),
         }
     }
@@ -169,7 +170,7 @@ pub(crate) mod tests {
     use crate::{OpenRules, Root, folder::Folder, open_below, page_cache::by_cachestat};
     use regatta_op::{Codings, OpenReq, Opened};
 
-    /// Has a file of this length, just written, looked at.
+    /// Runs `test` on a file of this length that was just written.
     pub(crate) fn with(name: &str, bytes: usize, test: impl FnOnce(&StaticFile)) {
         let folder = Folder::new(&format!("read-{name}"));
         std::fs::write(folder.join(name), vec![7; bytes]).unwrap();
@@ -203,7 +204,7 @@ pub(crate) mod tests {
             rustix::fs::fsync(file).unwrap();
             let drop = || rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed);
             drop().unwrap();
-            // Only a file system that forgets, and says so to us, can be asked.
+            // Only a file system that forgets, and reports that to us, can be tested.
             if by_cachestat(file, 0, 1) != Resident::No {
                 return;
             }

@@ -1,9 +1,8 @@
-//! What a process that serves strangers gives up for good: privileges that a program could bring,
-//! capabilities, and all files, addresses and processes but those that it is given (landlock(7)).
+//! Permanent confinement of a process that serves strangers (landlock(7)). It gives up privileges
+//! from programs, capabilities, and all files, addresses and processes that it is not granted.
 //!
-//! Whoever makes a worker run code of theirs finds the files that are served, the logs to write
-//! to, and the sockets that are open. What Landlock cannot do before some version of the kernel is
-//! left out, and [`Effect`] says so.
+//! An attacker who makes a worker run foreign code finds the served files, the logs to write to,
+//! and the open sockets. On older kernels Landlock restricts less: see [`Effect`].
 use rustix::{
     fs::{Mode, OFlags},
     thread::{CapabilitySet, CapabilitySets},
@@ -20,17 +19,17 @@ const WRITE_FILE: u64 = 1 << 1;
 const READ_FILE: u64 = 1 << 2;
 const READ_DIR: u64 = 1 << 3;
 const MAKE_REG: u64 = 1 << 8;
-/// Who may write to a log can spoil it anyway; and what a full disk left of a line is cut off.
+/// A writer can spoil its log anyway; the log cuts off the part of a line that a full disk left.
 const TRUNCATE: u64 = 1 << 14;
 const TRUNCATE_SINCE: u32 = 3;
-/// All rights to files, by the first version of Landlock that has so many: moving files between
+/// All rights to files, by the first version of Landlock that has them: moving files between
 /// folders, truncating them, and controlling devices came later.
 const FILE_RIGHTS: [(u32, u64); 4] =
     [(5, (1 << 16) - 1), (3, (1 << 15) - 1), (2, (1 << 14) - 1), (1, (1 << 13) - 1)];
 /// Binding and connecting TCP sockets.
 const TCP: u64 = 0b11;
 const TCP_SINCE: u32 = 4;
-/// Connecting to abstract Unix sockets of others, and sending signals to them.
+/// Connecting to abstract Unix sockets of other processes, and sending signals to those.
 const SCOPES: u64 = 0b11;
 const SCOPES_SINCE: u32 = 6;
 /// `LANDLOCK_CREATE_RULESET_VERSION`.
@@ -38,8 +37,8 @@ const ASK_VERSION: u32 = 1;
 /// `LANDLOCK_RULE_PATH_BENEATH`.
 const PATH_BENEATH: u32 = 1;
 
-/// `struct landlock_ruleset_attr`: what is denied unless a rule allows it. Kernels that know less
-/// take the rest if it is 0.
+/// `struct landlock_ruleset_attr`: rights that are denied unless a rule allows them. Older kernels
+/// accept members that they do not know if these are 0.
 #[repr(C)]
 struct Ruleset {
     files: u64,
@@ -57,32 +56,31 @@ struct Beneath {
 /// Whether a process confines itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sandbox {
-    /// It stays as it is.
+    /// The process stays unchanged.
     Off,
-    /// As far as the kernel can.
+    /// Confine as far as the kernel can.
     BestEffort,
-    /// It does not go on without Landlock.
+    /// Fail without Landlock.
     Required,
 }
 
-/// What a process may still reach by path.
+/// Files that a process may still reach by path.
 #[derive(Clone, Copy, Debug)]
 pub struct Confine<'a> {
-    /// Below these directories everything can be read.
+    /// Directories below which everything can be read.
     pub read: &'a [BorrowedFd<'a>],
-    /// In these folders files can be made, written to, and cut short.
-    /// One that is not there is left out.
+    /// Folders in which files can be made, written to, and truncated. A missing one is skipped.
     pub append: &'a [PathBuf],
 }
 
-/// What [`confine`] came to.
+/// Result of [`confine`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Effect {
-    /// No program that is run brings privileges.
+    /// Programs that it runs bring no privileges.
     pub no_new_privileges: bool,
     /// The process has no capabilities.
     pub no_capabilities: bool,
-    /// The version of Landlock; 0 is none.
+    /// Version of Landlock; 0 is none.
     pub landlock: u32,
 }
 
@@ -101,11 +99,11 @@ impl fmt::Display for Effect {
     }
 }
 
-/// The version of Landlock that the kernel has; 0 if it has none, or a filter denies it.
+/// Version of Landlock in the kernel; 0 if it has none, or a filter denies it.
 #[must_use]
 pub fn landlock_version() -> u32 {
-    // SAFETY: with this flag the kernel looks at neither the pointer nor the size, which are null
-    // and 0 as it asks.
+    // SAFETY: with this flag the kernel reads neither the pointer nor the size, which are null and
+    // 0 as it demands.
     let version = unsafe {
         libc::syscall(
             libc::SYS_landlock_create_ruleset,
@@ -117,15 +115,15 @@ pub fn landlock_version() -> u32 {
     u32::try_from(version).unwrap_or(0)
 }
 
-/// Confines this thread, and all threads and processes that it starts, for good. Descriptors that
-/// are open stay what they are. Call it before there are other threads, which it does not reach,
-/// and after the last change of user.
+/// Confines this thread, and all threads and processes that it starts, for good. Open descriptors
+/// keep their rights. Call it before starting other threads, which it does not reach, and after the
+/// last change of user.
 ///
-/// Names of tasks in `/proc` can be listed still, and standard error can be opened once more.
+/// Names of tasks in `/proc` can still be listed, and standard error can be opened once more.
 ///
 /// # Errors
-/// A directory cannot be ruled on; or something that is [required](Sandbox::Required) could not be
-/// had. The process may be confined in part: the only thing left to do is to exit.
+/// A directory cannot be ruled on, or a [required](Sandbox::Required) part is not available. The
+/// process may be confined in part: the caller can only exit.
 pub fn confine(of: &Confine<'_>, how: Sandbox) -> io::Result<Effect> {
     if how == Sandbox::Off {
         return Ok(Effect::default());
@@ -140,7 +138,7 @@ pub fn confine(of: &Confine<'_>, how: Sandbox) -> io::Result<Effect> {
         no_capabilities: false,
         landlock: landlock_version(),
     };
-    // Directories are opened with what rights there are.
+    // Opening the directories needs the current capabilities.
     if effect.landlock > 0 {
         restrict(&rules(of, effect.landlock)?)?;
     }
@@ -157,7 +155,7 @@ pub fn confine(of: &Confine<'_>, how: Sandbox) -> io::Result<Effect> {
     Ok(effect)
 }
 
-/// A set of rules that allow what is meant to be reached, and nothing else.
+/// Rules that allow what `of` names, and nothing else.
 fn rules(of: &Confine<'_>, version: u32) -> io::Result<OwnedFd> {
     let files = FILE_RIGHTS.iter().find(|(since, _)| *since <= version).map_or(0, |(_, all)| *all);
     let since = |first: u32, rights: u64| if version >= first { rights } else { 0 };
@@ -172,7 +170,7 @@ fn rules(of: &Confine<'_>, version: u32) -> io::Result<OwnedFd> {
     if number < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just opened this descriptor for us, close-on-exec, and nobody else
+    // SAFETY: the kernel has just opened this descriptor for us, close-on-exec, and no other code
     // knows its number.
     let rules = unsafe { OwnedFd::from_raw_fd(number) };
     for directory in of.read {
@@ -188,7 +186,7 @@ fn rules(of: &Confine<'_>, version: u32) -> io::Result<OwnedFd> {
     if let Ok(tasks) = open(Path::new("/proc")) {
         allow(&rules, tasks.as_fd(), READ_DIR)?;
     }
-    // Pipes, sockets and files in memory only cannot be ruled on, and need not be.
+    // Pipes, sockets and files that are only in memory cannot be ruled on, and need no rule.
     let _ = allow(&rules, io::stderr().as_fd(), WRITE_FILE);
     Ok(rules)
 }
@@ -210,7 +208,7 @@ fn allow(rules: &OwnedFd, fd: BorrowedFd<'_>, rights: u64) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// From now on this thread has no other rights than these.
+/// Restricts this thread to these rights.
 fn restrict(rules: &OwnedFd) -> io::Result<()> {
     // SAFETY: takes two integers and no memory; the descriptor is open because it is borrowed.
     let result =

@@ -13,14 +13,14 @@ use std::{
     os::fd::{AsFd, BorrowedFd},
 };
 
-/// The most memory slices that go into one gathering write: a head, 16 ranges (`limits.ranges_max`,
-/// if nothing else is said), each behind a head of its own, and their end.
+/// Most memory slices of one gathering write: a head, 16 ranges (the default of
+/// `limits.ranges_max`), each after a head of its own, and their end.
 pub const SEND_SLICES_MAX: usize = 2 * 16 + 2;
 
-/// The most bytes that Linux moves in one `sendfile` call, whatever it is asked for.
+/// Most bytes that Linux moves in one `sendfile` call, even if asked for more.
 pub const SENDFILE_BYTES_MAX: u64 = 0x7fff_f000;
 
-/// What one [`send`] achieved.
+/// Result of one [`send`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
     /// Bytes that the kernel took; 0 from [`SendCall::SendFile`] means that the file shrank.
@@ -29,7 +29,7 @@ pub struct Sent {
     pub call: SendCall,
 }
 
-/// The system calls that [`send`] chooses from.
+/// System calls that [`send`] chooses from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SendCall {
     /// `send`: one slice of memory.
@@ -43,7 +43,7 @@ pub enum SendCall {
 /// Receives what the peer sent into `buf`; 0 is the end of its stream.
 ///
 /// # Errors
-/// `WouldBlock` if nothing is there and the socket does not block; otherwise see [`fault`].
+/// `WouldBlock` if no bytes are there and the socket does not block; otherwise see [`fault`].
 #[inline]
 pub fn recv(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
     recv_with(fd, buf, RecvFlags::empty())
@@ -52,27 +52,28 @@ pub fn recv(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
 /// [`recv`] that does not block even if the socket does (`MSG_DONTWAIT`).
 ///
 /// # Errors
-/// `WouldBlock` if nothing is there; otherwise see [`fault`].
+/// `WouldBlock` if no bytes are there; otherwise see [`fault`].
 #[inline]
 pub fn recv_now(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
     recv_with(fd, buf, RecvFlags::DONTWAIT)
 }
 
-/// A longer rest of a file does not fit into a socket at once: it is not corked yet, bytes.
+/// Longest rest of a file for which the socket is corked, bytes: a longer one does not fit into a
+/// socket at once.
 const CORK_BYTES_MAX: u64 = 256 << 10;
 
-/// Sends from the front of the outbox with one system call that takes bytes, and advances it by
-/// what the kernel took.
+/// Sends from the front of the outbox with one system call that takes bytes, and advances it by the
+/// number that the kernel took.
 ///
-/// Memory goes out whole, up to [`SEND_SLICES_MAX`] slices, with `MSG_MORE` if anything is behind
-/// it, so that a head and the file range that follows share a segment on the wire. A file range
-/// goes out with `sendfile`, at most `budget_bytes` of it, which is more than 0. Works the same on
-/// a blocking socket, where the call lasts until the kernel has taken everything.
+/// Memory goes out whole, up to [`SEND_SLICES_MAX`] slices, with `MSG_MORE` if anything follows. So
+/// a head and the next file range share a segment on the wire. A file range goes out with
+/// `sendfile`, at most `budget_bytes` of it, which is more than 0. A blocking socket works the
+/// same: the call lasts until the kernel has taken everything.
 ///
-/// Where the stream ends ([`Outbox::ends`]), the last bytes wait for its end and share a segment
-/// with that: memory with `MSG_MORE`, a file in a socket that is corked first, by a call more
-/// (tcp(7)) for a rest of at most 256 KiB. Where the kernel takes a part of memory, nothing of that
-/// waits; of a file less than a segment may, until the next call and no longer than 200 ms.
+/// At the end of the stream ([`Outbox::ends`]), the last bytes wait for its end, to share a segment
+/// with it. Memory does so by `MSG_MORE`. For a rest of a file of at most 256 KiB, one more call
+/// corks the socket first (tcp(7)). If the kernel takes a part of memory, nothing of that waits. Of
+/// a file less than a segment may wait, until the next call and no longer than 200 ms.
 ///
 /// # Errors
 /// `WouldBlock` if the socket's buffer is full and it does not block; otherwise see [`fault`].
@@ -92,7 +93,7 @@ pub fn send(
         }
         Some((&[], Some(Segment::File { file, at, len }))) => {
             if outbox.ends() && *len <= budget_bytes.min(CORK_BYTES_MAX) {
-                // Without it the bytes leave a moment before the end.
+                // If it fails the bytes leave a moment before the end.
                 let _ = sockopt::set_tcp_cork(fd, true);
             }
             send_file(fd, file, *at, (*len).min(budget_bytes))?
@@ -106,8 +107,7 @@ pub fn send(
     Ok(sent)
 }
 
-/// Sends memory with one `send`, and nothing behind it: the bare call, for a loop that has no
-/// outbox.
+/// Sends memory with one `send`, and nothing after it: the bare call, for a loop without an outbox.
 ///
 /// # Errors
 /// As [`send`].
@@ -125,22 +125,21 @@ pub fn send_more(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<u64> {
     Ok(send_slice(fd, bytes, SendFlags::NOSIGNAL | SendFlags::MORE)?.bytes)
 }
 
-/// Writes memory without waiting, whatever the descriptor's own mode is, to one who is not a peer:
-/// a log's reader behind a socket, a pipe or a terminal that other processes share. No fault is
-/// injected.
+/// Writes memory without waiting, whatever the descriptor's own mode is. For a log's reader, which
+/// is no peer: a socket, a pipe or a terminal that other processes share. No fault is injected.
 ///
-/// Before Linux 6.4 (`RWF_NOWAIT` on pipes) readiness is asked for first; then it may still wait if
-/// another process fills the rest of the pipe between the two calls.
+/// Before Linux 6.4 (`RWF_NOWAIT` on pipes) this checks readiness first. It may then still wait if
+/// another process fills the pipe between the two calls.
 ///
 /// # Errors
-/// `WouldBlock` if nothing is taken now.
+/// `WouldBlock` if the descriptor takes nothing now.
 pub fn write_now(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
     match retry_on_intr(|| rustix::net::send(fd, bytes, flags)) {
         Err(Errno::NOTSOCK) => {}
         done => return Ok(done?),
     }
-    // At offset -1 a stream is written to where it stands.
+    // Offset -1 means the current position of a stream.
     let slices = [IoSlice::new(bytes)];
     match retry_on_intr(|| pwritev2(fd, &slices, u64::MAX, ReadWriteFlags::NOWAIT)) {
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_if_ready(fd, bytes),
@@ -148,7 +147,7 @@ pub fn write_now(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     }
 }
 
-/// Writes if `poll` says that something is taken now.
+/// Writes if `poll` says that the descriptor takes bytes now.
 fn write_if_ready(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     let mut asked = [PollFd::from_borrowed_fd(fd, PollFlags::OUT)];
     match retry_on_intr(|| poll(&mut asked, Some(&Timespec::default())))? {
@@ -191,7 +190,7 @@ fn send_file(fd: BorrowedFd<'_>, file: &StaticFile, at: u64, len: u64) -> io::Re
     Ok(Sent { bytes: bytes as u64, call: SendCall::SendFile })
 }
 
-/// Everything but a single slice or a file range behind nothing else.
+/// Sends all but a single slice or a file range at the front.
 #[inline(never)]
 fn send_gathered(
     fd: BorrowedFd<'_>,

@@ -1,4 +1,4 @@
-//! Memory that all processes of a server share, and that others can find and read.
+//! Memory that all processes of a server share, and that other processes can find and read.
 use rustix::{
     fs::{FallocateFlags, FileType, MemfdFlags, Mode, OFlags, SealFlags},
     io::Errno,
@@ -14,14 +14,14 @@ use std::{
     sync::{OnceLock, atomic::AtomicU64},
 };
 
-/// What the memory is called in `/proc/PID/fd`.
+/// Name of the memory in `/proc/PID/fd`.
 pub const NAME: &str = "regatta-arena";
 
-/// The longest memory of another process that is looked at, bytes: of a thousand workers and more.
+/// Longest memory of another process to read, bytes: enough for a thousand workers and more.
 const FOREIGN_BYTES_MAX: usize = 256 << 20;
 
-/// Zeroed words that every process forked from here on shares. The mapping lasts as long as the
-/// process; others find it as long as this value keeps the descriptor open.
+/// Zeroed words shared with every process forked from here on. The mapping lasts as long as the
+/// process; other processes find it as long as this value keeps the descriptor open.
 #[derive(Debug)]
 pub struct SharedWords {
     fd: OwnedFd,
@@ -32,7 +32,7 @@ impl SharedWords {
     /// Maps words that an earlier program of this process made.
     ///
     /// # Errors
-    /// They are none that [`create`] made, or cannot be mapped.
+    /// [`create`] did not make them, or they cannot be mapped.
     pub fn adopt(fd: OwnedFd) -> io::Result<Self> {
         let bytes = sealed_bytes(fd.as_fd())?;
         let words = map(fd.as_fd(), bytes, MapFlags::SHARED)?;
@@ -60,7 +60,7 @@ pub fn create(count: usize) -> io::Result<SharedWords> {
     create_named(NAME, count)
 }
 
-/// [`create`] under another name than [`NAME`]: memory that others do not look for.
+/// [`create`] under another name than [`NAME`]: memory that other programs do not look for.
 ///
 /// # Errors
 /// As [`create`].
@@ -77,9 +77,9 @@ pub fn create_named(name: &str, count: usize) -> io::Result<SharedWords> {
 }
 
 /// True if the kernel promises no more memory than it has (`vm.overcommit_memory` 2). It would
-/// refuse a page of the file when it is first touched, which is a SIGBUS.
+/// refuse a page of the file at its first touch, with a SIGBUS.
 fn overcommit_is_strict() -> bool {
-    // Read once: a process that is confined later, and its children, may not look.
+    // Read once: a process that is confined later may not read it, nor may its children.
     static STRICT: OnceLock<bool> = OnceLock::new();
     *STRICT.get_or_init(|| {
         let mode = fs::read_to_string("/proc/sys/vm/overcommit_memory");
@@ -87,7 +87,7 @@ fn overcommit_is_strict() -> bool {
     })
 }
 
-/// Takes all pages of a file now. Elsewhere those that are never touched cost nothing.
+/// Takes all pages of a file now. Without strict overcommit, untouched pages cost nothing.
 fn reserve(fd: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
     rustix::fs::fallocate(fd, FallocateFlags::empty(), 0, bytes as u64).map_err(|error| {
         let why = format!("{bytes} bytes of shared memory cannot be reserved: {error}");
@@ -104,16 +104,16 @@ fn map(fd: BorrowedFd<'_>, bytes: usize, flags: MapFlags) -> io::Result<&'static
     Ok(unsafe { std::slice::from_raw_parts(at.cast::<AtomicU64>(), bytes / 8) })
 }
 
-/// Why [`attach_all`] failed.
+/// Reason why [`attach_all`] failed.
 #[derive(Debug)]
 pub enum AttachError {
-    /// There is no such process.
+    /// The process does not exist.
     NoProcess(u32),
     /// The process is another user's, or has dropped privileges.
     Denied(u32),
     /// The process has no such memory.
     NotAServer(u32),
-    /// Something else went wrong.
+    /// Another error.
     Io(io::Error),
 }
 
@@ -137,21 +137,21 @@ impl std::error::Error for AttachError {}
 /// Shared words of another process.
 #[derive(Clone, Copy, Debug)]
 pub struct Foreign {
-    /// The words. Storing to them is harmless: it neither reaches the server nor faults, but gives
-    /// this process a page of its own that follows the server's no longer. So only read.
+    /// The words, only to be read. A store is harmless: it neither reaches the server nor faults.
+    /// But it gives this process a private page that no longer follows the server's.
     pub words: &'static [AtomicU64],
-    /// Device and inode: the same memory has the same, in whatever process it is found.
+    /// Device and inode: equal for the same memory in any process.
     pub id: (u64, u64),
-    /// Who made it, which only root could have changed.
+    /// User that made it, which only root could have changed.
     pub uid: u32,
 }
 
-/// Finds the shared words of another process, to read them while it changes them: several, while an
-/// earlier generation of its workers drains. Anybody may have made something that is called so: see
-/// whose it is before believing it.
+/// Finds the shared words of another process, to read them while it changes them. There are several
+/// while an earlier generation of its workers drains. Any user may have made memory of this name:
+/// check its owner before trusting it.
 ///
 /// # Errors
-/// There is no such process, it is not a server, or it may not be read.
+/// The process does not exist, is not a server, or may not be read.
 pub fn attach_all(pid: u32) -> Result<Vec<Foreign>, AttachError> {
     let mut all = Vec::new();
     for (path, _) in find_all(pid)? {
@@ -160,8 +160,8 @@ pub fn attach_all(pid: u32) -> Result<Vec<Foreign>, AttachError> {
     if all.is_empty() { Err(AttachError::NotAServer(pid)) } else { Ok(all) }
 }
 
-/// What [`attach_all`] would map, by device and inode. Mappings stay, so who looks again and again
-/// asks this first.
+/// Device and inode of each memory that [`attach_all`] would map. Mappings stay, so a repeated
+/// reader calls this first.
 ///
 /// # Errors
 /// As [`attach_all`].
@@ -177,8 +177,8 @@ fn fault(pid: u32, error: io::Error) -> AttachError {
     }
 }
 
-/// A process may close a descriptor while others look at it, and may not have sealed what it makes:
-/// then there is none.
+/// Turns missing and unsealed memory into `None`: a process may close a descriptor while others
+/// read it, and may not have sealed its memory.
 fn if_there<T>(found: io::Result<T>) -> io::Result<Option<T>> {
     use io::ErrorKind::{InvalidData, NotFound};
     match found {
@@ -187,7 +187,7 @@ fn if_there<T>(found: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// Where memory can be opened, with its device and inode.
+/// Path at which memory can be opened, with its device and inode.
 type Found = (PathBuf, (u64, u64));
 
 fn find_all(pid: u32) -> Result<Vec<Found>, AttachError> {
@@ -204,9 +204,9 @@ fn find_all(pid: u32) -> Result<Vec<Found>, AttachError> {
     if all.is_empty() { Err(AttachError::NotAServer(pid)) } else { Ok(all) }
 }
 
-/// How long memory is that somebody else made.
+/// Length of memory that another process made.
 fn sealed_bytes(fd: BorrowedFd<'_>) -> io::Result<usize> {
-    // Without the seal it could lose its memory under our feet; what is no memory has none.
+    // Without the seal it could shrink under this process. Other kinds of files have no seals.
     let seals = match rustix::fs::fcntl_get_seals(fd) {
         Err(Errno::INVAL) => SealFlags::empty(),
         seals => seals?,
@@ -215,14 +215,14 @@ fn sealed_bytes(fd: BorrowedFd<'_>) -> io::Result<usize> {
         return Err(io::ErrorKind::InvalidData.into());
     }
     let stat = rustix::fs::fstat(fd)?;
-    // Looking at what was never written to would take memory.
+    // Reading pages that were never written would take memory.
     let bytes = usize::try_from(stat.st_size).ok().filter(|bytes| *bytes <= FOREIGN_BYTES_MAX);
     Ok(bytes.ok_or(io::ErrorKind::InvalidData)?)
 }
 
 fn map_foreign(path: &Path) -> io::Result<Foreign> {
-    // Another user may have opened a FIFO or a terminal of that name: neither may hold this process
-    // up, or become its terminal.
+    // Another user may have made a FIFO or a terminal of that name: neither may block this process,
+    // or become its terminal.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let fd = rustix::fs::open(path, flags, Mode::empty())?;
     let stat = rustix::fs::fstat(&fd)?;
@@ -262,8 +262,8 @@ mod tests {
         drop(stays);
     }
 
-    /// A local user chooses what the link text of a descriptor is: a FIFO without a writer is
-    /// passed over, and waited for by no command of root.
+    /// A local user chooses the link text of a descriptor: a FIFO without a writer is skipped, and
+    /// no command of root waits for it.
     #[test]
     fn what_is_no_memory_is_passed_over() {
         use crate::folder::Folder;
@@ -284,7 +284,7 @@ mod tests {
         assert_eq!(adopted.words()[3].load(Relaxed), 7);
         adopted.words()[4].store(8, Relaxed);
         assert_eq!(made.words()[4].load(Relaxed), 8);
-        // A file can be cut off.
+        // A file can be truncated.
         let file = File::open("/proc/self/exe").unwrap();
         let refused = SharedWords::adopt(file.into()).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::InvalidData);

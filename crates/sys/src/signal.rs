@@ -1,4 +1,4 @@
-//! Signals as something to read: blocked everywhere, taken from one descriptor, never handled.
+//! Signals to be read: blocked everywhere, taken from one descriptor, never handled.
 use rustix::{io::Errno, process::Signal as Raw};
 use std::{
     fmt, io, mem,
@@ -6,7 +6,7 @@ use std::{
     ptr,
 };
 
-/// The signals that a server sends or takes.
+/// Signals that a server sends or takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Signal {
     /// `SIGHUP`
@@ -40,7 +40,7 @@ impl Signal {
         Self::Kill,
     ];
 
-    /// The number that the kernel uses.
+    /// The kernel's number.
     #[must_use]
     pub const fn number(self) -> i32 {
         self.raw().as_raw()
@@ -60,8 +60,8 @@ impl Signal {
     }
 }
 
-/// Signals that would end a process though they say nothing to a server; real-time signals are
-/// like them. What a terminal or the process itself brings about is not among them.
+/// Signals that would end a process but mean nothing to a server, as do real-time signals. Signals
+/// of a terminal or of the process itself are not among them.
 const MEANINGLESS: [(i32, &str); 6] = [
     (libc::SIGALRM, "SIGALRM"),
     (libc::SIGVTALRM, "SIGVTALRM"),
@@ -71,12 +71,12 @@ const MEANINGLESS: [(i32, &str); 6] = [
     (libc::SIGSTKFLT, "SIGSTKFLT"),
 ];
 
-/// A signal that has come.
+/// A received signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
-    /// One that a server may take.
+    /// A signal that a server may take.
     Known(Signal),
-    /// Another, by its number.
+    /// Another signal, by its number.
     Other(i32),
 }
 
@@ -95,8 +95,8 @@ impl fmt::Display for Received {
 
 /// Signals waiting to be read (signalfd(2)).
 ///
-/// Its descriptor is readable while one is pending for the process that reads: a forked child that
-/// inherits it reads its own.
+/// The descriptor is readable while a signal is pending for the reading process: a forked child
+/// that inherits it reads its own.
 #[derive(Debug)]
 pub struct Signals(OwnedFd);
 
@@ -111,8 +111,7 @@ impl Signals {
         Self::block_set(set_of(signals.iter().map(|signal| signal.number())))
     }
 
-    /// [`Signals::block`], and as well all that would end the process though they say nothing to
-    /// it.
+    /// [`Signals::block`], also for all signals that would end the process but mean nothing to it.
     ///
     /// # Errors
     /// As [`Signals::block`].
@@ -135,11 +134,11 @@ impl Signals {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the call succeeded, so `fd` is a new descriptor that nobody else owns.
+        // SAFETY: the call succeeded, so `fd` is a new descriptor without another owner.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// The next pending signal, or `None`. Several of a kind may have become one.
+    /// Takes the next pending signal, or `None`. Several of a kind may have become one.
     ///
     /// # Errors
     /// None that the kernel documents.
@@ -167,8 +166,8 @@ impl AsFd for Signals {
     }
 }
 
-/// Makes writing to a closed connection, and beyond a limit on the size of files, an error instead
-/// of the end of the process: `sendfile` has no flag for the one, and logs may grow.
+/// Turns writing to a closed connection, and beyond a limit on the size of files, into an error: by
+/// default both end the process. `sendfile` has no flag for the first, and logs may grow.
 pub fn ignore_failed_writes() {
     for signal in [libc::SIGPIPE, libc::SIGXFSZ] {
         // SAFETY: SIG_IGN is a valid disposition for both, and no handler of ours is replaced:
@@ -177,8 +176,8 @@ pub fn ignore_failed_writes() {
     }
 }
 
-/// Lets this process wait for its children, whatever it was started by: `SIGCHLD` that is ignored
-/// stays so over exec(3), and the kernel then reaps them itself (waitpid(2)).
+/// Lets this process wait for its children, whatever its parent did. An ignored `SIGCHLD` stays
+/// ignored over exec(3), and the kernel then reaps the children itself (waitpid(2)).
 pub fn keep_children() {
     // SAFETY: SIG_DFL is a valid disposition, and no handler of ours is replaced: there is none.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };

@@ -1,13 +1,13 @@
-//! A disk that is simulated in the process that asks it: who reads what is not in memory waits as
-//! long as for a disk with a few heads, which all processes of a server share.
+//! A disk that is simulated in the reading process. A read of what is not in memory waits as for a
+//! disk with a few heads, which all processes of a server share.
 //!
-//! A head is a word that says until when it is busy. A request gets the head that is free first,
-//! and sleeps until the end of its time there. So nobody holds anything that could be lost: what a
-//! process has begun when it dies ends by itself, as a disk would end it.
+//! A head is a word with the time until which it is busy. A request takes the head that is free
+//! first, and sleeps until the end of its time there. So no process holds anything that could be
+//! lost. What a process has begun when it dies ends at its time, as on a disk.
 //!
-//! What is in memory is the kernel's to say (cachestat(2), mincore(2)), and what was waited for is
-//! then read as always, so pages come and go as they would. The time of the disk that is really
-//! there comes on top, and so does that of files that a test makes slow ([`hook`]).
+//! The kernel says what is in memory (cachestat(2), mincore(2)). After the wait the read is a
+//! normal one, so pages come and go as usual. The time of the real disk is added, and so is that of
+//! files that a test makes slow ([`hook`]).
 use crate::{
     StaticFile, clock, crew, hook,
     page_cache::{Resident, by_cachestat, pages_absent, pull},
@@ -25,44 +25,44 @@ use std::{
     time::Duration,
 };
 
-/// What such a disk can do.
+/// Performance of a simulated disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Model {
-    /// How long the way to what is read takes, microseconds.
+    /// Time to reach what is read, microseconds.
     pub seek_us: u64,
-    /// What a head reads, bytes per second; 0: as much as there is, in no time.
+    /// Bytes per second that a head reads; 0 is unlimited.
     pub bandwidth: u64,
     /// Requests that are served at the same time; at least 1.
     pub heads: usize,
 }
 
-/// A block: what a disk reads at least, bytes.
+/// Block: the least that a disk reads, bytes.
 const BLOCK_BYTES: u64 = 4096;
 
-/// The most that one request of a sender reads, bytes; such windows have their places in the file.
-/// As much as AMPED and LAIO make ready at once, so that all pay as often for the way.
+/// Most bytes that one request of a sender reads; such windows have fixed places in the file. AMPED
+/// and LAIO prepare as much at once, so that all pay equally often for the seek.
 const WINDOW_BYTES: u64 = 256 << 10;
 
-/// What is read at once into memory that nobody looks at, bytes.
+/// Size of a scratch read into memory, bytes.
 const SCRATCH_BYTES: usize = 64 << 10;
 
-/// The disk of this process, if it has one.
+/// Disk of this process, if it has one.
 static DISK: OnceLock<Disk> = OnceLock::new();
 
 #[derive(Debug)]
 struct Disk {
     model: Model,
-    /// By head: when it will have served all that it has been asked for, on the precise clock.
+    /// By head: time when it will have served all its requests, on the precise clock.
     busy_until: &'static [AtomicU64],
 }
 
-/// Gives this process, and those that it forks from here on, such a disk.
+/// Gives this process, and those that it forks from here on, a simulated disk.
 ///
 /// # Errors
 /// No memory or descriptors left.
 ///
 /// # Panics
-/// If there is one already, or it is to have no heads.
+/// If one is installed already, or `heads` is 0.
 pub fn install(model: Model) -> io::Result<()> {
     assert!(model.heads > 0, "a disk has a head");
     let busy_until = shm::create_named("regatta-disk", model.heads)?.words();
@@ -70,15 +70,15 @@ pub fn install(model: Model) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits for a head, its way and one block: for what has no name in memory, say. Without such a
-/// disk there is nothing to wait for.
+/// Waits for a head, its seek and one block: for a name that is not in memory, for example. Does
+/// not wait without a simulated disk.
 pub fn wait_for_block() {
     if let Some(disk) = DISK.get() {
         sleep_until(disk.ask(BLOCK_BYTES, clock::nanos()));
     }
 }
 
-/// Waits for what an open has to wait for; `is_cached` says whether it needs the disk at all.
+/// Waits as an open must; `is_cached` says whether the disk is not needed at all.
 #[inline]
 pub(crate) fn before_open(is_cached: impl FnOnce() -> bool) {
     hook::slow_open();
@@ -87,7 +87,7 @@ pub(crate) fn before_open(is_cached: impl FnOnce() -> bool) {
     }
 }
 
-/// Waits for what is not in memory of a range that is about to be read.
+/// Waits for the part of a range that is not in memory, before a read of the range.
 #[inline]
 pub(crate) fn before_read(file: &StaticFile, at: u64, len: u64) {
     hook::slow_read(file.id().inode);
@@ -98,8 +98,8 @@ pub(crate) fn before_read(file: &StaticFile, at: u64, len: u64) {
     }
 }
 
-/// How much of a range, which is not empty, can be sent: all that is in memory, or the window of
-/// the file in which it begins, which has been waited for.
+/// Bytes of a non-empty range that can be sent: all if it is in memory. Otherwise the rest of the
+/// file's window in which it begins, after waiting for it.
 #[inline]
 pub(crate) fn before_sendfile(file: &StaticFile, at: u64, len: u64) -> u64 {
     hook::slow_read(file.id().inode);
@@ -112,7 +112,7 @@ pub(crate) fn is_cold(file: &StaticFile, at: u64, len: u64) -> bool {
     hook::cold_us(file.id().inode) > 0 || DISK.get().is_some() && bytes_absent(file, at, len) > 0
 }
 
-/// How long an open has to wait that another performs meanwhile; see [`before_open`].
+/// Delay of an open that another thread performs meanwhile; see [`before_open`].
 pub(crate) fn open_delay(is_cached: impl FnOnce() -> bool) -> Option<Duration> {
     if hook::blocks() {
         return Some(Duration::from_micros(hook::slow_open_us()));
@@ -121,7 +121,7 @@ pub(crate) fn open_delay(is_cached: impl FnOnce() -> bool) -> Option<Duration> {
     Some(until(disk.ask(BLOCK_BYTES, now), now))
 }
 
-/// How long a read has to wait that another performs meanwhile; then comes [`delayed`].
+/// Delay of a read that another thread performs meanwhile; [`delayed`] follows.
 pub(crate) fn read_delay(file: &StaticFile, at: u64, len: u64) -> Option<Duration> {
     let us = hook::cold_us(file.id().inode);
     if us > 0 {
@@ -131,7 +131,7 @@ pub(crate) fn read_delay(file: &StaticFile, at: u64, len: u64) -> Option<Duratio
     Some(until(disk.read(file, at, len)?, now))
 }
 
-/// The [`read_delay`] of this file is over.
+/// Ends the [`read_delay`] of this file.
 pub(crate) fn delayed(file: &StaticFile) {
     hook::warm(file.id().inode);
 }
@@ -145,11 +145,11 @@ const fn until(end: u64, now: u64) -> Duration {
     Duration::from_nanos(end.saturating_sub(now))
 }
 
-/// How much of a range is not in memory, in whole pages; nothing where the kernel does not say.
+/// Bytes of a range that are not in memory, in whole pages; 0 where the kernel does not say.
 fn bytes_absent(file: &StaticFile, at: u64, len: u64) -> u64 {
     let len = len.min(file.len().saturating_sub(at));
     // One call, without the address space that helpers share. On an overlay it finds no page at
-    // all, which the other one knows better.
+    // all, and the second call knows better.
     if len == 0 || by_cachestat(file, at, len) == Resident::Yes {
         return 0;
     }
@@ -157,7 +157,7 @@ fn bytes_absent(file: &StaticFile, at: u64, len: u64) -> u64 {
 }
 
 impl Disk {
-    /// When a request that comes `now` will have been served.
+    /// Time when a request that arrives `now` will have been served.
     fn ask(&self, bytes: u64, now: u64) -> u64 {
         let takes = self.model.takes(bytes);
         loop {
@@ -165,21 +165,21 @@ impl Disk {
             let first = heads.min_by_key(|(_, until)| *until);
             let (head, until) = first.expect("a disk has a head");
             let end = until.max(now).saturating_add(takes);
-            // If another has been quicker, some head may be free sooner than this one.
+            // If another request was quicker, some head may be free sooner than this one.
             if head.compare_exchange(until, end, Relaxed, Relaxed).is_ok() {
                 return end;
             }
         }
     }
 
-    /// When what is not in memory of a range will have been read; `None` if all is there.
+    /// Time when the missing part of a range will have been read; `None` if all is in memory.
     fn read(&self, file: &StaticFile, at: u64, len: u64) -> Option<u64> {
         let bytes = bytes_absent(file, at, len);
         if bytes == 0 {
             return None;
         }
-        // Nothing beyond what is paid for comes into memory ahead of its time. A kernel that does
-        // not take the advice reads more.
+        // No unpaid pages come into memory ahead of time. A kernel that ignores the advice reads
+        // more.
         let _ = fadvise(file, 0, None, Advice::Random);
         Some(self.ask(bytes, clock::nanos()))
     }
@@ -191,8 +191,8 @@ impl Disk {
         let window = len.min(WINDOW_BYTES - at % WINDOW_BYTES);
         if let Some(end) = self.read(file, at, window) {
             sleep_until(end);
-            // The peer may take less of it now: the rest has been paid for, too. What cannot be
-            // read is for the call that follows to find out.
+            // The peer may take less of it now: the rest has been paid for, too. The call that
+            // follows reports what cannot be read.
             let _ = pull(file, at, window, &mut vec![0; SCRATCH_BYTES]);
         }
         window
@@ -200,7 +200,7 @@ impl Disk {
 }
 
 impl Model {
-    /// How long a head takes to get there and to read so much, nanoseconds.
+    /// Time that a head takes to seek and to read `bytes`, nanoseconds.
     fn takes(self, bytes: u64) -> u64 {
         let nanos = u128::from(bytes) * 1_000_000_000;
         let reading = nanos.checked_div(self.bandwidth.into()).unwrap_or(0);
@@ -215,7 +215,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Each request takes 5 ms and 1 ns for each byte.
+    /// A disk on which each request takes 5 ms and 1 ns for each byte.
     fn disk(heads: usize) -> Disk {
         let words: Box<[AtomicU64]> = (0..heads).map(|_| AtomicU64::new(0)).collect();
         let model = Model { seek_us: 5000, bandwidth: 1_000_000_000, heads };
@@ -235,7 +235,7 @@ mod tests {
         let disk = disk(3);
         let ends: Vec<u64> = (0..7).map(|_| disk.ask(0, 100 * MS) / MS).collect();
         assert_eq!(ends, [105, 105, 105, 110, 110, 110, 115]);
-        // Nobody waits who comes when all is done, even if those who asked have died meanwhile.
+        // A request that arrives when all are done does not wait, even if the processes have died.
         assert_eq!(disk.ask(1000, 200 * MS), 205 * MS + 1000);
         assert_eq!(disk.ask(0, 203 * MS), 208 * MS, "another head is free");
     }

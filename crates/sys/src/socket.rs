@@ -1,4 +1,4 @@
-//! TCP sockets: listening, accepting, and what is asked of a connection besides bytes.
+//! TCP sockets: listening, accepting, and options and state of a connection.
 use crate::{again, hook, hook::Call};
 use rustix::{
     io::Errno,
@@ -16,20 +16,20 @@ use std::{
     time::Duration,
 };
 
-/// What is written before a path, to tell it from an address.
+/// Prefix of a path, which distinguishes it from an address.
 pub const UNIX: &str = "unix:";
 
-/// Where to listen.
+/// Place to listen at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// At an internet address.
+    /// An internet address.
     Inet(SocketAddr),
-    /// At a path ([`crate::unix`]).
+    /// A path ([`crate::unix`]).
     Unix(PathBuf),
 }
 
 impl Place {
-    /// False if the kernel chooses the port: two of them are not the same.
+    /// False if the kernel chooses the port: two such places differ.
     #[must_use]
     pub const fn is_definite(&self) -> bool {
         !matches!(self, Self::Inet(address) if address.port() == 0)
@@ -54,13 +54,13 @@ impl fmt::Display for Place {
 /// Whether operations on a socket wait for the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// They fail with `WouldBlock` instead.
+    /// Operations fail with `WouldBlock` instead.
     Nonblocking,
-    /// They wait.
+    /// Operations wait.
     Blocking,
 }
 
-/// How to listen. Accepted sockets inherit everything from `send_buffer_bytes` on.
+/// Options of a listener. Accepted sockets inherit everything from `send_buffer_bytes` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListenSpec {
     /// Address and port; port 0 lets the kernel choose one.
@@ -71,7 +71,7 @@ pub struct ListenSpec {
     pub backlog: u32,
     /// Several sockets share the port, and the kernel spreads connections over them.
     pub reuse_port: bool,
-    /// Wait up to so many seconds for the first bytes before offering a connection; 0 does not
+    /// Time to wait for the first bytes before offering a connection, seconds; 0 does not wait
     /// (`TCP_DEFER_ACCEPT`).
     pub defer_accept_s: u32,
     /// Send buffer of a connection, bytes; 0 leaves it to the kernel (`SO_SNDBUF`).
@@ -80,25 +80,25 @@ pub struct ListenSpec {
     pub pacing_rate: u64,
     /// Send small segments at once (`TCP_NODELAY`).
     pub nodelay: bool,
-    /// Which calls wait for no longer than a step.
+    /// Calls that wait for at most a step.
     pub steps: Steps,
 }
 
-/// Which calls wait for a step at most before they fail with `WouldBlock` (`SO_RCVTIMEO`,
-/// `SO_SNDTIMEO`), and how long that is.
+/// Calls that wait for at most a step before they fail with `WouldBlock` (`SO_RCVTIMEO`,
+/// `SO_SNDTIMEO`), and the length of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Steps {
     /// None: the listener does not block, and calls on a connection that blocks wait for its peer.
     None,
-    /// Those on a connection that blocks, unless [`set_timeouts`] says otherwise. The listener does
-    /// not block.
+    /// Calls on a connection that blocks, unless [`set_timeouts`] differs. The listener does not
+    /// block.
     Connections(Duration),
-    /// Those, and `accept`: the listener blocks.
+    /// The same, and `accept`: the listener blocks.
     All(Duration),
 }
 
 impl ListenSpec {
-    /// What a server wants unless it was told otherwise.
+    /// Defaults of a server.
     #[must_use]
     pub const fn new(addr: SocketAddr) -> Self {
         Self {
@@ -115,7 +115,7 @@ impl ListenSpec {
     }
 }
 
-/// A listening socket.
+/// Makes a listening socket.
 ///
 /// # Errors
 /// The address is in use, not ours, or not permitted; or an option is refused.
@@ -125,20 +125,20 @@ pub fn listen(spec: &ListenSpec) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Gives a listening socket, which others may still accept from, what `spec` says. It does not
-/// block if it did not before, whatever that says: they would.
+/// Applies `spec` to a listening socket that other processes may still accept from. If it was
+/// non-blocking it stays so whatever `spec` says: the others would block, too.
 ///
 /// # Errors
 /// An option is refused.
 pub fn adopt(listener: BorrowedFd<'_>, spec: &ListenSpec) -> io::Result<()> {
     if spec.reuse_port {
         sockopt::set_socket_reuseport(listener, true)?;
-        // Whoever had it before may have steered what comes to this port.
+        // A previous owner may have steered the connections of this port.
         let _ = set_option(listener, libc::SOL_SOCKET, libc::SO_DETACH_REUSEPORT_BPF, &0);
     }
     set_inherited(listener, spec)?;
     if spec.pacing_rate == 0 {
-        // It may have had a limit. A size of its send buffer that was set stays.
+        // A previous limit may be set. A send buffer size that was set stays.
         set_option(listener, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &u64::MAX)?;
     }
     let seconds = libc::c_int::try_from(spec.defer_accept_s).unwrap_or(libc::c_int::MAX);
@@ -150,11 +150,11 @@ pub fn adopt(listener: BorrowedFd<'_>, spec: &ListenSpec) -> io::Result<()> {
 }
 
 /// Tries, at a port of the kernel's choice, whether a socket that listens alone can share its port
-/// from then on. socket(7) wants `SO_REUSEPORT` before the first bind; Linux compares what sockets
-/// say when another one binds, and makes a group of them when that listens.
+/// later. socket(7) demands `SO_REUSEPORT` before the first bind. Linux compares the sockets'
+/// options when another one binds, and groups them when that listens.
 ///
 /// # Errors
-/// This kernel wants it before; or as [`listen`].
+/// This kernel demands it before; or as [`listen`].
 pub fn try_sharing(ip: IpAddr) -> io::Result<OwnedFd> {
     let alone = listen(&ListenSpec::new(SocketAddr::new(ip, 0)))?;
     let addr = local_addr(alone.as_fd())?;
@@ -162,7 +162,7 @@ pub fn try_sharing(ip: IpAddr) -> io::Result<OwnedFd> {
     listen(&ListenSpec { reuse_port: true, ..ListenSpec::new(addr) })
 }
 
-/// Tries whether nobody listens at an address, with or without sharing its port: who is about to
+/// Checks that no socket listens at an address, with or without sharing its port. A caller about to
 /// share it would otherwise share it with strangers.
 ///
 /// # Errors
@@ -171,10 +171,10 @@ pub fn is_free(addr: SocketAddr) -> io::Result<()> {
     bind(&ListenSpec::new(addr)).map(drop)
 }
 
-/// The server's end of a TCP connection, with the options that its listener asks of every one.
+/// Server's end of a TCP connection, with the options that its listener sets on every one.
 ///
-/// [`accept`] is the only way to one, and drivers take nothing else: an option
-/// that one of them forgot, such as `TCP_NODELAY`, would look like a property of its architecture.
+/// Only [`accept`] makes one, and drivers take nothing else: an option that one of them forgot,
+/// such as `TCP_NODELAY`, would look like a property of its architecture.
 ///
 /// ```compile_fail,E0423
 /// # fn other(fd: std::os::fd::OwnedFd) -> regatta_sys::socket::Connection {
@@ -197,7 +197,7 @@ impl From<Connection> for OwnedFd {
     }
 }
 
-/// A socket that could [`listen`] and does not: others that share the port get all connections.
+/// Binds a socket that could [`listen`]: others that share the port get all connections.
 ///
 /// # Errors
 /// As [`listen`].
@@ -224,7 +224,7 @@ pub fn bind(spec: &ListenSpec) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Sets what accepted sockets inherit.
+/// Sets the options that accepted sockets inherit.
 fn set_inherited(fd: BorrowedFd<'_>, spec: &ListenSpec) -> io::Result<()> {
     sockopt::set_tcp_nodelay(fd, spec.nodelay)?;
     if spec.send_buffer_bytes > 0 {
@@ -240,16 +240,15 @@ fn set_inherited(fd: BorrowedFd<'_>, spec: &ListenSpec) -> io::Result<()> {
     }
 }
 
-/// Has the kernel choose among the sockets of a port by the processor that handles a connection's
+/// Makes the kernel choose among the sockets of a port by the processor that handles a connection's
 /// first packet, rather than by hash (`SO_ATTACH_REUSEPORT_CBPF`, socket(7)).
 ///
-/// `places` are pairs of a processor and a place: the number of a socket in the order in which they
-/// began to listen, which lasts as long as none of them is closed. Packets on a processor that is
-/// not there go to the first socket. `listener` is any of the sockets; they have `reuse_port`.
+/// `places` are pairs of a processor and a place. A place is a socket's number in the order in
+/// which they began to listen, valid as long as none of them is closed. Packets on other processors
+/// go to the first socket. `listener` is any of the sockets; they have `reuse_port`.
 ///
 /// # Errors
-/// The socket does not share its port, or there are more pairs than a program has room for
-/// (2,000).
+/// The socket does not share its port, or the pairs exceed the room of a program (2,000).
 pub fn steer_by_cpu(listener: BorrowedFd<'_>, places: &[(u32, u32)]) -> io::Result<()> {
     let mut program = steering(places);
     let len = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
@@ -260,8 +259,8 @@ pub fn steer_by_cpu(listener: BorrowedFd<'_>, places: &[(u32, u32)]) -> io::Resu
     }
 }
 
-/// The program of [`steer_by_cpu`], in classic BPF: load the processor, and for each pair compare
-/// and return.
+/// Program of [`steer_by_cpu`] in classic BPF: load the processor; for each pair compare and
+/// return.
 fn steering(places: &[(u32, u32)]) -> Vec<libc::sock_filter> {
     let does = |code: u32, k: u32, jf: u8| libc::sock_filter {
         code: u16::try_from(code).expect("operations have 16 bits"),
@@ -269,7 +268,7 @@ fn steering(places: &[(u32, u32)]) -> Vec<libc::sock_filter> {
         jf,
         k,
     };
-    // The kernel's own facts are loaded as if they lay at negative offsets.
+    // The kernel's own facts are loaded from negative offsets.
     let cpu = (libc::SKF_AD_OFF + libc::SKF_AD_CPU).cast_unsigned();
     let ret = |place| does(libc::BPF_RET | libc::BPF_K, place, 0);
     let mut program = vec![does(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, cpu, 0)];
@@ -281,8 +280,8 @@ fn steering(places: &[(u32, u32)]) -> Vec<libc::sock_filter> {
     program
 }
 
-/// Takes one connection from the listener's queue, and says who it is: nobody who has an address if
-/// it came to a path.
+/// Takes one connection from the listener's queue, and returns its peer's address: `None` if it
+/// came to a path.
 ///
 /// The socket is close-on-exec and has the listener's options.
 ///
@@ -309,26 +308,26 @@ pub fn accept(
     Ok((Connection(fd), peer))
 }
 
-/// Gives a connection what only those of TCP inherit of the socket that they were accepted from.
+/// Gives a connection what only TCP connections inherit from their listener.
 fn inherit(listener: BorrowedFd<'_>, fd: BorrowedFd<'_>) -> io::Result<()> {
     let step = sockopt::socket_timeout(listener, sockopt::Timeout::Recv)?;
     set_timeouts(fd, step, step)?;
     let bytes = sockopt::socket_send_buffer_size(listener)?;
     if bytes != sockopt::socket_send_buffer_size(fd)? {
-        // The kernel doubles what it is told, and tells that (socket(7)).
+        // The kernel doubles the size that is set, and returns the double (socket(7)).
         sockopt::set_socket_send_buffer_size(fd, bytes / 2)?;
     }
     Ok(())
 }
 
-/// What a failed [`accept`] asks of its caller.
+/// Class of a failed [`accept`], by what its caller must do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AcceptFault {
-    /// Nobody is waiting.
+    /// No connection is waiting.
     WouldBlock,
-    /// The socket does not listen any more: somebody has called [`stop_listening`].
+    /// The socket no longer listens: [`stop_listening`] was called.
     Closed,
-    /// That connection was gone before it was accepted; try the next one (accept(2)).
+    /// The connection was gone before it was accepted; try the next one (accept(2)).
     Aborted,
     /// No descriptors or memory left: the connection stays in the queue, so stop accepting for a
     /// while or a level-triggered loop spins.
@@ -337,7 +336,7 @@ pub enum AcceptFault {
     Other(i32),
 }
 
-/// What a failed [`accept`] means.
+/// Classifies a failed [`accept`].
 #[must_use]
 pub fn accept_fault(error: &io::Error) -> AcceptFault {
     let errno = error.raw_os_error().unwrap_or(0);
@@ -362,8 +361,7 @@ pub fn accept_fault(error: &io::Error) -> AcceptFault {
 
 /// Makes operations on the socket wait, or not.
 ///
-/// This is a property of the open file, not of the descriptor: every process that shares it is
-/// affected.
+/// This is a property of the open file, not of the descriptor: it affects every process with it.
 ///
 /// # Errors
 /// None that a valid descriptor could have.
@@ -371,8 +369,8 @@ pub fn set_mode(fd: impl AsFd, mode: Mode) -> io::Result<()> {
     Ok(rustix::io::ioctl_fionbio(fd, mode == Mode::Nonblocking)?)
 }
 
-/// How long a blocking receive or send may last before it fails with `WouldBlock`; `None` leaves it
-/// as it is, which is forever where nothing else has been said.
+/// Sets the time after which a blocking receive or send fails with `WouldBlock`. `None` leaves it
+/// unchanged; without any setting it is unlimited.
 ///
 /// # Errors
 /// The duration is too long for the kernel.
@@ -388,8 +386,7 @@ pub fn set_timeouts(
     Ok(())
 }
 
-/// How long `accept` waits on a listener that blocks: the step of [`Steps::All`]. `None`: it does
-/// not block.
+/// Longest wait of `accept`: the step of [`Steps::All`]; `None` if the listener does not block.
 ///
 /// # Errors
 /// None that a valid socket could have.
@@ -409,7 +406,7 @@ pub fn shutdown_write(fd: BorrowedFd<'_>) -> io::Result<()> {
 }
 
 /// Refuses connections from now on, in every process that has this listener: closing a descriptor
-/// ends listening only where it is the last. Connections still in the queue are reset.
+/// ends listening only if it is the last. Connections still in the queue are reset.
 ///
 /// # Errors
 /// `NotConnected` if the socket is not listening.
@@ -418,7 +415,7 @@ pub fn stop_listening(listener: BorrowedFd<'_>) -> io::Result<()> {
 }
 
 /// Makes closing the socket reset the connection and free what the peer has not taken, instead of
-/// going on to deliver it in the background (`SO_LINGER` of 0, socket(7)).
+/// delivering it in the background (`SO_LINGER` of 0, socket(7)).
 ///
 /// # Errors
 /// None that a valid socket could have.
@@ -426,7 +423,7 @@ pub fn reset_on_close(fd: BorrowedFd<'_>) -> io::Result<()> {
     Ok(sockopt::set_socket_linger(fd, Some(Duration::ZERO))?)
 }
 
-/// Bytes that have come and have not been received (`FIONREAD`).
+/// Bytes that arrived and have not been received (`FIONREAD`).
 ///
 /// # Errors
 /// The descriptor is not a socket, or it is listening.
@@ -449,30 +446,29 @@ pub fn queued_bytes(fd: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(u64::try_from(bytes).unwrap_or(0))
 }
 
-/// How long ago the last bytes came from the peer, received or not, milliseconds: in steps of the
+/// Time since the last bytes arrived from the peer, received or not, milliseconds: in steps of the
 /// kernel's timer, which are 1 to 10 (`TCP_INFO`, tcp(7)).
 ///
 /// # Errors
 /// The descriptor is not a TCP socket.
 pub fn last_bytes_ms_ago(fd: BorrowedFd<'_>) -> io::Result<u32> {
-    /// Where `tcpi_last_data_recv` lies.
+    /// Word of `tcpi_last_data_recv`.
     const LAST_DATA_RECV: usize = 13;
     Ok(tcp_info::<{ LAST_DATA_RECV + 1 }>(fd)?[LAST_DATA_RECV])
 }
 
-/// Segments that have come from the peer, with bytes or without (`TCP_INFO`, tcp(7)): what a test
-/// counts.
+/// Segments that arrived from the peer, with or without bytes (`TCP_INFO`, tcp(7)), for tests.
 ///
 /// # Errors
 /// The descriptor is not a TCP socket.
 #[cfg(feature = "test-hooks")]
 pub fn segments_received(fd: BorrowedFd<'_>) -> io::Result<u32> {
-    /// Where `tcpi_segs_in` lies.
+    /// Word of `tcpi_segs_in`.
     const SEGS_IN: usize = 35;
     Ok(tcp_info::<{ SEGS_IN + 1 }>(fd)?[SEGS_IN])
 }
 
-/// The first words of 4 bytes of the kernel's `struct tcp_info`.
+/// First words, of 4 bytes each, of the kernel's `struct tcp_info`.
 fn tcp_info<const WORDS: usize>(fd: BorrowedFd<'_>) -> io::Result<[u32; WORDS]> {
     let mut told = [0_u32; WORDS];
     let mut len = libc::socklen_t::try_from(size_of_val(&told)).expect("it is short");
@@ -485,7 +481,7 @@ fn tcp_info<const WORDS: usize>(fd: BorrowedFd<'_>) -> io::Result<[u32; WORDS]> 
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(told) }
 }
 
-/// True if it is a socket of streams of bytes that listens.
+/// True for a listening stream socket.
 ///
 /// # Errors
 /// The descriptor is not a socket.
@@ -493,10 +489,10 @@ pub fn is_listening(fd: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(sockopt::socket_type(fd)? == SocketType::STREAM && sockopt::socket_acceptconn(fd)?)
 }
 
-/// Where the socket is bound.
+/// Place that the socket is bound to.
 ///
 /// # Errors
-/// Neither to an address nor to a path.
+/// The socket is bound neither to an address nor to a path.
 pub fn place(fd: BorrowedFd<'_>) -> io::Result<Place> {
     let address = rustix::net::getsockname(fd)?;
     let Ok(unix) = SocketAddrUnix::try_from(address.clone()) else {
@@ -506,7 +502,7 @@ pub fn place(fd: BorrowedFd<'_>) -> io::Result<Place> {
     Ok(Place::Unix(OsStr::from_bytes(path).into()))
 }
 
-/// The address that the socket is bound to.
+/// Address that the socket is bound to.
 ///
 /// # Errors
 /// The socket is not an internet socket.
@@ -525,7 +521,7 @@ pub(crate) fn set_option<T: Number>(
     unsafe { set_any(fd, layer, name, std::ptr::from_ref(value)) }
 }
 
-/// A number that is the value of an option.
+/// Number that is the value of an option.
 pub(crate) trait Number {}
 impl Number for i32 {}
 impl Number for u64 {}
@@ -533,8 +529,8 @@ impl Number for u64 {}
 /// Sets any option.
 ///
 /// # Safety
-/// `value` leads to one that can be read during the call, as do all pointers in it which the option
-/// follows.
+/// `value` leads to a value that can be read during the call, as do all pointers in it which the
+/// option follows.
 unsafe fn set_any<T>(
     fd: BorrowedFd<'_>,
     layer: libc::c_int,

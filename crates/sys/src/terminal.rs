@@ -12,14 +12,14 @@ use std::{
 /// Ctrl-C as a key.
 pub const INTERRUPT: u8 = 3;
 
-/// Rows and columns of a terminal; none if it does not know.
+/// Rows and columns of a terminal; `None` if it does not know.
 #[must_use]
 pub fn size(terminal: BorrowedFd<'_>) -> Option<(usize, usize)> {
     let size = tcgetwinsize(terminal).ok()?;
     (size.ws_row > 0 && size.ws_col > 0).then(|| (size.ws_row.into(), size.ws_col.into()))
 }
 
-/// Keys of a terminal, which shows none of them. Dropped, it leaves the terminal as it was.
+/// Keys of a terminal, without echo. A drop restores the terminal's modes.
 #[derive(Debug)]
 pub struct Keys<'fd> {
     terminal: BorrowedFd<'fd>,
@@ -30,7 +30,7 @@ impl<'fd> Keys<'fd> {
     /// Reads keys of this terminal, Ctrl-C included.
     ///
     /// # Errors
-    /// It is no terminal.
+    /// The descriptor is no terminal.
     pub fn new(terminal: &'fd impl AsFd) -> io::Result<Self> {
         let terminal = terminal.as_fd();
         let before = tcgetattr(terminal)?;
@@ -42,7 +42,7 @@ impl<'fd> Keys<'fd> {
         Ok(Self { terminal, before })
     }
 
-    /// The next key; none if no key was pressed for this long.
+    /// Waits for the next key; `None` if no key was pressed for this long.
     ///
     /// # Errors
     /// The terminal has gone.
@@ -71,7 +71,7 @@ mod tests {
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
     use std::fs::{File, OpenOptions};
 
-    /// A terminal, and what a person has in hand.
+    /// A terminal, and the person's end of it.
     fn terminal() -> (File, File) {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let person = openpt(flags).expect("a terminal");

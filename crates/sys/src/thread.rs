@@ -1,5 +1,4 @@
-//! What a thread asks about itself and for itself: its number, its processor time, its timers'
-//! slack.
+//! Facts and settings of the calling thread: its number, its processor time, its timers' slack.
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::{io, time::Duration};
 
@@ -11,14 +10,14 @@ pub fn cpu_nanos() -> u64 {
     tv_sec as u64 * 1_000_000_000 + tv_nsec as u64
 }
 
-/// The number by which the kernel knows this thread.
+/// The kernel's number of this thread.
 #[must_use]
 pub fn number() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
 }
 
-/// How late the kernel may wake this thread up to save wake-ups: 50 microseconds unless set
-/// (`PR_SET_TIMERSLACK`). Threads that it starts from now on inherit the value.
+/// Sets the delay by which the kernel may wake this thread late to save wake-ups: 50 microseconds
+/// unless set (`PR_SET_TIMERSLACK`). Threads that it starts from now on inherit the value.
 ///
 /// # Errors
 /// None that the kernel documents.
@@ -46,7 +45,7 @@ mod tests {
         assert!(sum > 0);
         set_timer_slack(Duration::from_nanos(1)).unwrap();
         let slack = std::fs::read_to_string("/proc/thread-self/timerslack_ns");
-        // Reading it back may not be permitted.
+        // Reading the slack may not be permitted.
         assert!(slack.map_or(true, |slack| slack.trim() == "1"));
     }
 }

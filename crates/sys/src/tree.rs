@@ -49,7 +49,7 @@ impl Tree {
         let mut tries = 0;
         loop {
             match openat2(&self.root, path, flags, Mode::empty(), resolve) {
-                // Something was renamed meanwhile.
+                // A rename happened meanwhile.
                 Err(Errno::AGAIN | Errno::INTR) if tries < OPEN_TRIES_MAX => tries += 1,
                 opened => return Ok(Directory { fd: opened? }),
             }
@@ -99,7 +99,7 @@ impl Directory {
             let kind = match entry.file_type() {
                 FileType::Directory => EntryKind::Directory,
                 FileType::RegularFile => EntryKind::File,
-                // Not every file system says it here.
+                // Not every file system reports the kind here.
                 FileType::Unknown => match self.look(&name) {
                     Ok(of) if of.is_dir() => EntryKind::Directory,
                     Ok(of) if of.is_file() => EntryKind::File,
@@ -139,7 +139,7 @@ impl Directory {
 
     fn open(&self, name: &OsStr, flags: OFlags) -> io::Result<File> {
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        // A slash would lead on from here.
+        // A slash would lead out of this directory.
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
         let resolve = match flags.contains(OFlags::PATH) {
             // The link itself is meant.

@@ -19,35 +19,35 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The longest path of a socket, bytes: what `sockaddr_un` has room for before its last zero.
+/// Longest path of a socket, bytes: the room in `sockaddr_un` before its last zero.
 pub const PATH_BYTES_MAX: usize = 107;
 
-/// How to listen at a path.
+/// Options of a listener at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnixSpec<'a> {
-    /// Where; at most [`PATH_BYTES_MAX`] bytes.
+    /// Path of at most [`PATH_BYTES_MAX`] bytes.
     pub path: &'a Path,
-    /// Who may connect: the permissions to write of the socket's file.
+    /// Mode of the socket's file: permission to write is permission to connect.
     pub mode: u32,
-    /// User and group that are to have the file; `None` leaves it to who makes it.
+    /// New user and group of the file; `None` keeps its maker's.
     pub owner: Option<(u32, u32)>,
     /// Connections that may wait to be accepted; the kernel caps it at `net.core.somaxconn`.
     pub backlog: u32,
     /// Send buffer of a connection, bytes; 0 leaves it to the kernel (`SO_SNDBUF`).
     pub send_buffer_bytes: u32,
-    /// Which calls wait for no longer than a step.
+    /// Calls that wait for at most a step.
     pub steps: Steps,
 }
 
-/// A listening socket, and its file. A socket's file that nobody listens on any more, as a server
-/// leaves behind that was killed, is replaced; nothing else is.
+/// Makes a listening socket, and its file. Replaces only a socket's file without a listener, as a
+/// killed server leaves behind.
 ///
 /// # Errors
-/// Somebody listens there, or something else is there (`AddrInUse`); the path is too long; its
-/// folder is not there, or may not be written to; or the file cannot be given away.
+/// `AddrInUse`: a socket listens there, or something else is there. Else the path is too long, its
+/// folder is missing or may not be written to, or the file cannot be given away.
 pub fn listen(spec: &UnixSpec<'_>) -> io::Result<(OwnedFd, SocketFile)> {
     let address = SocketAddrUnix::new(spec.path)?;
-    // If it is anything else, binding says so.
+    // Anything else makes binding fail.
     if is_abandoned(spec.path, &address)? == Some(true) {
         fs::remove_file(spec.path)?;
     }
@@ -58,13 +58,13 @@ pub fn listen(spec: &UnixSpec<'_>) -> io::Result<(OwnedFd, SocketFile)> {
     set_inherited(fd.as_fd(), spec)?;
     rustix::net::bind(&fd, &address)?;
     let file = SocketFile::at(spec.path)?;
-    // Until it listens nobody can connect, whatever the permissions are.
+    // Until it listens no client can connect, whatever the permissions are.
     let listens = file.give(spec).and_then(|()| Ok(rustix::net::listen(&fd, backlog(spec))?));
     listens.inspect_err(|_| file.remove())?;
     Ok((fd, file))
 }
 
-/// Sees whether it could listen at a path, and leaves nothing there: a socket that could.
+/// Checks that this process could listen at a path, and leaves nothing there. Returns a socket.
 ///
 /// # Errors
 /// As [`listen`].
@@ -76,8 +76,8 @@ pub fn try_at(path: &Path) -> io::Result<OwnedFd> {
     stream(SocketFlags::NONBLOCK)
 }
 
-/// Gives a socket that listens, and its file if that is ours, what `spec` says. It does not block
-/// if it did not before, whatever that says: others may accept from it.
+/// Applies `spec` to a listening socket, and to its file if that is ours. If it was non-blocking it
+/// stays so whatever `spec` says: others may accept from it.
 ///
 /// # Errors
 /// An option is refused, or the file cannot be given away.
@@ -94,7 +94,7 @@ pub fn adopt(
     Ok(rustix::net::listen(listener, backlog(spec))?)
 }
 
-/// Sets what connections get when they are accepted.
+/// Sets the options that accepted connections get.
 fn set_inherited(fd: BorrowedFd<'_>, spec: &UnixSpec<'_>) -> io::Result<()> {
     if let Steps::Connections(step) | Steps::All(step) = spec.steps {
         set_timeouts(fd, Some(step), Some(step))?;
@@ -110,19 +110,19 @@ fn backlog(spec: &UnixSpec<'_>) -> i32 {
     i32::try_from(spec.backlog).unwrap_or(i32::MAX)
 }
 
-/// The file of a socket that listens. It stays until it is [removed](Self::remove).
+/// File of a socket that listens. It stays until it is [removed](Self::remove).
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
-    /// As long as it is open, no other has its number.
+    /// Open, so that no other file gets its number.
     file: File,
 }
 
 impl SocketFile {
-    /// The one that is at this path.
+    /// Finds the socket's file at this path.
     ///
     /// # Errors
-    /// There is none.
+    /// The path has no such file.
     pub fn at(path: &Path) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
@@ -130,7 +130,7 @@ impl SocketFile {
         Ok(Self { path: path.to_owned(), file })
     }
 
-    /// The file that an earlier program of this process had, open at that path.
+    /// Adopts the file that an earlier program of this process had, open at that path.
     ///
     /// # Errors
     /// The file is no socket's.
@@ -140,7 +140,7 @@ impl SocketFile {
         Ok(Self { path, file })
     }
 
-    /// Gives it its owner and permissions; what somebody puts in its place is left alone.
+    /// Gives the file its owner and permissions. Leaves a file that replaced it alone.
     fn give(&self, spec: &UnixSpec<'_>) -> io::Result<()> {
         let same = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         if let Some((user, group)) = spec.owner {
@@ -149,18 +149,18 @@ impl SocketFile {
         fs::set_permissions(&same, Permissions::from_mode(spec.mode))
     }
 
-    /// Its path.
+    /// Path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Removes it, and no other that has taken its place.
+    /// Removes the file, and no other that has taken its place.
     pub fn remove(&self) {
         let own = self.file.metadata().and_then(|own| id_of(&own));
         let found = fs::symlink_metadata(&self.path).and_then(|found| id_of(&found));
         if found.is_ok_and(|id| own.is_ok_and(|own| own == id)) {
-            // Somebody may have removed it already.
+            // Another process may have removed it already.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -172,7 +172,7 @@ impl AsFd for SocketFile {
     }
 }
 
-/// Device and number of a socket's file.
+/// Device and inode of a socket's file.
 fn id_of(found: &Metadata) -> io::Result<(u64, u64)> {
     match found.file_type().is_socket() {
         true => Ok((found.dev(), found.ino())),
@@ -185,13 +185,13 @@ fn stream(flags: SocketFlags) -> io::Result<OwnedFd> {
     Ok(rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?)
 }
 
-/// True if a socket's file is there that nobody listens on; `None` if nothing is there.
+/// True if a socket's file without a listener is there; `None` if nothing is there.
 fn is_abandoned(path: &Path, address: &SocketAddrUnix) -> io::Result<Option<bool>> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.file_type().is_socket() => {}
         found => return Ok(found.ok().map(|_| false)),
     }
-    // Where somebody listens whose backlog is full, a connection that waits would do so for long.
+    // A blocking connect would wait long for a listener whose backlog is full.
     let probe = stream(SocketFlags::NONBLOCK)?;
     Ok(Some(rustix::net::connect(&probe, address) == Err(Errno::CONNREFUSED)))
 }

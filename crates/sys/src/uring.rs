@@ -1,8 +1,8 @@
-//! Disk operations by io_uring, one at a time: each is submitted at once and either completes in
-//! the call that submits it, or is continued by the kernel and reported later.
+//! Disk operations by io_uring, one at a time. Each is submitted at once. It either completes in
+//! the call that submits it, or the kernel continues it and reports it later.
 //!
-//! That is what Lazy Asynchronous I/O asked of an operating system. Every operation owns what the
-//! kernel reads and writes until the kernel has reported it.
+//! Lazy Asynchronous I/O asked that of an operating system. Every operation owns what the kernel
+//! reads and writes until the kernel has reported it.
 use crate::{
     Bell, OpenRules, Read, Root, StaticFile,
     opening::{Next as NextOpen, Opening, is_known},
@@ -26,13 +26,13 @@ use std::{
 /// Entries of the submission queue: one operation is in it at a time.
 const ENTRIES: u32 = 16;
 
-/// Entries of the completion queue. The kernel keeps what does not fit.
+/// Entries of the completion queue. The kernel keeps those that do not fit.
 const COMPLETIONS: u32 = 1024;
 
-/// How often the kernel is asked to take an operation for which it has no memory.
+/// Attempts to submit an operation for which the kernel has no memory.
 const SUBMIT_TRIES_MAX: u32 = 1000;
 
-/// The most bytes that one read brings in when a range is not in memory.
+/// Most bytes that one read brings in when a range is not in memory.
 const SCRATCH_BYTES: u64 = 128 << 10;
 
 /// A disk operation.
@@ -42,44 +42,44 @@ pub enum DiskOp {
     Open(OpenReq),
     /// Read a range into memory, as [`crate::read_range`].
     Read(ReadReq<StaticFile>),
-    /// Have a range in memory: look at it as [`crate::by_nowait`] does, and if that has
-    /// to be waited for read all of it into a buffer that nobody looks at.
+    /// Bring a range into memory: probe it as [`crate::by_nowait`] does. If that would have to
+    /// wait, read all of it into a scratch buffer.
     Prefetch {
         /// The file.
         file: StaticFile,
-        /// Where the range begins.
+        /// Start of the range.
         at: u64,
-        /// How long it is, bytes; a few hundred KiB.
+        /// Length of the range, bytes; a few hundred KiB.
         len: u64,
     },
 }
 
-/// The outcome of a [`DiskOp`].
+/// Outcome of a [`DiskOp`].
 #[derive(Debug)]
 pub enum Finished {
-    /// Of [`DiskOp::Open`].
+    /// Outcome of [`DiskOp::Open`].
     Opened(Result<Opened<StaticFile>, OpenFault>),
-    /// Of [`DiskOp::Read`].
+    /// Outcome of [`DiskOp::Read`].
     Read(Read),
-    /// Of [`DiskOp::Prefetch`]. The range may be unreadable, which the read will find out.
+    /// Outcome of [`DiskOp::Prefetch`]. The range may be unreadable, which the read will find out.
     Prefetched,
 }
 
-/// Names an operation that the kernel has not finished yet.
+/// Name of an operation that the kernel has not finished yet.
 pub type Token = u64;
 
-/// Who opens files says below which root.
+/// Message for opening a file without a root.
 const NO_ROOT: &str = "a ring that opens files has a root";
 
 /// A ring of one thread, which must be the one that makes it.
 ///
-/// The descriptor is readable while there is something for [`Ring::finished`].
+/// The descriptor is readable while [`Ring::finished`] has work.
 pub struct Ring {
     ring: IoUring,
-    /// Rung by the kernel when it can go on with an operation. A ring's own descriptor is not
-    /// readable then, if completions wait to be asked for.
+    /// Rung by the kernel when it can continue an operation. A ring's own descriptor is then not
+    /// readable if completions wait for a call.
     bell: Bell,
-    /// `None`: it opens nothing.
+    /// `None`: the ring opens nothing.
     root: Option<Arc<Root>>,
     rules: OpenRules,
     /// By token. An operation stays here, untouched, until the kernel has reported it.
@@ -100,7 +100,7 @@ struct Running {
     path: Vec<u8>,
     how: types::OpenHow,
     buffer: Vec<u8>,
-    /// The time of a disk that is simulated, which comes before the first step.
+    /// Delay of a simulated disk, before the first step.
     slow: Option<types::Timespec>,
 }
 
@@ -121,14 +121,14 @@ enum Progress {
     },
 }
 
-/// What follows when a step of an operation is done.
+/// Result of a step of an operation.
 enum Next {
     Step(Box<Running>),
     End(Finished),
 }
 
 impl Ring {
-    /// A ring over a root of its own; `None` if it opens nothing.
+    /// A ring over a root of its own; with `None` it opens nothing.
     ///
     /// # Errors
     /// The kernel has no io_uring, forbids it (`kernel.io_uring_disabled`, seccomp), or is older
@@ -136,7 +136,7 @@ impl Ring {
     pub fn new(root: Option<Root>, rules: OpenRules) -> io::Result<Self> {
         let ring = IoUring::builder()
             .setup_single_issuer()
-            // Operations go on when we ask, not whenever we are in the kernel.
+            // Operations continue when we ask, not whenever we are in the kernel.
             .setup_defer_taskrun()
             .setup_taskrun_flag()
             .setup_cqsize(COMPLETIONS)
@@ -147,22 +147,22 @@ impl Ring {
         Ok(Self { ring, bell, root: root.map(Arc::new), rules, running, free, done })
     }
 
-    /// Opens below another root from now on. What is under way stays below the one before.
+    /// Opens below another root from now on. Operations under way stay below the old one.
     pub fn set_root(&mut self, root: &Root) {
         match root.try_clone() {
             Ok(root) => self.root = Some(Arc::new(root)),
-            // No descriptor left: what is under way may then find siblings below the new one.
+            // No descriptor left: operations under way may then find siblings below the new one.
             Err(_) => drop(self.root.as_ref().map(|own| own.replace(root.as_fd()))),
         }
     }
 
-    /// Begins an operation; it may be over when this returns.
+    /// Begins an operation, which may be over on return.
     ///
     /// # Errors
     /// The token under which [`Ring::finished`] will report it.
     ///
     /// # Panics
-    /// If it is to open a file and has no root.
+    /// If it is to open a file and the ring has no root.
     pub fn start(&mut self, op: DiskOp) -> Result<Finished, Token> {
         let running = match op {
             DiskOp::Open(req) if req.below().1.is_empty() => {
@@ -185,7 +185,7 @@ impl Ring {
         self.go_on(at, running).ok_or(at as u64)
     }
 
-    /// Adds what the kernel has finished to `out`.
+    /// Adds the operations that the kernel has finished to `out`.
     ///
     /// # Errors
     /// The ring cannot be used any more.
@@ -218,27 +218,27 @@ impl Ring {
         Ok(())
     }
 
-    /// What completes in a call of ours needs no bell.
+    /// Turns the bell off: completions in a call of ours need none.
     fn silence(&mut self) {
         self.ring.completion().disable_eventfd();
     }
 
-    /// Has the kernel ring again, and rings for what it has kept to itself meanwhile.
+    /// Turns the kernel's ringing on again, and rings for what came meanwhile.
     fn listen(&mut self) {
         self.ring.completion().enable_eventfd();
-        // The kernel notes that there is work and then looks whether to ring; we allow it to ring
-        // and then look whether there is work: one of us sees the other.
+        // The kernel notes work and then checks whether to ring. We allow it to ring and then check
+        // whether there is work. One of the two sees the other.
         fence(SeqCst);
         if self.ring.submission().taskrun() || !self.done.is_empty() {
             self.bell.ring();
         }
     }
 
-    /// Submits step after step for as long as they complete at once.
+    /// Submits step after step as long as they complete at once.
     fn go_on(&mut self, at: usize, mut running: Box<Running>) -> Option<Finished> {
         let resolve = self.rules.resolve().bits();
         loop {
-            // First: pointers into a box do not outlive a move of it.
+            // Stored first: pointers into a box do not outlive a move of it.
             let entry = self.running[at].insert(running).entry(resolve);
             let result = self.submit(at as u64, &entry)?;
             let over = self.running[at].take().expect("put there above").step(result);
@@ -252,12 +252,12 @@ impl Ring {
         }
     }
 
-    /// Submits one entry; its result if it has completed already.
+    /// Submits one entry. Returns its result if it has completed already.
     fn submit(&mut self, token: Token, entry: &squeue::Entry) -> Option<i32> {
         let entry = entry.clone().user_data(token);
-        // SAFETY: what the entry points to belongs to the operation in `running[token]`, which is
-        // neither touched nor dropped until the kernel has reported it: `finished` and `go_on` take
-        // it out only with its result in hand, and `drop` leaks it.
+        // SAFETY: the entry points into the operation in `running[token]`, which is neither touched
+        // nor dropped until the kernel has reported it. `finished` and `go_on` take it out only
+        // with its result in hand, and `drop` leaks it.
         let pushed = unsafe { self.ring.submission().push(&entry) };
         pushed.expect("the queue is empty: every push is submitted at once");
         self.silence();
@@ -287,7 +287,7 @@ impl AsFd for Ring {
     }
 }
 
-/// What the kernel still works on is left to it for ever.
+/// Leaves to the kernel for ever what it still works on.
 impl Drop for Ring {
     fn drop(&mut self) {
         self.running.drain(..).for_each(std::mem::forget);
@@ -313,7 +313,7 @@ impl Running {
         Self { progress, path, how, buffer, slow: slow.map(types::Timespec::from) }
     }
 
-    /// The entry of the next step. It points into this operation's heap memory.
+    /// Entry of the next step. It points into this operation's heap memory.
     fn entry(&mut self, resolve: u64) -> squeue::Entry {
         if let Some(time) = &self.slow {
             return opcode::Timeout::new(std::ptr::from_ref(time)).build();
@@ -342,8 +342,8 @@ impl Running {
                 let had = req.buffer.len() as u64;
                 read(&req.file, req.at + had, req.len - had, &mut req.buffer)
             }
-            // Who finds a page finds that there is no memory to read it into, and takes all that
-            // follows for what will be read.
+            // The read fails where a page is present, as it has no memory to copy into. Else it
+            // takes all that follows for what will be read.
             Progress::Prefetch { file, next, end, whole: false, .. } => {
                 let len = u32::try_from(*end - *next).unwrap_or(u32::MAX);
                 let fd = types::Fd(file.as_fd().as_raw_fd());
@@ -383,7 +383,7 @@ impl Running {
                 };
                 let len = req.buffer.len() + read;
                 // SAFETY: the kernel has written `read` bytes behind the `len - read` there were;
-                // it was given no more room than the capacity.
+                // it had no more room than the capacity.
                 unsafe { req.buffer.set_len(len) };
                 if read == 0 || len as u64 >= req.len {
                     return Next::End(Finished::Read((std::mem::take(&mut req.buffer), Ok(()))));
@@ -394,7 +394,7 @@ impl Running {
         }
     }
 
-    /// Takes the result of a step that had to be waited for.
+    /// Takes the result of a step that the caller had to wait for.
     fn waited(mut self: Box<Self>, result: i32) -> Next {
         match &mut self.progress {
             Progress::Prefetch { at, end, next, whole, .. }
@@ -409,14 +409,14 @@ impl Running {
         }
     }
 
-    /// One probe of a range, or one piece of it, is there.
+    /// Takes the result of one probe of a range, or of one piece of it.
     fn prefetch_step(mut self: Box<Self>, result: i32) -> Next {
         let Progress::Prefetch { end, next, .. } = &mut self.progress else {
             return Next::End(Finished::Prefetched);
         };
         match result {
             read if read > 0 => *next += u64::from(read.unsigned_abs()),
-            // There is something, and no memory to read it into.
+            // A page is present, and the read has no memory to copy into.
             fault if fault == -libc::EFAULT => *next = after_probe(*next, *end),
             _ => return Next::End(Finished::Prefetched),
         }
@@ -424,12 +424,12 @@ impl Running {
     }
 }
 
-/// The room for pieces of a range of this length.
+/// Buffer size for pieces of a range of this length, bytes.
 fn scratch_bytes(len: u64) -> usize {
     usize::try_from(len.clamp(1, SCRATCH_BYTES)).unwrap_or(1)
 }
 
-/// How long an operation is delayed before its first step.
+/// Delay of an operation before its first step.
 fn delay(op: &DiskOp, root: Option<&Root>, rules: OpenRules) -> Option<Duration> {
     match op {
         DiskOp::Open(req) => {
@@ -441,16 +441,16 @@ fn delay(op: &DiskOp, root: Option<&Root>, rules: OpenRules) -> Option<Duration>
     }
 }
 
-/// The result of an open.
+/// Result of an open.
 fn descriptor(result: i32) -> Result<OwnedFd, Errno> {
     if result < 0 {
         return Err(Errno::from_raw_os_error(-result));
     }
-    // SAFETY: the kernel has just made this descriptor for us and told nobody else.
+    // SAFETY: the kernel has just made this descriptor for us, and no other code knows it.
     Ok(unsafe { OwnedFd::from_raw_fd(result) })
 }
 
-/// A read of at most so many bytes into the spare memory of `buffer`.
+/// A read of at most `most` bytes into the spare memory of `buffer`.
 fn read(file: &StaticFile, at: u64, most: u64, buffer: &mut Vec<u8>) -> squeue::Entry {
     let spare = buffer.spare_capacity_mut();
     let most = usize::try_from(most).unwrap_or(usize::MAX);
@@ -536,7 +536,7 @@ mod tests {
         let Ok(Opened::File { file, .. }) = open(&mut ring, "page.html") else { panic!() };
         rustix::fs::fsync(&file).unwrap();
         let advice = rustix::fs::Advice::DontNeed;
-        // A quick disk may have read it before the ring looks.
+        // A quick disk may have read it before the ring checks.
         let is_waited_for = (0..20).any(|_| {
             rustix::fs::fadvise(&file, 0, None, advice).unwrap();
             let cold = crate::by_nowait(&file, 50_000, 1) != crate::Resident::Yes;
@@ -553,7 +553,7 @@ mod tests {
             assert!(matches!(wait(&mut ring, token), Finished::Prefetched));
         }
         assert!(ring.start(prefetch()).is_ok(), "it is in memory now");
-        // One that nobody waits for: the ring goes, and what the kernel writes to stays.
+        // Not waited for: the ring is dropped, and the memory that the kernel writes to stays.
         rustix::fs::fadvise(&file, 0, None, advice).unwrap();
         let _ = ring.start(prefetch());
     }

@@ -2,7 +2,7 @@
 use rustix::process::{getppid, parent_process_death_signal, set_parent_process_death_signal};
 use std::{fmt, fs, io, ptr};
 
-/// Whom a server is to run as.
+/// User that a server is to run as.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     /// User number.
@@ -13,12 +13,12 @@ pub struct User {
     pub groups: Vec<u32>,
 }
 
-/// Why [`User::find`] found nobody.
+/// Reason why [`User::find`] failed.
 #[derive(Debug)]
 pub enum UserError {
-    /// There is no user of that name or number in `/etc/passwd`.
+    /// No user of that name or number is in `/etc/passwd`.
     NoUser(String),
-    /// There is no group of that name in `/etc/group`.
+    /// No group of that name is in `/etc/group`.
     NoGroup(String),
     /// A file could not be read.
     Unreadable(&'static str, io::Error),
@@ -43,13 +43,13 @@ impl std::error::Error for UserError {}
 impl User {
     /// Finds the user that `NAME`, `UID`, `NAME:GROUP` or `UID:GID` stands for.
     ///
-    /// Looks into `/etc/passwd` and `/etc/group` only: asking the name service would load its
-    /// plug-ins, which may start threads, into a process that is about to fork.
+    /// Reads `/etc/passwd` and `/etc/group` only: asking the name service would load its plug-ins,
+    /// which may start threads, into a process that is about to fork.
     ///
     /// # Errors
     /// There is no such user or group.
     pub fn find(spec: &str) -> Result<Self, UserError> {
-        // Two numbers say it all: a container from scratch has neither file.
+        // Two numbers are enough: a container from scratch has neither file.
         let read = |path| match fs::read_to_string(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
             read => read.map_err(|error| UserError::Unreadable(path, error)),
@@ -94,14 +94,14 @@ impl User {
 }
 
 /// Makes this process, with all its threads, run as `user`: real, effective and saved numbers, and
-/// exactly the user's groups. Verifies that the way back is closed.
+/// exactly the user's groups. Verifies that root cannot be regained.
 ///
-/// The kernel marks the process as one not to be traced or read by others of the same user, and
-/// forgets the parent-death signal, which is asked for again: a worker still dies with its master.
+/// The kernel marks the process: others of the same user may not trace or read it. It also forgets
+/// the parent-death signal. This function sets that again: a worker still dies with its master.
 ///
 /// # Errors
 /// The process is neither root nor that user already; or root could be regained, or the parent
-/// ended meanwhile, in which cases the only thing left to do is to exit.
+/// ended meanwhile. In the latter two cases the caller can only exit.
 pub fn set_user(user: &User) -> io::Result<()> {
     let (signal, parent) = (parent_process_death_signal()?, getppid());
     become_user(user)?;
@@ -117,7 +117,7 @@ pub fn set_user(user: &User) -> io::Result<()> {
 fn become_user(user: &User) -> io::Result<()> {
     let (uid, gid) = (user.uid, user.gid);
     let (own_uid, own_gid) = (rustix::process::geteuid(), rustix::process::getegid());
-    // Root that stays root keeps its groups: where there is but one user, nobody may change them.
+    // Root that stays root keeps its groups: a namespace with one user forbids changing them.
     let stays = (uid, gid) == (0, 0) && own_uid.is_root() && own_gid.is_root();
     if own_uid.is_root() && !stays {
         // SAFETY: the pointer and the length describe `user.groups`, which is live and only read.
@@ -144,8 +144,8 @@ fn check(result: libc::c_int) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// True if this process's user namespace (user_namespaces(7)) does not have the user, or lets
-/// nobody set groups.
+/// True if this process's user namespace (user_namespaces(7)) does not have the user, or forbids
+/// setting groups.
 #[must_use]
 pub fn is_unmapped(user: &User) -> bool {
     let has = |map: &str, id: u32| {

@@ -1,4 +1,4 @@
-//! What runs on every request allocates nothing.
+//! Work on every request allocates nothing.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #[path = "../../../xtask/folder.rs"]
 mod folder;
@@ -25,7 +25,7 @@ use std::{
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// How often `work` allocates.
+/// Counts the allocations of `work`.
 fn count<T>(work: impl FnOnce() -> T) -> (T, u64) {
     let before = allocations();
     let result = work();
@@ -94,7 +94,7 @@ fn a_request_allocates_nothing() {
     }
 }
 
-/// What the ring of laio allocates for an operation (docs/arch/laio.md).
+/// Allocations of laio's ring for an operation (docs/arch/laio.md).
 #[test]
 fn an_operation_of_the_ring_allocates_a_little() {
     let dir = Folder::new("ring");
@@ -103,7 +103,7 @@ fn an_operation_of_the_ring_allocates_a_little() {
     let Ok(mut ring) = Ring::new(Some(root()), OpenRules::default()) else { return };
     let req = |siblings| OpenReq { path: b"file"[..].into(), siblings };
     let mut done = Vec::with_capacity(8);
-    // What the kernel continues although all is in memory is waited for.
+    // The kernel may continue an operation although all is in memory: wait for it.
     let mut over = |work: DiskOp| {
         count(|| match ring.start(work) {
             Ok(finished) => finished,
@@ -117,7 +117,7 @@ fn an_operation_of_the_ring_allocates_a_little() {
     };
     let mut seen = Vec::new();
     for siblings in [Codings::NONE, Codings::ALL] {
-        // The first of each makes what is kept.
+        // The first of each allocates what is kept.
         let _ = over(DiskOp::Open(req(siblings)));
         let (opened, n) = over(DiskOp::Open(req(siblings)));
         let Finished::Opened(Ok(Opened::File { file, .. })) = opened else { panic!("{opened:?}") };

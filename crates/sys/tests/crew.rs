@@ -73,7 +73,7 @@ fn eventually(what: impl Fn() -> bool) {
     }
 }
 
-/// A process that has nothing to do but take a lock: it waits for that.
+/// True if a process sleeps: one that only takes a lock waits for it.
 fn sleeps(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S'))
@@ -97,7 +97,7 @@ fn a_descriptor_is_of_all() {
     assert_eq!(link(number), None, "and had not entered is found");
 }
 
-/// Whoever waits at its other end is told.
+/// A client that waits at the other end sees the connection end.
 fn a_connection_at_a_path_is_of_all() {
     let folder = Folder::new("crew-path");
     let listener = UnixListener::bind(folder.join("socket")).unwrap();
@@ -125,14 +125,14 @@ fn the_kernel_marks_the_dead() {
             assert!(crew.lives(1) && !crew.is_dead(stamp));
             child.kill(Signal::Kill).unwrap();
         }
-        // Not reaped yet: it is the kernel that says so.
+        // Not reaped yet: the kernel marks the death.
         eventually(|| crew.is_dead(stamp) && !crew.lives(1));
         child.wait().unwrap();
     }
     assert_eq!(crew.incarnation(1), 2);
 }
 
-/// Two words that are equal whenever nobody is in between; under a lock, or with readers.
+/// Two words that are equal whenever no process is inside; under a lock, or with readers.
 fn a_lock_excludes() {
     let (crew, words) = crew();
     const ROUNDS: u64 = 20_000;
@@ -218,7 +218,7 @@ fn files_are_closed_by_the_last_user() {
     let folder = folder();
     let root = Root::open(&folder).unwrap();
     let (crew, words) = crew();
-    // One opens and gives to the cache; another borrows, and keeps it longer than the cache.
+    // One worker opens and gives to the cache; another borrows, and keeps it longer than the cache.
     let opener = member(crew, 0, |me| {
         let file = me.acquire(|| me.lend(open(&root)));
         let number = file.shared_number().unwrap();
@@ -284,8 +284,8 @@ fn what_the_dead_had_open_is_closed() {
     assert_eq!(open, before + 2, "but for that, and a pidfd");
 }
 
-/// What the cache gives up under a lock is closed after it: who dies in between leaves it open, and
-/// so does who dies with a use of it.
+/// A file that the cache releases under a lock is closed after it. A worker that dies in between
+/// leaves it open, and so does one that dies with a use of it.
 fn what_the_dead_had_given_up_is_closed() {
     let folder = folder();
     let root = Root::open(&folder).unwrap();
@@ -332,7 +332,7 @@ fn what_the_master_takes_stays_open() {
     crew.give_up(mine.as_fd());
 }
 
-/// A worker closes a descriptor and does not say so; another gets the number, and has not entered
+/// A worker closes a descriptor without reporting it. Another gets the number, and has not entered
 /// it yet when the keeper buries the first.
 fn a_stale_number_is_not_closed() {
     let (crew, words) = crew();

@@ -84,12 +84,12 @@ fn every_byte_arrives_once_whatever_strikes() {
     assert_eq!(back, expected);
     assert!(hook::struck() > 100);
 
-    // An edge that was missed would not come again.
+    // A missed edge would not return.
     let _edge = Epoll::new(Trigger::Edge).unwrap();
     for _ in 0..500 {
         assert!(send(server.as_fd(), &mut Outbox::new(b"x".to_vec()), 1).is_ok());
     }
-    // Nor would one for what a short receive leaves behind.
+    // Nor would one for the bytes that a short receive leaves.
     for _ in 0..200 {
         client.write_all(&[7; 1000]).unwrap();
         let taken = || recv(server.as_fd(), &mut [0; 2000]);
@@ -97,7 +97,7 @@ fn every_byte_arrives_once_whatever_strikes() {
     }
 }
 
-/// Accepts until it works, which must have failed for the right reasons.
+/// Accepts until it works; earlier attempts must have failed for the right reasons.
 fn connection() -> (Connection, TcpStream) {
     let listener = listen(&ListenSpec::new((Ipv4Addr::LOCALHOST, 0).into())).unwrap();
     let client = TcpStream::connect(local_addr(listener.as_fd()).unwrap()).unwrap();

@@ -27,7 +27,7 @@ fn group(count: usize) -> (Vec<OwnedFd>, SocketAddr) {
     (sockets, address)
 }
 
-/// Which of the sockets has a connection to take, and takes it.
+/// Takes a connection from each socket that has one. Returns the places of these sockets.
 fn taken(sockets: &[OwnedFd]) -> Vec<usize> {
     let ready = |socket: &OwnedFd| accept(socket.as_fd(), Mode::Nonblocking).is_ok();
     (0..sockets.len()).filter(|at| ready(&sockets[*at])).collect()
@@ -68,7 +68,7 @@ fn a_processor_that_is_not_there_means_the_first_socket() {
     }
 }
 
-/// What a server does that has several sockets for a port from now on, and had one.
+/// A server that had one socket for a port, and has several from now on.
 #[test]
 fn one_that_listens_alone_can_share_its_port_later() {
     for ip in [Ipv4Addr::LOCALHOST, Ipv4Addr::UNSPECIFIED] {
@@ -127,7 +127,7 @@ fn a_shared_port_is_not_free() {
     is_free(address).unwrap();
 }
 
-/// How many of several pollers one connection to the listener that they share wakes.
+/// Number of pollers that one connection to their shared listener wakes.
 fn woken(make: impl Fn() -> Epoll + Sync, pollers: usize) -> usize {
     let listener = listen(&ListenSpec::new((Ipv4Addr::LOCALHOST, 0).into())).unwrap();
     let address = local_addr(listener.as_fd()).unwrap();

@@ -1,4 +1,4 @@
-//! Opening below a root, in a tree that has everything that a root should not have.
+//! Opening below a root, in a tree with everything that a root should not have.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #[path = "../../../xtask/folder.rs"]
 mod folder;
@@ -34,7 +34,7 @@ fn content(file: &StaticFile) -> String {
     String::from_utf8(bytes).unwrap()
 }
 
-/// What a path leads to, in a word.
+/// Result of opening a path, in a word.
 fn look(dir: &Folder, path: &str, rules: OpenRules) -> String {
     match open(dir, path, rules) {
         Ok(Opened::File { file, .. }) => content(&file),
@@ -182,7 +182,7 @@ fn a_file_is_known_by_its_identity_and_times() {
     assert_eq!(i64::from(id.modified.nanos), facts.mtime_nsec());
     assert_eq!((id.changed.secs, i64::from(id.changed.nanos)), (facts.ctime(), facts.ctime_nsec()));
 
-    // A writer that restores the modification time is still found out.
+    // A writer that restores the modification time is still detected.
     thread::sleep(Duration::from_millis(20));
     fs::write(&path, "egap").unwrap();
     fs::File::open(&path).unwrap().set_modified(facts.modified().unwrap()).unwrap();
@@ -274,7 +274,7 @@ fn what_may_not_be_read_is_denied_but_a_directory_may_be_crossed() {
     mode("shut", 0o700);
 }
 
-/// Stops the other thread however a test ends.
+/// Stops the other thread at the end of a test, even a failed one.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -320,7 +320,7 @@ fn reading_past_a_new_end_gives_what_there_is() {
     let dir = tree("read");
     write(&dir, "root/file", "0123456789");
     let Ok(Opened::File { file, .. }) = open(&dir, "file", STRICT) else { panic!("it is there") };
-    // What is in the buffer already is not read, and what has room in it beyond the range is not.
+    // Earlier content of the buffer is not read, and its room beyond the range is not filled.
     let read = |at, len| {
         let mut buffer = Vec::with_capacity(4096);
         buffer.extend_from_slice(b"of before");

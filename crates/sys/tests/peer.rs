@@ -1,4 +1,4 @@
-//! Bytes over real connections: what arrives is what the outbox held, one call at a time.
+//! Bytes over real connections: the content of the outbox arrives, one call at a time.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #[path = "../../../xtask/folder.rs"]
 mod folder;
@@ -128,7 +128,7 @@ fn pacing_slows_a_connection_down() {
     });
     let start = Instant::now();
     read_exactly(&mut client, 4_000_000);
-    // 2 s; much of it may come in a first burst where segments are as large as loopback's.
+    // 2 s in theory. Segments as large as loopback's may bring much of it in a first burst.
     assert!(start.elapsed() > Duration::from_millis(300), "{:?}", start.elapsed());
     sender.join().unwrap();
 }
@@ -146,7 +146,7 @@ fn one_port_can_have_several_listeners_only_if_they_agree() {
 
 #[test]
 fn ipv6_takes_ipv4_only_if_told_to() {
-    // The mapped loopback address: as a wildcard address would, but for this machine only.
+    // The mapped loopback address: like a wildcard address, but for this machine only.
     let mut spec = ListenSpec::new((Ipv4Addr::LOCALHOST.to_ipv6_mapped(), 0).into());
     spec.dual_stack = true;
     let Ok(listener) = listen(&spec) else { return skips::skip("needs IPv6") };
@@ -386,7 +386,7 @@ fn a_file_and_its_head_leave_with_the_end_of_the_stream() {
     outbox.push(Segment::File { file, at: 0, len: body.len() as u64 });
     outbox.set_ends(true);
     let before = segments_received(client.as_fd()).unwrap();
-    // The first two calls do not ask for all of it: what they send may leave before the rest.
+    // The first two calls do not ask for all of it: their bytes may leave before the rest.
     for budget in [1, 1000, u64::MAX] {
         send(fd.as_fd(), &mut outbox, budget).unwrap();
     }
@@ -404,7 +404,7 @@ fn a_file_and_its_head_leave_with_the_end_of_the_stream() {
     assert_eq!(segments, 1 + u32::from(early > 0));
 }
 
-/// A part is never kept back: who has room for no more would wait for it.
+/// A part is never kept back: a peer without more room would wait for it.
 #[test]
 fn what_does_not_fit_waits_for_nothing() {
     let spec = ListenSpec { send_buffer_bytes: 4096, ..local() };
@@ -429,7 +429,7 @@ fn what_does_not_fit_waits_for_nothing() {
     assert_eq!(client.read(&mut [0]).unwrap(), 0);
 }
 
-/// What was kept back has left before a `close` that finds something unread resets the connection.
+/// Bytes kept back are sent before a `close` that finds unread bytes resets the connection.
 #[test]
 fn the_last_bytes_arrive_where_something_is_unread() {
     let (fd, mut client) = pair(&local(), Mode::Nonblocking);

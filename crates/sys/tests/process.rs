@@ -49,7 +49,7 @@ fn main() {
     let is_root = rustix::process::geteuid().is_root();
     let mut passed = 0;
     for (name, test) in tests {
-        // As the usual harness says it.
+        // In the words of the usual harness.
         if NEED_ROOT.contains(name) && !is_root {
             println!("test {name} ... ignored, needs root");
             continue;
@@ -65,21 +65,21 @@ fn main() {
     println!("test result: ok. {passed} passed; 0 failed; {} ignored", tests.len() - passed);
 }
 
-/// Tests that become another user.
+/// Tests that change the user.
 const NEED_ROOT: [&str; 3] = [
     "memory_of_another_user_is_denied",
     "workers_that_become_another_user_die_too",
     "privileges_are_gone_for_good",
 ];
 
-/// The test that needs Landlock.
+/// Test that needs Landlock.
 const CONFINED: &str = "a_confined_worker_reaches_what_it_is_given";
 
 fn child(work: impl FnOnce() -> i32) -> Child {
     fork_worker::<OwnedFd>(&[], work).unwrap()
 }
 
-/// Waits until something is so; for at most 30 s.
+/// Waits until `what` is true; at most 30 s.
 fn eventually(what: impl Fn() -> bool) {
     let start = Instant::now();
     while !what() {
@@ -158,7 +158,7 @@ fn what_a_worker_does_is_known_without_files() {
     assert!(worker.busy().is_err() && worker.is_stopped().is_err(), "reaped");
 }
 
-/// Takes more and more of a stack.
+/// Takes ever more of a stack.
 fn descend(from: usize) -> usize {
     let here = std::hint::black_box([from; 64]);
     if from == 0 { 0 } else { descend(from - 1) + here[1] }
@@ -169,7 +169,7 @@ fn an_overflow_of_a_stack_ends_the_worker() {
         let worker = child(move || {
             let stacks = Stacks::new(2, STACK_BYTES_MIN, guard).unwrap();
             fiber::scope(stacks, |fibers| {
-                // The one above runs over its guard into the one below, if there were none.
+                // Without a guard the upper stack would overflow into the lower one.
                 for _ in 0..2 {
                     let life = move |turns: &fiber::Turns<'_, (), usize>, ()| {
                         turns.wait(descend(depth));
@@ -218,7 +218,7 @@ fn only_what_is_kept_stays_open() {
     assert!(!bells[0].clear(), "still open here");
 }
 
-/// A worker that there is no descriptor for is not left behind, running or unreaped.
+/// A worker for which no descriptor is left is killed and reaped.
 fn a_worker_that_cannot_be_watched_is_reaped() {
     use regatta_sys::hook::denied::{Call, deny};
     use rustix::{io::Errno, process::WaitOptions};
@@ -265,9 +265,9 @@ fn memory_is_found_by_process_number() {
         let shm::Foreign { words, id, uid } = found(master);
         assert_eq!((id, uid), (found(master).id, rustix::process::geteuid().as_raw()));
         assert_eq!((words.len(), words[0].load(SeqCst)), (600, 1));
-        // A store stays here.
+        // A store stays in this process.
         words[599].store(7, SeqCst);
-        // What the master stores arrives.
+        // A store of the master arrives.
         let start = Instant::now();
         while words[0].load(SeqCst) != 2 {
             assert!(start.elapsed() < Duration::from_secs(30));
@@ -283,7 +283,7 @@ fn memory_is_found_by_process_number() {
     assert!(matches!(shm::attach_all(master), Err(AttachError::NotAServer(_))));
     assert!(matches!(shm::attach_all(u32::MAX), Err(AttachError::NoProcess(_))));
 
-    // Memory that could vanish is not mapped.
+    // Memory that could shrink is not mapped.
     let unsealed = rustix::fs::memfd_create(shm::NAME, rustix::fs::MemfdFlags::CLOEXEC).unwrap();
     rustix::fs::ftruncate(&unsealed, 4096).unwrap();
     assert!(matches!(shm::attach_all(master), Err(AttachError::NotAServer(_))));
@@ -345,7 +345,7 @@ fn signals_are_read() {
         assert_eq!(signals.read().unwrap(), Some(Received::Known(Signal::Terminate)));
         assert_eq!(signals.read().unwrap(), None);
 
-        // What is pending for the master is not for its workers, and they inherit the block.
+        // Signals pending for the master are not for its workers, and they inherit the block.
         raise(rustix::process::Signal::USR1);
         let grandchild = fork_worker(&[signals.as_fd()], || {
             let mine = signals.read().unwrap();
@@ -377,8 +377,8 @@ fn a_bell_wakes_another_process() {
     assert_eq!(worker.wait().unwrap(), Exit::Code(0));
 }
 
-/// The head of a disk that is simulated serves one at a time of all processes, and goes on when one
-/// that waits for it dies.
+/// The head of a simulated disk serves one request at a time, of all processes. It continues when a
+/// process that waits for it dies.
 fn a_head_is_shared_and_never_lost() {
     const SEEK: Duration = Duration::from_millis(5);
     const OWN: u32 = 6;
@@ -395,7 +395,7 @@ fn a_head_is_shared_and_never_lost() {
     let (before, start) = (word.load(SeqCst), Instant::now());
     (0..OWN).for_each(|_| simulated_disk::wait_for_block());
     let theirs = u32::try_from(word.load(SeqCst) - before).unwrap();
-    // One may have been over before, and one may not have been over then.
+    // One may have been over before, and one may not have been over yet.
     let most = start.elapsed() + 2 * SEEK;
     assert!(most >= SEEK * (OWN + theirs), "{theirs} and {OWN} took {most:?}");
     other.kill(Signal::Kill).unwrap();
@@ -421,14 +421,14 @@ fn privileges_are_gone_for_good() {
         assert_eq!(shadow.kind(), ErrorKind::PermissionDenied);
         let root = User { uid: 0, gid: 0, groups: vec![] };
         assert_eq!(set_user(&root).unwrap_err().kind(), ErrorKind::PermissionDenied);
-        // Becoming who one is already is allowed.
+        // Becoming the current user is allowed.
         set_user(&User { groups: vec![], ..user }).unwrap();
         0
     });
     assert_eq!(worker.wait().unwrap(), Exit::Code(0));
 }
 
-/// The worker is who the test is, root or not: only the sandbox is in its way.
+/// The worker has the test's user, root or not: only the sandbox stops it.
 fn a_confined_worker_reaches_what_it_is_given() {
     const ACCESS: Option<i32> = Some(13);
     let home = Folder::new("sandbox");
@@ -444,7 +444,7 @@ fn a_confined_worker_reaches_what_it_is_given() {
         let of = Confine { read: &[root.as_fd()], append: std::slice::from_ref(&logs) };
         let effect = confine(&of, Sandbox::Required).unwrap();
         assert!(effect.no_new_privileges && effect.no_capabilities, "{effect}");
-        // What it is given.
+        // Allowed.
         assert_eq!(fs::read(site.join("there")).unwrap(), b"there");
         let append = |path: &Path| fs::File::options().append(true).create(true).open(path);
         for name in ["there", "another"] {
@@ -452,7 +452,7 @@ fn a_confined_worker_reaches_what_it_is_given() {
         }
         append(&logs.join("another")).unwrap().set_len(4).expect("a torn line is taken back");
         assert_eq!(threads().unwrap(), 1, "/proc is listed");
-        // And nothing else.
+        // Denied.
         let errno = |result: io::Result<()>| result.err().and_then(|error| error.raw_os_error());
         assert_eq!(errno(fs::read(other.join("there")).map(drop)), ACCESS);
         assert_eq!(errno(fs::read("/etc/passwd").map(drop)), ACCESS);
@@ -470,7 +470,7 @@ fn a_confined_worker_reaches_what_it_is_given() {
             let parent = rustix::process::getppid().unwrap();
             let killed = rustix::process::test_kill_process(parent);
             assert_eq!(killed, Err(rustix::io::Errno::PERM));
-            // Its own are its own.
+            // Its own children are not out of reach.
             let helper = child(|| {
                 loop {
                     thread::sleep(Duration::from_secs(1));
@@ -484,6 +484,6 @@ fn a_confined_worker_reaches_what_it_is_given() {
     assert_eq!(worker.unwrap().wait().unwrap(), Exit::Code(0));
     assert_eq!(fs::read(logs.join("there")).unwrap(), b"there and more");
     assert_eq!(fs::read(logs.join("another")).unwrap(), b" and");
-    // Who has forked it is not confined.
+    // The parent is not confined.
     assert!(TcpStream::connect(address).is_ok() && fs::read(other.join("there")).is_ok());
 }

@@ -1,4 +1,4 @@
-//! One set of expectations for all wait mechanisms.
+//! A common set of expectations for all wait mechanisms.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 use regatta_sys::{
     Bell, limits,
@@ -38,7 +38,7 @@ fn wait(poller: &mut dyn Poller, timeout: Option<Duration>) -> Vec<Event> {
     events
 }
 
-/// Waits until an event of `key` fulfils `wanted`: under edges there may be others before it.
+/// Waits until an event of `key` fulfils `wanted`: under edges others may precede it.
 fn until(poller: &mut dyn Poller, key: u64, wanted: impl Fn(&Event) -> bool) {
     let start = Instant::now();
     while !wait(poller, SOON).iter().any(|event| event.key == key && wanted(event)) {
@@ -55,7 +55,7 @@ fn names_are_those_of_the_options() {
     assert_eq!(edges, [false, true, false, false]);
 }
 
-/// Who is left out of one wait comes with the next.
+/// An event that does not fit into one wait is in the next.
 #[test]
 fn one_wait_returns_as_many_events_as_asked_for() {
     let mut poller = Epoll::new(Trigger::Level).unwrap().returning(2);
@@ -130,7 +130,7 @@ fn the_end_of_a_stream_makes_readable_and_a_reset_both() {
         let (ours, theirs) = pair();
         poller.add(ours.as_fd(), 1, Interest::READ).unwrap();
         theirs.shutdown(Shutdown::Write).unwrap();
-        // An edge comes once, so it must tell the end from mere data.
+        // An edge comes once, so it must distinguish the end from mere data.
         let edge = poller.edge();
         until(&mut *poller, 1, |event| event.readable && event.hangup == edge);
 
@@ -177,7 +177,7 @@ fn a_removed_descriptor_is_silent_and_its_number_can_come_back_with_another_key(
         assert!(poller.is_empty());
         assert!(poller.remove(ours.as_fd()).is_err());
 
-        // Other tests open descriptors too, so the number itself may be taken: put it there.
+        // Other tests open descriptors too, and may take the number: put it there.
         let (other, mut theirs) = pair();
         drop(ours);
         let again = rustix::io::fcntl_dupfd_cloexec(&other, number).unwrap();
@@ -188,7 +188,7 @@ fn a_removed_descriptor_is_silent_and_its_number_can_come_back_with_another_key(
     }
 }
 
-/// Its number may be another's at once. Epoll spares the call, and the kernel forgets by itself.
+/// The number may get another owner at once. Epoll needs no call: the kernel forgets it.
 #[test]
 fn a_descriptor_is_forgotten_when_it_is_closed() {
     for mut poller in pollers() {
@@ -232,7 +232,7 @@ fn a_wait_lasts_as_long_as_it_was_told() {
         assert_eq!(wait(&mut *poller, NOW), []);
         bell.ring();
         bell.ring();
-        // Longer than any clock lasts is the same as for ever.
+        // A timeout beyond any clock is no timeout.
         for _ in 0..2 {
             let events = wait(&mut *poller, Some(Duration::MAX));
             assert_eq!(events.len(), 1, "{}: a bell is level-triggered", poller.name());
@@ -246,7 +246,7 @@ fn a_wait_lasts_as_long_as_it_was_told() {
 
 #[test]
 fn all_of_two_thousand_are_watched() {
-    // Two for each pair, for all of the pollers in turn.
+    // Two for each pair, for one poller after another.
     assert!(limits::raise_descriptors().unwrap() > 5000, "needs a higher hard limit");
     for mut poller in pollers() {
         let bells: Vec<_> = (0..2000).map(|_| Bell::new().unwrap()).collect();
@@ -279,7 +279,7 @@ fn all_of_two_thousand_are_watched() {
         }
         assert_eq!(seen.iter().sum::<i32>(), 3000, "{}", poller.name());
 
-        // Half of those that are left: removing must have kept track of who is where.
+        // Half of the rest: removing must have kept track of the places.
         for bell in bells.iter().step_by(4) {
             poller.remove(bell.as_fd()).unwrap();
         }

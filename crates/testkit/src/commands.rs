@@ -32,7 +32,7 @@ pub fn page_names_all(page: &str, program: &Command) {
             assert!(names.any(|name| name == below.get_name()), "{below}");
         }
         let known = longs(one);
-        // A command that takes --architecture may be named beside another's.
+        // A line may also name a command that takes --architecture.
         let wrong = flags(&lines).find(|flag| !known.contains(flag) && *flag != "architecture");
         assert_eq!(wrong, None, "{name}");
     }

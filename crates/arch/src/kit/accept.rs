@@ -1,7 +1,7 @@
 //! The accept component: how a loop takes connections from its listeners ([H] §2.1, [E] §7).
 //!
-//! One component for every architecture, because the accept strategy confounds every comparison in
-//! which it is not the same on both sides.
+//! Every architecture uses this one component, because the accept strategy confounds every
+//! comparison in which it is not the same on both sides.
 mod options;
 
 pub use options::{AcceptOptions, OPTIONS};
@@ -21,19 +21,19 @@ use std::{
     os::fd::{AsFd, OwnedFd},
 };
 
-/// How long accepting pauses when the process or the system has no descriptors left, ms. A
-/// level-triggered listener would otherwise wake the loop without end.
+/// Pause of accepting when the process or the system has no descriptors left, ms. A level-triggered
+/// listener would otherwise wake the loop without end.
 pub const PAUSE_MS: u64 = 100;
-/// How long a full worker leaves new connections to other workers, or waits until the peer of an
-/// idle connection has received the end of its last response, ms.
+/// Time for which a full worker leaves new connections to other workers, or waits until the peer of
+/// an idle connection has received the end of its last response, ms.
 pub const LEAVE_MS: u64 = 20;
 
-/// The most that any run of accepts takes: what the largest backlog holds (`accept.backlog`). More
-/// may come as fast as they are taken, and the round that they are part of has to end.
+/// Limit of any run of accepts: what the largest backlog holds (`accept.backlog`). More may arrive
+/// as fast as the run takes them, and its round has to end.
 const RUN_MAX: u32 = 65_535;
 
 choice! {
-    /// What to do with new connections when as many are open as may be (`accept.when_full`).
+    /// Reaction to new connections when the worker is full (`accept.when_full`).
     pub enum WhenFull {
         /// Close the longest idle connection for a new one; pause if none is idle.
         CloseIdle = "close-idle",
@@ -49,13 +49,13 @@ choice! {
 pub struct AcceptRules {
     /// Consecutive accepts per notification; 0: until there are no more (`accept-count`).
     pub count: u32,
-    /// One accept more than one for each so many events of a round; 0: events set no limit.
+    /// Events of a round that allow one more accept after the first; 0: events set no limit.
     pub events_per_accept: u32,
     /// Read a new connection right after it was accepted (`eager-read`).
     pub eager_read: bool,
     /// Accept whenever a connection is closed (`accept-on-close`).
     pub on_close: bool,
-    /// What to do when full.
+    /// Reaction to new connections when full.
     pub when_full: WhenFull,
     /// Connections that may be open at once in one worker.
     pub connections_max: usize,
@@ -66,7 +66,7 @@ pub struct AcceptRules {
 }
 
 impl AcceptRules {
-    /// The strategy that the options name, for a worker that may have so many connections.
+    /// Reads the strategy from the options; a worker may have `connections_max` connections.
     #[must_use]
     pub const fn new(
         options: &AcceptOptions,
@@ -90,7 +90,7 @@ impl AcceptRules {
         }
     }
 
-    /// The most that a run of accepts takes in a round of so many events.
+    /// Most connections that a run of accepts takes in a round of `events` events.
     fn most(&self, events: usize) -> u32 {
         let all = if self.count == 0 { RUN_MAX } else { self.count };
         let Some(more) = events.checked_div(self.events_per_accept as usize) else { return all };
@@ -98,7 +98,7 @@ impl AcceptRules {
     }
 }
 
-/// Why a run of accepts ended.
+/// Reason why a run of accepts ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// The backlog was empty.
@@ -124,12 +124,12 @@ pub struct Neighbour<'a> {
     pub bell: Option<&'a Bell>,
 }
 
-/// The listeners of one worker, and whether it wants to be told of new connections.
+/// The listeners of one worker, and whether it wants notifications of new connections.
 #[derive(Debug)]
 pub struct Acceptor<'a> {
     /// The listening sockets.
     pub listeners: &'a [OwnedFd],
-    /// Which listener of the process the first of them is.
+    /// Index of the first listener among those of the process.
     pub first: usize,
     /// The strategy.
     pub rules: AcceptRules,
@@ -139,7 +139,7 @@ pub struct Acceptor<'a> {
     pub paused_until: Option<Tick>,
     /// The pause also ends when a connection closes.
     briefly: bool,
-    /// It is full and no connection is idle: nothing is accepted until that changes.
+    /// The worker is full and no connection is idle: it accepts nothing until that changes.
     stopped: bool,
     /// The worker drains: nothing is accepted any more.
     pub draining: bool,
@@ -147,7 +147,7 @@ pub struct Acceptor<'a> {
     owed: u32,
     /// Listeners that are to be accepted from, the first of them first.
     offered: Range<usize>,
-    /// What has been taken from that one.
+    /// Connections that have been taken from the first of them.
     taken: u32,
     /// The other workers on the same listeners.
     pub others: Vec<Neighbour<'a>>,
@@ -159,7 +159,7 @@ pub struct Acceptor<'a> {
     watched: bool,
     /// Watch the listeners afresh: the poller then finds what another worker passed on.
     afresh: bool,
-    /// Counts how often [`Acceptor::in_turn`] was asked.
+    /// Counts the calls of [`Acceptor::in_turn`].
     first_asked: usize,
 }
 
@@ -188,17 +188,17 @@ impl<'a> Acceptor<'a> {
         }
     }
 
-    /// True if the worker is to be told of new connections.
+    /// True if the worker wants notifications of new connections.
     #[must_use]
     pub const fn is_listening(&self) -> bool {
         self.may_accept() && !self.stopped
     }
 
-    /// Has a poller watch the listeners, under keys from `first` on, or no longer watch them, as it
-    /// is to be told of connections or not: all of them, or none.
+    /// Makes a poller watch all listeners, under keys from `first` on, or none, as
+    /// [`Acceptor::is_listening`] says.
     ///
     /// # Errors
-    /// Of [`Poller::add_listener`]: none is watched.
+    /// The error of [`Poller::add_listener`]: none is watched.
     #[inline]
     pub fn watch<P: Poller>(&mut self, poller: &mut P, first: u64) -> io::Result<()> {
         let wanted = self.is_listening();
@@ -223,7 +223,8 @@ impl<'a> Acceptor<'a> {
             self.pass_on();
             return Ok(());
         }
-        // First: a worker that does not see it yet has left a connection that is found here.
+        // Reported first: a worker that does not see it yet has passed on its connection before,
+        // and the poller finds that connection here.
         self.reports_in.iter().for_each(|slot| slot.set_listens(true));
         let added = self
             .in_turn()
@@ -238,7 +239,7 @@ impl<'a> Acceptor<'a> {
 
     fn unwatch<P: Poller>(&self, poller: &mut P) {
         for listener in self.listeners {
-            // One that was not added need not be removed.
+            // A listener that was not added need not be removed.
             let _ = poller.remove(listener.as_fd());
         }
     }
@@ -272,8 +273,8 @@ impl<'a> Acceptor<'a> {
         leaves
     }
 
-    /// The listeners, each time another of them first: where there is room for one connection at a
-    /// time, none is to be the first always.
+    /// Returns the indices of the listeners, each time starting with another one. Where there is
+    /// room for one connection at a time, none is to be the first always.
     pub fn in_turn(&mut self) -> impl Iterator<Item = usize> + use<> {
         self.first_asked = self.first_asked.wrapping_add(1);
         let (from, all) = (self.first_asked, self.listeners.len());
@@ -286,10 +287,10 @@ impl<'a> Acceptor<'a> {
         !self.draining && self.paused_until.is_none() && !self.listeners.is_empty()
     }
 
-    /// Accepts nothing for so long.
+    /// Accepts nothing for `ms` milliseconds.
     pub const fn pause(&mut self, now: Tick, ms: u64) {
         self.paused_until = Some(now.after(ms));
-        // Who leaves connections to others does so for all of the pause: it passes on few of them.
+        // A worker that leaves connections to others does so all the pause: it passes few on.
         self.briefly = ms == LEAVE_MS && !(self.rules.exclusive && self.left);
         self.stopped = false;
     }
@@ -305,7 +306,7 @@ impl<'a> Acceptor<'a> {
         self.paused_until = None;
     }
 
-    /// Accepts nothing any more, and nobody else does.
+    /// Accepts nothing any more, nor does any other worker.
     pub fn drain(&mut self) {
         self.leave();
         for listener in self.listeners {
@@ -337,7 +338,7 @@ impl<'a> Acceptor<'a> {
 
     /// The worker drains: it accepts all that is left in its backlog.
     pub const fn offer_backlog(&mut self) {
-        // Nobody else may be there to take what a pause would leave.
+        // No other worker may be there to take what a pause would leave.
         (self.paused_until, self.briefly) = (None, false);
         (self.rules.count, self.rules.events_per_accept) = (0, 0);
         (self.offered, self.taken) = (0..self.listeners.len(), 0);
@@ -349,8 +350,8 @@ impl<'a> Acceptor<'a> {
         self.owed > 0 || !self.offered.is_empty()
     }
 
-    /// The listener to accept from next, and how many have been taken from it: one that was
-    /// offered, or each of them because a connection has been closed, once for every close.
+    /// Returns the listener to accept from next, and how many have been taken from it. That is one
+    /// that was offered, or each of them, once for every connection that has been closed.
     #[inline]
     pub fn next_listener(&mut self, tally: Tally<'_>) -> Option<(usize, u32)> {
         if self.offered.is_empty() {
@@ -403,7 +404,7 @@ impl<'a> Acceptor<'a> {
     /// open, and `taken` have been accepted for this notification.
     ///
     /// # Errors
-    /// Why this run of accepts ends here.
+    /// The reason why this run of accepts ends here.
     pub fn take(
         &self,
         at: usize,

@@ -1,5 +1,5 @@
-//! Whether the threads of a process come back to what they are to do. Each counts how often it has;
-//! the first looks at all of them, and tells the master which has not for longest.
+//! Beats of the threads of a process, which show whether they come back to their work. Each thread
+//! counts its returns. The first checks all, and reports to the master which has been away longest.
 use super::sync::lock;
 use regatta_metrics::{Slot, ThreadBeat};
 use regatta_op::Tick;
@@ -12,17 +12,17 @@ use std::{
     },
 };
 
-/// Between two looks at all threads, milliseconds: less than the first thread sleeps.
+/// Time between two checks of all threads, milliseconds: less than the first thread sleeps.
 const LOOK_MS: u64 = 500;
 
 /// The beat of one thread, in a pair of cache lines that no other thread writes to.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Beat {
-    /// How often it has come back. Progress, not time: it costs no clock, and a machine that was
-    /// stopped makes nobody late.
+    /// Number of returns. Progress, not time: it costs no clock, and a machine that was stopped
+    /// makes no thread late.
     count: AtomicU64,
-    /// It is in a call that may last: the disk's, or its peer's, whom nobody hurries.
+    /// The thread is in a call that may last: the disk's, or its peer's, which cannot be hurried.
     waits: AtomicBool,
 }
 
@@ -34,8 +34,8 @@ impl Beat {
         self.count.store(self.count.load(Relaxed).wrapping_add(1), Relaxed);
     }
 
-    /// The thread begins a call that may last, which ends with what this returns. Who has no beat
-    /// says so to nobody.
+    /// Begins a call that may last, until the returned value is dropped. Without a beat, does
+    /// nothing.
     #[inline]
     pub fn begins_call(beat: Option<&Self>) -> Waits<'_> {
         if let Some(beat) = beat {
@@ -64,7 +64,7 @@ impl Drop for Waits<'_> {
 pub struct Beats {
     /// By the number of the thread.
     all: Mutex<HashMap<u32, Seen>>,
-    /// When they are looked at next, ticks.
+    /// Time of the next check, ticks.
     next: AtomicU64,
 }
 
@@ -77,7 +77,7 @@ struct Seen {
 }
 
 impl Beats {
-    /// The beat of this thread: it is watched from now on, as long as somebody has its beat.
+    /// Returns the beat of this thread. It is watched from now on, as long as an owner keeps it.
     #[must_use]
     pub fn own(&self) -> Arc<Beat> {
         self.of(thread::number())
@@ -95,8 +95,8 @@ impl Beats {
         beat
     }
 
-    /// Looks at all threads, if it is time to, and tells in the slot which has not come back for
-    /// longest. One in a call that may last is as one that has just come back.
+    /// Checks all threads, if it is time to, and reports in the slot which has been away longest. A
+    /// thread in a call that may last counts as one that has just come back.
     pub fn look(&self, now: Tick, slot: Slot<'_>) {
         if now.0 < self.next.load(Relaxed) {
             return;
@@ -130,12 +130,12 @@ impl Beats {
     }
 }
 
-/// What a worker does about beats.
+/// Part of a worker in the beats of its process.
 #[derive(Debug)]
 pub enum Pulse<'a> {
-    /// It is the first thread's, which looks at all others.
+    /// The first thread's, which checks all others.
     First(&'a Beats),
-    /// It is another one's.
+    /// Another thread's, with its own beat.
     Other(Arc<Beat>),
 }
 
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
     use regatta_metrics::Arena;
 
-    /// What is told after a look at this time.
+    /// Returns what is reported after a check at this time.
     fn told(beats: &Beats, ms: u64, slot: Slot<'_>) -> Option<(u32, u64)> {
         beats.look(Tick(ms), slot);
         slot.oldest_beat().map(|beat| (beat.thread, beat.tick_ms))

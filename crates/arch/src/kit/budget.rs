@@ -1,12 +1,12 @@
-//! What connections may send between two waits, shared out among their turns.
+//! Bytes that connections may send between two waits, shared out among their turns.
 
-/// A round may send as much as so many whole turns.
+/// Whole turns' worth of bytes that a round may send.
 const ROUND_TURNS: u64 = 16;
-/// What a turn may send however little is left to its round, bytes.
+/// Bytes that a turn may send however little is left to its round.
 const TURN_BYTES: u64 = 64 << 10;
 
-/// What is left to a round. Where many connections are ready each sends less, so that nobody waits
-/// until hundreds have had megabytes.
+/// Bytes that are left to a round. Where many connections are ready each sends less, so that none
+/// waits until hundreds have had megabytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
     turn_bytes_max: u64,
@@ -14,7 +14,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Of turns that may send so much each.
+    /// Budget of turns that may send `turn_bytes_max` each.
     #[must_use]
     pub const fn new(turn_bytes_max: u64) -> Self {
         Self { turn_bytes_max, round_bytes: 0 }
@@ -25,7 +25,7 @@ impl Budget {
         self.round_bytes = self.turn_bytes_max.saturating_mul(ROUND_TURNS);
     }
 
-    /// What the next turn may send.
+    /// Bytes that the next turn may send.
     #[must_use]
     pub const fn share(&self) -> u64 {
         let most = self.turn_bytes_max;
@@ -34,7 +34,7 @@ impl Budget {
         if share < least { least } else { share }
     }
 
-    /// A turn has sent so much.
+    /// Deducts the bytes that a turn has sent.
     pub const fn spend(&mut self, bytes: u64) {
         self.round_bytes = self.round_bytes.saturating_sub(bytes);
     }

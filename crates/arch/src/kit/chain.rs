@@ -1,8 +1,8 @@
 //! Chains of connections: each connection is in one at most, and joins, leaves and moves in
 //! constant time.
 //!
-//! A connection's link has the same number as its slot in the [`super::slab`], so that links take
-//! memory for as many connections as were open at once, however many came and went.
+//! A connection's link has the same number as its slot in the [`super::slab`]. Links take memory
+//! for as many connections as were open at once, however many came and went.
 
 use super::slab::{key, parts};
 
@@ -33,7 +33,7 @@ pub struct Chains {
 }
 
 impl Chains {
-    /// What a link takes, bytes.
+    /// Size of a link, bytes.
     pub const LINK_BYTES: usize = size_of::<Link>();
 
     /// `count` empty chains.

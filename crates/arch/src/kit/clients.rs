@@ -1,12 +1,12 @@
-//! How many connections each client has, and how often it asks, in all processes together: a table
-//! of constant size in memory that they share.
+//! Connections and requests of each client, counted for all processes together: a table of constant
+//! size in memory that they share.
 //!
 //! A client is an IPv4 address, or the first 64 bits of an IPv6 address, which is what one customer
-//! of a provider has. The table is 4-way: an address that finds its set full of others is served
+//! of a provider has. The table is 4-way. An address that finds its set full of others is served
 //! without limits, so a flood from many addresses costs the limits and not the service. Nothing
-//! waits here: a word is changed by one compare-and-swap. Two processes that meet a new client at
-//! once may enter it twice, and a request may be charged to who takes its entry over at that
-//! moment: limits are that much off, and counts are not.
+//! waits here: one compare-and-swap changes a word. Two processes that meet a new client at once
+//! may enter it twice. A request may be charged to the client that takes the entry over at that
+//! moment. Limits are that much off, and counts are not.
 #[cfg(test)]
 mod schedule;
 
@@ -24,8 +24,8 @@ use std::{
 pub const ENTRIES: usize = 1 << 16;
 /// Entries in which a client may be.
 const WAYS: usize = 4;
-/// Words of an entry: whose it is and how many connections are open, and the time up to which
-/// requests have been charged, nanoseconds.
+/// Words of an entry: the client's tag and its open connections, and the time up to which requests
+/// have been charged, nanoseconds.
 const ENTRY_WORDS: usize = 2;
 /// Bits of the first word that count connections. The others are the client's tag, which is not 0.
 const COUNT_BITS: u32 = 24;
@@ -40,7 +40,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 const _: () = assert!(ENTRIES * ENTRY_WORDS * size_of::<AtomicU64>() == 1 << 20, "1 MiB");
 const _: () = assert!(2 * (CONNECTIONS_LIMIT_MAX as u64) < COUNT, "they can be counted");
 
-/// What a client may do.
+/// Limits of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientLimits {
     /// Connections at once, at most [`CONNECTIONS_LIMIT_MAX`]; 0 is no limit.
@@ -55,8 +55,8 @@ pub struct ClientLimits {
 #[derive(Clone, Copy)]
 pub struct Clients<'a> {
     entries: &'a [AtomicU64],
-    /// For each process a word that says which is the highest descriptor that has a note, and a
-    /// note for each descriptor: the number of the client's entry, plus 1.
+    /// For each process, a word with the highest descriptor that has a note, plus 1, and a note for
+    /// each descriptor: the number of the client's entry, plus 1.
     notes: &'a [AtomicU64],
     /// Descriptors of each process.
     descriptors: usize,
@@ -74,7 +74,7 @@ impl<'a> Clients<'a> {
     /// Words of a table with room for [`ENTRIES`].
     pub const WORDS: usize = ENTRIES * ENTRY_WORDS;
 
-    /// Words of the notes of so many processes, which have so many descriptors each. They are
+    /// Words of the notes of `processes` processes with `descriptors` descriptors each. They are
     /// touched only as far as descriptors are used.
     #[must_use]
     pub const fn note_words(processes: usize, descriptors: usize) -> usize {
@@ -85,9 +85,8 @@ impl<'a> Clients<'a> {
         1 + descriptors.div_ceil(2)
     }
 
-    /// A table in shared words, which were all 0 when the first of those who share it began. They
-    /// have the same seed, which nobody else knows: who could tell which addresses meet in a set
-    /// could fill it.
+    /// A table in shared words, which were all 0 when the first process that shares it began. All
+    /// use the same secret seed: a client that knew which addresses meet in a set could fill it.
     ///
     /// # Panics
     /// If the words are not a power of two of sets, or the limit on connections is too high.
@@ -117,7 +116,7 @@ impl<'a> Clients<'a> {
         }
     }
 
-    /// A process has accepted a client's connection, under this number. If it counts,
+    /// Enters a client's connection, which a process has accepted under this number. If it counts,
     /// [`Clients::close`] is called before the descriptor is closed.
     #[must_use]
     pub fn open(&self, who: IpAddr, fd: RawFd, process: usize, now_ns: u64) -> Admission {
@@ -132,7 +131,7 @@ impl<'a> Clients<'a> {
         let open = match self.holder(at).fetch_update(Relaxed, Relaxed, more) {
             Ok(word) => word & COUNT,
             Err(word) if is_same(word) => return Admission::Refused,
-            // Somebody else has taken the entry over at this moment.
+            // Another client has taken the entry over at this moment.
             Err(_) => return Admission::Untracked,
         };
         // A process that is killed between the two leaves the client one connection less.
@@ -164,14 +163,14 @@ impl<'a> Clients<'a> {
         notes.map(|note| u64::from(self.release(&note))).sum()
     }
 
-    /// A client asks for something: false if it asks too often.
+    /// Charges a client for a request; false if it asks too often.
     #[must_use]
     pub fn may_ask(&self, who: IpAddr, now_ns: u64) -> bool {
         let ClientLimits { rate, burst, .. } = self.limits;
         let Some(each_ns) = SECOND_NS.checked_div(u64::from(rate)) else { return true };
         let Some((at, _)) = self.find(who, now_ns) else { return true };
-        // The generic cell rate algorithm (ITU-T I.371): what has been charged may be so far ahead
-        // of the time. Who is refused may ask again within a second.
+        // The generic cell rate algorithm (ITU-T I.371): charges may be this far ahead of the time.
+        // A client that is refused may ask again within a second.
         let ahead_max = each_ns * u64::from(burst.max(1) - 1);
         let charged = self.charged(at).fetch_update(Relaxed, Relaxed, |until| {
             let until = until.max(now_ns);
@@ -216,7 +215,7 @@ impl<'a> Clients<'a> {
         &self.entries[at * ENTRY_WORDS + 1]
     }
 
-    /// Where a process notes whose connection a descriptor is; `None` if there is no room for it.
+    /// Note of the entry that a descriptor's connection counts in; `None` if it has no room.
     fn note(&self, fd: RawFd, process: usize) -> Option<Note<'a>> {
         let fd = usize::try_from(fd).ok().filter(|fd| *fd < self.descriptors)?;
         let first = process * Self::note_stride(self.descriptors);
@@ -228,7 +227,7 @@ impl<'a> Clients<'a> {
     fn release(&self, note: &Note<'_>) -> bool {
         let at = note.take().checked_sub(1).and_then(|at| usize::try_from(at).ok());
         let Some(at) = at.filter(|at| *at < self.entries.len() / ENTRY_WORDS) else { return false };
-        // An entry with connections is nobody else's.
+        // No other client takes over an entry with connections.
         let fewer = |word: u64| (word & COUNT > 0).then(|| word - 1);
         let released = self.holder(at).fetch_update(Relaxed, Relaxed, fewer).is_ok();
         debug_assert!(released, "what has a note has been counted");
@@ -258,7 +257,7 @@ impl Note<'_> {
     }
 }
 
-/// What a client is known by.
+/// Key of a client: its family, and its address or network.
 fn key(who: IpAddr) -> (bool, u64) {
     match who.to_canonical() {
         IpAddr::V4(v4) => (false, u64::from(v4.to_bits())),
@@ -377,7 +376,7 @@ mod tests {
         }
         assert_eq!(clients.open(who(4), 4, 0, 0), Admission::Untracked);
         assert!((0..10).all(|_| clients.may_ask(who(4), 0)), "not limited");
-        // Who has asked lately keeps the entry without a connection.
+        // A client that has asked lately keeps the entry without a connection.
         assert!(clients.may_ask(who(2), 1000));
         clients.close(2, 0);
         assert_eq!(clients.open(who(4), 4, 0, 1000), Admission::Untracked);

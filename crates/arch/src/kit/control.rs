@@ -1,6 +1,6 @@
-//! Controllers of stages, after Sandstorm's (mdwelsh/seda): each sees what a stage has done lately,
-//! and says how many threads it is to have, how much a thread takes at once, how fast requests are
-//! admitted. They are pure: time and chance are arguments, so that a recorded trace replays.
+//! Controllers of stages, after Sandstorm's (mdwelsh/seda). Each sees what a stage has done lately,
+//! and sets its number of threads, its batch, or the rate of admission. They are pure: time and
+//! chance are arguments, so that a recorded trace replays.
 mod admission;
 mod batches;
 mod pools;
@@ -13,72 +13,72 @@ pub use pools::{PoolRules, PoolSize};
 
 use std::fmt;
 
-/// Classes of requests, of which a higher one comes first, at most.
+/// Most classes of requests; a higher class comes first.
 pub const CLASSES_MAX: usize = 10;
 
-/// What a stage has done since the last sample, and how it is now.
+/// Work of a stage since the last sample, and its state now.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sample<'a> {
-    /// How many wait for it now.
+    /// Length of its queue now.
     pub queue: u64,
-    /// Its threads now.
+    /// Number of threads now.
     pub threads: u32,
-    /// How many were refused at its gate.
+    /// Number refused at its gate.
     pub refused: u64,
-    /// How many have been served.
+    /// Number served.
     pub takes: u64,
-    /// How old those that were served were then.
+    /// Ages of those that were served, at that time.
     pub ages_ns: &'a [u64],
     /// The class of all of these.
     pub class: u8,
 }
 
-/// What is to change.
+/// Change that a controller decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// The stage is to have so many threads.
+    /// Threads that the stage is to have.
     Threads(u32),
-    /// A thread takes so many at once, at most.
+    /// Most that a thread takes at once.
     Batch(u32),
-    /// So many of a class are admitted in 1000 seconds.
+    /// Admissions of a class in 1000 seconds.
     Rate {
-        /// Which class.
+        /// The class.
         class: u8,
-        /// How many.
+        /// Admissions in 1000 seconds.
         milli_per_s: u64,
     },
-    /// So many may wait.
+    /// Most that may wait.
     QueueMax(u32),
 }
 
-/// What was decided, and on what: its text is a line of the log.
+/// Decision and its inputs; its text is a line of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decided {
     /// `None`: all stays as it is.
     pub decision: Option<Decision>,
-    /// What the controller went by.
+    /// Values that the controller went by.
     pub inputs: Inputs,
 }
 
-/// What a decision goes by.
+/// Inputs of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inputs {
-    /// Of a pool: how many wait, and the threads that there are.
+    /// Inputs of a pool.
     Pool {
-        /// How many wait.
+        /// Length of the queue.
         queue: u64,
         /// Threads.
         threads: u32,
     },
-    /// Of batches: what is served in 1000 seconds, smoothed, and the best of that.
+    /// Rates of batches: the number served in 1000 seconds, smoothed, and the best of that.
     Rate {
         /// Now.
         milli_per_s: u64,
         /// The best.
         best_milli_per_s: u64,
     },
-    /// Of admission: ages, of which 9 of 10 are less (or their mean), smoothed, and what is served
-    /// in 1000 seconds.
+    /// Inputs of admission: the 90th percentile of the ages (or their mean), smoothed, and the
+    /// number served in 1000 seconds.
     Ages {
         /// Nanoseconds.
         age_ns: u64,
@@ -87,9 +87,9 @@ pub enum Inputs {
     },
 }
 
-/// Sets something of a stage by what the stage does.
+/// Sets a parameter of a stage by what the stage does.
 pub trait Controller: Send + fmt::Debug {
-    /// Takes a sample into account. When it is time to decide, what was decided is added to `out`:
+    /// Takes a sample into account. When it is time to decide, adds to `out` what was decided:
     /// several decisions at once if they are about several classes.
     fn observe(&mut self, sample: &Sample<'_>, now_ns: u64, out: &mut Vec<Decided>);
 }
@@ -128,7 +128,7 @@ impl fmt::Display for Thousandths {
     }
 }
 
-/// What is due again and again, each time so long after the last.
+/// Timer that is due one period after it last began.
 #[derive(Debug)]
 struct Periods {
     period_ns: u64,
@@ -140,17 +140,17 @@ impl Periods {
         Self { period_ns: period_ms as u64 * 1_000_000, since_ns: now_ns }
     }
 
-    /// How long until it is due, nanoseconds.
+    /// Time until it is due, nanoseconds.
     const fn due_in(&self, now_ns: u64) -> u64 {
         self.period_ns.saturating_sub(now_ns.saturating_sub(self.since_ns))
     }
 
-    /// If it is due: how long after the last time, seconds.
+    /// Begins again if it is due. Returns the time since the last beginning, seconds.
     fn due(&mut self, now_ns: u64) -> Option<f64> {
         (now_ns.saturating_sub(self.since_ns) >= self.period_ns).then(|| self.begin(now_ns))
     }
 
-    /// It begins anew, although it may not be due: how long after the last time, seconds.
+    /// Begins again, due or not. Returns the time since the last beginning, seconds.
     fn begin(&mut self, now_ns: u64) -> f64 {
         let passed = now_ns.saturating_sub(self.since_ns);
         self.since_ns = now_ns;
@@ -158,7 +158,7 @@ impl Periods {
     }
 }
 
-/// A mean in which what is new counts the more the less the weight of the old is.
+/// Exponentially smoothed mean: the less the weight of the old, the more the new counts.
 #[derive(Clone, Copy, Debug)]
 struct Smoothed {
     weight_old: f64,

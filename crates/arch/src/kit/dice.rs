@@ -1,6 +1,6 @@
 //! Chance for schedules: the same seed gives the same schedule.
 
-/// How many schedules a test runs, each from a seed of its own.
+/// Schedules that a test runs, each from a seed of its own.
 pub(crate) const SEEDS: u64 = 256;
 
 /// SplitMix64 (Steele, Lea, Flood 2014): a counter, then a mix.
@@ -30,13 +30,13 @@ impl Dice {
         self.below(times) == 0
     }
 
-    /// One of these, taken out; `None` if there are none.
+    /// Takes out a random element; `None` if there are none.
     pub(crate) fn take<T>(&mut self, from: &mut Vec<T>) -> Option<T> {
         (!from.is_empty()).then(|| from.swap_remove(self.below(from.len())))
     }
 }
 
-/// Which schedule it was that failed.
+/// Reports the seed of a schedule that failed.
 impl Drop for Dice {
     fn drop(&mut self) {
         if std::thread::panicking() {

@@ -30,10 +30,10 @@ pub trait Disk {
     fn maps(&self) -> bool {
         false
     }
-    /// Sends from an outbox with a file at its front, of that at most so many bytes.
+    /// Sends from an outbox with a file at its front, of the file at most `bytes_max` bytes.
     ///
     /// # Errors
-    /// As [`perform::send`].
+    /// Those of [`perform::send`].
     fn send(
         &mut self,
         socket: &Connection,
@@ -44,7 +44,7 @@ pub trait Disk {
     ) -> Result<u64, Failure> {
         perform::send(socket, outbox, bytes_max, spent, tally)
     }
-    /// Bytes that [`Disk::prefetch`] allowed have been sent, which took so many nanoseconds.
+    /// Notes that sending bytes that [`Disk::prefetch`] allowed took `_ns` nanoseconds.
     fn sent(&mut self, _ns: u64) {}
     /// Forgets all operations of `key`, or one of them: what completes later is dropped.
     fn forget(&mut self, _key: u64, _what: Abandoned) {}
@@ -89,11 +89,11 @@ pub struct Completion {
 /// The result of a disk operation.
 #[derive(Debug)]
 pub enum DiskResult {
-    /// Of [`Disk::open`].
+    /// Result of [`Disk::open`].
     Opened(Ticket, OpenResult),
-    /// Of [`Disk::read`].
+    /// Result of [`Disk::read`].
     Read(Ticket, Read),
-    /// Of [`Disk::prefetch`]: how many bytes may be sent.
+    /// Result of [`Disk::prefetch`]: the bytes that may be sent.
     Prefetched(u64),
 }
 

@@ -1,6 +1,7 @@
 //! A dispatcher and its pool of threads: it accepts, and watches connections whose peers are to
-//! send. One that has sent something is handed over to a thread, which serves it with calls that
-//! block, and hands it back when its peer is to send again. One that has only ended is closed here.
+//! send. A connection with something to receive goes to a thread, which serves it with calls that
+//! block, and hands it back when its peer is to send again. The dispatcher closes those that only
+//! ended.
 //!
 //! A connection is with the dispatcher, in the queue, with a thread, or on its way back: never in
 //! two of these, so none of them locks it. The poller watches it only while it is with the
@@ -28,12 +29,12 @@ use std::{io, os::fd::AsFd, time::Duration};
 
 /// Events of a round for which there is room from the beginning.
 const EVENTS: usize = 1024;
-/// How long a thread waits for a connection before it looks at what else there is, such as lines
-/// of its log. The end of the queue wakes it.
+/// Time that a thread waits for a connection before it checks what else there is, such as lines of
+/// its log. The end of the queue wakes it.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 /// Interval at which the waiting time of queued connections is counted, nanoseconds.
 const COUNT_NS: u64 = 100_000_000;
-/// What a connection takes of the dispatcher's memory at most while its peer is to send, bytes.
+/// Most of the dispatcher's memory that a connection takes while its peer is to send, bytes.
 const CONNECTION_BYTES_MAX: usize = 384;
 const _: () = assert!(Worker::<Blocking>::SLOT_BYTES <= CONNECTION_BYTES_MAX);
 /// Keys with the top bit are the dispatcher's own.
@@ -46,35 +47,35 @@ const LISTENERS: u64 = 1 << 63;
 pub struct Job {
     /// The connection.
     pub passed: Passed,
-    /// Its `Recv` is out, or what is to be performed next.
+    /// Operations: the `Recv` that is out, or what is to be performed next.
     pub drive: Blocking,
 }
 
-/// What has become of a connection that was handed over.
+/// Outcome of a connection that was handed over.
 #[expect(clippy::large_enum_variant, reason = "nearly all are the large one: no box for each")]
 #[derive(Debug)]
 pub enum Back {
-    /// Its peer is to send.
+    /// The peer is to send.
     Waits(Job),
-    /// It has been closed.
+    /// The connection has been closed.
     Closed,
 }
 
-/// What the dispatcher and its threads share.
+/// State that the dispatcher and its threads share.
 #[derive(Debug)]
 pub struct Pool {
     /// Connections for whichever thread is free first.
     pub jobs: Queue<Job>,
     /// Connections that threads have done with.
     pub back: Returns<Back>,
-    /// How long a call of a thread waits.
+    /// Longest wait of a call of a thread.
     pub step: Duration,
-    /// Whether its threads come back to what they are to do.
+    /// Beats, which show whether its threads come back to their work.
     pub beats: Beats,
 }
 
 impl Pool {
-    /// For so many connections.
+    /// A pool for at most `connections_max` connections.
     ///
     /// # Errors
     /// No descriptors left.
@@ -94,14 +95,14 @@ pub struct Dispatch<'a, P> {
     count_at: u64,
 }
 
-/// What a connection that is with the dispatcher waits for.
+/// Next need of a connection that is with the dispatcher.
 #[derive(Clone, Copy, Debug)]
 enum Wants {
-    /// Its peer is to send.
+    /// Bytes of its peer.
     Peer,
-    /// It has something else to do, after its deadline.
+    /// A thread, because it has something else to do after its deadline.
     Thread,
-    /// It is over.
+    /// The end.
     Close(CloseReason),
 }
 
@@ -116,7 +117,7 @@ impl<'a, P: Poller> Dispatch<'a, P> {
     /// threads then.
     ///
     /// # Errors
-    /// If the poller fails, which leaves nothing to go on with.
+    /// If the poller fails, which leaves nothing to continue with.
     pub fn run(&mut self) -> io::Result<()> {
         let result = self.rounds();
         for job in self.pool.jobs.close() {
@@ -165,7 +166,7 @@ impl<'a, P: Poller> Dispatch<'a, P> {
 
     /// Waits for events, and for connections that come back.
     fn wait(&mut self, events: &mut Vec<Event>) -> io::Result<()> {
-        // It pauses if they cannot be watched.
+        // Accepting pauses if they cannot be watched.
         let _ = self.worker.watch_listeners(&mut self.poller, LISTENERS);
         let wait = self.worker.begin_wait();
         let sleeps = self.pool.back.falls_asleep();
@@ -279,7 +280,7 @@ impl<'a, P: Poller> Dispatch<'a, P> {
         }
     }
 
-    /// Asks one that is watched what it does, now that it is to drain, its deadline has passed, or
+    /// Asks a watched connection what it does, now that it is to drain, its deadline has passed, or
     /// its peer sends no more.
     fn turn(&mut self, key: u64) {
         match self.ask(key) {
@@ -289,7 +290,7 @@ impl<'a, P: Poller> Dispatch<'a, P> {
         }
     }
 
-    /// What a connection waits for, unless it is gone.
+    /// Returns what a connection waits for, unless it is gone.
     fn ask(&mut self, key: u64) -> Option<Wants> {
         let (slot, desk) = self.worker.turn(key)?;
         let begun = desk.begin(slot, false);
@@ -352,12 +353,12 @@ impl<'a, P: Poller> Dispatch<'a, P> {
 /// A thread of the pool.
 #[expect(missing_debug_implementations, reason = "its worker has none")]
 pub struct PoolThread<'a> {
-    /// It is fed by the dispatcher, and has one connection at most.
+    /// Worker that the dispatcher feeds, with one connection at most.
     pub worker: Worker<'a, Blocking>,
-    /// What it needs to serve.
+    /// Means to serve.
     pub means: Means<'a>,
     pool: &'a Pool,
-    /// When it began to do what it does: to wait for a connection, or to serve one; nanoseconds.
+    /// Time at which it began to wait for a connection, or to serve one, nanoseconds.
     since: u64,
 }
 
@@ -400,7 +401,7 @@ impl<'a> PoolThread<'a> {
         None
     }
 
-    /// Gives a connection back that has been served, or says that it is closed.
+    /// Returns a connection that has been served, or reports that it is closed.
     pub fn give_back(&mut self, key: u64, served: Served) {
         let passed = match served {
             Served::Back => self.worker.pass(key),
@@ -416,14 +417,14 @@ impl<'a> PoolThread<'a> {
         self.spend(Counter::ThreadsBusyNs);
     }
 
-    /// Gives a connection away with which others go on.
+    /// Gives a connection away, with which others continue.
     pub fn hand_on(&mut self, key: u64) -> Option<Job> {
         let job = self.worker.pass(key).map(|(passed, drive)| Job { passed, drive });
         self.spend(Counter::ThreadsBusyNs);
         job
     }
 
-    /// Counts the time since it began to do what it has done.
+    /// Counts the time since it began its last activity.
     fn spend(&mut self, counter: Counter) {
         let now = clock::nanos();
         self.worker.around().cx.tally.add(counter, now - self.since);

@@ -1,5 +1,5 @@
 //! The readiness loop that SPED and its relatives have in common: one thread, one poller, many
-//! connections. It waits, hands what it is told to its worker, and does what that says.
+//! connections. It waits, passes events to its worker, and does what the worker says.
 pub mod cohort;
 #[cfg(test)]
 pub(crate) mod schedule;
@@ -23,8 +23,8 @@ use std::{io, os::fd::AsFd, time::Duration};
 
 /// Events of a round for which there is room from the beginning.
 const EVENTS: usize = 1024;
-/// The most that is taken of what the disk has finished before others have their turn: each may ask
-/// for more at once, and the disk be faster than this loop.
+/// Most completions that are taken before others have their turn: each may ask for more at once,
+/// and the disk be faster than this loop.
 const COMPLETIONS_MAX: usize = 1024;
 /// Keys with the top bit are the loop's own.
 const BELL: u64 = u64::MAX;
@@ -32,15 +32,15 @@ const DISK: u64 = u64::MAX - 1;
 const STAGE: u64 = u64::MAX - 2;
 const LISTENERS: u64 = 1 << 63;
 
-/// One loop.
+/// A readiness loop.
 #[expect(missing_debug_implementations, reason = "its worker has none")]
 pub struct EventLoop<'a, P> {
     poller: P,
     worker: Worker<'a, Readiness>,
     io: Io<'a>,
-    /// What it has of its own as a stage of a pipeline, if it is one.
+    /// State as a stage of a pipeline, if it is one.
     stage: Option<Stage<'a>>,
-    /// What waits in it for its own stages, if it serves by those.
+    /// Queues of its own stages, if it serves by those.
     cohort: Option<Cohort>,
     /// The disk may have finished more than was taken.
     has_finished: bool,
@@ -70,11 +70,11 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         self
     }
 
-    /// Serves until the master says otherwise and the last connection has ended, or the line is
-    /// closed of which it is a stage.
+    /// Serves until the master says otherwise and the last connection has ended, or the line that
+    /// it is a stage of is closed.
     ///
     /// # Errors
-    /// If the poller fails, which leaves nothing to go on with.
+    /// If the poller fails, which leaves nothing to continue with.
     pub fn run(mut self) -> io::Result<()> {
         let ran = self.rounds();
         if let (Err(_), Some(stage)) = (&ran, &self.stage) {
@@ -137,7 +137,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
 
     /// Waits for events.
     fn wait(&mut self, events: &mut Vec<Event>) -> io::Result<()> {
-        // It pauses if they cannot be watched.
+        // Accepting pauses if they cannot be watched.
         let _ = self.worker.watch_listeners(&mut self.poller, LISTENERS);
         let mut wait = self.worker.begin_wait();
         let stays_awake = self.has_finished
@@ -200,7 +200,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
                 }
                 let leaves = self.io.rules.leaves;
                 if self.cohort.is_some() {
-                    // Its deadline is looked at next: nothing of it is to wait here by then.
+                    // Its deadline is checked next: nothing of it is to wait here by then.
                     self.io.rules.leaves = Leaves::NONE;
                 }
                 self.turn(key, |slot| {
@@ -212,7 +212,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
             Action::Expired(key, what) => {
                 let held_ms = self.worker.held_ms();
                 if let Some(slot) = self.worker.slot(key) {
-                    // Where its window goes on, it does from now.
+                    // If its window continues, it does so from now.
                     slot.drive.held_ms = held_ms;
                     if let Some(what) = what {
                         forget(slot, key, what, self.io.disk);
@@ -249,8 +249,8 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         self.has_finished = true;
     }
 
-    /// Takes in a connection that another stage has left, and runs it. If it `is_late`, its request
-    /// is turned away: nobody else comes to it.
+    /// Takes in a connection that another stage left, and runs it. If it `is_late`, its request is
+    /// turned away: no other stage comes to it.
     fn take_in(&mut self, job: Job, is_late: bool) {
         hook::hang_in_visit();
         // A stage may take in as many at once as there are connections.
@@ -350,7 +350,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
             Turn::Closed(_) => false,
         };
         if !goes_on {
-            // Of a socket that cannot be watched; any other has said why it ends.
+            // A socket that cannot be watched; any other has said why it ends.
             self.close(key, CloseReason::Failed);
         }
     }

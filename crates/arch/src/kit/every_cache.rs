@@ -1,4 +1,4 @@
-//! What holds for every cache: private, shared by threads, or shared by processes in either way.
+//! Rules of every cache: private, shared by threads, or shared by processes in either way.
 use super::{
     shared_cache::tests::{BOTH, FILES, Rig, rules},
     thread_cache::ThreadCache,
@@ -10,7 +10,7 @@ use regatta_origin::{
 };
 use regatta_sys::StaticFile;
 
-/// A cache, and two who use it.
+/// A cache, and two users of it.
 struct Pair<'p> {
     rig: &'p Rig,
     sides: [&'p dyn Cache<StaticFile>; 2],
@@ -116,14 +116,14 @@ fn a_change_replaces_the_entry_for_all() {
     });
 }
 
-/// What was asked for before the root was replaced, by whomever, is not remembered after it.
+/// An answer asked for before either user replaced the root is not remembered after it.
 #[test]
 fn nothing_of_the_old_root_is_remembered() {
     each(&rules(8, 8), |pair| {
         (1..5).for_each(|file| assert!(!pair.ask(0, file) && pair.ask(1, file)));
         pair.sides[0].clear(Tick(100), &pair.rig.tally(0));
         assert_eq!(pair.held(), (0, 0));
-        // The other takes the new root later, by a clock that it looked at earlier.
+        // The other takes the new root later, by a clock that it read earlier.
         pair.sides[1].clear(Tick(99), &pair.rig.tally(1));
         let old = pair.entry(1, 5);
         pair.put(1, b"5", &old, 100);
@@ -134,7 +134,7 @@ fn nothing_of_the_old_root_is_remembered() {
     });
 }
 
-/// Who opened a file later knows better, whoever comes first; a body belongs to its file.
+/// The user that opened a file later knows better, even if it comes first; a body is its file's.
 #[test]
 fn what_is_older_does_not_replace_what_is_younger() {
     each(&rules(8, 8), |pair| {
@@ -163,7 +163,7 @@ fn it_is_asked_again_once_per_age() {
     });
 }
 
-/// While one looks, others are given what is known, but not for ever; and what was slow to come
+/// While one user asks, others get what is known, but not for ever. An answer that was slow to come
 /// is remembered all the same.
 #[test]
 fn what_is_stale_is_so_for_a_while() {
@@ -173,7 +173,7 @@ fn what_is_stale_is_so_for_a_while() {
         assert!(is_stale(1, 2000) && !is_stale(0, 2500), "one looks");
         assert!(is_stale(0, 3000) && !is_stale(1, 3000), "another, in each period");
         assert!(is_stale(0, 6000) && is_stale(1, 6000) && is_stale(0, 6001), "all");
-        // What the first has opened comes at last.
+        // The file that the first has opened comes at last.
         pair.put(1, b"1", &pair.entry(1, 9), 5900);
         assert!(!is_stale(0, 6100) && is_stale(1, 6900) && !is_stale(0, 6900));
     });
@@ -200,7 +200,7 @@ fn it_remembers_what_a_private_cache_would() {
     }
 }
 
-/// One sweeps for all, and all let go of what was found.
+/// A single user sweeps for all, and all release what was found.
 #[test]
 fn what_is_inactive_is_closed_by_all() {
     let rules = CachingRules { inactive_ms: 800, ..rules(64, 64) };
@@ -220,7 +220,7 @@ fn what_is_inactive_is_closed_by_all() {
     });
 }
 
-/// Where descriptors are needed, some are let go of; by processes, when all have followed.
+/// Some descriptors are released where others are needed; by processes, when all have followed.
 #[test]
 fn descriptors_that_are_needed_are_given_up() {
     each(&rules(8, 8), |pair| {

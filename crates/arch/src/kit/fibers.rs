@@ -2,8 +2,8 @@
 //! that resumes them one at a time in one kernel thread (Capriccio; [E] §4).
 //!
 //! A user thread tries a call, and is suspended inside it while it would block. The scheduler runs
-//! those that are ready, in their order; then it looks at a poll point what helpers have done,
-//! which sockets are ready, and what the worker wants. Several schedulers may be beside each other,
+//! those that are ready, in their order; then it checks at a poll point what helpers have done,
+//! which sockets are ready, and what the worker wants. Several schedulers may run side by side,
 //! each in a kernel thread of its own ([`Peers`]).
 mod life;
 mod peers;
@@ -23,27 +23,26 @@ use regatta_sys::{
 };
 use std::{cell::RefCell, io, thread};
 
-/// What a user thread is told when it is resumed.
+/// Order that a user thread receives when it is resumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
-    /// To look whether it can go on.
+    /// Check whether it can continue.
     Go,
-    /// To end.
+    /// End.
     Leave,
 }
 
-/// What a scheduler has helpers for.
+/// Tasks that a scheduler has helpers for.
 pub type Hands = Tasks<Task, Completed>;
 
-/// How user threads run.
+/// Rules for running user threads.
 #[derive(Clone, Copy, Debug)]
 pub struct FiberRules<'a> {
-    /// Where names are opened, by the scheduler's kernel thread.
+    /// Root below which the scheduler's kernel thread opens names.
     pub below: Below<'a>,
     /// Helpers read files into memory; else the scheduler's kernel thread does.
     pub helpers_read: bool,
-    /// How helpers send what is in files; `None`: the user thread sends it, as all that is in
-    /// memory.
+    /// Way in which helpers send files; `None`: the user thread sends them, like all in memory.
     pub send: Option<SendBy>,
     /// New connections come before those that are there.
     pub accepting_first: bool,
@@ -53,17 +52,17 @@ pub struct FiberRules<'a> {
     pub yields: bool,
     /// The scheduler does not wait: it looks again and again for what has become ready.
     pub spins: bool,
-    /// How many user threads run between two poll points.
+    /// Most user threads that run between two poll points.
     pub runs_max: usize,
-    /// What one of them may send before others run, bytes.
+    /// Bytes that one of them may send before others run.
     pub bytes_max: u64,
 }
 
-/// Serves until the master says otherwise and the last connection has ended: with a user thread for
-/// each connection that the worker may have, all of which wait to accept one now.
+/// Serves until the master says otherwise and the last connection has ended. Each connection that
+/// the worker may have has a user thread. All wait to accept one now.
 ///
 /// # Errors
-/// If the poller fails, which leaves nothing to go on with, or there are not as many stacks.
+/// If the poller fails, which leaves nothing to continue with, or there are not as many stacks.
 pub fn run<'s, 'a: 's, P: Poller>(
     state: &'s RefCell<State<'a, P>>,
     fibers: &mut Fibers<'s, Wake, ()>,
@@ -113,8 +112,8 @@ fn schedule<'s, 'a: 's, P: Poller>(
     Ok(())
 }
 
-/// The next poll comes early where calls that block have taken so long, milliseconds.
+/// Time in calls that block after which the next poll comes early, milliseconds.
 const HELD_MS_MAX: u32 = 1_000;
 
-/// After one run in so many it is looked how much of its stack a user thread has used.
+/// Runs per check of how much of its stack a user thread has used.
 const RUNS_PER_MEASURE: u32 = 256;

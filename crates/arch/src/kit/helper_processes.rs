@@ -21,7 +21,7 @@ use std::{
 
 /// The length of a reply, bytes.
 pub const REPLY_BYTES: usize = 8;
-/// What comes before the path in a task, bytes.
+/// Bytes of a task before its path.
 const TASK_HEAD_BYTES: usize = 24;
 /// The longest task, bytes: paths are shorter than `PATH_MAX`.
 const TASK_BYTES_MAX: usize = TASK_HEAD_BYTES + 4096;
@@ -242,7 +242,7 @@ fn reply_to_open(
     (reply, Vec::new())
 }
 
-/// What a reply says; `None` if it is malformed.
+/// Parses a reply; `None` if it is malformed.
 fn parse_reply(reply: [u8; REPLY_BYTES], files: Vec<OwnedFd>) -> Option<TaskResult> {
     let errno = i32::from_ne_bytes([reply[4], reply[5], reply[6], reply[7]]);
     Some(match reply[0] {

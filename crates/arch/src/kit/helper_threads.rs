@@ -18,7 +18,7 @@ pub const SCRATCH_BYTES: usize = 128 << 10;
 /// The stack of a helper, bytes: its calls are shallow.
 const STACK_BYTES: usize = 128 << 10;
 
-/// What all threads have in common.
+/// State that all threads have in common.
 #[derive(Debug)]
 struct Environment {
     rules: OpenRules,

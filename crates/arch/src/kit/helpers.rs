@@ -19,13 +19,13 @@ use regatta_op::{Abandoned, OpenReq, ReadReq, Ticket};
 use regatta_sys::{OpenResult, Read, StaticFile, clock};
 use std::{collections::BTreeMap, io, os::fd::BorrowedFd};
 
-/// How many helpers may die with a task before the loop runs it itself.
+/// Helpers that may die with a task before the loop runs it itself.
 const LOST_MAX: u8 = 2;
 /// Helpers that leave and are not counted against [`HelperLimits::helpers_max`]: each may hang on a
 /// root that has been replaced. Where more hang, tasks wait for them.
 const LEAVING_MAX: usize = 16;
 
-/// What a helper does.
+/// Work for a helper.
 #[derive(Debug)]
 pub enum Task {
     /// Open a path.
@@ -98,11 +98,11 @@ pub struct Job {
     pub purpose: Purpose,
     /// The task.
     pub task: Task,
-    /// Its place among the tasks that are queued.
+    /// Place among the tasks that are queued.
     sequence: Sequence,
     /// Helpers that died with it.
     lost: u8,
-    /// When it was queued or assigned to a helper, by the precise clock.
+    /// Time at which it was queued or assigned to a helper, by the precise clock.
     since: u64,
 }
 
@@ -159,23 +159,23 @@ pub trait HelperPool {
     fn source(&self) -> BorrowedFd<'_>;
 }
 
-/// How many helpers there may be, and for how long they are waited for and kept.
+/// Limits on the number of helpers, and on how long they are waited for and kept.
 #[derive(Clone, Copy, Debug)]
 pub struct HelperLimits {
-    /// At the same time, without those that leave ([`LEAVING_MAX`]).
+    /// Most helpers at the same time, without those that leave ([`LEAVING_MAX`]).
     pub helpers_max: usize,
-    /// Idle.
+    /// Most idle helpers.
     pub helpers_idle_max: usize,
     /// Another than the first is started when tasks have been queued for this long since the one
     /// before was started, nanoseconds.
     pub start_ns_min: u64,
-    /// One that is not kept is stopped when it has been idle for so long, nanoseconds.
+    /// A helper that is not kept is stopped when it has been idle for this long, nanoseconds.
     pub idle_ns_min: u64,
 }
 
 impl HelperLimits {
-    /// One helper. More are to be started at once, and stopped when they have been idle for a
-    /// second: to start one for each task takes longer than most tasks do.
+    /// Limits for a single helper. More are to be started at once, and stopped when they have been
+    /// idle for a second: to start one for each task takes longer than most tasks do.
     pub const PROMPT: Self =
         Self { helpers_max: 1, helpers_idle_max: 0, start_ns_min: 0, idle_ns_min: 1_000_000_000 };
 }
@@ -191,19 +191,19 @@ pub struct Helpers<'a, C> {
     waiters: Waiters,
     /// Tasks that wait for a helper, oldest first.
     queue: BTreeMap<Sequence, Job>,
-    /// When the first task came to the queue as it was empty, or a helper was started after that,
-    /// by the precise clock.
+    /// Time at which the first task came to the empty queue, or a helper was started after that, by
+    /// the precise clock.
     queued_since: u64,
     /// By helper: the task that it is running.
     busy: Vec<Option<Job>>,
     /// By helper: whether it uses a root that has been replaced, and is to stop after its task.
     leaves: Vec<bool>,
-    /// How many of them leave.
+    /// Number of helpers that leave.
     leaving: usize,
     /// Idle helpers, and since when, by the precise clock: the longest idle first, which is given a
     /// task last.
     idle: Vec<(usize, u64)>,
-    /// How many helpers there are.
+    /// Number of helpers.
     count: usize,
     tally: Tally<'a>,
 }
@@ -231,7 +231,7 @@ impl<'a, C: HelperPool> Helpers<'a, C> {
     /// Queues a task.
     ///
     /// # Errors
-    /// There is no helper and none can be started: the caller runs the task.
+    /// No helper exists and none can be started: the caller runs the task.
     fn submit(&mut self, mut job: Job) -> Result<(), Job> {
         self.tally.add(
             match job.purpose {
@@ -353,7 +353,7 @@ impl<'a, C: HelperPool> Helpers<'a, C> {
         self.count - self.leaving.min(LEAVING_MAX)
     }
 
-    /// Stops those that are too many and have been idle for long enough.
+    /// Stops helpers beyond those that are kept, if they have been idle for long enough.
     fn stop_idle(&mut self, now: u64) {
         while self.idle.len() > self.limits.helpers_idle_max
             && now.saturating_sub(self.idle[0].1) >= self.limits.idle_ns_min
@@ -428,7 +428,7 @@ impl<'a, C: HelperPool> Helpers<'a, C> {
         }
     }
 
-    /// Another helper is not started yet.
+    /// True if another helper is not started yet.
     fn is_early(&self) -> bool {
         let queued_ns = clock::nanos().saturating_sub(self.queued_since);
         self.count > self.leaving && queued_ns < self.limits.start_ns_min
@@ -460,7 +460,7 @@ mod tests {
     use regatta_sys::{Bell, hook};
     use std::{collections::VecDeque, os::fd::AsFd, sync::atomic::AtomicU64};
 
-    /// Helpers that do nothing until they are told to.
+    /// Helpers that finish nothing until the test makes them.
     struct Idle {
         bell: Bell,
         results: VecDeque<(usize, Option<TaskResult>)>,
@@ -569,7 +569,7 @@ mod tests {
         });
     }
 
-    /// As Flash did: one helper, and another when one has not been enough for a while.
+    /// The way of Flash: one helper, and another when one has not been enough for a while.
     #[test]
     fn another_helper_is_started_when_tasks_have_waited() {
         let limits = HelperLimits { helpers_max: 3, start_ns_min: 1_000, ..LIMITS };

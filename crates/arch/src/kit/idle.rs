@@ -17,10 +17,10 @@ impl Default for Idle {
 }
 
 impl Idle {
-    /// What an idle connection takes, bytes.
+    /// Size of an idle connection's entry, bytes.
     pub const ENTRY_BYTES: usize = Chains::LINK_BYTES;
 
-    /// Enters a connection that is idle, after so many requests.
+    /// Enters a connection that is idle after `requests` requests.
     pub fn enter(&mut self, key: u64, requests: u32) {
         let chain = if requests == 0 { FRESH } else { BETWEEN };
         // A first request is awaited from when the connection came, whatever wakes it since.

@@ -1,10 +1,9 @@
 //! A pipeline: stages in threads of one process, between which connections travel whole.
 //!
-//! A connection is with one stage, which has it in its [`Worker`], or it waits at a station as a
-//! [`Job`]: never in two of these, so none of them locks it. Stages are of two kinds: a poller,
-//! which is an event loop that leaves operations to others ([`poll`]), and threads that take from
-//! a queue ([`threads`]). Some accept, and count what they have accepted as open until they are
-//! told that it has ended.
+//! A connection is in the [`Worker`] of one stage, or waits at a station as a [`Job`], never in
+//! both, so none of them locks it. Stages are of two kinds: a poller, which is an event loop that
+//! leaves operations to others ([`poll`]), and threads that take from a queue ([`threads`]). Some
+//! accept, and count accepted connections as open until they learn of their end.
 pub mod gate;
 pub(crate) mod options;
 pub mod poll;
@@ -33,15 +32,16 @@ pub type Line<'a> = stations::Line<'a, Job>;
 pub struct Job {
     /// The connection.
     pub passed: Passed,
-    /// What is known of its socket, and what waits for that.
+    /// State of its socket, and what waits for that.
     pub drive: Readiness,
-    /// What the next turn begins with.
+    /// Work that the next turn begins with.
     pub left: Option<Left>,
-    /// When what is asked for entered the pipeline, nanoseconds; 0: it has not, or has left it.
+    /// Time at which its request entered the gate of the line, nanoseconds; 0: it has no place
+    /// there.
     pub entered: u64,
 }
 
-/// What waits at a station takes so much of memory at most, bytes.
+/// Most memory that a job at a station takes, bytes.
 const JOB_BYTES_MAX: usize = 512;
 const _: () = assert!(size_of::<Job>() <= JOB_BYTES_MAX);
 
@@ -56,20 +56,20 @@ impl Travels for Job {
 pub struct Routes([usize; 7]);
 
 impl Routes {
-    /// All go to this station but those of which something else is said.
+    /// Sends all operations to this station, except those of [`Routes::with`].
     #[must_use]
     pub const fn all(to: usize) -> Self {
         Self([to; 7])
     }
 
-    /// Operations of this kind go there.
+    /// Sends operations of this kind to station `to`.
     #[must_use]
     pub const fn with(mut self, kind: OpKind, to: usize) -> Self {
         self.0[kind as usize] = to;
         self
     }
 
-    /// Where an operation goes.
+    /// Station of operations of this kind.
     #[must_use]
     pub const fn to(&self, kind: OpKind) -> usize {
         self.0[kind as usize]
@@ -77,7 +77,7 @@ impl Routes {
 }
 
 impl<'a> Station<'a, Job> {
-    /// Of a stage with a poller.
+    /// A station of a stage with a poller.
     ///
     /// # Errors
     /// No descriptors left.
@@ -85,7 +85,7 @@ impl<'a> Station<'a, Job> {
         Ok(Self { name, entry: Entry::Merged(Returns::new()?), tally })
     }
 
-    /// Of threads, with these queues.
+    /// A station of threads, with these queues.
     #[must_use]
     pub const fn queued(
         name: &'static str,
@@ -114,7 +114,7 @@ impl<'a> Leaving<'a> {
         self.jobs[to].push_back(job);
     }
 
-    /// How many leave for a station.
+    /// Number that leave for a station.
     fn len(&self, to: usize) -> usize {
         self.jobs[to].len()
     }
@@ -129,8 +129,8 @@ impl<'a> Leaving<'a> {
     }
 }
 
-/// Closes what is left in a line when its stages have ended: how many of that had come in through
-/// a gate, and not out.
+/// Closes what is left in a line when its stages have ended. Returns how many of that had come in
+/// through a gate, and not out.
 pub fn end(line: &Line<'_>, worker: &mut Worker<'_, Readiness>) -> usize {
     let mut inside = 0;
     for Job { passed, drive, left, entered } in line.rest() {

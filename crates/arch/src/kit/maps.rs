@@ -5,7 +5,7 @@ use regatta_op::{File, FileId};
 use regatta_sys::{Map, StaticFile};
 use std::collections::HashMap;
 
-/// A content, and which of its chunks.
+/// A content, and the number of a chunk of it.
 type Name = (FileId, u64);
 
 /// The most chunks, however small: half of the mappings that Linux lets a process have
@@ -36,7 +36,7 @@ impl<'a> Maps<'a> {
         Self { chunk_bytes, bytes_max, chunks_max, bytes: 0, places, chunks, order, tally }
     }
 
-    /// How large a chunk is, bytes.
+    /// Size of a chunk, bytes.
     #[must_use]
     pub const fn chunk_bytes(&self) -> u64 {
         self.chunk_bytes

@@ -25,7 +25,7 @@ pub mod idle;
 pub mod line;
 pub mod maps;
 pub mod queue;
-// Not declared in `queue.rs`, which the model includes by itself.
+// Not declared in `queue.rs`, which the model includes alone.
 #[cfg(test)]
 #[path = "queue/schedule.rs"]
 mod queue_schedule;

@@ -20,12 +20,12 @@ const ROOM: usize = 1024;
 #[derive(Debug)]
 pub struct Queue<T> {
     state: Mutex<Queued<T>>,
-    /// Notified of an item if somebody waits for one, and of the end.
+    /// Notified of an item if a thread waits for one, and of the end.
     changed: Condvar,
-    /// How many items there are, to be read without the lock.
+    /// Number of items, to be read without the lock.
     len: AtomicUsize,
     most: usize,
-    /// Each put wakes all who wait, and not as many as can have an item.
+    /// Each put wakes all waiters, and not as many as can have an item.
     wakes_all: bool,
 }
 
@@ -33,12 +33,11 @@ pub struct Queue<T> {
 struct Queued<T> {
     /// Each with the time at which it was put, nanoseconds.
     items: VecDeque<(T, u64)>,
-    /// Until when the time that items wait has been counted, nanoseconds.
+    /// Time up to which the waits of items have been counted, nanoseconds.
     counted: u64,
-    /// Threads that wait for an item: a notification that nobody waits for costs a call.
+    /// Threads that wait for an item: a notification without a waiter costs a call.
     waiting: usize,
-    /// One of them is to wait no longer, or the next that comes not at all, although there is
-    /// nothing.
+    /// A waiter, or the next thread that comes, is not to wait, although there is nothing.
     called: bool,
     closed: bool,
 }
@@ -53,7 +52,7 @@ impl<T> Queued<T> {
 }
 
 impl<T> Queue<T> {
-    /// An empty queue that takes so many items.
+    /// An empty queue that takes at most `most` items.
     #[must_use]
     pub fn new(most: usize) -> Self {
         let items = VecDeque::with_capacity(most.min(ROOM));
@@ -96,7 +95,7 @@ impl<T> Queue<T> {
         self.put_those(items, |_| true, tally);
     }
 
-    /// As [`Queue::put_all`], of the items for which `which` says so; the others stay too.
+    /// Like [`Queue::put_all`], for the items for which `which` says so; the others stay too.
     pub fn put_those(
         &self,
         items: &mut VecDeque<T>,
@@ -157,14 +156,13 @@ impl<T> Queue<T> {
         tally.max(Counter::QueueLenMax, before + puts);
     }
 
-    /// Takes the first item, and waits for one so long at most; `None` if none has come, or the
-    /// queue is closed.
+    /// Takes the first item, waiting `patience` at most; `None` if none has come, or it is closed.
     pub fn take(&self, patience: Duration, tally: Tally<'_>) -> Option<T> {
         self.pop(self.wait(lock(&self.state), patience), tally)
     }
 
-    /// Takes so many items at most, with one lock, and waits for the first as [`Queue::take`] does:
-    /// how many.
+    /// Takes at most `most` items with one lock, and waits for the first as [`Queue::take`] does.
+    /// Returns how many.
     pub fn take_batch(
         &self,
         most: usize,
@@ -180,12 +178,12 @@ impl<T> Queue<T> {
         self.pop(lock(&self.state), tally)
     }
 
-    /// As [`Queue::take_batch`], of what is there.
+    /// Like [`Queue::take_batch`], of what is there.
     pub fn try_take_batch(&self, most: usize, into: &mut Vec<T>, tally: Tally<'_>) -> usize {
         self.pop_batch(lock(&self.state), most, into, tally)
     }
 
-    /// Waits for an item, or the end, for so long at most.
+    /// Waits for an item, or the end, for at most `patience`.
     fn wait<'q>(
         &'q self,
         mut state: MutexGuard<'q, Queued<T>>,
@@ -277,7 +275,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// How many items there are, or were a moment ago.
+    /// Number of items, now or a moment ago.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len.load(Relaxed)
@@ -295,7 +293,7 @@ impl<T> Queue<T> {
         lock(&self.state).closed
     }
 
-    /// Takes no more items, wakes all who wait for one, and says what was still there.
+    /// Takes no more items, wakes all waiters, and returns what was still there.
     pub fn close(&self) -> Vec<T> {
         let mut state = lock(&self.state);
         state.closed = true;
@@ -307,12 +305,12 @@ impl<T> Queue<T> {
     }
 }
 
-/// Results for one owner, who collects them between two waits of a poller. A bell wakes the owner:
-/// it is rung once for each wait that a result ends, and not at all while the owner is awake.
+/// Results for one owner, which collects them between two waits of a poller. A bell wakes the
+/// owner: it rings once for each wait that a result ends, and never while the owner is awake.
 #[derive(Debug)]
 pub struct Returns<R> {
     state: Mutex<Returned<R>>,
-    /// How many results there are, to be read without the lock.
+    /// Number of results, to be read without the lock.
     len: AtomicUsize,
     bell: Bell,
 }
@@ -376,8 +374,8 @@ impl<R> Returns<R> {
         self.bell.ring();
     }
 
-    /// Wakes the owner although there is nothing: it is to look at the time, and at what the master
-    /// wants. If it is awake, it does not sleep before it has looked.
+    /// Wakes the owner although there is nothing: it is to check the time, and what the master
+    /// wants. If it is awake, it does not sleep before it has checked.
     pub fn wake(&self) {
         let mut state = lock(&self.state);
         state.called = true;
@@ -403,7 +401,7 @@ impl<R> Returns<R> {
         self.len.store(0, Relaxed);
     }
 
-    /// How many results there are, or were a moment ago.
+    /// Number of results, now or a moment ago.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len.load(Relaxed)
@@ -427,7 +425,7 @@ impl<R> Returns<R> {
         is_to_wait
     }
 
-    /// Before an owner waits that need not be woken for results, because it looks at them now and
+    /// Before an owner waits that need not be woken for results, because it checks them now and
     /// then anyway: false if it has been called. From now on a call rings the bell.
     pub fn rests(&self) -> bool {
         let mut state = lock(&self.state);
@@ -449,7 +447,7 @@ impl<R> Returns<R> {
         was_rung
     }
 
-    /// What the owner's poller watches.
+    /// Descriptor that the owner's poller watches.
     pub fn source(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
     }

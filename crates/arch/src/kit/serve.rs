@@ -1,12 +1,12 @@
 //! Blocking: a thread that performs every operation of one connection, and waits for it, from
 //! accept to close, or for as long as the connection is with it.
 //!
-//! Calls wait in steps, which the listener names ([`regatta_sys::socket::Steps::All`]):
-//! between two of them the thread looks at the time, at what the master wants, and whether the root
-//! is another. So a deadline is met as in any other architecture, what is received after a drain or
-//! a new root has begun is answered accordingly, and a thread that receives nothing leaves one step
-//! late at most. A thread that is alone in its process also writes its log between two steps: they
-//! are of a second at most.
+//! Calls wait in steps, which the listener names ([`regatta_sys::socket::Steps::All`]): between two
+//! of them the thread checks the time, what the master wants, and whether the root is another. A
+//! deadline is therefore met as in any other architecture. Requests received after a drain or a new
+//! root has begun are answered accordingly. A thread that receives nothing leaves one step late at
+//! most. A thread that is alone in its process also writes its log between two steps: they are of a
+//! second at most.
 //!
 //! No call waits for a `Recv` and a `Send` at once. A connection that has both pending does not
 //! block from then on, and its thread waits in `poll`; others never call that.
@@ -32,27 +32,27 @@ use std::{io, mem, os::fd::AsFd, sync::Arc, thread, time::Duration};
 /// A connection that one thread serves.
 pub type BlockingSlot = Slot<Blocking>;
 
-/// What a thread keeps of the connection that it serves.
+/// State of a connection that one thread serves.
 #[derive(Debug)]
 pub struct Blocking {
     /// A `Recv` that has been offered and not performed.
     pub(super) recv: bool,
     /// A `Send` that has been offered and not finished.
     send: Option<Outbox<StaticFile>>,
-    /// What has been offered to another unit, and comes first.
+    /// Operation that was offered to another unit, and comes first.
     pub(super) next: Option<Box<Op<StaticFile>>>,
     /// Both were pending at once: the socket does not block any more.
     polls: bool,
     /// `poll` has said that the socket has no room for the `Send`.
     full: bool,
-    /// The disk has left an operation for later.
+    /// The disk performs an operation later.
     later: bool,
     /// A step of this connection: shorter than others where its deadline comes before.
     step: Duration,
 }
 
 impl Blocking {
-    /// Of a connection of which nothing is out, and whose calls wait for this step.
+    /// State of a connection with nothing out, whose calls wait for this step.
     #[must_use]
     pub const fn new(step: Duration) -> Self {
         let (recv, send, next) = (false, None, None);
@@ -65,7 +65,7 @@ impl Blocking {
         self.recv && self.send.is_none() && self.next.is_none()
     }
 
-    /// What is waited for when nothing more can be done.
+    /// Returns what to wait for when nothing more can be done.
     const fn wait(&self) -> Turn {
         match (self.recv, self.send.is_some()) {
             (false, false) => Turn::Parked,
@@ -77,22 +77,22 @@ impl Blocking {
 /// Bytes that have come, at the front of the buffer; or why none will.
 pub type Received = Result<usize, Fault>;
 
-/// What a thread needs to serve.
+/// Resources that a thread needs to serve.
 #[expect(missing_debug_implementations, reason = "holds a trait object that has none")]
 pub struct Means<'a> {
-    /// Who opens and reads; what a `Send` needs of a file, the thread itself waits for.
+    /// Disk that opens and reads; the thread itself waits for what a `Send` needs of a file.
     pub disk: &'a mut dyn Disk,
-    /// Where received bytes land.
+    /// Buffer for received bytes.
     pub buffer: Box<[u8]>,
     /// The most bytes of a file that one call sends.
     pub bytes_max: u64,
-    /// Which of the worker's listeners it accepts from.
+    /// Index of the worker's listener that it accepts from.
     pub listener: usize,
-    /// The beat of its thread, if that is watched: it says which calls may last.
+    /// The beat of its thread, if that is watched: it shows which calls may last.
     pub beat: Option<Arc<Beat>>,
 }
 
-/// How long a thread has its connection.
+/// End of the time that a thread has its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
     /// Until it is closed.
@@ -117,25 +117,25 @@ impl Until {
     }
 }
 
-/// Why a thread serves a connection no longer.
+/// Reason why a thread serves a connection no longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Served {
-    /// It is closed.
+    /// The connection is closed.
     Closed,
-    /// It is as far as was asked: its `Recv` is out, and nothing else.
+    /// Served as far as was asked; only its `Recv` is out, except with [`Until::Waits`].
     Back,
-    /// The disk has left an operation of it for later.
+    /// The disk performs an operation of it later.
     Later,
     /// The worker leaves, and has closed it.
     Leaves,
 }
 
-/// The life of the first unit of a process whose others block: it hears the master, takes a new
-/// root, writes the log of those that wait, and serves nobody. `each_round` is called after each
-/// of its waits, which last a second at most.
+/// The life of the first unit of a process whose others block. It hears the master, takes a new
+/// root, writes the log of those that wait, and serves no connection. `each_round` is called after
+/// each of its waits, which last a second at most.
 ///
 /// # Errors
-/// It cannot wait.
+/// The poller fails.
 pub fn hear(mut worker: Worker<'_, ()>, each_round: &mut dyn FnMut()) -> io::Result<()> {
     let (mut poller, mut events) = (Poll::new(), Vec::new());
     poller.add(worker.around().bell.as_fd(), 0, Interest::READ)?;
@@ -154,8 +154,8 @@ pub fn hear(mut worker: Worker<'_, ()>, each_round: &mut dyn FnMut()) -> io::Res
     Ok(())
 }
 
-/// Waits for the next connection; `None` if the worker is to leave, which one that is retired does
-/// here, where nobody is cut short.
+/// Waits for the next connection; `None` if the worker is to leave. A worker that is retired leaves
+/// here, where no connection is cut short.
 pub fn next(
     worker: &mut Worker<'_, Blocking>,
     step: Duration,
@@ -196,8 +196,8 @@ fn wait_for_one(worker: &Worker<'_, Blocking>, step: Duration, listener: usize) 
     }
 }
 
-/// Serves a connection, of which a `Recv` may be out and nothing else, for as long as is asked.
-/// What another unit has been offered is performed first.
+/// Serves a connection, with nothing out but perhaps a `Recv`, for as long as `until` says. An
+/// operation that another unit was offered is performed first.
 pub fn converse(
     worker: &mut Worker<'_, Blocking>,
     key: u64,
@@ -231,15 +231,15 @@ pub fn converse(
     }
 }
 
-/// Looks at the time, and whether the root is another.
+/// Reads the clocks, and checks whether the root is another.
 pub fn look(worker: &mut Worker<'_, Blocking>, means: &mut Means<'_>) {
     if worker.look() {
         means.disk.renew_root();
     }
 }
 
-/// What a worker does besides: its clocks, deadlines, root, log, and what the master wants. False
-/// if it is to leave.
+/// Does what a worker does besides: its clocks, deadlines, root, log, and what the master wants.
+/// False if it is to leave.
 pub fn attend(
     worker: &mut Worker<'_, Blocking>,
     received: &mut Option<Received>,
@@ -305,8 +305,8 @@ fn wait(
     }
 }
 
-/// Has calls on the socket wait for so long; a longer step is worth a call if it is a whole one, or
-/// twice as long.
+/// Makes calls on the socket wait for `patience`; a longer one is worth a call if it is a whole
+/// step, or twice as long.
 fn wait_no_longer(slot: &mut BlockingSlot, patience: Duration, step: Duration) {
     let own = slot.drive.step;
     if patience < own || own < step && (patience == step || own <= patience / 2) {
@@ -354,8 +354,8 @@ fn turn(
     turn
 }
 
-/// Performs what the connection asks for until it is to receive, or its peer has not taken all of
-/// a `Send`; where it is to receive beside that, after one `Send`.
+/// Performs what the connection asks for until it is to receive, or its peer has not taken all of a
+/// `Send`; where it is also to receive, after one `Send`.
 fn advance(
     key: u64,
     slot: &mut BlockingSlot,

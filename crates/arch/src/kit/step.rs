@@ -28,10 +28,10 @@ use std::{os::fd::AsFd, sync::Arc, time::Duration};
 
 /// The most bytes that one `recv` takes, however long a head may be.
 pub(super) const RECV_BYTES_MAX: usize = 64 << 10;
-/// Where in the buffer received bytes land: the target of a `GET` then starts where a word does,
-/// and is looked at in words (std's check that it is UTF-8, which `httparse` makes).
+/// Offset in the buffer at which received bytes land. The target of a `GET` then starts where a
+/// word does, and is checked in words (std's check that it is UTF-8, which `httparse` makes).
 pub(super) const LANDING: usize = 4;
-/// What an idle connection takes of the worker's memory at most, bytes.
+/// Most of the worker's memory that an idle connection takes, bytes.
 const CONNECTION_BYTES_MAX: usize = 240;
 const _: () = assert!(Worker::<Readiness>::SLOT_BYTES <= CONNECTION_BYTES_MAX);
 
@@ -41,11 +41,10 @@ const PREFETCHING: u64 = u64::MAX;
 /// A connection whose operations are tried, and retried when its socket is ready.
 pub type ReadySlot = Slot<Readiness>;
 
-/// What a readiness loop keeps of a connection: the operation that it waits to retry, and what is
-/// known of its socket.
+/// State of a connection in a readiness loop: the operation to retry, and facts about its socket.
 #[derive(Debug)]
 pub struct Readiness {
-    /// What the poller has been asked for; `None` if it does not watch the socket yet.
+    /// Interest that the poller has been asked for; `None` if it does not watch the socket yet.
     pub interest: Option<Interest>,
     /// A `Recv` that has been offered and not performed.
     recv: bool,
@@ -66,16 +65,16 @@ pub struct Readiness {
     writable: bool,
     /// The socket took nothing, and the poller has not said since that it takes bytes.
     full: bool,
-    /// Where it belongs in a pipeline.
+    /// Place in a pipeline.
     pub place: Place,
     /// [`Desk::held_ms`] when something was sent last, or the connection's deadline was set.
     pub held_ms: u32,
 }
 
-/// Where a connection belongs in a pipeline, whichever stage has it.
+/// Place of a connection in a pipeline, whichever stage has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    /// Whose it is: which of those that accept counts it as open.
+    /// Number of the acceptor that counts it as open.
     pub home: u8,
     /// The part of the pipeline that serves it, where stages have several: a processor.
     pub part: u8,
@@ -84,7 +83,7 @@ pub struct Place {
 }
 
 impl Readiness {
-    /// Of a connection whose first operation is offered by its first turn. `readable`: try to read
+    /// State of a connection whose first turn offers its first operation. `readable`: try to read
     /// at once. `held_ms`: [`Desk::held_ms`].
     #[must_use]
     pub const fn new(readable: bool, held_ms: u32) -> Self {
@@ -114,15 +113,14 @@ impl Readiness {
         self.full &= !event.writable;
     }
 
-    /// It goes to another worker, or has come from one: how long it has been held up is kept, by
-    /// the time of the worker that it leaves and then of the one where it arrives. Nobody watches
-    /// it.
+    /// Moves to another worker, or arrives from one. The time that it has been held up is kept, by
+    /// the clock of the worker that it leaves, then of the one where it arrives. It is not watched.
     pub const fn moves(&mut self, held_ms: u32) {
         self.interest = None;
         self.held_ms = held_ms.wrapping_sub(self.held_ms);
     }
 
-    /// Asks the kernel what the socket is ready for, of which the poller may not have told yet.
+    /// Asks the kernel what the socket is ready for: the poller may not have reported that yet.
     pub fn look(&mut self, socket: &Connection) {
         if let Ok(event) = ready_now(socket.as_fd(), Interest::BOTH) {
             self.note(&event);
@@ -163,7 +161,7 @@ impl Readiness {
         self.send.take_if(|_| self.granted != PREFETCHING)
     }
 
-    /// What is waited for when nothing more can be done.
+    /// Returns what to wait for when nothing more can be done.
     fn wait(&self) -> Turn {
         let sends = self.send.is_some() && self.granted != PREFETCHING;
         #[cfg(test)]
@@ -196,13 +194,13 @@ fn ask<P: Poller>(
     wanted: Interest,
     poller: &mut P,
 ) -> bool {
-    // Who is told of a change once can leave asked for what it has asked for, and is always
-    // told of what can be received.
+    // An edge-triggered poller reports each change once: it can stay asked for what it has been
+    // asked for, and always reports what can be received.
     let before = *interest;
     let edge = poller.edge();
     let wanted = if edge { before.unwrap_or(Interest::READ).and(wanted) } else { wanted };
     let asked = match before {
-        // It ends with its first turn or not at all: until then nobody need watch it.
+        // A connection that ends with its first turn need not be watched: it is added only now.
         None => poller.add(socket.as_fd(), key, wanted),
         Some(before) if before == wanted => Ok(()),
         Some(_) => poller.set(socket.as_fd(), key, wanted),
@@ -229,8 +227,9 @@ pub fn forget(slot: &mut ReadySlot, key: u64, what: Abandoned, disk: &mut dyn Di
     }
 }
 
-/// Takes the next operation that the disk has finished, and completes it: whose turn it is then,
-/// and the time that has been spent for it already. What nobody waits for any more is closed.
+/// Takes the next operation that the disk has finished, and completes it. Returns the connection
+/// whose turn it is then, and the time that has been spent for it already. Drops, and so closes,
+/// what no connection waits for any more.
 pub fn next_completion(
     worker: &mut Worker<'_, Readiness>,
     disk: &mut dyn Disk,
@@ -265,7 +264,7 @@ fn on_completion(slot: &mut ReadySlot, result: DiskResult, now: Now, cx: &FileCx
 #[expect(clippy::vec_box, reason = "it is the boxes that are kept, not what is in them")]
 struct Spares(Vec<Box<Outbox<StaticFile>>>);
 
-/// What one turn of one connection may use. The same for every turn of a loop.
+/// Limits of one turn of one connection, the same for every turn of a loop.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     /// The most bytes that a turn may send before others get theirs; less where many are ready.
@@ -274,7 +273,7 @@ pub struct Rules {
     pub ops_max: u32,
     /// Keep reading until the read fails (`full-read`, [H] §2.1).
     pub full_read: bool,
-    /// Send as soon as there is something to send, without waiting to be told that the socket is
+    /// Send as soon as there is something to send, without waiting for a report that the socket is
     /// writable (`eager-write`, [H] §2.1).
     pub eager_write: bool,
     /// The poller reports changes only: what it said holds until an operation fails.
@@ -282,40 +281,40 @@ pub struct Rules {
     /// Sockets are in blocking mode: one call sends the whole of what it is given ([E] §4.3), and
     /// fails after this long if the peer takes nothing. `None`: sockets do not block.
     pub patience: Option<Duration>,
-    /// What is left to other stages.
+    /// Operations and completions that are left to other stages.
     pub leaves: Leaves,
 }
 
-/// What a loop lends to each turn.
+/// Resources that a loop lends to each turn.
 #[expect(missing_debug_implementations, reason = "a disk need not have one")]
 pub struct Io<'a> {
-    /// Who performs operations that may block on disk.
+    /// Performer of operations that may block on disk.
     pub disk: &'a mut dyn Disk,
     /// The limits of each turn.
     pub rules: Rules,
     /// Files are mapped ([`Disk::maps`]).
     maps: bool,
-    /// Where received bytes land.
+    /// Received bytes land here, from [`LANDING`] on.
     buffer: Box<[u8]>,
     spares: Spares,
     budget: Budget,
     /// Bytes that this turn may yet send before others get theirs.
     bytes: u64,
-    /// Where the time of this turn went.
+    /// Time of this turn, by operation.
     spent: Spent,
-    /// What the next turn begins with.
+    /// Left work that the next turn begins with.
     first: Option<Left>,
-    /// What this turn has left to another stage.
+    /// Work that this turn leaves to another stage.
     left: Option<Left>,
-    /// The beat of its thread, if that is watched: it says which calls may last.
+    /// The beat of its thread, if that is watched: it shows which calls may last.
     beat: Option<Arc<Beat>>,
 }
 
 impl<'a> Io<'a> {
-    /// Of a loop with this disk.
+    /// Resources of a loop with this disk.
     pub fn new(disk: &'a mut dyn Disk, rules: Rules, limits: &Limits) -> Self {
-        // What comes behind a request is kept until that is answered, so no more is taken at once
-        // than a head may need: a connection keeps two such lengths at most.
+        // Bytes behind a request are kept until it is answered, so no more are taken at once than a
+        // head may need: a connection keeps two such lengths at most.
         let recv_bytes = limits.head_bytes_max.min(RECV_BYTES_MAX);
         let maps = disk.maps();
         Self {
@@ -333,14 +332,14 @@ impl<'a> Io<'a> {
         }
     }
 
-    /// Of a thread whose beat is watched.
+    /// Sets the beat of its thread, if that is watched.
     #[must_use]
     pub fn with_beat(mut self, beat: Option<Arc<Beat>>) -> Self {
         self.beat = beat;
         self
     }
 
-    /// Begins a round; the disk is told if the root has been `renewed`.
+    /// Begins a round, and notifies the disk if the root has been `renewed`.
     pub fn begin_round(&mut self, renewed: bool) {
         self.budget.renew();
         if renewed {
@@ -384,7 +383,7 @@ pub fn step(
     turn
 }
 
-/// Only the disk is at work, for a peer that may have left: the connection of one that has ends
+/// Handles a hang-up while only the disk is at work. The connection of a peer that is gone ends
 /// now, and whatever the disk brings for it is thrown away.
 #[cold]
 fn parked(slot: &mut ReadySlot, now: Now, cx: &FileCx<'_>) -> Turn {
@@ -486,7 +485,7 @@ fn on_disk(
             }
         }
         Op::Stat(ticket, file) => {
-            // The inode of an open file is in memory: nobody waits for a disk here, if its file
+            // The inode of an open file is in memory: no disk is waited for here, if its file
             // system is not another machine's.
             let waits = Beat::begins_call(io.beat.as_deref());
             let found = perform::stat(&file);
@@ -500,7 +499,7 @@ fn on_disk(
     None
 }
 
-/// Tells the connection what was found, if that is known already.
+/// Completes an open, if it has been performed already.
 fn opened(
     slot: &mut ReadySlot,
     ticket: Ticket,
@@ -514,7 +513,7 @@ fn opened(
     }
 }
 
-/// Tells the connection what was read, if it has been already.
+/// Completes a read, if it has been performed already.
 fn has_read(slot: &mut ReadySlot, ticket: Ticket, read: Option<Read>, now: Now, cx: &FileCx<'_>) {
     match read {
         Some((buffer, read)) => slot.conn.complete(Done::Read(ticket, buffer, read), now, cx),
@@ -549,7 +548,7 @@ fn receive(slot: &mut ReadySlot, io: &mut Io<'_>, now: Now, cx: &FileCx<'_>) -> 
         Err(Failure::Fault(fault)) => Err(fault),
         Ok(n) => {
             // A short read has emptied the socket, unless the end of the stream is behind it
-            // (epoll(7), question 9), or an urgent byte: the next read waits to be told.
+            // (epoll(7), question 9), or an urgent byte: the next read waits for a report.
             let Readiness { hangup, urgent, .. } = slot.drive;
             slot.drive.readable = n == buffer.len() || io.rules.full_read || hangup || urgent;
             Ok(&buffer[..n])
@@ -566,8 +565,8 @@ fn receive(slot: &mut ReadySlot, io: &mut Io<'_>, now: Now, cx: &FileCx<'_>) -> 
     true
 }
 
-/// One call's worth of sending; puts the outbox back if the socket is full, or not known to take
-/// any where that is asked for, or the disk is asked first, or the budget is spent.
+/// Sends with one call. Puts the outbox back if the budget is spent, the disk is asked first, the
+/// socket is full, or a poller must report room first.
 #[inline(always)]
 fn send(
     slot: &mut ReadySlot,
@@ -673,7 +672,7 @@ fn park(slot: &mut ReadySlot, outbox: Outbox<StaticFile>, io: &mut Io<'_>) {
     slot.drive.send = Some(parked);
 }
 
-/// How many bytes of the file at the front may be sent: what the disk has made ready, or says is.
+/// Bytes of the file at the front that may be sent: what the disk has made ready, or says is.
 fn ready(
     slot: &mut ReadySlot,
     key: u64,
@@ -700,7 +699,7 @@ fn park_for_disk(
     is_pending(slot);
 }
 
-/// What turns of this thread have come to.
+/// Statistics of the turns of this thread.
 #[cfg(test)]
 pub(crate) mod seen {
     use std::cell::Cell;

@@ -2,7 +2,7 @@
 //! Capriccio's kernel threads for the disk ([E] §4).
 //!
 //! In [`super::helpers`] the event loop gives each helper its task, so a helper that has finished
-//! idles until the loop looks. Here it goes on with the next task, and only the results wait.
+//! idles until the loop looks. Here it continues with the next task, and only the results wait.
 use super::queue::{Queue, Returns};
 use regatta_metrics::{Counter, Tally};
 use regatta_sys::clock;
@@ -22,7 +22,7 @@ pub struct Tasks<T, R> {
 }
 
 impl<T, R> Tasks<T, R> {
-    /// Takes so many tasks at once.
+    /// Takes at most `most` tasks at once.
     ///
     /// # Errors
     /// No descriptors left.

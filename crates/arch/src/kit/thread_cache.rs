@@ -1,5 +1,5 @@
-//! One cache for the threads of a process ([S] §4): a lock of readers and one writer for names, and
-//! a lock per entry for what is known of it.
+//! A cache for the threads of a process ([S] §4): a lock of readers and one writer for names, and a
+//! lock per entry for what is known of it.
 use regatta_metrics::{Counter, Tally};
 use regatta_origin::{Lock, Locks, TableCache};
 use regatta_sys::{StaticFile, clock};

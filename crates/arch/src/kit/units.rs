@@ -15,17 +15,16 @@ use std::{
     time::Duration,
 };
 
-/// How often it is looked whether units are to have left, when the first has.
+/// Period of the checks whether units are to have left, when the first has.
 const LOOK: Duration = Duration::from_millis(50);
-/// So many looks later the process ends without them: a server that is told to leave at once has
-/// 300 ms in all.
+/// Checks after which the process ends without them: leaving at once may take 300 ms in all.
 const LOOKS_MAX: u32 = 4;
 
 /// Starts a thread of a process. If it panics, the process ends: what the thread had would be
 /// neither answered nor counted, and the master replaces a process that has died.
 ///
 /// # Errors
-/// There can be no more threads.
+/// No more threads can be started.
 pub fn spawn<'scope>(
     scope: &'scope Scope<'scope, '_>,
     name: &str,
@@ -72,9 +71,9 @@ impl Numbers {
     }
 }
 
-/// As [`thread::scope`], for the units of a process: `first` is the life of the first, and starts
-/// the others. When it has ended, they leave as soon as the call ends that they wait in, or their
-/// drain; if that is too late, the process ends without them.
+/// Scope like [`thread::scope`], for the units of a process. `first` is the life of the first unit,
+/// and starts the others. When it has ended, they leave as soon as the call that they wait in, or
+/// their drain, ends. If that is too late, the process ends without them.
 pub fn scope<'env, R>(
     env: &Env,
     of: usize,

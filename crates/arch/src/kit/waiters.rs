@@ -1,4 +1,4 @@
-//! Which connections wait for which disk operations. Forgetting one does not search the others.
+//! Connections that wait for disk operations. Forgetting one does not search the others.
 use regatta_op::{Abandoned, Ticket};
 use std::{cmp::Ordering, collections::BTreeMap};
 
@@ -82,7 +82,7 @@ impl Waiters {
         self.operations.remove(&(key, sequence)).is_some()
     }
 
-    /// How many operations connections wait for.
+    /// Number of operations that connections wait for.
     #[must_use]
     pub fn len(&self) -> usize {
         self.operations.len()
@@ -100,7 +100,7 @@ thread_local! {
     static COMPARED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
-/// How many sequence numbers this thread has compared.
+/// Number of sequence numbers that this thread has compared.
 #[cfg(test)]
 pub(crate) fn sequences_compared() -> u64 {
     COMPARED.with(std::cell::Cell::get)

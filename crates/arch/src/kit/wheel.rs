@@ -20,17 +20,17 @@ const LISTED_MAX: usize = 1;
 /// The timers of a worker. Where they have been, setting one allocates nothing.
 #[derive(Debug)]
 pub enum Timers {
-    /// Those of few connections: a unit may be given more than it accepts.
+    /// Timers of few connections: a unit may be given more than it accepts.
     List(Vec<(Tick, u64)>),
-    /// Those of many.
+    /// Timers of many connections.
     Wheel(Box<Wheel>),
 }
 
 impl Timers {
-    /// What a timer takes, bytes.
+    /// Size of a timer, bytes.
     pub const ENTRY_BYTES: usize = Wheel::ENTRY_BYTES;
 
-    /// No timers, of a worker that may have so many connections.
+    /// No timers, for a worker with at most `connections_max` connections.
     #[must_use]
     pub fn new(now: Tick, connections_max: usize) -> Self {
         if connections_max <= LISTED_MAX {
@@ -39,7 +39,7 @@ impl Timers {
         Self::Wheel(Box::new(Wheel::new(now)))
     }
 
-    /// How many there are.
+    /// Number of timers.
     #[must_use]
     pub const fn len(&self) -> usize {
         match self {
@@ -82,7 +82,7 @@ impl Timers {
         }
     }
 
-    /// When the next is due; `None` if there is none.
+    /// Time at which the next is due; `None` if there is none.
     #[must_use]
     pub fn next(&self) -> Option<Tick> {
         match self {
@@ -97,7 +97,7 @@ impl Timers {
 pub struct Wheel {
     /// The entries of each bucket.
     buckets: Chains,
-    /// One bit per bucket that holds an entry.
+    /// Bits of the buckets, set where a bucket holds an entry.
     filled: [u64; WORDS],
     /// The bucket number (not its index) up to which entries have fired.
     turned: u64,
@@ -109,7 +109,7 @@ pub struct Wheel {
 const NEVER: u64 = u64::MAX;
 
 impl Wheel {
-    /// What an entry takes, bytes.
+    /// Size of an entry, bytes.
     const ENTRY_BYTES: usize = Chains::LINK_BYTES;
 
     /// An empty wheel that starts at `now`.
@@ -166,7 +166,7 @@ impl Wheel {
         self.turned = self.turned.max(until);
     }
 
-    /// When the next entry is due; `None` if there is none.
+    /// Time at which the next entry is due; `None` if there is none.
     fn next(&self) -> Option<Tick> {
         (self.soonest != NEVER).then_some(Tick(self.soonest.saturating_mul(BUCKET_MS)))
     }

@@ -1,7 +1,7 @@
 //! A worker: all that a unit of work of any architecture does besides waiting and performing.
 //!
-//! Its connections, their timers, whom it accepts, what the master wants, cache, log, counters and
-//! clocks. It says what is to be done, and waits for nothing: that is its driver's.
+//! This is its connections, their timers, accepting, what the master wants, cache, log, counters
+//! and clocks. The worker says what is to be done, and never waits: its driver does.
 mod accepting;
 mod desk;
 mod next_root;
@@ -44,28 +44,28 @@ const WAIT_MS_MAX: u64 = 1000;
 /// up to a millisecond where the kernel holds megabytes for it.
 const EXPIRIES_MAX: usize = 16;
 
-/// What surrounds one worker.
+/// Surroundings of one worker.
 #[expect(missing_debug_implementations, reason = "holds trait objects that have none")]
 pub struct Surroundings<'a> {
-    /// What connections may consult.
+    /// Context that connections may consult.
     pub cx: FileCx<'a>,
     /// The worker's place in the arena.
     pub slot: TallySlot<'a>,
-    /// What the master wants.
+    /// State that the master sets.
     pub control: Control<'a>,
     /// Rings when the master wants something else.
     pub bell: &'a Bell,
-    /// Where records go; it wants to be told the time.
+    /// Log for records; it needs the time.
     pub log: &'a dyn WorkerLog,
     /// A turn or a round at least this long is a stall, nanoseconds.
     pub stall_ns: u64,
     /// The cache that is shared with other processes, as is the table of descriptors.
     pub shared: Option<&'a SharedCache<'a>>,
-    /// Who replaces the root, if another may come.
+    /// Source of the next root, if another may come.
     pub root: Option<RootSource<'a>>,
 }
 
-/// Who replaces the root of a process.
+/// Source of the next root of a process.
 #[derive(Clone, Copy, Debug)]
 pub enum RootSource<'a> {
     /// This unit, with what the master sends.
@@ -79,17 +79,17 @@ pub enum RootSource<'a> {
 pub struct Slot<S> {
     /// The conversation.
     pub conn: FileLink,
-    /// Its socket.
+    /// The socket.
     pub socket: Connection,
     /// Operations that the disk has been asked for and has not answered.
     pub pending: u8,
-    /// It is queued for another turn, which comes whatever happens.
+    /// Queued for another turn, which comes whatever happens.
     pub queued: bool,
-    /// What the driver keeps: operations that are under way, and what it waits for.
+    /// State of the driver: operations that are under way, and what it waits for.
     pub drive: S,
     /// The tick for which its timer is filed.
     timer_at: Tick,
-    /// When the request that is being timed was about to be read, nanoseconds; 0 if none is.
+    /// Time at which the request being timed was about to be read, nanoseconds; 0: none.
     timed_from: u64,
 }
 
@@ -112,23 +112,23 @@ pub struct Accepted {
 /// A wait that has begun.
 #[derive(Clone, Copy, Debug)]
 pub struct Wait {
-    /// It lasts no longer.
+    /// Longest duration of the wait.
     pub timeout: Duration,
     since: u64,
 }
 
-/// What a wait came to, for the counters.
+/// Outcome of a wait, for the counters.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Waited {
-    /// Events that it told of.
+    /// Events that it reported.
     pub events: usize,
     /// Descriptors that are watched.
     pub watched: usize,
-    /// How often that set has been changed since the beginning.
+    /// Changes of that set since the beginning.
     pub changes: u64,
 }
 
-/// What a driver is to do next.
+/// Next step of a driver.
 #[derive(Debug)]
 pub enum Action {
     /// Stop watching the connection, forget or cancel what is in flight for it, and
@@ -138,25 +138,25 @@ pub enum Action {
     Admit(Accepted),
     /// Give the connection a turn, unless it is queued for one.
     Turn(u64),
-    /// The connection's deadline has passed. A driver that may come late, because others held it
-    /// up, first tries what the connection waits for: what is in the socket by now, or has room
-    /// there, comes before the deadline.
+    /// The connection's deadline has passed. A driver that others may have held up first tries what
+    /// the connection waits for. What is in the socket by now, or has room there, comes before the
+    /// deadline.
     Late(u64),
-    /// The connection was told that its deadline has passed, if it still had. Forget or cancel what
-    /// it has given up, and give it a turn, unless it is queued for one.
+    /// The worker has expired the connection, if its deadline had still passed. Forget or cancel
+    /// what it has given up, and give it a turn, unless it is queued for one.
     Expired(u64, Option<Abandoned>),
     /// The worker is going to drain: [`Worker::offer_backlog`] takes what is left in the backlog.
     Drain,
 }
 
-/// How far a round has come, after its events.
+/// Stage of a round, after its events.
 #[derive(Clone, Copy, Debug)]
 enum Stage {
     /// Turns of those that were queued when it began.
     Queue,
     /// Deadlines that have passed.
     Deadlines,
-    /// This one has been looked at.
+    /// The driver has been given this connection as late.
     Late(u64),
     /// The last connections are accepted.
     Backlog,
@@ -166,38 +166,38 @@ enum Stage {
     Leave,
 }
 
-/// One worker, of connections of which its driver keeps an `S` each.
+/// A worker, whose driver keeps an `S` of each connection.
 #[expect(missing_debug_implementations, reason = "its surroundings have none")]
 pub struct Worker<'a, S> {
     slots: Slab<Slot<S>>,
     desk: Desk<'a>,
-    /// Keys whose timers have fired and have not been looked at.
+    /// Keys whose timers have fired and have not been checked.
     fired: VecDeque<u64>,
     /// Deadlines that may yet be met in this round.
     expiries: usize,
-    /// When the sweep through the cache goes on, at the latest.
+    /// Latest time at which the sweep through the cache resumes.
     sweep_on: Option<Tick>,
-    /// Which root the cache is about, if another unit replaces that.
+    /// Root that the cache is about, if another unit replaces that.
     root_generation: u64,
     stage: Stage,
     /// Connections that were queued when the round began, and have not had their turn.
     queued: usize,
-    /// All connections, of which each has a turn, or is closed, at the end of a round.
+    /// All connections. Each has a turn, or is closed, at the end of a round.
     rest: vec::IntoIter<u64>,
     /// Accepted, and to be admitted when the connection has been closed that it displaces.
     displacing: Option<Accepted>,
     /// Connections that it has lent to other units.
     away: usize,
-    /// It ends alone.
+    /// The worker ends alone.
     retired: bool,
-    /// It serves no longer.
+    /// The worker serves no longer.
     left: bool,
-    /// What it does about the beats of its process, if those are watched.
+    /// Part in the beats of its process, if those are watched.
     pulse: Option<Pulse<'a>>,
 }
 
 impl<'a, S> Worker<'a, S> {
-    /// What a slot takes, bytes, with its timer and its place among those that are idle.
+    /// Size of a slot, bytes, with its timer and its place among those that are idle.
     pub const SLOT_BYTES: usize = Slab::<Slot<S>>::SLOT_BYTES + Desk::ENTRY_BYTES;
 
     /// A worker without connections.
@@ -225,14 +225,14 @@ impl<'a, S> Worker<'a, S> {
         }
     }
 
-    /// The beats of its process are watched.
+    /// Sets its part in the beats of its process.
     #[must_use]
     pub fn with_pulse(mut self, pulse: Pulse<'a>) -> Self {
         self.pulse = Some(pulse);
         self
     }
 
-    /// Its thread's beat, if that is watched.
+    /// Beat of its thread, if that is watched.
     #[must_use]
     pub fn beat(&self) -> Option<&Arc<Beat>> {
         match &self.pulse {
@@ -241,7 +241,7 @@ impl<'a, S> Worker<'a, S> {
         }
     }
 
-    /// Its thread has come back to what it is to do, in the middle of a round.
+    /// Beats: the thread has come back to its work, in the middle of a round.
     #[inline]
     pub fn beats(&self) {
         if let Some(beat) = self.beat() {
@@ -249,7 +249,7 @@ impl<'a, S> Worker<'a, S> {
         }
     }
 
-    /// What surrounds it.
+    /// Surroundings of the worker.
     #[must_use]
     pub const fn around(&self) -> &Surroundings<'a> {
         &self.desk.around
@@ -261,7 +261,7 @@ impl<'a, S> Worker<'a, S> {
         self.desk.held_ms
     }
 
-    /// All connections have waited so long for other units, of which their peers knew nothing.
+    /// Adds `ms` that all connections have waited for other units, unknown to their peers.
     pub fn held_by_others(&mut self, ms: u64) {
         #[expect(clippy::cast_possible_truncation, reason = "it wraps")]
         let ms = ms as u32;
@@ -304,8 +304,8 @@ impl<'a, S> Worker<'a, S> {
         self.renew_root()
     }
 
-    /// What is to be done next, besides events; `None` at the end of the round. Connections are
-    /// accepted first, if one has been closed; then come turns of those that were queued when the
+    /// Returns the next action besides events; `None` at the end of the round. Connections are
+    /// accepted first, if one has been closed. Then come turns of those that were queued when the
     /// round began, deadlines, and what the master wants.
     pub fn next_action(&mut self) -> Option<Action> {
         loop {
@@ -329,7 +329,7 @@ impl<'a, S> Worker<'a, S> {
                     self.tick();
                     if self.is_to_drain() {
                         self.stage = Stage::Backlog;
-                        // Who retires leaves the backlog to the others.
+                        // A worker that retires leaves the backlog to the others.
                         if !self.retires() {
                             return Some(Action::Drain);
                         }
@@ -368,9 +368,9 @@ impl<'a, S> Worker<'a, S> {
 
     /// Ends the last round: all connections are closed.
     fn leave(&mut self) {
-        // Who is closed now leaves no room to others.
+        // A connection that is closed now leaves no room to others.
         self.desk.acceptor.draining = true;
-        // It does not wait again, so nothing else would.
+        // The worker does not wait again, so nothing else would.
         self.desk.acceptor.pass_on();
         self.rest = self.slots.keys().into_iter();
         (self.stage, self.left) = (Stage::Leave, true);
@@ -389,8 +389,8 @@ impl<'a, S> Worker<'a, S> {
         None
     }
 
-    /// True until the round is over in which the master has said that the worker is to leave, or
-    /// the last connection or the time to drain has ended.
+    /// True until the round ends in which the worker leaves: the master has said so, or the last
+    /// connection or the time to drain has ended.
     #[must_use]
     pub const fn goes_on(&self) -> bool {
         !self.left
@@ -404,8 +404,8 @@ impl<'a, S> Worker<'a, S> {
         }
     }
 
-    /// How long a thread may wait for the one connection that it serves, or for another: until a
-    /// deadline, the end of a pause or that of the drain, and no longer than `most`.
+    /// Time that a thread may wait for the one connection that it serves, or for another: at most
+    /// `most`. A deadline, the end of a pause or that of the drain ends it earlier.
     pub fn patience(&self, most: Duration) -> Duration {
         let Desk { acceptor, around, .. } = &self.desk;
         let drains = acceptor.draining && !self.retires();
@@ -418,8 +418,8 @@ impl<'a, S> Worker<'a, S> {
         Duration::from_millis(due.since(self.desk.now.tick).saturating_add(1))
     }
 
-    /// Looks at the time after a call that may have waited. True if the root is another from now
-    /// on, as after [`Worker::end_wait`].
+    /// Reads the clocks after a call that may have waited. True if the root is another from now on,
+    /// as after [`Worker::end_wait`].
     pub fn look(&mut self) -> bool {
         self.desk.look();
         self.queued = self.desk.again.len();
@@ -427,7 +427,7 @@ impl<'a, S> Worker<'a, S> {
     }
 
     /// True if the root is another: takes the one that the master has sent, or sees that another
-    /// unit has. All that is known of the old one is forgotten.
+    /// unit has. Forgets all that is known of the old one.
     fn renew_root(&mut self) -> bool {
         let Surroundings { cx, slot, control, shared, root, .. } = &self.desk.around;
         let root = match root {
@@ -455,7 +455,7 @@ impl<'a, S> Worker<'a, S> {
                 None => root.renew(),
                 Some(shared) => shared.member().acquire(|| root.renew()),
             };
-            // What another thread opens from now on is of this root.
+            // Files that another thread opens from now on are of this root.
             renewed.map(|_| clock::now().tick)
         });
         match renewed {
@@ -469,8 +469,8 @@ impl<'a, S> Worker<'a, S> {
         renewed.is_some()
     }
 
-    /// What is done once in a round: lets the cache forget a little of what nobody asks for, tells
-    /// the log the time, and lets the heart beat.
+    /// Does what is due once in a round: lets the cache forget a little of what is not asked for,
+    /// reports the time to the log, and beats.
     fn tick(&mut self) {
         let (Surroundings { cx, slot, root, .. }, now) = (&self.desk.around, self.desk.now);
         if self.sweep_on.is_none_or(|on| on <= now.tick) {
@@ -482,13 +482,13 @@ impl<'a, S> Worker<'a, S> {
             Some(Pulse::Other(beat)) => beat.beat(),
             None => {}
         }
-        // The heart of a process is its first unit's, whoever else counts there.
+        // The heartbeat of a process is its first unit's, whichever others count there.
         if !matches!(root, Some(RootSource::Unit(first)) if first.is(slot)) {
             slot.set_heartbeat_ms(now.tick.0);
         }
     }
 
-    /// Tells the time to the log, and to the cache that others change.
+    /// Reports the time to the log, and to the cache that others change.
     fn tick_log(&self) {
         let (Surroundings { cx, log, shared, .. }, now) = (&self.desk.around, self.desk.now);
         let Some(shared) = shared else { return log.tick(now) };
@@ -505,7 +505,7 @@ impl<'a, S> Worker<'a, S> {
         });
     }
 
-    /// True if it ends alone, while others go on.
+    /// True if it ends alone, while others continue.
     fn retires(&self) -> bool {
         self.retired && self.desk.around.control.phase() == Phase::Run
     }
@@ -519,7 +519,7 @@ impl<'a, S> Worker<'a, S> {
     /// True if the master wants it to leave, or it has drained, or has no more time to.
     fn is_to_leave(&self) -> bool {
         let Desk { acceptor, around: Surroundings { control, .. }, now, .. } = &self.desk;
-        // Who has no listeners is fed by others, who have it retire when nothing more will come.
+        // A worker without listeners is fed by others, which retire it when nothing more comes.
         let is_fed = acceptor.listeners.is_empty() && !self.retired;
         let has_drained = || self.slots.is_empty() && self.away == 0 && !is_fed;
         match control.phase() {
@@ -532,8 +532,8 @@ impl<'a, S> Worker<'a, S> {
         }
     }
 
-    /// Stops accepting, and tells every connection to finish what it is doing. What was in the
-    /// backlog has been accepted before, or is left to others.
+    /// Stops accepting, and makes every connection finish what it is doing. What was in the backlog
+    /// has been accepted before, or is left to others.
     fn drain(&mut self) {
         if self.retires() {
             self.desk.acceptor.leave();
@@ -550,8 +550,8 @@ impl<'a, S> Worker<'a, S> {
         self.rest = keys.into_iter();
     }
 
-    /// Forgets a connection and closes its socket, which nobody watches any more: for this reason,
-    /// if it has not given one. Nobody has an operation of it.
+    /// Forgets a connection and closes its socket, which no poller watches any more: for this
+    /// reason, if it has not given one. No operation of it is out.
     pub fn close(&mut self, key: u64, reason: CloseReason) {
         let Some(mut slot) = self.slots.remove(key) else { return };
         let desk = &mut self.desk;
@@ -563,13 +563,13 @@ impl<'a, S> Worker<'a, S> {
         let closing = closing(slot.socket.as_fd());
         drop(slot);
         drop(closing);
-        // Who is displaced leaves room to the one that is there already.
+        // A displaced connection leaves room to the one that is there already.
         if reason != CloseReason::Displaced {
             desk.acceptor.has_room();
         }
     }
 
-    /// Looks at the time: whether a pause is over, and whose timers have fired.
+    /// Checks whether a pause is over, and which timers have fired.
     fn expire(&mut self) {
         let now = self.desk.now.tick;
         if self.desk.acceptor.ends_pause(now) {
@@ -598,8 +598,8 @@ impl<'a, S> Worker<'a, S> {
         None
     }
 
-    /// Tells a connection that its deadline has passed, if it still has, and says what the
-    /// connection gives up of that which was out.
+    /// Expires a connection, if its deadline has still passed, and returns what the connection
+    /// gives up of that which was out.
     fn give_up(&mut self, key: u64) -> Option<Abandoned> {
         let (slot, now) = (self.slots.get_mut(key)?, self.desk.now);
         let mut abandoned = None;

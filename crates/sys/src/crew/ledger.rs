@@ -1,4 +1,4 @@
-//! The ledger of descriptors: by number, who may close it.
+//! The ledger of descriptors: by number, the process that may close it.
 use super::{Crew, GATE, HIGH, KEEPER, Member, RETIREMENTS, SWEEPING, assert_unlocked, low};
 use crate::{clock, process::Child};
 use rustix::{
@@ -14,38 +14,38 @@ use std::{
     time::Duration,
 };
 
-/// Where the ledger says what a number is, above a stamp. 0: nothing, or that nobody has it open.
+/// Bits of an entry that hold its state, above a stamp. 0: no entry, or no process has it open.
 const SAYS: u64 = !(u32::MAX as u64);
 const OWNED: u64 = 1 << 32;
 const CLOSING: u64 = 2 << 32;
-/// The cache holds it open.
+/// The cache holds the number open.
 const CACHED: u64 = 3 << 32;
-/// The cache does not want it any more: the last user closes it. With the number of the retirement
-/// in place of a stamp: a number that is closed may come back, and be retired again.
+/// The cache has released the number, and the last user closes it. Contains the number of the
+/// retirement in place of a stamp: a closed number may return and be retired again.
 const RETIRED: u64 = 4 << 32;
-/// It is the keeper's: of the process that made the workers.
+/// The keeper's: the process that made the workers.
 const KEPT: u64 = 5 << 32;
-/// A worker has opened it as a file for the cache. Nothing but this ledger closes it, or what the
-/// cache makes of it: so the number is not stale, as that of an [`OWNED`] one may be.
+/// A worker has opened the number as a file for the cache. Only this ledger closes it, or the
+/// cache's later state of it. So the number is never stale, as that of an [`OWNED`] one may be.
 const LENT: u64 = 6 << 32;
 
-/// How long the keeper waits for workers to pause before it tries again later.
+/// Time that the keeper waits for workers to pause before it tries again later.
 const PAUSE_NS_MAX: u64 = 5_000_000;
 
-/// What clearing up after a worker came to.
+/// Result of clearing up after a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sweep {
-    /// Everything that it held has been closed.
+    /// All that it held is closed.
     Done,
-    /// A worker is about to take descriptors, and nothing can be told apart now: sweep again.
+    /// A worker is about to take descriptors, so owners are undecided: sweep again.
     Later,
 }
 
 impl Member {
-    /// Takes descriptors that the ledger does not know: it does when `call` returns.
+    /// Takes descriptors that the ledger knows only when `call` returns.
     ///
-    /// Every call that may open something goes through here, and enters what it keeps with
-    /// [`Member::own`] or [`Member::lend`] before it returns. Not nested.
+    /// Every call that may open something goes through here. Before it returns, it enters what it
+    /// keeps with [`Member::own`] or [`Member::lend`]. Not nested.
     pub fn acquire<T>(&self, call: impl FnOnce() -> T) -> T {
         let gate = &self.crew.berth(self.worker)[GATE];
         loop {
@@ -66,7 +66,7 @@ impl Member {
         self.enter_own(fd, OWNED);
     }
 
-    /// Says that this worker is about to close a descriptor of its own.
+    /// Marks a descriptor that this worker is about to close.
     pub fn closing(&self, fd: BorrowedFd<'_>) -> Closing<'_> {
         self.enter_own(fd, CLOSING);
         Closing { member: self, number: fd.as_raw_fd() }
@@ -78,14 +78,14 @@ impl Member {
         self.enter(RawFd::try_from(number).expect("it was a descriptor"), LENT);
     }
 
-    /// True if the file is this worker's own, to be given to the cache.
+    /// True if the file is this worker's own, and may be given to the cache.
     #[must_use]
     pub fn owns(&self, number: u32) -> bool {
         let owner = self.crew.owners.get(number as usize);
         owner.is_some_and(|owner| owner.load(SeqCst) == self.lent())
     }
 
-    /// Gives a file of this worker's to the cache; nothing happens if it is none.
+    /// Gives a file of this worker's to the cache. Does nothing if this worker has not lent it.
     pub fn adopt(&self, number: u32) {
         if let Some(owner) = self.crew.owners.get(number as usize) {
             let _ = owner.compare_exchange(self.lent(), CACHED, SeqCst, Relaxed);
@@ -102,9 +102,9 @@ impl Member {
         LENT | u64::from(self.stamp)
     }
 
-    /// The cache holds this number no longer: the last user closes it. If it has no user, that is
-    /// left to [`Member::close_unused`], and to [`Crew::bury`] if the caller dies before. Nothing
-    /// happens if the cache did not hold it.
+    /// Releases a number from the cache: the last user closes it. If it has no user,
+    /// [`Member::close_unused`] closes it, or [`Crew::bury`] if the caller dies first. Does nothing
+    /// if the cache did not hold it.
     pub fn retire(&self, number: u32) {
         let Some(owner) = self.crew.owners.get(number as usize) else { return };
         let retirement = self.crew.header[RETIREMENTS].fetch_add(1, Relaxed);
@@ -121,23 +121,23 @@ impl Member {
         }
     }
 
-    /// Closes a number that has been retired, if nobody uses it. Not under a lock.
+    /// Closes a retired number if it has no user. Not under a lock.
     pub fn close_unused(&self, number: u32) {
         if (number as usize) < self.crew.owners.len() {
             self.crew.close_retired(number as usize, self.stamp);
         }
     }
 
-    /// [`Member::close_unused`] for everything that has been retired.
+    /// [`Member::close_unused`] for all retired numbers.
     pub fn close_all_unused(&self) {
         for number in self.crew.numbers() {
             self.crew.close_retired(number, self.stamp);
         }
     }
 
-    /// A use of what the cache holds open under this number; `None` if it does not.
+    /// Counts a use of what the cache holds open under this number; `None` if it does not.
     ///
-    /// Call it under the lock that keeps others from letting go of the file.
+    /// Call it under the lock that keeps others from releasing the file.
     #[must_use]
     pub fn lease(&'static self, number: u32) -> Option<Lease> {
         let owner = self.crew.owners.get(number as usize)?;
@@ -150,10 +150,10 @@ impl Member {
         None
     }
 
-    /// One use less; the last closes what nobody wants. Not under a lock.
+    /// Ends a use; the last user closes what is no longer wanted. Not under a lock.
     pub(crate) fn let_go(&self, number: u32) {
         assert_unlocked();
-        // None is left where the keeper has taken the uses back.
+        // No use is left where the keeper has reset the uses.
         let before =
             self.uses_mine(number).fetch_update(SeqCst, SeqCst, |uses| uses.checked_sub(1));
         if before.is_ok_and(|before| before > 1) {
@@ -171,7 +171,7 @@ impl Member {
         self.crew.uses(self.worker, number as usize)
     }
 
-    /// Enters a descriptor that has an owner, which one that the ledger closes has not.
+    /// Enters a descriptor that has an owner. Skips one that the ledger closes.
     fn enter_own(&self, fd: BorrowedFd<'_>, how: u64) {
         let owner = usize::try_from(fd.as_raw_fd()).ok().and_then(|at| self.crew.owners.get(at));
         let says = owner.map_or(0, |owner| owner.load(SeqCst) & SAYS);
@@ -186,8 +186,8 @@ impl Member {
     }
 }
 
-/// A use of a file that the cache holds, counted: the file stays open until this, or the file that
-/// was made of it, is dropped. Not under a lock: that may close it.
+/// Counted use of a file that the cache holds. The file stays open until this, or the file made
+/// from it, is dropped. Not under a lock: the drop may close it.
 #[derive(Debug)]
 #[must_use = "dropping it ends the use"]
 pub struct Lease {
@@ -196,8 +196,7 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// The number, and the worker by which it is used: the caller ends the use
-    /// ([`Member::let_go`]).
+    /// The number, and the worker that uses it. The caller ends the use ([`Member::let_go`]).
     pub(crate) fn into_parts(self) -> (u32, &'static Member) {
         let parts = (self.number, self.member);
         std::mem::forget(self);
@@ -224,27 +223,27 @@ impl Drop for Closing<'_> {
         let number = usize::try_from(self.number).expect("a descriptor");
         let closing = CLOSING | u64::from(self.member.stamp);
         if let Some(owner) = self.member.crew.owners.get(number) {
-            // Another worker may have got the number already, and entered itself.
+            // Another worker may have got the number already, and entered its own stamp.
             let _ = owner.compare_exchange(closing, 0, SeqCst, Relaxed);
         }
     }
 }
 
 impl Crew {
-    /// Enters a descriptor that the keeper has taken for itself, before it sweeps: what a worker
-    /// that died in the middle of a close has left under the number is not true any more.
+    /// Enters a descriptor that the keeper has opened, before it sweeps. An entry that a worker
+    /// left when it died in the middle of a close is no longer true.
     pub fn keep(&self, fd: BorrowedFd<'_>) {
         self.enter_number(fd.as_raw_fd(), KEPT);
     }
 
-    /// Says that the keeper is about to close a descriptor that it has kept.
+    /// Marks a kept descriptor that the keeper is about to close.
     pub fn give_up(&self, fd: BorrowedFd<'_>) {
         self.enter_number(fd.as_raw_fd(), 0);
     }
 
     pub(super) fn keep_what_is_open(&self) -> io::Result<()> {
         for number in open_numbers()? {
-            // What was open before the limit was lowered may be beyond it, and the books.
+            // What was open before the limit was lowered may be beyond it, and beyond the ledger.
             if usize::try_from(number).is_ok_and(|number| number < self.owners.len()) {
                 self.enter_number(number, KEPT);
             }
@@ -254,7 +253,7 @@ impl Crew {
 
     fn enter_number(&self, fd: RawFd, word: u64) {
         let number = usize::try_from(fd).expect("a descriptor");
-        // The limit on descriptors is no higher than the books are long.
+        // The limit on descriptors does not exceed the ledger.
         self.owners[number].store(word, SeqCst);
         let high = &self.header[HIGH];
         if number as u64 > high.load(Relaxed) {
@@ -262,9 +261,9 @@ impl Crew {
         }
     }
 
-    /// Closes what the process `child`, which was worker number `worker` and has been reaped, held
-    /// open: its sockets, above all, whose peers would wait for ever. What the keeper has opened
-    /// since [`Crew::create`] it must have [kept](Crew::keep).
+    /// Closes what the process `child` held open: above all its sockets, whose peers would wait for
+    /// ever. It was worker number `worker` and has been reaped. The keeper must have
+    /// [kept](Crew::keep) what it opened since [`Crew::create`].
     ///
     /// # Panics
     /// If this is not the process that created the crew, or another one is the worker.
@@ -275,8 +274,8 @@ impl Crew {
         for number in self.numbers() {
             self.uses(worker, number).store(0, SeqCst);
             let owner = self.owners[number].load(SeqCst);
-            // A number that is `OWNED` may be stale, and another worker's by now: the sweep, in
-            // which all workers pause, closes those.
+            // An `OWNED` number may be stale, and another worker's by now. The sweep closes those:
+            // all workers pause in it.
             if owner & SAYS == LENT && self.is_dead(stamp(owner)) {
                 self.close_if(number, owner, 0);
             } else {
@@ -286,7 +285,7 @@ impl Crew {
         self.sweep()
     }
 
-    /// Closes what dead workers had open, had taken and not entered, or were closing.
+    /// Closes what dead workers had open, had taken without an entry, or were closing.
     ///
     /// # Panics
     /// As [`Crew::bury`].
@@ -298,14 +297,13 @@ impl Crew {
         sweep
     }
 
-    /// Only the process that has no descriptor which it did not enter may close what is not
-    /// entered.
+    /// Only a process that has entered all of its own descriptors may close those without an entry.
     fn assert_keeper(&self) {
         let keeper = self.header[KEEPER].load(Relaxed);
         assert_eq!(keeper, u64::from(process::id()), "the keeper clears up after workers");
     }
 
-    /// Waits, not for long, until no worker is taking descriptors.
+    /// Waits briefly until no worker takes descriptors.
     fn all_paused(&self) -> bool {
         let start = clock::nanos();
         (0..self.workers).all(|worker| {
@@ -332,7 +330,7 @@ impl Crew {
                 _ => false,
             };
             if dead {
-                // Nobody takes or closes such a number while all workers pause.
+                // No worker takes or closes such a number while all pause.
                 close(fd);
                 owner.store(0, SeqCst);
             }
@@ -340,10 +338,10 @@ impl Crew {
         Sweep::Done
     }
 
-    /// Closes a number that the cache has let go of, if nobody uses it.
+    /// Closes a number that the cache has released, if it has no user.
     fn close_retired(&self, number: usize, stamp: u32) {
-        // Read before the uses: if the number is closed and comes back meanwhile, its uses are of
-        // another retirement than this one.
+        // Read before the uses: if the number is closed and returns meanwhile, its uses belong to
+        // another retirement.
         let word = self.owners[number].load(SeqCst);
         if word & SAYS != RETIRED {
             return;
@@ -354,7 +352,7 @@ impl Crew {
         }
     }
 
-    /// Closes a number if its entry still says so: of several who try, one does.
+    /// Closes a number if its entry is unchanged: of several that try, one does.
     fn close_if(&self, number: usize, says: u64, stamp: u32) {
         let owner = &self.owners[number];
         let closing = CLOSING | u64::from(stamp);
@@ -364,7 +362,7 @@ impl Crew {
         }
     }
 
-    /// Descriptors that the cache holds, and those it has let go of that somebody still uses.
+    /// Counts the descriptors that the cache holds, and the released ones that are still in use.
     #[must_use]
     pub fn files(&self) -> (usize, usize) {
         let says = |at: usize| self.owners[at].load(SeqCst) & SAYS;
@@ -382,21 +380,21 @@ fn open_numbers() -> io::Result<Vec<RawFd>> {
     let names = fs::read_dir("/proc/self/fd")?;
     let names = names.flatten().filter_map(|name| name.file_name().to_str()?.parse().ok());
     let mut numbers: Vec<RawFd> = names.collect();
-    // What listed them is among them, and gone.
+    // The descriptor that listed them is among them, and closed.
     numbers.retain(|number| is_open(*number));
     Ok(numbers)
 }
 
 fn is_open(fd: RawFd) -> bool {
-    // SAFETY: three integers; a number that nobody has open makes the call fail, which it may.
+    // SAFETY: three integers; a number that is not open makes the call fail, which it may.
     unsafe { libc::fcntl(fd, libc::F_GETFD) >= 0 }
 }
 
-/// True for what workers open and the keeper does not, once there are workers: connections, files
-/// and directories to be read, epoll instances.
+/// True for descriptors that workers open and the keeper, once there are workers, does not:
+/// connections, files and directories to be read, epoll instances.
 fn is_worker_like(fd: RawFd) -> bool {
-    // SAFETY: the descriptor is only looked at; that another process closes it meanwhile makes the
-    // calls fail, which they may.
+    // SAFETY: the descriptor is only inspected. If another process closes it meanwhile, the calls
+    // fail, which they may.
     let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
     let Ok(stat) = rustix::fs::fstat(borrowed) else { return false };
     match FileType::from_raw_mode(stat.st_mode) {
@@ -418,8 +416,8 @@ fn is_worker_like(fd: RawFd) -> bool {
 
 fn close(fd: RawFd) {
     assert_unlocked();
-    // SAFETY: the ledger says that nobody uses this number, and that it is for this process to
-    // close it: callers have exchanged its entry, or stopped all who could have it in hand.
+    // SAFETY: the ledger says that no process uses this number, and that this process may close it.
+    // Callers have exchanged its entry, or stopped all workers that could hold it.
     unsafe { libc::close(fd) };
 }
 
@@ -450,8 +448,8 @@ mod tests {
         (file, number)
     }
 
-    /// A process that looked at the uses of a number before it was closed does not close what came
-    /// back under it, was retired in its turn, and may be in use.
+    /// A process that checked the uses of a number before it was closed does not close its
+    /// successor, which was retired as well and may be in use.
     #[test]
     fn a_retirement_is_not_taken_for_another() {
         const NUMBER: u32 = 1000;

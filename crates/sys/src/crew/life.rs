@@ -1,4 +1,4 @@
-//! Who lives: one robust futex per worker, which the kernel marks when its process ends.
+//! Liveness: one robust futex per worker, which the kernel marks when its process ends.
 use super::{BERTH_WORDS, Crew, GATE, INCARNATION, LIFE, LINK, READING, WORKERS_MAX, futex};
 use std::{
     ffi::c_long,
@@ -9,10 +9,10 @@ use std::{
     },
 };
 
-/// A stamp is an incarnation and, in its low bits, a worker's number plus one.
+/// Bits of a stamp for a worker's number plus one. The incarnation is above them.
 const WORKER_BITS: u32 = 10;
 const INCARNATION_BITS: u32 = 20;
-/// A stamp that names no worker: it counts as that of a dead one.
+/// Stamp that names no worker, and counts as that of a dead one.
 pub(super) const DEAD: u32 = 1 << WORKER_BITS;
 const _: () = assert!(WORKERS_MAX < 1 << WORKER_BITS);
 
@@ -25,10 +25,11 @@ struct RobustList {
 }
 
 impl Crew {
-    /// Takes a place: its new incarnation, and the futex that says that it lives.
+    /// Takes a place: starts its new incarnation, and registers the futex that shows that the
+    /// worker lives.
     ///
-    /// The C library's robust mutexes would need the thread number that it keeps for itself, which
-    /// only its own `fork` brings up to date; a process made by clone(2) must do this by itself.
+    /// The C library's robust mutexes would need the thread number that it keeps privately, and
+    /// only its own `fork` updates that. A process made by clone(2) must do without them.
     pub(super) fn sign_on(&self, worker: usize) -> io::Result<u32> {
         let berth = self.berth(worker);
         berth[INCARNATION].fetch_add(1, SeqCst);
@@ -41,7 +42,7 @@ impl Crew {
                 + if cfg!(target_endian = "big") { 4 } else { 0 },
             pending: ptr::null(),
         }));
-        // The list has this one entry: its link leads back to the head.
+        // The list has this single entry: its link leads back to the head.
         link.store(ptr::from_ref(list).addr() as u64, SeqCst);
         let tid = crate::thread::number();
         futex(&berth[LIFE]).store(tid, SeqCst);
@@ -86,8 +87,7 @@ impl Crew {
         life != 0 && life & libc::FUTEX_OWNER_DIED == 0
     }
 
-    /// Marks a worker as ended, as the kernel does: for one that has been reaped and never
-    /// signed on.
+    /// Marks a worker as ended, as the kernel does. For a reaped one that never signed on.
     pub(super) fn mark_ended(&self, worker: usize) {
         futex(&self.berth(worker)[LIFE]).store(libc::FUTEX_OWNER_DIED, SeqCst);
     }
@@ -98,13 +98,13 @@ impl Crew {
         self.mark_ended(worker);
     }
 
-    /// True if no process but that with this number may have this place now.
+    /// True if no process other than `pid` may have this place now.
     pub(super) fn was(&self, worker: usize, pid: u32) -> bool {
         let life = futex(&self.berth(worker)[LIFE]).load(SeqCst);
         life & libc::FUTEX_TID_MASK == pid || !self.lives(worker)
     }
 
-    /// How many workers have had this place.
+    /// Number of workers that have had this place.
     #[must_use]
     pub fn incarnation(&self, worker: usize) -> u64 {
         self.berths[worker * BERTH_WORDS + INCARNATION].load(Relaxed)

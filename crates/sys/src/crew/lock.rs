@@ -1,13 +1,13 @@
-//! Locks over shared words that outlive whoever holds them.
+//! Locks over shared words that outlive their holders.
 //!
-//! A lock's word names its holder. A waiter checks now and then whether the holder lives, and takes
-//! the lock over from a dead one, which its [`Grip`] says. It repairs what the lock guards, or
-//! [poisons](Grip::poison) the lock: then every other waiter finds a dead holder as well. A waiter
-//! that repairs under another lock must poison: while it waits there, its own stamp would keep the
-//! others waiting here.
+//! A lock's word names its holder. A waiter checks now and then whether the holder lives. It takes
+//! the lock over from a dead one, and its [`Grip`] says so. It then repairs what the lock guards,
+//! or [poisons](Grip::poison) the lock: then every other waiter finds a dead holder as well. A
+//! waiter that repairs under another lock must poison: while it waits there, its own stamp would
+//! keep the others waiting here.
 //!
-//! Others wait as long as a lock is held. So nothing that may take long is done under one: in
-//! builds with debug assertions every system call but those of the locks themselves checks it.
+//! Others wait as long as a lock is held. So nothing slow may be done under one. In builds with
+//! debug assertions every system call but those of the locks themselves checks it.
 use super::{Crew, Member, READING, futex, life::DEAD};
 use crate::clock;
 use rustix::thread::futex::{self as sys, Flags, Timespec};
@@ -16,20 +16,20 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release, SeqCst},
 };
 
-/// Somebody sleeps until the lock is free.
+/// A waiter sleeps until the lock is free.
 const WAITERS: u32 = 1 << 31;
-/// How often a busy lock is looked at before sleeping, where its holder may be running.
+/// Checks of a busy lock before sleeping, where its holder may be running.
 pub(super) const SPINS: u32 = 100;
-/// How long to sleep before looking whether the holder lives, nanoseconds.
+/// Sleep between two checks of whether the holder lives, nanoseconds.
 const LOOK_NS: i64 = 2_000_000;
 
-/// The most that futex(2) can wake.
+/// Most waiters that futex(2) can wake.
 const EVERY_WAITER: u32 = i32::MAX.unsigned_abs();
 
-/// What a lock cost whoever took it.
+/// Cost of a lock to its taker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waited {
-    /// Somebody else had it.
+    /// Another holder had it.
     pub contended: bool,
     /// Nanoseconds until it was free.
     pub ns: u64,
@@ -42,9 +42,9 @@ pub struct Grip<'a> {
     member: &'a Member,
     word: &'a AtomicU64,
     kind: Kind,
-    /// The one before died with it: what it guards may be half changed.
+    /// The previous holder died with it: what it guards may be half changed.
     pub died: bool,
-    /// What it cost.
+    /// Time that the lock took to get.
     pub waited: Waited,
 }
 
@@ -61,8 +61,8 @@ impl<'a> Grip<'a> {
         Self { member, word, kind, died: false, waited: Waited::default() }
     }
 
-    /// Leaves the lock to a dead holder, as it was found, and wakes all that wait for it: each of
-    /// them finds it so. What makes the guarded words consistent then [resets](reset) the lock.
+    /// Leaves the lock to a dead holder, as it was found, and wakes all waiters: each finds it so.
+    /// Whatever makes the guarded words consistent then [resets](reset) the lock.
     ///
     /// # Panics
     /// If it is a lock for reading.
@@ -76,7 +76,7 @@ impl<'a> Grip<'a> {
         std::mem::forget(self);
     }
 
-    /// Leaves the lock taken, as a process does that is killed while it holds it.
+    /// Leaves the lock taken, like a process that is killed while it holds it.
     #[cfg(feature = "test-hooks")]
     pub fn leave(self) {
         held::less();
@@ -84,28 +84,28 @@ impl<'a> Grip<'a> {
     }
 }
 
-/// Frees a lock that no process waits for, whatever it says.
+/// Frees a lock that no process waits for, whatever its state.
 pub fn reset(word: &AtomicU64) {
     futex(word).store(0, Relaxed);
 }
 
-/// Call it before anything that others should not wait for.
+/// Checks that this thread holds no lock. Call it before anything that others should not wait for.
 ///
 /// # Panics
-/// In builds with debug assertions, if this thread has such a lock in hand.
+/// In builds with debug assertions, if this thread holds such a lock.
 #[inline]
 #[track_caller]
 pub fn assert_unlocked() {
     held::assert_none();
 }
 
-/// True if this thread has such a lock in hand; nobody knows in builds without debug assertions.
+/// True if this thread holds such a lock; always false without debug assertions.
 #[cfg(feature = "test-hooks")]
 pub(crate) fn is_locked() -> bool {
     held::any()
 }
 
-/// How many locks this thread has in hand.
+/// Count of locks that this thread holds.
 #[cfg(debug_assertions)]
 mod held {
     use std::cell::Cell;
@@ -129,7 +129,7 @@ mod held {
 
     #[track_caller]
     pub(super) fn assert_none() {
-        // What is dropped on the way out of a panic is no reason for another.
+        // A drop during a panic is no reason for another panic.
         let none = LOCKS.get() == 0 || std::thread::panicking();
         assert!(none, "others wait for the locks that are held meanwhile");
     }
@@ -163,7 +163,7 @@ impl Drop for Grip<'_> {
 }
 
 impl Member {
-    /// Takes a lock, alone.
+    /// Takes a lock exclusively.
     #[inline]
     pub fn lock<'a>(&'a self, word: &'a AtomicU64) -> Grip<'a> {
         let mut grip = Grip::new(self, word, Kind::Exclusive);
@@ -189,7 +189,7 @@ impl Member {
             let now = word.load(SeqCst);
             let died = now != 0 && self.crew.is_dead(now & !WAITERS);
             if now == 0 || died {
-                // Others may sleep: they are woken when this holder is done.
+                // Others may sleep: this holder wakes them when it is done.
                 let mine = self.stamp | WAITERS;
                 if word.compare_exchange(now, mine, SeqCst, Relaxed).is_ok() {
                     return (died, clock::nanos() - start);
@@ -203,7 +203,7 @@ impl Member {
         }
     }
 
-    /// Takes a reader-writer lock for reading: with others who read, and not while one writes.
+    /// Takes a reader-writer lock for reading: alongside other readers, and not while one writes.
     ///
     /// If its writer died, this is the lock for writing instead, and says so.
     #[inline]
@@ -240,7 +240,7 @@ impl Member {
         }
     }
 
-    /// Takes a reader-writer lock for writing: nobody else reads or writes.
+    /// Takes a reader-writer lock for writing: no other worker reads or writes.
     pub fn write<'a>(&'a self, word: &'a AtomicU64) -> Grip<'a> {
         let mut grip = self.lock(word);
         let start = clock::nanos();
@@ -255,7 +255,7 @@ impl Member {
     fn stop_reading(&self, word: &AtomicU64) {
         let reading = futex(&self.crew.berth(self.worker)[READING]);
         reading.store(0, Release);
-        // A writer that came this moment and is not seen here looks again after a while.
+        // A writer that arrives now and is not seen here checks again after a while.
         if futex(word).load(Acquire) != 0 {
             wake(reading, 1);
         }
@@ -263,7 +263,7 @@ impl Member {
 }
 
 impl Crew {
-    /// Waits until no other worker reads; true if one did. A dead reader's share is taken back.
+    /// Waits until no other worker reads; true if one did. Resets the share of a dead reader.
     fn await_readers(&self, me: usize) -> bool {
         let mut waited = false;
         for worker in (0..self.workers).filter(|worker| *worker != me) {
@@ -287,7 +287,7 @@ impl Crew {
 
 fn wait(word: &AtomicU32, value: u32) {
     let time = Timespec { tv_sec: 0, tv_nsec: LOOK_NS };
-    // Whatever ends it, the caller looks at the word again.
+    // Whatever ends the wait, the caller checks the word again.
     let _ = sys::wait(word, Flags::empty(), value, Some(&time));
 }
 
@@ -316,7 +316,7 @@ mod tests {
         });
     }
 
-    /// Runs `call` with one lock of each kind in hand.
+    /// Runs `call` while it holds one lock of each kind.
     fn under_locks(call: impl FnOnce(&'static Member)) {
         let books = Crew::words(1, 64);
         let memory = crew::words(books + 32).unwrap();

@@ -6,24 +6,24 @@ use rustix::{
 };
 use std::{ffi::c_void, io, ptr, rc::Rc};
 
-/// The least that a stack may have, bytes.
+/// Least size of a stack, bytes.
 pub const STACK_BYTES_MIN: usize = 16 << 10;
 const PAGE: usize = 4096;
 const _: () = assert!(PAGE.is_multiple_of(STACK_ALIGNMENT));
 const _: () = assert!(STACK_BYTES_MIN >= corosensei::stack::MIN_STACK_SIZE);
 
-/// Pages that one call tells of, of those that may have been touched.
+/// Pages that one mincore(2) call reports on.
 const PAGES_LOOKED_AT: usize = 64;
 
 /// `MADV_GUARD_INSTALL` (madvise(2), Linux 6.13).
 const GUARD_INSTALL: libc::c_int = 102;
 
-/// The page below a stack: who touches it overflows the stack, and the process ends by `SIGSEGV`.
+/// Kind of guard page below a stack. An overflow touches it, and the process ends by `SIGSEGV`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guard {
     /// A mark in the page table, if [`has_light_guards`]: all stacks are one mapping.
     Light,
-    /// A page that nobody may access: two mappings a stack.
+    /// A page without access: two mappings per stack.
     Mapping,
 }
 
@@ -49,15 +49,15 @@ impl Mapping {
         Ok(Self { at, bytes })
     }
 
-    /// Takes a page away: whoever touches it ends by `SIGSEGV`.
+    /// Takes a page away: touching it ends the process by `SIGSEGV`.
     fn guard(&self, from: usize, guard: Guard) -> io::Result<()> {
         assert!(from + PAGE <= self.bytes && from.is_multiple_of(PAGE));
         let page = self.at.wrapping_byte_add(from);
         let done = match guard {
-            // SAFETY: the page is in the mapping, as is asserted above, and nobody uses it yet.
+            // SAFETY: the page is in the mapping, as is asserted above, and nothing uses it yet.
             Guard::Light => unsafe { libc::madvise(page, PAGE, GUARD_INSTALL) },
             Guard::Mapping => {
-                // SAFETY: the page is in the mapping, as before, and nobody uses it yet.
+                // SAFETY: the page is in the mapping, as before, and nothing uses it yet.
                 unsafe { rustix::mm::mprotect(page, PAGE, MprotectFlags::empty()) }?;
                 0
             }
@@ -75,18 +75,18 @@ impl Drop for Mapping {
     }
 }
 
-/// Memory for so many stacks, each of which is used once. A page takes memory when it is touched.
+/// Memory for a number of stacks, each used once. A page takes memory when it is touched.
 #[derive(Debug)]
 pub struct Stacks {
     mapping: Rc<Mapping>,
-    /// Of one stack, without its guard.
+    /// Bytes of one stack, without its guard.
     bytes: usize,
     taken: usize,
     count: usize,
 }
 
 impl Stacks {
-    /// Memory for `count` stacks of so many bytes, in whole pages.
+    /// Reserves memory for `count` stacks of `bytes` bytes, in whole pages.
     ///
     /// # Errors
     /// A stack would be shorter than [`STACK_BYTES_MIN`] or not in whole pages, there is no room
@@ -100,7 +100,7 @@ impl Stacks {
         // SAFETY: this changes how the kernel backs the mapping, and nothing that is in it.
         let advised =
             unsafe { rustix::mm::madvise(mapping.at, mapping.bytes, Advice::LinuxNoHugepage) };
-        // A kernel without huge pages does not know what to refrain from.
+        // A kernel without huge pages rejects the advice.
         advised.or_else(|errno| if errno == Errno::INVAL { Ok(()) } else { Err(errno) })?;
         for at in 0..count {
             mapping.guard(at * (bytes + PAGE), guard)?;
@@ -108,12 +108,12 @@ impl Stacks {
         Ok(Self { mapping: Rc::new(mapping), bytes, taken: 0, count })
     }
 
-    /// How many have not been taken.
+    /// Number of stacks not taken yet.
     pub(super) const fn left(&self) -> usize {
         self.count - self.taken
     }
 
-    /// The next stack.
+    /// Takes the next stack.
     pub(super) fn take(&mut self) -> Option<Stack> {
         if self.left() == 0 {
             return None;
@@ -124,7 +124,7 @@ impl Stacks {
         Some(Stack { limit: limit?, base: base?, _mapping: Rc::clone(&self.mapping) })
     }
 
-    /// From the lowest page of a stack that is in memory to its base.
+    /// Bytes from the lowest page of a stack that is in memory to its base.
     pub(super) fn bytes_touched(&self, at: usize) -> usize {
         assert!(at < self.count);
         let lowest = self.mapping.at.wrapping_byte_add(at * (self.bytes + PAGE) + PAGE);
@@ -146,7 +146,7 @@ impl Stacks {
     }
 }
 
-/// One stack, with the guard below it.
+/// A stack, with the guard below it.
 #[derive(Debug)]
 pub(super) struct Stack {
     limit: StackPointer,
@@ -155,7 +155,7 @@ pub(super) struct Stack {
 }
 
 // SAFETY: from the page above `limit`, which is a guard, up to `base` there are `STACK_BYTES_MIN`
-// or more bytes of memory that nobody else uses: `Stacks::take` gives each place away once. They
+// or more bytes of memory. Nothing else uses them: `Stacks::take` gives each place away once. They
 // stay mapped as long as this value holds the mapping. Both ends are at pages.
 unsafe impl corosensei::stack::Stack for Stack {
     fn base(&self) -> StackPointer {
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// How many mappings the process has between the ends of this one.
+    /// Counts the mappings of the process between the ends of this one.
     fn mappings(mapping: &Mapping) -> usize {
         let (from, to) = (mapping.at.addr(), mapping.at.addr() + mapping.bytes);
         let maps = fs::read_to_string("/proc/self/maps").unwrap();

@@ -1,4 +1,4 @@
-//! Limits as systems of all kinds state them.
+//! Limits as various systems state them.
 use super::*;
 
 /// A system: its two files of `/proc`, and the files of its groups.

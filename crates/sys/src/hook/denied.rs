@@ -1,19 +1,19 @@
-//! What others do to our system calls: a container's filter, a lease on a file. For tests.
+//! Outside interference with our system calls: a container's filter, a lease on a file. For tests.
 use std::{
     fs::File,
     io,
     os::fd::{AsFd, AsRawFd},
 };
 
-/// `BPF_LD | BPF_W | BPF_ABS`: load a word of what is known of the call.
+/// `BPF_LD | BPF_W | BPF_ABS`: load a word of the call's data.
 const LOAD: u16 = 0x20;
-/// `BPF_JMP | BPF_JEQ | BPF_K`: skip so many steps, by whether the word is this.
+/// `BPF_JMP | BPF_JEQ | BPF_K`: skip a number of steps, depending on whether the word is this.
 const COMPARE: u16 = 0x15;
-/// `BPF_RET | BPF_K`: this is the verdict.
+/// `BPF_RET | BPF_K`: return the verdict.
 const JUDGE: u16 = 0x06;
-/// Where the number of the call stands (`struct seccomp_data`).
+/// Offset of the call's number (`struct seccomp_data`).
 const NUMBER_AT: u32 = 0;
-/// Which signal tells of a lease that somebody wants broken (fcntl(2)).
+/// Command that sets the signal for a lease to be broken (fcntl(2)).
 const F_SETSIG: libc::c_int = 10;
 
 /// A system call.
@@ -27,8 +27,8 @@ pub enum Call {
     Setgroups,
 }
 
-/// From now on a call fails with `errno`, in this thread and in all that it starts, for good
-/// (seccomp(2)). All else is as it was, but for what set-user-ID programs could do.
+/// Makes a call fail with `errno` for good, in this thread and in all that it starts (seccomp(2)).
+/// Else only the privileges of set-user-ID programs change.
 ///
 /// # Errors
 /// The kernel has no such filters.
@@ -56,14 +56,14 @@ pub fn deny(call: Call, errno: u16) -> io::Result<()> {
     done(unsafe { libc::prctl(libc::PR_SET_SECCOMP, filter, &raw const program) })
 }
 
-/// Takes a lease on a file for writing, as Samba does for its clients: until it is closed nobody
-/// else opens it (`F_SETLEASE`, fcntl(2)).
+/// Takes a lease on a file for writing, as Samba does for its clients: until it is closed no other
+/// process opens it (`F_SETLEASE`, fcntl(2)).
 ///
 /// # Errors
-/// It is open elsewhere, or neither is it ours nor may we take leases.
+/// The file is open elsewhere, or is not ours and we may not take leases.
 pub fn lease(file: &File) -> io::Result<()> {
     let fd = file.as_fd().as_raw_fd();
-    // Somebody who wants it makes the kernel send a signal: one that ends nobody.
+    // An attempt to open it makes the kernel send a signal: SIGURG ends no process.
     // SAFETY: takes integers and touches no memory of ours.
     done(unsafe { libc::fcntl(fd, F_SETSIG, libc::SIGURG) })?;
     // SAFETY: takes integers and touches no memory of ours.

@@ -24,53 +24,52 @@ use std::{
     time::Duration,
 };
 
-/// Which faults strike how often. Rates count in 1,000 calls of their kind.
+/// Kinds and rates of faults. Rates count in 1,000 calls of their kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// Where the sequence of faults starts. The same seed gives a thread that makes the same
-    /// calls the same faults.
+    /// Start of the sequence of faults. With the same seed, a thread that makes the same calls gets
+    /// the same faults.
     pub seed: u64,
-    /// Receives and sends that move fewer bytes than they could. Receives do not once this
-    /// process waits for edges: what a short one leaves behind has no edge to announce it, and
-    /// whoever waits for edges may take a short one for an empty socket (epoll(7), question 9).
+    /// Receives and sends that move fewer bytes than they could. Receives do not once this process
+    /// waits for edges: no edge announces what a short one leaves behind. Such a process may take a
+    /// short one for an empty socket (epoll(7), question 9).
     pub short_per_mille: u32,
     /// Calls, waits included, that a signal seems to interrupt. At most 900 count.
     pub eintr_per_mille: u32,
-    /// Receives, sends and accepts that seem to find nothing to do. None once this process
-    /// waits for edges: there would not be another. Leave it 0 with blocking sockets.
+    /// Receives, sends and accepts that seem to find nothing to do. None once this process waits
+    /// for edges: there would be no further one. Leave it 0 with blocking sockets.
     pub eagain_per_mille: u32,
     /// Accepts that seem to find the table of descriptors full.
     pub emfile_accept_per_mille: u32,
     /// Opens that take `slow_open_us` longer.
     pub slow_open_per_mille: u32,
-    /// How long a slow open takes, microseconds.
+    /// Duration of a slow open, microseconds.
     pub slow_open_us: u64,
-    /// How many of 1,000 files are on a slow disk, and in nobody's memory at first: reading or
-    /// sending from one takes `slow_read_us` longer until somebody has waited for it, and who
-    /// asks whether it is in memory is told that it is not.
+    /// Files in 1,000 that are on a slow disk, and not in memory at first. Reading or sending from
+    /// one takes `slow_read_us` longer until one read has waited for it. Until then a query says
+    /// that it is not in memory.
     pub slow_read_per_mille: u32,
-    /// How long the first read of such a file takes, microseconds.
+    /// Duration of the first read of such a file, microseconds.
     pub slow_read_us: u64,
-    /// Points in the middle of a change of what processes share at which this one is killed,
-    /// the locks of that in its hand.
+    /// Points in the middle of a change of shared data at which this process is killed while it
+    /// holds the locks.
     pub die_locked_per_mille: u32,
-    /// Time for which it holds the locks before, microseconds: others come to wait for them.
+    /// Time for which it holds the locks before, microseconds, so that others wait for them.
     pub die_locked_us: u64,
-    /// Connections that a thread of a stage takes out of its queue, and panics with in its hands.
+    /// Connections that a thread of a stage takes out of its queue, and then panics.
     pub panic_in_visit_per_mille: u32,
-    /// Which connection that a stage of a process takes, counted from 1, has its thread go round in
-    /// circles. 0: none.
+    /// Number, from 1 on, of the visit to a stage whose thread loops for ever. 0: none.
     pub spin_at_visit: u64,
-    /// Which has its thread sleep for ever. 0: none.
+    /// Number of the visit whose thread sleeps for ever. 0: none.
     pub sleep_at_visit: u64,
-    /// 1: scouts hang at roots in which there is a file of the name `hang`.
+    /// 1: scouts hang at roots that have a file named `hang`.
     pub hang_at_mark: u32,
-    /// A port of this machine on which the test listens: each worker says before it works what
-    /// becomes of what it should not be able to do. 0: none does.
+    /// A port of this machine on which the test listens. Each worker reports before it works the
+    /// results of what it should not be able to do. 0: no report.
     pub probe_port: u16,
 }
 
-/// Words of the map of files that have been waited for, one bit for each.
+/// Words of the map of files that a read has waited for, one bit for each.
 const WARM_WORDS: usize = 1 << 14;
 
 static PLAN: OnceLock<Plan> = OnceLock::new();
@@ -79,7 +78,7 @@ static HANG: OnceLock<(Held, &AtomicU64)> = OnceLock::new();
 static ROLLS: AtomicU64 = AtomicU64::new(0);
 static STRUCK: AtomicU64 = AtomicU64::new(0);
 static VISITS: AtomicU64 = AtomicU64::new(0);
-/// Shared with processes that are forked later, as the memory is for which it stands.
+/// Shared with processes forked later, like the page cache that it models.
 static WARM: OnceLock<&[AtomicU64]> = OnceLock::new();
 
 /// Starts the faults, in this process and those that it forks.
@@ -94,20 +93,20 @@ pub fn inject(plan: Plan) {
     assert!(PLAN.set(plan).is_ok(), "one plan per process");
 }
 
-/// The variable that says which faults are to strike, in a build that has them: a [`Plan`] as text.
+/// Variable with the faults to inject, in a build that has them: a [`Plan`] as text.
 const VARIABLE: &str = "REGATTA_INJECT";
 
-/// [`inject`], as the environment says; nothing if it says nothing.
+/// [`inject`] with the plan of the environment; does nothing without one.
 ///
 /// # Panics
-/// If that is no plan.
+/// If the plan is malformed.
 pub fn inject_as_told() {
     if let Ok(text) = std::env::var(VARIABLE) {
         inject(text.parse().unwrap_or_else(|error| panic!("{VARIABLE}: {error}")));
     }
 }
 
-/// How many faults have struck this process so far.
+/// Number of faults that have struck this process.
 #[must_use]
 pub fn struck() -> u64 {
     STRUCK.load(Relaxed)
@@ -131,7 +130,7 @@ pub(crate) fn shorten(call: Call, len: usize) -> usize {
     match PLAN.get() {
         Some(_) if call == Call::Recv && EDGE.load(Relaxed) => len,
         Some(plan) if len > 1 && strikes(plan, plan.short_per_mille) => {
-            // Half of the time very short, so that heads are cut everywhere.
+            // Half of them are very short, so that heads are cut everywhere.
             let most = if roll(plan).is_multiple_of(2) { len.min(16) } else { len };
             1 + usize::try_from(roll(plan) % (most as u64 - 1)).expect("below most")
         }
@@ -147,16 +146,16 @@ pub(crate) fn slow_open() {
     }
 }
 
-/// Has this process stop at its next point of this kind, with the locks in its hand. It reports
-/// that with a 1 in `reached`.
+/// Makes this process stop at its next point of this kind, while it holds the locks. It then sets
+/// `reached` to 1.
 ///
 /// # Panics
-/// If it has been called before.
+/// If it was called before.
 pub fn hang_locked(held: Held, reached: &'static AtomicU64) {
     assert!(HANG.set((held, reached)).is_ok(), "one such point per process");
 }
 
-/// A point in the middle of a change of what processes share: perhaps the last.
+/// Marks a point in the middle of a change of shared data: the process may hang or die here.
 pub fn die_locked(held: Held) {
     if let Some((at, reached)) = HANG.get()
         && *at == held
@@ -170,12 +169,12 @@ pub fn die_locked(held: Held) {
         && strikes(plan, plan.die_locked_per_mille)
     {
         thread::sleep(Duration::from_micros(plan.die_locked_us));
-        // Nothing comes after it; that a process may kill itself is certain.
+        // The kill does not return, and a process may always kill itself.
         let _ = kill_process(getpid(), Signal::KILL);
     }
 }
 
-/// A thread of a stage has taken a connection: perhaps its last.
+/// Marks that a thread of a stage has taken a connection: it may panic here.
 ///
 /// # Panics
 /// If the plan says so.
@@ -184,7 +183,7 @@ pub fn panic_in_visit() {
     assert!(!strikes, "a test wants this thread to panic");
 }
 
-/// A thread of a stage has taken a connection: perhaps it does not come back.
+/// Marks that a thread of a stage has taken a connection: it may hang here.
 pub fn hang_in_visit() {
     let Some(Plan { spin_at_visit, sleep_at_visit, .. }) = PLAN.get() else { return };
     let visit = VISITS.fetch_add(1, Relaxed) + 1;
@@ -200,7 +199,7 @@ pub fn hang_in_visit() {
     }
 }
 
-/// A scout, in which no plan is installed, has opened a root: perhaps it does not come back.
+/// Marks that a scout, in which no plan is installed, has opened a root: it may hang here.
 pub fn hang_at_mark(root: &Root) {
     let plan = std::env::var(VARIABLE).ok().and_then(|text| text.parse::<Plan>().ok());
     let marks = plan.is_some_and(|plan| plan.hang_at_mark > 0);
@@ -211,8 +210,8 @@ pub fn hang_at_mark(root: &Root) {
     }
 }
 
-/// In a worker that is about to work: says on standard error what errors it gets, 0 for none, who
-/// opens a file outside the root, connects, signals the master, and runs a program.
+/// Reports the errors, 0 for none, of a worker that is about to work: it opens a file outside the
+/// root, connects, signals the master, and runs a program. Writes them to standard error.
 pub fn probe(master: u32) {
     let Some(port) = PLAN.get().map(|plan| plan.probe_port).filter(|port| *port > 0) else {
         return;
@@ -226,9 +225,9 @@ pub fn probe(master: u32) {
     let master = i32::try_from(master).ok().and_then(Pid::from_raw);
     let kill = master.map_or(Err(Errno::SRCH), test_kill_process);
     let kill = errno(kill.map_err(io::Error::from));
-    // Returns if it could not be run.
+    // Returns only if it could not be run.
     let run = errno(Err(Command::new("/bin/sh").args(["-c", "exit 99"]).exec()));
-    // In one write: other workers say theirs at the same time.
+    // One write: other workers report at the same time.
     let line = format!("probe: open {open}, connect {connect}, signal {kill}, run {run}\n");
     eprint!("{line}");
 }
@@ -238,7 +237,7 @@ pub(crate) fn blocks() -> bool {
     PLAN.get().is_some_and(|plan| strikes(plan, plan.slow_open_per_mille))
 }
 
-/// How long a slow open takes, microseconds.
+/// Duration of a slow open, microseconds.
 pub(crate) fn slow_open_us() -> u64 {
     PLAN.get().map_or(0, |plan| plan.slow_open_us)
 }
@@ -252,14 +251,14 @@ pub(crate) fn slow_read(inode: u64) {
     }
 }
 
-/// How long reading the file would have to wait, microseconds.
+/// Time that a read of the file would wait, microseconds.
 pub(crate) fn cold_us(inode: u64) -> u64 {
     let Some((plan, (word, bit))) = PLAN.get().zip(place(inode)) else { return 0 };
     let slow = mix(inode.wrapping_add(plan.seed)) % 1000 < u64::from(plan.slow_read_per_mille);
     if slow && word.load(Relaxed) & bit == 0 { plan.slow_read_us } else { 0 }
 }
 
-/// Notes that the file has been waited for.
+/// Notes that a read has waited for the file.
 pub(crate) fn warm(inode: u64) {
     if let Some((word, bit)) = place(inode) {
         word.fetch_or(bit, Relaxed);
@@ -267,7 +266,7 @@ pub(crate) fn warm(inode: u64) {
     }
 }
 
-/// Where the map says whether the file has been waited for.
+/// Word and bit of the map for the file.
 fn place(inode: u64) -> Option<(&'static AtomicU64, u64)> {
     let words: &'static [AtomicU64] = WARM.get()?;
     let at = usize::try_from(inode / 64 % words.len() as u64).expect("below their number");
@@ -296,7 +295,7 @@ fn mix(count: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// What a plan may say, one key on each line with what it means.
+/// Keys of a plan, one on each line with its meaning.
 pub const KEYS: &str = "\
 Keys, whose values are whole numbers:
   seed                     where the sequence of faults starts
@@ -319,7 +318,7 @@ Keys, whose values are whole numbers:
 impl FromStr for Plan {
     type Err = String;
 
-    /// Reads `key=value,…`; what is not named does not strike.
+    /// Parses `key=value,…`; faults without a key do not strike.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut plan = Self::default();
         let mut given = Vec::new();

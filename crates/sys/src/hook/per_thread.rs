@@ -1,4 +1,4 @@
-//! What a test injects into its own thread: the time, and how an accept fails.
+//! Faults that a test injects into its own thread: the time, and failing accepts.
 use regatta_op::{Now, Tick};
 use rustix::{io::Errno, net::sockopt};
 use std::{cell::Cell, os::fd::OwnedFd};
@@ -9,25 +9,24 @@ thread_local! {
     static ROOM: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// From now on the clocks of this thread stand at so many nanoseconds, and at this second since
-/// 1970.
+/// Sets the clocks of this thread to fixed values: nanoseconds, and seconds since 1970.
 pub fn set_time(nanos: u64, unix: u64) {
     TIME.set(Some((nanos, unix)));
 }
 
-/// Gives the thread its own clocks and accepts back.
+/// Restores the thread's own clocks and accepts.
 pub fn clear() {
     TIME.set(None);
     ACCEPT_FAULT.set(None);
     ROOM.set(None);
 }
 
-/// Sockets that this thread accepts from now on have room for so many bytes to be sent.
+/// Limits the send buffers, bytes, of sockets that this thread accepts from now on.
 pub fn set_room(bytes: usize) {
     ROOM.set(Some(bytes));
 }
 
-/// The next accept of this thread fails with this error number, and nobody has been accepted.
+/// Makes the next accept of this thread fail with this error number; it accepts no peer.
 pub fn fail_next_accept(errno: i32) {
     ACCEPT_FAULT.set(Some(Errno::from_raw_os_error(errno)));
 }

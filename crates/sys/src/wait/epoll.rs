@@ -15,10 +15,10 @@ use std::{
     time::Duration,
 };
 
-/// When an event is reported.
+/// Time at which an event is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trigger {
-    /// For as long as its cause lasts.
+    /// While its cause lasts.
     Level,
     /// Once per change.
     Edge,
@@ -31,7 +31,7 @@ pub enum Trigger {
 pub struct Epoll {
     fd: OwnedFd,
     trigger: Trigger,
-    /// Flags with which listeners are watched besides.
+    /// Additional flags for listeners.
     listeners: Flags,
     len: usize,
     changes: u64,
@@ -58,14 +58,14 @@ impl Epoll {
         Ok(Self { fd, trigger, listeners: Flags::empty(), len: 0, changes: 0, ready })
     }
 
-    /// This instance, where a connection that comes to a listener wakes one of the processes that
-    /// wait for it, and not all of them (`EPOLLEXCLUSIVE`, epoll_ctl(2)). More than one may wake.
+    /// This instance, with a connection to a listener waking one of the waiting processes, and not
+    /// all of them (`EPOLLEXCLUSIVE`, epoll_ctl(2)). More than one may wake.
     #[must_use]
     pub fn exclusive(self) -> Self {
         Self { listeners: Flags::EXCLUSIVE, ..self }
     }
 
-    /// This instance, where one wait returns at most so many events, and one at least.
+    /// This instance, with at most `events_max` events per wait, and at least one.
     #[must_use]
     pub fn returning(self, events_max: usize) -> Self {
         Self { ready: Vec::with_capacity(events_max.max(1)), ..self }
@@ -193,13 +193,13 @@ fn level(interest: Interest) -> Flags {
     flags
 }
 
-/// Reports what arrives, urgent or not, and its end, always and once. Room to send only where it
-/// was waited for once: a new socket has some, which says nothing new.
+/// Reports what arrives, urgent or not, and its end, always and once. Reports room to send only
+/// after interest in it: a new socket always has some.
 fn edge(interest: Interest) -> Flags {
     let mut flags = Flags::IN | Flags::PRI | Flags::RDHUP | Flags::ET;
     flags.set(Flags::OUT, interest.write);
     flags
 }
 
-/// How many events one wait returns at most unless told otherwise; more come with the next.
+/// Default for the most events that one wait returns; more follow with the next.
 const EVENTS_PER_WAIT: usize = 512;

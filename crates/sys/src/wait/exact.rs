@@ -7,8 +7,8 @@ use std::{
     time::Duration,
 };
 
-/// Edge-triggered epoll with `epoll_pwait2` (Linux 5.11): a timeout is not rounded up to a whole
-/// millisecond, as [`super::Epoll`]'s are, and wakes up within the thread's timer slack
+/// Edge-triggered epoll with `epoll_pwait2` (Linux 5.11). A timeout is not rounded up to a whole
+/// millisecond, as [`super::Epoll`]'s are. It ends within the thread's timer slack
 /// ([`crate::thread::set_timer_slack`]).
 ///
 /// A descriptor is watched for both directions from [`Exact::add`] until it is closed. An event
@@ -18,14 +18,14 @@ pub struct Exact {
     ready: Vec<libc::epoll_event>,
 }
 
-/// What became of a descriptor.
+/// Change of a descriptor's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The key that it was added with.
     pub key: u64,
-    /// There is something to receive, or the end of the stream.
+    /// Bytes, or the end of the stream, can be received.
     pub readable: bool,
-    /// There is room to send, or the connection is made or broken.
+    /// Bytes can be sent, or the connection is made or broken.
     pub writable: bool,
     /// The peer sends no more, or the connection broke: receive until the end.
     pub ended: bool,
@@ -37,7 +37,7 @@ impl fmt::Debug for Exact {
     }
 }
 
-/// How many changes one wait returns at most; more come with the next.
+/// Most changes that one wait returns; more follow with the next.
 const CHANGES_PER_WAIT: usize = 256;
 
 impl Exact {
@@ -53,14 +53,14 @@ impl Exact {
     /// Watches `fd` until it is closed; its changes carry `key`.
     ///
     /// # Errors
-    /// It is watched already, cannot be waited for, or no memory is left.
+    /// The descriptor is watched already, cannot be waited for, or no memory is left.
     pub fn add(&mut self, fd: BorrowedFd<'_>, key: u64) -> io::Result<()> {
         let flags = Flags::IN | Flags::OUT | Flags::RDHUP | Flags::ET;
         Ok(epoll::add(&self.fd, fd, epoll::EventData::new_u64(key), flags)?)
     }
 
-    /// Waits until something changes or the time is up (`None`: never), and returns how many
-    /// changes there are. 0 if a signal arrived.
+    /// Waits until something changes or the time is up (`None`: never), and returns the number of
+    /// changes. 0 if a signal arrived.
     ///
     /// # Errors
     /// The kernel has no `epoll_pwait2`: Linux before 5.11.
@@ -70,9 +70,9 @@ impl Exact {
         let no_mask: *const libc::sigset_t = ptr::null();
         let (fd, len) = (self.fd.as_raw_fd(), self.ready.len());
         let ready = self.ready.as_mut_ptr();
-        // SAFETY: the array is `len` entries long and nobody else's during the call; the timeout is
-        // null or live and has the kernel's layout on 64-bit targets; a null mask of size 0 leaves
-        // signals alone.
+        // SAFETY: the array is `len` entries long and only the kernel's during the call. The
+        // timeout is null or live, and has the kernel's layout on 64-bit targets. A null mask of
+        // size 0 leaves signals alone.
         let n = unsafe {
             libc::syscall(libc::SYS_epoll_pwait2, fd, ready, len, timeout, no_mask, 0usize)
         };
@@ -126,7 +126,7 @@ mod tests {
         assert!(change.readable && change.ended);
     }
 
-    /// The best of many, since the machine may be busy: a millisecond's rounding would show in all.
+    /// Uses the best of many, since the machine may be busy: rounding would show in all.
     #[test]
     fn a_timeout_is_not_rounded_up_to_a_millisecond() {
         crate::thread::set_timer_slack(Duration::from_nanos(1)).unwrap();

@@ -8,13 +8,13 @@ use std::{
     time::Duration,
 };
 
-/// A [`Poller`] on poll(2). Every wait costs in proportion to what is watched.
+/// A [`Poller`] on poll(2). A wait costs in proportion to the number of watched descriptors.
 #[derive(Default)]
 pub struct Poll {
     fds: Vec<libc::pollfd>,
-    /// The key of each of `fds`.
+    /// Key of each of `fds`.
     keys: Vec<u64>,
-    /// Where each descriptor is in `fds`, by its number.
+    /// Place of each descriptor in `fds`, by its number.
     at: Vec<Option<u32>>,
     changes: u64,
 }
@@ -26,7 +26,7 @@ impl fmt::Debug for Poll {
 }
 
 impl Poll {
-    /// One that watches nothing yet.
+    /// A poller that watches nothing yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -95,9 +95,9 @@ impl Poller for Poll {
         let timeout = timespec(timeout);
         let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
         let len = self.fds.len() as libc::nfds_t;
-        // SAFETY: the array is `len` entries long and nobody else's during the call; the timeout is
-        // null or live; a null mask means to leave signals alone. A descriptor that was closed
-        // while watched is reported as such, below.
+        // SAFETY: the array is `len` entries long and only the kernel's during the call; the
+        // timeout is null or live; a null mask means to leave signals alone. A descriptor that was
+        // closed while watched is reported as such, below.
         let ready = unsafe { libc::ppoll(self.fds.as_mut_ptr(), len, timeout, ptr::null()) };
         if ready < 0 {
             let error = io::Error::last_os_error();
@@ -109,7 +109,7 @@ impl Poller for Poll {
                 return Err(io::Error::from_raw_os_error(libc::EBADF));
             }
             if entry.events == QUIET {
-                // It would be reported again and again: a negative number is skipped.
+                // It would be reported repeatedly: a negative number is skipped.
                 entry.fd = !entry.fd;
             }
             events.push(event(key, entry));
@@ -126,18 +126,18 @@ impl Poller for Poll {
     }
 }
 
-/// What one descriptor is ready for now, of which a poller may not have told yet.
+/// Readiness of one descriptor now, which a poller may not have reported yet.
 ///
 /// # Errors
-/// It cannot be waited for.
+/// The descriptor cannot be waited for.
 pub fn ready_now(fd: BorrowedFd<'_>, interest: Interest) -> io::Result<Event> {
     ready_within(fd, interest, Duration::ZERO)
 }
 
-/// What one descriptor is ready for, as soon as it is for something, or after so long.
+/// Readiness of one descriptor, as soon as it has some, or after `timeout`.
 ///
 /// # Errors
-/// It cannot be waited for, or a signal arrived.
+/// The descriptor cannot be waited for, or a signal arrived.
 pub fn ready_within(
     fd: BorrowedFd<'_>,
     interest: Interest,
@@ -165,7 +165,7 @@ const fn event(key: u64, entry: &libc::pollfd) -> Event {
     }
 }
 
-/// What is watched for where there is no interest.
+/// Event to watch for where there is no interest.
 const QUIET: libc::c_short = libc::POLLRDHUP;
 
 const fn entry(fd: RawFd, interest: Interest) -> libc::pollfd {
@@ -175,7 +175,7 @@ const fn entry(fd: RawFd, interest: Interest) -> libc::pollfd {
     libc::pollfd { fd, events, revents: 0 }
 }
 
-/// The number of a descriptor, skipped or not.
+/// Number of a descriptor, skipped or not.
 #[expect(clippy::cast_sign_loss, reason = "one of the two is not negative")]
 const fn index(fd: RawFd) -> usize {
     (if fd < 0 { !fd } else { fd }) as usize

@@ -10,20 +10,20 @@ use std::{
 
 const WORD_BITS: usize = 64;
 
-/// A [`Poller`] on select(2). Every wait costs in proportion to the largest descriptor watched.
+/// A [`Poller`] on select(2). The cost of a wait is proportional to the largest watched descriptor.
 ///
-/// Libc's `fd_set` has room for 1,024 descriptors and corrupts memory beyond; the kernel takes sets
+/// Libc's `fd_set` has room for 1,024 descriptors and corrupts memory beyond. The kernel takes sets
 /// of any size, so these grow.
 #[derive(Default)]
 pub struct Select {
-    /// What is wanted, one bit per descriptor.
+    /// Interest, one bit per descriptor.
     read: Vec<u64>,
     write: Vec<u64>,
-    /// Where nothing is wanted but to be told of a hangup.
+    /// Descriptors watched for hangups alone.
     quiet: Vec<u64>,
-    /// What the kernel overwrites: the two sets, one behind the other.
+    /// Sets that the kernel overwrites, one behind the other.
     ready: Vec<u64>,
-    /// The key of each watched descriptor, by its number; the last one is watched.
+    /// Key of each watched descriptor, by its number; the last one is watched.
     keys: Vec<Option<u64>>,
     len: usize,
     changes: u64,
@@ -36,7 +36,7 @@ impl fmt::Debug for Select {
 }
 
 impl Select {
-    /// One that watches nothing yet.
+    /// A poller that watches nothing yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -117,7 +117,7 @@ impl Poller for Select {
         let timeout = timespec(timeout);
         let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
         // SAFETY: for `count` descriptors the kernel reads and writes `words` words of each set,
-        // which is how long both are; they are aligned like its own longs, and nobody else's during
+        // the length of both. They are aligned like its own longs, and only the kernel's during
         // the call. The other pointers are null or live.
         let ready = unsafe {
             libc::pselect(
@@ -145,7 +145,7 @@ impl Poller for Select {
                     events.push(Event { key, readable, writable, ..Event::default() });
                     continue;
                 }
-                // It would be reported again and again.
+                // It would be reported repeatedly.
                 self.quiet[word] &= !(1 << bit);
                 let (hangup, broken) = hung_up(number);
                 if hangup {
@@ -173,12 +173,12 @@ impl Poller for Select {
     }
 }
 
-/// Whether the peer sends no more, and whether nobody is there: select(2) does not tell that from
+/// Whether the peer sends no more, and whether it is gone, which select(2) does not tell from
 /// bytes.
 fn hung_up(number: usize) -> (bool, bool) {
     let fd = RawFd::try_from(number).expect("descriptors are C ints");
     let mut entry = libc::pollfd { fd, events: libc::POLLRDHUP, revents: 0 };
-    // SAFETY: the array is the one entry, ours and live; it does not wait.
+    // SAFETY: the array is the one entry, ours and live; the call does not wait.
     if unsafe { libc::poll(&raw mut entry, 1, 0) } <= 0 {
         return (false, false);
     }

@@ -1,4 +1,4 @@
-//! How connections are taken from the kernel: the options of every architecture.
+//! Options of every architecture for taking connections from the kernel.
 use super::WhenFull;
 use crate::options::{Choice as _, Kind, OptionSpec, options};
 
@@ -6,7 +6,7 @@ const GIB: u64 = 1 << 30;
 const TIB: u64 = 1 << 40;
 
 options! {
-    /// How connections are taken from the kernel.
+    /// Options for taking connections from the kernel.
     pub struct AcceptOptions, OPTIONS;
 
     count: u32 = OptionSpec {

@@ -16,7 +16,7 @@ const WAIT_MAX: Duration = Duration::from_millis(10);
 pub struct AioKernel(KernelAio<Request>);
 
 impl AioKernel {
-    /// For so many requests that are not complete.
+    /// Makes room for `requests_max` requests that are not complete.
     ///
     /// # Errors
     /// The kernel has no room for them, or no such interface: the message says what to do.
@@ -46,7 +46,7 @@ impl Aio for AioKernel {
         self.0.in_flight()
     }
 
-    /// Nothing wakes io_getevents(2) but a completion of its own: it waits for little at once.
+    /// Nothing wakes io_getevents(2) but a completion of its own, so each wait is short.
     fn wake(&self) {}
 
     fn completions(&self) -> Result<Box<dyn Completions + '_>, String> {

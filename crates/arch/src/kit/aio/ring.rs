@@ -1,5 +1,5 @@
-//! Reads by io_uring. A ring belongs to the thread that makes it, which is the one that looks for
-//! complete reads: others leave what they start in a queue, and wake it if it sleeps.
+//! Reads by io_uring. A ring belongs to the thread that makes it, which also checks for complete
+//! reads. Others leave what they start in a queue, and wake it if it sleeps.
 use super::{Aio, Completions, Refused, Request, lock};
 use regatta_op::ReadReq;
 use regatta_sys::{
@@ -36,7 +36,7 @@ struct Todo {
 }
 
 impl AioRing {
-    /// For so many requests that are not complete.
+    /// Makes room for `requests_max` requests that are not complete.
     ///
     /// # Errors
     /// No descriptors left.
@@ -49,7 +49,7 @@ impl AioRing {
         })
     }
 
-    /// What has been started; if that is nothing, what comes rings the bell.
+    /// Takes what has been started. If nothing has, and the thread `sleeps`, the next start rings.
     fn take_started(&self, sleeps: bool) -> VecDeque<(ReadReq<StaticFile>, Request)> {
         let mut todo = lock(&self.todo);
         todo.sleeps = sleeps && todo.queue.is_empty();
@@ -102,7 +102,7 @@ struct Looks<'a> {
     aio: &'a AioRing,
     ring: Ring,
     poll: Poll,
-    /// What the kernel has, by token.
+    /// Requests that the kernel has, by token.
     running: HashMap<Token, Request>,
     /// A read has completed in this call.
     completed: bool,

@@ -12,7 +12,7 @@ use std::{
     time::Instant,
 };
 
-/// How long the machine may take for anything.
+/// Longest time that the machine may take for anything.
 const PATIENCE: Duration = Duration::from_secs(60);
 const BYTES: usize = 300_000;
 const LIMITS: ThreadLimits =
@@ -41,7 +41,7 @@ impl Folder {
         }
     }
 
-    /// It cannot be read by this.
+    /// The file, by a descriptor that cannot read it.
     fn unreadable(&self) -> StaticFile {
         let file = fs::OpenOptions::new().write(true).open(self.path.join("file")).unwrap();
         StaticFile::adopt(file.into()).unwrap()
@@ -74,7 +74,7 @@ fn start(aio: &dyn Aio, req: ReadReq<StaticFile>) -> Result<Request, ReadReq<Sta
     aio.start(req, of_engine).map(|()| request).map_err(|(req, _)| req)
 }
 
-/// What comes of all these, in their order, and how they came.
+/// Returns the outcomes of all these, in their order, and the order in which they came.
 fn complete(completions: &mut dyn Completions, requests: &[Request]) -> (Vec<Read>, Vec<usize>) {
     let since = Instant::now();
     let mut reads: Vec<Option<Read>> = requests.iter().map(|_| None).collect();
@@ -96,7 +96,7 @@ fn complete(completions: &mut dyn Completions, requests: &[Request]) -> (Vec<Rea
 
 #[test]
 fn every_engine_makes_every_read() {
-    // What, from where, how much; which bytes come, unless it fails.
+    // Name, offset and length; the offset and length of the bytes that come, unless the read fails.
     type Case = (&'static str, u64, u64, Option<(usize, usize)>);
     let cases: [Case; 8] = [
         ("all of it", 0, BYTES as u64, Some((0, BYTES))),
@@ -130,7 +130,7 @@ fn every_engine_makes_every_read() {
                 }
             }
         }
-        // One that the system refuses, with the buffer that was lent.
+        // A read that the system refuses, with the buffer that was lent.
         let mut req = ReadReq::new(folder.unreadable(), 0, 10);
         req.buffer = Vec::with_capacity(4096);
         let request = start(&*aio, req).unwrap();
@@ -142,7 +142,7 @@ fn every_engine_makes_every_read() {
     }
 }
 
-/// They are started by many threads and looked for by one, as in [A].
+/// Many threads start reads and one checks for them, as in [A].
 #[test]
 fn no_read_is_lost_between_threads() {
     const STARTERS: usize = 8;
@@ -191,8 +191,8 @@ fn no_read_is_lost_between_threads() {
     }
 }
 
-/// What an engine has not taken is read by whoever asked for it: the one who looks, and waits for
-/// the engine, hears of that at once.
+/// The thread that asked for a read makes it if the engine has not taken it. The thread that waits
+/// for the engine hears of that at once.
 #[test]
 fn who_waits_hears_of_reads_that_others_have_made() {
     let folder = Folder::new();
@@ -217,7 +217,7 @@ fn who_waits_hears_of_reads_that_others_have_made() {
     }
 }
 
-/// The engine drops what it has of them when it has done with it.
+/// The engine drops given-up requests when it has done with them.
 #[test]
 fn what_is_given_up_is_let_go_of_later() {
     let folder = Folder::new();
@@ -323,7 +323,7 @@ fn threads_are_started_up_to_their_number_and_end_when_they_are_idle() {
     assert_eq!(lock(&gate.threads).len(), 5, "one is started when there is something to do");
 }
 
-/// Those that have not been begun are not made, and leave their buffers at once.
+/// Reads that are given up before they begin are not made.
 #[test]
 fn what_is_given_up_before_it_is_begun_is_not_read() {
     let folder = Folder::new();

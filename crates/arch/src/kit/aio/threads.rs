@@ -1,6 +1,6 @@
-//! Reads by threads, as glibc makes them (`rt/aio_misc.c`): one mutex for all, requests sorted by
-//! descriptor in a list that is searched from its beginning, those of one descriptor one after
-//! another, a thread started only when none is idle, and ended when it has been idle for a second.
+//! Reads by threads, as glibc makes them (`rt/aio_misc.c`). One mutex guards all. Requests are
+//! sorted by descriptor, in a list searched from its beginning; those of one descriptor run one
+//! after another. A thread starts only when none is idle, and ends when idle for a second.
 use super::{Aio, Completions, Refused, Request, lock};
 use crate::drive::perform;
 use regatta_op::ReadReq;
@@ -22,18 +22,17 @@ const ENTRIES: usize = 64;
 /// The stack of a thread, bytes: its calls are shallow.
 const STACK_BYTES: usize = 128 << 10;
 
-/// What bounds the threads.
+/// Limits of the threads and their requests.
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadLimits {
     /// The most threads; glibc's default is 20.
     pub threads_max: usize,
-    /// How long a thread waits for another request before it ends; glibc's default is 1 s.
+    /// Time that a thread waits for another request before it ends; glibc's default is 1 s.
     pub idle: Duration,
     /// The most requests that are not complete.
     pub requests_max: usize,
 }
 
-/// How a read is made.
 type Perform = dyn Fn(ReadReq<StaticFile>) -> Read + Send + Sync;
 
 /// Threads that make reads.
@@ -46,7 +45,7 @@ struct Shared {
     /// Requests that are not complete: changed under the lock, and read without.
     in_flight: AtomicUsize,
     state: Mutex<State>,
-    /// There is a descriptor to work on, or all threads are to end.
+    /// Notified when a descriptor has work, or all threads are to end.
     work: Condvar,
     /// A read is complete.
     complete: Condvar,
@@ -59,16 +58,15 @@ impl fmt::Debug for Shared {
 }
 
 struct State {
-    /// Sorted by number. One is here as long as there are requests of it, the first of which has
-    /// been begun or is to be.
+    /// Descriptors with requests, sorted by number. The first of each has begun or is to begin.
     descriptors: Vec<Descriptor>,
     /// Descriptors whose first request is to be begun, in the order in which that was possible.
     runnable: VecDeque<RawFd>,
     threads: usize,
-    /// Of those, the ones that have been started and will take their first request.
+    /// Threads that have been started and will take their first request.
     starting: usize,
     idle: usize,
-    /// Reads that have completed so far, those included that others have made.
+    /// Reads that have completed so far, including those that others have made.
     completed: u64,
     closed: bool,
 }
@@ -85,7 +83,7 @@ impl AioThreads {
         Self::with(limits, Box::new(perform::read))
     }
 
-    /// Threads that make a read so.
+    /// Threads that make reads with `perform`.
     pub(super) fn with(limits: ThreadLimits, perform: Box<Perform>) -> Self {
         let state = State {
             descriptors: Vec::with_capacity(ENTRIES),
@@ -101,7 +99,7 @@ impl AioThreads {
         Self(Arc::new(Shared { limits, perform, in_flight, state, work, complete }))
     }
 
-    /// How many threads there are.
+    /// Number of threads.
     #[must_use]
     pub fn threads(&self) -> usize {
         lock(&self.0.state).threads
@@ -147,7 +145,7 @@ impl Aio for AioThreads {
     }
 }
 
-/// Threads that wait end at once, and those that read when they have read: nobody waits for that.
+/// Ends threads that wait at once, and those that read when they have read. The drop does not wait.
 impl Drop for AioThreads {
     fn drop(&mut self) {
         lock(&self.0.state).closed = true;
@@ -163,7 +161,7 @@ struct Looks<'a> {
 
 impl Completions for Looks<'_> {
     fn wait(&mut self, patience: Duration) -> io::Result<()> {
-        // Reads complete by themselves.
+        // Reads complete without this thread.
         if !patience.is_zero() {
             let state = lock(&self.shared.state);
             let none = |state: &mut State| state.completed == self.seen;
@@ -175,13 +173,13 @@ impl Completions for Looks<'_> {
 }
 
 impl State {
-    /// Where a descriptor is in the list, or belongs: glibc, too, looks at one after another.
+    /// Index of a descriptor in the list, or where it belongs: a linear search, as in glibc.
     fn place(&self, number: RawFd) -> usize {
         let found = self.descriptors.iter().position(|other| other.number >= number);
         found.unwrap_or(self.descriptors.len())
     }
 
-    /// The next request to be made, which stays the first of its descriptor until it is complete.
+    /// Takes the next request to be made. Its descriptor stays in the list until it is complete.
     fn next(&mut self) -> Option<(RawFd, ReadReq<StaticFile>, Request)> {
         let number = self.runnable.pop_front()?;
         let at = self.place(number);
@@ -189,7 +187,7 @@ impl State {
         Some((number, req, request))
     }
 
-    /// The request of this descriptor that was begun is complete: the next may be.
+    /// Ends the request of this descriptor that was begun: the next may begin.
     fn is_over(&mut self, number: RawFd) {
         self.completed += 1;
         let at = self.place(number);
@@ -232,7 +230,7 @@ impl Shared {
                 self.has_helper(&mut state);
             }
             drop(state);
-            // What nobody waits for is not read.
+            // A request that was given up is not read.
             let read = (!request.is_given_up()).then_some(req).map(&self.perform);
             state = lock(&self.state);
             state.is_over(number);

@@ -11,7 +11,7 @@ const PROCESSES: usize = 3;
 const FDS: usize = 32;
 const STEPS: usize = 200;
 
-/// One life of a process, which ends without a word; how many of its connections count.
+/// Lives as a process that ends without a word. Returns how many of its connections count.
 fn live(clients: Clients<'_>, process: usize, dice: &mut Dice) -> u64 {
     let mut held: Vec<(RawFd, bool)> = Vec::new();
     let mut free: Vec<RawFd> = (0..RawFd::try_from(FDS).unwrap()).collect();
@@ -19,7 +19,7 @@ fn live(clients: Clients<'_>, process: usize, dice: &mut Dice) -> u64 {
         let now_ns = step as u64 * 1_000_000;
         let who = IpAddr::from([192, 0, 2, u8::try_from(dice.below(12)).unwrap()]);
         if dice.once_in(3) {
-            // Whatever it says: the table is what is looked at.
+            // The answer does not matter: the table is what is checked.
             let _ = clients.may_ask(who, now_ns);
         }
         if dice.once_in(2)

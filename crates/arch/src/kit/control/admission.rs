@@ -1,43 +1,42 @@
-//! How much is admitted: controllers of a rate, or of the length of a queue, by the ages of what
-//! has been served, and the bucket that a rate fills ([ResponseTimeController*,
-//! RateLimitingPredicate]).
+//! Admission: controllers of a rate, or of the length of a queue, by the ages of what has been
+//! served; and the bucket that a rate fills ([ResponseTimeController*, RateLimitingPredicate]).
 use super::{
     CLASSES_MAX, Controller, Decided, Decision, Inputs, Periods, Sample, Smoothed, milli, whole,
 };
 
 /// The least rate, events a second: with none at all nothing would ever show that there is room.
 const RATE_MIN: f64 = 0.05;
-/// A controller of which nine ages of ten are below this part of the target admits more.
+/// A controller admits more while the age is below this part of the target.
 const LOW: f64 = 0.9;
-/// From this part on it admits less.
+/// Above this part of the target it admits less.
 const HIGH: f64 = 1.2;
 
-/// How ages are collected, and the target.
+/// Rules for collecting ages, and the target.
 #[derive(Clone, Copy, Debug)]
 pub struct AgeRules {
     /// Nine ages of ten are to be this or less, milliseconds.
     pub target_ms: u32,
-    /// So many ages are enough to decide.
+    /// Ages that are enough to decide.
     pub samples: u32,
-    /// After so long it decides with fewer, milliseconds.
+    /// Time after which it decides with fewer, milliseconds.
     pub period_ms: u32,
-    /// Weight of what they were, when they are smoothed, hundredths.
+    /// Weight of old values in smoothing, hundredths.
     pub weight_old_percent: u32,
 }
 
-/// Ages of what has been served, until they say something.
+/// Collects ages of what has been served, until they are enough to decide.
 #[derive(Debug)]
 struct Ages {
     rules: AgeRules,
     periods: Periods,
-    /// At most so many as are enough.
+    /// At most [`AgeRules::samples`] ages.
     ages_ns: Vec<u64>,
     served: u64,
     age_ns: Smoothed,
     rate: Smoothed,
 }
 
-/// What ages say.
+/// Summary of collected ages.
 #[derive(Clone, Copy, Debug)]
 struct Said {
     /// The age itself, smoothed, nanoseconds.
@@ -64,8 +63,8 @@ impl Ages {
         Self { rules, periods, ages_ns, served: 0, age_ns: smoothed, rate: smoothed }
     }
 
-    /// Adds the ages of a sample; if there are enough, or enough time has passed, `age` of all of
-    /// them in their order is what they say.
+    /// Adds the ages of a sample. If there are enough, or enough time has passed, returns their
+    /// summary; `age` gets all of them in ascending order.
     fn observe(
         &mut self,
         sample: &Sample<'_>,
@@ -97,7 +96,7 @@ impl Ages {
     }
 }
 
-/// The age of which nine of ten are less or equal.
+/// The 90th percentile: the element at nine tenths of the length.
 fn p90(sorted: &[u64]) -> f64 {
     sorted[(sorted.len() * 9 / 10).min(sorted.len() - 1)] as f64
 }
@@ -106,23 +105,23 @@ fn mean(sorted: &[u64]) -> f64 {
     sorted.iter().sum::<u64>() as f64 / sorted.len() as f64
 }
 
-/// The decision for a rate that was another.
+/// Decides a change of the rate, if there is one in thousandths.
 fn rate(class: u8, before: f64, now: f64) -> Option<Decision> {
     (milli(before) != milli(now)).then(|| Decision::Rate { class, milli_per_s: milli(now) })
 }
 
-/// How a rate is set.
+/// Rules for setting a rate.
 #[derive(Clone, Copy, Debug)]
 pub struct DirectRules {
-    /// What it goes by.
+    /// Rules for the ages that it goes by.
     pub ages: AgeRules,
     /// The rate in the beginning, thousandths of an event a second.
     pub first_milli: u64,
     /// The most, thousandths of an event a second.
     pub most_milli: u64,
-    /// What a step adds, thousandths of an event a second.
+    /// Increment of a step, thousandths of an event a second.
     pub add_milli: u64,
-    /// What a step divides by, hundredths.
+    /// Divisor of a step, hundredths.
     pub divide_percent: u32,
 }
 
@@ -174,8 +173,8 @@ impl Controller for Direct {
     }
 }
 
-/// Power of the ratio of target and age by which [`Proportional`] sets its rate. What is served
-/// now was admitted an age ago, so the age follows x' = -g/T x(t - T): it settles without
+/// Power of the ratio of target and age by which [`Proportional`] sets its rate. Requests served
+/// now were admitted an age ago, so the age follows x' = -g/T x(t - T). It settles without
 /// overshoot while g is below 1/e, and not at all from pi/2 on.
 const GAIN: f64 = 1.0 / 3.0;
 /// The part of the target that it aims at in the beginning, and at most.
@@ -184,14 +183,14 @@ const AIM_MAX: f64 = 0.95;
 const AIM_MIN: f64 = 0.3;
 /// The share of all ages that may be above the target.
 const OVER: f64 = 0.1;
-/// How fast the aim follows the share of ages above the target: a decision multiplies it by e to
-/// this times what the share is below [`OVER`].
+/// Speed at which the aim follows the share of ages above the target. A decision multiplies the aim
+/// by e to this times ([`OVER`] - share).
 const AIM_GAIN: f64 = 0.03;
 /// From this part of the target on more has come in than the rate was made for.
 const FLOOD: f64 = 3.0;
-/// What a decision multiplies the rate by at most.
+/// Most that a decision multiplies the served rate by.
 const RISES_MAX: f64 = 1.25;
-/// What a decision multiplies the rate by at least.
+/// Least that a decision multiplies the served rate by.
 const FALLS_MAX: f64 = 0.5;
 
 /// The least rate, events a second: with fewer it would take too long to see that there is room.
@@ -203,20 +202,19 @@ const FOLLOWS_MIN: f64 = 10.0;
 /// A rate at which nothing is refused does not limit: it stays while the ages are below the target,
 /// and falls from what is served when they are not.
 ///
-/// Ages that are equal within a decision and differ from one decision to the next (all wait for
-/// the same disk) have a 90th percentile over a minute that is far above the mean of the
-/// decisions'. So it aims below the target, as far as it takes for one age of ten to be above it.
+/// Ages may be equal within a decision and differ from one decision to the next, if all wait for
+/// the same disk. Their 90th percentile over a minute is then far above the mean of the decisions'.
+/// The controller therefore aims below the target, so far that one age of ten is above it.
 #[derive(Debug)]
 pub struct Proportional {
     rules: DirectRules,
     ages: Ages,
     rate: f64,
-    /// What it aims at, as a part of the target.
+    /// Aim, as a part of the target.
     aim: f64,
     /// Something has been refused since the last decision.
     limits: bool,
-    /// It has been at its aim while it refused, and no flood has come since: the ages are those of
-    /// its rate.
+    /// The ages have been at the aim while it refused, without a flood since: they are its rate's.
     settled: bool,
 }
 
@@ -254,11 +252,11 @@ impl Controller for Proportional {
 
 /// A class whose ages are below the target by more than this part of it may have more.
 const CLASS_LOW: f64 = -0.1;
-/// Nor does its rate grow while it is below by no more than this.
+/// Rates grow only from this far below the target on.
 const CLASS_ADDS_BELOW: f64 = -0.5;
-/// What its rate grows by, times what it is below by.
+/// Growth of the rate, times the distance of its ages below [`CLASS_LOW`].
 const CLASS_ADD: f64 = 2.0;
-/// What the rates of lower classes are divided by.
+/// Divisor of the rates of lower classes.
 const LOWER_DIVIDE: f64 = 10.0;
 
 /// A rate for each class; when a class misses the target, lower ones are admitted less first
@@ -278,7 +276,7 @@ struct Class {
 }
 
 impl Multiclass {
-    /// So many classes, [`CLASSES_MAX`] at most.
+    /// Makes `classes` classes: 1 at least, [`CLASSES_MAX`] at most.
     #[must_use]
     pub fn new(classes: usize, rules: DirectRules, now_ns: u64) -> Self {
         let class = |_| {
@@ -318,25 +316,25 @@ impl Controller for Multiclass {
     }
 }
 
-/// How the length of a queue is set.
+/// Rules for setting the length of a queue.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueMaxRules {
-    /// What it goes by.
+    /// Rules for the ages that it goes by.
     pub ages: AgeRules,
-    /// By the mean of the ages (BottleneckDirectControl), and not by that of nine in ten.
+    /// Goes by the mean of the ages (BottleneckDirectControl), not by their 90th percentile.
     pub by_mean: bool,
     /// The length in the beginning.
     pub first: u32,
     /// The longest.
     pub most: u32,
-    /// What a step adds, thousandths. A length is a whole number, cut off: less than 1000 adds
-    /// nothing, as in the source.
+    /// Increment of a step, thousandths. Lengths are truncated to whole numbers: less than 1000
+    /// adds nothing, as in the source.
     pub add_milli: u32,
-    /// From this part of the target on it is halved, hundredths.
+    /// Above this part of the target it is halved, hundredths.
     pub high_percent: u32,
 }
 
-/// How many may wait, by their ages: a bound that moves.
+/// Bound on how many may wait, which moves with their ages.
 #[derive(Debug)]
 pub struct QueueMax {
     rules: QueueMaxRules,
@@ -367,20 +365,20 @@ impl Controller for QueueMax {
     }
 }
 
-/// A bucket that a rate fills with tokens, of which each admission takes one.
+/// Bucket that a rate fills with tokens; each admission takes one.
 #[derive(Debug)]
 pub struct Bucket {
     tokens: f64,
     depth: f64,
     refill_ns_min: f64,
-    /// How long it takes until there is one more, nanoseconds; 0: there is no limit.
+    /// Time until there is one more token, nanoseconds; 0: no limit.
     refill_ns: f64,
     since_ns: u64,
 }
 
 impl Bucket {
-    /// A full bucket that is filled at this rate, thousandths of a token a second, 0 for no limit;
-    /// however high the rate, with a token in `refill_ms_min` at most.
+    /// A full bucket that is filled at this rate, thousandths of a token a second; 0: no limit.
+    /// However high the rate, a token takes at least `refill_ms_min`.
     #[must_use]
     pub fn new(milli_per_s: u64, depth: u32, refill_ms_min: u32, now_ns: u64) -> Self {
         let depth = f64::from(depth.max(1));
@@ -391,7 +389,7 @@ impl Bucket {
         bucket
     }
 
-    /// It is filled at this rate from the last admission on.
+    /// Sets the rate, which applies from the last [`Bucket::admit`] on.
     pub fn set(&mut self, milli_per_s: u64) {
         self.refill_ns = match milli_per_s {
             0 => 0.0,
@@ -399,7 +397,7 @@ impl Bucket {
         };
     }
 
-    /// What was admitted was none: its token goes to another.
+    /// Returns a token: what was admitted was no request.
     pub fn give(&mut self) {
         self.tokens = (self.tokens + 1.0).min(self.depth);
     }

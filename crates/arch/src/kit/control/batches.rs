@@ -1,32 +1,31 @@
-//! How much a thread takes at once ([AggThrottle]): less and less while the stage serves as much as
-//! it did with more, because what is taken together waits for each other; more again when it serves
-//! less.
+//! Size of the batch that a thread takes at once ([AggThrottle]). It shrinks while the stage serves
+//! as much as it did with more, because items taken together wait for each other. It grows again
+//! when the stage serves less.
 use super::{Controller, Decided, Decision, Inputs, Periods, Sample, Smoothed, milli, whole};
 
-/// Windows of which one changes something.
+/// Windows per adjustment.
 const ADJUSTS_EVERY: u32 = 5;
-/// What a step multiplies or divides by.
+/// Factor that a step multiplies or divides by.
 const FACTOR: f64 = 1.2;
-/// Parts of the best: below the first, or from the last on, the load is another one, and a batch is
-/// the largest; at or below the second it has become too small; from the third on it is large
-/// enough again.
+/// Parts of the best rate. Below the first, or from the last on, the load is another one, and a
+/// batch is the largest. At or below the second it is too small; from the third on, large enough.
 const RESETS_BELOW: f64 = 0.2;
 const TOO_LITTLE: f64 = 0.9;
 const ENOUGH: f64 = 0.98;
 const RESETS_FROM: f64 = 2.0;
 
-/// How the size of a batch is sought.
+/// Rules for the size of a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchRules {
     /// The smallest batch.
     pub least: u32,
     /// The largest one, with which it begins.
     pub most: u32,
-    /// How long what is served is counted, milliseconds.
+    /// Window in which the served are counted, milliseconds.
     pub window_ms: u32,
-    /// Weight of what the rate was, when it is smoothed, hundredths.
+    /// Weight of the old rate in smoothing, hundredths.
     pub weight_old_percent: u32,
-    /// A size is a whole number, cut off: sizes from 1 to 4 cannot grow then, as in the source.
+    /// Truncates sizes to whole numbers: sizes from 1 to 4 cannot grow then, as in the source.
     pub truncates: bool,
 }
 

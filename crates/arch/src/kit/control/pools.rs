@@ -1,33 +1,33 @@
-//! How many threads a stage has ([ThreadPoolController]): one more, now and then, while too many
-//! wait. It takes none away: a thread ends by itself when it has had nothing to do for long enough.
+//! Number of threads of a stage ([ThreadPoolController]): one more, now and then, while too many
+//! wait. Only the search for the best number takes any away. Otherwise a thread ends alone, when it
+//! has had nothing to do for long enough.
 use super::{Controller, Decided, Decision, Inputs, Periods, Sample, Smoothed};
 use std::time::Duration;
 
-/// Looks at the queue of which one adds a thread: the first time it is the third.
+/// Check that adds a thread, modulo [`PoolRules::every`].
 const ADDS_AT: u32 = 3;
-/// Looks of which one compares the throughput with the best.
+/// Checks per comparison of the throughput with the best.
 const COMPARES_EVERY: u32 = 10;
-/// Weight of what the throughput was, when it is smoothed.
+/// Weight of the old throughput in smoothing.
 const WEIGHT_OLD: f64 = 0.7;
-/// A throughput that is not more than so many times the best is one to leave. As what is better
-/// than the best has become the best just before, it always is: as in the source.
+/// A throughput of at most this times the best is left. A throughput better than the best has just
+/// become the best, so this always holds, as in the source.
 const LEAVES_BELOW: f64 = 1.2;
-/// Back at the best number of threads, it tries up to so many fewer.
+/// Back at the best number of threads, it tries up to this many fewer.
 const FEWER_MAX: u64 = 3;
 
-/// How a pool grows.
+/// Rules for the growth of a pool.
 #[derive(Clone, Copy, Debug)]
 pub struct PoolRules {
-    /// How long from one look to the next, milliseconds.
+    /// Time from one check to the next, milliseconds.
     pub period_ms: u32,
-    /// One look of so many adds a thread.
+    /// Checks per added thread.
     pub every: u32,
-    /// So many must wait then.
+    /// Length that the queue must have then.
     pub queue_min: u64,
     /// The most threads.
     pub threads_max: u32,
-    /// It also looks for the number of threads with the best throughput (`autoMaxDetect`), with
-    /// chance of this seed.
+    /// Seed of the search for the number of threads with best throughput (`autoMaxDetect`), if any.
     pub finds_best: Option<u64>,
 }
 
@@ -57,7 +57,7 @@ impl PoolSize {
         Self { rules, periods, looks: 0, served: 0, throughput, best: (0.0, 1), chance }
     }
 
-    /// How long until its next look.
+    /// Time until the next check.
     #[must_use]
     pub const fn due_in(&self, now_ns: u64) -> Duration {
         Duration::from_nanos(self.periods.due_in(now_ns))

@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-/// How long the machine may take for one operation.
+/// Longest time that the machine may take for one operation.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Names; those from [`FILES`] on do not exist.
 const NAMES: usize = 10;
@@ -70,7 +70,7 @@ fn request(n: usize) -> OpenReq {
     OpenReq { path: n.to_string().into_bytes().into(), siblings: Codings::NONE }
 }
 
-/// What a connection waits for.
+/// Operation that a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wish {
     Open(Ticket, usize),
@@ -99,7 +99,7 @@ impl Wish {
     }
 }
 
-/// What came of the schedules.
+/// Totals of the schedules.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sums {
     pub(crate) at_once: u64,
@@ -126,7 +126,7 @@ fn check_bytes((bytes, read): &Read, n: usize, at: u64, len: u64) {
     assert!(bytes.iter().all(|byte| usize::from(*byte) == n), "of another file than {n}");
 }
 
-/// Begins an operation of a connection: what the connection waits for, if it is left for later.
+/// Begins an operation of a connection; returns what it waits for, if that is left for later.
 fn ask(
     disk: &mut dyn Disk,
     (key, wishes): (u64, &[Wish]),

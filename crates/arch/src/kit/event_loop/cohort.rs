@@ -1,5 +1,5 @@
-//! Cohort scheduling: a loop that serves by stages. What turns leave waits in the queue of its
-//! stage, and a visit serves many one after another, while the stage's code and data are in the
+//! Cohort scheduling: a loop that serves by stages. Work that turns leave waits in the queue of its
+//! stage. A visit serves many, one after another, while the stage's code and data are in the
 //! processor's caches (Larus, Parkes, USENIX 2002).
 use super::{EventLoop, plain};
 use crate::kit::step::{Leaves, Left};
@@ -8,15 +8,15 @@ use regatta_op::{Op, OpKind};
 use regatta_sys::{clock, wait::Poller};
 use std::{collections::VecDeque, mem};
 
-/// What is done of a connection at a time.
+/// Step in serving a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// New connections are taken from a listener.
     Accept,
     /// Bytes are received, and kept.
     Receive,
-    /// They are parsed, and what is asked for is looked up; or the next request is, when a response
-    /// has been sent.
+    /// Received bytes are parsed, and the name in a request is looked up; or the next request is
+    /// parsed, when a response has been sent.
     Parse,
     /// Files are opened and read.
     Disk,
@@ -27,7 +27,7 @@ pub enum Stage {
 impl Stage {
     const ALL: [Self; 5] = [Self::Accept, Self::Receive, Self::Parse, Self::Disk, Self::Send];
 
-    /// What a turn here leaves to the other stages. `Disk` performs what its turn begins with.
+    /// Work that a turn here leaves to the other stages. `Disk` performs what its turn begins with.
     pub(super) const fn leaves(self) -> Leaves {
         use OpKind::{Open, Read, Recv, Send, Stat};
         let operations = match self {
@@ -38,10 +38,10 @@ impl Stage {
         operations.and(Leaves::PARSE)
     }
 
-    /// Whose it is that a turn has left; nothing for a `Recv`.
+    /// Stage of the work that a turn left; `None` is a `Recv`.
     const fn of(left: Option<&Left>) -> Self {
         match left {
-            // Nobody leaves only a buffer here.
+            // No turn here leaves only a buffer.
             None | Some(Left::Spare(_)) => Self::Receive,
             Some(Left::Received(_) | Left::Sent(..) | Left::Read(..)) => Self::Parse,
             Some(Left::Op(Op::Send(_))) => Self::Send,
@@ -51,27 +51,27 @@ impl Stage {
 }
 
 crate::options::choice! {
-    /// In which order stages are visited (`cohort.order`).
+    /// Order in which stages are visited (`cohort.order`).
     pub enum Order {
-        /// As a request passes through them.
+        /// The order in which a request passes through them.
         Forward = "forward",
         /// The other way round: what is nearest to its end comes first.
         Backward = "backward",
-        /// One way, then the other.
+        /// Forward, then backward.
         Wave = "wave",
     }
 }
 
-/// How stages are visited.
+/// Rules for visits of stages.
 #[derive(Clone, Copy, Debug)]
 pub struct Visits {
-    /// In which order.
+    /// Order of the stages.
     pub order: Order,
-    /// How many a visit serves at most; 0: all that are there, and all that come meanwhile.
+    /// Most that a visit serves; 0: all that are there, and all that come meanwhile.
     pub most: usize,
 }
 
-/// What waits for each stage.
+/// Queues of the stages.
 #[derive(Debug)]
 pub(super) struct Cohort {
     visits: Visits,
@@ -79,9 +79,9 @@ pub(super) struct Cohort {
     /// time, nanoseconds; for `Accept`, listeners.
     queues: [VecDeque<(u64, Option<Left>, u64)>; Stage::ALL.len()],
     rounds: u64,
-    /// The stage that is visited, and how many more it may serve.
+    /// Number that the visit may still serve.
     rest: usize,
-    /// When the last visit began, nanoseconds.
+    /// Time at which the last visit began, nanoseconds.
     now: u64,
 }
 
@@ -98,13 +98,13 @@ impl Cohort {
     /// A listener has new connections.
     pub(super) fn offer(&mut self, listener: u64, tally: Tally<'_>) {
         let queue = &self.queues[Stage::Accept as usize];
-        // A poller may report it in each round until somebody accepts.
+        // A poller may report it in each round until its stage accepts.
         if queue.iter().all(|(other, ..)| *other != listener) {
             self.put(Stage::Accept, listener, None, tally);
         }
     }
 
-    /// A turn has left something to another stage.
+    /// Queues work that a turn left to another stage.
     pub(super) fn leave(&mut self, key: u64, left: Option<Left>, tally: Tally<'_>) {
         self.put(Stage::of(left.as_ref()), key, left, tally);
     }
@@ -196,14 +196,14 @@ impl<P: Poller> EventLoop<'_, P> {
         }
     }
 
-    /// Keeps what a turn has left: the connection has no other turn until its stage is visited.
+    /// Keeps the work that a turn left; the connection has no other turn before that is resumed.
     pub(super) fn keep(&mut self, key: u64) {
         let (Some(cohort), Some(slot)) = (&mut self.cohort, self.worker.slot(key)) else { return };
         slot.queued = true;
         cohort.leave(key, self.io.take_left(), self.worker.around().cx.tally);
     }
 
-    /// Goes on with a connection that has left something; of this turn it leaves no more than this.
+    /// Resumes a connection whose turn left work; this turn leaves no more than `leaves`.
     pub(super) fn resume(&mut self, key: u64, left: Option<Left>, leaves: Leaves) {
         let Some(slot) = self.worker.slot(key) else { return };
         slot.queued = false;
@@ -215,14 +215,14 @@ impl<P: Poller> EventLoop<'_, P> {
         self.io.rules.leaves = before;
     }
 
-    /// Takes a connection out of the queue in which it waits, if it does; what was left.
+    /// Takes a connection out of the queue in which it waits, if it does. Returns what was left.
     pub(super) fn leave_stage(&mut self, key: u64) -> Option<Option<Left>> {
         let cohort = self.cohort.as_mut()?;
         let queued = self.worker.slot(key).is_some_and(|slot| slot.queued);
         queued.then(|| cohort.remove(key, self.worker.around().cx.tally)).flatten()
     }
 
-    /// A connection ends. What it has left is given up with it, but what has been sent counts.
+    /// Gives up the work that a connection left, because it ends; what has been sent counts.
     pub(super) fn give_up_stage(&mut self, key: u64) {
         if let Some(Some(left)) = self.leave_stage(key)
             && let Some((slot, desk)) = self.worker.turn(key)
@@ -241,8 +241,8 @@ mod tests {
     use regatta_metrics::Arena;
     use std::sync::atomic::AtomicU64;
 
-    /// Whom the visits of some rounds serve, and in which stage. Who is served in `Receive` goes to
-    /// `Parse`.
+    /// Lists which connections the visits of some rounds serve, and in which stage. Those served in
+    /// `Receive` go to `Parse`.
     fn served(visits: Visits, rounds: usize) -> String {
         let words: Vec<_> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
         let arena = Arena::create(&words, 1);

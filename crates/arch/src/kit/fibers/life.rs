@@ -12,9 +12,9 @@ use std::{
     thread::{self, ThreadId},
 };
 
-/// One user thread. What it has in common with others it only has between two waits.
+/// A user thread. It borrows what it has in common with others only between two waits.
 pub(super) struct Thread<'t, 's, 'y, 'a, P> {
-    /// Its number.
+    /// Number of the user thread.
     pub(super) at: usize,
     pub(super) state: &'s RefCell<State<'a, P>>,
     pub(super) turns: &'t Turns<'y, Wake, ()>,
@@ -33,7 +33,7 @@ impl<P: Poller> Thread<'_, '_, '_, '_, P> {
         }
     }
 
-    /// One connection after another.
+    /// Serves one connection after another.
     fn serve(&self) -> Result<std::convert::Infallible, Leaves> {
         loop {
             let key = self.accept()?;
@@ -43,7 +43,7 @@ impl<P: Poller> Thread<'_, '_, '_, '_, P> {
 
     fn accept(&self) -> Result<u64, Leaves> {
         loop {
-            // Directly first: who has just closed a connection overtakes those that wait.
+            // Directly first: a thread that has just closed a connection overtakes those that wait.
             if let Some(key) = self.with(|state| state.accept(self.at)) {
                 return Ok(key);
             }
@@ -65,7 +65,7 @@ impl<P: Poller> Thread<'_, '_, '_, '_, P> {
                 }
                 Next::Op(Op::Read(ticket, req)) => self.read(key, ticket, req)?,
                 Next::Op(Op::Stat(ticket, file)) => {
-                    // The inode of an open file is in memory: nobody waits for a disk here.
+                    // The inode of an open file is in memory: no disk is waited for here.
                     let facts = perform::stat(&file);
                     self.with(|state| state.complete(key, Done::Stat(ticket, facts)));
                 }
@@ -79,7 +79,7 @@ impl<P: Poller> Thread<'_, '_, '_, '_, P> {
         }
     }
 
-    /// Receives or sends, or waits until it can: by itself or by the scheduler.
+    /// Receives or sends, or waits until this thread or the scheduler can.
     fn transfer(&self, key: u64) -> Result<(), Leaves> {
         match self.with(|state| state.attempt(key)) {
             None => Ok(()),

@@ -1,9 +1,9 @@
-//! Schedulers beside each other in one process, each in a kernel thread of its own: one that hears
-//! the master tells the others, and connections go to one that has nothing to run.
+//! Schedulers side by side in one process, each in a kernel thread of its own. A scheduler that
+//! hears the master wakes the others. Connections go to one that has nothing to run.
 //!
-//! A scheduler with nothing to run asks all others at once, before it waits. One with more than one
-//! connection that can go on gives some of them, between two turns (private deques, receiver
-//! initiated: Acar, Charguéraud, Rainey, PPoPP 2013). Stacks stay where they are.
+//! A scheduler with nothing to run asks all others at once, before it waits. A scheduler with more
+//! than one connection that can continue gives some of them, between two turns (private deques,
+//! receiver initiated: Acar, Charguéraud, Rainey, PPoPP 2013). Stacks stay where they are.
 use crate::kit::{sync::lock, worker::Passed};
 use regatta_sys::Bell;
 use std::{
@@ -15,23 +15,23 @@ use std::{
     },
 };
 
-/// What the schedulers of a process share. A `T` is a connection.
+/// State that the schedulers of a process share. A `T` is a connection.
 #[derive(Debug)]
 pub struct Peers<T = Passed> {
     /// Connections go from one to another.
     pub steals: bool,
     asks: Mutex<Asks<T>>,
-    /// How many ask, to be read without the lock.
+    /// Number that ask, to be read without the lock.
     asking: AtomicUsize,
-    /// One for each scheduler.
+    /// Bells, by scheduler.
     bells: Vec<Bell>,
-    /// Why all of them end.
+    /// Reason why all of them end.
     failed: OnceLock<String>,
 }
 
 #[derive(Debug)]
 struct Asks<T> {
-    /// One for each scheduler.
+    /// Asks, by scheduler.
     each: Vec<Ask<T>>,
     /// The first that is given something, if it asks.
     next: usize,
@@ -39,13 +39,13 @@ struct Asks<T> {
 
 #[derive(Debug)]
 struct Ask<T> {
-    /// How many connections it would take; 0: it does not ask.
+    /// Connections that it would take; 0: it does not ask.
     room: usize,
     given: Vec<T>,
 }
 
 impl<T> Peers<T> {
-    /// Of so many schedulers.
+    /// Peers of `count` schedulers.
     ///
     /// # Errors
     /// No descriptors left.
@@ -61,33 +61,33 @@ impl<T> Peers<T> {
         })
     }
 
-    /// What wakes a scheduler.
+    /// Bell that wakes a scheduler.
     #[must_use]
     pub fn bell(&self, at: usize) -> &Bell {
         &self.bells[at]
     }
 
-    /// Has all others look what the master wants.
+    /// Wakes all others, to check what the master wants.
     pub fn wake_others(&self, at: usize) {
         let others = self.bells.iter().enumerate().filter(|(other, _)| *other != at);
         others.for_each(|(_, bell)| bell.ring());
     }
 
-    /// One of them cannot go on: all end.
+    /// Ends all, because one of them cannot continue.
     pub fn fail(&self, error: String) {
         // The first says why.
         let _ = self.failed.set(error);
         self.bells.iter().for_each(Bell::ring);
     }
 
-    /// Why all of them end, if one has failed.
+    /// Reason why all of them end, if one has failed.
     #[must_use]
     pub fn failure(&self) -> Option<&str> {
         self.failed.get().map(String::as_str)
     }
 
-    /// A scheduler that is about to wait would take so many connections, one at least. What it is
-    /// given wakes it.
+    /// Asks for at most `room` connections, one at least, for a scheduler that is about to wait. A
+    /// given connection wakes it.
     pub fn ask(&self, at: usize, room: usize) {
         let mut asks = lock(&self.asks);
         debug_assert!(room > 0 && asks.each[at].room == 0, "it asks once, before it waits");
@@ -105,7 +105,7 @@ impl<T> Peers<T> {
         into.extend(ask.given.drain(..));
     }
 
-    /// True if somebody asks, or did a moment ago.
+    /// True if a scheduler asks, or did a moment ago.
     #[must_use]
     pub fn is_asked(&self) -> bool {
         self.asking.load(Relaxed) > 0

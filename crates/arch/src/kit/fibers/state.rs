@@ -1,5 +1,5 @@
-//! What the user threads of a scheduler have in common: connections, sockets, helpers, and who is
-//! ready to run.
+//! State that the user threads of a scheduler have in common: connections, sockets, helpers, and
+//! which are ready to run.
 mod steal;
 
 use super::{
@@ -44,11 +44,11 @@ const NO_ROOM: i32 = 105;
 
 type FiberedSlot = Slot<Fibered>;
 
-/// What is to be done next for a connection.
+/// Next step for a connection.
 pub(super) enum Next {
-    /// This; it is neither `Recv` nor `Send`.
+    /// This operation is to be performed, neither `Recv` nor `Send`.
     Op(Op<StaticFile>),
-    /// What is offered besides is to be received or sent, if anything is.
+    /// The offered `Recv` or `Send`, if any, is to be tried.
     Transfer,
     /// A helper is to send.
     SendInHelper,
@@ -56,12 +56,12 @@ pub(super) enum Next {
     Gone,
 }
 
-/// What is known of a user thread.
+/// State of a user thread.
 #[derive(Clone, Copy, Debug)]
 struct Place {
-    /// It is among those that are ready.
+    /// Whether it is among those that are ready.
     ready: bool,
-    /// It is among those that wait for a connection.
+    /// Whether it is among those that wait for a connection.
     accepts: bool,
     /// A connection that has been accepted for it, or has come from a helper or another scheduler.
     given: Option<u64>,
@@ -71,18 +71,18 @@ struct Place {
 #[derive(Clone, Copy, Debug)]
 struct Running {
     begun: Begun,
-    /// What it may send; what of that is left.
+    /// Bytes that it may send, and those left of them.
     share: u64,
     bytes: u64,
     /// Calls that it may yet make.
     ops: u32,
     spent: Spent,
-    /// When it began: the connection's deadline, and [`Desk::held_ms`].
+    /// The connection's deadline, and [`Desk::held_ms`], when the turn began.
     deadline: Tick,
     held_ms: u32,
 }
 
-/// What the user threads of a scheduler have in common.
+/// State that the user threads of a scheduler have in common.
 #[expect(missing_debug_implementations, reason = "its worker has none")]
 pub struct State<'a, P> {
     pub(super) worker: Worker<'a, Fibered>,
@@ -94,7 +94,7 @@ pub struct State<'a, P> {
     ready: VecDeque<usize>,
     /// The first is given the next connection.
     accepting: VecDeque<usize>,
-    /// Where received bytes land.
+    /// Received bytes land here, from [`LANDING`] on.
     buffer: Box<[u8]>,
     budget: Budget,
     running: Option<Running>,
@@ -103,13 +103,13 @@ pub struct State<'a, P> {
     on_helper: u64,
     /// Connections that user threads have accepted by themselves since the last poll point.
     direct: u32,
-    /// Its place, if there are several schedulers.
+    /// Place of the scheduler, if there are several.
     seat: Option<Seat<'a>>,
 }
 
 impl<'a, P: Poller> State<'a, P> {
-    /// Of a scheduler with as many user threads as its worker may have connections. All wait to
-    /// accept one.
+    /// State of a scheduler, with a user thread for each connection that its worker may have. All
+    /// wait to accept one.
     pub fn new(
         worker: Worker<'a, Fibered>,
         poller: P,
@@ -140,12 +140,12 @@ impl<'a, P: Poller> State<'a, P> {
         self.worker.around().cx.tally
     }
 
-    /// How long calls have blocked it, milliseconds.
+    /// Time for which calls have blocked it, milliseconds.
     pub(super) fn held_ms(&self) -> u32 {
         self.worker.held_ms()
     }
 
-    /// A user thread has used so much of its stack.
+    /// Notes that a user thread has used `bytes` of its stack.
     pub(super) fn used(&self, bytes: usize) {
         self.tally().max(Counter::StackBytesMax, bytes as u64);
     }
@@ -166,7 +166,7 @@ impl<'a, P: Poller> State<'a, P> {
         if given.is_some() || self.threads[at].accepts {
             return given;
         }
-        // Clients that let nobody wait must not keep a user thread from giving way for ever.
+        // A stream of clients must not keep a user thread from giving way for ever.
         if self.worker.is_listening() && self.direct < DIRECT_MAX {
             for listener in self.worker.listeners_in_turn() {
                 if let Ok(accepted) = self.worker.accept(listener, 0) {
@@ -233,7 +233,7 @@ impl<'a, P: Poller> State<'a, P> {
         let is_watched = match turn {
             Turn::Wait(wanted) => watch(interest, &slot.socket, key, wanted, poller),
             Turn::Parked => {
-                // The poller looks at the sockets that somebody waits for, and at no others.
+                // The poller watches only the sockets that a user thread waits for.
                 if interest.take().is_some() {
                     let _ = poller.remove(slot.socket.as_fd());
                 }
@@ -257,7 +257,7 @@ impl<'a, P: Poller> State<'a, P> {
         self.rules.yields
     }
 
-    /// What a connection wants done.
+    /// Returns what a connection wants done.
     pub(super) fn next(&mut self, key: u64) -> Next {
         let by_helper = self.rules.send.is_some();
         let Some(slot) = self.worker.slot(key) else { return Next::Gone };
@@ -275,7 +275,6 @@ impl<'a, P: Poller> State<'a, P> {
         }
     }
 
-    /// Completes an operation.
     pub(super) fn complete(&mut self, key: u64, done: Done<'_, StaticFile>) {
         if let Some((slot, desk)) = self.worker.turn(key) {
             slot.conn.complete(done, desk.now, &desk.around.cx);
@@ -298,7 +297,7 @@ impl<'a, P: Poller> State<'a, P> {
         }
     }
 
-    /// Opens a name, if that is still wanted: everybody waits for it.
+    /// Opens a name, if that is still wanted: all user threads wait for it.
     pub(super) fn open(&mut self, key: u64, ticket: Ticket, req: &OpenReq) {
         match self.worker.slot(key) {
             Some(slot) if slot.pending > 0 => slot.pending = 0,
@@ -309,7 +308,7 @@ impl<'a, P: Poller> State<'a, P> {
         self.complete(key, Done::Open(ticket, found));
     }
 
-    /// Gives a read to the helpers; without any, reads, and everybody waits for it.
+    /// Gives a read to the helpers; without any, reads, and all user threads wait for it.
     pub(super) fn read(&mut self, key: u64, ticket: Ticket, req: ReadReq<StaticFile>) {
         if self.rules.helpers_read
             && let Some(slot) = self.worker.slot(key)
@@ -323,7 +322,7 @@ impl<'a, P: Poller> State<'a, P> {
         self.complete(key, Done::Read(ticket, buffer, read));
     }
 
-    /// Does something of which the time is entered.
+    /// Runs `what`, whose time is entered.
     fn spending<R>(&mut self, what: impl FnOnce(&mut Spent) -> R) -> R {
         let mut spent = Spent::default();
         what(self.running.as_mut().map_or(&mut spent, |running| &mut running.spent))
@@ -351,8 +350,8 @@ impl<'a, P: Poller> State<'a, P> {
         self.worker.slot(key).is_some_and(|slot| slot.pending > 0)
     }
 
-    /// Lends a connection to a helper, which sends; else says what is to be waited for before. One
-    /// whose deadline has passed waits for what the worker says of that.
+    /// Lends a connection to a helper, which sends; else returns what to wait for before. A
+    /// connection whose deadline has passed waits for what the worker says of that.
     pub(super) fn lend(&mut self, key: u64) -> Option<Turn> {
         let Some((slot, desk)) = self.worker.turn(key) else { return Some(Turn::Parked) };
         if slot.conn.deadline() <= desk.now.tick {
@@ -371,7 +370,7 @@ impl<'a, P: Poller> State<'a, P> {
         None
     }
 
-    /// Sends or receives what is offered; what is to be waited for if nothing can be.
+    /// Sends or receives what is offered; returns what to wait for if nothing can be.
     pub(super) fn attempt(&mut self, key: u64) -> Option<Turn> {
         let (slot, desk) = self.worker.turn(key)?;
         let running = self.running.as_mut()?;
@@ -398,7 +397,7 @@ impl<'a, P: Poller> State<'a, P> {
 
     // What the scheduler does.
 
-    /// True until the last round is over, or another scheduler cannot go on.
+    /// True until the last round is over, or another scheduler cannot continue.
     pub(super) fn goes_on(&self) -> bool {
         let failed = self.seat.as_ref().and_then(|seat| seat.peers.failure());
         self.worker.goes_on() && failed.is_none()
@@ -414,14 +413,14 @@ impl<'a, P: Poller> State<'a, P> {
         poller.add_level(hands.source(), HELPERS, Interest::READ)
     }
 
-    /// A user thread can go on.
+    /// Makes a user thread ready to run.
     fn wake(&mut self, at: usize) {
         if !std::mem::replace(&mut self.threads[at].ready, true) {
             self.ready.push_back(at);
         }
     }
 
-    /// A user thread goes on with this connection.
+    /// Gives this connection to a user thread, and makes it ready.
     fn gets(&mut self, at: usize, key: u64) {
         let place = &mut self.threads[at];
         (place.accepts, place.given) = (false, Some(key));
@@ -436,11 +435,11 @@ impl<'a, P: Poller> State<'a, P> {
         Some(at)
     }
 
-    /// The poll point: waits if nobody is ready, and sees what has happened.
+    /// The poll point: waits if no user thread is ready, and sees what has happened.
     pub(super) fn poll(&mut self, events: &mut Vec<Event>) -> io::Result<()> {
         self.count();
         self.direct = 0;
-        // It pauses if they cannot be watched.
+        // Accepting pauses if they cannot be watched.
         let _ = self.worker.watch_listeners(&mut self.poller, LISTENERS);
         let mut wait = self.worker.begin_wait();
         self.ask(wait.timeout);
@@ -477,8 +476,8 @@ impl<'a, P: Poller> State<'a, P> {
         Ok(())
     }
 
-    /// Clears what has woken it. Of several schedulers the first that hears the master tells the
-    /// others: they may have gone back to sleep.
+    /// Clears what has woken it. Among several schedulers, the first that hears the master wakes
+    /// the others: they may have gone back to sleep.
     fn hear(&self, events: &[Event]) {
         let rang = |key| events.iter().any(|event| event.key == key);
         let was_first = rang(BELL) && self.worker.around().bell.clear();
@@ -504,8 +503,8 @@ impl<'a, P: Poller> State<'a, P> {
         tally.add(Counter::FibersOnSocketSum, on_socket);
     }
 
-    /// Listeners that have connections: those who wait for one get one each, as long as there are
-    /// any.
+    /// Takes from listeners with connections: user threads that wait get one each, while any are
+    /// left.
     fn take_accepted(&mut self, events: &[Event]) {
         for key in events.iter().map(|event| event.key) {
             if (LISTENERS..PEERS).contains(&key) {
@@ -541,7 +540,7 @@ impl<'a, P: Poller> State<'a, P> {
         }
     }
 
-    /// Repeats what a user thread has tried; true if it can go on.
+    /// Repeats what a user thread has tried; true if it can continue.
     fn retry(&mut self, key: u64) -> bool {
         self.begin(key);
         let blocked = self.attempt(key);
@@ -625,7 +624,7 @@ impl<'a, P: Poller> State<'a, P> {
             Action::Expired(key, what) => {
                 let held_ms = self.worker.held_ms();
                 if let Some(slot) = self.worker.slot(key) {
-                    // Where its window goes on, it does from now.
+                    // If its window continues, it does so from now.
                     slot.drive.held_ms = held_ms;
                     forget(slot, what);
                     self.settle(key);
@@ -643,9 +642,9 @@ impl<'a, P: Poller> State<'a, P> {
         thread.into_iter().for_each(|at| self.is_free(at));
     }
 
-    /// Closes a connection whose deadline has passed, if it is over: a request that arrives while
-    /// other user threads run would be left unread, and turn the close into a reset. One that is
-    /// not over continues in its user thread.
+    /// Closes a connection whose deadline has passed, if it is over. A request that arrives while
+    /// other user threads run would be left unread, and turn the close into a reset. A connection
+    /// that is not over continues in its user thread.
     fn settle(&mut self, key: u64) {
         let Some(slot) = self.worker.slot(key) else { return };
         // One that is ready may have an operation in its hands.
@@ -672,8 +671,8 @@ impl<'a, P: Poller> State<'a, P> {
         }
     }
 
-    /// Ends what helpers have not begun, or have finished, when the last round is over. What they
-    /// are in the middle of ends with the process.
+    /// Ends what helpers have not begun, or have finished, when the last round is over. Their
+    /// current tasks end with the process.
     pub(super) fn leave(&mut self) {
         self.end_given();
         for task in self.hands.close() {
@@ -694,7 +693,7 @@ impl<'a, P: Poller> State<'a, P> {
     }
 }
 
-/// Forgets what the connection has given up of that which was out.
+/// Forgets the operations that were out and that the connection has given up.
 fn forget(slot: &mut FiberedSlot, what: Option<Abandoned>) {
     if what.is_some() {
         // A helper has one operation of it at most.

@@ -1,4 +1,4 @@
-//! What user threads give to helpers, and what a worker keeps of their connections.
+//! Tasks that user threads give to helpers, and the state that a worker keeps of their connections.
 use crate::{
     drive::{
         Turn,
@@ -10,12 +10,12 @@ use regatta_metrics::Tally;
 use regatta_op::{Op, Outbox, ReadReq, Ticket};
 use regatta_sys::{Read, StaticFile, clock, wait::Interest};
 
-/// What a worker keeps of a connection that a user thread serves.
+/// State of a connection that a user thread serves.
 #[derive(Debug)]
 pub struct Fibered {
-    /// Whose it is.
+    /// The user thread that serves it.
     pub(super) thread: usize,
-    /// What the poller has been asked for; `None` while it does not watch the socket.
+    /// Interest that the poller has been asked for; `None` while it does not watch the socket.
     pub(super) interest: Option<Interest>,
     /// A `Recv` that has been offered and not performed.
     pub(super) recv: bool,
@@ -54,7 +54,7 @@ impl Fibered {
         self.send.as_ref().is_some_and(Outbox::at_file)
     }
 
-    /// What is waited for when nothing more can be done.
+    /// Returns what to wait for when nothing more can be done.
     pub(super) const fn blocked(&self) -> Turn {
         match (self.recv, self.send.is_some()) {
             (false, false) => Turn::Parked,
@@ -63,45 +63,45 @@ impl Fibered {
     }
 }
 
-/// What a helper is to do.
+/// Work for a helper.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a box would be allocated for every reply")]
 pub enum Task {
     /// Read into memory, for the operation of this number.
     Read {
-        /// Whose operation it is.
+        /// Connection of the operation.
         key: u64,
-        /// Its number among all tasks.
+        /// Number of the task among all.
         number: u64,
-        /// Its ticket.
+        /// Ticket of the operation.
         ticket: Ticket,
-        /// What is read.
+        /// Range to read.
         req: ReadReq<StaticFile>,
     },
     /// Send on the socket of a connection that has been lent.
     Send {
         /// The connection.
         passed: Passed,
-        /// What the worker keeps of it.
+        /// State that the worker keeps of it.
         drive: Fibered,
-        /// What is sent.
+        /// Bytes to send.
         outbox: Outbox<StaticFile>,
-        /// Since when it waits for a helper, by the precise clock.
+        /// Begin of its wait for a helper, by the precise clock.
         since: u64,
     },
 }
 
-/// What a helper has done.
+/// Work that a helper has done.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "as a task")]
 pub enum Completed {
     /// [`Task::Read`]
     Read {
-        /// Whose operation it is.
+        /// Connection of the operation.
         key: u64,
-        /// Its number.
+        /// Number of the task.
         number: u64,
-        /// Its ticket.
+        /// Ticket of the operation.
         ticket: Ticket,
         /// The result.
         read: Read,
@@ -110,18 +110,18 @@ pub enum Completed {
     Send {
         /// The connection.
         passed: Passed,
-        /// What the worker keeps of it.
+        /// State that the worker keeps of it.
         drive: Fibered,
-        /// What is left of it.
+        /// Rest of what was to be sent.
         outbox: Outbox<StaticFile>,
-        /// How long it waited for a helper, milliseconds.
+        /// Time that it waited for a helper, milliseconds.
         waited_ms: u64,
-        /// What the socket has taken.
+        /// Bytes that the socket has taken.
         sent: Result<u64, Failure>,
     },
 }
 
-/// Does a task, in a helper, which sends in this way.
+/// Runs a task in a helper, which sends in the way `by`.
 pub fn run_task(task: Task, by: SendBy, tally: Tally<'_>) -> Completed {
     match task {
         Task::Read { key, number, ticket, req } => {

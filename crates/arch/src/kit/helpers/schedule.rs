@@ -18,7 +18,7 @@ pub(crate) struct RandomHelpers<'a> {
     roots: Vec<u32>,
     /// Helpers die and fail to start.
     pub(crate) failing: bool,
-    /// How many results may be taken before there are none for now.
+    /// Results that may be taken before there are none for now.
     pub(crate) results_left: usize,
     /// More results are allowed after each pause, without a call of `stir`.
     unpaced: bool,
@@ -170,7 +170,7 @@ fn name(job: &Job) -> (u64, u16) {
     (job.key, job.purpose.ticket().expect("an open has one").0)
 }
 
-/// What must hold between any two calls.
+/// Checks what must hold between any two calls.
 fn check(helpers: &Helpers<'_, RandomHelpers<'_>>, waiting: &BTreeSet<(u64, u16)>) {
     let Helpers { pool, limits, waiters: known, queue, busy, idle, count, .. } = helpers;
     assert_eq!(*count, pool.count(), "helpers counted");
@@ -201,7 +201,7 @@ fn take_results(
     assert!(helpers.idle.len() <= helpers.limits.helpers_max, "those that leave are not idle");
 }
 
-/// One more task, which finds all helpers idle for long.
+/// Submits one more task, which finds all helpers idle for long.
 fn ask_long_after(
     helpers: &mut Helpers<'_, RandomHelpers<'_>>,
     waiting: &mut BTreeSet<(u64, u16)>,

@@ -1,5 +1,5 @@
-//! The entrance of a pipeline: who is admitted, and who is turned away. Requests take a place in
-//! the line there, and give it back when they leave it.
+//! The entrance of a pipeline, which admits requests or turns them away. Requests take a place in
+//! the line there, and release it when they leave it.
 use crate::kit::{
     control::{Bucket, Controller, Decided, Decision, Inputs, Sample},
     sync::lock,
@@ -16,7 +16,7 @@ use std::{
 /// Ages that are kept between two decisions at most.
 const AGES_MAX: usize = 4096;
 
-/// What a gate goes by.
+/// Rules of a gate.
 #[derive(Clone, Copy, Debug)]
 pub struct GateRules {
     /// The most requests in the line; 0: no limit.
@@ -25,13 +25,13 @@ pub struct GateRules {
     pub queue_max: u32,
     /// The rate in the beginning, thousandths of a request a second; 0: no limit.
     pub first_milli: u64,
-    /// How many are admitted at once after a while in which few came.
+    /// Most that are admitted at once after a while in which few came.
     pub depth: u32,
     /// The least time in which one more may come, milliseconds.
     pub refill_ms_min: u32,
     /// Classes of requests, each with a rate of its own.
     pub classes: u8,
-    /// Who is turned away is not told: the connection is closed.
+    /// Closes connections that it turns away, without an answer.
     pub drops: bool,
 }
 
@@ -56,10 +56,10 @@ struct Rate {
 #[derive(Debug)]
 struct Class {
     bucket: Bucket,
-    /// By its rate.
+    /// Number refused by its rate.
     refused: u64,
     ages_ns: Vec<u64>,
-    /// What came out meanwhile: memory for the next ages.
+    /// Ages that were sampled last: memory for the next ages.
     sampled_ns: Vec<u64>,
 }
 
@@ -82,8 +82,7 @@ impl Gate {
         Self { rules, in_line, queue_max, rate }
     }
 
-    /// True if a request of this class may come in while so many wait behind the gate: it has a
-    /// place from now on.
+    /// Admits a request of this class while `waiting` wait behind the gate: true if it has a place.
     pub fn admits(&self, waiting: usize, class: u8, now_ns: u64) -> bool {
         let (all, most) = (self.rules.requests_max, self.queue_max.load(Relaxed) as usize);
         let has_room = |in_line: usize| (all == 0 || in_line < all).then_some(in_line + 1);
@@ -102,25 +101,26 @@ impl Gate {
         is_within
     }
 
-    /// True if something goes by the ages of requests.
+    /// True if a controller goes by the ages of requests.
     #[must_use]
     pub const fn counts_ages(&self) -> bool {
         self.rate.is_some()
     }
 
-    /// True if who is turned away is not told.
+    /// True if connections that are turned away get no answer.
     #[must_use]
     pub const fn drops(&self) -> bool {
         self.rules.drops
     }
 
-    /// A request leaves the line without an answer, or before it is known whether there is one.
+    /// Releases the place of a request that leaves the line without an answer, or before it is
+    /// known whether there is one.
     pub fn gives_back(&self) {
         let before = self.in_line.fetch_sub(1, Relaxed);
         debug_assert!(before > 0, "who leaves has come in");
     }
 
-    /// What came in was no whole request: it gives back its place, and what it took of the rate.
+    /// Releases the place of what was no whole request, and refunds what it took of the rate.
     pub fn takes_back(&self, class: u8) {
         self.gives_back();
         if let Some(rate) = &self.rate {
@@ -128,7 +128,7 @@ impl Gate {
         }
     }
 
-    /// The answer to a request has reached the end of the line, at this age.
+    /// Notes that the answer to a request has reached the end of the line, at this age.
     pub fn leaves(&self, class: u8, age_ns: u64) {
         self.gives_back();
         if let Some(rate) = &self.rate {
@@ -146,8 +146,8 @@ impl Gate {
         self.in_line.load(Relaxed)
     }
 
-    /// At the end of a batch: shows the controller what has come out, does what it decides, and
-    /// tells of that. What is set shows in the slot of `tally`.
+    /// Ends a batch: shows the controller what has come out, does what it decides, and reports that
+    /// to `tell`. The slot of `tally` shows what is set.
     pub fn decides(&self, now_ns: u64, tally: Tally<'_>, tell: &mut dyn FnMut(&Decided)) {
         let Some(rate) = &self.rate else { return };
         let mut locked = lock(rate);
@@ -180,7 +180,7 @@ impl Gate {
                 Some(Decision::Threads(_) | Decision::Batch(_)) | None => {}
             }
         }
-        // A log may wait for its disk: nobody is to wait for that at the gate.
+        // A log may wait for its disk: no request is to wait for that at the gate.
         drop(locked);
         decided.iter().for_each(tell);
     }
@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(gate.in_line(), 2);
     }
 
-    /// A head may come in pieces, and each is let in before anybody can see that it is only one.
+    /// A head may come in pieces, and each is let in before it is known to be only a piece.
     #[test]
     fn a_piece_of_a_request_costs_nothing() {
         let rules = GateRules { requests_max: 1, first_milli: 1000, depth: 1, ..RULES };
@@ -261,7 +261,7 @@ mod tests {
         assert!(!gate.admits(0, 0, 0) && gate.in_line() == 0);
     }
 
-    /// Says what it has been shown, and sets what it is told to.
+    /// Checks what it has been shown, and decides what the script says.
     #[derive(Debug)]
     struct Script(Vec<Decision>);
 

@@ -194,7 +194,7 @@ options! {
 }
 
 choice! {
-    /// What starts threads (`stages.pool_control`).
+    /// Trigger of new threads (`stages.pool_control`).
     pub(crate) enum PoolControl {
         /// Nothing.
         None = "none",
@@ -206,7 +206,7 @@ choice! {
 }
 
 choice! {
-    /// What admits requests (`stages.admission`).
+    /// Controller that admits requests (`stages.admission`).
     pub(crate) enum Admission {
         /// Nothing.
         None = "none",
@@ -222,11 +222,11 @@ choice! {
 }
 
 choice! {
-    /// Which decisions are told (`stages.decisions`).
+    /// Decisions that are reported (`stages.decisions`).
     pub(crate) enum Decisions {
         /// None.
         None = "none",
-        /// Those that change something.
+        /// Decisions that change something.
         Changes = "changes",
         /// All.
         All = "all",
@@ -241,11 +241,11 @@ const BATCH_WEIGHT: u32 = 50;
 /// The longest queue that `threshold` allows, and what a step adds, thousandths.
 const LENGTH_MAX: u32 = 1024;
 const LENGTH_ADD_MILLI: u32 = 2000;
-/// From which part of the target on it is halved, hundredths.
+/// Part of the target above which it is halved, hundredths.
 const LENGTH_HIGH_PERCENT: u32 = 110;
 
 impl StagesOptions {
-    /// Which decisions are told.
+    /// Decisions that are reported; `None`: none.
     pub(crate) const fn told(&self) -> Option<Told> {
         match self.decisions {
             Decisions::None => None,
@@ -295,8 +295,8 @@ impl LineOptions {
         (self.disk_ms, self.disk_threshold)
     }
 
-    /// The gate of a line that holds so many requests, where so many may wait, and that closes the
-    /// connections of others without a word if it `drops` them.
+    /// The gate of a line that holds `requests_max` requests; `queue_max` may wait behind it. It
+    /// closes the connections of others without a word if it `drops` them.
     pub(crate) fn gate(&self, requests_max: usize, queue_max: u32, drops: bool) -> Gate {
         let classes = if self.admission == Admission::Multiclass { CLASSES_MAX } else { 1 };
         let is_rate = self.admission != Admission::Threshold;

@@ -17,63 +17,62 @@ use std::{
     time::Duration,
 };
 
-/// How long it waits for a batch before it looks whether the line has been closed.
+/// Time that it waits for a batch before it checks whether the line has been closed.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Interval at which it checks queues for what threads are late with, nanoseconds.
 const LATE_NS: u64 = 100_000_000;
 
-/// What a stage with a poller does.
+/// Duties of a stage with a poller.
 #[derive(Clone, Copy, Debug)]
 pub struct Does<'a> {
-    /// Where its connections come from.
+    /// Source of its connections.
     pub takes: Takes,
-    /// Where the operations go that its rules leave to others.
+    /// Stations of the operations that its rules leave to others.
     pub routes: Routes,
-    /// It hears the master, for all of its process.
+    /// Whether it hears the master, for all of its process.
     pub hears: bool,
-    /// It waits until the batch is done that it has left at this station.
+    /// Barrier and station: the stage waits until the batch that it left at this station is done.
     pub barrier: Option<(&'a Barrier, usize)>,
 }
 
-/// Where the connections of a stage with a poller come from.
+/// Source of the connections of a stage with a poller.
 #[derive(Clone, Copy, Debug)]
 pub enum Takes {
     /// From this station, whose set it takes over.
     Station(usize),
     /// From its listeners: it has no other connections than those that it lends.
     Listeners {
-        /// Which of those who accept it is.
+        /// Number of this acceptor.
         home: u8,
         /// The station for which it leaves them.
         to: usize,
-        /// Parts of the pipeline that serve them: who accepts alone has them in turn, others have
-        /// one each.
+        /// Parts of the pipeline that serve them, round-robin by a single acceptor; else one each.
         parts: u8,
     },
 }
 
-/// What a stage with a poller has to do with the gate of its line.
+/// Side of the line's gate that a stage with a poller is.
 #[derive(Clone, Copy, Debug)]
 pub enum Gated<'a> {
     /// Requests come in here: what it has received is admitted to this station, or turned away.
     In(&'a Gate, usize),
-    /// Answers arrive here: they have left the line. After each round the gate decides, and whether
-    /// all decisions are told, or those that change something; `None`: none are.
+    /// Answers arrive here: they are out of the line. The gate decides after each round. Reports
+    /// all decisions, or those that change something; `None`: none.
     Out(&'a Gate, Option<Told>),
 }
 
-/// Which decisions the log tells.
+/// Decisions that the log reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// Those that change something.
+    /// Decisions that change something.
     Changes,
     /// All.
     All,
 }
 
 impl Told {
-    /// Tells of a decision about a stage.
+    /// Reports a decision about a stage.
     pub fn tell(self, log: &dyn WorkerLog, stage: &str, decided: &Decided) {
         if self == Self::All || decided.decision.is_some() {
             log.notice(format_args!("stage {stage}: {decided}"));
@@ -81,17 +80,17 @@ impl Told {
     }
 }
 
-/// What an event loop needs to be a stage.
+/// State of an event loop that is a stage.
 #[derive(Debug)]
 pub struct Stage<'a> {
     line: &'a Line<'a>,
     does: Does<'a>,
     /// Taken over and not taken in.
     mine: VecDeque<Job>,
-    /// Taken back from threads that did not come to it; when queues are checked next, nanoseconds.
+    /// Taken back from threads that did not come to it; time of the next check, nanoseconds.
     late: VecDeque<Job>,
     late_at: u64,
-    /// Ended and not told.
+    /// Ended and not reported.
     ended: VecDeque<()>,
     leaving: Leaving<'a>,
     /// Connections that it has accepted.
@@ -116,14 +115,14 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// The line has a gate, of which this stage is one side.
+    /// Makes this stage one side of the line's gate.
     #[must_use]
     pub const fn gated(mut self, gated: Gated<'a>) -> Self {
         self.gated = Some(gated);
         self
     }
 
-    /// What rings when something has been left for it, or it is called.
+    /// Descriptor that is readable when something has been left for it, or it is called.
     pub(in crate::kit) fn source(&self) -> BorrowedFd<'a> {
         match self.returns() {
             Ok(jobs) => jobs.source(),
@@ -131,7 +130,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// What is left for it: jobs, or how many of those have ended that it has accepted.
+    /// Returns what is left for it: jobs, or one item for each accepted connection that has ended.
     fn returns(&self) -> Result<&'a Returns<Job>, &'a Returns<()>> {
         match self.does.takes {
             Takes::Listeners { home, .. } => Err(self.line.home(home.into())),
@@ -147,7 +146,7 @@ impl<'a> Stage<'a> {
         self.does.hears
     }
 
-    /// The master wants something else: the others are to look, too.
+    /// Wakes the other stages: the master wants something else.
     pub(in crate::kit) fn calls(&self) {
         self.line.wake_all();
     }
@@ -161,7 +160,7 @@ impl<'a> Stage<'a> {
     pub(in crate::kit) fn falls_asleep(&self, worker: &Worker<'_, Readiness>) -> bool {
         match self.returns() {
             Ok(jobs) => jobs.falls_asleep(),
-            // Who has room need not know at once that there is more.
+            // A worker with room need not know at once that there is more.
             Err(ended) if worker.is_listening() => ended.rests(),
             Err(ended) => ended.falls_asleep(),
         }
@@ -196,8 +195,8 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Counts, now and then, how long items wait for threads; takes back what has waited as long as
-    /// anything waits for a disk, if that is given, ms: the threads hang.
+    /// Counts, now and then, how long items wait for threads. If `patience_ms`, the longest wait
+    /// for a disk, is given, takes back what has waited that long, ms: the threads hang.
     fn check_queues(&mut self, patience_ms: Option<u64>) {
         let now = clock::nanos();
         if now < self.late_at {
@@ -216,7 +215,7 @@ impl<'a> Stage<'a> {
         late.or_else(|| Some((self.mine.pop_front()?, false)))
     }
 
-    /// What arrived had a place in the line since `entered`, if it had one. Here it gives it back.
+    /// Releases the place in the line that what arrived has had since `entered`, if it had one.
     pub(in crate::kit) fn has_arrived(&self, slot: &ReadySlot, entered: u64, is_late: bool) {
         let Some(gated) = self.gated.filter(|_| entered > 0) else { return };
         let class = slot.drive.place.class;
@@ -232,8 +231,8 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// When what is left came, if it has a place in the line from now on; 0 if it needs none: the
-    /// beginning of a request does.
+    /// Returns when what is left came, if it has a place in the line from now on; 0 if it needs
+    /// none. The beginning of a request needs one.
     ///
     /// # Errors
     /// The gate, if it turns the request away.
@@ -259,7 +258,7 @@ impl<'a> Stage<'a> {
         Ok(now.saturating_sub(u64::from(ago_ms) * 1_000_000))
     }
 
-    /// True if who is turned away here is not told.
+    /// True if connections that are turned away here get no answer.
     pub(in crate::kit) const fn drops(&self) -> bool {
         matches!(self.gated, Some(Gated::In(gate, _)) if gate.drops())
     }
@@ -283,7 +282,7 @@ impl<'a> Stage<'a> {
         self.leaving.push(to, Job { passed, drive, left: None, entered: 0 });
     }
 
-    /// Leaves a connection that nobody watches any more to another stage, for this operation.
+    /// Leaves a connection that is no longer watched to another stage, for this operation.
     pub(in crate::kit) fn leave(
         &mut self,
         worker: &mut Worker<'_, Readiness>,
@@ -301,7 +300,7 @@ impl<'a> Stage<'a> {
         self.leaving.push(self.does.routes.to(kind), Job { passed, drive, left, entered });
     }
 
-    /// A connection has ended here that somebody has accepted.
+    /// Reports the end of a connection to its acceptor.
     pub(in crate::kit) fn ended(&self, place: Place) {
         if !self.accepts() {
             self.line.ended(place.home);
@@ -326,7 +325,7 @@ impl<'a> Stage<'a> {
         self.leaving.leave(tally);
         let since = clock::nanos();
         while !barrier.wait(LOOK) && !self.line.is_closed() {
-            // It is theirs to come back.
+            // The others are to come back.
             worker.beats();
         }
         let waited = clock::nanos() - since;
@@ -336,12 +335,12 @@ impl<'a> Stage<'a> {
         worker.held_by_others(waited / 1_000_000);
     }
 
-    /// It cannot go on, nor can the others without it.
+    /// Closes the line: it cannot continue, nor can the others without it.
     pub(in crate::kit) fn fails(&self) {
         self.line.close();
     }
 
-    /// It serves no longer; one that accepts may be the last.
+    /// Ends its service; a stage that accepts may be the last.
     pub(in crate::kit) fn ends(&mut self, tally: Tally<'_>) {
         self.leaving.leave(tally);
         for job in self.mine.drain(..).chain(self.late.drain(..)) {

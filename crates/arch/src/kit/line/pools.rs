@@ -28,7 +28,7 @@ pub struct Pool {
     /// The least threads, and the most.
     bounds: (u32, u32),
     threads: AtomicU32,
-    /// What a controller wants fewer of has ended when there are so many.
+    /// Threads that are left when those beyond what a controller wants have ended.
     most: AtomicU32,
     batch_most: AtomicU32,
     served: AtomicU64,
@@ -71,7 +71,7 @@ impl Pool {
         self
     }
 
-    /// What the threads are called.
+    /// Name of the threads.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.name
@@ -95,37 +95,37 @@ impl Pool {
         self.threads.load(Relaxed)
     }
 
-    /// There is a thread more: how many there are.
+    /// Counts one more thread; returns how many there are.
     pub fn joins(&self) -> u32 {
         self.threads.fetch_add(1, Relaxed) + 1
     }
 
-    /// There is a thread less, although it has not asked.
+    /// Counts one thread less, which has not asked.
     pub fn fails(&self) {
         self.threads.fetch_sub(1, Relaxed);
     }
 
-    /// True if a thread is to end that has had nothing to do for too long, if it is `idle`, or just
-    /// served: it is not counted any more.
+    /// True if a thread is to end: one that has had nothing to do for too long, if it is `idle`, or
+    /// one that has just served. It is not counted any more.
     pub fn leaves(&self, idle: bool) -> bool {
         let least = if idle { self.least() } else { self.most.load(Relaxed).max(self.least()) };
         let fewer = |threads: u32| (threads > least).then(|| threads - 1);
         self.threads.fetch_update(Relaxed, Relaxed, fewer).is_ok()
     }
 
-    /// How much a thread takes at once.
+    /// Most that a thread takes at once.
     #[must_use]
     pub fn batch(&self) -> BatchSize<'_> {
         BatchSize::Shared(&self.batch_most)
     }
 
-    /// How long until a look may change something; `None`: none does.
+    /// Time until a check may change something; `None`: none does.
     #[must_use]
     pub fn due_in(&self, now_ns: u64) -> Option<Duration> {
         lock(&self.size).as_ref().map(|size| size.due_in(now_ns))
     }
 
-    /// Looks whether there are enough threads while so many wait: how many there are to be.
+    /// Checks whether there are enough threads while `queue` wait. Returns the number wanted.
     pub fn look(&self, queue: usize, tally: Tally<'_>, log: &dyn WorkerLog) -> u32 {
         let threads = self.threads();
         let sample = Sample {

@@ -1,5 +1,5 @@
-//! Stations of a pipeline, where what travels waits for a stage. It knows nothing of connections,
-//! so that the model can send something else through it.
+//! Stations of a pipeline, where what travels waits for a stage. They know nothing of connections,
+//! so that the model can send something else through them.
 use super::super::{
     queue::{Queue, Returns},
     sync::{
@@ -11,60 +11,60 @@ use super::super::{
 use regatta_metrics::{Counter, Tally};
 use std::{collections::VecDeque, io, time::Duration};
 
-/// What goes from station to station.
+/// Item that goes from station to station.
 pub trait Travels {
-    /// Which part of the pipeline serves it, where stages have several.
+    /// Part of the pipeline that serves it, where stages have several.
     fn part(&self) -> usize;
 }
 
-/// How what arrives is shared out among the queues of a station.
+/// Rule by which what arrives is shared out among the queues of a station.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spread {
     /// To the queue of its part.
     Part,
-    /// To each queue in turn.
+    /// To the queues round-robin.
     Turns,
     /// To each queue an equal part of what arrives at once.
     Equal,
 }
 
-/// Where a stage takes from.
+/// Source of a stage.
 #[derive(Debug)]
 pub enum Entry<J> {
-    /// One owner with a poller takes over all that has been left.
+    /// Results for one owner with a poller, which takes over all that has been left.
     Merged(Returns<J>),
     /// Threads take from queues.
     Queued(Vec<Queue<J>>, Spread),
 }
 
-/// Where what travels waits for a stage.
+/// Place where what travels waits for a stage.
 #[derive(Debug)]
 pub struct Station<'a, J> {
-    /// What the stage does, in one word.
+    /// Work of the stage, in one word.
     pub name: &'static str,
-    /// Where it takes from.
+    /// Source of the stage.
     pub entry: Entry<J>,
-    /// Counts what is put there, for all who put: it is striped.
+    /// Counts what is put there, whichever stage puts it: it is striped.
     pub tally: Tally<'a>,
 }
 
-/// The stations of a process, and those who are told what has ended.
+/// The stations of a process, and its acceptors, which learn what has ended.
 #[derive(Debug)]
 pub struct Line<'a, J> {
     stations: Vec<Station<'a, J>>,
-    /// One for each who accepts: as many items as have ended.
+    /// For each acceptor, as many items as have ended.
     homes: Vec<Returns<()>>,
-    /// Those who accept and have not left.
+    /// Acceptors that still accept.
     accepting: AtomicUsize,
-    /// The queue that is next in turn, where they have turns.
+    /// Queue that comes next round-robin.
     turn: AtomicUsize,
     closed: AtomicBool,
-    /// What was put when the line was closed, or was left then.
+    /// Items that were put when the line was closed, or were left then.
     late: Mutex<Vec<J>>,
 }
 
 impl<'a, J: Travels> Line<'a, J> {
-    /// A line with these stations, and so many who accept.
+    /// A line with these stations, and `homes` acceptors.
     ///
     /// # Errors
     /// No descriptors left.
@@ -81,25 +81,25 @@ impl<'a, J: Travels> Line<'a, J> {
         })
     }
 
-    /// How many there are who accept.
+    /// Number of acceptors.
     #[must_use]
     pub const fn homes(&self) -> usize {
         self.homes.len()
     }
 
-    /// How many stations there are.
+    /// Number of stations.
     #[must_use]
     pub const fn stations(&self) -> usize {
         self.stations.len()
     }
 
-    /// Where a stage takes from.
+    /// The station of this number.
     #[must_use]
     pub fn station(&self, at: usize) -> &Station<'a, J> {
         &self.stations[at]
     }
 
-    /// Who is told what has ended of that which it has accepted.
+    /// Ended connections of an acceptor, an item each.
     #[must_use]
     pub fn home(&self, home: usize) -> &Returns<()> {
         &self.homes[home]
@@ -160,24 +160,24 @@ impl<'a, J: Travels> Line<'a, J> {
                         left = left.saturating_sub(1);
                         is_meant
                     };
-                    // Who has one more is another each time.
+                    // The queue that has one more is another each time.
                     queues[(first + at) % count].put_those(jobs, which, tally);
                 }
             }
         }
     }
 
-    /// Keeps one that nobody takes any more, until all have ended.
+    /// Keeps an item that no stage takes any more, until all have ended.
     pub fn keep(&self, job: J) {
         lock(&self.late).push(job);
     }
 
-    /// One has ended that `home` had accepted, which has room for another.
+    /// Notifies acceptor `home` that a connection of its own has ended: it has room for another.
     pub fn ended(&self, home: u8) {
         self.homes[usize::from(home)].put(());
     }
 
-    /// One of those who accept does so no longer, and nothing of what it has accepted is left, or
+    /// Counts off an acceptor that accepts no longer: nothing of what it has accepted is left, or
     /// there is no more time for it. The last one closes the line.
     pub fn leaves(&self) {
         if self.accepting.fetch_sub(1, SeqCst) == 1 {
@@ -202,7 +202,7 @@ impl<'a, J: Travels> Line<'a, J> {
         self.closed.load(SeqCst)
     }
 
-    /// Wakes all who have a poller: they are to look at the time, and at what the master wants.
+    /// Wakes all stages with a poller, to check the time, and what the master wants.
     pub fn wake_all(&self) {
         for station in &self.stations {
             if let Entry::Merged(returns) = &station.entry {
@@ -212,7 +212,7 @@ impl<'a, J: Travels> Line<'a, J> {
         self.homes.iter().for_each(Returns::wake);
     }
 
-    /// What is still somewhere, when the line is closed and the stages have ended.
+    /// Takes all that is still somewhere, when the line is closed and the stages have ended.
     #[must_use]
     pub fn rest(&self) -> Vec<J> {
         debug_assert!(self.is_closed(), "somebody may take it");
@@ -243,7 +243,7 @@ impl<'a, J: Travels> Line<'a, J> {
         }
     }
 
-    /// Wakes a thread that waits at this station: it is to look at the others.
+    /// Wakes a thread that waits at this station: it is to check the others.
     pub fn call(&self, station: usize) {
         let Station { entry, tally, .. } = &self.stations[station];
         if let Entry::Queued(queues, _) = entry {
@@ -251,7 +251,7 @@ impl<'a, J: Travels> Line<'a, J> {
         }
     }
 
-    /// How many wait for a stage.
+    /// Number that wait for a stage.
     #[must_use]
     pub fn len(&self, station: usize) -> usize {
         match &self.stations[station].entry {
@@ -261,24 +261,24 @@ impl<'a, J: Travels> Line<'a, J> {
     }
 }
 
-/// Two stages of which one works at a time: who leaves a batch for the other waits until all of it
-/// is done.
+/// Barrier between two stages that work one at a time: the one that leaves a batch for the other
+/// waits until all of it is done.
 #[derive(Debug, Default)]
 pub struct Barrier {
-    /// Of the batch, what is not done.
+    /// Items of the batch that are not done.
     left: Mutex<usize>,
     changed: Condvar,
 }
 
 impl Barrier {
-    /// A batch of so many is about to be left for the other stage.
+    /// Begins a batch of `items`, about to be left for the other stage.
     pub fn begin(&self, items: usize) {
         let mut left = lock(&self.left);
         debug_assert_eq!(*left, 0, "the other stage is at work");
         *left = items;
     }
 
-    /// The other stage has done so many.
+    /// Counts `items` that the other stage has done.
     pub fn done(&self, items: usize) {
         let mut left = lock(&self.left);
         debug_assert!(*left >= items, "{items} of {} are done", *left);
@@ -288,7 +288,7 @@ impl Barrier {
         }
     }
 
-    /// Waits until all of the batch is done, for so long at most; true if it is.
+    /// Waits until all of the batch is done, for `patience` at most; true if it is.
     pub fn wait(&self, patience: Duration) -> bool {
         let left = lock(&self.left);
         if *left == 0 {

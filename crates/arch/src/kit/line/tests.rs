@@ -1,4 +1,4 @@
-//! What stations promise: each goes to one queue, and none is lost when the line is closed.
+//! Promises of stations: each item goes to one queue, and none is lost when the line is closed.
 use super::stations::{Barrier, Entry, Line, Spread, Station, Travels};
 use crate::kit::{
     dice::{Dice, SEEDS},
@@ -24,7 +24,7 @@ fn words() -> Vec<AtomicU64> {
     (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect()
 }
 
-/// A station of a poller and one of threads; two who accept.
+/// A station of a poller and one of threads; two acceptors.
 fn line(arena: Arena<'_>, spread: Spread) -> Line<'_, Item> {
     let tally = Tally::Striped(arena.slot(0));
     let queues = (0..PARTS).map(|_| Queue::new(1000)).collect();
@@ -118,7 +118,7 @@ fn the_last_who_accepts_closes_the_line() {
     assert!(!line.is_closed());
     line.leaves();
     assert!(line.is_closed());
-    // Who is about to wait is to look first.
+    // An acceptor that is about to wait is to check first.
     assert!(!line.home(0).rests() && line.home(0).rests());
 }
 
@@ -135,7 +135,7 @@ fn who_takes_turns_waits_for_all_of_a_batch() {
     assert!(barrier.wait(Duration::ZERO));
 }
 
-/// What is put and taken is counted where it is done.
+/// Puts and takes are counted where they are done.
 #[test]
 fn what_waits_for_a_poller_is_counted() {
     let words = words();

@@ -1,5 +1,5 @@
-//! A stage of threads: each takes connections from a queue, one or several at once, goes on with
-//! each until its next operation is another stage's, and leaves it there.
+//! A stage of threads: each takes connections from a queue, one or several at once, serves each
+//! until its next operation is another stage's, and leaves it there.
 use super::{Barrier, Entry, Job, Leaving, Line, Routes, gate::Gate};
 use crate::{
     WorkerLog,
@@ -20,18 +20,18 @@ use std::{
     time::Duration,
 };
 
-/// How long a thread waits for a connection before it looks at what else there is, such as lines
-/// of its log. The end of the line wakes it.
+/// Time that a thread waits for a connection before it checks what else there is, such as lines of
+/// its log. The end of the line wakes it.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// What the threads of a stage do.
+/// Work of the threads of a stage.
 #[derive(Clone, Copy, Debug)]
 pub struct Work<'a> {
     /// The station whose queue they take from.
     pub at: usize,
-    /// Which of its queues.
+    /// Index among its queues.
     pub part: usize,
-    /// Where the operations go that their rules leave to others.
+    /// Stations of the operations that their rules leave to others.
     pub routes: Routes,
     /// The station of a connection that waits until its peer sends, or for a time.
     pub reads_at: usize,
@@ -43,16 +43,16 @@ pub struct Work<'a> {
     pub batch: BatchSize<'a>,
     /// Puts a batch into the order in which it is served.
     pub order: fn(&mut [Job]),
-    /// Told when a batch is done.
+    /// Notified when a batch is done.
     pub barrier: Option<&'a Barrier>,
 }
 
 /// The most connections that a thread takes at once.
 #[derive(Clone, Copy, Debug)]
 pub enum BatchSize<'a> {
-    /// So many; `usize::MAX`: all.
+    /// This many; `usize::MAX`: all.
     Most(usize),
-    /// What a controller says.
+    /// Number that a controller sets.
     Shared(&'a AtomicU32),
 }
 
@@ -66,24 +66,24 @@ impl BatchSize<'_> {
     }
 }
 
-/// What a stage of threads has besides. Nothing, if nothing is said.
+/// Extra parts of a stage of threads; none by default.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Extras<'a> {
-    /// It only passes connections on, by the operation that they were left for.
+    /// Whether it only passes connections on, by the operation that they were left for.
     pub relays: bool,
-    /// The gate of the line: a request that ends here gives its place back.
+    /// The gate of the line: a request that ends here releases its place.
     pub gate: Option<&'a Gate>,
-    /// A station that this stage alone relays to, and how many may wait there; who comes then is
-    /// turned away. Threads that relay at the same time may put a batch each beyond it.
+    /// A station that this stage alone relays to, and how many may wait there; those that come then
+    /// are turned away. Threads that relay at the same time may put a batch each beyond it.
     pub bound: Option<(usize, usize)>,
-    /// Who sees each visit.
+    /// Observer of each visit.
     pub watches: Option<&'a dyn Watches>,
 }
 
-/// Who sees the visits of a stage's threads.
+/// Observer of the visits of a stage's threads.
 pub trait Watches: fmt::Debug + Sync {
-    /// A thread has served so many, in so many nanoseconds. What is decided then is about all
-    /// threads of the stage: it shows where its station counts.
+    /// Notes that a thread has served `served`, in `busy_ns` nanoseconds. Decisions are about all
+    /// threads of the stage: they show where its station counts.
     fn visited(&self, served: usize, busy_ns: u64, station: Tally<'_>, log: &dyn WorkerLog);
 }
 
@@ -115,7 +115,7 @@ impl<'a> StageThread<'a> {
         Self { worker: worker.fed(), io, line, work, batch: Vec::new(), leaving, extras }
     }
 
-    /// What it has besides.
+    /// Sets its extra parts.
     #[must_use]
     pub const fn with(mut self, extras: Extras<'a>) -> Self {
         self.extras = extras;
@@ -135,7 +135,7 @@ impl<'a> StageThread<'a> {
         self.worker.goes_on() && !self.line.is_closed()
     }
 
-    /// One batch, or nothing if none comes for so long; false if none has.
+    /// Serves one batch, unless none comes within `patience`; false if none has.
     pub fn visit(&mut self, patience: Duration) -> bool {
         let tally = self.worker.around().cx.tally;
         let patience = self.worker.patience(patience);
@@ -168,7 +168,7 @@ impl<'a> StageThread<'a> {
         true
     }
 
-    /// What a worker does besides: clocks, root, log, and what the master wants.
+    /// Does what a worker does besides: clocks, root, log, and what the master wants.
     fn attend(&mut self) {
         let renewed = self.worker.look();
         self.io.begin_round(renewed);
@@ -178,7 +178,7 @@ impl<'a> StageThread<'a> {
         }
     }
 
-    /// Goes on with one connection, and leaves it to the next stage, unless it ends.
+    /// Serves one connection, and leaves it to the next stage, unless it ends.
     fn serve(&mut self, job: Job) {
         hook::panic_in_visit();
         hook::hang_in_visit();
@@ -246,7 +246,7 @@ impl Drop for StageThread<'_> {
     }
 }
 
-/// A request that has entered a line with a gate leaves it.
+/// Releases the place of a request that leaves a line with a gate.
 fn gives_back(gate: Option<&Gate>, entered: u64) {
     if let Some(gate) = gate.filter(|_| entered > 0) {
         gate.gives_back();

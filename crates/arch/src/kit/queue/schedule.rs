@@ -92,7 +92,6 @@ fn a_queue_is_a_list_with_an_end() {
     assert!(taken > 10_000 && refused > 1000 && left > 100, "{taken} {refused} {left}");
 }
 
-/// Threads that wait for good are woken for each item, and each item is taken once.
 /// The time that items wait grows while nothing is taken, and in the end is the same.
 #[test]
 fn waiting_is_counted_while_it_lasts() {
@@ -117,6 +116,7 @@ fn waiting_is_counted_while_it_lasts() {
     hook::clear();
 }
 
+/// Threads that wait for good are woken for each item, and each item is taken once.
 #[test]
 fn no_item_is_lost_among_threads() {
     const ITEMS: u64 = 2000;
@@ -212,7 +212,7 @@ fn a_call_ends_a_wait_and_what_is_old_is_taken_back() {
     let tally = Tally::Striped(arena.slot(0));
     let queue = Queue::new(10);
     let begin = Instant::now();
-    // Nobody waits: it is for the next who comes, and for nobody else.
+    // No thread waits: the call is for the next that comes, and for no other.
     queue.call(tally);
     assert_eq!(queue.take(PATIENCE, tally), None);
     let since = Instant::now();
@@ -292,7 +292,7 @@ fn an_owner_merges_what_others_leave() {
     assert!(rung > 1000 && called > 100, "{rung} {called}");
 }
 
-/// Who rests leaves results where they are until it looks, or is called.
+/// An owner that rests leaves results where they are until it checks, or is called.
 #[test]
 fn an_owner_that_rests_is_woken_by_a_call_only() {
     let returns = Returns::new().unwrap();
@@ -311,7 +311,7 @@ fn an_owner_that_rests_is_woken_by_a_call_only() {
     assert!(ready() && returns.wakes());
 }
 
-/// Who is called while it is about to fall asleep does not sleep on.
+/// An owner that is called while it is about to fall asleep does not sleep on.
 #[test]
 fn a_call_is_not_lost() {
     let returns = Returns::<()>::new().unwrap();

@@ -5,7 +5,7 @@ use regatta_origin::Representation;
 use regatta_sys::StaticFile;
 use std::sync::{Arc, atomic::Ordering::Acquire};
 
-/// What an entry has been unpacked to.
+/// Content that an entry has been unpacked to.
 pub(super) type Unpacked = Arc<Representation<StaticFile>>;
 
 /// Unpacked entries with their versions, by number. Together they take at most `bytes_max`.
@@ -14,8 +14,8 @@ pub(super) struct Copies {
     files: Vec<Option<(u64, Unpacked)>>,
     bytes: usize,
     bytes_max: usize,
-    /// Where the search for the next one to evict begins. They are evicted in turn: to know which
-    /// is used most, a hit would have to write.
+    /// Start of the search for the next one to evict. Eviction is round-robin: to know which is
+    /// used most, a hit would have to write.
     hand: usize,
 }
 

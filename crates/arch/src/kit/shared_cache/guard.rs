@@ -12,7 +12,7 @@ use regatta_sys::{
 };
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Each time that so many files have been given up, the other processes are told to close them.
+/// Number of files given up after which the other processes are notified to close them.
 const RETIRED_PER_BELL: u64 = 64;
 
 /// The holder of an inner lock died while it had the lock.
@@ -33,7 +33,7 @@ impl SharedCache<'_> {
     }
 
     /// Changes the table under its lock for writing (*exclusively*), and then settles. If a process
-    /// died with a lock, the cache is emptied first, and `change` is told so.
+    /// died with a lock, the cache is emptied first, and `change` gets `true`.
     pub(super) fn exclusively(&self, tally: &Tally<'_>, change: impl FnOnce(bool)) {
         let word = &self.layout().header[TABLE_LOCK];
         let grip = count(

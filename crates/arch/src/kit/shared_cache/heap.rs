@@ -30,7 +30,7 @@ impl MemoryLayout {
         Some(first)
     }
 
-    /// Gives the blocks of a chain back.
+    /// Frees the blocks of a chain.
     pub(super) fn free(&self, mut block: u64) {
         while block != END {
             let next = self.link(block).load(Relaxed);

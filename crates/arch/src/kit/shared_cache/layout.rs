@@ -8,19 +8,19 @@ pub(super) const TABLE_LOCK: usize = 0;
 pub(super) const HEAP_LOCK: usize = 16;
 /// The version that was given last.
 pub(super) const VERSION: usize = 32;
-/// How many entries have changed so far.
+/// Number of changes of entries so far.
 pub(super) const CHANGES: usize = 33;
 /// Bytes and descriptors of all entries.
 pub(super) const BYTES: usize = 48;
 pub(super) const DESCRIPTORS: usize = 49;
-/// Entries that were used and are free, and how many have never been used.
+/// First free entry that was used before, and how many have ever been used.
 pub(super) const FREE_ENTRY: usize = 50;
 pub(super) const FRESH_ENTRY: usize = 51;
 pub(super) const FREE_BLOCK: usize = 52;
 pub(super) const FRESH_BLOCK: usize = 53;
 /// Entries of files that were opened before this tick are not accepted any more.
 pub(super) const CLEARED: usize = 54;
-/// When the sweep goes on, and after which entry.
+/// Time at which the sweep resumes, and the entry after which it does.
 pub(super) const SWEEP_ON: usize = 56;
 pub(super) const SWEEP_AT: usize = 57;
 /// Entries that are being changed under their own locks.
@@ -37,17 +37,17 @@ pub(super) const RING_WORDS: usize = 1024;
 /// A pair of cache lines, which processors fetch together.
 pub(super) const PAIR_WORDS: usize = 16;
 
-/// Words of an entry: a pair of cache lines, the first of which is all that a hit looks at.
+/// Words of an entry: a pair of cache lines; a hit reads only the first.
 pub(super) const ENTRY_WORDS: usize = PAIR_WORDS;
 /// Words of an entry that are read only when its file is opened again.
 pub(super) const AGE_WORDS: usize = 2;
-/// What an entry takes, bytes.
+/// Size of an entry, bytes.
 pub(super) const ENTRY_BYTES: usize = (ENTRY_WORDS + AGE_WORDS) * size_of::<u64>();
 pub(super) const BLOCK_BYTES: usize = 512;
 pub(super) const BLOCK_WORDS: usize = BLOCK_BYTES / 8;
 
-/// Blocks for what an entry takes beyond the bytes that it is counted for: its name's and its
-/// content's last blocks are not full.
+/// Blocks that an entry takes beyond the bytes that it is counted for: its name's and its content's
+/// last blocks are not full.
 const SPARE_BLOCKS: usize = 2;
 
 /// The shared words of a cache, by use. If the first begins a pair of cache lines, so do the lock,

@@ -1,11 +1,11 @@
-//! One cache for several processes, in memory that they share ([E] §5.2, [S] §4).
+//! A cache for several processes, in memory that they share ([E] §5.2, [S] §4).
 //!
 //! Names, entries with their versions and descriptors, and the order of eviction are in shared
 //! words. A process keeps for itself only the entries that it has unpacked, with their versions: a
 //! hit is a lookup under the lock and a comparison of versions.
 //!
-//! Other processes wait while a lock is held. So under a lock bytes are copied, words changed and
-//! uses counted; memory is allocated, and the system called, before or after.
+//! Other processes wait while a lock is held. Under a lock, therefore, bytes are copied, words
+//! changed and uses counted; memory is allocated, and the system called, before or after.
 mod copies;
 mod guard;
 mod heap;
@@ -41,9 +41,9 @@ use std::{
 use table::chain_parts;
 
 choice! {
-    /// How the cache is guarded (`shared.lock`).
+    /// Locks that guard the cache (`shared.lock`).
     pub enum Locking {
-        /// One lock for everything ([E] §5.2).
+        /// A single lock for everything ([E] §5.2).
         Global = "global",
         /// A readers-writer lock for all names, and one lock for each entry ([S] §4).
         TwoTier = "two-tier",
@@ -104,7 +104,7 @@ pub struct SharedCache<'a> {
     bells: &'a [Bell],
     /// Files that were given up since the bells were rung.
     retired: Cell<u64>,
-    /// Files given up under the lock that is held, to be closed after it if nobody uses them.
+    /// Files given up under the lock that is held, to be closed after it if they are unused.
     given_up: RefCell<Vec<u32>>,
     /// All files were given up.
     emptied: Cell<bool>,
@@ -121,7 +121,7 @@ const MISSING: u64 = 2 << 2;
 /// The bits of the kind.
 const KIND: u64 = 3 << 2;
 
-/// What the heads of a content coding take, about.
+/// Approximate size of the heads of a content coding, bytes.
 const HEADS_BYTES: usize = 2048;
 /// The most memory that is allocated before a content needs it, bytes.
 const ROOM_BYTES_MAX: usize = 1 << 20;
@@ -404,7 +404,7 @@ fn fault_bits(fault: OpenFault) -> u64 {
     u64::from(code) << 4 | u64::from(errno.cast_unsigned()) << 32
 }
 
-/// What [`fault_bits`] made bits of.
+/// Fault that [`fault_bits`] packed.
 fn fault(kind: u64) -> OpenFault {
     let [low, _, _, _, errno @ ..] = kind.to_le_bytes();
     OpenFault::from_code(low >> 4 & 7, i32::from_le_bytes(errno))

@@ -27,12 +27,12 @@ struct Load<'l> {
     content: &'l [u8],
     /// Numbers plus one.
     files: [u64; CODINGS],
-    /// When it was opened; `None` for the body of an entry that is cached without one.
+    /// Time at which it was opened; `None` for the body of an entry that is cached without one.
     opened: Option<Tick>,
 }
 
 impl SharedCache<'_> {
-    /// Caches what a name is; without a time, a body of the file that it is.
+    /// Caches the entry of a name; without a time, a body of its file.
     pub(super) fn remember(
         &self,
         path: &[u8],

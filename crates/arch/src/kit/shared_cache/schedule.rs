@@ -17,7 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Until a wait that does not end is a failure. No result depends on it otherwise.
+/// Time after which a wait that does not end is a failure. No result depends on it otherwise.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The file that must be found under each name: the one that was put last.
@@ -124,8 +124,7 @@ fn what_is_sent_stays_open_whoever_forgets_it_or_dies() {
     assert!(hits > 5000, "{hits} hits");
 }
 
-/// Runs processes of which the first dies with the lock `held`, while each of the others waits for
-/// it in the middle of a call.
+/// Runs processes. The first dies with the lock `held`; each other waits for it within a call.
 fn waiters_outlive_the_holder(processes: usize, locking: Locking, held: Held) {
     let rig = Arc::new(Rig::of(processes, Folder::new(), locking, rules(8, 8)));
     let holder = rig.members[0];

@@ -30,7 +30,7 @@ impl Times {
     }
 }
 
-/// One entry's words. Version 0: free, or in the middle of a change. A hit looks at the first 8.
+/// Words of an entry. Version 0: free, or in the middle of a change. A hit reads only the first 8.
 #[derive(Clone, Copy)]
 pub(super) struct Node(&'static [AtomicU64]);
 
@@ -48,11 +48,11 @@ impl Node {
     pub(super) fn checked_at(self) -> &'static AtomicU64 {
         &self.0[3]
     }
-    /// When it was asked for last, approximately.
+    /// Time at which it was asked for last, approximately.
     pub(super) fn used(self) -> Use<'static> {
         Use(&self.0[4])
     }
-    /// Its queue and its kind.
+    /// Queue and kind.
     pub(super) fn kind(self) -> &'static AtomicU64 {
         &self.0[5]
     }
@@ -82,7 +82,7 @@ impl Node {
         &self.0[12..12 + CODINGS]
     }
 
-    /// What it takes, bytes and descriptors.
+    /// Cost of the entry: bytes and descriptors.
     pub(super) fn cost(self) -> Cost {
         let descriptors = self.files().iter().filter(|file| file.load(Relaxed) != 0).count();
         let bytes = usize::try_from(self.bytes().load(Relaxed)).expect("64-bit Linux");
@@ -134,12 +134,12 @@ impl Queue for Shelf<'_> {
     }
 }
 
-/// A length and the first block of so many bytes, in a word.
+/// Packs a length and the first block of a chain into a word.
 pub(super) fn chain_word(len: usize, block: u64) -> u64 {
     (len as u64) << 32 | block
 }
 
-/// What [`chain_word`] put together.
+/// Parts that [`chain_word`] packed.
 pub(super) fn chain_parts(word: u64) -> (usize, u64) {
     (usize::try_from(word >> 32).unwrap_or(0), word & u64::from(u32::MAX))
 }
@@ -159,8 +159,8 @@ impl MemoryLayout {
         Sweep { on: &self.header[SWEEP_ON], at: &self.header[SWEEP_AT] }
     }
 
-    /// When an entry's file was opened; and when a process was first told to revalidate it, if none
-    /// has done so since.
+    /// Times at which an entry's file was opened, and at which a process was first told to
+    /// revalidate it, if none has done so since.
     pub(super) fn ages(&self, at: u64) -> [&'static AtomicU64; AGE_WORDS] {
         let at = usize::try_from(at - 1).expect("64-bit Linux") * AGE_WORDS;
         [&self.ages[at], &self.ages[at + 1]]
@@ -255,7 +255,7 @@ impl MemoryLayout {
         self.header[FREE_ENTRY].store(at, Relaxed);
     }
 
-    /// What all entries take, bytes and descriptors.
+    /// Totals of all entries: their numbers, bytes and descriptors.
     pub(super) fn totals(&self) -> Totals {
         let number = |word: &AtomicU64| usize::try_from(word.load(Relaxed)).unwrap_or(usize::MAX);
         Totals {
@@ -285,7 +285,7 @@ impl MemoryLayout {
             self.header[at].store(0, Relaxed);
         }
         self.free_all();
-        // More changes than the ring holds: every process looks at all entries.
+        // More changes than the ring holds: every process checks all entries.
         self.header[CHANGES].fetch_add(2 * RING_WORDS as u64, Release);
     }
 }

@@ -241,7 +241,7 @@ fn a_death_in_the_middle_of_a_change_empties_it() {
             rig.ask(&b, 1, 7);
             let [repairs, died] = [Counter::CacheRepairs, Counter::LockHoldersDied];
             assert!(rig.total(repairs) > 0, "{locking:?} {what}");
-            // Or the mark of an unfinished update told of the death.
+            // Otherwise the mark of an unfinished update reported the death.
             let found = what == 0 || (what, locking) == (1, Locking::TwoTier);
             assert_eq!(rig.total(died) > 0, found, "{locking:?} {what}");
             assert!(rig.ask(&b, 1, 3) || rig.ask(&b, 1, 3));
@@ -252,8 +252,8 @@ fn a_death_in_the_middle_of_a_change_empties_it() {
     }
 }
 
-/// For any number of workers, descriptors and entries: no entry and no block of bytes spans more
-/// cache lines than it must, and the lock has a line of its own.
+/// For any number of workers, descriptors and entries, no entry and no block of bytes spans more
+/// cache lines than it must. The lock has a line of its own.
 #[test]
 fn what_a_hit_looks_at_begins_with_a_cache_line() {
     let pair = PAIR_WORDS * size_of::<AtomicU64>();

@@ -1,15 +1,15 @@
-//! What a turn leaves to another stage, and how the turn of that stage begins with it.
+//! Work that a turn leaves to another stage, and with which the turn of that stage begins.
 use super::{Io, ReadySlot, on_disk, park};
 use crate::drive::{FileCx, Turn};
 use regatta_op::{Done, Now, Op, OpKind, Outbox, Ticket};
 use regatta_origin::Protocol as _;
 use regatta_sys::{Read, StaticFile};
 
-/// What a loop leaves to other stages: operations, and completions. Nothing for an event loop.
+/// Operations and completions that a loop leaves to other stages; none for an event loop.
 ///
 /// An operation is left when it could be performed: `Recv` where the socket may have something to
 /// read. Until then the turn ends as ever, with [`Turn::Wait`]. While another operation of the
-/// connection is out beside it, nothing is left: both are performed where both can be waited for.
+/// connection is out, nothing is left: both are performed where both can be waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Leaves(u16);
 
@@ -21,7 +21,7 @@ impl Leaves {
     /// Files are read here, and what was read goes to another stage.
     pub const READ_RESULT: Self = Self(1 << 9);
 
-    /// These operations. Who leaves `Recv` leaves the completion of a `Send` too, because it may
+    /// Leaves these operations. With `Recv`, the completion of a `Send` is left too, because it may
     /// parse the next request. `Shut` and `Close` are never left.
     #[must_use]
     pub const fn of(kinds: &[OpKind]) -> Self {
@@ -34,7 +34,7 @@ impl Leaves {
         Self(bits)
     }
 
-    /// What either leaves.
+    /// All that either leaves.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -62,19 +62,19 @@ impl Leaves {
     }
 }
 
-/// What a turn has left to another stage. It goes with the connection, by value.
+/// Work that a turn leaves to another stage. It goes with the connection, by value.
 #[derive(Debug)]
 pub enum Left {
     /// An operation that was offered, and is not performed.
     Op(Op<StaticFile>),
-    /// What was received, and is not parsed: neither the end of the stream nor a fault.
+    /// Received bytes that are not parsed: neither the end of the stream nor a fault.
     Received(Vec<u8>),
-    /// The whole of a `Send` was sent, so many bytes of it last: that is not completed.
+    /// A `Send` that was sent in full and is not completed, with the bytes that were sent last.
     Sent(Outbox<StaticFile>, u64),
-    /// What was read from a file: that is not completed.
+    /// The result of a read from a file, which is not completed.
     Read(Ticket, Read),
-    /// Nothing but a buffer, for the head of the next response: who completes a `Send` gets the
-    /// buffers of those who encode responses.
+    /// Nothing but a buffer, for the head of the next response. The stage that completes a `Send`
+    /// gets the buffers of those that encode responses.
     Spare(Vec<u8>),
 }
 
@@ -91,8 +91,7 @@ impl Left {
         matches!(self, Self::Op(op) if of_disk(op)) || self.begins(slot)
     }
 
-    /// Gives a buffer back to those who received what has been parsed: with the response, if that
-    /// has none of its own.
+    /// Returns a buffer to the stage that received what was parsed, with a response that has none.
     pub fn carry(left: &mut Option<Self>, cx: &FileCx<'_>) {
         match left {
             None => *left = Self::spare(cx),
@@ -101,14 +100,14 @@ impl Left {
         }
     }
 
-    /// A buffer, if there is one that nobody uses here.
+    /// Takes a spare buffer, if there is one here.
     pub fn spare(cx: &FileCx<'_>) -> Option<Self> {
         let buffer = cx.scratch.take_buffer();
         (buffer.capacity() > 0).then_some(Self::Spare(buffer))
     }
 
-    /// The connection ends before another stage has gone on with it. What was sent is told
-    /// nevertheless: the response is in the peer's hands.
+    /// Settles work of a connection that ends before another stage resumes it. A `Send` that was
+    /// sent is completed nevertheless: the response is in the peer's hands.
     pub fn settle(self, slot: &mut ReadySlot, now: Now, cx: &FileCx<'_>) {
         if let Self::Sent(outbox, bytes) = self {
             slot.conn.complete(Done::Send(outbox, Ok(bytes)), now, cx);
@@ -117,20 +116,20 @@ impl Left {
 }
 
 impl Io<'_> {
-    /// The next turn begins with what a turn of another stage has left.
+    /// Begins the next turn with the work that a turn of another stage left.
     pub fn resume(&mut self, left: Left) {
         debug_assert!(self.first.is_none(), "one turn for each");
         self.first = Some(left);
     }
 
-    /// What the turn has left, after [`Turn::Left`]; `None` for a `Recv`, which the connection
-    /// itself keeps.
+    /// Takes the work that the turn left, after [`Turn::Left`]; `None` for a `Recv`, which the
+    /// connection itself keeps.
     pub const fn take_left(&mut self) -> Option<Left> {
         self.left.take()
     }
 
-    /// The connection goes to another stage: a `Send` that waits goes with it by value, and the box
-    /// that it has waited in stays here for the next.
+    /// Takes out a `Send` that waits, for a connection that goes to another stage: the `Send` goes
+    /// with it by value, and its box stays here for the next.
     pub fn unpark(&mut self, slot: &mut ReadySlot) -> Option<Left> {
         let mut parked = slot.drive.take_parked()?;
         let outbox = std::mem::take(&mut *parked);
@@ -146,7 +145,7 @@ impl Io<'_> {
     }
 }
 
-/// True if no operation of the connection is out but the one that is looked at.
+/// True if no operation of the connection is out but the one being checked.
 const fn is_alone(slot: &ReadySlot) -> bool {
     slot.drive.send.is_none() && slot.pending == 0
 }
@@ -167,7 +166,7 @@ pub(super) fn leaves(slot: &ReadySlot, op: Option<&Op<StaticFile>>, leaves: Leav
     kind.is_some_and(|kind| leaves.has(kind)) && !slot.drive.recv && is_alone(slot)
 }
 
-/// True if the completion of a `Send` is left: all has gone, and the connection goes on.
+/// True if the completion of a `Send` is left: all is sent, and the connection continues.
 pub(super) fn leaves_sent(slot: &ReadySlot, outbox: &Outbox<StaticFile>, leaves: Leaves) -> bool {
     let is_over = outbox.is_empty() && !outbox.ends();
     is_over && leaves.has(OpKind::Recv) && !slot.drive.recv && is_alone(slot)
@@ -178,7 +177,7 @@ pub(super) const fn leaves_read(slot: &ReadySlot, leaves: Leaves) -> bool {
     leaves.includes(Leaves::READ_RESULT) && !slot.drive.recv && is_alone(slot)
 }
 
-/// Begins a turn with what another has left.
+/// Begins a turn with the work that another turn left.
 #[cold]
 pub(super) fn begin(
     slot: &mut ReadySlot,

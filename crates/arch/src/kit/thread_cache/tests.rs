@@ -23,12 +23,12 @@ use std::{
 const THREADS: usize = 4;
 /// Files stand under their numbers modulo this.
 const FILE_NAMES: u64 = 6;
-/// Names, the last of which are of nothing.
+/// Names; those from [`FILE_NAMES`] on are of nothing.
 const NAMES: u64 = 8;
 
 /// A cache, files, and a place to count for each thread.
 struct World {
-    /// Of it only the files are used.
+    /// Only its files are used.
     rig: Rig,
     cache: ThreadCache,
     arena: Arena<'static>,
@@ -97,7 +97,7 @@ impl World {
         assert_eq!(descriptors, self.cache.descriptors() as u64);
     }
 
-    /// What one thread does; how often it found a file.
+    /// Lives as one thread; returns how often it found a file.
     fn live(&self, thread: usize, mut dice: Dice, clock: &AtomicU64) -> u64 {
         let (mut senders, mut hits, tally) = (Vec::new(), 0, self.tally(thread));
         for _ in 0..300 {
@@ -137,8 +137,8 @@ impl World {
     }
 }
 
-/// Whatever threads do at once: names are of their own files, bounds hold at every moment, nobody
-/// closes what another sends, and what is let go of is closed.
+/// Whatever threads do at once: names are of their own files, bounds hold at every moment, no
+/// thread closes what another sends, and what is released is closed.
 #[test]
 fn threads_that_share_keep_the_rules() {
     let mut hits = 0;
@@ -169,7 +169,7 @@ fn threads_that_share_keep_the_rules() {
     assert!(hits > 3_000, "{hits} hits");
 }
 
-/// Who has seen the new root finds nothing of the old one, however long the change takes.
+/// A thread that has seen the new root finds nothing of the old one, however long the change takes.
 #[test]
 fn the_old_root_is_forgotten_before_anybody_looks_into_the_new_one() {
     let (world, replaced) = (World::new(&rules(8, 8)), AtomicBool::new(false));
@@ -214,7 +214,7 @@ fn who_loses_a_race_to_fill_keeps_nothing() {
     }
 }
 
-/// Whoever asked the disk last is right, whoever comes first; nobody sees it grow older.
+/// The thread that asked the disk last is right, in any order; no thread sees an older answer.
 #[test]
 fn the_youngest_stays() {
     let versions = FILES / FILE_NAMES;
@@ -244,7 +244,8 @@ fn the_youngest_stays() {
     }
 }
 
-/// Who is shown an entry keeps nobody from another; who wants the same one waits, and counts that.
+/// A thread that is shown an entry keeps none from another entry. One that wants the same entry
+/// waits, and counts that.
 #[test]
 fn readers_of_other_names_do_not_wait() {
     let world = World::new(&rules(8, 8));
@@ -290,7 +291,7 @@ fn a_hit_takes_two_locks_and_allocates_nothing() {
     assert_eq!((after.0 - before.0, after.1 - before.1), (0, 400));
     assert!(before.0 > 0, "the allocator counts");
     assert_eq!(world.total(Counter::CacheHits), 200);
-    // What has not changed is brought up to date where it stands, under the same two.
+    // An unchanged entry is brought up to date in place, under the same two.
     let Lookup::Stale(entry) = world.cache.get(b"3", Tick(1001), &tally) else { panic!("a look") };
     let added = world.total(Counter::CacheEntriesAdded);
     let locks = world.total(Counter::LockAcquisitions);

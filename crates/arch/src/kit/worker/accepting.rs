@@ -1,4 +1,4 @@
-//! How a worker listens, and takes connections.
+//! Listening and accepting of a worker.
 use super::{Accepted, Action, Desk, Slot, Worker};
 use crate::{
     drive::FileLink,
@@ -13,12 +13,12 @@ use std::{
     os::fd::{AsFd, AsRawFd as _, OwnedFd},
 };
 
-/// Idle connections that are looked at for one that can be closed for another.
+/// Idle connections that are checked for one that can be closed for another.
 const LOOKS_MAX: usize = 8;
 
 impl<'a, S> Worker<'a, S> {
     /// Accepts nothing any more, and ends listening: threads that wait for a connection are woken.
-    /// Where the listeners stay for others, such threads see it when their wait ends.
+    /// If the listeners stay for others, such threads see it when their wait ends.
     pub fn stop_listening(&mut self) {
         if self.desk.around.control.listeners_stay() {
             self.desk.acceptor.leave();
@@ -38,13 +38,13 @@ impl<'a, S> Worker<'a, S> {
         self.desk.acceptor.in_turn()
     }
 
-    /// How it accepts.
+    /// The accept strategy.
     #[must_use]
     pub const fn accept_rules(&self) -> &AcceptRules {
         &self.desk.acceptor.rules
     }
 
-    /// True if it is to be told of new connections.
+    /// True if it wants notifications of new connections.
     #[must_use]
     pub const fn is_listening(&self) -> bool {
         self.desk.acceptor.is_listening()
@@ -54,7 +54,7 @@ impl<'a, S> Worker<'a, S> {
     /// failure pauses accepting.
     ///
     /// # Errors
-    /// They cannot be watched.
+    /// The poller cannot watch them.
     #[inline]
     pub fn watch_listeners<P: Poller>(&mut self, poller: &mut P, first: u64) -> io::Result<()> {
         let watched = self.desk.acceptor.watch(poller, first);
@@ -72,7 +72,7 @@ impl<'a, S> Worker<'a, S> {
         self.desk.acceptor.pass_on();
     }
 
-    /// Accepts nothing for so long.
+    /// Accepts nothing for `ms` milliseconds.
     pub(super) const fn pause(&mut self, ms: u64) {
         self.desk.acceptor.pause(self.desk.now.tick, ms);
     }
@@ -89,8 +89,8 @@ impl<'a, S> Worker<'a, S> {
         self.desk.acceptor.offer_backlog();
     }
 
-    /// Admits the next connection, or first closes the one that it displaces: of a listener that
-    /// was offered as many as the strategy says, and of all if a connection has been closed.
+    /// Admits the next connection, or first closes the one that it displaces. An offered listener
+    /// yields as many as the strategy says; a closed connection offers all listeners.
     #[inline]
     pub fn next_accept(&mut self) -> Option<Action> {
         // Asked after every event: after nearly all there is nothing to accept.
@@ -117,7 +117,7 @@ impl<'a, S> Worker<'a, S> {
     /// Takes a connection from listener `at`, from which `taken` have been for this notification.
     ///
     /// # Errors
-    /// Why there is none, which is entered: this notification is over.
+    /// The reason why there is none, which is entered: this notification is over.
     pub fn accept(&mut self, at: usize, taken: u32) -> Result<Accepted, Ended> {
         if !self.desk.acceptor.may_accept() {
             return Err(Ended::Drained);
@@ -152,9 +152,9 @@ impl<'a, S> Worker<'a, S> {
         Ok(Accepted { displaces, socket, peer: Peer::from(peer).at(listener) })
     }
 
-    /// The idle connection that is closed if there is another to accept: only where it has no room
-    /// otherwise. Of those that have been idle for longest, the first that has sent nothing which
-    /// has not been read, and has taken all of its last response.
+    /// Returns the idle connection to close if there is another to accept, only where there is no
+    /// room otherwise. Of those that have been idle for longest, it is the first with no unread
+    /// bytes that has taken all of its last response.
     fn idle_to_close(&mut self) -> Option<u64> {
         let rules = &self.desk.acceptor.rules;
         if rules.when_full != WhenFull::CloseIdle || self.open() < rules.connections_max {

@@ -1,4 +1,4 @@
-//! What a worker keeps besides its connections: clocks, timers, who is idle, the ledger of stalls.
+//! State of a worker besides its connections: clocks, timers, the idle ones, the ledger of stalls.
 use super::{Slot, Surroundings, Waited};
 use crate::{
     drive::{
@@ -17,23 +17,22 @@ use regatta_origin::Protocol as _;
 use regatta_sys::{clock, socket};
 use std::{collections::VecDeque, os::fd::AsFd, time::Duration};
 
-/// How late the date may be, ms.
+/// Most that the date may be late, ms.
 const DATE_MS: u64 = 64;
-/// Connections that are queued for another turn, for which there is room from the beginning, at
-/// most.
+/// Most connections queued for another turn that have room from the beginning.
 const QUEUED: usize = 1024;
-/// One turn in so many is timed.
+/// Turns per timed turn.
 const TURNS_PER_SAMPLE: u32 = 64;
 
-/// What a worker keeps besides its connections: what turns are entered in.
+/// State of a worker besides its connections, in which turns are entered.
 #[expect(missing_debug_implementations, reason = "a worker's surroundings have none")]
 pub struct Desk<'a> {
     /// The time of this round.
     pub now: Now,
-    /// How long the disk has held all connections up so far, in turns that took it a millisecond or
-    /// more, ms. It wraps.
+    /// Time for which the disk has held all connections up so far, in turns that took it a
+    /// millisecond or more, ms. It wraps.
     pub held_ms: u32,
-    /// What surrounds the worker.
+    /// Surroundings of the worker.
     pub around: Surroundings<'a>,
     pub(super) acceptor: Acceptor<'a>,
     /// Entered only where idle connections are closed for others.
@@ -58,7 +57,7 @@ pub struct Desk<'a> {
 pub struct Begun(Option<u64>);
 
 impl<'a> Desk<'a> {
-    /// What a connection takes here, bytes.
+    /// Size of a connection's entries here, bytes.
     pub(super) const ENTRY_BYTES: usize = Timers::ENTRY_BYTES + Idle::ENTRY_BYTES;
 
     pub(super) fn new(acceptor: Acceptor<'a>, around: Surroundings<'a>) -> Self {
@@ -103,9 +102,8 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// Enters how a turn ended, and what it spent on files; files the connection's timer, or queues
-    /// it for another turn.
-    /// `blocking` if the peer may have been waited for in it.
+    /// Enters how a turn ended, and what it spent on files. Files the connection's timer, or queues
+    /// it for another turn. `blocking`: the turn may have waited for the peer.
     #[inline]
     pub fn end<S>(
         &mut self,
@@ -135,7 +133,7 @@ impl<'a> Desk<'a> {
                 self.held_ms = self.held_ms.wrapping_add(held_ms);
             }
             if held_up_ms > 0 {
-                // The windows of those who have their turns after it begin now.
+                // The windows of connections that have their turns after it begin now.
                 self.set_now(clock::nanos());
             }
         }
@@ -195,17 +193,15 @@ impl<'a> Desk<'a> {
         self.timers.turn(self.now.tick, fired);
     }
 
-    /// How many timers there are.
     pub(super) const fn timers(&self) -> usize {
         self.timers.len()
     }
 
-    /// When the next is due.
+    /// Time at which the next timer is due.
     pub(super) fn next_timer(&self) -> Option<Tick> {
         self.timers.next()
     }
 
-    /// Forgets a connection.
     pub(super) fn forget(&mut self, key: u64) {
         self.timers.remove(key);
         self.idle.remove(key);
@@ -227,7 +223,7 @@ impl<'a> Desk<'a> {
         self.set_now(self.stamp);
     }
 
-    /// It is `nanos`: the date is looked at when it may have changed.
+    /// Sets the time to `nanos`; the date is read when it may have changed.
     fn set_now(&mut self, nanos: u64) {
         let tick = Tick(nanos / 1_000_000);
         if tick.0 / DATE_MS != self.now.tick.0 / DATE_MS {

@@ -11,7 +11,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
-/// The roots of a process, and where those come from that take their places.
+/// The roots of a process, and the source of those that replace them.
 #[derive(Clone, Copy, Debug)]
 pub struct NextRoot<'a> {
     /// Root that is served.
@@ -60,9 +60,9 @@ impl NextRoot<'_> {
         channel.send(&record, &[root, text.as_fd()])
     }
 
-    /// Replaces the roots by those that have come, and the sites with them; the last change, and
-    /// whether all has come that was sent. `None` if nothing has. If there was no descriptor to
-    /// take a root with, it must be sent again.
+    /// Replaces the roots by those that have come, and the sites with them. Returns the last
+    /// change, and whether all has come that was sent; `None` if nothing has. A root for which
+    /// there was no descriptor must be sent again.
     #[must_use]
     pub fn renew(&self) -> Option<(u64, bool)> {
         let (arrived, is_whole) = self.receive();

@@ -1,4 +1,4 @@
-//! What a worker has of its own before it serves: processors, log, root, a slot in the arena.
+//! Resources of a worker before it serves: processors, log, root, a slot in the arena.
 use super::{NextRoot, RootSource, Surroundings, Worker};
 use crate::{
     Env, Share, WorkerLog,
@@ -13,27 +13,27 @@ use regatta_origin::{Cache, Scratch};
 use regatta_sys::{Root, StaticFile, affinity, clock, crew::Member};
 use std::{os::fd::AsFd, process};
 
-/// What a worker has of its own: a process, or a thread that is one of its units.
+/// Resources of a worker: a process, or a thread that is one of its units.
 #[expect(missing_debug_implementations, reason = "holds a log that need not have one")]
 pub struct Own<'a> {
     env: &'a Env,
-    /// Which process it is, or is of.
+    /// Number of its process.
     process: usize,
-    /// Which of its units.
+    /// Number of the unit in its process.
     unit: usize,
-    /// Its root, which it replaces when the master sends another.
+    /// Root, which it replaces when the master sends another.
     pub root: &'a Root,
-    /// Its counters.
+    /// The counters.
     pub tally: Tally<'a>,
     log: Box<dyn WorkerLog>,
     scratch: Scratch<StaticFile>,
 }
 
 impl<'a> Own<'a> {
-    /// Of a process that is one unit, and may be one of a crew; in this process.
+    /// Resources of a process that is one unit, and may be one of a crew; made in this process.
     ///
     /// # Errors
-    /// It cannot run where it should, or there are no descriptors left.
+    /// The process cannot run where it should, or there are no descriptors left.
     pub fn new(
         env: &'a Env,
         process: usize,
@@ -42,12 +42,12 @@ impl<'a> Own<'a> {
         Self::unit(env, process, (0, 1), member)
     }
 
-    /// Of one unit of so many of a process, in its thread: the first when the others have not been
-    /// started yet. If they are more than the slots of the process, they share these, but for the
-    /// first one's: the master looks there whether the process goes on.
+    /// Resources of one unit of `units` of a process, made in its thread; the first before the
+    /// others are started. If there are more units than slots, all but the first share the slots,
+    /// except the first one's: there the master checks whether the process is alive.
     ///
     /// # Errors
-    /// As [`Own::new`].
+    /// Those of [`Own::new`].
     pub fn unit(
         env: &'a Env,
         process: usize,
@@ -61,11 +61,11 @@ impl<'a> Own<'a> {
         Self::counting(env, process, unit, (at, !shares), member)
     }
 
-    /// Of a unit of a pipeline, in its thread; the first when the others have not been started yet.
-    /// It counts in the slot `at` of its process: alone, or with others.
+    /// Resources of a unit of a pipeline, made in its thread; the first before the others are
+    /// started. It counts in the slot `at` of its process: alone, or with others.
     ///
     /// # Errors
-    /// As [`Own::new`].
+    /// Those of [`Own::new`].
     pub fn stage(
         env: &'a Env,
         process: usize,
@@ -147,7 +147,7 @@ impl<'a> Own<'a> {
             log,
             stall_ns,
             shared,
-            // One unit replaces it for all of its process, and clears the cache that they share.
+            // The first unit replaces it for all, and clears the cache that the process shares.
             root: Some(if unit == 0 {
                 let (channel, releases) = (&env.root_channels[process], &env.releases);
                 RootSource::Master(NextRoot { root: self.root, channel, releases })
@@ -170,8 +170,8 @@ impl<'a> Own<'a> {
     }
 }
 
-/// What the boundaries of a unit have of its own. A thread that serves several stages has one slot
-/// for each, and one that is started later may have the number of one that has ended: none of them
+/// Mark that makes the boundaries of a unit its own. A thread that serves several stages has one
+/// slot for each. A thread that is started later may have the number of one that has ended. None
 /// begins with the boundaries of another.
 const fn mark(begun_ns: u64, at: usize, unit: usize) -> u128 {
     (begun_ns as u128) << 64 | (at as u128) << 32 | unit as u128

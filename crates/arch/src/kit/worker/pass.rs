@@ -19,21 +19,20 @@ pub struct Passed {
 }
 
 impl Passed {
-    /// Its socket, for a helper that sends on it.
+    /// Socket, for a helper that sends on it.
     #[must_use]
     pub const fn socket(&self) -> &Connection {
         &self.socket
     }
 
-    /// When it is to be told that its deadline has passed, which a worker does: who carries it
-    /// brings it back about then.
+    /// Deadline at which a worker expires it: its carrier brings it back about then.
     #[must_use]
     pub fn deadline(&self) -> Tick {
         self.conn.deadline()
     }
 }
 
-/// Finds connections that somebody has dropped on their way.
+/// Finds connections that were dropped on their way.
 #[derive(Debug)]
 struct Carried;
 
@@ -50,9 +49,8 @@ impl Drop for Carried {
 }
 
 impl<S> Worker<'_, S> {
-    /// Gives a connection away that will be [taken back](Self::take_back), or of which
-    /// [`Worker::ended_away`] will be told: it counts as open here. A worker that drains waits for
-    /// it.
+    /// Lends a connection: it counts as open here until it is [taken back](Self::take_back), or
+    /// [`Worker::ended_away`] is called for it. A worker that drains waits for it.
     pub fn lend(&mut self, key: u64) -> Option<(Passed, S)> {
         let lent = self.take_out(key)?;
         self.away += 1;
@@ -102,7 +100,7 @@ impl<S> Worker<'_, S> {
     }
 
     /// Takes a connection in, under a new key, and files its timer. It is to have a turn, as one
-    /// that has been admitted: where the worker drains, it has been told to finish.
+    /// that has been admitted: where the worker drains, it is to finish.
     pub fn adopt(&mut self, passed: Passed, drive: S) -> u64 {
         let Passed { mut conn, socket, timed_from, carried } = passed;
         carried.arrives();
@@ -135,8 +133,8 @@ impl<S> Worker<'_, S> {
         self
     }
 
-    /// Ends this unit alone, when its last connection ends: it accepts nothing more, and others go
-    /// on to accept from its listeners.
+    /// Ends this unit alone, when its last connection ends. It accepts nothing more, and others
+    /// still accept from its listeners.
     pub const fn retire(&mut self) {
         self.retired = true;
     }

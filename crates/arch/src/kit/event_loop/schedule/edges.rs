@@ -1,7 +1,4 @@
-//! When an edge-triggered poller would report a connection if that were TCP.
-//!
-//! A local socket reports room whenever its peer takes something, and epoll then reports its whole
-//! state, old or new. A loop that misses an edge would be reminded, and no test would notice.
+//! Model of the reports of an edge-triggered poller, as if a connection were TCP.
 use regatta_sys::wait::{Event, Interest, Poll, Poller};
 use std::{
     io,
@@ -25,7 +22,7 @@ struct Watched {
     socket: OwnedFd,
     /// Bytes that could be received.
     unread: u64,
-    /// It has been full since room was last reported, or room never was.
+    /// The socket has been full since room was last reported, or room never was.
     full: bool,
     /// The end of the stream has been reported.
     ended: bool,
@@ -55,7 +52,7 @@ impl Edges {
         }
     }
 
-    /// Notes the state in which the loop has left its connections.
+    /// Notes the state in which the loop leaves its connections.
     pub(super) fn look(&mut self) -> io::Result<()> {
         self.rooms.wait(&mut self.ready, Some(Duration::ZERO))?;
         for watched in &mut self.watched {

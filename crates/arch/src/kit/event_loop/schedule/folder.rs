@@ -12,7 +12,7 @@ use std::{fs, sync::atomic::AtomicU64};
 
 /// The time of all schedules, seconds since 1970: far in the future, so that no file is young.
 pub(super) const UNIX: u64 = 4_000_000_000;
-/// When schedules begin, on the monotonic clock.
+/// Begin of schedules, on the monotonic clock.
 pub(super) const BEGIN_NS: u64 = 1_000_000_000_000;
 /// Names and lengths of the files. The last are longer than what is kept in memory, and than what
 /// a socket takes at once.
@@ -33,7 +33,7 @@ pub(super) struct Folder {
 /// A request, and the right responses to it.
 pub(super) struct Ask {
     pub(super) request: Vec<u8>,
-    /// The response after which the connection goes on, and the one with `Connection: close`. The
+    /// The response after which the connection continues, and the one with `Connection: close`. The
     /// first is empty if the request itself asks for the end.
     pub(super) answers: [Vec<u8>; 2],
 }
@@ -48,7 +48,7 @@ impl Ask {
     }
 }
 
-/// What file number `n` holds.
+/// Contents of file number `n`.
 fn content(n: usize) -> Vec<u8> {
     (0..FILES[n].1).map(|at| u8::try_from((at * (n + 3) + at / 256) % 251).unwrap()).collect()
 }
@@ -69,7 +69,7 @@ impl Folder {
     /// Judges an answer in frames.
     ///
     /// # Errors
-    /// It is not what it must be.
+    /// The answer is wrong.
     pub(super) fn judge(&self, answer: &Answer, may_fail: bool) -> Result<(), String> {
         let body = self.contents.get(usize::from(answer.file));
         let code = if body.is_some() { 0 } else { NOT_FOUND };

@@ -35,7 +35,7 @@ use std::{
     time::Duration,
 };
 
-/// What is not optimised needs much of its stack.
+/// Code that is not optimised needs much of its stack.
 const STACK_BYTES: usize = 256 << 10;
 /// Tasks at once, of a few connections.
 const TASKS_MAX: usize = 64;
@@ -268,7 +268,7 @@ fn idles(at: usize, rules: FiberRules<'_>) -> Result<(usize, bool), io::ErrorKin
 }
 
 /// Whenever a client asks again that has been idle for too long, it is answered or sees the end of
-/// the connection: other user threads do not run between the verdict and the close.
+/// the connection. Other user threads do not run between the verdict and the close.
 #[test]
 fn an_idle_connection_ends_without_a_reset() {
     let folder = Folder::new();

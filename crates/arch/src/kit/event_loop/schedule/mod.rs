@@ -63,7 +63,7 @@ use std::{
 };
 use world::{Seat, Stage, World};
 
-/// Set to `A..B`, it has the tests that run schedules run those of these seeds.
+/// Variable that, set to `A..B`, makes tests of schedules run those of these seeds.
 const SEEDS_VARIABLE: &str = "REGATTA_LOOP_SEEDS";
 /// Descriptors that loops which share their table may have, with all that this process has.
 const NUMBERS: usize = 8192;
@@ -71,7 +71,7 @@ const NUMBERS: usize = 8192;
 /// The protocol of some schedules.
 static FRAMES: Frames = Frames { names: &NAMES };
 
-/// How a loop waits.
+/// Poller of a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waits {
     Epoll,
@@ -82,12 +82,12 @@ pub(crate) enum Waits {
 
 const WAITS: [Waits; 4] = [Waits::Epoll, Waits::EpollEdge, Waits::Poll, Waits::Select];
 
-/// What the schedules of a test have in common.
+/// Parameters of all schedules of a test.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Case {
     /// The name of the test.
     pub(crate) test: &'static str,
-    /// How the loops wait; `None`: the seed says.
+    /// Poller of the loops; `None`: the seed decides.
     pub(crate) waits: Option<Waits>,
     pub(crate) loops: usize,
     /// The loops share descriptors and cache.
@@ -113,7 +113,7 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    /// One loop that waits in any way, for a disk of its own.
+    /// A loop that waits in any way, for a disk of its own.
     pub(crate) const fn one(test: &'static str) -> Self {
         let (waits, each) = (None, SEEDS / STRATEGIES);
         let (shared, hangs, frames, sealed, slow) = (false, false, false, false, false);
@@ -135,21 +135,21 @@ impl Case {
         }
     }
 
-    /// As [`Self::one`], with several exchanges of each connection at once.
+    /// Like [`Self::one`], with several exchanges of each connection at once.
     pub(crate) const fn frames(test: &'static str) -> Self {
         Self { frames: true, ..Self::one(test) }
     }
 
-    /// Makes of a strategy what is possible in what there is in the place of a loop.
+    /// Adapts a strategy to what runs in the place of a loop.
     fn fit(&self, accepts: &mut AcceptRules) {
         if self.fibers {
             // A user thread accepts when it has closed a connection, whatever the poller says.
             (accepts.count, accepts.events_per_accept, accepts.on_close) = (0, 0, false);
-            // Who is full because of what it was given does not go on polling.
+            // A scheduler that is full because of what it was given polls no longer.
             accepts.when_full = if self.steals { WhenFull::Pause } else { accepts.when_full };
         }
         if self.line.is_some() {
-            // Who accepts hears late that a connection has been closed, and has none that is idle.
+            // The stage that accepts learns late of a close, and has no idle connection.
             accepts.on_close = false;
             if accepts.when_full == WhenFull::CloseIdle {
                 accepts.when_full = WhenFull::Pause;
@@ -158,7 +158,7 @@ impl Case {
     }
 }
 
-/// What a disk is made for.
+/// Surroundings of a disk that is made.
 pub(crate) struct Setting<'a> {
     pub(crate) seed: u64,
     pub(crate) root: &'a Root,
@@ -275,10 +275,10 @@ const NAMED: [(u32, [bool; 4]); 7] = [
 /// Events of a round for each accept beyond the first, and what distinguishes the seed of the dice.
 const EVENTS_EACH: [u32; 3] = [0, 2, 16];
 const EVENTS_STREAM: u64 = 0x6576_656e_7473;
-/// What distinguishes the seed of the dice for the order of stages.
+/// Distinguishes the seed of the dice for the order of stages.
 const STAGES_STREAM: u64 = 0x7374_6167_6573;
 
-/// These and a random one, which seeds take in turn.
+/// These and a random one, which seeds take round-robin.
 const STRATEGIES: u64 = NAMED.len() as u64 + 1;
 
 /// The strategy of a seed, with limits that the dice choose.
@@ -323,7 +323,7 @@ fn listen(count: usize) -> (Vec<OwnedFd>, Vec<SocketAddr>) {
     (0..count).map(each).unzip()
 }
 
-/// What the loops of a schedule share.
+/// State that the loops of a schedule share.
 struct Scene<'s, 'a> {
     seed: u64,
     waits: Waits,
@@ -343,7 +343,7 @@ struct Scene<'s, 'a> {
     sealed: bool,
     slow: bool,
     fibers: bool,
-    /// What loops share that connections go between.
+    /// State of loops that connections go between.
     peers: Option<Peers>,
     line: Option<Shape>,
     cohort: bool,
@@ -426,8 +426,7 @@ fn schedule(
     stage.into_world().close()
 }
 
-/// Closes what the cache of loops that have returned holds open, as the end of their processes
-/// would.
+/// Closes what the cache of returned loops holds open, as the end of their processes would.
 fn close_all(crew: Crew) {
     let member = crew.enter(0).unwrap();
     member.retire_all();
@@ -554,7 +553,7 @@ pub(crate) fn check(sums: &Sums, later: u64) {
     );
 }
 
-/// As [`check`], with several exchanges of a connection at once.
+/// Like [`check`], with several exchanges of a connection at once.
 pub(crate) fn check_frames(sums: &Sums, later: u64) {
     let Sums { schedules, connections, answers, .. } = *sums;
     if schedules < SEEDS {
@@ -564,7 +563,7 @@ pub(crate) fn check_frames(sums: &Sums, later: u64) {
     assert!(sums.later >= later * schedules && sums.full_sockets > schedules, "{sums:?}");
     assert!(sums.displaced > 5 && sums.expired > 10 && sums.drained > 10, "{sums:?}");
     assert!(seen::both_directions() > 10 * schedules, "a loop receives while it sends");
-    // A `Send` may wait for the disk beside them.
+    // A `Send` may wait for the disk as well.
     let least = if later > 0 { DISK_OPS_MAX } else { 0 };
     assert!(seen::pending_max() >= least, "{} operations of the disk at once", seen::pending_max());
 }
@@ -584,7 +583,7 @@ impl Links<StaticFile> for Toys {
     }
 }
 
-/// As [`check`], with sealed connections: some handshakes stop, and some records are altered.
+/// Like [`check`], with sealed connections: some handshakes stop, and some records are altered.
 pub(crate) fn check_sealed(sums: &Sums, later: u64) {
     let Sums { schedules, connections, answers, .. } = *sums;
     if schedules < SEEDS {
@@ -595,14 +594,14 @@ pub(crate) fn check_sealed(sums: &Sums, later: u64) {
     assert!(sums.unopened > 50 && sums.unshaken > 5 && sums.drained > 10, "{sums:?}");
 }
 
-/// As [`check`], of a pipeline: no idle connection is closed for another, and the disk keeps none.
+/// Like [`check`], of a pipeline: none is closed for another, and the disk keeps no connection.
 fn check_line(sums: &Sums) {
     let Sums { schedules, connections, answers, late, .. } = *sums;
     if schedules < SEEDS / 4 {
         return; // a few are replayed
     }
     assert!(connections > 2 * schedules && answers > schedules, "{sums:?}");
-    // Most are told of room before they send.
+    // Most receive a report of room before they send.
     assert!(late > schedules && 8 * sums.full_sockets > schedules, "{sums:?}");
     assert!(sums.expired > 2 && sums.drained > 5, "{sums:?}");
 }

@@ -18,64 +18,62 @@ const TAKE_MAX: usize = 8_192;
 /// The error of a sealed peer that received other records than were sent.
 const GARBLED: &str = "a record that is not what was sent";
 
-/// How long the system may take to close a connection.
+/// Longest time that the system may take to close a connection.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How a peer behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Behaviour {
     /// Sends and takes everything, and leaves; or stays until it is left.
     Keen { stays: bool },
-    /// Vanishes when it has sent and taken so many bytes.
+    /// Vanishes when it has sent and taken this many bytes.
     Leaves(usize),
-    /// Sends and takes nothing more after so many bytes.
+    /// Sends and takes nothing more after this many bytes.
     Stalls(usize),
 }
 
-/// A peer.
 pub(super) struct Peer {
     pub(super) behaviour: Behaviour,
     /// The move before which it does not connect.
     pub(super) comes_at: u64,
-    /// The move at which it was looked at last.
+    /// The move at which it was checked last.
     pub(super) looked: u64,
-    /// Which of the addresses it asks.
+    /// Index of the address that it asks.
     to: usize,
     line: Line,
     /// Numbers of the requests, in HTTP.
     asks: Vec<usize>,
-    /// It speaks frames.
+    /// Client of frames, if the peer speaks those.
     client: Option<Client>,
     out: Vec<u8>,
-    /// Where each request ends in `out`.
+    /// Ends of the requests in `out`.
     ends: Vec<usize>,
     written: usize,
     /// Requests that it pipelines.
     ahead: usize,
-    /// It shuts its sending half when it has sent all.
+    /// Shuts its sending half when it has sent all.
     shuts: bool,
     has_shut: bool,
-    /// Which answer is coming, how much of it has come, and which of its two forms it may be. In
-    /// frames: how many have come, and if there is anything of another.
+    /// Index of the answer that is coming, its bytes so far, and which of its two forms it may be.
+    /// In frames: the answers that have come, and whether there is part of another.
     at: usize,
     came: usize,
     forms: [bool; 2],
     /// An answer said that it was the last.
     last: bool,
-    /// It has received a 408 or 503: nothing more is compared.
+    /// A 408 or 503 has come: nothing more is compared.
     was_late: bool,
     /// The disk may fail: then an answer may be a 503 or end early.
     pub(super) may_fail: bool,
     pub(super) taken: u64,
     pub(super) connected: bool,
-    /// Its connection is over: it has closed it, or the server has.
+    /// The connection is over: the peer has closed it, or the server has.
     pub(super) over: bool,
-    /// It has closed its connection before the server did.
+    /// The peer has closed its connection before the server did.
     has_vanished: bool,
 }
 
 impl Peer {
-    /// One that asks for something, in frames or in HTTP.
+    /// A peer that asks for something, in frames or in HTTP.
     pub(super) fn new(dice: &mut Dice, folder: &Folder, addresses: usize, frames: bool) -> Self {
         let client = frames.then(|| {
             let count = 1 + dice.below(24);
@@ -137,7 +135,7 @@ impl Peer {
         self.at == self.ends.len() || self.last
     }
 
-    /// True if its connection may have expired: it did not vanish, and did not get all its answers
+    /// True if its connection may have expired. It must not have vanished, nor have all its answers
     /// with the last of them saying so or after having shut its sending half.
     pub(super) const fn may_have_been_waited_for(&self) -> bool {
         !self.has_vanished && !(self.is_answered() && (self.last || self.has_shut))
@@ -174,7 +172,7 @@ impl Peer {
     /// something. `draining`: the server drains or stops.
     ///
     /// # Errors
-    /// It has been sent what it may not be sent.
+    /// The server has sent what it may not send.
     pub(super) fn act(
         &mut self,
         dice: &mut Dice,
@@ -198,7 +196,7 @@ impl Peer {
             return Ok(true);
         }
         if matches!(self.behaviour, Behaviour::Leaves(after) if self.moved() >= after) {
-            // What it counted last may be the closing alert of a server that has left it.
+            // The last bytes counted may be the closing alert of a server that has closed its end.
             self.has_vanished = !self.line.is_left();
             self.leave();
             return Ok(true);
@@ -280,7 +278,7 @@ impl Peer {
         self.take_at_most(most, folder, draining)
     }
 
-    /// Takes up to so many bytes; true if there were some, or the end.
+    /// Receives at most `most` bytes; true if there were some, or the end.
     fn take_at_most(
         &mut self,
         most: usize,
@@ -319,7 +317,7 @@ impl Peer {
         }
         while !came.is_empty() && !self.was_late {
             if self.came == 0 && self.is_stalled() && came.starts_with(b"HTTP/1.1 408 ") {
-                // It has not finished its request in time, and is told so.
+                // The peer has not finished its request in time, and the server says so.
                 self.was_late = true;
                 return Ok(());
             }
@@ -399,7 +397,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Its state, for the report of a failure.
+    /// Describes its state, for the report of a failure.
     pub(super) fn state(&self) -> String {
         let Self { behaviour, at, came, written, taken, over, .. } = self;
         let (of, out) = (self.ends.len(), self.out.len());

@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-/// What sockets have room for, bytes. Linux makes of 1 the least that it allows.
+/// Room of sockets, bytes. Linux raises 1 to the least that it allows.
 const ROOMS: [usize; 3] = [1, 8 << 10, 200 << 10];
 /// Distinguishes the seed of their dice.
 const ROOMS_STREAM: u64 = 0x0072_6f6f_6d73;
@@ -27,7 +27,7 @@ pub(super) struct RandomPoller<'s, 'a, P> {
     stage: &'s Stage<'a>,
     me: usize,
     poller: P,
-    /// What is watched, in the order in which it was added.
+    /// Watched descriptors and their keys, in the order in which they were added.
     keys: Vec<(RawFd, u64)>,
     /// Events that are reported later.
     held: Vec<Event>,

@@ -36,13 +36,13 @@ use std::{
 const STREAM: u64 = 0x0070_6970_6573;
 /// Connections that a queue has room for.
 const ROOM: usize = 64;
-/// How long a thread waits for a connection.
+/// Longest time that a thread waits for a connection.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// Which pipeline.
+/// Kind of pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// A poller that reads, one that tells when there is room, and writers ([E] §6).
+    /// A poller that reads, one that reports when there is room, and writers ([E] §6).
     ReadPoller,
     /// Two pollers, with readers and writers ([S] §4).
     Readers,
@@ -50,15 +50,15 @@ pub(crate) enum Shape {
     Staged,
 }
 
-/// A stage: what it leaves to others, and where; a poller, or so many threads.
+/// A stage: what it leaves to others, and where; a poller, or `threads` threads.
 struct Plan {
     name: &'static str,
     threads: usize,
     leaves: Leaves,
     routes: Routes,
-    /// Where connections go that wait for their peer's bytes, for room, or for another turn.
+    /// Stations of connections that wait for their peer's bytes, for room, or for another turn.
     waits: [usize; 3],
-    /// It waits to be told before it sends.
+    /// The stage waits for a report of room before it sends.
     told: bool,
 }
 
@@ -67,7 +67,7 @@ impl Plan {
         Self { name, threads: 0, leaves, routes, waits: [0; 3], told: false }
     }
 
-    /// What a thread does that takes so many at once.
+    /// Work of a thread that takes at most `most` at once.
     fn work(&self, (at, part): (usize, usize), most: usize) -> Work<'static> {
         let [reads_at, writes_at, again_at] = self.waits;
         Work {
@@ -126,7 +126,7 @@ fn plans(shape: Shape) -> Vec<Plan> {
     }
 }
 
-/// A gate that turns nobody away, and counts who is inside.
+/// A gate that admits all, and counts those that are inside.
 const OPEN: GateRules = GateRules {
     requests_max: 0,
     queue_max: 0,
@@ -146,14 +146,14 @@ fn gated<'a>(stage: Stage<'a>, (shape, at): (Shape, usize), gate: &'a Gate) -> S
     }
 }
 
-/// One of the stages besides the one that accepts.
+/// A stage besides the one that accepts.
 enum Unit<'a, 'h, P> {
     Loop(Box<EventLoop<'a, Part<'h, P>>>, usize),
     Thread(Box<StageThread<'a>>),
 }
 
 impl<P: Poller> Unit<'_, '_, P> {
-    /// One round: how long it would wait then; `None` if it has ended.
+    /// Runs one round. Returns how long it would wait then; `None` if it has ended.
     fn round(&mut self, hub: &RefCell<Hub<P>>, events: &mut Vec<Event>) -> Option<Duration> {
         match self {
             Self::Loop(stage, at) => {
@@ -172,15 +172,15 @@ impl<P: Poller> Unit<'_, '_, P> {
     }
 }
 
-/// The poller of all stages, and what each has not been told of yet.
+/// The poller of all stages, and the events that each has not received yet.
 #[derive(Debug)]
 struct Hub<P> {
     poller: P,
-    /// What is watched: its descriptor, the key here, and whose it is under which key.
+    /// Watched descriptors, each with its key here, its stage, and its key there.
     watched: Vec<(RawFd, u64, usize, u64)>,
     next_key: u64,
     pending: Vec<Vec<Event>>,
-    /// How long each would have waited.
+    /// Time that each would have waited.
     asked: Vec<Duration>,
 }
 
@@ -209,7 +209,7 @@ impl<P: Poller> Hub<P> {
         self.watched.retain(|(number, _, whose, _)| *number != fd.as_raw_fd() || *whose != unit);
     }
 
-    /// Waits for all, and keeps for each what it is to be told.
+    /// Waits for all, and keeps the events of each.
     fn wait(&mut self, patience: Duration) -> io::Result<()> {
         let mut events = Vec::new();
         self.poller.wait(&mut events, Some(patience))?;
@@ -223,7 +223,6 @@ impl<P: Poller> Hub<P> {
     }
 }
 
-/// The poller of one stage.
 struct Part<'h, P> {
     hub: &'h RefCell<Hub<P>>,
     unit: usize,
@@ -280,7 +279,7 @@ impl<P: Poller> Poller for Part<'_, P> {
         hub.poller.forget(fd);
     }
 
-    /// Says what has been kept for it, and does not wait.
+    /// Reports the events that have been kept for it, and does not wait.
     fn wait(&mut self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<usize> {
         let mut hub = self.hub.borrow_mut();
         events.clear();
@@ -313,7 +312,7 @@ impl<P> std::fmt::Debug for First<'_, '_, '_, P> {
 }
 
 impl<P: Poller> First<'_, '_, '_, P> {
-    /// Some have rounds, in any order, and then each has one: how long all would wait.
+    /// Runs rounds of some, in any order, and then one of each. Returns how long all would wait.
     fn rounds(&mut self) -> Duration {
         let (mut others, mut events) = (self.others.borrow_mut(), Vec::new());
         for _ in 0..self.dice.below(4) {

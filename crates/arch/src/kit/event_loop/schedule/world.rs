@@ -1,5 +1,4 @@
-//! What surrounds the loops of a schedule: peers, time, and the master; and what must hold whenever
-//! a loop waits.
+//! Surroundings of the loops of a schedule: peers, time, master; and what must hold at each wait.
 use super::{
     folder::{BEGIN_NS, Folder, UNIX},
     peer::{Behaviour, Peer},
@@ -63,14 +62,14 @@ const MARKS: [Counter; 26] = [
     Counter::FlashCoalesced,
 ];
 
-/// How a schedule ends.
+/// End of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shutdown {
-    /// When all peers have their answers, and the last connection has been closed.
+    /// Once all peers have their answers, and the last connection has been closed.
     Quiet,
-    /// At that move the server is told to drain for so many milliseconds.
+    /// At that move the server begins to drain, for `ms` milliseconds.
     Drain { at: u64, ms: u64 },
-    /// At that move it is told to stop.
+    /// At that move it stops.
     Stop { at: u64 },
 }
 
@@ -91,17 +90,17 @@ impl Shutdown {
     }
 }
 
-/// One loop, and what was counted when it last waited.
+/// A loop, and what was counted when it last waited.
 struct LoopState {
     rules: AcceptRules,
     listeners: u64,
-    /// It has not returned.
+    /// The loop has not returned.
     there: bool,
     /// Events of listeners that were reported when its wait ended.
     notified: u64,
     /// Events of any kind.
     events: u64,
-    /// Its wait ended because of a true event, or because it asked for none.
+    /// The wait ended because of a true event, or because the loop asked for none.
     pushed: bool,
     /// Changes by then.
     changes: u64,
@@ -116,9 +115,9 @@ struct LoopState {
     budgets: u64,
     /// The poller has refused to watch a listener since.
     accept_paused: bool,
-    /// When its round began, nanoseconds: before now if the disk has held it up.
+    /// Begin of its round, nanoseconds: before now if the disk has held it up.
     began: u64,
-    /// It has paused accepting until then, milliseconds.
+    /// End of its pause in accepting, milliseconds.
     paused_until: u64,
     /// The phase was `Run` when its wait ended.
     ran: bool,
@@ -126,7 +125,7 @@ struct LoopState {
     timed_out: u64,
 }
 
-/// What happened in schedules, so that a test can check that they covered what they should.
+/// Counts of what happened in schedules, by which a test checks that they covered what they should.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sums {
     pub(crate) schedules: u64,
@@ -186,7 +185,6 @@ impl Sums {
     }
 }
 
-/// The world of one schedule.
 pub(super) struct World<'a> {
     pub(super) dice: Dice,
     /// The command that replays this schedule.
@@ -202,7 +200,7 @@ pub(super) struct World<'a> {
     pub(super) accepts_anytime: bool,
     /// Connections go from loop to loop: what one opens another may close.
     pub(super) steals: bool,
-    /// What looks like a loop is a pipeline: its stages have rounds and time-outs of their own.
+    /// The loop is a pipeline: its stages have rounds and time-outs of their own.
     pub(super) has_stages: bool,
     loops: Vec<LoopState>,
     shutdown: Shutdown,
@@ -214,7 +212,7 @@ pub(super) struct World<'a> {
     /// Changes that peers and loops have made, and the move and the time of the last.
     changes: u64,
     changed: (u64, u64),
-    /// Whose turn it is.
+    /// Loop whose turn it is.
     turn: usize,
     /// A loop has panicked: the others no longer wait for their turns.
     failed: bool,
@@ -352,12 +350,12 @@ impl<'a> World<'a> {
         refuses
     }
 
-    /// True if the loop gets nowhere: nothing but it may go on until that is settled.
+    /// True if the loop gets nowhere: nothing else may proceed until that is settled.
     pub(super) fn is_watched(&self, me: usize) -> bool {
         self.loops[me].same > 0
     }
 
-    /// It has been told of nothing this time: what it gets is not what it sees again and again.
+    /// Watches the loop no longer: it got no event this time, so it makes no idle rounds.
     pub(super) fn watch_no_longer(&mut self, me: usize) {
         self.loops[me].same = 0;
     }
@@ -460,7 +458,7 @@ impl<'a> World<'a> {
         loops.map(|me| self.arena.slot(me).get(counter)).sum()
     }
 
-    /// What must hold after a round of loop `me`.
+    /// Checks what must hold after a round of loop `me`.
     pub(super) fn look_back(&mut self, me: usize) {
         self.sums.waits += 1;
         let slot = self.arena.slot(me);
@@ -517,7 +515,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The wait of loop `me` ends, with so many notifications of its listeners among its events.
+    /// Ends the wait of loop `me`, with `events` events; `notified` of them are of its listeners.
     pub(super) fn enter_round(
         &mut self,
         me: usize,
@@ -540,7 +538,7 @@ impl<'a> World<'a> {
     /// All loops have returned: checks that the counters balance and every peer got what it should.
     pub(super) fn close(mut self) -> Sums {
         let (mut sent, mut faultless) = (0, true);
-        // What one opens another may close: then all balance together.
+        // One loop may close what another opens: then all balance together.
         let beside = if self.steals { self.loops.len() } else { 1 };
         for me in (0..self.loops.len()).step_by(beside) {
             let loops = me..me + beside;

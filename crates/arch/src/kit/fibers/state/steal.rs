@@ -1,4 +1,4 @@
-//! A scheduler beside others: when it asks them for connections, and which of its own it gives.
+//! A scheduler among others: when it asks them for connections, and which of its own it gives.
 use super::State;
 use crate::kit::{
     fibers::{peers::Peers, task::Fibered},
@@ -9,29 +9,28 @@ use regatta_op::CloseReason;
 use regatta_sys::wait::Poller;
 use std::{collections::VecDeque, mem, os::fd::AsFd, time::Duration};
 
-/// A scheduler among others.
 pub(super) struct Seat<'a> {
     pub(super) peers: &'a Peers,
-    /// Which it is.
+    /// Number of the scheduler.
     pub(super) at: usize,
-    /// It has asked for connections.
+    /// Whether it asks for connections.
     asks: bool,
-    /// What it was given during its last wait.
+    /// Connections that it was given during its last wait.
     given: VecDeque<Passed>,
     /// Connections that it has given since then.
     gave: usize,
 }
 
 impl<'a, P: Poller> State<'a, P> {
-    /// The same, as number `at` of several schedulers.
+    /// Makes it number `at` of several schedulers.
     #[must_use]
     pub fn beside(mut self, peers: &'a Peers, at: usize) -> Self {
         self.seat = Some(Seat { peers, at, asks: false, given: VecDeque::new(), gave: 0 });
         self
     }
 
-    /// Before a wait of so long: asks others for connections, if there is nothing to run. For no
-    /// more than there are user threads without one.
+    /// Asks others for connections before a wait of `timeout`, if there is nothing to run. Asks for
+    /// no more than there are user threads without one.
     pub(super) fn ask(&mut self, timeout: Duration) {
         let room = self.accepting.len();
         let is_idle = self.ready.is_empty() && !timeout.is_zero() && self.worker.is_listening();
@@ -44,7 +43,7 @@ impl<'a, P: Poller> State<'a, P> {
         }
     }
 
-    /// After the wait, and before anything is accepted: it asks no more.
+    /// Stops asking, after the wait and before anything is accepted.
     pub(super) fn stops_asking(&mut self) {
         if let Some(Seat { peers, at, asks, given, .. }) = &mut self.seat
             && mem::take(asks)
@@ -57,11 +56,11 @@ impl<'a, P: Poller> State<'a, P> {
         self.seat.as_mut()?.given.pop_front()
     }
 
-    /// Takes in what it was given: user threads of its own go on with that.
+    /// Takes in what it was given: user threads of its own continue with that.
     pub(super) fn adopt_given(&mut self) {
         while let Some(passed) = self.next_given() {
             let at = self.accepting.pop_front().expect("it asks for no more than it has room for");
-            // What is out of it is a `Recv`, and nothing is known of its time here.
+            // Only a `Recv` is out, and nothing is known of its time here.
             let drive = Fibered { recv: true, ..Fibered::new(at, self.worker.held_ms()) };
             let key = self.worker.adopt(passed, drive);
             self.gets(at, key);
@@ -69,7 +68,7 @@ impl<'a, P: Poller> State<'a, P> {
         }
     }
 
-    /// Closes what it was given, where it cannot go on.
+    /// Closes what it was given, when it cannot continue.
     pub(super) fn end_given(&mut self) {
         self.stops_asking();
         while let Some(passed) = self.next_given() {
@@ -78,8 +77,8 @@ impl<'a, P: Poller> State<'a, P> {
         }
     }
 
-    /// Gives a connection that can go on to a scheduler that asks: if nothing is out of it but a
-    /// `Recv`, and no more of them than are ready to run here.
+    /// Gives a connection that can continue to a scheduler that asks, if nothing is out but a
+    /// `Recv`. Gives no more of them than are ready to run here.
     pub(super) fn gives(&mut self, key: u64) -> bool {
         let Self { worker, poller, ready, seat, .. } = self;
         let Some(seat) = seat else { return false };
