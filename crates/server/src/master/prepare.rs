@@ -176,8 +176,9 @@ fn counters(
     if !generations.given.is_empty() {
         arena.control().keep_listeners();
     }
-    // Readers take the latest generation, so counts must precede it. They never take that of a
-    // trial.
+    generations.tell_at(&arena.control());
+    // Readers take the latest generation, so counts must precede it: a command that begins now
+    // would take the end of the operation in progress for its own. They never take that of a trial.
     arena.set_generation(if tries { 0 } else { generations.number });
     Ok((shared, arena))
 }
