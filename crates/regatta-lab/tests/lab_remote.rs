@@ -7,11 +7,11 @@ mod folder;
 mod skips;
 
 use folder::Folder;
+use regatta_testkit::executables;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use skips::skip;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -112,10 +112,9 @@ impl Machines {
         }
         let sshd = Self::sshd(&place, &sshd, &far);
         let config = place.join("config");
-        let script = format!("#!/bin/sh\nexec {} -F {} \"$@\"\n", ssh.display(), config.display());
+        let script = format!("exec {} -F {} \"$@\"", ssh.display(), config.display());
         let wrapper = place.join("bin/ssh");
-        fs::write(&wrapper, script).unwrap();
-        fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).unwrap();
+        executables::script(&wrapper, &script);
         Ok(Self { place, _sshd: sshd, far, near })
     }
 
@@ -351,10 +350,8 @@ fn a_machine_that_cannot_be_used_says_why() {
     refused("--load", &format!("ssh://nobody@{FAR}:{PORT}"), "ssh-copy-id");
     machines.experiment(&machines.site(), 0.5, "environment.memory = \"84MiB\"\n");
     refused("--server", &format!("ssh://root@{FAR}:{PORT}"), "[environment]");
-    let uname = "#!/bin/sh\necho Linux riscv128\n";
     let fake = machines.place.join("uname");
-    fs::write(&fake, uname).unwrap();
-    fs::set_permissions(&fake, fs::Permissions::from_mode(0o755)).unwrap();
+    executables::script(&fake, "echo Linux riscv128");
     // On that machine alone.
     let mount = format!("mount --bind {} $(command -v uname)", fake.display());
     said(inside(&machines.far).args(["sh", "-c", &mount])).unwrap();

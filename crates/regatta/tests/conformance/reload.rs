@@ -6,6 +6,7 @@ use crate::harness::{
 };
 use crate::site::{Site, common};
 use regatta_sys::sandbox::landlock_version;
+use regatta_testkit::executables;
 use rustix::process::Signal;
 use std::fs;
 use std::io::{Read, Write};
@@ -276,8 +277,7 @@ impl Program {
     fn replace(&self, script: &str) {
         let new = self.0.with_extension("new");
         let script = script.replace("PROGRAM", program().to_str().expect("text"));
-        fs::write(&new, format!("#!/bin/sh\n{script}\n")).expect("a file");
-        fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).expect("ours");
+        executables::script(&new, &script);
         fs::rename(&new, &self.0).expect("ours");
     }
 }

@@ -1,6 +1,7 @@
 //! Children of the master that are stopped or killed, or wait for something that never arrives.
 //! Each is noticed, and none blocks the master.
 use super::{Folder, PATIENCE, Server, is_gone, run, signal, skip, text};
+use regatta_testkit::executables;
 use std::{
     fs,
     io::{Read, Write},
@@ -215,16 +216,14 @@ fn a_trial_that_is_stopped_or_killed_refuses_the_reload() {
 fn what_a_trial_starts_ends_with_it() {
     let folder = Folder::new();
     let (program, mark) = (folder.path("regatta"), folder.path("mark"));
-    fs::copy(super::PROGRAM, &program).unwrap();
+    executables::copy(Path::new(super::PROGRAM), Path::new(&program));
     let www = folder.path("www");
     let serve = ["serve", &www, "--listen", "127.0.0.1:0", "--architecture", "sped"];
     let server = Server::of(&program, 1, &serve);
     // A wrapper that leaves a process behind and waits.
-    let script =
-        format!("#!/bin/sh\nsleep 600 &\necho $! >{mark}.new\nmv {mark}.new {mark}\nwait\n");
+    let script = format!("sleep 600 &\necho $! >{mark}.new\nmv {mark}.new {mark}\nwait");
     fs::remove_file(&program).unwrap();
-    fs::write(&program, script).unwrap();
-    assert!(Command::new("chmod").args(["755", &program]).status().unwrap().success());
+    executables::script(Path::new(&program), &script);
     server.signal("USR2");
     wait_for("the wrapper runs", || Path::new(&mark).exists());
     let left: u32 = fs::read_to_string(&mark).unwrap().trim().parse().unwrap();
