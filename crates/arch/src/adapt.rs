@@ -1,6 +1,6 @@
-//! The servers of [A]: a dispatcher that accepts, threads that take connections from its queue and
-//! read files themselves or have them read, and a poller thread that looks for reads which are
-//! complete and responds to their clients.
+//! Servers of [A]: a dispatcher, a pool of threads and a poller thread. The dispatcher accepts. The
+//! threads take connections from its queue and read files themselves or start asynchronous reads.
+//! The poller thread looks for reads that are complete and responds to their clients.
 pub mod decide;
 mod options;
 mod poller;
@@ -50,11 +50,11 @@ pub const DRIVER: Driver = Driver {
 
 /// The stack of a thread, bytes.
 const STACK_BYTES: usize = 128 << 10;
-/// The most slots of counters: if there are more units, they share these.
+/// The most slots of counters; with more units, several share a slot.
 const SLOTS_MAX: usize = 16;
-/// The most bytes of a file that one call sends: between two calls a thread looks at the time.
+/// The most bytes of a file that one call sends. A thread checks the time between two calls.
 const SEND_BYTES_MAX: u64 = 256 << 10;
-/// The most reads that the kernel is asked to have room for. It makes them one after another.
+/// The most reads that the kernel has room for. The kernel makes them one after another.
 const KERNEL_READS_MAX: usize = 1024;
 
 fn work(env: &Env, process: usize) -> Result<(), String> {
@@ -62,7 +62,7 @@ fn work(env: &Env, process: usize) -> Result<(), String> {
     server.run().map_err(|error| format!("the server cannot go on: {error}"))
 }
 
-/// What the threads of a process have in common.
+/// State that the threads of a process share.
 struct Server<'e> {
     env: &'e Env,
     process: usize,
@@ -70,7 +70,7 @@ struct Server<'e> {
     rules: AcceptRules,
     cache: ThreadCache,
     pool: Pool,
-    /// Who makes reads asynchronously, if anybody does.
+    /// Engine of asynchronous reads, if there are any.
     aio: Option<Box<dyn Aio>>,
     /// Connections whose reads have been started, for the poller thread.
     tracked: Queue<Tracked>,
@@ -82,7 +82,7 @@ struct Server<'e> {
 struct Tracked {
     job: Job,
     reads: Vec<(Ticket, Request)>,
-    /// When they were started, nanoseconds.
+    /// Start of the reads, nanoseconds.
     since: u64,
 }
 
@@ -107,7 +107,7 @@ impl<'e> Server<'e> {
             Some(Engine::Uring) => Some(Box::new(AioRing::new(most).map_err(fault)?)),
             Some(Engine::Kernel) => Some(Box::new(AioKernel::new(most.min(KERNEL_READS_MAX))?)),
         };
-        // What the system refuses is said before anybody is accepted.
+        // Report what the system refuses before the first connection is accepted.
         drop(aio.as_ref().map(|aio| aio.completions()).transpose()?);
         let accept = AcceptOptions::read(&env.settings);
         Ok(Self {
@@ -140,7 +140,6 @@ impl<'e> Server<'e> {
         ran
     }
 
-    /// Starts the threads.
     fn start<'s>(&'s self, scope: &'s Scope<'s, '_>) -> io::Result<()> {
         for unit in 1..=self.options.threads {
             units::spawn(scope, "pool", STACK_BYTES, move || self.serve(unit))?;
@@ -167,7 +166,7 @@ impl<'e> Server<'e> {
         Means { disk, buffer, bytes_max: SEND_BYTES_MAX, listener: 0, beat: None }
     }
 
-    /// The life of a thread of the pool.
+    /// Body of a thread of the pool.
     fn serve(&self, unit: usize) {
         let own = self.own(unit).expect("only the first unit is bound to processors");
         let (worker, asked) = (self.worker(&own), Asked::default());
@@ -189,14 +188,14 @@ impl<'e> Server<'e> {
         }
     }
 
-    /// The life of the poller thread.
+    /// Body of the poller thread.
     fn poll(&self, unit: usize, aio: &dyn Aio) {
         let own = self.own(unit).expect("only the first unit is bound to processors");
         let (worker, asked) = (self.worker(&own).fed(), Asked::default());
         let (tally, log, io) = (own.tally, worker.around().log, Io::Async);
         let mut disk =
             Decider { server: self, below: self.below(&own), tally, log, io, asked: &asked };
-        // It is the thread that a ring belongs to.
+        // A ring belongs to the thread that makes its completions: this one.
         let completions = aio.completions().expect("they could be made a moment ago");
         let means = self.means(&mut disk);
         PollerThread::new(self, worker, means, completions, &asked).run();
@@ -206,7 +205,7 @@ impl<'e> Server<'e> {
         Below { root: own.root, rules: self.env.rules }
     }
 
-    /// Has the reads started that a connection asks for, and the poller thread look for them.
+    /// Queues a connection for the poller thread, and starts the reads that it asks for.
     fn track(&self, job: Job, asked: &Asked, tally: Tally<'_>) {
         let (tracked, starts) = tracked(job, asked);
         match self.tracked.put(tracked, tally) {
@@ -227,7 +226,7 @@ impl<'e> Server<'e> {
                 Ok(()) => Counter::AioStarted,
                 Err((req, of_engine)) => {
                     of_engine.complete(perform::read(req));
-                    // The poller thread may have looked before that, and waits for the engine.
+                    // The poller thread may have checked before that; it then waits for the engine.
                     self.aio.iter().for_each(|aio| aio.wake());
                     Counter::AioRefused
                 }
@@ -237,8 +236,8 @@ impl<'e> Server<'e> {
     }
 }
 
-/// What is tracked of a connection, and what is to be started for it then: a read must not be
-/// complete before somebody looks for it.
+/// Takes the reads that a connection asked for. Returns the entry to track, and the reads to start
+/// after it is queued: no read may complete before the poller thread can find it.
 fn tracked(job: Job, asked: &Asked) -> (Tracked, Vec<(ReadReq<StaticFile>, Request)>) {
     let asked = mem::take(&mut *asked.borrow_mut());
     let (mut reads, mut starts) = (Vec::new(), Vec::new());
@@ -250,7 +249,7 @@ fn tracked(job: Job, asked: &Asked) -> (Tracked, Vec<(ReadReq<StaticFile>, Reque
     (Tracked { job, reads, since: clock::nanos() }, starts)
 }
 
-/// The disk of a thread: at each read it decides who makes it.
+/// Disk of a thread, which decides how each read is made.
 struct Decider<'a> {
     server: &'a Server<'a>,
     below: Below<'a>,

@@ -82,7 +82,7 @@ options! {
 }
 
 choice! {
-    /// What helpers are (`amped.helper_kind`).
+    /// Kind of helpers (`amped.helper_kind`).
     enum HelperKind {
         /// Threads of the loop's process.
         Threads = "threads",
@@ -92,7 +92,7 @@ choice! {
 }
 
 choice! {
-    /// How the loop tells whether a range is in memory (`amped.residency`).
+    /// Test of whether a range is in memory (`amped.residency`).
     enum Residency {
         /// A read that must not block.
         Preadv2 = "preadv2",
@@ -100,9 +100,9 @@ choice! {
         Mincore = "mincore",
         /// The page cache's own account.
         Cachestat = "cachestat",
-        /// It takes all for absent.
+        /// Takes every range for absent.
         AlwaysAsk = "always-ask",
-        /// It takes all for present.
+        /// Takes every range for present.
         NeverAsk = "never-ask",
     }
 }
@@ -136,7 +136,7 @@ fn work(env: &Env, worker: usize) -> Result<(), String> {
     })
 }
 
-/// How the loop tells whether a range is in memory.
+/// Test of whether a range is in memory.
 #[derive(Clone, Copy, Debug)]
 enum Test {
     By(fn(&StaticFile, u64, u64) -> Resident),
@@ -150,7 +150,7 @@ struct HelperDisk<'a, C> {
     test: Test,
     chunk_bytes: u64,
     stall_ns: u64,
-    /// The range that is being sent was found to be in memory.
+    /// Whether the range that is being sent was found in memory.
     vouched: bool,
     tally: Tally<'a>,
 }

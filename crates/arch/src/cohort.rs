@@ -1,5 +1,5 @@
-//! Cohort scheduling: an event loop that serves by stages, many connections in each visit (Larus,
-//! Parkes, USENIX 2002).
+//! Cohort scheduling (Larus, Parkes, USENIX 2002): an event loop that serves by stages, many
+//! connections in each visit.
 use crate::{
     Driver, Env,
     drive::perform::Below,
@@ -17,11 +17,11 @@ pub const DRIVER: Driver = Driver::plain(&OPTIONS, event::processes, work);
 const OPTIONS: [OptionSpec; event::OPTIONS.len() + OWN.len()] = joined(event::OPTIONS, OWN);
 
 choice! {
-    /// In which pieces a loop serves its connections (`cohort.policy`).
+    /// Order in which a loop serves its connections (`cohort.policy`).
     enum Policy {
         /// By stages, many connections in each.
         Cohort = "cohort",
-        /// One connection after another, as far as each can go.
+        /// Connection after connection, as far as each can go.
         RunToCompletion = "run-to-completion",
     }
 }

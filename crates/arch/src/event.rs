@@ -1,5 +1,5 @@
-//! The event driver: processes, each with an event loop over a poller. SPED is one of them ([E] §5,
-//! [H] §2.1), SYMPED several ([E] §5.1), N-copy several that do not share their sockets ([S] §4).
+//! The event driver: processes, each with an event loop over a poller. SPED has one process ([E]
+//! §5, [H] §2.1), SYMPED several ([E] §5.1), N-copy several with sockets of their own ([S] §4).
 mod options;
 
 pub(crate) use options::{
@@ -41,7 +41,7 @@ pub(crate) fn processes(settings: &Settings, processors: usize) -> usize {
     copies * processes
 }
 
-/// Runs one worker: a loop over its listeners, with a cache of its own or a part in a shared one.
+/// Runs one worker: a loop over its listeners, with a cache of its own or a shared one.
 fn work(env: &Env, worker: usize) -> Result<(), String> {
     let options = EventOptions::read(&env.settings);
     work_with((env, worker, &options, None), |root, _, member| {
@@ -53,10 +53,10 @@ fn work(env: &Env, worker: usize) -> Result<(), String> {
     })
 }
 
-/// The disk of a loop, or why there is none.
+/// Disk of a loop, or the error that prevents it.
 type Made<'a> = Result<Box<dyn Disk + 'a>, String>;
 
-/// Makes it below the root of its worker, with its tally; the worker may be one of a crew.
+/// Makes the disk below the root of its worker, with its tally. The worker may be one of a crew.
 type MakeDisk<'a, 'b> =
     Box<dyn FnOnce(&'a Root, Tally<'a>, Option<&'static Member>) -> Made<'a> + 'b>;
 
@@ -74,19 +74,19 @@ pub(crate) fn work_with<'a>(
     }
 }
 
-/// True if a connection wakes one of the processes that share a listener, and not all.
+/// Whether a connection wakes only one of the processes that share a listener.
 #[must_use]
 pub fn is_exclusive(settings: &Settings) -> bool {
     EventOptions::read(settings).is_exclusive()
 }
 
-/// An epoll as these options say.
+/// Makes an epoll with these options.
 pub(crate) fn epoll(options: &EventOptions, trigger: Trigger) -> io::Result<Epoll> {
     let epoll = Epoll::new(trigger)?.returning(options.wait_events_max);
     Ok(if options.is_exclusive() { epoll.exclusive() } else { epoll })
 }
 
-/// A worker, and what is asked of it; it may serve by stages.
+/// Environment, index and options of a worker; with visits, it serves by stages.
 pub(crate) type Of<'a, 'b> = (&'a Env, usize, &'b EventOptions, Option<Visits>);
 
 fn with_poller<'a, P: Poller>(
@@ -132,7 +132,7 @@ fn run<'a, P: Poller>(
     .map_err(|error| format!("the event loop cannot go on: {error}"))
 }
 
-/// What a loop with these options does.
+/// Rules of a loop with these options.
 pub(crate) fn rules(accept: &AcceptOptions, options: &EventOptions, send_window_ms: u64) -> Rules {
     Rules {
         bytes_max: options.turn_bytes_max,
@@ -145,8 +145,8 @@ pub(crate) fn rules(accept: &AcceptOptions, options: &EventOptions, send_window_
     }
 }
 
-/// How long a send that blocks waits for its peer. The kernel waits so long for each piece of a
-/// call: a call that fills the socket returns after two such waits, and so may the next. All four
+/// Longest wait of a blocking send for its peer. The kernel waits this long for each piece of a
+/// call. A call that fills the socket returns after two such waits, and so may the next. All four
 /// end within a window and a half.
 pub(crate) const fn patience(send_window_ms: u64) -> Duration {
     Duration::from_millis(send_window_ms.div_ceil(3))

@@ -1,5 +1,5 @@
 //! User threads in one kernel thread, and helpers that block for them: Knot on Capriccio ([E] §4).
-//! In several kernel threads, each with its own: MEANS ([A] §2.2).
+//! With several kernel threads, each with its own user threads: MEANS ([A] §2.2).
 use crate::{
     Demand, Driver, Env, Units,
     drive::{
@@ -34,7 +34,7 @@ pub const DRIVER: Driver = Driver {
         0 | 1 => Units::One,
         _ => Units::Several,
     },
-    // Each scheduler counts in one, all helpers in the last.
+    // Each scheduler counts in a slot of its own, all helpers in the last.
     slots: |settings| FiberOptions::read(settings).schedulers.max(1) + 1,
     steps,
     demand,
@@ -45,7 +45,7 @@ pub const DRIVER: Driver = Driver {
 const HELPER_STACK_BYTES: usize = 128 << 10;
 /// The stack of a scheduler that is not in the process's first thread, bytes.
 const SCHEDULER_STACK_BYTES: usize = 256 << 10;
-/// What a user thread may send before others run, bytes.
+/// The most bytes that a user thread sends before others run.
 const TURN_BYTES_MAX: u64 = 2 << 20;
 const PAGE: usize = 4096;
 
@@ -167,7 +167,7 @@ options! {
 }
 
 choice! {
-    /// Who sends what is in files (`fiber.send`).
+    /// Sender of what is in files (`fiber.send`).
     enum SendMode {
         /// The user thread.
         Inline = "inline",
@@ -181,7 +181,7 @@ choice! {
 }
 
 choice! {
-    /// Who runs first (`fiber.order`).
+    /// User threads that run first (`fiber.order`).
     enum Order {
         /// In the order of readiness.
         Existing = "existing",
@@ -191,7 +191,7 @@ choice! {
 }
 
 choice! {
-    /// Who repeats a call (`fiber.retry`).
+    /// Repeater of a call (`fiber.retry`).
     enum Retry {
         /// The scheduler.
         Poller = "poller",
@@ -201,17 +201,17 @@ choice! {
 }
 
 choice! {
-    /// What a scheduler does without anybody to run (`fiber.idle`).
+    /// Activity of a scheduler without ready user threads (`fiber.idle`).
     enum Idle {
-        /// It waits.
+        /// Waits in the poller.
         Block = "block",
-        /// It looks again.
+        /// Polls again.
         Spin = "spin",
     }
 }
 
 choice! {
-    /// What lies below a stack (`fiber.guard`).
+    /// Guard below a stack (`fiber.guard`).
     enum GuardKind {
         /// A mark in the page table.
         Light = "light",
@@ -221,7 +221,7 @@ choice! {
 }
 
 impl FiberOptions {
-    /// How many schedulers there are for so many connections.
+    /// Number of schedulers for `connections`.
     fn count(&self, connections: usize) -> usize {
         self.schedulers.clamp(1, connections.max(1))
     }
@@ -237,7 +237,7 @@ impl FiberOptions {
         }
     }
 
-    /// How helpers send, if they do.
+    /// Way in which helpers send, if they do.
     fn send(&self) -> Option<SendBy> {
         match self.send {
             _ if self.helpers == 0 => None,
@@ -251,7 +251,7 @@ impl FiberOptions {
     }
 }
 
-/// A helper that sends does not wait for a peer for longer.
+/// Longest step of a connection: a helper that sends waits no longer for a peer.
 fn steps(settings: &Settings) -> Steps {
     match FiberOptions::read(settings).send() {
         Some(SendBy::Blocking) => {
@@ -291,18 +291,18 @@ fn work(env: &Env, process: usize) -> Result<(), String> {
     }
 }
 
-/// The schedulers of a process, and what they share.
+/// The schedulers of a process, and their shared state.
 struct Schedulers<'e> {
     env: &'e Env,
     process: usize,
     options: &'e FiberOptions,
-    /// Connections of all of them.
+    /// Connections of all schedulers.
     connections_max: usize,
-    /// How many there are.
+    /// Number of schedulers.
     count: usize,
-    /// What several of them share.
+    /// State that several schedulers share.
     shared: Option<(Peers, ThreadCache)>,
-    /// Whether they come back to what they are to do.
+    /// Proof that each scheduler still returns to its other duties.
     beats: Beats,
 }
 
@@ -339,12 +339,12 @@ impl<'e> Schedulers<'e> {
         peers.failure().map_or(Ok(()), |error| Err(error.to_owned()))
     }
 
-    /// What number `at` has of its own: the first when the others have not been started.
+    /// Resources of scheduler `at` alone; the first takes its own before the others start.
     fn own(&self, at: usize) -> Result<Own<'e>, String> {
         Own::unit(self.env, self.process, (at, self.count), None)
     }
 
-    /// Is number `at`, from its beginning to its end.
+    /// Runs scheduler `at` from its beginning to its end.
     fn schedule<P: Poller>(
         &self,
         own: &Own<'_>,
@@ -392,19 +392,18 @@ impl<'e> Schedulers<'e> {
     }
 }
 
-/// Starts the helpers of a scheduler. They last as long as the process, which does not wait for one
-/// that blocks.
+/// Starts the helpers of a scheduler. The process does not wait for a helper that blocks.
 fn start_helpers(
     env: &Env,
     process: usize,
     options: &FiberOptions,
     connections_max: usize,
 ) -> io::Result<&'static Hands> {
-    // A connection has one, and as many again may have been given up.
+    // A connection has one task, and as many again may have been given up.
     let tasks_max = 2 * connections_max;
     let hands: &'static Hands = Box::leak(Box::new(Hands::new(tasks_max)?));
     let tally = Tally::Striped(env.arena.slot(env.shares[process].slots.end - 1));
-    // Without it they only read.
+    // Without a way to send, helpers only read.
     let by = options.send().unwrap_or(SendBy::PollFirst);
     for _ in 0..options.helpers {
         let helper = thread::Builder::new().name("helper".to_owned());
@@ -421,7 +420,7 @@ mod tests {
         event_loop::schedule::{Case, check, check_sealed, own_disk, run_all},
     };
 
-    /// User threads, helpers that answer in any order, and connections that go to them and back.
+    /// User threads, helpers that reply in any order, and connections that move between them.
     #[test]
     fn user_threads_forget_nobody() {
         let case = Case { fibers: true, ..Case::one("user_threads_forget_nobody") };
@@ -435,7 +434,7 @@ mod tests {
         let case = Case { loops: 2, fibers: true, steals: true, ..Case::one(test) };
         let sums = run_all(case, &own_disk);
         let often = sums.answers > sums.schedules && sums.stolen > 20;
-        // A few are replayed.
+        // A replay runs only a few schedules.
         assert!(sums.schedules < SEEDS || often, "{sums:?}");
     }
 

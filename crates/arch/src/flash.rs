@@ -1,6 +1,6 @@
-//! Flash (Pai, Druschel, Zwaenepoel, USENIX 1999), as its published source has it: AMPED with two
+//! Flash (Pai, Druschel, Zwaenepoel, USENIX 1999), following its published source. AMPED with two
 //! kinds of helper processes, which only bring names and chunks of files into memory. The loop then
-//! opens the names itself, and sends from the chunks, which it maps.
+//! opens the names itself, maps the chunks and sends from them.
 use crate::{
     Demand, Driver, Env, Settings,
     drive::{
@@ -109,7 +109,7 @@ options! {
 }
 
 choice! {
-    /// What of a chunk is taken to be in memory (`flash.residency`).
+    /// Part of a chunk that is taken to be in memory (`flash.residency`).
     enum Residency {
         /// The pages that mincore(2) says are there.
         Mincore = "mincore",
@@ -135,12 +135,12 @@ fn work(env: &Env, worker: usize) -> Result<(), String> {
     })
 }
 
-/// What a helper is asked to bring into memory.
+/// Data that a helper brings into memory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Target {
     /// A path, and the siblings that are looked for.
     Name(Box<[u8]>, Codings),
-    /// A range of a file: from where, and how many bytes.
+    /// A range of a file: its first byte, and its length.
     Range(FileId, u64, u64),
 }
 
@@ -149,12 +149,12 @@ enum Target {
 enum Operation {
     Open(Ticket, OpenReq),
     Read(Ticket, ReadReq<StaticFile>),
-    /// Sending so many bytes of a file, from there on.
+    /// Sends bytes of a file: the first byte, and their number.
     Send(StaticFile, u64, u64),
 }
 
 impl Operation {
-    /// What the helper is to do, and under what that is counted.
+    /// Task of the helper, and the counter for it.
     fn task(&self, chunk_bytes: u64) -> (Target, Task, Counter) {
         let touch = |file: &StaticFile, at, len| {
             let task = Task::Touch(ReadReq::new(file.clone(), at, len));
@@ -183,7 +183,7 @@ impl Operation {
         }
     }
 
-    /// Its result. Of a `Send` there is nothing to do but to go on.
+    /// Performs the operation. A `Send` has no result; the connection only continues.
     fn finish(self, below: Below<'_>) -> (DiskResult, Spent) {
         let mut spent = Spent::default();
         let result = match self {
@@ -203,16 +203,16 @@ impl Operation {
 const NAMES: usize = 0;
 const READS: usize = 1;
 
-/// Helpers of one kind, and what they have been asked for.
+/// Helpers of one kind, and their tasks.
 struct Group<'a, C> {
     helpers: Helpers<'a, C>,
     /// Tasks, by number.
     tasks: HashMap<u64, Shared>,
-    /// The numbers of those that others can join.
+    /// Numbers of the tasks that others can join.
     numbers: HashMap<Target, u64>,
 }
 
-/// A task, and the operations that wait for it: one at least.
+/// A task, and the operations that wait for it: at least one.
 struct Shared {
     target: Target,
     sequences: BTreeSet<Sequence>,
@@ -224,7 +224,7 @@ impl<'a, C: HelperPool> Group<'a, C> {
         Self { helpers, tasks: HashMap::new(), numbers: HashMap::new() }
     }
 
-    /// Forgets one of the operations that wait for a task. What nobody waits for is not begun.
+    /// Forgets an operation that waits for a task. A task without operations is not begun.
     fn forget(&mut self, number: u64, sequence: Sequence) {
         let Some(task) = self.tasks.get_mut(&number) else { return };
         task.sequences.remove(&sequence);
@@ -234,7 +234,7 @@ impl<'a, C: HelperPool> Group<'a, C> {
         }
     }
 
-    /// The operations that waited for the next task that is done.
+    /// Operations that waited for the next completed task.
     fn next_done(&mut self, below: Below<'_>) -> Option<BTreeSet<Sequence>> {
         let done = self.helpers.next_completion(below)?;
         Some(self.take(done.key).map(|task| task.sequences).unwrap_or_default())
@@ -253,33 +253,33 @@ impl<'a, C: HelperPool> Group<'a, C> {
 struct Waiting {
     key: u64,
     operation: Operation,
-    /// The kind of helper, and the number of the task.
+    /// Kind of helper, and number of the task.
     task: (usize, u64),
 }
 
-/// The disk of a loop with helpers that only bring into memory.
+/// Disk of a loop whose helpers only bring data into memory.
 struct FlashDisk<'a, C> {
     groups: [Group<'a, C>; 2],
-    /// Readable while one of them may have a completion.
+    /// Readable while a group may have a completion.
     sources: Epoll,
     coalesce: bool,
-    /// The number of the last task.
+    /// Number of the last task.
     last: u64,
     waiters: Waiters,
     waiting: BTreeMap<Sequence, Waiting>,
-    /// Of those, the ones whose task is done.
+    /// Operations in `waiting` whose task is done.
     done: VecDeque<Sequence>,
     maps: Maps<'a>,
     residency: Residency,
     below: Below<'a>,
     stall_ns: u64,
-    /// The range that is being sent was found to be in memory.
+    /// Whether the range that is being sent was found in memory.
     vouched: bool,
     tally: Tally<'a>,
 }
 
 impl<'a, C: HelperPool> FlashDisk<'a, C> {
-    /// One that maps nothing yet, and has no helpers.
+    /// Makes a disk that maps nothing yet and has no helpers.
     fn new(
         pools: [C; 2],
         options: &FlashOptions,
@@ -319,8 +319,8 @@ impl<'a, C: HelperPool> FlashDisk<'a, C> {
         })
     }
 
-    /// Has a helper bring into memory what an operation needs; if there is no helper, the loop
-    /// performs it at once, and this is the result.
+    /// Has a helper bring into memory what an operation needs. If there is no helper, the loop
+    /// performs the operation at once and returns its result.
     fn ask(&mut self, key: u64, operation: Operation) -> Option<DiskResult> {
         let kind = if matches!(operation, Operation::Open(..)) { NAMES } else { READS };
         let (target, task, counter) = operation.task(self.maps.chunk_bytes());
@@ -346,7 +346,7 @@ impl<'a, C: HelperPool> FlashDisk<'a, C> {
         None
     }
 
-    /// How many bytes of a range, which is in one chunk, can be sent at once.
+    /// Number of bytes that can be sent at once, of a range within one chunk.
     fn sendable(&mut self, file: &StaticFile, at: u64, len: u64) -> u64 {
         let map = self.maps.get(file, at);
         let found = match (map, self.residency) {
@@ -453,7 +453,7 @@ impl<C: HelperPool> Disk for FlashDisk<'_, C> {
 
     fn renew_root(&mut self) {
         self.groups.iter_mut().for_each(|group| group.helpers.renew_root());
-        // They would keep what was served before on its disk.
+        // Maps would keep in use the disk of what was served before.
         self.maps.clear();
     }
 
@@ -464,7 +464,7 @@ impl<C: HelperPool> Disk for FlashDisk<'_, C> {
     fn next_completion(&mut self) -> Option<Completion> {
         loop {
             while let Some(sequence) = self.done.pop_front() {
-                // It may have been forgotten since.
+                // The operation may have been forgotten meanwhile.
                 let Some(Waiting { key, operation, .. }) = self.waiting.remove(&sequence) else {
                     continue;
                 };

@@ -1,5 +1,5 @@
-//! LAIO, lazy asynchronous I/O: every disk operation is begun so that it completes at once if it
-//! can, and is continued elsewhere if it cannot (Elmeleegy, Chanda, Cox, Zwaenepoel, USENIX 2004).
+//! LAIO, lazy asynchronous I/O (Elmeleegy, Chanda, Cox, Zwaenepoel, USENIX 2004). Every disk
+//! operation completes at once if it can. Otherwise it continues elsewhere.
 use crate::{
     Driver, Env,
     drive::{ledger::Spent, perform::Below},
@@ -30,11 +30,11 @@ pub const DRIVER: Driver = Driver::plain(&OPTIONS, event::processes, work);
 const OPTIONS: [OptionSpec; event::OPTIONS.len() + OWN.len()] = joined(event::OPTIONS, OWN);
 
 choice! {
-    /// How an operation is begun lazily, and who continues it (`laio.engine`).
+    /// Way in which an operation begins, and what continues it (`laio.engine`).
     enum ContinuedBy {
-        /// It is submitted to io_uring.
+        /// The kernel: the operation is submitted to io_uring.
         Uring = "uring",
-        /// The call that must not block is tried, and a thread continues.
+        /// A thread, after a call that must not block has failed.
         Nowait = "nowait",
     }
 }
@@ -109,19 +109,19 @@ fn refusal(error: &io::Error) -> String {
     )
 }
 
-/// Counts an operation that has completed inline or is deferred.
+/// Counts an operation as completed inline or deferred.
 fn count<T>(over: Option<T>, tally: Tally<'_>) -> Option<T> {
     let counter = if over.is_some() { Counter::LaioInline } else { Counter::LaioDeferred };
     tally.add(counter, 1);
     over
 }
 
-/// Begins operations so that they complete at once if they can, and continues those that cannot.
+/// Begins operations so that they complete at once if they can, and continues the others.
 trait Engine {
     /// Begins an operation.
     ///
     /// # Errors
-    /// It is in flight: the token under which it will be reported.
+    /// The operation is in flight: the token under which it will be reported.
     fn start(&mut self, op: DiskOp) -> Result<Finished, Token>;
     /// Takes what has completed since the last call.
     ///
@@ -152,7 +152,8 @@ impl Engine for Ring {
     }
 }
 
-/// The kernel continues what would block. There is a limit: it cannot be cancelled.
+/// Disk of a loop for which the kernel continues operations that would block. Their number is
+/// limited, since they cannot be cancelled.
 struct RingDisk<'a, E> {
     ring: E,
     waiters: Waiters,
@@ -163,7 +164,7 @@ struct RingDisk<'a, E> {
     /// Operations that have completed and have not been reported yet.
     done: VecDeque<(Pending, Finished)>,
     below: Below<'a>,
-    /// Operations that may be in the ring at once.
+    /// The most operations that may be in the ring at once.
     operations_max: usize,
     chunk_bytes: u64,
     tally: Tally<'a>,
@@ -210,7 +211,7 @@ impl<'a, E: Engine> RingDisk<'a, E> {
         count(None, self.tally)
     }
 
-    /// Performs an operation that needs no disk, without the ring.
+    /// Performs an operation without the ring if it needs no disk; else returns it.
     fn finish_cached(&self, op: DiskOp) -> Result<Finished, DiskOp> {
         match op {
             DiskOp::Read(req) => read_cached(req).map(Finished::Read).map_err(DiskOp::Read),
@@ -305,7 +306,7 @@ impl<E: Engine> Disk for RingDisk<'_, E> {
     }
 }
 
-/// Threads continue what would block.
+/// Disk of a loop for which threads continue operations that would block.
 struct NowaitDisk<'a, C> {
     helpers: Helpers<'a, C>,
     below: Below<'a>,
@@ -380,7 +381,7 @@ mod tests {
 
     const LIMITS: HelperLimits =
         HelperLimits { helpers_max: 3, helpers_idle_max: 1, ..HelperLimits::PROMPT };
-    /// Also those that the kernel continues, however long that takes.
+    /// Also operations that the kernel continues, however long that takes.
     #[test]
     fn every_operation_of_a_ring_ends_once() {
         let (folder, mut sums) = (Folder::new(), Sums::default());
@@ -429,7 +430,7 @@ mod tests {
         dice: Dice,
         root: &'a Root,
         bell: Bell,
-        /// By token: operations in flight.
+        /// Operations in flight, by token.
         jobs: Vec<Option<DiskOp>>,
     }
 
@@ -450,7 +451,7 @@ mod tests {
             if self.dice.once_in(3) {
                 return Ok(self.finish(op));
             }
-            // Like a real ring, it reuses a token as soon as it has been reported.
+            // Like a real ring, reuses a token as soon as its operation has been reported.
             let free = self.jobs.iter().position(Option::is_none);
             let token = free.unwrap_or(self.jobs.len());
             self.jobs.resize_with(self.jobs.len().max(token + 1), || None);

@@ -1,5 +1,4 @@
-//! Who listens where: the sockets of a server, and each worker's share of them, of the connections
-//! and of the processors.
+//! Assignment of sockets, connections and processors to workers.
 #[cfg(test)]
 mod tests;
 
@@ -12,17 +11,17 @@ use crate::{
 use regatta_sys::socket::{Mode, Place, Steps};
 use std::{fmt, ops::Range};
 
-/// Addresses that a server listens on at most: a connection has one byte for its listener.
+/// The most addresses that a server listens on: a connection has one byte for its listener.
 pub const ADDRESSES_MAX: usize = 256;
 
-/// A listening socket to be made.
+/// Listening socket to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SocketPlan {
-    /// Where it listens; port 0 lets the kernel choose.
+    /// Place to listen; port 0 lets the kernel choose.
     pub place: Place,
-    /// It shares its port with others (`SO_REUSEPORT`).
+    /// Whether other sockets share the port (`SO_REUSEPORT`).
     pub reuse_port: bool,
-    /// The earlier socket whose port it shares, whatever that turns out to be. A path has one
+    /// The earlier socket whose port this one shares, also if the kernel chooses it. A path has one
     /// socket, which is the same in all processes.
     pub port_of: Option<usize>,
 }
@@ -30,22 +29,22 @@ pub struct SocketPlan {
 /// Sockets and shares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// The sockets, those of one worker side by side.
+    /// The sockets; those of one worker are adjacent.
     pub sockets: Vec<SocketPlan>,
-    /// One for each worker.
+    /// Shares, one for each worker.
     pub shares: Vec<Share>,
     /// Sockets whose port is shared by processor: the first of each group.
     pub steered: Vec<usize>,
-    /// Processor and place in the group, for each of them.
+    /// Processor and place in the group, for each processor of a steered port.
     pub places: Vec<(u32, u32)>,
 }
 
-/// Why workers cannot be laid out as asked.
+/// Reason why workers cannot be laid out as asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LayoutFault {
     /// The option at fault.
     pub key: &'static str,
-    /// What is wrong with it.
+    /// Explanation of the fault, and its remedy.
     pub message: String,
 }
 
@@ -58,12 +57,12 @@ impl fmt::Display for LayoutFault {
 impl std::error::Error for LayoutFault {}
 
 impl Layout {
-    /// Lays out the workers of a driver over addresses and the processors that may be used, of
-    /// which there is one at least, neighbours side by side. No more than `processors` of them are
-    /// busy at once. Nobody has connections yet: see [`Layout::share_connections`].
+    /// Lays out the workers of a driver over addresses and the usable processors `cpus`. There is
+    /// at least one processor, and neighbours are adjacent. At most `processors` of them are busy
+    /// at once. No worker has connections yet: see [`Layout::share_connections`].
     ///
     /// # Errors
-    /// Options that contradict each other, or that there are not enough ports or addresses for.
+    /// Options contradict each other, or there are too few ports or addresses for them.
     pub fn plan(
         driver: &Driver,
         settings: &Settings,
@@ -132,7 +131,7 @@ impl Layout {
     }
 
     /// Plans a socket for each address. With `group`, each shares its port with the socket for the
-    /// same address among those that begin there.
+    /// same address in the group that begins there.
     fn listen(&mut self, addresses: &[Place], group: Option<usize>) -> Range<usize> {
         let first = self.sockets.len();
         self.sockets.extend(addresses.iter().enumerate().map(|(at, place)| {
@@ -147,22 +146,21 @@ impl Layout {
         self.shares.extend(std::iter::repeat_n(share, workers));
     }
 
-    /// Gives so many slots to each process.
+    /// Gives each process `each` slots.
     fn share_slots(&mut self, each: usize) {
         for (process, share) in self.shares.iter_mut().enumerate() {
             share.slots = process * each..(process + 1) * each;
         }
     }
 
-    /// Slots of counters of all processes together.
+    /// Number of slots of counters, of all processes together.
     #[must_use]
     pub fn slots(&self) -> usize {
         self.shares.last().map_or(0, |last| last.slots.end)
     }
 
-    /// Gives the workers so many more listeners, of which nothing is planned, in turn; those that
-    /// share their listeners share these, too. Returns where each is to be put among the others,
-    /// one after the other: those behind it make room.
+    /// Gives the workers `count` unplanned listeners, round-robin; workers with shared listeners
+    /// share these, too. Returns the index at which to insert each, in this order.
     pub fn give(&mut self, count: usize) -> Vec<usize> {
         let give = |turn: usize| {
             let own = self.shares[turn % self.shares.len()].listeners.clone();
@@ -178,7 +176,7 @@ impl Layout {
         (0..count).map(give).collect()
     }
 
-    /// Two copies may have been given the same port by counting up from two others.
+    /// Refuses a port that two copies were given by counting up from two others.
     fn no_port_twice(&self) -> Result<(), LayoutFault> {
         let fixed = |socket: &&SocketPlan| !socket.reuse_port && socket.place.is_definite();
         let mut seen = Vec::new();
@@ -192,7 +190,7 @@ impl Layout {
         Ok(())
     }
 
-    /// Splits `total` connections evenly; the first workers get what is left over.
+    /// Splits `total` connections evenly; the first workers get the remainder.
     pub fn share_connections(&mut self, total: usize) {
         let workers = self.shares.len();
         for (worker, share) in self.shares.iter_mut().enumerate() {
@@ -201,8 +199,8 @@ impl Layout {
     }
 }
 
-/// What a unit cannot do that accepts a connection when it has none: each of the options that ask
-/// for it, and the one value that says what such a unit does.
+/// Options that a unit cannot follow if it accepts only while it has no connection, each with the
+/// one value that describes such a unit.
 const ONE_AT_A_TIME: [(&str, &str); 4] = [
     ("accept.eager_read", "true"),
     ("accept.eager_write", "true"),
@@ -210,8 +208,7 @@ const ONE_AT_A_TIME: [(&str, &str); 4] = [
     ("accept.full_read", "false"),
 ];
 
-/// Refuses what asks for something else than units that accept one connection after another, each
-/// from one address.
+/// Refuses options that a unit with one connection at a time, from one address, cannot follow.
 fn one_at_a_time(
     driver: &Driver,
     settings: &Settings,
@@ -270,8 +267,7 @@ fn one_at_a_time(
     Ok(())
 }
 
-/// Refuses what asks of a pipeline for more than one process, or for what one of its stages cannot
-/// know of another.
+/// Refuses several processes of a pipeline, and stages that must know the state of another.
 fn one_process(
     driver: &Driver,
     settings: &Settings,
@@ -344,7 +340,7 @@ fn contradictions(
     Ok(())
 }
 
-/// The addresses of one copy.
+/// Addresses of one copy.
 fn own_addresses(
     partition: Option<Partition>,
     copy: usize,
@@ -388,8 +384,8 @@ fn own_addresses(
     }
 }
 
-/// The processors of one copy: neighbours, as many as the others have or one more. Of more copies
-/// than processors each has one, in turn.
+/// Processors of one copy: neighbours, as many as the others have or one more. If there are more
+/// copies than processors, each has one, round-robin.
 fn share_of(cpus: &[usize], copy: usize, copies: usize) -> &[usize] {
     let count = cpus.len();
     if copies >= count {
@@ -399,13 +395,13 @@ fn share_of(cpus: &[usize], copy: usize, copies: usize) -> &[usize] {
     &cpus[copy * count / copies..(copy + 1) * count / copies]
 }
 
-/// The processor of a process: as far from those of the others as can be, so that they do not meet
-/// on one core while another has none; of more processes than processors each has one, in turn.
+/// Processor of a process, as far from those of the others as possible: two do not share a core
+/// while another core is free. With more processes than processors, each has one, round-robin.
 fn spread(process: usize, processes: usize, cpus: usize) -> usize {
     if processes < cpus { process * cpus / processes } else { process % cpus }
 }
 
-/// Each processor's copy: the one in whose share it is.
+/// Copy of each processor: the copy that has it in its share.
 fn places(cpus: &[usize], copies: usize) -> Vec<(u32, u32)> {
     let number = |n: usize| u32::try_from(n).expect("processors are few");
     let share = |copy| share_of(cpus, copy, copies).iter().map(move |cpu| (copy, cpu));

@@ -1,7 +1,7 @@
-//! Concurrency architectures: who executes operations, where, and how they wait.
+//! Concurrency architectures: which units execute operations, where, and how they wait.
 //!
-//! A *driver* (one file here) is a way to run connections; a *preset* (one row of
-//! [`presets::ARCHITECTURES`]) is a point on its axes with a name from the literature.
+//! A *driver* (one file here) is a way to run connections. A *preset* (one row of
+//! [`presets::ARCHITECTURES`]) is a point on the driver's axes with a name from the literature.
 #![forbid(unsafe_code)]
 
 pub mod adapt;
@@ -38,25 +38,24 @@ use std::{
     os::fd::{BorrowedFd, OwnedFd},
 };
 
-// Connections, exchanges, operations and slots may go from thread to thread; all threads of a
-// process are given the same surroundings.
+// Connections, exchanges, operations and slots move between threads, which share one `Env`.
 const fn assert_send<T: Send>() {}
 const fn assert_sync<T: Sync>() {}
 const _: () = assert_send::<(Link<StaticFile>, Exchange<StaticFile>, Op<StaticFile>)>();
 const _: () = assert_send::<(kit::step::ReadySlot, kit::worker::Passed)>();
 const _: () = assert_sync::<Env>();
 
-/// A log that is written in batches and wants to be told the time. One per unit.
+/// Log that is written in batches and needs to know the time. One per unit.
 pub trait WorkerLog: Log {
     /// Writes lines that have waited long enough, and reopens the files if the master asked for it.
     fn tick(&self, now: Now);
     /// Writes everything.
     fn flush(&self);
-    /// True if the next tick will reopen the files.
+    /// Whether the next tick will reopen the files.
     fn is_due(&self) -> bool;
     /// Calls `each` for every descriptor that this process has opened for the log.
     fn each_own(&self, each: &mut dyn FnMut(BorrowedFd<'_>));
-    /// Writes something to the error log that is worth knowing.
+    /// Writes a notice to the error log.
     fn notice(&self, _message: fmt::Arguments<'_>) {}
 }
 
@@ -69,43 +68,43 @@ impl WorkerLog for NoLog {
     fn each_own(&self, _: &mut dyn FnMut(BorrowedFd<'_>)) {}
 }
 
-/// A way to run connections. Presets that share a driver differ only in options.
+/// Way to run connections. Presets that share a driver differ only in options.
 #[derive(Clone, Copy, Debug)]
 pub struct Driver {
     /// The driver's options, with their defaults.
     pub options: &'static [OptionSpec],
-    /// Options of `accept.*` that change nothing, because of how it accepts, reads and sends.
+    /// Options of `accept.*` without effect, because of how the driver accepts, reads and sends.
     pub ignores: &'static [&'static str],
-    /// How many worker processes there are at most, where so many processors may be busy at once.
+    /// The most worker processes, if `processors` may be busy at once.
     pub processes: fn(&Settings, processors: usize) -> usize,
-    /// How many units each of them is.
+    /// Number of units of each process.
     pub units: fn(&Settings) -> Units,
-    /// Each of them is a pipeline of stages.
+    /// Whether each process is a pipeline of stages.
     pub is_pipeline: bool,
-    /// How many slots of counters each of them has: one for each unit that counts for itself, or
+    /// Number of slots of counters of each process: one for each unit that counts alone, or one
     /// that several units share.
     pub slots: fn(&Settings) -> usize,
-    /// Which calls on its sockets wait in steps.
+    /// Calls on sockets that wait in steps.
     pub steps: fn(&Settings) -> Steps,
-    /// How many of them there are, if that follows from how many are idle; `None`: all.
+    /// Number of processes, if it follows from how many are idle; `None`: all.
     pub staffing: fn(&Settings) -> Option<Staffing>,
-    /// What a process wants of the system, with so many connections.
+    /// Resources that a process with this many connections requires of the system.
     pub demand: fn(&Settings, connections: usize) -> Demand,
-    /// What a worker process does until it is told to leave.
+    /// Body of a worker process, until it is to leave.
     pub work: fn(&Env, process: usize) -> Result<(), String>,
 }
 
-/// How many units a process is: who counts, and writes lines of the log.
+/// Number of units of a process. A unit counts, and writes lines of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Units {
-    /// One.
+    /// A single unit.
     One,
     /// Several threads: they write to the log line by line, under a lock.
     Several,
 }
 
-/// Processes that the master keeps, of those that serve one connection at a time: between two
-/// numbers of them are idle.
+/// Processes that the master keeps, if each serves one connection at a time. The number of idle
+/// processes stays between two limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Staffing {
     /// Processes at the beginning.
@@ -116,21 +115,21 @@ pub struct Staffing {
     pub idle_max: usize,
 }
 
-/// What a process wants of the system besides sockets and files.
+/// Resources that a process requires of the system, apart from sockets and files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Demand {
-    /// Kernel threads, its first among them.
+    /// Kernel threads, including the first.
     pub tasks: u64,
     /// Mappings of memory: a stack is one, and its guard another.
     pub mappings: u64,
-    /// Addresses that are reserved for stacks, bytes.
+    /// Addresses reserved for stacks, bytes.
     pub address_bytes: u64,
-    /// Descriptors besides those that every process has.
+    /// Descriptors in addition to those of every process.
     pub descriptors: u64,
 }
 
 impl Demand {
-    /// Of a process with one thread and so many helper processes: a channel to each, and a handle.
+    /// Demand of one thread and `helpers` helper processes: a channel to each, and a handle.
     pub(crate) const fn with_helpers(helpers: usize) -> Self {
         let helpers = helpers as u64;
         Self { tasks: 1 + helpers, mappings: 0, address_bytes: 0, descriptors: 2 * helpers }
@@ -138,7 +137,7 @@ impl Demand {
 }
 
 impl Driver {
-    /// A driver whose processes are one unit each, in one thread or few.
+    /// Makes a driver whose processes are one unit each, in one thread or few.
     #[must_use]
     pub const fn plain(
         options: &'static [OptionSpec],
@@ -159,54 +158,54 @@ impl Driver {
         }
     }
 
-    /// True if it takes the option of that name.
+    /// Whether the driver has the option `key`.
     #[must_use]
     pub fn takes(&self, key: &str) -> bool {
         self.options.iter().any(|spec| spec.key == key)
     }
 }
 
-/// What one worker process gets.
+/// Share of one worker process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// Its slots of counters.
+    /// Range of the process's slots of counters.
     pub slots: Range<usize>,
-    /// Which of the sockets it accepts from.
+    /// Range of the sockets that the process accepts from.
     pub listeners: Range<usize>,
     /// Connections that it may have open at once.
     pub connections_max: usize,
-    /// The processors that it may run on; any if none is named.
+    /// Processors that the process may run on; empty: any.
     pub cpus: Vec<usize>,
 }
 
-/// What the master prepares, while it is single-threaded, for every worker of every architecture.
+/// Environment of every worker, which the master prepares while it is single-threaded.
 #[expect(missing_debug_implementations, reason = "holds a closure")]
 pub struct Env {
     /// Bound and listening sockets; each worker has its share of them.
     pub sockets: Vec<OwnedFd>,
-    /// What each worker process gets.
+    /// Shares, one for each worker process.
     pub shares: Vec<Share>,
-    /// What is served when a worker starts.
+    /// Directory that is served when a worker starts.
     pub root: Root,
     /// The sites that change with their roots.
     pub releases: releases::Releases,
-    /// One per process: where the master sends the root that takes the place of that.
+    /// Channels, one per process, by which the master sends a root that replaces `root`.
     pub root_channels: Vec<Channel>,
-    /// How paths below the root are resolved.
+    /// Rules for resolving paths below the root.
     pub rules: OpenRules,
     /// The site: limits, deadlines, content and caching rules.
     pub site: Site,
-    /// What is spoken on which listener.
+    /// Protocols of each listener.
     pub links: Box<dyn Links<StaticFile> + Sync>,
     /// Counters and the control words.
     pub arena: Arena<'static>,
-    /// One bell per process.
+    /// Bells, one per process.
     pub bells: Vec<Bell>,
     /// Effective values of every option.
     pub settings: Settings,
-    /// What the workers share besides the listeners, if they share anything.
+    /// State that the workers share in addition to the listeners, if any.
     pub shared: Option<shared::SharedState>,
-    /// Opens the log of a unit that counts there.
+    /// Opens the log of the unit with this tally.
     pub open_log: Box<dyn Fn(Tally<'static>) -> Box<dyn WorkerLog> + Send + Sync>,
     /// Ends the process at once, with success, whatever its threads wait for.
     pub end_process: fn(),
@@ -222,8 +221,8 @@ impl Env {
         &self.sockets[self.shares[process].listeners.clone()]
     }
 
-    /// The bells that a process holds: its own, and where a connection wakes one of the processes
-    /// on a listener, those of the others.
+    /// Bells that a process keeps: its own and, if a connection wakes only one of the processes on
+    /// a listener, those of the others.
     ///
     /// # Panics
     /// If there is no such process.
@@ -235,8 +234,7 @@ impl Env {
         })
     }
 
-    /// The slot of a process's first unit, where the process says that it goes on, and which root
-    /// it serves.
+    /// Slot of a process's first unit, where the process reports its progress and its root.
     ///
     /// # Panics
     /// If there is no such process.

@@ -1,5 +1,5 @@
-//! A process for each connection: every call blocks, and nothing is shared but the listeners. MP of
-//! Pai, Druschel and Zwaenepoel (1999), and of [E] §2; Apache's prefork.
+//! A process for each connection: every call blocks, and only the listeners are shared. MP of Pai,
+//! Druschel and Zwaenepoel (1999), and of [E] §2; Apache's prefork.
 use crate::{
     Driver, Env, Staffing,
     drive::{ledger::STALL_US, perform::Below},
@@ -82,17 +82,17 @@ options! {
 }
 
 choice! {
-    /// How many processes there are (`mp.control`).
+    /// Control of the number of processes (`mp.control`).
     enum Control {
-        /// As many as it takes for some to be idle.
+        /// Enough processes for some to be idle.
         Idle = "idle",
-        /// As many as there may be connections.
+        /// A process for each connection that may be open.
         Fixed = "fixed",
     }
 }
 
 impl MpOptions {
-    /// How many processes the master keeps, unless that is fixed.
+    /// Limits on the number of processes, unless it is fixed.
     fn staffing(&self) -> Option<Staffing> {
         let Self { start, spare_min: idle_min, spare_max: idle_max, .. } = *self;
         (self.control == Control::Idle).then_some(Staffing { start, idle_min, idle_max })
@@ -103,7 +103,7 @@ impl MpOptions {
     }
 }
 
-/// One process: one connection after another, from one of the listeners.
+/// Runs a process: one connection after another, from one of the listeners.
 fn work(env: &Env, process: usize) -> Result<(), String> {
     let options = MpOptions::read(&env.settings);
     let own = Own::new(env, process, None)?;
@@ -117,7 +117,7 @@ fn work(env: &Env, process: usize) -> Result<(), String> {
         buffer: vec![0; env.site.limits.head_bytes_max].into(),
         bytes_max: u64::MAX,
         listener: process % env.listeners(process).len(),
-        // Its only thread has the heartbeat of its process.
+        // The process's only thread has its heartbeat.
         beat: None,
     };
     let mut served = 0;

@@ -1,6 +1,6 @@
-//! Options as data: what can be set, to which values, with which default and which documentation.
+//! Options as data: names, values, defaults and documentation.
 //!
-//! The server and every architecture describe their options with [`OptionSpec`]; one reader turns
+//! The server and every architecture describe their options with [`OptionSpec`]. One reader turns
 //! text into [`Settings`], in which every known option has a value.
 mod choice;
 mod nearest;
@@ -15,22 +15,22 @@ pub(crate) use table::{Taken, options};
 
 use std::fmt;
 
-/// One option: its name, what it takes, and what it is for.
+/// Option: its name, its values, and its purpose.
 #[derive(Clone, Copy, Debug)]
 pub struct OptionSpec {
-    /// The full name, section first: `limits.idle_ms_max`, `arch.sped.poller`.
+    /// The full name, section first: `limits.idle_ms_max`, `event.poller`.
     pub key: &'static str,
-    /// Which values it takes.
+    /// Values that the option takes.
     pub kind: Kind,
     /// The default, written as on the command line after `key=`.
     pub default: &'static str,
-    /// One sentence: what it does.
+    /// Effect of the option, one sentence.
     pub doc: &'static str,
-    /// More, where one sentence is not enough: special values, costs, sources. May be empty.
+    /// Further explanation: special values, costs, sources. May be empty.
     pub long: &'static str,
 }
 
-/// Two tables of options in one, for a driver that takes the options of another.
+/// Joins two tables of options, for a driver that has the options of another.
 ///
 /// # Panics
 /// While compiling, if `N` is not the sum of their lengths.
@@ -49,7 +49,7 @@ pub const fn joined<const N: usize>(
     all
 }
 
-/// Which values an option takes. Bounds are inclusive.
+/// Values that an option takes. Bounds are inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `true` or `false`.
@@ -75,7 +75,7 @@ pub enum Kind {
         /// The most, milliseconds.
         max: u64,
     },
-    /// The same, or `never`.
+    /// A duration as of `Millis`, or `never`.
     MillisOrNever {
         /// The least, milliseconds.
         min: u64,
@@ -96,7 +96,7 @@ pub enum Kind {
         /// The most, bytes per second.
         max: u64,
     },
-    /// One of these words.
+    /// Words to choose from.
     Choice(&'static [&'static str]),
     /// Any text without control characters.
     Text,
@@ -109,20 +109,19 @@ pub enum Kind {
 /// The value of an option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// Of [`Kind::Bool`].
+    /// Value of [`Kind::Bool`].
     Flag(bool),
-    /// Of [`Kind::Count`], [`Kind::Bytes`], [`Kind::Millis`], [`Kind::Micros`], [`Kind::Rate`], in
-    /// the unit of the kind.
+    /// Value of a kind with bounds, in the unit of the kind.
     Number(u64),
     /// `never`, of [`Kind::MillisOrNever`]: longer than any duration.
     Never,
-    /// Of [`Kind::Choice`], [`Kind::Text`], [`Kind::Path`].
+    /// Value of [`Kind::Choice`], [`Kind::Text`] or [`Kind::Path`].
     Text(String),
-    /// Of [`Kind::List`].
+    /// Value of [`Kind::List`].
     List(Vec<String>),
 }
 
-/// Why a value does not fit an option: one clause that says what would.
+/// Reason why a value does not fit an option: one clause that says which value would.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValueFault(pub String);
 
@@ -134,7 +133,7 @@ impl fmt::Display for ValueFault {
 
 impl std::error::Error for ValueFault {}
 
-/// Units by name, each with how many of the base unit it is.
+/// Units by name, each as a number of base units.
 type Units = &'static [(&'static str, u64)];
 
 const BYTE_UNITS: Units = &[
@@ -161,14 +160,14 @@ const MICRO_UNITS: Units = &[
 const MILLI_UNITS: Units =
     &[("ms", 1), ("s", 1_000), ("min", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 
-/// The most digits behind the point that are looked at.
+/// The most digits after the point.
 const FRACTION_DIGITS_MAX: usize = 9;
 
 impl Kind {
-    /// Reads a value as it is written on the command line.
+    /// Reads a value as written on the command line.
     ///
     /// # Errors
-    /// If the text is not a value of this kind; the fault says what is.
+    /// The text is not a value of this kind; the fault says which text is.
     pub fn parse(&self, text: &str) -> Result<Value, ValueFault> {
         let text = text.trim();
         match *self {
@@ -203,7 +202,7 @@ impl Kind {
     /// Takes a whole number for a kind of number, in the unit of the kind.
     ///
     /// # Errors
-    /// If the kind is not a number or `number` is out of its bounds.
+    /// The kind is not a number, or `number` is out of its bounds.
     pub fn take_number(&self, number: u64) -> Result<Value, ValueFault> {
         match self.bounds() {
             Some((min, max)) if (min..=max).contains(&number) => Ok(Value::Number(number)),
@@ -214,7 +213,7 @@ impl Kind {
     /// Takes a list of texts for [`Kind::List`].
     ///
     /// # Errors
-    /// If the kind is another one, or an item is empty or has control characters.
+    /// The kind is another one, or an item is empty or has control characters.
     pub fn list(&self, items: Vec<String>) -> Result<Value, ValueFault> {
         if *self != Self::List {
             return Err(self.fault("a list"));
@@ -228,7 +227,7 @@ impl Kind {
         Ok(Value::List(items))
     }
 
-    /// True if `value` is one of this kind, within its bounds.
+    /// Whether `value` is one of this kind, within its bounds.
     #[must_use]
     pub fn holds(&self, value: &Value) -> bool {
         match (self, value) {
@@ -241,7 +240,7 @@ impl Kind {
         }
     }
 
-    /// What values of this kind are, in words, with bounds and an example.
+    /// Describes the values of this kind in words, with bounds.
     #[must_use]
     pub fn describe(&self) -> String {
         match *self {

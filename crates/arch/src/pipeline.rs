@@ -1,4 +1,4 @@
-//! A process that is a pipeline: what its threads share, and how each of them lives.
+//! A process that is a pipeline: the state that its threads share, and the body of each thread.
 use crate::{
     Demand, Driver, Env, Units,
     drive::perform::Below,
@@ -39,8 +39,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The stations of each pipeline: those of the two stages with pollers, of which one waits until
-/// peers send and one until they have room, then those of threads; first of those that have pools.
+/// Stations of each pipeline: the poller that waits until peers send, the poller that waits for
+/// room, then those of threads; first of those that have pools.
 pub(crate) const READ: usize = 0;
 pub(crate) const WRITE_POLL: usize = 1;
 pub(crate) const POOLS_AT: usize = 2;
@@ -48,7 +48,7 @@ pub(crate) const POOLS_AT: usize = 2;
 /// The stack of a thread, bytes: [S] §8 touches 16 to 64 KiB.
 const STACK_BYTES: usize = 128 << 10;
 
-/// The longest that a thread sleeps before it looks whether it is to end.
+/// The longest that a thread sleeps before it checks whether it is to end.
 pub(crate) const LOOK_MAX: Duration = Duration::from_secs(1);
 
 /// A driver whose processes are pipelines.
@@ -61,41 +61,41 @@ pub(crate) const fn driver(
     Driver {
         units: |_| Units::Several,
         is_pipeline: true,
-        // Who accepts hears late that a connection has been closed.
+        // The accepting thread learns late that a connection has been closed.
         ignores: &["accept.on_close"],
         ..Driver::plain(options, copies, work)
     }
 }
 
-/// What so many threads want of the system.
+/// Resources that this many threads require of the system.
 pub(crate) const fn demand(threads: usize) -> Demand {
     let tasks = threads as u64;
     let address_bytes = tasks * STACK_BYTES as u64;
     Demand { tasks, mappings: 2 * tasks, address_bytes, descriptors: 0 }
 }
 
-/// Why there is no pipeline.
+/// Explains why there is no pipeline.
 pub(crate) fn no_descriptors(error: io::Error) -> String {
     format!("cannot make a pipeline: {error}")
 }
 
-/// What is peculiar to a pipeline.
+/// Properties of one pipeline.
 pub(crate) struct Plan<'e> {
     pub(crate) stations: Vec<Station<'e, Job>>,
-    /// Those of the stations from [`POOLS_AT`] on.
+    /// Pools of the stations from [`POOLS_AT`] on.
     pub(crate) pools: Vec<Pool>,
-    /// Threads that accept, and what is to be done if there are more than connections.
+    /// Number of threads that accept, and the remedy if they are more than the connections.
     pub(crate) homes: (usize, &'static str),
-    /// Parts of the pipeline, to which connections go in turn.
+    /// Parts of the pipeline, to which connections go round-robin.
     pub(crate) parts: usize,
-    /// The options to be lowered if its threads cannot be started.
+    /// Options to lower if the pipeline's threads cannot be started.
     pub(crate) lower: &'static str,
 }
 
-/// What the threads of a pipeline share.
+/// State that the threads of a pipeline share.
 pub(crate) struct Process<'e> {
     env: &'e Env,
-    /// Which of the server's.
+    /// Index of the process.
     at: usize,
     pub(crate) event: EventOptions,
     pub(crate) accept: AcceptOptions,
@@ -105,11 +105,11 @@ pub(crate) struct Process<'e> {
     cache: ThreadCache,
     parts: u8,
     lower: &'static str,
-    /// Numbers of threads in pools, and the next of the others, which are never started again.
+    /// Numbers of threads in pools, and the next number of the others, which start only once.
     free: Numbers,
     next: AtomicUsize,
     beats: Beats,
-    /// Why it cannot go on.
+    /// Reason why the process must end.
     failed: Mutex<Option<String>>,
 }
 
@@ -142,9 +142,9 @@ impl<'e> Process<'e> {
         })
     }
 
-    /// The life of the first thread, and what becomes of the process: others are started by
-    /// `start`, of which one may look at the pools until it hears that the first has ended. The
-    /// first accepts, and hears the master for all.
+    /// Body of the first thread, and end of the process. `start` starts the other threads. One of
+    /// them may check the pools until it learns that the first has ended. The first accepts, and
+    /// follows the master for all.
     pub(crate) fn run<'env>(
         &'env self,
         own: &Own<'_>,
@@ -154,7 +154,7 @@ impl<'e> Process<'e> {
             let (_until_it_ends, ended) = mpsc::channel();
             start(scope, ended);
             self.ends(self.accept(own, 0));
-            // Nobody looks at the others any more.
+            // No thread checks the others any more.
             own.tally.slot().set_oldest_beat(None);
         });
         let failed = lock(&self.failed).take();
@@ -162,7 +162,7 @@ impl<'e> Process<'e> {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Starts a thread that is of no pool.
+    /// Starts a thread outside the pools.
     pub(crate) fn spawn<'s>(
         &'s self,
         scope: &'s Scope<'s, '_>,
@@ -174,22 +174,22 @@ impl<'e> Process<'e> {
         self.ends(started.map_err(|error| self.cannot_start(&error)));
     }
 
-    /// Starts the threads that accept besides the first. They count in one slot.
+    /// Starts the other threads that accept. They count in one slot.
     pub(crate) fn spawn_acceptors<'s>(&'s self, scope: &'s Scope<'s, '_>, name: &str, slot: usize) {
         for home in 1..self.line.homes() {
             self.spawn(scope, name, move |unit| self.accept(&self.own(unit, (slot, false))?, home));
         }
     }
 
-    /// Has `start` start the threads that the pools keep.
+    /// Calls `start` for each thread that the pools keep.
     pub(crate) fn fill(&self, start: &dyn Fn(usize)) {
         for (at, pool) in (POOLS_AT..).zip(&self.pools) {
             (0..pool.least()).for_each(|_| start(at));
         }
     }
 
-    /// Starts a thread of the pool at a station. If it cannot be started, the others go on, unless
-    /// they are fewer than the pool keeps.
+    /// Starts a thread of the pool at a station. If that fails, the others continue, unless they
+    /// are fewer than the pool keeps.
     pub(crate) fn join<'s>(
         &'s self,
         scope: &'s Scope<'s, '_>,
@@ -215,8 +215,8 @@ impl<'e> Process<'e> {
         }
     }
 
-    /// The life of the thread that looks at each pool when it is time, and has `start` start
-    /// threads, until the first has ended.
+    /// Body of the control thread, until the first has ended. It checks each pool when due, and
+    /// starts threads by `start`.
     pub(crate) fn control(
         &self,
         (unit, slot): (usize, usize),
@@ -244,7 +244,7 @@ impl<'e> Process<'e> {
         Ok(())
     }
 
-    /// The life of a stage with a poller.
+    /// Body of a stage with a poller.
     pub(crate) fn poll(
         &self,
         unit: usize,
@@ -256,8 +256,8 @@ impl<'e> Process<'e> {
         self.poll_with(&own, self.worker(&own, 0), rules, stage)
     }
 
-    /// The life of a thread of a stage. It ends before the line does if that is said, and its pool
-    /// has one too many, or it has had nothing to do for so long.
+    /// Body of a thread of a stage. With `idle_max`, the thread ends before the line does if its
+    /// pool has one too many, or if it was idle for this long.
     pub(crate) fn serve(
         &self,
         unit: usize,
@@ -275,7 +275,7 @@ impl<'e> Process<'e> {
         Ok(())
     }
 
-    /// A thread of a stage, or as much of a thread as that stage has.
+    /// Makes a thread's part in a stage, which may be the whole thread.
     pub(crate) fn thread<'w>(
         &'w self,
         own: &'w Own<'_>,
@@ -286,12 +286,12 @@ impl<'e> Process<'e> {
         StageThread::new(self.worker(own, 0), io, &self.line, work).with(extras)
     }
 
-    /// What a thread has of its own that counts there, alone or with others.
+    /// Resources of one thread that counts in this slot, alone or with others.
     pub(crate) fn own(&self, unit: usize, slot: (usize, bool)) -> Result<Own<'e>, String> {
         Own::stage(self.env, self.at, unit, slot)
     }
 
-    /// The disk of a thread, which waits for it.
+    /// Disk of a thread, which waits for it.
     pub(crate) const fn disk<'o>(&self, own: &Own<'o>) -> InlineDisk<'o> {
         InlineDisk(Below { root: own.root, rules: self.env.rules })
     }
@@ -301,13 +301,13 @@ impl<'e> Process<'e> {
         &self.pools[at - POOLS_AT]
     }
 
-    /// What a thread does that leaves this to others.
+    /// Rules of a thread that leaves these operations to others.
     pub(crate) fn rules(&self, leaves: Leaves) -> Rules {
         let window_ms = self.env.site.deadlines.send_window_ms;
         Rules { leaves, ..event::rules(&self.accept, &self.event, window_ms) }
     }
 
-    /// A worker that accepts from the listeners of one home, or is not to accept.
+    /// Makes a worker that accepts from the listeners of one home, or does not accept.
     fn worker<'w>(&'w self, own: &'w Own<'_>, home: usize) -> Worker<'w, Readiness> {
         let (all, homes) = (self.env.shares[self.at].connections_max, self.line.homes());
         let most = all / homes + usize::from(home < all % homes);
@@ -346,7 +346,7 @@ impl<'e> Process<'e> {
         }
     }
 
-    /// A thread has ended: if it could not do what it is for, all end.
+    /// Records the end of a thread. If the thread failed, all end.
     fn ends(&self, result: Result<(), String>) {
         let Err(error) = result else { return };
         lock(&self.failed).get_or_insert(error);
@@ -362,7 +362,7 @@ impl<'e> Process<'e> {
     }
 }
 
-/// The rounds of a stage with a poller.
+/// Runs the rounds of a stage with a poller.
 fn turns(
     poller: impl Poller,
     worker: Worker<'_, Readiness>,
@@ -374,8 +374,8 @@ fn turns(
     poll.run().map_err(|error| format!("a stage cannot go on: {error}"))
 }
 
-/// Serves until the line is closed, or the pool has one too many, or can do without a thread that
-/// has had nothing to do for so long.
+/// Serves until the line is closed or the pool has one thread too many. Also ends if this thread
+/// was idle for `idle_max` and the pool keeps enough others.
 fn run_in_pool(mut thread: StageThread<'_>, pool: &Pool, idle_max: Duration) {
     let mut since = Instant::now();
     while thread.goes_on() {

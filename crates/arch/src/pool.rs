@@ -1,6 +1,5 @@
-//! Hybrid: a dispatcher with an event loop for connections whose peers are to send, and a pool of
-//! threads that serve those which have sent something, with calls that block (Carrera et al.,
-//! ICPADS 2005; [A] §2.1).
+//! Hybrid (Carrera et al., ICPADS 2005; [A] §2.1). A dispatcher with an event loop has connections
+//! whose peers are to send. A pool of threads serves the others, with calls that block.
 use crate::{
     Demand, Driver, Env, Share, Units,
     drive::{ledger, perform::Below},
@@ -37,13 +36,13 @@ pub const DRIVER: Driver = Driver {
 
 /// The stack of a thread, bytes.
 const STACK_BYTES: usize = 128 << 10;
-/// The most slots of counters of its threads: if there are more threads, they share these.
+/// The most slots of counters of the threads; with more threads, several share a slot.
 const SLOTS_MAX: usize = 16;
-/// The most bytes of a file that one call sends: between two calls a thread looks at the time.
+/// The most bytes of a file that one call sends. A thread checks the time between two calls.
 const SEND_BYTES_MAX: u64 = 256 << 10;
 
 choice! {
-    /// How the dispatcher learns which connections are readable (`pool.poller`).
+    /// Interface that reports readable connections to the dispatcher (`pool.poller`).
     enum PollerKind {
         /// epoll(7), level-triggered.
         Epoll = "epoll",
@@ -53,7 +52,7 @@ choice! {
 }
 
 choice! {
-    /// When a thread gives its connection back (`pool.return`).
+    /// Time at which a thread returns its connection (`pool.return`).
     enum Return {
         /// Whenever its peer is to send.
         Reads = "reads",

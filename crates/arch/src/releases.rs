@@ -12,11 +12,11 @@ use std::{
     },
 };
 
-/// Builds the site of a host (its number, which change of roots brings it) from the text that goes
-/// with its root.
+/// Builds the site of a host from the text that goes with its root. The arguments are the host's
+/// number, the change of roots that brings the site, and the text.
 pub type BuildSite = dyn Fn(usize, u64, &[u8]) -> Arc<Site> + Send + Sync;
 
-/// The sites of a process that have changed with their roots. Its units share them.
+/// Sites of a process that have changed with their roots. The units of the process share them.
 pub struct Releases {
     shared: Arc<Shared>,
     build: Box<BuildSite>,
@@ -32,14 +32,14 @@ struct Shared {
 #[derive(Default)]
 struct State {
     sites: Arc<Sites>,
-    /// Texts that came with roots and have no site yet: which change, and the text.
+    /// Texts that came with roots and have no site yet: the change, and the text.
     kept: BTreeMap<usize, (u64, Vec<u8>)>,
     /// The last change of each host.
     last: BTreeMap<usize, u64>,
 }
 
 impl Releases {
-    /// Makes those of a process that serves this many hosts.
+    /// Makes the sites of a process that serves this many hosts.
     #[must_use]
     pub fn new(hosts: usize, build: Box<BuildSite>) -> Self {
         Self { shared: Arc::default(), build, hosts }
@@ -57,8 +57,8 @@ impl Releases {
         (self.build)(host, release, text)
     }
 
-    /// Replaces roots by calling `replace`, and the sites of these hosts with them: no unit sees
-    /// one without the other.
+    /// Replaces roots by `replace`, and the sites of these hosts. No unit sees one without the
+    /// other.
     pub fn change(&self, sites: Vec<(usize, Arc<Site>)>, replace: impl FnOnce()) {
         let mut state = self.write();
         let version = &self.shared.version;
@@ -86,22 +86,22 @@ impl Releases {
         state.kept.insert(host, (release, text));
     }
 
-    /// True if this change of a host is newer than what the process has: a channel may bring what
-    /// was sent to a process before this one, or was sent twice.
+    /// Whether this change of a host is newer than the last one in this process. A channel may
+    /// deliver a change twice, or one that was sent before the process started.
     #[must_use]
     pub fn lacks(&self, host: usize, release: u64) -> bool {
         let state = self.shared.state.read().unwrap_or_else(PoisonError::into_inner);
         state.last.get(&host).is_none_or(|last| *last < release)
     }
 
-    /// The text that was kept of a host.
+    /// Returns the text that was kept of a host.
     #[must_use]
     pub fn kept(&self, host: usize) -> Option<Vec<u8>> {
         let state = self.shared.state.read().unwrap_or_else(PoisonError::into_inner);
         state.kept.get(&host).map(|(_, text)| text.clone())
     }
 
-    /// In a process that begins to serve: builds the sites of all texts that were kept.
+    /// Builds the sites of all kept texts, in a process that begins to serve.
     pub fn build_kept(&self) {
         let kept = std::mem::take(&mut self.write().kept);
         let built = kept.into_iter();
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
     use regatta_origin::Scratch;
 
-    /// A unit is behind from before the roots change until it has taken the sites, and never has
+    /// A unit is behind from before the roots change until it has taken the sites. It never has
     /// those of a change in progress.
     #[test]
     fn a_unit_is_behind_while_roots_change() {

@@ -1,5 +1,5 @@
-//! SEDA: stages with queues and pools of threads between one that reads and one that writes, under
-//! controllers (Welsh, Culler, Brewer, SOSP 2001; Haboob is its server).
+//! SEDA (Welsh, Culler, Brewer, SOSP 2001; Haboob is its server). Between a stage that reads and
+//! one that writes are stages with queues and pools of threads, under controllers.
 mod options;
 mod shared;
 
@@ -44,7 +44,7 @@ const STATIONS: usize = 1;
 const CONTROL: usize = STATIONS + ROLES.len();
 const SLOTS: usize = CONTROL + 1;
 
-/// What asks for a file.
+/// Operations that require a file.
 const FILES: Leaves = Leaves::of(&[OpKind::Open, OpKind::Stat, OpKind::Read]);
 const SEND: Leaves = Leaves::of(&[OpKind::Send]);
 const RECEIVE: Leaves = Leaves::of(&[OpKind::Recv]);
@@ -56,14 +56,14 @@ fn demand(settings: &Settings, _: usize) -> Demand {
     pipeline::demand(3 + settings.list("server.listen").len() + pools)
 }
 
-/// One process: its first thread accepts, and hears the master for all.
+/// Runs one process: its first thread accepts, and follows the master for all.
 fn work(env: &Env, process: usize) -> Result<(), String> {
     let own = Own::stage(env, process, 0, (LISTEN, false))?;
     let seda = Seda::new(env, process)?;
     seda.process.run(&own, |scope, ended| seda.start(scope, ended))
 }
 
-/// What the threads of a process share.
+/// State that the threads of a process share.
 struct Seda<'e> {
     process: Process<'e>,
     options: SedaOptions,
@@ -151,8 +151,8 @@ impl<'e> Seda<'e> {
         }
     }
 
-    /// Receives requests, and admits them. What has been sent is completed here, too; if another
-    /// request was behind the last, it goes on from here.
+    /// Receives requests, and admits them. Also completes sent responses; a request behind the last
+    /// one continues from here.
     fn read(&self, unit: usize) -> Result<(), String> {
         self.poll(unit, READ, Gated::In(&self.gate, PARSE))
     }
@@ -170,7 +170,7 @@ impl<'e> Seda<'e> {
         process.poll(unit, (STATIONS + at, false), process.rules(leaves), stage)
     }
 
-    /// What a thread of the stage at a station does.
+    /// Rules, work and extras of a thread of the stage at a station.
     fn work(&self, at: usize) -> (Rules, Work<'_>, Extras<'_>) {
         let pool = self.process.pool(at);
         let (leaves, routes) = duties(at, self.options.threads);
@@ -186,8 +186,8 @@ impl<'e> Seda<'e> {
             barrier: None,
         };
         let queue_max = self.options.queue_max as usize;
-        // Who serves all stages waits where all requests come in, also those of which the beginning
-        // has been sent.
+        // A thread that serves all stages waits where all requests arrive, including those whose
+        // first part has been sent.
         let takes_all = at == PARSE && self.options.threads == Threads::Shared;
         let extras = Extras {
             relays: at == RECV || at == CACHE || takes_all,
@@ -198,14 +198,14 @@ impl<'e> Seda<'e> {
         (self.process.rules(leaves), work, extras)
     }
 
-    /// The life of a thread of a pool.
+    /// Body of a thread of a pool.
     fn serve(&self, unit: usize, at: usize) -> Result<(), String> {
         let idle_max = Duration::from_millis(self.options.idle_ms);
         self.process.serve(unit, (STATIONS + at, false), self.work(at), Some(idle_max))
     }
 }
 
-/// What a stage leaves to others, and where that goes.
+/// Operations that a stage leaves to others, and their next stations.
 fn duties(at: usize, threads: Threads) -> (Leaves, Routes) {
     let (opens_at, reads_at) = match threads {
         Threads::Own => (MISS, DISK),
@@ -213,7 +213,7 @@ fn duties(at: usize, threads: Threads) -> (Leaves, Routes) {
     };
     let (relays, opens) = (RECEIVE.and(FILES).and(SEND), Leaves::of(&[OpKind::Open, OpKind::Stat]));
     let (leaves, routes) = match at {
-        // Bytes of a request go to be parsed; a next request goes on from here.
+        // Bytes of a request go to be parsed; a following request continues from here.
         READ => {
             (Leaves::PARSE.and(FILES).and(SEND), Routes::all(opens_at).with(OpKind::Recv, PARSE))
         }
@@ -232,7 +232,7 @@ fn duties(at: usize, threads: Threads) -> (Leaves, Routes) {
     (leaves, routes)
 }
 
-/// Responses from memory first, small ones before large ones; then what needs a file.
+/// Sorts responses from memory first, small before large; then jobs that require a file.
 fn order(jobs: &mut [Job]) {
     jobs.sort_by_key(|job| rank(job.left.as_ref()));
 }

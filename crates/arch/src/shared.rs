@@ -1,4 +1,4 @@
-//! What the processes of shared-SYMPED have in common, and how each of them uses it ([E] §5.2).
+//! State that the processes of shared-SYMPED share, and its use by each of them ([E] §5.2).
 use crate::{
     kit::{
         disk::{Disk, InlineDisk},
@@ -17,17 +17,18 @@ use regatta_sys::{
 use std::{io, os::fd::BorrowedFd, time::Duration};
 
 choice! {
-    /// What processes share besides the listening sockets (`event.share`).
+    /// State that processes share in addition to the listening sockets (`event.share`).
     pub(crate) enum Sharing {
         /// Nothing.
         Nothing = "nothing",
-        /// One table of descriptors and one cache ([E] §5.2).
+        /// Table of descriptors and cache ([E] §5.2).
         DescriptorsAndCache = "descriptors-and-cache",
     }
 }
 
 options! {
-    /// Of processes whose disk is their own loop: whoever opens files enters them for the others.
+    /// Options of processes whose loop performs disk operations itself: each enters the files that
+    /// it opens for the others.
     pub(crate) struct SharingOptions, OPTIONS;
 
     share: Sharing = OptionSpec {
@@ -50,10 +51,10 @@ options! {
     },
 }
 
-/// Made by the keeper before the first worker: books of the descriptors, and the cache.
+/// State made by the keeper before the first worker: the ledger of descriptors, and the cache.
 #[derive(Debug)]
 pub struct SharedState {
-    /// Who is who, and who holds which descriptor.
+    /// Workers, and owners of descriptors.
     pub crew: Crew,
     /// The cache.
     pub region: CacheRegion,
@@ -61,17 +62,17 @@ pub struct SharedState {
 }
 
 impl SharedState {
-    /// True if the processes share more than their listeners.
+    /// Whether the processes share more than their listeners.
     #[must_use]
     pub fn is_wanted(settings: &Settings) -> bool {
         SharingOptions::read(settings).share == Sharing::DescriptorsAndCache
     }
 
-    /// Everything that `workers` share, hashing with `seed`. Descriptors that are open now belong
-    /// to nobody and stay; so make this when all others are open.
+    /// Makes everything that `workers` share, hashing with `seed`. Descriptors that are open now
+    /// belong to no worker and stay, so call this when all others are open.
     ///
     /// # Errors
-    /// No memory left, or `/proc` is not mounted.
+    /// No memory is left, or `/proc` is not mounted.
     pub fn new(
         settings: &Settings,
         rules: &CachingRules,
@@ -79,7 +80,7 @@ impl SharedState {
         seed: u64,
     ) -> io::Result<Self> {
         let numbers = limits::descriptors().soft.min(NUMBERS_MAX as u64);
-        // Books have an end, so the table must have one too.
+        // The ledger has an end, so the table must have one too.
         limits::lower_descriptors(numbers)?;
         let numbers = usize::try_from(numbers).unwrap_or(NUMBERS_MAX);
         let books = Crew::words(workers, numbers);
@@ -91,12 +92,12 @@ impl SharedState {
     }
 }
 
-/// A disk whose files are entered in the books of the table that the processes share.
+/// Disk whose files are entered in the ledger of the table that the processes share.
 #[derive(Debug)]
 pub struct SharedDisk<'a> {
-    /// Who performs the operations.
+    /// Disk that performs the operations.
     pub disk: InlineDisk<'a>,
-    /// This process.
+    /// Member that enters the files: this process.
     pub member: &'static Member,
 }
 
@@ -123,16 +124,16 @@ impl Disk for SharedDisk<'_> {
     }
 }
 
-/// A poller whose descriptor is entered in the books.
+/// Poller whose descriptor is entered in the ledger.
 #[derive(Debug)]
 pub struct Leased<P: Poller> {
-    /// There until this is dropped.
+    /// Present until this is dropped.
     poller: Option<P>,
     member: &'static Member,
 }
 
 impl<P: Poller> Leased<P> {
-    /// The poller that `make` makes.
+    /// Makes a poller by `make`, and enters its descriptor.
     ///
     /// # Errors
     /// Those of `make`.
@@ -191,7 +192,7 @@ impl<P: Poller> Poller for Leased<P> {
         self.poller_mut().remove(fd)
     }
 
-    /// All have one table of descriptors, so each open file of it has one: closing that is enough.
+    /// All share one table, in which each open file has one descriptor: closing it is enough.
     fn forget(&mut self, fd: BorrowedFd<'_>) {
         self.poller_mut().forget(fd);
     }

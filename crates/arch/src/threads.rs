@@ -1,5 +1,5 @@
-//! A kernel thread for each connection: every call blocks, and the kernel's scheduler decides who
-//! runs. Knot on NPTL is one ([G] §II-A), MT another ([E] §2).
+//! A kernel thread for each connection: every call blocks, and the kernel's scheduler decides which
+//! thread runs. Variants are Knot on NPTL ([G] §II-A) and MT ([E] §2).
 use crate::{
     Demand, Driver, Env, Units,
     drive::{ledger::STALL_US, perform::Below},
@@ -105,21 +105,21 @@ options! {
 }
 
 choice! {
-    /// When threads are started (`threads.start`).
+    /// Start of threads (`threads.start`).
     enum Start {
-        /// As many as there may be connections, at the beginning.
+        /// At the beginning, a thread for each connection that may be open.
         All = "all",
-        /// When few are left that wait for a connection.
+        /// On demand, when too few wait for a connection.
         OnDemand = "on-demand",
     }
 }
 
 choice! {
-    /// Whose a cache is (`threads.cache`).
+    /// Owner of a cache (`threads.cache`).
     enum CacheOf {
-        /// That of all threads.
+        /// All threads.
         Shared = "shared",
-        /// That of one.
+        /// Each thread its own.
         Own = "own",
     }
 }
@@ -130,7 +130,7 @@ impl ThreadsOptions {
     }
 }
 
-/// A thread for each connection, and the first; each has a stack and its guard.
+/// Demand of a thread for each connection, and the first; each has a stack and its guard.
 fn demand(settings: &Settings, connections: usize) -> Demand {
     let threads = connections as u64 + 1;
     let stack = ThreadsOptions::read(settings).stack_bytes as u64;
@@ -138,7 +138,7 @@ fn demand(settings: &Settings, connections: usize) -> Demand {
     Demand { tasks: threads, mappings: 2 * threads, address_bytes, descriptors: 0 }
 }
 
-/// One process: its first thread hears the master, the others serve a connection each.
+/// Runs one process: its first thread follows the master, the others serve a connection each.
 fn work(env: &Env, process: usize) -> Result<(), String> {
     let pool = Pool::new(env, process)?;
     let own = Own::unit(env, process, (0, pool.units()), None)?;
@@ -153,13 +153,13 @@ fn work(env: &Env, process: usize) -> Result<(), String> {
         let cache = pool.shared.as_ref().map_or(&none as &dyn Cache<StaticFile>, |cache| cache);
         let worker = own.worker((cache, None), pool.rules, pool.stall_ns);
         let worker = worker.with_pulse(pool.beats.pulse(true));
-        // A thread that could not be started may be now.
+        // Retry threads that could not be started before.
         hear(worker, &mut || drop(pool.fill(scope, own.tally)))
             .map_err(|error| format!("the first thread cannot go on: {error}"))
     })
 }
 
-/// The threads of a process, and what they are started with.
+/// The threads of a process, and the state that they start with.
 struct Pool<'e> {
     env: &'e Env,
     process: usize,
@@ -168,12 +168,12 @@ struct Pool<'e> {
     stall_ns: u64,
     /// The rules of a cache.
     caching: CachingRules,
-    /// The cache, if they share one.
+    /// The cache, if the threads share one.
     shared: Option<ThreadCache>,
     /// The threads of each listener.
     crews: Vec<Crew>,
     free: Numbers,
-    /// Whether its threads come back to what they are to do.
+    /// Proof that each thread still returns to its other duties.
     beats: Beats,
 }
 
@@ -215,16 +215,15 @@ impl<'e> Pool<'e> {
         })
     }
 
-    /// The threads that there may be, with the first.
+    /// The most threads, including the first.
     fn units(&self) -> usize {
         self.crews.iter().map(|crew| crew.most).sum::<usize>() + 1
     }
 
-    /// Starts what threads there should be for each listener. A listener that gets none now may get
-    /// one later.
+    /// Starts missing threads for each listener. A listener that gets none now may get one later.
     ///
     /// # Errors
-    /// None can be started, and there are none.
+    /// No thread can be started, and there are none.
     fn fill<'s>(&'s self, scope: &'s Scope<'s, '_>, tally: Tally<'_>) -> io::Result<()> {
         let mut failed = None;
         for (at, crew) in self.crews.iter().enumerate() {
@@ -260,7 +259,7 @@ impl<'e> Pool<'e> {
         started
     }
 
-    /// The life of a thread: one connection after another, from listener `at`.
+    /// Body of a thread: one connection after another, from listener `at`.
     fn life<'s>(&'s self, scope: &'s Scope<'s, '_>, unit: usize, at: usize) {
         let Self { env, process, rules, stall_ns, .. } = *self;
         let own = Own::unit(env, process, (unit, self.units()), None);
@@ -283,7 +282,7 @@ impl<'e> Pool<'e> {
         while let Some(accepted) = next(&mut worker, step, &mut means) {
             spent(Counter::ThreadsIdleNs);
             if crew.takes_one() {
-                // If it cannot be started, who takes the next connection tries again.
+                // If it cannot be started, the thread that takes the next connection tries again.
                 let _ = self.start(scope, at, tally);
             }
             let key = worker.admit(accepted, Blocking::new(step));
@@ -295,7 +294,7 @@ impl<'e> Pool<'e> {
         }
         worker.around().log.flush();
         if let Some(local) = &local {
-            // What it has cached goes with it.
+            // The cache ends with the thread.
             local.clear(clock::now().tick, &tally);
         }
         tally.add(Counter::ThreadsEnded, 1);
@@ -304,7 +303,7 @@ impl<'e> Pool<'e> {
     }
 }
 
-/// Leaves of the bounds of a cache what falls to one of so many.
+/// Reduces the bounds of a cache to the share of one of `caches`.
 fn share_out(caching: &mut CachingRules, caches: usize) {
     for bound in [&mut caching.bytes_max, &mut caching.entries_max, &mut caching.negatives_max] {
         *bound = bound.div_ceil(caches);
@@ -313,10 +312,10 @@ fn share_out(caching: &mut CachingRules, caches: usize) {
     caching.descriptors_max /= caches;
 }
 
-/// The threads of one listener: how many there are, and how many of them wait for a connection.
+/// The threads of one listener: their number, and how many of them wait for a connection.
 struct Crew {
     most: usize,
-    /// Threads that wait, at the least and at the most, unless there are too few or too many.
+    /// The least and the most threads that wait, unless there are too few or too many.
     spare_min: usize,
     spare_max: usize,
     all: AtomicUsize,
@@ -329,7 +328,7 @@ impl Crew {
         Self { most, spare_min, spare_max, all, idle }
     }
 
-    /// True if there is to be another thread, which is counted from now on.
+    /// Whether there is to be another thread, which is counted from now on.
     fn joins(&self) -> bool {
         let more =
             |all| (all < self.most && self.idle.load(Relaxed) < self.spare_min).then(|| all + 1);
@@ -338,25 +337,24 @@ impl Crew {
         joins
     }
 
-    /// A thread that waited has a connection. True if there is to be another, as of
-    /// [`Crew::joins`].
+    /// Counts a waiting thread as busy. Returns whether there is to be another, as [`Crew::joins`].
     fn takes_one(&self) -> bool {
         self.idle.fetch_sub(1, Relaxed);
         self.joins()
     }
 
-    /// A thread has no connection any more. True if it waits for another; if not, it ends.
+    /// Counts the end of a connection. Returns whether its thread waits for another, or ends.
     fn stays(&self) -> bool {
         let waits = |idle| (idle < self.spare_max).then_some(idle + 1);
         self.idle.fetch_update(Relaxed, Relaxed, waits).is_ok()
     }
 
-    /// A thread has ended, and another may have its number.
+    /// Removes a thread that has ended, so that another may have its number.
     fn leaves(&self) {
         self.all.fetch_sub(1, Relaxed);
     }
 
-    /// A thread that was counted among those that wait does not exist.
+    /// Removes a thread that was counted as waiting but does not exist.
     fn leaves_idle(&self) {
         self.idle.fetch_sub(1, Relaxed);
         self.leaves();
@@ -368,8 +366,8 @@ mod tests {
     use super::*;
     use crate::kit::dice::{Dice, SEEDS};
 
-    /// Threads take connections and lose them at random: there are never more than there may be,
-    /// and enough of them wait whenever there can be.
+    /// Threads take connections and lose them at random. There are never more than allowed, and
+    /// enough of them wait whenever possible.
     #[test]
     fn enough_threads_wait_and_not_too_many() {
         for seed in 0..SEEDS {
@@ -401,7 +399,7 @@ mod tests {
                     (idle, busy) = (idle - 1, busy + 1);
                     match (crew.takes_one(), dice.below(4)) {
                         (true, 0) => {
-                            // It could not be started; the first thread tries again.
+                            // The thread could not be started; the first thread tries again.
                             crew.leaves_idle();
                             idle += usize::from(crew.joins());
                         }

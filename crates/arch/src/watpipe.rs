@@ -1,5 +1,5 @@
-//! WatPipe: a pipeline of stages in threads of one process. Some accept, one polls for requests and
-//! one for room in sockets, and others read and write ([E] §6 has four stages, [S] §4 five).
+//! WatPipe: a pipeline of stages in threads of one process, which accept, poll for requests, poll
+//! for room in sockets, read and write ([E] §6 has four stages, [S] §4 five).
 mod options;
 mod shape;
 
@@ -35,7 +35,7 @@ use std::{ops::Range, sync::mpsc::Receiver, thread::Scope};
 pub const DRIVER: Driver =
     Driver { slots: |_| SLOTS.end, steps, demand, ..pipeline::driver(&OPTIONS, work) };
 
-/// What a stage of threads leaves to the others, besides `Send`.
+/// Operations that a stage of threads leaves to the others, apart from `Send`.
 const BEFORE_SEND: Leaves = Leaves::of(&[OpKind::Recv, OpKind::Open, OpKind::Read, OpKind::Stat]);
 const SEND: Leaves = Leaves::of(&[OpKind::Send]);
 
@@ -54,14 +54,14 @@ fn demand(settings: &Settings, _: usize) -> Demand {
     pipeline::demand(shape.threads())
 }
 
-/// One process: its first thread accepts, and hears the master for all.
+/// Runs one process: its first thread accepts, and follows the master for all.
 fn work(env: &Env, process: usize) -> Result<(), String> {
     let own = Own::stage(env, process, 0, (FIRST, true))?;
     let pipeline = Pipeline::new(env, process)?;
     pipeline.process.run(&own, |scope, ended| pipeline.start(scope, ended))
 }
 
-/// What the threads of a process share.
+/// State that the threads of a process share.
 struct Pipeline<'e> {
     process: Process<'e>,
     options: WatpipeOptions,
@@ -82,7 +82,7 @@ impl<'e> Pipeline<'e> {
         for (at, role) in roles(&shape) {
             env.arena.slot(first + at).set_role(role);
         }
-        // Other threads count how many they are.
+        // Other threads count themselves.
         for (at, threads) in [(FIRST, shape.homes), (POLLERS.start, 1), (POLLERS.start + 1, 1)] {
             env.arena.slot(first + at).set_dial(Dial::Threads, threads as u64);
         }
@@ -120,8 +120,8 @@ impl<'e> Pipeline<'e> {
         Ok(Self { process, options, shape, cpus, barrier: Barrier::default() })
     }
 
-    /// Starts all threads but the first, the last of a connection's way before those that feed it.
-    /// The one that starts writers ends when the first has ended.
+    /// Starts all threads but the first; those late on a connection's way before those that feed
+    /// them. The one that starts writers ends when the first has ended.
     fn start<'s>(&'s self, scope: &'s Scope<'s, '_>, ended: Receiver<()>) {
         let process = &self.process;
         let write = move |at| process.join(scope, at, move |unit| self.writer(unit));
@@ -139,13 +139,12 @@ impl<'e> Pipeline<'e> {
         }
     }
 
-    /// Where what is to be sent goes first. Writers that take turns with the poller have what it
-    /// gives them, and nothing else.
+    /// First station of responses. Writers that take turns with the poller get jobs only from it.
     const fn sends_at(&self) -> usize {
         if self.process.accept.eager_write && !self.options.barrier { WRITE } else { WRITE_POLL }
     }
 
-    /// Waits until requests come, and reads them or leaves that to others.
+    /// Waits until requests arrive, and reads them or leaves that to others.
     fn poll_reads(&self, unit: usize) -> Result<(), String> {
         let sends = self.sends_at();
         let (leaves, routes) = match self.options.read {
@@ -163,7 +162,7 @@ impl<'e> Pipeline<'e> {
         self.poll(unit, WRITE_POLL, rules, Routes::all(WRITE))
     }
 
-    /// One of the two pollers.
+    /// Runs one of the two pollers.
     fn poll(&self, unit: usize, at: usize, rules: Rules, routes: Routes) -> Result<(), String> {
         if self.options.pin_pollers {
             pin(self.cpus[at % self.cpus.len()])?;
@@ -175,7 +174,7 @@ impl<'e> Pipeline<'e> {
         self.process.poll(unit, (POLLERS.start + at, true), rules, stage)
     }
 
-    /// Reads requests, and finds what is to be sent.
+    /// Reads requests, and prepares the responses.
     fn reader(&self, unit: usize, at: usize) -> Result<(), String> {
         let work = Work {
             at: READERS,
@@ -192,13 +191,13 @@ impl<'e> Pipeline<'e> {
         self.serve(unit, place, (self.rules(SEND), work, Extras::default()), false)
     }
 
-    /// Sends what there is room for. Writers have the first numbers.
+    /// Sends as far as there is room. Writers have the first numbers.
     fn writer(&self, unit: usize) -> Result<(), String> {
         let at = unit - 1;
         let pool = self.process.pool(WRITE);
         let (part, most) = match self.options.share {
             Share::Queue => (at % self.shape.parts, 1),
-            // It has a queue of its own, unless a controller has started it.
+            // The writer has a queue of its own, unless a controller has started it.
             Share::RoundRobin | Share::Batch => (at, usize::MAX),
         };
         let StagesOptions { batch_control, pool_control, .. } = self.process.stages;
@@ -223,14 +222,14 @@ impl<'e> Pipeline<'e> {
         self.serve(unit, place, does, at >= self.shape.writers)
     }
 
-    /// What a thread does that leaves this to others, and sends.
+    /// Rules of a thread that leaves these operations to others, and sends.
     fn rules(&self, leaves: Leaves) -> Rules {
-        // Where the poller tells of a change once, a socket that took all has room for more.
+        // An edge-triggered poller reports a change once: a socket that took all has room for more.
         let edge = self.process.event.poller == PollerKind::EpollEdge;
         Rules { eager_write: true, edge, ..self.process.rules(leaves) }
     }
 
-    /// Where thread `at` of so many of a stage counts, and runs.
+    /// Slot and processor of thread `at` of the `threads` of a stage.
     fn place(&self, at: usize, threads: usize, slots: Range<usize>) -> Place {
         let is_pinned = self.options.parts == Parts::Cpu;
         Place {
@@ -239,8 +238,7 @@ impl<'e> Pipeline<'e> {
         }
     }
 
-    /// The life of a thread of a stage. One that a controller has started ends before the others
-    /// do.
+    /// Body of a thread of a stage. One that a controller has started ends before the others do.
     fn serve(
         &self,
         unit: usize,

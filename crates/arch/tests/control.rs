@@ -1,5 +1,5 @@
-//! Controllers of stages against recorded traces, one for each of Sandstorm's and each of its
-//! faults, and in closed loops in virtual time.
+//! Controllers of stages against recorded traces, one for each controller and each fault of
+//! Sandstorm, and in closed loops in virtual time.
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
@@ -64,7 +64,7 @@ fn of_the_source(name: &str) -> Box<dyn Controller> {
     }
 }
 
-/// Ages of a trace: `10x5,20x1` is five of 10 ms and one of 20.
+/// Parses ages of a trace: `10x5,20x1` is five of 10 ms and one of 20.
 fn ages(words: &str) -> Vec<u64> {
     let of = |group: &str| {
         let (ms, count) = group.split_once('x').expect("age x count");
@@ -101,7 +101,7 @@ fn replay(name: &str, trace: &str) {
     }
 }
 
-/// What was decided, without why.
+/// Renders decisions without their reasons.
 fn words_of(decided: &[Decided]) -> String {
     let words = |decided: &Decided| decided.to_string().split(": ").next().unwrap().to_owned();
     let all: Vec<_> = decided.iter().map(words).collect();
@@ -136,7 +136,7 @@ fn a_decision_says_what_it_goes_by() {
     );
 }
 
-/// How long a pool that always has work takes from one thread to all, seconds.
+/// Seconds that a pool with constant work takes from one thread to all.
 fn seconds_to_grow(rules: PoolRules) -> u64 {
     let (mut pool, mut threads, mut decided) = (PoolSize::new(rules, 0), 1, Vec::new());
     for second in 1.. {
@@ -161,7 +161,7 @@ fn a_pool_of_twenty_takes_150_seconds() {
     assert_eq!(seconds_to_grow(PoolRules { period_ms: 1000, queue_min: 20, ..POOL }), 75);
 }
 
-/// Who looks at several pools waits for the one that is due first: none waits for another's period.
+/// A thread that checks several pools waits for the one due first: none waits for another's period.
 #[test]
 fn each_pool_is_looked_at_in_its_own_period() {
     let pool = |period_ms| PoolSize::new(PoolRules { period_ms, every: 1, ..POOL }, 0);
@@ -179,15 +179,15 @@ fn each_pool_is_looked_at_in_its_own_period() {
     assert_eq!(pools.map(|(_, looks)| looks), [210, 300, 14]);
 }
 
-/// `autoMaxDetect` has no lower bound below which it stays: whatever is not the best is left, and
-/// the best does not get less when the load does.
+/// `autoMaxDetect` has no lower bound below which it stays. It leaves any number that is not the
+/// best, and the best does not shrink with the load.
 #[test]
 fn whatever_is_not_the_best_number_of_threads_is_left() {
     let rules = PoolRules { finds_best: Some(7), period_ms: 1000, queue_min: 1000, ..POOL };
     let mut pool = PoolSize::new(rules, 0);
     let (mut decided, mut threads) = (Vec::new(), 12);
     for second in 1..=200 {
-        // 12 threads were best once; then the load fell to a hundredth, and stays there.
+        // 12 threads were best once; then the load falls to a hundredth, and stays there.
         let takes = if second <= 10 { 1000 } else { 10 };
         let sample = Sample { threads, takes, ..Sample::default() };
         pool.observe(&sample, second * SECOND, &mut decided);
@@ -204,7 +204,7 @@ fn whatever_is_not_the_best_number_of_threads_is_left() {
     assert!((9..=12).contains(&threads), "{threads}");
 }
 
-/// Feeds windows of a constant rate; the sizes that were decided.
+/// Feeds windows of a constant rate, and returns the sizes that were decided.
 fn sizes(batching: &mut Batching, windows: &mut u64, count: u64, takes: u64) -> Vec<u32> {
     let mut decided = Vec::new();
     for _ in 0..count {
@@ -226,7 +226,7 @@ fn small_batches_grow_unless_sizes_are_cut_off() {
         let (mut batching, mut windows) = (Batching::new(rules, 0), 0);
         sizes(&mut batching, &mut windows, 60, 1000);
         assert_eq!(batching.size(), 1);
-        // It serves less than it did: larger ones are to be tried, up to the largest.
+        // The stage serves less than before: larger batches are to be tried, up to the largest.
         let up = sizes(&mut batching, &mut windows, 45, 800);
         assert_eq!(up, grows, "truncates {truncates}");
     }
@@ -250,11 +250,11 @@ fn batches_get_small_and_little_is_lost() {
         batching.observe(&sample, window * 5 * MS, &mut decided);
     }
     assert!(least < 50, "the least was {least}");
-    // Its steps go down until a tenth is lost, and up until a fiftieth is.
+    // The controller steps down until a tenth is lost, and up until a fiftieth is.
     assert!(served / possible > 0.94, "{}", served / possible);
 }
 
-/// Tokens that a bucket gives in ten seconds, after it was emptied.
+/// Number of tokens that a bucket releases in ten seconds, after it was emptied.
 fn given(milli_per_s: u64, refill_ms_min: u32) -> usize {
     let mut bucket = Bucket::new(milli_per_s, 10, refill_ms_min, 0);
     assert_eq!((0..100).filter(|_| bucket.admit(0)).count(), 10, "it is full at first");
@@ -286,7 +286,7 @@ fn a_bucket_refills_at_its_rate_and_the_source_s_not_faster_than_each_millisecon
 struct Chance(u64);
 
 impl Chance {
-    /// A time between two events of this rate, nanoseconds.
+    /// Draws a time between two events of this rate, nanoseconds.
     fn until_next(&mut self, per_s: f64) -> u64 {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -295,15 +295,15 @@ impl Chance {
     }
 }
 
-/// What a queue with one server does in virtual time.
+/// Outcome of a queue with one server in virtual time.
 struct Ran {
-    /// When each was served, and its age then, nanoseconds.
+    /// Time at which each request was served, and its age then, nanoseconds.
     served: Vec<(u64, u64)>,
     refused: usize,
 }
 
 impl Ran {
-    /// Nine ages of ten were this or less, among those served between two seconds; milliseconds.
+    /// Ninth decile of ages of requests served between two seconds, milliseconds.
     fn p90_ms(&self, from_s: u64, to_s: u64) -> u64 {
         let within = from_s * SECOND..to_s * SECOND;
         let mut ages: Vec<_> =
@@ -318,12 +318,12 @@ impl Ran {
     }
 }
 
-/// How long each takes that serves so many a second.
+/// Random times to serve a request, at a mean rate of `per_s` per second.
 fn every(per_s: f64) -> impl Fn(&mut Chance) -> u64 {
     move |chance| chance.until_next(per_s)
 }
 
-/// Runs it with what arrives a second (by the second), and how long the next takes to serve.
+/// Runs the queue with the arrivals per second, by second, and the times to serve a request.
 fn run(
     controller: &mut dyn Controller,
     mut bucket: Bucket,
@@ -366,10 +366,10 @@ fn run(
     }
 }
 
-/// The rate that preset `seda` begins with, thousandths of a request a second.
+/// First rate of preset `seda`, thousandths of a request per second.
 const RATE_MAX: u64 = 10_000_000_000;
 
-/// The rules of preset `seda`, but for the target.
+/// Rules of preset `seda`, except for the target.
 fn fast(target_ms: u32) -> DirectRules {
     let ages = AgeRules { target_ms, samples: 500, period_ms: 100, weight_old_percent: 70 };
     DirectRules { ages, first_milli: RATE_MAX, most_milli: RATE_MAX, ..DIRECT }
@@ -384,7 +384,7 @@ fn at_twice_the_load_the_target_is_met_and_the_server_stays_busy() {
         let bucket = Bucket::new(RATE_MAX, 64, 0, 0);
         let ran = run(&mut controller, bucket, |_| 2.0 * serves, every(serves), 60);
         let target = u64::from(target_ms);
-        // The overload from which it learns its rate says nothing of what it is to aim at.
+        // The overload from which the controller learns its rate does not affect its target.
         for from_s in [settled_s, 30] {
             let p90 = ran.p90_ms(from_s, 2 * from_s);
             let met = (target * 8 / 10..=target * 12 / 10).contains(&p90);
@@ -399,8 +399,8 @@ fn at_twice_the_load_the_target_is_met_and_the_server_stays_busy() {
     }
 }
 
-/// One of twenty waits for a disk, 30 ms on average: all ages of a decision are alike, and those of
-/// the next are others.
+/// Few requests, one of twenty, wait for a disk, 30 ms on average. All ages of one decision are
+/// alike, and those of the next differ.
 #[test]
 fn the_target_is_met_over_a_minute_where_few_take_long() {
     let takes_ns = |chance: &mut Chance| {
@@ -416,8 +416,8 @@ fn the_target_is_met_over_a_minute_where_few_take_long() {
     assert!(served > 500, "{served} of about 640 a second");
 }
 
-/// Why the presets differ: from 10 a second and with half a request more a second, the source's
-/// admits next to nothing for minutes.
+/// The presets differ because the source's controller admits next to nothing for minutes. It begins
+/// at 10 requests per second and adds half a request per second.
 #[test]
 fn the_steps_of_the_source_leave_the_server_idle() {
     let rules = DirectRules { ages: AgeRules { target_ms: 1000, ..AGES }, ..DIRECT };
@@ -432,7 +432,7 @@ fn the_steps_of_the_source_leave_the_server_idle() {
     assert!(ran.served_in(5, 80) < 75 * 60, "{}", ran.served_in(5, 80));
 }
 
-/// Without admission the age grows with the time.
+/// Without admission, ages grow with time.
 #[test]
 fn without_admission_the_target_is_missed() {
     let mut controller = PoolSize::new(POOL, 0);
@@ -453,8 +453,8 @@ fn below_the_load_nothing_is_refused_also_after_an_overload() {
     assert!(admitted > 0.99, "{admitted}");
 }
 
-/// Twice as many come as can be served, each in two pieces: the first is let in, and found to be
-/// none. Those that are served have paid once.
+/// Requests arrive at twice the rate that can be served, each in two pieces. The gate admits the
+/// first piece, which turns out not to be a request. Served requests have paid once.
 #[test]
 fn requests_in_pieces_leave_the_server_busy() {
     let words: Vec<AtomicU64> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();

@@ -1,8 +1,8 @@
-//! Processes that are killed while they hold a lock of a cache that they share.
+//! Processes that are killed while they hold a lock of their shared cache.
 //!
-//! A program of its own, with one thread, because it forks. `REGATTA_KILLS=1000` has it kill that
-//! many for each kind of lock and each number of processes, and then bounds the wait of the others
-//! by [`WAIT_MAX`]; without it the numbers are small and the bound is [`PATIENCE`].
+//! This is a program of its own, with one thread, because it forks. `REGATTA_KILLS=1000` makes it
+//! kill that many for each kind of lock and each number of processes. The wait of the others is
+//! then bounded by [`WAIT_MAX`]; otherwise the numbers are small and the bound is [`PATIENCE`].
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #[path = "../../../xtask/folder.rs"]
 mod folder;
@@ -34,11 +34,11 @@ use std::{
 const NAMES: u64 = 6;
 /// The most descriptors of the processes together.
 const NUMBERS: usize = 1024;
-/// Words of each process for the test: see [`Bench`].
+/// Words of each process for the test: see [`Bench::words`].
 const WORDS: usize = 4;
-/// In how much time each of the others must complete a call.
+/// Time in which each of the others must complete a call.
 const WAIT_MAX: Duration = Duration::from_secs(1);
-/// The same on a machine that does other things.
+/// The same on a machine that is also busy with other work.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const KINDS: [(Locking, Held); 4] = [
@@ -56,8 +56,7 @@ struct Bench {
     arena: &'static Arena<'static>,
     root: &'static Root,
     site: &'static Site,
-    /// By process: the calls that it has completed, whether it is to stop with a lock, and whether
-    /// it has.
+    /// Words of each process: completed calls, the order to stop with a lock, and its success.
     words: &'static [AtomicU64],
     held: Held,
 }
@@ -75,7 +74,7 @@ impl Bench {
         let (books, rest) = memory.words().split_at(sizes[0]);
         let (cache, rest) = rest.split_at(sizes[1]);
         let (counters, words) = rest.split_at(sizes[2]);
-        // Its mapping stays for the rest of the program.
+        // The mapping stays for the rest of the program.
         std::mem::forget(memory);
         let root = Box::leak(Box::new(Root::open(folder).unwrap()));
         let crew = Crew::create(books, processes, NUMBERS).unwrap();
@@ -131,7 +130,7 @@ impl Bench {
         Entry::File(Arc::new(file))
     }
 
-    /// Looks names up, changes what is cached under them, and removes it, until it is killed.
+    /// Looks names up, changes the entries cached under them, and removes one, until it is killed.
     fn work(&self, process: usize) -> i32 {
         let member = self.crew.enter(process).unwrap();
         let cache = SharedCache::new(self.region, &self.site.caching, member, &[]);
@@ -177,8 +176,8 @@ fn until(what: &str, most: Duration, mut is_so: impl FnMut() -> bool) -> Duratio
     begun.elapsed()
 }
 
-/// Kills `kills` of the processes, each while it holds the lock and others wait for it; the longest
-/// time until each of the others had completed a call.
+/// Kills `kills` of the processes, each while it holds the lock and others wait for it. Returns the
+/// longest time until each of the others had completed a call.
 fn kill(folder: &folder::Folder, processes: usize, kind: (Locking, Held), kills: u64) -> Duration {
     let bench = Bench::new(folder, processes, kind);
     let mut children: Vec<Child> = (0..processes).map(|process| bench.start(process)).collect();
@@ -192,7 +191,7 @@ fn kill(folder: &folder::Folder, processes: usize, kind: (Locking, Held), kills:
         let victim = usize::try_from(turn).unwrap() % processes;
         bench.order(victim).store(1, SeqCst);
         until(&what, PATIENCE, || bench.reached(victim).load(SeqCst) == 1);
-        // The others come to wait for the lock, as far as they need it.
+        // The others wait for the lock, as far as they need it.
         let mut before = bench.completed(processes);
         for _ in 0..20 {
             thread::sleep(Duration::from_millis(3));

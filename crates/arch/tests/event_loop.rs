@@ -1,5 +1,5 @@
-//! One event loop, or one scheduler of user threads, over real sockets and files, in the thread of
-//! the test: what it keeps of what a peer sends, and how often it allocates.
+//! Event loop, or scheduler of user threads, over real sockets and files, in the test's thread.
+//! Tests the bytes that it takes from a peer, and the number of its allocations.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #[path = "../../../xtask/folder.rs"]
 mod folder;
@@ -54,7 +54,7 @@ use std::{
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// How long the machine may take for anything.
+/// Time that the machine may take for anything.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A folder with a small file and a large one.
@@ -72,7 +72,7 @@ impl Folder {
     }
 }
 
-/// Ends the loop, also where the client has failed.
+/// Ends the loop, also after the client has failed.
 struct Stop<'a>(Arena<'a>, &'a Bell);
 
 impl Drop for Stop<'_> {
@@ -82,8 +82,7 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// A disk that has finished by the time at which it is asked, and counts what is taken of it
-/// between two waits.
+/// Disk that has finished when it is asked, and counts completions taken between two waits.
 struct Prompt<'a> {
     below: Below<'a>,
     slot: Slot<'a>,
@@ -136,17 +135,16 @@ impl Disk for Prompt<'_> {
     }
 }
 
-/// Who serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Server {
     Loop,
-    /// A loop with a [`Prompt`] disk, of which it takes no more than this in a round.
+    /// A loop with a [`Prompt`] disk, from which it takes at most this many completions in a round.
     Helped(u32),
     /// A loop that serves by stages.
     Stages,
     /// A loop whose poller fails.
     Fails,
-    /// User threads, which send what is in files by themselves, or by a helper.
+    /// User threads. They or a helper send what is in files.
     Threads(Option<SendBy>),
 }
 
@@ -246,7 +244,7 @@ fn serve(
     });
 }
 
-/// A listener whose connections have room for little, and one of them.
+/// Makes a listener whose connections have small send buffers, and one connection.
 fn connect() -> (OwnedFd, BufReader<TcpStream>) {
     let spec = ListenSpec {
         send_buffer_bytes: 128 << 10,
@@ -259,7 +257,7 @@ fn connect() -> (OwnedFd, BufReader<TcpStream>) {
     (listener, BufReader::new(peer))
 }
 
-/// Reads one response, and says how long its body was.
+/// Reads one response, and returns the length of its body.
 fn answer(peer: &mut BufReader<TcpStream>, has_body: bool) -> u64 {
     let (mut length, mut line) = (0, String::new());
     while line != "\r\n" {
@@ -282,7 +280,7 @@ fn requests_ahead_of_their_answers_stay_in_the_kernel() {
     const REQUEST: &[u8] = b"GET /small HTTP/1.1\r\nHost: a\r\n\r\n";
     let folder = Folder::new("ahead");
     let (listener, mut peer) = connect();
-    // Before the loop begins: all of it is there when it first receives.
+    // Sent before the loop begins, so that everything is there when the loop first receives.
     let ahead = (60 << 10) / REQUEST.len();
     let large = b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n".to_vec();
     peer.get_mut().write_all(&[large, REQUEST.repeat(ahead)].concat()).unwrap();
@@ -305,8 +303,7 @@ fn requests_ahead_of_their_answers_stay_in_the_kernel() {
     });
 }
 
-/// Whoever asks for the next name as soon as a helper has looked for one does not keep the others
-/// from their turns.
+/// A connection that requests a name after each answer of a helper does not delay the others.
 #[test]
 fn a_round_takes_a_bounded_part_of_what_helpers_have_done() {
     const REQUESTS: usize = 1_600;
@@ -323,13 +320,13 @@ fn a_round_takes_a_bounded_part_of_what_helpers_have_done() {
     });
 }
 
-/// What a connection of one request costs, in calls that the counters count: nothing is asked of
-/// the poller for one that is over with its first turn, and nobody looks for a second newcomer.
+/// Calls that a connection with one request costs, as counted. A connection that ends with its
+/// first turn needs no call of the poller, and the loop does not look for a second newcomer.
 fn short(poller: impl Poller, closes: bool) {
     const CONNECTIONS: u64 = 50;
     let name = format!("short-{}-{closes}", poller.name());
     let folder = Folder::new(&name);
-    // Watching and changes are calls of epoll only; the others do as much in memory.
+    // Watching and changes are calls of epoll only; the other pollers do as much in memory.
     let listener = listen(&ListenSpec {
         // The first request is there when its connection is accepted.
         defer_accept_s: 10,
@@ -365,11 +362,11 @@ fn short(poller: impl Poller, closes: bool) {
             if closes {
                 assert_eq!(peer.read(&mut [0]).unwrap(), 0, "{name}: it is over");
                 let segments = segments_received(peer.get_ref().as_fd()).unwrap();
-                // To the handshake, to the request, and the answer together with the end.
+                // Segments: handshake, request, and the response together with the end.
                 assert!(segments <= 3, "{name}: {segments} segments");
             }
         };
-        // The second finds the changes of the first counted.
+        // The second request finds the changes of the first counted.
         ask();
         ask();
         closed(2);
@@ -380,12 +377,12 @@ fn short(poller: impl Poller, closes: bool) {
         }
         let mut calls: Vec<u64> = read().iter().zip(before).map(|(now, then)| now - then).collect();
         let waits = calls.pop().unwrap();
-        // Kept alive: it is watched, and the end of the stream is received.
+        // Kept alive: the connection is watched, and the end of the stream is received.
         let (recvs, changes) = if closes { (1, 0) } else { (2, 1) };
         let forgets = if name.contains("epoll") { 0 } else { changes };
         let expect = [1, recvs, 1, changes + forgets, 1].map(|calls| calls * CONNECTIONS);
         assert_eq!(calls, expect, "{name}: accepts, receives, sends, changes, closes");
-        // One for each time that something comes; a few end because a timer fires.
+        // A wait for each arrival; a few end because a timer fires.
         assert!(waits <= recvs * CONNECTIONS + CONNECTIONS / 2, "{name}: {waits} waits");
     });
 }
@@ -400,8 +397,8 @@ fn a_short_connection_costs_no_call_that_it_does_not_need() {
     }
 }
 
-/// The kernel may hold the last bytes of a connection until it is shut: a turn whose operations
-/// are used up by then does not leave that to the next round.
+/// The kernel may hold the last bytes of a connection until it is shut. A turn whose operations are
+/// used up by then does not leave that to the next round.
 #[test]
 fn what_the_kernel_holds_leaves_in_the_same_turn() {
     let folder = Folder::new("held");
@@ -409,8 +406,8 @@ fn what_the_kernel_holds_leaves_in_the_same_turn() {
     let mut second = TcpStream::connect(local_addr(listener.as_fd()).unwrap()).unwrap();
     let head = "GET /small HTTP/1.1\r\nHost: a\r\n";
     let (again, last) = (format!("{head}\r\n"), format!("{head}Connection: close\r\n\r\n"));
-    // Both are there before the loop runs: the first has the file cached, and the second's turn,
-    // one `Recv` and 63 times `Send`, is as many operations as a turn may perform.
+    // Both are there before the loop runs. The first has the file cached. The second's turn, one
+    // `Recv` and 63 times `Send`, has as many operations as a turn may perform.
     first.get_mut().write_all(last.as_bytes()).unwrap();
     second.write_all((again.repeat(62) + &last).as_bytes()).unwrap();
     second.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -428,11 +425,11 @@ fn what_the_kernel_holds_leaves_in_the_same_turn() {
     });
 }
 
-/// A log that notes how often its thread, which is the loop's, has allocated.
+/// Log that notes how often its thread, which is the loop's, has allocated.
 struct Watch<'a> {
-    /// The client wants it to.
+    /// Whether the client wants allocations noted.
     watching: &'a AtomicBool,
-    /// When it began to look, and when it last did.
+    /// Allocations at the first check and at the last.
     first: Cell<Option<u64>>,
     last: Cell<u64>,
     exchanges: Cell<u64>,
@@ -469,7 +466,7 @@ impl WorkerLog for Watch<'_> {
     fn each_own(&self, _: &mut dyn FnMut(BorrowedFd<'_>)) {}
 }
 
-/// What a connection may ask for, and how many answers and bytes of bodies that makes.
+/// Sends requests of each kind, and checks the number and bodies of the responses.
 fn round(peer: &mut BufReader<TcpStream>) {
     let get = "GET /small HTTP/1.1\r\nHost: a\r\n\r\n";
     let (small, large) = (SMALL_BYTES as u64, LARGE_BYTES);
@@ -477,7 +474,7 @@ fn round(peer: &mut BufReader<TcpStream>) {
         (get.to_owned(), 1, small),
         ("HEAD /small HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), 1, 0),
         ("GET /small HTTP/1.1\r\nHost: a\r\nIf-None-Match: *\r\n\r\n".to_owned(), 1, 0),
-        // More than the socket takes: it is parked, and a timer is filed.
+        // More than the socket takes: the connection is parked, and a timer is filed.
         ("GET /large HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), 1, large),
         // More operations than a turn may perform.
         (get.repeat(70), 70, small),
@@ -527,7 +524,7 @@ fn watched(served: (Server, impl Poller), name: &'static str, time: Duration) {
     assert_eq!(watch.last.get() - first, 0, "{name}: allocations in {exchanges} exchanges");
 }
 
-/// STYLE.md 14, for the whole of a loop: poller, slots, timers, parked operations and the core.
+/// STYLE.md 14, for a whole loop: poller, slots, timers, parked operations and the core.
 #[test]
 fn a_warm_loop_allocates_nothing() {
     let of = |trigger| (Server::Loop, Epoll::new(trigger).unwrap());
@@ -537,15 +534,14 @@ fn a_warm_loop_allocates_nothing() {
     watched((Server::Loop, Select::new()), "select", Duration::ZERO);
 }
 
-/// The same where it serves by stages: what is left, and copies of what was received, have their
-/// places.
+/// The same for a loop that serves by stages: jobs and copies of received bytes have places.
 #[test]
 fn warm_stages_allocate_nothing() {
     watched((Server::Stages, Epoll::new(Trigger::Edge).unwrap()), "stages", Duration::ZERO);
     watched((Server::Stages, Poll::new()), "stages-poll", Duration::ZERO);
 }
 
-/// The same for a scheduler of user threads, also where connections go to a helper and come back.
+/// The same for a scheduler of user threads, also if connections go to a helper and come back.
 #[test]
 fn warm_user_threads_allocate_nothing() {
     let inline = Server::Threads(None);
@@ -555,7 +551,7 @@ fn warm_user_threads_allocate_nothing() {
     watched((helped, Poll::new()), "fiber-helped", Duration::ZERO);
 }
 
-/// A log that holds the loop up at the end of a round.
+/// Log that holds the loop up at the end of a round.
 #[derive(Default)]
 struct Gate {
     shut: AtomicBool,
@@ -583,7 +579,7 @@ impl WorkerLog for &Gate {
     fn each_own(&self, _: &mut dyn FnMut(BorrowedFd<'_>)) {}
 }
 
-/// A receive stops short of an urgent byte, and what is behind it comes with no edge of its own.
+/// A receive stops short of an urgent byte, and the bytes behind it have no edge of their own.
 #[test]
 fn what_is_behind_an_urgent_byte_is_read() {
     let (folder, site, gate) = (Folder::new("urgent"), Site::default(), &Gate::default());
@@ -600,7 +596,7 @@ fn what_is_behind_an_urgent_byte_is_read() {
                 assert!(begin.elapsed() < PATIENCE, "the loop ends its round");
                 thread::sleep(Duration::from_millis(1));
             }
-            // All of it is there when the loop receives next.
+            // All bytes are there when the loop receives next.
             peer.get_mut().write_all(b"GET /small HTTP/1.1\r\nHost: a\r\n").unwrap();
             rustix::net::send(peer.get_ref(), b"!", SendFlags::OOB).unwrap();
             peer.get_mut().write_all(b"\r\n").unwrap();
@@ -610,7 +606,7 @@ fn what_is_behind_an_urgent_byte_is_read() {
     }
 }
 
-/// A poller that fails once it watches a connection.
+/// Poller that fails once it watches a connection.
 #[derive(Debug)]
 struct Failing(Epoll, bool);
 
@@ -642,7 +638,7 @@ impl Poller for Failing {
     }
 }
 
-/// Sockets of a loop that fails do not stay entered, where others share the table of descriptors.
+/// Sockets of a loop that fails do not stay entered if others share the table of descriptors.
 #[test]
 fn a_loop_that_fails_closes_its_connections() {
     let (folder, site) = (Folder::new("fails"), Site::default());

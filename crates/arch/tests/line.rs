@@ -1,5 +1,4 @@
-//! Pipelines over real sockets and files: stages with pollers and stages of threads, through which
-//! connections travel.
+//! Pipelines over real sockets and files: connections travel through stages of pollers and threads.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #[path = "../../../xtask/folder.rs"]
 mod folder;
@@ -44,11 +43,11 @@ use std::{
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// How long the machine may take for anything.
+/// Time that the machine may take for anything.
 const PATIENCE: Duration = Duration::from_secs(60);
 const FILES: [(&str, usize); 3] = [("small", 4096), ("page", 100), ("large", 1 << 20)];
 
-/// Too long to be kept in memory: its head has a buffer of its own.
+/// File too long to be kept in memory: its head has a buffer of its own.
 const SENT_FROM_FILE: (&str, usize) = ("middle", 20 << 10);
 
 struct Folder(folder::Folder);
@@ -67,7 +66,7 @@ fn body(name: &str, bytes: usize) -> Vec<u8> {
     name.bytes().cycle().take(bytes).collect()
 }
 
-/// The stations of a pipeline, and the slots of those who take from them.
+/// Stations of a pipeline, and the slots of the stages that take from them.
 const READ: usize = 0;
 const WRITE_POLL: usize = 1;
 const WRITE: usize = 2;
@@ -75,17 +74,16 @@ const READERS: usize = 3;
 const ACCEPT: usize = 4;
 const SLOTS: usize = 5;
 
-/// A pipeline.
 #[derive(Clone, Copy)]
 struct Shape {
     acceptors: usize,
-    /// Threads that read; none: the read poller does.
+    /// Threads that read; 0: the read poller does.
     readers: usize,
-    /// They only parse what the read poller has received.
+    /// Whether readers only parse what the read poller has received.
     parse: bool,
     writers: usize,
     spread: Spread,
-    /// The write poller and the writers take turns.
+    /// Whether the write poller and the writers take turns.
     barrier: bool,
     edge: bool,
 }
@@ -119,7 +117,7 @@ impl Shape {
     }
 }
 
-/// What the units of a pipeline share.
+/// State that the units of a pipeline share.
 #[derive(Clone, Copy)]
 struct Common<'a> {
     shape: Shape,
@@ -131,7 +129,7 @@ struct Common<'a> {
     bell: &'a Bell,
     line: &'a Line<'a>,
     barrier: &'a Barrier,
-    /// How often its threads have allocated.
+    /// Number of allocations of the threads.
     allocated: &'a AtomicU64,
 }
 
@@ -251,8 +249,7 @@ impl<'a> Common<'a> {
     }
 }
 
-/// Serves for as long as `client` runs, and says what was counted, by slot, and how often threads
-/// have allocated.
+/// Serves while `client` runs. Returns the totals of each slot, and the number of allocations.
 fn serve(
     shape: Shape,
     client: impl FnOnce(&[SocketAddr], Arena<'_>, &Bell) + Send,
@@ -352,8 +349,8 @@ fn answer(peer: &mut BufReader<TcpStream>, (name, bytes): (&str, usize)) {
     assert!(pieces.all(|piece| name.as_bytes().starts_with(piece)), "{name}");
 }
 
-/// Peers that ask for one file after another, for several at once, and for what does not fit their
-/// sockets, get the right bytes; each stage does its part of it and no other.
+/// Peers ask for one file after another, for several at once, and for more than fits their sockets.
+/// They get the right bytes, and each stage does its part and no other.
 fn stages_do_their_part(shape: Shape) {
     let [small, page, large] = FILES;
     let (slots, _) = serve(shape, |addresses, _, _| {
@@ -420,16 +417,16 @@ fn writers_have_queues_of_their_own() {
     stages_do_their_part(Shape { spread: Spread::Equal, ..WATPIPE4 });
 }
 
-/// A hit costs no memory, in whichever stage: a thousand more of them do not.
+/// A hit costs no memory in any stage: a thousand more do not either.
 #[test]
 fn a_hit_on_its_way_allocates_nothing() {
     for (shape, file) in [
         (WATPIPE4, FILES[0]),
         (WATPIPE4, SENT_FROM_FILE),
         (WATPIPE5, FILES[0]),
-        // Buffers of heads go round, although others complete than encode.
+        // Buffers of heads are reused, although one thread completes and another encodes.
         (WATPIPE5, SENT_FROM_FILE),
-        // So do those of requests that one receives and another parses.
+        // So are those of requests that one thread receives and another parses.
         (SEDA, FILES[0]),
         (SEDA, SENT_FROM_FILE),
     ] {
@@ -449,7 +446,7 @@ fn a_hit_on_its_way_allocates_nothing() {
     }
 }
 
-/// Who drains closes idle connections at once, finishes the others, and ends.
+/// A draining pipeline closes idle connections at once, finishes the others, and ends.
 fn drains(shape: Shape) {
     let large = FILES[2];
     serve(shape, |addresses, arena, bell| {
@@ -465,7 +462,7 @@ fn drains(shape: Shape) {
             thread::sleep(Duration::from_millis(1));
         }
         arena.control().drain(clock::now().tick.0 + 60_000);
-        // One of those who accept hears it, and tells the others.
+        // One of the accepting threads receives it, and informs the others.
         bell.ring();
         let reader = thread::spawn(move || {
             thread::sleep(Duration::from_millis(50));

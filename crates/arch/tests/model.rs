@@ -1,8 +1,8 @@
-//! Every interleaving of threads that use a queue, returns, or the stations of a pipeline: the same
-//! source as the server's, over locks of a model checker (`loom`).
+//! Every interleaving of threads that use a queue, returns, or the stations of a pipeline. The
+//! source is the server's, over locks of a model checker (`loom`).
 //!
-//! Its condition variables know no time: a thread whose wake-up is lost sleeps for ever, and the
-//! model says that it is stuck, whatever would have ended the wait later.
+//! The condition variables know no time. A thread whose wake-up is lost sleeps forever, and the
+//! model reports that it is stuck, whatever would have ended the wait later.
 #[expect(dead_code, unreachable_pub, reason = "it is the server's, which asks for more")]
 #[path = "../src/kit/queue.rs"]
 mod queue;
@@ -14,7 +14,7 @@ mod line {
     pub(crate) mod stations;
 }
 
-/// What the queues are made of here, under the names of `kit/sync.rs`.
+/// Parts of the queues in this model, under the names of `kit/sync.rs`.
 mod sync {
     use super::of;
     pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard, atomic};
@@ -28,32 +28,32 @@ mod sync {
         of(mutex.lock())
     }
 
-    /// The time stands still.
+    /// Clock that stands still.
     pub(crate) mod clock {
         pub(crate) const fn nanos() -> u64 {
             0
         }
     }
 
-    /// Bells that a model has at most.
+    /// The most bells of a model.
     const BELLS_MAX: usize = 2;
 
-    /// What is known of all bells.
+    /// State of all bells.
     struct Bells {
         made: Mutex<usize>,
-        /// Of each, whether it has been rung.
+        /// Whether each bell has been rung.
         rung: [(Mutex<bool>, Condvar); BELLS_MAX],
     }
 
     loom::lazy_static! {
-        /// Those of one interleaving.
+        /// Bells of one interleaving.
         static ref BELLS: Bells = Bells {
             made: Mutex::new(0),
             rung: std::array::from_fn(|_| (Mutex::new(false), Condvar::new())),
         };
     }
 
-    /// A bell that may be rung only while it is silent; they are numbered as they are made.
+    /// Bell that may be rung only while it is silent; numbered in order of creation.
     #[derive(Debug)]
     pub(crate) struct Bell(usize);
 
@@ -77,7 +77,7 @@ mod sync {
             assert!(std::mem::take(&mut *of(rung.lock())), "it was rung");
         }
 
-        /// Waits until that one is rung, as a poller does.
+        /// Waits until this bell is rung, as a poller does.
         pub(crate) fn wait(number: usize) {
             let (rung, changed) = &BELLS.rung[number];
             let mut rung = of(rung.lock());
@@ -117,17 +117,17 @@ use std::{
 };
 use sync::Bell;
 
-/// A lock: no thread panics while it has one.
+/// Unwraps a lock: no thread panics while it holds one.
 fn of<T>(locked: LockResult<T>) -> T {
     locked.expect("no thread panics")
 }
 
-/// Longer than anybody waits.
+/// Longer than any wait.
 const PATIENCE: Duration = Duration::MAX;
-/// How often a thread is interrupted where it need not give way, in one interleaving.
+/// The most preemptions where a thread need not give way, in one interleaving.
 const PREEMPTIONS: usize = 2;
 
-/// Tries all interleavings.
+/// Checks all interleavings.
 fn all(model: impl Fn() + Send + Sync + 'static) {
     let mut builder = Builder::new();
     builder.preemption_bound = Some(PREEMPTIONS);
@@ -184,8 +184,8 @@ fn a_batch_wakes_all_who_can_have_something() {
     }
 }
 
-/// Who looks for something at two queues, and waits at the first, is called to the second also when
-/// it has looked there already and does not wait yet.
+/// A thread looks for items at two queues, and waits at the first. A call for the second reaches it
+/// even if it has already checked the second and does not wait yet.
 #[test]
 fn a_call_is_heard_by_who_is_about_to_wait() {
     all(|| {
@@ -203,7 +203,7 @@ fn a_call_is_heard_by_who_is_about_to_wait() {
     });
 }
 
-/// Each item is taken, or given back by the end, or refused: once.
+/// Each item is taken, returned by the end, or refused: once.
 #[test]
 fn the_end_loses_nothing_and_wakes_everybody() {
     all(|| {
@@ -218,8 +218,7 @@ fn the_end_loses_nothing_and_wakes_everybody() {
     });
 }
 
-/// The owner's part: it sleeps where there is nothing, and takes what there is, until it has so
-/// many.
+/// Plays the owner's part: sleeps while there is nothing, else takes it, until it has `most`.
 fn collect(returns: &Returns<Job>, most: usize) -> VecDeque<Job> {
     let (mut all, mut some) = (VecDeque::new(), VecDeque::new());
     while all.len() < most {
@@ -234,11 +233,11 @@ fn collect(returns: &Returns<Job>, most: usize) -> VecDeque<Job> {
     all
 }
 
-/// A connection on its way: the model ends if two threads use it at once, or if what one has done
-/// is not seen by the next.
+/// A connection on its way. The model fails if two threads use it at once, or if one does not see
+/// what another has done before it.
 struct Job {
     touched: UnsafeCell<()>,
-    /// Requests that are still to come.
+    /// Remaining requests.
     requests: u32,
 }
 
@@ -279,12 +278,12 @@ fn a_call_is_heard_by_who_falls_asleep() {
             }
         }
         caller.join().unwrap();
-        // It may be called once more while it is awake, which leaves the bell silent.
+        // A second call while the owner is awake leaves the bell silent.
         assert!(!Bell::is_rung(0));
     });
 }
 
-/// The stations of a pipeline: one of a stage with a poller, and those of threads.
+/// Stations of a pipeline: one of a stage with a poller, and those of threads.
 const POLL: usize = 0;
 const WORK: usize = 1;
 const LAST: usize = 2;
@@ -295,8 +294,8 @@ impl Travels for Job {
     }
 }
 
-/// A stage with a poller and some threads, in whose queues there is so much room each, and one who
-/// accepts. The bell of the first is number 0.
+/// Makes a stage with a poller, some threads whose queues have this room each, and one acceptor.
+/// The bell of the first is number 0.
 fn pipeline(threads: usize, room: usize) -> Arc<Line<'static, Job>> {
     let merged = Entry::Merged(Returns::new().expect("it has no descriptor"));
     let mut stations = vec![Station { name: "poll", entry: merged, tally: tally() }];
@@ -307,7 +306,7 @@ fn pipeline(threads: usize, room: usize) -> Arc<Line<'static, Job>> {
     Arc::new(Line::new(stations, 1).expect("it has no descriptor"))
 }
 
-/// What has come to the stage with a poller, which sleeps until then.
+/// Takes the arrivals of the stage with a poller, which sleeps until then.
 fn arrived(line: &Line<'static, Job>) -> VecDeque<Job> {
     let Entry::Merged(returns) = &line.station(POLL).entry else { unreachable!("it has a poller") };
     if returns.falls_asleep() {
@@ -320,7 +319,7 @@ fn arrived(line: &Line<'static, Job>) -> VecDeque<Job> {
     jobs
 }
 
-/// What comes next to a thread, which sleeps until then.
+/// Takes the next arrival of a thread, which sleeps until then.
 fn next(line: &Line<'static, Job>, at: usize) -> Option<Job> {
     let Entry::Queued(queues, _) = &line.station(at).entry else { unreachable!("it has a queue") };
     let job = queues[0].take(PATIENCE, tally())?;
@@ -328,15 +327,15 @@ fn next(line: &Line<'static, Job>, at: usize) -> Option<Job> {
     Some(job)
 }
 
-/// The stage with a poller: it leaves all that comes to the thread, until the line is closed.
+/// Runs the stage with a poller, which leaves arrivals to the thread until the line is closed.
 fn poll(line: &Line<'static, Job>) {
     while !line.is_closed() {
         line.put_all(WORK, &mut arrived(line));
     }
 }
 
-/// The thread: what comes for the first time goes back to the poller, and ends when it comes again.
-/// How many have ended.
+/// Runs the thread. The first arrival goes back to the poller, and ends when it returns. Returns
+/// the number that have ended.
 fn work(line: &Line<'static, Job>) -> usize {
     let (mut came, mut ended) = (0, 0);
     while let Some(job) = next(line, WORK) {
@@ -351,8 +350,7 @@ fn work(line: &Line<'static, Job>) -> usize {
     ended
 }
 
-/// Wherever a connection is when the line is closed, at any time, it is found once, and two never
-/// touch it at once.
+/// A connection is found once when the line is closed. Two threads never touch it at once.
 #[test]
 fn a_line_that_is_closed_loses_no_connection() {
     all(|| {
@@ -370,10 +368,9 @@ fn a_line_that_is_closed_loses_no_connection() {
     });
 }
 
-/// Two connections with two requests each go round between a stage with a poller and two threads.
-/// A request takes a place at the entrance and gives it back in the last stage, or is turned away,
-/// and queues are no longer than there are places. Nobody waits for ever, and no put finds a full
-/// queue.
+/// Two connections with two requests each circulate between a stage with a poller and two threads.
+/// A request takes a place at the entrance and releases it in the last stage, or is turned away. A
+/// queue has as many places. No thread waits forever, and no put finds a full queue.
 #[test]
 fn a_cycle_with_bounded_admission_does_not_stop() {
     const PLACES: usize = 1;
@@ -417,7 +414,7 @@ fn a_cycle_with_bounded_admission_does_not_stop() {
     });
 }
 
-/// Who leaves a batch behind a barrier goes on when all of it is done, and not before.
+/// A thread that leaves a batch behind a barrier continues only after the whole batch is done.
 #[test]
 fn a_barrier_is_up_until_the_batch_is_done() {
     all(|| {

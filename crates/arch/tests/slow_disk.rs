@@ -1,8 +1,8 @@
-//! systems.md §8.6: while one request waits for a slow disk, in an open, a read or a sendfile, a
-//! request for a cached file is answered at once by AMPED and LAIO, and waits in SPED, whose ledger
-//! says for what. A program of its own: workers fork.
+//! systems.md §8.6: one request waits for a slow disk, in an open, a read or a sendfile. AMPED and
+//! LAIO meanwhile answer a request for a cached file at once. In SPED the request waits, and the
+//! ledger gives the cause. A program of its own: workers fork.
 //!
-//! Slow are injected faults, and the stand-in of a disk once the page cache has lost the files.
+//! Slow are injected faults, and the simulated disk once the page cache has lost the files.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #[path = "../../../xtask/folder.rs"]
 mod folder;
@@ -38,8 +38,7 @@ use std::{
 /// Long enough that a busy machine answers from memory within it.
 const SLOW: Duration = Duration::from_millis(1000);
 
-/// What is slow, which file is asked for, under what that is entered in the ledger, and what counts
-/// the time.
+/// Slow operation, requested file, counter of its stalls in the ledger, and counter of its time.
 type Fault = (&'static str, &'static str, Counter, Counter);
 
 const FAULTS: [Fault; 5] = [
@@ -50,7 +49,7 @@ const FAULTS: [Fault; 5] = [
     (STAND_IN, "large", Counter::StallSend, Counter::SendfileNs),
 ];
 
-/// Whatever has left the page cache.
+/// Slow reads of what is no longer in the page cache.
 const STAND_IN: &str = "stand-in";
 
 /// An architecture, its options, and whether a request for a cached file waits for the disk.
@@ -66,18 +65,18 @@ const ROWS: [Row; 7] = [
     ("laio", &[("laio.engine", "nowait")], false),
 ];
 
-/// Longer than what is kept in memory: it is sent from the file.
+/// Longer than a body that is kept in memory: sent from the file.
 const LARGE_BYTES: usize = 200_000;
 
 fn main() {
     let path = Folder::new("slow");
     let cases = ROWS.iter().flat_map(|row| FAULTS.map(|fault| (row, fault))).enumerate();
-    // Each has files of its own: what one has read would be in memory for all.
+    // Each case has files of its own: what one has read would be in memory for all.
     let cases: Vec<_> = cases
         .map(|(case, (row, fault))| (write(&path.join(case.to_string())), row, fault))
         .filter(|(files, _, (slow, ..))| *slow != STAND_IN || forgets(files))
         .collect();
-    // All of them first: this process has one thread as long as it forks.
+    // Start all servers first: this process must have one thread while it forks.
     let servers: Vec<_> =
         cases.iter().map(|(files, row, fault)| Server::start(files, row, *fault)).collect();
     thread::scope(|scope| {
@@ -100,7 +99,7 @@ fn write(folder: &Path) -> PathBuf {
     folder.to_owned()
 }
 
-/// Has the page cache lose all but one of the files. Not every file system does.
+/// Makes the page cache lose all files but one; false if the file system does not allow that.
 fn forgets(folder: &Path) -> bool {
     ["cold", "gone", "large"].iter().all(|name| {
         let file = fs::File::open(folder.join(name)).unwrap();
@@ -130,11 +129,11 @@ fn install(slow: &str) {
     }
 }
 
-/// One worker, whose disk is slow in one way.
+/// Worker whose disk is slow in one way.
 struct Server {
     what: String,
     waits: bool,
-    /// The loop itself performs what is slow, sooner or later.
+    /// Whether the loop itself performs the slow operation, sooner or later.
     performs: bool,
     file: &'static str,
     stall: Counter,
@@ -167,7 +166,7 @@ impl Server {
         let what = format!("{name} {options:?}, slow {slow}, {file}");
         let Env { arena, mut bells, .. } = env;
         let bell = bells.remove(0);
-        // Flash's loop opens again what a helper has opened: somebody else may wait then.
+        // Flash's loop opens again what a helper has opened, so another connection may wait.
         let performs = *waits || slow == "open" && name.starts_with("flash");
         Self { what, waits: *waits, performs, file, stall, time, address, arena, bell, child }
     }
@@ -177,7 +176,7 @@ impl Server {
         let Self { what, waits, performs, file, .. } = self;
         let mut client = connect(self.address);
         let mut warm = || assert_eq!(ask(&mut client, "warm"), content("warm"));
-        // A round is entered when it is over: by then another has answered.
+        // A round is entered at its end: by then another has answered.
         warm();
         warm();
         let before = self.stalls();
@@ -207,7 +206,7 @@ impl Server {
         self.leave();
     }
 
-    /// A client that leaves while its file is opened or read: nothing of it stays.
+    /// Tests a client that leaves while its file is opened or read: nothing of it stays.
     fn leave(&self) {
         request(&mut connect(self.address), "gone");
         thread::sleep(SLOW / 10);
@@ -219,7 +218,7 @@ impl Server {
         assert!(self.waits || took < SLOW, "{}: left after {took:?}", self.what);
     }
 
-    /// What the ledger says.
+    /// Counters of stalls.
     fn stalls(&self) -> HashMap<Counter, u64> {
         use Counter::{StallOpen, StallRead, StallRound, StallSend};
         let slot = self.arena.slot(0);
@@ -232,7 +231,7 @@ fn env(path: &Path, options: &[(&str, &str)]) -> Env {
     let mut specs: Vec<_> = ARCHITECTURES.iter().flat_map(|one| one.driver.options).collect();
     specs.extend(accept::OPTIONS);
     let mut settings = Settings::defaults(specs.iter().copied());
-    // A machine that is busy with other things is not to look like a slow disk.
+    // A machine busy with other work must not look like a slow disk.
     for (key, value) in options.iter().chain(&[("event.stall_us", "500 ms")]) {
         let spec = specs.iter().find(|spec| spec.key == *key).unwrap();
         settings.set(spec, spec.kind.parse(value).unwrap()).unwrap();
@@ -275,7 +274,7 @@ fn ask(client: &mut TcpStream, name: &str) -> Vec<u8> {
     answer(client)
 }
 
-/// The body of the next response.
+/// Reads the next response, and returns its body.
 fn answer(client: &mut TcpStream) -> Vec<u8> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {

@@ -1,7 +1,7 @@
-//! A kernel thread for each connection: what the driver must keep although its threads block (right
-//! bytes, deadlines, drain, counters, whole lines in the log), and when it starts them. And a pool
-//! of them, where a protocol has several operations out at once. And a process that is one such
-//! thread, and ends while others go on.
+//! Drivers whose threads block. A kernel thread for each connection must keep right bytes,
+//! deadlines, drain, counters and whole lines in the log, and start threads when due. A pool of
+//! threads serves a protocol with several operations out at once. A process that is one such thread
+//! ends while others continue.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #[path = "../../../xtask/folder.rs"]
 mod folder;
@@ -37,18 +37,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long the machine may take for anything.
+/// Time that the machine may take for anything.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Files: one that the cache keeps in memory, one that is sent from its descriptor, and one of
-/// which a peer that does not read takes only a part.
+/// Files: one that the cache keeps in memory, and one that is sent from its descriptor. Of the
+/// last, a peer that does not read takes only a part.
 const FILES: [(&str, usize); 3] = [("small", 4096), ("large", 3 << 20), ("huge", 64 << 20)];
 /// Slots of counters, which the threads share.
 const SLOTS: usize = 3;
 
-/// A server in this process.
 struct Server {
     env: &'static Env,
-    /// Where new roots are sent.
+    /// Channel for new roots.
     roots: Channel,
     address: SocketAddr,
     folder: Folder,
@@ -56,13 +55,13 @@ struct Server {
 }
 
 impl Server {
-    /// With all its threads from the beginning; `step`: how long a call waits.
+    /// Starts all threads at the beginning; `step` is the wait of a call.
     fn new(name: &str, threads: usize, step: Duration, deadlines: Deadlines) -> Self {
         let sets = &[("threads.start", "all")];
         Self::with(&DRIVER, name, threads, step, deadlines, sets, Box::new(ClearHttp1))
     }
 
-    /// With options of a driver, and what it speaks.
+    /// Starts a server with options of a driver, and a protocol.
     fn with(
         driver: &'static Driver,
         name: &str,
@@ -109,7 +108,7 @@ impl Server {
         Totals::of(self.env.arena.view().slots())
     }
 
-    /// Waits until so many connections have been accepted.
+    /// Waits until this many connections have been accepted.
     fn has_accepted(&self, connections: u64) {
         let since = Instant::now();
         while self.totals().get(Counter::AcceptOk) < connections {
@@ -118,7 +117,7 @@ impl Server {
         }
     }
 
-    /// Drains for so long at most; how long that took.
+    /// Drains for at most `ms`, and returns the time that it took.
     fn drain(&mut self, ms: u64) -> Duration {
         let since = Instant::now();
         self.env.arena.control().drain(clock::now().tick.0 + ms);
@@ -212,7 +211,7 @@ fn answer(peer: &mut TcpStream, (name, bytes): (&str, usize)) {
     assert!(response[head..] == body(name, bytes), "{name}: other bytes");
 }
 
-/// What comes until the end, and when that was.
+/// Reads until the end; returns what was read, and the time until then.
 fn rest(peer: &mut TcpStream) -> (String, Duration) {
     let (since, mut rest) = (Instant::now(), Vec::new());
     // A connection that is cut off is reset.
@@ -264,7 +263,7 @@ fn many_connections_at_once_get_the_right_bytes_and_are_counted_and_logged() {
     assert_eq!(lines, all);
 }
 
-/// Steps are much longer than what they are cut short for.
+/// Steps are much longer than the deadlines that cut them short.
 #[test]
 fn deadlines_are_kept_by_threads_that_block() {
     let deadlines = Deadlines {
@@ -289,7 +288,7 @@ fn deadlines_are_kept_by_threads_that_block() {
     assert!(said.starts_with("HTTP/1.1 408 "), "{said}");
     let (said, took) = rest(&mut idle);
     assert!(said.is_empty() && took < PATIENCE / 2, "{said} {took:?}");
-    // Each thread has a connection again that is idle from now on.
+    // Each thread has a connection again; this one is idle from now on.
     let mut next = server.connect();
     get(&mut next, FILES[0]);
     let (_, took) = rest(&mut next);
@@ -325,7 +324,7 @@ fn a_drain_ends_in_time_while_threads_block() {
     assert!(said.starts_with("HTTP/1.1 200 ") && said.contains("onnection: close"), "{said}");
     assert!(bytes > FILES[1].1, "{bytes}");
     assert!(idle.is_empty());
-    // The other head never comes.
+    // The rest of the other head never arrives.
     assert!((Duration::from_millis(2_900)..PATIENCE / 2).contains(&took), "{took:?}");
     let totals = server.totals();
     assert_eq!(totals.get(Counter::ConnectionsClosed), 4);
@@ -333,8 +332,8 @@ fn a_drain_ends_in_time_while_threads_block() {
     assert!(TcpStream::connect(server.address).is_err());
 }
 
-/// Threads that wait in `accept` cannot be woken without ending the listener: they leave when their
-/// wait ends, and connections that come later wait in the backlog for others.
+/// Threads that wait in `accept` cannot be woken without ending the listener. They leave when their
+/// wait ends; later connections wait in the backlog for others.
 #[test]
 fn a_drain_that_leaves_the_listener_ends_within_a_step() {
     let step = Duration::from_millis(200);
@@ -346,12 +345,12 @@ fn a_drain_that_leaves_the_listener_ends_within_a_step() {
     server.work.take().unwrap().join().unwrap().unwrap();
     assert!(since.elapsed() < PATIENCE / 2, "{:?}", since.elapsed());
     assert_eq!(server.totals().get(Counter::AcceptFaults), 0);
-    // Refused if nobody listened; and whoever accepts from the same socket gets it.
+    // Refused if the socket did not listen; any process that accepts from it gets this connection.
     let _waits = server.connect();
     assert!(accept_any(&server), "the backlog is lost");
 }
 
-/// True if a connection can be accepted from the server's socket.
+/// Whether a connection can be accepted from the server's socket.
 fn accept_any(server: &Server) -> bool {
     let socket = server.env.sockets[0].as_fd().try_clone_to_owned().unwrap();
     std::net::TcpListener::from(socket).accept().is_ok()
@@ -375,7 +374,7 @@ fn an_idle_server_leaves_at_once_and_who_has_no_thread_waits_in_the_queue() {
     assert!(server.drain(60_000) < PATIENCE / 2);
 }
 
-/// Waits until so many threads serve connections or wait for one.
+/// Waits until this many threads serve connections or wait for one.
 fn settles_at(server: &Server, threads: u64) {
     let since = Instant::now();
     while server.totals().gauge(Gauge::ThreadsOpen) != threads {
@@ -398,7 +397,7 @@ fn threads_are_started_when_few_are_left_and_end_when_many_are() {
         get(peers.last_mut().unwrap(), FILES[0]);
         settles_at(&server, peer + 2);
     }
-    // There are no more than there may be connections: a ninth waits.
+    // There are never more threads than connections allowed: a ninth waits.
     peers.extend([(); 2].map(|()| server.connect()));
     peers[6..].iter_mut().for_each(|peer| get(peer, FILES[0]));
     settles_at(&server, 8);
@@ -411,7 +410,7 @@ fn threads_are_started_when_few_are_left_and_end_when_many_are() {
     answer(&mut ninth, FILES[0]);
     drop((peers, ninth));
     settles_at(&server, 3);
-    // Numbers of threads that have ended are given to others.
+    // Threads that have ended pass their numbers to others.
     let mut peers = [(); 5].map(|()| server.connect());
     peers.iter_mut().for_each(|peer| get(peer, FILES[0]));
     settles_at(&server, 7);
@@ -434,12 +433,12 @@ fn what_a_thread_has_cached_goes_with_it() {
     assert_eq!(server.totals().gauge(Gauge::CacheEntries), 4);
     drop(peers);
     settles_at(&server, 1);
-    // The one that is left had a connection, or has been started since.
+    // The remaining thread had a connection, or has been started since.
     let left = [Gauge::CacheEntries, Gauge::CacheBytes].map(|gauge| server.totals().gauge(gauge));
     assert!(left[0] <= 1 && (left[0] == 1) == (left[1] > 0), "{left:?}");
 }
 
-/// The thread stands in `recv` for much longer than this takes.
+/// The thread waits in `recv` for much longer than this takes.
 #[test]
 fn what_comes_after_the_beginning_of_a_drain_is_the_last() {
     let mut server = Server::new("last", 2, PATIENCE, Deadlines::default());
@@ -453,7 +452,7 @@ fn what_comes_after_the_beginning_of_a_drain_is_the_last() {
     assert!(server.drain(60_000) < PATIENCE / 2);
 }
 
-/// Each thread has a cache of its own, and stands in `recv` while the root is replaced.
+/// Each thread has a cache of its own, and waits in `recv` while the root is replaced.
 #[test]
 fn threads_with_caches_of_their_own_forget_an_old_root() {
     let sets = &[("threads.start", "all"), ("threads.cache", "own")];
@@ -485,7 +484,7 @@ fn threads_with_caches_of_their_own_forget_an_old_root() {
     }
 }
 
-/// A name is looked for again and again while the root is deleted: nothing is pending then.
+/// A name is looked up repeatedly while the root is deleted; no operation is pending then.
 #[test]
 fn a_connection_that_waits_for_a_time_takes_no_processor() {
     let server = Server::new("sleeps", 1, Duration::from_millis(100), Deadlines::default());
@@ -499,14 +498,14 @@ fn a_connection_that_waits_for_a_time_takes_no_processor() {
     assert!(turns < 1000, "{turns} turns");
 }
 
-/// A process of which there are several on a listener, in a thread of this one.
+/// Runs one of several processes on a listener, in a thread of this process.
 fn one_of_several(name: &str, sets: &[(&str, &str)]) -> Server {
     let step = Duration::from_millis(50);
     Server::with(&mp::DRIVER, name, 1, step, Deadlines::default(), sets, Box::new(ClearHttp1))
 }
 
-/// It finishes the connection that it has, however many requests come, and leaves the listener as
-/// it is to the others.
+/// A retired process finishes the connection that it has, however many requests arrive, and leaves
+/// the listener unchanged to the others.
 #[test]
 fn a_process_that_is_retired_ends_after_its_connection() {
     let mut server = one_of_several("retired", &[]);
@@ -528,7 +527,7 @@ fn a_process_that_is_retired_ends_after_its_connection() {
     server.work = Some(thread::spawn(move || (mp::DRIVER.work)(env, 0)));
     answer(&mut next, FILES[0]);
     drop(next);
-    // This one has no connection, or soon has none.
+    // This process has no connection, or soon has none.
     slot.retire();
     server.work.take().unwrap().join().unwrap().unwrap();
     let totals = server.totals();
@@ -561,7 +560,7 @@ fn frames(driver: &'static Driver, name: &str, threads: usize) -> Server {
     Server::with(driver, name, threads, step, deadlines, sets, Box::new(frames))
 }
 
-/// Sends what a client may, and takes what comes, until it has so many answers.
+/// Sends as far as a client may, and reads until it has `answers`.
 fn exchange(peer: &mut TcpStream, client: &mut Client, sent: &mut usize, answers: usize) {
     let (wire, mut piece) = (client.wire(), vec![0; 64 << 10]);
     let mut judge = |Answer { file, code, body: of, .. }: Answer| {
@@ -620,7 +619,7 @@ fn a_thread_of_a_pool_receives_while_its_peer_takes_nothing() {
     receives_beside(&frames(&pool::DRIVER, "pool-beside", 1));
 }
 
-/// A peer asks for more while it takes nothing of what it has asked for.
+/// A peer sends further requests while it reads no response.
 fn receives_beside(server: &Server) {
     let (mut peer, mut client) = (server.connect(), Client::new(vec![2, 0, 1]));
     let wire = client.wire();
@@ -628,7 +627,7 @@ fn receives_beside(server: &Server) {
     let since = Instant::now();
     let sent = || server.totals().get(Counter::BytesSent);
     let mut before = 0;
-    // Until nothing more goes out.
+    // Until no more bytes leave.
     while before == 0 || sent() > before {
         assert!(since.elapsed() < PATIENCE / 2, "the peer has room for all of it");
         before = sent();

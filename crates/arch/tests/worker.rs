@@ -1,5 +1,5 @@
-//! A worker without an event loop: its driver is written here, of what any driver may use. It goes
-//! round all connections, performs what each asks for at once, and comes back for what would wait.
+//! A worker without an event loop, with a driver written here. The driver visits all connections,
+//! performs their operations at once, and retries those that would wait.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 use folder::Folder;
 use regatta_arch::{
@@ -45,12 +45,11 @@ mod folder;
 #[path = "worker/passing.rs"]
 mod passing;
 
-/// How long the machine may take for anything.
+/// Time that the machine may take for anything.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// More than a socket takes at once.
 const LARGE_BYTES: usize = 4 << 20;
 
-/// How workers accept.
 const RULES: AcceptRules = AcceptRules {
     count: 0,
     events_per_accept: 0,
@@ -62,10 +61,10 @@ const RULES: AcceptRules = AcceptRules {
     exclusive: false,
 };
 
-/// What this driver keeps of a connection: the operation that would have waited.
+/// Driver's state of a connection: the operation that would have waited.
 type Held = Option<Op<StaticFile>>;
 
-/// Goes round until the worker is to leave.
+/// Runs rounds until the worker is to leave.
 fn run(mut worker: Worker<'_, Held>, below: Below<'_>) {
     let mut buffer = vec![0; 16 << 10];
     while worker.goes_on() {
@@ -73,7 +72,7 @@ fn run(mut worker: Worker<'_, Held>, below: Below<'_>) {
     }
 }
 
-/// One round, after a wait of so long at most.
+/// Runs one round, after a wait of at most `most`.
 fn round(worker: &mut Worker<'_, Held>, most: Duration, below: Below<'_>, buffer: &mut [u8]) {
     let wait = worker.begin_wait();
     thread::sleep(wait.timeout.min(most));
@@ -106,7 +105,7 @@ fn round(worker: &mut Worker<'_, Held>, most: Duration, below: Below<'_>, buffer
     }
 }
 
-/// Performs what a connection asks for, until it would have to wait.
+/// Performs a connection's operations until one would have to wait.
 fn turn(worker: &mut Worker<'_, Held>, key: u64, below: Below<'_>, buffer: &mut [u8]) {
     let Some((slot, desk)) = worker.turn(key) else { return };
     let begun = desk.begin(slot, true);
@@ -155,7 +154,7 @@ fn turn(worker: &mut Worker<'_, Held>, key: u64, below: Below<'_>, buffer: &mut 
     }
 }
 
-/// Ends the worker, also where the client has failed.
+/// Ends the worker, also after the client has failed.
 struct Stop<'a>(Arena<'a>);
 
 impl Drop for Stop<'_> {
@@ -164,7 +163,7 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Asks for a file, and reads as many bytes as its response has at the end.
+/// Requests a file, and reads until its response ends with this many bytes.
 fn get(peer: &mut TcpStream, name: &str, bytes: usize) {
     peer.write_all(format!("GET /{name} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).unwrap();
     let mut response = Vec::new();
@@ -185,7 +184,7 @@ fn is_over(peer: &mut TcpStream) -> bool {
     peer.read(&mut [0]).is_ok_and(|n| n == 0)
 }
 
-/// What is served, a listener for each worker, and where they count.
+/// Site, root, counters, and a listener for each worker.
 struct Fixture {
     _folder: Folder,
     site: Site,
@@ -230,7 +229,7 @@ impl Fixture {
         self.arena.slot(worker).get(counter)
     }
 
-    /// Is that worker, in this thread.
+    /// Runs this worker in this thread.
     fn serve(&self, worker: usize, cache: &dyn Cache<StaticFile>) {
         self.work(worker, cache, run);
     }
@@ -248,7 +247,7 @@ impl Fixture {
         Below { root: &self.root, rules: OpenRules::default() }
     }
 
-    /// A worker that counts in that slot, and accepts from that listener.
+    /// Makes a worker that counts in that slot, and accepts from that listener.
     fn worker<'a, S>(
         &'a self,
         slot: usize,
@@ -272,7 +271,7 @@ impl Fixture {
     }
 }
 
-/// A thread has a worker of one connection, and there may be ten thousand threads.
+/// A thread has a worker for one connection, and there may be ten thousand threads.
 #[test]
 fn a_worker_of_one_connection_takes_little_memory() {
     let fixture = Fixture::new("memory", 1);
@@ -307,8 +306,8 @@ fn a_worker_needs_no_event_loop() {
             get(&mut first, name, bytes);
             get(&mut second, name, bytes);
         }
-        // Whoever has not acknowledged its last response is not closed for another; the kernel does
-        // so 40 ms late.
+        // A connection whose last response is not acknowledged is not closed for another; the
+        // kernel acknowledges up to 40 ms late.
         thread::sleep(Duration::from_millis(200));
         let mut third = fixture.connect(0);
         get(&mut third, "small", 4096);
@@ -326,7 +325,7 @@ fn a_worker_needs_no_event_loop() {
     assert_eq!(get(Counter::BytesSent), get(Counter::SendBytes) + get(Counter::SendfileBytes));
 }
 
-/// What one thread has opened the other finds.
+/// A thread finds what another has opened.
 #[test]
 fn threads_share_a_cache() {
     let fixture = &Fixture::new("threads", 2);
@@ -349,8 +348,8 @@ fn threads_share_a_cache() {
     assert!(get(Counter::LockAcquisitions).iter().all(|taken| *taken > 0));
 }
 
-/// While the disk holds the loop up for one connection, nothing is sent to another, whose window
-/// has begun. That time is taken off when something is sent, once.
+/// While the disk holds the loop up for one connection, nothing is sent to another whose window has
+/// begun. That time is deducted once, when bytes are next sent.
 #[test]
 fn the_time_in_which_the_disk_holds_the_loop_up_is_not_the_peers() {
     const BEGIN_MS: u64 = 1_000_000;
@@ -377,7 +376,7 @@ fn the_time_in_which_the_disk_holds_the_loop_up_is_not_the_peers() {
             Some(Action::Admit(accepted)) => worker.admit(accepted, Readiness::new(true, 0)),
             other => panic!("{other:?}"),
         });
-        // A turn that has waited for the disk for so long: the deadline after it.
+        // A turn that has waited this long for the disk; returns the deadline after it.
         let mut turn = |key, held_ms: u64| {
             io.begin_round(false);
             let (slot, desk) = worker.turn(key).unwrap();
@@ -400,8 +399,7 @@ fn the_time_in_which_the_disk_holds_the_loop_up_is_not_the_peers() {
     hook::clear();
 }
 
-/// A round whose turns all wait for the disk may begin in the same part of a second in which the
-/// last one ended.
+/// A round of turns that wait for the disk may begin in the fraction of a second of the last end.
 #[test]
 fn the_date_goes_on_while_the_disk_holds_the_loop_up() {
     const BEGIN_MS: u64 = 1_000_000;
@@ -445,9 +443,8 @@ fn a_drain_does_not_wait_for_the_end_of_an_accept_pause() {
     hook::clear();
 }
 
-/// Two workers accept from one socket, as those of two masters do while one takes over from the
-/// other. The first leaves: it serves what is in the backlog at that moment, and the second gets
-/// all that comes after it.
+/// Two workers accept from one socket, as those of two masters do during a takeover. The first
+/// leaves: it serves the backlog of that moment, and the second gets all later connections.
 #[test]
 fn a_drain_that_leaves_the_listeners_ends_nobody_elses_accepting() {
     let fixture = Fixture::new("leave", 2);
@@ -469,7 +466,7 @@ fn a_drain_that_leaves_the_listeners_ends_nobody_elses_accepting() {
         }
     }
     assert!(!leaving.is_listening());
-    // Connecting fails where nobody listens.
+    // Connecting fails if no socket listens.
     let _after = fixture.connect(0);
     staying.offer(0);
     match staying.next_action() {

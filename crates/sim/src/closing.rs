@@ -1,9 +1,9 @@
-//! Judges how connections end: for the reason that is counted, and with nothing left undone.
+//! Judges ends of connections: they must match the counted reason, and leave nothing undone.
 use crate::{judge::Judge, link::Link, registry::Registry, sealing::ClientSeal, trace::Stamp};
 use regatta_op::CloseReason;
 use regatta_origin::Site;
 
-/// The end of a connection.
+/// End of a connection.
 pub(crate) struct Closing<'a> {
     pub(crate) site: &'a Site,
     pub(crate) link: &'a Link,
@@ -12,7 +12,7 @@ pub(crate) struct Closing<'a> {
 }
 
 impl Closing<'_> {
-    /// Judges it.
+    /// Judges this end.
     pub(crate) fn judge(&self, judge: &Judge<'_>, registry: &Registry) -> Result<(), String> {
         let link = self.link;
         let cut = link.reader.unfinished();
@@ -48,7 +48,7 @@ impl Closing<'_> {
         self.nothing_lost(excused)
     }
 
-    /// The connection may end for this reason.
+    /// Checks that the connection may end for this reason.
     fn reasoned(&self) -> Result<(), String> {
         let link = self.link;
         let deadlines = &self.site.deadlines;
@@ -90,7 +90,7 @@ impl Closing<'_> {
             }
             CloseReason::Truncated => link.shrank,
             CloseReason::Drained => link.drained.is_some(),
-            // No connection has to make room for another here.
+            // No connection makes room for another here.
             CloseReason::Displaced => false,
         };
         if held {
@@ -107,7 +107,7 @@ impl Closing<'_> {
         ))
     }
 
-    /// It ends in the handshake, and may end there for this reason.
+    /// Checks an end in the handshake, and that its reason may occur there.
     fn in_handshake(&self, seal: &ClientSeal) -> Result<(), String> {
         let (link, came) = (self.link, self.link.wire_received > 0);
         let held = match self.reason {
@@ -126,7 +126,7 @@ impl Closing<'_> {
         if held { Ok(()) } else { Err(format!("{reason:?} in the handshake, {came} bytes came")) }
     }
 
-    /// The peer of a sealed connection that ends properly is told.
+    /// Checks that the peer of a sealed connection is informed of a proper end.
     fn said_so(&self) -> Result<(), String> {
         let link = self.link;
         let Some(seal) = &link.seal else { return Ok(()) };
@@ -139,7 +139,7 @@ impl Closing<'_> {
                 | CloseReason::Refused
                 | CloseReason::Drained
         );
-        // Behind a part of a record the peer could open nothing.
+        // After a part of a record, the peer could open nothing.
         let whole = link.offered.is_none() && link.broke.is_none();
         let may = seal.greets(link.wire_received) && !link.ended && whole;
         if tells && may && !link.pipe.reset && link.peer.is_prompt() && !seal.is_told() {
@@ -148,25 +148,25 @@ impl Closing<'_> {
         Ok(())
     }
 
-    /// It stopped waiting for the disk because the peer had closed its half.
+    /// Whether the connection stopped waiting for the disk because the peer had closed its half.
     fn gave_up_half(&self) -> bool {
         let gave_up = self.link.overdue.is_some_and(|at| at.step == self.now.step);
         self.reason == CloseReason::PeerAborted && gave_up && self.link.pipe.fin
     }
 
-    /// A 400 for a malformed path does not end the connection by itself.
+    /// Whether the last request has only a malformed path; its 400 does not end the connection.
     fn last_is_bad_path(&self) -> bool {
         let last = self.link.requests.get(self.link.reader.count - 1);
         last.is_some_and(|asked| asked.request.refusals.is_empty())
     }
 
-    /// Bytes that the peer must take in so many milliseconds.
+    /// Bytes that the peer must take in this many milliseconds.
     fn due(&self, ms: u64) -> u64 {
         (self.site.deadlines.send_rate_min * ms / 1000).max(1)
     }
 
-    /// A peer that reads and keeps to the rules gets all that was sent: closing a socket with
-    /// unread bytes in it destroys what is on its way (RFC 9112 §9.6).
+    /// A peer that reads and follows the rules gets all that was sent. Closing a socket with unread
+    /// bytes destroys bytes in flight (RFC 9112 §9.6).
     fn nothing_lost(&self, excused: bool) -> Result<(), String> {
         let link = self.link;
         let dead = link.pipe.reset || link.broke.is_some();
@@ -178,9 +178,9 @@ impl Closing<'_> {
         let limits = &self.site.limits;
         let lingered = link.lingered(limits.head_bytes_max as u64);
         let too_much = lingered > u64::from(limits.linger_bytes_max);
-        // Nothing is sent, nor waited for, after a record that could not be opened (RFC 8446 §6.2).
+        // After a record that could not be opened, nothing is sent or awaited (RFC 8446 §6.2).
         let broken = link.seal.as_ref().is_some_and(|seal| seal.is_spoilt(link.wire_received));
-        // A server that drains closes idle connections at once, whatever is on its way.
+        // A server that drains closes idle connections at once, whatever is in flight.
         let at_once = self.reason == CloseReason::Drained && !link.pipe.shut;
         let deadlines = &self.site.deadlines;
         let linger_ms = deadlines.linger_ms_max.min(deadlines.send_window_ms);
@@ -197,7 +197,7 @@ impl Closing<'_> {
     }
 }
 
-/// How long a connection can last at most after its peer did something last, milliseconds.
+/// Longest that a connection can last after the last act of its peer, milliseconds.
 pub(crate) fn patience(site: &Site, link: &Link) -> u64 {
     let deadlines = &site.deadlines;
     let once = deadlines.head_ms_max + deadlines.send_window_ms * 3 + link.lateness * 4;

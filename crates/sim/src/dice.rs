@@ -1,6 +1,6 @@
-//! Where every decision of a schedule comes from: a seed, or bytes that a fuzzer chose.
+//! Source of every decision in a schedule: a seed, or bytes that a fuzzer chose.
 
-/// Draws numbers. The same seed or bytes give the same numbers on every machine, for ever.
+/// Draws numbers. The same seed or bytes give the same numbers on every machine, forever.
 #[derive(Clone, Debug)]
 pub(crate) struct Dice {
     bytes: Vec<u8>,
@@ -14,12 +14,12 @@ impl Dice {
         Self { bytes: Vec::new(), at: 0, state: mix(seed) }
     }
 
-    /// Draws from `bytes`, and when those are used up as [`Self::seeded`] with 0.
+    /// Draws from `bytes`; if too few are left for a draw, draws as [`Self::seeded`] with 0.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
         Self { bytes: bytes.to_vec(), at: 0, state: mix(0) }
     }
 
-    /// Another stream for the same seed or bytes: what is drawn from it changes nothing here.
+    /// Makes another stream for the same seed or bytes: draws from it change nothing here.
     pub(crate) fn apart(&self, name: u64) -> Self {
         let state = self.bytes.iter().fold(self.state, |state, byte| mix(state ^ u64::from(*byte)));
         Self::seeded(state ^ name)
@@ -51,25 +51,25 @@ impl Dice {
         least + self.below(most - least + 1)
     }
 
-    /// True once in `n` draws.
+    /// Returns true once in `n` draws on average.
     pub(crate) fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == n - 1
     }
 
-    /// One of `choices`.
+    /// Draws one of `choices`.
     pub(crate) fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[index(self.below(choices.len() as u64))]
     }
 }
 
-/// The output function of splitmix64.
+/// Output function of splitmix64.
 pub(crate) const fn mix(value: u64) -> u64 {
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     value ^ (value >> 31)
 }
 
-/// A count of things in memory, as an index.
+/// Converts a count of things in memory to an index.
 pub(crate) fn index(n: u64) -> usize {
     usize::try_from(n).expect("what is counted fits into memory")
 }

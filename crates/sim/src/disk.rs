@@ -1,4 +1,4 @@
-//! A disk in memory whose every byte can be told from a file's number and an offset.
+//! A disk in memory; each byte follows from a file's number and an offset.
 use crate::dice::{Dice, mix};
 use regatta_op::{Coding, Codings, File, FileId, Modified, OpenFault, OpenReq, Opened, ReadReq};
 use std::{
@@ -12,12 +12,12 @@ use std::{
 /// The second at which virtual time starts.
 pub(crate) const UNIX: u64 = 1_700_000_000;
 
-/// The second of a moment.
+/// Converts a moment to seconds since 1970.
 pub(crate) const fn unix(stamp: crate::trace::Stamp) -> u64 {
     UNIX + stamp.tick / 1000
 }
 
-/// What is on disk at first, or appears later. Content codings' siblings are among them.
+/// Names on disk at first or later, including siblings of content codings.
 pub(crate) const NAMES: [&str; 28] = [
     "index.html",
     "404.html",
@@ -49,7 +49,7 @@ pub(crate) const NAMES: [&str; 28] = [
     "late.txt",
 ];
 
-/// One file's content, shared by all who have it open: it may shrink or grow under them.
+/// Content of one file, shared by all that have it open: it may shrink or grow under them.
 #[derive(Debug)]
 struct Inode(Mutex<FileId>);
 
@@ -63,7 +63,7 @@ impl Inode {
     }
 }
 
-/// Counts the open descriptors: one for each open, however often it is cloned.
+/// Counts the open descriptors: one for each open, regardless of clones.
 #[derive(Debug)]
 struct Descriptor(Arc<AtomicU64>);
 
@@ -73,7 +73,6 @@ impl Drop for Descriptor {
     }
 }
 
-/// An open file.
 #[derive(Clone, Debug)]
 pub(crate) struct SimFile {
     id: FileId,
@@ -88,25 +87,25 @@ impl File for SimFile {
 }
 
 impl SimFile {
-    /// Its facts as they are now.
+    /// Facts of the file as they are now.
     pub(crate) fn stat(&self) -> FileId {
         self.inode.id()
     }
 
-    /// Appends the bytes that are there now of a range.
+    /// Appends the bytes of a range that exist now.
     pub(crate) fn read(&self, at: u64, len: u64, out: &mut Vec<u8>) {
         let end = self.stat().len.min(at.saturating_add(len));
         out.extend((at..end).map(|at| content(self.id.inode, at)));
     }
 }
 
-/// The byte at an offset of the file with a number.
+/// Byte at an offset of the file with a number.
 pub(crate) fn content(inode: u64, at: u64) -> u8 {
     let word = mix(inode.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (at >> 3));
     word.to_le_bytes()[usize::from((at & 7) as u8)]
 }
 
-/// What an open found, without the descriptors.
+/// Result of an open, without the descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::large_enum_variant, reason = "most are files")]
 pub(crate) enum Seen {
@@ -119,21 +118,20 @@ struct Node {
     inode: Arc<Inode>,
 }
 
-/// The disk.
 pub(crate) struct Disk {
-    /// Names that change and are asked for more often than others.
+    /// Names that change and are requested more often than others.
     pub(crate) hot: Vec<&'static str>,
     nodes: BTreeMap<Vec<u8>, Node>,
     faults: BTreeMap<Vec<u8>, OpenFault>,
     live: Arc<AtomicU64>,
-    /// How many files there have been.
+    /// Number of files created so far.
     inodes: u64,
-    /// How many changes there have been; it goes into times, so that no two are the same.
+    /// Number of changes so far; part of times, so that no two are equal.
     changes: u32,
 }
 
 impl Disk {
-    /// A disk with most of [`NAMES`] on it.
+    /// Makes a disk with most of [`NAMES`].
     pub(crate) fn new(dice: &mut Dice) -> Self {
         let hot = (0..dice.between(1, 4)).map(|_| dice.pick(&NAMES)).collect();
         let mut disk = Self {
@@ -152,7 +150,7 @@ impl Disk {
         disk
     }
 
-    /// Descriptors that somebody holds.
+    /// Number of open descriptors.
     pub(crate) fn live(&self) -> u64 {
         self.live.load(Relaxed)
     }
@@ -188,7 +186,7 @@ impl Disk {
         SimFile { id, inode: Arc::clone(&node.inode), _descriptor: descriptor }
     }
 
-    /// Something happens to a file; says to which and what.
+    /// Changes a random file; returns its name and the change.
     pub(crate) fn change(&mut self, tick: u64, dice: &mut Dice) -> (&'static str, &'static str) {
         let name = if dice.one_in(2) { dice.pick(&NAMES) } else { dice.pick(&self.hot) };
         let known = self.nodes.contains_key(name.as_bytes());
@@ -236,7 +234,7 @@ impl Disk {
         self.inodes += 1;
         let (modified, changed) = self.times(tick, dice);
         let old = self.nodes.get(name.as_bytes());
-        // It has one link less now.
+        // The old file has one link less now.
         old.iter().for_each(|old| old.inode.facts().changed = changed);
         let id = FileId { device: 1, inode: self.inodes, len, modified, changed };
         let inode = Inode(Mutex::new(id));
@@ -265,7 +263,7 @@ impl Disk {
         }
     }
 
-    /// A modification time, in the past, now or in the future, and a change time, which is now.
+    /// Draws a modification time in the past, now or in the future; the change time is now.
     fn times(&mut self, tick: u64, dice: &mut Dice) -> (Modified, Modified) {
         self.changes += 1;
         let now = i64::try_from(UNIX + tick / 1000).expect("virtual time is short");
@@ -290,18 +288,18 @@ fn length(name: &str, dice: &mut Dice) -> u64 {
     }
 }
 
-/// The siblings that are worth asking for, by the name alone.
+/// Siblings worth a request, by the name alone.
 pub(crate) fn compressible(name: &[u8]) -> Codings {
     if name.ends_with(b".png") || name.ends_with(b".gz") { Codings::NONE } else { Codings::ALL }
 }
 
-/// Reads a range as the system would, now, into the buffer that goes with it.
+/// Reads a range as the system would now, into the request's buffer.
 pub(crate) fn read(mut req: ReadReq<SimFile>) -> Vec<u8> {
     req.file.read(req.at, req.len, &mut req.buffer);
     req.buffer
 }
 
-/// The name as the trace has it.
+/// Name of a path in the trace.
 pub(crate) fn name_of(path: &[u8]) -> &'static str {
     let known = NAMES.iter().find(|name| name.as_bytes() == path);
     known.copied().unwrap_or("another name")

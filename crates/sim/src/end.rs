@@ -1,4 +1,4 @@
-//! What a peer does in one action, in schedules of every kind.
+//! Acts of a peer, in schedules of every kind.
 use crate::{
     dice::Dice,
     peer::{NEVER, Peer, Pipe},
@@ -12,19 +12,18 @@ pub(crate) struct End<'a>(
     pub(crate) &'a mut Option<ClientSeal>,
 );
 
-/// What a peer has done.
+/// Acts of a peer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Acted {
-    /// Bytes.
     pub(crate) read: u64,
     pub(crate) sent: u64,
-    /// There is a new request to send, or a part of the handshake.
+    /// Whether there is a new request to send, or a part of the handshake.
     pub(crate) fresh: bool,
     pub(crate) left: bool,
 }
 
 impl End<'_> {
-    /// Reads what has come, and goes on with the handshake.
+    /// Reads what has arrived, and continues the handshake.
     pub(crate) fn read(self) -> Acted {
         let Self(peer, pipe, seal) = self;
         let read = peer.read(pipe);
@@ -32,7 +31,7 @@ impl End<'_> {
         Acted { read, fresh, ..Acted::default() }
     }
 
-    /// Puts a request behind what is to be sent.
+    /// Appends a request to what is to be sent.
     pub(crate) fn say(self, plain: &[u8]) {
         match self.2 {
             Some(seal) => seal.say(plain, &mut self.0.out),
@@ -40,8 +39,8 @@ impl End<'_> {
         }
     }
 
-    /// Sends a piece, leaves if it is time to, and decides when it acts next; true if it has done
-    /// anything. `answered`: it has read an answer to each of its requests.
+    /// Sends a piece, leaves if it is time to, and sets the time of the next act. Returns whether
+    /// the peer has acted. `answered`: it has read a response to each request.
     pub(crate) fn go_on(
         self,
         acted: &mut Acted,

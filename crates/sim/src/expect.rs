@@ -1,5 +1,5 @@
-//! What a request may be answered with, given what could be known of the disk: a second reading of
-//! the standards and of the site's rules, which shares no code with the first.
+//! Responses that a request may get, given what could be known of the disk. This second reading of
+//! the standards and of the site's rules shares no code with the first.
 use crate::{
     dice::index,
     disk::Seen,
@@ -8,11 +8,10 @@ use crate::{
 use regatta_op::{Coding, FileId, OpenFault};
 use regatta_origin::Site;
 
-/// A file with a time up to 1980-01-02, seconds since 1970, has no date: image layers and archives
-/// give that to all files.
+/// Latest time of a file without a date, 1980-01-02, in seconds since 1970: image layers and
+/// archives set such times for all files.
 pub(crate) const UNDATED_SECS_MAX: i64 = (3_650 + 2 + 1) * 86_400;
 
-/// The role in which a file answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Itself,
@@ -20,7 +19,7 @@ pub(crate) enum Role {
     NotFound,
 }
 
-/// A file as a response describes it.
+/// Description of a file in a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shown {
     pub(crate) name: Vec<u8>,
@@ -28,19 +27,18 @@ pub(crate) struct Shown {
     pub(crate) coding: Option<Coding>,
     pub(crate) role: Role,
     pub(crate) varies: bool,
-    /// It was looked at so soon after a change that another change might not be seen.
+    /// Whether the disk was asked so soon after a change that another change might be missed.
     pub(crate) young: bool,
-    /// `Last-Modified`; `None` if the file is from the future, so that it depends on when it was
-    /// seen first.
+    /// `Last-Modified`; `None` for a file from the future: the date depends on the first look.
     pub(crate) modified: Option<i64>,
 }
 
-/// What a response is about.
+/// Content of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// A small page that says the status.
+    /// A small page with the status.
     Page(u16),
-    /// The answer to `OPTIONS`.
+    /// The response to `OPTIONS`.
     Options,
     /// A redirect to the same path with a slash.
     Redirect(Vec<u8>),
@@ -50,27 +48,27 @@ pub(crate) enum Answer {
     Unsatisfiable(u64),
 }
 
-/// What could be known of a name, and since when.
+/// Knowledge of a name, and its second.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Known {
     pub(crate) seen: Seen,
     pub(crate) unix: u64,
-    /// The second in which the disk was asked.
+    /// Second in which the disk was asked.
     pub(crate) asked_unix: u64,
 }
 
-/// Finds all answers to one request.
+/// Finds all possible responses to one request.
 pub(crate) struct Oracle<'a> {
     pub(crate) site: &'a Site,
     pub(crate) request: &'a Request,
-    /// What could be known of a name.
+    /// Knowledge that was possible of a name.
     pub(crate) known: &'a dyn Fn(&[u8]) -> Vec<Known>,
-    /// The seconds between which it was answered.
+    /// First and last second in which the response may have been made.
     pub(crate) unix: (u64, u64),
 }
 
 impl Oracle<'_> {
-    /// The answers to a request whose head is good and whose content is not in the way.
+    /// Responses to a request with a good head, whose content does not prevent one.
     pub(crate) fn answers(&self) -> Vec<Answer> {
         let request = self.request;
         let too_large = request.too_large(&self.site.limits);
@@ -148,7 +146,7 @@ impl Oracle<'_> {
         }
     }
 
-    /// Nothing has this name: the fallback of navigations answers, or the page that says so.
+    /// Adds responses for a missing file: the fallback of navigations, or the page for 404.
     fn missing(&self, path: &PathGoal, answers: &mut Vec<Answer>) {
         let fallback = self.site.content.fallback.as_bytes();
         let name = path.relative.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
@@ -179,7 +177,7 @@ impl Oracle<'_> {
 
     fn file(&self, name: &[u8], known: &Known, role: Role, answers: &mut Vec<Answer>) {
         let Seen::File { main, siblings } = known.seen else { return };
-        // A coding that is larger than the file itself, or empty, is not used.
+        // A coding that is empty or larger than the file itself is not used.
         let worth = 1..=main.len;
         let siblings = siblings.map(|sibling| sibling.filter(|of| worth.contains(&of.len)));
         let coding = match role {
@@ -200,8 +198,8 @@ impl Oracle<'_> {
         if role == Role::NotFound {
             return answers.push(Answer::Whole(shown));
         }
-        // Where a date or a second is not known, each that is possible is tried. A file from
-        // the future has the date of the day when it was seen first.
+        // Try each possible date and second that is not known. A file from the future has the date
+        // of the day on which it was first seen.
         let dates = match shown.modified {
             Some(secs) => secs..=secs,
             None => id.changed.secs..=now.min(id.modified.secs),
@@ -216,7 +214,7 @@ impl Oracle<'_> {
         }
     }
 
-    /// RFC 9110 §13.2.2, for a file with one modification date at one second.
+    /// Decides by RFC 9110 §13.2.2, for a file with one modification date at one second.
     fn shape(&self, shown: &Shown, modified: i64, unix: u64) -> Answer {
         let request = self.request;
         let current = (shown.id, shown.coding, shown.young);
@@ -285,7 +283,7 @@ impl Oracle<'_> {
     }
 }
 
-/// The unions of ranges that overlap or touch, in the order of their first members.
+/// Unites ranges that overlap or touch, in the order of their first members.
 fn united(ranges: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut sorted: Vec<_> = ranges.to_vec();
     sorted.sort_unstable();
@@ -310,7 +308,7 @@ fn lists(tags: &Tags, matches: impl Fn(&Tag) -> bool) -> bool {
     }
 }
 
-/// The status that ends a search at a name with this fault.
+/// Status that ends a search at a name with this fault.
 const fn final_status(fault: OpenFault) -> Option<u16> {
     match fault {
         OpenFault::Denied => Some(403),
@@ -323,7 +321,7 @@ const fn final_status(fault: OpenFault) -> Option<u16> {
     }
 }
 
-/// The coding to send (RFC 9110 §12.5.3), the server's favourite first; `Err` if none will do.
+/// Coding to send (RFC 9110 §12.5.3); of equal weights, the server's first. `None`: no coding.
 fn coding(
     accepted: Option<&[(&'static str, u16)]>,
     siblings: &[Option<FileId>; 3],
@@ -351,7 +349,7 @@ fn coding(
     }
 }
 
-/// What can go wrong with a request's content, if it is read: 400 or 413.
+/// Faults of a request's content, if it is read: 400 or 413.
 pub(crate) fn content_faults(request: &Request, site: &Site) -> Vec<u16> {
     if request.content_stays(&site.limits) {
         return Vec::new();
@@ -366,7 +364,7 @@ pub(crate) fn content_faults(request: &Request, site: &Site) -> Vec<u16> {
     }
 }
 
-/// The bytes of the ranges of a file.
+/// Bytes of a range of a file.
 pub(crate) fn bytes_of(id: &FileId, first: u64, last: u64) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(index(last - first + 1));
     bytes.extend((first..=last).map(|at| crate::disk::content(id.inode, at)));

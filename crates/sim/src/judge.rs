@@ -1,4 +1,4 @@
-//! Judges responses: is this an answer that this request could have?
+//! Judges whether a response is possible for its request.
 use crate::{
     disk::{UNIX, unix},
     expect::{Answer, Oracle, Role, Shown, UNDATED_SECS_MAX, bytes_of, content_faults},
@@ -12,23 +12,21 @@ use crate::{
 use regatta_http::date;
 use regatta_origin::Site;
 
-/// What a judge knows.
 pub(crate) struct Judge<'a> {
     pub(crate) site: &'a Site,
     pub(crate) knowledge: &'a Knowledge,
     pub(crate) link: &'a Link,
 }
 
-/// What a response was found to be.
 pub(crate) struct Verdict {
-    /// The connection ends after it.
+    /// Whether the connection ends after it.
     pub(crate) terminal: bool,
-    /// The file that it describes and its tag, if there is only one that it can be.
+    /// The file that it describes and its tag, if only one file is possible.
     pub(crate) tagged: Option<(Vec<u8>, Shown)>,
 }
 
 impl Judge<'_> {
-    /// Judges a response, complete or (`complete` is false) as far as it came.
+    /// Judges a response, complete or (`complete` is false) as far as it arrived.
     pub(crate) fn judge(
         &self,
         number: usize,
@@ -67,7 +65,7 @@ impl Judge<'_> {
         self.link.requests.get(number).map_or(u64::MAX - 1, |asked| asked.start)
     }
 
-    /// 408 comes when a head or content is late, and not before.
+    /// Checks that 408 responds to a late head or late content, and not too early.
     fn timed_out(&self, number: usize, response: &Response, begun: Stamp) -> Result<(), String> {
         let asked = &self.link.requests[number];
         let whole = self.link.delivered_at(asked.end).filter(|at| at.step < response.offered.step);
@@ -81,7 +79,7 @@ impl Judge<'_> {
         page(response, 408, self.link.is_head(number))
     }
 
-    /// A malformed head is refused, perhaps before it is complete.
+    /// Checks the refusal of a malformed head, possibly before the head is complete.
     fn refused(&self, number: usize, response: &Response) -> Result<(), String> {
         let request = &self.link.requests[number].request;
         if !request.refusals.contains(&response.status) {
@@ -91,7 +89,8 @@ impl Judge<'_> {
         page(response, response.status, false)
     }
 
-    /// The head has come whole. True if the connection must end after this response.
+    /// Judges the response to a whole head. Returns whether it must end the connection, and its
+    /// file.
     #[expect(clippy::type_complexity, reason = "used once")]
     fn answered(
         &self,
@@ -163,7 +162,7 @@ impl Judge<'_> {
         Ok((false, tag.zip(shown(first).cloned())))
     }
 
-    /// Checks one answer against what came.
+    /// Compares one possible answer with the response.
     fn fits(
         &self,
         answer: &Answer,
@@ -238,7 +237,7 @@ impl Judge<'_> {
         Ok(())
     }
 
-    /// Checks the fields that tell of a file.
+    /// Checks the fields that describe a file.
     fn describes(
         &self,
         shown: &Shown,
@@ -287,12 +286,12 @@ impl Judge<'_> {
         }
     }
 
-    /// A request for a page may get the fallback instead.
+    /// Value of `Vary` in a 404: a request for a page may get the fallback instead.
     fn vary_of_404(&self) -> Option<&'static str> {
         (!self.site.content.fallback.is_empty()).then_some("Accept, Sec-Fetch-Dest")
     }
 
-    /// What the response says about the connection; true if it ends it.
+    /// Checks the field `Connection`. Returns whether the response ends the connection.
     fn check_connection(
         &self,
         number: usize,
@@ -348,7 +347,7 @@ fn has(response: &Response, name: &str, expected: Option<&str>) -> Result<(), St
     is(name, response.text(name).as_deref(), expected)
 }
 
-/// A small page that says the status.
+/// Checks a small page with the status.
 fn page(response: &Response, status: u16, head_only: bool) -> Result<(), String> {
     is("status", response.status, status)?;
     has(response, "content-type", Some("text/html; charset=utf-8"))?;
@@ -405,7 +404,7 @@ fn modified(shown: &Shown, response: &Response) -> Result<(), String> {
     }
 }
 
-/// `Date` is when the response was made, and nothing in it is later (RFC 9110 §8.8.2.1).
+/// Checks that `Date` is the time of the response, and the latest date (RFC 9110 §8.8.2.1).
 fn check_date(response: &Response, begun: Stamp) -> Result<(), String> {
     let read = |name: &str| {
         response.field(name).and_then(|text| date::parse(text, UNIX)).map(i64::cast_unsigned)
@@ -424,12 +423,11 @@ fn check_date(response: &Response, begun: Stamp) -> Result<(), String> {
     }
 }
 
-/// True for the one name that has a hash in it; its siblings are no files of a bundler.
+/// Whether this is the one name with a hash in it; its siblings are not files of a bundler.
 fn is_asset(name: &[u8]) -> bool {
     name.windows(12).any(|window| window == b".3f9c2ab1.js") && name.ends_with(b".js")
 }
 
-/// The media type of a name.
 fn media_type(name: &[u8]) -> &'static str {
     let name = name.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     let suffix = match name.iter().rposition(|&byte| byte == b'.') {

@@ -1,23 +1,23 @@
-//! What could be known of the disk at any time: every open, what it found, and who waited for it.
+//! Knowledge of the disk over time: every open, its result, and the connection that waited for it.
 use crate::{disk::Seen, expect::Known, trace::Stamp};
 use regatta_op::OpenFault;
 use regatta_origin::{CachingRules, STALE_PERIODS_MAX};
 use std::collections::HashMap;
 
-/// One open and what became of it.
+/// An open and its result.
 #[derive(Clone, Copy, Debug)]
 struct Observation {
     seen: Seen,
     link: usize,
     completed: Stamp,
-    /// The seconds at which it was completed, and asked for.
+    /// Seconds of its completion and of its request.
     unix: u64,
     asked_unix: u64,
-    /// When the cache could take it; `None` while its body is being read, or if that failed.
+    /// Time from which the cache could have it; `None` until its body has been read.
     put: Option<Stamp>,
 }
 
-/// A name that is being revalidated or read: until that is over, the cache calls its entry fresh.
+/// A name that is being revalidated or read: until the end, the cache calls its entry fresh.
 #[derive(Clone, Copy, Debug)]
 struct Lease {
     link: usize,
@@ -32,8 +32,7 @@ pub(crate) struct Knowledge {
     leases: HashMap<Vec<u8>, Vec<Lease>>,
 }
 
-/// The request that asks: its connection, when its head had come, and when it was answered at the
-/// latest.
+/// A request: its connection, the arrival of its head, and the latest time of its response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asker {
     pub(crate) link: usize,
@@ -42,13 +41,13 @@ pub(crate) struct Asker {
 }
 
 impl Knowledge {
-    /// A connection is about to open a name, or to read its body.
+    /// Notes that a connection is about to open a name, or to read its body.
     pub(crate) fn ask(&mut self, name: &[u8], link: usize, started: Stamp) {
         let lease = Lease { link, started, put: None };
         self.leases.entry(name.to_vec()).or_default().push(lease);
     }
 
-    /// An open is complete. `put`: its body need not be read first.
+    /// Notes a completed open.
     pub(crate) fn opened(
         &mut self,
         name: &[u8],
@@ -64,7 +63,7 @@ impl Knowledge {
         self.observations.entry(name.to_vec()).or_default().push(observation);
     }
 
-    /// The cache now has what a connection learned last about a name.
+    /// Notes that the cache now has the last result of a connection about a name.
     pub(crate) fn put(&mut self, name: &[u8], link: usize, now: Stamp) {
         let Some(list) = self.observations.get_mut(name) else { return };
         let Some(known) = list.iter_mut().rev().find(|known| known.link == link) else { return };
@@ -78,7 +77,7 @@ impl Knowledge {
         }
     }
 
-    /// All that could be known of a name when a request asked.
+    /// Returns every result about a name that a request could have used.
     pub(crate) fn of(&self, name: &[u8], asker: Asker, rules: &CachingRules) -> Vec<Known> {
         let leased = self.leases.get(name).is_some_and(|list| {
             list.iter().any(|lease| {
@@ -89,7 +88,7 @@ impl Knowledge {
             })
         });
         let list = self.observations.get(name).map_or(&[][..], |list| list);
-        // If an entry cannot be revalidated, it is served, however old it is.
+        // An entry that cannot be revalidated is served regardless of its age.
         let excused = list.iter().any(|known| {
             let own = known.link == asker.link && known.completed.step >= asker.asked.step;
             own && passes(known.seen)
@@ -116,7 +115,7 @@ impl Knowledge {
             .collect()
     }
 
-    /// True if an entry is no older than it may be while other requests revalidate it.
+    /// Whether an entry is no older than allowed while other requests revalidate it.
     fn is_bearable(
         &self,
         name: &[u8],
@@ -135,7 +134,7 @@ impl Knowledge {
     }
 }
 
-/// True for a fault that passes by itself: it is never cached.
+/// Whether a fault is temporary: such a fault is never cached.
 const fn passes(seen: Seen) -> bool {
     matches!(seen, Seen::Fault(OpenFault::Exhausted | OpenFault::Busy | OpenFault::Other(_)))
 }

@@ -1,11 +1,11 @@
-//! Checks that at the end of a schedule every counter says what happened, and that nothing is kept.
+//! Checks that counters match the events of a schedule, and that nothing is kept at its end.
 use crate::{closing::DISK_MS_MAX, disk::SimFile, plant::Plant, world::World};
 use regatta_metrics::{Counter, Slot};
 use regatta_op::CloseReason;
 use regatta_origin::{Cache, LocalCache, Log, Lookup, Record, ReplyOutcome};
 use std::cell::Cell;
 
-/// A log that adds up what it is told.
+/// Log that sums up its records.
 #[derive(Debug, Default)]
 pub(crate) struct Sums {
     on: bool,
@@ -16,7 +16,7 @@ pub(crate) struct Sums {
 }
 
 impl Sums {
-    /// A log that wants records, or none, or one that forgets them.
+    /// Makes a log that wants records, or none, or that forgets them.
     pub(crate) fn new(on: bool, forgets: bool) -> Self {
         Self { on: on || forgets, forgets, ..Self::default() }
     }
@@ -47,7 +47,7 @@ impl Log for Sums {
     }
 }
 
-/// The cache, or one that calls everything fresh.
+/// The cache, or a planted fault that calls everything fresh.
 #[derive(Debug)]
 pub(crate) struct Kept {
     pub(crate) cache: LocalCache<SimFile>,
@@ -104,7 +104,7 @@ impl Cache<SimFile> for Kept {
     ) -> Option<regatta_op::Tick> {
         let on = self.cache.sweep(now, tally);
         self.cache.check_invariants();
-        // An entry's time begins when it was asked for; the disk takes a while to open and read it.
+        // An entry's time begins at its request; the disk takes a while to open and read it.
         let bound = self.inactive_ms + self.inactive_ms / 8 + 20 + 2 * DISK_MS_MAX;
         assert!(self.cache.idle_ms(now) <= bound, "what nobody asks for goes in time");
         on
@@ -138,7 +138,7 @@ pub(crate) fn check(
     let get = |counter: Counter| slot.get(counter);
     let cache = &kept.cache;
     let (sent, replies) = (get(Counter::BytesSent), get(Counter::Replies));
-    // If a `Send` did not end, a sealed connection knows only roughly how much of it was taken.
+    // After an unfinished `Send`, a sealed connection knows only roughly what was taken.
     let near = sent.abs_diff(totals.sent) <= totals.torn * SEALED_BYTES_MAX;
     let behind = replies <= totals.replies && totals.replies - replies <= totals.torn;
     let mut sums = vec![
@@ -197,7 +197,7 @@ pub(crate) fn check(
     }
 }
 
-/// Lookups of which it is counted what they found.
+/// Number of lookups whose result is counted.
 fn lookups(slot: Slot<'_>) -> u64 {
     slot.get(Counter::CacheHits) + slot.get(Counter::CacheRevalidations)
 }

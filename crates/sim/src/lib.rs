@@ -1,9 +1,9 @@
 //! The simulator: a driver with virtual time, seeded schedules and faults.
 //!
-//! A schedule is several connections over one cache and one disk in memory. Peers send what peers
-//! send, in pieces of any size, read as they like, and leave as they like; the disk is slow, out
-//! of order, and changes; sockets take a byte or all. Every decision comes from one seed. A model
-//! that shares no code with the origin judges every byte that is sent: see `judge`.
+//! A schedule is several connections over one cache and one disk in memory. Peers send requests in
+//! pieces of any size, and read and leave as they like. The disk is slow, out of order, and
+//! changes. Sockets take one byte or all. Every decision derives from one seed. A model that shares
+//! no code with the origin judges every byte that is sent: see `judge`.
 #![forbid(unsafe_code)]
 
 mod closing;

@@ -1,4 +1,4 @@
-//! One connection as the simulator sees it: the core, the pipe, the peer, and what passed.
+//! A connection in the simulator: the core, the pipe, the peer, and the traffic.
 use crate::{
     disk::SimFile,
     end::End,
@@ -10,7 +10,7 @@ use crate::{
 };
 use regatta_op::{CloseReason, Op, OpKind};
 
-/// A request and where it stands in the stream.
+/// A request and its place in the stream.
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) request: Request,
@@ -19,17 +19,15 @@ pub(crate) struct Asked {
     pub(crate) end: u64,
 }
 
-/// An operation that is out.
 #[derive(Debug)]
 pub(crate) struct Parked {
     pub(crate) op: Op<SimFile>,
-    /// When it can be performed.
+    /// Time from which it can be performed.
     pub(crate) ready: u64,
-    /// When the disk answers, if it is asked first.
+    /// Time of the disk's answer, if it is asked first.
     pub(crate) disk: u64,
 }
 
-/// A connection.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) number: usize,
@@ -41,58 +39,57 @@ pub(crate) struct Link {
     pub(crate) seal: Option<ClientSeal>,
     /// Bytes of the wire that the core has received.
     pub(crate) wire_received: u64,
-    /// The deadline at the last look.
+    /// The deadline at the last check.
     pub(crate) deadline: u64,
-    /// How late this connection's deadlines are looked at, milliseconds.
+    /// Delay of the checks of this connection's deadlines, milliseconds.
     pub(crate) lateness: u64,
     pub(crate) requests: Vec<Asked>,
     pub(crate) reader: Reader,
-    /// Bytes of requests that the core has received, and when: ends of pieces.
+    /// Bytes of requests that the core has received, and the times: ends of pieces.
     pub(crate) received: Vec<(u64, Stamp)>,
-    /// The core was told of the end of the peer's stream.
+    /// Whether the core knows that the peer's stream has ended.
     pub(crate) ended: bool,
     /// Bytes that the kernel has taken.
     pub(crate) sent: u64,
-    /// The kernel has taken bytes of a response, and more of the same `Send` are to come.
+    /// Whether the kernel has taken bytes of a response, and more of the same `Send` will follow.
     pub(crate) moved: bool,
-    /// The kernel may hold the last bytes of a response until `Shut`.
+    /// Whether the kernel may hold the last bytes of a response until `Shut`.
     pub(crate) held: bool,
     /// Ends of responses in the stream.
     pub(crate) ends: Vec<u64>,
-    /// When the response that is going out was offered first.
+    /// First offer of the response that is being sent.
     pub(crate) offered: Option<Stamp>,
     pub(crate) drained: Option<Stamp>,
     /// The request that is turned away.
     pub(crate) refused: Option<usize>,
-    /// The operation whose fault the core was told of.
+    /// The operation whose fault the core has received.
     pub(crate) broke: Option<OpKind>,
-    /// A file turned out to be shorter than it was.
+    /// Whether a file turned out to be shorter than before.
     pub(crate) shrank: bool,
-    /// The response that waits because its file could not be opened, which is tried again.
+    /// The response that waits for another attempt to open its file.
     pub(crate) postponed: Option<usize>,
-    /// A body could not be read.
+    /// Times at which a body could not be read.
     pub(crate) unreadable: Vec<Stamp>,
-    /// The name whose file was opened, and is remembered when its body has been read and is that of
-    /// the facts.
+    /// Name of the opened file, to be remembered once its body has been read and matches the facts.
     pub(crate) asking: Option<Vec<u8>>,
-    /// How much the peer had acknowledged, and when.
+    /// Times, and the bytes that the peer had acknowledged by each.
     pub(crate) acked: Vec<(u64, u64)>,
-    /// When an operation of the disk was given up last.
+    /// Time at which an operation of the disk was last given up.
     pub(crate) overdue: Option<Stamp>,
-    /// When a deadline first gave something up after the last response, and how much the peer had
-    /// acknowledged: an idle connection ends then, and behind a seal still says so.
+    /// Time at which a deadline first gave something up after the last response, and the bytes
+    /// acknowledged then. An idle connection ends there; behind a seal it still sends its end.
     pub(crate) given_up: (Stamp, u64),
-    /// Until when a `Send` has waited for the disk.
+    /// Time until which a `Send` has waited for the disk.
     pub(crate) waited: u64,
-    /// Since when something is being sent without a pause.
+    /// Time since which bytes have been sent without a pause.
     pub(crate) sending_since: Option<u64>,
-    /// When the last response ended, or the connection began.
+    /// End of the last response, or beginning of the connection.
     pub(crate) rested: Stamp,
-    /// When the peer did something last.
+    /// Time of the peer's last act.
     pub(crate) active: u64,
     /// The status of the last response.
     pub(crate) last_status: u16,
-    /// The last response said that the connection ends.
+    /// Whether the last response announced the end of the connection.
     pub(crate) terminal: bool,
     /// Bytes received after our half was closed.
     pub(crate) lingered: u64,
@@ -100,7 +97,7 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// A connection that has not been accepted.
+    /// Makes a connection that has not been accepted.
     pub(crate) fn new(number: usize, peer: Peer, pipe: Pipe, lateness: u64) -> Self {
         Self {
             number,
@@ -142,7 +139,7 @@ impl Link {
         }
     }
 
-    /// When the operation that is out can be performed.
+    /// Time from which the operation that is out can be performed.
     pub(crate) fn ready(&self) -> u64 {
         let Some(parked) = &self.parked else { return NEVER };
         if parked.disk < NEVER {
@@ -157,7 +154,7 @@ impl Link {
         if can { parked.ready } else { NEVER }
     }
 
-    /// When the disk answers that a `Send` waits for.
+    /// Time of the disk's answer to a waiting `Send`.
     pub(crate) fn disk_answers(&self) -> u64 {
         self.parked.as_ref().map_or(NEVER, |parked| parked.disk)
     }
@@ -169,12 +166,12 @@ impl Link {
         (matches!(kind, OpKind::Open | OpKind::Read) || *disk < NEVER).then_some(kind)
     }
 
-    /// When a `Send` waited for the disk last: now, or until when.
+    /// Time at which a `Send` last waited for the disk: now, or the end of the wait.
     pub(crate) fn last_wait(&self, now: u64) -> u64 {
         if self.disk_answers() < NEVER { now } else { self.waited }
     }
 
-    /// The core receives `n` bytes of the wire.
+    /// Notes that the core receives `n` bytes of the wire.
     pub(crate) fn receive(&mut self, n: u64, now: Stamp) {
         let before = self.wire_received;
         self.wire_received += n;
@@ -194,12 +191,12 @@ impl Link {
         End(&mut self.peer, &mut self.pipe, &mut self.seal)
     }
 
-    /// True if the peer may send requests: the handshake is over.
+    /// Whether the peer may send requests because the handshake is over.
     pub(crate) fn may_say(&self) -> bool {
         self.seal.as_ref().is_none_or(ClientSeal::may_say)
     }
 
-    /// Opens what the server's kernel has taken: plain bytes, and where they end on the wire.
+    /// Opens bytes from the server's kernel; returns plain bytes, and their ends on the wire.
     pub(crate) fn open(&mut self, bytes: &[u8]) -> Result<Vec<(Vec<u8>, u64)>, String> {
         match &mut self.seal {
             Some(seal) => seal.open(bytes, self.wire_received),
@@ -207,12 +204,12 @@ impl Link {
         }
     }
 
-    /// How many bytes of the wire the peer's first `plain` bytes take.
+    /// Number of bytes on the wire of the peer's first `plain` bytes.
     pub(crate) fn wire_of(&self, plain: u64) -> u64 {
         self.seal.as_ref().map_or(plain, |seal| seal.wire(plain))
     }
 
-    /// Bytes of responses that are still on their way.
+    /// Bytes of responses still in flight.
     pub(crate) fn on_their_way(&self) -> u64 {
         let end = self.seal.as_ref().map_or(self.sent, ClientSeal::plain_end);
         end.saturating_sub(self.pipe.acked)
@@ -223,8 +220,8 @@ impl Link {
         self.received.last().map_or(0, |(end, _)| *end)
     }
 
-    /// How many bytes the core has discarded since our half was closed. Behind a seal this is the
-    /// most that it can be: what had come before, and was not opened, is discarded then, too.
+    /// Number of bytes that the core has discarded since our half was closed. Behind a seal this is
+    /// the maximum: bytes that arrived earlier and were not opened are discarded then, too.
     pub(crate) fn lingered(&self, piece_max: u64) -> u64 {
         let last = self.reader.count.checked_sub(1).and_then(|last| self.requests.get(last));
         let (Some(seal), Some(last)) = (&self.seal, last) else { return self.lingered };
@@ -234,31 +231,31 @@ impl Link {
         self.delivered().saturating_sub(seal.piece_end(taken, piece_max))
     }
 
-    /// When the core had received the first `offset` bytes.
+    /// Time at which the core had received the first `offset` bytes.
     pub(crate) fn delivered_at(&self, offset: u64) -> Option<Stamp> {
         let at = self.received.partition_point(|(end, _)| *end < offset);
         self.received.get(at).map(|(_, stamp)| *stamp)
     }
 
-    /// Requests that the core has received in full.
+    /// Number of requests that the core has received in full.
     pub(crate) fn complete(&self) -> usize {
         let delivered = self.delivered();
         self.requests.iter().take_while(|asked| asked.end <= delivered).count()
     }
 
-    /// Requests that the peer has read no answer to.
+    /// Number of requests to which the peer has read no response.
     pub(crate) fn unanswered(&self) -> u64 {
         let read = self.ends.iter().filter(|&&end| end <= self.pipe.read).count();
         self.requests.len().saturating_sub(read) as u64
     }
 
-    /// True if what is being sent is a response, and not a part of a handshake.
+    /// Whether the bytes being sent are a response, and not part of a handshake.
     pub(crate) fn is_answered(&self) -> bool {
         let begun = self.reader.unfinished().is_some();
         self.seal.is_none() || begun || self.complete() > self.reader.count
     }
 
-    /// True if response number `number` answers a `HEAD` that the server could read as one.
+    /// Whether response number `number` answers a `HEAD` that the server could read as one.
     pub(crate) fn is_head(&self, number: usize) -> bool {
         self.requests.get(number).is_some_and(|asked| {
             asked.request.verb == crate::request::Verb::Head
@@ -278,7 +275,7 @@ impl Link {
         self.pipe.acked - self.acked_before(tick)
     }
 
-    /// Notes what the peer has acknowledged by now.
+    /// Notes the bytes acknowledged by now.
     pub(crate) fn note_acked(&mut self, tick: u64) {
         if self.acked.last().is_some_and(|(_, acked)| *acked < self.pipe.acked) {
             self.acked.push((tick, self.pipe.acked));

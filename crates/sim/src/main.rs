@@ -9,7 +9,7 @@ use std::{process::ExitCode, time::Instant};
 
 const USAGE: &str =
     "usage: regatta-sim [--seeds N [--from S]] | --seed S [--sealed] [--trace | --frames]";
-/// Seeds between two lines that say how far it is.
+/// Number of seeds between two lines of progress.
 const PROGRESS_SEEDS: u64 = 10_000;
 
 fn main() -> ExitCode {
@@ -29,7 +29,6 @@ fn main() -> ExitCode {
     }
 }
 
-/// What the command line asks for.
 #[derive(Default)]
 struct Orders {
     seeds: u64,

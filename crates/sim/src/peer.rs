@@ -1,40 +1,40 @@
-//! The other end: what it sends and when, how it reads, how it leaves, and the pipe between.
+//! The peer: its sends, reads and departure, and the pipe between.
 use crate::dice::{Dice, index};
 use std::collections::VecDeque;
 
-/// A tick that never comes.
+/// Tick of an event that never happens.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// The two kernels and the network of one connection. Of what the server sends, only counts are
-/// kept: the bytes are judged when the server's kernel takes them.
+/// The two kernels and the network of one connection. Only counts are kept of what the server
+/// sends; the bytes are judged when the server's kernel takes them.
 #[derive(Debug, Default)]
 pub(crate) struct Pipe {
-    /// What the peer has sent and the server has not received.
+    /// Bytes that the peer has sent and the server has not received.
     pub(crate) inbound: VecDeque<u8>,
     pub(crate) inbound_max: u64,
-    /// The peer sends no more.
+    /// Whether the peer sends no more.
     pub(crate) fin: bool,
-    /// The peer is gone.
+    /// Whether the peer is gone.
     pub(crate) reset: bool,
     /// Bytes taken from the server that the peer's kernel has not acknowledged.
     pub(crate) queued: u64,
     pub(crate) queued_max: u64,
-    /// Bytes that the peer's kernel has acknowledged, all together.
+    /// Total of bytes that the peer's kernel has acknowledged.
     pub(crate) acked: u64,
     pub(crate) window: u64,
     /// Bytes that the peer has read.
     pub(crate) read: u64,
-    /// The server sends no more.
+    /// Whether the server sends no more.
     pub(crate) shut: bool,
 }
 
 impl Pipe {
-    /// Bytes that the server's kernel takes.
+    /// Number of bytes that the server's kernel takes.
     pub(crate) fn room(&self) -> u64 {
         self.queued_max.saturating_sub(self.queued)
     }
 
-    /// Bytes that the peer can send.
+    /// Number of bytes that the peer can send.
     pub(crate) fn inbound_room(&self) -> u64 {
         self.inbound_max.saturating_sub(self.inbound.len() as u64)
     }
@@ -50,10 +50,10 @@ impl Pipe {
     }
 }
 
-/// How a peer reads.
+/// Way in which a peer reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reading {
-    /// All that has come, at once.
+    /// All that has arrived, at once.
     Prompt,
     /// At most this many bytes at a time.
     Slow(u64),
@@ -61,7 +61,7 @@ pub(crate) enum Reading {
     Until(u64),
 }
 
-/// What a peer does when it has nothing more to ask.
+/// Act of a peer without further requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     Silence,
@@ -69,12 +69,12 @@ pub(crate) enum Ending {
     Reset,
 }
 
-/// A peer's habits, and what it still has to do.
+/// A peer's habits, and its remaining acts.
 #[derive(Debug)]
 pub(crate) struct Peer {
-    /// Requests that it still has to make.
+    /// Number of requests that it still has to make.
     pub(crate) left: u64,
-    /// How many unanswered requests it has at once.
+    /// The most unanswered requests at once.
     pub(crate) burst: u64,
     pub(crate) out: VecDeque<u8>,
     pub(crate) sent: u64,
@@ -86,17 +86,17 @@ pub(crate) struct Peer {
     think: u64,
     pub(crate) reading: Reading,
     ending: Ending,
-    /// It leaves when it has sent this many bytes, whatever is in progress.
+    /// Sent bytes at which it leaves, whatever is in progress.
     leaves_at: u64,
     pub(crate) left_how: Option<Ending>,
-    /// It closes its half when the server has closed its own.
+    /// Whether it closes its half after the server has closed its own.
     polite: bool,
-    /// When it acts next.
+    /// Time of its next act.
     pub(crate) next: u64,
 }
 
 impl Peer {
-    /// A peer whose habits are drawn.
+    /// Draws the habits of a peer.
     pub(crate) fn new(dice: &mut Dice) -> (Self, Pipe) {
         let reading = match dice.below(10) {
             0 => Reading::Slow(dice.between(1, 40)),
@@ -133,17 +133,17 @@ impl Peer {
         (peer, pipe)
     }
 
-    /// It sends this many bytes and then nothing, and stays.
+    /// Stops the peer after this many sent bytes; it stays connected.
     pub(crate) const fn stalls_at(&mut self, bytes: u64) {
         (self.leaves_at, self.ending) = (bytes, Ending::Silence);
     }
 
-    /// True if it reads all that comes, at once.
+    /// Whether it reads all that arrives, at once.
     pub(crate) fn is_prompt(&self) -> bool {
         self.reading == Reading::Prompt
     }
 
-    /// Reads; how many bytes.
+    /// Reads, and returns the number of bytes.
     pub(crate) fn read(&self, pipe: &mut Pipe) -> u64 {
         let there = pipe.acked - pipe.read;
         let taken = match self.reading {
@@ -158,7 +158,7 @@ impl Peer {
         taken
     }
 
-    /// Sends a piece of what it has to send; how many bytes.
+    /// Sends a piece, and returns the number of bytes.
     pub(crate) fn send(&mut self, pipe: &mut Pipe, dice: &mut Dice) -> u64 {
         if self.left_how.is_some() {
             return 0;
@@ -174,7 +174,7 @@ impl Peer {
         n
     }
 
-    /// True if it leaves now. `answered`: it has read an answer to all that it asked.
+    /// Decides whether it leaves now. `answered`: it has read a response to each request.
     pub(crate) fn leaves(&mut self, pipe: &mut Pipe, answered: bool) -> bool {
         if self.left_how.is_some() {
             return false;
@@ -194,12 +194,12 @@ impl Peer {
         true
     }
 
-    /// True if it may ask again while this many answers are missing.
+    /// Whether it may send another request while this many responses are missing.
     pub(crate) fn asks(&self, unanswered: u64) -> bool {
         self.left_how.is_none() && self.out.is_empty() && self.left > 0 && unanswered < self.burst
     }
 
-    /// Something has changed for it: it acts soon.
+    /// Schedules an act soon, because something has changed for the peer.
     pub(crate) fn wake(&mut self, tick: u64) {
         let pause = if self.is_prompt() { 0 } else { 5 };
         self.next = self.next.min(tick + pause);

@@ -1,41 +1,41 @@
-//! Mistakes that are put between the core and the world on purpose: the model must see each.
+//! Mistakes planted between the core and the world: the model must see each.
 
-/// A mistake. Some are made once, as soon as they can be; others wherever they can be.
+/// Planted mistake. Some are made once, as soon as possible; others wherever possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plant {
-    /// One byte of a response is lost.
+    /// A byte of a response is lost.
     DropByte,
-    /// One byte of a response is sent twice.
+    /// A byte of a response is sent twice.
     DoubleByte,
-    /// One byte of a body is altered.
+    /// A byte of a body is altered.
     FlipBody,
-    /// One response is not sent at all.
+    /// A response is not sent at all.
     SkipResponse,
-    /// One response is sent twice.
+    /// A response is sent twice.
     RepeatResponse,
-    /// What is missing from a file that shrank is padded.
+    /// Bytes missing from a file that shrank are padded.
     PadShrunk,
-    /// A read brings the bytes of another file.
+    /// A read returns wrong bytes, as if from another file.
     OtherFile,
     /// The cache calls everything fresh.
     NeverStale,
-    /// Deadlines are not looked at.
+    /// Deadlines are not checked.
     NoDeadlines,
-    /// Deadlines are looked at long before they have passed.
+    /// Deadlines are checked long before they have passed.
     EarlyDeadlines,
-    /// The core is not told that what it sends has to wait for the disk.
+    /// The core does not learn that a `Send` has to wait for the disk.
     SlowDisk,
-    /// A request is counted twice.
+    /// A request too many is counted with each receive.
     Miscount,
     /// A file is never closed.
     LeakFile,
-    /// A `Stat` brings the facts of when the file was opened.
+    /// A `Stat` returns the facts from the opening of the file.
     OldFacts,
-    /// A byte that another connection's peer has sent comes first.
+    /// A byte sent by the peer of another connection arrives first.
     SwapInput,
     /// The connection is closed while a response is being sent.
     EarlyClose,
-    /// The kernel is said to hold all that was sent.
+    /// The kernel appears to hold all that was sent.
     AllQueued,
     /// `HEAD` arrives as `GET`.
     HeadAsGet,
@@ -49,12 +49,12 @@ pub enum Plant {
     HideConnection,
     /// A status is altered.
     OtherStatus,
-    /// The log forgets what it is told.
+    /// The log forgets its records.
     ForgetRecord,
 }
 
 impl Plant {
-    /// All of them.
+    /// All mistakes.
     pub const ALL: [Self; 24] = [
         Self::DropByte,
         Self::DoubleByte,
@@ -82,7 +82,7 @@ impl Plant {
         Self::ForgetRecord,
     ];
 
-    /// A text that does not arrive as it was sent, and what arrives instead: of the same length.
+    /// Text that does not arrive as sent, and its replacement of the same length.
     pub(crate) const fn rewrites(self) -> Option<(&'static [u8], &'static [u8])> {
         match self {
             Self::HeadAsGet => Some((b"HEAD /", b"GET //")),

@@ -1,7 +1,7 @@
-//! A strict reader of responses that knows nothing of who wrote them.
+//! A strict reader of responses, independent of the code that wrote them.
 use crate::{dice::index, trace::Stamp};
 
-/// A response as it came.
+/// A response as received.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Response {
     pub(crate) status: u16,
@@ -10,11 +10,11 @@ pub(crate) struct Response {
     pub(crate) body: Vec<u8>,
     /// Bytes of body that the head promises.
     pub(crate) promised: u64,
-    /// When its first byte was offered to the driver: it had been decided by then.
+    /// Time at which its first byte was offered to the driver: it had been decided by then.
     pub(crate) offered: Stamp,
-    /// Offset of the byte behind it in the stream.
+    /// Offset in the stream of the byte after it.
     pub(crate) end: u64,
-    /// True if its head has come.
+    /// Whether its head has arrived.
     head_done: bool,
 }
 
@@ -25,7 +25,7 @@ impl Response {
         found.map(|(_, value)| &value[..])
     }
 
-    /// As [`Self::field`], for people and comparisons.
+    /// Acts as [`Self::field`], but returns text.
     pub(crate) fn text(&self, name: &str) -> Option<String> {
         self.field(name).map(|value| String::from_utf8_lossy(value).into_owned())
     }
@@ -39,13 +39,13 @@ pub(crate) struct Reader {
     current: Option<Response>,
     /// Bytes read so far.
     pub(crate) offset: u64,
-    /// Complete responses.
+    /// Number of complete responses.
     pub(crate) count: usize,
 }
 
 impl Reader {
-    /// Reads `bytes`, and gives each complete response to `done` with its number. `is_head` says
-    /// whether the response with a number answers a `HEAD`.
+    /// Reads `bytes`, and passes each complete response with its number to `done`. `is_head` tells
+    /// whether a response answers a `HEAD`.
     pub(crate) fn feed(
         &mut self,
         bytes: &[u8],
@@ -131,7 +131,7 @@ fn parse_head(response: &mut Response, head: &[u8], is_head: bool) -> Result<(),
             return wrong("no proper field line");
         }
         let name = name.to_ascii_lowercase();
-        // Of the fields that come here, only this is a list (RFC 9110 §5.3).
+        // Of the fields in these responses, only this is a list (RFC 9110 §5.3).
         if let Some((_, vary)) = response.fields.iter_mut().find(|(other, _)| *other == name) {
             if name != "vary" {
                 return wrong("a field twice");
@@ -198,7 +198,7 @@ pub(crate) fn parts<'a>(body: &'a [u8], content_type: &str) -> Result<Vec<Part<'
     }
 }
 
-/// Bytes in `bytes FIRST-LAST/TOTAL`.
+/// Number of bytes in `bytes FIRST-LAST/TOTAL`.
 fn length_of(content_range: &str) -> Option<u64> {
     let (range, _) = content_range.strip_prefix("bytes ")?.split_once('/')?;
     let (first, last) = range.split_once('-')?;

@@ -1,4 +1,4 @@
-//! Has the core turn requests away, as a server does that has too much to do.
+//! Makes the core turn requests away, as an overloaded server does.
 use crate::{
     dice::Dice,
     disk::SimFile,
@@ -8,22 +8,22 @@ use crate::{
 use regatta_op::{Now, Op};
 use regatta_origin::{Cx, Protocol as _};
 
-/// Where it is decided which requests are turned away.
+/// Decides which requests are turned away.
 #[derive(Debug)]
 pub(crate) struct Refusals {
-    /// None are in most schedules.
+    /// `None` in most schedules.
     dice: Option<Dice>,
 }
 
 impl Refusals {
-    /// Those of a schedule, with dice of their own.
+    /// Makes the decisions of a schedule, with dice of its own.
     pub(crate) fn new(dice: &Dice) -> Self {
         let mut dice = dice.apart(0x4ef0_5ed0_0000_0000);
         Self { dice: dice.one_in(6).then_some(dice) }
     }
 
-    /// Turns a request away, now and then: the one that waits for the disk, or the next. True if
-    /// the operation that is out was given up for it.
+    /// Occasionally turns a request away: the one that waits for the disk, or the next. Returns
+    /// whether the current operation was given up for it.
     pub(crate) fn turn_away(
         &mut self,
         link: &mut Link,

@@ -1,9 +1,9 @@
-//! Which entity tag names which content: found out from responses, and never to change.
+//! Entity tags and their contents: learned from responses, and never to change.
 use crate::dice::{Dice, index};
 use regatta_op::{Coding, FileId};
 use std::collections::HashMap;
 
-/// What a tag names: a file, in a coding, and whether it was young, which makes the tag weak.
+/// Content of a tag: a file, a coding, and whether the file was young, which makes the tag weak.
 pub(crate) type Tagged = (FileId, Option<Coding>, bool);
 
 /// The entity tags that peers have seen.
@@ -11,17 +11,17 @@ pub(crate) type Tagged = (FileId, Option<Coding>, bool);
 pub(crate) struct Registry {
     by_text: HashMap<Vec<u8>, Tagged>,
     by_content: HashMap<Tagged, Vec<u8>>,
-    /// In the order in which they were seen, for the dice.
+    /// Tags in the order in which they were seen, for the dice.
     list: Vec<(String, Tagged)>,
 }
 
 impl Registry {
-    /// What a tag names, if it has been seen.
+    /// Returns the content of a tag, if it has been seen.
     pub(crate) fn named(&self, text: &[u8]) -> Option<Tagged> {
         self.by_text.get(text).copied()
     }
 
-    /// Notes that `text` names `of`; says so if that contradicts what was seen before.
+    /// Notes that `text` names `of`. Fails if that contradicts an earlier note.
     pub(crate) fn note(&mut self, text: &[u8], of: Tagged) -> Result<(), String> {
         let shown = String::from_utf8_lossy(text);
         match (self.by_text.get(text), self.by_content.get(&of)) {
@@ -41,7 +41,7 @@ impl Registry {
         Ok(())
     }
 
-    /// One of the tags, recent ones rather than old ones.
+    /// Picks one of the tags; recent ones are more likely.
     pub(crate) fn pick(&self, dice: &mut Dice) -> Option<(&str, Tagged)> {
         let count = self.list.len() as u64;
         if count == 0 {

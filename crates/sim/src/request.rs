@@ -1,4 +1,4 @@
-//! Requests, each made together with what it means: the model never parses one.
+//! Requests, each made together with its meaning: the model never parses one.
 use crate::{
     dice::{Dice, index},
     disk::{NAMES, UNIX},
@@ -7,7 +7,7 @@ use crate::{
 use regatta_http::date;
 use regatta_origin::Limits;
 
-/// What a method means here.
+/// Meaning of a method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     Get,
@@ -18,11 +18,11 @@ pub(crate) enum Verb {
     Unknown,
 }
 
-/// What a target names.
+/// Meaning of a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Goal {
     Path(PathGoal),
-    /// A malformed path: 400, and the connection goes on.
+    /// A malformed path: 400, and the connection continues.
     BadPath,
     Server,
 }
@@ -33,16 +33,16 @@ pub(crate) struct PathGoal {
     pub(crate) relative: Vec<u8>,
     pub(crate) trailing_slash: bool,
     pub(crate) hidden: bool,
-    /// Where a redirect to the same path with a slash leads.
+    /// Target of a redirect to the same path with a slash.
     pub(crate) with_slash: Vec<u8>,
 }
 
-/// Content behind a head.
+/// Content after a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
     None,
     Length(u64),
-    /// This many bytes, with all that frames them.
+    /// This many bytes, including their framing.
     Chunked {
         bytes: u64,
         malformed: bool,
@@ -56,22 +56,21 @@ pub(crate) enum Expect {
     Unknown,
 }
 
-/// One member of a list of entity tags.
+/// Member of a list of entity tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tag {
-    /// What it names; `None` if there never was such a file.
+    /// Content that it names; `None` if there never was such a file.
     pub(crate) of: Option<Tagged>,
     pub(crate) weak: bool,
 }
 
-/// The value of `If-Match` or `If-None-Match`.
+/// Value of `If-Match` or `If-None-Match`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Tags {
     Star,
     List(Vec<Tag>),
 }
 
-/// The value of `If-Range`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IfRange {
     Tag(Tag),
@@ -79,7 +78,7 @@ pub(crate) enum IfRange {
     Invalid,
 }
 
-/// One member of a `Range` field.
+/// Member of a `Range` field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Span {
     Between(u64, u64),
@@ -87,19 +86,17 @@ pub(crate) enum Span {
     Suffix(u64),
 }
 
-/// The value of a `Range` field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Range {
     Spans(Vec<Span>),
     Invalid,
 }
 
-/// A request and its meaning.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) verb: Verb,
     pub(crate) goal: Goal,
-    /// The statuses with which it may be refused, if its head is malformed; none otherwise.
+    /// Statuses that may refuse it, if its head is malformed; otherwise empty.
     pub(crate) refusals: Vec<u16>,
     pub(crate) http10: bool,
     pub(crate) persistent: bool,
@@ -118,34 +115,34 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// True if its content is not discarded before it is answered.
+    /// Whether its content is not discarded before the response.
     pub(crate) fn content_stays(&self, limits: &Limits) -> bool {
         self.too_large(limits) || self.expect == Expect::Continue && self.announces()
     }
 
-    /// True if its content is announced to be more than is discarded.
+    /// Whether it announces more content than is discarded.
     pub(crate) fn too_large(&self, limits: &Limits) -> bool {
         matches!(self.content, Content::Length(n) if n > limits.discard_body_bytes_max)
     }
 
-    /// True if there is to be content.
+    /// Whether it announces content.
     pub(crate) fn announces(&self) -> bool {
         !matches!(self.content, Content::None | Content::Length(0))
     }
 }
 
-/// What requests are made from.
+/// Sources of requests.
 pub(crate) struct Maker<'a> {
     pub(crate) dice: &'a mut Dice,
     pub(crate) limits: &'a Limits,
-    /// Names that are asked for again and again.
+    /// Names that are requested repeatedly.
     pub(crate) hot: &'a [&'static str],
-    /// The entity tags that have been seen.
+    /// Entity tags that have been seen.
     pub(crate) registry: &'a Registry,
 }
 
 impl Maker<'_> {
-    /// A request, mostly valid.
+    /// Makes a request, mostly valid.
     pub(crate) fn make(&mut self) -> Request {
         let (verb, method) = match self.dice.below(24) {
             0 => (Verb::Options, "OPTIONS"),
@@ -297,7 +294,7 @@ impl Maker<'_> {
         (Tags::List(list), texts.join(self.dice.pick(&[",", ", ", " ,, \t"])))
     }
 
-    /// A date as it stands in a field; `None` if it is malformed.
+    /// A date as written in a field; `None` if it is malformed.
     fn date(&mut self) -> (Option<i64>, String) {
         let now = i64::try_from(UNIX).expect("it is small");
         let secs = match self.dice.below(8) {
@@ -387,7 +384,7 @@ impl Maker<'_> {
                 3 => u64::MAX,
                 _ => self.dice.below(300),
             };
-            // Content that is refused for its length is rarely sent, and never all of it.
+            // Content that is refused for its length is rarely sent, and never in full.
             let sent = if length > most { self.dice.below(100) } else { length };
             request.content = Content::Length(length);
             request.wire = vec![b'c'; index(sent)];
@@ -432,7 +429,7 @@ impl Maker<'_> {
         wire
     }
 
-    /// Puts line, fields and content together; sometimes breaks them.
+    /// Composes line, fields and content; sometimes breaks them.
     fn write(&mut self, request: &mut Request, line: (&str, &[u8]), mut fields: Vec<String>) {
         let (method, target) = line;
         let mut head = Vec::new();
@@ -442,7 +439,7 @@ impl Maker<'_> {
         if self.dice.one_in(30) && fields.len() < 40 {
             fields.extend((0..self.dice.between(1, 110)).map(|n| format!("F{n}:{n}")));
             if !request.http10 {
-                // RFC 9110 §6.2: what is later than 1.1 is read as 1.1.
+                // RFC 9110 §6.2: a version later than 1.1 is read as 1.1.
                 version = self.dice.pick(&["1.1", "1.2", "1.9"]);
             }
         }
@@ -506,7 +503,7 @@ impl Maker<'_> {
             20 => b"\r\n\r\n\r\nGET / HTTP/1.1\r\nHost: sim\r\n\r\n".to_vec(),
             21 => line("GET a.txt HTTP/1.1"),
             22 => {
-                // It is well-formed, but the connection's last.
+                // Well-formed, but the connection's last.
                 request.refusals.pop();
                 request.refusals.push(405);
                 line("CONNECT sim:80 HTTP/1.1")
@@ -557,7 +554,7 @@ impl Maker<'_> {
         (Goal::Path(goal), raw)
     }
 
-    /// A path and how it is written.
+    /// A path, and a way to write it.
     fn path(&mut self) -> (PathGoal, Vec<u8>) {
         let name = match self.dice.below(12) {
             0 => "",

@@ -16,7 +16,7 @@ use std::{fmt, sync::atomic::AtomicU64};
 /// Lines of a trace that a violation shows.
 const TAIL_LINES: usize = 60;
 
-/// What a schedule did, if nothing went wrong.
+/// Events of a schedule without a violation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Steps taken.
@@ -31,18 +31,18 @@ pub struct Report {
     pub refused: u64,
 }
 
-/// Something wrong that the model saw.
+/// Violation that the model saw.
 #[derive(Clone, Debug)]
 pub struct Violation {
     /// The schedule's seed.
     pub seed: u64,
     /// The step at which it was seen.
     pub step: u64,
-    /// What is wrong.
+    /// Description of the violation.
     pub what: String,
     /// The last events.
     pub trace: String,
-    /// Connections were sealed.
+    /// Whether connections were sealed.
     pub sealed: bool,
 }
 
@@ -56,7 +56,7 @@ impl fmt::Display for Violation {
 
 impl std::error::Error for Violation {}
 
-/// The command that runs a seed again and shows all of it.
+/// The command that replays a seed and shows its whole trace.
 fn replay(seed: u64, sealed: bool) -> String {
     let sealed = if sealed { "--sealed " } else { "" };
     format!("cargo run -p regatta-sim -- {sealed}--seed {seed} --trace")
@@ -65,50 +65,50 @@ fn replay(seed: u64, sealed: bool) -> String {
 /// Runs the schedule of a seed.
 ///
 /// # Errors
-/// [`Violation`] says what the model saw.
+/// The [`Violation`] that the model saw.
 pub fn run(seed: u64) -> Result<Report, Violation> {
     schedule(seed, Dice::seeded(seed), None, None)
 }
 
-/// As [`run`], with every connection sealed.
+/// Runs the schedule of a seed, as [`run`], with every connection sealed.
 ///
 /// # Errors
-/// [`Violation`] says what the model saw.
+/// The [`Violation`] that the model saw.
 pub fn run_sealed(seed: u64) -> Result<Report, Violation> {
     schedule(seed, Dice::seeded(seed), Some(sealing::dice(seed)), None)
 }
 
-/// As [`run_sealed`], with a mistake planted: an error is expected.
+/// Runs a schedule as [`run_sealed`], with a planted mistake: an error is expected.
 ///
 /// # Errors
-/// [`Violation`] says how the mistake was seen.
+/// The [`Violation`] that shows the mistake.
 pub fn run_sealed_planted(seed: u64, plant: Plant) -> Result<Report, Violation> {
     schedule(seed, Dice::seeded(seed), Some(sealing::dice(seed)), Some(plant))
 }
 
-/// As [`run`], with a mistake planted: an error is expected.
+/// Runs a schedule as [`run`], with a planted mistake: an error is expected.
 ///
 /// # Errors
-/// [`Violation`] says how the mistake was seen.
+/// The [`Violation`] that shows the mistake.
 pub fn run_planted(seed: u64, plant: Plant) -> Result<Report, Violation> {
     schedule(seed, Dice::seeded(seed), None, Some(plant))
 }
 
-/// As [`run`], with decisions that `bytes` make, as long as there are some: for fuzzing.
+/// Runs a schedule as [`run`], with decisions from `bytes` while they last: for fuzzing.
 ///
 /// # Errors
-/// [`Violation`] says what the model saw.
+/// The [`Violation`] that the model saw.
 pub fn run_bytes(bytes: &[u8]) -> Result<Report, Violation> {
     schedule(0, Dice::from_bytes(bytes), None, None)
 }
 
-/// All lines of the trace of the schedule that this thread ran last.
+/// Returns the whole trace of the last schedule of this thread.
 #[must_use]
 pub fn whole_trace() -> String {
     tail(usize::MAX)
 }
 
-/// Makes every panic say which seed it came from, and end the process.
+/// Makes every panic report its seed, the last events, and the command that replays it.
 pub fn announce_panics() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

@@ -1,5 +1,5 @@
-//! A peer's end of a sealed connection: its records, on their way out and in. What a schedule draws
-//! for it comes from a stream of its own.
+//! A peer's end of a sealed connection: records in both directions. Its draws in a schedule come
+//! from a stream of its own.
 use crate::{
     dice::{Dice, index, mix},
     peer::{Peer, Pipe},
@@ -8,7 +8,7 @@ use regatta_op::{Now, Ticket};
 use regatta_origin::{Cx, Links, Progress, Protocol, RECORD_PLAIN_BYTES_MAX, Seal, Toy};
 use std::{cell::Cell, collections::VecDeque};
 
-/// Seals every connection, and lets another say what is spoken inside.
+/// Seals every connection, and lets `inner` choose the protocol inside.
 #[derive(Debug)]
 pub(crate) struct Sealing<L> {
     inner: L,
@@ -38,48 +38,48 @@ impl<F, L: Links<F>> Links<F> for Sealing<L> {
     }
 }
 
-/// The ticket with which a sealed connection reads what it then seals.
+/// Ticket with which a sealed connection reads bytes that it then seals.
 pub(crate) const WIRE: Ticket = Ticket(u16::MAX);
 
-/// The stream of draws for the seals of a seed.
+/// Stream of draws for the seals of a seed.
 pub(crate) fn dice(seed: u64) -> Dice {
     Dice::seeded(seed ^ 0x5ea1_5ea1_0000_0000)
 }
 
-/// Where a record that was sent ends: on the wire, and in the stream of plain bytes.
+/// End of a sent record: on the wire, and in the stream of plain bytes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mark {
     wire: u64,
     plain: u64,
 }
 
-/// The client's end. Of what the server sends, records are opened when the server's kernel takes
-/// them, like all that is judged; answered when the peer has read them.
+/// The client's end. Records from the server are opened when the server's kernel takes them, like
+/// all that is judged. They are answered when the peer has read them.
 #[derive(Debug)]
 pub(crate) struct ClientSeal {
     toy: Toy,
     dice: Dice,
-    /// Received, and not opened.
+    /// Bytes received and not opened.
     inbox: Vec<u8>,
     /// Bytes of the wire that have been opened.
     opened: u64,
-    /// Where the last record that held plain bytes ends on the wire.
+    /// End on the wire of the last record with plain bytes.
     plain_end: u64,
-    /// Its second part of the handshake, and how much the peer must have read to send it.
+    /// Client's second part of the handshake, and the bytes that the peer must first have read.
     answer: Option<(u64, Vec<u8>)>,
-    /// Records that hold plain bytes, and the last one of the handshake.
+    /// Ends of records with plain bytes, and of the last one of the handshake.
     marks: Vec<Mark>,
     said: Mark,
-    /// Where the record ends with which it says that it sends no more.
+    /// End of the record that announces that the client sends no more.
     last: Option<u64>,
-    /// The byte that is altered on its way.
+    /// Index of the byte that is altered in flight.
     spoils: Option<u64>,
-    /// The server has sent its alert, as it does after such a byte.
+    /// Whether the server has sent its alert, as it does after such a byte.
     refused: bool,
 }
 
 impl ClientSeal {
-    /// The end of a peer, which begins with the first bytes of the handshake.
+    /// Makes the end of a peer, which begins with the first bytes of the handshake.
     pub(crate) fn new(dice: &mut Dice, peer: &mut Peer) -> Self {
         let mut dice = Dice::seeded(dice.below(1 << 60));
         let (mut wire, number) = (Vec::new(), dice.below(1 << 60));
@@ -106,7 +106,7 @@ impl ClientSeal {
         seal
     }
 
-    /// Sends records, of which one byte may be altered.
+    /// Sends records; one byte of them may be altered.
     fn put(&mut self, mut wire: Vec<u8>, out: &mut VecDeque<u8>) {
         let at = self.spoils.and_then(|at| at.checked_sub(self.said.wire));
         if let Some(byte) = at.and_then(|at| wire.get_mut(usize::try_from(at).ok()?)) {
@@ -116,7 +116,7 @@ impl ClientSeal {
         out.extend(wire);
     }
 
-    /// Goes on with the handshake when the peer has read `read` bytes of the wire; true if it did.
+    /// Continues the handshake if the peer has read enough of the wire, and returns whether it did.
     pub(crate) fn answer(&mut self, read: u64, out: &mut VecDeque<u8>) -> bool {
         let due = self.answer.take_if(|(end, _)| *end <= read);
         let Some((_, wire)) = due else { return false };
@@ -125,12 +125,12 @@ impl ClientSeal {
         true
     }
 
-    /// True if it may say something: its part of the handshake is over.
+    /// Whether the client may send plain bytes because its part of the handshake is over.
     pub(crate) fn may_say(&self) -> bool {
         !self.marks.is_empty() && !self.refused
     }
 
-    /// Seals what the peer says, in records of any size.
+    /// Seals the peer's plain bytes, in records of any size.
     pub(crate) fn say(&mut self, mut plain: &[u8], out: &mut VecDeque<u8>) {
         if self.dice.one_in(8) {
             let mut wire = Vec::new();
@@ -151,7 +151,7 @@ impl ClientSeal {
         }
     }
 
-    /// The peer leaves, and may say so if all that it had to say has gone.
+    /// Notes that the peer leaves. It may announce that if all its bytes have been sent.
     pub(crate) fn leave(&mut self, peer: &mut Peer, pipe: &mut Pipe) {
         if self.may_say() && peer.out.is_empty() && !pipe.reset && self.dice.one_in(2) {
             let mut wire = Vec::new();
@@ -162,8 +162,8 @@ impl ClientSeal {
         }
     }
 
-    /// Opens what has come: plain bytes, and where their record ends on the wire. The server has
-    /// received `received` bytes.
+    /// Opens received bytes; returns plain bytes, and the end of their record on the wire. The
+    /// server has received `received` bytes.
     pub(crate) fn open(
         &mut self,
         bytes: &[u8],
@@ -201,21 +201,20 @@ impl ClientSeal {
         Ok(found)
     }
 
-    /// How many plain bytes the server can open of the first `wire` bytes from the peer.
+    /// Number of plain bytes that the server can open in the peer's first `wire` bytes.
     pub(crate) fn plain(&self, wire: u64) -> u64 {
         let good = wire.min(self.spoils.unwrap_or(u64::MAX));
         let at = self.marks.partition_point(|mark| mark.wire <= good);
         at.checked_sub(1).map_or(0, |at| self.marks[at].plain)
     }
 
-    /// How many bytes of the wire the first `plain` bytes take.
+    /// Number of bytes on the wire of the first `plain` bytes.
     pub(crate) fn wire(&self, plain: u64) -> u64 {
         let at = self.marks.partition_point(|mark| mark.plain < plain);
         self.marks.get(at).map_or(u64::MAX, |mark| mark.wire)
     }
 
-    /// Where the piece ends that byte number `plain` is in: a record is passed on in pieces of at
-    /// most `most` bytes.
+    /// End of the piece with byte number `plain`; a record is passed on in pieces of `most` bytes.
     pub(crate) fn piece_end(&self, plain: u64, most: u64) -> u64 {
         let at = self.marks.partition_point(|mark| mark.plain < plain);
         let Some(end) = self.marks.get(at) else { return u64::MAX };
@@ -223,29 +222,29 @@ impl ClientSeal {
         (start + (plain - start).next_multiple_of(most)).min(end.plain)
     }
 
-    /// True if these bytes of the wire end the handshake.
+    /// Whether these bytes of the wire end the handshake.
     pub(crate) fn greets(&self, wire: u64) -> bool {
         let good = wire.min(self.spoils.unwrap_or(u64::MAX));
         self.marks.first().is_some_and(|mark| mark.wire <= good)
     }
 
-    /// True if it says in these bytes of the wire that it sends no more.
+    /// Whether these bytes of the wire announce that the client sends no more.
     pub(crate) fn ends(&self, wire: u64) -> bool {
         let good = wire.min(self.spoils.unwrap_or(u64::MAX));
         self.last.is_some_and(|last| last <= good)
     }
 
-    /// True if one of these bytes of the wire was altered.
+    /// Whether one of these bytes of the wire was altered.
     pub(crate) fn is_spoilt(&self, wire: u64) -> bool {
         self.spoils.is_some_and(|at| at < wire)
     }
 
-    /// Where the last record that held plain bytes ends.
+    /// End on the wire of the last record with plain bytes.
     pub(crate) const fn plain_end(&self) -> u64 {
         self.plain_end
     }
 
-    /// The server has said that it sends no more.
+    /// Whether the server has announced that it sends no more.
     pub(crate) fn is_told(&self) -> bool {
         self.toy.progress() == Progress::PeerClosed
     }

@@ -5,7 +5,6 @@ use crate::{
 };
 use regatta_origin::{CachingRules, ContentRules, Deadlines, Limits, Site};
 
-/// A site drawn at random.
 pub(crate) fn site(dice: &mut Dice) -> Site {
     let mut site = Site {
         limits: limits(dice),
@@ -26,7 +25,7 @@ pub(crate) fn site(dice: &mut Dice) -> Site {
         seed: dice.below(u64::MAX),
         ..Site::default()
     };
-    // This takes no draw, so that known seeds keep their meaning.
+    // No draw is taken here, so that known seeds keep their meaning.
     if let Some(bytes) = [200, 5_000].get(index(site.seed % 8)) {
         site.caching.read_bytes_max = *bytes;
     }
@@ -46,7 +45,7 @@ fn limits(dice: &mut Dice) -> Limits {
     }
 }
 
-/// Mostly `usual`.
+/// Returns mostly `usual`.
 fn rarely<T: Copy>(dice: &mut Dice, usual: T, others: &[T]) -> T {
     if dice.one_in(6) { dice.pick(others) } else { usual }
 }

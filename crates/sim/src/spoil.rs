@@ -1,9 +1,9 @@
-//! How planted mistakes are made.
+//! Planted mistakes in bytes.
 use crate::{dice::index, plant::Plant, world::World};
 use regatta_metrics::Counter;
 
 impl World<'_> {
-    /// Makes a mistake with what was received.
+    /// Alters received bytes.
     pub(crate) fn spoil_input(&mut self, at: usize, bytes: &mut Vec<u8>) {
         let Some(plant) = self.plant else { return };
         match plant {
@@ -26,7 +26,7 @@ impl World<'_> {
         }
     }
 
-    /// Makes a mistake with what is sent; `left` is what is left of the response.
+    /// Alters sent bytes; `left` is the rest of the response.
     pub(crate) fn spoil_output(&mut self, bytes: &mut Vec<u8>, left: u64) {
         let Some(plant) = self.plant else { return };
         if self.planted || bytes.is_empty() {

@@ -1,17 +1,16 @@
-//! What happened in a schedule, kept as numbers and put into words only when somebody asks.
+//! Events of a schedule, kept as numbers and rendered as text on demand.
 use regatta_op::{CloseReason, OpKind};
 use std::{cell::RefCell, fmt};
 
 /// A moment: virtual time, and a number that no two events share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Stamp {
-    /// Of two events, the one with the lower step came first.
+    /// Order: of two events, the one with the lower step was first.
     pub(crate) step: u64,
     /// Milliseconds of virtual time.
     pub(crate) tick: u64,
 }
 
-/// One thing that happened.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
     Accepted,
@@ -63,7 +62,7 @@ impl fmt::Display for Event {
     }
 }
 
-/// The number of an event that concerns no connection.
+/// Number of an event without a connection.
 pub(crate) const NOBODY: usize = usize::MAX;
 
 /// An event with its time and its connection.
@@ -97,17 +96,16 @@ pub(crate) fn start(seed: u64, sealed: bool) {
     });
 }
 
-/// Adds a line.
 pub(crate) fn push(stamp: Stamp, link: usize, event: Event) {
     TRACE.with_borrow_mut(|(_, lines)| lines.push(Line(stamp, link, event)));
 }
 
-/// The seed of the schedule that this thread ran last, and whether it was sealed.
+/// Returns the seed of the last schedule of this thread, and whether it was sealed.
 pub(crate) fn seed() -> (u64, bool) {
     TRACE.with_borrow(|(seed, _)| *seed)
 }
 
-/// The connection of the last event that concerned one.
+/// Returns the connection of the last event that has one.
 pub(crate) fn last_link() -> usize {
     TRACE.with_borrow(|(_, lines)| {
         let last = lines.iter().rev().find(|Line(_, link, _)| *link != NOBODY);
@@ -115,7 +113,7 @@ pub(crate) fn last_link() -> usize {
     })
 }
 
-/// The last lines of this thread's schedule, at most `most`.
+/// Returns the last lines of this thread's schedule, at most `most`.
 pub(crate) fn tail(most: usize) -> String {
     TRACE.with_borrow(|(_, lines)| {
         let start = lines.len().saturating_sub(most);

@@ -1,5 +1,4 @@
-//! Any bytes on one connection: whatever they are, whole responses come back, and the log tells
-//! what each of them was.
+//! Arbitrary bytes on one connection: whole responses return, and the log describes each.
 use crate::{
     dice::{Dice, index},
     disk::{self, Disk, SimFile},
@@ -12,7 +11,7 @@ use regatta_origin::{
 };
 use std::{cell::RefCell, sync::atomic::AtomicU64};
 
-/// What the log was told of one exchange.
+/// The log's record of one exchange.
 struct Told {
     method: Vec<u8>,
     status: u16,
@@ -21,7 +20,6 @@ struct Told {
     outcome: ReplyOutcome,
 }
 
-/// A log that keeps everything.
 #[derive(Default)]
 struct Notes(RefCell<Vec<Told>>);
 
@@ -41,10 +39,10 @@ impl Log for Notes {
     }
 }
 
-/// Sends `bytes` as a peer would, in pieces as long as its first byte says, and then ends.
+/// Sends `bytes` as a peer would, in pieces of the length in its first byte (0: one piece).
 ///
 /// # Errors
-/// Says what was wrong with what came back.
+/// Describes what is wrong with the responses.
 pub fn run_wire(bytes: &[u8]) -> Result<(), String> {
     let (&piece, bytes) = bytes.split_first().unwrap_or((&0, &[]));
     let site = Site::default();
@@ -73,7 +71,7 @@ pub fn run_wire(bytes: &[u8]) -> Result<(), String> {
     check(&sent, &told)
 }
 
-/// Drives the connection to its end: what it sent, and why it ended.
+/// Drives the connection to its end; returns the sent bytes, and the reason of the end.
 fn converse(
     bytes: &[u8],
     piece: usize,
@@ -109,13 +107,13 @@ fn converse(
     Err("it goes on and on".to_owned())
 }
 
-/// Reads what was sent as the log says that it was sent.
+/// Compares the sent bytes with the log's records.
 fn check(mut sent: &[u8], told: &[Told]) -> Result<(), String> {
     for exchange in told {
         let (response, rest) = sent.split_at(index(exchange.sent_bytes).min(sent.len()));
         sent = rest;
         if exchange.outcome != ReplyOutcome::Complete {
-            // It ended before it was answered, or the whole connection did.
+            // The exchange ended before its response, or with the whole connection.
             continue;
         }
         let end = response.windows(4).position(|four| four == b"\r\n\r\n").ok_or("no head")? + 4;

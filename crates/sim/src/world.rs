@@ -1,4 +1,4 @@
-//! The driver: performs what connections want, lets time pass, and shows the judges everything.
+//! The driver: performs operations of connections, advances time, and shows the judges everything.
 use crate::{
     closing::{Closing, DISK_MS_MAX, patience},
     dice::{Dice, index},
@@ -21,7 +21,7 @@ use regatta_op::{
 };
 use regatta_origin::{Cx, Protocol as _};
 
-/// What one schedule did.
+/// Counts of one schedule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
     pub(crate) opened: u64,
@@ -32,11 +32,11 @@ pub(crate) struct Totals {
     pub(crate) reads: u64,
     pub(crate) read_bytes: u64,
     pub(crate) replies: u64,
-    /// Sealed connections that ended while something was being sent.
+    /// Sealed connections that ended during a `Send`.
     pub(crate) torn: u64,
 }
 
-/// Everything there is in a schedule.
+/// State of a schedule.
 pub(crate) struct World<'a> {
     pub(crate) cx: Cx<'a, SimFile>,
     pub(crate) dice: Dice,
@@ -47,27 +47,26 @@ pub(crate) struct World<'a> {
     pub(crate) registry: Registry,
     pub(crate) totals: Totals,
     pub(crate) plant: Option<Plant>,
-    /// A planted mistake that is made only once has been made.
+    /// Whether a planted mistake that is made only once has been made.
     pub(crate) planted: bool,
     /// Files that are never closed.
     pub(crate) leaked: Vec<SimFile>,
-    /// When the disk changes next.
+    /// Time of the disk's next change.
     changes: u64,
     drains: u64,
-    /// When the sweep through the cache goes on.
+    /// Time of the next sweep through the cache.
     sweeps: u64,
-    /// How slow the disk is at most, milliseconds.
+    /// The most that the disk takes, milliseconds.
     disk_ms: u64,
-    /// How slow it is at most when it is asked before something is sent, milliseconds.
+    /// The most that it takes if it is asked before a `Send`, milliseconds.
     warm_ms: u64,
-    /// The disk does not answer at all, now and then.
+    /// Whether the disk occasionally does not answer at all.
     hangs: bool,
-    /// Sockets fail now and then.
+    /// Whether sockets occasionally fail.
     faulty: bool,
     refusals: Refusals,
 }
 
-/// What can happen next.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Perform(usize),
@@ -79,7 +78,7 @@ enum Step {
     Sweep,
 }
 
-/// The steps that come first.
+/// The earliest steps.
 struct Agenda {
     now: u64,
     first: u64,
@@ -87,7 +86,7 @@ struct Agenda {
 }
 
 impl Agenda {
-    /// Notes a step, unless another comes before it.
+    /// Notes a step, unless another one is earlier.
     fn note(&mut self, tick: u64, step: Step) {
         let tick = tick.max(self.now);
         if tick < self.first {
@@ -101,7 +100,7 @@ impl Agenda {
 }
 
 impl<'a> World<'a> {
-    /// A world with its disk and its peers, at its beginning; sealed, if there are dice for seals.
+    /// Makes a world with its disk and its peers; sealed, if there are dice for seals.
     pub(crate) fn new(
         cx: Cx<'a, SimFile>,
         mut dice: Dice,
@@ -168,7 +167,7 @@ impl<'a> World<'a> {
                 Step::Drain => self.drain()?,
                 Step::Sweep => {
                     let on = self.cx.cache.sweep(Tick(self.stamp.tick), &self.cx.tally);
-                    // An empty cache is looked at again a while later.
+                    // An empty cache is checked again a while later.
                     self.sweeps = on.map_or(self.stamp.tick + 10, |on| on.0);
                 }
             }
@@ -180,7 +179,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// One of the steps that come first. Nothing else happens before.
+    /// Picks one of the earliest steps.
     fn next_step(&mut self) -> Option<(u64, Step)> {
         let mut agenda = Agenda { now: self.stamp.tick, first: NEVER, steps: Vec::new() };
         let mut open = false;
@@ -207,7 +206,7 @@ impl<'a> World<'a> {
         Some((agenda.first, self.dice.pick(&agenda.steps)))
     }
 
-    /// The clocks as the core sees them.
+    /// Clocks of the core.
     pub(crate) fn now(&self) -> Now {
         Now { tick: Tick(self.stamp.tick), unix: unix(self.stamp) }
     }
@@ -223,13 +222,12 @@ impl<'a> World<'a> {
         self.take(at)
     }
 
-    /// Takes the next operation.
     fn take(&mut self, at: usize) -> Result<(), String> {
         let now = self.stamp;
         let link = &mut self.links[at];
         let conn = link.conn.as_mut().ok_or("it is called after its end")?;
         let op = conn.next_op().ok_or("no operation is offered though none is out")?;
-        // Behind a seal there may be more: this driver does one thing at a time.
+        // Behind a seal there may be more: this driver performs one operation at a time.
         if link.seal.is_none() && conn.next_op().is_some() {
             return Err("two operations are out".to_owned());
         }
@@ -272,7 +270,7 @@ impl<'a> World<'a> {
         self.notice(at)
     }
 
-    /// The driver sees that a peer has left whose operation waits for the disk.
+    /// Notices that a peer left while its operation waits for the disk.
     fn notice(&mut self, at: usize) -> Result<(), String> {
         let (now, cx, link) = (self.now(), self.cx, &mut self.links[at]);
         let (Some(kind), Some(conn)) = (link.at_disk(), &mut link.conn) else { return Ok(()) };
@@ -290,7 +288,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// The disk is asked before something is sent; when it will answer.
+    /// Asks the disk before a `Send`; returns the time of its answer.
     fn prefetch(&mut self, at: usize) -> u64 {
         let (now, cx, link) = (self.now(), self.cx, &mut self.links[at]);
         if let Some(conn) = &mut link.conn
@@ -302,12 +300,12 @@ impl<'a> World<'a> {
         trace::push(self.stamp, at, Event::AsksDisk);
         let never = self.hangs && self.dice.one_in(8);
         let answers = now.tick.0 + self.dice.below(self.warm_ms + 1);
-        // It gets faster, so that a large body in small pieces comes to its end.
+        // The disk gets faster, so that a large body in small pieces ends.
         self.warm_ms -= self.warm_ms / 16;
         if never { NEVER - 1 } else { answers }
     }
 
-    /// The disk has answered: what it was asked for can be sent.
+    /// Notes that the disk has answered: the bytes can be sent.
     fn disk_answers(&mut self, at: usize) -> Result<(), String> {
         let (now, cx, link) = (self.now(), self.cx, &mut self.links[at]);
         let (parked, conn) = (link.parked.as_mut(), link.conn.as_mut());
@@ -322,7 +320,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// A response that begins to be sent from a file describes it as it is now.
+    /// Checks that the description of a file still fits when the file begins to be sent.
     fn check_facts(&self, at: usize, outbox: &Outbox<SimFile>) -> Result<(), String> {
         let link = &self.links[at];
         let asked = link.requests.get(link.reader.count).map(|asked| &asked.request.content);
@@ -337,7 +335,7 @@ impl<'a> World<'a> {
         if changed { Err("a file is sent that is not what it was".to_owned()) } else { Ok(()) }
     }
 
-    /// Checks what is asked of the disk, and notes that it is.
+    /// Checks a request to the disk, and notes it.
     fn ask_disk(&mut self, at: usize, op: &Op<SimFile>) -> Result<(), String> {
         match op {
             Op::Open(_, req) => {
@@ -401,7 +399,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Tells the core, checks it, and takes what it wants next.
+    /// Passes a result to the core, checks the core, and takes its next operation.
     fn complete(&mut self, at: usize, done: Done<'_, SimFile>) -> Result<(), String> {
         let (now, cx) = (self.now(), self.cx);
         let conn = self.links[at].conn.as_mut().ok_or("it is told something after its end")?;
@@ -467,7 +465,7 @@ impl<'a> World<'a> {
         self.complete(at, Done::Send(outbox, Ok(n)))
     }
 
-    /// Bytes enter the kernel: they are judged, and go on their way.
+    /// Passes bytes to the kernel: they are judged, and sent on.
     fn deliver(&mut self, at: usize, bytes: &[u8], n: u64, left: u64) -> Result<(), String> {
         let now = self.stamp;
         let site = self.cx.site;
@@ -510,7 +508,7 @@ impl<'a> World<'a> {
             self.totals.replies += 1;
             let link = &mut self.links[at];
             (link.terminal, link.last_status) = (verdict.terminal, response.status);
-            // A body that was sent without a look at its file is not remembered.
+            // A body that was sent without a check of its file is not remembered.
             link.asking = None;
             link.ends.push(if link.seal.is_some() { end } else { response.end });
         }
@@ -564,7 +562,7 @@ impl<'a> World<'a> {
                 link.unreadable.push(self.stamp);
                 link.asking = None;
             }
-            // A part may have come before it failed.
+            // A part may have arrived before the failure.
             let mut buffer = req.buffer;
             buffer.resize(index(self.dice.below(req.len + 1)), 0);
             return self.complete(at, Done::Read(ticket, buffer, Err(Fault::Other(5))));
@@ -584,7 +582,7 @@ impl<'a> World<'a> {
         self.complete(at, Done::Read(ticket, bytes, Ok(())))
     }
 
-    /// The connection is over.
+    /// Ends a connection, and judges the end.
     fn close(&mut self, at: usize, reason: CloseReason) -> Result<(), String> {
         trace::push(self.stamp, at, Event::Closed(reason));
         let site = self.cx.site;
@@ -598,7 +596,7 @@ impl<'a> World<'a> {
         Closing { site, link, reason, now: self.stamp }.judge(&judge, &self.registry)
     }
 
-    /// Looks at a deadline that has passed.
+    /// Handles a deadline that has passed.
     fn expire(&mut self, at: usize) -> Result<(), String> {
         let (now, cx) = (self.now(), self.cx);
         let link = &mut self.links[at];
@@ -631,7 +629,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// The server is going away.
+    /// Drains every connection, as a server that goes away does.
     fn drain(&mut self) -> Result<(), String> {
         self.drains = NEVER;
         let (now, cx) = (self.now(), self.cx);
@@ -647,7 +645,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// A peer does something.
+    /// Performs an act of a peer.
     fn act(&mut self, at: usize) -> Result<(), String> {
         if self.links[at].conn.is_none() {
             self.accept(at)?;
@@ -689,7 +687,7 @@ impl<'a> World<'a> {
         if left { self.notice(at) } else { Ok(()) }
     }
 
-    /// The requests of a connection, for people.
+    /// Renders the requests of a connection.
     pub(crate) fn requests(&self, at: usize) -> String {
         let asked = self.links.get(at).map_or(&[][..], |link| &link.requests);
         let line = |(number, asked): (usize, &Asked)| {
@@ -698,7 +696,7 @@ impl<'a> World<'a> {
         asked.iter().enumerate().map(line).collect()
     }
 
-    /// What is wrong with the peer's socket, if anything.
+    /// Draws a fault of the peer's socket, if any.
     fn fault(&mut self, at: usize, kind: OpKind) -> Option<Fault> {
         let link = &mut self.links[at];
         let fault = if link.pipe.reset {
@@ -713,7 +711,7 @@ impl<'a> World<'a> {
         Some(fault)
     }
 
-    /// A head that is late is not waited for, even while bytes of it keep coming.
+    /// Checks that a late head is not waited for, even while bytes of it keep arriving.
     fn check_late_head(&self, at: usize) -> Result<(), String> {
         let link = &self.links[at];
         let Some(asked) = link.requests.get(link.reader.count) else { return Ok(()) };
@@ -730,7 +728,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// No connection lasts for longer than it may.
+    /// Checks that no connection lasts longer than allowed.
     fn check_patience(&self) -> Result<(), String> {
         let now = self.stamp.tick;
         let deadlines = &self.cx.site.deadlines;
@@ -751,7 +749,7 @@ impl<'a> World<'a> {
     }
 }
 
-/// The bytes of one call: of memory, then of a file; of both if `whole`.
+/// Bytes of one call: of memory, then of a file; of both if `whole`.
 pub(crate) fn gather(outbox: &Outbox<SimFile>, most: u64, whole: bool) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(index(most.min(4096)));
     bytes.extend_from_slice(outbox.head());
@@ -779,7 +777,7 @@ fn file_len(req: &ReadReq<SimFile>) -> u64 {
     regatta_op::File::len(&req.file)
 }
 
-/// A path to open is relative and has no segment that leads elsewhere.
+/// Checks that a path to open is relative and has no segment that leads elsewhere.
 fn check_open(req: &OpenReq) -> Result<(), String> {
     let bad = |segment: &[u8]| matches!(segment, b"" | b"." | b"..") || segment.contains(&0);
     if !req.path.is_empty() && req.path.split(|&byte| byte == b'/').any(bad) {

@@ -1,4 +1,4 @@
-//! Schedules that must be judged right, and mistakes that must be seen.
+//! Schedules that must be judged right, and planted mistakes that must be seen.
 use regatta_sim::{
     Plant, Report, Violation, run, run_bytes, run_planted, run_sealed, run_sealed_planted,
     whole_trace,
@@ -10,16 +10,18 @@ const SEEDS: u64 = 256;
 /// Seeds within which every planted mistake must be seen.
 const PLANTED_SEEDS: u64 = 2_000;
 
-/// Seeds beyond [`SEEDS`] that showed a mistake. Those below it, with what was wrong: 0 (an end
-/// counted twice), 36 (a lingering peer cut off, or waited for without end), 129 (a body behind the
-/// head of an answer to `HEAD`), 200 (no `Vary` in a fallback's 304).
+/// Seeds beyond [`SEEDS`] that showed a mistake. Those below it: 0 (an end counted twice), 36 (a
+/// lingering peer cut off, or awaited without end), 129 (a body after a head for `HEAD`), 200 (no
+/// `Vary` in a fallback's 304).
 const FOUND: [u64; 2] = [13_869, 323_231];
 
-/// Seeds beyond [`SEEDS`] that showed a mistake behind a seal: in 12296 a handshake was cut off
-/// when the server went away. In the others the model was wrong: what had come before our half was
-/// closed counts as lingering (5094), a request that waits to open its file is given up with a
-/// broken record (9986), nothing is waited for after one (13720), and whether a peer is slow is
-/// decided when it has been idle for too long (23851, 34651).
+/// Seeds beyond [`SEEDS`] that showed a mistake behind a seal. In 12296 a drain cut a handshake
+/// off. In the others the model was wrong:
+///
+/// * 5094: bytes that arrived before our half was closed count as lingering.
+/// * 9986: a request that waits to open its file is given up with a broken record.
+/// * 13720: nothing is awaited after a broken record.
+/// * 23851, 34651: a peer's slowness is decided when it has been idle for too long.
 const FOUND_SEALED: [u64; 6] = [5_094, 9_986, 12_296, 13_720, 23_851, 34_651];
 
 #[test]
@@ -64,7 +66,7 @@ fn bytes_make_schedules_too() {
     }
 }
 
-/// Mistakes that are made below the seal, or beside it.
+/// Mistakes made below the seal, or outside it.
 const BELOW: [Plant; 8] = [
     Plant::DropByte,
     Plant::DoubleByte,

@@ -1,4 +1,4 @@
-//! A sealed connection by itself, with every operation in the test's hand.
+//! A sealed connection alone, with every operation in the test's hand.
 use regatta_metrics::{Arena, Tally};
 use regatta_op::{
     Abandoned, CloseReason, Done, File, FileId, Modified, Now, Op, OpKind, OpenFault, Tick, Ticket,
@@ -9,7 +9,7 @@ use regatta_origin::{
 use regatta_sim::{Client, Frames, NOT_FOUND, UNAVAILABLE};
 use std::{net::SocketAddr, sync::atomic::AtomicU64};
 
-/// There are no files here.
+/// File of a test without files.
 #[derive(Clone, Debug)]
 struct NoFile;
 
@@ -44,14 +44,14 @@ struct Ends<'a> {
     tick: u64,
     link: Link<NoFile>,
     client: Toy,
-    /// Sealed by the client, and not received.
+    /// Bytes sealed by the client, and not received.
     wire: Vec<u8>,
-    /// What the client has opened, and of how many records.
+    /// Bytes that the client has opened, and the number of their records.
     plain: Vec<u8>,
     records: usize,
 }
 
-/// Runs a test on a connection on which `inner` is spoken.
+/// Runs a test on a connection with the protocol of `inner`.
 fn on(inner: impl Links<NoFile>, test: impl FnOnce(Ends<'_>)) {
     let (mut site, links) = (Site::default(), Seals(inner));
     site.content.not_found = "".into();
@@ -86,13 +86,13 @@ impl Ends<'_> {
         self.link.check_invariants();
     }
 
-    /// The server receives what the client has sealed.
+    /// Passes the bytes that the client has sealed to the server.
     fn receive(&mut self) {
         let wire = std::mem::take(&mut self.wire);
         self.complete(Done::Recv(Ok(&wire)));
     }
 
-    /// The client gets all of what is sent.
+    /// Passes all bytes of a `Send` to the client.
     fn send(&mut self, op: Op<NoFile>) {
         let Op::Send(mut outbox) = op else { panic!("{:?} is no Send", op.kind()) };
         let mut wire: Vec<u8> = outbox.slices().flatten().copied().collect();
@@ -106,7 +106,7 @@ impl Ends<'_> {
         self.complete(Done::Send(outbox, Ok(n)));
     }
 
-    /// Goes on until the server waits for the client, which gets all and sends what it answers.
+    /// Continues until the server waits for the client, which receives and answers everything.
     fn settle(&mut self) {
         loop {
             let op = self.link.next_op().expect("it waits");
@@ -129,7 +129,7 @@ impl Ends<'_> {
         }
     }
 
-    /// The deadline passes.
+    /// Lets the deadline pass.
     fn expire(&mut self) -> Option<Abandoned> {
         self.tick = self.link.deadline().0;
         self.link.expire(0, self.now(), &self.cx);

@@ -1,5 +1,5 @@
-//! Whether a read is made by the thread that needs it, or asynchronously ([A] fig. 4): decided for
-//! each read anew, by what there is to see at that moment, without memory of the last decision.
+//! Decides whether a read blocks its thread or is asynchronous ([A] fig. 4). Each decision depends
+//! only on the load and residency at that moment, not on earlier decisions.
 use crate::options::{Choice as _, choice};
 use regatta_metrics::{Counter, Tally};
 use regatta_sys::Resident;
@@ -9,11 +9,11 @@ use std::{
 };
 
 choice! {
-    /// What decides (`adapt.rule`).
+    /// Criterion of a decision (`adapt.rule`).
     pub enum Rule {
-        /// Asynchronous if a connection waits for a thread: [A]'s.
+        /// Asynchronous if a connection waits for a thread: the rule of [A].
         Queue = "queue",
-        /// Asynchronous if so many wait.
+        /// Asynchronous if at least [`Bounds::queue_min`] connections wait.
         QueueLength = "queue-length",
         /// Asynchronous if the disk is busy.
         Disk = "disk",
@@ -22,40 +22,40 @@ choice! {
     }
 }
 
-/// From where on a rule decides for an asynchronous read.
+/// Limits from which on a rule decides for an asynchronous read.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// Connections that wait for a thread ([`Rule::QueueLength`]).
     pub queue_min: usize,
     /// Reads that are being made ([`Rule::Disk`]).
     pub reads_min: usize,
-    /// How long reads have taken lately, microseconds ([`Rule::Disk`]).
+    /// Mean time of recent reads, microseconds ([`Rule::Disk`]).
     pub wait_us: u64,
 }
 
-/// What there is to see when a read is about to be made.
+/// Load and residency at the moment of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// Connections that wait for a thread.
     pub queue: usize,
-    /// Reads that are being made, by whomever.
+    /// Reads in progress, whichever thread or engine makes them.
     pub reads: usize,
-    /// How long reads have taken lately, microseconds.
+    /// Mean time of recent reads, microseconds.
     pub wait_us: u64,
-    /// Whether the range is in memory; `None` if nobody has looked.
+    /// Whether the range is in memory; `None` if the rule does not check it.
     pub resident: Option<Resident>,
 }
 
-/// Who makes a read.
+/// Maker of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// The thread that needs it, which waits.
     Blocking,
-    /// Others, and the thread goes on to another connection.
+    /// The engine; the thread continues with another connection.
     Async,
 }
 
-/// Decides.
+/// Decides how a read is made.
 #[must_use]
 pub fn decide(rule: Rule, bounds: Bounds, seen: &Seen) -> Way {
     let is_async = match rule {
@@ -67,19 +67,19 @@ pub fn decide(rule: Rule, bounds: Bounds, seen: &Seen) -> Way {
     if is_async { Way::Async } else { Way::Blocking }
 }
 
-/// A decision, as it is counted and traced.
+/// Decision, as counted and traced.
 #[derive(Clone, Copy, Debug)]
 pub struct Decision {
-    /// By which rule.
+    /// Rule that decided.
     pub rule: Rule,
-    /// On what.
+    /// State that the rule saw.
     pub seen: Seen,
-    /// What for.
+    /// Outcome.
     pub way: Way,
 }
 
 impl Decision {
-    /// Counts it.
+    /// Counts the decision, and what it depended on.
     pub fn count(&self, tally: Tally<'_>) {
         tally.add(
             match self.way {
@@ -98,7 +98,7 @@ impl Decision {
     }
 }
 
-/// One line of the trace.
+/// Formats the decision as a line of the trace.
 impl fmt::Display for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Seen { queue, reads, wait_us, resident } = self.seen;
@@ -121,16 +121,16 @@ impl fmt::Display for Decision {
     }
 }
 
-/// How busy the disk is, as far as its reads tell.
+/// Load of the disk, as measured by the server's own reads.
 #[derive(Debug, Default)]
 pub struct Load {
     /// Reads that threads make themselves.
     blocking: AtomicUsize,
-    /// How long reads have taken lately, nanoseconds.
+    /// Mean time of recent reads, nanoseconds.
     mean_ns: AtomicU64,
 }
 
-/// A read counts as much as the mean of all before it does in so many reads.
+/// Reciprocal of the weight of one read in the mean.
 const READS: u64 = 32;
 
 impl Load {
@@ -139,26 +139,26 @@ impl Load {
         self.blocking.fetch_add(1, Relaxed);
     }
 
-    /// It has read.
+    /// A thread has finished reading.
     pub fn ends(&self) {
         self.blocking.fetch_sub(1, Relaxed);
     }
 
-    /// How many threads read.
+    /// Number of threads that read.
     #[must_use]
     pub fn blocking(&self) -> usize {
         self.blocking.load(Relaxed)
     }
 
-    /// A read has taken so long, from its start to its completion. Of two that end at the same
-    /// moment one may be left out.
+    /// Adds a read that took `ns` from its start to its completion. Of two reads that end at the
+    /// same moment, one may be left out.
     pub fn took(&self, ns: u64) {
         let mean = self.mean_ns.load(Relaxed);
         self.mean_ns.store(mean - mean / READS + ns / READS, Relaxed);
     }
 
-    /// How long reads have taken lately, microseconds: each counts 31/32 of what it counted when
-    /// there has been another.
+    /// Mean time of recent reads, microseconds. Each read reduces the weight of earlier ones to
+    /// 31/32.
     #[must_use]
     pub fn wait_us(&self) -> u64 {
         self.mean_ns.load(Relaxed) / 1000
@@ -195,7 +195,7 @@ mod tests {
             (Disk, seen(0, 0, 2000, None), Async),
             (Residency, seen(64, 9, 9000, Some(Yes)), Blocking),
             (Residency, seen(0, 0, 0, Some(No)), Async),
-            // Who cannot tell must expect to wait.
+            // Without an answer, expect to wait.
             (Residency, seen(0, 0, 0, Some(Unknown)), Async),
             (Residency, seen(0, 0, 0, None), Async),
         ] {
@@ -203,7 +203,7 @@ mod tests {
         }
     }
 
-    /// What a decision depends on is what it sees, however it was decided before.
+    /// A decision depends only on what it sees, not on earlier decisions.
     #[test]
     fn there_is_no_hysteresis() {
         let ways =
@@ -254,7 +254,7 @@ mod tests {
         let load = Load::default();
         (0..200).for_each(|_| load.took(10_000_000));
         assert!((9900..=10_000).contains(&load.wait_us()), "{}", load.wait_us());
-        // From memory.
+        // Reads from memory.
         (0..32).for_each(|_| load.took(2000));
         assert!((3000..4500).contains(&load.wait_us()), "{}", load.wait_us());
         (0..300).for_each(|_| load.took(2000));

@@ -7,19 +7,19 @@ use crate::{
 use std::time::Duration;
 
 choice! {
-    /// Who makes reads (`adapt.io`).
+    /// Maker of reads (`adapt.io`).
     pub(super) enum Io {
         /// The thread that needs them: BIO.
         Blocking = "blocking",
-        /// Others, always: AIO.
+        /// The engine, always: AIO.
         Async = "async",
-        /// One or the other, decided for each: the self-adapting server.
+        /// Thread or engine, decided for each read: the self-adapting server.
         Adapt = "adapt",
     }
 }
 
 choice! {
-    /// Who makes asynchronous reads (`adapt.engine`).
+    /// Engine of asynchronous reads (`adapt.engine`).
     pub(super) enum Engine {
         /// Threads, as in glibc.
         Threads = "threads",
@@ -31,11 +31,11 @@ choice! {
 }
 
 choice! {
-    /// What the poller thread does while no read is complete (`adapt.completions`).
+    /// Activity of the poller thread while no read is complete (`adapt.completions`).
     pub(super) enum Look {
-        /// It looks again.
+        /// Checks again at once.
         Spin = "spin",
-        /// It sleeps until one is.
+        /// Sleeps until a read is complete.
         Wait = "wait",
     }
 }
@@ -145,12 +145,12 @@ options! {
 }
 
 impl AdaptOptions {
-    /// The dispatcher, the threads of the pool, and the poller thread if there is one.
+    /// Number of units: dispatcher, threads of the pool, and the poller thread if there is one.
     pub(super) fn units(&self) -> usize {
         1 + self.threads + usize::from(self.engine().is_some())
     }
 
-    /// Who makes asynchronous reads, if any are made.
+    /// Engine of asynchronous reads, if any are made.
     pub(super) fn engine(&self) -> Option<Engine> {
         (self.io != Io::Blocking).then_some(self.engine)
     }

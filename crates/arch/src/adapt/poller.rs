@@ -1,6 +1,5 @@
-//! The poller thread of [A] (fig. 4, block c): it takes a connection from its queue, and looks
-//! whether the read is complete; then it responds to the client, else it puts the connection at the
-//! end of the queue.
+//! The poller thread of [A] (fig. 4, block c). It takes a connection from its queue and checks its
+//! reads. If all are complete it responds to the client, else it requeues the connection.
 use super::{Asked, Server, Tracked, options::Look, tracked};
 use crate::kit::{
     aio::{Completions, Request},
@@ -15,23 +14,23 @@ use regatta_origin::Protocol as _;
 use regatta_sys::{Read, clock, thread::cpu_nanos};
 use std::{collections::VecDeque, time::Duration};
 
-/// The longest sleep while reads are in progress: deadlines, and what the master wants.
+/// The longest sleep while reads are in progress, for deadlines and requests of the master.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
-/// How often its processor time is counted, ms.
+/// Interval between two counts of the thread's processor time, ms.
 const COUNT_MS: u64 = 100;
 
 pub(super) struct PollerThread<'a> {
     server: &'a Server<'a>,
-    /// It is fed by the pool, and has one connection at most.
+    /// Fed by the pool; has at most one connection.
     worker: Worker<'a, Blocking>,
     means: Means<'a>,
     completions: Box<dyn Completions + 'a>,
-    /// What its disk has left for later.
+    /// Reads that the thread's disk did not make.
     asked: &'a Asked,
     tracked: VecDeque<Tracked>,
-    /// When it looked last at what else there is.
+    /// Time of the last [`attend`].
     attended: Tick,
-    /// Processor time that has been counted, nanoseconds, and when that was.
+    /// Processor time counted so far, nanoseconds, and the time of that count.
     counted: (u64, Tick),
 }
 
@@ -78,8 +77,8 @@ impl<'a> PollerThread<'a> {
         }
     }
 
-    /// What a worker does besides, once in a millisecond at most while it spins: that takes the
-    /// lock of the log. False if it is to leave.
+    /// Does a worker's other duties; false if the worker is to leave. While the thread spins, it
+    /// does them at most once per millisecond, because they take the lock of the log.
     fn goes_on(&mut self) -> bool {
         let now = now();
         if now == self.attended && !self.tracked.is_empty() {
@@ -89,7 +88,7 @@ impl<'a> PollerThread<'a> {
         attend(&mut self.worker, &mut None, &mut self.means)
     }
 
-    /// Takes what is in the queue; waits for it if there is nothing else to look at.
+    /// Takes what is in the queue; waits for it if nothing is tracked.
     fn take(&mut self) {
         let tally = self.tally();
         if self.tracked.is_empty() {
@@ -102,7 +101,7 @@ impl<'a> PollerThread<'a> {
         }
     }
 
-    /// Looks at the first connection; true if it need not be looked at any more.
+    /// Checks the first connection; true if no further check is needed.
     fn look(&mut self) -> bool {
         let Some(mut first) = self.tracked.pop_front() else { return false };
         let tally = self.tally();
@@ -117,7 +116,7 @@ impl<'a> PollerThread<'a> {
             return true;
         }
         if first.job.passed.deadline() <= now() {
-            // What is in progress is given up: a thread tells the connection so.
+            // The reads are given up: a thread informs the connection.
             self.give(first.job);
             return true;
         }
@@ -126,8 +125,7 @@ impl<'a> PollerThread<'a> {
         false
     }
 
-    /// Responds to the client, as far as it takes the response at once: a thread waits for it with
-    /// the rest.
+    /// Responds to the client as far as the socket takes bytes. A pool thread sends the rest.
     fn respond(&mut self, Job { passed, drive }: Job, reads: Vec<(Ticket, Read)>) {
         look(&mut self.worker, &mut self.means);
         let key = self.worker.adopt(passed, drive);
@@ -163,7 +161,7 @@ impl<'a> PollerThread<'a> {
         }
     }
 
-    /// Counts its processor time.
+    /// Counts the thread's processor time.
     fn count(&mut self) {
         let (before, used) = (self.counted.0, cpu_nanos());
         self.counted = (used, now());

@@ -1,13 +1,13 @@
-//! The ledger of stalls: what held up a worker for longer than its limit, and what did it.
+//! The ledger of stalls: what held up a worker for longer than its limit, and its cause.
 //!
 //! A *turn* that touched the disk is entered whole, under what took most of it. A *round* of the
-//! loop, which is all turns between two waits, is entered whole too: a hundred turns of 5 ms each
-//! are not a stall of any of them, and nevertheless half a second in which nobody else was heard.
+//! loop, which is all turns between two waits, is entered whole too. A hundred turns of 5 ms each
+//! are no stalls, yet no other connection was served for half a second.
 use super::Turn;
 use crate::options::{Kind, OptionSpec};
 use regatta_metrics::{Counter, Tally};
 
-/// An option of every driver: the limit.
+/// Limit from which on a stall is counted; an option of every driver.
 pub(crate) const STALL_US: OptionSpec = OptionSpec {
     key: "event.stall_us",
     kind: Kind::Micros { min: 1, max: 3_600_000_000 },
@@ -21,7 +21,7 @@ pub(crate) const STALL_US: OptionSpec = OptionSpec {
            `stall_budget`, however long they took.",
 };
 
-/// Where the time of a turn went that may have gone to the disk; nanoseconds.
+/// Time of a turn that may have gone to the disk, nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
     /// In `openat2` and `fstat`.
@@ -33,13 +33,13 @@ pub struct Spent {
 }
 
 impl Spent {
-    /// All of it.
+    /// Sum of all three.
     #[must_use]
     pub const fn total(&self) -> u64 {
         self.open + self.read + self.send
     }
 
-    /// Counts it, stall or not.
+    /// Counts the times, stall or not.
     pub fn count(&self, tally: Tally<'_>) {
         let Self { open, read, send } = *self;
         for (counter, ns) in
@@ -51,7 +51,7 @@ impl Spent {
         }
     }
 
-    /// The counters of what took most of it: how often, and how long.
+    /// Counters of what took most of the time: how often, and how long.
     const fn cause(&self) -> (Counter, Counter) {
         if self.open >= self.read && self.open >= self.send {
             (Counter::StallOpen, Counter::StallOpenNs)
@@ -63,12 +63,12 @@ impl Spent {
     }
 }
 
-/// One round of a loop; nanoseconds.
+/// Round of a loop; nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Round {
-    /// From one wait to the next.
+    /// Time from one wait to the next.
     pub busy: u64,
-    /// Of those, what the disk may have taken: [`Spent::total`] of every turn.
+    /// Part of `busy` that the disk may have taken: [`Spent::total`] of every turn.
     pub disk: u64,
 }
 
@@ -111,7 +111,7 @@ mod tests {
 
     const STALL: u64 = 10;
 
-    /// What is in the ledger after `entered`: the counters that are not 0, in their order.
+    /// Counters of the ledger after `entered` that are not 0, in their order.
     fn after(entered: impl FnOnce(Tally<'_>)) -> Vec<(&'static str, u64)> {
         let words: Vec<AtomicU64> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
         let arena = Arena::create(&words, 1);
@@ -132,7 +132,7 @@ mod tests {
             // An ordinary miss: none of the three alone is a stall.
             ([6, 7, 6], &[("stall_read", 1), ("stall_read_ns", 19)]),
             ([5, 0, 6], &[("stall_send", 1), ("stall_send_ns", 11)]),
-            // More than one would be: it is one turn, and one stall.
+            // Each of the three would be a stall alone: they are one turn, and one stall.
             ([30, 20, 40], &[("stall_send", 1), ("stall_send_ns", 90)]),
             ([5, 5, 5], &[("stall_open", 1), ("stall_open_ns", 15)]),
             ([0, 5, 5], &[("stall_read", 1), ("stall_read_ns", 10)]),
@@ -176,7 +176,7 @@ mod tests {
                 ],
             ),
             (25, 16, &[("stall_round", 1), ("stall_round_ns", 25)]),
-            // The disk's time is taken by another reading of the clock.
+            // The disk's time is from another reading of the clock.
             (25, 26, &[("stall_round", 1), ("stall_round_ns", 25)]),
         ];
         for (busy, disk, expect) in rows {

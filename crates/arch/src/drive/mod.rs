@@ -1,5 +1,4 @@
-//! What every way to execute operations does: system calls that are counted, turns, and the ledger
-//! of what held them up.
+//! Parts shared by all ways to execute operations: system calls, turns, and the ledger of stalls.
 pub mod ledger;
 pub mod perform;
 
@@ -9,10 +8,10 @@ use regatta_sys::{StaticFile, wait::Interest};
 
 /// A connection over real files.
 pub type FileLink = Link<StaticFile>;
-/// What a connection over real files may consult.
+/// Context that a connection over real files may consult.
 pub type FileCx<'a> = Cx<'a, StaticFile>;
 
-/// How a turn ended.
+/// End of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// Come back when the socket is ready for this, or with a completion from the disk.
@@ -21,7 +20,7 @@ pub enum Turn {
     Parked,
     /// An operation of this kind, or its completion, is for another stage: `Io::take_left` has it.
     Left(OpKind),
-    /// The budget is spent: come back when others have had their turn.
+    /// The budget is spent: come back after the others' turns.
     Again,
     /// The conversation is over.
     Closed(CloseReason),

@@ -1,7 +1,7 @@
-//! Where an operation becomes a system call and is counted: one place for every architecture, so
-//! that what a reply costs can be compared.
+//! Performs operations as system calls and counts them: in one place for every architecture, so
+//! that the costs of replies can be compared.
 //!
-//! Opened paths and read ranges are counted by the core, whoever performs them.
+//! The core counts opened paths and read ranges, whichever part performs them.
 use super::ledger::Spent;
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{Fault, OpenReq, Outbox};
@@ -19,17 +19,17 @@ use std::{
 
 pub use regatta_sys::{look_again as stat, read_range as read};
 
-/// Why bytes did not move.
+/// Reason why no bytes moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// They would have to wait for the peer; or have waited, for as long as the socket allows.
+    /// The bytes would have to wait for the peer, or have waited for as long as the socket allows.
     WouldBlock,
-    /// They never will.
+    /// The connection failed; the bytes never move.
     Fault(Fault),
 }
 
 impl Failure {
-    /// What an error means, counted under the first if it would block and under the second if not.
+    /// Classifies an error; counts it by the first counter if it would block, else by the second.
     fn count(error: &io::Error, [blocked, failed]: [Counter; 2], tally: Tally<'_>) -> Self {
         if error.kind() == io::ErrorKind::WouldBlock {
             tally.add(blocked, 1);
@@ -44,7 +44,7 @@ impl Failure {
 /// Accepts one connection, with one call.
 ///
 /// # Errors
-/// What the failure asks of the caller.
+/// The response that the failure requires of the caller.
 pub fn accept(
     listener: &OwnedFd,
     mode: Mode,
@@ -65,8 +65,8 @@ pub fn accept(
     accepted
 }
 
-/// Receives what is there into `buffer`, without waiting whatever the mode of the socket: a
-/// spurious event must not block a loop.
+/// Receives what is there into `buffer`. Never waits, whatever the mode of the socket: a spurious
+/// event must not block a loop.
 ///
 /// # Errors
 /// Nothing is there, or the connection failed.
@@ -75,10 +75,10 @@ pub fn recv(socket: &Connection, buffer: &mut [u8], tally: Tally<'_>) -> Result<
     received(regatta_sys::recv_now(socket.as_fd(), buffer), tally)
 }
 
-/// Receives into `buffer` from a socket that blocks: waits for as long as that allows.
+/// Receives into `buffer` from a blocking socket; waits for as long as its timeout allows.
 ///
 /// # Errors
-/// Nothing has come, or the connection failed.
+/// Nothing arrived, or the connection failed.
 pub fn recv_waiting(
     socket: &Connection,
     buffer: &mut [u8],
@@ -101,8 +101,8 @@ fn received(result: io::Result<usize>, tally: Tally<'_>) -> Result<usize, Failur
     }
 }
 
-/// Sends from the front of an outbox, with one call that takes bytes; of a file at most
-/// `bytes_max`. The time that a file takes is entered in `spent`.
+/// Sends from the front of an outbox, with one call that takes bytes. Sends at most `bytes_max` of
+/// a file, and adds the time that a file takes to `spent`.
 ///
 /// # Errors
 /// The socket takes nothing, or the connection failed.
@@ -137,12 +137,11 @@ pub fn send(
     }
 }
 
-/// [`send`] of a file range with what comes before it in one call, where the range is mapped.
-/// `None`: the file no longer has what is mapped, nothing was sent, and [`send`] sends what there
-/// is.
+/// Sends a mapped file range, and what precedes it, in one call; otherwise as [`send`]. `None`: the
+/// file no longer has what is mapped, and nothing was sent. The caller then uses [`send`].
 ///
 /// # Errors
-/// As [`send`].
+/// Those of [`send`].
 pub fn send_mapped(
     socket: &Connection,
     outbox: &mut Outbox<StaticFile>,
@@ -161,24 +160,23 @@ pub fn send_mapped(
     Ok(sent)
 }
 
-/// How a helper sends a file: in it nobody else waits for the processor.
+/// Way in which a helper sends a file, where a wait does not hold up other user threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendBy {
-    /// With one call, of which the poller has said before that the socket takes bytes ([E] §4.2,
-    /// the first design).
+    /// With one call, after the poller has reported room ([E] §4.2, the first design).
     PollFirst,
-    /// With one call and, if the socket takes nothing, another when `poll` says that it does, or
-    /// after so long ([E] §4.2, the second design).
+    /// With one call. If the socket takes nothing, with another when `poll` reports room or after
+    /// this time ([E] §4.2, the second design).
     TryFirst(Duration),
-    /// With one call in blocking mode, which lasts until the peer has room for all of it or, by
+    /// With one call in blocking mode. The call lasts until the peer has room for everything or, by
     /// [`socket::set_timeouts`], takes nothing for too long ([E] §4.3).
     Blocking,
 }
 
-/// [`send`] in a helper, of all that the file has. The socket does not block otherwise.
+/// Sends all that the file has, in a helper. The socket is nonblocking outside this call.
 ///
 /// # Errors
-/// As [`send`].
+/// Those of [`send`].
 pub fn send_in_helper(
     socket: &Connection,
     outbox: &mut Outbox<StaticFile>,
@@ -210,11 +208,11 @@ pub fn send_in_helper(
     sent
 }
 
-/// Waits until the socket takes bytes, for so long at most.
+/// Waits until the socket takes bytes, at most for `patience`.
 fn wait_for_room(socket: &Connection, patience: Duration, tally: Tally<'_>) {
     tally.add(Counter::HelperPolls, 1);
     let event = ready_within(socket.as_fd(), Interest::WRITE, patience);
-    // A signal ends the wait early: the send finds out.
+    // A signal ends the wait early: the send then finds out.
     if event.is_ok_and(|event| !event.writable) {
         tally.add(Counter::HelperPollsTimedOut, 1);
     }
@@ -226,12 +224,12 @@ pub fn shut(socket: &Connection) {
     let _ = socket::shutdown_write(socket.as_fd());
 }
 
-/// Where names are opened: below a root.
+/// Root and rules by which names are opened.
 #[derive(Clone, Copy, Debug)]
 pub struct Below<'a> {
-    /// What is served.
+    /// Directory that is served.
     pub root: &'a Root,
-    /// How paths below it are resolved.
+    /// Rules for resolving paths below `root`.
     pub rules: OpenRules,
 }
 
@@ -259,7 +257,7 @@ mod tests {
     use regatta_sys::socket::{ListenSpec, listen, local_addr, set_timeouts};
     use std::{io::Read, net::TcpStream, thread, time::Instant};
 
-    /// The last file of a folder, often enough to fill any socket.
+    /// Repeats the last file of a folder `times` times, enough to fill any socket.
     fn outbox(folder: &Folder, times: u64) -> (Outbox<StaticFile>, u64) {
         let (file, len) = folder.longest();
         let mut outbox = Outbox::default();
@@ -269,8 +267,8 @@ mod tests {
         (outbox, times * len)
     }
 
-    /// Sends to a peer that takes nothing until the socket is full, and then to one that goes on
-    /// a moment after `send_in_helper` has begun: what that said, and how long it took.
+    /// Sends to a peer that takes nothing until the socket is full, and then to one that resumes
+    /// reading after `send_in_helper` has begun. Returns the result and the time of both.
     fn full(by: SendBy, tally: Tally<'_>) -> [(Result<u64, Failure>, Duration); 2] {
         let folder = Folder::new();
         let listener = listen(&ListenSpec::new("127.0.0.1:0".parse().unwrap())).unwrap();

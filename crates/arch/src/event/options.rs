@@ -5,16 +5,16 @@ use crate::{
 };
 use regatta_sys::{crew, socket::Mode};
 
-/// The most worker processes of a server, of all copies together: as many as can share one table of
-/// descriptors, whether they do or not.
+/// The most worker processes of a server, of all copies together. As many can share one table of
+/// descriptors; the limit applies also if they do not.
 pub(crate) const WORKERS_MAX: usize = crew::WORKERS_MAX;
 
 choice! {
-    /// How the processes of a copy share an address (`event.listen`).
+    /// Sharing of an address by the processes of a copy (`event.listen`).
     pub(crate) enum Listen {
-        /// They wait on the same socket.
+        /// All wait on the same socket.
         Shared = "shared",
-        /// The same, and a connection wakes one of them (EPOLLEXCLUSIVE).
+        /// The same socket for all, but a connection wakes one process (EPOLLEXCLUSIVE).
         Exclusive = "exclusive",
         /// Each has a socket of its own (SO_REUSEPORT).
         Reuseport = "reuseport",
@@ -22,23 +22,23 @@ choice! {
 }
 
 choice! {
-    /// What each of several copies listens on (`event.partition`).
+    /// Addresses of each of several copies (`event.partition`).
     pub(crate) enum Partition {
-        /// Ports, counted up from the first copy's.
+        /// Ports, counted up from that of the first copy.
         Ports = "ports",
-        /// Its part of the addresses.
+        /// Part of the addresses for each copy.
         Addresses = "addresses",
-        /// The same port; the processor that handled the first packet says whose a connection is.
+        /// The same port; the processor that handled the first packet selects the copy.
         SteerCpu = "steer-cpu",
     }
 }
 
 choice! {
-    /// Which processors a process is bound to (`event.pin`).
+    /// Processors that a process is bound to (`event.pin`).
     pub(crate) enum Pin {
         /// None.
         None = "none",
-        /// One of its copy's share.
+        /// A processor of its copy's share.
         Cpu = "cpu",
         /// All of its copy's share.
         Share = "share",
@@ -46,7 +46,7 @@ choice! {
 }
 
 choice! {
-    /// How the loop learns which sockets are ready (`event.poller`).
+    /// Interface that reports which sockets are ready (`event.poller`).
     pub(crate) enum PollerKind {
         /// epoll(7), level-triggered.
         Epoll = "epoll",
@@ -60,7 +60,7 @@ choice! {
 }
 
 choice! {
-    /// How sockets are when a response is sent (`event.send`).
+    /// Mode of sockets while a response is sent (`event.send`).
     pub(crate) enum SendMode {
         /// In non-blocking mode.
         Nonblocking = "nonblocking",
@@ -174,12 +174,12 @@ options! {
 }
 
 impl EventOptions {
-    /// A turn or a round at least this long is a stall, nanoseconds.
+    /// Limit from which on a turn or a round is a stall, nanoseconds.
     pub(crate) const fn stall_ns(&self) -> u64 {
         self.stall_us * 1000
     }
 
-    /// The mode that sockets are in.
+    /// Mode of the sockets.
     pub(crate) const fn mode(&self) -> Mode {
         match self.send {
             SendMode::Nonblocking => Mode::Nonblocking,
@@ -187,14 +187,14 @@ impl EventOptions {
         }
     }
 
-    /// A connection wakes one of the processes that share a listener, and not all.
+    /// Whether a connection wakes only one of the processes that share a listener.
     pub(crate) fn is_exclusive(&self) -> bool {
         self.listen == Listen::Exclusive
     }
 }
 
-/// Copies, and processes in each, of an architecture with the options of the event driver, where
-/// so many processors may be busy at once.
+/// Number of copies, and of processes in each, of an architecture with the options of the event
+/// driver. `processors` is the number that may be busy at once.
 pub(crate) fn copies_and_processes(settings: &Settings, processors: usize) -> (usize, usize) {
     let options = EventOptions::read(settings);
     let copies = match options.copies {
@@ -204,7 +204,7 @@ pub(crate) fn copies_and_processes(settings: &Settings, processors: usize) -> (u
     };
     let copies = copies.max(1);
     let processes = match options.processes {
-        // Nobody has asked for more than there can be.
+        // The default never exceeds the limit.
         0 => processors.min(WORKERS_MAX) / copies,
         processes => processes,
     };

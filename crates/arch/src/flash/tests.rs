@@ -1,4 +1,4 @@
-//! Flash's disk with random helpers, alone and below a loop, and which operations share a task.
+//! Flash's disk with random helpers, alone and below a loop, and the operations that share a task.
 use super::*;
 use crate::kit::{
     dice::{Dice, SEEDS},
@@ -11,7 +11,7 @@ use regatta_metrics::Slot;
 use regatta_op::{Opened, Segment};
 use regatta_sys::{OpenRules, Root, open_below};
 
-/// Options of which the seed chooses some.
+/// Options, some of them chosen by the seed.
 fn options(seed: u64) -> FlashOptions {
     FlashOptions {
         name_helpers_max: 2,
@@ -67,7 +67,7 @@ fn every_operation_ends_once_whoever_leaves_or_dies() {
     assert!(sums.given_up > 100 && coalesced > 100, "{sums:?}, {coalesced}");
 }
 
-/// When nobody waits any more, nothing is kept.
+/// Checks that nothing is kept when no operation waits.
 fn check_empty<C>(disk: &FlashDisk<'_, C>) {
     assert!(disk.waiting.is_empty() && disk.waiters.is_empty() && disk.done.is_empty());
     let idle = |group: &Group<'_, C>| group.tasks.is_empty() && group.numbers.is_empty();
@@ -101,7 +101,7 @@ fn a_disk_that_never_answers_keeps_no_slot() {
     assert!(sums.schedules < SEEDS || sums.given_up > SEEDS / 4, "{sums:?}");
 }
 
-/// A disk whose helpers do nothing until they are told to.
+/// Tests a disk whose helpers do nothing until [`answered`].
 fn with(options: FlashOptions, test: impl FnOnce(FlashDisk<'_, RandomHelpers<'_>>, Slot<'_>)) {
     let folder = Folder::new();
     let arena = folder.arena();
@@ -124,7 +124,7 @@ fn outbox(root: &Root, of: &str, at: u64) -> Outbox<StaticFile> {
     outbox
 }
 
-/// All that wait at this disk are answered.
+/// Completes every task, and returns the keys of the operations that waited, sorted.
 fn answered(disk: &mut FlashDisk<'_, RandomHelpers<'_>>) -> Vec<u64> {
     let mut dice = Dice::new(0);
     disk.groups.iter_mut().for_each(|group| group.helpers.stir(&mut dice, true));
@@ -143,7 +143,7 @@ fn operations_with_one_target_share_a_task() {
         }
         assert!(disk.open(3, Ticket(0), name("2")).is_none());
         assert_eq!((get(Counter::HelperTasksOpen), get(Counter::FlashCoalesced)), (2, 2));
-        // The one that came first leaves, and the others stay.
+        // The first operation is forgotten, and the others stay.
         disk.forget(0, Abandoned::All);
         assert_eq!(answered(&mut disk), [1, 2, 3]);
         // Two places of one chunk, and another chunk.
@@ -159,7 +159,7 @@ fn operations_with_one_target_share_a_task() {
     });
 }
 
-/// A queued task for which nobody waits any more is not begun; the next operation has its own.
+/// A queued task without waiting operations is not begun; the next operation has its own.
 #[test]
 fn a_task_is_given_up_with_its_last_operation() {
     let one = FlashOptions { name_helpers_max: 1, coalesce: true, ..options(0) };

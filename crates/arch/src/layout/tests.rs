@@ -1,4 +1,4 @@
-//! Layouts of workers over addresses and processors, and what is refused.
+//! Layouts of workers over addresses and processors, and refused options.
 use super::*;
 use crate::{amped, event, laio, mp, threads};
 
@@ -28,7 +28,7 @@ fn plan(sets: &[(&str, &str)], listen: &[&str], cpus: &[usize]) -> Result<Layout
     Layout::plan(&event::DRIVER, &settings, &addresses, cpus, cpus.len())
 }
 
-/// Address, whether it is shared, and whose port it has.
+/// Address, whether it is shared, and the socket whose port it has.
 fn sockets(layout: &Layout) -> Vec<(String, bool, Option<usize>)> {
     let text = |socket: &SocketPlan| (socket.place.to_string(), socket.reuse_port, socket.port_of);
     layout.sockets.iter().map(text).collect()
@@ -38,7 +38,7 @@ fn shares(layout: &Layout) -> Vec<(Range<usize>, Vec<usize>)> {
     layout.shares.iter().map(|share| (share.listeners.clone(), share.cpus.clone())).collect()
 }
 
-/// What a worker with one connection cannot do is refused, with what to set instead.
+/// Options that a worker with one connection cannot follow are refused, with the remedy.
 #[test]
 fn threads_accept_one_connection_after_another() {
     let plan_of = |driver: &Driver, sets: &[(&str, &str)], addresses: usize| {
@@ -146,8 +146,8 @@ fn a_steered_port_has_a_socket_for_each_copy() {
     assert_eq!(layout.places, [(2, 0), (3, 1), (7, 1)], "neighbours go together");
 }
 
-/// [G] §IV-D, [S] §4: copies for pairs of processors that share a cache, or for sockets.
-/// Wherever a connection is steered, a process of that copy may run.
+/// [G] §IV-D, [S] §4: copies for pairs of processors that share a cache, or for sockets. A process
+/// of a copy may run on any processor that steers connections to it.
 #[test]
 fn a_copy_has_neighbouring_processors() {
     const CASES: &[(usize, usize, &[&[usize]])] = &[
@@ -190,7 +190,7 @@ fn a_copy_has_neighbouring_processors() {
     }
 }
 
-/// Threads of a core stand side by side (`affinity::neighbours`).
+/// Threads of a core are adjacent (`affinity::neighbours`).
 #[test]
 fn a_quota_is_a_limit_on_workers_and_not_on_where_they_run() {
     let cpus = [0, 4, 1, 5];
@@ -253,7 +253,7 @@ fn what_contradicts_itself_is_refused() {
     }
 }
 
-/// As many as can share one table; each count alone may be as large.
+/// All copies together have one limit; each count alone may be as large.
 #[test]
 fn there_is_one_limit_on_workers() {
     let listen = &["127.0.0.1:0"][..];
@@ -274,7 +274,7 @@ fn there_is_one_limit_on_workers() {
         assert!(spec(key).kind.parse(&most).is_ok());
         assert!(spec(key).kind.parse(&(WORKERS_MAX + 1).to_string()).is_err(), "{key}");
     }
-    // A large machine is used as far as it can be.
+    // A large machine is used up to the limit.
     let all: Vec<usize> = (0..1024).collect();
     assert_eq!(plan(&[], listen, &all).unwrap().shares.len(), WORKERS_MAX);
     let copies = [("event.copies", "0"), processes("1")];
@@ -307,7 +307,7 @@ fn every_process_has_slots_of_its_own_for_its_units() {
     assert_eq!((slots, layout.slots()), (vec![0..3, 3..6], 6));
 }
 
-/// What a pipeline is laid out as with these options, or the option that is refused.
+/// Layout of a pipeline with these options, or the option that is refused.
 fn pipeline(driver: Driver, sets: &[(&str, &str)]) -> Result<Layout, &'static str> {
     let others = [crate::kit::accept::OPTIONS, crate::shared::OPTIONS].concat();
     let all = || driver.options.iter().chain(&others);
@@ -320,7 +320,7 @@ fn pipeline(driver: Driver, sets: &[(&str, &str)]) -> Result<Layout, &'static st
     Layout::plan(&driver, &settings, &addresses, &[0, 1, 2, 3], 4).map_err(|fault| fault.key)
 }
 
-/// Of a pipeline there is one process in each copy, and what its stages cannot do is refused.
+/// A pipeline has one process in each copy; options that its stages cannot follow are refused.
 #[test]
 fn a_pipeline_is_one_process() {
     let driver = Driver { steps: |_| Steps::None, ..crate::watpipe::DRIVER };
@@ -337,8 +337,8 @@ fn a_pipeline_is_one_process() {
     assert_eq!(plan(&[blocking, ("watpipe.barrier", "true")]), Err("event.send"));
 }
 
-/// A thread that sends for all clients waits for none of them. A pipeline whose stages know no ages
-/// of requests has no options that admit by these.
+/// A thread that sends for all clients waits for none of them. A pipeline whose stages do not know
+/// the ages of requests has no options that admit by them.
 #[test]
 fn a_pipeline_is_refused_what_its_stages_cannot_do() {
     let plan = |driver, set| pipeline(driver, &[set]).map(|layout| layout.slots());
@@ -360,7 +360,7 @@ fn connections_are_split_evenly() {
     assert_eq!(each, [4, 4, 3]);
 }
 
-/// Sockets that a reload leaves over are shared out; all workers keep theirs.
+/// Sockets without a worker after a reload are shared out; all workers keep theirs.
 #[test]
 fn workers_take_what_is_left_over_in_turn() {
     let ranges = |layout: &Layout| -> Vec<Range<usize>> {

@@ -1,15 +1,14 @@
-//! Options that take one of a few words, as types: a word that the code misspells does not compile,
-//! and none is forgotten.
+//! Options with a few words as values, as types: misspelt words do not compile, none is forgotten.
 
 /// The values of a [`Kind::Choice`](super::Kind::Choice) option.
 pub trait Choice: Copy + 'static {
-    /// The words that stand for them, in the order in which they are documented.
+    /// The words for the values, in the order of the documentation.
     const WORDS: &'static [&'static str];
 
-    /// What a word stands for; `None` if it is not one of them.
+    /// The value of a word; `None` if there is none.
     fn of(word: &str) -> Option<Self>;
 
-    /// The word that stands for it.
+    /// The word for this value.
     fn word(self) -> &'static str;
 }
 

@@ -1,6 +1,6 @@
-//! Guessing which word was meant.
+//! Guesses misspelt words.
 
-/// The word nearest to `text`, if one is near enough to be what was meant.
+/// The word nearest to `text`, if it is near enough to be meant.
 ///
 /// Distance is edits (insert, remove, replace, swap neighbours); at most a third of the length,
 /// rounded.

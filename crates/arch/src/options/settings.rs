@@ -6,11 +6,11 @@ use std::{
     sync::Arc,
 };
 
-/// The value of every known option: nothing is left to a default that is not written here.
+/// Value of every known option; no default applies outside this table.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     values: BTreeMap<&'static str, Value>,
-    /// Values of the options that are not there.
+    /// Values of the options that are not in `values`.
     base: Option<Arc<Self>>,
 }
 
@@ -26,7 +26,7 @@ impl Settings {
     /// Every option of `specs` at its default.
     ///
     /// # Panics
-    /// If a default is not a value of its option: a fault in our own table.
+    /// If a default is not a value of its option, which is a fault in our own table.
     #[must_use]
     pub fn defaults<'a>(specs: impl IntoIterator<Item = &'a OptionSpec>) -> Self {
         let mut settings = Self::default();
@@ -38,7 +38,7 @@ impl Settings {
         settings
     }
 
-    /// The values of `base`, until others are set. Shares the memory of those that stay.
+    /// The values of `base`, until others are set. Shares the memory of unchanged values.
     #[must_use]
     pub fn over(base: Arc<Self>) -> Self {
         Self { values: BTreeMap::new(), base: Some(base) }
@@ -47,7 +47,7 @@ impl Settings {
     /// Sets an option.
     ///
     /// # Errors
-    /// If `value` is not one that the option takes; nothing is changed.
+    /// The option does not take `value`; nothing is changed.
     pub fn set(&mut self, spec: &OptionSpec, value: Value) -> Result<(), ValueFault> {
         if !spec.kind.holds(&value) {
             return Err(ValueFault(format!("expected {}", spec.kind.describe())));
@@ -72,8 +72,8 @@ impl Settings {
     /// A [`Kind::Bool`] option.
     ///
     /// # Panics
-    /// Like all typed getters: if no option of this kind has this name, which is a fault in the
-    /// code that asks, found by the first test that runs it.
+    /// If no option of this kind has this name, as in all typed getters. Such a fault in the
+    /// calling code is found by the first test that runs it.
     #[must_use]
     #[track_caller]
     pub fn flag(&self, key: &str) -> bool {
@@ -99,7 +99,7 @@ impl Settings {
         }
     }
 
-    /// As [`Settings::number`], for a use that takes less than 64 bits; saturates.
+    /// Acts as [`Settings::number`], for a use that takes less than 64 bits; saturates.
     ///
     /// # Panics
     /// As [`Settings::flag`].

@@ -1,10 +1,10 @@
-//! A driver's options as one struct, made of the same list as their table: what is read is what is
-//! documented, and an option that nobody uses is a field that nobody reads.
+//! A driver's options as one struct, from the same list as their table. Only documented options can
+//! be read, and an unused option shows as an unread field.
 use super::{Choice, Settings};
 
-/// A type that an option's value is read as.
+/// Type that an option's value is read as.
 pub(crate) trait Taken {
-    /// The value of the option called `key`, which is of the kind that stands for this type.
+    /// The value of the option `key`, whose kind belongs to this type.
     fn taken(settings: &Settings, key: &str) -> Self;
 }
 
@@ -44,20 +44,20 @@ macro_rules! options {
         $(#[$about:meta])* $vis:vis struct $name:ident, $table:ident;
         $($field:ident: $type:ty = $spec:expr),+ $(,)?
     ) => {
-        /// The table of these options.
+        /// Table of these options.
         $vis const $table: &[$crate::options::OptionSpec] = &[$($spec),+];
 
         $(#[$about])*
         #[derive(Clone, Copy, Debug)]
         $vis struct $name {
             $(
-                /// What the option is set to.
+                /// Value of the option.
                 $vis $field: $type
             ),+
         }
 
         impl $name {
-            /// Their values.
+            /// Reads the values.
             #[must_use]
             $vis fn read(settings: &$crate::options::Settings) -> Self {
                 Self {

@@ -21,11 +21,11 @@ pub struct Architecture {
     pub cite: &'static str,
     /// Sources in full.
     pub paper: &'static str,
-    /// Its page below `docs/arch`, without the suffix.
+    /// Page below `docs/arch`, without the suffix.
     pub page: &'static str,
-    /// Its driver.
+    /// Driver that runs it.
     pub driver: &'static Driver,
-    /// Options whose value the name fixes, where nothing else is said.
+    /// Options that the name sets, unless they are set otherwise.
     pub axes: &'static [(&'static str, &'static str)],
 }
 
@@ -60,7 +60,7 @@ impl Family {
         Self::AcceptStrategies,
     ];
 
-    /// Name and, after a colon, what its members share; at most 80 characters.
+    /// Name and, after a colon, the common property of the members; at most 80 characters.
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
@@ -75,7 +75,7 @@ impl Family {
     }
 }
 
-/// What blocks needs many: the best of [E] §5.1 with 30,000 connections, `userver-b-30K-100p`.
+/// Best number of [E] §5.1 with 30,000 connections, `userver-b-30K-100p`: each process blocks.
 const BLOCKING_PROCESSES: &str = "100";
 
 /// Every architecture, by name.
@@ -572,7 +572,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
     },
 ];
 
-/// Names of the literature that no program can have, and why not.
+/// Names of the literature that no program can have, and the reasons.
 pub const ABSENT: &[(&str, &str)] = &[
     ("tux", TUX),
     ("tux25", TUX), // the same with at most 25 accepts at a time
@@ -582,7 +582,7 @@ const TUX: &str = "it ran inside the Linux kernel and left it long ago: no progr
                    what [H] shows with it is tested by sped and accept.count=25 \
                    (docs/arch/accept-strategies.md)";
 
-/// Names of other things that are taken for architectures, and what to write instead.
+/// Names of other things that are taken for architectures, and the names to use instead.
 const OTHERS: &[(&str, &str)] = &[
     ("epoll", POLLER),
     ("poll", POLLER),
@@ -593,7 +593,7 @@ const OTHERS: &[(&str, &str)] = &[
 const POLLER: &str = "a poller is an option of an architecture: --architecture symped --set \
                       event.poller=epoll (or poll, select)";
 
-/// Why there is no architecture called `name`, if that is known; letters of either case.
+/// Explains why there is no architecture called `name`, if that is known. Ignores case.
 #[must_use]
 pub fn absent(name: &str) -> Option<&'static str> {
     ABSENT

@@ -1,10 +1,9 @@
-//! What several names set alike.
+//! Options that several names set alike.
 
-/// A replica: by default it does what the server of its paper did and no more, also in what is not
-/// an axis. Neither [H]'s server nor [E]'s and [S]'s looks at a file again once it is cached,
-/// forgets one for which there is room, or looks for precompressed siblings; and each accepts as
-/// many as its strategy says, whatever else there is to do. The other rows are architectures: what
-/// is best for those who use them is their default.
+/// Row of a replica: by default it does only what the server of its paper did, also in what is not
+/// an axis. The servers of [H], [E] and [S] neither check a cached file again, nor forget one while
+/// there is room, nor look for precompressed siblings. Each accepts as many connections as its
+/// strategy says, regardless of other work. Other rows have the best defaults for their users.
 macro_rules! replica {
     ($($key:literal = $value:expr),* $(,)?) => {
         &[
@@ -17,8 +16,7 @@ macro_rules! replica {
     };
 }
 
-/// The select server of [H] §2.1 with an accept strategy: what its options are called here, all off
-/// unless a row says otherwise.
+/// Row of the select server of [H] §2.1 with an accept strategy, off unless a row sets it.
 macro_rules! select_server {
     ($($key:literal = $value:literal),*) => {
         replica!(
@@ -32,15 +30,15 @@ macro_rules! select_server {
     };
 }
 
-/// The same without a cache: a request costs an open, a read, a write and a close ([H] §3).
+/// Row of the select server without a cache: each request opens, reads, writes, closes ([H] §3).
 macro_rules! uncached_server {
     ($($key:literal = $value:literal),*) => {
         select_server!("cache.enabled" = "false", $($key = $value),*)
     };
 }
 
-/// Knot on Capriccio: poll, which repeats the calls, and a yield before each open and close; as
-/// many helpers and connections as were best ([E] §4.4).
+/// Row of Knot on Capriccio: poll, which repeats the calls, and a yield before each open and close.
+/// Helpers and connections have the best numbers of [E] §4.4.
 macro_rules! knot {
     ($($key:literal = $value:expr),* $(,)?) => {
         replica!(
@@ -54,7 +52,7 @@ macro_rules! knot {
     };
 }
 
-/// User threads over several kernel threads: nothing is known of MEANS but that ([A] §2.2).
+/// Row of MEANS: user threads over several kernel threads. No more is known of it ([A] §2.2).
 macro_rules! means {
     ($($key:literal = $value:literal),*) => {
         &[
@@ -66,9 +64,9 @@ macro_rules! means {
     };
 }
 
-/// Flash, by its published source: what it does by default. Names and ready heads are in one cache,
-/// which looks at a file again after five minutes. The connections are those for which `select` has
-/// room where each may need two descriptors.
+/// Row of Flash, with the defaults of its published source. Names and ready heads are in one cache,
+/// which checks a file again after five minutes. The connections are those for which `select` has
+/// room if each needs two descriptors.
 macro_rules! flash_server {
     ($($key:literal = $value:literal),*) => {
         &[
@@ -92,8 +90,7 @@ macro_rules! flash_server {
     };
 }
 
-/// One of [A]'s servers: a pool of 64 threads, and no cache of its own, so that each request reads
-/// its file.
+/// Row of a server of [A]: 64 threads, and no cache, so that each request reads its file.
 macro_rules! pool_server {
     ($($key:literal = $value:literal),*) => {
         replica!(
@@ -106,8 +103,8 @@ macro_rules! pool_server {
     };
 }
 
-/// A pipeline: heads and descriptors are cached, and what is sent goes from the file, when the
-/// poller says that there is room ([E] §6, [S] §4). Nothing controls its stages.
+/// Row of a pipeline ([E] §6, [S] §4). Heads and descriptors are cached. Bodies are sent from the
+/// file, when the poller reports room. No controller governs the stages.
 macro_rules! pipeline {
     ($($key:literal = $value:literal),* $(,)?) => {
         replica!(
@@ -122,7 +119,7 @@ macro_rules! pipeline {
     };
 }
 
-/// Haboob, by its published source: no bound on queues, controllers that decide in seconds.
+/// Row of Haboob, by its published source: unbounded queues, controllers that take seconds.
 macro_rules! haboob {
     ($($key:literal = $value:literal),*) => {
         replica!(

@@ -1,8 +1,8 @@
-//! What each name sets, in whole.
+//! All options that each name sets.
 use super::*;
 
-/// What each name sets, in whole: a replica that did something else by default would not be
-/// one, and an architecture that people run must not lose what they rely on.
+/// Compares all options that each name sets. A replica with other defaults would not be one, and
+/// users rely on the options of an architecture.
 #[test]
 // tidy: long because it is one table, with a row for each name.
 fn every_name_sets_what_it_stands_for() {

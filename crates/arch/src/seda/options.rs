@@ -105,19 +105,19 @@ options! {
 }
 
 choice! {
-    /// Whose threads are (`seda.threads`).
+    /// Assignment of threads to stages (`seda.threads`).
     pub(super) enum Threads {
-        /// One stage's.
+        /// Threads of one stage.
         Own = "own",
-        /// All stages'.
+        /// Threads of all stages.
         Shared = "shared",
     }
 }
 
 choice! {
-    /// Which threads a request wakes (`seda.wake`).
+    /// Threads that a request wakes (`seda.wake`).
     pub(super) enum Wake {
-        /// One that waits.
+        /// A thread that waits.
         One = "one",
         /// All that wait.
         All = "all",
@@ -125,11 +125,11 @@ choice! {
 }
 
 choice! {
-    /// What becomes of a request that is turned away (`seda.on_full`).
+    /// End of a request that is turned away (`seda.on_full`).
     pub(super) enum OnFull {
-        /// It is answered with 503.
+        /// Is answered with 503.
         Refuse = "refuse",
-        /// Its connection is closed.
+        /// Loses its connection, which is closed.
         Drop = "drop",
     }
 }

@@ -1,22 +1,20 @@
-//! Threads that all stages share (Sandstorm's TPPThreadManager): each visits the stages for which
-//! requests wait, that with the longest queue first, and looks again when it has visited all.
+//! Threads that all stages share (Sandstorm's TPPThreadManager). Each visits the stages with
+//! waiting requests, that with the longest queue first, and checks again after it has visited all.
 use super::{LOOK_MAX, POOLS, POOLS_AT, ROLES, STATIONS, Seda};
 use crate::kit::line::threads::StageThread;
 use std::time::Duration;
 
-/// The stages that a thread is still to visit: how long their queues were, the longest last.
+/// Stages that a thread has still to visit: lengths of their queues, the longest last.
 ///
-/// If it took the longest anew after each visit, a short queue would wait as long as others feed
-/// each other.
+/// Choosing the longest after each visit would starve short queues while others feed each other.
 #[derive(Debug, Default)]
 pub(super) struct Schedule(Vec<(usize, usize)>);
 
 impl Schedule {
-    /// The stage to be visited next, of those with something in their queues; `None` if there is
-    /// nothing in any.
+    /// The next stage to visit, of those with queued jobs; `None` if all queues are empty.
     pub(super) fn next_stage(&mut self, len: impl Fn(usize) -> usize) -> Option<usize> {
         if self.0.is_empty() {
-            // Each length is read once: it changes meanwhile.
+            // Read each length once: it changes meanwhile.
             self.0.extend((0..POOLS).map(|at| (len(at), at)).filter(|(len, _)| *len > 0));
             self.0.sort_unstable();
         }
@@ -25,7 +23,7 @@ impl Schedule {
 }
 
 impl Seda<'_> {
-    /// The life of such a thread: it has a worker for each stage, and one stage at a time.
+    /// Body of a shared thread: it has a worker for each stage, and serves one stage at a time.
     pub(super) fn serve_all(&self, unit: usize) -> Result<(), String> {
         let process = &self.process;
         let own = |at| process.own(unit, (STATIONS + at, false));
@@ -40,10 +38,10 @@ impl Seda<'_> {
         while threads.iter().all(StageThread::goes_on) {
             let next = schedule.next_stage(len);
             if (0..POOLS).map(len).sum::<usize>() > 1 {
-                // There is something for another thread, too; those that sleep are at the first.
+                // Another thread has work, too; those that sleep are at the first stage.
                 process.line.call(POOLS_AT);
             }
-            // What comes from others comes to the first stage; the rest it has put there itself.
+            // Jobs from elsewhere arrive at the first stage; this thread put the others there.
             let (at, patience) = next.map_or((0, LOOK_MAX), |at| (at, Duration::ZERO));
             threads[at].visit(patience);
         }

@@ -1,4 +1,4 @@
-//! Where requests go, in which order, and how many threads a stage has.
+//! Ways and order of requests, and number of threads of a stage.
 use super::*;
 use crate::kit::{
     control::{BatchRules, Batching, PoolRules, PoolSize},
@@ -9,8 +9,8 @@ use regatta_op::Outbox;
 use regatta_origin::NoLog;
 use std::sync::atomic::AtomicU64;
 
-/// The stations that are passed by who needs these operations, each of which is offered where the
-/// last one was completed: a stage performs what it does not leave.
+/// Stations that a connection with these operations passes. Each operation is offered where the
+/// last one was completed; a stage performs what it does not leave.
 fn way(ops: &[OpKind]) -> Vec<usize> {
     let (mut at, mut way) = (READ, Vec::new());
     let mut go = |from: &mut usize, kind| {
@@ -31,18 +31,18 @@ fn way(ops: &[OpKind]) -> Vec<usize> {
     way
 }
 
-/// As in the source: what is in memory passes four queues, and what is not passes seven.
+/// A hit in memory passes four queues, and a miss seven, as in the source.
 #[test]
 fn a_hit_passes_four_queues_and_a_miss_seven() {
     use OpKind::{Open, Read, Recv, Send, Stat};
     assert_eq!(way(&[Send]), [PARSE, RECV, CACHE, WRITE]);
     assert_eq!(way(&[Open, Stat, Read, Send]), [PARSE, RECV, CACHE, MISS, DISK, MISS, WRITE]);
-    // A file that is not kept in memory is sent by who writes.
+    // The writer sends a file that is not kept in memory.
     assert_eq!(way(&[Open, Stat, Send]), [PARSE, RECV, CACHE, MISS, WRITE]);
     // Another part of a body.
     let parts = [PARSE, RECV, CACHE, MISS, DISK, MISS, WRITE, DISK, MISS, WRITE];
     assert_eq!(way(&[Open, Read, Send, Read, Send]), parts);
-    // Whoever is to receive goes back to the one that does.
+    // A connection that is to receive returns to the stage that receives.
     for at in [WRITE, PARSE, RECV, CACHE, MISS, DISK] {
         let (leaves, routes) = duties(at, Threads::Own);
         assert!(leaves.has(Recv), "{at}");
@@ -50,7 +50,7 @@ fn a_hit_passes_four_queues_and_a_miss_seven() {
     }
 }
 
-/// Threads that serve all stages wait for the first: nobody else puts anything into the others.
+/// Threads that serve all stages wait for the first, because other threads put jobs only there.
 #[test]
 fn what_others_leave_to_shared_threads_goes_to_the_first() {
     use OpKind::{Open, Read, Recv, Send, Stat};
@@ -58,18 +58,18 @@ fn what_others_leave_to_shared_threads_goes_to_the_first() {
     assert_eq!([Open, Stat, Read, Recv].map(|kind| read.to(kind)), [PARSE; 4]);
     assert_eq!([Open, Stat, Read].map(|kind| write.to(kind)), [PARSE; 3]);
     assert_eq!([read.to(Send), write.to(Recv)], [WRITE, READ]);
-    // And goes from there where it belongs.
+    // Jobs then continue to the stages where they belong.
     let next = |at, kind| duties(at, Threads::Shared).1.to(kind);
     assert_eq!([PARSE, RECV, CACHE].map(|at| next(at, Read)), [RECV, CACHE, DISK]);
     assert_eq!([PARSE, RECV, CACHE].map(|at| next(at, Open)), [RECV, CACHE, MISS]);
 }
 
-/// With the longest queue anew each time a file would wait as long as requests come.
+/// With the longest queue chosen after each visit, a file would wait as long as requests arrive.
 #[test]
 fn each_stage_is_visited_once_in_a_schedule() {
     let (mut schedule, mut lens) = (shared::Schedule::default(), [0; POOLS]);
     assert_eq!(schedule.next_stage(|at| lens[at]), None);
-    // What is in memory goes on to be sent, and one file to be read.
+    // What is in memory continues to be sent, and one file to be read.
     lens[..4].copy_from_slice(&[9, 0, 3, 1]);
     let goes_to = [Some(1), Some(2), None, Some(4), None];
     let mut visits = Vec::new();
@@ -78,7 +78,7 @@ fn each_stage_is_visited_once_in_a_schedule() {
         visits.push(POOLS_AT + at);
         let taken = std::mem::take(&mut lens[at]);
         goes_to[at].into_iter().for_each(|to: usize| lens[to] += taken);
-        // And others come.
+        // Further requests arrive.
         lens[0] += 9;
     }
     assert_eq!(visits, [PARSE, CACHE, MISS, PARSE, RECV, DISK]);
@@ -106,7 +106,7 @@ fn a_pool_grows_while_many_wait_and_shrinks_while_nobody_does() {
     let tally = Tally::Striped(arena.slot(0));
     let pool = pool(Some(PoolSize::new(RULES, 0)), None);
     let look = |queue| pool.look(queue, tally, &NoLog);
-    // It has none yet.
+    // The pool has no thread yet.
     assert_eq!(look(0), 1);
     pool.joins();
     assert_eq!([look(1), look(2)], [1, 2]);
@@ -114,7 +114,7 @@ fn a_pool_grows_while_many_wait_and_shrinks_while_nobody_does() {
     assert_eq!(look(9), 3);
     pool.joins();
     assert_eq!(look(9), 3);
-    // Who has just served stays; who had nothing to do leaves, but for the least.
+    // A thread that has just served stays; an idle one leaves, except for the least number.
     assert!(!pool.leaves(false));
     assert!(pool.leaves(true) && pool.leaves(true) && !pool.leaves(true));
     assert_eq!(pool.threads(), 1);

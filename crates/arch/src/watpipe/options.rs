@@ -95,7 +95,7 @@ options! {
 }
 
 choice! {
-    /// Who reads (`watpipe.read`).
+    /// Reader of requests (`watpipe.read`).
     pub(super) enum Read {
         /// The poller.
         Poller = "poller",
@@ -105,21 +105,21 @@ choice! {
 }
 
 choice! {
-    /// How many threads accept (`watpipe.acceptors`).
+    /// Number of threads that accept (`watpipe.acceptors`).
     pub(super) enum Acceptors {
-        /// One, from all listeners.
+        /// A single thread, for all listeners.
         One = "one",
-        /// One for each listener.
+        /// A thread for each listener.
         Listener = "listener",
     }
 }
 
 choice! {
-    /// How responses are shared out (`watpipe.share`).
+    /// Distribution of responses (`watpipe.share`).
     pub(super) enum Share {
-        /// One queue.
+        /// A single queue.
         Queue = "queue",
-        /// A queue for each writer, in turn.
+        /// A queue for each writer, round-robin.
         RoundRobin = "round-robin",
         /// A queue for each writer, and an equal part of each batch.
         Batch = "batch",
@@ -127,11 +127,11 @@ choice! {
 }
 
 choice! {
-    /// What parts of the pipeline there are (`watpipe.parts`).
+    /// Parts of the pipeline (`watpipe.parts`).
     pub(super) enum Parts {
-        /// One.
+        /// A single part.
         None = "none",
-        /// One for each processor.
+        /// A part for each processor.
         Cpu = "cpu",
     }
 }

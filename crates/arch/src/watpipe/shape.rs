@@ -1,4 +1,4 @@
-//! The threads of a pipeline, the stations between them, and where each counts.
+//! The threads of a pipeline, the stations between them, and their slots of counters.
 use super::options::{Acceptors, Parts, Read, WatpipeOptions};
 use crate::{
     kit::line::options::{PoolControl, StagesOptions},
@@ -7,37 +7,36 @@ use crate::{
 };
 use std::ops::Range;
 
-/// The stations besides those of the two pollers: the queues of those who write and read.
+/// Stations after those of the two pollers: the queues of writers and readers.
 pub(super) const WRITE: usize = 2;
 pub(super) const READERS: usize = 3;
 pub(super) const ROLES: [&str; 4] = ["read", "write-poll", "write", "reader"];
 
-/// The slots of a process. The first thread accepts, and has one of its own.
+/// Slots of a process. The first thread accepts, and has one of its own.
 pub(super) const FIRST: usize = 0;
-/// Those who accept besides.
+/// Other threads that accept.
 pub(super) const ACCEPT: usize = 1;
-/// What is put at each station.
+/// Jobs put at each station.
 pub(super) const STATIONS: Range<usize> = 2..6;
-/// The pollers.
 pub(super) const POLLERS: Range<usize> = 6..8;
-/// Threads that write, and that read. If they are more, they share these.
+/// Threads that write, and that read. With more threads, several share a slot.
 pub(super) const WRITERS_SLOTS: Range<usize> = 8..40;
 pub(super) const READERS_SLOTS: Range<usize> = 40..56;
-/// Who starts writers.
+/// Thread that starts writers.
 pub(super) const CONTROL: usize = 56;
 pub(super) const SLOTS: Range<usize> = 0..57;
 
-/// How many threads there are of each kind.
+/// Number of threads of each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
-    /// Those who accept.
+    /// Threads that accept.
     pub(super) homes: usize,
-    /// None: the poller reads.
+    /// 0: the poller reads.
     pub(super) readers: usize,
     pub(super) writers: usize,
-    /// As many as a controller may make of them.
+    /// The most writers that a controller may start.
     pub(super) writers_max: usize,
-    /// Each reader and each writer is of one part, which has queues of its own.
+    /// Number of parts. Each reader and each writer is of one part, which has queues of its own.
     pub(super) parts: usize,
 }
 
@@ -59,30 +58,30 @@ impl Shape {
             writers_max: if grows { options.writers_max.max(writers) } else { writers },
             parts: match options.parts {
                 Parts::None => 1,
-                // A part without threads would serve nobody.
+                // A part without threads would serve no connection.
                 Parts::Cpu => cpus.min(fewest).min(u8::MAX.into()),
             },
         }
     }
 
-    /// True if a controller may start writers.
+    /// Whether a controller may start writers.
     pub(super) const fn grows(&self) -> bool {
         self.writers_max > self.writers
     }
 
-    /// All threads of a process.
+    /// Number of threads of a process.
     pub(super) fn threads(&self) -> usize {
         self.homes + 2 + self.readers + self.writers_max + usize::from(self.grows())
     }
 }
 
-/// Where a thread of a stage counts, alone or not, and the processor that it runs on, if it is one.
+/// Slot of a thread of a stage, alone or not, and the only processor that it runs on, if any.
 pub(super) struct Place {
     pub(super) slot: (usize, bool),
     pub(super) cpu: Option<usize>,
 }
 
-/// What each slot is for. Those of threads that are not there are another stage's.
+/// Role of each slot. Slots of missing threads belong to another stage.
 pub(super) fn roles(shape: &Shape) -> impl Iterator<Item = (usize, &'static str)> + use<> {
     let readers = if shape.readers > 0 { READERS } else { READ };
     let control = if shape.grows() { "control" } else { ROLES[WRITE] };

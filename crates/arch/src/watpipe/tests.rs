@@ -1,4 +1,4 @@
-//! How many threads there are, and where they count.
+//! Numbers of threads, and their slots.
 use super::*;
 
 fn shape(texts: &[(&str, &str)], listeners: usize, cpus: usize) -> Shape {
@@ -42,7 +42,7 @@ fn controllers_may_start_writers_if_that_is_asked() {
     assert_eq!(grown.threads(), 3 + 2 + 2 + 9 + 1);
     let fixed = shape(&[some[0], some[1], ("stages.pool_control", "none")], 3, 2);
     assert_eq!((fixed.writers_max, fixed.threads()), (4, 3 + 2 + 2 + 4));
-    // No fewer than there are from the beginning.
+    // Never fewer than there are from the beginning.
     assert!(!shape(&[("watpipe.writers", "20"), some[1]], 1, 2).grows());
 }
 
@@ -61,7 +61,7 @@ fn each_slot_has_one_role() {
     assert_eq!(of("control"), [CONTROL]);
     let known = ["accept", "read", "write-poll", "write", "reader", "control"];
     assert_eq!(known.map(|role| of(role).len()).iter().sum::<usize>(), SLOTS.len());
-    // What is not there has no row in `regatta top`.
+    // A missing stage has no row in `regatta top`.
     let few = Shape { readers: 0, writers_max: 1, ..all };
     assert!(slots(&few, "reader").is_empty() && slots(&few, "control").is_empty());
     assert_eq!(slots(&few, "read"), [vec![2, 5, 6], READERS_SLOTS.collect()].concat());

@@ -22,9 +22,9 @@ const ROUNDS_MAX: usize = 200;
 #[derive(Debug, Default)]
 struct Watch {
     key: Option<u64>,
-    /// True in the list of what is ready.
+    /// Whether the instance is in the list of ready ones.
     ready: bool,
-    /// A worker sleeps in its wait.
+    /// Whether a worker sleeps in its wait.
     asleep: bool,
 }
 
@@ -33,8 +33,8 @@ struct Watch {
 struct Kernel(Vec<Watch>);
 
 impl Kernel {
-    /// A connection arrives. In the order of its queue the kernel marks every instance, up to the
-    /// first in whose wait a worker sleeps (`ep_poll_callback`, `__wake_up_common`).
+    /// Adds a connection. The kernel marks instances in the order of its queue, up to the first
+    /// whose worker sleeps in its wait (`ep_poll_callback`, `__wake_up_common`).
     fn arrive(&mut self, dice: &mut Dice) {
         let mut queue: Vec<usize> = (0..self.0.len()).collect();
         while let Some(at) = dice.take(&mut queue) {
@@ -95,14 +95,14 @@ impl Poller for Instance {
     }
 }
 
-/// A worker with its poller, and what the schedule does to it.
+/// A worker with its poller, and its disturbances by the schedule.
 struct Unit<'a> {
     worker: Worker<'a, Held>,
     poller: Instance,
     bell: &'a Bell,
     wait: Option<Wait>,
     wakes_at: u64,
-    /// End of what holds it up, ms.
+    /// Time until which it is held up, ms.
     busy_until: u64,
     /// End of a time without descriptors, ms.
     poor_until: u64,
@@ -116,7 +116,7 @@ impl Unit<'_> {
         self.busy_until <= now && (watch.ready || self.wakes_at <= now || rung())
     }
 
-    /// Holds the worker up. The kernel cannot wake it alone meanwhile.
+    /// Holds the worker up. The kernel alone cannot wake it meanwhile.
     fn hold_up(&mut self, now: u64, until: u64) {
         if !self.is_awake(now) {
             (self.busy_until, self.wakes_at) = (until, until);
@@ -150,7 +150,7 @@ impl Unit<'_> {
         while let Some(action) = self.worker.next_action() {
             self.perform(action, below);
         }
-        // A fault that has met no accept is over.
+        // A fault that has met no accept ends here.
         hook::clear();
         set_time(now);
         let _ = self.worker.watch_listeners(&mut self.poller, 0);
@@ -158,7 +158,7 @@ impl Unit<'_> {
         let timeout = u64::try_from(wait.timeout.as_millis()).unwrap();
         (self.wait, self.wakes_at) = (Some(wait), now + timeout.max(1));
         self.open = self.worker.keys().len();
-        // What is level-triggered stays in the list of what is ready.
+        // A level-triggered event stays in the list of ready ones.
         let mut kernel = self.poller.kernel.borrow_mut();
         let watch = &mut kernel.0[self.poller.me];
         watch.ready &= ready_now(listener.as_fd(), Interest::READ).unwrap().readable;
@@ -182,7 +182,7 @@ fn set_time(ms: u64) {
     hook::set_time(ms * 1_000_000, 1_700_000_000);
 }
 
-/// Runs a schedule, and returns how many connections arrived.
+/// Runs a schedule, and returns the number of connections that arrived.
 // tidy: long because the draws of a schedule and its clock are one story.
 fn schedule(seed: u64, fixture: &Fixture, bells: &[Bell]) -> u64 {
     let mut dice = Dice::new(seed);
@@ -244,7 +244,7 @@ fn schedule(seed: u64, fixture: &Fixture, bells: &[Bell]) -> u64 {
     let accepted =
         || -> u64 { (0..bells.len()).map(|at| arena.slot(at).get(Counter::AcceptOk)).sum() };
     let (mut clients, mut arrived, mut waits_ms) = (VecDeque::new(), 0, 0);
-    // In most schedules no other connection arrives soon after one that is left.
+    // In most schedules, no connection arrives soon after another has ended.
     let (arrives, goes) = [(8, 12), (60, 80), (300, 400)][dice.below(3)];
     let end = now + LASTS_MS;
     while now < end {
@@ -274,7 +274,7 @@ fn schedule(seed: u64, fixture: &Fixture, bells: &[Bell]) -> u64 {
             let Some(at) = dice.take(&mut awake) else { break };
             units[at].round(now, fixture.below(), &listener[0]);
         }
-        // Some have had room, descriptors and time for as long as that takes to be known.
+        // Some workers have had room, descriptors and time for as long as that takes to be known.
         let serves = |unit: &Unit<'_>| {
             unit.open < connections_max
                 && unit.busy_until <= now
@@ -288,11 +288,11 @@ fn schedule(seed: u64, fixture: &Fixture, bells: &[Bell]) -> u64 {
     arrived
 }
 
-/// Full workers, and those without descriptors, pass on what they are woken for.
+/// Workers that are full or without descriptors pass on what they are woken for.
 #[test]
 fn no_connection_waits_for_a_worker_that_sleeps() {
     let mut fixture = Fixture::new("exclusive", 1);
-    // None ends by itself, which would make room.
+    // No connection ends on its own, which would make room.
     fixture.site.deadlines.head_ms_max = 60_000;
     let mut arrived = 0;
     for workers in [2, 3, 4] {

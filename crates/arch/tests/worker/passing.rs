@@ -1,4 +1,4 @@
-//! Connections that units of a process pass to each other.
+//! Connections that the units of a process pass to each other.
 use super::{
     Fixture, Held, RULES,
     dice::{Dice, SEEDS},
@@ -22,7 +22,7 @@ const BEGIN_MS: u64 = 1_000_000;
 /// Steps of a schedule before the end begins, and rounds until it must be over.
 const STEPS: usize = 150;
 const LAST_ROUNDS_MAX: usize = 2_000;
-/// How long an idle connection stays open in a drain, ms.
+/// Time that an idle connection stays open in a drain, ms.
 const DRAIN_IDLE_MS: u64 = 100;
 
 fn deadlines() -> Deadlines {
@@ -37,7 +37,7 @@ fn deadlines() -> Deadlines {
     }
 }
 
-/// What has happened in all schedules.
+/// Counts of events in all schedules.
 #[derive(Debug, Default)]
 struct Sums {
     lent: u64,
@@ -50,7 +50,7 @@ struct Sums {
     waited_in_drain: u64,
 }
 
-/// One unit that accepts and lends, and one that others feed.
+/// A unit that accepts and lends, and one that others feed.
 struct Process<'a> {
     fixture: &'a Fixture,
     dice: Dice,
@@ -131,7 +131,7 @@ impl Process<'_> {
         });
     }
 
-    /// What it closes there it tells of at home.
+    /// Runs the other unit, and reports at home each connection that it closes.
     fn elsewhere(&mut self, does: impl FnOnce(&mut Worker<'_, Held>, &mut [u8], &Fixture)) {
         let count = |fixture: &Fixture| fixture.get(1, Counter::ConnectionsClosed);
         let before = count(self.fixture);
@@ -139,7 +139,7 @@ impl Process<'_> {
         (before..count(self.fixture)).for_each(|_| self.home.ended_away());
     }
 
-    /// What is on its way comes to one of the two, or ends.
+    /// Delivers a connection on its way to one of the two units, or ends it.
     fn deliver(&mut self) {
         let Some((passed, held)) = self.dice.take(&mut self.carried) else { return };
         let below = self.fixture.below();
@@ -178,7 +178,7 @@ impl Process<'_> {
         Totals::of(self.fixture.arena.view().slots())
     }
 
-    /// The master ends the process: it stops, or drains for a short time or a long one.
+    /// Ends the process as the master does: stops it, or drains it for a short time or a long one.
     fn end(mut self) {
         let control = self.fixture.arena.control();
         let ends_at = match self.dice.below(8) {
@@ -303,8 +303,7 @@ fn who_passes_a_connection_has_room_for_another() {
     assert_eq!((fixture.get(0, Counter::AcceptOk), two.keys().len()), (2, 1));
 }
 
-/// A unit that retires finishes what it has, and takes nothing more; others go on to accept from
-/// the same listener.
+/// A unit that retires finishes its connections and accepts no more; others still accept.
 #[test]
 fn who_retires_leaves_the_listener_to_others() {
     let mut fixture = Fixture::new("retire", 2);

@@ -1,51 +1,50 @@
-//! The client's end: what it sends and when it may, and how it reads what comes.
+//! The client's end: what it may send, and how it parses responses.
 use super::{EXCHANGES, Kind, frame, parse};
 
-/// An answer that has come in full.
+/// Answer that has arrived in full.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Which of the requests it answers.
+    /// Number of the request that it answers.
     pub number: usize,
-    /// The file that was asked for.
+    /// File that was requested.
     pub file: u8,
-    /// How it ended; 0 if the body is all of the file.
+    /// End of the exchange; 0 if the body is the whole file.
     pub code: u8,
-    /// What came of the file.
+    /// Bytes of the file that arrived.
     pub body: Vec<u8>,
 }
 
-/// A client that asks for files, several at a time.
+/// Client that requests several files at a time.
 #[derive(Debug)]
 pub struct Client {
     files: Vec<u8>,
-    /// For each request, whether its answer has come.
+    /// Whether each request has been answered.
     answered: Vec<bool>,
-    /// For each exchange, how many of its requests have been answered, and what has come of the
-    /// next answer.
+    /// Number of answered requests of each exchange, and received bytes of its next answer.
     at: [(usize, Vec<u8>); EXCHANGES],
-    /// The first byte of a frame that has not come in full.
+    /// First byte of a frame whose second has not arrived.
     half: Option<u8>,
-    /// Of which exchange a piece is coming, and how many bytes of it are missing.
+    /// Exchange of the current piece, and the number of its missing bytes.
     piece: (usize, u64),
     goes_away: bool,
 }
 
 impl Client {
-    /// Asks for these files: with every eighth request in the same exchange.
+    /// Requests these files: every eighth in the same exchange.
     #[must_use]
     pub fn new(files: Vec<u8>) -> Self {
         let (answered, at) = (vec![false; files.len()], Default::default());
         Self { files, answered, at, half: None, piece: (0, 0), goes_away: false }
     }
 
-    /// All that it sends.
+    /// All bytes that the client sends.
     #[must_use]
     pub fn wire(&self) -> Vec<u8> {
         let asks = self.files.iter().enumerate();
         asks.flat_map(|(number, file)| frame(Kind::Ask, number % EXCHANGES, *file)).collect()
     }
 
-    /// How many bytes of that it may have sent by now: an exchange is used again when it has ended.
+    /// Number of bytes that it may have sent by now: an exchange is reused only after its end.
     #[must_use]
     pub fn may_send(&self) -> usize {
         let over = |number: &usize| {
@@ -54,29 +53,29 @@ impl Client {
         2 * (0..self.files.len()).take_while(over).count()
     }
 
-    /// Requests that have been answered.
+    /// Number of answered requests.
     #[must_use]
     pub fn answers(&self) -> usize {
         self.answered.iter().filter(|answered| **answered).count()
     }
 
-    /// True if something has come of an answer that has not come in full.
+    /// Whether an answer has arrived in part.
     #[must_use]
     pub fn has_part(&self) -> bool {
         let bodies = self.at.iter().any(|(_, body)| !body.is_empty());
         bodies || self.half.is_some() || self.piece.1 > 0
     }
 
-    /// True if the server has said that it answers no more than it has received.
+    /// Whether the server has announced that it goes away.
     #[must_use]
     pub const fn is_told(&self) -> bool {
         self.goes_away
     }
 
-    /// Takes what has come; answers that are whole are shown to `judge`.
+    /// Parses received bytes, and passes each whole answer to `judge`.
     ///
     /// # Errors
-    /// Something came that may not come; or the error of `judge`.
+    /// Bytes that must not arrive, or the error of `judge`.
     pub fn feed(
         &mut self,
         mut bytes: &[u8],

@@ -1,14 +1,17 @@
-//! A protocol of frames of two bytes, for tests: eight exchanges at once over one connection, up to
-//! four disk operations at once, receiving while it sends.
+//! A protocol with frames of two bytes, for tests. A connection has up to eight exchanges and four
+//! disk operations at once, and receives while it sends.
 //!
-//! The first byte of a frame has the number of an exchange in its lower three bits, and above them
-//! what the frame is ([`Kind`]); the second says more. A client asks for a file with [`Kind::Ask`]
-//! in an exchange that it does not use. It is sent the file in pieces, each behind a frame that
-//! says how long it is, between those of others, and at last [`Kind::End`], which says how it went.
-//! The second byte of `Ask` is the file's number; that of `Piece` is the logarithm of the piece's
-//! length; that of `End` is 0 if this was all of the file, otherwise one of the codes below.
-//! Replies come in any order. A server that goes away says so once, answers what it has received,
-//! and sends no more.
+//! The lower three bits of a frame's first byte are the number of an exchange; the upper bits are
+//! the frame's [`Kind`]. The second byte depends on the kind:
+//!
+//! * [`Kind::Ask`]: the file's number. A client sends it in an exchange that it does not use.
+//! * [`Kind::Piece`]: the logarithm of the length of the piece that follows. Pieces of several
+//!   files alternate.
+//! * [`Kind::End`]: 0 after a whole file, otherwise one of the codes below.
+//! * [`Kind::GoesAway`]: 0. A server that goes away sends it once, answers what it has received,
+//!   and sends no more.
+//!
+//! Replies arrive in any order.
 mod client;
 mod session;
 mod world;
@@ -20,47 +23,45 @@ pub use world::{FramesReport, run_frames, run_sealed_frames};
 use regatta_op::{File, Now};
 use regatta_origin::{Cx, Links, Peer, Protocol};
 
-/// Exchanges that a connection may have at once.
+/// The most exchanges of a connection at once.
 pub const EXCHANGES: usize = 8;
-/// The end of an exchange: there is no such file.
+/// End of an exchange: there is no such file.
 pub const NOT_FOUND: u8 = 1;
-/// The end of an exchange: the disk did not answer, or there was no descriptor for long.
+/// End of an exchange: the disk did not answer, or there was no descriptor for long.
 pub const UNAVAILABLE: u8 = 2;
-/// The end of an exchange: the file could not be read, or became shorter again and again.
+/// End of an exchange: the file could not be read, or shrank repeatedly.
 pub const FAILED: u8 = 3;
-/// The longest piece has so many bytes: 2 to the power of this.
+/// Binary logarithm of the longest piece's length.
 const PIECE_LOG_MAX: u8 = 12;
 
-/// What a frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// A file is asked for.
+    /// Requests a file.
     Ask = 0,
     /// A piece of a file follows.
     Piece = 1,
     /// The exchange is over.
     End = 2,
-    /// No more is answered than has been received.
+    /// The server answers no more than it has received.
     GoesAway = 3,
 }
 
-/// A frame.
 fn frame(kind: Kind, exchange: usize, more: u8) -> [u8; 2] {
     let exchange = u8::try_from(exchange).expect("there are eight");
     [(kind as u8) << 3 | exchange, more]
 }
 
-/// What a frame is, of which exchange, and what it says more; `None` if it is no frame.
+/// Parses a frame: its kind, exchange and second byte. `None`: not a frame.
 fn parse([first, more]: [u8; 2]) -> Option<(Kind, usize, u8)> {
     let kinds = [Kind::Ask, Kind::Piece, Kind::End, Kind::GoesAway];
     let kind = kinds.get(usize::from(first >> 3))?;
     Some((*kind, usize::from(first & 7), more))
 }
 
-/// Speaks this protocol on every listener. The files are these; others are not there.
+/// Speaks this protocol on every listener. Only these files exist.
 #[derive(Clone, Copy, Debug)]
 pub struct Frames {
-    /// By number: the path of a file below the root.
+    /// Paths of the files below the root, by number.
     pub names: &'static [&'static str],
 }
 

@@ -1,4 +1,4 @@
-//! The server's end: exchanges that go on beside each other, without I/O.
+//! The server's end: concurrent exchanges, without I/O.
 use super::{EXCHANGES, FAILED, Kind, NOT_FOUND, PIECE_LOG_MAX, UNAVAILABLE, frame, parse};
 use regatta_http::{FieldLines, Method, Status, conditional::RequestConditions, target::Target};
 use regatta_metrics::Counter;
@@ -8,87 +8,86 @@ use regatta_op::{
 use regatta_origin::{Cx, Destination, Exchange, Protocol, Reply, Request, Step, Supply};
 use std::mem;
 
-/// Frames that one `Send` takes at most.
+/// The most frames of one `Send`.
 const FRAMES_MAX: usize = 6;
 
-/// How far an exchange has come.
+/// Progress of an exchange.
 #[derive(Debug)]
 enum Stage<F> {
-    /// Its operation waits for a ticket.
+    /// An operation waits for a ticket.
     Wants(Step<F>),
-    /// Its operation is out.
+    /// An operation is out.
     AtDisk(Ticket),
-    /// It is tried again later.
+    /// Tried again later.
     Held,
-    /// This much of its file is still to be sent.
+    /// Remainder of its file to be sent.
     Sends(Segment<F>),
-    /// It ends with this code.
+    /// Ends with this code.
     Ends(u8),
 }
 
-/// An exchange.
 #[derive(Debug)]
 struct Ongoing<F> {
     exchange: Box<Exchange<F>>,
     stage: Stage<F>,
-    /// When the disk must have answered, or when it is asked again.
+    /// Time until which the disk must have answered, or at which it is asked again.
     until: Tick,
     status: Status,
     body_bytes: u64,
 }
 
-/// What the connection is doing, apart from exchanges that wait.
+/// Activity of the connection, apart from exchanges that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// There is no exchange.
+    /// No exchange is in progress.
     Idle,
     /// Exchanges wait for the disk, and nothing is to be sent.
     Waits,
-    /// Something is to be sent, or a `Send` is out.
+    /// A `Send` is due, or out.
     Sends,
-    /// That `Send` waits for the disk.
+    /// The `Send` waits for the disk.
     Warms,
-    /// Our half is to be closed, or that is out.
+    /// A `Shut` of our half is due, or out.
     Shuts,
-    /// It is closed: the peer is to close its own.
+    /// Our half is closed; the peer must close its own.
     Lingers,
-    /// It is over.
+    /// The connection is over.
     Closes(CloseReason),
 }
 
-/// One connection.
+/// State of a connection.
 #[derive(Debug)]
 pub struct Session<F> {
     names: &'static [&'static str],
     exchanges: [Option<Ongoing<F>>; EXCHANGES],
-    /// The first byte of a frame whose second has not come, and when it must have come.
+    /// First byte of a frame whose second has not arrived, and the deadline of the second.
     half: Option<(u8, Tick)>,
-    /// What goes out next.
+    /// Bytes of the next `Send`.
     out: Outbox<F>,
-    /// The exchanges that end with it, or with the `Send` that is out: status, and bytes of the
-    /// body. Their numbers may be used again: the frames that end them go first.
+    /// Exchanges that end with `out` or with the current `Send`: status, and bytes of the body.
+    /// Their numbers may be reused, because the frames that end them go first.
     ends: Vec<(Status, u64)>,
-    /// The exchange that is looked at first.
+    /// Exchange that is checked first.
     turn: usize,
     phase: Phase,
-    /// Of the phase.
+    /// Deadline of the phase.
     deadline: Tick,
-    /// When something happened last, and how long the disk has from then on.
+    /// Time of the last event, and the disk's limit from then on.
     now: Tick,
     disk_ms_max: u64,
-    /// The peer seems to have left: how long the disk is waited for.
+    /// Deadline of the disk after the peer seems to have left.
     leaves: Tick,
-    /// What is out: a `Recv`, a `Send` or `Shut`, and operations of the disk, by ticket.
+    /// Operations that are out: a `Recv`, a `Send` or `Shut`, and those of the disk, by ticket.
     recv: bool,
     send: bool,
     at_disk: [bool; DISK_OPS_MAX],
     abandoned: Option<Abandoned>,
-    /// The peer sends no more.
+    /// Whether the peer sends no more.
     ended: bool,
     draining: bool,
-    /// The next request is turned away.
+    /// Whether the next request is turned away.
     refuses: bool,
-    /// The frame that says so has been put into an outbox.
+    /// Whether the frame that announces the drain has been put into an outbox.
     said: bool,
     sent: u64,
     delivered: u64,
@@ -96,7 +95,7 @@ pub struct Session<F> {
 }
 
 impl<F: File> Session<F> {
-    /// A connection that was accepted just now.
+    /// Makes the session of a connection that was just accepted.
     #[must_use]
     pub fn new(names: &'static [&'static str], now: Now, cx: &Cx<'_, F>) -> Self {
         Self {
@@ -125,7 +124,7 @@ impl<F: File> Session<F> {
         }
     }
 
-    /// Exchanges that are not over.
+    /// Number of exchanges in progress.
     #[must_use]
     pub fn exchanges(&self) -> usize {
         self.exchanges.iter().flatten().count()
@@ -290,7 +289,7 @@ impl<F: File> Protocol<F> for Session<F> {
         false
     }
 
-    /// Other exchanges may be answered meanwhile.
+    /// Never: other exchanges may be answered meanwhile.
     fn tries_again(&self) -> bool {
         false
     }
@@ -318,9 +317,9 @@ impl<F: File> Protocol<F> for Session<F> {
     }
 }
 
-// What happens.
+// Events.
 impl<F: File> Session<F> {
-    /// The deadline of the phase has passed.
+    /// Decides after the deadline of the phase has passed.
     fn look_at_peer(&mut self, queued: u64, now: Now, cx: &Cx<'_, F>) {
         let flows = self.flows(queued);
         let reason = match self.phase {
@@ -341,7 +340,7 @@ impl<F: File> Session<F> {
         self.cut(reason, now, cx);
     }
 
-    /// Takes what has come.
+    /// Parses received bytes.
     fn receive(&mut self, bytes: &[u8], now: Now, cx: &Cx<'_, F>) {
         for &byte in bytes {
             let Some((first, _)) = self.half.take() else {
@@ -349,7 +348,7 @@ impl<F: File> Session<F> {
                 continue;
             };
             match parse([first, byte]) {
-                // The client has been told that nothing more is answered.
+                // The server goes away: later requests are not answered.
                 _ if self.draining => {}
                 Some((Kind::Ask, at, file)) if self.exchanges[at].is_none() => {
                     self.start(at, file, now, cx);
@@ -387,7 +386,7 @@ impl<F: File> Session<F> {
         self.follow(at, step, now);
     }
 
-    /// Does what an exchange says.
+    /// Performs a step of an exchange.
     fn follow(&mut self, at: usize, step: Step<F>, now: Now) {
         let (stage, until) = match step {
             Step::Hold(ms) => (Stage::Held, now.tick.after(ms)),
@@ -398,7 +397,7 @@ impl<F: File> Session<F> {
                 Some((Status::OK, body)) => (Stage::Sends(body), Tick::NEVER),
                 _ => return self.end(at, Status::NOT_FOUND),
             },
-            // A directory; nothing else is refused here.
+            // A directory; no other request is refused here.
             Step::Reply(_) => return self.end(at, Status::NOT_FOUND),
         };
         let ongoing = self.exchanges[at].as_mut().expect("it goes on");
@@ -408,7 +407,7 @@ impl<F: File> Session<F> {
         }
     }
 
-    /// An exchange ends without a file.
+    /// Ends an exchange without a file.
     fn end(&mut self, at: usize, status: Status) {
         let ongoing = self.exchanges[at].as_mut().expect("it goes on");
         let code = match status {
@@ -419,14 +418,14 @@ impl<F: File> Session<F> {
         (ongoing.stage, ongoing.until, ongoing.status) = (Stage::Ends(code), Tick::NEVER, status);
     }
 
-    /// An exchange goes on with what it waited for.
+    /// Resumes an exchange with the result that it waited for.
     fn resume(&mut self, at: usize, supply: Supply<F>, now: Now, cx: &Cx<'_, F>) {
         let ongoing = self.exchanges[at].as_mut().expect("it waits");
         let step = ongoing.exchange.resume(supply, now, cx);
         self.follow(at, step, now);
     }
 
-    /// The disk operation with this ticket is over.
+    /// Passes a result of the disk to the exchange with this ticket.
     fn supply(&mut self, ticket: Ticket, supply: Supply<F>, now: Now, cx: &Cx<'_, F>) {
         self.leaves = Tick::NEVER;
         let at = self.find(|stage| matches!(stage, Stage::AtDisk(of) if *of == ticket));
@@ -444,17 +443,17 @@ impl<F: File> Session<F> {
         for (status, body_bytes) in self.ends.drain(..) {
             cx.tally.reply(status.0, body_bytes);
         }
-        // What comes next is decided after this.
+        // The next phase is decided after this.
         self.enter(Phase::Waits, 0, now);
     }
 
-    /// The first exchange at such a stage, of those whose turn it is.
+    /// First exchange at such a stage, from the one whose turn it is.
     fn find(&self, is_meant: impl Fn(&Stage<F>) -> bool) -> Option<usize> {
         let mut all = (0..EXCHANGES).map(|at| (self.turn + at) % EXCHANGES);
         all.find(|at| self.exchanges[*at].as_ref().is_some_and(|it| is_meant(&it.stage)))
     }
 
-    /// Gives the next exchange that wants one a ticket, if there is one.
+    /// Gives a ticket to the next exchange that wants one, if any is free.
     fn disk_op(&mut self) -> Option<Op<F>> {
         let free = self.at_disk.iter().position(|out| !out)?;
         let ticket = Ticket(u16::try_from(free).expect("there are few"));
@@ -470,7 +469,7 @@ impl<F: File> Session<F> {
         }
     }
 
-    /// Puts frames together for one `Send`, from one exchange after another.
+    /// Composes frames of one `Send`, from one exchange after another.
     fn compose(&mut self) {
         for _ in 0..FRAMES_MAX {
             let sends = |stage: &Stage<F>| matches!(stage, Stage::Sends(_) | Stage::Ends(_));
@@ -505,13 +504,13 @@ impl<F: File> Session<F> {
         }
     }
 
-    /// Decides what comes next.
+    /// Decides the next phase.
     fn settle(&mut self, now: Now, cx: &Cx<'_, F>) {
         self.now = now.tick;
         let deadlines = &cx.site.deadlines;
         let busy = matches!(self.phase, Phase::Idle | Phase::Waits);
         if !busy {
-            // Also of a `Send` of which a part has gone.
+            // Also while a part of a `Send` has gone out.
             return;
         }
         self.compose();
@@ -534,7 +533,7 @@ impl<F: File> Session<F> {
         (self.phase, self.deadline) = (phase, now.tick.after(ms));
     }
 
-    /// True if the peer has taken something since the last look.
+    /// Whether the peer has taken bytes since the last check.
     const fn flows(&mut self, queued: u64) -> bool {
         let has = self.sent.saturating_sub(queued);
         let flows = has > self.delivered;
@@ -542,7 +541,7 @@ impl<F: File> Session<F> {
         flows
     }
 
-    /// Nothing follows but `Close`. What is out stays so until that is taken.
+    /// Ends the connection: only `Close` follows. Operations that are out stay so until then.
     fn close(&mut self, reason: CloseReason, cx: &Cx<'_, F>) {
         let cut = self.exchanges.iter_mut().filter_map(Option::take).count() + self.ends.len();
         cx.tally.add(Counter::RepliesCut, cut as u64);
@@ -552,7 +551,7 @@ impl<F: File> Session<F> {
     }
 }
 
-/// Takes so many bytes from the front.
+/// Takes this many bytes from the front.
 fn take<F: File>(body: &mut Segment<F>, bytes: u64) -> Segment<F> {
     match body {
         Segment::File { file, at, len } => {

@@ -1,5 +1,5 @@
-//! Schedules of this protocol: a driver that has several operations out, or one at a time; a disk
-//! that is slow, out of order and hangs; peers that come, read and leave as they like.
+//! Schedules of this protocol. A driver has several operations out, or one at a time. A disk is
+//! slow, out of order, and hangs. Peers arrive, read and leave as they like.
 use super::{Answer, Client, Frames, NOT_FOUND, UNAVAILABLE};
 use crate::{
     dice::{Dice, index},
@@ -23,7 +23,7 @@ use std::{
     sync::atomic::AtomicU64,
 };
 
-/// What is asked for; the last is not there.
+/// Requested names; the last does not exist.
 const NAMES: [&str; 9] = [
     "a.txt",
     "b.html",
@@ -35,27 +35,27 @@ const NAMES: [&str; 9] = [
     "app.3f9c2ab1.js",
     "none",
 ];
-/// How slow the disk is at most, milliseconds.
+/// The most that the disk takes, milliseconds.
 const DISK_MS_MAX: u64 = 60;
-/// Steps in which a schedule must end.
+/// The most steps of a schedule.
 const STEPS_MAX: u64 = 200_000;
 
-/// What happened in schedules, added up.
+/// Sums of events in schedules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FramesReport {
     /// Steps taken.
     pub steps: u64,
-    /// Answers that came in full, also those that said that something failed.
+    /// Answers that arrived in full, including those that reported a failure.
     pub answers: u64,
-    /// Answers that came before those of requests that were sent earlier.
+    /// Answers that arrived before those of earlier requests.
     pub overtaking: u64,
     /// The most exchanges that a connection had at once.
     pub exchanges_max: usize,
-    /// The most operations that the disk had of a connection at once.
+    /// The most operations that the disk had from a connection at once.
     pub disk_ops_max: usize,
     /// Receives while a `Send` was out.
     pub duplex: u64,
-    /// Operations of the disk that were given up while others went on.
+    /// Operations of the disk given up while others continued.
     pub given_up: u64,
     /// Connections that took part in a drain.
     pub drained: u64,
@@ -70,7 +70,7 @@ pub struct FramesReport {
 }
 
 impl FramesReport {
-    /// Adds what happened in another schedule.
+    /// Adds the events of another schedule.
     pub const fn add(&mut self, other: &Self) {
         self.steps += other.steps;
         self.answers += other.answers;
@@ -91,15 +91,14 @@ impl FramesReport {
     }
 }
 
-/// A `Send` that is out.
 struct Sending {
     outbox: Outbox<SimFile>,
     ready: u64,
-    /// When the disk answers, if it is asked first.
+    /// Time of the disk's answer, if it is asked first.
     disk: Option<u64>,
 }
 
-/// A connection, and which of its operations the driver has.
+/// A connection, and its operations at the driver.
 struct Line {
     link: Option<Link<SimFile>>,
     pipe: Pipe,
@@ -108,20 +107,20 @@ struct Line {
     seal: Option<ClientSeal>,
     /// Bytes of the wire that the core has received.
     received: u64,
-    /// All that the client says.
+    /// All bytes that the client sends.
     wire: Vec<u8>,
-    /// How many bytes of that the peer has decided to send.
+    /// Number of bytes of `wire` that the peer has decided to send.
     asked: usize,
     lateness: u64,
     recv: bool,
     send: Option<Sending>,
     shut: bool,
     disk: Vec<(Ticket, Op<SimFile>, u64)>,
-    /// Since when something besides `Recv` has been out without a pause.
+    /// Time since which an operation other than `Recv` has been out without a pause.
     busy_since: Option<u64>,
     requests: u32,
     faulted: bool,
-    /// How many requests may be turned away yet.
+    /// Number of requests that may still be turned away.
     refused: u32,
     closed: Option<CloseReason>,
 }
@@ -132,13 +131,12 @@ impl Line {
         End(&mut self.peer, &mut self.pipe, &mut self.seal)
     }
 
-    /// True if something besides `Recv` is out.
+    /// Whether an operation other than `Recv` is out.
     fn is_busy(&self) -> bool {
         self.send.is_some() || self.shut || !self.disk.is_empty()
     }
 }
 
-/// What can happen next.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Receive(usize),
@@ -159,7 +157,7 @@ struct World<'a> {
     tick: u64,
     disk: Disk,
     lines: Vec<Line>,
-    /// Has one operation out at a time.
+    /// Whether one operation is out at a time.
     single: bool,
     changes: u64,
     drains: u64,
@@ -168,11 +166,11 @@ struct World<'a> {
     warms: bool,
     hangs: bool,
     faulty: bool,
-    /// Where it is decided which requests are turned away; none in most schedules.
+    /// Decides which requests are turned away; `None` in most schedules.
     refusals: Option<Dice>,
-    /// The files that have had each name: their numbers and lengths.
+    /// Files that have had each name: their numbers and lengths.
     known: BTreeMap<&'static str, BTreeSet<(u64, u64)>>,
-    /// Names that were not there at some time, or could not be opened.
+    /// Names that were missing at some time, or could not be opened.
     missing: BTreeSet<&'static str>,
     sent: u64,
     report: FramesReport,
@@ -181,21 +179,21 @@ struct World<'a> {
 /// Runs the schedule of a seed.
 ///
 /// # Errors
-/// What went wrong, and how to see it again.
+/// The fault, and the command that replays it.
 pub fn run_frames(seed: u64) -> Result<FramesReport, String> {
     schedule(seed, None)
 }
 
-/// As [`run_frames`], with every connection sealed.
+/// Runs the schedule of a seed, as [`run_frames`], with every connection sealed.
 ///
 /// # Errors
-/// What went wrong, and how to see it again.
+/// The fault, and the command that replays it.
 pub fn run_sealed_frames(seed: u64) -> Result<FramesReport, String> {
     schedule(seed, Some(sealing::dice(seed)))
 }
 
 fn schedule(seed: u64, mut seals: Option<Dice>) -> Result<FramesReport, String> {
-    // A stream of its own, so that the same seed makes another site than it does for HTTP/1.
+    // The seed is altered, so that the site differs from that of the same seed for HTTP/1.
     let mut dice = Dice::seeded(seed ^ 0xf4a3_e500_0000_0000);
     let mut site = site::site(&mut dice);
     site.content.not_found = "".into();
@@ -274,7 +272,7 @@ impl<'a> World<'a> {
         world
     }
 
-    /// Notes which files there are.
+    /// Notes the files that exist.
     fn look_at_files(&mut self) {
         for name in NAMES {
             let req = OpenReq { path: name.as_bytes().into(), siblings: Codings::NONE };
@@ -287,12 +285,12 @@ impl<'a> World<'a> {
         }
     }
 
-    /// True if the disk may take longer than it is waited for.
+    /// Whether the disk may take longer than its limit.
     const fn is_slow(&self) -> bool {
         self.disk_ms >= self.cx.site.deadlines.disk_ms_max
     }
 
-    /// True if an operation may have waited for this driver for longer than the disk may take:
+    /// Whether an operation may have waited for this driver for longer than the disk's limit:
     /// behind a seal its time runs meanwhile.
     fn queued_too_long(&self, line: &Line) -> bool {
         let most = self.cx.site.deadlines.disk_ms_max;
@@ -350,7 +348,7 @@ impl<'a> World<'a> {
         open.map_or(Ok(()), |at| Err(format!("#{at} never ends")))
     }
 
-    /// One of the events that come first.
+    /// Picks one of the earliest events.
     fn next_event(&mut self) -> Option<(u64, Event)> {
         let mut events = Vec::new();
         for (at, line) in self.lines.iter().enumerate().filter(|(_, line)| line.closed.is_none()) {
@@ -386,7 +384,7 @@ impl<'a> World<'a> {
         Some(self.dice.pick(&events))
     }
 
-    /// Asks for operations: until there are no more, or for one.
+    /// Requests operations until there are no more, or one if `single`.
     fn ask(&mut self, at: usize) -> Result<(), String> {
         loop {
             let (now, cx, line) = (self.now(), self.cx, &mut self.lines[at]);
@@ -432,7 +430,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Gives the disk one more operation.
+    /// Gives the disk one operation.
     fn ask_disk(&mut self, at: usize, op: Op<SimFile>) -> Result<(), String> {
         let (Op::Open(ticket, _) | Op::Read(ticket, _) | Op::Stat(ticket, _)) = op else {
             return Err(format!("{:?} is no operation of a disk", op.kind()));
@@ -579,7 +577,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// A peer does something.
+    /// Performs an act of a peer.
     fn act(&mut self, at: usize) -> Result<(), String> {
         let (now, cx, dice) = (self.now(), self.cx, &mut self.dice);
         let line = &mut self.lines[at];
@@ -607,7 +605,7 @@ impl<'a> World<'a> {
         if comes { self.ask(at) } else { Ok(()) }
     }
 
-    /// Judges how a connection has ended: for a possible reason, and with its answers.
+    /// Judges the end of a connection: its reason must be possible, and its answers complete.
     fn judge(&mut self, at: usize, reason: CloseReason) -> Result<(), String> {
         let line = &self.lines[at];
         let said = line.seal.as_ref().is_some_and(|seal| seal.ends(line.received));
@@ -645,14 +643,14 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Compares the counters with what happened, after all connections have ended.
+    /// Compares the counters with the events, after all connections have ended.
     fn balance(&mut self) -> Result<(), String> {
         let slot = self.cx.tally.slot();
         let get = |counter| slot.get(counter);
         let requests: u64 = self.lines.iter().map(|line| u64::from(line.requests)).sum();
         let closed: u64 =
             CloseReason::ALL.iter().map(|it| get(Counter::closed(*it as usize))).sum();
-        // If a `Send` did not end, a sealed connection knows only roughly how much was taken.
+        // After an unfinished `Send`, a sealed connection knows only roughly what was taken.
         let torn = |line: &&Line| line.seal.is_some() && !line.closed.is_some_and(is_whole);
         let torn = self.lines.iter().filter(torn).count() as u64;
         let sent = get(Counter::BytesSent);
@@ -669,12 +667,12 @@ impl<'a> World<'a> {
     }
 }
 
-/// True if a connection that ends so has answered all that it has received.
+/// Whether a connection that ends for this reason has answered all that it received.
 const fn is_whole(reason: CloseReason) -> bool {
     matches!(reason, CloseReason::PeerClosed | CloseReason::Drained | CloseReason::IdleDeadline)
 }
 
-/// An answer is a whole file that had this name once, or says why there is none.
+/// Checks that an answer is a whole file that once had this name, or a valid reason for none.
 fn check(
     answer: &Answer,
     known: &BTreeMap<&'static str, BTreeSet<(u64, u64)>>,
