@@ -114,7 +114,7 @@ fn inside(options: &Options) -> Result<bool, String> {
         return Ok(say_lacks(&spec));
     }
     let [program, words @ ..] = &options.command[..] else {
-        return Err("a command is missing, after `--`".to_owned());
+        crate::usage("a command is missing, after `--`");
     };
     let environment = match Environment::make(&spec) {
         Ok(environment) => environment,

@@ -34,7 +34,7 @@ pub(crate) fn run(options: &Options) -> Result<bool, String> {
     let mut targets = targets();
     if let Some(only) = only {
         if !targets.contains(only) {
-            return Err(format!("no fuzz target `{only}`; there are: {}", targets.join(", ")));
+            crate::usage(&format!("no fuzz target `{only}`; there are: {}", targets.join(", ")));
         }
         targets = vec![only.clone()];
     }

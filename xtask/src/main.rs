@@ -18,7 +18,7 @@ mod skips;
 mod test;
 mod tidy;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand, error::ErrorKind};
 use std::process::ExitCode;
 
 /// Regatta's own tools.
@@ -87,9 +87,14 @@ fn main() -> ExitCode {
         Ok(false) => ExitCode::from(1),
         Err(message) => {
             eprintln!("xtask: {message}");
-            ExitCode::from(2)
+            ExitCode::from(1)
         }
     }
+}
+
+/// Reports wrong usage and exits with code 2.
+fn usage(message: &str) -> ! {
+    Cli::command().error(ErrorKind::ValueValidation, message).exit()
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ mod folder;
 mod skips;
 
 use folder::Folder;
+use regatta_testkit::executables;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use skips::skip;
@@ -194,13 +195,7 @@ fn arms_run_at_once() {
 fn a_lab_without_its_server_says_how_to_get_it() {
     let place = Place::new("alone");
     let file = place.experiment(0.5);
-    // A file that this test wrote may be open in another test's child.
-    let install = |from: &Path, to: &str| {
-        let to = place.0.join(to);
-        let installed = Command::new("install").args(["-m", "755"]).arg(from).arg(to).status();
-        assert!(installed.unwrap().success());
-    };
-    install(LAB.as_ref(), "regatta-lab");
+    executables::copy(LAB.as_ref(), &place.0.join("regatta-lab"));
     let plan = |more: &[&str]| {
         let mut command = Command::new(place.0.join("regatta-lab"));
         command.args(["lab", "run", "--plan"]).arg(&file).args(more).env("PATH", "/none");
@@ -209,9 +204,7 @@ fn a_lab_without_its_server_says_how_to_get_it() {
     };
     let (code, said) = plan(&[]);
     assert!(code == Some(2) && said.contains("cargo build --release -p regatta"), "{said}");
-    let script = place.0.join("script");
-    fs::write(&script, "#!/bin/sh\necho regatta 99.0\n").unwrap();
-    install(&script, "regatta");
+    executables::script(&place.0.join("regatta"), "echo regatta 99.0");
     let (code, said) = plan(&[]);
     assert!(code == Some(2) && said.contains("99.0") && said.contains("--any-version"), "{said}");
     assert_eq!(plan(&["--any-version"]).0, Some(0));

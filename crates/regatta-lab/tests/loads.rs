@@ -118,7 +118,6 @@ fn problems_are_named_before_anything_is_sent() {
     for (arguments, what) in [
         (&["/index.html", "--closed", "1"][..], "say which host"),
         (&["https://127.0.0.1/", "--closed", "1"], "plain HTTP/1.1"),
-        (&["http://127.0.0.1:1/", "--closed", "1", "--csv", &gone], "cannot be written"),
         (&["http://127.0.0.1:1/", "--rate", "5", "--think", "1s"], "cannot be used with"),
         (&["http://127.0.0.1:1/", "--rate", "1", "--alter", "often"], "literal, renamed or forced"),
     ] {
@@ -127,6 +126,9 @@ fn problems_are_named_before_anything_is_sent() {
         assert!(output.status.code() == Some(2) && said.contains(what), "{what}: {output:?}");
         assert!(output.stdout.is_empty());
     }
+    let output = regatta(&["load", "http://127.0.0.1:1/", "--closed", "1", "--csv", &gone]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(1) && said.contains("cannot be written"), "{output:?}");
     let output = regatta(&["load", "http://127.0.0.1:1/", "--closed", "3", "-d", "1h"]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
@@ -134,6 +136,26 @@ fn problems_are_named_before_anything_is_sent() {
     let output = regatta(&["workload", "inspect", &folder.path("nothing")]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.code() == Some(2) && said.contains("presets: eurosys07"), "{output:?}");
+}
+
+/// Code 2 is for an input that is missing or malformed, code 1 for an output that cannot be made.
+#[test]
+fn wrong_inputs_of_workloads_are_wrong_usage() {
+    let folder = Folder::new("smoke");
+    let (none, text, out) = (folder.path("none"), folder.path("text"), folder.path("out"));
+    fs::write(&text, "no access log\n").unwrap();
+    for (words, code) in [
+        (&["from-dir", &none, &out][..], 2),
+        (&["from-dir", &text, &out], 2),
+        (&["from-log", &none, &out], 2),
+        (&["from-log", &text, &out], 2),
+        (&["alter", &none], 2),
+        (&["inspect", &text], 2),
+        (&["new", "smoke", &text], 1),
+    ] {
+        let output = regatta(&[&["workload"], words].concat());
+        assert_eq!(output.status.code(), Some(code), "{words:?}: {output:?}");
+    }
 }
 
 /// Whether the process reads SIGINT instead of dying of it.

@@ -265,6 +265,10 @@ fn main() -> ExitCode {
             say(&format!("regatta: {message}\n"));
             ExitCode::from(FAILED)
         }
+        Err(Failure::Usage(message)) => {
+            say(&format!("regatta: {message}\n"));
+            ExitCode::from(USAGE)
+        }
         Err(Failure::Configuration(problems)) => {
             let lines: String =
                 problems.iter().map(|problem| format!("regatta: {problem}\n")).collect();
@@ -341,10 +345,7 @@ fn run(command: Command) -> Result<u8, Failure> {
         Command::Architectures { name: None, .. } => print(&architectures::list()),
         Command::Architectures { name: Some(name), .. } => match architectures::describe(&name) {
             Ok(text) => print(&text),
-            Err(fault) => {
-                say(&format!("regatta architectures: {fault}\n"));
-                Ok(USAGE)
-            }
+            Err(fault) => Err(Failure::Usage(fault)),
         },
         Command::Check { settings, json } => {
             // As JSON, problems are results.
@@ -355,8 +356,7 @@ fn run(command: Command) -> Result<u8, Failure> {
         }
         Command::Explain { method, target, headers, from, settings, json } => {
             if let Some(fault) = explain_fault(&method, &target) {
-                say(&format!("regatta explain: {fault}\n"));
-                return Ok(USAGE);
+                return Err(Failure::Usage(fault));
             }
             settings.check_root()?;
             let request = explain::Request { method, target, headers, from };
@@ -385,7 +385,13 @@ fn run(command: Command) -> Result<u8, Failure> {
         },
         Command::Password { name, json } => {
             let made = password::generate(&name);
-            let made = made.map_err(|error| Failure::Work(format!("no password: {error}")))?;
+            let made = made.map_err(|error| {
+                let message = format!("no password: {error}");
+                match error.kind() {
+                    io::ErrorKind::InvalidInput => Failure::Usage(message),
+                    _ => Failure::Work(message),
+                }
+            })?;
             print(&if json { password::json(&made) } else { password::text(&made) })
         }
     }

@@ -11,8 +11,8 @@ use std::{
 
 /// Text below the list of commands.
 pub(crate) const HELP: &str = "Example: regatta serve ./public\n\n\
-    The program regatta-lab measures: regatta lab, regatta load, regatta workload and\n\
-    regatta null run it.";
+    Commands that measure servers come with the program regatta-lab:\n\
+    regatta lab, regatta load, regatta workload, regatta null.";
 
 /// Program that measures.
 const PROGRAM: &str = "regatta-lab";

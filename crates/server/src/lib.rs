@@ -51,6 +51,8 @@ use std::{
 pub enum Failure {
     /// The configuration is wrong: exit code 2.
     Configuration(Vec<Problem>),
+    /// The command line is wrong: exit code 2.
+    Usage(String),
     /// The work failed: exit code 1.
     Work(String),
 }

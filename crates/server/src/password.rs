@@ -23,14 +23,15 @@ pub struct Generated {
 
 /// Makes a password.
 ///
-/// The system gives no random bytes, or the name is not allowed.
+/// The system gives no random bytes, or the name is not allowed: `InvalidInput`.
 pub fn generate(name: &str) -> io::Result<Generated> {
     let mut random = [0; LETTERS];
     File::open("/dev/urandom")?.read_exact(&mut random)?;
     let letter = |byte: u8| char::from(ALPHABET[usize::from(byte) % ALPHABET.len()]);
     let password: String = random.into_iter().map(letter).collect();
     let user = AuthRule::user(name, &password).ok_or_else(|| {
-        io::Error::other("a name has 1 to 128 bytes, no colon and no control characters")
+        let why = "a name has 1 to 128 bytes, no colon and no control characters";
+        io::Error::new(io::ErrorKind::InvalidInput, why)
     })?;
     Ok(Generated { password, user })
 }
@@ -62,6 +63,8 @@ mod tests {
         assert_eq!(AuthRule::user("a\"b", &one.password).as_ref(), Some(&one.user));
         let line = format!("users = [\"{}\"]\n", one.user.replace('"', "\\\""));
         assert_eq!(text(&one), format!("password: {}\n{line}", one.password));
-        assert!(generate("").is_err() && generate("a:b").is_err());
+        let fault = |name| generate(name).err().map(|error| error.kind());
+        let wrong = Some(io::ErrorKind::InvalidInput);
+        assert_eq!((fault(""), fault("a:b")), (wrong, wrong));
     }
 }

@@ -131,7 +131,7 @@ fn run_at(now: SystemTime, root: &Path, suffixes: &[String]) -> Result<Done, Fai
             io::ErrorKind::NotADirectory => "not a directory: name the site's directory".to_owned(),
             _ => error.to_string(),
         };
-        Failure::Work(format!("{}: {why}", root.display()))
+        Failure::Usage(format!("{}: {why}", root.display()))
     })?;
     let types = Types::new(&[]).expect("there is none to be wrong");
     let codings: Vec<&Coding> =
@@ -552,7 +552,7 @@ mod tests {
         assert!(site.0.join("b.js.gz").is_symlink());
         let none = run(&site.0.join("none"), &["gz".to_owned()]).err();
         let said = match none {
-            Some(Failure::Work(said)) => said,
+            Some(Failure::Usage(said)) => said,
             other => panic!("{other:?}"),
         };
         assert!(said.ends_with("none: no such directory"), "{said}");

@@ -472,18 +472,18 @@ fn compared(options: &CompareOptions, stop: &AtomicBool) -> Result<Comparison, (
 /// Draws flame graphs of a run's profiles: of one arm, or of the difference between two; without
 /// arms, says which there are.
 pub fn flame(directory: &Path, arms: &[String], form: Form) -> u8 {
-    let told = flames(directory, arms).map_err(|why| (USAGE, why));
-    code(told.map(|(json, words)| print_as(form, &json, || words)))
+    code(flames(directory, arms).map(|(json, words)| print_as(form, &json, || words)))
 }
 
 /// The flame graphs that were asked for, for programs and in words.
-fn flames(directory: &Path, arms: &[String]) -> Result<(Value, String), String> {
+fn flames(directory: &Path, arms: &[String]) -> Result<(Value, String), (u8, String)> {
     let profiles = Profile::all(directory);
     let find = |arm: &String| {
         // Of several the last, as in the report.
         let found = profiles.iter().rfind(|profile| profile.cell.arm == *arm);
         let names: Vec<&str> = profiles.iter().map(|one| one.cell.arm.as_str()).collect();
-        found.ok_or_else(|| format!("no profile of {arm}; there are: {}", names.join(", ")))
+        let why = || format!("no profile of {arm}; there are: {}", names.join(", "));
+        found.ok_or_else(|| (USAGE, why()))
     };
     let path =
         |one: &Profile| one.flame.as_ref().map(|path| directory.join(path).display().to_string());
@@ -493,7 +493,7 @@ fn flames(directory: &Path, arms: &[String]) -> Result<(Value, String), String> 
     match arms {
         [] if profiles.is_empty() => {
             let why = "has no profiles: give the experiment `measure.profile = true`";
-            Err(format!("{} {why}", directory.display()))
+            Err((USAGE, format!("{} {why}", directory.display())))
         }
         [] => {
             let line = |one: &Profile| {
@@ -504,11 +504,12 @@ fn flames(directory: &Path, arms: &[String]) -> Result<(Value, String), String> 
         }
         [arm] => {
             let one = find(arm)?;
-            let why = || format!("{arm} has no stacks: {}", one.notes.join("; "));
+            let why = || failed(format!("{arm} has no stacks: {}", one.notes.join("; ")));
             Ok((told(one), path(one).ok_or_else(why)? + "\n"))
         }
         [before, after, ..] => {
-            let path = profile::difference(directory, find(before)?, find(after)?)?;
+            let path =
+                profile::difference(directory, find(before)?, find(after)?).map_err(failed)?;
             let flame = directory.join(path).display().to_string();
             Ok((json!({ "before": before, "after": after, "flame": flame }), flame + "\n"))
         }
@@ -594,7 +595,8 @@ mod tests {
         assert_eq!(difference["after"], *arms[1]);
         assert_eq!(difference["flame"], *words.trim_end());
         assert!(Path::new(words.trim_end()).exists());
-        assert!(flames(directory, &["nobody".to_owned()]).unwrap_err().contains(&arms[1]));
+        let (code, why) = flames(directory, &["nobody".to_owned()]).unwrap_err();
+        assert!(code == USAGE && why.contains(&arms[1]), "{why}");
     }
 
     #[test]

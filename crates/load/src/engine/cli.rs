@@ -16,7 +16,7 @@ use std::sync::atomic::AtomicBool;
 
 /// Everything was done, and the service level, if one was stated, met.
 pub const DONE: u8 = 0;
-/// The load could not be made, or the service level was not met.
+/// The load could not be made, a file could not be written, or the service level was not met.
 pub const FAILED: u8 = 1;
 /// Bad usage; every problem was listed.
 pub const USAGE: u8 = 2;
@@ -38,7 +38,7 @@ pub fn run(options: &LoadOptions) -> u8 {
     let unwritable: Vec<String> = files.filter_map(|path| writable(path).err()).collect();
     if !unwritable.is_empty() {
         unwritable.iter().for_each(|problem| say(problem));
-        return USAGE;
+        return FAILED;
     }
     let signals = Signals::block(&[Signal::Interrupt, Signal::Terminate]).ok();
     let stop = AtomicBool::new(false);

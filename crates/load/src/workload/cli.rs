@@ -4,7 +4,7 @@
 //! named at once.
 
 use super::alter::Rewriting;
-use super::fault::{At, Fault, Progress, Watch, tell};
+use super::fault::{At, Fault, Progress, Watch, readable, tell};
 use super::files::{FileSet, Listed};
 use super::from_dir::{self, Ranks};
 use super::from_log::{self, Distilled, Rules};
@@ -322,7 +322,10 @@ pub fn inspect(
         What::Preset(name) => find_preset(name, options.dirs)?,
         What::Path(path) if path.join(manifest::NAME).exists() => find_workload(path, watch)?,
         What::Path(path) if path.is_dir() => find_root(path, watch)?,
-        What::Path(path) if path.exists() => find_log(path)?,
+        What::Path(path) if path.exists() => {
+            readable(path)?;
+            find_log(path)?
+        }
         What::Path(path) => {
             let (what, names) = (path.display(), preset_names());
             let what = format!("{what} is no workload, directory, log or preset; presets: {names}");
@@ -459,6 +462,7 @@ pub fn alter(
     watch: Watch<'_>,
     out: &mut dyn Write,
 ) -> Result<u8, Fault> {
+    readable(&dir.join(manifest::NAME))?;
     let workload = Workload::read(dir)?;
     let plain = || Fault::usage("this workload says nothing of altering: give --way renamed@10ms");
     let altered = altered.or(workload.offer.altered).ok_or_else(plain)?;
@@ -540,7 +544,9 @@ pub fn from_dir(
         problems.push(format!("clients must be 1 to {CLIENTS_MAX}, requests at least 1"));
     }
     Fault::if_any(problems)?;
-    let root = fs::canonicalize(&options.root).at(&options.root)?;
+    let root = fs::canonicalize(&options.root)
+        .and_then(|root| fs::read_dir(&root).map(|_| root))
+        .map_err(|error| Fault::usage(format!("{}: {error}", options.root.display())))?;
     let scanned =
         from_dir::scan(&root, options.ranks, !options.without_hashes, options.seed, watch)?;
     let from_dir::Scanned { set, faults } = scanned;
@@ -613,6 +619,10 @@ pub fn from_log(
     let input: Box<dyn BufRead> = if options.log == Path::new("-") {
         Box::new(std::io::stdin().lock())
     } else {
+        readable(&options.log)?;
+        if options.log.is_dir() {
+            return Err(Fault::usage(format!("{}: is a directory", options.log.display())));
+        }
         let file = File::open(&options.log).at(&options.log)?;
         Box::new(BufReader::with_capacity(1 << 18, file))
     };

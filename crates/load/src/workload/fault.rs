@@ -1,6 +1,7 @@
 //! What can go wrong with a workload, as values with exit codes.
 
 use core::fmt;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -39,12 +40,11 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// The exit code of the command line: 2 for bad usage, 1 for work that failed.
+    /// Exit code of the command line: 2 for bad usage or input, 1 for work that failed.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Usage(_) => 2,
-            Self::Io { .. } | Self::Format { .. } | Self::Damaged { .. } => 1,
-            Self::Unread(_) | Self::Stopped => 1,
+            Self::Usage(_) | Self::Format { .. } => 2,
+            Self::Io { .. } | Self::Damaged { .. } | Self::Unread(_) | Self::Stopped => 1,
         }
     }
 
@@ -80,6 +80,15 @@ impl fmt::Display for Fault {
 }
 
 impl std::error::Error for Fault {}
+
+/// Fails with bad usage if an input of the command line cannot be read.
+pub(crate) fn readable(path: &Path) -> Result<(), Fault> {
+    let checked = fs::metadata(path).and_then(|found| {
+        // A pipe is not opened: it can be read only once.
+        if found.is_file() { File::open(path).map(|_| ()) } else { Ok(()) }
+    });
+    checked.map_err(|error| Fault::usage(format!("{}: {error}", path.display())))
+}
 
 /// Names the path in an I/O error.
 pub(crate) trait At<T> {

@@ -5,11 +5,11 @@ use crate::site::{Site, common};
 use crate::skips::skip;
 use crate::structure::listed;
 use regatta_sys::hook::denied::{Call, deny};
+use regatta_testkit::executables;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 fn root() -> &'static str {
@@ -385,9 +385,7 @@ fn compressing_that_lasts_is_shown() {
     let site = Site::with(&[("page.html", &"all work and no play ".repeat(100))]);
     let (bin, root, program) = (site.beside("bin"), site.root(), program());
     fs::create_dir(&bin).expect("ours");
-    let slow = "#!/bin/sh\nsleep 5\nPATH=${PATH#*:}\nexec gzip \"$@\"\n";
-    fs::write(bin.join("gzip"), slow).expect("ours");
-    fs::set_permissions(bin.join("gzip"), Permissions::from_mode(0o755)).expect("ours");
+    executables::script(&bin.join("gzip"), "sleep 5\nPATH=${PATH#*:}\nexec gzip \"$@\"");
     let [bin, root, program] = [bin, root, program].map(|path| path.display().to_string());
     let words = format!(
         "stty rows 24 cols 80; PATH='{bin}':$PATH exec '{program}' precompress '{root}' \
@@ -491,6 +489,27 @@ fn users_of_an_own_site() {
     assert!(said.stdout.contains("users = [\"bob:"), "{said:?}");
 }
 
+/// Names and directories on the command line that do not fit are code 2, as in every command. A
+/// process that is no server is code 1.
+#[test]
+fn one_kind_of_error_has_one_exit_code() {
+    let site = Site::new();
+    let none = site.beside("none");
+    let none = none.to_str().expect("a path of ours");
+    for (words, code, part) in [
+        (&["password", "a:b"][..], 2, "no colon"),
+        (&["precompress", none], 2, "no such directory"),
+        (&["check", none], 2, "no such directory"),
+        (&["check", "--config", none], 2, "no such file"),
+        (&["explain", "GET", "/", none], 2, "no such directory"),
+        (&["top", "--once", "--pid", "1"], 1, "process 1"),
+        (&["reload", "--pid", "1"], 1, "process 1"),
+    ] {
+        let said = run(words);
+        assert!(said.code == Some(code) && said.stderr.contains(part), "{words:?}: {said:?}");
+    }
+}
+
 /// `regatta-lab` has the commands that measure, and gets all arguments unchanged. The program's own
 /// directory goes before the PATH.
 #[test]
@@ -499,12 +518,7 @@ fn commands_that_measure_run_the_other_program() {
     let folders = ["path", "bin"].map(|name| site.beside(name));
     folders.iter().for_each(|folder| fs::create_dir(folder).expect("a folder"));
     let [path, own] = &folders;
-    // A file that this test wrote may be open in another test's child.
-    let install = |from: &Path, to: PathBuf| {
-        let installed = Command::new("install").args(["-m", "755"]).arg(from).arg(to).status();
-        assert!(installed.is_ok_and(|status| status.success()), "{}", from.display());
-    };
-    install(&program(), own.join("regatta"));
+    executables::copy(&program(), &own.join("regatta"));
     let run = |words: &[&str]| {
         let output = Command::new(own.join("regatta")).args(words).env("PATH", path).output();
         let output = output.expect("it runs");
@@ -520,10 +534,8 @@ fn commands_that_measure_run_the_other_program() {
         }
     }
     for folder in &folders {
-        let script = site.beside("script");
-        let text = format!("#!/bin/sh\nprintf '%s\\n' {} \"$@\"\nexit 7\n", folder.display());
-        fs::write(&script, text).expect("a script");
-        install(&script, folder.join("regatta-lab"));
+        let text = format!("printf '%s\\n' {} \"$@\"\nexit 7", folder.display());
+        executables::script(&folder.join("regatta-lab"), &text);
         let folder = folder.display();
         for (words, lines) in [
             (&["lab", "--help", "a b", "--", "-x"][..], "lab\n--help\na b\n--\n-x"),

@@ -99,7 +99,9 @@ pub(super) fn refuse(mut report: &PipeWriter, failure: &Failure) -> ! {
 /// Lists faults, one per line.
 pub(super) fn lines(failure: &Failure) -> Vec<String> {
     match failure {
-        Failure::Work(message) => in_a_line(message).lines().map(str::to_owned).collect(),
+        Failure::Usage(message) | Failure::Work(message) => {
+            in_a_line(message).lines().map(str::to_owned).collect()
+        }
         Failure::Configuration(problems) => {
             problems.iter().map(|of| in_a_line(&of.to_string())).collect()
         }

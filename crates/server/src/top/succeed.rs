@@ -1,5 +1,8 @@
 //! `regatta reload` and `regatta upgrade`: asks a server for another generation, and waits for it.
-use super::find::{self, Problem, Running};
+use super::{
+    USAGE,
+    find::{self, Problem, Running},
+};
 use crate::{
     Failure,
     succession::{Kind, START_MS_MAX, TRIAL_MS_MAX},
@@ -18,7 +21,10 @@ const WAIT_MS_MAX: u64 = 2 * (TRIAL_MS_MAX + START_MS_MAX);
 ///
 /// No such server; or nothing has changed, because of a fault.
 pub fn succeed(pid: Option<u32>, kind: Kind) -> Result<(), Failure> {
-    let server = find::find(pid).map_err(|Problem { message, .. }| Failure::Work(message))?;
+    let server = find::find(pid).map_err(|Problem { code, message }| match code {
+        USAGE => Failure::Usage(message),
+        _ => Failure::Work(message),
+    })?;
     let Running { pid, mut control, .. } = server;
     let until = clock::now().tick.after(WAIT_MS_MAX);
     // A request in progress has read another configuration, and its end would be no answer.

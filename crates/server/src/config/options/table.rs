@@ -108,15 +108,16 @@ pub static OPTIONS: &[OptionSpec] = &[
         "server.architecture",
         Kind::Text,
         "symped",
-        "The concurrency architecture that serves.",
-        "`regatta architectures` lists them. The default is an event loop for each processor \
-         (docs/decisions/default-architecture.md).",
+        "Division of work among processes and threads, by the name of an architecture.",
+        "`regatta architectures` lists the names. The default is an event loop for each processor \
+         (docs/decisions/default-architecture.md). If files do not fit in memory and the disk is \
+         slow, try amped.",
     ),
     option(
         "server.user",
         Kind::Text,
         "nobody",
-        "The user, by name or number, that workers run as if root starts the server.",
+        "The user that workers become if root starts the server: a name or a number.",
         "UID:GID works without /etc/passwd. The server binds its addresses and opens the root \
          directory before it changes to this user; files below the root must be readable to it. \
          If another user than root starts the server, it keeps running as that user.",
