@@ -1,5 +1,5 @@
-//! The whole of the shared words: a header that says what they are, control words, a slot for each
-//! worker, two for workers of other arenas, and a directory by which other builds find counters.
+//! Layout of the shared words: an identifying header, control words, and a slot for each worker.
+//! Then come two slots for workers of other arenas, and a directory for other builds.
 use crate::{
     BUCKETS, Counter, Histogram, SLOT_WORDS, Slot, SlotView, counter::COUNTERS,
     histogram::HISTOGRAMS,
@@ -15,8 +15,8 @@ use core::{
     },
 };
 
-/// The version of the layout, to be raised when the meaning of a word changes other than by the
-/// tables, whose hash the header has.
+/// The version of the layout. Raise it when the meaning of a word changes in another way than by
+/// the tables: the header has a hash of those.
 pub const VERSION: u64 = 7;
 
 /// `regatta` and a line feed, in the order of bytes in memory.
@@ -43,7 +43,8 @@ const RELOADS_PENDING: usize = CONTROL_AT + 8;
 const BEATS_AT: usize = CONTROL_AT + 9;
 const _: () = assert!(BEATS_AT + Attendant::ALL.len() <= SLOTS_AT);
 
-/// Bits of [`LISTENERS_STAY`]: for those who serve in the workers' place, and for who made them.
+/// Bits of [`LISTENERS_STAY`]: the first for workers that serve in place of these, the second for
+/// the owner of the listeners.
 const FOR_OTHERS: u64 = 1;
 const FOR_OWNER: u64 = 2;
 
@@ -55,8 +56,7 @@ const ENDED: usize = 1;
 /// A hash for each counter and each histogram, behind the slots.
 const DIRECTORY_WORDS: usize = (COUNTERS + HISTOGRAMS).next_multiple_of(16);
 
-/// What the header says besides the magic number, from word 1 on: what it is called, and what this
-/// program expects.
+/// Header words from word 1 on, behind the magic number: names, and values of this program.
 pub(crate) const GEOMETRY: [(&str, u64); 6] = [
     ("layout version", VERSION),
     ("words in a slot", SLOT_WORDS as u64),
@@ -68,25 +68,25 @@ pub(crate) const GEOMETRY: [(&str, u64); 6] = [
 pub(crate) const SLOT_COUNT: usize = 1 + GEOMETRY.len();
 const _: () = assert!(SLOT_COUNT < SERVER_PID && ARCHITECTURE < CONTROL_AT);
 
-/// Why words are not an arena that this program can read.
+/// Reason why words are not an arena that this program can read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttachError {
-    /// They do not start with the magic number.
+    /// The words do not start with the magic number.
     Magic,
     /// The header differs from what this program expects: another build wrote it.
     Differs {
-        /// What differs.
+        /// Name of the value that differs.
         what: &'static str,
-        /// What the header says.
+        /// Value in the header.
         found: u64,
-        /// What this program expects.
+        /// Value that this program expects.
         expected: u64,
     },
-    /// There are fewer words than the header says.
+    /// Fewer words than the header announces.
     Short {
-        /// How many there are.
+        /// Number of words found.
         found: usize,
-        /// How many there should be.
+        /// Number of words expected.
         expected: u64,
     },
 }
@@ -118,40 +118,40 @@ pub struct ArenaView<'a> {
 }
 
 impl<'a> ArenaView<'a> {
-    /// Of so many words as an arena with this many slots takes.
+    /// Views exactly the words that an arena with this many slots takes.
     fn new(words: &'a [AtomicU64], slots: usize) -> Self {
         let (chunks, _directory) = words[SLOTS_AT..].as_chunks::<SLOT_WORDS>();
         let (slots, gone) = chunks.split_at(slots);
         Self { words, slots, gone }
     }
 
-    /// What workers of other arenas have counted, in the same server: the generations before this
-    /// one, as far as the master has added them up, which it does once a second.
+    /// Totals of workers of other arenas in the same server: the generations before this one. The
+    /// master adds them up once a second.
     #[must_use]
     pub const fn departed(&self) -> SlotView<'a> {
         SlotView::new(&self.gone[DEPARTED])
     }
 
-    /// Which generation of the server's workers this is: 1 is the first.
+    /// Number of this generation of the server's workers: 1 is the first, 0 is none yet.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.control().generation()
     }
 
-    /// The process identifier of the server's master; 0 if it has not said.
+    /// The process identifier of the server's master; 0 if it is not set.
     #[must_use]
     pub fn server_pid(&self) -> u32 {
         self.control().server_pid()
     }
 
-    /// When the server started: milliseconds since 1970-01-01T00:00:00Z; 0 if it has not said.
+    /// Start of the server, in milliseconds since 1970-01-01T00:00:00Z; 0 if it is not set.
     #[must_use]
     pub fn started_unix_ms(&self) -> u64 {
         self.words[STARTED_UNIX_MS].load(Relaxed)
     }
 
     /// The name of the server's architecture, as far as the header has room for it and it can be
-    /// printed; empty if the server has not said.
+    /// printed; empty if it is not set.
     #[must_use]
     pub fn architecture(&self) -> String {
         let words = self.words[ARCHITECTURE..CONTROL_AT].iter();
@@ -164,7 +164,7 @@ impl<'a> ArenaView<'a> {
         self.slots.iter().map(SlotView::new)
     }
 
-    /// What the master wants of its workers.
+    /// Control words, by which the master directs its workers.
     #[must_use]
     pub const fn control(&self) -> ControlView<'a> {
         ControlView(self.words)
@@ -193,17 +193,18 @@ impl<'a> Arena<'a> {
             word.store(value, Relaxed);
         }
         words[SLOT_COUNT].store(slots as u64, Relaxed);
-        words[GENERATION].store(1, Release);
+        // Readers of several arenas prefer any other until the generation is set.
+        words[GENERATION].store(0, Release);
         let directory_at = words.len() - DIRECTORY_WORDS;
         for (word, hash) in words[directory_at..].iter().zip(directory()) {
             word.store(hash, Relaxed);
         }
-        // Last: who sees the magic number sees the rest.
+        // Last: a reader that sees the magic number sees the rest.
         words[MAGIC_AT].store(MAGIC, Release);
         Self(ArenaView::new(words, slots))
     }
 
-    /// Looks at an arena that another process made. Stores nothing, so the words may be read-only.
+    /// Reads an arena that another process made. Stores nothing, so the words may be read-only.
     ///
     /// # Errors
     /// If the words are no arena, or one of another build; the first difference is named.
@@ -218,7 +219,7 @@ impl<'a> Arena<'a> {
         Ok(ArenaView::new(&words[..end], slots))
     }
 
-    /// Reports which generation of workers this is. A reader of it sees what was stored before.
+    /// Stores the number of this generation of workers. A reader of it sees what was stored before.
     pub fn set_generation(&self, generation: u64) {
         self.0.words[GENERATION].store(generation, Release);
     }
@@ -229,16 +230,15 @@ impl<'a> Arena<'a> {
         Slot::new(&self.0.gone[DEPARTED])
     }
 
-    /// That part of [`ArenaView::departed`] which changes no more, because the last worker of its
-    /// generation is gone: what the next image of the master begins with. For the master alone.
+    /// The final part of [`ArenaView::departed`]: generations without a worker left. The next image
+    /// of the master begins with it. For the master alone.
     #[must_use]
     pub const fn ended(&self) -> Slot<'a> {
         Slot::new(&self.0.gone[ENDED])
     }
 
-    /// Says who the server is: its master's process identifier, when it started, in milliseconds
-    /// since 1970-01-01T00:00:00Z, and the name of its architecture, of which the first 48 bytes
-    /// are kept.
+    /// Stores the identity of the server: its master's process identifier, its start in
+    /// milliseconds since 1970-01-01T00:00:00Z, and the first 48 bytes of its architecture's name.
     pub fn set_server(&self, pid: u32, started_unix_ms: u64, architecture: &str) {
         let mut bytes = architecture.bytes();
         for word in &self.0.words[ARCHITECTURE..CONTROL_AT] {
@@ -249,10 +249,10 @@ impl<'a> Arena<'a> {
         self.0.words[SERVER_PID].store(u64::from(pid), Relaxed);
     }
 
-    /// One worker's slot.
+    /// The slot of the worker with this index.
     ///
     /// # Panics
-    /// If there are not so many.
+    /// If there are fewer slots.
     #[must_use]
     pub const fn slot(&self, index: usize) -> Slot<'a> {
         Slot::new(&self.0.slots[index])
@@ -263,7 +263,7 @@ impl<'a> Arena<'a> {
         self.0.slots.iter().map(Slot::new)
     }
 
-    /// What the master wants of its workers.
+    /// Control words, by which the master directs its workers.
     #[must_use]
     pub const fn control(&self) -> Control<'a> {
         Control(self.0.control())
@@ -299,7 +299,7 @@ impl Attendant {
     pub const ALL: [Self; 2] = [Self::Keeper, Self::Admin];
 }
 
-/// What the master wants its workers to do.
+/// Phase that the master asks its workers to be in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Phase {
@@ -316,7 +316,7 @@ pub enum Phase {
 pub struct ControlView<'a>(&'a [AtomicU64]);
 
 impl<'a> ControlView<'a> {
-    /// Those of an arena that perhaps another build made: its counters may be others.
+    /// Reads the control words of an arena that another build may have made, with other counters.
     ///
     /// # Errors
     /// If the words are no arena, or of another version.
@@ -324,7 +324,7 @@ impl<'a> ControlView<'a> {
         Self::expecting(words, &GEOMETRY[..1])
     }
 
-    /// With a header that starts as it should.
+    /// Checks that the header starts with these values.
     fn expecting(
         words: &'a [AtomicU64],
         geometry: &[(&'static str, u64)],
@@ -356,7 +356,7 @@ impl<'a> ControlView<'a> {
         u32::try_from(self.0[SERVER_PID].load(Relaxed)).unwrap_or(0)
     }
 
-    /// What the workers are to do.
+    /// Phase that the workers are to be in.
     #[must_use]
     pub fn phase(&self) -> Phase {
         match acquire(&self.0[PHASE]) {
@@ -366,7 +366,7 @@ impl<'a> ControlView<'a> {
         }
     }
 
-    /// When draining ends: milliseconds of the monotonic clock. Meaningful from [`Phase::Drain`]
+    /// Deadline of draining, milliseconds of the monotonic clock. Meaningful from [`Phase::Drain`]
     /// on.
     #[must_use]
     pub fn drain_deadline_ms(&self) -> u64 {
@@ -386,20 +386,20 @@ impl<'a> ControlView<'a> {
         acquire(&self.0[LISTENERS_STAY]) & FOR_OTHERS != 0
     }
 
-    /// How many requests for another generation have been carried out, since the server started.
+    /// Number of requests for another generation carried out since the server started.
     #[must_use]
     pub fn reloads(&self) -> u64 {
         acquire(&self.0[RELOADS])
     }
 
-    /// How many requests for another generation have been refused, or have failed.
+    /// Number of requests for another generation that were refused or failed.
     #[must_use]
     pub fn reloads_refused(&self) -> u64 {
         acquire(&self.0[RELOADS_REFUSED])
     }
 
-    /// How many requests for another generation are under way. Who looks at this number first finds
-    /// all that have ended in those above.
+    /// Number of requests for another generation under way. A reader that loads this number first
+    /// finds all that have ended in those above.
     #[must_use]
     pub fn reloads_pending(&self) -> u64 {
         acquire(&self.0[RELOADS_PENDING])
@@ -411,14 +411,15 @@ impl<'a> ControlView<'a> {
         acquire(&self.0[BEATS_AT + of as usize])
     }
 
-    /// How often the logs were to be opened anew: who sees another number than last time does so.
+    /// Number of requests to reopen the logs: a worker that sees another number than last time
+    /// reopens them.
     #[must_use]
     pub fn log_generation(&self) -> u64 {
         acquire(&self.0[LOG_GENERATION])
     }
 
-    /// How often the root has been replaced: who sees another number than its own takes the new
-    /// one from the master.
+    /// Number of times that the root has been replaced: a worker that sees another number than its
+    /// own takes the new root from the master.
     #[must_use]
     pub fn root_generation(&self) -> u64 {
         acquire(&self.0[ROOT_GENERATION])
@@ -438,7 +439,7 @@ impl<'a> Deref for Control<'a> {
 }
 
 impl<'a> Control<'a> {
-    /// Of the words of an arena, of whatever build, with this layout.
+    /// Control words of an arena with this layout, of any build.
     pub(crate) const fn new(words: &'a [AtomicU64]) -> Self {
         Self(ControlView(words))
     }
@@ -456,8 +457,7 @@ impl<'a> Control<'a> {
         self.drain(deadline_ms);
     }
 
-    /// However the workers are asked to end, they are not to end listening: the sockets are those
-    /// of somebody else, who keeps them.
+    /// Keeps the listeners listening when the workers end: another process owns the sockets.
     pub fn keep_listeners(&self) {
         self.0.0[LISTENERS_STAY].fetch_or(FOR_OWNER, Release);
     }
@@ -472,24 +472,23 @@ impl<'a> Control<'a> {
         self.0.0[BEATS_AT + of as usize].store(tick_ms, Release);
     }
 
-    /// Asks the workers to open their logs anew.
+    /// Asks the workers to reopen their logs.
     pub fn reopen_logs(&self) {
         self.0.0[LOG_GENERATION].fetch_add(1, Release);
     }
 
-    /// Says how many requests for another generation have been carried out, and how many have not.
+    /// Stores the numbers of requests for another generation that succeeded, and that did not.
     pub fn set_reloads(&self, done: u64, refused: u64) {
         self.0.0[RELOADS].store(done, Release);
         self.0.0[RELOADS_REFUSED].store(refused, Release);
     }
 
-    /// Says how many requests for another generation are under way, after it has been said how
-    /// others ended.
+    /// Stores the number of requests for another generation under way, after the outcome of others.
     pub fn set_reloads_pending(&self, pending: u64) {
         self.0.0[RELOADS_PENDING].store(pending, Release);
     }
 
-    /// Says that the master has sent another root.
+    /// Reports that the master has sent another root.
     pub fn replace_root(&self) {
         self.0.0[ROOT_GENERATION].fetch_add(1, Release);
     }
@@ -503,7 +502,7 @@ pub(crate) fn acquire(word: &AtomicU64) -> u64 {
     value
 }
 
-/// What a hash of nothing is.
+/// The hash of no bytes.
 pub(crate) const HASH_START: u64 = 0xcbf2_9ce4_8422_2325;
 
 /// A hash for each counter and then for each histogram, in the order of a slot.

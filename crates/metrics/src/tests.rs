@@ -1,4 +1,4 @@
-//! What arena, slots and tallies promise together.
+//! Contracts between arena, slots and tallies.
 use super::*;
 use core::sync::atomic::{
     AtomicU64,
@@ -111,7 +111,7 @@ fn a_name_has_its_words_and_no_others() {
     assert_eq!((arena.view().server_pid(), arena.view().started_unix_ms()), (1, 2));
     assert_eq!(arena.view().control().phase(), Phase::Run);
     assert_eq!(arena.view().control().drain_deadline_ms(), before);
-    // Of a name that another process has written, what a terminal takes.
+    // Printable start of a name that another process has written.
     arena.set_server(1, 2, "sped\u{1b}[2J");
     assert_eq!(arena.view().architecture(), "sped");
 }
@@ -136,7 +136,7 @@ fn a_stage_has_its_name_and_its_dials() {
     assert_eq!(changed, Dial::ALL.len());
     slot.set_role("write\u{1b}[2J");
     assert_eq!(slot.role(), "write");
-    // Who comes next has a name of its own, or none.
+    // A new worker has a name of its own, or none.
     slot.enter(7);
     assert!(slot.role().is_empty() && Dial::ALL.iter().all(|dial| slot.dial(*dial) == 0));
 }
@@ -206,7 +206,7 @@ fn settling_a_dead_workers_slot_empties_its_gauges() {
     assert_eq!((slot.pid(), slot.incarnation()), (8, 2));
 }
 
-/// Who retires is known to have done so until another starts in its place.
+/// A retired worker stays marked until another starts in its place.
 #[test]
 fn a_worker_is_retired_until_the_next_one_starts() {
     let words = words(2);
@@ -223,7 +223,7 @@ fn a_worker_is_retired_until_the_next_one_starts() {
     assert_eq!(retired(), [false, false]);
 }
 
-/// One unit opens what another closes.
+/// Settles a process in which one unit opens what another closes.
 #[test]
 fn units_of_a_dead_process_are_settled_together() {
     let words = words(2);
@@ -374,7 +374,7 @@ fn the_server_says_which_generation_serves_and_how_many_were_asked_for() {
     control.set_reloads_pending(1);
     assert_eq!((view.control().reloads(), view.control().reloads_refused()), (3, 2));
     assert_eq!(view.control().reloads_pending(), 1);
-    assert_eq!(view.generation(), 1);
+    assert_eq!(view.generation(), 0, "no reader of several takes it before it is whole");
     arena.set_generation(2);
     assert_eq!(view.generation(), 2);
 }

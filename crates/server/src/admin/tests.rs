@@ -13,6 +13,7 @@ fn server() -> (Arena<'static>, About) {
     let words: Vec<AtomicU64> = (0..Arena::words(4)).map(|_| AtomicU64::new(0)).collect();
     let arena = Arena::create(words.leak(), 4);
     arena.set_server(4_193_999, 1_700_000_000_000, "sped");
+    arena.set_generation(1);
     let about = About {
         arena: arena.view(),
         server_pid: 4_193_999,

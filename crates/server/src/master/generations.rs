@@ -503,7 +503,7 @@ impl Generations {
         own.iter().for_each(|own| self.tell_at(own));
     }
 
-    pub(super) fn tell_at(&self, control: &Control<'_>) {
+    fn tell_at(&self, control: &Control<'_>) {
         control.set_reloads(self.reloads[0], self.reloads[1]);
         control.set_reloads_pending(self.succession.pending());
     }

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Failure,
-    config::{check::Config, raw::Problem, release::Wanted},
+    config::{allowance::listed, check::Config, raw::Problem, release::Wanted},
     findings::Handed,
     front::Front,
     log::{
@@ -176,17 +176,15 @@ fn counters(
     if !generations.given.is_empty() {
         arena.control().keep_listeners();
     }
-    generations.tell_at(&arena.control());
-    // Readers take the latest generation, so counts must precede it: a command that begins now
-    // would take the end of the operation in progress for its own. They never take that of a trial.
+    // Readers take the latest generation, so counts must precede it. They never take that of a
+    // trial.
     arena.set_generation(if tries { 0 } else { generations.number });
     Ok((shared, arena))
 }
 
 /// Logs the chosen values, and warnings.
 fn tell(config: &Config, user: Option<&User>, errors: &ErrorLog) {
-    let chosen: Vec<String> = config.chosen.iter().map(ToString::to_string).collect();
-    let (name, chosen) = (config.architecture.name, chosen.join(", "));
+    let (name, chosen) = (config.architecture.name, listed(&config.chosen));
     errors.note(messages::SERVER_STARTS, format_args!("{name} starts with {chosen}"));
     for Problem { kind, place, message, hint } in config.warnings.iter().chain(&config.cut) {
         let hint = hint.as_deref().map_or_else(String::new, |hint| format!("; {hint}"));
