@@ -20,7 +20,7 @@ fn write(out: &mut String) -> fmt::Result {
          Every worker keeps these numbers in shared memory, the same in every architecture.\n\
          `regatta top` reads them without a request to the server; `regatta top --json` prints\n\
          them under these names. Only root and the user that started the server may read them;\n\
-         without `--pid`, `regatta top` shows root only servers that root has started.\n\
+         without `--pid`, `regatta top` shows the only server of this user, or of all for root.\n\
          Counters only grow, and continue to grow when a worker is replaced.\n\
          Numbers of several workers are added up; of high-water marks (`max`) the largest is\n\
          taken. Different counters are not read at the same instant.\n\n\
@@ -69,7 +69,7 @@ fn write(out: &mut String) -> fmt::Result {
     others_and_rest(out)
 }
 
-/// Writes what no table of counters has.
+/// Writes the values that no table of counters has.
 fn others_and_rest(out: &mut String) -> fmt::Result {
     out.push_str(
         "\n## Of the server and its workers\n\n\

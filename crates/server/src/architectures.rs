@@ -3,6 +3,7 @@ use regatta_arch::{
     ABSENT, ARCHITECTURES, Architecture, Family, absent, find,
     options::{OptionSpec, nearest},
 };
+use regatta_sys::terminal::wrapped;
 use std::{collections::BTreeMap, fmt::Write as _};
 
 /// Pages of `docs/arch`; their first picture is shown.
@@ -178,24 +179,6 @@ fn picture(page: &str) -> Option<String> {
     let mut lines = text.lines().skip_while(|line| *line != "```").skip(1);
     let lines: Vec<_> = lines.by_ref().take_while(|line| *line != "```").collect();
     (!lines.is_empty()).then(|| lines.join("\n") + "\n")
-}
-
-/// Wraps a text in lines of at most `columns` characters, unless a word is longer.
-pub(crate) fn wrapped(text: &str, columns: usize) -> String {
-    let (mut lines, mut width) = (String::new(), 0);
-    for word in text.split(' ') {
-        let len = word.chars().count();
-        if width > 0 && width + 1 + len > columns {
-            lines.push('\n');
-            width = 0;
-        } else if width > 0 {
-            lines.push(' ');
-            width += 1;
-        }
-        lines.push_str(word);
-        width += len;
-    }
-    lines
 }
 
 /// Value of an option under an architecture where nothing else is configured.

@@ -1,4 +1,4 @@
-//! The terminal of a live view: its size, and keys without a line's end.
+//! Terminals: size, keys without a line's end, and text that fits.
 use crate::wait::{Interest, ready_within};
 use rustix::termios::{
     LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetwinsize, tcsetattr,
@@ -17,6 +17,35 @@ pub const INTERRUPT: u8 = 3;
 pub fn size(terminal: BorrowedFd<'_>) -> Option<(usize, usize)> {
     let size = tcgetwinsize(terminal).ok()?;
     (size.ws_row > 0 && size.ws_col > 0).then(|| (size.ws_row.into(), size.ws_col.into()))
+}
+
+/// Wraps a text in lines of at most `columns` characters, unless a word is longer.
+#[must_use]
+pub fn wrapped(text: &str, columns: usize) -> String {
+    let (mut lines, mut width) = (String::new(), 0);
+    for word in text.split(' ') {
+        let len = word.chars().count();
+        if width > 0 && width + 1 + len > columns {
+            lines.push('\n');
+            width = 0;
+        } else if width > 0 {
+            lines.push(' ');
+            width += 1;
+        }
+        lines.push_str(word);
+        width += len;
+    }
+    lines
+}
+
+/// Wraps a line that is wider than `columns`. Its further lines are indented by `indent`.
+#[must_use]
+pub fn hanging(line: &str, columns: usize, indent: usize) -> String {
+    if line.chars().count() <= columns {
+        return line.to_owned();
+    }
+    let next = format!("\n{:indent$}", "");
+    wrapped(line, columns.saturating_sub(indent)).replace('\n', &next)
 }
 
 /// Keys of a terminal, without echo. A drop restores the terminal's modes.
@@ -96,6 +125,15 @@ mod tests {
         assert_ne!(modes(), before);
         drop(keys);
         assert_eq!(modes(), before);
+    }
+
+    #[test]
+    fn long_lines_are_wrapped_at_words_and_indented() {
+        assert_eq!(hanging("one two three", 13, 2), "one two three");
+        assert_eq!(hanging("one two three", 12, 2), "one two\n  three");
+        assert_eq!(hanging("one two three four", 9, 2), "one two\n  three\n  four");
+        assert_eq!(hanging("longer-than-a-line so", 8, 2), "longer-than-a-line\n  so");
+        assert_eq!(hanging("a b", 1, 2), "a\n  b");
     }
 
     #[test]

@@ -4,11 +4,12 @@ use super::fate::Fate;
 use super::hdr::{Hdr, Percentile, Spectrum};
 use super::idle::Idled;
 use super::outcome::Outcome;
-use super::slo::{Verdict, show};
+use super::slo::{Verdict, short, show};
 use super::stamp::Stamp;
 use super::tally::{Row, Sessions};
 use crate::number::share;
 use crate::workload::alter::Rewritten;
+use regatta_sys::terminal::wrapped;
 use serde_json::Value;
 use std::fmt::{self, Write};
 
@@ -16,12 +17,31 @@ const QUANTILES: [(&str, f64); 6] =
     [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999), ("max", 1.0)];
 const CLASSES: [&str; 5] = ["< 1 KiB", "< 10 KiB", "< 100 KiB", ">= 100 KiB", "unknown"];
 
+/// Columns of the text.
+const WIDTH: usize = 80;
+/// Bytes of a label and the blanks after it.
+const LABEL: usize = 11;
+
 /// The result as text.
 pub(super) fn table(outcome: &Outcome) -> String {
     let mut out = String::new();
     // Writing to a String cannot fail.
     let _ = write_table(outcome, &mut out);
-    out
+    out.lines().map(|line| fit(line) + "\n").collect()
+}
+
+/// Wraps a line that is too wide. Further lines begin below its text.
+fn fit(line: &str) -> String {
+    if line.chars().count() <= WIDTH {
+        return line.to_owned();
+    }
+    let (head, text) = match line.split_at_checked(LABEL) {
+        Some((label, text)) if label.ends_with("  ") => (label, text.trim_start()),
+        _ => line.split_at(line.len() - line.trim_start().len()),
+    };
+    let indent = if head.len() == LABEL { LABEL } else { head.len() + 2 };
+    let next = format!("\n{:indent$}", "");
+    head.to_owned() + &wrapped(text, WIDTH.saturating_sub(indent)).replace('\n', &next)
 }
 
 fn write_table(outcome: &Outcome, out: &mut String) -> fmt::Result {
@@ -107,33 +127,35 @@ fn write_workload(outcome: &Outcome, out: &mut String) -> fmt::Result {
 }
 
 fn write_times(outcome: &Outcome, out: &mut String) -> fmt::Result {
-    write!(out, "{:<28}", "time")?;
+    write!(out, "{:<9}", "time")?;
     for (name, _) in QUANTILES {
-        write!(out, " {name:>11}")?;
+        write!(out, " {name:>9}")?;
     }
-    writeln!(out, " {:>11}", "mean")?;
+    writeln!(out, " {:>9}", "mean")?;
     if let Some(response) = &outcome.response {
-        write_spectrum("response (from due)", response, out)?;
+        write_spectrum("response", response, out)?;
     }
-    write_spectrum("service (from first attempt)", &outcome.service, out)?;
+    write_spectrum("service", &outcome.service, out)?;
     let phases = &outcome.phases;
     for (name, hdr) in [
-        ("failed answers (service)", &outcome.failed),
-        ("  connect (per connection)", &phases.connect),
+        ("failed", &outcome.failed),
+        ("  connect", &phases.connect),
         ("  send", &phases.send),
         ("  wait", &phases.wait),
         ("  receive", &phases.receive),
-        ("schedule lag", &outcome.lag),
+        ("lag", &outcome.lag),
     ] {
         if hdr.count() > 0 {
             write_hdr(name, hdr, out)?;
         }
     }
+    let response = if outcome.response.is_some() { "response: from due, " } else { "" };
+    writeln!(out, "({response}service: from first attempt, connect: per connection)")?;
     writeln!(out)
 }
 
 fn write_spectrum(name: &str, spectrum: &Spectrum, out: &mut String) -> fmt::Result {
-    write!(out, "{name:<28}")?;
+    write!(out, "{name:<9}")?;
     let all = (spectrum.times.count() + spectrum.censored) as f64;
     for (_, q) in QUANTILES {
         let at = spectrum.at(q);
@@ -141,16 +163,16 @@ fn write_spectrum(name: &str, spectrum: &Spectrum, out: &mut String) -> fmt::Res
             true => bound(at),
             // Fewer than ten samples lie beyond it: it is one of them, and no estimate.
             false if q < 1.0 && all * (1.0 - q) < 10.0 => "-".to_owned(),
-            false => show(at.ns as f64),
+            false => short(at.ns as f64),
         };
-        write!(out, " {text:>11}")?;
+        write!(out, " {text:>9}")?;
     }
-    writeln!(out, " {:>11}", show(spectrum.times.mean()))
+    writeln!(out, " {:>9}", short(spectrum.times.mean()))
 }
 
 /// A percentile among the failed: the least that it can be, or `failed` if that is unknown.
 fn bound(at: Percentile) -> String {
-    if at.ns == 0 { "failed".to_owned() } else { format!(">= {}", show(at.ns as f64)) }
+    if at.ns == 0 { "failed".to_owned() } else { format!(">={}", short(at.ns as f64)) }
 }
 
 fn write_hdr(name: &str, hdr: &Hdr, out: &mut String) -> fmt::Result {
@@ -165,7 +187,7 @@ fn write_parts(outcome: &Outcome, out: &mut String) -> fmt::Result {
         for (class, name) in classes {
             let [p50, p99] = [0.5, 0.99].map(|q| {
                 let at = class.times.at(q);
-                if at.censored { bound(at) } else { show(at.ns as f64) }
+                if at.censored { bound(at) } else { short(at.ns as f64) }
             });
             let (requests, good, timeouts) = (class.requests, class.good, class.timeouts);
             writeln!(
@@ -281,4 +303,111 @@ pub(super) fn csv(outcome: &Outcome) -> String {
         COLUMNS.split(',').map(cell).collect::<Vec<_>>().join(",") + "\n"
     };
     format!("{COLUMNS}\n") + &outcome.rows.iter().map(line).collect::<String>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::stamp::Reason;
+    use crate::engine::tally::{Class, Health};
+
+    const MANY: u64 = 1_234_567_890;
+
+    /// Times of up to 1 min 23.4 s, and requests that were given up after 999.9 ms or more.
+    fn spectrum(waited_ns: u64, censored: u64) -> Spectrum {
+        let mut times = Hdr::fine();
+        for ns in [999, 999_900, 999_900_000, 83_400_000_000] {
+            times.record_n(ns, MANY);
+        }
+        Spectrum { times, censored, waited_ns, failed: 0 }
+    }
+
+    fn outcome() -> Outcome {
+        let times = spectrum(0, 0);
+        let mut outcome = Outcome {
+            load: "requests 1234567 per second, poisson arrivals".to_owned(),
+            seconds: 86_400.0,
+            offered: MANY,
+            offered_per_s: 1_234_567.8,
+            good_per_s: 1_234_567.8,
+            good_mbit_per_s: 123_456.7,
+            response: Some(spectrum(83_400_000_000, 4 * MANY)),
+            service: times.clone(),
+            failed: times.times.clone(),
+            lag: times.times.clone(),
+            statuses: [MANY; 6],
+            codes: [(304, MANY), (404, MANY), (503, MANY)].into(),
+            verified: MANY,
+            classes: vec![
+                Class {
+                    requests: MANY,
+                    good: MANY,
+                    timeouts: MANY,
+                    times: spectrum(83_400_000_000, 4 * MANY),
+                    ..Class::default()
+                };
+                CLASSES.len()
+            ],
+            sessions: Some(Sessions {
+                arrived: MANY,
+                done: MANY,
+                failed: MANY,
+                cut: MANY,
+                most: MANY,
+                lifetime: times.times.clone(),
+                ..Sessions::default()
+            }),
+            idle: Some(Idled { wanted: u32::MAX, least: u32::MAX, again: MANY }),
+            connects: MANY,
+            connected: MANY,
+            connections_most: MANY,
+            again: MANY,
+            workers: vec![Health::default(); 1024],
+            ..Outcome::empty("http://127.0.0.1:8080/")
+        };
+        for hdr in [
+            &mut outcome.phases.connect,
+            &mut outcome.phases.send,
+            &mut outcome.phases.wait,
+            &mut outcome.phases.receive,
+        ] {
+            hdr.add(&times.times);
+        }
+        (outcome.lines.connections, outcome.lines.conforming) = (MANY, MANY);
+        let kernel = &mut outcome.kernel;
+        (kernel.listen_overflows, kernel.segments_again, kernel.steal_ticks) = (MANY, MANY, MANY);
+        let why = "goodput differs between the halves of the measurement ".repeat(4);
+        outcome.reasons.push(Reason { stamp: Stamp::NotSteady, why });
+        outcome
+    }
+
+    #[test]
+    fn no_line_is_wider_than_a_terminal() {
+        let text = table(&outcome());
+        for line in text.lines() {
+            assert!(line.chars().count() <= WIDTH, "{line:?} in\n{text}");
+        }
+        // Columns are wide enough; they are not wrapped.
+        for name in ["time", "response", "service", "failed", "  connect", "  receive", "lag"] {
+            let row = text.lines().find(|line| line.starts_with(&format!("{name} ")));
+            let cells = row.map(|row| row.split_whitespace().count());
+            assert_eq!(cells, Some(QUANTILES.len() + 2), "{name} in\n{text}");
+        }
+        assert!(text.contains(">=83."), "{text}");
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("1234567890 404"), "{text}");
+    }
+
+    #[test]
+    fn long_lines_continue_below_their_text() {
+        let words = "word ".repeat(30);
+        for (head, indent) in [("level      ", 11), ("  note: ", 4), ("           ", 11)] {
+            let text = fit(&(head.to_owned() + words.trim_end()));
+            let lines: Vec<&str> = text.lines().collect();
+            assert!(lines.len() == 3 && lines[0].starts_with(head), "{text}");
+            for line in &lines[1..] {
+                assert_eq!(line.len() - line.trim_start().len(), indent, "{text}");
+            }
+        }
+    }
 }

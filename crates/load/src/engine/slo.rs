@@ -144,6 +144,21 @@ pub(super) fn show(ns: f64) -> String {
     }
 }
 
+/// A time for a narrow column, as exact as the histograms: `1.23ms`, `123.4ms`. At most 7
+/// characters below 11 days.
+pub(super) fn short(ns: f64) -> String {
+    match ns {
+        _ if !ns.is_finite() => "-".to_owned(),
+        _ if ns < 1e3 => format!("{ns:.0}ns"),
+        _ if ns < 999.95e3 => format!("{:.1}us", ns / 1e3),
+        _ if ns < 99.995e6 => format!("{:.2}ms", ns / 1e6),
+        _ if ns < 999.95e6 => format!("{:.1}ms", ns / 1e6),
+        _ if ns < 99.995e9 => format!("{:.2}s", ns / 1e9),
+        _ if ns < 999.95e9 => format!("{:.1}s", ns / 1e9),
+        _ => format!("{:.0}s", ns / 1e9),
+    }
+}
+
 /// Reads a time such as `1.5s` or `200us`, for options.
 pub fn parse_time(text: &str) -> Result<std::time::Duration, String> {
     let wrong = || format!("{text:?} is not a time such as 200us, 50ms, 10s or 2m");
@@ -175,5 +190,12 @@ mod tests {
         assert!(parse_time("10").is_err() && parse_time("-1s").is_err());
         let shown = [999.0, 51_234.0, 1_234_000.0, 2e9, f64::NAN].map(show);
         assert_eq!(shown, ["999 ns", "51.2 us", "1.23 ms", "2.00 s", "-"]);
+        let shown = [999.0, 51_234.0, 1_234_000.0, 123_456_789.0, 83.4e9, 999_999e9].map(short);
+        assert_eq!(shown, ["999ns", "51.2us", "1.23ms", "123.5ms", "83.40s", "999999s"]);
+        for edge in [1e3, 1e6, 1e8, 1e9, 1e11, 1e12] {
+            for ns in [edge * 0.999_999, edge, edge * 1.000_001] {
+                assert!(short(ns).len() <= 7, "{ns}: {}", short(ns));
+            }
+        }
     }
 }

@@ -124,6 +124,16 @@ impl fmt::Display for Chosen {
     }
 }
 
+/// Lists values for the first line of the error log. Neighbours with one source share it.
+pub(crate) fn listed(chosen: &[Chosen]) -> String {
+    let group = |group: &[Chosen]| {
+        let values = group.iter().map(|one| format!("{}={}", one.key, one.value));
+        format!("{} ({})", values.collect::<Vec<_>>().join(", "), group[0].from)
+    };
+    let groups = chosen.chunk_by(|one, next| one.from == next.from).map(group);
+    groups.collect::<Vec<_>>().join(", ")
+}
+
 /// Lists values that the architecture's name has set, and nothing else.
 pub(super) fn named(said: &Said, architecture: &Architecture) -> Vec<Chosen> {
     let holds = |(key, value): &&(&'static str, &'static str)| {
@@ -199,7 +209,10 @@ pub(super) fn cache(
     let all_caches = if caches == 1 { "1 cache".to_owned() } else { format!("{caches} caches") };
     if !said.is_said(CACHE_KEY) {
         said.choose(CACHE_KEY, Value::Number(default));
-        let from = format!("of {from}, for {all_caches}");
+        let from = match caches {
+            1 => format!("of {from}"),
+            _ => format!("of {from}, for {all_caches}"),
+        };
         return (Some(Chosen { key: CACHE_KEY, value: show_bytes(default), from }), None);
     }
     let each = said.settings.number(CACHE_KEY);
@@ -258,11 +271,7 @@ mod tests {
                 Some(120),
                 "28 MiB (of memory.max 120 MiB in /g/a, for 2 caches)",
             ),
-            (
-                &["event.processes=1"],
-                Some(120),
-                "58 MiB (of memory.max 120 MiB in /g/a, for 1 cache)",
-            ),
+            (&["event.processes=1"], Some(120), "58 MiB (of memory.max 120 MiB in /g/a)"),
             (&[], Some(120), "13 MiB (of memory.max 120 MiB in /g/a, for 4 caches)"),
             (&[], None, "256 MiB (of the machine's 16384 MiB, for 4 caches)"),
             // The largest number of cgroups version 1, and more than the machine has.
@@ -279,16 +288,12 @@ mod tests {
                 Some(120),
                 "256 KiB (of memory.max 120 MiB in /g/a, for 100 caches)",
             ),
-            (&["event.processes=1"], Some(0), "256 KiB (of memory.max 0 B in /g/a, for 1 cache)"),
-            (
-                &["server.architecture=knot-c"],
-                None,
-                "1000 MiB (of the machine's 16384 MiB, for 1 cache)",
-            ),
+            (&["event.processes=1"], Some(0), "256 KiB (of memory.max 0 B in /g/a)"),
+            (&["server.architecture=knot-c"], None, "1000 MiB (of the machine's 16384 MiB)"),
             (
                 &["server.architecture=knot-c"],
                 Some(1002),
-                "499 MiB (of memory.max 1002 MiB in /g/a, for 1 cache)",
+                "499 MiB (of memory.max 1002 MiB in /g/a)",
             ),
         ] {
             let config = config(sets, memory_mib, None);
@@ -390,5 +395,7 @@ mod tests {
         ] {
             assert!(said.iter().any(|chosen| chosen == expect), "{expect}: {said:?}");
         }
+        let both = "cache.descriptors_max=4984, limits.connections_max=29904 (RLIMIT_NOFILE 20000)";
+        assert!(listed(&config.chosen).contains(both), "{}", listed(&config.chosen));
     }
 }

@@ -5,11 +5,12 @@ use super::{
 };
 use crate::messages::{self, Message};
 use regatta_metrics::ControlView;
+use regatta_sys::terminal;
 use std::{
     fmt,
     fs::File,
-    io::{self, Write},
-    os::fd::BorrowedFd,
+    io::{self, IsTerminal, Write},
+    os::fd::{AsFd, BorrowedFd},
     process,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{SystemTime, UNIX_EPOCH},
@@ -18,6 +19,12 @@ use std::{
 /// Limit of a message, bytes before escaping; the rest is cut.
 const MESSAGE_BYTES_MAX: usize = 900;
 
+/// Columns of a terminal that does not report them.
+const COLUMNS: usize = 80;
+
+/// Indentation of a message's further lines on a terminal.
+const INDENT: usize = 2;
+
 /// Error log. A clone writes to the same file. After a fork, it is reopened by its path; a master
 /// never does that itself while it serves.
 #[derive(Clone, Debug)]
@@ -25,6 +32,8 @@ pub struct ErrorLog {
     destination: Destination,
     owner: Option<Owner>,
     control: Option<ControlView<'static>>,
+    /// Columns at which messages are wrapped, if the log is standard error and a terminal.
+    columns: Option<usize>,
     open: Arc<Mutex<Open>>,
 }
 
@@ -79,9 +88,11 @@ impl ErrorLog {
         file: Option<LogFile>,
     ) -> Self {
         let generation = control.map_or(0, |control| control.log_generation());
+        let is_stderr = destination == Destination::Stderr;
+        let columns = file.as_ref().filter(|_| is_stderr).and_then(columns_of);
         let (file, opener, is_shared) = (file.map(Arc::new), process::id(), false);
         let open = Arc::new(Mutex::new(Open { file, generation, opener, is_shared }));
-        Self { destination, owner, control, open }
+        Self { destination, owner, control, columns, open }
     }
 
     /// File that this process has open.
@@ -180,15 +191,7 @@ impl ErrorLog {
         if self.destination == Destination::Off || open.file.is_none() && !is_waiting {
             return;
         }
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-        // At most 900 bytes, each escaped to four, and the head: a write to a pipe stays whole.
-        let mut line = Vec::with_capacity(256);
-        line.extend_from_slice(&rfc3339_stamp(unix));
-        let (level, id) = (message.level.name(), message.id);
-        let head = format!(" regatta[{}] {level}[{id}]: ", process::id());
-        line.extend_from_slice(head.as_bytes());
-        escape_message(&mut line, text);
-        line.push(b'\n');
+        let line = render(message, text, self.columns);
         match &open.file {
             Some(file) if !is_waiting || self.destination == Destination::Stderr => {
                 let _ = file.write(&line);
@@ -196,6 +199,32 @@ impl ErrorLog {
             _ => drop(io::stderr().write_all(&line)),
         }
     }
+}
+
+/// Columns of a log that is a terminal.
+fn columns_of(file: &LogFile) -> Option<usize> {
+    let fd = file.as_fd();
+    fd.is_terminal().then(|| terminal::size(fd).map_or(COLUMNS, |(_, columns)| columns))
+}
+
+/// Renders a message: one line or, for a terminal, lines of at most this many columns.
+fn render(message: &Message, text: fmt::Arguments<'_>, columns: Option<usize>) -> Vec<u8> {
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    // At most 900 bytes, each escaped to four, and the head: a write to a pipe stays whole.
+    let mut line = Vec::with_capacity(256);
+    line.extend_from_slice(&rfc3339_stamp(unix));
+    let (level, id) = (message.level.name(), message.id);
+    let head = format!(" regatta[{}] {level}[{id}]: ", process::id());
+    line.extend_from_slice(head.as_bytes());
+    escape_message(&mut line, text);
+    let mut lines = match columns {
+        Some(columns) => {
+            terminal::hanging(&String::from_utf8_lossy(&line), columns, INDENT).into_bytes()
+        }
+        None => line,
+    };
+    lines.push(b'\n');
+    lines
 }
 
 fn fault_of(destination: &Destination, fault: io::Error) -> LogFault {
@@ -220,5 +249,25 @@ fn escape_message(out: &mut Vec<u8>, message: fmt::Arguments<'_>) {
         } else {
             escape(out, bytes, Limit::NONE, br"\x");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_wrapped_for_a_terminal_and_one_line_elsewhere() {
+        let chosen = "cache.descriptors_max=4984 (RLIMIT_NOFILE 20000), ".repeat(6);
+        let lines = |columns| {
+            let text = render(messages::SERVER_STARTS, format_args!("{chosen}"), columns);
+            let text = String::from_utf8(text).unwrap();
+            text.lines().map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(lines(None).len(), 1);
+        let wrapped = lines(Some(80));
+        assert!(wrapped.len() > 4, "{wrapped:?}");
+        assert!(wrapped.iter().all(|line| line.chars().count() <= 80), "{wrapped:?}");
+        assert!(wrapped[1..].iter().all(|line| line.starts_with("  ")), "{wrapped:?}");
     }
 }

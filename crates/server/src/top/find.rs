@@ -1,8 +1,23 @@
-//! Which server is meant.
+//! The server that a command means.
 use super::{FAILED, Server, USAGE, processes};
 use regatta_metrics::{Arena, ArenaView, ControlView, Phase};
 use regatta_sys::shm::{self, Foreign};
-use std::{collections::BTreeMap, fmt::Write, fs, sync::atomic::AtomicU64};
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::Read as _,
+    path::Path,
+    sync::atomic::AtomicU64,
+};
+
+/// User that may read and signal the servers of all users.
+const ROOT: u32 = 0;
+
+/// Columns of a line in the list of servers.
+const COLUMNS: usize = 80;
+
+/// Arguments of a process that are read, bytes. Another user's process may have any number.
+const ARGUMENTS_BYTES_MAX: u64 = 4096;
 
 /// How often memory is mapped that a master did not have before: at the first look it may be there,
 /// and not yet be a generation's.
@@ -20,7 +35,7 @@ pub(super) struct Running {
     words: &'static [AtomicU64],
     pub(super) control: ControlView<'static>,
     pub(super) pid: u32,
-    /// Who runs its master.
+    /// User of its master.
     uid: u32,
 }
 
@@ -30,7 +45,7 @@ impl Running {
     }
 }
 
-/// The counters of the server with this process, or of the only one that runs.
+/// The counters of the server with this process, or of the only one that this user may mean.
 pub(super) fn attach(pid: Option<u32>) -> Result<Server, Problem> {
     let running = find(pid)?;
     let arena = running.arena().map_err(|message| Problem { code: FAILED, message })?;
@@ -57,30 +72,110 @@ impl Server {
     }
 }
 
-/// The server with this process, or the only one that runs.
+/// The server with this process, or the only one that this user may mean.
 pub(super) fn find(pid: Option<u32>) -> Result<Running, Problem> {
-    match pid {
-        Some(pid) => server_of(pid).map_err(|message| Problem { code: FAILED, message }),
-        None => only(running()),
+    if let Some(pid) = pid {
+        return server_of(pid).map_err(|message| Problem { code: FAILED, message });
+    }
+    let caller = effective_user("self");
+    let of_root = if caller == Some(ROOT) { Vec::new() } else { masters_of_root() };
+    choose(running(), caller, &of_root, describe)
+}
+
+/// Chooses among the running servers without `--pid`: the only one of this user or, for root, the
+/// only one of all users. `of_root` are the masters that another user may not signal.
+fn choose(
+    mut servers: Vec<Running>,
+    caller: Option<u32>,
+    of_root: &[u32],
+    describe: impl Fn(&Running) -> String,
+) -> Result<Running, Problem> {
+    servers.retain(|server| caller == Some(ROOT) || caller == Some(server.uid));
+    if servers.len() > 1 {
+        let line = |server: &Running| cut(&format!("  --pid {}  {}", server.pid, describe(server)));
+        let lines: Vec<String> = servers.iter().map(line).collect();
+        let several = "several servers are running; choose one with --pid:";
+        return Err(Problem { code: USAGE, message: format!("{several}\n{}", lines.join("\n")) });
+    }
+    servers.pop().ok_or_else(|| {
+        let message = match of_root {
+            _ if caller == Some(ROOT) => "found no running server".to_owned(),
+            [] => "found no running server of this user; root finds those of all users".to_owned(),
+            [pid, ..] => format!(
+                "found no running server of this user, but root runs one (process {pid}); repeat \
+                 the command as root, with --pid {pid}"
+            ),
+        };
+        Problem { code: FAILED, message }
+    })
+}
+
+/// Describes a server in a list: user, workers, and configuration or root.
+fn describe(server: &Running) -> String {
+    let workers = match server.arena() {
+        Ok(arena) => match processes(arena.slots().map(|slot| slot.pid())) {
+            1 => "1 worker".to_owned(),
+            workers => format!("{workers} workers"),
+        },
+        Err(_) => "another build".to_owned(),
+    };
+    let user = user_name(server.uid);
+    match configured_by(&arguments(server.pid)) {
+        text if text.is_empty() => format!("user {user}, {workers}"),
+        text => format!("user {user}, {workers}: {text}"),
     }
 }
 
-/// The servers of this user and, if this user may look into them, of root; each once though all its
-/// processes can be found. Those of others are for who asks for them.
+/// The option that names the configuration, or all arguments of `regatta serve`.
+fn configured_by(arguments: &[String]) -> String {
+    let after = arguments.get(2..).unwrap_or_default();
+    let names = |word: &String| word == "--config" || word.starts_with("--config=");
+    match after.iter().position(names) {
+        Some(at) if after[at] == "--config" => after[at..after.len().min(at + 2)].join(" "),
+        Some(at) => after[at].clone(),
+        None => after.join(" "),
+    }
+}
+
+/// Cuts a line that is too wide.
+fn cut(line: &str) -> String {
+    if line.chars().count() <= COLUMNS {
+        return line.to_owned();
+    }
+    line.chars().take(COLUMNS - 1).chain(['…']).collect()
+}
+
+/// Lists the servers that this user may read, each once, though all its processes can be found.
 fn running() -> Vec<Running> {
-    let own = effective_user("self");
     let mut servers = BTreeMap::new();
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    for process in processes {
-        let pid = process.file_name().to_str().and_then(|name| name.parse().ok());
-        let Some(pid) = pid else { continue };
-        if let Ok(server) = server_of(pid)
-            && (server.uid == 0 || Some(server.uid) == own)
-        {
-            servers.entry(server.pid).or_insert(server);
-        }
+    for server in pids().filter_map(|pid| server_of(pid).ok()) {
+        servers.entry(server.pid).or_insert(server);
     }
     servers.into_values().collect()
+}
+
+/// Lists processes of root that run `regatta serve`. Another user cannot read their counters.
+fn masters_of_root() -> Vec<u32> {
+    let serves = |pid: &u32| {
+        let words = arguments(*pid);
+        let program = words.first().map(Path::new).and_then(Path::file_name);
+        program.is_some_and(|name| name == "regatta")
+            && words.get(1).is_some_and(|word| word == "serve")
+            && effective_user(&pid.to_string()) == Some(ROOT)
+    };
+    let all: Vec<u32> = pids().filter(serves).collect();
+    // Children have the arguments of their master.
+    let is_master = |pid: &u32| {
+        let parent = status(&pid.to_string(), "PPid:", 0);
+        parent.is_none_or(|parent| !all.contains(&parent))
+    };
+    all.iter().copied().filter(is_master).collect()
+}
+
+/// Lists all processes.
+fn pids() -> impl Iterator<Item = u32> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes.filter_map(|process| process.file_name().to_str()?.parse().ok())
 }
 
 /// The server that a process is of. Any process may have memory that is called like a server's, so
@@ -110,60 +205,112 @@ fn server_of(pid: u32) -> Result<Running, String> {
     Err(format!("process {pid} has counters that are not those of process {master}, as they say"))
 }
 
-/// The user that a process is. The owner of its directory is root too if it may not be traced.
-fn effective_user(pid: &str) -> Option<u32> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-    users.split_whitespace().nth(1)?.parse().ok()
+/// The effective user of a process. The owner of its directory is root too if it may not be traced.
+fn effective_user(process: &str) -> Option<u32> {
+    status(process, "Uid:", 1)
 }
 
-fn only(mut servers: Vec<Running>) -> Result<Running, Problem> {
-    match (servers.pop(), servers.is_empty()) {
-        (Some(server), true) => Ok(server),
-        (Some(last), false) => {
-            let mut message = "several servers are running; choose one with --pid:".to_owned();
-            for server in servers.iter().chain([&last]) {
-                let what = match server.arena() {
-                    Ok(arena) => match processes(arena.slots().map(|slot| slot.pid())) {
-                        1 => "1 worker".to_owned(),
-                        workers => format!("{workers} workers"),
-                    },
-                    Err(_) => "another build".to_owned(),
-                };
-                write!(message, "\n  --pid {}  ({what})", server.pid)
-                    .expect("writing to a string cannot fail");
-            }
-            Err(Problem { code: USAGE, message })
-        }
-        (None, _) => {
-            let message = "found no running server of this user; counters are for root and for \
-                           the user that started the server, and root names another user's with \
-                           --pid";
-            Err(Problem { code: FAILED, message: message.to_owned() })
-        }
+/// A number from the status of a process.
+fn status(process: &str, field: &str, column: usize) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let values = status.lines().find_map(|line| line.strip_prefix(field))?;
+    values.split_whitespace().nth(column)?.parse().ok()
+}
+
+/// The arguments of a process, its program first. They may be another user's, so control characters
+/// are escaped.
+fn arguments(pid: u32) -> Vec<String> {
+    let mut bytes = Vec::new();
+    let file = File::open(format!("/proc/{pid}/cmdline"));
+    let read = file.and_then(|file| file.take(ARGUMENTS_BYTES_MAX).read_to_end(&mut bytes));
+    if read.is_err() || bytes.is_empty() {
+        return Vec::new();
     }
+    let words = bytes.strip_suffix(b"\0").unwrap_or(&bytes).split(|byte| *byte == 0);
+    words.map(|word| String::from_utf8_lossy(word).escape_debug().to_string()).collect()
+}
+
+/// The name of a user, or its number if `/etc/passwd` has none.
+fn user_name(uid: u32) -> String {
+    let table = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    // name:password:uid:gid:…, passwd(5)
+    let name = table.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(uid)).then(|| name.to_owned())
+    });
+    name.unwrap_or_else(|| uid.to_string())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn server(pid: u32) -> Running {
+    fn server(pid: u32, uid: u32) -> Running {
         let words: Vec<AtomicU64> = (0..Arena::words(2)).map(|_| AtomicU64::new(0)).collect();
         let words = words.leak();
         let arena = Arena::create(words, 2);
         arena.slot(0).enter(pid + 1);
-        Running { words, control: arena.view().control(), pid, uid: 0 }
+        Running { words, control: arena.view().control(), pid, uid }
+    }
+
+    /// Decides for this user among servers, each a process and its user.
+    fn decide(caller: u32, servers: &[(u32, u32)], of_root: &[u32]) -> Result<u32, Problem> {
+        let servers = servers.iter().map(|&(pid, uid)| server(pid, uid)).collect();
+        let describe = |server: &Running| format!("user {}", server.uid);
+        choose(servers, Some(caller), of_root, describe).map(|server| server.pid)
     }
 
     #[test]
-    fn one_server_is_taken_and_several_are_listed() {
-        assert_eq!(only(vec![server(7)]).map(|server| server.pid).ok(), Some(7));
-        let none = only(Vec::new()).err().expect("there is none");
-        assert_eq!(none.code, FAILED);
-        let several = only(vec![server(7), server(9)]).err().expect("there are two");
-        assert_eq!(several.code, USAGE);
-        let lines: Vec<&str> = several.message.lines().skip(1).collect();
-        assert_eq!(lines, ["  --pid 7  (1 worker)", "  --pid 9  (1 worker)"]);
+    fn the_only_server_is_taken() {
+        for (caller, servers, expect) in [
+            (ROOT, &[(7, ROOT)][..], 7),
+            (ROOT, &[(9, 1000)], 9),
+            (1000, &[(9, 1000)], 9),
+            (1000, &[(7, ROOT), (8, 1001), (9, 1000)], 9),
+        ] {
+            assert_eq!(decide(caller, servers, &[7]).ok(), Some(expect), "{caller}: {servers:?}");
+        }
+    }
+
+    #[test]
+    fn several_servers_are_listed_and_for_root_those_of_all_users() {
+        for (caller, servers, expect) in [
+            (ROOT, &[(7, ROOT), (9, 1000)][..], ["  --pid 7  user 0", "  --pid 9  user 1000"]),
+            (ROOT, &[(8, 1001), (9, 1000)], ["  --pid 8  user 1001", "  --pid 9  user 1000"]),
+            (
+                1000,
+                &[(7, ROOT), (8, 1000), (9, 1000)],
+                ["  --pid 8  user 1000", "  --pid 9  user 1000"],
+            ),
+        ] {
+            let problem = decide(caller, servers, &[]).expect_err("there are two");
+            assert_eq!(problem.code, USAGE);
+            assert_eq!(problem.message.lines().skip(1).collect::<Vec<_>>(), expect);
+        }
+    }
+
+    #[test]
+    fn a_user_without_a_server_gets_the_process_of_roots() {
+        let none = decide(1000, &[(8, 1001)], &[]).expect_err("it is another user's");
+        assert!(none.code == FAILED && !none.message.contains("--pid"), "{none:?}");
+        let of_root = decide(1000, &[], &[7]).expect_err("it is root's");
+        assert!(of_root.code == FAILED && of_root.message.contains("as root, with --pid 7"));
+        let none = decide(ROOT, &[], &[]).expect_err("there is none");
+        assert!(none.code == FAILED && none.message == "found no running server", "{none:?}");
+    }
+
+    #[test]
+    fn servers_are_described_by_their_configuration_within_a_line() {
+        let of =
+            |words: &str| configured_by(&words.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        assert_eq!(of("regatta serve --set a=b --config /etc/a.toml"), "--config /etc/a.toml");
+        assert_eq!(of("regatta serve --config=/etc/a.toml --set a=b"), "--config=/etc/a.toml");
+        assert_eq!(of("regatta serve ./www --listen :80"), "./www --listen :80");
+        assert_eq!(of("regatta serve"), "");
+        assert_eq!(cut(&"ä".repeat(COLUMNS)).chars().count(), COLUMNS);
+        assert_eq!(cut(&"ä".repeat(COLUMNS + 1)).chars().count(), COLUMNS);
+        let text = describe(&server(u32::MAX - 1, ROOT));
+        assert_eq!(text, "user root, 1 worker");
     }
 }

@@ -1,7 +1,7 @@
 //! Page of all options, `docs/options.md`.
 use super::{FLAGS, SECTIONS, all, sections, toml};
-use crate::architectures::wrapped;
 use regatta_arch::{ARCHITECTURES, Architecture, options::OptionSpec};
+use regatta_sys::terminal::wrapped;
 use std::fmt::Write as _;
 
 /// Columns of the page.
