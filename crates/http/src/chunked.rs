@@ -7,16 +7,16 @@ pub const EXTRA_BYTES_MAX: u32 = 8 << 10;
 /// The most digits in a chunk size: 64 bits.
 const SIZE_DIGITS_MAX: u8 = 16;
 
-/// The content is not chunked as it should be: where it ends cannot be known.
+/// Content that is not chunked as it should be: its end cannot be known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ChunkFault;
 
-/// How far [`Decoder::feed`] came.
+/// Progress of [`Decoder::feed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fed {
     /// Bytes that belong to this message: all of them, unless it is done.
     pub used: usize,
-    /// True if the message is complete. What follows is the next one.
+    /// True if the message is complete. The bytes behind it belong to the next one.
     pub done: bool,
 }
 
@@ -34,7 +34,7 @@ pub struct Decoder {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// In a chunk's size, after so many digits.
+    /// In a chunk's size, after this many digits.
     Size(u8),
     /// In whitespace after the size or an extension, which only another extension may follow.
     Blank,
@@ -47,7 +47,7 @@ enum State {
     ExtensionValue,
     /// In a value that is a token.
     Token,
-    /// In one that is a quoted string, after a backslash in it, and behind it.
+    /// In a value that is a quoted string, after a backslash in it, and behind it.
     Quoted,
     Escaped,
     QuotedEnd,

@@ -44,16 +44,16 @@ impl RequestConditions<'_> {
     }
 }
 
-/// What a representation's conditions are tested against.
+/// Validators of a representation, against which conditions are tested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Validators<'a> {
-    /// Its entity tag.
+    /// The entity tag.
     pub etag: Option<EntityTag<'a>>,
-    /// Its `Last-Modified`, seconds since 1970.
+    /// `Last-Modified`, seconds since 1970.
     pub modified_secs: Option<i64>,
 }
 
-/// What the conditions say.
+/// Outcome of the conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Answer as if there were no conditions.
@@ -109,11 +109,12 @@ pub fn evaluate(
 }
 
 /// True if `Range` may be honoured: there is no `If-Range`, or it names the current representation
-/// (RFC 9110 §13.1.5). For after [`evaluate`] has said [`Verdict::Proceed`], and `GET` only.
+/// (RFC 9110 §13.1.5). Call it for `GET` only, after [`evaluate`] has returned
+/// [`Verdict::Proceed`].
 ///
 /// A date matches only the very second of `Last-Modified`, and only if that second is over: during
-/// it the file may change again without its date changing (RFC 9110 §8.8.2.2). Where the tag is
-/// weak neither matches: a part of one content must not be put behind a part of another.
+/// it the file may change again without its date changing (RFC 9110 §8.8.2.2). If the tag is weak
+/// neither matches: a part of one content must not be put behind a part of another.
 #[must_use]
 pub fn range_applies(if_range: Option<&[u8]>, validators: &Validators<'_>, now_unix: u64) -> bool {
     let Some(value) = if_range else {
@@ -145,7 +146,7 @@ mod tests {
     const MODIFIED: i64 = 784_111_777;
     const LATER: u64 = 784_111_778;
 
-    /// What the oracle knows of a list of entity tags, without reading it.
+    /// Oracle's knowledge of a list of entity tags, without reading it.
     #[derive(Clone, Copy, Debug, PartialEq)]
     enum Tags {
         Star,
@@ -167,7 +168,7 @@ mod tests {
         Some(("", Tags::Others)),
     ];
 
-    /// Dates, and how they stand to the current one; `None` for what is no date.
+    /// Dates, and their order relative to the current one; `None` for text that is no date.
     const DATES: [Option<(&str, Option<i64>)>; 7] = [
         None,
         Some(("Sun, 06 Nov 1994 08:49:36 GMT", Some(-1))),
@@ -206,8 +207,7 @@ mod tests {
         }
     }
 
-    /// RFC 9110 §13.2.2, step by step as it is written, over what the fields mean; but step 4 asks
-    /// for the very date.
+    /// RFC 9110 §13.2.2, step by step as written; but step 4 asks for the very date.
     fn oracle(
         method: Method,
         current: Current,

@@ -5,7 +5,7 @@ pub const DATE_BYTES: usize = 29;
 
 /// Seconds in a day.
 const DAY_SECS: i64 = 86_400;
-/// 0000-01-01T00:00:00Z and 9999-12-31T23:59:59Z: what [`format`] can write is within.
+/// 0000-01-01T00:00:00Z and 9999-12-31T23:59:59Z: the limits of what [`format`] can write.
 const YEAR_0_SECS: i64 = -62_167_219_200;
 const YEAR_9999_END_SECS: i64 = 253_402_300_799;
 

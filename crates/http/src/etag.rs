@@ -6,7 +6,7 @@ use crate::FieldLines;
 pub struct EntityTag<'a> {
     /// True for `W/"..."`.
     pub weak: bool,
-    /// What is between the quotes.
+    /// Bytes between the quotes.
     pub opaque: &'a [u8],
 }
 
@@ -38,7 +38,7 @@ impl<'a> EntityTag<'a> {
         self.opaque == other.opaque
     }
 
-    /// Reads an entity tag at the start of `text`; also returns what follows it.
+    /// Reads an entity tag at the start of `text`; also returns the text behind it.
     fn parse_prefix(text: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (weak, rest) = match text {
             [b'W', b'/', rest @ ..] => (true, rest),
@@ -61,7 +61,7 @@ const fn is_etagc(byte: u8) -> bool {
     matches!(byte, 0x21 | 0x23..=0x7e | 0x80..)
 }
 
-/// How the tags of a list are compared with the current one.
+/// Comparison of the tags of a list with the current one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
     /// [`EntityTag::matches_strongly`], for `If-Match`.

@@ -3,7 +3,7 @@ use alloc::vec::Vec;
 use core::{fmt, ops::Range};
 use memchr::memchr;
 
-/// One field line.
+/// A field line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Field<'a> {
     /// The name as the peer wrote it: a token. Names have no case.
@@ -18,8 +18,8 @@ impl fmt::Debug for Field<'_> {
     }
 }
 
-/// The field section of a parsed head. It is read again line by line, so that no memory is needed
-/// for fields that nobody asks for.
+/// The field section of a parsed head. Each read goes through its lines again, so that fields
+/// without a reader need no memory.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Fields<'a> {
     /// Whole field lines, without the blank line.
@@ -27,7 +27,7 @@ pub struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// The lines in `section`, of which a parser has seen that each is one.
+    /// The lines in `section`; a parser must have checked that each is a field line.
     #[inline]
     pub(crate) const fn new(section: &'a [u8]) -> Self {
         Self { section }
@@ -194,10 +194,10 @@ impl FieldLines<'_> {
     }
 }
 
-/// Where [`FieldLines::copy_to`] has put lines.
+/// Places of lines in the text to which [`FieldLines::copy_to`] has copied them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum CopiedLines {
-    /// There were none.
+    /// No line.
     #[default]
     Absent,
     /// The value of the only line.
@@ -251,15 +251,15 @@ static TCHAR: [bool; 256] = {
     table
 };
 
-/// True if `text` is `known` in any case; quick if it is written just so, as nearly all do.
+/// True if `text` is `known` in any case; quick if its case is the same, as it nearly always is.
 #[must_use]
 #[inline(always)]
 pub(crate) fn same<const N: usize>(text: &[u8], known: &[u8; N]) -> bool {
     text == known || text.eq_ignore_ascii_case(known)
 }
 
-/// The members of a list of tokens, without whitespace around them and without empty ones
-/// (RFC 9110 §5.6.1.2). Not for lists whose members may hold a comma in quotes.
+/// The members of a list of tokens, without whitespace around them and without empty ones (RFC 9110
+/// §5.6.1.2). Not for lists with members that may hold a comma in quotes.
 pub(crate) fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).filter(|member| !member.is_empty())
 }

@@ -11,7 +11,7 @@ use core::{
 pub enum Naming {
     /// `X-Forwarded-For`: addresses.
     XForwardedFor,
-    /// `Forwarded`: elements of pairs, of which `for` has the address (RFC 7239 §5.2).
+    /// `Forwarded`: elements of pairs; the pair `for` has the address (RFC 7239 §5.2).
     Forwarded,
 }
 
@@ -25,12 +25,12 @@ impl Naming {
         }
     }
 
-    /// The client of a request that a trusted peer has sent: the last that is named and not
-    /// trusted; of trusted ones alone, the first. `None` if nobody is named, or the last who may
-    /// be is not named by an address: then only the peer is known. A port that is not said is 0.
+    /// The client of a request that a trusted peer has sent: the last address that is not trusted.
+    /// If all are trusted it is the first. `None` if no address is named, or the last name is not
+    /// an address: then only the peer is known. A missing port is 0.
     ///
-    /// Every proxy adds whom it has the request from behind what was there, so what an untrusted
-    /// one says, or what nobody can read, makes all before it worthless.
+    /// Every proxy adds its own peer behind the names that it received. A name from an untrusted
+    /// peer, or an unreadable one, therefore makes all names before it worthless.
     #[must_use]
     pub fn client(
         self,
@@ -45,7 +45,7 @@ impl Naming {
         lines.fold(None, |client, line| match self {
             Self::XForwardedFor => members(line.value).map(address_of).fold(client, &step),
             Self::Forwarded => {
-                // In a quote that does not end, a client would hide what the proxy added behind it.
+                // An open quote of the client would hide the name that the proxy added behind it.
                 let quotes = unquoted(line.value).last().is_none_or(|(_, quoted)| !quoted);
                 let elements = parts(line.value, b',', quotes);
                 elements.map(|element| named_in(element, quotes)).fold(client, &step)
@@ -54,7 +54,7 @@ impl Naming {
     }
 }
 
-/// What the pair `for` of an element says.
+/// The address in the pair `for` of an element.
 fn named_in(element: &[u8], quotes: bool) -> Option<SocketAddr> {
     let value = parts(element, b';', quotes).find_map(|pair| {
         let (name, value) = pair.split_at_checked(b"for=".len())?;
@@ -74,7 +74,7 @@ fn parts(list: &[u8], separator: u8, quotes: bool) -> impl Iterator<Item = &[u8]
     parts.map(<[u8]>::trim_ascii).filter(|part| !part.is_empty())
 }
 
-/// Each byte, and whether a quoted string goes on behind it (RFC 9110 §5.6.4).
+/// Each byte, and whether a quoted string continues behind it (RFC 9110 §5.6.4).
 fn unquoted(text: &[u8]) -> impl Iterator<Item = (u8, bool)> {
     let (mut quoted, mut escaped) = (false, false);
     text.iter().map(move |&byte| {
@@ -97,7 +97,7 @@ fn address_of(word: &[u8]) -> Option<SocketAddr> {
         inside.parse::<Ipv6Addr>().ok().map(|ip| SocketAddr::new(ip.into(), 0))
     };
     let said = bare(text).or_else(|| text.parse().ok()).or_else(in_brackets)?;
-    // Nobody has that address, which stands for none elsewhere.
+    // The unspecified address is no client's, and stands for none elsewhere.
     (!said.ip().is_unspecified()).then(|| SocketAddr::new(said.ip().to_canonical(), said.port()))
 }
 
@@ -126,7 +126,7 @@ mod tests {
             (&[][..], None),
             (&[""], None),
             (&["198.51.100.1"], Some("198.51.100.1")),
-            // What the client itself has sent comes first.
+            // The client's own entries come first.
             (&["203.0.113.9, 198.51.100.1"], Some("198.51.100.1")),
             (&["203.0.113.9", "198.51.100.1"], Some("198.51.100.1")),
             (&["203.0.113.9, 198.51.100.1 , 10.0.0.2,,"], Some("198.51.100.1")),

@@ -1,8 +1,8 @@
 //! HTTP wire formats: bytes to heads and frames, both directions.
 //!
-//! Nothing here performs I/O, allocates while parsing (but for a request of several byte ranges),
-//! or panics on what a peer sent. Framing is strict: whatever two recipients could read in two ways
-//! is refused (RFC 9112 §11.2).
+//! Nothing here performs I/O, or panics on bytes from a peer. Parsing allocates only for several
+//! byte ranges, heads with many field lines, and later minor versions of HTTP/1. Framing is strict:
+//! what two recipients could read in two ways is refused (RFC 9112 §11.2).
 #![no_std]
 #![forbid(unsafe_code)]
 extern crate alloc;

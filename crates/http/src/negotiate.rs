@@ -2,26 +2,24 @@
 use crate::{FieldLines, field::members};
 use memchr::memchr2;
 
-/// Which form of a representation to send.
+/// Form of a representation to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
     /// The coding at this index of the list of available ones.
     Coding(usize),
-    /// The representation as it is. Also where the request refuses all that is available and
-    /// `identity` too: a server may then answer 406 or disregard the field (RFC 9110 §12.4.1,
-    /// §15.5.7), and what is there serves a client better than a page that says it is not to be
-    /// had. nginx and h2o do the same.
+    /// The representation unchanged, also if the request refuses all codings and `identity` too. A
+    /// server may then answer 406 or disregard the field (RFC 9110 §12.4.1, §15.5.7). The
+    /// representation serves a client better than a refusal. nginx and h2o do the same.
     Identity,
 }
 
 /// The most codings that can be chosen from.
 pub const AVAILABLE_MAX: usize = 8;
 
-/// Chooses by the value of `Accept-Encoding`. `available` names the codings there are, lower case,
-/// best first: it decides between codings of equal weight. At most [`AVAILABLE_MAX`] of them are
-/// looked at.
+/// Chooses by the value of `Accept-Encoding`. `available` names the codings, lower case, best
+/// first: this order decides between equal weights. Codings beyond [`AVAILABLE_MAX`] are ignored.
 ///
-/// Without the field, or if it says nothing of a coding, that coding is not sent. A member that is
+/// A coding that the field does not name, or any without the field, is not sent. A member that is
 /// malformed is ignored. `x-gzip` is `gzip` (RFC 9110 §8.4.1.3).
 #[must_use]
 pub fn choose(accept_encoding: FieldLines<'_>, available: &[&str]) -> Choice {
@@ -34,8 +32,7 @@ pub fn choose(accept_encoding: FieldLines<'_>, available: &[&str]) -> Choice {
     choose_weighted(accept_encoding, available)
 }
 
-/// [`choose`] by names alone, as browsers ask: all that is named weighs the same, and nothing is
-/// refused.
+/// [`choose`] by names alone, as browsers ask: all names have the same weight, and none is refused.
 fn choose_unweighted(list: &[u8], available: &[&str]) -> Choice {
     if available.is_empty() {
         return Choice::Identity;

@@ -26,7 +26,7 @@ pub struct Pattern<'a> {
     star: Option<Star<'a>>,
 }
 
-/// One segment of a pattern.
+/// A segment of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Segment<'a> {
     Plain(Cow<'a, str>),
@@ -42,10 +42,10 @@ struct Star<'a> {
     after: String,
 }
 
-/// Why a text is no pattern.
+/// Reason why a text is no pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatternFault {
-    /// It does not start with a slash.
+    /// No slash at the start.
     NoSlash,
     /// A `?`, a `#`, a control character, or a `%` that encodes no character of a name.
     Encoded,
@@ -55,14 +55,14 @@ pub enum PatternFault {
     Star,
     /// A `:` without a name of letters, digits and `_` behind it, or the name `splat`.
     Name,
-    /// A name stands in it twice.
+    /// A name that the pattern has twice.
     Twice,
     /// Too many segments, too many names, or too much text around its `*`.
     Long,
 }
 
 impl PatternFault {
-    /// What is wrong and what helps, for people.
+    /// Sentence for people: the fault, and what helps.
     #[must_use]
     pub const fn reason(self) -> &'static str {
         match self {
@@ -85,7 +85,7 @@ impl PatternFault {
     }
 }
 
-/// What the parts of a pattern stand for in a path, decoded.
+/// Parts of a path that the names and the `*` of a pattern stand for, decoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Captures<'p> {
     named: [&'p [u8]; NAMES_MAX],
@@ -106,7 +106,7 @@ impl<'a> Pattern<'a> {
     /// Reads a pattern.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the pattern.
     pub fn parse(text: &'a str) -> Result<Self, PatternFault> {
         let inside = text.strip_prefix('/').ok_or(PatternFault::NoSlash)?;
         if text.bytes().any(|byte| b"?#".contains(&byte) || byte.is_ascii_control()) {
@@ -175,8 +175,7 @@ impl<'a> Pattern<'a> {
             && !one.iter().zip(two).any(differ)
     }
 
-    /// A path that matches it, decoded and relative: `name` stands in place of each name, and
-    /// `rest` in place of `*`.
+    /// A path that matches it, decoded and relative, with `name` for each name and `rest` for `*`.
     #[must_use]
     pub fn sample(&self, name: &str, rest: &str) -> String {
         let mut path = String::new();

@@ -10,14 +10,14 @@ pub struct Prefix {
     bits: u8,
 }
 
-/// Why a text is no [`Prefix`].
+/// Reason why a text is no [`Prefix`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PrefixFault {
-    /// There is no address, or no number of bits behind the slash.
+    /// No address, or no number of bits behind the slash.
     NoPrefix,
-    /// The address has fewer bits than that.
+    /// More bits than the address has.
     TooManyBits,
-    /// The address has bits behind the prefix: this is the one that has none.
+    /// The address has bits behind the prefix; this prefix has none.
     BitsBehind(Prefix),
 }
 
@@ -97,7 +97,7 @@ const fn bits_of(address: IpAddr) -> u8 {
     }
 }
 
-/// The address with only its first bits, of which there are as many.
+/// The address with only its first `bits` bits.
 fn cut(address: IpAddr, bits: u8) -> IpAddr {
     let behind = u32::from(bits_of(address) - bits);
     // A shift by all bits of the number is none.

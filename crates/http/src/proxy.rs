@@ -1,5 +1,5 @@
-//! The PROXY protocol, versions 1 and 2 (haproxy.org, `proxy-protocol.txt`): what a load balancer
-//! says of the client before the client's own bytes.
+//! The PROXY protocol, versions 1 and 2 (haproxy.org, `proxy-protocol.txt`): a load balancer's
+//! header on the client, before the client's own bytes.
 use core::{
     fmt,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -9,12 +9,12 @@ use memchr::memchr;
 
 /// The longest header of version 1, with its CRLF, bytes (§2.1).
 pub const TEXT_BYTES_MAX: usize = 107;
-/// The longest header that is taken, bytes: what every first segment has room for (§2.2).
+/// The longest header accepted, bytes: every first segment has room for it (§2.2).
 pub const HEADER_BYTES_MAX: usize = 536;
 
-/// How a header of version 1 begins.
+/// First bytes of a header of version 1.
 const TEXT_START: &[u8] = b"PROXY ";
-/// How a header of version 2 begins: no HTTP request does.
+/// First bytes of a header of version 2: no HTTP request begins so.
 const BINARY_START: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 /// The fixed part of version 2: the beginning, version and command, family, length.
 const BINARY_FIXED_BYTES: usize = 16;
@@ -22,21 +22,21 @@ const BINARY_FIXED_BYTES: usize = 16;
 /// A whole header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProxyHeader {
-    /// The client; `None` if the header says that the connection is the sender's own, or does not
-    /// say whose it is: then the peer is the client.
+    /// The client; `None` if the header names none, or marks the connection as the sender's own:
+    /// then the peer is the client.
     pub source: Option<SocketAddr>,
-    /// Its length, bytes. What follows is the client's.
+    /// Length of the header, bytes. The client's bytes follow it.
     pub bytes: usize,
 }
 
-/// Why bytes are no header. Whatever follows, they do not become one.
+/// Reason why bytes are no header. More bytes do not make them one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ProxyFault {
-    /// They begin with something else.
+    /// Another beginning than a header has.
     Missing,
-    /// They are longer than a header may be.
+    /// More bytes than a header may have.
     TooLong,
-    /// They begin as a header does, and do not go on as one.
+    /// The beginning of a header, with a wrong continuation.
     Malformed,
 }
 
@@ -53,12 +53,11 @@ impl fmt::Display for ProxyFault {
 /// Reads the header that `bytes` begin with: `None` if they may be the beginning of one. Call it
 /// again with more, from the start.
 ///
-/// Version 1 is taken strictly as it is written down: one space between words, numbers without
-/// leading zeros. Of version 2, what follows the addresses is skipped; its checksum is TCP's work
-/// done again.
+/// Version 1 is read strictly: one space between words, numbers without leading zeros. In version 2
+/// everything behind the addresses is skipped; its checksum would repeat TCP's work.
 ///
 /// # Errors
-/// They are no header.
+/// The bytes are no header.
 pub fn parse(bytes: &[u8]) -> Result<Option<ProxyHeader>, ProxyFault> {
     match bytes.first() {
         None => Ok(None),
@@ -67,7 +66,7 @@ pub fn parse(bytes: &[u8]) -> Result<Option<ProxyHeader>, ProxyFault> {
     }
 }
 
-/// True if `bytes` begin with `start`; `None` if they end before that can be said.
+/// `Some` if `bytes` begin with `start`; `None` if they end before that is decided.
 fn starts(bytes: &[u8], start: &[u8]) -> Result<Option<()>, ProxyFault> {
     let len = bytes.len().min(start.len());
     match bytes[..len] == start[..len] {
@@ -87,7 +86,7 @@ fn text(bytes: &[u8]) -> Result<Option<ProxyHeader>, ProxyFault> {
     };
     let words = line[TEXT_START.len()..end].strip_suffix(b"\r").ok_or(ProxyFault::Malformed)?;
     let header = |source| Ok(Some(ProxyHeader { source, bytes: end + 1 }));
-    // What follows the word must be ignored (§2.1).
+    // Words behind it must be ignored (§2.1).
     if words == b"UNKNOWN" || words.starts_with(b"UNKNOWN ") {
         return header(None);
     }
@@ -100,7 +99,7 @@ fn text(bytes: &[u8]) -> Result<Option<ProxyHeader>, ProxyFault> {
     header(Some(source.ok_or(ProxyFault::Malformed)?))
 }
 
-/// The first address of `SOURCE DESTINATION PORT PORT`, all of which must be what they should.
+/// The first address of `SOURCE DESTINATION PORT PORT`; each word must be valid.
 fn source_of<A: FromStr + Into<IpAddr>>(words: &str) -> Option<SocketAddr> {
     let mut words = words.split(' ');
     let mut address = || words.next()?.parse::<A>().ok();
@@ -131,13 +130,13 @@ fn binary(bytes: &[u8]) -> Result<Option<ProxyHeader>, ProxyFault> {
         _ => return Err(ProxyFault::Malformed),
     };
     let address_bytes = match fixed[1] {
-        // What the sender says of its own connection must be ignored (§2.2).
+        // The sender's address of its own connection must be ignored (§2.2).
         _ if is_own => 0,
         0x00 => 0,
         0x11 => 12,
         0x21 => 36,
         0x31 => 216,
-        // Datagrams, which this is not, or what nobody has defined.
+        // Datagrams, which this is not, or an undefined family.
         _ => return Err(ProxyFault::Malformed),
     };
     if len < BINARY_FIXED_BYTES + address_bytes {
@@ -148,7 +147,7 @@ fn binary(bytes: &[u8]) -> Result<Option<ProxyHeader>, ProxyFault> {
     let source = match address_bytes {
         12 => address_at::<4>(said, 8),
         36 => address_at::<16>(said, 32),
-        // Nobody, or a Unix socket of the sender's machine.
+        // No address, or a Unix socket of the sender's machine.
         _ => None,
     };
     Ok(Some(ProxyHeader { source, bytes: len }))
@@ -202,7 +201,7 @@ mod tests {
     fn version_2_is_read() {
         let four = [192, 0, 2, 1, 10, 0, 0, 1, 0xdc, 0x04, 0x01, 0xbb];
         check(&version_2(0x21, 0x11, &four), Some("192.0.2.1:56324"));
-        // What follows the addresses is for others.
+        // Bytes behind the addresses are for others.
         let more = [&four[..], &[0x04, 0, 1, 0]].concat();
         check(&version_2(0x21, 0x11, &more), Some("192.0.2.1:56324"));
         let mut six = [0; 36];

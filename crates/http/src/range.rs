@@ -11,16 +11,16 @@ pub struct ByteRange {
     pub last: u64,
 }
 
-/// What a `Range` field selects of a representation.
+/// Part of a representation that a `Range` field selects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selection {
     /// The field is to be ignored: the whole representation, status 200.
     Whole,
     /// Nothing that exists: status 416.
     Unsatisfiable,
-    /// One range: status 206.
+    /// A single range: status 206.
     One(ByteRange),
-    /// Two or more ranges, none of which overlap or touch: status 206, `multipart/byteranges`.
+    /// Two or more ranges that neither overlap nor touch: status 206, `multipart/byteranges`.
     Many(Vec<ByteRange>),
 }
 
@@ -35,10 +35,10 @@ impl ByteRange {
 
 /// Reads the value of a `Range` field and applies it to a representation of `len` bytes.
 ///
-/// What is no valid list of byte ranges is ignored, as RFC 9110 §14.2 allows; so are more than
-/// `ranges_max` ranges, and ranges that add up to more than the representation. Ranges that overlap
-/// or touch become one, at the place of the first of them; the others keep their order. Numbers
-/// beyond 64 bits count as very large.
+/// A value that is no valid list of byte ranges is ignored, as RFC 9110 §14.2 allows. More than
+/// `ranges_max` ranges are ignored too, and ranges that add up to more than the representation.
+/// Ranges that overlap or touch become one, at the place of the first of them; the others keep
+/// their order. Numbers beyond 64 bits count as very large.
 #[must_use]
 pub fn select(value: &[u8], len: u64, ranges_max: usize) -> Selection {
     let Some(set) = ranges_of(value) else {
@@ -80,13 +80,13 @@ pub fn select(value: &[u8], len: u64, ranges_max: usize) -> Selection {
     }
 }
 
-/// What follows `bytes=`; range units have no case (RFC 9110 §14.1).
+/// Bytes behind `bytes=`; range units have no case (RFC 9110 §14.1).
 fn ranges_of(value: &[u8]) -> Option<&[u8]> {
     let (unit, set) = value.split_first_chunk::<6>()?;
     unit.eq_ignore_ascii_case(b"bytes=").then_some(set)
 }
 
-/// One member of a list of ranges (RFC 9110 §14.1.2).
+/// A member of a list of ranges (RFC 9110 §14.1.2).
 #[derive(Clone, Copy)]
 enum Spec {
     From { first: u64, last: u64 },
@@ -105,8 +105,8 @@ impl Spec {
         (first <= last).then_some(Self::From { first, last })
     }
 
-    /// What it alone selects. The end of an empty representation is all of it, for which there is
-    /// no `Content-Range`.
+    /// The selection of this member alone. The end of an empty representation is all of it, for
+    /// which there is no `Content-Range`.
     fn selection(self, len: u64) -> Selection {
         match self {
             Self::Suffix(0) => Selection::Unsatisfiable,
@@ -122,7 +122,7 @@ impl Spec {
     }
 }
 
-/// One or more digits; the largest number if they mean more than that.
+/// A number of one or more digits; the largest of 64 bits if it is larger.
 fn position(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
@@ -130,7 +130,7 @@ fn position(digits: &[u8]) -> Option<u64> {
     Some(decimal(digits).unwrap_or(u64::MAX))
 }
 
-/// Adds a range to `ranges`, none of which overlap or touch, so that this stays so.
+/// Adds a range to `ranges`, which neither overlap nor touch before and after.
 fn merge(ranges: &mut Vec<ByteRange>, mut range: ByteRange) {
     let mut place = ranges.len();
     while let Some(at) = ranges.iter().position(|other| touch(other, &range)) {

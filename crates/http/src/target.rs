@@ -5,7 +5,7 @@ use core::net::Ipv6Addr;
 use memchr::memchr_iter;
 use percent_encoding::percent_decode;
 
-/// What a request target names.
+/// Resource that a request target names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target<'a> {
     /// A path and perhaps a query, not decoded: for [`decode_path`]. It is empty or starts with `?`
@@ -17,19 +17,19 @@ pub enum Target<'a> {
     Tunnel,
 }
 
-/// Why a request target is refused; the answer is 400.
+/// Fault of a request target that is refused; the answer is 400.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TargetFault;
 
 /// A decoded path, ready to be looked up below a root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Path<'a> {
-    /// Decoded, relative: no `/` at either end, no empty, `.` or `..` segment, no NUL. Empty for
-    /// the root.
+    /// Decoded, relative: no `/` at either end, no empty, `.` or `..` segment, no NUL; empty: the
+    /// root.
     pub relative: &'a [u8],
     /// The path as it was requested: encoded, with its first `/`, without query.
     pub raw: &'a [u8],
-    /// What follows the first `?`, not decoded.
+    /// The query behind the first `?`, not decoded.
     pub query: Option<&'a [u8]>,
     /// True if the path names a directory: it ends in `/`, `/.` or `/..`, or is the root.
     pub trailing_slash: bool,
@@ -37,18 +37,18 @@ pub struct Path<'a> {
     pub hidden: bool,
 }
 
-/// Why a path is refused.
+/// Reason why a path is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathFault {
-    /// A byte that may not be in a path or query, `%` without two hex digits, an encoded NUL or
-    /// an encoded `/`.
+    /// A byte that may not be in a path or query, `%` without two hex digits, or encoded NUL or
+    /// `/`.
     Malformed,
     /// `..` would leave the root.
     AboveRoot,
 }
 
 impl PathFault {
-    /// What is wrong, for people.
+    /// Explanation of the fault, for people.
     #[must_use]
     pub const fn reason(self) -> &'static str {
         match self {
@@ -84,7 +84,7 @@ fn tunnel(raw: &[u8]) -> Result<(Target<'_>, Option<&[u8]>), TargetFault> {
     let colon = raw.iter().rposition(|&byte| byte == b':').ok_or(TargetFault)?;
     let (host, port) = (&raw[..colon], &raw[colon + 1..]);
     let named = !host.is_empty() && is_host(raw);
-    // The last colon of an address in brackets is none of a port's, and nor is port 0 one.
+    // The last colon of an address in brackets starts no port, and port 0 is none.
     if named && decimal(port).is_some_and(|port| port > 0) {
         return Ok((Target::Tunnel, Some(raw)));
     }
@@ -105,7 +105,7 @@ fn absolute(method: Method, raw: &[u8]) -> Result<(Target<'_>, Option<&[u8]>), T
     if matches!(authority, [] | [b':', ..]) || !is_host(authority) {
         return Err(TargetFault);
     }
-    // The last proxy should have made this `*` (RFC 9112 §3.2.4); without one it is the same.
+    // The last proxy should have made this `*` (RFC 9112 §3.2.4); without one it means the same.
     let names = if path.is_empty() && method == Method::Options {
         Target::Server
     } else {
@@ -114,7 +114,7 @@ fn absolute(method: Method, raw: &[u8]) -> Result<(Target<'_>, Option<&[u8]>), T
     Ok((names, Some(authority)))
 }
 
-/// True if `text` is a host with or without a port, or empty: what `Host` may say (RFC 9110 §7.2).
+/// True if `text` is a host with or without a port, or empty: a valid `Host` (RFC 9110 §7.2).
 #[must_use]
 #[inline]
 pub fn is_host(text: &[u8]) -> bool {
@@ -136,13 +136,13 @@ fn has_labels(name: &[u8]) -> bool {
     name[0] != b'.' && !name.windows(2).any(|two| two == b"..")
 }
 
-/// How many digits `text` ends in; of more than eight, eight.
+/// Number of digits at the end of `text`, at most eight.
 #[inline(always)]
 fn digits_at_end(text: &[u8]) -> usize {
     let Some(last) = text.last_chunk() else {
         return text.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
     };
-    // The last byte is the highest. Of a digit, four bits are left, and six more leave it at that.
+    // The last byte is the highest. A digit leaves four bits, at most 9; adding 6 does not carry.
     let bits = u64::from_le_bytes(*last) ^ 0x3030_3030_3030_3030;
     let sixes = (bits & 0x0f0f_0f0f_0f0f_0f0f) + 0x0606_0606_0606_0606;
     let others = (bits | sixes) & 0xf0f0_f0f0_f0f0_f0f0;
@@ -155,7 +155,7 @@ fn is_five_digit_port(digits: &[u8]) -> bool {
     <&[u8; 5]>::try_from(digits).is_ok_and(|digits| digits <= b"65535")
 }
 
-/// True if each byte of `text` may be in a registered name as it is. It takes eight at a time,
+/// True if each byte of `text` may be in a registered name unencoded. Takes eight at a time,
 /// without a branch for each.
 #[inline(always)]
 fn is_plain_name(text: &[u8]) -> bool {
@@ -164,7 +164,7 @@ fn is_plain_name(text: &[u8]) -> bool {
     eights.iter().all(|eight| all(eight)) && all(rest)
 }
 
-/// [`is_host`] for whatever is not as nearly all are.
+/// [`is_host`] for the rare forms.
 #[cold]
 fn is_rare_host(text: &[u8]) -> bool {
     match text {
@@ -173,7 +173,7 @@ fn is_rare_host(text: &[u8]) -> bool {
     }
 }
 
-/// What follows the `[` of an IP literal: its inside, `]`, and perhaps a port.
+/// True for the bytes behind the `[` of an IP literal: its inside, `]`, and perhaps a port.
 fn is_literal(rest: &[u8]) -> bool {
     let Some(end) = rest.iter().position(|&byte| byte == b']') else {
         return false;
@@ -225,7 +225,7 @@ fn is_encoded_name(text: &[u8]) -> bool {
     }
 }
 
-/// 1 for a byte that may be in a registered name as it is (RFC 3986 §3.2.2), else 0.
+/// 1 for a byte that may be in a registered name unencoded (RFC 3986 §3.2.2), else 0.
 static HOST: [u8; 256] = {
     let mut table = [0; 256];
     let mut byte = 0x21u8;
@@ -259,13 +259,13 @@ pub fn decode_path<'a>(raw: &'a [u8], scratch: &'a mut Vec<u8>) -> Result<Path<'
     }
 }
 
-/// How many bytes of a path are looked at together.
+/// Bytes of a path that are checked together.
 const AT_ONCE: usize = 16;
 
-/// True if `raw`, which starts with a slash, is one or more segments of ordinary bytes, none of
-/// which starts with a dot, and ends in no slash: then it is its own decoded form.
+/// True if `raw`, which starts with a slash, is one or more segments of ordinary bytes. None may
+/// start with a dot, and `raw` must not end in a slash: then it is its own decoded form.
 ///
-/// It takes sixteen bytes at once, each with the byte before it.
+/// Checks sixteen bytes at once, each with the byte before it.
 #[inline]
 fn is_plain(raw: &[u8]) -> bool {
     let mut room = [b'a'; AT_ONCE + 1];
@@ -277,7 +277,7 @@ fn is_plain(raw: &[u8]) -> bool {
         None => raw,
     };
     let (before, bytes) = (&text[..text.len() - 1], &text[1..]);
-    // What does not fill a chunk is in one that overlaps the one before it.
+    // Bytes that do not fill a chunk are in one that overlaps the one before it.
     let (Some(last), Some(before_last)) = (bytes.last_chunk(), before.last_chunk()) else {
         return false;
     };
@@ -288,8 +288,8 @@ fn is_plain(raw: &[u8]) -> bool {
         && whole.iter().zip(before_whole).all(|(chunk, before)| is_plain_chunk(chunk, before))
 }
 
-/// True if none of `chunk` is anything but an ordinary byte or a slash, nor a dot or slash where a
-/// segment starts. `before` are the bytes one place before those of `chunk`.
+/// True if all of `chunk` are ordinary bytes or slashes, without a dot or slash where a segment
+/// starts. `before` are the bytes one place before those of `chunk`.
 #[inline(always)]
 fn is_plain_chunk(chunk: &[u8; AT_ONCE], before: &[u8; AT_ONCE]) -> bool {
     let fits = |byte: u8, before: u8| {
@@ -305,7 +305,7 @@ fn is_plain_chunk(chunk: &[u8; AT_ONCE], before: &[u8; AT_ONCE]) -> bool {
     fine == [true; AT_ONCE]
 }
 
-/// [`decode_path`] for whatever is not plain.
+/// [`decode_path`] for paths that are not plain.
 #[inline(never)]
 fn decode_rare<'a>(raw: &'a [u8], scratch: &'a mut Vec<u8>) -> Result<Path<'a>, PathFault> {
     let Plain { end, hidden, simple } = plain(raw);
@@ -327,17 +327,17 @@ fn decode_rare<'a>(raw: &'a [u8], scratch: &'a mut Vec<u8>) -> Result<Path<'a>, 
     }
 }
 
-/// What one look at a path says.
+/// Result of one pass over a path.
 struct Plain {
-    /// Where it ends: at a `?`, an invalid byte, or the end of the target.
+    /// End of the path: at a `?`, an invalid byte, or the end of the target.
     end: usize,
-    /// As in [`Path`], if it is simple.
+    /// Value for [`Path::hidden`], if the path is simple.
     hidden: bool,
     /// True if it is its own decoded form, but for the slashes at its ends.
     simple: bool,
 }
 
-/// Looks at each byte of a path once.
+/// Classifies each byte of a path once.
 #[inline]
 fn plain(raw: &[u8]) -> Plain {
     let (mut simple, mut hidden) = (true, false);
@@ -367,7 +367,7 @@ pub fn is_hidden(at: usize, segment: &[u8]) -> bool {
     segment.first() == Some(&b'.') && !(at == 0 && segment == b".well-known")
 }
 
-/// True if a path that goes on with `rest` after `/.` starts with the segment `.well-known`.
+/// True if a path that continues with `rest` after `/.` starts with the segment `.well-known`.
 fn is_well_known(rest: &[u8]) -> bool {
     let rest = rest.strip_prefix(b"well-known");
     rest.is_some_and(|rest| matches!(rest, [] | [b'/' | b'?', ..]))
@@ -417,7 +417,7 @@ fn escapes_are_valid(raw: &[u8]) -> bool {
     })
 }
 
-/// What a byte is in a path.
+/// Class of a byte in a path.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Class {
     Ordinary,
@@ -431,9 +431,9 @@ fn class(byte: u8) -> Class {
     CLASS[usize::from(byte)]
 }
 
-/// Any printable ASCII character is taken unchanged: browsers send `|`, `{` and the like, which
-/// RFC 3986 does not allow, without encoding them. So are bytes outside ASCII, which some clients
-/// send as they were typed (`docs/decisions/raw-bytes-in-paths.md`). `#` is refused.
+/// Printable ASCII characters are taken unchanged: browsers send `|`, `{` and the like unencoded,
+/// although RFC 3986 does not allow them. Bytes outside ASCII are too, which some clients send as
+/// they were typed (`docs/decisions/raw-bytes-in-paths.md`). `#` is refused.
 static CLASS: [Class; 256] = {
     let mut table = [Class::Invalid; 256];
     let mut byte = 0x21u8;
@@ -690,8 +690,7 @@ mod tests {
         }
     }
 
-    /// The quick look at a path and the thorough one agree, whatever stands where in a path of
-    /// whatever length.
+    /// The quick check of a path and the thorough one agree, for paths of any content and length.
     #[test]
     fn plain_paths_are_plain_wherever_one_looks() {
         let pieces = ["", "/", ".", "/b", "/.", "./", "//", "%", "?", "#", " ", "\x7f", "\u{fc}"];
@@ -705,7 +704,7 @@ mod tests {
         }
     }
 
-    /// Every path of a few pieces: what comes out has no segment that could lead elsewhere.
+    /// Every path of a few pieces: the result has no segment that could lead elsewhere.
     #[test]
     fn no_path_leads_out() {
         let pieces = ["/", "/.", "/..", "%2e", "%2f", "a", ".", "//", "\\", "%5c", "%00"];

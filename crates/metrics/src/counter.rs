@@ -1,6 +1,6 @@
 //! The table of counters: each one's name, unit, way of merging, and sentence.
 
-/// How the values of several workers, or of one worker at several times, make one.
+/// Way to merge the values of several workers, or of one worker at several times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Merge {
     /// By addition: the counter only ever grows.
@@ -34,13 +34,13 @@ macro_rules! counters {
                 match self { $(Self::$variant => $unit,)* }
             }
 
-            /// How values of several workers are merged.
+            /// Way to merge the values of several workers.
             #[must_use]
             pub const fn merge(self) -> Merge {
                 match self { $(Self::$variant => Merge::$merge,)* }
             }
 
-            /// What is counted: one sentence.
+            /// Description of the counted events: one sentence.
             #[must_use]
             pub const fn doc(self) -> &'static str {
                 match self { $(Self::$variant => $doc,)* }
@@ -458,8 +458,8 @@ impl Counter {
         }
     }
 
-    /// The counter of the size class of a response body: the four classes of SPECweb99, whose unit
-    /// is the KiB, and one for all that is larger.
+    /// The counter of the size class of a response body: the four classes of SPECweb99, in units of
+    /// a KiB, and one for larger bodies.
     #[must_use]
     #[inline]
     pub const fn size_class(body_bytes: u64) -> Self {
@@ -497,7 +497,7 @@ macro_rules! gauges {
                 match self { $(Self::$variant => $unit,)* }
             }
 
-            /// What is measured: one sentence.
+            /// Description of the measured value: one sentence.
             #[must_use]
             pub const fn doc(self) -> &'static str {
                 match self { $(Self::$variant => $doc,)* }
@@ -509,7 +509,7 @@ macro_rules! gauges {
                 match self { $(Self::$variant => Counter::$up,)* }
             }
 
-            /// The counters that lower it, the first of which also takes what died with a worker.
+            /// The counters that lower it; the first also counts what died with a worker.
             #[must_use]
             pub const fn down(self) -> &'static [Counter] {
                 match self { $(Self::$variant => &[$(Counter::$down),+],)* }
@@ -544,11 +544,11 @@ gauges! {
 }
 
 impl Gauge {
-    /// Its value, from values of counters; 0 if they were read in an unlucky order.
+    /// Value of the gauge from values of counters; 0 if they were read in an unlucky order.
     #[must_use]
     pub fn value(self, mut counter: impl FnMut(Counter) -> u64) -> u64 {
-        // What lowers it is read first: a worker that goes on meanwhile makes the gauge too large
-        // by what it did, never absurdly small.
+        // Counters that lower it are read first: a worker that writes meanwhile makes the gauge too
+        // large by what it did, never absurdly small.
         let down = self.down().iter().fold(0u64, |sum, &down| sum.wrapping_add(counter(down)));
         counter(self.up()).saturating_sub(down)
     }

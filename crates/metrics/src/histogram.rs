@@ -25,7 +25,7 @@ macro_rules! histograms {
                 match self { $(Self::$variant => $unit,)* }
             }
 
-            /// What is recorded: one sentence.
+            /// Description of the recorded value: one sentence.
             #[must_use]
             pub const fn doc(self) -> &'static str {
                 match self { $(Self::$variant => $doc,)* }

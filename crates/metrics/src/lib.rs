@@ -2,10 +2,10 @@
 //!
 //! Everything lies in one slice of words, the arena: a header, the control words, and one slot for
 //! each worker. The master makes the arena before anything else and hands a [`Slot`] to each
-//! worker; the worker writes through a [`Tally`]. A reader maps the same words read-only and gets
-//! views ([`ArenaView`], [`SlotView`], [`ControlView`]), which have nothing that stores.
+//! worker, which writes through a [`Tally`]. A reader maps the same words read-only and gets views
+//! ([`ArenaView`], [`SlotView`], [`ControlView`]), which have nothing that stores.
 //!
-//! Sums over slots are no consistent cut, but each counter only ever grows, and that is enough: a
+//! Sums over slots are no consistent cut. But each counter only ever grows, and that is enough: a
 //! rate is a difference of two readings, and a gauge is a difference of two counters.
 #![no_std]
 #![forbid(unsafe_code)]

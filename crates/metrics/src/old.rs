@@ -1,5 +1,5 @@
-//! The arena of an earlier generation of workers, which another build may have made: what it
-//! counts is found by the directory behind its slots.
+//! The arena of an earlier generation of workers, which another build may have made. Its counters
+//! are found by the directory behind its slots.
 use crate::{
     AttachError, BUCKETS, Control, ControlView, Counter, Gauge, Histogram, Totals, VERSION,
     arena::{GEOMETRY, GONE_SLOTS, SLOT_COUNT, SLOTS_AT, directory},
@@ -15,23 +15,23 @@ use core::{
 /// The most counters, and histograms, that another build is believed to have.
 const NAMES_MAX: u64 = 1 << 16;
 
-/// Slots of an arena that another build may have made, to be added up. What this build does not
-/// count is left out; what the other one did not count is 0.
+/// Slots of an arena that another build may have made, to be added up. Counters unknown to this
+/// build are left out; counters unknown to the other build are 0.
 #[derive(Debug)]
 pub struct OldArena<'a> {
     words: &'a [AtomicU64],
     slots: usize,
     slot_words: usize,
-    /// What its counters and histograms are here, in its order.
+    /// Counters and histograms of this build, in the order of the other one.
     counters: Vec<Option<Counter>>,
     histograms: Vec<Option<Histogram>>,
 }
 
 impl<'a> OldArena<'a> {
-    /// Looks at an arena that an earlier image of the master made.
+    /// Reads an arena that an earlier image of the master made.
     ///
     /// # Errors
-    /// The words are no arena, or one of which even the layout is another.
+    /// The words are no arena, are too few, or have another layout.
     pub fn attach(words: &'a [AtomicU64]) -> Result<Self, AttachError> {
         ControlView::attach(words)?;
         let header = &words[..SLOTS_AT];
@@ -75,20 +75,19 @@ impl<'a> OldArena<'a> {
         })
     }
 
-    /// How many slots of workers there are.
+    /// Number of slots for workers.
     #[must_use]
     pub const fn slots(&self) -> usize {
         self.slots
     }
 
-    /// What the master wants of these workers.
+    /// Control words, by which the master directs these workers.
     #[must_use]
     pub const fn control(&self) -> Control<'a> {
         Control::new(self.words)
     }
 
-    /// The last heartbeat of those of its workers that are there, in milliseconds of the monotonic
-    /// clock.
+    /// The last heartbeat of its workers that are present, in milliseconds of the monotonic clock.
     #[must_use]
     pub fn heartbeat_ms(&self) -> Option<u64> {
         let slots = (0..self.slots).map(|at| self.slot(at));
@@ -96,12 +95,12 @@ impl<'a> OldArena<'a> {
         there.map(|slot| slot[HEARTBEAT_MS].load(Relaxed)).max()
     }
 
-    /// Adds what its own workers have counted until now.
+    /// Adds the counters of its own workers.
     pub fn add_workers(&self, totals: &mut Totals) {
         (0..self.slots).for_each(|at| self.add_slot(at, totals));
     }
 
-    /// Adds what generations before it had counted that were gone: see [`crate::Arena::ended`].
+    /// Adds the counters of generations before it that had ended: see [`crate::Arena::ended`].
     pub fn add_ended(&self, totals: &mut Totals) {
         self.add_slot(self.slots + GONE_SLOTS - 1, totals);
     }
@@ -168,7 +167,7 @@ mod tests {
         arena::{HASH_START, MAGIC, MAGIC_AT, hash_counter, hash_histogram},
     };
 
-    /// What another build counts: something that is not counted here, and some that is, in another
+    /// Counters of another build: one that is unknown here, and some that are known, in another
     /// order.
     const COUNTERS: [Option<Counter>; 4] = [
         Some(Counter::ConnectionsClosed),
@@ -178,7 +177,7 @@ mod tests {
     ];
     const STRIDE: usize = histograms_at(COUNTERS.len()) + 2 * HISTOGRAM_WORDS;
 
-    /// Its arena, with so many slots.
+    /// An arena of that build with this number of slots.
     fn foreign(slots: usize) -> Vec<AtomicU64> {
         let directory_at = SLOTS_AT + (slots + GONE_SLOTS) * STRIDE;
         let words: Vec<AtomicU64> = (0..directory_at + 16).map(|_| AtomicU64::new(0)).collect();
@@ -223,7 +222,7 @@ mod tests {
         assert_eq!((loops.count(), loops.sum()), (10, 30));
         old.add_ended(&mut totals);
         assert_eq!(get(&totals, Counter::Requests), 1024);
-        // Its open connections end with it; how they were closed it does not count.
+        // Its open connections end with it; it does not count the reason for their end.
         assert_eq!(totals.gauge(Gauge::ConnectionsOpen), 6);
         old.settle(0..2, Counter::ClosedDrained);
         let mut settled = Totals::default();

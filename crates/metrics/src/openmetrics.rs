@@ -4,11 +4,11 @@ use crate::{Counter, Gauge, Histogram, Merge, SlotView, Totals};
 use alloc::{format, string::String};
 use core::fmt::{self, Display, Formatter, Write};
 
-/// Counters that are also told of each worker: few, because every worker adds a line to each.
+/// Counters that are also exported for each worker: few, because every worker adds a line to each.
 const PER_WORKER: [Counter; 4] =
     [Counter::Requests, Counter::ConnectionsOpened, Counter::ConnectionsClosed, Counter::BytesSent];
 
-/// A family that no table of counters has.
+/// A family that is not in the table of counters.
 #[derive(Clone, Copy)]
 struct Family {
     name: &'static str,
@@ -47,8 +47,8 @@ const WORKER_UP: Family = Family {
     doc: "1 if the worker answers, else 0.",
 };
 
-/// Names and descriptions of what [`openmetrics`] has besides counters, gauges and histograms: of
-/// the server, then of each worker.
+/// Names and descriptions of the families of [`openmetrics`] besides counters, gauges and
+/// histograms: those of the server, then those of each worker.
 pub(crate) fn others() -> impl Iterator<Item = (String, &'static str)> {
     let server = [BUILD, START_TIME, GENERATION, WORKERS, ANSWERING, WORKER_UP];
     let server = server.map(|of| (format!("{}{}", of.name, of.kind.suffix()), of.doc));
@@ -69,7 +69,7 @@ const TIME_EDGES: [u32; 20] =
 const COUNT_EDGES: [u32; 20] =
     [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20];
 
-/// Which format is written.
+/// Format to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// OpenMetrics 1.0.
@@ -89,7 +89,7 @@ impl Form {
     }
 }
 
-/// What is told of one worker.
+/// Exported values of one worker.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerScrape {
     slot: usize,
@@ -98,7 +98,7 @@ pub struct WorkerScrape {
 }
 
 impl WorkerScrape {
-    /// Of the worker whose slots begin at `slot`; `answers`: it has had a heartbeat recently.
+    /// Values of the worker with slots from `slot` on; `answers`: its last heartbeat is recent.
     #[must_use]
     pub fn of(slot: usize, answers: bool, slots: &[SlotView<'_>]) -> Self {
         let sum = |counter| slots.iter().map(|slot| slot.get(counter)).fold(0, u64::wrapping_add);
@@ -106,16 +106,16 @@ impl WorkerScrape {
     }
 }
 
-/// What is written: one reading of a server.
+/// Input of [`openmetrics`]: one reading of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Scrape<'a> {
     /// The version of the program.
     pub version: &'a str,
     /// The name of the architecture.
     pub architecture: &'a str,
-    /// When the server started: milliseconds since 1970-01-01T00:00:00Z.
+    /// Start of the server, in milliseconds since 1970-01-01T00:00:00Z.
     pub started_unix_ms: u64,
-    /// Which generation of workers serves: 1 is the first.
+    /// Number of the generation of workers that serves: 1 is the first.
     pub generation: u64,
     /// All workers together, also those that are gone.
     pub totals: &'a Totals,
@@ -123,13 +123,13 @@ pub struct Scrape<'a> {
     pub workers: &'a [WorkerScrape],
 }
 
-/// Adds what was read to `out`, every family once.
+/// Adds this reading to `out`, every family once.
 pub fn openmetrics(out: &mut String, form: Form, now: &Scrape<'_>) {
     Exposition { out, form }.all(now).expect("writing to a string cannot fail");
 }
 
 impl Counter {
-    /// Its name in [`openmetrics`], as it is asked for in queries.
+    /// Name in [`openmetrics`], for use in queries.
     #[must_use]
     pub fn exported(self) -> String {
         match self.merge() {
@@ -140,7 +140,7 @@ impl Counter {
 }
 
 impl Gauge {
-    /// Its name in [`openmetrics`].
+    /// Name in [`openmetrics`].
     #[must_use]
     pub fn exported(self) -> String {
         family(self.name(), self.unit())
@@ -148,14 +148,14 @@ impl Gauge {
 }
 
 impl Histogram {
-    /// Its name in [`openmetrics`], without `_bucket`, `_count` and `_sum`.
+    /// Name in [`openmetrics`], without `_bucket`, `_count` and `_sum`.
     #[must_use]
     pub fn exported(self) -> String {
         family(self.name(), self.unit())
     }
 }
 
-/// The name of a family. Times are in seconds there, and `_sum` is what a histogram has.
+/// The name of a family. Times are in seconds there, and `_sum` is reserved for histograms.
 fn family(name: &str, unit: &str) -> String {
     if unit == "ns" {
         return format!("regatta_{}_seconds", name.strip_suffix("_ns").unwrap_or(name));
@@ -175,7 +175,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// What `# TYPE` says.
+    /// Name in `# TYPE`.
     const fn name(self, form: Form) -> &'static str {
         match (self, form) {
             (Self::Counter, _) => "counter",
@@ -185,7 +185,7 @@ impl Kind {
         }
     }
 
-    /// What the names of its values have behind the name of the family.
+    /// Suffix that names of values add to the name of the family.
     const fn suffix(self) -> &'static str {
         match self {
             Self::Counter => "_total",
@@ -225,7 +225,7 @@ impl Exposition<'_> {
         }
     }
 
-    /// What a family is.
+    /// Writes the head of a family.
     fn head(&mut self, family: &str, kind: Kind, doc: &str) -> fmt::Result {
         // The older format knows the names of values only.
         let suffix = match self.form {
@@ -293,7 +293,7 @@ impl Exposition<'_> {
         writeln!(self.out, "{family}_sum {sum}")
     }
 
-    /// Families of their own, so that sums over all values of a family are right.
+    /// Writes families of their own, so that sums over all values of a family are right.
     fn workers(&mut self, now: &Scrape<'_>) -> fmt::Result {
         for (at, counter) in PER_WORKER.into_iter().enumerate() {
             let family = of_worker(counter);
@@ -364,7 +364,7 @@ mod tests {
         vec::Vec,
     };
 
-    /// A server with two workers, one of which does not answer.
+    /// A server with two workers; the second does not answer.
     fn scraped(form: Form) -> String {
         let words: Vec<AtomicU64> = (0..Arena::words(2)).map(|_| AtomicU64::new(0)).collect();
         let arena = Arena::create(&words, 2);

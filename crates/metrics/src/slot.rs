@@ -1,4 +1,4 @@
-//! One worker's part of the arena: who it is, its counters, its histograms.
+//! The part of the arena that belongs to one worker: its identity, counters and histograms.
 use crate::{
     Counter, Gauge, Histogram, Merge, Snapshot,
     counter::COUNTERS,
@@ -42,13 +42,12 @@ const _: () = assert!(SLOT_WORDS.is_multiple_of(16));
 const _: () = assert!(DIALS_AT + Dial::ALL.len() <= OLDEST_BEAT && OLDEST_BEAT < LISTENS);
 const _: () = assert!(LISTENS < COUNTERS_AT);
 
-/// Where the histograms begin in a slot with so many counters.
+/// Offset of the histograms in a slot with this number of counters.
 pub(crate) const fn histograms_at(counters: usize) -> usize {
     (COUNTERS_AT + counters).next_multiple_of(16)
 }
 
-/// What a stage of a pipeline is set to, or has measured last: unlike a counter it goes up and
-/// down.
+/// A setting of a pipeline stage, or its last measurement: unlike a counter it goes up and down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Dial {
@@ -78,7 +77,7 @@ impl Dial {
     ];
 }
 
-/// A thread of a process, and when it last came back to what it is to do.
+/// A thread of a process, and the time when it last returned to its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadBeat {
     /// The number by which the kernel knows the thread.
@@ -87,7 +86,7 @@ pub struct ThreadBeat {
     pub tick_ms: u64,
 }
 
-/// One worker's slot, to be read.
+/// Read-only view of one worker's slot.
 #[derive(Clone, Copy, Debug)]
 pub struct SlotView<'a>(&'a [AtomicU64; SLOT_WORDS]);
 
@@ -96,28 +95,28 @@ impl<'a> SlotView<'a> {
         Self(words)
     }
 
-    /// The process identifier of the worker; 0 as long as the slot has had none.
+    /// The process identifier of the worker; 0 if the slot has never had one.
     #[must_use]
     pub fn pid(&self) -> u32 {
         // Only a 32-bit number is ever stored there.
         u32::try_from(self.0[PID].load(Relaxed)).unwrap_or(0)
     }
 
-    /// How many workers this slot has had, this one included.
+    /// Number of workers that this slot has had, this one included.
     #[must_use]
     pub fn incarnation(&self) -> u64 {
         self.0[INCARNATION].load(Relaxed)
     }
 
-    /// When the worker last said that it lives: milliseconds of the monotonic clock.
+    /// Time of the worker's last heartbeat, in milliseconds of the monotonic clock.
     #[must_use]
     pub fn heartbeat_ms(&self) -> u64 {
-        // Who sees it sees the oldest beat of other threads that was told before.
+        // A reader of it also sees the oldest beat of other threads that was stored before.
         self.0[HEARTBEAT_MS].load(Acquire)
     }
 
-    /// Of the threads of the process besides its first, the one that has not come back to its work
-    /// for longest; `None` if none is watched.
+    /// The thread, other than the first of the process, that has been away from its work for
+    /// longest; `None` if none is watched.
     #[must_use]
     pub fn oldest_beat(&self) -> Option<ThreadBeat> {
         let word = self.0[OLDEST_BEAT].load(Relaxed);
@@ -126,14 +125,14 @@ impl<'a> SlotView<'a> {
         (word != 0).then_some(ThreadBeat { thread, tick_ms })
     }
 
-    /// Which root the worker serves: see [`crate::ControlView::root_generation`].
+    /// Generation of the root that the worker serves: see [`crate::ControlView::root_generation`].
     #[must_use]
     pub fn root_generation(&self) -> u64 {
         self.0[ROOT_GENERATION].load(Acquire)
     }
 
-    /// True if the worker is to leave when it has no connection; of one that has ended, that nobody
-    /// took its place at once.
+    /// True if the worker is to leave when it has no connection. For a worker that has ended: true
+    /// if no other took its place at once.
     #[must_use]
     pub fn is_retired(&self) -> bool {
         self.0[RETIRED].load(Relaxed) != 0
@@ -145,7 +144,7 @@ impl<'a> SlotView<'a> {
         self.0[LISTENS].load(Acquire) != 0
     }
 
-    /// Which stage of a pipeline counts there, as far as it can be printed; empty if none does.
+    /// Name of the pipeline stage that counts there, as far as it is printable; empty if none does.
     #[must_use]
     pub fn role(&self) -> String {
         let words = self.0[ROLE..DIALS_AT].iter();
@@ -153,7 +152,7 @@ impl<'a> SlotView<'a> {
         bytes.take_while(u8::is_ascii_graphic).map(char::from).collect()
     }
 
-    /// What the stage is set to; 0 if that has never been said.
+    /// Value of a dial of the stage; 0 if it has never been set.
     #[must_use]
     pub fn dial(&self, dial: Dial) -> u64 {
         self.0[DIALS_AT + dial as usize].load(Relaxed)
@@ -172,8 +171,8 @@ impl<'a> SlotView<'a> {
         gauge.value(|counter| self.get(counter))
     }
 
-    /// A histogram as it is now. While the worker writes, `sum` may differ from what the buckets
-    /// hold by the values that came in between; the count is always that of the buckets.
+    /// A histogram as it is now. While the worker writes, `sum` may differ from the buckets by the
+    /// values recorded meanwhile; the count is always that of the buckets.
     #[must_use]
     pub fn histogram(&self, histogram: Histogram) -> Snapshot {
         snapshot(self.histogram_words(histogram))
@@ -207,9 +206,9 @@ pub(crate) fn snapshot(words: &[AtomicU64; HISTOGRAM_WORDS]) -> Snapshot {
     }
 }
 
-/// One worker's slot, to be written by that worker.
+/// Writable slot of one worker, for that worker.
 ///
-/// Counters are written through a [`crate::Tally`], which knows how many writers there are.
+/// Counters are written through a [`crate::Tally`], which knows whether others write too.
 #[derive(Clone, Copy, Debug)]
 pub struct Slot<'a>(SlotView<'a>);
 
@@ -236,7 +235,7 @@ impl<'a> Slot<'a> {
         self.0.0[PID].store(u64::from(pid), Relaxed);
     }
 
-    /// Says that the worker lives.
+    /// Stores the time of the worker's heartbeat.
     #[inline]
     pub fn set_heartbeat_ms(&self, tick_ms: u64) {
         self.0.0[HEARTBEAT_MS].store(tick_ms, Release);
@@ -248,7 +247,7 @@ impl<'a> Slot<'a> {
         self.0.0[LISTENS].store(u64::from(listens), Release);
     }
 
-    /// Says which of the other threads has not come back for longest; before the heartbeat.
+    /// Stores the other thread that has been away for longest; call it before the heartbeat.
     pub fn set_oldest_beat(&self, beat: Option<ThreadBeat>) {
         let word = |ThreadBeat { thread, tick_ms }| {
             u64::from(thread) << BEAT_MS_BITS | tick_ms & ((1 << BEAT_MS_BITS) - 1)
@@ -262,7 +261,7 @@ impl<'a> Slot<'a> {
         core::ptr::eq(self.0.0, other.0.0)
     }
 
-    /// Says which stage of a pipeline counts there: the first 16 bytes of its name are kept.
+    /// Stores the name of the pipeline stage that counts there: its first 16 bytes.
     pub fn set_role(&self, name: &str) {
         let mut bytes = name.bytes();
         for word in &self.0.0[ROLE..DIALS_AT] {
@@ -271,29 +270,29 @@ impl<'a> Slot<'a> {
         }
     }
 
-    /// Says what the stage is set to.
+    /// Sets a dial of the stage.
     pub fn set_dial(&self, dial: Dial, value: u64) {
         self.0.0[DIALS_AT + dial as usize].store(value, Relaxed);
     }
 
-    /// Says which root the worker serves; the master says it of one that is about to start.
+    /// Stores the generation of the worker's root; the master does so before a worker starts.
     pub fn set_root_generation(&self, generation: u64) {
-        // Units of the process that see it see the root that it tells of.
+        // Units of the process that see the number also see the root that it names.
         self.0.0[ROOT_GENERATION].store(generation, Release);
     }
 
-    /// The worker is to leave, alone, when it has no connection: the master says so, or the worker
-    /// itself, because it has served as many as it was to.
+    /// Marks the worker to leave, alone, when it has no connection. The master calls this, or the
+    /// worker itself because it has served its quota.
     pub fn retire(&self) {
         self.0.0[RETIRED].store(1, Relaxed);
     }
 
-    /// Another worker is about to start, which nobody has told to leave; the master says so.
+    /// Clears the mark of [`Slot::retire`] before a worker starts; the master calls this.
     pub fn engage(&self) {
         self.0.0[RETIRED].store(0, Relaxed);
     }
 
-    /// Stores what others have counted: for a slot that no worker has.
+    /// Stores the totals of others, in a slot that no worker has.
     pub fn set(&self, totals: &Totals) {
         for &counter in Counter::ALL {
             self.counter(counter).store(totals.get(counter), Relaxed);
@@ -308,14 +307,14 @@ impl<'a> Slot<'a> {
         }
     }
 
-    /// Settles the slots of a process that has ended, of all its units together, because what one
-    /// opened another may have closed: what it still had open is gone with it. Its connections are
-    /// entered under `closed`, which says how it ended.
+    /// Settles the slots of a process that has ended: everything that it had open is gone with it.
+    /// All its units are settled together, because one may have closed what another opened. Open
+    /// connections are counted under `closed`, which names how the process ended.
     ///
-    /// Counters keep their values, so that they only grow; every gauge becomes 0. To be called by
-    /// the master when no one writes to the slots any more, and before they are used again.
+    /// Counters keep their values, so that they only grow; every gauge becomes 0. The master calls
+    /// this after the last write to the slots and before they are used again.
     ///
-    /// Of a cache that outlives the worker, because others share it, say `cache_lives`: its gauges
+    /// Set `cache_lives` for a cache that others share, so that it outlives the worker: its gauges
     /// are then sums over all workers, and stay.
     pub fn settle(slots: &[Self], closed: Counter, cache_lives: bool) {
         let Some(first) = slots.first() else { return };
@@ -355,13 +354,13 @@ impl Default for Totals {
 }
 
 impl Totals {
-    /// What these slots hold now. Large (26 KB): keep it off small stacks.
+    /// Sums over the current values of these slots. Large (26 KB): keep it off small stacks.
     #[must_use]
     pub fn of<'a>(slots: impl IntoIterator<Item = SlotView<'a>>) -> Self {
         let mut totals = Self::default();
         for slot in slots {
-            // Backwards, because in the table what raises a gauge comes before what lowers it:
-            // gauges err upwards by what a worker does meanwhile, and do not become absurd.
+            // Backwards: the table lists what raises a gauge before what lowers it. So gauges err
+            // upwards by the work done meanwhile, and do not become absurd.
             for &counter in Counter::ALL.iter().rev() {
                 totals.merge_counter(counter, slot.get(counter));
             }
@@ -372,7 +371,7 @@ impl Totals {
         totals
     }
 
-    /// Merges what other slots held.
+    /// Merges the totals of other slots.
     pub fn merge(&mut self, other: &Self) {
         for &counter in Counter::ALL {
             self.merge_counter(counter, other.get(counter));
@@ -412,8 +411,7 @@ impl Totals {
         &self.histograms[histogram as usize]
     }
 
-    /// What was added after `earlier` was taken of the same slots. High-water marks stay as they
-    /// are.
+    /// Values added after `earlier` was taken of the same slots. High-water marks are unchanged.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! A histogram as read at one moment: log-linear buckets, and what can be said of them.
+//! A histogram as read at one moment: log-linear buckets, and statistics computed from them.
 use core::ops::RangeInclusive;
 
 /// Buckets in each power of two; the width of a bucket is at most this fraction of its values.
@@ -25,7 +25,7 @@ pub(crate) const fn bucket(value: u64) -> usize {
     let leading = (value >> shift) as usize;
     // In a block other than the first the leading bit is set and skips SUB_BUCKETS buckets.
     let bucket = ((shift as usize) << SUB_BITS) + leading;
-    // Bounded here, and not the value above: the compiler needs no bounds check then.
+    // Bounded here and not above: the compiler then needs no bounds check.
     if bucket < BUCKETS { bucket } else { BUCKETS - 1 }
 }
 
@@ -71,7 +71,7 @@ impl core::fmt::Debug for Snapshot {
 }
 
 impl Snapshot {
-    /// How many values have been recorded.
+    /// Number of values recorded.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.buckets.iter().fold(0, |sum, count| sum.wrapping_add(*count))
@@ -95,8 +95,7 @@ impl Snapshot {
         self.sum.checked_div(self.count()).unwrap_or(0)
     }
 
-    /// How many values are below `edge`, which must be a power of two: buckets have their ends
-    /// there.
+    /// Number of values below `edge`, which must be a power of two: buckets have their ends there.
     #[must_use]
     pub fn count_below(&self, edge: u64) -> u64 {
         debug_assert!(edge.is_power_of_two() && edge <= VALUE_MAX, "an end of a bucket");
@@ -104,8 +103,8 @@ impl Snapshot {
         below.iter().fold(0, |sum, count| sum.wrapping_add(*count))
     }
 
-    /// Where the value lies that `per_million` millionths of the values do not exceed: the value of
-    /// rank `ceil(count * per_million / 1,000,000)`, at least the first. `None` if there is none.
+    /// Bounds of the value that `per_million` millionths of the values do not exceed. Its rank is
+    /// `ceil(count * per_million / 1,000,000)`, at least the first. `None` if there is none.
     #[must_use]
     pub fn quantile(&self, per_million: u32) -> Option<Bounds> {
         let count = self.count();
@@ -134,8 +133,8 @@ impl Snapshot {
 
     /// The values recorded after `earlier` was taken of the same histogram.
     ///
-    /// Its `max` is exact if the maximum rose since; else it is an upper bound, within the error of
-    /// the bucket.
+    /// `max` is exact if the maximum rose since; else it is an upper bound, within a bucket's
+    /// error.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut since = self.clone();

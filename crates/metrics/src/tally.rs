@@ -1,11 +1,11 @@
-//! How a worker counts: with plain stores where it alone writes, atomically where others write too.
+//! Counting by workers: plain stores to a slot with one writer, atomic additions to a shared one.
 use crate::{Counter, Histogram, Slot};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A slot and the discipline of writing to it.
 #[derive(Clone, Copy, Debug)]
 pub enum Tally<'a> {
-    /// One writer: a load and a store, no locked instruction.
+    /// A single writer: a load and a store, no locked instruction.
     Owned(Slot<'a>),
     /// Threads that share the slot: atomic additions. See [`Tally::striped`].
     Striped(Slot<'a>),
@@ -52,8 +52,8 @@ impl<'a> Tally<'a> {
         self.raise(max, value);
     }
 
-    /// Counts a final response whose last byte has been handed to the kernel: by status, by class
-    /// of status, and by the size class of its body as sent.
+    /// Counts a final response when the kernel has its last byte: by status, by class of status,
+    /// and by the size class of its body as sent.
     #[inline]
     pub fn reply(&self, status: u16, body_bytes: u64) {
         self.add(Counter::Replies, 1);

@@ -9,7 +9,7 @@ pub struct Modified {
     pub nanos: u32,
 }
 
-/// What tells one content of one file from another: if two are equal, the file has not changed.
+/// Identity of a file's content: if two are equal, the file has not changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FileId {
     /// The device and the inode on it.
@@ -26,8 +26,8 @@ pub struct FileId {
 
 /// An open file: a counted descriptor in the server, a few integers in the simulator.
 ///
-/// A clone names the same open file. What it says of itself was true when it was opened, and size,
-/// time, tag and body all come from that one descriptor; [`crate::Op::Stat`] asks it anew.
+/// A clone names the same open file. Its facts are those of the moment of opening; size, time, tag
+/// and body all come from that one descriptor. [`crate::Op::Stat`] asks for them again.
 pub trait File: Clone {
     /// Identity and facts, as they were when it was opened.
     fn id(&self) -> FileId;

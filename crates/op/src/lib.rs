@@ -1,9 +1,8 @@
-//! The seam between the origin and whatever performs its I/O: operations, their outcomes, and bytes
-//! on their way out.
+//! The seam between the origin and the drivers that perform its I/O: operations and outcomes.
 //!
-//! The origin never performs I/O and never waits. It hands out [`Op`] values and is told their
-//! outcome as [`Done`] values. An architecture is a policy for *who* executes operations, *where*,
-//! and *how* they wait. `docs/seam.md` has the rules.
+//! The origin never performs I/O and never waits. It hands out [`Op`] values and receives their
+//! outcomes as [`Done`] values. An architecture decides *which* thread or process executes
+//! operations, *where*, and *how* it waits. `docs/seam.md` has the rules.
 #![no_std]
 #![forbid(unsafe_code)]
 extern crate alloc;

@@ -7,10 +7,10 @@ use alloc::{boxed::Box, vec::Vec};
 pub struct Ticket(pub u16);
 
 /// The most disk operations that a connection has out at once, each with a ticket of its own. A
-/// `Recv` and a `Send` may be out beside them.
+/// `Recv` and a `Send` may be out at the same time.
 pub const DISK_OPS_MAX: usize = 4;
 
-/// Which operations that were out a connection has given up.
+/// Operations that a connection had out and has given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Abandoned {
     /// All of them.
@@ -19,10 +19,8 @@ pub enum Abandoned {
     One(Ticket),
 }
 
-/// One thing that a connection wants done.
-///
-/// An operation owns what it needs, so it can be retried in place, queued to another thread, or
-/// lent to the kernel.
+/// An operation that a connection asks for. It owns what it needs, so it can be retried in place,
+/// queued to another thread, or lent to the kernel.
 #[derive(Debug)]
 pub enum Op<F> {
     /// Read some bytes from the peer, into any buffer the driver likes.
@@ -31,11 +29,10 @@ pub enum Op<F> {
     Send(Outbox<F>),
     /// Open and stat below the document root, with the siblings asked for. May block on disk.
     Open(Ticket, OpenReq),
-    /// Read a file range into memory, because the origin or the wire must see the bytes. May block
-    /// on disk.
+    /// Read a file range into memory: the origin or the wire must see the bytes. May block on disk.
     Read(Ticket, ReadReq<F>),
-    /// Look at an open file once more: it is about to be sent, and was opened earlier, or its body
-    /// has been read. Does not wait for a disk: what is open has its facts in memory.
+    /// Fetch the facts of an open file again, before it is sent if it was opened earlier, or after
+    /// its body has been read. Does not wait for a disk: the facts of an open file are in memory.
     Stat(Ticket, F),
     /// Half-close: no more bytes from us (RFC 9112 §9.6).
     Shut,
@@ -48,13 +45,13 @@ pub enum Op<F> {
 pub enum Done<'a, F> {
     /// Bytes from the peer; an empty slice is the end of its stream.
     Recv(Result<&'a [u8], Fault>),
-    /// The outbox, advanced past what the kernel took, and how much that was. `Ok(0)` with bytes
-    /// left means that the file behind them shrank.
+    /// The outbox, advanced past the bytes that the kernel took, and their number. `Ok(0)` with
+    /// bytes left means that the file behind them shrank.
     Send(Outbox<F>, Result<u64, Fault>),
-    /// What was found.
+    /// The opened file or directory.
     Open(Ticket, Result<Opened<F>, OpenFault>),
-    /// The buffer that was lent, and whether the bytes of the range are in it; fewer than asked for
-    /// mean that the file shrank. What is in it after a fault means nothing.
+    /// The lent buffer, and whether it has the bytes of the range; fewer than asked for mean that
+    /// the file shrank. After a fault its content means nothing.
     Read(Ticket, Vec<u8>, Result<(), Fault>),
     /// The facts of the file as they are now.
     Stat(Ticket, Result<FileId, Fault>),
@@ -81,7 +78,7 @@ pub enum OpKind {
     Close,
 }
 
-/// What to open: a path below a root, already decoded and free of dot segments.
+/// A path to open below a root, already decoded and free of dot segments.
 ///
 /// The path is relative, with `/` between its segments and none at either end; the empty path is
 /// the root itself. It holds no NUL, unless it is below another root than the first: then it starts
@@ -90,14 +87,14 @@ pub enum OpKind {
 pub struct OpenReq {
     /// The path, with the prefix of its root.
     pub path: Box<[u8]>,
-    /// Content codings whose precompressed sibling (`path` + `.br`, `.zst`, `.gz`) is to be opened
-    /// too, if `path` is a regular file.
+    /// Content codings with a precompressed sibling (`path` + `.br`, `.zst`, `.gz`) to open too, if
+    /// `path` is a regular file.
     pub siblings: Codings,
 }
 
 impl OpenReq {
-    /// How paths below the root of this number start, which is not 0: with NUL and the number. So a
-    /// path names a file of one host, wherever it goes, and the first host's have no prefix.
+    /// First bytes of paths below the root of this number, which is not 0: NUL and the number. A
+    /// path thus names a file of one host everywhere. Paths of the first host have no prefix.
     #[must_use]
     pub const fn prefix(root: u16) -> [u8; 3] {
         let [high, low] = root.to_be_bytes();
@@ -180,14 +177,14 @@ impl Codings {
     }
 }
 
-/// What an [`Op::Open`] found.
+/// Result of an [`Op::Open`] that succeeded.
 #[derive(Clone, Debug)]
 pub enum Opened<F> {
     /// A regular file, and the siblings that exist as regular files, indexed by [`Coding`].
     File {
         /// The file itself.
         file: F,
-        /// Its precompressed siblings.
+        /// The precompressed siblings.
         siblings: [Option<F>; 3],
     },
     /// A directory.
@@ -197,62 +194,60 @@ pub enum Opened<F> {
 /// A range to read into memory, and the memory.
 #[derive(Debug)]
 pub struct ReadReq<F> {
-    /// From which file.
+    /// The file to read.
     pub file: F,
-    /// From which offset, bytes.
+    /// Offset of the first byte.
     pub at: u64,
-    /// How many bytes; the site says how many are asked for at once.
+    /// Number of bytes; the site limits how many are asked for at once.
     pub len: u64,
-    /// Where they go: empty, and with room for them unless there is no memory. It is lent, and
-    /// given back with [`Done::Read`].
+    /// Buffer for the bytes: empty, and with room for them unless there is no memory. It is lent
+    /// and returns with [`Done::Read`].
     pub buffer: Vec<u8>,
 }
 
 impl<F> ReadReq<F> {
-    /// A range for which no buffer is lent: who reads it makes one.
+    /// A range for which no buffer is lent: the reader makes one.
     #[must_use]
     pub const fn new(file: F, at: u64, len: u64) -> Self {
         Self { file, at, len, buffer: Vec::new() }
     }
 }
 
-/// Why an operation on the peer or on an open file failed.
+/// Reason why an operation on the peer or on an open file failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The peer is gone: reset, broken pipe, timed out on the wire.
     Reset,
-    /// A record could not be opened, or none could be made: what came is not what was sent.
+    /// A record could not be opened, or none could be made: the bytes received are not those sent.
     Record,
     /// The system refused with this error number.
     Other(i32),
 }
 
-/// Why an [`Op::Open`] found nothing to serve.
+/// Reason why an [`Op::Open`] found nothing to serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenFault {
     /// No such file.
     NotFound,
-    /// No such file, but the root that was looked in is being replaced: trying again soon finds
-    /// out what is below the new one.
+    /// No such file, but the root is being replaced: a retry soon searches the new one.
     RootReplaced,
-    /// There is one, but this process may not read it.
+    /// The file exists, but this process may not read it.
     Denied,
     /// The path leaves the root, or crosses a symbolic link where those are not allowed.
     Outside,
-    /// There is something, but neither a regular file nor a directory.
+    /// The path names neither a regular file nor a directory.
     NotAFile,
     /// No descriptor or memory left; trying again later may work.
     Exhausted,
-    /// Somebody else is at it: a lease on it is being broken (fcntl(2)), or the tree kept changing
-    /// under the resolution; trying again later may work.
+    /// In use: a lease on the file is being broken (fcntl(2)), or the tree kept changing under the
+    /// resolution; trying again later may work.
     Busy,
     /// The system refused with this error number.
     Other(i32),
 }
 
 impl OpenFault {
-    /// A code of three bits and an error number, for who keeps a fault in shared memory or tells
-    /// another process of it.
+    /// A code of three bits and an error number: a fault for shared memory or another process.
     #[must_use]
     pub const fn code(self) -> (u8, i32) {
         match self {
@@ -303,7 +298,7 @@ pub enum CloseReason {
     SendDeadline,
     /// The disk did not answer in time.
     DiskDeadline,
-    /// The request was malformed; it has been answered so.
+    /// The request was malformed and has been answered accordingly.
     BadRequest,
     /// The file behind a response shrank while it was sent.
     Truncated,
@@ -311,13 +306,13 @@ pub enum CloseReason {
     Drained,
     /// The system failed us.
     Failed,
-    /// It was idle, and another connection had no room.
+    /// The connection was idle, and another one had no room.
     Displaced,
     /// The handshake was not over in time.
     HandshakeDeadline,
-    /// What the peer sent could not be decrypted.
+    /// Bytes from the peer could not be decrypted.
     BadRecord,
-    /// A request was turned away because the server had too much to do; it has been answered so.
+    /// A request was refused because the server had too much to do; the refusal has been sent.
     Refused,
 }
 
@@ -354,7 +349,7 @@ impl CloseReason {
 }
 
 impl<F> Op<F> {
-    /// Which operation this is.
+    /// The name of this operation.
     #[must_use]
     pub const fn kind(&self) -> OpKind {
         match self {
@@ -370,7 +365,7 @@ impl<F> Op<F> {
 }
 
 impl<F: File> Done<'_, F> {
-    /// Which operation this is the outcome of.
+    /// The name of the operation that has this outcome.
     #[must_use]
     pub const fn kind(&self) -> OpKind {
         match self {

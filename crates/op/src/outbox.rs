@@ -3,7 +3,7 @@ use crate::File;
 use alloc::{boxed::Box, collections::VecDeque, sync::Arc, vec::Vec};
 use core::ops::Range;
 
-/// One piece of what follows the head.
+/// A piece of the bytes behind the head.
 #[derive(Clone, Debug)]
 pub enum Segment<F> {
     /// Shared memory: a cached body, or a range of it; [`Segment::mem`] makes one. With numbers of
@@ -52,7 +52,7 @@ impl<F> Segment<F> {
         Self::Mem { bytes, at: offset(range.start), end: offset(range.end) }
     }
 
-    /// What is left to send, if it is in memory.
+    /// Returns the bytes left to send, if they are in memory.
     #[must_use]
     #[inline]
     pub fn memory(&self) -> Option<&[u8]> {
@@ -78,7 +78,7 @@ impl<F> Segment<F> {
     }
 }
 
-/// What goes to the peer next: a head in a buffer of its own, then segments.
+/// Bytes that go to the peer next: a head in a buffer of its own, then segments.
 ///
 /// The head's buffer stays in the outbox when its bytes are gone, so that its owner can use it
 /// again: a response on a cache hit allocates nothing. One segment is held in place; only multipart
@@ -107,10 +107,10 @@ impl<F> Outbox<F> {
         Self { head, head_at: 0, ends: false, first: None, rest: None }
     }
 
-    /// Starts an empty outbox anew with `head`.
+    /// Starts an empty outbox again with `head`.
     ///
     /// # Panics
-    /// If it is not empty, in debug builds: what was not sent would go out after `head`.
+    /// If it is not empty, in debug builds: unsent segments would go out after `head`.
     #[inline]
     pub fn start(&mut self, head: Vec<u8>) {
         debug_assert!(self.is_empty(), "one response at a time");
@@ -133,7 +133,7 @@ impl<F> Outbox<F> {
         }
     }
 
-    /// Says whether `Shut` follows at once when all of it has been sent: the kernel may then hold
+    /// Sets whether `Shut` follows at once when all of it has been sent. The kernel may then hold
     /// the last bytes, to send them together with the end of the stream.
     #[inline]
     pub const fn set_ends(&mut self, ends: bool) {
@@ -162,7 +162,7 @@ impl<F> Outbox<F> {
             + rest
     }
 
-    /// A buffer goes along with what has none, to be found by [`Outbox::into_buffer`].
+    /// Lets an outbox without a buffer carry one, for [`Outbox::into_buffer`] to find.
     pub fn carry(&mut self, buffer: impl FnOnce() -> Vec<u8>) {
         if self.head.capacity() == 0 {
             self.head = buffer();
@@ -170,7 +170,7 @@ impl<F> Outbox<F> {
         }
     }
 
-    /// What is left of the head.
+    /// The rest of the head.
     #[must_use]
     pub fn head(&self) -> &[u8] {
         &self.head[self.head_at()..]
@@ -188,9 +188,9 @@ impl<F> Outbox<F> {
         head.into_iter().chain(self.segments().map_while(Segment::memory))
     }
 
-    /// The head and the one segment behind it; `None` where there are more segments than one.
+    /// The head and the one segment behind it; `None` if there is more than one segment.
     ///
-    /// What a driver looks at first: nearly every response is a head and at most one segment.
+    /// Drivers try this first: nearly every response is a head and at most one segment.
     #[must_use]
     pub fn simple(&self) -> Option<(&[u8], Option<&Segment<F>>)> {
         self.rest.is_none().then_some((&self.head[self.head_at()..], self.first.as_ref()))
@@ -224,11 +224,11 @@ impl<F> Outbox<F> {
         }
     }
 
-    /// Takes the head's buffer for another use and drops what was not sent.
+    /// Takes the head's buffer for another use and drops unsent bytes.
     #[must_use]
     #[inline]
     pub fn into_buffer(self) -> Vec<u8> {
-        // Looked at here, because nearly always there is nothing to drop.
+        // Checked here, because nearly always there is nothing to drop.
         if let Some(rest) = self.rest {
             drop(rest);
         }

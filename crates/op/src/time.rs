@@ -21,7 +21,7 @@ impl Tick {
     }
 }
 
-/// What the driver's clocks say when it tells the core something.
+/// The driver's clocks at the moment when it reports something to the core.
 ///
 /// Both may be up to one turn of a loop old: they serve deadlines and the `Date` field, whose units
 /// are milliseconds and seconds.

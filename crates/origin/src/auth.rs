@@ -1,8 +1,8 @@
 //! Basic authentication (RFC 7617) with passwords that are generated.
 //!
-//! A password has 130 random bits, so nobody finds it by trying what has its SHA-256, and a hash
-//! that is slow on purpose would add nothing but a way to hold up a loop: a few blocks of SHA-256
-//! take a microsecond where the request is answered.
+//! A password has 130 random bits, too many to find it from its SHA-256 by trying. A deliberately
+//! slow hash would add only a way to hold up a loop: a few blocks of SHA-256 take a microsecond
+//! where the request is answered.
 use alloc::{
     boxed::Box,
     format,
@@ -14,14 +14,14 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use core::{fmt::Write as _, hint::black_box};
 use sha2::{Digest as _, Sha256};
 
-/// The longest name and password that are looked at, together, bytes.
+/// The longest name and password that are checked, together, bytes.
 const CREDENTIALS_BYTES_MAX: usize = 256;
 /// The longest name of a user, bytes.
 const NAME_BYTES_MAX: usize = 128;
 /// The most users of a rule.
 const USERS_MAX: usize = 256;
 
-/// Who may see the paths that match a pattern. A clone is the same rule, for further paths.
+/// Rule for the users that may see paths matching a pattern. A clone is the same rule.
 #[derive(Clone, Debug)]
 pub struct AuthRule {
     users: Arc<[User]>,
@@ -36,19 +36,19 @@ struct User {
     digest: [u8; 32],
 }
 
-/// Why nobody can be known by a rule.
+/// Reason why a rule cannot be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthFault {
     /// The realm has a character that it may not have.
     Realm,
-    /// There is no user, or there are too many.
+    /// No user, or too many.
     Count,
     /// This user is malformed, by its number.
     User(usize),
 }
 
 impl AuthFault {
-    /// What is wrong and what helps, for people.
+    /// Sentence for people: the fault, and what helps.
     #[must_use]
     pub const fn reason(self) -> &'static str {
         match self {
@@ -66,7 +66,7 @@ impl AuthRule {
     /// A rule for these users, each `name:hash`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the rule.
     pub fn new(realm: &str, users: &[String], place: &str) -> Result<Self, AuthFault> {
         let fits = |byte: u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
         if realm.is_empty() || !realm.bytes().all(fits) {
@@ -83,7 +83,7 @@ impl AuthRule {
         Ok(Self { users: known.into(), challenge, place: place.into() })
     }
 
-    /// A user as a rule takes one: `name:hash`. `None` if nobody can have that name.
+    /// A user in the form that a rule takes: `name:hash`. `None` if the name is not allowed.
     #[must_use]
     pub fn user(name: &str, password: &str) -> Option<String> {
         let mut text = name.to_string() + ":";
@@ -109,7 +109,7 @@ impl AuthRule {
         credentials(value, &mut room).is_some_and(|(name, password)| self.knows(name, password))
     }
 
-    /// Takes as long whoever it is, and however much of the hash is right.
+    /// Takes equally long for all users, and for any part of the hash that is right.
     fn knows(&self, name: &[u8], password: &[u8]) -> bool {
         let given = digest(password);
         let is = |user: &User| is_equal(&user.digest, &given) & (*user.name == *name);
@@ -156,8 +156,7 @@ fn credentials<'r>(value: &[u8], room: &'r mut [u8]) -> Option<(&'r [u8], &'r [u
     Some((&decoded[..colon], &decoded[colon + 1..]))
 }
 
-/// `Cache-Control` for what only some may see: no cache that others share may keep it (RFC 9111
-/// §3.5).
+/// `Cache-Control` for protected files: no shared cache may keep them (RFC 9111 §3.5).
 pub(crate) fn private(value: &str) -> Box<str> {
     let mut text = String::from("private");
     for directive in value.split(',').map(str::trim).filter(|text| !text.is_empty()) {

@@ -1,4 +1,4 @@
-//! What is cached by path: files, directories, and names that do not exist.
+//! Cached results by path: files, directories, and names that do not exist.
 use alloc::sync::Arc;
 use core::fmt;
 use regatta_metrics::Tally;
@@ -6,7 +6,7 @@ use regatta_op::{OpenFault, Tick};
 
 use crate::entry::Representation;
 
-/// What a path names. Clones share the file: a sender keeps it open after the cache has dropped it.
+/// Meaning of a path. Clones share the file: a sender keeps it open after the cache has dropped it.
 #[derive(Clone, Debug)]
 pub enum Entry<F> {
     /// A regular file, in all its content codings.
@@ -69,9 +69,9 @@ pub trait Cache<F>: fmt::Debug {
     /// cache had none, or they are still in use.
     fn relieve(&self, tally: &Tally<'_>) -> bool;
 
-    /// Continues the sweep for entries that nobody has used in
-    /// [`crate::CachingRules::inactive_ms`], and removes a few, so that unused files do not stay
-    /// open. Returns when to continue, at the latest; `None` if the cache is empty.
+    /// Continues the sweep for entries unused for [`crate::CachingRules::inactive_ms`], and removes
+    /// a few, so that unused files do not stay open. Returns when to continue, at the latest;
+    /// `None` if the cache is empty.
     fn sweep(&self, now: Tick, tally: &Tally<'_>) -> Option<Tick>;
 
     /// Removes the entry of `path`.
@@ -81,8 +81,8 @@ pub trait Cache<F>: fmt::Debug {
     /// until `now` may be from the old root, and is not stored later either.
     fn clear(&self, now: Tick, tally: &Tally<'_>);
 
-    /// Lets `replace` replace the root, and removes everything if it returns when it has: who looks
-    /// up what the new root has finds nothing of the old one afterwards.
+    /// Lets `replace` replace the root, and removes everything if it returns when it did so. Later
+    /// look-ups in the new root find nothing of the old one.
     fn renew(&self, tally: &Tally<'_>, replace: &mut dyn FnMut() -> Option<Tick>) {
         if let Some(now) = replace() {
             self.clear(now, tally);

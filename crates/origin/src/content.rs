@@ -65,7 +65,7 @@ fn is_page(media_type: &str) -> bool {
     matches!(media_type, "text/html" | "application/xhtml+xml")
 }
 
-/// True for types whose text has no charset of its own. XML and JSON say or fix theirs.
+/// True for types of text without a charset of its own. XML and JSON name or fix theirs.
 fn is_text(media_type: &str) -> bool {
     let is_xml = media_type.ends_with("+xml") || media_type.starts_with("text/xml");
     media_type.starts_with("text/") && !is_xml || media_type == "application/javascript"
@@ -74,10 +74,10 @@ fn is_text(media_type: &str) -> bool {
 /// True if the name holds a hash of the content, as bundlers make them: `app.3f9c2ab1.js`,
 /// `index-BfXy12ab.css`.
 ///
-/// A wrong guess would pin a file in browsers for a year. So only types to which bundlers give
-/// hashes count, and of a name the part before the suffix, after a dot or a hyphen. It must be of a
-/// length that they use, and must not read as a word, a date, or part of a UUID or of a hardware
-/// address.
+/// A wrong guess would pin a file in browsers for a year, so the check is strict. Only types to
+/// which bundlers give hashes count, and only the part of a name before the suffix, after a dot or
+/// a hyphen. It must have a length that they use. It must not read as a word, a date, or part of a
+/// UUID or of a hardware address.
 pub(crate) fn has_hash(path: &[u8]) -> bool {
     let Some(suffix) = suffix(path) else {
         return false;

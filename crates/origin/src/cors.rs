@@ -1,4 +1,4 @@
-//! Which scripts of other sites may read what is sent: CORS, as the Fetch standard has it.
+//! Permissions for scripts of other sites to read responses: CORS, as in the Fetch standard.
 use alloc::{boxed::Box, string::String, vec::Vec};
 use regatta_http::{
     field::is_token,
@@ -8,7 +8,7 @@ use regatta_http::{
 /// The most origins of a rule.
 const ORIGINS_MAX: usize = 256;
 
-/// Which origins may read what is sent for the paths that match a pattern.
+/// Origins that may read responses for the paths matching a pattern.
 #[derive(Clone, Debug)]
 pub struct CorsRule {
     origins: Box<[Box<str>]>,
@@ -19,7 +19,7 @@ pub struct CorsRule {
     pub(crate) place: Box<str>,
 }
 
-/// What a rule is made of.
+/// Parts of a rule.
 #[derive(Clone, Copy, Debug)]
 pub struct CorsOptions<'a> {
     /// The origins, each `scheme://host` and perhaps `:port`.
@@ -28,25 +28,25 @@ pub struct CorsOptions<'a> {
     pub headers: &'a [String],
     /// Fields that a script may read, besides those that it always may.
     pub expose: &'a [String],
-    /// How long a browser may remember that a script may ask, seconds.
+    /// Seconds for which a browser may remember that a script may ask.
     pub max_age_s: u64,
 }
 
-/// Why there is no such rule.
+/// Reason why a rule cannot be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CorsFault {
-    /// There is no origin, or there are too many.
+    /// No origin, or too many.
     Count,
-    /// This one is none, by its number.
+    /// The origin with this number is none.
     Origin(usize),
-    /// This is no name of a field that a script may send.
+    /// The name with this number is no name of a field that a script may send.
     Header(usize),
-    /// This is no name of a field that a script may read.
+    /// The name with this number is no name of a field that a script may read.
     Expose(usize),
 }
 
 impl CorsFault {
-    /// What is wrong and what helps, for people.
+    /// Sentence for people: the fault, and what helps.
     #[must_use]
     pub const fn reason(self) -> &'static str {
         match self {
@@ -65,7 +65,7 @@ impl CorsRule {
     /// A rule.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the rule.
     pub fn new(options: CorsOptions<'_>, place: &str) -> Result<Self, CorsFault> {
         let CorsOptions { origins, headers, expose, max_age_s } = options;
         if origins.is_empty() || origins.len() > ORIGINS_MAX {
@@ -99,7 +99,7 @@ impl CorsRule {
     }
 }
 
-/// True for what a browser may send as an origin of a page on the web.
+/// True for a valid origin of a page on the web.
 fn is_origin(text: &str) -> bool {
     let Some((scheme, host)) = text.split_once("://") else {
         return false;
@@ -109,19 +109,19 @@ fn is_origin(text: &str) -> bool {
     matches!(scheme, "http" | "https") && !host.is_empty() && host.bytes().all(allowed)
 }
 
-/// What a rule says of one request.
+/// Result of a rule for one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grant {
     /// The rule's number.
     pub(crate) rule: u16,
     /// The number of the origin, if it is one of the rule's.
     origin: Option<u16>,
-    /// It is the request by which a browser finds out what the script may send.
+    /// True for the request by which a browser finds out what the script may send.
     preflight: bool,
 }
 
 impl Grant {
-    /// What the rule of this number says of a script of `origin`, or its `preflight`.
+    /// Applies the rule of this number to a script of `origin`, or to its `preflight`.
     pub(crate) fn new(
         rule: &CorsRule,
         number: u16,
@@ -150,7 +150,7 @@ impl Grant {
     }
 }
 
-/// True for the name of a field that says what scripts of other sites may do.
+/// True for the name of a field that permits something to scripts of other sites.
 pub(crate) fn grants(name: &[u8]) -> bool {
     const START: &[u8] = b"access-control-allow-";
     name.get(..START.len()).is_some_and(|start| start.eq_ignore_ascii_case(START))

@@ -1,4 +1,4 @@
-//! What a request head of HTTP/1 says of the course of its connection (RFC 9112 §9.3).
+//! Effects of an HTTP/1 request head on its connection (RFC 9112 §9.3).
 use crate::{Destination, Request, Site, cors::Grant};
 use alloc::vec::Vec;
 use regatta_http::{
@@ -7,7 +7,7 @@ use regatta_http::{
     target::{Target, decode_path},
 };
 
-/// How large a head may be.
+/// Limits on the size of a head.
 #[inline]
 pub(crate) const fn head_limits(site: &Site) -> HeadLimits {
     HeadLimits {
@@ -17,7 +17,7 @@ pub(crate) const fn head_limits(site: &Site) -> HeadLimits {
     }
 }
 
-/// What happens to a connection after a response.
+/// Fate of a connection after a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum After {
     /// The next request.
@@ -28,18 +28,18 @@ pub(crate) enum After {
     Close,
 }
 
-/// What the response says about the connection (RFC 9112 §9.3).
+/// Statement of the response about the connection (RFC 9112 §9.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Persistence {
-    /// It persists, which HTTP/1.1 implies.
+    /// Persistent, which HTTP/1.1 implies.
     Implied,
-    /// It persists, which HTTP/1.0 must be told.
+    /// Persistent, which must be stated for HTTP/1.0.
     Stated,
-    /// It ends.
+    /// Closed after the response.
     Close,
 }
 
-/// What one request means for its connection.
+/// Effects of one request on its connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Course {
     pub(crate) after: After,
@@ -47,7 +47,7 @@ pub(crate) struct Course {
     pub(crate) content: Announced,
     /// True for `HEAD`: the same fields and no body.
     pub(crate) head_only: bool,
-    /// What a rule says of scripts of other sites.
+    /// Result of a rule for scripts of other sites.
     pub(crate) cors: Option<Grant>,
     /// The number of the host that it is for.
     pub(crate) host: u16,
@@ -110,8 +110,8 @@ impl Course {
         Self { after, persistence, content, head_only, cors: None, host: site.host }
     }
 
-    /// The same, with what rules say of scripts of other sites; the path is decoded into `room` if
-    /// necessary.
+    /// The same, with the result of rules for scripts of other sites; may decode the path into
+    /// `room`.
     #[cold]
     pub(crate) fn with_cors(
         mut self,

@@ -1,4 +1,4 @@
-//! The facts of a file, computed before a request comes; and beside them what HTTP/1 prebuilds.
+//! Facts of a file, computed before a request comes, together with HTTP/1's prebuilt heads.
 pub(crate) mod heads;
 
 use self::heads::{Heads, Whole};
@@ -11,24 +11,23 @@ use regatta_op::{Coding, Codings, File, FileId, Now, Segment};
 /// A regular file in all its content codings.
 ///
 /// Size, time, tag and body of each coding come from one descriptor. A file that changed gets
-/// another representation: here only the place of a body changes, and what protocols keep beside
-/// the facts.
+/// another representation. Within one, only the place of a body changes, and what protocols store
+/// together with the facts.
 #[derive(Clone, Debug)]
 pub struct Representation<F> {
     identity: Coded<F>,
     siblings: [Option<Box<Coded<F>>>; 3],
     facts: Facts,
-    /// It was opened so soon after one of its files had changed that another change may not show in
-    /// its facts.
+    /// True if a file changed so shortly before the open that a second change may not show.
     young: bool,
     /// The second in which [`Self::redate`] was called last.
     redated: u64,
 }
 
-/// One content coding of a file, or the file as it is.
+/// A content coding of a file, or the file unchanged.
 #[derive(Clone, Debug)]
 pub struct Coded<F> {
-    /// Which file this is; its length is that of the body.
+    /// Identity of the file; its length is that of the body.
     pub id: FileId,
     /// The coding; `None` for the file as it is.
     pub coding: Option<Coding>,
@@ -37,29 +36,29 @@ pub struct Coded<F> {
     /// The body.
     pub body: Body<F>,
     etag: Box<[u8]>,
-    /// HTTP/1's, from its first response with this on.
+    /// Heads of HTTP/1, built for the first response with this coding.
     heads: OnceBox<Heads>,
 }
 
-/// What all codings of a file have in common.
+/// Facts that all codings of a file share.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
     /// The value of `Content-Type`.
     pub(crate) content_type: Box<str>,
     /// The value of `Cache-Control`; empty for none.
     pub(crate) cache_control: Box<str>,
-    /// What is sent depends on `Accept-Encoding`.
+    /// True if the response depends on `Accept-Encoding`.
     pub(crate) varies: bool,
-    /// `X-Content-Type-Options: nosniff` is sent.
+    /// True if `X-Content-Type-Options: nosniff` is sent.
     pub(crate) nosniff: bool,
     /// Field lines of the owner's rules; those that a 304 has as well come first.
     pub(crate) fields: Box<[u8]>,
-    /// How many bytes of them a 304 has as well.
+    /// Number of these bytes that a 304 has as well.
     pub(crate) revalidated: usize,
 }
 
 impl Facts {
-    /// The facts of the file of this name: what its name says, amended by the owner's rules.
+    /// The facts of the file of this name: those from the name, amended by the owner's rules.
     pub(crate) fn new(name: &[u8], varies: bool, site: &Site) -> Self {
         let private = site.rules.auth(name).is_some();
         let Amendment { content_type, cache_control, sniffing, fields, revalidated } =
@@ -79,7 +78,7 @@ impl Facts {
     }
 }
 
-/// Where a body is.
+/// Place of a body.
 #[derive(Clone, Debug)]
 pub enum Body<F> {
     /// In memory; no descriptor is held.
@@ -248,23 +247,23 @@ impl<F: File> Representation<F> {
 
 /// True if a file had changed less than one to two seconds before the open was requested.
 ///
-/// Most kernels (Linux before 6.13) keep file times in ticks of up to 10 ms. A file that is
-/// written, opened by us and written again with the same length within one tick has the same facts
-/// as before: it is racy in the sense of git's index. A second is more than any tick. Every write
-/// sets the change time, which cannot be set back.
+/// Most kernels (Linux before 6.13) keep file times in ticks of up to 10 ms. A file may be written,
+/// opened by us, and written again with the same length within one tick. Its facts are then the
+/// same as before: it is racy in the sense of git's index. A second is more than any tick. Every
+/// write sets the change time, which cannot be set back.
 fn is_young(id: &FileId, asked_unix: u64) -> bool {
     id.changed.secs.saturating_add(1) >= i64::try_from(asked_unix).unwrap_or(i64::MAX)
 }
 
-/// The siblings that are worth sending: none is larger than the file itself, and none is empty,
-/// which no coding makes of anything.
+/// The siblings worth sending: none is larger than the file itself, and none is empty, because no
+/// coding has an empty result.
 pub(crate) fn worthwhile<F: File>(file: &F, siblings: [Option<F>; 3]) -> [Option<F>; 3] {
     let worth = |sibling: &F| (1..=file.id().len).contains(&sibling.id().len);
     siblings.map(|sibling| sibling.filter(worth))
 }
 
-/// Times up to 1980-01-02, seconds since 1970, are none of a change: reproducible builds and image
-/// layers give all files one time, 0, 1, or the first that a ZIP archive knows.
+/// Times up to 1980-01-02, seconds since 1970, are not those of a change. Reproducible builds and
+/// image layers give all files one time: 0, 1, or the first that a ZIP archive can have.
 const MEANINGLESS_SECS_MAX: i64 = 315_619_200;
 
 impl<F: File> Coded<F> {
@@ -289,7 +288,7 @@ impl<F: File> Coded<F> {
         }
     }
 
-    /// A range of the body. Of one in memory it is no copy.
+    /// A range of the body, without a copy of bytes in memory.
     pub(crate) fn range_segment(&self, range: &ByteRange) -> Segment<F> {
         match &self.body {
             Body::Memory(whole) => whole.range_segment(range),
@@ -317,7 +316,7 @@ impl<F> Coded<F> {
         self.heads.get_or_init(|| Box::new(Heads::new(self, facts)))
     }
 
-    /// `Last-Modified`, seconds since 1970; `None` if the time of the file says nothing.
+    /// `Last-Modified`, seconds since 1970; `None` if the time of the file is meaningless.
     #[must_use]
     pub fn last_modified(&self) -> Option<i64> {
         Some(self.modified_secs).filter(|secs| *secs > MEANINGLESS_SECS_MAX)
@@ -330,13 +329,13 @@ impl<F> Coded<F> {
         self.id.len
     }
 
-    /// Its entity tag as it stands in `ETag`: strong, unless the file was young.
+    /// The value of `ETag`: a strong tag, unless the file was young.
     #[must_use]
     pub const fn etag_text(&self) -> &[u8] {
         &self.etag
     }
 
-    /// Its entity tag, for comparisons.
+    /// The entity tag, for comparisons.
     #[must_use]
     pub fn etag(&self) -> EntityTag<'_> {
         let (weak, quoted) = match &*self.etag {

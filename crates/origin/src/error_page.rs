@@ -7,8 +7,8 @@ use regatta_http::{
 };
 
 impl ErrorPage {
-    /// The page that is sent with an error status: the file of this name. It has the fields that
-    /// rules say of the file, but for those on caching.
+    /// Makes the page for an error status from the file of this name. It has the fields that rules
+    /// give the file, except those that a 304 repeats, such as those on caching.
     #[must_use]
     pub fn new(status: Status, name: &[u8], body: &[u8], site: &Site) -> Self {
         let facts = Facts::new(name, false, site);

@@ -1,5 +1,4 @@
-//! From one request to one reply, independent of the protocol: find the file, and plan what to
-//! send.
+//! From one request to one reply, in no protocol's terms: find the file, and plan the response.
 use crate::{
     AuthRule, Body, Coded, Cx, Destination, Entry, Exchange, FileFault, Lookup, Refusal,
     Representation, Request, Wanted, content,
@@ -16,15 +15,15 @@ use regatta_op::{
     Coding, Codings, Fault, File, FileId, Now, OpenFault, OpenReq, Opened, ReadReq, Segment,
 };
 
-/// How long an exchange waits before it tries again to open a file, milliseconds.
+/// Pause before an exchange tries again to open a file, milliseconds.
 const OPEN_RETRY_MS: u64 = 50;
-/// How often it tries: for ten seconds. Then the answer is 503.
+/// Most tries to open a file, ten seconds in all. Then the answer is 503.
 const OPEN_TRIES_MAX: u32 = 200;
-/// How often it tries to open a missing name while the root is being replaced: for three seconds,
-/// which is longer than that takes. Then the answer is 404.
+/// Most tries to open a missing name while the root is being replaced: three seconds in all, which
+/// is longer than the replacement takes. Then the answer is 404.
 const ROOT_TRIES_MAX: u32 = 60;
-/// How often a body is read anew because its file has changed meanwhile, or become shorter. Then it
-/// is sent as it was read, if it is long enough, and nobody else gets it.
+/// Most times that a body is read again because its file has changed meanwhile, or become shorter.
+/// Then the last body is sent if it is long enough, to this client only.
 const CHANGES_MAX: u8 = 2;
 
 /// `EACCES`, for the log.
@@ -33,7 +32,7 @@ const PERMISSION_DENIED: i32 = 13;
 /// The error number `ENOMEM`.
 const NO_MEMORY: i32 = 12;
 
-/// What an exchange needs to continue, or its end.
+/// Next need of an exchange, or its end.
 #[derive(Debug)]
 pub enum Step<F> {
     /// Open a name: [`Supply::Opened`].
@@ -48,12 +47,12 @@ pub enum Step<F> {
     Hold(u64),
     /// The end: send this.
     Reply(Reply<F>),
-    /// The end: a file shrank after it had been opened anew as often as that is done. Nothing is
-    /// sent, the connection is cut.
+    /// The end: a file shrank again after it had been opened as often as allowed. Nothing is sent;
+    /// the connection is cut.
     Cut,
 }
 
-/// What an exchange waited for.
+/// Result that an exchange waited for.
 #[derive(Debug)]
 pub enum Supply<F> {
     /// The result of the open.
@@ -68,7 +67,7 @@ pub enum Supply<F> {
     GivenUp,
 }
 
-/// What to send: a plan, which a protocol encodes.
+/// Plan of a response, for a protocol to encode.
 #[derive(Debug)]
 pub enum Reply<F> {
     /// A file, or ranges of it, or that it has not been modified.
@@ -92,7 +91,7 @@ impl<F> Reply<F> {
     }
 }
 
-/// What to send of a file.
+/// Plan of a response with a file.
 #[derive(Debug)]
 pub struct FileReply<F> {
     pub(crate) file: Arc<Representation<F>>,
@@ -122,14 +121,13 @@ impl<F: File> FileReply<F> {
 enum Supplied<F> {
     /// A name was opened.
     Opened(Result<Opened<F>, OpenFault>),
-    /// A body was read into this file, and is what the file's facts tell of.
+    /// A body was read into this file, and fits the file's facts.
     Filled(Arc<Representation<F>>),
     /// A body could not be read.
     Unreadable(Fault),
     /// An open file has not changed, or too often for its body to be cached.
     Checked(Arc<Representation<F>>),
-    /// It has changed, or its body was shorter than expected: search again. What was read of it is
-    /// not sent.
+    /// The file has changed, or its body was too short: search again. Bytes read are not sent.
     Changed,
     /// Nothing: search again.
     Nothing,
@@ -137,14 +135,14 @@ enum Supplied<F> {
 
 /// The result of reading a body.
 enum Filled<F> {
-    /// It is complete, and pending: all parts of it are of one content if this, its file, has not
-    /// changed since it was opened.
+    /// The body is complete, and pending. All its parts are of one content if this, its file, has
+    /// not changed since it was opened.
     Whole(F),
-    /// There is more of it.
+    /// More of the body is to be read.
     Part,
-    /// It is shorter than the file was when it was opened, perhaps long ago.
+    /// The body is shorter than the file was when it was opened, perhaps long ago.
     Shrank,
-    /// It could not be read.
+    /// The body could not be read.
     Unreadable(Fault),
 }
 
@@ -156,15 +154,15 @@ pub(crate) enum Answer<R, F> {
     Step(Step<F>),
 }
 
-/// What a protocol does with a cached file.
+/// Use of a cached file by a protocol.
 pub(crate) trait Serve<F> {
     /// The result.
     type Served;
 
-    /// Updates what it keeps beside the facts of the file.
+    /// Updates what the protocol stores together with the facts of the file.
     fn prepare(&mut self, file: &mut Arc<Representation<F>>);
 
-    /// Serves what is planned.
+    /// Serves the plan.
     fn serve(&mut self, plan: &Plan<'_, F>, role: Role) -> Self::Served;
 }
 
@@ -183,7 +181,7 @@ pub(crate) fn answer<'x, F: File + 'x, S: Serve<F>>(
         Ok(raw) => raw,
         Err(refusal) => return Answer::Step(Step::Reply(Reply::without_file(refusal))),
     };
-    // By reference, and its fault as it is: a path is seven words.
+    // By reference, and without its fault: a path is seven words.
     let Ok(path) = &decode_path(raw, &mut decoded) else {
         return Answer::Step(Step::Reply(Reply::Refused(Refusal::Path)));
     };
@@ -227,8 +225,7 @@ fn admits(rule: &AuthRule, request: &Request<'_>) -> bool {
     request.destination.authorization().is_some_and(|value| rule.admits(value))
 }
 
-/// Calls `serve` with the plan for the cached file `name`, in its `role`, if the plan needs no
-/// disk.
+/// Calls `serve` with the plan for the cached file `name`, in its `role`, if it needs no disk.
 #[inline(always)]
 fn hit<F: File, S: Serve<F>>(
     name: &[u8],
@@ -324,7 +321,7 @@ impl<F: File> Exchange<F> {
         step
     }
 
-    /// Continues with what it waited for.
+    /// Continues with the supply that it waited for.
     ///
     /// # Panics
     /// If it did not wait for that.
@@ -352,7 +349,7 @@ impl<F: File> Exchange<F> {
                     // Perhaps it is of two contents: it answers this request alone.
                     Filled::Whole(_) => Supplied::Checked(self.take_pending()),
                     Filled::Unreadable(fault) => Supplied::Unreadable(fault),
-                    // Nothing has been sent, but what was opened is no longer what is there.
+                    // Nothing has been sent, but the opened file no longer has its content.
                     Filled::Shrank if self.changes < CHANGES_MAX => {
                         self.changes += 1;
                         Supplied::Changed
@@ -376,7 +373,7 @@ impl<F: File> Exchange<F> {
         step
     }
 
-    /// Counts what the disk has done.
+    /// Counts completed disk operations.
     fn count(&self, supply: &Supply<F>, cx: &Cx<'_, F>) {
         match supply {
             Supply::Opened(_) => {
@@ -422,11 +419,8 @@ impl<F: File> Exchange<F> {
 
     /// A name could not be opened. If it may be opened later, returns when to try: `None` is at
     /// once. Without descriptors that is at once if the cache could close a file, else later, when
-    /// other exchanges have ended. If the file is busy, or is missing while the root is being
-    /// replaced, it is later.
-    ///
-    /// # Errors
-    /// The fault, if it was tried often enough, or trying again does not help.
+    /// other exchanges have ended. A file that is busy, or missing while the root is being
+    /// replaced, is tried later.
     fn hold(&mut self, fault: OpenFault, cx: &Cx<'_, F>) -> Result<Option<Step<F>>, OpenFault> {
         let (tries_max, last) = match fault {
             // A stale entry is served.
@@ -489,8 +483,8 @@ impl<F: File> Exchange<F> {
         Step::Read(ReadReq { file, at, len: self.part, buffer })
     }
 
-    /// Compares the facts of the pending file with those of now. Its body is in memory if it has
-    /// just been read.
+    /// Compares the facts of the pending file with the present ones. Its body is in memory if just
+    /// read.
     fn checked(&mut self, found: Result<FileId, Fault>) -> Supplied<F> {
         let file = self.take_pending();
         let same = file.coded(self.coding).filter(|coded| found == Ok(coded.id));
@@ -508,8 +502,7 @@ impl<F: File> Exchange<F> {
         self.pending.take().expect("a file is pending while it is read or looked at")
     }
 
-    /// Searches for the file that answers, in the cache first, then on the disk. `found` is the
-    /// result so far.
+    /// Searches for the file that answers, in the cache first, then on the disk, from `found` on.
     #[inline(never)]
     fn look(
         &mut self,
@@ -537,8 +530,8 @@ impl<F: File> Exchange<F> {
                         self.body = Vec::new();
                         return self.read_part(cx);
                     }
-                    // The cached facts may be old, but the bytes will be current: check that the
-                    // file has not changed.
+                    // The cached facts may be old, but the bytes are current: check that the file
+                    // is unchanged.
                     if !self.is_current && plan.sends_file(request.method) {
                         (self.pending, self.coding) = (Some(file), coding);
                         return Step::Stat(self.open_file().0);
@@ -559,7 +552,7 @@ impl<F: File> Exchange<F> {
     /// The cached entry of the current name.
     ///
     /// # Errors
-    /// The open that is needed, or that the file is only for those who say a password.
+    /// The open that is needed, or the challenge for the password that the file demands.
     fn look_up(
         &mut self,
         target: &Target<'_>,
@@ -579,7 +572,7 @@ impl<F: File> Exchange<F> {
                 return Err(Step::Reply(Reply::Unauthorized(challenge)));
             }
         } else if guard.is_some_and(|rule| !admits(rule, target.request)) {
-            // What was asked for is not there, and no password would bring it.
+            // The path that was asked for has no file, and no password would bring it.
             return missing;
         }
         if target.rules.holds_rules(name) {
@@ -627,7 +620,7 @@ impl<F: File> Exchange<F> {
         let (entry, opened) = match supplied {
             Supplied::Nothing => return Resolved::Next(search),
             Supplied::Changed => {
-                // What it has opened itself it has not cached: an entry that was not stale is
+                // This exchange has not cached its own open: an entry that was not stale is
                 // another's, and newer.
                 if self.opened.take().is_none() || self.was_stale {
                     cx.cache.remove(key, &cx.tally);

@@ -23,7 +23,7 @@ use regatta_http::{
 use regatta_metrics::{Arena, Tally};
 use regatta_op::{Coding, File, Now, OpenFault, OpenReq, Opened};
 
-/// What would be answered, and why.
+/// Explanation of an answer: the decisions, and the head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
     /// The decisions, in the order in which they are made.
@@ -32,12 +32,12 @@ pub struct Explanation {
     pub head: Vec<u8>,
 }
 
-/// One decision. Its text is one line; what the peer sent is in it without control characters.
+/// A decision. Its text is one line; bytes from the peer are in it without control characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// What was decided upon: `request`, `path`, `look`, `answer` and others.
+    /// Subject of the decision: `request`, `path`, `look`, `answer` and others.
     pub about: &'static str,
-    /// What was decided, and perhaps why.
+    /// Outcome of the decision, perhaps with its reason.
     pub says: String,
 }
 
@@ -121,7 +121,7 @@ impl<F: File> Explainer<'_, F> {
         self.head(reply, course.persistence, course.cors)
     }
 
-    /// Goes on with the site of the host that is named.
+    /// Continues with the site of the named host.
     fn host(&mut self, authority: Option<&[u8]>) {
         let site = self.site;
         if site.hosts.is_empty() {
@@ -203,7 +203,7 @@ impl<F: File> Explainer<'_, F> {
         }
     }
 
-    /// Says of siblings what their owner may not know.
+    /// Reports siblings that are not sent, or are older than their file.
     fn siblings(&mut self, name: &[u8], file: &F, siblings: &[Option<F>; 3]) {
         let this = file.id();
         for (coding, sibling) in Coding::ALL.into_iter().zip(siblings) {
@@ -258,7 +258,7 @@ impl<F: File> Explainer<'_, F> {
         }
     }
 
-    /// Says where the redirect was said that the path meets, if there is one.
+    /// Names the place of the redirect that the path meets, if there is one.
     fn redirect(&mut self) {
         let rules = &self.site.rules;
         let place = |forced| rules.redirect_place(&self.asked, forced);
@@ -267,8 +267,7 @@ impl<F: File> Explainer<'_, F> {
         }
     }
 
-    /// Says so if the file that was looked for last is not sent without a password, though the path
-    /// that is asked for needs none, or another one.
+    /// Says so if the last file tried needs a password, and the requested path none or another one.
     fn withheld(&mut self, search: Search, request: &Request<'_>, reply: &Reply<F>) {
         let (mut decoded, mut room) = (Vec::new(), Room::default());
         let site = self.site;
@@ -330,7 +329,7 @@ fn found_text<F: File>(found: &Result<Opened<F>, OpenFault>) -> String {
     }
 }
 
-/// Bytes as text on a terminal: what has no place there is escaped, and quotes stay as they are.
+/// Bytes as text for a terminal: control characters are escaped, and quotes stay unchanged.
 fn shown(bytes: &[u8]) -> String {
     let mut text = String::new();
     for chunk in bytes.utf8_chunks() {

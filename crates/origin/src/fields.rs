@@ -12,12 +12,12 @@ pub const RULED_FIELDS_MAX: u32 = 64;
 /// The most bytes of these fields.
 pub const RULED_BYTES_MAX: u32 = 16 << 10;
 
-/// Line of a rule: what becomes of a field.
+/// Line of a rule: the change of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HeaderLine {
-    /// Send this value, in place of what is sent otherwise.
+    /// Send this value, in place of the server's own.
     Set(Box<str>, Box<str>),
-    /// Do not send what is sent otherwise.
+    /// Do not send the server's own.
     Remove(Box<str>),
 }
 
@@ -26,8 +26,7 @@ pub enum HeaderLine {
 pub enum HeaderFault {
     /// Neither `Name: value` nor `! Name`.
     Form,
-    /// A value longer than 8 KiB, or with another character than visible ASCII characters,
-    /// spaces and tabs.
+    /// A value over 8 KiB, or with characters other than visible ASCII, spaces and tabs.
     Value,
     /// The server makes that field itself.
     Refused,
@@ -50,7 +49,7 @@ impl HeaderFault {
 /// The longest value of a field, bytes.
 const VALUE_BYTES_MAX: usize = 8 << 10;
 
-/// Fields that frame the message, or say what the server knows better.
+/// Fields that frame the message, or that the server knows better.
 const REFUSED: [&str; 18] = [
     "accept-ranges",
     "age",
@@ -79,7 +78,7 @@ impl HeaderLine {
     /// Reads `Name: value`, or `! Name`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the line.
     pub fn parse(text: &str) -> Result<Self, HeaderFault> {
         let removed = text.strip_prefix('!');
         let (name, value) = match removed {
@@ -109,7 +108,7 @@ impl HeaderLine {
         }
     }
 
-    /// True if it says what scripts of other sites may do.
+    /// True if it sets permissions for scripts of other sites.
     #[must_use]
     pub fn grants(&self) -> bool {
         matches!(self, Self::Set(name, _) if cors::grants(name.as_bytes()))
@@ -127,7 +126,7 @@ pub(crate) struct Amendment<'a> {
     pub(crate) content_type: Option<&'a str>,
     /// The value of `Cache-Control`, if a rule has one; empty for none.
     pub(crate) cache_control: Option<&'a str>,
-    /// A rule says of `X-Content-Type-Options` what it will be.
+    /// True if a rule sets or removes `X-Content-Type-Options`.
     pub(crate) sniffing: bool,
     /// Further field lines; those of a 304 come first.
     pub(crate) fields: Vec<u8>,
@@ -172,7 +171,7 @@ fn is_for_shared_caches(name: &str) -> bool {
 /// The reason for which a rule is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleFault<'r> {
-    /// The same paths are matched by the rule that stands there.
+    /// The rule at this place matches the same paths.
     Taken(&'r str),
     /// With it, some paths would cost more than any may.
     Full(Full),
@@ -193,11 +192,11 @@ pub(crate) struct HeaderRules {
     table: Patterns<HeaderRule>,
     /// The number of each name of a field, in lower case.
     names: BTreeMap<Box<str>, u32>,
-    /// Some rules say what scripts may do as well.
+    /// True if some rules set permissions for scripts.
     grants: bool,
 }
 
-/// Fields for the files whose paths match a pattern.
+/// Fields for the files with a path that matches a pattern.
 #[derive(Clone, Debug)]
 struct HeaderRule {
     /// Each with the number of its name.
@@ -287,8 +286,8 @@ impl HeaderRules {
         places
     }
 
-    /// Fields of a file, as all rules change them. Of a field, the rule counts whose
-    /// pattern is the most specific.
+    /// Fields of a file, as all rules change them. For each field, the most specific pattern
+    /// counts.
     pub(crate) fn amend(&self, names: Names<'_>, private: bool) -> Amendment<'_> {
         let mut amendment = Amendment::default();
         let (mut further, mut named) = (Vec::new(), Vec::new());

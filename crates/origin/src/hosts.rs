@@ -1,4 +1,4 @@
-//! Which host a request is for (RFC 9110 §7.2).
+//! The host that a request is for (RFC 9110 §7.2).
 use alloc::{boxed::Box, string::String};
 use core::fmt;
 use foldhash::fast::FixedState;
@@ -7,14 +7,14 @@ use hashbrown::HashMap;
 /// The longest name of a host, bytes: DNS has none that is longer.
 pub const HOST_BYTES_MAX: usize = 253;
 
-/// The numbers of hosts by their names. The first has number 0, and all names that no other has.
+/// The numbers of hosts by their names. The first host is 0, and answers for unknown names.
 #[derive(Clone, Default)]
 pub struct Hosts {
     names: HashMap<Box<[u8]>, u16, FixedState>,
 }
 
 impl Hosts {
-    /// No other hosts than the first: nothing is looked up.
+    /// True if there is only the first host: nothing is looked up.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
@@ -44,7 +44,7 @@ impl Hosts {
 
 /// An authority without its port, and without the dot of the root of all names.
 fn name(authority: &[u8]) -> &[u8] {
-    // The last colon of an address in brackets is none of a port's.
+    // The last colon of an address in brackets starts no port.
     let end = authority.iter().rposition(|byte| matches!(byte, b':' | b']'));
     let end = end.filter(|at| authority[*at] == b':').unwrap_or(authority.len());
     let name = &authority[..end];

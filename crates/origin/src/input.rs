@@ -3,18 +3,17 @@ use crate::course::Course;
 use alloc::vec::Vec;
 use regatta_http::{chunked::Decoder, h1};
 
-/// Unread bytes of a connection. Most requests do without; the box goes back to the pool when it is
-/// empty.
+/// Unread bytes of a connection. Most requests have none; an empty box goes back to the pool.
 #[derive(Debug, Default)]
 pub(crate) struct Input {
     /// Received bytes; those before `at` have been used.
     pub(crate) stash: Vec<u8>,
     pub(crate) at: usize,
-    /// How many of the unused bytes have been searched for the end of a head.
+    /// Number of the unused bytes that have been searched for the end of a head.
     pub(crate) seen: usize,
     /// Content of the request that is still to be discarded.
     pub(crate) content: Content,
-    /// What that request means for an error that is sent in place of its response.
+    /// Effects of that request, for an error that is sent in place of its response.
     pub(crate) course: Course,
     /// Bytes discarded after our half was closed.
     pub(crate) lingered: u32,
@@ -46,7 +45,7 @@ pub(crate) enum Content {
     None,
     /// This many bytes are left.
     Length(u64),
-    /// Chunks, of which this many bytes may still come, with their framing.
+    /// Chunks: at most this many bytes may still come, with their framing.
     Chunked(Decoder, u64),
 }
 
@@ -56,12 +55,12 @@ impl PartialEq for Content {
     }
 }
 
-/// Why content cannot be discarded.
+/// Reason why content cannot be discarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ContentFault {
-    /// It exceeds the limit: 413.
+    /// Content over the limit: 413.
     TooLarge,
-    /// Its chunks are malformed: 400.
+    /// Malformed chunks: 400.
     Malformed,
 }
 
@@ -75,8 +74,8 @@ impl Content {
         }
     }
 
-    /// Discards content from the front of `bytes`, and returns how much. It becomes `None` with its
-    /// last byte.
+    /// Discards content from the front of `bytes`, and returns how much. The last byte makes it
+    /// `None`.
     pub(crate) fn discard(&mut self, bytes: &[u8]) -> Result<usize, ContentFault> {
         match self {
             Self::None => Ok(0),

@@ -1,4 +1,4 @@
-//! One connection of a static origin server, without I/O.
+//! State machines for the connections of a static origin server, without I/O.
 //!
 //! A [`Link`] hands out [`regatta_op::Op`] values and takes their outcomes. It decides everything
 //! that HTTP defines, and performs nothing. Time enters as an argument and randomness as a seed, so

@@ -15,13 +15,13 @@ use core::fmt;
 use regatta_metrics::Counter;
 use regatta_op::{Abandoned, CloseReason, Done, File, Now, Op, Tick};
 
-/// One connection of any protocol.
+/// Connection of any protocol.
 ///
 /// HTTP/1 in the clear costs one branch per call and no memory of its own.
 pub enum Link<F> {
     /// HTTP/1 in the clear.
     Http1(Conn<F>),
-    /// A PROXY header comes first; then it is one of the others.
+    /// A connection that begins with a PROXY header; after it, another variant.
     Greeting(Box<Greeting<F>>),
     /// A protocol behind a seal.
     Sealed(Box<Sealed<F>>),
@@ -40,7 +40,7 @@ impl<F: fmt::Debug> fmt::Debug for Link<F> {
     }
 }
 
-// The same as `Conn` alone.
+// The size of `Conn` alone.
 const _: () = assert!(size_of::<Link<u64>>() <= 144);
 
 impl<F: File> Link<F> {
@@ -53,7 +53,7 @@ impl<F: File> Link<F> {
         }
     }
 
-    /// One of this client.
+    /// A connection of this client, behind a possible PROXY header.
     fn of_client(peer: Peer, now: Now, cx: &Cx<'_, F>) -> Self {
         match cx.links.seal(peer.listener()) {
             None => Self::agreed(peer, b"", now, cx),
@@ -61,8 +61,8 @@ impl<F: File> Link<F> {
         }
     }
 
-    /// Its descriptor has this number: asks what its client may have ([`crate::Links::opened`]),
-    /// once that is known. False if it ends.
+    /// Asks what the client may have ([`crate::Links::opened`]), once the client is known. `fd` is
+    /// the connection's descriptor. False if the connection ends.
     pub fn admit(&mut self, peer: Peer, fd: i32, now: Now, cx: &Cx<'_, F>) -> bool {
         if let Self::Greeting(greeting) = self {
             greeting.fd = fd;
@@ -88,7 +88,7 @@ impl<F: File> Link<F> {
         true
     }
 
-    /// One of the protocol that a handshake agreed on.
+    /// A connection of the protocol that a handshake agreed on.
     fn agreed(peer: Peer, name: &[u8], now: Now, cx: &Cx<'_, F>) -> Self {
         match cx.links.protocol(peer, name, now, cx) {
             None => Self::Http1(Conn::new(peer, now, cx)),

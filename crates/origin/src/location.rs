@@ -1,4 +1,4 @@
-//! Where redirects lead: the value of `Location`.
+//! Targets of redirects: the value of `Location`.
 use alloc::{boxed::Box, vec::Vec};
 use percent_encoding::percent_decode_str;
 use regatta_http::{
@@ -6,13 +6,13 @@ use regatta_http::{
     target::{Path, PathFault, decode_path, is_host},
 };
 
-/// The longest text that says where a rule leads, bytes.
+/// The longest target of a rule, bytes.
 const TEMPLATE_BYTES_MAX: usize = 8 << 10;
-/// The most times that a name stands in it: what is filled in is at most this many times as long
-/// as the path.
+/// The most times that a target may have a name: filled-in text has at most this many times the
+/// length of the path, before it is encoded.
 const FILLED_MAX: usize = 4;
 
-/// Where a rule leads, with places for what its pattern found in the path.
+/// Target of a rule, with places for the parts of the path that its pattern found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Template {
     /// Scheme and authority, in which nothing is filled in; empty for the same host.
@@ -27,31 +27,31 @@ pub(crate) struct Template {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part {
     Text(Box<str>),
-    /// What the name of this number stands for.
+    /// Value of the name with this number.
     Named(usize),
-    /// What `*` stands for.
+    /// Value of `*`.
     Rest,
-    /// The same, and it is all that is left of the path: a slash at its end is part of it.
+    /// The same, if `*` is all that is left of the path: a slash at its end is part of it.
     End,
 }
 
-/// Why a text does not say where a rule leads.
+/// Reason why a text is no target of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TemplateFault {
-    /// It is neither a path nor a URL.
+    /// Neither a path nor a URL.
     Form,
-    /// It has a byte that must be encoded, or a `%` without two hex digits.
+    /// A byte that must be encoded, or a `%` without two hex digits.
     Byte,
-    /// It has a name that the pattern does not have.
+    /// A name that the pattern does not have.
     Name,
-    /// Too long, or a name in it too often.
+    /// Too long, or a name too many times.
     Long,
-    /// It names a file, and has what a path of a file has not.
+    /// The name of a file, with parts that a path of a file cannot have.
     File,
 }
 
 impl TemplateFault {
-    /// What is wrong and what helps, for people.
+    /// Sentence for people: the fault, and what helps.
     #[must_use]
     pub const fn reason(self) -> &'static str {
         match self {
@@ -74,7 +74,7 @@ impl TemplateFault {
 }
 
 impl Template {
-    /// Reads where a rule with this pattern leads.
+    /// Reads the target of a rule with this pattern.
     pub(crate) fn parse(text: &str, pattern: &Pattern<'_>) -> Result<Self, TemplateFault> {
         if text.len() > TEMPLATE_BYTES_MAX {
             return Err(TemplateFault::Long);
@@ -115,10 +115,10 @@ impl Template {
         Self::parse(text, pattern)
     }
 
-    /// The reference to it from `path`, whose query it keeps if it has none itself.
+    /// The reference from `path`. It keeps the query of `path` if the template has none.
     ///
-    /// Whatever the path, it leads to a path on the same host, or to the host that the template
-    /// names: what is filled in is encoded, and no slash follows another.
+    /// For every path it leads to a path on the same host, or to the host that the template names:
+    /// filled-in text is encoded, and no slash follows another.
     pub(crate) fn location(&self, captures: &Captures<'_>, path: &Path<'_>) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.origin.len() + path.raw.len() + 32);
         out.extend_from_slice(self.origin.as_bytes());
@@ -150,11 +150,11 @@ impl Template {
         out
     }
 
-    /// The path of the file that answers. It is resolved as a request's own path is: what is filled
-    /// in may make a segment `..` of a text that is none.
+    /// The path of the file that answers. It is resolved as a request's own path is: filled-in text
+    /// may turn a segment into `..`.
     ///
     /// # Errors
-    /// Why a request for that path would be refused.
+    /// The reason why a request for that path would be refused.
     pub(crate) fn file<'r>(
         &self,
         captures: &Captures<'_>,
@@ -165,7 +165,7 @@ impl Template {
         decode_path(&room.raw, &mut room.name)
     }
 
-    /// Writes the path, encoded; `slash` says that what `*` stands for ended in one.
+    /// Writes the path, encoded; `slash`: the value of `*` ended in one.
     fn write_path(&self, captures: &Captures<'_>, slash: bool, out: &mut Vec<u8>) {
         for part in &self.path {
             part.for_each(captures, |byte, filled| match byte {
@@ -180,7 +180,7 @@ impl Template {
     }
 }
 
-/// Where names of files are put together.
+/// Buffers in which names of files are put together.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
     pub(crate) name: Vec<u8>,
@@ -189,7 +189,7 @@ pub(crate) struct Room {
 }
 
 impl Part {
-    /// Calls `take` with each byte, and whether it is one of the path's.
+    /// Calls `take` with each byte, and whether it comes from the path.
     fn for_each(&self, captures: &Captures<'_>, mut take: impl FnMut(u8, bool)) {
         let (bytes, filled) = match self {
             Self::Text(text) => (text.as_bytes(), false),
@@ -242,7 +242,7 @@ fn is_reference(text: &[u8]) -> bool {
     text.iter().all(allowed) && escapes.map(|(at, _)| at).all(|at| hex(at + 1) && hex(at + 2))
 }
 
-/// True for what never has to be encoded (RFC 3986 §2.3).
+/// True for bytes that never have to be encoded (RFC 3986 §2.3).
 const fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
 }
@@ -261,8 +261,8 @@ fn write_filled(out: &mut Vec<u8>, byte: u8) {
 
 /// The reference to the same path with a slash.
 ///
-/// It is relative and starts with `./`: whatever the path, it leads nowhere but to its own
-/// directory on the same host, and its first segment is no scheme.
+/// It is relative and starts with `./`: for every path it leads only to its own directory on the
+/// same host, and its first segment is no scheme.
 pub(crate) fn with_slash(path: &Path<'_>) -> Vec<u8> {
     let segment = path.raw.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     let mut location = Vec::with_capacity(segment.len() + 8);
@@ -298,7 +298,7 @@ mod tests {
     use alloc::string::String;
     use regatta_http::pattern::Patterns;
 
-    /// Where the only rule leads from a target; `None` if it does not match.
+    /// Target of the only rule for a request target; `None` if it does not match.
     fn leads(rules: &Patterns<Template>, target: &[u8]) -> Option<Vec<u8>> {
         let mut room = Vec::new();
         let path = decode_path(target, &mut room).ok()?;
@@ -410,8 +410,7 @@ mod tests {
         found.expect("it matches")
     }
 
-    /// What is filled in may complete a segment that leads elsewhere: it is resolved, once, and
-    /// does not lead out.
+    /// A filled-in name may complete a segment that leads elsewhere: it is resolved once.
     #[test]
     fn names_of_files_are_resolved() {
         let pattern = Pattern::parse("/in/:x/*").expect("a pattern");

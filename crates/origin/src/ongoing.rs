@@ -1,14 +1,14 @@
-//! What is kept of an exchange that goes on: its state, and what HTTP/1 has to do for it.
+//! State of an exchange in progress, and of the HTTP/1 work that depends on it.
 use crate::{Representation, course::Course, record::Note, request::OwnedRequest, resolve::Search};
 use alloc::{sync::Arc, vec::Vec};
 use core::mem;
 use regatta_op::{Coding, Codings, Now, Op, OpenFault, Tick};
 
-/// The state of one exchange from its request to its reply, and what its log record needs until the
-/// reply has been sent.
+/// The state of one exchange from its request to its reply, and the facts for its log record until
+/// the reply has been sent.
 ///
 /// [`start`](Self::start) it, perform the step that it returns, and [`resume`](Self::resume) it
-/// with the outcome, until the step is [`crate::Step::Reply`]. Between steps it may stand in a
+/// with the outcome, until the step is [`crate::Step::Reply`]. Between steps it may wait in a
 /// queue. The exchange counts opens and reads.
 #[derive(Debug)]
 pub struct Exchange<F> {
@@ -22,13 +22,13 @@ pub struct Exchange<F> {
     pub(crate) coding: Option<Coding>,
     /// The siblings that the last `Open` asked for.
     pub(crate) siblings: Codings,
-    /// When the last `Open` was requested.
+    /// Time at which the last `Open` was requested.
     pub(crate) requested_at: Now,
-    /// How often the open has been tried again.
+    /// Number of times that the open has been tried again.
     pub(crate) tries: u32,
     /// The fault to answer with if trying again does not help.
     pub(crate) held: Option<OpenFault>,
-    /// When this exchange requested the pending file; `None` if it was cached before.
+    /// Time at which this exchange requested the pending file; `None` if it was cached before.
     pub(crate) opened: Option<Tick>,
     /// The cache had a stale entry of the current name when it was looked up.
     pub(crate) was_stale: bool,
@@ -38,11 +38,11 @@ pub struct Exchange<F> {
     pub(crate) part: u64,
     /// The body so far, if it takes more than one read.
     pub(crate) body: Vec<u8>,
-    /// How often a file turned out to have changed since it was opened, or was shorter than then.
+    /// Number of times that a file had changed since it was opened, or was shorter than then.
     pub(crate) changes: u8,
-    /// Number of the change of roots that brought the site that the search goes by.
+    /// Number of the change of roots that brought the site for this search.
     pub(crate) release: u64,
-    /// What the log record needs.
+    /// Facts for the log record.
     pub(crate) note: Note,
 }
 
@@ -88,13 +88,13 @@ impl<F> Exchange<F> {
         self.pending.is_some()
     }
 
-    /// Drops everything but what its record needs: it will not be resumed.
+    /// Drops everything but the facts for its record: it will not be resumed.
     pub(crate) fn abandon(&mut self) {
         self.pending = None;
         self.body = Vec::new();
     }
 
-    /// Why the current name is tried, for people.
+    /// Reason why the current name is tried, for people.
     pub(crate) fn reason(&self) -> &'static str {
         self.search.reason()
     }
@@ -106,7 +106,7 @@ pub(crate) struct Ongoing<F> {
     pub(crate) exchange: Exchange<F>,
     /// The operation that it waits for, until the driver has taken it.
     pub(crate) op: Option<Op<F>>,
-    /// What its request means for the connection.
+    /// Effects of the request on the connection.
     pub(crate) course: Course,
 }
 

@@ -1,7 +1,6 @@
 //! A representation as bytes, for a cache that several processes share.
 //!
-//! Files do not go into the bytes: the cache keeps them in whatever way processes share them, and
-//! gives each place its file back.
+//! Files are not in the bytes: the cache keeps them in its own way, and supplies them by place.
 use crate::{
     entry::heads::Whole,
     entry::{Body, Coded, Facts, Representation},
@@ -9,10 +8,10 @@ use crate::{
 use alloc::{boxed::Box, vec::Vec};
 use regatta_op::{Coding, File, FileId, Modified};
 
-/// How many content codings a representation can have: the file as it is, and its siblings.
+/// Number of content codings that a representation can have: the file unchanged, and its siblings.
 pub const CODINGS: usize = 4;
 
-/// Where a packed coding has its body.
+/// Places of the body of a packed coding.
 const ABSENT: u8 = 0;
 const IN_MEMORY: u8 = 1;
 const IN_FILE: u8 = 2;
@@ -39,8 +38,8 @@ impl<F: File> Representation<F> {
         files
     }
 
-    /// The representation that [`Representation::pack`] wrote, with the files that `file` gives
-    /// for places and identities; `None` if the bytes are not one, or a file is missing.
+    /// The representation that [`Representation::pack`] wrote. `file` returns the file for a place
+    /// and an identity. `None` if the bytes are not one, or a file is missing.
     pub fn unpack(
         mut bytes: &[u8],
         mut file: impl FnMut(usize, FileId) -> Option<F>,
@@ -88,7 +87,7 @@ impl<F: File> Coded<F> {
         file
     }
 
-    /// The outer `None`: no coding was packed here, or not all of it.
+    /// `Some(None)`: the coding is absent. The outer `None`: malformed bytes, or no file.
     #[expect(clippy::option_option, reason = "absent is not malformed")]
     fn unpack(
         from: &mut &[u8],
@@ -105,7 +104,7 @@ impl<F: File> Coded<F> {
     }
 }
 
-/// One coding as it lies in the bytes.
+/// A packed coding.
 struct Packed<'a> {
     id: FileId,
     modified_secs: i64,
@@ -115,7 +114,7 @@ struct Packed<'a> {
 }
 
 impl<'a> Packed<'a> {
-    /// The outer `None`: no coding was packed here, or not all of it.
+    /// `Some(None)`: the coding is absent. The outer `None`: the bytes are malformed.
     #[expect(clippy::option_option, reason = "absent is not malformed")]
     fn take(from: &mut &'a [u8]) -> Option<Option<Self>> {
         let how = take_byte(from)?;
@@ -135,13 +134,13 @@ impl<'a> Packed<'a> {
     }
 }
 
-/// True if two packed representations tell the same of the same files, wherever their bodies are.
+/// True if two packed representations have the same facts of the same files; bodies may differ.
 #[must_use]
 pub fn packed_alike(a: &[u8], b: &[u8]) -> bool {
     ids(a).is_some_and(|a| ids(b) == Some(a))
 }
 
-/// Which files a packed representation tells of, by coding, and whether they were young.
+/// Identities of the files of a packed representation, by coding, and whether they were young.
 fn ids(mut bytes: &[u8]) -> Option<([Option<FileId>; CODINGS], u8)> {
     for _ in 0..3 {
         take_bytes(&mut bytes)?;
@@ -207,7 +206,7 @@ mod tests {
 
     impl File for Plain {
         fn id(&self) -> FileId {
-            // So recent that what is made of it is young.
+            // Recent enough for a young representation.
             let changed = Modified { secs: 1_700_000_000, nanos: 5 };
             FileId { inode: self.0, len: 10 * self.0, changed, ..FileId::default() }
         }

@@ -1,4 +1,4 @@
-//! What to send of a file: a pure function of request and file.
+//! Plan of the response for a file: a pure function of request and file.
 use crate::{Body, Coded, Representation, Request, resolve::Role};
 use alloc::vec::Vec;
 use regatta_http::{
@@ -9,7 +9,7 @@ use regatta_http::{
 };
 use regatta_op::{Coding, File};
 
-/// What to send of a file, and in which coding.
+/// Plan of the response for a file, and its coding.
 #[derive(Debug)]
 pub(crate) struct Plan<'a, F> {
     pub(crate) file: &'a Representation<F>,
@@ -17,12 +17,12 @@ pub(crate) struct Plan<'a, F> {
     pub(crate) shape: Shape,
 }
 
-/// What to send.
+/// Shape of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// All of it: 200, or the status that it is the page for.
+    /// All of the file: 200, or the status that it is the page for.
     Whole,
-    /// One range: 206.
+    /// A single range: 206.
     One(ByteRange),
     /// Several ranges: 206, `multipart/byteranges`.
     Many(Vec<ByteRange>),
@@ -32,7 +32,7 @@ pub(crate) enum Shape {
     Refused(Status),
 }
 
-/// Decides what to send of `file`, in the order of RFC 9110 §13.2.2.
+/// Plans the response for `file`, in the order of RFC 9110 §13.2.2.
 #[inline(always)]
 pub(crate) fn plan<'a, F: File>(
     request: &Request<'_>,
@@ -64,8 +64,7 @@ fn shape<F>(request: &Request<'_>, coded: &Coded<F>, ranges_max: usize, now_unix
         Verdict::PreconditionFailed => return Shape::Refused(Status::PRECONDITION_FAILED),
         Verdict::Proceed => {}
     }
-    // RFC 9110 §14.2: Range means nothing in other methods, so HEAD tells what GET without it
-    // does.
+    // RFC 9110 §14.2: Range has no meaning in other methods, so HEAD answers as GET without it.
     match request.range {
         Some(value)
             if request.method == Method::Get
@@ -109,8 +108,8 @@ impl<F> Plan<'_, F> {
         method == Method::Get && sends && matches!(self.coded.body, Body::File(_))
     }
 
-    /// The coding whose body must be read into memory first: it is small enough to be kept there,
-    /// and some of it is about to be sent.
+    /// The coding with a body that must be read into memory first: it is small enough to be kept
+    /// there, and some of it is about to be sent.
     pub(crate) fn fill(&self, method: Method, body_bytes_max: u64) -> Option<Option<Coding>> {
         let small = self.coded.len() <= body_bytes_max;
         (small && self.sends_file(method)).then_some(self.coded.coding)

@@ -1,4 +1,4 @@
-//! A protocol on a connection, as its driver sees it, and what it may use besides its own state.
+//! A protocol on a connection, as its driver sees it, and the environment that it uses.
 use crate::{Cache, Log, Peer, Scratch, Seal, Site, Sites};
 use alloc::boxed::Box;
 use core::{cell::Ref, fmt};
@@ -6,7 +6,7 @@ use regatta_http::Fields;
 use regatta_metrics::Tally;
 use regatta_op::{Abandoned, CloseReason, Done, Now, Op, Tick};
 
-/// One connection, from its first byte to its close, without doing any I/O.
+/// State machine of a connection, from its first byte to its close, without any I/O.
 ///
 /// Call [`next_op`](Self::next_op) at the beginning and after every [`complete`](Self::complete),
 /// perform the operation, and pass its outcome. After [`Op::Close`] the connection is not called
@@ -21,40 +21,39 @@ pub trait Protocol<F> {
     /// If that operation is not in flight: only a driver that breaks rule 3 of the seam does that.
     fn complete(&mut self, done: Done<'_, F>, now: Now, cx: &Cx<'_, F>);
 
-    /// When [`expire`](Self::expire) is to be called, if nothing else happens before;
-    /// [`Tick::NEVER`] when it is over.
+    /// Time to call [`expire`](Self::expire), if nothing else happens before; [`Tick::NEVER`] when
+    /// the connection is over.
     #[must_use]
     fn deadline(&self) -> Tick;
 
-    /// Time has passed: the connection looks at its deadline and decides. Before the deadline,
-    /// nothing happens.
+    /// Time has passed: the connection checks its deadline. Before the deadline, nothing happens.
     ///
-    /// `queued` is how many bytes the kernel holds for this socket that the peer has not
-    /// acknowledged (`SIOCOUTQ`): what was sent less `queued` is what the peer has. 0 is the
+    /// `queued` is the number of bytes that the kernel holds for this socket and the peer has not
+    /// acknowledged (`SIOCOUTQ`). Bytes sent less `queued` are those that the peer has. 0 is the
     /// lenient answer of a driver that cannot know.
     ///
     /// * Idle: the connection ends silently ([`CloseReason::IdleDeadline`]).
     /// * Part of a head, or of content to be discarded: 408, then the end
     ///   ([`CloseReason::HeadDeadline`]).
-    /// * A response is going out: if the peer took less than `send_rate_min` asks for since the
-    ///   last look, the connection ends ([`CloseReason::SendDeadline`]); otherwise another window
-    ///   begins. The same goes for what the kernel still holds of earlier responses when an idle
-    ///   or lingering connection expires: it is not cut off while the peer is taking it.
-    /// * Lingering: it is over.
+    /// * A response is going out: the connection ends if the peer took less than `send_rate_min`
+    ///   since the last check ([`CloseReason::SendDeadline`]). Otherwise another window begins. The
+    ///   same holds for bytes of earlier responses that the kernel still has when an idle or
+    ///   lingering connection expires.
+    /// * Lingering: the connection is over.
     /// * A file could not be opened: it is tried again.
-    /// * Waiting for the disk: 503, then the end; the end at once if a response is going out
-    ///   already
-    ///   ([`CloseReason::DiskDeadline`]), or if the peer had said that it sends no more
+    /// * Waiting for the disk: 503, then the end. The end comes at once if a response is going out
+    ///   already ([`CloseReason::DiskDeadline`]), or if the peer had closed its half
     ///   ([`CloseReason::PeerAborted`]).
     ///
-    /// Afterwards either the operation that was out still is, with a later deadline, or it counts
-    /// as dropped ([`abandoned`](Self::abandoned) says so, [`next_op`](Self::next_op) offers
-    /// another): the driver then forgets the operation that it had parked, or cancels it and waits
-    /// until the kernel has let go, and must not complete it.
+    /// Afterwards the operation in flight either remains, with a later deadline, or counts as
+    /// dropped. In the second case [`abandoned`](Self::abandoned) reports it, and
+    /// [`next_op`](Self::next_op) offers another. The driver then forgets the operation that it had
+    /// parked. Or it cancels the operation, and waits until the kernel has let go. It must not
+    /// complete it.
     fn expire(&mut self, queued: u64, now: Now, cx: &Cx<'_, F>);
 
-    /// The `Send` in flight waits for the disk: until [`disk_answered`](Self::disk_answered), the
-    /// peer is not to blame.
+    /// The `Send` in flight waits for the disk: the peer is not to blame until
+    /// [`disk_answered`](Self::disk_answered).
     fn wait_for_disk(&mut self, now: Now, cx: &Cx<'_, F>);
 
     /// The `Send` that waited for the disk can be performed. The peer has a whole window for it.
@@ -71,10 +70,10 @@ pub trait Protocol<F> {
 
     /// The server is going away: finish the exchange in progress, then close.
     ///
-    /// The next request on a persistent connection may already be on its way: an idle connection
+    /// The next request on a persistent connection may already be on its way. An idle connection
     /// stays open for [`crate::Deadlines::drain_idle_ms`], a new one for
-    /// [`crate::Deadlines::drain_first_ms`], and the response to a request that comes meanwhile
-    /// says that it is the last. Even if that is 0, [`expire`](Self::expire) ends the connection:
+    /// [`crate::Deadlines::drain_first_ms`]. The response to a request that comes meanwhile is
+    /// marked as the last. Even if the time is 0, [`expire`](Self::expire) ends the connection:
     /// closing it with unread bytes could destroy a response that the peer has not received yet
     /// (RFC 9112 §9.6).
     fn drain(&mut self, now: Now, cx: &Cx<'_, F>);
@@ -85,13 +84,12 @@ pub trait Protocol<F> {
     /// Operations in flight are given up, as after [`expire`](Self::expire).
     fn cut(&mut self, reason: CloseReason, now: Now, cx: &Cx<'_, F>);
 
-    /// The server has too much to do: the request that waits for the disk, or else the next one to
-    /// come, is answered with 503 and with nothing that it asked for. HTTP/1 ends the connection
-    /// after that ([`CloseReason::Refused`]). A request that is being answered already stays as it
-    /// is, and so does a handshake.
+    /// The server has too much to do. The request that waits for the disk, or else the next one, is
+    /// answered with 503 and without a file. HTTP/1 then ends the connection
+    /// ([`CloseReason::Refused`]). A response in progress and a handshake are not affected.
     ///
     /// A driver that has received bytes calls this before it completes the `Recv`: afterwards their
-    /// request may have been answered. An operation of the disk that was out is given up, as after
+    /// request may have been answered. A disk operation in flight is given up, as after
     /// [`expire`](Self::expire).
     fn turn_away(&mut self, now: Now, cx: &Cx<'_, F>);
 
@@ -105,7 +103,7 @@ pub trait Protocol<F> {
     fn is_idle(&self) -> bool;
 
     /// True if these bytes, received next, belong to a request that [`turn_away`](Self::turn_away)
-    /// would refuse: they are not content of one, nor thrown away, nor of a handshake alone.
+    /// would refuse. They are not content of one, nor discarded, nor of a handshake alone.
     #[must_use]
     fn awaits_request(&self, bytes: &[u8]) -> bool;
 
@@ -125,22 +123,22 @@ pub trait Protocol<F> {
     fn check_invariants(&self);
 }
 
-/// What becomes of a client's new connection.
+/// Decision about a client's new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// It is served.
+    /// Served, and counted.
     Admitted,
-    /// It is served and does not count: there is no room to note whose it is.
+    /// Served but not counted: there is no room to note its client.
     Untracked,
-    /// It counts, and is one too many: its first request is answered with 429.
+    /// Counted, and one too many: its first request is answered with 429.
     Limited,
-    /// The client has twice what it may have: it is closed, and does not count.
+    /// Closed and not counted: the client has twice its limit.
     Refused,
 }
 
-/// What is decided about a connection outside of it: its protocol, by the listener that accepted it
-/// ([`Peer::listener`]), when it is accepted and when its handshake is complete; and how much its
-/// client may have.
+/// Decisions about a connection that are made outside of it. They are its protocol, by the listener
+/// that accepted it ([`Peer::listener`]), and how much its client may have. The protocol is asked
+/// for when the connection is accepted and when its handshake is complete.
 pub trait Links<F> {
     /// Whether this peer's connection begins with a PROXY header, and if so, whether the peer may
     /// speak for others; asked when it has been accepted.
@@ -165,7 +163,7 @@ pub trait Links<F> {
         true
     }
 
-    /// Whose request this is that the peer sends; asked for each if [`Site::forwarded`].
+    /// The client of a request that the peer sends; asked for each if [`Site::forwarded`].
     #[expect(unused_variables, reason = "everybody speaks for themselves")]
     fn client(&self, peer: Peer, fields: &Fields<'_>) -> Peer {
         peer
@@ -176,8 +174,8 @@ pub trait Links<F> {
         None
     }
 
-    /// The protocol of a connection that has just been accepted, or of a sealed one whose handshake
-    /// agreed on this name (ALPN, RFC 7301); the name may be empty. `None` is HTTP/1.
+    /// The protocol of a connection just accepted, or of a sealed one with a handshake that agreed
+    /// on this name (ALPN, RFC 7301). The name may be empty. `None` is HTTP/1.
     #[expect(unused_variables, reason = "HTTP/1 on every listener")]
     fn protocol(
         &self,
@@ -200,8 +198,7 @@ impl<F> Links<F> for ClearHttp1 {}
 ///
 /// All shared references, so a driver can hold one across a wait.
 pub struct Cx<'a, F> {
-    /// What is served, and the limits; fixed after start-up. For a request: by the host that it
-    /// names.
+    /// The site and the limits; fixed after start-up. For a request: those of its host.
     pub site: &'a Site,
     /// Private to the worker or shared: the origin cannot tell.
     pub cache: &'a dyn Cache<F>,

@@ -6,7 +6,7 @@ use core::ops::Range;
 use regatta_op::{Now, Tick};
 
 /// The peer's address and the listener, in 19 bytes: IPv4 addresses are kept in IPv4-mapped form,
-/// and `[::]:0`, which is nobody's, stands for none.
+/// and `[::]:0`, which no peer has, stands for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Peer {
     address: [u8; 16],
@@ -38,7 +38,7 @@ impl Peer {
         Self { listener, ..self }
     }
 
-    /// Which of the worker's listeners the connection came to.
+    /// Number of the worker's listener that accepted the connection.
     #[must_use]
     pub const fn listener(self) -> u8 {
         self.listener
@@ -59,7 +59,7 @@ impl Peer {
     }
 }
 
-/// How an exchange ended.
+/// Outcome of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyOutcome {
     /// The kernel has every byte of the response.
@@ -70,12 +70,12 @@ pub enum ReplyOutcome {
     Aborted,
     /// The peer took the response too slowly.
     Slow,
-    /// The server ended it: it was going away and could not wait, or the system failed it.
+    /// The server ended it: overloaded, going away, or failed by the disk or the system.
     Cut,
 }
 
 impl ReplyOutcome {
-    /// One lower-case word.
+    /// Name of the outcome: a lower-case word.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -91,7 +91,7 @@ impl ReplyOutcome {
 /// The facts of one exchange. Text comes from the peer as it was sent: a log must escape it.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
-    /// When the response was finished, seconds since 1970-01-01T00:00:00Z.
+    /// Time at which the response was finished, seconds since 1970-01-01T00:00:00Z.
     pub unix: u64,
     /// The client.
     pub peer: Peer,
@@ -111,9 +111,9 @@ pub struct Record<'a> {
     pub sent_bytes: u64,
     /// Bytes of the body that the kernel has taken: fewer than promised if it was cut short.
     pub body_sent_bytes: u64,
-    /// How it ended.
+    /// Outcome of the exchange.
     pub outcome: ReplyOutcome,
-    /// Why the request was refused, if it was.
+    /// Reason why the request was refused, if it was.
     pub refused: Option<Refusal>,
     /// `Referer`, as sent.
     pub referer: Option<&'a [u8]>,
@@ -121,14 +121,14 @@ pub struct Record<'a> {
     pub user_agent: Option<&'a [u8]>,
     /// From parsing the request to the end, milliseconds.
     pub duration_ms: u64,
-    /// True if the connection was to go on after it.
+    /// True if the connection was to stay open after it.
     pub keep_alive: bool,
 }
 
 /// An error of the system with a file that was to be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileFault<'a> {
-    /// What the host is called; empty for the first.
+    /// Name of the host; empty for the first.
     pub host: &'a str,
     /// The path below its root, decoded.
     pub path: &'a [u8],
@@ -154,8 +154,8 @@ pub trait Log {
     /// Takes one record. Must not wait: a log that is behind drops lines and counts them.
     fn record(&self, record: &Record<'_>);
 
-    /// Takes the cause of a 500, or of one that was averted, for those who run the server. Must not
-    /// wait, and may drop what comes often.
+    /// Takes the cause of a 500, or of one that was averted, for the operator. Must not wait, and
+    /// may drop frequent ones.
     #[expect(unused_variables, reason = "a log that is for exchanges only")]
     fn fault(&self, fault: &FileFault<'_>) {}
 }
@@ -172,7 +172,7 @@ impl Log for NoLog {
     fn record(&self, _: &Record<'_>) {}
 }
 
-/// What a [`Record`] needs of its request, which is gone by then. The buffer is reused.
+/// Facts of a request for its [`Record`]: the request is gone by then. The buffer is reused.
 #[derive(Debug, Default)]
 pub(crate) struct Note {
     text: Vec<u8>,
@@ -230,7 +230,7 @@ impl Note {
         (self.head_bytes, self.body_bytes) = (head_bytes, body_bytes);
     }
 
-    /// Notes why the request is refused.
+    /// Notes the reason why the request is refused.
     pub(crate) const fn refuse(&mut self, refusal: Refusal) {
         self.refused = Some(refusal);
     }

@@ -1,30 +1,30 @@
-//! Why a request is refused, whatever file it asks for.
+//! Reasons to refuse a request, whatever file it asks for.
 use regatta_http::{Status, h1::HeadFault};
 
-/// Why a request is refused, whatever file it asks for.
+/// Reason why a request is refused, whatever file it asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Its head is malformed or too large.
+    /// Malformed or too large head.
     Head(HeadFault),
-    /// Its head did not come in time.
+    /// Head not received in time.
     HeadDeadline,
-    /// Its content did not come in time.
+    /// Content not received in time.
     ContentDeadline,
-    /// Its content is longer than the server discards.
+    /// Content longer than the server discards.
     ContentTooLarge,
-    /// Its chunks are malformed.
+    /// Malformed chunks.
     Chunks,
-    /// Its path cannot be decoded, or leads out of the root.
+    /// Path that cannot be decoded, or leads out of the root.
     Path,
-    /// Its method is known but not served.
+    /// Known method that is not served.
     Method,
-    /// Its method is not known.
+    /// Unknown method.
     UnknownMethod,
-    /// It has an expectation that is not known.
+    /// Unknown expectation.
     Expectation,
     /// The server has too much to do.
     Overload,
-    /// Its client has too many connections, or sends too many requests.
+    /// Client with too many connections or requests.
     TooMany,
 }
 
@@ -45,7 +45,7 @@ impl Refusal {
         }
     }
 
-    /// One lower-case word, for a log.
+    /// Name of the refusal for a log: a lower-case word.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

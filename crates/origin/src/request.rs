@@ -10,12 +10,12 @@ use regatta_http::{
     target::{Path, Target, decode_path},
 };
 
-/// What an exchange may know of a request: a view of what a protocol has parsed.
+/// View of a request for an exchange, over the values that a protocol has parsed.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// The method.
     pub method: Method,
-    /// What the request target names.
+    /// Resource that the request target names.
     pub target: Target<'a>,
     /// The conditional fields.
     pub conditions: &'a RequestConditions<'a>,
@@ -23,20 +23,20 @@ pub struct Request<'a> {
     pub range: Option<&'a [u8]>,
     /// `Accept-Encoding`
     pub accept_encoding: FieldLines<'a>,
-    /// What it says of its destination.
+    /// Purpose of the response.
     pub destination: Destination<'a>,
-    /// True if `Expect` names what is not known here.
+    /// True if `Expect` has an unknown expectation.
     pub expects_unknown: bool,
-    /// True if its content is longer than what is discarded.
+    /// True if its content is longer than the server discards.
     pub too_large: bool,
 }
 
-/// What the response is for.
+/// Purpose of the response, and the client's credentials.
 #[derive(Clone, Copy, Debug)]
 pub enum Destination<'a> {
-    /// What these fields say, which are read only if it matters.
+    /// Fields with the answer, which are read only if it matters.
     Fields(Fields<'a>),
-    /// What is known of them, by a protocol without fields or once they are gone.
+    /// Known values, from a protocol without fields or when the fields are gone.
     Known {
         /// True: a document to show.
         document: bool,
@@ -54,8 +54,8 @@ impl<'a> Destination<'a> {
         }
     }
 
-    /// The value of the only field line of this name; `None` if there is none, or another, or the
-    /// fields are not known any more.
+    /// The value of the only field line of this name; `None` if there is none, more than one, or no
+    /// field.
     pub(crate) fn field(self, name: &str) -> Option<&'a [u8]> {
         let Self::Fields(fields) = self else {
             return None;
@@ -71,7 +71,7 @@ impl<'a> Destination<'a> {
             Self::Known { document, .. } => return document,
             Self::Fields(fields) => fields,
         };
-        // A browser says for what it asks; others name the type.
+        // A browser names its destination; other clients name the type.
         if let Some(destination) = fields.get("sec-fetch-dest") {
             return [&b"document"[..], b"iframe", b"frame"].contains(&destination);
         }
@@ -90,7 +90,7 @@ impl Request<'_> {
     /// The path of the requested file; it is decoded into `room` if necessary.
     ///
     /// # Errors
-    /// Why a request that names none is refused; `None` if it is one to the server itself.
+    /// The refusal of a request that names no file; `None` for one to the server itself.
     #[inline(always)]
     pub(crate) fn path<'b>(&'b self, room: &'b mut Vec<u8>) -> Result<Path<'b>, Option<Refusal>> {
         decode_path(self.raw_path()?, room).map_err(|_| Some(Refusal::Path))
@@ -111,13 +111,13 @@ impl Request<'_> {
         }
     }
 
-    /// True if a file is looked for.
+    /// True if the request needs a file.
     #[inline(always)]
     pub(crate) const fn needs_file(&self) -> bool {
         self.method.is_get_or_head() && !self.expects_unknown && !self.too_large
     }
 
-    /// Why it is refused where no file is looked for; `None`: it is not.
+    /// The refusal of a request that needs no file; `None`: it is not refused.
     #[cold]
     const fn without_file(&self) -> Option<Refusal> {
         match self.method {

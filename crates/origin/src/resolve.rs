@@ -33,7 +33,7 @@ enum Step {
     NotFound,
 }
 
-/// What is searched for.
+/// Subject of a search.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target<'a> {
     pub(crate) path: &'a Path<'a>,
@@ -49,14 +49,14 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Why a file answers.
+/// Role of a file that answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// It is what the target names.
+    /// The file that the target names.
     Itself,
-    /// It answers a navigation to a path that does not exist.
+    /// The answer to a navigation to a path that does not exist.
     Fallback,
-    /// It is the body of a response with this status: 404 or 410.
+    /// The body of a response with this status: 404 or 410.
     Instead(Status),
 }
 
@@ -168,7 +168,7 @@ impl Search {
         }
     }
 
-    /// Why a file of this name answers.
+    /// Role of a file of this name.
     pub(crate) fn role(self) -> Role {
         match self.step {
             Step::Itself | Step::Clean | Step::Index(_) | Step::Rule(Status::OK) => Role::Itself,
@@ -178,7 +178,7 @@ impl Search {
         }
     }
 
-    /// Why this name is tried, for people.
+    /// Reason why this name is tried, for people.
     pub(crate) fn reason(self) -> &'static str {
         match self.step {
             Step::Itself => "the path itself",
@@ -220,7 +220,7 @@ impl Search {
     }
 }
 
-/// How many index names are tried: as many as a byte can number.
+/// Number of index names that are tried, at most as many as a byte can number.
 fn index_names(rules: &ContentRules) -> usize {
     rules.index.len().min(usize::from(u8::MAX))
 }

@@ -24,11 +24,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Adds fields for the files with a path that matches `pattern`; `place` is where they were
-    /// said.
-    ///
-    /// # Errors
-    /// The reason for which the rule is not taken.
+    /// Adds fields for the files with a path that matches `pattern`; `place` names the rule.
     pub fn add_headers(
         &mut self,
         pattern: &Pattern<'_>,
@@ -38,9 +34,9 @@ impl Rules {
         self.headers.add(pattern, lines, place)
     }
 
-    /// Adds fields for the files with a path that matches `pattern` to those that a rule for the
-    /// same paths has, if there is one: what [`Self::add_headers`] has added stays, and of further
-    /// fields with one name all are sent.
+    /// Adds fields for the files with a path that matches `pattern`. If there is a rule for the
+    /// same paths, they join its fields. Fields that [`Self::add_headers`] has added stay; of
+    /// further fields with one name all are sent.
     ///
     /// # Errors
     /// The limit that is in the way.
@@ -85,7 +81,7 @@ impl Rules {
         !self.auth.is_empty()
     }
 
-    /// Who may see a path, which is decoded and relative: what the most specific rule says.
+    /// The most specific rule for the users of a path, which is decoded and relative.
     pub(crate) fn auth(&self, path: &[u8]) -> Option<&AuthRule> {
         let mut found = None;
         self.auth.visit(path, &mut |rule, _| {
@@ -95,8 +91,8 @@ impl Rules {
         found
     }
 
-    /// Who may see the file of this name, if that is another rule than that of the path asked for:
-    /// whoever may see the path has not been compared with its users.
+    /// The rule for the users of the file of this name, unless it is also that of the requested
+    /// path. The users of the latter have been checked already, those of the former have not.
     #[inline]
     pub(crate) fn auth_beside(&self, path: &[u8], name: &[u8]) -> Option<&AuthRule> {
         if !self.has_auth() {
@@ -106,13 +102,13 @@ impl Rules {
         self.auth(name).filter(|rule| !admitted(rule))
     }
 
-    /// Where it was said who may see a path, which is decoded and relative.
+    /// Place of the rule for the users of a path, which is decoded and relative.
     #[must_use]
     pub fn auth_place(&self, path: &[u8]) -> Option<&str> {
         self.auth(path).map(|rule| &*rule.place)
     }
 
-    /// Lets scripts of other sites read what is sent for the paths that match `pattern`.
+    /// Lets scripts of other sites read responses for the paths that match `pattern`.
     ///
     /// # Errors
     /// The reason for which the rule is not taken.
@@ -137,7 +133,7 @@ impl Rules {
         !self.cors.is_empty()
     }
 
-    /// What the most specific rule for a path, which is decoded and relative, says of scripts.
+    /// Result of the most specific rule for scripts, for a path that is decoded and relative.
     pub(crate) fn grant(
         &self,
         path: &[u8],
@@ -157,15 +153,15 @@ impl Rules {
         &self.cors_rules[usize::from(number)]
     }
 
-    /// Removes what rules for headers say of scripts from a head that is not finished: where a rule
-    /// for scripts says something, it counts.
+    /// Removes permissions for scripts that rules for headers have added to a head that is not
+    /// finished. A rule for scripts replaces them.
     pub(crate) fn remove_grants(&self, head: &mut Vec<u8>) {
         if self.headers.grants() {
             cors::remove_grants(head);
         }
     }
 
-    /// Where a redirect leads from a target that no file answers for; `None` if nowhere else.
+    /// Target of the redirect for a request target that no file answers; `None` if there is none.
     #[must_use]
     pub fn location(&self, target: &[u8]) -> Option<Vec<u8>> {
         let mut room = Vec::new();
@@ -177,8 +173,8 @@ impl Rules {
         }
     }
 
-    /// Where the redirect was said that a path meets: one that comes before files if `forced`, else
-    /// one for paths that do not exist. `path` is decoded and relative.
+    /// Place of the redirect that a path meets: one that comes before files if `forced`, else one
+    /// for paths that do not exist. `path` is decoded and relative.
     #[must_use]
     pub fn redirect_place(&self, path: &[u8], forced: bool) -> Option<&str> {
         let redirects = &self.redirects;
@@ -213,7 +209,7 @@ pub(crate) struct Redirects {
     others: Patterns<Redirect>,
 }
 
-/// What becomes of the paths that match a pattern.
+/// Rule for the paths that match a pattern: a redirect, a file, or a status.
 #[derive(Clone, Debug)]
 pub struct Redirect {
     status: Status,
@@ -222,19 +218,19 @@ pub struct Redirect {
     place: Box<str>,
 }
 
-/// Why there is no such redirect.
+/// Reason why a redirect cannot be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RedirectFault {
-    /// It has another status than it may have.
+    /// A status that a rule cannot have.
     Status,
-    /// It leads nowhere.
+    /// No target.
     Nowhere,
-    /// Where it leads is malformed.
+    /// A malformed target.
     To(TemplateFault),
 }
 
 impl RedirectFault {
-    /// What is wrong and what helps, for people.
+    /// Sentence for people: the fault, and what helps.
     #[must_use]
     pub const fn reason(self) -> &'static str {
         match self {
@@ -245,10 +241,10 @@ impl RedirectFault {
     }
 }
 
-/// What a rule makes of a path.
+/// Result of a rule for a path.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Ruled {
-    /// It leads elsewhere.
+    /// A redirect to another place.
     Elsewhere(Status, Vec<u8>),
     /// A file answers, with this status ([`Redirects::file`]).
     File(Status),
@@ -257,11 +253,11 @@ pub(crate) enum Ruled {
 }
 
 impl Redirect {
-    /// What becomes of the paths that match `pattern`. `to` is where they lead; with status 200,
-    /// 404 or 410 it is the path of the file that answers, and may be empty with the latter two.
+    /// A rule for the paths that match `pattern`. `to` is their target. With status 200, 404 or 410
+    /// it is the path of the file that answers, and may be empty with the latter two.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the rule.
     pub fn new(
         pattern: &Pattern<'_>,
         to: &str,
@@ -294,13 +290,13 @@ impl Redirect {
 }
 
 impl Redirects {
-    /// What becomes of a path before a file is looked for.
+    /// Result of the rules that come before the search for a file.
     #[inline(always)]
     pub(crate) fn before_files(&self, path: &Path<'_>) -> Option<Ruled> {
         if self.forced.is_empty() { None } else { ruled(&self.forced, path) }
     }
 
-    /// What becomes of a path that no file answers.
+    /// Result of the rules for a path that no file answers.
     pub(crate) fn without_file(&self, path: &Path<'_>) -> Option<Ruled> {
         ruled(&self.others, path)
     }

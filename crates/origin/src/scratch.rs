@@ -1,4 +1,4 @@
-//! What the connections of one worker share: buffers, the formatted date, boundaries.
+//! Resources shared by the connections of one worker: buffers, the formatted date, boundaries.
 use crate::{
     READ_BYTES_MAX, ReleaseSource, input::Input, location::Room, ongoing::Ongoing,
     releases::Releases,
@@ -31,17 +31,17 @@ pub struct Scratch<F> {
     #[expect(clippy::vec_box, reason = "the boxes are what is kept")]
     inputs: RefCell<Vec<Box<Input>>>,
     ongoing: RefCell<Vec<Box<Ongoing<F>>>>,
-    /// Where paths are decoded, and where names of candidates are put together.
+    /// Buffers in which paths are decoded, and names of candidates are put together.
     pub(crate) decoded: RefCell<Vec<u8>>,
     pub(crate) candidate: RefCell<Room>,
-    /// Where names are put together that say of which host they are.
+    /// Buffer in which names with the prefix of their host are put together.
     pub(crate) key: RefCell<Vec<u8>>,
     /// Field sections of earlier requests.
     pub(crate) seen: RefCell<Seen>,
     second: Cell<u64>,
     date: Cell<[u8; DATE_BYTES]>,
     boundary_key: [u8; 16],
-    /// How many boundaries there have been.
+    /// Number of boundaries made so far.
     boundaries: Cell<u64>,
     /// Sites that changed with their roots, if any may.
     pub(crate) releases: Option<Releases>,

@@ -11,11 +11,11 @@ pub const RECORD_BYTES_MAX: usize = RECORD_PLAIN_BYTES_MAX + 256 + 5;
 /// Encrypts one connection.
 pub trait Seal: Debug + Send {
     /// Takes the record at the front of `wire`, which it may decrypt in place: appends its contents
-    /// to `plain`, and any answer to `reply`. Returns how many bytes were used; 0 if the record is
-    /// not complete.
+    /// to `plain`, and any answer to `reply`. Returns the bytes used; 0 if the record is not
+    /// complete.
     ///
     /// # Errors
-    /// It is malformed, or was altered; `reply` may hold an alert for the peer.
+    /// The record is malformed, or was altered; `reply` may hold an alert for the peer.
     fn open(
         &mut self,
         wire: &mut [u8],

@@ -18,12 +18,12 @@ pub const STALE_PERIODS_MAX: u64 = 4;
 /// The longest name of a negative entry, bytes.
 const NEGATIVE_NAME_BYTES_MAX: usize = 256;
 
-/// Which queue an entry is in. There are three, so that a scan of missing names evicts no files,
-/// and a shortage of descriptors evicts only entries that hold some.
+/// Queue that an entry is in. There are three, so that a scan of missing names evicts no files, and
+/// a shortage of descriptors evicts only entries that hold some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Rank {
-    /// Directories, and files whose bodies are in memory.
+    /// Directories, and files with all bodies in memory.
     Held = 0,
     /// Files with at least one descriptor.
     Open = 1,
@@ -32,8 +32,7 @@ pub enum Rank {
 }
 
 impl Rank {
-    /// All ranks, in the order in which they are evicted when memory is short: bodies take the
-    /// most.
+    /// All ranks, in the order of eviction when memory is short: bodies take the most.
     pub const ALL: [Self; 3] = [Self::Held, Self::Open, Self::Negative];
 
     /// The rank of an entry.
@@ -47,10 +46,10 @@ impl Rank {
     }
 }
 
-/// What an entry costs.
+/// Cost of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
-    /// Its queue.
+    /// Queue of the entry.
     pub rank: Rank,
     /// Memory for its name, heads and bodies, bytes.
     pub bytes: usize,
@@ -84,7 +83,7 @@ impl Cost {
     }
 }
 
-/// What all entries of a cache cost.
+/// Cost of all entries of a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Entries by [`Rank`].
@@ -151,7 +150,7 @@ impl CachingRules {
     }
 }
 
-/// When an entry was last used, and SIEVE's mark in the lowest bit: a word that any number of
+/// Time of an entry's last use, with SIEVE's mark in the lowest bit: a word that any number of
 /// threads or processes may read and write.
 #[derive(Clone, Copy, Debug)]
 pub struct Use<'a>(pub &'a AtomicU64);
@@ -173,7 +172,7 @@ impl Use<'_> {
         }
     }
 
-    /// About when it was last used.
+    /// Approximate time of its last use.
     #[must_use]
     pub fn at(self) -> Tick {
         Tick(self.word() >> 1)
@@ -194,17 +193,17 @@ impl Use<'_> {
 }
 
 /// A queue of entries in the order in which they came, from which SIEVE (Zhang et al., NSDI 2024)
-/// evicts: a hit sets a mark and moves nothing; the hand goes from the oldest to the newest, clears
+/// evicts. A hit sets a mark and moves nothing. The hand goes from the oldest to the newest, clears
 /// marks, and evicts the first entry without one.
 ///
-/// Where links and marks ([`Use`]) are is the cache's business.
+/// The cache decides where links and marks ([`Use`]) are stored.
 pub trait Queue {
     /// Names an entry.
     type At: Copy + PartialEq + Debug;
     /// The name of none.
     const NONE: Self::At;
 
-    /// What a link names.
+    /// The entry that a link names.
     fn link(&self, link: Link<Self::At>) -> Self::At;
     /// Makes a link name another entry.
     fn set_link(&mut self, link: Link<Self::At>, to: Self::At);
@@ -232,8 +231,8 @@ pub trait Queue {
         self.set_link(if older == Self::NONE { Link::Oldest } else { Link::Newer(older) }, newer);
     }
 
-    /// The entry that goes next; `None` if there is none. The walk ends: it clears marks as it
-    /// goes. The hand stays at that entry and moves on as it leaves.
+    /// The next entry to evict; `None` if there is none. The walk ends, because it clears marks.
+    /// The hand stays at that entry and moves on as it leaves.
     #[inline]
     fn victim(&mut self) -> Option<Self::At> {
         let (oldest, hand) = (self.link(Link::Oldest), self.link(Link::Hand));
@@ -250,18 +249,18 @@ pub trait Queue {
     }
 }
 
-/// Where a queue keeps the name of an entry.
+/// Place of a name of an entry in a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link<At> {
     /// The entry that came last.
     Newest,
-    /// The one that came first.
+    /// The entry that came first.
     Oldest,
-    /// The one at which the walk goes on; none: at the oldest.
+    /// The entry at which the walk continues; none: at the oldest.
     Hand,
-    /// The one that came after this.
+    /// The entry that came after this.
     Newer(At),
-    /// The one that came before this.
+    /// The entry that came before this.
     Older(At),
 }
 

@@ -1,11 +1,11 @@
-//! What is served and the limits under which it is served; fixed after start-up.
+//! Configuration of a site: its rules and limits; fixed after start-up.
 use crate::{Hosts, Rules, Shared};
 use alloc::{borrow::ToOwned, boxed::Box, string::String, sync::Arc, vec, vec::Vec};
 use core::fmt;
 use regatta_http::{Status, target::Path};
 use regatta_op::{Coding, OpenReq};
 
-/// What is served, how, and within which limits.
+/// Configuration of a site: files, rules and limits.
 ///
 /// Every field is public: the server fills them from its table of options, tests from `default`.
 #[derive(Clone)]
@@ -14,7 +14,7 @@ pub struct Site {
     pub limits: Limits,
     /// Bounds on how long a peer may take.
     pub deadlines: Deadlines,
-    /// Which files answer which targets, and the fields that describe them.
+    /// Rules for the files that answer targets, and the fields that describe them.
     pub content: ContentRules,
     /// The owner's rules for paths.
     pub rules: Shared<Rules>,
@@ -24,13 +24,13 @@ pub struct Site {
     pub closed: Option<Status>,
     /// Number of the change of roots that brought this site; 0 if the process began with it.
     pub release: u64,
-    /// What is remembered of files, for how long.
+    /// Limits of the cache.
     pub caching: CachingRules,
-    /// Requests may be those of others than the peer ([`crate::Links::client`]).
+    /// True if requests may be those of others than the peer ([`crate::Links::client`]).
     pub forwarded: bool,
     /// The media type of a file name.
     pub media_types: &'static dyn MediaTypes,
-    /// Seeds the cache's hash, for nothing else: what is made of it must not be seen outside. A
+    /// Seeds the cache's hash and nothing else: values made from it must not be seen outside. A
     /// server draws it at random per worker.
     pub seed: u64,
     /// The key from which the boundaries of multipart responses are made. The same key and the same
@@ -38,7 +38,7 @@ pub struct Site {
     pub boundary_key: u128,
     /// The number of the host that it is the site of, which is that of its root; 0 is the first.
     pub host: u16,
-    /// What that host is called; empty for the first.
+    /// Name of that host; empty for the first.
     pub host_name: Box<str>,
     /// Hosts that have sites of their own: this is the first one's.
     pub hosts: Hosts,
@@ -82,8 +82,7 @@ impl fmt::Debug for Site {
 
 impl Site {
     /// This site, which answers for all hosts but these: each has its names and a site. They are in
-    /// the order of their roots, which have the numbers from 1 on; names are in lower case, without
-    /// a port.
+    /// the order of their roots, numbered from 1 on. Names are in lower case, without a port.
     ///
     /// # Panics
     /// If they are more than 65,535.
@@ -119,12 +118,11 @@ impl Site {
     }
 }
 
-/// A page of the owner's for an error. It is in memory from the start: an error may say that the
-/// disk does not answer.
+/// A page of the owner's for an error. It is in memory: the disk may be the cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorPage {
     pub(crate) status: Status,
-    /// The field lines that it always has; none says how long it may be kept.
+    /// The field lines that it always has; none limits how long it may be kept.
     pub(crate) fields: Box<[u8]>,
     pub(crate) body: Arc<[u8]>,
 }
@@ -132,16 +130,16 @@ pub struct ErrorPage {
 /// Bounds on what a peer may send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Longest request head, bytes, from the request line to the blank line; more is 431, or 414
-    /// if not even the request line fits. Drivers receive no more at once, so that a connection
-    /// keeps at most twice as much of what comes behind the request that it answers.
+    /// Longest request head, bytes, from the request line to the blank line; more is 431, or 414 if
+    /// not even the request line fits. Drivers receive no more at once, so that a connection keeps
+    /// at most twice as many bytes behind the request that it answers.
     pub head_bytes_max: usize,
     /// Longest request target, bytes; more is 414.
     pub target_bytes_max: usize,
-    /// Most field lines in a request head; more is 431. At most what the parser's store holds (64).
+    /// Most field lines in a request head; more is 431. At most [`regatta_http::h1::FIELDS_MAX`].
     pub fields_max: usize,
-    /// Longest request body that is read and discarded, bytes, so that the connection can go on;
-    /// more is 413 and the end of the connection.
+    /// Longest request body that is read and discarded, bytes, to keep the connection open; more is
+    /// 413 and the end of the connection.
     pub discard_body_bytes_max: u64,
     /// Requests answered on one connection before it is closed; 0 is no limit.
     pub requests_max: u32,
@@ -173,31 +171,30 @@ impl Default for Limits {
 pub struct Deadlines {
     /// From the first byte of a request head to its last; also for a body that is discarded.
     pub head_ms_max: u64,
-    /// From the acceptance of a connection that is encrypted to the end of its handshake.
+    /// For the PROXY header of a connection, and then for its handshake if it is encrypted.
     pub handshake_ms_max: u64,
-    /// From the acceptance of a connection, or the end of its handshake, to the first byte of a
-    /// request.
+    /// From the acceptance of a connection, or the end of its handshake, to a request's first byte.
     pub first_request_ms_max: u64,
     /// From the end of a response to the next request's first byte.
     pub idle_ms_max: u64,
-    /// How often a response's progress is looked at.
+    /// Interval at which a response's progress is checked.
     pub send_window_ms: u64,
     /// Bytes per second that the peer must take within each window.
     pub send_rate_min: u64,
-    /// How long the disk may take for one operation.
+    /// Time that the disk may take for one operation.
     pub disk_ms_max: u64,
-    /// How much of that a peer is waited for that sends no more, and may have left.
+    /// Part of that time for a peer that sends no more, and may have left.
     pub half_closed_ms_max: u64,
     /// From the end of our half of a connection to the end of the peer's.
     pub linger_ms_max: u64,
-    /// When the server is going away: how long an idle connection may still send a request, which
-    /// is answered and told that it is the last. 0 closes idle connections at once.
+    /// Time in which an idle connection may still send a request while the server is going away;
+    /// the response to it is marked as the last. 0 closes idle connections at once.
     pub drain_idle_ms: u64,
 }
 
 impl Deadlines {
-    /// How long a connection may still send its first request when the server is going away: four
-    /// times as long as one that idles, since whoever has just connected is about to ask.
+    /// Time in which a connection may still send its first request while the server is going away.
+    /// It is four times that of an idle one, since a new client is about to ask.
     #[must_use]
     pub const fn drain_first_ms(&self) -> u64 {
         self.drain_idle_ms.saturating_mul(4)
@@ -221,7 +218,7 @@ impl Default for Deadlines {
     }
 }
 
-/// Which files answer which targets, and the fields that describe them.
+/// Rules for the files that answer targets, and the fields that describe them.
 ///
 /// Paths are relative to the root, decoded, with `/` between segments and none at either end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -230,13 +227,14 @@ pub struct ContentRules {
     pub index: Box<[Box<str>]>,
     /// Answer `/name` from `name.html` where there is no `name`.
     pub clean_urls: bool,
-    /// What answers a navigation to nothing (a single-page application's shell); empty is none.
+    /// File that answers a navigation to a missing path (the shell of an application); empty is
+    /// none.
     pub fallback: Box<str>,
     /// The body of 404 responses; empty is none.
     pub not_found: Box<str>,
-    /// Serve `name.br`, `name.zst`, `name.gz` for `name` to those who accept them.
+    /// Serve `name.br`, `name.zst`, `name.gz` for `name` to clients that accept them.
     pub precompressed: bool,
-    /// Serve names that start with a dot. `.well-known` at the root always is, but for such names
+    /// Serve names that start with a dot. `.well-known` at the root is served, but not such names
     /// in it.
     pub dotfiles: bool,
     /// `_headers` and `_redirects` at the root hold rules: they are not served.
@@ -245,7 +243,7 @@ pub struct ContentRules {
     pub charset: Box<str>,
     /// `Cache-Control` of pages (`text/html`); empty is none.
     pub cache_control_page: Box<str>,
-    /// `Cache-Control` of files whose name holds a hash of their content; empty is none.
+    /// `Cache-Control` of files with a hash of their content in their name; empty is none.
     pub cache_control_asset: Box<str>,
     /// `Cache-Control` of everything else; empty is none.
     pub cache_control_other: Box<str>,
@@ -273,7 +271,7 @@ impl Default for ContentRules {
     }
 }
 
-/// What is remembered of files, for how long.
+/// Limits of the cache: sizes and ages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CachingRules {
     /// False: every request opens, sends and closes its file (the server of Brecht et al. 2004).
@@ -286,19 +284,19 @@ pub struct CachingRules {
     pub descriptors_max: usize,
     /// Most memory for names, heads and bodies, bytes.
     pub bytes_max: usize,
-    /// Longest file whose body is held in memory, bytes; it needs no descriptor then.
+    /// Longest file with its body held in memory, bytes; it needs no descriptor then.
     pub body_bytes_max: u64,
-    /// Most bytes of a body that are read at once, into a buffer that the worker lends; a longer
-    /// one is read in parts.
+    /// Most bytes of a body read at once, into a buffer that the worker lends. Longer ones take
+    /// several.
     pub read_bytes_max: usize,
-    /// Longest held body that is copied behind the head into one buffer, bytes, where the two are
-    /// not kept in one piece; a longer one is a segment of its own.
+    /// Longest held body that is copied behind the head into one buffer, bytes, unless the two are
+    /// kept in one piece. A longer one is a segment of its own.
     pub copy_bytes_max: usize,
     /// Age at which a remembered file is opened again to see whether it changed, milliseconds.
     pub revalidate_ms: u64,
     /// Age at which a name of nothing is forgotten, milliseconds.
     pub negative_ms: u64,
-    /// What nobody has asked for in so long is forgotten, milliseconds, or a sweep later.
+    /// Time after which an unused entry is forgotten, milliseconds, or a sweep later.
     pub inactive_ms: u64,
 }
 
@@ -306,8 +304,8 @@ pub struct CachingRules {
 pub const READ_BYTES_MAX: usize = 256 << 10;
 
 impl CachingRules {
-    /// How long after a sweep for what is inactive the next one starts, milliseconds; nothing is
-    /// ever inactive if [`CachingRules::inactive_ms`] is the largest number.
+    /// Pause after a sweep for inactive entries, milliseconds. None ever is inactive if
+    /// [`CachingRules::inactive_ms`] is the largest number.
     #[must_use]
     pub fn sweep_ms(&self) -> u64 {
         if self.inactive_ms == u64::MAX { u64::MAX } else { (self.inactive_ms / 8).max(1) }
@@ -350,19 +348,18 @@ impl MediaTypes for CommonTypes {
     }
 }
 
-/// What follows the last dot of a path's last segment; `None` if there is no dot, or only a
-/// leading one.
+/// The part of a path's last segment behind the last dot; `None` if only a leading dot, or none.
 pub(crate) fn suffix(path: &[u8]) -> Option<&[u8]> {
     let name = path.rsplit(|&byte| byte == b'/').next()?;
     let dot = name.iter().rposition(|&byte| byte == b'.')?;
     (dot > 0).then(|| &name[dot + 1..])
 }
 
-/// Where rules are at the root, if [`ContentRules::rules_files`] says so.
+/// Files with rules at the root, if [`ContentRules::rules_files`] is set.
 pub const RULES_FILES: [&str; 2] = ["_headers", "_redirects"];
 
 impl ContentRules {
-    /// Why no file answers for a path, whatever there is; `None` if one may.
+    /// Reason why no file may answer for a path; `None` if one may.
     #[inline]
     pub(crate) fn hides(&self, path: &Path<'_>) -> Option<&'static str> {
         if path.hidden && !self.dotfiles {

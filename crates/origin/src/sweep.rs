@@ -1,29 +1,28 @@
-//! The slow sweep for entries that nobody uses: the same for all caches, wherever their entries
-//! are.
+//! The slow sweep for unused entries: the same for all caches, wherever their entries are.
 use crate::CachingRules;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use regatta_op::Tick;
 
-/// Entries that one call of a sweep looks at. Few are removed at once: closing a deleted file may
+/// Entries that one call of a sweep checks. Few are removed at once: closing a deleted file may
 /// take the disk a while.
 const SWEEP_ENTRIES: usize = 1024;
 /// Entries that one call of a sweep removes.
 const SWEEP_REMOVALS: usize = 32;
-/// How long a sweep pauses before it continues, milliseconds.
+/// Pause of a sweep before it continues, milliseconds.
 pub const SWEEP_PAUSE_MS: u64 = 10;
 
-/// When and where a sweep continues: words that all users of the cache share, 0 at first.
+/// Time and place of a sweep's next piece: words that all users of the cache share, 0 at first.
 #[derive(Clone, Copy, Debug)]
 pub struct Sweep<'a> {
-    /// When, ticks.
+    /// Time, ticks.
     pub on: &'a AtomicU64,
-    /// At which entry.
+    /// Place: the number of an entry.
     pub at: &'a AtomicU64,
 }
 
 impl Sweep<'_> {
-    /// When it continues.
+    /// Time of the next piece.
     #[must_use]
     pub fn on(&self) -> Tick {
         Tick(self.on.load(Relaxed))

@@ -1,5 +1,5 @@
-//! A cache in private memory: a hash table with SIEVE eviction, bounded in every dimension. One
-//! worker has it alone, or the threads of a process share it: only the locks differ.
+//! A cache in private memory: a hash table with SIEVE eviction, bounded in every dimension. It
+//! belongs to one worker, or the threads of a process share it: only the locks differ.
 mod table;
 
 use self::table::{AgedEntry, Expired, NamedEntry, Table};
@@ -17,8 +17,8 @@ pub type LocalCache<F> = TableCache<F, OneThread>;
 
 /// A cache with one readers' lock for its names and a lock for each entry ([S] §4).
 ///
-/// A hit takes these two. What goes out is chosen by SIEVE ([`crate::Queue`]); it is let go of, and
-/// files are closed, under no lock.
+/// A hit takes these two. SIEVE ([`crate::Queue`]) chooses the entry to evict. Evicted entries are
+/// dropped, and files closed, under no lock.
 pub struct TableCache<F, L: Locks> {
     rules: CachingRules,
     hasher: FixedState,
@@ -29,9 +29,9 @@ pub struct TableCache<F, L: Locks> {
 
 /// The kind of lock that guards a [`TableCache`].
 pub trait Locks {
-    /// One around a value.
+    /// A lock around a value.
     type Of<T>: Lock<T>;
-    /// Several threads use what it guards.
+    /// True if several threads use the guarded value.
     const SHARED: bool;
 }
 
@@ -255,7 +255,7 @@ impl<F: File, L: Locks> Cache<F> for TableCache<F, L> {
         self.change(tally, |table| table.clear(now, tally));
     }
 
-    /// Nobody looks anything up meanwhile.
+    /// No look-up happens meanwhile.
     fn renew(&self, tally: &Tally<'_>, replace: &mut dyn FnMut() -> Option<Tick>) {
         self.change(tally, |table| {
             if let Some(now) = replace() {

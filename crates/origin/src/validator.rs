@@ -1,17 +1,17 @@
-//! Entity tags: what tells one content of a file from another in ETag (RFC 9110 §8.8.3).
+//! Entity tags: they distinguish one content of a file from another in ETag (RFC 9110 §8.8.3).
 use alloc::{boxed::Box, vec::Vec};
 use regatta_op::{Coding, FileId, Modified};
 
-/// The tag of a file's content: in quotes 64 bits of its length, which file it is on which device,
-/// its modification time and its change time; and the coding's name.
+/// The tag of a file's content. In quotes it has 64 bits, made from length, device, inode,
+/// modification time and change time, and the coding's name.
 ///
 /// The change time is part of it because modification times can be set back (`rsync`, archives,
-/// reproducible builds); the file, because another may have been put in its place within one tick
-/// of the clock. The price is that two hosts never give the same tag to their copies of a file; one
-/// that is wrong now and then would cost more.
+/// reproducible builds). The inode is, because another file may have taken the place within one
+/// tick of the clock. The price is that two hosts never give the same tag to their copies of a
+/// file; a tag that is wrong now and then would cost more.
 ///
-/// Of a file that is `young`, so that another change may not show, the tag is weak. It also differs
-/// from the one that the file has later: what changed after all does not keep the tag of before.
+/// If the file is `young`, so that another change may not show, the tag is weak. It also differs
+/// from the later tag of the file: content that changed after all does not keep the earlier tag.
 pub(crate) fn etag(id: &FileId, coding: Option<Coding>, young: bool) -> Box<[u8]> {
     let mut state = mix(id.len);
     for fact in [id.device, id.inode, nanoseconds(id.modified), nanoseconds(id.changed)] {
@@ -41,8 +41,7 @@ fn nanoseconds(time: Modified) -> u64 {
     time.secs.cast_unsigned().wrapping_mul(1_000_000_000).wrapping_add(u64::from(time.nanos))
 }
 
-/// The output function of splitmix64: a bijection, so no two lengths or times collide by
-/// themselves.
+/// The output function of splitmix64, a bijection: no two lengths or times collide by themselves.
 const fn mix(value: u64) -> u64 {
     let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

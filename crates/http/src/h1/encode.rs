@@ -32,8 +32,7 @@ impl Decimal {
     }
 }
 
-/// Appends `HTTP/1.1 CODE REASON` and a line end. This server always sends its own version
-/// (RFC 9110 §6.2).
+/// Appends `HTTP/1.1 CODE REASON` and a line end: always this server's own version (RFC 9110 §6.2).
 pub fn write_status_line(out: &mut Vec<u8>, status: Status) {
     if let Some(line) = status.line() {
         out.extend_from_slice(line.as_bytes());
@@ -53,8 +52,8 @@ pub fn write_request_line(out: &mut Vec<u8>, method: &str, target: &[u8]) {
     out.extend_from_slice(b" HTTP/1.1\r\n");
 }
 
-/// Appends `name: value` and a line end. Both are the caller's own or already checked: they hold no
-/// line end.
+/// Appends `name: value` and a line end. The caller has made or checked both: they hold no line
+/// end.
 pub fn write_field(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     debug_assert!(!value.iter().any(|byte| b"\r\n\0".contains(byte)), "a value is one line");
     out.extend_from_slice(name.as_bytes());
@@ -63,12 +62,12 @@ pub fn write_field(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends a field whose value is a number.
+/// Appends a field with a number as its value.
 pub fn write_decimal_field(out: &mut Vec<u8>, name: &str, value: u64) {
     write_field(out, name, Decimal::new(value).as_bytes());
 }
 
-/// Appends a field whose value is a date: `secs` since 1970.
+/// Appends a field with a date as its value: `secs` since 1970.
 pub fn write_date_field(out: &mut Vec<u8>, name: &str, secs: i64) {
     write_field(out, name, &date::format(secs));
 }

@@ -1,4 +1,4 @@
-//! Where a message's content ends (RFC 9112 §6).
+//! The end of a message's content (RFC 9112 §6).
 use super::Version;
 use crate::field::{decimal, same};
 
@@ -30,7 +30,7 @@ pub enum ResponseBody {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ambiguous;
 
-/// What the framing fields of one head say, gathered line by line.
+/// Framing fields of one head, gathered line by line.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Framing {
     length: Option<u64>,
@@ -57,8 +57,8 @@ impl Framing {
         Ok(())
     }
 
-    /// How long the content is; `None` if no field says so. HTTP/1.0 has no transfer codings, and a
-    /// message with both fields is an attack until shown otherwise (RFC 9112 §6.1, §6.3).
+    /// The extent of the content; `None` if no field gives it. HTTP/1.0 has no transfer codings,
+    /// and a message with both fields is an attack until shown otherwise (RFC 9112 §6.1, §6.3).
     #[inline]
     pub(super) fn body(self, version: Version) -> Result<Option<Body>, Ambiguous> {
         match self {

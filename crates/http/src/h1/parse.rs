@@ -1,4 +1,4 @@
-//! Request heads (RFC 9112 §3, §5): one parser, [`parse_into`], and who comes to it how.
+//! Request heads (RFC 9112 §3, §5): one parser, [`parse_into`], and the entrances to it.
 //!
 //! | entrance | for | from |
 //! |---|---|---|
@@ -24,7 +24,7 @@ use alloc::vec;
 use core::mem::MaybeUninit;
 use memchr::memchr_iter;
 
-/// How large a request head may be.
+/// Limits on the size of a request head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadLimits {
     /// Bytes of the whole head, with its blank line.
@@ -41,7 +41,7 @@ impl Default for HeadLimits {
     }
 }
 
-/// Why a request head is refused. The connection cannot go on after it.
+/// Reason why a request head is refused. The connection cannot continue after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HeadFault {
     /// No request line, or not a proper one.
@@ -50,7 +50,7 @@ pub enum HeadFault {
     FieldLine,
     /// `Host` missing (HTTP/1.1), given twice, or not a host.
     Host,
-    /// In doubt where the content ends: `Content-Length` or `Transfer-Encoding`.
+    /// Unclear end of the content: `Content-Length` or `Transfer-Encoding`.
     Framing,
     /// A request target of no allowed form.
     Target,
@@ -60,9 +60,9 @@ pub enum HeadFault {
     HeadTooLarge,
     /// The head has more than `fields_max` field lines.
     TooManyFields,
-    /// An HTTP version that is not spoken here.
+    /// An HTTP version that this server does not support.
     Version,
-    /// The start of TLS: somebody asks for `https:` where there is none.
+    /// The start of TLS: a client expects `https:` on a port without it.
     Tls,
 }
 
@@ -79,7 +79,7 @@ impl HeadFault {
         }
     }
 
-    /// One lower-case word, for a log.
+    /// Name of the fault for a log: a lower-case word.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -113,7 +113,7 @@ impl HeadFault {
         }
     }
 
-    /// The fault of a head that has no end within `head_bytes_max`: `bytes` is what came of it.
+    /// The fault of a head that has no end within `head_bytes_max`; `bytes` are those received.
     #[must_use]
     pub fn oversized(bytes: &[u8], limits: &HeadLimits) -> Self {
         let line = bytes.trim_ascii_start();
@@ -125,7 +125,7 @@ impl HeadFault {
     }
 }
 
-/// What a request expects before it sends its content (RFC 9110 §10.1.1).
+/// Expectation of a request before it sends its content (RFC 9110 §10.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expectation {
     /// Nothing.
@@ -148,7 +148,7 @@ pub struct RequestHead<'a> {
     pub method_text: &'a str,
     /// The request target as written, for logs.
     pub target: &'a [u8],
-    /// What the request target names.
+    /// Resource that the request target names.
     pub names: Target<'a>,
     /// The protocol version.
     pub version: Version,
@@ -177,9 +177,9 @@ pub struct RequestHead<'a> {
 }
 
 impl RequestHead<'_> {
-    /// A head in which nothing was read yet: for [`parse_into`].
+    /// A head before parsing: for [`parse_into`].
     ///
-    /// A function, because only what a field says of its absence is written, and not 280 bytes.
+    /// A function, so that only the tags of absent fields are written, and not 280 bytes.
     #[must_use]
     #[inline(always)]
     pub const fn unread() -> Self {
@@ -207,8 +207,8 @@ impl RequestHead<'_> {
 /// Parses `bytes`, which must be exactly one head as [`super::scan_head`] finds it.
 ///
 /// # Errors
-/// [`HeadFault`] says what is wrong and which status to answer with. After any of them the
-/// connection must be closed: where the next request would start is not known.
+/// [`HeadFault`] names the fault and the status to answer with. After any of them the connection
+/// must be closed: where the next request would start is not known.
 pub fn parse_request<'a>(
     bytes: &'a [u8],
     limits: &HeadLimits,
@@ -220,15 +220,12 @@ pub fn parse_request<'a>(
     }
 }
 
-/// Parses the head that `bytes` start with; `None` if its end has not come, and nothing is wrong
-/// with what has. What follows it starts at [`RequestHead::head_bytes`].
+/// Parses the head that `bytes` start with; `None` if its end has not come, and the bytes so far
+/// are valid. Bytes behind it start at [`RequestHead::head_bytes`].
 ///
-/// It looks at what it parses for whatever [`super::scan_head`] refuses, so a head that came whole
-/// needs no scan. One that did not is parsed from its start again: scan it until its end has come.
-/// The caller limits how much it keeps of a head without an end: [`HeadFault::oversized`].
-///
-/// # Errors
-/// As [`parse_request`].
+/// Parsing finds everything that [`super::scan_head`] refuses, so a head that came whole needs no
+/// scan. An incomplete one is parsed from its start again: scan it until its end has come. The
+/// caller limits how much it keeps of a head without an end: [`HeadFault::oversized`].
 pub fn parse_first<'a>(
     bytes: &'a [u8],
     limits: &HeadLimits,
@@ -237,11 +234,8 @@ pub fn parse_first<'a>(
     Ok(parse_into(bytes, limits, &mut head)?.then_some(head))
 }
 
-/// [`parse_first`] into `head`, which must be [`RequestHead::unread`]: it is large, and is not to
-/// be copied on its way. True if it is complete; otherwise `head` is of no use.
-///
-/// # Errors
-/// As [`parse_request`].
+/// [`parse_first`] into `head`, which must be [`RequestHead::unread`]: it is large and should not
+/// be copied. True if the head is complete; otherwise `head` is of no use.
 pub fn parse_into<'a>(
     bytes: &'a [u8],
     limits: &HeadLimits,
@@ -285,9 +279,9 @@ pub fn parse_into<'a>(
     }
 }
 
-/// What [`parse_into`] does if the field section must be parsed by itself, with room from the heap:
-/// where there are more than [`FIELDS_USUAL`] lines, and behind a later minor version of HTTP/1,
-/// which is read as the latest that is known here (RFC 9110 §6.2). `request` has the request line.
+/// Parses the field section alone, with room from the heap, for [`parse_into`]. It needs this for
+/// more than [`FIELDS_USUAL`] lines, and behind a later minor version of HTTP/1, which is read as
+/// the latest known one (RFC 9110 §6.2). `request` has the request line.
 #[cold]
 #[inline(never)]
 fn parse_apart<'a>(
@@ -303,7 +297,7 @@ fn parse_apart<'a>(
         None | Some([] | [b'\r']) => return Ok(false),
         Some(_) => return Err(HeadFault::RequestLine),
     };
-    // No more room than there are lines, one of which may have no end yet.
+    // No more room than there are lines; the last may have no end yet.
     let lines = memchr_iter(b'\n', after).count() + 1;
     let mut slots = vec![httparse::EMPTY_HEADER; lines.min(limits.fields_max).min(FIELDS_MAX)];
     match httparse::parse_headers(after, &mut slots) {
@@ -327,14 +321,14 @@ fn parse_apart<'a>(
     }
 }
 
-/// True if what follows the request target is HTTP/1.2 to HTTP/1.9.
+/// True if HTTP/1.2 to HTTP/1.9 follows the request target.
 fn is_later_minor(after_target: Option<&[u8]>) -> bool {
     let version = after_target.and_then(|rest| rest.strip_prefix(b"HTTP/1."));
     version.is_some_and(|minor| matches!(minor, [b'2'..=b'9', ..]))
 }
 
-/// Reads `line` into `head`, if it is a request line with its line end and nothing more; false if
-/// not: [`parse_into`] must say what is wrong with it.
+/// Reads `line` into `head`, if it is a request line with its line end and nothing more. False if
+/// not: [`parse_into`] then finds the fault.
 #[inline(always)]
 pub(super) fn line_into<'a>(
     line: &'a [u8],
@@ -342,7 +336,7 @@ pub(super) fn line_into<'a>(
     head: &mut RequestHead<'a>,
 ) -> bool {
     let mut request = httparse::Request::new(&mut []);
-    // Partial, because the field lines do not come.
+    // Partial, because no field lines follow.
     let parsed = request.parse_with_uninit_headers(line, &mut []);
     let Some(target) = request.path else { return false };
     let before_target = request.method.map_or(0, str::len) + b" ".len();
@@ -397,7 +391,7 @@ fn read_fields<'a>(
     Ok(())
 }
 
-/// What is wrong with a head that `httparse` refuses; false if it may yet become right.
+/// The fault of a head that `httparse` refuses; false if more bytes may make it valid.
 #[cold]
 fn refused(
     text: &[u8],
@@ -421,7 +415,7 @@ fn refused(
     }
 }
 
-/// The fault of a head in which a line does not end as it should: which line that is.
+/// The fault of a head with a wrong line end: of the request line or of a field line.
 #[cold]
 fn line_fault(text: &[u8], request: &httparse::Request<'_, '_>) -> HeadFault {
     match after_target(text, request).and_then(|rest| rest.get(8..)) {
@@ -430,14 +424,14 @@ fn line_fault(text: &[u8], request: &httparse::Request<'_, '_>) -> HeadFault {
     }
 }
 
-/// What follows the request target and its space, if that much was parsed.
+/// Bytes behind the request target and its space, if that much was parsed.
 fn after_target<'a>(text: &'a [u8], request: &httparse::Request<'_, '_>) -> Option<&'a [u8]> {
     let target = request.path?;
     text.get(strict::offset(text, target.as_bytes()) + target.len() + 1..)
 }
 
-/// Takes a field line into `head`. What nearly every request has is taken here, and what means
-/// nothing here is passed over; the rest is out of the way.
+/// Takes a field line into `head`. Fields of nearly every request are taken here, and those without
+/// a meaning here are skipped; the rest is out of the way.
 #[inline(always)]
 fn take<'a>(
     head: &mut RequestHead<'a>,
@@ -476,7 +470,7 @@ const fn initial(letter: u8) -> u32 {
     1 << (letter & 31)
 }
 
-/// The first letters of the names that mean something here, by the length of the name.
+/// The first letters of the names with a meaning here, by the length of the name.
 static INITIALS: [u32; 32] = {
     let mut initials = [0; 32];
     initials[4] = initial(b'H');
@@ -543,7 +537,7 @@ fn host<'a>(host: &mut Option<&'a [u8]>, value: &'a [u8]) -> Result<(), HeadFaul
     Ok(())
 }
 
-/// Takes an `Expect` line: a list whose only known member is `100-continue`.
+/// Takes an `Expect` line: a list with `100-continue` as its only known member.
 fn expect(expectation: &mut Expectation, value: &[u8]) {
     for member in members(value) {
         let known = member.eq_ignore_ascii_case(b"100-continue");

@@ -1,5 +1,5 @@
-//! What a head is, said again as plainly as can be, for the tests: it splits the whole text at its
-//! line ends, and shares no code with the parsers or with `httparse`.
+//! A plain definition of a head, for the tests. It splits the whole text at its line ends, and
+//! shares no code with the parsers or with `httparse`.
 use alloc::{string::String, vec::Vec};
 
 /// A field's name and value.
@@ -30,7 +30,7 @@ pub(super) fn request(bytes: &[u8]) -> Option<Plain> {
     let minor = version.strip_prefix("HTTP/1.").filter(|minor| minor.len() == 1);
     let known = minor.is_some_and(|minor| minor.as_bytes()[0].is_ascii_digit());
     let good = is_token(method) && visible && known;
-    // Whatever is later than 1.1 is read as that.
+    // Later versions than 1.1 are read as 1.1.
     let version = if version == "HTTP/1.0" { version } else { "HTTP/1.1" };
     let start = [method.into(), target.into(), version.into()];
     good.then_some(Plain { start, fields, len })
@@ -50,8 +50,7 @@ pub(super) fn response(bytes: &[u8]) -> Option<Plain> {
     good.then_some(Plain { start, fields, len })
 }
 
-/// The first line, the field lines, and how long they are with the blank line and up to two empty
-/// lines before them.
+/// The first line, the field lines, and the length with the blank line and leading empty ones.
 fn lines(bytes: &[u8]) -> Option<(String, Vec<Pair>, usize)> {
     let text: String = bytes.iter().map(|&byte| char::from(byte)).collect();
     let one = text.strip_prefix("\r\n").unwrap_or(&text);

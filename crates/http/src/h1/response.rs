@@ -28,16 +28,16 @@ pub struct ResponseHead<'a> {
     pub fields: Fields<'a>,
 }
 
-/// Why a response head is refused. The connection is of no more use.
+/// Reason why a response head is refused. The connection is of no more use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ResponseFault {
     /// No status line, or not a proper one.
     StatusLine,
     /// A field line that is not one.
     FieldLine,
-    /// In doubt where the content ends.
+    /// Unclear end of the content.
     Framing,
-    /// An HTTP version that is not spoken here.
+    /// An HTTP version that this server does not support.
     Version,
     /// More field lines than [`FIELDS_MAX`].
     TooManyFields,
@@ -46,12 +46,11 @@ pub enum ResponseFault {
 /// Parses `bytes`, exactly one head as [`super::scan_head`] found it, of a response to a request of
 /// `method`, which decides whether there is content.
 ///
-/// A response in HTTP/1.0 may have `Transfer-Encoding` no more than a request. Equal
-/// `Content-Length` lines count as one, as RFC 9110 §8.6 allows a recipient; a response has at most
-/// [`FIELDS_MAX`] field lines.
+/// `Transfer-Encoding` is refused in HTTP/1.0, as in a request. Equal `Content-Length` lines count
+/// as one, as RFC 9110 §8.6 allows a recipient; a response has at most [`FIELDS_MAX`] field lines.
 ///
 /// # Errors
-/// [`ResponseFault`] says what is wrong.
+/// [`ResponseFault`] names the fault.
 pub fn parse_response(bytes: &[u8], method: Method) -> Result<ResponseHead<'_>, ResponseFault> {
     let start = skip_empty_lines(bytes).ok_or(ResponseFault::StatusLine)?;
     let text = &bytes[start..];
@@ -111,7 +110,7 @@ fn parse_with<'a>(
     Ok(ResponseHead { version, status, reason, body, persistent, fields })
 }
 
-/// What is wrong with a head that `httparse` does not take, or whose status is out of range.
+/// The fault of a head that `httparse` refuses, or that has a status out of range.
 #[cold]
 fn refused(
     text: &[u8],
@@ -121,7 +120,7 @@ fn refused(
     match parsed {
         Err(httparse::Error::TooManyHeaders) => ResponseFault::TooManyFields,
         Err(httparse::Error::Version) if strict::is_unknown_version(text) => ResponseFault::Version,
-        // The reason is the last that is parsed of a status line.
+        // The reason is the last part of a status line to be parsed.
         Ok(httparse::Status::Partial) | Err(_) if response.reason.is_some() => {
             ResponseFault::FieldLine
         }
@@ -156,7 +155,7 @@ mod tests {
     use ResponseFault::{FieldLine, Framing as BadFraming, StatusLine};
     use alloc::{format, string::String};
 
-    /// What is known of a head: status, body, persistence.
+    /// Expected facts of a head: status, body, persistence.
     type Known = (u16, ResponseBody, bool);
 
     fn check(method: Method, text: &str, expected: Result<Known, ResponseFault>) {

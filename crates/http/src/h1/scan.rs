@@ -4,30 +4,29 @@ use memchr::memchr;
 /// The most empty lines that are skipped before a request line.
 pub const LEADING_LINES_MAX: usize = 2;
 
-/// What [`scan_head`] found.
+/// Result of [`scan_head`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scan {
     /// No end yet, and nothing wrong so far.
     Partial,
     /// The head is this many bytes long, with leading empty lines and the blank line at its end.
     End(usize),
-    /// This can be no head: answer 400 and close.
+    /// These bytes can be no head: answer 400 and close.
     Bad,
 }
 
-/// Finds the end of a head in `bytes`, all that has come so far, of which the first `seen` were
-/// there at an earlier call that returned [`Scan::Partial`] (0 at the first call).
+/// Finds the end of a head in `bytes`, which are all that have come so far. An earlier call has
+/// returned [`Scan::Partial`] for the first `seen` of them (0 at the first call).
 ///
 /// Refuses at once a CR or LF that is not part of a CRLF, any other control character but a tab,
 /// and more than [`LEADING_LINES_MAX`] empty lines at the start. Request heads and response heads
-/// are scanned alike. The caller limits how long a head may grow:
-/// [`super::HeadFault::oversized`].
+/// are scanned alike. The caller limits how long a head may grow: [`super::HeadFault::oversized`].
 #[must_use]
 pub fn scan_head(bytes: &[u8], seen: usize) -> Scan {
     let Some(start) = skip_empty_lines(bytes) else {
         return Scan::Bad;
     };
-    // A CR that came last is looked at again, now that it has a successor.
+    // A CR that came last is scanned again, now that it has a successor.
     let again = usize::from(bytes[..seen].ends_with(b"\r"));
     let mut at = start.max(seen - again);
     while let Some(length) = memchr(b'\n', &bytes[at..]) {
@@ -46,15 +45,14 @@ pub fn scan_head(bytes: &[u8], seen: usize) -> Scan {
     if has_controls(line) { Scan::Bad } else { Scan::Partial }
 }
 
-/// True if there are control characters other than tabs in `text`. It looks at all of it, for
-/// which the compiler can take many at once.
+/// True if there are control characters other than tabs in `text`. Checks all of it, so that the
+/// compiler can check many at once.
 fn has_controls(text: &[u8]) -> bool {
     let control = |byte: u8| byte.is_ascii_control() & (byte != b'\t');
     text.iter().fold(false, |found, &byte| found | control(byte))
 }
 
-/// Where the first line that is not empty starts; `None` if there are too many empty ones, or one
-/// is a bare LF.
+/// Offset of the first line that is not empty; `None` if too many are, or one is a bare LF.
 #[inline]
 pub(super) fn skip_empty_lines(bytes: &[u8]) -> Option<usize> {
     if let [b'\r' | b'\n', ..] = bytes { leading(bytes) } else { Some(0) }

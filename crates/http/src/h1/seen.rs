@@ -1,4 +1,4 @@
-//! Field sections that came before, byte for byte, and what their lines said.
+//! Field sections received before, byte for byte, and the meaning of their lines.
 use super::{
     Body, Expectation, HeadFault, HeadLimits, RequestHead, Version,
     parse::{line_into, parse_into},
@@ -9,28 +9,27 @@ use memchr::memchr;
 
 /// Places for field sections. Each section has one, which it shares with others.
 pub const PLACES: usize = 32;
-/// The longest field section that is kept, bytes, with its blank line. Those of browsers have 300
-/// to 700.
+/// The longest field section that is kept, bytes, with its blank line. Browsers send 300 to 700.
 pub const SECTION_BYTES_MAX: usize = 1024;
 
-/// Heads looked up without success, one after another, until only one in [`SELDOM`] is.
+/// Heads looked up without success in a row, after which only one in [`SELDOM`] is looked up.
 const PATIENCE: u32 = 64;
-/// Where nothing repeats, one head in so many is looked at.
+/// Interval at which heads are looked up while nothing repeats: one in this many.
 const SELDOM: u32 = 8;
 
-/// Fields with which a client shows who it is: no section is kept that has one.
+/// Fields that identify a client: sections with one of them are never kept.
 const SECRETS: [&str; 3] = ["Cookie", "Authorization", "Proxy-Authorization"];
 
-/// Field sections that came before, and what their lines said. For one worker.
+/// Field sections received before, and the meaning of their lines. For one worker.
 ///
 /// From request to request a client changes the request line and repeats its field lines. A section
-/// that is byte for byte one that was parsed before is not parsed again: only the request line is,
-/// and what comes out is what [`parse_into`] makes of the whole.
+/// that is byte for byte the same as a kept one is not parsed again: only the request line is. The
+/// result is that of [`parse_into`] on the whole head.
 ///
-/// A section is kept if it is all that comes after the request line of an HTTP/1.1 request, has at
-/// most [`SECTION_BYTES_MAX`] bytes, and says nothing of content, conditions, ranges, expectations
-/// or who the client is. It is kept when it comes to its place the second time running, so that
-/// what never comes again puts out nothing that does.
+/// A section is kept if it is all that follows the request line of an HTTP/1.1 request and has at
+/// most [`SECTION_BYTES_MAX`] bytes. It must not have fields on content, conditions, ranges,
+/// expectations or the client's identity. It is kept when it comes to its place twice running, so
+/// that sections that never repeat displace none that do.
 #[derive(Clone, Debug)]
 pub struct Seen {
     places: Vec<KeptSection>,
@@ -48,14 +47,14 @@ struct KeptSection {
     facts: Facts,
     /// The mark of the section that came last without being kept here.
     last: u64,
-    /// The mark of the section of which it was decided last whether to keep it.
+    /// The mark of the last section that was considered for keeping.
     judged: u64,
 }
 
-/// What the lines of a section say.
+/// Meaning of the lines of a section.
 #[derive(Clone, Copy, Debug, Default)]
 struct Facts {
-    /// How many they are.
+    /// Number of lines.
     lines: usize,
     host: Part,
     referer: Part,
@@ -77,10 +76,7 @@ impl Seen {
         Self { places: alloc::vec![KeptSection::default(); PLACES], recalled: 0, misses: 0 }
     }
 
-    /// [`parse_into`], quicker where the field section has been seen: most of all, last.
-    ///
-    /// # Errors
-    /// As [`parse_into`].
+    /// [`parse_into`], quicker if the field section has been seen: most of all, last.
     #[inline]
     pub fn parse_into<'a>(
         &mut self,
@@ -103,7 +99,7 @@ impl Seen {
         self.look(bytes, limits, head)
     }
 
-    /// [`Self::parse_into`] for what is not as what came last.
+    /// [`Self::parse_into`] for a section other than the last one recalled.
     #[inline(never)]
     fn look<'a>(
         &mut self,
@@ -131,8 +127,8 @@ impl Seen {
     }
 }
 
-/// The request line with its line end, and what comes after it, if that may be a section that was
-/// kept: the end of a head is the end of `bytes`.
+/// The request line with its line end, and the bytes behind it, if those may be a kept section: the
+/// end of a head is the end of `bytes`.
 #[inline]
 fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     if !bytes.ends_with(b"\r\n\r\n") || bytes.starts_with(b"\r") {
@@ -142,7 +138,7 @@ fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     (line.ends_with(b"\r\n") && section.len() <= SECTION_BYTES_MAX).then_some((line, section))
 }
 
-/// A number for a section: the same for the same one, and mostly another for another one.
+/// A hash of a section: equal sections have the same, and different ones mostly another.
 #[inline]
 fn mark(section: &[u8]) -> u64 {
     let word = |at: usize| {
@@ -154,14 +150,14 @@ fn mark(section: &[u8]) -> u64 {
     (words ^ len as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Which place a section with this mark has: the high bits of a product depend on all of it.
+/// The place of a section with this mark: the high bits of a product depend on all of it.
 #[inline]
 fn place_of(mark: u64) -> usize {
     usize::from(mark.to_be_bytes()[0]) % PLACES
 }
 
 impl KeptSection {
-    /// Notes what `head` says, whose field section is `section`.
+    /// Stores the meaning of `section`, which `head` has.
     #[inline(never)]
     fn learn(&mut self, mark: u64, section: &[u8], head: &RequestHead<'_>) {
         if self.last != mark {
@@ -182,8 +178,7 @@ impl KeptSection {
 }
 
 impl Facts {
-    /// What there is to remember of `section`, of which `head` has the meaning; `None` if it is not
-    /// to be kept.
+    /// Facts to keep of `section`, taken from `head`; `None` if it must not be kept.
     fn of(section: &[u8], head: &RequestHead<'_>) -> Option<Self> {
         let plain = head.version == Version::Http11
             && head.body == Body::None
@@ -205,8 +200,8 @@ impl Facts {
         })
     }
 
-    /// Reads the request line, and says of the section what was said before; false if the whole
-    /// must be parsed to know what it is: `line` may be anything that comes before `section`.
+    /// Reads the request line, and takes the facts of `section` from its first parse. False if the
+    /// whole head must be parsed: `line` may be anything that comes before `section`.
     #[inline(always)]
     fn recall<'a>(
         &self,
@@ -236,7 +231,7 @@ impl Facts {
     }
 }
 
-/// Where in a section a value is.
+/// Place of a value in a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Part {
     /// Beyond any section if there is no value.
@@ -251,7 +246,7 @@ impl Default for Part {
 }
 
 impl Part {
-    /// The part of `section` that `value` is; `None` if it is elsewhere.
+    /// The part of `section` that is `value`; `None` if `value` lies elsewhere.
     fn of(section: &[u8], value: Option<&[u8]>) -> Option<Self> {
         let Some(value) = value else { return Some(Self::default()) };
         let start = value.as_ptr().addr().checked_sub(section.as_ptr().addr())?;

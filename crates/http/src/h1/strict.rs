@@ -1,11 +1,11 @@
-//! What `httparse` lets pass in a head and we do not: lines that end in a bare LF.
+//! Checks for what `httparse` accepts in a head and we do not: lines that end in a bare LF.
 use crate::Fields;
 
 /// The most field lines that a request head may have, whatever the limits say.
 pub const FIELDS_MAX: usize = 1024;
 
-/// As many field lines are noted on the stack while a head is parsed. Of a request with more, the
-/// field section is parsed again, with room from the heap.
+/// Field lines that fit on the stack while a head is parsed. If a request has more, its field
+/// section is parsed again, with room from the heap.
 pub const FIELDS_USUAL: usize = 64;
 
 /// The field section of `text`, exactly one head, with its `lines` in order; `None` unless each
@@ -25,7 +25,7 @@ pub(super) fn section<'a>(text: &'a [u8], lines: &[httparse::Header<'a>]) -> Opt
     good.then(|| Fields::new(&blank[start..]))
 }
 
-/// Where `part` starts in `text`, of which it is a part.
+/// Offset of `part` in `text`, which contains it.
 #[inline]
 pub(super) fn offset(text: &[u8], part: &[u8]) -> usize {
     part.as_ptr().addr() - text.as_ptr().addr()

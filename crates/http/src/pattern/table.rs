@@ -6,14 +6,14 @@ use alloc::{boxed::Box, collections::BTreeMap, vec, vec::Vec};
 /// that are compared with it.
 pub const STEPS_MAX: u32 = 512;
 
-/// An upper bound on what any path costs in a table.
+/// An upper bound on the cost of any path in a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
     /// Nodes visited, and texts around a `*` compared.
     pub steps: u32,
-    /// Things that the values of all patterns have which match the path.
+    /// Number of items in the values of all patterns that match the path.
     pub items: u32,
-    /// The size of these, bytes.
+    /// Size of these items, bytes.
     pub bytes: u32,
 }
 
@@ -91,7 +91,7 @@ struct Node<T> {
     bounds: Bounds,
 }
 
-/// The bounds on a path that comes to a node.
+/// The bounds on a path that reaches a node.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bounds {
     /// On any path.
@@ -148,8 +148,8 @@ pub struct Names<'p> {
 }
 
 impl<T> Patterns<T> {
-    /// No pattern. The values of those that match a path have `items_max` things at most, which
-    /// have `bytes_max` bytes.
+    /// No pattern. The values of all patterns that match a path together have at most `items_max`
+    /// items of `bytes_max` bytes.
     #[must_use]
     pub const fn with_values_max(items_max: u32, bytes_max: u32) -> Self {
         let limit = Cost { steps: STEPS_MAX, items: items_max, bytes: bytes_max };
@@ -187,10 +187,10 @@ impl<T> Patterns<T> {
         slot.map(|at| &node.stars[at].slot.value)
     }
 
-    /// Adds a pattern; `items` and `bytes` are what its value has.
+    /// Adds a pattern; `items` and `bytes` are the size of its value.
     ///
     /// # Errors
-    /// Why that is not done.
+    /// The reason for which it is not added.
     pub fn insert(
         &mut self,
         pattern: &Pattern<'_>,
@@ -250,9 +250,9 @@ impl<T> Patterns<T> {
         Err(if worst.steps > self.limit.steps { Full::Steps } else { Full::Values })
     }
 
-    /// Shows the values whose patterns match `path` to `visit`, until that returns true: first
-    /// those with a plain segment where others have a name, then those with a name, then those with
-    /// `*`. `path` is decoded and relative, as [`crate::target::Path::relative`] is.
+    /// Shows the values of patterns that match `path` to `visit`, until that returns true. Plain
+    /// segments come first, then names, then `*`. `path` is decoded and relative, as
+    /// [`crate::target::Path::relative`] is.
     ///
     /// Returns true if `visit` did.
     pub fn visit<'t, 'p>(
@@ -263,7 +263,7 @@ impl<T> Patterns<T> {
         !self.is_empty() && Walk::new(self, Names { path, clean: None, folder: None }).run(visit)
     }
 
-    /// Shows the values whose patterns match one of the names of a file, each once.
+    /// Shows the values with a pattern that matches one of the names of a file, each once.
     pub fn visit_names<'t>(&'t self, names: Names<'_>, visit: &mut dyn FnMut(&'t T)) {
         if !self.is_empty() {
             Walk::new(self, names).run(&mut |value, _| {
@@ -280,7 +280,7 @@ impl<T> Patterns<T> {
             let node = &self.nodes[at];
             let of = |at: usize| self.nodes[at].bounds;
             let named = node.named.map(of).unwrap_or_default();
-            // What is behind a plain segment has only grown.
+            // The bounds behind a plain segment have only grown.
             let grown = behind.map_or_else(Bounds::default, |(next, text)| {
                 let partner = self.partners[text as usize].and_then(|text| node.find(text));
                 let partner = partner.map(of).unwrap_or_default();
@@ -407,7 +407,7 @@ impl<T> Node<T> {
         // All names of a file start alike, and it has three that end in different texts.
         let endings = chains(|star| !star.after.is_empty());
         let chains = chains(|star| star.after.is_empty()).plus(endings).plus(endings).plus(endings);
-        // The folder of a file may end here, whose last segment follows.
+        // The folder of a file may end here, with its last segment behind it.
         let names = end.plus(named.leaf).plus(plain_leaf);
         let further = named.worst.plus(plain_worst).or(names);
         let (leaf, worst) = (own.plus(end).plus(bare), own.plus(chains).plus(further));

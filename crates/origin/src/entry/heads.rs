@@ -1,4 +1,4 @@
-//! What HTTP/1 prebuilds for a file: its heads, and small bodies in one piece with them.
+//! Prebuilt parts of HTTP/1 responses: heads of a file, and small bodies in one piece with them.
 use super::{Coded, Facts};
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use regatta_http::{
@@ -9,18 +9,18 @@ use regatta_http::{
 };
 use regatta_op::{Now, Segment};
 
-/// Where the date stands in a head with a status line of 200.
+/// Offset of the date in a head with a status line of 200.
 pub(crate) const OK_DATE_AT: usize = b"HTTP/1.1 200 OK\r\nDate: ".len();
-/// Where the date stands in a head with a status line of 304.
+/// Offset of the date in a head with a status line of 304.
 pub(crate) const NOT_MODIFIED_DATE_AT: usize = b"HTTP/1.1 304 Not Modified\r\nDate: ".len();
 
 /// The heads of one coding of a file.
 #[derive(Clone, Debug)]
 pub(crate) struct Heads {
     ok: Box<[u8]>,
-    /// Where `Content-Type` starts in `ok`.
+    /// Offset of `Content-Type` in `ok`.
     type_at: u32,
-    /// Where the fields after `Content-Type` start in `ok`.
+    /// Offset of the fields after `Content-Type` in `ok`.
     after_type_at: u32,
     not_modified: Box<[u8]>,
 }
@@ -33,7 +33,7 @@ impl Heads {
         Self { ok, type_at, after_type_at, not_modified }
     }
 
-    /// The head of a 200 on a connection that HTTP/1.1 keeps: its date is 29 bytes at
+    /// The head of a 200 on a connection that HTTP/1.1 keeps. Its date is 29 bytes at
     /// [`OK_DATE_AT`], its length comes before its type, and all that a 206 shares comes last.
     fn build_ok<F>(coded: &Coded<F>, facts: &Facts) -> (Box<[u8]>, u32, u32) {
         let mut out = Vec::with_capacity(ok_room(facts));
@@ -96,19 +96,19 @@ impl Heads {
     }
 }
 
-/// Bytes that one coding takes with its heads, whether they are built yet or not. `body` is how
-/// long its body is, if that is in memory.
+/// Bytes that one coding takes with its heads, whether they are built yet or not. `body` is the
+/// length of its body, if that is in memory.
 pub(crate) fn room(facts: &Facts, body: Option<usize>) -> usize {
     let whole = body.map_or(0, |body| ok_room(facts) + body);
     size_of::<Heads>() + ok_room(facts) + not_modified_room(facts) + whole
 }
 
-/// As long as a head of a 200 may be.
+/// Length limit of the head of a 200.
 fn ok_room(facts: &Facts) -> usize {
     320 + facts.content_type.len() + facts.cache_control.len() + facts.fields.len()
 }
 
-/// As long as a head of a 304 may be.
+/// Length limit of the head of a 304.
 fn not_modified_room(facts: &Facts) -> usize {
     160 + facts.cache_control.len() + facts.revalidated
 }
@@ -122,7 +122,7 @@ fn write_caching(out: &mut Vec<u8>, facts: &Facts) {
     }
 }
 
-/// Writes what every head starts with: status line, `Date`, `Server`.
+/// Writes the start of every head: status line, `Date`, `Server`.
 pub(crate) fn start_head(out: &mut Vec<u8>, status: Status, now: Now) {
     write_status_line(out, status);
     write_date_field(out, "Date", i64::try_from(now.unix).unwrap_or(i64::MAX));
@@ -138,16 +138,15 @@ const fn place(offset: u32) -> usize {
 }
 
 /// A body in memory, and from the first hit on a whole 200 in one piece: before the body, the head
-/// that HTTP/1.1 has on a connection that goes on.
+/// that HTTP/1.1 has on a persistent connection.
 ///
-/// Connections send it as it is, without a copy. Its date is changed in place, when no connection
-/// is sending it.
+/// Connections send it unchanged, without a copy. While none does, its date is changed in place.
 #[derive(Clone, Debug)]
 pub struct Whole {
     bytes: Arc<[u8]>,
     /// 0 before there is a head.
     body_at: usize,
-    /// The second that its date tells; `None` before it has one.
+    /// The second of its date; `None` before it has one.
     dated: Option<u64>,
 }
 

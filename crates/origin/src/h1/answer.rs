@@ -69,7 +69,7 @@ impl<F: File> Conn<F> {
         self.refuse(refusal, reason, &Course::default(), now, cx);
     }
 
-    /// Resumes the exchange, and then parses bytes that came meanwhile.
+    /// Resumes the exchange, and then parses bytes received meanwhile.
     #[cold]
     pub(crate) fn resume(&mut self, supply: Supply<F>, now: Now, cx: &Cx<'_, F>) {
         let last = self.is_last(cx);
@@ -133,7 +133,7 @@ impl<F: File> Conn<F> {
         self.settle(cx);
     }
 
-    /// Sends what is in the outbox, after the request's content has been discarded.
+    /// Sends the outbox, after the request's content has been discarded.
     #[inline(always)]
     fn respond(
         &mut self,

@@ -1,4 +1,4 @@
-//! One HTTP/1 connection, from its first byte to its close, without doing any I/O.
+//! State machine of an HTTP/1 connection, from its first byte to its close, without any I/O.
 use crate::{
     Cx, Deadlines, Peer, Protocol, Refusal, Reply, ReplyOutcome, Supply,
     course::{After, Course},
@@ -12,19 +12,18 @@ use regatta_http::{Status, h1::RequestHead};
 use regatta_metrics::Counter;
 use regatta_op::{Abandoned, CloseReason, Done, File, Now, Op, OpKind, Outbox, Tick, Ticket};
 
-/// One connection.
-/// It is driven as any [`Protocol`]; one operation is in flight at a time.
-/// An idle connection holds no other memory. The connection counts requests, replies, bytes
-/// sent, opens, reads, and why it closed; that it was opened and that it is gone
-/// (`connections_opened`, `connections_closed`) is counted by the driver, which also counts
-/// system calls.
+/// HTTP/1 connection, driven as any [`Protocol`]; one operation is in flight at a time.
 ///
-/// Its code is in three files: this one has the state machine and the end of a connection,
-/// `inbox.rs` the bytes from the peer, `answer.rs` the response to a head, with the help of an
-/// [`Exchange`](crate::Exchange).
+/// An idle connection holds no other memory. The connection counts requests, replies, bytes sent,
+/// opens, reads, and its close reason. The driver counts `connections_opened`, `connections_closed`
+/// and system calls.
+///
+/// The code is in three files. This one has the state machine and the end of a connection.
+/// `inbox.rs` has the bytes from the peer. `answer.rs` has the response to a head, with the help of
+/// an [`Exchange`](crate::Exchange).
 #[derive(Debug)]
 pub struct Conn<F> {
-    /// What goes to the peer next.
+    /// Bytes that go to the peer next.
     pub(crate) out: Outbox<F>,
     /// The exchange in progress, if it waits or will be logged.
     pub(crate) ongoing: Option<Box<Ongoing<F>>>,
@@ -32,7 +31,7 @@ pub struct Conn<F> {
     deadline: Tick,
     /// Bytes handed to the kernel so far.
     sent: u64,
-    /// Bytes that the peer had acknowledged at the last look.
+    /// Bytes that the peer had acknowledged at the last check.
     delivered: u64,
     pub(crate) requests: u32,
     status: u16,
@@ -40,7 +39,7 @@ pub struct Conn<F> {
     state: State,
     in_flight: InFlight,
     pub(crate) after: After,
-    /// Why the connection will close, once it does.
+    /// Reason for which the connection will close, once it does.
     pub(crate) reason: CloseReason,
     size_class: u8,
     pub(crate) draining: bool,
@@ -51,7 +50,7 @@ pub struct Conn<F> {
 /// The status of a connection that will answer nothing else.
 const LIMITED: u16 = Status::TOO_MANY_REQUESTS.0;
 
-// What an idle connection costs besides its socket and the driver's slot.
+// Memory of an idle connection, without the socket and the driver's slot.
 const _: () = assert!(size_of::<Conn<u64>>() <= 144);
 
 const fn assert_send<T: Send>() {}
@@ -86,15 +85,14 @@ impl InFlight {
     }
 }
 
-/// Which operation comes next, and what its outcome means.
+/// State of the connection: it determines the next operation and the meaning of its outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// Waits for a request head, or the rest of one: `Recv`.
     Head,
     /// The exchange waits for the disk: `Open`, `Read` or `Stat`.
     Disk,
-    /// A name could not be opened now, and will be tried again. Bytes that come meanwhile are kept:
-    /// `Recv`.
+    /// A name could not be opened now, and will be tried again. Bytes received are kept: `Recv`.
     Hold,
     /// The response is ready; the request's content is being discarded: `Recv`.
     Content,
@@ -135,7 +133,7 @@ impl<F: File> Conn<F> {
         }
     }
 
-    /// Its client has too many connections: its first request is refused.
+    /// Refuses the first request: the client has too many connections.
     pub(crate) const fn limit(&mut self) {
         self.status = LIMITED;
         self.reason = CloseReason::Refused; // the next head sees it
@@ -405,8 +403,8 @@ impl<F: File> Conn<F> {
                     self.advance_stash(now, cx);
                 }
             }
-            // Also if the peer asked for the end: with something unread in the socket, `close`
-            // alone throws away what the kernel holds.
+            // Also if the peer asked for the end: with unread bytes in the socket, `close` alone
+            // throws away those that the kernel has yet to send.
             After::Linger | After::Close => self.leave(self.reason, now, cx),
         }
     }
@@ -465,8 +463,7 @@ impl<F: File> Conn<F> {
         self.close(reason, now, cx);
     }
 
-    /// Ends the connection: half-close, and then discard if the peer may still be sending (RFC 9112
-    /// §9.6).
+    /// Ends the connection: half-close, then discard if the peer may still send (RFC 9112 §9.6).
     fn leave(&mut self, reason: CloseReason, now: Now, cx: &Cx<'_, F>) {
         self.reason = reason;
         if let Some(input) = self.input.take() {
@@ -502,7 +499,7 @@ impl<F: File> Conn<F> {
         }
     }
 
-    /// Stops discarding content: what the request was that it is of.
+    /// Stops discarding content, and returns the effects of the request that it belongs to.
     pub(crate) fn drop_content(&mut self, cx: &Cx<'_, F>) -> Course {
         let input = self.input_mut(cx);
         input.content = Content::None;
@@ -514,7 +511,7 @@ impl<F: File> Conn<F> {
         cx.scratch.give_buffer(mem::take(&mut self.out).into_buffer());
     }
 
-    /// True if the peer has taken enough since the last look.
+    /// True if the peer has taken enough since the last check.
     fn flows(&mut self, queued: u64, deadlines: &Deadlines) -> bool {
         let has = self.sent.saturating_sub(queued);
         let gained = has.saturating_sub(self.delivered);
@@ -581,7 +578,7 @@ impl<F: File> Conn<F> {
         }
     }
 
-    /// Whose request this is.
+    /// The client of this request.
     #[inline]
     pub(crate) fn client(&self, head: &RequestHead<'_>, cx: &Cx<'_, F>) -> Peer {
         match cx.site.forwarded {

@@ -12,9 +12,9 @@ use regatta_op::{CloseReason, File, Now};
 
 /// The result of parsing a head.
 enum Headed {
-    /// Its exchange has started, or it was refused: this many bytes were used.
+    /// A complete head: its exchange has started, or it was refused. This many bytes were used.
     Taken(usize),
-    /// It is not complete.
+    /// An incomplete head.
     More,
 }
 
@@ -22,7 +22,7 @@ enum Headed {
 struct Advance {
     /// Bytes that were used.
     used: usize,
-    /// How many of the others have been searched for the end of a head.
+    /// Number of the other bytes that have been searched for the end of a head.
     seen: usize,
 }
 
@@ -48,8 +48,8 @@ impl<F: File> Conn<F> {
         }
     }
 
-    /// Processes `bytes`, of which `seen` have been searched before, until an operation other than
-    /// `Recv` is next or more bytes are needed.
+    /// Processes `bytes` until an operation other than `Recv` is next or more bytes are needed. The
+    /// first `seen` of them have been searched before.
     #[inline(always)]
     fn advance(&mut self, bytes: &[u8], seen: usize, now: Now, cx: &Cx<'_, F>) -> Advance {
         let (mut used, mut seen) = (0, seen);
@@ -73,7 +73,7 @@ impl<F: File> Conn<F> {
         Advance { used, seen }
     }
 
-    /// Parses the request at the front of `bytes`, of which `seen` have been searched before.
+    /// Parses the request at the front of `bytes`. The first `seen` of them were searched before.
     #[inline(never)]
     fn next_head(&mut self, bytes: &[u8], seen: usize, now: Now, cx: &Cx<'_, F>) -> Headed {
         let limits = head_limits(cx.site);

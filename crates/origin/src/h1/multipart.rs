@@ -6,7 +6,7 @@ use regatta_http::{
     range::ByteRange,
 };
 
-/// What separates the parts.
+/// Separator of the parts.
 pub(crate) struct Boundary(String);
 
 impl Boundary {
@@ -24,7 +24,7 @@ impl Boundary {
         text
     }
 
-    /// What comes before a part's bytes.
+    /// Bytes before the content of a part.
     pub(crate) fn part(
         &self,
         type_line: &[u8],
@@ -42,7 +42,7 @@ impl Boundary {
         out
     }
 
-    /// What comes after the last part.
+    /// Bytes after the last part.
     pub(crate) fn end(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(48);
         out.extend_from_slice(b"\r\n--");
@@ -63,7 +63,7 @@ pub(crate) fn write_content_range(out: &mut Vec<u8>, range: &ByteRange, len: u64
     out.extend_from_slice(b"\r\n");
 }
 
-/// `Content-Range` of nothing: how long it is (RFC 9110 §15.5.17).
+/// `Content-Range` of an unsatisfiable range: the length of the representation (RFC 9110 §15.5.17).
 pub(crate) fn write_unsatisfied_range(out: &mut Vec<u8>, len: u64) {
     let mut value = Vec::with_capacity(28);
     value.extend_from_slice(b"bytes */");

@@ -19,10 +19,10 @@ use regatta_op::{File, Now, Outbox, Segment};
 
 /// The methods that are served.
 const ALLOW: &[u8] = b"GET, HEAD, OPTIONS";
-/// When to try again what cannot be answered now, seconds.
+/// Value of `Retry-After` for a request that cannot be answered now, seconds.
 const RETRY_AFTER_S: &[u8] = b"1";
 
-/// What every response of an exchange depends on.
+/// Conditions that every response of an exchange depends on.
 pub(crate) struct Terms<'a, F> {
     pub(crate) site: &'a Site,
     pub(crate) scratch: &'a Scratch<F>,
@@ -30,7 +30,7 @@ pub(crate) struct Terms<'a, F> {
     pub(crate) persistence: Persistence,
     /// True for `HEAD`: the same fields and no body.
     pub(crate) head_only: bool,
-    /// What a rule says of scripts of other sites.
+    /// Result of a rule for scripts of other sites.
     pub(crate) cors: Option<Grant>,
 }
 
@@ -42,8 +42,8 @@ pub(crate) struct Response<F> {
     pub(crate) body_bytes: u64,
 }
 
-/// Puts the planned response with a cached file into an empty outbox. Returns its status and the
-/// bytes of its body.
+/// Puts the planned response with a cached file into an empty outbox. Returns status and body
+/// bytes.
 pub(crate) struct Encoder<'a, F> {
     pub(crate) terms: Terms<'a, F>,
     pub(crate) out: &'a mut Outbox<F>,
@@ -229,7 +229,7 @@ impl<F: File> Terms<'_, F> {
         Response { outbox, status: Status::PARTIAL_CONTENT, body_bytes }
     }
 
-    /// An error status with the site's own page, and what rules say of that but for caching.
+    /// An error status with the site's own page, and its ruled fields, but not those on caching.
     fn instead(&self, plan: &Plan<'_, F>, status: Status) -> Response<F> {
         let (coded, facts) = (plan.coded, plan.file.facts());
         let mut out = self.start(status);
@@ -254,7 +254,7 @@ impl<F: File> Terms<'_, F> {
     }
 
     /// The owner's page for a status, or a small one with the status and `why`, which must be a
-    /// constant: a body never contains what the peer sent. `fields` adds field lines.
+    /// constant: a body never contains bytes from the peer. `fields` adds field lines.
     fn page(
         &self,
         status: Status,
@@ -337,7 +337,7 @@ impl<F: File> Terms<'_, F> {
         })
     }
 
-    /// The answer to `OPTIONS`: 204 and what is allowed (RFC 9110 §9.3.7).
+    /// The answer to `OPTIONS`: 204 and the allowed methods (RFC 9110 §9.3.7).
     fn options(&self) -> Response<F> {
         let mut out = self.start(Status::NO_CONTENT);
         write_field(&mut out, "Allow", ALLOW);
@@ -352,7 +352,7 @@ impl<F: File> Terms<'_, F> {
         out
     }
 
-    /// Adds how long a page may be kept, and that others may not keep it if it is `private`.
+    /// Adds how long a page may be kept; shared caches may not keep a `private` one.
     fn write_caching(&self, private: bool, out: &mut Vec<u8>) {
         let value = &*self.site.content.cache_control_page;
         if private {
@@ -369,8 +369,8 @@ impl<F: File> Terms<'_, F> {
         }
     }
 
-    /// Adds to a finished head what depends on the request: the `Connection` field, if it is
-    /// needed, and what scripts of other sites may do.
+    /// Adds to a finished head what depends on the request: the `Connection` field, if needed, and
+    /// the permissions for scripts of other sites.
     #[inline(always)]
     fn amend(&self, out: &mut Vec<u8>) {
         if self.persistence != Persistence::Implied {
@@ -401,8 +401,8 @@ impl<F: File> Terms<'_, F> {
         end_head(out);
     }
 
-    /// True if so many bytes of a body go into the head's buffer. More would be a copy for each
-    /// connection, for as long as its peer takes.
+    /// True if a body of this length goes into the head's buffer. More would be a copy for each
+    /// connection, until its peer has taken it.
     #[inline]
     fn copies(&self, bytes: u64) -> bool {
         !self.head_only && bytes <= self.site.caching.copy_bytes_max as u64

@@ -1,4 +1,4 @@
-//! A connection that begins with a PROXY header, which says whose it is.
+//! A connection that begins with a PROXY header, which names the client.
 use super::Link;
 use crate::{Cx, Peer, Protocol};
 use alloc::vec::Vec;
@@ -7,8 +7,8 @@ use regatta_http::proxy::{HEADER_BYTES_MAX, parse};
 use regatta_metrics::Counter;
 use regatta_op::{Abandoned, CloseReason, Done, File, Now, Op, Tick};
 
-/// A connection of which the header has not come: it receives, and then gives way to the
-/// [`Link`] of the client that the header names.
+/// A connection before its PROXY header is complete. It receives the header, and then gives way to
+/// the [`Link`] of the client that the header names.
 #[derive(Debug)]
 pub struct Greeting<F> {
     /// The proxy.
@@ -18,12 +18,12 @@ pub struct Greeting<F> {
     /// The beginning of the header, if it came in pieces.
     received: Vec<u8>,
     deadline: Tick,
-    /// Why it ends.
+    /// Reason for which it ends.
     ending: Option<CloseReason>,
     in_flight: InFlight,
     draining: bool,
     turned_away: bool,
-    /// What it gives way to.
+    /// The link that replaces it.
     link: PhantomData<fn() -> Link<F>>,
 }
 
@@ -37,7 +37,7 @@ enum InFlight {
 
 impl<F: File> Greeting<F> {
     /// A connection that was accepted just now. It has [`crate::Deadlines::handshake_ms_max`] to
-    /// send the header. Whoever is not trusted has nothing to say.
+    /// send the header. A peer that is not trusted is closed at once.
     pub(super) fn new(peer: Peer, trusted: bool, now: Now, cx: &Cx<'_, F>) -> Self {
         let mut this = Self {
             peer,
@@ -68,8 +68,8 @@ impl<F: File> Greeting<F> {
         }
     }
 
-    /// Takes what has come; the client's connection once the header is whole, which has taken what
-    /// came behind it.
+    /// Takes received bytes. Returns the client's connection once the header is complete; it has
+    /// taken the bytes behind the header.
     pub(super) fn receive(
         &mut self,
         done: Done<'_, F>,
@@ -109,7 +109,7 @@ impl<F: File> Greeting<F> {
         }
     }
 
-    /// How many of these bytes may be of the header.
+    /// Number of these bytes that may belong to the header.
     fn room(&self, bytes: &[u8]) -> usize {
         bytes.len().min(HEADER_BYTES_MAX - self.received.len())
     }
@@ -195,7 +195,7 @@ impl<F: File> Protocol<F> for Greeting<F> {
         self.received.is_empty()
     }
 
-    /// Only if the header ends before they do.
+    /// True only if the header ends before these bytes do.
     fn awaits_request(&self, bytes: &[u8]) -> bool {
         let all = [&*self.received, &bytes[..self.room(bytes)]].concat();
         let header = parse(&all).ok().flatten();

@@ -12,29 +12,28 @@ use regatta_op::{
 
 /// The most plain bytes that are sealed for one `Send`, and read from a file for it.
 const SEAL_BYTES_MAX: usize = 64 << 10;
-/// So many bytes of a response are sent in small records: the peer can open the first when little
-/// has come.
+/// First bytes of a response that are sent in small records: the peer can open the first one early.
 const SMALL_RECORDS_BYTES: u64 = 16 << 10;
-/// What a small record holds, bytes.
+/// Bytes in a small record.
 const SMALL_RECORD_BYTES: usize = 4 << 10;
 /// The most bytes of answers to handshakes and the like that wait to be sent: nothing more is
 /// opened, nor received, until the peer has taken some.
 const REPLY_BYTES_MAX: usize = 16 << 10;
-/// The ticket of what the wire itself reads.
+/// The ticket of reads by the wire itself.
 const WIRE: Ticket = Ticket(u16::MAX);
 
-/// One connection behind a seal.
+/// Connection behind a seal.
 ///
-/// At first it shakes hands; then [`crate::Links`] says what is spoken, by what the peers agreed
-/// on. What that sends is sealed in pieces: memory at once, a file range after it has been read. It
-/// is told that the kernel has as much of the piece as of its records. What it receives is opened
-/// record by record, when it wants to receive: the rest stays in the inbox, and nothing is received
-/// from the wire while that holds a whole record.
+/// At first it shakes hands; then [`crate::Links`] chooses the protocol by the name that the peers
+/// agreed on. Bytes that the protocol sends are sealed in pieces: memory at once, a file range
+/// after it has been read. The protocol is credited with the share of a piece that the kernel has
+/// of its records. Received bytes are opened record by record, when the protocol wants to receive.
+/// The rest stays in the inbox. Nothing more is received while that holds a whole record.
 #[derive(Debug)]
 pub struct Sealed<F> {
     seal: Box<dyn Seal>,
     peer: Peer,
-    /// What is spoken; nothing during the handshake.
+    /// The protocol above the seal; none during the handshake.
     upper: Option<Link<F>>,
     /// Received, and not opened from `inbox_at` on.
     inbox: Vec<u8>,
@@ -46,7 +45,7 @@ pub struct Sealed<F> {
     records: Vec<u8>,
     /// Records that are sent next, unless they are out.
     out: Outbox<F>,
-    /// What the upper protocol sends.
+    /// Bytes that the upper protocol sends.
     source: Option<Outbox<F>>,
     /// Bytes at the front of `source` that are in `records` or `out`.
     sealed: u64,
@@ -57,9 +56,9 @@ pub struct Sealed<F> {
     /// Bytes that the wire has brought, and taken.
     received: u64,
     sent: u64,
-    /// How many it had taken when the handshake was over.
+    /// Value of `sent`, with the bytes then waiting, when the handshake was over.
     greeted: u64,
-    /// Of the handshake and of the last words; else it is the upper protocol's that counts.
+    /// Deadline of the handshake and of the last records; otherwise the upper protocol's counts.
     deadline: Tick,
     ending: Option<Ending>,
     lent: Lent,
@@ -70,16 +69,16 @@ pub struct Sealed<F> {
     ended: bool,
     /// Nothing can be sent any more.
     shut: bool,
-    /// The server is going away: until when the peer may begin the handshake. Else never.
+    /// Deadline for the peer to begin the handshake while the server is going away; else never.
     drain_until: Tick,
 }
 
-/// What is out.
+/// Operations in flight.
 #[derive(Debug, Default)]
 struct Lent {
     recv: bool,
     send: bool,
-    /// The wire reads a file, or has that to be offered.
+    /// True if the wire reads a file, or has such a read to offer.
     read: bool,
     /// Operations of the upper protocol on files.
     disk: u8,
@@ -92,12 +91,12 @@ impl Lent {
     }
 }
 
-/// What follows when all records have been sent.
+/// Operation that follows when all records have been sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
     Shut,
     Close(CloseReason),
-    /// It has been said.
+    /// `Close` has been offered.
     Closed,
 }
 
@@ -207,12 +206,12 @@ impl<F: File> Protocol<F> for Sealed<F> {
                 self.fail(if idle { CloseReason::Drained } else { reason }, now, cx);
             }
             (Some(upper), ending) => {
-                // Of what the kernel holds, the handshake is not the upper protocol's.
+                // The kernel may still hold the handshake, which is not the upper protocol's.
                 upper.expire(queued.min(self.sent.saturating_sub(self.greeted)), now, cx);
                 let abandoned = upper.abandoned();
                 self.on_abandoned(abandoned, now, cx);
                 if ending == Some(Ending::Shut) && !self.lent.shut {
-                    // It does not take our last words.
+                    // The peer does not take our last records.
                     self.break_off();
                 }
             }
@@ -264,8 +263,7 @@ impl<F: File> Protocol<F> for Sealed<F> {
     }
 
     fn turn_away(&mut self, now: Now, cx: &Cx<'_, F>) {
-        // With the disk all that is out would be given up: behind records that were lost, nothing
-        // can be opened.
+        // With the disk operation all others would be given up: nothing could follow lost records.
         let records_are_out = self.lent.send && self.lent.disk > 0;
         if let Some(upper) = self.upper.as_mut().filter(|_| !records_are_out) {
             upper.turn_away(now, cx);
@@ -312,7 +310,7 @@ impl<F: File> Protocol<F> for Sealed<F> {
     }
 }
 
-/// True for what the wire itself has asked for.
+/// True for operations of the wire itself.
 const fn is_of_wire<F>(op: &Op<F>) -> bool {
     matches!(op, Op::Read(WIRE, _))
 }
@@ -349,7 +347,7 @@ impl<F: File> Sealed<F> {
         }
     }
 
-    /// True if more may be opened: what must be answered has been sent, or nearly.
+    /// True if more may be opened: all answers have been sent, or nearly.
     fn may_open(&self) -> bool {
         self.records.len() <= REPLY_BYTES_MAX
     }
@@ -368,7 +366,7 @@ impl<F: File> Sealed<F> {
         Ok(used > 0)
     }
 
-    /// Goes on with what has come; true if that has changed what is to be done.
+    /// Processes received records; true if that may have changed what is to be done.
     fn open(&mut self, now: Now, cx: &Cx<'_, F>) -> bool {
         if self.is_over() {
             return false;
@@ -411,7 +409,7 @@ impl<F: File> Sealed<F> {
         true
     }
 
-    /// Goes on with the handshake; true if it is over.
+    /// Continues the handshake; true if it is over.
     fn shake_hands(&mut self, now: Now, cx: &Cx<'_, F>) -> bool {
         while self.seal.progress() == Progress::Handshaking && self.may_open() {
             match self.open_one() {
@@ -450,8 +448,7 @@ impl<F: File> Sealed<F> {
         }
     }
 
-    /// Gives the upper protocol as much of what has been opened as it takes at once; nothing is the
-    /// end.
+    /// Gives the upper protocol as many of the opened bytes as it takes at once; none is the end.
     fn supply(&mut self, result: Result<(), Fault>, now: Now, cx: &Cx<'_, F>) {
         if !mem::take(&mut self.wants) {
             return;
@@ -466,7 +463,7 @@ impl<F: File> Sealed<F> {
 
 // Bytes out.
 impl<F: File> Sealed<F> {
-    /// Seals what the upper protocol sends next; true if it has been told of an outcome.
+    /// Seals the bytes that the upper protocol sends next; true if it has received an outcome.
     fn fill(&mut self, now: Now, cx: &Cx<'_, F>) -> bool {
         let idle = self.sealed == 0 && self.out.is_empty() && !self.lent.send && !self.lent.read;
         let Some(source) = self.source.take_if(|_| idle) else { return false };
@@ -562,7 +559,7 @@ impl<F: File> Sealed<F> {
             };
         }
         cx.scratch.give_read_buffer(buffer);
-        // What is in front of it goes first.
+        // Bytes in front of the range go first.
         if self.sealed == 0
             && let Some(source) = self.source.take()
         {
@@ -582,8 +579,8 @@ impl<F: File> Sealed<F> {
         };
         self.sent += n;
         let left = out.len();
-        // The upper protocol is told of as much of what it sends as of the records: a slow peer is
-        // seen to take something.
+        // The upper protocol gets credit in proportion to the records sent: a slow peer shows
+        // progress.
         let credit = if left == 0 { self.sealed } else { self.sealed * n / (n + left) };
         self.sealed -= credit;
         if left == 0 {
@@ -614,7 +611,7 @@ impl<F: File> Sealed<F> {
     }
 }
 
-// How it goes on, and how it ends.
+// Progress, and the end.
 impl<F: File> Sealed<F> {
     fn tell(&mut self, done: Done<'_, F>, now: Now, cx: &Cx<'_, F>) {
         if let Some(upper) = &mut self.upper {
@@ -642,7 +639,7 @@ impl<F: File> Sealed<F> {
         self.give_back(cx);
     }
 
-    /// Takes what the upper protocol wants done.
+    /// Takes the operations that the upper protocol asks for.
     fn ask(&mut self, now: Now, cx: &Cx<'_, F>) {
         while let Some(upper) = &mut self.upper
             && let Some(op) = upper.next_op()
@@ -668,7 +665,7 @@ impl<F: File> Sealed<F> {
         }
     }
 
-    /// `Close` follows; before it, if the peer may want to know, what says so.
+    /// Prepares for `Close`; a notice of it goes first if the peer may want to know.
     fn end(&mut self, reason: CloseReason, now: Now, cx: &Cx<'_, F>) {
         self.ending = Some(Ending::Close(reason));
         (self.sealed, self.wants) = (0, false);
@@ -710,7 +707,7 @@ impl<F: File> Sealed<F> {
         }
     }
 
-    /// The upper protocol has given up what was out.
+    /// Handles operations that the upper protocol has given up.
     fn on_abandoned(&mut self, what: Option<Abandoned>, now: Now, cx: &Cx<'_, F>) {
         match what {
             None => {}
@@ -726,7 +723,7 @@ impl<F: File> Sealed<F> {
                 let cut = self.lent.send || self.sealed > 0;
                 self.forget();
                 if cut {
-                    // Records have been lost: what follows could not be opened.
+                    // Records have been lost: later ones could not be opened.
                     self.break_off();
                     if let Some(upper) = &mut self.upper {
                         upper.cut(CloseReason::SendDeadline, now, cx);
@@ -736,7 +733,7 @@ impl<F: File> Sealed<F> {
         }
     }
 
-    /// Forgets all that is out.
+    /// Forgets all operations in flight.
     fn forget(&mut self) {
         if mem::take(&mut self.lent).any() {
             self.abandoned = Some(Abandoned::All);
@@ -745,7 +742,7 @@ impl<F: File> Sealed<F> {
         self.asks.clear();
     }
 
-    /// Forgets all that is out and was to be sent: nothing is sent any more.
+    /// Forgets all operations in flight and everything unsent: sending is over.
     fn break_off(&mut self) {
         self.forget();
         self.shut = true;
@@ -757,7 +754,7 @@ impl<F: File> Sealed<F> {
         self.drain_until.0 < Tick::NEVER.0
     }
 
-    /// True if all that is left is to close.
+    /// True if only the close is left.
     const fn is_over(&self) -> bool {
         matches!(self.ending, Some(Ending::Close(_) | Ending::Closed))
     }
@@ -767,7 +764,7 @@ impl<F: File> Sealed<F> {
         !self.lent.send && self.out.is_empty()
     }
 
-    /// Gives back buffers with nothing in them: an idle connection holds none.
+    /// Returns buffers with nothing in them to the pool: an idle connection holds none.
     fn give_back(&mut self, cx: &Cx<'_, F>) {
         let over = self.is_over();
         if over || self.inbox_at == self.inbox.len() {

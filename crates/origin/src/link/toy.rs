@@ -1,5 +1,5 @@
-//! A seal for tests: it keeps nothing secret, but a byte that is lost, repeated, moved or altered
-//! shows, for each record has a key of its own.
+//! A seal for tests. It keeps nothing secret, but a byte that is lost, repeated, moved or altered
+//! shows, because each record has a key of its own.
 use crate::{Progress, RECORD_PLAIN_BYTES_MAX, Seal, SealFault};
 use alloc::vec::Vec;
 
@@ -15,7 +15,7 @@ const TAG_BYTES: usize = 8;
 /// The server's part of the handshake, bytes: about as much as a certificate takes.
 const FLIGHT_BYTES: usize = 3_000;
 
-/// One end of a sealed connection.
+/// End of a sealed connection.
 ///
 /// The client says hello with a number, the server answers with one and as many bytes as a
 /// certificate has, and the client shows that it knows both.
@@ -40,7 +40,7 @@ impl Toy {
         Self::new(true, number, [2, 1])
     }
 
-    /// The client's end, whose first message goes behind `wire`.
+    /// The client's end; its first message goes behind `wire`.
     #[must_use]
     pub fn client(number: u64, wire: &mut Vec<u8>) -> Self {
         let mut toy = Self::new(false, number, [1, 2]);
@@ -53,12 +53,12 @@ impl Toy {
         Self { is_server, came, number, peer_number, out, into, peer_closed, closed }
     }
 
-    /// Asks for an answer that is none of what is spoken above, as for a new key.
+    /// Asks for an answer that does not concern the protocol above, as for a new key.
     pub fn renew(&mut self, wire: &mut Vec<u8>) {
         self.record(RENEW, b"", wire);
     }
 
-    /// What shows that both numbers are known.
+    /// Proof that both numbers are known.
     const fn secret(&self) -> u64 {
         let (mine, yours) = (mix(self.number), mix(self.peer_number));
         mix(mine.wrapping_mul(yours))
@@ -76,7 +76,7 @@ impl Toy {
         self.out = mix(self.out);
     }
 
-    /// The next part of the handshake has come.
+    /// Takes the next part of the handshake.
     fn shake(&mut self, body: &[u8], reply: &mut Vec<u8>) -> Result<(), SealFault> {
         let number = *body.first_chunk().ok_or(SealFault)?;
         let number = u64::from_be_bytes(number);
@@ -89,7 +89,7 @@ impl Toy {
             }
             (true, 1) if number == self.secret() => {
                 self.take_keys();
-                // As a ticket that nobody has asked for.
+                // Like a ticket that the client has not asked for.
                 self.record(RENEWED, &[9; 100], reply);
             }
             (false, 0) => {
@@ -213,7 +213,7 @@ fn tag(key: u64, kind: u8, bytes: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    /// Moves what is on the wire to the other end; what comes out there.
+    /// Moves bytes on the wire to the other end; returns those opened there.
     fn carry(to: &mut Toy, wire: &mut Vec<u8>) -> Result<(Vec<u8>, Vec<u8>), SealFault> {
         let (mut plain, mut reply, mut at) = (Vec::new(), Vec::new(), 0);
         while at < wire.len() {

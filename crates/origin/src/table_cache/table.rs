@@ -23,8 +23,7 @@ pub(crate) struct Table<F, L: Locks> {
     totals: Totals,
     /// Results of opens that were requested later than this may be stored.
     cleared: Option<Tick>,
-    /// Removed entries, to be dropped after the table has been unlocked: closing a file may take
-    /// the disk a while.
+    /// Removed entries, to be dropped under no lock: closing a file may take the disk a while.
     gone: Vec<NamedEntry<F, L>>,
 }
 
@@ -59,14 +58,14 @@ pub(crate) struct NamedEntry<F, L: Locks> {
     pub(crate) aged: L::Of<AgedEntry<F>>,
 }
 
-/// What a name means, and since when that is known.
+/// Meaning of a name, and the time since which it is known.
 pub(crate) struct AgedEntry<F> {
     entry: Entry<F>,
-    /// When the operation that found this was begun.
+    /// Time at which the operation that found it began.
     pub(crate) requested_at: Tick,
-    /// When that was, or when a caller was last told to revalidate.
+    /// The same, or the last time that a caller had to revalidate.
     checked_at: Tick,
-    /// When a caller was first told to revalidate, if none has done so since.
+    /// First time that a caller had to revalidate, if none has done so since.
     stale_since: Tick,
 }
 
@@ -104,8 +103,7 @@ impl<F: File> AgedEntry<F> {
         Ok(Lookup::Fresh(self.entry.clone()))
     }
 
-    /// The entry must be revalidated: tells this caller, and decides whether others find it fresh
-    /// meanwhile.
+    /// Tells this caller to revalidate, and decides whether others find the entry fresh meanwhile.
     #[cold]
     fn mark_stale(&mut self, now: Tick, rules: &CachingRules) -> Lookup<F> {
         self.stale_since = self.stale_since.min(now);
@@ -195,7 +193,7 @@ impl<F: File, L: Locks> Table<F, L> {
         Some(self.nodes[at as usize].slot.as_mut()?.aged.get_mut())
     }
 
-    /// True if the entry at a node has not been used for so long that it goes.
+    /// True if the entry at a node has been unused for [`CachingRules::inactive_ms`].
     pub(crate) fn is_idle(&self, at: usize, now: Tick, rules: &CachingRules) -> bool {
         self.held(at).is_some_and(|held| now.since(held.used().at()) >= rules.inactive_ms)
     }
@@ -276,7 +274,7 @@ impl<F: File, L: Locks> Table<F, L> {
         }
     }
 
-    /// Replaces the entry at `known`, and evicts others if necessary.
+    /// Replaces the entry at `aged`, if there is one, and evicts others if necessary.
     fn replace(
         &mut self,
         aged: Option<u32>,

@@ -1,4 +1,4 @@
-//! Which file answers, and the fields that describe it.
+//! Choice of the file that answers, and the fields that describe it.
 use crate::rig::{Expected, Rig, check, pattern};
 use regatta_op::{Fault, OpenFault};
 use regatta_origin::{ContentRules, Site, Wanted};
@@ -147,7 +147,7 @@ fn content_codings() {
     assert_eq!(tags.len(), 3, "one strong tag for each coding: {tags:?}");
     assert!(tags.iter().all(|(_, tag)| tag.starts_with('"')));
 
-    // All that there is refused: the file as it is, rather than none.
+    // The client refuses all forms: it gets the file unchanged, rather than none.
     let refuse = "GET /app.js HTTP/1.1\r\nHost: a\r\nAccept-Encoding: identity;q=0, zstd\r\n\r\n";
     let fields = [("vary", "Accept-Encoding"), ("content-encoding", "")];
     check(&rig, refuse, &Expected { status: 200, fields: &fields, body: None });
@@ -198,7 +198,7 @@ fn the_fallback_answers_navigations_only() {
         ("/users/7", "Accept: application/json", 404),
         ("/users/7", "Sec-Fetch-Dest: script", 404),
         ("/users/7", "Sec-Fetch-Dest: iframe", 200),
-        // Who says what it is for has said it, whatever else it takes.
+        // `Sec-Fetch-Dest` decides, whatever else the client accepts.
         ("/users/7", "Accept: text/html\r\nSec-Fetch-Dest: script", 404),
         ("/users/7", "Sec-Fetch-Dest: document\r\nAccept: */*", 200),
         ("/users/7", "X: y", 404),
@@ -209,7 +209,7 @@ fn the_fallback_answers_navigations_only() {
     for (path, field, status) in rows {
         let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n{field}\r\n\r\n");
         let body: &[u8] = if status == 200 { b"<h1>home</h1>\n" } else { b"<h1>lost</h1>\n" };
-        // Also in the 404: what a cache keeps of it is not for who asks for a page.
+        // Also in the 404: a cache must not serve it to a client that asks for a page.
         let fields = [("vary", "Accept, Sec-Fetch-Dest")];
         check(&rig, &request, &Expected { status, fields: &fields, body: Some(body) });
     }
@@ -246,8 +246,8 @@ fn faults_of_the_disk() {
         let expected = Expected { status, fields: &[field], body: None };
         check(&rig, &get(&format!("/{path}")), &expected);
     }
-    // The cause of the 500 is for the operator, each time: it is not remembered. So is a lack of
-    // permission, which is.
+    // The cause of the 500 is for the operator, each time, because it is not remembered. A lack of
+    // permission is for the operator too, and it is remembered.
     let mut faults = rig.log.faults.take();
     assert_eq!(faults.iter().filter(|(name, ..)| name == "odd").count(), 3);
     faults.dedup();

@@ -1,4 +1,4 @@
-//! What is remembered, for how long, and within which bounds.
+//! Contents of the cache: which entries, for how long, and within which bounds.
 use crate::rig::{Client, Expected, Response, Rig, check, pattern};
 use regatta_http::date;
 use regatta_metrics::Counter;
@@ -39,8 +39,8 @@ fn a_change_shows_after_the_time_to_revalidate() {
     assert_eq!(body(&rig, "/ten.txt"), b"back");
 }
 
-/// What is sent in one piece from the cache tells the second in which it was asked for, also while
-/// a connection that is slow to take it is sending the same with an earlier date.
+/// A response in one piece from the cache has the second of its request, also while a slow
+/// connection is sending the same bytes with an earlier date.
 #[test]
 fn every_response_tells_its_own_second() {
     let rig = with(CachingRules { revalidate_ms: 60_000, ..CachingRules::default() });
@@ -98,7 +98,7 @@ fn what_is_read_late_replaces_nothing_younger() {
     assert_eq!(body(&rig, "/ten.txt"), b"9876543210");
 }
 
-/// Others may be given what is known while somebody looks, but not for ever.
+/// Others may get the known entry while one caller checks it, but not for ever.
 #[test]
 fn a_disk_that_hangs_does_not_keep_what_is_stale() {
     let rig = Rig::new(Site::default());
@@ -129,7 +129,7 @@ fn a_disk_that_hangs_does_not_keep_what_is_stale() {
     assert!(ask().output.ends_with(b"9876543210"), "it is known from now on");
 }
 
-/// A disk that answers later than it is asked again still brings what is new.
+/// A disk that answers after the next request has asked it again still brings the new file.
 #[test]
 fn a_slow_read_is_remembered_though_others_look_meanwhile() {
     let rig = Rig::new(Site::default());
@@ -225,7 +225,7 @@ fn a_long_body_is_read_in_parts() {
     assert_eq!(rig.count(Counter::Reads), 4);
 }
 
-/// What goes wrong in the middle of a body leaves nothing of it, and gives the buffer back.
+/// A fault in the middle of a body leaves nothing of it, and returns the buffer.
 #[test]
 fn parts_of_a_body_that_does_not_come_whole_are_forgotten() {
     let rules = CachingRules { read_bytes_max: 4, ..CachingRules::default() };
@@ -239,7 +239,7 @@ fn parts_of_a_body_that_does_not_come_whole_are_forgotten() {
     client.hold_reads = false;
     client.run();
     assert_eq!(client.statuses(), [500]);
-    // It gets shorter while it is read: what is there now is opened, and read from its start.
+    // The file gets shorter while it is read: it is opened again, and read from its start.
     let mut client = rig.connect();
     client.hold_reads = true;
     client.feed(get("/twelve.txt").as_bytes());
@@ -259,7 +259,7 @@ fn parts_of_a_body_that_does_not_come_whole_are_forgotten() {
     assert_eq!(body(&rig, "/other.txt"), b"0123456789");
 }
 
-/// Most kernels tell file times in ticks: what is written twice within one, with the same length,
+/// Most kernels keep file times in ticks. A file written twice within one, with the same length,
 /// has the same facts, and is read again until it has settled.
 #[test]
 fn a_rewrite_within_a_tick_shows_too() {
@@ -293,7 +293,7 @@ fn descriptors_are_held_only_for_bodies_on_disk() {
     for path in ["/ten.txt", "/app.js", "/big.bin", "/small.bin", "/empty.txt"] {
         body(&rig, path);
     }
-    // big.bin, and the two siblings of app.js that nobody wanted yet.
+    // big.bin, and the two siblings of app.js that are unused so far.
     assert_eq!(rig.cache.descriptors(), 3);
     let ask = "GET /app.js HTTP/1.1\r\nHost: a\r\nAccept-Encoding: br\r\n\r\n";
     rig.ask(ask);
@@ -320,7 +320,7 @@ fn without_a_cache_every_request_opens_and_closes() {
     assert_eq!((small.holders(), big.holders()), (2, 2), "one here, one in the file system");
     assert_eq!(rig.cache.entries(), 0);
     assert_eq!(rig.count(Counter::CacheLookups), 0);
-    // Asked for each time: `Vary` says whether a file has siblings, also to who takes none.
+    // Each time: `Vary` shows whether a file has siblings, also to clients that take none.
     assert_eq!(rig.count(Counter::OpenSiblings), 4 * 3);
 }
 
@@ -479,7 +479,7 @@ fn who_finds_no_descriptor_waits_for_one() {
     assert_eq!(client.statuses(), [503]);
     assert_eq!(client.responses(&[])[0].field("retry-after").as_deref(), Some("1"));
     assert_eq!(rig.opens.get(), 201);
-    // Its client ends its half, or sends far too much: it is told now.
+    // Its client ends its half, or sends far too much: the answer comes now.
     for early in [Vec::new(), get("/").repeat(1_000).into_bytes()] {
         let mut client = rig.connect();
         client.feed(get("/ten.txt").as_bytes());
@@ -493,7 +493,7 @@ fn who_finds_no_descriptor_waits_for_one() {
     assert_eq!(client.closed, Some(CloseReason::Reset));
 }
 
-/// What is not there while the root is being replaced is looked for again, for three seconds.
+/// A name that is missing while the root is being replaced is tried again, for three seconds.
 #[test]
 fn what_is_missing_waits_for_the_new_root() {
     let rig = Rig::new(Site::default());
@@ -510,7 +510,7 @@ fn what_is_missing_waits_for_the_new_root() {
     rig.faults.borrow_mut().clear();
     client.expire(50, 0);
     assert_eq!(client.statuses(), [200]);
-    // What is known is as good as for those who do not look whether it changed.
+    // Known entries are as good as if nothing were being replaced.
     rig.pass(1000);
     replaced();
     let mut client = ask();
@@ -526,14 +526,14 @@ fn what_is_missing_waits_for_the_new_root() {
     }
     client.expire(50, 0);
     assert_eq!(client.statuses(), [404]);
-    // Its client ends its half: it is told now.
+    // Its client ends its half: the answer comes now.
     rig.pass(10_000);
     let mut client = ask();
     client.end();
     assert_eq!(client.statuses(), [404]);
 }
 
-/// What was asked for below the old root, and comes later, is sent and not remembered.
+/// A file that was opened below the old root, and arrives later, is sent and not remembered.
 #[test]
 fn nothing_of_the_old_root_is_remembered() {
     let rig = Rig::new(Site::default());
@@ -556,7 +556,7 @@ fn nothing_of_the_old_root_is_remembered() {
     assert_eq!((ten(), rig.opens.get()), (first, opens + 3));
 }
 
-/// What the cache keeps open is the first to go where descriptors are needed.
+/// Files that the cache keeps open are closed first when descriptors are needed.
 #[test]
 fn the_cache_gives_up_descriptors_that_are_needed() {
     let rig = Rig::new(Site::default());
@@ -575,7 +575,7 @@ fn the_cache_gives_up_descriptors_that_are_needed() {
     assert_eq!(client.statuses(), [200]);
 }
 
-/// Somebody else is at a file: that needs no descriptors of ours.
+/// A busy file needs no descriptors of ours.
 #[test]
 fn a_file_that_is_busy_is_waited_for() {
     let rig = Rig::new(Site::default());
@@ -600,8 +600,8 @@ fn a_file_that_is_busy_is_waited_for() {
     assert_eq!(client.statuses(), [200, 503]);
 }
 
-/// What has just changed may change again without showing it: its tag is weak until it has aged,
-/// and another one then, so that nobody who has the first content is told that it is current.
+/// A file that has just changed may change again without showing it. Its tag is weak until it has
+/// aged, and another one then: a client with the first content is not told that it is current.
 #[test]
 fn what_has_just_changed_has_a_weak_tag() {
     let rig = Rig::new(Site::default());
@@ -651,7 +651,7 @@ fn a_slow_open_makes_a_file_no_younger() {
     assert_eq!(body(&rig, "/ten.txt"), b"9876543210");
 }
 
-/// What nobody asks for any more is closed, in small pieces, wherever it stands; the rest stays.
+/// Unused entries are closed in small pieces, wherever they are; the rest stays.
 #[test]
 fn what_is_inactive_is_forgotten() {
     const FILES: u64 = 100;
@@ -686,7 +686,7 @@ fn what_is_inactive_is_forgotten() {
     rig.cache.check_invariants();
 }
 
-/// The bytes of an open file are those of now; so its facts are looked at before they are sent.
+/// The bytes of an open file are current, so its facts are checked before they are sent.
 #[test]
 fn an_open_file_is_sent_as_what_it_is_now() {
     let rig = with(CachingRules { revalidate_ms: 60_000, ..CachingRules::default() });
@@ -699,14 +699,14 @@ fn an_open_file_is_sent_as_what_it_is_now() {
         Response::parse(&output, false).0
     };
     assert_eq!((resume().status, resume().body.len(), rig.opens.get()), (206, 50_000, 1));
-    // What changed is opened again, once; nothing is said of what was, and nothing is spliced.
+    // A changed file is opened again, once; the old one is forgotten, and nothing is spliced.
     file.truncate(60_000);
     let new = rig.put("large.bin", &pattern(90_000));
     let whole = resume();
     assert_eq!((whole.status, whole.body.len(), rig.opens.get()), (200, 90_000, 2));
     assert_ne!(whole.field("etag").unwrap(), tag);
     assert_eq!(file.holders(), 1, "the cache has let go of it");
-    // Nobody looks where no bytes of the file are sent.
+    // No check happens if no bytes of the file are sent.
     new.truncate(10);
     let mut client = rig.connect();
     client.feed(b"HEAD /large.bin HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -717,8 +717,8 @@ fn an_open_file_is_sent_as_what_it_is_now() {
     assert!(!client.kinds.contains(&OpKind::Stat), "what is in memory is sent as it is");
 }
 
-/// So are the bytes that are read from it: a file that was opened for a `HEAD` and written in its
-/// place since is not kept under its old facts.
+/// The bytes read from an open file are current, too: a file that was opened for a `HEAD` and
+/// written in place since is not kept under its old facts.
 #[test]
 fn an_open_file_is_read_as_what_it_is_now() {
     let rig = with(CachingRules { revalidate_ms: 60_000, ..CachingRules::default() });
@@ -737,8 +737,8 @@ fn an_open_file_is_read_as_what_it_is_now() {
     assert_eq!(file.holders(), 1, "the cache has let go of it");
 }
 
-/// A file may be written between two parts of its body, and whenever it is read: nothing is put
-/// together from two contents, and nobody waits for a file that is never the same twice.
+/// A file may be written between two parts of its body, and whenever it is read. No body is put
+/// together from two contents, and no client waits for a file that never stays the same.
 #[test]
 fn parts_of_two_contents_are_not_put_together() {
     let rig = with(CachingRules { read_bytes_max: 4, ..CachingRules::default() });
@@ -766,6 +766,6 @@ fn parts_of_two_contents_are_not_put_together() {
     }
     assert_eq!((client.statuses(), rig.opens.get()), (vec![200], 3));
     assert!(client.output.ends_with(&[&b"\r\n\r\n"[..], &pattern(12)].concat()));
-    // Nobody has looked whether it is of one content: it is not remembered.
+    // No check has shown that it is of one content: it is not remembered.
     assert_eq!((body(&rig, "/busy.log"), rig.opens.get()), (pattern(13), 4));
 }

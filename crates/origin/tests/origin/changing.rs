@@ -47,8 +47,8 @@ fn who_sees_a_change_leaves_what_others_have_cached() {
     assert_eq!(rig.opens.get(), 4);
 }
 
-/// Nobody is sent an entry that was stale when they asked because what they have opened in its
-/// place has changed again.
+/// A client never gets an entry that was already stale at its request only because the file opened
+/// in its place has changed again.
 #[test]
 fn a_change_behind_a_stale_entry_removes_it() {
     let rig = Rig::new(Site::default());

@@ -1,4 +1,4 @@
-//! How connections end: who says so, in which time, and what becomes of what is on its way.
+//! Ends of connections: their cause, their time, and the fate of bytes on their way.
 use crate::rig::{Client, Expected, Rig, check};
 use regatta_metrics::Counter;
 use regatta_op::{CloseReason, Done, Fault, OpKind, OpenFault};
@@ -37,11 +37,11 @@ fn who_ends_the_connection() {
         check(&rig, &request, &Expected { status, fields: &fields, body: None });
         let mut client = rig.connect();
         client.feed(request.as_bytes());
-        // Who asked for the end and sent nothing more needs no lingering.
+        // A client that asked for the end and sent nothing more needs no lingering.
         let lasts = |client: &Client<'_>, kinds: &[OpKind]| client.kinds.ends_with(kinds);
         assert_eq!(lasts(&client, &[OpKind::Send, OpKind::Shut, OpKind::Close]), !goes_on);
         assert_eq!(client.closed.is_none(), *goes_on, "{head}");
-        // One who sends more after all might not get the answer without.
+        // A client that sends more after all might not get the answer without.
         let mut client = rig.connect();
         client.feed(format!("{request}GET / HTTP/1.1\r\n").as_bytes());
         assert_eq!(lasts(&client, &[OpKind::Send, OpKind::Shut, OpKind::Recv]), !goes_on, "{head}");
@@ -218,7 +218,7 @@ fn bytes_in_the_kernel_are_not_cut_off_while_they_flow() {
         ..Deadlines::default()
     };
     let site = || Site { deadlines: deadlines.clone(), ..Site::default() };
-    // Idle after a large response, of which the kernel still has most.
+    // Idle after a large response: the kernel still has most of it.
     let rig = Rig::new(site());
     let mut client = rig.connect();
     client.feed(BIG);
@@ -319,7 +319,7 @@ fn a_file_that_shrank_before_it_is_read_is_looked_for_again() {
     let lens = client.responses(&[]).iter().map(|one| one.body.len()).collect::<Vec<_>>();
     assert_eq!((client.statuses(), lens), (vec![200; 3], vec![60, 10, 60]));
     assert_eq!((rig.count(Counter::ClosedTruncated), rig.count(Counter::RepliesCut)), (0, 0));
-    // On a connection that goes on, it may happen to another request, too.
+    // On a persistent connection, it may happen to another request, too.
     let known = rig.put("other.txt", &[7; 100]);
     rig.ask("HEAD /other.txt HTTP/1.1\r\nHost: a\r\n\r\n");
     known.truncate(60);
@@ -345,7 +345,7 @@ fn a_file_that_goes_on_shrinking_is_not_answered() {
 
 #[test]
 fn draining_an_idle_connection() {
-    // A request that was on its way is answered, and told that it is the last.
+    // A request that was on its way is answered, and the response marked as the last.
     let rig = Rig::new(Site::default());
     let mut client = rig.connect();
     client.feed(TEN);
@@ -401,7 +401,7 @@ fn draining_a_busy_connection() {
     assert!(client.shut);
     client.end();
     ends(&client, CloseReason::Drained);
-    // In a head: it is answered, and told that it is the last.
+    // In a head: it is answered, and the response marked as the last.
     let rig = Rig::new(Site::default());
     let mut client = rig.connect();
     client.feed(b"GET /ten.txt HTTP/1.1\r\n");
@@ -490,7 +490,7 @@ fn the_log_is_told_why() {
         let records = rig.log.records.take();
         assert_eq!((records[0].status, records[0].refused), (408, Some(refused)), "{text:?}");
     }
-    // What comes after a refusal is not refused with it.
+    // A request after a refusal is not refused with it.
     rig.connect().feed((request("").replace("GET", "PUT") + &request("")).as_bytes());
     let records = rig.log.records.take();
     assert_eq!((records[0].refused, records[1].refused), (Some("method"), None));
@@ -553,7 +553,7 @@ fn expiry_leaves_a_half_close_alone_and_the_disk_its_time() {
     let rig = Rig::new(Site::default());
     let cx = rig.cx();
     let mut client = rig.connect();
-    // By hand: what is out when the time comes is an Open, a Read, a Stat, a Shut.
+    // By hand: an Open, a Read, a Stat, a Shut is in flight when the time comes.
     let mut conn = client.take_conn();
     conn.complete(Done::Recv(Ok(b"GET /ten.txt HTTP/1.0\r\n\r\nx")), rig.now(), &cx);
     let mut kinds = Vec::new();
@@ -579,7 +579,7 @@ fn expiry_leaves_a_half_close_alone_and_the_disk_its_time() {
     assert_eq!(kinds, [Open, Read, Stat, Send, Shut, Recv, Close]);
 }
 
-/// While the disk is asked before something is sent, the peer is not the one who is slow.
+/// While the disk is asked before something is sent, the peer is not to blame for the delay.
 #[test]
 fn the_time_of_the_disk_is_not_the_peers() {
     let deadlines = Deadlines { send_window_ms: 1_000, send_rate_min: 100, ..Deadlines::default() };
@@ -598,7 +598,7 @@ fn the_time_of_the_disk_is_not_the_peers() {
     assert!(!client.expire(999, 49_900), "it has a whole window");
     assert!(client.expire(1, 49_900), "its own time is over");
     ends(&client, CloseReason::SendDeadline);
-    // Who performs disk operations itself is held up with all its peers.
+    // A driver that performs disk operations itself is held up with all its peers.
     let mut client = rig.connect();
     client.room = 50_000;
     client.feed(BIG);
@@ -664,8 +664,7 @@ fn the_disk_has_less_time_for_a_peer_that_sends_no_more() {
     }
 }
 
-/// Nothing is looked up, opened or read for a request that is turned away, and nothing behind it is
-/// answered.
+/// A refused request causes no look-up, open or read, and nothing behind it is answered.
 #[test]
 fn the_next_request_is_turned_away() {
     let rows = [
@@ -711,7 +710,7 @@ fn the_next_request_is_turned_away() {
     assert_eq!(wrong.statuses(), [400]);
 }
 
-/// What waits for the disk is answered without it; what is being answered goes on.
+/// A request that waits for the disk is answered without it; a response in progress continues.
 #[test]
 fn a_request_that_waits_for_the_disk_is_turned_away() {
     let caching = CachingRules { body_bytes_max: 8 << 10, ..CachingRules::default() };

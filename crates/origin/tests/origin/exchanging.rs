@@ -1,4 +1,4 @@
-//! An exchange without a connection: it stands in a queue between its steps.
+//! An exchange without a connection: it waits in a queue between its steps.
 use crate::rig::{FakeFile, Rig, read};
 use regatta_http::{FieldLines, Method, conditional::RequestConditions, target::Target};
 use regatta_metrics::Counter;
@@ -18,7 +18,7 @@ fn request<'a>(path: &'a str, conditions: &'a RequestConditions<'a>) -> Request<
     }
 }
 
-/// What a disk says to a step; `Err` with the reply of one that is the end.
+/// The disk's outcome of a step; `Err` with the reply if the step is the end.
 fn perform(rig: &Rig, step: Step<FakeFile>) -> Result<Supply<FakeFile>, Reply<FakeFile>> {
     Ok(match step {
         Step::Open(req) => Supply::Opened(rig.open(&req)),
@@ -45,7 +45,7 @@ fn many_stand_in_a_queue() {
         ("/%zz", "refused"),
     ];
     for round in 0..2 {
-        // The paths are gone when the exchanges go on.
+        // The paths are gone when the exchanges continue.
         let mut queue: VecDeque<_> = rows
             .iter()
             .map(|(path, expected)| {

@@ -1,4 +1,4 @@
-//! What `explain` says is what is answered.
+//! Agreement of `explain` with the answer.
 use crate::rig::{Response, Rig};
 use regatta_origin::{ContentRules, Site, explain};
 
@@ -74,7 +74,7 @@ fn siblings_that_their_owner_may_not_expect() {
     check(&rig, &rows);
 }
 
-/// Each request line and its fields, and one of the decisions on it. The head is as it is sent.
+/// Each request line and its fields, and one of the decisions on it. The head is the one sent.
 fn check(rig: &Rig, rows: &[(&str, &str, &str)]) {
     for &(line, fields, expected) in rows {
         let request = format!("{line} HTTP/1.1\r\nHost: a\r\n{fields}\r\n");

@@ -1,4 +1,4 @@
-//! Where requests begin and end: pipelines in pieces, contents, and what is refused.
+//! Start and end of requests: pipelines in pieces, contents, and refusals.
 use crate::rig::{Expected, Rig, check};
 use regatta_metrics::Counter;
 use regatta_op::{CloseReason, OpKind};
@@ -107,7 +107,7 @@ fn what_is_malformed_is_refused_and_ends_the_connection() {
         let rig = Rig::new(Site::default());
         let fields = [("connection", "close"), ("x-content-type-options", "nosniff")];
         check(&rig, request, &Expected { status: *status, fields: &fields, body: None });
-        // What follows is not looked at, and the response is not destroyed by a reset.
+        // Later bytes are not parsed, and the response is not destroyed by a reset.
         let mut client = rig.connect();
         client.feed(format!("{request}GET /ten.txt HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
         assert_eq!(client.statuses(), [*status], "{request}");
@@ -120,7 +120,7 @@ fn what_is_malformed_is_refused_and_ends_the_connection() {
     }
 }
 
-/// What comes after a `CONNECT` is meant for somebody else, whatever it looks like.
+/// Bytes after a `CONNECT` are meant for another server, whatever they look like.
 #[test]
 fn a_tunnel_is_refused_and_what_goes_into_it_is_not_looked_at() {
     let head = "CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n";
@@ -219,7 +219,7 @@ fn what_refuses_the_content_of_a_head_request_has_no_body() {
         let response = &client.responses(&[0])[0];
         assert_eq!((response.status, client.shut), (status, true), "{content}");
         assert_ne!(response.field("content-length").as_deref(), Some("0"));
-        // What could not be read as a HEAD is answered with a body as ever.
+        // A malformed HEAD is answered with a body as ever.
         let mut client = rig.connect();
         client.feed(b"HEAD /ten.txt HTTP/1.1\r\n\r\n");
         assert_eq!(client.statuses(), [400]);

@@ -81,8 +81,8 @@ fn hosts_never_mix() {
     }
 }
 
-/// The authority of an absolute target comes before `Host` (RFC 9112 §3.2.2), and who names no host
-/// gets the first one's.
+/// The authority of an absolute target comes before `Host` (RFC 9112 §3.2.2), and a request without
+/// a host gets the first one's.
 #[test]
 fn the_target_names_the_host() {
     let rig = rig();
@@ -116,7 +116,7 @@ fn a_request_that_waits_stays_with_its_host() {
     assert_eq!(client.statuses(), [200, 200, 401, 200, 401]);
 }
 
-/// What is wrong is said with the host's own pages.
+/// Errors are answered with the host's own pages.
 #[test]
 fn errors_have_the_pages_of_their_host() {
     let rig = rig();

@@ -116,8 +116,7 @@ fn ranges_of_a_large_file_and_of_a_coding() {
     check(&rig, request, &Expected { status: 206, fields: &fields, body: Some(&[b'b'; 10]) });
 }
 
-/// A long range of a body in memory is no copy of it: however many peers take theirs slowly, the
-/// body is there once.
+/// A range is no copy: the body is there once, for any number of slow peers.
 #[test]
 fn long_ranges_share_the_body() {
     let rig = Rig::new(Site::default());

@@ -41,7 +41,7 @@ impl FakeFile {
         *self.0.1.borrow_mut() = bytes.to_vec();
     }
 
-    /// Its facts as they are now.
+    /// Current facts of the file.
     fn stat(&self) -> FileId {
         FileId { len: self.0.1.borrow().len() as u64, ..self.id() }
     }
@@ -66,7 +66,7 @@ pub(crate) fn read(req: ReadReq<FakeFile>) -> Vec<u8> {
     buffer
 }
 
-/// What the log was told.
+/// Records and faults that the log received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Logged {
     pub(crate) line: String,
@@ -285,14 +285,14 @@ pub(crate) fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| u8::try_from(at * 7 % 251).unwrap()).collect()
 }
 
-/// One connection, driven.
+/// Connection under test, with its driver.
 pub(crate) struct Client<'a> {
     pub(crate) rig: &'a Rig,
     pub(crate) conn: Link<FakeFile>,
     parked: Option<Op<FakeFile>>,
     pub(crate) kinds: Vec<OpKind>,
     pub(crate) output: Vec<u8>,
-    /// How many more bytes the kernel takes.
+    /// Number of further bytes that the kernel takes.
     pub(crate) room: u64,
     pub(crate) send_bytes_max: u64,
     /// The disk is slow: reads wait.
@@ -437,14 +437,14 @@ impl Client<'_> {
         self.run();
     }
 
-    /// Lets time pass and tells the connection. True if it dropped what was out.
+    /// Lets time pass and expires the connection. True if it dropped the operation in flight.
     pub(crate) fn expire(&mut self, ms: u64, queued: u64) -> bool {
         self.rig.pass(ms);
         self.conn.expire(queued, self.rig.now(), &self.rig.cx());
         self.after_abandoning()
     }
 
-    /// The driver cannot go on with it.
+    /// The driver cannot continue with it.
     pub(crate) fn cut(&mut self, reason: CloseReason) {
         self.conn.cut(reason, self.rig.now(), &self.rig.cx());
         self.after_abandoning();
@@ -515,7 +515,7 @@ impl Response {
     }
 }
 
-/// What a request must be answered with.
+/// Expected answer to a request.
 pub(crate) struct Expected<'a> {
     pub(crate) status: u16,
     /// Fields and their values; an empty value means that the field is absent.
@@ -536,8 +536,8 @@ fn resolved(name: &[u8]) -> Result<Vec<u8>, OpenFault> {
     Ok(segments.join(&b'/'))
 }
 
-/// Asks twice, first of an empty cache and then of a full one, on one connection, and once with
-/// the bytes one at a time: the answer must be the same.
+/// Asks twice on one connection, with an empty cache and then with a full one, and once with the
+/// bytes one at a time. The answer must be the same.
 #[track_caller]
 pub(crate) fn check(rig: &Rig, request: &str, expected: &Expected<'_>) -> Response {
     let head_only = request.starts_with("HEAD");
@@ -566,7 +566,7 @@ pub(crate) fn check(rig: &Rig, request: &str, expected: &Expected<'_>) -> Respon
     first
 }
 
-/// A response without what is random in it.
+/// A response without its random parts.
 fn normal(response: &Response) -> Response {
     let Some(boundary) = response
         .field("content-type")

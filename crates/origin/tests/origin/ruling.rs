@@ -99,8 +99,8 @@ fn redirects_answer_where_no_file_does() {
     }
 }
 
-/// What a browser keeps for ever must be what it asked for: a page that answers in its place has
-/// its own `Cache-Control`, whether a rule or the name of the asset says what that has.
+/// A browser must keep for ever only what it asked for. A page that answers in place of an asset
+/// has its own `Cache-Control`, whether a rule or the name sets that of the asset.
 #[test]
 fn a_page_in_place_of_an_asset_is_never_immutable() {
     let mut rules = Rules::default();
@@ -270,7 +270,7 @@ fn paths_are_shown_to_those_who_are_known() {
     assert!(explained.head.starts_with(b"HTTP/1.1 401 "));
 }
 
-/// Whatever names a file that is for some users only, nobody else gets it.
+/// By no name does a client without a password get a file that is for some users only.
 #[test]
 fn protected_files_are_sent_to_nobody_else() {
     let hash = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
@@ -326,7 +326,7 @@ fn protected_files_are_sent_to_nobody_else() {
             let bob = get(path).replace("Accept:", "Authorization: Basic Ym9iOmFiYw==\r\nA:");
             check(&rig, &bob, &refused);
         }
-        // Nobody is asked for the password of a page that says that there is nothing.
+        // No password is asked for a page that reports a missing file.
         let lost = check(&rig, &get("/none"), &Expected { status: 404, fields: &[], body: None });
         assert!(lost.body.starts_with(b"<!doctype html><title>404"));
         for (path, status, body) in shown {
@@ -340,7 +340,7 @@ fn protected_files_are_sent_to_nobody_else() {
     assert!(lines.iter().any(|line| line == why), "{lines:#?}");
 }
 
-/// Where all is protected, so is the page for what is not there.
+/// If all is protected, the page for missing files is too.
 #[test]
 fn a_site_may_be_protected_as_a_whole() {
     let hash = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
@@ -358,7 +358,7 @@ fn a_site_may_be_protected_as_a_whole() {
     check(&rig, &get("/none"), &Expected { status: 401, fields: &[], body: None });
 }
 
-/// What is filled in may make `..` of a segment that is none, and a name that starts with a dot.
+/// Filled-in text may turn a segment into `..`, or into a name that starts with a dot.
 #[test]
 fn a_rewrite_makes_no_path_that_a_request_could_not_ask_for() {
     let mut rules = Rules::default();
@@ -391,7 +391,7 @@ fn a_rewrite_makes_no_path_that_a_request_could_not_ask_for() {
     }
 }
 
-/// Whatever the rules and the path are, what is below a protected folder takes its password.
+/// For any rules and any path, files below a protected folder take its password.
 #[test]
 fn nothing_below_a_protected_folder_is_sent_without_a_password() {
     let hash = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
@@ -471,7 +471,7 @@ fn open_to(origin: &str) -> Site {
 #[test]
 fn scripts_of_other_sites_read_what_they_may() {
     let mut site = open_to("https://a.example");
-    // What they say of the same files is for other paths alone.
+    // Rules for headers of the same files count for other paths alone.
     let lines = ["Access-Control-Allow-Origin: *", "access-control-allow-credentials: true"];
     let lines = lines.map(|line| HeaderLine::parse(line).unwrap()).to_vec();
     site.rules.add_headers(&Pattern::parse("/docs/:x").unwrap(), lines, "r.toml:2").unwrap();

@@ -1,4 +1,4 @@
-//! Request heads: what is accepted, what is refused, and why.
+//! Request heads: accepted and refused ones, and the faults of the latter.
 use super::*;
 use crate::h1::{Scan, reference, scan_head};
 use HeadFault::Target as BadTarget;
@@ -22,7 +22,7 @@ fn parse(text: &[u8]) -> Result<RequestHead<'_>, HeadFault> {
         match parse_first(&text[..end], &LIMITS) {
             Ok(None) => {}
             Ok(Some(head)) => panic!("a head within {head:?}"),
-            // What is wrong already cannot become right.
+            // A head that is wrong already cannot become right.
             Err(fault) => assert_eq!(whole.err(), Some(fault), "{}", text.escape_ascii()),
         }
     }
@@ -390,7 +390,7 @@ fn known_fields_are_found_in_any_case() {
     }
 }
 
-/// Checks what is known of a field whose `count` lines were `v`, `w` and `x`.
+/// Checks the facts of a field with `count` lines: `v`, `w` and `x`.
 fn check_field(head: &RequestHead<'_>, name: &str, count: usize) {
     let conditions = &head.conditions;
     let list = match name {
@@ -568,8 +568,7 @@ fn one_changed_byte_is_read_as_the_reference_reads_it() {
     }
 }
 
-/// Each line end of a head as a bare LF or a bare CR, in each line alone, at once and before more
-/// comes.
+/// An LF or a bare CR in each line alone, at once and before more comes.
 #[test]
 fn every_line_ends_in_crlf() {
     let good = "\r\nGET / HTTP/1.1\r\nHost: a\r\nA:\r\nB: \t \r\nC: d \r\n\r\n";
@@ -580,7 +579,7 @@ fn every_line_ends_in_crlf() {
             let bad = format!("{before}{end}{after}");
             let bad_line = if at < good.find("Host").unwrap() { RequestLine } else { FieldLine };
             let known = parse_first(bad.as_bytes(), &LIMITS).map(|_| ());
-            // What a bare CR at the very end goes on with is not known.
+            // The byte behind a bare CR at the very end is not known.
             let open = end == "\r" && after.is_empty();
             assert_eq!(known, if open { Ok(()) } else { Err(bad_line) }, "{bad:?}");
             let early = format!("{before}{end}x");
@@ -589,8 +588,7 @@ fn every_line_ends_in_crlf() {
     }
 }
 
-/// Random cuts and repeats of pieces of heads; what comes in two parts is scanned as what comes at
-/// once.
+/// Random cuts and repeats of pieces of heads, scanned in two parts and at once.
 #[test]
 fn random_heads_are_read_as_the_reference_reads_them() {
     let pieces: [&[u8]; 16] = [

@@ -1,11 +1,11 @@
-//! What was seen before is read as if it had not been, and what is kept.
+//! Heads with a section seen before are parsed as if it were new; and which sections are kept.
 use super::*;
 use crate::h1::parse_first;
 use alloc::{format, string::String, vec::Vec};
 
 const LIMITS: HeadLimits = HeadLimits { head_bytes_max: 2000, target_bytes_max: 64, fields_max: 8 };
 
-/// Parses `text` as one who has seen what `seen` has, and as one who has not.
+/// Parses `text` with what `seen` has kept, and without it.
 fn check(seen: &mut Seen, text: &[u8]) {
     let mut head = RequestHead::unread();
     let found = seen.parse_into(text, &LIMITS, &mut head).map(|complete| complete.then_some(head));
@@ -13,7 +13,7 @@ fn check(seen: &mut Seen, text: &[u8]) {
     assert_eq!(format!("{found:?}"), format!("{expected:?}"), "{}", text.escape_ascii());
 }
 
-/// One who has seen a text as often as it takes to keep its section.
+/// Sections kept after parsing a text as many times as keeping its section takes.
 fn seen(text: &[u8]) -> Seen {
     let mut seen = Seen::new();
     (0..3).for_each(|_| check(&mut seen, text));
@@ -66,7 +66,7 @@ fn what_only_says_who_asks_is_kept() {
     }
 }
 
-/// What never comes twice running to its place takes nobody's.
+/// Sections that never come twice running to a place displace no other.
 #[test]
 fn a_section_is_kept_when_it_comes_again() {
     let mut seen = Seen::new();
@@ -75,7 +75,7 @@ fn a_section_is_kept_when_it_comes_again() {
         check(&mut seen, other(at).as_bytes());
     }
     assert_eq!(sections(&seen), 0);
-    // By then one in a few is looked at.
+    // By then only one in a few is looked up.
     (0..3 * SELDOM).for_each(|_| check(&mut seen, other(0).as_bytes()));
     assert_eq!(sections(&seen), 1);
     assert_eq!(seen.misses, 0);
@@ -138,7 +138,7 @@ fn another_head_is_not_taken_for_one_seen() {
         let seen = seen(one.as_bytes());
         texts.iter().for_each(|other| check(&mut seen.clone(), other.as_bytes()));
     }
-    // What was kept under wider limits is refused under narrower ones.
+    // A section kept under wider limits is refused under narrower ones.
     let mut seen = seen(texts[0].as_bytes());
     for narrow in [
         HeadLimits { head_bytes_max: 20, ..LIMITS },

@@ -67,7 +67,7 @@ fn the_same_paths_are_matched_once() {
     }
 }
 
-/// Tables and paths of two letters: what is found is what a comparison of each pattern finds.
+/// Tables and paths of two letters: a search finds what a comparison of each pattern finds.
 #[test]
 fn what_matches_is_found() {
     let parts = ["a", "b", ":x"];
@@ -198,8 +198,8 @@ fn paths(segments: &[&str], length: usize) -> Vec<String> {
     all
 }
 
-/// Each path that plain segments and names lead apart at would double the work: the table is
-/// cut, and the worst of all paths takes no more steps than a path may.
+/// Plain segments and names that both match would double the work at each segment. The table
+/// refuses more, and its worst path takes no more steps than a path may.
 #[test]
 fn the_worst_path_of_a_table_at_its_limit_is_bounded() {
     let mut table = Patterns::default();
