@@ -27,8 +27,7 @@ fn bad_usage(args: &[&str], words: &[&str]) -> Said {
     said
 }
 
-#[test]
-fn help_of_every_command() {
+pub(crate) fn help_of_every_command() {
     let said = run(&["--help"]);
     assert_eq!(said.code, Some(0), "{said:?}");
     for command in ["serve", "architectures", "check", "explain", "top", "password"] {
@@ -43,8 +42,7 @@ fn help_of_every_command() {
     assert!(said.stdout.to_lowercase().starts_with("regatta"), "{said:?}");
 }
 
-#[test]
-fn bad_usage_is_two() {
+pub(crate) fn bad_usage_is_two() {
     bad_usage(&["no-such-command"], &["no-such-command"]);
     bad_usage(&["serve", root(), "--no-such-flag"], &["--no-such-flag"]);
     bad_usage(&["serve", root(), "--listen", "nonsense"], &["nonsense"]);
@@ -56,16 +54,14 @@ fn bad_usage_is_two() {
     bad_usage(&["top", "--pid", "nonsense"], &["nonsense"]);
 }
 
-#[test]
-fn a_bad_start_prints_no_address() {
+pub(crate) fn a_bad_start_prints_no_address() {
     let args = ["serve", root(), "--listen", "127.0.0.1:0", "--set", "limits.nonsense=1"];
     let said = bad_usage(&args, &["limits.nonsense"]);
     assert_eq!(said.stdout, "", "{said:?}");
 }
 
 /// A kernel that is too old, or a container's filter: reported at start, not with 500 to clients.
-#[test]
-fn a_start_without_openat2() {
+pub(crate) fn a_start_without_openat2() {
     for (errno, error) in [(Errno::NOSYS, "Function not implemented"), (Errno::PERM, "Operation")] {
         let errno = u16::try_from(errno.raw_os_error()).expect("a small number");
         // The call is denied to the thread that starts the program.
@@ -81,8 +77,7 @@ fn a_start_without_openat2() {
 }
 
 /// A user namespace with one user forbids setting groups: the hint says what to do.
-#[test]
-fn a_start_without_setgroups() {
+pub(crate) fn a_start_without_setgroups() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
@@ -97,8 +92,7 @@ fn a_start_without_setgroups() {
 }
 
 /// A file made and removed again could be another server's new one.
-#[test]
-fn check_makes_no_file() {
+pub(crate) fn check_makes_no_file() {
     let site = Site::new();
     let folder = site.beside("logs");
     fs::create_dir(&folder).expect("a folder");
@@ -112,24 +106,21 @@ fn check_makes_no_file() {
     bad_usage(&["check", root(), "--set", &log("none")], &["log.access", "none"]);
 }
 
-#[test]
-fn a_log_that_cannot_be_opened() {
+pub(crate) fn a_log_that_cannot_be_opened() {
     let log = "log.access=/no/such/folder/access.log";
     let said =
         bad_usage(&["serve", root(), "--listen", "127.0.0.1:0", "--set", log], &["/no/such"]);
     assert_eq!(said.stdout, "", "{said:?}");
 }
 
-#[test]
-fn a_pid_file_that_cannot_be_written() {
+pub(crate) fn a_pid_file_that_cannot_be_written() {
     let file = "server.pid_file=/no/such/folder/regatta.pid";
     let args = ["serve", root(), "--listen", "127.0.0.1:0", "--set", file];
     let said = bad_usage(&args, &["server.pid_file", "/no/such"]);
     assert_eq!(said.stdout, "", "{said:?}");
 }
 
-#[test]
-fn every_bad_setting_is_listed() {
+pub(crate) fn every_bad_setting_is_listed() {
     let args = [
         "serve",
         root(),
@@ -148,8 +139,7 @@ fn every_bad_setting_is_listed() {
     bad_usage(&args, &words);
 }
 
-#[test]
-fn nobody_and_other_users() {
+pub(crate) fn nobody_and_other_users() {
     if rustix::process::getuid().is_root() {
         let args = ["serve", root(), "--listen", "127.0.0.1:0", "--user", "no-such-user-here"];
         bad_usage(&args, &["no-such-user-here"]);
@@ -160,8 +150,7 @@ fn nobody_and_other_users() {
 }
 
 /// A name that no program can have is answered with the reason.
-#[test]
-fn there_is_no_tux() {
+pub(crate) fn there_is_no_tux() {
     for name in ["tux", "TUX25"] {
         let args = ["serve", root(), "--listen", "127.0.0.1:0", "--architecture", name];
         bad_usage(&args, &[name, "inside the Linux kernel", "docs/arch/accept-strategies.md"]);
@@ -171,8 +160,7 @@ fn there_is_no_tux() {
     assert!(run(&["architectures"]).stdout.contains("\nNot possible here: tux, tux25."));
 }
 
-#[test]
-fn architectures_are_described() {
+pub(crate) fn architectures_are_described() {
     let said = run(&["architectures"]);
     assert_eq!(said.code, Some(0), "{said:?}");
     let json: serde_json::Value =
@@ -193,8 +181,7 @@ fn explain(args: &[&str]) -> Said {
     said
 }
 
-#[test]
-fn explain_says_what_would_be_answered() {
+pub(crate) fn explain_says_what_would_be_answered() {
     let said = explain(&["GET", "/small.txt", root()]);
     for word in ["200", "small.txt", "text/plain; charset=utf-8"] {
         assert!(said.stdout.contains(word), "no {word}: {}", said.stdout);
@@ -215,8 +202,7 @@ fn explain_says_what_would_be_answered() {
     }
 }
 
-#[test]
-fn check_and_explain_speak_json() {
+pub(crate) fn check_and_explain_speak_json() {
     let json = |args: &[&str], code: i32| -> serde_json::Value {
         let said = run(args);
         assert_eq!((said.code, said.stderr.as_str()), (Some(code), ""), "{said:?}");
@@ -248,8 +234,7 @@ fn check_and_explain_speak_json() {
 const SYMPED: Variant =
     Variant { name: "symped", architecture: "symped", settings: &[], faults: None };
 
-#[test]
-fn check_says_that_all_is_well() {
+pub(crate) fn check_says_that_all_is_well() {
     let said = run(&["check", root()]);
     assert_eq!(said.code, Some(0), "{said:?}");
     // An event loop for each processor, unless told otherwise.
@@ -275,8 +260,7 @@ fn check_says_that_all_is_well() {
 }
 
 /// `explain` and `serve` are the same program: their heads agree.
-#[test]
-fn explain_agrees_with_serve() {
+pub(crate) fn explain_agrees_with_serve() {
     let variant = Variant::named("sped_epoll");
     let server = crate::harness::serve(variant);
     for (target, fields) in [
@@ -303,8 +287,7 @@ fn explain_agrees_with_serve() {
 }
 
 /// Started as root, both open files as the serving user.
-#[test]
-fn explain_opens_what_serve_may_open() {
+pub(crate) fn explain_opens_what_serve_may_open() {
     let site = Site::with(&[("mine.txt", "mine")]);
     let root = site.root();
     let mode = Permissions::from_mode(0o600);
@@ -317,8 +300,7 @@ fn explain_opens_what_serve_may_open() {
     assert!(said.stdout.contains(&format!("HTTP/1.1 {status} ")), "{said:?}");
 }
 
-#[test]
-fn explain_of_an_own_site() {
+pub(crate) fn explain_of_an_own_site() {
     let site = Site::with(&[("about.html", "about")]);
     let root = site.root();
     let root = root.to_str().expect("text");
@@ -328,8 +310,7 @@ fn explain_of_an_own_site() {
 }
 
 /// Rules in files at the root: `serve` and `explain` read them, and neither serves them.
-#[test]
-fn rules_of_an_own_site() {
+pub(crate) fn rules_of_an_own_site() {
     let (headers, redirects) = ("/*\n  X-A: b\n", "/old/*  /:splat  302\n");
     let files = [("a.txt", "a"), ("_headers", headers), ("_redirects", redirects)];
     let site = Site::with(&files);
@@ -355,8 +336,7 @@ fn rules_of_an_own_site() {
 }
 
 /// The siblings of `precompress` are sent; once the file changes, `check` warns about them.
-#[test]
-fn siblings_of_an_own_site() {
+pub(crate) fn siblings_of_an_own_site() {
     let site = Site::with(&[("page.html", &"all work and no play ".repeat(100))]);
     let root = site.root();
     let root = root.to_str().expect("text");
@@ -380,8 +360,7 @@ fn siblings_of_an_own_site() {
 }
 
 /// A terminal shows that long work is in progress: here a program takes long.
-#[test]
-fn compressing_that_lasts_is_shown() {
+pub(crate) fn compressing_that_lasts_is_shown() {
     let site = Site::with(&[("page.html", &"all work and no play ".repeat(100))]);
     let (bin, root, program) = (site.beside("bin"), site.root(), program());
     fs::create_dir(&bin).expect("ours");
@@ -401,8 +380,7 @@ fn compressing_that_lasts_is_shown() {
 }
 
 /// A process killed while it writes leaves nothing behind: here by a limit on the size of files.
-#[test]
-fn a_sibling_that_is_half_written_has_no_name() {
+pub(crate) fn a_sibling_that_is_half_written_has_no_name() {
     let site = Site::with(&[("page.html", &"all work and no play ".repeat(100))]);
     let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
     if open(site.root(), flags, Mode::RUSR).is_err() {
@@ -419,8 +397,7 @@ fn a_sibling_that_is_half_written_has_no_name() {
 }
 
 /// Pages are in memory from the start, even if their files are removed.
-#[test]
-fn pages_for_errors_of_an_own_site() {
+pub(crate) fn pages_for_errors_of_an_own_site() {
     let site = Site::with(&[("errors/405.html", "our own page"), ("index.html", "home")]);
     let set = "content.error_pages=405=errors/405.html";
     let server = Launch::new(Variant::named("sped_epoll"), &site.root()).set(set).start();
@@ -440,8 +417,7 @@ fn pages_for_errors_of_an_own_site() {
 }
 
 /// Rules in a configuration file: `serve` and `explain` agree on them.
-#[test]
-fn users_of_an_own_site() {
+pub(crate) fn users_of_an_own_site() {
     let files = [("private/a.txt", "secret"), ("index.html", "home"), ("pub/b.txt", "public")];
     let site = Site::with(&files);
     // SHA-256 of abc.
@@ -491,8 +467,7 @@ fn users_of_an_own_site() {
 
 /// Names and directories on the command line that do not fit are code 2, as in every command. A
 /// process that is no server is code 1.
-#[test]
-fn one_kind_of_error_has_one_exit_code() {
+pub(crate) fn one_kind_of_error_has_one_exit_code() {
     let site = Site::new();
     let none = site.beside("none");
     let none = none.to_str().expect("a path of ours");
@@ -512,8 +487,7 @@ fn one_kind_of_error_has_one_exit_code() {
 
 /// `regatta-lab` has the commands that measure, and gets all arguments unchanged. The program's own
 /// directory goes before the PATH.
-#[test]
-fn commands_that_measure_run_the_other_program() {
+pub(crate) fn commands_that_measure_run_the_other_program() {
     let site = Site::new();
     let folders = ["path", "bin"].map(|name| site.beside(name));
     folders.iter().for_each(|folder| fs::create_dir(folder).expect("a folder"));

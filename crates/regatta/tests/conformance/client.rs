@@ -1,6 +1,7 @@
 //! A client of explicit bytes with a strict reader: any doubt about an answer fails the test.
 
 use crate::harness::PATIENCE;
+use crate::runner::report;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::os::{fd::OwnedFd, unix::net::UnixStream};
@@ -282,7 +283,7 @@ impl Client {
         self.stream.set_read_timeout(Some(PATIENCE)).expect("a time");
         let silent = result.as_ref().is_err_and(timed_out);
         if !silent {
-            eprintln!("not silent for {time:?}: {result:?}");
+            report(&format!("not silent for {time:?}: {result:?}\n"));
         }
         silent
     }

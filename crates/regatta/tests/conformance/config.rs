@@ -81,8 +81,7 @@ fn printed(args: &[&str]) -> toml::Table {
     said.stdout.parse().unwrap_or_else(|e| panic!("{e}: {}", said.stdout))
 }
 
-#[test]
-fn defaults_are_as_promised() {
+pub(crate) fn defaults_are_as_promised() {
     let table = printed(&[]);
     for (section, options) in OPTIONS {
         for (key, default) in *options {
@@ -93,15 +92,13 @@ fn defaults_are_as_promised() {
     }
 }
 
-#[test]
-fn settings_are_printed() {
+pub(crate) fn settings_are_printed() {
     let table = printed(&["--set", "limits.idle_ms_max=1234", "--set", "content.charset=koi8-r"]);
     assert_eq!(table["limits"]["idle_ms_max"].as_integer(), Some(1234));
     assert_eq!(table["content"]["charset"].as_str(), Some("koi8-r"));
 }
 
-#[test]
-fn what_is_printed_is_a_configuration() {
+pub(crate) fn what_is_printed_is_a_configuration() {
     let site = Site::new();
     let said = run(&[
         "serve",
@@ -121,8 +118,7 @@ fn what_is_printed_is_a_configuration() {
     assert_eq!(again.stdout, said.stdout, "printed again, it is the same");
 }
 
-#[test]
-fn a_good_configuration_passes() {
+pub(crate) fn a_good_configuration_passes() {
     let site = Site::with(&[("index.html", "x")]);
     let text = format!(
         "[server]\nroot = {:?}\nlisten = [\"127.0.0.1:0\"]\n[limits]\nidle_ms_max = 5000\n",
@@ -134,8 +130,7 @@ fn a_good_configuration_passes() {
 }
 
 /// Every error, each with its line.
-#[test]
-fn every_error_at_once() {
+pub(crate) fn every_error_at_once() {
     let site = Site::new();
     let text = "\
 [server]
@@ -175,8 +170,7 @@ poller = \"magic\"
     assert!(serve.stderr.contains("idle_ms_maxx") && serve.stderr.contains("magic"), "{serve:?}");
 }
 
-#[test]
-fn syntax_errors_have_a_position() {
+pub(crate) fn syntax_errors_have_a_position() {
     let site = Site::new();
     let path = write(&site, "[limits]\nidle_ms_max = = 5\n");
     let said = run(&["check", "--config", path.to_str().expect("text")]);

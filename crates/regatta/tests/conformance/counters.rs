@@ -304,16 +304,14 @@ pub(crate) fn calls_of_a_hit(variant: &Variant) {
 }
 
 /// A process that is no server has no counters, and the command says so.
-#[test]
-fn top_of_another_process() {
+pub(crate) fn top_of_another_process() {
     let said = run(&["top", "--pid", &std::process::id().to_string(), "--json"]);
     assert!(matches!(said.code, Some(1 | 2)), "{said:?}");
     assert!(!said.stderr.is_empty(), "{said:?}");
 }
 
 /// The slots of a pipeline are its stages: one row each, and the sum of their counts.
-#[test]
-fn top_of_a_pipeline() {
+pub(crate) fn top_of_a_pipeline() {
     const REPLIES: u64 = 20;
     let server = start(Variant::named("watpipe4"));
     let mut client = server.connect();

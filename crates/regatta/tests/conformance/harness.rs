@@ -1,6 +1,7 @@
 //! Starts the real program and ends it: one `Server` is one master process and its workers.
 
 use crate::client::Client;
+use crate::runner::report;
 use crate::variants::VARIANTS;
 use rustix::process::{Pid, Signal};
 use std::collections::{HashSet, VecDeque};
@@ -278,7 +279,8 @@ fn keep_last(from: impl Read + Send + 'static, to: Arc<Mutex<VecDeque<String>>>)
     });
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// Locks data that a failed test may have had locked.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -395,7 +397,7 @@ impl Drop for Server {
             }
         }
         if std::thread::panicking() {
-            eprintln!("--- the server's standard error:\n{}---", self.stderr());
+            report(&format!("--- the server's standard error:\n{}---\n", self.stderr()));
         }
     }
 }
@@ -483,7 +485,7 @@ pub(crate) fn serve_with(variant: &Variant, settings: &[&str]) -> Arc<Server> {
 /// A server over a site that no test changes, with more settings; shared likewise.
 pub(crate) fn serve_root(variant: &Variant, root: &Path, settings: &[&str]) -> Arc<Server> {
     let launch = Launch::new(variant, root).sets(settings);
-    let key = launch.args.join("\n");
+    let key = format!("{:?}", (&launch.args, &launch.faults));
     let mut shared = lock(&SHARED);
     shared.retain(|(_, server)| server.strong_count() > 0);
     let known = shared.iter().find(|(of, _)| *of == key).and_then(|(_, server)| server.upgrade());

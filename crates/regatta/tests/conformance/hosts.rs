@@ -122,8 +122,7 @@ pub(crate) fn each_is_deployed(variant: &Variant) {
 
 /// A fault below one root affects only its host: the server starts, reloads, and serves the others;
 /// `check` reports all faults.
-#[test]
-fn a_fault_below_one_root_is_its_hosts_alone() {
+pub(crate) fn a_fault_below_one_root_is_its_hosts_alone() {
     let (site, config) = hosts();
     let mut text = fs::read_to_string(&config).expect("the configuration");
     let roots = ["gone", "closed", "lines", "pages"].map(|name| site.beside(name));
@@ -200,8 +199,7 @@ fn a_fault_below_one_root_is_its_hosts_alone() {
 const LINKS: usize = 400;
 
 /// A hanging lookup delays only updates of its own root, and only until it is killed.
-#[test]
-fn a_lookup_that_hangs_holds_up_no_other_root() {
+pub(crate) fn a_lookup_that_hangs_holds_up_no_other_root() {
     const HANGS: usize = 7;
     let site = Site::with(&[("index.html", "first")]);
     let (config, mut text) = (site.beside("regatta.toml"), String::new());
@@ -249,8 +247,7 @@ fn a_lookup_that_hangs_holds_up_no_other_root() {
     assert!(eventually(PATIENCE, ended), "a scout was left");
 }
 
-#[test]
-fn check_and_explain_know_hosts() {
+pub(crate) fn check_and_explain_know_hosts() {
     let (site, config) = hosts();
     let (root, file) = (site.root(), config.to_str().expect("our paths are text"));
     let root = root.to_str().expect("our paths are text");

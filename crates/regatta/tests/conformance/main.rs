@@ -5,15 +5,21 @@
 //! Every case of `matrix.rs` runs for every variant (an architecture with settings) of
 //! `variants.rs`.
 //!
+//! | tests | in |
+//! |---|---|
+//! | `matrix::VARIANT::TOPIC::CASE` | `matrix.rs`: cases and the variants that have them |
+//! | `chaos::…` | `chaos.rs`: the same cases under faults; `faults.rs`: single faults |
+//! | `master::…` | `master`: what the program prints, how it ends, what it leaves behind |
+//! | `TOPIC::TEST` | `matrix.rs`: tests that no variant has |
+//!
 //! `REGATTA_BIN=/path/to/regatta` runs the suite against another build of the program.
-
-#[macro_use]
-mod topics;
+#![deny(dead_code, reason = "a test that is in no table does not run")]
 
 mod access_log;
 mod adapt;
 mod bodies;
 mod changes;
+mod chaos;
 mod cli;
 mod client;
 mod clients;
@@ -26,9 +32,12 @@ mod counters;
 mod deploys;
 mod disk;
 mod equality;
+mod faults;
 mod fibers;
 mod fields;
 mod flash;
+#[path = "../../../../xtask/folder.rs"]
+mod folder;
 mod framing;
 mod harness;
 mod hosts;
@@ -36,6 +45,7 @@ mod inspect;
 mod life;
 mod limits;
 mod load;
+mod master;
 mod matrix;
 mod means;
 mod methods;
@@ -50,6 +60,7 @@ mod processes;
 mod protection;
 mod ranges;
 mod reload;
+mod runner;
 mod seda;
 mod shared;
 mod signals;
@@ -66,3 +77,11 @@ mod targets;
 mod threads;
 mod variants;
 mod watpipe;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let mut trials = matrix::trials();
+    trials.extend(chaos::trials());
+    runner::run(trials)
+}

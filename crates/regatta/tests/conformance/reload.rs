@@ -234,8 +234,7 @@ pub(crate) fn faults_change_nothing(variant: &Variant) {
 
 /// A file with the number of another server is noticed before anything changes; one with this
 /// server's is no obstacle.
-#[test]
-fn the_pid_file_of_another_server_changes_nothing() {
+pub(crate) fn the_pid_file_of_another_server_changes_nothing() {
     let variant = Variant::named("sped_epoll");
     let own = Configured::new(variant, &program());
     let [file, taken] = ["own.pid", "other.pid"].map(|name| own.site.beside(name));
@@ -350,8 +349,7 @@ fn cannot_begin(own: &Configured, program: &Program, variant: &Variant) {
 }
 
 /// A master without workers of its own reopens its log as the old workers do.
-#[test]
-fn a_master_that_waits_opens_its_log_anew() {
+pub(crate) fn a_master_that_waits_opens_its_log_anew() {
     let variant = Variant::named("sped_epoll");
     let program = Program::new("waits-and-logs");
     let own = Configured::new(variant, &program.0);
@@ -383,8 +381,7 @@ fn a_master_that_waits_opens_its_log_anew() {
 
 /// A reload requested while another generation starts waits for it: the service manager receives
 /// `READY` for that one before `RELOADING` for its own.
-#[test]
-fn a_service_manager_is_told_of_each_reload_by_itself() {
+pub(crate) fn a_service_manager_is_told_of_each_reload_by_itself() {
     let variant = Variant::named("sped_epoll");
     let program = Program::new("tells");
     let own = Configured::new(variant, &program.0);
@@ -414,8 +411,7 @@ fn a_service_manager_is_told_of_each_reload_by_itself() {
 }
 
 /// A command does not take an earlier operation's end for its answer.
-#[test]
-fn a_command_waits_for_what_it_has_asked_for() {
+pub(crate) fn a_command_waits_for_what_it_has_asked_for() {
     let program = Program::new("waits-for-another");
     let own = Configured::new(Variant::named("sped_epoll"), &program.0);
     let [mark, begins, go] = ["mark", "begins", "go"].map(|name| own.site.beside(name));
@@ -439,8 +435,7 @@ fn a_command_waits_for_what_it_has_asked_for() {
 
 /// Paths of workers that could not begin are removed, so that no client waits there. The next
 /// workers do listen there.
-#[test]
-fn new_paths_of_workers_that_cannot_begin_are_removed() {
+pub(crate) fn new_paths_of_workers_that_cannot_begin_are_removed() {
     let variant = Variant::named("sped_epoll");
     let program = Program::new("new-paths");
     let own = Configured::new(variant, &program.0);

@@ -5,6 +5,7 @@ use crate::harness::{
     Launch, PATIENCE, Server, Variant, alive, eventually, kill, serve_root, uid_of,
 };
 use crate::site::{SIZES, Site, common, sized};
+use crate::skips::skip;
 use crate::variants::VARIANTS;
 use regatta_metrics::OldArena;
 use regatta_sys::{process::share_descriptors, shm::SharedWords};
@@ -81,7 +82,7 @@ pub(crate) fn the_master_has_a_table_of_its_own(variant: &Variant) {
                 if [ErrorKind::Unsupported, ErrorKind::PermissionDenied]
                     .contains(&error.kind()) =>
             {
-                eprintln!("skipped: kcmp(2): {error}");
+                skip(&format!("needs kcmp(2): {error}"));
                 None
             }
             shared => Some(shared.expect("both live")),
@@ -377,9 +378,12 @@ pub(crate) fn is_served(address: SocketAddr, size: usize) -> bool {
 }
 
 /// A server shared by tests works for this architecture too.
-#[test]
-fn processes_serve_the_same_bytes() {
-    for variant in VARIANTS.iter().filter(|variant| variant.architecture == "shared-symped") {
+pub(crate) fn processes_serve_the_same_bytes() {
+    serve_the_same_bytes(VARIANTS.iter());
+}
+
+pub(crate) fn serve_the_same_bytes<'a>(variants: impl Iterator<Item = &'a Variant>) {
+    for variant in variants.filter(|variant| variant.architecture == "shared-symped") {
         let server = serve_root(variant, common(), &[]);
         for client in &mut (0..16).map(|_| server.connect()).collect::<Vec<_>>() {
             assert_eq!(client.get("/a.txt").expect(200).body, b"the letter a\n");

@@ -48,8 +48,7 @@ fn start(row: &Row) -> Server {
 
 /// The papers' servers that cache look up no file twice, nor its siblings, unless options say so;
 /// other architectures revalidate.
-#[test]
-fn a_replica_looks_once() {
+pub(crate) fn a_replica_looks_once() {
     let look = |architecture, settings: &[&str], again: bool| {
         let site = Site::with(&[("a.txt", "old"), ("a.txt.br", "br")]);
         let variant = Variant { name: "", architecture, settings: &[], faults: None };
@@ -104,8 +103,7 @@ fn crowd(server: &Server, count: usize) -> Vec<Client> {
     clients
 }
 
-#[test]
-fn each_name_stands_for_its_row() {
+pub(crate) fn each_name_stands_for_its_row() {
     for row in ROWS {
         let root = common().to_str().expect("text");
         let said = run(&["serve", root, "--architecture", row.name, "--print-config"]);
@@ -114,7 +112,12 @@ fn each_name_stands_for_its_row() {
         let flag = |section: &str, key: &str| table[section][key].as_bool().expect("a flag");
         let number = |section: &str, key: &str| table[section][key].as_integer().expect("a number");
         let text = |section: &str, key: &str| table[section][key].as_str().expect("a text");
-        assert_eq!(number("accept", "count"), i64::try_from(row.count).unwrap(), "{}", row.name);
+        assert_eq!(
+            number("accept", "count"),
+            i64::try_from(row.count).expect("a few"),
+            "{}",
+            row.name
+        );
         for (key, expect) in [
             ("eager_read", row.eager_read),
             ("eager_write", row.eager_write),
@@ -132,8 +135,7 @@ fn each_name_stands_for_its_row() {
     }
 }
 
-#[test]
-fn a_notification_brings_as_many_as_the_strategy_takes() {
+pub(crate) fn a_notification_brings_as_many_as_the_strategy_takes() {
     for row in ROWS {
         let server = start(row);
         let clients = crowd(&server, 60);
@@ -146,8 +148,7 @@ fn a_notification_brings_as_many_as_the_strategy_takes() {
 }
 
 /// A silent new connection is read once before the next wait, without a result, or not at all.
-#[test]
-fn eager_reads_come_before_the_next_wait() {
+pub(crate) fn eager_reads_come_before_the_next_wait() {
     for row in ROWS {
         let server = start(row);
         let clients = crowd(&server, 20);
@@ -160,8 +161,7 @@ fn eager_reads_come_before_the_next_wait() {
 }
 
 /// Full reading means one more read after each request, which fails if the next is not there yet.
-#[test]
-fn full_reads_go_on_until_one_fails() {
+pub(crate) fn full_reads_go_on_until_one_fails() {
     for row in ROWS {
         let server = start(row);
         let mut client = server.connect();
@@ -178,8 +178,7 @@ fn full_reads_go_on_until_one_fails() {
 }
 
 /// Without eager writes the poller is asked first: one more wait for each response.
-#[test]
-fn writes_wait_unless_they_are_eager() {
+pub(crate) fn writes_wait_unless_they_are_eager() {
     for row in ROWS {
         let server = start(row);
         let mut client = server.connect();
@@ -199,8 +198,7 @@ fn writes_wait_unless_they_are_eager() {
     }
 }
 
-#[test]
-fn accepts_on_close_are_as_many_as_closes() {
+pub(crate) fn accepts_on_close_are_as_many_as_closes() {
     for row in ROWS {
         let server = start(row);
         for _ in 0..4 {
@@ -222,8 +220,7 @@ fn accepts_on_close_are_as_many_as_closes() {
 }
 
 /// No client is lost between a strategy's limit and the next notification.
-#[test]
-fn everybody_is_served() {
+pub(crate) fn everybody_is_served() {
     for row in ROWS {
         let server = start(row);
         let mut clients = crowd(&server, 100);
@@ -238,8 +235,7 @@ fn everybody_is_served() {
 }
 
 /// Open, read, write, close for each request ([H] §3), and nothing else.
-#[test]
-fn without_a_cache_a_request_is_one_open_and_one_read() {
+pub(crate) fn without_a_cache_a_request_is_one_open_and_one_read() {
     for row in ROWS.iter().filter(|row| !row.cache) {
         let server = start(row);
         let mut client = server.connect();

@@ -36,8 +36,7 @@ fn spread(server: &Server) -> BTreeMap<u32, Vec<Client>> {
     panic!("some workers have no connection: {by_worker:?}");
 }
 
-#[test]
-fn as_many_tasks_as_processes_on_one_listener() {
+pub(crate) fn as_many_tasks_as_processes_on_one_listener() {
     for (processes, listen) in [(1, "shared"), (2, "shared"), (4, "shared"), (3, "exclusive")] {
         let count = format!("event.processes={processes}");
         let server = start(&[&count, &format!("event.listen={listen}")]);
@@ -51,8 +50,7 @@ fn as_many_tasks_as_processes_on_one_listener() {
 }
 
 /// [E] §5.1: blocking variants have a process for each response, and send it by one call.
-#[test]
-fn blocking_ones_are_many_and_send_once() {
+pub(crate) fn blocking_ones_are_many_and_send_once() {
     for name in ["symped-b", "shared-symped-b"] {
         let variant = Variant { name, architecture: name, settings: &[], faults: None };
         let root = common().to_str().expect("text");
@@ -84,14 +82,12 @@ fn blocking_ones_are_many_and_send_once() {
     }
 }
 
-#[test]
-fn a_process_for_each_processor_unless_told_otherwise() {
+pub(crate) fn a_process_for_each_processor_unless_told_otherwise() {
     let allowed = crate::inspect::processors_at_once();
     assert_eq!(start(&[]).workers().len(), allowed);
 }
 
-#[test]
-fn sockets_of_their_own_share_one_port() {
+pub(crate) fn sockets_of_their_own_share_one_port() {
     let server = start(&["event.processes=3", "event.listen=reuseport"]);
     let each: Vec<_> = server.workers().into_iter().map(listeners).collect();
     assert!(each.iter().all(|own| own.len() == 1), "{each:?}");
@@ -103,8 +99,7 @@ fn sockets_of_their_own_share_one_port() {
 
 /// A connection wakes one process (EPOLLEXCLUSIVE), which must not be a full one. Of successive
 /// connections each is served while any process has room.
-#[test]
-fn an_exclusive_wake_goes_to_who_has_room() {
+pub(crate) fn an_exclusive_wake_goes_to_who_has_room() {
     for when_full in
         ["keep-polling", "pause", "close-idle"].map(|way| format!("accept.when_full={way}"))
     {
@@ -121,8 +116,7 @@ fn an_exclusive_wake_goes_to_who_has_room() {
 }
 
 /// A connection may wake a full worker alone, which leaves it to the other.
-#[test]
-fn a_full_worker_passes_on_what_wakes_it() {
+pub(crate) fn a_full_worker_passes_on_what_wakes_it() {
     for when_full in ["pause", "close-idle"].map(|way| format!("accept.when_full={way}")) {
         let room = ["event.processes=2", "limits.connections_max=4", "event.listen=exclusive"];
         let server = start(&[&room[..], &["event.poller=epoll", &when_full]].concat());
@@ -143,8 +137,7 @@ fn a_full_worker_passes_on_what_wakes_it() {
     }
 }
 
-#[test]
-fn counters_are_all_they_share() {
+pub(crate) fn counters_are_all_they_share() {
     let server = start(&["event.processes=3"]);
     let clients = spread(&server);
     for pid in server.workers() {
@@ -161,8 +154,7 @@ fn counters_are_all_they_share() {
     drop(clients);
 }
 
-#[test]
-fn killing_one_leaves_the_others_serving() {
+pub(crate) fn killing_one_leaves_the_others_serving() {
     let server = start(&["event.processes=3"]);
     let mut clients = spread(&server);
     let before = listeners(server.workers()[0]);
@@ -185,8 +177,7 @@ fn killing_one_leaves_the_others_serving() {
     }));
 }
 
-#[test]
-fn a_process_that_stands_still_delays_nobody_else() {
+pub(crate) fn a_process_that_stands_still_delays_nobody_else() {
     let server = start(&["event.processes=3"]);
     let mut clients = spread(&server);
     let (still, mut stuck) = clients.pop_first().expect("three");
@@ -205,8 +196,7 @@ fn a_process_that_stands_still_delays_nobody_else() {
 }
 
 /// A process's successor serves the connections in its queue.
-#[test]
-fn a_queue_outlives_its_process() {
+pub(crate) fn a_queue_outlives_its_process() {
     let server = start(&["event.processes=2", "event.listen=reuseport"]);
     let still = server.workers()[0];
     halt(still);
@@ -225,8 +215,7 @@ fn a_queue_outlives_its_process() {
     }
 }
 
-#[test]
-fn connections_are_split_evenly() {
+pub(crate) fn connections_are_split_evenly() {
     let stop = "accept.when_full=pause";
     let server = start(&["event.processes=2", "limits.connections_max=6", stop]);
     let mut clients: Vec<_> = (0..6).map(|_| server.connect()).collect();

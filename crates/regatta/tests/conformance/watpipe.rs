@@ -265,8 +265,7 @@ pub(crate) fn a_burst_of_two_thousand(variant: &Variant) {
 }
 
 /// E-24: with a queue for each writer, all send equally much.
-#[test]
-fn writers_have_even_parts() {
+pub(crate) fn writers_have_even_parts() {
     let variant =
         Variant { name: "watpipe5", architecture: "watpipe5", settings: &[], faults: None };
     for share in ["watpipe.share=round-robin", "watpipe.share=batch"] {
@@ -282,8 +281,7 @@ fn writers_have_even_parts() {
 
 /// Future work of [E] and [H]: a controller of SEDA's gives the writers' queue more threads while
 /// responses wait in it, and logs why. They end when they have nothing to do.
-#[test]
-fn a_controller_starts_writers() {
+pub(crate) fn a_controller_starts_writers() {
     const FILES: usize = 8;
     let site = Site::new();
     if !put_both(&site) {
@@ -315,8 +313,7 @@ fn a_controller_starts_writers() {
 }
 
 /// All writers are under one controller: its decisions show in one place, whichever ended a batch.
-#[test]
-fn a_controller_shows_once_what_it_sets() {
+pub(crate) fn a_controller_shows_once_what_it_sets() {
     let variant =
         Variant { name: "watpipe5", architecture: "watpipe5", settings: &[], faults: None };
     let server = Launch::new(&variant, common())

@@ -80,8 +80,7 @@ fn children(server: &Server) -> Vec<u32> {
     children.split_whitespace().map(|child| child.parse().unwrap()).collect()
 }
 
-#[test]
-fn metrics_are_what_top_shows_and_only_grow() {
+pub(crate) fn metrics_are_what_top_shows_and_only_grow() {
     for architecture in ["symped", "mt", "shared-symped"] {
         let folder = Folder::new();
         let server = serve(&folder, &["--architecture", architecture]);
@@ -117,8 +116,7 @@ fn metrics_are_what_top_shows_and_only_grow() {
     }
 }
 
-#[test]
-fn what_is_killed_is_replaced_and_its_counts_stay() {
+pub(crate) fn what_is_killed_is_replaced_and_its_counts_stay() {
     let folder = Folder::new();
     let server = serve(&folder, &["--architecture", "sped"]);
     assert!(server.get().ends_with("hello\n"));
@@ -149,8 +147,7 @@ fn what_is_killed_is_replaced_and_its_counts_stay() {
 }
 
 /// An attacker who makes the admin process run foreign code finds its descriptors, and no file.
-#[test]
-fn the_admin_process_is_confined_as_workers_are() {
+pub(crate) fn the_admin_process_is_confined_as_workers_are() {
     if landlock_version() == 0 {
         return skip("needs Landlock (lsm=landlock,…)");
     }
@@ -194,8 +191,7 @@ fn the_admin_process_is_confined_as_workers_are() {
     assert_eq!(probes, [expected.as_str(); 2], "the worker's and the admin process's: {said}");
 }
 
-#[test]
-fn the_socket_of_another_program_at_the_same_path_stays() {
+pub(crate) fn the_socket_of_another_program_at_the_same_path_stays() {
     let folder = Folder::new();
     let server = serve(&folder, &["--architecture", "sped"]);
     ready(&folder, "200");
@@ -206,8 +202,7 @@ fn the_socket_of_another_program_at_the_same_path_stays() {
     UnixStream::connect(folder.path("admin")).expect("it is the other's");
 }
 
-#[test]
-fn a_socket_that_a_reload_moves_leaves_no_file() {
+pub(crate) fn a_socket_that_a_reload_moves_leaves_no_file() {
     let folder = Folder::new();
     let config = folder.path("regatta.toml");
     let write = |name: &str| {
@@ -237,8 +232,7 @@ fn a_socket_that_a_reload_moves_leaves_no_file() {
 
 /// Each answer is good, except one in progress when the process changes, and none counts less than
 /// the one before. The values of workers start again with the workers.
-#[test]
-fn monitors_are_answered_through_reloads() {
+pub(crate) fn monitors_are_answered_through_reloads() {
     let folder = Folder::new();
     let server = serve(&folder, &["--architecture", "symped"]);
     assert!(server.get().ends_with("hello\n"));
@@ -280,8 +274,7 @@ fn monitors_are_answered_through_reloads() {
     assert!(!Path::new(&folder.path("admin")).exists());
 }
 
-#[test]
-fn a_worker_that_stays_stopped_is_seen_and_replaced() {
+pub(crate) fn a_worker_that_stays_stopped_is_seen_and_replaced() {
     for architecture in ["sped", "shared-symped"] {
         let folder = Folder::new();
         let log = folder.path("error.log");
@@ -310,8 +303,7 @@ fn a_worker_that_stays_stopped_is_seen_and_replaced() {
     }
 }
 
-#[test]
-fn an_admin_process_that_stays_stopped_is_replaced() {
+pub(crate) fn an_admin_process_that_stays_stopped_is_replaced() {
     for architecture in ["sped", "shared-symped"] {
         let folder = Folder::new();
         let log = folder.path("error.log");
@@ -333,8 +325,7 @@ fn an_admin_process_that_stays_stopped_is_replaced() {
     }
 }
 
-#[test]
-fn the_admin_process_ends_with_a_master_that_is_killed() {
+pub(crate) fn the_admin_process_ends_with_a_master_that_is_killed() {
     let folder = Folder::new();
     let mut server = serve(&folder, &["--architecture", "sped"]);
     ready(&folder, "200");
@@ -361,8 +352,7 @@ fn hear_other(hear: &dyn Fn() -> String) -> String {
     }
 }
 
-#[test]
-fn the_service_manager_hears_of_start_life_reloads_and_end() {
+pub(crate) fn the_service_manager_hears_of_start_life_reloads_and_end() {
     let folder = Folder::new();
     let manager = UnixDatagram::bind(folder.path("notify")).unwrap();
     manager.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -106,8 +106,7 @@ fn write_config(folder: &Folder, path: &str, architecture: &str, more: &str) {
 }
 
 /// A stopped process, whatever its role, is named, killed, and replaced.
-#[test]
-fn every_child_that_is_stopped_is_replaced() {
+pub(crate) fn every_child_that_is_stopped_is_replaced() {
     let one = ["--set", "event.processes=1"];
     let cases: [(&str, &[&str]); 5] = [
         ("symped", &one),
@@ -134,8 +133,7 @@ fn every_child_that_is_stopped_is_replaced() {
 }
 
 /// The stopped keeper alone could replace the workers, and cannot see that they have ended.
-#[test]
-fn a_keeper_that_is_stopped_while_its_workers_end_is_replaced() {
+pub(crate) fn a_keeper_that_is_stopped_while_its_workers_end_is_replaced() {
     let watched = Watched::start("shared-symped", &["--set", "event.processes=2"]);
     let keeper = children(watched.pid())[0];
     let workers = children(keeper);
@@ -149,8 +147,7 @@ fn a_keeper_that_is_stopped_while_its_workers_end_is_replaced() {
 }
 
 /// The file is a FIFO without a writer: its readers wait. The master does not.
-#[test]
-fn a_configuration_that_blocks_holds_up_no_master() {
+pub(crate) fn a_configuration_that_blocks_holds_up_no_master() {
     let watched = Watched::start("sped", &[]);
     let (config, worker) = (watched.folder.path("regatta.toml"), children(watched.pid())[0]);
     fs::remove_file(&config).unwrap();
@@ -175,8 +172,7 @@ fn a_configuration_that_blocks_holds_up_no_master() {
     watched.ends();
 }
 
-#[test]
-fn the_server_ends_while_a_trial_waits_for_its_configuration() {
+pub(crate) fn the_server_ends_while_a_trial_waits_for_its_configuration() {
     let watched = Watched::start("sped", &[]);
     let (config, worker) = (watched.folder.path("regatta.toml"), children(watched.pid())[0]);
     fs::remove_file(&config).unwrap();
@@ -188,8 +184,7 @@ fn the_server_ends_while_a_trial_waits_for_its_configuration() {
 }
 
 /// A trial that is stopped or killed refuses the reload; the next one works as usual.
-#[test]
-fn a_trial_that_is_stopped_or_killed_refuses_the_reload() {
+pub(crate) fn a_trial_that_is_stopped_or_killed_refuses_the_reload() {
     for (name, says) in [
         ("STOP", "and the process is killed: the reload is refused"),
         ("KILL", "reload: the program was killed by signal 9 when it was tried"),
@@ -212,8 +207,7 @@ fn a_trial_that_is_stopped_or_killed_refuses_the_reload() {
 }
 
 /// A program that a trial has started does not outlive it, nor keep its inheritance.
-#[test]
-fn what_a_trial_starts_ends_with_it() {
+pub(crate) fn what_a_trial_starts_ends_with_it() {
     let folder = Folder::new();
     let (program, mark) = (folder.path("regatta"), folder.path("mark"));
     executables::copy(Path::new(super::PROGRAM), Path::new(&program));
@@ -263,8 +257,7 @@ impl Drop for Hung {
 
 /// The directory with the configuration, the rotated log and the file with the server's number is
 /// on a file server that no longer answers.
-#[test]
-fn a_file_server_that_hangs_holds_up_no_master() {
+pub(crate) fn a_file_server_that_hangs_holds_up_no_master() {
     let folder = Folder::new();
     let state = folder.path("state");
     fs::create_dir(&state).unwrap();

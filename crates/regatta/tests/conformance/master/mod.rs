@@ -1,22 +1,16 @@
 //! The program from outside: its output, its end, and its remains.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
-#[path = "master/admin.rs"]
 mod admin;
-#[path = "master/children.rs"]
 mod children;
-#[path = "../../../xtask/folder.rs"]
-mod folder;
-#[path = "master/given.rs"]
 mod given;
-#[path = "../../../xtask/skips.rs"]
-mod skips;
-#[path = "master/sockets.rs"]
 mod sockets;
 
+use crate::folder;
+use crate::runner::{Tests, cases};
+use crate::skips::skip;
 use regatta_sys::{Resident, StaticFile, by_mincore};
 use rustix::fs::{Advice, fadvise};
-use skips::skip;
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
@@ -32,6 +26,35 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_regatta");
 
 /// Longer than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Tests of the modules of this one.
+pub(crate) const TESTS: Tests = cases! {
+    in master;
+    admin: metrics_are_what_top_shows_and_only_grow what_is_killed_is_replaced_and_its_counts_stay
+        the_admin_process_is_confined_as_workers_are
+        the_socket_of_another_program_at_the_same_path_stays
+        a_socket_that_a_reload_moves_leaves_no_file monitors_are_answered_through_reloads
+        a_worker_that_stays_stopped_is_seen_and_replaced
+        an_admin_process_that_stays_stopped_is_replaced
+        the_admin_process_ends_with_a_master_that_is_killed
+        the_service_manager_hears_of_start_life_reloads_and_end;
+    children: every_child_that_is_stopped_is_replaced
+        a_keeper_that_is_stopped_while_its_workers_end_is_replaced
+        a_configuration_that_blocks_holds_up_no_master
+        the_server_ends_while_a_trial_waits_for_its_configuration
+        a_trial_that_is_stopped_or_killed_refuses_the_reload what_a_trial_starts_ends_with_it
+        a_file_server_that_hangs_holds_up_no_master;
+    given: no_connection_is_lost_while_one_server_follows_another
+        workers_with_sockets_of_their_own_share_one_that_was_given_and_say_so
+        a_worker_that_waits_for_connections_leaves_them_to_the_next
+        a_keeper_leaves_given_sockets_alone
+        reloads_keep_given_sockets_beside_others_and_their_files_stay
+        what_cannot_be_used_is_refused_with_what_to_do systemd_gives_a_socket_when_a_client_comes;
+    sockets: a_path_is_listened_on_until_the_end
+        a_socket_that_is_left_behind_is_replaced_and_no_other_is_removed
+        a_reload_keeps_the_paths_that_stay a_reload_takes_no_socket_of_another_program
+        a_reload_does_not_write_the_number_of_the_server_again;
+};
 
 /// A directory that is removed at the end.
 struct Folder(folder::Folder);
@@ -157,8 +180,7 @@ fn text(bytes: &[u8]) -> &str {
     str::from_utf8(bytes).unwrap()
 }
 
-#[test]
-fn it_says_where_it_listens_serves_and_leaves_nothing_behind() {
+pub(crate) fn it_says_where_it_listens_serves_and_leaves_nothing_behind() {
     let folder = Folder::new();
     let pid_file = folder.path("pid");
     let set = format!("server.pid_file={pid_file}");
@@ -177,8 +199,7 @@ fn it_says_where_it_listens_serves_and_leaves_nothing_behind() {
     assert!(is_gone(worker));
 }
 
-#[test]
-fn a_worker_that_dies_is_replaced_at_once() {
+pub(crate) fn a_worker_that_dies_is_replaced_at_once() {
     let folder = Folder::new();
     let server = Server::serve(&folder, &[]);
     let first = server.worker();
@@ -194,8 +215,7 @@ fn a_worker_that_dies_is_replaced_at_once() {
     assert!(said.contains(&expect), "{said}");
 }
 
-#[test]
-fn draining_lets_exchanges_finish_within_its_time() {
+pub(crate) fn draining_lets_exchanges_finish_within_its_time() {
     let folder = Folder::new();
     let server = Server::serve(&folder, &[]);
     let mut stream = server.connect();
@@ -213,8 +233,7 @@ fn draining_lets_exchanges_finish_within_its_time() {
     assert!(took < Duration::from_secs(6), "{took:?}");
 }
 
-#[test]
-fn draining_ends_when_its_time_is_over() {
+pub(crate) fn draining_ends_when_its_time_is_over() {
     let folder = Folder::new();
     let server = Server::serve(&folder, &["--set", "server.drain_ms_max=300"]);
     let mut stream = server.connect();
@@ -226,8 +245,7 @@ fn draining_ends_when_its_time_is_over() {
     assert!(took >= Duration::from_millis(290) && took < Duration::from_secs(5), "{took:?}");
 }
 
-#[test]
-fn a_second_signal_or_a_quit_ends_at_once() {
+pub(crate) fn a_second_signal_or_a_quit_ends_at_once() {
     for signals in [&["INT", "INT"][..], &["TERM", "TERM"], &["QUIT"]] {
         let folder = Folder::new();
         let server = Server::serve(&folder, &[]);
@@ -248,8 +266,7 @@ fn a_second_signal_or_a_quit_ends_at_once() {
 }
 
 /// The parent may ignore the signals of its children, and that setting is inherited.
-#[test]
-fn it_hears_of_its_workers_whatever_started_it() {
+pub(crate) fn it_hears_of_its_workers_whatever_started_it() {
     let folder = Folder::new();
     let served = format!("trap '' CHLD; exec {PROGRAM} serve {}", folder.path("www"));
     let line = format!("{served} --listen 127.0.0.1:0 --architecture sped");
@@ -265,8 +282,7 @@ fn it_hears_of_its_workers_whatever_started_it() {
     assert_eq!(server.end().0, Some(0));
 }
 
-#[test]
-fn a_worker_that_hangs_is_killed_at_the_end() {
+pub(crate) fn a_worker_that_hangs_is_killed_at_the_end() {
     let folder = Folder::new();
     let server = Server::serve(&folder, &["--set", "server.drain_ms_max=0"]);
     let worker = server.worker();
@@ -278,8 +294,7 @@ fn a_worker_that_hangs_is_killed_at_the_end() {
     assert!(is_gone(worker));
 }
 
-#[test]
-fn a_worker_that_says_nothing_is_named() {
+pub(crate) fn a_worker_that_says_nothing_is_named() {
     let folder = Folder::new();
     let log = folder.path("error.log");
     let server = Server::serve(&folder, &["--set", &format!("log.error={log}")]);
@@ -299,8 +314,7 @@ fn a_worker_that_says_nothing_is_named() {
     assert!(server.get().ends_with("hello\n"));
 }
 
-#[test]
-fn workers_do_not_outlive_their_master() {
+pub(crate) fn workers_do_not_outlive_their_master() {
     let folder = Folder::new();
     let mut server = Server::serve(&folder, &[]);
     let worker = server.worker();
@@ -313,8 +327,7 @@ fn workers_do_not_outlive_their_master() {
     }
 }
 
-#[test]
-fn started_by_root_it_serves_as_nobody() {
+pub(crate) fn started_by_root_it_serves_as_nobody() {
     let folder = Folder::new();
     let server = Server::serve(&folder, &["--set", "limits.idle_ms_max=1s"]);
     let ours = fs::read_to_string("/proc/self/status").unwrap();
@@ -328,8 +341,7 @@ fn started_by_root_it_serves_as_nobody() {
     assert!(status.contains("\nCapEff:\t0000000000000000\n"), "{status}");
 }
 
-#[test]
-fn a_simulated_disk_is_told_and_waited_for_by_who_may_know() {
+pub(crate) fn a_simulated_disk_is_told_and_waited_for_by_who_may_know() {
     let folder = Folder::new();
     let root = folder.path("www");
     let ours = fs::read_to_string("/proc/self/status").unwrap();
@@ -360,8 +372,7 @@ fn a_simulated_disk_is_told_and_waited_for_by_who_may_know() {
     assert!(said.contains("the disk is simulated in process: lab.disk_heads = 1,"), "{said}");
 }
 
-#[test]
-fn logs_are_opened_anew() {
+pub(crate) fn logs_are_opened_anew() {
     let folder = Folder::new();
     let log = folder.path("access.log");
     let server = Server::serve(&folder, &["--set", &format!("log.access={log}")]);
@@ -386,8 +397,7 @@ fn logs_are_opened_anew() {
 }
 
 /// The serving user may have planted anything in its own folder of logs: root follows none of it.
-#[test]
-fn a_hostile_folder_of_logs_gains_nothing() {
+pub(crate) fn a_hostile_folder_of_logs_gains_nothing() {
     let folder = Folder::new();
     let (theirs, logs) = (folder.path("root-s"), folder.path("logs"));
     fs::write(&theirs, "root's\n").unwrap();
@@ -442,8 +452,7 @@ fn a_hostile_folder_of_logs_gains_nothing() {
 }
 
 /// Root has more than its own servers to choose from.
-#[test]
-fn top_of_root_counts_the_servers_of_other_users() {
+pub(crate) fn top_of_root_counts_the_servers_of_other_users() {
     let folder = Folder::new();
     let args = ["serve", &folder.path("www"), "--listen", "127.0.0.1:0"];
     let Ok(mut child) = Command::new(PROGRAM)
@@ -467,8 +476,7 @@ fn top_of_root_counts_the_servers_of_other_users() {
     assert!(text(&asked.stdout).starts_with(&format!("symped {pid} ")), "{asked:?}");
 }
 
-#[test]
-fn nobody_needs_to_read_what_it_prints() {
+pub(crate) fn nobody_needs_to_read_what_it_prints() {
     let folder = Folder::new();
     let mut server = Server::serve(&folder, &["--set", "log.access=-"]);
     drop(server.child.stderr.take());
@@ -486,8 +494,7 @@ fn nobody_needs_to_read_what_it_prints() {
     assert_eq!(server.child.wait().unwrap().code(), Some(0));
 }
 
-#[test]
-fn all_problems_are_listed_and_nothing_is_started() {
+pub(crate) fn all_problems_are_listed_and_nothing_is_started() {
     let folder = Folder::new();
     let config = folder.path("r.toml");
     fs::write(&config, "[limits]\nidel_ms_max = 1\n[server]\nroot = \"nowhere\"\n").unwrap();
@@ -514,8 +521,7 @@ fn all_problems_are_listed_and_nothing_is_started() {
     assert_eq!(run(&["serve", "--frobnicate"]).status.code(), Some(2));
 }
 
-#[test]
-fn an_address_that_is_taken_is_a_failure() {
+pub(crate) fn an_address_that_is_taken_is_a_failure() {
     let folder = Folder::new();
     let server = Server::serve(&folder, &[]);
     let root = folder.path("www");
@@ -525,8 +531,7 @@ fn an_address_that_is_taken_is_a_failure() {
     assert_eq!(text(&output.stdout), "");
 }
 
-#[test]
-fn a_printed_configuration_is_one() {
+pub(crate) fn a_printed_configuration_is_one() {
     let folder = Folder::new();
     let sets = ["--set", "limits.idle_ms_max=3 s", "--set", "content.index=a.html,b.html"];
     let first = run(&[&["serve", "--print-config"][..], &sets].concat());
@@ -538,8 +543,7 @@ fn a_printed_configuration_is_one() {
     assert_eq!(text(&again.stdout), text(&first.stdout));
 }
 
-#[test]
-fn explanations_and_lists() {
+pub(crate) fn explanations_and_lists() {
     let folder = Folder::new();
     let root = folder.path("www");
     let output = run(&["explain", "GET", "/", "-H", "accept-encoding: br", &root]);

@@ -127,33 +127,28 @@ fn restart(arguments: &[&str]) -> String {
     said(&folder)
 }
 
-#[test]
-fn no_connection_is_lost_while_one_server_follows_another() {
+pub(crate) fn no_connection_is_lost_while_one_server_follows_another() {
     let said = restart(&["--architecture", "sped"]);
     assert!(said.contains("server.listen=127.0.0.1:"), "{said}");
     assert!(said.contains("(given by the service manager)"), "{said}");
 }
 
-#[test]
-fn workers_with_sockets_of_their_own_share_one_that_was_given_and_say_so() {
+pub(crate) fn workers_with_sockets_of_their_own_share_one_that_was_given_and_say_so() {
     let own = ["--set", "event.listen=reuseport", "--set", "event.processes=2"];
     let said = restart(&[&["--architecture", "symped"][..], &own].concat());
     assert!(said.contains("all workers share it"), "{said}");
 }
 
-#[test]
-fn a_worker_that_waits_for_connections_leaves_them_to_the_next() {
+pub(crate) fn a_worker_that_waits_for_connections_leaves_them_to_the_next() {
     let step = ["--set", "mp.step_ms=100", "--set", "limits.connections_max=8"];
     let _ = restart(&[&["--architecture", "mp"][..], &step].concat());
 }
 
-#[test]
-fn a_keeper_leaves_given_sockets_alone() {
+pub(crate) fn a_keeper_leaves_given_sockets_alone() {
     let _ = restart(&["--architecture", "shared-symped", "--set", "event.processes=2"]);
 }
 
-#[test]
-fn reloads_keep_given_sockets_beside_others_and_their_files_stay() {
+pub(crate) fn reloads_keep_given_sockets_beside_others_and_their_files_stay() {
     let folder = Folder::new();
     let [path, own] = ["given", "own"].map(|name| folder.path(name));
     let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -230,8 +225,7 @@ impl Write for Rest {
     }
 }
 
-#[test]
-fn what_cannot_be_used_is_refused_with_what_to_do() {
+pub(crate) fn what_cannot_be_used_is_refused_with_what_to_do() {
     let check = |given: Vec<OwnedFd>, arguments: &[&str], expect: &[&str]| {
         let folder = Folder::new();
         let mut server = start(&folder, given, 0, arguments);
@@ -257,8 +251,7 @@ fn what_cannot_be_used_is_refused_with_what_to_do() {
     }
 }
 
-#[test]
-fn systemd_gives_a_socket_when_a_client_comes() {
+pub(crate) fn systemd_gives_a_socket_when_a_client_comes() {
     let activate = "systemd-socket-activate";
     if Command::new(activate).arg("--version").stdout(Stdio::null()).status().is_err() {
         return skip("needs systemd-socket-activate");

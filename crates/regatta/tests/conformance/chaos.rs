@@ -1,10 +1,109 @@
-//! Variants under faults: every architecture, and every way to wait, to take connections and to
-//! send, each with its sequence of faults.
+//! Conformance with a fault plan: the cases that do not depend on time, run while the system
+//! misbehaves: `chaos::matrix::sped_epoll::ranges::several` and so on.
+//!
+//! Short reads and writes, interruptions, calls that find nothing to do, a full table of
+//! descriptors, slow opens. Test builds of the program inject them as `REGATTA_INJECT` says, with
+//! the keys of `regatta_sys::hook::Plan`. The variants are every architecture, and every way to
+//! wait, to take connections and to send, each with its sequence of faults.
 
 use crate::harness::Variant;
+use crate::runner::{self, Case, Set, Tests, cases};
+use crate::*;
+use libtest_mimic::Trial;
 
-/// Every variant.
-pub(crate) const VARIANTS: &[Variant] = &[
+/// Cases for a loop that does everything itself.
+const ALL: Set = cases! {
+    bodies: every_size_arrives every_size_on_its_own_connection a_large_file_arrives
+        small_body_is_drained body_at_the_limit body_that_comes_late chunked_body_is_drained
+        chunked_body_byte_by_byte large_body_is_refused endless_chunks_are_refused
+        continue_is_sent_or_not_needed continue_with_the_body_at_once;
+    closing: half_closed_client_is_answered half_closed_pipeline_is_answered
+        half_close_within_a_head error_is_read_while_sending last_answer_is_read_while_sending
+        aborts_harm_nobody aborts_leave_nothing_open ends_with_the_request_are_noticed;
+    conditionals: every_combination;
+    faults: a_full_table_delays_accepts short_calls_are_continued slow_opens_lose_nothing;
+    framing: request_lines field_lines bare_line_ends content_lengths transfer_encodings chunks
+        faults_in_pieces fault_after_good_requests;
+    load: two_hundred_connections a_thousand_short_connections every_way_to_send
+        full_and_not_listening;
+    negotiation: weights ranges_of_a_coded_form;
+    pipelining: in_order burst_of_a_hundred answers_larger_than_buffers
+        requests_without_end_while_reading split_at_every_byte byte_at_a_time nothing_after_close
+        all_kinds_of_answers;
+    ranges: single_against_a_model several several_in_a_pipeline too_many;
+};
+
+/// Cases that depend on the runner of the loop and of its disk work. Bodies are from every source,
+/// cut anywhere; connections arrive all at once, leave, or are refused.
+const FAMILY: Set = cases! {
+    bodies: every_size_arrives every_size_on_its_own_connection a_large_file_arrives
+        chunked_body_is_drained;
+    closing: half_closed_pipeline_is_answered aborts_harm_nobody aborts_leave_nothing_open;
+    conditionals: every_combination;
+    faults: a_full_table_delays_accepts short_calls_are_continued slow_opens_lose_nothing;
+    load: two_hundred_connections every_way_to_send;
+    negotiation: ranges_of_a_coded_form;
+    pipelining: in_order answers_larger_than_buffers all_kinds_of_answers;
+    ranges: single_against_a_model several;
+};
+
+/// Cases that depend on how connections are accepted, first read and written to.
+const STRATEGY: Set = cases! {
+    bodies: every_size_arrives every_size_on_its_own_connection a_large_file_arrives
+        chunked_body_is_drained;
+    closing: half_closed_pipeline_is_answered aborts_harm_nobody aborts_leave_nothing_open;
+    faults: a_full_table_delays_accepts short_calls_are_continued slow_opens_lose_nothing;
+    load: two_hundred_connections every_way_to_send;
+    pipelining: in_order answers_larger_than_buffers all_kinds_of_answers;
+    ranges: single_against_a_model;
+};
+
+/// Tests of single faults, which no variant has.
+const FAULTS: Tests = cases! {
+    in chaos;
+    faults: sped_waits_for_its_disk user_threads_wait_for_names
+        user_threads_that_wait_for_names_do_not_hang deaths_with_a_lock_hang_nobody
+        a_stage_that_dies_leaves_nobody_waiting a_stage_that_hangs_is_replaced
+        a_thread_that_hangs_is_replaced a_stage_that_waits_is_not_replaced
+        a_drain_with_full_queues_has_a_deadline;
+};
+
+/// Tests of the other suite for the variants of this one.
+const TESTS: Tests = &[
+    Case {
+        name: "chaos::shared::processes_serve_the_same_bytes",
+        run: || shared::serve_the_same_bytes(variants()),
+    },
+    Case {
+        name: "chaos::structure::every_architecture_has_a_variant",
+        run: || structure::are_the_listed(variants()),
+    },
+];
+
+/// Every test of this suite.
+pub(crate) fn trials() -> Vec<Trial> {
+    let cases = ROWS.iter().flat_map(|(set, variants)| {
+        let of_variant =
+            |variant| runner::trials_of("chaos::matrix", variant, std::slice::from_ref(set));
+        variants.iter().flat_map(of_variant)
+    });
+    cases.chain([FAULTS, TESTS].into_iter().flat_map(runner::trials)).collect()
+}
+
+/// The variant of that name.
+pub(crate) fn named(name: &str) -> &'static Variant {
+    variants().find(|variant| variant.name == name).expect("a name of the table")
+}
+
+fn variants() -> impl Iterator<Item = &'static Variant> {
+    ROWS.iter().flat_map(|(_, variants)| *variants)
+}
+
+/// Variants, each with the set of its cases.
+const ROWS: &[(Set, &[Variant])] = &[(ALL, LOOPS), (FAMILY, RELATIVES), (STRATEGY, STRATEGIES)];
+
+/// Loops that do everything themselves.
+const LOOPS: &[Variant] = &[
     sped(
         "sped_epoll",
         &["event.poller=epoll"],
@@ -42,6 +141,10 @@ pub(crate) const VARIANTS: &[Variant] = &[
         &["cache.enabled=false", "accept.eager_read=true"],
         "seed=7,short_per_mille=300,eintr_per_mille=100,slow_open_per_mille=50,slow_open_us=2000",
     ),
+];
+
+/// Relatives of such a loop.
+const RELATIVES: &[Variant] = &[
     of("symped", "symped", &["event.processes=2", "event.poller=epoll"], EVERYTHING),
     of(
         "symped_exclusive",
@@ -180,6 +283,10 @@ pub(crate) const VARIANTS: &[Variant] = &[
     of("watpipe5", "watpipe5", &[SIBLINGS], EDGES),
     of("watpipe5_b", "watpipe5-b", &[SIBLINGS, "watpipe.writers=32"], EDGES),
     of("seda", "seda", &[SIBLINGS, "stages.target_ms=10 min"], EDGES),
+];
+
+/// Strategies to accept, and pipelines with a cache.
+const STRATEGIES: &[Variant] = &[
     of("haboob", "haboob-2002", &[SIBLINGS, "cache.body_bytes_max=1 MiB"], EDGES),
     of("cohort_sandstorm", "cohort-sandstorm", &[SIBLINGS, "cache.body_bytes_max=1 MiB"], EDGES),
     of("accept1", "accept1", &[], EVERYTHING),

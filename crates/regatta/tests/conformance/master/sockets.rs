@@ -15,8 +15,7 @@ fn get(path: &str) -> String {
     text
 }
 
-#[test]
-fn a_path_is_listened_on_until_the_end() {
+pub(crate) fn a_path_is_listened_on_until_the_end() {
     let folder = Folder::new();
     let (path, log) = (folder.path("socket"), folder.path("log"));
     // Like the leftover of a killed server.
@@ -37,8 +36,7 @@ fn a_path_is_listened_on_until_the_end() {
     assert_eq!(logged.lines().filter(|line| line.starts_with("unix: - - [")).count(), 2);
 }
 
-#[test]
-fn a_socket_that_is_left_behind_is_replaced_and_no_other_is_removed() {
+pub(crate) fn a_socket_that_is_left_behind_is_replaced_and_no_other_is_removed() {
     let folder = Folder::new();
     let path = folder.path("socket");
     let listen = format!("unix:{path}");
@@ -60,8 +58,7 @@ fn a_socket_that_is_left_behind_is_replaced_and_no_other_is_removed() {
     assert!(Path::new(&path).exists(), "it is another's");
 }
 
-#[test]
-fn a_reload_keeps_the_paths_that_stay() {
+pub(crate) fn a_reload_keeps_the_paths_that_stay() {
     let folder = Folder::new();
     let [stays, goes, comes] = ["stays", "goes", "comes"].map(|name| folder.path(name));
     let config = folder.path("regatta.toml");
@@ -100,8 +97,7 @@ fn a_reload_keeps_the_paths_that_stay() {
 }
 
 /// Another program has taken the path since: that alone makes its socket another's.
-#[test]
-fn a_reload_takes_no_socket_of_another_program() {
+pub(crate) fn a_reload_takes_no_socket_of_another_program() {
     let folder = Folder::new();
     let (path, log) = (folder.path("socket"), folder.path("log"));
     let (listen, errors) = (format!("unix:{path}"), format!("log.error={log}"));
@@ -123,8 +119,7 @@ fn a_reload_takes_no_socket_of_another_program() {
 }
 
 /// An unchanged file need not be written again: a disk may be full by now.
-#[test]
-fn a_reload_does_not_write_the_number_of_the_server_again() {
+pub(crate) fn a_reload_does_not_write_the_number_of_the_server_again() {
     let folder = Folder::new();
     let (path, log) = (folder.path("pid"), folder.path("log"));
     let sets = [format!("server.pid_file={path}"), format!("log.error={log}")];

@@ -1,5 +1,6 @@
 //! Single faults and the required outcome of each.
 
+use crate::chaos;
 use crate::client::{Client, get};
 use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
 use crate::shared::{Stop, counter, descriptors, is_served, loads};
@@ -9,24 +10,21 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// systems.md §8.6, SPED: a cold file blocks the one task, and with it a request for a cached file.
-#[test]
-fn sped_waits_for_its_disk() {
+pub(crate) fn sped_waits_for_its_disk() {
     all_wait_for_an_open("sped_epoll");
 }
 
 /// Knot: helpers read and send, but the one thread of all user threads opens names.
-#[test]
-fn user_threads_wait_for_names() {
+pub(crate) fn user_threads_wait_for_names() {
     all_wait_for_an_open("knot_c");
     all_wait_for_an_open("knot_nb");
 }
 
 /// However many user threads wait for the same disk one after another, their thread still checks
 /// for other work.
-#[test]
-fn user_threads_that_wait_for_names_do_not_hang() {
+pub(crate) fn user_threads_that_wait_for_names_do_not_hang() {
     let plan = "slow_open_per_mille=1000,slow_open_us=45000";
-    let server = under(Variant::named("knot_c"), plan);
+    let server = under(chaos::named("knot_c"), plan);
     std::thread::scope(|scope| {
         for at in 0..80 {
             let mut client = server.connect();
@@ -39,7 +37,7 @@ fn user_threads_that_wait_for_names_do_not_hang() {
 fn all_wait_for_an_open(name: &str) {
     let plan = "slow_open_per_mille=1000,slow_open_us=400000";
     let settings = &["cache.revalidate_ms=60000"];
-    let server = under(&Variant { settings, ..*Variant::named(name) }, plan);
+    let server = under(&Variant { settings, ..*chaos::named(name) }, plan);
     let mut warm = server.connect();
     warm.get("/size-4096.bin").expect(200);
     let opens = || counters(&server, &["opens"]);
@@ -121,10 +119,9 @@ pub(crate) fn slow_opens_lose_nothing(variant: &Variant) {
 
 /// systems.md §8.6, shared-SYMPED: workers that die in the middle of changes of the cache, while
 /// they hold its locks, block no other. The others find them, empty the cache, and continue.
-#[test]
-fn deaths_with_a_lock_hang_nobody() {
+pub(crate) fn deaths_with_a_lock_hang_nobody() {
     for name in ["shared_global", "shared_two_tier"] {
-        deaths_with_a_lock(Variant::named(name));
+        deaths_with_a_lock(chaos::named(name));
     }
 }
 
@@ -179,15 +176,14 @@ fn deaths_with_a_lock(variant: &Variant) {
 
 /// A thread of a stage that panics ends its process: all its connections, queued ones included,
 /// end. Each is counted, and the next process serves.
-#[test]
-fn a_stage_that_dies_leaves_nobody_waiting() {
+pub(crate) fn a_stage_that_dies_leaves_nobody_waiting() {
     // A request passes five threads of seda on its way.
     for (name, plan) in [
         ("watpipe4", "seed=5,panic_in_visit_per_mille=5"),
         ("watpipe5", "seed=5,panic_in_visit_per_mille=5"),
         ("seda", "seed=5,panic_in_visit_per_mille=1"),
     ] {
-        stages_die(Variant::named(name), plan);
+        stages_die(chaos::named(name), plan);
     }
 }
 
@@ -219,8 +215,7 @@ fn stages_die(variant: &Variant, plan: &'static str) {
 
 /// A thread of a stage that loops for ever, whichever stage it is, or that sleeps for longer than a
 /// disk may take, is named within 5 s. Its process is replaced. Other threads report on time.
-#[test]
-fn a_stage_that_hangs_is_replaced() {
+pub(crate) fn a_stage_that_hangs_is_replaced() {
     // Number of the first request's visit: each stage that it passes, in that order.
     let stages: [(&str, &[&str]); 3] = [
         ("watpipe4", &["read", "write-poll", "write"]),
@@ -234,7 +229,7 @@ fn a_stage_that_hangs_is_replaced() {
     let sleeps = ("watpipe5", "reader", "sleep_at_visit=2".to_owned());
     std::thread::scope(|scope| {
         for (name, stage, plan) in hangs.chain([sleeps]) {
-            scope.spawn(move || hangs_and_is_replaced(Variant::named(name), stage, plan));
+            scope.spawn(move || hangs_and_is_replaced(chaos::named(name), stage, plan));
         }
     });
 }
@@ -263,20 +258,18 @@ fn hangs_and_is_replaced(variant: &Variant, stage: &str, plan: String) {
 
 /// A thread that serves one connection at a time, or a pool's, loops for ever: its process is
 /// replaced as that of a stage is.
-#[test]
-fn a_thread_that_hangs_is_replaced() {
+pub(crate) fn a_thread_that_hangs_is_replaced() {
     std::thread::scope(|scope| {
         for (name, thread) in [("threads_on_demand", "conn"), ("hybrid", "pool"), ("bio", "pool")] {
             let plan = "spin_at_visit=1".to_owned();
-            scope.spawn(move || hangs_and_is_replaced(Variant::named(name), thread, plan));
+            scope.spawn(move || hangs_and_is_replaced(chaos::named(name), thread, plan));
         }
     });
 }
 
 /// Threads of stages without work, or waiting for a disk beyond its limit, do not hang: no process
 /// is replaced for that.
-#[test]
-fn a_stage_that_waits_is_not_replaced() {
+pub(crate) fn a_stage_that_waits_is_not_replaced() {
     std::thread::scope(|scope| {
         for name in [
             "watpipe4",
@@ -288,7 +281,7 @@ fn a_stage_that_waits_is_not_replaced() {
             "hybrid",
             "bio",
         ] {
-            scope.spawn(|| waits_and_stays(Variant::named(name)));
+            scope.spawn(|| waits_and_stays(chaos::named(name)));
         }
     });
 }
@@ -308,10 +301,9 @@ fn waits_and_stays(variant: &Variant) {
 
 /// The disk hangs, and so do the threads of a stage and all that is in its queue. The server exits
 /// at the end of its drain, and every client sees an end.
-#[test]
-fn a_drain_with_full_queues_has_a_deadline() {
+pub(crate) fn a_drain_with_full_queues_has_a_deadline() {
     for name in ["watpipe4", "watpipe5"] {
-        drains_with_full_queues(Variant::named(name));
+        drains_with_full_queues(chaos::named(name));
     }
 }
 
