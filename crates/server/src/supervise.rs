@@ -84,8 +84,8 @@ enum Post {
     Vacant(Tick),
     /// A worker that has run since the tick.
     Staffed(Tick),
-    /// A worker after SIGKILL.
-    Killed,
+    /// A worker after SIGKILL; it had run since the tick.
+    Killed(Tick),
     /// No worker, until too few are idle.
     Spare,
     /// No worker from now on.
@@ -205,11 +205,15 @@ impl Staff {
         for (worker, (post, _)) in self.posts.iter_mut().enumerate() {
             match *post {
                 Post::Vacant(at) if at <= now => return Some(Order::Start(worker)),
-                Post::Staffed(_) if kill => {
-                    *post = Post::Killed;
+                Post::Staffed(since) if kill => {
+                    *post = Post::Killed(since);
                     return Some(Order::Kill(worker));
                 }
-                Post::Vacant(_) | Post::Staffed(_) | Post::Killed | Post::Spare | Post::Closed => {}
+                Post::Vacant(_)
+                | Post::Staffed(_)
+                | Post::Killed(_)
+                | Post::Spare
+                | Post::Closed => {}
             }
         }
         None
@@ -220,7 +224,7 @@ impl Staff {
     pub fn wake_at(&self) -> Tick {
         let posts = self.posts.iter().map(|(post, _)| match (*post, self.phase) {
             (Post::Vacant(at), _) | (Post::Staffed(_), Phase::Leave(at)) => at,
-            (Post::Staffed(_) | Post::Killed | Post::Spare | Post::Closed, _) => Tick::NEVER,
+            (Post::Staffed(_) | Post::Killed(_) | Post::Spare | Post::Closed, _) => Tick::NEVER,
         });
         posts.min().unwrap_or(Tick::NEVER).min(self.pass_at)
     }
@@ -234,11 +238,13 @@ impl Staff {
     /// false if there is none, or it is leaving anyway.
     pub fn silent(&mut self, worker: usize) -> bool {
         let post = &mut self.posts[worker].0;
-        let is_there = self.phase == Phase::Run && matches!(post, Post::Staffed(_));
-        if is_there {
-            *post = Post::Killed;
+        match *post {
+            Post::Staffed(since) if self.phase == Phase::Run => {
+                *post = Post::Killed(since);
+                true
+            }
+            _ => false,
         }
-        is_there
     }
 
     /// Notes that the worker is gone, or could not start. Returns the milliseconds until its
@@ -246,8 +252,8 @@ impl Staff {
     pub fn gone(&mut self, worker: usize, how: Gone, now: Tick) -> Option<u64> {
         let (post, backoff_ms) = &mut self.posts[worker];
         let lived_ms = match *post {
-            Post::Staffed(since) => now.since(since),
-            Post::Vacant(_) | Post::Killed | Post::Spare | Post::Closed => 0,
+            Post::Staffed(since) | Post::Killed(since) => now.since(since),
+            Post::Vacant(_) | Post::Spare | Post::Closed => 0,
         };
         if self.phase != Phase::Run {
             *post = Post::Closed;
@@ -518,6 +524,19 @@ mod tests {
         staff.started(1, MS(5_001));
         staff.drain(MS(9_000));
         assert!(!staff.silent(0), "it leaves, or is killed when its time is over");
+    }
+
+    /// A worker that hangs after a long healthy life is replaced at once, each time.
+    #[test]
+    fn hangs_that_are_far_apart_do_not_add_up() {
+        let mut staff = running(1);
+        for life in 1..=4 {
+            let now = MS(life * 10 * HEALTHY_MS_MIN);
+            assert!(staff.silent(0), "{life}");
+            assert_eq!(staff.gone(0, Gone::Crashed, now), Some(0), "{life}");
+            assert_eq!(staff.due(now), Some(Order::Start(0)), "{life}");
+            staff.started(0, now);
+        }
     }
 
     #[test]
