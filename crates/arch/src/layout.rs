@@ -178,7 +178,8 @@ impl Layout {
 
     /// Refuses a port that two copies were given by counting up from two others.
     fn no_port_twice(&self) -> Result<(), LayoutFault> {
-        let fixed = |socket: &&SocketPlan| !socket.reuse_port && socket.place.is_definite();
+        // Others share the port of a socket before them on purpose.
+        let fixed = |socket: &&SocketPlan| socket.port_of.is_none() && socket.place.is_definite();
         let mut seen = Vec::new();
         for SocketPlan { place, .. } in self.sockets.iter().filter(fixed) {
             if seen.contains(&place) {

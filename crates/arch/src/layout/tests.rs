@@ -246,6 +246,11 @@ fn what_contradicts_itself_is_refused() {
         (&[("event.copies", "3"), ("event.partition", "addresses")], TWO, "server.listen"),
         (&[copies], &["127.0.0.1:65535"], "event.copies"),
         (&[copies], &["127.0.0.1:80", "127.0.0.1:81"], "server.listen"),
+        (
+            &[copies, ("event.listen", "reuseport")],
+            &["127.0.0.1:80", "127.0.0.1:81"],
+            "server.listen",
+        ),
         (&[copies], &["unix:/run/a"], "event.partition"),
         (&[copies, steered], &["127.0.0.1:80", "unix:/run/a"], "event.partition"),
     ] {
