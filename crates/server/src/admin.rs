@@ -455,7 +455,7 @@ fn wants_openmetrics(accept: &str) -> bool {
         let ranges = accept.split(',').filter_map(|range| {
             let mut parts = range.split(';').map(str::trim);
             let is_it = parts.next()?.eq_ignore_ascii_case(wanted);
-            let weight = parts.find_map(|part| part.strip_prefix("q="));
+            let weight = parts.find_map(|part| part.strip_prefix(['q', 'Q'])?.strip_prefix('='));
             is_it.then(|| weight.map_or(1.0, |weight| weight.parse::<f32>().unwrap_or(0.0)))
         });
         ranges.fold(0.0, f32::max)

@@ -127,6 +127,7 @@ fn metrics_come_in_the_form_that_is_accepted() {
         ("*/*", Form::Text),
         ("text/plain, application/openmetrics-text; q=0.9", Form::Text),
         ("application/openmetrics-text;q=0", Form::Text),
+        ("application/openmetrics-text;Q=0", Form::Text),
         ("application/openmetrics-text;q=much", Form::Text),
         ("", Form::Text),
     ];
