@@ -8,7 +8,7 @@ use clap::Args;
 /// (`crates/arch/src/kit/event_loop/schedule`).
 const LOOP_SEEDS: &str = "REGATTA_LOOP_SEEDS";
 /// Part of the name of each such test.
-const LOOP_TESTS: &str = "nobody";
+const LOOP_TESTS: &str = "_none";
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {

@@ -314,7 +314,7 @@ mod tests {
     }
     /// Helpers reply in any order, fail to start, and die.
     #[test]
-    fn a_loop_with_helpers_forgets_nobody() {
+    fn a_loop_with_helpers_forgets_none() {
         fn make<'a>(setting: &Setting<'a>) -> Box<dyn Disk + 'a> {
             let &Setting { seed, root, tally, .. } = setting;
             let pool = RandomHelpers::new(seed, Some((root, OpenRules::default()))).unpaced();
@@ -324,7 +324,7 @@ mod tests {
             };
             Box::new(disk(root, pool, test, tally))
         }
-        let test = "a_loop_with_helpers_forgets_nobody";
+        let test = "a_loop_with_helpers_forgets_none";
         check(&run_all(Case::one(test), &make), 5);
         check_frames(&run_all(Case::frames(test), &make), 5);
         check_sealed(&run_all(Case { sealed: true, ..Case::one(test) }, &make), 3);

@@ -422,15 +422,15 @@ mod tests {
 
     /// User threads, helpers that reply in any order, and connections that move between them.
     #[test]
-    fn user_threads_forget_nobody() {
-        let case = Case { fibers: true, ..Case::one("user_threads_forget_nobody") };
+    fn user_threads_forget_none() {
+        let case = Case { fibers: true, ..Case::one("user_threads_forget_none") };
         check(&run_all(case, &own_disk), 0);
     }
 
     /// Two schedulers on the same listeners, or each on its own: an idle one takes connections.
     #[test]
-    fn schedulers_that_steal_forget_nobody() {
-        let test = "schedulers_that_steal_forget_nobody";
+    fn schedulers_that_steal_forget_none() {
+        let test = "schedulers_that_steal_forget_none";
         let case = Case { loops: 2, fibers: true, steals: true, ..Case::one(test) };
         let sums = run_all(case, &own_disk);
         let often = sums.answers > sums.schedules && sums.stolen > 20;
@@ -439,8 +439,8 @@ mod tests {
     }
 
     #[test]
-    fn user_threads_with_sealed_connections_forget_nobody() {
-        let test = "user_threads_with_sealed_connections_forget_nobody";
+    fn user_threads_with_sealed_connections_forget_none() {
+        let test = "user_threads_with_sealed_connections_forget_none";
         check_sealed(
             &run_all(Case { fibers: true, sealed: true, ..Case::one(test) }, &own_disk),
             0,

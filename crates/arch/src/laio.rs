@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_with_a_ring_forgets_nobody() {
+    fn a_loop_with_a_ring_forgets_none() {
         fn make<'a>(setting: &Setting<'a>) -> Box<dyn Disk + 'a> {
             let &Setting { seed, root, tally, .. } = setting;
             let (dice, bell) = (Dice::new(!seed), Bell::new().unwrap());
@@ -487,7 +487,7 @@ mod tests {
             let below = Below { root, rules: OpenRules::default() };
             Box::new(RingDisk::new(ring, below, [1, 100][(seed % 2) as usize], CHUNK, tally))
         }
-        let test = "a_loop_with_a_ring_forgets_nobody";
+        let test = "a_loop_with_a_ring_forgets_none";
         check(&run_all(Case::one(test), &make), 5);
         check_frames(&run_all(Case::frames(test), &make), 5);
         check_sealed(&run_all(Case { sealed: true, ..Case::one(test) }, &make), 3);

@@ -76,13 +76,13 @@ fn check_empty<C>(disk: &FlashDisk<'_, C>) {
 
 /// Helpers reply in any order, fail to start, and die.
 #[test]
-fn a_loop_of_flash_forgets_nobody() {
+fn a_loop_of_flash_forgets_none() {
     fn make<'a>(setting: &Setting<'a>) -> Box<dyn Disk + 'a> {
         let &Setting { seed, root, tally, .. } = setting;
         let pools = random(seed, root).map(RandomHelpers::unpaced);
         Box::new(disk(root, pools, &options(seed), tally))
     }
-    let test = "a_loop_of_flash_forgets_nobody";
+    let test = "a_loop_of_flash_forgets_none";
     check(&run_all(Case::one(test), &make), 3);
     check_frames(&run_all(Case::frames(test), &make), 3);
     check_sealed(&run_all(Case { sealed: true, ..Case::one(test) }, &make), 2);

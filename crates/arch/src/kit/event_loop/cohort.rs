@@ -315,8 +315,8 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_of_stages_forgets_nobody() {
-        let test = "a_loop_of_stages_forgets_nobody";
+    fn a_loop_of_stages_forgets_none() {
+        let test = "a_loop_of_stages_forgets_none";
         let of = |case: Case| Case { cohort: true, ..case };
         check(&run_all(of(Case::one(test)), &own_disk), 0);
         check(&run_all(of(Case { loops: 2, ..Case::one(test) }), &own_disk), 0);
@@ -327,8 +327,8 @@ mod tests {
     /// While the disk's stage holds the loop up, no peer is late, and what its last turn would
     /// leave to a stage is done before its deadline is met.
     #[test]
-    fn a_loop_of_stages_that_is_held_up_forgets_nobody() {
-        let test = "a_loop_of_stages_that_is_held_up_forgets_nobody";
+    fn a_loop_of_stages_that_is_held_up_forgets_none() {
+        let test = "a_loop_of_stages_that_is_held_up_forgets_none";
         let case = Case { cohort: true, slow: true, ..Case::one(test) };
         check(&run_all(case, &own_disk), 0);
     }

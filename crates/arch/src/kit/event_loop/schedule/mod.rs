@@ -609,9 +609,9 @@ fn check_line(sums: &Sums) {
 const SHAPES: [Shape; 3] = [Shape::ReadPoller, Shape::Readers, Shape::Staged];
 
 #[test]
-fn stages_forget_nobody() {
+fn stages_forget_none() {
     for shape in SHAPES {
-        let case = Case { line: Some(shape), ..Case::one("stages_forget_nobody") };
+        let case = Case { line: Some(shape), ..Case::one("stages_forget_none") };
         check_line(&run_all(case, &own_disk));
     }
 }
@@ -628,8 +628,8 @@ fn stages_forget_none_of_many_exchanges_or_of_sealed_connections() {
 }
 
 #[test]
-fn a_loop_with_sealed_connections_forgets_nobody() {
-    let test = "a_loop_with_sealed_connections_forgets_nobody";
+fn a_loop_with_sealed_connections_forgets_none() {
+    let test = "a_loop_with_sealed_connections_forgets_none";
     check_sealed(&run_all(Case { sealed: true, ..Case::one(test) }, &own_disk), 0);
 }
 
@@ -639,37 +639,37 @@ fn sped(test: &'static str, waits: Waits) {
 }
 
 #[test]
-fn a_loop_over_epoll_forgets_nobody() {
-    sped("a_loop_over_epoll_forgets_nobody", Waits::Epoll);
+fn a_loop_over_epoll_forgets_none() {
+    sped("a_loop_over_epoll_forgets_none", Waits::Epoll);
 }
 
 #[test]
-fn a_loop_over_edges_forgets_nobody() {
-    sped("a_loop_over_edges_forgets_nobody", Waits::EpollEdge);
+fn a_loop_over_edges_forgets_none() {
+    sped("a_loop_over_edges_forgets_none", Waits::EpollEdge);
 }
 
 #[test]
-fn a_loop_over_poll_forgets_nobody() {
-    sped("a_loop_over_poll_forgets_nobody", Waits::Poll);
+fn a_loop_over_poll_forgets_none() {
+    sped("a_loop_over_poll_forgets_none", Waits::Poll);
 }
 
 #[test]
-fn a_loop_over_select_forgets_nobody() {
-    sped("a_loop_over_select_forgets_nobody", Waits::Select);
+fn a_loop_over_select_forgets_none() {
+    sped("a_loop_over_select_forgets_none", Waits::Select);
 }
 
 /// SYMPED and N-copy: on the same listeners, or each on its own.
 #[test]
-fn loops_side_by_side_forget_nobody() {
-    let test = "loops_side_by_side_forget_nobody";
+fn loops_side_by_side_forget_none() {
+    let test = "loops_side_by_side_forget_none";
     let case = Case { loops: 2, ..Case::one(test) };
     check(&run_all(case, &own_disk), 0);
 }
 
 /// shared-SYMPED: one table of descriptors, and one cache.
 #[test]
-fn loops_that_share_forget_nobody() {
-    let test = "loops_that_share_forget_nobody";
+fn loops_that_share_forget_none() {
+    let test = "loops_that_share_forget_none";
     let case = Case { loops: 2, shared: true, ..Case::one(test) };
     check(&run_all(case, &own_disk), 0);
 }
@@ -677,9 +677,9 @@ fn loops_that_share_forget_nobody() {
 /// While a disk holds a loop up, no peer is late: what it has sent, and room that it has made, come
 /// before its deadline.
 #[test]
-fn a_loop_that_is_held_up_forgets_nobody() {
+fn a_loop_that_is_held_up_forgets_none() {
     for loops in [1, 2] {
-        let test = "a_loop_that_is_held_up_forgets_nobody";
+        let test = "a_loop_that_is_held_up_forgets_none";
         let case = Case { slow: true, loops, ..Case::one(test) };
         let sums = run_all(case, &own_disk);
         check(&sums, 0);
