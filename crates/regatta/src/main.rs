@@ -27,7 +27,7 @@ use std::{
     time::Duration,
 };
 
-/// Serve static files under a concurrency architecture of your choice.
+/// Serve static files, with a choice of how processes and threads divide the work.
 #[derive(Debug, Parser)]
 #[command(name = "regatta", version = env!("REGATTA_VERSION"), arg_required_else_help = true)]
 #[command(after_help = measuring::HELP)]
@@ -50,7 +50,7 @@ enum Command {
         #[arg(long, value_name = "FD", hide = true)]
         inherit: Option<i32>,
     },
-    /// Apply the configuration again; the old one stays if the new one has mistakes.
+    /// Apply the changed configuration file; if it has mistakes, nothing changes.
     ///
     /// Workers with the new configuration take over. No connection is refused.
     #[command(after_help = "Example: regatta reload")]
@@ -124,9 +124,10 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Make the siblings .br, .zst and .gz of files where they are smaller.
+    /// Compress files into FILE.br, FILE.zst and FILE.gz alongside them.
     ///
-    /// A client that accepts a coding receives the sibling. Current siblings stay.
+    /// A client that accepts a coding receives that sibling. Current siblings stay. A file has no
+    /// sibling that would save less than 5 %.
     #[command(after_help = "Example: regatta precompress ./public --codings br,gz")]
     Precompress {
         /// The directory of the files.
@@ -173,7 +174,7 @@ struct SettingArgs {
     /// Set an option; may be repeated. `regatta serve --help` lists all.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     sets: Vec<String>,
-    /// Read options from this TOML file.
+    /// Read options from this TOML file; without it, no file is read.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }

@@ -247,7 +247,8 @@ messages! {
         CANNOT_LISTEN "cannot-listen" Warning:
             "The server cannot listen on the address. The message has the reason.";
         NO_TRUSTED_PROXY "no-trusted-proxy" Warning:
-            "`server.trusted` does not contain the proxy that is to name the clients.";
+            "`server.forwarded` or `server.proxy_protocol` is set, but `server.trusted` lacks the \
+             proxy. Add its address, or `unix:`.";
         ADMIN_EXPOSED "admin-exposed" Warning:
             "Other machines can read the counters at `admin.listen`. The server serves.";
     }
@@ -291,8 +292,8 @@ messages! {
         REDIRECT_LOOP "redirect-loop" Warning:
             "Redirects lead from path to path without an end. The server serves.";
         FIELD_NOT_SENT "field-not-sent" Warning:
-            "A security field is not sent with a file that answers for such paths. The server \
-             serves.";
+            "A fallback or a redirect with status 200 answers such paths with a file whose own \
+             path lacks a security field. Set the field for that path too. The server serves.";
         FILE_PROTECTED "file-protected" Warning:
             "The rule or option names a file that only some users may see.";
     }
