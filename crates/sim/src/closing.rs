@@ -1,5 +1,7 @@
 //! Judges ends of connections: they must match the counted reason, and leave nothing undone.
-use crate::{judge::Judge, link::Link, registry::Registry, sealing::ClientSeal, trace::Stamp};
+use crate::{
+    Breach, judge::Judge, link::Link, registry::Registry, sealing::ClientSeal, trace::Stamp,
+};
 use regatta_op::CloseReason;
 use regatta_origin::Site;
 
@@ -13,7 +15,7 @@ pub(crate) struct Closing<'a> {
 
 impl Closing<'_> {
     /// Judges this end.
-    pub(crate) fn judge(&self, judge: &Judge<'_>, registry: &Registry) -> Result<(), String> {
+    pub(crate) fn judge(&self, judge: &Judge<'_>, registry: &Registry) -> Result<(), Breach> {
         let link = self.link;
         let cut = link.reader.unfinished();
         if let Some(response) = cut
@@ -30,7 +32,7 @@ impl Closing<'_> {
                 | CloseReason::Truncated
         ) || self.gave_up_half();
         if cut.is_some() && !excused {
-            return Err(format!("a response is cut, and it ends as {:?}", self.reason));
+            return Err(format!("a response is cut, and it ends as {:?}", self.reason).into());
         }
         let (answered, asked) = (link.reader.count, link.complete());
         // A server that is draining finishes the exchange in progress and no other.
@@ -38,7 +40,9 @@ impl Closing<'_> {
         // While a file waits to be opened again, the connection receives.
         let broken = self.reason == CloseReason::BadRecord && link.postponed == Some(answered);
         if !excused && !drained && !broken && !link.terminal && answered != asked {
-            return Err(format!("{asked} requests, {answered} answers, and it ends properly"));
+            return Err(
+                format!("{asked} requests, {answered} answers, and it ends properly").into()
+            );
         }
         match &link.seal {
             Some(seal) if !seal.greets(link.wire_received) => self.in_handshake(seal)?,
@@ -49,7 +53,7 @@ impl Closing<'_> {
     }
 
     /// Checks that the connection may end for this reason.
-    fn reasoned(&self) -> Result<(), String> {
+    fn reasoned(&self) -> Result<(), Breach> {
         let link = self.link;
         let deadlines = &self.site.deadlines;
         let rest = link.reader.count.checked_sub(1).map(|last| &link.requests[last]);
@@ -104,11 +108,12 @@ impl Closing<'_> {
             link.ended,
             link.broke,
             link.acked.last()
-        ))
+        )
+        .into())
     }
 
     /// Checks an end in the handshake, and that its reason may occur there.
-    fn in_handshake(&self, seal: &ClientSeal) -> Result<(), String> {
+    fn in_handshake(&self, seal: &ClientSeal) -> Result<(), Breach> {
         let (link, came) = (self.link, self.link.wire_received > 0);
         let held = match self.reason {
             CloseReason::PeerClosed => link.ended && !came,
@@ -123,11 +128,15 @@ impl Closing<'_> {
             _ => false,
         };
         let (reason, came) = (self.reason, link.wire_received);
-        if held { Ok(()) } else { Err(format!("{reason:?} in the handshake, {came} bytes came")) }
+        if held {
+            Ok(())
+        } else {
+            Err(format!("{reason:?} in the handshake, {came} bytes came").into())
+        }
     }
 
     /// Checks that the peer of a sealed connection is informed of a proper end.
-    fn said_so(&self) -> Result<(), String> {
+    fn said_so(&self) -> Result<(), Breach> {
         let link = self.link;
         let Some(seal) = &link.seal else { return Ok(()) };
         let tells = matches!(
@@ -143,7 +152,7 @@ impl Closing<'_> {
         let whole = link.offered.is_none() && link.broke.is_none();
         let may = seal.greets(link.wire_received) && !link.ended && whole;
         if tells && may && !link.pipe.reset && link.peer.is_prompt() && !seal.is_told() {
-            return Err(format!("it ends as {:?}, and its peer is not told", self.reason));
+            return Err(format!("it ends as {:?}, and its peer is not told", self.reason).into());
         }
         Ok(())
     }
@@ -167,7 +176,7 @@ impl Closing<'_> {
 
     /// A peer that reads and follows the rules gets all that was sent. Closing a socket with unread
     /// bytes destroys bytes in flight (RFC 9112 §9.6).
-    fn nothing_lost(&self, excused: bool) -> Result<(), String> {
+    fn nothing_lost(&self, excused: bool) -> Result<(), Breach> {
         let link = self.link;
         let dead = link.pipe.reset || link.broke.is_some();
         let destroyed = !dead && !link.pipe.inbound.is_empty() && link.on_their_way() > 0;
@@ -191,7 +200,7 @@ impl Closing<'_> {
         let slow = taken < self.due(linger_ms);
         let excused = excused || at_once || slow || broken;
         if destroyed && link.peer.is_prompt() && !said_it_was_done && !too_much && !excused {
-            return Err(format!("{} bytes are lost on their way", link.on_their_way()));
+            return Err(format!("{} bytes are lost on their way", link.on_their_way()).into());
         }
         Ok(())
     }

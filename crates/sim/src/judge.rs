@@ -1,5 +1,6 @@
 //! Judges whether a response is possible for its request.
 use crate::{
+    Breach,
     disk::{UNIX, unix},
     expect::{Answer, Oracle, Role, Shown, UNDATED_SECS_MAX, bytes_of, content_faults},
     knowledge::{Asker, Knowledge},
@@ -33,13 +34,13 @@ impl Judge<'_> {
         response: &Response,
         registry: &Registry,
         complete: bool,
-    ) -> Result<Verdict, String> {
+    ) -> Result<Verdict, Breach> {
         if self.link.terminal {
-            return Err("a response after the one that said it was the last".to_owned());
+            return Err("a response after the one that said it was the last".into());
         }
         let begun = self.link.delivered_at(self.start_of(number) + 1);
         let Some(begun) = begun.filter(|begun| begun.step <= response.offered.step) else {
-            return Err(format!("response {number} to nothing: {response:?}"));
+            return Err(format!("response {number} to nothing: {response:?}").into());
         };
         let since = self.link.requests.get(number).and_then(|asked| {
             self.link.delivered_at(asked.head_end).filter(|at| at.step <= response.offered.step)
@@ -66,25 +67,25 @@ impl Judge<'_> {
     }
 
     /// Checks that 408 responds to a late head or late content, and not too early.
-    fn timed_out(&self, number: usize, response: &Response, begun: Stamp) -> Result<(), String> {
+    fn timed_out(&self, number: usize, response: &Response, begun: Stamp) -> Result<(), Breach> {
         let asked = &self.link.requests[number];
         let whole = self.link.delivered_at(asked.end).filter(|at| at.step < response.offered.step);
         if whole.is_some() && asked.request.refusals.is_empty() {
-            return Err("408 to a request that had come".to_owned());
+            return Err("408 to a request that had come".into());
         }
         let since = self.link.delivered_at(asked.head_end).unwrap_or(begun);
         if response.offered.tick < since.tick + self.site.deadlines.head_ms_max {
-            return Err(format!("408 too early: {since:?} {:?}", response.offered));
+            return Err(format!("408 too early: {since:?} {:?}", response.offered).into());
         }
         page(response, 408, self.link.is_head(number))
     }
 
     /// Checks the refusal of a malformed head, possibly before the head is complete.
-    fn refused(&self, number: usize, response: &Response) -> Result<(), String> {
+    fn refused(&self, number: usize, response: &Response) -> Result<(), Breach> {
         let request = &self.link.requests[number].request;
         if !request.refusals.contains(&response.status) {
             let text = String::from_utf8_lossy(&request.wire);
-            return Err(format!("{} before the head of {text:?} had come", response.status));
+            return Err(format!("{} before the head of {text:?} had come", response.status).into());
         }
         page(response, response.status, false)
     }
@@ -99,7 +100,7 @@ impl Judge<'_> {
         asked: Stamp,
         registry: &Registry,
         complete: bool,
-    ) -> Result<(bool, Option<(Vec<u8>, Shown)>), String> {
+    ) -> Result<(bool, Option<(Vec<u8>, Shown)>), Breach> {
         let (request, end) = (&self.link.requests[number].request, self.link.requests[number].end);
         if !request.refusals.is_empty() {
             return self.refused(number, response).map(|()| (true, None));
@@ -119,12 +120,12 @@ impl Judge<'_> {
             return match faults.contains(&response.status) {
                 true => page(response, response.status, request.verb == Verb::Head)
                     .map(|()| (true, None)),
-                false => Err(format!("{} for content that is no good", response.status)),
+                false => Err(format!("{} for content that is no good", response.status).into()),
             };
         }
         let whole = self.link.delivered_at(end).filter(|at| at.step <= response.offered.step);
         if whole.is_none() && !request.content_stays(&self.site.limits) {
-            return Err("an answer before the content had come".to_owned());
+            return Err("an answer before the content had come".into());
         }
         let asker = Asker { link: self.link.number, asked, answered: response.offered };
         let known = |name: &[u8]| self.knowledge.of(name, asker, &self.site.caching);
@@ -155,7 +156,8 @@ impl Judge<'_> {
                 response.body.len(),
                 fields.collect::<String>(),
                 faults.join("\n")
-            ));
+            )
+            .into());
         };
         let alone = fitting.iter().all(|other| tag_of(other) == tag_of(first));
         let tag = response.field("etag").filter(|_| alone).map(<[u8]>::to_vec);
@@ -170,7 +172,7 @@ impl Judge<'_> {
         registry: &Registry,
         head_only: bool,
         complete: bool,
-    ) -> Result<(), String> {
+    ) -> Result<(), Breach> {
         match answer {
             Answer::Page(status) => page(response, *status, head_only),
             Answer::Options => {
@@ -214,7 +216,7 @@ impl Judge<'_> {
         ranges: &[(u64, u64)],
         response: &Response,
         complete: bool,
-    ) -> Result<(), String> {
+    ) -> Result<(), Breach> {
         let says = |(first, last): (u64, u64)| format!("bytes {first}-{last}/{}", shown.id.len);
         if let [(first, last)] = ranges[..] {
             has(response, "content-range", Some(&says((first, last))))?;
@@ -243,7 +245,7 @@ impl Judge<'_> {
         shown: &Shown,
         response: &Response,
         registry: &Registry,
-    ) -> Result<(), String> {
+    ) -> Result<(), Breach> {
         let rules = &self.site.content;
         let unchanged = response.status == 304;
         has(response, "server", Some("regatta"))?;
@@ -274,13 +276,13 @@ impl Judge<'_> {
         has(response, "vary", vary)?;
         modified(shown, response)?;
         let Some(tag) = response.field("etag") else {
-            return Err("no ETag".to_owned());
+            return Err("no ETag".into());
         };
         match registry.named(tag) {
-            Some(of) if of != tagged(shown) => Err(format!("the tag of {of:?}")),
-            _ if tag.len() < 3 || !tag.ends_with(b"\"") => Err("no tag".to_owned()),
+            Some(of) if of != tagged(shown) => Err(format!("the tag of {of:?}").into()),
+            _ if tag.len() < 3 || !tag.ends_with(b"\"") => Err("no tag".into()),
             _ if !tag.starts_with(if shown.young { b"W/\"" } else { b"\"" }) => {
-                Err("a strong tag where a weak one belongs, or the other way round".to_owned())
+                Err("a strong tag where a weak one belongs, or the other way round".into())
             }
             _ => Ok(()),
         }
@@ -298,7 +300,7 @@ impl Judge<'_> {
         response: &Response,
         refused: bool,
         asked: Option<Stamp>,
-    ) -> Result<bool, String> {
+    ) -> Result<bool, Breach> {
         let request = &self.link.requests[number].request;
         let limits = &self.site.limits;
         let count = u32::try_from(number + 1).expect("few requests");
@@ -311,11 +313,11 @@ impl Judge<'_> {
         }
         match response.text("connection").as_deref() {
             Some("close") if may => Ok(true),
-            Some("close") => Err("it says close without a reason".to_owned()),
-            other if must => Err(format!("it must say close, and says {other:?}")),
+            Some("close") => Err("it says close without a reason".into()),
+            other if must => Err(format!("it must say close, and says {other:?}").into()),
             Some("keep-alive") if request.http10 => Ok(false),
             None if !request.http10 => Ok(false),
-            other => Err(format!("Connection: {other:?}")),
+            other => Err(format!("Connection: {other:?}").into()),
         }
     }
 }
@@ -335,20 +337,20 @@ fn tagged(shown: &Shown) -> Tagged {
     (shown.id, shown.coding, shown.young)
 }
 
-fn is<T: PartialEq + std::fmt::Debug>(what: &str, found: T, expected: T) -> Result<(), String> {
+fn is<T: PartialEq + std::fmt::Debug>(what: &str, found: T, expected: T) -> Result<(), Breach> {
     if found == expected {
         return Ok(());
     }
-    Err(format!("{what} is {found:?} where {expected:?} belongs"))
+    Err(format!("{what} is {found:?} where {expected:?} belongs").into())
 }
 
 /// Checks a field's value, or that it is absent.
-fn has(response: &Response, name: &str, expected: Option<&str>) -> Result<(), String> {
+fn has(response: &Response, name: &str, expected: Option<&str>) -> Result<(), Breach> {
     is(name, response.text(name).as_deref(), expected)
 }
 
 /// Checks a small page with the status.
-fn page(response: &Response, status: u16, head_only: bool) -> Result<(), String> {
+fn page(response: &Response, status: u16, head_only: bool) -> Result<(), Breach> {
     is("status", response.status, status)?;
     has(response, "content-type", Some("text/html; charset=utf-8"))?;
     has(response, "x-content-type-options", Some("nosniff"))?;
@@ -360,16 +362,16 @@ fn page(response: &Response, status: u16, head_only: bool) -> Result<(), String>
     if response.body.len() as u64 == response.promised && !head_only {
         let body = String::from_utf8_lossy(&response.body);
         if !body.contains(&status.to_string()) || !body.ends_with('\n') || body.len() > 400 {
-            return Err(format!("the page is {body:?}"));
+            return Err(format!("the page is {body:?}").into());
         }
     }
     Ok(())
 }
 
-fn body(found: &[u8], shown: &Shown, first: u64, len: u64, complete: bool) -> Result<(), String> {
+fn body(found: &[u8], shown: &Shown, first: u64, len: u64, complete: bool) -> Result<(), Breach> {
     let came = found.len() as u64;
     if complete && came != len || came > len {
-        return Err(format!("{came} bytes where {len} belong"));
+        return Err(format!("{came} bytes where {len} belong").into());
     }
     if came == 0 {
         return Ok(());
@@ -377,11 +379,11 @@ fn body(found: &[u8], shown: &Shown, first: u64, len: u64, complete: bool) -> Re
     let expected = bytes_of(&shown.id, first, first + came - 1);
     match found.iter().zip(&expected).position(|(found, expected)| found != expected) {
         None => Ok(()),
-        Some(at) => Err(format!("byte {} of {len} is another", first + at as u64)),
+        Some(at) => Err(format!("byte {} of {len} is another", first + at as u64).into()),
     }
 }
 
-fn modified(shown: &Shown, response: &Response) -> Result<(), String> {
+fn modified(shown: &Shown, response: &Response) -> Result<(), Breach> {
     let text = response.text("last-modified");
     if response.status == 304 {
         return is("last-modified", text, None);
@@ -390,34 +392,34 @@ fn modified(shown: &Shown, response: &Response) -> Result<(), String> {
         return Ok(());
     }
     let Some(secs) = text.as_ref().and_then(|text| date::parse(text.as_bytes(), UNIX)) else {
-        return Err(format!("Last-Modified: {text:?}"));
+        return Err(format!("Last-Modified: {text:?}").into());
     };
     if secs <= UNDATED_SECS_MAX {
-        return Err(format!("Last-Modified: {text:?} says nothing"));
+        return Err(format!("Last-Modified: {text:?} says nothing").into());
     }
     match shown.modified {
         Some(expected) => is("last-modified", secs, expected),
         None if secs < shown.id.changed.secs || secs > shown.id.modified.secs => {
-            Err(format!("Last-Modified: {text:?} is neither then nor now"))
+            Err(format!("Last-Modified: {text:?} is neither then nor now").into())
         }
         None => Ok(()),
     }
 }
 
 /// Checks that `Date` is the time of the response, and the latest date (RFC 9110 §8.8.2.1).
-fn check_date(response: &Response, begun: Stamp) -> Result<(), String> {
+fn check_date(response: &Response, begun: Stamp) -> Result<(), Breach> {
     let read = |name: &str| {
         response.field(name).and_then(|text| date::parse(text, UNIX)).map(i64::cast_unsigned)
     };
     let Some(secs) = read("date") else {
-        return Err("no Date".to_owned());
+        return Err("no Date".into());
     };
     if secs < unix(begun) || secs > unix(response.offered) {
-        return Err(format!("Date is {secs}, between {begun:?} and {:?}", response.offered));
+        return Err(format!("Date is {secs}, between {begun:?} and {:?}", response.offered).into());
     }
     match read("last-modified") {
         Some(modified) if modified.cast_signed() > secs.cast_signed() => {
-            Err("Last-Modified after Date".to_owned())
+            Err("Last-Modified after Date".into())
         }
         _ => Ok(()),
     }

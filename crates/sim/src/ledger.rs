@@ -1,5 +1,5 @@
 //! Checks that counters match the events of a schedule, and that nothing is kept at its end.
-use crate::{closing::DISK_MS_MAX, disk::SimFile, plant::Plant, world::World};
+use crate::{Breach, closing::DISK_MS_MAX, disk::SimFile, plant::Plant, world::World};
 use regatta_metrics::{Counter, Slot};
 use regatta_op::CloseReason;
 use regatta_origin::{Cache, LocalCache, Log, Lookup, Record, ReplyOutcome};
@@ -133,7 +133,7 @@ pub(crate) fn check(
     slot: Slot<'_>,
     kept: &Kept,
     log: &Sums,
-) -> Result<(), String> {
+) -> Result<(), Breach> {
     let totals = &world.totals;
     let get = |counter: Counter| slot.get(counter);
     let cache = &kept.cache;
@@ -191,7 +191,7 @@ pub(crate) fn check(
     }
     match sums.iter().find(|(_, counted, expected)| counted != expected) {
         Some((name, counted, expected)) => {
-            Err(format!("{name}: {counted} counted, {expected} happened"))
+            Err(format!("{name}: {counted} counted, {expected} happened").into())
         }
         None => Ok(()),
     }

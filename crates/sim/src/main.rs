@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use regatta_sim::{
-    FramesReport, Report, Violation, announce_panics, run, run_frames, run_sealed,
+    Breach, FramesReport, Report, Violation, announce_panics, run, run_frames, run_sealed,
     run_sealed_frames, whole_trace,
 };
 use std::{process::ExitCode, time::Instant};
@@ -81,7 +81,7 @@ fn one(ended: Result<Report, Violation>, trace: bool) -> ExitCode {
     }
 }
 
-fn one_of_frames(ended: Result<FramesReport, String>) -> ExitCode {
+fn one_of_frames(ended: Result<FramesReport, Breach>) -> ExitCode {
     match ended {
         Ok(report) => println!("{report:?}"),
         Err(what) => {

@@ -1,5 +1,5 @@
 //! A strict reader of responses, independent of the code that wrote them.
-use crate::{dice::index, trace::Stamp};
+use crate::{Breach, dice::index, trace::Stamp};
 
 /// A response as received.
 #[derive(Clone, Debug, Default)]
@@ -51,8 +51,8 @@ impl Reader {
         bytes: &[u8],
         offered: Stamp,
         is_head: impl Fn(usize) -> bool,
-        mut done: impl FnMut(usize, Response) -> Result<(), String>,
-    ) -> Result<(), String> {
+        mut done: impl FnMut(usize, Response) -> Result<(), Breach>,
+    ) -> Result<(), Breach> {
         let mut rest = bytes;
         while !rest.is_empty() {
             let before = rest.len();
@@ -64,7 +64,7 @@ impl Reader {
                     parse_head(current, &self.pending, is_head(self.count))?;
                     self.pending.clear();
                 } else if self.pending.len() > 4096 {
-                    return Err("a head has no end".to_owned());
+                    return Err("a head has no end".into());
                 }
             } else {
                 let left = index(current.promised) - current.body.len();
@@ -102,9 +102,9 @@ fn take_head<'a>(pending: &mut Vec<u8>, bytes: &'a [u8]) -> &'a [u8] {
     &[]
 }
 
-fn parse_head(response: &mut Response, head: &[u8], is_head: bool) -> Result<(), String> {
+fn parse_head(response: &mut Response, head: &[u8], is_head: bool) -> Result<(), Breach> {
     let shown = String::from_utf8_lossy(head);
-    let wrong = |what: &str| Err(format!("{what} in {shown:?}"));
+    let wrong = |what: &str| Err(format!("{what} in {shown:?}").into());
     if head.iter().any(|&byte| byte >= 0x7f || byte < 0x20 && byte != b'\r' && byte != b'\n') {
         return wrong("a control character or a byte outside ASCII");
     }
@@ -170,9 +170,9 @@ pub(crate) struct Part<'a> {
 }
 
 /// Splits a body of `multipart/byteranges` (RFC 9110 §14.6).
-pub(crate) fn parts<'a>(body: &'a [u8], content_type: &str) -> Result<Vec<Part<'a>>, String> {
+pub(crate) fn parts<'a>(body: &'a [u8], content_type: &str) -> Result<Vec<Part<'a>>, Breach> {
     let Some(boundary) = content_type.strip_prefix("multipart/byteranges; boundary=") else {
-        return Err(format!("no boundary in {content_type:?}"));
+        return Err(format!("no boundary in {content_type:?}").into());
     };
     let (first, end) = (format!("--{boundary}\r\n"), format!("\r\n--{boundary}"));
     let mut rest = body.strip_prefix(first.as_bytes()).ok_or("no first boundary")?;
@@ -182,7 +182,7 @@ pub(crate) fn parts<'a>(body: &'a [u8], content_type: &str) -> Result<Vec<Part<'
         let head = String::from_utf8_lossy(&rest[..at]).into_owned();
         let fields: Vec<_> = head.split("\r\n").filter_map(|line| line.split_once(": ")).collect();
         let [("Content-Type", content_type), ("Content-Range", content_range)] = fields[..] else {
-            return Err(format!("a part's head is {head:?}"));
+            return Err(format!("a part's head is {head:?}").into());
         };
         rest = &rest[at + 4..];
         let len = length_of(content_range).ok_or(format!("{content_range:?} is no range"))?;
@@ -193,7 +193,7 @@ pub(crate) fn parts<'a>(body: &'a [u8], content_type: &str) -> Result<Vec<Part<'
         match rest {
             b"--\r\n" => return Ok(parts),
             [b'\r', b'\n', after @ ..] => rest = after,
-            _ => return Err("a boundary line goes on".to_owned()),
+            _ => return Err("a boundary line goes on".into()),
         }
     }
 }
@@ -212,9 +212,9 @@ fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::{Reader, parts};
-    use crate::trace::Stamp;
+    use crate::{Breach, trace::Stamp};
 
-    fn read(text: &str, heads: &[usize]) -> Result<Vec<(u16, usize)>, String> {
+    fn read(text: &str, heads: &[usize]) -> Result<Vec<(u16, usize)>, Breach> {
         let mut reader = Reader::default();
         let mut all = Vec::new();
         for byte in text.bytes() {
@@ -225,7 +225,7 @@ mod tests {
             })?;
         }
         match reader.unfinished() {
-            Some(_) => Err("unfinished".to_owned()),
+            Some(_) => Err("unfinished".into()),
             None => Ok(all),
         }
     }
@@ -254,7 +254,7 @@ mod tests {
                     Content-Type: t\r\nContent-Range: bytes 4-4/9\r\n\r\ne\r\n--b--\r\n";
         let all = |body: &str| {
             let found = parts(body.as_bytes(), "multipart/byteranges; boundary=b")?;
-            Ok::<_, String>(found.iter().map(|part| part.bytes.to_vec()).collect::<Vec<_>>())
+            Ok::<_, Breach>(found.iter().map(|part| part.bytes.to_vec()).collect::<Vec<_>>())
         };
         assert_eq!(all(body), Ok(vec![b"ab".to_vec(), b"e".to_vec()]));
         assert!(all(&body.replace("ab", "abc")).is_err());

@@ -1,5 +1,8 @@
 //! Entity tags and their contents: learned from responses, and never to change.
-use crate::dice::{Dice, index};
+use crate::{
+    Breach,
+    dice::{Dice, index},
+};
 use regatta_op::{Coding, FileId};
 use std::collections::HashMap;
 
@@ -22,15 +25,15 @@ impl Registry {
     }
 
     /// Notes that `text` names `of`. Fails if that contradicts an earlier note.
-    pub(crate) fn note(&mut self, text: &[u8], of: Tagged) -> Result<(), String> {
+    pub(crate) fn note(&mut self, text: &[u8], of: Tagged) -> Result<(), Breach> {
         let shown = String::from_utf8_lossy(text);
         match (self.by_text.get(text), self.by_content.get(&of)) {
             (Some(&before), _) if before != of => {
-                return Err(format!("the tag {shown} names {before:?} and {of:?}"));
+                return Err(format!("the tag {shown} names {before:?} and {of:?}").into());
             }
             (_, Some(before)) if before != text => {
                 let before = String::from_utf8_lossy(before);
-                return Err(format!("{of:?} has the tags {before} and {shown}"));
+                return Err(format!("{of:?} has the tags {before} and {shown}").into());
             }
             (Some(_), Some(_)) => return Ok(()),
             _ => {}

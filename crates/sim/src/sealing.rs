@@ -1,6 +1,7 @@
 //! A peer's end of a sealed connection: records in both directions. Its draws in a schedule come
 //! from a stream of its own.
 use crate::{
+    Breach,
     dice::{Dice, index, mix},
     peer::{Peer, Pipe},
 };
@@ -168,7 +169,7 @@ impl ClientSeal {
         &mut self,
         bytes: &[u8],
         received: u64,
-    ) -> Result<Vec<(Vec<u8>, u64)>, String> {
+    ) -> Result<Vec<(Vec<u8>, u64)>, Breach> {
         let mut found = Vec::new();
         if self.refused {
             return Ok(found);
@@ -187,7 +188,7 @@ impl ClientSeal {
                     self.refused = true;
                     break;
                 }
-                Err(_) => return Err("a record that cannot be opened".to_owned()),
+                Err(_) => return Err("a record that cannot be opened".into()),
             }
             if !answer.is_empty() {
                 self.answer = Some((self.opened, answer));

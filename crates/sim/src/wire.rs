@@ -1,5 +1,6 @@
 //! Arbitrary bytes on one connection: whole responses return, and the log describes each.
 use crate::{
+    Breach,
     dice::{Dice, index},
     disk::{self, Disk, SimFile},
     world,
@@ -43,7 +44,7 @@ impl Log for Notes {
 ///
 /// # Errors
 /// Describes what is wrong with the responses.
-pub fn run_wire(bytes: &[u8]) -> Result<(), String> {
+pub fn run_wire(bytes: &[u8]) -> Result<(), Breach> {
     let (&piece, bytes) = bytes.split_first().unwrap_or((&0, &[]));
     let site = Site::default();
     let words: Vec<_> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
@@ -63,10 +64,10 @@ pub fn run_wire(bytes: &[u8]) -> Result<(), String> {
     let counted = (slot.get(Counter::Requests), slot.get(Counter::BytesSent));
     let told = notes.0.borrow();
     if counted != (told.len() as u64, sent.len() as u64) {
-        return Err(format!("{counted:?} counted, {} told, {} sent", told.len(), sent.len()));
+        return Err(format!("{counted:?} counted, {} told, {} sent", told.len(), sent.len()).into());
     }
     if slot.get(Counter::closed(reason as usize)) != 1 {
-        return Err(format!("the end as {reason:?} is not counted"));
+        return Err(format!("the end as {reason:?} is not counted").into());
     }
     check(&sent, &told)
 }
@@ -76,7 +77,7 @@ fn converse(
     bytes: &[u8],
     piece: usize,
     cx: &Cx<'_, SimFile>,
-) -> Result<(Vec<u8>, CloseReason), String> {
+) -> Result<(Vec<u8>, CloseReason), Breach> {
     let disk = Disk::new(&mut Dice::seeded(1));
     let mut pieces = bytes.chunks(if piece == 0 { bytes.len().max(1) } else { piece });
     let address = std::net::SocketAddr::from(([127, 0, 0, 1], 4000));
@@ -104,11 +105,11 @@ fn converse(
         conn.complete(done, now, cx);
         conn.check_invariants();
     }
-    Err("it goes on and on".to_owned())
+    Err("it goes on and on".into())
 }
 
 /// Compares the sent bytes with the log's records.
-fn check(mut sent: &[u8], told: &[Told]) -> Result<(), String> {
+fn check(mut sent: &[u8], told: &[Told]) -> Result<(), Breach> {
     for exchange in told {
         let (response, rest) = sent.split_at(index(exchange.sent_bytes).min(sent.len()));
         sent = rest;
@@ -121,17 +122,19 @@ fn check(mut sent: &[u8], told: &[Told]) -> Result<(), String> {
         let status = format!("HTTP/1.1 {} ", exchange.status);
         if !head.starts_with(&status) || (response.len() - end) as u64 != exchange.body_bytes {
             let len = response.len() - end;
-            return Err(format!("{status}, {} of {len}: {head}", exchange.body_bytes));
+            return Err(format!("{status}, {} of {len}: {head}", exchange.body_bytes).into());
         }
         let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
         let bodiless = exchange.method == b"HEAD" || matches!(exchange.status, 204 | 304);
         let expected = if bodiless { 0 } else { exchange.body_bytes };
         let right = length.is_some_and(|length| length == exchange.body_bytes.to_string());
         if exchange.body_bytes != expected || !right && !bodiless {
-            return Err(format!("{length:?} bytes where {} belong: {head}", exchange.body_bytes));
+            return Err(
+                format!("{length:?} bytes where {} belong: {head}", exchange.body_bytes).into()
+            );
         }
     }
-    if sent.is_empty() { Ok(()) } else { Err(format!("{} bytes behind", sent.len())) }
+    if sent.is_empty() { Ok(()) } else { Err(format!("{} bytes behind", sent.len()).into()) }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The driver: performs operations of connections, advances time, and shows the judges everything.
 use crate::{
+    Breach,
     closing::{Closing, DISK_MS_MAX, patience},
     dice::{Dice, index},
     disk::{Disk, Seen, SimFile, compressible, name_of, unix},
@@ -144,7 +145,7 @@ impl<'a> World<'a> {
     }
 
     /// Runs until every connection has ended.
-    pub(crate) fn run(&mut self) -> Result<(), String> {
+    pub(crate) fn run(&mut self) -> Result<(), Breach> {
         for link in &mut self.links {
             link.peer.next += self.stamp.tick;
         }
@@ -152,7 +153,7 @@ impl<'a> World<'a> {
             self.stamp.step += 1;
             self.stamp.tick = self.stamp.tick.max(tick);
             if self.stamp.step > 200_000 {
-                return Err("it goes on and on".to_owned());
+                return Err("it goes on and on".into());
             }
             match step {
                 Step::Perform(at) => self.perform(at)?,
@@ -174,7 +175,7 @@ impl<'a> World<'a> {
             self.check_patience()?;
         }
         match self.links.iter().find(|link| link.closed.is_none()) {
-            Some(link) => Err(format!("#{} never ends", link.number)),
+            Some(link) => Err(format!("#{} never ends", link.number).into()),
             None => Ok(()),
         }
     }
@@ -211,7 +212,7 @@ impl<'a> World<'a> {
         Now { tick: Tick(self.stamp.tick), unix: unix(self.stamp) }
     }
 
-    fn accept(&mut self, at: usize) -> Result<(), String> {
+    fn accept(&mut self, at: usize) -> Result<(), Breach> {
         let address = std::net::SocketAddr::from(([127, 0, 0, 1], 4000));
         let conn = regatta_origin::Link::new(address.into(), self.now(), &self.cx);
         let link = &mut self.links[at];
@@ -222,25 +223,27 @@ impl<'a> World<'a> {
         self.take(at)
     }
 
-    fn take(&mut self, at: usize) -> Result<(), String> {
+    fn take(&mut self, at: usize) -> Result<(), Breach> {
         let now = self.stamp;
         let link = &mut self.links[at];
         let conn = link.conn.as_mut().ok_or("it is called after its end")?;
         let op = conn.next_op().ok_or("no operation is offered though none is out")?;
         // Behind a seal there may be more: this driver performs one operation at a time.
         if link.seal.is_none() && conn.next_op().is_some() {
-            return Err("two operations are out".to_owned());
+            return Err("two operations are out".into());
         }
         conn.check_invariants();
         let kind = op.kind();
         if std::mem::take(&mut link.held) && kind != OpKind::Shut {
-            return Err(format!("{kind:?} is offered while the kernel holds bytes for `Shut`"));
+            return Err(
+                format!("{kind:?} is offered while the kernel holds bytes for `Shut`").into()
+            );
         }
         trace::push(now, at, Event::Offered(kind));
         let disk = matches!(kind, OpKind::Open | OpKind::Read);
         let deadline = conn.deadline().0;
         if deadline < now.tick && deadline != link.deadline {
-            return Err(format!("a new deadline at {deadline}, which has passed"));
+            return Err(format!("a new deadline at {deadline}, which has passed").into());
         }
         link.deadline = deadline;
         let delay = match kind {
@@ -271,7 +274,7 @@ impl<'a> World<'a> {
     }
 
     /// Notices that a peer left while its operation waits for the disk.
-    fn notice(&mut self, at: usize) -> Result<(), String> {
+    fn notice(&mut self, at: usize) -> Result<(), Breach> {
         let (now, cx, link) = (self.now(), self.cx, &mut self.links[at]);
         let (Some(kind), Some(conn)) = (link.at_disk(), &mut link.conn) else { return Ok(()) };
         if link.pipe.reset {
@@ -306,7 +309,7 @@ impl<'a> World<'a> {
     }
 
     /// Notes that the disk has answered: the bytes can be sent.
-    fn disk_answers(&mut self, at: usize) -> Result<(), String> {
+    fn disk_answers(&mut self, at: usize) -> Result<(), Breach> {
         let (now, cx, link) = (self.now(), self.cx, &mut self.links[at]);
         let (parked, conn) = (link.parked.as_mut(), link.conn.as_mut());
         let (parked, conn) = parked.zip(conn).ok_or("the disk answers nobody")?;
@@ -321,7 +324,7 @@ impl<'a> World<'a> {
     }
 
     /// Checks that the description of a file still fits when the file begins to be sent.
-    fn check_facts(&self, at: usize, outbox: &Outbox<SimFile>) -> Result<(), String> {
+    fn check_facts(&self, at: usize, outbox: &Outbox<SimFile>) -> Result<(), Breach> {
         let link = &self.links[at];
         let asked = link.requests.get(link.reader.count).map(|asked| &asked.request.content);
         // While content was discarded first, the file may have changed.
@@ -332,11 +335,11 @@ impl<'a> World<'a> {
             Segment::File { file, .. } => file.id() != file.stat(),
             Segment::Mem { .. } => false,
         });
-        if changed { Err("a file is sent that is not what it was".to_owned()) } else { Ok(()) }
+        if changed { Err("a file is sent that is not what it was".into()) } else { Ok(()) }
     }
 
     /// Checks a request to the disk, and notes it.
-    fn ask_disk(&mut self, at: usize, op: &Op<SimFile>) -> Result<(), String> {
+    fn ask_disk(&mut self, at: usize, op: &Op<SimFile>) -> Result<(), Breach> {
         match op {
             Op::Open(_, req) => {
                 check_open(req)?;
@@ -348,7 +351,7 @@ impl<'a> World<'a> {
                 };
                 let spared = !rules.caching.enabled && req.siblings.is_empty();
                 if req.siblings != wanted && !spared {
-                    return Err(format!("siblings asked for: {req:?}"));
+                    return Err(format!("siblings asked for: {req:?}").into());
                 }
                 self.knowledge.ask(&req.path, at, self.stamp);
             }
@@ -357,10 +360,10 @@ impl<'a> World<'a> {
                     || !req.buffer.is_empty()
                     || req.len > self.cx.site.caching.read_bytes_max as u64 =>
             {
-                return Err(format!("a read without a buffer for it: {req:?}"));
+                return Err(format!("a read without a buffer for it: {req:?}").into());
             }
             Op::Read(_, req) if req.len == 0 || req.at + req.len > file_len(req) => {
-                return Err(format!("a read beyond its file: {req:?}"));
+                return Err(format!("a read beyond its file: {req:?}").into());
             }
             _ => {}
         }
@@ -368,7 +371,7 @@ impl<'a> World<'a> {
     }
 
     /// Performs the operation that is out.
-    fn perform(&mut self, at: usize) -> Result<(), String> {
+    fn perform(&mut self, at: usize) -> Result<(), Breach> {
         let (now, cx) = (self.now(), self.cx);
         if self.refusals.turn_away(&mut self.links[at], self.stamp, now, &cx) {
             return self.take(at);
@@ -395,23 +398,23 @@ impl<'a> World<'a> {
                 self.links[at].peer.wake(self.stamp.tick);
                 self.complete(at, Done::Shut)
             }
-            Op::Close(_) => Err("it is closed already".to_owned()),
+            Op::Close(_) => Err("it is closed already".into()),
         }
     }
 
     /// Passes a result to the core, checks the core, and takes its next operation.
-    fn complete(&mut self, at: usize, done: Done<'_, SimFile>) -> Result<(), String> {
+    fn complete(&mut self, at: usize, done: Done<'_, SimFile>) -> Result<(), Breach> {
         let (now, cx) = (self.now(), self.cx);
         let conn = self.links[at].conn.as_mut().ok_or("it is told something after its end")?;
         conn.complete(done, now, &cx);
         conn.check_invariants();
         if conn.abandoned().is_some() {
-            return Err("it has abandoned what was completed".to_owned());
+            return Err("it has abandoned what was completed".into());
         }
         self.take(at)
     }
 
-    fn receive(&mut self, at: usize) -> Result<(), String> {
+    fn receive(&mut self, at: usize) -> Result<(), Breach> {
         let now = self.stamp;
         if let Some(fault) = self.fault(at, OpKind::Recv) {
             return self.complete(at, Done::Recv(Err(fault)));
@@ -436,7 +439,7 @@ impl<'a> World<'a> {
         self.complete(at, Done::Recv(Ok(&bytes)))
     }
 
-    fn send(&mut self, at: usize, mut outbox: Outbox<SimFile>) -> Result<(), String> {
+    fn send(&mut self, at: usize, mut outbox: Outbox<SimFile>) -> Result<(), Breach> {
         if self.plant == Some(Plant::EarlyClose) && self.dice.one_in(4) {
             return self.close(at, CloseReason::Finished);
         }
@@ -445,7 +448,7 @@ impl<'a> World<'a> {
         }
         let room = self.links[at].pipe.room().min(outbox.len());
         if outbox.is_empty() || room == 0 {
-            return Err("an empty outbox is sent".to_owned());
+            return Err("an empty outbox is sent".into());
         }
         let most = if self.dice.one_in(3) { self.dice.between(1, room) } else { room };
         let whole = self.dice.one_in(2);
@@ -466,7 +469,7 @@ impl<'a> World<'a> {
     }
 
     /// Passes bytes to the kernel: they are judged, and sent on.
-    fn deliver(&mut self, at: usize, bytes: &[u8], n: u64, left: u64) -> Result<(), String> {
+    fn deliver(&mut self, at: usize, bytes: &[u8], n: u64, left: u64) -> Result<(), Breach> {
         let now = self.stamp;
         let site = self.cx.site;
         trace::push(now, at, Event::Sent { bytes: n, left });
@@ -516,7 +519,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    fn open(&mut self, at: usize, ticket: Ticket, req: &OpenReq) -> Result<(), String> {
+    fn open(&mut self, at: usize, ticket: Ticket, req: &OpenReq) -> Result<(), Breach> {
         let (seen, found) = self.disk.open(req);
         self.totals.opens += 1;
         let asked = regatta_op::Coding::ALL.into_iter().filter(|c| req.siblings.has(*c));
@@ -550,7 +553,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    fn read(&mut self, at: usize, ticket: Ticket, req: ReadReq<SimFile>) -> Result<(), String> {
+    fn read(&mut self, at: usize, ticket: Ticket, req: ReadReq<SimFile>) -> Result<(), Breach> {
         self.totals.reads += 1;
         let seals = ticket == WIRE;
         if self.dice.one_in(60) {
@@ -583,7 +586,7 @@ impl<'a> World<'a> {
     }
 
     /// Ends a connection, and judges the end.
-    fn close(&mut self, at: usize, reason: CloseReason) -> Result<(), String> {
+    fn close(&mut self, at: usize, reason: CloseReason) -> Result<(), Breach> {
         trace::push(self.stamp, at, Event::Closed(reason));
         let site = self.cx.site;
         self.totals.closed[reason as usize] += 1;
@@ -597,7 +600,7 @@ impl<'a> World<'a> {
     }
 
     /// Handles a deadline that has passed.
-    fn expire(&mut self, at: usize) -> Result<(), String> {
+    fn expire(&mut self, at: usize) -> Result<(), Breach> {
         let (now, cx) = (self.now(), self.cx);
         let link = &mut self.links[at];
         let conn = link.conn.as_mut().ok_or("it is called after its end")?;
@@ -624,13 +627,13 @@ impl<'a> World<'a> {
         }
         link.deadline = conn.deadline().0;
         if conn.deadline() <= before {
-            return Err("a deadline has passed and nothing happens".to_owned());
+            return Err("a deadline has passed and nothing happens".into());
         }
         Ok(())
     }
 
     /// Drains every connection, as a server that goes away does.
-    fn drain(&mut self) -> Result<(), String> {
+    fn drain(&mut self) -> Result<(), Breach> {
         self.drains = NEVER;
         let (now, cx) = (self.now(), self.cx);
         for at in 0..self.links.len() {
@@ -646,7 +649,7 @@ impl<'a> World<'a> {
     }
 
     /// Performs an act of a peer.
-    fn act(&mut self, at: usize) -> Result<(), String> {
+    fn act(&mut self, at: usize) -> Result<(), Breach> {
         if self.links[at].conn.is_none() {
             self.accept(at)?;
         }
@@ -712,7 +715,7 @@ impl<'a> World<'a> {
     }
 
     /// Checks that a late head is not waited for, even while bytes of it keep arriving.
-    fn check_late_head(&self, at: usize) -> Result<(), String> {
+    fn check_late_head(&self, at: usize) -> Result<(), Breach> {
         let link = &self.links[at];
         let Some(asked) = link.requests.get(link.reader.count) else { return Ok(()) };
         let (Some(begun), None) =
@@ -723,26 +726,28 @@ impl<'a> World<'a> {
         let since = begun.tick.max(link.rested.tick);
         let late = self.stamp.tick.saturating_sub(since + self.cx.site.deadlines.head_ms_max);
         if !link.terminal && late > link.lateness + 1 {
-            return Err(format!("#{at} waits for a head for {late} ms too long"));
+            return Err(format!("#{at} waits for a head for {late} ms too long").into());
         }
         Ok(())
     }
 
     /// Checks that no connection lasts longer than allowed.
-    fn check_patience(&self) -> Result<(), String> {
+    fn check_patience(&self) -> Result<(), Breach> {
         let now = self.stamp.tick;
         let deadlines = &self.cx.site.deadlines;
         for link in self.links.iter().filter(|link| link.conn.is_some()) {
             let silent = now - link.active.max(link.last_wait(now));
             if silent > patience(self.cx.site, link) {
-                return Err(format!("#{} lasts {silent} ms after its peer", link.number));
+                return Err(format!("#{} lasts {silent} ms after its peer", link.number).into());
             }
             let window = deadlines.send_window_ms * 2 + link.lateness * 3 + 40;
             let due = (deadlines.send_rate_min * deadlines.send_window_ms / 1000).max(1);
             let waited = link.last_wait(now);
             let since = link.sending_since.map_or(0, |since| now - since.max(waited));
             if since > window && link.is_answered() && link.acked_since(now - window) < due {
-                return Err(format!("#{} sends for {since} ms to a slow reader", link.number));
+                return Err(
+                    format!("#{} sends for {since} ms to a slow reader", link.number).into()
+                );
             }
         }
         Ok(())
@@ -778,10 +783,10 @@ fn file_len(req: &ReadReq<SimFile>) -> u64 {
 }
 
 /// Checks that a path to open is relative and has no segment that leads elsewhere.
-fn check_open(req: &OpenReq) -> Result<(), String> {
+fn check_open(req: &OpenReq) -> Result<(), Breach> {
     let bad = |segment: &[u8]| matches!(segment, b"" | b"." | b"..") || segment.contains(&0);
     if !req.path.is_empty() && req.path.split(|&byte| byte == b'/').any(bad) {
-        return Err(format!("a path that must not be opened: {req:?}"));
+        return Err(format!("a path that must not be opened: {req:?}").into());
     }
     Ok(())
 }

@@ -94,7 +94,8 @@ fn see(plants: &[Plant], run: fn(u64, Plant) -> Result<Report, Violation>) {
         let seen = (0..PLANTED_SEEDS).find_map(|seed| run(seed, plant).err());
         match seen {
             Some(violation) => {
-                let what = violation.what.lines().next().unwrap_or_default();
+                let what = violation.what.to_string();
+                let what = what.lines().next().unwrap_or_default();
                 println!("{plant:?}: seed {}, {what}", violation.seed);
             }
             None => unseen.push(plant),

@@ -1,5 +1,6 @@
 //! The client's end: what it may send, and how it parses responses.
 use super::{EXCHANGES, Kind, frame, parse};
+use crate::Breach;
 
 /// Answer that has arrived in full.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,8 +80,8 @@ impl Client {
     pub fn feed(
         &mut self,
         mut bytes: &[u8],
-        judge: &mut dyn FnMut(Answer) -> Result<(), String>,
-    ) -> Result<(), String> {
+        judge: &mut dyn FnMut(Answer) -> Result<(), Breach>,
+    ) -> Result<(), Breach> {
         loop {
             let (of, missing) = self.piece;
             let (now, rest) =
@@ -100,16 +101,18 @@ impl Client {
     fn frame(
         &mut self,
         bytes: [u8; 2],
-        judge: &mut dyn FnMut(Answer) -> Result<(), String>,
-    ) -> Result<(), String> {
+        judge: &mut dyn FnMut(Answer) -> Result<(), Breach>,
+    ) -> Result<(), Breach> {
         let (kind, exchange, more) = parse(bytes).ok_or(format!("{bytes:?} is no frame"))?;
         if kind == Kind::GoesAway {
             let again = std::mem::replace(&mut self.goes_away, true);
-            return if again { Err("it goes away twice".to_owned()) } else { Ok(()) };
+            return if again { Err("it goes away twice".into()) } else { Ok(()) };
         }
         let number = self.at[exchange].0 * EXCHANGES + exchange;
         let Some(&file) = self.files.get(number) else {
-            return Err(format!("{kind:?} in exchange {exchange}, in which nothing was asked"));
+            return Err(
+                format!("{kind:?} in exchange {exchange}, in which nothing was asked").into()
+            );
         };
         match kind {
             Kind::Piece if more < 32 => self.piece = (exchange, 1 << more),
@@ -119,7 +122,7 @@ impl Client {
                 self.answered[number] = true;
                 return judge(Answer { number, file, code: more, body });
             }
-            _ => return Err(format!("{kind:?} {more} from a server")),
+            _ => return Err(format!("{kind:?} {more} from a server").into()),
         }
         Ok(())
     }

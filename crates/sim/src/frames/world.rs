@@ -2,6 +2,7 @@
 //! slow, out of order, and hangs. Peers arrive, read and leave as they like.
 use super::{Answer, Client, Frames, NOT_FOUND, UNAVAILABLE};
 use crate::{
+    Breach,
     dice::{Dice, index},
     disk::{self, Disk, Seen, SimFile, content},
     end::End,
@@ -180,7 +181,7 @@ struct World<'a> {
 ///
 /// # Errors
 /// The fault, and the command that replays it.
-pub fn run_frames(seed: u64) -> Result<FramesReport, String> {
+pub fn run_frames(seed: u64) -> Result<FramesReport, Breach> {
     schedule(seed, None)
 }
 
@@ -188,11 +189,11 @@ pub fn run_frames(seed: u64) -> Result<FramesReport, String> {
 ///
 /// # Errors
 /// The fault, and the command that replays it.
-pub fn run_sealed_frames(seed: u64) -> Result<FramesReport, String> {
+pub fn run_sealed_frames(seed: u64) -> Result<FramesReport, Breach> {
     schedule(seed, Some(sealing::dice(seed)))
 }
 
-fn schedule(seed: u64, mut seals: Option<Dice>) -> Result<FramesReport, String> {
+fn schedule(seed: u64, mut seals: Option<Dice>) -> Result<FramesReport, Breach> {
     // The seed is altered, so that the site differs from that of the same seed for HTTP/1.
     let mut dice = Dice::seeded(seed ^ 0xf4a3_e500_0000_0000);
     let mut site = site::site(&mut dice);
@@ -211,7 +212,9 @@ fn schedule(seed: u64, mut seals: Option<Dice>) -> Result<FramesReport, String> 
     let ended = world.run().and_then(|()| world.balance());
     let sealed = if seals.is_some() { " --sealed" } else { "" };
     let replay = format!("replay: cargo run -p regatta-sim -- --frames{sealed} --seed");
-    let replay = |what| format!("seed {seed}, {} ms: {what}\n{replay} {seed}", world.tick);
+    let replay = |what: Breach| {
+        Breach::from(format!("seed {seed}, {} ms: {what}\n{replay} {seed}", world.tick))
+    };
     ended.map(|()| world.report).map_err(replay)
 }
 
@@ -302,12 +305,12 @@ impl<'a> World<'a> {
         Now { tick: Tick(self.tick), unix: disk::UNIX + self.tick / 1000 }
     }
 
-    fn run(&mut self) -> Result<(), String> {
+    fn run(&mut self) -> Result<(), Breach> {
         while let Some((tick, event)) = self.next_event() {
             self.tick = self.tick.max(tick);
             self.report.steps += 1;
             if self.report.steps > STEPS_MAX {
-                return Err("it goes on and on".to_owned());
+                return Err("it goes on and on".into());
             }
             match event {
                 Event::Receive(at) => self.receive(at)?,
@@ -345,7 +348,7 @@ impl<'a> World<'a> {
             }
         }
         let open = self.lines.iter().position(|line| line.closed.is_none());
-        open.map_or(Ok(()), |at| Err(format!("#{at} never ends")))
+        open.map_or(Ok(()), |at| Err(format!("#{at} never ends").into()))
     }
 
     /// Picks one of the earliest events.
@@ -385,7 +388,7 @@ impl<'a> World<'a> {
     }
 
     /// Requests operations until there are no more, or one if `single`.
-    fn ask(&mut self, at: usize) -> Result<(), String> {
+    fn ask(&mut self, at: usize) -> Result<(), Breach> {
         loop {
             let (now, cx, line) = (self.now(), self.cx, &mut self.lines[at]);
             if self.single && line.is_busy() {
@@ -396,13 +399,13 @@ impl<'a> World<'a> {
             link.check_invariants();
             match link.next_op() {
                 None => return Ok(()),
-                Some(Op::Recv) if before => return Err("a second Recv is out".to_owned()),
+                Some(Op::Recv) if before => return Err("a second Recv is out".into()),
                 Some(Op::Recv) => {
                     line.recv = true;
                     return Ok(());
                 }
                 Some(Op::Send(_)) if line.send.is_some() => {
-                    return Err("a second Send is out".to_owned());
+                    return Err("a second Send is out".into());
                 }
                 Some(Op::Send(outbox)) => {
                     let slow = if self.dice.one_in(4) { self.dice.below(20) } else { 0 };
@@ -416,7 +419,7 @@ impl<'a> World<'a> {
                     line.send = Some(Sending { outbox, ready: self.tick + slow, disk });
                 }
                 Some(Op::Shut) if line.send.is_some() => {
-                    return Err("it is to be shut while a Send is out".to_owned());
+                    return Err("it is to be shut while a Send is out".into());
                 }
                 Some(Op::Shut) => line.shut = true,
                 Some(Op::Close(reason)) => {
@@ -431,23 +434,27 @@ impl<'a> World<'a> {
     }
 
     /// Gives the disk one operation.
-    fn ask_disk(&mut self, at: usize, op: Op<SimFile>) -> Result<(), String> {
+    fn ask_disk(&mut self, at: usize, op: Op<SimFile>) -> Result<(), Breach> {
         let (Op::Open(ticket, _) | Op::Read(ticket, _) | Op::Stat(ticket, _)) = op else {
-            return Err(format!("{:?} is no operation of a disk", op.kind()));
+            return Err(format!("{:?} is no operation of a disk", op.kind()).into());
         };
         let hangs = self.hangs && op.kind() != OpKind::Stat && self.dice.one_in(10);
         let ready = if hangs { NEVER } else { self.tick + self.dice.below(self.disk_ms + 1) };
         let line = &mut self.lines[at];
         if line.disk.iter().any(|(other, ..)| *other == ticket) {
-            return Err(format!("{ticket:?} names two operations"));
+            return Err(format!("{ticket:?} names two operations").into());
         }
         line.disk.push((ticket, op, ready));
         let out = line.disk.iter().filter(|(other, ..)| *other != WIRE).count();
         self.report.disk_ops_max = self.report.disk_ops_max.max(out);
-        if out > DISK_OPS_MAX { Err(format!("{out} operations of the disk")) } else { Ok(()) }
+        if out > DISK_OPS_MAX {
+            Err(format!("{out} operations of the disk").into())
+        } else {
+            Ok(())
+        }
     }
 
-    fn complete(&mut self, at: usize, done: Done<'_, SimFile>) -> Result<(), String> {
+    fn complete(&mut self, at: usize, done: Done<'_, SimFile>) -> Result<(), Breach> {
         let (now, cx) = (self.now(), self.cx);
         let link = self.lines[at].link.as_mut().ok_or("it is told something after its end")?;
         link.complete(done, now, &cx);
@@ -463,7 +470,7 @@ impl<'a> World<'a> {
         if line.pipe.reset { Some(Fault::Reset) } else { other.then_some(Fault::Other(110)) }
     }
 
-    fn receive(&mut self, at: usize) -> Result<(), String> {
+    fn receive(&mut self, at: usize) -> Result<(), Breach> {
         self.lines[at].recv = false;
         if let Some(fault) = self.fault(at) {
             return self.complete(at, Done::Recv(Err(fault)));
@@ -483,14 +490,14 @@ impl<'a> World<'a> {
         self.complete(at, Done::Recv(Ok(&bytes)))
     }
 
-    fn send(&mut self, at: usize) -> Result<(), String> {
+    fn send(&mut self, at: usize) -> Result<(), Breach> {
         let Sending { mut outbox, .. } = self.lines[at].send.take().ok_or("nothing is out")?;
         if let Some(fault) = self.fault(at) {
             return self.complete(at, Done::Send(outbox, Err(fault)));
         }
         let room = self.lines[at].pipe.room().min(outbox.len());
         if room == 0 {
-            return Err("an empty outbox is sent".to_owned());
+            return Err("an empty outbox is sent".into());
         }
         let most = if self.dice.one_in(3) { self.dice.between(1, room) } else { room };
         let bytes = gather(&outbox, most, self.dice.one_in(2));
@@ -527,7 +534,7 @@ impl<'a> World<'a> {
         self.complete(at, Done::Send(outbox, Ok(n)))
     }
 
-    fn disk_answers(&mut self, at: usize, ticket: Ticket) -> Result<(), String> {
+    fn disk_answers(&mut self, at: usize, ticket: Ticket) -> Result<(), Breach> {
         let disk = &mut self.lines[at].disk;
         let place = disk.iter().position(|(of, ..)| *of == ticket).ok_or("nobody asked")?;
         match disk.swap_remove(place).1 {
@@ -541,11 +548,11 @@ impl<'a> World<'a> {
             }
             Op::Read(_, req) => self.complete(at, Done::Read(ticket, disk::read(req), Ok(()))),
             Op::Stat(_, file) => self.complete(at, Done::Stat(ticket, Ok(file.stat()))),
-            op => Err(format!("{:?} is no operation of a disk", op.kind())),
+            op => Err(format!("{:?} is no operation of a disk", op.kind()).into()),
         }
     }
 
-    fn expire(&mut self, at: usize) -> Result<(), String> {
+    fn expire(&mut self, at: usize) -> Result<(), Breach> {
         let (now, cx, line) = (self.now(), self.cx, &mut self.lines[at]);
         let link = line.link.as_mut().ok_or("it is called after its end")?;
         link.expire(line.pipe.queued, now, &cx);
@@ -564,7 +571,7 @@ impl<'a> World<'a> {
         self.ask(at)
     }
 
-    fn drain(&mut self) -> Result<(), String> {
+    fn drain(&mut self) -> Result<(), Breach> {
         self.drains = NEVER;
         let (now, cx) = (self.now(), self.cx);
         for at in 0..self.lines.len() {
@@ -578,7 +585,7 @@ impl<'a> World<'a> {
     }
 
     /// Performs an act of a peer.
-    fn act(&mut self, at: usize) -> Result<(), String> {
+    fn act(&mut self, at: usize) -> Result<(), Breach> {
         let (now, cx, dice) = (self.now(), self.cx, &mut self.dice);
         let line = &mut self.lines[at];
         let comes = line.link.is_none();
@@ -606,7 +613,7 @@ impl<'a> World<'a> {
     }
 
     /// Judges the end of a connection: its reason must be possible, and its answers complete.
-    fn judge(&mut self, at: usize, reason: CloseReason) -> Result<(), String> {
+    fn judge(&mut self, at: usize, reason: CloseReason) -> Result<(), Breach> {
         let line = &self.lines[at];
         let said = line.seal.as_ref().is_some_and(|seal| seal.ends(line.received));
         let spoilt = line.seal.as_ref().is_some_and(|seal| seal.is_spoilt(line.received));
@@ -632,19 +639,21 @@ impl<'a> World<'a> {
         self.report.unshaken += u64::from(!greets);
         self.report.spoilt += u64::from(reason == CloseReason::BadRecord);
         if !fits {
-            return Err(format!("#{at} ends for no reason: {reason:?}"));
+            return Err(format!("#{at} ends for no reason: {reason:?}").into());
         }
         let whole = is_whole(reason);
         let answers = line.client.answers();
         if whole && greets && (answers != index(u64::from(line.requests)) || line.client.has_part())
         {
-            return Err(format!("#{at}: {answers} of {} answered, {reason:?}", line.requests));
+            return Err(
+                format!("#{at}: {answers} of {} answered, {reason:?}", line.requests).into()
+            );
         }
         Ok(())
     }
 
     /// Compares the counters with the events, after all connections have ended.
-    fn balance(&mut self) -> Result<(), String> {
+    fn balance(&mut self) -> Result<(), Breach> {
         let slot = self.cx.tally.slot();
         let get = |counter| slot.get(counter);
         let requests: u64 = self.lines.iter().map(|line| u64::from(line.requests)).sum();
@@ -663,7 +672,7 @@ impl<'a> World<'a> {
             ("descriptors", self.disk.live(), slot.gauge(Gauge::CacheFds)),
         ];
         let wrong = rows.into_iter().find(|(_, counted, are)| counted != are);
-        wrong.map_or(Ok(()), |row| Err(format!("counted, and are: {row:?}")))
+        wrong.map_or(Ok(()), |row| Err(format!("counted, and are: {row:?}").into()))
     }
 }
 
@@ -678,7 +687,7 @@ fn check(
     known: &BTreeMap<&'static str, BTreeSet<(u64, u64)>>,
     missing: &BTreeSet<&'static str>,
     excused: bool,
-) -> Result<(), String> {
+) -> Result<(), Breach> {
     let Answer { number, file, code, body } = answer;
     let name = NAMES[usize::from(*file)];
     let is_it = |inode: u64| {
@@ -694,14 +703,18 @@ fn check(
         _ => excused,
     };
     let len = body.len();
-    if right { Ok(()) } else { Err(format!("{name}, request {number}: code {code}, {len} bytes")) }
+    if right {
+        Ok(())
+    } else {
+        Err(format!("{name}, request {number}: code {code}, {len} bytes").into())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn all(run: fn(u64) -> Result<FramesReport, String>, seeds: u64) -> FramesReport {
+    fn all(run: fn(u64) -> Result<FramesReport, Breach>, seeds: u64) -> FramesReport {
         let mut sums = FramesReport::default();
         for seed in 0..seeds {
             match run(seed) {

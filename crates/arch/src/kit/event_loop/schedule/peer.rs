@@ -5,7 +5,7 @@ use super::{
     line::{Line, Sealed},
 };
 use crate::kit::dice::Dice;
-use regatta_sim::Client;
+use regatta_sim::{Breach, Client};
 use std::{
     io,
     os::unix::net::{SocketAddr, UnixStream},
@@ -179,7 +179,7 @@ impl Peer {
         folder: &Folder,
         addresses: &[SocketAddr],
         [draining, surely]: [bool; 2],
-    ) -> Result<bool, String> {
+    ) -> Result<bool, Breach> {
         if self.over || self.connected && self.is_stalled() {
             return Ok(false);
         }
@@ -231,10 +231,10 @@ impl Peer {
     }
 
     /// Shakes hands, or sends what has been sealed; true if there was something to do.
-    fn stir(&mut self) -> Result<bool, String> {
+    fn stir(&mut self) -> Result<bool, Breach> {
         match self.line.stir() {
             Ok(stirred) => Ok(stirred),
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(GARBLED.to_owned()),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(GARBLED.into()),
             Err(_) => {
                 self.leave();
                 Ok(true)
@@ -272,7 +272,7 @@ impl Peer {
     }
 
     /// Takes a piece of what has come; true if there was something, or the end.
-    fn take(&mut self, dice: &mut Dice, folder: &Folder, draining: bool) -> Result<bool, String> {
+    fn take(&mut self, dice: &mut Dice, folder: &Folder, draining: bool) -> Result<bool, Breach> {
         // Half of the time much, so that no peer is slower than `send_rate_min`.
         let most = if dice.once_in(2) { TAKE_MAX } else { 1 + dice.below(600) };
         self.take_at_most(most, folder, draining)
@@ -284,7 +284,7 @@ impl Peer {
         most: usize,
         folder: &Folder,
         draining: bool,
-    ) -> Result<bool, String> {
+    ) -> Result<bool, Breach> {
         if self.line.socket.is_none() {
             return Ok(false);
         }
@@ -292,7 +292,7 @@ impl Peer {
         match self.line.read(&mut buffer[..most]) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(GARBLED.to_owned()),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(GARBLED.into()),
             Ok(0) | Err(_) => {
                 self.leave();
                 Ok(true)
@@ -306,14 +306,14 @@ impl Peer {
     }
 
     /// Compares what was received with the right answers.
-    fn compare(&mut self, mut came: &[u8], folder: &Folder, draining: bool) -> Result<(), String> {
+    fn compare(&mut self, mut came: &[u8], folder: &Folder, draining: bool) -> Result<(), Breach> {
         if let Some(client) = &mut self.client {
             let (before, may_fail) = (client.answers(), self.may_fail);
             client.feed(came, &mut |answer| folder.judge(&answer, may_fail))?;
             let told = client.is_told() && !draining;
             (self.at, self.came) = (client.answers(), usize::from(client.has_part()));
             debug_assert!(self.at >= before, "answers are not taken back");
-            return if told { Err("the server does not go away".to_owned()) } else { Ok(()) };
+            return if told { Err("the server does not go away".into()) } else { Ok(()) };
         }
         while !came.is_empty() && !self.was_late {
             if self.came == 0 && self.is_stalled() && came.starts_with(b"HTTP/1.1 408 ") {
@@ -323,7 +323,7 @@ impl Peer {
             }
             let ask = self.asks.get(self.at).filter(|_| !self.last);
             let Some(ask) = ask.map(|ask| &folder.asks[*ask]) else {
-                return Err(format!("{} bytes behind the last answer", came.len()));
+                return Err(format!("{} bytes behind the last answer", came.len()).into());
             };
             let is_open = |form: &usize| self.forms[*form] && !ask.answers[*form].is_empty();
             let open: Vec<usize> = [0, LAST].into_iter().filter(is_open).collect();
@@ -348,14 +348,16 @@ impl Peer {
             if open.is_empty() || bytes == 0 {
                 let request = String::from_utf8_lossy(&ask.request);
                 let what = String::from_utf8_lossy(&now[..now.len().min(200)]).into_owned();
-                return Err(format!("wrong bytes before {} of {request:?}: {what:?}", self.came));
+                return Err(
+                    format!("wrong bytes before {} of {request:?}: {what:?}", self.came).into()
+                );
             }
             let Some(form) = open.into_iter().find(|form| ask.answers[*form].len() == self.came)
             else {
                 continue;
             };
             if form == LAST && !ask.is_last() && !draining {
-                return Err("an answer that says that it is the last, and need not be".to_owned());
+                return Err("an answer that says that it is the last, and need not be".into());
             }
             self.last = form == LAST;
             (self.at, self.came, self.forms) = (self.at + 1, 0, [true; 2]);
@@ -368,15 +370,15 @@ impl Peer {
     ///
     /// # Errors
     /// The peer did not get what it should.
-    pub(super) fn close(&mut self, folder: &Folder, cut: bool, left: bool) -> Result<(), String> {
+    pub(super) fn close(&mut self, folder: &Folder, cut: bool, left: bool) -> Result<(), Breach> {
         if let Some(socket) = &self.line.socket {
             // Another test that looks through the descriptors of this process may hold the other
             // end for a moment longer.
             let patient = socket.set_nonblocking(false);
             patient.and(socket.set_read_timeout(Some(PATIENCE))).map_err(|it| it.to_string())?;
             let rest = self.line.rest().map_err(|error| match error.kind() {
-                io::ErrorKind::InvalidData => GARBLED.to_owned(),
-                _ => "its connection was left open".to_owned(),
+                io::ErrorKind::InvalidData => GARBLED,
+                _ => "its connection was left open",
             })?;
             self.line.socket = None;
             self.taken += rest.len() as u64;
@@ -387,11 +389,11 @@ impl Peer {
         }
         if let Behaviour::Keen { .. } = self.behaviour {
             if !cut && self.came > 0 {
-                return Err(format!("{} bytes of an answer that never ended", self.came));
+                return Err(format!("{} bytes of an answer that never ended", self.came).into());
             }
             if !left && !self.is_answered() && !self.was_displaced() {
                 let (at, of) = (self.at, self.ends.len());
-                return Err(format!("{at} of {of} requests were answered"));
+                return Err(format!("{at} of {of} requests were answered").into());
             }
         }
         Ok(())
