@@ -5,7 +5,7 @@ use regatta_sim::{
     Breach, FramesReport, Report, Violation, announce_panics, run, run_frames, run_sealed,
     run_sealed_frames, whole_trace,
 };
-use std::{process::ExitCode, time::Instant};
+use std::{fmt, num::ParseIntError, process::ExitCode, time::Instant};
 
 const USAGE: &str =
     "usage: regatta-sim [--seeds N [--from S]] | --seed S [--sealed] [--trace | --frames]";
@@ -39,13 +39,36 @@ struct Orders {
     sealed: bool,
 }
 
+/// Word of the command line that is not understood.
+#[derive(Debug)]
+enum OrderFault {
+    /// The word needs a number, and is the last.
+    NoNumber(String),
+    /// The text behind the word is no number.
+    NotANumber(String, String, ParseIntError),
+    UnknownWord(String),
+}
+
+impl fmt::Display for OrderFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoNumber(word) => write!(f, "{word} needs a number"),
+            Self::NotANumber(word, text, error) => write!(f, "{word} {text}: {error}"),
+            Self::UnknownWord(word) => write!(f, "unknown word {word}"),
+        }
+    }
+}
+
+impl std::error::Error for OrderFault {}
+
 impl Orders {
-    fn read(mut words: impl Iterator<Item = String>) -> Result<Self, String> {
+    fn read(mut words: impl Iterator<Item = String>) -> Result<Self, OrderFault> {
         let mut orders = Self { seeds: 1_000, ..Self::default() };
         while let Some(word) = words.next() {
             let mut number = || {
-                let text = words.next().ok_or(format!("{word} needs a number"))?;
-                text.parse::<u64>().map_err(|error| format!("{word} {text}: {error}"))
+                let text = words.next().ok_or_else(|| OrderFault::NoNumber(word.clone()))?;
+                let wrong = |error| OrderFault::NotANumber(word.clone(), text.clone(), error);
+                text.parse::<u64>().map_err(wrong)
             };
             match &*word {
                 "--seeds" => orders.seeds = number()?,
@@ -54,7 +77,7 @@ impl Orders {
                 "--trace" => orders.trace = true,
                 "--frames" => orders.frames = true,
                 "--sealed" => orders.sealed = true,
-                _ => return Err(format!("unknown word {word}")),
+                _ => return Err(OrderFault::UnknownWord(word)),
             }
         }
         Ok(orders)
