@@ -6,7 +6,7 @@ mod options;
 mod poller;
 
 use crate::{
-    Demand, Driver, Env, Units, WorkerLog,
+    Demand, Driver, Env, Units, WorkError, WorkerLog,
     drive::perform::{self, Below},
     kit::{
         accept::{AcceptOptions, AcceptRules, WhenFull},
@@ -57,9 +57,9 @@ const SEND_BYTES_MAX: u64 = 256 << 10;
 /// The most reads that the kernel has room for. The kernel makes them one after another.
 const KERNEL_READS_MAX: usize = 1024;
 
-fn work(env: &Env, process: usize) -> Result<(), String> {
+fn work(env: &Env, process: usize) -> Result<(), WorkError> {
     let server = Server::new(env, process)?;
-    server.run().map_err(|error| format!("the server cannot go on: {error}"))
+    server.run().map_err(WorkError::stopped("the server"))
 }
 
 /// State that the threads of a process share.
@@ -90,10 +90,10 @@ struct Tracked {
 type Asked = RefCell<Vec<(Ticket, ReadReq<StaticFile>)>>;
 
 impl<'e> Server<'e> {
-    fn new(env: &'e Env, process: usize) -> Result<Self, String> {
+    fn new(env: &'e Env, process: usize) -> Result<Self, WorkError> {
         let options = AdaptOptions::read(&env.settings);
         let most = env.shares[process].connections_max;
-        let fault = |error: io::Error| format!("cannot prepare for asynchronous reads: {error}");
+        let fault = WorkError::preparing("asynchronous reads");
         let aio: Option<Box<dyn Aio>> = match options.engine() {
             None => None,
             Some(Engine::Threads) => {
@@ -151,7 +151,7 @@ impl<'e> Server<'e> {
         Ok(())
     }
 
-    fn own(&self, unit: usize) -> Result<Own<'e>, String> {
+    fn own(&self, unit: usize) -> Result<Own<'e>, WorkError> {
         Own::unit(self.env, self.process, (unit, self.options.units()), None)
     }
 

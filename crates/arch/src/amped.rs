@@ -1,7 +1,7 @@
 //! AMPED, asymmetric multi-process event-driven: an event loop, and helpers for everything that may
 //! block on disk (Flash: Pai, Druschel, Zwaenepoel, USENIX 1999).
 use crate::{
-    Demand, Driver, Env, Settings,
+    Demand, Driver, Env, Settings, WorkError,
     drive::perform::{self, Below},
     event::{self, EventOptions},
     kit::{
@@ -116,11 +116,11 @@ fn demand(settings: &Settings, _: usize) -> Demand {
     }
 }
 
-fn work(env: &Env, worker: usize) -> Result<(), String> {
+fn work(env: &Env, worker: usize) -> Result<(), WorkError> {
     let options = EventOptions::read(&env.settings);
     let own = AmpedOptions::read(&env.settings);
     event::work_with((env, worker, &options, None), |root, tally, _| {
-        let fault = |error| format!("cannot prepare for helpers: {error}");
+        let fault = WorkError::preparing("helpers");
         let (below, stall_ns) = (Below { root, rules: env.rules }, options.stall_ns());
         match own.helper_kind {
             HelperKind::Processes => {

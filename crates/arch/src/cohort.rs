@@ -1,7 +1,7 @@
 //! Cohort scheduling (Larus, Parkes, USENIX 2002): an event loop that serves by stages, many
 //! connections in each visit.
 use crate::{
-    Driver, Env,
+    Driver, Env, WorkError,
     drive::perform::Below,
     event::{self, EventOptions},
     kit::{
@@ -60,7 +60,7 @@ options! {
     },
 }
 
-fn work(env: &Env, worker: usize) -> Result<(), String> {
+fn work(env: &Env, worker: usize) -> Result<(), WorkError> {
     let options = EventOptions::read(&env.settings);
     let own = CohortOptions::read(&env.settings);
     let visits = Visits { order: own.order, most: own.limit };

@@ -8,7 +8,7 @@ pub(crate) use options::{
 };
 
 use crate::{
-    Driver, Env,
+    Driver, Env, WorkError,
     drive::perform::Below,
     kit::{
         accept::{AcceptOptions, AcceptRules},
@@ -42,7 +42,7 @@ pub(crate) fn processes(settings: &Settings, processors: usize) -> usize {
 }
 
 /// Runs one worker: a loop over its listeners, with a cache of its own or a shared one.
-fn work(env: &Env, worker: usize) -> Result<(), String> {
+fn work(env: &Env, worker: usize) -> Result<(), WorkError> {
     let options = EventOptions::read(&env.settings);
     work_with((env, worker, &options, None), |root, _, member| {
         let disk = InlineDisk(Below { root, rules: env.rules });
@@ -54,7 +54,7 @@ fn work(env: &Env, worker: usize) -> Result<(), String> {
 }
 
 /// Disk of a loop, or the error that prevents it.
-type Made<'a> = Result<Box<dyn Disk + 'a>, String>;
+type Made<'a> = Result<Box<dyn Disk + 'a>, WorkError>;
 
 /// Makes the disk below the root of its worker, with its tally. The worker may be one of a crew.
 type MakeDisk<'a, 'b> =
@@ -64,7 +64,7 @@ type MakeDisk<'a, 'b> =
 pub(crate) fn work_with<'a>(
     of: Of<'a, '_>,
     disk: impl FnOnce(&'a Root, Tally<'a>, Option<&'static Member>) -> Made<'a>,
-) -> Result<(), String> {
+) -> Result<(), WorkError> {
     let (disk, options) = (Box::new(disk), of.2);
     match options.poller {
         PollerKind::Epoll => with_poller(of, disk, || epoll(options, Trigger::Level)),
@@ -93,19 +93,17 @@ fn with_poller<'a, P: Poller>(
     of: Of<'a, '_>,
     disk: MakeDisk<'a, '_>,
     poller: impl FnOnce() -> io::Result<P>,
-) -> Result<(), String> {
+) -> Result<(), WorkError> {
     let (env, worker, ..) = of;
-    let failed = |error: io::Error| format!("cannot make a poller: {error}");
     let Some(shared) = &env.shared else {
         let own = Own::new(env, worker, None)?;
         let cache = LocalCache::new(&env.site.caching, env.site.seed);
-        return run(of, &own, poller().map_err(failed)?, (&cache, None), disk);
+        return run(of, &own, poller().map_err(WorkError::Poller)?, (&cache, None), disk);
     };
-    let member = shared.crew.enter(worker);
-    let member = member.map_err(|error| format!("cannot join the others: {error}"))?;
+    let member = shared.crew.enter(worker).map_err(WorkError::Crew)?;
     let own = Own::new(env, worker, Some(member))?;
     let cache = SharedCache::new(shared.region, &env.site.caching, member, &env.bells);
-    let poller = Leased::new(member, poller).map_err(failed)?;
+    let poller = Leased::new(member, poller).map_err(WorkError::Poller)?;
     run(of, &own, poller, (&cache, Some(&cache)), disk)
 }
 
@@ -115,7 +113,7 @@ fn run<'a, P: Poller>(
     poller: P,
     (cache, shared): (&dyn Cache<StaticFile>, Option<&SharedCache<'_>>),
     disk: MakeDisk<'a, '_>,
-) -> Result<(), String> {
+) -> Result<(), WorkError> {
     let mut disk = disk(own.root, own.tally, shared.map(SharedCache::member))?;
     let connections_max = env.shares[worker].connections_max;
     let (mode, exclusive) = (options.mode(), options.is_exclusive());
@@ -129,7 +127,7 @@ fn run<'a, P: Poller>(
         None => event_loop,
     }
     .run()
-    .map_err(|error| format!("the event loop cannot go on: {error}"))
+    .map_err(WorkError::stopped("the event loop"))
 }
 
 /// Rules of a loop with these options.

@@ -1,7 +1,7 @@
 //! User threads in one kernel thread, and helpers that block for them: Knot on Capriccio ([E] §4).
 //! With several kernel threads, each with its own user threads: MEANS ([A] §2.2).
 use crate::{
-    Demand, Driver, Env, Units,
+    Demand, Driver, Env, Units, WorkError,
     drive::{
         ledger,
         perform::{Below, SendBy},
@@ -280,7 +280,7 @@ fn demand(settings: &Settings, connections: usize) -> Demand {
 }
 
 /// Runs the process: its schedulers, each with user threads and helpers.
-fn work(env: &Env, process: usize) -> Result<(), String> {
+fn work(env: &Env, process: usize) -> Result<(), WorkError> {
     let options = FiberOptions::read(&env.settings);
     let all = Schedulers::new(env, process, &options)?;
     match options.poller {
@@ -307,13 +307,13 @@ struct Schedulers<'e> {
 }
 
 impl<'e> Schedulers<'e> {
-    fn new(env: &'e Env, process: usize, options: &'e FiberOptions) -> Result<Self, String> {
+    fn new(env: &'e Env, process: usize, options: &'e FiberOptions) -> Result<Self, WorkError> {
         let connections_max = env.shares[process].connections_max;
         let count = options.count(connections_max);
         let mut shared = None;
         if count > 1 {
-            let peers = Peers::new(count, options.steal)
-                .map_err(|error| format!("cannot make bells for {count} schedulers: {error}"))?;
+            let peers =
+                Peers::new(count, options.steal).map_err(|error| WorkError::Bells(count, error))?;
             shared = Some((peers, ThreadCache::new(&env.site.caching, env.site.seed)));
         }
         let beats = Beats::default();
@@ -321,26 +321,26 @@ impl<'e> Schedulers<'e> {
     }
 
     /// Runs all of them, the first in this thread.
-    fn run<P: Poller>(&self, poller: impl Fn() -> io::Result<P> + Sync) -> Result<(), String> {
+    fn run<P: Poller>(self, poller: impl Fn() -> io::Result<P> + Sync) -> Result<(), WorkError> {
         let first = self.own(0)?;
         let bytes = self.connections_max * self.options.stack_bytes();
         first.tally.max(Counter::StacksBytesMax, bytes as u64);
         let Some((peers, _)) = &self.shared else { return self.schedule(&first, 0, poller()) };
-        let end = &|ended: Result<(), String>| ended.unwrap_or_else(|error| peers.fail(error));
+        let end = &|ended: Result<(), WorkError>| ended.unwrap_or_else(|error| peers.fail(error));
         let life = &|at: usize| end(self.own(at).and_then(|own| self.schedule(&own, at, poller())));
         units::scope(self.env, self.process, |scope| {
             for at in 1..self.count {
                 let life = move || life(at);
                 let started = units::spawn(scope, "sched", SCHEDULER_STACK_BYTES, life);
-                end(started.map_err(|error| format!("cannot start a scheduler: {error}")));
+                end(started.map_err(WorkError::Scheduler));
             }
             end(self.schedule(&first, 0, poller()));
         });
-        peers.failure().map_or(Ok(()), |error| Err(error.to_owned()))
+        self.shared.map_or(Ok(()), |(peers, _)| peers.into_result())
     }
 
     /// Resources of scheduler `at` alone; the first takes its own before the others start.
-    fn own(&self, at: usize) -> Result<Own<'e>, String> {
+    fn own(&self, at: usize) -> Result<Own<'e>, WorkError> {
         Own::unit(self.env, self.process, (at, self.count), None)
     }
 
@@ -350,19 +350,15 @@ impl<'e> Schedulers<'e> {
         own: &Own<'_>,
         at: usize,
         poller: io::Result<P>,
-    ) -> Result<(), String> {
+    ) -> Result<(), WorkError> {
         let Self { env, options, connections_max, count, .. } = *self;
-        let poller = poller.map_err(|error| format!("cannot make a poller: {error}"))?;
+        let poller = poller.map_err(WorkError::Poller)?;
         let threads = connections_max / count + usize::from(at < connections_max % count);
         let bytes = options.stack_bytes();
-        let stacks = Stacks::new(threads, bytes, options.guard()).map_err(|error| {
-            format!(
-                "no memory for {threads} stacks of {bytes} bytes: {error}; lower \
-                 limits.connections_max or fiber.stack_bytes"
-            )
-        })?;
-        let hands = start_helpers(env, self.process, options, threads)
-            .map_err(|error| format!("cannot start helpers: {error}"))?;
+        let stacks = Stacks::new(threads, bytes, options.guard())
+            .map_err(|error| WorkError::Stacks { count: threads, bytes, error })?;
+        let hands =
+            start_helpers(env, self.process, options, threads).map_err(WorkError::Helpers)?;
         let local = || LocalCache::new(&env.site.caching, env.site.seed);
         let local = self.shared.is_none().then(local);
         let shared = self.shared.as_ref().map(|(_, cache)| cache as &dyn Cache<StaticFile>);
@@ -388,7 +384,7 @@ impl<'e> Schedulers<'e> {
         }
         let state = RefCell::new(state);
         fiber::scope(stacks, |fibers| fibers::run(&state, fibers))
-            .map_err(|error| format!("the scheduler of user threads cannot go on: {error}"))
+            .map_err(WorkError::stopped("the scheduler of user threads"))
     }
 }
 

@@ -2,7 +2,7 @@
 //! kinds of helper processes, which only bring names and chunks of files into memory. The loop then
 //! opens the names itself, maps the chunks and sends from them.
 use crate::{
-    Demand, Driver, Env, Settings,
+    Demand, Driver, Env, Settings, WorkError,
     drive::{
         ledger::Spent,
         perform::{self, Below, Failure, timed},
@@ -123,11 +123,11 @@ fn demand(settings: &Settings, _: usize) -> Demand {
     Demand::with_helpers(own.name_helpers_max + own.read_helpers_max)
 }
 
-fn work(env: &Env, worker: usize) -> Result<(), String> {
+fn work(env: &Env, worker: usize) -> Result<(), WorkError> {
     let options = EventOptions::read(&env.settings);
     let own = FlashOptions::read(&env.settings);
     event::work_with((env, worker, &options, None), |root, tally, _| {
-        let fault = |error: io::Error| format!("cannot prepare for helpers: {error}");
+        let fault = WorkError::preparing("helpers");
         let pool = || Processes::new(root, env.rules, false, tally).map_err(fault);
         let (below, pools) = (Below { root, rules: env.rules }, [pool()?, pool()?]);
         let disk = FlashDisk::new(pools, &own, options.stall_ns(), below, tally);

@@ -1,7 +1,7 @@
 //! LAIO, lazy asynchronous I/O (Elmeleegy, Chanda, Cox, Zwaenepoel, USENIX 2004). Every disk
 //! operation completes at once if it can. Otherwise it continues elsewhere.
 use crate::{
-    Driver, Env,
+    Driver, Env, WorkError,
     drive::{ledger::Spent, perform::Below},
     event::{self, EventOptions},
     kit::{
@@ -77,7 +77,7 @@ options! {
     },
 }
 
-fn work(env: &Env, worker: usize) -> Result<(), String> {
+fn work(env: &Env, worker: usize) -> Result<(), WorkError> {
     let options = EventOptions::read(&env.settings);
     let own = LaioOptions::read(&env.settings);
     event::work_with((env, worker, &options, None), |root, tally, _| {
@@ -85,13 +85,13 @@ fn work(env: &Env, worker: usize) -> Result<(), String> {
         let below = Below { root, rules: env.rules };
         match engine {
             ContinuedBy::Uring => {
-                let own = root.try_clone().map_err(|error| format!("the root: {error}"))?;
-                let ring = Ring::new(Some(own), env.rules).map_err(|error| refusal(&error))?;
+                let own = root.try_clone().map_err(WorkError::Root)?;
+                let ring = Ring::new(Some(own), env.rules).map_err(WorkError::UringForLaio)?;
                 Ok(Box::new(RingDisk::new(ring, below, operations_max, chunk_bytes, tally)))
             }
             ContinuedBy::Nowait => {
-                let pool = Threads::new(root, env.rules)
-                    .map_err(|error| format!("cannot prepare for threads: {error}"))?;
+                let pool =
+                    Threads::new(root, env.rules).map_err(WorkError::preparing("threads"))?;
                 let helpers_idle_max = helpers_max.div_ceil(2);
                 let limits = HelperLimits { helpers_max, helpers_idle_max, ..HelperLimits::PROMPT };
                 let helpers = Helpers::new(pool, limits, tally);
@@ -99,14 +99,6 @@ fn work(env: &Env, worker: usize) -> Result<(), String> {
             }
         }
     })
-}
-
-fn refusal(error: &io::Error) -> String {
-    format!(
-        "laio.engine=uring: the system refuses io_uring: {error} (it takes Linux 6.1, \
-         kernel.io_uring_disabled=0, and a sandbox that lets it through); laio.engine=nowait does \
-         without"
-    )
 }
 
 /// Counts an operation as completed inline or deferred.

@@ -24,8 +24,10 @@ pub mod seda;
 pub mod shared;
 pub mod threads;
 pub mod watpipe;
+mod work_error;
 
 pub use presets::{ABSENT, ARCHITECTURES, Architecture, Family, absent, find};
+pub use work_error::WorkError;
 
 use options::{OptionSpec, Settings};
 use regatta_metrics::{Arena, Slot, Tally};
@@ -91,7 +93,7 @@ pub struct Driver {
     /// Resources that a process with this many connections requires of the system.
     pub demand: fn(&Settings, connections: usize) -> Demand,
     /// Body of a worker process, until it is to leave.
-    pub work: fn(&Env, process: usize) -> Result<(), String>,
+    pub work: fn(&Env, process: usize) -> Result<(), WorkError>,
 }
 
 /// Number of units of a process. A unit counts, and writes lines of the log.
@@ -142,7 +144,7 @@ impl Driver {
     pub const fn plain(
         options: &'static [OptionSpec],
         processes: fn(&Settings, processors: usize) -> usize,
-        work: fn(&Env, process: usize) -> Result<(), String>,
+        work: fn(&Env, process: usize) -> Result<(), WorkError>,
     ) -> Self {
         Self {
             options,

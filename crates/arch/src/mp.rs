@@ -1,7 +1,7 @@
 //! A process for each connection: every call blocks, and only the listeners are shared. MP of Pai,
 //! Druschel and Zwaenepoel (1999), and of [E] §2; Apache's prefork.
 use crate::{
-    Driver, Env, Staffing,
+    Driver, Env, Staffing, WorkError,
     drive::{ledger::STALL_US, perform::Below},
     event::WORKERS_MAX,
     kit::{
@@ -104,7 +104,7 @@ impl MpOptions {
 }
 
 /// Runs a process: one connection after another, from one of the listeners.
-fn work(env: &Env, process: usize) -> Result<(), String> {
+fn work(env: &Env, process: usize) -> Result<(), WorkError> {
     let options = MpOptions::read(&env.settings);
     let own = Own::new(env, process, None)?;
     let cache = LocalCache::new(&env.site.caching, env.site.seed);

@@ -1,6 +1,6 @@
 //! A process that is a pipeline: the state that its threads share, and the body of each thread.
 use crate::{
-    Demand, Driver, Env, Units,
+    Demand, Driver, Env, Units, WorkError,
     drive::perform::Below,
     event::{self, EventOptions, PollerKind},
     kit::{
@@ -54,7 +54,7 @@ pub(crate) const LOOK_MAX: Duration = Duration::from_secs(1);
 /// A driver whose processes are pipelines.
 pub(crate) const fn driver(
     options: &'static [OptionSpec],
-    work: fn(&Env, process: usize) -> Result<(), String>,
+    work: fn(&Env, process: usize) -> Result<(), WorkError>,
 ) -> Driver {
     let copies =
         |settings: &Settings, processors| event::copies_and_processes(settings, processors).0;
@@ -72,11 +72,6 @@ pub(crate) const fn demand(threads: usize) -> Demand {
     let tasks = threads as u64;
     let address_bytes = tasks * STACK_BYTES as u64;
     Demand { tasks, mappings: 2 * tasks, address_bytes, descriptors: 0 }
-}
-
-/// Explains why there is no pipeline.
-pub(crate) fn no_descriptors(error: io::Error) -> String {
-    format!("cannot make a pipeline: {error}")
 }
 
 /// Properties of one pipeline.
@@ -110,18 +105,15 @@ pub(crate) struct Process<'e> {
     next: AtomicUsize,
     beats: Beats,
     /// Reason why the process must end.
-    failed: Mutex<Option<String>>,
+    failed: Mutex<Option<WorkError>>,
 }
 
 impl<'e> Process<'e> {
-    pub(crate) fn new(env: &'e Env, at: usize, plan: Plan<'e>) -> Result<Self, String> {
+    pub(crate) fn new(env: &'e Env, at: usize, plan: Plan<'e>) -> Result<Self, WorkError> {
         let Plan { stations, pools, homes: (homes, fewer), parts, lower } = plan;
-        let most = env.shares[at].connections_max;
-        if most < homes {
-            return Err(format!(
-                "limits.connections_max: {most} connections cannot be shared out among {homes} \
-                 threads that accept: allow as many, {fewer}"
-            ));
+        let connections = env.shares[at].connections_max;
+        if connections < homes {
+            return Err(WorkError::Acceptors { connections, acceptors: homes, fewer });
         }
         let first = 1 + pools.iter().map(|pool| pool.most() as usize).sum::<usize>();
         Ok(Self {
@@ -130,7 +122,7 @@ impl<'e> Process<'e> {
             event: EventOptions::read(&env.settings),
             accept: AcceptOptions::read(&env.settings),
             stages: StagesOptions::read(&env.settings),
-            line: Line::new(stations, homes).map_err(no_descriptors)?,
+            line: Line::new(stations, homes).map_err(WorkError::Pipeline)?,
             pools,
             cache: ThreadCache::new(&env.site.caching, env.site.seed),
             parts: u8::try_from(parts).unwrap_or(u8::MAX),
@@ -149,7 +141,7 @@ impl<'e> Process<'e> {
         &'env self,
         own: &Own<'_>,
         start: impl for<'s> FnOnce(&'s Scope<'s, 'env>, Receiver<()>),
-    ) -> Result<(), String> {
+    ) -> Result<(), WorkError> {
         units::scope(self.env, self.at, |scope| {
             let (_until_it_ends, ended) = mpsc::channel();
             start(scope, ended);
@@ -167,11 +159,11 @@ impl<'e> Process<'e> {
         &'s self,
         scope: &'s Scope<'s, '_>,
         name: &str,
-        life: impl FnOnce(usize) -> Result<(), String> + Send + 's,
+        life: impl FnOnce(usize) -> Result<(), WorkError> + Send + 's,
     ) {
         let unit = self.next.fetch_add(1, Relaxed);
         let started = units::spawn(scope, name, STACK_BYTES, move || self.ends(life(unit)));
-        self.ends(started.map_err(|error| self.cannot_start(&error)));
+        self.ends(started.map_err(|error| self.cannot_start(error)));
     }
 
     /// Starts the other threads that accept. They count in one slot.
@@ -194,7 +186,7 @@ impl<'e> Process<'e> {
         &'s self,
         scope: &'s Scope<'s, '_>,
         at: usize,
-        life: impl FnOnce(usize) -> Result<(), String> + Send + 's,
+        life: impl FnOnce(usize) -> Result<(), WorkError> + Send + 's,
     ) {
         let pool = self.pool(at);
         let Some(unit) = self.free.take() else { return };
@@ -209,7 +201,7 @@ impl<'e> Process<'e> {
                 self.free.give(unit);
                 pool.fails();
                 if pool.threads() < pool.least() {
-                    self.ends(Err(self.cannot_start(&error)));
+                    self.ends(Err(self.cannot_start(error)));
                 }
             }
         }
@@ -222,7 +214,7 @@ impl<'e> Process<'e> {
         (unit, slot): (usize, usize),
         ended: &Receiver<()>,
         start: &dyn Fn(usize),
-    ) -> Result<(), String> {
+    ) -> Result<(), WorkError> {
         let own = self.own(unit, (slot, true))?;
         let worker = self.worker(&own, 0).fed();
         let log = worker.around().log;
@@ -251,7 +243,7 @@ impl<'e> Process<'e> {
         slot: (usize, bool),
         rules: Rules,
         stage: Stage<'_>,
-    ) -> Result<(), String> {
+    ) -> Result<(), WorkError> {
         let own = self.own(unit, slot)?;
         self.poll_with(&own, self.worker(&own, 0), rules, stage)
     }
@@ -264,7 +256,7 @@ impl<'e> Process<'e> {
         slot: (usize, bool),
         does: (Rules, Work<'_>, Extras<'_>),
         idle_max: Option<Duration>,
-    ) -> Result<(), String> {
+    ) -> Result<(), WorkError> {
         let own = self.own(unit, slot)?;
         let (mut disk, at) = (self.disk(&own), does.1.at);
         let thread = self.thread(&own, &mut disk, does);
@@ -287,7 +279,7 @@ impl<'e> Process<'e> {
     }
 
     /// Resources of one thread that counts in this slot, alone or with others.
-    pub(crate) fn own(&self, unit: usize, slot: (usize, bool)) -> Result<Own<'e>, String> {
+    pub(crate) fn own(&self, unit: usize, slot: (usize, bool)) -> Result<Own<'e>, WorkError> {
         Own::stage(self.env, self.at, unit, slot)
     }
 
@@ -317,7 +309,7 @@ impl<'e> Process<'e> {
     }
 
     /// Accepts until the process is to end.
-    fn accept(&self, own: &Own<'_>, home: usize) -> Result<(), String> {
+    fn accept(&self, own: &Own<'_>, home: usize) -> Result<(), WorkError> {
         let which = u8::try_from(home).expect("no more than `ADDRESSES_MAX`");
         let takes = Takes::Listeners { home: which, to: READ, parts: self.parts };
         let does = Does { takes, routes: Routes::all(0), hears: home == 0, barrier: None };
@@ -334,9 +326,8 @@ impl<'e> Process<'e> {
         worker: Worker<'_, Readiness>,
         rules: Rules,
         stage: Stage<'_>,
-    ) -> Result<(), String> {
-        let failed = |error| format!("cannot make a poller: {error}");
-        let epoll = |trigger| event::epoll(&self.event, trigger).map_err(failed);
+    ) -> Result<(), WorkError> {
+        let epoll = |trigger| event::epoll(&self.event, trigger).map_err(WorkError::Poller);
         let disk = self.disk(own);
         match self.event.poller {
             PollerKind::Epoll => turns(epoll(Trigger::Level)?, worker, rules, disk, stage),
@@ -347,18 +338,14 @@ impl<'e> Process<'e> {
     }
 
     /// Records the end of a thread. If the thread failed, all end.
-    fn ends(&self, result: Result<(), String>) {
+    fn ends(&self, result: Result<(), WorkError>) {
         let Err(error) = result else { return };
         lock(&self.failed).get_or_insert(error);
         self.line.close();
     }
 
-    fn cannot_start(&self, error: &io::Error) -> String {
-        format!(
-            "cannot start a thread: {error}; lower {}, or raise the limit on tasks (ulimit -u, \
-             TasksMax=, kernel.threads-max)",
-            self.lower
-        )
+    const fn cannot_start(&self, error: io::Error) -> WorkError {
+        WorkError::Thread { lower: self.lower, error }
     }
 }
 
@@ -369,9 +356,9 @@ fn turns(
     rules: Rules,
     mut disk: InlineDisk<'_>,
     stage: Stage<'_>,
-) -> Result<(), String> {
+) -> Result<(), WorkError> {
     let poll = EventLoop::new(poller, worker, rules, &mut disk).at_stage(stage);
-    poll.run().map_err(|error| format!("a stage cannot go on: {error}"))
+    poll.run().map_err(WorkError::stopped("a stage"))
 }
 
 /// Serves until the line is closed or the pool has one thread too many. Also ends if this thread

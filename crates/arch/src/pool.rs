@@ -1,7 +1,7 @@
 //! Hybrid (Carrera et al., ICPADS 2005; [A] §2.1). A dispatcher with an event loop has connections
 //! whose peers are to send. A pool of threads serves the others, with calls that block.
 use crate::{
-    Demand, Driver, Env, Share, Units,
+    Demand, Driver, Env, Share, Units, WorkError,
     drive::{ledger, perform::Below},
     kit::{
         accept::{AcceptOptions, AcceptRules, WhenFull},
@@ -124,14 +124,14 @@ impl PoolOptions {
 }
 
 /// Runs one process: the dispatcher in its first thread, and the pool.
-fn work(env: &Env, process: usize) -> Result<(), String> {
+fn work(env: &Env, process: usize) -> Result<(), WorkError> {
     let options = PoolOptions::read(&env.settings);
     let ran = match options.poller {
         PollerKind::Epoll => Epoll::new(Trigger::Level)
             .and_then(|epoll| run(env, process, &options, epoll.returning(options.batch))),
         PollerKind::Poll => run(env, process, &options, Poll::new()),
     };
-    ran.map_err(|error| format!("the pool cannot go on: {error}"))
+    ran.map_err(WorkError::stopped("the pool"))
 }
 
 fn run<P: Poller>(env: &Env, process: usize, options: &PoolOptions, poller: P) -> io::Result<()> {

@@ -4,7 +4,7 @@ mod options;
 mod shared;
 
 use crate::{
-    Demand, Driver, Env,
+    Demand, Driver, Env, WorkError,
     kit::{
         line::{
             Job, Routes, Spread, Station,
@@ -57,7 +57,7 @@ fn demand(settings: &Settings, _: usize) -> Demand {
 }
 
 /// Runs one process: its first thread accepts, and follows the master for all.
-fn work(env: &Env, process: usize) -> Result<(), String> {
+fn work(env: &Env, process: usize) -> Result<(), WorkError> {
     let own = Own::stage(env, process, 0, (LISTEN, false))?;
     let seda = Seda::new(env, process)?;
     seda.process.run(&own, |scope, ended| seda.start(scope, ended))
@@ -81,7 +81,7 @@ impl SedaOptions {
 }
 
 impl<'e> Seda<'e> {
-    fn new(env: &'e Env, process: usize) -> Result<Self, String> {
+    fn new(env: &'e Env, process: usize) -> Result<Self, WorkError> {
         let options = SedaOptions::read(&env.settings);
         let stages = StagesOptions::read(&env.settings);
         let line = LineOptions::read(&env.settings);
@@ -103,7 +103,7 @@ impl<'e> Seda<'e> {
         let station = |(at, role)| {
             let tally = Tally::Striped(env.arena.slot(first + STATIONS + at));
             match at {
-                READ | WRITE => Station::merged(role, tally).map_err(pipeline::no_descriptors),
+                READ | WRITE => Station::merged(role, tally).map_err(WorkError::Pipeline),
                 _ => Ok(Station::queued(role, vec![queue()], Spread::Part, tally)),
             }
         };
@@ -153,16 +153,16 @@ impl<'e> Seda<'e> {
 
     /// Receives requests, and admits them. Also completes sent responses; a request behind the last
     /// one continues from here.
-    fn read(&self, unit: usize) -> Result<(), String> {
+    fn read(&self, unit: usize) -> Result<(), WorkError> {
         self.poll(unit, READ, Gated::In(&self.gate, PARSE))
     }
 
     /// Sends responses.
-    fn write(&self, unit: usize) -> Result<(), String> {
+    fn write(&self, unit: usize) -> Result<(), WorkError> {
         self.poll(unit, WRITE, Gated::Out(&self.gate, self.process.stages.told()))
     }
 
-    fn poll(&self, unit: usize, at: usize, gated: Gated<'_>) -> Result<(), String> {
+    fn poll(&self, unit: usize, at: usize, gated: Gated<'_>) -> Result<(), WorkError> {
         let process = &self.process;
         let (leaves, routes) = duties(at, self.options.threads);
         let does = Does { takes: Takes::Station(at), routes, hears: false, barrier: None };
@@ -199,7 +199,7 @@ impl<'e> Seda<'e> {
     }
 
     /// Body of a thread of a pool.
-    fn serve(&self, unit: usize, at: usize) -> Result<(), String> {
+    fn serve(&self, unit: usize, at: usize) -> Result<(), WorkError> {
         let idle_max = Duration::from_millis(self.options.idle_ms);
         self.process.serve(unit, (STATIONS + at, false), self.work(at), Some(idle_max))
     }

@@ -1,7 +1,7 @@
 //! A kernel thread for each connection: every call blocks, and the kernel's scheduler decides which
 //! thread runs. Variants are Knot on NPTL ([G] §II-A) and MT ([E] §2).
 use crate::{
-    Demand, Driver, Env, Units,
+    Demand, Driver, Env, Units, WorkError,
     drive::{ledger::STALL_US, perform::Below},
     kit::{
         accept::{AcceptOptions, AcceptRules},
@@ -139,23 +139,19 @@ fn demand(settings: &Settings, connections: usize) -> Demand {
 }
 
 /// Runs one process: its first thread follows the master, the others serve a connection each.
-fn work(env: &Env, process: usize) -> Result<(), String> {
+fn work(env: &Env, process: usize) -> Result<(), WorkError> {
     let pool = Pool::new(env, process)?;
     let own = Own::unit(env, process, (0, pool.units()), None)?;
     units::scope(env, process, |scope| {
-        pool.fill(scope, own.tally).map_err(|error| {
-            format!(
-                "cannot start a thread: {error}; lower limits.connections_max, or raise the \
-                     limit on tasks (ulimit -u, TasksMax=, kernel.threads-max)"
-            )
-        })?;
+        let lower = "limits.connections_max";
+        pool.fill(scope, own.tally).map_err(|error| WorkError::Thread { lower, error })?;
         let none = LocalCache::new(&env.site.caching, env.site.seed);
         let cache = pool.shared.as_ref().map_or(&none as &dyn Cache<StaticFile>, |cache| cache);
         let worker = own.worker((cache, None), pool.rules, pool.stall_ns);
         let worker = worker.with_pulse(pool.beats.pulse(true));
         // Retry threads that could not be started before.
         hear(worker, &mut || drop(pool.fill(scope, own.tally)))
-            .map_err(|error| format!("the first thread cannot go on: {error}"))
+            .map_err(WorkError::stopped("the first thread"))
     })
 }
 
@@ -178,14 +174,11 @@ struct Pool<'e> {
 }
 
 impl<'e> Pool<'e> {
-    fn new(env: &'e Env, process: usize) -> Result<Self, String> {
+    fn new(env: &'e Env, process: usize) -> Result<Self, WorkError> {
         let options = ThreadsOptions::read(&env.settings);
         let (most, listeners) = (env.shares[process].connections_max, env.listeners(process).len());
         if most < listeners {
-            return Err(format!(
-                "limits.connections_max: {most} threads cannot accept from {listeners} addresses, \
-                 because each does from one: allow {listeners} connections, or listen on fewer"
-            ));
+            return Err(WorkError::Addresses { connections: most, addresses: listeners });
         }
         let spare = match options.start {
             Start::All => [most; 2],

@@ -4,7 +4,7 @@ mod options;
 mod shape;
 
 use crate::{
-    Demand, Driver, Env,
+    Demand, Driver, Env, WorkError,
     event::{self, EventOptions, PollerKind, SendMode},
     kit::{
         line::{
@@ -55,7 +55,7 @@ fn demand(settings: &Settings, _: usize) -> Demand {
 }
 
 /// Runs one process: its first thread accepts, and follows the master for all.
-fn work(env: &Env, process: usize) -> Result<(), String> {
+fn work(env: &Env, process: usize) -> Result<(), WorkError> {
     let own = Own::stage(env, process, 0, (FIRST, true))?;
     let pipeline = Pipeline::new(env, process)?;
     pipeline.process.run(&own, |scope, ended| pipeline.start(scope, ended))
@@ -72,8 +72,8 @@ struct Pipeline<'e> {
 }
 
 impl<'e> Pipeline<'e> {
-    fn new(env: &'e Env, process: usize) -> Result<Self, String> {
-        let cpus = affinity::allowed().map_err(|error| format!("the processors: {error}"))?;
+    fn new(env: &'e Env, process: usize) -> Result<Self, WorkError> {
+        let cpus = affinity::allowed().map_err(WorkError::Processors)?;
         let options = WatpipeOptions::read(&env.settings);
         let stages = StagesOptions::read(&env.settings);
         let listeners = env.listeners(process).len();
@@ -94,8 +94,7 @@ impl<'e> Pipeline<'e> {
         };
         let most = env.shares[process].connections_max;
         let queues = |count| (0..count).map(|_| Queue::new(most)).collect();
-        let merged =
-            |at: usize| Station::merged(ROLES[at], tally(at)).map_err(pipeline::no_descriptors);
+        let merged = |at: usize| Station::merged(ROLES[at], tally(at)).map_err(WorkError::Pipeline);
         let mut stations = vec![
             merged(READ)?,
             merged(WRITE_POLL)?,
@@ -145,7 +144,7 @@ impl<'e> Pipeline<'e> {
     }
 
     /// Waits until requests arrive, and reads them or leaves that to others.
-    fn poll_reads(&self, unit: usize) -> Result<(), String> {
+    fn poll_reads(&self, unit: usize) -> Result<(), WorkError> {
         let sends = self.sends_at();
         let (leaves, routes) = match self.options.read {
             Read::Poller => (SEND, Routes::all(sends)),
@@ -157,13 +156,13 @@ impl<'e> Pipeline<'e> {
     }
 
     /// Waits until there is room in sockets for what is to be sent.
-    fn poll_writes(&self, unit: usize) -> Result<(), String> {
+    fn poll_writes(&self, unit: usize) -> Result<(), WorkError> {
         let rules = Rules { eager_write: false, ..self.process.rules(SEND) };
         self.poll(unit, WRITE_POLL, rules, Routes::all(WRITE))
     }
 
     /// Runs one of the two pollers.
-    fn poll(&self, unit: usize, at: usize, rules: Rules, routes: Routes) -> Result<(), String> {
+    fn poll(&self, unit: usize, at: usize, rules: Rules, routes: Routes) -> Result<(), WorkError> {
         if self.options.pin_pollers {
             pin(self.cpus[at % self.cpus.len()])?;
         }
@@ -175,7 +174,7 @@ impl<'e> Pipeline<'e> {
     }
 
     /// Reads requests, and prepares the responses.
-    fn reader(&self, unit: usize, at: usize) -> Result<(), String> {
+    fn reader(&self, unit: usize, at: usize) -> Result<(), WorkError> {
         let work = Work {
             at: READERS,
             part: at % self.shape.parts,
@@ -192,7 +191,7 @@ impl<'e> Pipeline<'e> {
     }
 
     /// Sends as far as there is room. Writers have the first numbers.
-    fn writer(&self, unit: usize) -> Result<(), String> {
+    fn writer(&self, unit: usize) -> Result<(), WorkError> {
         let at = unit - 1;
         let pool = self.process.pool(WRITE);
         let (part, most) = match self.options.share {
@@ -245,14 +244,14 @@ impl<'e> Pipeline<'e> {
         Place { slot, cpu }: Place,
         does: (Rules, Work<'_>, Extras<'_>),
         is_further: bool,
-    ) -> Result<(), String> {
+    ) -> Result<(), WorkError> {
         cpu.map_or(Ok(()), pin)?;
         self.process.serve(unit, slot, does, is_further.then_some(LOOK_MAX))
     }
 }
 
-fn pin(cpu: usize) -> Result<(), String> {
-    affinity::pin(&[cpu]).map_err(|error| format!("cannot run on processor {cpu}: {error}"))
+fn pin(cpu: usize) -> Result<(), WorkError> {
+    affinity::pin(&[cpu]).map_err(|error| WorkError::PinThread(cpu, error))
 }
 
 #[cfg(test)]

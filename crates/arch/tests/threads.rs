@@ -8,7 +8,7 @@ mod folder;
 
 use folder::Folder;
 use regatta_arch::{
-    Driver, Env, Share,
+    Driver, Env, Share, WorkError,
     kit::{accept, worker::NextRoot},
     mp,
     options::Settings,
@@ -51,7 +51,7 @@ struct Server {
     roots: Channel,
     address: SocketAddr,
     folder: Folder,
-    work: Option<JoinHandle<Result<(), String>>>,
+    work: Option<JoinHandle<Result<(), WorkError>>>,
 }
 
 impl Server {

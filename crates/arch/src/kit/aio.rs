@@ -14,6 +14,7 @@ pub use ring::AioRing;
 pub use threads::{AioThreads, ThreadLimits};
 
 use super::sync::lock;
+use crate::WorkError;
 use regatta_op::ReadReq;
 use regatta_sys::{Read, StaticFile};
 use std::{
@@ -41,8 +42,8 @@ pub trait Aio: Sync {
     /// Returns the part of the one thread that checks for complete reads; called in that thread.
     ///
     /// # Errors
-    /// The system does not let it work: the message says what to do.
-    fn completions(&self) -> Result<Box<dyn Completions + '_>, String>;
+    /// The system does not let it work.
+    fn completions(&self) -> Result<Box<dyn Completions + '_>, WorkError>;
 }
 
 /// A read that could not be started.

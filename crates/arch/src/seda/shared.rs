@@ -1,7 +1,7 @@
 //! Threads that all stages share (Sandstorm's TPPThreadManager). Each visits the stages with
 //! waiting requests, that with the longest queue first, and checks again after it has visited all.
 use super::{LOOK_MAX, POOLS, POOLS_AT, ROLES, STATIONS, Seda};
-use crate::kit::line::threads::StageThread;
+use crate::{WorkError, kit::line::threads::StageThread};
 use std::time::Duration;
 
 /// Stages that a thread has still to visit: lengths of their queues, the longest last.
@@ -24,7 +24,7 @@ impl Schedule {
 
 impl Seda<'_> {
     /// Body of a shared thread: it has a worker for each stage, and serves one stage at a time.
-    pub(super) fn serve_all(&self, unit: usize) -> Result<(), String> {
+    pub(super) fn serve_all(&self, unit: usize) -> Result<(), WorkError> {
         let process = &self.process;
         let own = |at| process.own(unit, (STATIONS + at, false));
         let owns = (POOLS_AT..ROLES.len()).map(own).collect::<Result<Vec<_>, _>>()?;

@@ -1,6 +1,7 @@
 //! Reads by Linux's own asynchronous I/O ([`kernel_aio`]): for the record, because it waits for the
 //! disk in the thread that starts a read.
 use super::{Aio, Completions, Refused, Request};
+use crate::WorkError;
 use regatta_op::ReadReq;
 use regatta_sys::{
     StaticFile,
@@ -19,16 +20,10 @@ impl AioKernel {
     /// Makes room for `requests_max` requests that are not complete.
     ///
     /// # Errors
-    /// The kernel has no room for them, or no such interface: the message says what to do.
-    pub fn new(requests_max: usize) -> Result<Self, String> {
+    /// The kernel has no room for them, or no such interface: [`WorkError::KernelReads`].
+    pub fn new(requests_max: usize) -> Result<Self, WorkError> {
         let most = u32::try_from(requests_max).unwrap_or(u32::MAX);
-        let made = KernelAio::new(most).map_err(|error| {
-            format!(
-                "the system has no room for {most} asynchronous reads: {error} (raise \
-                 fs.aio-max-nr, or lower limits.connections_max); adapt.engine=threads does without"
-            )
-        })?;
-        Ok(Self(made))
+        KernelAio::new(most).map(Self).map_err(|error| WorkError::KernelReads(most, error))
     }
 }
 
@@ -49,7 +44,7 @@ impl Aio for AioKernel {
     /// Nothing wakes io_getevents(2) but a completion of its own, so each wait is short.
     fn wake(&self) {}
 
-    fn completions(&self) -> Result<Box<dyn Completions + '_>, String> {
+    fn completions(&self) -> Result<Box<dyn Completions + '_>, WorkError> {
         Ok(Box::new(Looks(&self.0)))
     }
 }

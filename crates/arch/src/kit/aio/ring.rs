@@ -1,6 +1,7 @@
 //! Reads by io_uring. A ring belongs to the thread that makes it, which also checks for complete
 //! reads. Others leave what they start in a queue, and wake it if it sleeps.
 use super::{Aio, Completions, Refused, Request, lock};
+use crate::WorkError;
 use regatta_op::ReadReq;
 use regatta_sys::{
     Bell, OpenRules, StaticFile,
@@ -81,14 +82,8 @@ impl Aio for AioRing {
         self.bell.ring();
     }
 
-    fn completions(&self) -> Result<Box<dyn Completions + '_>, String> {
-        let fault = |error: io::Error| {
-            format!(
-                "the system refuses io_uring: {error} (it takes Linux 6.1, \
-                 kernel.io_uring_disabled=0, and a sandbox that lets it through); \
-                 adapt.engine=threads does without"
-            )
-        };
+    fn completions(&self) -> Result<Box<dyn Completions + '_>, WorkError> {
+        let fault = WorkError::UringForReads;
         let ring = Ring::new(None, OpenRules::default()).map_err(fault)?;
         let mut poll = Poll::new();
         poll.add(ring.as_fd(), 0, Interest::READ).map_err(fault)?;

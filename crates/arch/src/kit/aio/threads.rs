@@ -2,7 +2,7 @@
 //! sorted by descriptor, in a list searched from its beginning; those of one descriptor run one
 //! after another. A thread starts only when none is idle, and ends when idle for a second.
 use super::{Aio, Completions, Refused, Request, lock};
-use crate::drive::perform;
+use crate::{WorkError, drive::perform};
 use regatta_op::ReadReq;
 use regatta_sys::{Read, StaticFile};
 use std::{
@@ -140,7 +140,7 @@ impl Aio for AioThreads {
         self.0.complete.notify_one();
     }
 
-    fn completions(&self) -> Result<Box<dyn Completions + '_>, String> {
+    fn completions(&self) -> Result<Box<dyn Completions + '_>, WorkError> {
         Ok(Box::new(Looks { shared: &self.0, seen: 0 }))
     }
 }

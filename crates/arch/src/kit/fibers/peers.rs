@@ -4,7 +4,10 @@
 //! A scheduler with nothing to run asks all others at once, before it waits. A scheduler with more
 //! than one connection that can continue gives some of them, between two turns (private deques,
 //! receiver initiated: Acar, Charguéraud, Rainey, PPoPP 2013). Stacks stay where they are.
-use crate::kit::{sync::lock, worker::Passed};
+use crate::{
+    WorkError,
+    kit::{sync::lock, worker::Passed},
+};
 use regatta_sys::Bell;
 use std::{
     collections::VecDeque,
@@ -26,7 +29,7 @@ pub struct Peers<T = Passed> {
     /// Bells, by scheduler.
     bells: Vec<Bell>,
     /// Reason why all of them end.
-    failed: OnceLock<String>,
+    failed: OnceLock<WorkError>,
 }
 
 #[derive(Debug)]
@@ -74,7 +77,7 @@ impl<T> Peers<T> {
     }
 
     /// Ends all, because one of them cannot continue.
-    pub fn fail(&self, error: String) {
+    pub fn fail(&self, error: WorkError) {
         // The first says why.
         let _ = self.failed.set(error);
         self.bells.iter().for_each(Bell::ring);
@@ -82,8 +85,16 @@ impl<T> Peers<T> {
 
     /// Reason why all of them end, if one has failed.
     #[must_use]
-    pub fn failure(&self) -> Option<&str> {
-        self.failed.get().map(String::as_str)
+    pub fn failure(&self) -> Option<&WorkError> {
+        self.failed.get()
+    }
+
+    /// Returns the reason why all of them have ended, if one had failed.
+    ///
+    /// # Errors
+    /// That reason.
+    pub fn into_result(self) -> Result<(), WorkError> {
+        self.failed.into_inner().map_or(Ok(()), Err)
     }
 
     /// Asks for at most `room` connections, one at least, for a scheduler that is about to wait. A
@@ -211,9 +222,11 @@ mod tests {
         let peers: Peers<u32> = Peers::new(3, false).unwrap();
         let ring = || [0, 1, 2].map(|at| rings(&peers, at));
         peers.wake_others(1);
-        assert_eq!((ring(), peers.failure()), ([true, false, true], None));
-        peers.fail("first".to_owned());
-        peers.fail("second".to_owned());
-        assert_eq!((ring(), peers.failure()), ([true; 3], Some("first")));
+        assert!(ring() == [true, false, true] && peers.failure().is_none());
+        peers.fail(WorkError::Poller(io::ErrorKind::OutOfMemory.into()));
+        peers.fail(WorkError::Helpers(io::ErrorKind::OutOfMemory.into()));
+        assert_eq!(ring(), [true; 3]);
+        assert!(matches!(peers.failure(), Some(WorkError::Poller(_))), "{:?}", peers.failure());
+        assert!(matches!(peers.into_result(), Err(WorkError::Poller(_))));
     }
 }

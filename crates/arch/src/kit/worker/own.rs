@@ -1,7 +1,7 @@
 //! Resources of a worker before it serves: processors, log, root, a slot in the arena.
 use super::{NextRoot, RootSource, Surroundings, Worker};
 use crate::{
-    Env, Share, WorkerLog,
+    Env, Share, WorkError, WorkerLog,
     drive::FileCx,
     kit::{
         accept::{AcceptRules, Acceptor, Neighbour},
@@ -38,7 +38,7 @@ impl<'a> Own<'a> {
         env: &'a Env,
         process: usize,
         member: Option<&'static Member>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, WorkError> {
         Self::unit(env, process, (0, 1), member)
     }
 
@@ -53,7 +53,7 @@ impl<'a> Own<'a> {
         process: usize,
         (unit, units): (usize, usize),
         member: Option<&'static Member>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, WorkError> {
         let slots = env.shares[process].slots.len();
         let shares = unit > 0 && units > slots;
         debug_assert!(!shares || slots > 1, "the first unit has a slot of its own");
@@ -71,7 +71,7 @@ impl<'a> Own<'a> {
         process: usize,
         unit: usize,
         (at, alone): (usize, bool),
-    ) -> Result<Self, String> {
+    ) -> Result<Self, WorkError> {
         Self::counting(env, process, unit, (at, alone), None)
     }
 
@@ -87,12 +87,11 @@ impl<'a> Own<'a> {
         unit: usize,
         (at, alone): (usize, bool),
         member: Option<&'static Member>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, WorkError> {
         let Share { cpus, slots, .. } = &env.shares[process];
         // Threads run where the one runs that starts them.
         if unit == 0 && !cpus.is_empty() {
-            affinity::pin(cpus)
-                .map_err(|error| format!("cannot run on processors {cpus:?}: {error}"))?;
+            affinity::pin(cpus).map_err(|error| WorkError::Pin(cpus.clone(), error))?;
         }
         let slot = env.arena.slot(slots.start + at);
         let tally = if alone { Tally::Owned(slot) } else { Tally::Striped(slot) };
@@ -113,7 +112,7 @@ impl<'a> Own<'a> {
             None => &env.root,
             Some(member) => {
                 let own = || env.root.try_clone().inspect(|root| member.own(root.as_fd()));
-                let root = member.acquire(own).map_err(|error| format!("the root: {error}"))?;
+                let root = member.acquire(own).map_err(WorkError::Root)?;
                 // Once per process, as its place in the crew.
                 Box::leak(Box::new(root))
             }
