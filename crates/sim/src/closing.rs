@@ -1,6 +1,6 @@
 //! Judges ends of connections: they must match the counted reason, and leave nothing undone.
 use crate::{
-    Breach, judge::Judge, link::Link, registry::Registry, sealing::ClientSeal, trace::Stamp,
+    BrokenCheck, judge::Judge, link::Link, registry::Registry, sealing::ClientSeal, trace::Stamp,
 };
 use regatta_op::CloseReason;
 use regatta_origin::Site;
@@ -15,7 +15,7 @@ pub(crate) struct Closing<'a> {
 
 impl Closing<'_> {
     /// Judges this end.
-    pub(crate) fn judge(&self, judge: &Judge<'_>, registry: &Registry) -> Result<(), Breach> {
+    pub(crate) fn judge(&self, judge: &Judge<'_>, registry: &Registry) -> Result<(), BrokenCheck> {
         let link = self.link;
         let cut = link.reader.unfinished();
         if let Some(response) = cut
@@ -53,7 +53,7 @@ impl Closing<'_> {
     }
 
     /// Checks that the connection may end for this reason.
-    fn reasoned(&self) -> Result<(), Breach> {
+    fn reasoned(&self) -> Result<(), BrokenCheck> {
         let link = self.link;
         let deadlines = &self.site.deadlines;
         let rest = link.reader.count.checked_sub(1).map(|last| &link.requests[last]);
@@ -113,7 +113,7 @@ impl Closing<'_> {
     }
 
     /// Checks an end in the handshake, and that its reason may occur there.
-    fn in_handshake(&self, seal: &ClientSeal) -> Result<(), Breach> {
+    fn in_handshake(&self, seal: &ClientSeal) -> Result<(), BrokenCheck> {
         let (link, came) = (self.link, self.link.wire_received > 0);
         let held = match self.reason {
             CloseReason::PeerClosed => link.ended && !came,
@@ -136,7 +136,7 @@ impl Closing<'_> {
     }
 
     /// Checks that the peer of a sealed connection is informed of a proper end.
-    fn said_so(&self) -> Result<(), Breach> {
+    fn said_so(&self) -> Result<(), BrokenCheck> {
         let link = self.link;
         let Some(seal) = &link.seal else { return Ok(()) };
         let tells = matches!(
@@ -176,7 +176,7 @@ impl Closing<'_> {
 
     /// A peer that reads and follows the rules gets all that was sent. Closing a socket with unread
     /// bytes destroys bytes in flight (RFC 9112 §9.6).
-    fn nothing_lost(&self, excused: bool) -> Result<(), Breach> {
+    fn nothing_lost(&self, excused: bool) -> Result<(), BrokenCheck> {
         let link = self.link;
         let dead = link.pipe.reset || link.broke.is_some();
         let destroyed = !dead && !link.pipe.inbound.is_empty() && link.on_their_way() > 0;

@@ -1,6 +1,6 @@
 //! Judges whether a response is possible for its request.
 use crate::{
-    Breach,
+    BrokenCheck,
     disk::{UNIX, unix},
     expect::{Answer, Oracle, Role, Shown, UNDATED_SECS_MAX, bytes_of, content_faults},
     knowledge::{Asker, Knowledge},
@@ -34,7 +34,7 @@ impl Judge<'_> {
         response: &Response,
         registry: &Registry,
         complete: bool,
-    ) -> Result<Verdict, Breach> {
+    ) -> Result<Verdict, BrokenCheck> {
         if self.link.terminal {
             return Err("a response after the one that said it was the last".into());
         }
@@ -67,7 +67,12 @@ impl Judge<'_> {
     }
 
     /// Checks that 408 responds to a late head or late content, and not too early.
-    fn timed_out(&self, number: usize, response: &Response, begun: Stamp) -> Result<(), Breach> {
+    fn timed_out(
+        &self,
+        number: usize,
+        response: &Response,
+        begun: Stamp,
+    ) -> Result<(), BrokenCheck> {
         let asked = &self.link.requests[number];
         let whole = self.link.delivered_at(asked.end).filter(|at| at.step < response.offered.step);
         if whole.is_some() && asked.request.refusals.is_empty() {
@@ -81,7 +86,7 @@ impl Judge<'_> {
     }
 
     /// Checks the refusal of a malformed head, possibly before the head is complete.
-    fn refused(&self, number: usize, response: &Response) -> Result<(), Breach> {
+    fn refused(&self, number: usize, response: &Response) -> Result<(), BrokenCheck> {
         let request = &self.link.requests[number].request;
         if !request.refusals.contains(&response.status) {
             let text = String::from_utf8_lossy(&request.wire);
@@ -100,7 +105,7 @@ impl Judge<'_> {
         asked: Stamp,
         registry: &Registry,
         complete: bool,
-    ) -> Result<(bool, Option<(Vec<u8>, Shown)>), Breach> {
+    ) -> Result<(bool, Option<(Vec<u8>, Shown)>), BrokenCheck> {
         let (request, end) = (&self.link.requests[number].request, self.link.requests[number].end);
         if !request.refusals.is_empty() {
             return self.refused(number, response).map(|()| (true, None));
@@ -172,7 +177,7 @@ impl Judge<'_> {
         registry: &Registry,
         head_only: bool,
         complete: bool,
-    ) -> Result<(), Breach> {
+    ) -> Result<(), BrokenCheck> {
         match answer {
             Answer::Page(status) => page(response, *status, head_only),
             Answer::Options => {
@@ -216,7 +221,7 @@ impl Judge<'_> {
         ranges: &[(u64, u64)],
         response: &Response,
         complete: bool,
-    ) -> Result<(), Breach> {
+    ) -> Result<(), BrokenCheck> {
         let says = |(first, last): (u64, u64)| format!("bytes {first}-{last}/{}", shown.id.len);
         if let [(first, last)] = ranges[..] {
             has(response, "content-range", Some(&says((first, last))))?;
@@ -245,7 +250,7 @@ impl Judge<'_> {
         shown: &Shown,
         response: &Response,
         registry: &Registry,
-    ) -> Result<(), Breach> {
+    ) -> Result<(), BrokenCheck> {
         let rules = &self.site.content;
         let unchanged = response.status == 304;
         has(response, "server", Some("regatta"))?;
@@ -300,7 +305,7 @@ impl Judge<'_> {
         response: &Response,
         refused: bool,
         asked: Option<Stamp>,
-    ) -> Result<bool, Breach> {
+    ) -> Result<bool, BrokenCheck> {
         let request = &self.link.requests[number].request;
         let limits = &self.site.limits;
         let count = u32::try_from(number + 1).expect("few requests");
@@ -337,7 +342,11 @@ fn tagged(shown: &Shown) -> Tagged {
     (shown.id, shown.coding, shown.young)
 }
 
-fn is<T: PartialEq + std::fmt::Debug>(what: &str, found: T, expected: T) -> Result<(), Breach> {
+fn is<T: PartialEq + std::fmt::Debug>(
+    what: &str,
+    found: T,
+    expected: T,
+) -> Result<(), BrokenCheck> {
     if found == expected {
         return Ok(());
     }
@@ -345,12 +354,12 @@ fn is<T: PartialEq + std::fmt::Debug>(what: &str, found: T, expected: T) -> Resu
 }
 
 /// Checks a field's value, or that it is absent.
-fn has(response: &Response, name: &str, expected: Option<&str>) -> Result<(), Breach> {
+fn has(response: &Response, name: &str, expected: Option<&str>) -> Result<(), BrokenCheck> {
     is(name, response.text(name).as_deref(), expected)
 }
 
 /// Checks a small page with the status.
-fn page(response: &Response, status: u16, head_only: bool) -> Result<(), Breach> {
+fn page(response: &Response, status: u16, head_only: bool) -> Result<(), BrokenCheck> {
     is("status", response.status, status)?;
     has(response, "content-type", Some("text/html; charset=utf-8"))?;
     has(response, "x-content-type-options", Some("nosniff"))?;
@@ -368,7 +377,13 @@ fn page(response: &Response, status: u16, head_only: bool) -> Result<(), Breach>
     Ok(())
 }
 
-fn body(found: &[u8], shown: &Shown, first: u64, len: u64, complete: bool) -> Result<(), Breach> {
+fn body(
+    found: &[u8],
+    shown: &Shown,
+    first: u64,
+    len: u64,
+    complete: bool,
+) -> Result<(), BrokenCheck> {
     let came = found.len() as u64;
     if complete && came != len || came > len {
         return Err(format!("{came} bytes where {len} belong").into());
@@ -383,7 +398,7 @@ fn body(found: &[u8], shown: &Shown, first: u64, len: u64, complete: bool) -> Re
     }
 }
 
-fn modified(shown: &Shown, response: &Response) -> Result<(), Breach> {
+fn modified(shown: &Shown, response: &Response) -> Result<(), BrokenCheck> {
     let text = response.text("last-modified");
     if response.status == 304 {
         return is("last-modified", text, None);
@@ -407,7 +422,7 @@ fn modified(shown: &Shown, response: &Response) -> Result<(), Breach> {
 }
 
 /// Checks that `Date` is the time of the response, and the latest date (RFC 9110 §8.8.2.1).
-fn check_date(response: &Response, begun: Stamp) -> Result<(), Breach> {
+fn check_date(response: &Response, begun: Stamp) -> Result<(), BrokenCheck> {
     let read = |name: &str| {
         response.field(name).and_then(|text| date::parse(text, UNIX)).map(i64::cast_unsigned)
     };

@@ -1,5 +1,5 @@
 //! Checks that counters match the events of a schedule, and that nothing is kept at its end.
-use crate::{Breach, closing::DISK_MS_MAX, disk::SimFile, plant::Plant, world::World};
+use crate::{BrokenCheck, closing::DISK_MS_MAX, disk::SimFile, plant::Plant, world::World};
 use regatta_metrics::{Counter, Slot};
 use regatta_op::CloseReason;
 use regatta_origin::{Cache, LocalCache, Log, Lookup, Record, ReplyOutcome};
@@ -133,7 +133,7 @@ pub(crate) fn check(
     slot: Slot<'_>,
     kept: &Kept,
     log: &Sums,
-) -> Result<(), Breach> {
+) -> Result<(), BrokenCheck> {
     let totals = &world.totals;
     let get = |counter: Counter| slot.get(counter);
     let cache = &kept.cache;

@@ -36,7 +36,7 @@ pub use frames::{
 };
 pub use plant::Plant;
 pub use run::{
-    Breach, Report, Violation, announce_panics, run, run_bytes, run_planted, run_sealed,
+    BrokenCheck, Report, Violation, announce_panics, run, run_bytes, run_planted, run_sealed,
     run_sealed_planted, whole_trace,
 };
 pub use wire::run_wire;

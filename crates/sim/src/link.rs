@@ -1,6 +1,6 @@
 //! A connection in the simulator: the core, the pipe, the peer, and the traffic.
 use crate::{
-    Breach,
+    BrokenCheck,
     disk::SimFile,
     end::End,
     peer::{NEVER, Peer, Pipe},
@@ -198,7 +198,7 @@ impl Link {
     }
 
     /// Opens bytes from the server's kernel; returns plain bytes, and their ends on the wire.
-    pub(crate) fn open(&mut self, bytes: &[u8]) -> Result<Vec<(Vec<u8>, u64)>, Breach> {
+    pub(crate) fn open(&mut self, bytes: &[u8]) -> Result<Vec<(Vec<u8>, u64)>, BrokenCheck> {
         match &mut self.seal {
             Some(seal) => seal.open(bytes, self.wire_received),
             None => Ok(vec![(bytes.to_vec(), self.sent)]),

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use regatta_sim::{
-    Breach, FramesReport, Report, Violation, announce_panics, run, run_frames, run_sealed,
+    BrokenCheck, FramesReport, Report, Violation, announce_panics, run, run_frames, run_sealed,
     run_sealed_frames, whole_trace,
 };
 use std::{fmt, num::ParseIntError, process::ExitCode, time::Instant};
@@ -104,7 +104,7 @@ fn one(ended: Result<Report, Violation>, trace: bool) -> ExitCode {
     }
 }
 
-fn one_of_frames(ended: Result<FramesReport, Breach>) -> ExitCode {
+fn one_of_frames(ended: Result<FramesReport, BrokenCheck>) -> ExitCode {
     match ended {
         Ok(report) => println!("{report:?}"),
         Err(what) => {

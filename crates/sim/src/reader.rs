@@ -1,5 +1,5 @@
 //! A strict reader of responses, independent of the code that wrote them.
-use crate::{Breach, dice::index, trace::Stamp};
+use crate::{BrokenCheck, dice::index, trace::Stamp};
 
 /// A response as received.
 #[derive(Clone, Debug, Default)]
@@ -51,8 +51,8 @@ impl Reader {
         bytes: &[u8],
         offered: Stamp,
         is_head: impl Fn(usize) -> bool,
-        mut done: impl FnMut(usize, Response) -> Result<(), Breach>,
-    ) -> Result<(), Breach> {
+        mut done: impl FnMut(usize, Response) -> Result<(), BrokenCheck>,
+    ) -> Result<(), BrokenCheck> {
         let mut rest = bytes;
         while !rest.is_empty() {
             let before = rest.len();
@@ -102,7 +102,7 @@ fn take_head<'a>(pending: &mut Vec<u8>, bytes: &'a [u8]) -> &'a [u8] {
     &[]
 }
 
-fn parse_head(response: &mut Response, head: &[u8], is_head: bool) -> Result<(), Breach> {
+fn parse_head(response: &mut Response, head: &[u8], is_head: bool) -> Result<(), BrokenCheck> {
     let shown = String::from_utf8_lossy(head);
     let wrong = |what: &str| Err(format!("{what} in {shown:?}").into());
     if head.iter().any(|&byte| byte >= 0x7f || byte < 0x20 && byte != b'\r' && byte != b'\n') {
@@ -170,7 +170,7 @@ pub(crate) struct Part<'a> {
 }
 
 /// Splits a body of `multipart/byteranges` (RFC 9110 §14.6).
-pub(crate) fn parts<'a>(body: &'a [u8], content_type: &str) -> Result<Vec<Part<'a>>, Breach> {
+pub(crate) fn parts<'a>(body: &'a [u8], content_type: &str) -> Result<Vec<Part<'a>>, BrokenCheck> {
     let Some(boundary) = content_type.strip_prefix("multipart/byteranges; boundary=") else {
         return Err(format!("no boundary in {content_type:?}").into());
     };
@@ -212,9 +212,9 @@ fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::{Reader, parts};
-    use crate::{Breach, trace::Stamp};
+    use crate::{BrokenCheck, trace::Stamp};
 
-    fn read(text: &str, heads: &[usize]) -> Result<Vec<(u16, usize)>, Breach> {
+    fn read(text: &str, heads: &[usize]) -> Result<Vec<(u16, usize)>, BrokenCheck> {
         let mut reader = Reader::default();
         let mut all = Vec::new();
         for byte in text.bytes() {
@@ -254,7 +254,7 @@ mod tests {
                     Content-Type: t\r\nContent-Range: bytes 4-4/9\r\n\r\ne\r\n--b--\r\n";
         let all = |body: &str| {
             let found = parts(body.as_bytes(), "multipart/byteranges; boundary=b")?;
-            Ok::<_, Breach>(found.iter().map(|part| part.bytes.to_vec()).collect::<Vec<_>>())
+            Ok::<_, BrokenCheck>(found.iter().map(|part| part.bytes.to_vec()).collect::<Vec<_>>())
         };
         assert_eq!(all(body), Ok(vec![b"ab".to_vec(), b"e".to_vec()]));
         assert!(all(&body.replace("ab", "abc")).is_err());

@@ -1,6 +1,6 @@
 //! Entity tags and their contents: learned from responses, and never to change.
 use crate::{
-    Breach,
+    BrokenCheck,
     dice::{Dice, index},
 };
 use regatta_op::{Coding, FileId};
@@ -25,7 +25,7 @@ impl Registry {
     }
 
     /// Notes that `text` names `of`. Fails if that contradicts an earlier note.
-    pub(crate) fn note(&mut self, text: &[u8], of: Tagged) -> Result<(), Breach> {
+    pub(crate) fn note(&mut self, text: &[u8], of: Tagged) -> Result<(), BrokenCheck> {
         let shown = String::from_utf8_lossy(text);
         match (self.by_text.get(text), self.by_content.get(&of)) {
             (Some(&before), _) if before != of => {

@@ -39,7 +39,7 @@ pub struct Violation {
     /// The step at which it was seen.
     pub step: u64,
     /// Description of the violation.
-    pub what: Breach,
+    pub what: BrokenCheck,
     /// The last events.
     pub trace: String,
     /// Whether connections were sealed.
@@ -58,27 +58,27 @@ impl std::error::Error for Violation {}
 
 /// Text of a check that does not hold. A person reads it; no caller branches on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Breach(String);
+pub struct BrokenCheck(String);
 
-impl From<String> for Breach {
+impl From<String> for BrokenCheck {
     fn from(text: String) -> Self {
         Self(text)
     }
 }
 
-impl From<&str> for Breach {
+impl From<&str> for BrokenCheck {
     fn from(text: &str) -> Self {
         Self(text.to_owned())
     }
 }
 
-impl fmt::Display for Breach {
+impl fmt::Display for BrokenCheck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Breach {}
+impl std::error::Error for BrokenCheck {}
 
 /// The command that replays a seed and shows its whole trace.
 fn replay(seed: u64, sealed: bool) -> String {

@@ -1,7 +1,7 @@
 //! A peer's end of a sealed connection: records in both directions. Its draws in a schedule come
 //! from a stream of its own.
 use crate::{
-    Breach,
+    BrokenCheck,
     dice::{Dice, index, mix},
     peer::{Peer, Pipe},
 };
@@ -169,7 +169,7 @@ impl ClientSeal {
         &mut self,
         bytes: &[u8],
         received: u64,
-    ) -> Result<Vec<(Vec<u8>, u64)>, Breach> {
+    ) -> Result<Vec<(Vec<u8>, u64)>, BrokenCheck> {
         let mut found = Vec::new();
         if self.refused {
             return Ok(found);

@@ -1,6 +1,6 @@
 //! Arbitrary bytes on one connection: whole responses return, and the log describes each.
 use crate::{
-    Breach,
+    BrokenCheck,
     dice::{Dice, index},
     disk::{self, Disk, SimFile},
     world,
@@ -44,7 +44,7 @@ impl Log for Notes {
 ///
 /// # Errors
 /// Describes what is wrong with the responses.
-pub fn run_wire(bytes: &[u8]) -> Result<(), Breach> {
+pub fn run_wire(bytes: &[u8]) -> Result<(), BrokenCheck> {
     let (&piece, bytes) = bytes.split_first().unwrap_or((&0, &[]));
     let site = Site::default();
     let words: Vec<_> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
@@ -77,7 +77,7 @@ fn converse(
     bytes: &[u8],
     piece: usize,
     cx: &Cx<'_, SimFile>,
-) -> Result<(Vec<u8>, CloseReason), Breach> {
+) -> Result<(Vec<u8>, CloseReason), BrokenCheck> {
     let disk = Disk::new(&mut Dice::seeded(1));
     let mut pieces = bytes.chunks(if piece == 0 { bytes.len().max(1) } else { piece });
     let address = std::net::SocketAddr::from(([127, 0, 0, 1], 4000));
@@ -109,7 +109,7 @@ fn converse(
 }
 
 /// Compares the sent bytes with the log's records.
-fn check(mut sent: &[u8], told: &[Told]) -> Result<(), Breach> {
+fn check(mut sent: &[u8], told: &[Told]) -> Result<(), BrokenCheck> {
     for exchange in told {
         let (response, rest) = sent.split_at(index(exchange.sent_bytes).min(sent.len()));
         sent = rest;

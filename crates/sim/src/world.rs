@@ -1,6 +1,6 @@
 //! The driver: performs operations of connections, advances time, and shows the judges everything.
 use crate::{
-    Breach,
+    BrokenCheck,
     closing::{Closing, DISK_MS_MAX, patience},
     dice::{Dice, index},
     disk::{Disk, Seen, SimFile, compressible, name_of, unix},
@@ -145,7 +145,7 @@ impl<'a> World<'a> {
     }
 
     /// Runs until every connection has ended.
-    pub(crate) fn run(&mut self) -> Result<(), Breach> {
+    pub(crate) fn run(&mut self) -> Result<(), BrokenCheck> {
         for link in &mut self.links {
             link.peer.next += self.stamp.tick;
         }
@@ -212,7 +212,7 @@ impl<'a> World<'a> {
         Now { tick: Tick(self.stamp.tick), unix: unix(self.stamp) }
     }
 
-    fn accept(&mut self, at: usize) -> Result<(), Breach> {
+    fn accept(&mut self, at: usize) -> Result<(), BrokenCheck> {
         let address = std::net::SocketAddr::from(([127, 0, 0, 1], 4000));
         let conn = regatta_origin::Link::new(address.into(), self.now(), &self.cx);
         let link = &mut self.links[at];
@@ -223,7 +223,7 @@ impl<'a> World<'a> {
         self.take(at)
     }
 
-    fn take(&mut self, at: usize) -> Result<(), Breach> {
+    fn take(&mut self, at: usize) -> Result<(), BrokenCheck> {
         let now = self.stamp;
         let link = &mut self.links[at];
         let conn = link.conn.as_mut().ok_or("it is called after its end")?;
@@ -274,7 +274,7 @@ impl<'a> World<'a> {
     }
 
     /// Notices that a peer left while its operation waits for the disk.
-    fn notice(&mut self, at: usize) -> Result<(), Breach> {
+    fn notice(&mut self, at: usize) -> Result<(), BrokenCheck> {
         let (now, cx, link) = (self.now(), self.cx, &mut self.links[at]);
         let (Some(kind), Some(conn)) = (link.at_disk(), &mut link.conn) else { return Ok(()) };
         if link.pipe.reset {
@@ -309,7 +309,7 @@ impl<'a> World<'a> {
     }
 
     /// Notes that the disk has answered: the bytes can be sent.
-    fn disk_answers(&mut self, at: usize) -> Result<(), Breach> {
+    fn disk_answers(&mut self, at: usize) -> Result<(), BrokenCheck> {
         let (now, cx, link) = (self.now(), self.cx, &mut self.links[at]);
         let (parked, conn) = (link.parked.as_mut(), link.conn.as_mut());
         let (parked, conn) = parked.zip(conn).ok_or("the disk answers nobody")?;
@@ -324,7 +324,7 @@ impl<'a> World<'a> {
     }
 
     /// Checks that the description of a file still fits when the file begins to be sent.
-    fn check_facts(&self, at: usize, outbox: &Outbox<SimFile>) -> Result<(), Breach> {
+    fn check_facts(&self, at: usize, outbox: &Outbox<SimFile>) -> Result<(), BrokenCheck> {
         let link = &self.links[at];
         let asked = link.requests.get(link.reader.count).map(|asked| &asked.request.content);
         // While content was discarded first, the file may have changed.
@@ -339,7 +339,7 @@ impl<'a> World<'a> {
     }
 
     /// Checks a request to the disk, and notes it.
-    fn ask_disk(&mut self, at: usize, op: &Op<SimFile>) -> Result<(), Breach> {
+    fn ask_disk(&mut self, at: usize, op: &Op<SimFile>) -> Result<(), BrokenCheck> {
         match op {
             Op::Open(_, req) => {
                 check_open(req)?;
@@ -371,7 +371,7 @@ impl<'a> World<'a> {
     }
 
     /// Performs the operation that is out.
-    fn perform(&mut self, at: usize) -> Result<(), Breach> {
+    fn perform(&mut self, at: usize) -> Result<(), BrokenCheck> {
         let (now, cx) = (self.now(), self.cx);
         if self.refusals.turn_away(&mut self.links[at], self.stamp, now, &cx) {
             return self.take(at);
@@ -403,7 +403,7 @@ impl<'a> World<'a> {
     }
 
     /// Passes a result to the core, checks the core, and takes its next operation.
-    fn complete(&mut self, at: usize, done: Done<'_, SimFile>) -> Result<(), Breach> {
+    fn complete(&mut self, at: usize, done: Done<'_, SimFile>) -> Result<(), BrokenCheck> {
         let (now, cx) = (self.now(), self.cx);
         let conn = self.links[at].conn.as_mut().ok_or("it is told something after its end")?;
         conn.complete(done, now, &cx);
@@ -414,7 +414,7 @@ impl<'a> World<'a> {
         self.take(at)
     }
 
-    fn receive(&mut self, at: usize) -> Result<(), Breach> {
+    fn receive(&mut self, at: usize) -> Result<(), BrokenCheck> {
         let now = self.stamp;
         if let Some(fault) = self.fault(at, OpKind::Recv) {
             return self.complete(at, Done::Recv(Err(fault)));
@@ -439,7 +439,7 @@ impl<'a> World<'a> {
         self.complete(at, Done::Recv(Ok(&bytes)))
     }
 
-    fn send(&mut self, at: usize, mut outbox: Outbox<SimFile>) -> Result<(), Breach> {
+    fn send(&mut self, at: usize, mut outbox: Outbox<SimFile>) -> Result<(), BrokenCheck> {
         if self.plant == Some(Plant::EarlyClose) && self.dice.one_in(4) {
             return self.close(at, CloseReason::Finished);
         }
@@ -469,7 +469,7 @@ impl<'a> World<'a> {
     }
 
     /// Passes bytes to the kernel: they are judged, and sent on.
-    fn deliver(&mut self, at: usize, bytes: &[u8], n: u64, left: u64) -> Result<(), Breach> {
+    fn deliver(&mut self, at: usize, bytes: &[u8], n: u64, left: u64) -> Result<(), BrokenCheck> {
         let now = self.stamp;
         let site = self.cx.site;
         trace::push(now, at, Event::Sent { bytes: n, left });
@@ -519,7 +519,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    fn open(&mut self, at: usize, ticket: Ticket, req: &OpenReq) -> Result<(), Breach> {
+    fn open(&mut self, at: usize, ticket: Ticket, req: &OpenReq) -> Result<(), BrokenCheck> {
         let (seen, found) = self.disk.open(req);
         self.totals.opens += 1;
         let asked = regatta_op::Coding::ALL.into_iter().filter(|c| req.siblings.has(*c));
@@ -553,7 +553,12 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    fn read(&mut self, at: usize, ticket: Ticket, req: ReadReq<SimFile>) -> Result<(), Breach> {
+    fn read(
+        &mut self,
+        at: usize,
+        ticket: Ticket,
+        req: ReadReq<SimFile>,
+    ) -> Result<(), BrokenCheck> {
         self.totals.reads += 1;
         let seals = ticket == WIRE;
         if self.dice.one_in(60) {
@@ -586,7 +591,7 @@ impl<'a> World<'a> {
     }
 
     /// Ends a connection, and judges the end.
-    fn close(&mut self, at: usize, reason: CloseReason) -> Result<(), Breach> {
+    fn close(&mut self, at: usize, reason: CloseReason) -> Result<(), BrokenCheck> {
         trace::push(self.stamp, at, Event::Closed(reason));
         let site = self.cx.site;
         self.totals.closed[reason as usize] += 1;
@@ -600,7 +605,7 @@ impl<'a> World<'a> {
     }
 
     /// Handles a deadline that has passed.
-    fn expire(&mut self, at: usize) -> Result<(), Breach> {
+    fn expire(&mut self, at: usize) -> Result<(), BrokenCheck> {
         let (now, cx) = (self.now(), self.cx);
         let link = &mut self.links[at];
         let conn = link.conn.as_mut().ok_or("it is called after its end")?;
@@ -633,7 +638,7 @@ impl<'a> World<'a> {
     }
 
     /// Drains every connection, as a server that goes away does.
-    fn drain(&mut self) -> Result<(), Breach> {
+    fn drain(&mut self) -> Result<(), BrokenCheck> {
         self.drains = NEVER;
         let (now, cx) = (self.now(), self.cx);
         for at in 0..self.links.len() {
@@ -649,7 +654,7 @@ impl<'a> World<'a> {
     }
 
     /// Performs an act of a peer.
-    fn act(&mut self, at: usize) -> Result<(), Breach> {
+    fn act(&mut self, at: usize) -> Result<(), BrokenCheck> {
         if self.links[at].conn.is_none() {
             self.accept(at)?;
         }
@@ -715,7 +720,7 @@ impl<'a> World<'a> {
     }
 
     /// Checks that a late head is not waited for, even while bytes of it keep arriving.
-    fn check_late_head(&self, at: usize) -> Result<(), Breach> {
+    fn check_late_head(&self, at: usize) -> Result<(), BrokenCheck> {
         let link = &self.links[at];
         let Some(asked) = link.requests.get(link.reader.count) else { return Ok(()) };
         let (Some(begun), None) =
@@ -732,7 +737,7 @@ impl<'a> World<'a> {
     }
 
     /// Checks that no connection lasts longer than allowed.
-    fn check_patience(&self) -> Result<(), Breach> {
+    fn check_patience(&self) -> Result<(), BrokenCheck> {
         let now = self.stamp.tick;
         let deadlines = &self.cx.site.deadlines;
         for link in self.links.iter().filter(|link| link.conn.is_some()) {
@@ -783,7 +788,7 @@ fn file_len(req: &ReadReq<SimFile>) -> u64 {
 }
 
 /// Checks that a path to open is relative and has no segment that leads elsewhere.
-fn check_open(req: &OpenReq) -> Result<(), Breach> {
+fn check_open(req: &OpenReq) -> Result<(), BrokenCheck> {
     let bad = |segment: &[u8]| matches!(segment, b"" | b"." | b"..") || segment.contains(&0);
     if !req.path.is_empty() && req.path.split(|&byte| byte == b'/').any(bad) {
         return Err(format!("a path that must not be opened: {req:?}").into());

@@ -1,6 +1,6 @@
 //! The client's end: what it may send, and how it parses responses.
 use super::{EXCHANGES, Kind, frame, parse};
-use crate::Breach;
+use crate::BrokenCheck;
 
 /// Answer that has arrived in full.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,8 +80,8 @@ impl Client {
     pub fn feed(
         &mut self,
         mut bytes: &[u8],
-        judge: &mut dyn FnMut(Answer) -> Result<(), Breach>,
-    ) -> Result<(), Breach> {
+        judge: &mut dyn FnMut(Answer) -> Result<(), BrokenCheck>,
+    ) -> Result<(), BrokenCheck> {
         loop {
             let (of, missing) = self.piece;
             let (now, rest) =
@@ -101,8 +101,8 @@ impl Client {
     fn frame(
         &mut self,
         bytes: [u8; 2],
-        judge: &mut dyn FnMut(Answer) -> Result<(), Breach>,
-    ) -> Result<(), Breach> {
+        judge: &mut dyn FnMut(Answer) -> Result<(), BrokenCheck>,
+    ) -> Result<(), BrokenCheck> {
         let (kind, exchange, more) = parse(bytes).ok_or(format!("{bytes:?} is no frame"))?;
         if kind == Kind::GoesAway {
             let again = std::mem::replace(&mut self.goes_away, true);

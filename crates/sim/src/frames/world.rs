@@ -2,7 +2,7 @@
 //! slow, out of order, and hangs. Peers arrive, read and leave as they like.
 use super::{Answer, Client, Frames, NOT_FOUND, UNAVAILABLE};
 use crate::{
-    Breach,
+    BrokenCheck,
     dice::{Dice, index},
     disk::{self, Disk, Seen, SimFile, content},
     end::End,
@@ -181,7 +181,7 @@ struct World<'a> {
 ///
 /// # Errors
 /// The fault, and the command that replays it.
-pub fn run_frames(seed: u64) -> Result<FramesReport, Breach> {
+pub fn run_frames(seed: u64) -> Result<FramesReport, BrokenCheck> {
     schedule(seed, None)
 }
 
@@ -189,11 +189,11 @@ pub fn run_frames(seed: u64) -> Result<FramesReport, Breach> {
 ///
 /// # Errors
 /// The fault, and the command that replays it.
-pub fn run_sealed_frames(seed: u64) -> Result<FramesReport, Breach> {
+pub fn run_sealed_frames(seed: u64) -> Result<FramesReport, BrokenCheck> {
     schedule(seed, Some(sealing::dice(seed)))
 }
 
-fn schedule(seed: u64, mut seals: Option<Dice>) -> Result<FramesReport, Breach> {
+fn schedule(seed: u64, mut seals: Option<Dice>) -> Result<FramesReport, BrokenCheck> {
     // The seed is altered, so that the site differs from that of the same seed for HTTP/1.
     let mut dice = Dice::seeded(seed ^ 0xf4a3_e500_0000_0000);
     let mut site = site::site(&mut dice);
@@ -212,8 +212,8 @@ fn schedule(seed: u64, mut seals: Option<Dice>) -> Result<FramesReport, Breach> 
     let ended = world.run().and_then(|()| world.balance());
     let sealed = if seals.is_some() { " --sealed" } else { "" };
     let replay = format!("replay: cargo run -p regatta-sim -- --frames{sealed} --seed");
-    let replay = |what: Breach| {
-        Breach::from(format!("seed {seed}, {} ms: {what}\n{replay} {seed}", world.tick))
+    let replay = |what: BrokenCheck| {
+        BrokenCheck::from(format!("seed {seed}, {} ms: {what}\n{replay} {seed}", world.tick))
     };
     ended.map(|()| world.report).map_err(replay)
 }
@@ -305,7 +305,7 @@ impl<'a> World<'a> {
         Now { tick: Tick(self.tick), unix: disk::UNIX + self.tick / 1000 }
     }
 
-    fn run(&mut self) -> Result<(), Breach> {
+    fn run(&mut self) -> Result<(), BrokenCheck> {
         while let Some((tick, event)) = self.next_event() {
             self.tick = self.tick.max(tick);
             self.report.steps += 1;
@@ -388,7 +388,7 @@ impl<'a> World<'a> {
     }
 
     /// Requests operations until there are no more, or one if `single`.
-    fn ask(&mut self, at: usize) -> Result<(), Breach> {
+    fn ask(&mut self, at: usize) -> Result<(), BrokenCheck> {
         loop {
             let (now, cx, line) = (self.now(), self.cx, &mut self.lines[at]);
             if self.single && line.is_busy() {
@@ -434,7 +434,7 @@ impl<'a> World<'a> {
     }
 
     /// Gives the disk one operation.
-    fn ask_disk(&mut self, at: usize, op: Op<SimFile>) -> Result<(), Breach> {
+    fn ask_disk(&mut self, at: usize, op: Op<SimFile>) -> Result<(), BrokenCheck> {
         let (Op::Open(ticket, _) | Op::Read(ticket, _) | Op::Stat(ticket, _)) = op else {
             return Err(format!("{:?} is no operation of a disk", op.kind()).into());
         };
@@ -454,7 +454,7 @@ impl<'a> World<'a> {
         }
     }
 
-    fn complete(&mut self, at: usize, done: Done<'_, SimFile>) -> Result<(), Breach> {
+    fn complete(&mut self, at: usize, done: Done<'_, SimFile>) -> Result<(), BrokenCheck> {
         let (now, cx) = (self.now(), self.cx);
         let link = self.lines[at].link.as_mut().ok_or("it is told something after its end")?;
         link.complete(done, now, &cx);
@@ -470,7 +470,7 @@ impl<'a> World<'a> {
         if line.pipe.reset { Some(Fault::Reset) } else { other.then_some(Fault::Other(110)) }
     }
 
-    fn receive(&mut self, at: usize) -> Result<(), Breach> {
+    fn receive(&mut self, at: usize) -> Result<(), BrokenCheck> {
         self.lines[at].recv = false;
         if let Some(fault) = self.fault(at) {
             return self.complete(at, Done::Recv(Err(fault)));
@@ -490,7 +490,7 @@ impl<'a> World<'a> {
         self.complete(at, Done::Recv(Ok(&bytes)))
     }
 
-    fn send(&mut self, at: usize) -> Result<(), Breach> {
+    fn send(&mut self, at: usize) -> Result<(), BrokenCheck> {
         let Sending { mut outbox, .. } = self.lines[at].send.take().ok_or("nothing is out")?;
         if let Some(fault) = self.fault(at) {
             return self.complete(at, Done::Send(outbox, Err(fault)));
@@ -534,7 +534,7 @@ impl<'a> World<'a> {
         self.complete(at, Done::Send(outbox, Ok(n)))
     }
 
-    fn disk_answers(&mut self, at: usize, ticket: Ticket) -> Result<(), Breach> {
+    fn disk_answers(&mut self, at: usize, ticket: Ticket) -> Result<(), BrokenCheck> {
         let disk = &mut self.lines[at].disk;
         let place = disk.iter().position(|(of, ..)| *of == ticket).ok_or("nobody asked")?;
         match disk.swap_remove(place).1 {
@@ -552,7 +552,7 @@ impl<'a> World<'a> {
         }
     }
 
-    fn expire(&mut self, at: usize) -> Result<(), Breach> {
+    fn expire(&mut self, at: usize) -> Result<(), BrokenCheck> {
         let (now, cx, line) = (self.now(), self.cx, &mut self.lines[at]);
         let link = line.link.as_mut().ok_or("it is called after its end")?;
         link.expire(line.pipe.queued, now, &cx);
@@ -571,7 +571,7 @@ impl<'a> World<'a> {
         self.ask(at)
     }
 
-    fn drain(&mut self) -> Result<(), Breach> {
+    fn drain(&mut self) -> Result<(), BrokenCheck> {
         self.drains = NEVER;
         let (now, cx) = (self.now(), self.cx);
         for at in 0..self.lines.len() {
@@ -585,7 +585,7 @@ impl<'a> World<'a> {
     }
 
     /// Performs an act of a peer.
-    fn act(&mut self, at: usize) -> Result<(), Breach> {
+    fn act(&mut self, at: usize) -> Result<(), BrokenCheck> {
         let (now, cx, dice) = (self.now(), self.cx, &mut self.dice);
         let line = &mut self.lines[at];
         let comes = line.link.is_none();
@@ -613,7 +613,7 @@ impl<'a> World<'a> {
     }
 
     /// Judges the end of a connection: its reason must be possible, and its answers complete.
-    fn judge(&mut self, at: usize, reason: CloseReason) -> Result<(), Breach> {
+    fn judge(&mut self, at: usize, reason: CloseReason) -> Result<(), BrokenCheck> {
         let line = &self.lines[at];
         let said = line.seal.as_ref().is_some_and(|seal| seal.ends(line.received));
         let spoilt = line.seal.as_ref().is_some_and(|seal| seal.is_spoilt(line.received));
@@ -653,7 +653,7 @@ impl<'a> World<'a> {
     }
 
     /// Compares the counters with the events, after all connections have ended.
-    fn balance(&mut self) -> Result<(), Breach> {
+    fn balance(&mut self) -> Result<(), BrokenCheck> {
         let slot = self.cx.tally.slot();
         let get = |counter| slot.get(counter);
         let requests: u64 = self.lines.iter().map(|line| u64::from(line.requests)).sum();
@@ -687,7 +687,7 @@ fn check(
     known: &BTreeMap<&'static str, BTreeSet<(u64, u64)>>,
     missing: &BTreeSet<&'static str>,
     excused: bool,
-) -> Result<(), Breach> {
+) -> Result<(), BrokenCheck> {
     let Answer { number, file, code, body } = answer;
     let name = NAMES[usize::from(*file)];
     let is_it = |inode: u64| {
@@ -714,7 +714,7 @@ fn check(
 mod tests {
     use super::*;
 
-    fn all(run: fn(u64) -> Result<FramesReport, Breach>, seeds: u64) -> FramesReport {
+    fn all(run: fn(u64) -> Result<FramesReport, BrokenCheck>, seeds: u64) -> FramesReport {
         let mut sums = FramesReport::default();
         for seed in 0..seeds {
             match run(seed) {

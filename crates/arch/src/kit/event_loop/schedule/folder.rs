@@ -6,7 +6,7 @@ use crate::{
 use regatta_metrics::{Arena, Tally};
 use regatta_op::{Done, Now, Op, Outbox, ReadReq, Segment, Tick};
 use regatta_origin::{ClearHttp1, LocalCache, NoLog, Peer, Protocol as _, Scratch, Site};
-use regatta_sim::{Answer, Breach, NOT_FOUND, UNAVAILABLE};
+use regatta_sim::{Answer, BrokenCheck, NOT_FOUND, UNAVAILABLE};
 use regatta_sys::{OpenRules, Root, StaticFile, look_again, open_below, read_range};
 use std::{fs, sync::atomic::AtomicU64};
 
@@ -70,7 +70,7 @@ impl Folder {
     ///
     /// # Errors
     /// The answer is wrong.
-    pub(super) fn judge(&self, answer: &Answer, may_fail: bool) -> Result<(), Breach> {
+    pub(super) fn judge(&self, answer: &Answer, may_fail: bool) -> Result<(), BrokenCheck> {
         let body = self.contents.get(usize::from(answer.file));
         let code = if body.is_some() { 0 } else { NOT_FOUND };
         let failed = may_fail && answer.code == UNAVAILABLE;

@@ -5,7 +5,7 @@ use super::{
     line::{Line, Sealed},
 };
 use crate::kit::dice::Dice;
-use regatta_sim::{Breach, Client};
+use regatta_sim::{BrokenCheck, Client};
 use std::{
     io,
     os::unix::net::{SocketAddr, UnixStream},
@@ -179,7 +179,7 @@ impl Peer {
         folder: &Folder,
         addresses: &[SocketAddr],
         [draining, surely]: [bool; 2],
-    ) -> Result<bool, Breach> {
+    ) -> Result<bool, BrokenCheck> {
         if self.over || self.connected && self.is_stalled() {
             return Ok(false);
         }
@@ -231,7 +231,7 @@ impl Peer {
     }
 
     /// Shakes hands, or sends what has been sealed; true if there was something to do.
-    fn stir(&mut self) -> Result<bool, Breach> {
+    fn stir(&mut self) -> Result<bool, BrokenCheck> {
         match self.line.stir() {
             Ok(stirred) => Ok(stirred),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(GARBLED.into()),
@@ -272,7 +272,12 @@ impl Peer {
     }
 
     /// Takes a piece of what has come; true if there was something, or the end.
-    fn take(&mut self, dice: &mut Dice, folder: &Folder, draining: bool) -> Result<bool, Breach> {
+    fn take(
+        &mut self,
+        dice: &mut Dice,
+        folder: &Folder,
+        draining: bool,
+    ) -> Result<bool, BrokenCheck> {
         // Half of the time much, so that no peer is slower than `send_rate_min`.
         let most = if dice.once_in(2) { TAKE_MAX } else { 1 + dice.below(600) };
         self.take_at_most(most, folder, draining)
@@ -284,7 +289,7 @@ impl Peer {
         most: usize,
         folder: &Folder,
         draining: bool,
-    ) -> Result<bool, Breach> {
+    ) -> Result<bool, BrokenCheck> {
         if self.line.socket.is_none() {
             return Ok(false);
         }
@@ -306,7 +311,12 @@ impl Peer {
     }
 
     /// Compares what was received with the right answers.
-    fn compare(&mut self, mut came: &[u8], folder: &Folder, draining: bool) -> Result<(), Breach> {
+    fn compare(
+        &mut self,
+        mut came: &[u8],
+        folder: &Folder,
+        draining: bool,
+    ) -> Result<(), BrokenCheck> {
         if let Some(client) = &mut self.client {
             let (before, may_fail) = (client.answers(), self.may_fail);
             client.feed(came, &mut |answer| folder.judge(&answer, may_fail))?;
@@ -370,7 +380,12 @@ impl Peer {
     ///
     /// # Errors
     /// The peer did not get what it should.
-    pub(super) fn close(&mut self, folder: &Folder, cut: bool, left: bool) -> Result<(), Breach> {
+    pub(super) fn close(
+        &mut self,
+        folder: &Folder,
+        cut: bool,
+        left: bool,
+    ) -> Result<(), BrokenCheck> {
         if let Some(socket) = &self.line.socket {
             // Another test that looks through the descriptors of this process may hold the other
             // end for a moment longer.
