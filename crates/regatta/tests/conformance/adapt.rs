@@ -204,7 +204,7 @@ pub(crate) fn reads_follow_the_disk(variant: &Variant) {
         return skip("needs a file system that lets go of its files");
     }
     let settings = ["adapt.rule=disk", "adapt.reads_min=1", "adapt.wait_us=1min"];
-    let server = with_disk(variant, &site).set("lab.disk_seek_us=1s").sets(&settings).start();
+    let server = with_disk(variant, &site).set("lab.disk_seek_us=5s").sets(&settings).start();
     let (mut first, mut second) = (server.connect(), server.connect());
     first.send(get("/small.bin"));
     assert!(eventually(PATIENCE, || counter(&server, "decided_blocking") == 1));
