@@ -48,7 +48,7 @@ pub enum WorkError {
         /// Error of the system.
         error: io::Error,
     },
-    /// Fewer connections than addresses, each of which requires a thread.
+    /// Fewer connections than addresses; each address requires a thread.
     Addresses {
         /// Connections of the process.
         connections: usize,
