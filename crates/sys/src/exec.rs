@@ -60,7 +60,7 @@ fn execute(program: &Path, argv: &[OsString], env: &[(OsString, OsString)]) -> i
     io::Error::last_os_error()
 }
 
-/// The descriptors that this program was given by the one before it, and that nobody has taken.
+/// Descriptors from the program before this one that are not taken yet.
 static INHERITED: Mutex<Vec<RawFd>> = Mutex::new(Vec::new());
 
 /// Runs before `main`, so that no descriptor has an owner yet.
@@ -211,7 +211,7 @@ mod tests {
         assert!(read_sealed(fd, 12).is_err(), "too long");
     }
 
-    /// What the process that inherits is told: the number of what it is given.
+    /// Variable with the number of the inherited descriptor.
     const GIVEN: &str = "REGATTA_TEST_GIVEN";
 
     /// The process that inherits; does nothing unless it was started by a test.
