@@ -341,7 +341,7 @@ impl Source {
 /// Why a workload could not be read, and what would be one.
 fn unread(dir: &Path, fault: &Fault) -> String {
     match fault {
-        Fault::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+        Fault::Input { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
             let dir = dir.display();
             format!("{dir} is no workload: make one with `regatta workload new PRESET {dir}`")
         }

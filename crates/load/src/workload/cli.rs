@@ -4,7 +4,7 @@
 //! named at once.
 
 use super::alter::Rewriting;
-use super::fault::{At, Fault, Progress, Watch, readable, tell};
+use super::fault::{At, Fault, Progress, Watch, tell};
 use super::files::{FileSet, Listed};
 use super::from_dir::{self, Ranks};
 use super::from_log::{self, Distilled, Rules};
@@ -322,10 +322,7 @@ pub fn inspect(
         What::Preset(name) => find_preset(name, options.dirs)?,
         What::Path(path) if path.join(manifest::NAME).exists() => find_workload(path, watch)?,
         What::Path(path) if path.is_dir() => find_root(path, watch)?,
-        What::Path(path) if path.exists() => {
-            readable(path)?;
-            find_log(path)?
-        }
+        What::Path(path) if path.exists() => find_log(path)?,
         What::Path(path) => {
             let (what, names) = (path.display(), preset_names());
             let what = format!("{what} is no workload, directory, log or preset; presets: {names}");
@@ -401,7 +398,7 @@ fn as_specweb(listed: &FileSet) -> Option<FileSet> {
 /// A session log on its own: the files it asks for, with the sizes that names or hints tell.
 fn find_log(path: &Path) -> Result<Subject, Fault> {
     let open = || -> Result<_, Fault> {
-        Ok(Reader::new(BufReader::new(File::open(path).at(path)?), path))
+        Ok(Reader::new(BufReader::new(File::open(path).input(path)?), path))
     };
     let mut targets = BTreeMap::<String, (u64, u64)>::new();
     let mut session = Session::default();
@@ -462,7 +459,6 @@ pub fn alter(
     watch: Watch<'_>,
     out: &mut dyn Write,
 ) -> Result<u8, Fault> {
-    readable(&dir.join(manifest::NAME))?;
     let workload = Workload::read(dir)?;
     let plain = || Fault::usage("this workload says nothing of altering: give --way renamed@10ms");
     let altered = altered.or(workload.offer.altered).ok_or_else(plain)?;
@@ -546,7 +542,7 @@ pub fn from_dir(
     Fault::if_any(problems)?;
     let root = fs::canonicalize(&options.root)
         .and_then(|root| fs::read_dir(&root).map(|_| root))
-        .map_err(|error| Fault::usage(format!("{}: {error}", options.root.display())))?;
+        .input(&options.root)?;
     let scanned =
         from_dir::scan(&root, options.ranks, !options.without_hashes, options.seed, watch)?;
     let from_dir::Scanned { set, faults } = scanned;
@@ -619,11 +615,10 @@ pub fn from_log(
     let input: Box<dyn BufRead> = if options.log == Path::new("-") {
         Box::new(std::io::stdin().lock())
     } else {
-        readable(&options.log)?;
         if options.log.is_dir() {
             return Err(Fault::usage(format!("{}: is a directory", options.log.display())));
         }
-        let file = File::open(&options.log).at(&options.log)?;
+        let file = File::open(&options.log).input(&options.log)?;
         Box::new(BufReader::with_capacity(1 << 18, file))
     };
     let mut problems = options.rules.problems();

@@ -1,7 +1,6 @@
 //! What can go wrong with a workload, as values with exit codes.
 
 use core::fmt;
-use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -15,6 +14,13 @@ pub enum Fault {
         /// What was touched.
         path: PathBuf,
         /// What it said.
+        source: io::Error,
+    },
+    /// An input of the command line cannot be read.
+    Input {
+        /// Path of the input.
+        path: PathBuf,
+        /// Answer of the file system.
         source: io::Error,
     },
     /// A file that is not in its format.
@@ -43,7 +49,7 @@ impl Fault {
     /// Exit code of the command line: 2 for bad usage or input, 1 for work that failed.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Usage(_) | Self::Format { .. } => 2,
+            Self::Usage(_) | Self::Input { .. } | Self::Format { .. } => 2,
             Self::Io { .. } | Self::Damaged { .. } | Self::Unread(_) | Self::Stopped => 1,
         }
     }
@@ -68,7 +74,9 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Usage(lines) | Self::Unread(lines) => f.write_str(&lines.join("\n")),
-            Self::Io { path, source } => write!(f, "{}: {source}", path.display()),
+            Self::Io { path, source } | Self::Input { path, source } => {
+                write!(f, "{}: {source}", path.display())
+            }
             Self::Format { path, line: 0, what } => write!(f, "{}: {what}", path.display()),
             Self::Format { path, line, what } => write!(f, "{}:{line}: {what}", path.display()),
             Self::Damaged { files, first } => {
@@ -81,24 +89,21 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// Fails with bad usage if an input of the command line cannot be read.
-pub(crate) fn readable(path: &Path) -> Result<(), Fault> {
-    let checked = fs::metadata(path).and_then(|found| {
-        // A pipe is not opened: it can be read only once.
-        if found.is_file() { File::open(path).map(|_| ()) } else { Ok(()) }
-    });
-    checked.map_err(|error| Fault::usage(format!("{}: {error}", path.display())))
-}
-
 /// Names the path in an I/O error.
 pub(crate) trait At<T> {
     /// The same result, with the path that it is about.
     fn at(self, path: &Path) -> Result<T, Fault>;
+    /// The same for an input of the command line.
+    fn input(self, path: &Path) -> Result<T, Fault>;
 }
 
 impl<T> At<T> for io::Result<T> {
     fn at(self, path: &Path) -> Result<T, Fault> {
         self.map_err(|source| Fault::Io { path: path.to_owned(), source })
+    }
+
+    fn input(self, path: &Path) -> Result<T, Fault> {
+        self.map_err(|source| Fault::Input { path: path.to_owned(), source })
     }
 }
 

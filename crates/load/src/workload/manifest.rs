@@ -181,7 +181,7 @@ impl Workload {
     /// [`Fault::Io`]; [`Fault::Format`] for another format or impossible values.
     pub fn read(dir: &Path) -> Result<Self, Fault> {
         let path = dir.join(NAME);
-        let text = fs::read(&path).at(&path)?;
+        let text = fs::read(&path).input(&path)?;
         let wrong = |error: serde_json::Error| {
             Fault::format(&path, u64::try_from(error.line()).unwrap_or(0), error.to_string())
         };
