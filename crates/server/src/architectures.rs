@@ -3,7 +3,7 @@ use regatta_arch::{
     ABSENT, ARCHITECTURES, Architecture, Family, absent, find,
     options::{OptionSpec, nearest},
 };
-use regatta_sys::terminal::wrapped;
+use regatta_sys::terminal::{COLUMNS, continued};
 use std::{collections::BTreeMap, fmt::Write as _};
 
 /// Pages of `docs/arch`; their first picture is shown.
@@ -37,10 +37,8 @@ const PAGES: &[(&str, &str)] = &[
     ("watpipe5-b", include_str!("../../../docs/arch/watpipe5-b.md")),
 ];
 
-/// Columns of the texts.
-const COLUMNS: usize = 80;
-/// Columns before the description of an option.
-const INDENT: usize = 6;
+/// Blanks before the description of an option.
+const INDENT: &str = "      ";
 
 /// Formats the list by families: a line each.
 #[must_use]
@@ -88,9 +86,7 @@ pub fn describe(name: &str) -> Result<String, String> {
     text.push_str("\nOptions of its own, and their values (--set KEY=VALUE)\n");
     for spec in one.driver.options {
         let _ = writeln!(text, "  {} = {}", spec.key, effective(one, spec));
-        for line in wrapped(spec.doc, COLUMNS - INDENT).lines() {
-            let _ = writeln!(text, "{:INDENT$}{line}", "");
-        }
+        let _ = writeln!(text, "{}", continued(INDENT, spec.doc, COLUMNS, INDENT.len()));
     }
     Ok(text)
 }

@@ -9,6 +9,9 @@ use std::{
     time::Duration,
 };
 
+/// Columns of a terminal that does not know its size, and of texts that fit any.
+pub const COLUMNS: usize = 80;
+
 /// Ctrl-C as a key.
 pub const INTERRUPT: u8 = 3;
 
@@ -44,8 +47,15 @@ pub fn hanging(line: &str, columns: usize, indent: usize) -> String {
     if line.chars().count() <= columns {
         return line.to_owned();
     }
+    continued("", line, columns, indent)
+}
+
+/// Wraps a text after `head`. All lines but the first are indented by `indent`, which is at least
+/// the width of `head`.
+#[must_use]
+pub fn continued(head: &str, text: &str, columns: usize, indent: usize) -> String {
     let next = format!("\n{:indent$}", "");
-    wrapped(line, columns.saturating_sub(indent)).replace('\n', &next)
+    head.to_owned() + &wrapped(text, columns.saturating_sub(indent)).replace('\n', &next)
 }
 
 /// Keys of a terminal, without echo. A drop restores the terminal's modes.

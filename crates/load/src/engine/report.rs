@@ -9,7 +9,7 @@ use super::stamp::Stamp;
 use super::tally::{Row, Sessions};
 use crate::number::share;
 use crate::workload::alter::Rewritten;
-use regatta_sys::terminal::wrapped;
+use regatta_sys::terminal;
 use serde_json::Value;
 use std::fmt::{self, Write};
 
@@ -17,8 +17,6 @@ const QUANTILES: [(&str, f64); 6] =
     [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999), ("max", 1.0)];
 const CLASSES: [&str; 5] = ["< 1 KiB", "< 10 KiB", "< 100 KiB", ">= 100 KiB", "unknown"];
 
-/// Columns of the text.
-const WIDTH: usize = 80;
 /// Bytes of a label and the blanks after it.
 const LABEL: usize = 11;
 
@@ -32,7 +30,7 @@ pub(super) fn table(outcome: &Outcome) -> String {
 
 /// Wraps a line that is too wide. Further lines begin below its text.
 fn fit(line: &str) -> String {
-    if line.chars().count() <= WIDTH {
+    if line.chars().count() <= terminal::COLUMNS {
         return line.to_owned();
     }
     let (head, text) = match line.split_at_checked(LABEL) {
@@ -40,8 +38,7 @@ fn fit(line: &str) -> String {
         _ => line.split_at(line.len() - line.trim_start().len()),
     };
     let indent = if head.len() == LABEL { LABEL } else { head.len() + 2 };
-    let next = format!("\n{:indent$}", "");
-    head.to_owned() + &wrapped(text, WIDTH.saturating_sub(indent)).replace('\n', &next)
+    terminal::continued(head, text, terminal::COLUMNS, indent)
 }
 
 fn write_table(outcome: &Outcome, out: &mut String) -> fmt::Result {
@@ -385,7 +382,7 @@ mod tests {
     fn no_line_is_wider_than_a_terminal() {
         let text = table(&outcome());
         for line in text.lines() {
-            assert!(line.chars().count() <= WIDTH, "{line:?} in\n{text}");
+            assert!(line.chars().count() <= terminal::COLUMNS, "{line:?} in\n{text}");
         }
         // Columns are wide enough; they are not wrapped.
         for name in ["time", "response", "service", "failed", "  connect", "  receive", "lag"] {

@@ -19,9 +19,6 @@ use std::{
 /// Limit of a message, bytes before escaping; the rest is cut.
 const MESSAGE_BYTES_MAX: usize = 900;
 
-/// Columns of a terminal that does not report them.
-const COLUMNS: usize = 80;
-
 /// Indentation of a message's further lines on a terminal.
 const INDENT: usize = 2;
 
@@ -204,7 +201,7 @@ impl ErrorLog {
 /// Columns of a log that is a terminal.
 fn columns_of(file: &LogFile) -> Option<usize> {
     let fd = file.as_fd();
-    fd.is_terminal().then(|| terminal::size(fd).map_or(COLUMNS, |(_, columns)| columns))
+    fd.is_terminal().then(|| terminal::size(fd).map_or(terminal::COLUMNS, |(_, columns)| columns))
 }
 
 /// Renders a message: one line or, for a terminal, lines of at most this many columns.

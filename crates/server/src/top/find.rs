@@ -1,7 +1,11 @@
 //! The server that a command means.
 use super::{FAILED, Server, USAGE, processes};
 use regatta_metrics::{Arena, ArenaView, ControlView, Phase};
-use regatta_sys::shm::{self, Foreign};
+use regatta_sys::{
+    process,
+    shm::{self, Foreign},
+    terminal::COLUMNS,
+};
 use std::{
     collections::BTreeMap,
     fs::{self, File},
@@ -12,9 +16,6 @@ use std::{
 
 /// User that may read and signal the servers of all users.
 const ROOT: u32 = 0;
-
-/// Columns of a line in the list of servers.
-const COLUMNS: usize = 80;
 
 /// Arguments of a process that are read, bytes. Another user's process may have any number.
 const ARGUMENTS_BYTES_MAX: u64 = 4096;
@@ -77,20 +78,18 @@ pub(super) fn find(pid: Option<u32>) -> Result<Running, Problem> {
     if let Some(pid) = pid {
         return server_of(pid).map_err(|message| Problem { code: FAILED, message });
     }
-    let caller = effective_user("self");
-    let of_root = if caller == Some(ROOT) { Vec::new() } else { masters_of_root() };
-    choose(running(), caller, &of_root, describe)
+    choose(running(), process::effective_user(), masters_of_root, describe)
 }
 
 /// Chooses among the running servers without `--pid`: the only one of this user or, for root, the
-/// only one of all users. `of_root` are the masters that another user may not signal.
+/// only one of all users. `of_root` lists the masters that another user may not signal.
 fn choose(
     mut servers: Vec<Running>,
-    caller: Option<u32>,
-    of_root: &[u32],
+    caller: u32,
+    of_root: impl FnOnce() -> Vec<u32>,
     describe: impl Fn(&Running) -> String,
 ) -> Result<Running, Problem> {
-    servers.retain(|server| caller == Some(ROOT) || caller == Some(server.uid));
+    servers.retain(|server| caller == ROOT || caller == server.uid);
     if servers.len() > 1 {
         let line = |server: &Running| cut(&format!("  --pid {}  {}", server.pid, describe(server)));
         let lines: Vec<String> = servers.iter().map(line).collect();
@@ -98,13 +97,17 @@ fn choose(
         return Err(Problem { code: USAGE, message: format!("{several}\n{}", lines.join("\n")) });
     }
     servers.pop().ok_or_else(|| {
-        let message = match of_root {
-            _ if caller == Some(ROOT) => "found no running server".to_owned(),
-            [] => "found no running server of this user; root finds those of all users".to_owned(),
-            [pid, ..] => format!(
-                "found no running server of this user, but root runs one (process {pid}); repeat \
-                 the command as root, with --pid {pid}"
-            ),
+        let message = match caller {
+            ROOT => "found no running server".to_owned(),
+            _ => match of_root().first() {
+                None => {
+                    "found no running server of this user; root finds those of all users".to_owned()
+                }
+                Some(pid) => format!(
+                    "found no running server of this user, but root runs one (process {pid}); \
+                     repeat the command as root, with --pid {pid}"
+                ),
+            },
         };
         Problem { code: FAILED, message }
     })
@@ -258,7 +261,7 @@ mod tests {
     fn decide(caller: u32, servers: &[(u32, u32)], of_root: &[u32]) -> Result<u32, Problem> {
         let servers = servers.iter().map(|&(pid, uid)| server(pid, uid)).collect();
         let describe = |server: &Running| format!("user {}", server.uid);
-        choose(servers, Some(caller), of_root, describe).map(|server| server.pid)
+        choose(servers, caller, || of_root.to_vec(), describe).map(|server| server.pid)
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A server in another process, read while it counts.
 use super::*;
 use regatta_metrics::{Arena, Counter, Dial, Gauge, Histogram, Slot, Tally};
+use regatta_sys::terminal::COLUMNS;
 use serde_json::Value;
 use std::{
     env,
@@ -324,7 +325,7 @@ fn a_screen_fits_80_columns_and_24_rows() {
             assert_eq!(of_workers, shown, "{lines:#?}");
             let page = view::page(&sample, earlier);
             let widest = page.lines().skip(1).max_by_key(|line| line.chars().count()).unwrap();
-            assert!(widest.chars().count() <= view::COLUMNS_MAX, "{widest}");
+            assert!(widest.chars().count() <= COLUMNS, "{widest}");
             assert_eq!(workers > shown, lines.iter().any(|line| line.contains(" more")));
             let pids = page.lines().filter(|line| line.contains(" 4194")).count();
             assert_eq!(pids, workers);
@@ -353,7 +354,7 @@ fn a_screen_of_stages_fits_as_well() {
         let lines = screen_lines(&sample, earlier, 24);
         assert!(lines.len() < 24, "{lines:#?}");
         let lines = screen_lines(&sample, earlier, 40);
-        assert!(lines.iter().all(|line| line.chars().count() <= view::COLUMNS_MAX), "{lines:#?}");
+        assert!(lines.iter().all(|line| line.chars().count() <= COLUMNS), "{lines:#?}");
         for name in names {
             let begin = format!("{name:.10} ");
             assert!(lines.iter().any(|line| line.starts_with(&begin)), "{name}: {lines:#?}");

@@ -5,10 +5,9 @@ use super::{
     stages::{self, Stage},
 };
 use regatta_metrics::{Counter, Dial, Gauge, Histogram, Snapshot, Totals};
+use regatta_sys::terminal::COLUMNS;
 use std::{cmp::Reverse, mem};
 
-/// The widest line.
-pub(super) const COLUMNS_MAX: usize = 80;
 /// Lines other than the rows of workers and stages.
 const FIXED_LINES: usize = 18;
 /// The fewest rows of workers on a screen.
@@ -63,7 +62,7 @@ impl Lines {
     fn concat_lines(self, end: &str, last: &str) -> String {
         let mut text = String::new();
         for line in self.0 {
-            text.extend(line.chars().take(COLUMNS_MAX));
+            text.extend(line.chars().take(COLUMNS));
             text.push_str(end);
         }
         text.push_str(last);
