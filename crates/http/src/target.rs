@@ -260,12 +260,12 @@ pub fn decode_path<'a>(raw: &'a [u8], scratch: &'a mut Vec<u8>) -> Result<Path<'
 }
 
 /// Bytes of a path that are checked together.
-const AT_ONCE: usize = 16;
+const AT_ONCE: usize = 8;
 
 /// True if `raw`, which starts with a slash, is one or more segments of ordinary bytes. None may
 /// start with a dot, and `raw` must not end in a slash: then it is its own decoded form.
 ///
-/// Checks sixteen bytes at once, each with the byte before it.
+/// Checks eight bytes at once, each with the byte before it.
 #[inline]
 fn is_plain(raw: &[u8]) -> bool {
     let mut room = [b'a'; AT_ONCE + 1];
@@ -284,25 +284,37 @@ fn is_plain(raw: &[u8]) -> bool {
     let whole = bytes[..bytes.len() - 1].as_chunks::<AT_ONCE>().0;
     let before_whole = before.as_chunks::<AT_ONCE>().0;
     !raw.ends_with(b"/")
-        && is_plain_chunk(last, before_last)
-        && whole.iter().zip(before_whole).all(|(chunk, before)| is_plain_chunk(chunk, before))
+        && is_plain_chunk(*last, *before_last)
+        && whole.iter().zip(before_whole).all(|(chunk, before)| is_plain_chunk(*chunk, *before))
 }
 
 /// True if all of `chunk` are ordinary bytes or slashes, without a dot or slash where a segment
 /// starts. `before` are the bytes one place before those of `chunk`.
+///
+/// Each byte is a lane of a word, and its top bit the result: with text below 128 no lane carries
+/// into the next. A loop over bytes depends on what the compiler makes of it: 320 instructions with
+/// one way of linking, 30 with another.
 #[inline(always)]
-fn is_plain_chunk(chunk: &[u8; AT_ONCE], before: &[u8; AT_ONCE]) -> bool {
-    let fits = |byte: u8, before: u8| {
-        let ordinary = byte.is_ascii_graphic() & (byte != b'%') & (byte != b'?') & (byte != b'#');
-        let starts_badly = (before == b'/') & ((byte == b'/') | (byte == b'.'));
-        ordinary & !starts_badly
-    };
-    let mut fine = [false; AT_ONCE];
-    for (fine, (byte, before)) in fine.iter_mut().zip(chunk.iter().zip(before)) {
-        *fine = fits(*byte, *before);
+const fn is_plain_chunk(chunk: [u8; AT_ONCE], before: [u8; AT_ONCE]) -> bool {
+    const EACH: u64 = u64::from_ne_bytes([1; AT_ONCE]);
+    const TOP: u64 = EACH << 7;
+    /// Lanes that are not 0.
+    const fn differs(lanes: u64) -> u64 {
+        lanes + (TOP - EACH)
     }
-    // Compared as a whole: the compiler makes one test of that.
-    fine == [true; AT_ONCE]
+    let (bytes, before) = (u64::from_ne_bytes(chunk), u64::from_ne_bytes(before));
+    if (bytes | before) & TOP != 0 {
+        return false;
+    }
+    let above_space = (bytes | TOP) - EACH * (b' ' as u64 + 1);
+    let delete = bytes + EACH;
+    let ordinary = differs(bytes ^ (EACH * b'%' as u64))
+        & differs(bytes ^ (EACH * b'?' as u64))
+        & differs(bytes ^ (EACH * b'#' as u64));
+    // A dot and a slash differ in the lowest bit.
+    let starts_well =
+        differs(before ^ (EACH * b'/' as u64)) | differs((bytes | EACH) ^ (EACH * b'/' as u64));
+    above_space & !delete & ordinary & starts_well & TOP == TOP
 }
 
 /// [`decode_path`] for paths that are not plain.
