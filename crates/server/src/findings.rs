@@ -8,6 +8,7 @@ use crate::{
         address::{Names, learn, names},
         release::Release,
     },
+    handover::HandoverError,
     machine::Found,
     root::Folder,
 };
@@ -187,14 +188,11 @@ impl Sent {
     ///
     /// # Errors
     /// Descriptors are missing: this process had no room for a descriptor.
-    pub(crate) fn whole(self) -> Result<Option<Vec<OwnedFd>>, String> {
-        let (come, total) = (self.files.len(), self.total);
-        match come as u64 == total {
+    pub(crate) fn whole(self) -> Result<Option<Vec<OwnedFd>>, HandoverError> {
+        let (arrived, total) = (self.files.len(), self.total);
+        match arrived as u64 == total {
             true => Ok((total > 0).then_some(self.files)),
-            false => Err(format!(
-                "{come} of {total} descriptors have come from the trial: raise the limit on \
-                 descriptors (ulimit -n, LimitNOFILE=)"
-            )),
+            false => Err(HandoverError::Missing(arrived, total)),
         }
     }
 }
@@ -204,8 +202,8 @@ impl Findings {
     ///
     /// # Errors
     /// The findings cannot be understood.
-    pub(crate) fn read(files: Vec<OwnedFd>) -> Result<Self, String> {
-        Self::understand(files).map_err(|error| format!("what the trial has found: {error}"))
+    pub(crate) fn read(files: Vec<OwnedFd>) -> Result<Self, HandoverError> {
+        Self::understand(files).map_err(HandoverError::Findings)
     }
 
     fn understand(files: Vec<OwnedFd>) -> io::Result<Self> {
@@ -327,7 +325,7 @@ mod tests {
     #[test]
     fn what_is_cut_off_is_refused() {
         let nothing = sealed("regatta-findings", b"").unwrap();
-        let said = Findings::read(vec![nothing]).unwrap_err();
+        let said = Findings::read(vec![nothing]).unwrap_err().to_string();
         assert!(said.contains("what the trial has found: "), "{said}");
         assert!(Findings::read(Vec::new()).is_err());
         let (ours, theirs) = Channel::pair().unwrap();
@@ -336,7 +334,7 @@ mod tests {
         drop(theirs);
         let mut sent = Sent::default();
         assert!(!sent.take(&ours));
-        let said = sent.whole().unwrap_err();
+        let said = sent.whole().unwrap_err().to_string();
         assert!(said.starts_with("1 of 2 descriptors"), "{said}");
         assert!(Sent::default().whole().unwrap().is_none(), "an earlier build sends none");
     }

@@ -1,9 +1,11 @@
 //! Handover from one image of the master to the next, in memory with a descriptor and no name. It
 //! names descriptors, the old workers, and the findings of the trial.
+use crate::Failure;
+use regatta_metrics::AttachError;
 use regatta_sys::exec::{read_sealed, sealed};
 use serde::{Deserialize, Serialize, Serializer};
 use std::{
-    io,
+    fmt, io,
     ops::Range,
     os::fd::{OwnedFd, RawFd},
     path::{Path, PathBuf},
@@ -170,33 +172,94 @@ impl Handover {
 
     /// Reads the handover of the image before this one.
     ///
-    /// A handover that cannot be read or understood: the fault, and what to do.
-    pub fn read(fd: OwnedFd) -> Result<Self, String> {
-        let text = read_sealed(fd, HANDOVER_BYTES_MAX);
-        Self::from_text(&text.map_err(|error| format!("no handover: {error}; {ANEW}"))?)
+    /// # Errors
+    /// A handover that cannot be read or understood.
+    pub fn read(fd: OwnedFd) -> Result<Self, HandoverError> {
+        Self::from_text(&read_sealed(fd, HANDOVER_BYTES_MAX).map_err(HandoverError::Memory)?)
     }
 
     /// Parses the handover of an image, perhaps of another build.
     ///
-    /// A handover that cannot be understood: the fault, and what to do.
-    pub fn from_text(text: &[u8]) -> Result<Self, String> {
+    /// # Errors
+    /// A handover that cannot be understood.
+    pub fn from_text(text: &[u8]) -> Result<Self, HandoverError> {
         /// Part that a handover of any format has.
         #[derive(Deserialize)]
         struct Any {
             format: u64,
         }
-        let wrong = |error| format!("the handover cannot be understood: {error}; {ANEW}");
-        match serde_json::from_slice(text).map_err(wrong)? {
-            Any { format: FORMAT } => serde_json::from_slice(text).map_err(wrong),
-            Any { format } => {
-                Err(format!("the handover has format {format}, not {FORMAT}; {ANEW}"))
+        match serde_json::from_slice(text).map_err(HandoverError::Malformed)? {
+            Any { format: FORMAT } => {
+                serde_json::from_slice(text).map_err(HandoverError::Malformed)
             }
+            Any { format } => Err(HandoverError::Format(format)),
         }
     }
 }
 
+/// Reason why an image cannot continue the work of the image before it.
+#[derive(Debug)]
+pub enum HandoverError {
+    /// A descriptor cannot be taken.
+    Descriptor(io::Error),
+    /// The memory of the handover cannot be read.
+    Memory(io::Error),
+    /// The text is no handover.
+    Malformed(serde_json::Error),
+    /// The format is not [`FORMAT`].
+    Format(u64),
+    /// The counters of a generation cannot be mapped.
+    Map(u64, io::Error),
+    /// The counters of a generation are not those of this build.
+    Counters(u64, AttachError),
+    /// The number of an old worker is that of no process.
+    NoProcess,
+    /// This many descriptors have arrived from the trial, of the second number.
+    Missing(usize, u64),
+    /// The findings of the trial cannot be understood.
+    Findings(io::Error),
+}
+
 /// Advice for a handover that cannot be understood.
 const ANEW: &str = "stop the server and start this program, which cannot follow the other one";
+
+impl fmt::Display for HandoverError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Descriptor(error) => write!(f, "--inherit: {error}"),
+            Self::Memory(error) => write!(f, "no handover: {error}; {ANEW}"),
+            Self::Malformed(error) => {
+                write!(f, "the handover cannot be understood: {error}; {ANEW}")
+            }
+            Self::Format(format) => {
+                write!(f, "the handover has format {format}, not {FORMAT}; {ANEW}")
+            }
+            Self::Map(number, error) => {
+                write!(f, "cannot map the counters of generation {number}: {error}")
+            }
+            Self::Counters(number, error) => write!(
+                f,
+                "generation {number}: {error}; this program cannot follow that one: stop the \
+                 server and start this program"
+            ),
+            Self::NoProcess => f.write_str("the handover has no process"),
+            Self::Missing(arrived, total) => write!(
+                f,
+                "{arrived} of {total} descriptors have come from the trial: raise the limit on \
+                 descriptors (ulimit -n, LimitNOFILE=)"
+            ),
+            Self::Findings(error) => write!(f, "what the trial has found: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for HandoverError {}
+
+impl From<HandoverError> for Failure {
+    fn from(error: HandoverError) -> Self {
+        Self::Work(error.to_string())
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -243,7 +306,7 @@ mod tests {
         serde_json::to_string(handover).unwrap()
     }
 
-    fn understood(text: &str) -> Result<Handover, String> {
+    fn understood(text: &str) -> Result<Handover, HandoverError> {
         Handover::from_text(text.as_bytes())
     }
 
@@ -253,7 +316,7 @@ mod tests {
         alone.admin.iter_mut().for_each(|admin| (admin.pid, admin.pidfd) = (None, None));
         for handover in [some(), alone] {
             let memory = handover.write().expect("there is memory");
-            assert_eq!(Handover::read(memory), Ok(handover));
+            assert_eq!(Handover::read(memory).expect("it is understood"), handover);
         }
     }
 
@@ -266,7 +329,7 @@ mod tests {
         for member in ["given", "files", "findings", "found"] {
             said.as_object_mut().unwrap().remove(member).expect("it is there");
         }
-        assert_eq!(understood(&said.to_string()), Ok(without));
+        assert_eq!(understood(&said.to_string()).expect("it is understood"), without);
         let bad = text(&some()).replacen("[\"127.0.0.1:80\"", "[80", 1);
         assert!(understood(&bad).is_err());
     }
@@ -275,7 +338,7 @@ mod tests {
     #[test]
     fn members_that_are_not_known_are_passed_over() {
         let text = text(&some()).replacen('{', "{\"weather\": [1, {}], ", 1);
-        assert_eq!(understood(&text), Ok(some()));
+        assert_eq!(understood(&text).expect("it is understood"), some());
     }
 
     #[test]
@@ -291,7 +354,7 @@ mod tests {
         ];
         for (from, to, says) in faults {
             assert!(good.contains(from), "{from}: {good}");
-            let said = understood(&good.replacen(from, to, 1)).unwrap_err();
+            let said = understood(&good.replacen(from, to, 1)).unwrap_err().to_string();
             assert!(said.contains(says) && said.contains("stop the server"), "{said}");
         }
         for length in 0..good.len() {

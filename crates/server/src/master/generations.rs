@@ -13,8 +13,8 @@ use crate::{
     findings::Findings,
     front::ClientTable,
     handover::{
-        AdminProcess, ClientWords, FORMAT, Handover, Listener, OldChild, OldGeneration,
-        OpenSocketFile,
+        AdminProcess, ClientWords, FORMAT, Handover, HandoverError, Listener, OldChild,
+        OldGeneration, OpenSocketFile,
     },
     heartbeat::{Role, Watched, is_recent},
     log::{AccessLog, Destination, ErrorLog},
@@ -158,7 +158,7 @@ impl Generations {
         let errors = ErrorLog::open(Destination::Stderr, None, None)
             .map_err(|fault| Failure::Work(fault.to_string()))?;
         let handover = match inherit {
-            Some(raw) => Some(take(raw).and_then(Handover::read).map_err(Failure::Work)?),
+            Some(raw) => Some(Handover::read(take(raw)?)?),
             None => None,
         };
         let mut this = Self {
@@ -201,12 +201,11 @@ impl Generations {
             this.config = this.config_now();
             return Ok((this, None));
         };
-        let report = handover.report.map(take).transpose().map_err(Failure::Work)?;
-        let report = report.map(PipeWriter::from);
+        let report = handover.report.map(take).transpose()?.map(PipeWriter::from);
         match (this.adopt(handover), &report) {
             (Ok(()), _) => Ok((this, report)),
-            (Err(fault), None) => Err(Failure::Work(fault)),
-            (Err(fault), Some(report)) => refuse(report, &Failure::Work(fault)),
+            (Err(error), None) => Err(error.into()),
+            (Err(error), Some(report)) => refuse(report, &Failure::from(error)),
         }
     }
 
@@ -215,7 +214,7 @@ impl Generations {
         &mut self,
         rules: Option<RawFd>,
         clients: Option<ClientWords>,
-    ) -> Result<(), String> {
+    ) -> Result<(), HandoverError> {
         if let Some(fd) = rules
             && let Ok(rules) = read_sealed(take(fd)?, RULES_BYTES_MAX)
         {
@@ -228,7 +227,7 @@ impl Generations {
         Ok(())
     }
 
-    fn adopt(&mut self, handover: Handover) -> Result<(), String> {
+    fn adopt(&mut self, handover: Handover) -> Result<(), HandoverError> {
         let Handover { generation, started_unix_ms, program, config, reloads, .. } = handover;
         (self.number, self.started_unix_ms, self.program) = (generation, started_unix_ms, program);
         if let Some(arguments) = handover.arguments {

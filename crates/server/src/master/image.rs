@@ -1,5 +1,5 @@
 //! Execution of the next image of the master: its program and arguments, and the report of a trial.
-use crate::{Failure, findings::Sent, given};
+use crate::{Failure, findings::Sent, given, handover::HandoverError};
 use regatta_sys::{
     channel::Channel,
     exec,
@@ -49,8 +49,8 @@ pub(super) fn own_program() -> PathBuf {
 }
 
 /// Takes a descriptor that the image before has handed over.
-pub(super) fn take(raw: RawFd) -> Result<OwnedFd, String> {
-    exec::take(raw).map_err(|error| format!("--inherit: {error}"))
+pub(super) fn take(raw: RawFd) -> Result<OwnedFd, HandoverError> {
+    exec::take(raw).map_err(HandoverError::Descriptor)
 }
 
 /// A trial in progress.

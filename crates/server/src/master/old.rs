@@ -1,6 +1,6 @@
 //! Workers of an earlier image of the master: they serve until they are told to leave.
 use super::{Child, KEEPER_LEAVE_MS_MAX, LEAVE_MS_MAX, image::take, signal};
-use crate::handover::{OldChild, OldGeneration};
+use crate::handover::{HandoverError, OldChild, OldGeneration};
 use regatta_metrics::{OldArena, Phase};
 use regatta_op::Tick;
 use regatta_sys::{Bell, shm::SharedWords};
@@ -24,19 +24,15 @@ pub(super) struct Old {
 
 impl Old {
     /// Takes over a generation from the image before: its own, or an older one.
-    pub(super) fn adopt(of: OldGeneration) -> Result<Self, String> {
+    pub(super) fn adopt(of: OldGeneration) -> Result<Self, HandoverError> {
         let number = of.number;
         let words = SharedWords::adopt(take(of.arena)?)
-            .map_err(|error| format!("cannot map the counters of generation {number}: {error}"))?;
-        let arena = OldArena::attach(words.words()).map_err(|error| {
-            format!(
-                "generation {number}: {error}; this program cannot follow that one: stop the \
-                 server and start this program"
-            )
-        })?;
+            .map_err(|error| HandoverError::Map(number, error))?;
+        let arena = OldArena::attach(words.words())
+            .map_err(|error| HandoverError::Counters(number, error))?;
         let (mut children, mut bells) = (Vec::new(), Vec::new());
         for OldChild { pid, fd, from, to } in of.children {
-            let child = Child::adopt(pid, take(fd)?).ok_or("the handover has no process")?;
+            let child = Child::adopt(pid, take(fd)?).ok_or(HandoverError::NoProcess)?;
             let slots = from.min(arena.slots())..to.min(arena.slots());
             children.push(Some((child, slots)));
         }

@@ -93,7 +93,7 @@ impl Generations {
                     self.found = found;
                     return Ok(Some(Event::TrialEnded(Verdict::Good)));
                 }
-                Err(fault) => report = fault.into_bytes(),
+                Err(fault) => report = fault.to_string().into_bytes(),
             }
         }
         for line in String::from_utf8_lossy(&report).lines() {
