@@ -6,7 +6,7 @@ use regatta_sys::{
     socket::{self, Mode},
 };
 use std::{
-    env,
+    env, fmt, io,
     os::fd::{AsFd, OwnedFd, RawFd},
     process,
 };
@@ -21,40 +21,71 @@ const FIRST: RawFd = 3;
 
 /// Takes the sockets given to this process, and their addresses; closed on exec from now on.
 ///
-/// All that are no listening socket, or are there twice, and what to do.
-pub(crate) fn take() -> Result<Vec<(Place, OwnedFd)>, String> {
-    let descriptors = descriptors(|name| env::var(name).ok(), process::id())?;
+/// # Errors
+/// A fault of each that is no listening socket, or is there twice.
+pub(crate) fn take() -> Result<Vec<(Place, OwnedFd)>, Vec<GivenFault>> {
+    let descriptors = descriptors(|name| env::var(name).ok(), process::id());
     let mut faults = Vec::new();
     let mut given: Vec<(Place, OwnedFd)> = Vec::new();
-    for (raw, name) in descriptors {
-        match take_one(raw) {
+    for (raw, name) in descriptors.map_err(|fault| vec![fault])? {
+        match take_one(raw, &name) {
             Ok((place, _)) if given.iter().any(|(other, _)| *other == place) => {
-                faults.push(format!("{name}: {place} was given twice: {ONCE}"));
+                faults.push(GivenFault::Twice(name, place));
             }
             Ok(one) => given.push(one),
-            Err(fault) => faults.push(format!("{name}: {fault}")),
+            Err(fault) => faults.push(fault),
         }
     }
-    if faults.is_empty() { Ok(given) } else { Err(faults.join("\n")) }
+    if faults.is_empty() { Ok(given) } else { Err(faults) }
 }
 
-const ONCE: &str = "give it once, all workers accept from it";
+/// Fault of the variables, or of a named descriptor.
+#[derive(Debug)]
+pub(crate) enum GivenFault {
+    NoNumber(String),
+    TooMany(usize),
+    System(String, io::Error),
+    NotListening(String),
+    NoPlace(String),
+    Twice(String, Place),
+}
 
-fn take_one(raw: RawFd) -> Result<(Place, OwnedFd), String> {
-    let fd = exec::take(raw).map_err(|error| error.to_string())?;
-    if !matches!(socket::is_listening(fd.as_fd()), Ok(true)) {
-        let why = "it is no TCP or Unix socket that listens\n  hint: the socket unit has \
-                   ListenStream= and Accept=no";
-        return Err(why.to_owned());
+impl fmt::Display for GivenFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoNumber(text) => write!(f, "LISTEN_FDS={text} is no number"),
+            Self::TooMany(count) => {
+                write!(f, "LISTEN_FDS={count}: there may be {ADDRESSES_MAX} sockets")
+            }
+            Self::System(name, error) => write!(f, "{name}: {error}"),
+            Self::NotListening(name) => write!(
+                f,
+                "{name}: it is no TCP or Unix socket that listens\n  hint: the socket unit has \
+                 ListenStream= and Accept=no"
+            ),
+            Self::NoPlace(name) => write!(
+                f,
+                "{name}: it listens neither on an address nor at a path\n  hint: as in \
+                 ListenStream=0.0.0.0:80 or ListenStream=/run/regatta/http"
+            ),
+            Self::Twice(name, place) => write!(
+                f,
+                "{name}: {place} was given twice: give it once, all workers accept from it"
+            ),
+        }
     }
-    let place = socket::place(fd.as_fd()).map_err(|_| {
-        "it listens neither on an address nor at a path\n  hint: as in ListenStream=0.0.0.0:80 or \
-         ListenStream=/run/regatta/http"
-            .to_owned()
-    })?;
+}
+
+fn take_one(raw: RawFd, name: &str) -> Result<(Place, OwnedFd), GivenFault> {
+    let system = |error| GivenFault::System(name.to_owned(), error);
+    let fd = exec::take(raw).map_err(system)?;
+    if !matches!(socket::is_listening(fd.as_fd()), Ok(true)) {
+        return Err(GivenFault::NotListening(name.to_owned()));
+    }
+    let place = socket::place(fd.as_fd()).map_err(|_| GivenFault::NoPlace(name.to_owned()))?;
     // Mode of a new socket. No other process accepts from it; users that need it nonblocking set
     // that.
-    socket::set_mode(&fd, Mode::Blocking).map_err(|error| error.to_string())?;
+    socket::set_mode(&fd, Mode::Blocking).map_err(system)?;
     Ok((place, fd))
 }
 
@@ -62,16 +93,16 @@ fn take_one(raw: RawFd) -> Result<(Place, OwnedFd), String> {
 fn descriptors(
     variable: impl Fn(&str) -> Option<String>,
     pid: u32,
-) -> Result<Vec<(RawFd, String)>, String> {
+) -> Result<Vec<(RawFd, String)>, GivenFault> {
     let [fds, to, names] = [VARIABLES[0], VARIABLES[1], VARIABLES[2]].map(variable);
     let (Some(fds), Some(to)) = (fds, to) else { return Ok(Vec::new()) };
     // The variables name another process, which did not remove them.
     if to.parse() != Ok(pid) {
         return Ok(Vec::new());
     }
-    let count: usize = fds.parse().map_err(|_| format!("LISTEN_FDS={fds} is no number"))?;
+    let Ok(count) = fds.parse::<usize>() else { return Err(GivenFault::NoNumber(fds)) };
     if count > ADDRESSES_MAX {
-        return Err(format!("LISTEN_FDS={fds}: there may be {ADDRESSES_MAX} sockets"));
+        return Err(GivenFault::TooMany(count));
     }
     let mut names = names.as_deref().unwrap_or_default().split(':');
     let name = |raw| match names.next().unwrap_or_default() {
@@ -85,7 +116,7 @@ fn descriptors(
 mod tests {
     use super::*;
 
-    fn read(variables: [Option<&str>; 3]) -> Result<Vec<(RawFd, String)>, String> {
+    fn read(variables: [Option<&str>; 3]) -> Result<Vec<(RawFd, String)>, GivenFault> {
         let of = |name: &str| VARIABLES.iter().position(|of| *of == name).expect("a known one");
         descriptors(|name| variables[of(name)].map(str::to_owned), 7)
     }
@@ -108,7 +139,7 @@ mod tests {
             ),
             ([Some("2"), Some("7"), Some("a")], vec![named(3, "a"), unnamed(4)]),
         ] {
-            assert_eq!(read(variables), Ok(expect), "{variables:?}");
+            assert_eq!(read(variables).ok(), Some(expect), "{variables:?}");
         }
         for wrong in ["", "-1", "two", "257", "99999999999999999999"] {
             assert!(read([Some(wrong), Some("7"), None]).is_err(), "{wrong}");

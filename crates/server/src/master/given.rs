@@ -11,7 +11,11 @@ use std::{
 impl Generations {
     /// Takes sockets from the service manager; the image before would have handed them over.
     pub(super) fn take_given(&mut self) -> Result<(), Failure> {
-        for (place, socket) in given::take().map_err(Failure::Work)? {
+        let taken = given::take().map_err(|faults| {
+            let lines: Vec<_> = faults.iter().map(ToString::to_string).collect();
+            Failure::Work(lines.join("\n"))
+        })?;
+        for (place, socket) in taken {
             self.inherited.push(((place.to_string(), socket), false));
             self.given.push(place);
         }
