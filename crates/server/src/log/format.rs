@@ -2,7 +2,7 @@
 use regatta_http::{date, h1::write_decimal};
 use regatta_origin::{Peer, Record};
 use regatta_sys::socket::UNIX;
-use std::{io::Write, net::IpAddr, str::FromStr};
+use std::{io::Write, net::IpAddr};
 
 /// The longest write to a pipe that is taken whole or not at all (`PIPE_BUF`, `pipe(7)`).
 pub(super) const PIPE_WRITE_BYTES_MAX: usize = 4096;
@@ -18,16 +18,15 @@ pub enum Format {
     Json,
 }
 
-impl FromStr for Format {
-    type Err = String;
-
-    /// Reads the value of `log.format`.
-    fn from_str(text: &str) -> Result<Self, String> {
+impl Format {
+    /// Parses the value of `log.format`.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
         match text {
-            "common" => Ok(Self::Common),
-            "combined" => Ok(Self::Combined),
-            "json" => Ok(Self::Json),
-            _ => Err(format!("expected common, combined or json, got {text}")),
+            "common" => Some(Self::Common),
+            "combined" => Some(Self::Combined),
+            "json" => Some(Self::Json),
+            _ => None,
         }
     }
 }

@@ -226,7 +226,7 @@ fn logs(
     let (destination, control) = (to("log.error"), Some(*arena.control()));
     let options = AccessLogOptions {
         destination: to("log.access"),
-        format: settings.text("log.format").parse().unwrap_or(Format::Combined),
+        format: Format::parse(settings.text("log.format")).unwrap_or_default(),
         owner,
         stall_ns: settings.number("event.stall_us") * 1000,
         has_units: (config.architecture.driver.units)(settings) == Units::Several,
