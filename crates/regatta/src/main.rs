@@ -346,7 +346,7 @@ fn run(command: Command) -> Result<u8, Failure> {
         Command::Architectures { name: None, .. } => print(&architectures::list()),
         Command::Architectures { name: Some(name), .. } => match architectures::describe(&name) {
             Ok(text) => print(&text),
-            Err(fault) => Err(Failure::Usage(fault)),
+            Err(unknown) => Err(Failure::Usage(unknown.to_string())),
         },
         Command::Check { settings, json } => {
             // As JSON, problems are results.

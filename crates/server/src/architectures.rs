@@ -4,7 +4,10 @@ use regatta_arch::{
     options::{OptionSpec, nearest},
 };
 use regatta_sys::terminal::{COLUMNS, continued};
-use std::{collections::BTreeMap, fmt::Write as _};
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Write as _},
+};
 
 /// Pages of `docs/arch`; their first picture is shown.
 const PAGES: &[(&str, &str)] = &[
@@ -59,14 +62,23 @@ pub fn list() -> String {
     text
 }
 
+/// Name that no architecture has.
+#[derive(Debug)]
+pub struct UnknownArchitecture(String);
+
+impl fmt::Display for UnknownArchitecture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(name) = self;
+        write!(f, "there is no architecture \"{name}\"\n  hint: {}", advice(name))
+    }
+}
+
 /// Describes an architecture in full.
 ///
-/// No architecture has this name: the message, with advice.
-pub fn describe(name: &str) -> Result<String, String> {
-    let Some(one) = find(name) else {
-        let advice = advice(name);
-        return Err(format!("there is no architecture \"{name}\"\n  hint: {advice}"));
-    };
+/// # Errors
+/// No architecture has this name.
+pub fn describe(name: &str) -> Result<String, UnknownArchitecture> {
+    let one = find(name).ok_or_else(|| UnknownArchitecture(name.to_owned()))?;
     let mut text = format!("{}: {}\n\n", one.name, one.summary);
     let (family, _) = one.family.title().split_once(':').expect("titles have a colon");
     let _ = writeln!(text, "family  {}", family.to_lowercase());
@@ -206,7 +218,7 @@ mod tests {
             let sets = one.axes.iter().map(|(key, value)| format!("\n  {key} = {value}\n"));
             assert!(sets.into_iter().all(|line| text.contains(&line)), "{text}");
         }
-        let fault = describe("flash").expect_err("a family");
+        let fault = describe("flash").expect_err("a family").to_string();
         assert!(fault.contains("flash-1999, flash-linux"), "{fault}");
     }
 }
