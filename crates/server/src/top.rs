@@ -96,7 +96,7 @@ fn run_to(options: &TopOptions, live: bool, out: &mut impl Write, err: &mut impl
     }
     let server = match attach(options.pid) {
         Ok(server) => server,
-        Err(problem) => return complain(err, problem.code, &problem.message),
+        Err(error) => return complain(err, error.code(), &error.to_string()),
     };
     match show(server, options, live, out) {
         Ok(()) => DONE,

@@ -1,6 +1,6 @@
 //! The server that a command means.
 use super::{FAILED, Server, USAGE, processes};
-use regatta_metrics::{Arena, ArenaView, ControlView, Phase};
+use regatta_metrics::{self as metrics, Arena, ArenaView, ControlView, Phase};
 use regatta_sys::{
     process,
     shm::{self, Foreign},
@@ -8,6 +8,7 @@ use regatta_sys::{
 };
 use std::{
     collections::BTreeMap,
+    fmt,
     fs::{self, File},
     io::Read as _,
     path::Path,
@@ -24,11 +25,57 @@ const ARGUMENTS_BYTES_MAX: u64 = 4096;
 /// and not yet be a generation's.
 const LOOKS: u32 = 2;
 
-/// Why there is no server to look at.
+/// Reason why a command has no server.
 #[derive(Debug)]
-pub(super) struct Problem {
-    pub(super) code: u8,
-    pub(super) message: String,
+pub(super) enum FindError {
+    Memory(shm::AttachError),
+    Counters(u32, metrics::AttachError),
+    /// A process, and the master that its counters name, which does not have them.
+    Stray(u32, u32),
+    /// Their processes and descriptions.
+    Several(Vec<(u32, String)>),
+    None,
+    NoneOfUser,
+    /// Root has this one.
+    OnlyOfRoot(u32),
+}
+
+impl FindError {
+    /// Exit code.
+    pub(super) const fn code(&self) -> u8 {
+        match self {
+            Self::Several(_) => USAGE,
+            _ => FAILED,
+        }
+    }
+}
+
+impl fmt::Display for FindError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory(error) => write!(f, "{error}"),
+            Self::Counters(pid, error) => write!(f, "process {pid}: {error}"),
+            Self::Stray(pid, master) => write!(
+                f,
+                "process {pid} has counters that are not those of process {master}, as they say"
+            ),
+            Self::Several(servers) => {
+                f.write_str("several servers are running; choose one with --pid:")?;
+                servers.iter().try_for_each(|(pid, description)| {
+                    write!(f, "\n{}", cut(&format!("  --pid {pid}  {description}")))
+                })
+            }
+            Self::None => f.write_str("found no running server"),
+            Self::NoneOfUser => {
+                f.write_str("found no running server of this user; root finds those of all users")
+            }
+            Self::OnlyOfRoot(pid) => write!(
+                f,
+                "found no running server of this user, but root runs one (process {pid}); repeat \
+                 the command as root, with --pid {pid}"
+            ),
+        }
+    }
 }
 
 /// A server that runs, of this build or of another one.
@@ -41,16 +88,15 @@ pub(super) struct Running {
 }
 
 impl Running {
-    fn arena(&self) -> Result<ArenaView<'static>, String> {
-        Arena::attach(self.words).map_err(|problem| format!("process {}: {problem}", self.pid))
+    fn arena(&self) -> Result<ArenaView<'static>, FindError> {
+        Arena::attach(self.words).map_err(|error| FindError::Counters(self.pid, error))
     }
 }
 
 /// The counters of the server with this process, or of the only one that this user may mean.
-pub(super) fn attach(pid: Option<u32>) -> Result<Server, Problem> {
+pub(super) fn attach(pid: Option<u32>) -> Result<Server, FindError> {
     let running = find(pid)?;
-    let arena = running.arena().map_err(|message| Problem { code: FAILED, message })?;
-    Ok(Server::new(arena, running.pid))
+    Ok(Server::new(running.arena()?, running.pid))
 }
 
 impl Server {
@@ -74,11 +120,11 @@ impl Server {
 }
 
 /// The server with this process, or the only one that this user may mean.
-pub(super) fn find(pid: Option<u32>) -> Result<Running, Problem> {
-    if let Some(pid) = pid {
-        return server_of(pid).map_err(|message| Problem { code: FAILED, message });
+pub(super) fn find(pid: Option<u32>) -> Result<Running, FindError> {
+    match pid {
+        Some(pid) => server_of(pid),
+        None => choose(running(), process::effective_user(), masters_of_root, describe),
     }
-    choose(running(), process::effective_user(), masters_of_root, describe)
 }
 
 /// Chooses among the running servers without `--pid`: the only one of this user or, for root, the
@@ -88,28 +134,15 @@ fn choose(
     caller: u32,
     of_root: impl FnOnce() -> Vec<u32>,
     describe: impl Fn(&Running) -> String,
-) -> Result<Running, Problem> {
+) -> Result<Running, FindError> {
     servers.retain(|server| caller == ROOT || caller == server.uid);
     if servers.len() > 1 {
-        let line = |server: &Running| cut(&format!("  --pid {}  {}", server.pid, describe(server)));
-        let lines: Vec<String> = servers.iter().map(line).collect();
-        let several = "several servers are running; choose one with --pid:";
-        return Err(Problem { code: USAGE, message: format!("{several}\n{}", lines.join("\n")) });
+        let described = servers.iter().map(|server| (server.pid, describe(server)));
+        return Err(FindError::Several(described.collect()));
     }
-    servers.pop().ok_or_else(|| {
-        let message = match caller {
-            ROOT => "found no running server".to_owned(),
-            _ => match of_root().first() {
-                None => {
-                    "found no running server of this user; root finds those of all users".to_owned()
-                }
-                Some(pid) => format!(
-                    "found no running server of this user, but root runs one (process {pid}); \
-                     repeat the command as root, with --pid {pid}"
-                ),
-            },
-        };
-        Problem { code: FAILED, message }
+    servers.pop().ok_or_else(|| match caller {
+        ROOT => FindError::None,
+        _ => of_root().first().map_or(FindError::NoneOfUser, |pid| FindError::OnlyOfRoot(*pid)),
     })
 }
 
@@ -183,29 +216,29 @@ fn pids() -> impl Iterator<Item = u32> {
 
 /// The server that a process is of. Any process may have memory that is called like a server's, so
 /// it must be that of the master which it names.
-fn server_of(pid: u32) -> Result<Running, String> {
-    let memory = |pid| shm::attach_all(pid).map_err(|problem| problem.to_string());
-    let mut fault = String::new();
+fn server_of(pid: u32) -> Result<Running, FindError> {
+    let mut fault = FindError::Memory(shm::AttachError::NotAServer(pid));
     let attach = |found: Foreign| match ControlView::attach(found.words) {
         Ok(control) => Some((found, control)),
-        Err(problem) => {
-            fault = format!("process {pid}: {problem}");
+        Err(error) => {
+            fault = FindError::Counters(pid, error);
             None
         }
     };
+    let all = shm::attach_all(pid).map_err(FindError::Memory)?;
     // Those of earlier generations are added up in the last.
-    let last = memory(pid)?.into_iter().filter_map(attach).max_by_key(|(_, of)| of.generation());
+    let last = all.into_iter().filter_map(attach).max_by_key(|(_, of)| of.generation());
     let Some((Foreign { words, id, uid }, control)) = last else { return Err(fault) };
     let master = match control.server_pid() {
         0 => pid,
         master => master,
     };
-    let is_its_own = memory(master).is_ok_and(|its| its.iter().any(|its| its.id == id))
+    let is_its_own = shm::attach_all(master).is_ok_and(|its| its.iter().any(|its| its.id == id))
         && effective_user(&master.to_string()) == Some(uid);
     if is_its_own {
         return Ok(Running { words, control, pid: master, uid });
     }
-    Err(format!("process {pid} has counters that are not those of process {master}, as they say"))
+    Err(FindError::Stray(pid, master))
 }
 
 /// The effective user of a process. The owner of its directory is root too if it may not be traced.
@@ -258,7 +291,7 @@ mod tests {
     }
 
     /// Decides for this user among servers, each a process and its user.
-    fn decide(caller: u32, servers: &[(u32, u32)], of_root: &[u32]) -> Result<u32, Problem> {
+    fn decide(caller: u32, servers: &[(u32, u32)], of_root: &[u32]) -> Result<u32, FindError> {
         let servers = servers.iter().map(|&(pid, uid)| server(pid, uid)).collect();
         let describe = |server: &Running| format!("user {}", server.uid);
         choose(servers, caller, || of_root.to_vec(), describe).map(|server| server.pid)
@@ -287,20 +320,20 @@ mod tests {
                 ["  --pid 8  user 1000", "  --pid 9  user 1000"],
             ),
         ] {
-            let problem = decide(caller, servers, &[]).expect_err("there are two");
-            assert_eq!(problem.code, USAGE);
-            assert_eq!(problem.message.lines().skip(1).collect::<Vec<_>>(), expect);
+            let error = decide(caller, servers, &[]).expect_err("there are two");
+            assert_eq!(error.code(), USAGE);
+            assert_eq!(error.to_string().lines().skip(1).collect::<Vec<_>>(), expect);
         }
     }
 
     #[test]
     fn a_user_without_a_server_gets_the_process_of_roots() {
         let none = decide(1000, &[(8, 1001)], &[]).expect_err("it is another user's");
-        assert!(none.code == FAILED && !none.message.contains("--pid"), "{none:?}");
+        assert!(matches!(none, FindError::NoneOfUser) && none.code() == FAILED, "{none:?}");
         let of_root = decide(1000, &[], &[7]).expect_err("it is root's");
-        assert!(of_root.code == FAILED && of_root.message.contains("as root, with --pid 7"));
+        assert!(of_root.code() == FAILED && of_root.to_string().contains("as root, with --pid 7"));
         let none = decide(ROOT, &[], &[]).expect_err("there is none");
-        assert!(none.code == FAILED && none.message == "found no running server", "{none:?}");
+        assert!(matches!(none, FindError::None) && none.code() == FAILED, "{none:?}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `regatta reload` and `regatta upgrade`: asks a server for another generation, and waits for it.
 use super::{
     USAGE,
-    find::{self, Problem, Running},
+    find::{self, Running},
 };
 use crate::{
     Failure,
@@ -21,9 +21,9 @@ const WAIT_MS_MAX: u64 = 2 * (TRIAL_MS_MAX + START_MS_MAX);
 ///
 /// No such server; or nothing has changed, because of a fault.
 pub fn succeed(pid: Option<u32>, kind: Kind) -> Result<(), Failure> {
-    let server = find::find(pid).map_err(|Problem { code, message }| match code {
-        USAGE => Failure::Usage(message),
-        _ => Failure::Work(message),
+    let server = find::find(pid).map_err(|error| match error.code() {
+        USAGE => Failure::Usage(error.to_string()),
+        _ => Failure::Work(error.to_string()),
     })?;
     let Running { pid, mut control, .. } = server;
     let until = clock::now().tick.after(WAIT_MS_MAX);
