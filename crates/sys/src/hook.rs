@@ -11,8 +11,8 @@ mod per_thread;
 
 #[cfg(feature = "test-hooks")]
 pub use injected::{
-    KEYS, Plan, die_locked, hang_at_mark, hang_in_visit, hang_locked, inject, inject_as_told,
-    panic_in_visit, probe, struck,
+    KEYS, Plan, PlanError, die_locked, hang_at_mark, hang_in_visit, hang_locked, inject,
+    inject_as_told, panic_in_visit, probe, struck,
 };
 #[cfg(feature = "test-hooks")]
 pub(crate) use injected::{

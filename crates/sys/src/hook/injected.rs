@@ -7,6 +7,7 @@ use rustix::{
     process::{Pid, Signal, getpid, kill_process, test_kill_process},
 };
 use std::{
+    fmt,
     fs::File,
     hint, io,
     net::TcpStream,
@@ -315,19 +316,51 @@ Keys, whose values are whole numbers:
   hang_at_mark             1: scouts hang at roots with a file of the name hang
   probe_port               workers say whether they can connect to it, and do other mischief";
 
+/// Fault of the text of a [`Plan`].
+#[derive(Debug, PartialEq, Eq)]
+pub enum PlanError {
+    /// A part is not `key=value`.
+    NoPair(String),
+    /// A key is there twice.
+    Twice(String),
+    /// No such key.
+    UnknownKey(String),
+    /// The value of a key is no whole number.
+    NoNumber(String, String),
+    /// The value of a rate is more than 1,000.
+    NoRate(String, String),
+}
+
+impl fmt::Display for PlanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoPair(part) => write!(f, "\"{part}\" is not key=value\n{KEYS}"),
+            Self::Twice(key) => write!(f, "{key} is there twice"),
+            Self::UnknownKey(key) => write!(f, "there is no key \"{key}\"\n{KEYS}"),
+            Self::NoNumber(key, value) => {
+                write!(f, "{key}: expected a whole number, got \"{value}\"")
+            }
+            Self::NoRate(key, value) => {
+                write!(f, "{key}: expected 0 to 1000, got \"{value}\"")
+            }
+        }
+    }
+}
+
+impl std::error::Error for PlanError {}
+
 impl FromStr for Plan {
-    type Err = String;
+    type Err = PlanError;
 
     /// Parses `key=value,…`; faults without a key do not strike.
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, PlanError> {
         let mut plan = Self::default();
         let mut given = Vec::new();
         for part in text.split(',') {
-            let (key, value) = part
-                .split_once('=')
-                .ok_or_else(|| format!("\"{part}\" is not key=value\n{KEYS}"))?;
+            let pair = part.split_once('=');
+            let (key, value) = pair.ok_or_else(|| PlanError::NoPair(part.to_owned()))?;
             if given.contains(&key) {
-                return Err(format!("{key} is there twice"));
+                return Err(PlanError::Twice(key.to_owned()));
             }
             given.push(key);
             match key {
@@ -347,21 +380,22 @@ impl FromStr for Plan {
                 "sleep_at_visit" => plan.sleep_at_visit = number(key, value)?,
                 "hang_at_mark" => plan.hang_at_mark = number(key, value)?,
                 "probe_port" => plan.probe_port = number(key, value)?,
-                _ => return Err(format!("there is no key \"{key}\"\n{KEYS}")),
+                _ => return Err(PlanError::UnknownKey(key.to_owned())),
             }
         }
         Ok(plan)
     }
 }
 
-fn number<T: FromStr>(key: &str, value: &str) -> Result<T, String> {
-    value.parse().map_err(|_| format!("{key}: expected a whole number, got \"{value}\""))
+fn number<T: FromStr>(key: &str, value: &str) -> Result<T, PlanError> {
+    let fault = |_| PlanError::NoNumber(key.to_owned(), value.to_owned());
+    value.parse().map_err(fault)
 }
 
-fn rate(key: &str, value: &str) -> Result<u32, String> {
+fn rate(key: &str, value: &str) -> Result<u32, PlanError> {
     match number(key, value)? {
         rate @ 0..=1000 => Ok(rate),
-        _ => Err(format!("{key}: expected 0 to 1000, got \"{value}\"")),
+        _ => Err(PlanError::NoRate(key.to_owned(), value.to_owned())),
     }
 }
 
@@ -406,7 +440,7 @@ mod tests {
             ("eintr_per_mille=1001", "eintr_per_mille: expected 0 to 1000"),
             ("seed=1,seed=2", "seed is there twice"),
         ] {
-            let message = text.parse::<Plan>().expect_err(text);
+            let message = text.parse::<Plan>().expect_err(text).to_string();
             assert!(message.contains(part), "{message}");
         }
         for key in all.split(',').filter_map(|part| part.split('=').next()) {
