@@ -1,5 +1,6 @@
 //! The project's root; running cargo and other programs; signals to stop.
 
+use crate::task_error::TaskError;
 use regatta_lab_core::programs::find as find_program;
 use rustix::process::Signal;
 use std::path::{Path, PathBuf};
@@ -41,11 +42,11 @@ pub(crate) fn cargo() -> Command {
 }
 
 /// Builds a program, `regatta` or `regatta-lab`, as users have it.
-pub(crate) fn build_release(program: &str) -> Result<PathBuf, String> {
+pub(crate) fn build_release(program: &str) -> Result<PathBuf, TaskError> {
     let mut build = cargo();
     match succeeds(build.args(["build", "--package", program, "--profile", "release"]))? {
         true => Ok(target_dir().join("release").join(program)),
-        false => Err(format!("{program} does not build")),
+        false => Err(TaskError::Build(program.to_owned())),
     }
 }
 
@@ -57,21 +58,21 @@ pub(crate) fn target_dir() -> PathBuf {
 
 /// Becomes true when the user or the system asks us to stop (SIGINT, SIGTERM, SIGHUP); the second
 /// signal ends us at once.
-pub(crate) fn interrupt() -> Result<Arc<AtomicBool>, String> {
+pub(crate) fn interrupt() -> Result<Arc<AtomicBool>, TaskError> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         let number = signal.as_raw();
         signal_hook::flag::register_conditional_shutdown(number, 130, Arc::clone(&flag))
             .and_then(|_| signal_hook::flag::register(number, Arc::clone(&flag)))
-            .map_err(|error| format!("signals: {error}"))?;
+            .map_err(TaskError::attempting("take", "signals"))?;
     }
     Ok(flag)
 }
 
 /// Runs a command to its end; true if it succeeded.
-pub(crate) fn succeeds(command: &mut Command) -> Result<bool, String> {
+pub(crate) fn succeeds(command: &mut Command) -> Result<bool, TaskError> {
     let ended = command.status();
-    let ended = ended.map_err(|error| format!("{}: {error}", command.get_program().display()));
+    let ended = ended.map_err(TaskError::attempting("run", command.get_program().display()));
     ended.map(|status| status.success())
 }
 
@@ -82,6 +83,6 @@ pub(crate) fn output_of(command: &mut Command) -> Option<String> {
 }
 
 /// Finds a program, or says what is needed: `needs X (apt-get install X)`.
-pub(crate) fn require(program: &str, package: &str) -> Result<PathBuf, String> {
-    find_program(program).ok_or_else(|| format!("needs {program} (apt-get install {package})"))
+pub(crate) fn require(program: &str, package: &str) -> Result<PathBuf, TaskError> {
+    find_program(program).ok_or_else(|| TaskError::Program(program.to_owned(), package.to_owned()))
 }

@@ -1,8 +1,10 @@
 //! `cargo xtask env`: a command in a separate environment, and leftovers of earlier ones.
 
 use crate::command::interrupt;
+use crate::task_error::TaskError;
 use clap::{Args, Subcommand};
 use regatta_lab_core::env::{Environment, Fault, Place, Record, Spec, clean, ledgers, list};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -84,13 +86,12 @@ pub(crate) struct Options {
 }
 
 /// Runs, lists or cleans; false if the command failed or is not allowed here.
-pub(crate) fn run(action: Action) -> Result<bool, String> {
+pub(crate) fn run(action: Action) -> Result<bool, TaskError> {
     match action {
         Action::List => Ok(print_list()),
         Action::Clean => {
-            let done = clean().inspect(|done| {
-                done.iter().for_each(|id| println!("undone: {id}"));
-            })?;
+            let done = clean().map_err(TaskError::lab)?;
+            done.iter().for_each(|id| println!("undone: {id}"));
             println!("{} undone", done.len());
             Ok(true)
         }
@@ -108,7 +109,7 @@ fn print_list() -> bool {
     true
 }
 
-fn inside(options: &Options) -> Result<bool, String> {
+fn inside(options: &Options) -> Result<bool, TaskError> {
     let spec = options.specification()?;
     if options.check {
         return Ok(say_lacks(&spec));
@@ -122,7 +123,7 @@ fn inside(options: &Options) -> Result<bool, String> {
             lacks.iter().for_each(|lack| eprintln!("not allowed here: {lack}"));
             return Ok(false);
         }
-        Err(fault) => return Err(fault.to_string()),
+        Err(fault) => return Err(TaskError::lab(fault.to_string())),
     };
     if let Some(file) = &options.record {
         write_record(environment.record(), file)?;
@@ -133,19 +134,18 @@ fn inside(options: &Options) -> Result<bool, String> {
     if let Some(root) = environment.root() {
         command.env("REGATTA_FILES", root);
     }
-    let child = command.spawn().map_err(|error| format!("{program}: {error}"))?;
-    let succeeded = wait(child, &stop);
-    environment.end()?;
+    let child = command.spawn().map_err(TaskError::attempting("run", program))?;
+    let succeeded = wait(child, &stop).map_err(TaskError::attempting("wait for", program));
+    environment.end().map_err(TaskError::lab)?;
     succeeded
 }
 
 /// Waits for the command. Ctrl-C, which the command receives too, ends it with the environment.
-fn wait(mut child: Child, stop: &AtomicBool) -> Result<bool, String> {
+fn wait(mut child: Child, stop: &AtomicBool) -> io::Result<bool> {
     while !stop.load(Ordering::Relaxed) {
-        match child.try_wait() {
-            Ok(None) => std::thread::sleep(Duration::from_millis(5)),
-            Ok(Some(status)) => return Ok(status.success()),
-            Err(error) => return Err(error.to_string()),
+        match child.try_wait()? {
+            None => std::thread::sleep(Duration::from_millis(5)),
+            Some(status) => return Ok(status.success()),
         }
     }
     Ok(false)
@@ -159,18 +159,19 @@ fn say_lacks(spec: &Spec) -> bool {
     faults.is_empty() && lacks.is_empty()
 }
 
-fn write_record(record: &Record, file: &Path) -> Result<(), String> {
-    let text = serde_json::to_string_pretty(record).map_err(|error| error.to_string())?;
-    std::fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))
+fn write_record(record: &Record, file: &Path) -> Result<(), TaskError> {
+    let text = serde_json::to_string_pretty(record).map_err(io::Error::from);
+    let written = text.and_then(|text| std::fs::write(file, text));
+    written.map_err(TaskError::attempting("write", file.display()))
 }
 
 impl Options {
-    fn specification(&self) -> Result<Spec, String> {
+    fn specification(&self) -> Result<Spec, TaskError> {
         let (accounting, files) = (self.accounting, self.files.clone());
         let mut spec = Spec { accounting, files, ..Spec::default() };
         for (section, text) in [("network", &self.network), ("disk", &self.disk)] {
             if let Some(text) = text {
-                spec.set_section(section, text)?;
+                spec.set_section(section, text).map_err(TaskError::lab)?;
             }
         }
         // Flags that give a key of a specification its value.
@@ -188,7 +189,8 @@ impl Options {
         ];
         for (flag, key, text) in flags {
             if let Some(text) = text {
-                spec.set(key, text).map_err(|why| format!("{flag} {text}: {why}"))?;
+                spec.set(key, text)
+                    .map_err(|why| TaskError::Flag(flag, text.clone(), why.into()))?;
             }
         }
         Ok(spec)
@@ -201,17 +203,18 @@ mod tests {
     use crate::{Cli, Command};
     use clap::Parser;
     use regatta_lab_core::env::spec::{Pages, Spec};
+    use std::error::Error;
 
-    fn options(words: &[&str]) -> Result<Box<Options>, String> {
+    fn options(words: &[&str]) -> Result<Box<Options>, Box<dyn Error>> {
         let words = ["xtask", "env", "run"].into_iter().chain(words.iter().copied());
-        match Cli::try_parse_from(words).map_err(|error| error.to_string())?.command {
+        match Cli::try_parse_from(words)?.command {
             Command::Env(Action::Run(options)) => Ok(options),
-            other => Err(format!("{other:?}")),
+            other => Err(format!("{other:?}").into()),
         }
     }
 
-    fn read(words: &str) -> Result<Spec, String> {
-        options(&words.split(' ').collect::<Vec<_>>())?.specification()
+    fn read(words: &str) -> Result<Spec, Box<dyn Error>> {
+        Ok(options(&words.split(' ').collect::<Vec<_>>())?.specification()?)
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! corpora and mutations of them with any compiler (`--smoke`).
 
 use crate::command::{cargo, output_of, project_root, succeeds};
+use crate::task_error::TaskError;
 use clap::Args;
 use std::process::Command;
 
@@ -23,7 +24,7 @@ pub(crate) struct Options {
 }
 
 /// Runs one target or all; true if none found a fault.
-pub(crate) fn run(options: &Options) -> Result<bool, String> {
+pub(crate) fn run(options: &Options) -> Result<bool, TaskError> {
     let only = options.target.as_ref();
     if options.smoke {
         let seconds = options.seconds.unwrap_or(SMOKE_SECONDS);
@@ -49,7 +50,7 @@ pub(crate) fn run(options: &Options) -> Result<bool, String> {
 
 /// Runs the committed corpus of one target, or of all, and mutations of it for a number of seconds
 /// each; true if nothing was found.
-fn smoke(seconds: u64, only: Option<&str>) -> Result<bool, String> {
+fn smoke(seconds: u64, only: Option<&str>) -> Result<bool, TaskError> {
     let mut smoke = cargo();
     smoke.args(["test", "--quiet", "--package", "regatta-fuzz", "--test", "smoke"]);
     succeeds(smoke.args(["--", "--seconds", &seconds.to_string()]).args(only))
@@ -68,20 +69,16 @@ pub(crate) fn targets() -> Vec<String> {
 }
 
 /// Whether fuzzing is possible here.
-pub(crate) fn ready() -> Result<(), String> {
+pub(crate) fn ready() -> Result<(), TaskError> {
     if !project_root().join("fuzz/Cargo.toml").is_file() {
-        return Err("needs fuzz/Cargo.toml".to_owned());
+        return Err(TaskError::FuzzTargets);
     }
     let version = output_of(Command::new("cargo").args(["+nightly", "fuzz", "--version"]));
-    version.map(|_| ()).ok_or_else(|| {
-        "needs cargo-fuzz and a nightly compiler (cargo install cargo-fuzz; \
-         rustup toolchain install nightly)"
-            .to_owned()
-    })
+    version.map(|_| ()).ok_or(TaskError::CargoFuzz)
 }
 
 /// Fuzzes one target for a number of seconds; true if nothing was found.
-pub(crate) fn fuzz(target: &str, seconds: u64) -> Result<bool, String> {
+pub(crate) fn fuzz(target: &str, seconds: u64) -> Result<bool, TaskError> {
     let mut fuzz = Command::new("cargo");
     fuzz.args(["+nightly", "fuzz", "run", "--features", "libfuzzer", target, "--"]);
     succeeds(fuzz.current_dir(project_root()).arg(format!("-max_total_time={seconds}")))

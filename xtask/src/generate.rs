@@ -1,6 +1,7 @@
 //! `cargo xtask gen`: files that are made from other files.
 
 use crate::command::{cargo, files_below, project_root, succeeds};
+use crate::task_error::TaskError;
 use clap::ValueEnum;
 use regatta_server::messages::{Group, LOG, PROBLEMS};
 use std::path::{Path, PathBuf};
@@ -61,13 +62,13 @@ pub(crate) fn documents() -> Vec<(&'static str, String)> {
 }
 
 /// Rewrites the documents, or makes the requested files.
-pub(crate) fn run(what: Option<What>) -> Result<bool, String> {
+pub(crate) fn run(what: Option<What>) -> Result<bool, TaskError> {
     match what {
         None => {
             for (path, text) in documents() {
                 let path = project_root().join(path);
                 std::fs::write(&path, text)
-                    .map_err(|error| format!("{}: {error}", path.display()))?;
+                    .map_err(TaskError::attempting("write", path.display()))?;
                 println!("wrote {}", path.display());
             }
             Ok(true)
@@ -77,7 +78,7 @@ pub(crate) fn run(what: Option<What>) -> Result<bool, String> {
 }
 
 /// Makes the `.gz`, `.br` and `.zst` siblings of the site's files.
-fn compress_site(site: &Path) -> Result<bool, String> {
+fn compress_site(site: &Path) -> Result<bool, TaskError> {
     let mut program = cargo();
     program.args(["run", "--quiet", "--package", "regatta", "--", "precompress"]);
     succeeds(program.arg(site))

@@ -15,6 +15,7 @@ mod simulate;
 #[cfg(test)]
 #[path = "../skips.rs"]
 mod skips;
+mod task_error;
 mod test;
 mod tidy;
 
@@ -85,8 +86,8 @@ fn main() -> ExitCode {
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),
-        Err(message) => {
-            eprintln!("xtask: {message}");
+        Err(error) => {
+            eprintln!("xtask: {error}");
             ExitCode::from(1)
         }
     }

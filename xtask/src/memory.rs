@@ -2,6 +2,7 @@
 //! by regression, compared with the formulas of [S] §8 (systems.md §2.4, S-12). See docs/memory.md.
 
 use crate::command::{build_release, interrupt};
+use crate::task_error::TaskError;
 use clap::Args;
 use regatta_lab_core::group::Group;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -52,13 +53,13 @@ const SETTLE: Duration = Duration::from_millis(300);
 const DESCRIPTORS_MORE: u64 = 256;
 
 /// Measures; false if a server misbehaved.
-pub(crate) fn run(options: Options) -> Result<bool, String> {
+pub(crate) fn run(options: Options) -> Result<bool, TaskError> {
     let Options { architectures: names, regatta: binary } = options;
     let most = (CONNECTIONS[CONNECTIONS.len() - 1]) as u64 + DESCRIPTORS_MORE;
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     if limit.current.is_some_and(|now| now < most) && setrlimit(Resource::Nofile, raised).is_err() {
-        return Err(format!("needs {most} descriptors (ulimit -n)"));
+        return Err(TaskError::Descriptors(most));
     }
     let stop = interrupt()?;
     let site = Site::make()?;
@@ -76,18 +77,18 @@ pub(crate) fn run(options: Options) -> Result<bool, String> {
 struct Site(PathBuf);
 
 impl Site {
-    fn make() -> Result<Self, String> {
+    fn make() -> Result<Self, TaskError> {
         use std::os::unix::fs::PermissionsExt;
         let root = std::env::temp_dir().join(format!("regatta-memory-{}", std::process::id()));
-        let named = |error: std::io::Error| format!("{}: {error}", root.display());
-        std::fs::create_dir(&root).map_err(named)?;
+        let fault = TaskError::attempting("fill", root.display());
+        std::fs::create_dir(&root).map_err(&fault)?;
         let site = Self(root.clone());
         for name in 0..ENTRIES[ENTRIES.len() - 1] {
-            std::fs::write(root.join(name.to_string()), [b'x'; 1024]).map_err(named)?;
+            std::fs::write(root.join(name.to_string()), [b'x'; 1024]).map_err(&fault)?;
         }
         // Workers may run as another user.
         let all = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(&root, all).map_err(named)?;
+        std::fs::set_permissions(&root, all).map_err(&fault)?;
         Ok(site)
     }
 }
@@ -119,7 +120,7 @@ impl Rig {
         name: &str,
         paper: &str,
         numbers: &'static [usize],
-    ) -> Result<(), String> {
+    ) -> Result<(), TaskError> {
         let empty = Load { processes: 1, connections: 0, entries: 0 };
         let ends = match numbers {
             [one] => {
@@ -157,40 +158,40 @@ impl Rig {
         name: &str,
         numbers: &[usize],
         load: impl Fn(usize) -> Load,
-    ) -> Result<Line, String> {
+    ) -> Result<Line, TaskError> {
         let point = |number: &usize| Ok((*number as f64, self.memory(name, load(*number))? as f64));
-        let points: Vec<_> = numbers.iter().map(point).collect::<Result<_, String>>()?;
+        let points: Vec<_> = numbers.iter().map(point).collect::<Result<_, TaskError>>()?;
         Ok(Line::through(&points))
     }
 
     /// Bytes of a fresh server under this load.
-    fn memory(&self, name: &str, load: Load) -> Result<u64, String> {
+    fn memory(&self, name: &str, load: Load) -> Result<u64, TaskError> {
         if self.stop.load(Ordering::Relaxed) {
-            return Err("interrupted".to_owned());
+            return Err(TaskError::Interrupted);
         }
         let (mut server, address) = self.start(name, load.processes)?;
-        let fault = |error: std::io::Error| format!("{name}: {error}");
+        let fault = TaskError::attempting("measure", name);
         let asked = |connections: usize| -> std::io::Result<Vec<TcpStream>> {
             (0..connections).map(|_| ask_for(address, 0..1)).collect()
         };
         // Every process has served once, so that all have the memory that serving takes.
-        drop(asked(load.processes * ASKERS_PER_PROCESS).map_err(fault)?);
-        let held = asked(load.connections).map_err(fault)?;
+        drop(asked(load.processes * ASKERS_PER_PROCESS).map_err(&fault)?);
+        let held = asked(load.connections).map_err(&fault)?;
         if load.entries > 0 {
             self.fill(name, &server, address, load)?;
         }
         std::thread::sleep(SETTLE);
         if server.has_ended() {
-            return Err(format!("{name}: the server has ended"));
+            return Err(TaskError::Ended(name.to_owned()));
         }
         let bytes = server.pids().into_iter().filter_map(pss).sum();
         drop(held);
         Ok(bytes)
     }
 
-    fn start(&self, name: &str, processes: usize) -> Result<(Group, SocketAddr), String> {
+    fn start(&self, name: &str, processes: usize) -> Result<(Group, SocketAddr), TaskError> {
         let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-        let address = free.map_err(|error| format!("no port is free: {error}"))?;
+        let address = free.map_err(TaskError::attempting("find", "a free port"))?;
         // If we are killed, the kernel asks the server to exit.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "TERM"]).arg(&self.binary);
@@ -216,11 +217,11 @@ impl Rig {
             command.args(["--set", set]);
         }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let mut server = Group::start(&mut command, &[], LEAVE_MAX)?;
+        let mut server = Group::start(&mut command, &[], LEAVE_MAX).map_err(TaskError::lab)?;
         let start = Instant::now();
         while TcpStream::connect(address).is_err() {
             if server.has_ended() || start.elapsed() > PATIENCE {
-                return Err(format!("{name}: the server does not start"));
+                return Err(TaskError::NoStart(name.to_owned()));
             }
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -234,21 +235,24 @@ impl Rig {
         server: &Group,
         address: SocketAddr,
         load: Load,
-    ) -> Result<(), String> {
+    ) -> Result<(), TaskError> {
         let start = Instant::now();
         let caches = if name == PIPELINE { 1 } else { load.processes };
         loop {
             for _ in 0..caches {
                 let asked = ask_for(address, 0..load.entries);
-                asked.map_err(|error| format!("{name}: {error}"))?;
+                asked.map_err(TaskError::attempting("measure", name))?;
             }
             // The master, which comes first, has only the files that all share.
             let full = |pid: &u32| open_files(*pid) >= load.entries;
             if server.pids().iter().skip(1).filter(|pid| full(pid)).count() >= caches {
                 return Ok(());
             }
-            if start.elapsed() > PATIENCE || self.stop.load(Ordering::Relaxed) {
-                return Err(format!("{name}: not all caches fill"));
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(TaskError::Interrupted);
+            }
+            if start.elapsed() > PATIENCE {
+                return Err(TaskError::NotFull(name.to_owned()));
             }
         }
     }

@@ -3,10 +3,12 @@
 use crate::command::{
     build_release, cargo, output_of, project_root, require, succeeds, target_dir,
 };
+use crate::task_error::TaskError;
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -46,19 +48,20 @@ const LAB_DOCUMENTS: &str = "crates/lab/assets/echarts-NOTICE docs/environments.
 const LIBRARIES: &str = "libraries";
 
 /// Makes the requested packages.
-pub(crate) fn run(options: Options) -> Result<bool, String> {
+pub(crate) fn run(options: Options) -> Result<bool, TaskError> {
     let Options { what, release, regatta, regatta_lab } = options;
-    if let Some(fault) = placeholder(&read(&project_root().join("SECURITY.md"))?) {
+    if let Some(address) = placeholder(&read(&project_root().join("SECURITY.md"))?) {
+        let error = TaskError::Placeholder(address.to_owned());
         if release {
-            return Err(fault);
+            return Err(error);
         }
-        println!("not for users: {fault}");
+        println!("not for users: {error}");
     }
     let is_wanted = |kind: Kind| what.is_none_or(|what| what == kind);
     let folder = target_dir().join("package");
     must(Command::new("rm").arg("-rf").arg(&folder))?;
     must(Command::new("mkdir").arg("-p").arg(&folder))?;
-    let folder = folder.canonicalize().map_err(|error| fault(&folder, &error))?;
+    let folder = folder.canonicalize().map_err(TaskError::attempting("find", folder.display()))?;
     write(&folder.join(LIBRARIES), &libraries("regatta")?)?;
     if is_wanted(Kind::Deb) {
         require("dh", "debhelper")?;
@@ -72,41 +75,36 @@ pub(crate) fn run(options: Options) -> Result<bool, String> {
     Ok(true)
 }
 
-/// Fault of a page for security reports whose address cannot be reached.
-fn placeholder(page: &str) -> Option<String> {
-    let address =
-        page.split_whitespace().find(|word| word.contains("@") && word.contains(".invalid"))?;
-    let address = address.trim_end_matches('.');
-    Some(format!("SECURITY.md: {address} is a placeholder; write the address that reports reach"))
+/// Address in a page for security reports that cannot be reached.
+fn placeholder(page: &str) -> Option<&str> {
+    let mut words = page.split_whitespace();
+    let address = words.find(|word| word.contains("@") && word.contains(".invalid"))?;
+    Some(address.trim_end_matches('.'))
 }
 
 /// Runs a program that must succeed.
-fn must(command: &mut Command) -> Result<(), String> {
+fn must(command: &mut Command) -> Result<(), TaskError> {
     match succeeds(command)? {
         true => Ok(()),
-        false => Err(format!("failed: {command:?}")),
+        false => Err(TaskError::Command(format!("{command:?}"))),
     }
 }
 
 /// Output of a program, which must succeed.
-fn said(command: &mut Command) -> Result<String, String> {
-    output_of(command).ok_or_else(|| format!("failed: {command:?}"))
+fn said(command: &mut Command) -> Result<String, TaskError> {
+    output_of(command).ok_or_else(|| TaskError::Command(format!("{command:?}")))
 }
 
-fn fault(path: &Path, error: &std::io::Error) -> String {
-    format!("{}: {error}", path.display())
+fn read(path: &Path) -> Result<String, TaskError> {
+    std::fs::read_to_string(path).map_err(TaskError::attempting("read", path.display()))
 }
 
-fn read(path: &Path) -> Result<String, String> {
-    std::fs::read_to_string(path).map_err(|error| fault(path, &error))
-}
-
-fn write(path: &Path, text: &str) -> Result<(), String> {
-    std::fs::write(path, text).map_err(|error| fault(path, &error))
+fn write(path: &Path, text: &str) -> Result<(), TaskError> {
+    std::fs::write(path, text).map_err(TaskError::attempting("write", path.display()))
 }
 
 /// Makes a program check a package, if it is installed.
-fn judge(program: &str, words: &[&str]) -> Result<(), String> {
+fn judge(program: &str, words: &[&str]) -> Result<(), TaskError> {
     match require(program, program) {
         Ok(path) => must(Command::new(path).args(words)),
         Err(needs) => {
@@ -117,7 +115,7 @@ fn judge(program: &str, words: &[&str]) -> Result<(), String> {
 }
 
 /// Fills a directory with debhelper's inputs, and makes it pack them.
-fn deb(folder: &Path, server: &Path, lab: &Path) -> Result<(), String> {
+fn deb(folder: &Path, server: &Path, lab: &Path) -> Result<(), TaskError> {
     let tree = folder.join("regatta");
     let copy = |files: &[&str], to: &Path| {
         must(Command::new("mkdir").arg("-p").arg(to))?;
@@ -153,9 +151,7 @@ fn deb(folder: &Path, server: &Path, lab: &Path) -> Result<(), String> {
     packages.iter().for_each(|package| println!("{package}"));
     let postinst = said(Command::new("dpkg-deb").args(["--info", &packages[0], "postinst"]))?;
     if postinst.contains("deb-systemd-invoke") {
-        return Err(format!(
-            "an upgrade would restart what runs and is to be followed:\n{postinst}"
-        ));
+        return Err(TaskError::RestartingScript(postinst));
     }
     let [regatta, lab] = &packages;
     judge("lintian", &["--fail-on", "error,warning", regatta, lab])
@@ -168,9 +164,9 @@ fn license(name: &str, text: &str) -> String {
 }
 
 /// Renders the changelog with the time of the last commit: equal sources make equal packages.
-fn changelog(control: &str) -> Result<String, String> {
+fn changelog(control: &str) -> Result<String, TaskError> {
     let maintainer = control.lines().find_map(|line| line.strip_prefix("Maintainer: "));
-    let maintainer = maintainer.ok_or("deploy/debian/control has no Maintainer")?;
+    let maintainer = maintainer.ok_or(TaskError::NoMaintainer)?;
     let mut git = Command::new("git");
     git.args(["log", "-1", "--format=%cD"]).current_dir(project_root());
     let date = output_of(&mut git).map_or_else(|| said(Command::new("date").arg("-R")), Ok)?;
@@ -181,13 +177,15 @@ fn changelog(control: &str) -> Result<String, String> {
 }
 
 /// Terms of each library in a program, from the library's own files.
-fn libraries(program: &str) -> Result<String, String> {
+fn libraries(program: &str) -> Result<String, TaskError> {
     let mut tree = cargo();
     tree.args(["tree", "--package", program, "--edges", "normal,no-proc-macro"]);
     let linked = said(tree.args(["--prefix", "none", "--format", "{p}"]))?;
     let linked: BTreeSet<&str> = linked.lines().collect();
     let metadata = said(cargo().args(["metadata", "--format-version", "1"]))?;
-    let metadata: Value = serde_json::from_str(&metadata).map_err(|error| error.to_string())?;
+    let metadata = serde_json::from_str::<Value>(&metadata).map_err(io::Error::from);
+    let metadata =
+        metadata.map_err(TaskError::attempting("read", "the output of cargo metadata"))?;
     let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for package in metadata["packages"].as_array().into_iter().flatten() {
         let field = |name: &str| package[name].as_str().unwrap_or_default();
@@ -216,10 +214,10 @@ fn libraries(program: &str) -> Result<String, String> {
 }
 
 /// Builds the server with the C library in it.
-fn build_static() -> Result<PathBuf, String> {
+fn build_static() -> Result<PathBuf, TaskError> {
     let version = said(Command::new("rustc").arg("-vV"))?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: "));
-    let host = host.ok_or_else(|| format!("rustc said {version:?}"))?;
+    let host = host.ok_or_else(|| TaskError::NoHost(version.clone()))?;
     let mut build = cargo();
     // Because a target is named, build scripts and macros are not affected.
     build.args(["build", "--release", "--package", "regatta", "--target", host]);
@@ -228,7 +226,7 @@ fn build_static() -> Result<PathBuf, String> {
 }
 
 /// Puts a static program into an image, with only the terms of its libraries besides.
-fn image(folder: &Path, program: &Path, umoci: &Path) -> Result<(), String> {
+fn image(folder: &Path, program: &Path, umoci: &Path) -> Result<(), TaskError> {
     let machine = std::env::consts::ARCH;
     let text = |path: &Path| path.display().to_string();
     let stripped = text(&folder.join(format!("regatta-{VERSION}-{machine}")));
@@ -274,8 +272,8 @@ mod tests {
 
     #[test]
     fn an_address_that_reaches_nobody_is_found() {
-        let fault = placeholder("Write to security@regatta.invalid. Soon.").expect("a placeholder");
-        assert!(fault.contains("security@regatta.invalid is a placeholder"), "{fault}");
+        let found = placeholder("Write to security@regatta.invalid. Soon.");
+        assert_eq!(found, Some("security@regatta.invalid"));
         assert_eq!(placeholder("Write to security@regatta.example. Not to a@b."), None);
     }
 

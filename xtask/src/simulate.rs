@@ -2,6 +2,7 @@
 //! optimised build.
 
 use crate::command::{cargo, succeeds};
+use crate::task_error::TaskError;
 use clap::Args;
 
 /// Variable that passes the seeds to the tests that run loops
@@ -24,7 +25,7 @@ pub(crate) struct Options {
 }
 
 /// Runs the simulator, then the loops; true if no seed failed.
-pub(crate) fn run(options: &Options) -> Result<bool, String> {
+pub(crate) fn run(options: &Options) -> Result<bool, TaskError> {
     let Options { seeds, loops, from } = *options;
     let mut simulator = cargo();
     simulator.args(["run", "--profile", "soak", "--package", "regatta-sim", "--"]);
