@@ -1,6 +1,25 @@
-//! The end of a message's content (RFC 9112 §6).
-use super::Version;
+//! Versions of HTTP/1, and the end of a message's content (RFC 9112 §6).
 use crate::field::{decimal, same};
+
+/// A protocol version that is spoken here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Version {
+    /// `HTTP/1.0`
+    Http10,
+    /// `HTTP/1.1`
+    Http11,
+}
+
+impl Version {
+    /// The version as it is written in a request line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Http10 => "HTTP/1.0",
+            Self::Http11 => "HTTP/1.1",
+        }
+    }
+}
 
 /// The content that follows a request head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

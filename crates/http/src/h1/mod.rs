@@ -7,19 +7,16 @@ mod reference;
 mod response;
 mod scan;
 mod seen;
-mod strict;
-mod version;
 
 pub use encode::{
     Decimal, end_head, write_date_field, write_decimal, write_decimal_field, write_field,
     write_request_line, write_status_line,
 };
-pub use framing::{Body, ResponseBody};
+pub use framing::{Body, ResponseBody, Version};
 pub use parse::{
-    Expectation, HeadFault, HeadLimits, RequestHead, parse_first, parse_into, parse_request,
+    Expectation, FIELDS_MAX, FIELDS_USUAL, HeadFault, HeadLimits, RequestHead, parse_first,
+    parse_into, parse_request,
 };
 pub use response::{ResponseFault, ResponseHead, parse_response};
 pub use scan::{LEADING_LINES_MAX, Scan, scan_head};
 pub use seen::{PLACES, SECTION_BYTES_MAX, Seen};
-pub use strict::{FIELDS_MAX, FIELDS_USUAL};
-pub use version::Version;

@@ -8,11 +8,9 @@
 //! | [`parse_first`] | a head with anything behind it | [`parse_request`], fuzzing |
 //! | [`parse_request`] | one whole head | `explain` |
 use super::{
-    Body, FIELDS_MAX, FIELDS_USUAL, Scan,
+    Body, Scan, Version,
     framing::{Ambiguous, Framing},
     scan::{scan_head, skip_empty_lines},
-    strict,
-    version::Version,
 };
 use crate::{
     FieldLines, Fields, Method, Status,
@@ -23,6 +21,13 @@ use crate::{
 use alloc::vec;
 use core::mem::MaybeUninit;
 use memchr::memchr_iter;
+
+/// The most field lines that a request head may have, whatever the limits say.
+pub const FIELDS_MAX: usize = 1024;
+
+/// Field lines that fit on the stack while a head is parsed. If a request has more, its field
+/// section is parsed again, with room from the heap.
+pub const FIELDS_USUAL: usize = 64;
 
 /// Limits on the size of a request head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -252,7 +257,7 @@ pub fn parse_into<'a>(
     }
     match parsed {
         Ok(httparse::Status::Complete(len)) => {
-            let fields = strict::section(&text[..len], request.headers);
+            let fields = section(&text[..len], request.headers);
             head.fields = fields.ok_or_else(|| line_fault(text, &request))?;
             head.head_bytes = start + len;
             if head.head_bytes > limits.head_bytes_max {
@@ -303,7 +308,7 @@ fn parse_apart<'a>(
     match httparse::parse_headers(after, &mut slots) {
         Ok(httparse::Status::Complete((len, lines))) => {
             let len = text.len() - after.len() + len;
-            head.fields = strict::section(&text[..len], lines).ok_or(HeadFault::FieldLine)?;
+            head.fields = section(&text[..len], lines).ok_or(HeadFault::FieldLine)?;
             head.head_bytes = start + len;
             if head.head_bytes > limits.head_bytes_max {
                 return Err(HeadFault::HeadTooLarge);
@@ -391,6 +396,38 @@ fn read_fields<'a>(
     Ok(())
 }
 
+/// The field section of `text`, exactly one head, with its `lines` in order; `None` unless each
+/// line of the head, the request or status line with them, ends in CRLF.
+///
+/// Each line starts where the one before it ended, after an LF, so that only the byte before that
+/// is in question. Inside a line `httparse` takes neither CR nor LF.
+#[inline(always)]
+pub(super) fn section<'a>(text: &'a [u8], lines: &[httparse::Header<'a>]) -> Option<Fields<'a>> {
+    let blank = text.strip_suffix(b"\r\n")?;
+    let mut good = blank.ends_with(b"\r\n");
+    let mut start = blank.len();
+    for line in lines.iter().rev() {
+        start = offset(text, line.name.as_bytes());
+        good &= text[..start].ends_with(b"\r\n");
+    }
+    good.then(|| Fields::new(&blank[start..]))
+}
+
+/// Offset of `part` in `text`, which contains it.
+#[inline]
+fn offset(text: &[u8], part: &[u8]) -> usize {
+    part.as_ptr().addr() - text.as_ptr().addr()
+}
+
+/// True if `rest` starts with an HTTP version that is neither 1.0 nor 1.1 (RFC 9112 §2.3).
+pub(super) fn is_unknown_version(rest: &[u8]) -> bool {
+    match rest {
+        [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'0' | b'1', ..] => false,
+        [b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', b'.', b'0'..=b'9', ..] => true,
+        _ => false,
+    }
+}
+
 /// The fault of a head that `httparse` refuses; false if more bytes may make it valid.
 #[cold]
 fn refused(
@@ -401,7 +438,7 @@ fn refused(
     use httparse::Error;
     match error {
         Error::Version => match after_target(text, request) {
-            Some(rest) if strict::is_unknown_version(rest) => Err(HeadFault::Version),
+            Some(rest) if is_unknown_version(rest) => Err(HeadFault::Version),
             // `HTTP/2` is refused before it is known whether it is a version.
             Some(rest) if rest.len() < 8 && rest.iter().all(u8::is_ascii_graphic) => Ok(false),
             _ => Err(HeadFault::RequestLine),
@@ -427,7 +464,7 @@ fn line_fault(text: &[u8], request: &httparse::Request<'_, '_>) -> HeadFault {
 /// Bytes behind the request target and its space, if that much was parsed.
 fn after_target<'a>(text: &'a [u8], request: &httparse::Request<'_, '_>) -> Option<&'a [u8]> {
     let target = request.path?;
-    text.get(strict::offset(text, target.as_bytes()) + target.len() + 1..)
+    text.get(offset(text, target.as_bytes()) + target.len() + 1..)
 }
 
 /// Takes a field line into `head`. Fields of nearly every request are taken here, and those without

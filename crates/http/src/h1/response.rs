@@ -2,9 +2,8 @@
 use super::{
     Body, FIELDS_MAX, FIELDS_USUAL, ResponseBody, Version,
     framing::{Ambiguous, Framing},
-    parse::Options,
+    parse::{Options, is_unknown_version, section},
     scan::skip_empty_lines,
-    strict,
 };
 use crate::{Fields, Method, Status, field::same};
 use alloc::vec::Vec;
@@ -85,7 +84,7 @@ fn parse_with<'a>(
         return Err(refused(text, &response, parsed));
     };
     let whole = len == text.len();
-    let section = whole.then(|| strict::section(text, response.headers)).flatten();
+    let section = whole.then(|| section(text, response.headers)).flatten();
     let fields = section.ok_or(ResponseFault::FieldLine)?;
     let version = if minor == 0 { Version::Http10 } else { Version::Http11 };
     let (status, reason) = (Status(code), reason.as_bytes());
@@ -119,7 +118,7 @@ fn refused(
 ) -> ResponseFault {
     match parsed {
         Err(httparse::Error::TooManyHeaders) => ResponseFault::TooManyFields,
-        Err(httparse::Error::Version) if strict::is_unknown_version(text) => ResponseFault::Version,
+        Err(httparse::Error::Version) if is_unknown_version(text) => ResponseFault::Version,
         // The reason is the last part of a status line to be parsed.
         Ok(httparse::Status::Partial) | Err(_) if response.reason.is_some() => {
             ResponseFault::FieldLine
