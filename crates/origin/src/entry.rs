@@ -2,10 +2,16 @@
 pub(crate) mod heads;
 
 use self::heads::{Heads, Whole};
-use crate::{Site, auth, content, fields::Amendment, validator};
-use alloc::{boxed::Box, sync::Arc};
+use crate::{ErrorPage, Site, auth, content, fields::Amendment, validator};
+use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use once_cell::race::OnceBox;
-use regatta_http::{date::DATE_BYTES, etag::EntityTag, range::ByteRange};
+use regatta_http::{
+    Status,
+    date::DATE_BYTES,
+    etag::EntityTag,
+    h1::{write_decimal_field, write_field},
+    range::ByteRange,
+};
 use regatta_op::{Coding, Codings, File, FileId, Now, Segment};
 
 /// A regular file in all its content codings.
@@ -75,6 +81,23 @@ impl Facts {
             fields: fields.into_boxed_slice(),
             revalidated,
         }
+    }
+}
+
+impl ErrorPage {
+    /// Makes the page for an error status from the file of this name. It has the fields that rules
+    /// give the file, except those that a 304 repeats, such as those on caching.
+    #[must_use]
+    pub fn new(status: Status, name: &[u8], body: &[u8], site: &Site) -> Self {
+        let facts = Facts::new(name, false, site);
+        let mut fields = Vec::new();
+        write_decimal_field(&mut fields, "Content-Length", body.len() as u64);
+        write_field(&mut fields, "Content-Type", facts.content_type.as_bytes());
+        if facts.nosniff {
+            write_field(&mut fields, "X-Content-Type-Options", b"nosniff");
+        }
+        fields.extend_from_slice(&facts.fields[facts.revalidated..]);
+        Self { status, fields: fields.into_boxed_slice(), body: body.into() }
     }
 }
 

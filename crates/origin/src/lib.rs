@@ -16,7 +16,6 @@ mod content;
 mod cors;
 mod course;
 mod entry;
-mod error_page;
 mod exchange;
 mod explain;
 mod fields;
@@ -37,7 +36,6 @@ mod resolve;
 mod rules;
 mod scratch;
 mod seal;
-mod shared;
 pub mod sieve;
 mod site;
 mod sweep;
@@ -68,11 +66,10 @@ pub use request::{Destination, Request};
 pub use rules::{Redirect, RedirectFault, Rules};
 pub use scratch::Scratch;
 pub use seal::{Progress, RECORD_BYTES_MAX, RECORD_PLAIN_BYTES_MAX, Seal, SealFault};
-pub use shared::Shared;
 pub use sieve::{Cost, Queue, RELIEF_ENTRIES, Rank, STALE_PERIODS_MAX, Totals, Use};
 pub use site::{
     CachingRules, CommonTypes, ContentRules, Deadlines, ErrorPage, Limits, MediaTypes,
-    READ_BYTES_MAX, RULES_FILES, Site,
+    READ_BYTES_MAX, RULES_FILES, Shared, Site,
 };
 pub use sweep::{SWEEP_PAUSE_MS, Sweep};
 pub use table_cache::{LocalCache, Lock, Locks, OneThread, TableCache};
