@@ -10,7 +10,6 @@ mod inherited;
 mod keeper;
 mod old;
 mod prepare;
-mod resweep;
 mod sockets;
 mod succeed;
 mod trial;
@@ -37,6 +36,7 @@ use admin::{Admin, Monitors};
 use confine::Confinement;
 use errand::ERRAND;
 use generations::{Generations, OLD, Own, TRIAL};
+use keeper::Resweep;
 use prepare::{Purpose, prepare};
 use regatta_arch::{Architecture, Env};
 use regatta_metrics::{Attendant, Counter, Gauge, Phase, Slot};
@@ -51,7 +51,6 @@ use regatta_sys::{
     socket::Place,
     wait::{Event, Interest, Poll, Poller},
 };
-use resweep::Resweep;
 use std::{
     fmt,
     fs::File,

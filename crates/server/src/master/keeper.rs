@@ -16,6 +16,11 @@ use std::{
     os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd},
 };
 
+/// The first wait for another sweep, milliseconds.
+const SWEEP_MS_FIRST: u64 = 20;
+/// The longest wait for one, milliseconds: all workers pause for each sweep.
+const SWEEP_MS_MAX: u64 = 1000;
+
 impl Prepared {
     /// True in the keeper.
     pub(super) const fn is_keeper(&self) -> bool {
@@ -98,5 +103,45 @@ impl Master<'_> {
         if let (Some(shared), Some(log)) = (&env.shared, errors.opened()) {
             tell(&shared.crew, log.as_fd());
         }
+    }
+}
+
+/// The next sweep, after a worker kept the keeper from closing descriptors that another left open.
+/// Waits double, for a worker that hangs while it takes descriptors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Resweep {
+    /// Tick at which the sweep is due.
+    pub(super) at: Tick,
+    wait_ms: u64,
+}
+
+impl Resweep {
+    /// The first after one that could not be done now.
+    pub(super) const fn first(now: Tick) -> Self {
+        Self { at: now.after(SWEEP_MS_FIRST), wait_ms: SWEEP_MS_FIRST }
+    }
+
+    /// The next, after this one could not be done either.
+    pub(super) fn later(self, now: Tick) -> Self {
+        let wait_ms = (2 * self.wait_ms).min(SWEEP_MS_MAX);
+        Self { at: now.after(wait_ms), wait_ms }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_grow_to_a_second() {
+        let (mut now, mut sweeps) = (Tick(0), 0);
+        let mut again = Resweep::first(now);
+        while again.at.0 < 60_000 {
+            assert!(again.at > now && again.at.since(now) <= SWEEP_MS_MAX);
+            now = again.at;
+            again = again.later(now);
+            sweeps += 1;
+        }
+        assert!(sweeps < 70, "{sweeps} sweeps in a minute");
     }
 }
