@@ -4,7 +4,6 @@
 mod find;
 mod json;
 mod memory;
-mod stages;
 mod succeed;
 #[cfg(test)]
 mod tests;
@@ -223,6 +222,23 @@ struct Worker {
     totals: Totals,
 }
 
+/// Stage of a pipeline: the sums of the slots of one name.
+struct Stage<'a> {
+    name: &'a str,
+    /// Since the start.
+    totals: Totals,
+    /// Since an earlier reading; without one, since the start.
+    since: Totals,
+    dials: [u64; Dial::ALL.len()],
+}
+
+impl Stage<'_> {
+    /// Sum or maximum of a setting in all processes; 0 if it has never been reported.
+    fn dial(&self, dial: Dial) -> u64 {
+        self.dials[dial as usize]
+    }
+}
+
 impl Server {
     const fn new(arena: ArenaView<'static>, pid: u32) -> Self {
         Self { arena, pid, seen: Vec::new(), looks: 0 }
@@ -325,6 +341,31 @@ impl Sample {
         Memory::sum(self.workers.iter().filter_map(|worker| worker.memory))
     }
 
+    /// Lists the stages in the order of their first slots; none where workers have none.
+    fn stages(&self, earlier: Option<&Self>) -> Vec<Stage<'_>> {
+        let mut stages: Vec<Stage<'_>> = Vec::new();
+        for worker in self.listed().filter(|worker| !worker.role.is_empty()) {
+            let since = self.worker_since(worker, earlier);
+            match stages.iter_mut().find(|stage| stage.name == worker.role) {
+                Some(stage) => {
+                    stage.totals.merge(&worker.totals);
+                    stage.since.merge(&since);
+                    for dial in Dial::ALL {
+                        let at = dial as usize;
+                        stage.dials[at] = merged(dial, stage.dials[at], worker.dials[at]);
+                    }
+                }
+                None => stages.push(Stage {
+                    name: &worker.role,
+                    totals: worker.totals.clone(),
+                    since,
+                    dials: worker.dials,
+                }),
+            }
+        }
+        stages
+    }
+
     fn worker(&self, slot: usize) -> Option<&Worker> {
         self.workers.iter().find(|worker| worker.slot == slot)
     }
@@ -333,6 +374,14 @@ impl Sample {
 /// Counts the processes of these slots; 0 is none.
 fn processes(pids: impl Iterator<Item = u32>) -> usize {
     pids.filter(|pid| *pid != 0).collect::<BTreeSet<_>>().len()
+}
+
+/// Merges a dial of two slots: settings of each slot add up; of the rest the higher one counts.
+fn merged(dial: Dial, one: u64, other: u64) -> u64 {
+    match dial {
+        Dial::Threads | Dial::AdmitMilliPerS | Dial::Decisions => one.saturating_add(other),
+        Dial::BatchMost | Dial::QueueMax | Dial::AgeP90Ns => one.max(other),
+    }
 }
 
 /// Word for the phase of a server.

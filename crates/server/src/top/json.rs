@@ -1,5 +1,5 @@
 //! A reading as JSON: every name as in `docs/metrics.md`.
-use super::{Memory, Sample, Worker, phase_name, stages};
+use super::{Memory, Sample, Worker, phase_name};
 use regatta_metrics::{Counter, Dial, Gauge, Histogram, Merge, Snapshot, Totals};
 use serde_json::{Map, Value, json};
 
@@ -17,7 +17,7 @@ pub(super) fn document(now: &Sample, earlier: Option<&Sample>) -> String {
     let workers = now.workers.iter().map(|worker| object_of(now, earlier, worker));
     let workers: Vec<Value> = workers.collect();
     let seconds = earlier.map(|earlier| now.seconds_since(earlier));
-    let stages = stages::all(now, earlier).into_iter().map(|stage| {
+    let stages = now.stages(earlier).into_iter().map(|stage| {
         let mut object = values(&stage.totals);
         object.insert("stage".to_owned(), json!(stage.name));
         object.insert("dials".to_owned(), dials(|dial| stage.dial(dial)));

@@ -1,9 +1,6 @@
 //! A reading as a table of 80 columns: one row for each worker, or for each stage of a pipeline,
 //! then the sums.
-use super::{
-    Sample, Worker, phase_name,
-    stages::{self, Stage},
-};
+use super::{Sample, Stage, Worker, phase_name};
 use regatta_metrics::{Counter, Dial, Gauge, Histogram, Snapshot, Totals};
 use regatta_sys::terminal::COLUMNS;
 use std::{cmp::Reverse, mem};
@@ -74,7 +71,7 @@ impl Lines {
 fn lines(now: &Sample, earlier: Option<&Sample>, lines_max: usize) -> Lines {
     let (since, seconds) = now.since(earlier);
     let mut lines = Lines(Vec::new());
-    let stages = stages::all(now, earlier);
+    let stages = now.stages(earlier);
     lines.add(title(now, earlier.map(|_| seconds)));
     lines.add("");
     let rows_max = lines_max.saturating_sub(FIXED_LINES).max(WORKER_ROWS_MIN);
@@ -107,7 +104,7 @@ fn lines(now: &Sample, earlier: Option<&Sample>, lines_max: usize) -> Lines {
         hidden => format!("    and {hidden} more, which had fewer requests: --once shows all"),
     });
     summary(&mut lines, now, &since, seconds);
-    behind(&mut lines, now, (&since, !stages.is_empty()), seconds);
+    behind(&mut lines, now, &since, seconds);
     lines
 }
 
@@ -279,7 +276,7 @@ fn summary(lines: &mut Lines, now: &Sample, since: &Totals, seconds: f64) {
 
 /// Adds causes behind the requests: turns, locks, helpers (stages have none), logs, memory and the
 /// ends of connections.
-fn behind(lines: &mut Lines, now: &Sample, (since, has_stages): (&Totals, bool), seconds: f64) {
+fn behind(lines: &mut Lines, now: &Sample, since: &Totals, seconds: f64) {
     let rate = |counter| short(per_second(since.get(counter), seconds));
     let of = |histogram, per_million| time(since.histogram(histogram), per_million);
     lines.add(format!(
@@ -290,7 +287,7 @@ fn behind(lines: &mut Lines, now: &Sample, (since, has_stages): (&Totals, bool),
         rate(Counter::LockAcquisitions),
         rate(Counter::LockContended),
     ));
-    if !has_stages {
+    if now.listed().all(|worker| worker.role.is_empty()) {
         helpers(lines, now, since, seconds);
     }
     lines.add(format!(
