@@ -36,7 +36,33 @@ pub use frames::{
 };
 pub use plant::Plant;
 pub use run::{
-    BrokenCheck, Report, Violation, announce_panics, run, run_bytes, run_planted, run_sealed,
+    Report, Violation, announce_panics, run, run_bytes, run_planted, run_sealed,
     run_sealed_planted, whole_trace,
 };
 pub use wire::run_wire;
+
+use std::fmt;
+
+/// Text of a check that does not hold. A person reads it; no caller branches on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BrokenCheck(String);
+
+impl From<String> for BrokenCheck {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl From<&str> for BrokenCheck {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
+impl fmt::Display for BrokenCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BrokenCheck {}

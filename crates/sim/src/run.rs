@@ -1,5 +1,6 @@
 //! Runs schedules, one seed at a time.
 use crate::{
+    BrokenCheck,
     dice::Dice,
     ledger::{self, Kept, Sums},
     plant::Plant,
@@ -55,30 +56,6 @@ impl fmt::Display for Violation {
 }
 
 impl std::error::Error for Violation {}
-
-/// Text of a check that does not hold. A person reads it; no caller branches on it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BrokenCheck(String);
-
-impl From<String> for BrokenCheck {
-    fn from(text: String) -> Self {
-        Self(text)
-    }
-}
-
-impl From<&str> for BrokenCheck {
-    fn from(text: &str) -> Self {
-        Self(text.to_owned())
-    }
-}
-
-impl fmt::Display for BrokenCheck {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for BrokenCheck {}
 
 /// The command that replays a seed and shows its whole trace.
 fn replay(seed: u64, sealed: bool) -> String {
