@@ -19,7 +19,6 @@ mod link;
 mod peer;
 mod plant;
 mod reader;
-mod refusals;
 mod registry;
 mod request;
 mod run;
