@@ -3,12 +3,12 @@
 
 mod measuring;
 mod pages;
-mod spinner;
 
 use clap::{
     Args, CommandFactory, Parser, Subcommand,
     error::{ContextKind, ContextValue, ErrorKind},
 };
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use regatta_server::{
     Failure, Sources, architectures,
     config::{
@@ -21,6 +21,7 @@ use regatta_server::{
 };
 use std::{
     ffi::OsString,
+    fmt,
     io::{self, Write},
     path::PathBuf,
     process::ExitCode,
@@ -245,6 +246,11 @@ const FAILED: u8 = 1;
 /// Exit code: bad usage or configuration.
 const USAGE: u8 = 2;
 
+/// Work that takes less time shows no line on the terminal.
+const WORK_SILENCE: Duration = Duration::from_secs(2);
+/// Time between two pictures of the line.
+const WORK_STEP: Duration = Duration::from_millis(100);
+
 fn main() -> ExitCode {
     end_on_panic();
     regatta_sys::signal::keep_children();
@@ -368,7 +374,7 @@ fn run(command: Command) -> Result<u8, Failure> {
             Ok(top::run(&TopOptions { pid, json, interval, once }))
         }
         Command::Precompress { directory, codings, json } => {
-            let working = spinner::start("compressing");
+            let working = show_work("compressing");
             let done = precompress::run(&directory, &codings)?;
             working.finish_and_clear();
             for fault in &done.faults {
@@ -399,10 +405,24 @@ fn run(command: Command) -> Result<u8, Failure> {
 }
 
 fn succeed(pid: Option<u32>, kind: Kind) -> Result<u8, Failure> {
-    let working = spinner::start("waiting for the server");
+    let working = show_work("waiting for the server");
     let succeeded = top::succeed(pid, kind);
     working.finish_and_clear();
     succeeded.map(|()| DONE)
+}
+
+/// Shows `what` and how long it has taken in a line on the terminal, from the end of
+/// [`WORK_SILENCE`] until the bar is finished.
+fn show_work(what: &'static str) -> ProgressBar {
+    let line = move |state: &ProgressState, out: &mut dyn fmt::Write| {
+        if state.elapsed() >= WORK_SILENCE {
+            let _ = write!(out, "{} s  {what}", state.elapsed().as_secs());
+        }
+    };
+    let style = ProgressStyle::with_template("{line}").expect("the template is constant");
+    let bar = ProgressBar::new_spinner().with_style(style.with_key("line", line));
+    bar.enable_steady_tick(WORK_STEP);
+    bar
 }
 
 /// Fault of words that are no method and no target, and their replacement.
