@@ -1,5 +1,6 @@
-//! Options and their values.
-use super::{Choice, OptionSpec, Value, ValueFault};
+//! Values of options, and their reading: one by one from [`Settings`], as types ([`Choice`]), and
+//! all options of a driver as one struct, from the same list as their table (`options!`).
+use super::{OptionSpec, Value, ValueFault};
 use std::{
     collections::{BTreeMap, btree_map},
     path::Path,
@@ -172,6 +173,121 @@ impl Max for u32 {
 impl Max for usize {
     const MAX: Self = Self::MAX;
 }
+
+/// The values of a [`Kind::Choice`](super::Kind::Choice) option.
+pub trait Choice: Copy + 'static {
+    /// The words for the values, in the order of the documentation.
+    const WORDS: &'static [&'static str];
+
+    /// The value of a word; `None` if there is none.
+    fn of(word: &str) -> Option<Self>;
+
+    /// The word for this value.
+    fn word(self) -> &'static str;
+}
+
+/// Makes a [`Choice`] of an enum whose values each have a word. Misspelt words do not compile, and
+/// none is forgotten.
+macro_rules! choice {
+    ($(#[$about:meta])* $vis:vis enum $name:ident {
+        $($(#[$doc:meta])* $value:ident = $word:literal),+ $(,)?
+    }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        $vis enum $name {
+            $($(#[$doc])* $value),+
+        }
+
+        impl $crate::options::Choice for $name {
+            const WORDS: &'static [&'static str] = &[$($word),+];
+
+            fn of(word: &str) -> Option<Self> {
+                match word {
+                    $($word => Some(Self::$value),)+
+                    _ => None,
+                }
+            }
+
+            fn word(self) -> &'static str {
+                match self {
+                    $(Self::$value => $word),+
+                }
+            }
+        }
+    };
+}
+pub(crate) use choice;
+
+/// Type that an option's value is read as.
+pub(crate) trait Taken {
+    /// The value of the option `key`, whose kind belongs to this type.
+    fn taken(settings: &Settings, key: &str) -> Self;
+}
+
+impl Taken for bool {
+    fn taken(settings: &Settings, key: &str) -> Self {
+        settings.flag(key)
+    }
+}
+
+impl Taken for u64 {
+    fn taken(settings: &Settings, key: &str) -> Self {
+        settings.number(key)
+    }
+}
+
+impl Taken for u32 {
+    fn taken(settings: &Settings, key: &str) -> Self {
+        settings.number_as(key)
+    }
+}
+
+impl Taken for usize {
+    fn taken(settings: &Settings, key: &str) -> Self {
+        settings.number_as(key)
+    }
+}
+
+impl<T: Choice> Taken for T {
+    fn taken(settings: &Settings, key: &str) -> Self {
+        settings.choice(key)
+    }
+}
+
+/// Makes a table of options, and a struct that holds their values. Only documented options can be
+/// read, and an unused option shows as an unread field.
+macro_rules! options {
+    (
+        $(#[$about:meta])* $vis:vis struct $name:ident, $table:ident;
+        $($field:ident: $type:ty = $spec:expr),+ $(,)?
+    ) => {
+        /// Table of these options.
+        $vis const $table: &[$crate::options::OptionSpec] = &[$($spec),+];
+
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug)]
+        $vis struct $name {
+            $(
+                /// Value of the option.
+                $vis $field: $type
+            ),+
+        }
+
+        impl $name {
+            /// Reads the values.
+            #[must_use]
+            $vis fn read(settings: &$crate::options::Settings) -> Self {
+                Self {
+                    $($field: {
+                        const KEY: &str = { $spec }.key;
+                        $crate::options::Taken::taken(settings, KEY)
+                    }),+
+                }
+            }
+        }
+    };
+}
+pub(crate) use options;
 
 #[cfg(test)]
 mod tests {
