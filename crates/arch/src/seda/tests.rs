@@ -67,7 +67,7 @@ fn what_others_leave_to_shared_threads_goes_to_the_first() {
 /// With the longest queue chosen after each visit, a file would wait as long as requests arrive.
 #[test]
 fn each_stage_is_visited_once_in_a_schedule() {
-    let (mut schedule, mut lens) = (shared::Schedule::default(), [0; POOLS]);
+    let (mut schedule, mut lens) = (Schedule::default(), [0; POOLS]);
     assert_eq!(schedule.next_stage(|at| lens[at]), None);
     // What is in memory continues to be sent, and one file to be read.
     lens[..4].copy_from_slice(&[9, 0, 3, 1]);
