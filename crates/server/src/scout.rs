@@ -77,7 +77,7 @@ impl Scout {
                 let (root, mut release) = wanted[*of].look();
                 root.as_ref().inspect(|root| hook::hang_at_mark(root));
                 let in_reach = judge(*of, root.as_ref(), &mut release);
-                if report(&theirs, *of, (root.as_ref(), in_reach), &release).is_err() {
+                if report(&theirs, *of, root.as_ref(), in_reach, &release).is_err() {
                     // Its master does not need it any more.
                     return 0;
                 }
@@ -127,7 +127,8 @@ impl Scout {
 fn report(
     channel: &Channel,
     of: usize,
-    (root, in_reach): (Option<&Root>, bool),
+    root: Option<&Root>,
+    in_reach: bool,
     found: &Release,
 ) -> io::Result<()> {
     let mut record = (of as u64).to_le_bytes().to_vec();

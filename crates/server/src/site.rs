@@ -210,7 +210,7 @@ mod tests {
         let settings = Settings::defaults(options::all());
         let (said, _) = raw::read(None, &raw::Arguments::default());
         let hosts =
-            hosts::understand((&said, &said.inherited()), |_, _| {}, &mut Findings::default());
+            hosts::understand(&said, &said.inherited(), |_, _| {}, &mut Findings::default());
         let releases = [Release::default()];
         let (builder, rules) = Builder::new(&settings, &said, hosts, &releases);
         let (ours, origin) = (builder.first(rules, &releases), Site::default());

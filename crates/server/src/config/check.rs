@@ -104,7 +104,7 @@ pub fn understand(
     warnings.extend(admin.as_ref().and_then(|place| exposed(&said, place)));
     warnings.extend(untrusted(&said, &listen));
     let mut found = Findings { problems, warnings, ..Findings::default() };
-    let hosts = hosts::understand((&said, &inherited), content, &mut found);
+    let hosts = hosts::understand(&said, &inherited, content, &mut found);
     faults.extend(found.faults);
     let Findings { mut problems, mut warnings, cut, .. } = found;
     warnings.extend(nested::roots(&said, &hosts));

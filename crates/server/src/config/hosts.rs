@@ -45,7 +45,8 @@ pub(crate) struct Findings {
 /// Interprets the content of all hosts: the first one, and those of the table. `content` finds
 /// faults in the options of each. Faults of settings for all hosts are reported once.
 pub(crate) fn understand(
-    (said, inherited): (&Said, &Inherited),
+    said: &Said,
+    inherited: &Inherited,
     content: fn(&Said, &mut Vec<Problem>),
     found: &mut Findings,
 ) -> Vec<HostConfig> {

@@ -128,7 +128,7 @@ mod tests {
             read(Some(FileText { name: "r", text: &text }), &Arguments::default());
         let inherited = said.inherit_rules();
         let mut found = Findings { problems, ..Findings::default() };
-        let hosts = hosts::understand((&said, &inherited), |_, _| {}, &mut found);
+        let hosts = hosts::understand(&said, &inherited, |_, _| {}, &mut found);
         assert_eq!(found.problems, [], "{text}");
         found.warnings.extend(super::roots(&said, &hosts));
         let found: Vec<_> = found.warnings.iter().map(ToString::to_string).collect();
