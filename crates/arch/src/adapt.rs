@@ -125,7 +125,7 @@ impl<'e> Server<'e> {
 
     fn run(&self) -> io::Result<()> {
         let own = self.own(0).map_err(io::Error::other)?;
-        let worker = own.worker((&self.cache, None), self.rules, self.options.stall_ns());
+        let worker = own.worker(&self.cache, None, self.rules, self.options.stall_ns());
         let mut dispatch = Dispatch::new(Epoll::new(Trigger::Level)?, worker, &self.pool);
         let ran = units::scope(self.env, self.process, |scope| {
             let ran = self.start(scope).and_then(|()| dispatch.run());
@@ -158,7 +158,7 @@ impl<'e> Server<'e> {
     /// A worker whose connections others pass to it, one at a time.
     fn worker<'w>(&'w self, own: &'w Own<'_>) -> Worker<'w, crate::kit::serve::Blocking> {
         let rules = AcceptRules { connections_max: 1, when_full: WhenFull::Pause, ..self.rules };
-        own.worker((&self.cache, None), rules, self.options.stall_ns())
+        own.worker(&self.cache, None, rules, self.options.stall_ns())
     }
 
     fn means<'w>(&self, disk: &'w mut dyn Disk) -> Means<'w> {

@@ -98,20 +98,21 @@ fn with_poller<'a, P: Poller>(
     let Some(shared) = &env.shared else {
         let own = Own::new(env, worker, None)?;
         let cache = LocalCache::new(&env.site.caching, env.site.seed);
-        return run(of, &own, poller().map_err(WorkError::Poller)?, (&cache, None), disk);
+        return run(of, &own, poller().map_err(WorkError::Poller)?, &cache, None, disk);
     };
     let member = shared.crew.enter(worker).map_err(WorkError::Crew)?;
     let own = Own::new(env, worker, Some(member))?;
     let cache = SharedCache::new(shared.region, &env.site.caching, member, &env.bells);
     let poller = Leased::new(member, poller).map_err(WorkError::Poller)?;
-    run(of, &own, poller, (&cache, Some(&cache)), disk)
+    run(of, &own, poller, &cache, Some(&cache), disk)
 }
 
 fn run<'a, P: Poller>(
     (env, worker, options, visits): Of<'a, '_>,
     own: &Own<'a>,
     poller: P,
-    (cache, shared): (&dyn Cache<StaticFile>, Option<&SharedCache<'_>>),
+    cache: &dyn Cache<StaticFile>,
+    shared: Option<&SharedCache<'_>>,
     disk: MakeDisk<'a, '_>,
 ) -> Result<(), WorkError> {
     let mut disk = disk(own.root, own.tally, shared.map(SharedCache::member))?;
@@ -119,7 +120,7 @@ fn run<'a, P: Poller>(
     let (mode, exclusive) = (options.mode(), options.is_exclusive());
     let accept = AcceptOptions::read(&env.settings);
     let accepts = AcceptRules::new(&accept, connections_max, mode, exclusive);
-    let worker = own.worker((cache, shared), accepts, options.stall_ns());
+    let worker = own.worker(cache, shared, accepts, options.stall_ns());
     let window_ms = env.site.deadlines.send_window_ms;
     let event_loop = EventLoop::new(poller, worker, rules(&accept, options, window_ms), &mut *disk);
     match visits {

@@ -365,7 +365,7 @@ impl<'e> Schedulers<'e> {
         let cache = shared.or(local.as_ref().map(|cache| cache as _)).expect("one of the two");
         let accept = AcceptOptions::read(&env.settings);
         let accepts = AcceptRules::new(&accept, threads, Mode::Nonblocking, false);
-        let worker = own.worker((cache, None), accepts, options.stall_us * 1000);
+        let worker = own.worker(cache, None, accepts, options.stall_us * 1000);
         let worker = worker.with_pulse(self.beats.pulse(own.is_first()));
         let rules = FiberRules {
             below: Below { root: own.root, rules: env.rules },

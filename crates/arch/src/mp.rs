@@ -110,7 +110,7 @@ fn work(env: &Env, process: usize) -> Result<(), WorkError> {
     let cache = LocalCache::new(&env.site.caching, env.site.seed);
     let accept = AcceptOptions::read(&env.settings);
     let rules = AcceptRules::new(&accept, 1, Mode::Blocking, false);
-    let mut worker = own.worker((&cache, None), rules, options.stall_us * 1000);
+    let mut worker = own.worker(&cache, None, rules, options.stall_us * 1000);
     let mut disk = InlineDisk(Below { root: own.root, rules: env.rules });
     let mut means = Means {
         disk: &mut disk,

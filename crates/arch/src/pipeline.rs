@@ -305,7 +305,7 @@ impl<'e> Process<'e> {
         let most = all / homes + usize::from(home < all % homes);
         let rules = AcceptRules::new(&self.accept, most, self.event.mode(), false);
         let pulse = self.beats.pulse(own.is_first());
-        own.worker((&self.cache, None), rules, self.event.stall_ns()).with_pulse(pulse)
+        own.worker(&self.cache, None, rules, self.event.stall_ns()).with_pulse(pulse)
     }
 
     /// Accepts until the process is to end.

@@ -143,7 +143,7 @@ fn run<P: Poller>(env: &Env, process: usize, options: &PoolOptions, poller: P) -
     let cache = ThreadCache::new(&env.site.caching, env.site.seed);
     let pool = Pool::new(connections_max, options.step())?;
     let first = own(0).map_err(io::Error::other)?;
-    let worker = first.worker((&cache, None), rules, stall_ns);
+    let worker = first.worker(&cache, None, rules, stall_ns);
     let mut dispatch = Dispatch::new(poller, worker, &pool);
     let serve = &|unit| {
         let own = own(unit).expect("only the first unit is bound to processors");
@@ -152,7 +152,7 @@ fn run<P: Poller>(env: &Env, process: usize, options: &PoolOptions, poller: P) -
         let (bytes_max, listener, beat) = (SEND_BYTES_MAX, 0, None);
         let means = Means { disk: &mut disk, buffer, bytes_max, listener, beat };
         let rules = AcceptRules { connections_max: 1, when_full: WhenFull::Pause, ..rules };
-        let worker = own.worker((&cache, None), rules, stall_ns);
+        let worker = own.worker(&cache, None, rules, stall_ns);
         PoolThread::new(worker, means, &pool).run(options.until());
     };
     let ran = units::scope(env, process, |scope| {

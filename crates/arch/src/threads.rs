@@ -147,7 +147,7 @@ fn work(env: &Env, process: usize) -> Result<(), WorkError> {
         pool.fill(scope, own.tally).map_err(|error| WorkError::Thread { lower, error })?;
         let none = LocalCache::new(&env.site.caching, env.site.seed);
         let cache = pool.shared.as_ref().map_or(&none as &dyn Cache<StaticFile>, |cache| cache);
-        let worker = own.worker((cache, None), pool.rules, pool.stall_ns);
+        let worker = own.worker(cache, None, pool.rules, pool.stall_ns);
         let worker = worker.with_pulse(pool.beats.pulse(true));
         // Retry threads that could not be started before.
         hear(worker, &mut || drop(pool.fill(scope, own.tally)))
@@ -261,7 +261,7 @@ impl<'e> Pool<'e> {
         let local = self.shared.is_none().then(|| LocalCache::new(&self.caching, env.site.seed));
         let shared = self.shared.as_ref().map(|cache| cache as &dyn Cache<StaticFile>);
         let cache = shared.or(local.as_ref().map(|cache| cache as _)).expect("one of the two");
-        let worker: Worker<'_, Blocking> = own.worker((cache, None), rules, stall_ns);
+        let worker: Worker<'_, Blocking> = own.worker(cache, None, rules, stall_ns);
         let mut worker = worker.with_pulse(self.beats.pulse(false));
         let mut disk = InlineDisk(Below { root: own.root, rules: env.rules });
         let buffer = vec![0; env.site.limits.head_bytes_max].into();

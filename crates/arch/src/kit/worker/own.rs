@@ -122,10 +122,11 @@ impl<'a> Own<'a> {
         Ok(Self { env, process, unit, root, tally, log, scratch })
     }
 
-    /// The worker, which looks into this cache; if others share it, it is given in both ways.
+    /// The worker, which looks into `cache`. `shared` is the same one, if other processes share it.
     pub fn worker<'w, S>(
         &'w self,
-        (cache, shared): (&'w dyn Cache<StaticFile>, Option<&'w SharedCache<'w>>),
+        cache: &'w dyn Cache<StaticFile>,
+        shared: Option<&'w SharedCache<'w>>,
         rules: AcceptRules,
         stall_ns: u64,
     ) -> Worker<'w, S> {

@@ -458,19 +458,20 @@ impl Scene<'_, '_> {
         let Some(member) = member else {
             let caching = &self.site.caching;
             let cache = LocalCache::new(caching, self.site.seed);
-            return self.play(me, poller().unwrap(), (&cache, None));
+            return self.play(me, poller().unwrap(), &cache, None);
         };
         let (_, region) = self.crew.expect("who is one of a crew");
         let cache = SharedCache::new(region, &self.site.caching, member, self.bells);
         let poller = Leased::new(member, poller).unwrap();
-        self.play(me, poller, (&cache, Some(&cache)));
+        self.play(me, poller, &cache, Some(&cache));
     }
 
     fn play<P: Poller>(
         &self,
         me: usize,
         poller: P,
-        (cache, shared): (&dyn Cache<StaticFile>, Option<&SharedCache<'_>>),
+        cache: &dyn Cache<StaticFile>,
+        shared: Option<&SharedCache<'_>>,
     ) {
         let slot = self.arena.slot(me);
         let tally = Tally::Owned(slot);
