@@ -426,8 +426,8 @@ impl<C: HelperPool> Disk for FlashDisk<'_, C> {
         if let Some((file, at, _)) = front(outbox, self.maps.chunk_bytes()) {
             let file = file.clone();
             if let Some(map) = self.maps.get_or_map(&file, at) {
-                let range = (map, bytes_max);
-                if let Some(sent) = perform::send_mapped(socket, outbox, range, spent, tally)? {
+                let sent = perform::send_mapped(socket, outbox, map, bytes_max, spent, tally)?;
+                if let Some(sent) = sent {
                     return Ok(sent);
                 }
                 self.maps.remove(&file, at);

@@ -470,7 +470,7 @@ fn threads_with_caches_of_their_own_forget_an_old_root() {
     control.replace_root();
     let generation = control.root_generation();
     let root = Root::open(&next).unwrap();
-    NextRoot::send(&server.roots, (0, generation), root.as_fd(), b"").unwrap();
+    NextRoot::send(&server.roots, 0, generation, root.as_fd(), b"").unwrap();
     server.env.bells[0].ring();
     let since = Instant::now();
     while server.env.first_slot(0).root_generation() != generation {

@@ -463,7 +463,7 @@ impl RootWatch {
         (watched.retry, watched.release) = (Backoff::default(), release);
         // Channel of the keeper, if there is one; arrival is not checked.
         for channel in &self.channels[env.bells.len()..] {
-            let _ = NextRoot::send(channel, (of, self.generation), root.as_fd(), &text);
+            let _ = NextRoot::send(channel, of, self.generation, root.as_fd(), &text);
         }
         let wanted = &self.wanted[of];
         // The target of a link says more.
@@ -504,7 +504,7 @@ impl RootWatch {
                 let (Some(root), Some(text)) = (env.root.nth(of), env.releases.kept(of)) else {
                     break;
                 };
-                if NextRoot::send(channel, (of, generation), root.as_fd(), &text).is_err() {
+                if NextRoot::send(channel, of, generation, root.as_fd(), &text).is_err() {
                     no_room = true;
                     break;
                 }

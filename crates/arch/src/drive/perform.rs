@@ -145,7 +145,8 @@ pub fn send(
 pub fn send_mapped(
     socket: &Connection,
     outbox: &mut Outbox<StaticFile>,
-    (map, bytes_max): (&Map, u64),
+    map: &Map,
+    bytes_max: u64,
     spent: &mut Spent,
     tally: Tally<'_>,
 ) -> Result<Option<u64>, Failure> {

@@ -292,7 +292,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
             // Another poller may watch it, or a thread close it, which this one must not see.
             let _ = self.poller.remove(slot.socket.as_fd());
         }
-        stage.leave(&mut self.worker, key, kind, (left, entered));
+        stage.leave(&mut self.worker, key, kind, left, entered);
     }
 
     /// Answers here that there is no room, or only closes the connection.

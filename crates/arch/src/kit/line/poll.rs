@@ -288,7 +288,8 @@ impl<'a> Stage<'a> {
         worker: &mut Worker<'_, Readiness>,
         key: u64,
         kind: OpKind,
-        (left, entered): (Option<Left>, u64),
+        left: Option<Left>,
+        entered: u64,
     ) {
         let held_ms = worker.held_ms();
         let left = left.or_else(|| Left::spare(&worker.around().cx));

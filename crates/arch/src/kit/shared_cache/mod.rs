@@ -204,7 +204,8 @@ impl<'a> SharedCache<'a> {
     fn file(
         &self,
         grip: Grip<'_>,
-        (at, version): (u64, u64),
+        at: u64,
+        version: u64,
         tally: &Tally<'_>,
     ) -> Result<Option<Unpacked>, Died> {
         let copies = self.copies.borrow();
@@ -307,7 +308,7 @@ impl<'a> SharedCache<'a> {
             drop(grip);
             Entry::Directory
         } else {
-            let Some(file) = self.file(grip, (at, version), tally)? else {
+            let Some(file) = self.file(grip, at, version, tally)? else {
                 return Ok(Lookup::Miss);
             };
             Entry::File(file)

@@ -128,7 +128,7 @@ impl SharedCache<'_> {
             (times, used) = (Times::since(opened), Use::first(opened));
             tally.add(Counter::CacheFills, 1);
         }
-        self.insert(load, (times, used), tally);
+        self.insert(load, times, used, tally);
         self.evict_what_is_over(tally);
     }
 
@@ -271,7 +271,7 @@ impl SharedCache<'_> {
     }
 
     /// Exclusively.
-    fn insert(&self, load: &Load<'_>, (times, used): (Times, u64), tally: &Tally<'_>) {
+    fn insert(&self, load: &Load<'_>, times: Times, used: u64, tally: &Tally<'_>) {
         let layout = self.layout();
         let (name, content) = loop {
             let name = layout.store(load.path);

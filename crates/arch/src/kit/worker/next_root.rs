@@ -45,7 +45,8 @@ impl NextRoot<'_> {
     /// No room in the channel, or no memory.
     pub fn send(
         channel: &Channel,
-        (host, generation): (usize, u64),
+        host: usize,
+        generation: u64,
         root: BorrowedFd<'_>,
         text: &[u8],
     ) -> io::Result<()> {
