@@ -17,7 +17,7 @@ use crate::{
         serve::{Means, Served, Until, converse},
         thread_cache::ThreadCache,
         units,
-        worker::{Own, Worker},
+        worker::{Own, UnitNumber, Worker},
     },
 };
 use decide::{Decision, Load, Rule, Seen, Way, decide};
@@ -152,7 +152,8 @@ impl<'e> Server<'e> {
     }
 
     fn own(&self, unit: usize) -> Result<Own<'e>, WorkError> {
-        Own::unit(self.env, self.process, (unit, self.options.units()), None)
+        let number = UnitNumber { unit, units: self.options.units() };
+        Own::unit(self.env, self.process, number, None)
     }
 
     /// A worker whose connections others pass to it, one at a time.

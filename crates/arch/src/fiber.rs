@@ -13,7 +13,7 @@ use crate::{
         fibers::{self, FiberRules, Hands, Peers, State, run_task},
         thread_cache::ThreadCache,
         units,
-        worker::Own,
+        worker::{Own, UnitNumber},
     },
     options::{Choice as _, Kind, OptionSpec, Settings, choice, options},
 };
@@ -341,7 +341,7 @@ impl<'e> Schedulers<'e> {
 
     /// Resources of scheduler `at` alone; the first takes its own before the others start.
     fn own(&self, at: usize) -> Result<Own<'e>, WorkError> {
-        Own::unit(self.env, self.process, (at, self.count), None)
+        Own::unit(self.env, self.process, UnitNumber { unit: at, units: self.count }, None)
     }
 
     /// Runs scheduler `at` from its beginning to its end.

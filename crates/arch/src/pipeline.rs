@@ -19,7 +19,7 @@ use crate::{
         sync::lock,
         thread_cache::ThreadCache,
         units::{self, Numbers},
-        worker::{Own, Worker},
+        worker::{Own, StageSlot, Worker},
     },
     options::{OptionSpec, Settings},
 };
@@ -169,7 +169,9 @@ impl<'e> Process<'e> {
     /// Starts the other threads that accept. They count in one slot.
     pub(crate) fn spawn_acceptors<'s>(&'s self, scope: &'s Scope<'s, '_>, name: &str, slot: usize) {
         for home in 1..self.line.homes() {
-            self.spawn(scope, name, move |unit| self.accept(&self.own(unit, (slot, false))?, home));
+            self.spawn(scope, name, move |unit| {
+                self.accept(&self.own(unit, StageSlot::shared(slot))?, home)
+            });
         }
     }
 
@@ -211,11 +213,12 @@ impl<'e> Process<'e> {
     /// starts threads by `start`.
     pub(crate) fn control(
         &self,
-        (unit, slot): (usize, usize),
+        unit: usize,
+        slot: usize,
         ended: &Receiver<()>,
         start: &dyn Fn(usize),
     ) -> Result<(), WorkError> {
-        let own = self.own(unit, (slot, true))?;
+        let own = self.own(unit, StageSlot::alone(slot))?;
         let worker = self.worker(&own, 0).fed();
         let log = worker.around().log;
         let patience = || {
@@ -240,7 +243,7 @@ impl<'e> Process<'e> {
     pub(crate) fn poll(
         &self,
         unit: usize,
-        slot: (usize, bool),
+        slot: StageSlot,
         rules: Rules,
         stage: Stage<'_>,
     ) -> Result<(), WorkError> {
@@ -253,7 +256,7 @@ impl<'e> Process<'e> {
     pub(crate) fn serve(
         &self,
         unit: usize,
-        slot: (usize, bool),
+        slot: StageSlot,
         does: (Rules, Work<'_>, Extras<'_>),
         idle_max: Option<Duration>,
     ) -> Result<(), WorkError> {
@@ -278,8 +281,8 @@ impl<'e> Process<'e> {
         StageThread::new(self.worker(own, 0), io, &self.line, work).with(extras)
     }
 
-    /// Resources of one thread that counts in this slot, alone or with others.
-    pub(crate) fn own(&self, unit: usize, slot: (usize, bool)) -> Result<Own<'e>, WorkError> {
+    /// Resources of one thread that counts in this slot.
+    pub(crate) fn own(&self, unit: usize, slot: StageSlot) -> Result<Own<'e>, WorkError> {
         Own::stage(self.env, self.at, unit, slot)
     }
 

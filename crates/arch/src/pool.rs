@@ -10,7 +10,7 @@ use crate::{
         serve::{Means, Until},
         thread_cache::ThreadCache,
         units,
-        worker::Own,
+        worker::{Own, UnitNumber},
     },
     options::{Choice as _, Kind, OptionSpec, choice, options},
 };
@@ -139,7 +139,8 @@ fn run<P: Poller>(env: &Env, process: usize, options: &PoolOptions, poller: P) -
     let Share { connections_max, .. } = env.shares[process];
     let accept = AcceptOptions::read(&env.settings);
     let rules = AcceptRules::new(&accept, connections_max, Mode::Blocking, false);
-    let own = |unit| Own::unit(env, process, (unit, 1 + options.threads), None);
+    let units = 1 + options.threads;
+    let own = |unit| Own::unit(env, process, UnitNumber { unit, units }, None);
     let cache = ThreadCache::new(&env.site.caching, env.site.seed);
     let pool = Pool::new(connections_max, options.step())?;
     let first = own(0).map_err(io::Error::other)?;

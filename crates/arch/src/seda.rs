@@ -15,7 +15,7 @@ use crate::{
         },
         queue::Queue,
         step::{Leaves, Left, Rules},
-        worker::Own,
+        worker::{Own, StageSlot},
     },
     options::Settings,
     pipeline::{self, LOOK_MAX, POOLS_AT, Plan, Process, READ, WRITE_POLL as WRITE},
@@ -57,7 +57,7 @@ fn demand(settings: &Settings, _: usize) -> Demand {
 
 /// Runs one process: its first thread accepts, and follows the master for all.
 fn work(env: &Env, process: usize) -> Result<(), WorkError> {
-    let own = Own::stage(env, process, 0, (LISTEN, false))?;
+    let own = Own::stage(env, process, 0, StageSlot::shared(LISTEN))?;
     let seda = Seda::new(env, process)?;
     seda.process.run(&own, |scope, ended| seda.start(scope, ended))
 }
@@ -145,7 +145,7 @@ impl<'e> Seda<'e> {
         process.spawn_acceptors(scope, "listen", LISTEN);
         if has_pools {
             process.spawn(scope, "control", move |unit| {
-                process.control((unit, CONTROL), &ended, &serve)
+                process.control(unit, CONTROL, &ended, &serve)
             });
         }
     }
@@ -166,7 +166,7 @@ impl<'e> Seda<'e> {
         let (leaves, routes) = duties(at, self.options.threads);
         let does = Does { takes: Takes::Station(at), routes, hears: false, barrier: None };
         let stage = Stage::new(&process.line, does).gated(gated);
-        process.poll(unit, (STATIONS + at, false), process.rules(leaves), stage)
+        process.poll(unit, StageSlot::shared(STATIONS + at), process.rules(leaves), stage)
     }
 
     /// Rules, work and extras of a thread of the stage at a station.
@@ -200,14 +200,14 @@ impl<'e> Seda<'e> {
     /// Body of a thread of a pool.
     fn serve(&self, unit: usize, at: usize) -> Result<(), WorkError> {
         let idle_max = Duration::from_millis(self.options.idle_ms);
-        self.process.serve(unit, (STATIONS + at, false), self.work(at), Some(idle_max))
+        self.process.serve(unit, StageSlot::shared(STATIONS + at), self.work(at), Some(idle_max))
     }
 
     /// Body of a thread that all stages share (Sandstorm's TPPThreadManager). It has a worker for
     /// each stage, serves one stage at a time, and checks again after it has visited all.
     fn serve_all(&self, unit: usize) -> Result<(), WorkError> {
         let process = &self.process;
-        let own = |at| process.own(unit, (STATIONS + at, false));
+        let own = |at| process.own(unit, StageSlot::shared(STATIONS + at));
         let owns = (POOLS_AT..ROLES.len()).map(own).collect::<Result<Vec<_>, _>>()?;
         let mut disks: Vec<_> = owns.iter().map(|own| process.disk(own)).collect();
         let mut threads = Vec::with_capacity(POOLS);

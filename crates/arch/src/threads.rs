@@ -10,7 +10,7 @@ use crate::{
         serve::{Blocking, Means, Until, converse, hear, next},
         thread_cache::ThreadCache,
         units::{self, Numbers},
-        worker::{Own, Worker},
+        worker::{Own, UnitNumber, Worker},
     },
     options::{Choice as _, Kind, OptionSpec, Settings, choice, options},
 };
@@ -141,7 +141,7 @@ fn demand(settings: &Settings, connections: usize) -> Demand {
 /// Runs one process: its first thread follows the master, the others serve a connection each.
 fn work(env: &Env, process: usize) -> Result<(), WorkError> {
     let pool = Pool::new(env, process)?;
-    let own = Own::unit(env, process, (0, pool.units()), None)?;
+    let own = Own::unit(env, process, UnitNumber { unit: 0, units: pool.units() }, None)?;
     units::scope(env, process, |scope| {
         let lower = "limits.connections_max";
         pool.fill(scope, own.tally).map_err(|error| WorkError::Thread { lower, error })?;
@@ -255,7 +255,7 @@ impl<'e> Pool<'e> {
     /// Body of a thread: one connection after another, from listener `at`.
     fn life<'s>(&'s self, scope: &'s Scope<'s, '_>, unit: usize, at: usize) {
         let Self { env, process, rules, stall_ns, .. } = *self;
-        let own = Own::unit(env, process, (unit, self.units()), None);
+        let own = Own::unit(env, process, UnitNumber { unit, units: self.units() }, None);
         let own = own.expect("only the first unit goes to its processors, and there is no crew");
         let (crew, tally) = (&self.crews[at], own.tally);
         let local = self.shared.is_none().then(|| LocalCache::new(&self.caching, env.site.seed));

@@ -16,7 +16,7 @@ use crate::{
         },
         queue::Queue,
         step::{Leaves, Rules},
-        worker::Own,
+        worker::{Own, StageSlot},
     },
     options::Settings,
     pipeline::{self, LOOK_MAX, Plan, Process, READ, WRITE_POLL},
@@ -56,7 +56,7 @@ fn demand(settings: &Settings, _: usize) -> Demand {
 
 /// Runs one process: its first thread accepts, and follows the master for all.
 fn work(env: &Env, process: usize) -> Result<(), WorkError> {
-    let own = Own::stage(env, process, 0, (FIRST, true))?;
+    let own = Own::stage(env, process, 0, StageSlot::alone(FIRST))?;
     let pipeline = Pipeline::new(env, process)?;
     pipeline.process.run(&own, |scope, ended| pipeline.start(scope, ended))
 }
@@ -133,7 +133,7 @@ impl<'e> Pipeline<'e> {
         process.spawn_acceptors(scope, "accept", ACCEPT);
         if self.shape.grows() {
             process.spawn(scope, "control", move |unit| {
-                process.control((unit, CONTROL), &ended, &write)
+                process.control(unit, CONTROL, &ended, &write)
             });
         }
     }
@@ -170,7 +170,7 @@ impl<'e> Pipeline<'e> {
         let barrier = takes_turns.then_some((&self.barrier, WRITE));
         let does = Does { takes: Takes::Station(at), routes, hears: false, barrier };
         let stage = Stage::new(&self.process.line, does);
-        self.process.poll(unit, (POLLERS.start + at, true), rules, stage)
+        self.process.poll(unit, StageSlot::alone(POLLERS.start + at), rules, stage)
     }
 
     /// Reads requests, and prepares the responses.
@@ -232,7 +232,7 @@ impl<'e> Pipeline<'e> {
     fn place(&self, at: usize, threads: usize, slots: Range<usize>) -> Place {
         let is_pinned = self.options.parts == Parts::Cpu;
         Place {
-            slot: (slots.start + at % slots.len(), threads <= slots.len()),
+            slot: StageSlot { at: slots.start + at % slots.len(), alone: threads <= slots.len() },
             cpu: is_pinned.then(|| self.cpus[at % self.shape.parts]),
         }
     }

@@ -10,7 +10,7 @@ mod pass;
 
 pub use desk::{Begun, Desk};
 pub use next_root::NextRoot;
-pub use own::Own;
+pub use own::{Own, StageSlot, UnitNumber};
 pub use pass::Passed;
 
 use super::{

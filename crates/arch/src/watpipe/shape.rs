@@ -1,7 +1,10 @@
 //! The threads of a pipeline, the stations between them, and their slots of counters.
 use super::options::{Acceptors, Parts, Read, WatpipeOptions};
 use crate::{
-    kit::line::options::{PoolControl, StagesOptions},
+    kit::{
+        line::options::{PoolControl, StagesOptions},
+        worker::StageSlot,
+    },
     options::Settings,
     pipeline::READ,
 };
@@ -77,7 +80,7 @@ impl Shape {
 
 /// Slot of a thread of a stage, alone or not, and the only processor that it runs on, if any.
 pub(super) struct Place {
-    pub(super) slot: (usize, bool),
+    pub(super) slot: StageSlot,
     pub(super) cpu: Option<usize>,
 }
 

@@ -13,6 +13,38 @@ use regatta_origin::{Cache, Scratch};
 use regatta_sys::{Root, StaticFile, affinity, clock, crew::Member};
 use std::{os::fd::AsFd, process};
 
+/// A unit of a process, by its number.
+#[derive(Clone, Copy, Debug)]
+pub struct UnitNumber {
+    /// The number; the first is 0.
+    pub unit: usize,
+    /// Units of the process.
+    pub units: usize,
+}
+
+/// Slot in which a unit of a pipeline counts.
+#[derive(Clone, Copy, Debug)]
+pub struct StageSlot {
+    /// Number of the slot in its process.
+    pub at: usize,
+    /// True if no other unit counts there.
+    pub alone: bool,
+}
+
+impl StageSlot {
+    /// A slot of one unit.
+    #[must_use]
+    pub const fn alone(at: usize) -> Self {
+        Self { at, alone: true }
+    }
+
+    /// A slot of several units.
+    #[must_use]
+    pub const fn shared(at: usize) -> Self {
+        Self { at, alone: false }
+    }
+}
+
 /// Resources of a worker: a process, or a thread that is one of its units.
 #[expect(missing_debug_implementations, reason = "holds a log that need not have one")]
 pub struct Own<'a> {
@@ -39,11 +71,11 @@ impl<'a> Own<'a> {
         process: usize,
         member: Option<&'static Member>,
     ) -> Result<Self, WorkError> {
-        Self::unit(env, process, (0, 1), member)
+        Self::unit(env, process, UnitNumber { unit: 0, units: 1 }, member)
     }
 
-    /// Resources of one unit of `units` of a process, made in its thread; the first before the
-    /// others are started. If there are more units than slots, all but the first share the slots,
+    /// Resources of one unit of a process, made in its thread; the first before the others are
+    /// started. If there are more units than slots, all but the first share the slots,
     /// except the first one's: there the master checks whether the process is alive.
     ///
     /// # Errors
@@ -51,18 +83,19 @@ impl<'a> Own<'a> {
     pub fn unit(
         env: &'a Env,
         process: usize,
-        (unit, units): (usize, usize),
+        number: UnitNumber,
         member: Option<&'static Member>,
     ) -> Result<Self, WorkError> {
+        let UnitNumber { unit, units } = number;
         let slots = env.shares[process].slots.len();
         let shares = unit > 0 && units > slots;
         debug_assert!(!shares || slots > 1, "the first unit has a slot of its own");
         let at = if shares { 1 + (unit - 1) % (slots - 1) } else { unit };
-        Self::counting(env, process, unit, (at, !shares), member)
+        Self::counting(env, process, unit, StageSlot { at, alone: !shares }, member)
     }
 
     /// Resources of a unit of a pipeline, made in its thread; the first before the others are
-    /// started. It counts in the slot `at` of its process: alone, or with others.
+    /// started.
     ///
     /// # Errors
     /// Those of [`Own::new`].
@@ -70,9 +103,9 @@ impl<'a> Own<'a> {
         env: &'a Env,
         process: usize,
         unit: usize,
-        (at, alone): (usize, bool),
+        slot: StageSlot,
     ) -> Result<Self, WorkError> {
-        Self::counting(env, process, unit, (at, alone), None)
+        Self::counting(env, process, unit, slot, None)
     }
 
     /// True if it is the first of its process, which hears the master.
@@ -85,7 +118,7 @@ impl<'a> Own<'a> {
         env: &'a Env,
         process: usize,
         unit: usize,
-        (at, alone): (usize, bool),
+        StageSlot { at, alone }: StageSlot,
         member: Option<&'static Member>,
     ) -> Result<Self, WorkError> {
         let Share { cpus, slots, .. } = &env.shares[process];
