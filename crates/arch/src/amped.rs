@@ -3,7 +3,7 @@
 use crate::{
     Demand, Driver, Env, Settings, WorkError,
     drive::perform::{self, Below},
-    event::{self, EventOptions},
+    event::{self, EventOptions, EventWorker},
     kit::{
         disk::{Completion, Disk, DiskResult, front},
         helper_processes::Processes,
@@ -119,7 +119,8 @@ fn demand(settings: &Settings, _: usize) -> Demand {
 fn work(env: &Env, worker: usize) -> Result<(), WorkError> {
     let options = EventOptions::read(&env.settings);
     let own = AmpedOptions::read(&env.settings);
-    event::work_with((env, worker, &options, None), |root, tally, _| {
+    let of = EventWorker { env, worker, options: &options, visits: None };
+    event::work_with(of, |root, tally, _| {
         let fault = WorkError::preparing("helpers");
         let (below, stall_ns) = (Below { root, rules: env.rules }, options.stall_ns());
         match own.helper_kind {

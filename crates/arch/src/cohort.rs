@@ -3,7 +3,7 @@
 use crate::{
     Driver, Env, WorkError,
     drive::perform::Below,
-    event::{self, EventOptions},
+    event::{self, EventOptions, EventWorker},
     kit::{
         disk::InlineDisk,
         event_loop::cohort::{Order, Visits},
@@ -65,7 +65,6 @@ fn work(env: &Env, worker: usize) -> Result<(), WorkError> {
     let own = CohortOptions::read(&env.settings);
     let visits = Visits { order: own.order, most: own.limit };
     let visits = (own.policy == Policy::Cohort).then_some(visits);
-    event::work_with((env, worker, &options, visits), |root, _, _| {
-        Ok(Box::new(InlineDisk(Below { root, rules: env.rules })))
-    })
+    let of = EventWorker { env, worker, options: &options, visits };
+    event::work_with(of, |root, _, _| Ok(Box::new(InlineDisk(Below { root, rules: env.rules }))))
 }

@@ -44,7 +44,8 @@ pub(crate) fn processes(settings: &Settings, processors: usize) -> usize {
 /// Runs one worker: a loop over its listeners, with a cache of its own or a shared one.
 fn work(env: &Env, worker: usize) -> Result<(), WorkError> {
     let options = EventOptions::read(&env.settings);
-    work_with((env, worker, &options, None), |root, _, member| {
+    let of = EventWorker { env, worker, options: &options, visits: None };
+    work_with(of, |root, _, member| {
         let disk = InlineDisk(Below { root, rules: env.rules });
         match member {
             Some(member) => Ok(Box::new(SharedDisk { disk, member })),
@@ -62,10 +63,10 @@ type MakeDisk<'a, 'b> =
 
 /// [`work`], with a disk that is made in the worker.
 pub(crate) fn work_with<'a>(
-    of: Of<'a, '_>,
+    of: EventWorker<'a, '_>,
     disk: impl FnOnce(&'a Root, Tally<'a>, Option<&'static Member>) -> Made<'a>,
 ) -> Result<(), WorkError> {
-    let (disk, options) = (Box::new(disk), of.2);
+    let (disk, options) = (Box::new(disk), of.options);
     match options.poller {
         PollerKind::Epoll => with_poller(of, disk, || epoll(options, Trigger::Level)),
         PollerKind::EpollEdge => with_poller(of, disk, || epoll(options, Trigger::Edge)),
@@ -86,15 +87,23 @@ pub(crate) fn epoll(options: &EventOptions, trigger: Trigger) -> io::Result<Epol
     Ok(if options.is_exclusive() { epoll.exclusive() } else { epoll })
 }
 
-/// Environment, index and options of a worker; with visits, it serves by stages.
-pub(crate) type Of<'a, 'b> = (&'a Env, usize, &'b EventOptions, Option<Visits>);
+/// A worker of this driver.
+#[derive(Clone, Copy)]
+pub(crate) struct EventWorker<'a, 'b> {
+    pub(crate) env: &'a Env,
+    /// Index of the worker.
+    pub(crate) worker: usize,
+    pub(crate) options: &'b EventOptions,
+    /// With visits, it serves by stages.
+    pub(crate) visits: Option<Visits>,
+}
 
 fn with_poller<'a, P: Poller>(
-    of: Of<'a, '_>,
+    of: EventWorker<'a, '_>,
     disk: MakeDisk<'a, '_>,
     poller: impl FnOnce() -> io::Result<P>,
 ) -> Result<(), WorkError> {
-    let (env, worker, ..) = of;
+    let EventWorker { env, worker, .. } = of;
     let Some(shared) = &env.shared else {
         let own = Own::new(env, worker, None)?;
         let cache = LocalCache::new(&env.site.caching, env.site.seed);
@@ -108,13 +117,14 @@ fn with_poller<'a, P: Poller>(
 }
 
 fn run<'a, P: Poller>(
-    (env, worker, options, visits): Of<'a, '_>,
+    of: EventWorker<'a, '_>,
     own: &Own<'a>,
     poller: P,
     cache: &dyn Cache<StaticFile>,
     shared: Option<&SharedCache<'_>>,
     disk: MakeDisk<'a, '_>,
 ) -> Result<(), WorkError> {
+    let EventWorker { env, worker, options, visits } = of;
     let mut disk = disk(own.root, own.tally, shared.map(SharedCache::member))?;
     let connections_max = env.shares[worker].connections_max;
     let (mode, exclusive) = (options.mode(), options.is_exclusive());

@@ -7,7 +7,7 @@ use crate::{
         ledger::Spent,
         perform::{self, Below, Failure, timed},
     },
-    event::{self, EventOptions},
+    event::{self, EventOptions, EventWorker},
     kit::{
         disk::{Completion, Disk, DiskResult, front},
         helper_processes::Processes,
@@ -126,7 +126,8 @@ fn demand(settings: &Settings, _: usize) -> Demand {
 fn work(env: &Env, worker: usize) -> Result<(), WorkError> {
     let options = EventOptions::read(&env.settings);
     let own = FlashOptions::read(&env.settings);
-    event::work_with((env, worker, &options, None), |root, tally, _| {
+    let of = EventWorker { env, worker, options: &options, visits: None };
+    event::work_with(of, |root, tally, _| {
         let fault = WorkError::preparing("helpers");
         let pool = || Processes::new(root, env.rules, false, tally).map_err(fault);
         let (below, pools) = (Below { root, rules: env.rules }, [pool()?, pool()?]);

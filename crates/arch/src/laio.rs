@@ -3,7 +3,7 @@
 use crate::{
     Driver, Env, WorkError,
     drive::{ledger::Spent, perform::Below},
-    event::{self, EventOptions},
+    event::{self, EventOptions, EventWorker},
     kit::{
         disk::{Completion, Disk, DiskResult, front},
         helper_threads::Threads,
@@ -80,7 +80,8 @@ options! {
 fn work(env: &Env, worker: usize) -> Result<(), WorkError> {
     let options = EventOptions::read(&env.settings);
     let own = LaioOptions::read(&env.settings);
-    event::work_with((env, worker, &options, None), |root, tally, _| {
+    let of = EventWorker { env, worker, options: &options, visits: None };
+    event::work_with(of, |root, tally, _| {
         let LaioOptions { engine, helpers_max, operations_max, chunk_bytes } = own;
         let below = Below { root, rules: env.rules };
         match engine {
