@@ -87,6 +87,13 @@ pub(crate) struct Plan<'e> {
     pub(crate) lower: &'static str,
 }
 
+/// Work of a thread of a stage, and its rules.
+pub(crate) struct StageWork<'w> {
+    pub(crate) rules: Rules,
+    pub(crate) work: Work<'w>,
+    pub(crate) extras: Extras<'w>,
+}
+
 /// State that the threads of a pipeline share.
 pub(crate) struct Process<'e> {
     env: &'e Env,
@@ -257,11 +264,11 @@ impl<'e> Process<'e> {
         &self,
         unit: usize,
         slot: StageSlot,
-        does: (Rules, Work<'_>, Extras<'_>),
+        does: StageWork<'_>,
         idle_max: Option<Duration>,
     ) -> Result<(), WorkError> {
         let own = self.own(unit, slot)?;
-        let (mut disk, at) = (self.disk(&own), does.1.at);
+        let (mut disk, at) = (self.disk(&own), does.work.at);
         let thread = self.thread(&own, &mut disk, does);
         match idle_max {
             Some(idle_max) => run_in_pool(thread, self.pool(at), idle_max),
@@ -275,7 +282,7 @@ impl<'e> Process<'e> {
         &'w self,
         own: &'w Own<'_>,
         disk: &'w mut dyn Disk,
-        (rules, work, extras): (Rules, Work<'w>, Extras<'w>),
+        StageWork { rules, work, extras }: StageWork<'w>,
     ) -> StageThread<'w> {
         let io = Io::new(disk, rules, &self.env.site.limits);
         StageThread::new(self.worker(own, 0), io, &self.line, work).with(extras)

@@ -14,11 +14,11 @@ use crate::{
             threads::{Extras, StageThread, Work},
         },
         queue::Queue,
-        step::{Leaves, Left, Rules},
+        step::{Leaves, Left},
         worker::{Own, StageSlot},
     },
     options::Settings,
-    pipeline::{self, LOOK_MAX, POOLS_AT, Plan, Process, READ, WRITE_POLL as WRITE},
+    pipeline::{self, LOOK_MAX, POOLS_AT, Plan, Process, READ, StageWork, WRITE_POLL as WRITE},
 };
 use options::{OPTIONS, OnFull, SedaOptions, Threads, Wake};
 use regatta_metrics::Tally;
@@ -169,8 +169,8 @@ impl<'e> Seda<'e> {
         process.poll(unit, StageSlot::shared(STATIONS + at), process.rules(leaves), stage)
     }
 
-    /// Rules, work and extras of a thread of the stage at a station.
-    fn work(&self, at: usize) -> (Rules, Work<'_>, Extras<'_>) {
+    /// Work of a thread of the stage at a station.
+    fn work(&self, at: usize) -> StageWork<'_> {
         let pool = self.process.pool(at);
         let (leaves, routes) = duties(at, self.options.threads);
         let work = Work {
@@ -194,7 +194,7 @@ impl<'e> Seda<'e> {
             bound: (at == CACHE && queue_max > 0).then_some((MISS, queue_max)),
             watches: Some(pool),
         };
-        (self.process.rules(leaves), work, extras)
+        StageWork { rules: self.process.rules(leaves), work, extras }
     }
 
     /// Body of a thread of a pool.

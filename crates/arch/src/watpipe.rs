@@ -19,7 +19,7 @@ use crate::{
         worker::{Own, StageSlot},
     },
     options::Settings,
-    pipeline::{self, LOOK_MAX, Plan, Process, READ, WRITE_POLL},
+    pipeline::{self, LOOK_MAX, Plan, Process, READ, StageWork, WRITE_POLL},
 };
 use options::{OPTIONS, Parts, Read, Share, WatpipeOptions};
 use regatta_metrics::{Dial, Tally};
@@ -187,7 +187,8 @@ impl<'e> Pipeline<'e> {
             barrier: None,
         };
         let place = self.place(at, self.shape.readers, READERS_SLOTS);
-        self.serve(unit, place, (self.rules(SEND), work, Extras::default()), false)
+        let does = StageWork { rules: self.rules(SEND), work, extras: Extras::default() };
+        self.serve(unit, place, does, false)
     }
 
     /// Sends as far as there is room. Writers have the first numbers.
@@ -217,7 +218,7 @@ impl<'e> Pipeline<'e> {
             false => Extras::default(),
         };
         let place = self.place(at, self.shape.writers_max, WRITERS_SLOTS);
-        let does = (self.rules(BEFORE_SEND), work, extras);
+        let does = StageWork { rules: self.rules(BEFORE_SEND), work, extras };
         self.serve(unit, place, does, at >= self.shape.writers)
     }
 
@@ -242,7 +243,7 @@ impl<'e> Pipeline<'e> {
         &self,
         unit: usize,
         Place { slot, cpu }: Place,
-        does: (Rules, Work<'_>, Extras<'_>),
+        does: StageWork<'_>,
         is_further: bool,
     ) -> Result<(), WorkError> {
         cpu.map_or(Ok(()), pin)?;
