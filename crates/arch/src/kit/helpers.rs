@@ -200,12 +200,19 @@ pub struct Helpers<'a, C> {
     leaves: Vec<bool>,
     /// Number of helpers that leave.
     leaving: usize,
-    /// Idle helpers, and since when, by the precise clock: the longest idle first, which is given a
-    /// task last.
-    idle: Vec<(usize, u64)>,
+    /// The longest idle first, which is given a task last.
+    idle: Vec<IdleHelper>,
     /// Number of helpers.
     count: usize,
     tally: Tally<'a>,
+}
+
+/// A helper without a task.
+#[derive(Clone, Copy, Debug)]
+struct IdleHelper {
+    helper: usize,
+    /// Time at which it became idle, by the precise clock.
+    since: u64,
 }
 
 impl<'a, C: HelperPool> Helpers<'a, C> {
@@ -307,9 +314,9 @@ impl<'a, C: HelperPool> Helpers<'a, C> {
             self.tally.add(Counter::HelperCompletions, 1);
             let now = clock::nanos();
             if self.has_left(helper) {
-                self.stop((helper, now), now);
+                self.stop(IdleHelper { helper, since: now }, now);
             } else {
-                self.idle.push((helper, now));
+                self.idle.push(IdleHelper { helper, since: now });
             }
             self.dispatch();
             self.stop_idle(now);
@@ -356,15 +363,14 @@ impl<'a, C: HelperPool> Helpers<'a, C> {
     /// Stops helpers beyond those that are kept, if they have been idle for long enough.
     fn stop_idle(&mut self, now: u64) {
         while self.idle.len() > self.limits.helpers_idle_max
-            && now.saturating_sub(self.idle[0].1) >= self.limits.idle_ns_min
+            && now.saturating_sub(self.idle[0].since) >= self.limits.idle_ns_min
         {
             let idle = self.idle.remove(0);
             self.stop(idle, now);
         }
     }
 
-    /// Stops a helper that has been idle since then.
-    fn stop(&mut self, (helper, since): (usize, u64), now: u64) {
+    fn stop(&mut self, IdleHelper { helper, since }: IdleHelper, now: u64) {
         self.count -= 1;
         self.tally.add(Counter::HelperIdleNs, now.saturating_sub(since));
         self.tally.add(Counter::HelpersStopped, 1);
@@ -380,7 +386,7 @@ impl<'a, C: HelperPool> Helpers<'a, C> {
     /// have died with it.
     fn lost(&mut self, helper: usize, job: Option<Job>) -> Option<Job> {
         self.tally.add(Counter::HelpersLost, 1);
-        self.idle.retain(|(idle, _)| *idle != helper);
+        self.idle.retain(|idle| idle.helper != helper);
         self.has_left(helper);
         self.count -= 1;
         self.pool.stop(helper);
@@ -405,10 +411,8 @@ impl<'a, C: HelperPool> Helpers<'a, C> {
     fn dispatch(&mut self) {
         while !self.queue.is_empty() {
             let idle = self.idle.pop();
-            let Some((helper, since)) = idle.or_else(|| Some((self.start()?, clock::nanos())))
-            else {
-                return;
-            };
+            let starts = || Some(IdleHelper { helper: self.start()?, since: clock::nanos() });
+            let Some(IdleHelper { helper, since }) = idle.or_else(starts) else { return };
             let Some((sequence, mut job)) = self.queue.pop_first() else { return };
             match self.pool.assign(helper, &mut job.task) {
                 Ok(()) => {
