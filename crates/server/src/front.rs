@@ -1,7 +1,7 @@
 //! Client of a connection, and the limits of one client.
 use crate::Failure;
 use regatta_arch::{
-    kit::clients::{ClientLimits, Clients},
+    kit::clients::{ClientLimits, ClientNotes, Clients},
     options::Settings,
 };
 use regatta_http::{
@@ -177,9 +177,10 @@ fn clients(
     let descriptors = usize::try_from(limits::descriptors().soft).unwrap_or(usize::MAX);
     let create = |words| shm::create_named("regatta-clients", words);
     let memory = create(Clients::WORDS)?;
-    let notes = create(Clients::note_words(workers, descriptors))?.words();
+    let words = create(Clients::note_words(workers, descriptors))?.words();
+    let notes = ClientNotes { words, descriptors };
     let seed = earlier.map_or_else(|| RandomState::new().hash_one(process::id()), |of| of.seed);
-    let clients = Clients::new(memory.words(), (notes, descriptors), seed, limits);
+    let clients = Clients::new(memory.words(), notes, seed, limits);
     if let Some(earlier) = earlier {
         clients.charge(earlier.memory.words());
     }

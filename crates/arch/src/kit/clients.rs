@@ -51,6 +51,15 @@ pub struct ClientLimits {
     pub burst: u32,
 }
 
+/// Shared words for the notes of which process has which client's connections.
+#[derive(Clone, Copy, Debug)]
+pub struct ClientNotes<'a> {
+    /// As many as [`Clients::note_words`].
+    pub words: &'a [AtomicU64],
+    /// Descriptors of each process.
+    pub descriptors: usize,
+}
+
 /// The table, and which process has which client's connections.
 #[derive(Clone, Copy)]
 pub struct Clients<'a> {
@@ -93,7 +102,7 @@ impl<'a> Clients<'a> {
     #[must_use]
     pub fn new(
         entries: &'a [AtomicU64],
-        (notes, descriptors): (&'a [AtomicU64], usize),
+        notes: ClientNotes<'a>,
         seed: u64,
         limits: ClientLimits,
     ) -> Self {
@@ -101,7 +110,8 @@ impl<'a> Clients<'a> {
         let is_whole = entries.len().is_multiple_of(WAYS * ENTRY_WORDS) && sets.is_power_of_two();
         assert!(is_whole, "{} words are no table", entries.len());
         assert!(limits.connections_max <= CONNECTIONS_LIMIT_MAX, "{limits:?} cannot be counted");
-        Self { entries, notes, descriptors, limits, seed }
+        let ClientNotes { words, descriptors } = notes;
+        Self { entries, notes: words, descriptors, limits, seed }
     }
 
     /// Charges clients what an earlier table of the same seed and size has charged them. Their
@@ -290,10 +300,15 @@ mod tests {
         entries.iter().step_by(ENTRY_WORDS).map(|word| word.load(Relaxed) & COUNT).sum()
     }
 
+    /// Notes of processes with [`FDS`] descriptors each.
+    const fn each(words: &[AtomicU64]) -> ClientNotes<'_> {
+        ClientNotes { words, descriptors: FDS }
+    }
+
     #[test]
     fn a_client_has_so_many_connections() {
         let (entries, notes) = (zeros(1024), zeros(Clients::note_words(2, FDS)));
-        let clients = Clients::new(&entries, (&notes, FDS), 7, LIMITS);
+        let clients = Clients::new(&entries, each(&notes), 7, LIMITS);
         let open = |who, fd, process| clients.open(ip(who), fd, process, 0);
         assert_eq!(open("192.0.2.1", 10, 0), Admission::Admitted);
         assert_eq!(open("192.0.2.1", 10, 1), Admission::Admitted, "of another process");
@@ -324,7 +339,7 @@ mod tests {
     fn a_client_asks_so_often() {
         const MS: u64 = 1_000_000;
         let (entries, notes) = (zeros(1024), zeros(Clients::note_words(1, FDS)));
-        let clients = Clients::new(&entries, (&notes, FDS), 7, LIMITS);
+        let clients = Clients::new(&entries, each(&notes), 7, LIMITS);
         let (one, other) = (ip("192.0.2.1"), ip("192.0.2.2"));
         let at = |ms| 5000 * MS + ms * MS;
         for _ in 0..3 {
@@ -341,11 +356,11 @@ mod tests {
             assert!(clients.may_ask(one, at(9000)), "after a rest");
         }
         let slow =
-            Clients::new(&entries, (&notes, FDS), 8, ClientLimits { rate: 1, burst: 1, ..LIMITS });
+            Clients::new(&entries, each(&notes), 8, ClientLimits { rate: 1, burst: 1, ..LIMITS });
         assert!(slow.may_ask(one, at(20_000)));
         assert!(!slow.may_ask(one, at(20_001)));
         let free = ClientLimits { connections_max: 0, rate: 0, burst: 1 };
-        let free = Clients::new(&entries, (&notes, FDS), 7, free);
+        let free = Clients::new(&entries, each(&notes), 7, free);
         assert!((0..100).all(|_| free.may_ask(one, at(0))));
         assert!((0..60).all(|fd| free.open(one, fd, 0, at(0)) == Admission::Admitted));
     }
@@ -354,11 +369,11 @@ mod tests {
     fn charges_outlast_a_table() {
         let [old, new] = [(); 2].map(|()| zeros(1024));
         let [one_notes, two_notes] = [(); 2].map(|()| zeros(Clients::note_words(1, FDS)));
-        let earlier = Clients::new(&old, (&one_notes, FDS), 7, LIMITS);
+        let earlier = Clients::new(&old, each(&one_notes), 7, LIMITS);
         let (one, other) = (ip("192.0.2.1"), ip("192.0.2.2"));
         assert_eq!(earlier.open(one, 10, 0, 0), Admission::Admitted);
         assert!((0..3).all(|_| earlier.may_ask(one, SECOND_NS)));
-        let later = Clients::new(&new, (&two_notes, FDS), 7, LIMITS);
+        let later = Clients::new(&new, each(&two_notes), 7, LIMITS);
         later.charge(&old);
         assert!(!later.may_ask(one, SECOND_NS), "the burst has been taken");
         assert!(later.may_ask(other, SECOND_NS));
@@ -369,7 +384,7 @@ mod tests {
     fn who_finds_a_full_set_is_served() {
         // One set: room for four.
         let (entries, notes) = (zeros(WAYS * ENTRY_WORDS), zeros(Clients::note_words(1, FDS)));
-        let clients = Clients::new(&entries, (&notes, FDS), 7, LIMITS);
+        let clients = Clients::new(&entries, each(&notes), 7, LIMITS);
         let who = |n: u8| IpAddr::from([192, 0, 2, n]);
         for n in 0..4 {
             assert_eq!(clients.open(who(n), i32::from(n), 0, 0), Admission::Admitted);
