@@ -110,7 +110,7 @@ impl<'e> Seda<'e> {
             let bounds = options.bounds(at);
             let checks = if at == DISK { line.disk_checks() } else { stages.checks() };
             let size = stages.pool(checks, bounds.1, env.site.seed ^ at as u64);
-            let pool = Pool::new(ROLES[at], bounds, (size, stages.batching()), stages.told());
+            let pool = Pool::new(ROLES[at], bounds, size, stages.batching(), stages.told());
             if at == DISK { pool.one_at_a_time() } else { pool }
         };
         let plan = Plan {

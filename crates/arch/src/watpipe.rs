@@ -107,10 +107,10 @@ impl<'e> Pipeline<'e> {
         let bounds = [shape.writers, shape.writers_max];
         let bounds = bounds.map(|threads| u32::try_from(threads).unwrap_or(u32::MAX));
         let size = stages.pool(stages.checks(), bounds[1], env.site.seed);
-        let controllers = (size, stages.batching());
+        let pool = Pool::new(ROLES[WRITE], bounds.into(), size, stages.batching(), stages.told());
         let plan = Plan {
             stations,
-            pools: vec![Pool::new(ROLES[WRITE], bounds.into(), controllers, stages.told())],
+            pools: vec![pool],
             homes: (shape.homes, "listen on fewer addresses, or set watpipe.acceptors=one"),
             parts: shape.parts,
             lower: "watpipe.writers or watpipe.readers",

@@ -244,6 +244,15 @@ const LENGTH_ADD_MILLI: u32 = 2000;
 /// Part of the target above which it is halved, hundredths.
 const LENGTH_HIGH_PERCENT: u32 = 110;
 
+/// Checks of the queue of a pool.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QueueChecks {
+    /// Interval, milliseconds.
+    period_ms: u32,
+    /// The least length that counts.
+    queue_min: u64,
+}
+
 impl StagesOptions {
     /// Decisions that are reported; `None`: none.
     pub(crate) const fn told(&self) -> Option<Told> {
@@ -254,15 +263,15 @@ impl StagesOptions {
         }
     }
 
-    /// Interval at which a pool's queue is checked, milliseconds, and the length that counts.
-    pub(crate) const fn checks(&self) -> (u32, u64) {
-        (self.pool_ms, self.pool_threshold)
+    /// Checks of a pool's queue.
+    pub(crate) const fn checks(&self) -> QueueChecks {
+        QueueChecks { period_ms: self.pool_ms, queue_min: self.pool_threshold }
     }
 
     /// Controller of a pool of at most `threads_max` threads, whose queue is checked like this.
     pub(crate) fn pool(
         &self,
-        (period_ms, queue_min): (u32, u64),
+        checks: QueueChecks,
         threads_max: u32,
         seed: u64,
     ) -> Option<PoolSize> {
@@ -271,7 +280,7 @@ impl StagesOptions {
             PoolControl::Queue => None,
             PoolControl::QueueMax => Some(seed),
         };
-        let every = self.pool_every;
+        let (QueueChecks { period_ms, queue_min }, every) = (checks, self.pool_every);
         let rules = PoolRules { period_ms, every, queue_min, threads_max, finds_best };
         Some(PoolSize::new(rules, clock::nanos()))
     }
@@ -290,9 +299,9 @@ impl StagesOptions {
 }
 
 impl LineOptions {
-    /// Interval at which the disk's queue is checked, milliseconds, and the length that counts.
-    pub(crate) const fn disk_checks(&self) -> (u32, u64) {
-        (self.disk_ms, self.disk_threshold)
+    /// Checks of the disk's queue.
+    pub(crate) const fn disk_checks(&self) -> QueueChecks {
+        QueueChecks { period_ms: self.disk_ms, queue_min: self.disk_threshold }
     }
 
     /// The gate of a line that holds `requests_max` requests; `queue_max` may wait behind it. It

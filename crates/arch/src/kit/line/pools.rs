@@ -44,7 +44,8 @@ impl Pool {
     pub fn new(
         name: &'static str,
         bounds: (u32, u32),
-        (size, batching): (Option<PoolSize>, Option<Batching>),
+        size: Option<PoolSize>,
+        batching: Option<Batching>,
         told: Option<Told>,
     ) -> Self {
         let bounds = (bounds.0, bounds.1.max(bounds.0));
