@@ -89,6 +89,19 @@ pub(crate) struct RootWatch {
     reload: Backoff,
 }
 
+/// Roots that were just opened, and the way to find them again.
+pub(crate) struct OpenedRoots<'a> {
+    /// The first one.
+    pub(crate) root: &'a Root,
+    /// Findings below each.
+    pub(crate) releases: Vec<Release>,
+    pub(crate) wanted: Vec<Wanted>,
+    /// Finds faults in rules.
+    pub(crate) builder: Arc<Builder>,
+    /// Readable directories from a trial.
+    pub(crate) handed: Option<Vec<Folder>>,
+}
+
 /// State of a root apart from its directory.
 #[derive(Debug)]
 struct Watched {
@@ -123,19 +136,18 @@ impl Backoff {
 }
 
 impl RootWatch {
-    /// Watches roots that were just opened, and returns the other ends of `takers` channels.
-    /// `handed`: readable directories from a trial. The last argument: [`RootWatch::reload_limit`]
-    /// of the image before.
+    /// Watches roots, and returns the other ends of `takers` channels. The last argument:
+    /// [`RootWatch::reload_limit`] of the image before.
     ///
     /// # Errors
     /// No descriptors left.
     pub(crate) fn new(
         settings: &Settings,
-        (root, releases): (&Root, Vec<Release>),
-        (wanted, builder): (Vec<Wanted>, Arc<Builder>),
-        (takers, handed): (usize, Option<Vec<Folder>>),
+        opened: OpenedRoots<'_>,
+        takers: usize,
         [reload_wait_ms, reload_at]: [u64; 2],
     ) -> io::Result<(Self, Vec<Channel>)> {
+        let OpenedRoots { root, releases, wanted, builder, handed } = opened;
         let pairs: io::Result<Vec<_>> = (0..takers).map(|_| Channel::pair()).collect();
         let (channels, theirs): (Vec<_>, Vec<_>) = pairs?.into_iter().unzip();
         let watched = |release| Watched {

@@ -16,7 +16,7 @@ use crate::{
     },
     machine::Found,
     messages,
-    root::{Folder, RootWatch},
+    root::{Folder, OpenedRoots, RootWatch},
     site::Builder,
 };
 use regatta_arch::{Env, Units, options::Settings, releases::Releases, shared::SharedState};
@@ -60,7 +60,7 @@ pub(super) fn prepare(
     purpose: Purpose,
 ) -> Result<Prepared, Failure> {
     let tries = matches!(purpose, Purpose::Try);
-    let (reach, opened) = purpose.split();
+    let (handed, opened) = purpose.split();
     let failed = |what: &str, error: io::Error| Failure::Work(format!("{what}: {error}"));
     let settings = config.settings().clone();
     let workers = config.layout.shares.len();
@@ -83,10 +83,10 @@ pub(super) fn prepare(
     let front = Front::new(&settings, workers, generations.clients.as_ref())?;
     // The keeper's is last, if there is one.
     let takers = workers + usize::from(keeper.is_some());
-    let (of, by) = ((&found.root, found.releases), (wanted, builder));
-    let (root, root_channels) =
-        RootWatch::new(&settings, of, by, (takers, reach), generations.root_reload)
-            .map_err(|error| failed("cannot make channels", error))?;
+    let releases = found.releases;
+    let roots = OpenedRoots { root: &found.root, releases, wanted, builder, handed };
+    let (root, root_channels) = RootWatch::new(&settings, roots, takers, generations.root_reload)
+        .map_err(|error| failed("cannot make channels", error))?;
     let env = Env {
         sockets,
         shares: config.layout.shares,
