@@ -4,7 +4,7 @@ use alloc::{boxed::Box, collections::BTreeMap, format, vec, vec::Vec};
 use regatta_http::{
     field::is_token,
     h1::write_field,
-    pattern::{Full, Names, Pattern, Patterns, Refused},
+    pattern::{Cost, Full, Names, Pattern, Patterns, Refused},
 };
 
 /// The most fields that rules add to a response.
@@ -238,9 +238,9 @@ impl HeaderRules {
         }
         let grants = lines.iter().any(HeaderLine::grants);
         let lines = join(self.numbered(lines));
-        let (own, weight) = (lines.len(), weight(&lines));
+        let (own, cost) = (lines.len(), cost(&lines));
         let rule = HeaderRule { lines: lines.into(), own, places: vec![place.into()].into() };
-        let added = self.table.insert(pattern, rule, weight);
+        let added = self.table.insert(pattern, rule, cost);
         self.grants |= grants && added.is_ok();
         added.map_err(|refused| RuleFault::of(refused, |rule| &*rule.places[0]))
     }
@@ -270,9 +270,9 @@ impl HeaderRules {
         } else {
             lines = join(lines);
         }
-        let weight = weight(&lines);
+        let cost = cost(&lines);
         let rule = HeaderRule { lines: lines.into(), own, places: places.into() };
-        self.table.replace(pattern, rule, weight)?;
+        self.table.replace(pattern, rule, cost)?;
         self.grants |= grants;
         Ok(merged)
     }
@@ -315,15 +315,15 @@ impl HeaderRules {
     }
 }
 
-/// Number of these lines, and their length in bytes.
-fn weight(lines: &[(u32, HeaderLine)]) -> (u32, u32) {
+/// Cost of these lines in a table.
+fn cost(lines: &[(u32, HeaderLine)]) -> Cost {
     let length = |line: &HeaderLine| match line {
         HeaderLine::Set(name, value) => name.len() + value.len() + 4,
         HeaderLine::Remove(name) => name.len(),
     };
     let bytes: usize = lines.iter().map(|(_, line)| length(line)).sum();
     let bounded = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-    (bounded(lines.len()), bounded(bytes))
+    Cost::of_value(bounded(lines.len()), bounded(bytes))
 }
 
 /// Makes one line of all that a rule says of `Cache-Control`, which is sent in one. Other fields

@@ -18,6 +18,12 @@ pub struct Cost {
 }
 
 impl Cost {
+    /// The cost of a value of this size, without steps.
+    #[must_use]
+    pub const fn of_value(items: u32, bytes: u32) -> Self {
+        Self { steps: 0, items, bytes }
+    }
+
     fn plus(self, other: Self) -> Self {
         Self {
             steps: self.steps.saturating_add(other.steps),
@@ -187,7 +193,7 @@ impl<T> Patterns<T> {
         slot.map(|at| &node.stars[at].slot.value)
     }
 
-    /// Adds a pattern; `items` and `bytes` are the size of its value.
+    /// Adds a pattern; `cost` is that of its value ([`Cost::of_value`]).
     ///
     /// # Errors
     /// The reason for which it is not added.
@@ -195,24 +201,19 @@ impl<T> Patterns<T> {
         &mut self,
         pattern: &Pattern<'_>,
         value: T,
-        (items, bytes): (u32, u32),
+        cost: Cost,
     ) -> Result<(), Refused<'_, T>> {
         if self.get(pattern).is_some() {
             return Err(Refused::Taken(self.get(pattern).expect("it was there just now")));
         }
-        self.replace(pattern, value, (items, bytes)).map_err(Refused::Full)
+        self.replace(pattern, value, cost).map_err(Refused::Full)
     }
 
     /// Adds a pattern, or replaces its value.
     ///
     /// # Errors
     /// The limit that the table would exceed; it is as it was.
-    pub fn replace(
-        &mut self,
-        pattern: &Pattern<'_>,
-        value: T,
-        (items, bytes): (u32, u32),
-    ) -> Result<(), Full> {
+    pub fn replace(&mut self, pattern: &Pattern<'_>, value: T, cost: Cost) -> Result<(), Full> {
         let before = self.nodes.len();
         if before == 0 {
             self.nodes.push(Node::default());
@@ -228,7 +229,7 @@ impl<T> Patterns<T> {
                 Segment::Named(_) => (self.named(at), None),
             });
         }
-        let slot = Slot { value, cost: Cost { steps: 0, items, bytes } };
+        let slot = Slot { value, cost: Cost { steps: 0, ..cost } };
         let last = trail[trail.len() - 1].0;
         let old = self.nodes[last].put(pattern, Some(slot));
         let bounds: Vec<_> = trail.iter().map(|&(at, _)| self.nodes[at].bounds).collect();

@@ -25,7 +25,7 @@ fn table(texts: &[&'static str]) -> Patterns<&'static str> {
     let mut table = Patterns::default();
     for text in texts {
         let pattern = Pattern::parse(text).expect("a pattern");
-        assert_eq!(table.insert(&pattern, *text, (1, 1)), Ok(()), "{text}");
+        assert_eq!(table.insert(&pattern, *text, Cost::of_value(1, 1)), Ok(()), "{text}");
     }
     table
 }
@@ -63,7 +63,11 @@ fn the_same_paths_are_matched_once() {
     let mut table = table(&["/a/:x", "/a/*", "/b"]);
     for (text, other) in [("/a/:y", "/a/:x"), ("//a/*", "/a/*"), ("/b/", "/b")] {
         let pattern = Pattern::parse(text).expect("a pattern");
-        assert_eq!(table.insert(&pattern, "again", (1, 1)), Err(Refused::Taken(&other)), "{text}");
+        assert_eq!(
+            table.insert(&pattern, "again", Cost::of_value(1, 1)),
+            Err(Refused::Taken(&other)),
+            "{text}"
+        );
     }
 }
 
@@ -82,7 +86,7 @@ fn what_matches_is_found() {
     let mut table = Patterns::default();
     for text in &texts {
         let pattern = Pattern::parse(text).expect("a pattern");
-        assert!(table.insert(&pattern, text.clone(), (1, 1)).is_ok(), "{text}");
+        assert!(table.insert(&pattern, text.clone(), Cost::of_value(1, 1)).is_ok(), "{text}");
     }
     for path in ["", "a", "b", "c", "a/a", "a/b", "b/c", "c/a/a", "a/b/c", "b/b/b"] {
         let mut all = Vec::new();
@@ -170,12 +174,11 @@ fn a_file_has_the_patterns_of_all_its_names_once() {
 }
 
 /// The cost of a path: steps, and values.
-fn cost<T>(table: &Patterns<T>, names: Names<'_>, of: impl Fn(&T) -> (u32, u32)) -> Cost {
+fn cost<T>(table: &Patterns<T>, names: Names<'_>, of: impl Fn(&T) -> Cost) -> Cost {
     let mut cost = Cost::default();
     let mut walk = Walk::new(table, names);
     walk.run(&mut |value, _| {
-        let (items, bytes) = of(value);
-        cost = cost.plus(Cost { steps: 0, items, bytes });
+        cost = cost.plus(of(value));
         false
     });
     Cost { steps: walk.steps, ..cost }
@@ -209,7 +212,7 @@ fn the_worst_path_of_a_table_at_its_limit_is_bounded() {
         let text: String = (0..12).map(part).collect();
         let text = if (number.count_ones()) > 8 { text.replace(":n1/", "a/") } else { text };
         let Ok(pattern) = Pattern::parse(&text) else { continue };
-        match table.insert(&pattern, number, (1, 1)) {
+        match table.insert(&pattern, number, Cost::of_value(1, 1)) {
             Err(Refused::Full(why)) => {
                 assert_eq!(why, Full::Steps);
                 refused += 1;
@@ -220,7 +223,8 @@ fn the_worst_path_of_a_table_at_its_limit_is_bounded() {
     assert!(refused > 2_000, "{refused}");
     assert!(table.worst().steps <= STEPS_MAX);
     let worst = paths(&["a", "b"], 12).into_iter().map(|path| {
-        cost(&table, Names { path: path.as_bytes(), ..Names::default() }, |_| (1, 1)).steps
+        cost(&table, Names { path: path.as_bytes(), ..Names::default() }, |_| Cost::of_value(1, 1))
+            .steps
     });
     let worst = worst.max().expect("there are paths");
     assert!(worst > STEPS_MAX / 4 && worst <= table.worst().steps, "{worst}");
@@ -230,21 +234,22 @@ fn the_worst_path_of_a_table_at_its_limit_is_bounded() {
 fn a_refused_pattern_leaves_no_trace() {
     let mut table = Patterns::with_values_max(3, 100);
     let pattern = |text| Pattern::parse(text).expect("a pattern");
-    assert_eq!(table.insert(&pattern("/*"), 0, (2, 50)), Ok(()));
-    assert_eq!(table.insert(&pattern("/a/b"), 1, (1, 50)), Ok(()));
+    assert_eq!(table.insert(&pattern("/*"), 0, Cost::of_value(2, 50)), Ok(()));
+    assert_eq!(table.insert(&pattern("/a/b"), 1, Cost::of_value(1, 50)), Ok(()));
     let before = format!("{:?}", table.nodes);
-    for (text, weight) in
-        [("/a/:x", (1, 0)), ("/*.js", (2, 0)), ("/a/b/*", (0, 1)), ("/:x/:y", (1, 0))]
+    for (text, items, bytes) in
+        [("/a/:x", 1, 0), ("/*.js", 2, 0), ("/a/b/*", 0, 1), ("/:x/:y", 1, 0)]
     {
+        let cost = Cost::of_value(items, bytes);
         let refused = Err(Refused::Full(Full::Values));
-        assert_eq!(table.insert(&pattern(text), 2, weight), refused, "{text}");
+        assert_eq!(table.insert(&pattern(text), 2, cost), refused, "{text}");
         assert_eq!(format!("{:?}", table.nodes), before, "{text}");
     }
-    assert_eq!(table.replace(&pattern("/*"), 3, (3, 50)), Err(Full::Values));
+    assert_eq!(table.replace(&pattern("/*"), 3, Cost::of_value(3, 50)), Err(Full::Values));
     assert_eq!(table.get(&pattern("/*")), Some(&0));
-    assert_eq!(table.insert(&pattern("/c/b"), 2, (1, 50)), Ok(()));
-    assert_eq!(table.insert(&pattern("/b/*"), 2, (1, 0)), Ok(()));
-    assert_eq!(table.replace(&pattern("/b/*"), 3, (0, 0)), Ok(()));
+    assert_eq!(table.insert(&pattern("/c/b"), 2, Cost::of_value(1, 50)), Ok(()));
+    assert_eq!(table.insert(&pattern("/b/*"), 2, Cost::of_value(1, 0)), Ok(()));
+    assert_eq!(table.replace(&pattern("/b/*"), 3, Cost::of_value(0, 0)), Ok(()));
     assert_eq!(table.get(&pattern("//b/*")), Some(&3));
 }
 
@@ -264,7 +269,8 @@ fn no_path_costs_more_than_the_bound() {
             let text: String = (0..=draw(4)).map(|_| parts[draw(parts.len())]).collect();
             let Ok(pattern) = Pattern::parse(&text) else { continue };
             let items = u32::try_from(draw(4)).expect("a small number");
-            let _ = table.insert(&pattern, (items, items * 7), (items, items * 7));
+            let cost = Cost::of_value(items, items * 7);
+            let _ = table.insert(&pattern, cost, cost);
         }
         let worst = table.worst();
         assert!(worst.is_within(table.limit));
@@ -274,7 +280,7 @@ fn no_path_costs_more_than_the_bound() {
             let folder = Some(folder).filter(|_| path.ends_with('c'));
             let path = path.as_bytes();
             for names in [Names { path, ..Names::default() }, Names { path, clean, folder }] {
-                let found = cost(&table, names, |&weight| weight);
+                let found = cost(&table, names, |&cost| cost);
                 assert!(found.is_within(worst), "{names:?} {found:?} {worst:?}");
             }
         }
