@@ -10,7 +10,7 @@ use crate::{
             gate::Gate,
             options::{Admission, LineOptions, StagesOptions},
             poll::{Does, Gated, Stage, Takes},
-            pools::Pool,
+            pools::{Pool, ThreadBounds},
             threads::{Extras, StageThread, Work},
         },
         queue::Queue,
@@ -50,7 +50,7 @@ const RECEIVE: Leaves = Leaves::of(&[OpKind::Recv]);
 
 fn demand(settings: &Settings, _: usize) -> Demand {
     let options = SedaOptions::read(settings);
-    let most = |(least, most): (u32, u32)| least.max(most) as usize;
+    let most = |ThreadBounds { least, most }| least.max(most) as usize;
     let pools: usize = (POOLS_AT..ROLES.len()).map(|at| most(options.bounds(at))).sum();
     pipeline::demand(3 + settings.list("server.listen").len() + pools)
 }
@@ -71,10 +71,10 @@ struct Seda<'e> {
 
 impl SedaOptions {
     /// The least and the most threads of the stage at a station.
-    const fn bounds(&self, at: usize) -> (u32, u32) {
+    const fn bounds(&self, at: usize) -> ThreadBounds {
         match at {
-            DISK => (self.disk_min, self.disk_max),
-            _ => (self.pool_min, self.pool_max),
+            DISK => ThreadBounds { least: self.disk_min, most: self.disk_max },
+            _ => ThreadBounds { least: self.pool_min, most: self.pool_max },
         }
     }
 }
@@ -109,7 +109,7 @@ impl<'e> Seda<'e> {
         let pool = |at| {
             let bounds = options.bounds(at);
             let checks = if at == DISK { line.disk_checks() } else { stages.checks() };
-            let size = stages.pool(checks, bounds.1, env.site.seed ^ at as u64);
+            let size = stages.pool(checks, bounds.most, env.site.seed ^ at as u64);
             let pool = Pool::new(ROLES[at], bounds, size, stages.batching(), stages.told());
             if at == DISK { pool.one_at_a_time() } else { pool }
         };

@@ -11,7 +11,7 @@ use crate::{
             Barrier, Routes, Spread, Station,
             options::{PoolControl, StagesOptions},
             poll::{Does, Stage, Takes},
-            pools::Pool,
+            pools::{Pool, ThreadBounds},
             threads::{BatchSize, Extras, Work},
         },
         queue::Queue,
@@ -104,10 +104,11 @@ impl<'e> Pipeline<'e> {
             let (queues, tally) = (queues(shape.parts), tally(READERS));
             stations.push(Station::queued(ROLES[READERS], queues, Spread::Part, tally));
         }
-        let bounds = [shape.writers, shape.writers_max];
-        let bounds = bounds.map(|threads| u32::try_from(threads).unwrap_or(u32::MAX));
-        let size = stages.pool(stages.checks(), bounds[1], env.site.seed);
-        let pool = Pool::new(ROLES[WRITE], bounds.into(), size, stages.batching(), stages.told());
+        let threads = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        let bounds =
+            ThreadBounds { least: threads(shape.writers), most: threads(shape.writers_max) };
+        let size = stages.pool(stages.checks(), bounds.most, env.site.seed);
+        let pool = Pool::new(ROLES[WRITE], bounds, size, stages.batching(), stages.told());
         let plan = Plan {
             stations,
             pools: vec![pool],

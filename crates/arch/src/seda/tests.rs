@@ -96,7 +96,7 @@ const RULES: PoolRules =
     PoolRules { period_ms: 0, every: 1, queue_min: 2, threads_max: 3, finds_best: None };
 
 fn pool(size: Option<PoolSize>, batching: Option<Batching>) -> Pool {
-    Pool::new("some", (1, 3), size, batching, None)
+    Pool::new("some", ThreadBounds { least: 1, most: 3 }, size, batching, None)
 }
 
 #[test]

@@ -21,12 +21,20 @@ use std::{
     time::Duration,
 };
 
+/// Numbers of threads that a pool may have.
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadBounds {
+    /// The least.
+    pub least: u32,
+    /// The most.
+    pub most: u32,
+}
+
 /// The threads of one stage.
 #[derive(Debug)]
 pub struct Pool {
     name: &'static str,
-    /// The least threads, and the most.
-    bounds: (u32, u32),
+    bounds: ThreadBounds,
     threads: AtomicU32,
     /// Threads that are left when those beyond what a controller wants have ended.
     most: AtomicU32,
@@ -43,18 +51,18 @@ impl Pool {
     #[must_use]
     pub fn new(
         name: &'static str,
-        bounds: (u32, u32),
+        bounds: ThreadBounds,
         size: Option<PoolSize>,
         batching: Option<Batching>,
         told: Option<Told>,
     ) -> Self {
-        let bounds = (bounds.0, bounds.1.max(bounds.0));
+        let bounds = ThreadBounds { most: bounds.most.max(bounds.least), ..bounds };
         let batch_most = batching.as_ref().map_or(u32::MAX, Batching::size);
         Self {
             name,
             bounds,
             threads: AtomicU32::new(0),
-            most: AtomicU32::new(bounds.1),
+            most: AtomicU32::new(bounds.most),
             batch_most: AtomicU32::new(batch_most),
             served: AtomicU64::new(0),
             decisions: AtomicU64::new(0),
@@ -81,13 +89,13 @@ impl Pool {
     /// The least threads.
     #[must_use]
     pub const fn least(&self) -> u32 {
-        self.bounds.0
+        self.bounds.least
     }
 
     /// The most threads.
     #[must_use]
     pub const fn most(&self) -> u32 {
-        self.bounds.1
+        self.bounds.most
     }
 
     /// Threads that there are.
