@@ -129,7 +129,8 @@ fn check_bytes((bytes, read): &Read, n: usize, at: u64, len: u64) {
 /// Begins an operation of a connection; returns what it waits for, if that is left for later.
 fn ask(
     disk: &mut dyn Disk,
-    (key, wishes): (u64, &[Wish]),
+    key: u64,
+    wishes: &[Wish],
     dice: &mut Dice,
     folder: &Folder,
 ) -> Option<Wish> {
@@ -234,7 +235,7 @@ pub(crate) fn run<D: Disk>(
                     if wishes.len() == DISK_OPS_MAX {
                         break;
                     }
-                    let wish = ask(disk, (key, wishes), &mut dice, folder);
+                    let wish = ask(disk, key, wishes, &mut dice, folder);
                     sums.at_once += u64::from(wish.is_none());
                     wishes.extend(wish);
                     sums.wishes_max = sums.wishes_max.max(wishes.len());

@@ -27,7 +27,8 @@ fn look(
     rig: &Rig,
     cache: &SharedCache<'_>,
     side: usize,
-    (name, now): (u64, Tick),
+    name: u64,
+    now: Tick,
     expected: &Expected,
 ) -> Option<Sender> {
     let found = cache.get(name.to_string().as_bytes(), now, &rig.tally(side));
@@ -87,7 +88,7 @@ fn schedule(seed: u64, folder: &Arc<Folder>, hits: &mut u64) {
                 cache.put(name.to_string().as_bytes(), &entry, Tick(now), &rig.tally(side));
                 expected.insert(name, n);
             }
-            _ => match look(&rig, cache, side, (name, Tick(now)), &expected) {
+            _ => match look(&rig, cache, side, name, Tick(now), &expected) {
                 Some(sender) => {
                     *hits += 1;
                     senders[side].push(sender);

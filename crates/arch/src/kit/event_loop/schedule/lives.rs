@@ -45,7 +45,8 @@ const STREAM: u64 = 0x006c_6976_6573;
 /// Runs a scheduler of user threads from its beginning to its end, as the seed says: one of several
 /// if it has peers.
 pub(super) fn run<P: Poller>(
-    (seed, me): (u64, usize),
+    seed: u64,
+    me: usize,
     poller: P,
     worker: Worker<'_, Fibered>,
     below: Below<'_>,

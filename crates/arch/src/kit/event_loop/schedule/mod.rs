@@ -517,11 +517,11 @@ impl Scene<'_, '_> {
         if self.fibers {
             let (worker, peers) =
                 (Worker::new(acceptor, around(&scratches[0])), self.peers.as_ref());
-            return lives::run((self.seed, me), poller, worker, below, peers);
+            return lives::run(self.seed, me, poller, worker, below, peers);
         }
         if let Some(shape) = self.line {
             let what = (acceptor, self.turns, below);
-            return stages::run((self.seed, shape), poller, what, &around, &scratches);
+            return stages::run(self.seed, shape, poller, what, &around, &scratches);
         }
         let worker = Worker::new(acceptor, around(&scratches[0]));
         let mut event_loop = EventLoop::new(poller, worker, self.turns, &mut *disk);

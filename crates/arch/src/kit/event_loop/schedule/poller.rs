@@ -205,7 +205,7 @@ impl<P: Poller> Poller for RandomPoller<'_, '_, P> {
             [me as u64, events.len() as u64, notified, u64::from(pushed)],
         );
         let timed_out = events.is_empty() && patience > 0 && world.now >= until;
-        world.enter_round(me, (notified, events.len() as u64), pushed, timed_out);
+        world.enter_round(me, notified, events.len() as u64, pushed, timed_out);
         hook::set_time(world.now, UNIX);
         hook::set_room(ROOMS[self.rooms.below(ROOMS.len())]);
         Ok(events.len())

@@ -68,7 +68,7 @@ impl Plan {
     }
 
     /// Work of a thread that takes at most `most` at once.
-    fn work(&self, (at, part): (usize, usize), most: usize) -> Work<'static> {
+    fn work(&self, at: usize, part: usize, most: usize) -> Work<'static> {
         let [reads_at, writes_at, again_at] = self.waits;
         Work {
             at,
@@ -138,7 +138,7 @@ const OPEN: GateRules = GateRules {
 };
 
 /// A stage, which is one side of the gate where the pipeline has one.
-fn gated<'a>(stage: Stage<'a>, (shape, at): (Shape, usize), gate: &'a Gate) -> Stage<'a> {
+fn gated<'a>(stage: Stage<'a>, shape: Shape, at: usize, gate: &'a Gate) -> Stage<'a> {
     match (shape, at) {
         (Shape::Staged, 0) => stage.gated(Gated::In(gate, 1)),
         (Shape::Staged, 3) => stage.gated(Gated::Out(gate, None)),
@@ -386,7 +386,8 @@ impl<P: Poller> Poller for First<'_, '_, '_, P> {
 
 /// Runs a pipeline from its beginning to its end, as the seed says.
 pub(super) fn run<'s, P: Poller>(
-    (seed, shape): (u64, Shape),
+    seed: u64,
+    shape: Shape,
     poller: P,
     (acceptor, rules, below): (Acceptor<'s>, Rules, Below<'s>),
     around: &dyn Fn(&'s Scratch<StaticFile>) -> Surroundings<'s>,
@@ -429,13 +430,12 @@ pub(super) fn run<'s, P: Poller>(
                 let takes = Takes::Station(at);
                 let does = Does { takes, routes: plan.routes, hears: false, barrier: None };
                 let stage = EventLoop::new(part(at + 1), fed(at), turns, disk);
-                let of = (shape, at);
-                let mut stage = stage.at_stage(gated(Stage::new(&line, does), of, &gate));
+                let mut stage = stage.at_stage(gated(Stage::new(&line, does), shape, at, &gate));
                 stage.watch_own().unwrap();
                 others.borrow_mut().push(Unit::Loop(Box::new(stage), at + 1));
                 continue;
             }
-            let work = plan.work((at, part_of), [1, 2, usize::MAX][dice.below(3)]);
+            let work = plan.work(at, part_of, [1, 2, usize::MAX][dice.below(3)]);
             let worker = fed(at);
             let io = Io::new(disk, turns, &worker.around().cx.site.limits);
             let thread = StageThread::new(worker, io, &line, work);

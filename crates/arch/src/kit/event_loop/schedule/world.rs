@@ -519,7 +519,8 @@ impl<'a> World<'a> {
     pub(super) fn enter_round(
         &mut self,
         me: usize,
-        (notified, events): (u64, u64),
+        notified: u64,
+        events: u64,
         pushed: bool,
         timed_out: bool,
     ) {
