@@ -174,8 +174,7 @@ impl Maker<'_> {
         };
         let mut fields = Vec::new();
         self.fields(&mut request, &mut fields);
-        let line = (method, &target[..]);
-        self.write(&mut request, line, fields);
+        self.write(&mut request, method, &target, fields);
         request
     }
 
@@ -430,8 +429,13 @@ impl Maker<'_> {
     }
 
     /// Composes line, fields and content; sometimes breaks them.
-    fn write(&mut self, request: &mut Request, line: (&str, &[u8]), mut fields: Vec<String>) {
-        let (method, target) = line;
+    fn write(
+        &mut self,
+        request: &mut Request,
+        method: &str,
+        target: &[u8],
+        mut fields: Vec<String>,
+    ) {
         let mut head = Vec::new();
         let skipped = if self.dice.one_in(20) { self.dice.between(1, 2) } else { 0 };
         head.extend_from_slice(&b"\r\n\r\n"[..index(skipped) * 2]);
