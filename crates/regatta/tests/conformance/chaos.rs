@@ -8,6 +8,7 @@
 
 use crate::harness::Variant;
 use crate::runner::{self, Case, Set, Tests, cases};
+use crate::variants::SIBLINGS;
 use crate::*;
 use libtest_mimic::Trial;
 
@@ -103,161 +104,66 @@ fn variants() -> impl Iterator<Item = &'static Variant> {
 const ROWS: &[(Set, &[Variant])] = &[(ALL, LOOPS), (FAMILY, RELATIVES), (STRATEGY, STRATEGIES)];
 
 /// Loops that do everything themselves.
+#[rustfmt::skip]
 const LOOPS: &[Variant] = &[
-    sped(
-        "sped_epoll",
-        &["event.poller=epoll"],
-        "seed=1,short_per_mille=300,eintr_per_mille=100,eagain_per_mille=100",
-    ),
-    sped(
-        "sped_poll",
-        &["event.poller=poll"],
-        "seed=2,short_per_mille=300,eintr_per_mille=100,eagain_per_mille=100",
-    ),
-    sped(
-        "sped_select",
-        &["event.poller=select"],
-        "seed=3,short_per_mille=300,eintr_per_mille=100,eagain_per_mille=100",
-    ),
+    sped("sped_epoll", &["event.poller=epoll"],
+        "seed=1,short_per_mille=300,eintr_per_mille=100,eagain_per_mille=100"),
+    sped("sped_poll", &["event.poller=poll"],
+        "seed=2,short_per_mille=300,eintr_per_mille=100,eagain_per_mille=100"),
+    sped("sped_select", &["event.poller=select"],
+        "seed=3,short_per_mille=300,eintr_per_mille=100,eagain_per_mille=100"),
     // A call that found nothing to do would wait for an edge that has passed.
-    sped(
-        "sped_epoll_edge",
-        &["event.poller=epoll-edge"],
-        "seed=4,short_per_mille=300,eintr_per_mille=100",
-    ),
+    sped("sped_epoll_edge", &["event.poller=epoll-edge"],
+        "seed=4,short_per_mille=300,eintr_per_mille=100"),
     // A blocking call never finds nothing to do.
-    sped(
-        "sped_blocking",
-        &["event.send=blocking"],
-        "seed=5,short_per_mille=300,eintr_per_mille=100",
-    ),
-    sped(
-        "sped_small_turns",
-        &["event.turn_ops_max=2", "event.turn_bytes_max=16384", "accept.count=1"],
-        "seed=6,short_per_mille=500,eintr_per_mille=200,eagain_per_mille=200",
-    ),
-    sped(
-        "sped_uncached",
-        &["cache.enabled=false", "accept.eager_read=true"],
-        "seed=7,short_per_mille=300,eintr_per_mille=100,slow_open_per_mille=50,slow_open_us=2000",
-    ),
+    sped("sped_blocking", &["event.send=blocking"],
+        "seed=5,short_per_mille=300,eintr_per_mille=100"),
+    sped("sped_small_turns", &["event.turn_ops_max=2", "event.turn_bytes_max=16384",
+        "accept.count=1"], "seed=6,short_per_mille=500,eintr_per_mille=200,eagain_per_mille=200"),
+    sped("sped_uncached", &["cache.enabled=false", "accept.eager_read=true"],
+        "seed=7,short_per_mille=300,eintr_per_mille=100,slow_open_per_mille=50,slow_open_us=2000"),
 ];
 
 /// Relatives of such a loop.
+#[rustfmt::skip]
 const RELATIVES: &[Variant] = &[
     of("symped", "symped", &["event.processes=2", "event.poller=epoll"], EVERYTHING),
-    of(
-        "symped_exclusive",
-        "symped",
-        &["event.processes=2", "event.poller=epoll-edge", "event.listen=exclusive"],
-        EDGES,
-    ),
-    of(
-        "symped_reuseport",
-        "symped",
-        &["event.processes=2", "event.poller=poll", "event.listen=reuseport"],
-        EVERYTHING,
-    ),
-    of(
-        "shared_two_tier",
-        "shared-symped",
-        &["event.processes=2", "event.poller=epoll", "shared.lock=two-tier"],
-        EVERYTHING,
-    ),
-    of(
-        "shared_global",
-        "shared-symped",
-        &["event.processes=3", "event.poller=poll", "shared.lock=global"],
-        EVERYTHING,
-    ),
+    of("symped_exclusive", "symped", &["event.processes=2", "event.poller=epoll-edge",
+        "event.listen=exclusive"], EDGES),
+    of("symped_reuseport", "symped", &["event.processes=2", "event.poller=poll",
+        "event.listen=reuseport"], EVERYTHING),
+    of("shared_two_tier", "shared-symped", &["event.processes=2", "event.poller=epoll",
+        "shared.lock=two-tier"], EVERYTHING),
+    of("shared_global", "shared-symped", &["event.processes=3", "event.poller=poll",
+        "shared.lock=global"], EVERYTHING),
     // A blocking call never finds nothing to do.
     of("symped_b", "symped-b", &[SIBLINGS, "event.processes=3", "event.poller=epoll"], EDGES),
     of("shared_b", "shared-symped-b", &[SIBLINGS, "event.processes=3", "event.poller=poll"], EDGES),
     of("n_copy", "n-copy", &["event.copies=2", "event.poller=select"], EVERYTHING),
-    of(
-        "n_copy_steered",
-        "n-copy",
-        &["event.partition=steer-cpu", "event.poller=epoll-edge"],
-        EDGES,
-    ),
+    of("n_copy_steered", "n-copy", &["event.partition=steer-cpu", "event.poller=epoll-edge"],
+        EDGES),
     of("amped_threads", "amped", &["event.poller=epoll"], EVERYTHING),
-    of(
-        "amped_processes",
-        "amped",
-        &["event.poller=poll", "amped.helper_kind=processes", "amped.chunk_bytes=65536"],
-        EVERYTHING,
-    ),
+    of("amped_processes", "amped", &["event.poller=poll", "amped.helper_kind=processes",
+        "amped.chunk_bytes=65536"], EVERYTHING),
     // A helper for each open, each read and each piece of a file, and too few of them.
-    of(
-        "amped_flash",
-        "amped",
-        &[
-            "event.poller=epoll-edge",
-            "amped.helper_kind=processes",
-            "amped.helpers_max=2",
-            "amped.helpers_idle_max=0",
-            "amped.pass_descriptors=false",
-            "amped.residency=always-ask",
-            "amped.chunk_bytes=65536",
-            "cache.enabled=false",
-        ],
-        EDGES,
-    ),
+    of("amped_flash", "amped", &["event.poller=epoll-edge", "amped.helper_kind=processes",
+        "amped.helpers_max=2", "amped.helpers_idle_max=0", "amped.pass_descriptors=false",
+        "amped.residency=always-ask", "amped.chunk_bytes=65536", "cache.enabled=false"], EDGES),
     // Two loops with helpers each, and all features of the accept strategies at once.
-    of(
-        "amped_pair",
-        "amped",
-        &[
-            "event.processes=2",
-            "event.poller=epoll",
-            "event.listen=exclusive",
-            "amped.residency=always-ask",
-            "accept.eager_read=true",
-            "accept.full_read=true",
-            "accept.on_close=true",
-            "accept.when_full=keep-polling",
-        ],
-        EVERYTHING,
-    ),
+    of("amped_pair", "amped", &["event.processes=2", "event.poller=epoll", "event.listen=exclusive",
+        "amped.residency=always-ask", "accept.eager_read=true", "accept.full_read=true",
+        "accept.on_close=true", "accept.when_full=keep-polling"], EVERYTHING),
     of("flash_1999", "flash-1999", &[SIBLINGS, "flash.chunk_bytes=65536"], EVERYTHING),
-    of(
-        "flash_linux",
-        "flash-linux",
-        &[
-            SIBLINGS,
-            "event.poller=epoll-edge",
-            "flash.start_delay_ms=0",
-            "flash.chunk_bytes=16384",
-            "flash.map_bytes_max=65536",
-            "cache.enabled=false",
-        ],
-        EDGES,
-    ),
+    of("flash_linux", "flash-linux", &[SIBLINGS, "event.poller=epoll-edge",
+        "flash.start_delay_ms=0", "flash.chunk_bytes=16384", "flash.map_bytes_max=65536",
+        "cache.enabled=false"], EDGES),
     of("laio_uring", "laio", &["event.poller=epoll", "laio.engine=uring"], EVERYTHING),
-    of(
-        "laio_uring_uncached",
-        "laio",
-        &["event.poller=poll", "laio.chunk_bytes=65536", "cache.enabled=false"],
-        EVERYTHING,
-    ),
-    of(
-        "laio_nowait",
-        "laio",
-        &["event.poller=epoll-edge", "laio.engine=nowait", "cache.enabled=false"],
-        EDGES,
-    ),
-    of(
-        "laio_pair",
-        "laio",
-        &[
-            "event.processes=2",
-            "event.poller=select",
-            "laio.chunk_bytes=16384",
-            "accept.eager_write=false",
-            "accept.count=1",
-        ],
-        EVERYTHING,
-    ),
+    of("laio_uring_uncached", "laio", &["event.poller=poll", "laio.chunk_bytes=65536",
+        "cache.enabled=false"], EVERYTHING),
+    of("laio_nowait", "laio", &["event.poller=epoll-edge", "laio.engine=nowait",
+        "cache.enabled=false"], EDGES),
+    of("laio_pair", "laio", &["event.processes=2", "event.poller=select", "laio.chunk_bytes=16384",
+        "accept.eager_write=false", "accept.count=1"], EVERYTHING),
     of("cohort", "cohort", &["event.processes=1", "event.poller=epoll"], EVERYTHING),
     // A blocking call never finds nothing to do.
     of("mp", "mp", &["limits.connections_max=64", "mp.start=60", "mp.spare_max=60"], EDGES),
@@ -266,12 +172,8 @@ const RELATIVES: &[Variant] = &[
     of("knot_c", "knot-c", &[SIBLINGS, "fiber.helpers=3"], EVERYTHING),
     of("knot_nb", "knot-nb", &[SIBLINGS, "fiber.helpers=3"], EVERYTHING),
     of("knot_b", "knot-b", &[SIBLINGS, "fiber.helpers=3", "fiber.poller=epoll-edge"], EDGES),
-    of(
-        "means",
-        "means",
-        &["fiber.schedulers=2", "fiber.helpers=3", "fiber.poller=poll"],
-        EVERYTHING,
-    ),
+    of("means", "means", &["fiber.schedulers=2", "fiber.helpers=3", "fiber.poller=poll"],
+        EVERYTHING),
     of("means_steal", "means-steal", &["fiber.schedulers=3", "fiber.helpers=3"], EDGES),
     of("hybrid", "hybrid", &["pool.threads=3", "pool.poller=epoll"], EDGES),
     of("hybrid_at_once", "hybrid", &["pool.poller=poll", "accept.eager_read=true"], EDGES),
@@ -286,6 +188,7 @@ const RELATIVES: &[Variant] = &[
 ];
 
 /// Strategies to accept, and pipelines with a cache.
+#[rustfmt::skip]
 const STRATEGIES: &[Variant] = &[
     of("haboob", "haboob-2002", &[SIBLINGS, "cache.body_bytes_max=1 MiB"], EDGES),
     of("cohort_sandstorm", "cohort-sandstorm", &[SIBLINGS, "cache.body_bytes_max=1 MiB"], EDGES),
@@ -314,9 +217,6 @@ const fn sped(
 ) -> Variant {
     of(name, "sped", settings, plan)
 }
-
-/// Options that replicas of papers leave out, for the cases that test them.
-const SIBLINGS: &str = "content.precompressed=true";
 
 const fn of(
     name: &'static str,

@@ -231,9 +231,6 @@ pub(crate) fn check_and_explain_speak_json() {
     assert_eq!(explained["decisions"][0]["about"], "request");
 }
 
-const SYMPED: Variant =
-    Variant { name: "symped", architecture: "symped", settings: &[], faults: None };
-
 pub(crate) fn check_says_that_all_is_well() {
     let said = run(&["check", root()]);
     assert_eq!(said.code, Some(0), "{said:?}");
@@ -251,7 +248,7 @@ pub(crate) fn check_says_that_all_is_well() {
         let line = chosen.iter().find(|line| line.starts_with(&format!("{key}=")));
         assert!(line.is_some_and(|line| line.ends_with(')')), "{key}: {said:?}");
     }
-    let server = Launch::new(&SYMPED, common()).start();
+    let server = Launch::new(&Variant::plain("symped"), common()).start();
     let begins = format!("symped starts with {}", chosen.join(", "));
     // The server has its own limit on descriptors.
     let until = begins.find("cache.descriptors_max=").expect("it is there");

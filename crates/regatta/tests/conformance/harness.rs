@@ -41,6 +41,11 @@ impl Variant {
         VARIANTS.iter().find(|variant| variant.name == name).expect("a name of the table")
     }
 
+    /// An architecture as its name alone sets it.
+    pub(crate) const fn plain(architecture: &'static str) -> Self {
+        Self { name: architecture, architecture, settings: &[], faults: None }
+    }
+
     /// Ports that it takes for each of its addresses.
     pub(crate) fn ports(&self) -> usize {
         if self.has("event.copies=2") { 2 } else { 1 }

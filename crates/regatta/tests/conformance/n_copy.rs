@@ -14,8 +14,7 @@ use std::path::Path;
 use std::time::Duration;
 
 fn launch(settings: &[&str]) -> Launch {
-    let variant = Variant { name: "n_copy", architecture: "n-copy", settings: &[], faults: None };
-    Launch::new(&variant, common()).sets(settings)
+    Launch::new(&Variant::plain("n-copy"), common()).sets(settings)
 }
 
 /// Allowed processors, neighbours side by side.
@@ -84,9 +83,8 @@ pub(crate) fn ports_are_counted_up() {
     // Below the range from which the kernel chooses ports.
     let base = (20_000..30_000).step_by(7).find(|port| free(*port) && free(*port + 1));
     let base = base.expect("two free ports");
-    let variant = Variant { name: "n_copy", architecture: "n-copy", settings: &[], faults: None };
-    let launch = Launch::new(&variant, common()).listen(&format!("127.0.0.1:{base}"));
-    let server = launch.sets(&["event.copies=2"]).start();
+    let launch = launch(&["event.copies=2"]).listen(&format!("127.0.0.1:{base}"));
+    let server = launch.start();
     let addresses = more_addresses(&server, 2);
     let fixed = addresses.iter().map(SocketAddr::port).filter(|port| *port >= base);
     let fixed: BTreeSet<_> = fixed.filter(|port| *port <= base + 1).collect();

@@ -42,8 +42,7 @@ const ROWS: &[Row] = &[
 ];
 
 fn start(row: &Row) -> Server {
-    let variant = Variant { name: "", architecture: row.name, settings: &[], faults: None };
-    Launch::new(&variant, common()).start()
+    Launch::new(&Variant::plain(row.name), common()).start()
 }
 
 /// The papers' servers that cache look up no file twice, nor its siblings, unless options say so;
@@ -51,8 +50,8 @@ fn start(row: &Row) -> Server {
 pub(crate) fn a_replica_looks_once() {
     let look = |architecture, settings: &[&str], again: bool| {
         let site = Site::with(&[("a.txt", "old"), ("a.txt.br", "br")]);
-        let variant = Variant { name: "", architecture, settings: &[], faults: None };
-        let launch = Launch::new(&variant, &site.root()).set("event.processes=1");
+        let launch = Launch::new(&Variant::plain(architecture), &site.root());
+        let launch = launch.set("event.processes=1");
         let server = launch.sets(settings).start();
         let mut client = server.connect();
         let coded = client.ask("GET", "/a.txt", &[("Accept-Encoding", "br")]);

@@ -10,8 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 fn start(settings: &[&str]) -> Server {
-    let variant = Variant { name: "symped", architecture: "symped", settings: &[], faults: None };
-    Launch::new(&variant, common()).sets(settings).start()
+    Launch::new(&Variant::plain("symped"), common()).sets(settings).start()
 }
 
 /// Opens connections until every worker has some; by worker.
@@ -52,13 +51,13 @@ pub(crate) fn as_many_tasks_as_processes_on_one_listener() {
 /// [E] §5.1: blocking variants have a process for each response, and send it by one call.
 pub(crate) fn blocking_ones_are_many_and_send_once() {
     for name in ["symped-b", "shared-symped-b"] {
-        let variant = Variant { name, architecture: name, settings: &[], faults: None };
         let root = common().to_str().expect("text");
         let said = run(&["serve", root, "--architecture", name, "--print-config"]);
         let table: toml::Table = said.stdout.parse().expect("TOML");
         assert_eq!(table["event"]["processes"].as_integer(), Some(100), "{name}");
         assert_eq!(table["event"]["send"].as_str(), Some("blocking"), "{name}");
-        let launch = Launch::new(&variant, common()).set("limits.send_window_ms=60s");
+        let launch = Launch::new(&Variant::plain(name), common());
+        let launch = launch.set("limits.send_window_ms=60s");
         let server = launch.set("event.processes=6").start();
         assert_eq!(server.workers().len(), 6, "{name}");
         // Each of these occupies a process, which accepts no client meanwhile, and one is left.

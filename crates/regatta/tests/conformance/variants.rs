@@ -3,6 +3,7 @@
 use crate::harness::Variant;
 
 /// Every variant; `structure.rs` asserts that each listed architecture is here.
+#[rustfmt::skip]
 pub(crate) const VARIANTS: &[Variant] = &[
     sped("sped_epoll", &["event.poller=epoll"]),
     sped("sped_epoll_edge", &["event.poller=epoll-edge"]),
@@ -10,249 +11,101 @@ pub(crate) const VARIANTS: &[Variant] = &[
     sped("sped_select", &["event.poller=select"]),
     sped("sped_blocking", &["event.poller=epoll", "event.send=blocking"]),
     // All limits that cut work into small turns, so that every resumption is taken.
-    sped(
-        "sped_small_turns",
-        &[
-            "event.poller=epoll-edge",
-            "event.turn_ops_max=2",
-            "event.turn_bytes_max=16384",
-            "event.wait_events_max=1",
-            "accept.count=1",
-            "accept.eager_write=false",
-        ],
-    ),
+    sped("sped_small_turns", &["event.poller=epoll-edge", "event.turn_ops_max=2",
+        "event.turn_bytes_max=16384", "event.wait_events_max=1", "accept.count=1",
+        "accept.eager_write=false"]),
     // Accept strategies that read before they wait, and nothing remembered between requests.
-    sped(
-        "sped_eager_uncached",
-        &[
-            "event.poller=poll",
-            "accept.eager_read=true",
-            "accept.full_read=true",
-            "accept.on_close=true",
-            "cache.enabled=false",
-        ],
-    ),
+    sped("sped_eager_uncached", &["event.poller=poll", "accept.eager_read=true",
+        "accept.full_read=true", "accept.on_close=true", "cache.enabled=false"]),
     of("symped", "symped", &["event.processes=2", "event.poller=epoll"]),
-    of(
-        "symped_exclusive",
-        "symped",
-        &["event.processes=2", "event.poller=epoll-edge", "event.listen=exclusive"],
-    ),
-    of(
-        "symped_reuseport",
-        "symped",
-        &["event.processes=2", "event.poller=poll", "event.listen=reuseport"],
-    ),
+    of("symped_exclusive", "symped", &["event.processes=2", "event.poller=epoll-edge",
+        "event.listen=exclusive"]),
+    of("symped_reuseport", "symped", &["event.processes=2", "event.poller=poll",
+        "event.listen=reuseport"]),
     of("symped_b", "symped-b", &[SIBLINGS, "event.processes=2", "event.poller=epoll"]),
-    of(
-        "shared_two_tier",
-        "shared-symped",
-        &["event.processes=2", "event.poller=epoll", "shared.lock=two-tier"],
-    ),
-    of(
-        "shared_global",
-        "shared-symped",
-        &["event.processes=3", "event.poller=epoll-edge", "shared.lock=global"],
-    ),
+    of("shared_two_tier", "shared-symped", &["event.processes=2", "event.poller=epoll",
+        "shared.lock=two-tier"]),
+    of("shared_global", "shared-symped", &["event.processes=3", "event.poller=epoll-edge",
+        "shared.lock=global"]),
     of("shared_b", "shared-symped-b", &[SIBLINGS, "event.processes=2", "event.poller=poll"]),
     of("n_copy", "n-copy", &["event.copies=2", "event.poller=epoll"]),
     of("n_copy_steered", "n-copy", &["event.partition=steer-cpu", "event.poller=epoll"]),
     of("amped_threads", "amped", &["event.poller=epoll", "amped.helper_kind=threads"]),
     of("amped_processes", "amped", &["event.poller=epoll-edge", "amped.helper_kind=processes"]),
     // Like Flash.
-    of(
-        "amped_flash",
-        "amped",
-        &[
-            "event.poller=poll",
-            "amped.helper_kind=processes",
-            "amped.pass_descriptors=false",
-            "amped.residency=mincore",
-        ],
-    ),
+    of("amped_flash", "amped", &["event.poller=poll", "amped.helper_kind=processes",
+        "amped.pass_descriptors=false", "amped.residency=mincore"]),
     // A helper for each open, each read and each piece of a file.
-    of(
-        "amped_uncached",
-        "amped",
-        &[
-            "event.poller=select",
-            "amped.helper_kind=threads",
-            "amped.residency=always-ask",
-            "amped.helpers_max=2",
-            "amped.helpers_idle_max=1",
-            "amped.chunk_bytes=16384",
-            "cache.enabled=false",
-        ],
-    ),
+    of("amped_uncached", "amped", &["event.poller=select", "amped.helper_kind=threads",
+        "amped.residency=always-ask", "amped.helpers_max=2", "amped.helpers_idle_max=1",
+        "amped.chunk_bytes=16384", "cache.enabled=false"]),
     // Two loops with helpers each, and all features of the accept strategies at once.
-    of(
-        "amped_pair",
-        "amped",
-        &[
-            "event.processes=2",
-            "event.poller=epoll",
-            "event.listen=exclusive",
-            "amped.helper_kind=processes",
-            "amped.residency=cachestat",
-            "accept.eager_read=true",
-            "accept.full_read=true",
-            "accept.on_close=true",
-        ],
-    ),
+    of("amped_pair", "amped", &["event.processes=2", "event.poller=epoll", "event.listen=exclusive",
+        "amped.helper_kind=processes", "amped.residency=cachestat", "accept.eager_read=true",
+        "accept.full_read=true", "accept.on_close=true"]),
     of("flash_1999", "flash-1999", &[SIBLINGS, "event.poller=select"]),
     // Each request for a helper is a task, and chunks displace others all the time.
-    of(
-        "flash_linux",
-        "flash-linux",
-        &[
-            SIBLINGS,
-            "event.poller=epoll",
-            "flash.coalesce=false",
-            "flash.start_delay_ms=0",
-            "flash.chunk_bytes=16384",
-            "flash.map_bytes_max=65536",
-        ],
-    ),
+    of("flash_linux", "flash-linux", &[SIBLINGS, "event.poller=epoll", "flash.coalesce=false",
+        "flash.start_delay_ms=0", "flash.chunk_bytes=16384", "flash.map_bytes_max=65536"]),
     of("laio_uring", "laio", &["event.poller=epoll", "laio.engine=uring"]),
-    of(
-        "laio_uring_uncached",
-        "laio",
-        &["event.poller=poll", "laio.engine=uring", "cache.enabled=false"],
-    ),
+    of("laio_uring_uncached", "laio", &["event.poller=poll", "laio.engine=uring",
+        "cache.enabled=false"]),
     of("laio_nowait", "laio", &["event.poller=epoll-edge", "laio.engine=nowait"]),
-    of(
-        "laio_pair",
-        "laio",
-        &[
-            "event.processes=2",
-            "event.poller=select",
-            "laio.engine=uring",
-            "laio.chunk_bytes=16384",
-            "accept.eager_read=true",
-            "accept.eager_write=false",
-            "accept.count=1",
-        ],
-    ),
+    of("laio_pair", "laio", &["event.processes=2", "event.poller=select", "laio.engine=uring",
+        "laio.chunk_bytes=16384", "accept.eager_read=true", "accept.eager_write=false",
+        "accept.count=1"]),
     of("cohort", "cohort", &["event.processes=1", "event.poller=epoll"]),
-    of(
-        "cohort_wave",
-        "cohort",
-        &[
-            "event.processes=2",
-            "event.poller=epoll-edge",
-            "cohort.order=wave",
-            "cohort.limit=3",
-            "accept.eager_read=true",
-        ],
-    ),
+    of("cohort_wave", "cohort", &["event.processes=2", "event.poller=epoll-edge",
+        "cohort.order=wave", "cohort.limit=3", "accept.eager_read=true"]),
     // Most cases have many connections at once, and expect no process to come or go.
-    of(
-        "mp",
-        "mp",
-        &[
-            "limits.connections_max=64",
-            "mp.start=60",
-            "mp.spare_min=2",
-            "mp.spare_max=64",
-            "mp.step_ms=40",
-        ],
-    ),
+    of("mp", "mp", &["limits.connections_max=64", "mp.start=60", "mp.spare_min=2",
+        "mp.spare_max=64", "mp.step_ms=40"]),
     of("mp_fixed", "mp", &["limits.connections_max=64", "mp.control=fixed", "mp.step_ms=40"]),
     of("threads", "knot-nptl", &[SIBLINGS, STEP, THREADS, "threads.start=all"]),
-    of(
-        "threads_on_demand",
-        "mt",
-        &[STEP, "threads.start=on-demand", "threads.spare_min=2", "threads.spare_max=4"],
-    ),
-    of(
-        "threads_own_cache",
-        "knot-nptl",
-        &[SIBLINGS, STEP, THREADS, "threads.start=all", "threads.cache=own"],
-    ),
+    of("threads_on_demand", "mt", &[STEP, "threads.start=on-demand", "threads.spare_min=2",
+        "threads.spare_max=4"]),
+    of("threads_own_cache", "knot-nptl", &[SIBLINGS, STEP, THREADS, "threads.start=all",
+        "threads.cache=own"]),
     of("knot_c", "knot-c", &[SIBLINGS, "fiber.helpers=3"]),
     of("knot_c_epoll", "knot-c", &[SIBLINGS, "fiber.poller=epoll", "fiber.order=accepting"]),
     // The disk blocks all user threads, and nothing is as in Capriccio.
-    of(
-        "knot_c_inline",
-        "knot-c",
-        &[
-            SIBLINGS,
-            "fiber.poller=epoll-edge",
-            "fiber.helpers=0",
-            "fiber.retry=thread",
-            "fiber.yields=false",
-            "fiber.runs_max=2",
-            "fiber.guard=mapping",
-            "cache.enabled=false",
-            "accept.when_full=close-idle",
-        ],
-    ),
+    of("knot_c_inline", "knot-c", &[SIBLINGS, "fiber.poller=epoll-edge", "fiber.helpers=0",
+        "fiber.retry=thread", "fiber.yields=false", "fiber.runs_max=2", "fiber.guard=mapping",
+        "cache.enabled=false", "accept.when_full=close-idle"]),
     of("knot_nb", "knot-nb", &[SIBLINGS, "fiber.helpers=25"]),
     // The first design of [E] §4.2.
-    of(
-        "knot_nb_first",
-        "knot-nb",
-        &[SIBLINGS, "fiber.poller=epoll-edge", "fiber.send=poll-first", "fiber.helpers=2"],
-    ),
+    of("knot_nb_first", "knot-nb", &[SIBLINGS, "fiber.poller=epoll-edge", "fiber.send=poll-first",
+        "fiber.helpers=2"]),
     of("knot_b", "knot-b", &[SIBLINGS, "fiber.helpers=25"]),
     of("means", "means", &["fiber.schedulers=2", "fiber.helpers=3", "fiber.poller=epoll"]),
-    of(
-        "means_steal",
-        "means-steal",
-        &["fiber.schedulers=2", "fiber.helpers=2", "fiber.poller=epoll-edge"],
-    ),
+    of("means_steal", "means-steal", &["fiber.schedulers=2", "fiber.helpers=2",
+        "fiber.poller=epoll-edge"]),
     of("hybrid", "hybrid", &["pool.poller=epoll"]),
     of("hybrid_at_once", "hybrid", &["pool.poller=poll", "accept.eager_read=true"]),
     of("bio", "bio", &[SIBLINGS, UNCACHED, "adapt.threads=64"]),
     of("aio_threads", "aio", &[SIBLINGS, UNCACHED, "adapt.completions=wait"]),
     of("aio_uring", "aio", &[SIBLINGS, UNCACHED, "adapt.engine=uring"]),
-    of(
-        "aio_kernel",
-        "aio",
-        &[SIBLINGS, UNCACHED, "adapt.engine=kernel", "adapt.completions=wait", "adapt.threads=16"],
-    ),
+    of("aio_kernel", "aio", &[SIBLINGS, UNCACHED, "adapt.engine=kernel", "adapt.completions=wait",
+        "adapt.threads=16"]),
     of("self_queue", "self-adapting", &[SIBLINGS, UNCACHED, "adapt.rule=queue"]),
-    of(
-        "self_disk",
-        "self-adapting",
-        &[SIBLINGS, "cache.enabled=true", "adapt.rule=disk", "adapt.engine=uring"],
-    ),
+    of("self_disk", "self-adapting", &[SIBLINGS, "cache.enabled=true", "adapt.rule=disk",
+        "adapt.engine=uring"]),
     of("watpipe4", "watpipe4", &[SIBLINGS, "event.poller=select", "watpipe.writers=5"]),
-    of(
-        "watpipe5",
-        "watpipe5",
-        &[SIBLINGS, "event.poller=epoll-edge", "watpipe.readers=3", "watpipe.writers=4"],
-    ),
+    of("watpipe5", "watpipe5", &[SIBLINGS, "event.poller=epoll-edge", "watpipe.readers=3",
+        "watpipe.writers=4"]),
     // As many writers as a case has clients that do not read.
     of("watpipe5_b", "watpipe5-b", &[SIBLINGS, "event.poller=epoll", "watpipe.writers=32"]),
-    of(
-        "watpipe5_copies",
-        "watpipe5",
-        &[SIBLINGS, "event.poller=epoll", "event.copies=2", "event.pin=share"],
-    ),
+    of("watpipe5_copies", "watpipe5", &[SIBLINGS, "event.poller=epoll", "event.copies=2",
+        "event.pin=share"]),
     // A queue for each writer, bodies in the cache, and no wait before a send.
-    of(
-        "watpipe5_batch",
-        "watpipe5",
-        &[
-            SIBLINGS,
-            "event.poller=poll",
-            "watpipe.share=batch",
-            "watpipe.parts=none",
-            "watpipe.writers=2",
-            "accept.eager_read=true",
-            "accept.eager_write=true",
-            "cache.body_bytes_max=1 MiB",
-        ],
-    ),
+    of("watpipe5_batch", "watpipe5", &[SIBLINGS, "event.poller=poll", "watpipe.share=batch",
+        "watpipe.parts=none", "watpipe.writers=2", "accept.eager_read=true",
+        "accept.eager_write=true", "cache.body_bytes_max=1 MiB"]),
     // Tests are slow: no age is too high.
     of("seda", "seda", &[SIBLINGS, "event.poller=epoll", "stages.target_ms=10 min"]),
     of("haboob", "haboob-2002", &[SIBLINGS, "event.poller=poll", "cache.body_bytes_max=1 MiB"]),
-    of(
-        "cohort_sandstorm",
-        "cohort-sandstorm",
-        &[SIBLINGS, "event.poller=poll", "seda.pool_min=2", "cache.body_bytes_max=1 MiB"],
-    ),
+    of("cohort_sandstorm", "cohort-sandstorm", &[SIBLINGS, "event.poller=poll", "seda.pool_min=2",
+        "cache.body_bytes_max=1 MiB"]),
     of("accept1", "accept1", &[SIBLINGS, UNCACHED, "accept.count=1"]),
     of("acceptinf", "acceptinf", &[SIBLINGS, UNCACHED]),
     of("accept25", "accept25", &[SIBLINGS, UNCACHED]),
@@ -265,7 +118,7 @@ pub(crate) const VARIANTS: &[Variant] = &[
 
 /// The suite also tests what the papers' servers lack. Cases about changing files set
 /// cache.revalidate_ms themselves.
-const SIBLINGS: &str = "content.precompressed=true";
+pub(crate) const SIBLINGS: &str = "content.precompressed=true";
 /// The name implies it, but cases check for the setting here.
 const UNCACHED: &str = "cache.enabled=false";
 

@@ -266,8 +266,7 @@ pub(crate) fn a_burst_of_two_thousand(variant: &Variant) {
 
 /// E-24: with a queue for each writer, all send equally much.
 pub(crate) fn writers_have_even_parts() {
-    let variant =
-        Variant { name: "watpipe5", architecture: "watpipe5", settings: &[], faults: None };
+    let variant = Variant::plain("watpipe5");
     for share in ["watpipe.share=round-robin", "watpipe.share=batch"] {
         let launch = Launch::new(&variant, common()).sets(&["watpipe.writers=4", share]);
         let server = launch.start();
@@ -290,8 +289,7 @@ pub(crate) fn a_controller_starts_writers() {
     for at in 0..FILES {
         put_cold(&site, &format!("{at}.bin"), &pattern(100_000, at));
     }
-    let variant =
-        Variant { name: "watpipe5", architecture: "watpipe5", settings: &[], faults: None };
+    let variant = Variant::plain("watpipe5");
     let server = with_disk(&variant, &site)
         .sets(&["watpipe.writers=2", "watpipe.writers_max=4", "watpipe.parts=none"])
         .sets(&["stages.pool_control=queue", "stages.pool_ms=20ms", "stages.pool_every=1"])
@@ -314,8 +312,7 @@ pub(crate) fn a_controller_starts_writers() {
 
 /// All writers are under one controller: its decisions show in one place, whichever ended a batch.
 pub(crate) fn a_controller_shows_once_what_it_sets() {
-    let variant =
-        Variant { name: "watpipe5", architecture: "watpipe5", settings: &[], faults: None };
+    let variant = Variant::plain("watpipe5");
     let server = Launch::new(&variant, common())
         .sets(&["watpipe.writers=4", "watpipe.share=round-robin"])
         .sets(&["stages.batch_control=true", "stages.batch_ms=1ms"])
