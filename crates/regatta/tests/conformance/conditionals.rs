@@ -149,21 +149,16 @@ pub(crate) fn odd_lists_of_tags(variant: &Variant) {
 pub(crate) fn every_form_of_date(variant: &Variant) {
     let server = serve(variant);
     let mut client = server.connect();
-    for (value, status) in [
-        ("Tue, 14 Nov 2023 22:13:20 GMT", 304),
-        ("Tuesday, 14-Nov-23 22:13:20 GMT", 304),
-        ("Tue Nov 14 22:13:20 2023", 304),
-        ("Tue, 14 Nov 2023 22:13:19 GMT", 200),
-        ("Tuesday, 14-Nov-23 22:13:19 GMT", 200),
-        ("Tue Nov 14 22:13:19 2023", 200),
-        ("Tue, 14 Nov 2023 22:13:20", 200),
-        ("Tue, 14 Nov 2023 25:13:20 GMT", 200),
-        ("Tue, 31 Feb 2024 22:13:20 GMT", 200),
-        ("1700000000", 200),
-        ("", 200),
-    ] {
-        let answer = client.ask("GET", "/small.txt", &[("If-Modified-Since", value)]);
-        assert_eq!(answer.status, status, "{value}: {}", answer.brief());
+    let same = "Tue, 14 Nov 2023 22:13:20 GMT|Tuesday, 14-Nov-23 22:13:20 GMT|\
+                Tue Nov 14 22:13:20 2023";
+    let others = "Tue, 14 Nov 2023 22:13:19 GMT|Tuesday, 14-Nov-23 22:13:19 GMT|\
+                  Tue Nov 14 22:13:19 2023|Tue, 14 Nov 2023 22:13:20|\
+                  Tue, 14 Nov 2023 25:13:20 GMT|Tue, 31 Feb 2024 22:13:20 GMT|1700000000|";
+    for (dates, status) in [(same, 304), (others, 200)] {
+        for date in dates.split('|') {
+            let answer = client.ask("GET", "/small.txt", &[("If-Modified-Since", date)]);
+            assert_eq!(answer.status, status, "{date}: {}", answer.brief());
+        }
     }
 }
 

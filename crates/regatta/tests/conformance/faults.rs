@@ -271,16 +271,8 @@ pub(crate) fn a_thread_that_hangs_is_replaced() {
 /// is replaced for that.
 pub(crate) fn a_stage_that_waits_is_not_replaced() {
     std::thread::scope(|scope| {
-        for name in [
-            "watpipe4",
-            "watpipe5",
-            "watpipe5_b",
-            "seda",
-            "cohort_sandstorm",
-            "threads",
-            "hybrid",
-            "bio",
-        ] {
+        let names = "watpipe4 watpipe5 watpipe5_b seda cohort_sandstorm threads hybrid bio";
+        for name in names.split(' ') {
             scope.spawn(|| waits_and_stays(chaos::named(name)));
         }
     });

@@ -95,31 +95,10 @@ pub(crate) fn of_an_empty_file(variant: &Variant) {
 pub(crate) fn malformed_are_ignored(variant: &Variant) {
     let server = serve(variant);
     let mut client = server.connect();
-    for range in [
-        "bytes=",
-        "bytes=-",
-        "bytes=a-b",
-        "bytes=5-3",
-        "bytes=5",
-        "bytes 0-1",
-        "bytes",
-        "=0-1",
-        "0-1",
-        "bytes=0-1,x",
-        "bytes=0-1;2-3",
-        "bytes=--1",
-        "bytes=1-2-3",
-        "bytes=0x1-2",
-        "bytes=+1-2",
-        "bytes=1.0-2",
-        "bytes=1 -2",
-        "bytes=1- 2",
-        "bytes=\u{b2}-",
-        "items=0-1",
-        "byte=0-1",
-        "bytess=0-1",
-        "",
-    ] {
+    let malformed = "|bytes=|bytes=-|bytes=a-b|bytes=5-3|bytes=5|bytes 0-1|bytes|=0-1|0-1|\
+                     bytes=0-1,x|bytes=0-1;2-3|bytes=--1|bytes=1-2-3|bytes=0x1-2|bytes=+1-2|\
+                     bytes=1.0-2|bytes=1 -2|bytes=1- 2|bytes=\u{b2}-|items=0-1|byte=0-1|bytess=0-1";
+    for range in malformed.split('|') {
         let answer = ranged(&mut client, "/small.txt", range);
         assert_eq!(answer.status, 200, "{range:?}: {}", answer.brief());
         assert_eq!(answer.body, b"small\n");
