@@ -1,6 +1,6 @@
 //! The access log: one true line for each request, which no client can forge.
 
-use crate::client::{Client, request};
+use crate::client::{Client, answer_all, request};
 use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
 use crate::site::{Site, common};
 use rustix::process::Signal;
@@ -221,9 +221,7 @@ pub(crate) fn a_file_that_shrinks_is_logged(variant: &Variant) {
     let log = site.beside("access.log");
     let launch = Launch::new(variant, &site.root()).set(format!("log.access={}", log.display()));
     let server = launch.sets(&["log.format=json", "cache.body_bytes_max=65536"]).start();
-    let mut slow = Client::connect_narrow(server.address());
-    slow.send(request("GET", "/big.bin", &[]));
-    slow.head_only().expect(200);
+    let mut slow = server.slow_reader("/big.bin");
     slow.take(20_000);
     let file = File::options().write(true).open(site.path("big.bin")).expect("a file");
     file.set_len(10).expect("a length");
@@ -318,15 +316,13 @@ pub(crate) fn nothing_is_logged_when_off(variant: &Variant) {
 pub(crate) fn lines_stay_whole(variant: &Variant) {
     let site = Site::new();
     let (server, log) = start(variant, &site, "common");
-    let mut clients: Vec<Client> = (0..20).map(|_| server.connect()).collect();
+    let mut clients = server.clients(20);
     for round in 0..10 {
         for (i, client) in clients.iter_mut().enumerate() {
             let long = "x".repeat(i * 20);
             client.send(request("GET", &format!("/small.txt?{round}-{i}-{long}"), &[]));
         }
-        for client in &mut clients {
-            client.answer("GET").expect(200);
-        }
+        answer_all(&mut clients, 200);
     }
     drop(clients);
     for line in lines(server, &log, 200) {

@@ -1,6 +1,6 @@
 //! systems.md §8.6, BIO, AIO and the self-adapting server: readers, responders, and reasons.
 
-use crate::client::{Client, get};
+use crate::client::{Client, answer_all, get, send_all};
 use crate::disk::{counter, tasks, worker};
 use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
 use crate::site::{Site, common, pattern};
@@ -23,10 +23,8 @@ pub(crate) fn tasks_are_those_of_the_paper(variant: &Variant) {
     let pollers = usize::from(variant.architecture != "bio");
     let right = || [named(&server, "pool"), named(&server, "poller")] == [3, pollers];
     assert!(eventually(PATIENCE, right), "{:?}", tasks(worker(&server)));
-    let mut clients: Vec<_> = (0..60).map(|_| server.connect()).collect();
-    for client in &mut clients {
-        client.send(get("/size-65537.bin"));
-    }
+    let mut clients = server.clients(60);
+    send_all(&mut clients, get("/size-65537.bin"));
     for client in &mut clients {
         client.answer("GET").expect(200);
         let readers = named(&server, "aio");
@@ -96,14 +94,10 @@ pub(crate) fn reads_follow_the_queue(variant: &Variant) {
     let decided = |reads: usize| eventually(PATIENCE, || decisions(&server).len() == reads);
     assert!(decided(2), "{:?}", decisions(&server));
     // The only thread reads: these clients wait for it.
-    let mut waiting: Vec<Client> = (0..3).map(|_| server.connect()).collect();
-    for client in &mut waiting {
-        client.send(get("/page.txt"));
-    }
+    let mut waiting = server.clients(3);
+    send_all(&mut waiting, get("/page.txt"));
     first.answer("GET").expect(200);
-    for client in &mut waiting {
-        client.answer("GET").expect(200);
-    }
+    answer_all(&mut waiting, 200);
     assert!(decided(5), "{:?}", decisions(&server));
     let decisions = decisions(&server);
     for (way, queue) in &decisions {
@@ -120,12 +114,10 @@ pub(crate) fn reads_follow_the_queue(variant: &Variant) {
 pub(crate) fn threads_that_read_end(variant: &Variant) {
     let launch = Launch::new(variant, common());
     let server = launch.sets(&["adapt.aio_threads=2", "adapt.aio_idle_ms=300"]).start();
-    let mut clients: Vec<_> = (0..20).map(|_| server.connect()).collect();
+    let mut clients = server.clients(20);
     let mut most = 0;
     for _ in 0..3 {
-        for client in &mut clients {
-            client.send(get("/size-65537.bin"));
-        }
+        send_all(&mut clients, get("/size-65537.bin"));
         for client in &mut clients {
             client.answer("GET").expect(200);
             most = most.max(named(&server, "aio"));
@@ -141,14 +133,7 @@ pub(crate) fn the_poller_waits_for_no_client(variant: &Variant) {
     let site = Site::with(&[("page.txt", "a page\n")]);
     site.put("long.bin", pattern(1_000_000, 1));
     let server = Launch::new(variant, &site.root()).set("adapt.threads=8").start();
-    let mut slow: Vec<Client> = (0..4)
-        .map(|_| {
-            let mut client = Client::connect_narrow(server.address());
-            client.send(get("/long.bin"));
-            client.head_only().expect(200);
-            client
-        })
-        .collect();
+    let mut slow: Vec<Client> = (0..4).map(|_| server.slow_reader("/long.bin")).collect();
     for _ in 0..10 {
         server.connect().get("/page.txt").expect(200);
     }
@@ -166,9 +151,7 @@ pub(crate) fn a_read_that_hangs_is_given_up(variant: &Variant) {
     let settings = [HANGS, "adapt.threads=1", "limits.disk_ms_max=500"];
     let mut server = with_disk(variant, &site).sets(&settings).start();
     let mut clients = [server.connect(), server.connect()];
-    for client in &mut clients {
-        client.send(get("/small.bin"));
-    }
+    send_all(&mut clients, get("/small.bin"));
     for client in &mut clients {
         assert!(client.answer("GET").expect(503).closes());
     }

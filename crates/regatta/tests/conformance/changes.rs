@@ -252,9 +252,7 @@ pub(crate) fn removed_while_sent(variant: &Variant) {
     let site = Site::new();
     File::create(site.path("big.bin")).expect("a file").set_len(LEN as u64).expect("sparse");
     let server = start(variant, &site);
-    let mut slow = Client::connect_narrow(server.address());
-    slow.send(request("GET", "/big.bin", &[]));
-    slow.head_only().expect(200);
+    let mut slow = server.slow_reader("/big.bin");
     fs::remove_file(site.path("big.bin")).expect("a file");
     slow.take(LEN);
     until(&server, "/big.bin", |a| a.status == 404);
@@ -285,7 +283,7 @@ pub(crate) fn deleted_files_are_closed(variant: &Variant) {
     let names: Vec<_> = (0..20).map(|at| format!("old/{at}.bin")).collect();
     names.iter().for_each(|name| site.put(name, vec![b'x'; 100_000]));
     let server = Launch::new(variant, &site.root()).set("cache.inactive_ms=400").start();
-    let mut clients: Vec<_> = (0..4).map(|_| server.connect()).collect();
+    let mut clients = server.clients(4);
     for client in &mut clients {
         names.iter().for_each(|name| drop(client.get(&format!("/{name}")).expect(200)));
     }

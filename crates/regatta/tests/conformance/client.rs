@@ -324,14 +324,32 @@ impl Client {
     }
 }
 
-/// Makes all clients ask for a path at once, and reads all answers.
-pub(crate) fn burst(clients: &mut [Client], path: &str) {
-    for client in &mut *clients {
-        client.send(get(path));
-    }
+/// Makes all clients send these bytes.
+pub(crate) fn send_all(clients: &mut [Client], bytes: impl AsRef<[u8]>) {
+    clients.iter_mut().for_each(|client| client.send(&bytes));
+}
+
+/// Reads an answer to a GET from each client.
+#[track_caller]
+pub(crate) fn answer_all(clients: &mut [Client], status: u16) {
     for client in clients {
-        client.answer("GET").expect(200);
+        client.answer("GET").expect(status);
     }
+}
+
+/// Makes one client after another ask for a path and read the answer.
+#[track_caller]
+pub(crate) fn get_all(clients: &mut [Client], path: &str) {
+    for client in clients {
+        client.get(path).expect(200);
+    }
+}
+
+/// Makes all clients ask for a path at once, and reads all answers.
+#[track_caller]
+pub(crate) fn burst(clients: &mut [Client], path: &str) {
+    send_all(clients, get(path));
+    answer_all(clients, 200);
 }
 
 fn timed_out(error: &std::io::Error) -> bool {

@@ -1,6 +1,6 @@
 //! Limits of one client, whichever worker it reaches.
 
-use crate::client::{Client, get};
+use crate::client::{Client, answer_all, get, get_all};
 use crate::harness::{Launch, PATIENCE, Variant, eventually, kill};
 use crate::site::{Site, common, sized};
 use rustix::process::Signal;
@@ -26,9 +26,7 @@ fn at_path(launch: Launch, variant: &Variant, path: &Path) -> Launch {
 /// All cases over a Unix socket, whose clients have only the addresses that a proxy names.
 fn is_served_without_limits(path: &Path) {
     let mut clients: Vec<Client> = (0..5).map(|_| Client::connect_to_path(path)).collect();
-    for client in &mut clients {
-        client.get("/small.txt").expect(200);
-    }
+    get_all(&mut clients, "/small.txt");
     let last = clients.last_mut().expect("five");
     for len in [0, 1, 65_537, (1 << 20) + 1] {
         let answer = last.get(&format!("/size-{len}.bin")).expect(200);
@@ -58,9 +56,7 @@ pub(crate) fn one_client_is_limited(variant: &Variant) {
     is_served_without_limits(&path);
     let connect = |from| Client::connect_from(from, server.address());
     let mut held = [connect(ONE), connect(ONE)];
-    for client in &mut held {
-        client.get("/small.txt").expect(200);
-    }
+    get_all(&mut held, "/small.txt");
     let mut limited = [connect(ONE), connect(ONE)];
     for client in &mut limited {
         let answer = client.get("/small.txt").expect(429);
@@ -124,9 +120,7 @@ pub(crate) fn a_proxy_names_its_clients(variant: &Variant) {
     held[1].send(&request);
     let binary = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\x08\x7f\0\0\x01\x12\x67\0\x50";
     held[2].send([&binary[..], &request].concat());
-    for client in &mut held {
-        client.answer("GET").expect(200);
-    }
+    answer_all(&mut held, 200);
     // 192.0.2.7 has two connections.
     let mut third = server.connect();
     third.send([&header[..], &request].concat());

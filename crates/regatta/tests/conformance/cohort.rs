@@ -1,6 +1,6 @@
 //! systems.md §8.6, cohort: a visit of a stage serves all that wait there.
 
-use crate::client::get;
+use crate::client::{answer_all, get, get_all, send_all};
 use crate::disk::{counter, worker};
 use crate::harness::{Launch, PATIENCE, Variant, eventually, halt, kill};
 use crate::site::common;
@@ -13,20 +13,14 @@ const CLIENTS: u64 = 30;
 pub(crate) fn a_visit_serves_many(variant: &Variant) {
     let server = Launch::new(variant, common()).start();
     let mut clients: Vec<_> = (0..CLIENTS).map(|_| server.connect()).collect();
-    for client in &mut clients {
-        client.get("/small.txt").expect(200);
-    }
+    get_all(&mut clients, "/small.txt");
     let read = || ["queue_takes", "queue_visits"].map(|name| counter(&server, name));
     let before = read();
     let worker = worker(&server);
     halt(worker);
-    for client in &mut clients {
-        client.send(get("/small.txt"));
-    }
+    send_all(&mut clients, get("/small.txt"));
     kill(worker, Signal::CONT);
-    for client in &mut clients {
-        client.answer("GET").expect(200);
-    }
+    answer_all(&mut clients, 200);
     // Receive, parse, send, and the next request: four stages of each.
     let used = || std::array::from_fn::<u64, 2, _>(|at| read()[at] - before[at]);
     let all = || used()[0] >= 4 * CLIENTS;

@@ -165,7 +165,7 @@ pub(crate) fn of_the_ends_of_connections(variant: &Variant) {
 /// checks for other work, with a wait.
 pub(crate) fn of_many_deadlines(variant: &Variant) {
     let server = Launch::new(variant, common()).set("limits.first_request_ms_max=700").start();
-    let clients: Vec<Client> = (0..320).map(|_| server.connect()).collect();
+    let clients = server.clients(320);
     let before = read(&server, "connections_opened", 320);
     let after = read(&server, "connections_closed", 320);
     drop(clients);
@@ -178,10 +178,7 @@ pub(crate) fn of_many_deadlines(variant: &Variant) {
 /// Connections of a dead worker do not stay open.
 pub(crate) fn of_a_worker_that_died(variant: &Variant) {
     let server = start(variant);
-    let mut clients: Vec<Client> = (0..3).map(|_| server.connect()).collect();
-    for client in &mut clients {
-        client.get("/small.txt").expect(200);
-    }
+    let _clients = server.busy_clients(3);
     read(&server, "replies_200", 3);
     server.workers().iter().for_each(|worker| kill(*worker, Signal::KILL));
     let top = read(&server, "connections_open", 0);
@@ -238,10 +235,7 @@ pub(crate) fn of_histograms(variant: &Variant) {
 
 pub(crate) fn of_accepts(variant: &Variant) {
     let server = start(variant);
-    let mut clients: Vec<Client> = (0..25).map(|_| server.connect()).collect();
-    for client in &mut clients {
-        client.get("/small.txt").expect(200);
-    }
+    let clients = server.busy_clients(25);
     let top = read(&server, "connections_open", 25);
     expect(&top, &[("accept_ok", 25), ("accept_skipped_full", 0)]);
     let workers = top["workers"].as_array().expect("rows").iter();
@@ -263,10 +257,7 @@ pub(crate) fn accept_count_is_a_bound(variant: &Variant) {
     for count in [1, 3] {
         let launch = Launch::new(variant, common());
         let server = launch.set(format!("accept.count={count}")).start();
-        let mut clients: Vec<Client> = (0..40).map(|_| server.connect()).collect();
-        for client in &mut clients {
-            client.get("/small.txt").expect(200);
-        }
+        let clients = server.busy_clients(40);
         read(&server, "accept_ok", 40);
         drop(clients);
         let top = read(&server, "connections_open", 0);

@@ -30,7 +30,7 @@ pub(crate) fn tasks(pid: u32) -> Vec<String> {
 }
 
 fn ask_for_many(server: &Server) {
-    let mut clients: Vec<_> = (0..30).map(|_| server.connect()).collect();
+    let mut clients = server.clients(30);
     burst(&mut clients, "/size-65537.bin");
 }
 

@@ -1,7 +1,7 @@
 //! Single faults and the required outcome of each.
 
 use crate::chaos;
-use crate::client::{Client, get};
+use crate::client::{get, send_all};
 use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
 use crate::shared::{Stop, counter, descriptors, is_served, loads};
 use crate::site::{MODIFIED_S, SIZES, Site, common, set_modified, sized};
@@ -72,10 +72,8 @@ pub(crate) fn a_full_table_delays_accepts(variant: &Variant) {
     let server = under(variant, "seed=8,emfile_accept_per_mille=100");
     // Each strike pauses accepting: one observed strike is proof.
     for round in 0.. {
-        let mut clients: Vec<Client> = (0..20).map(|_| server.connect()).collect();
-        for client in &mut clients {
-            client.send(get("/small.txt"));
-        }
+        let mut clients = server.clients(20);
+        send_all(&mut clients, get("/small.txt"));
         for client in &mut clients {
             assert_eq!(client.answer("GET").expect(200).body, b"small\n");
         }
@@ -102,7 +100,7 @@ pub(crate) fn slow_opens_lose_nothing(variant: &Variant) {
     const SLOW: Duration = Duration::from_millis(20);
     let server = under(variant, "seed=12,slow_open_per_mille=1000,slow_open_us=20000");
     let begin = Instant::now();
-    let mut clients: Vec<Client> = (0..24).map(|_| server.connect()).collect();
+    let mut clients = server.clients(24);
     for (client, size) in clients.iter_mut().zip(SIZES.into_iter().cycle()) {
         client.send(get(&format!("/size-{size}.bin")));
     }
@@ -304,10 +302,8 @@ fn drains_with_full_queues(variant: &Variant) {
     let variant = Variant { faults: Some(plan), ..*variant };
     let settings = ["watpipe.writers=1", "server.drain_ms_max=400", "cache.body_bytes_max=0"];
     let mut server = Launch::new(&variant, common()).sets(&settings).start();
-    let mut clients: Vec<Client> = (0..200).map(|_| server.connect()).collect();
-    for client in &mut clients {
-        client.send(get("/size-65537.bin"));
-    }
+    let mut clients = server.clients(200);
+    send_all(&mut clients, get("/size-65537.bin"));
     let longest = || counters(&server, &["queue_len_max"]);
     let waits = eventually(PATIENCE, || longest() >= 100);
     assert!(waits, "{}: {} in a queue at most", variant.name, longest());

@@ -1,6 +1,6 @@
 //! systems.md §8.6, Knot: user threads in one kernel thread, a connection each, and helpers.
 
-use crate::client::{Client, burst, get};
+use crate::client::{burst, get, send_all};
 use crate::disk::{counter, worker};
 use crate::harness::{Launch, PATIENCE, Variant, eventually};
 use crate::inspect::tasks;
@@ -21,7 +21,7 @@ pub(crate) fn one_task_and_its_helpers(variant: &Variant) {
     let server = Launch::new(variant, common()).start();
     let worker = worker(&server);
     assert!(eventually(PATIENCE, || tasks(worker) == 1 + helpers), "{} tasks", tasks(worker));
-    let mut clients: Vec<_> = (0..40).map(|_| server.connect()).collect();
+    let mut clients = server.clients(40);
     for _ in 0..3 {
         burst(&mut clients, "/size-65537.bin");
     }
@@ -36,10 +36,7 @@ pub(crate) fn one_task_and_its_helpers(variant: &Variant) {
 pub(crate) fn a_connection_each(variant: &Variant) {
     let settings = ["limits.connections_max=3", "accept.when_full=pause"];
     let server = Launch::new(variant, common()).sets(&settings).start();
-    let mut clients: Vec<Client> = (0..3).map(|_| server.connect()).collect();
-    for client in &mut clients {
-        client.get("/small.txt").expect(200);
-    }
+    let mut clients = server.busy_clients(3);
     let mut last = server.connect();
     last.send(get("/small.txt"));
     std::thread::sleep(Duration::from_millis(200));
@@ -104,10 +101,8 @@ pub(crate) fn the_scheduler_waits_for_the_client(variant: &Variant) {
 pub(crate) fn a_helper_sends_with_one_call(variant: &Variant) {
     const CLIENTS: usize = 10;
     let server = Launch::new(variant, common()).start();
-    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| server.connect()).collect();
-    for client in &mut clients {
-        client.send(get("/size-5242880.bin"));
-    }
+    let mut clients = server.clients(CLIENTS);
+    send_all(&mut clients, get("/size-5242880.bin"));
     for client in &mut clients {
         assert_eq!(client.answer("GET").expect(200).body.len(), 5 << 20);
     }

@@ -1,6 +1,6 @@
 //! systems.md §8.6, Flash: two kinds of helper processes, their tasks, and mapped files.
 
-use crate::client::{burst, get, request};
+use crate::client::{answer_all, burst, get, request};
 use crate::disk::{counter, tasks, worker};
 use crate::harness::{Launch, PATIENCE, Server, Variant, children, eventually};
 use crate::site::{Site, common, pattern};
@@ -20,13 +20,11 @@ fn reaches(server: &Server, name: &str, value: u64) {
 
 /// Makes a server look up names that do not exist, all at once.
 fn ask_for_names(server: &Server) {
-    let mut clients: Vec<_> = (0..20).map(|_| server.connect()).collect();
+    let mut clients = server.clients(20);
     for (at, client) in clients.iter_mut().enumerate() {
         client.send(get(&format!("/missing-{at}.txt")));
     }
-    for client in &mut clients {
-        client.answer("GET").expect(404);
-    }
+    answer_all(&mut clients, 404);
 }
 
 /// A single task runs the connections. The others are processes: at most two look up names, and at
@@ -50,7 +48,7 @@ pub(crate) fn helpers_are_processes_of_two_kinds(variant: &Variant) {
         children(main).len() == 1
     };
     assert!(eventually(PATIENCE, one), "{} are kept for one client", children(main).len());
-    let mut clients: Vec<_> = (0..30).map(|_| server.connect()).collect();
+    let mut clients = server.clients(30);
     burst(&mut clients, "/size-65537.bin");
     let helpers = children(main);
     assert!((2..=6).contains(&helpers.len()), "{} helpers", helpers.len());
@@ -111,7 +109,7 @@ pub(crate) fn helpers_are_started_one_by_one(variant: &Variant) {
         put_cold(&site, &format!("{at}.bin"), &pattern(10_000, at));
     }
     let server = with_disk(variant, &site).sets(&[HANGS, "flash.start_delay_ms=2000"]).start();
-    let mut clients: Vec<_> = (0..4).map(|_| server.connect()).collect();
+    let mut clients = server.clients(4);
     for (at, client) in clients.iter_mut().enumerate().take(3) {
         client.send(get(&format!("/{at}.bin")));
     }

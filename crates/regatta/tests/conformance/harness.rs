@@ -1,6 +1,6 @@
 //! Starts the real program and ends it: one `Server` is one master process and its workers.
 
-use crate::client::Client;
+use crate::client::{Client, get, get_all};
 use crate::runner::report;
 use crate::variants::VARIANTS;
 use rustix::process::{Pid, Signal};
@@ -316,6 +316,28 @@ impl Server {
     /// Opens a new connection.
     pub(crate) fn connect(&self) -> Client {
         Client::connect(self.address())
+    }
+
+    /// Opens this many connections.
+    pub(crate) fn clients(&self, count: usize) -> Vec<Client> {
+        (0..count).map(|_| self.connect()).collect()
+    }
+
+    /// Opens connections that have an answer each: workers have accepted them.
+    #[track_caller]
+    pub(crate) fn busy_clients(&self, count: usize) -> Vec<Client> {
+        let mut clients = self.clients(count);
+        get_all(&mut clients, "/small.txt");
+        clients
+    }
+
+    /// A client with small buffers that has read the head of an answer, and no more.
+    #[track_caller]
+    pub(crate) fn slow_reader(&self, target: &str) -> Client {
+        let mut client = Client::connect_narrow(self.address());
+        client.send(get(target));
+        client.head_only().expect(200);
+        client
     }
 
     /// Process number of the master.

@@ -1,6 +1,6 @@
 //! The end of a server: drain, deadlines, exit codes; and a worker that dies.
 
-use crate::client::{Client, get, request};
+use crate::client::request;
 use crate::harness::{Launch, PATIENCE, Server, Variant, alive, eventually, kill};
 use crate::site::{SIZES, SPARSE_BYTES, common, sized};
 use crate::slow_readers::stuck;
@@ -37,10 +37,7 @@ pub(crate) fn idle_ends_promptly(variant: &Variant) {
 /// An idle kept-alive connection is closed in order, and delays nothing.
 pub(crate) fn idle_connections_are_closed(variant: &Variant) {
     let mut server = start(variant);
-    let mut idle: Vec<Client> = (0..10).map(|_| server.connect()).collect();
-    for client in &mut idle {
-        client.get("/small.txt").expect(200);
-    }
+    let mut idle = server.busy_clients(10);
     let mut silent = server.connect();
     // Then the last one has been accepted too.
     server.connect().get("/small.txt").expect(200);
@@ -54,9 +51,7 @@ pub(crate) fn idle_connections_are_closed(variant: &Variant) {
 
 pub(crate) fn transfers_are_completed(variant: &Variant) {
     let mut server = start(variant);
-    let mut client = Client::connect_narrow(server.address());
-    client.send(get("/size-5242880.bin"));
-    client.head_only().expect(200);
+    let mut client = server.slow_reader("/size-5242880.bin");
     server.signal(Signal::TERM);
     std::thread::sleep(Duration::from_millis(200));
     assert!(server.exit_within(Duration::ZERO).is_none(), "ended within a transfer");

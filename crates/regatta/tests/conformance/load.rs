@@ -1,6 +1,6 @@
 //! Many connections at once, and the limit on them.
 
-use crate::client::{Client, get};
+use crate::client::{Client, get, get_all, send_all};
 use crate::harness::{Launch, PATIENCE, Server, Variant, eventually, serve};
 use crate::site::{SIZES, common, sized};
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ pub(crate) fn two_hundred_connections(variant: &Variant) {
         for thread in 0..4 {
             let server = &server;
             scope.spawn(move || {
-                let mut clients: Vec<Client> = (0..each).map(|_| server.connect()).collect();
+                let mut clients = server.clients(each);
                 for round in 0..4 {
                     let size = |i: usize| SIZES[(i + round + thread) % 8];
                     for (i, client) in clients.iter_mut().enumerate() {
@@ -34,10 +34,8 @@ pub(crate) fn two_hundred_connections(variant: &Variant) {
 pub(crate) fn a_thousand_short_connections(variant: &Variant) {
     let server = serve(variant);
     for _ in 0..50 {
-        let mut clients: Vec<Client> = (0..20).map(|_| server.connect()).collect();
-        for client in &mut clients {
-            client.send("GET /small.txt HTTP/1.0\r\n\r\n");
-        }
+        let mut clients = server.clients(20);
+        send_all(&mut clients, "GET /small.txt HTTP/1.0\r\n\r\n");
         for client in &mut clients {
             assert_eq!(client.answer("GET").expect(200).body, b"small\n");
             client.finish();
@@ -49,20 +47,13 @@ pub(crate) fn a_thousand_short_connections(variant: &Variant) {
 fn full(variant: &Variant, setting: &str) {
     let launch = Launch::new(variant, common()).set("limits.connections_max=4");
     let server = launch.set(setting).start();
-    let mut inside: Vec<Client> = (0..4).map(|_| server.connect()).collect();
-    for client in &mut inside {
-        client.get("/small.txt").expect(200);
-    }
-    let mut waiting: Vec<Client> = (0..3).map(|_| server.connect()).collect();
-    for client in &mut waiting {
-        client.send(get("/a.txt"));
-    }
+    let mut inside = server.busy_clients(4);
+    let mut waiting = server.clients(3);
+    send_all(&mut waiting, get("/a.txt"));
     let mut first = waiting.remove(0);
     assert!(first.silent_for(Duration::from_millis(200)), "a fifth connection was served");
     assert!(eventually(PATIENCE, || server.open_connections() == 4));
-    for client in &mut inside {
-        client.get("/small.txt").expect(200);
-    }
+    get_all(&mut inside, "/small.txt");
     inside.pop();
     assert_eq!(first.answer("GET").expect(200).body, b"the letter a\n");
     drop(inside);
@@ -91,7 +82,7 @@ pub(crate) fn full_and_closing_the_idle(variant: &Variant) {
     if server.workers().len() > 1 {
         return full_together(&server);
     }
-    let mut inside: Vec<Client> = (0..4).map(|_| server.connect()).collect();
+    let mut inside = server.clients(4);
     for at in [3, 1, 2, 3] {
         inside[at].get("/small.txt").expect(200);
         assert!(eventually(PATIENCE, || all_are_back(&server)), "a thread keeps a connection");
@@ -148,11 +139,8 @@ pub(crate) fn silent_newcomers_are_closed(variant: &Variant) {
 pub(crate) fn full_is_free(variant: &Variant) {
     let launch = Launch::new(variant, common()).set("limits.connections_max=2");
     let server = launch.set("accept.when_full=pause").start();
-    let mut inside: Vec<Client> = (0..2).map(|_| server.connect()).collect();
-    for client in &mut inside {
-        client.get("/small.txt").expect(200);
-    }
-    let _waiting: Vec<Client> = (0..3).map(|_| server.connect()).collect();
+    let _inside = server.busy_clients(2);
+    let _waiting = server.clients(3);
     std::thread::sleep(Duration::from_millis(50));
     let before = server.cpu();
     std::thread::sleep(Duration::from_millis(400));
@@ -165,10 +153,8 @@ pub(crate) fn fewer_descriptors_than_clients(variant: &Variant) {
     // A policy that keeps polling would spin while the table is full.
     let launch = Launch::new(variant, common()).set("accept.when_full=pause");
     let server = launch.set("limits.connections_max=0").files_max(160).start();
-    let mut clients: Vec<Client> = (0..200).map(|_| server.connect()).collect();
-    for client in &mut clients {
-        client.send(get("/size-4096.bin"));
-    }
+    let mut clients = server.clients(200);
+    send_all(&mut clients, get("/size-4096.bin"));
     std::thread::sleep(Duration::from_millis(100));
     let before = server.cpu();
     std::thread::sleep(Duration::from_millis(300));
@@ -209,7 +195,7 @@ pub(crate) fn every_kind_of_socket(variant: &Variant) {
         "accept.pacing_rate=200MB/s",
     ] {
         let server = Launch::new(variant, common()).set(setting).start();
-        let mut clients: Vec<Client> = (0..4).map(|_| server.connect()).collect();
+        let mut clients = server.clients(4);
         std::thread::sleep(Duration::from_millis(20));
         for client in &mut clients {
             client.send([get("/small.txt"), get("/size-1048577.bin")].concat());

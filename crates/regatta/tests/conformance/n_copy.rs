@@ -1,7 +1,7 @@
 //! N-copy, seen from outside (systems.md §8.6). Copies share no listener, and no memory but the
 //! counters. Each is on a separate port, address or steered socket, and stays where it is pinned.
 
-use crate::client::Client;
+use crate::client::{Client, get_all};
 use crate::harness::{Launch, PATIENCE, Server, Variant, eventually, kill};
 use crate::inspect::{listeners, owner, owners, processors, shared_and_writable, tasks};
 use crate::site::common;
@@ -109,9 +109,7 @@ pub(crate) fn a_steered_connection_stays_on_its_processor() {
     assert_eq!(server.stdout_line(Duration::from_millis(100)), None, "one port, one line");
     for (cpu, worker) in allowed.iter().zip(server.workers()) {
         let mut clients: Vec<_> = (0..10).map(|_| connect_from(*cpu, server.address())).collect();
-        for client in &mut clients {
-            client.get("/small.txt").expect(200);
-        }
+        get_all(&mut clients, "/small.txt");
         let streams: Vec<_> = clients.iter().map(Client::sender).collect();
         assert_eq!(owners(&server, &streams), [Some(worker); 10], "from processor {cpu}");
     }

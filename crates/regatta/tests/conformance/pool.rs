@@ -1,6 +1,6 @@
 //! systems.md §8.6, Hybrid: connections without a request hold no thread, and others hold one each.
 
-use crate::client::{Client, get};
+use crate::client::{Client, answer_all, get, get_all, send_all};
 use crate::disk::{counter, tasks, worker};
 use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
 use crate::site::common;
@@ -24,14 +24,10 @@ pub(crate) fn threads_are_the_other_tasks(variant: &Variant) {
     let main = worker(&server);
     let pool = || tasks(main).iter().filter(|name| *name == "pool").count();
     assert!(eventually(PATIENCE, || pool() == 3), "{:?}", tasks(main));
-    let mut clients: Vec<_> = (0..30).map(|_| server.connect()).collect();
-    for client in &mut clients {
-        client.send(get("/size-65537.bin"));
-    }
+    let mut clients = server.clients(30);
+    send_all(&mut clients, get("/size-65537.bin"));
     assert_eq!((tasks(main).len(), pool()), (4, 3), "{:?}", tasks(main));
-    for client in &mut clients {
-        client.answer("GET").expect(200);
-    }
+    answer_all(&mut clients, 200);
     assert_eq!(counter(&server, "threads_started"), 3);
     assert_eq!(counter(&server, "threads_ended"), 0);
     let puts = counter(&server, "queue_puts");
@@ -41,10 +37,7 @@ pub(crate) fn threads_are_the_other_tasks(variant: &Variant) {
 /// The dispatcher waits for clients that pause between requests or within one.
 pub(crate) fn idle_connections_hold_no_thread(variant: &Variant) {
     let server = pair(variant);
-    let mut idle: Vec<_> = (0..200).map(|_| server.connect()).collect();
-    for client in &mut idle {
-        client.get("/small.txt").expect(200);
-    }
+    let mut idle = server.busy_clients(200);
     for client in idle.iter_mut().take(10) {
         client.send("GET /small.txt HTTP/1.1\r\nHo");
     }
@@ -60,7 +53,7 @@ pub(crate) fn idle_connections_hold_no_thread(variant: &Variant) {
 /// The dispatcher closes a connection that has only ended: the threads get requests alone.
 pub(crate) fn an_end_is_no_request(variant: &Variant) {
     let server = Launch::new(variant, common()).start();
-    let mut clients: Vec<_> = (0..30).map(|_| server.connect()).collect();
+    let mut clients = server.clients(30);
     for client in &mut clients {
         (0..2).for_each(|_| drop(client.get("/small.txt").expect(200)));
     }
@@ -79,11 +72,9 @@ pub(crate) fn an_end_is_no_request(variant: &Variant) {
 pub(crate) fn a_slow_reader_holds_one_thread(variant: &Variant) {
     let server = pair(variant);
     let _slow = stuck(&server);
-    let mut others: Vec<_> = (0..20).map(|_| server.connect()).collect();
+    let mut others = server.clients(20);
     for _ in 0..5 {
-        for client in &mut others {
-            client.get("/small.txt").expect(200);
-        }
+        get_all(&mut others, "/small.txt");
     }
     assert!(eventually(PATIENCE, || away(&server) == 1), "{} with threads", away(&server));
 }
@@ -110,10 +101,8 @@ pub(crate) fn slow_readers_hold_all_threads(variant: &Variant) {
 pub(crate) fn a_slow_request_holds_a_thread_if_that_is_asked(variant: &Variant) {
     let launch = Launch::new(variant, common());
     let server = launch.sets(&["pool.threads=2", "pool.return=idle"]).start();
-    let mut slow: Vec<_> = (0..2).map(|_| server.connect()).collect();
-    for client in &mut slow {
-        client.send("GET /small.txt HTTP/1.1\r\nHo");
-    }
+    let mut slow = server.clients(2);
+    send_all(&mut slow, "GET /small.txt HTTP/1.1\r\nHo");
     assert!(eventually(PATIENCE, || counter(&server, "hand_overs") == 2));
     let mut other = server.connect();
     other.send(get("/a.txt"));

@@ -1,6 +1,5 @@
 //! Processes that come and go, as in Apache's prefork: their number depends on how many are idle.
 
-use crate::client::Client;
 use crate::counters::{counter, read};
 use crate::harness::{Launch, PATIENCE, Server, Variant, eventually, kill, run, started};
 use crate::site::common;
@@ -16,15 +15,6 @@ fn start(variant: &Variant) -> Server {
     let server = Launch::new(variant, common()).sets(&settings).start();
     assert_eq!(server.workers().len(), 3);
     server
-}
-
-/// Clients that each have an answer, and keep their connections.
-fn busy(server: &Server, clients: usize) -> Vec<Client> {
-    let mut clients: Vec<Client> = (0..clients).map(|_| server.connect()).collect();
-    for client in &mut clients {
-        client.get("/small.txt").expect(200);
-    }
-    clients
 }
 
 /// Counts processes: most at once so far, present, and idle.
@@ -64,7 +54,7 @@ pub(crate) fn a_burst_starts_twice_as_many_each_second(variant: &Variant) {
 /// the last eight have retired, as they were too many.
 fn started_at_once(variant: &Variant) -> Vec<usize> {
     let server = start(variant);
-    let _clients = busy(&server, 12);
+    let _clients = server.busy_clients(12);
     eventually(PATIENCE, || processes(&server) == [18, 16, 4]);
     let mut starts: Vec<Duration> = server.workers().into_iter().filter_map(started).collect();
     starts.sort_unstable();
@@ -82,12 +72,12 @@ fn started_at_once(variant: &Variant) -> Vec<usize> {
 /// nothing changes.
 pub(crate) fn as_many_are_idle_as_should_be(variant: &Variant) {
     let server = start(variant);
-    let clients = busy(&server, 5);
+    let clients = server.busy_clients(5);
     // 3, 4, 6 and 10 processes: 5 are idle, one too many.
     settles(&server, 5);
     drop(clients);
     settles(&server, 0);
-    let _client = busy(&server, 1);
+    let _client = server.busy_clients(1);
     settles(&server, 1);
     let said = server.stderr();
     assert!(!said.contains("(process "), "nothing to complain about: {said}");
@@ -121,14 +111,14 @@ pub(crate) fn who_retires_cuts_nobody_short(variant: &Variant) {
 /// A new generation begins with as many processes as the returning clients need.
 pub(crate) fn a_reload_begins_with_as_many_as_are_busy(variant: &Variant) {
     let server = start(variant);
-    let clients = busy(&server, 12);
+    let clients = server.busy_clients(12);
     let pid = server.pid().to_string();
     let said = run(&["reload", "--pid", &pid]);
     assert_eq!(said.code, Some(0), "{said:?}\n{}", server.stderr());
     let [posts, ..] = processes(&server);
     assert_eq!(posts, 15, "3 as always, and 12");
     drop(clients);
-    let _clients = busy(&server, 12);
+    let _clients = server.busy_clients(12);
     settles(&server, 12);
 }
 

@@ -1,6 +1,6 @@
 //! Stages with queues, pools of threads and controllers, seen from outside (systems.md §8.6).
 
-use crate::client::{Client, burst, get, request};
+use crate::client::{Client, answer_all, burst, get, request, send_all};
 use crate::disk::{counter, tasks, worker};
 use crate::harness::{Launch, PATIENCE, Server, Variant, eventually, halt, kill};
 use crate::site::{Site, common, pattern};
@@ -98,7 +98,7 @@ pub(crate) fn the_disk_stage_grows_and_shrinks(variant: &Variant) {
     let launch = with_disk(variant, &site).set("lab.disk_seek_us=300000");
     let launch = launch.set("stages.decisions=changes");
     let server = launch.sets(&controls).sets(&bounds).start();
-    let mut clients: Vec<Client> = (0..12).map(|_| server.connect()).collect();
+    let mut clients = server.clients(12);
     for (at, client) in clients.iter_mut().enumerate() {
         client.send(get(&format!("/{at}.bin")));
     }
@@ -223,8 +223,8 @@ pub(crate) fn a_burst_is_answered_or_refused(variant: &Variant) {
     const BOUND: u64 = 64;
     let bounds = ["seda.queue_max=64", "seda.requests_max=64", "seda.on_full=refuse"];
     let server = Launch::new(variant, common()).set("accept.backlog=4096").sets(&bounds).start();
-    let mut clients: Vec<Client> = (0..2000).map(|_| server.connect()).collect();
-    clients.iter_mut().for_each(|client| client.send(get("/small.txt")));
+    let mut clients = server.clients(2000);
+    send_all(&mut clients, get("/small.txt"));
     let mut refused = 0;
     for client in &mut clients {
         let answer = client.answer("GET").expect_one_of(&[200, 503]);
@@ -352,14 +352,10 @@ pub(crate) fn an_age_begins_when_the_request_came(variant: &Variant) {
     assert!(eventually(PATIENCE, || ages_ms(&server).len() == 1), "{}", server.stderr());
     halt(pid);
     let mut both = [old, server.connect()];
-    for client in &mut both {
-        client.send(get("/small.txt"));
-    }
+    send_all(&mut both, get("/small.txt"));
     thread::sleep(HALTED);
     kill(pid, Signal::CONT);
-    for client in &mut both {
-        client.answer("GET").expect(200);
-    }
+    answer_all(&mut both, 200);
     assert!(eventually(PATIENCE, || ages_ms(&server).len() >= 2), "{}", server.stderr());
     let ages_ms = ages_ms(&server);
     // The new age counts for three tenths of the reported one.
@@ -412,7 +408,7 @@ pub(crate) fn no_boundary_comes_twice(variant: &Variant) {
 /// Two hundred at once are no reason to refuse a client.
 pub(crate) fn within_the_bounds_nobody_is_turned_away(variant: &Variant) {
     let server = Launch::new(variant, common()).start();
-    let mut clients: Vec<Client> = (0..200).map(|_| server.connect()).collect();
+    let mut clients = server.clients(200);
     burst(&mut clients, "/size-4096.bin");
     assert_eq!(counter(&server, "stage_refused"), 0);
     let parse = of_role(&server.top(), "parse", "queue_len_max");

@@ -1,6 +1,6 @@
 //! systems.md §8.6, shared-SYMPED: one table of descriptors, one cache, locks that outlive holders.
 
-use crate::client::{Client, get};
+use crate::client::{Client, get, get_all};
 use crate::harness::{
     Launch, PATIENCE, Server, Variant, alive, eventually, kill, serve_root, uid_of,
 };
@@ -108,9 +108,7 @@ pub(crate) fn the_master_has_a_table_of_its_own(variant: &Variant) {
 pub(crate) fn a_killed_keeper_is_replaced(variant: &Variant) {
     let mut server = Launch::new(variant, common()).set(FILES_ONLY).start();
     let mut clients = clients(&server);
-    for client in &mut clients {
-        client.get("/size-65537.bin").expect(200);
-    }
+    get_all(&mut clients, "/size-65537.bin");
     let before = server.processes().split_off(1);
     let workers = server.workers().len();
     kill(server.keeper(), Signal::KILL);
@@ -200,7 +198,7 @@ pub(crate) fn hits_are_those_of_one_process(variant: &Variant) {
     let sped = VARIANTS.iter().find(|variant| variant.name == "sped_epoll").expect("in the table");
     let hits = [sped, variant].map(|variant| {
         let server = Launch::new(variant, common()).sets(&settings).start();
-        let mut clients: Vec<_> = (0..8).map(|_| server.connect()).collect();
+        let mut clients = server.clients(8);
         let mut dice = 7_u64;
         for turn in 0..400 {
             dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -225,9 +223,7 @@ pub(crate) fn clients_of_the_dead_are_told(variant: &Variant) {
     let workers = server.workers();
     let before = open(&server);
     let mut clients = clients(&server);
-    for client in &mut clients {
-        client.get("/size-65537.bin").expect(200);
-    }
+    get_all(&mut clients, "/size-65537.bin");
     // Some are in the middle of a response.
     let mut narrow: Vec<_> = (0..8).map(|_| Client::connect_narrow(server.address())).collect();
     for client in &mut narrow {

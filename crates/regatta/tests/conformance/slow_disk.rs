@@ -1,6 +1,6 @@
 //! Disks that are slower than clients may be.
 
-use crate::client::{Client, get, request};
+use crate::client::{Client, get, request, send_all};
 use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
 use crate::site::{Site, pattern};
 use crate::skips::skip;
@@ -96,7 +96,7 @@ pub(crate) fn user_threads_do_not_wait(variant: &Variant) {
     let mut client = server.connect();
     client.get("/page.txt").expect(200);
     let mut stuck: Vec<Client> = (0..HELPERS).map(|_| server.connect()).collect();
-    stuck.iter_mut().for_each(|client| client.send(get("/small.bin")));
+    send_all(&mut stuck, get("/small.bin"));
     let read = || server.top()["total"]["counters"]["helper_tasks_read"].as_u64();
     assert!(eventually(PATIENCE, || read() == Some(HELPERS + 1)), "{:?} reads", read());
     for _ in 0..10 {
@@ -141,7 +141,7 @@ pub(crate) fn who_leaves_frees_its_place(variant: &Variant) {
     let mut page = server.connect();
     page.get("/page.txt").expect(200);
     for round in 0..3 {
-        let mut clients: Vec<_> = (0..CLIENTS).map(|_| server.connect()).collect();
+        let mut clients = server.clients(CLIENTS);
         for (at, client) in clients.iter_mut().enumerate() {
             client.send(get(["/large.bin", "/small.bin"][at % 2]));
         }

@@ -1,6 +1,6 @@
 //! Clients that send slowly or not at all: their deadlines end them, whatever they do.
 
-use crate::client::{Client, get, request};
+use crate::client::{Client, get, request, send_all};
 use crate::harness::{Server, Variant, serve_with};
 use std::io::Write;
 use std::sync::Arc;
@@ -132,10 +132,8 @@ pub(crate) fn a_client_that_lingers(variant: &Variant) {
 /// Many slow clients at once all end, and an honest one is served meanwhile.
 pub(crate) fn many_at_once(variant: &Variant) {
     let server = start(variant);
-    let mut slow: Vec<Client> = (0..60).map(|_| server.connect()).collect();
-    for client in &mut slow {
-        client.send("GET /small.txt HTTP/1.1\r\nHost:");
-    }
+    let mut slow = server.clients(60);
+    send_all(&mut slow, "GET /small.txt HTTP/1.1\r\nHost:");
     let begin = Instant::now();
     server.connect().get("/size-65537.bin").expect(200);
     assert!(begin.elapsed() < Duration::from_secs(2), "an honest client waited");

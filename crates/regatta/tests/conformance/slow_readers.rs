@@ -1,6 +1,6 @@
 //! Clients that read slowly: ended below the minimum rate, served above it, no harm to others.
 
-use crate::client::{Client, get, request};
+use crate::client::{Client, get};
 use crate::harness::{Launch, PATIENCE, Server, Variant, eventually, serve, serve_with};
 use crate::inspect;
 use crate::site::{SIZES, SPARSE_BYTES, Site, common, sized};
@@ -13,10 +13,7 @@ const SETTINGS: [&str; 2] = ["limits.send_window_ms=250", "limits.send_rate_min=
 
 /// A client that asks for more than the sockets' buffers, and reads only the head.
 pub(crate) fn stuck(server: &Server) -> Client {
-    let mut client = Client::connect_narrow(server.address());
-    client.send(get("/sparse.bin"));
-    client.head_only().expect(200);
-    client
+    server.slow_reader("/sparse.bin")
 }
 
 pub(crate) fn one_that_never_reads_is_ended(variant: &Variant) {
@@ -66,9 +63,7 @@ pub(crate) fn one_below_the_rate_is_ended(variant: &Variant) {
 pub(crate) fn an_honest_slow_one_is_served(variant: &Variant) {
     let settings = ["limits.send_window_ms=600", "limits.send_rate_min=10000"];
     let server = serve_with(variant, &settings);
-    let mut slow = Client::connect_narrow(server.address());
-    slow.send(request("GET", "/size-5242880.bin", &[]));
-    slow.head_only().expect(200);
+    let mut slow = server.slow_reader("/size-5242880.bin");
     let mut body = Vec::new();
     let begin = Instant::now();
     while begin.elapsed() < Duration::from_millis(1500) {
@@ -128,9 +123,7 @@ pub(crate) fn half_closed_waiting_is_free(variant: &Variant) {
 /// Once the drain has begun the port is closed, however long the last transfer takes.
 pub(crate) fn draining_accepts_nobody(variant: &Variant) {
     let mut server = Launch::new(variant, common()).start();
-    let mut client = Client::connect_narrow(server.address());
-    client.send(get("/size-5242880.bin"));
-    client.head_only().expect(200);
+    let mut client = server.slow_reader("/size-5242880.bin");
     server.signal(Signal::TERM);
     let refused =
         eventually(PATIENCE, || TcpStream::connect_timeout(&server.address(), PATIENCE).is_err());

@@ -1,6 +1,6 @@
 //! Accept strategies of the select server of [H] §2.1, by their counters (systems.md §8.6).
 
-use crate::client::{Client, get};
+use crate::client::{Client, get, send_all};
 use crate::harness::{Launch, PATIENCE, Server, Variant, eventually, halt, kill, run};
 use crate::site::{Site, common};
 use rustix::process::Signal;
@@ -97,7 +97,7 @@ fn crowd(server: &Server, count: usize) -> Vec<Client> {
     let workers = server.workers();
     assert_eq!(workers.len(), 1);
     halt(workers[0]);
-    let clients = (0..count).map(|_| server.connect()).collect();
+    let clients = server.clients(count);
     kill(workers[0], Signal::CONT);
     clients
 }
@@ -202,9 +202,7 @@ pub(crate) fn accepts_on_close_are_as_many_as_closes() {
         let server = start(row);
         for _ in 0..4 {
             let mut clients = crowd(&server, 15);
-            for client in &mut clients {
-                client.send("GET /small.txt HTTP/1.0\r\n\r\n");
-            }
+            send_all(&mut clients, "GET /small.txt HTTP/1.0\r\n\r\n");
             for client in &mut clients {
                 client.answer("GET").expect(200);
                 client.finish();

@@ -1,6 +1,6 @@
 //! Claims of architectures, checked from outside: tasks, pollers, coverage of the table.
 
-use crate::client::get;
+use crate::client::{answer_all, get, send_all};
 use crate::harness::{Launch, PATIENCE, Variant, eventually, run, serve};
 use crate::matrix::ROWS;
 use crate::site::common;
@@ -41,19 +41,15 @@ pub(crate) fn are_the_listed<'a>(variants: impl Iterator<Item = &'a Variant>) {
 pub(crate) fn sped_is_one_task(variant: &Variant) {
     assert!(matches!(variant.architecture, "sped" | "cohort"), "they have one process here");
     let server = Launch::new(variant, common()).start();
-    let mut clients: Vec<_> = (0..30).map(|_| server.connect()).collect();
-    for client in &mut clients {
-        client.send(get("/size-65537.bin"));
-    }
+    let mut clients = server.clients(30);
+    send_all(&mut clients, get("/size-65537.bin"));
     let workers = server.workers();
     assert_eq!(workers.len(), 1, "one worker process: {workers:?}");
     for pid in server.processes() {
         let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("alive").count();
         assert_eq!(tasks, 1, "tasks of process {pid}");
     }
-    for client in &mut clients {
-        client.answer("GET").expect(200);
-    }
+    answer_all(&mut clients, 200);
 }
 
 /// The requested poller is in use.
@@ -86,10 +82,7 @@ pub(crate) fn epolls(worker: u32) -> usize {
 /// An idle server sleeps.
 pub(crate) fn idle_is_free(variant: &Variant) {
     let server = Launch::new(variant, common()).start();
-    let mut clients: Vec<_> = (0..20).map(|_| server.connect()).collect();
-    for client in &mut clients {
-        client.get("/small.txt").expect(200);
-    }
+    let _clients = server.busy_clients(20);
     std::thread::sleep(std::time::Duration::from_millis(50));
     let before = server.cpu();
     std::thread::sleep(std::time::Duration::from_millis(400));

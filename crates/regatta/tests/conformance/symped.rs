@@ -1,7 +1,7 @@
 //! SYMPED, seen from outside (systems.md §8.6): p tasks in p processes that share a listener, the
 //! counters, and nothing else.
 
-use crate::client::{Client, burst, get};
+use crate::client::{Client, answer_all, burst, get, send_all};
 use crate::harness::{Launch, PATIENCE, Server, Variant, alive, eventually, halt, kill, run};
 use crate::inspect::{listeners, owners, shared_and_writable, tasks};
 use crate::site::common;
@@ -19,7 +19,7 @@ fn spread(server: &Server) -> BTreeMap<u32, Vec<Client>> {
     let mut by_worker: BTreeMap<u32, Vec<Client>> = BTreeMap::new();
     for _ in 0..200 {
         // Several at once, so that one process alone is not quick enough for all.
-        let mut clients: Vec<_> = (0..16).map(|_| server.connect()).collect();
+        let mut clients = server.clients(16);
         burst(&mut clients, "/small.txt");
         let streams: Vec<_> = clients.iter().map(Client::sender).collect();
         for (client, pid) in clients.into_iter().zip(owners(server, &streams)) {
@@ -61,13 +61,7 @@ pub(crate) fn blocking_ones_are_many_and_send_once() {
         let server = launch.set("event.processes=6").start();
         assert_eq!(server.workers().len(), 6, "{name}");
         // Each of these occupies a process, which accepts no client meanwhile, and one is left.
-        let mut slow = Vec::new();
-        for _ in 0..5 {
-            let mut client = Client::connect_narrow(server.address());
-            client.send(get("/size-5242880.bin"));
-            client.head_only().expect(200);
-            slow.push(client);
-        }
+        let mut slow: Vec<_> = (0..5).map(|_| server.slow_reader("/size-5242880.bin")).collect();
         server.connect().get("/small.txt").expect(200);
         for client in &mut slow {
             client.take(5 << 20);
@@ -199,28 +193,21 @@ pub(crate) fn a_queue_outlives_its_process() {
     let server = start(&["event.processes=2", "event.listen=reuseport"]);
     let still = server.workers()[0];
     halt(still);
-    let mut clients: Vec<_> = (0..64).map(|_| server.connect()).collect();
-    for client in &mut clients {
-        client.send(get("/small.txt"));
-    }
+    let mut clients = server.clients(64);
+    send_all(&mut clients, get("/small.txt"));
     let mut waiting: Vec<_> = clients
         .into_iter()
         .filter_map(|mut client| client.silent_for(Duration::from_millis(30)).then_some(client))
         .collect();
     assert!(!waiting.is_empty(), "the kernel asks nobody who is busy");
     kill(still, Signal::KILL);
-    for client in &mut waiting {
-        client.answer("GET").expect(200);
-    }
+    answer_all(&mut waiting, 200);
 }
 
 pub(crate) fn connections_are_split_evenly() {
     let stop = "accept.when_full=pause";
     let server = start(&["event.processes=2", "limits.connections_max=6", stop]);
-    let mut clients: Vec<_> = (0..6).map(|_| server.connect()).collect();
-    for client in &mut clients {
-        client.get("/small.txt").expect(200);
-    }
+    let mut clients = server.busy_clients(6);
     let mut each: BTreeMap<Option<u32>, usize> = BTreeMap::new();
     let streams: Vec<_> = clients.iter().map(Client::sender).collect();
     for owner in owners(&server, &streams) {

@@ -1,6 +1,6 @@
 //! Architectures with a thread or a process for each connection: they have those, and no others.
 
-use crate::client::{Client, get};
+use crate::client::{Client, get, get_all, send_all};
 use crate::counters::{counter, read};
 use crate::disk::{tasks, worker};
 use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
@@ -41,10 +41,8 @@ pub(crate) fn tasks_are_those_of_connections(variant: &Variant) {
 /// A process of one task per allowed connection; all share the listener and the counters.
 pub(crate) fn processes_are_those_of_connections(variant: &Variant) {
     let server = Launch::new(variant, common()).set("limits.connections_max=5").start();
-    let mut clients: Vec<Client> = (0..5).map(|_| server.connect()).collect();
-    for client in &mut clients {
-        client.get("/size-65537.bin").expect(200);
-    }
+    let mut clients = server.clients(5);
+    get_all(&mut clients, "/size-65537.bin");
     let workers = server.workers();
     assert_eq!(workers.len(), 5);
     assert!(server.processes().into_iter().all(|pid| inspect::tasks(pid) == 1));
@@ -62,7 +60,7 @@ pub(crate) fn processes_are_those_of_connections(variant: &Variant) {
 /// No poller waits for events of connections; the first of several threads waits for the master's.
 pub(crate) fn no_poller_is_asked(variant: &Variant) {
     let server = Launch::new(variant, common()).start();
-    let mut clients: Vec<Client> = (0..5).map(|_| server.connect()).collect();
+    let mut clients = server.clients(5);
     let (begin, before) = (Instant::now(), read(&server, "accept_ok", 5));
     for client in &mut clients {
         (0..100).for_each(|_| assert_eq!(client.get("/small.txt").expect(200).body, b"small\n"));
@@ -124,17 +122,13 @@ pub(crate) fn others_do_not_wait_for_slow_heads(variant: &Variant, settings: &[&
     const CLIENTS: usize = 1000;
     let own = ["limits.connections_max=1010", "limits.head_ms_max=60s"];
     let server = Launch::new(variant, common()).sets(&own).sets(settings).start();
-    let mut slow: Vec<Client> = (0..CLIENTS).map(|_| server.connect()).collect();
-    for client in &mut slow {
-        client.send("GET /small.txt HTTP/1.1\r\nHost:");
-    }
+    let mut slow = server.clients(CLIENTS);
+    send_all(&mut slow, "GET /small.txt HTTP/1.1\r\nHost:");
     read(&server, "accept_ok", CLIENTS as u64);
     let begin = Instant::now();
     server.connect().get("/size-65537.bin").expect(200);
     assert!(begin.elapsed() < Duration::from_secs(2), "waited {:?}", begin.elapsed());
-    for client in &mut slow {
-        client.send(" x\r\n\r\n");
-    }
+    send_all(&mut slow, " x\r\n\r\n");
     for client in &mut slow {
         assert_eq!(client.answer("GET").expect(200).body, b"small\n");
     }

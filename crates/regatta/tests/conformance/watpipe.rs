@@ -1,7 +1,7 @@
 //! Pipelines, seen from outside (systems.md §8.6): threads of each stage, their work and
 //! processors.
 
-use crate::client::{Client, get};
+use crate::client::{Client, get, send_all};
 use crate::counters::{counter, read};
 use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
 use crate::inspect::processors;
@@ -66,8 +66,8 @@ fn threads(variant: &Variant) -> [(&'static str, usize); 4] {
 pub(crate) fn tasks_are_those_of_the_paper(variant: &Variant) {
     let server = Launch::new(variant, common()).start();
     wait_for(&server, &threads(variant));
-    let mut clients: Vec<Client> = (0..40).map(|_| server.connect()).collect();
-    clients.iter_mut().for_each(|client| client.send(get("/size-65537.bin")));
+    let mut clients = server.clients(40);
+    send_all(&mut clients, get("/size-65537.bin"));
     wait_for(&server, &threads(variant));
     for client in &mut clients {
         assert!(client.answer("GET").expect(200).body == sized(65_537));
@@ -162,7 +162,7 @@ pub(crate) fn slow_readers_stop_no_reader(variant: &Variant) {
     let slow = if is_blocking { writers / parts - 1 } else { 3 * writers };
     let _slow: Vec<Client> = (0..slow).map(|_| stuck(&server)).collect();
     let begin = Instant::now();
-    let mut others: Vec<Client> = (0..4).map(|_| server.connect()).collect();
+    let mut others = server.clients(4);
     for _ in 0..10 {
         for client in &mut others {
             assert!(client.get("/size-65537.bin").expect(200).body == sized(65_537));
@@ -179,8 +179,8 @@ pub(crate) fn readers_go_on_when_no_writer_does(variant: &Variant) {
     let server = Launch::new(variant, common()).set(writers).start();
     // They go to the parts round-robin.
     let slow: Vec<Client> = (0..parts).map(|_| stuck(&server)).collect();
-    let mut others: Vec<Client> = (0..5).map(|_| server.connect()).collect();
-    others.iter_mut().for_each(|client| client.send(get("/small.txt")));
+    let mut others = server.clients(5);
+    send_all(&mut others, get("/small.txt"));
     let requests = (parts + others.len()) as u64;
     let top = read(&server, "requests", requests);
     assert_eq!(counter(&top, "requests"), requests, "all are read");
@@ -255,7 +255,7 @@ pub(crate) fn a_burst_of_two_thousand(variant: &Variant) {
     const CLIENTS: u64 = 2000;
     let server = Launch::new(variant, common()).set("accept.backlog=4096").start();
     let mut clients: Vec<Client> = (0..CLIENTS).map(|_| server.connect()).collect();
-    clients.iter_mut().for_each(|client| client.send(get("/small.txt")));
+    send_all(&mut clients, get("/small.txt"));
     for client in &mut clients {
         assert_eq!(client.answer("GET").expect(200).body, b"small\n");
     }
@@ -297,7 +297,7 @@ pub(crate) fn a_controller_starts_writers() {
         .start();
     let writers = || tasks(&server).get("write").map_or(0, Vec::len);
     assert!(eventually(PATIENCE, || writers() == 2), "{:?}", tasks(&server));
-    let mut clients: Vec<Client> = (0..FILES).map(|_| server.connect()).collect();
+    let mut clients = server.clients(FILES);
     for (at, client) in clients.iter_mut().enumerate() {
         client.send(get(&format!("/{at}.bin")));
     }
