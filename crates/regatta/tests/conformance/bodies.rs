@@ -5,8 +5,7 @@ use crate::harness::{Variant, serve, serve_with};
 use crate::site::{SIZES, SPARSE_BYTES, pattern, sized};
 
 pub(crate) fn every_size_arrives(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     // Twice: the first fills a cache, the second comes from it.
     for _ in 0..2 {
         for size in SIZES {
@@ -29,8 +28,7 @@ pub(crate) fn every_size_on_its_own_connection(variant: &Variant) {
 }
 
 pub(crate) fn a_large_file_arrives(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     client.send(request("GET", "/sparse.bin", &[("Connection", "close")]));
     let head = client.head_only().expect(200);
     assert_eq!(head.must("Content-Length"), SPARSE_BYTES.to_string());
@@ -41,8 +39,7 @@ pub(crate) fn a_large_file_arrives(variant: &Variant) {
 const TRAP: &str = "GET /a.txt HTTP/1.1\r\nHost: x\r\n\r\n";
 
 pub(crate) fn small_body_is_drained(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     let len = TRAP.len().to_string();
     for method in ["GET", "HEAD"] {
         let first = request(method, "/small.txt", &[("Content-Length", &len)]);
@@ -53,8 +50,7 @@ pub(crate) fn small_body_is_drained(variant: &Variant) {
 }
 
 pub(crate) fn body_at_the_limit(variant: &Variant) {
-    let server = serve_with(variant, &["limits.discard_body_bytes_max=10000"]);
-    let mut client = server.connect();
+    let mut client = serve_with(variant, &["limits.discard_body_bytes_max=10000"]).client();
     let first = request("GET", "/small.txt", &[("Content-Length", "10000")]);
     client.send([first, pattern(10_000, 1), get("/a.txt")].concat());
     client.answer("GET").expect(200);
@@ -66,8 +62,7 @@ pub(crate) fn body_at_the_limit(variant: &Variant) {
 }
 
 pub(crate) fn body_that_comes_late(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     let len = TRAP.len().to_string();
     client.send(request("GET", "/small.txt", &[("Content-Length", &len)]));
     for piece in TRAP.as_bytes().chunks(7) {
@@ -80,8 +75,7 @@ pub(crate) fn body_that_comes_late(variant: &Variant) {
 }
 
 pub(crate) fn chunked_body_is_drained(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     for (coding, body) in [
         ("chunked", "0\r\n\r\n".to_owned()),
         // RFC 9112 §7: names of transfer codings are case-insensitive.
@@ -98,8 +92,7 @@ pub(crate) fn chunked_body_is_drained(variant: &Variant) {
 }
 
 pub(crate) fn chunked_body_byte_by_byte(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     let first = request("GET", "/small.txt", &[("Transfer-Encoding", "chunked")]);
     let body = format!("{:x};q=\"x\"\r\n{TRAP}\r\n1\r\nz\r\n0\r\nA: b\r\n\r\n", TRAP.len());
     for byte in [&first, body.as_bytes(), &get("/sub/file.txt")].concat() {
@@ -157,8 +150,7 @@ pub(crate) fn endless_chunk_lines_are_refused(variant: &Variant) {
 }
 
 pub(crate) fn body_that_stops(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     client.send(request("GET", "/small.txt", &[("Content-Length", "10")]));
     client.send("12345");
     client.half_close();
@@ -169,8 +161,7 @@ pub(crate) fn body_that_stops(variant: &Variant) {
 }
 
 pub(crate) fn continue_is_sent_or_not_needed(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     let fields = [("Content-Length", "5"), ("Expect", "100-continue")];
     client.send(request("GET", "/small.txt", &fields));
     // RFC 9110 §10.1.1: 100, or a final answer at once, but not silence.
@@ -188,8 +179,7 @@ pub(crate) fn continue_is_sent_or_not_needed(variant: &Variant) {
 }
 
 pub(crate) fn continue_with_the_body_at_once(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     let fields = [("Content-Length", "5"), ("Expect", "100-continue")];
     let first = request("GET", "/small.txt", &fields);
     client.send([&first, &b"12345"[..], &get("/a.txt")].concat());
@@ -201,8 +191,7 @@ pub(crate) fn continue_with_the_body_at_once(variant: &Variant) {
 }
 
 pub(crate) fn continue_of_a_large_body_is_refused(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     let fields = [("Content-Length", "10000000"), ("Expect", "100-continue")];
     let answer = client.ask("GET", "/small.txt", &fields).expect_one_of(&[413, 417]);
     assert_eq!(answer.interim, [0; 0], "100 invites a body that is then refused");
@@ -211,8 +200,7 @@ pub(crate) fn continue_of_a_large_body_is_refused(variant: &Variant) {
 }
 
 pub(crate) fn no_continue_in_the_old_version(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     let fields = "Content-Length: 5\r\nExpect: 100-continue";
     client.send(format!("GET /small.txt HTTP/1.0\r\n{fields}\r\n\r\n12345"));
     assert_eq!(client.answer("GET").expect(200).interim, [0; 0]);
@@ -220,8 +208,7 @@ pub(crate) fn no_continue_in_the_old_version(variant: &Variant) {
 }
 
 pub(crate) fn no_continue_without_a_body(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     let answer = client.ask("GET", "/small.txt", &[("Expect", "100-continue")]).expect(200);
     // RFC 9110 §10.1.1: 100 may be left out where there is nothing to invite.
     assert!(matches!(answer.interim[..], [] | [100]), "{:?}", answer.interim);

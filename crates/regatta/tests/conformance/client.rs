@@ -1,11 +1,12 @@
 //! A client of explicit bytes with a strict reader: any doubt about an answer fails the test.
 
-use crate::harness::PATIENCE;
+use crate::harness::{PATIENCE, Server};
 use crate::runner::report;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::os::{fd::OwnedFd, unix::net::UnixStream};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A field's name and value.
@@ -88,6 +89,8 @@ pub(crate) struct Client {
     opened: SystemTime,
     /// Received and unread bytes.
     unread: Vec<u8>,
+    /// Server that runs as long as this connection is there.
+    _server: Option<Arc<Server>>,
 }
 
 impl Client {
@@ -132,7 +135,12 @@ impl Client {
     fn within(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(PATIENCE)).expect("a time");
         stream.set_write_timeout(Some(PATIENCE)).expect("a time");
-        Self { stream, opened: SystemTime::now(), unread: Vec::new() }
+        Self { stream, opened: SystemTime::now(), unread: Vec::new(), _server: None }
+    }
+
+    /// Keeps a server running as long as this connection is there.
+    pub(crate) fn keeping(self, server: Arc<Server>) -> Self {
+        Self { _server: Some(server), ..self }
     }
 
     /// Sends these bytes.

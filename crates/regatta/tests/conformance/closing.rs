@@ -17,8 +17,7 @@ pub(crate) fn half_closed_client_is_answered(variant: &Variant) {
 }
 
 pub(crate) fn half_closed_pipeline_is_answered(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     client.send(get("/size-65537.bin").repeat(30));
     client.half_close();
     for _ in 0..30 {
@@ -41,8 +40,7 @@ pub(crate) fn half_close_within_a_head(variant: &Variant) {
 
 /// The client continues to send; the server must not reset the answer away.
 pub(crate) fn error_is_read_while_sending(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     client.send("GET /small.txt HTTP/1.1\r\nHost: x\r\nBad Field: y\r\n\r\n");
     for _ in 0..20 {
         if !client.try_send(vec![b'x'; 16 << 10]) {
@@ -57,8 +55,7 @@ pub(crate) fn error_is_read_while_sending(variant: &Variant) {
 /// The same where the server decides to close: requests already on their way must not cost their
 /// client the answer before them.
 pub(crate) fn last_answer_is_read_while_sending(variant: &Variant) {
-    let server = serve_with(variant, &["limits.requests_max=1"]);
-    let mut client = server.connect();
+    let mut client = serve_with(variant, &["limits.requests_max=1"]).client();
     client.send(get("/size-1048577.bin"));
     for _ in 0..20 {
         if !client.try_send(get("/small.txt").repeat(100)) {

@@ -46,8 +46,7 @@ fn model(m: Option<Row>, us: Option<Row>, nm: Option<Row>, ms: Option<Row>) -> u
 }
 
 pub(crate) fn every_combination(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     let tag = client.get("/small.txt").expect(200).must("ETag").to_owned();
     let mut batch: Vec<(Vec<u8>, &str, u16)> = Vec::new();
     for method in ["GET", "HEAD"] {
@@ -98,8 +97,7 @@ fn check(client: &mut Client, part: &[(Vec<u8>, &str, u16)]) {
 
 /// RFC 9110 §15.4.5: the fields that a 200 would have had and that matter to a cache.
 pub(crate) fn not_modified_has_the_fields_of_ok(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     for (target, fields) in
         [("/small.txt", vec![]), ("/page.html", vec![("Accept-Encoding", "br")])]
     {
@@ -116,8 +114,7 @@ pub(crate) fn not_modified_has_the_fields_of_ok(variant: &Variant) {
 }
 
 pub(crate) fn tags_in_several_lines(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     let tag = client.get("/small.txt").expect(200).must("ETag").to_owned();
     let two = [("If-None-Match", "\"a\""), ("If-None-Match", tag.as_str())];
     client.ask("GET", "/small.txt", &two).expect(304);
@@ -126,8 +123,7 @@ pub(crate) fn tags_in_several_lines(variant: &Variant) {
 }
 
 pub(crate) fn odd_lists_of_tags(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     let tag = client.get("/small.txt").expect(200).must("ETag").to_owned();
     for (value, status) in [
         (format!("\"a,b\", {tag}"), 304),
@@ -147,8 +143,7 @@ pub(crate) fn odd_lists_of_tags(variant: &Variant) {
 
 /// RFC 9110 §5.6.7: all three forms of a date are read.
 pub(crate) fn every_form_of_date(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     let same = "Tue, 14 Nov 2023 22:13:20 GMT|Tuesday, 14-Nov-23 22:13:20 GMT|\
                 Tue Nov 14 22:13:20 2023";
     let others = "Tue, 14 Nov 2023 22:13:19 GMT|Tuesday, 14-Nov-23 22:13:19 GMT|\
@@ -164,8 +159,7 @@ pub(crate) fn every_form_of_date(variant: &Variant) {
 
 /// §13.2.1: conditions count only where the answer would otherwise be a success.
 pub(crate) fn no_conditions_on_errors(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     for field in [
         ("If-None-Match", "*"),
         ("If-Match", "*"),
@@ -180,8 +174,7 @@ pub(crate) fn no_conditions_on_errors(variant: &Variant) {
 
 /// §14.2 and §13.2.2 step 5: conditions come before ranges.
 pub(crate) fn conditions_come_before_ranges(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     let tag = client.get("/small.txt").expect(200).must("ETag").to_owned();
     let range = ("Range", "bytes=0-1");
     client.ask("GET", "/small.txt", &[range, ("If-None-Match", &tag)]).expect(304);

@@ -6,8 +6,7 @@ use crate::site::Site;
 use rustix::fs::FileType;
 
 pub(crate) fn index_of_a_folder(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     assert_eq!(client.get("/").expect(200).body, b"<!doctype html><title>Home</title>\n");
     assert_eq!(client.get("/sub/").expect(200).body, b"<!doctype html><title>Sub</title>\n");
     let by_name = client.get("/sub/index.html").expect(200);
@@ -28,8 +27,7 @@ pub(crate) fn index_is_a_list(variant: &Variant) {
         ("neither/other.html", "other"),
     ]);
     let settings = ["content.index=home.html,index.html"];
-    let server = serve_root(variant, &site.root(), &settings);
-    let mut client = server.connect();
+    let mut client = serve_root(variant, &site.root(), &settings).client();
     assert_eq!(client.get("/both/").expect(200).body, b"home");
     assert_eq!(client.get("/second/").expect(200).body, b"index");
     client.get("/neither/").expect_one_of(&[403, 404]);
@@ -37,8 +35,7 @@ pub(crate) fn index_is_a_list(variant: &Variant) {
 
 pub(crate) fn index_that_is_a_folder(variant: &Variant) {
     let site = Site::with(&[("odd/index.html/file.txt", "x")]);
-    let server = serve_root(variant, &site.root(), &[]);
-    server.connect().get("/odd/").expect_one_of(&[403, 404]);
+    serve_root(variant, &site.root(), &[]).client().get("/odd/").expect_one_of(&[403, 404]);
 }
 
 /// An index, a sibling or a page for 404 that is no readable file does not count.
@@ -56,8 +53,7 @@ pub(crate) fn helpers_that_are_no_files(variant: &Variant) {
     site.folder("linked");
     site.link("linked/index.html", "../page.html");
     site.link("404.html", "/etc/passwd");
-    let server = serve_root(variant, &site.root(), &[]);
-    let mut client = server.connect();
+    let mut client = serve_root(variant, &site.root(), &[]).client();
     for target in ["/unreadable/", "/fifo/", "/linked/"] {
         client.get(target).expect_one_of(&[403, 404]);
     }
@@ -78,8 +74,7 @@ pub(crate) fn clean_urls(variant: &Variant) {
         ("folder/index.html", "folder"),
         (".hidden.html", "hidden"),
     ]);
-    let server = serve_root(variant, &site.root(), &["content.clean_urls=true"]);
-    let mut client = server.connect();
+    let mut client = serve_root(variant, &site.root(), &["content.clean_urls=true"]).client();
     for (target, text) in
         [("/about", "about"), ("/docs/guide", "guide"), ("/file", "exact"), ("/about?q", "about")]
     {
@@ -100,8 +95,7 @@ const NAVIGATION: (&str, &str) =
 
 pub(crate) fn fallback_for_navigations(variant: &Variant) {
     let site = Site::with(&[("index.html", "the application"), ("app.js", "code")]);
-    let server = serve_root(variant, &site.root(), &["content.fallback=index.html"]);
-    let mut client = server.connect();
+    let mut client = serve_root(variant, &site.root(), &["content.fallback=index.html"]).client();
     for target in ["/route", "/deep/er/route", "/route?q=1", "/users/42"] {
         let answer = client.ask("GET", target, &[NAVIGATION]).expect(200);
         assert_eq!(answer.body, b"the application", "{target}");
@@ -137,8 +131,7 @@ pub(crate) fn no_fallback_for_assets(variant: &Variant) {
 
 pub(crate) fn own_page_for_not_found(variant: &Variant) {
     let site = Site::with(&[("404.html", "our own page"), ("index.html", "home")]);
-    let server = serve_root(variant, &site.root(), &[]);
-    let mut client = server.connect();
+    let mut client = serve_root(variant, &site.root(), &[]).client();
     let plain = client.get("/missing").expect(404);
     assert_eq!(plain.body, b"our own page");
     assert_eq!(plain.must("Content-Type"), "text/html; charset=utf-8");

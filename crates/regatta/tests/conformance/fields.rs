@@ -6,8 +6,7 @@ use crate::site::{MODIFIED, SIZES, TYPES};
 use std::collections::HashSet;
 
 pub(crate) fn of_every_file(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     for target in ["/small.txt", "/size-0.bin", "/size-1048577.bin", "/", "/types/file.png"] {
         let answer = client.get(target).expect(200);
         let server_name = answer.must("Server").to_ascii_lowercase();
@@ -44,8 +43,7 @@ pub(crate) fn tags_tell_files_apart(variant: &Variant) {
 }
 
 pub(crate) fn media_types(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     for (extension, media_type) in TYPES {
         let answer = client.get(&format!("/types/file.{extension}")).expect(200);
         assert_eq!(answer.must("Content-Type"), *media_type, ".{extension}");
@@ -67,8 +65,7 @@ pub(crate) fn charset_is_a_setting(variant: &Variant) {
 
 pub(crate) fn types_are_a_setting(variant: &Variant) {
     let settings = ["content.types=unheard-of=application/x-heard,txt=text/x-other"];
-    let server = serve_with(variant, &settings);
-    let mut client = server.connect();
+    let mut client = serve_with(variant, &settings).client();
     let mut of = |target: &str| client.get(target).expect(200).must("Content-Type").to_owned();
     assert_eq!(of("/types/file.unheard-of"), "application/x-heard");
     assert_eq!(of("/small.txt"), "text/x-other; charset=utf-8");
@@ -76,14 +73,13 @@ pub(crate) fn types_are_a_setting(variant: &Variant) {
 }
 
 pub(crate) fn nosniff_is_a_setting(variant: &Variant) {
-    let server = serve_with(variant, &["content.nosniff=false"]);
-    let answer = server.connect().get("/small.txt").expect(200);
+    let answer =
+        serve_with(variant, &["content.nosniff=false"]).client().get("/small.txt").expect(200);
     assert_eq!(answer.field("X-Content-Type-Options"), None);
 }
 
 pub(crate) fn pages_revalidate_and_hashed_assets_live(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     let mut of =
         |target: &str| client.get(target).expect(200).must("Cache-Control").to_ascii_lowercase();
     for page in ["/", "/page.html", "/sub/"] {
@@ -107,8 +103,7 @@ pub(crate) fn cache_control_is_a_setting(variant: &Variant) {
         "content.cache_control_asset=max-age=2",
         "content.cache_control_other=max-age=3",
     ];
-    let server = serve_with(variant, &settings);
-    let mut client = server.connect();
+    let mut client = serve_with(variant, &settings).client();
     for (target, value) in [
         ("/page.html", "max-age=1"),
         ("/app.3f2a9c1b4d5e6f70.js", "max-age=2"),
@@ -120,8 +115,7 @@ pub(crate) fn cache_control_is_a_setting(variant: &Variant) {
 
 /// RFC 9110 §8.8.2.1: Last-Modified is never later than Date.
 pub(crate) fn no_modification_in_the_future(variant: &Variant) {
-    let server = serve(variant);
-    let answer = server.connect().get("/future.txt").expect(200);
+    let answer = serve(variant).client().get("/future.txt").expect(200);
     let of = |name: &str| answer.field(name).map(|v| httpdate::parse_http_date(v).expect("date"));
     let date = of("Date").expect("always there");
     if let Some(modified) = of("Last-Modified") {
@@ -131,8 +125,7 @@ pub(crate) fn no_modification_in_the_future(variant: &Variant) {
 }
 
 pub(crate) fn modification_at_the_epoch(variant: &Variant) {
-    let server = serve(variant);
-    let answer = server.connect().get("/epoch.txt").expect(200);
+    let answer = serve(variant).client().get("/epoch.txt").expect(200);
     if let Some(modified) = answer.field("Last-Modified") {
         assert_eq!(modified, "Thu, 01 Jan 1970 00:00:00 GMT");
     }
@@ -159,8 +152,7 @@ pub(crate) fn error_bodies_are_safe(variant: &Variant) {
 }
 
 pub(crate) fn errors_carry_no_validators(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     for target in ["/missing.txt", "/.env", "/empty/"] {
         let answer = client.get(target).expect(404);
         for name in ["ETag", "Last-Modified", "Content-Encoding", "Accept-Ranges"] {

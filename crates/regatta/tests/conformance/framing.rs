@@ -238,8 +238,7 @@ pub(crate) fn faults_in_pieces(variant: &Variant) {
 
 /// A refusal in the middle of a pipeline answers the requests before it.
 pub(crate) fn fault_after_good_requests(variant: &Variant) {
-    let server = serve(variant);
-    let mut client: Client = server.connect();
+    let mut client: Client = serve(variant).client();
     let bad = b"GET /small.txt HTTP/1.1\r\nHost : x\r\n\r\n".to_vec();
     client.send([get("/small.txt"), get("/a.txt"), bad, get("/a.txt")].concat());
     assert_eq!(client.answer("GET").expect(200).body, b"small\n");

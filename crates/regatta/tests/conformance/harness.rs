@@ -318,6 +318,11 @@ impl Server {
         Client::connect(self.address())
     }
 
+    /// Opens the connection of a test that needs no other: it keeps the server running.
+    pub(crate) fn client(self: Arc<Self>) -> Client {
+        self.connect().keeping(self)
+    }
+
     /// Opens this many connections.
     pub(crate) fn clients(&self, count: usize) -> Vec<Client> {
         (0..count).map(|_| self.connect()).collect()

@@ -35,8 +35,7 @@ pub(crate) fn head_limit_is_a_setting(variant: &Variant) {
 }
 
 pub(crate) fn head_without_end(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     client.send("GET /small.txt HTTP/1.1\r\nHost: x\r\n");
     let mut sent = 0;
     while sent < 4 << 20 && client.try_send("X-Again: and again and again\r\n".repeat(100)) {
@@ -98,8 +97,7 @@ pub(crate) fn query_counts_as_target(variant: &Variant) {
 }
 
 pub(crate) fn request_line_without_end(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     client.send("GET /");
     let mut sent = 0;
     while sent < 4 << 20 && client.try_send("x".repeat(4096)) {
@@ -109,8 +107,7 @@ pub(crate) fn request_line_without_end(variant: &Variant) {
 }
 
 pub(crate) fn empty_lines_without_end(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     let mut sent = 0;
     while sent < 4 << 20 && client.try_send("\r\n".repeat(2048)) {
         sent += 4096;

@@ -5,8 +5,7 @@ use crate::harness::{Variant, serve};
 use crate::site::sized;
 
 pub(crate) fn get_and_head_answer(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     let got = client.get("/size-4097.bin").expect(200);
     assert_eq!(got.body, sized(4097));
     let head = client.ask("HEAD", "/size-4097.bin", &[]).expect(200);
@@ -30,8 +29,7 @@ pub(crate) fn known_but_not_allowed(variant: &Variant) {
 
 /// A tunnel is refused as a known method; the bytes meant for it are not parsed.
 pub(crate) fn no_tunnels(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     client.send([request("CONNECT", "regatta.test:443", &[]), get("/small.txt")].concat());
     let answer = client.answer("CONNECT").expect(405);
     assert!(answer.closes() && answer.lists("Allow", "GET"), "{}", answer.brief());
@@ -48,8 +46,7 @@ pub(crate) fn unknown_are_not_implemented(variant: &Variant) {
 }
 
 pub(crate) fn refusal_keeps_the_order(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     client.send([request("DELETE", "/small.txt", &[]), get("/small.txt")].concat());
     let refused = client.answer("DELETE").expect(405);
     if refused.closes() {
@@ -60,8 +57,7 @@ pub(crate) fn refusal_keeps_the_order(variant: &Variant) {
 }
 
 pub(crate) fn options_of_a_resource(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     for target in ["/small.txt", "/"] {
         let answer = client.ask("OPTIONS", target, &[]).expect_one_of(&[200, 204]);
         for allowed in ["GET", "HEAD", "OPTIONS"] {
@@ -72,8 +68,7 @@ pub(crate) fn options_of_a_resource(variant: &Variant) {
 }
 
 pub(crate) fn options_of_the_server(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     let answer = client.ask("OPTIONS", "*", &[]).expect_one_of(&[200, 204]);
     assert!(answer.lists("Allow", "GET"), "{}", answer.brief());
     client.get("/small.txt").expect(200);
@@ -87,8 +82,7 @@ pub(crate) fn trace_does_not_echo(variant: &Variant) {
 }
 
 pub(crate) fn head_equals_get(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     let etag = client.get("/small.txt").expect(200).must("ETag").to_owned();
     let cases: &[(&str, &[Field], u16)] = &[
         ("/small.txt", &[], 200),

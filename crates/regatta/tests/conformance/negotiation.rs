@@ -32,13 +32,11 @@ fn check(answer: &Answer, accept: &str, coding: &str) {
 }
 
 pub(crate) fn without_the_field(variant: &Variant) {
-    let server = serve(variant);
-    check(&server.connect().get("/page.html"), "none", "identity");
+    check(&serve(variant).client().get("/page.html"), "none", "identity");
 }
 
 pub(crate) fn weights(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     let br = "br|BR|gzip, deflate, br, zstd|gzip,br|gzip ,\tbr|*";
     let zstd = "zstd|gzip, zstd|br;q=0, *";
     let gzip = "gzip|GZip|gzip;q=1.0, br;q=0.5|gzip; q=0.9, br; q=0.8, zstd ; q=0.7|\
@@ -55,8 +53,7 @@ pub(crate) fn weights(variant: &Variant) {
 }
 
 pub(crate) fn nothing_acceptable(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     for accept in ["identity;q=0", "*;q=0", "identity;q=0, deflate", "*;q=0, deflate"] {
         // §12.4.1: 406, or the field is disregarded. Our choice is the page without a coding.
         check(&page(&mut client, accept), accept, "identity");
@@ -64,8 +61,7 @@ pub(crate) fn nothing_acceptable(variant: &Variant) {
 }
 
 pub(crate) fn malformed_weights_break_nothing(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     for accept in
         ["gzip;q=abc", "gzip;q=", "gzip;q=2", "gzip;q=-1", ";q=1", "gzip;q=0.0001", "gzip;x"]
     {
@@ -83,8 +79,7 @@ pub(crate) fn field_in_two_lines(variant: &Variant) {
 }
 
 pub(crate) fn only_the_siblings_that_exist(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     let accept = [("Accept-Encoding", "br, zstd, gzip")];
     let style = client.ask("GET", "/style.css", &accept).expect(200);
     assert_eq!(style.must("Content-Encoding"), "gzip");
@@ -96,8 +91,7 @@ pub(crate) fn only_the_siblings_that_exist(variant: &Variant) {
 
 /// A sibling that is a FIFO, a link out of the root or a folder is no sibling.
 pub(crate) fn siblings_that_are_no_files(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     for accept in ["br", "gzip", "zstd", "br, gzip, zstd"] {
         let answer = client.ask("GET", "/odd.html", &[("Accept-Encoding", accept)]).expect(200);
         assert_eq!(answer.field("Content-Encoding"), None, "{accept}");
@@ -121,16 +115,14 @@ pub(crate) fn a_sibling_that_is_larger(variant: &Variant) {
 }
 
 pub(crate) fn a_sibling_asked_for_by_name(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     let answer = client.ask("GET", "/page.html.gz", &[("Accept-Encoding", "gzip")]).expect(200);
     assert_eq!(answer.field("Content-Encoding"), None, "{}", answer.brief());
     assert_eq!(answer.body, body_of("gzip"));
 }
 
 pub(crate) fn each_form_has_its_tag(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     let forms = ["identity", "br", "zstd", "gzip"];
     let tags = forms.map(|coding| page(&mut client, coding).must("ETag").to_owned());
     assert_eq!(tags.iter().collect::<HashSet<_>>().len(), 4, "{tags:?}");
@@ -145,8 +137,7 @@ pub(crate) fn each_form_has_its_tag(variant: &Variant) {
 }
 
 pub(crate) fn ranges_of_a_coded_form(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     for coding in ["br", "zstd", "gzip"] {
         let whole = body_of(coding);
         let fields = [("Accept-Encoding", coding), ("Range", "bytes=4-9")];
@@ -165,16 +156,16 @@ pub(crate) fn ranges_of_a_coded_form(variant: &Variant) {
 }
 
 pub(crate) fn head_of_a_coded_form(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     let answer = client.ask("HEAD", "/page.html", &[("Accept-Encoding", "gzip")]).expect(200);
     assert_eq!(answer.must("Content-Encoding"), "gzip");
     assert_eq!(answer.must("Content-Length"), body_of("gzip").len().to_string());
 }
 
 pub(crate) fn siblings_are_a_setting(variant: &Variant) {
-    let server = serve_with(variant, &["content.precompressed=false"]);
-    let answer = page(&mut server.connect(), "br, gzip").expect(200);
+    let answer =
+        page(&mut serve_with(variant, &["content.precompressed=false"]).client(), "br, gzip")
+            .expect(200);
     assert_eq!(answer.field("Content-Encoding"), None);
     assert_eq!(answer.field("Vary"), None);
     assert_eq!(answer.body, IDENTITY);

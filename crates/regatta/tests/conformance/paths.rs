@@ -12,8 +12,7 @@ fn expect_text(client: &mut Client, target: &str, text: &str) {
 }
 
 pub(crate) fn decoded_once(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     for (target, text) in [
         ("/with%20space.txt", "space\n"),
         ("/caf%C3%A9.txt", "coffee\n"),
@@ -65,8 +64,7 @@ pub(crate) fn encoded_slashes(variant: &Variant) {
 }
 
 pub(crate) fn dot_segments(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     let targets = "/./small.txt /sub/../small.txt /sub/./../small.txt /missing/../small.txt \
                    /sub/deep/../../small.txt /%2e/small.txt /sub/%2e%2e/small.txt \
                    /sub/%2E./small.txt /sub/.%2e/small.txt";
@@ -116,8 +114,7 @@ pub(crate) fn disguised_climbs(variant: &Variant) {
 }
 
 pub(crate) fn empty_segments(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     expect_text(&mut client, "//small.txt", "small\n");
     expect_text(&mut client, "///small.txt", "small\n");
     expect_text(&mut client, "/sub//file.txt", "file in sub\n");
@@ -125,8 +122,7 @@ pub(crate) fn empty_segments(variant: &Variant) {
 }
 
 pub(crate) fn queries_are_no_path(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     let targets = "/small.txt? /small.txt?a=b /small.txt?../../secret.txt /small.txt?%00%zz \
                    /small.txt??/x /small.txt?http://other.test/";
     for target in targets.split(' ') {
@@ -138,16 +134,14 @@ pub(crate) fn queries_are_no_path(variant: &Variant) {
 }
 
 pub(crate) fn files_are_no_folders(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     for target in ["/small.txt/", "/small.txt/more", "/small.txt/.", "/sub/file.txt//", "/fifo/x"] {
         client.get(target).expect(404);
     }
 }
 
 pub(crate) fn long_paths(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     client.get(&format!("/{}", "x".repeat(300))).expect(404);
     client.get(&"/x".repeat(2500)).expect(404);
     client.get(&format!("/{}", "%78".repeat(300))).expect(404);

@@ -3,8 +3,7 @@
 use crate::harness::{Variant, serve, serve_with};
 
 pub(crate) fn stays_open_by_default(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     for _ in 0..5 {
         let answer = client.get("/small.txt").expect(200);
         assert!(!answer.closes(), "{}", answer.brief());
@@ -12,8 +11,7 @@ pub(crate) fn stays_open_by_default(variant: &Variant) {
 }
 
 pub(crate) fn stays_open_after_errors_of_content(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     for target in ["/missing.txt", "/.env", "/sub", "/fifo", "/empty/"] {
         let answer = client.get(target);
         assert!(!answer.closes(), "{target}: {}", answer.brief());
@@ -34,16 +32,14 @@ pub(crate) fn closes_when_asked(variant: &Variant) {
 }
 
 pub(crate) fn close_in_a_second_line(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     let fields = [("Connection", "foo"), ("Connection", "close")];
     assert!(client.ask("GET", "/small.txt", &fields).expect(200).closes());
     client.finish();
 }
 
 pub(crate) fn words_that_are_not_close(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     for value in ["closed", "not-close", "keep-alive", "x"] {
         let answer = client.ask("GET", "/small.txt", &[("Connection", value)]).expect(200);
         assert!(!answer.closes(), "{value:?}: {}", answer.brief());
@@ -61,8 +57,7 @@ pub(crate) fn old_version_closes(variant: &Variant) {
 }
 
 pub(crate) fn old_version_keeps_alive(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     for value in ["keep-alive", "Keep-Alive", "foo, keep-alive"] {
         client.send(format!("GET /small.txt HTTP/1.0\r\nConnection: {value}\r\n\r\n"));
         let answer = client.answer("GET").expect(200);
@@ -74,16 +69,14 @@ pub(crate) fn old_version_keeps_alive(variant: &Variant) {
 }
 
 pub(crate) fn old_version_close_wins(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     client.send("GET /small.txt HTTP/1.0\r\nConnection: keep-alive, close\r\n\r\n");
     client.answer("GET").expect(200);
     client.finish();
 }
 
 pub(crate) fn at_most_so_many_requests(variant: &Variant) {
-    let server = serve_with(variant, &["limits.requests_max=3"]);
-    let mut client = server.connect();
+    let mut client = serve_with(variant, &["limits.requests_max=3"]).client();
     assert!(!client.get("/small.txt").expect(200).closes());
     assert!(!client.get("/small.txt").expect(200).closes());
     assert!(client.get("/small.txt").expect(200).closes());
@@ -91,8 +84,7 @@ pub(crate) fn at_most_so_many_requests(variant: &Variant) {
 }
 
 pub(crate) fn empty_lines_before_a_request(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     // RFC 9112 §2.2: at least one empty line before the request-line is to be ignored.
     client.send("\r\nGET /small.txt HTTP/1.1\r\nHost: x\r\n\r\n");
     client.answer("GET").expect(200);

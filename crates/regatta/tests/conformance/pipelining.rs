@@ -14,15 +14,13 @@ fn sizes_in_order(client: &mut Client, sizes: impl Iterator<Item = usize>) {
 }
 
 pub(crate) fn in_order(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     client.send(SIZES.map(|size| get(&format!("/size-{size}.bin"))).concat());
     sizes_in_order(&mut client, SIZES.into_iter());
 }
 
 pub(crate) fn burst_of_a_hundred(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     let sizes = || (0..100).map(|i| SIZES[i % 7]);
     let burst: Vec<u8> = sizes().flat_map(|size| get(&format!("/size-{size}.bin"))).collect();
     client.send(burst);
@@ -30,8 +28,7 @@ pub(crate) fn burst_of_a_hundred(variant: &Variant) {
 }
 
 pub(crate) fn answers_larger_than_buffers(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     let sizes = || (0..24).map(|i| SIZES[i % 2 * 2 + 7]);
     let burst: Vec<u8> = sizes().flat_map(|size| get(&format!("/size-{size}.bin"))).collect();
     client.send(burst);
@@ -40,8 +37,7 @@ pub(crate) fn answers_larger_than_buffers(variant: &Variant) {
 }
 
 pub(crate) fn requests_without_end_while_reading(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     let mut sender = client.sender();
     let writer = std::thread::spawn(move || {
         let batch = get("/size-4096.bin").repeat(50);
@@ -64,8 +60,7 @@ fn check_pair(client: &mut Client) {
 }
 
 pub(crate) fn split_at_every_byte(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     let pair = pair();
     for at in 1..pair.len() {
         client.send(&pair[..at]);
@@ -76,8 +71,7 @@ pub(crate) fn split_at_every_byte(variant: &Variant) {
 }
 
 pub(crate) fn byte_at_a_time(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     for _ in 0..2 {
         for byte in pair() {
             client.send([byte]);
@@ -87,8 +81,7 @@ pub(crate) fn byte_at_a_time(variant: &Variant) {
 }
 
 pub(crate) fn nothing_after_close(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     let last = request("GET", "/a.txt", &[("Connection", "close")]);
     client.send([get("/small.txt"), last, get("/small.txt").repeat(20)].concat());
     client.answer("GET").expect(200);
@@ -97,8 +90,7 @@ pub(crate) fn nothing_after_close(variant: &Variant) {
 }
 
 pub(crate) fn all_kinds_of_answers(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     let etag = client.get("/small.txt").expect(200).must("ETag").to_owned();
     let kinds: &[(&str, &str, &[Field], u16)] = &[
         ("GET", "/small.txt", &[], 200),

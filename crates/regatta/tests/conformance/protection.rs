@@ -33,8 +33,7 @@ pub(crate) fn check_location(answer: &Answer, asked: &str, to: &str) {
 }
 
 pub(crate) fn folders_redirect_to_their_slash(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     for (asked, to) in [
         ("/sub", "/sub/"),
         ("/sub?a=b&c=%20", "/sub/?a=b&c=%20"),
@@ -84,8 +83,7 @@ pub(crate) fn redirects_do_not_lead_away(variant: &Variant) {
 }
 
 pub(crate) fn hidden_files_do_not_exist(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     let hidden = "/.env /%2eenv /%2Eenv /.git/config /.git/ /.git /..hidden /sub/.hidden \
                   /sub/.d/file.txt /sub/../.env //.env /.well-known/.secret \
                   /sub/.well-known/x.txt /.well-known/../.env";
@@ -100,14 +98,12 @@ pub(crate) fn hidden_files_do_not_exist(variant: &Variant) {
 }
 
 pub(crate) fn well_known_is_served(variant: &Variant) {
-    let server = serve(variant);
-    let answer = server.connect().get("/.well-known/security.txt").expect(200);
+    let answer = serve(variant).client().get("/.well-known/security.txt").expect(200);
     assert_eq!(answer.body, b"Contact: mailto:x@regatta.test\n");
 }
 
 pub(crate) fn hidden_files_are_a_setting(variant: &Variant) {
-    let server = serve_with(variant, &["content.dotfiles=true"]);
-    let mut client = server.connect();
+    let mut client = serve_with(variant, &["content.dotfiles=true"]).client();
     for target in ["/.env", "/.git/config", "/sub/.hidden", "/..hidden"] {
         assert_eq!(client.get(target).expect(200).body, b"hidden\n", "{target}");
     }
@@ -125,8 +121,7 @@ const OUT: [&str; 5] = [
 const NOWHERE: [&str; 3] = ["/link-loop", "/link-dangling.txt", "/link-loop/x"];
 
 pub(crate) fn no_links_by_default(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     let inside = ["/link-in.txt", "/link-sub/file.txt", "/link-sub/"];
     for target in OUT.iter().chain(&NOWHERE).chain(&inside) {
         let answer = client.get(target).expect_one_of(&[403, 404]);
@@ -135,8 +130,7 @@ pub(crate) fn no_links_by_default(variant: &Variant) {
 }
 
 pub(crate) fn links_inside_are_a_setting(variant: &Variant) {
-    let server = serve_with(variant, &["content.symlinks=true"]);
-    let mut client = server.connect();
+    let mut client = serve_with(variant, &["content.symlinks=true"]).client();
     assert_eq!(client.get("/link-in.txt").expect(200).body, b"small\n");
     assert_eq!(client.get("/link-sub/file.txt").expect(200).body, b"file in sub\n");
     for target in OUT.iter().chain(&NOWHERE) {
@@ -163,8 +157,7 @@ pub(crate) fn no_special_files(variant: &Variant) {
 }
 
 pub(crate) fn no_listings(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     for target in ["/noindex/", "/empty/", "/types/", "/noindex/?", "/sub/deep/"] {
         let answer = client.get(target).expect_one_of(&[403, 404]);
         let body = String::from_utf8_lossy(&answer.body).into_owned();

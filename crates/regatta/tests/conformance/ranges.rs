@@ -22,8 +22,7 @@ fn select(len: u64, first: Option<u64>, last: Option<u64>) -> Option<(u64, u64)>
 }
 
 pub(crate) fn single_against_a_model(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     for size in SIZES.into_iter().filter(|size| *size > 0) {
         let len = size as u64;
         let whole = sized(size);
@@ -69,8 +68,7 @@ fn check_single(answer: &Answer, range: &str, whole: &[u8], selected: Option<(u6
 }
 
 pub(crate) fn partial_has_the_fields_of_ok(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     let ok = client.get("/size-65537.bin").expect(200);
     let part = ranged(&mut client, "/size-65537.bin", "bytes=1-2").expect(206);
     // §15.3.7.
@@ -81,8 +79,7 @@ pub(crate) fn partial_has_the_fields_of_ok(variant: &Variant) {
 }
 
 pub(crate) fn of_an_empty_file(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     for range in ["bytes=0-", "bytes=0-0", "bytes=1-", "bytes=0-0,1-1"] {
         let answer = ranged(&mut client, "/size-0.bin", range).expect(416);
         assert_eq!(answer.must("Content-Range"), "bytes */0");
@@ -93,8 +90,7 @@ pub(crate) fn of_an_empty_file(variant: &Variant) {
 }
 
 pub(crate) fn malformed_are_ignored(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     let malformed = "|bytes=|bytes=-|bytes=a-b|bytes=5-3|bytes=5|bytes 0-1|bytes|=0-1|0-1|\
                      bytes=0-1,x|bytes=0-1;2-3|bytes=--1|bytes=1-2-3|bytes=0x1-2|bytes=+1-2|\
                      bytes=1.0-2|bytes=1 -2|bytes=1- 2|bytes=\u{b2}-|items=0-1|byte=0-1|bytess=0-1";
@@ -106,8 +102,7 @@ pub(crate) fn malformed_are_ignored(variant: &Variant) {
 }
 
 pub(crate) fn numbers_beyond_every_integer(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     for big in [
         "9223372036854775807",
         "9223372036854775808",
@@ -133,8 +128,7 @@ pub(crate) fn numbers_beyond_every_integer(variant: &Variant) {
 }
 
 pub(crate) fn unit_in_any_letter_case(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     // §14.1: letter case of the unit does not matter; §5.6.1: lists may have space and gaps.
     for range in
         ["Bytes=1-2", "BYTES=1-2", "bytes=1-2 ", "bytes=,1-2", "bytes=1-2,", "bytes=1-2 , "]
@@ -146,8 +140,7 @@ pub(crate) fn unit_in_any_letter_case(variant: &Variant) {
 }
 
 pub(crate) fn only_for_get(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     // §14.2: Range is defined for GET only.
     let head = client.ask("HEAD", "/small.txt", &[("Range", "bytes=0-1")]).expect(200);
     assert_eq!(head.must("Content-Length"), "6");
@@ -228,8 +221,7 @@ pub(crate) fn several(variant: &Variant) {
 }
 
 pub(crate) fn several_that_are_one(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     let whole = sized(65_537);
     for (range, last) in [
         ("bytes=0-10,5-20", 20),
@@ -247,8 +239,7 @@ pub(crate) fn several_that_are_one(variant: &Variant) {
 }
 
 pub(crate) fn several_without_any_satisfiable(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     for range in ["bytes=70000-,80000-90000", "bytes=65537-65537,-0"] {
         let answer = ranged(&mut client, "/size-65537.bin", range).expect(416);
         assert_eq!(answer.must("Content-Range"), "bytes */65537");
@@ -262,8 +253,7 @@ fn scattered(count: usize) -> String {
 }
 
 pub(crate) fn too_many(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     let answer = ranged(&mut client, "/size-65537.bin", &scattered(16)).expect(206);
     assert_eq!(parts(&answer, 65_537, OCTETS).1.len(), 16);
     // Legal but unwanted: the whole file, not an error.
@@ -277,15 +267,13 @@ pub(crate) fn too_many(variant: &Variant) {
 }
 
 pub(crate) fn how_many_is_a_setting(variant: &Variant) {
-    let server = serve_with(variant, &["limits.ranges_max=2"]);
-    let mut client = server.connect();
+    let mut client = serve_with(variant, &["limits.ranges_max=2"]).client();
     ranged(&mut client, "/size-65537.bin", &scattered(2)).expect(206);
     ranged(&mut client, "/size-65537.bin", &scattered(3)).expect(200);
 }
 
 pub(crate) fn boundaries_are_random(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     let mut seen = HashSet::new();
     for _ in 0..8 {
         let answer = ranged(&mut client, "/size-65537.bin", &scattered(3)).expect(206);
@@ -297,8 +285,7 @@ pub(crate) fn boundaries_are_random(variant: &Variant) {
 }
 
 pub(crate) fn several_in_a_pipeline(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     let text = request("GET", "/size-65537.bin", &[("Range", "bytes=0-40000,41000-65000")]);
     client.send(text.repeat(20));
     for _ in 0..20 {
@@ -336,8 +323,7 @@ pub(crate) fn beyond_four_gigabytes(variant: &Variant) {
 
 /// §13.1.5: If-Range compares strongly, and dates exactly.
 pub(crate) fn if_range(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     let tag = client.get("/small.txt").expect(200).must("ETag").to_owned();
     for (value, status) in [
         (tag.clone(), 206),

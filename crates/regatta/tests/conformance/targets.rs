@@ -75,8 +75,7 @@ pub(crate) fn absolute_form(variant: &Variant) {
 }
 
 pub(crate) fn absolute_form_answers_the_resource(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = server.connect();
+    let mut client = serve(variant).client();
     assert_eq!(client.get("http://other.test/a.txt").expect(200).body, b"the letter a\n");
     let home = client.get("http://other.test").expect(200);
     assert_eq!(home.body, client.get("/").expect(200).body);
