@@ -1,11 +1,10 @@
 //! systems.md §8.6, BIO, AIO and the self-adapting server: readers, responders, and reasons.
 
 use crate::client::{Client, answer_all, get, send_all};
-use crate::disk::{counter, tasks, worker};
+use crate::disk::{tasks, worker};
 use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
 use crate::site::{Site, common, pattern};
-use crate::skips::skip;
-use crate::slow_disk::{HANGS, put_both, with_disk};
+use crate::slow_disk::{HANGS, cold_site, with_disk};
 use std::time::Duration;
 
 /// Time without bytes that shows that a thread is waited for.
@@ -30,43 +29,37 @@ pub(crate) fn tasks_are_those_of_the_paper(variant: &Variant) {
         let readers = named(&server, "aio");
         assert_eq!(tasks(worker(&server)).len() - readers.min(2), 4 + pollers);
     }
-    assert_eq!(counter(&server, "threads_started"), 3);
+    assert_eq!(server.count("threads_started"), 3);
 }
 
 /// The asked thread does not read: it continues with others while a read takes its time.
 pub(crate) fn a_read_holds_no_thread(variant: &Variant) {
-    let site = Site::new();
-    if !put_both(&site) {
-        return skip("needs a file system that lets go of its files");
-    }
+    let Some(site) = cold_site() else { return };
     let server = with_disk(variant, &site).sets(&[HANGS, "adapt.threads=1"]).start();
     let mut cold = server.connect();
     cold.send(get("/small.bin"));
-    assert!(eventually(PATIENCE, || counter(&server, "aio_started") == 1), "it is read");
+    assert!(eventually(PATIENCE, || server.count("aio_started") == 1), "it is read");
     for _ in 0..5 {
         server.connect().get("/page.txt").expect(200);
     }
-    let completed = || counter(&server, "aio_completed") == 5;
+    let completed = || server.count("aio_completed") == 5;
     assert!(eventually(PATIENCE, completed), "the poller thread responds to all");
     assert!(cold.silent_for(Duration::from_millis(10)));
 }
 
 /// The asked thread reads, and others wait for it.
 pub(crate) fn a_read_holds_its_thread(variant: &Variant) {
-    let site = Site::new();
-    if !put_both(&site) {
-        return skip("needs a file system that lets go of its files");
-    }
+    let Some(site) = cold_site() else { return };
     let settings = ["lab.disk_seek_us=2s", "adapt.threads=1"];
     let server = with_disk(variant, &site).sets(&settings).start();
     let (mut cold, mut other) = (server.connect(), server.connect());
     cold.send(get("/small.bin"));
-    assert!(eventually(PATIENCE, || counter(&server, "hand_overs") >= 1));
+    assert!(eventually(PATIENCE, || server.count("hand_overs") >= 1));
     other.send(get("/page.txt"));
     assert!(other.silent_for(SILENCE), "there is a second thread");
     cold.answer("GET").expect(200);
     other.answer("GET").expect(200);
-    assert_eq!(counter(&server, "aio_started"), 0);
+    assert_eq!(server.count("aio_started"), 0);
 }
 
 /// Lines of the trace: how a read was made, and how many connections waited for a thread.
@@ -82,10 +75,7 @@ fn decisions(server: &Server) -> Vec<(String, usize)> {
 
 /// A read is asynchronous exactly if a connection waits for a thread at the decision.
 pub(crate) fn reads_follow_the_queue(variant: &Variant) {
-    let site = Site::new();
-    if !put_both(&site) {
-        return skip("needs a file system that lets go of its files");
-    }
+    let Some(site) = cold_site() else { return };
     let settings = ["lab.disk_seek_us=1s", "adapt.threads=1", "adapt.trace=true"];
     let server = with_disk(variant, &site).sets(&settings).start();
     let (mut first, mut page) = (server.connect(), server.connect());
@@ -104,10 +94,10 @@ pub(crate) fn reads_follow_the_queue(variant: &Variant) {
         assert_eq!(way == "async", *queue > 0, "{decisions:?}");
     }
     assert_eq!(decisions[1], ("blocking".to_owned(), 0), "{decisions:?}");
-    let all = counter(&server, "decided_async");
+    let all = server.count("decided_async");
     assert!(all >= 1, "{decisions:?}");
-    assert_eq!(counter(&server, "decided_blocking") + all, 5);
-    assert_eq!(counter(&server, "aio_started"), all);
+    assert_eq!(server.count("decided_blocking") + all, 5);
+    assert_eq!(server.count("aio_started"), all);
 }
 
 /// Threads like glibc's do not exceed their limit, and end when they have nothing to read.
@@ -144,10 +134,7 @@ pub(crate) fn the_poller_waits_for_no_client(variant: &Variant) {
 
 /// A client whose file does not arrive gets an error, and its thread is free.
 pub(crate) fn a_read_that_hangs_is_given_up(variant: &Variant) {
-    let site = Site::new();
-    if !put_both(&site) {
-        return skip("needs a file system that lets go of its files");
-    }
+    let Some(site) = cold_site() else { return };
     let settings = [HANGS, "adapt.threads=1", "limits.disk_ms_max=500"];
     let mut server = with_disk(variant, &site).sets(&settings).start();
     let mut clients = [server.connect(), server.connect()];
@@ -162,14 +149,11 @@ pub(crate) fn a_read_that_hangs_is_given_up(variant: &Variant) {
 
 /// A read is asynchronous if the file is not in memory, and by the thread if it is.
 pub(crate) fn reads_follow_residency(variant: &Variant) {
-    let site = Site::new();
-    if !put_both(&site) {
-        return skip("needs a file system that lets go of its files");
-    }
+    let Some(site) = cold_site() else { return };
     let server = with_disk(variant, &site).set("adapt.rule=residency").start();
     let decided = || {
         let names = ["decided_async", "decided_absent", "decided_blocking", "decided_resident"];
-        names.map(|name| counter(&server, name))
+        names.map(|name| server.count(name))
     };
     let mut client = server.connect();
     client.get("/page.txt").expect(200);
@@ -182,19 +166,16 @@ pub(crate) fn reads_follow_residency(variant: &Variant) {
 
 /// From the second concurrent read on they are asynchronous, even if no connection waits.
 pub(crate) fn reads_follow_the_disk(variant: &Variant) {
-    let site = Site::new();
-    if !put_both(&site) {
-        return skip("needs a file system that lets go of its files");
-    }
+    let Some(site) = cold_site() else { return };
     let settings = ["adapt.rule=disk", "adapt.reads_min=1", "adapt.wait_us=1min"];
     let server = with_disk(variant, &site).set("lab.disk_seek_us=5s").sets(&settings).start();
     let (mut first, mut second) = (server.connect(), server.connect());
     first.send(get("/small.bin"));
-    assert!(eventually(PATIENCE, || counter(&server, "decided_blocking") == 1));
+    assert!(eventually(PATIENCE, || server.count("decided_blocking") == 1));
     second.get("/page.txt").expect(200);
-    assert_eq!(counter(&server, "decided_async"), 1);
+    assert_eq!(server.count("decided_async"), 1);
     assert!(!first.has_bytes(), "it is being read");
     first.answer("GET").expect(200);
     first.get("/page.txt").expect(200);
-    assert_eq!(counter(&server, "decided_blocking"), 2, "nothing is read meanwhile");
+    assert_eq!(server.count("decided_blocking"), 2, "nothing is read meanwhile");
 }

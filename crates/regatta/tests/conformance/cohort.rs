@@ -1,7 +1,7 @@
 //! systems.md §8.6, cohort: a visit of a stage serves all that wait there.
 
 use crate::client::{answer_all, get, get_all, send_all};
-use crate::disk::{counter, worker};
+use crate::disk::worker;
 use crate::harness::{Launch, PATIENCE, Variant, eventually, halt, kill};
 use crate::site::common;
 use rustix::process::Signal;
@@ -14,7 +14,7 @@ pub(crate) fn a_visit_serves_many(variant: &Variant) {
     let server = Launch::new(variant, common()).start();
     let mut clients: Vec<_> = (0..CLIENTS).map(|_| server.connect()).collect();
     get_all(&mut clients, "/small.txt");
-    let read = || ["queue_takes", "queue_visits"].map(|name| counter(&server, name));
+    let read = || ["queue_takes", "queue_visits"].map(|name| server.count(name));
     let before = read();
     let worker = worker(&server);
     halt(worker);
@@ -27,7 +27,7 @@ pub(crate) fn a_visit_serves_many(variant: &Variant) {
     assert!(eventually(PATIENCE, all), "{:?}", used());
     let [takes, visits] = used();
     assert!(takes > 5 * visits, "{takes} in {visits} visits");
-    assert_eq!(counter(&server, "queue_puts"), counter(&server, "queue_takes"));
+    assert_eq!(server.count("queue_puts"), server.count("queue_takes"));
 }
 
 /// The policy that it is compared with: the same loop, in which nothing waits.
@@ -38,5 +38,5 @@ pub(crate) fn a_loop_without_stages_visits_none(variant: &Variant) {
         client.get("/small.txt").expect(200);
     }
     let queues = ["queue_puts", "queue_takes", "queue_visits"];
-    assert_eq!(queues.map(|name| counter(&server, name)), [0; 3]);
+    assert_eq!(queues.map(|name| server.count(name)), [0; 3]);
 }

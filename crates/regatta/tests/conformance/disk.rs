@@ -11,11 +11,6 @@ use std::fs::{self, File};
 /// Settings under which every request opens its file and sends it from there.
 const UNCACHED: [&str; 2] = ["cache.enabled=false", "cache.body_bytes_max=0"];
 
-pub(crate) fn counter(server: &Server, name: &str) -> u64 {
-    let top = server.top();
-    top["total"]["counters"][name].as_u64().unwrap_or_else(|| panic!("no counter {name}"))
-}
-
 pub(crate) fn worker(server: &Server) -> u32 {
     let workers = server.workers();
     assert_eq!(workers.len(), 1, "one worker process: {workers:?}");
@@ -41,7 +36,7 @@ pub(crate) fn helpers_are_the_other_tasks(variant: &Variant) {
     let main = worker(&server);
     assert_eq!((tasks(main).len(), children(main).len()), (1, 0), "none before they are needed");
     ask_for_many(&server);
-    let most = counter(&server, "helpers_open_max");
+    let most = server.count("helpers_open_max");
     assert!((1..=3).contains(&most), "{most} helpers at once");
     let idle = || tasks(main).len() - 1 + children(main).len();
     // The third is stopped when another has had a task a second later.
@@ -52,8 +47,8 @@ pub(crate) fn helpers_are_the_other_tasks(variant: &Variant) {
     };
     assert!(eventually(PATIENCE, settled), "{} are kept", idle());
     // A thread ends a moment after it was released.
-    let open = || server.top()["total"]["gauges"]["helpers_open"].as_u64();
-    assert!(eventually(PATIENCE, || open() == Some(idle() as u64)), "{:?}, {}", open(), idle());
+    let open = || server.count("helpers_open");
+    assert!(eventually(PATIENCE, || open() == idle() as u64), "{}, {}", open(), idle());
     if variant.has("amped.helper_kind=processes") {
         assert_eq!(tasks(main).len(), 1, "helpers are processes");
         assert!(children(main).iter().all(|pid| tasks(*pid).len() == 1));
@@ -61,8 +56,8 @@ pub(crate) fn helpers_are_the_other_tasks(variant: &Variant) {
         assert!(children(main).is_empty(), "helpers are threads");
         assert_eq!(tasks(main).iter().filter(|name| *name == "helper").count(), idle());
     }
-    assert!(counter(&server, "helper_tasks_open") >= 30);
-    assert_eq!(counter(&server, "helper_tasks_self"), 0);
+    assert!(server.count("helper_tasks_open") >= 30);
+    assert_eq!(server.count("helper_tasks_self"), 0);
 }
 
 /// A helper reports its end in a record of fixed length: no content passes its channel.
@@ -72,16 +67,16 @@ pub(crate) fn helpers_pass_no_content(variant: &Variant) {
     let mut client = server.connect();
     assert_eq!(client.get("/size-5242880.bin").expect(200).body.len(), 5 << 20);
     client.get("/missing.txt").expect(404);
-    let replies = counter(&server, "helper_completions");
+    let replies = server.count("helper_completions");
     assert!(replies > 20, "{replies} notices for 20 pieces");
-    let bytes = counter(&server, "helper_completion_bytes");
+    let bytes = server.count("helper_completion_bytes");
     let processes = variant.has("amped.helper_kind=processes");
     assert_eq!(bytes, if processes { 8 * replies } else { 0 });
-    let passed = counter(&server, "helper_descriptors");
+    let passed = server.count("helper_descriptors");
     let passes = processes && !variant.has("amped.pass_descriptors=false");
     assert_eq!(passed > 0, passes, "{passed} descriptors passed");
-    assert!(counter(&server, "helper_tasks_prefetch") >= 20);
-    assert_eq!(counter(&server, "residency_checks"), 0);
+    assert!(server.count("helper_tasks_prefetch") >= 20);
+    assert_eq!(server.count("residency_checks"), 0);
 }
 
 /// A helper that dies is replaced, and no request is lost.
@@ -94,11 +89,11 @@ pub(crate) fn a_killed_helper_is_replaced(variant: &Variant) {
         assert!(!helpers.is_empty(), "there are helpers");
         helpers.iter().for_each(|pid| kill(*pid, Signal::KILL));
         ask_for_many(&server);
-        assert!(counter(&server, "helpers_lost") >= round);
+        assert!(server.count("helpers_lost") >= round);
     }
     assert_eq!(worker(&server), main, "the worker has survived");
-    let gone = counter(&server, "helpers_lost") + counter(&server, "helpers_stopped");
-    assert!(counter(&server, "helpers_started") > gone);
+    let gone = server.count("helpers_lost") + server.count("helpers_stopped");
+    assert!(server.count("helpers_started") > gone);
 }
 
 /// Reads from memory are never deferred; others are, and are answered all the same.
@@ -113,27 +108,27 @@ pub(crate) fn only_what_would_block_is_deferred(variant: &Variant) {
     // The siblings' absence has to be looked up once.
     client.get("/page.bin").expect(200);
     client.get("/small.bin").expect(200);
-    let before = counter(&server, "laio_deferred");
+    let before = server.count("laio_deferred");
     assert!(before <= 2, "{before} deferrals of two opens");
     for _ in 0..3 {
         assert_eq!(client.get("/page.bin").expect(200).body, vec![7; 300_000]);
         assert_eq!(client.get("/small.bin").expect(200).body, vec![8; 3000]);
     }
-    assert_eq!(counter(&server, "laio_deferred"), before, "all of it was in memory");
-    let inline = counter(&server, "laio_inline");
+    assert_eq!(server.count("laio_deferred"), before, "all of it was in memory");
+    let inline = server.count("laio_inline");
     assert!(inline > 2, "{inline} operations at once");
     let file = File::open(&path).expect("our file");
     fsync(&file).expect("our file");
     fadvise(&file, 0, None, Advice::DontNeed).expect("our file");
     assert_eq!(client.get("/page.bin").expect(200).body, vec![7; 300_000]);
-    let deferred = counter(&server, "laio_deferred");
+    let deferred = server.count("laio_deferred");
     if deferred == before {
         return skip("needs a file system that lets go of its files");
     }
     assert!(deferred <= before + 2, "{deferred} deferrals for two pieces");
     assert_eq!(client.get("/page.bin").expect(200).body, vec![7; 300_000]);
-    assert_eq!(counter(&server, "laio_deferred"), deferred, "it is in memory again");
-    assert_eq!(counter(&server, "disk_completions_dropped"), 0);
+    assert_eq!(server.count("laio_deferred"), deferred, "it is in memory again");
+    assert_eq!(server.count("disk_completions_dropped"), 0);
 }
 
 /// Many wait for the disk at once, and each gets its own file.
@@ -166,5 +161,5 @@ pub(crate) fn the_ring_needs_no_task(variant: &Variant) {
     ask_for_many(&server);
     let main = worker(&server);
     assert_eq!((tasks(main).len(), children(main).len()), (1, 0));
-    assert_eq!(counter(&server, "helpers_started"), 0);
+    assert_eq!(server.count("helpers_started"), 0);
 }

@@ -1,6 +1,7 @@
 //! The same requests get the same answers, byte for byte, from every variant.
 
 use crate::client::{Answer, get, request};
+use crate::counters::counter;
 use crate::harness::{Launch, PATIENCE, Variant, eventually, serve};
 use crate::site::{SIZES, common};
 use crate::variants::VARIANTS;
@@ -155,9 +156,8 @@ fn counted(variant: &Variant, settings: &[&str]) -> Vec<(&'static str, u64)> {
     // A worker counts a request after it has sent the answer.
     let whole = eventually(PATIENCE, || {
         let top = server.top();
-        let of = |name: &str| top["total"]["counters"][name].as_u64().expect("a counter");
-        read = COUNTERS.iter().map(|name| (*name, of(name))).collect();
-        of("requests") == trace.len() as u64
+        read = COUNTERS.iter().map(|name| (*name, counter(&top, name))).collect();
+        counter(&top, "requests") == trace.len() as u64
     });
     assert!(whole, "{}: {} requests are not counted: {read:?}", variant.name, trace.len());
     read

@@ -3,7 +3,7 @@
 use crate::chaos;
 use crate::client::{get, send_all};
 use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
-use crate::shared::{Stop, counter, descriptors, is_served, loads};
+use crate::shared::{Stop, descriptors, is_served, loads};
 use crate::site::{MODIFIED_S, SIZES, Site, common, set_modified, sized};
 use rustix::process::Signal;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -40,7 +40,7 @@ fn all_wait_for_an_open(name: &str) {
     let server = under(&Variant { settings, ..*chaos::named(name) }, plan);
     let mut warm = server.connect();
     warm.get("/size-4096.bin").expect(200);
-    let opens = || counters(&server, &["opens"]);
+    let opens = || server.count("opens");
     let before = opens();
     warm.get("/size-4096.bin").expect(200);
     assert_eq!(opens(), before, "a cached file needs no open");
@@ -52,19 +52,13 @@ fn all_wait_for_an_open(name: &str) {
     let waited = begin.elapsed();
     assert!(waited >= Duration::from_millis(400), "served after {waited:?}: not one task");
     assert!(cold.answer("GET").expect(200).body == sized(65_537));
-    let stalls = counters(&server, &["stall_open"]);
+    let stalls = server.count("stall_open");
     assert!(stalls >= 2, "{stalls} stalls of an open in the ledger");
 }
 
 /// The variant under another plan.
 fn under(variant: &Variant, plan: &'static str) -> Server {
     Launch::new(&Variant { faults: Some(plan), ..*variant }, common()).start()
-}
-
-fn counters(server: &Server, names: &[&str]) -> u64 {
-    let top = server.top();
-    let of = |name: &&str| top["total"]["counters"][*name].as_u64().expect("a counter");
-    names.iter().map(of).sum()
 }
 
 /// A full table of descriptors delays connections; it loses none, and burns no processor time.
@@ -77,7 +71,7 @@ pub(crate) fn a_full_table_delays_accepts(variant: &Variant) {
         for client in &mut clients {
             assert_eq!(client.answer("GET").expect(200).body, b"small\n");
         }
-        if counters(&server, &["accept_emfile_pauses"]) > 0 {
+        if server.count("accept_emfile_pauses") > 0 {
             break;
         }
         assert!(round < 50, "no fault has struck");
@@ -91,7 +85,7 @@ pub(crate) fn short_calls_are_continued(variant: &Variant) {
     let server = under(variant, "seed=9,short_per_mille=900");
     let mut client = server.connect();
     assert!(client.get("/size-1048577.bin").expect(200).body == sized((1 << 20) + 1));
-    let calls = counters(&server, &["send_calls", "sendfile_calls"]);
+    let calls = server.count("send_calls") + server.count("sendfile_calls");
     assert!(calls > 3, "{calls} calls for one response: no fault has struck");
 }
 
@@ -140,7 +134,7 @@ fn deaths_with_a_lock(variant: &Variant) {
         Variant { faults: Some("seed=292,die_locked_per_mille=10,die_locked_us=5000"), ..*variant };
     let server = Launch::new(&variant, &site.root()).sets(&settings).start();
     let (stop, served, address) = (AtomicBool::new(false), AtomicU64::new(0), server.address());
-    let deaths = || ["lock_holders_died", "cache_repairs"].map(|name| counter(&server, name));
+    let deaths = || ["lock_holders_died", "cache_repairs"].map(|name| server.count(name));
     std::thread::scope(|scope| {
         // Even if this thread fails.
         let _stop = Stop(&stop);
@@ -196,14 +190,13 @@ fn stages_die(variant: &Variant, plan: &'static str) {
             scope.spawn(move || loads(address, load, stop, served));
         }
         // About four end with each process: several have died.
-        let died = || counters(&server, &["closed_worker_died"]) > 8;
+        let died = || server.count("closed_worker_died") > 8;
         assert!(eventually(6 * PATIENCE, died), "{}: {}", variant.name, server.stderr());
         let before = served.load(Relaxed);
         let goes_on = eventually(6 * PATIENCE, || served.load(Relaxed) > before + 20);
         assert!(goes_on, "{}: nobody is served: {}", variant.name, server.stderr());
     });
-    let all =
-        || ["connections_opened", "connections_closed"].map(|name| counters(&server, &[name]));
+    let all = || ["connections_opened", "connections_closed"].map(|name| server.count(name));
     let balanced = eventually(PATIENCE, || {
         let [opened, closed] = all();
         opened == closed
@@ -251,7 +244,7 @@ fn hangs_and_is_replaced(variant: &Variant, stage: &str, plan: String) {
     client.rest_or_reset();
     let is_replaced = || server.workers().len() == workers.len() && server.workers() != workers;
     assert!(eventually(PATIENCE, is_replaced), "{} {plan}: {}", variant.name, server.stderr());
-    assert!(eventually(PATIENCE, || counters(&server, &["closed_worker_died"]) == 1));
+    assert!(eventually(PATIENCE, || server.count("closed_worker_died") == 1));
 }
 
 /// A thread that serves one connection at a time, or a pool's, loops for ever: its process is
@@ -304,7 +297,7 @@ fn drains_with_full_queues(variant: &Variant) {
     let mut server = Launch::new(&variant, common()).sets(&settings).start();
     let mut clients = server.clients(200);
     send_all(&mut clients, get("/size-65537.bin"));
-    let longest = || counters(&server, &["queue_len_max"]);
+    let longest = || server.count("queue_len_max");
     let waits = eventually(PATIENCE, || longest() >= 100);
     assert!(waits, "{}: {} in a queue at most", variant.name, longest());
     let begin = Instant::now();

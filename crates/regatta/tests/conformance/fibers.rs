@@ -1,7 +1,7 @@
 //! systems.md §8.6, Knot: user threads in one kernel thread, a connection each, and helpers.
 
 use crate::client::{burst, get, send_all};
-use crate::disk::{counter, worker};
+use crate::disk::worker;
 use crate::harness::{Launch, PATIENCE, Variant, eventually};
 use crate::inspect::tasks;
 use crate::site::common;
@@ -26,9 +26,9 @@ pub(crate) fn one_task_and_its_helpers(variant: &Variant) {
         burst(&mut clients, "/size-65537.bin");
     }
     assert_eq!(tasks(worker), 1 + helpers, "under load");
-    assert_eq!(counter(&server, "connections_open_max"), 40);
+    assert_eq!(server.count("connections_open_max"), 40);
     // Each run of a user thread makes progress.
-    let (runs, replies) = (counter(&server, "fiber_runs"), counter(&server, "replies"));
+    let (runs, replies) = (server.count("fiber_runs"), server.count("replies"));
     assert!(replies == 120 && (40..=8 * replies).contains(&runs), "{runs} for {replies} replies");
 }
 
@@ -40,10 +40,10 @@ pub(crate) fn a_connection_each(variant: &Variant) {
     let mut last = server.connect();
     last.send(get("/small.txt"));
     std::thread::sleep(Duration::from_millis(200));
-    assert_eq!((counter(&server, "accept_ok"), server.open_connections()), (3, 3));
+    assert_eq!((server.count("accept_ok"), server.open_connections()), (3, 3));
     drop(clients.pop());
     last.answer("GET").expect(200);
-    assert_eq!(counter(&server, "accept_ok"), 4);
+    assert_eq!(server.count("accept_ok"), 4);
 }
 
 /// A scheduler may poll for events without pause, as Capriccio did. It uses a whole processor, and
@@ -71,7 +71,7 @@ pub(crate) fn a_stack_is_long_enough(variant: &Variant) {
             client.answer("GET");
         }
     }
-    let used = counter(&server, "stack_bytes_max");
+    let used = server.count("stack_bytes_max");
     assert!((1..=STACK_BYTES_MAX).contains(&used), "{used} bytes");
 }
 
@@ -80,7 +80,7 @@ pub(crate) fn a_stack_is_long_enough(variant: &Variant) {
 pub(crate) fn a_helper_waits_for_its_client(variant: &Variant) {
     let server = Launch::new(variant, common()).set("fiber.helper_poll_ms=50").start();
     let _client = stuck(&server);
-    let given_up = || counter(&server, "helper_polls_timed_out");
+    let given_up = || server.count("helper_polls_timed_out");
     assert!(eventually(PATIENCE, || given_up() >= 3), "{} times", given_up());
     server.connect().get("/small.txt").expect(200);
 }
@@ -90,10 +90,10 @@ pub(crate) fn the_scheduler_waits_for_the_client(variant: &Variant) {
     let server = Launch::new(variant, common()).start();
     let _client = stuck(&server);
     std::thread::sleep(Duration::from_millis(200));
-    let before = counter(&server, "helper_tasks_send");
+    let before = server.count("helper_tasks_send");
     std::thread::sleep(Duration::from_millis(200));
-    assert_eq!(counter(&server, "helper_tasks_send"), before, "nothing is tried for it");
-    assert_eq!(counter(&server, "helper_polls"), 0);
+    assert_eq!(server.count("helper_tasks_send"), before, "nothing is tried for it");
+    assert_eq!(server.count("helper_polls"), 0);
     server.connect().get("/small.txt").expect(200);
 }
 
@@ -106,7 +106,7 @@ pub(crate) fn a_helper_sends_with_one_call(variant: &Variant) {
     for client in &mut clients {
         assert_eq!(client.answer("GET").expect(200).body.len(), 5 << 20);
     }
-    assert_eq!(counter(&server, "sendfile_calls"), CLIENTS as u64);
-    assert_eq!(counter(&server, "helper_tasks_send"), CLIENTS as u64);
-    assert_eq!(counter(&server, "sendfile_would_block"), 0);
+    assert_eq!(server.count("sendfile_calls"), CLIENTS as u64);
+    assert_eq!(server.count("helper_tasks_send"), CLIENTS as u64);
+    assert_eq!(server.count("sendfile_would_block"), 0);
 }

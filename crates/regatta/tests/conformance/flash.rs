@@ -1,11 +1,11 @@
 //! systems.md §8.6, Flash: two kinds of helper processes, their tasks, and mapped files.
 
 use crate::client::{answer_all, burst, get, request};
-use crate::disk::{counter, tasks, worker};
+use crate::disk::{tasks, worker};
 use crate::harness::{Launch, PATIENCE, Server, Variant, children, eventually};
 use crate::site::{Site, common, pattern};
 use crate::skips::skip;
-use crate::slow_disk::{HANGS, put_both, put_cold, with_disk};
+use crate::slow_disk::{HANGS, cold_site, put_cold, with_disk};
 use regatta_sys::{Resident, StaticFile, by_mincore};
 use rustix::fs::{Advice, fadvise, fsync};
 use std::fs::File;
@@ -14,8 +14,8 @@ use std::time::Duration;
 
 /// Waits until a counter has this value.
 fn reaches(server: &Server, name: &str, value: u64) {
-    let there = eventually(PATIENCE, || counter(server, name) >= value);
-    assert!(there, "{name} is {}, not {value}", counter(server, name));
+    let there = eventually(PATIENCE, || server.count(name) >= value);
+    assert!(there, "{name} is {}, not {value}", server.count(name));
 }
 
 /// Makes a server look up names that do not exist, all at once.
@@ -41,7 +41,7 @@ pub(crate) fn helpers_are_processes_of_two_kinds(variant: &Variant) {
         children(main).len() == 2
     };
     assert!(eventually(PATIENCE, two), "{} look up names", children(main).len());
-    assert_eq!(counter(&server, "helpers_open_max"), 2);
+    assert_eq!(server.count("helpers_open_max"), 2);
     let mut client = server.connect();
     let one = || {
         client.get("/missing.txt").expect(404);
@@ -53,10 +53,10 @@ pub(crate) fn helpers_are_processes_of_two_kinds(variant: &Variant) {
     let helpers = children(main);
     assert!((2..=6).contains(&helpers.len()), "{} helpers", helpers.len());
     assert!(helpers.iter().all(|pid| tasks(*pid).len() == 1) && tasks(main).len() == 1);
-    let replies = counter(&server, "helper_completions");
-    assert_eq!(counter(&server, "helper_completion_bytes"), 8 * replies);
+    let replies = server.count("helper_completions");
+    assert_eq!(server.count("helper_completion_bytes"), 8 * replies);
     for none in ["helper_descriptors", "helper_tasks_self", "sendfile_calls"] {
-        assert_eq!(counter(&server, none), 0, "{none}");
+        assert_eq!(server.count(none), 0, "{none}");
     }
 }
 
@@ -67,22 +67,19 @@ pub(crate) fn a_reply_is_one_call(variant: &Variant) {
     let mut client = server.connect();
     let first = client.get("/size-4096.bin").expect(200).body;
     reaches(&server, "replies", 1);
-    let before = counter(&server, "send_calls");
+    let before = server.count("send_calls");
     for _ in 0..REPLIES {
         assert!(client.get("/size-4096.bin").expect(200).body == first);
     }
     reaches(&server, "replies", 1 + REPLIES);
-    assert_eq!(counter(&server, "send_calls") - before, REPLIES);
-    assert_eq!((counter(&server, "sendfile_calls"), counter(&server, "maps_added")), (0, 1));
-    assert_eq!(counter(&server, "helper_tasks_prefetch"), 1, "mapped, it takes no helper");
+    assert_eq!(server.count("send_calls") - before, REPLIES);
+    assert_eq!((server.count("sendfile_calls"), server.count("maps_added")), (0, 1));
+    assert_eq!(server.count("helper_tasks_prefetch"), 1, "mapped, it takes no helper");
 }
 
 /// A connection that wants a chunk for which a helper has a task waits for that task.
 pub(crate) fn clients_of_one_file_share_a_task(variant: &Variant) {
-    let site = Site::new();
-    if !put_both(&site) {
-        return skip("needs a file system that lets go of its files");
-    }
+    let Some(site) = cold_site() else { return };
     let body = pattern(60_000, 4);
     put_cold(&site, "one.bin", &body);
     let server = with_disk(variant, &site).set("lab.disk_seek_us=3000000").start();
@@ -94,17 +91,14 @@ pub(crate) fn clients_of_one_file_share_a_task(variant: &Variant) {
     for client in [&mut first, &mut second] {
         assert!(client.answer("GET").expect(200).body == body);
     }
-    assert_eq!(counter(&server, "helper_tasks_prefetch"), 1);
-    assert_eq!(counter(&server, "flash_coalesced"), 1);
+    assert_eq!(server.count("helper_tasks_prefetch"), 1);
+    assert_eq!(server.count("flash_coalesced"), 1);
 }
 
 /// A kind has one helper until tasks have waited for a while.
 pub(crate) fn helpers_are_started_one_by_one(variant: &Variant) {
     const DELAY: Duration = Duration::from_secs(2);
-    let site = Site::new();
-    if !put_both(&site) {
-        return skip("needs a file system that lets go of its files");
-    }
+    let Some(site) = cold_site() else { return };
     for at in 0..4 {
         put_cold(&site, &format!("{at}.bin"), &pattern(10_000, at));
     }
@@ -114,14 +108,14 @@ pub(crate) fn helpers_are_started_one_by_one(variant: &Variant) {
         client.send(get(&format!("/{at}.bin")));
     }
     reaches(&server, "helper_tasks_prefetch", 3);
-    assert_eq!(counter(&server, "helpers_started"), 2, "one for names, and one that reads");
-    assert!(counter(&server, "flash_delayed") >= 2);
+    assert_eq!(server.count("helpers_started"), 2, "one for names, and one that reads");
+    assert!(server.count("flash_delayed") >= 2);
     sleep(DELAY);
-    assert_eq!(counter(&server, "helpers_started"), 2, "nothing has come since");
+    assert_eq!(server.count("helpers_started"), 2, "nothing has come since");
     clients[3].send(get("/3.bin"));
     reaches(&server, "helpers_started", 3);
     reaches(&server, "helper_tasks_prefetch", 4);
-    assert_eq!(counter(&server, "helpers_started"), 3);
+    assert_eq!(server.count("helpers_started"), 3);
 }
 
 /// If a mapped chunk is partly in memory, that part is sent before a helper is asked.
@@ -143,10 +137,10 @@ pub(crate) fn what_is_in_memory_goes_first(variant: &Variant) {
     if found != [Resident::Yes, Resident::No] {
         return skip("needs a file system that lets go of a part of a file");
     }
-    let before = counter(&server, "helper_tasks_prefetch");
+    let before = server.count("helper_tasks_prefetch");
     assert!(client.get("/file.bin").expect(200).body == pattern(LEN, 5));
-    assert!(counter(&server, "flash_prefix_sends") >= 1);
-    assert_eq!(counter(&server, "helper_tasks_prefetch"), before + 1, "for the rest");
+    assert!(server.count("flash_prefix_sends") >= 1);
+    assert_eq!(server.count("helper_tasks_prefetch"), before + 1, "for the rest");
 }
 
 /// A mapped file may become shorter at any time: that ends a connection, and no process.
@@ -176,5 +170,5 @@ pub(crate) fn no_length_ends_the_worker(variant: &Variant) {
     });
     assert_eq!(worker(&server), main);
     assert_eq!(server.connect().get("/other.txt").expect(200).body, b"other");
-    assert!(counter(&server, "maps_added") > 1);
+    assert!(server.count("maps_added") > 1);
 }

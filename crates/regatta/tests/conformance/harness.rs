@@ -1,6 +1,7 @@
 //! Starts the real program and ends it: one `Server` is one master process and its workers.
 
 use crate::client::{Client, get, get_all};
+use crate::counters::counter;
 use crate::runner::report;
 use crate::variants::VARIANTS;
 use rustix::process::{Pid, Signal};
@@ -405,6 +406,12 @@ impl Server {
     /// Lines of its standard error.
     pub(crate) fn stderr(&self) -> String {
         lock(&self.stderr).iter().fold(String::new(), |text, line| text + line + "\n")
+    }
+
+    /// Value of a counter or gauge, all workers together.
+    #[track_caller]
+    pub(crate) fn count(&self, name: &str) -> u64 {
+        counter(&self.top(), name)
     }
 
     /// Counters as `regatta top --json` prints them.

@@ -1,6 +1,7 @@
 //! Many connections at once, and the limit on them.
 
 use crate::client::{Client, get, get_all, send_all};
+use crate::counters::counter;
 use crate::harness::{Launch, PATIENCE, Server, Variant, eventually, serve};
 use crate::site::{SIZES, common, sized};
 use std::time::{Duration, Instant};
@@ -107,8 +108,8 @@ pub(crate) fn full_and_closing_the_idle(variant: &Variant) {
 /// A thread returns a connection a moment after its answer arrives. Until then the server does not
 /// know that it is idle.
 fn all_are_back(server: &Server) -> bool {
-    let counters = &server.top()["total"]["counters"];
-    counters["hand_overs"] == counters["hand_backs"]
+    let top = server.top();
+    counter(&top, "hand_overs") == counter(&top, "hand_backs")
 }
 
 /// Several workers share the limit: each newcomer is answered, and no connection with a pending

@@ -1,7 +1,7 @@
 //! systems.md §2.13, MEANS: several kernel threads, each with user threads, a poller and helpers.
 
 use crate::client::{Client, burst};
-use crate::disk::{counter, tasks, worker};
+use crate::disk::{tasks, worker};
 use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
 use crate::site::common;
 use crate::structure::epolls;
@@ -50,7 +50,7 @@ pub(crate) fn a_poller_and_helpers_for_each_scheduler(variant: &Variant) {
     let mut clients: Vec<Client> = (0..40).map(|_| server.connect()).collect();
     (0..3).for_each(|_| burst(&mut clients, "/size-65537.bin"));
     assert_eq!(all(), expect, "under load");
-    assert_eq!(counter(&server, "accept_ok"), 40);
+    assert_eq!(server.count("accept_ok"), 40);
 }
 
 /// No scheduler steals: the one that accepts a connection serves it to its end.
@@ -64,7 +64,7 @@ pub(crate) fn a_connection_stays_with_its_scheduler(variant: &Variant) {
     };
     let before = homes(&mut clients);
     (0..BURSTS).for_each(|_| burst(&mut clients, "/size-65537.bin"));
-    let replies = || counter(&server, "replies") == CLIENTS * (1 + BURSTS);
+    let replies = || server.count("replies") == CLIENTS * (1 + BURSTS);
     assert!(eventually(PATIENCE, replies));
     assert_eq!(homes(&mut clients), before);
     drop(clients);
@@ -74,7 +74,7 @@ pub(crate) fn a_connection_stays_with_its_scheduler(variant: &Variant) {
         opened == closed && opened.iter().sum::<u64>() == CLIENTS
     };
     assert!(eventually(PATIENCE, balance), "{:?}", ends());
-    assert_eq!(["fiber_steals", "fiber_steal_tries"].map(|name| counter(&server, name)), [0, 0]);
+    assert_eq!(["fiber_steals", "fiber_steal_tries"].map(|name| server.count(name)), [0, 0]);
 }
 
 /// All connections are with one scheduler, and are busy at once: another without any asks, and gets
@@ -102,11 +102,11 @@ pub(crate) fn an_idle_scheduler_takes_connections(variant: &Variant) {
         burst(&mut clients, "/size-65537.bin");
         taken() > 0
     });
-    assert!(took, "asked for {} times", counter(&server, "fiber_steal_tries"));
+    assert!(took, "asked for {} times", server.count("fiber_steal_tries"));
     // Whichever scheduler has them answers.
     (0..20).for_each(|_| burst(&mut clients, "/size-65537.bin"));
     assert_eq!(server.open_connections(), clients.len());
     drop(clients);
-    let ends = || ["connections_opened", "connections_closed"].map(|name| counter(&server, name));
+    let ends = || ["connections_opened", "connections_closed"].map(|name| server.count(name));
     assert!(eventually(PATIENCE, || ends() == [32, 32]), "{:?}", ends());
 }

@@ -1,7 +1,7 @@
 //! systems.md §8.6, Hybrid: connections without a request hold no thread, and others hold one each.
 
 use crate::client::{Client, answer_all, get, get_all, send_all};
-use crate::disk::{counter, tasks, worker};
+use crate::disk::{tasks, worker};
 use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
 use crate::site::common;
 use crate::slow_readers::stuck;
@@ -14,8 +14,8 @@ fn pair(variant: &Variant) -> Server {
 
 /// Counts connections that are in the queue or with a thread; none of them has been closed there.
 fn away(server: &Server) -> u64 {
-    let backs = counter(server, "hand_backs");
-    counter(server, "hand_overs").saturating_sub(backs)
+    let backs = server.count("hand_backs");
+    server.count("hand_overs").saturating_sub(backs)
 }
 
 /// The dispatcher is one task, and each thread of the pool another, whatever the load.
@@ -28,10 +28,10 @@ pub(crate) fn threads_are_the_other_tasks(variant: &Variant) {
     send_all(&mut clients, get("/size-65537.bin"));
     assert_eq!((tasks(main).len(), pool()), (4, 3), "{:?}", tasks(main));
     answer_all(&mut clients, 200);
-    assert_eq!(counter(&server, "threads_started"), 3);
-    assert_eq!(counter(&server, "threads_ended"), 0);
-    let puts = counter(&server, "queue_puts");
-    assert!(puts >= 30 && puts == counter(&server, "hand_overs"), "{puts} hand-overs");
+    assert_eq!(server.count("threads_started"), 3);
+    assert_eq!(server.count("threads_ended"), 0);
+    let puts = server.count("queue_puts");
+    assert!(puts >= 30 && puts == server.count("hand_overs"), "{puts} hand-overs");
 }
 
 /// The dispatcher waits for clients that pause between requests or within one.
@@ -47,7 +47,7 @@ pub(crate) fn idle_connections_hold_no_thread(variant: &Variant) {
         client.send("st: a\r\n\r\n");
         client.answer("GET").expect(200);
     }
-    assert_eq!(counter(&server, "connections_open_max"), 201);
+    assert_eq!(server.count("connections_open_max"), 201);
 }
 
 /// The dispatcher closes a connection that has only ended: the threads get requests alone.
@@ -57,14 +57,14 @@ pub(crate) fn an_end_is_no_request(variant: &Variant) {
     for client in &mut clients {
         (0..2).for_each(|_| drop(client.get("/small.txt").expect(200)));
     }
-    let before = counter(&server, "hand_overs");
+    let before = server.count("hand_overs");
     assert!(before >= 60, "{before} hand-overs of 60 requests");
     clients.pop().expect("one of thirty").abort();
     drop(clients);
-    let closed = || counter(&server, "connections_closed") == 30;
-    assert!(eventually(PATIENCE, closed), "{} closed", counter(&server, "connections_closed"));
-    assert_eq!(counter(&server, "hand_overs"), before);
-    let reasons = ["closed_peer_closed", "closed_reset"].map(|name| counter(&server, name));
+    let closed = || server.count("connections_closed") == 30;
+    assert!(eventually(PATIENCE, closed), "{} closed", server.count("connections_closed"));
+    assert_eq!(server.count("hand_overs"), before);
+    let reasons = ["closed_peer_closed", "closed_reset"].map(|name| server.count(name));
     assert_eq!(reasons, [29, 1]);
 }
 
@@ -89,12 +89,12 @@ pub(crate) fn slow_readers_hold_all_threads(variant: &Variant) {
     assert!(first.silent_for(Duration::from_millis(300)), "there is a third thread");
     let mut second = server.connect();
     second.send(get("/a.txt"));
-    let accepted = || counter(&server, "accept_ok") == 4;
+    let accepted = || server.count("accept_ok") == 4;
     assert!(eventually(PATIENCE, accepted), "the dispatcher waits for the threads");
     slow.into_iter().for_each(Client::abort);
     assert_eq!(first.answer("GET").expect(200).body, b"the letter a\n");
     assert_eq!(second.answer("GET").expect(200).body, b"the letter a\n");
-    assert!(counter(&server, "queue_wait_ns") > 200_000_000);
+    assert!(server.count("queue_wait_ns") > 200_000_000);
 }
 
 /// A request that has begun holds its thread, as in Tomcat.
@@ -103,7 +103,7 @@ pub(crate) fn a_slow_request_holds_a_thread_if_that_is_asked(variant: &Variant) 
     let server = launch.sets(&["pool.threads=2", "pool.return=idle"]).start();
     let mut slow = server.clients(2);
     send_all(&mut slow, "GET /small.txt HTTP/1.1\r\nHo");
-    assert!(eventually(PATIENCE, || counter(&server, "hand_overs") == 2));
+    assert!(eventually(PATIENCE, || server.count("hand_overs") == 2));
     let mut other = server.connect();
     other.send(get("/a.txt"));
     assert!(other.silent_for(Duration::from_millis(300)), "there is a third thread");

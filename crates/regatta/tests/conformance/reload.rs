@@ -83,10 +83,6 @@ fn succeed(server: &Server, command: &str) {
     assert!(!children(server.pid()).is_empty());
 }
 
-fn requests(server: &Server) -> u64 {
-    server.top()["total"]["counters"]["requests"].as_u64().expect("a number")
-}
-
 /// A reload and an upgrade cut no client off, and the counts remain.
 pub(crate) fn under_load(variant: &Variant) {
     let server = Launch::new(variant, common()).start();
@@ -94,15 +90,15 @@ pub(crate) fn under_load(variant: &Variant) {
     for command in ["reload", "upgrade"] {
         under(server.address(), || {
             succeed(&server, command);
-            let now = requests(&server);
+            let now = server.count("requests");
             assert!(now > counted, "{now} after {counted}");
             counted = now;
         });
     }
     // All answers, by whichever generation.
-    let total = requests(&server);
+    let total = server.count("requests");
     server.connect().get("/small.txt").expect(200);
-    assert!(eventually(PATIENCE, || requests(&server) == total + 1), "{total}");
+    assert!(eventually(PATIENCE, || server.count("requests") == total + 1), "{total}");
 }
 
 /// A server over a configuration file that can be replaced.

@@ -1,11 +1,10 @@
 //! Stages with queues, pools of threads and controllers, seen from outside (systems.md §8.6).
 
 use crate::client::{Client, answer_all, burst, get, request, send_all};
-use crate::disk::{counter, tasks, worker};
+use crate::disk::{tasks, worker};
 use crate::harness::{Launch, PATIENCE, Server, Variant, eventually, halt, kill};
 use crate::site::{Site, common, pattern};
-use crate::skips::skip;
-use crate::slow_disk::{HANGS, put_both, put_cold, with_disk};
+use crate::slow_disk::{HANGS, cold_site, put_cold, with_disk};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs::File;
@@ -73,18 +72,13 @@ pub(crate) fn a_hit_passes_four_queues_a_miss_seven(variant: &Variant) {
     for role in PASSED {
         assert_eq!(of_role(&top, role, "queue_takes"), of_role(&top, role, "queue_puts"), "{role}");
     }
-    assert_eq!(of_role(&top, "read", "recv_calls"), counter(&server, "recv_calls"));
-    assert_eq!(of_role(&top, "write", "send_calls"), counter(&server, "send_calls"));
+    assert_eq!(of_role(&top, "read", "recv_calls"), server.count("recv_calls"));
+    assert_eq!(of_role(&top, "write", "send_calls"), server.count("send_calls"));
 }
 
-/// A site with files that are not in memory, `0.bin` to `11.bin`; `None` if the file system keeps
-/// them in memory.
-fn cold_site() -> Option<Site> {
-    let site = Site::new();
-    if !put_both(&site) {
-        skip("needs a file system that lets go of its files");
-        return None;
-    }
+/// The same with more files that are not in memory, `0.bin` to `11.bin`.
+fn cold_files() -> Option<Site> {
+    let site = cold_site()?;
     (0..12).for_each(|at| put_cold(&site, &format!("{at}.bin"), &pattern(3000, at)));
     Some(site)
 }
@@ -92,7 +86,7 @@ fn cold_site() -> Option<Site> {
 /// While requests wait for the disk, threads are started that read for them; without requests these
 /// end. No other stage has more than one.
 pub(crate) fn the_disk_stage_grows_and_shrinks(variant: &Variant) {
-    let Some(site) = cold_site() else { return };
+    let Some(site) = cold_files() else { return };
     let controls = ["stages.pool_every=1", "stages.disk_ms=10", "stages.disk_threshold=1"];
     let bounds = ["stages.pool_threshold=1000", "seda.disk_max=4", "seda.idle_ms=300"];
     let launch = with_disk(variant, &site).set("lab.disk_seek_us=300000");
@@ -120,7 +114,7 @@ pub(crate) fn the_disk_stage_grows_and_shrinks(variant: &Variant) {
 
 /// At the limit of requests inside, the next gets an error, or its connection is closed.
 pub(crate) fn who_is_too_many_is_turned_away(variant: &Variant) {
-    let Some(site) = cold_site() else { return };
+    let Some(site) = cold_files() else { return };
     let server = with_disk(variant, &site).sets(&[HANGS, "seda.requests_max=2"]).start();
     let mut page = server.connect();
     // An answered request is outside.
@@ -148,14 +142,14 @@ pub(crate) fn who_is_too_many_is_turned_away(variant: &Variant) {
     }
     uploads.send("67890");
     uploads.answer("GET").expect(200);
-    assert!(eventually(PATIENCE, || counter(&server, "closed_refused") == 1));
-    assert_eq!(counter(&server, "stage_refused"), 1);
+    assert!(eventually(PATIENCE, || server.count("closed_refused") == 1));
+    assert_eq!(server.count("stage_refused"), 1);
     assert_eq!(of_role(&server.top(), "read", "stage_refused"), 1, "where it is received");
 }
 
 /// A thread hangs with its disk: waiters for that thread are refused at the disk's deadline.
 pub(crate) fn who_waits_for_a_hung_disk_is_turned_away(variant: &Variant) {
-    let Some(site) = cold_site() else { return };
+    let Some(site) = cold_files() else { return };
     let settings = [HANGS, "seda.pool_min=1", "seda.disk_max=1", "limits.disk_ms_max=200"];
     let launch = with_disk(variant, &site).set("cache.revalidate_ms=1h");
     let server = launch.sets(&settings).start();
@@ -174,7 +168,7 @@ pub(crate) fn who_waits_for_a_hung_disk_is_turned_away(variant: &Variant) {
     } else {
         assert!(waits.rest_or_reset().is_empty(), "it is told nothing");
     }
-    assert!(eventually(PATIENCE, || counter(&server, "closed_refused") == 1));
+    assert!(eventually(PATIENCE, || server.count("closed_refused") == 1));
     assert_eq!(of_role(&server.top(), "read", "stage_refused"), 1);
     if variant.architecture != "cohort-sandstorm" {
         server.connect().get("/page.txt").expect(200);
@@ -204,7 +198,7 @@ pub(crate) fn places_are_given_back(variant: &Variant) {
         bad.answer("GET").expect(400);
         bad.finish();
     }
-    assert_eq!(counter(&server, "stage_refused"), 0);
+    assert_eq!(server.count("stage_refused"), 0);
     for _ in 0..5 {
         let mut leaves = server.connect();
         leaves.send(get("/sparse.bin"));
@@ -232,7 +226,7 @@ pub(crate) fn a_burst_is_answered_or_refused(variant: &Variant) {
     }
     // Their ends, all at once, wait in no queue either.
     drop(clients);
-    let closed = || counter(&server, "connections_closed");
+    let closed = || server.count("connections_closed");
     assert!(eventually(PATIENCE, || closed() == 2000), "{} closed", closed());
     let top = server.top();
     assert_eq!(of_role(&top, "read", "stage_refused"), refused);
@@ -275,7 +269,7 @@ pub(crate) fn a_head_in_pieces_is_admitted_once(variant: &Variant) {
     thread::sleep(Duration::from_millis(50));
     client.send("st: a\r\nConnection: close\r\n\r\n");
     assert!(client.rest_or_reset().starts_with(b"HTTP/1.1 200 OK"));
-    assert_eq!(counter(&server, "stage_refused"), 0);
+    assert_eq!(server.count("stage_refused"), 0);
 }
 
 /// Each address has its own thread that listens, and its own rate.
@@ -410,7 +404,7 @@ pub(crate) fn within_the_bounds_nobody_is_turned_away(variant: &Variant) {
     let server = Launch::new(variant, common()).start();
     let mut clients = server.clients(200);
     burst(&mut clients, "/size-4096.bin");
-    assert_eq!(counter(&server, "stage_refused"), 0);
+    assert_eq!(server.count("stage_refused"), 0);
     let parse = of_role(&server.top(), "parse", "queue_len_max");
     assert!((1..=200).contains(&parse), "{parse} waited");
 }

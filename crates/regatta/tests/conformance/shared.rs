@@ -29,15 +29,6 @@ pub(crate) fn descriptors(pid: u32) -> BTreeMap<u32, PathBuf> {
     entries.flatten().filter_map(|entry| pair(entry.path())).collect()
 }
 
-pub(crate) fn counter(server: &Server, name: &str) -> u64 {
-    fn find(value: &serde_json::Value, name: &str) -> Option<u64> {
-        let object = value.as_object()?;
-        let here = object.get(name).and_then(serde_json::Value::as_u64);
-        here.or_else(|| object.values().find_map(|inner| find(inner, name)))
-    }
-    find(&server.top(), name).unwrap_or_else(|| panic!("no counter {name}"))
-}
-
 /// Opens connections until every worker has served one; each has its worker's share of requests.
 fn clients(server: &Server) -> Vec<Client> {
     (0..40).map(|_| server.connect()).collect()
@@ -120,7 +111,7 @@ pub(crate) fn a_killed_keeper_is_replaced(variant: &Variant) {
     let told = || server.stderr().contains("the keeper (process");
     assert!(eventually(PATIENCE, told), "{}", server.stderr());
     server.connect().get("/size-65537.bin").expect(200);
-    let open = || counter(&server, "connections_open");
+    let open = || server.count("connections_open");
     assert!(eventually(PATIENCE, || open() == 0), "{} connections", open());
     server.signal(Signal::TERM);
     let status = server.exit_within(PATIENCE);
@@ -157,17 +148,17 @@ pub(crate) fn the_cache_is_one(variant: &Variant) {
             assert!(client.get(&format!("/size-{size}.bin")).expect(200).body == sized(size));
         }
     }
-    let fills = counter(&server, "cache_fills");
+    let fills = server.count("cache_fills");
     let names = SIZES.len() as u64;
     assert_eq!(fills, names, "each name is filled once, whoever asks");
-    assert_eq!(counter(&server, "cache_entries"), names);
+    assert_eq!(server.count("cache_entries"), names);
     let links = descriptors(server.keeper());
     for size in SIZES.iter().filter(|size| **size > 0) {
         let name = format!("size-{size}.bin");
         let held = links.values().filter(|link| link.ends_with(&name)).count();
         assert_eq!(held, 1, "{name}");
     }
-    assert!(counter(&server, "lock_acquisitions") >= 40 * names);
+    assert!(server.count("lock_acquisitions") >= 40 * names);
 }
 
 /// Mappings of a process that have this name.
@@ -209,7 +200,7 @@ pub(crate) fn hits_are_those_of_one_process(variant: &Variant) {
             clients[turn % 8].get(&name).expect(200);
         }
         ["cache_lookups", "cache_hits", "cache_fills", "cache_evictions"]
-            .map(|name| counter(&server, name))
+            .map(|name| server.count(name))
     });
     assert_eq!(hits[0], hits[1], "lookups, hits, fills, evictions");
     assert!(hits[0][3] > 10, "{hits:?}");

@@ -71,7 +71,7 @@ pub(crate) const HANGS: &str = "lab.disk_seek_us=1h";
 
 /// A site with a file to be sent and one to be read, neither in memory; false if the file system
 /// keeps files in memory.
-pub(crate) fn put_both(site: &Site) -> bool {
+fn put_both(site: &Site) -> bool {
     put_cold(site, "large.bin", &pattern(300_000, 1));
     put_cold(site, "small.bin", &pattern(3_000, 2));
     site.put("page.txt", "a page\n");
@@ -83,22 +83,29 @@ pub(crate) fn put_both(site: &Site) -> bool {
     preadv2(&file, into, 0, ReadWriteFlags::NOWAIT).is_err()
 }
 
+/// A site with the files of [`put_both`]; `None` if the file system keeps them in memory.
+pub(crate) fn cold_site() -> Option<Site> {
+    let site = Site::new();
+    let is_cold = put_both(&site);
+    if !is_cold {
+        skip("needs a file system that lets go of its files");
+    }
+    is_cold.then_some(site)
+}
+
 /// Helpers wait for the disk in place of user threads: files in memory are served although all
 /// helpers wait.
 pub(crate) fn user_threads_do_not_wait(variant: &Variant) {
     const HELPERS: u64 = 2;
-    let site = Site::new();
-    if !put_both(&site) {
-        return skip("needs a file system that lets go of its files");
-    }
+    let Some(site) = cold_site() else { return };
     let helpers = format!("fiber.helpers={HELPERS}");
     let server = with_disk(variant, &site).sets(&[HANGS, &helpers]).start();
     let mut client = server.connect();
     client.get("/page.txt").expect(200);
     let mut stuck: Vec<Client> = (0..HELPERS).map(|_| server.connect()).collect();
     send_all(&mut stuck, get("/small.bin"));
-    let read = || server.top()["total"]["counters"]["helper_tasks_read"].as_u64();
-    assert!(eventually(PATIENCE, || read() == Some(HELPERS + 1)), "{:?} reads", read());
+    let read = || server.count("helper_tasks_read");
+    assert!(eventually(PATIENCE, || read() == HELPERS + 1), "{} reads", read());
     for _ in 0..10 {
         assert_eq!(client.get("/page.txt").expect(200).body, b"a page\n");
     }
@@ -108,10 +115,7 @@ pub(crate) fn user_threads_do_not_wait(variant: &Variant) {
 /// Abandoned reads fill the queue while the disk hangs: then reads fail at once, and files in
 /// memory are served.
 pub(crate) fn tasks_are_bounded(variant: &Variant) {
-    let site = Site::new();
-    if !put_both(&site) {
-        return skip("needs a file system that lets go of its files");
-    }
+    let Some(site) = cold_site() else { return };
     let one = ["limits.connections_max=1", "fiber.helpers=1", "limits.disk_ms_max=200"];
     let server = with_disk(variant, &site).set(HANGS).sets(&one).start();
     server.connect().get("/page.txt").expect(200);
@@ -122,8 +126,7 @@ pub(crate) fn tasks_are_bounded(variant: &Variant) {
         let answer = client.answer("GET");
         assert!(answer.status >= 500, "{answer:?}");
     }
-    let refused = server.top()["total"]["counters"]["queue_refused"].as_u64();
-    assert_eq!(refused, Some(3));
+    assert_eq!(server.count("queue_refused"), 3);
     server.connect().get("/page.txt").expect(200);
 }
 
@@ -131,10 +134,7 @@ pub(crate) fn tasks_are_bounded(variant: &Variant) {
 /// still do, and files in memory are served all the time.
 pub(crate) fn who_leaves_frees_its_place(variant: &Variant) {
     const CLIENTS: usize = 20;
-    let site = Site::new();
-    if !put_both(&site) {
-        return skip("needs a file system that lets go of its files");
-    }
+    let Some(site) = cold_site() else { return };
     let launch = with_disk(variant, &site).sets(&[HANGS, "cache.revalidate_ms=1h"]);
     let server = launch.set(format!("limits.connections_max={}", CLIENTS + 1)).start();
     let caches = !variant.has("cache.enabled=false");
@@ -161,8 +161,7 @@ pub(crate) fn who_leaves_frees_its_place(variant: &Variant) {
         let took = left.elapsed();
         assert!(took < Duration::from_secs(2), "their places are free after {took:?}");
     }
-    let top = server.top();
-    assert_eq!(top["total"]["gauges"]["connections_open"].as_u64(), Some(1));
+    assert_eq!(server.count("connections_open"), 1);
     if caches {
         page.get("/page.txt").expect(200);
         server.connect().get("/page.txt").expect(200);
@@ -171,10 +170,7 @@ pub(crate) fn who_leaves_frees_its_place(variant: &Variant) {
 
 /// A client that stays gets an error, or is cut off where its answer has begun.
 pub(crate) fn the_disk_has_a_deadline(variant: &Variant) {
-    let site = Site::new();
-    if !put_both(&site) {
-        return skip("needs a file system that lets go of its files");
-    }
+    let Some(site) = cold_site() else { return };
     let server = with_disk(variant, &site).sets(&[HANGS, "limits.disk_ms_max=500"]).start();
     let (mut small, mut large) = (server.connect(), server.connect());
     small.send(get("/small.bin"));
@@ -189,16 +185,12 @@ pub(crate) fn the_disk_has_a_deadline(variant: &Variant) {
     assert!(large.rest_or_reset().len() < 10_000);
     drop((small, large));
     assert!(eventually(PATIENCE, || server.open_connections() == 0));
-    let top = server.top();
-    assert_eq!(top["total"]["counters"]["closed_disk_deadline"].as_u64(), Some(2));
+    assert_eq!(server.count("closed_disk_deadline"), 2);
 }
 
 /// A thread that waits for the disk receives no messages; the server ends all the same.
 pub(crate) fn a_disk_that_hangs_does_not_delay_the_end(variant: &Variant) {
-    let site = Site::new();
-    if !put_both(&site) {
-        return skip("needs a file system that lets go of its files");
-    }
+    let Some(site) = cold_site() else { return };
     let launch = with_disk(variant, &site).sets(&[HANGS, "server.drain_ms_max=400"]);
     let mut server = launch.start();
     let mut clients = ["/small.bin", "/large.bin"].map(|path| {

@@ -1,7 +1,8 @@
 //! Accept strategies of the select server of [H] §2.1, by their counters (systems.md §8.6).
 
 use crate::client::{Client, get, send_all};
-use crate::harness::{Launch, PATIENCE, Server, Variant, eventually, halt, kill, run};
+use crate::counters::{self, counter};
+use crate::harness::{Launch, Server, Variant, halt, kill, run};
 use crate::site::{Site, common};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -76,18 +77,9 @@ pub(crate) fn a_replica_looks_once() {
     });
 }
 
-fn counter(top: &Value, name: &str) -> u64 {
-    let value = top["total"]["counters"][name].as_u64();
-    value.unwrap_or_else(|| panic!("no counter {name} in {top}"))
-}
-
-/// Reads the counters until one has this value.
+/// Reads the counters until one has this value, and fails if it never has.
 fn read(server: &Server, name: &str, value: u64) -> Value {
-    let mut top = server.top();
-    eventually(PATIENCE, || {
-        top = server.top();
-        counter(&top, name) == value
-    });
+    let top = counters::read(server, name, value);
     assert_eq!(counter(&top, name), value, "{name}");
     top
 }

@@ -2,6 +2,7 @@
 //! counters, and nothing else.
 
 use crate::client::{Client, answer_all, burst, get, send_all};
+use crate::counters::counter;
 use crate::harness::{Launch, PATIENCE, Server, Variant, alive, eventually, halt, kill, run};
 use crate::inspect::{listeners, owners, shared_and_writable, tasks};
 use crate::site::common;
@@ -68,10 +69,9 @@ pub(crate) fn blocking_ones_are_many_and_send_once() {
         }
         let sent = || {
             let top = server.top();
-            let of = |name: &str| top["total"]["counters"][name].as_u64().expect("a counter");
-            (of("replies"), of("sendfile_calls"), of("sendfile_would_block"))
+            ["replies", "sendfile_calls", "sendfile_would_block"].map(|name| counter(&top, name))
         };
-        assert!(eventually(PATIENCE, || sent() == (6, 5, 0)), "{name}: {:?}", sent());
+        assert!(eventually(PATIENCE, || sent() == [6, 5, 0]), "{name}: {:?}", sent());
     }
 }
 

@@ -5,9 +5,8 @@ use crate::client::{Client, get, send_all};
 use crate::counters::{counter, read};
 use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
 use crate::inspect::processors;
-use crate::site::{Site, common, pattern, sized};
-use crate::skips::skip;
-use crate::slow_disk::{put_both, put_cold, with_disk};
+use crate::site::{common, pattern, sized};
+use crate::slow_disk::{cold_site, put_cold, with_disk};
 use crate::slow_readers::stuck;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -194,10 +193,7 @@ pub(crate) fn readers_go_on_when_no_writer_does(variant: &Variant) {
 /// A writer that waits for the disk delays files in memory where the write poller and the writers
 /// take turns; elsewhere it does not.
 pub(crate) fn who_waits_for_a_disk_holds_up_its_batch(variant: &Variant) {
-    let site = Site::new();
-    if !put_both(&site) {
-        return skip("needs a file system that lets go of its files");
-    }
+    let Some(site) = cold_site() else { return };
     let server = with_disk(variant, &site).set("lab.disk_seek_us=1500000").start();
     let mut client = server.connect();
     client.get("/page.txt").expect(200);
@@ -282,10 +278,7 @@ pub(crate) fn writers_have_even_parts() {
 /// responses wait in it, and logs why. They end when they have nothing to do.
 pub(crate) fn a_controller_starts_writers() {
     const FILES: usize = 8;
-    let site = Site::new();
-    if !put_both(&site) {
-        return skip("needs a file system that lets go of its files");
-    }
+    let Some(site) = cold_site() else { return };
     for at in 0..FILES {
         put_cold(&site, &format!("{at}.bin"), &pattern(100_000, at));
     }
