@@ -19,8 +19,7 @@ fn start(variant: &Variant, site: &Site, format: &str) -> (Server, PathBuf) {
 
 /// Ends the server, which must write its buffered lines, and reads the lines of its log.
 fn lines(mut server: Server, log: &PathBuf, count: usize) -> Vec<String> {
-    server.signal(Signal::TERM);
-    assert!(server.exit_within(PATIENCE).is_some(), "did not end: {}", server.stderr());
+    server.end(Signal::TERM);
     let text = fs::read_to_string(log).unwrap_or_default();
     assert!(text.is_empty() || text.ends_with('\n'), "a partial line: {text:?}");
     let lines: Vec<String> = text.lines().map(str::to_owned).collect();
@@ -255,10 +254,9 @@ pub(crate) fn a_full_disk_stops_nobody(variant: &Variant) {
     assert!(eventually(PATIENCE, || dropped() == 50), "{}", dropped());
     client.get("/small.txt").expect(200);
     drop(client);
-    server.signal(Signal::TERM);
-    assert!(server.exit_within(PATIENCE).is_some());
+    server.end(Signal::TERM);
     // The thread that reads its messages may lag behind its end.
-    assert!(eventually(PATIENCE, || server.stderr().contains("/dev/full")), "said nothing");
+    server.says("/dev/full");
     assert_eq!(server.stderr().matches("/dev/full").count(), 1, "{}", server.stderr());
 }
 
@@ -268,7 +266,7 @@ pub(crate) fn to_standard_error(variant: &Variant) {
     let server = launch.set("log.format=common").start();
     server.connect().get("/small.txt?there").expect(200);
     let line = "\"GET /small.txt?there HTTP/1.1\" 200 6\n";
-    assert!(eventually(PATIENCE, || server.stderr().contains(line)), "{}", server.stderr());
+    server.says(line);
     for _ in 1..variant.ports() {
         assert!(server.stdout_line(PATIENCE).is_some_and(|line| line.starts_with("listening")));
     }
@@ -289,8 +287,7 @@ pub(crate) fn a_socket_that_nobody_reads_stops_nobody() {
     let dropped = || server.count("log_dropped");
     assert!(eventually(PATIENCE, || dropped() > 0), "it all went in");
     drop(client);
-    server.signal(Signal::TERM);
-    assert!(server.exit_within(PATIENCE).is_some(), "did not end");
+    server.end(Signal::TERM);
     reader.set_read_timeout(Some(PATIENCE)).expect("a time");
     let mut text = String::new();
     reader.read_to_string(&mut text).expect("its end");

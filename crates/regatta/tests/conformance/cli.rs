@@ -1,6 +1,6 @@
 //! The command line as product.md promises it: help, exit codes, `architectures`, `explain`.
 
-use crate::harness::{Launch, PATIENCE, Said, Variant, eventually, program, run};
+use crate::harness::{Launch, Said, Variant, program, run};
 use crate::site::{Site, common};
 use crate::skips::skip;
 use crate::structure::listed;
@@ -252,8 +252,7 @@ pub(crate) fn check_says_that_all_is_well() {
     let begins = format!("symped starts with {}", chosen.join(", "));
     // The server has its own limit on descriptors.
     let until = begins.find("cache.descriptors_max=").expect("it is there");
-    let said = || server.stderr().contains(&begins[..until]);
-    assert!(eventually(PATIENCE, said), "{begins}: {}", server.stderr());
+    server.says(&begins[..until]);
 }
 
 /// `explain` and `serve` are the same program: their heads agree.

@@ -2,7 +2,7 @@
 //! answer meanwhile is of one release, and nothing of the old one stays open.
 
 use crate::client::{Answer, Client};
-use crate::harness::{Launch, PATIENCE, Server, Variant, alive, children, eventually, kill};
+use crate::harness::{Launch, PATIENCE, Server, Variant, alive, children, eventually, kill, soon};
 use crate::site::{Site, pattern};
 use regatta_sys::sandbox::landlock_version;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -199,7 +199,7 @@ pub(crate) fn by_moving_a_whole_tree(variant: &Variant) {
         0 => "which is served",
         _ => "workers that run may not read",
     };
-    assert!(eventually(PATIENCE, || server.stderr().contains(says)), "{}", server.stderr());
+    server.says(says);
     let is_served = || ask(&mut server.connect(), "small.txt", "identity") == 2;
     assert!((0..8).all(|_| eventually(PATIENCE, is_served)), "{}", server.stderr());
 }
@@ -313,13 +313,11 @@ pub(crate) fn rules_belong_to_the_root(variant: &Variant) {
     let headers = site.beside("release-4").join("_headers");
     fs::write(&headers, "/*\n  X-Release: in place\n").expect("a file");
     let field = || server.connect().ask("GET", "/small.txt", &[]).expect(200);
-    let followed = || field().field("X-Release") == Some("in place");
-    assert!(eventually(PATIENCE, followed), "{}", server.stderr());
+    soon(|| field().field("X-Release") == Some("in place"));
     // Unreadable rules remove no field.
     fs::remove_file(&headers).expect("a file");
     fs::create_dir(&headers).expect("a folder");
-    let said = || server.stderr().contains("the rules read before stay in force");
-    assert!(eventually(PATIENCE, said), "{}", server.stderr());
+    server.says("the rules read before stay in force");
     assert_eq!(field().field("X-Release"), Some("in place"));
     // A new worker has the current rules.
     for worker in server.workers() {

@@ -128,6 +128,13 @@ pub(crate) fn eventually(at_most: Duration, mut ask: impl FnMut() -> bool) -> bo
     }
 }
 
+/// Fails unless this is so within [`PATIENCE`]. The report of a server that a failed test had in
+/// use has its standard error.
+#[track_caller]
+pub(crate) fn soon(is_so: impl FnMut() -> bool) {
+    assert!(eventually(PATIENCE, is_so), "not within {PATIENCE:?}");
+}
+
 /// Options to start a server with.
 #[derive(Debug)]
 pub(crate) struct Launch {
@@ -398,6 +405,13 @@ impl Server {
         wait_for(&mut self.child, at_most)
     }
 
+    /// Ends the server by this signal.
+    #[track_caller]
+    pub(crate) fn end(&mut self, signal: Signal) -> ExitStatus {
+        self.signal(signal);
+        self.exit_within(PATIENCE).unwrap_or_else(|| panic!("no end: {}", self.stderr()))
+    }
+
     /// Next line of standard output, if one arrives in time.
     pub(crate) fn stdout_line(&self, at_most: Duration) -> Option<String> {
         lock(&self.stdout).recv_timeout(at_most).ok()
@@ -406,6 +420,13 @@ impl Server {
     /// Lines of its standard error.
     pub(crate) fn stderr(&self) -> String {
         lock(&self.stderr).iter().fold(String::new(), |text, line| text + line + "\n")
+    }
+
+    /// Fails unless the server soon says this on standard error.
+    #[track_caller]
+    pub(crate) fn says(&self, text: &str) {
+        let said = eventually(PATIENCE, || self.stderr().contains(text));
+        assert!(said, "never said: {text}");
     }
 
     /// Value of a counter or gauge, all workers together.

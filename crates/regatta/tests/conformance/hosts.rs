@@ -1,7 +1,7 @@
 //! Hosts with separate roots: each has its own files, rules and pages, whichever task opens them.
 
 use crate::client::Client;
-use crate::harness::{Launch, PATIENCE, Variant, children, eventually, run};
+use crate::harness::{Launch, PATIENCE, Variant, children, eventually, run, soon};
 use crate::site::{Site, pattern};
 use rustix::process::Signal;
 use std::fs;
@@ -115,8 +115,7 @@ pub(crate) fn each_is_deployed(variant: &Variant) {
     // Each gets the other's root.
     lead(NAMES[2], &links[0]);
     lead(NAMES[1], &links[1]);
-    let all = || serves(NAMES[1], 2) && serves(NAMES[2], 1);
-    assert!(eventually(PATIENCE, all), "{}", server.stderr());
+    soon(|| serves(NAMES[1], 2) && serves(NAMES[2], 1));
     assert!(serves(NAMES[0], 0) && !serves(NAMES[1], 1) && !serves(NAMES[2], 2));
 }
 
@@ -175,8 +174,7 @@ pub(crate) fn a_fault_below_one_root_is_its_hosts_alone() {
     assert!(server.stderr().contains("host gone.example, root"), "{}", server.stderr());
     let begun = server.stderr().matches(" starts with ").count();
     server.signal(Signal::HUP);
-    let reloaded = || server.stderr().contains("reload: generation 2 serves");
-    assert!(eventually(PATIENCE, reloaded), "{}", server.stderr());
+    server.says("reload: generation 2 serves");
     assert_eq!(server.stderr().matches(" starts with ").count(), begun + 1);
     serves();
     // Repaired roots are served soon, without a reload.
@@ -184,13 +182,11 @@ pub(crate) fn a_fault_below_one_root_is_its_hosts_alone() {
     fs::write(roots[0].join("index.html"), "here").expect("a file");
     fs::remove_dir(roots[1].join("_headers")).expect("a folder");
     let status = |host: &str| get("/", host).status;
-    let mended = || status("gone.example") == 200 && status("closed.example") == 200;
-    assert!(eventually(PATIENCE, mended), "{}", server.stderr());
+    soon(|| status("gone.example") == 200 && status("closed.example") == 200);
     fs::remove_file(roots[2].join("_headers")).expect("a file");
     fs::create_dir(roots[2].join("_headers")).expect("a folder");
     server.signal(Signal::HUP);
-    let again = || server.stderr().contains("reload: generation 3 serves");
-    assert!(eventually(PATIENCE, again), "{}", server.stderr());
+    server.says("reload: generation 3 serves");
     assert_eq!(get("/", "lines.example").expect(200).field("X-A"), Some("b"));
     assert!(server.stderr().contains("the rules read before stay in force"), "{}", server.stderr());
 }

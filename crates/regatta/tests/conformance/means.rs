@@ -2,7 +2,7 @@
 
 use crate::client::{Client, burst};
 use crate::disk::{tasks, worker};
-use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
+use crate::harness::{Launch, PATIENCE, Server, Variant, eventually, soon};
 use crate::site::common;
 use crate::structure::epolls;
 
@@ -64,8 +64,7 @@ pub(crate) fn a_connection_stays_with_its_scheduler(variant: &Variant) {
     };
     let before = homes(&mut clients);
     (0..BURSTS).for_each(|_| burst(&mut clients, "/size-65537.bin"));
-    let replies = || server.count("replies") == CLIENTS * (1 + BURSTS);
-    assert!(eventually(PATIENCE, replies));
+    soon(|| server.count("replies") == CLIENTS * (1 + BURSTS));
     assert_eq!(homes(&mut clients), before);
     drop(clients);
     let ends = || ["connections_opened", "connections_closed"].map(|name| each(&server, name));

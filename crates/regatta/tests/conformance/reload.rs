@@ -2,7 +2,7 @@
 
 use crate::client::Client;
 use crate::harness::{
-    Launch, PATIENCE, PATIENT, Server, Variant, alive, children, eventually, program, run,
+    Launch, PATIENCE, PATIENT, Server, Variant, alive, children, eventually, program, run, soon,
 };
 use crate::site::{Site, common};
 use regatta_sys::sandbox::landlock_version;
@@ -160,8 +160,7 @@ impl Configured {
         under(self.server.address(), || {
             let said = run(&[command, "--pid", &self.server.pid().to_string()]);
             assert_eq!(said.code, Some(1), "{why}: {said:?}\n{}", self.server.stderr());
-            let is_said = || self.server.stderr().contains(why);
-            assert!(eventually(PATIENCE, is_said), "{why}: {}", self.server.stderr());
+            self.server.says(why);
         });
         // Those that could not begin may still be exiting.
         let of_before = || self.server.workers() == workers;
@@ -424,8 +423,7 @@ pub(crate) fn a_command_waits_for_what_it_has_asked_for() {
     });
     assert_eq!(said.code, Some(1), "{said:?}\n{}", own.server.stderr());
     for part in ["generation 2 serves", "regatta.toml:", "reload: it was refused"] {
-        let is_said = || own.server.stderr().contains(part);
-        assert!(eventually(PATIENCE, is_said), "{part}: {}", own.server.stderr());
+        own.server.says(part);
     }
 }
 
@@ -489,15 +487,13 @@ pub(crate) fn kills_in_between(variant: &Variant) {
     let of_now = || children(server.pid()).into_iter().filter(|pid| !before.contains(pid));
     let killed = of_now().next().expect("a worker of now");
     crate::harness::kill(killed, Signal::KILL);
-    let replaced = || of_now().any(|pid| pid != killed) && !alive(killed);
-    assert!(eventually(PATIENCE, replaced), "{}", server.stderr());
+    soon(|| of_now().any(|pid| pid != killed) && !alive(killed));
     let serves = || TcpStream::connect(server.address()).is_ok();
     assert!(serves());
     server.connect().get("/small.txt").expect(200);
     held.send("\r\n");
     held.answer("GET").expect(200);
-    server.signal(Signal::TERM);
-    assert!(server.exit_within(PATIENCE).is_some_and(|status| status.success()));
+    assert!(server.end(Signal::TERM).success());
 }
 
 /// A deployment can point the root to where confined workers may not read: others serve it.
@@ -514,8 +510,7 @@ pub(crate) fn a_root_out_of_reach(variant: &Variant) {
     assert!(eventually(PATIENCE, || is_served(b"other")), "{}", server.stderr());
     if landlock_version() > 0 {
         let said = ["(server.sandbox): reloading", "generation 2 serves"];
-        let all = || said.iter().all(|said| server.stderr().contains(said));
-        assert!(eventually(PATIENCE, all), "{}", server.stderr());
+        soon(|| said.iter().all(|said| server.stderr().contains(said)));
     }
 }
 
@@ -610,8 +605,7 @@ pub(crate) fn nothing_is_left(variant: &Variant) {
     let reloads = |generations: std::ops::Range<u64>| {
         for generation in generations {
             succeed(&server, "reload");
-            let gone = || server.stderr().contains(&format!("generation {generation} is gone"));
-            assert!(eventually(PATIENCE, gone), "{generation}: {}", server.stderr());
+            server.says(&format!("generation {generation} is gone"));
         }
         // The master forgets a generation a moment after reporting its end.
         std::thread::sleep(Duration::from_millis(100));

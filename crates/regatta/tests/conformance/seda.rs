@@ -108,8 +108,7 @@ pub(crate) fn the_disk_stage_grows_and_shrinks(variant: &Variant) {
     let pid = worker(&server);
     let reads = || tasks(pid).iter().filter(|name| *name == "disk").count();
     assert!(eventually(PATIENCE, || reads() == 1), "{} threads for the disk", reads());
-    let is_told = || server.stderr().contains("stage disk: threads=4: queue=");
-    assert!(eventually(PATIENCE, is_told), "{}", server.stderr());
+    server.says("stage disk: threads=4: queue=");
 }
 
 /// At the limit of requests inside, the next gets an error, or its connection is closed.

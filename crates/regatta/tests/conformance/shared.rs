@@ -2,7 +2,7 @@
 
 use crate::client::{Client, get, get_all};
 use crate::harness::{
-    Launch, PATIENCE, Server, Variant, alive, eventually, kill, serve_root, uid_of,
+    Launch, PATIENCE, Server, Variant, alive, eventually, kill, serve_root, soon, uid_of,
 };
 use crate::site::{SIZES, Site, common, sized};
 use crate::skips::skip;
@@ -90,8 +90,7 @@ pub(crate) fn the_master_has_a_table_of_its_own(variant: &Variant) {
     // A worker that was started later than the others.
     let (workers, first) = (server.workers().len(), server.workers()[0]);
     kill(first, Signal::KILL);
-    let replaced = || server.workers().len() == workers && !server.workers().contains(&first);
-    assert!(eventually(PATIENCE, replaced), "{}", server.stderr());
+    soon(|| server.workers().len() == workers && !server.workers().contains(&first));
     check(&server);
 }
 
@@ -108,8 +107,7 @@ pub(crate) fn a_killed_keeper_is_replaced(variant: &Variant) {
     }
     assert!(eventually(PATIENCE, || before.iter().all(|pid| !alive(*pid))), "{before:?}");
     assert!(eventually(PATIENCE, || server.workers().len() == workers), "{}", server.stderr());
-    let told = || server.stderr().contains("the keeper (process");
-    assert!(eventually(PATIENCE, told), "{}", server.stderr());
+    server.says("the keeper (process");
     server.connect().get("/size-65537.bin").expect(200);
     let open = || server.count("connections_open");
     assert!(eventually(PATIENCE, || open() == 0), "{} connections", open());

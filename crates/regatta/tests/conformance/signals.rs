@@ -65,8 +65,7 @@ pub(crate) fn hangup_with_an_error_changes_nothing(variant: &Variant) {
     let mut server = launch.arg("--config").arg(config.to_str().expect("text")).start();
     fs::write(&config, "[content]\nnosniff = 17\nnonsense = [\n").expect("a file");
     server.signal(Signal::HUP);
-    let said = || server.stderr().contains("regatta.toml:");
-    assert!(eventually(PATIENCE, said), "no place: {}", server.stderr());
+    server.says("regatta.toml:");
     for _ in 0..10 {
         let answer = server.connect().get("/file.txt").expect(200);
         assert!(answer.field("X-Content-Type-Options").is_some(), "{}", answer.brief());
@@ -95,8 +94,7 @@ pub(crate) fn usr1_reopens_the_log(variant: &Variant) {
     assert!(eventually(PATIENCE, is_given), "the old log goes on: {}", server.stderr());
     server.connect().get("/file.txt?after").expect(200);
     // The end writes all waiting lines, sooner than their age would.
-    server.signal(Signal::TERM);
-    assert!(server.exit_within(PATIENCE).is_some(), "never ended: {}", server.stderr());
+    server.end(Signal::TERM);
     assert!(has(&log, "?after"), "no line in the new log");
     let is_somewhere = |word| has(&log, word) || has(&old, word);
     assert!(is_somewhere("?before") && is_somewhere("?between"), "a line is lost");
@@ -147,7 +145,7 @@ pub(crate) fn other_signals_end_nothing(variant: &Variant) {
         server.signal(signal);
     }
     let said = "warning[signal-ignored]: SIGALRM has no meaning here and was ignored";
-    assert!(eventually(PATIENCE, || server.stderr().contains(said)), "{}", server.stderr());
+    server.says(said);
     server.connect().get("/small.txt").expect(200);
     assert!(server.exit_within(Duration::ZERO).is_none());
 }
@@ -242,8 +240,7 @@ pub(crate) fn pid_file(variant: &Variant) {
     let whose = format!("it is of the server that runs as process {}", server.pid());
     assert!(said.code == Some(2) && said.stderr.contains(&whose), "{said:?}");
     assert_eq!(fs::read_to_string(&path).expect("a pid file"), text);
-    server.signal(Signal::TERM);
-    assert!(server.exit_within(PATIENCE).is_some());
+    server.end(Signal::TERM);
     assert!(!path.exists(), "the pid file is left behind");
     // The target of a link is not written to.
     let theirs = site.beside("theirs");
