@@ -41,16 +41,12 @@ fn ask(folder: &Folder, target: &str) -> (String, String) {
 
 /// Waits for an answer of `/ready` with this status, and returns its body.
 fn ready(folder: &Folder, status: &str) -> Value {
-    let start = Instant::now();
-    loop {
-        if let Some((head, body)) = try_ask(folder, "/ready", "")
-            && head.starts_with(&format!("HTTP/1.1 {status} "))
-        {
-            return serde_json::from_str(&body).unwrap();
-        }
-        assert!(start.elapsed() < PATIENCE, "/ready is never {status}");
-        thread::sleep(Duration::from_millis(10));
-    }
+    let mut found = None;
+    eventually(&format!("/ready is never {status}"), || {
+        found = try_ask(folder, "/ready", "");
+        found.as_ref().is_some_and(|(head, _)| head.starts_with(&format!("HTTP/1.1 {status} ")))
+    });
+    serde_json::from_str(&found.unwrap().1).unwrap()
 }
 
 /// Values of `/metrics`, by name and labels; times converted to nanoseconds.
@@ -73,13 +69,6 @@ fn assert_grown(earlier: &BTreeMap<String, u64>, later: &BTreeMap<String, u64>) 
     }
 }
 
-/// Processes that the server has started, the first started first.
-fn children(server: &Server) -> Vec<u32> {
-    let pid = server.child.id();
-    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
-    children.split_whitespace().map(|child| child.parse().unwrap()).collect()
-}
-
 pub(crate) fn metrics_are_what_top_shows_and_only_grow() {
     for architecture in ["symped", "mt", "shared-symped"] {
         let folder = Folder::new();
@@ -88,12 +77,12 @@ pub(crate) fn metrics_are_what_top_shows_and_only_grow() {
             assert!(server.get().ends_with("hello\n"));
         }
         let earlier = metrics(&folder, OPENMETRICS);
-        let pid = server.child.id().to_string();
+        let pid = server.pid().to_string();
         let top = run(&["top", "--once", "--interval", "0", "--json", "--pid", &pid]);
         let later = metrics(&folder, "*/*");
         assert_eq!(earlier["regatta_requests_total"], 5);
         assert_grown(&earlier, &later);
-        let document: Value = serde_json::from_str(text(&top.stdout)).unwrap();
+        let document: Value = serde_json::from_str(&top.stdout).unwrap();
         for (name, value) in document["total"]["counters"].as_object().unwrap() {
             let Some(first) = earlier.get(&format!("regatta_{name}_total")) else { continue };
             let (value, last) = (value.as_u64().unwrap(), later[&format!("regatta_{name}_total")]);
@@ -111,8 +100,7 @@ pub(crate) fn metrics_are_what_top_shows_and_only_grow() {
         assert_eq!(status["server"]["architecture"], architecture);
         let (_, config) = ask(&folder, "/config");
         assert!(config.contains(&format!("architecture = \"{architecture}\"")), "{config}");
-        server.signal("TERM");
-        assert_eq!(server.end().0, Some(0));
+        server.ends("TERM");
     }
 }
 
@@ -122,7 +110,7 @@ pub(crate) fn what_is_killed_is_replaced_and_its_counts_stay() {
     assert!(server.get().ends_with("hello\n"));
     assert_eq!(ready(&folder, "200")["answering"], 1);
     let earlier = metrics(&folder, OPENMETRICS);
-    let before = children(&server);
+    let before = children(server.pid());
     let [worker, admin] = before[..] else { panic!("a worker and the admin process: {before:?}") };
     for killed in [admin, worker] {
         signal(killed, "KILL");
@@ -134,13 +122,11 @@ pub(crate) fn what_is_killed_is_replaced_and_its_counts_stay() {
     let later = metrics(&folder, OPENMETRICS);
     assert_grown(&earlier, &later);
     assert_eq!(later["regatta_requests_total"], 2);
-    let after = children(&server);
+    let after = children(server.pid());
     assert!(after.len() == 2 && after.iter().all(|pid| !before.contains(pid)), "{after:?}");
     let mode = fs::metadata(folder.path("admin")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    server.signal("TERM");
-    let (code, said, _) = server.end();
-    assert_eq!(code, Some(0));
+    let said = server.ends("TERM");
     let expect = format!("the admin process (process {admin}) was killed by signal 9; replaced in");
     assert!(said.contains(&expect), "{said}");
     assert!(after.into_iter().all(is_gone) && !Path::new(&folder.path("admin")).exists());
@@ -155,23 +141,19 @@ pub(crate) fn the_admin_process_is_confined_as_workers_are() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let (socket, log) = (folder.path("admin"), folder.path("error.log"));
-    let mut child = Command::new(PROGRAM)
+    let mut command = Command::new(PROGRAM);
+    command
         .args(["serve", &folder.path("www"), "--listen", "127.0.0.1:0", "--architecture", "sped"])
         .args(["--set", &format!("admin.listen=unix:{socket}"), "--set", "server.sandbox=required"])
         .args(["--set", &format!("log.error={log}")])
-        .env("REGATTA_INJECT", format!("probe_port={port}"))
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let _ = BufReader::new(child.stdout.take().unwrap()).lines().next();
-    let server = Server { child, addresses: Vec::new() };
+        .env("REGATTA_INJECT", format!("probe_port={port}"));
+    let server = Server::spawn(&mut command, 1);
     ready(&folder, "200");
     let status: Value = serde_json::from_str(&ask(&folder, "/status?rates=0").1).unwrap();
     let memory = &status["total"]["memory"];
     assert!(memory.to_string().contains(|digit| matches!(digit, '1'..='9')), "{status}");
     let worker = status["workers"][0]["pid"].as_u64().unwrap();
-    let all = children(&server);
+    let all = children(server.pid());
     let admin = all.iter().find(|pid| u64::from(**pid) != worker).expect("the admin process");
     let kernel = fs::read_to_string(format!("/proc/{admin}/status")).unwrap();
     let of = |name: &str| {
@@ -179,9 +161,7 @@ pub(crate) fn the_admin_process_is_confined_as_workers_are() {
         line.map(|value| value.trim().to_owned()).unwrap_or_default()
     };
     assert_eq!((of("NoNewPrivs:"), of("CapPrm:")), ("1".to_owned(), "0".repeat(16)));
-    server.signal("TERM");
-    let (code, said, _) = server.end();
-    assert_eq!(code, Some(0));
+    let said = server.ends("TERM");
     let probes: Vec<&str> = said.lines().filter(|line| line.starts_with("probe: ")).collect();
     let (access, perm) = (Errno::ACCESS.raw_os_error(), Errno::PERM.raw_os_error());
     let since = |version, errno| if landlock_version() < version { 0 } else { errno };
@@ -197,8 +177,7 @@ pub(crate) fn the_socket_of_another_program_at_the_same_path_stays() {
     ready(&folder, "200");
     fs::remove_file(folder.path("admin")).unwrap();
     let _other = UnixListener::bind(folder.path("admin")).unwrap();
-    server.signal("TERM");
-    assert_eq!(server.end().0, Some(0));
+    server.ends("TERM");
     UnixStream::connect(folder.path("admin")).expect("it is the other's");
 }
 
@@ -217,16 +196,10 @@ pub(crate) fn a_socket_that_a_reload_moves_leaves_no_file() {
     let server = Server::start(1, &["serve", "--config", &config]);
     assert!(Path::new(&folder.path("first")).exists());
     write("admin");
-    let pid = server.child.id().to_string();
-    assert!(run(&["reload", "--pid", &pid]).status.success());
+    assert_eq!(server.reload().code, Some(0));
     assert_eq!(ready(&folder, "200")["generation"], 2);
-    let start = Instant::now();
-    while Path::new(&folder.path("first")).exists() {
-        assert!(start.elapsed() < PATIENCE, "the file of the first is left");
-        thread::sleep(Duration::from_millis(5));
-    }
-    server.signal("TERM");
-    assert_eq!(server.end().0, Some(0));
+    eventually("the file of the first is left", || !Path::new(&folder.path("first")).exists());
+    server.ends("TERM");
     assert!(!Path::new(&folder.path("admin")).exists());
 }
 
@@ -243,7 +216,7 @@ pub(crate) fn monitors_are_answered_through_reloads() {
     };
     let mut earlier = of_server();
     for generation in 2..5 {
-        let before = children(&server);
+        let before = children(server.pid());
         server.signal("HUP");
         let (start, mut cut) = (Instant::now(), 0);
         loop {
@@ -264,13 +237,9 @@ pub(crate) fn monitors_are_answered_through_reloads() {
         assert_grown(&earlier, &later);
         assert_eq!(later["regatta_generation"], generation);
         earlier = later;
-        while before.iter().any(|pid| !is_gone(*pid)) {
-            assert!(start.elapsed() < PATIENCE, "old ones are left");
-            thread::sleep(Duration::from_millis(5));
-        }
+        eventually("old ones are left", || before.iter().all(|pid| is_gone(*pid)));
     }
-    server.signal("TERM");
-    assert_eq!(server.end().0, Some(0));
+    server.ends("TERM");
     assert!(!Path::new(&folder.path("admin")).exists());
 }
 
@@ -310,13 +279,9 @@ pub(crate) fn an_admin_process_that_stays_stopped_is_replaced() {
         let said = format!("log.error={log}");
         let server = serve(&folder, &["--architecture", architecture, "--set", &said]);
         ready(&folder, "200");
-        let admin = *children(&server).last().expect("it is started last");
+        let admin = *children(server.pid()).last().expect("it is started last");
         signal(admin, "STOP");
-        let start = Instant::now();
-        while !is_gone(admin) {
-            assert!(start.elapsed() < PATIENCE, "{architecture}");
-            thread::sleep(Duration::from_millis(20));
-        }
+        eventually(architecture, || is_gone(admin));
         ready(&folder, "200");
         let said = fs::read_to_string(&log).unwrap();
         let killed = format!("the admin process (process {admin}) has not answered for ");
@@ -329,14 +294,10 @@ pub(crate) fn the_admin_process_ends_with_a_master_that_is_killed() {
     let folder = Folder::new();
     let mut server = serve(&folder, &["--architecture", "sped"]);
     ready(&folder, "200");
-    let all = children(&server);
+    let all = children(server.pid());
     assert_eq!(all.len(), 2);
     server.child.kill().unwrap();
-    let start = Instant::now();
-    while !all.iter().all(|pid| is_gone(*pid)) {
-        assert!(start.elapsed() < PATIENCE);
-        thread::sleep(Duration::from_millis(5));
-    }
+    eventually("they outlive their master", || all.iter().all(|pid| is_gone(*pid)));
     // Its leftovers are no obstacle.
     let _server = serve(&folder, &["--architecture", "sped"]);
     ready(&folder, "200");
@@ -361,16 +322,12 @@ pub(crate) fn the_service_manager_hears_of_start_life_reloads_and_end() {
         let count = manager.recv(&mut bytes).unwrap();
         text(&bytes[..count]).to_owned()
     };
-    let mut child = Command::new(PROGRAM)
+    let mut command = Command::new(PROGRAM);
+    command
         .args(["serve", &folder.path("www"), "--listen", "127.0.0.1:0", "--architecture", "sped"])
         .env("NOTIFY_SOCKET", folder.path("notify"))
-        .env("WATCHDOG_USEC", "400000")
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let _ = BufReader::new(child.stdout.take().unwrap()).lines().next();
-    let server = Server { child, addresses: Vec::new() };
+        .env("WATCHDOG_USEC", "400000");
+    let server = Server::spawn(&mut command, 1);
     let first_of = |other: &str| assert_eq!(hear_other(&hear), other);
     first_of("READY=1\nSTATUS=serving with 1 worker (sped), generation 1\n");
     let start = Instant::now();

@@ -1,6 +1,7 @@
 //! Children of the master that are stopped or killed, or wait for something that never arrives.
 //! Each is noticed, and none blocks the master.
-use super::{Folder, PATIENCE, Server, is_gone, run, signal, skip, text};
+use super::{Folder, PATIENCE, Server, is_gone, signal, skip};
+use crate::harness::children;
 use regatta_testkit::executables;
 use std::{
     fs,
@@ -11,11 +12,6 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-
-fn children(pid: u32) -> Vec<u32> {
-    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-    children.unwrap_or_default().split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
-}
 
 /// Waits until `is_so` is true.
 fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
@@ -52,7 +48,7 @@ impl Watched {
     }
 
     fn pid(&self) -> u32 {
-        self.server.child.id()
+        self.server.pid()
     }
 
     /// Gets an answer, even if some connections fail meanwhile.
@@ -86,10 +82,25 @@ impl Watched {
         other.unwrap()
     }
 
+    /// Makes the configuration a FIFO without a writer, and reloads. Returns the trial, which
+    /// waits for the file, and the worker.
+    fn hang_a_trial(&self, config: &str) -> (u32, u32) {
+        let worker = children(self.pid())[0];
+        fs::remove_file(config).unwrap();
+        assert!(Command::new("mkfifo").arg(config).status().unwrap().success());
+        self.server.signal("HUP");
+        (self.other_child(&[worker]), worker)
+    }
+
+    /// Kills the worker, and fails unless another serves at once.
+    fn replaces_at_once(&self, worker: u32) {
+        signal(worker, "KILL");
+        self.logs(&format!("worker 0 (process {worker}) was killed by signal 9; replaced in 0 ms"));
+        self.get();
+    }
+
     fn ends(self) {
-        self.server.signal("TERM");
-        let (code, said, _) = self.server.end();
-        assert_eq!(code, Some(0), "{said}");
+        self.server.ends("TERM");
     }
 }
 
@@ -149,15 +160,9 @@ pub(crate) fn a_keeper_that_is_stopped_while_its_workers_end_is_replaced() {
 /// The file is a FIFO without a writer: its readers wait. The master does not.
 pub(crate) fn a_configuration_that_blocks_holds_up_no_master() {
     let watched = Watched::start("sped", &[]);
-    let (config, worker) = (watched.folder.path("regatta.toml"), children(watched.pid())[0]);
-    fs::remove_file(&config).unwrap();
-    assert!(Command::new("mkfifo").arg(&config).status().unwrap().success());
-    let begun = Instant::now();
-    watched.server.signal("HUP");
-    let trial = watched.other_child(&[worker]);
-    signal(worker, "KILL");
-    watched.logs(&format!("worker 0 (process {worker}) was killed by signal 9; replaced in 0 ms"));
-    watched.get();
+    let (config, begun) = (watched.folder.path("regatta.toml"), Instant::now());
+    let (trial, worker) = watched.hang_a_trial(&config);
+    watched.replaces_at_once(worker);
     fs::rename(watched.folder.path("error.log"), watched.folder.path("old.log")).unwrap();
     watched.server.signal("USR1");
     wait_for("another log", || Path::new(&watched.folder.path("error.log")).exists());
@@ -165,8 +170,8 @@ pub(crate) fn a_configuration_that_blocks_holds_up_no_master() {
     assert!(is_gone(trial));
     assert!(begun.elapsed() < 3 * PATIENCE, "{:?}", begun.elapsed());
     write_config(&watched.folder, &config, "sped", "");
-    let reload = run(&["reload", "--pid", &watched.pid().to_string()]);
-    assert!(reload.status.success(), "{}", text(&reload.stderr));
+    let reload = watched.server.reload();
+    assert_eq!(reload.code, Some(0), "{}", reload.stderr);
     watched.logs("reload: generation 2 serves");
     watched.get();
     watched.ends();
@@ -174,11 +179,7 @@ pub(crate) fn a_configuration_that_blocks_holds_up_no_master() {
 
 pub(crate) fn the_server_ends_while_a_trial_waits_for_its_configuration() {
     let watched = Watched::start("sped", &[]);
-    let (config, worker) = (watched.folder.path("regatta.toml"), children(watched.pid())[0]);
-    fs::remove_file(&config).unwrap();
-    assert!(Command::new("mkfifo").arg(&config).status().unwrap().success());
-    watched.server.signal("HUP");
-    let trial = watched.other_child(&[worker]);
+    let (trial, _) = watched.hang_a_trial(&watched.folder.path("regatta.toml"));
     watched.ends();
     wait_for("the trial ends", || is_gone(trial));
 }
@@ -190,11 +191,8 @@ pub(crate) fn a_trial_that_is_stopped_or_killed_refuses_the_reload() {
         ("KILL", "reload: the program was killed by signal 9 when it was tried"),
     ] {
         let watched = Watched::start("sped", &[]);
-        let (config, worker) = (watched.folder.path("regatta.toml"), children(watched.pid())[0]);
-        fs::remove_file(&config).unwrap();
-        assert!(Command::new("mkfifo").arg(&config).status().unwrap().success());
-        watched.server.signal("HUP");
-        let trial = watched.other_child(&[worker]);
+        let config = watched.folder.path("regatta.toml");
+        let (trial, _) = watched.hang_a_trial(&config);
         signal(trial, name);
         watched.logs(says);
         watched.logs("reload: it was refused: the workers that serve go on as they are");
@@ -221,8 +219,7 @@ pub(crate) fn what_a_trial_starts_ends_with_it() {
     server.signal("USR2");
     wait_for("the wrapper runs", || Path::new(&mark).exists());
     let left: u32 = fs::read_to_string(&mark).unwrap().trim().parse().unwrap();
-    server.signal("TERM");
-    assert_eq!(server.end().0, Some(0));
+    server.ends("TERM");
     wait_for("what it has started ends", || is_gone(left));
 }
 
@@ -270,9 +267,7 @@ pub(crate) fn a_file_server_that_hangs_holds_up_no_master() {
     let Some(hung) = Hung::over(&state) else { return skip("needs /dev/fuse and root") };
     watched.server.signal("HUP");
     let trial = watched.other_child(&[worker]);
-    signal(worker, "KILL");
-    watched.logs(&format!("worker 0 (process {worker}) was killed by signal 9; replaced in 0 ms"));
-    watched.get();
+    watched.replaces_at_once(worker);
     watched.logs("reload: it took too long to try, and was killed");
     wait_for("the trial ends", || is_gone(trial));
     drop(hung);

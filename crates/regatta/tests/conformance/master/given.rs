@@ -44,14 +44,6 @@ fn said(folder: &Folder) -> String {
     fs::read_to_string(folder.path("said")).unwrap_or_default()
 }
 
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < PATIENCE, "{what}");
-        thread::sleep(Duration::from_millis(2));
-    }
-}
-
 /// Waits for the end, and returns the exit code.
 fn end(mut server: Server, signal: &str) -> Option<i32> {
     server.signal(signal);
@@ -60,10 +52,8 @@ fn end(mut server: Server, signal: &str) -> Option<i32> {
 }
 
 /// Sends a request, and checks the answer.
-fn ask(mut stream: impl Read + Write) {
-    stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
+fn ask(stream: impl Read + Write) {
+    let answer = get(stream);
     assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("hello\n"), "{answer:?}");
 }
 
@@ -163,23 +153,22 @@ pub(crate) fn reloads_keep_given_sockets_beside_others_and_their_files_stay() {
     let give = || vec![tcp.try_clone().unwrap().into(), unix.try_clone().unwrap().into()];
     let arguments = ["--config", &config, "--architecture", "sped"];
     let server = start(&folder, give(), 4, &arguments);
-    let (pid, bound) = (server.child.id(), server.addresses[0]);
+    let (pid, bound) = (server.pid(), server.addresses[0]);
     let all_answer = || {
         server.addresses.iter().for_each(|address| ask(connect(*address)));
         [&path, &own].into_iter().for_each(|path| ask(UnixStream::connect(path).unwrap()));
     };
     all_answer();
-    let reload = || run(&["reload", "--pid", &pid.to_string()]);
     for _ in 0..2 {
-        let reloaded = reload();
-        assert!(reloaded.status.success(), "{reloaded:?} {}", said(&folder));
+        let reloaded = server.reload();
+        assert_eq!(reloaded.code, Some(0), "{reloaded:?} {}", said(&folder));
         all_answer();
     }
     let environment = fs::read(format!("/proc/{pid}/environ")).unwrap();
     assert!(!text(&environment).contains("LISTEN_"), "{}", text(&environment));
     // Connections to a socket without a listener would wait for ever.
     say(&["127.0.0.1:0", &own_place, &given]);
-    assert!(!reload().status.success());
+    assert_ne!(server.reload().code, Some(0));
     assert!(said(&folder).contains(&format!("has given a socket at {tcp_place}")));
     all_answer();
     // A client prolongs the drain: sockets that the server opened itself are closed.
@@ -200,8 +189,8 @@ pub(crate) fn reloads_keep_given_sockets_beside_others_and_their_files_stay() {
 
 /// Number of open connections.
 fn accepted(server: &Server) -> u64 {
-    let top = run(&["top", "--json", "--pid", &server.child.id().to_string()]);
-    let top: serde_json::Value = serde_json::from_slice(&top.stdout).unwrap();
+    let top = run(&["top", "--json", "--pid", &server.pid().to_string()]);
+    let top: serde_json::Value = serde_json::from_str(&top.stdout).unwrap();
     top["total"]["gauges"]["connections_open"].as_u64().unwrap()
 }
 

@@ -7,12 +7,9 @@ use std::os::unix::{
 
 /// Answer to a request for the index over the socket.
 fn get(path: &str) -> String {
-    let mut stream = UnixStream::connect(path).unwrap();
+    let stream = UnixStream::connect(path).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
-    text
+    super::get(stream)
 }
 
 pub(crate) fn a_path_is_listened_on_until_the_end() {
@@ -26,11 +23,10 @@ pub(crate) fn a_path_is_listened_on_until_the_end() {
     assert!(get(&path).ends_with("hello\n") && server.get().ends_with("hello\n"));
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
     let other = run(&["serve", &folder.path("www"), "--listen", &listen]);
-    assert_eq!(other.status.code(), Some(1));
-    assert!(text(&other.stderr).contains(&format!("`ss -lxp src {path}`")), "{other:?}");
+    assert_eq!(other.code, Some(1));
+    assert!(other.stderr.contains(&format!("`ss -lxp src {path}`")), "{other:?}");
     assert!(get(&path).ends_with("hello\n"), "it was left alone");
-    server.signal("TERM");
-    assert_eq!(server.end().0, Some(0));
+    server.ends("TERM");
     assert!(!Path::new(&path).exists());
     let logged = fs::read_to_string(&log).unwrap();
     assert_eq!(logged.lines().filter(|line| line.starts_with("unix: - - [")).count(), 2);
@@ -43,18 +39,13 @@ pub(crate) fn a_socket_that_is_left_behind_is_replaced_and_no_other_is_removed()
     let mut killed = Server::serve(&folder, &["--listen", &listen]);
     let worker = killed.worker();
     killed.child.kill().unwrap();
-    let start = Instant::now();
-    while !is_gone(worker) {
-        assert!(start.elapsed() < PATIENCE, "it listens still");
-        thread::sleep(Duration::from_millis(2));
-    }
+    eventually("it listens still", || is_gone(worker));
     assert!(Path::new(&path).exists());
     let server = Server::serve(&folder, &["--listen", &listen]);
     assert!(get(&path).ends_with("hello\n"));
     fs::remove_file(&path).unwrap();
     let _another = UnixListener::bind(&path).unwrap();
-    server.signal("TERM");
-    assert_eq!(server.end().0, Some(0));
+    server.ends("TERM");
     assert!(Path::new(&path).exists(), "it is another's");
 }
 
@@ -77,22 +68,17 @@ pub(crate) fn a_reload_keeps_the_paths_that_stay() {
     assert!(get(&stays).ends_with("hello\n") && get(&goes).ends_with("hello\n"));
     let inode = fs::metadata(&stays).unwrap().ino();
     say(&comes, "0600", 1);
-    let reloaded = run(&["reload", "--pid", &server.child.id().to_string()]);
-    if !reloaded.status.success() {
+    let reloaded = server.reload();
+    if reloaded.code != Some(0) {
         server.signal("TERM");
         panic!("{reloaded:?} {:?}", server.end());
     }
     assert!(get(&stays).ends_with("hello\n") && get(&comes).ends_with("hello\n"));
-    let start = Instant::now();
-    while Path::new(&goes).exists() {
-        assert!(start.elapsed() < PATIENCE, "it is configured no more");
-        thread::sleep(Duration::from_millis(5));
-    }
+    eventually("it is configured no more", || !Path::new(&goes).exists());
     assert!(get(&stays).ends_with("hello\n"), "its socket has not ended with the others");
     let found = fs::metadata(&stays).unwrap();
     assert_eq!((found.ino(), found.permissions().mode() & 0o777), (inode, 0o600));
-    server.signal("TERM");
-    assert_eq!(server.end().0, Some(0));
+    server.ends("TERM");
     assert!(!Path::new(&stays).exists() && !Path::new(&comes).exists());
 }
 
@@ -107,14 +93,13 @@ pub(crate) fn a_reload_takes_no_socket_of_another_program() {
     let _another = UnixListener::bind(&path).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     let before = fs::metadata(&path).unwrap();
-    let reload = run(&["reload", "--pid", &server.child.id().to_string()]);
-    assert!(reload.status.success(), "{}", fs::read_to_string(&log).unwrap());
+    let reload = server.reload();
+    assert_eq!(reload.code, Some(0), "{}", fs::read_to_string(&log).unwrap());
     assert!(server.get().ends_with("hello\n"));
     let after = fs::metadata(&path).unwrap();
     let of = |facts: &fs::Metadata| (facts.mode(), facts.uid(), facts.ino());
     assert_eq!(of(&after), of(&before));
-    server.signal("TERM");
-    assert_eq!(server.end().0, Some(0));
+    server.ends("TERM");
     assert_eq!(of(&fs::metadata(&path).unwrap()), of(&before), "it is another's");
 }
 
@@ -125,11 +110,10 @@ pub(crate) fn a_reload_does_not_write_the_number_of_the_server_again() {
     let sets = [format!("server.pid_file={path}"), format!("log.error={log}")];
     let server = Server::serve(&folder, &["--set", &sets[0], "--set", &sets[1]]);
     let before = fs::metadata(&path).unwrap();
-    let reload = run(&["reload", "--pid", &server.child.id().to_string()]);
-    assert!(reload.status.success(), "{}", fs::read_to_string(&log).unwrap());
+    let reload = server.reload();
+    assert_eq!(reload.code, Some(0), "{}", fs::read_to_string(&log).unwrap());
     let after = fs::metadata(&path).unwrap();
     assert_eq!((after.ino(), after.mtime_nsec()), (before.ino(), before.mtime_nsec()));
-    server.signal("TERM");
-    assert_eq!(server.end().0, Some(0));
+    server.ends("TERM");
     assert!(!Path::new(&path).exists());
 }
