@@ -395,6 +395,11 @@ impl Server {
         held.difference(&self.listening).filter(|socket| !local.contains(*socket)).count()
     }
 
+    /// Runs `regatta reload` or `regatta upgrade` for the server.
+    pub(crate) fn asks(&self, command: &str) -> Said {
+        run(&[command, "--pid", &self.pid().to_string()])
+    }
+
     /// Sends the master a signal.
     pub(crate) fn signal(&self, signal: Signal) {
         kill(self.pid(), signal);

@@ -112,9 +112,8 @@ pub(crate) fn who_retires_cuts_nobody_short(variant: &Variant) {
 pub(crate) fn a_reload_begins_with_as_many_as_are_busy(variant: &Variant) {
     let server = start(variant);
     let clients = server.busy_clients(12);
-    let pid = server.pid().to_string();
-    let said = run(&["reload", "--pid", &pid]);
-    assert_eq!(said.code, Some(0), "{said:?}\n{}", server.stderr());
+    let said = server.asks("reload");
+    assert_eq!(said.code, Some(0), "{said:?}");
     let [posts, ..] = processes(&server);
     assert_eq!(posts, 15, "3 as always, and 12");
     drop(clients);

@@ -2,8 +2,9 @@
 
 use crate::client::Client;
 use crate::harness::{
-    Launch, PATIENCE, PATIENT, Server, Variant, alive, children, eventually, program, run, soon,
+    Launch, PATIENCE, PATIENT, Server, Variant, alive, children, eventually, program, soon,
 };
+use crate::shared::{Stop, descriptors};
 use crate::site::{Site, common};
 use regatta_sys::sandbox::landlock_version;
 use regatta_testkit::executables;
@@ -21,6 +22,8 @@ use std::time::{Duration, Instant};
 const CLIENTS: usize = 6;
 /// Pause between two requests of a client: much less than an idle connection has in a drain.
 const BETWEEN: Duration = Duration::from_millis(20);
+/// An address with a port of the kernel's choice.
+const ANY: &str = "127.0.0.1:0";
 /// Idle time after which, on a crowded machine, a connection may have been closed. The client must
 /// repeat a request that crosses that (RFC 9112 §9.3.1).
 const IDLE_MAX: Duration = Duration::from_millis(100);
@@ -44,20 +47,11 @@ fn ask(address: SocketAddr, keep: bool, stop: &AtomicBool) -> u64 {
     answers
 }
 
-/// Stops the clients even if a test fails: the scope waits for them.
-struct Stopping<'a>(&'a AtomicBool);
-
-impl Drop for Stopping<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 /// Makes a change while clients ask for a file; none of them may fail.
 fn under(address: SocketAddr, change: impl FnOnce()) {
     let stop = AtomicBool::new(false);
     let answers: u64 = std::thread::scope(|scope| {
-        let stopping = Stopping(&stop);
+        let stopping = Stop(&stop);
         let clients: Vec<_> = (0..CLIENTS)
             .map(|client| {
                 let stop = &stop;
@@ -76,8 +70,8 @@ fn under(address: SocketAddr, change: impl FnOnce()) {
 /// Asks for another generation, and waits until all processes of the earlier one have ended.
 fn succeed(server: &Server, command: &str) {
     let before = children(server.pid());
-    let said = run(&[command, "--pid", &server.pid().to_string()]);
-    assert_eq!(said.code, Some(0), "{said:?}\n{}", server.stderr());
+    let said = server.asks(command);
+    assert_eq!(said.code, Some(0), "{said:?}");
     let left = || before.iter().any(|pid| alive(*pid));
     assert!(eventually(PATIENCE, || !left()), "{command}: {}", server.stderr());
     assert!(!children(server.pid()).is_empty());
@@ -102,24 +96,25 @@ pub(crate) fn under_load(variant: &Variant) {
 }
 
 /// A server over a configuration file that can be replaced.
-struct Configured {
+struct Configured<'a> {
+    variant: &'a Variant,
     site: Site,
     server: Server,
 }
 
-impl Configured {
+impl<'a> Configured<'a> {
     /// Starts a server on a separate address, and on one that the file names.
-    fn new(variant: &Variant, program: &Path) -> Self {
+    fn new(variant: &'a Variant, program: &Path) -> Self {
         let site = Site::with(&[("small.txt", "text"), ("other/small.txt", "other")]);
         let config = site.beside("regatta.toml");
         fs::write(&config, "").expect("a file");
         let launch = Launch::of(program).arg("--config").arg(config.to_str().expect("text"));
         let root = site.root().to_str().expect("text").to_owned();
         // A file cannot override the command line.
-        let text = Self::text(variant.architecture, &root, &["127.0.0.1:0"], variant.settings);
+        let text = Self::text(variant.architecture, &root, &[ANY], variant.settings);
         fs::write(&config, text).expect("a file");
         let server = launch.listens(1).start();
-        Self { site, server }
+        Self { variant, site, server }
     }
 
     fn text(architecture: &str, root: &str, listen: &[&str], settings: &[&str]) -> String {
@@ -145,6 +140,12 @@ impl Configured {
         fs::write(self.site.beside("regatta.toml"), text).expect("a file");
     }
 
+    /// Text for the same architecture and root: these addresses, and more settings.
+    fn same(&self, listen: &[&str], more: &[&str]) -> String {
+        let settings = [self.variant.settings, more].concat();
+        Self::text(self.variant.architecture, &self.root(), listen, &settings)
+    }
+
     /// Whether the generation before the serving one is gone.
     fn has_one_generation(&self) -> bool {
         let errors = self.server.stderr();
@@ -158,8 +159,8 @@ impl Configured {
         assert!(eventually(PATIENCE, || self.has_one_generation()), "{}", self.server.stderr());
         let workers = self.server.workers();
         under(self.server.address(), || {
-            let said = run(&[command, "--pid", &self.server.pid().to_string()]);
-            assert_eq!(said.code, Some(1), "{why}: {said:?}\n{}", self.server.stderr());
+            let said = self.server.asks(command);
+            assert_eq!(said.code, Some(1), "{why}: {said:?}");
             self.server.says(why);
         });
         // Those that could not begin may still be exiting.
@@ -170,11 +171,11 @@ impl Configured {
 
 /// A reload changes the architecture, the root, the addresses and the number of workers.
 pub(crate) fn changes_everything(variant: &Variant) {
-    let own = Configured::new(variant, &program());
+    let mut own = Configured::new(variant, &program());
     let first = own.server.address();
     let other = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a port");
     let (root, other_text) = (own.root(), other.to_string());
-    let listen = ["127.0.0.1:0", &*other_text];
+    let listen = [ANY, &*other_text];
     let others: [(&str, &[&str]); 3] = [
         ("symped", &["event.processes=3"]),
         ("knot-nptl", &["limits.connections_max=16"]),
@@ -189,34 +190,29 @@ pub(crate) fn changes_everything(variant: &Variant) {
         }
     }
     // A removed address refuses connections after a moment.
-    own.write(&Configured::text("sped", &root, &["127.0.0.1:0"], &[]));
+    own.write(&Configured::text("sped", &root, &[ANY], &[]));
     under(first, || succeed(&own.server, "reload"));
     assert!(eventually(PATIENCE, || TcpStream::connect(other).is_err()), "still listening");
     assert_eq!(Client::connect(first).get("/small.txt").expect(200).body, b"text");
-    own.server.signal(Signal::TERM);
-    let mut own = own;
-    assert!(own.server.exit_within(PATIENCE).is_some_and(|status| status.success()));
+    assert!(own.server.end(Signal::TERM).success());
 }
 
 /// Each fault is reported with its place, and the serving workers continue.
 pub(crate) fn faults_change_nothing(variant: &Variant) {
     let own = Configured::new(variant, &program());
-    let (root, taken) = (own.root(), TcpListener::bind("127.0.0.1:0").expect("a port"));
-    let taken = taken.local_addr().map(|address| (address.to_string(), taken)).expect("ours");
-    let text = |root: &str, listen: &[&str], more: &[&str]| {
-        Configured::text(variant.architecture, root, listen, &[variant.settings, more].concat())
-    };
-    let good = text(&root, &["127.0.0.1:0"], &[]);
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let two = [ANY, &*taken.local_addr().expect("ours").to_string()];
+    let good = own.same(&[ANY], &[]);
     let new_log = own.site.beside("new.log");
     let logs = format!("log.access={}", new_log.display());
     let faults = [
-        (text(&root, &["127.0.0.1:0", &taken.0], &[&logs]), "another process has it"),
+        (own.same(&two, &[&logs]), "another process has it"),
         (format!("{good}[server\n"), "regatta.toml:"),
         (format!("{good}server.nonsense = 1\n"), "server.nonsense"),
-        (text("/nowhere/at/all", &["127.0.0.1:0"], &[]), "regatta.toml:2:15: "),
-        (text(&root, &["127.0.0.1:0", &taken.0], &[]), "another process has it"),
-        (text(&root, &["127.0.0.1:0", &taken.0], &[]), "regatta.toml:3:17: server.listen: "),
-        (text(&root, &["127.0.0.1:0"], &["log.access=/nowhere/log"]), "/nowhere/log"),
+        (good.replace(&own.root(), "/nowhere/at/all"), "regatta.toml:2:15: "),
+        (own.same(&two, &[]), "another process has it"),
+        (own.same(&two, &[]), "regatta.toml:3:17: server.listen: "),
+        (own.same(&[ANY], &["log.access=/nowhere/log"]), "/nowhere/log"),
     ];
     for (fault, why) in faults {
         own.write(&fault);
@@ -235,11 +231,7 @@ pub(crate) fn the_pid_file_of_another_server_changes_nothing() {
     let [file, taken] = ["own.pid", "other.pid"].map(|name| own.site.beside(name));
     let set = |file: &Path| format!("server.pid_file={}", file.display());
     let other = Launch::new(variant, common()).set(set(&taken)).start();
-    let write = |file: &Path| {
-        let (root, set) = (own.root(), set(file));
-        let settings = [variant.settings, &[&*set]].concat();
-        own.write(&Configured::text(variant.architecture, &root, &["127.0.0.1:0"], &settings));
-    };
+    let write = |file: &Path| own.write(&own.same(&[ANY], &[&set(file)]));
     write(&file);
     succeed(&own.server, "reload");
     succeed(&own.server, "reload");
@@ -316,7 +308,7 @@ pub(crate) fn a_program_that_fails(variant: &Variant) {
     own.refuses("upgrade", "can serve");
     fs::set_permissions(&program.0, fs::Permissions::from_mode(0o644)).expect("ours");
     own.refuses("upgrade", "cannot execute");
-    cannot_begin(&own, &program, variant);
+    cannot_begin(&own, &program);
     assert!(own.server.stderr().contains("go on as they are"), "{}", own.server.stderr());
     // Its workers die before they are ready; those of a keeper as long as it starts others.
     if variant.architecture != "shared-symped" {
@@ -329,47 +321,35 @@ pub(crate) fn a_program_that_fails(variant: &Variant) {
 
 /// The program passes its trial but cannot listen in the real run. A master without workers of its
 /// own then supervises the old ones.
-fn cannot_begin(own: &Configured, program: &Program, variant: &Variant) {
+fn cannot_begin(own: &Configured<'_>, program: &Program) {
     let [mark, socket] = ["mark", "socket"].map(|name| own.site.beside(name));
     let at = socket.display();
-    let listen = ["127.0.0.1:0", &*format!("unix:{at}")];
-    let text = |listen: &[&str]| {
-        Configured::text(variant.architecture, &own.root(), listen, variant.settings)
-    };
-    own.write(&text(&listen));
+    own.write(&own.same(&[ANY, &format!("unix:{at}")], &[]));
     program.acts_in_earnest(&mark, &format!("mkdir {at}"), SERVE);
     own.refuses("upgrade", "its workers could not begin");
     fs::remove_dir(&socket).expect("ours");
-    own.write(&text(&listen[..1]));
+    own.write(&own.same(&[ANY], &[]));
 }
 
 /// A master without workers of its own reopens its log as the old workers do.
 pub(crate) fn a_master_that_waits_opens_its_log_anew() {
-    let variant = Variant::named("sped_epoll");
     let program = Program::new("waits-and-logs");
-    let own = Configured::new(variant, &program.0);
+    let own = Configured::new(Variant::named("sped_epoll"), &program.0);
     let [mark, socket, log, old] =
         ["mark", "socket", "log", "log.1"].map(|name| own.site.beside(name));
     let place = format!("unix:{}", socket.display());
-    let (listen, set) = (["127.0.0.1:0", &*place], format!("log.error={}", log.display()));
-    let settings = [variant.settings, &[&*set]].concat();
-    own.write(&Configured::text(variant.architecture, &own.root(), &listen, &settings));
+    own.write(&own.same(&[ANY, &place], &[&format!("log.error={}", log.display())]));
     // The trial can listen there. The real run, with its log open, cannot.
     program.acts_in_earnest(&mark, &format!("mkdir {}", socket.display()), SERVE);
-    let pid = own.server.pid().to_string();
     let refused = |log: &Path, why: &str| {
-        let said = run(&["upgrade", "--pid", &pid]);
-        assert_eq!(said.code, Some(1), "{said:?}\n{}", own.server.stderr());
-        let is_said = || fs::read_to_string(log).is_ok_and(|text| text.contains(why));
-        assert!(eventually(PATIENCE, is_said), "{why}: {}", own.server.stderr());
+        let said = own.server.asks("upgrade");
+        assert_eq!(said.code, Some(1), "{said:?}");
+        soon(|| fs::read_to_string(log).is_ok_and(|text| text.contains(why)));
     };
     refused(&log, "its workers could not begin");
     fs::rename(&log, &old).expect("ours");
     own.server.signal(Signal::USR1);
-    let is_open = || {
-        let all = fs::read_dir(format!("/proc/{pid}/fd")).expect("it runs").flatten();
-        all.filter_map(|fd| fs::read_link(fd.path()).ok()).any(|open| open == old)
-    };
+    let is_open = || descriptors(own.server.pid()).into_values().any(|open| open == old);
     assert!(eventually(PATIENCE, || log.exists() && !is_open()), "it has the old one open");
     refused(&log, "reload: it was refused");
 }
@@ -377,9 +357,8 @@ pub(crate) fn a_master_that_waits_opens_its_log_anew() {
 /// A reload requested while another generation starts waits for it: the service manager receives
 /// `READY` for that one before `RELOADING` for its own.
 pub(crate) fn a_service_manager_is_told_of_each_reload_by_itself() {
-    let variant = Variant::named("sped_epoll");
     let program = Program::new("tells");
-    let own = Configured::new(variant, &program.0);
+    let own = Configured::new(Variant::named("sped_epoll"), &program.0);
     let [notify, mark, begins, go] =
         ["notify", "mark", "begins", "go"].map(|name| own.site.beside(name));
     let manager = UnixDatagram::bind(&notify).expect("a socket");
@@ -396,7 +375,7 @@ pub(crate) fn a_service_manager_is_told_of_each_reload_by_itself() {
     hears("READY=1\n", "generation 2\n");
     program.acts_in_earnest(&mark, &waits(&begins, &go), &serve);
     own.server.signal(Signal::USR2);
-    assert!(eventually(PATIENCE, || begins.exists()), "{}", own.server.stderr());
+    soon(|| begins.exists());
     own.server.signal(Signal::HUP);
     fs::write(&go, "").expect("ours");
     hears("RELOADING=1\n", "begins\n");
@@ -413,15 +392,15 @@ pub(crate) fn a_command_waits_for_what_it_has_asked_for() {
     // The trial reads the file. The real run takes its time.
     program.acts_in_earnest(&mark, &waits(&begins, &go), SERVE);
     own.server.signal(Signal::USR2);
-    assert!(eventually(PATIENCE, || begins.exists()), "{}", own.server.stderr());
+    soon(|| begins.exists());
     own.write("[server\n");
     let said = std::thread::scope(|scope| {
-        let said = scope.spawn(|| run(&["reload", "--pid", &own.server.pid().to_string()]));
+        let said = scope.spawn(|| own.server.asks("reload"));
         std::thread::sleep(Duration::from_secs(1));
         fs::write(&go, "").expect("ours");
         said.join().expect("it ends")
     });
-    assert_eq!(said.code, Some(1), "{said:?}\n{}", own.server.stderr());
+    assert_eq!(said.code, Some(1), "{said:?}");
     for part in ["generation 2 serves", "regatta.toml:", "reload: it was refused"] {
         own.server.says(part);
     }
@@ -430,14 +409,11 @@ pub(crate) fn a_command_waits_for_what_it_has_asked_for() {
 /// Paths of workers that could not begin are removed, so that no client waits there. The next
 /// workers do listen there.
 pub(crate) fn new_paths_of_workers_that_cannot_begin_are_removed() {
-    let variant = Variant::named("sped_epoll");
     let program = Program::new("new-paths");
-    let own = Configured::new(variant, &program.0);
+    let own = Configured::new(Variant::named("sped_epoll"), &program.0);
     let paths = ["socket", "admin"].map(|name| own.site.beside(name));
     let [place, admin] = [0, 1].map(|at| format!("unix:{}", paths[at].display()));
-    let (listen, set) = (["127.0.0.1:0", &*place], format!("admin.listen={admin}"));
-    let settings = [variant.settings, &[&*set]].concat();
-    own.write(&Configured::text(variant.architecture, &own.root(), &listen, &settings));
+    own.write(&own.same(&[ANY, &place], &[&format!("admin.listen={admin}")]));
     program.replace("exec env REGATTA_INJECT=nonsense PROGRAM \"$@\"");
     for attempt in 0..2 {
         own.refuses("upgrade", "its workers could not begin");
@@ -461,7 +437,7 @@ pub(crate) fn new_paths_of_workers_that_cannot_begin_are_removed() {
 pub(crate) fn the_old_drain_too(variant: &Variant) {
     let program = Program::new(&format!("{}-drains", variant.name));
     let mut own = Configured::new(variant, &program.0);
-    cannot_begin(&own, &program, variant);
+    cannot_begin(&own, &program);
     let mut held = own.server.connect();
     held.send("GET /small.txt HTTP/1.1\r\nHost: a\r\n");
     std::thread::sleep(Duration::from_millis(50));
@@ -482,8 +458,8 @@ pub(crate) fn kills_in_between(variant: &Variant) {
     held.send("GET /small.txt HTTP/1.1\r\nHost: a\r\n");
     std::thread::sleep(Duration::from_millis(50));
     let before = children(server.pid());
-    let said = run(&["reload", "--pid", &server.pid().to_string()]);
-    assert_eq!(said.code, Some(0), "{said:?}\n{}", server.stderr());
+    let said = server.asks("reload");
+    assert_eq!(said.code, Some(0), "{said:?}");
     let of_now = || children(server.pid()).into_iter().filter(|pid| !before.contains(pid));
     let killed = of_now().next().expect("a worker of now");
     crate::harness::kill(killed, Signal::KILL);
@@ -528,14 +504,13 @@ pub(crate) fn a_moved_root_keeps_the_configuration(variant: &Variant) {
     let [first, second, third] = &others;
     lead(&first.2);
     let root = current.to_str().expect("text");
-    let text = Configured::text(variant.architecture, root, &["127.0.0.1:0"], variant.settings);
-    own.write(&text);
+    own.write(&own.same(&[ANY], &[]).replace(&own.root(), root));
     succeed(&own.server, "reload");
     let is_served =
         |text: &str| own.server.connect().get("/small.txt").expect(200).body == text.as_bytes();
     assert!(is_served(first.1));
     // Half written; then complete, but not to be applied yet.
-    let changed = Configured::text("symped", &own.root(), &["127.0.0.1:0"], &[]);
+    let changed = Configured::text("symped", &own.root(), &[ANY], &[]);
     for ((name, text, site), file) in [(second, "[server\n"), (third, &*changed)] {
         own.write(file);
         lead(site);
@@ -556,7 +531,7 @@ pub(crate) fn logs_that_the_server_made(variant: &Variant) {
     let log = |key| format!("log.{key}={}", logs.join(key).display());
     let launch = Launch::new(variant, &site.root());
     let server = launch.set(log("access")).set(log("error")).start();
-    let said = run(&["reload", "--pid", &server.pid().to_string()]);
+    let said = server.asks("reload");
     let errors = fs::read_to_string(logs.join("error")).expect("a log");
     assert_eq!(said.code, Some(0), "{said:?}\n{errors}");
 }
@@ -576,7 +551,7 @@ pub(crate) fn a_program_that_adds_arguments(variant: &Variant) {
         succeed(&own.server, command);
         assert_eq!(says(), 1, "{command}");
     }
-    program.replace("exec PROGRAM \"$@\"");
+    program.replace(SERVE);
     succeed(&own.server, "upgrade");
     assert_eq!(says(), 0, "what lies there says what is added");
 }
@@ -601,7 +576,7 @@ pub(crate) fn a_client_has_its_requests_once(variant: &Variant) {
 /// After many reloads the master has as many descriptors open as after the first.
 pub(crate) fn nothing_is_left(variant: &Variant) {
     let server = Launch::new(variant, common()).start();
-    let open = || fs::read_dir(format!("/proc/{}/fd", server.pid())).map_or(0, Iterator::count);
+    let open = || descriptors(server.pid()).len();
     let reloads = |generations: std::ops::Range<u64>| {
         for generation in generations {
             succeed(&server, "reload");
