@@ -2,6 +2,7 @@
 
 use crate::harness::{PATIENCE, Server};
 use crate::runner::report;
+use crate::site::{SIZES, sized};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::os::{fd::OwnedFd, unix::net::UnixStream};
@@ -151,6 +152,14 @@ impl Client {
     /// Sends these bytes as far as the server takes them; true if it took them all.
     pub(crate) fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         self.stream.write_all(bytes.as_ref()).is_ok()
+    }
+
+    /// Sends these bytes again and again: 4 MiB, or as many as the server takes.
+    pub(crate) fn flood(&mut self, bytes: impl AsRef<[u8]>) {
+        let mut sent = 0;
+        while sent < 4 << 20 && self.try_send(&bytes) {
+            sent += bytes.as_ref().len();
+        }
     }
 
     /// Ends our direction of the connection.
@@ -350,6 +359,22 @@ pub(crate) fn answer_all(clients: &mut [Client], status: u16) {
 pub(crate) fn get_all(clients: &mut [Client], path: &str) {
     for client in clients {
         client.get(path).expect(200);
+    }
+}
+
+/// Makes client N ask for `/N.bin`.
+pub(crate) fn send_numbered(clients: &mut [Client]) {
+    for (number, client) in clients.iter_mut().enumerate() {
+        client.send(get(&format!("/{number}.bin")));
+    }
+}
+
+/// Gets the file of every size, and checks its bytes.
+#[track_caller]
+pub(crate) fn get_sizes(client: &mut Client) {
+    for size in SIZES {
+        let answer = client.get(&format!("/size-{size}.bin")).expect(200);
+        assert!(answer.body == sized(size), "{}", answer.brief());
     }
 }
 

@@ -353,6 +353,15 @@ impl Server {
         client
     }
 
+    /// A client that has asked for a target, and gets no answer yet.
+    #[track_caller]
+    pub(crate) fn waiting_client(&self, target: &str, unless: &str) -> Client {
+        let mut client = self.connect();
+        client.send(get(target));
+        assert!(client.silent_for(Duration::from_millis(300)), "{unless}");
+        client
+    }
+
     /// Process number of the master.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
@@ -385,6 +394,13 @@ impl Server {
     /// Processor time that all its processes have used.
     pub(crate) fn cpu(&self) -> Duration {
         self.processes().into_iter().map(cpu_of).sum()
+    }
+
+    /// Processor time that all its processes use in this time.
+    pub(crate) fn cpu_within(&self, time: Duration) -> Duration {
+        let before = self.cpu();
+        std::thread::sleep(time);
+        self.cpu() - before
     }
 
     /// Connections that the workers have open: their sockets, except the listening ones and those

@@ -1,8 +1,8 @@
 //! The end of a server: drain, deadlines, exit codes; and a worker that dies.
 
-use crate::client::request;
+use crate::client::{get_sizes, request};
 use crate::harness::{Launch, PATIENCE, Server, Variant, alive, eventually, kill};
-use crate::site::{SIZES, SPARSE_BYTES, common, sized};
+use crate::site::{SPARSE_BYTES, common, sized};
 use crate::slow_readers::stuck;
 use rustix::process::Signal;
 use std::net::TcpStream;
@@ -133,11 +133,7 @@ pub(crate) fn a_killed_worker_is_replaced(variant: &Variant) {
         let gone = || server.workers().iter().all(|worker| !workers.contains(worker));
         assert!(eventually(PATIENCE, gone), "{workers:?} {:?}", server.workers());
     }
-    let mut client = server.connect();
-    for size in SIZES {
-        assert!(client.get(&format!("/size-{size}.bin")).expect(200).body == sized(size));
-    }
-    drop(client);
+    get_sizes(&mut server.connect());
     server.signal(Signal::TERM);
     ends(&mut server, PATIENCE);
 }

@@ -1,6 +1,6 @@
 //! Many connections at once, and the limit on them.
 
-use crate::client::{Client, get, get_all, send_all};
+use crate::client::{Client, get, get_all, get_sizes, send_all};
 use crate::counters::counter;
 use crate::harness::{Launch, PATIENCE, Server, Variant, eventually, serve, soon};
 use crate::site::{SIZES, common, sized};
@@ -142,9 +142,7 @@ pub(crate) fn full_is_free(variant: &Variant) {
     let _inside = server.busy_clients(2);
     let _waiting = server.clients(3);
     std::thread::sleep(Duration::from_millis(50));
-    let before = server.cpu();
-    std::thread::sleep(Duration::from_millis(400));
-    let used = server.cpu() - before;
+    let used = server.cpu_within(Duration::from_millis(400));
     assert!(used < Duration::from_millis(80), "{used:?} at the limit");
 }
 
@@ -156,9 +154,7 @@ pub(crate) fn fewer_descriptors_than_clients(variant: &Variant) {
     let mut clients = server.clients(200);
     send_all(&mut clients, get("/size-4096.bin"));
     std::thread::sleep(Duration::from_millis(100));
-    let before = server.cpu();
-    std::thread::sleep(Duration::from_millis(300));
-    let used = server.cpu() - before;
+    let used = server.cpu_within(Duration::from_millis(300));
     assert!(used < Duration::from_millis(100), "{used:?} without a descriptor");
     // In any order: a waiting client is let in when one inside leaves.
     for mut client in clients {
@@ -173,9 +169,7 @@ pub(crate) fn more_files_than_the_cache_may_hold(variant: &Variant) {
     let server: Server = Launch::new(variant, common()).sets(&settings).start();
     let mut client = server.connect();
     for _ in 0..3 {
-        for size in SIZES {
-            assert!(client.get(&format!("/size-{size}.bin")).expect(200).body == sized(size));
-        }
+        get_sizes(&mut client);
         for missing in 0..30 {
             client.get(&format!("/missing-{missing}")).expect(404);
         }

@@ -174,15 +174,10 @@ const BLOCKING: Set = cases! {
 };
 
 /// Cases for one process.
-const ALONE: Set = cases! {
-    in alone;
-    structure: sped_is_one_task;
-};
+const ALONE: Set = cases! { in alone; structure: sped_is_one_task; };
 
 /// systems.md §8.6: a visit serves all connections that wait for its stage.
-const VISITED: Set = cases! {
-    cohort: a_visit_serves_many a_loop_without_stages_visits_none;
-};
+const VISITED: Set = cases! { cohort: a_visit_serves_many a_loop_without_stages_visits_none; };
 
 /// Cases that several processes, or their way to take connections, could break. Variants that run
 /// [`ALWAYS`] cover the answers to requests: the code is the same, and so is the loop.
@@ -214,16 +209,10 @@ const ONE_QUEUE: Set = cases! {
 };
 
 /// Cases of a full pipeline: its idle connections are in another stage.
-const FULL_PAUSES: Set = cases! {
-    in full_pauses;
-    load: full_and_not_listening full_is_free;
-};
+const FULL_PAUSES: Set = cases! { in full_pauses; load: full_and_not_listening full_is_free; };
 
 /// Cases where stages share the cache: it lets go of files that are deleted.
-const FORGETS: Set = cases! {
-    in forgets;
-    changes: deleted_files_are_closed;
-};
+const FORGETS: Set = cases! { in forgets; changes: deleted_files_are_closed; };
 
 /// systems.md §8.6: stages in separate threads.
 const PIPED: Set = cases! {
@@ -233,16 +222,10 @@ const PIPED: Set = cases! {
 };
 
 /// Cases where each processor has its own queues, readers and writers.
-const PARTED: Set = cases! {
-    in parted;
-    watpipe: queues_are_by_processor;
-};
+const PARTED: Set = cases! { in parted; watpipe: queues_are_by_processor; };
 
 /// Cases where the pipeline's sends block.
-const HELD: Set = cases! {
-    in held;
-    watpipe: readers_go_on_when_no_writer_does;
-};
+const HELD: Set = cases! { in held; watpipe: readers_go_on_when_no_writer_does; };
 
 /// systems.md §8.6, SEDA: a queue for each stage, and a gate before them.
 const LINED_UP: Set = cases! {
@@ -267,9 +250,7 @@ const HANGING: Set = cases! {
 };
 
 /// systems.md §8.6: helpers wait for the disk, and are started on demand.
-const HELPERS: Set = cases! {
-    disk: cold_files_go_to_who_asked;
-};
+const HELPERS: Set = cases! { disk: cold_files_go_to_who_asked; };
 
 /// systems.md §8.6, AMPED: one kind of helpers, and the messages between them and the loop.
 const ONE_KIND: Set = cases! {
@@ -299,15 +280,10 @@ const AS_IN_1999: Set = cases! {
 };
 
 /// Cases where helpers can be killed.
-const MORTAL: Set = cases! {
-    in mortal;
-    disk: a_killed_helper_is_replaced;
-};
+const MORTAL: Set = cases! { in mortal; disk: a_killed_helper_is_replaced; };
 
 /// systems.md §8.6: only operations that would block are continued elsewhere.
-const LAZY: Set = cases! {
-    disk: cold_files_go_to_who_asked only_what_would_block_is_deferred;
-};
+const LAZY: Set = cases! { disk: cold_files_go_to_who_asked only_what_would_block_is_deferred; };
 
 /// systems.md §8.6: user threads in one kernel thread, and helpers.
 const FIBERS: Set = cases! {
@@ -315,34 +291,19 @@ const FIBERS: Set = cases! {
 };
 
 /// Cases where helpers read for user threads.
-const READING: Set = cases! {
-    in reading;
-    slow_disk: user_threads_do_not_wait tasks_are_bounded;
-};
+const READING: Set = cases! { in reading; slow_disk: user_threads_do_not_wait tasks_are_bounded; };
 
 /// Cases where helpers also send for user threads.
-const SENDING: Set = cases! {
-    in sending;
-    slow_disk: a_disk_that_hangs_does_not_delay_the_end;
-};
+const SENDING: Set = cases! { in sending; slow_disk: a_disk_that_hangs_does_not_delay_the_end; };
 
 /// Cases where helpers wait for clients.
-const TRIES_FIRST: Set = cases! {
-    in tries_first;
-    fibers: a_helper_waits_for_its_client;
-};
+const TRIES_FIRST: Set = cases! { in tries_first; fibers: a_helper_waits_for_its_client; };
 
 /// Cases where the scheduler waits for clients.
-const POLLS_FIRST: Set = cases! {
-    in polls_first;
-    fibers: the_scheduler_waits_for_the_client;
-};
+const POLLS_FIRST: Set = cases! { in polls_first; fibers: the_scheduler_waits_for_the_client; };
 
 /// Cases where helpers wait for clients in blocking mode.
-const ONE_CALL: Set = cases! {
-    in one_call;
-    fibers: a_helper_sends_with_one_call;
-};
+const ONE_CALL: Set = cases! { in one_call; fibers: a_helper_sends_with_one_call; };
 
 /// systems.md §2.13, MEANS: user threads in several kernel threads.
 const SCHEDULERS: Set = cases! {
@@ -353,22 +314,13 @@ const SCHEDULERS: Set = cases! {
 };
 
 /// Cases where a connection stays with the scheduler that accepted it.
-const STAYS: Set = cases! {
-    in stays;
-    means: a_connection_stays_with_its_scheduler;
-};
+const STAYS: Set = cases! { in stays; means: a_connection_stays_with_its_scheduler; };
 
 /// Cases where a connection may change its scheduler.
-const STEALS: Set = cases! {
-    in steals;
-    means: an_idle_scheduler_takes_connections;
-};
+const STEALS: Set = cases! { in steals; means: an_idle_scheduler_takes_connections; };
 
 /// systems.md §8.6: the kernel continues operations that would block.
-const RING: Set = cases! {
-    in ring;
-    disk: the_ring_needs_no_task;
-};
+const RING: Set = cases! { in ring; disk: the_ring_needs_no_task; };
 
 /// systems.md §8.6: threads serve connections that have sent something.
 const POOLED: Set = cases! {
@@ -385,10 +337,7 @@ const DISPATCHED: Set = cases! {
 };
 
 /// systems.md §8.6, BIO: the thread that needs a file reads it.
-const READS_ITSELF: Set = cases! {
-    in reads_itself;
-    adapt: a_read_holds_its_thread;
-};
+const READS_ITSELF: Set = cases! { in reads_itself; adapt: a_read_holds_its_thread; };
 
 /// systems.md §8.6, AIO: that thread never reads the file.
 const HAS_IT_READ: Set = cases! {
@@ -397,10 +346,7 @@ const HAS_IT_READ: Set = cases! {
 };
 
 /// systems.md §8.6, AIO as in glibc.
-const LIKE_GLIBC: Set = cases! {
-    in like_glibc;
-    adapt: threads_that_read_end;
-};
+const LIKE_GLIBC: Set = cases! { in like_glibc; adapt: threads_that_read_end; };
 
 /// systems.md §8.6, the self-adapting server: its rule decides each read.
 const DECIDES: Set = cases! {
@@ -409,14 +355,10 @@ const DECIDES: Set = cases! {
 };
 
 /// Hosts with separate roots, for each way to open and to cache files.
-const HOSTED: Set = cases! {
-    hosts: each_has_its_own each_is_deployed;
-};
+const HOSTED: Set = cases! { hosts: each_has_its_own each_is_deployed; };
 
 /// Successions of workers: one variant of each kind of architecture has these.
-const FOLLOWED: Set = cases! {
-    reload: under_load changes_everything;
-};
+const FOLLOWED: Set = cases! { reload: under_load changes_everything; };
 
 /// Work of the master, whatever the architecture.
 const MASTERED: Set = cases! {

@@ -104,9 +104,7 @@ pub(crate) fn a_slow_request_holds_a_thread_if_that_is_asked(variant: &Variant) 
     let mut slow = server.clients(2);
     send_all(&mut slow, "GET /small.txt HTTP/1.1\r\nHo");
     assert!(eventually(PATIENCE, || server.count("hand_overs") == 2));
-    let mut other = server.connect();
-    other.send(get("/a.txt"));
-    assert!(other.silent_for(Duration::from_millis(300)), "there is a third thread");
+    let mut other = server.waiting_client("/a.txt", "there is a third thread");
     slow[0].send("st: a\r\n\r\n");
     slow[0].answer("GET").expect(200);
     assert_eq!(other.answer("GET").expect(200).body, b"the letter a\n");

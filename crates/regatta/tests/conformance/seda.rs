@@ -1,6 +1,6 @@
 //! Stages with queues, pools of threads and controllers, seen from outside (systems.md §8.6).
 
-use crate::client::{Client, answer_all, burst, get, request, send_all};
+use crate::client::{Client, answer_all, burst, get, request, send_all, send_numbered};
 use crate::disk::{tasks, worker};
 use crate::harness::{Launch, PATIENCE, Server, Variant, eventually, halt, kill};
 use crate::site::{Site, common, pattern};
@@ -93,9 +93,7 @@ pub(crate) fn the_disk_stage_grows_and_shrinks(variant: &Variant) {
     let launch = launch.set("stages.decisions=changes");
     let server = launch.sets(&controls).sets(&bounds).start();
     let mut clients = server.clients(12);
-    for (at, client) in clients.iter_mut().enumerate() {
-        client.send(get(&format!("/{at}.bin")));
-    }
+    send_numbered(&mut clients);
     for (at, client) in clients.iter_mut().enumerate() {
         assert!(client.answer("GET").expect(200).body == pattern(3000, at));
     }
@@ -125,9 +123,7 @@ pub(crate) fn who_is_too_many_is_turned_away(variant: &Variant) {
     let parsed = || of_role(&server.top(), "parse", "queue_puts");
     assert!(eventually(PATIENCE, || parsed() == 6), "{} requests", parsed());
     let mut stuck = [server.connect(), server.connect()];
-    for (at, client) in stuck.iter_mut().enumerate() {
-        client.send(get(&format!("/{at}.bin")));
-    }
+    send_numbered(&mut stuck);
     // The page was read once.
     let puts = || of_role(&server.top(), "disk", "queue_puts");
     assert!(eventually(PATIENCE, || puts() == 3), "{} of 2 wait for the disk", puts() - 1);
@@ -366,9 +362,7 @@ pub(crate) fn what_is_tried_again_is_not_served(variant: &Variant) {
     let pid = worker(&server);
     let file = File::options().write(true).open(site.path("leased.txt")).expect("a file");
     regatta_sys::hook::denied::lease(&file).expect("a lease");
-    let mut client = server.connect();
-    client.send(get("/leased.txt"));
-    assert!(client.silent_for(Duration::from_millis(200)), "there is something to wait for");
+    let mut client = server.waiting_client("/leased.txt", "there is something to wait for");
     drop(file);
     assert_eq!(client.answer("GET").expect(200).body, b"mine");
     halt(pid);

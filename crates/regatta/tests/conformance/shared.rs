@@ -1,6 +1,6 @@
 //! systems.md §8.6, shared-SYMPED: one table of descriptors, one cache, locks that outlive holders.
 
-use crate::client::{Client, get, get_all};
+use crate::client::{Client, get, get_all, get_sizes};
 use crate::harness::{
     Launch, PATIENCE, Server, Variant, alive, eventually, kill, serve_root, soon, uid_of,
 };
@@ -141,11 +141,7 @@ pub(crate) fn the_cache_is_one(variant: &Variant) {
         .sets(&[FILES_ONLY, "cache.revalidate_ms=60000", "cache.negative_ms=60000"])
         .start();
     let mut clients = clients(&server);
-    for client in &mut clients {
-        for size in SIZES {
-            assert!(client.get(&format!("/size-{size}.bin")).expect(200).body == sized(size));
-        }
-    }
+    clients.iter_mut().for_each(get_sizes);
     let fills = server.count("cache_fills");
     let names = SIZES.len() as u64;
     assert_eq!(fills, names, "each name is filled once, whoever asks");

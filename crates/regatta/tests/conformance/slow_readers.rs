@@ -1,9 +1,9 @@
 //! Clients that read slowly: ended below the minimum rate, served above it, no harm to others.
 
-use crate::client::{Client, get};
+use crate::client::{Client, get, get_sizes};
 use crate::harness::{Launch, PATIENCE, Server, Variant, eventually, serve, serve_with};
 use crate::inspect;
-use crate::site::{SIZES, SPARSE_BYTES, Site, common, sized};
+use crate::site::{SPARSE_BYTES, Site, common, sized};
 use rustix::process::Signal;
 use std::fs::{self, File};
 use std::net::TcpStream;
@@ -84,9 +84,7 @@ pub(crate) fn others_do_not_wait(variant: &Variant) {
         client.head_only().expect(200);
     }
     let mut client = server.connect();
-    for size in SIZES {
-        assert!(client.get(&format!("/size-{size}.bin")).expect(200).body == sized(size));
-    }
+    get_sizes(&mut client);
     assert_eq!(server.open_connections(), 11, "those that read nothing are still there");
 }
 

@@ -215,9 +215,7 @@ pub(crate) fn connections_are_split_evenly() {
     }
     assert_eq!(each.into_values().collect::<Vec<_>>(), [3, 3]);
     drop(streams);
-    let mut seventh = server.connect();
-    seventh.send(get("/small.txt"));
-    assert!(seventh.silent_for(Duration::from_millis(200)), "a seventh was served");
+    let mut seventh = server.waiting_client("/small.txt", "a seventh was served");
     clients.pop();
     seventh.answer("GET").expect(200);
 }

@@ -1,6 +1,6 @@
 //! Architectures with a thread or a process for each connection: they have those, and no others.
 
-use crate::client::{Client, get, get_all, send_all};
+use crate::client::{Client, get_all, send_all};
 use crate::counters::{counter, read};
 use crate::disk::{tasks, worker};
 use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
@@ -50,9 +50,7 @@ pub(crate) fn processes_are_those_of_connections(variant: &Variant) {
     assert_eq!(listeners.len(), 1, "{listeners:?}");
     let shared = inspect::shared_and_writable(workers[0]);
     assert_eq!(shared.len(), 1, "the counters: {shared:?}");
-    let mut sixth = server.connect();
-    sixth.send(get("/small.txt"));
-    assert!(sixth.silent_for(Duration::from_millis(200)), "there is no process for a sixth");
+    let mut sixth = server.waiting_client("/small.txt", "there is no process for a sixth");
     drop(clients.pop());
     sixth.answer("GET").expect(200);
 }
@@ -81,9 +79,7 @@ pub(crate) fn a_slow_reader_has_a_worker_of_its_own(variant: &Variant) {
         assert!(fourth.get("/size-65537.bin").expect(200).body == sized(65_537));
     }
     assert!(begin.elapsed() < Duration::from_secs(3), "waited {:?}", begin.elapsed());
-    let mut fifth = server.connect();
-    fifth.send(get("/small.txt"));
-    assert!(fifth.silent_for(Duration::from_millis(200)), "there is no worker for a fifth");
+    let mut fifth = server.waiting_client("/small.txt", "there is no worker for a fifth");
     slow.pop().expect("three").abort();
     fifth.answer("GET").expect(200);
 }

@@ -1,7 +1,7 @@
 //! Pipelines, seen from outside (systems.md §8.6): threads of each stage, their work and
 //! processors.
 
-use crate::client::{Client, get, send_all};
+use crate::client::{Client, get, send_all, send_numbered};
 use crate::counters::{counter, read};
 use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
 use crate::inspect::processors;
@@ -147,8 +147,7 @@ pub(crate) fn threads_run_where_they_should(variant: &Variant) {
     };
     wait_for(&server, &threads(variant));
     // A thread moves there a moment after it has its name.
-    let is_so = eventually(PATIENCE, || tasks(&server).iter().all(right));
-    assert!(is_so, "{:?}", tasks(&server));
+    assert!(eventually(PATIENCE, || tasks(&server).iter().all(right)), "{:?}", tasks(&server));
 }
 
 /// Clients that do not read occupy no reader: others still get what fits their sockets. Where sends
@@ -291,9 +290,7 @@ pub(crate) fn a_controller_starts_writers() {
     let writers = || tasks(&server).get("write").map_or(0, Vec::len);
     assert!(eventually(PATIENCE, || writers() == 2), "{:?}", tasks(&server));
     let mut clients = server.clients(FILES);
-    for (at, client) in clients.iter_mut().enumerate() {
-        client.send(get(&format!("/{at}.bin")));
-    }
+    send_numbered(&mut clients);
     assert!(eventually(PATIENCE, || writers() == 4), "{:?}", tasks(&server));
     for (at, client) in clients.iter_mut().enumerate() {
         assert!(client.answer("GET").expect(200).body == pattern(100_000, at), "{at}");
