@@ -60,6 +60,20 @@ fn release_of(answer: &Answer, target: &str) -> u8 {
     number
 }
 
+/// Whether a new connection gets a file of this release.
+fn serves(server: &Server, release: u8) -> bool {
+    ask(&mut server.connect(), "small.txt", "identity") == release
+}
+
+/// Kills all workers, and waits until others are there.
+fn replace_workers(server: &Server) {
+    for worker in server.workers() {
+        kill(worker, Signal::KILL);
+        assert!(eventually(PATIENCE, || !alive(worker)), "{worker} lives on");
+    }
+    assert!(eventually(PATIENCE, || !server.workers().is_empty()), "no worker comes");
+}
+
 fn ask(client: &mut Client, target: &str, coding: &str) -> u8 {
     let answer = client.ask("GET", &format!("/{target}"), &[("Accept-Encoding", coding)]);
     release_of(&answer, target)
@@ -191,7 +205,7 @@ pub(crate) fn by_moving_a_whole_tree(variant: &Variant) {
     };
     fs::rename(tree(1), site.beside("tree")).expect("a rename");
     let server = Launch::new(variant, &site.beside("tree").join("www")).start();
-    assert_eq!(ask(&mut server.connect(), "small.txt", "identity"), 1);
+    assert!(serves(&server, 1));
     let next = tree(2);
     fs::rename(site.beside("tree"), site.beside("old")).expect("a rename");
     fs::rename(next, site.beside("tree")).expect("a rename");
@@ -200,8 +214,7 @@ pub(crate) fn by_moving_a_whole_tree(variant: &Variant) {
         _ => "workers that run may not read",
     };
     server.says(says);
-    let is_served = || ask(&mut server.connect(), "small.txt", "identity") == 2;
-    assert!((0..8).all(|_| eventually(PATIENCE, is_served)), "{}", server.stderr());
+    (0..8).for_each(|_| soon(|| serves(&server, 2)));
 }
 
 /// A request for a file of only the new release, which has the name and is not served yet, waits
@@ -227,20 +240,12 @@ pub(crate) fn a_new_worker_has_the_new_root(variant: &Variant) {
     let site = Site::new();
     let server = linked(variant, &site);
     link(&site, &release(&site, 2));
-    let new = || ask(&mut server.connect(), "small.txt", "identity") == 2;
-    assert!(eventually(PATIENCE, new), "never the new one");
+    assert!(eventually(PATIENCE, || serves(&server, 2)), "never the new one");
     std::thread::sleep(Duration::from_millis(100));
-    for worker in server.workers() {
-        kill(worker, Signal::KILL);
-        assert!(eventually(PATIENCE, || !alive(worker)), "{worker} lives on");
-    }
-    assert!(eventually(PATIENCE, || !server.workers().is_empty()), "no worker comes");
-    for _ in 0..8 {
-        assert_eq!(ask(&mut server.connect(), "small.txt", "identity"), 2);
-    }
+    replace_workers(&server);
+    assert!((0..8).all(|_| serves(&server, 2)));
     link(&site, &release(&site, 3));
-    let new = || ask(&mut server.connect(), "small.txt", "identity") == 3;
-    assert!(eventually(PATIENCE, new), "never the third one");
+    assert!(eventually(PATIENCE, || serves(&server, 3)), "never the third one");
     let left = || left_open(&server, &site, &site.beside("release-3"));
     assert!(eventually(PATIENCE, || left().is_empty()), "still open: {:?}", left());
 }
@@ -254,12 +259,11 @@ pub(crate) fn a_missing_root_is_said_once(variant: &Variant) {
     assert!(eventually(PATIENCE, || said("is still served") == 1), "{}", server.stderr());
     std::thread::sleep(Duration::from_millis(1500));
     assert_eq!(said("is still served"), 1, "{}", server.stderr());
-    assert_eq!(ask(&mut server.connect(), "small.txt", "identity"), 1);
+    assert!(serves(&server, 1));
     fs::write(site.beside("current"), "no directory").expect("a file");
     assert!(eventually(PATIENCE, || said("is not a directory") == 1), "{}", server.stderr());
     link(&site, &release(&site, 2));
-    let new = || ask(&mut server.connect(), "small.txt", "identity") == 2;
-    assert!(eventually(PATIENCE, new), "never the new one");
+    assert!(eventually(PATIENCE, || serves(&server, 2)), "never the new one");
 }
 
 /// Adds rules and an error page to a release.
@@ -296,17 +300,17 @@ pub(crate) fn rules_belong_to_the_root(variant: &Variant) {
                 }
             });
         }
-        let serves = |number: u8| {
+        let all_serve = |number: u8| {
             let mut client = server.connect();
             let led = client.ask("GET", "/old", &[]).expect(302);
             let refused = client.ask("BREW", "/", &[]).expect(501);
             led.field("Location") == Some(&*format!("/to-{number}"))
                 && refused.body == format!("error of {number}").as_bytes()
-                && ask(&mut server.connect(), "small.txt", "identity") == number
+                && serves(&server, number)
         };
         for (number, path) in (2..).zip(&releases[1..]) {
             link(&site, path);
-            assert!(eventually(PATIENCE, || serves(number)), "{number}: {}", server.stderr());
+            assert!(eventually(PATIENCE, || all_serve(number)), "{number}: {}", server.stderr());
         }
         over.store(true, Ordering::Relaxed);
     });
@@ -320,10 +324,6 @@ pub(crate) fn rules_belong_to_the_root(variant: &Variant) {
     server.says("the rules read before stay in force");
     assert_eq!(field().field("X-Release"), Some("in place"));
     // A new worker has the current rules.
-    for worker in server.workers() {
-        kill(worker, Signal::KILL);
-        assert!(eventually(PATIENCE, || !alive(worker)), "{worker} lives on");
-    }
-    assert!(eventually(PATIENCE, || !server.workers().is_empty()), "no worker comes");
+    replace_workers(&server);
     assert_eq!(field().field("X-Release"), Some("in place"));
 }

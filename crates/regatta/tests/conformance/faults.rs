@@ -3,10 +3,10 @@
 use crate::chaos;
 use crate::client::{get, send_all};
 use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
-use crate::shared::{Stop, descriptors, is_served, loads};
+use crate::shared::{is_served, sized_files_open, under_load};
 use crate::site::{MODIFIED_S, SIZES, Site, common, set_modified, sized};
 use rustix::process::Signal;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 /// systems.md §8.6, SPED: a cold file blocks the one task, and with it a request for a cached file.
@@ -133,15 +133,8 @@ fn deaths_with_a_lock(variant: &Variant) {
     let variant =
         Variant { faults: Some("seed=292,die_locked_per_mille=10,die_locked_us=5000"), ..*variant };
     let server = Launch::new(&variant, &site.root()).sets(&settings).start();
-    let (stop, served, address) = (AtomicBool::new(false), AtomicU64::new(0), server.address());
     let deaths = || ["lock_holders_died", "cache_repairs"].map(|name| server.count(name));
-    std::thread::scope(|scope| {
-        // Even if this thread fails.
-        let _stop = Stop(&stop);
-        for load in 0..4 {
-            let (stop, served) = (&stop, &served);
-            scope.spawn(move || loads(address, load, stop, served));
-        }
+    under_load(&server, |served| {
         // Changed files are replaced in place in the cache.
         let mut now_s = MODIFIED_S;
         let died = eventually(6 * PATIENCE, || {
@@ -158,10 +151,7 @@ fn deaths_with_a_lock(variant: &Variant) {
     });
     // All that the dead had open is closed, except what the cache still holds. Nothing changes any
     // more, so no worker dies.
-    let files = || {
-        let links = descriptors(server.keeper());
-        links.values().filter(|link| link.to_string_lossy().contains("size-")).count()
-    };
+    let (address, files) = (server.address(), || sized_files_open(&server));
     let clean = eventually(6 * PATIENCE, || is_served(address, 4096) && files() <= 3);
     assert!(clean, "{}: {} files, 3 allowed: {}", variant.name, files(), server.stderr());
 }
@@ -181,14 +171,7 @@ pub(crate) fn a_stage_that_dies_leaves_nobody_waiting() {
 
 fn stages_die(variant: &Variant, plan: &'static str) {
     let server = under(variant, plan);
-    let (stop, served, address) = (AtomicBool::new(false), AtomicU64::new(0), server.address());
-    std::thread::scope(|scope| {
-        // Even if this thread fails.
-        let _stop = Stop(&stop);
-        for load in 0..4 {
-            let (stop, served) = (&stop, &served);
-            scope.spawn(move || loads(address, load, stop, served));
-        }
+    under_load(&server, |served| {
         // About four end with each process: several have died.
         let died = || server.count("closed_worker_died") > 8;
         assert!(eventually(6 * PATIENCE, died), "{}: {}", variant.name, server.stderr());

@@ -1,7 +1,6 @@
 //! Limits on heads and targets: 431 and 414 (RFC 6585 §5, RFC 9110 §15.5.15), then the end.
 
-use crate::client::Client;
-use crate::harness::{Variant, serve, serve_with};
+use crate::harness::{Server, Variant, serve, serve_with};
 
 /// A GET whose head is exactly `len` bytes.
 fn head_of(len: usize) -> String {
@@ -9,29 +8,33 @@ fn head_of(len: usize) -> String {
     format!("{start}{}\r\n\r\n", "p".repeat(len - start.len() - 4))
 }
 
-fn refused(mut client: Client, bytes: &str, status: u16) {
+fn refused(server: &Server, bytes: &str, status: u16) {
+    let mut client = server.connect();
     client.try_send(bytes);
     assert!(client.answer("GET").expect(status).closes(), "{status}");
     client.finish();
 }
 
+/// Fails unless a client gets this answer and may go on.
+fn answered(server: &Server, bytes: &str, status: u16) {
+    let mut client = server.connect();
+    client.send(bytes);
+    client.answer("GET").expect(status);
+    client.get("/small.txt").expect(200);
+}
+
 pub(crate) fn head_at_the_limit(variant: &Variant) {
     let server = serve(variant);
-    let mut client = server.connect();
-    client.send(head_of(16_384));
-    client.answer("GET").expect(200);
-    client.get("/small.txt").expect(200);
-    refused(server.connect(), &head_of(16_385), 431);
-    refused(server.connect(), &head_of(100_000), 431);
+    answered(&server, &head_of(16_384), 200);
+    refused(&server, &head_of(16_385), 431);
+    refused(&server, &head_of(100_000), 431);
 }
 
 pub(crate) fn head_limit_is_a_setting(variant: &Variant) {
     let server =
         serve_with(variant, &["limits.head_bytes_max=1024", "limits.target_bytes_max=512"]);
-    let mut client = server.connect();
-    client.send(head_of(1024));
-    client.answer("GET").expect(200);
-    refused(server.connect(), &head_of(1025), 431);
+    answered(&server, &head_of(1024), 200);
+    refused(&server, &head_of(1025), 431);
 }
 
 pub(crate) fn head_without_end(variant: &Variant) {
@@ -47,23 +50,19 @@ pub(crate) fn too_many_fields(variant: &Variant) {
         format!("GET /small.txt HTTP/1.1\r\nHost: x\r\n{lines}\r\n")
     };
     let server = serve(variant);
-    let mut client = server.connect();
-    client.send(with(64));
-    client.answer("GET").expect(200);
-    refused(server.connect(), &with(65), 431);
-    refused(server.connect(), &with(500), 431);
+    answered(&server, &with(64), 200);
+    refused(&server, &with(65), 431);
+    refused(&server, &with(500), 431);
     let server = serve_with(variant, &["limits.fields_max=8"]);
-    let mut client = server.connect();
-    client.send(with(8));
-    client.answer("GET").expect(200);
-    refused(server.connect(), &with(9), 431);
+    answered(&server, &with(8), 200);
+    refused(&server, &with(9), 431);
     let server = serve_with(variant, &["limits.fields_max=1024"]);
     let mut client = server.connect();
     for count in [1024, 2, 65] {
         client.send(with(count));
         client.answer("GET").expect(200);
     }
-    refused(server.connect(), &with(1025), 431);
+    refused(&server, &with(1025), 431);
 }
 
 /// A target of exactly `len` bytes, in short segments.
@@ -75,22 +74,17 @@ fn target_of(len: usize) -> String {
 pub(crate) fn target_at_the_limit(variant: &Variant) {
     let server = serve(variant);
     let text = |len| format!("GET {} HTTP/1.1\r\nHost: x\r\n\r\n", target_of(len));
-    let mut client = server.connect();
-    client.send(text(8192));
-    client.answer("GET").expect(404);
-    client.get("/small.txt").expect(200);
-    refused(server.connect(), &text(8193), 414);
-    refused(server.connect(), &text(12_000), 414);
+    answered(&server, &text(8192), 404);
+    refused(&server, &text(8193), 414);
+    refused(&server, &text(12_000), 414);
 }
 
 pub(crate) fn query_counts_as_target(variant: &Variant) {
     let server = serve_with(variant, &["limits.target_bytes_max=100"]);
     let text =
         |len: usize| format!("GET /small.txt?{} HTTP/1.1\r\nHost: x\r\n\r\n", "q".repeat(len - 11));
-    let mut client = server.connect();
-    client.send(text(100));
-    client.answer("GET").expect(200);
-    refused(server.connect(), &text(101), 414);
+    answered(&server, &text(100), 200);
+    refused(&server, &text(101), 414);
 }
 
 pub(crate) fn request_line_without_end(variant: &Variant) {

@@ -283,16 +283,7 @@ pub(crate) fn deaths_under_load_hang_nobody(variant: &Variant) {
     let settings =
         ["cache.entries_max=4", "cache.revalidate_ms=0", "cache.descriptors_max=3", FILES_ONLY];
     let server = Launch::new(variant, common()).sets(&settings).set("event.processes=4").start();
-    let stop = AtomicBool::new(false);
-    let served = AtomicU64::new(0);
-    let address = server.address();
-    std::thread::scope(|scope| {
-        // Even if this thread fails.
-        let _stop = Stop(&stop);
-        for load in 0..4 {
-            let (stop, served) = (&stop, &served);
-            scope.spawn(move || loads(address, load, stop, served));
-        }
+    under_load(&server, |served| {
         let mut dice = 1_u64;
         for _ in 0..25 {
             assert!(eventually(PATIENCE, || server.workers().len() > 1), "{}", server.stderr());
@@ -313,10 +304,7 @@ pub(crate) fn deaths_under_load_hang_nobody(variant: &Variant) {
         let mut client = server.connect();
         assert!(client.get(&format!("/size-{size}.bin")).expect(200).body == sized(size));
     }
-    let files = || {
-        let links = descriptors(server.keeper());
-        links.values().filter(|link| link.to_string_lossy().contains("size-")).count()
-    };
+    let files = || sized_files_open(&server);
     // Idle processes release what they had unpacked within a second.
     assert!(eventually(PATIENCE, || files() <= 3), "{} files, 3 allowed", files());
 }
@@ -329,8 +317,28 @@ impl Drop for Stop<'_> {
     }
 }
 
+/// Number of files with a size in their names that the keeper of workers has open.
+pub(crate) fn sized_files_open(server: &Server) -> usize {
+    let links = descriptors(server.keeper());
+    links.values().filter(|link| link.to_string_lossy().contains("size-")).count()
+}
+
+/// Calls `act` while four clients ask without end. It gets the number of their whole answers.
+pub(crate) fn under_load(server: &Server, act: impl FnOnce(&AtomicU64)) {
+    let (stop, served, address) = (AtomicBool::new(false), AtomicU64::new(0), server.address());
+    std::thread::scope(|scope| {
+        // Even if this thread fails.
+        let _stop = Stop(&stop);
+        for load in 0..4 {
+            let (stop, served) = (&stop, &served);
+            scope.spawn(move || loads(address, load, stop, served));
+        }
+        act(&served);
+    });
+}
+
 /// Asks without end; replaces a connection that breaks.
-pub(crate) fn loads(address: SocketAddr, load: usize, stop: &AtomicBool, served: &AtomicU64) {
+fn loads(address: SocketAddr, load: usize, stop: &AtomicBool, served: &AtomicU64) {
     for turn in load.. {
         if stop.load(Relaxed) {
             return;
