@@ -13,7 +13,7 @@ use std::time::Duration;
 /// A server that logs in this format, and its log.
 fn start(variant: &Variant, site: &Site, format: &str) -> (Server, PathBuf) {
     let log = site.beside("access.log");
-    let launch = Launch::new(variant, common()).set(format!("log.access={}", log.display()));
+    let launch = Launch::new(variant, common()).log(&log);
     (launch.set(format!("log.format={format}")).start(), log)
 }
 
@@ -187,7 +187,7 @@ pub(crate) fn refusals_are_logged_with_their_reason(variant: &Variant) {
     ];
     let site = Site::new();
     let log = site.beside("access.log");
-    let launch = Launch::new(variant, common()).set(format!("log.access={}", log.display()));
+    let launch = Launch::new(variant, common()).log(&log);
     let server = launch.set("log.format=json").set("limits.head_ms_max=100").start();
     let mut expected = vec![(200, None)];
     server.connect().get("/small.txt").expect(200);
@@ -218,7 +218,7 @@ pub(crate) fn a_file_that_shrinks_is_logged(variant: &Variant) {
     let site = Site::new();
     File::create(site.path("big.bin")).expect("a file").set_len(LEN).expect("sparse");
     let log = site.beside("access.log");
-    let launch = Launch::new(variant, &site.root()).set(format!("log.access={}", log.display()));
+    let launch = Launch::new(variant, &site.root()).log(&log);
     let server = launch.sets(&["log.format=json", "cache.body_bytes_max=65536"]).start();
     let mut slow = server.slow_reader("/big.bin");
     slow.take(20_000);

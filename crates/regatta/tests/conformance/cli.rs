@@ -424,9 +424,8 @@ pub(crate) fn users_of_an_own_site() {
     let rewrite = "[[redirects]]\nfrom = \"/in/*\"\nto = \"/pub/..:splat/private/a.txt\"\n\
                    status = 200\nforce = true\n";
     fs::write(&config, cors.to_owned() + &auth + rewrite).expect("a file");
+    let server = Launch::new(Variant::named("sped_epoll"), &root).config(&config).start();
     let [root, config] = [&root, &config].map(|path| path.to_str().expect("text"));
-    let launch = Launch::new(Variant::named("sped_epoll"), &site.root());
-    let server = launch.arg("--config").arg(config).start();
     let (right, wrong) = ("Basic YW5uOmFiYw==", "Basic YW5uOmFiZA==");
     for (path, value, status) in [
         ("/private/a.txt", "", 401),

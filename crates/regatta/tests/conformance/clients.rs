@@ -50,7 +50,7 @@ pub(crate) fn one_client_is_limited(variant: &Variant) {
     let path = site.beside("socket");
     let launch = at_path(Launch::new(variant, common()).sets(&LIMITS), variant, &path);
     let log = site.beside("access.log");
-    let launch = launch.set(format!("log.access={}", log.display()));
+    let launch = launch.log(&log);
     let launch = launch.sets(&["server.trusted=unix:", "server.forwarded=x-forwarded-for"]);
     let server = launch.start();
     is_served_without_limits(&path);
@@ -107,7 +107,7 @@ pub(crate) fn a_proxy_names_its_clients(variant: &Variant) {
         "log.format=json",
     ]);
     let launch = at_path(launch, variant, &path);
-    let server = launch.set(format!("log.access={}", log.display())).start();
+    let server = launch.log(&log).start();
     let request = get("/small.txt");
     let header = b"PROXY TCP4 192.0.2.7 127.0.0.1 4711 80\r\n";
     // At once, in pieces, and in version 2.

@@ -137,9 +137,8 @@ pub(crate) fn precedence(variant: &Variant) {
     let site = Site::with(&[("file.txt", "text")]);
     let text = "[content]\ncharset = \"koi8-r\"\nnosniff = false\n";
     let path = write(&site, text);
-    let launch = Launch::new(variant, &site.root()).arg("--config");
-    let launch = launch.arg(path.to_str().expect("text")).set("content.charset=utf-8");
-    let server = launch.start();
+    let launch = Launch::new(variant, &site.root()).config(&path);
+    let server = launch.set("content.charset=utf-8").start();
     let answer = server.connect().get("/file.txt").expect(200);
     assert_eq!(answer.must("Content-Type"), "text/plain; charset=utf-8");
     assert_eq!(answer.field("X-Content-Type-Options"), None);

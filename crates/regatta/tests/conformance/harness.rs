@@ -180,6 +180,16 @@ impl Launch {
         self
     }
 
+    /// Adds the configuration of this file.
+    pub(crate) fn config(self, path: &Path) -> Self {
+        self.arg("--config").arg(path.to_str().expect("our paths are text"))
+    }
+
+    /// Writes the access log to this file.
+    pub(crate) fn log(self, path: &Path) -> Self {
+        self.set(format!("log.access={}", path.display()))
+    }
+
     /// Adds an address to listen on.
     pub(crate) fn listen(mut self, address: &str) -> Self {
         self.listeners += 1;

@@ -48,10 +48,7 @@ fn ask(client: &mut Client, method: &str, target: &str, host: &str) -> crate::cl
 
 pub(crate) fn each_has_its_own(variant: &Variant) {
     let (site, config) = hosts();
-    let server = Launch::new(variant, &site.root())
-        .arg("--config")
-        .arg(config.to_str().expect("our paths are text"))
-        .start();
+    let server = Launch::new(variant, &site.root()).config(&config).start();
     let mut client = server.connect();
     // Repeated, from the disk or from memory, whatever another host's file of this name is.
     for _ in 0..3 {
@@ -103,10 +100,7 @@ pub(crate) fn each_is_deployed(variant: &Variant) {
         text = text.replace(&format!("\"{root}\""), &format!("\"{}\"", link.display()));
     }
     fs::write(&config, text).expect("a file");
-    let server = Launch::new(variant, &site.root())
-        .arg("--config")
-        .arg(config.to_str().expect("our paths are text"))
-        .start();
+    let server = Launch::new(variant, &site.root()).config(&config).start();
     let serves = |host: &str, of: usize| {
         let target = format!("/only-{of}.txt");
         ask(&mut server.connect(), "GET", &target, host).body == NAMES[of].as_bytes()
@@ -154,7 +148,7 @@ pub(crate) fn a_fault_below_one_root_is_its_hosts_alone() {
         assert!(said.stderr.contains(part), "{part}: {}", said.stderr);
     }
     let variant = Variant::named("sped_epoll");
-    let server = Launch::new(variant, &root).arg("--config").arg(file).start();
+    let server = Launch::new(variant, &root).config(&config).start();
     let get = |target: &str, host: &str| ask(&mut server.connect(), "GET", target, host);
     let serves = || {
         get("/only-0.txt", NAMES[0]).expect(200);
@@ -220,8 +214,7 @@ pub(crate) fn a_lookup_that_hangs_holds_up_no_other_root() {
     fs::write(&config, text).expect("a file");
     let server = Launch::new(Variant::named("sped_epoll"), &site.root())
         .faults("hang_at_mark=1")
-        .arg("--config")
-        .arg(config.to_str().expect("our paths are text"))
+        .config(&config)
         .start();
     let workers = children(server.pid());
     let mut client = server.connect();

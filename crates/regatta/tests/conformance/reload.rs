@@ -108,7 +108,7 @@ impl<'a> Configured<'a> {
         let site = Site::with(&[("small.txt", "text"), ("other/small.txt", "other")]);
         let config = site.beside("regatta.toml");
         fs::write(&config, "").expect("a file");
-        let launch = Launch::of(program).arg("--config").arg(config.to_str().expect("text"));
+        let launch = Launch::of(program).config(&config);
         let root = site.root().to_str().expect("text").to_owned();
         // A file cannot override the command line.
         let text = Self::text(variant.architecture, &root, &[ANY], variant.settings);

@@ -109,6 +109,17 @@ pub(crate) fn the_disk_stage_grows_and_shrinks(variant: &Variant) {
     server.says("stage disk: threads=4: queue=");
 }
 
+/// Fails unless the client gets an error and the end, or the end alone.
+fn is_turned_away(client: &mut Client, is_told: bool) {
+    if is_told {
+        let answer = client.answer("GET").expect(503);
+        assert!(answer.closes() && answer.field("Retry-After").is_some(), "{}", answer.brief());
+        client.finish();
+    } else {
+        assert!(client.rest_or_reset().is_empty(), "it is told nothing");
+    }
+}
+
 /// At the limit of requests inside, the next gets an error, or its connection is closed.
 pub(crate) fn who_is_too_many_is_turned_away(variant: &Variant) {
     let Some(site) = cold_files() else { return };
@@ -128,13 +139,7 @@ pub(crate) fn who_is_too_many_is_turned_away(variant: &Variant) {
     let puts = || of_role(&server.top(), "disk", "queue_puts");
     assert!(eventually(PATIENCE, || puts() == 3), "{} of 2 wait for the disk", puts() - 1);
     page.send(get("/page.txt"));
-    if variant.architecture == "haboob-2002" {
-        assert!(page.rest_or_reset().is_empty(), "it is told nothing");
-    } else {
-        let answer = page.answer("GET").expect(503);
-        assert!(answer.closes() && answer.field("Retry-After").is_some(), "{}", answer.brief());
-        page.finish();
-    }
+    is_turned_away(&mut page, variant.architecture != "haboob-2002");
     uploads.send("67890");
     uploads.answer("GET").expect(200);
     assert!(eventually(PATIENCE, || server.count("closed_refused") == 1));
@@ -156,13 +161,7 @@ pub(crate) fn who_waits_for_a_hung_disk_is_turned_away(variant: &Variant) {
     assert!(eventually(PATIENCE, || begun() == 2), "{} reads", begun());
     let mut waits = server.connect();
     waits.send(get("/1.bin"));
-    if variant.architecture == "seda" {
-        let answer = waits.answer("GET").expect(503);
-        assert!(answer.closes() && answer.field("Retry-After").is_some(), "{}", answer.brief());
-        waits.finish();
-    } else {
-        assert!(waits.rest_or_reset().is_empty(), "it is told nothing");
-    }
+    is_turned_away(&mut waits, variant.architecture == "seda");
     assert!(eventually(PATIENCE, || server.count("closed_refused") == 1));
     assert_eq!(of_role(&server.top(), "read", "stage_refused"), 1);
     if variant.architecture != "cohort-sandstorm" {
@@ -199,12 +198,8 @@ pub(crate) fn places_are_given_back(variant: &Variant) {
         leaves.send(get("/sparse.bin"));
         leaves.abort();
     }
-    let is_served = || {
-        let mut client = server.connect();
-        client.send(request("GET", "/small.txt", &[("Connection", "close")]));
-        client.rest_or_reset().starts_with(b"HTTP/1.1 200 OK")
-    };
-    assert!(eventually(PATIENCE, is_served), "those who have left are still inside");
+    let there_is_room = eventually(PATIENCE, || is_served(server.connect(), ""));
+    assert!(there_is_room, "those who have left are still inside");
 }
 
 /// Two thousand at once: each is answered or refused, and no queue exceeds its limit.
@@ -232,21 +227,25 @@ pub(crate) fn a_burst_is_answered_or_refused(variant: &Variant) {
     server.connect().get("/small.txt").expect(200);
 }
 
+/// Settings that admit one request a second, and one at once.
+const ONE_A_SECOND: [&str; 4] =
+    ["stages.rate_first=1", "stages.rate_max=1", "stages.bucket=1", "stages.target_ms=10 min"];
+
+/// Whether the only request of a client, after the bytes `before`, is answered with the file.
+fn is_served(mut client: Client, before: &str) -> bool {
+    let close = request("GET", "/small.txt", &[("Connection", "close")]);
+    client.send([before.as_bytes(), &close].concat());
+    client.rest_or_reset().starts_with(b"HTTP/1.1 200 OK")
+}
+
 /// Admits one request a second, and one at once: others are refused until a second has passed. That
 /// includes clients that a proxy names.
 pub(crate) fn a_rate_is_kept(variant: &Variant) {
-    let admission = ["stages.admission=direct", "stages.rate_first=1", "stages.rate_max=1"];
-    let settings = ["stages.bucket=1", "stages.target_ms=10 min"];
     let proxy = ["server.proxy_protocol=true", "server.trusted=127.0.0.1"];
-    let launch = Launch::new(variant, common()).sets(&admission).sets(&settings);
-    let server = launch.sets(&proxy).start();
-    let header = b"PROXY TCP4 192.0.2.7 127.0.0.1 4711 80\r\n";
-    let close = request("GET", "/small.txt", &[("Connection", "close")]);
-    let is_admitted = || {
-        let mut client = server.connect();
-        client.send([&header[..], &close].concat());
-        client.rest_or_reset().starts_with(b"HTTP/1.1 200 OK")
-    };
+    let launch = Launch::new(variant, common()).set("stages.admission=direct");
+    let server = launch.sets(&ONE_A_SECOND).sets(&proxy).start();
+    let header = "PROXY TCP4 192.0.2.7 127.0.0.1 4711 80\r\n";
+    let is_admitted = || is_served(server.connect(), header);
     let begin = Instant::now();
     let admitted = (0..10).filter(|_| is_admitted()).count() as u64;
     let most = 2 + begin.elapsed().as_secs();
@@ -256,9 +255,8 @@ pub(crate) fn a_rate_is_kept(variant: &Variant) {
 
 /// A head in two pieces is one request: its beginning does not use up the only place.
 pub(crate) fn a_head_in_pieces_is_admitted_once(variant: &Variant) {
-    let admission = ["stages.admission=direct", "stages.rate_first=1", "stages.rate_max=1"];
-    let settings = ["stages.bucket=1", "stages.target_ms=10 min"];
-    let server = Launch::new(variant, common()).sets(&admission).sets(&settings).start();
+    let launch = Launch::new(variant, common()).set("stages.admission=direct");
+    let server = launch.sets(&ONE_A_SECOND).start();
     let mut client = server.connect();
     client.send("GET /small.txt HTTP/1.1\r\nHo");
     thread::sleep(Duration::from_millis(50));
@@ -269,15 +267,9 @@ pub(crate) fn a_head_in_pieces_is_admitted_once(variant: &Variant) {
 
 /// Each address has its own thread that listens, and its own rate.
 pub(crate) fn each_address_has_its_class(variant: &Variant) {
-    let admission = ["stages.admission=multiclass", "stages.rate_first=1", "stages.rate_max=1"];
-    let settings = ["stages.bucket=1", "stages.target_ms=10 min"];
-    let launch = Launch::new(variant, common()).listen("127.0.0.1:0");
-    let server = launch.sets(&admission).sets(&settings).start();
-    let is_admitted = |at: usize| {
-        let mut client = Client::connect(server.addresses()[at]);
-        client.send(request("GET", "/small.txt", &[("Connection", "close")]));
-        client.rest_or_reset().starts_with(b"HTTP/1.1 200 OK")
-    };
+    let launch = Launch::new(variant, common()).listen("127.0.0.1:0").sets(&ONE_A_SECOND);
+    let server = launch.set("stages.admission=multiclass").start();
+    let is_admitted = |at: usize| is_served(Client::connect(server.addresses()[at]), "");
     let begin = Instant::now();
     assert!(is_admitted(0) && is_admitted(1), "one has taken the other's place");
     let again = is_admitted(0);
@@ -326,15 +318,21 @@ fn ages_ms(server: &Server) -> Vec<f64> {
     said.lines().filter(|line| line.contains("stage gate:")).filter_map(of).collect()
 }
 
+/// Settings under which the gate logs the age of every request.
+const EVERY_AGE: [&str; 4] = [
+    "stages.decisions=all",
+    "stages.samples=1",
+    "stages.sample_ms=60 s",
+    "stages.admission=proportional",
+];
+
 /// Time for which a server is halted, so that requests become old.
 const HALTED: Duration = Duration::from_millis(400);
 
 /// Admission uses the age of a request since its arrival, even if no thread could read it and its
 /// connection was not accepted.
 pub(crate) fn an_age_begins_when_the_request_came(variant: &Variant) {
-    let settings = ["stages.decisions=all", "stages.samples=1", "stages.sample_ms=60 s"];
-    let launch = Launch::new(variant, common()).sets(&["stages.admission=proportional"]);
-    let server = launch.sets(&settings).start();
+    let server = Launch::new(variant, common()).sets(&EVERY_AGE).start();
     let pid = worker(&server);
     let mut old = server.connect();
     old.get("/small.txt").expect(200);
@@ -356,9 +354,7 @@ pub(crate) fn an_age_begins_when_the_request_came(variant: &Variant) {
 /// whose content is to follow has, at its age: it is the first in the log.
 pub(crate) fn what_is_tried_again_is_not_served(variant: &Variant) {
     let site = Site::with(&[("leased.txt", "mine")]);
-    let settings = ["stages.decisions=all", "stages.samples=1", "stages.sample_ms=60 s"];
-    let launch = Launch::new(variant, &site.root()).sets(&["stages.admission=proportional"]);
-    let server = launch.sets(&settings).start();
+    let server = Launch::new(variant, &site.root()).sets(&EVERY_AGE).start();
     let pid = worker(&server);
     let file = File::options().write(true).open(site.path("leased.txt")).expect("a file");
     regatta_sys::hook::denied::lease(&file).expect("a lease");

@@ -2,7 +2,7 @@
 
 use crate::client::Client;
 use crate::harness::{
-    Launch, PATIENCE, Said, Server, Variant, children, eventually, kill, run, uid_of,
+    Launch, PATIENCE, Said, Server, Variant, children, eventually, kill, run, soon, uid_of,
 };
 use crate::shared::descriptors;
 use crate::site::{Site, common};
@@ -38,31 +38,36 @@ pub(crate) fn accepts_when_it_says_so(variant: &Variant) {
     }
 }
 
-/// SIGHUP reloads the configuration, or reports why not; no client is cut off.
-pub(crate) fn hangup_reloads_or_says_why_not(variant: &Variant) {
+/// A server of a small site, and its configuration with one option, which can be replaced.
+fn with_nosniff(variant: &Variant) -> (Site, PathBuf, Server) {
     let site = Site::with(&[("file.txt", "text")]);
     let config = site.beside("regatta.toml");
     fs::write(&config, "[content]\nnosniff = true\n").expect("a file");
-    let launch = Launch::new(variant, &site.root());
-    let server = launch.arg("--config").arg(config.to_str().expect("text")).start();
-    let mut client = server.connect();
-    assert!(client.get("/file.txt").expect(200).field("X-Content-Type-Options").is_some());
+    let server = Launch::new(variant, &site.root()).config(&config).start();
+    (site, config, server)
+}
+
+/// A folder for logs that the serving user may write.
+fn folder_of_logs(site: &Site) -> PathBuf {
+    let folder = site.beside("logs");
+    fs::create_dir(&folder).expect("a folder");
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).expect("ours");
+    folder
+}
+
+/// SIGHUP reloads the configuration, or reports why not; no client is cut off.
+pub(crate) fn hangup_reloads_or_says_why_not(variant: &Variant) {
+    let (_site, config, server) = with_nosniff(variant);
+    let get = || server.connect().get("/file.txt").expect(200);
+    assert!(get().field("X-Content-Type-Options").is_some());
     fs::write(&config, "[content]\nnosniff = false\n").expect("a file");
     server.signal(Signal::HUP);
-    let reloaded = eventually(PATIENCE, || {
-        let answer = server.connect().get("/file.txt").expect(200);
-        answer.field("X-Content-Type-Options").is_none()
-    });
-    assert!(reloaded, "nothing happens: {}", server.stderr());
+    soon(|| get().field("X-Content-Type-Options").is_none());
 }
 
 /// A configuration that has become wrong changes nothing.
 pub(crate) fn hangup_with_an_error_changes_nothing(variant: &Variant) {
-    let site = Site::with(&[("file.txt", "text")]);
-    let config = site.beside("regatta.toml");
-    fs::write(&config, "[content]\nnosniff = true\n").expect("a file");
-    let launch = Launch::new(variant, &site.root());
-    let mut server = launch.arg("--config").arg(config.to_str().expect("text")).start();
+    let (_site, config, mut server) = with_nosniff(variant);
     fs::write(&config, "[content]\nnosniff = 17\nnonsense = [\n").expect("a file");
     server.signal(Signal::HUP);
     server.says("regatta.toml:");
@@ -76,12 +81,10 @@ pub(crate) fn hangup_with_an_error_changes_nothing(variant: &Variant) {
 /// SIGUSR1 reopens the logs: after a rename, lines go to the new file.
 pub(crate) fn usr1_reopens_the_log(variant: &Variant) {
     let site = Site::with(&[("file.txt", "text")]);
-    let folder = site.beside("logs");
-    fs::create_dir(&folder).expect("a folder");
-    fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).expect("ours");
+    let folder = folder_of_logs(&site);
     let (log, old) = (folder.join("access.log"), folder.join("access.log.1"));
     let launch = Launch::new(variant, &site.root());
-    let mut server = launch.set(format!("log.access={}", log.display())).start();
+    let mut server = launch.log(&log).start();
     let has =
         |path: &Path, word: &str| fs::read_to_string(path).is_ok_and(|text| text.contains(word));
     server.connect().get("/file.txt?before").expect(200);
@@ -114,9 +117,7 @@ fn holds(server: &Server, folder: &Path, names: &[&str]) -> Vec<PathBuf> {
 /// After a rotation no process has the old logs open, renamed or deleted: their space is free.
 pub(crate) fn usr1_lets_go_of_the_old_logs(variant: &Variant) {
     let site = Site::with(&[("file.txt", "text")]);
-    let folder = site.beside("logs");
-    fs::create_dir(&folder).expect("a folder");
-    fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).expect("ours");
+    let folder = folder_of_logs(&site);
     let (names, launch) = (["access.log", "error.log"], Launch::new(variant, &site.root()));
     let launch = launch.set(format!("log.access={}", folder.join(names[0]).display()));
     let server = launch.set(format!("log.error={}", folder.join(names[1]).display())).start();
@@ -168,15 +169,10 @@ pub(crate) fn workers_leave_signals_to_their_master(variant: &Variant) {
 pub(crate) fn workers_are_not_root(variant: &Variant) {
     let server = Launch::new(variant, common()).start();
     server.connect().get("/small.txt").expect(200);
-    let own = rustix::process::getuid().as_raw();
+    let own = rustix::process::getuid();
+    let expected = if own.is_root() { nobody() } else { own.as_raw().to_string() };
     for worker in server.workers() {
-        let uids = uid_of(worker);
-        if own == 0 {
-            let nobody = fs::metadata("/proc/self").map(|_| nobody()).expect("proc");
-            assert_eq!(uids, [nobody.as_str(); 4].join(" "), "worker {worker}");
-        } else {
-            assert_eq!(uids, [own.to_string().as_str(); 4].join(" "), "worker {worker}");
-        }
+        assert_eq!(uid_of(worker), [expected.as_str(); 4].join(" "), "worker {worker}");
     }
 }
 

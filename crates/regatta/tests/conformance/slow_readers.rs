@@ -218,7 +218,7 @@ fn line_of_what_the_end_cuts_short(
     for _ in 0..5 {
         let site = Site::new();
         let log = site.beside("access.log");
-        let launch = Launch::new(variant, common()).set(format!("log.access={}", log.display()));
+        let launch = Launch::new(variant, common()).log(&log);
         let launch = launch.set(format!("log.format={format}"));
         // A thread whose send fills a socket exits after four steps.
         let launch = launch.sets(&["threads.step_ms=20", "pool.step_ms=20", "adapt.step_ms=20"]);
