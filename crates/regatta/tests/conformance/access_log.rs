@@ -1,7 +1,7 @@
 //! The access log: one true line for each request, which no client can forge.
 
 use crate::client::{Client, answer_all, request};
-use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
+use crate::harness::{Launch, PATIENCE, Server, Variant, eventually, start_with};
 use crate::site::{Site, common};
 use rustix::process::Signal;
 use std::fs::{self, File};
@@ -247,9 +247,7 @@ pub(crate) fn lines_are_written_in_time(variant: &Variant) {
 pub(crate) fn a_full_disk_stops_nobody(variant: &Variant) {
     let mut server = Launch::new(variant, common()).set("log.access=/dev/full").start();
     let mut client = server.connect();
-    for _ in 0..50 {
-        client.get("/small.txt").expect(200);
-    }
+    client.repeat(50, "/small.txt");
     let dropped = || server.count("log_dropped");
     assert!(eventually(PATIENCE, || dropped() == 50), "{}", dropped());
     client.get("/small.txt").expect(200);
@@ -262,8 +260,7 @@ pub(crate) fn a_full_disk_stops_nobody(variant: &Variant) {
 
 /// `-` is standard error, which the server's own messages share.
 pub(crate) fn to_standard_error(variant: &Variant) {
-    let launch = Launch::new(variant, common()).set("log.access=-");
-    let server = launch.set("log.format=common").start();
+    let server = start_with(variant, &["log.access=-", "log.format=common"]);
     server.connect().get("/small.txt?there").expect(200);
     let line = "\"GET /small.txt?there HTTP/1.1\" 200 6\n";
     server.says(line);

@@ -2,8 +2,8 @@
 
 use crate::client::{Client, answer_all, get, send_all};
 use crate::disk::{tasks, worker};
-use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
-use crate::site::{Site, common, pattern};
+use crate::harness::{Launch, PATIENCE, Server, Variant, eventually, start_with};
+use crate::site::{Site, pattern};
 use crate::slow_disk::{HANGS, cold_site, with_disk};
 use std::time::Duration;
 
@@ -17,8 +17,7 @@ fn named(server: &Server, name: &str) -> usize {
 /// The dispatcher, the threads of the pool and, where reads may be asynchronous, one poller thread
 /// and at most `adapt.aio_threads` that read, whatever the load.
 pub(crate) fn tasks_are_those_of_the_paper(variant: &Variant) {
-    let launch = Launch::new(variant, common());
-    let server = launch.sets(&["adapt.threads=3", "adapt.aio_threads=2"]).start();
+    let server = start_with(variant, &["adapt.threads=3", "adapt.aio_threads=2"]);
     let pollers = usize::from(variant.architecture != "bio");
     let right = || [named(&server, "pool"), named(&server, "poller")] == [3, pollers];
     assert!(eventually(PATIENCE, right), "{:?}", tasks(worker(&server)));
@@ -102,8 +101,7 @@ pub(crate) fn reads_follow_the_queue(variant: &Variant) {
 
 /// Threads like glibc's do not exceed their limit, and end when they have nothing to read.
 pub(crate) fn threads_that_read_end(variant: &Variant) {
-    let launch = Launch::new(variant, common());
-    let server = launch.sets(&["adapt.aio_threads=2", "adapt.aio_idle_ms=300"]).start();
+    let server = start_with(variant, &["adapt.aio_threads=2", "adapt.aio_idle_ms=300"]);
     let mut clients = server.clients(20);
     let mut most = 0;
     for _ in 0..3 {

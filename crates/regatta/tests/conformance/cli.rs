@@ -1,6 +1,6 @@
 //! The command line as product.md promises it: help, exit codes, `architectures`, `explain`.
 
-use crate::harness::{Launch, Said, Variant, program, run};
+use crate::harness::{Launch, Said, Variant, ends_with, program, run};
 use crate::site::{Site, common};
 use crate::skips::skip;
 use crate::structure::listed;
@@ -19,8 +19,7 @@ fn root() -> &'static str {
 /// Fails unless the command failed as bad usage, with a message about it.
 #[track_caller]
 fn bad_usage(args: &[&str], words: &[&str]) -> Said {
-    let said = run(args);
-    assert_eq!(said.code, Some(2), "{args:?}: {said:?}");
+    let said = ends_with(2, args);
     for word in words {
         assert!(said.stderr.contains(word), "{args:?} does not name {word}: {said:?}");
     }
@@ -28,17 +27,14 @@ fn bad_usage(args: &[&str], words: &[&str]) -> Said {
 }
 
 pub(crate) fn help_of_every_command() {
-    let said = run(&["--help"]);
-    assert_eq!(said.code, Some(0), "{said:?}");
+    let said = ends_with(0, &["--help"]);
     for command in ["serve", "architectures", "check", "explain", "top", "password"] {
         assert!(said.stdout.contains(command), "{said:?}");
-        let help = run(&[command, "--help"]);
-        assert_eq!(help.code, Some(0), "{help:?}");
+        let help = ends_with(0, &[command, "--help"]);
         let example = format!("regatta {command}");
         assert!(help.stdout.contains(&example), "no example of {command}: {}", help.stdout);
     }
-    let said = run(&["--version"]);
-    assert_eq!(said.code, Some(0), "{said:?}");
+    let said = ends_with(0, &["--version"]);
     assert!(said.stdout.to_lowercase().starts_with("regatta"), "{said:?}");
 }
 
@@ -54,10 +50,15 @@ pub(crate) fn bad_usage_is_two() {
     bad_usage(&["top", "--pid", "nonsense"], &["nonsense"]);
 }
 
-pub(crate) fn a_bad_start_prints_no_address() {
-    let args = ["serve", root(), "--listen", "127.0.0.1:0", "--set", "limits.nonsense=1"];
-    let said = bad_usage(&args, &["limits.nonsense"]);
+/// Fails unless a server with these arguments does not start, and prints no address.
+#[track_caller]
+fn bad_start(more: &[&str], words: &[&str]) {
+    let said = bad_usage(&[&["serve", root(), "--listen", "127.0.0.1:0"], more].concat(), words);
     assert_eq!(said.stdout, "", "{said:?}");
+}
+
+pub(crate) fn a_bad_start_prints_no_address() {
+    bad_start(&["--set", "limits.nonsense=1"], &["limits.nonsense"]);
 }
 
 /// A kernel that is too old, or a container's filter: reported at start, not with 500 to clients.
@@ -99,44 +100,27 @@ pub(crate) fn check_makes_no_file() {
     let old = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_600_000_000);
     fs::File::open(&folder).and_then(|it| it.set_modified(old)).expect("a time");
     let log = |folder: &str| format!("log.access={}", site.beside(folder).join("x.log").display());
-    let said = run(&["check", root(), "--set", &log("logs")]);
-    assert_eq!(said.code, Some(0), "{said:?}");
+    ends_with(0, &["check", root(), "--set", &log("logs")]);
     let changed = fs::metadata(&folder).and_then(|it| it.modified()).expect("a time");
     assert_eq!(changed, old, "something was made in it");
     bad_usage(&["check", root(), "--set", &log("none")], &["log.access", "none"]);
 }
 
 pub(crate) fn a_log_that_cannot_be_opened() {
-    let log = "log.access=/no/such/folder/access.log";
-    let said =
-        bad_usage(&["serve", root(), "--listen", "127.0.0.1:0", "--set", log], &["/no/such"]);
-    assert_eq!(said.stdout, "", "{said:?}");
+    bad_start(&["--set", "log.access=/no/such/folder/access.log"], &["/no/such"]);
 }
 
 pub(crate) fn a_pid_file_that_cannot_be_written() {
     let file = "server.pid_file=/no/such/folder/regatta.pid";
-    let args = ["serve", root(), "--listen", "127.0.0.1:0", "--set", file];
-    let said = bad_usage(&args, &["server.pid_file", "/no/such"]);
-    assert_eq!(said.stdout, "", "{said:?}");
+    bad_start(&["--set", file], &["server.pid_file", "/no/such"]);
 }
 
 pub(crate) fn every_bad_setting_is_listed() {
-    let args = [
-        "serve",
-        root(),
-        "--listen",
-        "127.0.0.1:0",
-        "--set",
-        "limits.head_bytes_max=many",
-        "--set",
-        "cache.nonsense=1",
-        "--set",
-        "event.poller=magic",
-        "--set",
-        "no-equals-sign",
-    ];
-    let words = ["limits.head_bytes_max", "cache.nonsense", "event.poller"];
-    bad_usage(&args, &words);
+    let bad =
+        ["limits.head_bytes_max=many", "cache.nonsense=1", "event.poller=magic", "no-equals-sign"];
+    let mut args = vec!["serve", root(), "--listen", "127.0.0.1:0"];
+    bad.iter().for_each(|setting| args.extend(["--set", *setting]));
+    bad_usage(&args, &["limits.head_bytes_max", "cache.nonsense", "event.poller"]);
 }
 
 pub(crate) fn nobody_and_other_users() {
@@ -161,8 +145,7 @@ pub(crate) fn there_is_no_tux() {
 }
 
 pub(crate) fn architectures_are_described() {
-    let said = run(&["architectures"]);
-    assert_eq!(said.code, Some(0), "{said:?}");
+    let said = ends_with(0, &["architectures"]);
     let json: serde_json::Value =
         serde_json::from_str(&run(&["architectures", "--json"]).stdout).expect("JSON");
     let text = json.to_string();
@@ -176,9 +159,7 @@ pub(crate) fn architectures_are_described() {
 }
 
 fn explain(args: &[&str]) -> Said {
-    let said = run(&[&["explain"], args].concat());
-    assert_eq!(said.code, Some(0), "{args:?}: {said:?}");
-    said
+    ends_with(0, &[&["explain"], args].concat())
 }
 
 pub(crate) fn explain_says_what_would_be_answered() {
@@ -232,8 +213,7 @@ pub(crate) fn check_and_explain_speak_json() {
 }
 
 pub(crate) fn check_says_that_all_is_well() {
-    let said = run(&["check", root()]);
-    assert_eq!(said.code, Some(0), "{said:?}");
+    let said = ends_with(0, &["check", root()]);
     // An event loop for each processor, unless told otherwise.
     let workers = match crate::inspect::processors_at_once() {
         1 => "1 worker".to_owned(),
@@ -347,8 +327,7 @@ pub(crate) fn siblings_of_an_own_site() {
     made(1);
     made(0);
     fs::write(site.path("page.html"), "no play at all ".repeat(100)).expect("ours");
-    let checked = run(&["check", root]);
-    assert_eq!(checked.code, Some(0), "{checked:?}");
+    let checked = ends_with(0, &["check", root]);
     for word in ["page.html.gz is older", "hint: regatta precompress /"] {
         assert!(checked.stderr.contains(word), "{checked:?}");
     }

@@ -194,6 +194,12 @@ impl Client {
         self.ask("GET", target, &[])
     }
 
+    /// Gets a path this many times.
+    #[track_caller]
+    pub(crate) fn repeat(&mut self, count: u64, path: &str) {
+        (0..count).for_each(|_| drop(self.get(path).expect(200)));
+    }
+
     /// Reads one answer to a request of this method, interim ones included.
     pub(crate) fn answer(&mut self, method: &str) -> Answer {
         let mut interim = Vec::new();
@@ -351,6 +357,15 @@ pub(crate) fn send_all(clients: &mut [Client], bytes: impl AsRef<[u8]>) {
 pub(crate) fn answer_all(clients: &mut [Client], status: u16) {
     for client in clients {
         client.answer("GET").expect(status);
+    }
+}
+
+/// Reads an answer to a GET from each client, and checks its content.
+#[track_caller]
+pub(crate) fn bodies_are(clients: &mut [Client], body: &[u8]) {
+    for client in clients {
+        let answer = client.answer("GET").expect(200);
+        assert!(answer.body == body, "{}", answer.brief());
     }
 }
 

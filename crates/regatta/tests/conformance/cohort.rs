@@ -34,9 +34,7 @@ pub(crate) fn a_visit_serves_many(variant: &Variant) {
 pub(crate) fn a_loop_without_stages_visits_none(variant: &Variant) {
     let server = Launch::new(variant, common()).set("cohort.policy=run-to-completion").start();
     let mut client = server.connect();
-    for _ in 0..CLIENTS {
-        client.get("/small.txt").expect(200);
-    }
+    client.repeat(CLIENTS, "/small.txt");
     let queues = ["queue_puts", "queue_takes", "queue_visits"];
     assert_eq!(queues.map(|name| server.count(name)), [0; 3]);
 }

@@ -1,6 +1,6 @@
 //! Configurations: every error at once with its position; printed ones can be read again.
 
-use crate::harness::{Launch, Variant, run};
+use crate::harness::{Launch, Variant, ends_with, run};
 use crate::site::{Site, common};
 use std::fs;
 use std::path::PathBuf;
@@ -31,9 +31,8 @@ event: poller="epoll-edge" send="nonblocking" turn_bytes_max=2097152 turn_ops_ma
 
 /// `--print-config` prints the effective configuration, whole and explicit.
 fn printed(args: &[&str]) -> toml::Table {
-    let said =
-        run(&[&["serve", root(), "--listen", "127.0.0.1:0", "--print-config"], args].concat());
-    assert_eq!(said.code, Some(0), "{said:?}");
+    let serve = ["serve", root(), "--listen", "127.0.0.1:0", "--print-config"];
+    let said = ends_with(0, &[&serve, args].concat());
     said.stdout.parse().unwrap_or_else(|e| panic!("{e}: {}", said.stdout))
 }
 
@@ -62,10 +61,8 @@ pub(crate) fn what_is_printed_is_a_configuration() {
     let said = run(&[&["serve", root(), "--listen", "127.0.0.1:0"][..], &set].concat());
     let path = write(&site, &said.stdout);
     let path = path.to_str().expect("text");
-    let checked = run(&["check", "--config", path]);
-    assert_eq!(checked.code, Some(0), "{checked:?}");
-    let again = run(&["serve", "--config", path, "--print-config"]);
-    assert_eq!(again.code, Some(0), "{again:?}");
+    ends_with(0, &["check", "--config", path]);
+    let again = ends_with(0, &["serve", "--config", path, "--print-config"]);
     assert_eq!(again.stdout, said.stdout, "printed again, it is the same");
 }
 
@@ -76,8 +73,7 @@ pub(crate) fn a_good_configuration_passes() {
         site.root()
     );
     let path = write(&site, &text);
-    let said = run(&["check", "--config", path.to_str().expect("text")]);
-    assert_eq!(said.code, Some(0), "{said:?}");
+    ends_with(0, &["check", "--config", path.to_str().expect("text")]);
 }
 
 /// Every error, each with its line.
@@ -100,8 +96,7 @@ x = 1
 poller = \"magic\"
 ";
     let path = write(&site, text);
-    let said = run(&["check", "--config", path.to_str().expect("text")]);
-    assert_eq!(said.code, Some(2), "{said:?}");
+    let said = ends_with(2, &["check", "--config", path.to_str().expect("text")]);
     let all = format!("{}{}", said.stdout, said.stderr);
     for (word, line) in [
         ("/no/such/folder", 2),
@@ -116,19 +111,16 @@ poller = \"magic\"
         let place = format!(":{line}:");
         assert!(all.contains(&place), "no position {place} for {word}: {all}");
     }
-    let serve = run(&["serve", "--config", path.to_str().expect("text")]);
-    assert_eq!(serve.code, Some(2), "{serve:?}");
+    let serve = ends_with(2, &["serve", "--config", path.to_str().expect("text")]);
     assert!(serve.stderr.contains("idle_ms_maxx") && serve.stderr.contains("magic"), "{serve:?}");
 }
 
 pub(crate) fn syntax_errors_have_a_position() {
     let site = Site::new();
     let path = write(&site, "[limits]\nidle_ms_max = = 5\n");
-    let said = run(&["check", "--config", path.to_str().expect("text")]);
-    assert_eq!(said.code, Some(2), "{said:?}");
+    let said = ends_with(2, &["check", "--config", path.to_str().expect("text")]);
     assert!(format!("{}{}", said.stdout, said.stderr).contains(":2:"), "{said:?}");
-    let said = run(&["check", "--config", "/no/such/file.toml"]);
-    assert_eq!(said.code, Some(2), "{said:?}");
+    let said = ends_with(2, &["check", "--config", "/no/such/file.toml"]);
     assert!(said.stderr.contains("/no/such/file.toml"), "{said:?}");
 }
 

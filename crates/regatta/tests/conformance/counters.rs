@@ -1,7 +1,7 @@
 //! `regatta top --json`: the counters agree with the requests to the server.
 
 use crate::client::{Client, get, request};
-use crate::harness::{Launch, PATIENCE, Server, Variant, eventually, kill, run};
+use crate::harness::{Launch, PATIENCE, Server, Variant, eventually, kill, run, start_with};
 use crate::site::common;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -107,8 +107,7 @@ fn of_no_cache(variant: &Variant) {
 }
 
 pub(crate) fn of_the_ends_of_connections(variant: &Variant) {
-    let launch = Launch::new(variant, common());
-    let server = launch.sets(&["limits.idle_ms_max=300", "limits.head_ms_max=300"]).start();
+    let server = start_with(variant, &["limits.idle_ms_max=300", "limits.head_ms_max=300"]);
     let mut idle = server.connect();
     idle.get("/small.txt").expect(200);
     let mut partial = server.connect();
@@ -164,9 +163,7 @@ pub(crate) fn of_a_worker_that_died(variant: &Variant) {
 pub(crate) fn of_histograms(variant: &Variant) {
     let server = start(variant);
     let mut client = server.connect();
-    for _ in 0..200 {
-        client.get("/small.txt").expect(200);
-    }
+    client.repeat(200, "/small.txt");
     let count = |top: &Value, name: &str| {
         let histogram = &top["total"]["histograms"][name];
         histogram["count"].as_u64().unwrap_or_else(|| panic!("no histogram {name} in {top}"))
@@ -243,9 +240,7 @@ pub(crate) fn calls_of_a_hit(variant: &Variant) {
     let begin = Instant::now();
     client.get("/small.txt").expect(200);
     let before = read(&server, "replies", 1);
-    for _ in 0..100 {
-        client.get("/small.txt").expect(200);
-    }
+    client.repeat(100, "/small.txt");
     let quick = begin.elapsed() < Duration::from_millis(800);
     let after = read(&server, "replies", 101);
     let used = |name| counter(&after, name) - counter(&before, name);
@@ -275,9 +270,7 @@ pub(crate) fn top_of_a_pipeline() {
     const REPLIES: u64 = 20;
     let server = start(Variant::named("watpipe4"));
     let mut client = server.connect();
-    for _ in 0..REPLIES {
-        client.get("/small.txt").expect(200);
-    }
+    client.repeat(REPLIES, "/small.txt");
     let top = read(&server, "replies", REPLIES);
     let stages = top["stages"].as_array().expect("the stages");
     let names: Vec<&str> = stages.iter().filter_map(|stage| stage["stage"].as_str()).collect();

@@ -1,7 +1,7 @@
 //! Single faults and the required outcome of each.
 
 use crate::chaos;
-use crate::client::{get, send_all};
+use crate::client::{bodies_are, get, send_all};
 use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
 use crate::shared::{is_served, sized_files_open, under_load};
 use crate::site::{MODIFIED_S, SIZES, Site, common, set_modified, sized};
@@ -68,9 +68,7 @@ pub(crate) fn a_full_table_delays_accepts(variant: &Variant) {
     for round in 0.. {
         let mut clients = server.clients(20);
         send_all(&mut clients, get("/small.txt"));
-        for client in &mut clients {
-            assert_eq!(client.answer("GET").expect(200).body, b"small\n");
-        }
+        bodies_are(&mut clients, b"small\n");
         if server.count("accept_emfile_pauses") > 0 {
             break;
         }

@@ -2,7 +2,7 @@
 
 use crate::client::{burst, get, send_all};
 use crate::disk::worker;
-use crate::harness::{Launch, PATIENCE, Variant, eventually};
+use crate::harness::{Launch, PATIENCE, Variant, eventually, start_with};
 use crate::inspect::tasks;
 use crate::site::common;
 use crate::slow_readers::stuck;
@@ -34,8 +34,7 @@ pub(crate) fn one_task_and_its_helpers(variant: &Variant) {
 
 /// User threads are as many as open connections may be: a further client waits for one.
 pub(crate) fn a_connection_each(variant: &Variant) {
-    let settings = ["limits.connections_max=3", "accept.when_full=pause"];
-    let server = Launch::new(variant, common()).sets(&settings).start();
+    let server = start_with(variant, &["limits.connections_max=3", "accept.when_full=pause"]);
     let mut clients = server.busy_clients(3);
     let mut last = server.connect();
     last.send(get("/small.txt"));
@@ -61,8 +60,7 @@ pub(crate) fn a_scheduler_may_spin(variant: &Variant) {
 
 /// The used part of a stack is far from its end.
 pub(crate) fn a_stack_is_long_enough(variant: &Variant) {
-    let settings = ["content.precompressed=true", "limits.connections_max=2"];
-    let server = Launch::new(variant, common()).sets(&settings).start();
+    let server = start_with(variant, &["content.precompressed=true", "limits.connections_max=2"]);
     let mut client = server.connect();
     // One run in 256 is measured.
     for _ in 0..200 {

@@ -95,6 +95,14 @@ pub(crate) fn run(args: &[&str]) -> Said {
     Said { code: status.code(), stdout, stderr }
 }
 
+/// Runs a command of the program, which must end with this exit code.
+#[track_caller]
+pub(crate) fn ends_with(code: i32, args: &[&str]) -> Said {
+    let said = run(args);
+    assert_eq!(said.code, Some(code), "regatta {args:?}: {said:?}");
+    said
+}
+
 fn collect(mut from: impl Read + Send + 'static) -> Receiver<String> {
     let (to, text) = channel();
     std::thread::spawn(move || {
@@ -562,6 +570,11 @@ fn cpu_of(pid: u32) -> Duration {
 
 /// Servers in use by several tests at once, by their arguments.
 static SHARED: Mutex<Vec<(String, Weak<Server>)>> = Mutex::new(Vec::new());
+
+/// A server over the common site with more settings, for one test alone.
+pub(crate) fn start_with(variant: &Variant, settings: &[&str]) -> Server {
+    Launch::new(variant, crate::site::common()).sets(settings).start()
+}
 
 /// A server over the common site; tests that run at the same time share it.
 pub(crate) fn serve(variant: &Variant) -> Arc<Server> {

@@ -1,8 +1,8 @@
 //! Many connections at once, and the limit on them.
 
-use crate::client::{Client, get, get_all, get_sizes, send_all};
+use crate::client::{Client, bodies_are, get, get_all, get_sizes, send_all};
 use crate::counters::counter;
-use crate::harness::{Launch, PATIENCE, Server, Variant, eventually, serve, soon};
+use crate::harness::{Launch, PATIENCE, Server, Variant, eventually, serve, soon, start_with};
 use crate::site::{SIZES, common, sized};
 use std::time::{Duration, Instant};
 
@@ -58,9 +58,7 @@ fn full(variant: &Variant, setting: &str) {
     inside.pop();
     assert_eq!(first.answer("GET").expect(200).body, b"the letter a\n");
     drop(inside);
-    for client in &mut waiting {
-        assert_eq!(client.answer("GET").expect(200).body, b"the letter a\n");
-    }
+    bodies_are(&mut waiting, b"the letter a\n");
     drop(waiting);
     drop(first);
     assert!(eventually(PATIENCE, || server.open_connections() == 0), "connections are left");
@@ -78,8 +76,7 @@ pub(crate) fn full_and_not_listening(variant: &Variant) {
 /// At the limit the connection idle for longest is closed: first those that have had an answer,
 /// then those without a request yet. Connections with a request stay.
 pub(crate) fn full_and_closing_the_idle(variant: &Variant) {
-    let launch = Launch::new(variant, common()).set("limits.connections_max=4");
-    let server = launch.set("accept.when_full=close-idle").start();
+    let server = start_with(variant, &["limits.connections_max=4", "accept.when_full=close-idle"]);
     if server.workers().len() > 1 {
         return full_together(&server);
     }
@@ -137,8 +134,7 @@ pub(crate) fn silent_newcomers_are_closed(variant: &Variant) {
 
 /// Waiting at the limit costs no processor time when the listener is not watched.
 pub(crate) fn full_is_free(variant: &Variant) {
-    let launch = Launch::new(variant, common()).set("limits.connections_max=2");
-    let server = launch.set("accept.when_full=pause").start();
+    let server = start_with(variant, &["limits.connections_max=2", "accept.when_full=pause"]);
     let _inside = server.busy_clients(2);
     let _waiting = server.clients(3);
     std::thread::sleep(Duration::from_millis(50));
@@ -165,8 +161,10 @@ pub(crate) fn fewer_descriptors_than_clients(variant: &Variant) {
 
 /// A cache far too small for the site gives the same answers and stays within its bounds.
 pub(crate) fn more_files_than_the_cache_may_hold(variant: &Variant) {
-    let settings = ["cache.descriptors_max=4", "cache.entries_max=6", "cache.bytes_max=70000"];
-    let server: Server = Launch::new(variant, common()).sets(&settings).start();
+    let server = start_with(
+        variant,
+        &["cache.descriptors_max=4", "cache.entries_max=6", "cache.bytes_max=70000"],
+    );
     let mut client = server.connect();
     for _ in 0..3 {
         get_sizes(&mut client);

@@ -2,7 +2,7 @@
 
 use crate::client::{Client, answer_all, get, get_all, send_all};
 use crate::disk::{tasks, worker};
-use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
+use crate::harness::{Launch, PATIENCE, Server, Variant, eventually, start_with};
 use crate::site::common;
 use crate::slow_readers::stuck;
 use std::time::Duration;
@@ -55,7 +55,7 @@ pub(crate) fn an_end_is_no_request(variant: &Variant) {
     let server = Launch::new(variant, common()).start();
     let mut clients = server.clients(30);
     for client in &mut clients {
-        (0..2).for_each(|_| drop(client.get("/small.txt").expect(200)));
+        client.repeat(2, "/small.txt");
     }
     let before = server.count("hand_overs");
     assert!(before >= 60, "{before} hand-overs of 60 requests");
@@ -99,8 +99,7 @@ pub(crate) fn slow_readers_hold_all_threads(variant: &Variant) {
 
 /// A request that has begun holds its thread, as in Tomcat.
 pub(crate) fn a_slow_request_holds_a_thread_if_that_is_asked(variant: &Variant) {
-    let launch = Launch::new(variant, common());
-    let server = launch.sets(&["pool.threads=2", "pool.return=idle"]).start();
+    let server = start_with(variant, &["pool.threads=2", "pool.return=idle"]);
     let mut slow = server.clients(2);
     send_all(&mut slow, "GET /small.txt HTTP/1.1\r\nHo");
     assert!(eventually(PATIENCE, || server.count("hand_overs") == 2));

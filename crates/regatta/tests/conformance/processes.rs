@@ -1,8 +1,7 @@
 //! Processes that come and go, as in Apache's prefork: their number depends on how many are idle.
 
 use crate::counters::{counter, read};
-use crate::harness::{Launch, PATIENCE, Server, Variant, eventually, kill, run, started};
-use crate::site::common;
+use crate::harness::{PATIENCE, Server, Variant, eventually, kill, run, start_with, started};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -11,8 +10,10 @@ use std::time::Duration;
 
 /// Starts three processes; two to four are to be idle.
 fn start(variant: &Variant) -> Server {
-    let settings = ["limits.connections_max=30", "mp.start=3", "mp.spare_min=2", "mp.spare_max=4"];
-    let server = Launch::new(variant, common()).sets(&settings).start();
+    let server = start_with(
+        variant,
+        &["limits.connections_max=30", "mp.start=3", "mp.spare_min=2", "mp.spare_max=4"],
+    );
     assert_eq!(server.workers().len(), 3);
     server
 }
@@ -86,8 +87,10 @@ pub(crate) fn as_many_are_idle_as_should_be(variant: &Variant) {
 /// Processes end while others continue: no client is refused, no connection is cut short, and the
 /// counts of ended processes remain.
 pub(crate) fn who_retires_cuts_nobody_short(variant: &Variant) {
-    let settings = ["limits.connections_max=8", "mp.start=8", "mp.spare_min=1", "mp.spare_max=2"];
-    let server = Launch::new(variant, common()).sets(&settings).start();
+    let server = start_with(
+        variant,
+        &["limits.connections_max=8", "mp.start=8", "mp.spare_min=1", "mp.spare_max=2"],
+    );
     let mut kept = server.connect();
     kept.get("/small.txt").expect(200);
     let mut connections = 1;
@@ -142,12 +145,11 @@ pub(crate) fn a_killed_one_is_replaced(variant: &Variant) {
 /// After this many connections, whatever each carries, another process takes the place. The log
 /// reports no fault.
 pub(crate) fn one_ends_after_its_requests(variant: &Variant) {
-    let launch = Launch::new(variant, common()).set("limits.connections_max=1");
-    let server = launch.set("mp.requests_max=2").start();
+    let server = start_with(variant, &["limits.connections_max=1", "mp.requests_max=2"]);
     let mut pids = BTreeSet::new();
     for _ in 0..6 {
         let mut client = server.connect();
-        (0..3).for_each(|_| drop(client.get("/small.txt").expect(200)));
+        client.repeat(3, "/small.txt");
         pids.extend(server.workers());
     }
     assert_eq!(pids.len(), 3, "{pids:?}");

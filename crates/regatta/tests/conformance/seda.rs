@@ -2,7 +2,7 @@
 
 use crate::client::{Client, answer_all, burst, get, request, send_all, send_numbered};
 use crate::disk::{tasks, worker};
-use crate::harness::{Launch, PATIENCE, Server, Variant, eventually, halt, kill};
+use crate::harness::{Launch, PATIENCE, Server, Variant, eventually, halt, kill, start_with};
 use crate::site::{Site, common, pattern};
 use crate::slow_disk::{HANGS, cold_site, put_cold, with_disk};
 use rustix::process::Signal;
@@ -54,8 +54,7 @@ pub(crate) fn tasks_are_those_of_the_source(variant: &Variant) {
 /// Passes each queue once, as in the source, and those of files and the one before them as often as
 /// a file is opened and has been read.
 pub(crate) fn a_hit_passes_four_queues_a_miss_seven(variant: &Variant) {
-    let settings = ["cache.body_bytes_max=65536", "cache.revalidate_ms=1h"];
-    let server = Launch::new(variant, common()).sets(&settings).start();
+    let server = start_with(variant, &["cache.body_bytes_max=65536", "cache.revalidate_ms=1h"]);
     let mut client = server.connect();
     // A count follows its event after a moment.
     let expect = |passed: [u64; 6]| {
@@ -64,9 +63,7 @@ pub(crate) fn a_hit_passes_four_queues_a_miss_seven(variant: &Variant) {
     };
     client.get("/size-4096.bin").expect(200);
     expect([1, 1, 1, 2, 1, 1]);
-    for _ in 0..20 {
-        client.get("/size-4096.bin").expect(200);
-    }
+    client.repeat(20, "/size-4096.bin");
     expect([21, 21, 21, 2, 1, 21]);
     let top = server.top();
     for role in PASSED {
@@ -126,7 +123,7 @@ pub(crate) fn who_is_too_many_is_turned_away(variant: &Variant) {
     let server = with_disk(variant, &site).sets(&[HANGS, "seda.requests_max=2"]).start();
     let mut page = server.connect();
     // An answered request is outside.
-    (0..5).for_each(|_| drop(page.get("/page.txt").expect(200)));
+    page.repeat(5, "/page.txt");
     // A client that sends a request's content makes only itself wait, and not the server.
     let mut uploads = server.connect();
     uploads
@@ -300,11 +297,10 @@ pub(crate) fn decisions_come_at_their_times(variant: &Variant) {
 
 /// Controllers decide all the time, but only an option makes the error log show that.
 pub(crate) fn decisions_are_not_logged_unasked(variant: &Variant) {
-    let settings = ["stages.batch_control=true", "stages.batch_ms=1"];
-    let server = Launch::new(variant, common()).sets(&settings).start();
+    let server = start_with(variant, &["stages.batch_control=true", "stages.batch_ms=1"]);
     let mut client = server.connect();
     let decided = || {
-        (0..20).for_each(|_| drop(client.get("/small.txt").expect(200)));
+        client.repeat(20, "/small.txt");
         of_role(&server.top(), "parse", "decisions_changed") >= 2
     };
     assert!(eventually(PATIENCE, decided), "{}", server.top());

@@ -1,7 +1,9 @@
 //! Clients that read slowly: ended below the minimum rate, served above it, no harm to others.
 
 use crate::client::{Client, get, get_sizes};
-use crate::harness::{Launch, PATIENCE, Server, Variant, eventually, serve, serve_with};
+use crate::harness::{
+    Launch, PATIENCE, Server, Variant, eventually, serve, serve_with, start_with,
+};
 use crate::inspect;
 use crate::site::{SPARSE_BYTES, Site, common, sized};
 use rustix::process::Signal;
@@ -32,8 +34,7 @@ pub(crate) fn one_that_never_reads_is_ended(variant: &Variant) {
 /// docs/options.md, `event.send`: a blocking send occupies the process for at most one and a half
 /// windows, and then the peer is gone.
 pub(crate) fn a_blocking_send_is_given_up(variant: &Variant) {
-    let settings = ["limits.send_window_ms=1000", "limits.send_rate_min=10000"];
-    let server = Launch::new(variant, common()).sets(&settings).start();
+    let server = start_with(variant, &["limits.send_window_ms=1000", "limits.send_rate_min=10000"]);
     let mut stuck = stuck(&server);
     let begin = Instant::now();
     assert_eq!(server.connect().get("/small.txt").expect(200).body, b"small\n");

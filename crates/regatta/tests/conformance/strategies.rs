@@ -2,7 +2,7 @@
 
 use crate::client::{Client, get, send_all};
 use crate::counters::{self, counter};
-use crate::harness::{Launch, Server, Variant, halt, kill, run};
+use crate::harness::{Launch, Server, Variant, ends_with, halt, kill};
 use crate::site::{Site, common};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -97,8 +97,7 @@ fn crowd(server: &Server, count: usize) -> Vec<Client> {
 pub(crate) fn each_name_stands_for_its_row() {
     for row in ROWS {
         let root = common().to_str().expect("text");
-        let said = run(&["serve", root, "--architecture", row.name, "--print-config"]);
-        assert_eq!(said.code, Some(0), "{said:?}");
+        let said = ends_with(0, &["serve", root, "--architecture", row.name, "--print-config"]);
         let table: toml::Table = said.stdout.parse().expect("TOML");
         let flag = |section: &str, key: &str| table[section][key].as_bool().expect("a flag");
         let number = |section: &str, key: &str| table[section][key].as_integer().expect("a number");
@@ -175,9 +174,7 @@ pub(crate) fn writes_wait_unless_they_are_eager() {
         let mut client = server.connect();
         client.get("/small.txt").expect(200);
         let before = counter(&read(&server, "replies", 1), "wait_events");
-        for _ in 0..20 {
-            client.get("/small.txt").expect(200);
-        }
+        client.repeat(20, "/small.txt");
         let used = counter(&read(&server, "replies", 21), "wait_events") - before;
         let expect = match (row.eager_write, row.full_read) {
             (false, _) => 40..=42,

@@ -1,7 +1,7 @@
 //! Claims of architectures, checked from outside: tasks, pollers, coverage of the table.
 
 use crate::client::{answer_all, get, send_all};
-use crate::harness::{Launch, PATIENCE, Variant, eventually, run, serve};
+use crate::harness::{Launch, PATIENCE, Variant, ends_with, eventually, serve};
 use crate::matrix::ROWS;
 use crate::site::common;
 use crate::variants::VARIANTS;
@@ -10,8 +10,7 @@ use std::fs;
 
 /// Names of the architectures as `architectures --json` lists them.
 pub(crate) fn listed() -> Vec<String> {
-    let said = run(&["architectures", "--json"]);
-    assert_eq!(said.code, Some(0), "{said:?}");
+    let said = ends_with(0, &["architectures", "--json"]);
     let value: serde_json::Value = serde_json::from_str(&said.stdout).expect("JSON");
     let list = value.as_array().or_else(|| value["architectures"].as_array());
     let list = list.unwrap_or_else(|| panic!("no list in {value}"));

@@ -1,7 +1,7 @@
 //! Pipelines, seen from outside (systems.md §8.6): threads of each stage, their work and
 //! processors.
 
-use crate::client::{Client, get, send_all, send_numbered};
+use crate::client::{Client, bodies_are, get, send_all, send_numbered};
 use crate::counters::{counter, read};
 use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
 use crate::inspect::processors;
@@ -68,9 +68,7 @@ pub(crate) fn tasks_are_those_of_the_paper(variant: &Variant) {
     let mut clients = server.clients(40);
     send_all(&mut clients, get("/size-65537.bin"));
     wait_for(&server, &threads(variant));
-    for client in &mut clients {
-        assert!(client.answer("GET").expect(200).body == sized(65_537));
-    }
+    bodies_are(&mut clients, sized(65_537));
 }
 
 /// Slots of counters: the station where responses wait for writers, the writers, and the readers.
@@ -184,9 +182,7 @@ pub(crate) fn readers_go_on_when_no_writer_does(variant: &Variant) {
     assert_eq!(counter(&top, "requests"), requests, "all are read");
     assert!(others[0].silent_for(Duration::from_millis(200)), "there is no writer");
     slow.into_iter().for_each(Client::abort);
-    for client in &mut others {
-        assert_eq!(client.answer("GET").expect(200).body, b"small\n");
-    }
+    bodies_are(&mut others, b"small\n");
 }
 
 /// A writer that waits for the disk delays files in memory where the write poller and the writers
@@ -251,9 +247,7 @@ pub(crate) fn a_burst_of_two_thousand(variant: &Variant) {
     let server = Launch::new(variant, common()).set("accept.backlog=4096").start();
     let mut clients: Vec<Client> = (0..CLIENTS).map(|_| server.connect()).collect();
     send_all(&mut clients, get("/small.txt"));
-    for client in &mut clients {
-        assert_eq!(client.answer("GET").expect(200).body, b"small\n");
-    }
+    bodies_are(&mut clients, b"small\n");
     let top = read(&server, "replies", CLIENTS);
     let values = ["accept_ok", "connections_open", "closed_reset"].map(|name| counter(&top, name));
     assert_eq!(values, [CLIENTS, CLIENTS, 0]);
@@ -309,9 +303,7 @@ pub(crate) fn a_controller_shows_once_what_it_sets() {
         .start();
     let mut client = server.connect();
     let decided = || {
-        for _ in 0..50 {
-            client.get("/small.txt").expect(200);
-        }
+        client.repeat(50, "/small.txt");
         counter(&server.top(), "decisions") >= 12
     };
     assert!(eventually(PATIENCE, decided), "{}", server.top());
