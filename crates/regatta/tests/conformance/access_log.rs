@@ -1,14 +1,10 @@
 //! The access log: one true line for each request, which no client can forge.
 
-use crate::client::{Client, answer_all, request};
-use crate::harness::{Launch, PATIENCE, Server, Variant, eventually, start_with};
-use crate::site::{Site, common};
-use rustix::process::Signal;
+use crate::prelude::*;
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// A server that logs in this format, and its log.
 fn start(variant: &Variant, site: &Site, format: &str) -> (Server, PathBuf) {

@@ -1,11 +1,8 @@
 //! systems.md §8.6, BIO, AIO and the self-adapting server: readers, responders, and reasons.
 
-use crate::client::{Client, answer_all, get, send_all};
 use crate::disk::{tasks, worker};
-use crate::harness::{Launch, PATIENCE, Server, Variant, eventually, start_with};
-use crate::site::{Site, pattern};
+use crate::prelude::*;
 use crate::slow_disk::{HANGS, cold_site, with_disk};
-use std::time::Duration;
 
 /// Time without bytes that shows that a thread is waited for.
 const SILENCE: Duration = Duration::from_millis(300);
@@ -141,7 +138,7 @@ pub(crate) fn a_read_that_hangs_is_given_up(variant: &Variant) {
         assert!(client.answer("GET").expect(503).closes());
     }
     server.connect().get("/page.txt").expect(200);
-    server.end(rustix::process::Signal::TERM);
+    server.end(Signal::TERM);
 }
 
 /// A read is asynchronous if the file is not in memory, and by the thread if it is.

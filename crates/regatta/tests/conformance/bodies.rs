@@ -1,8 +1,6 @@
 //! Bodies: every file arrives whole; bodies of requests are drained or refused, never answered.
 
-use crate::client::{get, request};
-use crate::harness::{Variant, serve, serve_with};
-use crate::site::{SIZES, SPARSE_BYTES, pattern, sized};
+use crate::prelude::*;
 
 pub(crate) fn every_size_arrives(variant: &Variant) {
     let mut client = serve(variant).client();
@@ -67,7 +65,7 @@ pub(crate) fn body_that_comes_late(variant: &Variant) {
     client.send(request("GET", "/small.txt", &[("Content-Length", &len)]));
     for piece in TRAP.as_bytes().chunks(7) {
         client.send(piece);
-        std::thread::sleep(std::time::Duration::from_millis(2));
+        std::thread::sleep(Duration::from_millis(2));
     }
     client.send(get("/sub/file.txt"));
     client.answer("GET").expect(200);

@@ -1,13 +1,11 @@
 //! Files that change while they are served: each answer is whole, and soon the new version.
 
-use crate::client::{Answer, Client, request};
-use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
-use crate::site::{SECRET, Site, set_modified};
+use crate::prelude::*;
+use crate::site::{SECRET, set_modified};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 fn start(variant: &Variant, site: &Site) -> Server {
     let launch = Launch::new(variant, &site.root());

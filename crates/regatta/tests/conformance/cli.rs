@@ -1,7 +1,7 @@
 //! The command line as product.md promises it: help, exit codes, `architectures`, `explain`.
 
-use crate::harness::{Launch, Said, Variant, ends_with, program, run};
-use crate::site::{Site, common};
+use crate::harness::program;
+use crate::prelude::*;
 use crate::skips::skip;
 use crate::structure::listed;
 use regatta_sys::hook::denied::{Call, deny};
@@ -97,7 +97,7 @@ pub(crate) fn check_makes_no_file() {
     let site = Site::new();
     let folder = site.beside("logs");
     fs::create_dir(&folder).expect("a folder");
-    let old = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_600_000_000);
+    let old = std::time::UNIX_EPOCH + Duration::from_secs(1_600_000_000);
     fs::File::open(&folder).and_then(|it| it.set_modified(old)).expect("a time");
     let log = |folder: &str| format!("log.access={}", site.beside(folder).join("x.log").display());
     ends_with(0, &["check", root(), "--set", &log("logs")]);
@@ -238,7 +238,7 @@ pub(crate) fn check_says_that_all_is_well() {
 /// `explain` and `serve` are the same program: their heads agree.
 pub(crate) fn explain_agrees_with_serve() {
     let variant = Variant::named("sped_epoll");
-    let server = crate::harness::serve(variant);
+    let server = serve(variant);
     for (target, fields) in [
         ("/small.txt", vec![]),
         ("/page.html", vec![("Accept-Encoding", "gzip")]),
@@ -291,7 +291,7 @@ pub(crate) fn rules_of_an_own_site() {
     let files = [("a.txt", "a"), ("_headers", headers), ("_redirects", redirects)];
     let site = Site::with(&files);
     let set = "content.rules_files=true";
-    let server = crate::harness::serve_root(Variant::named("sped_epoll"), &site.root(), &[set]);
+    let server = serve_root(Variant::named("sped_epoll"), &site.root(), &[set]);
     let root = site.root();
     let root = root.to_str().expect("text");
     for (path, status, line) in [

@@ -1,12 +1,8 @@
 //! Limits of one client, whichever worker it reaches.
 
-use crate::client::{Client, answer_all, get, get_all};
-use crate::harness::{Launch, PATIENCE, Variant, eventually, kill};
-use crate::site::{Site, common, sized};
-use rustix::process::Signal;
+use crate::prelude::*;
 use std::net::Ipv4Addr;
 use std::path::Path;
-use std::time::Duration;
 
 const ONE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const OTHER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 3);

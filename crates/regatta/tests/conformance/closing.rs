@@ -1,9 +1,6 @@
 //! Ends of connections: half-close, lingering close (RFC 9112 §9.6), aborts.
 
-use crate::client::{Client, get, request};
-use crate::harness::{Launch, PATIENCE, Variant, eventually, serve, serve_with};
-use crate::site::{common, sized};
-use std::time::Duration;
+use crate::prelude::*;
 
 pub(crate) fn half_closed_client_is_answered(variant: &Variant) {
     let server = serve(variant);

@@ -1,10 +1,7 @@
 //! systems.md §8.6, cohort: a visit of a stage serves all that wait there.
 
-use crate::client::{answer_all, get, get_all, send_all};
 use crate::disk::worker;
-use crate::harness::{Launch, PATIENCE, Variant, eventually, halt, kill};
-use crate::site::common;
-use rustix::process::Signal;
+use crate::prelude::*;
 
 /// Number of clients.
 const CLIENTS: u64 = 30;

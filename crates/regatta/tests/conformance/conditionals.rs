@@ -1,7 +1,6 @@
 //! Conditional requests: every combination against a model of RFC 9110 §13.2.2.
 
-use crate::client::{Client, request};
-use crate::harness::{Variant, serve};
+use crate::prelude::*;
 use crate::site::MODIFIED;
 
 const BEFORE: &str = "Mon, 13 Nov 2023 22:13:20 GMT";

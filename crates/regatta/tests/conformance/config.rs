@@ -1,7 +1,6 @@
 //! Configurations: every error at once with its position; printed ones can be read again.
 
-use crate::harness::{Launch, Variant, ends_with, run};
-use crate::site::{Site, common};
+use crate::prelude::*;
 use std::fs;
 use std::path::PathBuf;
 

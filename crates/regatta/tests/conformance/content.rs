@@ -1,8 +1,7 @@
 //! Index files, clean URLs, the fallback of single-page applications, and pages for 404.
 
-use crate::harness::{Variant, serve, serve_root};
+use crate::prelude::*;
 use crate::protection::check_location;
-use crate::site::Site;
 use rustix::fs::FileType;
 
 pub(crate) fn index_of_a_folder(variant: &Variant) {

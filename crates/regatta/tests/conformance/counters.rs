@@ -1,11 +1,7 @@
 //! `regatta top --json`: the counters agree with the requests to the server.
 
-use crate::client::{Client, get, request};
-use crate::harness::{Launch, PATIENCE, Server, Variant, eventually, kill, run, start_with};
-use crate::site::common;
-use rustix::process::Signal;
+use crate::prelude::*;
 use serde_json::Value;
-use std::time::{Duration, Instant};
 
 /// The value of a counter or gauge, all workers together.
 pub(crate) fn counter(top: &Value, name: &str) -> u64 {

@@ -1,17 +1,13 @@
 //! The root is a path. Whatever way another directory gets its name, that is served soon. Each
 //! answer meanwhile is of one release, and nothing of the old one stays open.
 
-use crate::client::{Answer, Client};
-use crate::harness::{Launch, PATIENCE, Server, Variant, alive, children, eventually, kill, soon};
-use crate::site::{Site, pattern};
+use crate::prelude::*;
 use regatta_sys::sandbox::landlock_version;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
-use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::time::{Duration, Instant};
 
 /// Promise to users: after this time all answers are of the new release.
 const SOON: Duration = Duration::from_secs(2);

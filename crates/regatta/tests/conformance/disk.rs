@@ -1,11 +1,8 @@
 //! systems.md §8.6, AMPED and LAIO: the task that waits for the disk, and messages between tasks.
 
-use crate::client::{burst, get};
-use crate::harness::{Launch, PATIENCE, Server, Variant, children, eventually, kill};
-use crate::site::{Site, common, pattern};
+use crate::prelude::*;
 use crate::skips::skip;
 use rustix::fs::{Advice, fadvise, fsync};
-use rustix::process::Signal;
 use std::fs::{self, File};
 
 /// Settings under which every request opens its file and sends it from there.

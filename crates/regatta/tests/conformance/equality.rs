@@ -1,9 +1,7 @@
 //! The same requests get the same answers, byte for byte, from every variant.
 
-use crate::client::{Answer, get, request};
 use crate::counters::counter;
-use crate::harness::{Launch, PATIENCE, Variant, eventually, serve};
-use crate::site::{SIZES, common};
+use crate::prelude::*;
 use crate::variants::VARIANTS;
 
 /// Requests of every kind, each on a separate connection.

@@ -1,13 +1,10 @@
 //! Single faults and the required outcome of each.
 
 use crate::chaos;
-use crate::client::{bodies_are, get, send_all};
-use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
+use crate::prelude::*;
 use crate::shared::{is_served, sized_files_open, under_load};
-use crate::site::{MODIFIED_S, SIZES, Site, common, set_modified, sized};
-use rustix::process::Signal;
+use crate::site::{MODIFIED_S, set_modified};
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
 
 /// systems.md §8.6, SPED: a cold file blocks the one task, and with it a request for a cached file.
 pub(crate) fn sped_waits_for_its_disk() {

@@ -1,12 +1,9 @@
 //! systems.md §8.6, Knot: user threads in one kernel thread, a connection each, and helpers.
 
-use crate::client::{burst, get, send_all};
 use crate::disk::worker;
-use crate::harness::{Launch, PATIENCE, Variant, eventually, start_with};
 use crate::inspect::tasks;
-use crate::site::common;
+use crate::prelude::*;
 use crate::slow_readers::stuck;
-use std::time::Duration;
 
 /// Helpers of a preset whose variant names no number.
 const HELPERS: usize = 100;

@@ -1,8 +1,8 @@
 //! The fields of answers: RFC 9110 §8, §6.6.1, §10.2, RFC 9111 §5.2.
 
-use crate::client::{Answer, seconds};
-use crate::harness::{Variant, serve, serve_with};
-use crate::site::{MODIFIED, SIZES, TYPES};
+use crate::client::seconds;
+use crate::prelude::*;
+use crate::site::{MODIFIED, TYPES};
 use std::collections::HashSet;
 
 pub(crate) fn of_every_file(variant: &Variant) {

@@ -1,16 +1,13 @@
 //! systems.md §8.6, Flash: two kinds of helper processes, their tasks, and mapped files.
 
-use crate::client::{answer_all, burst, get, request};
 use crate::disk::{tasks, worker};
-use crate::harness::{Launch, PATIENCE, Server, Variant, children, eventually};
-use crate::site::{Site, common, pattern};
+use crate::prelude::*;
 use crate::skips::skip;
 use crate::slow_disk::{HANGS, cold_site, put_cold, with_disk};
 use regatta_sys::{Resident, StaticFile, by_mincore};
 use rustix::fs::{Advice, fadvise, fsync};
 use std::fs::File;
 use std::thread::{scope, sleep};
-use std::time::Duration;
 
 /// Waits until a counter has this value.
 fn reaches(server: &Server, name: &str, value: u64) {

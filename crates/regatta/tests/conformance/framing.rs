@@ -3,8 +3,7 @@
 //! Each row is sent with a well-formed request behind it, which must never be answered. An answer
 //! would mean a second way to read the bytes, and that is how requests are smuggled.
 
-use crate::client::{Client, get};
-use crate::harness::{Server, Variant, serve};
+use crate::prelude::*;
 
 /// Sends the bytes with a request behind them; expects one answer of this status, then the end.
 fn refused(server: &Server, bytes: &[u8], statuses: &[u16]) {

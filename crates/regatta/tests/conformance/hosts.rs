@@ -1,9 +1,6 @@
 //! Hosts with separate roots: each has its own files, rules and pages, whichever task opens them.
 
-use crate::client::Client;
-use crate::harness::{Launch, PATIENCE, Variant, children, ends_with, eventually, run, soon};
-use crate::site::{Site, pattern};
-use rustix::process::Signal;
+use crate::prelude::*;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
@@ -41,7 +38,7 @@ fn hosts() -> (Site, PathBuf) {
     (site, config)
 }
 
-fn ask(client: &mut Client, method: &str, target: &str, host: &str) -> crate::client::Answer {
+fn ask(client: &mut Client, method: &str, target: &str, host: &str) -> Answer {
     client.send(format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
     client.answer(method)
 }

@@ -1,13 +1,9 @@
 //! The end of a server: drain, deadlines, exit codes; and a worker that dies.
 
-use crate::client::{get_sizes, request};
-use crate::harness::{Launch, PATIENCE, Server, Variant, alive, eventually, kill};
-use crate::site::{SPARSE_BYTES, common, sized};
+use crate::prelude::*;
 use crate::slow_readers::stuck;
-use rustix::process::Signal;
 use std::net::TcpStream;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 fn start(variant: &Variant) -> Server {
     Launch::new(variant, common()).start()

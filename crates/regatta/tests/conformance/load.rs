@@ -1,10 +1,7 @@
 //! Many connections at once, and the limit on them.
 
-use crate::client::{Client, bodies_are, get, get_all, get_sizes, send_all};
 use crate::counters::counter;
-use crate::harness::{Launch, PATIENCE, Server, Variant, eventually, serve, soon, start_with};
-use crate::site::{SIZES, common, sized};
-use std::time::{Duration, Instant};
+use crate::prelude::*;
 
 /// Two hundred connections at once, each asking several times, all sizes mixed.
 pub(crate) fn two_hundred_connections(variant: &Variant) {

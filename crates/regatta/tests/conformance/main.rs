@@ -56,6 +56,7 @@ mod paths;
 mod persistence;
 mod pipelining;
 mod pool;
+mod prelude;
 mod processes;
 mod protection;
 mod ranges;

@@ -1,9 +1,7 @@
 //! systems.md §2.13, MEANS: several kernel threads, each with user threads, a poller and helpers.
 
-use crate::client::{Client, burst};
 use crate::disk::{tasks, worker};
-use crate::harness::{Launch, PATIENCE, Server, Variant, eventually, soon};
-use crate::site::common;
+use crate::prelude::*;
 use crate::structure::epolls;
 
 /// Number that a variant sets an option to.

@@ -1,8 +1,6 @@
 //! Methods: RFC 9110 §9, and the product's rule for each.
 
-use crate::client::{Field, get, request};
-use crate::harness::{Variant, serve};
-use crate::site::sized;
+use crate::prelude::*;
 
 pub(crate) fn get_and_head_answer(variant: &Variant) {
     let mut client = serve(variant).client();
@@ -103,7 +101,7 @@ pub(crate) fn head_equals_get(variant: &Variant) {
             assert_eq!(got.status, *status, "{target}: {}", got.brief());
         }
         // RFC 9110 §9.3.2: the same fields as for GET, body length included.
-        let fields = |answer: &crate::client::Answer| {
+        let fields = |answer: &Answer| {
             let mut fields = answer.fields.clone();
             fields.retain(|(name, _)| !name.eq_ignore_ascii_case("Date"));
             (answer.status, fields)

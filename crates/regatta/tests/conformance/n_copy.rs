@@ -1,17 +1,13 @@
 //! N-copy, seen from outside (systems.md §8.6). Copies share no listener, and no memory but the
 //! counters. Each is on a separate port, address or steered socket, and stays where it is pinned.
 
-use crate::client::{Client, get_all};
-use crate::harness::{Launch, PATIENCE, Server, Variant, eventually, kill};
 use crate::inspect::{listeners, owner, owners, processors, shared_and_writable, tasks};
-use crate::site::common;
+use crate::prelude::*;
 use regatta_sys::affinity;
-use rustix::process::Signal;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
-use std::time::Duration;
 
 fn launch(settings: &[&str]) -> Launch {
     Launch::new(&Variant::plain("n-copy"), common()).sets(settings)
@@ -179,7 +175,7 @@ pub(crate) fn a_copy_that_is_replaced_keeps_its_socket() {
 pub(crate) fn a_port_is_not_shared_with_strangers() {
     let server = launch(&["event.partition=steer-cpu"]).start();
     let address = server.address().to_string();
-    let said = crate::harness::run(&[
+    let said = run(&[
         "serve",
         common().to_str().expect("text"),
         "--listen",

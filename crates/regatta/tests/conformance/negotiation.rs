@@ -1,8 +1,6 @@
 //! Precompressed siblings by Accept-Encoding: RFC 9110 §12.5.3, §12.5.5 and §8.4.
 
-use crate::client::{Answer, Client};
-use crate::harness::{PATIENCE, Variant, eventually, serve, serve_root, serve_with};
-use crate::site::Site;
+use crate::prelude::*;
 use std::collections::HashSet;
 
 const IDENTITY: &[u8] = b"<!doctype html><title>Page</title> the identity form\n";

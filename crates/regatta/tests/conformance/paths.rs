@@ -1,7 +1,6 @@
 //! From target to file: decoded once, dot segments removed, never above the root (RFC 3986).
 
-use crate::client::{Answer, Client};
-use crate::harness::{Variant, serve};
+use crate::prelude::*;
 use crate::protection::check_location;
 use crate::site::SECRET;
 

@@ -1,10 +1,7 @@
 //! Pipelining: answers arrive whole and in the order of the requests (RFC 9112 §9.3.2).
 
-use crate::client::{Answer, Client, Field, get, request};
-use crate::harness::{Variant, serve};
-use crate::site::{SIZES, sized};
+use crate::prelude::*;
 use std::io::Write;
-use std::time::Duration;
 
 fn sizes_in_order(client: &mut Client, sizes: impl Iterator<Item = usize>) {
     for (at, size) in sizes.enumerate() {

@@ -1,11 +1,8 @@
 //! systems.md §8.6, Hybrid: connections without a request hold no thread, and others hold one each.
 
-use crate::client::{Client, answer_all, get, get_all, send_all};
 use crate::disk::{tasks, worker};
-use crate::harness::{Launch, PATIENCE, Server, Variant, eventually, start_with};
-use crate::site::common;
+use crate::prelude::*;
 use crate::slow_readers::stuck;
-use std::time::Duration;
 
 /// A server with two threads.
 fn pair(variant: &Variant) -> Server {

@@ -1,12 +1,11 @@
 //! Processes that come and go, as in Apache's prefork: their number depends on how many are idle.
 
 use crate::counters::{counter, read};
-use crate::harness::{PATIENCE, Server, Variant, eventually, kill, run, start_with, started};
-use rustix::process::Signal;
+use crate::harness::started;
+use crate::prelude::*;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::thread;
-use std::time::Duration;
 
 /// Starts three processes; two to four are to be idle.
 fn start(variant: &Variant) -> Server {

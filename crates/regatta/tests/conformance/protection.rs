@@ -1,12 +1,10 @@
 //! Files that must not be served, and redirects that must not lead away.
 
-use crate::client::Answer;
-use crate::harness::{Launch, PATIENCE, Variant, eventually, serve, serve_with};
-use crate::site::{SECRET, common};
+use crate::prelude::*;
+use crate::site::SECRET;
 use regatta_sys::sandbox::landlock_version;
 use rustix::io::Errno;
 use std::net::TcpListener;
-use std::time::{Duration, Instant};
 
 /// Fails unless the answer redirects, by a relative reference, from `asked` to the path `to`.
 ///

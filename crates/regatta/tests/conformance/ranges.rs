@@ -1,8 +1,7 @@
 //! Byte ranges: RFC 9110 §14, and the product's caps.
 
-use crate::client::{Answer, Client, request};
-use crate::harness::{Launch, Server, Variant, serve, serve_with};
-use crate::site::{MODIFIED, SIZES, Site, sized};
+use crate::prelude::*;
+use crate::site::MODIFIED;
 use std::collections::HashSet;
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -1,14 +1,10 @@
 //! Reloads and upgrades: the process stays, its workers are replaced, and no request fails.
 
-use crate::client::Client;
-use crate::harness::{
-    Launch, PATIENCE, PATIENT, Server, Variant, alive, children, eventually, program, soon,
-};
+use crate::harness::{PATIENT, program};
+use crate::prelude::*;
 use crate::shared::{Stop, descriptors};
-use crate::site::{Site, common};
 use regatta_sys::sandbox::landlock_version;
 use regatta_testkit::executables;
-use rustix::process::Signal;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -16,7 +12,6 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 /// Number of clients. Every second one keeps its connection, the others open one for each request.
 const CLIENTS: usize = 6;
@@ -462,7 +457,7 @@ pub(crate) fn kills_in_between(variant: &Variant) {
     assert_eq!(said.code, Some(0), "{said:?}");
     let of_now = || children(server.pid()).into_iter().filter(|pid| !before.contains(pid));
     let killed = of_now().next().expect("a worker of now");
-    crate::harness::kill(killed, Signal::KILL);
+    kill(killed, Signal::KILL);
     soon(|| of_now().any(|pid| pid != killed) && !alive(killed));
     let serves = || TcpStream::connect(server.address()).is_ok();
     assert!(serves());

@@ -1,15 +1,11 @@
 //! Stages with queues, pools of threads and controllers, seen from outside (systems.md §8.6).
 
-use crate::client::{Client, answer_all, burst, get, request, send_all, send_numbered};
 use crate::disk::{tasks, worker};
-use crate::harness::{Launch, PATIENCE, Server, Variant, eventually, halt, kill, start_with};
-use crate::site::{Site, common, pattern};
+use crate::prelude::*;
 use crate::slow_disk::{HANGS, cold_site, put_cold, with_disk};
-use rustix::process::Signal;
 use serde_json::Value;
 use std::fs::File;
 use std::thread;
-use std::time::{Duration, Instant};
 
 /// Role of each slot of counters: the first thread, the stations, the control thread.
 const ROLES: [&str; 9] =

@@ -1,22 +1,17 @@
 //! systems.md §8.6, shared-SYMPED: one table of descriptors, one cache, locks that outlive holders.
 
-use crate::client::{Client, get, get_all, get_sizes};
-use crate::harness::{
-    Launch, PATIENCE, Server, Variant, alive, eventually, kill, serve_root, soon, uid_of,
-};
-use crate::site::{SIZES, Site, common, sized};
+use crate::harness::uid_of;
+use crate::prelude::*;
 use crate::skips::skip;
 use crate::variants::VARIANTS;
 use regatta_metrics::OldArena;
 use regatta_sys::{process::share_descriptors, shm::SharedWords};
-use rustix::process::Signal;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
 
 /// Bodies from descriptors, not from memory.
 const FILES_ONLY: &str = "cache.body_bytes_max=0";

@@ -1,16 +1,11 @@
 //! Signals that do not end a server, its user, and its output.
 
-use crate::client::Client;
-use crate::harness::{
-    Launch, PATIENCE, Said, Server, Variant, children, eventually, kill, run, soon, uid_of,
-};
+use crate::harness::uid_of;
+use crate::prelude::*;
 use crate::shared::descriptors;
-use crate::site::{Site, common};
-use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 pub(crate) fn one_line_for_each_address(variant: &Variant) {
     let server = Launch::new(variant, common()).listen("127.0.0.1:0").start();

@@ -1,16 +1,13 @@
 //! Disks that are slower than clients may be.
 
-use crate::client::{Client, get, request, send_all};
-use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
-use crate::site::{Site, pattern};
+use crate::prelude::*;
 use crate::skips::skip;
 use rustix::fs::{Advice, fadvise, fsync};
 use rustix::io::{ReadWriteFlags, preadv2};
-use rustix::process::{Signal, geteuid};
+use rustix::process::geteuid;
 use std::fs::File;
 use std::io::IoSliceMut;
 use std::thread;
-use std::time::{Duration, Instant};
 
 /// Puts a file on the disk and out of memory.
 pub(crate) fn put_cold(site: &Site, name: &str, bytes: &[u8]) {

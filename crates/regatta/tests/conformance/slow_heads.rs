@@ -1,10 +1,8 @@
 //! Clients that send slowly or not at all: their deadlines end them, whatever they do.
 
-use crate::client::{Client, get, request, send_all};
-use crate::harness::{Server, Variant, serve_with};
+use crate::prelude::*;
 use std::io::Write;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 const SETTINGS: [&str; 4] = [
     "limits.first_request_ms_max=400",
@@ -122,7 +120,7 @@ pub(crate) fn a_client_that_lingers(variant: &Variant) {
     client.answer("GET").expect(400);
     client.finish();
     let mut sender = client.sender();
-    let refused = crate::harness::eventually(Duration::from_secs(5), || {
+    let refused = eventually(Duration::from_secs(5), || {
         std::thread::sleep(Duration::from_millis(20));
         sender.write_all(b"still here").is_err()
     });

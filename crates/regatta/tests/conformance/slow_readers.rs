@@ -1,15 +1,9 @@
 //! Clients that read slowly: ended below the minimum rate, served above it, no harm to others.
 
-use crate::client::{Client, get, get_sizes};
-use crate::harness::{
-    Launch, PATIENCE, Server, Variant, eventually, serve, serve_with, start_with,
-};
 use crate::inspect;
-use crate::site::{SPARSE_BYTES, Site, common, sized};
-use rustix::process::Signal;
+use crate::prelude::*;
 use std::fs::{self, File};
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
 
 const SETTINGS: [&str; 2] = ["limits.send_window_ms=250", "limits.send_rate_min=10000"];
 

@@ -1,12 +1,8 @@
 //! Accept strategies of the select server of [H] §2.1, by their counters (systems.md §8.6).
 
-use crate::client::{Client, get, send_all};
 use crate::counters::{self, counter};
-use crate::harness::{Launch, Server, Variant, ends_with, halt, kill};
-use crate::site::{Site, common};
-use rustix::process::Signal;
+use crate::prelude::*;
 use serde_json::Value;
-use std::time::Duration;
 
 /// A row of systems.md §2.1.
 #[derive(Clone, Copy)]

@@ -1,9 +1,7 @@
 //! Claims of architectures, checked from outside: tasks, pollers, coverage of the table.
 
-use crate::client::{answer_all, get, send_all};
-use crate::harness::{Launch, PATIENCE, Variant, ends_with, eventually, serve};
 use crate::matrix::ROWS;
-use crate::site::common;
+use crate::prelude::*;
 use crate::variants::VARIANTS;
 use std::collections::BTreeSet;
 use std::fs;
@@ -82,7 +80,7 @@ pub(crate) fn epolls(worker: u32) -> usize {
 pub(crate) fn idle_is_free(variant: &Variant) {
     let server = Launch::new(variant, common()).start();
     let _clients = server.busy_clients(20);
-    std::thread::sleep(std::time::Duration::from_millis(50));
-    let used = server.cpu_within(std::time::Duration::from_millis(400));
-    assert!(used < std::time::Duration::from_millis(80), "{used:?} while idle");
+    std::thread::sleep(Duration::from_millis(50));
+    let used = server.cpu_within(Duration::from_millis(400));
+    assert!(used < Duration::from_millis(80), "{used:?} while idle");
 }

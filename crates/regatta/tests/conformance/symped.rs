@@ -1,14 +1,10 @@
 //! SYMPED, seen from outside (systems.md §8.6): p tasks in p processes that share a listener, the
 //! counters, and nothing else.
 
-use crate::client::{Client, answer_all, burst, get, send_all};
 use crate::counters::counter;
-use crate::harness::{Launch, PATIENCE, Server, Variant, alive, eventually, halt, kill, run};
 use crate::inspect::{listeners, owners, shared_and_writable, tasks};
-use crate::site::common;
-use rustix::process::Signal;
+use crate::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 fn start(settings: &[&str]) -> Server {
     Launch::new(&Variant::plain("symped"), common()).sets(settings).start()

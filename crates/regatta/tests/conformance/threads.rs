@@ -1,16 +1,12 @@
 //! Architectures with a thread or a process for each connection: they have those, and no others.
 
-use crate::client::{Client, bodies_are, get_all, send_all};
 use crate::counters::{counter, read};
 use crate::disk::{tasks, worker};
-use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
 use crate::inspect;
-use crate::site::{common, sized};
+use crate::prelude::*;
 use crate::slow_readers::stuck;
 use crate::structure::epolls;
-use rustix::process::Signal;
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
 
 /// Fails unless the worker gets `threads` threads for connections, and one other task.
 fn has_threads(server: &Server, threads: usize) {

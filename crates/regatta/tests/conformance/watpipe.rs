@@ -1,16 +1,13 @@
 //! Pipelines, seen from outside (systems.md §8.6): threads of each stage, their work and
 //! processors.
 
-use crate::client::{Client, bodies_are, get, send_all, send_numbered};
 use crate::counters::{counter, read};
-use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
 use crate::inspect::processors;
-use crate::site::{common, pattern, sized};
+use crate::prelude::*;
 use crate::slow_disk::{cold_site, put_cold, with_disk};
 use crate::slow_readers::stuck;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
 use std::{fs, process};
 
 /// Tasks of the one worker process, by name: each with the processors that it may run on.
