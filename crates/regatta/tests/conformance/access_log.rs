@@ -1,7 +1,7 @@
 //! The access log: one true line for each request, which no client can forge.
 
 use crate::prelude::*;
-use std::fs::{self, File};
+use std::fs;
 use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -152,8 +152,7 @@ pub(crate) fn json_format(variant: &Variant) {
 pub(crate) fn failures_are_logged(variant: &Variant) {
     let site = Site::new();
     let (server, log) = start(variant, &site, "json");
-    let mut client = server.connect();
-    client.send("GET /small.txt HTTP/1.1\r\nBad Field: x\r\n\r\n");
+    let mut client = server.asked("GET /small.txt HTTP/1.1\r\nBad Field: x\r\n\r\n");
     client.answer("GET").expect(400);
     drop(client);
     let mut torn = Client::connect_narrow(server.address());
@@ -188,8 +187,7 @@ pub(crate) fn refusals_are_logged_with_their_reason(variant: &Variant) {
     let mut expected = vec![(200, None)];
     server.connect().get("/small.txt").expect(200);
     for (bytes, status, reason) in REFUSED {
-        let mut client = server.connect();
-        client.send(bytes);
+        let mut client = server.asked(bytes);
         let answer = client.answer("GET").expect(status);
         let tells = String::from_utf8_lossy(&answer.body).contains("speaks HTTP, not HTTPS");
         assert_eq!(tells, reason == "tls", "{}", answer.brief());
@@ -212,17 +210,15 @@ pub(crate) fn refusals_are_logged_with_their_reason(variant: &Variant) {
 pub(crate) fn a_file_that_shrinks_is_logged(variant: &Variant) {
     const LEN: u64 = 64 << 20;
     let site = Site::new();
-    File::create(site.path("big.bin")).expect("a file").set_len(LEN).expect("sparse");
+    site.resize("big.bin", LEN);
     let log = site.beside("access.log");
     let launch = Launch::new(variant, &site.root()).log(&log);
     let server = launch.sets(&["log.format=json", "cache.body_bytes_max=65536"]).start();
     let mut slow = server.slow_reader("/big.bin");
     slow.take(20_000);
-    let file = File::options().write(true).open(site.path("big.bin")).expect("a file");
-    file.set_len(10).expect("a length");
+    site.resize("big.bin", 10);
     slow.drain();
-    let counted = || server.count("closed_truncated");
-    assert!(eventually(PATIENCE, || counted() == 1), "{}", counted());
+    server.counts("closed_truncated", 1);
     let lines = lines(server, &log, 1);
     let line: serde_json::Value = serde_json::from_str(&lines[0]).expect("JSON");
     assert_eq!((&line["outcome"], &line["status"]), (&"truncated".into(), &200.into()), "{line}");
@@ -244,8 +240,7 @@ pub(crate) fn a_full_disk_stops_nobody(variant: &Variant) {
     let mut server = Launch::new(variant, common()).set("log.access=/dev/full").start();
     let mut client = server.connect();
     client.repeat(50, "/small.txt");
-    let dropped = || server.count("log_dropped");
-    assert!(eventually(PATIENCE, || dropped() == 50), "{}", dropped());
+    server.counts("log_dropped", 50);
     client.get("/small.txt").expect(200);
     drop(client);
     server.end(Signal::TERM);

@@ -32,9 +32,8 @@ pub(crate) fn tasks_are_those_of_the_paper(variant: &Variant) {
 pub(crate) fn a_read_holds_no_thread(variant: &Variant) {
     let Some(site) = cold_site() else { return };
     let server = with_disk(variant, &site).sets(&[HANGS, "adapt.threads=1"]).start();
-    let mut cold = server.connect();
-    cold.send(get("/small.bin"));
-    assert!(eventually(PATIENCE, || server.count("aio_started") == 1), "it is read");
+    let mut cold = server.asked(get("/small.bin"));
+    server.counts("aio_started", 1);
     for _ in 0..5 {
         server.connect().get("/page.txt").expect(200);
     }
@@ -165,7 +164,7 @@ pub(crate) fn reads_follow_the_disk(variant: &Variant) {
     let server = with_disk(variant, &site).set("lab.disk_seek_us=5s").sets(&settings).start();
     let (mut first, mut second) = (server.connect(), server.connect());
     first.send(get("/small.bin"));
-    assert!(eventually(PATIENCE, || server.count("decided_blocking") == 1));
+    server.counts("decided_blocking", 1);
     second.get("/page.txt").expect(200);
     assert_eq!(server.count("decided_async"), 1);
     assert!(!first.has_bytes(), "it is being read");

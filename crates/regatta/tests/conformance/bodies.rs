@@ -103,8 +103,8 @@ pub(crate) fn chunked_body_byte_by_byte(variant: &Variant) {
 pub(crate) fn large_body_is_refused(variant: &Variant) {
     let server = serve(variant);
     for (method, status) in [("GET", 413), ("HEAD", 413), ("POST", 405)] {
-        let mut client = server.connect();
-        client.send(request(method, "/small.txt", &[("Content-Length", "10000000")]));
+        let mut client =
+            server.asked(request(method, "/small.txt", &[("Content-Length", "10000000")]));
         let mut left = 10_000_000_usize;
         while left > 0 && client.try_send(vec![b'x'; left.min(50_000)]) {
             left -= left.min(50_000);
@@ -118,8 +118,8 @@ pub(crate) fn large_body_is_refused(variant: &Variant) {
 pub(crate) fn endless_chunks_are_refused(variant: &Variant) {
     let server = serve(variant);
     for piece in ["1\r\na\r\n".repeat(500), format!("400\r\n{}\r\n", "a".repeat(1024))] {
-        let mut client = server.connect();
-        client.send(request("GET", "/small.txt", &[("Transfer-Encoding", "chunked")]));
+        let mut client =
+            server.asked(request("GET", "/small.txt", &[("Transfer-Encoding", "chunked")]));
         client.flood(&piece);
         assert!(client.answer("GET").expect_one_of(&[200, 400, 413]).closes());
         assert_eq!(client.drain(), 0, "something after the refusal");
@@ -132,8 +132,8 @@ pub(crate) fn endless_chunk_lines_are_refused(variant: &Variant) {
     for (start, piece) in
         [("1;", "x".repeat(4096)), ("0\r\n", trailers), ("0\r\nX: ", "x".repeat(4096))]
     {
-        let mut client = server.connect();
-        client.send(request("GET", "/small.txt", &[("Transfer-Encoding", "chunked")]));
+        let mut client =
+            server.asked(request("GET", "/small.txt", &[("Transfer-Encoding", "chunked")]));
         client.send(start);
         client.flood(&piece);
         assert!(client.answer("GET").expect_one_of(&[200, 400, 413, 431]).closes(), "{start:?}");

@@ -173,7 +173,7 @@ pub(crate) fn replaced_again_and_again(variant: &Variant) {
 pub(crate) fn shrunk_while_sent(variant: &Variant) {
     const LEN: u64 = 64 << 20;
     let site = Site::new();
-    File::create(site.path("big.bin")).expect("a file").set_len(LEN).expect("sparse");
+    site.resize("big.bin", LEN);
     site.put("small.txt", "small\n");
     let server = start_with_files(variant, &site);
     let mut slow = Client::connect_narrow(server.address());
@@ -181,8 +181,7 @@ pub(crate) fn shrunk_while_sent(variant: &Variant) {
     let head = slow.head_only().expect(200);
     assert_eq!(head.must("Content-Length"), LEN.to_string());
     slow.take(20_000);
-    let file = File::options().write(true).open(site.path("big.bin")).expect("a file");
-    file.set_len(10).expect("a length");
+    site.resize("big.bin", 10);
     let before = server.cpu();
     let received = 20_000 + slow.drain();
     assert!(received < LEN, "padded to {received}");
@@ -201,8 +200,7 @@ pub(crate) fn shrunk_before_it_is_read(variant: &Variant) {
     let server = launch.set("cache.revalidate_ms=60000").start();
     let mut client = server.connect();
     client.ask("HEAD", "/file.txt", &[]).expect(200);
-    let file = File::options().write(true).open(site.path("file.txt")).expect("a file");
-    file.set_len(23).expect("a length");
+    site.resize("file.txt", 23);
     assert_eq!(client.get("/file.txt").expect(200).body, b"a text that is cut here");
 }
 
@@ -213,11 +211,9 @@ pub(crate) fn shrunk_between_requests(variant: &Variant) {
         site.put("file.bin", vec![b'x'; usize::try_from(len).expect("small")]);
         let server = start_with_files(variant, &site);
         server.connect().get("/file.bin").expect(200);
-        let file = File::options().write(true).open(site.path("file.bin")).expect("a file");
-        file.set_len(100).expect("a length");
+        site.resize("file.bin", 100);
         // A body in memory may still be the old one; one sent from its file is the current one.
-        let mut client = server.connect();
-        client.send(request("GET", "/file.bin", &[("Connection", "close")]));
+        let mut client = server.asked(request("GET", "/file.bin", &[("Connection", "close")]));
         let promised: u64 = client.head_only().must("Content-Length").parse().expect("a length");
         let received = client.drain();
         assert_eq!(received, promised);
@@ -231,15 +227,14 @@ pub(crate) fn shrunk_between_requests(variant: &Variant) {
 pub(crate) fn grown_while_sent(variant: &Variant) {
     const LEN: u64 = 8 << 20;
     let site = Site::new();
-    File::create(site.path("big.bin")).expect("a file").set_len(LEN).expect("sparse");
+    site.resize("big.bin", LEN);
     site.put("small.txt", "small\n");
     let server = start(variant, &site);
     let mut slow = Client::connect_narrow(server.address());
     slow.send(request("GET", "/big.bin", &[]));
     slow.send(request("GET", "/small.txt", &[]));
     slow.head_only().expect(200);
-    let file = File::options().write(true).open(site.path("big.bin")).expect("a file");
-    file.set_len(LEN * 2).expect("a length");
+    site.resize("big.bin", LEN * 2);
     slow.take(usize::try_from(LEN).expect("small"));
     assert_eq!(slow.answer("GET").expect(200).body, b"small\n");
 }
@@ -248,7 +243,7 @@ pub(crate) fn grown_while_sent(variant: &Variant) {
 pub(crate) fn removed_while_sent(variant: &Variant) {
     const LEN: usize = 8 << 20;
     let site = Site::new();
-    File::create(site.path("big.bin")).expect("a file").set_len(LEN as u64).expect("sparse");
+    site.resize("big.bin", LEN as u64);
     let server = start(variant, &site);
     let mut slow = server.slow_reader("/big.bin");
     fs::remove_file(site.path("big.bin")).expect("a file");
@@ -265,8 +260,7 @@ pub(crate) fn leased_by_another(variant: &Variant) {
     server.connect().get("/big.bin").expect(200);
     let file = File::options().write(true).open(site.path("leased.txt")).expect("a file");
     regatta_sys::hook::denied::lease(&file).expect("a lease");
-    let mut client = server.connect();
-    client.send(request("GET", "/leased.txt", &[]));
+    let mut client = server.asked(request("GET", "/leased.txt", &[]));
     assert!(client.silent_for(Duration::from_millis(200)), "there is something to wait for");
     server.connect().get("/big.bin").expect(200);
     drop(file);

@@ -118,18 +118,15 @@ pub(crate) fn a_proxy_names_its_clients(variant: &Variant) {
     held[2].send([&binary[..], &request].concat());
     answer_all(&mut held, 200);
     // 192.0.2.7 has two connections.
-    let mut third = server.connect();
-    third.send([&header[..], &request].concat());
+    let mut third = server.asked([&header[..], &request].concat());
     third.answer("GET").expect(429);
     // The proxy itself is not limited.
     for _ in 0..5 {
-        let mut own = server.connect();
-        own.send([&b"PROXY UNKNOWN\r\n"[..], &request].concat());
+        let mut own = server.asked([&b"PROXY UNKNOWN\r\n"[..], &request].concat());
         own.answer("GET").expect(200);
         held[2].get("/small.txt").expect(200);
     }
-    let mut silent = server.connect();
-    silent.send(&request);
+    let mut silent = server.asked(&request);
     assert_eq!(silent.rest_or_reset(), b"", "not a header");
     let mut stranger = Client::connect_from(ONE, server.address());
     stranger.try_send([&header[..], &request].concat());

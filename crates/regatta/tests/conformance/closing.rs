@@ -5,8 +5,7 @@ use crate::prelude::*;
 pub(crate) fn half_closed_client_is_answered(variant: &Variant) {
     let server = serve(variant);
     for size in [0, 4096, 65_537, 5 << 20] {
-        let mut client = server.connect();
-        client.send(get(&format!("/size-{size}.bin")));
+        let mut client = server.asked(get(&format!("/size-{size}.bin")));
         client.half_close();
         assert!(client.answer("GET").expect(200).body == sized(size));
         client.finish();
@@ -26,8 +25,7 @@ pub(crate) fn half_closed_pipeline_is_answered(variant: &Variant) {
 pub(crate) fn half_close_within_a_head(variant: &Variant) {
     let server = serve(variant);
     for text in ["G", "GET /small.txt", "GET /small.txt HTTP/1.1\r\nHost: x\r\n", "\r\n"] {
-        let mut client = server.connect();
-        client.send(text);
+        let mut client = server.asked(text);
         client.half_close();
         // An incomplete request is not answered as if it were whole (RFC 9112 §8).
         let rest = client.rest();
@@ -112,8 +110,7 @@ pub(crate) fn aborts_leave_nothing_open(variant: &Variant) {
 pub(crate) fn ends_with_the_request_are_noticed(variant: &Variant) {
     let server = Launch::new(variant, common()).start();
     for _ in 0..30 {
-        let mut client = server.connect();
-        client.send(get("/small.txt"));
+        let mut client = server.asked(get("/small.txt"));
         client.half_close();
         client.answer("GET").expect(200);
     }

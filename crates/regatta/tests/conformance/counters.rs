@@ -50,8 +50,7 @@ pub(crate) fn of_replies(variant: &Variant) {
     client.ask("DELETE", "/small.txt", &[("Content-Length", "0")]).expect(405);
     client.get("/sub").expect(301);
     drop(client);
-    let mut bad = server.connect();
-    bad.send("nonsense\r\n\r\n");
+    let mut bad = server.asked("nonsense\r\n\r\n");
     bad.answer("GET").expect(400);
     bad.finish();
     drop(bad);
@@ -70,8 +69,7 @@ pub(crate) fn of_the_cache(variant: &Variant) {
         return of_no_cache(variant);
     }
     let server = start(variant);
-    let mut client = server.connect();
-    client.send(get("/small.txt").repeat(50));
+    let mut client = server.asked(get("/small.txt").repeat(50));
     (0..50).for_each(|_| drop(client.answer("GET").expect(200)));
     drop(client);
     let top = read(&server, "connections_closed", 1);
@@ -81,8 +79,7 @@ pub(crate) fn of_the_cache(variant: &Variant) {
     // An entry is revalidated after a second, should this machine be that slow.
     let again = counter(&top, "cache_revalidations");
     assert_eq!(counter(&top, "cache_hits"), 49 - again);
-    let mut client = server.connect();
-    client.send(get("/missing.txt").repeat(50));
+    let mut client = server.asked(get("/missing.txt").repeat(50));
     (0..50).for_each(|_| assert_eq!(client.answer("GET").status, 404));
     drop(client);
     let top = read(&server, "connections_closed", 2);
@@ -93,8 +90,7 @@ pub(crate) fn of_the_cache(variant: &Variant) {
 /// Without a cache every request opens its file.
 fn of_no_cache(variant: &Variant) {
     let server = start(variant);
-    let mut client = server.connect();
-    client.send(get("/small.txt").repeat(50));
+    let mut client = server.asked(get("/small.txt").repeat(50));
     (0..50).for_each(|_| drop(client.answer("GET").expect(200)));
     drop(client);
     let top = read(&server, "connections_closed", 1);
@@ -106,8 +102,7 @@ pub(crate) fn of_the_ends_of_connections(variant: &Variant) {
     let server = start_with(variant, &["limits.idle_ms_max=300", "limits.head_ms_max=300"]);
     let mut idle = server.connect();
     idle.get("/small.txt").expect(200);
-    let mut partial = server.connect();
-    partial.send("GET /sm");
+    let mut partial = server.asked("GET /sm");
     idle.rest();
     partial.rest();
     let mut last = server.connect();

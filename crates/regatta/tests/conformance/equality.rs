@@ -43,8 +43,7 @@ fn corpus() -> Vec<(&'static str, Vec<u8>)> {
 fn answers(variant: &Variant) -> Vec<Answer> {
     let server = serve(variant);
     let ask = |(method, text): &(&str, Vec<u8>)| {
-        let mut client = server.connect();
-        client.send(text);
+        let mut client = server.asked(text);
         let mut answer = client.answer(method);
         answer.fields.retain(|(name, _)| !name.eq_ignore_ascii_case("Date"));
         // The fixture sets it relative to now.

@@ -212,8 +212,7 @@ fn hangs_and_is_replaced(variant: &Variant, stage: &str, plan: String) {
         let mut lines = stderr.lines().filter(|line| line.contains(&format!("({stage}) has ")));
         lines.any(|line| line.contains(what))
     };
-    let mut client = server.connect();
-    client.send(get("/small.txt"));
+    let mut client = server.asked(get("/small.txt"));
     let is_named = eventually(PATIENCE, || told("has not answered for "));
     assert!(is_named, "{} {plan}: {}", variant.name, server.stderr());
     // The threads of the other cases use the processor, too.
@@ -222,7 +221,7 @@ fn hangs_and_is_replaced(variant: &Variant, stage: &str, plan: String) {
     client.rest_or_reset();
     let is_replaced = || server.workers().len() == workers.len() && server.workers() != workers;
     assert!(eventually(PATIENCE, is_replaced), "{} {plan}: {}", variant.name, server.stderr());
-    assert!(eventually(PATIENCE, || server.count("closed_worker_died") == 1));
+    server.counts("closed_worker_died", 1);
 }
 
 /// A thread that serves one connection at a time, or a pool's, loops for ever: its process is
@@ -252,8 +251,7 @@ fn waits_and_stays(variant: &Variant) {
     let settings = ["limits.disk_ms_max=200", "limits.send_window_ms=60s"];
     let server = Launch::new(variant, common()).faults(plan).sets(&settings).start();
     let workers = server.workers();
-    let mut client = server.connect();
-    client.send(get("/size-1048577.bin"));
+    let _client = server.asked(get("/size-1048577.bin"));
     // Longer than a thread may hang.
     std::thread::sleep(Duration::from_secs(8));
     assert_eq!(server.workers(), workers, "{}: {}", variant.name, server.stderr());

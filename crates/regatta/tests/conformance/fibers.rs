@@ -33,8 +33,7 @@ pub(crate) fn one_task_and_its_helpers(variant: &Variant) {
 pub(crate) fn a_connection_each(variant: &Variant) {
     let server = start_with(variant, &["limits.connections_max=3", "accept.when_full=pause"]);
     let mut clients = server.busy_clients(3);
-    let mut last = server.connect();
-    last.send(get("/small.txt"));
+    let mut last = server.asked(get("/small.txt"));
     std::thread::sleep(Duration::from_millis(200));
     assert_eq!((server.count("accept_ok"), server.open_connections()), (3, 3));
     drop(clients.pop());

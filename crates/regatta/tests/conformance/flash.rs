@@ -3,9 +3,8 @@
 use crate::disk::{tasks, worker};
 use crate::prelude::*;
 use crate::skips::skip;
-use crate::slow_disk::{HANGS, cold_site, put_cold, with_disk};
+use crate::slow_disk::{HANGS, cold_site, evict, put_cold, with_disk};
 use regatta_sys::{Resident, StaticFile, by_mincore};
-use rustix::fs::{Advice, fadvise, fsync};
 use std::fs::File;
 use std::thread::{scope, sleep};
 
@@ -126,9 +125,8 @@ pub(crate) fn what_is_in_memory_goes_first(variant: &Variant) {
     let mut client = server.connect();
     // The request maps the chunk and touches the first pages, which the system then keeps.
     client.ask("GET", "/file.bin", &[("Range", "bytes=0-99")]).expect(206);
+    evict(&site, "file.bin", KEPT);
     let file = File::open(site.path("file.bin")).expect("our file");
-    fsync(&file).expect("our file");
-    fadvise(&file, KEPT, None, Advice::DontNeed).expect("our file");
     let file = StaticFile::adopt(file.into()).expect("a file");
     let found = [(0, KEPT), (KEPT, 1)].map(|(at, len)| by_mincore(&file, at, len));
     if found != [Resident::Yes, Resident::No] {
@@ -151,8 +149,7 @@ pub(crate) fn no_length_ends_the_worker(variant: &Variant) {
     let file = File::options().write(true).open(site.path("file.bin")).expect("our file");
     let ask = || {
         for _ in 0..200 {
-            let mut client = server.connect();
-            client.send(request("GET", "/file.bin", &[("Connection", "close")]));
+            let mut client = server.asked(request("GET", "/file.bin", &[("Connection", "close")]));
             let answer = client.rest_or_reset();
             assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 200 OK\r\n"));
         }

@@ -66,8 +66,7 @@ pub(crate) fn versions(variant: &Variant) {
     }
     // RFC 9110 §6.2: a later minor version is answered as the latest that is known.
     for version in ["HTTP/1.2", "HTTP/1.9"] {
-        let mut client = server.connect();
-        client.send(row(version));
+        let mut client = server.asked(row(version));
         assert_eq!(client.answer("GET").expect(200).body, b"small\n", "{version}");
         client.get("/small.txt").expect(200);
     }

@@ -349,6 +349,13 @@ impl Server {
         self.connect().keeping(self)
     }
 
+    /// Opens a connection and sends these bytes.
+    pub(crate) fn asked(&self, bytes: impl AsRef<[u8]>) -> Client {
+        let mut client = self.connect();
+        client.send(bytes);
+        client
+    }
+
     /// Opens this many connections.
     pub(crate) fn clients(&self, count: usize) -> Vec<Client> {
         (0..count).map(|_| self.connect()).collect()
@@ -374,8 +381,7 @@ impl Server {
     /// A client that has asked for a target, and gets no answer yet.
     #[track_caller]
     pub(crate) fn waiting_client(&self, target: &str, unless: &str) -> Client {
-        let mut client = self.connect();
-        client.send(get(target));
+        let mut client = self.asked(get(target));
         assert!(client.silent_for(Duration::from_millis(300)), "{unless}");
         client
     }
@@ -472,6 +478,13 @@ impl Server {
     #[track_caller]
     pub(crate) fn count(&self, name: &str) -> u64 {
         counter(&self.top(), name)
+    }
+
+    /// Fails unless a counter or gauge soon has this value.
+    #[track_caller]
+    pub(crate) fn counts(&self, name: &str, value: u64) {
+        let found = || self.count(name);
+        assert!(eventually(PATIENCE, || found() == value), "{name} is {}, not {value}", found());
     }
 
     /// Counters as `regatta top --json` prints them.

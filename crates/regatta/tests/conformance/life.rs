@@ -122,8 +122,7 @@ pub(crate) fn a_killed_worker_is_replaced(variant: &Variant) {
         let reaped = |worker: &u32| !Path::new(&format!("/proc/{worker}")).exists();
         assert!(eventually(PATIENCE, || workers.iter().all(reaped)));
         // Connects at once: the port never closes.
-        let mut client = server.connect();
-        client.send(request("GET", "/a.txt", &[("Connection", "close")]));
+        let mut client = server.asked(request("GET", "/a.txt", &[("Connection", "close")]));
         assert_eq!(client.answer("GET").expect(200).body, b"the letter a\n");
         assert!(begin.elapsed() < Duration::from_secs(5), "back after {:?}", begin.elapsed());
         let gone = || server.workers().iter().all(|worker| !workers.contains(worker));

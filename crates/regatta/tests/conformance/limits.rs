@@ -17,8 +17,7 @@ fn refused(server: &Server, bytes: &str, status: u16) {
 
 /// Fails unless a client gets this answer and may go on.
 fn answered(server: &Server, bytes: &str, status: u16) {
-    let mut client = server.connect();
-    client.send(bytes);
+    let mut client = server.asked(bytes);
     client.answer("GET").expect(status);
     client.get("/small.txt").expect(200);
 }

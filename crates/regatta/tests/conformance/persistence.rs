@@ -49,8 +49,7 @@ pub(crate) fn words_that_are_not_close(variant: &Variant) {
 pub(crate) fn old_version_closes(variant: &Variant) {
     let server = serve(variant);
     for text in ["GET /small.txt HTTP/1.0\r\n\r\n", "GET /small.txt HTTP/1.0\r\nHost: x\r\n\r\n"] {
-        let mut client = server.connect();
-        client.send(text);
+        let mut client = server.asked(text);
         assert_eq!(client.answer("GET").expect(200).body, b"small\n");
         client.finish();
     }

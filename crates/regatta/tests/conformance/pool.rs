@@ -84,8 +84,7 @@ pub(crate) fn slow_readers_hold_all_threads(variant: &Variant) {
     let slow: Vec<_> = (0..2).map(|_| stuck(&server)).collect();
     first.send(get("/a.txt"));
     assert!(first.silent_for(Duration::from_millis(300)), "there is a third thread");
-    let mut second = server.connect();
-    second.send(get("/a.txt"));
+    let mut second = server.asked(get("/a.txt"));
     let accepted = || server.count("accept_ok") == 4;
     assert!(eventually(PATIENCE, accepted), "the dispatcher waits for the threads");
     slow.into_iter().for_each(Client::abort);
@@ -99,7 +98,7 @@ pub(crate) fn a_slow_request_holds_a_thread_if_that_is_asked(variant: &Variant) 
     let server = start_with(variant, &["pool.threads=2", "pool.return=idle"]);
     let mut slow = server.clients(2);
     send_all(&mut slow, "GET /small.txt HTTP/1.1\r\nHo");
-    assert!(eventually(PATIENCE, || server.count("hand_overs") == 2));
+    server.counts("hand_overs", 2);
     let mut other = server.waiting_client("/a.txt", "there is a third thread");
     slow[0].send("st: a\r\n\r\n");
     slow[0].answer("GET").expect(200);

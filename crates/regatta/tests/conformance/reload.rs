@@ -433,8 +433,7 @@ pub(crate) fn the_old_drain_too(variant: &Variant) {
     let program = Program::new(&format!("{}-drains", variant.name));
     let mut own = Configured::new(variant, &program.0);
     cannot_begin(&own, &program);
-    let mut held = own.server.connect();
-    held.send("GET /small.txt HTTP/1.1\r\nHost: a\r\n");
+    let mut held = own.server.asked("GET /small.txt HTTP/1.1\r\nHost: a\r\n");
     std::thread::sleep(Duration::from_millis(50));
     own.server.signal(Signal::TERM);
     std::thread::sleep(Duration::from_millis(20));
@@ -449,8 +448,7 @@ pub(crate) fn the_old_drain_too(variant: &Variant) {
 pub(crate) fn kills_in_between(variant: &Variant) {
     let mut server = Launch::new(variant, common()).start();
     // Keeps the first generation until its drain is over.
-    let mut held = server.connect();
-    held.send("GET /small.txt HTTP/1.1\r\nHost: a\r\n");
+    let mut held = server.asked("GET /small.txt HTTP/1.1\r\nHost: a\r\n");
     std::thread::sleep(Duration::from_millis(50));
     let before = children(server.pid());
     let said = server.asks("reload");

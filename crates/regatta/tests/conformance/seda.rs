@@ -3,6 +3,7 @@
 use crate::disk::{tasks, worker};
 use crate::prelude::*;
 use crate::slow_disk::{HANGS, cold_site, put_cold, with_disk};
+pub(crate) use crate::threads::a_thousand_slow_clients;
 use serde_json::Value;
 use std::fs::File;
 use std::thread;
@@ -135,7 +136,7 @@ pub(crate) fn who_is_too_many_is_turned_away(variant: &Variant) {
     is_turned_away(&mut page, variant.architecture != "haboob-2002");
     uploads.send("67890");
     uploads.answer("GET").expect(200);
-    assert!(eventually(PATIENCE, || server.count("closed_refused") == 1));
+    server.counts("closed_refused", 1);
     assert_eq!(server.count("stage_refused"), 1);
     assert_eq!(of_role(&server.top(), "read", "stage_refused"), 1, "where it is received");
 }
@@ -147,15 +148,13 @@ pub(crate) fn who_waits_for_a_hung_disk_is_turned_away(variant: &Variant) {
     let launch = with_disk(variant, &site).set("cache.revalidate_ms=1h");
     let server = launch.sets(&settings).start();
     server.connect().get("/page.txt").expect(200);
-    let mut hangs = server.connect();
-    hangs.send(get("/0.bin"));
+    let _hangs = server.asked(get("/0.bin"));
     // The page was read, too.
     let begun = || of_role(&server.top(), "disk", "queue_takes");
     assert!(eventually(PATIENCE, || begun() == 2), "{} reads", begun());
-    let mut waits = server.connect();
-    waits.send(get("/1.bin"));
+    let mut waits = server.asked(get("/1.bin"));
     is_turned_away(&mut waits, variant.architecture == "seda");
-    assert!(eventually(PATIENCE, || server.count("closed_refused") == 1));
+    server.counts("closed_refused", 1);
     assert_eq!(of_role(&server.top(), "read", "stage_refused"), 1);
     if variant.architecture != "cohort-sandstorm" {
         server.connect().get("/page.txt").expect(200);
@@ -180,16 +179,13 @@ pub(crate) fn places_are_given_back(variant: &Variant) {
         for status in [200, 200, 404] {
             client.answer("GET").expect(status);
         }
-        let mut bad = server.connect();
-        bad.send("nonsense\r\n\r\n");
+        let mut bad = server.asked("nonsense\r\n\r\n");
         bad.answer("GET").expect(400);
         bad.finish();
     }
     assert_eq!(server.count("stage_refused"), 0);
     for _ in 0..5 {
-        let mut leaves = server.connect();
-        leaves.send(get("/sparse.bin"));
-        leaves.abort();
+        server.asked(get("/sparse.bin")).abort();
     }
     let there_is_room = eventually(PATIENCE, || is_served(server.connect(), ""));
     assert!(there_is_room, "those who have left are still inside");
@@ -209,8 +205,7 @@ pub(crate) fn a_burst_is_answered_or_refused(variant: &Variant) {
     }
     // Their ends, all at once, wait in no queue either.
     drop(clients);
-    let closed = || server.count("connections_closed");
-    assert!(eventually(PATIENCE, || closed() == 2000), "{} closed", closed());
+    server.counts("connections_closed", 2000);
     let top = server.top();
     assert_eq!(of_role(&top, "read", "stage_refused"), refused);
     for role in ["parse", "recv", "cache", "miss", "disk"] {
@@ -250,8 +245,7 @@ pub(crate) fn a_rate_is_kept(variant: &Variant) {
 pub(crate) fn a_head_in_pieces_is_admitted_once(variant: &Variant) {
     let launch = Launch::new(variant, common()).set("stages.admission=direct");
     let server = launch.sets(&ONE_A_SECOND).start();
-    let mut client = server.connect();
-    client.send("GET /small.txt HTTP/1.1\r\nHo");
+    let mut client = server.asked("GET /small.txt HTTP/1.1\r\nHo");
     thread::sleep(Duration::from_millis(50));
     client.send("st: a\r\nConnection: close\r\n\r\n");
     assert!(client.rest_or_reset().starts_with(b"HTTP/1.1 200 OK"));
@@ -388,9 +382,4 @@ pub(crate) fn within_the_bounds_nobody_is_turned_away(variant: &Variant) {
     assert_eq!(server.count("stage_refused"), 0);
     let parse = of_role(&server.top(), "parse", "queue_len_max");
     assert!((1..=200).contains(&parse), "{parse} waited");
-}
-
-/// The same clients as for threads: each would need one.
-pub(crate) fn a_thousand_slow_clients(variant: &Variant) {
-    crate::threads::others_do_not_wait_for_slow_heads(variant, &[]);
 }

@@ -104,8 +104,7 @@ pub(crate) fn a_killed_keeper_is_replaced(variant: &Variant) {
     assert!(eventually(PATIENCE, || server.workers().len() == workers), "{}", server.stderr());
     server.says("the keeper (process");
     server.connect().get("/size-65537.bin").expect(200);
-    let open = || server.count("connections_open");
-    assert!(eventually(PATIENCE, || open() == 0), "{} connections", open());
+    server.counts("connections_open", 0);
     server.signal(Signal::TERM);
     let status = server.exit_within(PATIENCE);
     assert_eq!(status.and_then(|status| status.code()), Some(0), "{}", server.stderr());

@@ -107,6 +107,13 @@ impl Site {
         set_modified(&path, MODIFIED_S);
     }
 
+    /// Makes a file without content of this length, or gives an existing one this length.
+    pub(crate) fn resize(&self, path: &str, len: u64) {
+        let mut options = File::options();
+        let file = options.write(true).create(true).truncate(false).open(self.path(path));
+        file.and_then(|file| file.set_len(len)).expect("a file");
+    }
+
     /// Makes a symbolic link below the root.
     pub(crate) fn link(&self, path: &str, to: &str) {
         symlink(to, self.path(path)).expect("a link");
@@ -223,7 +230,7 @@ fn build(site: &Site) {
         site.put(&format!("types/file.{extension}"), extension);
     }
     site.put("types/none", "no extension");
-    File::create(site.path("sparse.bin")).expect("a file").set_len(SPARSE_BYTES).expect("sparse");
+    site.resize("sparse.bin", SPARSE_BYTES);
     set_modified(&site.path("sparse.bin"), MODIFIED_S);
     site.put("future.txt", "from the future\n");
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();

@@ -12,9 +12,14 @@ use std::thread;
 /// Puts a file on the disk and out of memory.
 pub(crate) fn put_cold(site: &Site, name: &str, bytes: &[u8]) {
     site.put(name, bytes);
+    evict(site, name, 0);
+}
+
+/// Drops a file from memory, from this byte on.
+pub(crate) fn evict(site: &Site, name: &str, from: u64) {
     let file = File::open(site.path(name)).expect("our file");
     fsync(&file).expect("our file");
-    fadvise(&file, 0, None, Advice::DontNeed).expect("our file");
+    fadvise(&file, from, None, Advice::DontNeed).expect("our file");
 }
 
 /// A server over a simulated disk, as the owner of its files: the system reports only to owners
@@ -101,8 +106,7 @@ pub(crate) fn user_threads_do_not_wait(variant: &Variant) {
     client.get("/page.txt").expect(200);
     let mut stuck: Vec<Client> = (0..HELPERS).map(|_| server.connect()).collect();
     send_all(&mut stuck, get("/small.bin"));
-    let read = || server.count("helper_tasks_read");
-    assert!(eventually(PATIENCE, || read() == HELPERS + 1), "{} reads", read());
+    server.counts("helper_tasks_read", HELPERS + 1);
     for _ in 0..10 {
         assert_eq!(client.get("/page.txt").expect(200).body, b"a page\n");
     }
@@ -118,8 +122,7 @@ pub(crate) fn tasks_are_bounded(variant: &Variant) {
     server.connect().get("/page.txt").expect(200);
     // One has begun, and two wait.
     for _ in 0..6 {
-        let mut client = server.connect();
-        client.send(get("/small.bin"));
+        let mut client = server.asked(get("/small.bin"));
         let answer = client.answer("GET");
         assert!(answer.status >= 500, "{answer:?}");
     }
@@ -190,11 +193,7 @@ pub(crate) fn a_disk_that_hangs_does_not_delay_the_end(variant: &Variant) {
     let Some(site) = cold_site() else { return };
     let launch = with_disk(variant, &site).sets(&[HANGS, "server.drain_ms_max=400"]);
     let mut server = launch.start();
-    let mut clients = ["/small.bin", "/large.bin"].map(|path| {
-        let mut client = server.connect();
-        client.send(get(path));
-        client
-    });
+    let mut clients = ["/small.bin", "/large.bin"].map(|path| server.asked(get(path)));
     assert!(clients[0].silent_for(Duration::from_millis(100)), "the disk has answered");
     server.connect().get("/page.txt").expect(200);
     let begin = Instant::now();
@@ -210,8 +209,7 @@ pub(crate) fn a_half_closed_client_is_answered(variant: &Variant) {
     let server = with_disk(variant, &site).sets(&settings).start();
     for (name, bytes) in [("large.bin", pattern(300_000, 1)), ("small.bin", pattern(3_000, 2))] {
         put_cold(&site, name, &bytes);
-        let mut client = server.connect();
-        client.send(get(&format!("/{name}")));
+        let mut client = server.asked(get(&format!("/{name}")));
         client.half_close();
         assert!(client.answer("GET").expect(200).body == bytes, "{name}");
     }

@@ -102,8 +102,7 @@ pub(crate) fn a_second_head_that_stops(variant: &Variant) {
 
 pub(crate) fn a_body_that_stops(variant: &Variant) {
     let server = start(variant);
-    let mut client = server.connect();
-    client.send(request("GET", "/small.txt", &[("Content-Length", "100")]));
+    let mut client = server.asked(request("GET", "/small.txt", &[("Content-Length", "100")]));
     client.send("only the start");
     let begin = Instant::now();
     // An answer may arrive before the request's body; the connection must end all the same.
@@ -115,8 +114,7 @@ pub(crate) fn a_body_that_stops(variant: &Variant) {
 /// A client that never closes its side does not keep a refused connection for ever.
 pub(crate) fn a_client_that_lingers(variant: &Variant) {
     let server = start(variant);
-    let mut client = server.connect();
-    client.send("BAD\r\n\r\n");
+    let mut client = server.asked("BAD\r\n\r\n");
     client.answer("GET").expect(400);
     client.finish();
     let mut sender = client.sender();

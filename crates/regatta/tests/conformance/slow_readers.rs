@@ -2,7 +2,7 @@
 
 use crate::inspect;
 use crate::prelude::*;
-use std::fs::{self, File};
+use std::fs;
 use std::net::TcpStream;
 
 const SETTINGS: [&str; 2] = ["limits.send_window_ms=250", "limits.send_rate_min=10000"];
@@ -145,9 +145,8 @@ pub(crate) fn more_files_than_descriptors(variant: &Variant) {
     const CLIENTS: usize = 64;
     let site = Site::new();
     for number in 0..CLIENTS {
-        let file = File::create(site.path(&format!("{number}.bin"))).expect("a file");
         // More than any variant keeps in memory, and more than small sockets take.
-        file.set_len(2 << 20).expect("sparse");
+        site.resize(&format!("{number}.bin"), 2 << 20);
     }
     // Reserved descriptors, and a socket for each client. More are reserved where processes share
     // one table, threads have pollers, or helpers are processes. A pipeline's listener may have a

@@ -5,8 +5,7 @@ use crate::protection::check_location;
 
 /// Status of a request of these exact lines; the connection must end after a 400.
 fn status_of(server: &Server, text: &str) -> u16 {
-    let mut client = server.connect();
-    client.send(text);
+    let mut client = server.asked(text);
     let answer = client.answer("GET");
     if answer.status == 400 {
         assert!(answer.closes(), "{text:?}: {}", answer.brief());

@@ -93,8 +93,7 @@ fn ends_by_itself(variant: &Variant) -> bool {
     let own = ["limits.connections_max=8", &*format!("{steps}=30s")];
     let mut server = Launch::new(variant, common()).sets(&own).start();
     let _slow: Vec<Client> = (0..3).map(|_| stuck(&server)).collect();
-    let mut half = server.connect();
-    half.send("GET /small.txt HTT");
+    let _half = server.asked("GET /small.txt HTT");
     read(&server, "accept_ok", 4);
     let begin = Instant::now();
     server.signal(Signal::QUIT);
@@ -104,16 +103,12 @@ fn ends_by_itself(variant: &Variant) -> bool {
     !server.stderr().contains("killed")
 }
 
-/// Each client occupies a thread, and others are served.
+/// Each client occupies a thread, where there is one for each, and others are served while a
+/// thousand send their heads slowly.
 pub(crate) fn a_thousand_slow_clients(variant: &Variant) {
-    others_do_not_wait_for_slow_heads(variant, &["threads.step_ms=1s"]);
-}
-
-/// Serves others while a thousand clients send their heads slowly.
-pub(crate) fn others_do_not_wait_for_slow_heads(variant: &Variant, settings: &[&str]) {
     const CLIENTS: usize = 1000;
-    let own = ["limits.connections_max=1010", "limits.head_ms_max=60s"];
-    let server = Launch::new(variant, common()).sets(&own).sets(settings).start();
+    let own = ["limits.connections_max=1010", "limits.head_ms_max=60s", "threads.step_ms=1s"];
+    let server = start_with(variant, &own);
     let mut slow = server.clients(CLIENTS);
     send_all(&mut slow, "GET /small.txt HTTP/1.1\r\nHost:");
     read(&server, "accept_ok", CLIENTS as u64);

@@ -6,6 +6,7 @@ use crate::inspect::processors;
 use crate::prelude::*;
 use crate::slow_disk::{cold_site, put_cold, with_disk};
 use crate::slow_readers::stuck;
+pub(crate) use crate::threads::a_thousand_slow_clients;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::{fs, process};
@@ -191,8 +192,7 @@ pub(crate) fn who_waits_for_a_disk_holds_up_its_batch(variant: &Variant) {
     client.get("/page.txt").expect(200);
     let taken = || of_role(&server.top(), "write", "queue_takes");
     let before = taken();
-    let mut cold = server.connect();
-    cold.send(get("/large.bin"));
+    let _cold = server.asked(get("/large.bin"));
     assert!(eventually(PATIENCE, || taken() > before), "a writer has it");
     let begin = Instant::now();
     assert_eq!(client.get("/page.txt").expect(200).body, b"a page\n");
@@ -317,9 +317,4 @@ pub(crate) fn a_controller_shows_once_what_it_sets() {
         shown == expect
     };
     assert!(eventually(PATIENCE, is_right), "{:?}", shown());
-}
-
-/// The same clients as for threads: each would need one.
-pub(crate) fn a_thousand_slow_clients(variant: &Variant) {
-    crate::threads::others_do_not_wait_for_slow_heads(variant, &[]);
 }
