@@ -297,7 +297,6 @@ pub(crate) fn nothing_is_logged_when_off(variant: &Variant) {
     assert!(!server.stderr().contains("/small.txt"), "{}", server.stderr());
 }
 
-/// Lines of many connections at once never mix.
 pub(crate) fn lines_stay_whole(variant: &Variant) {
     let site = Site::new();
     let (server, log) = start(variant, &site, "common");

@@ -42,7 +42,6 @@ pub(crate) fn a_read_holds_no_thread(variant: &Variant) {
     assert!(cold.silent_for(Duration::from_millis(10)));
 }
 
-/// The asked thread reads, and others wait for it.
 pub(crate) fn a_read_holds_its_thread(variant: &Variant) {
     let Some(site) = cold_site() else { return };
     let settings = ["lab.disk_seek_us=2s", "adapt.threads=1"];
@@ -112,7 +111,6 @@ pub(crate) fn threads_that_read_end(variant: &Variant) {
     clients[0].get("/small.txt").expect(200);
 }
 
-/// The poller thread does not wait for a client that takes bytes slowly.
 pub(crate) fn the_poller_waits_for_no_client(variant: &Variant) {
     let site = Site::with(&[("page.txt", "a page\n")]);
     site.put("long.bin", pattern(1_000_000, 1));

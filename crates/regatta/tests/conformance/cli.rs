@@ -272,14 +272,13 @@ pub(crate) fn explain_opens_what_serve_may_open() {
     let server = Launch::new(variant, &root).start();
     let status = server.connect().ask("GET", "/mine.txt", &[]).status;
     assert_eq!(status, if rustix::process::geteuid().is_root() { 403 } else { 200 });
-    let said = explain(&["GET", "/mine.txt", root.to_str().expect("text")]);
+    let said = explain(&["GET", "/mine.txt", &site.root_text()]);
     assert!(said.stdout.contains(&format!("HTTP/1.1 {status} ")), "{said:?}");
 }
 
 pub(crate) fn explain_of_an_own_site() {
     let site = Site::with(&[("about.html", "about")]);
-    let root = site.root();
-    let root = root.to_str().expect("text");
+    let root = &*site.root_text();
     assert!(explain(&["GET", "/about", root]).stdout.contains("404"));
     let said = explain(&["GET", "/about", root, "--set", "content.clean_urls=true"]);
     assert!(said.stdout.contains("200") && said.stdout.contains("about.html"), "{said:?}");
@@ -292,8 +291,7 @@ pub(crate) fn rules_of_an_own_site() {
     let site = Site::with(&files);
     let set = "content.rules_files=true";
     let server = serve_root(Variant::named("sped_epoll"), &site.root(), &[set]);
-    let root = site.root();
-    let root = root.to_str().expect("text");
+    let root = &*site.root_text();
     for (path, status, line) in [
         ("/a.txt", 200, "X-A: b"),
         ("/old//evil.com/%5c", 302, "Location: /evil.com/%5C"),
@@ -314,8 +312,7 @@ pub(crate) fn rules_of_an_own_site() {
 /// The siblings of `precompress` are sent; once the file changes, `check` warns about them.
 pub(crate) fn siblings_of_an_own_site() {
     let site = Site::with(&[("page.html", &"all work and no play ".repeat(100))]);
-    let root = site.root();
-    let root = root.to_str().expect("text");
+    let root = &*site.root_text();
     let made = |written: u64| {
         let made = run(&["precompress", root, "--codings", "gz", "--json"]);
         assert!(made.stdout.contains(&format!("\"written\":{written}}}")), "{made:?}");
@@ -384,8 +381,7 @@ pub(crate) fn pages_for_errors_of_an_own_site() {
         assert_eq!(answer.must("Content-Type"), "text/html; charset=utf-8");
         assert!(answer.lists("Allow", "GET"), "{}", answer.brief());
     }
-    let root = site.root();
-    let args = ["check", root.to_str().expect("text"), "--set", set];
+    let args = ["check", &*site.root_text(), "--set", set];
     bad_usage(&args, &["content.error_pages", "errors/405.html", "is not there"]);
     fs::write(&page, vec![b'x'; (64 << 10) + 1]).expect("a file");
     bad_usage(&args, &["is longer than 64 KiB"]);

@@ -93,7 +93,6 @@ pub(crate) fn one_client_is_limited(variant: &Variant) {
     Client::connect_to_path(&path).get("/small.txt").expect(200);
 }
 
-/// Clients behind a proxy that names them.
 pub(crate) fn a_proxy_names_its_clients(variant: &Variant) {
     let site = Site::new();
     let (log, path) = (site.beside("access.log"), site.beside("socket"));

@@ -75,7 +75,6 @@ pub(crate) fn a_good_configuration_passes() {
     ends_with(0, &["check", "--config", path.to_str().expect("text")]);
 }
 
-/// Every error, each with its line.
 pub(crate) fn every_error_at_once() {
     let site = Site::new();
     let text = "\

@@ -150,7 +150,6 @@ pub(crate) fn of_a_worker_that_died(variant: &Variant) {
     }
 }
 
-/// Histograms count what their counters count.
 pub(crate) fn of_histograms(variant: &Variant) {
     let server = start(variant);
     let mut client = server.connect();

@@ -180,7 +180,6 @@ pub(crate) fn by_moving(variant: &Variant) {
     });
 }
 
-/// Two directories exchange their names.
 pub(crate) fn by_exchange(variant: &Variant) {
     twice(variant, "www", |site, number| {
         let (new, www) = (release(site, number), site.beside("www"));
@@ -231,7 +230,6 @@ pub(crate) fn what_is_new_is_waited_for(variant: &Variant) {
     }
 }
 
-/// Workers that are started after a deployment start with the current root.
 pub(crate) fn a_new_worker_has_the_new_root(variant: &Variant) {
     let site = Site::new();
     let server = linked(variant, &site);

@@ -75,7 +75,6 @@ pub(crate) fn helpers_pass_no_content(variant: &Variant) {
     assert_eq!(server.count("residency_checks"), 0);
 }
 
-/// A helper that dies is replaced, and no request is lost.
 pub(crate) fn a_killed_helper_is_replaced(variant: &Variant) {
     let server = Launch::new(variant, common()).sets(&UNCACHED).start();
     let main = worker(&server);

@@ -107,9 +107,7 @@ pub(crate) fn slow_opens_lose_nothing(variant: &Variant) {
 /// systems.md §8.6, shared-SYMPED: workers that die in the middle of changes of the cache, while
 /// they hold its locks, block no other. The others find them, empty the cache, and continue.
 pub(crate) fn deaths_with_a_lock_hang_nobody() {
-    for name in ["shared_global", "shared_two_tier"] {
-        deaths_with_a_lock(chaos::named(name));
-    }
+    ["shared_global", "shared_two_tier"].map(chaos::named).map(deaths_with_a_lock);
 }
 
 fn deaths_with_a_lock(variant: &Variant) {
@@ -238,10 +236,10 @@ pub(crate) fn a_thread_that_hangs_is_replaced() {
 /// Threads of stages without work, or waiting for a disk beyond its limit, do not hang: no process
 /// is replaced for that.
 pub(crate) fn a_stage_that_waits_is_not_replaced() {
+    let names = "watpipe4 watpipe5 watpipe5_b seda cohort_sandstorm threads hybrid bio";
     std::thread::scope(|scope| {
-        let names = "watpipe4 watpipe5 watpipe5_b seda cohort_sandstorm threads hybrid bio";
-        for name in names.split(' ') {
-            scope.spawn(|| waits_and_stays(chaos::named(name)));
+        for variant in names.split(' ').map(chaos::named) {
+            scope.spawn(|| waits_and_stays(variant));
         }
     });
 }
@@ -261,9 +259,7 @@ fn waits_and_stays(variant: &Variant) {
 /// The disk hangs, and so do the threads of a stage and all that is in its queue. The server exits
 /// at the end of its drain, and every client sees an end.
 pub(crate) fn a_drain_with_full_queues_has_a_deadline() {
-    for name in ["watpipe4", "watpipe5"] {
-        drains_with_full_queues(chaos::named(name));
-    }
+    ["watpipe4", "watpipe5"].map(chaos::named).map(drains_with_full_queues);
 }
 
 fn drains_with_full_queues(variant: &Variant) {

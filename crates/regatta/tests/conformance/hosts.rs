@@ -184,7 +184,6 @@ pub(crate) fn a_fault_below_one_root_is_its_hosts_alone() {
 /// Hosts whose roots are links.
 const LINKS: usize = 400;
 
-/// A hanging lookup delays only updates of its own root, and only until it is killed.
 pub(crate) fn a_lookup_that_hangs_holds_up_no_other_root() {
     const HANGS: usize = 7;
     let site = Site::with(&[("index.html", "first")]);
@@ -234,8 +233,7 @@ pub(crate) fn a_lookup_that_hangs_holds_up_no_other_root() {
 
 pub(crate) fn check_and_explain_know_hosts() {
     let (site, config) = hosts();
-    let (root, file) = (site.root(), config.to_str().expect("our paths are text"));
-    let root = root.to_str().expect("our paths are text");
+    let (root, file) = (&*site.root_text(), config.to_str().expect("our paths are text"));
     let said = ends_with(0, &["check", root, "--config", file]);
     assert!(said.stdout.contains("and 2 further hosts on"), "{}", said.stdout);
     let explain = |target| run(&["explain", "GET", target, root, "--config", file]).stdout;

@@ -30,7 +30,6 @@ pub(crate) fn idle_ends_promptly(variant: &Variant) {
     }
 }
 
-/// An idle kept-alive connection is closed in order, and delays nothing.
 pub(crate) fn idle_connections_are_closed(variant: &Variant) {
     let mut server = start(variant);
     let mut idle = server.busy_clients(10);
@@ -99,7 +98,6 @@ pub(crate) fn quit_ends_at_once(variant: &Variant) {
     assert!(client.drain() < SPARSE_BYTES);
 }
 
-/// A second signal during a drain does not wait for its end.
 pub(crate) fn quit_cuts_a_drain_short(variant: &Variant) {
     let mut server = start(variant);
     let _client = stuck(&server);
@@ -133,7 +131,6 @@ pub(crate) fn a_killed_worker_is_replaced(variant: &Variant) {
     ends(&mut server, PATIENCE);
 }
 
-/// A worker that dies repeatedly is not started in a loop, and the end does not wait for it.
 pub(crate) fn a_dying_worker_does_not_hold_up_the_end(variant: &Variant) {
     let mut server = start(variant);
     for _ in 0..5 {
@@ -145,7 +142,6 @@ pub(crate) fn a_dying_worker_does_not_hold_up_the_end(variant: &Variant) {
     ends(&mut server, PROMPTLY);
 }
 
-/// A killed master takes its workers along: no process remains.
 pub(crate) fn a_killed_master_leaves_nothing(variant: &Variant) {
     let server = start(variant);
     let workers = server.processes().split_off(1);

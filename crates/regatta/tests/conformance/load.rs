@@ -3,7 +3,6 @@
 use crate::counters::counter;
 use crate::prelude::*;
 
-/// Two hundred connections at once, each asking several times, all sizes mixed.
 pub(crate) fn two_hundred_connections(variant: &Variant) {
     let server = serve(variant);
     // Fewer where each needs a process.
@@ -28,7 +27,6 @@ pub(crate) fn two_hundred_connections(variant: &Variant) {
     });
 }
 
-/// A storm of short connections.
 pub(crate) fn a_thousand_short_connections(variant: &Variant) {
     let server = serve(variant);
     for _ in 0..50 {
@@ -139,7 +137,6 @@ pub(crate) fn full_is_free(variant: &Variant) {
     assert!(used < Duration::from_millis(80), "{used:?} at the limit");
 }
 
-/// Fewer descriptors than clients: those inside are served, the others wait.
 pub(crate) fn fewer_descriptors_than_clients(variant: &Variant) {
     // A policy that keeps polling would spin while the table is full.
     let launch = Launch::new(variant, common()).set("accept.when_full=pause");

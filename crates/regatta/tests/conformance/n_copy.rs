@@ -171,20 +171,12 @@ pub(crate) fn a_copy_that_is_replaced_keeps_its_socket() {
     }
 }
 
-/// A server that shares its port shares it with no other server.
 pub(crate) fn a_port_is_not_shared_with_strangers() {
     let server = launch(&["event.partition=steer-cpu"]).start();
     let address = server.address().to_string();
-    let said = run(&[
-        "serve",
-        common().to_str().expect("text"),
-        "--listen",
-        &address,
-        "--architecture",
-        "n-copy",
-        "--set",
-        "event.partition=steer-cpu",
-    ]);
+    let root = common().to_str().expect("text");
+    let set = ["--architecture", "n-copy", "--set", "event.partition=steer-cpu"];
+    let said = run(&[&["serve", root, "--listen", &address][..], &set].concat());
     assert_eq!(said.code, Some(1), "{said:?}");
     assert!(said.stderr.contains("another process has it"), "{said:?}");
     assert!(TcpStream::connect(server.address()).is_ok());

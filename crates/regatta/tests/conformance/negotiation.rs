@@ -97,7 +97,6 @@ pub(crate) fn siblings_that_are_no_files(variant: &Variant) {
     }
 }
 
-/// A sibling that is larger than the file itself saves nothing.
 pub(crate) fn a_sibling_that_is_larger(variant: &Variant) {
     let site = Site::with(&[("a.txt", "0123456789"), ("a.txt.gz", "0123456789a")]);
     let server = serve_root(variant, &site.root(), &["cache.revalidate_ms=50"]);

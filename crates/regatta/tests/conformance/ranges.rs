@@ -294,7 +294,6 @@ pub(crate) fn several_in_a_pipeline(variant: &Variant) {
     }
 }
 
-/// Offsets beyond 32 bits.
 pub(crate) fn beyond_four_gigabytes(variant: &Variant) {
     const LEN: u64 = 5 << 30;
     let site = Site::new();

@@ -72,7 +72,6 @@ fn succeed(server: &Server, command: &str) {
     assert!(!children(server.pid()).is_empty());
 }
 
-/// A reload and an upgrade cut no client off, and the counts remain.
 pub(crate) fn under_load(variant: &Variant) {
     let server = Launch::new(variant, common()).start();
     let mut counted = 0;
@@ -104,7 +103,7 @@ impl<'a> Configured<'a> {
         let config = site.beside("regatta.toml");
         fs::write(&config, "").expect("a file");
         let launch = Launch::of(program).config(&config);
-        let root = site.root().to_str().expect("text").to_owned();
+        let root = site.root_text();
         // A file cannot override the command line.
         let text = Self::text(variant.architecture, &root, &[ANY], variant.settings);
         fs::write(&config, text).expect("a file");
@@ -127,10 +126,6 @@ impl<'a> Configured<'a> {
         text
     }
 
-    fn root(&self) -> String {
-        self.site.root().to_str().expect("text").to_owned()
-    }
-
     fn write(&self, text: &str) {
         fs::write(self.site.beside("regatta.toml"), text).expect("a file");
     }
@@ -138,7 +133,7 @@ impl<'a> Configured<'a> {
     /// Text for the same architecture and root: these addresses, and more settings.
     fn same(&self, listen: &[&str], more: &[&str]) -> String {
         let settings = [self.variant.settings, more].concat();
-        Self::text(self.variant.architecture, &self.root(), listen, &settings)
+        Self::text(self.variant.architecture, &self.site.root_text(), listen, &settings)
     }
 
     /// Whether the generation before the serving one is gone.
@@ -164,12 +159,11 @@ impl<'a> Configured<'a> {
     }
 }
 
-/// A reload changes the architecture, the root, the addresses and the number of workers.
 pub(crate) fn changes_everything(variant: &Variant) {
     let mut own = Configured::new(variant, &program());
     let first = own.server.address();
     let other = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a port");
-    let (root, other_text) = (own.root(), other.to_string());
+    let (root, other_text) = (own.site.root_text(), other.to_string());
     let listen = [ANY, &*other_text];
     let others: [(&str, &[&str]); 3] = [
         ("symped", &["event.processes=3"]),
@@ -204,7 +198,7 @@ pub(crate) fn faults_change_nothing(variant: &Variant) {
         (own.same(&two, &[&logs]), "another process has it"),
         (format!("{good}[server\n"), "regatta.toml:"),
         (format!("{good}server.nonsense = 1\n"), "server.nonsense"),
-        (good.replace(&own.root(), "/nowhere/at/all"), "regatta.toml:2:15: "),
+        (good.replace(&own.site.root_text(), "/nowhere/at/all"), "regatta.toml:2:15: "),
         (own.same(&two, &[]), "another process has it"),
         (own.same(&two, &[]), "regatta.toml:3:17: server.listen: "),
         (own.same(&[ANY], &["log.access=/nowhere/log"]), "/nowhere/log"),
@@ -326,7 +320,6 @@ fn cannot_begin(own: &Configured<'_>, program: &Program) {
     own.write(&own.same(&[ANY], &[]));
 }
 
-/// A master without workers of its own reopens its log as the old workers do.
 pub(crate) fn a_master_that_waits_opens_its_log_anew() {
     let program = Program::new("waits-and-logs");
     let own = Configured::new(Variant::named("sped_epoll"), &program.0);
@@ -444,7 +437,6 @@ pub(crate) fn the_old_drain_too(variant: &Variant) {
     assert!(own.server.exit_within(PATIENCE).is_some_and(|status| status.success()));
 }
 
-/// A worker killed while another generation drains is replaced, and the end is orderly.
 pub(crate) fn kills_in_between(variant: &Variant) {
     let mut server = Launch::new(variant, common()).start();
     // Keeps the first generation until its drain is over.
@@ -497,13 +489,13 @@ pub(crate) fn a_moved_root_keeps_the_configuration(variant: &Variant) {
     let [first, second, third] = &others;
     lead(&first.2);
     let root = current.to_str().expect("text");
-    own.write(&own.same(&[ANY], &[]).replace(&own.root(), root));
+    own.write(&own.same(&[ANY], &[]).replace(&own.site.root_text(), root));
     succeed(&own.server, "reload");
     let is_served =
         |text: &str| own.server.connect().get("/small.txt").expect(200).body == text.as_bytes();
     assert!(is_served(first.1));
     // Half written; then complete, but not to be applied yet.
-    let changed = Configured::text("symped", &own.root(), &[ANY], &[]);
+    let changed = Configured::text("symped", &own.site.root_text(), &[ANY], &[]);
     for ((name, text, site), file) in [(second, "[server\n"), (third, &*changed)] {
         own.write(file);
         lead(site);
@@ -515,7 +507,6 @@ pub(crate) fn a_moved_root_keeps_the_configuration(variant: &Variant) {
     own.refuses("reload", "regatta.toml:");
 }
 
-/// Logs that belong to the serving user, as the server has made them, are no fault.
 pub(crate) fn logs_that_the_server_made(variant: &Variant) {
     let site = Site::with(&[("small.txt", "text")]);
     let logs = site.beside("logs");
@@ -549,7 +540,6 @@ pub(crate) fn a_program_that_adds_arguments(variant: &Variant) {
     assert_eq!(says(), 0, "what lies there says what is added");
 }
 
-/// A reload does not renew the requests of a client that has used all of them.
 pub(crate) fn a_client_has_its_requests_once(variant: &Variant) {
     let limits = ["limits.client_rate=1", "limits.client_burst=60"];
     let server = Launch::new(variant, common()).sets(&limits).start();

@@ -252,7 +252,6 @@ pub(crate) fn a_head_in_pieces_is_admitted_once(variant: &Variant) {
     assert_eq!(server.count("stage_refused"), 0);
 }
 
-/// Each address has its own thread that listens, and its own rate.
 pub(crate) fn each_address_has_its_class(variant: &Variant) {
     let launch = Launch::new(variant, common()).listen("127.0.0.1:0").sets(&ONE_A_SECOND);
     let server = launch.set("stages.admission=multiclass").start();
@@ -285,7 +284,6 @@ pub(crate) fn decisions_come_at_their_times(variant: &Variant) {
     assert!(disk <= parse + parse / 2, "{disk} of the disk, {parse} of who parses");
 }
 
-/// Controllers decide all the time, but only an option makes the error log show that.
 pub(crate) fn decisions_are_not_logged_unasked(variant: &Variant) {
     let server = start_with(variant, &["stages.batch_control=true", "stages.batch_ms=1"]);
     let mut client = server.connect();
@@ -374,7 +372,6 @@ pub(crate) fn no_boundary_comes_twice(variant: &Variant) {
     assert_eq!(types.len(), 4, "{types:?}");
 }
 
-/// Two hundred at once are no reason to refuse a client.
 pub(crate) fn within_the_bounds_nobody_is_turned_away(variant: &Variant) {
     let server = Launch::new(variant, common()).start();
     let mut clients = server.clients(200);

@@ -165,7 +165,6 @@ pub(crate) fn locks_are_in_shared_memory(variant: &Variant) {
     assert!(all.iter().all(|one| *one == all[0]), "{all:?}");
 }
 
-/// The same trace, one request at a time, has the same hits as with one process.
 pub(crate) fn hits_are_those_of_one_process(variant: &Variant) {
     let settings = [
         "cache.entries_max=5",

@@ -25,7 +25,6 @@ pub(crate) fn one_line_for_each_address(variant: &Variant) {
     assert_eq!(server.stdout_line(Duration::from_millis(100)), None, "and nothing else");
 }
 
-/// The line is printed when connections are accepted, not before.
 pub(crate) fn accepts_when_it_says_so(variant: &Variant) {
     for _ in 0..5 {
         let server = Launch::new(variant, common()).start();
@@ -50,7 +49,6 @@ fn folder_of_logs(site: &Site) -> PathBuf {
     folder
 }
 
-/// SIGHUP reloads the configuration, or reports why not; no client is cut off.
 pub(crate) fn hangup_reloads_or_says_why_not(variant: &Variant) {
     let (_site, config, server) = with_nosniff(variant);
     let get = || server.connect().get("/file.txt").expect(200);
@@ -60,7 +58,6 @@ pub(crate) fn hangup_reloads_or_says_why_not(variant: &Variant) {
     soon(|| get().field("X-Content-Type-Options").is_none());
 }
 
-/// A configuration that has become wrong changes nothing.
 pub(crate) fn hangup_with_an_error_changes_nothing(variant: &Variant) {
     let (_site, config, mut server) = with_nosniff(variant);
     fs::write(&config, "[content]\nnosniff = 17\nnonsense = [\n").expect("a file");
@@ -73,7 +70,6 @@ pub(crate) fn hangup_with_an_error_changes_nothing(variant: &Variant) {
     assert!(server.exit_within(Duration::ZERO).is_none(), "ended: {}", server.stderr());
 }
 
-/// SIGUSR1 reopens the logs: after a rename, lines go to the new file.
 pub(crate) fn usr1_reopens_the_log(variant: &Variant) {
     let site = Site::with(&[("file.txt", "text")]);
     let folder = folder_of_logs(&site);
@@ -133,7 +129,6 @@ pub(crate) fn usr1_lets_go_of_the_old_logs(variant: &Variant) {
     }
 }
 
-/// Signals without a meaning here end nothing.
 pub(crate) fn other_signals_end_nothing(variant: &Variant) {
     let mut server = Launch::new(variant, common()).start();
     let others = [Signal::ALARM, Signal::PIPE, Signal::WINCH, Signal::CHILD];
@@ -177,7 +172,6 @@ fn nobody() -> String {
     line.split(':').nth(2).expect("an id").to_owned()
 }
 
-/// Workers have no capability to regain what they gave up.
 pub(crate) fn workers_have_no_capabilities(variant: &Variant) {
     let server = Launch::new(variant, common()).start();
     for worker in server.workers() {
@@ -191,12 +185,10 @@ pub(crate) fn workers_have_no_capabilities(variant: &Variant) {
 }
 
 fn refused_root(variant: &Variant, site: &Site) -> Said {
-    let root = site.root();
-    let root = root.to_str().expect("text");
+    let root = &*site.root_text();
     run(&["serve", root, "--listen", "127.0.0.1:0", "--architecture", variant.architecture])
 }
 
-/// A root that the serving user may not read is an error at start, with that reason.
 pub(crate) fn unreadable_root_is_an_error(variant: &Variant) {
     let site = Site::with(&[("file.txt", "text")]);
     fs::set_permissions(site.root(), fs::Permissions::from_mode(0o700)).expect("ours");
@@ -215,7 +207,6 @@ pub(crate) fn unreadable_root_is_an_error(variant: &Variant) {
     fs::set_permissions(site.root(), fs::Permissions::from_mode(0o755)).expect("ours");
 }
 
-/// The process id is written where asked, and removed at the end.
 pub(crate) fn pid_file(variant: &Variant) {
     let site = Site::with(&[("file.txt", "text")]);
     let path = site.beside("regatta.pid");
@@ -242,7 +233,6 @@ pub(crate) fn pid_file(variant: &Variant) {
     assert_eq!(fs::read_to_string(&theirs).expect("a file"), "theirs");
 }
 
-/// Two servers on one port: the second fails and says so.
 pub(crate) fn a_port_in_use_is_an_error(variant: &Variant) {
     let server: Server = Launch::new(variant, common()).start();
     let address = server.address().to_string();

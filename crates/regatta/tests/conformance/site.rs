@@ -84,6 +84,11 @@ impl Site {
         self.outer.join("root")
     }
 
+    /// The document root as text, for a command line.
+    pub(crate) fn root_text(&self) -> String {
+        self.root().to_str().expect("our paths are text").to_owned()
+    }
+
     /// A place next to the root, for logs and configurations, that any user may write.
     pub(crate) fn beside(&self, name: &str) -> PathBuf {
         self.outer.join(name)

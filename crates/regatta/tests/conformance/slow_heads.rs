@@ -111,7 +111,6 @@ pub(crate) fn a_body_that_stops(variant: &Variant) {
     assert!(begin.elapsed() < Duration::from_secs(5), "kept {:?}", begin.elapsed());
 }
 
-/// A client that never closes its side does not keep a refused connection for ever.
 pub(crate) fn a_client_that_lingers(variant: &Variant) {
     let server = start(variant);
     let mut client = server.asked("BAD\r\n\r\n");
@@ -125,7 +124,6 @@ pub(crate) fn a_client_that_lingers(variant: &Variant) {
     assert!(refused, "the server never closed");
 }
 
-/// Many slow clients at once all end, and an honest one is served meanwhile.
 pub(crate) fn many_at_once(variant: &Variant) {
     let server = start(variant);
     let mut slow = server.clients(60);

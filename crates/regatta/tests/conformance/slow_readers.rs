@@ -83,7 +83,6 @@ pub(crate) fn others_do_not_wait(variant: &Variant) {
     assert_eq!(server.open_connections(), 11, "those that read nothing are still there");
 }
 
-/// Clients that do not read cost no processor time.
 pub(crate) fn waiting_is_free(variant: &Variant) {
     let server = Launch::new(variant, common()).start();
     let mut slow: Vec<Client> = (0..20).map(|_| Client::connect_narrow(server.address())).collect();
@@ -113,7 +112,6 @@ pub(crate) fn half_closed_waiting_is_free(variant: &Variant) {
     assert_eq!(slow.drain(), SPARSE_BYTES);
 }
 
-/// Once the drain has begun the port is closed, however long the last transfer takes.
 pub(crate) fn draining_accepts_nobody(variant: &Variant) {
     let mut server = Launch::new(variant, common()).start();
     let mut client = server.slow_reader("/size-5242880.bin");
@@ -125,7 +123,6 @@ pub(crate) fn draining_accepts_nobody(variant: &Variant) {
     assert!(server.exit_within(PATIENCE).is_some(), "{}", server.stderr());
 }
 
-/// Pipelined requests are not read without bound while their answers wait.
 pub(crate) fn unread_answers_stop_the_requests(variant: &Variant) {
     let server = serve(variant);
     let mut client = Client::connect_narrow(server.address());

@@ -16,7 +16,6 @@ pub(crate) fn listed() -> Vec<String> {
     list.iter().map(name).collect()
 }
 
-/// Every listed architecture is tested.
 pub(crate) fn every_architecture_has_a_variant() {
     are_the_listed(VARIANTS.iter());
     for variant in VARIANTS {
@@ -49,7 +48,6 @@ pub(crate) fn sped_is_one_task(variant: &Variant) {
     answer_all(&mut clients, 200);
 }
 
-/// The requested poller is in use.
 pub(crate) fn poller_is_the_one_asked_for(variant: &Variant) {
     let server = serve(variant);
     server.connect().get("/small.txt").expect(200);
@@ -76,7 +74,6 @@ pub(crate) fn epolls(worker: u32) -> usize {
     links.filter(|link| link.to_string_lossy().contains("[eventpoll]")).count()
 }
 
-/// An idle server sleeps.
 pub(crate) fn idle_is_free(variant: &Variant) {
     let server = Launch::new(variant, common()).start();
     let _clients = server.busy_clients(20);

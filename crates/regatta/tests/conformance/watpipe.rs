@@ -238,7 +238,6 @@ pub(crate) fn queues_are_by_processor(variant: &Variant) {
     }
 }
 
-/// Two thousand clients that connect at once are all answered.
 pub(crate) fn a_burst_of_two_thousand(variant: &Variant) {
     const CLIENTS: u64 = 2000;
     let server = Launch::new(variant, common()).set("accept.backlog=4096").start();

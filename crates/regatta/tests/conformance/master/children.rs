@@ -116,7 +116,6 @@ fn write_config(folder: &Folder, path: &str, architecture: &str, more: &str) {
     fs::rename(&new, path).unwrap();
 }
 
-/// A stopped process, whatever its role, is named, killed, and replaced.
 pub(crate) fn every_child_that_is_stopped_is_replaced() {
     let one = ["--set", "event.processes=1"];
     let cases: [(&str, &[&str]); 5] = [
@@ -184,7 +183,6 @@ pub(crate) fn the_server_ends_while_a_trial_waits_for_its_configuration() {
     wait_for("the trial ends", || is_gone(trial));
 }
 
-/// A trial that is stopped or killed refuses the reload; the next one works as usual.
 pub(crate) fn a_trial_that_is_stopped_or_killed_refuses_the_reload() {
     for (name, says) in [
         ("STOP", "and the process is killed: the reload is refused"),
