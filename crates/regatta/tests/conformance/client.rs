@@ -103,10 +103,8 @@ impl Client {
 
     /// Connects with a small receive buffer, so that the server soon has to wait for us.
     pub(crate) fn connect_narrow(address: SocketAddr) -> Self {
-        use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
-        let (family, kind) = (AddressFamily::INET, SocketType::STREAM);
-        // Close-on-exec: servers that other tests start meanwhile must not inherit it.
-        let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None).expect("a socket");
+        use rustix::net::{connect, sockopt};
+        let socket = socket();
         sockopt::set_socket_recv_buffer_size(&socket, 16 << 10).expect("a size");
         connect(&socket, &address).expect("connects");
         Self::over(socket.into())
@@ -114,9 +112,8 @@ impl Client {
 
     /// Connects from this address of our own.
     pub(crate) fn connect_from(own: Ipv4Addr, address: SocketAddr) -> Self {
-        use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
-        let (family, kind) = (AddressFamily::INET, SocketType::STREAM);
-        let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None).expect("a socket");
+        use rustix::net::{bind, connect};
+        let socket = socket();
         bind(&socket, &SocketAddr::from((own, 0))).expect("all of 127.0.0.0/8 is ours");
         connect(&socket, &address).expect("connects");
         Self::over(socket.into())
@@ -345,6 +342,13 @@ impl Client {
             }
         }
     }
+}
+
+/// A socket that servers which other tests start meanwhile do not inherit.
+fn socket() -> OwnedFd {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+    let (family, kind) = (AddressFamily::INET, SocketType::STREAM);
+    socket_with(family, kind, SocketFlags::CLOEXEC, None).expect("a socket")
 }
 
 /// Makes all clients send these bytes.

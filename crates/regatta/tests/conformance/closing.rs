@@ -95,7 +95,7 @@ pub(crate) fn aborts_harm_nobody(variant: &Variant) {
 }
 
 pub(crate) fn aborts_leave_nothing_open(variant: &Variant) {
-    let server = Launch::new(variant, common()).start();
+    let server = start(variant);
     for _ in 0..30 {
         let mut client = Client::connect_narrow(server.address());
         client.send(get("/size-5242880.bin"));
@@ -108,7 +108,7 @@ pub(crate) fn aborts_leave_nothing_open(variant: &Variant) {
 
 /// A client that closes right after its request is noticed, however its end arrives.
 pub(crate) fn ends_with_the_request_are_noticed(variant: &Variant) {
-    let server = Launch::new(variant, common()).start();
+    let server = start(variant);
     for _ in 0..30 {
         let mut client = server.asked(get("/small.txt"));
         client.half_close();

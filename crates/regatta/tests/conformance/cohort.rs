@@ -8,7 +8,7 @@ const CLIENTS: u64 = 30;
 
 /// All clients ask while the server is stopped: then each stage has them all in one visit.
 pub(crate) fn a_visit_serves_many(variant: &Variant) {
-    let server = Launch::new(variant, common()).start();
+    let server = start(variant);
     let mut clients: Vec<_> = (0..CLIENTS).map(|_| server.connect()).collect();
     get_all(&mut clients, "/small.txt");
     let read = || ["queue_takes", "queue_visits"].map(|name| server.count(name));

@@ -124,19 +124,14 @@ pub(crate) fn tags_in_several_lines(variant: &Variant) {
 pub(crate) fn odd_lists_of_tags(variant: &Variant) {
     let mut client = serve(variant).client();
     let tag = client.get("/small.txt").expect(200).must("ETag").to_owned();
-    for (value, status) in [
-        (format!("\"a,b\", {tag}"), 304),
-        (format!(", ,{tag},"), 304),
-        (format!("{tag}\t,\"x\""), 304),
-        (format!("\"x\",{tag}"), 304),
-        ("\"a\\\", b\"".to_owned(), 200),
-        ("unquoted".to_owned(), 200),
-        ("\"".to_owned(), 200),
-        ("W/".to_owned(), 200),
-        (String::new(), 200),
-    ] {
-        let answer = client.ask("GET", "/small.txt", &[("If-None-Match", &value)]);
-        assert_eq!(answer.status, status, "{value}: {}", answer.brief());
+    // `T` is the tag of the file.
+    let same = "\"a,b\", T|, ,T,|T\t,\"x\"|\"x\",T";
+    let others = "\"a\\\", b\"|unquoted|\"|W/|";
+    for (values, status) in [(same, 304), (others, 200)] {
+        for value in values.split('|').map(|value| value.replace('T', &tag)) {
+            let answer = client.ask("GET", "/small.txt", &[("If-None-Match", &value)]);
+            assert_eq!(answer.status, status, "{value}: {}", answer.brief());
+        }
     }
 }
 

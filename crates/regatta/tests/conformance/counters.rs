@@ -31,10 +31,6 @@ fn expect(top: &Value, counts: &str) {
     }
 }
 
-fn start(variant: &Variant) -> Server {
-    Launch::new(variant, common()).start()
-}
-
 pub(crate) fn of_replies(variant: &Variant) {
     let server = start(variant);
     let mut client = server.connect();

@@ -107,7 +107,7 @@ pub(crate) fn slow_opens_lose_nothing(variant: &Variant) {
 /// systems.md §8.6, shared-SYMPED: workers that die in the middle of changes of the cache, while
 /// they hold its locks, block no other. The others find them, empty the cache, and continue.
 pub(crate) fn deaths_with_a_lock_hang_nobody() {
-    ["shared_global", "shared_two_tier"].map(chaos::named).map(deaths_with_a_lock);
+    ["shared_global", "shared_two_tier"].map(chaos::named).into_iter().for_each(deaths_with_a_lock);
 }
 
 fn deaths_with_a_lock(variant: &Variant) {
@@ -239,7 +239,7 @@ pub(crate) fn a_stage_that_waits_is_not_replaced() {
     let names = "watpipe4 watpipe5 watpipe5_b seda cohort_sandstorm threads hybrid bio";
     std::thread::scope(|scope| {
         for variant in names.split(' ').map(chaos::named) {
-            scope.spawn(|| waits_and_stays(variant));
+            scope.spawn(move || waits_and_stays(variant));
         }
     });
 }
@@ -259,7 +259,7 @@ fn waits_and_stays(variant: &Variant) {
 /// The disk hangs, and so do the threads of a stage and all that is in its queue. The server exits
 /// at the end of its drain, and every client sees an end.
 pub(crate) fn a_drain_with_full_queues_has_a_deadline() {
-    ["watpipe4", "watpipe5"].map(chaos::named).map(drains_with_full_queues);
+    ["watpipe4", "watpipe5"].map(chaos::named).into_iter().for_each(drains_with_full_queues);
 }
 
 fn drains_with_full_queues(variant: &Variant) {

@@ -15,7 +15,7 @@ const STACK_BYTES_MAX: u64 = 48 << 10;
 pub(crate) fn one_task_and_its_helpers(variant: &Variant) {
     let setting = variant.settings.iter().find_map(|one| one.strip_prefix("fiber.helpers="));
     let helpers = setting.map_or(HELPERS, |number| number.parse().expect("a number"));
-    let server = Launch::new(variant, common()).start();
+    let server = start(variant);
     let worker = worker(&server);
     assert!(eventually(PATIENCE, || tasks(worker) == 1 + helpers), "{} tasks", tasks(worker));
     let mut clients = server.clients(40);
@@ -81,7 +81,7 @@ pub(crate) fn a_helper_waits_for_its_client(variant: &Variant) {
 
 /// [E] §4.2, the first design: the scheduler waits for the client, and no helper does.
 pub(crate) fn the_scheduler_waits_for_the_client(variant: &Variant) {
-    let server = Launch::new(variant, common()).start();
+    let server = start(variant);
     let _client = stuck(&server);
     std::thread::sleep(Duration::from_millis(200));
     let before = server.count("helper_tasks_send");
@@ -94,7 +94,7 @@ pub(crate) fn the_scheduler_waits_for_the_client(variant: &Variant) {
 /// [E] §4.3: one call sends a whole file, also to a client that takes it in pieces.
 pub(crate) fn a_helper_sends_with_one_call(variant: &Variant) {
     const CLIENTS: usize = 10;
-    let server = Launch::new(variant, common()).start();
+    let server = start(variant);
     let mut clients = server.clients(CLIENTS);
     send_all(&mut clients, get("/size-5242880.bin"));
     for client in &mut clients {

@@ -59,7 +59,7 @@ pub(crate) fn helpers_are_processes_of_two_kinds(variant: &Variant) {
 /// Head and file go out together, with one `sendmsg`.
 pub(crate) fn a_reply_is_one_call(variant: &Variant) {
     const REPLIES: u64 = 20;
-    let server = Launch::new(variant, common()).start();
+    let server = start(variant);
     let mut client = server.connect();
     let first = client.get("/size-4096.bin").expect(200).body;
     reaches(&server, "replies", 1);

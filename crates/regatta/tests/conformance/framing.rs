@@ -137,29 +137,19 @@ pub(crate) fn content_lengths(variant: &Variant) {
 pub(crate) fn transfer_encodings(variant: &Variant) {
     let server = serve(variant);
     let end = "0\r\n\r\n";
-    for lines in [
-        "Transfer-Encoding: chunked\r\nContent-Length: 5",
-        "Content-Length: 5\r\nTransfer-Encoding: chunked",
-        "Content-Length: 0\r\nTransfer-Encoding: chunked",
-        "Transfer-Encoding: gzip",
-        "Transfer-Encoding: chunked, gzip",
-        "Transfer-Encoding: gzip, chunked",
-        "Transfer-Encoding: chunked, chunked",
-        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
-        "Transfer-Encoding: identity",
-        "Transfer-Encoding: chunked, identity",
-        "Transfer-Encoding: xchunked",
-        "Transfer-Encoding: chunkedx",
-        "Transfer-Encoding: \"chunked\"",
-        "Transfer-Encoding: 'chunked'",
-        "Transfer-Encoding: chunked;q=1",
-        "Transfer-Encoding:",
-        "Transfer-Encoding: chunked\u{b}",
-        "Transfer-Encoding: \u{b}chunked",
-        "Transfer-Encoding : chunked",
-        "Transfer-Encoding\u{b}: chunked",
-        " Transfer-Encoding: chunked",
-    ] {
+    let refusals = " Transfer-Encoding: chunked|Transfer-Encoding: chunked\r\nContent-Length: 5|\
+                    Content-Length: 5\r\nTransfer-Encoding: chunked|\
+                    Content-Length: 0\r\nTransfer-Encoding: chunked|Transfer-Encoding: gzip|\
+                    Transfer-Encoding: chunked, gzip|Transfer-Encoding: gzip, chunked|\
+                    Transfer-Encoding: chunked, chunked|\
+                    Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked|\
+                    Transfer-Encoding: identity|Transfer-Encoding: chunked, identity|\
+                    Transfer-Encoding: xchunked|Transfer-Encoding: chunkedx|\
+                    Transfer-Encoding: \"chunked\"|Transfer-Encoding: 'chunked'|\
+                    Transfer-Encoding: chunked;q=1|Transfer-Encoding:|\
+                    Transfer-Encoding: chunked\u{b}|Transfer-Encoding: \u{b}chunked|\
+                    Transfer-Encoding : chunked|Transfer-Encoding\u{b}: chunked";
+    for lines in refusals.split('|') {
         let text = with_field(lines) + end;
         // RFC 9112 §6.1 names 501 for a coding that is not understood.
         refused(&server, text.as_bytes(), &[400, 501]);
@@ -176,30 +166,14 @@ pub(crate) fn transfer_encoding_in_the_old_version(variant: &Variant) {
 /// RFC 9112 §7.1: a chunked body with a fault ends the connection; nothing behind it is read.
 pub(crate) fn chunks(variant: &Variant) {
     let server = serve(variant);
-    for body in [
-        "g\r\nabc\r\n0\r\n\r\n",
-        "\r\n\r\n",
-        "-1\r\na\r\n0\r\n\r\n",
-        "+1\r\na\r\n0\r\n\r\n",
-        "0x1\r\na\r\n0\r\n\r\n",
-        " 1\r\na\r\n0\r\n\r\n",
-        "1\na\r\n0\r\n\r\n",
-        "1\r\na\n0\r\n\r\n",
-        "1\r\na0\r\n\r\n",
-        "1\r\nab\r\n0\r\n\r\n",
-        "2\r\na\r\n0\r\n\r\n",
-        "1\ra\r\n0\r\n\r\n",
-        "1;x\ny\r\na\r\n0\r\n\r\n",
-        "1;\r\na\r\n0\r\n\r\n",
-        "1;=x\r\na\r\n0\r\n\r\n",
-        "1;x=\"y\r\na\r\n0\r\n\r\n",
-        "10000000000000000\r\na\r\n0\r\n\r\n",
-        "FFFFFFFFFFFFFFFF0\r\na\r\n0\r\n\r\n",
-        "1\r\na\r\n0\r\nA : b\r\n\r\n",
-        "1\r\na\r\n0\r\nA: b\nB: c\r\n\r\n",
-        "1\r\na\r\n0\r\n\n",
-        "1\r\na\r\n0\n\r\n",
-    ] {
+    let bodies = " 1\r\na\r\n0\r\n\r\n|g\r\nabc\r\n0\r\n\r\n|\r\n\r\n|-1\r\na\r\n0\r\n\r\n|\
+                  +1\r\na\r\n0\r\n\r\n|0x1\r\na\r\n0\r\n\r\n|1\na\r\n0\r\n\r\n|1\r\na\n0\r\n\r\n|\
+                  1\r\na0\r\n\r\n|1\r\nab\r\n0\r\n\r\n|2\r\na\r\n0\r\n\r\n|1\ra\r\n0\r\n\r\n|\
+                  1;x\ny\r\na\r\n0\r\n\r\n|1;\r\na\r\n0\r\n\r\n|1;=x\r\na\r\n0\r\n\r\n|\
+                  1;x=\"y\r\na\r\n0\r\n\r\n|10000000000000000\r\na\r\n0\r\n\r\n|\
+                  FFFFFFFFFFFFFFFF0\r\na\r\n0\r\n\r\n|1\r\na\r\n0\r\nA : b\r\n\r\n|\
+                  1\r\na\r\n0\r\nA: b\nB: c\r\n\r\n|1\r\na\r\n0\r\n\n|1\r\na\r\n0\n\r\n";
+    for body in bodies.split('|') {
         let text = with_field("Transfer-Encoding: chunked") + body;
         let mut client = server.connect();
         client.try_send([text.as_bytes(), &get("/a.txt")].concat());

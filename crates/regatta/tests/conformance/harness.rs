@@ -584,6 +584,11 @@ fn cpu_of(pid: u32) -> Duration {
 /// Servers in use by several tests at once, by their arguments.
 static SHARED: Mutex<Vec<(String, Weak<Server>)>> = Mutex::new(Vec::new());
 
+/// A server over the common site, for one test alone.
+pub(crate) fn start(variant: &Variant) -> Server {
+    start_with(variant, &[])
+}
+
 /// A server over the common site with more settings, for one test alone.
 pub(crate) fn start_with(variant: &Variant, settings: &[&str]) -> Server {
     Launch::new(variant, crate::site::common()).sets(settings).start()

@@ -5,10 +5,6 @@ use crate::slow_readers::stuck;
 use std::net::TcpStream;
 use std::path::Path;
 
-fn start(variant: &Variant) -> Server {
-    Launch::new(variant, common()).start()
-}
-
 /// Fails unless the server ends within the time, with exit code 0.
 fn ends(server: &mut Server, at_most: Duration) {
     let begin = Instant::now();

@@ -38,7 +38,7 @@ fn answered_by(server: &Server, client: &mut Client) -> usize {
 pub(crate) fn a_poller_and_helpers_for_each_scheduler(variant: &Variant) {
     let schedulers = setting(variant, "fiber.schedulers");
     let helpers = setting(variant, "fiber.helpers");
-    let server = Launch::new(variant, common()).start();
+    let server = start(variant);
     let main = worker(&server);
     let named = |name: &str| tasks(main).iter().filter(|task| *task == name).count();
     let all = || (named("sched"), named("helper"), tasks(main).len());
@@ -55,7 +55,7 @@ pub(crate) fn a_poller_and_helpers_for_each_scheduler(variant: &Variant) {
 pub(crate) fn a_connection_stays_with_its_scheduler(variant: &Variant) {
     const CLIENTS: u64 = 16;
     const BURSTS: u64 = 20;
-    let server = Launch::new(variant, common()).start();
+    let server = start(variant);
     let mut clients: Vec<Client> = (0..CLIENTS).map(|_| server.connect()).collect();
     let homes = |clients: &mut [Client]| -> Vec<usize> {
         clients.iter_mut().map(|client| answered_by(&server, client)).collect()
@@ -77,7 +77,7 @@ pub(crate) fn a_connection_stays_with_its_scheduler(variant: &Variant) {
 /// All connections are with one scheduler, and are busy at once: another without any asks, and gets
 /// some of them.
 pub(crate) fn an_idle_scheduler_takes_connections(variant: &Variant) {
-    let server = Launch::new(variant, common()).start();
+    let server = start(variant);
     let mut clients: Vec<Client> = (0..32).map(|_| server.connect()).collect();
     let schedulers = setting(variant, "fiber.schedulers");
     let mut with_each: Vec<Vec<Client>> = (0..schedulers).map(|_| Vec::new()).collect();

@@ -49,7 +49,7 @@ pub(crate) fn idle_connections_hold_no_thread(variant: &Variant) {
 
 /// The dispatcher closes a connection that has only ended: the threads get requests alone.
 pub(crate) fn an_end_is_no_request(variant: &Variant) {
-    let server = Launch::new(variant, common()).start();
+    let server = start(variant);
     let mut clients = server.clients(30);
     for client in &mut clients {
         client.repeat(2, "/small.txt");

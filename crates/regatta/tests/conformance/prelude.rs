@@ -6,7 +6,7 @@ pub(crate) use crate::client::{
 };
 pub(crate) use crate::harness::{
     Launch, PATIENCE, Said, Server, Variant, alive, children, ends_with, eventually, halt, kill,
-    run, serve, serve_root, serve_with, soon, start_with,
+    run, serve, serve_root, serve_with, soon, start, start_with,
 };
 pub(crate) use crate::site::{SIZES, SPARSE_BYTES, Site, common, pattern, sized};
 pub(crate) use rustix::process::Signal;

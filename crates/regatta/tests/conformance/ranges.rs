@@ -1,7 +1,6 @@
 //! Byte ranges: RFC 9110 §14, and the product's caps.
 
 use crate::prelude::*;
-use crate::site::MODIFIED;
 use std::collections::HashSet;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -323,22 +322,17 @@ pub(crate) fn beyond_four_gigabytes(variant: &Variant) {
 pub(crate) fn if_range(variant: &Variant) {
     let mut client = serve(variant).client();
     let tag = client.get("/small.txt").expect(200).must("ETag").to_owned();
-    for (value, status) in [
-        (tag.clone(), 206),
-        (MODIFIED.to_owned(), 206),
-        (format!("W/{tag}"), 200),
-        ("\"other\"".to_owned(), 200),
-        ("Tue, 14 Nov 2023 22:13:19 GMT".to_owned(), 200),
-        ("Tue, 14 Nov 2023 22:13:21 GMT".to_owned(), 200),
-        ("*".to_owned(), 200),
-        ("nonsense".to_owned(), 200),
-        (format!("{tag}, \"b\""), 200),
-        (String::new(), 200),
-    ] {
-        let fields = [("Range", "bytes=1-2"), ("If-Range", value.as_str())];
-        let answer = client.ask("GET", "/small.txt", &fields);
-        assert_eq!(answer.status, status, "{value}: {}", answer.brief());
-        assert_eq!(answer.body, if status == 206 { &b"ma"[..] } else { b"small\n" });
+    // `TAG` is the tag of the file.
+    let same = "TAG|Tue, 14 Nov 2023 22:13:20 GMT";
+    let others = "W/TAG|\"other\"|Tue, 14 Nov 2023 22:13:19 GMT|Tue, 14 Nov 2023 22:13:21 GMT|*|\
+                  nonsense|TAG, \"b\"|";
+    for (values, status, body) in [(same, 206, &b"ma"[..]), (others, 200, b"small\n")] {
+        for value in values.split('|').map(|value| value.replace("TAG", &tag)) {
+            let fields = [("Range", "bytes=1-2"), ("If-Range", value.as_str())];
+            let answer = client.ask("GET", "/small.txt", &fields);
+            assert_eq!(answer.status, status, "{value}: {}", answer.brief());
+            assert_eq!(answer.body, body);
+        }
     }
     // A condition that fails disables the range: no 416 then.
     let fields = [("Range", "bytes=100-"), ("If-Range", "\"other\"")];

@@ -73,7 +73,7 @@ fn succeed(server: &Server, command: &str) {
 }
 
 pub(crate) fn under_load(variant: &Variant) {
-    let server = Launch::new(variant, common()).start();
+    let server = start(variant);
     let mut counted = 0;
     for command in ["reload", "upgrade"] {
         under(server.address(), || {
@@ -438,7 +438,7 @@ pub(crate) fn the_old_drain_too(variant: &Variant) {
 }
 
 pub(crate) fn kills_in_between(variant: &Variant) {
-    let mut server = Launch::new(variant, common()).start();
+    let mut server = start(variant);
     // Keeps the first generation until its drain is over.
     let mut held = server.asked("GET /small.txt HTTP/1.1\r\nHost: a\r\n");
     std::thread::sleep(Duration::from_millis(50));
@@ -558,7 +558,7 @@ pub(crate) fn a_client_has_its_requests_once(variant: &Variant) {
 
 /// After many reloads the master has as many descriptors open as after the first.
 pub(crate) fn nothing_is_left(variant: &Variant) {
-    let server = Launch::new(variant, common()).start();
+    let server = start(variant);
     let open = || descriptors(server.pid()).len();
     let reloads = |generations: std::ops::Range<u64>| {
         for generation in generations {

@@ -29,7 +29,7 @@ fn puts(server: &Server) -> [u64; 6] {
 /// The first thread listens. Each stage has one thread while there is little to do, and one more
 /// controls them. In cohort-sandstorm all but two stages share threads.
 pub(crate) fn tasks_are_those_of_the_source(variant: &Variant) {
-    let server = Launch::new(variant, common()).start();
+    let server = start(variant);
     let pid = worker(&server);
     let expect = match variant.architecture {
         "cohort-sandstorm" => vec!["read", "stages", "stages", "write"],
@@ -373,7 +373,7 @@ pub(crate) fn no_boundary_comes_twice(variant: &Variant) {
 }
 
 pub(crate) fn within_the_bounds_nobody_is_turned_away(variant: &Variant) {
-    let server = Launch::new(variant, common()).start();
+    let server = start(variant);
     let mut clients = server.clients(200);
     burst(&mut clients, "/size-4096.bin");
     assert_eq!(server.count("stage_refused"), 0);

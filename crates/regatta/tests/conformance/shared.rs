@@ -60,7 +60,7 @@ pub(crate) fn descriptors_are_of_all(variant: &Variant) {
 /// A process that shares a table with a worker uses whatever the worker puts under its numbers. So
 /// the master, which may be root, shares none, and the keeper has the workers' user.
 pub(crate) fn the_master_has_a_table_of_its_own(variant: &Variant) {
-    let server = Launch::new(variant, common()).start();
+    let server = start(variant);
     let check = |server: &Server| {
         let (master, keeper) = (server.pid(), server.keeper());
         let shared = |one, other| match share_descriptors(one, other) {
@@ -113,7 +113,7 @@ pub(crate) fn a_killed_keeper_is_replaced(variant: &Variant) {
 /// Workers that exit as ordered are not replaced, though the keeper has not noticed the order. The
 /// words with the order are there before its bell rings, and in this test it does not ring.
 pub(crate) fn who_leaves_before_the_keeper_knows_is_not_replaced(variant: &Variant) {
-    let server = Launch::new(variant, common()).start();
+    let server = start(variant);
     let mut all = descriptors(server.pid()).into_iter();
     let (number, _) = all
         .find(|(_, what)| what.to_string_lossy().contains("regatta-arena"))
@@ -157,7 +157,7 @@ fn maps(pid: u32, name: &str) -> Vec<String> {
 
 /// The memory of cache and locks is one mapping, at one place, shared and writable.
 pub(crate) fn locks_are_in_shared_memory(variant: &Variant) {
-    let server = Launch::new(variant, common()).start();
+    let server = start(variant);
     let processes = server.processes().split_off(1).into_iter();
     let all: Vec<_> = processes.map(|pid| maps(pid, "memfd:regatta-cache")).collect();
     assert_eq!(all[0].len(), 1, "{all:?}");

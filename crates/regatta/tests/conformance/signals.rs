@@ -27,7 +27,7 @@ pub(crate) fn one_line_for_each_address(variant: &Variant) {
 
 pub(crate) fn accepts_when_it_says_so(variant: &Variant) {
     for _ in 0..5 {
-        let server = Launch::new(variant, common()).start();
+        let server = start(variant);
         server.connect().get("/small.txt").expect(200);
     }
 }
@@ -130,7 +130,7 @@ pub(crate) fn usr1_lets_go_of_the_old_logs(variant: &Variant) {
 }
 
 pub(crate) fn other_signals_end_nothing(variant: &Variant) {
-    let mut server = Launch::new(variant, common()).start();
+    let mut server = start(variant);
     let others = [Signal::ALARM, Signal::PIPE, Signal::WINCH, Signal::CHILD];
     for signal in others {
         server.signal(signal);
@@ -143,7 +143,7 @@ pub(crate) fn other_signals_end_nothing(variant: &Variant) {
 
 /// Only the master acts on signals: a Ctrl-C reaches both and ends the server once.
 pub(crate) fn workers_leave_signals_to_their_master(variant: &Variant) {
-    let mut server = Launch::new(variant, common()).start();
+    let mut server = start(variant);
     let workers = server.processes().split_off(1);
     use Signal as S;
     for signal in [S::TERM, S::INT, S::HUP, S::USR1, S::USR2, S::ALARM, S::PIPE] {
@@ -157,7 +157,7 @@ pub(crate) fn workers_leave_signals_to_their_master(variant: &Variant) {
 
 /// Started as root, workers run as an unprivileged user; started as another, they stay that.
 pub(crate) fn workers_are_not_root(variant: &Variant) {
-    let server = Launch::new(variant, common()).start();
+    let server = start(variant);
     server.connect().get("/small.txt").expect(200);
     let own = rustix::process::getuid();
     let expected = if own.is_root() { nobody() } else { own.as_raw().to_string() };
@@ -173,7 +173,7 @@ fn nobody() -> String {
 }
 
 pub(crate) fn workers_have_no_capabilities(variant: &Variant) {
-    let server = Launch::new(variant, common()).start();
+    let server = start(variant);
     for worker in server.workers() {
         let status = fs::read_to_string(format!("/proc/{worker}/status")).expect("alive");
         for name in ["CapEff:", "CapPrm:"] {
@@ -234,7 +234,7 @@ pub(crate) fn pid_file(variant: &Variant) {
 }
 
 pub(crate) fn a_port_in_use_is_an_error(variant: &Variant) {
-    let server: Server = Launch::new(variant, common()).start();
+    let server: Server = start(variant);
     let address = server.address().to_string();
     let root = common().to_str().expect("text");
     let said = run(&["serve", root, "--listen", &address, "--architecture", variant.architecture]);

@@ -84,7 +84,7 @@ pub(crate) fn others_do_not_wait(variant: &Variant) {
 }
 
 pub(crate) fn waiting_is_free(variant: &Variant) {
-    let server = Launch::new(variant, common()).start();
+    let server = start(variant);
     let mut slow: Vec<Client> = (0..20).map(|_| Client::connect_narrow(server.address())).collect();
     for client in &mut slow {
         client.send(get("/sparse.bin").repeat(2));
@@ -105,7 +105,7 @@ fn comes_to_rest(server: &Server) {
 
 /// The same for a client that reads nothing and has closed its sending side.
 pub(crate) fn half_closed_waiting_is_free(variant: &Variant) {
-    let server = Launch::new(variant, common()).start();
+    let server = start(variant);
     let mut slow = stuck(&server);
     slow.half_close();
     comes_to_rest(&server);
@@ -113,7 +113,7 @@ pub(crate) fn half_closed_waiting_is_free(variant: &Variant) {
 }
 
 pub(crate) fn draining_accepts_nobody(variant: &Variant) {
-    let mut server = Launch::new(variant, common()).start();
+    let mut server = start(variant);
     let mut client = server.slow_reader("/size-5242880.bin");
     server.signal(Signal::TERM);
     let refused =

@@ -36,7 +36,7 @@ pub(crate) fn are_the_listed<'a>(variants: impl Iterator<Item = &'a Variant>) {
 /// systems.md §8.6, SPED: exactly one task does all the work, whatever the load.
 pub(crate) fn sped_is_one_task(variant: &Variant) {
     assert!(matches!(variant.architecture, "sped" | "cohort"), "they have one process here");
-    let server = Launch::new(variant, common()).start();
+    let server = start(variant);
     let mut clients = server.clients(30);
     send_all(&mut clients, get("/size-65537.bin"));
     let workers = server.workers();
@@ -75,7 +75,7 @@ pub(crate) fn epolls(worker: u32) -> usize {
 }
 
 pub(crate) fn idle_is_free(variant: &Variant) {
-    let server = Launch::new(variant, common()).start();
+    let server = start(variant);
     let _clients = server.busy_clients(20);
     std::thread::sleep(Duration::from_millis(50));
     let used = server.cpu_within(Duration::from_millis(400));

@@ -53,7 +53,7 @@ pub(crate) fn processes_are_those_of_connections(variant: &Variant) {
 
 /// No poller waits for events of connections; the first of several threads waits for the master's.
 pub(crate) fn no_poller_is_asked(variant: &Variant) {
-    let server = Launch::new(variant, common()).start();
+    let server = start(variant);
     let mut clients = server.clients(5);
     let (begin, before) = (Instant::now(), read(&server, "accept_ok", 5));
     for client in &mut clients {

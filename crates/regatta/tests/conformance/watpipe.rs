@@ -61,7 +61,7 @@ fn threads(variant: &Variant) -> [(&'static str, usize); 4] {
 /// The threads are one that accepts, two that wait for sockets, and others that read and write,
 /// whatever the load.
 pub(crate) fn tasks_are_those_of_the_paper(variant: &Variant) {
-    let server = Launch::new(variant, common()).start();
+    let server = start(variant);
     wait_for(&server, &threads(variant));
     let mut clients = server.clients(40);
     send_all(&mut clients, get("/size-65537.bin"));
@@ -99,7 +99,7 @@ fn of_role(top: &Value, of: &str, name: &str) -> u64 {
 
 /// Accepts, reads and sends each belong to one stage; and connections circulate.
 pub(crate) fn each_stage_does_its_part(variant: &Variant) {
-    let server = Launch::new(variant, common()).start();
+    let server = start(variant);
     let mut client = server.connect();
     for _ in 0..20 {
         client.get("/small.txt").expect(200);
@@ -130,7 +130,7 @@ pub(crate) fn each_stage_does_its_part(variant: &Variant) {
 
 /// Readers and writers of a part are bound to its processor; all others run anywhere.
 pub(crate) fn threads_run_where_they_should(variant: &Variant) {
-    let server = Launch::new(variant, common()).start();
+    let server = start(variant);
     let all = processors(process::id());
     let is_one = |list: &String| list.parse::<usize>().is_ok_and(|cpu| all.contains(&cpu));
     let right = |(name, lists): (&String, &Vec<String>)| {
@@ -149,7 +149,7 @@ pub(crate) fn threads_run_where_they_should(variant: &Variant) {
 /// Clients that do not read occupy no reader: others still get what fits their sockets. Where sends
 /// block, each occupies a writer of its part, and there is one more.
 pub(crate) fn slow_readers_stop_no_reader(variant: &Variant) {
-    let server = Launch::new(variant, common()).start();
+    let server = start(variant);
     let writers = asked(variant, "watpipe.writers").expect("the variant says so");
     let parts = processors(process::id()).len().min(writers);
     let is_blocking = variant.architecture == "watpipe5-b";
