@@ -1,6 +1,7 @@
 //! Files that change while they are served: each answer is whole, and soon the new version.
 
 use crate::prelude::*;
+use crate::shared::descriptors;
 use crate::site::{SECRET, set_modified};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use std::fs::{self, File};
@@ -279,14 +280,9 @@ pub(crate) fn deleted_files_are_closed(variant: &Variant) {
         names.iter().for_each(|name| drop(client.get(&format!("/{name}")).expect(200)));
     }
     fs::remove_dir_all(site.path("old")).expect("a folder");
-    let is_deleted = |entry: fs::DirEntry| {
-        let target = fs::read_link(entry.path()).unwrap_or_default();
-        target.to_string_lossy().ends_with(".bin (deleted)")
-    };
     let deleted = || {
-        let folders = server.processes().into_iter().map(|pid| format!("/proc/{pid}/fd"));
-        let open = folders.flat_map(fs::read_dir).flatten().flatten();
-        open.map(is_deleted).filter(|is| *is).count()
+        let open = server.processes().into_iter().flat_map(|pid| descriptors(pid).into_values());
+        open.filter(|link| link.to_string_lossy().ends_with(".bin (deleted)")).count()
     };
     // Each loop checks at least once a second.
     assert!(eventually(PATIENCE, || deleted() == 0), "{} are open", deleted());

@@ -70,10 +70,7 @@ pub(crate) fn one_client_is_limited(variant: &Variant) {
     let named = |who: &&str| said().lines().any(|line| line.starts_with(*who));
     assert!(eventually(PATIENCE, || all.iter().all(named)), "{}", said());
     // The connections of a killed worker no longer count.
-    let workers = server.workers();
-    workers.iter().for_each(|worker| kill(*worker, Signal::KILL));
-    let reaped = |worker: &u32| !Path::new(&format!("/proc/{worker}")).exists();
-    assert!(eventually(PATIENCE, || workers.iter().all(reaped)));
+    server.kill_workers();
     let mut client = connect(ONE);
     assert!(eventually(PATIENCE, || {
         let served = client.get("/small.txt").status == 200;

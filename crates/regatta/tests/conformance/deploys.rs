@@ -2,6 +2,7 @@
 //! answer meanwhile is of one release, and nothing of the old one stays open.
 
 use crate::prelude::*;
+use crate::shared::descriptors;
 use regatta_sys::sandbox::landlock_version;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use std::fs;
@@ -93,11 +94,7 @@ fn family(pid: u32) -> Vec<u32> {
 fn left_open(server: &Server, site: &Site, served: &Path) -> Vec<String> {
     let beside = site.beside("");
     let served = fs::canonicalize(served).expect("a folder");
-    let of = |pid| {
-        let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-        let links = entries.filter_map(|entry| fs::read_link(entry.path()).ok());
-        links.map(move |link| (pid, link)).collect::<Vec<_>>()
-    };
+    let of = |pid| descriptors(pid).into_values().map(move |link| (pid, link));
     let open = family(server.pid()).into_iter().flat_map(of);
     let old = open.filter(|(_, link)| {
         let deleted = link.to_string_lossy().ends_with(" (deleted)");

@@ -3,6 +3,7 @@
 use crate::client::{Client, get, get_all};
 use crate::counters::counter;
 use crate::runner::report;
+use crate::shared::descriptors;
 use crate::variants::VARIANTS;
 use rustix::process::{Pid, Signal};
 use std::collections::{HashSet, VecDeque};
@@ -440,6 +441,22 @@ impl Server {
         run(&[command, "--pid", &self.pid().to_string()])
     }
 
+    /// Fails unless the workers soon have this many connections open.
+    #[track_caller]
+    pub(crate) fn has_open(&self, count: usize) {
+        let open = || self.open_connections();
+        assert!(eventually(PATIENCE, || open() == count), "{} are open, not {count}", open());
+    }
+
+    /// Kills all workers, and waits until they are reaped. Returns what their numbers were.
+    pub(crate) fn kill_workers(&self) -> Vec<u32> {
+        let workers = self.workers();
+        workers.iter().for_each(|worker| kill(*worker, Signal::KILL));
+        let reaped = |worker: &u32| !Path::new(&format!("/proc/{worker}")).exists();
+        assert!(eventually(PATIENCE, || workers.iter().all(reaped)), "{workers:?}");
+        workers
+    }
+
     /// Sends the master a signal.
     pub(crate) fn signal(&self, signal: Signal) {
         kill(self.pid(), signal);
@@ -550,8 +567,7 @@ pub(crate) fn uid_of(pid: u32) -> String {
 
 /// The sockets of a process, by their names in its table of descriptors.
 fn sockets(pid: u32) -> HashSet<PathBuf> {
-    let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { return HashSet::new() };
-    let links = entries.flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    let links = descriptors(pid).into_values();
     links.filter(|link| link.to_string_lossy().starts_with("socket:")).collect()
 }
 

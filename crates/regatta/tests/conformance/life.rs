@@ -3,7 +3,6 @@
 use crate::prelude::*;
 use crate::slow_readers::stuck;
 use std::net::TcpStream;
-use std::path::Path;
 
 /// Fails unless the server ends within the time, with exit code 0.
 fn ends(server: &mut Server, at_most: Duration) {
@@ -74,9 +73,7 @@ pub(crate) fn drain_has_a_deadline(variant: &Variant) {
     let mut server = Launch::new(variant, common()).set("server.drain_ms_max=400").start();
     let mut stuck = stuck(&server);
     let begin = Instant::now();
-    server.signal(Signal::TERM);
-    let status = server.exit_within(PATIENCE);
-    assert!(status.is_some(), "never ended: {}", server.stderr());
+    server.end(Signal::TERM);
     assert!(begin.elapsed() >= Duration::from_millis(300), "did not wait: {:?}", begin.elapsed());
     assert!(begin.elapsed() < Duration::from_secs(4), "{:?} for 400 ms", begin.elapsed());
     assert!(stuck.drain() < SPARSE_BYTES);
@@ -87,8 +84,7 @@ pub(crate) fn quit_ends_at_once(variant: &Variant) {
     let workers = server.workers();
     let mut client = stuck(&server);
     server.signal(Signal::QUIT);
-    let status = server.exit_within(PROMPTLY);
-    assert!(status.is_some(), "SIGQUIT waits: {}", server.stderr());
+    assert!(server.exit_within(PROMPTLY).is_some(), "SIGQUIT waits: {}", server.stderr());
     let gone = eventually(PATIENCE, || workers.iter().all(|worker| !alive(*worker)));
     assert!(gone, "a worker outlived SIGQUIT");
     assert!(client.drain() < SPARSE_BYTES);
@@ -108,13 +104,10 @@ pub(crate) fn a_killed_worker_is_replaced(variant: &Variant) {
     let mut server = start(variant);
     server.connect().get("/small.txt").expect(200);
     for _ in 0..2 {
-        let workers = server.workers();
-        assert!(!workers.is_empty(), "no worker process");
-        workers.iter().for_each(|worker| kill(*worker, Signal::KILL));
+        assert!(!server.workers().is_empty(), "no worker process");
         let begin = Instant::now();
         // A thread that dies in `accept` takes a connection along, and the first dies first.
-        let reaped = |worker: &u32| !Path::new(&format!("/proc/{worker}")).exists();
-        assert!(eventually(PATIENCE, || workers.iter().all(reaped)));
+        let workers = server.kill_workers();
         // Connects at once: the port never closes.
         let mut client = server.asked(request("GET", "/a.txt", &[("Connection", "close")]));
         assert_eq!(client.answer("GET").expect(200).body, b"the letter a\n");

@@ -48,7 +48,7 @@ fn full(variant: &Variant, setting: &str) {
     send_all(&mut waiting, get("/a.txt"));
     let mut first = waiting.remove(0);
     assert!(first.silent_for(Duration::from_millis(200)), "a fifth connection was served");
-    assert!(eventually(PATIENCE, || server.open_connections() == 4));
+    server.has_open(4);
     get_all(&mut inside, "/small.txt");
     inside.pop();
     assert_eq!(first.answer("GET").expect(200).body, b"the letter a\n");
@@ -56,7 +56,7 @@ fn full(variant: &Variant, setting: &str) {
     bodies_are(&mut waiting, b"the letter a\n");
     drop(waiting);
     drop(first);
-    assert!(eventually(PATIENCE, || server.open_connections() == 0), "connections are left");
+    server.has_open(0);
     server.connect().get("/small.txt").expect(200);
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn full_and_closing_the_idle(variant: &Variant) {
         assert!(eventually(PATIENCE, || all_are_back(&server)), "a thread keeps a connection");
     }
     inside[2].send("GET /small.txt HT");
-    assert!(eventually(PATIENCE, || server.open_connections() == 4));
+    server.has_open(4);
     // Time for the client's kernel to acknowledge the last answer.
     std::thread::sleep(Duration::from_millis(300));
     let mut newcomer = server.connect();

@@ -88,8 +88,7 @@ pub(crate) fn an_idle_scheduler_takes_connections(variant: &Variant) {
     with_each.sort_by_key(Vec::len);
     let mut clients = with_each.pop().expect("several schedulers");
     drop(with_each);
-    let open = || server.open_connections() == clients.len();
-    assert!(eventually(PATIENCE, open), "{} are open", server.open_connections());
+    server.has_open(clients.len());
     let busy = answered_by(&server, &mut clients[0]);
     let taken = || -> u64 {
         let steals = each(&server, "fiber_steals");

@@ -58,8 +58,7 @@ pub(crate) fn an_end_is_no_request(variant: &Variant) {
     assert!(before >= 60, "{before} hand-overs of 60 requests");
     clients.pop().expect("one of thirty").abort();
     drop(clients);
-    let closed = || server.count("connections_closed") == 30;
-    assert!(eventually(PATIENCE, closed), "{} closed", server.count("connections_closed"));
+    server.counts("connections_closed", 30);
     assert_eq!(server.count("hand_overs"), before);
     let reasons = ["closed_peer_closed", "closed_reset"].map(|name| server.count(name));
     assert_eq!(reasons, [29, 1]);
@@ -85,8 +84,7 @@ pub(crate) fn slow_readers_hold_all_threads(variant: &Variant) {
     first.send(get("/a.txt"));
     assert!(first.silent_for(Duration::from_millis(300)), "there is a third thread");
     let mut second = server.asked(get("/a.txt"));
-    let accepted = || server.count("accept_ok") == 4;
-    assert!(eventually(PATIENCE, accepted), "the dispatcher waits for the threads");
+    server.counts("accept_ok", 4);
     slow.into_iter().for_each(Client::abort);
     assert_eq!(first.answer("GET").expect(200).body, b"the letter a\n");
     assert_eq!(second.answer("GET").expect(200).body, b"the letter a\n");

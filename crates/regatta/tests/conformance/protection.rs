@@ -163,6 +163,14 @@ pub(crate) fn no_listings(variant: &Variant) {
     }
 }
 
+/// What a confined process reports that has tried what it may not.
+pub(crate) fn probes_of_confined() -> String {
+    let (access, perm) = (Errno::ACCESS.raw_os_error(), Errno::PERM.raw_os_error());
+    let since = |version, errno| if landlock_version() < version { 0 } else { errno };
+    let (connect, signal) = (since(4, access), since(6, perm));
+    format!("probe: open {access}, connect {connect}, signal {signal}, run {access}")
+}
+
 /// An attacker who makes a worker run foreign code finds what it serves, and nothing else.
 pub(crate) fn a_worker_is_confined(variant: &Variant) {
     if landlock_version() == 0 {
@@ -175,13 +183,8 @@ pub(crate) fn a_worker_is_confined(variant: &Variant) {
     server.connect().get("/small.txt").expect(200);
     let probed = || server.stderr().lines().any(|line| line.starts_with("probe: "));
     assert!(eventually(PATIENCE, probed), "no worker has said: {}", server.stderr());
-    let (access, perm) = (Errno::ACCESS.raw_os_error(), Errno::PERM.raw_os_error());
-    let since = |version, errno| if landlock_version() < version { 0 } else { errno };
-    let (connect, signal) = (since(4, access), since(6, perm));
-    let expected =
-        format!("probe: open {access}, connect {connect}, signal {signal}, run {access}");
     for line in server.stderr().lines().filter(|line| line.starts_with("probe: ")) {
-        assert_eq!(line, expected);
+        assert_eq!(line, probes_of_confined());
     }
     let told = "workers have given up privileges, capabilities, files";
     assert!(server.stderr().contains(told), "{}", server.stderr());

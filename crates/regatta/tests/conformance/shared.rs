@@ -1,6 +1,7 @@
 //! systems.md §8.6, shared-SYMPED: one table of descriptors, one cache, locks that outlive holders.
 
 use crate::harness::uid_of;
+use crate::inspect;
 use crate::prelude::*;
 use crate::skips::skip;
 use crate::variants::VARIANTS;
@@ -51,8 +52,7 @@ pub(crate) fn descriptors_are_of_all(variant: &Variant) {
         assert_eq!(table, first, "process {pid}");
     }
     for pid in &processes[1..] {
-        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("alive").count();
-        assert_eq!(tasks, 1, "processes, not threads");
+        assert_eq!(inspect::tasks(*pid), 1, "processes, not threads");
         assert_ne!(maps(*pid, "[heap]"), Vec::<String>::new(), "memory of its own");
     }
 }
@@ -105,9 +105,7 @@ pub(crate) fn a_killed_keeper_is_replaced(variant: &Variant) {
     server.says("the keeper (process");
     server.connect().get("/size-65537.bin").expect(200);
     server.counts("connections_open", 0);
-    server.signal(Signal::TERM);
-    let status = server.exit_within(PATIENCE);
-    assert_eq!(status.and_then(|status| status.code()), Some(0), "{}", server.stderr());
+    assert!(server.end(Signal::TERM).success());
 }
 
 /// Workers that exit as ordered are not replaced, though the keeper has not noticed the order. The

@@ -145,8 +145,7 @@ pub(crate) fn who_leaves_frees_its_place(variant: &Variant) {
         for (at, client) in clients.iter_mut().enumerate() {
             client.send(get(["/large.bin", "/small.bin"][at % 2]));
         }
-        let all = || server.open_connections() == CLIENTS + 1;
-        assert!(eventually(PATIENCE, all), "{} are there", server.open_connections());
+        server.has_open(CLIENTS + 1);
         thread::sleep(Duration::from_millis(100));
         if caches {
             page.get("/page.txt").expect(200);
@@ -156,8 +155,7 @@ pub(crate) fn who_leaves_frees_its_place(variant: &Variant) {
             // A connection closed with unread bytes breaks.
             if round == 0 { client.abort() } else { drop(client) }
         }
-        let free = || server.open_connections() == 1;
-        assert!(eventually(PATIENCE, free), "{} are there", server.open_connections());
+        server.has_open(1);
         let took = left.elapsed();
         assert!(took < Duration::from_secs(2), "their places are free after {took:?}");
     }
@@ -184,7 +182,7 @@ pub(crate) fn the_disk_has_a_deadline(variant: &Variant) {
     assert!(small.rest_or_reset().is_empty() || variant.has("cache.enabled=false"));
     assert!(large.rest_or_reset().len() < 10_000);
     drop((small, large));
-    assert!(eventually(PATIENCE, || server.open_connections() == 0));
+    server.has_open(0);
     assert_eq!(server.count("closed_disk_deadline"), 2);
 }
 

@@ -1,10 +1,11 @@
 //! Claims of architectures, checked from outside: tasks, pollers, coverage of the table.
 
+use crate::inspect;
 use crate::matrix::ROWS;
 use crate::prelude::*;
+use crate::shared::descriptors;
 use crate::variants::VARIANTS;
 use std::collections::BTreeSet;
-use std::fs;
 
 /// Names of the architectures as `architectures --json` lists them.
 pub(crate) fn listed() -> Vec<String> {
@@ -42,8 +43,7 @@ pub(crate) fn sped_is_one_task(variant: &Variant) {
     let workers = server.workers();
     assert_eq!(workers.len(), 1, "one worker process: {workers:?}");
     for pid in server.processes() {
-        let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("alive").count();
-        assert_eq!(tasks, 1, "tasks of process {pid}");
+        assert_eq!(inspect::tasks(pid), 1, "tasks of process {pid}");
     }
     answer_all(&mut clients, 200);
 }
@@ -69,8 +69,7 @@ pub(crate) fn poller_is_the_one_asked_for(variant: &Variant) {
 
 /// Number of epoll descriptors of a process.
 pub(crate) fn epolls(worker: u32) -> usize {
-    let entries = fs::read_dir(format!("/proc/{worker}/fd")).expect("alive");
-    let links = entries.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
+    let links = descriptors(worker).into_values();
     links.filter(|link| link.to_string_lossy().contains("[eventpoll]")).count()
 }
 

@@ -1,7 +1,7 @@
 //! Answers to monitors and service managers, which cannot hurt the server.
 use super::*;
+use crate::protection::probes_of_confined;
 use regatta_sys::sandbox::landlock_version;
-use rustix::io::Errno;
 use serde_json::Value;
 use std::{
     collections::BTreeMap,
@@ -163,11 +163,7 @@ pub(crate) fn the_admin_process_is_confined_as_workers_are() {
     assert_eq!((of("NoNewPrivs:"), of("CapPrm:")), ("1".to_owned(), "0".repeat(16)));
     let said = server.ends("TERM");
     let probes: Vec<&str> = said.lines().filter(|line| line.starts_with("probe: ")).collect();
-    let (access, perm) = (Errno::ACCESS.raw_os_error(), Errno::PERM.raw_os_error());
-    let since = |version, errno| if landlock_version() < version { 0 } else { errno };
-    let (connect, signal) = (since(4, access), since(6, perm));
-    let expected =
-        format!("probe: open {access}, connect {connect}, signal {signal}, run {access}");
+    let expected = probes_of_confined();
     assert_eq!(probes, [expected.as_str(); 2], "the worker's and the admin process's: {said}");
 }
 

@@ -1,5 +1,6 @@
 //! Sockets that a service manager passes (`sd_listen_fds(3)`): they outlast the server.
 use super::*;
+use crate::shared::Stop;
 use std::{
     net::TcpListener,
     os::{
@@ -65,15 +66,9 @@ fn connect(address: SocketAddr) -> TcpStream {
 
 /// Makes clients connect and ask repeatedly during `change`; all must be answered.
 fn under(address: SocketAddr, mut change: impl FnMut(&AtomicUsize)) {
-    struct Stopping<'a>(&'a AtomicBool);
-    impl Drop for Stopping<'_> {
-        fn drop(&mut self) {
-            self.0.store(true, Ordering::Relaxed);
-        }
-    }
     let (stop, answers) = (AtomicBool::new(false), AtomicUsize::new(0));
     thread::scope(|scope| {
-        let _stopping = Stopping(&stop);
+        let _stop = Stop(&stop);
         for _ in 0..4 {
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
