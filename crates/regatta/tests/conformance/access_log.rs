@@ -136,14 +136,11 @@ pub(crate) fn json_format(variant: &Variant) {
         let object = values[of].as_object().expect("an object");
         assert!(object.values().any(|value| *value == wanted), "no {wanted} in {}", lines[of]);
     };
-    has(0, "GET".into());
-    has(0, "/small.txt?x=y".into());
-    has(0, "regatta.test".into());
-    has(0, 200.into());
-    has(0, 6.into());
     // docs/logging.md: bytes that need an escape are \xHH, in JSON too.
-    has(0, "Te\\x22st\\x5Cer/1.0".into());
-    has(0, "complete".into());
+    let agent = "Te\\x22st\\x5Cer/1.0";
+    let texts = ["GET", "/small.txt?x=y", "regatta.test", agent, "complete"];
+    texts.into_iter().for_each(|text| has(0, text.into()));
+    [200, 6].into_iter().for_each(|number| has(0, number.into()));
     has(1, "DELETE".into());
     has(1, 405.into());
 }

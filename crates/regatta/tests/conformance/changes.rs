@@ -232,8 +232,7 @@ pub(crate) fn grown_while_sent(variant: &Variant) {
     site.put("small.txt", "small\n");
     let server = start(variant, &site);
     let mut slow = Client::connect_narrow(server.address());
-    slow.send(request("GET", "/big.bin", &[]));
-    slow.send(request("GET", "/small.txt", &[]));
+    slow.send([get("/big.bin"), get("/small.txt")].concat());
     slow.head_only().expect(200);
     site.resize("big.bin", LEN * 2);
     slow.take(usize::try_from(LEN).expect("small"));

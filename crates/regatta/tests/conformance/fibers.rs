@@ -3,7 +3,6 @@
 use crate::disk::worker;
 use crate::inspect::tasks;
 use crate::prelude::*;
-use crate::slow_readers::stuck;
 
 /// Helpers of a preset whose variant names no number.
 const HELPERS: usize = 100;
@@ -73,7 +72,7 @@ pub(crate) fn a_stack_is_long_enough(variant: &Variant) {
 /// after a time.
 pub(crate) fn a_helper_waits_for_its_client(variant: &Variant) {
     let server = Launch::new(variant, common()).set("fiber.helper_poll_ms=50").start();
-    let _client = stuck(&server);
+    let _client = server.stuck_client();
     let given_up = || server.count("helper_polls_timed_out");
     assert!(eventually(PATIENCE, || given_up() >= 3), "{} times", given_up());
     server.connect().get("/small.txt").expect(200);
@@ -82,7 +81,7 @@ pub(crate) fn a_helper_waits_for_its_client(variant: &Variant) {
 /// [E] §4.2, the first design: the scheduler waits for the client, and no helper does.
 pub(crate) fn the_scheduler_waits_for_the_client(variant: &Variant) {
     let server = start(variant);
-    let _client = stuck(&server);
+    let _client = server.stuck_client();
     std::thread::sleep(Duration::from_millis(200));
     let before = server.count("helper_tasks_send");
     std::thread::sleep(Duration::from_millis(200));

@@ -379,6 +379,12 @@ impl Server {
         client
     }
 
+    /// A slow reader of more than the sockets' buffers hold.
+    #[track_caller]
+    pub(crate) fn stuck_client(&self) -> Client {
+        self.slow_reader("/sparse.bin")
+    }
+
     /// A client that has asked for a target, and gets no answer yet.
     #[track_caller]
     pub(crate) fn waiting_client(&self, target: &str, unless: &str) -> Client {

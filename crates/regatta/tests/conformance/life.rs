@@ -1,7 +1,6 @@
 //! The end of a server: drain, deadlines, exit codes; and a worker that dies.
 
 use crate::prelude::*;
-use crate::slow_readers::stuck;
 use std::net::TcpStream;
 
 /// Fails unless the server ends within the time, with exit code 0.
@@ -71,7 +70,7 @@ pub(crate) fn requests_in_progress_are_answered(variant: &Variant) {
 /// The drain is finite: at the deadline the server drops a client that does not read.
 pub(crate) fn drain_has_a_deadline(variant: &Variant) {
     let mut server = Launch::new(variant, common()).set("server.drain_ms_max=400").start();
-    let mut stuck = stuck(&server);
+    let mut stuck = server.stuck_client();
     let begin = Instant::now();
     server.end(Signal::TERM);
     assert!(begin.elapsed() >= Duration::from_millis(300), "did not wait: {:?}", begin.elapsed());
@@ -82,7 +81,7 @@ pub(crate) fn drain_has_a_deadline(variant: &Variant) {
 pub(crate) fn quit_ends_at_once(variant: &Variant) {
     let mut server = start(variant);
     let workers = server.workers();
-    let mut client = stuck(&server);
+    let mut client = server.stuck_client();
     server.signal(Signal::QUIT);
     assert!(server.exit_within(PROMPTLY).is_some(), "SIGQUIT waits: {}", server.stderr());
     let gone = eventually(PATIENCE, || workers.iter().all(|worker| !alive(*worker)));
@@ -92,7 +91,7 @@ pub(crate) fn quit_ends_at_once(variant: &Variant) {
 
 pub(crate) fn quit_cuts_a_drain_short(variant: &Variant) {
     let mut server = start(variant);
-    let _client = stuck(&server);
+    let _client = server.stuck_client();
     server.signal(Signal::TERM);
     std::thread::sleep(Duration::from_millis(100));
     server.signal(Signal::QUIT);

@@ -2,7 +2,6 @@
 
 use crate::disk::{tasks, worker};
 use crate::prelude::*;
-use crate::slow_readers::stuck;
 
 /// A server with two threads.
 fn pair(variant: &Variant) -> Server {
@@ -67,7 +66,7 @@ pub(crate) fn an_end_is_no_request(variant: &Variant) {
 /// Calls block: a client that takes nothing holds one thread, and no more.
 pub(crate) fn a_slow_reader_holds_one_thread(variant: &Variant) {
     let server = pair(variant);
-    let _slow = stuck(&server);
+    let _slow = server.stuck_client();
     let mut others = server.clients(20);
     for _ in 0..5 {
         get_all(&mut others, "/small.txt");
@@ -80,7 +79,7 @@ pub(crate) fn slow_readers_hold_all_threads(variant: &Variant) {
     let server = pair(variant);
     let mut first = server.connect();
     first.get("/small.txt").expect(200);
-    let slow: Vec<_> = (0..2).map(|_| stuck(&server)).collect();
+    let slow: Vec<_> = (0..2).map(|_| server.stuck_client()).collect();
     first.send(get("/a.txt"));
     assert!(first.silent_for(Duration::from_millis(300)), "there is a third thread");
     let mut second = server.asked(get("/a.txt"));

@@ -51,10 +51,7 @@ pub(crate) fn folders_redirect_to_their_slash(variant: &Variant) {
     }
     let answer = client.get("/a:b");
     let location = answer.must("Location");
-    assert!(
-        matches!(location, "./a:b/" | "/a:b/" | "/a%3Ab/" | "./a%3Ab/" | "a%3Ab/"),
-        "{location}"
-    );
+    assert!(["./a:b/", "/a:b/", "/a%3Ab/", "./a%3Ab/", "a%3Ab/"].contains(&location), "{location}");
 }
 
 /// Redirects never start with two slashes, and their content is encoded.

@@ -201,11 +201,7 @@ pub(crate) fn clients_of_the_dead_are_told(variant: &Variant) {
     let mut clients = clients(&server);
     get_all(&mut clients, "/size-65537.bin");
     // Some are in the middle of a response.
-    let mut narrow: Vec<_> = (0..8).map(|_| Client::connect_narrow(server.address())).collect();
-    for client in &mut narrow {
-        client.send(get("/sparse.bin"));
-        client.take(1000);
-    }
+    let narrow: Vec<_> = (0..8).map(|_| server.stuck_client()).collect();
     let begin = Instant::now();
     workers.iter().for_each(|worker| kill(*worker, Signal::KILL));
     for mut client in clients {

@@ -7,11 +7,6 @@ use std::net::TcpStream;
 
 const SETTINGS: [&str; 2] = ["limits.send_window_ms=250", "limits.send_rate_min=10000"];
 
-/// A client that asks for more than the sockets' buffers, and reads only the head.
-pub(crate) fn stuck(server: &Server) -> Client {
-    server.slow_reader("/sparse.bin")
-}
-
 pub(crate) fn one_that_never_reads_is_ended(variant: &Variant) {
     let server = Launch::new(variant, common()).sets(&SETTINGS).start();
     let mut stuck = Client::connect_narrow(server.address());
@@ -28,7 +23,7 @@ pub(crate) fn one_that_never_reads_is_ended(variant: &Variant) {
 /// windows, and then the peer is gone.
 pub(crate) fn a_blocking_send_is_given_up(variant: &Variant) {
     let server = start_with(variant, &["limits.send_window_ms=1000", "limits.send_rate_min=10000"]);
-    let mut stuck = stuck(&server);
+    let mut stuck = server.stuck_client();
     let begin = Instant::now();
     assert_eq!(server.connect().get("/small.txt").expect(200).body, b"small\n");
     let waited = begin.elapsed();
@@ -42,7 +37,7 @@ pub(crate) fn a_blocking_send_is_given_up(variant: &Variant) {
 
 pub(crate) fn one_below_the_rate_is_ended(variant: &Variant) {
     let server = Launch::new(variant, common()).sets(&SETTINGS).start();
-    let mut slow = stuck(&server);
+    let mut slow = server.stuck_client();
     let begin = Instant::now();
     let ended = eventually(PATIENCE, || {
         slow.take_some(50);
@@ -68,14 +63,21 @@ pub(crate) fn an_honest_slow_one_is_served(variant: &Variant) {
     slow.get("/small.txt").expect(200);
 }
 
-pub(crate) fn others_do_not_wait(variant: &Variant) {
-    // They are held for longer than a client of this suite waits.
-    let server = Launch::new(variant, common()).set("limits.send_window_ms=10min").start();
-    let mut slow: Vec<Client> = (0..10).map(|_| Client::connect_narrow(server.address())).collect();
-    for client in &mut slow {
+/// Clients that ask twice for more than the sockets' buffers hold, and read one head.
+fn stuck_in_pipelines(server: &Server, count: usize) -> Vec<Client> {
+    let narrow = |_| Client::connect_narrow(server.address());
+    let mut clients: Vec<_> = (0..count).map(narrow).collect();
+    for client in &mut clients {
         client.send(get("/sparse.bin").repeat(2));
         client.head_only().expect(200);
     }
+    clients
+}
+
+pub(crate) fn others_do_not_wait(variant: &Variant) {
+    // They are held for longer than a client of this suite waits.
+    let server = Launch::new(variant, common()).set("limits.send_window_ms=10min").start();
+    let _slow = stuck_in_pipelines(&server, 10);
     let mut client = server.connect();
     get_sizes(&mut client);
     assert_eq!(server.open_connections(), 11, "those that read nothing are still there");
@@ -83,28 +85,21 @@ pub(crate) fn others_do_not_wait(variant: &Variant) {
 
 pub(crate) fn waiting_is_free(variant: &Variant) {
     let server = start(variant);
-    let mut slow: Vec<Client> = (0..20).map(|_| Client::connect_narrow(server.address())).collect();
-    for client in &mut slow {
-        client.send(get("/sparse.bin").repeat(2));
-        client.head_only().expect(200);
-    }
+    let _slow = stuck_in_pipelines(&server, 20);
     comes_to_rest(&server);
 }
 
 /// Asserts that waiting takes no processor time: spinning would use some in every half second.
 fn comes_to_rest(server: &Server) {
-    let at_rest = || {
-        let before = server.cpu();
-        std::thread::sleep(Duration::from_millis(500));
-        server.cpu() - before < Duration::from_millis(100)
-    };
+    let used = || server.cpu_within(Duration::from_millis(500));
+    let at_rest = || used() < Duration::from_millis(100);
     assert!(eventually(PATIENCE, at_rest), "it spins while it waits");
 }
 
 /// The same for a client that reads nothing and has closed its sending side.
 pub(crate) fn half_closed_waiting_is_free(variant: &Variant) {
     let server = start(variant);
-    let mut slow = stuck(&server);
+    let mut slow = server.stuck_client();
     slow.half_close();
     comes_to_rest(&server);
     assert_eq!(slow.drain(), SPARSE_BYTES);
@@ -212,7 +207,7 @@ fn line_of_what_the_end_cuts_short(
         // A thread whose send fills a socket exits after four steps.
         let launch = launch.sets(&["threads.step_ms=20", "pool.step_ms=20", "adapt.step_ms=20"]);
         let mut server = launch.set("server.drain_ms_max=200").start();
-        let mut stuck = stuck(&server);
+        let mut stuck = server.stuck_client();
         let one_task = server.workers().into_iter().all(|worker| inspect::tasks(worker) == 1);
         server.end(signal);
         let text = fs::read_to_string(&log).expect("a log");

@@ -98,12 +98,8 @@ pub(crate) fn each_name_stands_for_its_row() {
         let flag = |section: &str, key: &str| table[section][key].as_bool().expect("a flag");
         let number = |section: &str, key: &str| table[section][key].as_integer().expect("a number");
         let text = |section: &str, key: &str| table[section][key].as_str().expect("a text");
-        assert_eq!(
-            number("accept", "count"),
-            i64::try_from(row.count).expect("a few"),
-            "{}",
-            row.name
-        );
+        let count = i64::try_from(row.count).expect("a few");
+        assert_eq!(number("accept", "count"), count, "{}", row.name);
         for (key, expect) in [
             ("eager_read", row.eager_read),
             ("eager_write", row.eager_write),

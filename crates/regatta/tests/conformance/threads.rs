@@ -4,7 +4,6 @@ use crate::counters::{counter, read};
 use crate::disk::{tasks, worker};
 use crate::inspect;
 use crate::prelude::*;
-use crate::slow_readers::stuck;
 use crate::structure::epolls;
 use std::collections::BTreeSet;
 
@@ -68,7 +67,7 @@ pub(crate) fn no_poller_is_asked(variant: &Variant) {
 /// A client that does not read occupies one thread, or one process, and no more.
 pub(crate) fn a_slow_reader_has_a_worker_of_its_own(variant: &Variant) {
     let server = Launch::new(variant, common()).set("limits.connections_max=4").start();
-    let mut slow: Vec<Client> = (0..3).map(|_| stuck(&server)).collect();
+    let mut slow: Vec<Client> = (0..3).map(|_| server.stuck_client()).collect();
     let mut fourth = server.connect();
     let begin = Instant::now();
     for _ in 0..20 {
@@ -92,7 +91,7 @@ fn ends_by_itself(variant: &Variant) -> bool {
     // Few threads: the end of hundreds takes a crowded machine longer than the master waits.
     let own = ["limits.connections_max=8", &*format!("{steps}=30s")];
     let mut server = Launch::new(variant, common()).sets(&own).start();
-    let _slow: Vec<Client> = (0..3).map(|_| stuck(&server)).collect();
+    let _slow: Vec<Client> = (0..3).map(|_| server.stuck_client()).collect();
     let _half = server.asked("GET /small.txt HTT");
     read(&server, "accept_ok", 4);
     let begin = Instant::now();

@@ -5,7 +5,6 @@ use crate::counters::{counter, read};
 use crate::inspect::processors;
 use crate::prelude::*;
 use crate::slow_disk::{cold_site, put_cold, with_disk};
-use crate::slow_readers::stuck;
 pub(crate) use crate::threads::a_thousand_slow_clients;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -154,7 +153,7 @@ pub(crate) fn slow_readers_stop_no_reader(variant: &Variant) {
     let parts = processors(process::id()).len().min(writers);
     let is_blocking = variant.architecture == "watpipe5-b";
     let slow = if is_blocking { writers / parts - 1 } else { 3 * writers };
-    let _slow: Vec<Client> = (0..slow).map(|_| stuck(&server)).collect();
+    let _slow: Vec<Client> = (0..slow).map(|_| server.stuck_client()).collect();
     let begin = Instant::now();
     let mut others = server.clients(4);
     for _ in 0..10 {
@@ -172,7 +171,7 @@ pub(crate) fn readers_go_on_when_no_writer_does(variant: &Variant) {
     let writers = format!("watpipe.writers={parts}");
     let server = Launch::new(variant, common()).set(writers).start();
     // They go to the parts round-robin.
-    let slow: Vec<Client> = (0..parts).map(|_| stuck(&server)).collect();
+    let slow: Vec<Client> = (0..parts).map(|_| server.stuck_client()).collect();
     let mut others = server.clients(5);
     send_all(&mut others, get("/small.txt"));
     let requests = (parts + others.len()) as u64;
