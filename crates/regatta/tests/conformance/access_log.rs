@@ -165,8 +165,7 @@ pub(crate) fn failures_are_logged(variant: &Variant) {
     assert!(lines[1 - torn].contains("400"), "{}", lines[1 - torn]);
 }
 
-/// Refusals are logged with the reason, in the format that has room for it. So is TLS, whose answer
-/// says that this port speaks HTTP.
+/// Only JSON has room for the reason. TLS is refused, too: this port speaks HTTP.
 pub(crate) fn refusals_are_logged_with_their_reason(variant: &Variant) {
     const REFUSED: [(&[u8], u16, &str); 6] = [
         (b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03", 400, "tls"),

@@ -193,8 +193,7 @@ pub(crate) fn shrunk_while_sent(variant: &Variant) {
     until(&server, "/big.bin", |a| a.body == [0; 10]);
 }
 
-/// A file that is known without its body, and became shorter before that was read, is answered in
-/// its current state.
+/// A file known without its body, and shorter before that is read, is answered as it is now.
 pub(crate) fn shrunk_before_it_is_read(variant: &Variant) {
     let site = Site::with(&[("file.txt", "a text that is cut here: and this goes")]);
     let launch = Launch::new(variant, &site.root());
@@ -251,8 +250,7 @@ pub(crate) fn removed_while_sent(variant: &Variant) {
     until(&server, "/big.bin", |a| a.status == 404);
 }
 
-/// A file that another program holds a lease on, as Samba does: the server waits for it, and drops
-/// nothing for that.
+/// Another program has a lease, as Samba does: the server waits, and drops nothing for that.
 pub(crate) fn leased_by_another(variant: &Variant) {
     let site = Site::with(&[("leased.txt", "mine")]);
     site.put("big.bin", vec![b'x'; 200_000]);

@@ -435,8 +435,7 @@ pub(crate) fn users_of_an_own_site() {
     assert!(said.stdout.contains("users = [\"bob:"), "{said:?}");
 }
 
-/// Names and directories on the command line that do not fit are code 2, as in every command. A
-/// process that is no server is code 1.
+/// Wrong names and directories are code 2 in every command; a process that is no server is 1.
 pub(crate) fn one_kind_of_error_has_one_exit_code() {
     let site = Site::new();
     let none = site.beside("none");

@@ -166,7 +166,6 @@ pub(crate) fn by_a_link(variant: &Variant) {
     });
 }
 
-/// The old directory is moved away and the new one is moved in.
 pub(crate) fn by_moving(variant: &Variant) {
     twice(variant, "www", |site, number| {
         let new = release(site, number);

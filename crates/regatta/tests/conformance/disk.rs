@@ -123,7 +123,6 @@ pub(crate) fn only_what_would_block_is_deferred(variant: &Variant) {
     assert_eq!(server.count("disk_completions_dropped"), 0);
 }
 
-/// Many wait for the disk at once, and each gets its own file.
 pub(crate) fn cold_files_go_to_who_asked(variant: &Variant) {
     let site = Site::new();
     let names: Vec<String> = (0..24).map(|at| format!("file-{at}.bin")).collect();
@@ -145,7 +144,6 @@ pub(crate) fn cold_files_go_to_who_asked(variant: &Variant) {
     }
 }
 
-/// Only the kernel continues an operation: there is one task.
 pub(crate) fn the_ring_needs_no_task(variant: &Variant) {
     let server = Launch::new(variant, common()).sets(&UNCACHED).start();
     ask_for_many(&server);

@@ -17,8 +17,7 @@ pub(crate) fn user_threads_wait_for_names() {
     all_wait_for_an_open("knot_nb");
 }
 
-/// However many user threads wait for the same disk one after another, their thread still checks
-/// for other work.
+/// Many user threads wait for a disk, one after another: their thread checks for other work.
 pub(crate) fn user_threads_that_wait_for_names_do_not_hang() {
     let plan = "slow_open_per_mille=1000,slow_open_us=45000";
     let server = under(chaos::named("knot_c"), plan);
@@ -222,8 +221,7 @@ fn hangs_and_is_replaced(variant: &Variant, stage: &str, plan: String) {
     server.counts("closed_worker_died", 1);
 }
 
-/// A thread that serves one connection at a time, or a pool's, loops for ever: its process is
-/// replaced as that of a stage is.
+/// The same for threads that serve one connection at a time, and for those of a pool.
 pub(crate) fn a_thread_that_hangs_is_replaced() {
     std::thread::scope(|scope| {
         for (name, thread) in [("threads_on_demand", "conn"), ("hybrid", "pool"), ("bio", "pool")] {
@@ -233,8 +231,7 @@ pub(crate) fn a_thread_that_hangs_is_replaced() {
     });
 }
 
-/// Threads of stages without work, or waiting for a disk beyond its limit, do not hang: no process
-/// is replaced for that.
+/// Threads without work, or waiting for a disk beyond its limit, do not hang.
 pub(crate) fn a_stage_that_waits_is_not_replaced() {
     let names = "watpipe4 watpipe5 watpipe5_b seda cohort_sandstorm threads hybrid bio";
     std::thread::scope(|scope| {

@@ -10,7 +10,6 @@ const HELPERS: usize = 100;
 /// program that is not optimised.
 const STACK_BYTES_MAX: u64 = 48 << 10;
 
-/// A single kernel thread has all connections, and the number of helpers is the setting's.
 pub(crate) fn one_task_and_its_helpers(variant: &Variant) {
     let setting = variant.settings.iter().find_map(|one| one.strip_prefix("fiber.helpers="));
     let helpers = setting.map_or(HELPERS, |number| number.parse().expect("a number"));
@@ -40,8 +39,7 @@ pub(crate) fn a_connection_each(variant: &Variant) {
     assert_eq!(server.count("accept_ok"), 4);
 }
 
-/// A scheduler may poll for events without pause, as Capriccio did. It uses a whole processor, and
-/// serves all the same.
+/// Polling without pause, as Capriccio did, uses a whole processor, and serves all the same.
 pub(crate) fn a_scheduler_may_spin(variant: &Variant) {
     let server = Launch::new(variant, common()).set("fiber.idle=spin").start();
     let mut client = server.connect();
@@ -53,7 +51,6 @@ pub(crate) fn a_scheduler_may_spin(variant: &Variant) {
     client.get("/size-65537.bin").expect(200);
 }
 
-/// The used part of a stack is far from its end.
 pub(crate) fn a_stack_is_long_enough(variant: &Variant) {
     let server = start_with(variant, &["content.precompressed=true", "limits.connections_max=2"]);
     let mut client = server.connect();
@@ -68,8 +65,7 @@ pub(crate) fn a_stack_is_long_enough(variant: &Variant) {
     assert!((1..=STACK_BYTES_MAX).contains(&used), "{used} bytes");
 }
 
-/// [E] §4.2, the second design: a helper tries, waits for this one client, and leaves it for others
-/// after a time.
+/// [E] §4.2, the second design: a helper tries, waits for this one client, and gives up.
 pub(crate) fn a_helper_waits_for_its_client(variant: &Variant) {
     let server = Launch::new(variant, common()).set("fiber.helper_poll_ms=50").start();
     let _client = server.stuck_client();

@@ -91,7 +91,6 @@ pub(crate) fn clients_of_one_file_share_a_task(variant: &Variant) {
     assert_eq!(server.count("flash_coalesced"), 1);
 }
 
-/// A kind has one helper until tasks have waited for a while.
 pub(crate) fn helpers_are_started_one_by_one(variant: &Variant) {
     const DELAY: Duration = Duration::from_secs(2);
     let Some(site) = cold_site() else { return };

@@ -110,8 +110,7 @@ pub(crate) fn each_is_deployed(variant: &Variant) {
     assert!(serves(NAMES[0], 0) && !serves(NAMES[1], 1) && !serves(NAMES[2], 2));
 }
 
-/// A fault below one root affects only its host: the server starts, reloads, and serves the others;
-/// `check` reports all faults.
+/// The server starts, reloads, and serves the other hosts; `check` reports all faults.
 pub(crate) fn a_fault_below_one_root_is_its_hosts_alone() {
     let (site, config) = hosts();
     let mut text = fs::read_to_string(&config).expect("the configuration");

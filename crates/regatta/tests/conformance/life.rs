@@ -67,7 +67,6 @@ pub(crate) fn requests_in_progress_are_answered(variant: &Variant) {
     ends(&mut server, PATIENCE);
 }
 
-/// The drain is finite: at the deadline the server drops a client that does not read.
 pub(crate) fn drain_has_a_deadline(variant: &Variant) {
     let mut server = Launch::new(variant, common()).set("server.drain_ms_max=400").start();
     let mut stuck = server.stuck_client();

@@ -34,7 +34,6 @@ fn answered_by(server: &Server, client: &mut Client) -> usize {
     by.expect("it was found")
 }
 
-/// Each scheduler is a task with its own poller and helpers, whatever the load.
 pub(crate) fn a_poller_and_helpers_for_each_scheduler(variant: &Variant) {
     let schedulers = setting(variant, "fiber.schedulers");
     let helpers = setting(variant, "fiber.helpers");
@@ -51,7 +50,6 @@ pub(crate) fn a_poller_and_helpers_for_each_scheduler(variant: &Variant) {
     assert_eq!(server.count("accept_ok"), 40);
 }
 
-/// No scheduler steals: the one that accepts a connection serves it to its end.
 pub(crate) fn a_connection_stays_with_its_scheduler(variant: &Variant) {
     const CLIENTS: u64 = 16;
     const BURSTS: u64 = 20;
@@ -74,8 +72,7 @@ pub(crate) fn a_connection_stays_with_its_scheduler(variant: &Variant) {
     assert_eq!(["fiber_steals", "fiber_steal_tries"].map(|name| server.count(name)), [0, 0]);
 }
 
-/// All connections are with one scheduler, and are busy at once: another without any asks, and gets
-/// some of them.
+/// All busy connections are with one scheduler: another without any gets some of them.
 pub(crate) fn an_idle_scheduler_takes_connections(variant: &Variant) {
     let server = start(variant);
     let mut clients: Vec<Client> = (0..32).map(|_| server.connect()).collect();

@@ -111,7 +111,6 @@ pub(crate) fn a_steered_connection_stays_on_its_processor() {
     }
 }
 
-/// A copy may have several processes, which share its socket and its processors.
 pub(crate) fn copies_may_have_several_processes() {
     let server = launch(&["event.copies=2", "event.processes=2"]).start();
     let workers = server.workers();
@@ -146,7 +145,6 @@ pub(crate) fn copies_may_have_several_processors() {
     }
 }
 
-/// The master keeps the sockets: a copy's successor listens on the same one.
 pub(crate) fn a_copy_that_is_replaced_keeps_its_socket() {
     for partition in ["ports", "steer-cpu"] {
         let server = launch(&[&format!("event.partition={partition}")]).start();

@@ -87,7 +87,6 @@ pub(crate) fn only_the_siblings_that_exist(variant: &Variant) {
     assert_eq!(plain.body, b"p { color: black }\n");
 }
 
-/// A sibling that is a FIFO, a link out of the root or a folder is no sibling.
 pub(crate) fn siblings_that_are_no_files(variant: &Variant) {
     let mut client = serve(variant).client();
     for accept in ["br", "gzip", "zstd", "br, gzip, zstd"] {

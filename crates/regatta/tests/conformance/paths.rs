@@ -54,7 +54,6 @@ pub(crate) fn bad_escapes(variant: &Variant) {
     }
 }
 
-/// An encoded slash is not a separator, and is not accepted as one.
 pub(crate) fn encoded_slashes(variant: &Variant) {
     let _running = serve(variant);
     for target in ["/sub%2ffile.txt", "/sub%2Ffile.txt", "/%2fsmall.txt", "/sub%2f", "/sub/%2f"] {

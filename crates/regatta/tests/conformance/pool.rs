@@ -14,7 +14,6 @@ fn away(server: &Server) -> u64 {
     server.count("hand_overs").saturating_sub(backs)
 }
 
-/// The dispatcher is one task, and each thread of the pool another, whatever the load.
 pub(crate) fn threads_are_the_other_tasks(variant: &Variant) {
     let server = Launch::new(variant, common()).set("pool.threads=3").start();
     let main = worker(&server);
@@ -63,7 +62,6 @@ pub(crate) fn an_end_is_no_request(variant: &Variant) {
     assert_eq!(reasons, [29, 1]);
 }
 
-/// Calls block: a client that takes nothing holds one thread, and no more.
 pub(crate) fn a_slow_reader_holds_one_thread(variant: &Variant) {
     let server = pair(variant);
     let _slow = server.stuck_client();

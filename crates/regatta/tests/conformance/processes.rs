@@ -68,8 +68,7 @@ fn started_at_once(variant: &Variant) -> Vec<usize> {
     groups
 }
 
-/// More are started while too few are idle, and one after another retires while too many are. Then
-/// nothing changes.
+/// More start while too few are idle; they retire one by one while too many are.
 pub(crate) fn as_many_are_idle_as_should_be(variant: &Variant) {
     let server = start(variant);
     let clients = server.busy_clients(5);
@@ -83,8 +82,7 @@ pub(crate) fn as_many_are_idle_as_should_be(variant: &Variant) {
     assert!(!said.contains("(process "), "nothing to complain about: {said}");
 }
 
-/// Processes end while others continue: no client is refused, no connection is cut short, and the
-/// counts of ended processes remain.
+/// No client is refused, no connection is cut short, and the counts of ended processes remain.
 pub(crate) fn who_retires_cuts_nobody_short(variant: &Variant) {
     let server = start_with(
         variant,
@@ -110,7 +108,6 @@ pub(crate) fn who_retires_cuts_nobody_short(variant: &Variant) {
     assert!(page.contains("workers ") && !page.contains(" ended"), "{page}");
 }
 
-/// A new generation begins with as many processes as the returning clients need.
 pub(crate) fn a_reload_begins_with_as_many_as_are_busy(variant: &Variant) {
     let server = start(variant);
     let clients = server.busy_clients(12);
@@ -123,7 +120,6 @@ pub(crate) fn a_reload_begins_with_as_many_as_are_busy(variant: &Variant) {
     settles(&server, 12);
 }
 
-/// A process that dies is replaced at once, and by one.
 pub(crate) fn a_killed_one_is_replaced(variant: &Variant) {
     let server = start(variant);
     let killed = server.workers()[0];
@@ -141,8 +137,7 @@ pub(crate) fn a_killed_one_is_replaced(variant: &Variant) {
     assert_eq!(processes(&server), [3, 3, 3]);
 }
 
-/// After this many connections, whatever each carries, another process takes the place. The log
-/// reports no fault.
+/// The limit counts connections, whatever each carries. The log reports no fault.
 pub(crate) fn one_ends_after_its_requests(variant: &Variant) {
     let server = start_with(variant, &["limits.connections_max=1", "mp.requests_max=2"]);
     let mut pids = BTreeSet::new();

@@ -186,7 +186,6 @@ pub(crate) fn changes_everything(variant: &Variant) {
     assert!(own.server.end(Signal::TERM).success());
 }
 
-/// Each fault is reported with its place, and the serving workers continue.
 pub(crate) fn faults_change_nothing(variant: &Variant) {
     let own = Configured::new(variant, &program());
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -212,8 +211,7 @@ pub(crate) fn faults_change_nothing(variant: &Variant) {
     under(own.server.address(), || succeed(&own.server, "reload"));
 }
 
-/// A file with the number of another server is noticed before anything changes; one with this
-/// server's is no obstacle.
+/// It is noticed before anything changes; a file with this server's number is no obstacle.
 pub(crate) fn the_pid_file_of_another_server_changes_nothing() {
     let variant = Variant::named("sped_epoll");
     let own = Configured::new(variant, &program());
@@ -342,8 +340,7 @@ pub(crate) fn a_master_that_waits_opens_its_log_anew() {
     refused(&log, "reload: it was refused");
 }
 
-/// A reload requested while another generation starts waits for it: the service manager receives
-/// `READY` for that one before `RELOADING` for its own.
+/// `READY` for the generation in progress comes before `RELOADING` for the next.
 pub(crate) fn a_service_manager_is_told_of_each_reload_by_itself() {
     let program = Program::new("tells");
     let own = Configured::new(Variant::named("sped_epoll"), &program.0);
@@ -394,8 +391,7 @@ pub(crate) fn a_command_waits_for_what_it_has_asked_for() {
     }
 }
 
-/// Paths of workers that could not begin are removed, so that no client waits there. The next
-/// workers do listen there.
+/// So no client waits there. The next workers do listen there.
 pub(crate) fn new_paths_of_workers_that_cannot_begin_are_removed() {
     let program = Program::new("new-paths");
     let own = Configured::new(Variant::named("sped_epoll"), &program.0);
@@ -475,8 +471,7 @@ pub(crate) fn a_root_out_of_reach(variant: &Variant) {
     }
 }
 
-/// A moved root is followed with the configuration in force, whatever its file says by then: no
-/// command has asked to read it.
+/// No command has asked to read the file, whatever it says by then.
 pub(crate) fn a_moved_root_keeps_the_configuration(variant: &Variant) {
     let own = Configured::new(variant, &program());
     let others = [("first", "one"), ("second", "two"), ("third", "three")]
@@ -520,8 +515,7 @@ pub(crate) fn logs_that_the_server_made(variant: &Variant) {
     assert_eq!(said.code, Some(0), "{said:?}\n{errors}");
 }
 
-/// A program in the server's place that adds an argument and executes it adds it once, however many
-/// upgrades follow; a reload keeps it.
+/// It adds them once, however many upgrades follow, and a reload keeps them.
 pub(crate) fn a_program_that_adds_arguments(variant: &Variant) {
     let program = Program::new(&format!("{}-adds", variant.name));
     let own = Configured::new(variant, &program.0);

@@ -77,8 +77,7 @@ fn cold_files() -> Option<Site> {
     Some(site)
 }
 
-/// While requests wait for the disk, threads are started that read for them; without requests these
-/// end. No other stage has more than one.
+/// Threads read while requests wait for the disk. No other stage has more than one.
 pub(crate) fn the_disk_stage_grows_and_shrinks(variant: &Variant) {
     let Some(site) = cold_files() else { return };
     let controls = ["stages.pool_every=1", "stages.disk_ms=10", "stages.disk_threshold=1"];
@@ -191,7 +190,6 @@ pub(crate) fn places_are_given_back(variant: &Variant) {
     assert!(there_is_room, "those who have left are still inside");
 }
 
-/// Two thousand at once: each is answered or refused, and no queue exceeds its limit.
 pub(crate) fn a_burst_is_answered_or_refused(variant: &Variant) {
     const BOUND: u64 = 64;
     let bounds = ["seda.queue_max=64", "seda.requests_max=64", "seda.on_full=refuse"];
@@ -241,7 +239,6 @@ pub(crate) fn a_rate_is_kept(variant: &Variant) {
     assert!(eventually(PATIENCE, is_admitted));
 }
 
-/// A head in two pieces is one request: its beginning does not use up the only place.
 pub(crate) fn a_head_in_pieces_is_admitted_once(variant: &Variant) {
     let launch = Launch::new(variant, common()).set("stages.admission=direct");
     let server = launch.sets(&ONE_A_SECOND).start();
@@ -263,7 +260,6 @@ pub(crate) fn each_address_has_its_class(variant: &Variant) {
     assert!(tasks(worker(&server)).iter().any(|name| name == "listen"));
 }
 
-/// Controllers decide at their times, and log their inputs.
 pub(crate) fn decisions_come_at_their_times(variant: &Variant) {
     let settings = ["stages.decisions=all", "stages.pool_ms=200", "stages.pool_every=1"];
     let launch = Launch::new(variant, common()).sets(&settings).set("stages.disk_ms=190");
@@ -313,8 +309,7 @@ const EVERY_AGE: [&str; 4] = [
 /// Time for which a server is halted, so that requests become old.
 const HALTED: Duration = Duration::from_millis(400);
 
-/// Admission uses the age of a request since its arrival, even if no thread could read it and its
-/// connection was not accepted.
+/// It counts from arrival, even if no thread could read it or accept its connection.
 pub(crate) fn an_age_begins_when_the_request_came(variant: &Variant) {
     let server = Launch::new(variant, common()).sets(&EVERY_AGE).start();
     let pid = worker(&server);

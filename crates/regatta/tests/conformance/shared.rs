@@ -30,7 +30,6 @@ fn clients(server: &Server) -> Vec<Client> {
     (0..40).map(|_| server.connect()).collect()
 }
 
-/// A file or a connection that one process opened is open under the same number in all.
 pub(crate) fn descriptors_are_of_all(variant: &Variant) {
     let server = Launch::new(variant, common()).set(FILES_ONLY).start();
     let mut clients = clients(&server);
@@ -262,8 +261,7 @@ pub(crate) fn logs_of_the_dead_are_closed(variant: &Variant) {
     }
 }
 
-/// Processes that die anywhere, stopped first so that others wait for them, block no other, and no
-/// client gets a wrong byte.
+/// Processes are stopped, so that others wait for them, and die anywhere. No byte is wrong.
 pub(crate) fn deaths_under_load_hang_nobody(variant: &Variant) {
     // Everything changes all the time, so locks are held long and often. Of four workers one is
     // always not waiting for its restart.

@@ -30,8 +30,7 @@ pub(crate) fn with_disk(variant: &Variant, site: &Site) -> Launch {
     if geteuid().is_root() { launch.arg("--user").arg("root") } else { launch }
 }
 
-/// Each piece of a file takes longer to arrive from the disk than its peer may take for one, also
-/// where several wait for each other's.
+/// Each piece arrives later from the disk than its peer may take for one.
 pub(crate) fn the_disk_is_not_the_clients_fault(variant: &Variant) {
     const CLIENTS: usize = 2;
     let site = Site::new();
@@ -95,8 +94,7 @@ pub(crate) fn cold_site() -> Option<Site> {
     is_cold.then_some(site)
 }
 
-/// Helpers wait for the disk in place of user threads: files in memory are served although all
-/// helpers wait.
+/// Helpers wait in place of user threads: files in memory are served meanwhile.
 pub(crate) fn user_threads_do_not_wait(variant: &Variant) {
     const HELPERS: u64 = 2;
     let Some(site) = cold_site() else { return };
@@ -113,8 +111,7 @@ pub(crate) fn user_threads_do_not_wait(variant: &Variant) {
     assert_eq!(server.open_connections() as u64, HELPERS + 1);
 }
 
-/// Abandoned reads fill the queue while the disk hangs: then reads fail at once, and files in
-/// memory are served.
+/// Abandoned reads fill the queue: then reads fail at once, and files in memory are served.
 pub(crate) fn tasks_are_bounded(variant: &Variant) {
     let Some(site) = cold_site() else { return };
     let one = ["limits.connections_max=1", "fiber.helpers=1", "limits.disk_ms_max=200"];

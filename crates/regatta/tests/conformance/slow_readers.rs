@@ -96,7 +96,6 @@ fn comes_to_rest(server: &Server) {
     assert!(eventually(PATIENCE, at_rest), "it spins while it waits");
 }
 
-/// The same for a client that reads nothing and has closed its sending side.
 pub(crate) fn half_closed_waiting_is_free(variant: &Variant) {
     let server = start(variant);
     let mut slow = server.stuck_client();
@@ -129,8 +128,7 @@ pub(crate) fn unread_answers_stop_the_requests(variant: &Variant) {
     server.connect().get("/small.txt").expect(200);
 }
 
-/// Each reader is sent a separate file, and the descriptors are too few for all: a reader without
-/// one waits until another ends.
+/// Each reader gets another file: one without a descriptor waits until another ends.
 pub(crate) fn more_files_than_descriptors(variant: &Variant) {
     const CLIENTS: usize = 64;
     let site = Site::new();

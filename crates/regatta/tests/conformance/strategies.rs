@@ -42,8 +42,7 @@ fn start(row: &Row) -> Server {
     Launch::new(&Variant::plain(row.name), common()).start()
 }
 
-/// The papers' servers that cache look up no file twice, nor its siblings, unless options say so;
-/// other architectures revalidate.
+/// Servers of papers look up no file twice, nor its siblings, unless options say so.
 pub(crate) fn a_replica_looks_once() {
     let look = |architecture, settings: &[&str], again: bool| {
         let site = Site::with(&[("a.txt", "old"), ("a.txt.br", "br")]);

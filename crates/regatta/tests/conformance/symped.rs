@@ -184,7 +184,6 @@ pub(crate) fn a_process_that_stands_still_delays_nobody_else() {
     first.answer("GET").expect(200);
 }
 
-/// A process's successor serves the connections in its queue.
 pub(crate) fn a_queue_outlives_its_process() {
     let server = start(&["event.processes=2", "event.listen=reuseport"]);
     let still = server.workers()[0];

@@ -64,7 +64,6 @@ pub(crate) fn no_poller_is_asked(variant: &Variant) {
     assert!(server.workers().into_iter().all(|worker| epolls(worker) == 0));
 }
 
-/// A client that does not read occupies one thread, or one process, and no more.
 pub(crate) fn a_slow_reader_has_a_worker_of_its_own(variant: &Variant) {
     let server = Launch::new(variant, common()).set("limits.connections_max=4").start();
     let mut slow: Vec<Client> = (0..3).map(|_| server.stuck_client()).collect();
@@ -102,8 +101,7 @@ fn ends_by_itself(variant: &Variant) -> bool {
     !server.stderr().contains("killed")
 }
 
-/// Each client occupies a thread, where there is one for each, and others are served while a
-/// thousand send their heads slowly.
+/// Others are served while a thousand clients send their heads slowly.
 pub(crate) fn a_thousand_slow_clients(variant: &Variant) {
     const CLIENTS: usize = 1000;
     let own = ["limits.connections_max=1010", "limits.head_ms_max=60s", "threads.step_ms=1s"];

@@ -250,8 +250,7 @@ impl Drop for Hung {
     }
 }
 
-/// The directory with the configuration, the rotated log and the file with the server's number is
-/// on a file server that no longer answers.
+/// Configuration, rotated log and number of the server are on a file server that hangs.
 pub(crate) fn a_file_server_that_hangs_holds_up_no_master() {
     let folder = Folder::new();
     let state = folder.path("state");
