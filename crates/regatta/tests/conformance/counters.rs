@@ -206,8 +206,7 @@ pub(crate) fn of_accepts(variant: &Variant) {
 /// systems.md §2.1: AcceptN takes at most N at one notification.
 pub(crate) fn accept_count_is_a_bound(variant: &Variant) {
     for count in [1, 3] {
-        let launch = Launch::new(variant, common());
-        let server = launch.set(format!("accept.count={count}")).start();
+        let server = start_with(variant, &[&format!("accept.count={count}")]);
         let clients = server.busy_clients(40);
         read(&server, "accept_ok", 40);
         drop(clients);

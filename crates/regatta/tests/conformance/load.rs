@@ -41,8 +41,7 @@ pub(crate) fn a_thousand_short_connections(variant: &Variant) {
 
 /// At the limit further connections wait; each that closes lets one in; none is refused.
 fn full(variant: &Variant, setting: &str) {
-    let launch = Launch::new(variant, common()).set("limits.connections_max=4");
-    let server = launch.set(setting).start();
+    let server = start_with(variant, &["limits.connections_max=4", setting]);
     let mut inside = server.busy_clients(4);
     let mut waiting = server.clients(3);
     send_all(&mut waiting, get("/a.txt"));

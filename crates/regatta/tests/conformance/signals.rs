@@ -74,8 +74,7 @@ pub(crate) fn usr1_reopens_the_log(variant: &Variant) {
     let site = Site::with(&[("file.txt", "text")]);
     let folder = folder_of_logs(&site);
     let (log, old) = (folder.join("access.log"), folder.join("access.log.1"));
-    let launch = Launch::new(variant, &site.root());
-    let mut server = launch.log(&log).start();
+    let mut server = Launch::new(variant, &site.root()).log(&log).start();
     let has =
         |path: &Path, word: &str| fs::read_to_string(path).is_ok_and(|text| text.contains(word));
     server.connect().get("/file.txt?before").expect(200);
