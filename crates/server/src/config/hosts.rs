@@ -182,7 +182,7 @@ mod tests {
         let (mut said, mut problems) = read(Some(file), &Arguments::default());
         let inherited = said.inherit_rules();
         let mut found = Findings::default();
-        let hosts = understand((&said, &inherited), |_, _| {}, &mut found);
+        let hosts = understand(&said, &inherited, |_, _| {}, &mut found);
         problems.extend([found.problems, found.cut, found.warnings].concat());
         (hosts, problems.iter().map(ToString::to_string).collect(), said.print_rows())
     }
@@ -270,7 +270,7 @@ root = \"/srv/b\"
         assert_eq!(problems, []);
         let inherited = said.inherit_rules();
         let mut found = Findings::default();
-        let hosts = understand((&said, &inherited), |_, _| {}, &mut found);
+        let hosts = understand(&said, &inherited, |_, _| {}, &mut found);
         assert_eq!((found.problems, found.warnings, found.faults.len()), (vec![], vec![], 0));
         assert_eq!(hosts.len(), 4097);
         assert!(hosts[2..].iter().all(|host| host.rules.is_same(&hosts[1].rules)));

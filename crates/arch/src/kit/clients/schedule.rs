@@ -1,6 +1,6 @@
 //! Processes that open and close connections at once, and die: what they held comes back.
 use super::{
-    Clients, ENTRY_WORDS, WAYS,
+    ClientNotes, Clients, ENTRY_WORDS, WAYS,
     tests::{LIMITS, counted, zeros},
 };
 use crate::kit::dice::{Dice, SEEDS};
@@ -43,8 +43,9 @@ fn what_processes_hold_when_they_die_comes_back() {
     for seed in 0..SEEDS {
         // Two sets for twelve clients: they take entries over from each other all the time.
         let entries = zeros(2 * WAYS * ENTRY_WORDS);
-        let notes = zeros(Clients::note_words(PROCESSES, FDS));
-        let clients = Clients::new(&entries, (&notes, FDS), seed, LIMITS);
+        let words = zeros(Clients::note_words(PROCESSES, FDS));
+        let notes = ClientNotes { words: &words, descriptors: FDS };
+        let clients = Clients::new(&entries, notes, seed, LIMITS);
         let held: Vec<u64> = thread::scope(|scope| {
             let lives: Vec<_> = (0..PROCESSES)
                 .map(|process| {
