@@ -13,8 +13,9 @@ use regatta_arch::kit::{
     },
     line::gate::{Gate, GateRules},
 };
-use regatta_metrics::{Arena, Tally};
-use std::{collections::VecDeque, sync::atomic::AtomicU64};
+use regatta_metrics::Tally;
+use regatta_testkit::counters::arena;
+use std::collections::VecDeque;
 
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1000 * MS;
@@ -457,8 +458,7 @@ fn below_the_load_nothing_is_refused_also_after_an_overload() {
 /// first piece, which turns out not to be a request. Served requests have paid once.
 #[test]
 fn requests_in_pieces_leave_the_server_busy() {
-    let words: Vec<AtomicU64> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
-    let arena = Arena::create(&words, 1);
+    let arena = arena(1);
     let rules = GateRules {
         requests_max: 0,
         queue_max: 0,

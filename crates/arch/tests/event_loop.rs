@@ -33,6 +33,7 @@ use regatta_sys::{
     socket::{ListenSpec, Mode, listen, local_addr, segments_received},
     wait::{Epoll, Event, Interest, Poll, Poller, Select, Trigger},
 };
+use regatta_testkit::counters::arena;
 use rustix::net::SendFlags;
 use std::{
     cell::{Cell, RefCell},
@@ -44,7 +45,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::Path,
     sync::atomic::{
-        AtomicBool, AtomicU64,
+        AtomicBool,
         Ordering::{Acquire, Release},
     },
     thread,
@@ -183,8 +184,7 @@ fn serve(
     (site, folder, log): (&Site, &Path, &dyn WorkerLog),
     client: impl FnOnce(Arena<'_>) + Send,
 ) {
-    let words: Vec<AtomicU64> = (0..Arena::words(2)).map(|_| AtomicU64::new(0)).collect();
-    let (arena, bell) = (Arena::create(&words, 2), Bell::new().unwrap());
+    let (arena, bell) = (arena(2), Bell::new().unwrap());
     let root = Root::open(folder).unwrap();
     let below = Below { root: &root, rules: OpenRules::default() };
     let hands = Hands::new(16).unwrap();

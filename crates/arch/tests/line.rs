@@ -30,6 +30,7 @@ use regatta_sys::{
     socket::{ListenSpec, Mode, listen, local_addr},
     wait::{Epoll, Poller, Select, Trigger},
 };
+use regatta_testkit::counters::arena;
 use std::{
     fs,
     io::{BufRead, BufReader, ErrorKind, Read, Write},
@@ -255,8 +256,7 @@ fn serve(
     client: impl FnOnce(&[SocketAddr], Arena<'_>, &Bell) + Send,
 ) -> (Vec<Totals>, u64) {
     let folder = Folder::new();
-    let words: Vec<AtomicU64> = (0..Arena::words(SLOTS)).map(|_| AtomicU64::new(0)).collect();
-    let (arena, bell) = (Arena::create(&words, SLOTS), Bell::new().unwrap());
+    let (arena, bell) = (arena(SLOTS), Bell::new().unwrap());
     let root = Root::open(&folder.0).unwrap();
     let mut site = Site { seed: 7, ..Site::default() };
     site.deadlines = Deadlines { idle_ms_max: 120_000, ..site.deadlines };

@@ -23,12 +23,12 @@ use regatta_sys::{
     Bell, OpenRules, Root, StaticFile, alloc_count, hook,
     socket::{ListenSpec, Mode, listen, local_addr},
 };
+use regatta_testkit::counters::arena;
 use std::{
     fs,
     io::{Read, Write},
     net::TcpStream,
     os::fd::{AsFd, OwnedFd},
-    sync::atomic::AtomicU64,
     thread,
     time::Duration,
 };
@@ -213,9 +213,8 @@ impl Fixture {
     }
 
     fn fresh(workers: usize) -> (Arena<'static>, Vec<OwnedFd>) {
-        let words: Vec<AtomicU64> = (0..Arena::words(workers)).map(|_| AtomicU64::new(0)).collect();
         let listener = |_| listen(&ListenSpec::new("127.0.0.1:0".parse().unwrap())).unwrap();
-        (Arena::create(Vec::leak(words), workers), (0..workers).map(listener).collect())
+        (arena(workers), (0..workers).map(listener).collect())
     }
 
     fn connect(&self, worker: usize) -> TcpStream {

@@ -8,13 +8,13 @@ use regatta_metrics::{Arena, Tally};
 use regatta_origin::{Log, Record, ReplyOutcome};
 use regatta_server::log::{AccessLog, AccessLogOptions, Destination, ErrorLog, Format, LogSink};
 use regatta_sys::alloc_count;
+use regatta_testkit::counters::arena;
 use std::{
     collections::HashMap,
     env, fs,
     net::SocketAddr,
     path::Path,
     process::{Command, id},
-    sync::atomic::AtomicU64,
 };
 
 #[global_allocator]
@@ -32,10 +32,6 @@ fn sink<'a>(arena: &Arena<'a>, path: &Path, format: Format) -> LogSink<'a> {
     let errors = ErrorLog::open(Destination::Off, None, None).expect("off cannot fail");
     let log = AccessLog::open(options).expect("the folder can be written to");
     log.sink(Tally::Owned(arena.slot(0)), arena.view().control(), errors)
-}
-
-fn words() -> Vec<AtomicU64> {
-    (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect()
 }
 
 fn record<'a>(unix: u64, target: &'a [u8]) -> Record<'a> {
@@ -63,8 +59,7 @@ fn record<'a>(unix: u64, target: &'a [u8]) -> Record<'a> {
 #[test]
 fn writer() {
     let Some(path) = env::var_os(PATH) else { return };
-    let words = words();
-    let arena = Arena::create(&words, 1);
+    let arena = arena(1);
     let sink = sink(&arena, path.as_ref(), Format::Json);
     for line in 0..LINES {
         let target = format!("/{}/{line}/{}", id(), "x".repeat(line % 300));
@@ -104,8 +99,7 @@ fn lines_of_several_processes_do_not_mix() {
 
 #[test]
 fn a_line_allocates_nothing() {
-    let words = words();
-    let arena = Arena::create(&words, 1);
+    let arena = arena(1);
     for format in [Format::Common, Format::Combined, Format::Json] {
         let sink = sink(&arena, "/dev/null".as_ref(), format);
         let before = alloc_count::allocations();

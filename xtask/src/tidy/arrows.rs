@@ -19,7 +19,7 @@ const ARROWS: [(&str, &[&str]); 16] = [
     ("lab", &["load", "http", "sys", "metrics"]),
     ("regatta", &["server", "arch", "sys"]),
     ("regatta-lab", &["lab", "load", "server", "sys"]),
-    ("testkit", &[]),
+    ("testkit", &["metrics"]),
     ("xtask", &["lab", "metrics", "server"]),
     ("fuzz", &["http", "lab", "load", "origin", "server", "sim", "sys"]),
 ];

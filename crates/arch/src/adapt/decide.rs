@@ -168,8 +168,7 @@ impl Load {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use regatta_metrics::Arena;
-    use std::sync::atomic::AtomicU64;
+    use regatta_testkit::counters::arena;
 
     const BOUNDS: Bounds = Bounds { queue_min: 3, reads_min: 2, wait_us: 2000 };
 
@@ -214,8 +213,7 @@ mod tests {
 
     #[test]
     fn a_decision_is_counted_and_told() {
-        let words: Vec<AtomicU64> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
-        let arena = Arena::create(&words, 1);
+        let arena = arena(1);
         let rows = [
             (
                 seen(4, 1, 70, None),

@@ -104,17 +104,15 @@ pub fn enter_round(round: Round, stall_ns: u64, tally: Tally<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use regatta_metrics::Arena;
     use regatta_op::CloseReason;
     use regatta_sys::wait::Interest;
-    use std::sync::atomic::AtomicU64;
+    use regatta_testkit::counters::arena;
 
     const STALL: u64 = 10;
 
     /// Counters of the ledger after `entered` that are not 0, in their order.
     fn after(entered: impl FnOnce(Tally<'_>)) -> Vec<(&'static str, u64)> {
-        let words: Vec<AtomicU64> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
-        let arena = Arena::create(&words, 1);
+        let arena = arena(1);
         let slot = arena.slot(0);
         entered(Tally::Owned(slot));
         let values = Counter::ALL.iter().map(|counter| (counter.name(), slot.get(*counter)));

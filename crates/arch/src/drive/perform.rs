@@ -256,6 +256,7 @@ mod tests {
     use crate::kit::disk::schedule::Folder;
     use regatta_op::Segment;
     use regatta_sys::socket::{ListenSpec, listen, local_addr, set_timeouts};
+    use regatta_testkit::counters::arena;
     use std::{io::Read, net::TcpStream, thread, time::Instant};
 
     /// Repeats the last file of a folder `times` times, enough to fill any socket.
@@ -312,8 +313,7 @@ mod tests {
             (SendBy::TryFirst(Duration::from_millis(300)), true),
             (SendBy::Blocking, true),
         ] {
-            let words: Vec<_> = (0..regatta_metrics::Arena::words(1)).map(|_| 0.into()).collect();
-            let arena = regatta_metrics::Arena::create(&words, 1);
+            let arena = arena(1);
             let tally = Tally::Owned(arena.slot(0));
             let [(nothing, first), (some, _)] = full(by, tally);
             assert_eq!(nothing, Err(Failure::WouldBlock), "{by:?}");

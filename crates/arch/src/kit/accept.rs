@@ -441,12 +441,12 @@ mod tests {
         kit::dice::{Dice, SEEDS},
         options::Settings,
     };
-    use regatta_metrics::Arena;
     use regatta_sys::{
         socket::{ListenSpec, listen, local_addr},
         wait::{Interest, Poll},
     };
-    use std::{net::TcpStream, sync::atomic::AtomicU64, time::Duration};
+    use regatta_testkit::counters::arena;
+    use std::{net::TcpStream, time::Duration};
 
     fn defaults() -> Settings {
         Settings::defaults(OPTIONS)
@@ -480,8 +480,7 @@ mod tests {
     /// Clients connect and connections close at random: each strategy accepts what it says.
     #[test]
     fn random_schedules_take_what_the_strategy_says() {
-        let words: Vec<AtomicU64> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
-        let arena = Arena::create(&words, 1);
+        let arena = arena(1);
         let tally = Tally::Owned(arena.slot(0));
         let spec = ListenSpec::new("127.0.0.1:0".parse().unwrap());
         let listeners = [listen(&spec).unwrap()];

@@ -142,7 +142,7 @@ pub enum Pulse<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use regatta_metrics::Arena;
+    use regatta_testkit::counters::arena;
 
     /// Returns what is reported after a check at this time.
     fn told(beats: &Beats, ms: u64, slot: Slot<'_>) -> Option<(u32, u64)> {
@@ -152,8 +152,7 @@ mod tests {
 
     #[test]
     fn the_thread_that_has_not_come_back_for_longest_is_told() {
-        let words: Vec<AtomicU64> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
-        let slot = Arena::create(&words, 1).slot(0);
+        let slot = arena(1).slot(0);
         let beats = Beats::default();
         assert_eq!(told(&beats, 1_000, slot), None);
         let (first, second) = (beats.of(7), beats.of(8));

@@ -459,10 +459,11 @@ impl<'a, C: HelperPool> Helpers<'a, C> {
 #[cfg(test)]
 mod tests {
     use super::{super::waiters::sequences_compared, *};
-    use regatta_metrics::{Arena, Gauge};
+    use regatta_metrics::Gauge;
     use regatta_op::Codings;
     use regatta_sys::{Bell, hook};
-    use std::{collections::VecDeque, os::fd::AsFd, sync::atomic::AtomicU64};
+    use regatta_testkit::counters::arena;
+    use std::{collections::VecDeque, os::fd::AsFd};
 
     /// Helpers that finish nothing until the test makes them.
     struct Idle {
@@ -498,8 +499,7 @@ mod tests {
     }
 
     fn with(limits: HelperLimits, may_hire: bool, test: impl FnOnce(Helpers<'_, Idle>, Tally<'_>)) {
-        let words: Vec<AtomicU64> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
-        let arena = Arena::create(&words, 1);
+        let arena = arena(1);
         let tally = Tally::Owned(arena.slot(0));
         let bell = Bell::new().unwrap();
         let (results, given, there) = (VecDeque::new(), Vec::new(), Vec::new());

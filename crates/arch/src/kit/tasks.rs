@@ -107,20 +107,16 @@ impl<T, R> Tasks<T, R> {
 mod tests {
     use super::*;
     use crate::kit::dice::{Dice, SEEDS};
-    use regatta_metrics::{Arena, Gauge};
+    use regatta_metrics::Gauge;
     use regatta_sys::wait::{Interest, ready_now, ready_within};
-    use std::{sync::atomic::AtomicU64, thread};
-
-    fn words() -> Vec<AtomicU64> {
-        (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect()
-    }
+    use regatta_testkit::counters::arena;
+    use std::thread;
 
     /// Every interleaving of what is done under a lock: of an owner that submits, collects and
     /// waits, and of helpers that take a task and leave its result.
     #[test]
     fn an_owner_that_waits_is_woken_for_every_result() {
-        let words = words();
-        let arena = Arena::create(&words, 1);
+        let arena = arena(1);
         let (mut woken, mut refused) = (0, 0);
         for seed in 0..SEEDS {
             let (tally, mut dice) = (Tally::Owned(arena.slot(0)), Dice::new(seed));
@@ -178,8 +174,7 @@ mod tests {
     #[test]
     fn helpers_take_tasks_as_soon_as_they_are_free() {
         const PATIENCE: Duration = Duration::from_secs(60);
-        let words = words();
-        let arena = Arena::create(&words, 1);
+        let arena = arena(1);
         let tally = Tally::Striped(arena.slot(0));
         let tasks: Tasks<u64, u64> = Tasks::new(1000).unwrap();
         thread::scope(|scope| {

@@ -4,10 +4,10 @@ use crate::kit::{
     control::{BatchRules, Batching, PoolRules, PoolSize},
     line::threads::BatchSize,
 };
-use regatta_metrics::{Arena, Counter, Dial};
+use regatta_metrics::{Counter, Dial};
 use regatta_op::Outbox;
 use regatta_origin::NoLog;
-use std::sync::atomic::AtomicU64;
+use regatta_testkit::counters::arena;
 
 /// Stations that a connection with these operations passes. Each operation is offered where the
 /// last one was completed; a stage performs what it does not leave.
@@ -101,8 +101,7 @@ fn pool(size: Option<PoolSize>, batching: Option<Batching>) -> Pool {
 
 #[test]
 fn a_pool_grows_while_many_wait_and_shrinks_while_nobody_does() {
-    let words: Vec<AtomicU64> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
-    let arena = Arena::create(&words, 1);
+    let arena = arena(1);
     let tally = Tally::Striped(arena.slot(0));
     let pool = pool(Some(PoolSize::new(RULES, 0)), None);
     let look = |queue| pool.look(queue, tally, &NoLog);

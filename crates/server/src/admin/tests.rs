@@ -1,6 +1,7 @@
 //! Tests of answers, and of the hosts that get them.
 use super::*;
 use regatta_metrics::{Arena, Counter, Slot, Tally};
+use regatta_testkit::counters::arena;
 use serde_json::Value;
 use std::{
     net::{TcpListener, TcpStream},
@@ -10,8 +11,7 @@ use std::{
 
 /// A server that has not started its three workers, the second with two slots.
 fn server() -> (Arena<'static>, About) {
-    let words: Vec<AtomicU64> = (0..Arena::words(4)).map(|_| AtomicU64::new(0)).collect();
-    let arena = Arena::create(words.leak(), 4);
+    let arena = arena(4);
     arena.set_server(4_193_999, 1_700_000_000_000, "sped");
     arena.set_generation(1);
     let about = About {

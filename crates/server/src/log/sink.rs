@@ -467,8 +467,7 @@ impl LogSink<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use regatta_metrics::Arena;
-    use std::sync::atomic::AtomicU64;
+    use regatta_testkit::counters::arena;
 
     #[test]
     fn faults_that_are_not_said_are_counted() {
@@ -480,8 +479,7 @@ mod tests {
 
     #[test]
     fn a_torn_line_is_ended_before_the_next_one() {
-        let words: Vec<_> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
-        let arena = Arena::create(&words, 1);
+        let arena = arena(1);
         let errors = ErrorLog::open(Destination::Off, None, None).expect("off cannot fail");
         let options = AccessLogOptions {
             destination: Destination::Path("/dev/null".into()),

@@ -6,6 +6,7 @@ use regatta_http::h1::HeadFault;
 use regatta_metrics::{Arena, Counter, SlotView, Tally};
 use regatta_op::{Now, Tick};
 use regatta_origin::{FileFault, Log, Peer, Record, Refusal, ReplyOutcome, Wanted};
+use regatta_testkit::counters::arena;
 use std::{
     fs::{self, File},
     io::Read,
@@ -16,14 +17,8 @@ use std::{
     },
     path::Path,
     process::Command,
-    sync::atomic::AtomicU64,
     thread,
 };
-
-fn arena() -> Arena<'static> {
-    let words = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
-    Arena::create(words.leak(), 1)
-}
 
 fn record() -> Record<'static> {
     Record {
@@ -307,7 +302,7 @@ fn formats_have_names() {
 #[test]
 fn a_buffer_is_written_when_full_old_or_flushed() {
     let folder = Folder::new("buffer");
-    let (path, arena) = (folder.join("access"), arena());
+    let (path, arena) = (folder.join("access"), arena(1));
     let sink = sink(&arena, &path, &folder.join("error"));
     let written = || fs::metadata(&path).unwrap().len();
 
@@ -347,7 +342,7 @@ fn a_buffer_is_written_when_full_old_or_flushed() {
 fn a_log_that_is_dropped_writes_first() {
     let folder = Folder::new("drop");
     let path = folder.join("access");
-    let sink = sink(&arena(), &path, &folder.join("error"));
+    let sink = sink(&arena(1), &path, &folder.join("error"));
     sink.record(&record());
     drop(sink);
     assert_eq!(fs::read_to_string(&path).unwrap(), line(Format::Combined, &record()));
@@ -356,7 +351,7 @@ fn a_log_that_is_dropped_writes_first() {
 #[test]
 fn off_wants_nothing() {
     let folder = Folder::new("off");
-    let arena = arena();
+    let arena = arena(1);
     let control = arena.view().control();
     let errors = ErrorLog::open(Destination::from("off"), None, None).unwrap();
     errors.note(messages::FILE_FAULT, format_args!("unheard"));
@@ -376,7 +371,7 @@ fn off_wants_nothing() {
 #[test]
 fn a_new_generation_opens_the_file_anew() {
     let folder = Folder::new("reopen");
-    let (path, old, arena) = (folder.join("access"), folder.join("access.1"), arena());
+    let (path, old, arena) = (folder.join("access"), folder.join("access.1"), arena(1));
     let sink = sink(&arena, &path, &folder.join("error"));
     sink.record(&record());
     fs::rename(&path, &old).unwrap();
@@ -397,7 +392,7 @@ fn a_file_that_cannot_be_opened_anew_stays_in_use_and_is_reported() {
     let folder = Folder::new("stay");
     let below = folder.join("below");
     fs::create_dir(&below).unwrap();
-    let (path, moved, arena) = (below.join("access"), folder.join("moved"), arena());
+    let (path, moved, arena) = (below.join("access"), folder.join("moved"), arena(1));
     let sink = sink(&arena, &path, &folder.join("error"));
     fs::rename(&below, &moved).unwrap();
     arena.control().reopen_logs();
@@ -413,7 +408,7 @@ fn a_file_that_cannot_be_opened_anew_stays_in_use_and_is_reported() {
 #[test]
 fn a_full_disk_drops_lines_counts_them_and_is_reported_once() {
     let folder = Folder::new("full");
-    let (disk, arena) = (folder.join("disk"), arena());
+    let (disk, arena) = (folder.join("disk"), arena(1));
     symlink("/dev", &disk).unwrap();
     let path = disk.join("full");
     let sink = sink(&arena, &path, &folder.join("error"));
@@ -451,7 +446,7 @@ fn beside_each_other(arena: &Arena<'static>, path: &Path, errors: &Path) -> (Acc
 fn lines_of_units_are_whole_in_one_file_also_when_it_is_opened_anew() {
     const UNITS: usize = 8;
     const LINES: usize = 2_000;
-    let (folder, arena) = (Folder::new("units"), arena());
+    let (folder, arena) = (Folder::new("units"), arena(1));
     let (path, old) = (folder.join("access"), folder.join("access.1"));
     let (log, errors) = beside_each_other(&arena, &path, &folder.join("error"));
     let unit = |unit: usize| {
@@ -494,7 +489,7 @@ fn lines_of_units_are_whole_in_one_file_also_when_it_is_opened_anew() {
 
 #[test]
 fn a_unit_that_says_nothing_does_not_keep_the_lines_of_another() {
-    let (folder, arena) = (Folder::new("beside"), arena());
+    let (folder, arena) = (Folder::new("beside"), arena(1));
     let path = folder.join("access");
     let (log, errors) = beside_each_other(&arena, &path, &folder.join("error"));
     let unit = || log.sink(Tally::Owned(arena.slot(0)), arena.view().control(), errors.clone());
@@ -509,7 +504,7 @@ fn a_unit_that_says_nothing_does_not_keep_the_lines_of_another() {
 
 #[test]
 fn a_full_disk_drops_the_lines_of_all_units_and_is_reported_once() {
-    let (folder, arena) = (Folder::new("full-units"), arena());
+    let (folder, arena) = (Folder::new("full-units"), arena(1));
     let disk = folder.join("disk");
     symlink("/dev", &disk).unwrap();
     let (log, errors) = beside_each_other(&arena, &disk.join("full"), &folder.join("error"));
@@ -556,7 +551,7 @@ fn nothing_is_cut_off_a_file_that_was_given() {
 #[test]
 fn a_pipe_that_nobody_empties_stops_no_worker_and_tears_no_line() {
     let folder = Folder::new("pipe");
-    let (path, arena) = (folder.join("pipe"), arena());
+    let (path, arena) = (folder.join("pipe"), arena(1));
     assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
     let fault = AccessLog::open(options(&path, Format::Combined)).unwrap_err();
     assert!(fault.to_string().contains("it is a pipe without a reader"), "{fault}");
@@ -655,7 +650,7 @@ fn what_cannot_be_opened_is_said_with_its_option() {
 fn messages_of_the_server_are_one_line_each() {
     let folder = Folder::new("error");
     let path = folder.join("error");
-    let arena = arena();
+    let arena = arena(1);
     let control = Some(arena.view().control());
     let log = ErrorLog::open(Destination::Path(path.clone()), None, control).unwrap();
     log.note(messages::DRAINING, format_args!("a \"Größe\"\n\x1b[2J\\ {}", "x".repeat(2000)));
@@ -692,7 +687,7 @@ fn messages_of_the_server_are_one_line_each() {
 #[test]
 fn faults_of_files_are_said_now_and_then() {
     let folder = Folder::new("faults");
-    let (path, arena) = (folder.join("error"), arena());
+    let (path, arena) = (folder.join("error"), arena(1));
     let control = arena.view().control();
     let errors = ErrorLog::open(Destination::Path(path.clone()), None, None).unwrap();
     let options = AccessLogOptions {

@@ -2,12 +2,12 @@
 use super::*;
 use regatta_metrics::{Arena, Counter, Dial, Gauge, Histogram, Slot, Tally};
 use regatta_sys::terminal::COLUMNS;
+use regatta_testkit::counters::arena;
 use serde_json::Value;
 use std::{
     env,
     io::{BufRead, BufReader, Read},
     process::{Child, ChildStdout, Command, Stdio, id},
-    sync::atomic::AtomicU64,
 };
 
 /// Variable by which a test, started once more, knows that it is the server.
@@ -281,8 +281,7 @@ fn busy(workers: usize) -> Server {
 
 /// Likewise, with stages in the first slots.
 fn staged(workers: usize, stages: &[&str]) -> Server {
-    let words: Vec<AtomicU64> = (0..Arena::words(workers)).map(|_| AtomicU64::new(0)).collect();
-    let arena = Arena::create(words.leak(), workers);
+    let arena = arena(workers);
     arena.set_server(4_193_999, 0, "shared-symped-b");
     for (slot, pid) in arena.slots().zip(4_194_000..) {
         slot.enter(pid);
@@ -364,8 +363,7 @@ fn a_screen_of_stages_fits_as_well() {
 
 #[test]
 fn the_slots_of_a_stage_are_one_row() {
-    let words: Vec<AtomicU64> = (0..Arena::words(5)).map(|_| AtomicU64::new(0)).collect();
-    let arena = Arena::create(words.leak(), 5);
+    let arena = arena(5);
     let server = Server::new(arena.view(), 1);
     for (slot, role) in arena.slots().zip(["accept", "read", "write", "write", "write"]) {
         slot.enter(1000);
@@ -451,8 +449,7 @@ fn helpers_are_shown_with_their_queue() {
 
 /// Totals of one counter.
 fn grown(counter: Counter, by: u64) -> Totals {
-    let words: Vec<AtomicU64> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
-    let arena = Arena::create(&words, 1);
+    let arena = arena(1);
     Tally::Owned(arena.slot(0)).add(counter, by);
     Totals::of(arena.view().slots())
 }
@@ -460,8 +457,7 @@ fn grown(counter: Counter, by: u64) -> Totals {
 /// systems.md §1.7: the cost of locks is shown for each worker, and the busiest workers are shown.
 #[test]
 fn the_busiest_are_shown_when_not_all_can_be() {
-    let words: Vec<AtomicU64> = (0..Arena::words(40)).map(|_| AtomicU64::new(0)).collect();
-    let arena = Arena::create(words.leak(), 40);
+    let arena = arena(40);
     let server = Server::new(arena.view(), 1);
     (0..40).for_each(|slot| arena.slot(slot).enter(1000 + u32::try_from(slot).unwrap()));
     let earlier = server.sample();
@@ -488,8 +484,7 @@ fn the_busiest_are_shown_when_not_all_can_be() {
 /// Workers that are gone have no row, and their counts are not lost.
 #[test]
 fn who_has_retired_is_counted_and_not_listed() {
-    let words: Vec<AtomicU64> = (0..Arena::words(3)).map(|_| AtomicU64::new(0)).collect();
-    let arena = Arena::create(words.leak(), 3);
+    let arena = arena(3);
     for (slot, pid) in arena.slots().zip(1000..) {
         slot.enter(pid);
         Tally::Owned(slot).add(Counter::Requests, 5);
@@ -511,8 +506,7 @@ fn who_has_retired_is_counted_and_not_listed() {
 /// Counters of a server keep growing while one generation of its workers follows another.
 #[test]
 fn totals_have_what_earlier_generations_counted() {
-    let words: Vec<AtomicU64> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
-    let arena = Arena::create(words.leak(), 1);
+    let arena = arena(1);
     let server = Server::new(arena.view(), 1);
     arena.slot(0).enter(1000);
     Tally::Owned(arena.slot(0)).add(Counter::Requests, 5);
@@ -526,8 +520,7 @@ fn totals_have_what_earlier_generations_counted() {
 /// of them serve.
 #[test]
 fn processes_are_workers_and_threads_are_threads() {
-    let words: Vec<AtomicU64> = (0..Arena::words(9)).map(|_| AtomicU64::new(0)).collect();
-    let arena = Arena::create(words.leak(), 9);
+    let arena = arena(9);
     arena.set_server(4_193_999, 0, "mt");
     for (slot, pid) in arena.slots().zip([7, 8, 9].into_iter().cycle()) {
         slot.enter(pid);

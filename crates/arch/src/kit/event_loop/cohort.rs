@@ -238,14 +238,12 @@ mod tests {
     use crate::kit::event_loop::schedule::{
         Case, check, check_frames, check_sealed, own_disk, run_all,
     };
-    use regatta_metrics::Arena;
-    use std::sync::atomic::AtomicU64;
+    use regatta_testkit::counters::arena;
 
     /// Lists which connections the visits of some rounds serve, and in which stage. Those served in
     /// `Receive` go to `Parse`.
     fn served(visits: Visits, rounds: usize) -> String {
-        let words: Vec<_> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
-        let arena = Arena::create(&words, 1);
+        let arena = arena(1);
         let tally = Tally::Owned(arena.slot(0));
         let mut cohort = Cohort::new(visits);
         let received = || Some(Left::Received(Vec::new()));
@@ -296,8 +294,7 @@ mod tests {
 
     #[test]
     fn who_leaves_is_taken_out_of_its_queue() {
-        let words: Vec<_> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
-        let arena = Arena::create(&words, 1);
+        let arena = arena(1);
         let tally = Tally::Owned(arena.slot(0));
         let mut cohort = Cohort::new(Visits { order: Order::Forward, most: 0 });
         cohort.offer(1, tally);

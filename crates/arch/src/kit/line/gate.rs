@@ -215,8 +215,7 @@ pub fn show(decided: &Decided, tally: Tally<'_>) {
 mod tests {
     use super::*;
     use crate::kit::control::{AgeRules, DirectRules, Multiclass};
-    use regatta_metrics::Arena;
-    use std::sync::atomic::AtomicU64;
+    use regatta_testkit::counters::arena;
 
     const RULES: GateRules = GateRules {
         requests_max: 0,
@@ -277,8 +276,7 @@ mod tests {
 
     #[test]
     fn what_is_decided_is_done_shown_and_told() {
-        let words: Vec<AtomicU64> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
-        let arena = Arena::create(&words, 1);
+        let arena = arena(1);
         let script =
             Script(vec![Decision::QueueMax(1), Decision::Rate { class: 1, milli_per_s: 500_000 }]);
         let rules = GateRules { first_milli: 1000, ..RULES };
@@ -310,8 +308,7 @@ mod tests {
 
     #[test]
     fn a_class_that_is_late_decides_before_lower_ones() {
-        let words: Vec<AtomicU64> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
-        let arena = Arena::create(&words, 1);
+        let arena = arena(1);
         let ages = AgeRules { target_ms: 1000, samples: 1, period_ms: 1000, weight_old_percent: 0 };
         let rules = DirectRules {
             ages,

@@ -5,7 +5,8 @@ use crate::kit::{
     queue::{Queue, Returns},
 };
 use regatta_metrics::{Arena, Counter, Gauge, Tally};
-use std::{collections::VecDeque, sync::atomic::AtomicU64, thread, time::Duration};
+use regatta_testkit::counters::arena;
+use std::{collections::VecDeque, thread, time::Duration};
 
 /// Queues of the second station, and parts.
 const PARTS: usize = 3;
@@ -18,10 +19,6 @@ impl Travels for Item {
     fn part(&self) -> usize {
         self.0 % PARTS
     }
-}
-
-fn words() -> Vec<AtomicU64> {
-    (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect()
 }
 
 /// A station of a poller and one of threads; two acceptors.
@@ -38,8 +35,7 @@ fn line(arena: Arena<'_>, spread: Spread) -> Line<'_, Item> {
 
 #[test]
 fn each_goes_to_one_queue_in_its_order() {
-    let words = words();
-    let arena = Arena::create(&words, 1);
+    let arena = arena(1);
     let tally = Tally::Striped(arena.slot(0));
     for spread in SPREADS {
         let line = line(arena, spread);
@@ -74,8 +70,7 @@ fn each_goes_to_one_queue_in_its_order() {
 fn none_is_lost_when_the_line_is_closed() {
     let (mut taken, mut left) = (0, 0);
     for seed in 0..SEEDS {
-        let words = words();
-        let arena = Arena::create(&words, 1);
+        let arena = arena(1);
         let tally = Tally::Striped(arena.slot(0));
         let mut dice = Dice::new(seed);
         let line = line(arena, SPREADS[dice.below(SPREADS.len())]);
@@ -109,8 +104,7 @@ fn none_is_lost_when_the_line_is_closed() {
 
 #[test]
 fn the_last_who_accepts_closes_the_line() {
-    let words = words();
-    let arena = Arena::create(&words, 1);
+    let arena = arena(1);
     let line = line(arena, Spread::Part);
     line.ended(1);
     assert_eq!([line.home(0).len(), line.home(1).len()], [0, 1]);
@@ -138,8 +132,7 @@ fn who_takes_turns_waits_for_all_of_a_batch() {
 /// Puts and takes are counted where they are done.
 #[test]
 fn what_waits_for_a_poller_is_counted() {
-    let words = words();
-    let arena = Arena::create(&words, 1);
+    let arena = arena(1);
     let line = line(arena, Spread::Part);
     line.put_all(0, &mut (0..5).map(Item).collect());
     let slot = arena.slot(0);

@@ -3,28 +3,23 @@ use super::{
     dice::{Dice, SEEDS},
     queue::{Queue, Returns},
 };
-use regatta_metrics::{Arena, Counter, Gauge, Tally};
+use regatta_metrics::{Counter, Gauge, Tally};
 use regatta_sys::{
     clock, hook,
     wait::{Interest, ready_now, ready_within},
 };
+use regatta_testkit::counters::arena;
 use std::{
     collections::VecDeque,
-    sync::atomic::AtomicU64,
     thread,
     time::{Duration, Instant},
 };
-
-fn words() -> Vec<AtomicU64> {
-    (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect()
-}
 
 #[test]
 fn a_queue_is_a_list_with_an_end() {
     let (mut taken, mut refused, mut left) = (0, 0, 0);
     for seed in 0..SEEDS {
-        let words = words();
-        let arena = Arena::create(&words, 1);
+        let arena = arena(1);
         let (tally, mut dice) = (Tally::Owned(arena.slot(0)), Dice::new(seed));
         let most = 1 + dice.below(8);
         let (queue, mut list, mut closed) = (Queue::new(most), VecDeque::new(), false);
@@ -95,8 +90,7 @@ fn a_queue_is_a_list_with_an_end() {
 /// The time that items wait grows while nothing is taken, and in the end is the same.
 #[test]
 fn waiting_is_counted_while_it_lasts() {
-    let words = words();
-    let arena = Arena::create(&words, 1);
+    let arena = arena(1);
     let (tally, queue) = (Tally::Owned(arena.slot(0)), Queue::new(4));
     let waited = || arena.slot(0).get(Counter::QueueWaitNs);
     let at = |ns| hook::set_time(ns, 0);
@@ -122,8 +116,7 @@ fn no_item_is_lost_among_threads() {
     const ITEMS: u64 = 2000;
     const TAKERS: usize = 4;
     const PATIENCE: Duration = Duration::from_secs(60);
-    let words = words();
-    let arena = Arena::create(&words, 1);
+    let arena = arena(1);
     let tally = Tally::Striped(arena.slot(0));
     for most in [1, 3, 5000] {
         let queue = Queue::new(most);
@@ -168,8 +161,7 @@ fn no_item_is_lost_among_threads() {
 fn batches_wake_as_many_as_there_is_something_for() {
     const PATIENCE: Duration = Duration::from_secs(60);
     for wakes_all in [false, true] {
-        let words = words();
-        let arena = Arena::create(&words, 1);
+        let arena = arena(1);
         let tally = Tally::Striped(arena.slot(0));
         let queue = Queue::new(100);
         let queue = if wakes_all { queue.waking_all() } else { queue };
@@ -207,8 +199,7 @@ fn batches_wake_as_many_as_there_is_something_for() {
 #[test]
 fn a_call_ends_a_wait_and_what_is_old_is_taken_back() {
     const PATIENCE: Duration = Duration::from_secs(60);
-    let words = words();
-    let arena = Arena::create(&words, 1);
+    let arena = arena(1);
     let tally = Tally::Striped(arena.slot(0));
     let queue = Queue::new(10);
     let begin = Instant::now();

@@ -8,6 +8,7 @@ use regatta_metrics::Arena;
 use regatta_op::{OpenFault, Tick};
 use regatta_origin::{Cache, CachingRules, Entry, Lookup, Representation};
 use regatta_sys::alloc_count::allocations;
+use regatta_testkit::counters::arena;
 use std::{
     sync::{
         Arc, Barrier, Mutex, Weak,
@@ -38,11 +39,10 @@ struct World {
 
 impl World {
     fn new(rules: &CachingRules) -> Self {
-        let words: Vec<_> = (0..Arena::words(THREADS)).map(|_| AtomicU64::new(0)).collect();
         Self {
             rig: Rig::new(BOTH[0], rules.clone()),
             cache: ThreadCache::new(rules, 7),
-            arena: Arena::create(Vec::leak(words), THREADS),
+            arena: arena(THREADS),
             known: Mutex::default(),
         }
     }
