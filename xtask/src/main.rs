@@ -5,8 +5,7 @@ mod command;
 mod dashboard;
 mod environment;
 #[cfg(test)]
-#[path = "../folder.rs"]
-mod folder;
+use regatta_testkit::folder;
 mod fuzz;
 mod generate;
 mod memory;

@@ -4,8 +4,7 @@
 //! kill that many for each kind of lock and each number of processes. The wait of the others is
 //! then bounded by [`WAIT_MAX`]; otherwise the numbers are small and the bound is [`PATIENCE`].
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-#[path = "../../../xtask/folder.rs"]
-mod folder;
+use regatta_testkit::folder;
 
 use regatta_arch::kit::shared_cache::{CacheRegion, Locking, SharedCache};
 use regatta_metrics::{Arena, Counter, Tally};

@@ -1,8 +1,7 @@
 //! Event loop, or scheduler of user threads, over real sockets and files, in the test's thread.
 //! Tests the bytes that it takes from a peer, and the number of its allocations.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-#[path = "../../../xtask/folder.rs"]
-mod folder;
+use regatta_testkit::folder;
 
 use regatta_arch::{
     WorkerLog,

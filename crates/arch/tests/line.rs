@@ -1,7 +1,6 @@
 //! Pipelines over real sockets and files: connections travel through stages of pollers and threads.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-#[path = "../../../xtask/folder.rs"]
-mod folder;
+use regatta_testkit::folder;
 
 use regatta_arch::{
     drive::{FileCx, perform::Below},

@@ -4,10 +4,7 @@
 //!
 //! Slow are injected faults, and the simulated disk once the page cache has lost the files.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-#[path = "../../../xtask/folder.rs"]
-mod folder;
 
-use folder::Folder;
 use regatta_arch::{
     ARCHITECTURES, Env, Share, find, kit::accept, options::Settings, releases::Releases,
 };
@@ -22,6 +19,7 @@ use regatta_sys::{
     simulated_disk::{self, Model},
     socket::{ListenSpec, listen, local_addr},
 };
+use regatta_testkit::folder::Folder;
 use rustix::fs::{Advice, fadvise};
 use std::{
     collections::HashMap,

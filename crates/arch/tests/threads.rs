@@ -3,10 +3,7 @@
 //! threads serves a protocol with several operations out at once. A process that is one such thread
 //! ends while others continue.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-#[path = "../../../xtask/folder.rs"]
-mod folder;
 
-use folder::Folder;
 use regatta_arch::{
     Driver, Env, Share, WorkError,
     kit::{accept, worker::NextRoot},
@@ -26,6 +23,7 @@ use regatta_sys::{
     clock, shm,
     socket::{ListenSpec, Steps, listen, local_addr},
 };
+use regatta_testkit::folder::Folder;
 use std::{
     fs,
     io::{Read, Write},

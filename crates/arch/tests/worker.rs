@@ -1,7 +1,6 @@
 //! A worker without an event loop, with a driver written here. The driver visits all connections,
 //! performs their operations at once, and retries those that would wait.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-use folder::Folder;
 use regatta_arch::{
     drive::{
         FileCx, Turn,
@@ -24,6 +23,7 @@ use regatta_sys::{
     socket::{ListenSpec, Mode, listen, local_addr},
 };
 use regatta_testkit::counters::arena;
+use regatta_testkit::folder::Folder;
 use std::{
     fs,
     io::{Read, Write},
@@ -40,8 +40,6 @@ static COUNTING: alloc_count::Counting = alloc_count::Counting;
 mod dice;
 #[path = "worker/exclusive.rs"]
 mod exclusive;
-#[path = "../../../xtask/folder.rs"]
-mod folder;
 #[path = "worker/passing.rs"]
 mod passing;
 

@@ -19,8 +19,7 @@ pub mod cli;
 pub mod env;
 pub mod experiment;
 #[cfg(test)]
-#[path = "../../../xtask/folder.rs"]
-mod folder;
+use regatta_testkit::folder;
 pub mod group;
 pub mod journal;
 pub mod knee;

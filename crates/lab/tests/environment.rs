@@ -2,14 +2,11 @@
 //! the disk and the programs that run inside: the usual harness has no `main` to become them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "../../../xtask/folder.rs"]
-mod folder;
-
-use folder::Folder;
 use regatta_lab_core::env::{
     Environment, Fault, Made, Place, Spec, child_main, clean, disklog, list,
     spec::{Cpu, Disk, Network, NetworkLayout, Pages, Profile},
 };
+use regatta_testkit::folder::Folder;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeSet;
 use std::fs;

@@ -7,8 +7,7 @@ pub mod bare;
 mod defaults;
 pub mod engine;
 #[cfg(test)]
-#[path = "../../../xtask/folder.rs"]
-mod folder;
+use regatta_testkit::folder;
 mod named;
 mod number;
 pub mod workload;

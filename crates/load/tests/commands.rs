@@ -2,16 +2,13 @@
 //! leaves the same bytes.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
-#[path = "../../../xtask/folder.rs"]
-mod folder;
-
-use folder::Folder;
 use regatta_load::workload::cli::{
     self, FromDirOptions, FromLogOptions, InspectOptions, NewOptions, What,
 };
 use regatta_load::workload::fault::{Fault, unwatched};
 use regatta_load::workload::report::Questions;
 use regatta_load::workload::sha256_hex;
+use regatta_testkit::folder::Folder;
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;

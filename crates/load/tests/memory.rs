@@ -1,12 +1,9 @@
 //! `from-log` on half a million lines that exist only while they are read, in bounded memory.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
-#[path = "../../../xtask/folder.rs"]
-mod folder;
-
-use folder::Folder;
 use regatta_load::workload::fault::unwatched;
 use regatta_load::workload::from_log::{Distilled, Rules, distil};
+use regatta_testkit::folder::Folder;
 use std::fs;
 use std::io::{BufReader, BufWriter, Write};
 use std::path::Path;

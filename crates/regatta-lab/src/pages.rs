@@ -25,8 +25,7 @@ fn offering(program: Command) -> Command {
 }
 
 #[cfg(test)]
-#[path = "../../../xtask/folder.rs"]
-mod folder;
+use regatta_testkit::folder;
 #[cfg(test)]
 #[path = "../../../xtask/skips.rs"]
 mod skips;

@@ -1,13 +1,11 @@
 //! The lab from outside: runs that end, continue, and are stopped.
 #![expect(clippy::unwrap_used, reason = "what a test needs and does not get fails it")]
 
-#[path = "../../../xtask/folder.rs"]
-mod folder;
 #[path = "../../../xtask/skips.rs"]
 mod skips;
 
-use folder::Folder;
 use regatta_testkit::executables;
+use regatta_testkit::folder::Folder;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use skips::skip;

@@ -2,13 +2,11 @@
 //! SIGKILL, SIGINT and SIGTERM at 20 moments.
 #![expect(clippy::unwrap_used, reason = "what a test needs and does not get fails it")]
 
-#[path = "../../../xtask/folder.rs"]
-mod folder;
 #[path = "../../../xtask/skips.rs"]
 mod skips;
 
-use folder::Folder;
 use regatta_lab_core::env::list;
+use regatta_testkit::folder::Folder;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use skips::skip;

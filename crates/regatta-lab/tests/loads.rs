@@ -1,8 +1,7 @@
 //! The commands `load`, `workload` and `null` from outside: output, end, and leftovers.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
-#[path = "../../../xtask/folder.rs"]
-mod folder;
+use regatta_testkit::folder;
 
 use serde_json::Value;
 use std::{

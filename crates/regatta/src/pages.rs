@@ -80,8 +80,7 @@ fn entry(page: &mut Roff, spec: &OptionSpec) {
 }
 
 #[cfg(test)]
-#[path = "../../../xtask/folder.rs"]
-mod folder;
+use regatta_testkit::folder;
 #[cfg(test)]
 #[path = "../../../xtask/skips.rs"]
 mod skips;

@@ -7,8 +7,7 @@ pub mod config;
 pub mod explain;
 mod findings;
 #[cfg(test)]
-#[path = "../../../xtask/folder.rs"]
-mod folder;
+use regatta_testkit::folder;
 mod front;
 mod full;
 mod given;

@@ -1,14 +1,12 @@
 //! The access log between processes, and its cost.
-#[path = "../../../xtask/folder.rs"]
-mod folder;
 
-use folder::Folder;
 use regatta_arch::WorkerLog;
 use regatta_metrics::{Arena, Tally};
 use regatta_origin::{Log, Record, ReplyOutcome};
 use regatta_server::log::{AccessLog, AccessLogOptions, Destination, ErrorLog, Format, LogSink};
 use regatta_sys::alloc_count;
 use regatta_testkit::counters::arena;
+use regatta_testkit::folder::Folder;
 use std::{
     collections::HashMap,
     env, fs,

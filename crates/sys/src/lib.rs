@@ -25,8 +25,7 @@ pub mod exec;
 pub mod fiber;
 mod file;
 #[cfg(test)]
-#[path = "../../../xtask/folder.rs"]
-mod folder;
+use regatta_testkit::folder;
 pub mod groups;
 pub mod guarded;
 pub mod hook;

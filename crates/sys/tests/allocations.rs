@@ -1,9 +1,6 @@
 //! Work on every request allocates nothing.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-#[path = "../../../xtask/folder.rs"]
-mod folder;
 
-use folder::Folder;
 use regatta_op::{Codings, OpenReq, Opened, Outbox, ReadReq, Segment};
 use regatta_sys::{
     OpenRules, Root,
@@ -15,6 +12,7 @@ use regatta_sys::{
     uring::{DiskOp, Finished, Ring},
     wait::{Epoll, Interest, Poll, Poller, Select, Trigger},
 };
+use regatta_testkit::folder::Folder;
 use std::{
     fs,
     io::{Read, Write},

@@ -1,9 +1,6 @@
 //! Crews of real processes. A program of its own, with one thread: the usual harness has several.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-#[path = "../../../xtask/folder.rs"]
-mod folder;
 
-use folder::Folder;
 use regatta_op::{OpenReq, Opened};
 use regatta_sys::{
     OpenRules, Root, StaticFile,
@@ -12,6 +9,7 @@ use regatta_sys::{
     process::{Child, Exit, clone_worker},
     signal::Signal,
 };
+use regatta_testkit::folder::Folder;
 use rustix::io::fcntl_dupfd_cloexec;
 use std::{
     fs::{self, File},

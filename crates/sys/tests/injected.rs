@@ -1,9 +1,6 @@
 //! Under every fault that can be injected, each byte arrives once and in order.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-#[path = "../../../xtask/folder.rs"]
-mod folder;
 
-use folder::Folder;
 use regatta_op::{Codings, File, OpenReq, Opened, Outbox, ReadReq, Segment};
 use regatta_sys::{
     OpenRules, Resident, Root, StaticFile, by_nowait,
@@ -12,6 +9,7 @@ use regatta_sys::{
     socket::{AcceptFault, Connection, ListenSpec, Mode, accept, accept_fault, listen, local_addr},
     wait::{Epoll, Interest, Poller, Trigger},
 };
+use regatta_testkit::folder::Folder;
 use std::{
     fs,
     io::{ErrorKind, Read, Write},

@@ -1,11 +1,8 @@
 //! Bytes over real connections: the content of the outbox arrives, one call at a time.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-#[path = "../../../xtask/folder.rs"]
-mod folder;
 #[path = "../../../xtask/skips.rs"]
 mod skips;
 
-use folder::Folder;
 use regatta_op::{Codings, Fault, File, OpenReq, Opened, Outbox, Segment};
 use regatta_sys::{
     OpenRules, Root, SEND_SLICES_MAX, SendCall, StaticFile, fault, open_below, recv, recv_now,
@@ -16,6 +13,7 @@ use regatta_sys::{
         wait_max,
     },
 };
+use regatta_testkit::folder::Folder;
 use rustix::net::sockopt;
 use std::{
     fs,

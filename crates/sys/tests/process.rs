@@ -1,9 +1,6 @@
 //! Forked workers. A program of its own, with one thread: the usual harness has several.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-#[path = "../../../xtask/folder.rs"]
-mod folder;
 
-use folder::Folder;
 use regatta_sys::{
     Bell, Root,
     fiber::{self, Guard, STACK_BYTES_MIN, Stacks, has_light_guards},
@@ -14,6 +11,7 @@ use regatta_sys::{
     simulated_disk::{self, Model},
     wait::{Interest, Poll, Poller},
 };
+use regatta_testkit::folder::Folder;
 use std::{
     fs,
     io::{self, ErrorKind, Write as _},

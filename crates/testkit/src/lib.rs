@@ -1,8 +1,9 @@
 //! Helpers of tests that need more than their own crate: both programs, executable files,
-//! counters, and rules that both command lines keep.
+//! directories, counters, and rules that both command lines keep.
 #![forbid(unsafe_code)]
 
 pub mod commands;
 pub mod counters;
 pub mod executables;
+pub mod folder;
 pub mod programs;

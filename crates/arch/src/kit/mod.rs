@@ -16,8 +16,7 @@ pub mod event_loop;
 mod every_cache;
 pub mod fibers;
 #[cfg(test)]
-#[path = "../../../../xtask/folder.rs"]
-pub(crate) mod folder;
+pub(crate) use regatta_testkit::folder;
 pub mod helper_processes;
 pub mod helper_threads;
 pub mod helpers;

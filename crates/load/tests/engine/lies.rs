@@ -1,10 +1,10 @@
 //! Servers that lie, fail and keep silent: each is found out, and counted as what it is.
 
-use crate::folder::Folder;
 use crate::server::{Answer, Asked, Server};
 use crate::{closed, load, ms, open, options, try_load};
 use regatta_load::engine::{Fate, LoadOptions, Model, Outcome, Stamp, Verify};
 use regatta_load::workload::content::Content;
+use regatta_testkit::folder::Folder;
 use std::time::Duration;
 
 const TARGET: &str = "/file_set/dir00000/class1_3";

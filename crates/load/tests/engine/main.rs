@@ -1,8 +1,6 @@
 //! The load generator against servers whose answers are known, because they are scripted here.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
-#[path = "../../../../xtask/folder.rs"]
-mod folder;
 mod laws;
 mod lies;
 mod models;
@@ -12,8 +10,8 @@ mod server;
 #[path = "../../../../xtask/skips.rs"]
 mod skips;
 
-use folder::Folder;
 use regatta_load::engine::{LoadOptions, Model, Outcome, Plan, Rate, Watch, perform};
+use regatta_testkit::folder::Folder;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 

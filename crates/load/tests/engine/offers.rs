@@ -1,11 +1,11 @@
 //! What a workload wants: taken up where the options leave it open, and done.
 
-use crate::folder::Folder;
 use crate::server::{Answer, Server};
 use crate::{closed, load, ms, open, options, try_load};
 use regatta_load::engine::{Fate, LoadOptions, Model, Plan, Rate, Taken, Verify, parse_alter};
 use regatta_load::workload::cli::{self, FromDirOptions, NewOptions};
 use regatta_load::workload::fault::unwatched;
+use regatta_testkit::folder::Folder;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;

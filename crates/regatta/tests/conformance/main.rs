@@ -36,8 +36,7 @@ mod faults;
 mod fibers;
 mod fields;
 mod flash;
-#[path = "../../../../xtask/folder.rs"]
-mod folder;
+use regatta_testkit::folder;
 mod framing;
 mod harness;
 mod hosts;

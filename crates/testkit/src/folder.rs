@@ -1,4 +1,4 @@
-//! Directories of tests, of every crate.
+//! Directories of tests.
 
 use std::fs;
 use std::ops::Deref;
@@ -10,10 +10,15 @@ static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// An empty directory of one test, removed when it ends.
 #[derive(Debug)]
-pub(crate) struct Folder(PathBuf);
+pub struct Folder(PathBuf);
 
 impl Folder {
-    pub(crate) fn new(name: &str) -> Self {
+    /// Makes a directory whose name has `name` in it.
+    ///
+    /// # Panics
+    /// It cannot be made.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("regatta-{name}-{}-{number}", std::process::id());
         let path = std::env::temp_dir().join(name);
