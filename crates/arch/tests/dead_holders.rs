@@ -4,7 +4,6 @@
 //! kill that many for each kind of lock and each number of processes. The wait of the others is
 //! then bounded by [`WAIT_MAX`]; otherwise the numbers are small and the bound is [`PATIENCE`].
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-use regatta_testkit::folder;
 
 use regatta_arch::kit::shared_cache::{CacheRegion, Locking, SharedCache};
 use regatta_metrics::{Arena, Counter, Tally};
@@ -18,6 +17,7 @@ use regatta_sys::{
     process::{Child, clone_worker},
     signal::Signal,
 };
+use regatta_testkit::folder;
 use std::{
     env, fs,
     os::fd::AsFd as _,

@@ -1,7 +1,6 @@
 //! Event loop, or scheduler of user threads, over real sockets and files, in the test's thread.
 //! Tests the bytes that it takes from a peer, and the number of its allocations.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-use regatta_testkit::folder;
 
 use regatta_arch::{
     WorkerLog,
@@ -32,7 +31,7 @@ use regatta_sys::{
     socket::{ListenSpec, Mode, listen, local_addr, segments_received},
     wait::{Epoll, Event, Interest, Poll, Poller, Select, Trigger},
 };
-use regatta_testkit::counters::arena;
+use regatta_testkit::{counters::arena, folder, waits::until};
 use rustix::net::SendFlags;
 use std::{
     cell::{Cell, RefCell},
@@ -287,11 +286,8 @@ fn requests_ahead_of_their_answers_stay_in_the_kernel() {
     let poller = Epoll::new(Trigger::Level).unwrap();
     serve((Server::Loop, poller), listener, (&site, &*folder.0, &NoLog), |arena| {
         let counter = |counter| arena.slot(0).get(counter);
-        let begin = Instant::now();
-        while counter(Counter::SendfileWouldBlock) == 0 {
-            assert!(begin.elapsed() < PATIENCE, "the large file does not fit the socket");
-            thread::sleep(Duration::from_millis(5));
-        }
+        let is_full = || counter(Counter::SendfileWouldBlock) > 0;
+        until(PATIENCE, "the large file does not fit the socket", is_full);
         let taken = counter(Counter::RecvBytes);
         let most = site.limits.head_bytes_max as u64;
         assert!(taken > 0 && taken <= most, "{taken} bytes taken");
@@ -345,12 +341,9 @@ fn short(poller: impl Poller, closes: bool) {
         ];
         let read = || all.map(|counter| arena.slot(0).get(counter));
         let closed = |count: u64| {
-            let begin = Instant::now();
             // `WaitChanges` is counted when the next wait ends.
-            while arena.slot(0).get(Counter::ConnectionsClosed) < count {
-                assert!(begin.elapsed() < PATIENCE, "{name}: it is closed");
-                thread::sleep(Duration::from_millis(1));
-            }
+            let are = || arena.slot(0).get(Counter::ConnectionsClosed) >= count;
+            until(PATIENCE, &format!("{name}: it is closed"), are);
         };
         let ask = || {
             let mut peer = BufReader::new(TcpStream::connect(address).unwrap());
@@ -590,11 +583,7 @@ fn what_is_behind_an_urgent_byte_is_read() {
             gate.shut.store(true, Release);
             peer.get_mut().write_all(b"GET /small HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
             assert_eq!(answer(&mut peer, true), SMALL_BYTES as u64);
-            let begin = Instant::now();
-            while !gate.waits.swap(false, Acquire) {
-                assert!(begin.elapsed() < PATIENCE, "the loop ends its round");
-                thread::sleep(Duration::from_millis(1));
-            }
+            until(PATIENCE, "the loop ends its round", || gate.waits.swap(false, Acquire));
             // All bytes are there when the loop receives next.
             peer.get_mut().write_all(b"GET /small HTTP/1.1\r\nHost: a\r\n").unwrap();
             rustix::net::send(peer.get_ref(), b"!", SendFlags::OOB).unwrap();
@@ -644,11 +633,8 @@ fn a_loop_that_fails_closes_its_connections() {
     let (listener, mut peer) = connect();
     let poller = Failing(Epoll::new(Trigger::Level).unwrap(), false);
     serve((Server::Fails, poller), listener, (&site, &*folder.0, &NoLog), |arena| {
-        let begin = Instant::now();
-        while arena.slot(0).get(Counter::ConnectionsClosed) == 0 {
-            assert!(begin.elapsed() < PATIENCE, "the connection is closed");
-            thread::sleep(Duration::from_millis(1));
-        }
+        let is_closed = || arena.slot(0).get(Counter::ConnectionsClosed) > 0;
+        until(PATIENCE, "the connection is closed", is_closed);
         assert_eq!(arena.slot(0).get(Counter::ConnectionsOpened), 1);
         assert_eq!(peer.read(&mut [0]).unwrap_or(0), 0);
     });

@@ -1,7 +1,5 @@
 //! Pipelines over real sockets and files: connections travel through stages of pollers and threads.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-use regatta_testkit::folder;
-
 use regatta_arch::{
     drive::{FileCx, perform::Below},
     kit::{
@@ -29,7 +27,7 @@ use regatta_sys::{
     socket::{ListenSpec, Mode, listen, local_addr},
     wait::{Epoll, Poller, Select, Trigger},
 };
-use regatta_testkit::counters::arena;
+use regatta_testkit::{counters::arena, folder, waits::until};
 use std::{
     fs,
     io::{BufRead, BufReader, ErrorKind, Read, Write},
@@ -37,7 +35,7 @@ use std::{
     os::fd::{AsFd, OwnedFd},
     sync::atomic::{AtomicU64, Ordering::Relaxed},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 #[global_allocator]
@@ -455,11 +453,7 @@ fn drains(shape: Shape) {
         let mut busy = connect(addresses[0]);
         ask(&mut busy, &["large"]);
         let sends = || arena.slot(WRITE).get(Counter::SendfileWouldBlock);
-        let since = Instant::now();
-        while sends() == 0 {
-            assert!(since.elapsed() < PATIENCE);
-            thread::sleep(Duration::from_millis(1));
-        }
+        until(PATIENCE, "the response does not fit the socket", || sends() > 0);
         arena.control().drain(clock::now().tick.0 + 60_000);
         // One of the accepting threads receives it, and informs the others.
         bell.ring();

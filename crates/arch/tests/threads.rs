@@ -23,7 +23,7 @@ use regatta_sys::{
     clock, shm,
     socket::{ListenSpec, Steps, listen, local_addr},
 };
-use regatta_testkit::folder::Folder;
+use regatta_testkit::{folder::Folder, waits::until};
 use std::{
     fs,
     io::{Read, Write},
@@ -108,11 +108,8 @@ impl Server {
 
     /// Waits until this many connections have been accepted.
     fn has_accepted(&self, connections: u64) {
-        let since = Instant::now();
-        while self.totals().get(Counter::AcceptOk) < connections {
-            assert!(since.elapsed() < PATIENCE, "accepted: {connections}");
-            thread::sleep(Duration::from_millis(1));
-        }
+        let have = || self.totals().get(Counter::AcceptOk) >= connections;
+        until(PATIENCE, &format!("accepted: {connections}"), have);
     }
 
     /// Drains for at most `ms`, and returns the time that it took.
@@ -291,11 +288,8 @@ fn deadlines_are_kept_by_threads_that_block() {
     get(&mut next, FILES[0]);
     let (_, took) = rest(&mut next);
     assert!(least(500).contains(&took), "{took:?}");
-    let since = Instant::now();
-    while server.totals().get(Counter::ClosedSendDeadline) == 0 {
-        assert!(since.elapsed() < PATIENCE / 2, "who does not read is cut off");
-        thread::sleep(Duration::from_millis(10));
-    }
+    let is_cut_off = || server.totals().get(Counter::ClosedSendDeadline) > 0;
+    until(PATIENCE / 2, "a peer that does not read is cut off", is_cut_off);
     let get = |counter| server.totals().get(counter);
     assert_eq!([get(Counter::ClosedHeadDeadline), get(Counter::ClosedIdleDeadline)], [1, 3]);
 }
@@ -374,12 +368,8 @@ fn an_idle_server_leaves_at_once_and_who_has_no_thread_waits_in_the_queue() {
 
 /// Waits until this many threads serve connections or wait for one.
 fn settles_at(server: &Server, threads: u64) {
-    let since = Instant::now();
-    while server.totals().gauge(Gauge::ThreadsOpen) != threads {
-        let open = server.totals().gauge(Gauge::ThreadsOpen);
-        assert!(since.elapsed() < PATIENCE / 2, "{open} threads, expected {threads}");
-        thread::sleep(Duration::from_millis(1));
-    }
+    let are = || server.totals().gauge(Gauge::ThreadsOpen) == threads;
+    until(PATIENCE / 2, &format!("{threads} threads"), are);
 }
 
 #[test]
@@ -470,11 +460,8 @@ fn threads_with_caches_of_their_own_forget_an_old_root() {
     let root = Root::open(&next).unwrap();
     NextRoot::send(&server.roots, 0, generation, root.as_fd(), b"").unwrap();
     server.env.bells[0].ring();
-    let since = Instant::now();
-    while server.env.first_slot(0).root_generation() != generation {
-        assert!(since.elapsed() < PATIENCE / 2, "the first thread takes the root");
-        thread::sleep(Duration::from_millis(1));
-    }
+    let has_it = || server.env.first_slot(0).root_generation() == generation;
+    until(PATIENCE / 2, "the first thread takes the root", has_it);
     for peer in &mut peers {
         write!(peer, "GET /small HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
         let (said, _) = rest(peer);
@@ -632,10 +619,8 @@ fn receives_beside(server: &Server) {
         thread::sleep(Duration::from_millis(300));
     }
     peer.write_all(&wire[2..]).unwrap();
-    while server.totals().get(Counter::Requests) < 3 {
-        assert!(since.elapsed() < PATIENCE, "what it asks for meanwhile is received");
-        thread::sleep(Duration::from_millis(1));
-    }
+    let are_received = || server.totals().get(Counter::Requests) >= 3;
+    until(PATIENCE, "what it asks for meanwhile is received", are_received);
     assert_eq!(server.totals().get(Counter::Replies), 0);
     exchange(&mut peer, &mut client, &mut wire.len(), 3);
 }

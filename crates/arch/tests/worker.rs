@@ -22,8 +22,7 @@ use regatta_sys::{
     Bell, OpenRules, Root, StaticFile, alloc_count, hook,
     socket::{ListenSpec, Mode, listen, local_addr},
 };
-use regatta_testkit::counters::arena;
-use regatta_testkit::folder::Folder;
+use regatta_testkit::{counters::arena, folder::Folder};
 use std::{
     fs,
     io::{Read, Write},

@@ -9,7 +9,7 @@ use regatta_sys::{
     process::{Child, Exit, clone_worker},
     signal::Signal,
 };
-use regatta_testkit::folder::Folder;
+use regatta_testkit::{folder::Folder, waits::eventually};
 use rustix::io::fcntl_dupfd_cloexec;
 use std::{
     fs::{self, File},
@@ -61,14 +61,6 @@ fn main() {
         println!("test {name} ... ok");
     }
     println!("test result: ok. {} passed; 0 failed; 0 ignored", tests.len());
-}
-
-fn eventually(what: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !what() {
-        assert!(start.elapsed() < Duration::from_secs(30), "never became so");
-        thread::sleep(Duration::from_millis(1));
-    }
 }
 
 /// True if a process sleeps: one that only takes a lock waits for it.

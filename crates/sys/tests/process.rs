@@ -11,7 +11,7 @@ use regatta_sys::{
     simulated_disk::{self, Model},
     wait::{Interest, Poll, Poller},
 };
-use regatta_testkit::folder::Folder;
+use regatta_testkit::{folder::Folder, waits::eventually};
 use std::{
     fs,
     io::{self, ErrorKind, Write as _},
@@ -75,15 +75,6 @@ const CONFINED: &str = "a_confined_worker_reaches_what_it_is_given";
 
 fn child(work: impl FnOnce() -> i32) -> Child {
     fork_worker::<OwnedFd>(&[], work).unwrap()
-}
-
-/// Waits until `what` is true; at most 30 s.
-fn eventually(what: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !what() {
-        assert!(start.elapsed() < Duration::from_secs(30), "never became so");
-        thread::sleep(Duration::from_millis(1));
-    }
 }
 
 fn is_running(pid: u32) -> bool {

@@ -1,5 +1,5 @@
 //! Helpers of tests that need more than their own crate: both programs, executable files,
-//! directories, counters, and rules that both command lines keep.
+//! directories, counters, waits, and rules that both command lines keep.
 #![forbid(unsafe_code)]
 
 pub mod commands;
@@ -7,3 +7,4 @@ pub mod counters;
 pub mod executables;
 pub mod folder;
 pub mod programs;
+pub mod waits;

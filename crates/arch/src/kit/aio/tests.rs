@@ -3,6 +3,7 @@ use super::*;
 use crate::{drive::perform, kit::folder};
 use regatta_op::{Codings, Fault, OpenReq, Opened};
 use regatta_sys::{OpenRules, Root, open_below};
+use regatta_testkit::waits::until;
 use std::{
     collections::HashSet,
     fs,
@@ -268,14 +269,6 @@ fn gated(limits: ThreadLimits) -> (Arc<Gate>, AioThreads) {
     (gate, AioThreads::with(limits, Box::new(move |req| own.perform(req))))
 }
 
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let since = Instant::now();
-    while !holds() {
-        assert!(since.elapsed() < PATIENCE, "{what}");
-        thread::sleep(Duration::from_millis(1));
-    }
-}
-
 #[test]
 fn reads_of_one_descriptor_are_made_one_after_another() {
     let folder = Folder::new();
@@ -284,7 +277,7 @@ fn reads_of_one_descriptor_are_made_one_after_another() {
     let mut requests: Vec<Request> =
         (0..6).map(|at| start(&aio, ReadReq::new(one.clone(), at, 1)).unwrap()).collect();
     requests.push(start(&aio, ReadReq::new(other.clone(), 0, 1)).unwrap());
-    until("both descriptors are read from", || gate.together.load(SeqCst) == 2);
+    until(PATIENCE, "both descriptors are read from", || gate.together.load(SeqCst) == 2);
     assert_eq!([aio.threads(), aio.in_flight()], [2, 7], "those that wait take no thread");
     gate.open.store(1, SeqCst);
     complete(&mut *aio.completions().unwrap(), &requests);
@@ -304,7 +297,7 @@ fn threads_are_started_up_to_their_number_and_end_when_they_are_idle() {
     let begin = || start(&aio, ReadReq::new(folder.file(), 0, 1));
     let requests: Vec<Request> = (0..9).map(|_| begin().unwrap()).collect();
     assert!(begin().is_err(), "there is room for nine");
-    until("all threads read", || gate.together.load(SeqCst) == 4);
+    until(PATIENCE, "all threads read", || gate.together.load(SeqCst) == 4);
     assert_eq!(aio.threads(), 4);
     gate.open.store(1, SeqCst);
     let mut completions = aio.completions().unwrap();
@@ -314,11 +307,11 @@ fn threads_are_started_up_to_their_number_and_end_when_they_are_idle() {
     let before = lock(&gate.threads).len();
     for _ in 0..5 {
         complete(&mut *completions, &[begin().unwrap()]);
-        until("it is idle again", || aio.in_flight() == 0);
+        until(PATIENCE, "it is idle again", || aio.in_flight() == 0);
         thread::sleep(Duration::from_millis(5));
     }
     assert_eq!((before, lock(&gate.threads).len()), (4, 4));
-    until("idle threads end", || aio.threads() == 0);
+    until(PATIENCE, "idle threads end", || aio.threads() == 0);
     complete(&mut *completions, &[begin().unwrap()]);
     assert_eq!(lock(&gate.threads).len(), 5, "one is started when there is something to do");
 }
@@ -330,12 +323,12 @@ fn what_is_given_up_before_it_is_begun_is_not_read() {
     let (gate, aio) = gated(ThreadLimits { threads_max: 1, ..LIMITS });
     let file = folder.file();
     let first = start(&aio, ReadReq::new(file.clone(), 0, 1)).unwrap();
-    until("the first is begun", || gate.together.load(SeqCst) == 1);
+    until(PATIENCE, "the first is begun", || gate.together.load(SeqCst) == 1);
     drop(start(&aio, ReadReq::new(file.clone(), 1, 1)).unwrap());
     let last = start(&aio, ReadReq::new(file, 2, 1)).unwrap();
     gate.open.store(1, SeqCst);
     complete(&mut *aio.completions().unwrap(), &[first, last]);
     let at: Vec<u64> = lock(&gate.begun).iter().map(|(_, at)| *at).collect();
     assert_eq!(at, [0, 2]);
-    until("nothing is in flight", || aio.in_flight() == 0);
+    until(PATIENCE, "nothing is in flight", || aio.in_flight() == 0);
 }
