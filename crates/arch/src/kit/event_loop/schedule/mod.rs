@@ -83,7 +83,7 @@ pub(crate) enum Waits {
 const WAITS: [Waits; 4] = [Waits::Epoll, Waits::EpollEdge, Waits::Poll, Waits::Select];
 
 /// Parameters of all schedules of a test.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Case {
     /// The name of the test.
     pub(crate) test: &'static str,
@@ -114,29 +114,12 @@ pub(crate) struct Case {
 
 impl Case {
     /// A loop that waits in any way, for a disk of its own.
-    pub(crate) const fn one(test: &'static str) -> Self {
-        let (waits, each) = (None, SEEDS / STRATEGIES);
-        let (shared, hangs, frames, sealed, slow) = (false, false, false, false, false);
-        let (fibers, steals, line, cohort) = (false, false, None, false);
-        Self {
-            test,
-            waits,
-            loops: 1,
-            shared,
-            hangs,
-            frames,
-            sealed,
-            slow,
-            fibers,
-            steals,
-            line,
-            cohort,
-            each,
-        }
+    pub(crate) fn one(test: &'static str) -> Self {
+        Self { test, loops: 1, each: SEEDS / STRATEGIES, ..Self::default() }
     }
 
     /// Like [`Self::one`], with several exchanges of each connection at once.
-    pub(crate) const fn frames(test: &'static str) -> Self {
+    pub(crate) fn frames(test: &'static str) -> Self {
         Self { frames: true, ..Self::one(test) }
     }
 
