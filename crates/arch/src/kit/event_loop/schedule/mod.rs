@@ -323,13 +323,9 @@ struct Scene<'s, 'a> {
     turns: Rules,
     crew: Option<(Crew, CacheRegion)>,
     stage: &'s Stage<'a>,
-    sealed: bool,
-    slow: bool,
-    fibers: bool,
+    case: Case,
     /// State of loops that connections go between.
     peers: Option<Peers>,
-    line: Option<Shape>,
-    cohort: bool,
     make: &'s Make<'s>,
 }
 
@@ -358,7 +354,7 @@ fn schedule(
         "{SEEDS_VARIABLE}={seed}..{} cargo test -p regatta-arch --lib -- {test} --nocapture",
         seed + 1
     );
-    let (people, about) = ((folder, addresses.as_slice()), (each, case.frames));
+    let (people, about) = ((folder, addresses.as_slice()), (each, case));
     let mut world = World::new(dice, replay, people, (arena, bells.as_slice()), accepts, about);
     if case.hangs {
         world.allow_failures();
@@ -366,9 +362,6 @@ fn schedule(
     if case.sealed {
         world.seal(seed);
     }
-    world.accepts_anytime = case.fibers;
-    world.steals = case.steals;
-    world.has_stages = case.line.is_some();
     let stage = Stage::new(world);
     let scene = Scene {
         seed,
@@ -384,12 +377,8 @@ fn schedule(
         turns,
         crew,
         stage: &stage,
-        sealed: case.sealed,
-        slow: case.slow,
-        fibers: case.fibers,
+        case,
         peers: case.steals.then(|| Peers::new(loops, true).unwrap()),
-        line: case.line,
-        cohort: case.cohort,
         make,
     };
     if loops == 1 {
@@ -467,7 +456,7 @@ impl Scene<'_, '_> {
                 tally,
                 log: &NoLog,
                 scratch,
-                links: if self.sealed { &links } else { self.links },
+                links: if self.case.sealed { &links } else { self.links },
             },
             slot,
             control: self.arena.control(),
@@ -480,7 +469,7 @@ impl Scene<'_, '_> {
         let member = shared.map(SharedCache::member);
         let setting = Setting { seed: self.seed, root: &self.folder.root, tally, member };
         let mut disk = (self.make)(&setting);
-        if self.slow {
+        if self.case.slow {
             disk = Box::new(Slow::new(disk, self.stage, me, self.seed));
         }
         let each = self.listeners.len() / if self.copies { self.bells.len() } else { 1 };
@@ -497,18 +486,18 @@ impl Scene<'_, '_> {
         }
         let poller = poller::RandomPoller::new(self.stage, me, self.seed, poller);
         let below = Below { root: &self.folder.root, rules: OpenRules::default() };
-        if self.fibers {
+        if self.case.fibers {
             let (worker, peers) =
                 (Worker::new(acceptor, around(&scratches[0])), self.peers.as_ref());
             return lives::run(self.seed, me, poller, worker, below, peers);
         }
-        if let Some(shape) = self.line {
+        if let Some(shape) = self.case.line {
             let what = (acceptor, self.turns, below);
             return stages::run(self.seed, shape, poller, what, &around, &scratches);
         }
         let worker = Worker::new(acceptor, around(&scratches[0]));
         let mut event_loop = EventLoop::new(poller, worker, self.turns, &mut *disk);
-        if self.cohort {
+        if self.case.cohort {
             let mut dice = Dice::new(self.seed ^ STAGES_STREAM);
             let order = [Order::Forward, Order::Backward, Order::Wave][dice.below(3)];
             event_loop = event_loop.by_stages(Visits { order, most: dice.below(3) });

@@ -1,5 +1,6 @@
 //! Surroundings of the loops of a schedule: peers, time, master; and what must hold at each wait.
 use super::{
+    Case,
     folder::{BEGIN_NS, Folder, UNIX},
     peer::{Behaviour, Peer},
 };
@@ -194,14 +195,7 @@ pub(super) struct World<'a> {
     arena: Arena<'a>,
     bells: &'a [Bell],
     peers: Vec<Peer>,
-    /// Connections are sealed.
-    sealed: bool,
-    /// Loops accept without a notification.
-    pub(super) accepts_anytime: bool,
-    /// Connections go from loop to loop: what one opens another may close.
-    pub(super) steals: bool,
-    /// The loop is a pipeline: its stages have rounds and time-outs of their own.
-    pub(super) has_stages: bool,
+    case: Case,
     loops: Vec<LoopState>,
     shutdown: Shutdown,
     /// No false events are reported: an edge that was reported once is not reported again.
@@ -227,10 +221,10 @@ impl<'a> World<'a> {
         (folder, addresses): (&'a Folder, &'a [SocketAddr]),
         (arena, bells): (Arena<'a>, &'a [Bell]),
         rules: AcceptRules,
-        (listeners, frames): (usize, bool),
+        (listeners, case): (usize, Case),
     ) -> Self {
         let peers = 2 + dice.below(5);
-        let peers = (0..peers).map(|_| Peer::new(&mut dice, folder, addresses.len(), frames));
+        let peers = (0..peers).map(|_| Peer::new(&mut dice, folder, addresses.len(), case.frames));
         let peers = peers.collect();
         let side = |_| LoopState {
             rules,
@@ -262,10 +256,7 @@ impl<'a> World<'a> {
             arena,
             bells,
             peers,
-            sealed: false,
-            accepts_anytime: false,
-            steals: false,
-            has_stages: false,
+            case,
             loops: bells.iter().map(side).collect(),
             now: BEGIN_NS,
             moves: 0,
@@ -278,9 +269,13 @@ impl<'a> World<'a> {
         }
     }
 
+    /// Whether the loop is a pipeline: its stages have rounds and time-outs of their own.
+    const fn has_stages(&self) -> bool {
+        self.case.line.is_some()
+    }
+
     /// Seals all connections, with dice of their own.
     pub(super) fn seal(&mut self, seed: u64) {
-        self.sealed = true;
         (0..).zip(&mut self.peers).for_each(|(at, peer)| peer.seal(!seed << 8 | at));
     }
 
@@ -466,7 +461,8 @@ impl<'a> World<'a> {
         let AcceptRules { count, events_per_accept, connections_max, .. } = side.rules;
         let most = connections_max as u64;
         let open = self.open(me).max(slot.get(Counter::ConnectionsOpenMax));
-        self.must(self.steals || open <= most, || {
+        // What one loop opens another may close.
+        self.must(self.case.steals || open <= most, || {
             format!("{open} connections, and {most} may be open")
         });
         let marks = MARKS.map(|counter| slot.get(counter));
@@ -478,7 +474,8 @@ impl<'a> World<'a> {
         let each = if count == 0 { share } else { share.min(count.into()) };
         let may = runs.saturating_mul(each);
         let runs_free = side.ran && self.phase() == Phase::Run;
-        let anytime = self.accepts_anytime || self.phase() == Phase::Drain;
+        // User threads accept without a notification.
+        let anytime = self.case.fibers || self.phase() == Phase::Drain;
         self.must(anytime || accepted <= may && (runs > 0 || accepted == 0), || {
             format!("{accepted} accepted after {runs} notifications of {each} each")
         });
@@ -489,7 +486,7 @@ impl<'a> World<'a> {
         // After a hold-up each connection has one more turn before it expires.
         let turns = 1 + u64::from(side.began < self.now);
         let (spent, of) = (budgets - side.budgets, turns * (side.open + accepted));
-        self.must(self.steals || self.has_stages || spent <= of, || {
+        self.must(self.case.steals || self.has_stages() || spent <= of, || {
             format!("{spent} budgets spent in a round by {of} connections")
         });
         let (changed, changes) = (marks != side.marks, self.changes);
@@ -502,7 +499,7 @@ impl<'a> World<'a> {
         });
         let same =
             if side.pushed && !changed && changes == side.changes { side.same + 1 } else { 0 };
-        let most = if self.has_stages { 2 * SAME_MAX } else { SAME_MAX };
+        let most = if self.has_stages() { 2 * SAME_MAX } else { SAME_MAX };
         self.must(same <= most, || format!("{same} rounds for nothing"));
         let until = if pauses { side.began / MS + PAUSE_MS } else { side.paused_until };
         let open = self.open(me);
@@ -540,7 +537,7 @@ impl<'a> World<'a> {
     pub(super) fn close(mut self) -> Sums {
         let (mut sent, mut faultless) = (0, true);
         // One loop may close what another opens: then all balance together.
-        let beside = if self.steals { self.loops.len() } else { 1 };
+        let beside = if self.case.steals { self.loops.len() } else { 1 };
         for me in (0..self.loops.len()).step_by(beside) {
             let loops = me..me + beside;
             let get = |counter| self.sum(loops.clone(), counter);
@@ -560,11 +557,11 @@ impl<'a> World<'a> {
             self.must(get(Counter::AcceptCalls) == outcomes, || "accepts without outcome".into());
             let timed_out = self.loops[loops.clone()].iter().map(|side| side.timed_out);
             let waits = [get(Counter::WaitTimedOut), timed_out.sum::<u64>()];
-            self.must(self.has_stages || waits[0] == waits[1], || {
+            self.must(self.has_stages() || waits[0] == waits[1], || {
                 format!("waits that timed out: {waits:?}")
             });
             let bytes = get(Counter::SendBytes) + get(Counter::SendfileBytes);
-            self.must(self.sealed || get(Counter::BytesSent) == bytes, || {
+            self.must(self.case.sealed || get(Counter::BytesSent) == bytes, || {
                 "bytes sent that were not".into()
             });
             sent += bytes;
@@ -593,7 +590,7 @@ impl<'a> World<'a> {
         });
         let taken: u64 = self.peers.iter().map(Peer::brought).sum();
         // A sealed peer that has all its answers does not wait for the closing alert.
-        let whole = faultless && !self.sealed;
+        let whole = faultless && !self.case.sealed;
         self.must(taken == sent || !whole && taken < sent, || {
             format!("{sent} bytes sent, and {taken} taken")
         });
