@@ -160,8 +160,7 @@ fn a_slow_read_is_remembered_though_others_look_meanwhile() {
 #[test]
 fn what_did_not_change_is_opened_again_but_not_read() {
     let rig = Rig::new(Site::default());
-    let mut client = rig.connect();
-    client.feed(get("/ten.txt").as_bytes());
+    let mut client = rig.connect_with(get("/ten.txt").as_bytes());
     rig.pass(1_000);
     client.kinds.clear();
     client.feed(get("/ten.txt").as_bytes());
@@ -449,8 +448,7 @@ fn who_finds_no_descriptor_waits_for_one() {
     let rig = Rig::new(Site::default());
     let exhaust = || rig.faults.borrow_mut().insert(b"ten.txt".to_vec(), OpenFault::Exhausted);
     let ask = || {
-        let mut client = rig.connect();
-        client.feed(get("/ten.txt").as_bytes());
+        let client = rig.connect_with(get("/ten.txt").as_bytes());
         assert_eq!((client.waits_for(), client.output.len()), (Some(OpKind::Recv), 0));
         assert!(client.conn.tries_again() && !client.conn.awaits_request(b""));
         client
@@ -469,8 +467,7 @@ fn who_finds_no_descriptor_waits_for_one() {
     // It does not come.
     let rig = Rig::new(Site::default());
     rig.faults.borrow_mut().insert(b"ten.txt".to_vec(), OpenFault::Exhausted);
-    let mut client = rig.connect();
-    client.feed(get("/ten.txt").as_bytes());
+    let mut client = rig.connect_with(get("/ten.txt").as_bytes());
     for _ in 0..199 {
         client.expire(50, 0);
         assert_eq!(client.output.len(), 0);
@@ -481,14 +478,12 @@ fn who_finds_no_descriptor_waits_for_one() {
     assert_eq!(rig.opens.get(), 201);
     // Its client ends its half, or sends far too much: the answer comes now.
     for early in [Vec::new(), get("/").repeat(1_000).into_bytes()] {
-        let mut client = rig.connect();
-        client.feed(get("/ten.txt").as_bytes());
+        let mut client = rig.connect_with(get("/ten.txt").as_bytes());
         client.feed(&early);
         assert_eq!(client.statuses()[0], 503);
     }
     // Its client is gone.
-    let mut client = rig.connect();
-    client.feed(get("/ten.txt").as_bytes());
+    let mut client = rig.connect_with(get("/ten.txt").as_bytes());
     client.fail(Fault::Reset);
     assert_eq!(client.closed, Some(CloseReason::Reset));
 }
@@ -498,11 +493,7 @@ fn who_finds_no_descriptor_waits_for_one() {
 fn what_is_missing_waits_for_the_new_root() {
     let rig = Rig::new(Site::default());
     let replaced = || rig.faults.borrow_mut().insert(b"ten.txt".to_vec(), OpenFault::RootReplaced);
-    let ask = || {
-        let mut client = rig.connect();
-        client.feed(get("/ten.txt").as_bytes());
-        client
-    };
+    let ask = || rig.connect_with(get("/ten.txt").as_bytes());
     replaced();
     let mut client = ask();
     client.expire(50, 0);
@@ -566,8 +557,7 @@ fn the_cache_gives_up_descriptors_that_are_needed() {
     }
     assert_eq!(rig.cache.descriptors(), 40);
     rig.faults.borrow_mut().insert(b"ten.txt".to_vec(), OpenFault::Exhausted);
-    let mut client = rig.connect();
-    client.feed(get("/ten.txt").as_bytes());
+    let mut client = rig.connect_with(get("/ten.txt").as_bytes());
     assert_eq!((rig.cache.descriptors(), client.output.len()), (0, 0));
     rig.cache.check_invariants();
     rig.faults.borrow_mut().clear();
@@ -581,8 +571,7 @@ fn a_file_that_is_busy_is_waited_for() {
     let rig = Rig::new(Site::default());
     body(&rig, "/big.bin");
     rig.faults.borrow_mut().insert(b"ten.txt".to_vec(), OpenFault::Busy);
-    let mut client = rig.connect();
-    client.feed(get("/ten.txt").as_bytes());
+    let mut client = rig.connect_with(get("/ten.txt").as_bytes());
     assert!(client.expire(50, 0));
     assert_eq!((rig.cache.descriptors(), client.output.len()), (1, 0));
     rig.faults.borrow_mut().clear();
@@ -708,8 +697,7 @@ fn an_open_file_is_sent_as_what_it_is_now() {
     assert_eq!(file.holders(), 1, "the cache has let go of it");
     // No check happens if no bytes of the file are sent.
     new.truncate(10);
-    let mut client = rig.connect();
-    client.feed(b"HEAD /large.bin HTTP/1.1\r\nHost: a\r\n\r\n");
+    let mut client = rig.connect_with(b"HEAD /large.bin HTTP/1.1\r\nHost: a\r\n\r\n");
     assert!(!client.kinds.contains(&OpKind::Stat));
     client.feed(get("/ten.txt").as_bytes());
     client.kinds.clear();

@@ -35,15 +35,13 @@ fn who_ends_the_connection() {
             _ => 404,
         };
         check(&rig, &request, &Expected { status, fields: &fields, body: None });
-        let mut client = rig.connect();
-        client.feed(request.as_bytes());
+        let client = rig.connect_with(request.as_bytes());
         // A client that asked for the end and sent nothing more needs no lingering.
         let lasts = |client: &Client<'_>, kinds: &[OpKind]| client.kinds.ends_with(kinds);
         assert_eq!(lasts(&client, &[OpKind::Send, OpKind::Shut, OpKind::Close]), !goes_on);
         assert_eq!(client.closed.is_none(), *goes_on, "{head}");
         // A client that sends more after all might not get the answer without.
-        let mut client = rig.connect();
-        client.feed(format!("{request}GET / HTTP/1.1\r\n").as_bytes());
+        let client = rig.connect_with(format!("{request}GET / HTTP/1.1\r\n").as_bytes());
         assert_eq!(lasts(&client, &[OpKind::Send, OpKind::Shut, OpKind::Recv]), !goes_on, "{head}");
     }
 }
@@ -77,8 +75,7 @@ fn the_last_bytes_are_followed_by_shut() {
 fn the_last_request_of_a_connection_says_so() {
     let limits = Limits { requests_max: 2, ..Limits::default() };
     let rig = Rig::new(Site { limits, ..Site::default() });
-    let mut client = rig.connect();
-    client.feed(&TEN.repeat(3));
+    let mut client = rig.connect_with(&TEN.repeat(3));
     let fields: Vec<_> =
         client.responses(&[]).iter().map(|response| response.field("connection")).collect();
     assert_eq!(fields, [None, Some("close".into())]);
@@ -90,8 +87,7 @@ fn the_last_request_of_a_connection_says_so() {
 #[test]
 fn half_closed_peers_get_their_answers() {
     let rig = Rig::new(Site::default());
-    let mut client = rig.connect();
-    client.feed(&TEN.repeat(2));
+    let mut client = rig.connect_with(&TEN.repeat(2));
     client.end();
     assert_eq!(client.statuses(), [200, 200]);
     ends(&client, CloseReason::PeerClosed);
@@ -100,15 +96,13 @@ fn half_closed_peers_get_their_answers() {
 #[test]
 fn a_peer_that_leaves_too_early() {
     let rig = Rig::new(Site::default());
-    let mut client = rig.connect();
-    client.feed(b"GET / HT");
+    let mut client = rig.connect_with(b"GET / HT");
     client.end();
     ends(&client, CloseReason::PeerAborted);
     assert!(client.output.is_empty());
 
     let rig = Rig::new(Site::default());
-    let mut client = rig.connect();
-    client.feed(b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhel");
+    let mut client = rig.connect_with(b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhel");
     client.end();
     ends(&client, CloseReason::PeerAborted);
     assert_eq!(rig.count(Counter::RepliesCut), 1);
@@ -155,8 +149,7 @@ fn idle_connections_end_silently() {
 #[test]
 fn a_head_has_a_total_time() {
     let rig = Rig::new(Site::default());
-    let mut client = rig.connect();
-    client.feed(b"GET / HTTP/1.1\r\n");
+    let mut client = rig.connect_with(b"GET / HTTP/1.1\r\n");
     for _ in 0..9 {
         assert!(!client.expire(1_000, 0));
         client.feed(b"X: y\r\n"); // a byte now and then buys no time
@@ -173,8 +166,7 @@ fn a_head_has_a_total_time() {
 #[test]
 fn a_content_has_a_total_time() {
     let rig = Rig::new(Site::default());
-    let mut client = rig.connect();
-    client.feed(b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 50\r\n\r\n");
+    let mut client = rig.connect_with(b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 50\r\n\r\n");
     for _ in 0..9 {
         assert!(!client.expire(1_000, 0));
         client.feed(b"x");
@@ -220,8 +212,7 @@ fn bytes_in_the_kernel_are_not_cut_off_while_they_flow() {
     let site = || Site { deadlines: deadlines.clone(), ..Site::default() };
     // Idle after a large response: the kernel still has most of it.
     let rig = Rig::new(site());
-    let mut client = rig.connect();
-    client.feed(BIG);
+    let mut client = rig.connect_with(BIG);
     assert!(client.conn.is_idle());
     for window in 1..5 {
         assert!(!client.expire(1_000, 200_000 - window * 100));
@@ -231,8 +222,7 @@ fn bytes_in_the_kernel_are_not_cut_off_while_they_flow() {
     // Lingering after one.
     let limits = Limits { requests_max: 1, ..Limits::default() };
     let rig = Rig::new(Site { limits, ..site() });
-    let mut client = rig.connect();
-    client.feed(BIG);
+    let mut client = rig.connect_with(BIG);
     assert!(client.shut);
     for window in 1..5 {
         assert!(!client.expire(1_000, 200_000 - window * 100));
@@ -254,8 +244,7 @@ fn a_linger_shorter_than_a_window_asks_for_less() {
         let deadlines = Deadlines { linger_ms_max: 1_000, send_rate_min, ..Deadlines::default() };
         let limits = Limits { requests_max: 1, ..Limits::default() };
         let rig = Rig::new(Site { deadlines, limits, ..Site::default() });
-        let mut client = rig.connect();
-        client.feed(BIG);
+        let mut client = rig.connect_with(BIG);
         assert!(client.shut);
         let (mut queued, mut ms) = (u64::try_from(client.output.len()).unwrap(), 1_000);
         for (taken, flows) in taken.into_iter().zip(flows) {
@@ -273,8 +262,7 @@ fn a_linger_shorter_than_a_window_asks_for_less() {
 fn lingering_is_bounded_in_bytes() {
     let limits = Limits { linger_bytes_max: 1_000, ..Limits::default() };
     let rig = Rig::new(Site { limits, ..Site::default() });
-    let mut client = rig.connect();
-    client.feed(b"rubbish\n");
+    let mut client = rig.connect_with(b"rubbish\n");
     assert!(client.shut);
     client.feed(&[b'x'; 1_000]);
     assert_eq!(client.closed, None);
@@ -314,8 +302,7 @@ fn a_file_that_shrank_before_it_is_read_is_looked_for_again() {
     known.truncate(60);
     rig.put("shrinks.txt", &[8; 60]);
     let request = b"GET /shrinks.txt HTTP/1.1\r\nHost: a\r\n\r\n";
-    let mut client = rig.connect();
-    client.feed(&[&request[..], TEN, request].concat());
+    let mut client = rig.connect_with(&[&request[..], TEN, request].concat());
     let lens = client.responses(&[]).iter().map(|one| one.body.len()).collect::<Vec<_>>();
     assert_eq!((client.statuses(), lens), (vec![200; 3], vec![60, 10, 60]));
     assert_eq!((rig.count(Counter::ClosedTruncated), rig.count(Counter::RepliesCut)), (0, 0));
@@ -332,8 +319,7 @@ fn a_file_that_shrank_before_it_is_read_is_looked_for_again() {
 fn a_file_that_goes_on_shrinking_is_not_answered() {
     let rig = Rig::new(Site::default());
     rig.put("shrinks.txt", &[7; 100]).truncate(99);
-    let mut client = rig.connect();
-    client.feed(b"GET /shrinks.txt HTTP/1.1\r\nHost: a\r\n\r\n");
+    let client = rig.connect_with(b"GET /shrinks.txt HTTP/1.1\r\nHost: a\r\n\r\n");
     ends(&client, CloseReason::Truncated);
     assert!(client.output.is_empty());
     assert_eq!(rig.opens.get(), 3, "it was looked for three times");
@@ -347,8 +333,7 @@ fn a_file_that_goes_on_shrinking_is_not_answered() {
 fn draining_an_idle_connection() {
     // A request that was on its way is answered, and the response marked as the last.
     let rig = Rig::new(Site::default());
-    let mut client = rig.connect();
-    client.feed(TEN);
+    let mut client = rig.connect_with(TEN);
     client.drain();
     client.feed(TEN);
     let last = client.responses(&[]).pop().expect("a second response");
@@ -357,8 +342,7 @@ fn draining_an_idle_connection() {
     ends(&client, CloseReason::Drained);
     // Nothing comes: it closes when the time is up, and not before.
     let rig = Rig::new(Site::default());
-    let mut client = rig.connect();
-    client.feed(TEN);
+    let mut client = rig.connect_with(TEN);
     client.drain();
     assert!(!client.expire(200, 0));
     assert!(client.expire(100, 0));
@@ -403,8 +387,7 @@ fn draining_a_busy_connection() {
     ends(&client, CloseReason::Drained);
     // In a head: it is answered, and the response marked as the last.
     let rig = Rig::new(Site::default());
-    let mut client = rig.connect();
-    client.feed(b"GET /ten.txt HTTP/1.1\r\n");
+    let mut client = rig.connect_with(b"GET /ten.txt HTTP/1.1\r\n");
     client.drain();
     client.feed(b"Host: a\r\n\r\n");
     assert_eq!(client.responses(&[])[0].field("connection").as_deref(), Some("close"));
@@ -439,8 +422,7 @@ fn the_log_is_told() {
     let sent: u64 = records.iter().map(|records| records.sent_bytes).sum();
     assert_eq!(sent, client.output.len() as u64);
     // A head that takes its time, and one that is none.
-    let mut client = rig.connect();
-    client.feed(b"rubbish\n");
+    let client = rig.connect_with(b"rubbish\n");
     let records = rig.log.records.borrow().last().cloned().unwrap();
     assert_eq!((records.line.as_str(), records.status), ("  ", 400));
 }
@@ -484,8 +466,7 @@ fn the_log_is_told_why() {
         ("GET /".to_owned(), "head-deadline"),
         (request("Content-Length: 9\r\n") + "x", "content-deadline"),
     ] {
-        let mut client = rig.connect();
-        client.feed(text.as_bytes());
+        let mut client = rig.connect_with(text.as_bytes());
         client.expire(rig.site.deadlines.head_ms_max, 0);
         let records = rig.log.records.take();
         assert_eq!((records[0].status, records[0].refused), (408, Some(refused)), "{text:?}");
@@ -677,8 +658,7 @@ fn the_next_request_is_turned_away() {
     for (method, version, fields, has_body) in rows {
         let rig = Rig::new(Site::default());
         rig.log.on.set(true);
-        let mut client = rig.connect();
-        client.feed(TEN);
+        let mut client = rig.connect_with(TEN);
         client.feed(format!("{method} /ten.txt HT").as_bytes());
         let lookups = rig.count(Counter::CacheLookups);
         assert!(!client.turn_away(), "its `Recv` stays out");
@@ -733,8 +713,7 @@ fn a_request_that_waits_for_the_disk_is_turned_away() {
     }
     let rig = Rig::new(Site::default());
     rig.faults.borrow_mut().insert(b"ten.txt".to_vec(), OpenFault::Exhausted);
-    let mut held = rig.connect();
-    held.feed(TEN);
+    let mut held = rig.connect_with(TEN);
     assert_eq!(held.waits_for(), Some(OpKind::Recv), "it is to be tried again");
     assert!(held.turn_away());
     assert_eq!(held.statuses(), [503]);

@@ -15,16 +15,14 @@ const PIPELINE: &str = "GET /ten.txt HTTP/1.1\r\nHost: a\r\n\r\n\
 #[test]
 fn every_split_of_a_pipeline_gives_the_same() {
     let rig = Rig::new(Site::default());
-    let mut client = rig.connect();
-    client.feed(PIPELINE.as_bytes());
+    let client = rig.connect_with(PIPELINE.as_bytes());
     assert_eq!(client.closed, Some(CloseReason::Finished));
     let whole = client.output.clone();
     let statuses: Vec<_> = client.responses(&[1]).iter().map(|response| response.status).collect();
     assert_eq!(statuses, [200, 200, 404, 301, 206, 200]);
     for at in 1..PIPELINE.len() {
         let (first, second) = PIPELINE.as_bytes().split_at(at);
-        let mut client = rig.connect();
-        client.feed(first);
+        let mut client = rig.connect_with(first);
         client.feed(second);
         assert!(client.output == whole, "split at {at}");
         assert_eq!(client.closed, Some(CloseReason::Finished));
@@ -108,8 +106,8 @@ fn what_is_malformed_is_refused_and_ends_the_connection() {
         let fields = [("connection", "close"), ("x-content-type-options", "nosniff")];
         check(&rig, request, &Expected { status: *status, fields: &fields, body: None });
         // Later bytes are not parsed, and the response is not destroyed by a reset.
-        let mut client = rig.connect();
-        client.feed(format!("{request}GET /ten.txt HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
+        let mut client = rig
+            .connect_with(format!("{request}GET /ten.txt HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
         assert_eq!(client.statuses(), [*status], "{request}");
         assert!(client.shut);
         client.feed(b"GET /ten.txt HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -129,8 +127,8 @@ fn a_tunnel_is_refused_and_what_goes_into_it_is_not_looked_at() {
         let request = format!("{head}{fields}\r\n");
         let fields = [("connection", "close"), ("allow", "GET, HEAD, OPTIONS")];
         check(&rig, &request, &Expected { status: 405, fields: &fields, body: None });
-        let mut client = rig.connect();
-        client.feed(format!("{request}GET /ten.txt HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
+        let mut client = rig
+            .connect_with(format!("{request}GET /ten.txt HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
         assert_eq!(client.statuses(), [405], "{request}");
         assert!(client.shut);
         client.feed(b"\x16\x03\x01");
@@ -211,8 +209,7 @@ fn what_refuses_the_content_of_a_head_request_has_no_body() {
         [("x\r\n", 400), ("29\r\n0123456789012345678901234567890123456789", 413), ("1", 408)];
     for (content, status) in rows {
         let rig = with_drain(40);
-        let mut client = rig.connect();
-        client.feed(format!("{chunked}{content}").as_bytes());
+        let mut client = rig.connect_with(format!("{chunked}{content}").as_bytes());
         if client.output.is_empty() {
             client.expire(10_000, 0);
         }
@@ -220,8 +217,7 @@ fn what_refuses_the_content_of_a_head_request_has_no_body() {
         assert_eq!((response.status, client.shut), (status, true), "{content}");
         assert_ne!(response.field("content-length").as_deref(), Some("0"));
         // A malformed HEAD is answered with a body as ever.
-        let mut client = rig.connect();
-        client.feed(b"HEAD /ten.txt HTTP/1.1\r\n\r\n");
+        let client = rig.connect_with(b"HEAD /ten.txt HTTP/1.1\r\n\r\n");
         assert_eq!(client.statuses(), [400]);
     }
 }
@@ -249,8 +245,7 @@ fn expect_100_continue_gets_the_final_status() {
     }
     // HTTP/1.0 knows no expectations: the content comes.
     let rig = Rig::new(Site::default());
-    let mut client = rig.connect();
-    client.feed(request("GET", "1.0", "100-continue", 5).as_bytes());
+    let mut client = rig.connect_with(request("GET", "1.0", "100-continue", 5).as_bytes());
     assert!(client.output.is_empty());
     client.feed(b"hello");
     assert_eq!(client.statuses(), [200]);

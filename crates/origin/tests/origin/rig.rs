@@ -273,11 +273,16 @@ impl Rig {
         client
     }
 
+    /// A new connection whose peer sends `bytes`.
+    pub(crate) fn connect_with(&self, bytes: &[u8]) -> Client<'_> {
+        let mut client = self.connect();
+        client.feed(bytes);
+        client
+    }
+
     /// Sends `request` on a connection of its own: all that comes back.
     pub(crate) fn ask(&self, request: &str) -> Vec<u8> {
-        let mut client = self.connect();
-        client.feed(request.as_bytes());
-        client.output
+        self.connect_with(request.as_bytes()).output
     }
 }
 

@@ -444,8 +444,7 @@ fn nothing_below_a_protected_folder_is_sent_without_a_password() {
             let request =
                 get(&format!("/{path}")).replace("Accept:", "Accept-Encoding: br\r\nAccept:");
             // From the disk, and from memory.
-            let mut client = rig.connect();
-            client.feed(request.as_bytes());
+            let mut client = rig.connect_with(request.as_bytes());
             client.feed(request.as_bytes());
             for response in client.responses(&[]) {
                 let body = String::from_utf8_lossy(&response.body);
@@ -562,8 +561,7 @@ fn scripts_of_other_sites_read_every_error() {
     next.feed(request("").as_bytes());
     check(&next, 503);
     for (chunk, status) in [("x\r\n", 400), ("ffffff\r\n", 413), ("5\r\n", 408)] {
-        let mut client = rig.connect();
-        client.feed(request("Transfer-Encoding: chunked\r\n").as_bytes());
+        let mut client = rig.connect_with(request("Transfer-Encoding: chunked\r\n").as_bytes());
         client.feed(chunk.as_bytes());
         if status == 413 {
             client.feed(&[b'x'; 100_000]);
