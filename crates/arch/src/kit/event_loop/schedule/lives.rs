@@ -1,7 +1,9 @@
 //! User threads in the place of an event loop, with helpers that are played by dice.
 use super::{
     folder::{BEGIN_NS, Folder, UNIX},
-    listen, site, strategy,
+    listen,
+    poller::forwards,
+    site, strategy,
 };
 use crate::{
     drive::{
@@ -132,49 +134,11 @@ impl<P: fmt::Debug, F> fmt::Debug for Before<P, F> {
 }
 
 impl<P: Poller, F: FnMut(bool)> Poller for Before<P, F> {
-    fn name(&self) -> &'static str {
-        self.poller.name()
-    }
-
-    fn edge(&self) -> bool {
-        self.poller.edge()
-    }
-
-    fn add(&mut self, fd: BorrowedFd<'_>, key: u64, interest: Interest) -> io::Result<()> {
-        self.poller.add(fd, key, interest)
-    }
-
-    fn add_level(&mut self, fd: BorrowedFd<'_>, key: u64, interest: Interest) -> io::Result<()> {
-        self.poller.add_level(fd, key, interest)
-    }
-
-    fn add_listener(&mut self, fd: BorrowedFd<'_>, key: u64) -> io::Result<()> {
-        self.poller.add_listener(fd, key)
-    }
-
-    fn set(&mut self, fd: BorrowedFd<'_>, key: u64, interest: Interest) -> io::Result<()> {
-        self.poller.set(fd, key, interest)
-    }
-
-    fn remove(&mut self, fd: BorrowedFd<'_>) -> io::Result<()> {
-        self.poller.remove(fd)
-    }
-
-    fn forget(&mut self, fd: BorrowedFd<'_>) {
-        self.poller.forget(fd);
-    }
+    forwards!(poller);
 
     fn wait(&mut self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<usize> {
         (self.acts)(timeout.is_none_or(|time| !time.is_zero()));
         self.poller.wait(events, timeout)
-    }
-
-    fn len(&self) -> usize {
-        self.poller.len()
-    }
-
-    fn changes(&self) -> u64 {
-        self.poller.changes()
     }
 }
 

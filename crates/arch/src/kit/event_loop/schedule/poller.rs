@@ -22,6 +22,57 @@ const ROOMS: [usize; 3] = [1, 8 << 10, 200 << 10];
 /// Distinguishes the seed of their dice.
 const ROOMS_STREAM: u64 = 0x0072_6f6f_6d73;
 
+/// All functions of a poller but `wait`, passed on to the poller in a field.
+macro_rules! forwards {
+    ($inner:ident) => {
+        fn name(&self) -> &'static str {
+            self.$inner.name()
+        }
+
+        fn edge(&self) -> bool {
+            self.$inner.edge()
+        }
+
+        fn add(&mut self, fd: BorrowedFd<'_>, key: u64, interest: Interest) -> io::Result<()> {
+            self.$inner.add(fd, key, interest)
+        }
+
+        fn add_level(
+            &mut self,
+            fd: BorrowedFd<'_>,
+            key: u64,
+            interest: Interest,
+        ) -> io::Result<()> {
+            self.$inner.add_level(fd, key, interest)
+        }
+
+        fn add_listener(&mut self, fd: BorrowedFd<'_>, key: u64) -> io::Result<()> {
+            self.$inner.add_listener(fd, key)
+        }
+
+        fn set(&mut self, fd: BorrowedFd<'_>, key: u64, interest: Interest) -> io::Result<()> {
+            self.$inner.set(fd, key, interest)
+        }
+
+        fn remove(&mut self, fd: BorrowedFd<'_>) -> io::Result<()> {
+            self.$inner.remove(fd)
+        }
+
+        fn forget(&mut self, fd: BorrowedFd<'_>) {
+            self.$inner.forget(fd);
+        }
+
+        fn len(&self) -> usize {
+            self.$inner.len()
+        }
+
+        fn changes(&self) -> u64 {
+            self.$inner.changes()
+        }
+    };
+}
+pub(super) use forwards;
+
 /// A poller whose reports are random.
 pub(super) struct RandomPoller<'s, 'a, P> {
     stage: &'s Stage<'a>,

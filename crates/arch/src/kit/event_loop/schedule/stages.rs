@@ -1,6 +1,9 @@
 //! A pipeline in the place of an event loop: its stages have rounds of their own, in any order,
 //! before each wait of the one that accepts. All their pollers are one, which is random.
-use super::super::{EventLoop, LISTENERS};
+use super::{
+    super::{EventLoop, LISTENERS},
+    poller::forwards,
+};
 use crate::{
     drive::perform::Below,
     kit::{
@@ -337,50 +340,12 @@ impl<P: Poller> First<'_, '_, '_, P> {
 }
 
 impl<P: Poller> Poller for First<'_, '_, '_, P> {
-    fn name(&self) -> &'static str {
-        self.part.name()
-    }
-
-    fn edge(&self) -> bool {
-        self.part.edge()
-    }
-
-    fn add(&mut self, fd: BorrowedFd<'_>, key: u64, interest: Interest) -> io::Result<()> {
-        self.part.add(fd, key, interest)
-    }
-
-    fn add_level(&mut self, fd: BorrowedFd<'_>, key: u64, interest: Interest) -> io::Result<()> {
-        self.part.add_level(fd, key, interest)
-    }
-
-    fn add_listener(&mut self, fd: BorrowedFd<'_>, key: u64) -> io::Result<()> {
-        self.part.add_listener(fd, key)
-    }
-
-    fn set(&mut self, fd: BorrowedFd<'_>, key: u64, interest: Interest) -> io::Result<()> {
-        self.part.set(fd, key, interest)
-    }
-
-    fn remove(&mut self, fd: BorrowedFd<'_>) -> io::Result<()> {
-        self.part.remove(fd)
-    }
-
-    fn forget(&mut self, fd: BorrowedFd<'_>) {
-        self.part.forget(fd);
-    }
+    forwards!(part);
 
     fn wait(&mut self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<usize> {
         let patience = self.rounds().min(timeout.unwrap_or(WAIT_MAX));
         self.part.hub.borrow_mut().wait(patience)?;
         self.part.wait(events, timeout)
-    }
-
-    fn len(&self) -> usize {
-        self.part.len()
-    }
-
-    fn changes(&self) -> u64 {
-        self.part.changes()
     }
 }
 
