@@ -10,6 +10,10 @@ fn words(slots: usize) -> Vec<AtomicU64> {
     (0..Arena::words(slots)).map(|_| AtomicU64::new(0)).collect()
 }
 
+fn arena(slots: usize) -> Arena<'static> {
+    Arena::create(words(slots).leak(), slots)
+}
+
 fn values(words: &[AtomicU64]) -> Vec<u64> {
     words.iter().map(|word| word.load(SeqCst)).collect()
 }
@@ -54,8 +58,7 @@ fn what_is_tallied_is_read_back_and_nothing_else() {
 fn striped_tallies_lose_nothing() {
     const THREADS: usize = 4;
     const ROUNDS: u64 = 20_000;
-    let words = words(2);
-    let arena = Arena::create(&words, 2);
+    let arena = arena(2);
     let slots: Vec<Slot<'_>> = arena.slots().collect();
     thread::scope(|scope| {
         for thread in 0..THREADS {
@@ -102,8 +105,7 @@ fn reading_stores_nothing() {
 
 #[test]
 fn a_name_has_its_words_and_no_others() {
-    let words = words(1);
-    let arena = Arena::create(&words, 1);
+    let arena = arena(1);
     assert_eq!(arena.view().architecture(), "");
     let before = arena.view().control().drain_deadline_ms();
     arena.set_server(1, 2, &"x".repeat(100));
@@ -143,8 +145,7 @@ fn a_stage_has_its_name_and_its_dials() {
 
 #[test]
 fn a_reply_counts_once_in_each_grouping() {
-    let words = words(1);
-    let arena = Arena::create(&words, 1);
+    let arena = arena(1);
     let tally = Tally::Owned(arena.slot(0));
     for (status, bytes) in [(200, 0), (206, 2048), (304, 0), (404, 200), (405, 20), (503, 2 << 20)]
     {
@@ -168,8 +169,7 @@ fn a_reply_counts_once_in_each_grouping() {
 
 #[test]
 fn the_oldest_beat_is_told_until_another_worker_enters() {
-    let words = words(2);
-    let arena = Arena::create(&words, 2);
+    let arena = arena(2);
     let slot = arena.slot(0);
     assert_eq!(slot.oldest_beat(), None);
     // The largest number of a thread, and a machine that has run for a hundred years.
@@ -186,8 +186,7 @@ fn the_oldest_beat_is_told_until_another_worker_enters() {
 
 #[test]
 fn settling_a_dead_workers_slot_empties_its_gauges() {
-    let words = words(1);
-    let arena = Arena::create(&words, 1);
+    let arena = arena(1);
     let slot = arena.slot(0);
     slot.enter(7);
     slot.set_heartbeat_ms(99);
@@ -209,8 +208,7 @@ fn settling_a_dead_workers_slot_empties_its_gauges() {
 /// A retired worker stays marked until another starts in its place.
 #[test]
 fn a_worker_is_retired_until_the_next_one_starts() {
-    let words = words(2);
-    let arena = Arena::create(&words, 2);
+    let arena = arena(2);
     let retired = || arena.slots().map(|slot| slot.is_retired()).collect::<Vec<_>>();
     assert_eq!(retired(), [false, false]);
     arena.slot(0).enter(7);
@@ -226,8 +224,7 @@ fn a_worker_is_retired_until_the_next_one_starts() {
 /// Settles a process in which one unit opens what another closes.
 #[test]
 fn units_of_a_dead_process_are_settled_together() {
-    let words = words(2);
-    let arena = Arena::create(&words, 2);
+    let arena = arena(2);
     let slots = [arena.slot(0), arena.slot(1)];
     for gauge in Gauge::ALL {
         Tally::Owned(slots[1]).add(gauge.up(), 10);
@@ -244,8 +241,7 @@ fn units_of_a_dead_process_are_settled_together() {
 
 #[test]
 fn totals_merge_and_subtract() {
-    let words = words(2);
-    let arena = Arena::create(&words, 2);
+    let arena = arena(2);
     let count = |slot, n| {
         let tally = Tally::Owned(arena.slot(slot));
         tally.add(Counter::Requests, n);
@@ -271,8 +267,7 @@ fn totals_merge_and_subtract() {
 
 #[test]
 fn control_words_reach_the_workers() {
-    let words = words(1);
-    let arena = Arena::create(&words, 1);
+    let arena = arena(1);
     let view = arena.view().control();
     arena.control().drain(1234);
     assert_eq!((view.phase(), view.drain_deadline_ms()), (Phase::Drain, 1234));
@@ -288,8 +283,7 @@ fn control_words_reach_the_workers() {
 
 #[test]
 fn who_drains_may_have_to_leave_the_listeners_to_their_owner() {
-    let words = words(1);
-    let arena = Arena::create(&words, 1);
+    let arena = arena(1);
     let view = arena.view().control();
     arena.control().keep_listeners();
     arena.control().drain(1234);
@@ -366,8 +360,7 @@ fn the_reference_has_every_name() {
 
 #[test]
 fn the_server_says_which_generation_serves_and_how_many_were_asked_for() {
-    let words = words(1);
-    let arena = Arena::create(&words, 1);
+    let arena = arena(1);
     let (control, view) = (arena.control(), arena.view());
     assert_eq!(view.control().reloads_pending(), 0);
     control.set_reloads(3, 2);
