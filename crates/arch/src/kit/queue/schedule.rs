@@ -3,7 +3,7 @@ use super::{
     dice::{Dice, SEEDS},
     queue::{Queue, Returns},
 };
-use regatta_metrics::{Counter, Gauge, Tally};
+use regatta_metrics::{Arena, Counter, Gauge, Tally};
 use regatta_sys::{
     clock, hook,
     wait::{Interest, ready_now, ready_within},
@@ -11,6 +11,7 @@ use regatta_sys::{
 use regatta_testkit::counters::arena;
 use std::{
     collections::VecDeque,
+    sync::atomic::AtomicU64,
     thread,
     time::{Duration, Instant},
 };
@@ -19,7 +20,8 @@ use std::{
 fn a_queue_is_a_list_with_an_end() {
     let (mut taken, mut refused, mut left) = (0, 0, 0);
     for seed in 0..SEEDS {
-        let arena = arena(1);
+        let words: Vec<AtomicU64> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
+        let arena = Arena::create(&words, 1);
         let (tally, mut dice) = (Tally::Owned(arena.slot(0)), Dice::new(seed));
         let most = 1 + dice.below(8);
         let (queue, mut list, mut closed) = (Queue::new(most), VecDeque::new(), false);
