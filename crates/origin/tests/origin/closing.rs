@@ -422,7 +422,7 @@ fn the_log_is_told() {
     let sent: u64 = records.iter().map(|records| records.sent_bytes).sum();
     assert_eq!(sent, client.output.len() as u64);
     // A head that takes its time, and one that is none.
-    let client = rig.connect_with(b"rubbish\n");
+    rig.connect_with(b"rubbish\n");
     let records = rig.log.records.borrow().last().cloned().unwrap();
     assert_eq!((records.line.as_str(), records.status), ("  ", 400));
 }
