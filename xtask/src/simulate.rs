@@ -6,7 +6,7 @@ use crate::task_error::TaskError;
 use clap::Args;
 
 /// Variable that passes the seeds to the tests that run loops
-/// (`crates/arch/src/kit/event_loop/schedule`).
+/// (`crates/arch/src/loops/event_loop/schedule`).
 const LOOP_SEEDS: &str = "REGATTA_LOOP_SEEDS";
 /// Part of the name of each such test.
 const LOOP_TESTS: &str = "_none";

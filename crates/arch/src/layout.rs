@@ -4,7 +4,9 @@ mod tests;
 
 use crate::{
     Driver, Share, Staffing,
-    event::{EventOptions, Listen, Partition, Pin, PollerKind, WORKERS_MAX, copies_and_processes},
+    architectures::event::{
+        EventOptions, Listen, Partition, Pin, PollerKind, WORKERS_MAX, copies_and_processes,
+    },
     options::{Choice as _, Settings, Value},
     shared::SharedState,
 };

@@ -1,29 +1,24 @@
 //! Concurrency architectures: which units execute operations, where, and how they wait.
 //!
-//! A *driver* (one file here) is a way to run connections. A *preset* (one row of
+//! A *driver* (one file in `architectures`) is a way to run connections. A *preset* (one row of
 //! [`presets::ARCHITECTURES`]) is a point on the driver's axes with a name from the literature.
 #![forbid(unsafe_code)]
 
-pub mod adapt;
-pub mod amped;
-pub mod cohort;
+pub mod architectures;
+pub mod cache;
+pub mod conn;
+pub mod control;
+pub mod disk;
 pub mod drive;
-pub mod event;
-pub mod fiber;
-pub mod flash;
-pub mod kit;
-pub mod laio;
 pub mod layout;
-pub mod mp;
+pub mod loops;
 pub mod options;
-mod pipeline;
-pub mod pool;
 pub mod presets;
 pub mod releases;
-pub mod seda;
 pub mod shared;
-pub mod threads;
-pub mod watpipe;
+mod sync;
+#[cfg(test)]
+mod testing;
 mod work_error;
 
 pub use presets::{ABSENT, ARCHITECTURES, Architecture, Family, absent, find};
@@ -44,7 +39,7 @@ use std::{
 const fn assert_send<T: Send>() {}
 const fn assert_sync<T: Sync>() {}
 const _: () = assert_send::<(Link<StaticFile>, Exchange<StaticFile>, Op<StaticFile>)>();
-const _: () = assert_send::<(kit::step::ReadySlot, kit::worker::Passed)>();
+const _: () = assert_send::<(conn::step::ReadySlot, conn::worker::Passed)>();
 const _: () = assert_sync::<Env>();
 
 /// Log that is written in batches and needs to know the time. One per unit.
@@ -229,7 +224,8 @@ impl Env {
     /// # Panics
     /// If there is no such process.
     pub fn bells_of(&self, process: usize) -> impl Iterator<Item = &Bell> {
-        let (exclusive, own) = (event::is_exclusive(&self.settings), &self.shares[process]);
+        let (exclusive, own) =
+            (architectures::event::is_exclusive(&self.settings), &self.shares[process]);
         self.bells.iter().zip(&self.shares).enumerate().filter_map(move |(at, (bell, share))| {
             let rings = exclusive && share.listeners == own.listeners;
             (at == process || rings).then_some(bell)

@@ -1,9 +1,7 @@
 //! State that the processes of shared-SYMPED share, and its use by each of them ([E] §5.2).
 use crate::{
-    kit::{
-        disk::{Disk, InlineDisk},
-        shared_cache::{CacheRegion, Locking},
-    },
+    cache::shared_cache::{CacheRegion, Locking},
+    disk::at_once::{Disk, InlineDisk},
     options::{Choice as _, Kind, OptionSpec, Settings, choice, options},
 };
 use regatta_op::{OpenReq, Opened, Outbox, ReadReq, Ticket};

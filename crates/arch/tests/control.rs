@@ -6,12 +6,12 @@
     clippy::cast_sign_loss,
     reason = "a test fails by panicking"
 )]
-use regatta_arch::kit::{
+use regatta_arch::{
     control::{
         AgeRules, BatchRules, Batching, Bucket, Controller, Decided, Decision, Direct, DirectRules,
         Multiclass, PoolRules, PoolSize, Proportional, QueueMax, QueueMaxRules, Sample,
     },
-    line::gate::{Gate, GateRules},
+    loops::line::gate::{Gate, GateRules},
 };
 use regatta_metrics::Tally;
 use regatta_testkit::counters::arena;

@@ -5,7 +5,7 @@
 //! then bounded by [`WAIT_MAX`]; otherwise the numbers are small and the bound is [`PATIENCE`].
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use regatta_arch::kit::shared_cache::{CacheRegion, Locking, SharedCache};
+use regatta_arch::cache::shared_cache::{CacheRegion, Locking, SharedCache};
 use regatta_metrics::{Arena, Counter, Tally};
 use regatta_op::{Codings, Now, OpenReq, Opened, Tick};
 use regatta_origin::{Cache as _, CachingRules, Entry, Lookup, Representation, Site};

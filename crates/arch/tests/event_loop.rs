@@ -4,21 +4,23 @@
 
 use regatta_arch::{
     WorkerLog,
+    conn::{
+        accept::{AcceptRules, Acceptor, WhenFull},
+        step::{Leaves, Readiness, Rules},
+        worker::{Surroundings, Worker},
+    },
+    disk::at_once::{Completion, Disk, DiskResult, InlineDisk},
     drive::{
         FileCx,
         ledger::Spent,
         perform::{self, Below, SendBy},
     },
-    kit::{
-        accept::{AcceptRules, Acceptor, WhenFull},
-        disk::{Completion, Disk, DiskResult, InlineDisk},
+    loops::{
         event_loop::{
             EventLoop,
             cohort::{Order, Visits},
         },
         fibers::{self, FiberRules, Hands, State, run_task},
-        step::{Leaves, Readiness, Rules},
-        worker::{Surroundings, Worker},
     },
 };
 use regatta_metrics::{Arena, Counter, Slot, Tally};

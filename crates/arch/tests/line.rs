@@ -1,10 +1,15 @@
 //! Pipelines over real sockets and files: connections travel through stages of pollers and threads.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 use regatta_arch::{
-    drive::{FileCx, perform::Below},
-    kit::{
+    cache::thread_cache::ThreadCache,
+    conn::{
         accept::{AcceptRules, Acceptor, WhenFull},
-        disk::InlineDisk,
+        step::{Io, Leaves, Readiness, Rules},
+        worker::{Surroundings, Worker},
+    },
+    disk::at_once::InlineDisk,
+    drive::{FileCx, perform::Below},
+    loops::{
         event_loop::EventLoop,
         line::{
             self, Barrier, Line, Routes, Spread, Station,
@@ -12,9 +17,6 @@ use regatta_arch::{
             threads::{BatchSize, StageThread, Work},
         },
         queue::Queue,
-        step::{Io, Leaves, Readiness, Rules},
-        thread_cache::ThreadCache,
-        worker::{Surroundings, Worker},
     },
 };
 use regatta_metrics::{Arena, Counter, Tally, Totals};

@@ -3,18 +3,21 @@
 //!
 //! The condition variables know no time. A thread whose wake-up is lost sleeps forever, and the
 //! model reports that it is stuck, whatever would have ended the wait later.
-#[expect(dead_code, unreachable_pub, reason = "it is the server's, which asks for more")]
-#[path = "../src/kit/queue.rs"]
-mod queue;
-
-#[path = "../src/kit/line"]
-mod line {
+#[path = "../src/loops"]
+mod loops {
     #[expect(dead_code, unreachable_pub, reason = "it is the server's, which asks for more")]
-    #[path = "stations.rs"]
-    pub(crate) mod stations;
+    #[path = "queue.rs"]
+    pub(crate) mod queue;
+
+    #[path = "line"]
+    pub(crate) mod line {
+        #[expect(dead_code, unreachable_pub, reason = "it is the server's, which asks for more")]
+        #[path = "stations.rs"]
+        pub(crate) mod stations;
+    }
 }
 
-/// Parts of the queues in this model, under the names of `kit/sync.rs`.
+/// Parts of the queues in this model, under the names of `sync.rs`.
 mod sync {
     use super::of;
     pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard, atomic};
@@ -98,7 +101,6 @@ mod sync {
     }
 }
 
-use line::stations::{Barrier, Entry, Line, Spread, Station, Travels};
 use loom::{
     cell::UnsafeCell,
     model::Builder,
@@ -108,7 +110,8 @@ use loom::{
     },
     thread::{self, JoinHandle},
 };
-use queue::{Queue, Returns};
+use loops::line::stations::{Barrier, Entry, Line, Spread, Station, Travels};
+use loops::queue::{Queue, Returns};
 use regatta_metrics::{Arena, Tally};
 use std::{
     collections::VecDeque,

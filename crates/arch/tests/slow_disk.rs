@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use regatta_arch::{
-    ARCHITECTURES, Env, Share, find, kit::accept, options::Settings, releases::Releases,
+    ARCHITECTURES, Env, Share, conn::accept, find, options::Settings, releases::Releases,
 };
 use regatta_metrics::{Arena, Counter};
 use regatta_origin::{ClearHttp1, NoLog, Site};

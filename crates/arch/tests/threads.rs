@@ -6,12 +6,10 @@
 
 use regatta_arch::{
     Driver, Env, Share, WorkError,
-    kit::{accept, worker::NextRoot},
-    mp,
+    architectures::{hybrid, mp, mt::DRIVER},
+    conn::{accept, worker::NextRoot},
     options::Settings,
-    pool,
     releases::Releases,
-    threads::DRIVER,
 };
 use regatta_metrics::{Arena, Counter, Gauge, Histogram, Totals};
 use regatta_origin::{ClearHttp1, Deadlines, Links, Site};
@@ -570,7 +568,7 @@ fn a_thread_serves_many_exchanges_at_once() {
 
 #[test]
 fn fewer_threads_serve_many_exchanges_of_more_connections() {
-    many_exchanges(frames(&pool::DRIVER, "pool-frames", 2));
+    many_exchanges(frames(&hybrid::DRIVER, "pool-frames", 2));
 }
 
 const CLIENTS: usize = 6;
@@ -601,7 +599,7 @@ fn a_thread_receives_while_its_peer_takes_nothing() {
 
 #[test]
 fn a_thread_of_a_pool_receives_while_its_peer_takes_nothing() {
-    receives_beside(&frames(&pool::DRIVER, "pool-beside", 1));
+    receives_beside(&frames(&hybrid::DRIVER, "pool-beside", 1));
 }
 
 /// A peer sends further requests while it reads no response.

@@ -2,17 +2,17 @@
 //! performs their operations at once, and retries those that would wait.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 use regatta_arch::{
+    cache::thread_cache::ThreadCache,
+    conn::{
+        accept::{AcceptRules, Acceptor, WhenFull},
+        step::{Io, Leaves, Readiness, Rules, step},
+        worker::{Action, Surroundings, Waited, Worker},
+    },
+    disk::at_once::InlineDisk,
     drive::{
         FileCx, Turn,
         ledger::Spent,
         perform::{self, Below, Failure},
-    },
-    kit::{
-        accept::{AcceptRules, Acceptor, WhenFull},
-        disk::InlineDisk,
-        step::{Io, Leaves, Readiness, Rules, step},
-        thread_cache::ThreadCache,
-        worker::{Action, Surroundings, Waited, Worker},
     },
 };
 use regatta_metrics::{Arena, Counter, Tally};
@@ -35,7 +35,7 @@ use std::{
 #[global_allocator]
 static COUNTING: alloc_count::Counting = alloc_count::Counting;
 
-#[path = "../src/kit/dice.rs"]
+#[path = "../src/testing/dice.rs"]
 mod dice;
 #[path = "worker/exclusive.rs"]
 mod exclusive;

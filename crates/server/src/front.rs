@@ -1,7 +1,7 @@
 //! Client of a connection, and the limits of one client.
 use crate::Failure;
 use regatta_arch::{
-    kit::clients::{ClientLimits, ClientNotes, Clients},
+    conn::clients::{ClientLimits, ClientNotes, Clients},
     options::Settings,
 };
 use regatta_http::{

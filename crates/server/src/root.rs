@@ -12,7 +12,7 @@ use crate::{
 };
 pub(crate) use reach::Folder;
 use reach::Reach;
-use regatta_arch::{Env, kit::worker::NextRoot, options::Settings};
+use regatta_arch::{Env, conn::worker::NextRoot, options::Settings};
 use regatta_op::Tick;
 use regatta_sys::{
     FileTrace, Named, Root,

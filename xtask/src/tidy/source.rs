@@ -199,7 +199,7 @@ impl Source {
 
 /// Whether a file is a driver of an architecture.
 fn is_driver(path: &str) -> bool {
-    path.strip_prefix("crates/arch/src/").is_some_and(|rest| !rest.contains('/'))
+    path.strip_prefix("crates/arch/src/architectures/").is_some_and(|rest| !rest.contains('/'))
 }
 
 /// Replaces the literals of `tokens` by spaces, but not doc comments, which arrive as literals.
@@ -331,7 +331,7 @@ mod tests {
         }
     }
 
-    const HERE: &str = "crates/arch/src/kit/a.rs";
+    const HERE: &str = "crates/arch/src/conn/a.rs";
     const SYS: &str = "crates/sys/src/a.rs";
 
     #[test]
@@ -340,7 +340,7 @@ mod tests {
         check(HERE, &format!("// {}", "x".repeat(98)), &["101 columns"]);
         check(HERE, &"// x\n".repeat(797), &[]);
         check(HERE, &"// x\n".repeat(798), &["801 lines, 800"]);
-        check("crates/arch/src/sped.rs", &"// x\n".repeat(498), &["501 lines, 500"]);
+        check("crates/arch/src/architectures/sped.rs", &"// x\n".repeat(498), &["501 lines, 500"]);
         check(HERE, &function_of(70, ""), &[]);
         check(HERE, &function_of(71, ""), &["function long has 71 lines"]);
         check(HERE, &function_of(71, "// tidy: long because it is one flat table"), &[]);

@@ -253,7 +253,7 @@ pub fn timed<T>(spent: &mut u64, call: impl FnOnce() -> T) -> T {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kit::disk::schedule::Folder;
+    use crate::disk::at_once::schedule::Folder;
     use regatta_op::Segment;
     use regatta_sys::socket::{ListenSpec, listen, local_addr, set_timeouts};
     use regatta_testkit::counters::arena;

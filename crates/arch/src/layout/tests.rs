@@ -1,6 +1,6 @@
 //! Layouts of workers over addresses and processors, and refused options.
 use super::*;
-use crate::{amped, event, laio, mp, threads};
+use crate::architectures::{amped, event, laio, mp, mt};
 
 fn place(text: &str) -> Place {
     match text.strip_prefix(regatta_sys::socket::UNIX) {
@@ -43,16 +43,16 @@ fn shares(layout: &Layout) -> Vec<(Range<usize>, Vec<usize>)> {
 fn threads_accept_one_connection_after_another() {
     let plan_of = |driver: &Driver, sets: &[(&str, &str)], addresses: usize| {
         let mut settings =
-            Settings::defaults(driver.options.iter().chain(crate::kit::accept::OPTIONS));
+            Settings::defaults(driver.options.iter().chain(crate::conn::accept::OPTIONS));
         let connections = crate::options::OptionSpec {
             key: "limits.connections_max",
             kind: crate::options::Kind::Count { min: 0, max: 2000 },
             default: "0",
-            ..crate::kit::accept::OPTIONS[0]
+            ..crate::conn::accept::OPTIONS[0]
         };
         settings.set(&connections, Value::Number(0)).unwrap();
         for (key, value) in [("accept.when_full", "pause")].iter().chain(sets) {
-            let mut specs = driver.options.iter().chain(crate::kit::accept::OPTIONS);
+            let mut specs = driver.options.iter().chain(crate::conn::accept::OPTIONS);
             let spec = specs.find(|spec| spec.key == *key).unwrap_or(&connections);
             settings.set(spec, spec.kind.parse(value).unwrap()).unwrap();
         }
@@ -60,7 +60,7 @@ fn threads_accept_one_connection_after_another() {
         let layout = Layout::plan(driver, &settings, &addresses, &[0, 1], 2);
         layout.map(|layout| shares(&layout)).map_err(|fault| fault.to_string())
     };
-    let plan = |sets: &[(&str, &str)], addresses| plan_of(&threads::DRIVER, sets, addresses);
+    let plan = |sets: &[(&str, &str)], addresses| plan_of(&mt::DRIVER, sets, addresses);
     let processes = |count| plan_of(&mp::DRIVER, &[("limits.connections_max", count)], 2);
     assert_eq!(processes("3"), Ok(vec![(0..2, vec![]); 3]), "a process for each connection");
     for count in ["0", "1001"] {
@@ -314,7 +314,7 @@ fn every_process_has_slots_of_its_own_for_its_units() {
 
 /// Layout of a pipeline with these options, or the option that is refused.
 fn pipeline(driver: Driver, sets: &[(&str, &str)]) -> Result<Layout, &'static str> {
-    let others = [crate::kit::accept::OPTIONS, crate::shared::OPTIONS].concat();
+    let others = [crate::conn::accept::OPTIONS, crate::shared::OPTIONS].concat();
     let all = || driver.options.iter().chain(&others);
     let mut settings = Settings::defaults(all());
     for (key, value) in [("accept.when_full", "pause")].iter().chain(sets) {
@@ -328,7 +328,7 @@ fn pipeline(driver: Driver, sets: &[(&str, &str)]) -> Result<Layout, &'static st
 /// A pipeline has one process in each copy; options that its stages cannot follow are refused.
 #[test]
 fn a_pipeline_is_one_process() {
-    let driver = Driver { steps: |_| Steps::None, ..crate::watpipe::DRIVER };
+    let driver = Driver { steps: |_| Steps::None, ..crate::architectures::watpipe::DRIVER };
     let plan = |sets: &[_]| pipeline(driver, sets).map(|layout| shares(&layout));
     assert_eq!(plan(&[]), Ok(vec![(0..2, vec![])]), "whatever processors there are");
     assert_eq!(plan(&[("event.processes", "1")]), plan(&[]));
@@ -347,13 +347,18 @@ fn a_pipeline_is_one_process() {
 #[test]
 fn a_pipeline_is_refused_what_its_stages_cannot_do() {
     let plan = |driver, set| pipeline(driver, &[set]).map(|layout| layout.slots());
-    let seda = |send| plan(crate::seda::DRIVER, ("event.send", send));
+    let seda = |send| plan(crate::architectures::seda::DRIVER, ("event.send", send));
     assert_eq!(seda("nonblocking"), Ok(9), "one for the first thread, each stage and control");
     assert_eq!(seda("blocking"), Err("event.send"));
-    let watpipe = |control| plan(crate::watpipe::DRIVER, ("stages.pool_control", control));
+    let watpipe =
+        |control| plan(crate::architectures::watpipe::DRIVER, ("stages.pool_control", control));
     assert_eq!(watpipe("none"), Ok(57));
     for key in ["stages.admission", "stages.bucket", "stages.disk_ms"] {
-        assert!(crate::seda::DRIVER.takes(key) && !crate::watpipe::DRIVER.takes(key), "{key}");
+        assert!(
+            crate::architectures::seda::DRIVER.takes(key)
+                && !crate::architectures::watpipe::DRIVER.takes(key),
+            "{key}"
+        );
     }
 }
 

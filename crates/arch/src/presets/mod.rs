@@ -3,7 +3,10 @@
 mod replicas;
 
 use crate::{
-    Driver, adapt, amped, cohort, event, fiber, flash, laio, mp, pool, seda, threads, watpipe,
+    Driver,
+    architectures::{
+        amped, azzedin, cohort, event, flash, hybrid, knot, laio, mp, mt, seda, watpipe,
+    },
 };
 
 /// A named architecture.
@@ -231,7 +234,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
         cite: "[E] §2",
         paper: "[E] §2; Pai, Druschel, Zwaenepoel, USENIX 1999 (MT); Apache's worker",
         page: "mt",
-        driver: &threads::DRIVER,
+        driver: &mt::DRIVER,
         axes: &[("accept.when_full", "pause")],
     },
     Architecture {
@@ -242,7 +245,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
         cite: "[G] §II-A",
         paper: "[G] §II-A",
         page: "knot-nptl",
-        driver: &threads::DRIVER,
+        driver: &mt::DRIVER,
         axes: replica!(
             "threads.start" = "all",
             "limits.connections_max" = "1024",
@@ -257,7 +260,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
         cite: "[E] §4.2",
         paper: "[E] §4.2",
         page: "knot-c",
-        driver: &fiber::DRIVER,
+        driver: &knot::DRIVER,
         axes: knot!(
             "fiber.helpers" = "100",
             "limits.connections_max" = "20000",
@@ -274,7 +277,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
         cite: "[E] §4.3",
         paper: "[E] §4.3",
         page: "knot-nb",
-        driver: &fiber::DRIVER,
+        driver: &knot::DRIVER,
         axes: knot!(
             "fiber.send" = "try-first",
             "fiber.helpers" = "25",
@@ -290,7 +293,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
         cite: "[E] §4.3",
         paper: "[E] §4.3",
         page: "knot-b",
-        driver: &fiber::DRIVER,
+        driver: &knot::DRIVER,
         axes: knot!(
             "fiber.send" = "blocking",
             "fiber.helpers" = "100",
@@ -306,7 +309,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
         cite: "PDP 2008",
         paper: "MEANS, PDP 2008; [A] §2.2",
         page: "means",
-        driver: &fiber::DRIVER,
+        driver: &knot::DRIVER,
         axes: means!(),
     },
     Architecture {
@@ -317,7 +320,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
         cite: "PDP 2008",
         paper: "MEANS, PDP 2008; [A] §2.2",
         page: "means",
-        driver: &fiber::DRIVER,
+        driver: &knot::DRIVER,
         axes: means!("fiber.steal" = "true"),
     },
     Architecture {
@@ -328,7 +331,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
         cite: "[A] §2.1",
         paper: "Carrera et al., ICPADS 2005; [A] §2.1",
         page: "hybrid",
-        driver: &pool::DRIVER,
+        driver: &hybrid::DRIVER,
         axes: &[("limits.connections_max", "8192"), ("accept.eager_read", "false")],
     },
     Architecture {
@@ -339,7 +342,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
         cite: "[A] §3",
         paper: "[A] §3",
         page: "bio",
-        driver: &adapt::DRIVER,
+        driver: &azzedin::DRIVER,
         axes: pool_server!("adapt.io" = "blocking"),
     },
     Architecture {
@@ -350,7 +353,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
         cite: "[A] §3",
         paper: "[A] §3",
         page: "bio",
-        driver: &adapt::DRIVER,
+        driver: &azzedin::DRIVER,
         axes: pool_server!("adapt.io" = "async", "adapt.completions" = "spin"),
     },
     Architecture {
@@ -361,7 +364,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
         cite: "[A] §4",
         paper: "[A] §4",
         page: "self-adapting",
-        driver: &adapt::DRIVER,
+        driver: &azzedin::DRIVER,
         axes: pool_server!("adapt.io" = "adapt", "adapt.completions" = "spin"),
     },
     Architecture {

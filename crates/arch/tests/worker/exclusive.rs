@@ -4,7 +4,7 @@
 //! next, and what epoll does with `EPOLLEXCLUSIVE` ([`Kernel`]).
 use super::*;
 use dice::{Dice, SEEDS};
-use regatta_arch::kit::{
+use regatta_arch::conn::{
     accept::{Neighbour, PAUSE_MS},
     worker::Wait,
 };

@@ -4,7 +4,7 @@ use super::{
     dice::{Dice, SEEDS},
     round, turn,
 };
-use regatta_arch::kit::{
+use regatta_arch::conn::{
     accept::{AcceptRules, WhenFull},
     worker::{Passed, Worker},
 };

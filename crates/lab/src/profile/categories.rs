@@ -268,12 +268,14 @@ fn program(symbol: &str) -> Category {
 
 /// Scheduling, switching and synchronising threads, and talking with helpers.
 const THREAD: &str = "regatta_sys::crew regatta_sys::thread regatta_sys::channel \
-    regatta_sys::fiber regatta_sys::shm corosensei regatta_arch::adapt regatta_arch::fiber \
-    regatta_arch::mp regatta_arch::pool regatta_arch::seda regatta_arch::thread \
-    regatta_arch::watpipe regatta_arch::kit::aio regatta_arch::kit::control \
-    regatta_arch::kit::disk regatta_arch::kit::dispatch regatta_arch::kit::fibers \
-    regatta_arch::kit::helper regatta_arch::kit::line regatta_arch::kit::queue \
-    regatta_arch::kit::serve regatta_arch::kit::tasks regatta_arch::kit::units std::thread \
+    regatta_sys::fiber regatta_sys::shm corosensei \
+    regatta_arch::architectures::azzedin regatta_arch::architectures::hybrid \
+    regatta_arch::architectures::knot regatta_arch::architectures::mp \
+    regatta_arch::architectures::mt regatta_arch::architectures::seda \
+    regatta_arch::architectures::watpipe regatta_arch::conn::serve regatta_arch::conn::units \
+    regatta_arch::control regatta_arch::disk regatta_arch::loops::dispatch \
+    regatta_arch::loops::fibers regatta_arch::loops::line regatta_arch::loops::queue \
+    regatta_arch::loops::tasks regatta_arch::sync std::thread \
     std::sys::sync std::sync std::sys::pal::unix::thread ap_queue ap_mpm worker_thread apr_thread \
     runtime.sched runtime.find runtime.lock runtime.unlock runtime.futex runtime.park \
     runtime.mcall runtime.gopark runtime.steal";
@@ -328,7 +330,7 @@ mod tests {
     #[test]
     fn functions_of_programs_have_categories() {
         for (symbol, expected) in [
-            ("regatta_arch::kit::event_loop::EventLoop<P>::run", Category::Event),
+            ("regatta_arch::loops::event_loop::EventLoop<P>::run", Category::Event),
             (
                 "<regatta_sys::wait::epoll::Epoll as regatta_sys::wait::Poller>::wait",
                 Category::Event,
@@ -337,16 +339,16 @@ mod tests {
                 "regatta_origin::h1::inbox::<impl regatta_origin::h1::conn::Conn<F>>::next_head",
                 Category::Application,
             ),
-            ("regatta_arch::kit::helper_threads::Threads::give", Category::Thread),
-            ("regatta_arch::kit::fibers::Scheduler<P, H>::run", Category::Thread),
-            ("regatta_arch::adapt::Loop<P>::run", Category::Thread),
-            ("regatta_arch::mp::run", Category::Thread),
-            ("regatta_arch::kit::line::threads::StageThread::visit", Category::Thread),
-            ("regatta_arch::kit::event_loop::cohort::Cohort::visit", Category::Event),
-            ("regatta_arch::kit::serve::serve", Category::Thread),
-            ("regatta_arch::kit::units::run", Category::Thread),
+            ("regatta_arch::disk::helper_threads::HelperThreads::give", Category::Thread),
+            ("regatta_arch::loops::fibers::Scheduler<P, H>::run", Category::Thread),
+            ("regatta_arch::architectures::azzedin::Loop<P>::run", Category::Thread),
+            ("regatta_arch::architectures::mp::run", Category::Thread),
+            ("regatta_arch::loops::line::threads::StageThread::visit", Category::Thread),
+            ("regatta_arch::loops::event_loop::cohort::Cohort::visit", Category::Event),
+            ("regatta_arch::conn::serve::serve", Category::Thread),
+            ("regatta_arch::conn::units::run", Category::Thread),
             (
-                "<corosensei::coroutine::Coroutine<regatta_arch::kit::Wake>>::resume",
+                "<corosensei::coroutine::Coroutine<regatta_arch::loops::Wake>>::resume",
                 Category::Thread,
             ),
             ("corosensei::arch::x86_64::switch_and_link", Category::Thread),

@@ -14,7 +14,8 @@ use crate::{
     media, messages,
 };
 use regatta_arch::{
-    Architecture, event,
+    Architecture,
+    architectures::event,
     layout::Layout,
     options::{Settings, Value},
     shared::SharedState,

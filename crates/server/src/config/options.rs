@@ -2,7 +2,7 @@
 //! names in a configuration file.
 use regatta_arch::{
     ARCHITECTURES,
-    kit::accept,
+    conn::accept,
     options::{OptionSpec, Settings, Value},
 };
 use std::{collections::HashMap, fmt::Write as _, sync::LazyLock};

@@ -7,7 +7,7 @@ use crate::{
     messages,
 };
 use regatta_arch::{
-    kit::accept::AcceptOptions,
+    conn::accept::AcceptOptions,
     layout::{ADDRESSES_MAX, SocketPlan},
 };
 use regatta_sys::{

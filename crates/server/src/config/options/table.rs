@@ -1,6 +1,6 @@
 //! Table of the sections, and of the server's own options.
 use regatta_arch::{
-    kit::clients::CONNECTIONS_LIMIT_MAX,
+    conn::clients::CONNECTIONS_LIMIT_MAX,
     options::{Kind, OptionSpec},
 };
 

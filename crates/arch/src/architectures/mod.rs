@@ -1,0 +1,14 @@
+//! One driver per way to run connections, named after the architecture that uses it first.
+pub mod amped;
+pub mod azzedin;
+pub mod cohort;
+pub mod event;
+pub mod flash;
+pub mod hybrid;
+pub mod knot;
+pub mod laio;
+pub mod mp;
+pub mod mt;
+pub(crate) mod pipeline;
+pub mod seda;
+pub mod watpipe;

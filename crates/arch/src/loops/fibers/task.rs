@@ -1,0 +1,136 @@
+//! Tasks that user threads give to helpers, and the state that a worker keeps of their connections.
+use crate::{
+    conn::worker::Passed,
+    drive::{
+        Turn,
+        perform::{self, Failure, SendBy},
+    },
+};
+use regatta_metrics::Tally;
+use regatta_op::{Op, Outbox, ReadReq, Ticket};
+use regatta_sys::{Read, StaticFile, clock, wait::Interest};
+
+/// State of a connection that a user thread serves.
+#[derive(Debug)]
+pub struct Fibered {
+    /// The user thread that serves it.
+    pub(super) thread: usize,
+    /// Interest that the poller has been asked for; `None` while it does not watch the socket.
+    pub(super) interest: Option<Interest>,
+    /// A `Recv` that has been offered and not performed.
+    pub(super) recv: bool,
+    /// A `Send` that has been offered and not finished.
+    pub(super) send: Option<Outbox<StaticFile>>,
+    /// An operation that the scheduler was offered, for the user thread to perform.
+    pub(super) next: Option<Box<Op<StaticFile>>>,
+    /// The poller has said that there is something to receive, or it is not known.
+    pub(super) readable: bool,
+    /// The poller has said that the socket takes bytes, and nothing has been sent since.
+    pub(super) writable: bool,
+    /// The number of the task that a helper has for it, while an operation is pending.
+    pub(super) task: u64,
+    /// [`Desk::held_ms`](crate::conn::worker::Desk::held_ms) when something was sent last, or the
+    /// connection's deadline was set.
+    pub(super) held_ms: u32,
+}
+
+impl Fibered {
+    pub(super) const fn new(thread: usize, held_ms: u32) -> Self {
+        Self {
+            thread,
+            interest: None,
+            recv: false,
+            send: None,
+            next: None,
+            readable: true,
+            writable: false,
+            task: 0,
+            held_ms,
+        }
+    }
+
+    /// True if the rest of its `Send` is in a file.
+    pub(super) fn sends_file(&self) -> bool {
+        self.send.as_ref().is_some_and(Outbox::at_file)
+    }
+
+    /// Returns what to wait for when nothing more can be done.
+    pub(super) const fn blocked(&self) -> Turn {
+        match (self.recv, self.send.is_some()) {
+            (false, false) => Turn::Parked,
+            (read, write) => Turn::Wait(Interest { read, write }),
+        }
+    }
+}
+
+/// Work for a helper.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a box would be allocated for every reply")]
+pub enum Task {
+    /// Read into memory, for the operation of this number.
+    Read {
+        /// Connection of the operation.
+        key: u64,
+        /// Number of the task among all.
+        number: u64,
+        /// Ticket of the operation.
+        ticket: Ticket,
+        /// Range to read.
+        req: ReadReq<StaticFile>,
+    },
+    /// Send on the socket of a connection that has been lent.
+    Send {
+        /// The connection.
+        passed: Passed,
+        /// State that the worker keeps of it.
+        drive: Fibered,
+        /// Bytes to send.
+        outbox: Outbox<StaticFile>,
+        /// Begin of its wait for a helper, by the precise clock.
+        since: u64,
+    },
+}
+
+/// Work that a helper has done.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "as a task")]
+pub enum Completed {
+    /// [`Task::Read`]
+    Read {
+        /// Connection of the operation.
+        key: u64,
+        /// Number of the task.
+        number: u64,
+        /// Ticket of the operation.
+        ticket: Ticket,
+        /// The result.
+        read: Read,
+    },
+    /// [`Task::Send`]
+    Send {
+        /// The connection.
+        passed: Passed,
+        /// State that the worker keeps of it.
+        drive: Fibered,
+        /// Rest of what was to be sent.
+        outbox: Outbox<StaticFile>,
+        /// Time that it waited for a helper, milliseconds.
+        waited_ms: u64,
+        /// Bytes that the socket has taken.
+        sent: Result<u64, Failure>,
+    },
+}
+
+/// Runs a task in a helper, which sends in the way `by`.
+pub fn run_task(task: Task, by: SendBy, tally: Tally<'_>) -> Completed {
+    match task {
+        Task::Read { key, number, ticket, req } => {
+            Completed::Read { key, number, ticket, read: perform::read(req) }
+        }
+        Task::Send { passed, drive, mut outbox, since } => {
+            let waited_ms = clock::nanos().saturating_sub(since) / 1_000_000;
+            let sent = perform::send_in_helper(passed.socket(), &mut outbox, by, tally);
+            Completed::Send { passed, drive, outbox, waited_ms, sent }
+        }
+    }
+}
