@@ -1,10 +1,10 @@
 //! Values of single fields: ranges, conditions, preferences, dates, entity tags.
 use regatta_http::{
     FieldLines, Method,
-    conditional::{RequestConditions, Validators, Verdict, evaluate, range_applies},
+    conditional::{ConditionVerdict, RequestConditions, Validators, evaluate, range_applies},
     date,
     etag::{Comparison, EntityTag, lists},
-    negotiate::{Choice, choose},
+    negotiate::{FormChoice, choose},
     range::{Selection, select},
 };
 
@@ -56,9 +56,9 @@ pub fn conditionals(bytes: &[u8]) {
     for method in [Method::Get, Method::Head, Method::Put] {
         let verdict = evaluate(method, &conditions, &validators, NOW);
         let safe = method.is_get_or_head();
-        assert!(safe || verdict != Verdict::NotModified);
+        assert!(safe || verdict != ConditionVerdict::NotModified);
         if conditions.is_empty() {
-            assert_eq!(verdict, Verdict::Proceed);
+            assert_eq!(verdict, ConditionVerdict::Proceed);
         }
         // A list with the current tag matches, whatever else it has.
         let text = [
@@ -68,10 +68,11 @@ pub fn conditionals(bytes: &[u8]) {
         .concat();
         let with = |if_none_match| RequestConditions { if_none_match, ..conditions };
         let matched = evaluate(method, &with(FieldLines::one(&text)), &validators, NOW);
-        let expected = if safe { Verdict::NotModified } else { Verdict::PreconditionFailed };
-        assert!(matched == expected || matched == Verdict::PreconditionFailed);
+        let expected =
+            if safe { ConditionVerdict::NotModified } else { ConditionVerdict::PreconditionFailed };
+        assert!(matched == expected || matched == ConditionVerdict::PreconditionFailed);
         let without = with(FieldLines::ABSENT);
-        if verdict == Verdict::PreconditionFailed && safe {
+        if verdict == ConditionVerdict::PreconditionFailed && safe {
             assert_eq!(
                 evaluate(method, &without, &validators, NOW),
                 verdict,
@@ -95,17 +96,17 @@ pub fn negotiate(bytes: &[u8]) {
     let both = FieldLines::one(bytes);
     for count in 0..=available.len() {
         match choose(both, &available[..count]) {
-            Choice::Coding(at) => {
+            FormChoice::Coding(at) => {
                 assert!(at < count);
                 let text = bytes.to_ascii_lowercase();
                 let name = available[at].as_bytes();
                 let named = text.windows(name.len()).any(|window| window == name);
                 assert!(named || bytes.contains(&b'*'), "nobody asked for it");
             }
-            Choice::Identity => {}
+            FormChoice::Identity => {}
         }
     }
-    assert_eq!(choose(FieldLines::ABSENT, &available), Choice::Identity);
+    assert_eq!(choose(FieldLines::ABSENT, &available), FormChoice::Identity);
     if let Some(secs) = date::parse(bytes, NOW) {
         let text = date::format(secs);
         assert_eq!(date::parse(&text, NOW), Some(secs), "{}", text.escape_ascii());

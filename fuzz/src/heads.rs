@@ -4,8 +4,8 @@ use regatta_http::{
     chunked::{ChunkFault, Decoder},
     forwarded::Naming,
     h1::{
-        Body, HeadLimits, RequestHead, ResponseBody, Scan, Seen, Version, end_head, parse_first,
-        parse_request, parse_response, scan_head, write_field, write_status_line,
+        HeadLimits, RequestBody, RequestHead, ResponseBody, Scan, Seen, Version, end_head,
+        parse_first, parse_request, parse_response, scan_head, write_field, write_status_line,
     },
     proxy::{HEADER_BYTES_MAX, ProxyHeader, TEXT_BYTES_MAX, parse},
     target::is_host,
@@ -102,12 +102,12 @@ fn check_head(head: &RequestHead<'_>, bytes: &[u8], limits: &HeadLimits) {
     };
     let (lengths, codings) = (values("content-length"), values("transfer-encoding"));
     match head.body {
-        Body::None => assert!(lengths.is_empty() && codings.is_empty()),
-        Body::Length(length) => {
+        RequestBody::None => assert!(lengths.is_empty() && codings.is_empty()),
+        RequestBody::Length(length) => {
             let text = std::str::from_utf8(lengths[0]).expect("it is a number");
             assert_eq!((text.parse(), lengths.len(), codings.len()), (Ok(length), 1, 0));
         }
-        Body::Chunked => {
+        RequestBody::Chunked => {
             assert!(lengths.is_empty() && codings.len() == 1 && head.version == Version::Http11);
             assert!(codings[0].eq_ignore_ascii_case(b"chunked"));
         }

@@ -3,7 +3,7 @@
 use crate::command::{cargo, files_below, project_root, succeeds};
 use crate::task_error::TaskError;
 use clap::ValueEnum;
-use regatta_server::messages::{Group, LOG, PROBLEMS};
+use regatta_server::messages::{LOG, MessageGroup, PROBLEMS};
 use std::path::{Path, PathBuf};
 
 /// Files to make on request.
@@ -35,7 +35,7 @@ fn with_tree(page: &str, tree: &str) -> String {
 }
 
 /// A page with the table of each group.
-fn with_tables<'g>(page: &str, groups: impl IntoIterator<Item = &'g Group>) -> String {
+fn with_tables<'g>(page: &str, groups: impl IntoIterator<Item = &'g MessageGroup>) -> String {
     groups.into_iter().fold(page.to_owned(), |page, group| {
         let mut table = "| id | meaning and what to do |\n|---|---|\n".to_owned();
         for message in group.messages {
@@ -46,7 +46,7 @@ fn with_tables<'g>(page: &str, groups: impl IntoIterator<Item = &'g Group>) -> S
 }
 
 /// The line above the table of a group.
-fn table_begin(group: &Group) -> String {
+fn table_begin(group: &MessageGroup) -> String {
     format!("<!-- {}: made by cargo xtask gen -->", group.title)
 }
 
@@ -113,7 +113,7 @@ mod tests {
         MESSAGES_PAGE, TABLE_END, TREE_BEGIN, TREE_END, table_begin, with_tables, with_tree,
     };
     use crate::command::project_root;
-    use regatta_server::messages::{Group, LOG, PROBLEMS, WORKER_BACK};
+    use regatta_server::messages::{LOG, MessageGroup, PROBLEMS, WORKER_BACK};
 
     #[test]
     fn a_tree_replaces_the_one_before() {
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_table_has_a_row_for_each_message() {
-        let group = Group { title: "A", messages: &[WORKER_BACK] };
+        let group = MessageGroup { title: "A", messages: &[WORKER_BACK] };
         let begin = table_begin(&group);
         let page = with_tables(&format!("{begin}\nold\n{TABLE_END}\nb\n"), [&group]);
         let row = format!("| `worker-back` | {} |", WORKER_BACK.meaning);

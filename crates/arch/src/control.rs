@@ -35,7 +35,7 @@ pub struct Sample<'a> {
 
 /// Change that a controller decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decision {
+pub enum Adjustment {
     /// Threads that the stage is to have.
     Threads(u32),
     /// Most that a thread takes at once.
@@ -55,7 +55,7 @@ pub enum Decision {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decided {
     /// `None`: all stays as it is.
-    pub decision: Option<Decision>,
+    pub decision: Option<Adjustment>,
     /// Values that the controller went by.
     pub inputs: Inputs,
 }
@@ -98,12 +98,12 @@ impl fmt::Display for Decided {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.decision {
             None => write!(f, "unchanged"),
-            Some(Decision::Threads(threads)) => write!(f, "threads={threads}"),
-            Some(Decision::Batch(most)) => write!(f, "batch={most}"),
-            Some(Decision::Rate { class, milli_per_s }) => {
+            Some(Adjustment::Threads(threads)) => write!(f, "threads={threads}"),
+            Some(Adjustment::Batch(most)) => write!(f, "batch={most}"),
+            Some(Adjustment::Rate { class, milli_per_s }) => {
                 write!(f, "rate={} class={class}", Thousandths(milli_per_s))
             }
-            Some(Decision::QueueMax(most)) => write!(f, "queue_max={most}"),
+            Some(Adjustment::QueueMax(most)) => write!(f, "queue_max={most}"),
         }?;
         match self.inputs {
             Inputs::Pool { queue, threads } => write!(f, ": queue={queue} threads={threads}"),

@@ -8,8 +8,9 @@
 )]
 use regatta_arch::{
     control::{
-        AgeRules, BatchRules, Batching, Bucket, Controller, Decided, Decision, Direct, DirectRules,
-        Multiclass, PoolRules, PoolSize, Proportional, QueueMax, QueueMaxRules, Sample,
+        Adjustment, AgeRules, BatchRules, Batching, Bucket, Controller, Decided, Direct,
+        DirectRules, Multiclass, PoolRules, PoolSize, Proportional, QueueMax, QueueMaxRules,
+        Sample,
     },
     loops::line::gate::{Gate, GateRules},
 };
@@ -145,7 +146,7 @@ fn seconds_to_grow(rules: PoolRules) -> u64 {
         pool.observe(&sample, second * SECOND, &mut decided);
         for decided in decided.drain(..) {
             match decided.decision {
-                Some(Decision::Threads(now)) => threads = now,
+                Some(Adjustment::Threads(now)) => threads = now,
                 other => assert_eq!(other, None),
             }
         }
@@ -196,7 +197,7 @@ fn whatever_is_not_the_best_number_of_threads_is_left() {
             threads = 20;
         }
         for decided in decided.drain(..) {
-            if let Some(Decision::Threads(to)) = decided.decision {
+            if let Some(Adjustment::Threads(to)) = decided.decision {
                 assert!(second % 10 == 0 && (9..=12).contains(&to), "{second}: {to}");
                 threads = to;
             }
@@ -214,7 +215,7 @@ fn sizes(batching: &mut Batching, windows: &mut u64, count: u64, takes: u64) -> 
         batching.observe(&sample, *windows * 100 * MS, &mut decided);
     }
     let size = |decided: &Decided| match decided.decision {
-        Some(Decision::Batch(size)) => Some(size),
+        Some(Adjustment::Batch(size)) => Some(size),
         _ => None,
     };
     decided.iter().filter_map(size).collect()
@@ -349,7 +350,7 @@ fn run(
             refused = 0;
             controller.observe(&sample, now, &mut decided);
             for decided in decided.drain(..) {
-                if let Some(Decision::Rate { milli_per_s, .. }) = decided.decision {
+                if let Some(Adjustment::Rate { milli_per_s, .. }) = decided.decision {
                     bucket.set(milli_per_s);
                 }
             }

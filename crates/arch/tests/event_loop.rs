@@ -6,7 +6,7 @@ use regatta_arch::{
     WorkerLog,
     conn::{
         accept::{AcceptRules, Acceptor, WhenFull},
-        step::{Leaves, Readiness, Rules},
+        step::{Leaves, Readiness, TurnRules},
         worker::{Surroundings, Worker},
     },
     disk::at_once::{Completion, Disk, DiskResult, InlineDisk},
@@ -18,7 +18,7 @@ use regatta_arch::{
     loops::{
         event_loop::{
             EventLoop,
-            cohort::{Order, Visits},
+            cohort::{CohortOrder, Visits},
         },
         fibers::{self, FiberRules, Hands, State, run_task},
     },
@@ -149,7 +149,7 @@ enum Server {
     Threads(Option<SendBy>),
 }
 
-const RULES: Rules = Rules {
+const RULES: TurnRules = TurnRules {
     bytes_max: 2 << 20,
     ops_max: 64,
     full_read: false,
@@ -169,7 +169,7 @@ fn run_loop(
     let disk: &mut dyn Disk = if is_helped { &mut prompt } else { &mut inline };
     let mut event_loop = EventLoop::new(poller, worker, RULES, disk);
     if server == Server::Stages {
-        event_loop = event_loop.by_stages(Visits { order: Order::Forward, most: 0 });
+        event_loop = event_loop.by_stages(Visits { order: CohortOrder::Forward, most: 0 });
     }
     assert_eq!(event_loop.run().is_err(), server == Server::Fails);
     if let Server::Helped(most) = server {

@@ -4,7 +4,7 @@ use regatta_arch::{
     cache::thread_cache::ThreadCache,
     conn::{
         accept::{AcceptRules, Acceptor, WhenFull},
-        step::{Io, Leaves, Readiness, Rules},
+        step::{Io, Leaves, Readiness, TurnRules},
         worker::{Surroundings, Worker},
     },
     disk::at_once::InlineDisk,
@@ -12,11 +12,11 @@ use regatta_arch::{
     loops::{
         event_loop::EventLoop,
         line::{
-            self, Barrier, Line, Routes, Spread, Station,
-            poll::{Does, Stage, Takes},
+            self, Barrier, Routes, Spread, StageLine, Station,
+            poll::{Does, PollStage, Takes},
             threads::{BatchSize, StageThread, Work},
         },
-        queue::Queue,
+        queue::Fifo,
     },
 };
 use regatta_metrics::{Arena, Counter, Tally, Totals};
@@ -103,9 +103,9 @@ const WATPIPE5: Shape =
 const SEDA: Shape = Shape { parse: true, acceptors: 1, ..WATPIPE5 };
 
 impl Shape {
-    fn line(self, arena: Arena<'_>) -> Line<'_> {
+    fn line(self, arena: Arena<'_>) -> StageLine<'_> {
         let tally = |at| Tally::Striped(arena.slot(at));
-        let queues = |count| (0..count).map(|_| Queue::new(100)).collect();
+        let queues = |count| (0..count).map(|_| Fifo::new(100)).collect();
         let parts = if self.spread == Spread::Part { 1 } else { self.writers };
         let stations = vec![
             Station::merged("read", tally(READ)).unwrap(),
@@ -113,7 +113,7 @@ impl Shape {
             Station::queued("write", queues(parts), self.spread, tally(WRITE)),
             Station::queued("reader", queues(self.readers.max(1)), Spread::Part, tally(READERS)),
         ];
-        Line::new(stations, self.acceptors).unwrap()
+        StageLine::new(stations, self.acceptors).unwrap()
     }
 }
 
@@ -127,15 +127,15 @@ struct Common<'a> {
     listeners: &'a [OwnedFd],
     arena: Arena<'a>,
     bell: &'a Bell,
-    line: &'a Line<'a>,
+    line: &'a StageLine<'a>,
     barrier: &'a Barrier,
     /// Number of allocations of the threads.
     allocated: &'a AtomicU64,
 }
 
 impl<'a> Common<'a> {
-    const fn rules(leaves: &[OpKind]) -> Rules {
-        Rules {
+    const fn rules(leaves: &[OpKind]) -> TurnRules {
+        TurnRules {
             bytes_max: 1 << 20,
             ops_max: 64,
             full_read: false,
@@ -182,14 +182,14 @@ impl<'a> Common<'a> {
         Worker::new(Acceptor::new(self.listeners, rules), around)
     }
 
-    fn poll(&self, slot: usize, rules: Rules, does: Does<'_>, poller: impl Poller) {
+    fn poll(&self, slot: usize, rules: TurnRules, does: Does<'_>, poller: impl Poller) {
         let scratch = Scratch::new(slot as u128);
         let mut worker = self.worker(slot, &scratch);
         if let Takes::Listeners { home, .. } = does.takes {
             worker = worker.only(home.into());
         }
         let mut disk = InlineDisk(self.below);
-        let stage = Stage::new(self.line, does);
+        let stage = PollStage::new(self.line, does);
         EventLoop::new(poller, worker, rules, &mut disk).at_stage(stage).run().unwrap();
         self.allocated.fetch_add(allocations(), Relaxed);
     }
@@ -201,7 +201,7 @@ impl<'a> Common<'a> {
         self.poll(ACCEPT, Self::rules(&[]), does, Epoll::new(Trigger::Level).unwrap());
     }
 
-    fn stage(&self, at: usize, rules: Rules, routes: Routes) {
+    fn stage(&self, at: usize, rules: TurnRules, routes: Routes) {
         let barrier = (at == WRITE_POLL && self.shape.barrier).then_some((self.barrier, WRITE));
         let does = Does { takes: Takes::Station(at), routes, hears: false, barrier };
         match self.shape.edge {
@@ -217,7 +217,7 @@ impl<'a> Common<'a> {
             0 => self.stage(READ, Self::rules(&[OpKind::Send]), Routes::all(1)),
             _ if self.shape.parse => {
                 let leaves = Leaves::of(&ALL[1..]).and(Leaves::PARSE);
-                let rules = Rules { leaves, ..Self::rules(&[]) };
+                let rules = TurnRules { leaves, ..Self::rules(&[]) };
                 self.stage(READ, rules, Routes::all(3).with(OpKind::Send, 1));
             }
             _ => self.stage(READ, Self::rules(&ALL), Routes::all(3).with(OpKind::Send, 1)),
@@ -225,11 +225,11 @@ impl<'a> Common<'a> {
     }
 
     fn write_poll(&self) {
-        let rules = Rules { eager_write: false, ..Self::rules(&[OpKind::Send]) };
+        let rules = TurnRules { eager_write: false, ..Self::rules(&[OpKind::Send]) };
         self.stage(WRITE_POLL, rules, Routes::all(2));
     }
 
-    fn thread(&self, at: usize, part: usize, rules: Rules, routes: Routes) {
+    fn thread(&self, at: usize, part: usize, rules: TurnRules, routes: Routes) {
         let scratch = Scratch::new((at * 100 + part) as u128);
         let (worker, mut disk) = (self.worker(at, &scratch), InlineDisk(self.below));
         let io = Io::new(&mut disk, rules, &self.site.limits);

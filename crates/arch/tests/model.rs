@@ -110,8 +110,8 @@ use loom::{
     },
     thread::{self, JoinHandle},
 };
-use loops::line::stations::{Barrier, Entry, Line, Spread, Station, Travels};
-use loops::queue::{Queue, Returns};
+use loops::line::stations::{Barrier, Line, Spread, StageEntry, Station, Travels};
+use loops::queue::{Fifo, Returns};
 use regatta_metrics::{Arena, Tally};
 use std::{
     collections::VecDeque,
@@ -156,7 +156,7 @@ fn spawn<T: 'static, R: 'static>(
 #[test]
 fn nobody_sleeps_while_there_is_an_item() {
     all(|| {
-        let queue = Arc::new(Queue::new(2));
+        let queue = Arc::new(Fifo::new(2));
         let takers = [(); 2].map(|()| spawn(&queue, |queue| queue.take(PATIENCE, tally())));
         queue.put(1, tally()).unwrap();
         queue.put(2, tally()).unwrap();
@@ -169,7 +169,7 @@ fn nobody_sleeps_while_there_is_an_item() {
 fn a_batch_wakes_all_who_can_have_something() {
     for wakes_all in [false, true] {
         all(move || {
-            let queue = Queue::new(2);
+            let queue = Fifo::new(2);
             let queue = Arc::new(if wakes_all { queue.waking_all() } else { queue });
             let takers = [(); 2].map(|()| {
                 spawn(&queue, |queue| {
@@ -192,7 +192,7 @@ fn a_batch_wakes_all_who_can_have_something() {
 #[test]
 fn a_call_is_heard_by_who_is_about_to_wait() {
     all(|| {
-        let queues = Arc::new([Queue::new(1), Queue::new(1)]);
+        let queues = Arc::new([Fifo::new(1), Fifo::new(1)]);
         let taker = spawn(&queues, |[first, second]| {
             while second.is_empty() {
                 assert_eq!(first.take(PATIENCE, tally()), None);
@@ -210,7 +210,7 @@ fn a_call_is_heard_by_who_is_about_to_wait() {
 #[test]
 fn the_end_loses_nothing_and_wakes_everybody() {
     all(|| {
-        let queue = Arc::new(Queue::new(1));
+        let queue = Arc::new(Fifo::new(1));
         let taker = spawn(&queue, |queue| queue.take(PATIENCE, tally()));
         let closer = spawn(&queue, |queue| queue.close());
         let refused = queue.put(1, tally()).err();
@@ -300,10 +300,10 @@ impl Travels for Job {
 /// Makes a stage with a poller, some threads whose queues have this room each, and one acceptor.
 /// The bell of the first is number 0.
 fn pipeline(threads: usize, room: usize) -> Arc<Line<'static, Job>> {
-    let merged = Entry::Merged(Returns::new().expect("it has no descriptor"));
+    let merged = StageEntry::Merged(Returns::new().expect("it has no descriptor"));
     let mut stations = vec![Station { name: "poll", entry: merged, tally: tally() }];
     stations.extend((0..threads).map(|_| {
-        let entry = Entry::Queued(vec![Queue::new(room)], Spread::Part);
+        let entry = StageEntry::Queued(vec![Fifo::new(room)], Spread::Part);
         Station { name: "work", entry, tally: tally() }
     }));
     Arc::new(Line::new(stations, 1).expect("it has no descriptor"))
@@ -311,7 +311,9 @@ fn pipeline(threads: usize, room: usize) -> Arc<Line<'static, Job>> {
 
 /// Takes the arrivals of the stage with a poller, which sleeps until then.
 fn arrived(line: &Line<'static, Job>) -> VecDeque<Job> {
-    let Entry::Merged(returns) = &line.station(POLL).entry else { unreachable!("it has a poller") };
+    let StageEntry::Merged(returns) = &line.station(POLL).entry else {
+        unreachable!("it has a poller")
+    };
     if returns.falls_asleep() {
         Bell::wait(0);
     }
@@ -324,7 +326,9 @@ fn arrived(line: &Line<'static, Job>) -> VecDeque<Job> {
 
 /// Takes the next arrival of a thread, which sleeps until then.
 fn next(line: &Line<'static, Job>, at: usize) -> Option<Job> {
-    let Entry::Queued(queues, _) = &line.station(at).entry else { unreachable!("it has a queue") };
+    let StageEntry::Queued(queues, _) = &line.station(at).entry else {
+        unreachable!("it has a queue")
+    };
     let job = queues[0].take(PATIENCE, tally())?;
     job.touch();
     Some(job)
@@ -421,7 +425,7 @@ fn a_cycle_with_bounded_admission_does_not_stop() {
 #[test]
 fn a_barrier_is_up_until_the_batch_is_done() {
     all(|| {
-        let parts = (Barrier::default(), Queue::new(2), AtomicUsize::new(0));
+        let parts = (Barrier::default(), Fifo::new(2), AtomicUsize::new(0));
         let parts = Arc::new(parts);
         let threads = [(); 2].map(|()| {
             spawn(&parts, |(barrier, queue, done)| {

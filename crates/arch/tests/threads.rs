@@ -13,7 +13,7 @@ use regatta_arch::{
 };
 use regatta_metrics::{Arena, Counter, Gauge, Histogram, Totals};
 use regatta_origin::{ClearHttp1, Deadlines, Links, Site};
-use regatta_server::log::{AccessLog, AccessLogOptions, Destination, ErrorLog, Format};
+use regatta_server::log::{AccessLog, AccessLogOptions, ErrorLog, Format, LogDestination};
 use regatta_sim::{Answer, Client, Frames};
 use regatta_sys::{
     Bell, OpenRules, Root, StaticFile,
@@ -140,8 +140,8 @@ fn env(
 ) -> Env {
     let shared = Box::leak(Box::new(shm::create(Arena::words(SLOTS)).unwrap()));
     let arena = Arena::create(shared.words(), SLOTS);
-    let errors = ErrorLog::open(Destination::Stderr, None, None).unwrap();
-    let destination = Destination::Path(folder.join("access"));
+    let errors = ErrorLog::open(LogDestination::Stderr, None, None).unwrap();
+    let destination = LogDestination::Path(folder.join("access"));
     let (format, stall_ns) = (Format::Common, u64::MAX);
     let options = AccessLogOptions { destination, format, owner: None, stall_ns, has_units: true };
     let log = AccessLog::open(options).unwrap();

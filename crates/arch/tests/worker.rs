@@ -5,14 +5,14 @@ use regatta_arch::{
     cache::thread_cache::ThreadCache,
     conn::{
         accept::{AcceptRules, Acceptor, WhenFull},
-        step::{Io, Leaves, Readiness, Rules, step},
-        worker::{Action, Surroundings, Waited, Worker},
+        step::{Io, Leaves, Readiness, TurnRules, step},
+        worker::{Action, Surroundings, WaitTally, Worker},
     },
     disk::at_once::InlineDisk,
     drive::{
         FileCx, Turn,
         ledger::Spent,
-        perform::{self, Below, Failure},
+        perform::{self, Below, TransferFailure},
     },
 };
 use regatta_metrics::{Arena, Counter, Tally};
@@ -73,7 +73,7 @@ fn run(mut worker: Worker<'_, Held>, below: Below<'_>) {
 fn round(worker: &mut Worker<'_, Held>, most: Duration, below: Below<'_>, buffer: &mut [u8]) {
     let wait = worker.begin_wait();
     thread::sleep(wait.timeout.min(most));
-    let _root_is_another = worker.end_wait(wait, Waited::default());
+    let _root_is_another = worker.end_wait(wait, WaitTally::default());
     if worker.is_listening() {
         worker.offer(0);
     }
@@ -114,8 +114,8 @@ fn turn(worker: &mut Worker<'_, Held>, key: u64, below: Below<'_>, buffer: &mut 
         let done = match op {
             Op::Recv => match perform::recv(&slot.socket, buffer, cx.tally) {
                 Ok(n) => Done::Recv(Ok(&buffer[..n])),
-                Err(Failure::Fault(fault)) => Done::Recv(Err(fault)),
-                Err(Failure::WouldBlock) => {
+                Err(TransferFailure::Fault(fault)) => Done::Recv(Err(fault)),
+                Err(TransferFailure::WouldBlock) => {
                     slot.drive = Some(Op::Recv);
                     break Turn::Parked;
                 }
@@ -124,8 +124,8 @@ fn turn(worker: &mut Worker<'_, Held>, key: u64, below: Below<'_>, buffer: &mut 
                 let most = u64::MAX;
                 match perform::send(&slot.socket, &mut outbox, most, &mut spent, cx.tally) {
                     Ok(bytes) => Done::Send(outbox, Ok(bytes)),
-                    Err(Failure::Fault(fault)) => Done::Send(outbox, Err(fault)),
-                    Err(Failure::WouldBlock) => {
+                    Err(TransferFailure::Fault(fault)) => Done::Send(outbox, Err(fault)),
+                    Err(TransferFailure::WouldBlock) => {
                         slot.drive = Some(Op::Send(outbox));
                         break Turn::Parked;
                     }
@@ -355,7 +355,7 @@ fn the_time_in_which_the_disk_holds_the_loop_up_is_not_the_peers() {
     let fixture = Fixture::new("held", 1);
     let (mut peer, _other) = (fixture.connect(0), fixture.connect(0));
     peer.write_all(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
-    let rules = Rules {
+    let rules = TurnRules {
         bytes_max: 1000,
         ops_max: 64,
         full_read: false,

@@ -55,7 +55,7 @@ pub struct Validators<'a> {
 
 /// Outcome of the conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ConditionVerdict {
     /// Answer as if there were no conditions.
     Proceed,
     /// Answer 304.
@@ -75,27 +75,27 @@ pub fn evaluate(
     conditions: &RequestConditions<'_>,
     validators: &Validators<'_>,
     now_unix: u64,
-) -> Verdict {
+) -> ConditionVerdict {
     let if_match = conditions.if_match;
     if if_match.is_present() {
         if !etag::lists(if_match, validators.etag.as_ref(), Comparison::Strong) {
-            return Verdict::PreconditionFailed;
+            return ConditionVerdict::PreconditionFailed;
         }
     } else if let Some(modified) = validators.modified_secs
         && let Some(date) = date_of(conditions.if_unmodified_since, now_unix)
         && modified > date
     {
-        return Verdict::PreconditionFailed;
+        return ConditionVerdict::PreconditionFailed;
     }
     let if_none_match = conditions.if_none_match;
     if if_none_match.is_present() {
         if !etag::lists(if_none_match, validators.etag.as_ref(), Comparison::Weak) {
-            return Verdict::Proceed;
+            return ConditionVerdict::Proceed;
         }
         return if method.is_get_or_head() {
-            Verdict::NotModified
+            ConditionVerdict::NotModified
         } else {
-            Verdict::PreconditionFailed
+            ConditionVerdict::PreconditionFailed
         };
     }
     if method.is_get_or_head()
@@ -103,9 +103,9 @@ pub fn evaluate(
         && let Some(date) = date_of(conditions.if_modified_since, now_unix)
         && modified == date
     {
-        return Verdict::NotModified;
+        return ConditionVerdict::NotModified;
     }
-    Verdict::Proceed
+    ConditionVerdict::Proceed
 }
 
 /// True if `Range` may be honoured: there is no `If-Range`, or it names the current representation
@@ -213,7 +213,7 @@ mod tests {
         current: Current,
         (if_match, if_none_match): (Option<Tags>, Option<Tags>),
         (if_modified, if_unmodified): (Option<Option<i64>>, Option<Option<i64>>),
-    ) -> Verdict {
+    ) -> ConditionVerdict {
         // A field that is no date, or for which there is nothing to compare, is ignored.
         let usable = |date: Option<Option<i64>>| date.flatten().filter(|_| current.dated);
         let mut step = 1;
@@ -222,29 +222,29 @@ mod tests {
                 1 => match if_match {
                     Some(Tags::Star) => 3,
                     Some(Tags::Strong) if current.tag == Some(false) => 3,
-                    Some(_) => return Verdict::PreconditionFailed,
+                    Some(_) => return ConditionVerdict::PreconditionFailed,
                     None => 2,
                 },
                 2 => match usable(if_unmodified) {
-                    Some(date) if date < 0 => return Verdict::PreconditionFailed,
+                    Some(date) if date < 0 => return ConditionVerdict::PreconditionFailed,
                     _ => 3,
                 },
                 3 => match if_none_match {
                     Some(Tags::Others) => 5,
                     Some(Tags::Strong | Tags::Weak) if current.tag.is_none() => 5,
                     Some(_) if matches!(method, Method::Get | Method::Head) => {
-                        return Verdict::NotModified;
+                        return ConditionVerdict::NotModified;
                     }
-                    Some(_) => return Verdict::PreconditionFailed,
+                    Some(_) => return ConditionVerdict::PreconditionFailed,
                     None => 4,
                 },
                 4 => match usable(if_modified) {
                     Some(date) if date == 0 && matches!(method, Method::Get | Method::Head) => {
-                        return Verdict::NotModified;
+                        return ConditionVerdict::NotModified;
                     }
                     _ => 5,
                 },
-                _ => return Verdict::Proceed,
+                _ => return ConditionVerdict::Proceed,
             }
         }
     }

@@ -4,7 +4,7 @@ use memchr::memchr2;
 
 /// Form of a representation to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Choice {
+pub enum FormChoice {
     /// The coding at this index of the list of available ones.
     Coding(usize),
     /// The representation unchanged, also if the request refuses all codings and `identity` too. A
@@ -22,7 +22,7 @@ pub const AVAILABLE_MAX: usize = 8;
 /// A coding that the field does not name, or any without the field, is not sent. A member that is
 /// malformed is ignored. `x-gzip` is `gzip` (RFC 9110 §8.4.1.3).
 #[must_use]
-pub fn choose(accept_encoding: FieldLines<'_>, available: &[&str]) -> Choice {
+pub fn choose(accept_encoding: FieldLines<'_>, available: &[&str]) -> FormChoice {
     let available = &available[..available.len().min(AVAILABLE_MAX)];
     if let Some(list) = accept_encoding.single()
         && memchr2(b';', b'*', list).is_none()
@@ -33,16 +33,16 @@ pub fn choose(accept_encoding: FieldLines<'_>, available: &[&str]) -> Choice {
 }
 
 /// [`choose`] by names alone, as browsers ask: all names have the same weight, and none is refused.
-fn choose_unweighted(list: &[u8], available: &[&str]) -> Choice {
+fn choose_unweighted(list: &[u8], available: &[&str]) -> FormChoice {
     if available.is_empty() {
-        return Choice::Identity;
+        return FormChoice::Identity;
     }
     let named = |coding| available.iter().position(|name| is_coding(coding, name));
     let first = members(list).filter_map(named).min();
-    first.map_or(Choice::Identity, Choice::Coding)
+    first.map_or(FormChoice::Identity, FormChoice::Coding)
 }
 
-fn choose_weighted(accept_encoding: FieldLines<'_>, available: &[&str]) -> Choice {
+fn choose_weighted(accept_encoding: FieldLines<'_>, available: &[&str]) -> FormChoice {
     let mut weights = [None; AVAILABLE_MAX];
     let (mut any, mut identity) = (None, None);
     for member in accept_encoding.values().flat_map(members) {
@@ -69,8 +69,8 @@ fn choose_weighted(accept_encoding: FieldLines<'_>, available: &[&str]) -> Choic
     }
     let identity = identity.or(any);
     match best {
-        Some(at) if best_weight >= identity.unwrap_or(0) => Choice::Coding(at),
-        _ => Choice::Identity,
+        Some(at) if best_weight >= identity.unwrap_or(0) => FormChoice::Coding(at),
+        _ => FormChoice::Identity,
     }
 }
 
@@ -120,8 +120,8 @@ mod tests {
     /// `expected` is the coding, or `identity`.
     fn check(value: &str, available: &[&str], expected: &str) {
         let found = match choose(FieldLines::one(value.as_bytes()), available) {
-            Choice::Coding(at) => available[at],
-            Choice::Identity => "identity",
+            FormChoice::Coding(at) => available[at],
+            FormChoice::Identity => "identity",
         };
         assert_eq!(found, expected, "{value:?} {available:?}");
     }
@@ -175,7 +175,7 @@ mod tests {
         check("gzip, br", &[], "identity");
         check("identity;q=0", &[], "identity");
         check("gzip, br", &["gzip"], "gzip");
-        assert_eq!(choose(FieldLines::ABSENT, &AVAILABLE), Choice::Identity);
+        assert_eq!(choose(FieldLines::ABSENT, &AVAILABLE), FormChoice::Identity);
     }
 
     #[test]

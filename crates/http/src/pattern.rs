@@ -6,7 +6,7 @@
 //! [`Patterns`] finds the patterns that match a path.
 mod table;
 
-pub use table::{Cost, Full, Names, PAGE_SUFFIX, Patterns, Refused, STEPS_MAX};
+pub use table::{Full, MatchCost, Names, PAGE_SUFFIX, Patterns, Refused, STEPS_MAX};
 
 use alloc::{borrow::Cow, string::String, vec::Vec};
 use percent_encoding::percent_decode_str;

@@ -70,7 +70,7 @@ const _: () = assert!(SLOT_COUNT < SERVER_PID && ARCHITECTURE < CONTROL_AT);
 
 /// Reason why words are not an arena that this program can read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AttachError {
+pub enum ArenaError {
     /// The words do not start with the magic number.
     Magic,
     /// The header differs from what this program expects: another build wrote it.
@@ -91,7 +91,7 @@ pub enum AttachError {
     },
 }
 
-impl fmt::Display for AttachError {
+impl fmt::Display for ArenaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Magic => write!(f, "not an arena of regatta: it does not start like one"),
@@ -107,7 +107,7 @@ impl fmt::Display for AttachError {
     }
 }
 
-impl core::error::Error for AttachError {}
+impl core::error::Error for ArenaError {}
 
 /// An arena, to be read: nothing here stores.
 #[derive(Clone, Copy, Debug)]
@@ -208,13 +208,13 @@ impl<'a> Arena<'a> {
     ///
     /// # Errors
     /// If the words are no arena, or one of another build; the first difference is named.
-    pub fn attach(words: &'a [AtomicU64]) -> Result<ArenaView<'a>, AttachError> {
+    pub fn attach(words: &'a [AtomicU64]) -> Result<ArenaView<'a>, ArenaError> {
         let header = ControlView::expecting(words, &GEOMETRY)?.0;
         let count = header[SLOT_COUNT].load(Relaxed);
         let rest = Self::words(0) as u64;
         let expected = count.saturating_mul(SLOT_WORDS as u64).saturating_add(rest);
         let end = usize::try_from(expected).ok().filter(|end| *end <= words.len());
-        let end = end.ok_or(AttachError::Short { found: words.len(), expected })?;
+        let end = end.ok_or(ArenaError::Short { found: words.len(), expected })?;
         let slots = (end - Self::words(0)) / SLOT_WORDS;
         Ok(ArenaView::new(&words[..end], slots))
     }
@@ -320,7 +320,7 @@ impl<'a> ControlView<'a> {
     ///
     /// # Errors
     /// If the words are no arena, or of another version.
-    pub fn attach(words: &'a [AtomicU64]) -> Result<Self, AttachError> {
+    pub fn attach(words: &'a [AtomicU64]) -> Result<Self, ArenaError> {
         Self::expecting(words, &GEOMETRY[..1])
     }
 
@@ -328,17 +328,17 @@ impl<'a> ControlView<'a> {
     fn expecting(
         words: &'a [AtomicU64],
         geometry: &[(&'static str, u64)],
-    ) -> Result<Self, AttachError> {
+    ) -> Result<Self, ArenaError> {
         let Some(header) = words.get(..SLOTS_AT) else {
-            return Err(AttachError::Short { found: words.len(), expected: SLOTS_AT as u64 });
+            return Err(ArenaError::Short { found: words.len(), expected: SLOTS_AT as u64 });
         };
         if acquire(&header[MAGIC_AT]) != MAGIC {
-            return Err(AttachError::Magic);
+            return Err(ArenaError::Magic);
         }
         for (word, &(what, expected)) in header[1..].iter().zip(geometry) {
             let found = word.load(Relaxed);
             if found != expected {
-                return Err(AttachError::Differs { what, found, expected });
+                return Err(ArenaError::Differs { what, found, expected });
             }
         }
         Ok(Self(header))

@@ -25,7 +25,7 @@ mod tally;
 #[cfg(test)]
 mod tests;
 
-pub use arena::{Arena, ArenaView, AttachError, Attendant, Control, ControlView, Phase, VERSION};
+pub use arena::{Arena, ArenaError, ArenaView, Attendant, Control, ControlView, Phase, VERSION};
 pub use counter::{Counter, Gauge, Merge};
 pub use histogram::Histogram;
 pub use markdown::markdown;

@@ -1,7 +1,7 @@
 //! The arena of an earlier generation of workers, which another build may have made. Its counters
 //! are found by the directory behind its slots.
 use crate::{
-    AttachError, BUCKETS, Control, ControlView, Counter, Gauge, Histogram, Totals, VERSION,
+    ArenaError, BUCKETS, Control, ControlView, Counter, Gauge, Histogram, Totals, VERSION,
     arena::{GEOMETRY, GONE_SLOTS, SLOT_COUNT, SLOTS_AT, directory},
     slot::{COUNTERS_AT, HEARTBEAT_MS, HISTOGRAM_WORDS, PID, histograms_at, snapshot},
 };
@@ -32,7 +32,7 @@ impl<'a> OldArena<'a> {
     ///
     /// # Errors
     /// The words are no arena, are too few, or have another layout.
-    pub fn attach(words: &'a [AtomicU64]) -> Result<Self, AttachError> {
+    pub fn attach(words: &'a [AtomicU64]) -> Result<Self, ArenaError> {
         ControlView::attach(words)?;
         let header = &words[..SLOTS_AT];
         let said: [u64; GEOMETRY.len()] = array::from_fn(|at| header[1 + at].load(Relaxed));
@@ -45,7 +45,7 @@ impl<'a> OldArena<'a> {
         for (at, expected) in expected {
             let (what, found) = (GEOMETRY[at].0, said[at]);
             if found != expected {
-                return Err(AttachError::Differs { what, found, expected });
+                return Err(ArenaError::Differs { what, found, expected });
             }
         }
         let slots = header[SLOT_COUNT].load(Relaxed);
@@ -54,7 +54,7 @@ impl<'a> OldArena<'a> {
             .saturating_mul(slot_words)
             .saturating_add(SLOTS_AT as u64);
         let expected = directory_at.saturating_add(names[0] + names[1]);
-        let short = AttachError::Short { found: words.len(), expected };
+        let short = ArenaError::Short { found: words.len(), expected };
         let range = usize::try_from(directory_at).ok().zip(usize::try_from(expected).ok());
         let hashes = range.and_then(|(from, to)| words.get(from..to)).ok_or(short)?;
         let (of_counters, of_histograms) = hashes.split_at(of_counters);
@@ -273,23 +273,20 @@ mod tests {
         assert!(OldArena::attach(&words[..needed]).is_ok());
         for length in [0, SLOTS_AT, needed - 1] {
             let short = OldArena::attach(&words[..length]).err();
-            assert!(matches!(short, Some(AttachError::Short { .. })), "{length}: {short:?}");
+            assert!(matches!(short, Some(ArenaError::Short { .. })), "{length}: {short:?}");
         }
         // Version, words in a slot, counters, histograms, buckets.
         for word in 1..=5 {
             for value in [0, u64::MAX] {
                 let before = words[word].swap(value, Relaxed);
                 let differs = OldArena::attach(&words).err();
-                assert!(
-                    matches!(differs, Some(AttachError::Differs { .. })),
-                    "{word}: {differs:?}"
-                );
+                assert!(matches!(differs, Some(ArenaError::Differs { .. })), "{word}: {differs:?}");
                 words[word].store(before, Relaxed);
             }
         }
         words[SLOT_COUNT].store(u64::MAX, Relaxed);
-        assert!(matches!(OldArena::attach(&words), Err(AttachError::Short { .. })));
+        assert!(matches!(OldArena::attach(&words), Err(ArenaError::Short { .. })));
         words[MAGIC_AT].store(0, Relaxed);
-        assert!(matches!(OldArena::attach(&words), Err(AttachError::Magic)));
+        assert!(matches!(OldArena::attach(&words), Err(ArenaError::Magic)));
     }
 }

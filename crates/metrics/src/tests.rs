@@ -298,10 +298,10 @@ fn attaching_names_what_differs() {
     let _ = Arena::create(&made, 2);
     assert_eq!(
         Arena::attach(&made[..10]).unwrap_err(),
-        AttachError::Short { found: 10, expected: 32 }
+        ArenaError::Short { found: 10, expected: 32 }
     );
     let short = Arena::attach(&made[..Arena::words(2) - 1]).unwrap_err();
-    assert!(matches!(short, AttachError::Short { .. }), "{short}");
+    assert!(matches!(short, ArenaError::Short { .. }), "{short}");
     // Every word of the header that says something about the layout, changed by one.
     let mut texts = Vec::new();
     for word in 0..=7 {
@@ -323,8 +323,8 @@ fn attaching_names_what_differs() {
     }
     assert!(texts[7].contains("where its header says"), "{}", texts[7]);
     made[7].store(u64::MAX, Relaxed);
-    assert!(matches!(Arena::attach(&made), Err(AttachError::Short { .. })));
-    assert_eq!(Arena::attach(&words(1)).unwrap_err(), AttachError::Magic);
+    assert!(matches!(Arena::attach(&made), Err(ArenaError::Short { .. })));
+    assert_eq!(Arena::attach(&words(1)).unwrap_err(), ArenaError::Magic);
 }
 
 #[test]

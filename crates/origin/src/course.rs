@@ -3,7 +3,7 @@ use crate::{Destination, Request, Site, cors::Grant};
 use alloc::vec::Vec;
 use regatta_http::{
     Method,
-    h1::{Body, Expectation, HeadLimits, RequestHead, Version},
+    h1::{Expectation, HeadLimits, RequestBody, RequestHead, Version},
     target::{Target, decode_path},
 };
 
@@ -59,7 +59,7 @@ pub(crate) enum Announced {
     /// None.
     None,
     /// Content to discard before the response is sent.
-    Some(Body),
+    Some(RequestBody),
     /// Content that waits for `100 Continue`.
     Withheld,
     /// More than the server discards.
@@ -86,12 +86,12 @@ impl Course {
     pub(crate) fn of(head: &RequestHead<'_>, last: bool, site: &Site) -> Self {
         let content = match head.body {
             _ if head.method == Method::Connect => Announced::Withheld,
-            Body::None | Body::Length(0) => Announced::None,
-            Body::Length(length) if length > site.limits.discard_body_bytes_max => {
+            RequestBody::None | RequestBody::Length(0) => Announced::None,
+            RequestBody::Length(length) if length > site.limits.discard_body_bytes_max => {
                 Announced::TooLarge
             }
             _ if head.expectation == Expectation::Continue => Announced::Withheld,
-            Body::Length(_) | Body::Chunked => Announced::Some(head.body),
+            RequestBody::Length(_) | RequestBody::Chunked => Announced::Some(head.body),
         };
         let readable = matches!(content, Announced::None | Announced::Some(_));
         let after = if last || !readable {

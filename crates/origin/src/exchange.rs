@@ -1,7 +1,7 @@
 //! From one request to one reply, in no protocol's terms: find the file, and plan the response.
 use crate::{
-    AuthRule, Body, Coded, Cx, Destination, Entry, Exchange, FileFault, Lookup, Refusal,
-    Representation, Request, Wanted, content,
+    AuthRule, Body, Coded, Cx, Destination, Entry, Exchange, FileFault, FileOperation, Lookup,
+    Refusal, Representation, Request, content,
     entry::worthwhile,
     location::with_slash,
     plan::{Plan, Shape, plan},
@@ -630,7 +630,12 @@ impl<F: File> Exchange<F> {
             Supplied::Unreadable(fault) => {
                 self.opened = None;
                 if let Fault::Other(errno) = fault {
-                    cx.log.fault(&FileFault { host, path: name, wanted: Wanted::Read, errno });
+                    cx.log.fault(&FileFault {
+                        host,
+                        path: name,
+                        wanted: FileOperation::Read,
+                        errno,
+                    });
                 }
                 return Resolved::Nothing(Status::INTERNAL_SERVER_ERROR);
             }
@@ -650,7 +655,12 @@ impl<F: File> Exchange<F> {
                     _ => None,
                 };
                 if let Some(errno) = errno {
-                    cx.log.fault(&FileFault { host, path: name, wanted: Wanted::Open, errno });
+                    cx.log.fault(&FileFault {
+                        host,
+                        path: name,
+                        wanted: FileOperation::Open,
+                        errno,
+                    });
                 }
                 let mut opened = found.as_ref().err().is_none_or(|fault| !is_transient(*fault));
                 let entry = self.entry(name, found, now, cx);

@@ -4,7 +4,7 @@ use alloc::{boxed::Box, collections::BTreeMap, format, vec, vec::Vec};
 use regatta_http::{
     field::is_token,
     h1::write_field,
-    pattern::{Cost, Full, Names, Pattern, Patterns, Refused},
+    pattern::{Full, MatchCost, Names, Pattern, Patterns, Refused},
 };
 
 /// The most fields that rules add to a response.
@@ -316,14 +316,14 @@ impl HeaderRules {
 }
 
 /// Cost of these lines in a table.
-fn cost(lines: &[(u32, HeaderLine)]) -> Cost {
+fn cost(lines: &[(u32, HeaderLine)]) -> MatchCost {
     let length = |line: &HeaderLine| match line {
         HeaderLine::Set(name, value) => name.len() + value.len() + 4,
         HeaderLine::Remove(name) => name.len(),
     };
     let bytes: usize = lines.iter().map(|(_, line)| length(line)).sum();
     let bounded = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-    Cost::of_value(bounded(lines.len()), bounded(bytes))
+    MatchCost::of_value(bounded(lines.len()), bounded(bytes))
 }
 
 /// Makes one line of all that a rule says of `Cache-Control`, which is sent in one. Other fields

@@ -66,11 +66,11 @@ pub(crate) enum ContentFault {
 
 impl Content {
     /// The content that a request announces; at most `bytes_max` of chunks.
-    pub(crate) const fn new(body: h1::Body, bytes_max: u64) -> Self {
+    pub(crate) const fn new(body: h1::RequestBody, bytes_max: u64) -> Self {
         match body {
-            h1::Body::None | h1::Body::Length(0) => Self::None,
-            h1::Body::Length(length) => Self::Length(length),
-            h1::Body::Chunked => Self::Chunked(Decoder::new(), bytes_max),
+            h1::RequestBody::None | h1::RequestBody::Length(0) => Self::None,
+            h1::RequestBody::Length(length) => Self::Length(length),
+            h1::RequestBody::Chunked => Self::Chunked(Decoder::new(), bytes_max),
         }
     }
 

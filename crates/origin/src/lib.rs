@@ -59,14 +59,14 @@ pub use location::TemplateFault;
 pub use ongoing::Exchange;
 pub use pack::{CODINGS, packed_alike};
 pub use protocol::{Admission, ClearHttp1, Cx, Links, Protocol};
-pub use record::{FileFault, Log, NoLog, Peer, Record, ReplyOutcome, Wanted};
+pub use record::{FileFault, FileOperation, Log, NoLog, Peer, Record, ReplyOutcome};
 pub use refusal::Refusal;
 pub use releases::{ReleaseSource, Sites};
 pub use request::{Destination, Request};
 pub use rules::{Redirect, RedirectFault, Rules};
 pub use scratch::Scratch;
 pub use seal::{Progress, RECORD_BYTES_MAX, RECORD_PLAIN_BYTES_MAX, Seal, SealFault};
-pub use sieve::{Cost, Queue, RELIEF_ENTRIES, Rank, STALE_PERIODS_MAX, Totals, Use};
+pub use sieve::{CacheTotals, EntryCost, Queue, RELIEF_ENTRIES, Rank, STALE_PERIODS_MAX, Use};
 pub use site::{
     CachingRules, CommonTypes, ContentRules, Deadlines, ErrorPage, Limits, MediaTypes,
     READ_BYTES_MAX, RULES_FILES, Shared, Site,

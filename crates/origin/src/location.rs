@@ -296,7 +296,7 @@ fn write_escape(out: &mut Vec<u8>, byte: u8) {
 mod tests {
     use super::*;
     use alloc::string::String;
-    use regatta_http::pattern::{Cost, Patterns};
+    use regatta_http::pattern::{MatchCost, Patterns};
 
     /// Target of the only rule for a request target; `None` if it does not match.
     fn leads(rules: &Patterns<Template>, target: &[u8]) -> Option<Vec<u8>> {
@@ -314,7 +314,7 @@ mod tests {
         let pattern = Pattern::parse(from).expect("a pattern");
         let mut rules = Patterns::default();
         let template = Template::parse(to, &pattern).expect("a template");
-        assert!(rules.insert(&pattern, template, Cost::default()).is_ok());
+        assert!(rules.insert(&pattern, template, MatchCost::default()).is_ok());
         rules
     }
 
@@ -400,7 +400,7 @@ mod tests {
     /// The name of the file that the only rule makes of a path.
     fn names(pattern: &Pattern<'_>, to: Template, path: &[u8]) -> Result<String, PathFault> {
         let mut table = Patterns::default();
-        assert!(table.insert(pattern, to, Cost::default()).is_ok());
+        assert!(table.insert(pattern, to, MatchCost::default()).is_ok());
         let (mut room, mut found) = (Room::default(), None);
         table.visit(path, &mut |to: &Template, captures| {
             let file = to.file(captures, &mut room);

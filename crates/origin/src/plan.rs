@@ -3,8 +3,8 @@ use crate::{Body, Coded, Representation, Request, resolve::Role};
 use alloc::vec::Vec;
 use regatta_http::{
     FieldLines, Method, Status,
-    conditional::{Validators, Verdict, evaluate, range_applies},
-    negotiate::{self, Choice},
+    conditional::{ConditionVerdict, Validators, evaluate, range_applies},
+    negotiate::{self, FormChoice},
     range::{ByteRange, Selection, select},
 };
 use regatta_op::{Coding, File};
@@ -60,9 +60,9 @@ pub(crate) fn plan<'a, F: File>(
 fn shape<F>(request: &Request<'_>, coded: &Coded<F>, ranges_max: usize, now_unix: u64) -> Shape {
     let validators = Validators { etag: Some(coded.etag()), modified_secs: coded.last_modified() };
     match evaluate(request.method, request.conditions, &validators, now_unix) {
-        Verdict::NotModified => return Shape::NotModified,
-        Verdict::PreconditionFailed => return Shape::Refused(Status::PRECONDITION_FAILED),
-        Verdict::Proceed => {}
+        ConditionVerdict::NotModified => return Shape::NotModified,
+        ConditionVerdict::PreconditionFailed => return Shape::Refused(Status::PRECONDITION_FAILED),
+        ConditionVerdict::Proceed => {}
     }
     // RFC 9110 §14.2: Range has no meaning in other methods, so HEAD answers as GET without it.
     match request.range {
@@ -96,8 +96,8 @@ fn choose<'a, F: File>(
         }
     }
     match negotiate::choose(accept_encoding, &names[..count]) {
-        Choice::Coding(at) => available[at],
-        Choice::Identity => file.identity(),
+        FormChoice::Coding(at) => available[at],
+        FormChoice::Identity => file.identity(),
     }
 }
 

@@ -133,14 +133,14 @@ pub struct FileFault<'a> {
     /// The path below its root, decoded.
     pub path: &'a [u8],
     /// The operation that failed.
-    pub wanted: Wanted,
+    pub wanted: FileOperation,
     /// The error's number.
     pub errno: i32,
 }
 
 /// An operation on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum FileOperation {
     /// To open it.
     Open,
     /// To read it.

@@ -8,7 +8,7 @@ use crate::{
 use alloc::{boxed::Box, vec::Vec};
 use regatta_http::{
     Status,
-    pattern::{Captures, Cost, Full, Names, Pattern, Patterns},
+    pattern::{Captures, Full, MatchCost, Names, Pattern, Patterns},
     target::{Path, decode_path},
 };
 
@@ -62,7 +62,7 @@ impl Rules {
             true => &mut self.redirects.forced,
             false => &mut self.redirects.others,
         };
-        let added = table.insert(pattern, redirect, Cost::default());
+        let added = table.insert(pattern, redirect, MatchCost::default());
         added.map_err(|refused| RuleFault::of(refused, |other| &*other.place))
     }
 
@@ -71,7 +71,7 @@ impl Rules {
     /// # Errors
     /// The reason for which the rule is not taken.
     pub fn add_auth(&mut self, pattern: &Pattern<'_>, rule: AuthRule) -> Result<(), RuleFault<'_>> {
-        let added = self.auth.insert(pattern, rule, Cost::default());
+        let added = self.auth.insert(pattern, rule, MatchCost::default());
         added.map_err(|refused| RuleFault::of(refused, |other| &*other.place))
     }
 
@@ -118,7 +118,7 @@ impl Rules {
     pub fn add_cors(&mut self, pattern: &Pattern<'_>, rule: CorsRule) -> Result<(), RuleFault<'_>> {
         let number = u16::try_from(self.cors_rules.len()).expect("rules are bounded");
         let rules = &mut self.cors_rules;
-        match self.cors.insert(pattern, number, Cost::default()) {
+        match self.cors.insert(pattern, number, MatchCost::default()) {
             Ok(()) => {
                 rules.push(rule);
                 Ok(())

@@ -48,7 +48,7 @@ impl Rank {
 
 /// Cost of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cost {
+pub struct EntryCost {
     /// Queue of the entry.
     pub rank: Rank,
     /// Memory for its name, heads and bodies, bytes.
@@ -57,7 +57,7 @@ pub struct Cost {
     pub descriptors: usize,
 }
 
-impl Cost {
+impl EntryCost {
     /// The cost of an entry which takes `bytes` besides its contents.
     #[must_use]
     pub fn of<F: File>(entry: &Entry<F>, bytes: usize) -> Self {
@@ -85,7 +85,7 @@ impl Cost {
 
 /// Cost of all entries of a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
+pub struct CacheTotals {
     /// Entries by [`Rank`].
     pub entries: [usize; 3],
     /// Memory for names, heads and bodies, bytes.
@@ -94,16 +94,16 @@ pub struct Totals {
     pub descriptors: usize,
 }
 
-impl Totals {
+impl CacheTotals {
     /// Adds an entry.
-    pub const fn enter(&mut self, cost: Cost) {
+    pub const fn enter(&mut self, cost: EntryCost) {
         self.entries[cost.rank as usize] += 1;
         self.bytes += cost.bytes;
         self.descriptors += cost.descriptors;
     }
 
     /// Removes an entry.
-    pub const fn leave(&mut self, cost: Cost) {
+    pub const fn leave(&mut self, cost: EntryCost) {
         self.entries[cost.rank as usize] -= 1;
         self.bytes -= cost.bytes;
         self.descriptors -= cost.descriptors;
@@ -135,7 +135,7 @@ impl Totals {
 impl CachingRules {
     /// False for an entry that would evict everything else, or is not worth its memory.
     #[must_use]
-    pub const fn accept(&self, path: &[u8], cost: Cost) -> bool {
+    pub const fn accept(&self, path: &[u8], cost: EntryCost) -> bool {
         let room = match cost.rank {
             Rank::Negative => self.negatives_max > 0 && path.len() <= NEGATIVE_NAME_BYTES_MAX,
             Rank::Held | Rank::Open => self.entries_max > 0,
@@ -204,54 +204,63 @@ pub trait Queue {
     const NONE: Self::At;
 
     /// The entry that a link names.
-    fn link(&self, link: Link<Self::At>) -> Self::At;
+    fn link(&self, link: QueueLink<Self::At>) -> Self::At;
     /// Makes a link name another entry.
-    fn set_link(&mut self, link: Link<Self::At>, to: Self::At);
+    fn set_link(&mut self, link: QueueLink<Self::At>, to: Self::At);
     /// Clears an entry's mark; true if it had one.
     fn unmark(&mut self, at: Self::At) -> bool;
 
     /// Puts an entry at the new end.
     #[inline]
     fn push(&mut self, at: Self::At) {
-        let older = self.link(Link::Newest);
-        self.set_link(Link::Newer(at), Self::NONE);
-        self.set_link(Link::Older(at), older);
-        self.set_link(if older == Self::NONE { Link::Oldest } else { Link::Newer(older) }, at);
-        self.set_link(Link::Newest, at);
+        let older = self.link(QueueLink::Newest);
+        self.set_link(QueueLink::Newer(at), Self::NONE);
+        self.set_link(QueueLink::Older(at), older);
+        self.set_link(
+            if older == Self::NONE { QueueLink::Oldest } else { QueueLink::Newer(older) },
+            at,
+        );
+        self.set_link(QueueLink::Newest, at);
     }
 
     /// Takes an entry out.
     #[inline]
     fn unlink(&mut self, at: Self::At) {
-        let (newer, older) = (self.link(Link::Newer(at)), self.link(Link::Older(at)));
-        if self.link(Link::Hand) == at {
-            self.set_link(Link::Hand, newer);
+        let (newer, older) = (self.link(QueueLink::Newer(at)), self.link(QueueLink::Older(at)));
+        if self.link(QueueLink::Hand) == at {
+            self.set_link(QueueLink::Hand, newer);
         }
-        self.set_link(if newer == Self::NONE { Link::Newest } else { Link::Older(newer) }, older);
-        self.set_link(if older == Self::NONE { Link::Oldest } else { Link::Newer(older) }, newer);
+        self.set_link(
+            if newer == Self::NONE { QueueLink::Newest } else { QueueLink::Older(newer) },
+            older,
+        );
+        self.set_link(
+            if older == Self::NONE { QueueLink::Oldest } else { QueueLink::Newer(older) },
+            newer,
+        );
     }
 
     /// The next entry to evict; `None` if there is none. The walk ends, because it clears marks.
     /// The hand stays at that entry and moves on as it leaves.
     #[inline]
     fn victim(&mut self) -> Option<Self::At> {
-        let (oldest, hand) = (self.link(Link::Oldest), self.link(Link::Hand));
+        let (oldest, hand) = (self.link(QueueLink::Oldest), self.link(QueueLink::Hand));
         let mut at = if hand == Self::NONE { oldest } else { hand };
         if at == Self::NONE {
             return None;
         }
         while self.unmark(at) {
-            let newer = self.link(Link::Newer(at));
+            let newer = self.link(QueueLink::Newer(at));
             at = if newer == Self::NONE { oldest } else { newer };
         }
-        self.set_link(Link::Hand, at);
+        self.set_link(QueueLink::Hand, at);
         Some(at)
     }
 }
 
 /// Place of a name of an entry in a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Link<At> {
+pub enum QueueLink<At> {
     /// The entry that came last.
     Newest,
     /// The entry that came first.
@@ -280,22 +289,22 @@ mod tests {
     impl Queue for Plain {
         type At = u8;
         const NONE: u8 = 0;
-        fn link(&self, link: Link<u8>) -> u8 {
+        fn link(&self, link: QueueLink<u8>) -> u8 {
             match link {
-                Link::Newest => self.ends[0],
-                Link::Oldest => self.ends[1],
-                Link::Hand => self.ends[2],
-                Link::Newer(at) => self.newer[usize::from(at)],
-                Link::Older(at) => self.older[usize::from(at)],
+                QueueLink::Newest => self.ends[0],
+                QueueLink::Oldest => self.ends[1],
+                QueueLink::Hand => self.ends[2],
+                QueueLink::Newer(at) => self.newer[usize::from(at)],
+                QueueLink::Older(at) => self.older[usize::from(at)],
             }
         }
-        fn set_link(&mut self, link: Link<u8>, to: u8) {
+        fn set_link(&mut self, link: QueueLink<u8>, to: u8) {
             match link {
-                Link::Newest => self.ends[0] = to,
-                Link::Oldest => self.ends[1] = to,
-                Link::Hand => self.ends[2] = to,
-                Link::Newer(at) => self.newer[usize::from(at)] = to,
-                Link::Older(at) => self.older[usize::from(at)] = to,
+                QueueLink::Newest => self.ends[0] = to,
+                QueueLink::Oldest => self.ends[1] = to,
+                QueueLink::Hand => self.ends[2] = to,
+                QueueLink::Newer(at) => self.newer[usize::from(at)] = to,
+                QueueLink::Older(at) => self.older[usize::from(at)] = to,
             }
         }
         fn unmark(&mut self, at: u8) -> bool {
@@ -382,10 +391,10 @@ mod tests {
                     }
                     _ => {}
                 }
-                let mut at = queue.link(Link::Oldest);
+                let mut at = queue.link(QueueLink::Oldest);
                 for (entry, marked) in &row.row {
                     assert_eq!((at, queue.marks[usize::from(at)]), (*entry, *marked));
-                    at = queue.link(Link::Newer(at));
+                    at = queue.link(QueueLink::Newer(at));
                 }
                 assert_eq!(at, 0);
             }
@@ -413,7 +422,11 @@ mod tests {
             ([0, 0, 1], 101, 0, Some(Rank::Negative)),
             ([0, 0, 0], 101, 0, None),
         ] {
-            assert_eq!(Totals { entries, bytes, descriptors }.over(&rules), over, "{entries:?}");
+            assert_eq!(
+                CacheTotals { entries, bytes, descriptors }.over(&rules),
+                over,
+                "{entries:?}"
+            );
         }
     }
 }

@@ -4,7 +4,7 @@ mod table;
 
 use self::table::{AgedEntry, Expired, NamedEntry, Table};
 use crate::{
-    Cache, CachingRules, Entry, Lookup, RELIEF_ENTRIES, Rank, Representation, Sweep, Totals,
+    Cache, CacheTotals, CachingRules, Entry, Lookup, RELIEF_ENTRIES, Rank, Representation, Sweep,
 };
 use alloc::sync::Arc;
 use core::{cell::RefCell, fmt, hash::BuildHasher, mem, sync::atomic::AtomicU64};
@@ -92,7 +92,7 @@ impl<F: File, L: Locks> TableCache<F, L> {
         }
     }
 
-    fn totals(&self) -> Totals {
+    fn totals(&self) -> CacheTotals {
         self.table.read(None, |table| *table.totals())
     }
 

@@ -366,7 +366,7 @@ fn run(command: Command) -> Result<u8, Failure> {
                 return Err(Failure::Usage(fault));
             }
             settings.check_root()?;
-            let request = explain::Request { method, target, headers, from };
+            let request = explain::ExplainRequest { method, target, headers, from };
             let explained = explain::run(&request, &settings.sources())?;
             print(&if json { explain::json(&explained) } else { explain::text(&explained) })
         }

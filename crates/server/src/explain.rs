@@ -20,7 +20,7 @@ use std::{fmt::Write as _, net::SocketAddr};
 
 /// Request to explain.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct ExplainRequest {
     /// The method.
     pub method: String,
     /// The request target, as a client sends it.
@@ -35,7 +35,7 @@ pub struct Request {
 /// the files that it may open are part of the answer.
 ///
 /// Faults of the configuration or the request.
-pub fn run(request: &Request, sources: &Sources<'_>) -> Result<Explanation, Failure> {
+pub fn run(request: &ExplainRequest, sources: &Sources<'_>) -> Result<Explanation, Failure> {
     let bytes = bytes_of(request).map_err(Failure::Configuration)?;
     let from = request.from.as_deref().map(peer).transpose().map_err(Failure::Configuration)?;
     let (config, found) = examine(sources)?;
@@ -131,7 +131,7 @@ fn head_text(explained: &Explanation) -> String {
 }
 
 /// Encodes the request, or names the parts that cannot be sent.
-fn bytes_of(request: &Request) -> Result<Vec<u8>, Vec<Problem>> {
+fn bytes_of(request: &ExplainRequest) -> Result<Vec<u8>, Vec<Problem>> {
     let mut problems = Vec::new();
     let mut wrong = |what: &str, text: &str, hint: &str| {
         let place = Location::Argument(format!("{what} {text:?}"));
@@ -166,9 +166,9 @@ fn bytes_of(request: &Request) -> Result<Vec<u8>, Vec<Problem>> {
 mod tests {
     use super::*;
 
-    fn request(method: &str, target: &str, headers: &[&str]) -> Request {
+    fn request(method: &str, target: &str, headers: &[&str]) -> ExplainRequest {
         let headers = headers.iter().map(|header| (*header).to_owned()).collect();
-        Request { method: method.to_owned(), target: target.to_owned(), headers, from: None }
+        ExplainRequest { method: method.to_owned(), target: target.to_owned(), headers, from: None }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Handover from one image of the master to the next, in memory with a descriptor and no name. It
 //! names descriptors, the old workers, and the findings of the trial.
 use crate::Failure;
-use regatta_metrics::AttachError;
+use regatta_metrics::ArenaError;
 use regatta_sys::exec::{read_sealed, sealed};
 use serde::{Deserialize, Serialize, Serializer};
 use std::{
@@ -211,7 +211,7 @@ pub enum HandoverError {
     /// The counters of a generation cannot be mapped.
     Map(u64, io::Error),
     /// The counters of a generation are not those of this build.
-    Counters(u64, AttachError),
+    Counters(u64, ArenaError),
     /// The number of an old worker is that of no process.
     NoProcess,
     /// This many descriptors have arrived from the trial, of the second number.

@@ -9,7 +9,7 @@ pub const RATE_MAX: usize = 32;
 
 /// Result of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum IdleChange {
     /// Start this many workers.
     Start(usize),
     /// Retire one idle worker.
@@ -53,7 +53,7 @@ impl IdleControl {
     /// Decides for `idle` workers, including starting ones, where `free` more could start. Never
     /// skips two passes in a row. Apache waits for a second without a death, but collects all dead
     /// ones before it begins to wait.
-    pub fn pass(&mut self, idle: usize, free: usize) -> Option<Change> {
+    pub fn pass(&mut self, idle: usize, free: usize) -> Option<IdleChange> {
         self.has_skipped = mem::take(&mut self.has_died) && !self.has_skipped;
         if self.has_skipped {
             return None;
@@ -61,26 +61,26 @@ impl IdleControl {
         let [idle_min, idle_max] = self.idle;
         if idle >= idle_min {
             self.rate = 1;
-            return (idle > idle_max).then_some(Change::Retire);
+            return (idle > idle_max).then_some(IdleChange::Retire);
         }
         let number = self.rate.min(free);
         if number == 0 {
             self.rate = 1;
-            return (!mem::replace(&mut self.has_told, true)).then_some(Change::Full);
+            return (!mem::replace(&mut self.has_told, true)).then_some(IdleChange::Full);
         }
         self.rate = RATE_MAX.min(2 * self.rate);
-        Some(Change::Start(number))
+        Some(IdleChange::Start(number))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Change::{Full, Retire, Start};
+    use IdleChange::{Full, Retire, Start};
 
     /// Passes over workers, 5 to 10 of them to be idle: the idle ones, those that could start, and
     /// the result.
-    fn check(control: &mut IdleControl, passes: &[(usize, usize, Option<Change>)]) {
+    fn check(control: &mut IdleControl, passes: &[(usize, usize, Option<IdleChange>)]) {
         for (at, (idle, free, change)) in passes.iter().enumerate() {
             assert_eq!(control.pass(*idle, *free), *change, "pass {at} of {passes:?}");
         }

@@ -17,7 +17,7 @@ mod tests;
 pub(crate) const LOGS: [&str; 2] = ["log.access", "log.error"];
 
 pub use error::ErrorLog;
-pub use file::{Destination, LogFault, LogFile, Owner};
+pub use file::{LogDestination, LogFault, LogFile, Owner};
 pub(crate) use file::{make, try_opening};
 pub use format::Format;
 pub use sink::{

@@ -2,7 +2,7 @@
 use crate::{
     config::{
         raw::{Problem, Said},
-        release::{Fault, ROOT_KEY, Release, RulesInForce, Wanted},
+        release::{ROOT_KEY, Release, RootFault, RulesInForce, Wanted},
     },
     log::{self, Owner},
     messages, pid_file,
@@ -144,7 +144,7 @@ fn look_at(wanted: &[Wanted], said: &Said, user: Option<&User>) -> Result<Looks,
     let mut roots: Vec<Option<OwnedFd>> = wanted.iter().map(|_| None).collect();
     let mut releases: Vec<Option<Release>> = wanted.iter().map(|_| None).collect();
     let (begun, mut patience) = (Instant::now(), Duration::from_millis(ROOT_MS_MAX));
-    let unknown = |why: String| Some(Release::unknown(Fault::new(ROOT_KEY, why, "")));
+    let unknown = |why: String| Some(Release::unknown(RootFault::new(ROOT_KEY, why, "")));
     let is_named = |of: &usize| !wanted[*of].path.as_os_str().is_empty();
     let mut todo: VecDeque<usize> = (0..wanted.len()).filter(is_named).collect();
     while !todo.is_empty() && begun.elapsed() < Duration::from_millis(ALL_ROOTS_MS_MAX) {

@@ -23,13 +23,13 @@ use crate::{
     front::{self, Front},
     full::{Full, LOOK_MS},
     heartbeat::{Finding, Role, Watch, Watched, all_silent},
-    log::{self, AccessLog, Destination, ErrorLog, LogFile, Owner},
+    log::{self, AccessLog, ErrorLog, LogDestination, LogFile, Owner},
     machine, messages,
     notify::Message,
     pid_file,
     root::{Report, RootWatch},
-    succession::{Event as Happened, Kind},
-    supervise::{Ending, Gone, LEAVE_MS_MAX, Order, Signal, Staff},
+    succession::{Kind, SuccessionEvent as Happened},
+    supervise::{Ending, Gone, LEAVE_MS_MAX, MasterAction, MasterSignal, Staff},
     text_of,
 };
 use admin::{Admin, Monitors};
@@ -43,11 +43,11 @@ use regatta_metrics::{Attendant, Counter, Gauge, Phase, Slot};
 use regatta_op::Tick;
 use regatta_sys::{
     Bell, clock,
-    crew::Sweep,
+    crew::SweepOutcome,
     hook,
     process::{Child, Exit, User, clone_worker, fork_worker, set_user},
     shm::SharedWords,
-    signal::{self, Received, Signals},
+    signal::{self, ReceivedSignal, Signals},
     socket::Place,
     wait::{Event, Interest, Poll, Poller},
 };
@@ -183,7 +183,7 @@ fn try_out(sources: &Sources<'_>, generations: &mut Generations) -> Result<(), F
     let Some(channel) = &generations.findings_to else { return Ok(()) };
     let owner = prepared.user.as_ref().map(|user| Owner { uid: user.uid, gid: user.gid });
     let [access, errors] = logs.map(|(key, place)| {
-        let made = log::make(&Destination::from(prepared.env.settings.text(key)), owner);
+        let made = log::make(&LogDestination::from(prepared.env.settings.text(key)), owner);
         made.map_err(|error| {
             let message = format!("{key}: cannot open it for appending: {error}");
             Failure::Configuration(vec![Problem::new(messages::NOT_WRITABLE, place, message)])
@@ -445,7 +445,7 @@ impl<'a> Master<'a> {
         let now = clock::now().tick;
         let due = self.unswept.filter(|again| again.at <= now);
         if let (Some(again), Some(shared)) = (due, &self.prepared.env.shared) {
-            let later = shared.crew.sweep() == Sweep::Later;
+            let later = shared.crew.sweep() == SweepOutcome::Later;
             self.unswept = later.then(|| again.later(now));
         }
     }
@@ -628,20 +628,20 @@ impl<'a> Master<'a> {
     fn read_signals(&mut self) -> io::Result<()> {
         while let Some(received) = self.signals.as_ref().map_or(Ok(None), Signals::read)? {
             let signal = match received {
-                Received::Known(signal::Signal::Terminate) => Signal::Terminate,
-                Received::Known(signal::Signal::Interrupt) => Signal::Interrupt,
-                Received::Known(signal::Signal::Quit) => Signal::Quit,
-                Received::Known(signal::Signal::Hangup) => {
+                ReceivedSignal::Known(signal::Signal::Terminate) => MasterSignal::Terminate,
+                ReceivedSignal::Known(signal::Signal::Interrupt) => MasterSignal::Interrupt,
+                ReceivedSignal::Known(signal::Signal::Quit) => MasterSignal::Quit,
+                ReceivedSignal::Known(signal::Signal::Hangup) => {
                     self.happened(Happened::Asked(Kind::Reload))?;
                     continue;
                 }
-                Received::Known(signal::Signal::User2) => {
+                ReceivedSignal::Known(signal::Signal::User2) => {
                     self.happened(Happened::Asked(Kind::Upgrade))?;
                     continue;
                 }
-                Received::Known(signal::Signal::User1) => Signal::ReopenLogs,
-                Received::Known(signal::Signal::Child | signal::Signal::Kill)
-                | Received::Other(_) => {
+                ReceivedSignal::Known(signal::Signal::User1) => MasterSignal::ReopenLogs,
+                ReceivedSignal::Known(signal::Signal::Child | signal::Signal::Kill)
+                | ReceivedSignal::Other(_) => {
                     let what = format_args!("{received} has no meaning here and was ignored");
                     self.note(messages::SIGNAL_IGNORED, what);
                     continue;
@@ -659,11 +659,11 @@ impl<'a> Master<'a> {
         Ok(())
     }
 
-    fn follow(&mut self, order: Order) -> io::Result<()> {
+    fn follow(&mut self, order: MasterAction) -> io::Result<()> {
         let control = self.prepared.env.arena.control();
         match order {
-            Order::Start(worker) => self.start(worker)?,
-            Order::Drain(deadline) => {
+            MasterAction::Start(worker) => self.start(worker)?,
+            MasterAction::Drain(deadline) => {
                 let ms = self.prepared.env.settings.number("server.drain_ms_max");
                 self.note(messages::DRAINING, format_args!("draining, for {ms} ms at most"));
                 self.tell_manager(Message::Stopping);
@@ -673,21 +673,21 @@ impl<'a> Master<'a> {
                 }
                 self.happened(Happened::Stop)?;
             }
-            Order::Stop => {
+            MasterAction::Stop => {
                 self.tell_manager(Message::Stopping);
                 control.stop();
                 self.happened(Happened::Stop)?;
                 self.generations.iter_mut().for_each(Generations::stop_old);
             }
-            Order::Retire(worker) => self.prepared.env.first_slot(worker).retire(),
-            Order::TellFull => self.note(
+            MasterAction::Retire(worker) => self.prepared.env.first_slot(worker).retire(),
+            MasterAction::TellFull => self.note(
                 messages::WORKERS_ALL_BUSY,
                 format_args!(
                     "too few workers are idle, and there are as many as there may be: clients may \
                      have to wait; raise limits.connections_max, or lower limits.idle_ms_max"
                 ),
             ),
-            Order::Kill(worker) => {
+            MasterAction::Kill(worker) => {
                 let name = self.prepared.name(worker);
                 let what = format_args!("{name} did not end in time: killed");
                 self.note(messages::WORKER_LATE, what);
@@ -696,7 +696,7 @@ impl<'a> Master<'a> {
                     let _ = child.kill(signal::Signal::Kill);
                 }
             }
-            Order::ReopenLogs => {
+            MasterAction::ReopenLogs => {
                 self.generations.iter_mut().for_each(Generations::reopen_logs);
                 return Ok(());
             }
@@ -756,7 +756,7 @@ impl<'a> Master<'a> {
             Slot::settle(&slots, closed, shared.is_some());
         }
         if let Some(shared) = shared {
-            if shared.crew.bury(worker, &child) == Sweep::Later {
+            if shared.crew.bury(worker, &child) == SweepOutcome::Later {
                 self.unswept.get_or_insert_with(|| Resweep::first(clock::now().tick));
             }
             shared.crew.give_up(child.as_fd());

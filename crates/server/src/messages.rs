@@ -38,7 +38,7 @@ pub struct Message {
 
 /// Messages about one topic.
 #[derive(Debug)]
-pub struct Group {
+pub struct MessageGroup {
     /// Heading of its table.
     pub title: &'static str,
     /// Rows of its table.
@@ -57,7 +57,8 @@ macro_rules! messages {
         )+)+
 
         $(#[$doc])*
-        pub const $list: &[Group] = &[$(Group { title: $title, messages: &[$($name),+] }),+];
+        pub const $list: &[MessageGroup] =
+            &[$(MessageGroup { title: $title, messages: &[$($name),+] }),+];
 
         #[cfg(test)]
         const $names: &[(&str, &Message)] = &[$($((stringify!($name), $name)),+),+];

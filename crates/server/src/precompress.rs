@@ -12,7 +12,7 @@ use crate::{
 use regatta_origin::{MediaTypes as _, is_compressed};
 use regatta_sys::{
     guarded::is_left_behind,
-    tree::{Directory, Entry, EntryKind, Tree},
+    tree::{Directory, EntryKind, Tree, TreeEntry},
 };
 use std::{
     collections::BTreeSet,
@@ -63,7 +63,7 @@ const CODINGS: [Coding; 3] = [
 
 /// Result of a run: numbers of siblings, and faults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Done {
+pub struct Precompressed {
     /// Siblings made.
     pub written: u64,
     /// Siblings left unchanged: they decode to their file.
@@ -78,7 +78,7 @@ pub struct Done {
     pub faults_more: u64,
 }
 
-impl Done {
+impl Precompressed {
     /// Formats the result in a line, for people.
     #[must_use]
     pub fn text(&self) -> String {
@@ -120,11 +120,11 @@ impl Done {
 ///
 /// # Errors
 /// The directory cannot be opened. Faults below it are in the result, and do not end the run.
-pub fn run(directory: &Path, suffixes: &[String]) -> Result<Done, Failure> {
+pub fn run(directory: &Path, suffixes: &[String]) -> Result<Precompressed, Failure> {
     run_at(SystemTime::now(), directory, suffixes)
 }
 
-fn run_at(now: SystemTime, root: &Path, suffixes: &[String]) -> Result<Done, Failure> {
+fn run_at(now: SystemTime, root: &Path, suffixes: &[String]) -> Result<Precompressed, Failure> {
     let tree = Tree::open(root).map_err(|error| {
         let why = match error.kind() {
             io::ErrorKind::NotFound => "no such directory".to_owned(),
@@ -136,11 +136,11 @@ fn run_at(now: SystemTime, root: &Path, suffixes: &[String]) -> Result<Done, Fai
     let types = Types::new(&[]).expect("there is none to be wrong");
     let codings: Vec<&Coding> =
         CODINGS.iter().filter(|coding| suffixes.iter().any(|one| one == coding.suffix)).collect();
-    let mut done = Done::default();
-    let mut faults = Done::default();
+    let mut done = Precompressed::default();
+    let mut faults = Precompressed::default();
     walk(&tree, &mut |below, found| match found {
         Err(error) => faults.fault(&root.join(below), &error),
-        Ok((directory, Entry { name, kind: EntryKind::File })) => {
+        Ok((directory, TreeEntry { name, kind: EntryKind::File })) => {
             let path = root.join(below).join(name);
             if is_hidden(name) {
                 let file = directory.look(name);
@@ -163,7 +163,7 @@ fn run_at(now: SystemTime, root: &Path, suffixes: &[String]) -> Result<Done, Fai
     });
     faults.faults.append(&mut done.faults);
     let faults_more = faults.faults_more + done.faults_more;
-    Ok(Done { faults: faults.faults, faults_more, ..done })
+    Ok(Precompressed { faults: faults.faults, faults_more, ..done })
 }
 
 /// Warns of siblings that are older than their files, but sent instead: once for each root.
@@ -183,7 +183,7 @@ fn stale_at_root(said: &Said) -> Option<Problem> {
     let tree = Tree::open(&root).ok()?;
     let (mut all, mut first) = (0_u64, None::<PathBuf>);
     walk(&tree, &mut |below, found| {
-        let Ok((directory, Entry { name, kind: EntryKind::File })) = found else { return };
+        let Ok((directory, TreeEntry { name, kind: EntryKind::File })) = found else { return };
         let modified = |name: &OsStr| directory.look(name).ok().map(|found| found.mtime());
         let of = original(name).and_then(|file| modified(&file));
         if of.zip(modified(name)).is_some_and(|(file, made)| file >= made + STALE_S_MIN) {
@@ -204,7 +204,7 @@ fn stale_at_root(said: &Said) -> Option<Problem> {
 }
 
 /// Directory with a name in it, or the reason why a directory cannot be read.
-type Found<'a> = io::Result<(&'a Directory, &'a Entry)>;
+type Found<'a> = io::Result<(&'a Directory, &'a TreeEntry)>;
 
 /// Visits every directory that is not hidden, and reports the names in it, hidden ones included.
 fn walk(tree: &Tree, visit: &mut dyn FnMut(&Path, Found<'_>)) {
@@ -238,7 +238,7 @@ struct Place<'a> {
 
 impl Place<'_> {
     /// Makes the siblings of the file.
-    fn make(&self, codings: &[&Coding], done: &mut Done) -> io::Result<()> {
+    fn make(&self, codings: &[&Coding], done: &mut Precompressed) -> io::Result<()> {
         let mut file = self.directory.file(self.name)?;
         let of = file.metadata()?;
         let mut is_worth = of.is_file() && (FILE_BYTES_MIN..=FILE_BYTES_MAX).contains(&of.len());
@@ -261,7 +261,7 @@ impl Place<'_> {
         file: &mut File,
         of: &Metadata,
         is_worth: &mut bool,
-        done: &mut Done,
+        done: &mut Precompressed,
     ) -> io::Result<()> {
         let mut name = self.name.to_owned();
         name.push(".");

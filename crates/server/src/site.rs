@@ -3,7 +3,7 @@ use crate::{
     config::{
         hosts::HostConfig,
         raw::{Inherited, Problem, Said},
-        release::{Fault, PageFile, Release},
+        release::{PageFile, Release, RootFault},
         rules, rules_files,
     },
     front::naming,
@@ -91,7 +91,7 @@ impl Builder {
     pub fn build(&self, number: usize, change: u64, text: &[u8]) -> Arc<Site> {
         let host = &self.hosts[number];
         let release = Release::decode(text).unwrap_or_else(|| {
-            Release::unknown(Fault::new("server.root", "what came with it cannot be read", ""))
+            Release::unknown(RootFault::new("server.root", "what came with it cannot be read", ""))
         });
         let (rules, _) = self.rules(host, &release);
         let mut site = self.site(host, rules, &release);
@@ -111,12 +111,12 @@ impl Builder {
         let faults = problems.into_iter().take(FAULTS_MAX).map(|problem| {
             let Problem { kind, place, message, hint } = problem;
             let message = format!("{place}: {message}, and the line is skipped [{}]", kind.id);
-            Fault::new("content.rules_files", message, &hint.unwrap_or_default())
+            RootFault::new("content.rules_files", message, &hint.unwrap_or_default())
         });
         release.faults.extend(faults);
         if let Some(more) = all.checked_sub(FAULTS_MAX + 1) {
             let message = format!("{} more lines are wrong", more + 1);
-            release.faults.push(Fault::new("content.rules_files", message, "`regatta check`"));
+            release.faults.push(RootFault::new("content.rules_files", message, "`regatta check`"));
         }
     }
 

@@ -29,7 +29,7 @@ pub enum Kind {
 
 /// Result of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum TrialVerdict {
     /// No fault.
     Good,
     /// Faults, which the trial has reported.
@@ -42,11 +42,11 @@ pub enum Verdict {
 
 /// Event that the decisions depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum SuccessionEvent {
     /// Another generation is requested.
     Asked(Kind),
     /// The trial has ended, and has been reaped; once for each [`Act::Try`].
-    TrialEnded(Verdict),
+    TrialEnded(TrialVerdict),
     /// The program could not be executed: this image continues.
     ExecFailed,
     /// All workers of this image are ready.
@@ -89,7 +89,7 @@ pub enum Outcome {
     /// Another generation serves.
     Done,
     /// The trial has refused it: nothing has changed.
-    Refused(Verdict),
+    Refused(TrialVerdict),
     /// The program could not be executed: nothing has changed.
     NotExecuted,
     /// The workers of the new generation could not begin, or not in time: the old ones continue.
@@ -191,35 +191,38 @@ impl Succession {
     }
 
     /// Handles an event. Returns what is to be done, in this order.
-    pub fn on(&mut self, event: Event, now: Tick) -> Vec<Act> {
+    pub fn on(&mut self, event: SuccessionEvent, now: Tick) -> Vec<Act> {
         let mut acts = Vec::new();
         match (event, self.state) {
-            (Event::OldGone(number), _) => self.old.retain(|old| old.number != number),
-            (Event::Asked(_), State::Ended) => acts.push(Act::Report(Outcome::Dropped)),
+            (SuccessionEvent::OldGone(number), _) => self.old.retain(|old| old.number != number),
+            (SuccessionEvent::Asked(_), State::Ended) => acts.push(Act::Report(Outcome::Dropped)),
             (_, State::Ended) => {}
             // The configuration of this image is not in force.
-            (Event::Asked(Kind::Root), _) if self.is_waiting() => {}
-            (Event::Asked(kind), _) => self.asked = self.asked.max(Some(kind)),
-            (Event::Stop, _) => self.stop(&mut acts),
-            (Event::TrialEnded(verdict), State::Trying { kind, late, .. }) => {
-                self.judge(if late { Verdict::Late } else { verdict }, kind, &mut acts);
+            (SuccessionEvent::Asked(Kind::Root), _) if self.is_waiting() => {}
+            (SuccessionEvent::Asked(kind), _) => self.asked = self.asked.max(Some(kind)),
+            (SuccessionEvent::Stop, _) => self.stop(&mut acts),
+            (SuccessionEvent::TrialEnded(verdict), State::Trying { kind, late, .. }) => {
+                self.judge(if late { TrialVerdict::Late } else { verdict }, kind, &mut acts);
             }
-            (Event::ExecFailed, State::Executing) => {
+            (SuccessionEvent::ExecFailed, State::Executing) => {
                 self.state = State::Steady;
                 acts.push(Act::Report(Outcome::NotExecuted));
             }
-            (Event::AllReady, State::Starting { .. }) => self.follow(&mut acts),
-            (Event::NewFailed, State::Starting { .. }) => self.fall_back(&mut acts),
-            (Event::Time, State::Starting { .. }) if self.wake_at() <= now => {
+            (SuccessionEvent::AllReady, State::Starting { .. }) => self.follow(&mut acts),
+            (SuccessionEvent::NewFailed, State::Starting { .. }) => self.fall_back(&mut acts),
+            (SuccessionEvent::Time, State::Starting { .. }) if self.wake_at() <= now => {
                 self.fall_back(&mut acts);
             }
-            (Event::Time, State::Trying { kind, since, late: false }) if self.wake_at() <= now => {
+            (SuccessionEvent::Time, State::Trying { kind, since, late: false })
+                if self.wake_at() <= now =>
+            {
                 self.state = State::Trying { kind, since, late: true };
                 acts.push(Act::KillTrial);
             }
             // The staff decides on the first start, and on workers that fail later.
-            (Event::AllReady | Event::NewFailed | Event::Time, _) => {}
-            (Event::TrialEnded(_) | Event::ExecFailed, _) => {
+            (SuccessionEvent::AllReady | SuccessionEvent::NewFailed | SuccessionEvent::Time, _) => {
+            }
+            (SuccessionEvent::TrialEnded(_) | SuccessionEvent::ExecFailed, _) => {
                 debug_assert!(false, "{event:?} in {:?}", self.state);
             }
         }
@@ -252,8 +255,8 @@ impl Succession {
         self.old.iter().any(|old| !old.leaves)
     }
 
-    fn judge(&mut self, verdict: Verdict, kind: Kind, acts: &mut Vec<Act>) {
-        if verdict == Verdict::Good {
+    fn judge(&mut self, verdict: TrialVerdict, kind: Kind, acts: &mut Vec<Act>) {
+        if verdict == TrialVerdict::Good {
             self.state = State::Executing;
             acts.push(Act::Exec(kind));
         } else {

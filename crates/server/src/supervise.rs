@@ -1,5 +1,5 @@
 //! Decisions of the master, without its I/O: starts of workers, and their ends.
-use crate::idle::{Change, IdleControl, PASS_MS};
+use crate::idle::{IdleChange, IdleControl, PASS_MS};
 use regatta_arch::Staffing;
 use regatta_op::Tick;
 
@@ -19,7 +19,7 @@ pub const AGAIN_MS_MIN: u64 = 200;
 
 /// Signal to the master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Signal {
+pub enum MasterSignal {
     /// SIGTERM: drain and exit. Another SIGTERM or SIGINT after it: exit at once.
     Terminate,
     /// SIGINT: as SIGTERM.
@@ -32,7 +32,7 @@ pub enum Signal {
 
 /// Next step of the master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum MasterAction {
     /// Fork this worker.
     Start(usize),
     /// Tell all workers to finish their work until this tick.
@@ -156,7 +156,7 @@ impl Staff {
 
     /// Compares, if it is time, the number of idle workers with its limits. Marks further workers
     /// as [`due`](Self::due), or has one retire.
-    pub fn pass(&mut self, now: Tick, is_idle: impl Fn(usize) -> bool) -> Vec<Order> {
+    pub fn pass(&mut self, now: Tick, is_idle: impl Fn(usize) -> bool) -> Vec<MasterAction> {
         let mut orders = Vec::new();
         if now < self.pass_at {
             return orders;
@@ -172,14 +172,16 @@ impl Staff {
             let idle: Vec<usize> = idle.collect();
             let free: Vec<usize> = own.filter(is_spare).collect();
             match control.pass(idle.len(), free.len()) {
-                Some(Change::Start(number)) => {
+                Some(IdleChange::Start(number)) => {
                     for worker in &free[..number] {
                         posts[*worker].0 = Post::Vacant(now);
                     }
                 }
                 // The last one, so that the first posts stay filled.
-                Some(Change::Retire) => orders.extend(idle.last().copied().map(Order::Retire)),
-                Some(Change::Full) => orders.push(Order::TellFull),
+                Some(IdleChange::Retire) => {
+                    orders.extend(idle.last().copied().map(MasterAction::Retire))
+                }
+                Some(IdleChange::Full) => orders.push(MasterAction::TellFull),
                 None => {}
             }
         }
@@ -200,14 +202,14 @@ impl Staff {
     /// Returns the next order that is due, one at a time, until `None`.
     ///
     /// Answer [`Order::Start`] with [`Staff::started`] or [`Staff::gone`].
-    pub fn due(&mut self, now: Tick) -> Option<Order> {
+    pub fn due(&mut self, now: Tick) -> Option<MasterAction> {
         let kill = matches!(self.phase, Phase::Leave(at) if at <= now);
         for (worker, (post, _)) in self.posts.iter_mut().enumerate() {
             match *post {
-                Post::Vacant(at) if at <= now => return Some(Order::Start(worker)),
+                Post::Vacant(at) if at <= now => return Some(MasterAction::Start(worker)),
                 Post::Staffed(since) if kill => {
                     *post = Post::Killed(since);
-                    return Some(Order::Kill(worker));
+                    return Some(MasterAction::Kill(worker));
                 }
                 Post::Vacant(_)
                 | Post::Staffed(_)
@@ -281,19 +283,23 @@ impl Staff {
     }
 
     /// Handles a signal.
-    pub fn signal(&mut self, signal: Signal, now: Tick) -> Option<Order> {
+    pub fn signal(&mut self, signal: MasterSignal, now: Tick) -> Option<MasterAction> {
         match (signal, self.phase) {
-            (Signal::ReopenLogs, _) => Some(Order::ReopenLogs),
-            (Signal::Terminate | Signal::Interrupt, Phase::Run) => {
+            (MasterSignal::ReopenLogs, _) => Some(MasterAction::ReopenLogs),
+            (MasterSignal::Terminate | MasterSignal::Interrupt, Phase::Run) => {
                 let deadline = now.after(self.drain_ms_max);
                 self.again_from = now.after(AGAIN_MS_MIN);
                 self.drain(deadline);
-                Some(Order::Drain(deadline))
+                Some(MasterAction::Drain(deadline))
             }
-            (Signal::Terminate | Signal::Interrupt, Phase::Leave(_)) if now < self.again_from => {
+            (MasterSignal::Terminate | MasterSignal::Interrupt, Phase::Leave(_))
+                if now < self.again_from =>
+            {
                 None
             }
-            (Signal::Terminate | Signal::Interrupt | Signal::Quit, _) => self.stop(now),
+            (MasterSignal::Terminate | MasterSignal::Interrupt | MasterSignal::Quit, _) => {
+                self.stop(now)
+            }
         }
     }
 
@@ -303,13 +309,13 @@ impl Staff {
     }
 
     /// Ends the server at once. `None` if that has been ordered before.
-    pub fn stop(&mut self, now: Tick) -> Option<Order> {
+    pub fn stop(&mut self, now: Tick) -> Option<MasterAction> {
         if self.stopping {
             return None;
         }
         self.stopping = true;
         self.leave(now.after(self.leave_ms_max));
-        Some(Order::Stop)
+        Some(MasterAction::Stop)
     }
 
     /// True if all other workers should leave because one cannot work.
@@ -344,7 +350,7 @@ mod tests {
     fn running(workers: usize) -> Staff {
         let mut staff = Staff::new(workers, 8000, MS(0));
         for worker in 0..workers {
-            assert_eq!(staff.due(MS(0)), Some(Order::Start(worker)));
+            assert_eq!(staff.due(MS(0)), Some(MasterAction::Start(worker)));
             staff.started(worker, MS(0));
         }
         assert_eq!(staff.due(MS(0)), None);
@@ -362,7 +368,7 @@ mod tests {
                 assert_eq!(staff.due(MS(now + wait - 1)), None);
             }
             now += wait;
-            assert_eq!(staff.due(MS(now)), Some(Order::Start(1)));
+            assert_eq!(staff.due(MS(now)), Some(MasterAction::Start(1)));
             staff.started(1, MS(now));
             now += 1;
         }
@@ -374,19 +380,22 @@ mod tests {
     #[test]
     fn a_fork_that_fails_is_tried_again_later() {
         let mut staff = Staff::new(1, 8000, MS(5));
-        assert_eq!(staff.due(MS(5)), Some(Order::Start(0)));
+        assert_eq!(staff.due(MS(5)), Some(MasterAction::Start(0)));
         assert_eq!(staff.gone(0, Gone::Crashed, MS(5)), Some(0));
-        assert_eq!(staff.due(MS(5)), Some(Order::Start(0)));
+        assert_eq!(staff.due(MS(5)), Some(MasterAction::Start(0)));
         assert_eq!(staff.gone(0, Gone::Crashed, MS(5)), Some(100));
         assert_eq!(staff.due(MS(5)), None);
-        assert_eq!(staff.due(MS(105)), Some(Order::Start(0)));
+        assert_eq!(staff.due(MS(105)), Some(MasterAction::Start(0)));
     }
 
     #[test]
     fn draining_ends_when_all_have_left() {
         let mut staff = running(2);
-        assert_eq!(staff.signal(Signal::Terminate, MS(10)), Some(Order::Drain(MS(8010))));
-        assert_eq!(staff.signal(Signal::Terminate, MS(20)), None, "the same, sent twice");
+        assert_eq!(
+            staff.signal(MasterSignal::Terminate, MS(10)),
+            Some(MasterAction::Drain(MS(8010)))
+        );
+        assert_eq!(staff.signal(MasterSignal::Terminate, MS(20)), None, "the same, sent twice");
         assert_eq!(staff.gone(0, Gone::Left, MS(30)), None);
         assert_eq!(staff.ending(), None);
         assert_eq!(staff.gone(1, Gone::Crashed, MS(40)), None, "not started again");
@@ -397,10 +406,10 @@ mod tests {
     #[test]
     fn who_does_not_leave_in_time_is_killed_once() {
         let mut staff = running(1);
-        let _ = staff.signal(Signal::Interrupt, MS(0));
+        let _ = staff.signal(MasterSignal::Interrupt, MS(0));
         assert_eq!(staff.wake_at(), MS(8000 + LEAVE_MS_MAX));
         assert_eq!(staff.due(MS(8299)), None);
-        assert_eq!(staff.due(MS(8300)), Some(Order::Kill(0)));
+        assert_eq!(staff.due(MS(8300)), Some(MasterAction::Kill(0)));
         assert_eq!(staff.due(MS(8300)), None);
         assert_eq!(staff.wake_at(), Tick::NEVER);
         assert_eq!(staff.gone(0, Gone::Crashed, MS(8301)), None);
@@ -409,7 +418,7 @@ mod tests {
 
     #[test]
     fn a_second_signal_or_a_quit_ends_at_once() {
-        use Signal::{Interrupt, Quit, Terminate};
+        use MasterSignal::{Interrupt, Quit, Terminate};
         for signals in
             [&[Interrupt, Interrupt][..], &[Terminate, Terminate], &[Terminate, Interrupt], &[Quit]]
         {
@@ -419,18 +428,21 @@ mod tests {
                 now += AGAIN_MS_MIN;
                 last = staff.signal(*signal, MS(now));
             }
-            assert_eq!(last, Some(Order::Stop), "{signals:?}");
+            assert_eq!(last, Some(MasterAction::Stop), "{signals:?}");
             assert_eq!(staff.signal(Quit, MS(now)), None);
-            assert_eq!(staff.due(MS(now + LEAVE_MS_MAX)), Some(Order::Kill(0)));
+            assert_eq!(staff.due(MS(now + LEAVE_MS_MAX)), Some(MasterAction::Kill(0)));
         }
     }
 
     #[test]
     fn a_quit_is_never_taken_for_a_repetition() {
         let mut staff = running(1);
-        assert_eq!(staff.signal(Signal::Terminate, MS(10)), Some(Order::Drain(MS(8010))));
-        assert_eq!(staff.signal(Signal::Interrupt, MS(11)), None);
-        assert_eq!(staff.signal(Signal::Quit, MS(12)), Some(Order::Stop));
+        assert_eq!(
+            staff.signal(MasterSignal::Terminate, MS(10)),
+            Some(MasterAction::Drain(MS(8010)))
+        );
+        assert_eq!(staff.signal(MasterSignal::Interrupt, MS(11)), None);
+        assert_eq!(staff.signal(MasterSignal::Quit, MS(12)), Some(MasterAction::Stop));
     }
 
     #[test]
@@ -439,7 +451,7 @@ mod tests {
         for _ in 0..3 {
             let _ = staff.gone(0, Gone::Crashed, MS(1));
         }
-        let _ = staff.signal(Signal::Terminate, MS(2));
+        let _ = staff.signal(MasterSignal::Terminate, MS(2));
         assert_eq!(staff.ending(), Some(Ending::Told));
         assert_eq!(staff.due(Tick::NEVER), None);
     }
@@ -449,7 +461,7 @@ mod tests {
         let mut staff = running(2);
         assert_eq!(staff.gone(0, Gone::Failed, MS(5)), None);
         assert!(staff.is_hopeless());
-        assert_eq!(staff.stop(MS(5)), Some(Order::Stop));
+        assert_eq!(staff.stop(MS(5)), Some(MasterAction::Stop));
         assert!(!staff.is_hopeless());
         assert_eq!(staff.gone(1, Gone::Left, MS(6)), None);
         assert_eq!(staff.ending(), Some(Ending::CannotWork));
@@ -471,7 +483,7 @@ mod tests {
     fn starts(staff: &mut Staff, ms: u64) -> Vec<usize> {
         let mut started = Vec::new();
         while let Some(order) = staff.due(MS(ms)) {
-            let Order::Start(worker) = order else { panic!("{order:?}") };
+            let MasterAction::Start(worker) = order else { panic!("{order:?}") };
             staff.started(worker, MS(ms));
             started.push(worker);
         }
@@ -492,7 +504,7 @@ mod tests {
             assert_eq!(staff.wake_at(), MS(now + PASS_MS));
             next += number;
         }
-        assert_eq!(staff.pass(MS(6000), |_| false), [Order::TellFull]);
+        assert_eq!(staff.pass(MS(6000), |_| false), [MasterAction::TellFull]);
         assert_eq!(staff.pass(MS(7000), |_| false), [], "once");
         assert_eq!(staff.ending(), None);
     }
@@ -506,7 +518,7 @@ mod tests {
         }
         // The first four of nine and the last are busy.
         let is_idle = |worker: usize| (4..8).contains(&worker);
-        assert_eq!(staff.pass(MS(4000), is_idle), [Order::Retire(7)]);
+        assert_eq!(staff.pass(MS(4000), is_idle), [MasterAction::Retire(7)]);
         assert_eq!(staff.gone(7, Gone::Retired, MS(4001)), None);
         assert_eq!(staff.pass(MS(5000), is_idle), [], "three are left");
         assert!(starts(&mut staff, 5000).is_empty());
@@ -520,7 +532,7 @@ mod tests {
         assert!(staff.silent(1) && !staff.silent(1), "it has been killed already");
         assert_eq!(staff.due(MS(5_000)), None);
         assert_eq!(staff.gone(1, Gone::Crashed, MS(5_001)), Some(0));
-        assert_eq!(staff.due(MS(5_001)), Some(Order::Start(1)));
+        assert_eq!(staff.due(MS(5_001)), Some(MasterAction::Start(1)));
         staff.started(1, MS(5_001));
         staff.drain(MS(9_000));
         assert!(!staff.silent(0), "it leaves, or is killed when its time is over");
@@ -534,7 +546,7 @@ mod tests {
             let now = MS(life * 10 * HEALTHY_MS_MIN);
             assert!(staff.silent(0), "{life}");
             assert_eq!(staff.gone(0, Gone::Crashed, now), Some(0), "{life}");
-            assert_eq!(staff.due(now), Some(Order::Start(0)), "{life}");
+            assert_eq!(staff.due(now), Some(MasterAction::Start(0)), "{life}");
             staff.started(0, now);
         }
     }
@@ -565,13 +577,16 @@ mod tests {
         let mut staff = staffed(7, 3);
         assert_eq!(staff.pass(MS(1000), |worker| worker % 3 != 1), []);
         assert_eq!(starts(&mut staff, 1000), [4]);
-        assert_eq!(staff.pass(MS(2000), |worker| worker % 3 != 1), [Order::TellFull]);
+        assert_eq!(staff.pass(MS(2000), |worker| worker % 3 != 1), [MasterAction::TellFull]);
     }
 
     #[test]
     fn a_staff_of_fewer_than_there_may_be_drains() {
         let mut staff = staffed(20, 1);
-        assert_eq!(staff.signal(Signal::Terminate, MS(1000)), Some(Order::Drain(MS(9000))));
+        assert_eq!(
+            staff.signal(MasterSignal::Terminate, MS(1000)),
+            Some(MasterAction::Drain(MS(9000)))
+        );
         assert_eq!(staff.pass(MS(2000), |_| false), [], "nobody is started any more");
         assert_eq!(staff.wake_at(), MS(9000 + LEAVE_MS_MAX));
         // Worker 0 had been told to retire.
@@ -594,7 +609,7 @@ mod tests {
     #[test]
     fn other_signals_change_nothing() {
         let mut staff = running(1);
-        assert_eq!(staff.signal(Signal::ReopenLogs, MS(1)), Some(Order::ReopenLogs));
+        assert_eq!(staff.signal(MasterSignal::ReopenLogs, MS(1)), Some(MasterAction::ReopenLogs));
         assert_eq!(staff.wake_at(), Tick::NEVER);
     }
 }

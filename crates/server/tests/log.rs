@@ -3,7 +3,7 @@
 use regatta_arch::WorkerLog;
 use regatta_metrics::{Arena, Tally};
 use regatta_origin::{Log, Record, ReplyOutcome};
-use regatta_server::log::{AccessLog, AccessLogOptions, Destination, ErrorLog, Format, LogSink};
+use regatta_server::log::{AccessLog, AccessLogOptions, ErrorLog, Format, LogDestination, LogSink};
 use regatta_sys::alloc_count;
 use regatta_testkit::counters::arena;
 use regatta_testkit::folder::Folder;
@@ -24,10 +24,10 @@ const LINES: usize = 20_000;
 const PATH: &str = "REGATTA_TEST_LOG";
 
 fn sink<'a>(arena: &Arena<'a>, path: &Path, format: Format) -> LogSink<'a> {
-    let destination = Destination::Path(path.into());
+    let destination = LogDestination::Path(path.into());
     let (stall_ns, has_units) = (10_000_000, false);
     let options = AccessLogOptions { destination, format, owner: None, stall_ns, has_units };
-    let errors = ErrorLog::open(Destination::Off, None, None).expect("off cannot fail");
+    let errors = ErrorLog::open(LogDestination::Off, None, None).expect("off cannot fail");
     let log = AccessLog::open(options).expect("the folder can be written to");
     log.sink(Tally::Owned(arena.slot(0)), arena.view().control(), errors)
 }

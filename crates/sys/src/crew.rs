@@ -7,10 +7,10 @@ mod ledger;
 mod life;
 mod lock;
 
-pub use ledger::{Lease, Sweep};
+pub use ledger::{Lease, SweepOutcome};
 #[cfg(feature = "test-hooks")]
 pub(crate) use lock::is_locked;
-pub use lock::{Grip, Waited, assert_unlocked, reset};
+pub use lock::{Grip, LockCost, assert_unlocked, reset};
 
 use crate::{affinity, shm};
 use std::{

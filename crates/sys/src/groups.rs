@@ -46,7 +46,7 @@ impl Quota {
 
 /// A limit on processes and their threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tasks {
+pub struct TaskLimit {
     /// Most processes and threads.
     pub count: u64,
     /// File with the limit.
@@ -61,7 +61,7 @@ pub struct Group {
     /// Limit on processor time.
     pub quota: Option<Quota>,
     /// Limit on tasks.
-    pub tasks: Option<Tasks>,
+    pub tasks: Option<TaskLimit>,
 }
 
 /// Memory of the machine, bytes.
@@ -105,7 +105,7 @@ pub fn limits(cgroup: &str, mountinfo: &str, read: &dyn Fn(&Path) -> Option<Stri
                 let Some((text, file)) = value("pids.max") else { continue };
                 let known = group.tasks.as_ref().map_or(u64::MAX, |known| known.count);
                 if let Some(count) = text.trim().parse().ok().filter(|count| *count < known) {
-                    group.tasks = Some(Tasks { count, file });
+                    group.tasks = Some(TaskLimit { count, file });
                 }
                 continue;
             }

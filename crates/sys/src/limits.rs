@@ -1,5 +1,5 @@
 //! Limits on open descriptors of this process, and on system resources for its threads.
-use crate::{groups::Tasks, process::effective_user};
+use crate::{groups::TaskLimit, process::effective_user};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::{fs, io};
 
@@ -64,7 +64,7 @@ impl Limit {
 
 /// System resources for threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Threads {
+pub struct ThreadRoom {
     /// Processes and their threads: of a user, of a control group, or of the system. Other
     /// processes use part of it.
     pub tasks: Limit,
@@ -74,14 +74,14 @@ pub struct Threads {
     pub address_bytes: Limit,
 }
 
-impl Threads {
+impl ThreadRoom {
     /// No limits.
     pub const NONE: Self =
         Self { tasks: Limit::NONE, mappings: Limit::NONE, address_bytes: Limit::NONE };
 
     /// Limits of this process, with the tasks of its group.
     #[must_use]
-    pub fn own(group: Option<&Tasks>) -> Self {
+    pub fn own(group: Option<&TaskLimit>) -> Self {
         let read = |file: &str| fs::read_to_string(file).ok();
         let soft = |resource| getrlimit(resource).current;
         // The kernel does not count root's tasks.
@@ -94,7 +94,7 @@ impl Threads {
     fn of(
         read: &dyn Fn(&str) -> Option<String>,
         [user, addresses]: [Option<u64>; 2],
-        group: Option<&Tasks>,
+        group: Option<&TaskLimit>,
     ) -> Self {
         let number = |file: &str| read(file)?.trim().parse().ok();
         let kernel = |file: &str, name: &str, raise| {
@@ -103,7 +103,7 @@ impl Threads {
         let of = |limit: Option<u64>, name: &str, raise| {
             limit.map_or(Limit::NONE, |value| Limit::new(name, value, raise))
         };
-        let group = group.map_or(Limit::NONE, |Tasks { count, file }| {
+        let group = group.map_or(Limit::NONE, |TaskLimit { count, file }| {
             Limit::new(&file.display().to_string(), *count, "pids.max, TasksMax=")
         });
         let tasks = [
@@ -154,28 +154,28 @@ mod tests {
             "/proc/sys/vm/overcommit_memory" => Some("0\n".to_owned()),
             _ => None,
         };
-        let names = |threads: &Threads| {
-            let Threads { tasks, mappings, address_bytes } = threads;
+        let names = |threads: &ThreadRoom| {
+            let ThreadRoom { tasks, mappings, address_bytes } = threads;
             [tasks, mappings, address_bytes].map(|limit| (limit.name.clone(), limit.value))
         };
         let expect = |rows: [(&str, u64); 3]| rows.map(|(name, value)| (name.to_owned(), value));
         let maps = ("vm.max_map_count", 65_530);
-        let plain = Threads::of(&machine, [None, None], None);
+        let plain = ThreadRoom::of(&machine, [None, None], None);
         assert_eq!(names(&plain), expect([("kernel.pid_max", 32_768), maps, ("", u64::MAX)]));
-        let user = Threads::of(&machine, [Some(4096), Some(1 << 32)], None);
+        let user = ThreadRoom::of(&machine, [Some(4096), Some(1 << 32)], None);
         assert_eq!(names(&user), expect([("RLIMIT_NPROC", 4096), maps, ("RLIMIT_AS", 1 << 32)]));
         let file = "/sys/fs/cgroup/a/pids.max";
-        let group = Tasks { count: 100, file: file.into() };
+        let group = TaskLimit { count: 100, file: file.into() };
         let strict = |file: &str| match file {
             "/proc/sys/vm/overcommit_memory" => Some("2\n".to_owned()),
             "/proc/meminfo" => Some("MemTotal: 8 kB\nCommitLimit:     1024 kB\n".to_owned()),
             other => machine(other),
         };
-        let small = Threads::of(&strict, [Some(4096), Some(1 << 32)], Some(&group));
+        let small = ThreadRoom::of(&strict, [Some(4096), Some(1 << 32)], Some(&group));
         let commits = ("vm.overcommit_memory=2", 1 << 20);
         assert_eq!(names(&small), expect([(file, 100), maps, commits]));
-        assert_eq!(Threads::of(&|_| None, [None, None], None), Threads::NONE);
-        assert!(Threads::own(None).tasks.value > 1);
+        assert_eq!(ThreadRoom::of(&|_| None, [None, None], None), ThreadRoom::NONE);
+        assert!(ThreadRoom::own(None).tasks.value > 1);
     }
 
     #[test]

@@ -73,14 +73,14 @@ const MEANINGLESS: [(i32, &str); 6] = [
 
 /// A received signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Received {
+pub enum ReceivedSignal {
     /// A signal that a server may take.
     Known(Signal),
     /// Another signal, by its number.
     Other(i32),
 }
 
-impl fmt::Display for Received {
+impl fmt::Display for ReceivedSignal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = match self {
             Self::Known(signal) => signal.number(),
@@ -142,7 +142,7 @@ impl Signals {
     ///
     /// # Errors
     /// None that the kernel documents.
-    pub fn read(&self) -> io::Result<Option<Received>> {
+    pub fn read(&self) -> io::Result<Option<ReceivedSignal>> {
         let mut record = [0; size_of::<libc::signalfd_siginfo>()];
         loop {
             match rustix::io::read(&self.0, &mut record) {
@@ -156,7 +156,7 @@ impl Signals {
         let [a, b, c, d, ..] = record;
         let number = i32::from_ne_bytes([a, b, c, d]);
         let known = Signal::ALL.into_iter().find(|signal| signal.number() == number);
-        Ok(Some(known.map_or(Received::Other(number), Received::Known)))
+        Ok(Some(known.map_or(ReceivedSignal::Other(number), ReceivedSignal::Known)))
     }
 }
 

@@ -65,7 +65,7 @@ pub struct Directory {
 
 /// Name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Entry {
+pub struct TreeEntry {
     /// The name.
     pub name: OsString,
     /// Kind of file when the directory was read.
@@ -88,7 +88,7 @@ impl Directory {
     ///
     /// # Errors
     /// The directory cannot be read.
-    pub fn entries(&self) -> io::Result<Vec<Entry>> {
+    pub fn entries(&self) -> io::Result<Vec<TreeEntry>> {
         let mut found = Vec::new();
         for entry in Dir::read_from(&self.fd)? {
             let entry = entry?;
@@ -107,7 +107,7 @@ impl Directory {
                 },
                 _ => EntryKind::Other,
             };
-            found.push(Entry { name, kind });
+            found.push(TreeEntry { name, kind });
         }
         found.sort_unstable();
         Ok(found)

@@ -4,7 +4,7 @@
 use regatta_op::{OpenReq, Opened};
 use regatta_sys::{
     OpenRules, Root, StaticFile,
-    crew::{self, Crew, Member, Sweep},
+    crew::{self, Crew, Member, SweepOutcome},
     open_below,
     process::{Child, Exit, clone_worker},
     signal::Signal,
@@ -83,7 +83,7 @@ fn a_descriptor_is_of_all() {
     assert_eq!(child.wait().unwrap(), Exit::Code(0));
     let number = i32::try_from(words[0].load(SeqCst)).unwrap();
     assert!(link(number).is_some_and(|link| link.ends_with("status")), "what a child opens");
-    assert_eq!(crew.bury(0, &child), Sweep::Done);
+    assert_eq!(crew.bury(0, &child), SweepOutcome::Done);
     assert_eq!(link(number), None, "and had not entered is found");
 }
 
@@ -95,7 +95,7 @@ fn a_connection_at_a_path_is_of_all() {
     let (crew, _words) = crew();
     let child = member(crew, 0, |_| std::mem::forget(listener.accept().unwrap()));
     assert_eq!(child.wait().unwrap(), Exit::Code(0));
-    assert_eq!(crew.bury(0, &child), Sweep::Done);
+    assert_eq!(crew.bury(0, &child), SweepOutcome::Done);
     client.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     assert_eq!(client.read(&mut [0; 1]).unwrap(), 0);
 }
@@ -265,10 +265,10 @@ fn what_the_dead_had_open_is_closed() {
         drop((entered, cached, unknown, peer));
     });
     eventually(|| words[0].load(SeqCst) == 1);
-    assert_eq!(crew.sweep(), Sweep::Later, "a worker is at it");
+    assert_eq!(crew.sweep(), SweepOutcome::Later, "a worker is at it");
     child.kill(Signal::Kill).unwrap();
     child.wait().unwrap();
-    assert_eq!(crew.bury(2, &child), Sweep::Done);
+    assert_eq!(crew.bury(2, &child), SweepOutcome::Done);
     assert_eq!(crew.files(), (1, 0), "the cache has not lost its file");
     let open = fs::read_dir("/proc/self/fd").unwrap().count();
     assert_eq!(open, before + 2, "but for that, and a pidfd");
@@ -299,7 +299,7 @@ fn what_the_dead_had_given_up_is_closed() {
         words[..2].iter().filter(|word| link(number(word)).is_some()).count()
     };
     assert_eq!((crew.files(), links()), ((0, 2), 2));
-    assert_eq!(crew.bury(0, &child), Sweep::Done);
+    assert_eq!(crew.bury(0, &child), SweepOutcome::Done);
     assert_eq!((crew.files(), links()), ((0, 0), 0));
 }
 
@@ -317,7 +317,7 @@ fn what_the_master_takes_stays_open() {
     let mine = File::open("/proc/self/exe").unwrap();
     assert_eq!(u64::try_from(mine.as_raw_fd()).unwrap(), words[0].load(SeqCst), "the same number");
     crew.keep(mine.as_fd());
-    assert_eq!(crew.bury(0, &child), Sweep::Done);
+    assert_eq!(crew.bury(0, &child), SweepOutcome::Done);
     assert!(link(mine.as_raw_fd()).is_some(), "still open");
     crew.give_up(mine.as_fd());
 }
@@ -353,9 +353,9 @@ fn a_stale_number_is_not_closed() {
         drop(me.closing(file.as_fd()));
     });
     eventually(|| words[1].load(SeqCst) == 1);
-    assert_eq!(crew.bury(0, &first), Sweep::Later, "a worker is at it");
+    assert_eq!(crew.bury(0, &first), SweepOutcome::Later, "a worker is at it");
     words[1].store(2, SeqCst);
-    eventually(|| words[1].load(SeqCst) == 3 && crew.sweep() == Sweep::Done);
+    eventually(|| words[1].load(SeqCst) == 3 && crew.sweep() == SweepOutcome::Done);
     words[1].store(4, SeqCst);
     assert_eq!(second.wait().unwrap(), Exit::Code(0));
 }

@@ -7,7 +7,7 @@ use regatta_sys::{
     process::{Child, Exit, User, fork_worker, set_user, threads},
     sandbox::{Confine, Sandbox, confine, landlock_version},
     shm::{self, AttachError},
-    signal::{Received, Signal, Signals},
+    signal::{ReceivedSignal, Signal, Signals},
     simulated_disk::{self, Model},
     wait::{Interest, Poll, Poller},
 };
@@ -330,8 +330,8 @@ fn signals_are_read() {
         let mut poller = Poll::new();
         poller.add(signals.as_fd(), 1, Interest::READ).unwrap();
         assert_eq!(poller.wait(&mut Vec::new(), None).unwrap(), 1);
-        assert_eq!(signals.read().unwrap(), Some(Received::Known(Signal::User1)));
-        assert_eq!(signals.read().unwrap(), Some(Received::Known(Signal::Terminate)));
+        assert_eq!(signals.read().unwrap(), Some(ReceivedSignal::Known(Signal::User1)));
+        assert_eq!(signals.read().unwrap(), Some(ReceivedSignal::Known(Signal::Terminate)));
         assert_eq!(signals.read().unwrap(), None);
 
         // Signals pending for the master are not for its workers, and they inherit the block.
@@ -341,12 +341,13 @@ fn signals_are_read() {
             rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TERM)
                 .unwrap();
             i32::from(
-                (mine, signals.read().unwrap()) != (None, Some(Received::Known(Signal::Terminate))),
+                (mine, signals.read().unwrap())
+                    != (None, Some(ReceivedSignal::Known(Signal::Terminate))),
             )
         })
         .unwrap();
         assert_eq!(grandchild.wait().unwrap(), Exit::Code(0));
-        assert_eq!(signals.read().unwrap(), Some(Received::Known(Signal::User1)));
+        assert_eq!(signals.read().unwrap(), Some(ReceivedSignal::Known(Signal::User1)));
         0
     });
     assert_eq!(worker.wait().unwrap(), Exit::Code(0));

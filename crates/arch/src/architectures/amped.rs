@@ -6,8 +6,8 @@ use crate::{
     disk::{
         at_once::{Completion, Disk, DiskResult, front},
         helper_processes::Processes,
-        helper_threads::Threads,
-        helpers::{HelperLimits, HelperPool, Helpers, Job, Purpose, Task},
+        helper_threads::HelperThreads,
+        helpers::{HelperJob, HelperLimits, HelperPool, HelperTask, Helpers, Purpose},
     },
     drive::perform::{self, Below},
     options::{Choice as _, Kind, OptionSpec, choice, joined, options},
@@ -130,7 +130,7 @@ fn work(env: &Env, worker: usize) -> Result<(), WorkError> {
                 Ok(Box::new(HelperDisk::new(&own, stall_ns, below, pool, tally)))
             }
             HelperKind::Threads => {
-                let pool = Threads::new(root, env.rules).map_err(fault)?;
+                let pool = HelperThreads::new(root, env.rules).map_err(fault)?;
                 Ok(Box::new(HelperDisk::new(&own, stall_ns, below, pool, tally)))
             }
         }
@@ -203,7 +203,7 @@ impl<'a, C: HelperPool> HelperDisk<'a, C> {
 
 impl<C: HelperPool> Disk for HelperDisk<'_, C> {
     fn open(&mut self, key: u64, ticket: Ticket, req: OpenReq) -> Option<OpenResult> {
-        let job = Job::new(key, Purpose::Open(ticket), Task::Open(req));
+        let job = HelperJob::new(key, Purpose::Open(ticket), HelperTask::Open(req));
         match self.helpers.submit_or_run(job, self.below)? {
             DiskResult::Opened(_, found) => Some(found),
             DiskResult::Read(..) | DiskResult::Prefetched(_) => None,
@@ -214,7 +214,7 @@ impl<C: HelperPool> Disk for HelperDisk<'_, C> {
         if self.is_resident(&req.file, req.at, req.len) {
             return Some(perform::read(req));
         }
-        let job = Job::new(key, Purpose::Read(ticket), Task::Touch(req));
+        let job = HelperJob::new(key, Purpose::Read(ticket), HelperTask::Touch(req));
         match self.helpers.submit_or_run(job, self.below)? {
             DiskResult::Read(_, read) => Some(read),
             DiskResult::Opened(..) | DiskResult::Prefetched(_) => None,
@@ -228,7 +228,7 @@ impl<C: HelperPool> Disk for HelperDisk<'_, C> {
             return Some(len);
         }
         let req = ReadReq::new(file.clone(), at, len);
-        let job = Job::new(key, Purpose::Prefetch, Task::Touch(req));
+        let job = HelperJob::new(key, Purpose::Prefetch, HelperTask::Touch(req));
         self.helpers.submit_or_run(job, self.below).map(|_| len)
     }
 
@@ -301,7 +301,7 @@ mod tests {
                 _ => Test::Always(Resident::No),
             };
             if seed % 8 < 2 {
-                let pool = Threads::new(&folder.root, rules).unwrap();
+                let pool = HelperThreads::new(&folder.root, rules).unwrap();
                 let mut disk = disk(&folder.root, pool, test, tally);
                 run(&mut disk, seed, &folder, &mut sums, |_, _, _| ());
                 continue;

@@ -15,16 +15,16 @@ use crate::{
         worker::{Own, UnitNumber, Worker},
     },
     disk::{
-        aio::{Aio, AioKernel, AioRing, AioThreads, Request, ThreadLimits},
+        aio::{Aio, AioKernel, AioRequest, AioRing, AioThreads, ThreadLimits},
         at_once::Disk,
     },
     drive::perform::{self, Below},
     loops::{
-        dispatch::{Back, Dispatch, Job, Pool, PoolThread},
-        queue::Queue,
+        dispatch::{Back, Dispatch, DispatchJob, DispatchPool, PoolThread},
+        queue::Fifo,
     },
 };
-use decide::{Decision, Load, Rule, Seen, Way, decide};
+use decide::{Load, LoadSample, ReadDecision, Rule, Way, decide};
 use options::{AdaptOptions, Engine, Io};
 use poller::PollerThread;
 use regatta_metrics::{Counter, Tally};
@@ -73,19 +73,19 @@ struct Server<'e> {
     options: AdaptOptions,
     rules: AcceptRules,
     cache: ThreadCache,
-    pool: Pool,
+    pool: DispatchPool,
     /// Engine of asynchronous reads, if there are any.
     aio: Option<Box<dyn Aio>>,
     /// Connections whose reads have been started, for the poller thread.
-    tracked: Queue<Tracked>,
+    tracked: Fifo<Tracked>,
     load: Load,
 }
 
 /// A connection whose reads are being made.
 #[derive(Debug)]
 struct Tracked {
-    job: Job,
-    reads: Vec<(Ticket, Request)>,
+    job: DispatchJob,
+    reads: Vec<(Ticket, AioRequest)>,
     /// Start of the reads, nanoseconds.
     since: u64,
 }
@@ -120,9 +120,9 @@ impl<'e> Server<'e> {
             options,
             rules: AcceptRules::new(&accept, most, Mode::Blocking, false),
             cache: ThreadCache::new(&env.site.caching, env.site.seed),
-            pool: Pool::new(most, options.step()).map_err(fault)?,
+            pool: DispatchPool::new(most, options.step()).map_err(fault)?,
             aio,
-            tracked: Queue::new(most),
+            tracked: Fifo::new(most),
             load: Load::default(),
         })
     }
@@ -211,7 +211,7 @@ impl<'e> Server<'e> {
     }
 
     /// Queues a connection for the poller thread, and starts the reads that it asks for.
-    fn track(&self, job: Job, asked: &Asked, tally: Tally<'_>) {
+    fn track(&self, job: DispatchJob, asked: &Asked, tally: Tally<'_>) {
         let (tracked, starts) = tracked(job, asked);
         match self.tracked.put(tracked, tally) {
             Ok(()) => self.begin(starts, tally),
@@ -221,7 +221,7 @@ impl<'e> Server<'e> {
     }
 
     /// Starts reads; makes those that cannot be started.
-    fn begin(&self, starts: Vec<(ReadReq<StaticFile>, Request)>, tally: Tally<'_>) {
+    fn begin(&self, starts: Vec<(ReadReq<StaticFile>, AioRequest)>, tally: Tally<'_>) {
         for (req, of_engine) in starts {
             let started = match &self.aio {
                 Some(aio) => aio.start(req, of_engine),
@@ -243,11 +243,11 @@ impl<'e> Server<'e> {
 
 /// Takes the reads that a connection asked for. Returns the entry to track, and the reads to start
 /// after it is queued: no read may complete before the poller thread can find it.
-fn tracked(job: Job, asked: &Asked) -> (Tracked, Vec<(ReadReq<StaticFile>, Request)>) {
+fn tracked(job: DispatchJob, asked: &Asked) -> (Tracked, Vec<(ReadReq<StaticFile>, AioRequest)>) {
     let asked = mem::take(&mut *asked.borrow_mut());
     let (mut reads, mut starts) = (Vec::new(), Vec::new());
     for (ticket, req) in asked {
-        let (request, of_engine) = Request::pair();
+        let (request, of_engine) = AioRequest::pair();
         reads.push((ticket, request));
         starts.push((req, of_engine));
     }
@@ -275,8 +275,8 @@ impl Decider<'_> {
         };
         let resident = (rule == Rule::Residency).then(|| by_nowait(&req.file, req.at, req.len));
         let reads = aio.as_ref().map_or(0, |aio| aio.in_flight()) + load.blocking();
-        let seen = Seen { queue: pool.jobs.len(), reads, wait_us: load.wait_us(), resident };
-        let decision = Decision { rule, seen, way: decide(rule, options.bounds(), &seen) };
+        let seen = LoadSample { queue: pool.jobs.len(), reads, wait_us: load.wait_us(), resident };
+        let decision = ReadDecision { rule, seen, way: decide(rule, options.bounds(), &seen) };
         decision.count(self.tally);
         if options.trace {
             self.log.notice(format_args!("{decision}"));

@@ -5,7 +5,7 @@ use crate::{
     architectures::event::{self, EventOptions, EventWorker},
     disk::at_once::InlineDisk,
     drive::perform::Below,
-    loops::event_loop::cohort::{Order, Visits},
+    loops::event_loop::cohort::{CohortOrder, Visits},
     options::{Choice as _, Kind, OptionSpec, choice, joined, options},
 };
 
@@ -39,9 +39,9 @@ options! {
                as far as it can go, as all other event loops do: it is there to be compared with, \
                and everything else is the same.",
     },
-    order: Order = OptionSpec {
+    order: CohortOrder = OptionSpec {
         key: "cohort.order",
-        kind: Kind::Choice(Order::WORDS),
+        kind: Kind::Choice(CohortOrder::WORDS),
         default: "forward",
         doc: "In which order the stages are visited.",
         long: "`forward` visits them as a request passes through them. `backward` visits them the \

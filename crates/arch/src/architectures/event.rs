@@ -12,7 +12,7 @@ use crate::{
     cache::shared_cache::SharedCache,
     conn::{
         accept::{AcceptOptions, AcceptRules},
-        step::{Leaves, Rules},
+        step::{Leaves, TurnRules},
         worker::Own,
     },
     disk::at_once::{Disk, InlineDisk},
@@ -142,8 +142,12 @@ fn run<'a, P: Poller>(
 }
 
 /// Rules of a loop with these options.
-pub(crate) fn rules(accept: &AcceptOptions, options: &EventOptions, send_window_ms: u64) -> Rules {
-    Rules {
+pub(crate) fn rules(
+    accept: &AcceptOptions,
+    options: &EventOptions,
+    send_window_ms: u64,
+) -> TurnRules {
+    TurnRules {
         bytes_max: options.turn_bytes_max,
         ops_max: options.turn_ops_max,
         full_read: accept.full_read,

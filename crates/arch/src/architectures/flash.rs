@@ -8,12 +8,12 @@ use crate::{
     disk::{
         at_once::{Completion, Disk, DiskResult, front},
         helper_processes::Processes,
-        helpers::{HelperLimits, HelperPool, Helpers, Job, Purpose, Task},
+        helpers::{HelperJob, HelperLimits, HelperPool, HelperTask, Helpers, Purpose},
         waiters::{Sequence, Waiters},
     },
     drive::{
         ledger::Spent,
-        perform::{self, Below, Failure, timed},
+        perform::{self, Below, TransferFailure, timed},
     },
     options::{Choice as _, Kind, OptionSpec, choice, joined, options},
 };
@@ -156,15 +156,15 @@ enum Operation {
 
 impl Operation {
     /// Task of the helper, and the counter for it.
-    fn task(&self, chunk_bytes: u64) -> (Target, Task, Counter) {
+    fn task(&self, chunk_bytes: u64) -> (Target, HelperTask, Counter) {
         let touch = |file: &StaticFile, at, len| {
-            let task = Task::Touch(ReadReq::new(file.clone(), at, len));
+            let task = HelperTask::Touch(ReadReq::new(file.clone(), at, len));
             (Target::Range(file.id(), at, len), task)
         };
         let ((target, task), counter) = match self {
             Self::Open(_, req) => {
                 let target = Target::Name(req.path.clone(), req.siblings);
-                ((target, Task::Open(req.clone())), Counter::HelperTasksOpen)
+                ((target, HelperTask::Open(req.clone())), Counter::HelperTasksOpen)
             }
             Self::Read(_, req) => (touch(&req.file, req.at, req.len), Counter::HelperTasksRead),
             // All of its chunk.
@@ -331,7 +331,7 @@ impl<'a, C: HelperPool> FlashDisk<'a, C> {
             *known
         } else {
             self.last += 1;
-            let job = Job::new(self.last, Purpose::Shared(counter), task);
+            let job = HelperJob::new(self.last, Purpose::Shared(counter), task);
             if helpers.submit_or_run(job, self.below).is_some() {
                 return Some(operation.finish(self.below).0);
             }
@@ -423,7 +423,7 @@ impl<C: HelperPool> Disk for FlashDisk<'_, C> {
         bytes_max: u64,
         spent: &mut Spent,
         tally: Tally<'_>,
-    ) -> Result<u64, Failure> {
+    ) -> Result<u64, TransferFailure> {
         if let Some((file, at, _)) = front(outbox, self.maps.chunk_bytes()) {
             let file = file.clone();
             if let Some(map) = self.maps.get_or_map(&file, at) {

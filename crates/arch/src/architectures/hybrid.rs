@@ -11,7 +11,7 @@ use crate::{
     },
     disk::at_once::InlineDisk,
     drive::{ledger, perform::Below},
-    loops::dispatch::{Dispatch, Pool, PoolThread},
+    loops::dispatch::{Dispatch, DispatchPool, PoolThread},
     options::{Choice as _, Kind, OptionSpec, choice, options},
 };
 use regatta_sys::{
@@ -142,7 +142,7 @@ fn run<P: Poller>(env: &Env, process: usize, options: &PoolOptions, poller: P) -
     let units = 1 + options.threads;
     let own = |unit| Own::unit(env, process, UnitNumber { unit, units }, None);
     let cache = ThreadCache::new(&env.site.caching, env.site.seed);
-    let pool = Pool::new(connections_max, options.step())?;
+    let pool = DispatchPool::new(connections_max, options.step())?;
     let first = own(0).map_err(io::Error::other)?;
     let worker = first.worker(&cache, None, rules, stall_ns);
     let mut dispatch = Dispatch::new(poller, worker, &pool);

@@ -5,8 +5,8 @@ use crate::{
     architectures::event::{self, EventOptions, EventWorker},
     disk::{
         at_once::{Completion, Disk, DiskResult, front},
-        helper_threads::Threads,
-        helpers::{HelperLimits, HelperPool, Helpers, Job, Purpose, Task},
+        helper_threads::HelperThreads,
+        helpers::{HelperJob, HelperLimits, HelperPool, HelperTask, Helpers, Purpose},
         waiters::{Sequence, Waiters},
     },
     drive::{ledger::Spent, perform::Below},
@@ -92,7 +92,7 @@ fn work(env: &Env, worker: usize) -> Result<(), WorkError> {
             }
             ContinuedBy::Nowait => {
                 let pool =
-                    Threads::new(root, env.rules).map_err(WorkError::preparing("threads"))?;
+                    HelperThreads::new(root, env.rules).map_err(WorkError::preparing("threads"))?;
                 let helpers_idle_max = helpers_max.div_ceil(2);
                 let limits = HelperLimits { helpers_max, helpers_idle_max, ..HelperLimits::PROMPT };
                 let helpers = Helpers::new(pool, limits, tally);
@@ -313,7 +313,7 @@ impl<C: HelperPool> Disk for NowaitDisk<'_, C> {
         if over.is_some() {
             return over;
         }
-        let job = Job::new(key, Purpose::Open(ticket), Task::Open(req));
+        let job = HelperJob::new(key, Purpose::Open(ticket), HelperTask::Open(req));
         match self.helpers.submit_or_run(job, self.below)? {
             DiskResult::Opened(_, found) => Some(found),
             DiskResult::Read(..) | DiskResult::Prefetched(_) => None,
@@ -326,7 +326,7 @@ impl<C: HelperPool> Disk for NowaitDisk<'_, C> {
             Err(req) => req,
         };
         count(None::<Read>, self.tally);
-        let job = Job::new(key, Purpose::Read(ticket), Task::Read(req));
+        let job = HelperJob::new(key, Purpose::Read(ticket), HelperTask::Read(req));
         match self.helpers.submit_or_run(job, self.below)? {
             DiskResult::Read(_, read) => Some(read),
             DiskResult::Opened(..) | DiskResult::Prefetched(_) => None,
@@ -340,7 +340,7 @@ impl<C: HelperPool> Disk for NowaitDisk<'_, C> {
             return there;
         }
         let req = ReadReq::new(file.clone(), at, len);
-        let job = Job::new(key, Purpose::Prefetch, Task::Touch(req));
+        let job = HelperJob::new(key, Purpose::Prefetch, HelperTask::Touch(req));
         self.helpers.submit_or_run(job, self.below).map(|_| len)
     }
 
@@ -405,7 +405,7 @@ mod tests {
             let root = &folder.root;
             let below = Below { root, rules };
             if seed % 8 == 0 {
-                let helpers = Helpers::new(Threads::new(root, rules).unwrap(), LIMITS, tally);
+                let helpers = Helpers::new(HelperThreads::new(root, rules).unwrap(), LIMITS, tally);
                 let mut disk = NowaitDisk { helpers, below, chunk_bytes: CHUNK, tally };
                 run(&mut disk, seed, &folder, &mut sums, |_, _, _| ());
                 continue;

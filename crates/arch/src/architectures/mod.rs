@@ -1,4 +1,4 @@
-//! One driver per way to run connections, named after the architecture that uses it first.
+//! Drivers: ways to run connections, each named after the architecture that uses it first.
 pub mod amped;
 pub mod azzedin;
 pub mod cohort;

@@ -6,7 +6,7 @@ use crate::{
     conn::{
         accept::{AcceptOptions, AcceptRules},
         beats::Beats,
-        step::{Io, Leaves, Readiness, Rules},
+        step::{Io, Leaves, Readiness, TurnRules},
         units::{self, Numbers},
         worker::{Own, StageSlot, Worker},
     },
@@ -15,10 +15,10 @@ use crate::{
     loops::{
         event_loop::EventLoop,
         line::{
-            self, Job, Line, Routes, Station,
+            self, Routes, StageJob, StageLine, Station,
             options::StagesOptions,
-            poll::{Does, Stage, Takes},
-            pools::Pool,
+            poll::{Does, PollStage, Takes},
+            pools::StageThreads,
             threads::{Extras, StageThread, Work},
         },
     },
@@ -78,9 +78,9 @@ pub(crate) const fn demand(threads: usize) -> Demand {
 
 /// Properties of one pipeline.
 pub(crate) struct Plan<'e> {
-    pub(crate) stations: Vec<Station<'e, Job>>,
+    pub(crate) stations: Vec<Station<'e, StageJob>>,
     /// Pools of the stations from [`POOLS_AT`] on.
-    pub(crate) pools: Vec<Pool>,
+    pub(crate) pools: Vec<StageThreads>,
     /// Number of threads that accept, and the remedy if they are more than the connections.
     pub(crate) homes: (usize, &'static str),
     /// Parts of the pipeline, to which connections go round-robin.
@@ -91,7 +91,7 @@ pub(crate) struct Plan<'e> {
 
 /// Work of a thread of a stage, and its rules.
 pub(crate) struct StageWork<'w> {
-    pub(crate) rules: Rules,
+    pub(crate) rules: TurnRules,
     pub(crate) work: Work<'w>,
     pub(crate) extras: Extras<'w>,
 }
@@ -104,8 +104,8 @@ pub(crate) struct Process<'e> {
     pub(crate) event: EventOptions,
     pub(crate) accept: AcceptOptions,
     pub(crate) stages: StagesOptions,
-    pub(crate) line: Line<'e>,
-    pools: Vec<Pool>,
+    pub(crate) line: StageLine<'e>,
+    pools: Vec<StageThreads>,
     cache: ThreadCache,
     parts: u8,
     lower: &'static str,
@@ -131,7 +131,7 @@ impl<'e> Process<'e> {
             event: EventOptions::read(&env.settings),
             accept: AcceptOptions::read(&env.settings),
             stages: StagesOptions::read(&env.settings),
-            line: Line::new(stations, homes).map_err(WorkError::Pipeline)?,
+            line: StageLine::new(stations, homes).map_err(WorkError::Pipeline)?,
             pools,
             cache: ThreadCache::new(&env.site.caching, env.site.seed),
             parts: u8::try_from(parts).unwrap_or(u8::MAX),
@@ -253,8 +253,8 @@ impl<'e> Process<'e> {
         &self,
         unit: usize,
         slot: StageSlot,
-        rules: Rules,
-        stage: Stage<'_>,
+        rules: TurnRules,
+        stage: PollStage<'_>,
     ) -> Result<(), WorkError> {
         let own = self.own(unit, slot)?;
         self.poll_with(&own, self.worker(&own, 0), rules, stage)
@@ -301,14 +301,14 @@ impl<'e> Process<'e> {
     }
 
     /// The pool at a station.
-    pub(crate) fn pool(&self, at: usize) -> &Pool {
+    pub(crate) fn pool(&self, at: usize) -> &StageThreads {
         &self.pools[at - POOLS_AT]
     }
 
     /// Rules of a thread that leaves these operations to others.
-    pub(crate) fn rules(&self, leaves: Leaves) -> Rules {
+    pub(crate) fn rules(&self, leaves: Leaves) -> TurnRules {
         let window_ms = self.env.site.deadlines.send_window_ms;
-        Rules { leaves, ..event::rules(&self.accept, &self.event, window_ms) }
+        TurnRules { leaves, ..event::rules(&self.accept, &self.event, window_ms) }
     }
 
     /// Makes a worker that accepts from the listeners of one home, or does not accept.
@@ -329,15 +329,15 @@ impl<'e> Process<'e> {
         if self.line.homes() > 1 {
             worker = worker.only(home);
         }
-        self.poll_with(own, worker, self.rules(Leaves::NONE), Stage::new(&self.line, does))
+        self.poll_with(own, worker, self.rules(Leaves::NONE), PollStage::new(&self.line, does))
     }
 
     fn poll_with(
         &self,
         own: &Own<'_>,
         worker: Worker<'_, Readiness>,
-        rules: Rules,
-        stage: Stage<'_>,
+        rules: TurnRules,
+        stage: PollStage<'_>,
     ) -> Result<(), WorkError> {
         let epoll = |trigger| event::epoll(&self.event, trigger).map_err(WorkError::Poller);
         let disk = self.disk(own);
@@ -365,9 +365,9 @@ impl<'e> Process<'e> {
 fn turns(
     poller: impl Poller,
     worker: Worker<'_, Readiness>,
-    rules: Rules,
+    rules: TurnRules,
     mut disk: InlineDisk<'_>,
-    stage: Stage<'_>,
+    stage: PollStage<'_>,
 ) -> Result<(), WorkError> {
     let poll = EventLoop::new(poller, worker, rules, &mut disk).at_stage(stage);
     poll.run().map_err(WorkError::stopped("a stage"))
@@ -375,7 +375,7 @@ fn turns(
 
 /// Serves until the line is closed or the pool has one thread too many. Also ends if this thread
 /// was idle for `idle_max` and the pool keeps enough others.
-fn run_in_pool(mut thread: StageThread<'_>, pool: &Pool, idle_max: Duration) {
+fn run_in_pool(mut thread: StageThread<'_>, pool: &StageThreads, idle_max: Duration) {
     let mut since = Instant::now();
     while thread.goes_on() {
         let has_served = thread.visit(idle_max.min(LOOK_MAX));

@@ -13,14 +13,14 @@ use crate::{
     },
     loops::{
         line::{
-            Job, Routes, Spread, Station,
+            Routes, Spread, StageJob, Station,
             gate::Gate,
             options::{Admission, LineOptions, StagesOptions},
-            poll::{Does, Gated, Stage, Takes},
-            pools::{Pool, ThreadBounds},
+            poll::{Does, Gated, PollStage, Takes},
+            pools::{StageThreads, ThreadBounds},
             threads::{Extras, StageThread, Work},
         },
-        queue::Queue,
+        queue::Fifo,
     },
     options::Settings,
 };
@@ -100,8 +100,8 @@ impl<'e> Seda<'e> {
         }
         let most = env.shares[process].connections_max;
         let queue = || match options.wake {
-            Wake::One => Queue::new(most),
-            Wake::All => Queue::new(most).waking_all(),
+            Wake::One => Fifo::new(most),
+            Wake::All => Fifo::new(most).waking_all(),
         };
         let station = |(at, role)| {
             let tally = Tally::Striped(env.arena.slot(first + STATIONS + at));
@@ -114,7 +114,7 @@ impl<'e> Seda<'e> {
             let bounds = options.bounds(at);
             let checks = if at == DISK { line.disk_checks() } else { stages.checks() };
             let size = stages.pool(checks, bounds.most, env.site.seed ^ at as u64);
-            let pool = Pool::new(ROLES[at], bounds, size, stages.batching(), stages.told());
+            let pool = StageThreads::new(ROLES[at], bounds, size, stages.batching(), stages.told());
             if at == DISK { pool.one_at_a_time() } else { pool }
         };
         let plan = Plan {
@@ -169,7 +169,7 @@ impl<'e> Seda<'e> {
         let process = &self.process;
         let (leaves, routes) = duties(at, self.options.threads);
         let does = Does { takes: Takes::Station(at), routes, hears: false, barrier: None };
-        let stage = Stage::new(&process.line, does).gated(gated);
+        let stage = PollStage::new(&process.line, does).gated(gated);
         process.poll(unit, StageSlot::shared(STATIONS + at), process.rules(leaves), stage)
     }
 
@@ -280,7 +280,7 @@ fn duties(at: usize, threads: Threads) -> (Leaves, Routes) {
 }
 
 /// Sorts responses from memory first, small before large; then jobs that require a file.
-fn order(jobs: &mut [Job]) {
+fn order(jobs: &mut [StageJob]) {
     jobs.sort_by_key(|job| rank(job.left.as_ref()));
 }
 

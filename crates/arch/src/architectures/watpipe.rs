@@ -10,18 +10,18 @@ use crate::{
         pipeline::{self, LOOK_MAX, Plan, Process, READ, StageWork, WRITE_POLL},
     },
     conn::{
-        step::{Leaves, Rules},
+        step::{Leaves, TurnRules},
         worker::{Own, StageSlot},
     },
     loops::{
         line::{
             Barrier, Routes, Spread, Station,
             options::{PoolControl, StagesOptions},
-            poll::{Does, Stage, Takes},
-            pools::{Pool, ThreadBounds},
+            poll::{Does, PollStage, Takes},
+            pools::{StageThreads, ThreadBounds},
             threads::{BatchSize, Extras, Work},
         },
-        queue::Queue,
+        queue::Fifo,
     },
     options::Settings,
 };
@@ -97,7 +97,7 @@ impl<'e> Pipeline<'e> {
             Share::Batch => (shape.writers, Spread::Equal),
         };
         let most = env.shares[process].connections_max;
-        let queues = |count| (0..count).map(|_| Queue::new(most)).collect();
+        let queues = |count| (0..count).map(|_| Fifo::new(most)).collect();
         let merged = |at: usize| Station::merged(ROLES[at], tally(at)).map_err(WorkError::Pipeline);
         let mut stations = vec![
             merged(READ)?,
@@ -112,7 +112,7 @@ impl<'e> Pipeline<'e> {
         let bounds =
             ThreadBounds { least: threads(shape.writers), most: threads(shape.writers_max) };
         let size = stages.pool(stages.checks(), bounds.most, env.site.seed);
-        let pool = Pool::new(ROLES[WRITE], bounds, size, stages.batching(), stages.told());
+        let pool = StageThreads::new(ROLES[WRITE], bounds, size, stages.batching(), stages.told());
         let plan = Plan {
             stations,
             pools: vec![pool],
@@ -162,19 +162,25 @@ impl<'e> Pipeline<'e> {
 
     /// Waits until there is room in sockets for what is to be sent.
     fn poll_writes(&self, unit: usize) -> Result<(), WorkError> {
-        let rules = Rules { eager_write: false, ..self.process.rules(SEND) };
+        let rules = TurnRules { eager_write: false, ..self.process.rules(SEND) };
         self.poll(unit, WRITE_POLL, rules, Routes::all(WRITE))
     }
 
     /// Runs one of the two pollers.
-    fn poll(&self, unit: usize, at: usize, rules: Rules, routes: Routes) -> Result<(), WorkError> {
+    fn poll(
+        &self,
+        unit: usize,
+        at: usize,
+        rules: TurnRules,
+        routes: Routes,
+    ) -> Result<(), WorkError> {
         if self.options.pin_pollers {
             pin(self.cpus[at % self.cpus.len()])?;
         }
         let takes_turns = at == WRITE_POLL && self.options.barrier;
         let barrier = takes_turns.then_some((&self.barrier, WRITE));
         let does = Does { takes: Takes::Station(at), routes, hears: false, barrier };
-        let stage = Stage::new(&self.process.line, does);
+        let stage = PollStage::new(&self.process.line, does);
         self.process.poll(unit, StageSlot::alone(POLLERS.start + at), rules, stage)
     }
 
@@ -228,10 +234,10 @@ impl<'e> Pipeline<'e> {
     }
 
     /// Rules of a thread that leaves these operations to others, and sends.
-    fn rules(&self, leaves: Leaves) -> Rules {
+    fn rules(&self, leaves: Leaves) -> TurnRules {
         // An edge-triggered poller reports a change once: a socket that took all has room for more.
         let edge = self.process.event.poller == PollerKind::EpollEdge;
-        Rules { eager_write: true, edge, ..self.process.rules(leaves) }
+        TurnRules { eager_write: true, edge, ..self.process.rules(leaves) }
     }
 
     /// Slot and processor of thread `at` of the `threads` of a stage.

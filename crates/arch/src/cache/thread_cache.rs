@@ -6,13 +6,13 @@ use regatta_sys::{StaticFile, clock};
 use std::sync::{PoisonError, RwLock, TryLockError, TryLockResult};
 
 /// A cache that threads share. What processes share is a [`crate::cache::shared_cache`].
-pub type ThreadCache<F = StaticFile> = TableCache<F, Threads>;
+pub type ThreadCache<F = StaticFile> = TableCache<F, ThreadLocks>;
 
 /// Locks for which threads wait.
 #[derive(Debug)]
-pub struct Threads;
+pub struct ThreadLocks;
 
-impl Locks for Threads {
+impl Locks for ThreadLocks {
     type Of<T> = ThreadLock<T>;
     const SHARED: bool = true;
 }

@@ -1,8 +1,8 @@
 //! Chains of connections: each connection is in one at most, and joins, leaves and moves in
 //! constant time.
 //!
-//! A connection's link has the same number as its slot in the [`crate::conn::slab`]. Links take memory
-//! for as many connections as were open at once, however many came and went.
+//! A connection's link has the same number as its slot in the [`crate::conn::slab`]. Links take
+//! memory for as many connections as were open at once, however many came and went.
 
 use crate::conn::slab::{key, parts};
 

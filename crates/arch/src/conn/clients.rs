@@ -51,10 +51,10 @@ pub struct ClientLimits {
     pub burst: u32,
 }
 
-/// Shared words for the notes of which process has which client's connections.
+/// Shared words with a note for each connection: its process and its client.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientNotes<'a> {
-    /// As many as [`Clients::note_words`].
+    /// Words, as many as [`Clients::note_words`].
     pub words: &'a [AtomicU64],
     /// Descriptors of each process.
     pub descriptors: usize,

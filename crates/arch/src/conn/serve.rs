@@ -13,12 +13,12 @@
 use crate::drive::{
     Turn,
     ledger::Spent,
-    perform::{self, Failure, timed},
+    perform::{self, TransferFailure, timed},
 };
 use crate::{
     conn::{
         beats::Beat,
-        worker::{Accepted, Action, Desk, Slot, Waited, Worker},
+        worker::{Accepted, Action, ConnSlot, Desk, WaitTally, Worker},
     },
     disk::at_once::Disk,
 };
@@ -32,7 +32,7 @@ use regatta_sys::{
 use std::{io, mem, os::fd::AsFd, sync::Arc, thread, time::Duration};
 
 /// A connection that one thread serves.
-pub type BlockingSlot = Slot<Blocking>;
+pub type BlockingSlot = ConnSlot<Blocking>;
 
 /// State of a connection that one thread serves.
 #[derive(Debug)]
@@ -77,7 +77,7 @@ impl Blocking {
 }
 
 /// Bytes that have come, at the front of the buffer; or why none will.
-pub type Received = Result<usize, Fault>;
+pub type ReadResult = Result<usize, Fault>;
 
 /// Resources that a thread needs to serve.
 #[expect(missing_debug_implementations, reason = "holds a trait object that has none")]
@@ -144,7 +144,7 @@ pub fn hear(mut worker: Worker<'_, ()>, each_round: &mut dyn FnMut()) -> io::Res
     while worker.goes_on() {
         let wait = worker.begin_wait();
         let events = poller.wait(&mut events, Some(wait.timeout))?;
-        let _root_is_another = worker.end_wait(wait, Waited { events, ..Waited::default() });
+        let _root_is_another = worker.end_wait(wait, WaitTally { events, ..WaitTally::default() });
         if events > 0 {
             worker.around().bell.clear();
         }
@@ -244,7 +244,7 @@ pub fn look(worker: &mut Worker<'_, Blocking>, means: &mut Means<'_>) {
 /// False if it is to leave.
 pub fn attend(
     worker: &mut Worker<'_, Blocking>,
-    received: &mut Option<Received>,
+    received: &mut Option<ReadResult>,
     means: &mut Means<'_>,
 ) -> bool {
     look(worker, means);
@@ -276,7 +276,7 @@ fn wait(
     key: u64,
     step: Duration,
     buffer: &mut [u8],
-) -> Option<Received> {
+) -> Option<ReadResult> {
     let patience = worker.patience(step);
     let (slot, desk) = worker.turn(key)?;
     let Blocking { recv, polls, .. } = slot.drive;
@@ -302,8 +302,8 @@ fn wait(
     };
     match received {
         Ok(n) => Some(Ok(n)),
-        Err(Failure::Fault(fault)) => Some(Err(fault)),
-        Err(Failure::WouldBlock) => None,
+        Err(TransferFailure::Fault(fault)) => Some(Err(fault)),
+        Err(TransferFailure::WouldBlock) => None,
     }
 }
 
@@ -330,7 +330,7 @@ pub fn unblock(slot: &mut BlockingSlot) {
 }
 
 /// Completes the `Recv`.
-fn has_received(slot: &mut BlockingSlot, desk: &Desk<'_>, received: Received, buffer: &[u8]) {
+fn has_received(slot: &mut BlockingSlot, desk: &Desk<'_>, received: ReadResult, buffer: &[u8]) {
     slot.drive.recv = false;
     let received = received.map(|n| &buffer[..n]);
     slot.conn.complete(Done::Recv(received), desk.now, &desk.around.cx);
@@ -340,7 +340,7 @@ fn has_received(slot: &mut BlockingSlot, desk: &Desk<'_>, received: Received, bu
 fn turn(
     worker: &mut Worker<'_, Blocking>,
     key: u64,
-    received: Option<Received>,
+    received: Option<ReadResult>,
     step: Duration,
     means: &mut Means<'_>,
 ) -> Turn {
@@ -445,8 +445,8 @@ fn send(
     desk.look();
     let sent = match sent {
         Ok(bytes) => Ok(bytes),
-        Err(Failure::Fault(fault)) => Err(fault),
-        Err(Failure::WouldBlock) => {
+        Err(TransferFailure::Fault(fault)) => Err(fault),
+        Err(TransferFailure::WouldBlock) => {
             slot.drive.send = Some(outbox);
             return None;
         }

@@ -6,13 +6,13 @@ pub use left::{Leaves, Left};
 use crate::drive::{
     FileCx, Turn,
     ledger::Spent,
-    perform::{self, Failure, timed},
+    perform::{self, TransferFailure, timed},
 };
 use crate::{
     conn::{
         beats::Beat,
         budget::Budget,
-        worker::{Desk, Slot, Worker},
+        worker::{ConnSlot, Desk, Worker},
     },
     disk::at_once::{Completion, Disk, DiskResult},
 };
@@ -41,7 +41,7 @@ const _: () = assert!(Worker::<Readiness>::SLOT_BYTES <= CONNECTION_BYTES_MAX);
 const PREFETCHING: u64 = u64::MAX;
 
 /// A connection whose operations are tried, and retried when its socket is ready.
-pub type ReadySlot = Slot<Readiness>;
+pub type ReadySlot = ConnSlot<Readiness>;
 
 /// State of a connection in a readiness loop: the operation to retry, and facts about its socket.
 #[derive(Debug)]
@@ -68,14 +68,14 @@ pub struct Readiness {
     /// The socket took nothing, and the poller has not said since that it takes bytes.
     full: bool,
     /// Place in a pipeline.
-    pub place: Place,
+    pub place: PipelinePlace,
     /// [`Desk::held_ms`] when something was sent last, or the connection's deadline was set.
     pub held_ms: u32,
 }
 
 /// Place of a connection in a pipeline, whichever stage has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct PipelinePlace {
     /// Number of the acceptor that counts it as open.
     pub home: u8,
     /// The part of the pipeline that serves it, where stages have several: a processor.
@@ -100,7 +100,7 @@ impl Readiness {
             urgent: false,
             writable: false,
             full: false,
-            place: Place { home: 0, part: 0, class: 0 },
+            place: PipelinePlace { home: 0, part: 0, class: 0 },
             held_ms,
         }
     }
@@ -142,7 +142,7 @@ impl Readiness {
     }
 
     /// True if something may be sent now.
-    const fn may_send(&self, rules: &Rules) -> bool {
+    const fn may_send(&self, rules: &TurnRules) -> bool {
         self.writable || rules.eager_write && !self.full
     }
 
@@ -268,7 +268,7 @@ struct Spares(Vec<Box<Outbox<StaticFile>>>);
 
 /// Limits of one turn of one connection, the same for every turn of a loop.
 #[derive(Clone, Copy, Debug)]
-pub struct Rules {
+pub struct TurnRules {
     /// The most bytes that a turn may send before others get theirs; less where many are ready.
     pub bytes_max: u64,
     /// Operations that a turn may perform.
@@ -293,7 +293,7 @@ pub struct Io<'a> {
     /// Performer of operations that may block on disk.
     pub disk: &'a mut dyn Disk,
     /// The limits of each turn.
-    pub rules: Rules,
+    pub rules: TurnRules,
     /// Files are mapped ([`Disk::maps`]).
     maps: bool,
     /// Received bytes land here, from [`LANDING`] on.
@@ -314,7 +314,7 @@ pub struct Io<'a> {
 
 impl<'a> Io<'a> {
     /// Resources of a loop with this disk.
-    pub fn new(disk: &'a mut dyn Disk, rules: Rules, limits: &Limits) -> Self {
+    pub fn new(disk: &'a mut dyn Disk, rules: TurnRules, limits: &Limits) -> Self {
         // Bytes behind a request are kept until it is answered, so no more are taken at once than a
         // head may need: a connection keeps two such lengths at most.
         let recv_bytes = limits.head_bytes_max.min(RECV_BYTES_MAX);
@@ -542,12 +542,12 @@ const fn was_last(ops: &mut u32) -> bool {
 fn receive(slot: &mut ReadySlot, io: &mut Io<'_>, now: Now, cx: &FileCx<'_>) -> bool {
     let buffer = &mut io.buffer[LANDING..];
     let received = match perform::recv(&slot.socket, buffer, cx.tally) {
-        Err(Failure::WouldBlock) => {
+        Err(TransferFailure::WouldBlock) => {
             // What is behind an urgent byte has been read.
             (slot.drive.readable, slot.drive.urgent) = (false, false);
             return false;
         }
-        Err(Failure::Fault(fault)) => Err(fault),
+        Err(TransferFailure::Fault(fault)) => Err(fault),
         Ok(n) => {
             // A short read has emptied the socket, unless the end of the stream is behind it
             // (epoll(7), question 9), or an urgent byte: the next read waits for a report.
@@ -612,7 +612,7 @@ fn send(
     // A blocking call may have taken as long as the peer is given.
     let now = if io.rules.patience.is_some() { at_present(now) } else { now };
     match result {
-        Err(Failure::WouldBlock) => {
+        Err(TransferFailure::WouldBlock) => {
             (slot.drive.writable, slot.drive.full) = (false, true);
             if io.rules.patience.is_some() {
                 // The peer has taken nothing for all that time.
@@ -622,7 +622,9 @@ fn send(
                 park(slot, outbox, io);
             }
         }
-        Err(Failure::Fault(fault)) => slot.conn.complete(Done::Send(outbox, Err(fault)), now, cx),
+        Err(TransferFailure::Fault(fault)) => {
+            slot.conn.complete(Done::Send(outbox, Err(fault)), now, cx)
+        }
         Ok(bytes) => {
             slot.drive.writable &= io.rules.edge;
             io.bytes = io.bytes.saturating_sub(bytes);

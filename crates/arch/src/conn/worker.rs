@@ -78,7 +78,7 @@ pub enum RootSource<'a> {
 
 /// A connection, its socket, and what its driver keeps of it.
 #[derive(Debug)]
-pub struct Slot<S> {
+pub struct ConnSlot<S> {
     /// The conversation.
     pub conn: FileLink,
     /// The socket.
@@ -95,7 +95,7 @@ pub struct Slot<S> {
     timed_from: u64,
 }
 
-impl<S> Slot<S> {
+impl<S> ConnSlot<S> {
     /// `spent`, unless the connection is queued: it has one turn a round, whatever happens.
     pub fn unless_queued(&self, spent: Spent) -> Option<Spent> {
         (!self.queued).then_some(spent)
@@ -121,7 +121,7 @@ pub struct Wait {
 
 /// Outcome of a wait, for the counters.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Waited {
+pub struct WaitTally {
     /// Events that it reported.
     pub events: usize,
     /// Descriptors that are watched.
@@ -171,7 +171,7 @@ enum Stage {
 /// A worker, whose driver keeps an `S` of each connection.
 #[expect(missing_debug_implementations, reason = "its surroundings have none")]
 pub struct Worker<'a, S> {
-    slots: Slab<Slot<S>>,
+    slots: Slab<ConnSlot<S>>,
     desk: Desk<'a>,
     /// Keys whose timers have fired and have not been checked.
     fired: VecDeque<u64>,
@@ -200,7 +200,7 @@ pub struct Worker<'a, S> {
 
 impl<'a, S> Worker<'a, S> {
     /// Size of a slot, bytes, with its timer and its place among those that are idle.
-    pub const SLOT_BYTES: usize = Slab::<Slot<S>>::SLOT_BYTES + Desk::ENTRY_BYTES;
+    pub const SLOT_BYTES: usize = Slab::<ConnSlot<S>>::SLOT_BYTES + Desk::ENTRY_BYTES;
 
     /// A worker without connections.
     pub fn new(acceptor: Acceptor<'a>, around: Surroundings<'a>) -> Self {
@@ -272,13 +272,13 @@ impl<'a, S> Worker<'a, S> {
 
     /// A connection, unless it is gone.
     #[must_use]
-    pub fn slot(&mut self, key: u64) -> Option<&mut Slot<S>> {
+    pub fn slot(&mut self, key: u64) -> Option<&mut ConnSlot<S>> {
         self.slots.get_mut(key)
     }
 
     /// A connection that is to have a turn, unless it is gone, and what the turn is entered in.
     #[inline]
-    pub fn turn(&mut self, key: u64) -> Option<(&mut Slot<S>, &mut Desk<'a>)> {
+    pub fn turn(&mut self, key: u64) -> Option<(&mut ConnSlot<S>, &mut Desk<'a>)> {
         Some((self.slots.get_mut(key)?, &mut self.desk))
     }
 
@@ -299,7 +299,7 @@ impl<'a, S> Worker<'a, S> {
 
     /// Ends a wait, and begins a round: events first, then what [`Worker::next_action`] says. True
     /// if the root is another from now on: whoever opens files must know.
-    pub fn end_wait(&mut self, wait: Wait, waited: Waited) -> bool {
+    pub fn end_wait(&mut self, wait: Wait, waited: WaitTally) -> bool {
         self.desk.begin_round(wait.since, wait.timeout, waited);
         self.desk.acceptor.events = waited.events;
         self.queued = self.desk.again.len();

@@ -1,7 +1,7 @@
 //! Admission: controllers of a rate, or of the length of a queue, by the ages of what has been
 //! served; and the bucket that a rate fills ([ResponseTimeController*, RateLimitingPredicate]).
 use super::{
-    CLASSES_MAX, Controller, Decided, Decision, Inputs, Periods, Sample, Smoothed, milli, whole,
+    Adjustment, CLASSES_MAX, Controller, Decided, Inputs, Periods, Sample, Smoothed, milli, whole,
 };
 
 /// The least rate, events a second: with none at all nothing would ever show that there is room.
@@ -50,7 +50,7 @@ struct Said {
 }
 
 impl Said {
-    fn decided(self, decision: Option<Decision>) -> Decided {
+    fn decided(self, decision: Option<Adjustment>) -> Decided {
         let inputs = Inputs::Ages { age_ns: whole(self.age_ns), milli_per_s: milli(self.rate) };
         Decided { decision, inputs }
     }
@@ -106,8 +106,8 @@ fn mean(sorted: &[u64]) -> f64 {
 }
 
 /// Decides a change of the rate, if there is one in thousandths.
-fn rate(class: u8, before: f64, now: f64) -> Option<Decision> {
-    (milli(before) != milli(now)).then(|| Decision::Rate { class, milli_per_s: milli(now) })
+fn rate(class: u8, before: f64, now: f64) -> Option<Adjustment> {
+    (milli(before) != milli(now)).then(|| Adjustment::Rate { class, milli_per_s: milli(now) })
 }
 
 /// Rules for setting a rate.
@@ -360,7 +360,7 @@ impl Controller for QueueMax {
         } else if said.of_target > f64::from(self.rules.high_percent) / 100.0 {
             self.most = (before / 2).max(1);
         }
-        let decision = (self.most != before).then_some(Decision::QueueMax(self.most));
+        let decision = (self.most != before).then_some(Adjustment::QueueMax(self.most));
         out.push(said.decided(decision));
     }
 }

@@ -1,7 +1,7 @@
 //! Size of the batch that a thread takes at once ([AggThrottle]). It shrinks while the stage serves
 //! as much as it did with more, because items taken together wait for each other. It grows again
 //! when the stage serves less.
-use super::{Controller, Decided, Decision, Inputs, Periods, Sample, Smoothed, milli, whole};
+use super::{Adjustment, Controller, Decided, Inputs, Periods, Sample, Smoothed, milli, whole};
 
 /// Windows per adjustment.
 const ADJUSTS_EVERY: u32 = 5;
@@ -97,7 +97,7 @@ impl Controller for Batching {
         }
         let before = self.size();
         self.adjust(rate);
-        let decision = (self.size() != before).then(|| Decision::Batch(self.size()));
+        let decision = (self.size() != before).then(|| Adjustment::Batch(self.size()));
         let (milli_per_s, best_milli_per_s) = (milli(rate), milli(self.best));
         out.push(Decided { decision, inputs: Inputs::Rate { milli_per_s, best_milli_per_s } });
     }

@@ -1,7 +1,7 @@
 //! Number of threads of a stage ([ThreadPoolController]): one more, now and then, while too many
 //! wait. Only the search for the best number takes any away. Otherwise a thread ends alone, when it
 //! has had nothing to do for long enough.
-use super::{Controller, Decided, Decision, Inputs, Periods, Sample, Smoothed};
+use super::{Adjustment, Controller, Decided, Inputs, Periods, Sample, Smoothed};
 use std::time::Duration;
 
 /// Check that adds a thread, modulo [`PoolRules::every`].
@@ -106,7 +106,7 @@ impl Controller for PoolSize {
             size = self.back_to(throughput, threads).unwrap_or(size);
         }
         if adds || compares {
-            let decision = (size != threads).then_some(Decision::Threads(size));
+            let decision = (size != threads).then_some(Adjustment::Threads(size));
             out.push(Decided { decision, inputs: Inputs::Pool { queue, threads } });
         }
     }

@@ -30,7 +30,7 @@ pub trait Aio: Sync {
     ///
     /// # Errors
     /// No room for the read now: returns what was given.
-    fn start(&self, req: ReadReq<StaticFile>, of_engine: Request) -> Result<(), Refused>;
+    fn start(&self, req: ReadReq<StaticFile>, of_engine: AioRequest) -> Result<(), UnstartedRead>;
 
     /// Reads that have been started and are not complete.
     fn in_flight(&self) -> usize;
@@ -47,7 +47,7 @@ pub trait Aio: Sync {
 }
 
 /// A read that could not be started.
-pub type Refused = (ReadReq<StaticFile>, Request);
+pub type UnstartedRead = (ReadReq<StaticFile>, AioRequest);
 
 /// State of the thread that checks for complete reads.
 pub trait Completions {
@@ -64,9 +64,9 @@ pub trait Completions {
 /// A request that is dropped is given up: the engine keeps file and buffer until it has done with
 /// them.
 #[derive(Debug)]
-pub struct Request(Arc<Mutex<Option<Read>>>);
+pub struct AioRequest(Arc<Mutex<Option<Read>>>);
 
-impl Request {
+impl AioRequest {
     /// Returns one half for the waiter, and one for the engine.
     #[must_use]
     pub fn pair() -> (Self, Self) {

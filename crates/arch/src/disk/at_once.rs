@@ -4,7 +4,7 @@ pub(crate) mod schedule;
 
 use crate::drive::{
     ledger::Spent,
-    perform::{self, Below, Failure},
+    perform::{self, Below, TransferFailure},
 };
 use regatta_metrics::Tally;
 use regatta_op::{Abandoned, OpenReq, Outbox, ReadReq, Segment, Ticket};
@@ -41,7 +41,7 @@ pub trait Disk {
         bytes_max: u64,
         spent: &mut Spent,
         tally: Tally<'_>,
-    ) -> Result<u64, Failure> {
+    ) -> Result<u64, TransferFailure> {
         perform::send(socket, outbox, bytes_max, spent, tally)
     }
     /// Notes that sending bytes that [`Disk::prefetch`] allowed took `_ns` nanoseconds.

@@ -2,7 +2,7 @@
 //!
 //! A helper replies with a record of [`REPLY_BYTES`] bytes, never with a file's contents. Files are
 //! passed as descriptors: those to read with the task, opened ones with the reply, if wanted.
-use crate::disk::helpers::{HelperPool, Task, TaskResult};
+use crate::disk::helpers::{HelperPool, HelperTask, TaskResult};
 use crate::drive::perform::Below;
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{Coding, Codings, OpenFault, OpenReq, Opened};
@@ -120,18 +120,18 @@ impl HelperPool for Processes<'_> {
         Ok(at)
     }
 
-    fn assign(&mut self, helper: usize, task: &mut Task) -> io::Result<()> {
+    fn assign(&mut self, helper: usize, task: &mut HelperTask) -> io::Result<()> {
         let helper = self.helpers[helper].as_ref().ok_or(io::ErrorKind::NotFound)?;
         let mut record = [0; TASK_HEAD_BYTES];
         match task {
-            Task::Open(req) => {
+            HelperTask::Open(req) => {
                 record[0] = OPEN;
                 record[1] = mask(|coding| req.siblings.has(coding));
                 // No longer path exists; one is reported as what it is by the helper.
                 let len = req.path.len().min(TASK_BYTES_MAX - TASK_HEAD_BYTES);
                 helper.channel.send(&[&record[..], &req.path[..len]].concat(), &[])
             }
-            Task::Touch(req) | Task::Read(req) => {
+            HelperTask::Touch(req) | HelperTask::Read(req) => {
                 record[0] = TOUCH;
                 record[8..16].copy_from_slice(&req.at.to_ne_bytes());
                 record[16..24].copy_from_slice(&req.len.to_ne_bytes());

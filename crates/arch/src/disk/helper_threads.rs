@@ -1,6 +1,6 @@
 //! Helpers that are threads: they share the loop's descriptors and memory, so no descriptors are
 //! passed.
-use crate::disk::helpers::{HelperPool, Task, TaskResult};
+use crate::disk::helpers::{HelperPool, HelperTask, TaskResult};
 use crate::drive::perform::{self, Below};
 use regatta_sys::{Bell, OpenRules, Root, touch};
 use std::{
@@ -29,18 +29,18 @@ type HelperResult = (usize, Option<TaskResult>);
 
 /// Helper threads.
 #[derive(Debug)]
-pub struct Threads<'a> {
+pub struct HelperThreads<'a> {
     root: &'a Root,
     /// The same directory by a descriptor of the threads, opened for the first of them.
     theirs: Option<Arc<Root>>,
     environment: Arc<Environment>,
     /// By helper: the channel for its tasks.
-    inboxes: Vec<Option<SyncSender<Task>>>,
+    inboxes: Vec<Option<SyncSender<HelperTask>>>,
     results: Sender<HelperResult>,
     done: Receiver<HelperResult>,
 }
 
-impl<'a> Threads<'a> {
+impl<'a> HelperThreads<'a> {
     /// No threads yet.
     ///
     /// # Errors
@@ -52,7 +52,7 @@ impl<'a> Threads<'a> {
     }
 }
 
-impl HelperPool for Threads<'_> {
+impl HelperPool for HelperThreads<'_> {
     fn start(&mut self) -> io::Result<usize> {
         let root = match &self.theirs {
             Some(root) => Arc::clone(root),
@@ -71,7 +71,7 @@ impl HelperPool for Threads<'_> {
         Ok(helper)
     }
 
-    fn assign(&mut self, helper: usize, task: &mut Task) -> io::Result<()> {
+    fn assign(&mut self, helper: usize, task: &mut HelperTask) -> io::Result<()> {
         let inbox = self.inboxes[helper].as_ref().ok_or(io::ErrorKind::NotFound)?;
         // Room for one, and the helper has none: this does not wait.
         inbox.try_send(task.lend()).map_err(|_| io::ErrorKind::BrokenPipe.into())
@@ -104,7 +104,7 @@ fn help(
     helper: usize,
     root: &Root,
     environment: &Environment,
-    tasks: &Receiver<Task>,
+    tasks: &Receiver<HelperTask>,
     results: &Sender<HelperResult>,
 ) {
     let mut scratch = Vec::new();
@@ -118,15 +118,15 @@ fn help(
     }
 }
 
-fn run(task: Task, below: Below<'_>, scratch: &mut Vec<u8>) -> TaskResult {
+fn run(task: HelperTask, below: Below<'_>, scratch: &mut Vec<u8>) -> TaskResult {
     match task {
-        Task::Open(req) => TaskResult::Opened(below.open(&req)),
-        Task::Touch(req) => {
+        HelperTask::Open(req) => TaskResult::Opened(below.open(&req)),
+        HelperTask::Touch(req) => {
             scratch.resize(SCRATCH_BYTES, 0);
             // A range that cannot be read is reported by the send or read that it was for.
             let _ = touch(&req.file, req.at, req.len, scratch);
             TaskResult::Touched
         }
-        Task::Read(req) => TaskResult::Read(perform::read(req)),
+        HelperTask::Read(req) => TaskResult::Read(perform::read(req)),
     }
 }

@@ -27,7 +27,7 @@ const LEAVING_MAX: usize = 16;
 
 /// Work for a helper.
 #[derive(Debug)]
-pub enum Task {
+pub enum HelperTask {
     /// Open a path.
     Open(OpenReq),
     /// Bring a range into the page cache.
@@ -36,7 +36,7 @@ pub enum Task {
     Read(ReadReq<StaticFile>),
 }
 
-impl Task {
+impl HelperTask {
     /// The task for a helper that shares the loop's memory. It owns the buffer of a read until the
     /// task is done; if it dies, the buffer is lost.
     pub fn lend(&mut self) -> Self {
@@ -91,13 +91,13 @@ impl Purpose {
 
 /// A task of a connection.
 #[derive(Debug)]
-pub struct Job {
+pub struct HelperJob {
     /// The connection.
     pub key: u64,
     /// The operation that the task is part of.
     pub purpose: Purpose,
     /// The task.
-    pub task: Task,
+    pub task: HelperTask,
     /// Place among the tasks that are queued.
     sequence: Sequence,
     /// Helpers that died with it.
@@ -106,32 +106,32 @@ pub struct Job {
     since: u64,
 }
 
-impl Job {
+impl HelperJob {
     /// A task that has not been queued yet.
     #[must_use]
-    pub fn new(key: u64, purpose: Purpose, task: Task) -> Self {
+    pub fn new(key: u64, purpose: Purpose, task: HelperTask) -> Self {
         Self { key, purpose, task, sequence: Sequence::default(), lost: 0, since: clock::nanos() }
     }
 }
 
 /// The result of the operation that a task was part of. The loop does the rest of it: all, if the
 /// task has no result.
-fn finish(job: Job, outcome: Option<TaskResult>, below: Below<'_>) -> (DiskResult, Spent) {
+fn finish(job: HelperJob, outcome: Option<TaskResult>, below: Below<'_>) -> (DiskResult, Spent) {
     let mut spent = Spent::default();
     let result = match (job.purpose, job.task, outcome) {
         (Purpose::Open(ticket), _, Some(TaskResult::Opened(found))) => {
             DiskResult::Opened(ticket, found)
         }
-        (Purpose::Open(ticket), Task::Open(req), _) => {
+        (Purpose::Open(ticket), HelperTask::Open(req), _) => {
             DiskResult::Opened(ticket, timed(&mut spent.open, || below.open(&req)))
         }
         (Purpose::Read(ticket), _, Some(TaskResult::Read(read))) => DiskResult::Read(ticket, read),
-        (Purpose::Read(ticket), Task::Touch(req) | Task::Read(req), _) => {
+        (Purpose::Read(ticket), HelperTask::Touch(req) | HelperTask::Read(req), _) => {
             DiskResult::Read(ticket, timed(&mut spent.read, || perform::read(req)))
         }
-        (_, Task::Touch(req) | Task::Read(req), _) => DiskResult::Prefetched(req.len),
+        (_, HelperTask::Touch(req) | HelperTask::Read(req), _) => DiskResult::Prefetched(req.len),
         // An open that is part of other operations.
-        (_, Task::Open(_), _) => DiskResult::Prefetched(1),
+        (_, HelperTask::Open(_), _) => DiskResult::Prefetched(1),
     };
     (result, spent)
 }
@@ -148,7 +148,7 @@ pub trait HelperPool {
     ///
     /// # Errors
     /// The helper is gone.
-    fn assign(&mut self, helper: usize, task: &mut Task) -> io::Result<()>;
+    fn assign(&mut self, helper: usize, task: &mut HelperTask) -> io::Result<()>;
     /// Stops an idle helper, or cleans up after one that is gone.
     fn stop(&mut self, helper: usize);
     /// The root has been replaced: helpers that are started from now on use the new one.
@@ -190,12 +190,12 @@ pub struct Helpers<'a, C> {
     /// Connections that wait for tasks, queued or running.
     waiters: Waiters,
     /// Tasks that wait for a helper, oldest first.
-    queue: BTreeMap<Sequence, Job>,
+    queue: BTreeMap<Sequence, HelperJob>,
     /// Time at which the first task came to the empty queue, or a helper was started after that, by
     /// the precise clock.
     queued_since: u64,
     /// By helper: the task that it is running.
-    busy: Vec<Option<Job>>,
+    busy: Vec<Option<HelperJob>>,
     /// By helper: whether it uses a root that has been replaced, and is to stop after its task.
     leaves: Vec<bool>,
     /// Number of helpers that leave.
@@ -239,7 +239,7 @@ impl<'a, C: HelperPool> Helpers<'a, C> {
     ///
     /// # Errors
     /// No helper exists and none can be started: the caller runs the task.
-    fn submit(&mut self, mut job: Job) -> Result<(), Job> {
+    fn submit(&mut self, mut job: HelperJob) -> Result<(), HelperJob> {
         self.tally.add(
             match job.purpose {
                 Purpose::Open(_) => Counter::HelperTasksOpen,
@@ -273,7 +273,7 @@ impl<'a, C: HelperPool> Helpers<'a, C> {
 
     /// Queues a task, or runs it at once if there is no helper and none can be started: then this
     /// is the result.
-    pub fn submit_or_run(&mut self, job: Job, below: Below<'_>) -> Option<DiskResult> {
+    pub fn submit_or_run(&mut self, job: HelperJob, below: Below<'_>) -> Option<DiskResult> {
         self.submit(job).err().map(|job| finish(job, None, below).0)
     }
 
@@ -292,7 +292,7 @@ impl<'a, C: HelperPool> Helpers<'a, C> {
     }
 
     /// The next task that is done, and its result, which is `None` if the loop must run it itself.
-    fn next_finished(&mut self) -> Option<(Job, Option<TaskResult>)> {
+    fn next_finished(&mut self) -> Option<(HelperJob, Option<TaskResult>)> {
         loop {
             if self.counted() == 0 && !self.queue.is_empty() {
                 self.dispatch();
@@ -384,7 +384,7 @@ impl<'a, C: HelperPool> Helpers<'a, C> {
 
     /// Cleans up after a helper that died. Its task goes to another one, or to the loop if too many
     /// have died with it.
-    fn lost(&mut self, helper: usize, job: Option<Job>) -> Option<Job> {
+    fn lost(&mut self, helper: usize, job: Option<HelperJob>) -> Option<HelperJob> {
         self.tally.add(Counter::HelpersLost, 1);
         self.idle.retain(|idle| idle.helper != helper);
         self.has_left(helper);
@@ -482,7 +482,7 @@ mod tests {
             self.there.push(true);
             Ok(self.there.len() - 1)
         }
-        fn assign(&mut self, helper: usize, _: &mut Task) -> io::Result<()> {
+        fn assign(&mut self, helper: usize, _: &mut HelperTask) -> io::Result<()> {
             assert!(self.there[helper]);
             self.given.push(helper);
             Ok(())
@@ -506,9 +506,9 @@ mod tests {
         test(Helpers::new(Idle { bell, results, given, there, may_hire }, limits, tally), tally);
     }
 
-    fn job(key: u64) -> Job {
+    fn job(key: u64) -> HelperJob {
         let req = OpenReq { path: (*b"a").into(), siblings: Codings::NONE };
-        Job::new(key, Purpose::Open(Ticket(0)), Task::Open(req))
+        HelperJob::new(key, Purpose::Open(Ticket(0)), HelperTask::Open(req))
     }
 
     const LIMITS: HelperLimits =

@@ -21,14 +21,14 @@ pub use regatta_sys::{look_again as stat, read_range as read};
 
 /// Reason why no bytes moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum TransferFailure {
     /// The bytes would have to wait for the peer, or have waited for as long as the socket allows.
     WouldBlock,
     /// The connection failed; the bytes never move.
     Fault(Fault),
 }
 
-impl Failure {
+impl TransferFailure {
     /// Classifies an error; counts it by the first counter if it would block, else by the second.
     fn count(error: &io::Error, [blocked, failed]: [Counter; 2], tally: Tally<'_>) -> Self {
         if error.kind() == io::ErrorKind::WouldBlock {
@@ -71,7 +71,11 @@ pub fn accept(
 /// # Errors
 /// Nothing is there, or the connection failed.
 #[inline]
-pub fn recv(socket: &Connection, buffer: &mut [u8], tally: Tally<'_>) -> Result<usize, Failure> {
+pub fn recv(
+    socket: &Connection,
+    buffer: &mut [u8],
+    tally: Tally<'_>,
+) -> Result<usize, TransferFailure> {
     received(regatta_sys::recv_now(socket.as_fd(), buffer), tally)
 }
 
@@ -83,21 +87,23 @@ pub fn recv_waiting(
     socket: &Connection,
     buffer: &mut [u8],
     tally: Tally<'_>,
-) -> Result<usize, Failure> {
+) -> Result<usize, TransferFailure> {
     received(regatta_sys::recv(socket.as_fd(), buffer), tally)
 }
 
 #[inline]
-fn received(result: io::Result<usize>, tally: Tally<'_>) -> Result<usize, Failure> {
+fn received(result: io::Result<usize>, tally: Tally<'_>) -> Result<usize, TransferFailure> {
     tally.add(Counter::RecvCalls, 1);
     match result {
         Ok(n) => {
             tally.add(Counter::RecvBytes, n as u64);
             Ok(n)
         }
-        Err(error) => {
-            Err(Failure::count(&error, [Counter::RecvWouldBlock, Counter::RecvFaults], tally))
-        }
+        Err(error) => Err(TransferFailure::count(
+            &error,
+            [Counter::RecvWouldBlock, Counter::RecvFaults],
+            tally,
+        )),
     }
 }
 
@@ -113,7 +119,7 @@ pub fn send(
     bytes_max: u64,
     spent: &mut Spent,
     tally: Tally<'_>,
-) -> Result<u64, Failure> {
+) -> Result<u64, TransferFailure> {
     let at_file = outbox.at_file();
     let result = if at_file {
         timed(&mut spent.send, || regatta_sys::send(socket.as_fd(), outbox, bytes_max))
@@ -132,7 +138,7 @@ pub fn send(
         }
         Err(error) => {
             let full = if at_file { Counter::SendfileWouldBlock } else { Counter::SendWouldBlock };
-            Err(Failure::count(&error, [full, Counter::SendFaults], tally))
+            Err(TransferFailure::count(&error, [full, Counter::SendFaults], tally))
         }
     }
 }
@@ -149,10 +155,10 @@ pub fn send_mapped(
     bytes_max: u64,
     spent: &mut Spent,
     tally: Tally<'_>,
-) -> Result<Option<u64>, Failure> {
+) -> Result<Option<u64>, TransferFailure> {
     let call = || regatta_sys::send_mapped(socket.as_fd(), outbox, map, bytes_max);
     let sent = timed(&mut spent.send, call).map_err(|error| {
-        Failure::count(&error, [Counter::SendWouldBlock, Counter::SendFaults], tally)
+        TransferFailure::count(&error, [Counter::SendWouldBlock, Counter::SendFaults], tally)
     })?;
     if let Some(bytes) = sent {
         tally.add(Counter::SendCalls, 1);
@@ -183,13 +189,13 @@ pub fn send_in_helper(
     outbox: &mut Outbox<StaticFile>,
     by: SendBy,
     tally: Tally<'_>,
-) -> Result<u64, Failure> {
+) -> Result<u64, TransferFailure> {
     let mut spent = Spent::default();
     let (mut took, mut send) = (0, || send(socket, outbox, u64::MAX, &mut spent, tally));
     let sent = timed(&mut took, || match by {
         SendBy::PollFirst => send(),
         SendBy::TryFirst(patience) => match send() {
-            Err(Failure::WouldBlock) => {
+            Err(TransferFailure::WouldBlock) => {
                 wait_for_room(socket, patience, tally);
                 send()
             }
@@ -197,9 +203,9 @@ pub fn send_in_helper(
         },
         SendBy::Blocking => {
             let set = |mode| socket::set_mode(socket, mode);
-            set(Mode::Blocking).map_err(|error| Failure::Fault(fault(&error)))?;
+            set(Mode::Blocking).map_err(|error| TransferFailure::Fault(fault(&error)))?;
             let sent = send();
-            set(Mode::Nonblocking).map_err(|error| Failure::Fault(fault(&error)))?;
+            set(Mode::Nonblocking).map_err(|error| TransferFailure::Fault(fault(&error)))?;
             sent
         }
     });
@@ -271,7 +277,7 @@ mod tests {
 
     /// Sends to a peer that takes nothing until the socket is full, and then to one that resumes
     /// reading after `send_in_helper` has begun. Returns the result and the time of both.
-    fn full(by: SendBy, tally: Tally<'_>) -> [(Result<u64, Failure>, Duration); 2] {
+    fn full(by: SendBy, tally: Tally<'_>) -> [(Result<u64, TransferFailure>, Duration); 2] {
         let folder = Folder::new();
         let listener = listen(&ListenSpec::new("127.0.0.1:0".parse().unwrap())).unwrap();
         let mut peer = TcpStream::connect(local_addr(listener.as_fd()).unwrap()).unwrap();
@@ -316,7 +322,7 @@ mod tests {
             let arena = arena(1);
             let tally = Tally::Owned(arena.slot(0));
             let [(nothing, first), (some, _)] = full(by, tally);
-            assert_eq!(nothing, Err(Failure::WouldBlock), "{by:?}");
+            assert_eq!(nothing, Err(TransferFailure::WouldBlock), "{by:?}");
             assert!(if waits { first >= long } else { first < short }, "{by:?}: {first:?}");
             assert_eq!(some.is_ok_and(|bytes| bytes > 0), waits, "{by:?}: {some:?}");
             let get = |counter| arena.slot(0).get(counter);

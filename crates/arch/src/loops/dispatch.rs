@@ -9,15 +9,15 @@
 use crate::drive::{
     Turn,
     ledger::Spent,
-    perform::{self, Failure},
+    perform::{self, TransferFailure},
 };
 use crate::{
     conn::{
         beats::{Beat, Beats},
         serve::{Blocking, Means, Served, Until, attend, converse, look},
-        worker::{Action, Passed, Waited, Worker},
+        worker::{Action, Passed, WaitTally, Worker},
     },
-    loops::queue::{Queue, Returns},
+    loops::queue::{Fifo, Returns},
 };
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{Abandoned, CloseReason, Done, Op};
@@ -46,7 +46,7 @@ const LISTENERS: u64 = 1 << 63;
 
 /// A connection between the dispatcher and a thread, and what a thread keeps of it.
 #[derive(Debug)]
-pub struct Job {
+pub struct DispatchJob {
     /// The connection.
     pub passed: Passed,
     /// Operations: the `Recv` that is out, or what is to be performed next.
@@ -58,16 +58,16 @@ pub struct Job {
 #[derive(Debug)]
 pub enum Back {
     /// The peer is to send.
-    Waits(Job),
+    Waits(DispatchJob),
     /// The connection has been closed.
     Closed,
 }
 
 /// State that the dispatcher and its threads share.
 #[derive(Debug)]
-pub struct Pool {
+pub struct DispatchPool {
     /// Connections for whichever thread is free first.
-    pub jobs: Queue<Job>,
+    pub jobs: Fifo<DispatchJob>,
     /// Connections that threads have done with.
     pub back: Returns<Back>,
     /// Longest wait of a call of a thread.
@@ -76,13 +76,13 @@ pub struct Pool {
     pub beats: Beats,
 }
 
-impl Pool {
+impl DispatchPool {
     /// A pool for at most `connections_max` connections.
     ///
     /// # Errors
     /// No descriptors left.
     pub fn new(connections_max: usize, step: Duration) -> io::Result<Self> {
-        let (jobs, back, beats) = (Queue::new(connections_max), Returns::new()?, Beats::default());
+        let (jobs, back, beats) = (Fifo::new(connections_max), Returns::new()?, Beats::default());
         Ok(Self { jobs, back, step, beats })
     }
 }
@@ -92,7 +92,7 @@ impl Pool {
 pub struct Dispatch<'a, P> {
     poller: P,
     worker: Worker<'a, Blocking>,
-    pool: &'a Pool,
+    pool: &'a DispatchPool,
     /// Time at which the waiting time of queued connections is counted next, nanoseconds.
     count_at: u64,
 }
@@ -110,7 +110,7 @@ enum Wants {
 
 impl<'a, P: Poller> Dispatch<'a, P> {
     /// A dispatcher that is not listening yet. Its worker's connections are in blocking mode.
-    pub fn new(poller: P, worker: Worker<'a, Blocking>, pool: &'a Pool) -> Self {
+    pub fn new(poller: P, worker: Worker<'a, Blocking>, pool: &'a DispatchPool) -> Self {
         let worker = worker.with_pulse(pool.beats.pulse(true));
         Self { poller, worker, pool, count_at: 0 }
     }
@@ -139,7 +139,7 @@ impl<'a, P: Poller> Dispatch<'a, P> {
         self.worker.around().log.flush();
     }
 
-    fn end(&mut self, job: Job) {
+    fn end(&mut self, job: DispatchJob) {
         let key = self.worker.take_back(job.passed, job.drive);
         self.worker.close(key, CloseReason::Drained);
     }
@@ -178,7 +178,7 @@ impl<'a, P: Poller> Dispatch<'a, P> {
             self.tally().add(Counter::QueueWakes, 1);
         }
         let (watched, changes) = (self.poller.len(), self.poller.changes());
-        let waited = Waited { events: events?, watched, changes };
+        let waited = WaitTally { events: events?, watched, changes };
         let _root_is_another = self.worker.end_wait(wait, waited);
         let now = clock::nanos();
         if now >= self.count_at {
@@ -190,7 +190,7 @@ impl<'a, P: Poller> Dispatch<'a, P> {
 
     fn comes_back(&mut self, back: Back) {
         match back {
-            Back::Waits(Job { passed, drive }) => {
+            Back::Waits(DispatchJob { passed, drive }) => {
                 self.tally().add(Counter::HandBacks, 1);
                 let key = self.worker.take_back(passed, drive);
                 self.place(key, false);
@@ -231,8 +231,8 @@ impl<'a, P: Poller> Dispatch<'a, P> {
         let mut byte = [0];
         let received = match perform::recv(&slot.socket, &mut byte, desk.around.cx.tally) {
             Ok(n) => Ok(&byte[..n]),
-            Err(Failure::Fault(fault)) => Err(fault),
-            Err(Failure::WouldBlock) => return false,
+            Err(TransferFailure::Fault(fault)) => Err(fault),
+            Err(TransferFailure::WouldBlock) => return false,
         };
         slot.drive.recv = false;
         slot.conn.complete(Done::Recv(received), desk.now, &desk.around.cx);
@@ -333,7 +333,7 @@ impl<'a, P: Poller> Dispatch<'a, P> {
     fn lend(&mut self, key: u64) {
         let Some((passed, drive)) = self.worker.lend(key) else { return };
         let tally = self.tally();
-        match self.pool.jobs.put(Job { passed, drive }, tally) {
+        match self.pool.jobs.put(DispatchJob { passed, drive }, tally) {
             Ok(()) => tally.add(Counter::HandOvers, 1),
             // There is room for all connections: the threads have ended.
             Err(job) => self.end(job),
@@ -359,14 +359,14 @@ pub struct PoolThread<'a> {
     pub worker: Worker<'a, Blocking>,
     /// Means to serve.
     pub means: Means<'a>,
-    pool: &'a Pool,
+    pool: &'a DispatchPool,
     /// Time at which it began to wait for a connection, or to serve one, nanoseconds.
     since: u64,
 }
 
 impl<'a> PoolThread<'a> {
     /// A thread that has no connection yet.
-    pub fn new(worker: Worker<'a, Blocking>, means: Means<'a>, pool: &'a Pool) -> Self {
+    pub fn new(worker: Worker<'a, Blocking>, means: Means<'a>, pool: &'a DispatchPool) -> Self {
         let worker = worker.with_pulse(pool.beats.pulse(false));
         let means = Means { beat: worker.beat().cloned(), ..means };
         worker.around().cx.tally.add(Counter::ThreadsStarted, 1);
@@ -390,7 +390,7 @@ impl<'a> PoolThread<'a> {
             let waits = Beat::begins_call(self.means.beat.as_deref());
             let taken = self.pool.jobs.take(patience, tally);
             drop(waits);
-            if let Some(Job { passed, drive }) = taken {
+            if let Some(DispatchJob { passed, drive }) = taken {
                 // Its time begins now, and not when the thread began to wait for it.
                 look(&mut self.worker, &mut self.means);
                 self.spend(Counter::ThreadsIdleNs);
@@ -414,14 +414,14 @@ impl<'a> PoolThread<'a> {
                 None
             }
         };
-        let back = passed.map(|(passed, drive)| Back::Waits(Job { passed, drive }));
+        let back = passed.map(|(passed, drive)| Back::Waits(DispatchJob { passed, drive }));
         self.pool.back.put(back.unwrap_or(Back::Closed));
         self.spend(Counter::ThreadsBusyNs);
     }
 
     /// Gives a connection away, with which others continue.
-    pub fn hand_on(&mut self, key: u64) -> Option<Job> {
-        let job = self.worker.pass(key).map(|(passed, drive)| Job { passed, drive });
+    pub fn hand_on(&mut self, key: u64) -> Option<DispatchJob> {
+        let job = self.worker.pass(key).map(|(passed, drive)| DispatchJob { passed, drive });
         self.spend(Counter::ThreadsBusyNs);
         job
     }

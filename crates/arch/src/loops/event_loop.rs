@@ -8,11 +8,11 @@ use self::cohort::Cohort;
 use crate::drive::{Turn, ledger::Spent};
 use crate::{
     conn::{
-        step::{Io, Leaves, Left, Readiness, ReadySlot, Rules, forget, next_completion, step},
-        worker::{Accepted, Action, Waited, Worker},
+        step::{Io, Leaves, Left, Readiness, ReadySlot, TurnRules, forget, next_completion, step},
+        worker::{Accepted, Action, WaitTally, Worker},
     },
     disk::at_once::Disk,
-    loops::line::{Job, poll::Stage},
+    loops::line::{StageJob, poll::PollStage},
 };
 use regatta_metrics::Counter;
 use regatta_op::{Abandoned, CloseReason, OpKind};
@@ -41,7 +41,7 @@ pub struct EventLoop<'a, P> {
     worker: Worker<'a, Readiness>,
     io: Io<'a>,
     /// State as a stage of a pipeline, if it is one.
-    stage: Option<Stage<'a>>,
+    stage: Option<PollStage<'a>>,
     /// Queues of its own stages, if it serves by those.
     cohort: Option<Cohort>,
     /// The disk may have finished more than was taken.
@@ -53,17 +53,17 @@ impl<'a, P: Poller> EventLoop<'a, P> {
     pub fn new(
         poller: P,
         worker: Worker<'a, Readiness>,
-        rules: Rules,
+        rules: TurnRules,
         disk: &'a mut dyn Disk,
     ) -> Self {
-        let rules = Rules { edge: poller.edge(), ..rules };
+        let rules = TurnRules { edge: poller.edge(), ..rules };
         let io = Io::new(disk, rules, &worker.around().cx.site.limits);
         Self { poller, worker, io, stage: None, cohort: None, has_finished: false }
     }
 
     /// Makes it a stage of a pipeline.
     #[must_use]
-    pub fn at_stage(mut self, stage: Stage<'a>) -> Self {
+    pub fn at_stage(mut self, stage: PollStage<'a>) -> Self {
         if !stage.accepts() {
             self.worker = self.worker.fed();
         }
@@ -96,12 +96,12 @@ impl<'a, P: Poller> EventLoop<'a, P> {
     }
 
     fn goes_on(&self) -> bool {
-        self.worker.goes_on() && !self.stage.as_ref().is_some_and(Stage::is_over)
+        self.worker.goes_on() && !self.stage.as_ref().is_some_and(PollStage::is_over)
     }
 
     fn round(&mut self, events: &mut Vec<Event>) -> io::Result<()> {
         self.wait(events)?;
-        while let Some((job, is_late)) = self.stage.as_mut().and_then(Stage::next_job) {
+        while let Some((job, is_late)) = self.stage.as_mut().and_then(PollStage::next_job) {
             self.take_in(job, is_late);
         }
         for event in events.drain(..) {
@@ -125,7 +125,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
 
     /// Watches what is not a connection.
     fn watch_own(&mut self) -> io::Result<()> {
-        if self.stage.as_ref().is_none_or(Stage::hears) {
+        if self.stage.as_ref().is_none_or(PollStage::hears) {
             self.poller.add_level(self.worker.around().bell.as_fd(), BELL, Interest::READ)?;
         }
         if let Some(source) = self.io.disk.source() {
@@ -153,7 +153,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
             stage.wakes(&mut self.worker);
         }
         let (watched, changes) = (self.poller.len(), self.poller.changes());
-        let renewed = self.worker.end_wait(wait, Waited { events: events?, watched, changes });
+        let renewed = self.worker.end_wait(wait, WaitTally { events: events?, watched, changes });
         self.io.begin_round(renewed);
         Ok(())
     }
@@ -164,7 +164,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         match event.key {
             BELL => {
                 self.worker.answer_bell();
-                self.stage.iter().for_each(Stage::calls);
+                self.stage.iter().for_each(PollStage::calls);
             }
             DISK => self.has_finished = true,
             STAGE => {}
@@ -253,11 +253,11 @@ impl<'a, P: Poller> EventLoop<'a, P> {
 
     /// Takes in a connection that another stage left, and runs it. If it `is_late`, its request is
     /// turned away: no other stage comes to it.
-    fn take_in(&mut self, job: Job, is_late: bool) {
+    fn take_in(&mut self, job: StageJob, is_late: bool) {
         hook::hang_in_visit();
         // A stage may take in as many at once as there are connections.
         self.worker.beats();
-        let Job { passed, mut drive, left, entered } = job;
+        let StageJob { passed, mut drive, left, entered } = job;
         drive.moves(self.worker.held_ms());
         let key = self.worker.adopt(passed, drive);
         let slot = self.worker.slot(key);
@@ -267,7 +267,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         let is_late =
             is_late && left.as_ref().zip(slot).is_some_and(|(left, slot)| left.asks(slot));
         if is_late {
-            let drops = self.stage.as_ref().is_some_and(Stage::drops);
+            let drops = self.stage.as_ref().is_some_and(PollStage::drops);
             return self.turn_away(key, left, drops);
         }
         if let Some(left) = left {
@@ -317,7 +317,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         // All of it is done here, at once if there is room in the socket: a refusal is to cost less
         // than an answer.
         let rules = self.io.rules;
-        self.io.rules = Rules { leaves: Leaves::NONE, eager_write: true, ..rules };
+        self.io.rules = TurnRules { leaves: Leaves::NONE, eager_write: true, ..rules };
         self.turn(key, plain);
         self.io.rules = rules;
     }

@@ -12,10 +12,10 @@ mod task;
 
 pub use peers::Peers;
 pub use state::State;
-pub use task::{Completed, Fibered, Task, run_task};
+pub use task::{Completed, FiberTask, Fibered, run_task};
 
 use crate::drive::perform::{Below, SendBy};
-use crate::loops::tasks::Tasks;
+use crate::loops::tasks::TaskTable;
 use life::Thread;
 use regatta_sys::{
     fiber::{Fibers, Turns},
@@ -33,7 +33,7 @@ pub enum Wake {
 }
 
 /// Tasks that a scheduler has helpers for.
-pub type Hands = Tasks<Task, Completed>;
+pub type Hands = TaskTable<FiberTask, Completed>;
 
 /// Rules for running user threads.
 #[derive(Clone, Copy, Debug)]

@@ -13,25 +13,25 @@ mod stations;
 mod tests;
 pub mod threads;
 
-pub use stations::{Barrier, Entry, Spread, Station, Travels};
+pub use stations::{Barrier, Spread, StageEntry, Station, Travels};
 
 use crate::{
     conn::{
         step::{Left, Readiness},
         worker::{Passed, Worker},
     },
-    loops::queue::{Queue, Returns},
+    loops::queue::{Fifo, Returns},
 };
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{CloseReason, OpKind};
 use std::{collections::VecDeque, io};
 
 /// The stations of a process, for connections.
-pub type Line<'a> = stations::Line<'a, Job>;
+pub type StageLine<'a> = stations::Line<'a, StageJob>;
 
 /// A connection between stages.
 #[derive(Debug)]
-pub struct Job {
+pub struct StageJob {
     /// The connection.
     pub passed: Passed,
     /// State of its socket, and what waits for that.
@@ -45,9 +45,9 @@ pub struct Job {
 
 /// Most memory that a job at a station takes, bytes.
 const JOB_BYTES_MAX: usize = 512;
-const _: () = assert!(size_of::<Job>() <= JOB_BYTES_MAX);
+const _: () = assert!(size_of::<StageJob>() <= JOB_BYTES_MAX);
 
-impl Travels for Job {
+impl Travels for StageJob {
     fn part(&self) -> usize {
         self.drive.place.part.into()
     }
@@ -78,41 +78,41 @@ impl Routes {
     }
 }
 
-impl<'a> Station<'a, Job> {
+impl<'a> Station<'a, StageJob> {
     /// A station of a stage with a poller.
     ///
     /// # Errors
     /// No descriptors left.
     pub fn merged(name: &'static str, tally: Tally<'a>) -> io::Result<Self> {
-        Ok(Self { name, entry: Entry::Merged(Returns::new()?), tally })
+        Ok(Self { name, entry: StageEntry::Merged(Returns::new()?), tally })
     }
 
     /// A station of threads, with these queues.
     #[must_use]
     pub const fn queued(
         name: &'static str,
-        queues: Vec<Queue<Job>>,
+        queues: Vec<Fifo<StageJob>>,
         spread: Spread,
         tally: Tally<'a>,
     ) -> Self {
-        Self { name, entry: Entry::Queued(queues, spread), tally }
+        Self { name, entry: StageEntry::Queued(queues, spread), tally }
     }
 }
 
 /// Jobs that leave a stage together at the end of its round.
 #[derive(Debug)]
 struct Leaving<'a> {
-    line: &'a Line<'a>,
+    line: &'a StageLine<'a>,
     /// By station.
-    jobs: Vec<VecDeque<Job>>,
+    jobs: Vec<VecDeque<StageJob>>,
 }
 
 impl<'a> Leaving<'a> {
-    fn new(line: &'a Line<'a>) -> Self {
+    fn new(line: &'a StageLine<'a>) -> Self {
         Self { line, jobs: (0..line.stations()).map(|_| VecDeque::new()).collect() }
     }
 
-    fn push(&mut self, to: usize, job: Job) {
+    fn push(&mut self, to: usize, job: StageJob) {
         self.jobs[to].push_back(job);
     }
 
@@ -133,9 +133,9 @@ impl<'a> Leaving<'a> {
 
 /// Closes what is left in a line when its stages have ended. Returns how many of that had come in
 /// through a gate, and not out.
-pub fn end(line: &Line<'_>, worker: &mut Worker<'_, Readiness>) -> usize {
+pub fn end(line: &StageLine<'_>, worker: &mut Worker<'_, Readiness>) -> usize {
     let mut inside = 0;
-    for Job { passed, drive, left, entered } in line.rest() {
+    for StageJob { passed, drive, left, entered } in line.rest() {
         inside += usize::from(entered > 0);
         let key = worker.adopt(passed, drive);
         if let (Some(left), Some((slot, desk))) = (left, worker.turn(key)) {

@@ -18,7 +18,7 @@ const ROOM: usize = 1024;
 
 /// Items in the order in which they were put.
 #[derive(Debug)]
-pub struct Queue<T> {
+pub struct Fifo<T> {
     state: Mutex<Queued<T>>,
     /// Notified of an item if a thread waits for one, and of the end.
     changed: Condvar,
@@ -51,7 +51,7 @@ impl<T> Queued<T> {
     }
 }
 
-impl<T> Queue<T> {
+impl<T> Fifo<T> {
     /// An empty queue that takes at most `most` items.
     #[must_use]
     pub fn new(most: usize) -> Self {

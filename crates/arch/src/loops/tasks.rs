@@ -1,9 +1,10 @@
 //! Helpers that take their tasks themselves, from one queue, and leave the results for one owner:
 //! Capriccio's kernel threads for the disk ([E] §4).
 //!
-//! In [`crate::disk::helpers`] the event loop gives each helper its task, so a helper that has finished
-//! idles until the loop looks. Here it continues with the next task, and only the results wait.
-use crate::loops::queue::{Queue, Returns};
+//! In [`crate::disk::helpers`] the event loop gives each helper its task, so a helper that has
+//! finished idles until the loop looks. Here it continues with the next task, and only the
+//! results wait.
+use crate::loops::queue::{Fifo, Returns};
 use regatta_metrics::{Counter, Tally};
 use regatta_sys::clock;
 use std::{
@@ -15,19 +16,19 @@ use std::{
 
 /// Tasks, and results that wait for their owner.
 #[derive(Debug)]
-pub struct Tasks<T, R> {
-    todo: Queue<T>,
+pub struct TaskTable<T, R> {
+    todo: Fifo<T>,
     done: Returns<R>,
     helpers: AtomicUsize,
 }
 
-impl<T, R> Tasks<T, R> {
+impl<T, R> TaskTable<T, R> {
     /// Takes at most `most` tasks at once.
     ///
     /// # Errors
     /// No descriptors left.
     pub fn new(most: usize) -> io::Result<Self> {
-        let (todo, done) = (Queue::new(most), Returns::new()?);
+        let (todo, done) = (Fifo::new(most), Returns::new()?);
         Ok(Self { todo, done, helpers: AtomicUsize::new(0) })
     }
 
@@ -93,7 +94,7 @@ impl<T, R> Tasks<T, R> {
 
 /// A helper, step by step, for schedules.
 #[cfg(test)]
-impl<T, R> Tasks<T, R> {
+impl<T, R> TaskTable<T, R> {
     pub(crate) fn begin(&self, tally: Tally<'_>) -> Option<T> {
         self.todo.try_take(tally)
     }
@@ -121,7 +122,7 @@ mod tests {
         for seed in 0..SEEDS {
             let (tally, mut dice) = (Tally::Owned(arena.slot(0)), Dice::new(seed));
             let most = 1 + dice.below(6);
-            let tasks: Tasks<u32, u32> = Tasks::new(most).unwrap();
+            let tasks: TaskTable<u32, u32> = TaskTable::new(most).unwrap();
             let (mut helpers, mut asleep) = (vec![None; 1 + dice.below(4)], false);
             let (mut submitted, mut collected) = (0, Vec::new());
             for step in 0.. {
@@ -167,7 +168,7 @@ mod tests {
         assert!(woken > 1000 && refused > 1000, "{woken} {refused}");
     }
 
-    fn ready(tasks: &Tasks<u32, u32>) -> bool {
+    fn ready(tasks: &TaskTable<u32, u32>) -> bool {
         ready_now(tasks.source(), Interest::READ).unwrap().readable
     }
 
@@ -176,7 +177,7 @@ mod tests {
         const PATIENCE: Duration = Duration::from_secs(60);
         let arena = arena(1);
         let tally = Tally::Striped(arena.slot(0));
-        let tasks: Tasks<u64, u64> = Tasks::new(1000).unwrap();
+        let tasks: TaskTable<u64, u64> = TaskTable::new(1000).unwrap();
         thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| tasks.help(tally, &mut |task| task * 2));

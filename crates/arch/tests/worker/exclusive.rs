@@ -133,7 +133,7 @@ impl Unit<'_> {
             if ready_now(self.bell.as_fd(), Interest::READ).unwrap().readable {
                 self.worker.answer_bell();
             }
-            let _ = self.worker.end_wait(wait, Waited::default());
+            let _ = self.worker.end_wait(wait, WaitTally::default());
         }
         for event in events {
             if now < self.poor_until {

@@ -23,7 +23,7 @@ impl Version {
 
 /// The content that follows a request head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Body {
+pub enum RequestBody {
     /// None.
     None,
     /// This many bytes; 0 if the request says `Content-Length: 0`.
@@ -79,12 +79,12 @@ impl Framing {
     /// The extent of the content; `None` if no field gives it. HTTP/1.0 has no transfer codings,
     /// and a message with both fields is an attack until shown otherwise (RFC 9112 §6.1, §6.3).
     #[inline]
-    pub(super) fn body(self, version: Version) -> Result<Option<Body>, Ambiguous> {
+    pub(super) fn body(self, version: Version) -> Result<Option<RequestBody>, Ambiguous> {
         match self {
             Self { length: None, chunked: false } => Ok(None),
-            Self { length: Some(length), chunked: false } => Ok(Some(Body::Length(length))),
+            Self { length: Some(length), chunked: false } => Ok(Some(RequestBody::Length(length))),
             Self { length: None, chunked: true } if version == Version::Http11 => {
-                Ok(Some(Body::Chunked))
+                Ok(Some(RequestBody::Chunked))
             }
             Self { .. } => Err(Ambiguous),
         }
@@ -98,7 +98,7 @@ mod tests {
     fn check(
         length: Option<&str>,
         coding: Option<&str>,
-        expected: Result<Option<Body>, Ambiguous>,
+        expected: Result<Option<RequestBody>, Ambiguous>,
     ) {
         let body = || {
             let mut framing = Framing::default();
@@ -112,9 +112,9 @@ mod tests {
     #[test]
     fn one_length_or_one_coding() {
         check(None, None, Ok(None));
-        check(Some("00"), None, Ok(Some(Body::Length(0))));
-        check(Some("18446744073709551615"), None, Ok(Some(Body::Length(u64::MAX))));
-        check(None, Some("Chunked"), Ok(Some(Body::Chunked)));
+        check(Some("00"), None, Ok(Some(RequestBody::Length(0))));
+        check(Some("18446744073709551615"), None, Ok(Some(RequestBody::Length(u64::MAX))));
+        check(None, Some("Chunked"), Ok(Some(RequestBody::Chunked)));
         for value in ["", " 1", "1 ", "+1", "-0", "1,1", "1\r", "18446744073709551616"] {
             check(Some(value), None, Err(Ambiguous));
         }

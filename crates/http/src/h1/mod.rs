@@ -12,7 +12,7 @@ pub use encode::{
     Decimal, end_head, write_date_field, write_decimal, write_decimal_field, write_field,
     write_request_line, write_status_line,
 };
-pub use framing::{Body, ResponseBody, Version};
+pub use framing::{RequestBody, ResponseBody, Version};
 pub use parse::{
     Expectation, FIELDS_MAX, FIELDS_USUAL, HeadFault, HeadLimits, RequestHead, parse_first,
     parse_into, parse_request,

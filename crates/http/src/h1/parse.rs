@@ -8,7 +8,7 @@
 //! | [`parse_first`] | a head with anything behind it | [`parse_request`], fuzzing |
 //! | [`parse_request`] | one whole head | `explain` |
 use super::{
-    Body, Scan, Version,
+    RequestBody, Scan, Version,
     framing::{Ambiguous, Framing},
     scan::{scan_head, skip_empty_lines},
 };
@@ -160,7 +160,7 @@ pub struct RequestHead<'a> {
     /// Host and port: from an absolute-form target, else from `Host`; may be empty.
     pub host: Option<&'a [u8]>,
     /// The content that follows.
-    pub body: Body,
+    pub body: RequestBody,
     /// True if the connection may carry another request after this one (RFC 9112 §9.3).
     pub persistent: bool,
     /// `Expect`
@@ -195,7 +195,7 @@ impl RequestHead<'_> {
             names: Target::Server,
             version: Version::Http11,
             host: None,
-            body: Body::None,
+            body: RequestBody::None,
             persistent: false,
             expectation: Expectation::None,
             conditions: RequestConditions::none(),
@@ -383,7 +383,7 @@ fn read_fields<'a>(
     for line in lines {
         take(head, line, &mut framing, &mut connection)?;
     }
-    head.body = framing.body(head.version).map_err(ambiguous)?.unwrap_or(Body::None);
+    head.body = framing.body(head.version).map_err(ambiguous)?.unwrap_or(RequestBody::None);
     head.persistent = connection.persistent(head.version);
     match head.version {
         Version::Http11 if head.host.is_none() => return Err(HeadFault::Host),

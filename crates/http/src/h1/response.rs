@@ -1,6 +1,6 @@
 //! Response heads, as a client reads them (RFC 9112 §4, §6.3).
 use super::{
-    Body, FIELDS_MAX, FIELDS_USUAL, ResponseBody, Version,
+    FIELDS_MAX, FIELDS_USUAL, RequestBody, ResponseBody, Version,
     framing::{Ambiguous, Framing},
     parse::{Options, is_unknown_version, section},
     scan::skip_empty_lines,
@@ -101,9 +101,9 @@ fn parse_with<'a>(
     let length = framing.body(version).map_err(|Ambiguous| ResponseFault::Framing)?;
     let body = match length {
         _ if method == Method::Head || status.is_bodiless() => ResponseBody::None,
-        Some(Body::Length(length)) => ResponseBody::Length(length),
-        Some(Body::Chunked) => ResponseBody::Chunked,
-        Some(Body::None) | None => ResponseBody::UntilClose,
+        Some(RequestBody::Length(length)) => ResponseBody::Length(length),
+        Some(RequestBody::Chunked) => ResponseBody::Chunked,
+        Some(RequestBody::None) | None => ResponseBody::UntilClose,
     };
     let persistent = connection.persistent(version) && body != ResponseBody::UntilClose;
     Ok(ResponseHead { version, status, reason, body, persistent, fields })

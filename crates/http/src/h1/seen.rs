@@ -1,6 +1,6 @@
 //! Field sections received before, byte for byte, and the meaning of their lines.
 use super::{
-    Body, Expectation, HeadFault, HeadLimits, RequestHead, Version,
+    Expectation, HeadFault, HeadLimits, RequestBody, RequestHead, Version,
     parse::{line_into, parse_into},
 };
 use crate::{FieldLines, Fields, conditional::RequestConditions};
@@ -181,7 +181,7 @@ impl Facts {
     /// Facts to keep of `section`, taken from `head`; `None` if it must not be kept.
     fn of(section: &[u8], head: &RequestHead<'_>) -> Option<Self> {
         let plain = head.version == Version::Http11
-            && head.body == Body::None
+            && head.body == RequestBody::None
             && head.expectation == Expectation::None
             && head.conditions == RequestConditions::none()
             && head.range.is_none()

@@ -8,7 +8,7 @@ pub const STEPS_MAX: u32 = 512;
 
 /// An upper bound on the cost of any path in a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cost {
+pub struct MatchCost {
     /// Nodes visited, and texts around a `*` compared.
     pub steps: u32,
     /// Number of items in the values of all patterns that match the path.
@@ -17,7 +17,7 @@ pub struct Cost {
     pub bytes: u32,
 }
 
-impl Cost {
+impl MatchCost {
     /// The cost of a value of this size, without steps.
     #[must_use]
     pub const fn of_value(items: u32, bytes: u32) -> Self {
@@ -80,7 +80,7 @@ pub struct Patterns<T> {
     texts: BTreeMap<Box<[u8]>, u32>,
     /// By number, that of the text with the suffix of pages, or without it.
     partners: Vec<Option<u32>>,
-    limit: Cost,
+    limit: MatchCost,
 }
 
 /// Patterns that start with the same segments.
@@ -101,20 +101,20 @@ struct Node<T> {
 #[derive(Clone, Copy, Debug, Default)]
 struct Bounds {
     /// On any path.
-    worst: Cost,
+    worst: MatchCost,
     /// On one that ends there.
-    leaf: Cost,
+    leaf: MatchCost,
     /// The largest of those of the nodes behind plain segments.
-    plain_worst: Cost,
+    plain_worst: MatchCost,
     /// The same of paths that end there, under both names of a page.
-    plain_leaf: Cost,
+    plain_leaf: MatchCost,
 }
 
 /// A value, and what it adds to the cost of a path.
 #[derive(Clone, Debug)]
 struct Slot<T> {
     value: T,
-    cost: Cost,
+    cost: MatchCost,
 }
 
 #[derive(Clone, Debug)]
@@ -123,7 +123,7 @@ struct StarSlot<T> {
     after: Box<[u8]>,
     slot: Slot<T>,
     /// The cost of this one, and of those of its kind with less text that match with it.
-    chain: Cost,
+    chain: MatchCost,
 }
 
 impl<T> Default for Node<T> {
@@ -158,7 +158,7 @@ impl<T> Patterns<T> {
     /// items of `bytes_max` bytes.
     #[must_use]
     pub const fn with_values_max(items_max: u32, bytes_max: u32) -> Self {
-        let limit = Cost { steps: STEPS_MAX, items: items_max, bytes: bytes_max };
+        let limit = MatchCost { steps: STEPS_MAX, items: items_max, bytes: bytes_max };
         Self { nodes: Vec::new(), texts: BTreeMap::new(), partners: Vec::new(), limit }
     }
 
@@ -171,7 +171,7 @@ impl<T> Patterns<T> {
 
     /// An upper bound on the cost of the most expensive path.
     #[must_use]
-    pub fn worst(&self) -> Cost {
+    pub fn worst(&self) -> MatchCost {
         self.nodes.first().map(|node| node.bounds.worst).unwrap_or_default()
     }
 
@@ -201,7 +201,7 @@ impl<T> Patterns<T> {
         &mut self,
         pattern: &Pattern<'_>,
         value: T,
-        cost: Cost,
+        cost: MatchCost,
     ) -> Result<(), Refused<'_, T>> {
         if self.get(pattern).is_some() {
             return Err(Refused::Taken(self.get(pattern).expect("it was there just now")));
@@ -213,7 +213,12 @@ impl<T> Patterns<T> {
     ///
     /// # Errors
     /// The limit that the table would exceed; it is as it was.
-    pub fn replace(&mut self, pattern: &Pattern<'_>, value: T, cost: Cost) -> Result<(), Full> {
+    pub fn replace(
+        &mut self,
+        pattern: &Pattern<'_>,
+        value: T,
+        cost: MatchCost,
+    ) -> Result<(), Full> {
         let before = self.nodes.len();
         if before == 0 {
             self.nodes.push(Node::default());
@@ -229,7 +234,7 @@ impl<T> Patterns<T> {
                 Segment::Named(_) => (self.named(at), None),
             });
         }
-        let slot = Slot { value, cost: Cost { steps: 0, ..cost } };
+        let slot = Slot { value, cost: MatchCost { steps: 0, ..cost } };
         let last = trail[trail.len() - 1].0;
         let old = self.nodes[last].put(pattern, Some(slot));
         let bounds: Vec<_> = trail.iter().map(|&(at, _)| self.nodes[at].bounds).collect();
@@ -384,7 +389,7 @@ impl<T> Node<T> {
     }
 
     /// Changes the cost of those `*` that match only together with one of these texts.
-    fn chain(&mut self, before: &[u8], after: &[u8], change: impl Fn(Cost) -> Cost) {
+    fn chain(&mut self, before: &[u8], after: &[u8], change: impl Fn(MatchCost) -> MatchCost) {
         for star in &mut self.stars {
             if includes((&star.before, &star.after), (before, after)) {
                 star.chain = change(star.chain);
@@ -398,12 +403,12 @@ impl<T> Node<T> {
         let plain_worst = plain_worst.or(grown.worst);
         let plain_leaf = plain_leaf.or(grown.leaf);
         let stars = u32::try_from(self.stars.len()).unwrap_or(u32::MAX);
-        let own = Cost { steps: stars.saturating_add(1), ..Cost::default() };
+        let own = MatchCost { steps: stars.saturating_add(1), ..MatchCost::default() };
         let end = self.end.as_ref().map(|slot| slot.cost).unwrap_or_default();
         let bare = self.star(b"", b"").map(|at| self.stars[at].slot.cost).unwrap_or_default();
         let chains = |of: fn(&&StarSlot<T>) -> bool| {
             let chains = self.stars.iter().filter(of).map(|star| star.chain);
-            chains.fold(Cost::default(), Cost::or)
+            chains.fold(MatchCost::default(), MatchCost::or)
         };
         // All names of a file start alike, and it has three that end in different texts.
         let endings = chains(|star| !star.after.is_empty());

@@ -10,7 +10,7 @@ use super::tally::{Phase, Second, Tally};
 use super::timers::{Alarm, Timers};
 use crate::number::{id, index};
 use regatta_sys::connect::{ConnectSpec, connect, connected};
-use regatta_sys::wait::{Change, Exact};
+use regatta_sys::wait::{Exact, WaitChange};
 use regatta_sys::{clock, send_last, socket};
 use std::collections::VecDeque;
 use std::io;
@@ -318,7 +318,7 @@ impl<'p> Core<'p> {
 
     /// Takes note of a change; answers the connection if there is something to receive on it.
     #[inline]
-    pub(super) fn change(&mut self, change: Change) -> Option<ConnId> {
+    pub(super) fn change(&mut self, change: WaitChange) -> Option<ConnId> {
         let id = ConnId(change.key);
         if !self.is_open(id) {
             return None;

@@ -14,7 +14,7 @@ use super::sessions::Sessions;
 use super::tally::{Row, Second, Tally};
 use crate::number::nanos;
 use regatta_sys::process::{Child, fork_worker};
-use regatta_sys::signal::{Received, Signal, Signals};
+use regatta_sys::signal::{ReceivedSignal, Signal, Signals};
 use regatta_sys::{affinity, clock, limits, thread};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -99,7 +99,7 @@ pub fn perform(plan: &Plan, watch: &mut Watch<'_>) -> Result<Outcome, String> {
 /// Whether the load is to end: because it was told so, or because Ctrl-C or its equal was pressed.
 fn is_stopped(stop: &AtomicBool, signals: Option<&Signals>) -> bool {
     let signal = signals.and_then(|signals| signals.read().ok().flatten());
-    if let Some(Received::Known(Signal::Interrupt | Signal::Terminate)) = signal {
+    if let Some(ReceivedSignal::Known(Signal::Interrupt | Signal::Terminate)) = signal {
         stop.store(true, Ordering::Relaxed);
     }
     stop.load(Ordering::Relaxed)

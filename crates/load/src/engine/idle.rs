@@ -2,7 +2,7 @@
 
 use super::plan::Plan;
 use regatta_sys::connect::{ConnectSpec, connect, connected};
-use regatta_sys::wait::{Change, Exact};
+use regatta_sys::wait::{Exact, WaitChange};
 use regatta_sys::{recv, send_last};
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -125,7 +125,7 @@ impl<'p> Idle<'p> {
         Ok(())
     }
 
-    fn take(&mut self, change: Change) {
+    fn take(&mut self, change: WaitChange) {
         let at = usize::try_from(change.key).unwrap_or(usize::MAX);
         let Some((fd, stage)) = &mut self.places[at] else { return };
         let next = match *stage {

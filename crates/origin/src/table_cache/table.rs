@@ -1,8 +1,8 @@
 //! The entries of a cache in private memory: a hash table of names, queues, and totals.
 use super::{Lock, Locks};
 use crate::{
-    CachingRules, Cost, Entry, Lookup, Queue as _, Rank, Representation, Totals, Use,
-    sieve::{self, Link},
+    CacheTotals, CachingRules, Entry, EntryCost, Lookup, Queue as _, Rank, Representation, Use,
+    sieve::{self, QueueLink},
 };
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use core::{mem, sync::atomic::AtomicU64};
@@ -20,7 +20,7 @@ pub(crate) struct Table<F, L: Locks> {
     nodes: Vec<Node<F, L>>,
     free: u32,
     shelves: [Shelf; 3],
-    totals: Totals,
+    totals: CacheTotals,
     /// Results of opens that were requested later than this may be stored.
     cleared: Option<Tick>,
     /// Removed entries, to be dropped under no lock: closing a file may take the disk a while.
@@ -52,7 +52,7 @@ struct Node<F, L: Locks> {
 pub(crate) struct NamedEntry<F, L: Locks> {
     path: Box<[u8]>,
     hash: u64,
-    pub(crate) cost: Cost,
+    pub(crate) cost: EntryCost,
     /// See [`Use`].
     used: AtomicU64,
     pub(crate) aged: L::Of<AgedEntry<F>>,
@@ -131,14 +131,14 @@ impl<F: File> AgedEntry<F> {
 }
 
 impl<F: File, L: Locks> NamedEntry<F, L> {
-    pub(crate) fn new(path: &[u8], hash: u64, aged: AgedEntry<F>, cost: Cost) -> Self {
+    pub(crate) fn new(path: &[u8], hash: u64, aged: AgedEntry<F>, cost: EntryCost) -> Self {
         let used = AtomicU64::new(Use::first(aged.requested_at));
         Self { path: path.into(), hash, cost, used, aged: L::Of::new(aged) }
     }
 
     /// The cost of an entry.
-    pub(crate) fn cost(path: &[u8], entry: &Entry<F>) -> Cost {
-        Cost::of(entry, path.len() + size_of::<Node<F, L>>())
+    pub(crate) fn cost(path: &[u8], entry: &Entry<F>) -> EntryCost {
+        EntryCost::of(entry, path.len() + size_of::<Node<F, L>>())
     }
 
     #[inline]
@@ -155,13 +155,13 @@ impl<F: File, L: Locks> Table<F, L> {
             nodes: Vec::new(),
             free: NONE,
             shelves: [empty; 3],
-            totals: Totals { entries: [0; 3], bytes: 0, descriptors: 0 },
+            totals: CacheTotals { entries: [0; 3], bytes: 0, descriptors: 0 },
             cleared: None,
             gone: Vec::new(),
         }
     }
 
-    pub(crate) const fn totals(&self) -> &Totals {
+    pub(crate) const fn totals(&self) -> &CacheTotals {
         &self.totals
     }
 
@@ -206,7 +206,7 @@ impl<F: File, L: Locks> Table<F, L> {
 
     /// Checks that the queues, the table and the sums agree, and the bounds hold; for tests.
     pub(crate) fn check_invariants(&self, rules: &CachingRules) {
-        let mut totals = Totals::default();
+        let mut totals = CacheTotals::default();
         for rank in Rank::ALL {
             let shelf = self.shelves[rank as usize];
             let (mut at, mut newer) = (shelf.newest, NONE);
@@ -366,23 +366,23 @@ impl<F, L: Locks> sieve::Queue for Queue<'_, F, L> {
     type At = u32;
     const NONE: u32 = NONE;
 
-    fn link(&self, link: Link<u32>) -> u32 {
+    fn link(&self, link: QueueLink<u32>) -> u32 {
         match link {
-            Link::Newest => self.shelf.newest,
-            Link::Oldest => self.shelf.oldest,
-            Link::Hand => self.shelf.hand,
-            Link::Newer(at) => self.nodes[at as usize].newer,
-            Link::Older(at) => self.nodes[at as usize].older,
+            QueueLink::Newest => self.shelf.newest,
+            QueueLink::Oldest => self.shelf.oldest,
+            QueueLink::Hand => self.shelf.hand,
+            QueueLink::Newer(at) => self.nodes[at as usize].newer,
+            QueueLink::Older(at) => self.nodes[at as usize].older,
         }
     }
 
-    fn set_link(&mut self, link: Link<u32>, to: u32) {
+    fn set_link(&mut self, link: QueueLink<u32>, to: u32) {
         match link {
-            Link::Newest => self.shelf.newest = to,
-            Link::Oldest => self.shelf.oldest = to,
-            Link::Hand => self.shelf.hand = to,
-            Link::Newer(at) => self.nodes[at as usize].newer = to,
-            Link::Older(at) => self.nodes[at as usize].older = to,
+            QueueLink::Newest => self.shelf.newest = to,
+            QueueLink::Oldest => self.shelf.oldest = to,
+            QueueLink::Hand => self.shelf.hand = to,
+            QueueLink::Newer(at) => self.nodes[at as usize].newer = to,
+            QueueLink::Older(at) => self.nodes[at as usize].older = to,
         }
     }
 

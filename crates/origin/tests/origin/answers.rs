@@ -1,7 +1,7 @@
 //! Choice of the file that answers, and the fields that describe it.
 use crate::rig::{Expected, Rig, check, pattern};
 use regatta_op::{Fault, OpenFault};
-use regatta_origin::{ContentRules, Site, Wanted};
+use regatta_origin::{ContentRules, FileOperation, Site};
 
 fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -251,7 +251,7 @@ fn faults_of_the_disk() {
     let mut faults = rig.log.faults.take();
     assert_eq!(faults.iter().filter(|(name, ..)| name == "odd").count(), 3);
     faults.dedup();
-    let named = |name: &str, errno| (name.to_owned(), Wanted::Open, errno);
+    let named = |name: &str, errno| (name.to_owned(), FileOperation::Open, errno);
     assert_eq!(faults, [named("denied", 13), named("odd", 5)]);
     // A page for 404 that cannot be read is no reason for anything worse.
     rig.faults.borrow_mut().insert("404.html".into(), OpenFault::Denied);
@@ -267,7 +267,7 @@ fn a_body_that_cannot_be_read() {
     client.feed(get("/ten.txt").as_bytes());
     client.fail(Fault::Other(5));
     assert_eq!(client.statuses(), [500]);
-    assert_eq!(rig.log.faults.take(), [("ten.txt".to_owned(), Wanted::Read, 5)]);
+    assert_eq!(rig.log.faults.take(), [("ten.txt".to_owned(), FileOperation::Read, 5)]);
     // Nor is that remembered.
     let served = Expected { status: 200, fields: &[], body: Some(b"0123456789") };
     check(&rig, &get("/ten.txt"), &served);

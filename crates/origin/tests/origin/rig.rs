@@ -5,8 +5,8 @@ use regatta_op::{
     Opened, Outbox, ReadReq, Segment, Tick,
 };
 use regatta_origin::{
-    ClearHttp1, Cx, FileFault, Link, Links, LocalCache, Log, Protocol as _, Record, Refusal,
-    ReplyOutcome, Scratch, Site, Wanted,
+    ClearHttp1, Cx, FileFault, FileOperation, Link, Links, LocalCache, Log, Protocol as _, Record,
+    Refusal, ReplyOutcome, Scratch, Site,
 };
 use std::{
     cell::{Cell, RefCell},
@@ -85,7 +85,7 @@ pub(crate) struct Logged {
 pub(crate) struct TestLog {
     pub(crate) on: Cell<bool>,
     pub(crate) records: RefCell<Vec<Logged>>,
-    pub(crate) faults: RefCell<Vec<(String, Wanted, i32)>>,
+    pub(crate) faults: RefCell<Vec<(String, FileOperation, i32)>>,
 }
 
 impl Log for TestLog {

@@ -160,7 +160,7 @@ pub(crate) fn no_listings(variant: &Variant) {
     }
 }
 
-/// What a confined process reports that has tried what it may not.
+/// Report of a confined process that has tried what it may not.
 pub(crate) fn probes_of_confined() -> String {
     let (access, perm) = (Errno::ACCESS.raw_os_error(), Errno::PERM.raw_os_error());
     let since = |version, errno| if landlock_version() < version { 0 } else { errno };

@@ -211,7 +211,7 @@ pub(crate) fn faults_change_nothing(variant: &Variant) {
     under(own.server.address(), || succeed(&own.server, "reload"));
 }
 
-/// It is noticed before anything changes; a file with this server's number is no obstacle.
+/// The fault is noticed before anything changes; a file with this server's number is no obstacle.
 pub(crate) fn the_pid_file_of_another_server_changes_nothing() {
     let variant = Variant::named("sped_epoll");
     let own = Configured::new(variant, &program());
@@ -391,7 +391,7 @@ pub(crate) fn a_command_waits_for_what_it_has_asked_for() {
     }
 }
 
-/// So no client waits there. The next workers do listen there.
+/// No client waits there. The next workers do listen there.
 pub(crate) fn new_paths_of_workers_that_cannot_begin_are_removed() {
     let program = Program::new("new-paths");
     let own = Configured::new(Variant::named("sped_epoll"), &program.0);
@@ -515,7 +515,7 @@ pub(crate) fn logs_that_the_server_made(variant: &Variant) {
     assert_eq!(said.code, Some(0), "{said:?}\n{errors}");
 }
 
-/// It adds them once, however many upgrades follow, and a reload keeps them.
+/// The server adds them once, however many upgrades follow, and a reload keeps them.
 pub(crate) fn a_program_that_adds_arguments(variant: &Variant) {
     let program = Program::new(&format!("{}-adds", variant.name));
     let own = Configured::new(variant, &program.0);

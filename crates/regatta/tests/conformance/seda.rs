@@ -109,7 +109,7 @@ fn is_turned_away(client: &mut Client, is_told: bool) {
         assert!(answer.closes() && answer.field("Retry-After").is_some(), "{}", answer.brief());
         client.finish();
     } else {
-        assert!(client.rest_or_reset().is_empty(), "it is told nothing");
+        assert!(client.rest_or_reset().is_empty(), "it receives nothing");
     }
 }
 
@@ -309,7 +309,7 @@ const EVERY_AGE: [&str; 4] = [
 /// Time for which a server is halted, so that requests become old.
 const HALTED: Duration = Duration::from_millis(400);
 
-/// It counts from arrival, even if no thread could read it or accept its connection.
+/// The time counts from arrival, even if no thread could read it or accept its connection.
 pub(crate) fn an_age_begins_when_the_request_came(variant: &Variant) {
     let server = Launch::new(variant, common()).sets(&EVERY_AGE).start();
     let pid = worker(&server);

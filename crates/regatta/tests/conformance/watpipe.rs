@@ -57,7 +57,7 @@ fn threads(variant: &Variant) -> [(&'static str, usize); 4] {
     [("read", 1), ("write-poll", 1), ("reader", readers), ("write", writers)]
 }
 
-/// One thread accepts, two wait for sockets, and others read and write, whatever the load.
+/// A single thread accepts, two wait for sockets, and others read and write, whatever the load.
 pub(crate) fn tasks_are_those_of_the_paper(variant: &Variant) {
     let server = start(variant);
     wait_for(&server, &threads(variant));

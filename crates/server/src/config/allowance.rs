@@ -15,7 +15,7 @@ use regatta_arch::{
 use regatta_sys::{
     affinity,
     groups::{self, Group},
-    limits::Threads,
+    limits::ThreadRoom,
 };
 use std::{fmt, path::Path};
 
@@ -48,7 +48,7 @@ pub struct Allowance {
     /// Memory of the machine, bytes.
     pub machine_bytes: u64,
     /// Limits of threads.
-    pub threads: Threads,
+    pub threads: ThreadRoom,
     /// Limits of its control group.
     pub group: Group,
 }
@@ -65,7 +65,7 @@ impl Allowance {
             descriptors_max,
             cpus: affinity::neighbours(cpus, Path::new(affinity::CPUS)),
             machine_bytes: groups::machine_bytes(),
-            threads: Threads::own(group.tasks.as_ref()),
+            threads: ThreadRoom::own(group.tasks.as_ref()),
             group,
         }
     }
@@ -254,7 +254,7 @@ mod tests {
         };
         let cpus = vec![0, 2, 1, 3];
         let machine_bytes = 16384 * MIB;
-        let (descriptors_max, threads) = (20_000, Threads::NONE);
+        let (descriptors_max, threads) = (20_000, ThreadRoom::NONE);
         let allowance = Allowance { descriptors_max, cpus, machine_bytes, threads, group };
         understand(said, &[], &allowance).unwrap()
     }

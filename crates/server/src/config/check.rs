@@ -441,7 +441,7 @@ mod tests {
     use super::*;
     use crate::config::raw::{Arguments, read};
     use regatta_arch::layout::ADDRESSES_MAX;
-    use regatta_sys::{groups::Group, limits::Threads};
+    use regatta_sys::{groups::Group, limits::ThreadRoom};
 
     fn config(sets: &[&str], descriptors_max: u64) -> Result<Config, Vec<String>> {
         let sets = sets.iter().map(|set| (*set).to_owned()).collect();
@@ -451,7 +451,7 @@ mod tests {
             descriptors_max,
             cpus: vec![0, 1],
             machine_bytes: 1 << 34,
-            threads: Threads::NONE,
+            threads: ThreadRoom::NONE,
             group: Group::default(),
         };
         understand(said, &[], &allowance)

@@ -7,7 +7,7 @@ use regatta_arch::{
     Architecture,
     options::{Settings, show_bytes},
 };
-use regatta_sys::limits::{Limit, Threads};
+use regatta_sys::limits::{Limit, ThreadRoom};
 
 /// Mappings of a process other than stacks: code, heaps, large bodies in its cache.
 const MAPPINGS_RESERVED: u64 = 2048;
@@ -20,7 +20,7 @@ type Show = fn(u64) -> String;
 pub(super) struct Demanding<'a> {
     pub(super) architecture: &'a Architecture,
     pub(super) workers: u64,
-    pub(super) limits: &'a Threads,
+    pub(super) limits: &'a ThreadRoom,
 }
 
 /// Limit that is lower than the demand.
@@ -38,7 +38,7 @@ impl<'a> Demanding<'a> {
         let demand = (self.architecture.driver.demand)(settings, connections);
         // The master counts as one.
         let tasks = demand.tasks.saturating_mul(self.workers).saturating_add(1);
-        let Threads { tasks: threads, mappings, address_bytes } = self.limits;
+        let ThreadRoom { tasks: threads, mappings, address_bytes } = self.limits;
         let number = |number: u64| number.to_string();
         let rows: [(u64, u64, &Limit, Show, &str); 3] = [
             (tasks, 0, threads, number, "processes and threads"),
@@ -119,7 +119,7 @@ mod tests {
         Limit { name: name.to_owned(), value, raise }
     }
 
-    fn check(limits: &Threads, workers: u64, expect: Option<(u64, &str, &str)>) {
+    fn check(limits: &ThreadRoom, workers: u64, expect: Option<(u64, &str, &str)>) {
         let sped = regatta_arch::find("sped").unwrap();
         let architecture = &Architecture { name: "threads", driver: &DRIVER, ..*sped };
         let (said, _) = read(None, &Arguments::default());
@@ -137,10 +137,10 @@ mod tests {
 
     #[test]
     fn what_there_is_too_little_of_is_named_with_what_raises_it() {
-        check(&Threads::NONE, 1, None);
+        check(&ThreadRoom::NONE, 1, None);
         let tasks = limit("kernel.pid_max", 32_768, "sysctl kernel.pid_max");
         check(
-            &Threads { tasks: tasks.clone(), ..Threads::NONE },
+            &ThreadRoom { tasks: tasks.clone(), ..ThreadRoom::NONE },
             1,
             Some((
                 32_766,
@@ -152,7 +152,7 @@ mod tests {
         );
         // Four processes.
         check(
-            &Threads { tasks, ..Threads::NONE },
+            &ThreadRoom { tasks, ..ThreadRoom::NONE },
             4,
             Some((
                 4 * 8_190,
@@ -163,9 +163,9 @@ mod tests {
             )),
         );
         check(
-            &Threads {
+            &ThreadRoom {
                 mappings: limit("vm.max_map_count", 65_530, "sysctl vm.max_map_count"),
-                ..Threads::NONE
+                ..ThreadRoom::NONE
             },
             1,
             Some((
@@ -177,7 +177,10 @@ mod tests {
             )),
         );
         check(
-            &Threads { address_bytes: limit("RLIMIT_AS", 1 << 30, "ulimit -v"), ..Threads::NONE },
+            &ThreadRoom {
+                address_bytes: limit("RLIMIT_AS", 1 << 30, "ulimit -v"),
+                ..ThreadRoom::NONE
+            },
             1,
             Some((
                 16_384,
@@ -188,7 +191,7 @@ mod tests {
             )),
         );
         check(
-            &Threads { tasks: limit("pids.max in /g", 2, "TasksMax="), ..Threads::NONE },
+            &ThreadRoom { tasks: limit("pids.max in /g", 2, "TasksMax="), ..ThreadRoom::NONE },
             1,
             Some((
                 0,
@@ -210,7 +213,7 @@ mod tests {
                 descriptors_max: 20_000,
                 cpus: vec![0, 1],
                 machine_bytes: 1 << 34,
-                threads: Threads { tasks, ..Threads::NONE },
+                threads: ThreadRoom { tasks, ..ThreadRoom::NONE },
                 group: Group::default(),
             };
             understand(said, &[], &allowance).map_err(|(_, problems)| problems[0].to_string())

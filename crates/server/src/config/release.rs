@@ -30,7 +30,7 @@ pub struct Release {
     /// Status that answers all requests, if nothing can be served.
     pub closed: Option<Status>,
     /// Problems.
-    pub faults: Vec<Fault>,
+    pub faults: Vec<RootFault>,
     /// Facts of both files, taken before they were read.
     pub traces: [Option<FileTrace>; 2],
 }
@@ -60,7 +60,7 @@ pub struct PageFile {
 
 /// Fault below a root. It concerns one host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct RootFault {
     /// Option that it belongs to.
     pub key: &'static str,
     /// Description of the fault.
@@ -150,9 +150,9 @@ impl Wanted {
         }
     }
 
-    fn open(&self) -> Result<Root, (Status, Fault)> {
+    fn open(&self) -> Result<Root, (Status, RootFault)> {
         let (text, user) = (self.path.display(), &self.user);
-        let fault = |message: String, hint: &str| Fault::new(ROOT_KEY, message, hint);
+        let fault = |message: String, hint: &str| RootFault::new(ROOT_KEY, message, hint);
         let unsearchable = |what: String| {
             let hint = "let everyone search it and the directories above it (chmod o+x), or serve \
                         as another user with --user";
@@ -209,7 +209,7 @@ impl Wanted {
             let (user, root) = (&self.user, self.path.display());
             let message = format!("{user} may not read the index file of \"{root}\"");
             let hint = format!("chmod -R o+rX \"{root}\" lets everyone read what is below");
-            release.faults.push(Fault::new(ROOT_KEY, message, &hint));
+            release.faults.push(RootFault::new(ROOT_KEY, message, &hint));
         }
         if self.rules_files {
             release.traces = traces(root);
@@ -228,7 +228,7 @@ impl Wanted {
                 Err(why) => {
                     let hint = "name a file below the root, of at most 64 KiB";
                     let message = format!("\"{name}\" {why}");
-                    release.faults.push(Fault::new(error_pages::KEY, message, hint));
+                    release.faults.push(RootFault::new(error_pages::KEY, message, hint));
                 }
             }
         }
@@ -236,7 +236,7 @@ impl Wanted {
     }
 
     /// Reads a file with rules, which is never reached through a symbolic link.
-    fn rules_text(&self, root: &Root, name: &str, faults: &mut Vec<Fault>) -> RulesText {
+    fn rules_text(&self, root: &Root, name: &str, faults: &mut Vec<RootFault>) -> RulesText {
         let text = read(root, name, OpenRules::default(), FILE_BYTES_MAX);
         let text = text.map(String::from_utf8);
         let why = match text {
@@ -248,7 +248,7 @@ impl Wanted {
         let shown = self.path.join(name);
         let message = format!("\"{}\" {why}", shown.display());
         let hint = format!("let {} read it, or remove it", self.user);
-        faults.push(Fault::new(RULES_KEY, message, &hint));
+        faults.push(RootFault::new(RULES_KEY, message, &hint));
         RulesText::Unreadable(why)
     }
 }
@@ -308,7 +308,7 @@ fn read(root: &Root, name: &str, rules: OpenRules, bytes_max: u64) -> Result<Vec
     }
 }
 
-impl Fault {
+impl RootFault {
     pub(crate) fn new(key: &'static str, message: impl Into<String>, hint: &str) -> Self {
         Self { key, message: message.into(), hint: hint.to_owned() }
     }
@@ -322,7 +322,7 @@ impl Fault {
 
 impl Release {
     /// Release of a root about which only this fault is known.
-    pub(crate) fn unknown(fault: Fault) -> Self {
+    pub(crate) fn unknown(fault: RootFault) -> Self {
         let closed = Some(Status::SERVICE_UNAVAILABLE);
         Self { closed, faults: vec![fault], ..Self::default() }
     }
@@ -357,7 +357,7 @@ impl Release {
         }
         out.number(self.closed.map_or(0, |status| status.0.into()));
         out.number(self.faults.len() as u64);
-        for Fault { key, message, hint } in &self.faults {
+        for RootFault { key, message, hint } in &self.faults {
             let key = KEYS.iter().position(|known| known == key).unwrap_or(0);
             out.number(key as u64).bytes(message.as_bytes()).bytes(hint.as_bytes());
         }
@@ -390,7 +390,7 @@ impl Release {
         release.closed = (closed != 0).then_some(Status(closed));
         for _ in 0..from.number()? {
             let key = *KEYS.get(usize::try_from(from.number()?).ok()?)?;
-            release.faults.push(Fault { key, message: from.text()?, hint: from.text()? });
+            release.faults.push(RootFault { key, message: from.text()?, hint: from.text()? });
         }
         for trace in &mut release.traces {
             if from.number()? != 0 {
@@ -512,7 +512,7 @@ mod tests {
         let read = RulesInForce::decode(&rules.encode());
         assert_eq!(read, rules);
         let closed = Some(Status::SERVICE_UNAVAILABLE);
-        let faults = vec![Fault::new(RULES_KEY, "is a directory", "")];
+        let faults = vec![RootFault::new(RULES_KEY, "is a directory", "")];
         let now = Release { headers: unreadable(), closed, faults, ..Release::default() };
         let mut kept = now.clone();
         read.keep(Path::new("/a"), &mut kept);
@@ -537,7 +537,7 @@ mod tests {
             redirects: RulesText::Unreadable("is a directory".to_owned()),
             pages: vec![page],
             closed: Some(Status::SERVICE_UNAVAILABLE),
-            faults: vec![Fault::new(error_pages::KEY, "\"x\" is not there", "")],
+            faults: vec![RootFault::new(error_pages::KEY, "\"x\" is not there", "")],
             traces: [Some(trace), None],
         };
         for release in [Release::default(), whole] {

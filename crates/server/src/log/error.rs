@@ -1,6 +1,6 @@
 //! Error log: one line for each event, written at once.
 use super::{
-    file::{Destination, LogFault, LogFile, Owner, make},
+    file::{LogDestination, LogFault, LogFile, Owner, make},
     format::{Limit, escape, rfc3339_stamp},
 };
 use crate::messages::{self, Message};
@@ -26,7 +26,7 @@ const INDENT: usize = 2;
 /// never does that itself while it serves.
 #[derive(Clone, Debug)]
 pub struct ErrorLog {
-    destination: Destination,
+    destination: LogDestination,
     owner: Option<Owner>,
     control: Option<ControlView<'static>>,
     /// Columns at which messages are wrapped, if the log is standard error and a terminal.
@@ -52,7 +52,7 @@ impl ErrorLog {
     /// # Errors
     /// If it cannot be opened for appending.
     pub fn open(
-        destination: Destination,
+        destination: LogDestination,
         owner: Option<Owner>,
         control: Option<ControlView<'static>>,
     ) -> Result<Self, LogFault> {
@@ -67,7 +67,7 @@ impl ErrorLog {
     /// # Errors
     /// The kind of the file cannot be read.
     pub fn adopt(
-        destination: Destination,
+        destination: LogDestination,
         owner: Option<Owner>,
         control: Option<ControlView<'static>>,
         file: File,
@@ -79,13 +79,13 @@ impl ErrorLog {
     }
 
     fn of(
-        destination: Destination,
+        destination: LogDestination,
         owner: Option<Owner>,
         control: Option<ControlView<'static>>,
         file: Option<LogFile>,
     ) -> Self {
         let generation = control.map_or(0, |control| control.log_generation());
-        let is_stderr = destination == Destination::Stderr;
+        let is_stderr = destination == LogDestination::Stderr;
         let columns = file.as_ref().filter(|_| is_stderr).and_then(columns_of);
         let (file, opener, is_shared) = (file.map(Arc::new), process::id(), false);
         let open = Arc::new(Mutex::new(Open { file, generation, opener, is_shared }));
@@ -101,7 +101,7 @@ impl ErrorLog {
     /// File that workers inherit, so that a fork must not close it: standard error.
     #[must_use]
     pub fn inherited(&self) -> Option<Arc<LogFile>> {
-        self.opened().filter(|_| self.destination == Destination::Stderr)
+        self.opened().filter(|_| self.destination == LogDestination::Stderr)
     }
 
     /// Writes one line. Never fails: no place is left to report it.
@@ -159,7 +159,7 @@ impl ErrorLog {
     }
 
     fn open_anew(&self, open: &mut Open) {
-        if !matches!(self.destination, Destination::Path(_)) {
+        if !matches!(self.destination, LogDestination::Path(_)) {
             return;
         }
         let generation = self.control.map_or(0, |control| control.log_generation());
@@ -174,7 +174,7 @@ impl ErrorLog {
                     (messages::LOG_ON_STDERR, "logging to standard error instead")
                 };
                 if !is_own {
-                    let stderr = LogFile::open(&Destination::Stderr, None);
+                    let stderr = LogFile::open(&LogDestination::Stderr, None);
                     open.file = stderr.ok().flatten().map(Arc::new);
                 }
                 let fault = fault_of(&self.destination, fault);
@@ -185,12 +185,12 @@ impl ErrorLog {
 
     fn write(&self, open: &Open, message: &Message, text: fmt::Arguments<'_>) {
         let is_waiting = open.is_shared && open.opener != process::id();
-        if self.destination == Destination::Off || open.file.is_none() && !is_waiting {
+        if self.destination == LogDestination::Off || open.file.is_none() && !is_waiting {
             return;
         }
         let line = render(message, text, self.columns);
         match &open.file {
-            Some(file) if !is_waiting || self.destination == Destination::Stderr => {
+            Some(file) if !is_waiting || self.destination == LogDestination::Stderr => {
                 let _ = file.write(&line);
             }
             _ => drop(io::stderr().write_all(&line)),
@@ -224,7 +224,7 @@ fn render(message: &Message, text: fmt::Arguments<'_>, columns: Option<usize>) -
     lines
 }
 
-fn fault_of(destination: &Destination, fault: io::Error) -> LogFault {
+fn fault_of(destination: &LogDestination, fault: io::Error) -> LogFault {
     LogFault { option: "log.error", destination: destination.clone(), fault }
 }
 

@@ -20,7 +20,7 @@ use std::{
 
 /// Destination of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Destination {
+pub enum LogDestination {
     /// No log.
     Off,
     /// Standard error, as it was at start.
@@ -29,7 +29,7 @@ pub enum Destination {
     Path(PathBuf),
 }
 
-impl From<&str> for Destination {
+impl From<&str> for LogDestination {
     /// Reads the value of `log.access` or `log.error`: `off`, `-`, or a path.
     fn from(text: &str) -> Self {
         match text {
@@ -40,7 +40,7 @@ impl From<&str> for Destination {
     }
 }
 
-impl fmt::Display for Destination {
+impl fmt::Display for LogDestination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Off => f.write_str("off"),
@@ -56,7 +56,7 @@ pub struct LogFault {
     /// Option that named the log, such as `log.access`.
     pub option: &'static str,
     /// Configured destination.
-    pub destination: Destination,
+    pub destination: LogDestination,
     /// Error of the system.
     pub fault: io::Error,
 }
@@ -148,15 +148,15 @@ impl LogFile {
     /// Opens a destination; `None` if it is [`Destination::Off`]. A new file is given to the owner,
     /// if there is one; that takes root.
     pub(super) fn open(
-        destination: &Destination,
+        destination: &LogDestination,
         owner: Option<Owner>,
     ) -> io::Result<Option<Self>> {
         match destination {
-            Destination::Off => Ok(None),
-            Destination::Stderr => {
+            LogDestination::Off => Ok(None),
+            LogDestination::Stderr => {
                 Self::given(io::stderr().as_fd().try_clone_to_owned()?.into()).map(Some)
             }
-            Destination::Path(path) => {
+            LogDestination::Path(path) => {
                 Self::opened(Spot::find(path)?.append(owner, Absent::Make)?).map(Some)
             }
         }
@@ -239,10 +239,10 @@ impl LogFile {
 
 /// Opens a log, and makes it if it is missing; `None` if it is no file. A new file is given to the
 /// owner, if there is one.
-pub(crate) fn make(destination: &Destination, owner: Option<Owner>) -> io::Result<Option<File>> {
+pub(crate) fn make(destination: &LogDestination, owner: Option<Owner>) -> io::Result<Option<File>> {
     match destination {
-        Destination::Path(path) => Spot::find(path)?.append(owner, Absent::Make).map(Some),
-        Destination::Off | Destination::Stderr => Ok(None),
+        LogDestination::Path(path) => Spot::find(path)?.append(owner, Absent::Make).map(Some),
+        LogDestination::Off | LogDestination::Stderr => Ok(None),
     }
 }
 

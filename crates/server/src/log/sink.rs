@@ -1,14 +1,14 @@
 //! Access log: made by the master, opened once by each process, written by all of its units.
 use super::{
     ErrorLog, Format,
-    file::{Destination, LogFault, LogFile, Owner, Written, make},
+    file::{LogDestination, LogFault, LogFile, Owner, Written, make},
     format::{Formatter, LineLimits},
 };
 use crate::messages;
 use regatta_arch::WorkerLog;
 use regatta_metrics::{ControlView, Counter, Tally};
 use regatta_op::{Now, Tick};
-use regatta_origin::{FileFault, Log, Record, Wanted};
+use regatta_origin::{FileFault, FileOperation, Log, Record};
 use regatta_sys::clock;
 use std::{
     cell::{Cell, RefCell},
@@ -30,7 +30,7 @@ pub const FAULT_MS_MIN: u64 = 10_000;
 #[derive(Clone, Debug)]
 pub struct AccessLogOptions {
     /// Destination: `log.access`.
-    pub destination: Destination,
+    pub destination: LogDestination,
     /// Format of its lines: `log.format`.
     pub format: Format,
     /// Owner of a new file; `None` if the server does not change its user.
@@ -59,7 +59,7 @@ impl AccessLog {
     pub fn open(options: AccessLogOptions) -> Result<Self, LogFault> {
         match LogFile::open(&options.destination, options.owner) {
             Ok(file) => {
-                let stderr = file.filter(|_| options.destination == Destination::Stderr);
+                let stderr = file.filter(|_| options.destination == LogDestination::Stderr);
                 let (stderr, process) = (stderr.map(Arc::new), OnceLock::new());
                 Ok(Self { options, stderr, process })
             }
@@ -73,8 +73,8 @@ impl AccessLog {
     /// Standard error cannot be duplicated.
     pub fn adopt(options: AccessLogOptions) -> Result<Self, LogFault> {
         match &options.destination {
-            Destination::Path(_) => Ok(Self { options, stderr: None, process: OnceLock::new() }),
-            Destination::Off | Destination::Stderr => Self::open(options),
+            LogDestination::Path(_) => Ok(Self { options, stderr: None, process: OnceLock::new() }),
+            LogDestination::Off | LogDestination::Stderr => Self::open(options),
         }
     }
 
@@ -105,7 +105,7 @@ impl AccessLog {
         errors: ErrorLog,
     ) -> LogSink<'a> {
         let AccessLogOptions { destination, format, stall_ns, has_units, .. } = &self.options;
-        let wants = *destination != Destination::Off;
+        let wants = *destination != LogDestination::Off;
         let keeps = !has_units && matches!(tally, Tally::Owned(_));
         let process = self.process.get_or_init(|| {
             errors.tick();
@@ -143,7 +143,7 @@ impl AccessLog {
     fn file(&self, errors: &ErrorLog) -> Option<Arc<LogFile>> {
         let AccessLogOptions { destination, .. } = &self.options;
         match destination {
-            Destination::Path(_) => match LogFile::open(destination, None) {
+            LogDestination::Path(_) => match LogFile::open(destination, None) {
                 Ok(own) => own.map(Arc::new),
                 Err(fault) => {
                     let fault = fault_of(destination, fault);
@@ -154,12 +154,12 @@ impl AccessLog {
                     None
                 }
             },
-            Destination::Off | Destination::Stderr => self.stderr.clone(),
+            LogDestination::Off | LogDestination::Stderr => self.stderr.clone(),
         }
     }
 }
 
-fn fault_of(destination: &Destination, fault: io::Error) -> LogFault {
+fn fault_of(destination: &LogDestination, fault: io::Error) -> LogFault {
     LogFault { option: "log.access", destination: destination.clone(), fault }
 }
 
@@ -180,7 +180,7 @@ pub struct LogSink<'a> {
     control: ControlView<'a>,
     errors: ErrorLog,
     stall_ns: u64,
-    destination: Destination,
+    destination: LogDestination,
     faults: Faults,
     front: RefCell<Front>,
     process: Arc<Mutex<Process>>,
@@ -274,8 +274,8 @@ impl Log for LogSink<'_> {
     fn fault(&self, fault: &FileFault<'_>) {
         let Some(unsaid) = self.faults.unsaid(clock::now().tick) else { return };
         let wanted = match fault.wanted {
-            Wanted::Open => "open",
-            Wanted::Read => "read",
+            FileOperation::Open => "open",
+            FileOperation::Read => "read",
         };
         let path = String::from_utf8_lossy(fault.path);
         let error = io::Error::from_raw_os_error(fault.errno);
@@ -371,7 +371,7 @@ impl LogSink<'_> {
 
     /// Opens the file at its path.
     fn renew(&self, process: &mut Process) {
-        if !self.wants || !matches!(self.destination, Destination::Path(_)) {
+        if !self.wants || !matches!(self.destination, LogDestination::Path(_)) {
             return;
         }
         match LogFile::open(&self.destination, None) {
@@ -480,9 +480,9 @@ mod tests {
     #[test]
     fn a_torn_line_is_ended_before_the_next_one() {
         let arena = arena(1);
-        let errors = ErrorLog::open(Destination::Off, None, None).expect("off cannot fail");
+        let errors = ErrorLog::open(LogDestination::Off, None, None).expect("off cannot fail");
         let options = AccessLogOptions {
-            destination: Destination::Path("/dev/null".into()),
+            destination: LogDestination::Path("/dev/null".into()),
             format: Format::Common,
             owner: None,
             stall_ns: 10_000_000,

@@ -5,7 +5,7 @@ use regatta_arch::WorkerLog;
 use regatta_http::h1::HeadFault;
 use regatta_metrics::{Arena, Counter, SlotView, Tally};
 use regatta_op::{Now, Tick};
-use regatta_origin::{FileFault, Log, Peer, Record, Refusal, ReplyOutcome, Wanted};
+use regatta_origin::{FileFault, FileOperation, Log, Peer, Record, Refusal, ReplyOutcome};
 use regatta_testkit::counters::arena;
 use std::{
     fs::{self, File},
@@ -48,14 +48,14 @@ fn line(format: Format, record: &Record<'_>) -> String {
 }
 
 fn options(path: &Path, format: Format) -> AccessLogOptions {
-    let destination = Destination::Path(path.into());
+    let destination = LogDestination::Path(path.into());
     let (stall_ns, has_units) = (10_000_000, false);
     AccessLogOptions { destination, format, owner: None, stall_ns, has_units }
 }
 
 fn sink(arena: &Arena<'static>, path: &Path, errors: &Path) -> LogSink<'static> {
     let control = arena.view().control();
-    let errors = ErrorLog::open(Destination::Path(errors.into()), None, Some(control)).unwrap();
+    let errors = ErrorLog::open(LogDestination::Path(errors.into()), None, Some(control)).unwrap();
     let log = AccessLog::open(options(path, Format::Combined)).unwrap();
     log.sink(Tally::Owned(arena.slot(0)), control, errors)
 }
@@ -353,10 +353,10 @@ fn off_wants_nothing() {
     let folder = Folder::new("off");
     let arena = arena(1);
     let control = arena.view().control();
-    let errors = ErrorLog::open(Destination::from("off"), None, None).unwrap();
+    let errors = ErrorLog::open(LogDestination::from("off"), None, None).unwrap();
     errors.note(messages::FILE_FAULT, format_args!("unheard"));
     let options = AccessLogOptions {
-        destination: Destination::from("off"),
+        destination: LogDestination::from("off"),
         ..options(&folder, Format::Json)
     };
     let sink = AccessLog::open(options).unwrap().sink(Tally::Owned(arena.slot(0)), control, errors);
@@ -437,7 +437,7 @@ fn a_full_disk_drops_lines_counts_them_and_is_reported_once() {
 /// A log that several units of one process write to, and its errors.
 fn beside_each_other(arena: &Arena<'static>, path: &Path, errors: &Path) -> (AccessLog, ErrorLog) {
     let control = arena.view().control();
-    let errors = ErrorLog::open(Destination::Path(errors.into()), None, Some(control)).unwrap();
+    let errors = ErrorLog::open(LogDestination::Path(errors.into()), None, Some(control)).unwrap();
     let options = AccessLogOptions { has_units: true, ..options(path, Format::Combined) };
     (AccessLog::open(options).unwrap(), errors)
 }
@@ -522,7 +522,7 @@ fn a_full_disk_drops_the_lines_of_all_units_and_is_reported_once() {
 fn a_torn_line_is_cut_off_unless_others_have_written() {
     let folder = Folder::new("torn");
     let path = folder.join("log");
-    let open = || LogFile::open(&Destination::Path(path.clone()), None).unwrap().unwrap();
+    let open = || LogFile::open(&LogDestination::Path(path.clone()), None).unwrap().unwrap();
     let (one, other) = (open(), open());
     let says = || fs::read_to_string(&path).unwrap();
     one.write(b"one\ntw");
@@ -532,7 +532,7 @@ fn a_torn_line_is_cut_off_unless_others_have_written() {
     other.write(b"four\n");
     assert!(!one.take_back(3), "others have written");
     assert_eq!(says(), "one\nthrfour\n");
-    let null = LogFile::open(&Destination::Path("/dev/null".into()), None).unwrap().unwrap();
+    let null = LogFile::open(&LogDestination::Path("/dev/null".into()), None).unwrap().unwrap();
     assert!(!null.take_back(0), "only files have an end");
 }
 
@@ -585,9 +585,9 @@ fn only_a_new_file_is_given_to_the_server_s_user() {
     File::create(&old).unwrap();
     let mine = fs::metadata(&old).unwrap().uid();
     let owner = Owner { uid: 65_534, gid: 65_534 };
-    LogFile::open(&Destination::Path(old.clone()), Some(owner)).unwrap();
+    LogFile::open(&LogDestination::Path(old.clone()), Some(owner)).unwrap();
     assert_eq!(fs::metadata(&old).unwrap().uid(), mine);
-    let made = LogFile::open(&Destination::Path(new.clone()), Some(owner));
+    let made = LogFile::open(&LogDestination::Path(new.clone()), Some(owner));
     if mine == 0 {
         made.unwrap();
         assert_eq!(fs::metadata(&new).unwrap().uid(), owner.uid);
@@ -626,7 +626,7 @@ fn a_name_in_a_hostile_folder_leads_nowhere() {
     let somebody = |name| std::os::unix::fs::lchown(folder.join(name), Some(4711), None);
     fs::write(folder.join("of-another"), text).unwrap();
     symlink(&*folder, folder.join("way")).unwrap();
-    LogFile::open(&Destination::Path(folder.join("way/mine")), None).unwrap();
+    LogFile::open(&LogDestination::Path(folder.join("way/mine")), None).unwrap();
     if somebody("way").is_ok() {
         refused("way/mine", "the symbolic link \"way\" on the way is user 4711's");
         refused("way/none", "the symbolic link \"way\" on the way is user 4711's");
@@ -642,7 +642,7 @@ fn what_cannot_be_opened_is_said_with_its_option() {
     let fault = AccessLog::open(options(&path, Format::Json)).unwrap_err().to_string();
     assert!(fault.starts_with("log.access: cannot open /"), "{fault}");
     assert!(fault.ends_with("; its directory must exist"), "{fault}");
-    let fault = ErrorLog::open(Destination::Path(folder.to_path_buf()), None, None).unwrap_err();
+    let fault = ErrorLog::open(LogDestination::Path(folder.to_path_buf()), None, None).unwrap_err();
     assert!(fault.to_string().starts_with("log.error: cannot open"), "{fault}");
 }
 
@@ -652,7 +652,7 @@ fn messages_of_the_server_are_one_line_each() {
     let path = folder.join("error");
     let arena = arena(1);
     let control = Some(arena.view().control());
-    let log = ErrorLog::open(Destination::Path(path.clone()), None, control).unwrap();
+    let log = ErrorLog::open(LogDestination::Path(path.clone()), None, control).unwrap();
     log.note(messages::DRAINING, format_args!("a \"Größe\"\n\x1b[2J\\ {}", "x".repeat(2000)));
     log.clone().note(messages::WORKER_FULL, format_args!("second"));
     let text = fs::read_to_string(&path).unwrap();
@@ -689,13 +689,13 @@ fn faults_of_files_are_said_now_and_then() {
     let folder = Folder::new("faults");
     let (path, arena) = (folder.join("error"), arena(1));
     let control = arena.view().control();
-    let errors = ErrorLog::open(Destination::Path(path.clone()), None, None).unwrap();
+    let errors = ErrorLog::open(LogDestination::Path(path.clone()), None, None).unwrap();
     let options = AccessLogOptions {
-        destination: Destination::from("off"),
+        destination: LogDestination::from("off"),
         ..options(&folder, Format::Json)
     };
     let sink = AccessLog::open(options).unwrap().sink(Tally::Owned(arena.slot(0)), control, errors);
-    for wanted in [Wanted::Open, Wanted::Read, Wanted::Read] {
+    for wanted in [FileOperation::Open, FileOperation::Read, FileOperation::Read] {
         let host = "h";
         sink.fault(&FileFault { host, path: b"a/b\n\xff", wanted, errno: libc::EIO });
     }

@@ -8,7 +8,7 @@ use crate::{
     config::{check::Config, options},
     heartbeat::answers,
     notify::{self, Message, Watchdog},
-    supervise::{Gone, Order, Staff},
+    supervise::{Gone, MasterAction, Staff},
 };
 use regatta_metrics::Attendant;
 use regatta_op::Tick;
@@ -155,7 +155,7 @@ impl Master<'_> {
         }
         let Some(admin) = &prepared.admin else { return Ok(()) };
         let staff = staff.get_or_insert_with(|| Staff::new(1, 0, now));
-        if !matches!(staff.due(now), Some(Order::Start(_))) {
+        if !matches!(staff.due(now), Some(MasterAction::Start(_))) {
             return Ok(());
         }
         match prepared.start_admin(admin) {

@@ -1,6 +1,6 @@
 //! Confinement of workers and of the admin process before they serve.
 use super::{EXIT_CANNOT_WORK, Prepared, messages};
-use crate::log::{Destination, LOGS};
+use crate::log::{LOGS, LogDestination};
 use regatta_arch::options::Settings;
 use regatta_sys::sandbox::{Confine, Effect, Sandbox, confine};
 use std::{
@@ -30,9 +30,9 @@ impl Confinement {
 /// Folders of these logs, and of their links' targets: workers may make files there. May wait for a
 /// disk.
 fn log_folders(settings: &Settings, logs: &[&str]) -> Vec<PathBuf> {
-    let paths = logs.iter().filter_map(|key| match Destination::from(settings.text(key)) {
-        Destination::Path(path) => path::absolute(path).ok(),
-        Destination::Off | Destination::Stderr => None,
+    let paths = logs.iter().filter_map(|key| match LogDestination::from(settings.text(key)) {
+        LogDestination::Path(path) => path::absolute(path).ok(),
+        LogDestination::Off | LogDestination::Stderr => None,
     });
     let all = paths.flat_map(|path| [path.canonicalize().ok(), Some(path)]);
     all.flatten().filter_map(|path| path.parent().map(PathBuf::from)).collect()

@@ -12,7 +12,7 @@ use crate::{
     findings::Handed,
     front::Front,
     log::{
-        self, AccessLog, AccessLogOptions, Destination, ErrorLog, Format, LOGS, LogFault, Owner,
+        self, AccessLog, AccessLogOptions, ErrorLog, Format, LOGS, LogDestination, LogFault, Owner,
     },
     machine::Found,
     messages,
@@ -219,8 +219,8 @@ fn logs(
 ) -> Result<(Arc<AccessLog>, ErrorLog), Failure> {
     let settings = config.settings();
     let to = |option| match opened {
-        Opened::None => Destination::Off,
-        Opened::Here | Opened::Handed(_) => Destination::from(settings.text(option)),
+        Opened::None => LogDestination::Off,
+        Opened::Here | Opened::Handed(_) => LogDestination::from(settings.text(option)),
     };
     let owner = user.map(|user| Owner { uid: user.uid, gid: user.gid });
     let (destination, control) = (to("log.error"), Some(*arena.control()));
@@ -273,11 +273,11 @@ fn unwritable(settings: &Settings, user: &User) -> io::Result<i32> {
             // Each worker reports it.
             return 0;
         }
-        let fails = |key| match Destination::from(settings.text(key)) {
+        let fails = |key| match LogDestination::from(settings.text(key)) {
             // A trial makes none.
-            Destination::Path(path) if is_absent(&path) => false,
-            Destination::Path(path) => log::try_opening(&path, None).is_err(),
-            Destination::Off | Destination::Stderr => false,
+            LogDestination::Path(path) if is_absent(&path) => false,
+            LogDestination::Path(path) => log::try_opening(&path, None).is_err(),
+            LogDestination::Off | LogDestination::Stderr => false,
         };
         (0..).zip(LOGS).map(|(bit, key)| i32::from(fails(key)) << bit).sum()
     };

@@ -8,7 +8,7 @@ use super::{
 use crate::{
     findings::Sent,
     messages,
-    succession::{Event, Kind, Verdict},
+    succession::{Kind, SuccessionEvent, TrialVerdict},
 };
 use regatta_sys::{
     channel::Channel,
@@ -69,7 +69,10 @@ impl Generations {
     }
 
     /// Handles the end of the trial.
-    pub(super) fn on_trial_exit(&mut self, poller: &mut Poll) -> io::Result<Option<Event>> {
+    pub(super) fn on_trial_exit(
+        &mut self,
+        poller: &mut Poll,
+    ) -> io::Result<Option<SuccessionEvent>> {
         self.take_findings(poller)?;
         let Some(mut trial) = self.trial.take() else { return Ok(None) };
         // Until it is reaped, no other group has its number.
@@ -91,7 +94,7 @@ impl Generations {
                 // An earlier build sends nothing, and the next image reads for itself.
                 Ok(found) => {
                     self.found = found;
-                    return Ok(Some(Event::TrialEnded(Verdict::Good)));
+                    return Ok(Some(SuccessionEvent::TrialEnded(TrialVerdict::Good)));
                 }
                 Err(fault) => report = fault.to_string().into_bytes(),
             }
@@ -100,15 +103,15 @@ impl Generations {
             self.errors.note(messages::RELOAD_FAULT, format_args!("reload: {line}"));
         }
         let verdict = match exit {
-            Exit::Code(_) if !report.is_empty() => Verdict::Faulty,
+            Exit::Code(_) if !report.is_empty() => TrialVerdict::Faulty,
             _ => {
                 self.errors.note(
                     messages::TRIAL_FAILED,
                     format_args!("reload: the program {exit} when it was tried"),
                 );
-                Verdict::Died
+                TrialVerdict::Died
             }
         };
-        Ok(Some(Event::TrialEnded(verdict)))
+        Ok(Some(SuccessionEvent::TrialEnded(verdict)))
     }
 }

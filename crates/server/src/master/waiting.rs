@@ -10,7 +10,7 @@ use crate::{
     notify::{self, Message, Watchdog},
     succession::Act,
 };
-use regatta_sys::signal::Received;
+use regatta_sys::signal::ReceivedSignal;
 use std::{mem, os::fd::AsFd, time::Duration};
 
 /// Value of `server.drain_ms_max`, milliseconds: the configuration could not be followed.
@@ -123,17 +123,21 @@ impl Waiting {
     fn read_signals(&mut self, signals: &Signals) -> io::Result<()> {
         while let Some(received) = signals.read()? {
             match received {
-                Received::Known(Signal::Hangup) => self.happened(Happened::Asked(Kind::Reload)),
-                Received::Known(Signal::User2) => self.happened(Happened::Asked(Kind::Upgrade)),
-                Received::Known(Signal::User1) => self.generations.reopen_logs(),
-                Received::Known(
+                ReceivedSignal::Known(Signal::Hangup) => {
+                    self.happened(Happened::Asked(Kind::Reload))
+                }
+                ReceivedSignal::Known(Signal::User2) => {
+                    self.happened(Happened::Asked(Kind::Upgrade))
+                }
+                ReceivedSignal::Known(Signal::User1) => self.generations.reopen_logs(),
+                ReceivedSignal::Known(
                     signal @ (Signal::Terminate | Signal::Interrupt | Signal::Quit),
                 ) => {
                     self.generations.tell(Message::Stopping);
                     self.happened(Happened::Stop);
                     self.generations.end_old(signal == Signal::Quit);
                 }
-                Received::Known(Signal::Child | Signal::Kill) | Received::Other(_) => {}
+                ReceivedSignal::Known(Signal::Child | Signal::Kill) | ReceivedSignal::Other(_) => {}
             }
         }
         Ok(())

@@ -11,7 +11,7 @@ fn earlier(number: u64, leaves: bool) -> Earlier {
 }
 
 /// Checks the acts after each event, one after the other, at the same time.
-fn check(succession: &mut Succession, steps: &[(Event, &[Act])]) {
+fn check(succession: &mut Succession, steps: &[(SuccessionEvent, &[Act])]) {
     for (at, (event, acts)) in steps.iter().enumerate() {
         assert_eq!(succession.on(*event, START), *acts, "step {at}: {event:?}");
     }
@@ -23,19 +23,19 @@ fn a_request_is_tried_and_then_executed() {
     check(
         &mut first,
         &[
-            (Event::AllReady, &[]),
-            (Event::Asked(RELOAD), &[Act::Try(RELOAD)]),
-            (Event::TrialEnded(Verdict::Good), &[Act::Exec(RELOAD)]),
+            (SuccessionEvent::AllReady, &[]),
+            (SuccessionEvent::Asked(RELOAD), &[Act::Try(RELOAD)]),
+            (SuccessionEvent::TrialEnded(TrialVerdict::Good), &[Act::Exec(RELOAD)]),
         ],
     );
     let mut second = Succession::after_exec(vec![earlier(1, false)], first.asked(), START);
     check(
         &mut second,
         &[
-            (Event::AllReady, &[Act::LeaveOld, Act::Report(Outcome::Done)]),
-            (Event::OldGone(1), &[]),
+            (SuccessionEvent::AllReady, &[Act::LeaveOld, Act::Report(Outcome::Done)]),
+            (SuccessionEvent::OldGone(1), &[]),
             // A worker that fails later is replaced as ever.
-            (Event::NewFailed, &[]),
+            (SuccessionEvent::NewFailed, &[]),
         ],
     );
     assert!(!second.is_waiting());
@@ -44,17 +44,17 @@ fn a_request_is_tried_and_then_executed() {
 
 #[test]
 fn a_faulty_trial_changes_nothing() {
-    for verdict in [Verdict::Faulty, Verdict::Died] {
+    for verdict in [TrialVerdict::Faulty, TrialVerdict::Died] {
         let refused: &[Act] = &[Act::Report(Outcome::Refused(verdict))];
         let mut succession = Succession::new();
         check(
             &mut succession,
             &[
-                (Event::Asked(UPGRADE), &[Act::Try(UPGRADE)]),
-                (Event::TrialEnded(verdict), refused),
-                (Event::Asked(RELOAD), &[Act::Try(RELOAD)]),
-                (Event::TrialEnded(Verdict::Good), &[Act::Exec(RELOAD)]),
-                (Event::ExecFailed, &[Act::Report(Outcome::NotExecuted)]),
+                (SuccessionEvent::Asked(UPGRADE), &[Act::Try(UPGRADE)]),
+                (SuccessionEvent::TrialEnded(verdict), refused),
+                (SuccessionEvent::Asked(RELOAD), &[Act::Try(RELOAD)]),
+                (SuccessionEvent::TrialEnded(TrialVerdict::Good), &[Act::Exec(RELOAD)]),
+                (SuccessionEvent::ExecFailed, &[Act::Report(Outcome::NotExecuted)]),
             ],
         );
         assert!(!succession.is_waiting());
@@ -67,29 +67,35 @@ fn requests_that_come_meanwhile_are_one() {
     check(
         &mut succession,
         &[
-            (Event::Asked(RELOAD), &[Act::Try(RELOAD)]),
-            (Event::Asked(RELOAD), &[]),
-            (Event::Asked(UPGRADE), &[]),
-            (Event::Asked(RELOAD), &[]),
+            (SuccessionEvent::Asked(RELOAD), &[Act::Try(RELOAD)]),
+            (SuccessionEvent::Asked(RELOAD), &[]),
+            (SuccessionEvent::Asked(UPGRADE), &[]),
+            (SuccessionEvent::Asked(RELOAD), &[]),
         ],
     );
     assert_eq!(succession.asked(), Some(UPGRADE));
     check(
         &mut succession,
         &[(
-            Event::TrialEnded(Verdict::Faulty),
-            &[Act::Report(Outcome::Refused(Verdict::Faulty)), Act::Try(UPGRADE)],
+            SuccessionEvent::TrialEnded(TrialVerdict::Faulty),
+            &[Act::Report(Outcome::Refused(TrialVerdict::Faulty)), Act::Try(UPGRADE)],
         )],
     );
     // A request during the trial outlives the image.
     check(
         &mut succession,
-        &[(Event::Asked(RELOAD), &[]), (Event::TrialEnded(Verdict::Good), &[Act::Exec(UPGRADE)])],
+        &[
+            (SuccessionEvent::Asked(RELOAD), &[]),
+            (SuccessionEvent::TrialEnded(TrialVerdict::Good), &[Act::Exec(UPGRADE)]),
+        ],
     );
     let mut next = Succession::after_exec(vec![earlier(1, false)], succession.asked(), START);
     check(
         &mut next,
-        &[(Event::AllReady, &[Act::LeaveOld, Act::Report(Outcome::Done), Act::Try(RELOAD)])],
+        &[(
+            SuccessionEvent::AllReady,
+            &[Act::LeaveOld, Act::Report(Outcome::Done), Act::Try(RELOAD)],
+        )],
     );
 }
 
@@ -102,15 +108,18 @@ fn a_root_is_followed_by_who_serves() {
     check(
         &mut succession,
         &[
-            (Event::NewFailed, &[Act::KillNew, not_started, not_started]),
-            (Event::Asked(ROOT), &[]),
-            (Event::Asked(RELOAD), &[Act::Try(RELOAD)]),
+            (SuccessionEvent::NewFailed, &[Act::KillNew, not_started, not_started]),
+            (SuccessionEvent::Asked(ROOT), &[]),
+            (SuccessionEvent::Asked(RELOAD), &[Act::Try(RELOAD)]),
         ],
     );
     let mut serving = Succession::new();
-    check(&mut serving, &[(Event::Asked(ROOT), &[Act::Try(ROOT)])]);
+    check(&mut serving, &[(SuccessionEvent::Asked(ROOT), &[Act::Try(ROOT)])]);
     // A reload uses the file as it is now.
-    check(&mut serving, &[(Event::Asked(ROOT), &[]), (Event::Asked(RELOAD), &[])]);
+    check(
+        &mut serving,
+        &[(SuccessionEvent::Asked(ROOT), &[]), (SuccessionEvent::Asked(RELOAD), &[])],
+    );
     assert_eq!(serving.asked(), Some(RELOAD));
 }
 
@@ -118,21 +127,22 @@ fn a_root_is_followed_by_who_serves() {
 #[test]
 fn a_trial_that_takes_too_long_is_killed() {
     let mut succession = Succession::new();
-    assert_eq!(succession.on(Event::Asked(RELOAD), START), [Act::Try(RELOAD)]);
+    assert_eq!(succession.on(SuccessionEvent::Asked(RELOAD), START), [Act::Try(RELOAD)]);
     let late = START.after(TRIAL_MS_MAX);
     assert_eq!(succession.wake_at(), late);
-    assert!(succession.on(Event::Time, Tick(late.0 - 1)).is_empty());
-    assert_eq!(succession.on(Event::Time, late), [Act::KillTrial]);
-    assert!(succession.on(Event::Time, late).is_empty(), "once");
-    assert!(succession.on(Event::Asked(RELOAD), late).is_empty());
+    assert!(succession.on(SuccessionEvent::Time, Tick(late.0 - 1)).is_empty());
+    assert_eq!(succession.on(SuccessionEvent::Time, late), [Act::KillTrial]);
+    assert!(succession.on(SuccessionEvent::Time, late).is_empty(), "once");
+    assert!(succession.on(SuccessionEvent::Asked(RELOAD), late).is_empty());
     // The verdict was good, and too late.
-    let ended = succession.on(Event::TrialEnded(Verdict::Good), late);
-    assert_eq!(ended, [Act::Report(Outcome::Refused(Verdict::Late)), Act::Try(RELOAD)]);
+    let ended = succession.on(SuccessionEvent::TrialEnded(TrialVerdict::Good), late);
+    assert_eq!(ended, [Act::Report(Outcome::Refused(TrialVerdict::Late)), Act::Try(RELOAD)]);
 }
 
 #[test]
 fn workers_that_cannot_begin_leave_the_old_ones_serving() {
-    let failures = [(Event::NewFailed, START), (Event::Time, START.after(START_MS_MAX))];
+    let failures =
+        [(SuccessionEvent::NewFailed, START), (SuccessionEvent::Time, START.after(START_MS_MAX))];
     for (failure, at) in failures {
         let old = vec![earlier(3, true), earlier(4, false)];
         let mut succession = Succession::after_exec(old, None, START);
@@ -141,16 +151,16 @@ fn workers_that_cannot_begin_leave_the_old_ones_serving() {
         check(
             &mut succession,
             &[
-                (Event::OldGone(3), &[]),
+                (SuccessionEvent::OldGone(3), &[]),
                 // The configuration has been repaired.
-                (Event::Asked(RELOAD), &[Act::Try(RELOAD)]),
+                (SuccessionEvent::Asked(RELOAD), &[Act::Try(RELOAD)]),
                 // The last serving generation has died meanwhile.
-                (Event::OldGone(4), &[]),
+                (SuccessionEvent::OldGone(4), &[]),
                 (
-                    Event::TrialEnded(Verdict::Faulty),
-                    &[Act::Report(Outcome::Refused(Verdict::Faulty)), Act::GiveUp],
+                    SuccessionEvent::TrialEnded(TrialVerdict::Faulty),
+                    &[Act::Report(Outcome::Refused(TrialVerdict::Faulty)), Act::GiveUp],
                 ),
-                (Event::Asked(RELOAD), &[Act::Report(Outcome::Dropped)]),
+                (SuccessionEvent::Asked(RELOAD), &[Act::Report(Outcome::Dropped)]),
             ],
         );
     }
@@ -163,17 +173,17 @@ fn a_further_request_waits_while_too_many_generations_are_leaving() {
     check(
         &mut succession,
         &[
-            (Event::AllReady, &[Act::LeaveOld, Act::Report(Outcome::Done)]),
-            (Event::Asked(RELOAD), &[]),
+            (SuccessionEvent::AllReady, &[Act::LeaveOld, Act::Report(Outcome::Done)]),
+            (SuccessionEvent::Asked(RELOAD), &[]),
         ],
     );
     assert_eq!(succession.pending(), 0, "a command that waited for it would not ask");
     check(
         &mut succession,
         &[
-            (Event::Asked(UPGRADE), &[]),
-            (Event::Asked(RELOAD), &[]),
-            (Event::OldGone(2), &[Act::Try(UPGRADE)]),
+            (SuccessionEvent::Asked(UPGRADE), &[]),
+            (SuccessionEvent::Asked(RELOAD), &[]),
+            (SuccessionEvent::OldGone(2), &[Act::Try(UPGRADE)]),
         ],
     );
     assert_eq!(succession.pending(), 1);
@@ -186,26 +196,29 @@ fn a_stop_ends_what_is_under_way() {
     check(
         &mut trying,
         &[
-            (Event::Asked(RELOAD), &[Act::Try(RELOAD)]),
-            (Event::Asked(RELOAD), &[]),
-            (Event::Stop, &[Act::KillTrial, dropped, dropped]),
-            (Event::TrialEnded(Verdict::Good), &[]),
-            (Event::Stop, &[]),
+            (SuccessionEvent::Asked(RELOAD), &[Act::Try(RELOAD)]),
+            (SuccessionEvent::Asked(RELOAD), &[]),
+            (SuccessionEvent::Stop, &[Act::KillTrial, dropped, dropped]),
+            (SuccessionEvent::TrialEnded(TrialVerdict::Good), &[]),
+            (SuccessionEvent::Stop, &[]),
         ],
     );
     let mut starting = Succession::after_exec(vec![earlier(1, false)], None, START);
-    check(&mut starting, &[(Event::Stop, &[Act::DrainOld, dropped]), (Event::AllReady, &[])]);
+    check(
+        &mut starting,
+        &[(SuccessionEvent::Stop, &[Act::DrainOld, dropped]), (SuccessionEvent::AllReady, &[])],
+    );
     let mut waiting = Succession::after_exec(vec![earlier(1, false)], None, START);
     check(
         &mut waiting,
         &[
-            (Event::NewFailed, &[Act::KillNew, Act::Report(Outcome::NotStarted)]),
-            (Event::Stop, &[Act::DrainOld]),
-            (Event::OldGone(1), &[]),
+            (SuccessionEvent::NewFailed, &[Act::KillNew, Act::Report(Outcome::NotStarted)]),
+            (SuccessionEvent::Stop, &[Act::DrainOld]),
+            (SuccessionEvent::OldGone(1), &[]),
         ],
     );
     let mut steady = Succession::new();
-    check(&mut steady, &[(Event::Stop, &[])]);
+    check(&mut steady, &[(SuccessionEvent::Stop, &[])]);
 }
 
 /// A generator of dice (splitmix64).
@@ -258,53 +271,54 @@ impl World {
     }
 
     /// Picks an event that may happen now.
-    fn happens(&mut self, dice: &mut Dice) -> Event {
+    fn happens(&mut self, dice: &mut Dice) -> SuccessionEvent {
         match dice.below(12) {
-            0 | 1 => Event::Asked(match dice.below(4) {
+            0 | 1 => SuccessionEvent::Asked(match dice.below(4) {
                 0 => UPGRADE,
                 1 => ROOT,
                 _ => RELOAD,
             }),
-            2..=4 if self.trial.is_some() => Event::TrialEnded(match dice.below(4) {
-                0 => Verdict::Faulty,
-                1 => Verdict::Died,
-                _ => Verdict::Good,
+            2..=4 if self.trial.is_some() => SuccessionEvent::TrialEnded(match dice.below(4) {
+                0 => TrialVerdict::Faulty,
+                1 => TrialVerdict::Died,
+                _ => TrialVerdict::Good,
             }),
-            5 | 6 if self.starting => Event::AllReady,
-            7 if self.starting => Event::NewFailed,
+            5 | 6 if self.starting => SuccessionEvent::AllReady,
+            7 if self.starting => SuccessionEvent::NewFailed,
             8 | 9 if !self.old.is_empty() => {
                 let at = usize::try_from(dice.below(self.old.len() as u64)).unwrap_or(0);
                 // Serving ones crash now and then; leaving ones will be gone.
                 if !self.old[at].leaves && dice.below(8) != 0 {
-                    return Event::Time;
+                    return SuccessionEvent::Time;
                 }
-                Event::OldGone(self.old.swap_remove(at).number)
+                SuccessionEvent::OldGone(self.old.swap_remove(at).number)
             }
-            10 if dice.below(200) == 0 => Event::Stop,
+            10 if dice.below(200) == 0 => SuccessionEvent::Stop,
             _ => {
                 self.now = self.now.after(dice.below(4_000));
-                Event::Time
+                SuccessionEvent::Time
             }
         }
     }
 
-    fn step(&mut self, event: Event, dice: &mut Dice) {
+    fn step(&mut self, event: SuccessionEvent, dice: &mut Dice) {
         match event {
             // The configuration of this image is not in force.
-            Event::Asked(ROOT) if self.succession.is_waiting() => {}
-            Event::Asked(_) if self.succession.asked().is_none() => self.requests += 1,
-            Event::AllReady | Event::NewFailed => self.starting = false,
+            SuccessionEvent::Asked(ROOT) if self.succession.is_waiting() => {}
+            SuccessionEvent::Asked(_) if self.succession.asked().is_none() => self.requests += 1,
+            SuccessionEvent::AllReady | SuccessionEvent::NewFailed => self.starting = false,
             _ => {}
         }
         let killed = match event {
-            Event::TrialEnded(_) => self.trial.take(),
+            SuccessionEvent::TrialEnded(_) => self.trial.take(),
             _ => None,
         };
-        let good = event == Event::TrialEnded(Verdict::Good) && killed == Some(false);
+        let good =
+            event == SuccessionEvent::TrialEnded(TrialVerdict::Good) && killed == Some(false);
         for act in self.succession.on(event, self.now) {
             self.act(act, event, good);
         }
-        if event == Event::Stop {
+        if event == SuccessionEvent::Stop {
             (self.ended, self.starting) = (true, false);
         }
         if std::mem::take(&mut self.exec) {
@@ -322,7 +336,7 @@ impl World {
         );
     }
 
-    fn act(&mut self, act: Act, event: Event, good: bool) {
+    fn act(&mut self, act: Act, event: SuccessionEvent, good: bool) {
         match act {
             Act::Try(kind) => {
                 assert!(kind != ROOT || self.own_serves, "the configuration is not in force");
@@ -338,7 +352,7 @@ impl World {
                 self.exec = true;
             }
             Act::LeaveOld => {
-                assert_eq!(event, Event::AllReady, "the new ones serve first");
+                assert_eq!(event, SuccessionEvent::AllReady, "the new ones serve first");
                 self.old.iter_mut().for_each(|old| old.leaves = true);
             }
             Act::KillNew => {
@@ -346,7 +360,7 @@ impl World {
                 self.starting = false;
             }
             Act::DrainOld => {
-                assert_eq!(event, Event::Stop);
+                assert_eq!(event, SuccessionEvent::Stop);
                 self.old.iter_mut().for_each(|old| old.leaves = true);
             }
             Act::Report(outcome) => {
@@ -363,7 +377,7 @@ impl World {
 
     fn execute(&mut self, dice: &mut Dice) {
         if dice.below(6) == 0 {
-            return self.step(Event::ExecFailed, dice);
+            return self.step(SuccessionEvent::ExecFailed, dice);
         }
         if self.own_serves {
             self.old.push(earlier(self.generation, false));
@@ -388,7 +402,7 @@ fn whatever_happens_somebody_serves_and_each_request_is_answered() {
             }
         }
         if !world.ended {
-            world.step(Event::Stop, &mut dice);
+            world.step(SuccessionEvent::Stop, &mut dice);
         }
         assert_eq!(world.reports, world.requests, "seed {seed}");
         outcomes += world.reports;

@@ -29,7 +29,7 @@ const LOOKS: u32 = 2;
 #[derive(Debug)]
 pub(super) enum FindError {
     Memory(shm::AttachError),
-    Counters(u32, metrics::AttachError),
+    Counters(u32, metrics::ArenaError),
     /// A process, and the master that its counters name, which does not have them.
     Stray(u32, u32),
     /// Their processes and descriptions.

@@ -34,7 +34,7 @@ const PAUSE_NS_MAX: u64 = 5_000_000;
 
 /// Result of clearing up after a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sweep {
+pub enum SweepOutcome {
     /// All that it held is closed.
     Done,
     /// A worker is about to take descriptors, so owners are undecided: sweep again.
@@ -267,7 +267,7 @@ impl Crew {
     ///
     /// # Panics
     /// If this is not the process that created the crew, or another one is the worker.
-    pub fn bury(&self, worker: usize, child: &Child) -> Sweep {
+    pub fn bury(&self, worker: usize, child: &Child) -> SweepOutcome {
         self.assert_keeper();
         assert!(child.is_reaped() && self.was(worker, child.pid()), "it may live");
         self.mark_ended(worker);
@@ -289,10 +289,10 @@ impl Crew {
     ///
     /// # Panics
     /// As [`Crew::bury`].
-    pub fn sweep(&self) -> Sweep {
+    pub fn sweep(&self) -> SweepOutcome {
         self.assert_keeper();
         self.header[SWEEPING].store(1, SeqCst);
-        let sweep = if self.all_paused() { self.close_orphans() } else { Sweep::Later };
+        let sweep = if self.all_paused() { self.close_orphans() } else { SweepOutcome::Later };
         self.header[SWEEPING].store(0, SeqCst);
         sweep
     }
@@ -317,8 +317,8 @@ impl Crew {
         })
     }
 
-    fn close_orphans(&self) -> Sweep {
-        let Ok(open) = open_numbers() else { return Sweep::Later };
+    fn close_orphans(&self) -> SweepOutcome {
+        let Ok(open) = open_numbers() else { return SweepOutcome::Later };
         for fd in open {
             let Some(owner) = usize::try_from(fd).ok().and_then(|at| self.owners.get(at)) else {
                 continue;
@@ -335,7 +335,7 @@ impl Crew {
                 owner.store(0, SeqCst);
             }
         }
-        Sweep::Done
+        SweepOutcome::Done
     }
 
     /// Closes a number that the cache has released, if it has no user.

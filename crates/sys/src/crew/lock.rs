@@ -28,7 +28,7 @@ const EVERY_WAITER: u32 = i32::MAX.unsigned_abs();
 
 /// Cost of a lock to its taker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Waited {
+pub struct LockCost {
     /// Another holder had it.
     pub contended: bool,
     /// Nanoseconds until it was free.
@@ -45,7 +45,7 @@ pub struct Grip<'a> {
     /// The previous holder died with it: what it guards may be half changed.
     pub died: bool,
     /// Time that the lock took to get.
-    pub waited: Waited,
+    pub waited: LockCost,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ impl<'a> Grip<'a> {
     #[inline]
     fn new(member: &'a Member, word: &'a AtomicU64, kind: Kind) -> Self {
         held::more();
-        Self { member, word, kind, died: false, waited: Waited::default() }
+        Self { member, word, kind, died: false, waited: LockCost::default() }
     }
 
     /// Leaves the lock to a dead holder, as it was found, and wakes all waiters: each finds it so.
@@ -227,14 +227,14 @@ impl Member {
             ns += writing.waited.ns;
             if writing.died {
                 self.crew.await_readers(self.worker);
-                writing.waited = Waited { contended: true, ns };
+                writing.waited = LockCost { contended: true, ns };
                 return writing;
             }
             drop(writing);
             reading.store(1, SeqCst);
             if futex(word).load(SeqCst) == 0 {
                 let mut grip = Grip::new(self, word, Kind::Reading);
-                grip.waited = Waited { contended: true, ns };
+                grip.waited = LockCost { contended: true, ns };
                 return grip;
             }
         }

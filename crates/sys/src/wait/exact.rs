@@ -20,7 +20,7 @@ pub struct Exact {
 
 /// Change of a descriptor's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct WaitChange {
     /// The key that it was added with.
     pub key: u64,
     /// Bytes, or the end of the stream, can be received.
@@ -86,13 +86,13 @@ impl Exact {
     /// Change `at` of those that the last [`Exact::wait`] returned.
     #[inline]
     #[must_use]
-    pub fn change(&self, at: usize) -> Change {
+    pub fn change(&self, at: usize) -> WaitChange {
         let libc::epoll_event { events, u64: key } = self.ready[at];
         let has = |flags: libc::c_int| events & flags.cast_unsigned() != 0;
         let broken = has(libc::EPOLLHUP | libc::EPOLLERR);
         let ended = broken || has(libc::EPOLLRDHUP);
         let readable = ended || has(libc::EPOLLIN);
-        Change { key, readable, writable: broken || has(libc::EPOLLOUT), ended }
+        WaitChange { key, readable, writable: broken || has(libc::EPOLLOUT), ended }
     }
 }
 
@@ -114,12 +114,12 @@ mod tests {
         assert!(exact.add(ours.as_fd(), 8).is_err());
         let second = Some(Duration::from_secs(5));
         assert_eq!(exact.wait(second).unwrap(), 1);
-        let writable = Change { key: 7, readable: false, writable: true, ended: false };
+        let writable = WaitChange { key: 7, readable: false, writable: true, ended: false };
         assert_eq!(exact.change(0), writable);
         assert_eq!(exact.wait(Some(Duration::ZERO)).unwrap(), 0, "once");
         theirs.write_all(b"x").unwrap();
         assert_eq!(exact.wait(second).unwrap(), 1);
-        assert_eq!(exact.change(0), Change { readable: true, ..writable });
+        assert_eq!(exact.change(0), WaitChange { readable: true, ..writable });
         drop(theirs);
         assert_eq!(exact.wait(second).unwrap(), 1);
         let change = exact.change(0);

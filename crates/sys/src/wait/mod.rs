@@ -5,7 +5,7 @@ mod poll;
 mod select;
 
 pub use epoll::{Epoll, Trigger};
-pub use exact::{Change, Exact};
+pub use exact::{Exact, WaitChange};
 pub use poll::{Poll, ready_now, ready_within};
 pub use select::Select;
 

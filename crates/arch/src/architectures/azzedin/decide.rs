@@ -24,7 +24,7 @@ choice! {
 
 /// Limits from which on a rule decides for an asynchronous read.
 #[derive(Clone, Copy, Debug)]
-pub struct Bounds {
+pub struct AsyncBounds {
     /// Connections that wait for a thread ([`Rule::QueueLength`]).
     pub queue_min: usize,
     /// Reads that are being made ([`Rule::Disk`]).
@@ -35,7 +35,7 @@ pub struct Bounds {
 
 /// Load and residency at the moment of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct LoadSample {
     /// Connections that wait for a thread.
     pub queue: usize,
     /// Reads in progress, whichever thread or engine makes them.
@@ -57,7 +57,7 @@ pub enum Way {
 
 /// Decides how a read is made.
 #[must_use]
-pub fn decide(rule: Rule, bounds: Bounds, seen: &Seen) -> Way {
+pub fn decide(rule: Rule, bounds: AsyncBounds, seen: &LoadSample) -> Way {
     let is_async = match rule {
         Rule::Queue => seen.queue > 0,
         Rule::QueueLength => seen.queue >= bounds.queue_min,
@@ -69,16 +69,16 @@ pub fn decide(rule: Rule, bounds: Bounds, seen: &Seen) -> Way {
 
 /// Decision, as counted and traced.
 #[derive(Clone, Copy, Debug)]
-pub struct Decision {
+pub struct ReadDecision {
     /// Rule that decided.
     pub rule: Rule,
     /// State that the rule saw.
-    pub seen: Seen,
+    pub seen: LoadSample,
     /// Outcome.
     pub way: Way,
 }
 
-impl Decision {
+impl ReadDecision {
     /// Counts the decision, and what it depended on.
     pub fn count(&self, tally: Tally<'_>) {
         tally.add(
@@ -99,9 +99,9 @@ impl Decision {
 }
 
 /// Formats the decision as a line of the trace.
-impl fmt::Display for Decision {
+impl fmt::Display for ReadDecision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Seen { queue, reads, wait_us, resident } = self.seen;
+        let LoadSample { queue, reads, wait_us, resident } = self.seen;
         let resident = match resident {
             None => "-",
             Some(Resident::Yes) => "yes",
@@ -170,10 +170,10 @@ mod tests {
     use super::*;
     use regatta_testkit::counters::arena;
 
-    const BOUNDS: Bounds = Bounds { queue_min: 3, reads_min: 2, wait_us: 2000 };
+    const BOUNDS: AsyncBounds = AsyncBounds { queue_min: 3, reads_min: 2, wait_us: 2000 };
 
-    fn seen(queue: usize, reads: usize, wait_us: u64, resident: Option<Resident>) -> Seen {
-        Seen { queue, reads, wait_us, resident }
+    fn seen(queue: usize, reads: usize, wait_us: u64, resident: Option<Resident>) -> LoadSample {
+        LoadSample { queue, reads, wait_us, resident }
     }
 
     #[test]
@@ -232,7 +232,7 @@ mod tests {
             ),
         ];
         for (seen, way, line) in rows {
-            let decision = Decision { rule: Rule::Queue, seen, way };
+            let decision = ReadDecision { rule: Rule::Queue, seen, way };
             decision.count(Tally::Owned(arena.slot(0)));
             assert_eq!(decision.to_string(), line);
         }

@@ -1,5 +1,5 @@
 //! The options of [A]'s servers.
-use super::decide::{Bounds, Rule};
+use super::decide::{AsyncBounds, Rule};
 use crate::{
     drive::ledger,
     options::{Choice as _, Kind, OptionSpec, choice, options},
@@ -155,8 +155,8 @@ impl AdaptOptions {
         (self.io != Io::Blocking).then_some(self.engine)
     }
 
-    pub(super) const fn bounds(&self) -> Bounds {
-        Bounds { queue_min: self.queue_min, reads_min: self.reads_min, wait_us: self.wait_us }
+    pub(super) const fn bounds(&self) -> AsyncBounds {
+        AsyncBounds { queue_min: self.queue_min, reads_min: self.reads_min, wait_us: self.wait_us }
     }
 
     pub(super) const fn step(&self) -> Duration {

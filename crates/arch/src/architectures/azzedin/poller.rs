@@ -7,8 +7,8 @@ use crate::{
         serve::{Blocking, Means, Served, Until, attend, converse, look, unblock},
         worker::Worker,
     },
-    disk::aio::{Completions, Request},
-    loops::dispatch::{Back, Job},
+    disk::aio::{AioRequest, Completions},
+    loops::dispatch::{Back, DispatchJob},
 };
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{Done, Tick, Ticket};
@@ -128,7 +128,7 @@ impl<'a> PollerThread<'a> {
     }
 
     /// Responds to the client as far as the socket takes bytes. A pool thread sends the rest.
-    fn respond(&mut self, Job { passed, drive }: Job, reads: Vec<(Ticket, Read)>) {
+    fn respond(&mut self, DispatchJob { passed, drive }: DispatchJob, reads: Vec<(Ticket, Read)>) {
         look(&mut self.worker, &mut self.means);
         let key = self.worker.adopt(passed, drive);
         if let Some((slot, desk)) = self.worker.turn(key) {
@@ -143,7 +143,7 @@ impl<'a> PollerThread<'a> {
         let served = converse(&mut self.worker, key, step, means, Until::Waits);
         let back = &self.server.pool.back;
         let Some((passed, drive)) = self.worker.pass(key) else { return back.put(Back::Closed) };
-        let job = Job { passed, drive };
+        let job = DispatchJob { passed, drive };
         if served == Served::Later {
             let (tracked, starts) = tracked(job, self.asked);
             self.tracked.push_back(tracked);
@@ -156,7 +156,7 @@ impl<'a> PollerThread<'a> {
     }
 
     /// Gives a connection to the threads of the pool.
-    fn give(&self, job: Job) {
+    fn give(&self, job: DispatchJob) {
         let Server { pool, .. } = self.server;
         if let Err(job) = pool.jobs.put(job, self.tally()) {
             pool.back.put(Back::Waits(job));
@@ -179,6 +179,6 @@ fn now() -> Tick {
     Tick(clock::nanos() / 1_000_000)
 }
 
-fn finished((ticket, request): (Ticket, Request)) -> Option<(Ticket, Read)> {
+fn finished((ticket, request): (Ticket, AioRequest)) -> Option<(Ticket, Read)> {
     Some((ticket, request.status()?))
 }

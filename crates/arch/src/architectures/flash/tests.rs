@@ -3,7 +3,7 @@ use super::*;
 use crate::{
     disk::{
         at_once::schedule::{CHUNK, Folder, Sums, run},
-        helper_threads::Threads,
+        helper_threads::HelperThreads,
         helpers::schedule::RandomHelpers,
     },
     loops::event_loop::schedule::{Case, Setting, check, check_frames, check_sealed, run_all},
@@ -50,7 +50,7 @@ fn every_operation_ends_once_whoever_leaves_or_dies() {
         let tally = Tally::Owned(arena.slot(0));
         let (root, options) = (&folder.root, options(seed));
         if seed % 8 < 2 {
-            let pool = || Threads::new(root, OpenRules::default()).unwrap();
+            let pool = || HelperThreads::new(root, OpenRules::default()).unwrap();
             let mut disk = disk(root, [pool(), pool()], &options, tally);
             run(&mut disk, seed, &folder, &mut sums, |_, _, _| ());
             check_empty(&disk);

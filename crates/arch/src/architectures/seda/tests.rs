@@ -95,8 +95,8 @@ fn small_responses_come_before_large_ones_and_both_before_files() {
 const RULES: PoolRules =
     PoolRules { period_ms: 0, every: 1, queue_min: 2, threads_max: 3, finds_best: None };
 
-fn pool(size: Option<PoolSize>, batching: Option<Batching>) -> Pool {
-    Pool::new("some", ThreadBounds { least: 1, most: 3 }, size, batching, None)
+fn pool(size: Option<PoolSize>, batching: Option<Batching>) -> StageThreads {
+    StageThreads::new("some", ThreadBounds { least: 1, most: 3 }, size, batching, None)
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn a_pool_grows_while_many_wait_and_shrinks_while_nobody_does() {
 
 #[test]
 fn a_thread_takes_all_unless_a_controller_says_how_many() {
-    let size = |pool: &Pool| match pool.batch() {
+    let size = |pool: &StageThreads| match pool.batch() {
         BatchSize::Shared(most) => most.load(std::sync::atomic::Ordering::Relaxed),
         BatchSize::Most(most) => panic!("{most} is nobody's to change"),
     };

@@ -8,7 +8,9 @@ use super::{
 };
 use regatta_metrics::{Counter, Tally};
 use regatta_op::Tick;
-use regatta_origin::{CODINGS, Cost, Entry, Queue as _, RELIEF_ENTRIES, Rank, Use, packed_alike};
+use regatta_origin::{
+    CODINGS, Entry, EntryCost, Queue as _, RELIEF_ENTRIES, Rank, Use, packed_alike,
+};
 use regatta_sys::{
     Bell, StaticFile,
     hook::{Held, die_locked},
@@ -22,7 +24,7 @@ use std::{
 struct Load<'l> {
     hash: u64,
     path: &'l [u8],
-    cost: Cost,
+    cost: EntryCost,
     kind: u64,
     content: &'l [u8],
     /// Numbers plus one.
@@ -86,7 +88,7 @@ impl SharedCache<'_> {
             Entry::Directory => DIRECTORY,
             Entry::Missing(fault) => MISSING | fault_bits(*fault),
         };
-        let cost = Cost::of(entry, path.len() + ENTRY_BYTES);
+        let cost = EntryCost::of(entry, path.len() + ENTRY_BYTES);
         let (kind, hash) = (kind | cost.rank as u64, self.hasher.hash_one(path));
         let accepted = self.rules.accept(path, cost);
         accepted.then_some(Load { hash, path, cost, kind, content, files, opened })
@@ -246,7 +248,7 @@ impl SharedCache<'_> {
                 self.member.adopt(u32::try_from(file - 1).expect("a descriptor"));
             }
         }
-        let Cost { bytes, descriptors, .. } = load.cost;
+        let EntryCost { bytes, descriptors, .. } = load.cost;
         node.bytes().store(bytes as u64, Relaxed);
         self.layout().header[BYTES].fetch_add(bytes as u64, Relaxed);
         self.layout().header[DESCRIPTORS].fetch_add(descriptors as u64, Relaxed);

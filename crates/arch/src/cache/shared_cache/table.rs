@@ -5,7 +5,7 @@ use super::layout::{
     RING_WORDS, SHELVES, SWEEP_AT, SWEEP_ON, VERSION,
 };
 use regatta_op::Tick;
-use regatta_origin::{CODINGS, Cost, Queue, Rank, Sweep, Totals, Use, sieve::Link};
+use regatta_origin::{CODINGS, CacheTotals, EntryCost, Queue, Rank, Sweep, Use, sieve::QueueLink};
 use regatta_sys::crew;
 use std::sync::atomic::{
     AtomicU64,
@@ -83,10 +83,10 @@ impl Node {
     }
 
     /// Cost of the entry: bytes and descriptors.
-    pub(super) fn cost(self) -> Cost {
+    pub(super) fn cost(self) -> EntryCost {
         let descriptors = self.files().iter().filter(|file| file.load(Relaxed) != 0).count();
         let bytes = usize::try_from(self.bytes().load(Relaxed)).expect("64-bit Linux");
-        Cost { rank: self.rank(), bytes, descriptors }
+        EntryCost { rank: self.rank(), bytes, descriptors }
     }
 
     pub(super) fn rank(self) -> Rank {
@@ -106,13 +106,13 @@ impl Shelf<'_> {
         &self.words[3]
     }
 
-    fn word(&self, link: Link<u64>) -> &'static AtomicU64 {
+    fn word(&self, link: QueueLink<u64>) -> &'static AtomicU64 {
         match link {
-            Link::Newest => &self.words[0],
-            Link::Oldest => &self.words[1],
-            Link::Hand => &self.words[2],
-            Link::Newer(at) => self.layout.node(at).newer(),
-            Link::Older(at) => self.layout.node(at).older(),
+            QueueLink::Newest => &self.words[0],
+            QueueLink::Oldest => &self.words[1],
+            QueueLink::Hand => &self.words[2],
+            QueueLink::Newer(at) => self.layout.node(at).newer(),
+            QueueLink::Older(at) => self.layout.node(at).older(),
         }
     }
 }
@@ -121,11 +121,11 @@ impl Queue for Shelf<'_> {
     type At = u64;
     const NONE: u64 = NONE;
 
-    fn link(&self, link: Link<u64>) -> u64 {
+    fn link(&self, link: QueueLink<u64>) -> u64 {
         self.word(link).load(Relaxed)
     }
 
-    fn set_link(&mut self, link: Link<u64>, to: u64) {
+    fn set_link(&mut self, link: QueueLink<u64>, to: u64) {
         self.word(link).store(to, Relaxed);
     }
 
@@ -256,9 +256,9 @@ impl MemoryLayout {
     }
 
     /// Totals of all entries: their numbers, bytes and descriptors.
-    pub(super) fn totals(&self) -> Totals {
+    pub(super) fn totals(&self) -> CacheTotals {
         let number = |word: &AtomicU64| usize::try_from(word.load(Relaxed)).unwrap_or(usize::MAX);
-        Totals {
+        CacheTotals {
             entries: Rank::ALL.map(|rank| number(self.shelf(rank).len())),
             bytes: number(&self.header[BYTES]),
             descriptors: number(&self.header[DESCRIPTORS]),

@@ -1,5 +1,5 @@
 //! Listening and accepting of a worker.
-use super::{Accepted, Action, Desk, Slot, Worker};
+use super::{Accepted, Action, ConnSlot, Desk, Worker};
 use crate::{
     conn::accept::{AcceptRules, Ended, PAUSE_MS, WhenFull},
     drive::FileLink,
@@ -184,6 +184,6 @@ impl<'a, S> Worker<'a, S> {
         cx.tally.max(Counter::ConnectionsOpenMax, self.open() as u64 + 1);
         let (timer_at, timed_from) = (Tick::NEVER, 0);
         let (pending, queued) = (0, false);
-        self.slots.insert(Slot { conn, socket, pending, queued, drive, timer_at, timed_from })
+        self.slots.insert(ConnSlot { conn, socket, pending, queued, drive, timer_at, timed_from })
     }
 }

@@ -1,5 +1,5 @@
 //! State of a worker besides its connections: clocks, timers, the idle ones, the ledger of stalls.
-use super::{Slot, Surroundings, Waited};
+use super::{ConnSlot, Surroundings, WaitTally};
 use crate::{
     conn::{
         accept::{Acceptor, WhenFull},
@@ -80,7 +80,7 @@ impl<'a> Desk<'a> {
 
     /// Begins a turn of a connection; `readable` if its socket may have something to read.
     #[inline]
-    pub fn begin<S>(&mut self, slot: &mut Slot<S>, readable: bool) -> Begun {
+    pub fn begin<S>(&mut self, slot: &mut ConnSlot<S>, readable: bool) -> Begun {
         // The precise clock costs more than anything else here: it is read for a sample, and by
         // whoever touches the disk.
         self.turns = self.turns.wrapping_add(1);
@@ -95,7 +95,7 @@ impl<'a> Desk<'a> {
     /// A request is about to be read, now or when its connection's turn has come: it is timed from
     /// now, if one is to be.
     #[inline]
-    pub fn sample<S>(&mut self, slot: &mut Slot<S>) {
+    pub fn sample<S>(&mut self, slot: &mut ConnSlot<S>) {
         if self.sample_due && slot.conn.is_idle() {
             self.sample_due = false;
             slot.timed_from = clock::nanos();
@@ -108,7 +108,7 @@ impl<'a> Desk<'a> {
     pub fn end<S>(
         &mut self,
         key: u64,
-        slot: &mut Slot<S>,
+        slot: &mut ConnSlot<S>,
         begun: Begun,
         turn: Turn,
         spent: &Spent,
@@ -162,7 +162,7 @@ impl<'a> Desk<'a> {
 
     /// Records how long the request took that is being timed, if it has been answered.
     #[cold]
-    fn time_request<S>(&self, slot: &mut Slot<S>, turn: Turn) {
+    fn time_request<S>(&self, slot: &mut ConnSlot<S>, turn: Turn) {
         let answered = match turn {
             Turn::Closed(reason) => matches!(reason, CloseReason::Finished | CloseReason::Drained),
             // The connection does not know yet what has been received or sent.
@@ -180,7 +180,7 @@ impl<'a> Desk<'a> {
 
     /// Files the timer of a connection whose deadline comes before it.
     #[inline]
-    pub(super) fn file<S>(&mut self, key: u64, slot: &mut Slot<S>) {
+    pub(super) fn file<S>(&mut self, key: u64, slot: &mut ConnSlot<S>) {
         let deadline = slot.conn.deadline();
         if deadline < slot.timer_at {
             slot.timer_at = deadline;
@@ -233,10 +233,10 @@ impl<'a> Desk<'a> {
     }
 
     /// Reads the clocks after a wait, and counts that.
-    pub(super) fn begin_round(&mut self, since: u64, timeout: Duration, waited: Waited) {
+    pub(super) fn begin_round(&mut self, since: u64, timeout: Duration, waited: WaitTally) {
         self.look();
         let tally = self.around.cx.tally;
-        let Waited { events, watched, changes } = waited;
+        let WaitTally { events, watched, changes } = waited;
         tally.add(Counter::WaitInterestSum, watched as u64);
         tally.max(Counter::WaitInterestMax, watched as u64);
         tally.add(Counter::WaitChanges, changes - std::mem::replace(&mut self.changes, changes));

@@ -1,6 +1,6 @@
 //! Connections that go from one unit of a process to another: each is in one [`Worker`], or on its
 //! way as a value.
-use super::{Slot, Worker};
+use super::{ConnSlot, Worker};
 use crate::drive::FileLink;
 use regatta_op::Tick;
 use regatta_origin::Protocol as _;
@@ -92,7 +92,7 @@ impl<S> Worker<'_, S> {
     /// finds nothing from now on.
     fn take_out(&mut self, key: u64) -> Option<(Passed, S)> {
         debug_assert!(self.desk.around.shared.is_none(), "processes pass no connections");
-        let Slot { conn, socket, pending, queued, drive, timed_from, .. } =
+        let ConnSlot { conn, socket, pending, queued, drive, timed_from, .. } =
             self.slots.remove(key)?;
         debug_assert!(pending == 0 && !queued, "{pending} operations are pending, or a turn is");
         self.desk.forget(key);
@@ -108,7 +108,7 @@ impl<S> Worker<'_, S> {
             conn.drain(self.desk.now, &self.desk.around.cx);
         }
         let (timer_at, pending, queued) = (Tick::NEVER, 0, false);
-        let slot = Slot { conn, socket, pending, queued, drive, timer_at, timed_from };
+        let slot = ConnSlot { conn, socket, pending, queued, drive, timer_at, timed_from };
         let key = self.slots.insert(slot);
         if let Some(slot) = self.slots.get_mut(key) {
             self.desk.file(key, slot);

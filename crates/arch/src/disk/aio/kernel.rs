@@ -1,6 +1,6 @@
 //! Reads by Linux's own asynchronous I/O ([`kernel_aio`]): for the record, because it waits for the
 //! disk in the thread that starts a read.
-use super::{Aio, Completions, Refused, Request};
+use super::{Aio, AioRequest, Completions, UnstartedRead};
 use crate::WorkError;
 use regatta_op::ReadReq;
 use regatta_sys::{
@@ -14,7 +14,7 @@ const WAIT_MAX: Duration = Duration::from_millis(10);
 
 /// Reads that the kernel makes.
 #[derive(Debug)]
-pub struct AioKernel(KernelAio<Request>);
+pub struct AioKernel(KernelAio<AioRequest>);
 
 impl AioKernel {
     /// Makes room for `requests_max` requests that are not complete.
@@ -28,7 +28,7 @@ impl AioKernel {
 }
 
 impl Aio for AioKernel {
-    fn start(&self, req: ReadReq<StaticFile>, of_engine: Request) -> Result<(), Refused> {
+    fn start(&self, req: ReadReq<StaticFile>, of_engine: AioRequest) -> Result<(), UnstartedRead> {
         match self.0.start(req, of_engine) {
             Started::InFlight => {}
             Started::Over(of_engine, read) => of_engine.complete(read),
@@ -49,7 +49,7 @@ impl Aio for AioKernel {
     }
 }
 
-struct Looks<'a>(&'a KernelAio<Request>);
+struct Looks<'a>(&'a KernelAio<AioRequest>);
 
 impl Completions for Looks<'_> {
     fn wait(&mut self, patience: Duration) -> io::Result<()> {

@@ -1,6 +1,6 @@
 //! Reads by io_uring. A ring belongs to the thread that makes it, which also checks for complete
 //! reads. Others leave what they start in a queue, and wake it if it sleeps.
-use super::{Aio, Completions, Refused, Request, lock};
+use super::{Aio, AioRequest, Completions, UnstartedRead, lock};
 use crate::WorkError;
 use regatta_op::ReadReq;
 use regatta_sys::{
@@ -31,7 +31,7 @@ pub struct AioRing {
 
 #[derive(Debug, Default)]
 struct Todo {
-    queue: VecDeque<(ReadReq<StaticFile>, Request)>,
+    queue: VecDeque<(ReadReq<StaticFile>, AioRequest)>,
     /// The thread with the ring is to be woken for what comes.
     sleeps: bool,
 }
@@ -51,7 +51,7 @@ impl AioRing {
     }
 
     /// Takes what has been started. If nothing has, and the thread `sleeps`, the next start rings.
-    fn take_started(&self, sleeps: bool) -> VecDeque<(ReadReq<StaticFile>, Request)> {
+    fn take_started(&self, sleeps: bool) -> VecDeque<(ReadReq<StaticFile>, AioRequest)> {
         let mut todo = lock(&self.todo);
         todo.sleeps = sleeps && todo.queue.is_empty();
         std::mem::take(&mut todo.queue)
@@ -59,7 +59,7 @@ impl AioRing {
 }
 
 impl Aio for AioRing {
-    fn start(&self, req: ReadReq<StaticFile>, of_engine: Request) -> Result<(), Refused> {
+    fn start(&self, req: ReadReq<StaticFile>, of_engine: AioRequest) -> Result<(), UnstartedRead> {
         if self.in_flight.fetch_add(1, Relaxed) >= self.requests_max {
             self.in_flight.fetch_sub(1, Relaxed);
             return Err((req, of_engine));
@@ -98,7 +98,7 @@ struct Looks<'a> {
     ring: Ring,
     poll: Poll,
     /// Requests that the kernel has, by token.
-    running: HashMap<Token, Request>,
+    running: HashMap<Token, AioRequest>,
     /// A read has completed in this call.
     completed: bool,
 }
@@ -150,7 +150,7 @@ impl Looks<'_> {
         Ok(())
     }
 
-    fn is_over(&mut self, request: &Request, finished: Finished) {
+    fn is_over(&mut self, request: &AioRequest, finished: Finished) {
         self.aio.in_flight.fetch_sub(1, Relaxed);
         self.completed = true;
         if let Finished::Read(read) = finished {

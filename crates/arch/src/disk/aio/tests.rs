@@ -70,13 +70,13 @@ fn byte(at: usize) -> u8 {
     u8::try_from(at % 251).unwrap()
 }
 
-fn start(aio: &dyn Aio, req: ReadReq<StaticFile>) -> Result<Request, ReadReq<StaticFile>> {
-    let (request, of_engine) = Request::pair();
+fn start(aio: &dyn Aio, req: ReadReq<StaticFile>) -> Result<AioRequest, ReadReq<StaticFile>> {
+    let (request, of_engine) = AioRequest::pair();
     aio.start(req, of_engine).map(|()| request).map_err(|(req, _)| req)
 }
 
 /// Returns the outcomes of all these, in their order, and the order in which they came.
-fn complete(completions: &mut dyn Completions, requests: &[Request]) -> (Vec<Read>, Vec<usize>) {
+fn complete(completions: &mut dyn Completions, requests: &[AioRequest]) -> (Vec<Read>, Vec<usize>) {
     let since = Instant::now();
     let mut reads: Vec<Option<Read>> = requests.iter().map(|_| None).collect();
     let mut order = Vec::new();
@@ -117,7 +117,7 @@ fn every_engine_makes_every_read() {
         for own in [true, false] {
             let file = || if own { folder.file() } else { one.clone() };
             let begin = |&(_, at, len, _): &_| start(&*aio, ReadReq::new(file(), at, len)).unwrap();
-            let requests: Vec<Request> = cases.iter().map(begin).collect();
+            let requests: Vec<AioRequest> = cases.iter().map(begin).collect();
             let (reads, _) = complete(&mut *completions, &requests);
             for ((case, _, _, expect), (buffer, read)) in cases.iter().zip(reads) {
                 let what = format!("{name}: {case}");
@@ -177,7 +177,7 @@ fn no_read_is_lost_between_threads() {
             while over < STARTERS * EACH {
                 assert!(since.elapsed() < PATIENCE, "{name}: {over} completed");
                 tracked.extend(take.try_iter());
-                tracked.retain(|(at, request): &(usize, Request)| {
+                tracked.retain(|(at, request): &(usize, AioRequest)| {
                     let Some((buffer, read)) = request.status() else { return true };
                     assert_eq!((read, buffer.len()), (Ok(()), 1000), "{name}");
                     assert_eq!((buffer[0], buffer[999]), (byte(*at), byte(at + 999)), "{name}");
@@ -198,7 +198,7 @@ fn no_read_is_lost_between_threads() {
 fn who_waits_hears_of_reads_that_others_have_made() {
     let folder = Folder::new();
     for (name, aio) in folder.engines() {
-        let (request, of_engine) = Request::pair();
+        let (request, of_engine) = AioRequest::pair();
         let req = ReadReq::new(folder.file(), 1, 1);
         let since = Instant::now();
         thread::scope(|scope| {
@@ -274,7 +274,7 @@ fn reads_of_one_descriptor_are_made_one_after_another() {
     let folder = Folder::new();
     let (gate, aio) = gated(LIMITS);
     let (one, other) = (folder.file(), folder.file());
-    let mut requests: Vec<Request> =
+    let mut requests: Vec<AioRequest> =
         (0..6).map(|at| start(&aio, ReadReq::new(one.clone(), at, 1)).unwrap()).collect();
     requests.push(start(&aio, ReadReq::new(other.clone(), 0, 1)).unwrap());
     until(PATIENCE, "both descriptors are read from", || gate.together.load(SeqCst) == 2);
@@ -295,7 +295,7 @@ fn threads_are_started_up_to_their_number_and_end_when_they_are_idle() {
     let limits = ThreadLimits { threads_max: 4, idle: Duration::from_millis(200), requests_max: 9 };
     let (gate, aio) = gated(limits);
     let begin = || start(&aio, ReadReq::new(folder.file(), 0, 1));
-    let requests: Vec<Request> = (0..9).map(|_| begin().unwrap()).collect();
+    let requests: Vec<AioRequest> = (0..9).map(|_| begin().unwrap()).collect();
     assert!(begin().is_err(), "there is room for nine");
     until(PATIENCE, "all threads read", || gate.together.load(SeqCst) == 4);
     assert_eq!(aio.threads(), 4);

@@ -1,7 +1,7 @@
 //! Reads by threads, as glibc makes them (`rt/aio_misc.c`). One mutex guards all. Requests are
 //! sorted by descriptor, in a list searched from its beginning; those of one descriptor run one
 //! after another. A thread starts only when none is idle, and ends when idle for a second.
-use super::{Aio, Completions, Refused, Request, lock};
+use super::{Aio, AioRequest, Completions, UnstartedRead, lock};
 use crate::{WorkError, drive::perform};
 use regatta_op::ReadReq;
 use regatta_sys::{Read, StaticFile};
@@ -73,7 +73,7 @@ struct State {
 
 struct Descriptor {
     number: RawFd,
-    waiting: VecDeque<(ReadReq<StaticFile>, Request)>,
+    waiting: VecDeque<(ReadReq<StaticFile>, AioRequest)>,
 }
 
 impl AioThreads {
@@ -107,7 +107,7 @@ impl AioThreads {
 }
 
 impl Aio for AioThreads {
-    fn start(&self, req: ReadReq<StaticFile>, of_engine: Request) -> Result<(), Refused> {
+    fn start(&self, req: ReadReq<StaticFile>, of_engine: AioRequest) -> Result<(), UnstartedRead> {
         let mut state = lock(&self.0.state);
         if self.in_flight() >= self.0.limits.requests_max {
             return Err((req, of_engine));
@@ -180,7 +180,7 @@ impl State {
     }
 
     /// Takes the next request to be made. Its descriptor stays in the list until it is complete.
-    fn next(&mut self) -> Option<(RawFd, ReadReq<StaticFile>, Request)> {
+    fn next(&mut self) -> Option<(RawFd, ReadReq<StaticFile>, AioRequest)> {
         let number = self.runnable.pop_front()?;
         let at = self.place(number);
         let (req, request) = self.descriptors[at].waiting.pop_front()?;

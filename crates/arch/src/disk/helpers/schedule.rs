@@ -30,7 +30,7 @@ pub(crate) struct RandomHelpers<'a> {
 enum State {
     Away,
     Idle,
-    Busy(Task),
+    Busy(HelperTask),
     /// For ever.
     Hung,
     Dead,
@@ -68,15 +68,15 @@ impl<'a> RandomHelpers<'a> {
         self.helpers.iter().filter(|state| !matches!(state, State::Away)).count()
     }
 
-    fn run(&mut self, task: Task) -> TaskResult {
+    fn run(&mut self, task: HelperTask) -> TaskResult {
         match (task, self.place) {
-            (Task::Open(_), None) => TaskResult::Found,
-            (Task::Open(req), Some((root, rules))) if self.dice.once_in(2) => {
+            (HelperTask::Open(_), None) => TaskResult::Found,
+            (HelperTask::Open(req), Some((root, rules))) if self.dice.once_in(2) => {
                 TaskResult::Opened(open_below(root, &req, rules))
             }
-            (Task::Open(_), Some(_)) => TaskResult::Found,
-            (Task::Touch(_), _) => TaskResult::Touched,
-            (Task::Read(req), _) => TaskResult::Read(read_range(req)),
+            (HelperTask::Open(_), Some(_)) => TaskResult::Found,
+            (HelperTask::Touch(_), _) => TaskResult::Touched,
+            (HelperTask::Read(req), _) => TaskResult::Read(read_range(req)),
         }
     }
 }
@@ -95,7 +95,7 @@ impl HelperPool for RandomHelpers<'_> {
         Ok(at)
     }
 
-    fn assign(&mut self, helper: usize, task: &mut Task) -> io::Result<()> {
+    fn assign(&mut self, helper: usize, task: &mut HelperTask) -> io::Result<()> {
         assert_eq!(self.roots[helper], self.root, "it would look below the old root");
         match self.helpers[helper] {
             State::Idle if self.hang && self.dice.once_in(12) => {
@@ -166,7 +166,7 @@ impl Helpers<'_, RandomHelpers<'_>> {
 }
 
 /// The connection of a job, and its ticket.
-fn name(job: &Job) -> (u64, u16) {
+fn name(job: &HelperJob) -> (u64, u16) {
     (job.key, job.purpose.ticket().expect("an open has one").0)
 }
 
@@ -208,7 +208,10 @@ fn ask_long_after(
 ) {
     hook::set_time(1_000 * HelperLimits::PROMPT.idle_ns_min, 0);
     let req = OpenReq { path: (*b"a").into(), siblings: Codings::NONE };
-    if helpers.submit(Job::new(u64::MAX, Purpose::Open(Ticket(0)), Task::Open(req))).is_ok() {
+    if helpers
+        .submit(HelperJob::new(u64::MAX, Purpose::Open(Ticket(0)), HelperTask::Open(req)))
+        .is_ok()
+    {
         waiting.insert((u64::MAX, 0));
         take_results(helpers, waiting, usize::MAX);
     }
@@ -246,7 +249,7 @@ fn every_task_ends_once_whichever_helper_dies() {
                     let one = (asks / 4, u16::try_from(asks % 4).unwrap());
                     let req = OpenReq { path: (*b"a").into(), siblings: Codings::NONE };
                     let purpose = Purpose::Open(Ticket(one.1));
-                    match helpers.submit(Job::new(one.0, purpose, Task::Open(req))) {
+                    match helpers.submit(HelperJob::new(one.0, purpose, HelperTask::Open(req))) {
                         Ok(()) => assert!(waiting.insert(one)),
                         Err(job) => assert_eq!(name(&job), one),
                     }

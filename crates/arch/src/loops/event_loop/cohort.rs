@@ -10,7 +10,7 @@ use std::{collections::VecDeque, mem};
 
 /// Step in serving a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum CohortStage {
     /// New connections are taken from a listener.
     Accept,
     /// Bytes are received, and kept.
@@ -24,7 +24,7 @@ pub enum Stage {
     Send,
 }
 
-impl Stage {
+impl CohortStage {
     const ALL: [Self; 5] = [Self::Accept, Self::Receive, Self::Parse, Self::Disk, Self::Send];
 
     /// Work that a turn here leaves to the other stages. `Disk` performs what its turn begins with.
@@ -52,7 +52,7 @@ impl Stage {
 
 crate::options::choice! {
     /// Order in which stages are visited (`cohort.order`).
-    pub enum Order {
+    pub enum CohortOrder {
         /// The order in which a request passes through them.
         Forward = "forward",
         /// The other way round: what is nearest to its end comes first.
@@ -66,7 +66,7 @@ crate::options::choice! {
 #[derive(Clone, Copy, Debug)]
 pub struct Visits {
     /// Order of the stages.
-    pub order: Order,
+    pub order: CohortOrder,
     /// Most that a visit serves; 0: all that are there, and all that come meanwhile.
     pub most: usize,
 }
@@ -77,7 +77,7 @@ pub(super) struct Cohort {
     visits: Visits,
     /// For each stage, in the order of [`Stage::ALL`]: connections, each with what was left and the
     /// time, nanoseconds; for `Accept`, listeners.
-    queues: [VecDeque<(u64, Option<Left>, u64)>; Stage::ALL.len()],
+    queues: [VecDeque<(u64, Option<Left>, u64)>; CohortStage::ALL.len()],
     rounds: u64,
     /// Number that the visit may still serve.
     rest: usize,
@@ -97,19 +97,19 @@ impl Cohort {
 
     /// A listener has new connections.
     pub(super) fn offer(&mut self, listener: u64, tally: Tally<'_>) {
-        let queue = &self.queues[Stage::Accept as usize];
+        let queue = &self.queues[CohortStage::Accept as usize];
         // A poller may report it in each round until its stage accepts.
         if queue.iter().all(|(other, ..)| *other != listener) {
-            self.put(Stage::Accept, listener, None, tally);
+            self.put(CohortStage::Accept, listener, None, tally);
         }
     }
 
     /// Queues work that a turn left to another stage.
     pub(super) fn leave(&mut self, key: u64, left: Option<Left>, tally: Tally<'_>) {
-        self.put(Stage::of(left.as_ref()), key, left, tally);
+        self.put(CohortStage::of(left.as_ref()), key, left, tally);
     }
 
-    fn put(&mut self, stage: Stage, key: u64, left: Option<Left>, tally: Tally<'_>) {
+    fn put(&mut self, stage: CohortStage, key: u64, left: Option<Left>, tally: Tally<'_>) {
         let queue = &mut self.queues[stage as usize];
         tally.add(Counter::QueuePuts, 1);
         tally.add(Counter::QueueLenSum, queue.len() as u64);
@@ -118,12 +118,12 @@ impl Cohort {
     }
 
     /// The stages of a round, in their order.
-    pub(super) fn round(&mut self) -> [Stage; Stage::ALL.len()] {
-        let mut stages = Stage::ALL;
+    pub(super) fn round(&mut self) -> [CohortStage; CohortStage::ALL.len()] {
+        let mut stages = CohortStage::ALL;
         let turns_back = match self.visits.order {
-            Order::Forward => false,
-            Order::Backward => true,
-            Order::Wave => self.rounds % 2 == 1,
+            CohortOrder::Forward => false,
+            CohortOrder::Backward => true,
+            CohortOrder::Wave => self.rounds % 2 == 1,
         };
         if turns_back {
             stages.reverse();
@@ -133,10 +133,10 @@ impl Cohort {
     }
 
     /// Begins to visit a stage, if anything waits there.
-    pub(super) fn visit(&mut self, stage: Stage, tally: Tally<'_>) {
+    pub(super) fn visit(&mut self, stage: CohortStage, tally: Tally<'_>) {
         let waiting = self.queues[stage as usize].len();
         // There are few listeners, and what they are offered is of this round.
-        let limited = self.visits.most > 0 && stage != Stage::Accept;
+        let limited = self.visits.most > 0 && stage != CohortStage::Accept;
         self.rest = if limited { self.visits.most } else { usize::MAX };
         if waiting > 0 {
             self.now = clock::nanos();
@@ -145,7 +145,11 @@ impl Cohort {
     }
 
     /// The next that the visit serves.
-    pub(super) fn next(&mut self, stage: Stage, tally: Tally<'_>) -> Option<(u64, Option<Left>)> {
+    pub(super) fn next(
+        &mut self,
+        stage: CohortStage,
+        tally: Tally<'_>,
+    ) -> Option<(u64, Option<Left>)> {
         self.rest = self.rest.checked_sub(1)?;
         let (key, left, since) = self.queues[stage as usize].pop_front()?;
         tally.add(Counter::QueueTakes, 1);
@@ -170,7 +174,7 @@ impl<P: Poller> EventLoop<'_, P> {
     /// Has it serve by stages.
     #[must_use]
     pub fn by_stages(mut self, visits: Visits) -> Self {
-        self.io.rules.leaves = Stage::Accept.leaves();
+        self.io.rules.leaves = CohortStage::Accept.leaves();
         self.cohort = Some(Cohort::new(visits));
         self
     }
@@ -184,7 +188,7 @@ impl<P: Poller> EventLoop<'_, P> {
             while let Some((key, left)) =
                 self.cohort.as_mut().and_then(|cohort| cohort.next(stage, tally))
             {
-                if stage == Stage::Accept {
+                if stage == CohortStage::Accept {
                     self.offer(key);
                     while let Some(action) = self.worker.next_accept() {
                         self.perform(action);
@@ -257,8 +261,8 @@ mod tests {
                 cohort.visit(stage, tally);
                 while let Some((key, left)) = cohort.next(stage, tally) {
                     text.push_str(&format!("{stage:?}{key} "));
-                    assert_eq!(Stage::of(left.as_ref()), stage);
-                    if stage == Stage::Receive {
+                    assert_eq!(CohortStage::of(left.as_ref()), stage);
+                    if stage == CohortStage::Receive {
                         cohort.leave(key, received(), tally);
                     }
                 }
@@ -279,14 +283,14 @@ mod tests {
         let parses = "Parse0 Parse1 Parse2 ";
         let receives = "Receive3 Receive4 Receive5 ";
         let later = "Parse3 Parse4 Parse5 ";
-        assert_eq!(all(Order::Forward), format!("{receives}{parses}{later}||"));
-        assert_eq!(all(Order::Backward), format!("{parses}{receives}|{later}|"));
-        assert_eq!(all(Order::Wave), all(Order::Forward));
+        assert_eq!(all(CohortOrder::Forward), format!("{receives}{parses}{later}||"));
+        assert_eq!(all(CohortOrder::Backward), format!("{parses}{receives}|{later}|"));
+        assert_eq!(all(CohortOrder::Wave), all(CohortOrder::Forward));
     }
 
     #[test]
     fn a_visit_serves_no_more_than_it_may() {
-        let text = served(Visits { order: Order::Wave, most: 2 }, 4);
+        let text = served(Visits { order: CohortOrder::Wave, most: 2 }, 4);
         let rounds =
             ["Receive3 Receive4 Parse0 Parse1 ", "Parse2 Parse3 Receive5 ", "Parse4 Parse5 ", ""];
         assert_eq!(text, rounds.map(|round| format!("{round}|")).concat());
@@ -296,19 +300,19 @@ mod tests {
     fn who_leaves_is_taken_out_of_its_queue() {
         let arena = arena(1);
         let tally = Tally::Owned(arena.slot(0));
-        let mut cohort = Cohort::new(Visits { order: Order::Forward, most: 0 });
+        let mut cohort = Cohort::new(Visits { order: CohortOrder::Forward, most: 0 });
         cohort.offer(1, tally);
         cohort.offer(1, tally);
         cohort.leave(1, None, tally);
         cohort.leave(2, None, tally);
         assert!(matches!(cohort.remove(1, tally), Some(None)), "the connection, not the listener");
         assert!(cohort.remove(1, tally).is_none());
-        assert!(cohort.next(Stage::Receive, tally).is_none(), "no visit has begun");
-        cohort.visit(Stage::Receive, tally);
-        assert!(matches!(cohort.next(Stage::Receive, tally), Some((2, None))));
-        cohort.visit(Stage::Accept, tally);
-        assert!(matches!(cohort.next(Stage::Accept, tally), Some((1, None))));
-        assert!(cohort.next(Stage::Accept, tally).is_none() && cohort.is_empty());
+        assert!(cohort.next(CohortStage::Receive, tally).is_none(), "no visit has begun");
+        cohort.visit(CohortStage::Receive, tally);
+        assert!(matches!(cohort.next(CohortStage::Receive, tally), Some((2, None))));
+        cohort.visit(CohortStage::Accept, tally);
+        assert!(matches!(cohort.next(CohortStage::Accept, tally), Some((1, None))));
+        assert!(cohort.next(CohortStage::Accept, tally).is_none() && cohort.is_empty());
     }
 
     #[test]

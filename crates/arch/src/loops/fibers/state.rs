@@ -4,18 +4,18 @@ mod steal;
 
 use super::{
     FiberRules, Hands,
-    task::{Completed, Fibered, Task},
+    task::{Completed, FiberTask, Fibered},
 };
 use crate::{
     conn::{
         budget::Budget,
         step::{LANDING, RECV_BYTES_MAX, watch},
-        worker::{Action, Begun, Desk, Slot, Waited, Worker},
+        worker::{Action, Begun, ConnSlot, Desk, WaitTally, Worker},
     },
     drive::{
         Turn,
         ledger::Spent,
-        perform::{self, Failure, SendBy, timed},
+        perform::{self, SendBy, TransferFailure, timed},
     },
 };
 use regatta_metrics::{Counter, Tally};
@@ -42,7 +42,7 @@ const DIRECT_MAX: u32 = 64;
 /// `ENOBUFS`: there is no room for another task.
 const NO_ROOM: i32 = 105;
 
-type FiberedSlot = Slot<Fibered>;
+type FiberedSlot = ConnSlot<Fibered>;
 
 /// Next step for a connection.
 pub(super) enum Next {
@@ -315,7 +315,7 @@ impl<'a, P: Poller> State<'a, P> {
         {
             self.tasks += 1;
             (slot.pending, slot.drive.task) = (1, self.tasks);
-            self.submit(Task::Read { key, number: self.tasks, ticket, req });
+            self.submit(FiberTask::Read { key, number: self.tasks, ticket, req });
             return self.tally().add(Counter::HelperTasksRead, 1);
         }
         let (buffer, read) = self.spending(|spent| timed(&mut spent.read, || perform::read(req)));
@@ -330,16 +330,16 @@ impl<'a, P: Poller> State<'a, P> {
 
     /// Gives a task to the helpers. It fails if there is no room for it, because many that were
     /// given up have not been begun: a disk hangs.
-    fn submit(&mut self, task: Task) {
+    fn submit(&mut self, task: FiberTask) {
         self.on_helper += 1;
         let Err(task) = self.hands.submit(task, self.tally()) else { return };
         let fault = Fault::Other(NO_ROOM);
         self.completed(match task {
-            Task::Read { key, number, ticket, req } => {
+            FiberTask::Read { key, number, ticket, req } => {
                 Completed::Read { key, number, ticket, read: (req.buffer, Err(fault)) }
             }
-            Task::Send { passed, drive, outbox, .. } => {
-                let sent = Err(Failure::Fault(fault));
+            FiberTask::Send { passed, drive, outbox, .. } => {
+                let sent = Err(TransferFailure::Fault(fault));
                 Completed::Send { passed, drive, outbox, waited_ms: 0, sent }
             }
         });
@@ -366,7 +366,7 @@ impl<'a, P: Poller> State<'a, P> {
         slot.queued = false;
         self.waits(key, Turn::Parked);
         let (passed, drive) = self.worker.lend(key)?;
-        self.submit(Task::Send { passed, drive, outbox, since: clock::nanos() });
+        self.submit(FiberTask::Send { passed, drive, outbox, since: clock::nanos() });
         None
     }
 
@@ -455,7 +455,7 @@ impl<'a, P: Poller> State<'a, P> {
         let (watched, changes) = (self.poller.len(), self.poller.changes());
         // Names are opened below the root that the process has.
         let _root_is_another =
-            self.worker.end_wait(wait, Waited { events: told?, watched, changes });
+            self.worker.end_wait(wait, WaitTally { events: told?, watched, changes });
         self.budget.renew();
         self.adopt_given();
         self.take_completed();
@@ -584,15 +584,15 @@ impl<'a, P: Poller> State<'a, P> {
     }
 
     /// A helper has sent what it could.
-    fn sent(&mut self, key: u64, outbox: Outbox<StaticFile>, sent: Result<u64, Failure>) {
+    fn sent(&mut self, key: u64, outbox: Outbox<StaticFile>, sent: Result<u64, TransferFailure>) {
         let Some((slot, desk)) = self.worker.turn(key) else { return };
         let (now, cx) = (desk.now, &desk.around.cx);
         slot.drive.held_ms = desk.held_ms;
         let sent = match sent {
             Ok(bytes) => Ok(bytes),
-            Err(Failure::Fault(fault)) => Err(fault),
+            Err(TransferFailure::Fault(fault)) => Err(fault),
             // Whether the peer has had its time is for the deadline to say.
-            Err(Failure::WouldBlock) => return slot.drive.send = Some(outbox),
+            Err(TransferFailure::WouldBlock) => return slot.drive.send = Some(outbox),
         };
         slot.conn.complete(Done::Send(outbox, sent), now, cx);
     }
@@ -676,7 +676,7 @@ impl<'a, P: Poller> State<'a, P> {
     pub(super) fn leave(&mut self) {
         self.end_given();
         for task in self.hands.close() {
-            if let Task::Send { passed, drive, .. } = task {
+            if let FiberTask::Send { passed, drive, .. } = task {
                 let key = self.worker.take_back(passed, drive);
                 self.worker.close(key, CloseReason::Drained);
             }
@@ -710,11 +710,13 @@ fn send(slot: &mut FiberedSlot, desk: &Desk<'_>, running: &mut Running) -> bool 
     let (now, cx) = (desk.now, &desk.around.cx);
     let Running { bytes: most, spent, .. } = running;
     match perform::send(&slot.socket, &mut outbox, *most, spent, cx.tally) {
-        Err(Failure::WouldBlock) => {
+        Err(TransferFailure::WouldBlock) => {
             slot.drive.send = Some(outbox);
             return false;
         }
-        Err(Failure::Fault(fault)) => slot.conn.complete(Done::Send(outbox, Err(fault)), now, cx),
+        Err(TransferFailure::Fault(fault)) => {
+            slot.conn.complete(Done::Send(outbox, Err(fault)), now, cx)
+        }
         Ok(bytes) => {
             *most = most.saturating_sub(bytes);
             let is_over = outbox.is_empty();
@@ -734,8 +736,8 @@ fn send(slot: &mut FiberedSlot, desk: &Desk<'_>, running: &mut Running) -> bool 
 fn receive(slot: &mut FiberedSlot, desk: &Desk<'_>, buffer: &mut [u8]) -> bool {
     let (now, cx) = (desk.now, &desk.around.cx);
     let received = match perform::recv(&slot.socket, buffer, cx.tally) {
-        Err(Failure::WouldBlock) => return false,
-        Err(Failure::Fault(fault)) => Err(fault),
+        Err(TransferFailure::WouldBlock) => return false,
+        Err(TransferFailure::Fault(fault)) => Err(fault),
         Ok(n) => Ok(&buffer[..n]),
     };
     slot.drive.recv = false;

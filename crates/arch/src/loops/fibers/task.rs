@@ -3,7 +3,7 @@ use crate::{
     conn::worker::Passed,
     drive::{
         Turn,
-        perform::{self, Failure, SendBy},
+        perform::{self, SendBy, TransferFailure},
     },
 };
 use regatta_metrics::Tally;
@@ -66,7 +66,7 @@ impl Fibered {
 /// Work for a helper.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a box would be allocated for every reply")]
-pub enum Task {
+pub enum FiberTask {
     /// Read into memory, for the operation of this number.
     Read {
         /// Connection of the operation.
@@ -117,17 +117,17 @@ pub enum Completed {
         /// Time that it waited for a helper, milliseconds.
         waited_ms: u64,
         /// Bytes that the socket has taken.
-        sent: Result<u64, Failure>,
+        sent: Result<u64, TransferFailure>,
     },
 }
 
 /// Runs a task in a helper, which sends in the way `by`.
-pub fn run_task(task: Task, by: SendBy, tally: Tally<'_>) -> Completed {
+pub fn run_task(task: FiberTask, by: SendBy, tally: Tally<'_>) -> Completed {
     match task {
-        Task::Read { key, number, ticket, req } => {
+        FiberTask::Read { key, number, ticket, req } => {
             Completed::Read { key, number, ticket, read: perform::read(req) }
         }
-        Task::Send { passed, drive, mut outbox, since } => {
+        FiberTask::Send { passed, drive, mut outbox, since } => {
             let waited_ms = clock::nanos().saturating_sub(since) / 1_000_000;
             let sent = perform::send_in_helper(passed.socket(), &mut outbox, by, tally);
             Completed::Send { passed, drive, outbox, waited_ms, sent }

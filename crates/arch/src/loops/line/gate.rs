@@ -1,7 +1,7 @@
 //! The entrance of a pipeline, which admits requests or turns them away. Requests take a place in
 //! the line there, and release it when they leave it.
 use crate::{
-    control::{Bucket, Controller, Decided, Decision, Inputs, Sample},
+    control::{Adjustment, Bucket, Controller, Decided, Inputs, Sample},
     sync::lock,
 };
 use regatta_metrics::{Counter, Dial, Tally};
@@ -172,12 +172,12 @@ impl Gate {
             show(decided, tally);
             tally.slot().set_dial(Dial::Decisions, rate.decisions);
             match decided.decision {
-                Some(Decision::Rate { class, milli_per_s }) => {
+                Some(Adjustment::Rate { class, milli_per_s }) => {
                     let last = rate.classes.len() - 1;
                     rate.classes[usize::from(class).min(last)].bucket.set(milli_per_s);
                 }
-                Some(Decision::QueueMax(most)) => self.queue_max.store(most, Relaxed),
-                Some(Decision::Threads(_) | Decision::Batch(_)) | None => {}
+                Some(Adjustment::QueueMax(most)) => self.queue_max.store(most, Relaxed),
+                Some(Adjustment::Threads(_) | Adjustment::Batch(_)) | None => {}
             }
         }
         // A log may wait for its disk: no request is to wait for that at the gate.
@@ -199,10 +199,10 @@ pub fn show(decided: &Decided, tally: Tally<'_>) {
     if let Some(decision) = decided.decision {
         tally.add(Counter::DecisionsChanged, 1);
         let (dial, value) = match decision {
-            Decision::Threads(threads) => (Dial::Threads, threads.into()),
-            Decision::Batch(most) => (Dial::BatchMost, most.into()),
-            Decision::Rate { milli_per_s, .. } => (Dial::AdmitMilliPerS, milli_per_s),
-            Decision::QueueMax(most) => (Dial::QueueMax, most.into()),
+            Adjustment::Threads(threads) => (Dial::Threads, threads.into()),
+            Adjustment::Batch(most) => (Dial::BatchMost, most.into()),
+            Adjustment::Rate { milli_per_s, .. } => (Dial::AdmitMilliPerS, milli_per_s),
+            Adjustment::QueueMax(most) => (Dial::QueueMax, most.into()),
         };
         tally.slot().set_dial(dial, value);
     }
@@ -262,7 +262,7 @@ mod tests {
 
     /// Checks what it has been shown, and decides what the script says.
     #[derive(Debug)]
-    struct Script(Vec<Decision>);
+    struct Script(Vec<Adjustment>);
 
     impl Controller for Script {
         fn observe(&mut self, sample: &Sample<'_>, _: u64, out: &mut Vec<Decided>) {
@@ -277,8 +277,10 @@ mod tests {
     #[test]
     fn what_is_decided_is_done_shown_and_told() {
         let arena = arena(1);
-        let script =
-            Script(vec![Decision::QueueMax(1), Decision::Rate { class: 1, milli_per_s: 500_000 }]);
+        let script = Script(vec![
+            Adjustment::QueueMax(1),
+            Adjustment::Rate { class: 1, milli_per_s: 500_000 },
+        ]);
         let rules = GateRules { first_milli: 1000, ..RULES };
         let gate = Gate::new(rules, Some(Box::new(script)), 0);
         let round = |now_ns: u64| {
@@ -324,7 +326,7 @@ mod tests {
         }
         let mut decided = Vec::new();
         gate.decides(1, Tally::Striped(arena.slot(0)), &mut |one| decided.push(one.decision));
-        let rate = |class, milli_per_s| Some(Decision::Rate { class, milli_per_s });
+        let rate = |class, milli_per_s| Some(Adjustment::Rate { class, milli_per_s });
         // The lower one would have had 101.6 before it fell by ten.
         assert_eq!(decided, [rate(0, 10_000), rate(1, 83_333), None]);
     }

@@ -1,10 +1,10 @@
 //! A stage with a poller: an event loop in a pipeline. It takes in what others leave for it, and
 //! leaves to others what its rules say; or it accepts, and leaves all that it accepts.
-use super::{Barrier, Entry, Job, Leaving, Line, Routes, gate::Gate};
+use super::{Barrier, Leaving, Routes, StageEntry, StageJob, StageLine, gate::Gate};
 use crate::{WorkerLog, control::Decided};
 use crate::{
     conn::{
-        step::{Left, Place, Readiness, ReadySlot},
+        step::{Left, PipelinePlace, Readiness, ReadySlot},
         worker::Worker,
     },
     loops::queue::Returns,
@@ -84,13 +84,13 @@ impl Told {
 
 /// State of an event loop that is a stage.
 #[derive(Debug)]
-pub struct Stage<'a> {
-    line: &'a Line<'a>,
+pub struct PollStage<'a> {
+    line: &'a StageLine<'a>,
     does: Does<'a>,
     /// Taken over and not taken in.
-    mine: VecDeque<Job>,
+    mine: VecDeque<StageJob>,
     /// Taken back from threads that did not come to it; time of the next check, nanoseconds.
-    late: VecDeque<Job>,
+    late: VecDeque<StageJob>,
     late_at: u64,
     /// Ended and not reported.
     ended: VecDeque<()>,
@@ -100,10 +100,10 @@ pub struct Stage<'a> {
     gated: Option<Gated<'a>>,
 }
 
-impl<'a> Stage<'a> {
+impl<'a> PollStage<'a> {
     /// A stage of a line.
     #[must_use]
-    pub fn new(line: &'a Line<'a>, does: Does<'a>) -> Self {
+    pub fn new(line: &'a StageLine<'a>, does: Does<'a>) -> Self {
         Self {
             line,
             does,
@@ -133,12 +133,12 @@ impl<'a> Stage<'a> {
     }
 
     /// Returns what is left for it: jobs, or one item for each accepted connection that has ended.
-    fn returns(&self) -> Result<&'a Returns<Job>, &'a Returns<()>> {
+    fn returns(&self) -> Result<&'a Returns<StageJob>, &'a Returns<()>> {
         match self.does.takes {
             Takes::Listeners { home, .. } => Err(self.line.home(home.into())),
             Takes::Station(at) => match &self.line.station(at).entry {
-                Entry::Merged(returns) => Ok(returns),
-                Entry::Queued(..) => unreachable!("a stage with a poller has no queue"),
+                StageEntry::Merged(returns) => Ok(returns),
+                StageEntry::Queued(..) => unreachable!("a stage with a poller has no queue"),
             },
         }
     }
@@ -212,7 +212,7 @@ impl<'a> Stage<'a> {
     }
 
     /// The next that has been taken over, and whether it is late.
-    pub(crate) fn next_job(&mut self) -> Option<(Job, bool)> {
+    pub(crate) fn next_job(&mut self) -> Option<(StageJob, bool)> {
         let late = self.late.pop_front().map(|job| (job, true));
         late.or_else(|| Some((self.mine.pop_front()?, false)))
     }
@@ -276,8 +276,8 @@ impl<'a> Stage<'a> {
         self.accepted = self.accepted.wrapping_add(1);
         let part = u8::try_from(turn % usize::from(parts.max(1))).unwrap_or(0);
         drive.moves(held_ms);
-        drive.place = Place { home, part, class: home };
-        self.leaving.push(to, Job { passed, drive, left: None, entered: 0 });
+        drive.place = PipelinePlace { home, part, class: home };
+        self.leaving.push(to, StageJob { passed, drive, left: None, entered: 0 });
     }
 
     /// Leaves a connection that is no longer watched to another stage, for this operation.
@@ -296,11 +296,11 @@ impl<'a> Stage<'a> {
         slot.queued = false;
         slot.drive.moves(held_ms);
         let Some((passed, drive)) = worker.pass(key) else { return };
-        self.leaving.push(self.does.routes.to(kind), Job { passed, drive, left, entered });
+        self.leaving.push(self.does.routes.to(kind), StageJob { passed, drive, left, entered });
     }
 
     /// Reports the end of a connection to its acceptor.
-    pub(crate) fn ended(&self, place: Place) {
+    pub(crate) fn ended(&self, place: PipelinePlace) {
         if !self.accepts() {
             self.line.ended(place.home);
         }

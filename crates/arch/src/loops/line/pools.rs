@@ -1,7 +1,7 @@
 //! The threads of a stage: how many there are, and how much each takes at once.
 use crate::{
     WorkerLog,
-    control::{Batching, Controller as _, Decided, Decision, PoolSize, Sample},
+    control::{Adjustment, Batching, Controller as _, Decided, PoolSize, Sample},
     loops::line::{
         gate::show,
         poll::Told,
@@ -30,7 +30,7 @@ pub struct ThreadBounds {
 
 /// The threads of one stage.
 #[derive(Debug)]
-pub struct Pool {
+pub struct StageThreads {
     name: &'static str,
     bounds: ThreadBounds,
     threads: AtomicU32,
@@ -44,7 +44,7 @@ pub struct Pool {
     told: Option<Told>,
 }
 
-impl Pool {
+impl StageThreads {
     /// A pool without threads, under these controllers.
     #[must_use]
     pub fn new(
@@ -148,7 +148,7 @@ impl Pool {
         let mut wanted = threads;
         for decided in decided {
             self.tell(&decided, tally, log);
-            if let Some(Decision::Threads(size)) = decided.decision {
+            if let Some(Adjustment::Threads(size)) = decided.decision {
                 wanted = size.min(self.most());
                 // Those beyond it end when they have served what they have.
                 let most = if wanted < threads { wanted } else { self.most() };
@@ -169,7 +169,7 @@ impl Pool {
     }
 }
 
-impl Watches for Pool {
+impl Watches for StageThreads {
     fn visited(&self, served: usize, _: u64, station: Tally<'_>, log: &dyn WorkerLog) {
         self.served.fetch_add(served as u64, Relaxed);
         let Some(batching) = &self.batching else { return };
@@ -178,7 +178,7 @@ impl Watches for Pool {
         let mut decided = Vec::new();
         lock(batching).observe(&sample, clock::nanos(), &mut decided);
         for decided in decided {
-            if let Some(Decision::Batch(most)) = decided.decision {
+            if let Some(Adjustment::Batch(most)) = decided.decision {
                 self.batch_most.store(most, Relaxed);
             }
             self.tell(&decided, station, log);

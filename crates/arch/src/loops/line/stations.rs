@@ -1,7 +1,7 @@
 //! Stations of a pipeline, where what travels waits for a stage. They know nothing of connections,
 //! so that the model can send something else through them.
 use crate::{
-    loops::queue::{Queue, Returns},
+    loops::queue::{Fifo, Returns},
     sync::{
         Condvar, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
@@ -30,11 +30,11 @@ pub enum Spread {
 
 /// Source of a stage.
 #[derive(Debug)]
-pub enum Entry<J> {
+pub enum StageEntry<J> {
     /// Results for one owner with a poller, which takes over all that has been left.
     Merged(Returns<J>),
     /// Threads take from queues.
-    Queued(Vec<Queue<J>>, Spread),
+    Queued(Vec<Fifo<J>>, Spread),
 }
 
 /// Place where what travels waits for a stage.
@@ -43,7 +43,7 @@ pub struct Station<'a, J> {
     /// Work of the stage, in one word.
     pub name: &'static str,
     /// Source of the stage.
-    pub entry: Entry<J>,
+    pub entry: StageEntry<J>,
     /// Counts what is put there, whichever stage puts it: it is striped.
     pub tally: Tally<'a>,
 }
@@ -113,12 +113,12 @@ impl<'a, J: Travels> Line<'a, J> {
         }
         let Station { entry, tally, .. } = &self.stations[to];
         match entry {
-            Entry::Merged(returns) => {
+            StageEntry::Merged(returns) => {
                 tally.add(Counter::QueuePuts, jobs.len() as u64);
                 returns.put_all(jobs);
                 tally.max(Counter::QueueLenMax, returns.len() as u64);
             }
-            Entry::Queued(queues, spread) => self.share_out(queues, *spread, jobs, *tally),
+            StageEntry::Queued(queues, spread) => self.share_out(queues, *spread, jobs, *tally),
         }
         if !jobs.is_empty() {
             debug_assert!(self.is_closed(), "there is room for all");
@@ -128,7 +128,7 @@ impl<'a, J: Travels> Line<'a, J> {
 
     fn share_out(
         &self,
-        queues: &[Queue<J>],
+        queues: &[Fifo<J>],
         spread: Spread,
         jobs: &mut VecDeque<J>,
         tally: Tally<'_>,
@@ -189,7 +189,7 @@ impl<'a, J: Travels> Line<'a, J> {
     pub fn close(&self) {
         self.closed.store(true, SeqCst);
         for station in &self.stations {
-            if let Entry::Queued(queues, _) = &station.entry {
+            if let StageEntry::Queued(queues, _) = &station.entry {
                 queues.iter().for_each(|queue| lock(&self.late).extend(queue.close()));
             }
         }
@@ -205,7 +205,7 @@ impl<'a, J: Travels> Line<'a, J> {
     /// Wakes all stages with a poller, to check the time, and what the master wants.
     pub fn wake_all(&self) {
         for station in &self.stations {
-            if let Entry::Merged(returns) = &station.entry {
+            if let StageEntry::Merged(returns) = &station.entry {
                 returns.wake();
             }
         }
@@ -218,7 +218,7 @@ impl<'a, J: Travels> Line<'a, J> {
         debug_assert!(self.is_closed(), "somebody may take it");
         let mut rest = std::mem::take(&mut *lock(&self.late));
         for station in &self.stations {
-            if let Entry::Merged(returns) = &station.entry {
+            if let StageEntry::Merged(returns) = &station.entry {
                 rest.extend(std::iter::from_fn(|| returns.next()));
             }
         }
@@ -228,7 +228,7 @@ impl<'a, J: Travels> Line<'a, J> {
     /// Takes what threads should have taken before this time, nanoseconds, from all queues.
     pub fn take_older(&self, before: u64, into: &mut VecDeque<J>) {
         for Station { entry, tally, .. } in &self.stations {
-            if let Entry::Queued(queues, _) = entry {
+            if let StageEntry::Queued(queues, _) = entry {
                 queues.iter().for_each(|queue| queue.take_older(before, into, *tally));
             }
         }
@@ -237,7 +237,7 @@ impl<'a, J: Travels> Line<'a, J> {
     /// Counts how long what is in queues has waited by now.
     pub fn count_waiting(&self) {
         for Station { entry, tally, .. } in &self.stations {
-            if let Entry::Queued(queues, _) = entry {
+            if let StageEntry::Queued(queues, _) = entry {
                 queues.iter().for_each(|queue| queue.count_waiting(*tally));
             }
         }
@@ -246,7 +246,7 @@ impl<'a, J: Travels> Line<'a, J> {
     /// Wakes a thread that waits at this station: it is to check the others.
     pub fn call(&self, station: usize) {
         let Station { entry, tally, .. } = &self.stations[station];
-        if let Entry::Queued(queues, _) = entry {
+        if let StageEntry::Queued(queues, _) = entry {
             queues.iter().for_each(|queue| queue.call(*tally));
         }
     }
@@ -255,8 +255,8 @@ impl<'a, J: Travels> Line<'a, J> {
     #[must_use]
     pub fn len(&self, station: usize) -> usize {
         match &self.stations[station].entry {
-            Entry::Merged(returns) => returns.len(),
-            Entry::Queued(queues, _) => queues.iter().map(Queue::len).sum(),
+            StageEntry::Merged(returns) => returns.len(),
+            StageEntry::Queued(queues, _) => queues.iter().map(Fifo::len).sum(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Promises of stations: each item goes to one queue, and none is lost when the line is closed.
-use super::stations::{Barrier, Entry, Line, Spread, Station, Travels};
+use super::stations::{Barrier, Line, Spread, StageEntry, Station, Travels};
 use crate::{
-    loops::queue::{Queue, Returns},
+    loops::queue::{Fifo, Returns},
     testing::dice::{Dice, SEEDS},
 };
 use regatta_metrics::{Arena, Counter, Gauge, Tally};
@@ -24,11 +24,11 @@ impl Travels for Item {
 /// A station of a poller and one of threads; two acceptors.
 fn line(arena: Arena<'_>, spread: Spread) -> Line<'_, Item> {
     let tally = Tally::Striped(arena.slot(0));
-    let queues = (0..PARTS).map(|_| Queue::new(1000)).collect();
-    let merged = Entry::Merged(Returns::new().unwrap());
+    let queues = (0..PARTS).map(|_| Fifo::new(1000)).collect();
+    let merged = StageEntry::Merged(Returns::new().unwrap());
     let stations = vec![
         Station { name: "merged", entry: merged, tally },
-        Station { name: "queued", entry: Entry::Queued(queues, spread), tally },
+        Station { name: "queued", entry: StageEntry::Queued(queues, spread), tally },
     ];
     Line::new(stations, 2).unwrap()
 }
@@ -47,7 +47,7 @@ fn each_goes_to_one_queue_in_its_order() {
             assert!(items.is_empty());
         }
         assert_eq!(line.len(1), all);
-        let Entry::Queued(queues, _) = &line.station(1).entry else { panic!("it has queues") };
+        let StageEntry::Queued(queues, _) = &line.station(1).entry else { panic!("it has queues") };
         let mut found = 0;
         for (at, queue) in queues.iter().enumerate() {
             let items: Vec<Item> = std::iter::from_fn(|| queue.try_take(tally)).collect();
@@ -85,8 +85,8 @@ fn none_is_lost_when_the_line_is_closed() {
             line.put_all(dice.below(2), &mut items);
             assert!(items.is_empty(), "there is room for all, or it is kept");
             match &line.station(dice.below(2)).entry {
-                Entry::Merged(returns) => ended.extend(returns.next()),
-                Entry::Queued(queues, _) => {
+                StageEntry::Merged(returns) => ended.extend(returns.next()),
+                StageEntry::Queued(queues, _) => {
                     ended.extend(queues[dice.below(PARTS)].try_take(tally));
                 }
             }

@@ -1,6 +1,6 @@
 //! A stage of threads: each takes connections from a queue, one or several at once, serves each
 //! until its next operation is another stage's, and leaves it there.
-use super::{Barrier, Entry, Job, Leaving, Line, Routes, gate::Gate};
+use super::{Barrier, Leaving, Routes, StageEntry, StageJob, StageLine, gate::Gate};
 use crate::{
     WorkerLog,
     conn::{
@@ -8,7 +8,7 @@ use crate::{
         worker::{Action, Worker},
     },
     drive::{Turn, ledger::Spent},
-    loops::queue::Queue,
+    loops::queue::Fifo,
 };
 use regatta_metrics::{Counter, Tally};
 use regatta_op::CloseReason;
@@ -42,7 +42,7 @@ pub struct Work<'a> {
     /// The most that a thread takes at once.
     pub batch: BatchSize<'a>,
     /// Puts a batch into the order in which it is served.
-    pub order: fn(&mut [Job]),
+    pub order: fn(&mut [StageJob]),
     /// Notified when a batch is done.
     pub barrier: Option<&'a Barrier>,
 }
@@ -92,9 +92,9 @@ pub trait Watches: fmt::Debug + Sync {
 pub struct StageThread<'a> {
     worker: Worker<'a, Readiness>,
     io: Io<'a>,
-    line: &'a Line<'a>,
+    line: &'a StageLine<'a>,
     work: Work<'a>,
-    batch: Vec<Job>,
+    batch: Vec<StageJob>,
     leaving: Leaving<'a>,
     extras: Extras<'a>,
 }
@@ -105,7 +105,7 @@ impl<'a> StageThread<'a> {
     pub fn new(
         worker: Worker<'a, Readiness>,
         io: Io<'a>,
-        line: &'a Line<'a>,
+        line: &'a StageLine<'a>,
         work: Work<'a>,
     ) -> Self {
         worker.around().cx.tally.add(Counter::ThreadsStarted, 1);
@@ -179,7 +179,7 @@ impl<'a> StageThread<'a> {
     }
 
     /// Serves one connection, and leaves it to the next stage, unless it ends.
-    fn serve(&mut self, job: Job) {
+    fn serve(&mut self, job: StageJob) {
         hook::panic_in_visit();
         hook::hang_in_visit();
         // A thread may take as many at once as there are connections.
@@ -196,7 +196,7 @@ impl<'a> StageThread<'a> {
                 return self.leaving.push(to, job);
             }
         }
-        let Job { passed, mut drive, left, mut entered } = job;
+        let StageJob { passed, mut drive, left, mut entered } = job;
         drive.moves(self.worker.held_ms());
         let place = drive.place;
         let key = self.worker.adopt(passed, drive);
@@ -235,7 +235,7 @@ impl<'a> StageThread<'a> {
         let held_ms = self.worker.held_ms();
         let Some((passed, mut drive)) = self.worker.pass(key) else { return };
         drive.moves(held_ms);
-        self.leaving.push(to, Job { passed, drive, left, entered });
+        self.leaving.push(to, StageJob { passed, drive, left, entered });
     }
 }
 
@@ -254,9 +254,9 @@ fn gives_back(gate: Option<&Gate>, entered: u64) {
 }
 
 /// The queue that a thread takes from.
-fn queue<'a>(line: &'a Line<'_>, work: &Work<'_>) -> &'a Queue<Job> {
+fn queue<'a>(line: &'a StageLine<'_>, work: &Work<'_>) -> &'a Fifo<StageJob> {
     match &line.station(work.at).entry {
-        Entry::Queued(queues, _) => &queues[work.part % queues.len()],
-        Entry::Merged(_) => unreachable!("threads take from queues"),
+        StageEntry::Queued(queues, _) => &queues[work.part % queues.len()],
+        StageEntry::Merged(_) => unreachable!("threads take from queues"),
     }
 }

@@ -1,5 +1,5 @@
 //! Random schedules of a queue, compared with a list; and threads that use one at once.
-use super::queue::{Queue, Returns};
+use super::queue::{Fifo, Returns};
 use crate::testing::dice::{Dice, SEEDS};
 use regatta_metrics::{Arena, Counter, Gauge, Tally};
 use regatta_sys::{
@@ -22,7 +22,7 @@ fn a_queue_is_a_list_with_an_end() {
         let arena = Arena::create(&words, 1);
         let (tally, mut dice) = (Tally::Owned(arena.slot(0)), Dice::new(seed));
         let most = 1 + dice.below(8);
-        let (queue, mut list, mut closed) = (Queue::new(most), VecDeque::new(), false);
+        let (queue, mut list, mut closed) = (Fifo::new(most), VecDeque::new(), false);
         let (mut puts, mut sum, mut refusals) = (0, 0, 0);
         let (mut taken_here, mut visits) = (0, 0);
         for item in (0..2000).step_by(10) {
@@ -91,7 +91,7 @@ fn a_queue_is_a_list_with_an_end() {
 #[test]
 fn waiting_is_counted_while_it_lasts() {
     let arena = arena(1);
-    let (tally, queue) = (Tally::Owned(arena.slot(0)), Queue::new(4));
+    let (tally, queue) = (Tally::Owned(arena.slot(0)), Fifo::new(4));
     let waited = || arena.slot(0).get(Counter::QueueWaitNs);
     let at = |ns| hook::set_time(ns, 0);
     for ns in [100, 150] {
@@ -119,7 +119,7 @@ fn no_item_is_lost_among_threads() {
     let arena = arena(1);
     let tally = Tally::Striped(arena.slot(0));
     for most in [1, 3, 5000] {
-        let queue = Queue::new(most);
+        let queue = Fifo::new(most);
         let sums: u64 = thread::scope(|scope| {
             let take = || {
                 let (mut sum, mut before) = ([0; 2], [0; 2]);
@@ -163,7 +163,7 @@ fn batches_wake_as_many_as_there_is_something_for() {
     for wakes_all in [false, true] {
         let arena = arena(1);
         let tally = Tally::Striped(arena.slot(0));
-        let queue = Queue::new(100);
+        let queue = Fifo::new(100);
         let queue = if wakes_all { queue.waking_all() } else { queue };
         let sum: usize = thread::scope(|scope| {
             let take = || {
@@ -201,7 +201,7 @@ fn a_call_ends_a_wait_and_what_is_old_is_taken_back() {
     const PATIENCE: Duration = Duration::from_secs(60);
     let arena = arena(1);
     let tally = Tally::Striped(arena.slot(0));
-    let queue = Queue::new(10);
+    let queue = Fifo::new(10);
     let begin = Instant::now();
     // No thread waits: the call is for the next that comes, and for no other.
     queue.call(tally);

@@ -237,7 +237,7 @@ fn hosts() {
     assert_eq!((head.host, head.names), (Some(&b"b:8"[..]), Target::Path(b"/?q")));
 }
 
-fn check_body(version: &str, lines: &str, expected: Result<Body, HeadFault>) {
+fn check_body(version: &str, lines: &str, expected: Result<RequestBody, HeadFault>) {
     let head = format!("POST / HTTP/{version}\r\nHost: a\r\n{lines}\r\n");
     let body = parse(head.as_bytes()).map(|head| head.body);
     assert_eq!(body, expected, "{version} {lines:?}");
@@ -247,16 +247,16 @@ fn check_body(version: &str, lines: &str, expected: Result<Body, HeadFault>) {
 fn framing() {
     let max = format!("Content-Length: {}\r\n", u64::MAX);
     for (lines, body) in [
-        ("", Body::None),
-        ("Content-Length: 0\r\n", Body::Length(0)),
-        ("content-LENGTH:007 \r\n", Body::Length(7)),
-        (max.as_str(), Body::Length(u64::MAX)),
+        ("", RequestBody::None),
+        ("Content-Length: 0\r\n", RequestBody::Length(0)),
+        ("content-LENGTH:007 \r\n", RequestBody::Length(7)),
+        (max.as_str(), RequestBody::Length(u64::MAX)),
     ] {
         check_body("1.1", lines, Ok(body));
         check_body("1.0", lines, Ok(body));
     }
     for lines in ["Transfer-Encoding: chunked\r\n", "transfer-encoding:\tCHUNKED \r\n"] {
-        check_body("1.1", lines, Ok(Body::Chunked));
+        check_body("1.1", lines, Ok(RequestBody::Chunked));
         check_body("1.0", lines, Err(Framing));
     }
 }

@@ -25,7 +25,7 @@ fn table(texts: &[&'static str]) -> Patterns<&'static str> {
     let mut table = Patterns::default();
     for text in texts {
         let pattern = Pattern::parse(text).expect("a pattern");
-        assert_eq!(table.insert(&pattern, *text, Cost::of_value(1, 1)), Ok(()), "{text}");
+        assert_eq!(table.insert(&pattern, *text, MatchCost::of_value(1, 1)), Ok(()), "{text}");
     }
     table
 }
@@ -64,7 +64,7 @@ fn the_same_paths_are_matched_once() {
     for (text, other) in [("/a/:y", "/a/:x"), ("//a/*", "/a/*"), ("/b/", "/b")] {
         let pattern = Pattern::parse(text).expect("a pattern");
         assert_eq!(
-            table.insert(&pattern, "again", Cost::of_value(1, 1)),
+            table.insert(&pattern, "again", MatchCost::of_value(1, 1)),
             Err(Refused::Taken(&other)),
             "{text}"
         );
@@ -86,7 +86,7 @@ fn what_matches_is_found() {
     let mut table = Patterns::default();
     for text in &texts {
         let pattern = Pattern::parse(text).expect("a pattern");
-        assert!(table.insert(&pattern, text.clone(), Cost::of_value(1, 1)).is_ok(), "{text}");
+        assert!(table.insert(&pattern, text.clone(), MatchCost::of_value(1, 1)).is_ok(), "{text}");
     }
     for path in ["", "a", "b", "c", "a/a", "a/b", "b/c", "c/a/a", "a/b/c", "b/b/b"] {
         let mut all = Vec::new();
@@ -174,14 +174,14 @@ fn a_file_has_the_patterns_of_all_its_names_once() {
 }
 
 /// The cost of a path: steps, and values.
-fn cost<T>(table: &Patterns<T>, names: Names<'_>, of: impl Fn(&T) -> Cost) -> Cost {
-    let mut cost = Cost::default();
+fn cost<T>(table: &Patterns<T>, names: Names<'_>, of: impl Fn(&T) -> MatchCost) -> MatchCost {
+    let mut cost = MatchCost::default();
     let mut walk = Walk::new(table, names);
     walk.run(&mut |value, _| {
         cost = cost.plus(of(value));
         false
     });
-    Cost { steps: walk.steps, ..cost }
+    MatchCost { steps: walk.steps, ..cost }
 }
 
 /// All paths of these segments, up to a length.
@@ -212,7 +212,7 @@ fn the_worst_path_of_a_table_at_its_limit_is_bounded() {
         let text: String = (0..12).map(part).collect();
         let text = if (number.count_ones()) > 8 { text.replace(":n1/", "a/") } else { text };
         let Ok(pattern) = Pattern::parse(&text) else { continue };
-        match table.insert(&pattern, number, Cost::of_value(1, 1)) {
+        match table.insert(&pattern, number, MatchCost::of_value(1, 1)) {
             Err(Refused::Full(why)) => {
                 assert_eq!(why, Full::Steps);
                 refused += 1;
@@ -223,8 +223,10 @@ fn the_worst_path_of_a_table_at_its_limit_is_bounded() {
     assert!(refused > 2_000, "{refused}");
     assert!(table.worst().steps <= STEPS_MAX);
     let worst = paths(&["a", "b"], 12).into_iter().map(|path| {
-        cost(&table, Names { path: path.as_bytes(), ..Names::default() }, |_| Cost::of_value(1, 1))
-            .steps
+        cost(&table, Names { path: path.as_bytes(), ..Names::default() }, |_| {
+            MatchCost::of_value(1, 1)
+        })
+        .steps
     });
     let worst = worst.max().expect("there are paths");
     assert!(worst > STEPS_MAX / 4 && worst <= table.worst().steps, "{worst}");
@@ -234,22 +236,22 @@ fn the_worst_path_of_a_table_at_its_limit_is_bounded() {
 fn a_refused_pattern_leaves_no_trace() {
     let mut table = Patterns::with_values_max(3, 100);
     let pattern = |text| Pattern::parse(text).expect("a pattern");
-    assert_eq!(table.insert(&pattern("/*"), 0, Cost::of_value(2, 50)), Ok(()));
-    assert_eq!(table.insert(&pattern("/a/b"), 1, Cost::of_value(1, 50)), Ok(()));
+    assert_eq!(table.insert(&pattern("/*"), 0, MatchCost::of_value(2, 50)), Ok(()));
+    assert_eq!(table.insert(&pattern("/a/b"), 1, MatchCost::of_value(1, 50)), Ok(()));
     let before = format!("{:?}", table.nodes);
     for (text, items, bytes) in
         [("/a/:x", 1, 0), ("/*.js", 2, 0), ("/a/b/*", 0, 1), ("/:x/:y", 1, 0)]
     {
-        let cost = Cost::of_value(items, bytes);
+        let cost = MatchCost::of_value(items, bytes);
         let refused = Err(Refused::Full(Full::Values));
         assert_eq!(table.insert(&pattern(text), 2, cost), refused, "{text}");
         assert_eq!(format!("{:?}", table.nodes), before, "{text}");
     }
-    assert_eq!(table.replace(&pattern("/*"), 3, Cost::of_value(3, 50)), Err(Full::Values));
+    assert_eq!(table.replace(&pattern("/*"), 3, MatchCost::of_value(3, 50)), Err(Full::Values));
     assert_eq!(table.get(&pattern("/*")), Some(&0));
-    assert_eq!(table.insert(&pattern("/c/b"), 2, Cost::of_value(1, 50)), Ok(()));
-    assert_eq!(table.insert(&pattern("/b/*"), 2, Cost::of_value(1, 0)), Ok(()));
-    assert_eq!(table.replace(&pattern("/b/*"), 3, Cost::of_value(0, 0)), Ok(()));
+    assert_eq!(table.insert(&pattern("/c/b"), 2, MatchCost::of_value(1, 50)), Ok(()));
+    assert_eq!(table.insert(&pattern("/b/*"), 2, MatchCost::of_value(1, 0)), Ok(()));
+    assert_eq!(table.replace(&pattern("/b/*"), 3, MatchCost::of_value(0, 0)), Ok(()));
     assert_eq!(table.get(&pattern("//b/*")), Some(&3));
 }
 
@@ -269,7 +271,7 @@ fn no_path_costs_more_than_the_bound() {
             let text: String = (0..=draw(4)).map(|_| parts[draw(parts.len())]).collect();
             let Ok(pattern) = Pattern::parse(&text) else { continue };
             let items = u32::try_from(draw(4)).expect("a small number");
-            let cost = Cost::of_value(items, items * 7);
+            let cost = MatchCost::of_value(items, items * 7);
             let _ = table.insert(&pattern, cost, cost);
         }
         let worst = table.worst();

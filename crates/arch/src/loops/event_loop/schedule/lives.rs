@@ -14,7 +14,7 @@ use crate::{
         FileCx,
         perform::{Below, SendBy},
     },
-    loops::fibers::{self, FiberRules, Fibered, Hands, Peers, State, Task, run_task},
+    loops::fibers::{self, FiberRules, FiberTask, Fibered, Hands, Peers, State, run_task},
     testing::dice::Dice,
 };
 use regatta_metrics::{Arena, Tally};
@@ -98,7 +98,7 @@ impl Helpers<'_> {
     /// Finishes some tasks, and one at least if the scheduler sleeps.
     fn act(&mut self, sleeps: bool) {
         let Self { hands, dice, by, tally, .. } = self;
-        let mut tasks: Vec<Task> = std::iter::from_fn(|| hands.begin(*tally)).collect();
+        let mut tasks: Vec<FiberTask> = std::iter::from_fn(|| hands.begin(*tally)).collect();
         let (mut left, mut must) = (Vec::new(), sleeps);
         while let Some(task) = dice.take(&mut tasks) {
             // A helper whose peer takes nothing is not done for a while.
@@ -116,8 +116,8 @@ impl Helpers<'_> {
 }
 
 /// True if a helper would wait for the peer.
-fn waits(task: &Task) -> bool {
-    let Task::Send { passed, .. } = task else { return false };
+fn waits(task: &FiberTask) -> bool {
+    let FiberTask::Send { passed, .. } = task else { return false };
     !ready_now(passed.socket().as_fd(), Interest::WRITE).unwrap().writable
 }
 

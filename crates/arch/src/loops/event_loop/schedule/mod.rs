@@ -19,13 +19,13 @@ pub(crate) use world::Sums;
 
 use super::{
     EventLoop,
-    cohort::{Order, Visits},
+    cohort::{CohortOrder, Visits},
 };
 use crate::{
     cache::shared_cache::{CacheRegion, Locking, SharedCache},
     conn::{
         accept::{AcceptRules, Acceptor, Neighbour, WhenFull},
-        step::{Leaves, Rules, seen},
+        step::{Leaves, TurnRules, seen},
         worker::{Surroundings, Worker},
     },
     disk::at_once::{Disk, InlineDisk},
@@ -265,7 +265,7 @@ const STAGES_STREAM: u64 = 0x7374_6167_6573;
 const STRATEGIES: u64 = NAMED.len() as u64 + 1;
 
 /// The strategy of a seed, with limits that the dice choose.
-fn strategy(seed: u64, dice: &mut Dice) -> (AcceptRules, Rules) {
+fn strategy(seed: u64, dice: &mut Dice) -> (AcceptRules, TurnRules) {
     let mut of_events = Dice::new(seed ^ EVENTS_STREAM);
     let any = (u32::try_from(dice.below(4)).unwrap(), [(); 4].map(|()| dice.once_in(2)));
     let named = usize::try_from(seed % STRATEGIES).ok().and_then(|at| NAMED.get(at));
@@ -280,7 +280,7 @@ fn strategy(seed: u64, dice: &mut Dice) -> (AcceptRules, Rules) {
         mode: Mode::Nonblocking,
         exclusive: false,
     };
-    let turns = Rules {
+    let turns = TurnRules {
         bytes_max: [4 << 10, 2 << 20][dice.below(2)],
         ops_max: [2, 5, 64][dice.below(3)],
         full_read,
@@ -320,7 +320,7 @@ struct Scene<'s, 'a> {
     /// Each loop has its own listeners.
     copies: bool,
     accepts: AcceptRules,
-    turns: Rules,
+    turns: TurnRules,
     crew: Option<(Crew, CacheRegion)>,
     stage: &'s Stage<'a>,
     case: Case,
@@ -499,7 +499,8 @@ impl Scene<'_, '_> {
         let mut event_loop = EventLoop::new(poller, worker, self.turns, &mut *disk);
         if self.case.cohort {
             let mut dice = Dice::new(self.seed ^ STAGES_STREAM);
-            let order = [Order::Forward, Order::Backward, Order::Wave][dice.below(3)];
+            let order =
+                [CohortOrder::Forward, CohortOrder::Backward, CohortOrder::Wave][dice.below(3)];
             event_loop = event_loop.by_stages(Visits { order, most: dice.below(3) });
         }
         event_loop.run().unwrap();

@@ -7,19 +7,19 @@ use super::{
 use crate::{
     conn::{
         accept::{AcceptRules, Acceptor},
-        step::{Io, Leaves, Rules},
+        step::{Io, Leaves, TurnRules},
         worker::{Surroundings, Worker},
     },
     disk::at_once::InlineDisk,
     drive::perform::Below,
     loops::{
         line::{
-            self, Line, Routes, Spread, Station,
+            self, Routes, Spread, StageLine, Station,
             gate::{Gate, GateRules},
-            poll::{Does, Gated, Stage, Takes},
+            poll::{Does, Gated, PollStage, Takes},
             threads::{BatchSize, Extras, StageThread, Work},
         },
-        queue::Queue,
+        queue::Fifo,
     },
     testing::dice::Dice,
 };
@@ -143,7 +143,7 @@ const OPEN: GateRules = GateRules {
 };
 
 /// A stage, which is one side of the gate where the pipeline has one.
-fn gated<'a>(stage: Stage<'a>, shape: Shape, at: usize, gate: &'a Gate) -> Stage<'a> {
+fn gated<'a>(stage: PollStage<'a>, shape: Shape, at: usize, gate: &'a Gate) -> PollStage<'a> {
     match (shape, at) {
         (Shape::Staged, 0) => stage.gated(Gated::In(gate, 1)),
         (Shape::Staged, 3) => stage.gated(Gated::Out(gate, None)),
@@ -356,7 +356,7 @@ pub(super) fn run<'s, P: Poller>(
     seed: u64,
     shape: Shape,
     poller: P,
-    (acceptor, rules, below): (Acceptor<'s>, Rules, Below<'s>),
+    (acceptor, rules, below): (Acceptor<'s>, TurnRules, Below<'s>),
     around: &dyn Fn(&'s Scratch<StaticFile>) -> Surroundings<'s>,
     scratches: &'s [Scratch<StaticFile>],
 ) {
@@ -366,12 +366,12 @@ pub(super) fn run<'s, P: Poller>(
     let stations = plans.iter().map(|plan| match plan.threads {
         0 => Station::merged(plan.name, tally).unwrap(),
         _ => {
-            let queues = (0..=dice.below(plan.threads)).map(|_| Queue::new(ROOM)).collect();
+            let queues = (0..=dice.below(plan.threads)).map(|_| Fifo::new(ROOM)).collect();
             let spreads = [Spread::Part, Spread::Turns, Spread::Equal];
             Station::queued(plan.name, queues, spreads[dice.below(3)], tally)
         }
     });
-    let line: Line<'_> = Line::new(stations.collect(), 1).unwrap();
+    let line: StageLine<'_> = StageLine::new(stations.collect(), 1).unwrap();
     let gate = Gate::new(OPEN, None, 0);
     let hub = RefCell::new(Hub::new(poller, plans.len() + 1));
     let part = |unit| Part { hub: &hub, unit };
@@ -384,7 +384,7 @@ pub(super) fn run<'s, P: Poller>(
         Worker::new(acceptor, around(&scratches[at % scratches.len()]))
     };
     for (at, plan) in plans.iter().enumerate() {
-        let turns = Rules {
+        let turns = TurnRules {
             leaves: plan.leaves,
             eager_write: rules.eager_write && !plan.told,
             edge: false,
@@ -397,7 +397,8 @@ pub(super) fn run<'s, P: Poller>(
                 let takes = Takes::Station(at);
                 let does = Does { takes, routes: plan.routes, hears: false, barrier: None };
                 let stage = EventLoop::new(part(at + 1), fed(at), turns, disk);
-                let mut stage = stage.at_stage(gated(Stage::new(&line, does), shape, at, &gate));
+                let mut stage =
+                    stage.at_stage(gated(PollStage::new(&line, does), shape, at, &gate));
                 stage.watch_own().unwrap();
                 others.borrow_mut().push(Unit::Loop(Box::new(stage), at + 1));
                 continue;
@@ -415,7 +416,7 @@ pub(super) fn run<'s, P: Poller>(
     let poller = First { part: part(0), others: &others, dice };
     let worker = Worker::new(acceptor, around(&scratches[0]));
     let accept = EventLoop::new(poller, worker, rules, first);
-    accept.at_stage(Stage::new(&line, does)).run().unwrap();
+    accept.at_stage(PollStage::new(&line, does)).run().unwrap();
     // The line is closed: each ends with its next round.
     let mut events = Vec::new();
     others.borrow_mut().retain_mut(|unit| unit.round(&hub, &mut events).is_some());
