@@ -3,6 +3,7 @@
 mod arrows;
 mod circles;
 mod documents;
+mod names;
 mod no_std;
 mod plain;
 mod reach;
@@ -81,6 +82,7 @@ pub(crate) fn check(root: &Path) -> Vec<Violation> {
     found.extend(reach::check(root, &sources));
     found.extend(circles::check(&sources));
     found.extend(documents::check(root, &sources));
+    found.extend(names::check(&sources));
     found.extend(words::check(root, &sources));
     found.extend(plain::check(root, &sources, &pages));
     found.sort();
