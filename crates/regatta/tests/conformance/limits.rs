@@ -15,7 +15,7 @@ fn refused(server: &Server, bytes: &str, status: u16) {
     client.finish();
 }
 
-/// Fails unless a client gets this answer and may go on.
+/// Fails unless a client gets this answer and may continue.
 fn answered(server: &Server, bytes: &str, status: u16) {
     let mut client = server.asked(bytes);
     client.answer("GET").expect(status);

@@ -16,12 +16,12 @@ use crate::{
         AdminProcess, ClientWords, FORMAT, Handover, HandoverError, Listener, OldChild,
         OldGeneration, OpenSocketFile,
     },
-    heartbeat::{Role, Watched, is_recent},
-    log::{AccessLog, Destination, ErrorLog},
+    heartbeat::{Role, Watched},
+    log::{AccessLog, ErrorLog, LogDestination},
     messages,
     notify::{Manager, Message},
     root::RootWatch,
-    succession::{Act, Earlier, Event, Kind, Outcome, Succession, Verdict},
+    succession::{Act, Earlier, Kind, Outcome, Succession, SuccessionEvent, TrialVerdict},
     supervise::AGAIN_MS_MIN,
 };
 use regatta_metrics::{Arena, Control, Counter, Totals};
@@ -155,7 +155,7 @@ impl Generations {
         sources: &Sources<'_>,
         inherit: Option<RawFd>,
     ) -> Result<(Self, Option<PipeWriter>), Failure> {
-        let errors = ErrorLog::open(Destination::Stderr, None, None)
+        let errors = ErrorLog::open(LogDestination::Stderr, None, None)
             .map_err(|fault| Failure::Work(fault.to_string()))?;
         let handover = match inherit {
             Some(raw) => Some(Handover::read(take(raw)?)?),
@@ -311,12 +311,10 @@ impl Generations {
     }
 
     pub(super) fn find_manager(&mut self) {
-        match Manager::of_environment() {
-            Ok(manager) => self.manager = manager,
-            Err(error) => {
-                let what = format_args!("the service manager is told nothing: {error}");
-                self.note(messages::MANAGER_NOT_TOLD, what);
-            }
+        let told = Manager::of_environment().map(|manager| self.manager = manager);
+        if let Err(error) = told {
+            let what = format_args!("the service manager is told nothing: {error}");
+            self.note(messages::MANAGER_NOT_TOLD, what);
         }
     }
 
@@ -328,8 +326,7 @@ impl Generations {
 
     /// True if a worker of an earlier image has had a heartbeat recently.
     pub(super) fn old_answer(&self, now: Tick) -> bool {
-        let heartbeats = self.old.iter().filter_map(|old| old.arena.heartbeat_ms());
-        heartbeats.max().is_some_and(|ms| is_recent(ms, now))
+        self.old.iter().any(|old| old.answers(now))
     }
 
     /// True if workers of this image serve.
@@ -452,7 +449,12 @@ impl Generations {
     }
 
     /// Handles an event: does what is possible here, and returns the rest.
-    pub(super) fn on(&mut self, event: Event, own: &Own<'_>, poller: &mut Poll) -> Vec<Act> {
+    pub(super) fn on(
+        &mut self,
+        event: SuccessionEvent,
+        own: &Own<'_>,
+        poller: &mut Poll,
+    ) -> Vec<Act> {
         let (mut rest, mut events) = (Vec::new(), vec![event]);
         while let Some(event) = events.pop() {
             let acts = self.succession.on(event, clock::now().tick);
@@ -466,7 +468,7 @@ impl Generations {
                         self.tell(Message::Reloading { monotonic_us: clock::nanos() / 1_000 });
                         if let Err(error) = self.start_trial(kind, own, poller) {
                             self.fail(kind, &error);
-                            events.push(Event::TrialEnded(Verdict::Died));
+                            events.push(SuccessionEvent::TrialEnded(TrialVerdict::Died));
                         }
                     }
                     Act::KillTrial => {
@@ -475,7 +477,7 @@ impl Generations {
                     Act::Exec(kind) => {
                         let error = self.execute(kind, own);
                         self.fail(kind, &error);
-                        events.push(Event::ExecFailed);
+                        events.push(SuccessionEvent::ExecFailed);
                     }
                     Act::Report(outcome) => self.report(outcome),
                     Act::GiveUp => self.gave_up = true,
@@ -518,7 +520,7 @@ impl Generations {
                     format_args!("reload: generation {} serves", self.number),
                 );
             }
-            Outcome::Refused(Verdict::Late) => {
+            Outcome::Refused(TrialVerdict::Late) => {
                 "it took too long to try, and was killed: a file or a directory does not answer"
             }
             Outcome::Refused(_) => "it was refused",
@@ -568,7 +570,11 @@ impl Generations {
     }
 
     /// Reaps a child of an old generation. Returns [`Event::OldGone`] after the last.
-    pub(super) fn reap(&mut self, key: u64, poller: &mut Poll) -> io::Result<Option<Event>> {
+    pub(super) fn reap(
+        &mut self,
+        key: u64,
+        poller: &mut Poll,
+    ) -> io::Result<Option<SuccessionEvent>> {
         let (number, place) = ((key & !OLD) / PLACES, key % PLACES);
         let Some(old) = self.old.iter_mut().find(|old| old.number == number) else {
             return Ok(None);
@@ -594,7 +600,7 @@ impl Generations {
             self.errors
                 .note(messages::GENERATION_GONE, format_args!("generation {number} is gone"));
         }
-        Ok(gone.then_some(Event::OldGone(number)))
+        Ok(gone.then_some(SuccessionEvent::OldGone(number)))
     }
 
     /// Forgets the generations that are gone, but not their counts.

@@ -1,6 +1,9 @@
 //! Workers of an earlier image of the master: they serve until they are told to leave.
 use super::{Child, KEEPER_LEAVE_MS_MAX, LEAVE_MS_MAX, image::take, signal};
-use crate::handover::{HandoverError, OldChild, OldGeneration};
+use crate::{
+    handover::{HandoverError, OldChild, OldGeneration},
+    heartbeat::is_recent,
+};
 use regatta_metrics::{OldArena, Phase};
 use regatta_op::Tick;
 use regatta_sys::{Bell, shm::SharedWords};
@@ -114,5 +117,10 @@ impl Old {
         self.drains_until = Some(until);
         self.kill_at = until.after(leave_ms_max);
         self.bells.iter().for_each(Bell::ring);
+    }
+
+    /// True if a worker has had a heartbeat recently.
+    pub(super) fn answers(&self, now: Tick) -> bool {
+        self.arena.heartbeat_ms().is_some_and(|ms| is_recent(ms, now))
     }
 }
