@@ -1,7 +1,6 @@
 //! Controllers of stages against recorded traces, one for each controller and each fault of
 //! Sandstorm, and in closed loops in virtual time.
 #![allow(
-    clippy::unwrap_used,
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "a test fails by panicking"

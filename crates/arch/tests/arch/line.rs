@@ -1,5 +1,4 @@
 //! Pipelines over real sockets and files: connections travel through stages of pollers and threads.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 use regatta_arch::{
     cache::thread_cache::ThreadCache,
     conn::{
@@ -24,7 +23,7 @@ use regatta_op::OpKind;
 use regatta_origin::{ClearHttp1, Deadlines, NoLog, Scratch, Site};
 use regatta_sys::{
     Bell, OpenRules, Root,
-    alloc_count::{Counting, allocations},
+    alloc_count::allocations,
     clock,
     socket::{ListenSpec, Mode, listen, local_addr},
     wait::{Epoll, Poller, Select, Trigger},
@@ -39,9 +38,6 @@ use std::{
     thread,
     time::Duration,
 };
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
 
 /// Time that the machine may take for anything.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -2,8 +2,6 @@
 //! deadlines, drain, counters and whole lines in the log, and start threads when due. A pool of
 //! threads serves a protocol with several operations out at once. A process that is one such thread
 //! ends while others continue.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use regatta_arch::{
     Driver, Env, Share, WorkError,
     architectures::{hybrid, mp, mt::DRIVER},

@@ -1,7 +1,5 @@
 //! Event loop, or scheduler of user threads, over real sockets and files, in the test's thread.
 //! Tests the bytes that it takes from a peer, and the number of its allocations.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use regatta_arch::{
     WorkerLog,
     conn::{
@@ -28,7 +26,7 @@ use regatta_op::{Now, OpenReq, Outbox, ReadReq, Ticket};
 use regatta_origin::{ClearHttp1, LocalCache, Log, NoLog, Record, Scratch, Site};
 use regatta_sys::{
     Bell, OpenResult, OpenRules, Root, StaticFile,
-    alloc_count::{Counting, allocations},
+    alloc_count::allocations,
     fiber::{self, Guard, Stacks},
     socket::{ListenSpec, Mode, listen, local_addr, segments_received},
     wait::{Epoll, Event, Interest, Poll, Poller, Select, Trigger},
@@ -51,9 +49,6 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
 
 /// Time that the machine may take for anything.
 const PATIENCE: Duration = Duration::from_secs(60);

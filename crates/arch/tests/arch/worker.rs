@@ -1,6 +1,5 @@
 //! A worker without an event loop, with a driver written here. The driver visits all connections,
 //! performs their operations at once, and retries those that would wait.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 use regatta_arch::{
     cache::thread_cache::ThreadCache,
     conn::{
@@ -32,14 +31,9 @@ use std::{
     time::Duration,
 };
 
-#[global_allocator]
-static COUNTING: alloc_count::Counting = alloc_count::Counting;
-
-#[path = "../src/testing/dice.rs"]
+#[path = "../../src/testing/dice.rs"]
 mod dice;
-#[path = "worker/exclusive.rs"]
 mod exclusive;
-#[path = "worker/passing.rs"]
 mod passing;
 
 /// Time that the machine may take for anything.
