@@ -1,6 +1,4 @@
 //! Listeners that share a port, and those that wake one process only.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use regatta_sys::{
     affinity,
     socket::{

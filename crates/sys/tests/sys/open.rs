@@ -1,6 +1,4 @@
 //! Opening below a root, in a tree with everything that a root should not have.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use regatta_op::{Coding, Codings, Fault, File, OpenFault, OpenReq, Opened, ReadReq};
 use regatta_sys::{OpenRules, Root, StaticFile, open_below, open_cached, read_range};
 use regatta_testkit::folder::Folder;

@@ -1,8 +1,5 @@
 //! Bytes over real connections: the content of the outbox arrives, one call at a time.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-#[path = "../../../xtask/skips.rs"]
-mod skips;
-
+use crate::skips::skip;
 use regatta_op::{Codings, Fault, File, OpenReq, Opened, Outbox, Segment};
 use regatta_sys::{
     OpenRules, Root, SEND_SLICES_MAX, SendCall, StaticFile, fault, open_below, recv, recv_now,
@@ -147,7 +144,7 @@ fn ipv6_takes_ipv4_only_if_told_to() {
     // The mapped loopback address: like a wildcard address, but for this machine only.
     let mut spec = ListenSpec::new((Ipv4Addr::LOCALHOST.to_ipv6_mapped(), 0).into());
     spec.dual_stack = true;
-    let Ok(listener) = listen(&spec) else { return skips::skip("needs IPv6") };
+    let Ok(listener) = listen(&spec) else { return skip("needs IPv6") };
     let port = local_addr(listener.as_fd()).unwrap().port();
     let client = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
     let (_fd, peer) = accept_soon(&listener, Mode::Nonblocking);

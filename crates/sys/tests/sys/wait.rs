@@ -1,5 +1,4 @@
 //! A common set of expectations for all wait mechanisms.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 use regatta_sys::{
     Bell, limits,
     wait::{Epoll, Event, Interest, Poll, Poller, Select, Trigger},
