@@ -1,7 +1,5 @@
 //! The four commands from end to end: what they print, what they leave, and that the same seed
 //! leaves the same bytes.
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
-
 use regatta_load::workload::cli::{
     self, FromDirOptions, FromLogOptions, InspectOptions, NewOptions, What,
 };

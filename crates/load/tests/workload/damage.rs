@@ -1,7 +1,5 @@
 //! Damaged input of every kind is refused or counted, never a panic: lists, logs and manifests
 //! come from other programs and other people.
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
-
 use regatta_load::workload::fault::unwatched;
 use regatta_load::workload::files::FileSet;
 use regatta_load::workload::popularity::{Purpose, between, stream};
