@@ -3,6 +3,8 @@
 //!
 //! The condition variables know no time. A thread whose wake-up is lost sleeps forever, and the
 //! model reports that it is stuck, whatever would have ended the wait later.
+//!
+//! A program of its own: the server's sources expect `sync` at the root of their crate.
 #[path = "../src/loops"]
 mod loops {
     #[expect(dead_code, unreachable_pub, reason = "it is the server's, which asks for more")]

@@ -1,4 +1,6 @@
 //! `from-log` on half a million lines that exist only while they are read, in bounded memory.
+//!
+//! A program of its own: it reads the most memory that its process ever had.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use regatta_load::workload::fault::unwatched;

@@ -1,4 +1,6 @@
 //! A hit allocates nothing: counted.
+//!
+//! A program of its own: the tables of `origin` run on the allocator that programs have.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 use regatta_http::pattern::Pattern;

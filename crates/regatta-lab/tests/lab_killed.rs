@@ -1,5 +1,7 @@
 //! A lab killed at any moment of a run in an environment leaves nothing, and its run continues:
 //! SIGKILL, SIGINT and SIGTERM at 20 moments.
+//!
+//! A program of its own: it compares settings of the machine, which other runs change too.
 #![expect(clippy::unwrap_used, reason = "what a test needs and does not get fails it")]
 
 #[path = "../../../xtask/skips.rs"]

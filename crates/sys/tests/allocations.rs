@@ -1,4 +1,6 @@
 //! Work on every request allocates nothing.
+//!
+//! A program of its own: the other tests run on the allocator that programs have.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use regatta_op::{Codings, OpenReq, Opened, Outbox, ReadReq, Segment};

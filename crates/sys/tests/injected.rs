@@ -1,4 +1,6 @@
 //! Under every fault that can be injected, each byte arrives once and in order.
+//!
+//! A program of its own: faults strike every thread of the process.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use regatta_op::{Codings, File, OpenReq, Opened, Outbox, ReadReq, Segment};

@@ -1,4 +1,6 @@
 //! The load generator against servers whose answers are known, because they are scripted here.
+//!
+//! A program of its own: it measures times, and tests of workloads keep all processors busy.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod laws;
