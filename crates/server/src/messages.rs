@@ -76,8 +76,8 @@ messages! {
             "Workers keep root's rights: an attacker in a worker would control the machine. Set \
              `--user`.";
         RIGHTS_GIVEN_UP "rights-given-up" Notice:
-            "The effect of `server.sandbox` on this kernel. If a protection is missing, see that \
-             option.";
+            "Rights that the workers no longer have (`server.sandbox`). A right that is not listed \
+             is one that this kernel cannot take away.";
         NOT_CONFINED "not-confined" Error:
             "The process does not serve: `server.sandbox = required` is not possible, or a sandbox \
              rule fails. Do what the line says.";
@@ -296,7 +296,9 @@ messages! {
             "A fallback or a redirect with status 200 answers such paths with a file whose own \
              path lacks a security field. Set the field for that path too. The server serves.";
         FILE_PROTECTED "file-protected" Warning:
-            "The rule or option names a file that only some users may see.";
+            "The page is below a path that `[[auth]]` protects, and the option would send it to \
+             clients without a password. The server does not send it: name a page outside that \
+             path. The server serves.";
     }
 }
 

@@ -97,7 +97,7 @@ pub(super) fn trusted(said: &Said, problems: &mut Vec<Problem>) {
         names.iter().filter(|(_, names)| *names && said.settings.list(key).is_empty())
     {
         let problem =
-            said.problem(messages::NO_TRUSTED_PROXY, option, "nobody is trusted to name clients");
+            said.problem(messages::NO_TRUSTED_PROXY, option, "no peer is trusted to name clients");
         problems.push(problem.hint("list your proxies in server.trusted"));
     }
 }

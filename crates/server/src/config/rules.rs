@@ -391,7 +391,7 @@ fn named_elsewhere(said: &Said, rules: &Rules, warnings: &mut Vec<Problem>) -> V
         let place = guard(name).filter(|place| !name.is_empty() && Some(*place) != from)?;
         Some(format!("\"{name}\" is only for the users of the rule at {place}"))
     };
-    let hint = "nobody is asked for a password for a page that says that there is nothing";
+    let hint = "without it clients get a plain page; name a page that no [[auth]] rule protects";
     for key in ["content.fallback", "content.not_found"] {
         let found = hidden(said.settings.text(key), everywhere);
         warnings
@@ -409,7 +409,7 @@ fn named_elsewhere(said: &Said, rules: &Rules, warnings: &mut Vec<Problem>) -> V
     let page = |(_, name)| {
         let problem =
             said.problem(messages::FILE_PROTECTED, error_pages::KEY, &hidden(name, everywhere)?);
-        Some(problem.hint("errors are sent to anybody: name a file that no rule protects"))
+        Some(problem.hint("errors are sent to clients without a password: name a file that no rule protects"))
     };
     pages.into_iter().filter_map(page).collect()
 }
