@@ -10,7 +10,8 @@ pub(crate) fn counter(top: &Value, name: &str) -> u64 {
     value.and_then(Value::as_u64).unwrap_or_else(|| panic!("no counter {name} in {top}"))
 }
 
-/// Reads the counters until one has this value or patience ends.
+/// Reads the counters until one has this value, and fails if it never has.
+#[track_caller]
 pub(crate) fn read(server: &Server, name: &str, value: u64) -> Value {
     let mut top = server.top();
     eventually(PATIENCE, || {
@@ -19,6 +20,7 @@ pub(crate) fn read(server: &Server, name: &str, value: u64) -> Value {
         }
         counter(&top, name) == value
     });
+    assert_eq!(counter(&top, name), value, "{name}");
     top
 }
 

@@ -1,8 +1,7 @@
 //! Accept strategies of the select server of [H] §2.1, by their counters (systems.md §8.6).
 
-use crate::counters::{self, counter};
+use crate::counters::{counter, read};
 use crate::prelude::*;
-use serde_json::Value;
 
 /// A row of systems.md §2.1.
 #[derive(Clone, Copy)]
@@ -70,13 +69,6 @@ pub(crate) fn a_replica_looks_once() {
         }
         scope.spawn(|| look("shared-symped", &[], true));
     });
-}
-
-/// Reads the counters until one has this value, and fails if it never has.
-fn read(server: &Server, name: &str, value: u64) -> Value {
-    let top = counters::read(server, name, value);
-    assert_eq!(counter(&top, name), value, "{name}");
-    top
 }
 
 /// Connections that all wait before the server's first accept.

@@ -174,8 +174,7 @@ pub(crate) fn readers_go_on_when_no_writer_does(variant: &Variant) {
     let mut others = server.clients(5);
     send_all(&mut others, get("/small.txt"));
     let requests = (parts + others.len()) as u64;
-    let top = read(&server, "requests", requests);
-    assert_eq!(counter(&top, "requests"), requests, "all are read");
+    read(&server, "requests", requests);
     assert!(others[0].silent_for(Duration::from_millis(200)), "there is no writer");
     slow.into_iter().for_each(Client::abort);
     bodies_are(&mut others, b"small\n");
