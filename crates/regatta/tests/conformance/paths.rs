@@ -45,9 +45,7 @@ fn fresh_get(variant: &Variant, target: &str) -> Answer {
 pub(crate) fn bad_escapes(variant: &Variant) {
     let _running = serve(variant);
     for target in ["/%", "/%2", "/%zz", "/%2x", "/small%", "/a%u0041", "/%-1", "/% 20"] {
-        if !target.contains(' ') {
-            fresh_get(variant, target).expect(400);
-        }
+        fresh_get(variant, target).expect(400);
     }
     for target in ["/%00", "/small.txt%00", "/small.txt%00.html", "/%00/small.txt"] {
         fresh_get(variant, target).expect_one_of(&[400, 404]);
