@@ -1,6 +1,7 @@
 //! The access log: one true line for each request, which no client can forge.
 
 use crate::prelude::*;
+use crate::reload::succeed;
 use std::fs;
 use std::io::Read;
 use std::os::unix::net::UnixStream;
@@ -282,14 +283,25 @@ pub(crate) fn a_socket_that_nobody_reads_stops_nobody() {
     }
 }
 
+/// Requests after a reload that turns the log off appear neither there nor on standard error.
 pub(crate) fn nothing_is_logged_when_off(variant: &Variant) {
     let site = Site::new();
-    let log = site.beside("access.log");
-    let server = Launch::new(variant, common()).start();
-    server.connect().get("/small.txt").expect(200);
+    let (log, config) = (site.beside("access.log"), site.beside("regatta.toml"));
+    let write = |access: &str| {
+        fs::write(&config, format!("[log]\naccess = {access:?}\n")).expect("a file");
+    };
+    write(log.to_str().expect("our paths are text"));
+    let server = Launch::new(variant, common()).config(&config).start();
+    server.connect().get("/small.txt?before").expect(200);
+    write("off");
+    succeed(&server, "reload");
+    server.connect().get("/small.txt?after").expect(200);
+    // The thread that reads its messages may lag behind.
     std::thread::sleep(Duration::from_millis(50));
-    assert!(!log.exists());
-    assert!(!server.stderr().contains("/small.txt"), "{}", server.stderr());
+    let said = server.stderr();
+    assert!(!said.contains("/small.txt"), "{said}");
+    let lines = lines(server, &log, 1);
+    assert!(lines[0].contains("/small.txt?before"), "{lines:?}");
 }
 
 pub(crate) fn lines_stay_whole(variant: &Variant) {

@@ -63,7 +63,7 @@ fn under(address: SocketAddr, change: impl FnOnce()) {
 }
 
 /// Asks for another generation, and waits until all processes of the earlier one have ended.
-fn succeed(server: &Server, command: &str) {
+pub(crate) fn succeed(server: &Server, command: &str) {
     let before = children(server.pid());
     let said = server.asks(command);
     assert_eq!(said.code, Some(0), "{said:?}");
