@@ -141,7 +141,7 @@ pub(crate) fn the_admin_process_is_confined_as_workers_are() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let (socket, log) = (folder.path("admin"), folder.path("error.log"));
-    let mut command = Command::new(PROGRAM);
+    let mut command = Command::new(program());
     command
         .args(["serve", &folder.path("www"), "--listen", "127.0.0.1:0", "--architecture", "sped"])
         .args(["--set", &format!("admin.listen=unix:{socket}"), "--set", "server.sandbox=required"])
@@ -318,7 +318,7 @@ pub(crate) fn the_service_manager_hears_of_start_life_reloads_and_end() {
         let count = manager.recv(&mut bytes).unwrap();
         text(&bytes[..count]).to_owned()
     };
-    let mut command = Command::new(PROGRAM);
+    let mut command = Command::new(program());
     command
         .args(["serve", &folder.path("www"), "--listen", "127.0.0.1:0", "--architecture", "sped"])
         .env("NOTIFY_SOCKET", folder.path("notify"))

@@ -206,7 +206,7 @@ pub(crate) fn a_trial_that_is_stopped_or_killed_refuses_the_reload() {
 pub(crate) fn what_a_trial_starts_ends_with_it() {
     let folder = Folder::new();
     let (program, mark) = (folder.path("regatta"), folder.path("mark"));
-    executables::copy(Path::new(super::PROGRAM), Path::new(&program));
+    executables::copy(&super::program(), Path::new(&program));
     let www = folder.path("www");
     let serve = ["serve", &www, "--listen", "127.0.0.1:0", "--architecture", "sped"];
     let server = Server::of(&program, 1, &serve);

@@ -20,7 +20,8 @@ const GIVE_TWO: &str = "LISTEN_FDS=2 LISTEN_PID=$$ LISTEN_FDNAMES=one:other exec
 fn start(folder: &Folder, given: Vec<OwnedFd>, addresses: usize, arguments: &[&str]) -> Server {
     let mut command = Command::new("sh");
     command.args(["-c", if given.len() == 1 { GIVE_ONE } else { GIVE_TWO }]);
-    command.arg(folder.path("said")).args([PROGRAM, "serve", &folder.path("www")]).args(arguments);
+    command.arg(folder.path("said")).arg(program());
+    command.args(["serve", &folder.path("www")]).args(arguments);
     command.stderr(Stdio::null());
     let mut given = given.into_iter();
     command.stdin(given.next().unwrap());
@@ -244,7 +245,9 @@ pub(crate) fn systemd_gives_a_socket_when_a_client_comes() {
     let path = folder.path("socket");
     let said = fs::File::create(folder.path("said")).unwrap();
     let child = Command::new(activate)
-        .args(["--listen", &path, "--fdname", "site", PROGRAM, "serve", &folder.path("www")])
+        .args(["--listen", &path, "--fdname", "site"])
+        .arg(program())
+        .args(["serve", &folder.path("www")])
         .args(["--architecture", "sped"])
         .stdin(Stdio::null())
         .stdout(Stdio::null())

@@ -7,12 +7,13 @@ mod given;
 mod sockets;
 
 use crate::folder;
-use crate::harness::{Said, children, run};
+use crate::harness::{Said, children, program, run};
 use crate::runner::{Tests, cases};
 use crate::skips::skip;
 use regatta_sys::{Resident, StaticFile, by_mincore};
 use rustix::fs::{Advice, fadvise};
 use std::{
+    ffi::OsStr,
     fs,
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpStream},
@@ -22,8 +23,6 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-
-const PROGRAM: &str = env!("CARGO_BIN_EXE_regatta");
 
 /// Longer than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -81,10 +80,10 @@ struct Server {
 
 impl Server {
     fn start(addresses: usize, arguments: &[&str]) -> Self {
-        Self::of(PROGRAM, addresses, arguments)
+        Self::of(program(), addresses, arguments)
     }
 
-    fn of(program: &str, addresses: usize, arguments: &[&str]) -> Self {
+    fn of(program: impl AsRef<OsStr>, addresses: usize, arguments: &[&str]) -> Self {
         Self::spawn(Command::new(program).args(arguments), addresses)
     }
 
@@ -287,7 +286,8 @@ pub(crate) fn a_second_signal_or_a_quit_ends_at_once() {
 /// The parent may ignore the signals of its children, and that setting is inherited.
 pub(crate) fn it_hears_of_its_workers_whatever_started_it() {
     let folder = Folder::new();
-    let served = format!("trap '' CHLD; exec {PROGRAM} serve {}", folder.path("www"));
+    let (program, root) = (program(), folder.path("www"));
+    let served = format!("trap '' CHLD; exec {} serve {root}", program.display());
     let line = format!("{served} --listen 127.0.0.1:0 --architecture sped");
     let server = Server::of("sh", 1, &["-c", &line]);
     let worker = server.worker();
@@ -452,7 +452,7 @@ pub(crate) fn a_hostile_folder_of_logs_gains_nothing() {
 pub(crate) fn top_of_root_counts_the_servers_of_other_users() {
     let folder = Folder::new();
     let args = ["serve", &folder.path("www"), "--listen", "127.0.0.1:0"];
-    let Ok(mut child) = Command::new(PROGRAM)
+    let Ok(mut child) = Command::new(program())
         .args(args)
         .uid(65_534)
         .stdout(Stdio::piped())
