@@ -367,8 +367,7 @@ pub(crate) fn a_simulated_disk_is_told_and_waited_for_by_who_may_know() {
         skip("needs a file system that lets go of its files");
     }
     assert!(!forgets || start.elapsed() >= Duration::from_millis(300), "{:?}", start.elapsed());
-    server.signal("TERM");
-    let (_, said, _) = server.end();
+    let said = server.ends("TERM");
     if ours.contains("\nUid:\t0\t") {
         assert!(said.contains("warning[serves-as-root]: serving as root: "), "{said}");
     }
@@ -439,8 +438,7 @@ pub(crate) fn a_hostile_folder_of_logs_gains_nothing() {
     thread::sleep(Duration::from_millis(200));
     signal(server.worker(), "KILL");
     let _ = server.get();
-    server.signal("TERM");
-    let (_, said, _) = server.end();
+    let said = server.ends("TERM");
     let expect =
         format!("still logging to the old file: log.access: cannot open {log} for appending: ");
     assert!(said.contains(&expect), "{said}");
