@@ -104,7 +104,8 @@ pub(crate) fn ends_with(code: i32, args: &[&str]) -> Said {
     said
 }
 
-fn collect(mut from: impl Read + Send + 'static) -> Receiver<String> {
+/// Reads to the end in another thread, and sends the text.
+pub(crate) fn collect(mut from: impl Read + Send + 'static) -> Receiver<String> {
     let (to, text) = channel();
     std::thread::spawn(move || {
         let mut bytes = Vec::new();

@@ -7,7 +7,7 @@ mod given;
 mod sockets;
 
 use crate::folder;
-use crate::harness::{Said, children, program, run};
+use crate::harness::{Said, children, collect, program, run};
 use crate::runner::{Tests, cases};
 use crate::skips::skip;
 use regatta_sys::{Resident, StaticFile, by_mincore};
@@ -161,10 +161,12 @@ impl Server {
     /// Waits for the end. Returns the exit code, the standard error, and the duration.
     fn end(mut self) -> (Option<i32>, String, Duration) {
         let start = Instant::now();
+        // Read meanwhile: a server that fills the pipe would wait.
+        let said = collect(self.child.stderr.take().unwrap());
         eventually("it does not end", || self.child.try_wait().unwrap().is_some());
-        let mut said = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        (self.child.wait().unwrap().code(), said, start.elapsed())
+        let took = start.elapsed();
+        let said = said.recv_timeout(PATIENCE).expect("its standard error ends");
+        (self.child.wait().unwrap().code(), said, took)
     }
 }
 
