@@ -333,12 +333,12 @@ pub(crate) fn workers_do_not_outlive_their_master() {
 }
 
 pub(crate) fn started_by_root_it_serves_as_nobody() {
-    let folder = Folder::new();
-    let server = Server::serve(&folder, &["--set", "limits.idle_ms_max=1s"]);
     let ours = fs::read_to_string("/proc/self/status").unwrap();
     if !ours.contains("\nUid:\t0\t") {
         return skip("needs root");
     }
+    let folder = Folder::new();
+    let server = Server::serve(&folder, &["--set", "limits.idle_ms_max=1s"]);
     assert!(server.get().ends_with("hello\n"));
     let status = fs::read_to_string(format!("/proc/{}/status", server.worker())).unwrap();
     let uid = status.lines().find(|line| line.starts_with("Uid:")).unwrap();
