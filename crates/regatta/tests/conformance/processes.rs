@@ -3,8 +3,10 @@
 use crate::counters::{counter, read};
 use crate::harness::started;
 use crate::prelude::*;
+use crate::skips::skip;
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::fs;
 use std::thread;
 
 /// Starts three processes; two to four are to be idle.
@@ -41,23 +43,45 @@ fn settles(server: &Server, busy: usize) {
 }
 
 /// Each check that finds too few idle starts twice as many processes as the one before. A process
-/// that does not accept for a whole second counts as idle: then the test retries.
+/// that has not accepted by the next check counts as idle, and then that check may start none: the
+/// test leaves out a machine where a process is so late.
 pub(crate) fn a_burst_starts_twice_as_many_each_second(variant: &Variant) {
-    const EXPECT: [usize; 5] = [3, 1, 2, 4, 6];
-    let found = (0..3).fold(Vec::<usize>::new(), |found, _| {
-        if found == EXPECT { found } else { started_at_once(variant) }
+    const LATE: Duration = Duration::from_millis(500);
+    let server = start(variant);
+    let mut clients = server.clients(12);
+    // Each client has its own process, in the order of their starts.
+    let answered = clients.iter_mut().map(|client| {
+        client.get("/small.txt").expect(200);
+        since_boot()
     });
-    assert_eq!(found, EXPECT, "at the third try");
+    let answered: Vec<Duration> = answered.collect();
+    let starts = starts(&server);
+    let late = answered.iter().zip(&starts).map(|(end, start)| end.saturating_sub(*start)).max();
+    if late.is_some_and(|late| late > LATE) {
+        return skip("needs a machine where a new process accepts within half a second");
+    }
+    soon(|| processes(&server) == [18, 16, 4]);
+    // Two of the last eight have retired, as they were too many.
+    assert_eq!(started_at_once(&server), [3, 1, 2, 4, 6]);
 }
 
-/// Processes of a burst that remain: the number started at the beginning, and at each check. Two of
-/// the last eight have retired, as they were too many.
-fn started_at_once(variant: &Variant) -> Vec<usize> {
-    let server = start(variant);
-    let _clients = server.busy_clients(12);
-    eventually(PATIENCE, || processes(&server) == [18, 16, 4]);
+/// Starts of all present processes, from the first on, as times since the machine's start.
+fn starts(server: &Server) -> Vec<Duration> {
     let mut starts: Vec<Duration> = server.workers().into_iter().filter_map(started).collect();
     starts.sort_unstable();
+    starts
+}
+
+/// Time since the machine's start.
+fn since_boot() -> Duration {
+    let text = fs::read_to_string("/proc/uptime").expect("Linux has it");
+    let seconds = text.split_whitespace().next().and_then(|word| word.parse().ok());
+    Duration::from_secs_f64(seconds.expect("a number of seconds"))
+}
+
+/// Present processes that were started at the beginning, and at each check.
+fn started_at_once(server: &Server) -> Vec<usize> {
+    let starts = starts(server);
     let mut groups = vec![1];
     for pair in starts.windows(2) {
         if pair[1] - pair[0] > Duration::from_millis(500) {
