@@ -463,6 +463,7 @@ fn read(file: &StaticFile, at: u64, most: u64, buffer: &mut Vec<u8>) -> squeue::
 mod tests {
     use super::*;
     use crate::folder::Folder;
+    use crate::skips::skip;
     use crate::wait::{Event, Interest, Poll, Poller};
     use regatta_op::Codings;
     use regatta_op::File;
@@ -510,7 +511,9 @@ mod tests {
     fn operations_complete_as_their_blocking_sisters() {
         let path = site();
         let root = Root::open(&path).unwrap().with(vec![Root::open(&path).unwrap()]);
-        let Ok(mut ring) = Ring::new(Some(root), OpenRules::default()) else { return };
+        let Ok(mut ring) = Ring::new(Some(root), OpenRules::default()) else {
+            return skip("needs io_uring");
+        };
         let Ok(Opened::File { file, siblings }) = open(&mut ring, "page.html") else { panic!() };
         assert_eq!(file.len(), 100_000);
         assert_eq!(siblings.each_ref().map(Option::is_some), [false, false, true]);
@@ -532,7 +535,9 @@ mod tests {
     fn a_cold_file_is_waited_for_and_a_warm_one_is_not() {
         let path = site();
         let root = Root::open(&path).unwrap();
-        let Ok(mut ring) = Ring::new(Some(root), OpenRules::default()) else { return };
+        let Ok(mut ring) = Ring::new(Some(root), OpenRules::default()) else {
+            return skip("needs io_uring");
+        };
         let Ok(Opened::File { file, .. }) = open(&mut ring, "page.html") else { panic!() };
         rustix::fs::fsync(&file).unwrap();
         let advice = rustix::fs::Advice::DontNeed;

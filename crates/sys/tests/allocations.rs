@@ -2,6 +2,8 @@
 //!
 //! A program of its own: the other tests run on the allocator that programs have.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#[path = "../../../xtask/skips.rs"]
+mod skips;
 
 use regatta_op::{Codings, OpenReq, Opened, Outbox, ReadReq, Segment};
 use regatta_sys::{
@@ -100,7 +102,9 @@ fn an_operation_of_the_ring_allocates_a_little() {
     let dir = Folder::new("ring");
     fs::write(dir.join("file"), "body".repeat(5000)).unwrap();
     let root = || Root::open(&dir).unwrap();
-    let Ok(mut ring) = Ring::new(Some(root()), OpenRules::default()) else { return };
+    let Ok(mut ring) = Ring::new(Some(root()), OpenRules::default()) else {
+        return skips::skip("needs io_uring");
+    };
     let req = |siblings| OpenReq { path: b"file"[..].into(), siblings };
     let mut done = Vec::with_capacity(8);
     // The kernel may continue an operation although all is in memory: wait for it.

@@ -370,6 +370,7 @@ mod tests {
             helpers::schedule::RandomHelpers,
         },
         loops::event_loop::schedule::{Case, Setting, check, check_frames, check_sealed, run_all},
+        skips::skip,
         testing::dice::{Dice, SEEDS},
     };
     use regatta_sys::{Bell, OpenRules, open_below, read_range};
@@ -384,7 +385,7 @@ mod tests {
             let arena = folder.arena();
             let root = &folder.root;
             let Ok(ring) = Ring::new(Some(root.try_clone().unwrap()), OpenRules::default()) else {
-                return;
+                return skip("needs io_uring");
             };
             let tally = Tally::Owned(arena.slot(0));
             let below = Below { root, rules: OpenRules::default() };
