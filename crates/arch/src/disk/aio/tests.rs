@@ -1,6 +1,6 @@
 //! All engines over one table of reads, and what is special of glibc's threads.
 use super::*;
-use crate::{drive::perform, testing::folder};
+use crate::{drive::perform, skips::skip, testing::folder};
 use regatta_op::{Codings, Fault, OpenReq, Opened};
 use regatta_sys::{OpenRules, Root, open_below};
 use regatta_testkit::waits::until;
@@ -48,7 +48,7 @@ impl Folder {
         StaticFile::adopt(file.into()).unwrap()
     }
 
-    /// Every engine that this machine has.
+    /// Every engine that this machine has. Reports those that it lacks.
     fn engines(&self) -> Vec<(&'static str, Box<dyn Aio>)> {
         let mut all: Vec<(&str, Box<dyn Aio>)> =
             vec![("threads", Box::new(AioThreads::new(LIMITS)))];
@@ -56,11 +56,17 @@ impl Folder {
         let has_ring = ring.completions().map(drop);
         match has_ring {
             Ok(()) => all.push(("ring", Box::new(ring))),
-            Err(error) => assert!(matches!(error, WorkError::UringForReads(_)), "{error}"),
+            Err(error) => {
+                assert!(matches!(error, WorkError::UringForReads(_)), "{error}");
+                skip("needs io_uring");
+            }
         }
         match AioKernel::new(LIMITS.requests_max) {
             Ok(kernel) => all.push(("kernel", Box::new(kernel))),
-            Err(error) => assert!(matches!(error, WorkError::KernelReads(..)), "{error}"),
+            Err(error) => {
+                assert!(matches!(error, WorkError::KernelReads(..)), "{error}");
+                skip("needs io_submit(2)");
+            }
         }
         all
     }
