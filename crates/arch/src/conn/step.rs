@@ -713,6 +713,12 @@ pub(crate) mod seen {
         pub(crate) static BOTH: Cell<u64> = const { Cell::new(0) };
     }
 
+    /// Forgets the turns of earlier tests in this thread.
+    pub(crate) fn reset() {
+        PENDING_MAX.with(|most| most.set(0));
+        BOTH.with(|turns| turns.set(0));
+    }
+
     /// The most operations that the disk had of a connection at once.
     pub(crate) fn pending_max() -> usize {
         PENDING_MAX.with(Cell::get)

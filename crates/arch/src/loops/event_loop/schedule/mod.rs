@@ -162,7 +162,9 @@ pub(crate) fn own_disk<'a>(setting: &Setting<'a>) -> Box<dyn Disk + 'a> {
 }
 
 /// Runs the schedules of a test: as many as its case says, or those of the seeds in the variable.
+/// The statistics of this thread's turns are those of these schedules.
 pub(crate) fn run_all(case: Case, make: &Make<'_>) -> Sums {
+    seen::reset();
     let folder = Folder::new();
     let books = case.shared.then(|| Books::new(case.loops));
     let mut sums = Sums::default();
