@@ -184,7 +184,7 @@ impl Rig {
         if server.has_ended() {
             return Err(TaskError::Ended(name.to_owned()));
         }
-        let bytes = server.pids().into_iter().filter_map(pss).sum();
+        let bytes = server.pids().into_iter().map(pss).sum::<Result<u64, TaskError>>()?;
         drop(held);
         Ok(bytes)
     }
@@ -289,13 +289,17 @@ fn open_files(pid: u32) -> usize {
 
 /// Proportional set size of a process, bytes, without the pages of files: the program's pages also
 /// belong to other processes that run it.
-fn pss(pid: u32) -> Option<u64> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
-    let part = |name: &str| -> Option<u64> {
-        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-        line.split_whitespace().next()?.parse().ok()
+fn pss(pid: u32) -> Result<u64, TaskError> {
+    let path = format!("/proc/{pid}/smaps_rollup");
+    let fault = TaskError::attempting("read", &path);
+    let text = std::fs::read_to_string(&path).map_err(&fault)?;
+    let part = |name: &str| -> Result<u64, TaskError> {
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        let number = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+        let missing = || std::io::Error::other(format!("no number follows {name}"));
+        number.ok_or_else(|| fault(missing()))
     };
-    Some((part("Pss_Anon:")? + part("Pss_Shmem:")?) * 1024)
+    Ok((part("Pss_Anon:")? + part("Pss_Shmem:")?) * 1024)
 }
 
 /// A line, and the share of the points' variance that it explains.
@@ -340,6 +344,14 @@ mod tests {
 
     #[test]
     fn our_own_memory_is_some() {
-        assert!(pss(std::process::id()).is_some_and(|bytes| bytes > 100_000));
+        let bytes = pss(std::process::id()).expect("we may read our own");
+        assert!(bytes > 100_000, "{bytes}");
+    }
+
+    #[test]
+    fn memory_that_cannot_be_read_is_an_error() {
+        // No process has this number.
+        let error = pss(u32::MAX).expect_err("there is none").to_string();
+        assert!(error.starts_with("cannot read /proc/4294967295/smaps_rollup: "), "{error}");
     }
 }
