@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output, Stdio};
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
@@ -90,9 +90,16 @@ fn must(command: &mut Command) -> Result<(), TaskError> {
     }
 }
 
-/// Output of a program, which must succeed.
+/// Output of a program, which must succeed. An error has the program's own reason.
 fn said(command: &mut Command) -> Result<String, TaskError> {
-    output_of(command).ok_or_else(|| TaskError::Command(format!("{command:?}")))
+    let output = command.stdin(Stdio::null()).output();
+    let fault = TaskError::attempting("run", command.get_program().display());
+    let Output { status, stdout, stderr } = output.map_err(fault)?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    if status.success() {
+        return Ok(text(&stdout));
+    }
+    Err(TaskError::Command(format!("{command:?} ({status}): {}", text(&stderr))))
 }
 
 fn read(path: &Path) -> Result<String, TaskError> {
@@ -265,7 +272,7 @@ fn image(folder: &Path, program: &Path, umoci: &Path) -> Result<(), TaskError> {
 
 #[cfg(test)]
 mod tests {
-    use super::{changelog, license, placeholder, read};
+    use super::{changelog, license, placeholder, read, said};
     use crate::command::{project_root, require};
     use crate::skips::skip;
     use std::process::Command;
@@ -282,6 +289,21 @@ mod tests {
         assert_eq!(license("X", "a\n\nb\n"), "\nLicense: X\n a\n .\n b\n");
         let log = changelog("Source: x\nMaintainer: A B <a@b.c>\n").expect("git or date is there");
         assert!(log.starts_with("regatta (") && log.contains("\n -- A B <a@b.c>  "), "{log}");
+    }
+
+    #[test]
+    fn a_missing_program_and_one_that_fails_differ() {
+        let error = said(&mut Command::new("regatta-no-such-program")).expect_err("it is missing");
+        let error = error.to_string();
+        assert!(error.starts_with("cannot run regatta-no-such-program: "), "{error}");
+        let mut fails = Command::new("sh");
+        let error = said(fails.args(["-c", "echo why >&2; exit 3"])).expect_err("it fails");
+        let error = error.to_string();
+        assert!(
+            error.starts_with("failed: ") && error.ends_with("(exit status: 3): why"),
+            "{error}"
+        );
+        assert_eq!(said(Command::new("echo").arg("text")).expect("it succeeds"), "text");
     }
 
     /// Otherwise the server would refuse the given socket.
