@@ -93,9 +93,13 @@ struct Arrow<'u> {
 struct Modules(BTreeMap<Path, File>);
 
 impl Modules {
+    /// Reads the sources of a crate. A `main.rs` next to `lib.rs` is a program that uses the
+    /// library from outside, as those in `bin` are.
     fn read(sources: &[&Source]) -> Self {
+        let is_library = sources.iter().any(|source| source.path.ends_with("/src/lib.rs"));
+        let is_program = |path: &str| is_library && path.ends_with("/src/main.rs");
         let mut files: BTreeMap<Path, File> = BTreeMap::new();
-        for source in sources {
+        for source in sources.iter().filter(|source| !is_program(&source.path)) {
             let Some(module) = module(&source.path) else { continue };
             let mut file = File { path: source.path.clone(), ..File::default() };
             file.read(source.tokens.clone(), &module);
@@ -546,6 +550,28 @@ mod tests {
             let text = text.replace("x::{y::Y, z}", "y::Y");
             assert_eq!(circles(&[y, ("x.rs", &text)]).len(), 1, "{text}");
         }
+    }
+
+    #[test]
+    fn a_program_next_to_the_library_hides_none_of_its_names() {
+        let files = [
+            ("lib.rs", "mod a; mod b; pub use a::A; pub use b::B;"),
+            ("a.rs", "use crate::B; pub struct A(B);"),
+            ("b.rs", "use crate::A; pub struct B(A);"),
+            ("main.rs", "use own::A; fn main() {}"),
+        ];
+        for files in [&files[..3], &files] {
+            let found = circles(files);
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert!(found[0].contains("`a` uses `B` of `b`"), "{found:?}");
+        }
+        // Without a library it is the root.
+        let alone = [
+            ("main.rs", "mod a; mod b; use a::A; pub(crate) use b::B;"),
+            ("a.rs", "use crate::B; pub struct A(B);"),
+            ("b.rs", "use crate::a::A; pub struct B(A);"),
+        ];
+        assert_eq!(circles(&alone).len(), 1);
     }
 
     #[test]
