@@ -121,7 +121,7 @@ pub(crate) fn a_killed_worker_is_replaced(variant: &Variant) {
 pub(crate) fn a_dying_worker_does_not_hold_up_the_end(variant: &Variant) {
     let mut server = start(variant);
     for _ in 0..5 {
-        eventually(PATIENCE, || !server.workers().is_empty());
+        soon(|| !server.workers().is_empty());
         server.workers().iter().for_each(|worker| kill(*worker, Signal::KILL));
         std::thread::sleep(Duration::from_millis(20));
     }
