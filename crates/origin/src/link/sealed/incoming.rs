@@ -1,0 +1,142 @@
+//! Bytes from the peer of a sealed connection: the handshake, and records for the protocol above.
+use super::{REPLY_BYTES_MAX, Sealed};
+use crate::{Cx, Link, Progress, Protocol, RECORD_BYTES_MAX, SealFault};
+use core::mem;
+use regatta_op::{CloseReason, Done, Fault, File, Now, Tick};
+
+impl<F: File> Sealed<F> {
+    pub(super) fn on_recv(&mut self, received: Result<&[u8], Fault>, now: Now, cx: &Cx<'_, F>) {
+        match received {
+            Ok([]) => self.ended = true,
+            Ok(bytes) => {
+                self.received += bytes.len() as u64;
+                if self.inbox.capacity() == 0 {
+                    self.inbox = cx.scratch.take_buffer();
+                }
+                self.inbox.drain(..mem::take(&mut self.inbox_at));
+                self.inbox.extend_from_slice(bytes);
+            }
+            Err(fault) => {
+                self.ended = true;
+                self.shut = true;
+                match &self.upper {
+                    Some(_) => self.supply(Err(fault), now, cx),
+                    None => self.fail(fault.into(), now, cx),
+                }
+            }
+        }
+    }
+
+    /// True if more may be opened: all answers have been sent, or nearly.
+    pub(super) fn may_open(&self) -> bool {
+        self.records.len() <= REPLY_BYTES_MAX
+    }
+
+    /// Opens the record at the front of the inbox; false if it is not whole.
+    fn open_one(&mut self) -> Result<bool, SealFault> {
+        let wire = &mut self.inbox[self.inbox_at..];
+        if wire.is_empty() {
+            return Ok(false);
+        }
+        let used = self.seal.open(wire, &mut self.plain, &mut self.records)?;
+        if used == 0 && wire.len() >= RECORD_BYTES_MAX {
+            return Err(SealFault);
+        }
+        self.inbox_at += used;
+        Ok(used > 0)
+    }
+
+    /// Processes received records; true if that may have changed what is to be done.
+    pub(super) fn open(&mut self, now: Now, cx: &Cx<'_, F>) -> bool {
+        if self.is_over() {
+            return false;
+        }
+        if self.upper.is_none() {
+            return self.shake_hands(now, cx);
+        }
+        if !self.wants {
+            return false;
+        }
+        if self.plain.capacity() == 0 {
+            self.plain = cx.scratch.take_buffer();
+        }
+        while self.plain_at == self.plain.len() {
+            self.plain_at = 0;
+            self.plain.clear();
+            if !self.may_open() {
+                return false;
+            }
+            match self.open_one() {
+                Err(SealFault) => {
+                    self.inbox.clear();
+                    self.inbox_at = 0;
+                    self.ended = true;
+                    self.supply(Err(Fault::Record), now, cx);
+                    return true;
+                }
+                Ok(true) if self.seal.progress() != Progress::PeerClosed => {}
+                Ok(more) => {
+                    let over = more || self.ended || self.seal.progress() == Progress::PeerClosed;
+                    if over {
+                        self.ended = true;
+                        self.supply(Ok(()), now, cx);
+                    }
+                    return over;
+                }
+            }
+        }
+        self.supply(Ok(()), now, cx);
+        true
+    }
+
+    /// Continues the handshake; true if it is over.
+    fn shake_hands(&mut self, now: Now, cx: &Cx<'_, F>) -> bool {
+        while self.seal.progress() == Progress::Handshaking && self.may_open() {
+            match self.open_one() {
+                Ok(true) => {}
+                Ok(false) if self.ended => {
+                    let reason = match self.received {
+                        0 => CloseReason::PeerClosed,
+                        _ => CloseReason::PeerAborted,
+                    };
+                    self.fail(reason, now, cx);
+                    return true;
+                }
+                Ok(false) => return false,
+                Err(SealFault) => {
+                    self.fail(CloseReason::BadRecord, now, cx);
+                    return true;
+                }
+            }
+        }
+        match self.seal.progress() {
+            Progress::Handshaking => false,
+            Progress::PeerClosed => {
+                self.fail(CloseReason::PeerAborted, now, cx);
+                true
+            }
+            Progress::Open => {
+                let mut upper = Link::agreed(self.peer, self.seal.agreed(), now, cx);
+                if self.is_draining() {
+                    upper.drain(now, cx);
+                }
+                self.upper = Some(upper);
+                (self.wants, self.deadline) = (false, Tick::NEVER);
+                self.greeted = self.sent + self.records.len() as u64 + self.out.len();
+                true
+            }
+        }
+    }
+
+    /// Gives the upper protocol as many of the opened bytes as it takes at once; none is the end.
+    fn supply(&mut self, result: Result<(), Fault>, now: Now, cx: &Cx<'_, F>) {
+        if !mem::take(&mut self.wants) {
+            return;
+        }
+        let plain = mem::take(&mut self.plain);
+        let end = plain.len().min(self.plain_at + cx.site.limits.head_bytes_max);
+        let bytes = &plain[self.plain_at..end];
+        self.tell(Done::Recv(result.map(|()| bytes)), now, cx);
+        (self.plain, self.plain_at) = (plain, end);
+    }
+}

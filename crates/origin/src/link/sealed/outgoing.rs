@@ -1,0 +1,167 @@
+//! Bytes to the peer of a sealed connection: what the protocol above sends, in records.
+use super::{SEAL_BYTES_MAX, SMALL_RECORD_BYTES, SMALL_RECORDS_BYTES, Sealed, WIRE};
+use crate::{Cx, Protocol, RECORD_PLAIN_BYTES_MAX, SealFault};
+use alloc::vec::Vec;
+use regatta_metrics::Counter;
+use regatta_op::{Done, Fault, File, Now, Op, Outbox, ReadReq, Segment};
+
+impl<F: File> Sealed<F> {
+    /// Seals the bytes that the upper protocol sends next; true if it has received an outcome.
+    pub(super) fn fill(&mut self, now: Now, cx: &Cx<'_, F>) -> bool {
+        let idle = self.sealed == 0 && self.out.is_empty() && !self.lent.send && !self.lent.read;
+        let Some(source) = self.source.take_if(|_| idle) else { return false };
+        if source.is_empty() {
+            self.tell(Done::Send(source, Ok(0)), now, cx);
+            return true;
+        }
+        if self.seal_all(source.slices(), cx).is_err() {
+            self.tell(Done::Send(source, Err(Fault::Record)), now, cx);
+            return true;
+        }
+        let memory: u64 = source.slices().map(|slice| slice.len() as u64).sum();
+        let range = source.segments().find_map(|segment| match segment {
+            Segment::File { file, at, len } => Some((file.clone(), *at, *len)),
+            Segment::Mem { .. } => None,
+        });
+        self.source = Some(source);
+        // A short head waits for the beginning of its body.
+        if let Some((file, at, len)) = range
+            && self.sealed == memory
+            && self.sealed <= SMALL_RECORDS_BYTES
+        {
+            let most = SEAL_BYTES_MAX - usize::from(memory > 0) * RECORD_PLAIN_BYTES_MAX;
+            let most = most.min(cx.site.caching.read_bytes_max.max(1));
+            let len = len.min(most as u64);
+            let buffer = cx.scratch.take_read_buffer(most);
+            self.asks.push(Op::Read(WIRE, ReadReq { file, at, len, buffer }));
+            self.lent.read = true;
+            if let Some(upper) = &mut self.upper {
+                upper.wait_for_disk(now, cx);
+            }
+        }
+        false
+    }
+
+    /// Seals the first [`SEAL_BYTES_MAX`] of these bytes.
+    fn seal_all<'s>(
+        &mut self,
+        slices: impl Iterator<Item = &'s [u8]>,
+        cx: &Cx<'_, F>,
+    ) -> Result<(), SealFault> {
+        if self.records.capacity() == 0 {
+            self.records = cx.scratch.take_buffer();
+        }
+        let mut piece = cx.scratch.take_buffer();
+        let mut left = SEAL_BYTES_MAX;
+        let mut sealed = Ok(());
+        for mut slice in slices {
+            while !slice.is_empty() && left > 0 && sealed.is_ok() {
+                let small = self.position + (piece.len() as u64) < SMALL_RECORDS_BYTES;
+                let most = if small { SMALL_RECORD_BYTES } else { RECORD_PLAIN_BYTES_MAX };
+                let room = most.saturating_sub(piece.len()).min(left).min(slice.len());
+                let (now, later) = slice.split_at(room);
+                (slice, left) = (later, left - room);
+                if piece.is_empty() && now.len() == most {
+                    sealed = self.seal_one(now);
+                } else {
+                    piece.extend_from_slice(now);
+                }
+                if piece.len() >= most {
+                    sealed = self.seal_one(&piece);
+                    piece.clear();
+                }
+            }
+        }
+        if sealed.is_ok() && !piece.is_empty() {
+            sealed = self.seal_one(&piece);
+        }
+        cx.scratch.give_buffer(piece);
+        sealed
+    }
+
+    fn seal_one(&mut self, plain: &[u8]) -> Result<(), SealFault> {
+        self.seal.seal(plain, &mut self.records)?;
+        self.sealed += plain.len() as u64;
+        self.position += plain.len() as u64;
+        Ok(())
+    }
+
+    /// The file range has been read, or not.
+    pub(super) fn on_read(
+        &mut self,
+        buffer: Vec<u8>,
+        read: Result<(), Fault>,
+        now: Now,
+        cx: &Cx<'_, F>,
+    ) {
+        cx.tally.add(Counter::Reads, 1);
+        if let Some(upper) = &mut self.upper {
+            upper.disk_answered(now, cx);
+        }
+        let before = self.sealed;
+        let mut result = read.map(|()| 0);
+        if read.is_ok() {
+            cx.tally.add(Counter::ReadBytes, buffer.len() as u64);
+            result = match self.seal_all(core::iter::once(&*buffer), cx) {
+                Ok(()) => Ok(self.sealed - before),
+                Err(SealFault) => Err(Fault::Record),
+            };
+        }
+        cx.scratch.give_read_buffer(buffer);
+        // Bytes in front of the range go first.
+        if self.sealed == 0
+            && let Some(source) = self.source.take()
+        {
+            self.tell(Done::Send(source, result), now, cx);
+        }
+    }
+
+    /// The kernel has some of the records, or none.
+    pub(super) fn on_sent(
+        &mut self,
+        out: Outbox<F>,
+        sent: Result<u64, Fault>,
+        now: Now,
+        cx: &Cx<'_, F>,
+    ) {
+        let n = match sent {
+            Ok(n) => n,
+            Err(fault) => {
+                self.shut = true;
+                cx.scratch.give_buffer(out.into_buffer());
+                return self.on_send_fault(fault, now, cx);
+            }
+        };
+        self.sent += n;
+        let left = out.len();
+        // The upper protocol gets credit in proportion to the records sent: a slow peer shows
+        // progress.
+        let credit = if left == 0 { self.sealed } else { self.sealed * n / (n + left) };
+        self.sealed -= credit;
+        if left == 0 {
+            cx.scratch.give_buffer(out.into_buffer());
+        } else {
+            self.out = out;
+        }
+        if credit > 0
+            && let Some(mut source) = self.source.take()
+        {
+            source.advance(credit);
+            if source.is_empty() {
+                self.position = 0;
+            }
+            self.tell(Done::Send(source, Ok(credit)), now, cx);
+        }
+    }
+
+    fn on_send_fault(&mut self, fault: Fault, now: Now, cx: &Cx<'_, F>) {
+        self.sealed = 0;
+        self.records.clear();
+        match (&mut self.upper, self.source.take(), self.ending) {
+            (_, _, Some(_)) => {}
+            (None, ..) => self.fail(fault.into(), now, cx),
+            (Some(_), Some(source), _) => self.tell(Done::Send(source, Err(fault)), now, cx),
+            (Some(upper), None, _) => upper.cut(fault.into(), now, cx),
+        }
+    }
+}
