@@ -149,7 +149,8 @@ impl<F: File> Protocol<F> for Sealed<F> {
             let over = !self.lent.send && !self.lent.shut;
             return over.then(|| self.last_op(ending)).flatten();
         }
-        if self.wants && !self.lent.recv && !self.ended && self.may_open() {
+        let may_recv = self.may_open() && !self.is_greeting();
+        if self.wants && !self.lent.recv && !self.ended && may_recv {
             self.lent.recv = true;
             return Some(Op::Recv);
         }
@@ -459,6 +460,13 @@ impl<F: File> Sealed<F> {
         self.shut = true;
         self.records.clear();
         self.out = Outbox::default();
+    }
+
+    /// True if bytes of the handshake are out or will be sent. Nothing is received meanwhile: a
+    /// driver that blocks has one operation at a time.
+    fn is_greeting(&self) -> bool {
+        let unsent = !self.is_silent() || !self.records.is_empty();
+        unsent && (self.upper.is_none() || self.sent < self.greeted)
     }
 
     const fn is_draining(&self) -> bool {

@@ -139,6 +139,20 @@ impl Ends<'_> {
 }
 
 #[test]
+fn nothing_is_received_while_a_handshake_is_sent() {
+    on(ClearHttp1, |mut ends| {
+        for what in ["the first part of the handshake", "the ticket"] {
+            assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
+            ends.receive();
+            let op = ends.link.next_op().expect(what);
+            assert_eq!(Ends::kind(ends.link.next_op().as_ref()), None, "{what} goes first");
+            ends.send(op);
+        }
+        assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
+    });
+}
+
+#[test]
 fn answers_that_wait_are_bounded() {
     on(ClearHttp1, |mut ends| {
         ends.settle();
