@@ -73,11 +73,7 @@ impl<F: File> Link<F> {
             Admission::Untracked => cx.tally.add(Counter::ClientsUntracked, 1),
             Admission::Limited => {
                 cx.tally.add(Counter::ConnectionsLimited, 1);
-                match self {
-                    Self::Http1(conn) => conn.limit(),
-                    // It is turned away for another reason.
-                    other => other.turn_away(now, cx),
-                }
+                self.limit(now, cx);
             }
             Admission::Refused => {
                 cx.tally.add(Counter::ConnectionsRefused, 1);
@@ -86,6 +82,16 @@ impl<F: File> Link<F> {
             }
         }
         true
+    }
+
+    /// Refuses the first request: the client has too many connections.
+    fn limit(&mut self, now: Now, cx: &Cx<'_, F>) {
+        match self {
+            Self::Http1(conn) => conn.limit(),
+            Self::Sealed(sealed) => sealed.limit(),
+            // It is turned away for another reason.
+            other => other.turn_away(now, cx),
+        }
     }
 
     /// A connection of the protocol that a handshake agreed on.

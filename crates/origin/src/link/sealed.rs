@@ -70,6 +70,8 @@ pub struct Sealed<F> {
     shut: bool,
     /// Deadline for the peer to begin the handshake while the server is going away; else never.
     drain_until: Tick,
+    /// The client has too many connections: its first request will be refused.
+    limited: bool,
 }
 
 /// Operations in flight.
@@ -129,7 +131,14 @@ impl<F: File> Sealed<F> {
             ended: false,
             shut: false,
             drain_until: Tick::NEVER,
+            limited: false,
         }
+    }
+
+    /// Refuses the first request: the client has too many connections. Called before the handshake.
+    pub(super) const fn limit(&mut self) {
+        debug_assert!(self.upper.is_none(), "a client is admitted before it shakes hands");
+        self.limited = true;
     }
 }
 

@@ -4,7 +4,8 @@ use regatta_op::{
     Abandoned, CloseReason, Done, File, FileId, Modified, Now, Op, OpKind, OpenFault, Tick, Ticket,
 };
 use regatta_origin::{
-    ClearHttp1, Cx, Link, Links, LocalCache, NoLog, Peer, Protocol, Scratch, Seal, Site, Toy,
+    Admission, ClearHttp1, Cx, Link, Links, LocalCache, NoLog, Peer, Protocol, Scratch, Seal, Site,
+    Toy,
 };
 use regatta_sim::{Client, Frames, NOT_FOUND, UNAVAILABLE};
 use std::{net::SocketAddr, sync::atomic::AtomicU64};
@@ -20,11 +21,24 @@ impl File for NoFile {
     }
 }
 
+/// Gives each client this, over HTTP/1.
+struct Admits(Admission);
+
+impl Links<NoFile> for Admits {
+    fn opened(&self, _: Peer, _: i32, _: Now) -> Admission {
+        self.0
+    }
+}
+
 struct Seals<L>(L);
 
 impl<L: Links<NoFile>> Links<NoFile> for Seals<L> {
     fn seal(&self, _: u8) -> Option<Box<dyn Seal>> {
         Some(Box::new(Toy::server(5)))
+    }
+
+    fn opened(&self, peer: Peer, fd: i32, now: Now) -> Admission {
+        self.0.opened(peer, fd, now)
     }
 
     fn protocol(
@@ -61,11 +75,14 @@ fn on(inner: impl Links<NoFile>, test: impl FnOnce(Ends<'_>)) {
     let tally = Tally::Owned(arena.slot(0));
     let cx =
         Cx { site: &site, cache: &cache, tally, log: &NoLog, scratch: &scratch, links: &links };
-    let address = SocketAddr::from(([127, 0, 0, 1], 4000));
     let (mut wire, tick) = (Vec::new(), 1_000);
     let client = Toy::client(3, &mut wire);
-    let link = Link::new(address.into(), at(tick), &cx);
+    let link = Link::new(peer(), at(tick), &cx);
     test(Ends { cx, tick, link, client, wire, plain: Vec::new(), records: 0 });
+}
+
+fn peer() -> Peer {
+    SocketAddr::from(([127, 0, 0, 1], 4000)).into()
 }
 
 const fn at(tick: u64) -> Now {
@@ -149,6 +166,24 @@ fn nothing_is_received_while_a_handshake_is_sent() {
             ends.send(op);
         }
         assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
+    });
+}
+
+#[test]
+fn a_client_with_too_many_connections_is_refused_after_the_handshake() {
+    on(Admits(Admission::Limited), |mut ends| {
+        assert!(ends.link.admit(peer(), 3, ends.now(), &ends.cx));
+        ends.settle();
+        ends.say(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        ends.receive();
+        let op = ends.link.next_op().expect("it is answered");
+        ends.send(op);
+        let head = String::from_utf8_lossy(&ends.plain).into_owned();
+        assert!(head.starts_with("HTTP/1.1 429 "), "{head}");
+    });
+    on(Admits(Admission::Refused), |mut ends| {
+        assert!(!ends.link.admit(peer(), 3, ends.now(), &ends.cx));
+        assert_eq!(ends.end(), CloseReason::Refused, "before the handshake");
     });
 }
 

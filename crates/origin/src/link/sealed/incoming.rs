@@ -117,6 +117,9 @@ impl<F: File> Sealed<F> {
             }
             Progress::Open => {
                 let mut upper = Link::agreed(self.peer, self.seal.agreed(), now, cx);
+                if self.limited {
+                    upper.limit(now, cx);
+                }
                 if self.is_draining() {
                     upper.drain(now, cx);
                 }
