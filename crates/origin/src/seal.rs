@@ -35,7 +35,8 @@ pub trait Seal: Debug + Send {
     /// The application protocol that the peers agreed on (ALPN, RFC 7301); empty if none.
     fn agreed(&self) -> &[u8];
 
-    /// Appends a notice that we send no more to `wire`; once, and not during the handshake.
+    /// Appends a notice that we send no more to `wire`, the first time; not during the handshake.
+    /// Of all answers, only alerts may follow it.
     fn close(&mut self, wire: &mut Vec<u8>);
 }
 

@@ -3,7 +3,7 @@ mod incoming;
 mod outgoing;
 
 use super::Link;
-use crate::{Cx, Peer, Protocol, RECORD_PLAIN_BYTES_MAX, Seal};
+use crate::{Cx, Peer, Progress, Protocol, RECORD_PLAIN_BYTES_MAX, Seal};
 use alloc::{boxed::Box, vec::Vec};
 use core::mem;
 use regatta_metrics::Counter;
@@ -352,12 +352,23 @@ impl<F: File> Sealed<F> {
             self.records.clear();
         }
         if !self.lent.send && !self.lent.read && self.out.is_empty() && !self.records.is_empty() {
+            let is_last = self.is_last();
+            if is_last {
+                self.seal.close(&mut self.records);
+            }
             self.out = Outbox::new(mem::take(&mut self.records));
+            self.out.set_ends(is_last);
         }
         if matches!(self.ending, Some(Ending::Close(_))) && self.is_silent() {
             self.deadline = Tick::NEVER;
         }
         self.give_back(cx);
+    }
+
+    /// True if all that the upper protocol sends has been sealed, and `Shut` follows it.
+    fn is_last(&self) -> bool {
+        let source = self.source.as_ref().filter(|source| source.ends() && self.sealed > 0);
+        source.is_some_and(|source| source.len() == self.sealed)
     }
 
     /// Takes the operations that the upper protocol asks for.
@@ -406,10 +417,16 @@ impl<F: File> Sealed<F> {
         if !tells {
             self.shut = true;
             self.out = Outbox::default();
-        } else if self.upper.is_some() && !self.ended {
+        } else if self.upper.is_some() && self.awaits_close() {
             self.seal.close(&mut self.records);
         }
         self.deadline = now.tick.after(cx.site.deadlines.linger_ms_max);
+    }
+
+    /// True if the peer receives a closing alert: the wire has not ended, or the peer has sent such
+    /// an alert, which is to be answered (RFC 8446 §6.1).
+    fn awaits_close(&self) -> bool {
+        !self.ended || self.seal.progress() == Progress::PeerClosed
     }
 
     /// The operation that its end consists of.

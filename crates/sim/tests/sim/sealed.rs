@@ -4,8 +4,8 @@ use regatta_op::{
     Abandoned, CloseReason, Done, File, FileId, Modified, Now, Op, OpKind, OpenFault, Tick, Ticket,
 };
 use regatta_origin::{
-    Admission, ClearHttp1, Cx, Link, Links, LocalCache, NoLog, Peer, Protocol, Scratch, Seal, Site,
-    Toy,
+    Admission, ClearHttp1, Cx, Link, Links, LocalCache, NoLog, Peer, Progress, Protocol, Scratch,
+    Seal, Site, Toy,
 };
 use regatta_sim::{Client, Frames, NOT_FOUND, UNAVAILABLE};
 use std::{net::SocketAddr, sync::atomic::AtomicU64};
@@ -184,6 +184,40 @@ fn a_client_with_too_many_connections_is_refused_after_the_handshake() {
     on(Admits(Admission::Refused), |mut ends| {
         assert!(!ends.link.admit(peer(), 3, ends.now(), &ends.cx));
         assert_eq!(ends.end(), CloseReason::Refused, "before the handshake");
+    });
+}
+
+#[test]
+fn a_last_response_and_the_closing_alert_are_one_send() {
+    on(ClearHttp1, |mut ends| {
+        ends.settle();
+        ends.say(b"OPTIONS * HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        ends.receive();
+        let op = ends.link.next_op().expect("it is answered");
+        assert!(matches!(&op, Op::Send(outbox) if outbox.ends()), "the kernel may wait for `Shut`");
+        ends.send(op);
+        assert!(ends.plain.starts_with(b"HTTP/1.1 204 "));
+        assert_eq!(ends.client.progress(), Progress::PeerClosed);
+        assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Shut));
+    });
+}
+
+#[test]
+fn a_closing_alert_is_answered() {
+    on(ClearHttp1, |mut ends| {
+        ends.settle();
+        ends.client.close(&mut ends.wire);
+        ends.receive();
+        let op = ends.link.next_op().expect("it answers");
+        ends.send(op);
+        assert_eq!(ends.client.progress(), Progress::PeerClosed);
+        assert_eq!(ends.end(), CloseReason::PeerClosed);
+    });
+    // The end of the stream alone is no message to answer.
+    on(ClearHttp1, |mut ends| {
+        ends.settle();
+        ends.receive();
+        assert_eq!(ends.end(), CloseReason::PeerClosed);
     });
 }
 
