@@ -23,6 +23,10 @@ pub trait Seal: Debug + Send {
         reply: &mut Vec<u8>,
     ) -> Result<usize, SealFault>;
 
+    /// True if the last call of [`open`](Self::open) answered with session tickets alone. They may
+    /// be sent with the next records. Data of a handshake and alerts never wait.
+    fn reply_may_wait(&self) -> bool;
+
     /// Appends one record with `plain`, at most [`RECORD_PLAIN_BYTES_MAX`], to `wire`.
     ///
     /// # Errors

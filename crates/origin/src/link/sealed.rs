@@ -42,6 +42,8 @@ pub struct Sealed<F> {
     plain_at: usize,
     /// Records that follow those in `out`.
     records: Vec<u8>,
+    /// Bytes at the front of `records` that are not sent alone, because they are tickets.
+    waiting: usize,
     /// Records that are sent next, unless they are out.
     out: Outbox<F>,
     /// Bytes that the upper protocol sends.
@@ -57,6 +59,8 @@ pub struct Sealed<F> {
     sent: u64,
     /// Value of `sent`, with the bytes then waiting, when the handshake was over.
     greeted: u64,
+    /// The same without tickets.
+    shaken: u64,
     /// Deadline of the handshake and of the last records; otherwise the upper protocol's counts.
     deadline: Tick,
     ending: Option<Ending>,
@@ -115,6 +119,7 @@ impl<F: File> Sealed<F> {
             plain: Vec::new(),
             plain_at: 0,
             records: Vec::new(),
+            waiting: 0,
             out: Outbox::default(),
             source: None,
             sealed: 0,
@@ -123,6 +128,7 @@ impl<F: File> Sealed<F> {
             received: 0,
             sent: 0,
             greeted: 0,
+            shaken: 0,
             deadline: now.tick.after(cx.site.deadlines.handshake_ms_max),
             ending: None,
             lent: Lent::default(),
@@ -311,6 +317,7 @@ impl<F: File> Protocol<F> for Sealed<F> {
         assert!(source.as_ref().is_none_or(|source| source.len() >= *sealed));
         assert!(self.inbox_at <= self.inbox.len() && self.plain_at <= self.plain.len());
         assert!(self.records.len() <= 2 * SEAL_BYTES_MAX, "what waits to be sent is bounded");
+        assert!(self.waiting <= self.records.len(), "tickets are among the records");
         assert!(self.plain.len() <= RECORD_PLAIN_BYTES_MAX, "one record is opened at a time");
         assert!(self.is_over() || self.deadline() != Tick::NEVER, "all but the end has a deadline");
         if let Some(upper) = &self.upper {
@@ -349,14 +356,15 @@ impl<F: File> Sealed<F> {
             }
         }
         if self.shut {
-            self.records.clear();
+            self.drop_records();
         }
-        if !self.lent.send && !self.lent.read && self.out.is_empty() && !self.records.is_empty() {
+        if self.is_silent() && !self.lent.read && self.must_send() {
             let is_last = self.is_last();
             if is_last {
                 self.seal.close(&mut self.records);
             }
             self.out = Outbox::new(mem::take(&mut self.records));
+            self.waiting = 0;
             self.out.set_ends(is_last);
         }
         if matches!(self.ending, Some(Ending::Close(_))) && self.is_silent() {
@@ -484,15 +492,21 @@ impl<F: File> Sealed<F> {
     fn break_off(&mut self) {
         self.forget();
         self.shut = true;
-        self.records.clear();
+        self.drop_records();
         self.out = Outbox::default();
+    }
+
+    /// Forgets the records that have not been offered.
+    fn drop_records(&mut self) {
+        self.records.clear();
+        self.waiting = 0;
     }
 
     /// True if bytes of the handshake are out or will be sent. Nothing is received meanwhile: a
     /// driver that blocks has one operation at a time.
     fn is_greeting(&self) -> bool {
-        let unsent = !self.is_silent() || !self.records.is_empty();
-        unsent && (self.upper.is_none() || self.sent < self.greeted)
+        let unsent = !self.is_silent() || self.must_send();
+        unsent && (self.upper.is_none() || self.sent < self.shaken)
     }
 
     const fn is_draining(&self) -> bool {
@@ -504,12 +518,18 @@ impl<F: File> Sealed<F> {
         matches!(self.ending, Some(Ending::Close(_) | Ending::Closed))
     }
 
+    /// True if there are records that do not wait for others.
+    const fn must_send(&self) -> bool {
+        self.records.len() > self.waiting
+    }
+
     /// True if nothing is being sent.
     fn is_silent(&self) -> bool {
         !self.lent.send && self.out.is_empty()
     }
 
-    /// Returns buffers with nothing in them to the pool: an idle connection holds none.
+    /// Returns buffers with nothing in them to the pool. An idle connection holds none, except for
+    /// tickets that wait for its first response.
     fn give_back(&mut self, cx: &Cx<'_, F>) {
         let over = self.is_over();
         if over || self.inbox_at == self.inbox.len() {

@@ -31,6 +31,8 @@ pub struct Toy {
     into: u64,
     peer_closed: bool,
     closed: bool,
+    /// The last answer was the ticket.
+    is_ticket: bool,
 }
 
 impl Toy {
@@ -49,8 +51,17 @@ impl Toy {
     }
 
     const fn new(is_server: bool, number: u64, [out, into]: [u64; 2]) -> Self {
-        let (came, peer_number, peer_closed, closed) = (0, 0, false, false);
-        Self { is_server, came, number, peer_number, out, into, peer_closed, closed }
+        Self {
+            is_server,
+            came: 0,
+            number,
+            peer_number: 0,
+            out,
+            into,
+            peer_closed: false,
+            closed: false,
+            is_ticket: false,
+        }
     }
 
     /// Asks for an answer that does not concern the protocol above, as for a new key.
@@ -91,6 +102,7 @@ impl Toy {
                 self.take_keys();
                 // Like a ticket that the client has not asked for.
                 self.record(RENEWED, &[9; 100], reply);
+                self.is_ticket = true;
             }
             (false, 0) => {
                 self.peer_number = number;
@@ -147,6 +159,7 @@ impl Seal for Toy {
         let right = fits && u64::from_be_bytes(said) == tag(self.into, kind, body);
         veil(self.into, body);
         self.into = mix(self.into);
+        self.is_ticket = false;
         let opened = if right { self.accept(kind, body, plain, reply) } else { Err(SealFault) };
         match opened {
             Ok(()) => Ok(end + TAG_BYTES),
@@ -156,6 +169,10 @@ impl Seal for Toy {
                 Err(fault)
             }
         }
+    }
+
+    fn reply_may_wait(&self) -> bool {
+        self.is_ticket
     }
 
     fn seal(&mut self, plain: &[u8], wire: &mut Vec<u8>) -> Result<(), SealFault> {

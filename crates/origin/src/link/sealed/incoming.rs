@@ -38,7 +38,11 @@ impl<F: File> Sealed<F> {
         if wire.is_empty() {
             return Ok(false);
         }
+        let before = self.records.len();
         let used = self.seal.open(wire, &mut self.plain, &mut self.records)?;
+        if before == self.waiting && self.seal.reply_may_wait() {
+            self.waiting = self.records.len();
+        }
         if used == 0 && wire.len() >= RECORD_BYTES_MAX {
             return Err(SealFault);
         }
@@ -126,6 +130,7 @@ impl<F: File> Sealed<F> {
                 self.upper = Some(upper);
                 (self.wants, self.deadline) = (false, Tick::NEVER);
                 self.greeted = self.sent + self.records.len() as u64 + self.out.len();
+                self.shaken = self.greeted - self.waiting as u64;
                 true
             }
         }

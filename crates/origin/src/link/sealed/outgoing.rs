@@ -2,6 +2,7 @@
 use super::{SEAL_BYTES_MAX, SMALL_RECORD_BYTES, SMALL_RECORDS_BYTES, Sealed, WIRE};
 use crate::{Cx, Protocol, RECORD_PLAIN_BYTES_MAX, SealFault};
 use alloc::vec::Vec;
+use core::mem;
 use regatta_metrics::Counter;
 use regatta_op::{Done, Fault, File, Now, Op, Outbox, ReadReq, Segment};
 
@@ -48,8 +49,11 @@ impl<F: File> Sealed<F> {
         slices: impl Iterator<Item = &'s [u8]>,
         cx: &Cx<'_, F>,
     ) -> Result<(), SealFault> {
-        if self.records.capacity() == 0 {
-            self.records = cx.scratch.take_buffer();
+        if !self.must_send() {
+            // Tickets have a small buffer of their own.
+            let tickets = mem::replace(&mut self.records, cx.scratch.take_buffer());
+            self.records.extend_from_slice(&tickets);
+            cx.scratch.give_buffer(tickets);
         }
         let mut piece = cx.scratch.take_buffer();
         let mut left = SEAL_BYTES_MAX;
@@ -156,7 +160,7 @@ impl<F: File> Sealed<F> {
 
     fn on_send_fault(&mut self, fault: Fault, now: Now, cx: &Cx<'_, F>) {
         self.sealed = 0;
-        self.records.clear();
+        self.drop_records();
         match (&mut self.upper, self.source.take(), self.ending) {
             (_, _, Some(_)) => {}
             (None, ..) => self.fail(fault.into(), now, cx),
