@@ -11,10 +11,13 @@ use regatta_op::{Abandoned, CloseReason, Done, File, Now, Op, Outbox, Tick, Tick
 
 /// The most plain bytes that are sealed for one `Send`, and read from a file for it.
 const SEAL_BYTES_MAX: usize = 64 << 10;
-/// First bytes of a response that are sent in small records: the peer can open the first one early.
+/// First bytes after the upper protocol was idle that are sent in small records: the peer can open
+/// the first one early.
 const SMALL_RECORDS_BYTES: u64 = 16 << 10;
 /// Bytes in a small record.
 const SMALL_RECORD_BYTES: usize = 4 << 10;
+/// A rest that is shorter than this has no record of its own: it is part of the one before it.
+const SHORT_REST_BYTES: usize = 1 << 10;
 /// The most bytes of answers to handshakes and the like that wait to be sent: nothing more is
 /// opened, nor received, until the peer has taken some.
 const REPLY_BYTES_MAX: usize = 16 << 10;
@@ -50,7 +53,7 @@ pub struct Sealed<F> {
     source: Option<Outbox<F>>,
     /// Bytes at the front of `source` that are in `records` or `out`.
     sealed: u64,
-    /// Bytes of the response that have been sealed.
+    /// Bytes that have been sealed since the upper protocol was idle.
     position: u64,
     /// Operations on files to be offered.
     asks: Vec<Op<F>>,

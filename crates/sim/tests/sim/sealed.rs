@@ -1,7 +1,8 @@
 //! A sealed connection alone, with every operation in the test's hand.
 use regatta_metrics::{Arena, Tally};
 use regatta_op::{
-    Abandoned, CloseReason, Done, File, FileId, Modified, Now, Op, OpKind, OpenFault, Tick, Ticket,
+    Abandoned, CloseReason, Done, File, FileId, Modified, Now, Op, OpKind, OpenFault, Opened, Tick,
+    Ticket,
 };
 use regatta_origin::{
     Admission, ClearHttp1, Cx, Link, Links, LocalCache, NoLog, Peer, Progress, Protocol, Scratch,
@@ -10,21 +11,21 @@ use regatta_origin::{
 use regatta_sim::{Client, Frames, NOT_FOUND, UNAVAILABLE};
 use std::{net::SocketAddr, sync::atomic::AtomicU64};
 
-/// File of a test without files.
+/// File with this many bytes of no meaning.
 #[derive(Clone, Debug)]
-struct NoFile;
+struct Blank(u64);
 
-impl File for NoFile {
+impl File for Blank {
     fn id(&self) -> FileId {
         let never = Modified { secs: 0, nanos: 0 };
-        FileId { device: 0, inode: 0, len: 0, modified: never, changed: never }
+        FileId { device: 0, inode: 0, len: self.0, modified: never, changed: never }
     }
 }
 
 /// Gives each client this, over HTTP/1.
 struct Admits(Admission);
 
-impl Links<NoFile> for Admits {
+impl Links<Blank> for Admits {
     fn opened(&self, _: Peer, _: i32, _: Now) -> Admission {
         self.0
     }
@@ -32,7 +33,7 @@ impl Links<NoFile> for Admits {
 
 struct Seals<L>(L);
 
-impl<L: Links<NoFile>> Links<NoFile> for Seals<L> {
+impl<L: Links<Blank>> Links<Blank> for Seals<L> {
     fn seal(&self, _: u8) -> Option<Box<dyn Seal>> {
         Some(Box::new(Toy::server(5)))
     }
@@ -46,27 +47,29 @@ impl<L: Links<NoFile>> Links<NoFile> for Seals<L> {
         peer: Peer,
         agreed: &[u8],
         now: Now,
-        cx: &Cx<'_, NoFile>,
-    ) -> Option<Box<dyn Protocol<NoFile> + Send>> {
+        cx: &Cx<'_, Blank>,
+    ) -> Option<Box<dyn Protocol<Blank> + Send>> {
         self.0.protocol(peer, agreed, now, cx)
     }
 }
 
 /// Both ends of a connection.
 struct Ends<'a> {
-    cx: Cx<'a, NoFile>,
+    cx: Cx<'a, Blank>,
     tick: u64,
-    link: Link<NoFile>,
+    link: Link<Blank>,
     client: Toy,
     /// Bytes sealed by the client, and not received.
     wire: Vec<u8>,
     /// Bytes that the client has opened, and the number of their records.
     plain: Vec<u8>,
     records: usize,
+    /// Plain bytes of each record that has some.
+    sizes: Vec<usize>,
 }
 
 /// Runs a test on a connection with the protocol of `inner`.
-fn on(inner: impl Links<NoFile>, test: impl FnOnce(Ends<'_>)) {
+fn on(inner: impl Links<Blank>, test: impl FnOnce(Ends<'_>)) {
     let (mut site, links) = (Site::default(), Seals(inner));
     site.content.not_found = "".into();
     let words: Vec<_> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
@@ -78,7 +81,8 @@ fn on(inner: impl Links<NoFile>, test: impl FnOnce(Ends<'_>)) {
     let (mut wire, tick) = (Vec::new(), 1_000);
     let client = Toy::client(3, &mut wire);
     let link = Link::new(peer(), at(tick), &cx);
-    test(Ends { cx, tick, link, client, wire, plain: Vec::new(), records: 0 });
+    let (plain, sizes) = (Vec::new(), Vec::new());
+    test(Ends { cx, tick, link, client, wire, plain, records: 0, sizes });
 }
 
 fn peer() -> Peer {
@@ -94,11 +98,11 @@ impl Ends<'_> {
         at(self.tick)
     }
 
-    fn kind(op: Option<&Op<NoFile>>) -> Option<OpKind> {
+    fn kind(op: Option<&Op<Blank>>) -> Option<OpKind> {
         op.map(Op::kind)
     }
 
-    fn complete(&mut self, done: Done<'_, NoFile>) {
+    fn complete(&mut self, done: Done<'_, Blank>) {
         self.link.complete(done, self.now(), &self.cx);
         self.link.check_invariants();
     }
@@ -110,15 +114,18 @@ impl Ends<'_> {
     }
 
     /// Passes all bytes of a `Send` to the client.
-    fn send(&mut self, op: Op<NoFile>) {
+    fn send(&mut self, op: Op<Blank>) {
         let Op::Send(mut outbox) = op else { panic!("{:?} is no Send", op.kind()) };
         let mut wire: Vec<u8> = outbox.slices().flatten().copied().collect();
         outbox.advance(wire.len() as u64);
         let (n, mut from) = (wire.len() as u64, 0);
         while from < wire.len() {
+            let before = self.plain.len();
             let used = self.client.open(&mut wire[from..], &mut self.plain, &mut self.wire);
             from += used.expect("only what was sealed is opened");
             self.records += 1;
+            let size = self.plain.len() - before;
+            self.sizes.extend((size > 0).then_some(size));
         }
         self.complete(Done::Send(outbox, Ok(n)));
     }
@@ -130,6 +137,30 @@ impl Ends<'_> {
             match op {
                 Op::Recv if self.wire.is_empty() => return,
                 Op::Recv => self.receive(),
+                op => self.send(op),
+            }
+        }
+    }
+
+    /// Requests a file of this many bytes, several times at once. Returns the plain bytes of each
+    /// record of the responses.
+    fn fetch(&mut self, len: usize, times: usize) -> Vec<usize> {
+        self.sizes.clear();
+        self.say(format!("GET /{len} HTTP/1.1\r\nHost: a\r\n\r\n").repeat(times).as_bytes());
+        self.receive();
+        loop {
+            match self.link.next_op().expect("it waits") {
+                Op::Recv => return std::mem::take(&mut self.sizes),
+                Op::Open(ticket, _) => {
+                    let opened =
+                        Opened::File { file: Blank(len as u64), siblings: [None, None, None] };
+                    self.complete(Done::Open(ticket, Ok(opened)));
+                }
+                Op::Read(ticket, mut req) => {
+                    req.buffer.extend((0..req.len).map(|_| b'x'));
+                    self.complete(Done::Read(ticket, req.buffer, Ok(())));
+                }
+                Op::Stat(ticket, file) => self.complete(Done::Stat(ticket, Ok(file.id()))),
                 op => self.send(op),
             }
         }
@@ -164,6 +195,24 @@ fn nothing_is_received_while_a_handshake_is_sent() {
         assert_eq!(Ends::kind(ends.link.next_op().as_ref()), None, "the answer goes first");
         ends.send(op);
         assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
+    });
+}
+
+#[test]
+fn records_are_small_when_the_protocol_was_idle() {
+    on(ClearHttp1, |mut ends| {
+        ends.settle();
+        let [whole] = ends.fetch(4 << 10, 1)[..] else { panic!("a head and 4 KiB are one record") };
+        assert!(whole > 4 << 10);
+        let first = ends.fetch(30_000, 1);
+        assert_eq!(first[..4], [4 << 10; 4], "{first:?}");
+        assert_eq!(first.len(), 5, "{first:?}");
+        // The second response follows the first one at once.
+        let both = ends.fetch(30_000, 2);
+        assert_eq!(both[..4], [4 << 10; 4], "{both:?}");
+        assert_eq!(both[5], 16 << 10, "{both:?}");
+        assert_eq!(both.len(), 7, "{both:?}");
+        assert_eq!(ends.fetch(30_000, 1)[..4], [4 << 10; 4]);
     });
 }
 

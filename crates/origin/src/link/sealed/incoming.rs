@@ -141,6 +141,9 @@ impl<F: File> Sealed<F> {
         if !mem::take(&mut self.wants) {
             return;
         }
+        if self.upper.as_ref().is_some_and(Protocol::is_idle) {
+            self.position = 0;
+        }
         let plain = mem::take(&mut self.plain);
         let end = plain.len().min(self.plain_at + cx.site.limits.head_bytes_max);
         let bytes = &plain[self.plain_at..end];

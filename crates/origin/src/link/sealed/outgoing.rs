@@ -1,5 +1,7 @@
 //! Bytes to the peer of a sealed connection: what the protocol above sends, in records.
-use super::{SEAL_BYTES_MAX, SMALL_RECORD_BYTES, SMALL_RECORDS_BYTES, Sealed, WIRE};
+use super::{
+    SEAL_BYTES_MAX, SHORT_REST_BYTES, SMALL_RECORD_BYTES, SMALL_RECORDS_BYTES, Sealed, WIRE,
+};
 use crate::{Cx, Protocol, RECORD_PLAIN_BYTES_MAX, SealFault};
 use alloc::vec::Vec;
 use core::mem;
@@ -15,7 +17,7 @@ impl<F: File> Sealed<F> {
             self.tell(Done::Send(source, Ok(0)), now, cx);
             return true;
         }
-        if self.seal_all(source.slices(), cx).is_err() {
+        if self.seal_all(source.slices(), source.len(), cx).is_err() {
             self.tell(Done::Send(source, Err(Fault::Record)), now, cx);
             return true;
         }
@@ -43,10 +45,12 @@ impl<F: File> Sealed<F> {
         false
     }
 
-    /// Seals the first [`SEAL_BYTES_MAX`] of these bytes.
+    /// Seals the first [`SEAL_BYTES_MAX`] of these bytes. They belong to a `Send` of `len` bytes,
+    /// the sealed ones included.
     fn seal_all<'s>(
         &mut self,
         slices: impl Iterator<Item = &'s [u8]>,
+        len: u64,
         cx: &Cx<'_, F>,
     ) -> Result<(), SealFault> {
         if !self.must_send() {
@@ -60,8 +64,7 @@ impl<F: File> Sealed<F> {
         let mut sealed = Ok(());
         for mut slice in slices {
             while !slice.is_empty() && left > 0 && sealed.is_ok() {
-                let small = self.position + (piece.len() as u64) < SMALL_RECORDS_BYTES;
-                let most = if small { SMALL_RECORD_BYTES } else { RECORD_PLAIN_BYTES_MAX };
+                let most = self.record_bytes(len);
                 let room = most.saturating_sub(piece.len()).min(left).min(slice.len());
                 let (now, later) = slice.split_at(room);
                 (slice, left) = (later, left - room);
@@ -81,6 +84,15 @@ impl<F: File> Sealed<F> {
         }
         cx.scratch.give_buffer(piece);
         sealed
+    }
+
+    /// Plain bytes of the next record of a `Send` with `len` bytes, the sealed ones included.
+    fn record_bytes(&self, len: u64) -> usize {
+        let small = self.position < SMALL_RECORDS_BYTES;
+        let most = if small { SMALL_RECORD_BYTES } else { RECORD_PLAIN_BYTES_MAX };
+        let rest = usize::try_from(len.saturating_sub(self.sealed)).unwrap_or(usize::MAX);
+        let ends = rest > 0 && rest < most + SHORT_REST_BYTES;
+        if ends { rest.min(RECORD_PLAIN_BYTES_MAX) } else { most }
     }
 
     fn seal_one(&mut self, plain: &[u8]) -> Result<(), SealFault> {
@@ -106,7 +118,8 @@ impl<F: File> Sealed<F> {
         let mut result = read.map(|()| 0);
         if read.is_ok() {
             cx.tally.add(Counter::ReadBytes, buffer.len() as u64);
-            result = match self.seal_all(core::iter::once(&*buffer), cx) {
+            let len = self.source.as_ref().map_or(0, Outbox::len);
+            result = match self.seal_all(core::iter::once(&*buffer), len, cx) {
                 Ok(()) => Ok(self.sealed - before),
                 Err(SealFault) => Err(Fault::Record),
             };
@@ -151,9 +164,6 @@ impl<F: File> Sealed<F> {
             && let Some(mut source) = self.source.take()
         {
             source.advance(credit);
-            if source.is_empty() {
-                self.position = 0;
-            }
             self.tell(Done::Send(source, Ok(credit)), now, cx);
         }
     }
