@@ -12,10 +12,12 @@ pub const RECORD_BYTES_MAX: usize = RECORD_PLAIN_BYTES_MAX + 256 + 5;
 pub trait Seal: Debug + Send {
     /// Takes the record at the front of `wire`, which it may decrypt in place: appends its contents
     /// to `plain`, and any answer to `reply`. Returns the bytes used; 0 if the record is not
-    /// complete.
+    /// complete. The beginning of a handshake message whose rest is in later records is kept, up to
+    /// a bound.
     ///
     /// # Errors
-    /// The record is malformed, or was altered; `reply` may hold an alert for the peer.
+    /// The record is malformed, or was altered, or a message is too long; `reply` may hold an alert
+    /// for the peer.
     fn open(
         &mut self,
         wire: &mut [u8],

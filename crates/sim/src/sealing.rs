@@ -84,7 +84,13 @@ impl ClientSeal {
     pub(crate) fn new(dice: &mut Dice, peer: &mut Peer) -> Self {
         let mut dice = Dice::seeded(dice.below(1 << 60));
         let (mut wire, number) = (Vec::new(), dice.below(1 << 60));
-        let toy = Toy::client(number, &mut wire);
+        // Some clients spread the messages of their handshake over several records.
+        let piece_bytes = match number % 4 {
+            0 => 1,
+            1 => 3,
+            _ => RECORD_PLAIN_BYTES_MAX,
+        };
+        let toy = Toy::client_in_pieces(number, piece_bytes, &mut wire);
         if dice.one_in(8) {
             peer.stalls_at(dice.below(45));
         }

@@ -14,11 +14,15 @@ const HEADER_BYTES: usize = 3;
 const TAG_BYTES: usize = 8;
 /// The server's part of the handshake, bytes: about as much as a certificate takes.
 const FLIGHT_BYTES: usize = 3_000;
+/// The longest handshake message, bytes; its length, which precedes it, is not counted.
+const MESSAGE_BYTES_MAX: usize = 8 << 10;
+const LENGTH_BYTES: usize = 2;
 
 /// End of a sealed connection.
 ///
 /// The client says hello with a number, the server answers with one and as many bytes as a
-/// certificate has, and the client shows that it knows both.
+/// certificate has, and the client shows that it knows both. A message of this handshake may be
+/// spread over several records.
 #[derive(Debug)]
 pub struct Toy {
     is_server: bool,
@@ -33,6 +37,10 @@ pub struct Toy {
     closed: bool,
     /// The last answer was the ticket.
     is_ticket: bool,
+    /// Beginning of a handshake message that has not come whole, with its length.
+    message: Vec<u8>,
+    /// The most bytes of a handshake message in one record.
+    piece_bytes: usize,
 }
 
 impl Toy {
@@ -45,8 +53,14 @@ impl Toy {
     /// The client's end; its first message goes behind `wire`.
     #[must_use]
     pub fn client(number: u64, wire: &mut Vec<u8>) -> Self {
-        let mut toy = Self::new(false, number, [1, 2]);
-        toy.record(HELLO, &number.to_be_bytes(), wire);
+        Self::client_in_pieces(number, RECORD_PLAIN_BYTES_MAX, wire)
+    }
+
+    /// A client's end whose handshake messages are spread over records of at most this many bytes.
+    #[must_use]
+    pub fn client_in_pieces(number: u64, piece_bytes: usize, wire: &mut Vec<u8>) -> Self {
+        let mut toy = Self { piece_bytes, ..Self::new(false, number, [1, 2]) };
+        toy.say(&number.to_be_bytes(), wire);
         toy
     }
 
@@ -61,6 +75,8 @@ impl Toy {
             peer_closed: false,
             closed: false,
             is_ticket: false,
+            message: Vec::new(),
+            piece_bytes: RECORD_PLAIN_BYTES_MAX,
         }
     }
 
@@ -87,7 +103,33 @@ impl Toy {
         self.out = mix(self.out);
     }
 
-    /// Takes the next part of the handshake.
+    /// Appends the records of a handshake message.
+    fn say(&mut self, body: &[u8], wire: &mut Vec<u8>) {
+        let len = u16::try_from(body.len()).expect("a message is short");
+        let message = [&len.to_be_bytes()[..], body].concat();
+        for piece in message.chunks(self.piece_bytes) {
+            self.record(HELLO, piece, wire);
+        }
+    }
+
+    /// Takes a piece of a handshake message, and the message when it is whole.
+    fn gather(&mut self, piece: &[u8], reply: &mut Vec<u8>) -> Result<(), SealFault> {
+        self.message.extend_from_slice(piece);
+        let Some((len, body)) = self.message.split_first_chunk::<LENGTH_BYTES>() else {
+            return Ok(());
+        };
+        let len = usize::from(u16::from_be_bytes(*len));
+        if len > MESSAGE_BYTES_MAX || body.len() > len {
+            return Err(SealFault);
+        }
+        if body.len() < len {
+            return Ok(());
+        }
+        let message = core::mem::take(&mut self.message);
+        self.shake(&message[LENGTH_BYTES..], reply)
+    }
+
+    /// Takes the next message of the handshake.
     fn shake(&mut self, body: &[u8], reply: &mut Vec<u8>) -> Result<(), SealFault> {
         let number = *body.first_chunk().ok_or(SealFault)?;
         let number = u64::from_be_bytes(number);
@@ -96,7 +138,7 @@ impl Toy {
                 self.peer_number = number;
                 let mut flight = [7; FLIGHT_BYTES];
                 flight[..8].copy_from_slice(&self.number.to_be_bytes());
-                self.record(HELLO, &flight, reply);
+                self.say(&flight, reply);
             }
             (true, 1) if number == self.secret() => {
                 self.take_keys();
@@ -107,7 +149,7 @@ impl Toy {
             (false, 0) => {
                 self.peer_number = number;
                 let secret = self.secret();
-                self.record(HELLO, &secret.to_be_bytes(), reply);
+                self.say(&secret.to_be_bytes(), reply);
                 self.take_keys();
             }
             _ => return Err(SealFault),
@@ -129,7 +171,7 @@ impl Toy {
         reply: &mut Vec<u8>,
     ) -> Result<(), SealFault> {
         match (kind, self.progress()) {
-            (HELLO, Progress::Handshaking) => return self.shake(body, reply),
+            (HELLO, Progress::Handshaking) => return self.gather(body, reply),
             (TEXT, Progress::Open) => plain.extend_from_slice(body),
             (CLOSE, Progress::Open) => self.peer_closed = true,
             (RENEW, Progress::Open) if !self.closed => self.record(RENEWED, b"", reply),
@@ -249,6 +291,24 @@ mod tests {
         assert_eq!(carry(&mut client, &mut ticket).unwrap().0, b"");
         assert_eq!([client.progress(), server.progress()], [Progress::Open; 2]);
         (client, server)
+    }
+
+    #[test]
+    fn a_handshake_message_is_gathered_up_to_a_bound() {
+        for piece_bytes in [1, 3, 9, 10] {
+            let mut wire = Vec::new();
+            let mut client = Toy::client_in_pieces(3, piece_bytes, &mut wire);
+            let records = 10_usize.div_ceil(piece_bytes);
+            assert_eq!(wire.len(), 10 + records * (HEADER_BYTES + TAG_BYTES));
+            let mut server = Toy::server(5);
+            let (_, mut flight) = carry(&mut server, &mut wire).unwrap();
+            let (_, mut last) = carry(&mut client, &mut flight).unwrap();
+            carry(&mut server, &mut last).unwrap();
+            assert_eq!([client.progress(), server.progress()], [Progress::Open; 2]);
+        }
+        let (mut client, mut wire) = (Toy::new(false, 3, [1, 2]), Vec::new());
+        client.say(&[0; MESSAGE_BYTES_MAX + 1], &mut wire);
+        assert_eq!(carry(&mut Toy::server(5), &mut wire), Err(SealFault));
     }
 
     #[test]

@@ -217,6 +217,23 @@ fn records_are_small_when_the_protocol_was_idle() {
 }
 
 #[test]
+fn a_handshake_message_may_take_several_records() {
+    on(ClearHttp1, |mut ends| {
+        ends.wire.clear();
+        ends.client = Toy::client_in_pieces(3, 3, &mut ends.wire);
+        let wire = std::mem::take(&mut ends.wire);
+        for piece in wire.chunks(5) {
+            assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
+            ends.complete(Done::Recv(Ok(piece)));
+        }
+        ends.settle();
+        assert_eq!(ends.client.progress(), Progress::Open);
+        ends.fetch(1, 1);
+        assert!(ends.plain.starts_with(b"HTTP/1.1 200 "));
+    });
+}
+
+#[test]
 fn a_ticket_waits_for_the_first_record() {
     let says: [fn(&mut Ends<'_>); 2] = [
         |ends| ends.say(b"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n"),
