@@ -38,6 +38,9 @@ pub trait Seal: Debug + Send {
     /// The state of the connection.
     fn progress(&self) -> Progress;
 
+    /// Facts about the handshake, once it is over.
+    fn handshake(&self) -> Option<Handshake>;
+
     /// The application protocol that the peers agreed on (ALPN, RFC 7301); empty if none.
     fn agreed(&self) -> &[u8];
 
@@ -57,6 +60,32 @@ pub enum Progress {
     PeerClosed,
 }
 
-/// A record could not be opened or made.
+/// Facts about a handshake that is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SealFault;
+pub struct Handshake {
+    /// True if an earlier session was resumed.
+    pub resumed: bool,
+    /// The version of the protocol, as on the wire: 0x0304 is TLS 1.3.
+    pub version: u16,
+    /// Processor time that it took, nanoseconds; 0 if the seal does not measure it.
+    pub nanos: u64,
+}
+
+/// Reason why a record could not be opened or made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SealFault {
+    /// The first bytes are not those of a handshake.
+    NotTls,
+    /// The peer offers no version that we accept.
+    Version,
+    /// The peers have no cipher suite, group, signature scheme or protocol in common.
+    NothingInCommon,
+    /// The peer's certificate is missing or not valid.
+    Certificate,
+    /// A record is malformed, was altered, or is not allowed here.
+    Record,
+    /// The peer has sent an alert that is fatal.
+    Alert,
+    /// Another reason.
+    Other,
+}

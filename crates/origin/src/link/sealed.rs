@@ -156,6 +156,7 @@ impl<F: File> Protocol<F> for Sealed<F> {
         self.abandoned = None;
         if !self.asks.is_empty() {
             let op = self.asks.remove(0);
+            self.shrink_asks();
             self.lent.disk += u8::from(!is_of_wire(&op));
             return Some(op);
         }
@@ -320,6 +321,7 @@ impl<F: File> Protocol<F> for Sealed<F> {
         assert!(source.as_ref().is_none_or(|source| source.len() >= *sealed));
         assert!(self.inbox_at <= self.inbox.len() && self.plain_at <= self.plain.len());
         assert!(self.records.len() <= 2 * SEAL_BYTES_MAX, "what waits to be sent is bounded");
+        assert!(!self.asks.is_empty() || self.asks.capacity() == 0, "no memory for no operation");
         assert!(self.waiting <= self.records.len(), "tickets are among the records");
         assert!(self.plain.len() <= RECORD_PLAIN_BYTES_MAX, "one record is opened at a time");
         assert!(self.is_over() || self.deadline() != Tick::NEVER, "all but the end has a deadline");
@@ -373,6 +375,7 @@ impl<F: File> Sealed<F> {
         if matches!(self.ending, Some(Ending::Close(_))) && self.is_silent() {
             self.deadline = Tick::NEVER;
         }
+        self.shrink_asks();
         self.give_back(cx);
     }
 
@@ -529,6 +532,13 @@ impl<F: File> Sealed<F> {
     /// True if nothing is being sent.
     fn is_silent(&self) -> bool {
         !self.lent.send && self.out.is_empty()
+    }
+
+    /// Frees the list of operations on files when it is empty: most connections wait with none.
+    fn shrink_asks(&mut self) {
+        if self.asks.is_empty() {
+            self.asks = Vec::new();
+        }
     }
 
     /// Returns buffers with nothing in them to the pool. An idle connection holds none, except for

@@ -1,6 +1,6 @@
 //! A seal for tests. It keeps nothing secret, but a byte that is lost, repeated, moved or altered
 //! shows, because each record has a key of its own.
-use crate::{Progress, RECORD_PLAIN_BYTES_MAX, Seal, SealFault};
+use crate::{Handshake, Progress, RECORD_PLAIN_BYTES_MAX, Seal, SealFault};
 use alloc::vec::Vec;
 
 const HELLO: u8 = 1;
@@ -120,7 +120,7 @@ impl Toy {
         };
         let len = usize::from(u16::from_be_bytes(*len));
         if len > MESSAGE_BYTES_MAX || body.len() > len {
-            return Err(SealFault);
+            return Err(SealFault::Record);
         }
         if body.len() < len {
             return Ok(());
@@ -131,7 +131,7 @@ impl Toy {
 
     /// Takes the next message of the handshake.
     fn shake(&mut self, body: &[u8], reply: &mut Vec<u8>) -> Result<(), SealFault> {
-        let number = *body.first_chunk().ok_or(SealFault)?;
+        let number = *body.first_chunk().ok_or(SealFault::Record)?;
         let number = u64::from_be_bytes(number);
         match (self.is_server, self.came) {
             (true, 0) => {
@@ -152,7 +152,7 @@ impl Toy {
                 self.say(&secret.to_be_bytes(), reply);
                 self.take_keys();
             }
-            _ => return Err(SealFault),
+            _ => return Err(SealFault::NothingInCommon),
         }
         self.came += 1;
         Ok(())
@@ -176,7 +176,8 @@ impl Toy {
             (CLOSE, Progress::Open) => self.peer_closed = true,
             (RENEW, Progress::Open) if !self.closed => self.record(RENEWED, b"", reply),
             (RENEW | RENEWED, Progress::Open) => {}
-            _ => return Err(SealFault),
+            (FAULT, _) => return Err(SealFault::Alert),
+            _ => return Err(SealFault::Record),
         }
         Ok(())
     }
@@ -202,7 +203,8 @@ impl Seal for Toy {
         veil(self.into, body);
         self.into = mix(self.into);
         self.is_ticket = false;
-        let opened = if right { self.accept(kind, body, plain, reply) } else { Err(SealFault) };
+        let opened =
+            if right { self.accept(kind, body, plain, reply) } else { Err(SealFault::Record) };
         match opened {
             Ok(()) => Ok(end + TAG_BYTES),
             Err(fault) => {
@@ -219,7 +221,7 @@ impl Seal for Toy {
 
     fn seal(&mut self, plain: &[u8], wire: &mut Vec<u8>) -> Result<(), SealFault> {
         if self.closed || self.progress() == Progress::Handshaking {
-            return Err(SealFault);
+            return Err(SealFault::Other);
         }
         self.record(TEXT, plain, wire);
         Ok(())
@@ -231,6 +233,11 @@ impl Seal for Toy {
             came if came > u8::from(self.is_server) => Progress::Open,
             _ => Progress::Handshaking,
         }
+    }
+
+    fn handshake(&self) -> Option<Handshake> {
+        let is_over = self.progress() != Progress::Handshaking;
+        is_over.then_some(Handshake { resumed: false, version: 0, nanos: 0 })
     }
 
     fn agreed(&self) -> &[u8] {
@@ -286,10 +293,12 @@ mod tests {
         let mut wire = Vec::new();
         let (mut client, mut server) = (Toy::client(3, &mut wire), Toy::server(5));
         let (_, mut flight) = carry(&mut server, &mut wire).unwrap();
+        assert_eq!(server.handshake(), None);
         let (_, mut last) = carry(&mut client, &mut flight).unwrap();
         let (_, mut ticket) = carry(&mut server, &mut last).unwrap();
         assert_eq!(carry(&mut client, &mut ticket).unwrap().0, b"");
         assert_eq!([client.progress(), server.progress()], [Progress::Open; 2]);
+        assert!(client.handshake().is_some() && server.handshake().is_some());
         (client, server)
     }
 
@@ -308,7 +317,19 @@ mod tests {
         }
         let (mut client, mut wire) = (Toy::new(false, 3, [1, 2]), Vec::new());
         client.say(&[0; MESSAGE_BYTES_MAX + 1], &mut wire);
-        assert_eq!(carry(&mut Toy::server(5), &mut wire), Err(SealFault));
+        assert_eq!(carry(&mut Toy::server(5), &mut wire), Err(SealFault::Record));
+    }
+
+    #[test]
+    fn faults_have_reasons() {
+        let (mut client, mut server) = greeted();
+        let mut wire = vec![b'G'; 40];
+        assert_eq!(carry(&mut server, &mut wire), Err(SealFault::Record));
+        let (mut plain, mut alert) = (Vec::new(), Vec::new());
+        let (_, mut other) = greeted();
+        other.open(&mut [0; 40], &mut plain, &mut alert).unwrap_err();
+        assert_eq!(carry(&mut client, &mut alert), Err(SealFault::Alert));
+        assert_eq!(server.seal(b"more", &mut wire), Err(SealFault::Other));
     }
 
     #[test]
@@ -332,7 +353,7 @@ mod tests {
             let (mut client, mut server) = greeted();
             let (mut wire, first) = sealed(&mut client);
             spoil(&mut wire, first);
-            assert_eq!(carry(&mut server, &mut wire), Err(SealFault));
+            assert_eq!(carry(&mut server, &mut wire), Err(SealFault::Record));
         }
     }
 }

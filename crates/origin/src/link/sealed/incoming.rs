@@ -44,7 +44,7 @@ impl<F: File> Sealed<F> {
             self.waiting = self.records.len();
         }
         if used == 0 && wire.len() >= RECORD_BYTES_MAX {
-            return Err(SealFault);
+            return Err(SealFault::Record);
         }
         self.inbox_at += used;
         Ok(used > 0)
@@ -71,7 +71,7 @@ impl<F: File> Sealed<F> {
                 return false;
             }
             match self.open_one() {
-                Err(SealFault) => {
+                Err(_) => {
                     self.inbox.clear();
                     self.inbox_at = 0;
                     self.ended = true;
@@ -107,7 +107,7 @@ impl<F: File> Sealed<F> {
                     return true;
                 }
                 Ok(false) => return false,
-                Err(SealFault) => {
+                Err(_) => {
                     self.fail(CloseReason::BadRecord, now, cx);
                     return true;
                 }

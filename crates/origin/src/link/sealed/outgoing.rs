@@ -121,7 +121,7 @@ impl<F: File> Sealed<F> {
             let len = self.source.as_ref().map_or(0, Outbox::len);
             result = match self.seal_all(core::iter::once(&*buffer), len, cx) {
                 Ok(()) => Ok(self.sealed - before),
-                Err(SealFault) => Err(Fault::Record),
+                Err(_) => Err(Fault::Record),
             };
         }
         cx.scratch.give_read_buffer(buffer);
