@@ -13,24 +13,97 @@ use regatta_http::{
 use regatta_op::Op;
 use siphasher::sip128::{Hasher128, SipHasher24};
 
-/// The most buffers kept for later.
-const BUFFERS_MAX: usize = 256;
-
-/// The largest buffer kept for later, bytes.
+/// The largest buffer kept for later, bytes; a buffer for reads may have [`READ_BYTES_MAX`].
 const BUFFER_BYTES_MAX: usize = 128 << 10;
 
-/// The most buffers for reads kept for later; each has [`crate::READ_BYTES_MAX`] of room at most.
-const READ_BUFFERS_MAX: usize = 8;
+/// The most bytes that each pool of a unit keeps for later. No pool can starve another.
+#[derive(Clone, Copy, Debug)]
+struct KeptBytes {
+    buffers: usize,
+    reads: usize,
+    inputs: usize,
+    ongoing: usize,
+}
+
+impl KeptBytes {
+    /// 2 MiB, for a unit of many connections.
+    const MANY: Self =
+        Self { buffers: 896 << 10, reads: 768 << 10, inputs: 192 << 10, ongoing: 192 << 10 };
+    /// 32 KiB, for a unit of one connection at a time. A head and the body behind it have room.
+    const ONE: Self = Self { buffers: 24 << 10, reads: 0, inputs: 4 << 10, ongoing: 4 << 10 };
+
+    const fn sum(self) -> usize {
+        self.buffers + self.reads + self.inputs + self.ongoing
+    }
+}
+
+const _: () = assert!(KeptBytes::MANY.sum() == 2 << 20 && KeptBytes::ONE.sum() == 32 << 10);
+
+/// Memory that a pool can keep.
+trait Keep {
+    /// Bytes of memory, with the place in the pool.
+    fn memory(&self) -> usize;
+}
+
+impl Keep for Vec<u8> {
+    #[inline]
+    fn memory(&self) -> usize {
+        size_of::<Self>() + self.capacity()
+    }
+}
+
+impl Keep for Box<Input> {
+    fn memory(&self) -> usize {
+        size_of::<Self>() + size_of::<Input>() + self.capacity()
+    }
+}
+
+impl<F> Keep for Box<Ongoing<F>> {
+    fn memory(&self) -> usize {
+        size_of::<Self>() + size_of::<Ongoing<F>>() + self.exchange.capacity()
+    }
+}
+
+/// Things kept for later, up to a number of bytes.
+struct KeptPool<T> {
+    kept: RefCell<Vec<T>>,
+    /// Memory of what is kept, and the most.
+    bytes: Cell<usize>,
+    bytes_max: Cell<usize>,
+}
+
+impl<T: Keep + Default> KeptPool<T> {
+    fn new(bytes_max: usize) -> Self {
+        Self { kept: RefCell::default(), bytes: Cell::new(0), bytes_max: Cell::new(bytes_max) }
+    }
+
+    /// A thing from the pool, or a new one.
+    #[inline(always)]
+    fn take(&self) -> T {
+        let Some(thing) = self.kept.borrow_mut().pop() else { return T::default() };
+        self.bytes.set(self.bytes.get() - thing.memory());
+        thing
+    }
+
+    /// Keeps it if there is room. It must be empty: its memory counts as it is now.
+    #[inline(always)]
+    fn give(&self, thing: T) {
+        let bytes = self.bytes.get() + thing.memory();
+        if bytes <= self.bytes_max.get() {
+            self.bytes.set(bytes);
+            self.kept.borrow_mut().push(thing);
+        }
+    }
+}
 
 /// Buffers and small state shared by the connections of one worker, so that a response on a cache
 /// hit allocates nothing. Not for sharing between threads.
 pub struct Scratch<F> {
-    buffers: RefCell<Vec<Vec<u8>>>,
+    buffers: KeptPool<Vec<u8>>,
     /// Buffers for reading files.
-    read_buffers: RefCell<Vec<Vec<u8>>>,
-    #[expect(clippy::vec_box, reason = "the boxes are what is kept")]
-    inputs: RefCell<Vec<Box<Input>>>,
-    ongoing: RefCell<Vec<Box<Ongoing<F>>>>,
+    read_buffers: KeptPool<Vec<u8>>,
+    inputs: KeptPool<Box<Input>>,
+    ongoing: KeptPool<Box<Ongoing<F>>>,
     /// Buffers in which paths are decoded, and names of candidates are put together.
     pub(crate) decoded: RefCell<Vec<u8>>,
     pub(crate) candidate: RefCell<Room>,
@@ -48,14 +121,16 @@ pub struct Scratch<F> {
 }
 
 impl<F> Scratch<F> {
-    /// An empty pool. `boundary_key` is [`crate::Site::boundary_key`].
+    /// Empty pools, for a unit of many connections. `boundary_key` is
+    /// [`crate::Site::boundary_key`].
     #[must_use]
     pub fn new(boundary_key: u128) -> Self {
+        let most = KeptBytes::MANY;
         Self {
-            buffers: RefCell::default(),
-            read_buffers: RefCell::default(),
-            inputs: RefCell::default(),
-            ongoing: RefCell::default(),
+            buffers: KeptPool::new(most.buffers),
+            read_buffers: KeptPool::new(most.reads),
+            inputs: KeptPool::new(most.inputs),
+            ongoing: KeptPool::new(most.ongoing),
             decoded: RefCell::default(),
             candidate: RefCell::default(),
             key: RefCell::default(),
@@ -74,6 +149,15 @@ impl<F> Scratch<F> {
         Self { releases: Some(Releases::new(process)), ..self }
     }
 
+    /// Keeps at most 32 KiB from now on, not 2 MiB: the unit has one connection at a time.
+    pub fn serve_one(&self) {
+        let most = KeptBytes::ONE;
+        self.buffers.bytes_max.set(most.buffers);
+        self.read_buffers.bytes_max.set(most.reads);
+        self.inputs.bytes_max.set(most.inputs);
+        self.ongoing.bytes_max.set(most.ongoing);
+    }
+
     /// Takes the sites that the process has now. Not during a call to a connection.
     pub fn renew_sites(&self) {
         self.releases.iter().for_each(Releases::renew);
@@ -89,7 +173,7 @@ impl<F> Scratch<F> {
     #[must_use]
     #[inline(always)]
     pub fn take_buffer(&self) -> Vec<u8> {
-        self.buffers.borrow_mut().pop().unwrap_or_default()
+        self.buffers.take()
     }
 
     /// Gives a buffer back.
@@ -99,44 +183,40 @@ impl<F> Scratch<F> {
         if buffer.capacity() == 0 {
             return;
         }
-        let mut buffers = self.buffers.borrow_mut();
-        if buffer.capacity() <= BUFFER_BYTES_MAX && buffers.len() < BUFFERS_MAX {
+        if buffer.capacity() <= BUFFER_BYTES_MAX {
             buffer.clear();
-            buffers.push(buffer);
+            self.buffers.give(buffer);
         }
     }
 
     /// An empty buffer for reads of this many bytes. If there is no memory, the read fails.
     pub(crate) fn take_read_buffer(&self, bytes: usize) -> Vec<u8> {
-        let mut buffer = self.read_buffers.borrow_mut().pop().unwrap_or_default();
+        let mut buffer = self.read_buffers.take();
         let _ = buffer.try_reserve_exact(bytes);
         buffer
     }
 
     /// Gives a buffer for reads back.
     pub(crate) fn give_read_buffer(&self, mut buffer: Vec<u8>) {
-        let mut buffers = self.read_buffers.borrow_mut();
-        let fits = (1..=READ_BYTES_MAX).contains(&buffer.capacity());
-        if fits && buffers.len() < READ_BUFFERS_MAX {
+        if (1..=READ_BYTES_MAX).contains(&buffer.capacity()) {
             buffer.clear();
-            buffers.push(buffer);
+            self.read_buffers.give(buffer);
         }
     }
 
     pub(crate) fn take_input(&self) -> Box<Input> {
-        self.inputs.borrow_mut().pop().unwrap_or_default()
+        self.inputs.take()
     }
 
     pub(crate) fn give_input(&self, mut input: Box<Input>) {
-        let mut inputs = self.inputs.borrow_mut();
-        if inputs.len() < BUFFERS_MAX && input.capacity() <= BUFFER_BYTES_MAX {
+        if input.capacity() <= BUFFER_BYTES_MAX {
             input.clear();
-            inputs.push(input);
+            self.inputs.give(input);
         }
     }
 
     pub(crate) fn take_ongoing(&self) -> Box<Ongoing<F>> {
-        self.ongoing.borrow_mut().pop().unwrap_or_default()
+        self.ongoing.take()
     }
 
     pub(crate) fn give_ongoing(&self, mut ongoing: Box<Ongoing<F>>) {
@@ -144,9 +224,8 @@ impl<F> Scratch<F> {
             self.give_read_buffer(req.buffer);
         }
         ongoing.exchange.clear();
-        let mut kept = self.ongoing.borrow_mut();
-        if kept.len() < BUFFERS_MAX && ongoing.exchange.capacity() <= BUFFER_BYTES_MAX {
-            kept.push(ongoing);
+        if ongoing.exchange.capacity() <= BUFFER_BYTES_MAX {
+            self.ongoing.give(ongoing);
         }
     }
 
@@ -185,8 +264,8 @@ impl<F> Scratch<F> {
 impl<F> fmt::Debug for Scratch<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Scratch")
-            .field("buffers", &self.buffers.borrow().len())
-            .field("inputs", &self.inputs.borrow().len())
+            .field("buffers", &self.buffers.kept.borrow().len())
+            .field("inputs", &self.inputs.kept.borrow().len())
             .finish_non_exhaustive()
     }
 }
@@ -195,6 +274,52 @@ impl<F> fmt::Debug for Scratch<F> {
 mod tests {
     use super::*;
     use alloc::collections::BTreeSet;
+
+    /// Bytes of memory of all things of a pool.
+    fn memory<T: Keep>(pool: &KeptPool<T>) -> usize {
+        pool.kept.borrow().iter().map(Keep::memory).sum()
+    }
+
+    #[test]
+    fn bytes_that_are_kept_are_bounded() {
+        for (one, most) in [(false, 2 << 20), (true, 32 << 10)] {
+            let scratch = Scratch::<u64>::new(7);
+            if one {
+                scratch.serve_one();
+            }
+            for bytes in [100, 4 << 10, 100 << 10] {
+                for _ in 0..300 {
+                    scratch.give_buffer(Vec::with_capacity(bytes));
+                    scratch.give_read_buffer(Vec::with_capacity(bytes));
+                    let stash = Vec::with_capacity(bytes);
+                    scratch.give_input(Box::new(Input { stash, ..Input::default() }));
+                    scratch.give_ongoing(Box::default());
+                }
+            }
+            let bytes = [
+                memory(&scratch.buffers),
+                memory(&scratch.read_buffers),
+                memory(&scratch.inputs),
+                memory(&scratch.ongoing),
+            ];
+            assert!(bytes.iter().sum::<usize>() <= most, "{bytes:?}");
+            assert!(bytes[0] >= most / 4, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn a_unit_of_one_connection_keeps_its_buffer() {
+        let scratch = Scratch::<u64>::new(7);
+        scratch.serve_one();
+        let buffer: Vec<u8> = Vec::with_capacity(17 << 10);
+        let at = buffer.as_ptr();
+        scratch.give_buffer(buffer);
+        for _ in 0..100 {
+            let buffer = scratch.take_buffer();
+            assert_eq!(buffer.as_ptr(), at);
+            scratch.give_buffer(buffer);
+        }
+    }
 
     /// No boundary comes twice, and those of one worker do not reveal those of another.
     #[test]

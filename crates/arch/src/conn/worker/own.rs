@@ -163,6 +163,9 @@ impl<'a> Own<'a> {
     ) -> Worker<'w, S> {
         let Self { env, process, unit, .. } = *self;
         let (log, scratch) = (&*self.log, &self.scratch);
+        if rules.connections_max == 1 {
+            scratch.serve_one();
+        }
         let around = Surroundings {
             cx: FileCx {
                 site: &env.site,
