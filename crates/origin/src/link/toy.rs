@@ -278,6 +278,7 @@ fn tag(key: u64, kind: u8, bytes: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec;
 
     /// Moves bytes on the wire to the other end; returns those opened there.
     fn carry(to: &mut Toy, wire: &mut Vec<u8>) -> Result<(Vec<u8>, Vec<u8>), SealFault> {
