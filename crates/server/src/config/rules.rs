@@ -409,7 +409,7 @@ fn named_elsewhere(said: &Said, rules: &Rules, warnings: &mut Vec<Problem>) -> V
     let page = |(_, name)| {
         let problem =
             said.problem(messages::FILE_PROTECTED, error_pages::KEY, &hidden(name, everywhere)?);
-        Some(problem.hint("errors are sent to clients without a password: name a file that no rule protects"))
+        Some(problem.hint("error pages need no password: name a file that no rule protects"))
     };
     pages.into_iter().filter_map(page).collect()
 }
