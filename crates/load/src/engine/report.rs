@@ -228,9 +228,10 @@ fn write_health(outcome: &Outcome, out: &mut String) -> fmt::Result {
     let (cpu, busy) = outcome.busiest();
     let (cpu, kept) = (100.0 * cpu, 100.0 * (busy - cpu));
     let threads = outcome.workers.len();
+    let s = if threads == 1 { "" } else { "s" };
     writeln!(
         out,
-        "client     {threads} threads; busiest {cpu:.0} % running, {kept:.0} % kept waiting"
+        "client     {threads} thread{s}; busiest {cpu:.0} % running, {kept:.0} % kept waiting"
     )?;
     let (made, most, again) = (outcome.connected, outcome.connections_most, outcome.again);
     let connects = outcome.connects;
