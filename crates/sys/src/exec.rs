@@ -1,4 +1,10 @@
-//! Replacing this process by another program, which keeps its descriptors and its children.
+//! State that passes from one program to the next, or to another process.
+//!
+//! * [`exec`] replaces this process by another program, which keeps descriptors and children. The
+//!   master calls it for a reload and for an upgrade.
+//! * [`take`] makes an inherited descriptor ours: from the image before, or a service manager.
+//! * [`sealed`] and [`read_sealed`] carry bytes of any length as a descriptor. The handover, the
+//!   reports of trials and scouts, and the rules of new roots use them.
 use rustix::{
     fs::{Dir, DirEntry, MemfdFlags, Mode, OFlags, SealFlags, open},
     io::{FdFlags, fcntl_setfd},
@@ -96,8 +102,8 @@ pub(crate) fn forget_inherited() {
     inherited().clear();
 }
 
-/// Takes over a descriptor that this program was given by the one before it; close-on-exec from
-/// now on. Not for a [worker](crate::process::fork_worker).
+/// Takes over a descriptor that this program has from the image before or from a service manager.
+/// It is close-on-exec from now on. Not for a [worker](crate::process::fork_worker).
 ///
 /// # Errors
 /// The descriptor does not exist, was not inherited, or has been taken already.

@@ -1,4 +1,7 @@
 //! Facts and settings of the calling thread: its number, its processor time, its timers' slack.
+//!
+//! Heartbeats and locks that outlive their holders know threads by [`number`]. The load generator
+//! and the poller thread of [A] count [`cpu_nanos`]. Only the load generator sets the slack.
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::{io, time::Duration};
 

@@ -1,4 +1,7 @@
 //! Memory for the stacks of user threads: one mapping, in which a guard lies below each stack.
+//!
+//! A scheduler of knot makes [`Stacks`] and passes them to [`fiber::scope`](super::scope), which
+//! takes one for each user thread.
 use corosensei::stack::{STACK_ALIGNMENT, StackPointer};
 use rustix::{
     io::Errno,

@@ -1,4 +1,6 @@
-//! epoll(7), level- or edge-triggered.
+//! epoll(7), level- or edge-triggered: the [`Poller`] of most drivers, and of the bare loop.
+//!
+//! Helper processes, groups of helpers and scouts have one whose descriptor another poller watches.
 use super::{Event, Interest, Poller};
 use crate::hook::{self, Call};
 use rustix::{
