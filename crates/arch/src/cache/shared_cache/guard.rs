@@ -19,9 +19,9 @@ const RETIRED_PER_BELL: u64 = 64;
 pub(super) struct Died;
 
 impl SharedCache<'_> {
-    /// The table's lock, to look a name up.
+    /// Takes the table's lock for a lookup: for reading, if the cache has two tiers of locks.
     #[inline]
-    pub(super) fn look(&self, tally: &Tally<'_>) -> Grip<'_> {
+    pub(super) fn table_lock(&self, tally: &Tally<'_>) -> Grip<'_> {
         let word = &self.layout().header[TABLE_LOCK];
         count(
             tally,
@@ -54,7 +54,7 @@ impl SharedCache<'_> {
         self.settle(tally);
     }
 
-    /// Settles: does what changes have left to be done. Under no lock.
+    /// Settles: follows the changes, and closes files that they gave up. Under no lock.
     pub(super) fn settle(&self, tally: &Tally<'_>) {
         // Unpacked entries of this process need not keep these files open.
         self.follow(tally);

@@ -280,7 +280,7 @@ impl<'a> SharedCache<'a> {
         tally: &Tally<'_>,
     ) -> Result<Lookup<StaticFile>, Died> {
         let hash = self.hasher.hash_one(path);
-        let grip = self.look(tally);
+        let grip = self.table_lock(tally);
         if grip.died {
             self.clear_up(tally);
             drop(grip);

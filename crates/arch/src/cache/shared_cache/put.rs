@@ -144,7 +144,7 @@ impl SharedCache<'_> {
     /// Updates an entry in place, under its own lock; false if that takes the table's lock.
     fn update(&self, load: &Load<'_>, tally: &Tally<'_>) -> Result<bool, Died> {
         let layout = self.layout();
-        let grip = self.look(tally);
+        let grip = self.table_lock(tally);
         if grip.died {
             self.clear_up(tally);
             return Ok(false);
