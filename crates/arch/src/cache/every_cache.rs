@@ -1,4 +1,5 @@
-//! Rules of every cache: private, shared by threads, or shared by processes in either way.
+//! Tests that every cache must pass: private ([`LocalCache`]), shared by threads ([`ThreadCache`]),
+//! or shared by processes with either kind of locks (`shared.lock`).
 use crate::cache::{
     shared_cache::tests::{BOTH, FILES, Rig, rules},
     thread_cache::ThreadCache,

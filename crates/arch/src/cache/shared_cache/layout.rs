@@ -1,4 +1,9 @@
 //! The layout of the shared words: numbers and offsets, no pointers.
+//!
+//! The keeper maps [`MemoryLayout::words`] words before it forks workers ([`crate::shared`]). Each
+//! worker then sees the same parts. Methods that use a part are with its topic: entries and
+//! queues in [`table`](super::table), blocks in [`heap`](super::heap), locks in
+//! [`guard`](super::guard). Constants without a unit are indices of words in the header.
 use regatta_origin::CachingRules;
 use std::sync::atomic::AtomicU64;
 
@@ -13,9 +18,11 @@ pub(super) const CHANGES: usize = 33;
 /// Bytes and descriptors of all entries.
 pub(super) const BYTES: usize = 48;
 pub(super) const DESCRIPTORS: usize = 49;
-/// First free entry that was used before, and how many have ever been used.
+/// First free entry that was used before: the head of a list.
 pub(super) const FREE_ENTRY: usize = 50;
+/// Number of entries that have ever been used.
 pub(super) const FRESH_ENTRY: usize = 51;
+/// The same two for blocks.
 pub(super) const FREE_BLOCK: usize = 52;
 pub(super) const FRESH_BLOCK: usize = 53;
 /// Entries of files that were opened before this tick are not accepted any more.
@@ -27,11 +34,11 @@ pub(super) const SWEEP_AT: usize = 57;
 pub(super) const UPDATING: usize = 55;
 /// 1: a process died with the lock of an entry or of the heap, which is poisoned.
 pub(super) const POISONED: usize = 58;
-/// Three queues of four words.
+/// Three queues of four words, one queue for each rank of entries ([`Shelf`](super::table::Shelf)).
 pub(super) const SHELVES: usize = 64;
 const HEADER_WORDS: usize = 80;
 
-/// The last changes, by number.
+/// Words of the ring: the entries that changed last, which each process reads to drop old copies.
 pub(super) const RING_WORDS: usize = 1024;
 
 /// A pair of cache lines, which processors fetch together.

@@ -1,8 +1,8 @@
-//! Schedules of processes that share a cache.
+//! Tests: schedules of processes that share a cache.
 //!
-//! In the random ones two to four add, replace, remove and send entries and close descriptors; they
-//! die in the middle of changes. In the others threads are the processes: some wait for a lock as
-//! its holder dies.
+//! In the random ones two to four processes add, replace, remove and send entries, and close
+//! descriptors. Some die in the middle of changes. In the others threads play the processes: some
+//! wait for a lock when its holder dies.
 use super::{
     layout::{HEAP_LOCK, TABLE_LOCK, UPDATING},
     tests::{BOTH, FILES, Folder, Rig, Sender, rules},
@@ -17,7 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Time after which a wait that does not end is a failure. No result depends on it otherwise.
+/// Longest wait before the test counts as failed. No result depends on it otherwise.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The file that must be found under each name: the one that was put last.

@@ -1,5 +1,8 @@
 //! Names to entries, and the queues of eviction: chained buckets and SIEVE, over numbers in shared
 //! memory.
+//!
+//! *Exclusively* means: under the table's lock for writing, as in `SharedCache::exclusively`.
+//! Callers are lookups in the parent module, and changes in [`put`](super::put).
 use super::layout::{
     AGE_WORDS, BYTES, CHANGES, DESCRIPTORS, ENTRY_WORDS, FREE_ENTRY, FRESH_ENTRY, MemoryLayout,
     RING_WORDS, SHELVES, SWEEP_AT, SWEEP_ON, VERSION,
@@ -94,7 +97,8 @@ impl Node {
     }
 }
 
-/// A queue of entries. To be used exclusively, but for its length.
+/// Eviction queue of the entries of one rank. Use it exclusively; only its length may be read
+/// without a lock.
 pub(super) struct Shelf<'l> {
     layout: &'l MemoryLayout,
     /// Newest, oldest, hand, length.
