@@ -1,5 +1,6 @@
 //! The poller thread of [A] (fig. 4, block c). It takes a connection from its queue and checks its
-//! reads. If all are complete it responds to the client, else it requeues the connection.
+//! asynchronous reads. If all are complete it responds to the client, else it requeues the
+//! connection.
 use super::{Asked, Server, Tracked, options::Look, tracked};
 use crate::{
     conn::{
@@ -27,7 +28,7 @@ pub(super) struct PollerThread<'a> {
     worker: Worker<'a, Blocking>,
     means: Means<'a>,
     completions: Box<dyn Completions + 'a>,
-    /// Reads that the thread's disk did not make.
+    /// Reads that the thread's disk has noted, and that are to start as asynchronous ones.
     asked: &'a Asked,
     tracked: VecDeque<Tracked>,
     /// Time of the last [`attend`].
@@ -63,7 +64,7 @@ impl<'a> PollerThread<'a> {
             self.completions.wait(Duration::ZERO).expect(GOES_ON);
             let mut found = false;
             for _ in 0..self.tracked.len() {
-                found |= self.look();
+                found |= self.check_first();
             }
             if !found && self.server.options.completions == Look::Wait {
                 let _waits = Beat::begins_call(self.means.beat.as_deref());
@@ -104,7 +105,7 @@ impl<'a> PollerThread<'a> {
     }
 
     /// Checks the first connection; true if no further check is needed.
-    fn look(&mut self) -> bool {
+    fn check_first(&mut self) -> bool {
         let Some(mut first) = self.tracked.pop_front() else { return false };
         let tally = self.tally();
         tally.add(Counter::AioLooks, 1);
