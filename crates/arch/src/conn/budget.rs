@@ -1,12 +1,16 @@
 //! Bytes that connections may send between two waits, shared out among their turns.
+//!
+//! A *turn* is one visit to one connection. A *round* is all turns between two waits of the poller.
+//! Event loops and stages have a budget in their [`Io`](super::step::Io), and a scheduler of user
+//! threads has one. A thread that serves one connection has none.
 
-/// Whole turns' worth of bytes that a round may send.
+/// Number of full turns whose bytes a round may send.
 const ROUND_TURNS: u64 = 16;
 /// Bytes that a turn may send however little is left to its round.
 const TURN_BYTES: u64 = 64 << 10;
 
-/// Bytes that are left to a round. Where many connections are ready each sends less, so that none
-/// waits until hundreds have had megabytes.
+/// Bytes that a round may still send. Where many connections are ready each sends less, so that
+/// none waits until hundreds have sent megabytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
     turn_bytes_max: u64,
@@ -14,7 +18,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Budget of turns that may send `turn_bytes_max` each.
+    /// Budget of turns that may send `turn_bytes_max` each. Empty until [`Budget::renew`].
     #[must_use]
     pub const fn new(turn_bytes_max: u64) -> Self {
         Self { turn_bytes_max, round_bytes: 0 }

@@ -1,5 +1,8 @@
-//! Blocking: a thread that performs every operation of one connection, and waits for it, from
-//! accept to close, or for as long as the connection is with it.
+//! Blocking: a thread that performs every operation of one connection, and waits for it.
+//!
+//! In mt and mp a thread has its connection from accept ([`next`]) to close ([`converse`]). In
+//! hybrid and the servers of [A], a dispatcher lends a connection to a thread of a pool. [`Until`]
+//! says when [`converse`] returns it. The first thread of mt serves nothing and calls [`hear`].
 //!
 //! Calls wait in steps, which the listener names ([`regatta_sys::socket::Steps::All`]): between two
 //! of them the thread checks the time, what the master wants, and whether the root is another. A
@@ -132,8 +135,8 @@ pub enum Served {
     Leaves,
 }
 
-/// The life of the first unit of a process whose others block. It hears the master, takes a new
-/// root, writes the log of those that wait, and serves no connection. `each_round` is called after
+/// Body of the first unit of a process whose others block. It follows the master, takes a new root,
+/// writes the log of those that wait, and serves no connection. `each_round` is called after
 /// each of its waits, which last a second at most.
 ///
 /// # Errors
@@ -240,8 +243,8 @@ pub fn look(worker: &mut Worker<'_, Blocking>, means: &mut Means<'_>) {
     }
 }
 
-/// Does what a worker does besides: its clocks, deadlines, root, log, and what the master wants.
-/// False if it is to leave.
+/// Does a worker's other duties: its clocks, deadlines, root, log, and orders of the master. False
+/// if it is to leave.
 pub fn attend(
     worker: &mut Worker<'_, Blocking>,
     received: &mut Option<ReadResult>,

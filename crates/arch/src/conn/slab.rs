@@ -1,4 +1,7 @@
-//! Slots with generations: a key names one connection and never its successor in the same slot.
+//! Slots with generations: a key names one value and never its successor in the same slot.
+//!
+//! A worker has its connections in one, and the keys go to the poller. Mapped chunks of files are
+//! in another ([`maps`](super::maps)); chains take keys apart ([`chain`](super::chain)).
 
 /// Slots per chunk: a growing slab never moves a slot.
 const CHUNK: usize = 256;
@@ -21,7 +24,7 @@ pub struct Slab<T> {
 #[derive(Debug)]
 struct Entry<T> {
     generation: u32,
-    /// The next free entry, of one that is free. It takes what alignment leaves.
+    /// The next entry in the list of free ones, if this one is free. It fits into padding.
     next: u32,
     slot: Option<T>,
 }

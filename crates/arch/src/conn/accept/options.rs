@@ -1,4 +1,7 @@
-//! Options of every architecture for taking connections from the kernel.
+//! Options of every architecture for taking connections from the kernel (`accept.*`).
+//!
+//! Each driver reads them and makes [`AcceptRules`](super::AcceptRules). The rules of turns take
+//! `eager_write` and `full_read`. The master reads those of sockets when it opens the listeners.
 use super::WhenFull;
 use crate::options::{Choice as _, Kind, OptionSpec, options};
 

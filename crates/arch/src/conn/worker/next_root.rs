@@ -1,4 +1,9 @@
-//! Roots that the master sends to a process, with what their sites are built from.
+//! New root directories on their way from the master to the processes that serve.
+//!
+//! A root can change while the server runs. The master's watch on roots ([`NextRoot::send`]) sends
+//! its descriptor, and the encoded rules that its site is built from. A worker receives them
+//! ([`NextRoot::renew`]) when it reads the clocks after a wait. The keeper, which forks workers
+//! where they share a table of descriptors, only stores them ([`NextRoot::renew_kept`]).
 use crate::releases::Releases;
 use regatta_sys::{
     Root,
@@ -18,20 +23,21 @@ pub struct NextRoot<'a> {
     pub root: &'a Root,
     /// Brings roots, each with its [record](NextRoot::send).
     pub channel: &'a Channel,
-    /// The sites that change with them.
+    /// Sites of this process, one per host. [`NextRoot::renew`] replaces those of changed roots.
     pub releases: &'a Releases,
 }
 
 /// The longest text that is sent in the record itself, bytes; a longer one has a descriptor.
 const INLINE_BYTES_MAX: usize = 2048;
 
-/// Bytes of a record before its text: the number of the host, and which change of roots it is.
+/// Bytes of a record before its text: the number of the host, and the generation of the root.
 const RECORD_BYTES: usize = 16;
 
-/// A root that has come, and the text that its site is built from.
+/// A received root, and the text that its site is built from.
 #[derive(Debug)]
 struct Arrived {
     host: usize,
+    /// Number of the change of roots, counted for all hosts together.
     generation: u64,
     root: OwnedFd,
     text: Vec<u8>,
@@ -75,8 +81,8 @@ impl NextRoot<'_> {
         Some((last, is_whole))
     }
 
-    /// [`NextRoot::renew`] in a process that serves nothing itself: keeps the texts for those that
-    /// it starts.
+    /// [`NextRoot::renew`] in the keeper, which serves nothing: stores the texts for the workers
+    /// that it forks. Returns the last change if all arrived that was sent.
     #[must_use]
     pub fn renew_kept(&self) -> Option<u64> {
         let (arrived, is_whole) = self.receive();
