@@ -89,7 +89,7 @@ impl<'e> Seda<'e> {
         let stages = StagesOptions::read(&env.settings);
         let line = LineOptions::read(&env.settings);
         let homes = match line.admission {
-            // A class for each address.
+            // Requests to an address are a class: each has a thread that accepts.
             Admission::Multiclass => env.listeners(process).len().max(1),
             _ => 1,
         };

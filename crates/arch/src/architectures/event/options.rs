@@ -1,4 +1,9 @@
-//! The options of every driver with this loop.
+//! Options of drivers with an event loop or with stages (`event.*`).
+//!
+//! The event driver has them alone. amped, laio, flash, cohort, seda and watpipe add theirs, and
+//! may refuse some values. mt, mp, hybrid, knot and the servers of [A] have other options.
+//! `crate::layout` reads `processes`, `copies`, `listen`, `partition` and `pin`: they decide on the
+//! sockets and processors of each process.
 use crate::{
     drive::ledger,
     options::{Choice as _, Kind, OptionSpec, Settings, choice, options},
@@ -10,7 +15,8 @@ use regatta_sys::{crew, socket::Mode};
 pub(crate) const WORKERS_MAX: usize = crew::WORKERS_MAX;
 
 choice! {
-    /// Sharing of an address by the processes of a copy (`event.listen`).
+    /// Sharing of an address by the processes of a copy (`event.listen`). A copy is a group of
+    /// processes with sockets of its own.
     pub(crate) enum Listen {
         /// All wait on the same socket.
         Shared = "shared",
@@ -70,7 +76,7 @@ choice! {
 }
 
 options! {
-    /// The options of every driver with this loop.
+    /// Options of drivers with an event loop or with stages.
     pub(crate) struct EventOptions, OPTIONS;
 
     poller: PollerKind = OptionSpec {

@@ -1,4 +1,4 @@
-//! Numbers of threads, and their slots.
+//! Tests of [`Shape`]: numbers of threads that follow from the options, and roles of their slots.
 use super::*;
 
 fn shape(texts: &[(&str, &str)], listeners: usize, cpus: usize) -> Shape {
