@@ -1,4 +1,8 @@
-//! HTTP/1.1 and 1.0 messages (RFC 9112).
+//! HTTP/1.1 and 1.0 messages (RFC 9112): heads are scanned and parsed, fields and lines written.
+//!
+//! No I/O and no state of a connection: those are in `regatta_origin::h1`, the main user. The load
+//! generator writes requests and parses responses with the same functions. [`Seen`] keeps field
+//! sections of earlier requests, which clients repeat, and saves their parsing.
 mod encode;
 mod framing;
 mod parse;
