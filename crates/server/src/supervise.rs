@@ -1,4 +1,7 @@
 //! Decisions of the master, without its I/O: starts of workers, and their ends.
+//!
+//! [`Staff`] reports what to do next, and the master does it: it forks, signals and kills. The
+//! keeper has a staff of workers as well. The admin process is a staff of one.
 use crate::idle::{IdleChange, IdleControl, PASS_MS};
 use regatta_arch::Staffing;
 use regatta_op::Tick;
@@ -78,6 +81,7 @@ enum Phase {
     Leave(Tick),
 }
 
+/// Place of a worker, whether it runs or not.
 #[derive(Clone, Copy, Debug)]
 enum Post {
     /// No worker; one starts at the tick.
@@ -95,6 +99,7 @@ enum Post {
 /// Workers, as far as the master must know them.
 #[derive(Debug)]
 pub struct Staff {
+    /// Post of each worker, and the wait before its next restart, milliseconds.
     posts: Vec<(Post, u64)>,
     phase: Phase,
     /// Whether workers have been told to stop, not only to drain.
@@ -188,7 +193,7 @@ impl Staff {
         orders
     }
 
-    /// From now on restarts workers that fail: the old ones have left.
+    /// Notes that the earlier generation leaves. From now on, workers that fail restart.
     pub const fn lasts(&mut self) {
         self.opened = Tick(0);
     }
@@ -201,7 +206,7 @@ impl Staff {
 
     /// Returns the next order that is due, one at a time, until `None`.
     ///
-    /// Answer [`Order::Start`] with [`Staff::started`] or [`Staff::gone`].
+    /// Answer [`MasterAction::Start`] with [`Staff::started`] or [`Staff::gone`].
     pub fn due(&mut self, now: Tick) -> Option<MasterAction> {
         let kill = matches!(self.phase, Phase::Leave(at) if at <= now);
         for (worker, (post, _)) in self.posts.iter_mut().enumerate() {

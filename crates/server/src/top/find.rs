@@ -1,4 +1,6 @@
-//! The server that a command means.
+//! The running server that `regatta top`, `regatta reload` or `regatta upgrade` means.
+//!
+//! Counters are in memory that every process of a server has open, so they are found below `/proc`.
 use super::{FAILED, Server, USAGE, processes};
 use regatta_metrics::{self as metrics, Arena, ArenaView, ControlView, Phase};
 use regatta_sys::{
@@ -21,8 +23,8 @@ const ROOT: u32 = 0;
 /// Arguments of a process that are read, bytes. Another user's process may have any number.
 const ARGUMENTS_BYTES_MAX: u64 = 4096;
 
-/// How often memory is mapped that a master did not have before: at the first look it may be there,
-/// and not yet be a generation's.
+/// Number of attempts to map new memory of a master. At the first, the memory may exist but not yet
+/// belong to a generation.
 const LOOKS: u32 = 2;
 
 /// Reason why a command has no server.
@@ -100,7 +102,7 @@ pub(super) fn attach(pid: Option<u32>) -> Result<Server, FindError> {
 }
 
 impl Server {
-    /// If these workers were told to leave, goes on with those that follow them, if there are some.
+    /// Switches to the counters of the next generation, if this one leaves and there is another.
     pub(super) fn follow(&mut self) {
         if self.arena.control().phase() == Phase::Run {
             return;
