@@ -1,4 +1,5 @@
-//! `deploy/grafana.json`: a dashboard of the numbers that `/metrics` has.
+//! `deploy/grafana.json`: a dashboard of the numbers that `/metrics` has. `cargo xtask gen` writes
+//! it, and `cargo xtask tidy` checks that it is current.
 use regatta_metrics::{Counter, Gauge, Histogram};
 use serde_json::{Value, json};
 
@@ -8,7 +9,7 @@ type Line = (String, &'static str);
 /// Width and height of a panel, in units of Grafana's grid, which is 24 wide.
 const SIZE: (usize, usize) = (12, 8);
 
-/// The dashboard, whole.
+/// Text of the whole file.
 pub(crate) fn dashboard() -> String {
     let panels: Vec<Value> = panels()
         .into_iter()

@@ -1,9 +1,11 @@
-//! Crates that must not need an operating system: their attribute, and that of each dependency.
+//! Check of `cargo xtask tidy`: crates that must not need an operating system have `#![no_std]`,
+//! and so has each of their dependencies.
 use super::{Source, Violation};
 use crate::command::{cargo, output_of};
 use std::collections::BTreeSet;
 use std::path::Path;
 
+/// Folders of these crates in `crates/`.
 const CRATES: [&str; 4] = ["op", "http", "metrics", "origin"];
 const MANIFEST: &str = "crates/origin/Cargo.toml";
 
