@@ -683,8 +683,9 @@ impl<'a> Master<'a> {
             MasterAction::TellFull => self.note(
                 messages::WORKERS_ALL_BUSY,
                 format_args!(
-                    "too few workers are idle, and there are as many as there may be: clients may \
-                     have to wait; raise limits.connections_max, or lower limits.idle_ms_max"
+                    "few of {} workers are idle, and no more may start: new clients may wait; \
+                     raise limits.connections_max, or lower limits.idle_ms_max",
+                    self.children.len()
                 ),
             ),
             MasterAction::Kill(worker) => {

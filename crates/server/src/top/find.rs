@@ -164,9 +164,14 @@ fn describe(server: &Running) -> String {
     }
 }
 
-/// The option that names the configuration, or all arguments of `regatta serve`.
+/// The option that names the configuration, or all arguments of `regatta serve`. A reload and an
+/// upgrade add `--inherit`, which says nothing to a reader.
 fn configured_by(arguments: &[String]) -> String {
     let after = arguments.get(2..).unwrap_or_default();
+    let after = match after {
+        [word, after @ ..] if word.starts_with("--inherit=") => after,
+        _ => after,
+    };
     let names = |word: &String| word == "--config" || word.starts_with("--config=");
     match after.iter().position(names) {
         Some(at) if after[at] == "--config" => after[at..after.len().min(at + 2)].join(" "),
@@ -346,6 +351,7 @@ mod tests {
         assert_eq!(of("regatta serve --config=/etc/a.toml --set a=b"), "--config=/etc/a.toml");
         assert_eq!(of("regatta serve ./www --listen :80"), "./www --listen :80");
         assert_eq!(of("regatta serve"), "");
+        assert_eq!(of("regatta serve --inherit=9 ./www"), "./www");
         assert_eq!(cut(&"ä".repeat(COLUMNS)).chars().count(), COLUMNS);
         assert_eq!(cut(&"ä".repeat(COLUMNS + 1)).chars().count(), COLUMNS);
         let text = describe(&server(u32::MAX - 1, ROOT));
