@@ -550,7 +550,7 @@ pub(crate) fn a_client_has_its_requests_once(variant: &Variant) {
     assert!(first >= 60 && first + then <= allowed, "{first} and {then} of {allowed}");
 }
 
-/// After many reloads the master has as many descriptors open as after the first.
+/// After many reloads the master has no more descriptors open than after the first.
 pub(crate) fn nothing_is_left(variant: &Variant) {
     let server = start(variant);
     let open = || descriptors(server.pid()).len();
@@ -565,5 +565,5 @@ pub(crate) fn nothing_is_left(variant: &Variant) {
     reloads(1..2);
     let first = open();
     reloads(2..6);
-    assert!(eventually(PATIENCE, || open() == first), "{first} descriptors, and then {}", open());
+    assert!(eventually(PATIENCE, || open() <= first), "{first} descriptors, and then {}", open());
 }
