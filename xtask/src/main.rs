@@ -11,9 +11,6 @@ mod generate;
 mod memory;
 mod package;
 mod simulate;
-#[cfg(test)]
-#[path = "../skips.rs"]
-mod skips;
 mod task_error;
 mod test;
 mod tidy;

@@ -274,7 +274,7 @@ fn image(folder: &Path, program: &Path, umoci: &Path) -> Result<(), TaskError> {
 mod tests {
     use super::{changelog, license, placeholder, read, said};
     use crate::command::{project_root, require};
-    use crate::skips::skip;
+    use regatta_testkit::skips::skip;
     use std::process::Command;
 
     #[test]

@@ -20,7 +20,7 @@ const EXAMPLES_CRATE: &str = "regatta-sys";
 const TESTS_PER_PROCESSOR: usize = 6;
 /// The harness's variable for the number of tests at once.
 const THREADS: &str = "RUST_TEST_THREADS";
-/// Variable with the file in which tests report omissions (`xtask/skips.rs`).
+/// Variable with the file in which tests report omissions (`regatta_testkit::skips`).
 const SKIPS: &str = "REGATTA_SKIPS";
 
 /// Number of the next run of tests in this process.
@@ -265,7 +265,7 @@ mod tests {
     use super::{Count, Outcome, Report, counted, ignored, is_quiet, tests};
     use crate::command::{files_below, project_root};
     use crate::folder::Folder;
-    use crate::skips::skip;
+    use regatta_testkit::skips::skip;
     use std::process::{Command, Stdio};
     use std::time::Duration;
 

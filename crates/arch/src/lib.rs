@@ -16,9 +16,6 @@ pub mod options;
 pub mod presets;
 pub mod releases;
 pub mod shared;
-#[cfg(test)]
-#[path = "../../../xtask/skips.rs"]
-mod skips;
 mod sync;
 #[cfg(test)]
 mod testing;

@@ -32,9 +32,6 @@ pub mod record;
 pub mod report;
 pub mod run;
 mod servers;
-#[cfg(test)]
-#[path = "../../../xtask/skips.rs"]
-mod skips;
 pub mod stats;
 mod terminal;
 mod trial;

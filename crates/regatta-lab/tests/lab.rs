@@ -4,14 +4,11 @@
 //! busy machine; limits of time are suspected, not proven.
 #![expect(clippy::unwrap_used, reason = "what a test needs and does not get fails it")]
 
-#[path = "../../../xtask/skips.rs"]
-mod skips;
-
 use regatta_testkit::executables;
 use regatta_testkit::folder::Folder;
+use regatta_testkit::skips::skip;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use skips::skip;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

@@ -4,14 +4,11 @@
 //! A program of its own: it compares settings of the machine, which other runs change too.
 #![expect(clippy::unwrap_used, reason = "what a test needs and does not get fails it")]
 
-#[path = "../../../xtask/skips.rs"]
-mod skips;
-
 use regatta_lab_core::env::list;
 use regatta_testkit::folder::Folder;
+use regatta_testkit::skips::skip;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use skips::skip;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,14 +1,11 @@
 //! The lab on two machines: two network namespaces with a cable, and a real sshd in the second.
 #![expect(clippy::unwrap_used, reason = "what a test needs and does not get fails it")]
 
-#[path = "../../../xtask/skips.rs"]
-mod skips;
-
 use regatta_testkit::executables;
 use regatta_testkit::folder::Folder;
+use regatta_testkit::skips::skip;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use skips::skip;
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};

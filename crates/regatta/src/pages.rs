@@ -81,14 +81,12 @@ fn entry(page: &mut Roff, spec: &OptionSpec) {
 
 #[cfg(test)]
 use regatta_testkit::folder;
-#[cfg(test)]
-#[path = "../../../xtask/skips.rs"]
-mod skips;
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use clap::CommandFactory;
+    use regatta_testkit::skips::skip;
     use std::{path::PathBuf, process::Command};
 
     /// Every page is there, and groff(1), which man(1) calls, understands them all.
@@ -116,7 +114,7 @@ mod tests {
         let mut groff = Command::new("groff");
         match groff.args(["-mandoc", "-Tutf8", "-z", "-wmac"]).args(&pages).output() {
             Ok(said) => assert_eq!(String::from_utf8_lossy(&said.stderr), ""),
-            Err(error) => skips::skip(&format!("groff does not look at the pages: {error}")),
+            Err(error) => skip(&format!("groff does not look at the pages: {error}")),
         }
     }
 }

@@ -41,9 +41,6 @@ mod send;
 pub mod shm;
 pub mod signal;
 pub mod simulated_disk;
-#[cfg(test)]
-#[path = "../../../xtask/skips.rs"]
-mod skips;
 pub mod socket;
 pub mod terminal;
 pub mod thread;

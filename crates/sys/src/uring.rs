@@ -463,10 +463,10 @@ fn read(file: &StaticFile, at: u64, most: u64, buffer: &mut Vec<u8>) -> squeue::
 mod tests {
     use super::*;
     use crate::folder::Folder;
-    use crate::skips::skip;
     use crate::wait::{Event, Interest, Poll, Poller};
     use regatta_op::Codings;
     use regatta_op::File;
+    use regatta_testkit::skips::skip;
     use std::fs;
 
     fn site() -> Folder {

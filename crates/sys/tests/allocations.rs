@@ -2,8 +2,6 @@
 //!
 //! A program of its own: the other tests run on the allocator that programs have.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-#[path = "../../../xtask/skips.rs"]
-mod skips;
 
 use regatta_op::{Codings, OpenReq, Opened, Outbox, ReadReq, Segment};
 use regatta_sys::{
@@ -16,7 +14,7 @@ use regatta_sys::{
     uring::{DiskOp, Finished, Ring},
     wait::{Epoll, Interest, Poll, Poller, Select, Trigger},
 };
-use regatta_testkit::folder::Folder;
+use regatta_testkit::{folder::Folder, skips::skip};
 use std::{
     fs,
     io::{Read, Write},
@@ -103,7 +101,7 @@ fn an_operation_of_the_ring_allocates_a_little() {
     fs::write(dir.join("file"), "body".repeat(5000)).unwrap();
     let root = || Root::open(&dir).unwrap();
     let Ok(mut ring) = Ring::new(Some(root()), OpenRules::default()) else {
-        return skips::skip("needs io_uring");
+        return skip("needs io_uring");
     };
     let req = |siblings| OpenReq { path: b"file"[..].into(), siblings };
     let mut done = Vec::with_capacity(8);

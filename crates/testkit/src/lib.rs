@@ -1,5 +1,5 @@
 //! Helpers of tests that need more than their own crate: both programs, executable files,
-//! directories, counters, waits, and rules that both command lines keep.
+//! directories, counters, waits, reports of what is left out, and rules that both command lines keep.
 #![forbid(unsafe_code)]
 
 pub mod commands;
@@ -7,4 +7,5 @@ pub mod counters;
 pub mod executables;
 pub mod folder;
 pub mod programs;
+pub mod skips;
 pub mod waits;

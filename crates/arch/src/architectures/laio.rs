@@ -370,10 +370,10 @@ mod tests {
             helpers::schedule::RandomHelpers,
         },
         loops::event_loop::schedule::{Case, Setting, check, check_frames, check_sealed, run_all},
-        skips::skip,
         testing::dice::{Dice, SEEDS},
     };
     use regatta_sys::{Bell, OpenRules, open_below, read_range};
+    use regatta_testkit::skips::skip;
 
     const LIMITS: HelperLimits =
         HelperLimits { helpers_max: 3, helpers_idle_max: 1, ..HelperLimits::PROMPT };

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
     use crate::env::build_image;
     use crate::folder::Folder;
-    use crate::skips::skip;
+    use regatta_testkit::skips::skip;
     use std::collections::BTreeMap;
     use std::process::Command;
 

@@ -4,7 +4,7 @@ use super::*;
 use crate::folder::Folder;
 use crate::group::{Group, STEP};
 use crate::servers::make_open;
-use crate::skips::skip;
+use regatta_testkit::skips::skip;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};

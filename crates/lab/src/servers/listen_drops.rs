@@ -26,6 +26,7 @@ fn parse(said: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use regatta_testkit::skips::skip;
     use std::net::TcpListener;
 
     #[test]
@@ -40,7 +41,7 @@ mod tests {
         let port = listener.local_addr().unwrap().port();
         match output_of(&["ss", "-V"]) {
             Some(_) => assert_eq!(so_far(None, port), Some(0)),
-            None => crate::skips::skip("needs ss"),
+            None => skip("needs ss"),
         }
         assert!(so_far(Some(std::process::id()), port).is_some());
     }

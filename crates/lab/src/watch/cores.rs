@@ -186,7 +186,7 @@ fn alike(one: f64, other: f64, most: f64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::skips::skip;
+    use regatta_testkit::skips::skip;
     use rustix::thread::sched_getaffinity;
 
     #[test]

@@ -45,7 +45,7 @@ impl SystemCalls {
 #[cfg(test)]
 mod tests {
     use super::SystemCalls;
-    use crate::skips::skip;
+    use regatta_testkit::skips::skip;
 
     #[test]
     fn a_thread_that_has_ended_is_left_out() {

@@ -9,8 +9,6 @@ mod models;
 mod offers;
 mod opinions;
 mod server;
-#[path = "../../../../xtask/skips.rs"]
-mod skips;
 
 use regatta_load::engine::{LoadOptions, Model, Outcome, Plan, Rate, Watch, perform};
 use regatta_testkit::folder::Folder;

@@ -1,9 +1,9 @@
 //! Second opinions: httperf and wrk of Debian on the same server, where they are installed.
 
 use crate::server::{Answer, Asked, Server};
-use crate::skips::skip;
 use crate::{attempts, closed, load, ms, near, open, options, replay};
 use regatta_load::engine::{Fate, LoadOptions};
+use regatta_testkit::skips::skip;
 use std::io::ErrorKind;
 use std::process::Command;
 

@@ -2,10 +2,10 @@
 
 use crate::harness::{program, uid_of};
 use crate::prelude::*;
-use crate::skips::skip;
 use crate::structure::listed;
 use regatta_sys::hook::denied::{Call, deny};
 use regatta_testkit::executables;
+use regatta_testkit::skips::skip;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 use std::fs::{self, Permissions};

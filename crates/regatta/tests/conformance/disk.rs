@@ -1,8 +1,8 @@
 //! systems.md §8.6, AMPED and LAIO: the task that waits for the disk, and messages between tasks.
 
 use crate::prelude::*;
-use crate::skips::skip;
 use crate::slow_disk::evict;
+use regatta_testkit::skips::skip;
 use std::fs;
 
 /// Settings under which every request opens its file and sends it from there.

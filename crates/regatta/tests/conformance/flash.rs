@@ -2,9 +2,9 @@
 
 use crate::disk::{tasks, worker};
 use crate::prelude::*;
-use crate::skips::skip;
 use crate::slow_disk::{HANGS, cold_site, evict, put_cold, with_disk};
 use regatta_sys::{Resident, StaticFile, by_mincore};
+use regatta_testkit::skips::skip;
 use std::fs::File;
 use std::thread::{scope, sleep};
 

@@ -65,8 +65,6 @@ mod seda;
 mod shared;
 mod signals;
 mod site;
-#[path = "../../../../xtask/skips.rs"]
-mod skips;
 mod slow_disk;
 mod slow_heads;
 mod slow_readers;

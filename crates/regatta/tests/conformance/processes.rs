@@ -3,7 +3,7 @@
 use crate::counters::{counter, read};
 use crate::harness::started;
 use crate::prelude::*;
-use crate::skips::skip;
+use regatta_testkit::skips::skip;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;

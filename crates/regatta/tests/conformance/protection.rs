@@ -3,6 +3,7 @@
 use crate::prelude::*;
 use crate::site::SECRET;
 use regatta_sys::sandbox::landlock_version;
+use regatta_testkit::skips::skip;
 use rustix::io::Errno;
 use std::net::TcpListener;
 
@@ -171,7 +172,7 @@ pub(crate) fn probes_of_confined() -> String {
 /// An attacker who makes a worker run foreign code finds what it serves, and nothing else.
 pub(crate) fn a_worker_is_confined(variant: &Variant) {
     if landlock_version() == 0 {
-        return crate::skips::skip("needs Landlock (lsm=landlock,…)");
+        return skip("needs Landlock (lsm=landlock,…)");
     }
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("an address").port();

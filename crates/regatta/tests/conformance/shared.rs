@@ -3,10 +3,10 @@
 use crate::harness::uid_of;
 use crate::inspect;
 use crate::prelude::*;
-use crate::skips::skip;
 use crate::variants::VARIANTS;
 use regatta_metrics::OldArena;
 use regatta_sys::{process::share_descriptors, shm::SharedWords};
+use regatta_testkit::skips::skip;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::ErrorKind;

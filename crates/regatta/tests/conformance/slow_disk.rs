@@ -1,7 +1,7 @@
 //! Disks that are slower than clients may be.
 
 use crate::prelude::*;
-use crate::skips::skip;
+use regatta_testkit::skips::skip;
 use rustix::fs::{Advice, fadvise, fsync};
 use rustix::io::{ReadWriteFlags, preadv2};
 use rustix::process::geteuid;

@@ -7,6 +7,4 @@
 mod listen;
 mod open;
 mod peer;
-#[path = "../../../../xtask/skips.rs"]
-mod skips;
 mod wait;

@@ -1,5 +1,4 @@
 //! Bytes over real connections: the content of the outbox arrives, one call at a time.
-use crate::skips::skip;
 use regatta_op::{Codings, Fault, File, OpenReq, Opened, Outbox, Segment};
 use regatta_sys::{
     OpenRules, Root, SEND_SLICES_MAX, SendCall, StaticFile, fault, open_below, recv, recv_now,
@@ -11,6 +10,7 @@ use regatta_sys::{
     },
 };
 use regatta_testkit::folder::Folder;
+use regatta_testkit::skips::skip;
 use rustix::net::sockopt;
 use std::{
     fs,

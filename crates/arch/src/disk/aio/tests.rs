@@ -1,9 +1,9 @@
 //! All engines over one table of reads, and what is special of glibc's threads.
 use super::*;
-use crate::{drive::perform, skips::skip, testing::folder};
+use crate::{drive::perform, testing::folder};
 use regatta_op::{Codings, Fault, OpenReq, Opened};
 use regatta_sys::{OpenRules, Root, open_below};
-use regatta_testkit::waits::until;
+use regatta_testkit::{skips::skip, waits::until};
 use std::{
     collections::HashSet,
     fs,

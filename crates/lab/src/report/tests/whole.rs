@@ -3,12 +3,12 @@
 use super::*;
 use crate::experiment::Client;
 use crate::report::figure::Section;
-use crate::skips::skip;
 use crate::stats::{Random, index};
 use crate::trial::numbers::series;
 use crate::units::real;
 use crate::units::template::escaped;
 use regatta_load::engine::{Fate, Hdr, Outcome, Spectrum};
+use regatta_testkit::skips::skip;
 use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::io::ErrorKind;

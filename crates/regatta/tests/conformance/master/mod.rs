@@ -9,8 +9,8 @@ mod sockets;
 use crate::folder;
 use crate::harness::{Said, children, collect, program, run};
 use crate::runner::{Tests, cases};
-use crate::skips::skip;
 use regatta_sys::{Resident, StaticFile, by_mincore};
+use regatta_testkit::skips::skip;
 use rustix::fs::{Advice, fadvise};
 use std::{
     ffi::OsStr,

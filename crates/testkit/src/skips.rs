@@ -6,11 +6,16 @@ use std::io::Write;
 
 /// Reports that the running test leaves something out, and why: on standard error, and in the file
 /// that `cargo xtask test` names.
-pub(crate) fn skip(why: &str) {
+///
+/// # Panics
+/// The file cannot be written.
+pub fn skip(why: &str) {
     let thread = std::thread::current();
     // The harness names the thread after the test.
     let test = thread.name().unwrap_or("a test");
-    let line = format!("{}: {test}: {}\n", env!("CARGO_PKG_NAME"), why.replace('\n', " "));
+    // Cargo names the package of the tests that it runs.
+    let package = std::env::var("CARGO_PKG_NAME").unwrap_or_else(|_| "a package".to_owned());
+    let line = format!("{package}: {test}: {}\n", why.replace('\n', " "));
     // `eprint!` would pass it to the harness, which hides it.
     let _ = std::io::stderr().write_all(format!("skipped: {line}").as_bytes());
     let Some(path) = std::env::var_os("REGATTA_SKIPS") else { return };
