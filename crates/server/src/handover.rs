@@ -220,6 +220,9 @@ pub enum HandoverError {
     Findings(io::Error),
 }
 
+/// Argument by which an image receives the handover.
+pub(crate) const INHERIT: &str = "--inherit=";
+
 /// Advice for a handover that cannot be understood.
 const ANEW: &str = "stop the server and start this program, which cannot follow the other one";
 

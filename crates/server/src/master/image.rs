@@ -1,5 +1,10 @@
 //! Execution of the next image of the master: its program and arguments, and the report of a trial.
-use crate::{Failure, findings::Sent, given, handover::HandoverError};
+use crate::{
+    Failure,
+    findings::Sent,
+    given,
+    handover::{HandoverError, INHERIT},
+};
 use regatta_sys::{
     channel::Channel,
     exec,
@@ -15,9 +20,6 @@ use std::{
     path::{Path, PathBuf},
     process,
 };
-
-/// Argument by which an image receives the handover.
-const INHERIT: &str = "--inherit=";
 
 /// Limit of a trial's report, bytes: a pipe takes this much without a reader.
 pub(super) const REPORT_BYTES_MAX: usize = 60_000;

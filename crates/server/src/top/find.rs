@@ -2,6 +2,7 @@
 //!
 //! Counters are in memory that every process of a server has open, so they are found below `/proc`.
 use super::{FAILED, Server, USAGE, processes};
+use crate::handover::INHERIT;
 use regatta_metrics::{self as metrics, Arena, ArenaView, ControlView, Phase};
 use regatta_sys::{
     process,
@@ -169,7 +170,7 @@ fn describe(server: &Running) -> String {
 fn configured_by(arguments: &[String]) -> String {
     let after = arguments.get(2..).unwrap_or_default();
     let after = match after {
-        [word, after @ ..] if word.starts_with("--inherit=") => after,
+        [word, after @ ..] if word.starts_with(INHERIT) => after,
         _ => after,
     };
     let names = |word: &String| word == "--config" || word.starts_with("--config=");
