@@ -6,7 +6,7 @@ use regatta_lab_core::env::{
     Environment, Fault, Made, Place, Spec, child_main, clean, disklog, list,
     spec::{Cpu, Disk, Network, NetworkLayout, Pages, Profile},
 };
-use regatta_testkit::folder::Folder;
+use regatta_testkit::{folder::Folder, waits::until};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeSet;
 use std::fs;
@@ -97,14 +97,6 @@ fn skipped(name: &str, why: &str) -> Option<Environment> {
     println!("test {name} ... ignored, {}", why.replace('\n', " "));
     SKIPPED.store(true, Ordering::Relaxed);
     None
-}
-
-fn eventually(what: impl Fn() -> bool, whatever: &str) {
-    let start = Instant::now();
-    while !what() {
-        assert!(start.elapsed() < PATIENCE, "{whatever}");
-        sleep(Duration::from_millis(1));
-    }
 }
 
 /// A directory with some files, in which every block of 4 KiB differs.
@@ -432,7 +424,7 @@ fn a_dead_keeper_is_cleaned_up_after() {
     kill(listed.owner.pid, Signal::KILL);
     kill(lab.id(), Signal::KILL);
     lab.wait().unwrap();
-    eventually(|| !listed.owner.is_alive(), "the keeper is dead");
+    until(PATIENCE, "the keeper is dead", || !listed.owner.is_alive());
     // Another run of these tests on the same machine may be cleaning up, too.
     let _ = clean();
     nothing_is_left(&folder, &BTreeSet::from([lab.id()]), "after a cleaning");

@@ -10,7 +10,7 @@ use crate::folder;
 use crate::harness::{Said, children, collect, program, run};
 use crate::runner::{Tests, cases};
 use regatta_sys::{Resident, StaticFile, by_mincore};
-use regatta_testkit::skips::skip;
+use regatta_testkit::{skips::skip, waits::until};
 use rustix::fs::{Advice, fadvise};
 use std::{
     ffi::OsStr,
@@ -190,12 +190,8 @@ fn is_gone(pid: u32) -> bool {
 
 /// Waits until this is so, and fails for the given reason if it never is.
 #[track_caller]
-fn eventually(reason: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "{reason}");
-        thread::sleep(Duration::from_millis(2));
-    }
+fn eventually(reason: &str, is_so: impl FnMut() -> bool) {
+    until(PATIENCE, reason, is_so);
 }
 
 /// Asks for the index over a connection, and returns the answer.
