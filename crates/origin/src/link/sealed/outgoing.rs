@@ -11,7 +11,7 @@ use regatta_op::{Done, Fault, File, Now, Op, Outbox, ReadReq, Segment};
 impl<F: File> Sealed<F> {
     /// Seals the bytes that the upper protocol sends next; true if it has received an outcome.
     pub(super) fn fill(&mut self, now: Now, cx: &Cx<'_, F>) -> bool {
-        let idle = self.sealed == 0 && self.out.is_empty() && !self.lent.send && !self.lent.read;
+        let idle = self.sealed == 0 && self.is_silent() && !self.lent.read;
         let Some(source) = self.source.take_if(|_| idle) else { return false };
         if source.is_empty() {
             self.tell(Done::Send(source, Ok(0)), now, cx);
