@@ -1,5 +1,5 @@
 //! Helpers of tests that need more than their own crate: both programs, executable files,
-//! directories, counters, waits, reports of what is left out, and rules that both command lines keep.
+//! directories, counters, waits, reports of omissions, and rules that both command lines keep.
 #![forbid(unsafe_code)]
 
 pub mod commands;
