@@ -331,6 +331,7 @@ mod tests {
         check(&run_all(Case::one(test), &make), 5);
         check_frames(&run_all(Case::frames(test), &make), 5);
         check_sealed(&run_all(Case { sealed: true, ..Case::one(test) }, &make), 3);
+        check_sealed(&run_all(Case { sealed: true, ..Case::frames(test) }, &make), 3);
     }
     /// Helpers that never reply: every connection ends, and its slot is freed.
     #[test]

@@ -7,6 +7,7 @@
 mod control;
 mod event_loop;
 mod line;
+mod sealed;
 mod threads;
 mod worker;
 

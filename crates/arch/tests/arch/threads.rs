@@ -1,7 +1,8 @@
 //! Drivers whose threads block. A kernel thread for each connection must keep right bytes,
 //! deadlines, drain, counters and whole lines in the log, and start threads when due. A pool of
 //! threads serves a protocol with several operations out at once. A process that is one such thread
-//! ends while others continue.
+//! ends while others continue. All of them serve sealed connections, too.
+use crate::sealed::{SealedClient, Sealing};
 use regatta_arch::{
     Driver, Env, Share, WorkError,
     architectures::{hybrid, mp, mt::DRIVER},
@@ -177,17 +178,17 @@ fn body(name: &str, bytes: usize) -> Vec<u8> {
     (0..bytes).map(|at| u8::try_from((at / 3 + salt) % 251).unwrap()).collect()
 }
 
-fn ask(peer: &mut TcpStream, name: &str) {
+fn ask(peer: &mut impl Write, name: &str) {
     write!(peer, "GET /{name} HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
 }
 
-fn get(peer: &mut TcpStream, file: (&str, usize)) {
+fn get(peer: &mut (impl Read + Write), file: (&str, usize)) {
     ask(peer, file.0);
     answer(peer, file);
 }
 
 /// Reads all of the response that has this file.
-fn answer(peer: &mut TcpStream, (name, bytes): (&str, usize)) {
+fn answer(peer: &mut impl Read, (name, bytes): (&str, usize)) {
     let (mut response, mut piece) = (Vec::new(), vec![0; 64 << 10]);
     let head = loop {
         let n = peer.read(&mut piece).unwrap();
@@ -533,16 +534,38 @@ fn a_process_ends_when_it_has_served_as_many_as_it_may() {
 /// The files, by number.
 const NAMES: [&str; 3] = [FILES[0].0, FILES[1].0, FILES[2].0];
 
+const FRAMES: Frames = Frames { names: &NAMES };
+
 fn frames(driver: &'static Driver, name: &str, threads: usize) -> Server {
+    serving(driver, name, threads, FRAMES)
+}
+
+/// Starts a server with all its threads, and these protocols.
+fn serving(
+    driver: &'static Driver,
+    name: &str,
+    threads: usize,
+    links: impl Links<StaticFile> + Sync + 'static,
+) -> Server {
     let (step, deadlines) = (Duration::from_millis(200), Deadlines::default());
-    let frames = Frames { names: &NAMES };
     let all: &[_] = &[("threads.start", "all")];
     let sets = if driver.takes("threads.start") { all } else { &[] };
-    Server::with(driver, name, threads, step, deadlines, sets, Box::new(frames))
+    Server::with(driver, name, threads, step, deadlines, sets, Box::new(links))
+}
+
+/// Connects the client of this number.
+type Connect<P> = fn(&Server, usize) -> P;
+
+fn clear(server: &Server, _: usize) -> TcpStream {
+    server.connect()
+}
+
+fn sealed(server: &Server, client: usize) -> SealedClient {
+    SealedClient::new(server.connect(), client as u64)
 }
 
 /// Sends as far as a client may, and reads until it has `answers`.
-fn exchange(peer: &mut TcpStream, client: &mut Client, sent: &mut usize, answers: usize) {
+fn exchange(peer: &mut (impl Read + Write), client: &mut Client, sent: &mut usize, answers: usize) {
     let (wire, mut piece) = (client.wire(), vec![0; 64 << 10]);
     let mut judge = |Answer { file, code, body: of, .. }: Answer| {
         let (name, bytes) = FILES[usize::from(file)];
@@ -561,25 +584,37 @@ fn exchange(peer: &mut TcpStream, client: &mut Client, sent: &mut usize, answers
 
 #[test]
 fn a_thread_serves_many_exchanges_at_once() {
-    many_exchanges(frames(&DRIVER, "frames", CLIENTS));
+    many_exchanges(frames(&DRIVER, "frames", CLIENTS), clear);
 }
 
 #[test]
 fn fewer_threads_serve_many_exchanges_of_more_connections() {
-    many_exchanges(frames(&hybrid::DRIVER, "pool-frames", 2));
+    many_exchanges(frames(&hybrid::DRIVER, "pool-frames", 2), clear);
+}
+
+#[test]
+fn a_thread_serves_many_sealed_exchanges_at_once() {
+    many_exchanges(serving(&DRIVER, "sealed-frames", CLIENTS, Sealing::new(FRAMES)), sealed);
+}
+
+#[test]
+fn fewer_threads_serve_many_sealed_exchanges_of_more_connections() {
+    let links = Sealing::new(FRAMES);
+    many_exchanges(serving(&hybrid::DRIVER, "sealed-pool-frames", 2, links), sealed);
 }
 
 const CLIENTS: usize = 6;
 
-fn many_exchanges(mut server: Server) {
+fn many_exchanges<P: Read + Write + 'static>(mut server: Server, connect: Connect<P>) {
     const REQUESTS: usize = 60;
     thread::scope(|scope| {
         for client in 0..CLIENTS {
             let server = &server;
             let of = move |request| u8::from((client + request) % 20 == 0);
             scope.spawn(move || {
+                let mut peer = connect(server, client);
                 let mut client = Client::new((0..REQUESTS).map(of).collect());
-                exchange(&mut server.connect(), &mut client, &mut 0, REQUESTS);
+                exchange(&mut peer, &mut client, &mut 0, REQUESTS);
             });
         }
     });
@@ -592,17 +627,24 @@ fn many_exchanges(mut server: Server) {
 
 #[test]
 fn a_thread_receives_while_its_peer_takes_nothing() {
-    receives_beside(&frames(&DRIVER, "beside", 1));
+    receives_beside(&frames(&DRIVER, "beside", 1), clear);
 }
 
 #[test]
 fn a_thread_of_a_pool_receives_while_its_peer_takes_nothing() {
-    receives_beside(&frames(&hybrid::DRIVER, "pool-beside", 1));
+    receives_beside(&frames(&hybrid::DRIVER, "pool-beside", 1), clear);
+}
+
+#[test]
+fn threads_receive_while_a_sealed_peer_takes_nothing() {
+    for (driver, name) in [(&DRIVER, "sealed-beside"), (&hybrid::DRIVER, "sealed-pool-beside")] {
+        receives_beside(&serving(driver, name, 1, Sealing::new(FRAMES)), sealed);
+    }
 }
 
 /// A peer sends further requests while it reads no response.
-fn receives_beside(server: &Server) {
-    let (mut peer, mut client) = (server.connect(), Client::new(vec![2, 0, 1]));
+fn receives_beside<P: Read + Write>(server: &Server, connect: Connect<P>) {
+    let (mut peer, mut client) = (connect(server, 0), Client::new(vec![2, 0, 1]));
     let wire = client.wire();
     peer.write_all(&wire[..2]).unwrap();
     let since = Instant::now();
@@ -619,4 +661,45 @@ fn receives_beside(server: &Server) {
     until(PATIENCE, "what it asks for meanwhile is received", are_received);
     assert_eq!(server.totals().get(Counter::Replies), 0);
     exchange(&mut peer, &mut client, &mut wire.len(), 3);
+}
+
+#[test]
+fn a_thread_serves_sealed_connections() {
+    sealed_requests(serving(&DRIVER, "sealed", CLIENTS, Sealing::new(ClearHttp1)));
+}
+
+#[test]
+fn fewer_threads_serve_more_sealed_connections() {
+    sealed_requests(serving(&hybrid::DRIVER, "sealed-pool", 2, Sealing::new(ClearHttp1)));
+}
+
+#[test]
+fn a_process_serves_one_sealed_connection_after_another() {
+    sealed_requests(serving(&mp::DRIVER, "sealed-process", 1, Sealing::new(ClearHttp1)));
+}
+
+/// Sends requests behind seals. What is counted and logged are the bytes inside.
+fn sealed_requests(mut server: Server) {
+    const ROUNDS: usize = 12;
+    thread::scope(|scope| {
+        for client in 0..CLIENTS {
+            let server = &server;
+            scope.spawn(move || {
+                let mut peer = sealed(server, client);
+                for round in 0..ROUNDS {
+                    get(&mut peer, FILES[usize::from((client + round) % 6 == 0)]);
+                }
+            });
+        }
+    });
+    server.drain(30_000);
+    let totals = server.totals();
+    let (all, get) = ((CLIENTS * ROUNDS) as u64, |counter| totals.get(counter));
+    assert_eq!([get(Counter::Requests), get(Counter::Replies200)], [all, all]);
+    assert_eq!(get(Counter::ConnectionsClosed), CLIENTS as u64);
+    assert_eq!(get(Counter::SendfileBytes), 0, "no byte of a file leaves in the clear");
+    assert!(get(Counter::SendBytes) > get(Counter::BytesSent), "records have heads");
+    let log = fs::read_to_string(server.folder.join("access")).unwrap();
+    let is_whole = |line: &str| FILES.iter().any(|(_, bytes)| line.ends_with(&format!(" {bytes}")));
+    assert_eq!(log.lines().filter(|line| is_whole(line)).count() as u64, all);
 }

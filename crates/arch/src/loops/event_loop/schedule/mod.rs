@@ -36,9 +36,10 @@ use crate::{
 };
 use folder::{BEGIN_NS, Folder, NAMES, UNIX};
 use regatta_metrics::{Arena, Tally};
-use regatta_op::DISK_OPS_MAX;
+use regatta_op::{DISK_OPS_MAX, Now};
 use regatta_origin::{
-    Cache, CachingRules, ClearHttp1, Deadlines, Links, LocalCache, NoLog, Scratch, Seal, Site, Toy,
+    Cache, CachingRules, ClearHttp1, Cx, Deadlines, Links, LocalCache, NoLog, Peer, Protocol,
+    Scratch, Seal, Site, Toy,
 };
 use regatta_sim::Frames;
 use regatta_sys::{
@@ -450,7 +451,7 @@ impl Scene<'_, '_> {
         let slot = self.arena.slot(me);
         let tally = Tally::Owned(slot);
         let scratches = [(); 4].map(|()| Scratch::new(self.seed.into()));
-        let links = Toys(AtomicU64::new(self.seed));
+        let links = Toys { inner: self.links, number: AtomicU64::new(self.seed) };
         let around = |scratch| Surroundings {
             cx: FileCx {
                 site: self.site,
@@ -550,12 +551,25 @@ fn a_loop_forgets_none_of_many_exchanges() {
     check_frames(&run_all(Case::frames(test), &own_disk), 0);
 }
 
-/// HTTP/1 behind the seal of the tests.
-struct Toys(AtomicU64);
+/// Links with the seal of the tests; `inner` chooses the protocol behind it.
+struct Toys {
+    inner: &'static (dyn Links<StaticFile> + Sync),
+    number: AtomicU64,
+}
 
 impl Links<StaticFile> for Toys {
     fn seal(&self, _: u8) -> Option<Box<dyn Seal>> {
-        Some(Box::new(Toy::server(self.0.fetch_add(1, Relaxed))))
+        Some(Box::new(Toy::server(self.number.fetch_add(1, Relaxed))))
+    }
+
+    fn protocol(
+        &self,
+        peer: Peer,
+        agreed: &[u8],
+        now: Now,
+        cx: &Cx<'_, StaticFile>,
+    ) -> Option<Box<dyn Protocol<StaticFile> + Send>> {
+        self.inner.protocol(peer, agreed, now, cx)
     }
 }
 
@@ -607,6 +621,15 @@ fn stages_forget_none_of_many_exchanges_or_of_sealed_connections() {
 fn a_loop_with_sealed_connections_forgets_none() {
     let test = "a_loop_with_sealed_connections_forgets_none";
     check_sealed(&run_all(Case { sealed: true, ..Case::one(test) }, &own_disk), 0);
+}
+
+#[test]
+fn a_loop_with_many_sealed_exchanges_forgets_none() {
+    let test = "a_loop_with_many_sealed_exchanges_forgets_none";
+    for loops in [1, 2] {
+        let case = Case { sealed: true, loops, ..Case::frames(test) };
+        check_sealed(&run_all(case, &own_disk), 0);
+    }
 }
 
 fn sped(test: &'static str, waits: Waits) {
