@@ -10,11 +10,36 @@ use crate::{
     options::{Choice as _, Settings, Value},
     shared::SharedState,
 };
+use regatta_origin::ListenerClass;
 use regatta_sys::socket::{Mode, Place, Steps};
 use std::{fmt, ops::Range};
 
-/// The most addresses that a server listens on: a connection has one byte for its listener.
+/// The most addresses that a server listens on: a pipeline has one byte for each.
 pub const ADDRESSES_MAX: usize = 256;
+
+/// Address to listen on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenPlace {
+    /// Place to listen; port 0 lets the kernel choose.
+    pub place: Place,
+    /// Class of its connections.
+    pub class: ListenerClass,
+}
+
+impl ListenPlace {
+    /// An address whose connections are in the clear.
+    #[must_use]
+    pub const fn clear(place: Place) -> Self {
+        Self { place, class: ListenerClass::CLEAR }
+    }
+}
+
+/// Class of an inherited socket that listens at `place`, by the addresses `own` that this image
+/// listens on. `None`: no class, because it is at no such address.
+#[must_use]
+pub fn class_at(place: &Place, own: &[ListenPlace]) -> Option<ListenerClass> {
+    own.iter().find(|own| own.place == *place).map(|own| own.class)
+}
 
 /// Listening socket to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +58,8 @@ pub struct SocketPlan {
 pub struct Layout {
     /// The sockets; those of one worker are adjacent.
     pub sockets: Vec<SocketPlan>,
+    /// Class of each socket, also of those that [`Layout::give`] adds.
+    pub classes: Vec<ListenerClass>,
     /// Shares, one for each worker.
     pub shares: Vec<Share>,
     /// Sockets whose port is shared by processor: the first of each group.
@@ -68,12 +95,13 @@ impl Layout {
     pub fn plan(
         driver: &Driver,
         settings: &Settings,
-        addresses: &[Place],
+        addresses: &[ListenPlace],
         cpus: &[usize],
         processors: usize,
     ) -> Result<Self, LayoutFault> {
         let mut layout = Self {
             sockets: Vec::new(),
+            classes: Vec::new(),
             shares: Vec::new(),
             steered: Vec::new(),
             places: Vec::new(),
@@ -134,12 +162,13 @@ impl Layout {
 
     /// Plans a socket for each address. With `group`, each shares its port with the socket for the
     /// same address in the group that begins there.
-    fn listen(&mut self, addresses: &[Place], group: Option<usize>) -> Range<usize> {
+    fn listen(&mut self, addresses: &[ListenPlace], group: Option<usize>) -> Range<usize> {
         let first = self.sockets.len();
-        self.sockets.extend(addresses.iter().enumerate().map(|(at, place)| {
+        self.sockets.extend(addresses.iter().enumerate().map(|(at, address)| {
             let port_of = group.map(|group| group + at).filter(|of| *of < first);
-            SocketPlan { place: place.clone(), reuse_port: group.is_some(), port_of }
+            SocketPlan { place: address.place.clone(), reuse_port: group.is_some(), port_of }
         }));
+        self.classes.extend(addresses.iter().map(|address| address.class));
         first..self.sockets.len()
     }
 
@@ -161,10 +190,10 @@ impl Layout {
         self.shares.last().map_or(0, |last| last.slots.end)
     }
 
-    /// Gives the workers `count` unplanned listeners, round-robin; workers with shared listeners
-    /// share these, too. Returns the index at which to insert each, in this order.
-    pub fn give(&mut self, count: usize) -> Vec<usize> {
-        let give = |turn: usize| {
+    /// Gives the workers unplanned listeners of these classes, round-robin; workers with shared
+    /// listeners share these, too. Returns the index at which to insert each, in this order.
+    pub fn give(&mut self, surplus: &[ListenerClass]) -> Vec<usize> {
+        let give = |(turn, class): (usize, &ListenerClass)| {
             let own = self.shares[turn % self.shares.len()].listeners.clone();
             for listeners in self.shares.iter_mut().map(|share| &mut share.listeners) {
                 if *listeners == own {
@@ -173,9 +202,10 @@ impl Layout {
                     *listeners = listeners.start + 1..listeners.end + 1;
                 }
             }
+            self.classes.insert(own.end, *class);
             own.end
         };
-        (0..count).map(give).collect()
+        surplus.iter().enumerate().map(give).collect()
     }
 
     /// Refuses a port that two copies were given by counting up from two others.
@@ -348,10 +378,10 @@ fn own_addresses(
     partition: Option<Partition>,
     copy: usize,
     copies: usize,
-    addresses: &[Place],
-) -> Result<Vec<Place>, LayoutFault> {
+    addresses: &[ListenPlace],
+) -> Result<Vec<ListenPlace>, LayoutFault> {
     let fault = |key, message| Err(LayoutFault { key, message });
-    let has_path = addresses.iter().any(|place| matches!(place, Place::Unix(_)));
+    let has_path = addresses.iter().any(|address| matches!(address.place, Place::Unix(_)));
     match partition {
         Some(Partition::Ports | Partition::SteerCpu) if has_path => {
             let message = "a Unix socket has no port that copies could count up, or share by \
@@ -359,15 +389,15 @@ fn own_addresses(
             fault("event.partition", message.to_owned())
         }
         Some(Partition::Ports) => {
-            let counted = addresses.iter().map(|place| {
-                let mut place = place.clone();
-                if let Place::Inet(address) = &mut place
-                    && address.port() != 0
+            let counted = addresses.iter().map(|address| {
+                let mut address = address.clone();
+                if let Place::Inet(inet) = &mut address.place
+                    && inet.port() != 0
                 {
-                    let port = address.port().checked_add(u16::try_from(copy).ok()?)?;
-                    address.set_port(port);
+                    let port = inet.port().checked_add(u16::try_from(copy).ok()?)?;
+                    inet.set_port(port);
                 }
-                Some(place)
+                Some(address)
             });
             match counted.collect() {
                 Some(own) => Ok(own),

@@ -27,7 +27,7 @@ pub use work_error::WorkError;
 use options::{OptionSpec, Settings};
 use regatta_metrics::{Arena, Slot, Tally};
 use regatta_op::{Now, Op};
-use regatta_origin::{Exchange, Link, Links, Log, NoLog, Site};
+use regatta_origin::{Exchange, Link, Links, ListenerClass, Log, NoLog, Site};
 use regatta_sys::{Bell, OpenRules, Root, StaticFile, channel::Channel, socket::Steps};
 use std::{
     fmt,
@@ -180,6 +180,8 @@ pub struct Share {
 pub struct Env {
     /// Bound and listening sockets; each worker has its share of them.
     pub sockets: Vec<OwnedFd>,
+    /// Class of each socket.
+    pub classes: Vec<ListenerClass>,
     /// Shares, one for each worker process.
     pub shares: Vec<Share>,
     /// Directory that is served when a worker starts.
@@ -192,7 +194,7 @@ pub struct Env {
     pub rules: OpenRules,
     /// The site: limits, deadlines, content and caching rules.
     pub site: Site,
-    /// Protocols of each listener.
+    /// Protocols of each class of listeners.
     pub links: Box<dyn Links<StaticFile> + Sync>,
     /// Counters and the control words.
     pub arena: Arena<'static>,
@@ -216,6 +218,15 @@ impl Env {
     #[must_use]
     pub fn listeners(&self, process: usize) -> &[OwnedFd] {
         &self.sockets[self.shares[process].listeners.clone()]
+    }
+
+    /// Classes of the sockets that a process accepts from.
+    ///
+    /// # Panics
+    /// If there is no such process.
+    #[must_use]
+    pub fn classes(&self, process: usize) -> &[ListenerClass] {
+        &self.classes[self.shares[process].listeners.clone()]
     }
 
     /// Bells that a process keeps: its own and, if a connection wakes only one of the processes on

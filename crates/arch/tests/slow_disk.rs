@@ -9,7 +9,7 @@ use regatta_arch::{
     ARCHITECTURES, Env, Share, conn::accept, find, options::Settings, releases::Releases,
 };
 use regatta_metrics::{Arena, Counter};
-use regatta_origin::{ClearHttp1, NoLog, Site};
+use regatta_origin::{ClearHttp1, ListenerClass, NoLog, Site};
 use regatta_sys::{
     Bell, OpenRules, Resident, Root, StaticFile, by_mincore,
     channel::Channel,
@@ -238,6 +238,7 @@ fn env(path: &Path, options: &[(&str, &str)]) -> Env {
     site.caching.revalidate_ms = 60_000;
     Env {
         sockets: vec![listen(&ListenSpec::new("127.0.0.1:0".parse().unwrap())).unwrap()],
+        classes: vec![ListenerClass::CLEAR],
         root: Root::open(path).unwrap(),
         root_channels: vec![Channel::pair().unwrap().0],
         releases: Releases::new(1, Box::new(|_, _, _| Arc::default())),

@@ -59,7 +59,7 @@ pub use location::TemplateFault;
 pub use ongoing::Exchange;
 pub use pack::{CODINGS, packed_alike};
 pub use protocol::{Admission, ClearHttp1, Cx, Links, Protocol};
-pub use record::{FileFault, FileOperation, Log, NoLog, Peer, Record, ReplyOutcome};
+pub use record::{FileFault, FileOperation, ListenerClass, Log, NoLog, Peer, Record, ReplyOutcome};
 pub use refusal::Refusal;
 pub use releases::{ReleaseSource, Sites};
 pub use request::{Destination, Request};

@@ -55,7 +55,7 @@ impl<F: File> Link<F> {
 
     /// A connection of this client, behind a possible PROXY header.
     fn of_client(peer: Peer, now: Now, cx: &Cx<'_, F>) -> Self {
-        match cx.links.seal(peer.listener()) {
+        match cx.links.seal(peer.class()) {
             None => Self::agreed(peer, b"", now, cx),
             Some(seal) => Self::Sealed(Box::new(Sealed::new(seal, peer, now, cx))),
         }

@@ -1,5 +1,5 @@
 //! A protocol on a connection, as its driver sees it, and the environment that it uses.
-use crate::{Cache, Log, Peer, Scratch, Seal, Site, Sites};
+use crate::{Cache, ListenerClass, Log, Peer, Scratch, Seal, Site, Sites};
 use alloc::boxed::Box;
 use core::{cell::Ref, fmt};
 use regatta_http::Fields;
@@ -136,9 +136,9 @@ pub enum Admission {
     Refused,
 }
 
-/// Decisions about a connection that are made outside of it. They are its protocol, by the listener
-/// that accepted it ([`Peer::listener`]), and how much its client may have. The protocol is asked
-/// for when the connection is accepted and when its handshake is complete.
+/// Decisions about a connection that are made outside of it. They are its protocol, by the class of
+/// the listener that accepted it ([`Peer::class`]), and how much its client may have. The protocol
+/// is asked for when the connection is accepted and when its handshake is complete.
 pub trait Links<F> {
     /// Whether this peer's connection begins with a PROXY header, and if so, whether the peer may
     /// speak for others; asked when it has been accepted.
@@ -169,8 +169,8 @@ pub trait Links<F> {
         peer
     }
 
-    /// The encryption of a listener's connections, if any.
-    fn seal(&self, _listener: u8) -> Option<Box<dyn Seal>> {
+    /// The encryption of connections to listeners of this class, if any.
+    fn seal(&self, _class: ListenerClass) -> Option<Box<dyn Seal>> {
         None
     }
 
@@ -208,7 +208,7 @@ pub struct Cx<'a, F> {
     pub log: &'a dyn Log,
     /// The worker's buffers.
     pub scratch: &'a Scratch<F>,
-    /// The protocol of each listener.
+    /// The protocol of each class of listeners.
     pub links: &'a dyn Links<F>,
 }
 

@@ -5,13 +5,23 @@ use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use core::ops::Range;
 use regatta_op::{Now, Tick};
 
-/// The peer's address and the listener, in 19 bytes: IPv4 addresses are kept in IPv4-mapped form,
-/// and `[::]:0`, which no peer has, stands for none.
+/// Class of a listener: the row of the configuration that its address is from. All sockets of an
+/// address have the same class, in each process and after each reload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ListenerClass(pub u8);
+
+impl ListenerClass {
+    /// Connections in the clear.
+    pub const CLEAR: Self = Self(0);
+}
+
+/// The peer's address and the class of its listener, in 19 bytes. IPv4 addresses are kept in
+/// IPv4-mapped form, and `[::]:0`, which no peer has, stands for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Peer {
     address: [u8; 16],
     port: [u8; 2],
-    listener: u8,
+    class: ListenerClass,
 }
 
 impl From<SocketAddr> for Peer {
@@ -20,7 +30,7 @@ impl From<SocketAddr> for Peer {
             IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
             IpAddr::V6(ip) => ip.octets(),
         };
-        Self { address: octets, port: address.port().to_ne_bytes(), listener: 0 }
+        Self { address: octets, port: address.port().to_ne_bytes(), class: ListenerClass::CLEAR }
     }
 }
 
@@ -32,16 +42,16 @@ impl From<Option<SocketAddr>> for Peer {
 }
 
 impl Peer {
-    /// The same peer, at this listener of the worker.
+    /// The same peer, at a listener of this class.
     #[must_use]
-    pub const fn at(self, listener: u8) -> Self {
-        Self { listener, ..self }
+    pub const fn in_class(self, class: ListenerClass) -> Self {
+        Self { class, ..self }
     }
 
-    /// Number of the worker's listener that accepted the connection.
+    /// Class of the listener that accepted the connection.
     #[must_use]
-    pub const fn listener(self) -> u8 {
-        self.listener
+    pub const fn class(self) -> ListenerClass {
+        self.class
     }
 
     /// The address, if there is one; an IPv4-mapped one comes back as IPv4.

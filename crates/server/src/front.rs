@@ -68,7 +68,7 @@ impl Trust {
         let naming = self.naming.filter(|_| self.trusts(peer));
         let is_trusted = |ip| any_contains(&self.prefixes, ip);
         let named = naming.and_then(|naming| naming.client(fields, is_trusted));
-        named.map_or(peer, |named| Peer::from(named).at(peer.listener()))
+        named.map_or(peer, |named| Peer::from(named).in_class(peer.class()))
     }
 
     /// Explains which client a request from `peer` counts for.
@@ -223,6 +223,7 @@ mod tests {
     use super::*;
     use crate::config::options;
     use regatta_http::h1::{HeadLimits, parse_request};
+    use regatta_origin::ListenerClass;
     use std::net::SocketAddr;
 
     /// Explanation of a request with these field lines, and whether limits hold.
@@ -234,10 +235,12 @@ mod tests {
         }
         let trust = Trust::read(&settings);
         let peer: Option<IpAddr> = from.parse().ok();
-        let peer = Peer::from(peer.map(|ip| SocketAddr::new(ip, 0)));
+        let class = ListenerClass(3);
+        let peer = Peer::from(peer.map(|ip| SocketAddr::new(ip, 0))).in_class(class);
         let head = format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
         let head = parse_request(head.as_bytes(), &HeadLimits::default()).unwrap();
         let client = trust.client(peer, &head.fields);
+        assert_eq!(client.class(), class, "it stays that of the listener");
         (trust.explain(peer, &head.fields), trust.limits(client))
     }
 

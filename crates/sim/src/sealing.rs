@@ -6,7 +6,9 @@ use crate::{
     peer::{Peer, Pipe},
 };
 use regatta_op::{Now, Ticket};
-use regatta_origin::{Cx, Links, Progress, Protocol, RECORD_PLAIN_BYTES_MAX, Seal, Toy};
+use regatta_origin::{
+    Cx, Links, ListenerClass, Progress, Protocol, RECORD_PLAIN_BYTES_MAX, Seal, Toy,
+};
 use std::{cell::Cell, collections::VecDeque};
 
 /// Seals every connection, and lets `inner` choose the protocol inside.
@@ -23,7 +25,7 @@ impl<L> Sealing<L> {
 }
 
 impl<F, L: Links<F>> Links<F> for Sealing<L> {
-    fn seal(&self, _: u8) -> Option<Box<dyn Seal>> {
+    fn seal(&self, _: ListenerClass) -> Option<Box<dyn Seal>> {
         self.number.set(mix(self.number.get()));
         Some(Box::new(Toy::server(self.number.get())))
     }

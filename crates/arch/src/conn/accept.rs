@@ -9,6 +9,7 @@ pub use options::{AcceptOptions, OPTIONS};
 use crate::{drive::perform, options::choice};
 use regatta_metrics::{Counter, Gauge, Histogram, Slot, Tally};
 use regatta_op::Tick;
+use regatta_origin::ListenerClass;
 use regatta_sys::{
     Bell,
     socket::{self, AcceptFault, Connection, Mode},
@@ -129,6 +130,8 @@ pub struct Neighbour<'a> {
 pub struct Acceptor<'a> {
     /// The listening sockets.
     pub listeners: &'a [OwnedFd],
+    /// Class of each listener of the process. Empty: all connections are in the clear.
+    pub classes: &'a [ListenerClass],
     /// Index of the first listener among those of the process.
     pub first: usize,
     /// The strategy.
@@ -169,6 +172,7 @@ impl<'a> Acceptor<'a> {
     pub const fn new(listeners: &'a [OwnedFd], rules: AcceptRules) -> Self {
         Self {
             listeners,
+            classes: &[],
             first: 0,
             rules,
             events: 0,
@@ -186,6 +190,15 @@ impl<'a> Acceptor<'a> {
             afresh: false,
             first_asked: usize::MAX,
         }
+    }
+
+    /// Class of the connections from listener `at`.
+    #[must_use]
+    pub fn class(&self, at: usize) -> ListenerClass {
+        if self.classes.is_empty() {
+            return ListenerClass::CLEAR;
+        }
+        self.classes[self.first + at]
     }
 
     /// True if the worker wants notifications of new connections.

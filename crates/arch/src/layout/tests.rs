@@ -10,7 +10,19 @@ fn place(text: &str) -> Place {
 }
 
 fn plan(sets: &[(&str, &str)], listen: &[&str], cpus: &[usize]) -> Result<Layout, LayoutFault> {
-    let addresses: Vec<Place> = listen.iter().copied().map(place).collect();
+    let listen: Vec<ListenPlace> = listen.iter().copied().map(clear).collect();
+    plan_classes(sets, &listen, cpus)
+}
+
+fn clear(text: &str) -> ListenPlace {
+    ListenPlace::clear(place(text))
+}
+
+fn plan_classes(
+    sets: &[(&str, &str)],
+    listen: &[ListenPlace],
+    cpus: &[usize],
+) -> Result<Layout, LayoutFault> {
     let mut settings = Settings::defaults(event::DRIVER.options);
     for (key, value) in sets {
         let spec = event::DRIVER.options.iter().find(|spec| spec.key == *key).unwrap();
@@ -23,9 +35,9 @@ fn plan(sets: &[(&str, &str)], listen: &[&str], cpus: &[usize]) -> Result<Layout
         doc: "",
         long: "",
     };
-    let texts = listen.iter().map(|text| (*text).to_owned()).collect();
+    let texts = listen.iter().map(|address| address.place.to_string()).collect();
     settings.set(&listed, Value::List(texts)).unwrap();
-    Layout::plan(&event::DRIVER, &settings, &addresses, cpus, cpus.len())
+    Layout::plan(&event::DRIVER, &settings, listen, cpus, cpus.len())
 }
 
 /// Address, whether it is shared, and the socket whose port it has.
@@ -56,7 +68,7 @@ fn threads_accept_one_connection_after_another() {
             let spec = specs.find(|spec| spec.key == *key).unwrap_or(&connections);
             settings.set(spec, spec.kind.parse(value).unwrap()).unwrap();
         }
-        let addresses = vec![place("127.0.0.1:0"); addresses];
+        let addresses = vec![clear("127.0.0.1:0"); addresses];
         let layout = Layout::plan(driver, &settings, &addresses, &[0, 1], 2);
         layout.map(|layout| shares(&layout)).map_err(|fault| fault.to_string())
     };
@@ -195,7 +207,7 @@ fn a_copy_has_neighbouring_processors() {
 fn a_quota_is_a_limit_on_workers_and_not_on_where_they_run() {
     let cpus = [0, 4, 1, 5];
     let planned = |name: &str, value: &str, processors| {
-        let listen = [place("127.0.0.1:0")];
+        let listen = [clear("127.0.0.1:0")];
         let mut settings = Settings::defaults(event::DRIVER.options);
         for (key, value) in [(name, value), ("event.pin", "share")] {
             let spec = event::DRIVER.options.iter().find(|spec| spec.key == key).unwrap();
@@ -291,7 +303,7 @@ fn helpers_do_not_open_files_for_a_crew() {
     let mut settings = Settings::defaults(event::DRIVER.options);
     let spec = event::DRIVER.options.iter().find(|spec| spec.key == "event.share").unwrap();
     settings.set(spec, spec.kind.parse("descriptors-and-cache").unwrap()).unwrap();
-    let listen = [place("127.0.0.1:80")];
+    let listen = [clear("127.0.0.1:80")];
     assert!(Layout::plan(&event::DRIVER, &settings, &listen, &[0], 1).is_ok());
     for driver in [&amped::DRIVER, &laio::DRIVER] {
         let fault = Layout::plan(driver, &settings, &listen, &[0], 1).unwrap_err();
@@ -306,7 +318,7 @@ fn every_process_has_slots_of_its_own_for_its_units() {
     let mut settings = Settings::defaults(driver.options);
     let spec = driver.options.iter().find(|spec| spec.key == "event.processes").unwrap();
     settings.set(spec, spec.kind.parse("2").unwrap()).unwrap();
-    let listen = [place("127.0.0.1:80")];
+    let listen = [clear("127.0.0.1:80")];
     let layout = Layout::plan(&driver, &settings, &listen, &[0], 1).unwrap();
     let slots: Vec<_> = layout.shares.iter().map(|share| share.slots.clone()).collect();
     assert_eq!((slots, layout.slots()), (vec![0..3, 3..6], 6));
@@ -321,7 +333,7 @@ fn pipeline(driver: Driver, sets: &[(&str, &str)]) -> Result<Layout, &'static st
         let spec = all().find(|spec| spec.key == *key).unwrap();
         settings.set(spec, spec.kind.parse(value).unwrap()).unwrap();
     }
-    let addresses = [place("127.0.0.1:8000"), place("127.0.0.1:8010")];
+    let addresses = [clear("127.0.0.1:8000"), clear("127.0.0.1:8010")];
     Layout::plan(&driver, &settings, &addresses, &[0, 1, 2, 3], 4).map_err(|fault| fault.key)
 }
 
@@ -379,7 +391,50 @@ fn workers_take_what_is_left_over_in_turn() {
     let addresses = ["127.0.0.1:80", "127.0.0.1:81"];
     let own = [("event.processes", "3"), ("event.listen", "reuseport")];
     let mut layout = plan(&own, &addresses, &[0]).unwrap();
-    assert_eq!((layout.give(4), ranges(&layout)), (vec![2, 5, 8, 3], vec![0..4, 4..7, 7..10]));
+    let clear = [ListenerClass::CLEAR; 4];
+    assert_eq!((layout.give(&clear), ranges(&layout)), (vec![2, 5, 8, 3], vec![0..4, 4..7, 7..10]));
     let mut layout = plan(&own[..1], &addresses, &[0]).unwrap();
-    assert_eq!((layout.give(2), ranges(&layout)), (vec![2, 3], vec![0..4; 3]));
+    assert_eq!((layout.give(&clear[..2]), ranges(&layout)), (vec![2, 3], vec![0..4; 3]));
+}
+
+/// Address on a port that is a multiple of 1000, of this class.
+fn in_class(port: u16, class: u8) -> ListenPlace {
+    ListenPlace { class: ListenerClass(class), ..clear(&format!("127.0.0.1:{port}")) }
+}
+
+/// Copies count up from the port of their address.
+fn port(socket: &SocketPlan) -> u16 {
+    let Place::Inet(address) = &socket.place else { panic!("{} has no port", socket.place) };
+    address.port() / 1000 * 1000
+}
+
+/// A socket has the class of its address, whichever workers accept from it.
+#[test]
+fn sockets_have_the_classes_of_their_addresses() {
+    let listen = [in_class(1000, 0), in_class(2000, 2), in_class(3000, 1), in_class(4000, 2)];
+    let rows: [(&[(&str, &str)], usize); 6] = [
+        (&[], 4),
+        (&[("event.processes", "3"), ("event.listen", "reuseport")], 12),
+        (&[("event.copies", "3")], 12),
+        (&[("event.copies", "2"), ("event.partition", "addresses")], 4),
+        (&[("event.copies", "2"), ("event.partition", "steer-cpu")], 8),
+        (&[("event.copies", "2"), ("event.processes", "2"), ("event.listen", "reuseport")], 16),
+    ];
+    for (sets, sockets) in rows {
+        let mut layout = plan_classes(sets, &listen, &[0, 1]).unwrap();
+        let class = |socket| listen[usize::from(port(socket) / 1000) - 1].class;
+        let mut expect: Vec<ListenerClass> = layout.sockets.iter().map(class).collect();
+        assert_eq!((&layout.classes, expect.len()), (&expect, sockets), "{sets:?}");
+        // A reload passes sockets that no worker has, in any order.
+        let inherited = [4000, 1000, 3000, 1000, 2000, 9000].map(|port| in_class(port, 7).place);
+        let surplus = inherited.iter().filter_map(|place| class_at(place, &listen));
+        let surplus: Vec<ListenerClass> = surplus.collect();
+        assert_eq!(surplus, [2, 0, 1, 0, 2].map(ListenerClass), "none at port 9000");
+        for (at, class) in layout.give(&surplus).into_iter().zip(surplus) {
+            expect.insert(at, class);
+        }
+        assert_eq!(layout.classes, expect, "{sets:?}");
+        let ends = layout.shares.iter().map(|share| share.listeners.end);
+        assert_eq!(ends.max(), Some(expect.len()), "{sets:?}");
+    }
 }

@@ -4,6 +4,7 @@
 //! injects are those of its thread, and so are the allocations that it counts. Nothing here forks.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod classes;
 mod control;
 mod event_loop;
 mod line;

@@ -1,6 +1,8 @@
 //! Sealed connections: links that seal, and a client whose calls block.
 use regatta_op::Now;
-use regatta_origin::{Cx, Links, Peer, Progress, Protocol, RECORD_PLAIN_BYTES_MAX, Seal, Toy};
+use regatta_origin::{
+    Cx, Links, ListenerClass, Peer, Progress, Protocol, RECORD_PLAIN_BYTES_MAX, Seal, Toy,
+};
 use regatta_sys::StaticFile;
 use std::{
     io::{self, Read, Write},
@@ -8,21 +10,30 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-/// Seals every connection, and lets `inner` choose the protocol inside.
+/// Seals every connection, or those of one class, and lets `inner` choose the protocol.
 pub(crate) struct Sealing<L> {
     inner: L,
+    /// The only class that is sealed.
+    class: Option<ListenerClass>,
     number: AtomicU64,
 }
 
 impl<L> Sealing<L> {
     pub(crate) const fn new(inner: L) -> Self {
-        Self { inner, number: AtomicU64::new(1) }
+        Self { inner, class: None, number: AtomicU64::new(1) }
+    }
+
+    /// Seals connections to listeners of this class alone.
+    pub(crate) const fn of_class(inner: L, class: ListenerClass) -> Self {
+        Self { inner, class: Some(class), number: AtomicU64::new(1) }
     }
 }
 
 impl<L: Links<StaticFile>> Links<StaticFile> for Sealing<L> {
-    fn seal(&self, _: u8) -> Option<Box<dyn Seal>> {
-        Some(Box::new(Toy::server(self.number.fetch_add(1, Relaxed))))
+    fn seal(&self, class: ListenerClass) -> Option<Box<dyn Seal>> {
+        let is_sealed = self.class.is_none_or(|only| only == class);
+        let toy = || Toy::server(self.number.fetch_add(1, Relaxed));
+        is_sealed.then(|| Box::new(toy()) as Box<dyn Seal>)
     }
 
     fn protocol(

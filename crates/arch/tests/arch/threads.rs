@@ -11,7 +11,7 @@ use regatta_arch::{
     releases::Releases,
 };
 use regatta_metrics::{Arena, Counter, Gauge, Histogram, Totals};
-use regatta_origin::{ClearHttp1, Deadlines, Links, Site};
+use regatta_origin::{ClearHttp1, Deadlines, Links, ListenerClass, Site};
 use regatta_server::log::{AccessLog, AccessLogOptions, ErrorLog, Format, LogDestination};
 use regatta_sim::{Answer, Client, Frames};
 use regatta_sys::{
@@ -150,6 +150,7 @@ fn env(
     let spec = ListenSpec { steps, ..ListenSpec::new(address) };
     Env {
         sockets: vec![listen(&spec).unwrap()],
+        classes: vec![ListenerClass::CLEAR],
         root: Root::open(&folder.join("root")).unwrap(),
         root_channels: vec![roots],
         releases: Releases::new(1, Box::new(|_, _, _| Arc::default())),

@@ -97,7 +97,7 @@ impl<F: File> Greeting<F> {
         match parse(&self.received) {
             Ok(Some(header)) => {
                 let source =
-                    header.source.map(|source| Peer::from(source).at(self.peer.listener()));
+                    header.source.map(|source| Peer::from(source).in_class(self.peer.class()));
                 let rest = &bytes[header.bytes - before..];
                 Some(self.link(source.unwrap_or(self.peer), rest, now, cx))
             }

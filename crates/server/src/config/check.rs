@@ -16,7 +16,7 @@ use crate::{
 use regatta_arch::{
     Architecture,
     architectures::event,
-    layout::Layout,
+    layout::{Layout, ListenPlace},
     options::{Settings, Value},
     shared::SharedState,
 };
@@ -226,7 +226,8 @@ fn layout(
 ) -> Option<Layout> {
     let (processors, _) = allowance.processors();
     let (driver, cpus) = (architecture.driver, &allowance.cpus);
-    let planned = Layout::plan(driver, &said.settings, listen, cpus, processors);
+    let listen: Vec<ListenPlace> = listen.iter().cloned().map(ListenPlace::clear).collect();
+    let planned = Layout::plan(driver, &said.settings, &listen, cpus, processors);
     planned
         .map_err(|fault| {
             problems.push(said.problem(messages::OPTIONS_CONFLICT, fault.key, &fault.message))

@@ -89,6 +89,7 @@ pub(super) fn prepare(
         .map_err(|error| failed("cannot make channels", error))?;
     let env = Env {
         sockets,
+        classes: config.layout.classes,
         shares: config.layout.shares,
         root: found.root,
         releases: Releases::new(hosts, Box::new(build)),

@@ -8,8 +8,9 @@ use crate::{
 };
 use regatta_arch::{
     conn::accept::AcceptOptions,
-    layout::{ADDRESSES_MAX, SocketPlan},
+    layout::{ADDRESSES_MAX, ListenPlace, SocketPlan, class_at},
 };
+use regatta_origin::ListenerClass;
 use regatta_sys::{
     process::User,
     socket::{self, ListenSpec, Place, Steps},
@@ -88,19 +89,39 @@ pub(super) fn sockets(
         // Each thread or process accepts from one socket: none is left for a surplus one.
         return Ok(sockets);
     }
-    let own = addresses(sockets.iter().map(|(_, socket)| socket));
-    let own = own.map_err(|error| Failure::Work(format!("cannot tell the address: {error}")))?;
-    let is_own = |(_, socket): &Listening| {
-        socket::place(socket.as_fd()).is_ok_and(|place| own.contains(&place))
-    };
+    share_surplus(config, generations, &mut sockets)?;
+    Ok(sockets)
+}
+
+/// Shares inherited sockets that no worker would have among those at the same addresses. Each has
+/// the class of its address in this configuration.
+fn share_surplus(
+    config: &mut Config,
+    generations: &mut Generations,
+    sockets: &mut Vec<Listening>,
+) -> Result<(), Failure> {
+    let untold = |error: io::Error| Failure::Work(format!("cannot tell the address: {error}"));
+    let own = classed(sockets, &config.layout.classes).map_err(untold)?;
+    let class = |(_, socket): &Listening| class_at(&socket::place(socket.as_fd()).ok()?, &own);
     let room = ADDRESSES_MAX.saturating_sub(sockets.len());
-    let surplus = generations.take_listeners(room, is_own);
+    let surplus = generations.take_listeners(room, |socket| class(socket).is_some());
     let surplus =
         surplus.map_err(|error| Failure::Work(format!("cannot share a socket: {error}")))?;
-    for (at, socket) in config.layout.give(surplus.len()).into_iter().zip(surplus) {
+    let classes: Option<Vec<ListenerClass>> = surplus.iter().map(class).collect();
+    let classes = classes.ok_or_else(|| untold(io::ErrorKind::AddrNotAvailable.into()))?;
+    for (at, socket) in config.layout.give(&classes).into_iter().zip(surplus) {
         sockets.insert(at, socket);
     }
-    Ok(sockets)
+    Ok(())
+}
+
+/// Addresses and classes of the sockets.
+fn classed(sockets: &[Listening], classes: &[ListenerClass]) -> io::Result<Vec<ListenPlace>> {
+    let each = sockets.iter().zip(classes);
+    each.map(|((_, socket), class)| {
+        Ok(ListenPlace { place: socket::place(socket.as_fd())?, class: *class })
+    })
+    .collect()
 }
 
 /// Takes the inherited socket for an address, or makes one; a trial only tests whether it could.

@@ -5,8 +5,8 @@ use regatta_op::{
     Ticket,
 };
 use regatta_origin::{
-    Admission, ClearHttp1, Cx, Link, Links, LocalCache, NoLog, Peer, Progress, Protocol, Scratch,
-    Seal, Site, Toy,
+    Admission, ClearHttp1, Cx, Link, Links, ListenerClass, LocalCache, NoLog, Peer, Progress,
+    Protocol, Scratch, Seal, Site, Toy,
 };
 use regatta_sim::{Client, Frames, NOT_FOUND, UNAVAILABLE};
 use std::{net::SocketAddr, sync::atomic::AtomicU64};
@@ -34,7 +34,7 @@ impl Links<Blank> for Admits {
 struct Seals<L>(L);
 
 impl<L: Links<Blank>> Links<Blank> for Seals<L> {
-    fn seal(&self, _: u8) -> Option<Box<dyn Seal>> {
+    fn seal(&self, _: ListenerClass) -> Option<Box<dyn Seal>> {
         Some(Box::new(Toy::server(5)))
     }
 

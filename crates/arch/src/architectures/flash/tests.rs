@@ -6,7 +6,9 @@ use crate::{
         helper_threads::HelperThreads,
         helpers::schedule::RandomHelpers,
     },
-    loops::event_loop::schedule::{Case, Setting, check, check_frames, check_sealed, run_all},
+    loops::event_loop::schedule::{
+        Case, Setting, check, check_classes, check_frames, check_sealed, run_all,
+    },
     testing::dice::{Dice, SEEDS},
 };
 use regatta_metrics::Slot;
@@ -88,6 +90,7 @@ fn a_loop_of_flash_forgets_none() {
     check(&run_all(Case::one(test), &make), 3);
     check_frames(&run_all(Case::frames(test), &make), 3);
     check_sealed(&run_all(Case { sealed: true, ..Case::one(test) }, &make), 2);
+    check_classes(&run_all(Case::classes(test), &make));
 }
 
 /// Helpers that never reply: every connection ends, and its slot is freed.

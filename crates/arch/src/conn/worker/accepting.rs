@@ -147,9 +147,8 @@ impl<'a, S> Worker<'a, S> {
                 .member()
                 .acquire(|| take().inspect(|(socket, _)| shared.member().own(socket.as_fd()))),
         }?;
-        let listener = acceptor.first + at;
-        let listener = u8::try_from(listener).expect("no more than `ADDRESSES_MAX`");
-        Ok(Accepted { displaces, socket, peer: Peer::from(peer).at(listener) })
+        let peer = Peer::from(peer).in_class(acceptor.class(at));
+        Ok(Accepted { displaces, socket, peer })
     }
 
     /// Returns the idle connection to close if there is another to accept, only where there is no

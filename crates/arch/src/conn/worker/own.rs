@@ -190,6 +190,7 @@ impl<'a> Own<'a> {
             }),
         };
         let mut acceptor = Acceptor::new(env.listeners(process), rules);
+        acceptor.classes = env.classes(process);
         let own = &env.shares[process].listeners;
         let others = env.shares.iter().enumerate();
         let others = others.filter(|(at, share)| *at != process && share.listeners == *own);

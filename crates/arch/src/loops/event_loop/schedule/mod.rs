@@ -38,8 +38,8 @@ use folder::{BEGIN_NS, Folder, NAMES, UNIX};
 use regatta_metrics::{Arena, Tally};
 use regatta_op::{DISK_OPS_MAX, Now};
 use regatta_origin::{
-    Cache, CachingRules, ClearHttp1, Cx, Deadlines, Links, LocalCache, NoLog, Peer, Protocol,
-    Scratch, Seal, Site, Toy,
+    Cache, CachingRules, ClearHttp1, Cx, Deadlines, Links, ListenerClass, LocalCache, NoLog, Peer,
+    Protocol, Scratch, Seal, Site, Toy,
 };
 use regatta_sim::Frames;
 use regatta_sys::{
@@ -72,6 +72,9 @@ const NUMBERS: usize = 8192;
 /// The protocol of some schedules.
 static FRAMES: Frames = Frames { names: &NAMES };
 
+/// The class of listeners whose connections are sealed.
+const SEALED: ListenerClass = ListenerClass(1);
+
 /// Poller of a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waits {
@@ -99,6 +102,8 @@ pub(crate) struct Case {
     pub(crate) frames: bool,
     /// Connections are sealed.
     pub(crate) sealed: bool,
+    /// Of two listeners of a loop, only the second has connections that are sealed.
+    pub(crate) classes: bool,
     /// The disk holds its loop up.
     pub(crate) slow: bool,
     /// In the place of a loop there are user threads.
@@ -122,6 +127,16 @@ impl Case {
     /// Like [`Self::one`], with several exchanges of each connection at once.
     pub(crate) fn frames(test: &'static str) -> Self {
         Self { frames: true, ..Self::one(test) }
+    }
+
+    /// Like [`Self::one`], with two classes of listeners.
+    pub(crate) fn classes(test: &'static str) -> Self {
+        Self { sealed: true, classes: true, ..Self::one(test) }
+    }
+
+    /// Class of listener `at`.
+    const fn class(&self, at: usize) -> ListenerClass {
+        if self.sealed && (!self.classes || at % 2 == 1) { SEALED } else { ListenerClass::CLEAR }
     }
 
     /// Adapts a strategy to what runs in the place of a loop.
@@ -320,6 +335,7 @@ struct Scene<'s, 'a> {
     bells: &'s [Bell],
     /// Each loop has equally many.
     listeners: &'s [OwnedFd],
+    classes: &'s [ListenerClass],
     /// Each loop has its own listeners.
     copies: bool,
     accepts: AcceptRules,
@@ -346,8 +362,9 @@ fn schedule(
     let (mut accepts, turns) = strategy(seed, &mut dice);
     case.fit(&mut accepts);
     let copies = loops > 1 && !shared && dice.once_in(3);
-    let each = 1 + dice.below(2);
+    let each = (1 + dice.below(2)).max(1 + usize::from(case.classes));
     let (listeners, addresses) = listen(if copies { loops * each } else { each });
+    let classes: Vec<_> = (0..listeners.len()).map(|at| case.class(at)).collect();
     let locking = [Locking::Global, Locking::TwoTier][dice.below(2)];
     let crew = books.map(|books| books.crew(&site.caching, locking));
     let words: Vec<AtomicU64> = (0..Arena::words(loops)).map(|_| AtomicU64::new(0)).collect();
@@ -362,9 +379,7 @@ fn schedule(
     if case.hangs {
         world.allow_failures();
     }
-    if case.sealed {
-        world.seal(seed);
-    }
+    world.seal(seed, &classes);
     let stage = Stage::new(world);
     let scene = Scene {
         seed,
@@ -375,6 +390,7 @@ fn schedule(
         arena,
         bells: &bells,
         listeners: &listeners,
+        classes: &classes,
         copies,
         accepts,
         turns,
@@ -453,14 +469,7 @@ impl Scene<'_, '_> {
         let scratches = [(); 4].map(|()| Scratch::new(self.seed.into()));
         let links = Toys { inner: self.links, number: AtomicU64::new(self.seed) };
         let around = |scratch| Surroundings {
-            cx: FileCx {
-                site: self.site,
-                cache,
-                tally,
-                log: &NoLog,
-                scratch,
-                links: if self.case.sealed { &links } else { self.links },
-            },
+            cx: FileCx { site: self.site, cache, tally, log: &NoLog, scratch, links: &links },
             slot,
             control: self.arena.control(),
             bell: &self.bells[me],
@@ -478,6 +487,7 @@ impl Scene<'_, '_> {
         let each = self.listeners.len() / if self.copies { self.bells.len() } else { 1 };
         let first = if self.copies { me * each } else { 0 };
         let mut acceptor = Acceptor::new(&self.listeners[first..first + each], self.accepts);
+        acceptor.classes = &self.classes[first..first + each];
         if !self.copies {
             let others = (0..self.bells.len()).filter(|other| *other != me);
             let other = |at| Neighbour {
@@ -551,15 +561,16 @@ fn a_loop_forgets_none_of_many_exchanges() {
     check_frames(&run_all(Case::frames(test), &own_disk), 0);
 }
 
-/// Links with the seal of the tests; `inner` chooses the protocol behind it.
+/// Links that seal one class of connections; `inner` chooses the protocol.
 struct Toys {
     inner: &'static (dyn Links<StaticFile> + Sync),
     number: AtomicU64,
 }
 
 impl Links<StaticFile> for Toys {
-    fn seal(&self, _: u8) -> Option<Box<dyn Seal>> {
-        Some(Box::new(Toy::server(self.number.fetch_add(1, Relaxed))))
+    fn seal(&self, class: ListenerClass) -> Option<Box<dyn Seal>> {
+        let toy = || Toy::server(self.number.fetch_add(1, Relaxed));
+        (class == SEALED).then(|| Box::new(toy()) as Box<dyn Seal>)
     }
 
     fn protocol(
@@ -582,6 +593,17 @@ pub(crate) fn check_sealed(sums: &Sums, later: u64) {
     assert!(connections > 2 * schedules && answers > schedules, "{sums:?}");
     assert!(sums.later >= later * schedules && sums.full_sockets > schedules, "{sums:?}");
     assert!(sums.unopened > 50 && sums.unshaken > 5 && sums.drained > 10, "{sums:?}");
+}
+
+/// Like [`check`], with two classes of listeners: both have connections, which get the links of
+/// their class. Wrong ones would have failed the schedule.
+pub(crate) fn check_classes(sums: &Sums) {
+    let Sums { schedules, answers, sealed_answers, .. } = *sums;
+    if schedules < SEEDS / 4 {
+        return; // a few are replayed
+    }
+    let each = [sealed_answers, answers - sealed_answers];
+    assert!(each.iter().all(|answers| 4 * answers > schedules), "{sums:?}");
 }
 
 /// Like [`check`], of a pipeline: none is closed for another, and the disk keeps no connection.
@@ -629,6 +651,22 @@ fn a_loop_with_many_sealed_exchanges_forgets_none() {
     for loops in [1, 2] {
         let case = Case { sealed: true, loops, ..Case::frames(test) };
         check_sealed(&run_all(case, &own_disk), 0);
+    }
+}
+
+/// Loops, stages and user threads: connections get the links of the class of their listener.
+#[test]
+fn two_classes_of_listeners_have_two_kinds_of_links() {
+    let few = SEEDS / STRATEGIES / 4;
+    let case = Case::classes("two_classes_of_listeners_have_two_kinds_of_links");
+    for loops in [1, 2] {
+        check_classes(&run_all(Case { loops, ..case }, &own_disk));
+    }
+    check_classes(&run_all(Case { frames: true, each: few, ..case }, &own_disk));
+    check_classes(&run_all(Case { cohort: true, each: few, ..case }, &own_disk));
+    check_classes(&run_all(Case { fibers: true, each: few, ..case }, &own_disk));
+    for shape in SHAPES {
+        check_classes(&run_all(Case { line: Some(shape), each: few, ..case }, &own_disk));
     }
 }
 

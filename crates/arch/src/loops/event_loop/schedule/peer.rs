@@ -38,7 +38,7 @@ pub(super) struct Peer {
     /// The move at which it was checked last.
     pub(super) looked: u64,
     /// Index of the address that it asks.
-    to: usize,
+    pub(super) to: usize,
     line: Line,
     /// Numbers of the requests, in HTTP.
     asks: Vec<usize>,
@@ -223,6 +223,11 @@ impl Peer {
         let sealed = Sealed::new(seed);
         self.may_fail |= sealed.is_spoilt();
         self.line.sealed = Some(sealed);
+    }
+
+    /// True if its connection is sealed.
+    pub(super) const fn is_sealed(&self) -> bool {
+        self.line.sealed.is_some()
     }
 
     /// Bytes received, sealed or not.

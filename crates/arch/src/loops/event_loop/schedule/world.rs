@@ -1,6 +1,6 @@
 //! Surroundings of the loops of a schedule: peers, time, master; and what must hold at each wait.
 use super::{
-    Case,
+    Case, SEALED,
     folder::{BEGIN_NS, Folder, UNIX},
     peer::{Behaviour, Peer},
 };
@@ -10,6 +10,7 @@ use crate::{
 };
 use regatta_metrics::{Arena, Counter, Gauge, Phase};
 use regatta_op::CloseReason;
+use regatta_origin::ListenerClass;
 use regatta_sys::{Bell, hook};
 use rustix::io::Errno;
 use std::{
@@ -132,6 +133,8 @@ pub(crate) struct Sums {
     pub(crate) schedules: u64,
     pub(crate) connections: u64,
     pub(crate) answers: u64,
+    /// Answers over sealed connections.
+    pub(crate) sealed_answers: u64,
     pub(crate) waits: u64,
     /// Events that were reported late, and false ones.
     pub(crate) late: u64,
@@ -166,6 +169,7 @@ impl Sums {
         self.schedules += other.schedules;
         self.connections += other.connections;
         self.answers += other.answers;
+        self.sealed_answers += other.sealed_answers;
         self.given_up += other.given_up;
         self.held_up += other.held_up;
         self.waits += other.waits;
@@ -274,9 +278,14 @@ impl<'a> World<'a> {
         self.case.line.is_some()
     }
 
-    /// Seals all connections, with dice of their own.
-    pub(super) fn seal(&mut self, seed: u64) {
-        (0..).zip(&mut self.peers).for_each(|(at, peer)| peer.seal(!seed << 8 | at));
+    /// Seals the connections to listeners of the class that is sealed, with dice of their own.
+    /// `classes`: that of each address.
+    pub(super) fn seal(&mut self, seed: u64, classes: &[ListenerClass]) {
+        for (at, peer) in (0..).zip(&mut self.peers) {
+            if classes[peer.to] == SEALED {
+                peer.seal(!seed << 8 | at);
+            }
+        }
     }
 
     /// The disk may fail.
@@ -575,6 +584,9 @@ impl<'a> World<'a> {
             let leaves = matches!(self.peers[at].behaviour, Behaviour::Leaves(_));
             faultless &= !leaves && !self.peers[at].may_fail;
             self.sums.answers += self.peers[at].answers();
+            if self.peers[at].is_sealed() {
+                self.sums.sealed_answers += self.peers[at].answers();
+            }
         }
         let (displaced, closed) = (
             self.peers.iter().filter(|peer| !left && peer.was_displaced()).count() as u64,
