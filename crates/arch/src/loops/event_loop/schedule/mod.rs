@@ -102,7 +102,7 @@ pub(crate) struct Case {
     pub(crate) frames: bool,
     /// Connections are sealed.
     pub(crate) sealed: bool,
-    /// Of two listeners of a loop, only the second has connections that are sealed.
+    /// Connections of the second of two listeners alone are sealed.
     pub(crate) classes: bool,
     /// The disk holds its loop up.
     pub(crate) slow: bool,
