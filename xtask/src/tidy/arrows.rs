@@ -13,7 +13,7 @@ const ARROWS: [(&str, &[&str]); 16] = [
     ("tls", &["origin"]),
     ("sys", &["op"]),
     ("arch", &["op", "origin", "metrics", "sys"]),
-    ("server", &["op", "http", "origin", "metrics", "sys", "arch"]),
+    ("server", &["op", "http", "origin", "tls", "metrics", "sys", "arch"]),
     ("sim", &["op", "http", "origin", "metrics"]),
     ("load", &["http", "sys", "metrics"]),
     ("lab", &["load", "http", "sys", "metrics"]),

@@ -1,0 +1,87 @@
+//! Settings that all connections of a kind of listener share.
+use crate::{Cryptography, Tls, crypto_provider};
+use regatta_origin::Seal;
+use rustls::{
+    Error, ServerConfig,
+    server::{
+        NoServerSessionStorage, ProducesTickets, ResolvesServerCert, UnbufferedServerConnection,
+        danger::ClientCertVerifier,
+    },
+};
+use std::sync::Arc;
+
+/// The most bytes of an incomplete handshake message that a connection keeps, with its records.
+pub const HANDSHAKE_BYTES_MAX: usize = 16 << 10;
+/// The same where clients have certificates.
+pub const CLIENT_HANDSHAKE_BYTES_MAX: usize = 64 << 10;
+/// Session tickets that a client receives after a handshake of TLS 1.3.
+const TICKETS: usize = 2;
+
+/// Settings of a class of listeners.
+#[derive(Clone, Debug)]
+pub struct TlsSettings {
+    /// Libraries that do the cryptography.
+    pub cryptography: Cryptography,
+    /// Chooses the certificate of a handshake by the name that the client asks for.
+    pub certificates: Arc<dyn ResolvesServerCert>,
+    /// Judges certificates of clients. Without it, clients have none.
+    pub clients: Option<Arc<dyn ClientCertVerifier>>,
+    /// Makes and opens session tickets. Classes with certificates of clients have none: a ticket
+    /// would stand for a certificate (CVE-2025-23419).
+    pub tickets: Option<Arc<dyn ProducesTickets>>,
+    /// The most bytes of an incomplete handshake message that a connection keeps. By default
+    /// [`HANDSHAKE_BYTES_MAX`], or [`CLIENT_HANDSHAKE_BYTES_MAX`] with `clients`.
+    pub handshake_bytes_max: Option<usize>,
+}
+
+/// Class of listeners with the same settings.
+#[derive(Clone, Debug)]
+pub struct TlsClass {
+    config: Arc<ServerConfig>,
+    handshake_bytes_max: usize,
+}
+
+impl TlsClass {
+    /// Prepares connections with these settings.
+    ///
+    /// # Errors
+    /// rustls refuses the settings.
+    pub fn new(settings: TlsSettings) -> Result<Self, Error> {
+        let TlsSettings { cryptography, certificates, clients, tickets, handshake_bytes_max } =
+            settings;
+        let provider = Arc::new(crypto_provider(cryptography));
+        let builder = ServerConfig::builder_with_provider(provider);
+        let builder = builder.with_safe_default_protocol_versions()?;
+        let has_clients = clients.is_some();
+        let builder = match clients {
+            Some(clients) => builder.with_client_cert_verifier(clients),
+            None => builder.with_no_client_auth(),
+        };
+        let mut config = builder.with_cert_resolver(certificates);
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.max_early_data_size = 0;
+        config.send_tls13_tickets = 0;
+        if let Some(tickets) = tickets.filter(|_| !has_clients) {
+            config.ticketer = tickets;
+            config.send_tls13_tickets = TICKETS;
+        }
+        let config = Arc::new(config);
+        UnbufferedServerConnection::new(Arc::clone(&config))?;
+        let most = if has_clients { CLIENT_HANDSHAKE_BYTES_MAX } else { HANDSHAKE_BYTES_MAX };
+        Ok(Self { config, handshake_bytes_max: handshake_bytes_max.unwrap_or(most) })
+    }
+
+    /// The server's end of a connection that was accepted just now.
+    #[must_use]
+    pub fn accept(&self) -> Tls {
+        let conn = UnbufferedServerConnection::new(Arc::clone(&self.config));
+        Tls::new(conn.expect("`new` has tried these settings"), self.handshake_bytes_max)
+    }
+
+    /// The same, for [`regatta_origin::Links::seal`].
+    #[must_use]
+    pub fn seal(&self) -> Box<dyn Seal> {
+        Box::new(self.accept())
+    }
+}

@@ -1,0 +1,15 @@
+//! TLS 1.2 and 1.3 for connections of the origin: rustls behind [`regatta_origin::Seal`], without
+//! I/O.
+//!
+//! A [`TlsClass`] is what all connections of a kind of listener share. It makes a [`Tls`] for each
+//! of them. Cryptography is one value ([`crypto_provider`]), so that a measurement can choose it.
+#![forbid(unsafe_code)]
+
+mod class;
+mod fault;
+mod provider;
+mod seal;
+
+pub use class::{CLIENT_HANDSHAKE_BYTES_MAX, HANDSHAKE_BYTES_MAX, TlsClass, TlsSettings};
+pub use provider::{Cryptography, crypto_provider};
+pub use seal::Tls;

@@ -1,0 +1,379 @@
+//! The server's end of a TLS connection.
+use crate::fault::seal_fault;
+use regatta_origin::{Handshake, Progress, RECORD_BYTES_MAX, Seal, SealFault};
+use rustls::{
+    HandshakeKind, ProtocolVersion,
+    server::UnbufferedServerConnection,
+    unbuffered::{
+        ConnectionState, EncodeError, EncodeTlsData, EncryptError, ReadTraffic, UnbufferedStatus,
+        WriteTraffic,
+    },
+};
+use std::{fmt, mem, time::Instant};
+
+/// Type, version and length of a record.
+const HEADER_BYTES: usize = 5;
+/// Bytes of a record besides its contents, with an answer to a key update before it.
+const OVERHEAD_BYTES: usize = 64;
+/// Types of records: change of cipher, alert, handshake, data, heartbeat.
+const RECORD_TYPES: std::ops::RangeInclusive<u8> = 20..=24;
+
+/// The server's end of a TLS connection.
+///
+/// rustls keeps offsets into the records of a handshake message that is not whole, and panics when
+/// it is then shown another buffer. So these records stay in `pending`, and every call of rustls
+/// receives them. Between two calls the buffer loses what rustls discards at its front, and gains
+/// one record at its end.
+pub struct Tls {
+    conn: UnbufferedServerConnection,
+    /// Records that rustls has not discarded. Empty, except within a handshake message.
+    pending: Vec<u8>,
+    handshake_bytes_max: usize,
+    /// Time that the handshake has taken, nanoseconds.
+    nanos: u64,
+    /// Reason why the connection is unusable. rustls is not called again.
+    fault: Option<SealFault>,
+    /// A record has been opened.
+    begun: bool,
+    /// The last answer was made of tickets.
+    is_ticket: bool,
+    peer_closed: bool,
+    closed: bool,
+}
+
+/// Bytes to encrypt once rustls has nothing else to do.
+#[derive(Clone, Copy)]
+enum Then<'p> {
+    Nothing,
+    Text(&'p [u8]),
+    Close,
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Tls");
+        shown.field("progress", &self.progress()).field("fault", &self.fault);
+        shown.field("pending", &self.pending.len()).finish_non_exhaustive()
+    }
+}
+
+impl Tls {
+    /// A connection that was accepted just now. It keeps at most one record or
+    /// `handshake_bytes_max` of an incomplete handshake message, whichever is more.
+    pub(crate) const fn new(conn: UnbufferedServerConnection, handshake_bytes_max: usize) -> Self {
+        Self {
+            conn,
+            pending: Vec::new(),
+            handshake_bytes_max,
+            nanos: 0,
+            fault: None,
+            begun: false,
+            is_ticket: false,
+            peer_closed: false,
+            closed: false,
+        }
+    }
+
+    /// Bytes of an incomplete handshake message that are kept, with their records.
+    #[must_use]
+    pub const fn pending_bytes(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Opens one whole record.
+    fn open_record(
+        &mut self,
+        record: &mut [u8],
+        plain: &mut Vec<u8>,
+        reply: &mut Vec<u8>,
+    ) -> Result<(), SealFault> {
+        if self.pending.is_empty() {
+            let used = self.process(record, Then::Nothing, plain, reply)?;
+            self.pending.extend_from_slice(&record[used..]);
+        } else {
+            let mut bytes = mem::take(&mut self.pending);
+            bytes.extend_from_slice(record);
+            let used = self.process(&mut bytes, Then::Nothing, plain, reply)?;
+            self.keep(bytes, used);
+        }
+        Ok(())
+    }
+
+    /// Refuses a record by its header: it is none, or too long, or there is no room for it. rustls
+    /// reads the header with a length that no record has, so that it makes the alert.
+    fn refuse(&mut self, header: [u8; HEADER_BYTES], reply: &mut Vec<u8>) -> SealFault {
+        let mut bytes = mem::take(&mut self.pending);
+        bytes.extend_from_slice(&[header[0], header[1], header[2], 0xff, 0xff]);
+        let refused = self.process(&mut bytes, Then::Nothing, &mut Vec::new(), reply);
+        self.fail(refused.err().unwrap_or(SealFault::Record))
+    }
+
+    /// Encrypts, after what rustls has to say by itself.
+    fn write(&mut self, then: Then<'_>, wire: &mut Vec<u8>) -> Result<(), SealFault> {
+        let mut bytes = mem::take(&mut self.pending);
+        let used = self.process(&mut bytes, then, &mut Vec::new(), wire)?;
+        self.keep(bytes, used);
+        Ok(())
+    }
+
+    /// Keeps the bytes that rustls has not discarded, and frees the buffer if there are none.
+    fn keep(&mut self, mut bytes: Vec<u8>, used: usize) {
+        if used < bytes.len() {
+            bytes.drain(..used);
+            self.pending = bytes;
+        }
+    }
+
+    /// Marks the connection as unusable.
+    const fn fail(&mut self, fault: SealFault) -> SealFault {
+        self.fault = Some(fault);
+        fault
+    }
+
+    /// Shows rustls these bytes until it waits for more. Returns the number of those it discards.
+    /// After a fault, the alert is in `wire`.
+    fn process(
+        &mut self,
+        bytes: &mut [u8],
+        then: Then<'_>,
+        plain: &mut Vec<u8>,
+        wire: &mut Vec<u8>,
+    ) -> Result<usize, SealFault> {
+        let (used, result) = self.drive(bytes, then, plain, wire);
+        match result {
+            Ok(()) => Ok(used),
+            Err(fault) => {
+                self.flush(&mut bytes[used..], wire);
+                Err(self.fail(fault))
+            }
+        }
+    }
+
+    fn drive(
+        &mut self,
+        bytes: &mut [u8],
+        then: Then<'_>,
+        plain: &mut Vec<u8>,
+        wire: &mut Vec<u8>,
+    ) -> (usize, Result<(), SealFault>) {
+        let mut used = 0;
+        loop {
+            let status = self.conn.process_tls_records(&mut bytes[used..]);
+            let UnbufferedStatus { mut discard, state } = status;
+            let over = match state {
+                Ok(ConnectionState::ReadTraffic(mut traffic)) => match read(&mut traffic, plain) {
+                    Ok(more) => {
+                        discard += more;
+                        None
+                    }
+                    Err(fault) => Some(Err(fault)),
+                },
+                Ok(ConnectionState::EncodeTlsData(mut data)) => {
+                    encode(&mut data, wire).err().map(Err)
+                }
+                Ok(ConnectionState::TransmitTlsData(data)) => {
+                    data.done();
+                    None
+                }
+                Ok(ConnectionState::PeerClosed) => {
+                    self.peer_closed = true;
+                    None
+                }
+                Ok(ConnectionState::WriteTraffic(mut traffic)) => {
+                    Some(encrypt(&mut traffic, then, wire))
+                }
+                Ok(ConnectionState::BlockedHandshake | ConnectionState::Closed)
+                    if matches!(then, Then::Nothing) =>
+                {
+                    Some(Ok(()))
+                }
+                Ok(_) => Some(Err(SealFault::Other)),
+                Err(error) => Some(Err(seal_fault(&error))),
+            };
+            used += discard;
+            if let Some(result) = over {
+                return (used, result);
+            }
+        }
+    }
+
+    /// Encodes what rustls still has to send after a fault. It does not read the bytes again, which
+    /// would be a second fault: it encodes first.
+    fn flush(&mut self, bytes: &mut [u8], wire: &mut Vec<u8>) {
+        while self.conn.wants_write() {
+            let UnbufferedStatus { state, .. } = self.conn.process_tls_records(&mut *bytes);
+            match state {
+                Ok(ConnectionState::EncodeTlsData(mut data)) => {
+                    if encode(&mut data, wire).is_err() {
+                        return;
+                    }
+                }
+                Ok(ConnectionState::ReadTraffic(mut traffic)) => {
+                    while traffic.next_record().is_some() {}
+                }
+                _ => return,
+            }
+        }
+    }
+}
+
+/// Takes the opened data. Returns the number of bytes to be discarded for it.
+fn read<Data>(
+    traffic: &mut ReadTraffic<'_, '_, Data>,
+    plain: &mut Vec<u8>,
+) -> Result<usize, SealFault> {
+    let mut discard = 0;
+    while let Some(record) = traffic.next_record() {
+        let record = record.map_err(|error| seal_fault(&error))?;
+        discard += record.discard;
+        plain.extend_from_slice(record.payload);
+    }
+    Ok(discard)
+}
+
+/// Appends a record that rustls has made.
+fn encode<Data>(data: &mut EncodeTlsData<'_, Data>, wire: &mut Vec<u8>) -> Result<(), SealFault> {
+    let at = wire.len();
+    loop {
+        match data.encode(&mut wire[at..]) {
+            Ok(n) => {
+                wire.truncate(at + n);
+                return Ok(());
+            }
+            Err(EncodeError::InsufficientSize(room)) => wire.resize(at + room.required_size, 0),
+            Err(EncodeError::AlreadyEncoded) => return Err(SealFault::Other),
+        }
+    }
+}
+
+/// Appends a record with plain bytes, or the closing alert.
+fn encrypt<Data>(
+    traffic: &mut WriteTraffic<'_, Data>,
+    then: Then<'_>,
+    wire: &mut Vec<u8>,
+) -> Result<(), SealFault> {
+    let at = wire.len();
+    let mut room = match then {
+        Then::Nothing => return Ok(()),
+        Then::Text(plain) => plain.len() + OVERHEAD_BYTES,
+        Then::Close => OVERHEAD_BYTES,
+    };
+    loop {
+        wire.resize(at + room, 0);
+        let written = match then {
+            Then::Text(plain) => traffic.encrypt(plain, &mut wire[at..]),
+            Then::Nothing | Then::Close => traffic.queue_close_notify(&mut wire[at..]),
+        };
+        match written {
+            Ok(n) => {
+                wire.truncate(at + n);
+                return Ok(());
+            }
+            Err(EncryptError::InsufficientSize(more)) if more.required_size > room => {
+                room = more.required_size;
+            }
+            Err(_) => {
+                wire.truncate(at);
+                return Err(SealFault::Other);
+            }
+        }
+    }
+}
+
+impl Seal for Tls {
+    fn open(
+        &mut self,
+        wire: &mut [u8],
+        plain: &mut Vec<u8>,
+        reply: &mut Vec<u8>,
+    ) -> Result<usize, SealFault> {
+        self.is_ticket = false;
+        if let Some(fault) = self.fault {
+            return Err(fault);
+        }
+        // A method in the clear: its answer is no alert.
+        if !self.begun && wire.first().is_some_and(u8::is_ascii_uppercase) {
+            return Err(self.fail(SealFault::NotTls));
+        }
+        let Some(&header) = wire.first_chunk::<HEADER_BYTES>() else { return Ok(0) };
+        let [kind, major, _, high, low] = header;
+        let len = HEADER_BYTES + usize::from(u16::from_be_bytes([high, low]));
+        let is_record = RECORD_TYPES.contains(&kind) && major == 3 && len <= RECORD_BYTES_MAX;
+        if is_record && wire.len() < len {
+            return Ok(0);
+        }
+        if self.closed || self.peer_closed {
+            // Nothing that the peer sends now matters. An alert for it would be a second end.
+            return if is_record { Ok(len) } else { Err(self.fail(SealFault::Record)) };
+        }
+        self.begun = true;
+        let pending = self.pending.len();
+        let fits = pending == 0 || pending + len <= self.handshake_bytes_max;
+        if !is_record || !fits {
+            return Err(self.refuse(header, reply));
+        }
+        let started = self.conn.is_handshaking().then(Instant::now);
+        let before = reply.len();
+        self.open_record(&mut wire[..len], plain, reply)?;
+        if let Some(started) = started {
+            let nanos = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            self.nanos = self.nanos.saturating_add(nanos);
+            // In TLS 1.3, tickets alone answer the client's last message. In TLS 1.2, the server's
+            // last message does.
+            let is_tls13 = self.conn.protocol_version() == Some(ProtocolVersion::TLSv1_3);
+            self.is_ticket = is_tls13 && !self.conn.is_handshaking() && reply.len() > before;
+        }
+        Ok(len)
+    }
+
+    fn reply_may_wait(&self) -> bool {
+        self.is_ticket
+    }
+
+    fn seal(&mut self, plain: &[u8], wire: &mut Vec<u8>) -> Result<(), SealFault> {
+        if let Some(fault) = self.fault {
+            return Err(fault);
+        }
+        if self.closed || self.conn.is_handshaking() {
+            return Err(SealFault::Other);
+        }
+        self.write(Then::Text(plain), wire)
+    }
+
+    fn progress(&self) -> Progress {
+        if self.peer_closed {
+            Progress::PeerClosed
+        } else if self.conn.is_handshaking() {
+            Progress::Handshaking
+        } else {
+            Progress::Open
+        }
+    }
+
+    fn handshake(&self) -> Option<Handshake> {
+        if self.conn.is_handshaking() {
+            return None;
+        }
+        let version = match self.conn.protocol_version() {
+            Some(ProtocolVersion::TLSv1_2) => 0x0303,
+            Some(ProtocolVersion::TLSv1_3) => 0x0304,
+            _ => 0,
+        };
+        let resumed = self.conn.handshake_kind() == Some(HandshakeKind::Resumed);
+        Some(Handshake { resumed, version, nanos: self.nanos })
+    }
+
+    fn agreed(&self) -> &[u8] {
+        self.conn.alpn_protocol().unwrap_or_default()
+    }
+
+    fn close(&mut self, wire: &mut Vec<u8>) {
+        if self.closed || self.fault.is_some() || self.conn.is_handshaking() {
+            return;
+        }
+        // After a fault there is no notice.
+        let _ = self.write(Then::Close, wire);
+        self.closed = true;
+        self.pending = Vec::new();
+    }
+}
