@@ -9,6 +9,8 @@ mod class;
 mod fault;
 mod provider;
 mod seal;
+#[cfg(test)]
+mod tests;
 
 pub use class::{CLIENT_HANDSHAKE_BYTES_MAX, HANDSHAKE_BYTES_MAX, TlsClass, TlsSettings};
 pub use provider::{Cryptography, crypto_provider};

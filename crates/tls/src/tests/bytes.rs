@@ -1,0 +1,173 @@
+//! Handshakes in pieces, and bytes that are no handshake.
+use super::peers::{
+    Identity, Options, Pair, class, client, client_config, open_all, receive, send,
+};
+use crate::{HANDSHAKE_BYTES_MAX, Tls, TlsClass};
+use regatta_origin::{Progress, RECORD_BYTES_MAX, Seal, SealFault};
+use rustls::{AlertDescription, ClientConnection, Error, version::TLS12};
+use std::sync::Arc;
+
+const HEADER_BYTES: usize = 5;
+const ALERT: u8 = 21;
+const HANDSHAKE: u8 = 22;
+
+/// A class, a client of it, and the client's first record.
+fn greeting() -> (TlsClass, ClientConnection, Vec<u8>) {
+    let (options, identity) = (Options::default(), Identity::new());
+    let config = Arc::new(client_config(&options, &identity));
+    let mut client = client(&config);
+    let hello = send(&mut client);
+    assert_eq!(hello[0], HANDSHAKE);
+    assert_eq!(hello.len(), HEADER_BYTES + usize::from(u16::from_be_bytes([hello[3], hello[4]])));
+    (class(&options, &identity), client, hello)
+}
+
+fn record(kind: u8, body: &[u8]) -> Vec<u8> {
+    let len = u16::try_from(body.len()).unwrap().to_be_bytes();
+    [&[kind, 3, 3, len[0], len[1]][..], body].concat()
+}
+
+/// The same handshake message in several records.
+fn split<'b>(pieces: impl Iterator<Item = &'b [u8]>) -> Vec<u8> {
+    pieces.flat_map(|piece| record(HANDSHAKE, piece)).collect()
+}
+
+fn open(server: &mut Tls, bytes: &[u8]) -> (Result<(), SealFault>, Vec<u8>) {
+    let (mut wire, mut plain, mut reply) = (bytes.to_vec(), Vec::new(), Vec::new());
+    let opened = open_all(server, &mut wire, &mut plain, &mut reply);
+    assert!(plain.is_empty(), "nothing is opened in a handshake");
+    (opened, reply)
+}
+
+#[test]
+fn the_first_message_arrives_in_two_records() {
+    let (class, _, hello) = greeting();
+    let body = &hello[HEADER_BYTES..];
+    for at in 1..body.len() {
+        let (one, two) = body.split_at(at);
+        let mut server = class.accept();
+        assert_eq!(open(&mut server, &record(HANDSHAKE, one)), (Ok(()), Vec::new()));
+        assert!((1..=HEADER_BYTES + at).contains(&server.pending_bytes()));
+        assert_eq!(server.seal(b"early", &mut Vec::new()), Err(SealFault::Other));
+        let (opened, reply) = open(&mut server, &record(HANDSHAKE, two));
+        assert_eq!((opened, server.pending_bytes()), (Ok(()), 0), "split at {at}");
+        assert_eq!(reply[0], HANDSHAKE);
+    }
+}
+
+#[test]
+fn the_first_message_arrives_in_many_records() {
+    for count in [2, 50, 200] {
+        let (class, mut client, hello) = greeting();
+        let body = &hello[HEADER_BYTES..];
+        let mut server = class.accept();
+        let (opened, reply) = open(&mut server, &split(body.chunks(body.len().div_ceil(count))));
+        assert_eq!((opened, server.pending_bytes()), (Ok(()), 0));
+        receive(&mut client, &reply).unwrap();
+        assert_eq!(open(&mut server, &send(&mut client)).0, Ok(()));
+        assert_eq!(server.progress(), Progress::Open);
+    }
+}
+
+#[test]
+fn bytes_arrive_one_by_one() {
+    let mut pair = Pair::new(&Options::default());
+    for _ in 0..2 {
+        let (mut wire, mut reply) = (Vec::new(), Vec::new());
+        for byte in send(&mut pair.client) {
+            wire.push(byte);
+            open_all(&mut pair.server, &mut wire, &mut Vec::new(), &mut reply).unwrap();
+        }
+        assert!(wire.is_empty());
+        receive(&mut pair.client, &reply).unwrap();
+    }
+    assert_eq!(pair.server.progress(), Progress::Open);
+}
+
+#[test]
+fn an_incomplete_message_is_bounded() {
+    let (class, ..) = greeting();
+    let mut server = class.accept();
+    // The beginning of a ClientHello of 60,000 bytes.
+    let mut opened = open(&mut server, &record(HANDSHAKE, &[1, 0, 0xea, 0x60]));
+    let mut records = 0;
+    while opened.0.is_ok() {
+        records += 1;
+        assert!(server.pending_bytes() <= HANDSHAKE_BYTES_MAX && records < 20);
+        opened = open(&mut server, &record(HANDSHAKE, &[0; 1_000]));
+    }
+    assert_eq!(opened.0, Err(SealFault::Record));
+    assert_eq!(opened.1[0], ALERT);
+    assert_eq!(server.pending_bytes(), 0);
+    assert_eq!(open(&mut server, &[0]), (Err(SealFault::Record), Vec::new()));
+}
+
+#[test]
+fn requests_in_the_clear_are_recognised() {
+    let (class, ..) = greeting();
+    for text in ["G", "GET / HTTP/1.1\r\n\r\n", "OPTIONS * HTTP/1.1\r\n", "PRI * HTTP/2.0\r\n"] {
+        let mut server = class.accept();
+        let not_tls = (Err(SealFault::NotTls), Vec::new());
+        assert_eq!(open(&mut server, text.as_bytes()), not_tls, "no alert precedes the answer");
+        assert_eq!(open(&mut server, text.as_bytes()), not_tls);
+        let mut wire = Vec::new();
+        server.close(&mut wire);
+        assert!(wire.is_empty());
+        assert_eq!(server.handshake(), None);
+    }
+}
+
+#[test]
+fn other_bytes_are_answered_by_an_alert() {
+    let (class, ..) = greeting();
+    let long = u16::try_from(RECORD_BYTES_MAX - HEADER_BYTES + 1).unwrap().to_be_bytes();
+    let rows: [&[u8]; 6] = [
+        &[0; 40],
+        &[0x80, 46, 1, 3, 1],
+        &[HANDSHAKE, 4, 0, 0, 40],
+        &[HANDSHAKE, 3, 1, long[0], long[1]],
+        &[HANDSHAKE, 3, 1, 0xff, 0xff],
+        &[HANDSHAKE, 3, 1, 0, 4, 77, 0, 0, 0],
+    ];
+    for bytes in rows {
+        let (opened, reply) = open(&mut class.accept(), bytes);
+        assert_eq!(opened, Err(SealFault::Record), "{bytes:?}");
+        assert_eq!(reply.first(), Some(&ALERT), "{bytes:?}");
+    }
+    let partial: [&[u8]; 3] = [&[HANDSHAKE], &[0; 4], &[HANDSHAKE, 3, 1, 0, 4, 1, 0, 0]];
+    for bytes in partial {
+        assert_eq!(open(&mut class.accept(), bytes), (Ok(()), Vec::new()), "{bytes:?}");
+    }
+}
+
+#[test]
+fn an_altered_record_is_a_fault() {
+    let mut pair = Pair::new(&Options::default());
+    pair.shake_hands().unwrap();
+    let (opened, reply) = open(&mut pair.server, &record(23, &[7; 40]));
+    assert_eq!(opened, Err(SealFault::Record));
+    let alert = Error::AlertReceived(AlertDescription::BadRecordMac);
+    assert_eq!(receive(&mut pair.client, &reply), Err(alert));
+    assert_eq!(open(&mut pair.server, &record(23, &[7; 40])), (opened, Vec::new()));
+    let mut wire = Vec::new();
+    assert_eq!(pair.server.seal(b"more", &mut wire), Err(SealFault::Record));
+    pair.server.close(&mut wire);
+    assert!(wire.is_empty());
+}
+
+#[test]
+fn old_versions_are_refused() {
+    let options = Options { versions: vec![&TLS12], ..Options::default() };
+    let identity = Identity::new();
+    let mut client = client(&Arc::new(client_config(&options, &identity)));
+    let mut hello = send(&mut client);
+    // TLS 1.1, in the field and in the extension.
+    hello[HEADER_BYTES + 5] = 2;
+    let extension = [0, 0x2b, 0, 3, 2, 3, 3];
+    let at = hello.windows(extension.len()).position(|bytes| bytes == extension);
+    if let Some(at) = at {
+        hello[at + extension.len() - 1] = 2;
+    }
+    let (opened, reply) = open(&mut class(&options, &identity).accept(), &hello);
+    assert_eq!((opened, reply[0]), (Err(SealFault::Version), ALERT));
+}
