@@ -22,6 +22,7 @@ mod lab;
 mod logs;
 mod paths;
 mod programs;
+mod tls;
 
 pub use fields::{conditionals, negotiate, range};
 pub use heads::{chunked, head, proxy, response};
@@ -29,12 +30,13 @@ pub use lab::{experiment, matrix, perf_script, run_directory};
 pub use logs::{access_log, session_log};
 pub use paths::{redirect, target};
 pub use programs::{config, conn, groups, site_rules, wire};
+pub use tls::seal_open;
 
 /// A fuzz target: its name, and its function of an input.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets, by name.
-pub const TARGETS: [Target; 20] = [
+pub const TARGETS: [Target; 21] = [
     ("access_log", access_log),
     ("chunked", chunked),
     ("conditionals", conditionals),
@@ -51,6 +53,7 @@ pub const TARGETS: [Target; 20] = [
     ("redirect", redirect),
     ("response", response),
     ("run_directory", run_directory),
+    ("seal_open", seal_open),
     ("session_log", session_log),
     ("site_rules", site_rules),
     ("target", target),
