@@ -1,5 +1,6 @@
 //! The seal against rustls's client, over memory.
 mod bytes;
+mod link;
 mod peers;
 
 use crate::{Cryptography, HANDSHAKE_BYTES_MAX, crypto_provider};

@@ -91,7 +91,7 @@ impl Default for Options {
 
 /// A client of rustls and the seal.
 pub(super) struct Pair {
-    class: TlsClass,
+    pub(super) class: TlsClass,
     config: Arc<ClientConfig>,
     pub(super) client: ClientConnection,
     pub(super) server: Tls,

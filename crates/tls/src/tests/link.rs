@@ -1,0 +1,184 @@
+//! The seal below the core: requests, files and the end, with every operation in the test's hand.
+use super::peers::{Options, Pair, receive, send};
+use crate::TlsClass;
+use regatta_metrics::{Arena, Tally};
+use regatta_op::{
+    CloseReason, Done, File, FileId, Modified, Now, Op, OpKind, OpenFault, Opened, Tick,
+};
+use regatta_origin::{Cx, Link, Links, LocalCache, NoLog, Peer, Protocol, Scratch, Seal, Site};
+use rustls::ClientConnection;
+use std::{io::Write, net::SocketAddr, sync::atomic::AtomicU64};
+
+const NOW: Now = Now { tick: Tick(1_000), unix: 1_700_000_000 };
+
+/// File with this many bytes of no meaning.
+#[derive(Clone, Debug)]
+struct Blank(u64);
+
+impl File for Blank {
+    fn id(&self) -> FileId {
+        let never = Modified { secs: 0, nanos: 0 };
+        FileId { device: 0, inode: self.0, len: self.0, modified: never, changed: never }
+    }
+}
+
+struct Sealing(TlsClass);
+
+impl Links<Blank> for Sealing {
+    fn seal(&self, _: u8) -> Option<Box<dyn Seal>> {
+        Some(self.0.seal())
+    }
+}
+
+/// The server's end, and what it has done.
+struct Driver<'a> {
+    cx: Cx<'a, Blank>,
+    link: Link<Blank>,
+    performed: Vec<OpKind>,
+    end: Option<CloseReason>,
+}
+
+impl Driver<'_> {
+    fn complete(&mut self, done: Done<'_, Blank>) {
+        self.link.complete(done, NOW, &self.cx);
+        self.link.check_invariants();
+    }
+
+    /// Performs operations until the connection waits for the client, or is over. Returns the bytes
+    /// that were sent.
+    fn drive(&mut self) -> Vec<u8> {
+        let mut sent = Vec::new();
+        while let Some(op) = self.link.next_op() {
+            self.performed.push(op.kind());
+            match op {
+                Op::Recv => break,
+                Op::Send(mut outbox) => {
+                    let n = outbox.len();
+                    let before = sent.len();
+                    sent.extend(outbox.slices().flatten().copied());
+                    assert_eq!((sent.len() - before) as u64, n, "records are memory");
+                    outbox.advance(n);
+                    self.complete(Done::Send(outbox, Ok(n)));
+                }
+                Op::Open(ticket, request) => {
+                    // A path is the length of its file.
+                    let len = std::str::from_utf8(&request.path).ok();
+                    let file = len.and_then(|len| len.parse().ok()).map(Blank);
+                    let siblings = [None, None, None];
+                    let opened = file.map(|file| Opened::File { file, siblings });
+                    self.complete(Done::Open(ticket, opened.ok_or(OpenFault::NotFound)));
+                }
+                Op::Read(ticket, mut request) => {
+                    request.buffer.extend((0..request.len).map(|_| b'x'));
+                    self.complete(Done::Read(ticket, request.buffer, Ok(())));
+                }
+                Op::Stat(ticket, file) => self.complete(Done::Stat(ticket, Ok(file.id()))),
+                Op::Shut => self.complete(Done::Shut),
+                Op::Close(reason) => {
+                    self.end = Some(reason);
+                    break;
+                }
+            }
+        }
+        sent
+    }
+
+    /// Carries bytes in both directions while there are some. Returns what the client opened.
+    fn settle(&mut self, client: &mut ClientConnection) -> Vec<u8> {
+        let mut plain = receive(client, &self.drive()).unwrap();
+        loop {
+            let wire = send(client);
+            if wire.is_empty() || self.end.is_some() {
+                return plain;
+            }
+            self.complete(Done::Recv(Ok(&wire)));
+            let sent = self.drive();
+            plain.extend(receive(client, &sent).unwrap());
+        }
+    }
+}
+
+/// Runs a test on a client, and a server with session tickets that waits for it.
+fn on(test: impl FnOnce(&mut ClientConnection, &mut Driver<'_>)) {
+    let tickets = Some(rustls::crypto::aws_lc_rs::Ticketer::new().unwrap());
+    let mut pair = Pair::new(&Options { tickets, ..Options::default() });
+    let (mut site, links) = (Site::default(), Sealing(pair.class.clone()));
+    site.content.not_found = "".into();
+    let words: Vec<_> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
+    let arena = Arena::create(&words, 1);
+    let (cache, scratch) = (LocalCache::new(&site.caching, 0), Scratch::new(0));
+    let tally = Tally::Owned(arena.slot(0));
+    let cx =
+        Cx { site: &site, cache: &cache, tally, log: &NoLog, scratch: &scratch, links: &links };
+    let peer = Peer::from(SocketAddr::from(([127, 0, 0, 1], 4000)));
+    let mut link = Link::new(peer, NOW, &cx);
+    assert!(link.admit(peer, 7, NOW, &cx));
+    let mut driver = Driver { cx, link, performed: Vec::new(), end: None };
+    assert!(driver.drive().is_empty());
+    test(&mut pair.client, &mut driver);
+}
+
+/// Requests this path, and returns the response.
+fn get(client: &mut ClientConnection, driver: &mut Driver<'_>, path: &str, more: &str) -> Vec<u8> {
+    let request = format!("GET /{path} HTTP/1.1\r\nHost: localhost\r\n{more}\r\n");
+    client.writer().write_all(request.as_bytes()).unwrap();
+    let wire = send(client);
+    driver.complete(Done::Recv(Ok(&wire)));
+    driver.settle(client)
+}
+
+#[test]
+fn the_core_answers_through_the_seal() {
+    on(|client, driver| {
+        let hello = send(client);
+        driver.complete(Done::Recv(Ok(&hello)));
+        assert!(driver.settle(client).is_empty() && !client.is_handshaking());
+        let shaken = [OpKind::Recv, OpKind::Send, OpKind::Recv, OpKind::Recv];
+        assert_eq!(driver.performed, shaken, "tickets wait for the first response");
+        assert_eq!(client.tls13_tickets_received(), 0);
+        assert!(get(client, driver, "none", "").starts_with(b"HTTP/1.1 404 "));
+        assert_eq!(client.tls13_tickets_received(), 2);
+        for len in [4_096, 200_000] {
+            let response = get(client, driver, &len.to_string(), "");
+            assert!(response.starts_with(b"HTTP/1.1 200 "));
+            let body = &response[response.len() - len..];
+            assert!(body.iter().all(|byte| *byte == b'x'));
+        }
+        client.send_close_notify();
+        let wire = send(client);
+        driver.complete(Done::Recv(Ok(&wire)));
+        assert!(driver.settle(client).is_empty());
+        assert_eq!(driver.end, Some(CloseReason::PeerClosed));
+        assert!(client.process_new_packets().unwrap().peer_has_closed(), "the alert is answered");
+    });
+}
+
+#[test]
+fn a_response_and_the_end_are_sent_at_once() {
+    on(|client, driver| {
+        let hello = send(client);
+        driver.complete(Done::Recv(Ok(&hello)));
+        driver.settle(client);
+        driver.performed.clear();
+        let response = get(client, driver, "none", "Connection: close\r\n");
+        assert!(response.starts_with(b"HTTP/1.1 404 "));
+        assert!(client.process_new_packets().unwrap().peer_has_closed());
+        let sends = driver.performed.iter().filter(|kind| **kind == OpKind::Send).count();
+        assert_eq!(sends, 1, "{:?}", driver.performed);
+        assert!(driver.performed.contains(&OpKind::Shut));
+        if driver.end.is_some() {
+            return;
+        }
+        // The rest of what the client sends is passed over.
+        client.writer().write_all(b"more").unwrap();
+        client.send_close_notify();
+        let wire = send(client);
+        driver.complete(Done::Recv(Ok(&wire)));
+        assert!(driver.settle(client).is_empty());
+        if driver.end.is_none() {
+            driver.complete(Done::Recv(Ok(&[])));
+            assert!(driver.drive().is_empty());
+        }
+        assert!(driver.end.is_some());
+    });
+}
