@@ -154,6 +154,19 @@ fn the_core_answers_through_the_seal() {
 }
 
 #[test]
+fn a_request_in_the_clear_has_an_answer_in_the_clear() {
+    on(|_, driver| {
+        driver.complete(Done::Recv(Ok(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")));
+        let answer = driver.drive();
+        let text = std::str::from_utf8(&answer).unwrap();
+        assert!(text.starts_with("HTTP/1.1 400 Bad Request\r\n"));
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(&format!("Content-Length: {}", body.len())));
+        assert_eq!(driver.end, Some(CloseReason::BadRecord));
+    });
+}
+
+#[test]
 fn a_response_and_the_end_are_sent_at_once() {
     on(|client, driver| {
         let hello = send(client);

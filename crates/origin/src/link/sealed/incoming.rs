@@ -4,6 +4,13 @@ use crate::{Cx, Link, Progress, Protocol, RECORD_BYTES_MAX, SealFault};
 use core::mem;
 use regatta_op::{CloseReason, Done, Fault, File, Now, Tick};
 
+/// Answer to a request in the clear.
+const NOT_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
+    Connection: close\r\n\
+    Content-Type: text/plain\r\n\
+    Content-Length: 37\r\n\r\n\
+    This address expects TLS: use https.\n";
+
 impl<F: File> Sealed<F> {
     pub(super) fn on_recv(&mut self, received: Result<&[u8], Fault>, now: Now, cx: &Cx<'_, F>) {
         match received {
@@ -107,7 +114,10 @@ impl<F: File> Sealed<F> {
                     return true;
                 }
                 Ok(false) => return false,
-                Err(_) => {
+                Err(fault) => {
+                    if fault == SealFault::NotTls {
+                        self.records.extend_from_slice(NOT_TLS);
+                    }
                     self.fail(CloseReason::BadRecord, now, cx);
                     return true;
                 }
