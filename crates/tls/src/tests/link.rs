@@ -5,7 +5,9 @@ use regatta_metrics::{Arena, Tally};
 use regatta_op::{
     CloseReason, Done, File, FileId, Modified, Now, Op, OpKind, OpenFault, Opened, Tick,
 };
-use regatta_origin::{Cx, Link, Links, LocalCache, NoLog, Peer, Protocol, Scratch, Seal, Site};
+use regatta_origin::{
+    Cx, Link, Links, ListenerClass, LocalCache, NoLog, Peer, Protocol, Scratch, Seal, Site,
+};
 use rustls::ClientConnection;
 use std::{io::Write, net::SocketAddr, sync::atomic::AtomicU64};
 
@@ -25,7 +27,7 @@ impl File for Blank {
 struct Sealing(TlsClass);
 
 impl Links<Blank> for Sealing {
-    fn seal(&self, _: u8) -> Option<Box<dyn Seal>> {
+    fn seal(&self, _: ListenerClass) -> Option<Box<dyn Seal>> {
         Some(self.0.seal())
     }
 }
