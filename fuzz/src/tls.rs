@@ -1,6 +1,8 @@
 //! The seal of TLS: records of strangers, and flights of a client that are altered on their way.
 use regatta_origin::{Progress, RECORD_BYTES_MAX, RECORD_PLAIN_BYTES_MAX, Seal};
-use regatta_tls::{Cryptography, HANDSHAKE_BYTES_MAX, Tls, TlsClass, TlsSettings, crypto_provider};
+use regatta_tls::{
+    Cryptography, HANDSHAKE_BYTES_MAX, Tls, TlsClass, TlsSettings, TlsVersion, crypto_provider,
+};
 use rustls::{
     ClientConfig, ClientConnection, RootCertStore,
     pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, ServerName},
@@ -41,6 +43,7 @@ fn settings() -> &'static (TlsClass, Arc<ClientConfig>) {
             clients: None,
             tickets: None,
             handshake_bytes_max: None,
+            version_min: TlsVersion::default(),
         });
         let mut roots = RootCertStore::empty();
         roots.add(cert.der().clone()).expect("a root");

@@ -28,6 +28,19 @@ pub struct OptionSpec {
     pub long: &'static str,
 }
 
+/// Options that list addresses to listen on.
+const LISTEN_KEYS: [&str; 3] = ["server.listen", "tls.listen", "tls.client_listen"];
+
+/// Number of listed addresses to listen on, in the clear and encrypted.
+#[must_use]
+pub fn listed_addresses(settings: &Settings) -> usize {
+    let listed = |key: &&str| match settings.get(key) {
+        Some(Value::List(items)) => items.len(),
+        _ => 0,
+    };
+    LISTEN_KEYS.iter().map(listed).sum()
+}
+
 /// Joins two tables of options, for a driver that has the options of another.
 ///
 /// # Panics

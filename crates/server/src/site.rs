@@ -169,8 +169,7 @@ fn deadlines(settings: &Settings) -> Deadlines {
     Deadlines {
         head_ms_max: settings.number("limits.head_ms_max"),
         first_request_ms_max: settings.number("limits.first_request_ms_max"),
-        // Nothing is encrypted yet.
-        handshake_ms_max: Deadlines::default().handshake_ms_max,
+        handshake_ms_max: settings.number("tls.handshake_ms_max"),
         idle_ms_max: settings.number("limits.idle_ms_max"),
         send_window_ms: settings.number("limits.send_window_ms"),
         send_rate_min: settings.number("limits.send_rate_min"),

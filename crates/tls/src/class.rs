@@ -2,11 +2,12 @@
 use crate::{Cryptography, Tls, crypto_provider};
 use regatta_origin::Seal;
 use rustls::{
-    Error, ServerConfig,
+    Error, ServerConfig, SupportedProtocolVersion,
     server::{
         NoServerSessionStorage, ProducesTickets, ResolvesServerCert, UnbufferedServerConnection,
         danger::ClientCertVerifier,
     },
+    version::{TLS12, TLS13},
 };
 use std::sync::Arc;
 
@@ -32,6 +33,31 @@ pub struct TlsSettings {
     /// The most bytes of an incomplete handshake message that a connection keeps. By default
     /// [`HANDSHAKE_BYTES_MAX`], or [`CLIENT_HANDSHAKE_BYTES_MAX`] with `clients`.
     pub handshake_bytes_max: Option<usize>,
+    /// The oldest version that clients may use.
+    pub version_min: TlsVersion,
+}
+
+/// Version of TLS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TlsVersion {
+    /// TLS 1.2.
+    #[default]
+    Tls12,
+    /// TLS 1.3.
+    Tls13,
+}
+
+/// Versions of TLS that are spoken, the latest first.
+static VERSIONS: [&SupportedProtocolVersion; 2] = [&TLS13, &TLS12];
+
+impl TlsVersion {
+    /// Versions from this one on.
+    fn and_later(self) -> &'static [&'static SupportedProtocolVersion] {
+        match self {
+            Self::Tls12 => &VERSIONS,
+            Self::Tls13 => &VERSIONS[..1],
+        }
+    }
 }
 
 /// Class of listeners with the same settings.
@@ -47,11 +73,11 @@ impl TlsClass {
     /// # Errors
     /// rustls refuses the settings.
     pub fn new(settings: TlsSettings) -> Result<Self, Error> {
-        let TlsSettings { cryptography, certificates, clients, tickets, handshake_bytes_max } =
+        let TlsSettings { cryptography, certificates, clients, tickets, version_min, .. } =
             settings;
         let provider = Arc::new(crypto_provider(cryptography));
         let builder = ServerConfig::builder_with_provider(provider);
-        let builder = builder.with_safe_default_protocol_versions()?;
+        let builder = builder.with_protocol_versions(version_min.and_later())?;
         let has_clients = clients.is_some();
         let builder = match clients {
             Some(clients) => builder.with_client_cert_verifier(clients),
@@ -69,7 +95,7 @@ impl TlsClass {
         let config = Arc::new(config);
         UnbufferedServerConnection::new(Arc::clone(&config))?;
         let most = if has_clients { CLIENT_HANDSHAKE_BYTES_MAX } else { HANDSHAKE_BYTES_MAX };
-        Ok(Self { config, handshake_bytes_max: handshake_bytes_max.unwrap_or(most) })
+        Ok(Self { config, handshake_bytes_max: settings.handshake_bytes_max.unwrap_or(most) })
     }
 
     /// The server's end of a connection that was accepted just now.

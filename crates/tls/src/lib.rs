@@ -12,6 +12,8 @@ mod seal;
 #[cfg(test)]
 mod tests;
 
-pub use class::{CLIENT_HANDSHAKE_BYTES_MAX, HANDSHAKE_BYTES_MAX, TlsClass, TlsSettings};
+pub use class::{
+    CLIENT_HANDSHAKE_BYTES_MAX, HANDSHAKE_BYTES_MAX, TlsClass, TlsSettings, TlsVersion,
+};
 pub use provider::{Cryptography, crypto_provider};
 pub use seal::Tls;

@@ -3,7 +3,7 @@ mod bytes;
 mod link;
 mod peers;
 
-use crate::{Cryptography, HANDSHAKE_BYTES_MAX, crypto_provider};
+use crate::{Cryptography, HANDSHAKE_BYTES_MAX, TlsVersion, crypto_provider};
 use peers::{Identity, Options, Pair, receive, send};
 use regatta_origin::{Progress, RECORD_BYTES_MAX, RECORD_PLAIN_BYTES_MAX, Seal, SealFault};
 use rustls::{
@@ -134,6 +134,16 @@ fn peers_need_a_protocol_in_common() {
     let mut pair = Pair::new(&options);
     assert_eq!(pair.shake_hands().unwrap_err(), SealFault::NothingInCommon);
     let alert = Error::AlertReceived(AlertDescription::NoApplicationProtocol);
+    assert_eq!(pair.client_fault, Some(alert));
+}
+
+#[test]
+fn old_versions_are_refused_where_the_server_has_none() {
+    let options =
+        Options { versions: vec![&TLS12], version_min: TlsVersion::Tls13, ..Options::default() };
+    let mut pair = Pair::new(&options);
+    assert_eq!(pair.shake_hands().unwrap_err(), SealFault::Version);
+    let alert = Error::AlertReceived(AlertDescription::ProtocolVersion);
     assert_eq!(pair.client_fault, Some(alert));
 }
 

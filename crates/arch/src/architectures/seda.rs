@@ -22,7 +22,7 @@ use crate::{
         },
         queue::Fifo,
     },
-    options::Settings,
+    options::{Settings, listed_addresses},
 };
 use options::{OPTIONS, OnFull, SedaOptions, Threads, Wake};
 use regatta_metrics::Tally;
@@ -56,7 +56,7 @@ fn demand(settings: &Settings, _: usize) -> Demand {
     let options = SedaOptions::read(settings);
     let most = |ThreadBounds { least, most }| least.max(most) as usize;
     let pools: usize = (POOLS_AT..ROLES.len()).map(|at| most(options.bounds(at))).sum();
-    pipeline::demand(3 + settings.list("server.listen").len() + pools)
+    pipeline::demand(3 + listed_addresses(settings) + pools)
 }
 
 /// Runs one process: its first thread accepts, and follows the master for all.

@@ -23,7 +23,7 @@ use crate::{
         },
         queue::Fifo,
     },
-    options::Settings,
+    options::{Settings, listed_addresses},
 };
 use options::{OPTIONS, Parts, Read, Share, WatpipeOptions};
 use regatta_metrics::{Dial, Tally};
@@ -54,7 +54,7 @@ fn steps(settings: &Settings) -> Steps {
 
 fn demand(settings: &Settings, _: usize) -> Demand {
     let cpus = affinity::allowed().map_or(1, |cpus| cpus.len());
-    let shape = Shape::new(settings, settings.list("server.listen").len(), cpus);
+    let shape = Shape::new(settings, listed_addresses(settings), cpus);
     pipeline::demand(shape.threads())
 }
 

@@ -1,5 +1,5 @@
 //! Two ends of a connection, with certificates and settings.
-use crate::{Cryptography, Tls, TlsClass, TlsSettings, crypto_provider};
+use crate::{Cryptography, Tls, TlsClass, TlsSettings, TlsVersion, crypto_provider};
 use regatta_origin::{Progress, Seal, SealFault};
 use rustls::{
     ClientConfig, ClientConnection, Error, RootCertStore, SupportedProtocolVersion,
@@ -59,6 +59,8 @@ impl ResolvesServerCert for OneCertificate {
 pub(super) struct Options {
     pub(super) cryptography: Cryptography,
     pub(super) versions: Vec<&'static SupportedProtocolVersion>,
+    /// The oldest version that the server speaks.
+    pub(super) version_min: TlsVersion,
     /// Application protocol of the client.
     pub(super) protocol: &'static str,
     pub(super) tickets: Option<Arc<dyn ProducesTickets>>,
@@ -78,6 +80,7 @@ impl Default for Options {
         Self {
             cryptography: Cryptography::default(),
             versions: vec![&TLS12, &TLS13],
+            version_min: TlsVersion::default(),
             protocol: "http/1.1",
             tickets: None,
             clients: false,
@@ -171,6 +174,7 @@ pub(super) fn class(options: &Options, identity: &Identity) -> TlsClass {
         clients,
         tickets: options.tickets.clone(),
         handshake_bytes_max: options.handshake_bytes_max,
+        version_min: options.version_min,
     })
     .unwrap()
 }

@@ -6,7 +6,7 @@
 //! sockets and processors of each process.
 use crate::{
     drive::ledger,
-    options::{Choice as _, Kind, OptionSpec, Settings, choice, options},
+    options::{Choice as _, Kind, OptionSpec, Settings, choice, listed_addresses, options},
 };
 use regatta_sys::{crew, socket::Mode};
 
@@ -204,7 +204,7 @@ impl EventOptions {
 pub(crate) fn copies_and_processes(settings: &Settings, processors: usize) -> (usize, usize) {
     let options = EventOptions::read(settings);
     let copies = match options.copies {
-        0 if options.partition == Partition::Addresses => settings.list("server.listen").len(),
+        0 if options.partition == Partition::Addresses => listed_addresses(settings),
         0 => processors.min(WORKERS_MAX),
         copies => copies,
     };

@@ -31,6 +31,7 @@ pub const SECTIONS: &[Section] = &[
         name: "cache",
         doc: "The cache of open files, their metadata and small bodies, one for each worker.",
     },
+    Section { name: "tls", doc: "Encrypted connections (docs/tls.md)." },
     Section { name: "log", doc: "The access log and the error log." },
     Section { name: "admin", doc: "What monitors and service managers ask." },
     Section { name: "lab", doc: "A simulated disk, for tests and measurements." },
@@ -551,6 +552,79 @@ pub static OPTIONS: &[OptionSpec] = &[
         "It may take an eighth longer. The disk space of a deleted file becomes free when the last \
          process closes it: if clients still ask for the file, at the next revalidation \
          (cache.revalidate_ms). never: entries are removed only to make room for others.",
+    ),
+    option(
+        "tls.listen",
+        Kind::List,
+        "",
+        "Addresses and Unix sockets with HTTPS, each as host:port or unix:/path.",
+        "In the form of server.listen. A server with HTTPS alone sets server.listen to an empty \
+         list. These addresses need tls.certificate.",
+    ),
+    option(
+        "tls.client_listen",
+        Kind::List,
+        "",
+        "Addresses and Unix sockets with HTTPS whose clients must show a certificate.",
+        "One that tls.client_ca has issued; without it the handshake fails. Each connection \
+         shows it again: no session is resumed.",
+    ),
+    option(
+        "tls.certificate",
+        Kind::List,
+        "",
+        "Certificates and their keys, each as CHAIN.pem:KEY.pem, or FILE.pem with both.",
+        "The chain begins with the certificate of the server. A client receives the certificate \
+         for the name that it asks for: a name of a subjectAltName, else a wildcard, else the \
+         first in this list. If a name has certificates with several kinds of keys, the first \
+         that the client supports counts. The user that starts the server reads the files at the \
+         start and at each reload; the serving user need not read them.",
+    ),
+    option(
+        "tls.version_min",
+        Kind::Choice(&["1.2", "1.3"]),
+        "1.2",
+        "The oldest version of TLS that clients may use.",
+        "",
+    ),
+    option(
+        "tls.client_ca",
+        Kind::Path,
+        "",
+        "A PEM file with the authorities that issue certificates of clients.",
+        "For tls.client_listen.",
+    ),
+    option(
+        "tls.crl",
+        Kind::Path,
+        "",
+        "A PEM file with lists of certificates of clients that were revoked.",
+        "With it, each authority in the chain of a client needs a list there; clients of others \
+         are refused. A list that is past its next update still counts.",
+    ),
+    option(
+        "tls.ocsp",
+        Kind::List,
+        "",
+        "Responses of OCSP to send with certificates, each as CHAIN.pem:RESPONSE.der.",
+        "CHAIN.pem is a chain of tls.certificate. The server does not fetch responses: a program \
+         that does, and then reloads the server, keeps them current.",
+    ),
+    option(
+        "tls.handshake_ms_max",
+        millis(1, DAY_MS),
+        "10000",
+        "How long a handshake may take, from accept to its end.",
+        "Then the connection is closed. The PROXY header of server.proxy_protocol has the same \
+         limit.",
+    ),
+    option(
+        "tls.handshake_bytes_max",
+        bytes(0, MIB),
+        "0",
+        "The most bytes that a connection keeps of an incomplete handshake message.",
+        "0 is 16 KiB, and 64 KiB where clients show certificates (tls.client_listen), whose chains \
+         may be long. A whole record, of up to 16 KiB, is always kept.",
     ),
     option(
         "log.access",
