@@ -5,6 +5,7 @@
 //! of them. Cryptography is one value ([`crypto_provider`]), so that a measurement can choose it.
 #![forbid(unsafe_code)]
 
+mod certificates;
 mod class;
 mod fault;
 mod provider;
@@ -12,8 +13,13 @@ mod seal;
 #[cfg(test)]
 mod tests;
 
+pub use certificates::{
+    CertificateFault, CertificateFiles, ClientVerifier, ServedCertificate, ServedCertificates,
+    verify_clients,
+};
 pub use class::{
     CLIENT_HANDSHAKE_BYTES_MAX, HANDSHAKE_BYTES_MAX, TlsClass, TlsSettings, TlsVersion,
 };
 pub use provider::{Cryptography, crypto_provider};
+pub use rustls::Error;
 pub use seal::Tls;

@@ -1,0 +1,146 @@
+use super::*;
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519, date_time_ymd};
+
+/// A section of a PEM text.
+fn pem(label: &str, der: &[u8]) -> Vec<u8> {
+    let mut text = vec![0; der.len() * 2 + 4];
+    let len = BASE64_STANDARD.encode_slice(der, &mut text).unwrap();
+    let body = String::from_utf8(text[..len].to_vec()).unwrap();
+    format!("-----BEGIN {label}-----\n{body}\n-----END {label}-----\n").into_bytes()
+}
+
+fn pair(names: &[&str], kind: &'static rcgen::SignatureAlgorithm) -> (Vec<u8>, Vec<u8>) {
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let mut params = CertificateParams::new(names).unwrap();
+    params.not_before = date_time_ymd(2020, 1, 1);
+    params.not_after = date_time_ymd(2030, 1, 1);
+    let key = KeyPair::generate_for(kind).unwrap();
+    let certificate = params.self_signed(&key).unwrap();
+    (pem("CERTIFICATE", certificate.der()), pem("PRIVATE KEY", &key.serialize_der()))
+}
+
+fn read(chain: &[u8], key: &[u8]) -> Result<ServedCertificate, CertificateFault> {
+    ServedCertificate::read(CertificateFiles { chain, key }, Cryptography::default())
+}
+
+fn served(names: &[&str], kind: &'static rcgen::SignatureAlgorithm) -> ServedCertificate {
+    let (chain, key) = pair(names, kind);
+    read(&chain, &key).unwrap()
+}
+
+#[test]
+fn a_certificate_is_read_with_its_names_and_times() {
+    let (chain, key) = pair(&["A.example", "*.a.example", "192.0.2.1"], &PKCS_ECDSA_P256_SHA256);
+    let one_file = [key.clone(), chain.clone()].concat();
+    for (chain, key) in [(&chain, &key), (&one_file, &one_file)] {
+        let read = read(chain, key).unwrap();
+        assert_eq!(read.names(), ["a.example", "*.a.example"]);
+        assert_eq!((read.valid_from(), read.valid_until()), (1_577_836_800, 1_893_456_000));
+    }
+}
+
+#[test]
+fn faults_of_files_are_told_apart() {
+    let (chain, key) = pair(&["a.example"], &PKCS_ECDSA_P256_SHA256);
+    let (_, other) = pair(&["a.example"], &PKCS_ECDSA_P256_SHA256);
+    let torn = &chain[..chain.len() - 5];
+    let locked = pem("ENCRYPTED PRIVATE KEY", b"secret");
+    let (no_certificate, no_key) = (pem("CERTIFICATE", b"none"), pem("PRIVATE KEY", b"none"));
+    let fault = |chain: &[u8], key: &[u8]| read(chain, key).unwrap_err();
+    assert!(matches!(fault(b"", &key), CertificateFault::NoCertificate));
+    assert!(matches!(fault(&key, &key), CertificateFault::NoCertificate));
+    assert!(matches!(fault(&chain, &chain), CertificateFault::NoKey));
+    assert!(matches!(fault(&chain, &locked), CertificateFault::NoKey));
+    assert!(matches!(fault(&torn[..torn.len() - 20], &key), CertificateFault::ChainNotPem(_)));
+    assert!(matches!(fault(&chain, &key[..40]), CertificateFault::KeyNotPem(_)));
+    assert!(matches!(fault(&no_certificate, &key), CertificateFault::BadCertificate));
+    assert!(matches!(fault(&chain, &no_key), CertificateFault::BadKey(_)));
+    assert!(matches!(fault(&chain, &other), CertificateFault::KeyMismatch));
+    let mut good = read(&chain, &key).unwrap();
+    assert!(matches!(good.staple(&chain), Err(CertificateFault::NoOcspResponse)));
+    good.staple(&[SEQUENCE, 0]).unwrap();
+    assert_eq!(good.certified.ocsp.as_deref(), Some(&[SEQUENCE, 0][..]));
+}
+
+#[test]
+fn a_key_stays_out_of_messages() {
+    let (chain, key) = (b"chain".as_slice(), b"secret".as_slice());
+    let shown = format!("{:?}", CertificateFiles { chain, key });
+    assert_eq!(shown, "CertificateFiles { chain: 5, key: 6 }");
+}
+
+/// Number of the certificate that a client receives. Numbers are the first bytes of responses.
+fn chosen(all: &ServedCertificates, name: Option<&str>, offered: &[SignatureScheme]) -> u8 {
+    all.choose(name, offered).unwrap().ocsp.as_ref().unwrap()[1]
+}
+
+fn numbered(certificates: Vec<ServedCertificate>) -> ServedCertificates {
+    ServedCertificates::new((0..).zip(certificates).map(|(number, mut certificate)| {
+        certificate.staple(&[SEQUENCE, number]).unwrap();
+        certificate
+    }))
+}
+
+#[test]
+fn the_name_chooses_the_certificate() {
+    let all = numbered(vec![
+        served(&["a.example"], &PKCS_ECDSA_P256_SHA256),
+        served(&["*.b.example"], &PKCS_ECDSA_P256_SHA256),
+        served(&["B.example", "x.b.example"], &PKCS_ECDSA_P256_SHA256),
+        served(&["a.example", "c.example"], &PKCS_ECDSA_P256_SHA256),
+    ]);
+    let schemes = [SignatureScheme::ECDSA_NISTP256_SHA256];
+    for (name, expected, is_named) in [
+        ("a.example", 0, true),
+        ("y.b.example", 1, true),
+        ("x.b.example", 2, true),
+        ("b.example", 2, true),
+        ("c.example", 3, true),
+        ("y.x.b.example", 0, false),
+        (".b.example", 0, false),
+        ("example", 0, false),
+        ("d.example", 0, false),
+        ("", 0, false),
+    ] {
+        assert_eq!(chosen(&all, Some(name), &schemes), expected, "{name}");
+        assert_eq!(all.has_name(name), is_named, "{name}");
+    }
+    assert_eq!(chosen(&all, None, &schemes), 0);
+    assert_eq!(chosen(&all, None, &[]), 0, "the handshake fails later");
+    assert!(ServedCertificates::new([]).choose(None, &schemes).is_none());
+}
+
+#[test]
+fn the_client_chooses_the_kind_of_key() {
+    let all = numbered(vec![
+        served(&["a.example"], &PKCS_ED25519),
+        served(&["b.example"], &PKCS_ECDSA_P256_SHA256),
+        served(&["a.example"], &PKCS_ECDSA_P256_SHA256),
+        served(&["a.example"], &PKCS_ED25519),
+    ]);
+    let (ed, ec) = (SignatureScheme::ED25519, SignatureScheme::ECDSA_NISTP256_SHA256);
+    assert_eq!(chosen(&all, Some("a.example"), &[ec, ed]), 0);
+    assert_eq!(chosen(&all, Some("a.example"), &[ec]), 2);
+    assert_eq!(chosen(&all, Some("b.example"), &[ed]), 1, "the name counts more");
+    assert_eq!(chosen(&all, Some("c.example"), &[ec]), 1);
+    assert_eq!(chosen(&all, None, &[ed]), 0);
+    let most = all.exact.values().map(Vec::len).max();
+    assert_eq!(most, Some(2), "one of each kind");
+}
+
+#[test]
+fn authorities_and_lists_of_clients_are_read() {
+    let (authority, key) = pair(&["a.example"], &PKCS_ECDSA_P256_SHA256);
+    let verify = |authorities: &[u8], revoked: Option<&[u8]>| {
+        verify_clients(authorities, revoked, Cryptography::default()).map(|_| ())
+    };
+    verify(&authority, None).unwrap();
+    let bad_list = pem("X509 CRL", b"none");
+    assert!(matches!(verify(&key, None), Err(CertificateFault::NoCertificate)));
+    let bad = pem("CERTIFICATE", b"none");
+    assert!(matches!(verify(&bad, None), Err(CertificateFault::BadCertificate)));
+    let fault = |list: &[u8]| verify(&authority, Some(list)).unwrap_err();
+    assert!(matches!(fault(&authority), CertificateFault::NoRevocationList));
+    assert!(matches!(fault(&bad_list), CertificateFault::BadRevocationList));
+}
