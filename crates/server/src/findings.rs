@@ -4,6 +4,7 @@
 //! They travel through a channel to the master, which does not read them. The master keeps the
 //! descriptors over the execution of the next image.
 use crate::{
+    certificates::{TlsFile, TlsFiles, wipe},
     config::{
         address::{Names, learn, names},
         release::Release,
@@ -73,6 +74,18 @@ struct Description {
     reach: Option<Vec<(OsString, u64, u64)>>,
     /// The last descriptor is the error log.
     has_error_log: bool,
+    /// Certificates and keys.
+    #[serde(default)]
+    tls: Vec<TlsSpan>,
+}
+
+/// File with certificates or keys.
+#[derive(Debug, Serialize, Deserialize)]
+struct TlsSpan {
+    path: String,
+    mode: u32,
+    bytes: Span,
+    fault: Option<String>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -107,6 +120,11 @@ impl Draft {
         };
         let config = config.map(|text| put(text.as_bytes()));
         let releases = found.releases.iter().map(|release| put(&release.encode())).collect();
+        let tls = found.tls.iter().map(|file| {
+            let TlsFile { path, mode, bytes, fault } = file;
+            TlsSpan { path: path.clone(), mode: *mode, bytes: put(bytes), fault: fault.clone() }
+        });
+        let tls = tls.collect();
         let description = Description {
             config,
             names: names(),
@@ -116,6 +134,7 @@ impl Draft {
             releases,
             reach: None,
             has_error_log: false,
+            tls,
         };
         Self { description, bytes }
     }
@@ -211,7 +230,7 @@ impl Findings {
         let mut next = || files.next().ok_or(io::Error::from(io::ErrorKind::UnexpectedEof));
         let description: Description = serde_json::from_slice(&read_sealed(next()?, BYTES_MAX)?)?;
         learn(description.names);
-        let bytes = read_sealed(next()?, BYTES_MAX)?;
+        let mut bytes = read_sealed(next()?, BYTES_MAX)?;
         let part = |span: Span| {
             let part = bytes.get(span.at..).and_then(|rest| rest.get(..span.len));
             part.ok_or(io::Error::from(io::ErrorKind::InvalidData))
@@ -225,6 +244,12 @@ impl Findings {
         let release = |span| Release::decode(part(span)?).ok_or(io::ErrorKind::InvalidData.into());
         let releases: io::Result<Vec<_>> = description.releases.into_iter().map(release).collect();
         let releases = releases?;
+        let file = |TlsSpan { path, mode, bytes, fault }| -> io::Result<TlsFile> {
+            Ok(TlsFile { path, mode, bytes: part(bytes)?.to_vec(), fault })
+        };
+        let tls: io::Result<Vec<TlsFile>> = description.tls.into_iter().map(file).collect();
+        let tls = TlsFiles::found(tls?);
+        wipe(&mut bytes);
         let error_log = match description.has_error_log {
             true => Some(File::from(next()?)),
             false => None,
@@ -239,6 +264,7 @@ impl Findings {
             root: roots.remove(0).with(roots),
             releases,
             socket_owner: description.socket_owner.map(UserNumbers::into_user),
+            tls,
         };
         let reach = description.reach.map(|reach| reach.into_iter().map(folder).collect());
         let handed = Handed { reach, error_log };
@@ -287,7 +313,12 @@ mod tests {
         let user = User { uid: 7, gid: 8, groups: vec![9, 10] };
         let root = open.remove(0).with(open);
         let releases = (0..600).map(release).collect();
-        let found = Found { user: Some(user.clone()), root, releases, socket_owner: None };
+        let key =
+            TlsFile { path: "a.pem".to_owned(), mode: 0o600, bytes: b"key".to_vec(), fault: None };
+        let none = TlsFile { bytes: Vec::new(), fault: Some("gone".to_owned()), ..key.clone() };
+        let tls = TlsFiles::found(vec![key, none]);
+        let sent_tls = tls.clone();
+        let found = Found { user: Some(user.clone()), root, releases, socket_owner: None, tls };
         fs::write(home.join("error.log"), "said\n").unwrap();
         let log = File::open(home.join("error.log")).unwrap();
         let reach = [Folder { path: home.to_path_buf(), id: (3, 4) }];
@@ -309,7 +340,8 @@ mod tests {
         assert_eq!(arrived.config.as_deref(), Some("[server]\n"));
         let address = crate::config::address::address(name).expect("nobody is asked for it");
         assert_eq!(address.to_string(), "192.0.2.1:80");
-        let Found { user: its, root, releases, socket_owner } = arrived.machine;
+        let Found { user: its, root, releases, socket_owner, tls } = arrived.machine;
+        assert_eq!(tls, sent_tls);
         assert_eq!((its, socket_owner), (Some(user), None));
         assert_eq!(root.all().map(Root::given).collect::<Vec<_>>(), roots);
         assert!(root.all().all(|root| root.named() == regatta_sys::Named::Same));

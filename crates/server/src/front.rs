@@ -1,5 +1,5 @@
 //! Client of a connection, and the limits of one client.
-use crate::Failure;
+use crate::{Failure, tls::TlsFront};
 use regatta_arch::{
     conn::clients::{ClientLimits, ClientNotes, Clients},
     options::Settings,
@@ -10,7 +10,7 @@ use regatta_http::{
     prefix::{Prefix, any_contains},
 };
 use regatta_op::Now;
-use regatta_origin::{Admission, Links, Peer};
+use regatta_origin::{Admission, Links, ListenerClass, Peer, Seal};
 use regatta_sys::{
     limits,
     shm::{self, SharedWords},
@@ -115,6 +115,7 @@ pub(crate) struct Front {
     clients: Option<Clients<'static>>,
     table: Option<Arc<ClientTable>>,
     trust: Trust,
+    tls: TlsFront,
 }
 
 /// Table of clients in shared memory, for the next image of the master.
@@ -133,6 +134,7 @@ impl Front {
         settings: &Settings,
         workers: usize,
         earlier: Option<&ClientTable>,
+        tls: TlsFront,
     ) -> Result<Self, Failure> {
         let rate: u32 = settings.number_as("limits.client_rate");
         let burst = match settings.number_as("limits.client_burst") {
@@ -146,7 +148,12 @@ impl Front {
         let (clients, table) = clients
             .map_err(|error| Failure::Work(format!("cannot make the table of clients: {error}")))?
             .unzip();
-        Ok(Self { clients, table: table.map(Arc::new), trust: Trust::read(settings) })
+        Ok(Self { clients, table: table.map(Arc::new), trust: Trust::read(settings), tls })
+    }
+
+    /// Drops the keys of certificates.
+    pub(crate) fn forget_keys(&mut self) {
+        self.tls = TlsFront::default();
     }
 
     pub(crate) fn table(&self) -> Option<&ClientTable> {
@@ -216,6 +223,10 @@ impl<F> Links<F> for Front {
     fn may_ask(&self, peer: Peer, now: Now) -> bool {
         self.limits(peer).is_none_or(|(clients, ip)| clients.may_ask(ip, nanos(now)))
     }
+
+    fn seal(&self, class: ListenerClass) -> Option<Box<dyn Seal>> {
+        self.tls.seal(class)
+    }
 }
 
 #[cfg(test)]
@@ -223,7 +234,6 @@ mod tests {
     use super::*;
     use crate::config::options;
     use regatta_http::h1::{HeadLimits, parse_request};
-    use regatta_origin::ListenerClass;
     use std::net::SocketAddr;
 
     /// Explanation of a request with these field lines, and whether limits hold.

@@ -3,6 +3,7 @@
 
 mod admin;
 pub mod architectures;
+mod certificates;
 pub mod config;
 pub mod explain;
 mod findings;
@@ -28,8 +29,10 @@ mod scout;
 pub mod site;
 pub mod succession;
 pub mod supervise;
+mod tls;
 pub mod top;
 
+use certificates::Encrypted;
 use config::{
     allowance::{Allowance, Chosen},
     check::{self, Config},
@@ -38,6 +41,8 @@ use config::{
     release::{Release, Wanted},
 };
 use machine::Found;
+use regatta_arch::layout::ListenPlace;
+use regatta_origin::ListenerClass;
 use regatta_sys::{exec, limits, socket::Place};
 use std::{
     fs::File,
@@ -127,10 +132,22 @@ pub fn check(sources: &Sources<'_>) -> Result<Checked, Failure> {
             (None, said)
         }
     };
-    problems.extend(found.map_or_else(|problems| problems, |found| found.problems(&said)));
+    let mut warnings = Vec::new();
+    match found {
+        Ok(found) => {
+            problems.extend(found.problems(&said));
+            let encrypted = found.encrypt(&said);
+            problems.extend(encrypted.problems);
+            warnings = encrypted.warnings;
+        }
+        Err(faults) => problems.extend(faults),
+    }
     problems.extend(machine::writable(&said));
     match good {
-        Some(checked) if problems.is_empty() => Ok(checked),
+        Some(mut checked) if problems.is_empty() => {
+            checked.warnings.extend(warnings);
+            Ok(checked)
+        }
         _ => Err(Failure::Configuration(problems)),
     }
 }
@@ -147,7 +164,11 @@ fn proc_is_there() -> Result<(), Failure> {
 
 fn summary(config: &Config) -> String {
     let workers = config.layout.shares.len();
-    let listen: Vec<String> = config.listen.iter().map(ToString::to_string).collect();
+    let address = |listen: &ListenPlace| match listen.class {
+        ListenerClass::CLEAR => listen.place.to_string(),
+        _ => format!("{}{}", tls::scheme(listen), listen.place),
+    };
+    let listen: Vec<String> = config.listen.iter().map(address).collect();
     let hosts = match config.said.hosts.len() {
         0 => String::new(),
         1 => " and one further host".to_owned(),
@@ -198,10 +219,41 @@ fn examine(sources: &Sources<'_>) -> Result<(Config, Found), Failure> {
     join(found, understood)
 }
 
+/// Likewise for a server, which needs its certificates.
+fn examine_server(sources: &Sources<'_>) -> Result<(Config, Found), Failure> {
+    let (found, understood) = look(sources);
+    join_encrypted(found, understood)
+}
+
 /// Likewise, with findings of a trial: reads nothing outside the process but host names.
 fn examine_found(sources: &Sources<'_>, found: Found) -> Result<(Config, Found), Failure> {
     let understood = understand(sources, read_configuration(sources), &found.releases);
-    join(Ok(found), understood)
+    join_encrypted(Ok(found), understood)
+}
+
+fn join_encrypted(
+    found: Result<Found, Vec<Problem>>,
+    understood: Understood,
+) -> Result<(Config, Found), Failure> {
+    let said = match &understood {
+        Ok(config) => &config.said,
+        Err((said, _)) => said,
+    };
+    let encrypted = found.as_ref().map_or_else(|_| Encrypted::default(), |of| of.encrypt(said));
+    let Encrypted { front, problems, warnings } = encrypted;
+    match join(found, understood) {
+        Ok((mut config, found)) if problems.is_empty() => {
+            config.warnings.extend(warnings);
+            config.tls = front;
+            Ok((config, found))
+        }
+        Ok(_) => Err(Failure::Configuration(problems)),
+        Err(Failure::Configuration(mut all)) => {
+            all.extend(problems);
+            Err(Failure::Configuration(all))
+        }
+        Err(failure) => Err(failure),
+    }
 }
 
 fn join(
@@ -298,11 +350,10 @@ fn text_of(file: File) -> io::Result<String> {
 }
 
 /// Prints the listening addresses to standard output. A missing reader is no failure.
-fn announce<'a>(addresses: impl IntoIterator<Item = &'a Place>) {
+fn announce<'a>(addresses: impl IntoIterator<Item = &'a ListenPlace>) {
     let mut out = io::stdout().lock();
-    for place in addresses {
-        let scheme = if matches!(place, Place::Inet(_)) { "http://" } else { "" };
-        let _ = writeln!(out, "listening on {scheme}{place}");
+    for listen in addresses {
+        let _ = writeln!(out, "listening on {}{}", tls::scheme(listen), listen.place);
     }
     let _ = out.flush();
 }

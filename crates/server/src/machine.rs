@@ -1,5 +1,6 @@
 //! Demands of a configuration on the machine: users, directories, files. Changes nothing.
 use crate::{
+    certificates::{self, Encrypted, TlsFiles},
     config::{
         raw::{Problem, Said},
         release::{ROOT_KEY, Release, RootFault, RulesInForce, Wanted},
@@ -32,6 +33,8 @@ pub struct Found {
     pub releases: Vec<Release>,
     /// Owner of the files of Unix sockets; `None`: the user that starts the server.
     pub socket_owner: Option<User>,
+    /// Certificates and keys.
+    pub(crate) tls: TlsFiles,
 }
 
 impl Found {
@@ -40,6 +43,11 @@ impl Found {
         for (root, release) in self.root.all().zip(&mut self.releases) {
             rules.keep(root.given(), release);
         }
+    }
+
+    /// Interprets certificates and keys.
+    pub(crate) fn encrypt(&self, said: &Said) -> Encrypted {
+        certificates::understand(said, &self.tls, clock::now().unix)
     }
 
     /// Faults below the roots: each once, where its option was said.
@@ -127,10 +135,12 @@ pub fn find(said: &Said) -> Result<Found, Vec<Problem>> {
         )]
     })?;
     let root = roots.remove(0).with(roots);
-    let found = Found { user, root, releases, socket_owner };
+    let tls = TlsFiles::read(&said.settings);
+    let found = Found { user, root, releases, socket_owner, tls };
     // A server without any root must be a mistake.
     if none_is_open || !problems.is_empty() {
         problems.extend(found.problems(said));
+        problems.extend(found.encrypt(said).problems);
         return Err(problems);
     }
     Ok(found)

@@ -18,7 +18,7 @@ mod waiting;
 use crate::{
     Failure, Sources, announce,
     config::raw::Problem,
-    examine, examine_found,
+    examine_found, examine_server,
     findings::{Draft, Findings},
     front::{self, Front},
     full::{Full, LOOK_MS},
@@ -38,7 +38,7 @@ use errand::ERRAND;
 use generations::{Generations, OLD, Own, TRIAL};
 use keeper::Resweep;
 use prepare::{Purpose, prepare};
-use regatta_arch::{Architecture, Env};
+use regatta_arch::{Architecture, Env, layout::ListenPlace};
 use regatta_metrics::{Attendant, Counter, Gauge, Phase, Slot};
 use regatta_op::Tick;
 use regatta_sys::{
@@ -145,7 +145,7 @@ fn begin(sources: &Sources<'_>, generations: &mut Generations) -> Result<Prepare
             machine.keep_rules(&generations.rules);
             (examine_found(sources, machine)?, Some(handed))
         }
-        None => (examine(sources)?, None),
+        None => (examine_server(sources)?, None),
     };
     let place = config.said.place(PID_FILE);
     let prepared = prepare(config, found, generations, Purpose::Serve(handed))?;
@@ -164,7 +164,7 @@ fn try_out(sources: &Sources<'_>, generations: &mut Generations) -> Result<(), F
     // The tried text is handed over, whatever the file says by then.
     let text = sources.text.clone().or_else(|| text_of(File::open(sources.file?).ok()?).ok());
     let sources = &Sources { text, ..sources.clone() };
-    let (config, found) = examine(sources)?;
+    let (config, found) = examine_server(sources)?;
     let mut problems = machine::writable(&config.said);
     if problems.is_empty()
         && let Some(path) = config.settings().path(PID_FILE)
@@ -205,7 +205,7 @@ struct Prepared {
     shared: SharedWords,
     /// Configured address of each socket.
     asked: Vec<String>,
-    addresses: Vec<Place>,
+    addresses: Vec<ListenPlace>,
     root: RootWatch,
     front: Front,
     /// Bell of the keeper, if workers share a table of descriptors.
@@ -619,8 +619,8 @@ impl<'a> Master<'a> {
         self.tell_ready();
         self.happened(Happened::AllReady)?;
         let known =
-            |place: &&Place| self.generations.as_ref().is_some_and(|all| all.is_known(place));
-        announce(self.prepared.addresses.iter().filter(|address| !known(address)));
+            |place: &Place| self.generations.as_ref().is_some_and(|all| all.is_known(place));
+        announce(self.prepared.addresses.iter().filter(|listen| !known(&listen.place)));
         Ok(())
     }
 

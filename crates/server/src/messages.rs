@@ -238,13 +238,15 @@ messages! {
         OPTIONS_CONFLICT "options-conflict" Warning:
             "The values of two options do not fit each other.";
         OPTION_UNUSED "option-unused" Warning:
-            "The architecture does not have this option, or ignores it. The server serves.";
+            "The architecture does not have this option, or ignores it, or another option that \
+             would use it is missing. The server serves.";
     }
     "Addresses and clients" {
-        NO_ADDRESS "no-address" Warning: "`server.listen` has no address.";
+        NO_ADDRESS "no-address" Warning: "There is no address in `server.listen`, `tls.listen` or `tls.client_listen`.";
         BAD_ADDRESS "bad-address" Warning:
             "The text is no address to listen on, or its host name has no address.";
-        ADDRESS_TWICE "address-twice" Warning: "An address is listed twice.";
+        ADDRESS_TWICE "address-twice" Warning:
+            "An address is listed twice, or both in the clear and with HTTPS.";
         CANNOT_LISTEN "cannot-listen" Warning:
             "The server cannot listen on the address. The message has the reason.";
         NO_TRUSTED_PROXY "no-trusted-proxy" Warning:
@@ -252,6 +254,35 @@ messages! {
              proxy. Add its address, or `unix:`.";
         ADMIN_EXPOSED "admin-exposed" Warning:
             "Other machines can read the counters at `admin.listen`. The server serves.";
+    }
+    "HTTPS" {
+        TLS_INCOMPLETE "tls-incomplete" Warning:
+            "An address with HTTPS needs another option. The message names it.";
+        TLS_UNREADABLE "tls-unreadable" Warning:
+            "The user that starts the server cannot read a file of `tls.*`. The message has the \
+             file and the reason.";
+        TLS_NO_CERTIFICATE "tls-no-certificate" Warning:
+            "The file has no certificate, or a malformed one. It must be PEM.";
+        TLS_NO_KEY "tls-no-key" Warning:
+            "The file has no private key, a malformed one, or one with a passphrase. It must be \
+             PEM.";
+        TLS_KEY_MISMATCH "tls-key-mismatch" Warning:
+            "The private key is that of another certificate. Name the files that were made \
+             together; the server's own certificate is the first of a chain.";
+        TLS_KEY_EXPOSED "tls-key-exposed" Warning:
+            "Every user of the machine can read the private key. Run `chmod o-rwx` on the file. \
+             The server serves.";
+        TLS_EXPIRED "tls-expired" Warning: "The certificate has expired. Renew it.";
+        TLS_NOT_YET_VALID "tls-not-yet-valid" Warning:
+            "The certificate is not yet valid. Check the clock of the machine.";
+        TLS_EXPIRES_SOON "tls-expires-soon" Warning:
+            "The certificate expires within 14 days. Renew it, then run `regatta reload`. The \
+             server serves.";
+        TLS_NAME_MISSING "tls-name-missing" Warning:
+            "No certificate has the name of a host, so browsers refuse it over HTTPS. The server \
+             serves.";
+        TLS_BAD_FILE "tls-bad-file" Warning:
+            "A file with an OCSP response or with revoked certificates is malformed.";
     }
     "Limits" {
         LIMIT_EXCEEDED "limit-exceeded" Warning:

@@ -40,6 +40,8 @@ pub enum CertificateFault {
     NoOcspResponse,
     /// The file contains no list of revoked certificates.
     NoRevocationList,
+    /// A part of the file that contains lists of revoked certificates is no PEM.
+    ListNotPem(pem::Error),
     /// A list of revoked certificates is malformed.
     BadRevocationList,
 }
@@ -47,7 +49,9 @@ pub enum CertificateFault {
 impl fmt::Display for CertificateFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::ChainNotPem(error) | Self::KeyNotPem(error) => write!(f, "bad PEM: {error}"),
+            Self::ChainNotPem(error) | Self::KeyNotPem(error) | Self::ListNotPem(error) => {
+                write!(f, "bad PEM: {error}")
+            }
             Self::NoCertificate => f.write_str("no certificate in it (BEGIN CERTIFICATE)"),
             Self::NoKey => f.write_str("no private key in it (BEGIN PRIVATE KEY)"),
             Self::BadCertificate => f.write_str("a certificate that cannot be read"),
@@ -273,7 +277,7 @@ fn revocation_lists(
     text: &[u8],
 ) -> Result<Vec<CertificateRevocationListDer<'static>>, CertificateFault> {
     let all: Result<Vec<_>, _> = CertificateRevocationListDer::pem_slice_iter(text).collect();
-    let all = all.map_err(CertificateFault::ChainNotPem)?;
+    let all = all.map_err(CertificateFault::ListNotPem)?;
     if all.is_empty() { Err(CertificateFault::NoRevocationList) } else { Ok(all) }
 }
 

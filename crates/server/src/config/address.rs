@@ -3,8 +3,12 @@ use crate::{
     config::raw::{Problem, Said},
     front::naming,
     messages,
+    tls::{LISTENS, listen_key},
 };
-use regatta_arch::{layout::ADDRESSES_MAX, options::Settings};
+use regatta_arch::{
+    layout::{ADDRESSES_MAX, ListenPlace, class_at},
+    options::Settings,
+};
 use regatta_http::prefix::Prefix;
 pub(crate) use regatta_sys::socket::Place;
 use regatta_sys::{socket::UNIX, unix::PATH_BYTES_MAX};
@@ -15,46 +19,87 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// Lists addresses and paths of the listeners, in the order of the configuration.
-pub(super) fn addresses(said: &Said, problems: &mut Vec<Problem>) -> Vec<Place> {
-    let key = "server.listen";
-    let texts = said.settings.list(key);
-    if texts.is_empty() {
-        problems.push(said.problem(messages::NO_ADDRESS, key, "there is no address to listen on"));
+/// Lists addresses and paths of the listeners, in the order of the configuration: those in the
+/// clear, then those with TLS.
+pub(super) fn addresses(said: &Said, problems: &mut Vec<Problem>) -> Vec<ListenPlace> {
+    let texts = |key: &str| said.settings.list(key).len();
+    let listed: usize = LISTENS.iter().map(|(key, _)| texts(key)).sum();
+    // Of several lists, the longest is at fault.
+    let longest = LISTENS.iter().rev().max_by_key(|(key, _)| texts(key));
+    let longest = longest.map_or(LISTENS[0].0, |(key, _)| *key);
+    if listed == 0 {
+        let message = "there is no address to listen on";
+        problems.push(said.problem(messages::NO_ADDRESS, longest, message));
     }
-    if texts.len() > ADDRESSES_MAX {
-        let message = format!("{} addresses, and there may be {ADDRESSES_MAX}", texts.len());
-        problems.push(said.problem(messages::TOO_MANY, key, &message).hint("listen on fewer"));
+    if listed > ADDRESSES_MAX {
+        let message = format!("{listed} addresses, and there may be {ADDRESSES_MAX}");
+        problems.push(said.problem(messages::TOO_MANY, longest, &message).hint("listen on fewer"));
     }
-    let mut addresses: Vec<Place> = Vec::new();
-    for text in texts {
-        let found = match places(text) {
-            Ok(found) => found,
-            Err(fault) => {
-                problems.push(no_address(said, key, text, fault));
-                continue;
-            }
-        };
-        for place in found {
-            if place.is_definite() && addresses.contains(&place) {
-                problems.push(said.problem(
-                    messages::ADDRESS_TWICE,
-                    key,
-                    &format!("{place} is listed twice"),
-                ));
-            } else {
-                addresses.push(place);
+    let mut addresses: Vec<ListenPlace> = Vec::new();
+    for &(key, class) in &LISTENS {
+        for text in said.settings.list(key) {
+            match places(text) {
+                Ok(found) => {
+                    for place in found {
+                        add(said, key, ListenPlace { place, class }, &mut addresses, problems);
+                    }
+                }
+                Err(fault) => problems.push(no_address(said, key, text, fault)),
             }
         }
     }
-    if texts.len() <= ADDRESSES_MAX && addresses.len() > ADDRESSES_MAX {
+    if listed <= ADDRESSES_MAX && addresses.len() > ADDRESSES_MAX {
         let message = format!("{} addresses, and there may be {ADDRESSES_MAX}", addresses.len());
         problems.push(
-            said.problem(messages::TOO_MANY, key, &message)
+            said.problem(messages::TOO_MANY, longest, &message)
                 .hint("a name has several: list addresses"),
         );
     }
     addresses
+}
+
+/// Adds an address from this option, unless it is there already.
+fn add(
+    said: &Said,
+    key: &str,
+    listen: ListenPlace,
+    addresses: &mut Vec<ListenPlace>,
+    problems: &mut Vec<Problem>,
+) {
+    let place = &listen.place;
+    let other = class_at(place, addresses).filter(|_| place.is_definite());
+    match other {
+        None => addresses.push(listen),
+        Some(class) if class == listen.class => {
+            let message = format!("{place} is listed twice");
+            problems.push(said.problem(messages::ADDRESS_TWICE, key, &message));
+        }
+        Some(class) => {
+            let other = listen_key(class);
+            let message = format!("{place} is in {other} as well ({})", said.place(other));
+            let problem = said.problem(messages::ADDRESS_TWICE, key, &message);
+            problems.push(problem.hint("one address has one kind of connections: choose a list"));
+        }
+    }
+}
+
+/// Finds addresses with TLS that lack what they need.
+pub(super) fn uncertified(said: &Said, problems: &mut Vec<Problem>) {
+    let is_empty = |key: &str| said.settings.list(key).is_empty();
+    let mut lacks = |key: &str, message: &str, hint: &str| {
+        problems.push(said.problem(messages::TLS_INCOMPLETE, key, message).hint(hint));
+    };
+    for (key, _) in LISTENS[1..].iter().filter(|(key, _)| !is_empty(key)) {
+        if is_empty("tls.certificate") {
+            let hint = "name them in tls.certificate, as in \"chain.pem:key.pem\"";
+            lacks(key, "connections need a certificate and its key", hint);
+        }
+    }
+    let key = "tls.client_listen";
+    if !is_empty(key) && said.settings.text("tls.client_ca").is_empty() {
+        let hint = "name it in tls.client_ca; or use tls.listen, where clients show none";
+        lacks(key, "certificates of clients need an authority that issues them", hint);
+    }
 }
 
 /// Parses `unix:/path`, or `host:port` with all addresses of the host name.
@@ -104,9 +149,9 @@ pub(super) fn trusted(said: &Said, problems: &mut Vec<Problem>) {
 
 /// Warns if every connection over a Unix socket is closed: no peer there is trusted with the
 /// required header.
-pub(super) fn untrusted(said: &Said, listen: &[Place]) -> Option<Problem> {
+pub(super) fn untrusted(said: &Said, listen: &[ListenPlace]) -> Option<Problem> {
     let key = "server.trusted";
-    let has_path = listen.iter().any(|place| matches!(place, Place::Unix(_)));
+    let has_path = listen.iter().any(|listen| matches!(listen.place, Place::Unix(_)));
     let trusts = said.settings.list(key).iter().any(|text| text == UNIX);
     (has_path && !trusts && said.settings.flag("server.proxy_protocol")).then(|| {
         let message = "all connections over Unix sockets are closed: nobody there is trusted";

@@ -1,7 +1,9 @@
 //! Interpretation of settings as addresses, rules and limits, or a list of all faults.
 use crate::{
     config::{
-        address::{Place, addresses, no_address, permissions, place, trusted, untrusted},
+        address::{
+            Place, addresses, no_address, permissions, place, trusted, uncertified, untrusted,
+        },
         allowance::{self, Allowance, Chosen},
         demand::Demanding,
         error_pages,
@@ -12,12 +14,13 @@ use crate::{
         rules_files, unused,
     },
     media, messages,
+    tls::{self, TlsFront},
 };
 use regatta_arch::{
     Architecture,
     architectures::event,
     layout::{Layout, ListenPlace},
-    options::{Settings, Value},
+    options::{Settings, Value, listed_addresses},
     shared::SharedState,
 };
 
@@ -53,7 +56,9 @@ pub struct Config {
     /// Effective value of every option, and its place.
     pub said: Said,
     /// Addresses to listen on, in the order of the configuration.
-    pub listen: Vec<Place>,
+    pub listen: Vec<ListenPlace>,
+    /// Encryption of their connections, once its files have been read.
+    pub(crate) tls: TlsFront,
     /// Address of the admin process; `None`: there is none.
     pub(crate) admin: Option<Place>,
     /// Architecture that serves.
@@ -97,6 +102,7 @@ pub fn understand(
     let mut faults = add_rules(&mut said, releases);
     let inherited = said.inherit_rules();
     let listen = addresses(&said, &mut problems);
+    uncertified(&said, &mut problems);
     trusted(&said, &mut problems);
     permissions(&said, &mut problems);
     let admin = admin(&said, &mut problems);
@@ -143,6 +149,7 @@ pub fn understand(
             let of = Config {
                 said,
                 listen,
+                tls: TlsFront::default(),
                 admin,
                 architecture,
                 hosts,
@@ -176,11 +183,15 @@ fn add_rules(said: &mut Said, releases: &[Release]) -> Vec<(usize, Problem)> {
     faults
 }
 
-/// Listens at given sockets, unless addresses are configured.
+/// Listens at given sockets, unless addresses are configured. Those with TLS are named as such.
 pub(crate) fn given(said: &mut Said, given: &[Place]) -> Option<Chosen> {
     let wanted = !given.is_empty() && !said.is_said(LISTEN_KEY);
     wanted.then(|| {
-        let places: Vec<String> = given.iter().map(ToString::to_string).collect();
+        let encrypted = |text: &String| {
+            tls::LISTENS[1..].iter().any(|(key, _)| said.settings.list(key).contains(text))
+        };
+        let mut places: Vec<String> = given.iter().map(ToString::to_string).collect();
+        places.retain(|text| !encrypted(text));
         let (value, from) = (places.join(","), "given by the service manager".to_owned());
         said.choose(LISTEN_KEY, Value::List(places));
         Chosen { key: LISTEN_KEY, value, from }
@@ -220,14 +231,13 @@ fn processes(
 fn layout(
     said: &Said,
     architecture: &Architecture,
-    listen: &[Place],
+    listen: &[ListenPlace],
     allowance: &Allowance,
     problems: &mut Vec<Problem>,
 ) -> Option<Layout> {
     let (processors, _) = allowance.processors();
     let (driver, cpus) = (architecture.driver, &allowance.cpus);
-    let listen: Vec<ListenPlace> = listen.iter().cloned().map(ListenPlace::clear).collect();
-    let planned = Layout::plan(driver, &said.settings, &listen, cpus, processors);
+    let planned = Layout::plan(driver, &said.settings, listen, cpus, processors);
     planned
         .map_err(|fault| {
             problems.push(said.problem(messages::OPTIONS_CONFLICT, fault.key, &fault.message))
@@ -335,7 +345,7 @@ impl Tables {
         }
         let further = settings.number("fiber.schedulers").saturating_sub(1);
         let listeners = match architecture.driver.is_pipeline {
-            true => settings.list(LISTEN_KEY).len() as u64,
+            true => listed_addresses(settings) as u64,
             false => 0,
         };
         // Bells of the other workers.
@@ -518,6 +528,62 @@ mod tests {
         };
         assert_eq!(warned("server.trusted=10.0.0.1"), 1);
         assert_eq!(warned("server.trusted=10.0.0.1,unix:"), 0);
+    }
+
+    #[test]
+    fn addresses_with_tls_are_others_and_need_certificates() {
+        let config = |sets: &[&str]| config(&[&["server.architecture=sped"], sets].concat(), 4096);
+        let certificate = "tls.certificate=a.pem";
+        let good = config(&[
+            "server.listen=127.0.0.1:80",
+            "tls.listen=127.0.0.1:443,unix:/run/a",
+            "tls.client_listen=127.0.0.1:444",
+            "tls.client_ca=b.pem",
+            certificate,
+        ]);
+        let listen: Vec<_> = good.unwrap().listen.into_iter().map(|of| of.class.0).collect();
+        assert_eq!(listen, [0, 1, 1, 2]);
+        let alone = ["server.listen=", "tls.listen=127.0.0.1:443", certificate];
+        assert_eq!(config(&alone).unwrap().layout.classes, [tls::TLS]);
+        for (sets, expected) in [
+            (&["server.listen="][..], "--set server.listen=: server.listen: there is no address"),
+            (
+                &["tls.listen=127.0.0.1:443"],
+                "--set tls.listen=127.0.0.1:443: tls.listen: connections need a certificate",
+            ),
+            (
+                &["tls.client_listen=127.0.0.1:443", certificate],
+                "--set tls.client_listen=127.0.0.1:443: tls.client_listen: certificates of clients",
+            ),
+            (
+                &["tls.listen=127.0.0.1:8080", certificate],
+                "--set tls.listen=127.0.0.1:8080: tls.listen: 127.0.0.1:8080 is in server.listen \
+                 as well (by default)",
+            ),
+            (
+                &["tls.listen=127.0.0.1:1,127.0.0.1:1", certificate],
+                "--set tls.listen=127.0.0.1:1,127.0.0.1:1: tls.listen: 127.0.0.1:1 is listed twice",
+            ),
+        ] {
+            let problems = config(sets).unwrap_err();
+            assert!(problems.len() == 1 && problems[0].starts_with(expected), "{problems:#?}");
+        }
+    }
+
+    #[test]
+    fn given_sockets_are_in_the_clear_unless_they_are_named() {
+        let place = |text: &str| place(text).unwrap();
+        let all = [place("127.0.0.1:80"), place("127.0.0.1:443")];
+        let listens = |sets: &[&str]| {
+            let sets = sets.iter().map(|set| (*set).to_owned()).collect();
+            let (mut said, _) = read(None, &Arguments { flags: Vec::new(), sets });
+            given(&mut said, &all);
+            said.settings.list(LISTEN_KEY).to_vec()
+        };
+        assert_eq!(listens(&[]), ["127.0.0.1:80", "127.0.0.1:443"]);
+        assert_eq!(listens(&["tls.listen=127.0.0.1:443"]), ["127.0.0.1:80"]);
+        assert_eq!(listens(&["tls.listen=127.0.0.1:443,127.0.0.1:80"]), [""; 0]);
+        assert_eq!(listens(&["server.listen=127.0.0.1:1"]), ["127.0.0.1:1"]);
     }
 
     #[test]

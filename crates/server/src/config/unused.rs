@@ -1,17 +1,44 @@
-//! Options that were set, and have no effect under the chosen architecture.
+//! Options that were set, and have no effect under the chosen architecture or without others.
 use crate::{
     config::{
         options,
         raw::{Problem, Said},
     },
-    messages,
+    messages, tls,
 };
 use regatta_arch::{ARCHITECTURES, Architecture};
+
+/// Options that only encrypted connections use.
+const OF_TLS: [&str; 4] =
+    ["tls.certificate", "tls.version_min", "tls.ocsp", "tls.handshake_bytes_max"];
+/// Options that only connections with certificates of clients use.
+const OF_CLIENTS: [&str; 2] = ["tls.client_ca", "tls.crl"];
+/// Limit of handshakes, and of PROXY headers.
+const HANDSHAKE_MS_MAX: &str = "tls.handshake_ms_max";
 
 /// Warns of each.
 pub(super) fn warnings(said: &Said, architecture: &Architecture) -> Vec<Problem> {
     let given = options::all().filter(|spec| said.is_said(spec.key));
-    given.filter_map(|spec| warning(said, architecture, spec.key)).collect()
+    given
+        .filter_map(|spec| warning(said, architecture, spec.key).or_else(|| lonely(said, spec.key)))
+        .collect()
+}
+
+/// Warns of an option of TLS that no address uses.
+fn lonely(said: &Said, key: &str) -> Option<Problem> {
+    let settings = &said.settings;
+    let greets = settings.flag("server.proxy_protocol");
+    let lacking = match key {
+        _ if OF_TLS.contains(&key) && !tls::is_wanted(settings) => "tls.listen",
+        HANDSHAKE_MS_MAX if !greets && !tls::is_wanted(settings) => "tls.listen",
+        _ if OF_CLIENTS.contains(&key) && settings.list("tls.client_listen").is_empty() => {
+            "tls.client_listen"
+        }
+        _ => return None,
+    };
+    let message = format!("no effect without {lacking}");
+    let found = said.problem(messages::OPTION_UNUSED, key, &message);
+    Some(found.hint(format!("list addresses in {lacking}, or leave it out")))
 }
 
 fn warning(said: &Said, architecture: &Architecture, key: &str) -> Option<Problem> {
@@ -73,8 +100,36 @@ mod tests {
             ("seda", "stages.bucket=7"),
             ("sped", "accept.on_close=true"),
             ("mt", "limits.idle_ms_max=1s"),
+            ("sped", "tls.listen=127.0.0.1:0"),
         ] {
             assert_eq!(warned(architecture, set), [""; 0], "{architecture} {set}");
+        }
+    }
+
+    #[test]
+    fn an_option_of_tls_is_named_if_no_address_uses_it() {
+        assert_eq!(
+            warned("sped", "tls.certificate=a.pem"),
+            ["--set tls.certificate=a.pem: tls.certificate: no effect without tls.listen\n  \
+              hint: list addresses in tls.listen, or leave it out"]
+        );
+        for set in ["tls.version_min=1.3", "tls.ocsp=a:b", "tls.handshake_ms_max=1s"] {
+            assert_eq!(warned("sped", set).len(), 1, "{set}");
+            let with = |other: &str| {
+                let arguments = [set, other].map(str::to_owned);
+                let (said, problems) =
+                    read(None, &Arguments { flags: Vec::new(), sets: arguments.into() });
+                assert_eq!(problems, []);
+                warnings(&said, regatta_arch::find("sped").expect("a name of the table")).len()
+            };
+            assert_eq!(with("tls.listen=127.0.0.1:0"), 0, "{set}");
+            assert_eq!(with("tls.client_listen=127.0.0.1:0"), 0, "{set}");
+            let greets = usize::from(set != "tls.handshake_ms_max=1s");
+            assert_eq!(with("server.proxy_protocol=true"), greets, "{set}");
+        }
+        for set in ["tls.client_ca=a.pem", "tls.crl=a.pem"] {
+            let warned = warned("sped", set);
+            assert!(warned[0].contains("no effect without tls.client_listen"), "{warned:?}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Admin process and service manager, from the master's side.
 use super::{
-    ADMIN, BorrowedFd, Child, EXIT_CANNOT_WORK, ErrorLog, Failure, Generations, Interest, Master,
-    Poller, Prepared, clock, fork_worker, hook, io, listen_fault, messages, process, signal,
+    ADMIN, Child, EXIT_CANNOT_WORK, ErrorLog, Failure, Generations, Interest, Master, Poller,
+    Prepared, clock, fork_worker, hook, io, listen_fault, messages, process, signal,
 };
 use crate::{
     admin::{About, EXCHANGE_MAX, Hosts, listen, serve, try_listening},
@@ -12,8 +12,9 @@ use crate::{
 };
 use regatta_metrics::Attendant;
 use regatta_op::Tick;
+use regatta_origin::ClearHttp1;
 use regatta_sys::socket::{self, Place};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 /// Parts of the admin process.
 pub(super) struct Admin {
@@ -100,9 +101,11 @@ impl Drop for Monitors {
 }
 
 impl Prepared {
-    /// Forks the admin process.
-    fn start_admin(&self, admin: &Admin) -> io::Result<Child> {
-        let Self { env, errors, .. } = self;
+    /// Forks the admin process. It needs no keys of certificates, and drops them.
+    fn start_admin(&mut self) -> io::Result<Child> {
+        let Self { env, errors, admin: Some(admin), .. } = &*self else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
         let about = About {
             arena: env.arena.view(),
             server_pid: process::id(),
@@ -110,26 +113,32 @@ impl Prepared {
             config: admin.config.clone(),
             hosts: admin.hosts.clone(),
         };
-        let control = env.arena.control();
-        let beat = |now: Tick| control.set_heartbeat_ms(Attendant::Admin, now.0);
         let log = errors.inherited();
         let keep = log.iter().map(AsFd::as_fd).chain([admin.listener.as_fd()]);
-        let keep: Vec<BorrowedFd<'_>> = keep.collect();
+        let keep: Vec<RawFd> = keep.map(|fd| fd.as_raw_fd()).collect();
         fork_worker(&keep, || {
-            if let Err(code) = self.confine_admin() {
-                return code;
-            }
-            hook::inject_as_told();
-            hook::probe(about.server_pid);
-            let error = serve(admin.listener.as_fd(), &about, EXCHANGE_MAX, &beat);
-            // The log may have been renamed since.
-            errors.tick();
-            errors.note(
-                messages::ADMIN_CANNOT_ACCEPT,
-                format_args!("the admin process cannot accept: {error}"),
-            );
-            EXIT_CANNOT_WORK
+            self.env.links = Box::new(ClearHttp1);
+            self.front.forget_keys();
+            self.answer_monitors(&about).unwrap_or_else(|code| code)
         })
+    }
+
+    /// Runs the admin process; the code to exit with.
+    fn answer_monitors(&self, about: &About) -> Result<i32, i32> {
+        self.confine_admin()?;
+        hook::inject_as_told();
+        hook::probe(about.server_pid);
+        let control = self.env.arena.control();
+        let beat = |now: Tick| control.set_heartbeat_ms(Attendant::Admin, now.0);
+        let Some(admin) = &self.admin else { return Err(EXIT_CANNOT_WORK) };
+        let error = serve(admin.listener.as_fd(), about, EXCHANGE_MAX, &beat);
+        // The log may have been renamed since.
+        self.errors.tick();
+        self.errors.note(
+            messages::ADMIN_CANNOT_ACCEPT,
+            format_args!("the admin process cannot accept: {error}"),
+        );
+        Ok(EXIT_CANNOT_WORK)
     }
 }
 
@@ -153,12 +162,14 @@ impl Master<'_> {
             // Counts in the next answer are no lower than in the last.
             generations.fold(&prepared.env.arena);
         }
-        let Some(admin) = &prepared.admin else { return Ok(()) };
+        if prepared.admin.is_none() {
+            return Ok(());
+        }
         let staff = staff.get_or_insert_with(|| Staff::new(1, 0, now));
         if !matches!(staff.due(now), Some(MasterAction::Start(_))) {
             return Ok(());
         }
-        match prepared.start_admin(admin) {
+        match prepared.start_admin() {
             Ok(started) => {
                 poller.add(started.as_fd(), ADMIN, Interest::READ)?;
                 *child = Some(started);

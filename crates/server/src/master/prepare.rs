@@ -19,7 +19,9 @@ use crate::{
     root::{Folder, OpenedRoots, RootWatch},
     site::Builder,
 };
-use regatta_arch::{Env, Units, options::Settings, releases::Releases, shared::SharedState};
+use regatta_arch::{
+    Env, Units, layout::ListenPlace, options::Settings, releases::Releases, shared::SharedState,
+};
 use regatta_metrics::Arena;
 use regatta_origin::Site;
 use regatta_sys::{
@@ -27,7 +29,6 @@ use regatta_sys::{
     process::{Exit, User, end, fork_worker, set_user},
     shm::{self, SharedWords},
     simulated_disk::{self, Model},
-    socket::Place,
 };
 use std::{fs::File, io, mem, os::fd::OwnedFd, path::Path, process, sync::Arc};
 
@@ -80,7 +81,8 @@ pub(super) fn prepare(
     let (wanted, builder, site) = sites(&mut config, &found);
     let (hosts, build) = (wanted.len(), Arc::clone(&builder));
     let build = move |host: usize, change: u64, text: &[u8]| build.build(host, change, text);
-    let front = Front::new(&settings, workers, generations.clients.as_ref())?;
+    let tls = mem::take(&mut config.tls);
+    let front = Front::new(&settings, workers, generations.clients.as_ref(), tls)?;
     // The keeper's is last, if there is one.
     let takers = workers + usize::from(keeper.is_some());
     let releases = found.releases;
@@ -132,7 +134,7 @@ fn bells(settings: &Settings, workers: usize) -> io::Result<(Vec<Bell>, Option<B
 }
 
 /// Configured address of each socket, the sockets, and their addresses.
-type Listens = (Vec<String>, Vec<OwnedFd>, Vec<Place>);
+type Listens = (Vec<String>, Vec<OwnedFd>, Vec<ListenPlace>);
 
 fn listen(
     config: &mut Config,
@@ -149,7 +151,7 @@ fn listen(
         return Ok((asked, sockets, Vec::new()));
     }
     tell_given(config, generations, errors);
-    let addresses = addresses(&sockets)
+    let addresses = addresses(&sockets, &config.layout.classes)
         .map_err(|error| Failure::Work(format!("cannot tell the address: {error}")))?;
     Ok((asked, sockets, addresses))
 }

@@ -5,6 +5,7 @@ use crate::{
     config::{address::socket_mode, check::Config},
     log::ErrorLog,
     messages,
+    tls::listen_key,
 };
 use regatta_arch::{
     conn::accept::AcceptOptions,
@@ -38,7 +39,7 @@ pub(super) fn sockets(
 ) -> Result<Vec<Listening>, Failure> {
     let mut sockets: Vec<Listening> = Vec::new();
     let mut faults = Vec::new();
-    for plan in &config.layout.sockets {
+    for (plan, class) in config.layout.sockets.iter().zip(&config.layout.classes) {
         let first = plan.port_of.and_then(|of| sockets.get(of)).map(|(_, socket)| socket);
         let given = generations.is_given(&plan.place);
         let made = match (&plan.place, first) {
@@ -66,7 +67,7 @@ pub(super) fn sockets(
             Ok(listening) => sockets.push(listening),
             Err(error) => {
                 let (kind, fault) = (messages::CANNOT_LISTEN, listen_fault(&plan.place, &error));
-                faults.push(config.said.problem(kind, "server.listen", &fault).to_string());
+                faults.push(config.said.problem(kind, listen_key(*class), &fault).to_string());
             }
         }
     }
@@ -257,15 +258,16 @@ fn listen_spec(config: &Config, address: SocketAddr, plan: &SocketPlan) -> Liste
     }
 }
 
-/// Addresses of the sockets, each once.
-pub(super) fn addresses<'a>(
-    sockets: impl IntoIterator<Item = &'a OwnedFd>,
-) -> io::Result<Vec<Place>> {
-    let mut addresses = Vec::new();
-    for socket in sockets {
-        let address = socket::place(socket.as_fd())?;
-        if !addresses.contains(&address) {
-            addresses.push(address);
+/// Addresses and classes of the sockets, each address once.
+pub(super) fn addresses(
+    sockets: &[OwnedFd],
+    classes: &[ListenerClass],
+) -> io::Result<Vec<ListenPlace>> {
+    let mut addresses: Vec<ListenPlace> = Vec::new();
+    for (socket, class) in sockets.iter().zip(classes) {
+        let place = socket::place(socket.as_fd())?;
+        if class_at(&place, &addresses).is_none() {
+            addresses.push(ListenPlace { place, class: *class });
         }
     }
     Ok(addresses)

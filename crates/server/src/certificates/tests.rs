@@ -1,0 +1,211 @@
+use super::*;
+use crate::{
+    config::raw::{Arguments, FileText, read},
+    folder::Folder,
+};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+};
+
+const DAY_S: u64 = 86_400;
+/// 2030-01-01, when all certificates end.
+const END: u64 = 1_893_456_000;
+const NOW: u64 = END - 100 * DAY_S;
+
+fn pem(label: &str, der: &[u8]) -> String {
+    let mut text = vec![0; der.len() * 2 + 4];
+    let len = BASE64_STANDARD.encode_slice(der, &mut text).unwrap();
+    let body = String::from_utf8(text[..len].to_vec()).unwrap();
+    format!("-----BEGIN {label}-----\n{body}\n-----END {label}-----\n")
+}
+
+/// Folder with files, and the findings on configurations that name them.
+struct Files(Folder);
+
+impl Files {
+    fn new() -> Self {
+        let files = Self(Folder::new("certificates"));
+        for (name, hosts) in [("a", &["a.example", "*.w.example"]), ("b", &["b.example", "c"])] {
+            let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
+            let mut params = CertificateParams::new(hosts).unwrap();
+            params.not_before = date_time_ymd(2020, 1, 1);
+            params.not_after = date_time_ymd(2030, 1, 1);
+            let key = KeyPair::generate().unwrap();
+            let chain = pem("CERTIFICATE", params.self_signed(&key).unwrap().der());
+            let key = pem("PRIVATE KEY", &key.serialize_der());
+            files.write(&format!("{name}.pem"), 0o644, chain.as_bytes());
+            files.write(&format!("{name}.key"), 0o600, key.as_bytes());
+        }
+        files.write("empty.pem", 0o600, b"");
+        files.write("torn.pem", 0o600, b"-----BEGIN CERTIFICATE-----\nAAAA\n");
+        files.write("torn.key", 0o600, b"-----BEGIN PRIVATE KEY-----\nAAAA\n");
+        files.write("good.ocsp", 0o600, &[0x30, 0]);
+        files
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    fn write(&self, name: &str, mode: u32, bytes: &[u8]) {
+        fs::write(self.path(name), bytes).unwrap();
+        fs::set_permissions(self.path(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    /// Problems and warnings without the folder. `options` are lines of the section tls, and more.
+    fn findings(&self, options: &str, now: u64) -> (Vec<String>, Vec<String>) {
+        let home = format!("{}/", Path::new(&*self.0).display());
+        let text = format!("[tls]\nlisten = \"127.0.0.1:0\"\n{options}").replace('@', &home);
+        let (said, problems) =
+            read(Some(FileText { name: "r", text: &text }), &Arguments::default());
+        assert_eq!(problems, []);
+        let files = TlsFiles::read(&said.settings);
+        let Encrypted { front, problems, warnings } = understand(&said, &files, now);
+        let has_seal = front.seal(tls::TLS).is_some();
+        assert_eq!(
+            has_seal,
+            problems.is_empty() && options.contains("certificate"),
+            "{problems:?}"
+        );
+        let shown = |problems: Vec<Problem>| {
+            problems.iter().map(|it| format!("[{}] {it}", it.kind.id).replace(&home, "@")).collect()
+        };
+        (shown(problems), shown(warnings))
+    }
+
+    #[track_caller]
+    fn check(&self, options: &str, problems: &[&str], warnings: &[&str]) {
+        let found = self.findings(options, NOW);
+        for (found, expected) in [(found.0, problems), (found.1, warnings)] {
+            assert_eq!(found.len(), expected.len(), "{options}\n{found:#?}");
+            for (found, expected) in found.iter().zip(expected) {
+                assert!(found.starts_with(expected), "{found}\n{expected}");
+                assert!(found.contains("\n  hint: "), "{found}");
+            }
+        }
+    }
+}
+
+#[test]
+fn good_files_have_no_findings() {
+    let files = Files::new();
+    for options in [
+        "certificate = \"@a.pem:@a.key\"\n",
+        "certificate = [\"@a.pem:@a.key\", \"@b.pem:@b.key\"]\nocsp = \"@b.pem:@good.ocsp\"\n",
+        "certificate = \"@a.pem:@a.key\"\nclient_listen = \"[::1]:0\"\nclient_ca = \"@b.pem\"\n",
+        "",
+    ] {
+        files.check(options, &[], &[]);
+    }
+    let both = [fs::read(files.path("a.pem")).unwrap(), fs::read(files.path("a.key")).unwrap()];
+    files.write("both.pem", 0o640, &both.concat());
+    files.check("certificate = \"@both.pem\"\n", &[], &[]);
+}
+
+#[test]
+fn faults_of_certificates_have_positions() {
+    let files = Files::new();
+    let at = "r:3:15: tls.certificate: ";
+    for (value, id, what) in [
+        ("@none.pem:@a.key", "tls-unreadable", "\"@none.pem\": the file cannot be read: No such"),
+        ("@a.pem:@none.key", "tls-unreadable", "\"@none.key\": the file cannot be read: No such"),
+        ("@empty.pem:@a.key", "tls-no-certificate", "\"@empty.pem\": no certificate in it"),
+        ("@torn.pem:@a.key", "tls-no-certificate", "\"@torn.pem\": bad PEM: "),
+        ("@a.pem:@empty.pem", "tls-no-key", "\"@empty.pem\": no private key in it"),
+        ("@a.pem:@torn.key", "tls-no-key", "\"@torn.key\": bad PEM: "),
+        (
+            "@a.pem:@b.key",
+            "tls-key-mismatch",
+            "\"@b.key\": the key does not fit the certificate in \"@a.pem\"",
+        ),
+    ] {
+        let expected = format!("[{id}] {at}{what}");
+        files.check(&format!("certificate = \"{value}\"\n"), &[&expected], &[]);
+    }
+    let expected = format!("[tls-unreadable] {at}\"@none.pem\"");
+    let twice = "certificate = [\"@none.pem\", \"@none.pem\"]\n";
+    files.check(twice, &[&expected], &[]);
+}
+
+#[test]
+fn times_of_certificates_are_judged() {
+    let files = Files::new();
+    let options = "certificate = \"@a.pem:@a.key\"\n";
+    let soon = "[tls-expires-soon] r:3:15: tls.certificate: \"@a.pem\": the certificate expires on \
+                Tue, 01 Jan 2030 00:00:00 GMT\n  hint: renew it";
+    let expired = "[tls-expired] r:3:15: tls.certificate: \"@a.pem\": the certificate has expired \
+                   on Tue, 01 Jan 2030 00:00:00 GMT\n  hint: renew it";
+    let early = "[tls-not-yet-valid] r:3:15: tls.certificate: \"@a.pem\": the certificate is not \
+                 valid before Wed, 01 Jan 2020 00:00:00 GMT\n  hint: it is Thu, 01 Jan 1970";
+    for (now, problem, warning) in [
+        (END - 14 * DAY_S, None, None),
+        (END - 14 * DAY_S + 1, None, Some(soon)),
+        (END, None, Some(soon)),
+        (END + 1, Some(expired), None),
+        (0, Some(early), None),
+    ] {
+        let (problems, warnings) = files.findings(options, now);
+        for (found, expected) in [(problems, problem), (warnings, warning)] {
+            let matches = |(found, expected): (&String, &str)| found.starts_with(expected);
+            assert_eq!(found.len(), usize::from(expected.is_some()), "{now}: {found:?}");
+            assert!(found.iter().zip(expected).all(matches), "{now}: {found:?}");
+        }
+    }
+}
+
+#[test]
+fn a_key_that_all_may_read_is_a_warning() {
+    let files = Files::new();
+    let key = fs::read(files.path("a.key")).unwrap();
+    let expected = "[tls-key-exposed] r:3:15: tls.certificate: \"@x.key\": every user of this \
+                    machine can read the private key\n  hint: `chmod o-rwx @x.key`";
+    for (mode, warnings) in [(0o600, &[][..]), (0o640, &[]), (0o644, &[expected])] {
+        files.write("x.key", mode, &key);
+        files.check("certificate = \"@a.pem:@x.key\"\n", &[], warnings);
+    }
+}
+
+#[test]
+fn hosts_without_a_certificate_are_named() {
+    let files = Files::new();
+    let host = |names: &str| format!("[[hosts]]\nroot = \"/srv\"\nnames = [{names}]\n");
+    let certificate = "certificate = \"@a.pem:@a.key\"\n".to_owned();
+    let good = host("\"A.example.\", \"x.w.example\", \"[::1]\", \"192.0.2.1\"");
+    files.check(&(certificate.clone() + &good), &[], &[]);
+    let expected = "[tls-name-missing] r:6:9: hosts.names: \"x.y.w.example\": no certificate has";
+    files.check(&(certificate.clone() + &host("\"x.y.w.example\"")), &[], &[expected]);
+    let many: Vec<String> = (0..11).map(|at| format!("\"{at}.example\"")).collect();
+    let (_, warnings) = files.findings(&(certificate + &host(&many.join(", "))), NOW);
+    assert_eq!(warnings.len(), NAMED_MAX + 1);
+    assert!(warnings[NAMED_MAX].contains("no certificate has 3 further names"), "{warnings:#?}");
+}
+
+#[test]
+fn responses_and_authorities_are_judged() {
+    let files = Files::new();
+    let certificate = "certificate = \"@a.pem:@a.key\"\n";
+    let clients = "client_listen = \"[::1]:0\"\n";
+    for (options, expected) in [
+        (
+            "ocsp = \"@b.pem:@good.ocsp\"\n",
+            "[options-conflict] r:4:8: tls.ocsp: \"@b.pem\": no certificate of tls.certificate has",
+        ),
+        ("ocsp = \"@a.pem:@none\"\n", "[tls-unreadable] r:4:8: tls.ocsp: \"@none\": the file"),
+        ("ocsp = \"@a.pem:@b.pem\"\n", "[tls-bad-file] r:4:8: tls.ocsp: \"@b.pem\": no response"),
+        ("client_ca = \"@none\"\n", "[tls-unreadable] r:4:13: tls.client_ca: \"@none\": the file"),
+        (
+            "client_ca = \"@empty.pem\"\n",
+            "[tls-no-certificate] r:4:13: tls.client_ca: \"@empty.pem\": no certificate in it",
+        ),
+        (
+            "client_ca = \"@b.pem\"\ncrl = \"@b.pem\"\n",
+            "[tls-bad-file] r:5:7: tls.crl: \"@b.pem\": no list in it (BEGIN X509 CRL)",
+        ),
+    ] {
+        files.check(&format!("{certificate}{options}{clients}"), &[expected], &[]);
+    }
+}

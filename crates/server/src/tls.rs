@@ -1,0 +1,100 @@
+//! Encrypted listeners: their classes, and the settings that the connections of a class share.
+use regatta_arch::{layout::ListenPlace, options::Settings};
+use regatta_origin::{ListenerClass, Seal};
+use regatta_sys::socket::Place;
+use regatta_tls::{
+    ClientVerifier, Cryptography, Error, ServedCertificates, TlsClass, TlsSettings, TlsVersion,
+};
+use std::sync::Arc;
+
+/// Class of `tls.listen`.
+pub(crate) const TLS: ListenerClass = ListenerClass(1);
+/// Class of `tls.client_listen`.
+pub(crate) const TLS_CLIENTS: ListenerClass = ListenerClass(2);
+
+/// Options that list addresses, and the class of each.
+pub(crate) static LISTENS: [(&str, ListenerClass); 3] = [
+    ("server.listen", ListenerClass::CLEAR),
+    ("tls.listen", TLS),
+    ("tls.client_listen", TLS_CLIENTS),
+];
+
+/// Option that lists the addresses of a class.
+pub(crate) fn listen_key(class: ListenerClass) -> &'static str {
+    LISTENS.iter().find(|(_, other)| *other == class).map_or(LISTENS[0].0, |(key, _)| *key)
+}
+
+/// True if there are addresses with TLS.
+pub(crate) fn is_wanted(settings: &Settings) -> bool {
+    LISTENS[1..].iter().any(|(key, _)| !settings.list(key).is_empty())
+}
+
+/// Start of a URL of this address. A path has none in the clear.
+pub(crate) fn scheme(listen: &ListenPlace) -> &'static str {
+    match (&listen.place, listen.class) {
+        (Place::Inet(_), ListenerClass::CLEAR) => "http://",
+        (Place::Inet(_), _) => "https://",
+        (Place::Unix(_), _) => "",
+    }
+}
+
+/// Settings of encrypted connections, by class. Workers inherit them from the master.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TlsFront {
+    /// For `tls.listen`, if that has addresses.
+    any: Option<TlsClass>,
+    /// For `tls.client_listen`, if that has addresses.
+    clients: Option<TlsClass>,
+}
+
+impl TlsFront {
+    /// Prepares both classes; `clients` judges certificates in the second.
+    ///
+    /// # Errors
+    /// rustls refuses the settings.
+    pub(crate) fn new(
+        settings: &Settings,
+        certificates: ServedCertificates,
+        clients: Option<ClientVerifier>,
+    ) -> Result<Self, Error> {
+        let certificates = Arc::new(certificates);
+        let has = |key| !settings.list(key).is_empty();
+        let any = has("tls.listen").then(|| class(settings, &certificates, None)).transpose()?;
+        let clients = clients.filter(|_| has("tls.client_listen"));
+        let clients = clients.map(|of| class(settings, &certificates, Some(of))).transpose()?;
+        Ok(Self { any, clients })
+    }
+
+    /// Encryption of a connection to a listener of this class, if any.
+    pub(crate) fn seal(&self, class: ListenerClass) -> Option<Box<dyn Seal>> {
+        match class {
+            TLS => self.any.as_ref().map(TlsClass::seal),
+            TLS_CLIENTS => self.clients.as_ref().map(TlsClass::seal),
+            _ => None,
+        }
+    }
+}
+
+fn class(
+    settings: &Settings,
+    certificates: &Arc<ServedCertificates>,
+    clients: Option<ClientVerifier>,
+) -> Result<TlsClass, Error> {
+    let bytes_max: usize = settings.number_as("tls.handshake_bytes_max");
+    let certificates = Arc::clone(certificates);
+    TlsClass::new(TlsSettings {
+        cryptography: Cryptography::default(),
+        certificates,
+        clients,
+        tickets: None,
+        handshake_bytes_max: (bytes_max > 0).then_some(bytes_max),
+        version_min: version_min(settings),
+    })
+}
+
+fn version_min(settings: &Settings) -> TlsVersion {
+    match settings.text("tls.version_min") {
+        "1.3" => TlsVersion::Tls13,
+        _ => TlsVersion::Tls12,
+    }
+}
