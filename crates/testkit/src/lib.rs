@@ -1,7 +1,9 @@
 //! Helpers of tests that need more than their own crate: both programs, executable files,
-//! directories, counters, waits, reports of omissions, and rules that both command lines keep.
+//! directories, counters, certificates, waits, reports of omissions, and rules that both command
+//! lines keep.
 #![forbid(unsafe_code)]
 
+pub mod certificates;
 pub mod commands;
 pub mod counters;
 pub mod executables;

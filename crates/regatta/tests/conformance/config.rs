@@ -1,8 +1,13 @@
 //! Configurations: every error at once with its position; printed ones can be read again.
 
+use crate::harness::program;
 use crate::prelude::*;
-use std::fs;
+use regatta_testkit::certificates::{MadeCertificate, PKCS_ECDSA_P256_SHA256};
+use std::fs::{self, Permissions};
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
 fn write(site: &Site, text: &str) -> PathBuf {
     let path = site.beside("regatta.toml");
@@ -111,6 +116,86 @@ poller = \"magic\"
     }
     let serve = ends_with(2, &["serve", "--config", path.to_str().expect("text")]);
     assert!(serve.stderr.contains("idle_ms_maxx") && serve.stderr.contains("magic"), "{serve:?}");
+}
+
+/// Each finding on the files of HTTPS has its text, its position and its remedy.
+pub(crate) fn findings_on_certificates_have_positions() {
+    let site = Site::with(&[("index.html", "x")]);
+    let made = |names: &[&str], years| MadeCertificate::new(names, years, &PKCS_ECDSA_P256_SHA256);
+    let write_made = |name: &str, made: &MadeCertificate| {
+        for (kind, text, mode) in [("pem", &made.chain, 0o644), ("key", &made.key, 0o600)] {
+            let path = site.beside(&format!("{name}.{kind}"));
+            fs::write(&path, text).expect("a file");
+            fs::set_permissions(&path, Permissions::from_mode(mode)).expect("our file");
+        }
+    };
+    write_made("good", &made(&["a.example"], 2020..2100));
+    write_made("other", &made(&["b.example"], 2020..2100));
+    write_made("old", &made(&["a.example"], 2020..2021));
+    write_made("new", &made(&["a.example"], 2099..2100));
+    let exposed = site.beside("exposed.key");
+    fs::copy(site.beside("good.key"), &exposed).expect("a copy");
+    fs::set_permissions(&exposed, Permissions::from_mode(0o644)).expect("our file");
+    let home = site.beside("");
+    let check = |lines: &str, code: i32, words: &[&str]| {
+        let root = site.root_text();
+        let text = format!("server.root = {root:?}\n[tls]\nlisten = \"127.0.0.1:0\"\n{lines}");
+        let path = write(&site, &text.replace('@', home.to_str().expect("text")));
+        let said = ends_with(code, &["check", "--config", path.to_str().expect("text")]);
+        for word in words {
+            assert!(said.stderr.contains(word), "{word}: {said:?}");
+        }
+        said
+    };
+    let said = check("certificate = \"@good.pem:@good.key\"\n", 0, &[]);
+    assert!(said.stdout.contains("https://127.0.0.1:0"), "{said:?}");
+    for (value, code, words) in [
+        (
+            "@none.pem:@good.key",
+            2,
+            ["regatta.toml:4:15: tls.certificate: ", "none.pem", "can read"],
+        ),
+        ("@good.key", 2, [":4:15: ", "no certificate in it", "in PEM"]),
+        ("@good.pem", 2, [":4:15: ", "no private key in it", "chain.pem:key.pem"]),
+        ("@good.pem:@other.key", 2, [":4:15: ", "the key does not fit", "made for it"]),
+        ("@old.pem:@old.key", 2, [":4:15: ", "expired on Fri, 01 Jan 2021", "regatta reload"]),
+        ("@new.pem:@new.key", 2, [":4:15: ", "not valid before Thu, 01 Jan 2099", "clock"]),
+        ("@good.pem:@exposed.key", 0, [":4:15: ", "every user of this machine", "chmod o-rwx"]),
+    ] {
+        check(&format!("certificate = {value:?}\n"), code, &words);
+    }
+    let good = "certificate = \"@good.pem:@good.key\"\n";
+    let host = format!("{good}[[hosts]]\nroot = {:?}\nnames = \"c.example\"\n", site.root_text());
+    check(&host, 0, &["regatta.toml:7:9: hosts.names: \"c.example\": no certificate has"]);
+    check("", 2, &["regatta.toml:3:10: tls.listen: connections need a certificate"]);
+    let clients = format!("{good}client_listen = \"[::1]:0\"\n");
+    check(&clients, 2, &["regatta.toml:5:17: tls.client_listen: ", "tls.client_ca"]);
+}
+
+pub(crate) fn a_server_of_https_alone_says_where_it_listens() {
+    let site = Site::with(&[("index.html", "x")]);
+    let made = MadeCertificate::new(&["a.example"], 2020..2100, &PKCS_ECDSA_P256_SHA256);
+    let path = site.beside("a.pem");
+    fs::write(&path, made.chain + &made.key).expect("a file");
+    let certificate = format!("tls.certificate={}", path.display());
+    let root = site.root_text();
+    let mut server = Command::new(program())
+        .args(["serve", &*root, "--set", "server.listen=", "--set", "tls.listen=127.0.0.1:0"])
+        .args(["--set", &*certificate])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the program starts");
+    let mut line = String::new();
+    let out = server.stdout.take().expect("piped");
+    BufReader::new(out).read_line(&mut line).expect("a line");
+    let address = line.trim_end().strip_prefix("listening on https://").map(str::parse);
+    let Some(Ok(address)) = address else { panic!("stdout said {line:?}") };
+    // A request in the clear has an answer in the clear.
+    let answer = Client::connect(address).get("/");
+    server.kill().expect("our child");
+    server.wait().expect("our child");
+    assert_eq!(answer.status, 400, "{answer:?}");
 }
 
 pub(crate) fn syntax_errors_have_a_position() {

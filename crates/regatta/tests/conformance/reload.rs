@@ -201,6 +201,10 @@ pub(crate) fn faults_change_nothing(variant: &Variant) {
         (own.same(&two, &[]), "another process has it"),
         (own.same(&two, &[]), "regatta.toml:3:17: server.listen: "),
         (own.same(&[ANY], &["log.access=/nowhere/log"]), "/nowhere/log"),
+        (
+            own.same(&[ANY], &["tls.listen=127.0.0.1:0", "tls.certificate=/nowhere/a.pem"]),
+            "tls.certificate: \"/nowhere/a.pem\": the file cannot be read",
+        ),
     ];
     for (fault, why) in faults {
         own.write(&fault);

@@ -3,8 +3,8 @@ use crate::{
     config::raw::{Arguments, FileText, read},
     folder::Folder,
 };
-use base64::{Engine as _, prelude::BASE64_STANDARD};
-use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+use regatta_origin::ListenerClass;
+use regatta_testkit::certificates::{MadeCertificate, PKCS_ECDSA_P256_SHA256};
 use std::{
     fs,
     os::unix::fs::PermissionsExt as _,
@@ -16,13 +16,6 @@ const DAY_S: u64 = 86_400;
 const END: u64 = 1_893_456_000;
 const NOW: u64 = END - 100 * DAY_S;
 
-fn pem(label: &str, der: &[u8]) -> String {
-    let mut text = vec![0; der.len() * 2 + 4];
-    let len = BASE64_STANDARD.encode_slice(der, &mut text).unwrap();
-    let body = String::from_utf8(text[..len].to_vec()).unwrap();
-    format!("-----BEGIN {label}-----\n{body}\n-----END {label}-----\n")
-}
-
 /// Folder with files, and the findings on configurations that name them.
 struct Files(Folder);
 
@@ -30,13 +23,8 @@ impl Files {
     fn new() -> Self {
         let files = Self(Folder::new("certificates"));
         for (name, hosts) in [("a", &["a.example", "*.w.example"]), ("b", &["b.example", "c"])] {
-            let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
-            let mut params = CertificateParams::new(hosts).unwrap();
-            params.not_before = date_time_ymd(2020, 1, 1);
-            params.not_after = date_time_ymd(2030, 1, 1);
-            let key = KeyPair::generate().unwrap();
-            let chain = pem("CERTIFICATE", params.self_signed(&key).unwrap().der());
-            let key = pem("PRIVATE KEY", &key.serialize_der());
+            let made = MadeCertificate::new(hosts, 2020..2030, &PKCS_ECDSA_P256_SHA256);
+            let MadeCertificate { chain, key } = made;
             files.write(&format!("{name}.pem"), 0o644, chain.as_bytes());
             files.write(&format!("{name}.key"), 0o600, key.as_bytes());
         }

@@ -1,30 +1,18 @@
 use super::*;
-use base64::{Engine as _, prelude::BASE64_STANDARD};
-use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519, date_time_ymd};
+use regatta_testkit::certificates::{
+    MadeCertificate, PKCS_ECDSA_P256_SHA256, PKCS_ED25519, SignatureAlgorithm as MadeKind, pem,
+};
 
-/// A section of a PEM text.
-fn pem(label: &str, der: &[u8]) -> Vec<u8> {
-    let mut text = vec![0; der.len() * 2 + 4];
-    let len = BASE64_STANDARD.encode_slice(der, &mut text).unwrap();
-    let body = String::from_utf8(text[..len].to_vec()).unwrap();
-    format!("-----BEGIN {label}-----\n{body}\n-----END {label}-----\n").into_bytes()
-}
-
-fn pair(names: &[&str], kind: &'static rcgen::SignatureAlgorithm) -> (Vec<u8>, Vec<u8>) {
-    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-    let mut params = CertificateParams::new(names).unwrap();
-    params.not_before = date_time_ymd(2020, 1, 1);
-    params.not_after = date_time_ymd(2030, 1, 1);
-    let key = KeyPair::generate_for(kind).unwrap();
-    let certificate = params.self_signed(&key).unwrap();
-    (pem("CERTIFICATE", certificate.der()), pem("PRIVATE KEY", &key.serialize_der()))
+fn pair(names: &[&str], kind: &'static MadeKind) -> (Vec<u8>, Vec<u8>) {
+    let MadeCertificate { chain, key } = MadeCertificate::new(names, 2020..2030, kind);
+    (chain.into_bytes(), key.into_bytes())
 }
 
 fn read(chain: &[u8], key: &[u8]) -> Result<ServedCertificate, CertificateFault> {
     ServedCertificate::read(CertificateFiles { chain, key }, Cryptography::default())
 }
 
-fn served(names: &[&str], kind: &'static rcgen::SignatureAlgorithm) -> ServedCertificate {
+fn served(names: &[&str], kind: &'static MadeKind) -> ServedCertificate {
     let (chain, key) = pair(names, kind);
     read(&chain, &key).unwrap()
 }
@@ -45,8 +33,9 @@ fn faults_of_files_are_told_apart() {
     let (chain, key) = pair(&["a.example"], &PKCS_ECDSA_P256_SHA256);
     let (_, other) = pair(&["a.example"], &PKCS_ECDSA_P256_SHA256);
     let torn = &chain[..chain.len() - 5];
-    let locked = pem("ENCRYPTED PRIVATE KEY", b"secret");
-    let (no_certificate, no_key) = (pem("CERTIFICATE", b"none"), pem("PRIVATE KEY", b"none"));
+    let section = |label: &str| pem(label, b"none").into_bytes();
+    let locked = section("ENCRYPTED PRIVATE KEY");
+    let (no_certificate, no_key) = (section("CERTIFICATE"), section("PRIVATE KEY"));
     let fault = |chain: &[u8], key: &[u8]| read(chain, key).unwrap_err();
     assert!(matches!(fault(b"", &key), CertificateFault::NoCertificate));
     assert!(matches!(fault(&key, &key), CertificateFault::NoCertificate));
@@ -136,9 +125,9 @@ fn authorities_and_lists_of_clients_are_read() {
         verify_clients(authorities, revoked, Cryptography::default()).map(|_| ())
     };
     verify(&authority, None).unwrap();
-    let bad_list = pem("X509 CRL", b"none");
+    let bad_list = pem("X509 CRL", b"none").into_bytes();
     assert!(matches!(verify(&key, None), Err(CertificateFault::NoCertificate)));
-    let bad = pem("CERTIFICATE", b"none");
+    let bad = pem("CERTIFICATE", b"none").into_bytes();
     assert!(matches!(verify(&bad, None), Err(CertificateFault::BadCertificate)));
     let fault = |list: &[u8]| verify(&authority, Some(list)).unwrap_err();
     assert!(matches!(fault(&authority), CertificateFault::NoRevocationList));

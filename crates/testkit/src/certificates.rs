@@ -1,0 +1,48 @@
+//! Certificates that tests make when they run.
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+pub use rcgen::{PKCS_ECDSA_P256_SHA256, PKCS_ED25519, SignatureAlgorithm};
+use std::ops::Range;
+
+/// A certificate that signed itself, and its key, as PEM texts.
+#[derive(Clone, Debug)]
+pub struct MadeCertificate {
+    /// The certificate.
+    pub chain: String,
+    /// The private key.
+    pub key: String,
+}
+
+impl MadeCertificate {
+    /// Makes a certificate for these names, for the time from the begin of a year to that of
+    /// another.
+    ///
+    /// # Panics
+    /// A name or a year is none.
+    #[must_use]
+    pub fn new(names: &[&str], years: Range<i32>, kind: &'static SignatureAlgorithm) -> Self {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = CertificateParams::new(names).expect("names of hosts");
+        params.not_before = date_time_ymd(years.start, 1, 1);
+        params.not_after = date_time_ymd(years.end, 1, 1);
+        let key = KeyPair::generate_for(kind).expect("a key");
+        let certificate = params.self_signed(&key).expect("a certificate");
+        Self {
+            chain: pem("CERTIFICATE", certificate.der()),
+            key: pem("PRIVATE KEY", &key.serialize_der()),
+        }
+    }
+}
+
+/// A section of a PEM text.
+///
+/// # Panics
+/// Never: there is room for the text.
+#[must_use]
+pub fn pem(label: &str, der: &[u8]) -> String {
+    let mut text = vec![0; der.len() * 2 + 4];
+    let len = BASE64_STANDARD.encode_slice(der, &mut text).expect("room for the text");
+    let body = String::from_utf8_lossy(&text[..len]);
+    format!("-----BEGIN {label}-----\n{body}\n-----END {label}-----\n")
+}
