@@ -2,6 +2,9 @@ use super::*;
 use regatta_testkit::certificates::{
     MadeCertificate, PKCS_ECDSA_P256_SHA256, PKCS_ED25519, SignatureAlgorithm as MadeKind, pem,
 };
+use rustls::{
+    ClientConfig, ClientConnection, ServerConfig, ServerConnection, pki_types::ServerName,
+};
 
 fn pair(names: &[&str], kind: &'static MadeKind) -> (Vec<u8>, Vec<u8>) {
     let MadeCertificate { chain, key } = MadeCertificate::new(names, 2020..2030, kind);
@@ -132,4 +135,39 @@ fn authorities_and_lists_of_clients_are_read() {
     let fault = |list: &[u8]| verify(&authority, Some(list)).unwrap_err();
     assert!(matches!(fault(&authority), CertificateFault::NoRevocationList));
     assert!(matches!(fault(&bad_list), CertificateFault::BadRevocationList));
+}
+
+#[test]
+fn a_handshake_has_the_certificate_of_its_name() {
+    let made = ["a.example", "*.b.example"]
+        .map(|name| MadeCertificate::new(&[name], 2020..2100, &PKCS_ECDSA_P256_SHA256));
+    let served = made.iter().map(|made| read(made.chain.as_bytes(), made.key.as_bytes()).unwrap());
+    let certificates = Arc::new(ServedCertificates::new(served));
+    let of_pem =
+        |made: &MadeCertificate| super::certificates(made.chain.as_bytes()).unwrap().remove(0);
+    let ders = made.each_ref().map(of_pem);
+    let provider = Arc::new(crypto_provider(Cryptography::default()));
+    let server = ServerConfig::builder_with_provider(Arc::clone(&provider));
+    let server = server.with_safe_default_protocol_versions().unwrap();
+    let server = Arc::new(server.with_no_client_auth().with_cert_resolver(certificates));
+    let mut roots = RootCertStore::empty();
+    ders.iter().for_each(|der| roots.add(der.clone()).unwrap());
+    let client = ClientConfig::builder_with_provider(provider);
+    let client = client.with_safe_default_protocol_versions().unwrap();
+    let client = Arc::new(client.with_root_certificates(roots).with_no_client_auth());
+    for (name, expected) in [("A.example", 0), ("x.b.example", 1)] {
+        let name = ServerName::try_from(name).unwrap();
+        let mut client = ClientConnection::new(Arc::clone(&client), name).unwrap();
+        let mut server = ServerConnection::new(Arc::clone(&server)).unwrap();
+        let (mut hello, mut flight) = (Vec::new(), Vec::new());
+        client.write_tls(&mut hello).unwrap();
+        server.read_tls(&mut &*hello).unwrap();
+        server.process_new_packets().unwrap();
+        while server.wants_write() {
+            server.write_tls(&mut flight).unwrap();
+        }
+        client.read_tls(&mut &*flight).unwrap();
+        client.process_new_packets().unwrap();
+        assert_eq!(client.peer_certificates().unwrap()[0], ders[expected]);
+    }
 }
