@@ -242,7 +242,8 @@ messages! {
              would use it is missing. The server serves.";
     }
     "Addresses and clients" {
-        NO_ADDRESS "no-address" Warning: "There is no address in `server.listen`, `tls.listen` or `tls.client_listen`.";
+        NO_ADDRESS "no-address" Warning:
+            "There is no address in `server.listen`, `tls.listen` or `tls.client_listen`.";
         BAD_ADDRESS "bad-address" Warning:
             "The text is no address to listen on, or its host name has no address.";
         ADDRESS_TWICE "address-twice" Warning:

@@ -36,8 +36,9 @@ impl Generations {
         let fault = |asked: &str| {
             format!(
                 "the service manager has given a socket at {asked}, and server.listen does not \
-                 name it, nor does an option of tls\n  hint: add \"{asked}\" to server.listen, or leave server.listen out to \
-                 listen on all that are given, or remove it from the socket unit"
+                 name it, nor does tls.listen\n  hint: add \"{asked}\" to server.listen, or leave \
+                 server.listen out to listen on all that are given, or remove it from the socket \
+                 unit"
             )
         };
         left.map(|((asked, _), _)| fault(asked)).collect()
