@@ -53,12 +53,11 @@ impl Files {
         assert_eq!(problems, []);
         let files = TlsFiles::read(&said.settings);
         let Encrypted { front, problems, warnings } = understand(&said, &files, now);
-        let has_seal = front.seal(tls::TLS).is_some();
-        assert_eq!(
-            has_seal,
-            problems.is_empty() && options.contains("certificate"),
-            "{problems:?}"
-        );
+        let is_whole = problems.is_empty() && options.contains("certificate");
+        assert_eq!(front.seal(tls::TLS).is_some(), is_whole, "{problems:?}");
+        let has_clients = is_whole && options.contains("client_listen");
+        assert_eq!(front.seal(tls::TLS_CLIENTS).is_some(), has_clients, "{problems:?}");
+        assert!(front.seal(ListenerClass::CLEAR).is_none());
         let shown = |problems: Vec<Problem>| {
             problems.iter().map(|it| format!("[{}] {it}", it.kind.id).replace(&home, "@")).collect()
         };
