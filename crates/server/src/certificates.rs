@@ -14,7 +14,7 @@ use crate::{
         tables,
     },
     messages::{self, Message},
-    tls::{self, TlsFront},
+    tls::{self, TlsParts},
 };
 use files::Pair;
 use regatta_http::date;
@@ -40,11 +40,11 @@ const OTHERS_READ: u32 = 0o004;
 /// Limit of hosts that are named; further ones are counted.
 const NAMED_MAX: usize = 8;
 
-/// Encryption, or the faults that prevent it.
+/// Parts of encrypted connections, or the faults that prevent them.
 #[derive(Debug, Default)]
 pub(crate) struct Encrypted {
-    /// Without addresses, or with a problem, there is none.
-    pub(crate) front: TlsFront,
+    /// `None` without addresses, or with a problem.
+    pub(crate) parts: Option<TlsParts>,
     pub(crate) problems: Vec<Problem>,
     /// Warnings: allowed, and perhaps not meant.
     pub(crate) warnings: Vec<Problem>,
@@ -67,22 +67,14 @@ pub(crate) fn understand(said: &Said, files: &TlsFiles, now: u64) -> Encrypted {
     }
     let clients = reader.clients();
     let is_whole = reader.problems.is_empty() && !certificates.is_empty();
-    let served = ServedCertificates::new(certificates.into_iter().map(|(_, served)| served));
+    let certificates = certificates.into_iter().map(|(_, certificate)| certificate);
+    let certificates = ServedCertificates::new(certificates);
     if is_whole {
-        reader.hosts(&served);
+        reader.hosts(&certificates);
     }
-    let Reader { mut problems, warnings, .. } = reader;
-    let mut front = TlsFront::default();
-    if is_whole {
-        match TlsFront::new(&said.settings, served, clients) {
-            Ok(made) => front = made,
-            Err(error) => {
-                let message = format!("the settings are refused: {error}");
-                problems.push(said.problem(messages::OPTIONS_CONFLICT, CERTIFICATE, &message));
-            }
-        }
-    }
-    Encrypted { front, problems, warnings }
+    let Reader { problems, warnings, .. } = reader;
+    let parts = is_whole.then_some(TlsParts { certificates, clients });
+    Encrypted { parts, problems, warnings }
 }
 
 /// Reads files, and collects what is wrong with them.

@@ -232,8 +232,13 @@ impl<F> Links<F> for Front {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::options;
+    use crate::{
+        config::options,
+        tls::{TLS, TLS_CLIENTS, TlsParts},
+    };
     use regatta_http::h1::{HeadLimits, parse_request};
+    use regatta_testkit::certificates::{MadeCertificate, PKCS_ECDSA_P256_SHA256};
+    use regatta_tls::{CertificateFiles, Cryptography, ServedCertificate, ServedCertificates};
     use std::net::SocketAddr;
 
     /// Explanation of a request with these field lines, and whether limits hold.
@@ -252,6 +257,25 @@ mod tests {
         let client = trust.client(peer, &head.fields);
         assert_eq!(client.class(), class, "it stays that of the listener");
         (trust.explain(peer, &head.fields), trust.limits(client))
+    }
+
+    #[test]
+    fn a_front_seals_until_it_forgets_its_keys() {
+        let made = MadeCertificate::new(&["a.example"], 2020..2100, &PKCS_ECDSA_P256_SHA256);
+        let files = CertificateFiles { chain: made.chain.as_bytes(), key: made.key.as_bytes() };
+        let certificate = ServedCertificate::read(files, Cryptography::default()).unwrap();
+        let parts =
+            TlsParts { certificates: ServedCertificates::new([certificate]), clients: None };
+        let mut settings = Settings::defaults(options::all());
+        let spec = options::find("tls.listen").unwrap();
+        settings.set(spec, spec.kind.parse("127.0.0.1:443").unwrap()).unwrap();
+        let tls = TlsFront::new(&settings, Some(parts)).unwrap();
+        let mut front = Front::new(&settings, 1, None, tls).unwrap();
+        let seals = |front: &Front, class| Links::<()>::seal(front, class).is_some();
+        assert!(seals(&front, TLS));
+        assert!(!seals(&front, TLS_CLIENTS) && !seals(&front, ListenerClass::CLEAR));
+        front.forget_keys();
+        assert!(!seals(&front, TLS));
     }
 
     #[test]

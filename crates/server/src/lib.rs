@@ -240,11 +240,11 @@ fn join_encrypted(
         Err((said, _)) => said,
     };
     let encrypted = found.as_ref().map_or_else(|_| Encrypted::default(), |of| of.encrypt(said));
-    let Encrypted { front, problems, warnings } = encrypted;
+    let Encrypted { parts, problems, warnings } = encrypted;
     match join(found, understood) {
         Ok((mut config, found)) if problems.is_empty() => {
             config.warnings.extend(warnings);
-            config.tls = front;
+            config.tls = parts;
             Ok((config, found))
         }
         Ok(_) => Err(Failure::Configuration(problems)),

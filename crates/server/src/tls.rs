@@ -38,6 +38,15 @@ pub(crate) fn scheme(listen: &ListenPlace) -> &'static str {
     }
 }
 
+/// Parts of files that encrypted connections need.
+#[derive(Debug)]
+pub(crate) struct TlsParts {
+    /// Certificates of the server.
+    pub(crate) certificates: ServedCertificates,
+    /// Judge of certificates in the class [`TLS_CLIENTS`].
+    pub(crate) clients: Option<ClientVerifier>,
+}
+
 /// Settings of encrypted connections, by class. Workers inherit them from the master.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TlsFront {
@@ -48,15 +57,12 @@ pub(crate) struct TlsFront {
 }
 
 impl TlsFront {
-    /// Prepares both classes; `clients` judges certificates in the second.
+    /// Prepares the classes that have addresses. Without parts there are none.
     ///
     /// # Errors
     /// rustls refuses the settings.
-    pub(crate) fn new(
-        settings: &Settings,
-        certificates: ServedCertificates,
-        clients: Option<ClientVerifier>,
-    ) -> Result<Self, Error> {
+    pub(crate) fn new(settings: &Settings, parts: Option<TlsParts>) -> Result<Self, Error> {
+        let Some(TlsParts { certificates, clients }) = parts else { return Ok(Self::default()) };
         let certificates = Arc::new(certificates);
         let has = |key| !settings.list(key).is_empty();
         let any = has("tls.listen").then(|| class(settings, &certificates, None)).transpose()?;

@@ -2,6 +2,7 @@ use super::*;
 use crate::{
     config::raw::{Arguments, FileText, read},
     folder::Folder,
+    tls::TlsFront,
 };
 use regatta_origin::ListenerClass;
 use regatta_testkit::certificates::{MadeCertificate, PKCS_ECDSA_P256_SHA256};
@@ -52,7 +53,8 @@ impl Files {
             read(Some(FileText { name: "r", text: &text }), &Arguments::default());
         assert_eq!(problems, []);
         let files = TlsFiles::read(&said.settings);
-        let Encrypted { front, problems, warnings } = understand(&said, &files, now);
+        let Encrypted { parts, problems, warnings } = understand(&said, &files, now);
+        let front = TlsFront::new(&said.settings, parts).unwrap();
         let is_whole = problems.is_empty() && options.contains("certificate");
         assert_eq!(front.seal(tls::TLS).is_some(), is_whole, "{problems:?}");
         let has_clients = is_whole && options.contains("client_listen");

@@ -14,7 +14,7 @@ use crate::{
         rules_files, unused,
     },
     media, messages,
-    tls::{self, TlsFront},
+    tls::{self, TlsParts},
 };
 use regatta_arch::{
     Architecture,
@@ -57,8 +57,8 @@ pub struct Config {
     pub said: Said,
     /// Addresses to listen on, in the order of the configuration.
     pub listen: Vec<ListenPlace>,
-    /// Encryption of their connections, once its files have been read.
-    pub(crate) tls: TlsFront,
+    /// Parts of encrypted connections, once their files have been read.
+    pub(crate) tls: Option<TlsParts>,
     /// Address of the admin process; `None`: there is none.
     pub(crate) admin: Option<Place>,
     /// Architecture that serves.
@@ -149,7 +149,7 @@ pub fn understand(
             let of = Config {
                 said,
                 listen,
-                tls: TlsFront::default(),
+                tls: None,
                 admin,
                 architecture,
                 hosts,

@@ -18,6 +18,7 @@ use crate::{
     messages,
     root::{Folder, OpenedRoots, RootWatch},
     site::Builder,
+    tls::TlsFront,
 };
 use regatta_arch::{
     Env, Units, layout::ListenPlace, options::Settings, releases::Releases, shared::SharedState,
@@ -81,8 +82,7 @@ pub(super) fn prepare(
     let (wanted, builder, site) = sites(&mut config, &found);
     let (hosts, build) = (wanted.len(), Arc::clone(&builder));
     let build = move |host: usize, change: u64, text: &[u8]| build.build(host, change, text);
-    let tls = mem::take(&mut config.tls);
-    let front = Front::new(&settings, workers, generations.clients.as_ref(), tls)?;
+    let front = front(&mut config, workers, generations)?;
     // The keeper's is last, if there is one.
     let takers = workers + usize::from(keeper.is_some());
     let releases = found.releases;
@@ -125,6 +125,14 @@ pub(super) fn prepare(
         access,
         admin,
     })
+}
+
+/// Decisions about connections, and their encryption.
+fn front(config: &mut Config, workers: usize, generations: &Generations) -> Result<Front, Failure> {
+    let parts = config.tls.take();
+    let tls = TlsFront::new(config.settings(), parts)
+        .map_err(|error| Failure::Work(format!("cannot prepare TLS: {error}")))?;
+    Front::new(config.settings(), workers, generations.clients.as_ref(), tls)
 }
 
 /// The bells of the workers, and that of the keeper, if they share a table of descriptors.
