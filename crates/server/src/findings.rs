@@ -313,9 +313,13 @@ mod tests {
         let user = User { uid: 7, gid: 8, groups: vec![9, 10] };
         let root = open.remove(0).with(open);
         let releases = (0..600).map(release).collect();
-        let key =
-            TlsFile { path: "a.pem".to_owned(), mode: 0o600, bytes: b"key".to_vec(), fault: None };
-        let none = TlsFile { bytes: Vec::new(), fault: Some("gone".to_owned()), ..key.clone() };
+        let file = |path: &str, bytes: &[u8], fault: Option<&str>| TlsFile {
+            path: path.to_owned(),
+            mode: 0o600,
+            bytes: bytes.to_vec(),
+            fault: fault.map(str::to_owned),
+        };
+        let [key, none] = [file("a.pem", b"key", None), file("b.pem", b"", Some("gone"))];
         let tls = TlsFiles::found(vec![key, none]);
         let sent_tls = tls.clone();
         let found = Found { user: Some(user.clone()), root, releases, socket_owner: None, tls };

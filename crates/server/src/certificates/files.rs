@@ -2,6 +2,7 @@
 use crate::tls;
 use regatta_arch::options::Settings;
 use std::{
+    collections::BTreeMap,
     fs::{File, OpenOptions},
     hint::black_box,
     io::{self, Read as _},
@@ -12,9 +13,9 @@ use std::{
 /// Limit of a file, bytes: lists of revoked certificates are long.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// Content of all files, each once.
+/// Content of all files, by path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct TlsFiles(Vec<TlsFile>);
+pub(crate) struct TlsFiles(BTreeMap<String, TlsFile>);
 
 /// File as found.
 #[derive(Clone, PartialEq, Eq)]
@@ -82,22 +83,20 @@ impl TlsFiles {
     }
 
     fn add(&mut self, path: &str) {
-        if self.0.iter().all(|file| file.path != path) {
-            self.0.push(TlsFile::read(path));
-        }
+        self.0.entry(path.to_owned()).or_insert_with(|| TlsFile::read(path));
     }
 
     /// The files of a trial.
-    pub(crate) const fn found(files: Vec<TlsFile>) -> Self {
-        Self(files)
+    pub(crate) fn found(files: Vec<TlsFile>) -> Self {
+        Self(files.into_iter().map(|file| (file.path.clone(), file)).collect())
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &TlsFile> {
-        self.0.iter()
+        self.0.values()
     }
 
     pub(crate) fn get(&self, path: &str) -> Option<&TlsFile> {
-        self.iter().find(|file| file.path == path)
+        self.0.get(path)
     }
 }
 
@@ -160,7 +159,9 @@ mod tests {
         settings.set(spec, spec.kind.parse("127.0.0.1:0").unwrap()).unwrap();
         let files = TlsFiles::read(&settings);
         let paths: Vec<&str> = files.iter().map(|file| &*file.path).collect();
-        assert_eq!(paths, [&chain, &key, &none, &folder]);
+        let mut expected = [&*chain, &key, &none, &folder];
+        expected.sort_unstable();
+        assert_eq!(paths, expected);
         let [chain, key, none, folder] =
             [chain, key, none, folder].map(|path| files.get(&path).unwrap());
         assert_eq!((&*chain.bytes, &chain.fault), (&b"chain"[..], &None));
