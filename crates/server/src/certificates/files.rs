@@ -159,7 +159,7 @@ mod tests {
         settings.set(spec, spec.kind.parse("127.0.0.1:0").unwrap()).unwrap();
         let files = TlsFiles::read(&settings);
         let paths: Vec<&str> = files.iter().map(|file| &*file.path).collect();
-        let mut expected = [&*chain, &key, &none, &folder];
+        let mut expected = [chain.as_str(), key.as_str(), none.as_str(), folder.as_str()];
         expected.sort_unstable();
         assert_eq!(paths, expected);
         let [chain, key, none, folder] =

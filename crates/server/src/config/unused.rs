@@ -24,9 +24,12 @@ pub(super) fn warnings(said: &Said, architecture: &Architecture) -> Vec<Problem>
         .collect()
 }
 
-/// Warns of an option of TLS that no address uses.
+/// Warns of an option of TLS that no address uses. One that is set to its default is as if unset.
 fn lonely(said: &Said, key: &str) -> Option<Problem> {
     let settings = &said.settings;
+    if settings.get(key) == Some(&options::default(key)) {
+        return None;
+    }
     let greets = settings.flag("server.proxy_protocol");
     let lacking = match key {
         _ if OF_TLS.contains(&key) && !tls::is_wanted(settings) => "tls.listen",
