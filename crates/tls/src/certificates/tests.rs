@@ -1,10 +1,16 @@
 use super::*;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, IsCa,
+    KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber, date_time_ymd,
+};
 use regatta_testkit::certificates::{
     MadeCertificate, PKCS_ECDSA_P256_SHA256, PKCS_ED25519, SignatureAlgorithm as MadeKind, pem,
 };
 use rustls::{
-    ClientConfig, ClientConnection, ServerConfig, ServerConnection, pki_types::ServerName,
+    ClientConfig, ClientConnection, ServerConfig, ServerConnection,
+    pki_types::{ServerName, UnixTime},
 };
+use std::time::Duration;
 
 fn pair(names: &[&str], kind: &'static MadeKind) -> (Vec<u8>, Vec<u8>) {
     let MadeCertificate { chain, key } = MadeCertificate::new(names, 2020..2030, kind);
@@ -169,5 +175,47 @@ fn a_handshake_has_the_certificate_of_its_name() {
         client.read_tls(&mut &*flight).unwrap();
         client.process_new_packets().unwrap();
         assert_eq!(client.peer_certificates().unwrap()[0], ders[expected]);
+    }
+}
+
+#[test]
+fn clients_are_judged_by_authorities_and_lists() {
+    let authority = || {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
+    };
+    let client = |issuer: &CertifiedIssuer<'_, KeyPair>, serial: u64| {
+        let mut params = CertificateParams::new(vec!["client".to_owned()]).unwrap();
+        params.serial_number = Some(SerialNumber::from(serial));
+        params.signed_by(&KeyPair::generate().unwrap(), issuer).unwrap().der().clone()
+    };
+    let (ours, theirs) = (authority(), authority());
+    let revoked = RevokedCertParams {
+        serial_number: SerialNumber::from(2),
+        revocation_time: date_time_ymd(2021, 1, 1),
+        reason_code: None,
+        invalidity_date: None,
+    };
+    let list = CertificateRevocationListParams {
+        this_update: date_time_ymd(2021, 1, 1),
+        next_update: date_time_ymd(2022, 1, 1),
+        crl_number: SerialNumber::from(1),
+        issuing_distribution_point: None,
+        revoked_certs: vec![revoked],
+        key_identifier_method: KeyIdMethod::Sha256,
+    };
+    let list = pem("X509 CRL", list.signed_by(&ours).unwrap().der());
+    let authorities = pem("CERTIFICATE", ours.der());
+    let now = UnixTime::since_unix_epoch(Duration::from_secs(1_700_000_000));
+    for (revoked, expected) in
+        [(None, [true, true, false]), (Some(list.as_bytes()), [true, false, false])]
+    {
+        let verifier =
+            verify_clients(authorities.as_bytes(), revoked, Cryptography::default()).unwrap();
+        let clients = [client(&ours, 1), client(&ours, 2), client(&theirs, 1)];
+        let known = clients.map(|client| verifier.verify_client_cert(&client, &[], now).is_ok());
+        assert_eq!(known, expected, "with a list: {}", revoked.is_some());
     }
 }
