@@ -12,6 +12,7 @@ mod provider;
 mod seal;
 #[cfg(test)]
 mod tests;
+mod tickets;
 
 pub use certificates::{
     CertificateFault, CertificateFiles, ClientVerifier, ServedCertificate, ServedCertificates,
@@ -21,5 +22,9 @@ pub use class::{
     CLIENT_HANDSHAKE_BYTES_MAX, HANDSHAKE_BYTES_MAX, TlsClass, TlsSettings, TlsVersion,
 };
 pub use provider::{Cryptography, crypto_provider};
-pub use rustls::Error;
+pub use rustls::{Error, server::ProducesTickets};
 pub use seal::Tls;
+pub use tickets::{
+    TICKET_BYTES_MAX, TICKET_KEY_BYTES, TICKET_KEYS_MAX, TicketWords, Ticketer, fresh_ticket_key,
+    read_ticket_key,
+};

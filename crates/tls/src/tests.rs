@@ -3,13 +3,17 @@ mod bytes;
 mod link;
 mod peers;
 
-use crate::{Cryptography, HANDSHAKE_BYTES_MAX, TlsVersion, crypto_provider};
+use crate::{
+    Cryptography, HANDSHAKE_BYTES_MAX, ProducesTickets, TicketWords, Ticketer, TlsVersion, crypto_provider,
+    fresh_ticket_key,
+};
 use peers::{Identity, Options, Pair, receive, send};
 use regatta_origin::{Progress, RECORD_BYTES_MAX, RECORD_PLAIN_BYTES_MAX, Seal, SealFault};
 use rustls::{
     AlertDescription, Error, NamedGroup,
     version::{TLS12, TLS13},
 };
+use std::sync::{Arc, atomic::AtomicU64};
 
 #[test]
 fn requests_and_answers_pass() {
@@ -84,6 +88,37 @@ fn tickets_alone_may_wait() {
             assert_eq!(pair.ask(b"text").unwrap(), b"text");
             assert!(!pair.server.reply_may_wait());
             pair = pair.again();
+        }
+    }
+}
+
+/// Each server has a view of its own on the keys, as each worker has.
+#[test]
+fn another_server_with_the_same_keys_resumes() {
+    let words: Box<[AtomicU64]> = (0..TicketWords::WORDS).map(|_| AtomicU64::new(0)).collect();
+    let words: &'static [AtomicU64] = Box::leak(words);
+    let keys = TicketWords::begin(words).unwrap();
+    let rotate = || keys.rotate(fresh_ticket_key().unwrap());
+    (0..2).for_each(|_| rotate());
+    for version in [&TLS12, &TLS13] {
+        let options = |class| {
+            let ticketer = Ticketer::new(TicketWords::new(words).unwrap(), class, 43_200);
+            let tickets: Arc<dyn ProducesTickets> = Arc::new(ticketer);
+            Options { tickets: Some(tickets), versions: vec![version], ..Options::default() }
+        };
+        let mut pair = Pair::new(&options(1));
+        pair.shake_hands().unwrap();
+        assert!(!pair.server.handshake().unwrap().resumed);
+        // Rotations before another handshake, its class, and whether it is resumed.
+        for (rotations, class, resumed) in
+            [(0, 1, true), (1, 1, true), (3, 1, false), (0, 1, true), (0, 2, false), (0, 2, true)]
+        {
+            (0..rotations).for_each(|_| rotate());
+            pair = pair.to_another(&options(class));
+            pair.shake_hands().unwrap();
+            let handshake = pair.server.handshake().unwrap();
+            assert_eq!(handshake.resumed, resumed, "{version:?}: {rotations} rotations, {class}");
+            assert_eq!(pair.ask(b"text").unwrap(), b"text");
         }
     }
 }

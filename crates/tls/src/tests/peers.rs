@@ -95,6 +95,7 @@ impl Default for Options {
 /// A client of rustls and the seal.
 pub(super) struct Pair {
     pub(super) class: TlsClass,
+    identity: Identity,
     config: Arc<ClientConfig>,
     pub(super) client: ClientConnection,
     pub(super) server: Tls,
@@ -107,17 +108,23 @@ impl Pair {
         let identity = Identity::new();
         let class = class(options, &identity);
         let config = Arc::new(client_config(options, &identity));
-        Self::connect(class, config)
+        Self::connect(class, identity, config)
     }
 
-    fn connect(class: TlsClass, config: Arc<ClientConfig>) -> Self {
+    fn connect(class: TlsClass, identity: Identity, config: Arc<ClientConfig>) -> Self {
         let (client, server) = (client(&config), class.accept());
-        Self { class, config, client, server, client_fault: None }
+        Self { class, identity, config, client, server, client_fault: None }
     }
 
     /// Another connection with the same settings.
     pub(super) fn again(self) -> Self {
-        Self::connect(self.class, self.config)
+        Self::connect(self.class, self.identity, self.config)
+    }
+
+    /// Another connection of the client, to a server with its own settings.
+    pub(super) fn to_another(self, options: &Options) -> Self {
+        let class = class(options, &self.identity);
+        Self::connect(class, self.identity, self.config)
     }
 
     /// Carries bytes in both directions until the handshake is over. Returns the number of bytes
