@@ -42,6 +42,15 @@ pub fn lower_descriptors(most: u64) -> io::Result<()> {
     Ok(setrlimit(Resource::Nofile, Rlimit { current: Some(current), maximum: limit.maximum })?)
 }
 
+/// Limit on the memory that this process may lock, bytes (`RLIMIT_MEMLOCK`).
+#[must_use]
+pub fn locked_bytes() -> Limit {
+    let raise = "ulimit -l, LimitMEMLOCK=";
+    getrlimit(Resource::Memlock)
+        .current
+        .map_or(Limit::NONE, |bytes| Limit::new("RLIMIT_MEMLOCK", bytes, raise))
+}
+
 /// A limit of the system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit {

@@ -2,7 +2,7 @@
 use rustix::{
     fs::{FallocateFlags, FileType, MemfdFlags, Mode, OFlags, SealFlags},
     io::Errno,
-    mm::{MapFlags, ProtFlags},
+    mm::{Advice, MapFlags, ProtFlags},
 };
 use std::{
     fmt, fs, io,
@@ -43,6 +43,22 @@ impl SharedWords {
     #[must_use]
     pub const fn words(&self) -> &'static [AtomicU64] {
         self.words
+    }
+
+    /// Keeps the words out of crash dumps, of this process and of those forked from here on, and
+    /// out of swap as long as this process runs its program: for keys.
+    ///
+    /// # Errors
+    /// The limit on locked memory is reached ([`locked_bytes`](crate::limits::locked_bytes)), or
+    /// there are no words.
+    pub fn protect(&self) -> io::Result<()> {
+        let (at, bytes) = (self.words.as_ptr().cast_mut().cast(), size_of_val(self.words));
+        // SAFETY: this changes what a crash dump has of the mapping, which is ours and `bytes`
+        // long, and nothing that is in it.
+        unsafe { rustix::mm::madvise(at, bytes, Advice::LinuxDontDump) }?;
+        // SAFETY: the mapping is readable, `bytes` long and never unmapped. Locked pages have the
+        // same contents.
+        Ok(unsafe { rustix::mm::mlock(at, bytes) }?)
     }
 }
 
@@ -273,6 +289,28 @@ mod tests {
         let refused = map_foreign(&path).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::InvalidData);
         assert!(if_there::<Foreign>(Err(refused)).unwrap().is_none());
+    }
+
+    /// Flags of the mapping of these words, as `/proc` lists them.
+    fn flags(words: &[AtomicU64]) -> Vec<String> {
+        let from = format!("{:x}-", words.as_ptr().addr());
+        let maps = fs::read_to_string("/proc/self/smaps").unwrap();
+        let mut own = maps.lines().skip_while(|line| !line.starts_with(&from));
+        let flags = own.find_map(|line| line.strip_prefix("VmFlags: ")).unwrap();
+        flags.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn protected_words_are_locked_and_not_dumped() {
+        let shared = create_named("regatta-test", 8).unwrap();
+        let has = |flag: &str| flags(shared.words()).iter().any(|of| of == flag);
+        assert!(!has("dd") && !has("lo"));
+        shared.words()[0].store(7, Relaxed);
+        let locked = shared.protect();
+        assert!(has("dd"));
+        // A machine may allow no locked memory.
+        assert_eq!(has("lo"), locked.is_ok(), "{locked:?}");
+        assert_eq!(shared.words()[0].load(Relaxed), 7);
     }
 
     #[test]
