@@ -67,6 +67,10 @@ pub struct Handover {
     /// hand it over.
     #[serde(default)]
     pub clients: Option<ClientWords>,
+    /// Keys of session tickets, so that clients resume their sessions. Earlier builds do not hand
+    /// them over.
+    #[serde(default)]
+    pub tickets: Option<TicketMemory>,
     /// The admin process.
     pub admin: Option<AdminProcess>,
     /// File with the master's number, if it has been written.
@@ -104,6 +108,18 @@ pub struct ClientWords {
     pub fd: RawFd,
     /// Seed of its hashes.
     pub seed: u64,
+}
+
+/// Keys of session tickets, in shared memory. The first word names the layout of the others: words
+/// of another layout are not used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TicketMemory {
+    /// The descriptor.
+    pub fd: RawFd,
+    /// Last rotation: milliseconds of the monotonic clock.
+    pub rotated_ms: u64,
+    /// Time between rotations, milliseconds; `None` if the keys are those of files.
+    pub rotate_ms: Option<u64>,
 }
 
 /// Admin process: it answers until the next image has its own.
@@ -289,6 +305,7 @@ mod tests {
             given: vec!["127.0.0.1:80".to_owned(), asked.clone()],
             rules: Some(21),
             clients: Some(ClientWords { layout: 1, fd: 20, seed: u64::MAX }),
+            tickets: Some(TicketMemory { fd: 22, rotated_ms: 9_000, rotate_ms: Some(21_600_000) }),
             admin: Some(AdminProcess { asked, fd: 14, pid: Some(4_002), pidfd: Some(15) }),
             pid_file: Some("/run/regatta.pid".into()),
             old: vec![OldGeneration {
@@ -323,13 +340,13 @@ mod tests {
         }
     }
 
-    /// A handover without sockets of the service manager, findings and files.
+    /// A handover without sockets of the service manager, findings, files and ticket keys.
     #[test]
     fn an_earlier_build_is_understood() {
-        let (given, files, findings, found) = (Vec::new(), None, None, None);
-        let without = Handover { given, files, findings, found, ..some() };
+        let (given, files, findings, found, tickets) = (Vec::new(), None, None, None, None);
+        let without = Handover { given, files, findings, found, tickets, ..some() };
         let mut said: serde_json::Value = serde_json::from_str(&text(&some())).unwrap();
-        for member in ["given", "files", "findings", "found"] {
+        for member in ["given", "files", "findings", "found", "tickets"] {
             said.as_object_mut().unwrap().remove(member).expect("it is there");
         }
         assert_eq!(understood(&said.to_string()).expect("it is understood"), without);

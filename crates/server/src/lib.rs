@@ -29,6 +29,7 @@ mod scout;
 pub mod site;
 pub mod succession;
 pub mod supervise;
+pub mod ticket_keys;
 mod tls;
 pub mod top;
 
@@ -143,6 +144,7 @@ pub fn check(sources: &Sources<'_>) -> Result<Checked, Failure> {
         Err(faults) => problems.extend(faults),
     }
     problems.extend(machine::writable(&said));
+    problems.extend(ticket_keys::problems(&said));
     match good {
         Some(mut checked) if problems.is_empty() => {
             checked.warnings.extend(warnings);

@@ -1,6 +1,7 @@
 //! The master: one thread that prepares everything, forks the workers, and supervises them.
 mod admin;
 mod confine;
+mod ending;
 mod errand;
 mod files;
 mod generations;

@@ -190,6 +190,18 @@ messages! {
         OLD_WORKER_FAILED "old-worker-failed" Warning:
             "An old worker failed or was killed while it drained. The server does not replace it.";
     }
+    "Session tickets" {
+        TICKET_KEYS_ROTATED "ticket-keys-rotated" Notice:
+            "`tls.ticket_rotate_s` has passed. Sessions begun before the rotation before this one \
+             begin with a full handshake again.";
+        TICKET_KEYS_KEPT "ticket-keys-kept" Error:
+            "The kernel gave no random numbers, so the keys stay. The server tries again at the \
+             next rotation.";
+        TICKET_KEYS_UNLOCKED "ticket-keys-unlocked" Warning:
+            "The master may not lock the page with the keys in memory, so the kernel may write it \
+             to swap space. Raise `RLIMIT_MEMLOCK` (`LimitMEMLOCK=` of the unit, `ulimit -l`), or \
+             use no swap space. The server serves.";
+    }
     "systemd and monitors" {
         MANAGER_NOT_TOLD "manager-not-told" Warning:
             "`NOTIFY_SOCKET` has no address that receives messages. The server serves, but systemd \
@@ -296,6 +308,9 @@ messages! {
         BAD_USER "bad-user" Warning:
             "The user does not exist, or the server cannot become that user.";
         NOT_WRITABLE "not-writable" Warning: "The server cannot write a log or its PID file.";
+        BAD_TICKET_KEY "bad-ticket-key" Warning:
+            "A file of `tls.ticket_keys` is unreadable, has another length than 48 or 80 bytes, or \
+             is open to all users.";
         DISK_UNKNOWN "disk-unknown" Warning:
             "The simulated disk needs to know what is in memory, and the kernel reports it only to \
              the owner of the files.";

@@ -1,9 +1,11 @@
 //! Encrypted listeners: their classes, and the settings that the connections of a class share.
+use crate::ticket_keys::TicketKeys;
 use regatta_arch::{layout::ListenPlace, options::Settings};
 use regatta_origin::{ListenerClass, Seal};
 use regatta_sys::socket::Place;
 use regatta_tls::{
-    ClientVerifier, Cryptography, Error, ServedCertificates, TlsClass, TlsSettings, TlsVersion,
+    ClientVerifier, Cryptography, Error, ProducesTickets, ServedCertificates, TlsClass,
+    TlsSettings, TlsVersion,
 };
 use std::sync::Arc;
 
@@ -61,13 +63,20 @@ impl TlsFront {
     ///
     /// # Errors
     /// rustls refuses the settings.
-    pub(crate) fn new(settings: &Settings, parts: Option<TlsParts>) -> Result<Self, Error> {
+    pub(crate) fn new(
+        settings: &Settings,
+        parts: Option<TlsParts>,
+        tickets: Option<&TicketKeys>,
+    ) -> Result<Self, Error> {
         let Some(TlsParts { certificates, clients }) = parts else { return Ok(Self::default()) };
         let certificates = Arc::new(certificates);
         let has = |key| !settings.list(key).is_empty();
-        let any = has("tls.listen").then(|| class(settings, &certificates, None)).transpose()?;
+        let tickets = tickets.map(|keys| keys.ticketer(TLS));
+        let any = has("tls.listen").then(|| class(settings, &certificates, None, tickets));
+        let any = any.transpose()?;
         let clients = clients.filter(|_| has("tls.client_listen"));
-        let clients = clients.map(|of| class(settings, &certificates, Some(of))).transpose()?;
+        let clients =
+            clients.map(|of| class(settings, &certificates, Some(of), None)).transpose()?;
         Ok(Self { any, clients })
     }
 
@@ -85,6 +94,7 @@ fn class(
     settings: &Settings,
     certificates: &Arc<ServedCertificates>,
     clients: Option<ClientVerifier>,
+    tickets: Option<Arc<dyn ProducesTickets>>,
 ) -> Result<TlsClass, Error> {
     let bytes_max: usize = settings.number_as("tls.handshake_bytes_max");
     let certificates = Arc::clone(certificates);
@@ -92,7 +102,7 @@ fn class(
         cryptography: Cryptography::default(),
         certificates,
         clients,
-        tickets: None,
+        tickets,
         handshake_bytes_max: (bytes_max > 0).then_some(bytes_max),
         version_min: version_min(settings),
     })

@@ -14,7 +14,7 @@ use crate::{
     front::ClientTable,
     handover::{
         AdminProcess, ClientWords, FORMAT, Handover, HandoverError, Listener, OldChild,
-        OldGeneration, OpenSocketFile,
+        OldGeneration, OpenSocketFile, TicketMemory,
     },
     heartbeat::{Role, Watched},
     log::{AccessLog, ErrorLog, LogDestination},
@@ -22,7 +22,7 @@ use crate::{
     notify::{Manager, Message},
     root::RootWatch,
     succession::{Act, Earlier, Kind, Outcome, Succession, SuccessionEvent, TrialVerdict},
-    supervise::AGAIN_MS_MIN,
+    ticket_keys::TicketKeys,
 };
 use regatta_metrics::{Arena, Control, Counter, Totals};
 use regatta_op::Tick;
@@ -90,6 +90,8 @@ pub(crate) struct Generations {
     pub(super) rules: RulesInForce,
     /// Table of clients of the image before.
     pub(super) clients: Option<ClientTable>,
+    /// Keys of session tickets, of this image or of the one before.
+    pub(super) tickets: Option<TicketKeys>,
     pub(super) pid_file: Option<PathBuf>,
     /// Admin process of the image before, until this one has its own.
     pub(super) admin: Option<Inherited>,
@@ -173,6 +175,7 @@ impl Generations {
             reloads: [0; 2],
             root_reload: [0; 2],
             clients: None,
+            tickets: None,
             rules: RulesInForce::default(),
             pid_file: None,
             admin: None,
@@ -209,11 +212,12 @@ impl Generations {
         }
     }
 
-    /// Adopts the rules in force, and the table of clients.
+    /// Adopts the rules in force, the table of clients, and the keys of session tickets.
     fn adopt_memory(
         &mut self,
         rules: Option<RawFd>,
         clients: Option<ClientWords>,
+        tickets: Option<TicketMemory>,
     ) -> Result<(), HandoverError> {
         if let Some(fd) = rules
             && let Ok(rules) = read_sealed(take(fd)?, RULES_BYTES_MAX)
@@ -223,6 +227,9 @@ impl Generations {
         if let Some(ClientWords { layout: CLIENTS_LAYOUT, fd, seed }) = clients {
             let memory = SharedWords::adopt(take(fd)?);
             self.clients = memory.ok().map(|memory| ClientTable { memory, seed });
+        }
+        if let Some(tickets) = tickets {
+            self.tickets = TicketKeys::adopt(take(tickets.fd)?, &tickets);
         }
         Ok(())
     }
@@ -234,7 +241,7 @@ impl Generations {
             self.arguments = arguments.into_iter().map(OsString::from).collect();
         }
         self.root_reload = handover.root_reload;
-        self.adopt_memory(handover.rules, handover.clients)?;
+        self.adopt_memory(handover.rules, handover.clients, handover.tickets)?;
         (self.config, self.reloads, self.pid_file) = (config, reloads, handover.pid_file);
         self.given = handover.given.iter().filter_map(|of| place(of).ok()).collect();
         for Listener { asked, fd } in handover.listeners {
@@ -543,13 +550,15 @@ impl Generations {
     /// Tick of the next [`Generations::due`] or [`Event::Time`].
     pub(super) fn wake_at(&self) -> Tick {
         let kill_at = self.old.iter().map(|old| old.kill_at).min().unwrap_or(Tick::NEVER);
+        let rotate_at = self.tickets.as_ref().map_or(Tick::NEVER, TicketKeys::rotate_at);
         let wake_at = self.succession.wake_at().min(kill_at).min(self.dropped_at);
-        wake_at.min(self.errands.wake_at())
+        wake_at.min(self.errands.wake_at()).min(rotate_at)
     }
 
     /// Does the work that is due.
     pub(super) fn due(&mut self, now: Tick) {
         self.errands.kill_late(now);
+        self.tickets.iter_mut().for_each(|tickets| tickets.rotate(now, &self.errors));
         for old in &mut self.old {
             if old.kill_if_late(now) {
                 let what = format_args!("generation {} did not end in time: killed", old.number);
@@ -627,41 +636,6 @@ impl Generations {
         self.tell_at(&arena.control());
     }
 
-    /// Tells the old workers that still serve to leave. Others accept from the listeners.
-    pub(super) fn leave_old(&mut self, drain_ms_max: u64) {
-        for ((_, socket), _) in &self.inherited {
-            // If others share its port, new connections go to the first, which is this image's.
-            // Leaving workers accept the pending ones.
-            let _ = socket::steer_by_cpu(socket.as_fd(), &[]);
-        }
-        let until = clock::now().tick.after(drain_ms_max);
-        self.old.iter_mut().for_each(|old| old.leave(until));
-    }
-
-    /// Tells the old workers that still serve to drain: no generation follows.
-    pub(super) fn drain_old(&mut self, drain_ms_max: u64) {
-        let until = clock::now().tick.after(drain_ms_max);
-        self.old.iter_mut().for_each(|old| old.drain(until));
-    }
-
-    /// Handles a request to end. A second one, or `at_once`, stops old workers now and returns
-    /// true. As in [`crate::supervise`], a second signal that follows at once repeats the first.
-    pub(super) fn end_old(&mut self, at_once: bool) -> bool {
-        let now = clock::now().tick;
-        let told_at = *self.told_at.get_or_insert(now);
-        let leaves = at_once || now >= told_at.after(AGAIN_MS_MIN);
-        if leaves {
-            self.stop_old();
-        }
-        leaves
-    }
-
-    /// Tells all old workers to leave now.
-    pub(super) fn stop_old(&mut self) {
-        let now = clock::now().tick;
-        self.old.iter_mut().for_each(|old| old.stop(now));
-    }
-
     /// Program to execute, and its arguments.
     pub(super) fn program_of(&self, kind: Kind) -> (PathBuf, Vec<OsString>) {
         match kind {
@@ -722,6 +696,8 @@ impl Generations {
             fd: number(table.memory.as_fd()),
             seed: table.seed,
         });
+        // A trial serves no client.
+        let tickets = self.tickets.as_ref().filter(|_| trial.is_none());
         let (report, findings) = trial.map(|[report, findings]| (report, findings)).unzip();
         let asked = self.succession.asked().map(|kind| match kind {
             Kind::Root => "root".to_owned(),
@@ -747,6 +723,7 @@ impl Generations {
             root_reload: self.root_reload,
             rules: Some(rules.as_raw_fd()),
             clients,
+            tickets: tickets.map(|keys| keys.hand_over(number(keys.as_fd()))),
             asked,
             listeners,
             files,

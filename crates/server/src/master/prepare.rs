@@ -18,6 +18,7 @@ use crate::{
     messages,
     root::{Folder, OpenedRoots, RootWatch},
     site::Builder,
+    ticket_keys,
     tls::TlsFront,
 };
 use regatta_arch::{
@@ -26,7 +27,7 @@ use regatta_arch::{
 use regatta_metrics::Arena;
 use regatta_origin::Site;
 use regatta_sys::{
-    Bell, OpenRules,
+    Bell, OpenRules, clock,
     process::{Exit, User, end, fork_worker, set_user},
     shm::{self, SharedWords},
     simulated_disk::{self, Model},
@@ -82,7 +83,7 @@ pub(super) fn prepare(
     let (wanted, builder, site) = sites(&mut config, &found);
     let (hosts, build) = (wanted.len(), Arc::clone(&builder));
     let build = move |host: usize, change: u64, text: &[u8]| build.build(host, change, text);
-    let front = front(&mut config, workers, generations)?;
+    let front = front(&mut config, workers, generations, &errors)?;
     // The keeper's is last, if there is one.
     let takers = workers + usize::from(keeper.is_some());
     let releases = found.releases;
@@ -128,9 +129,16 @@ pub(super) fn prepare(
 }
 
 /// Decisions about connections, and their encryption.
-fn front(config: &mut Config, workers: usize, generations: &Generations) -> Result<Front, Failure> {
+fn front(
+    config: &mut Config,
+    workers: usize,
+    generations: &mut Generations,
+    errors: &ErrorLog,
+) -> Result<Front, Failure> {
     let parts = config.tls.take();
-    let tls = TlsFront::new(config.settings(), parts)
+    let now = clock::now().tick;
+    let tickets = ticket_keys::prepare(&config.said, &mut generations.tickets, now, errors)?;
+    let tls = TlsFront::new(config.settings(), parts, tickets)
         .map_err(|error| Failure::Work(format!("cannot prepare TLS: {error}")))?;
     Front::new(config.settings(), workers, generations.clients.as_ref(), tls)
 }

@@ -22,6 +22,7 @@ pub struct Section {
 /// Sections in display order; those of architectures follow.
 pub const SECTIONS: &[Section] = &[
     Section { name: "server", doc: "What is served, on which addresses, and as which user." },
+    Section { name: "tls", doc: "HTTPS: certificates, and tickets that resume sessions." },
     Section {
         name: "limits",
         doc: "Limits on what a client may send and ask for, and on how long it may take.",
@@ -176,6 +177,27 @@ pub static OPTIONS: &[OptionSpec] = &[
         "",
         "A file that holds the process ID of the master; removed at exit.",
         "An existing file is replaced, but not a link, nor the file of a server that is running.",
+    ),
+    option(
+        "tls.ticket_rotate_s",
+        count(0, 7 * DAY_MS / 1_000),
+        "21600",
+        "The seconds after which another key seals new session tickets; 0 for no tickets.",
+        "A client that returns with a ticket resumes its session, which costs a fraction of a full \
+         handshake. All workers share the keys, which outlive reloads and upgrades. A key opens \
+         tickets until the second rotation after its first use, and a ticket is valid for 12 h at \
+         most (docs/decisions/tickets.md). Clients that must show a certificate receive no \
+         tickets.",
+    ),
+    option(
+        "tls.ticket_keys",
+        Kind::List,
+        "",
+        "Files with the keys of session tickets, for several machines with the same names.",
+        "At most 3. The first seals new tickets, all of them open tickets, and nothing rotates: \
+         replace the files on all machines, then reload. A file has 48 random bytes (`openssl rand \
+         -out FILE 48`), or 80 as for nginx's ssl_session_ticket_key. It may not be open to all \
+         users. Without this option the server draws its own keys.",
     ),
     option(
         "limits.head_bytes_max",
