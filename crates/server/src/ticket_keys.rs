@@ -309,8 +309,12 @@ impl KeyFileFault {
     fn advice(&self, file: &str) -> String {
         match self {
             Self::Exposed(_) => format!("`chmod 600 {file}`, and make another key"),
-            Self::Unreadable(_) => "the user that starts the server must be able to read it".into(),
-            Self::NotAFile | Self::Length(_) => format!("`openssl rand -out {file} 48`"),
+            Self::Unreadable(error) if error.kind() != io::ErrorKind::NotFound => {
+                "the user that starts the server must be able to read it".into()
+            }
+            Self::Unreadable(_) | Self::NotAFile | Self::Length(_) => {
+                format!("`openssl rand -out {file} 48`")
+            }
         }
     }
 }

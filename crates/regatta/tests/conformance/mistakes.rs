@@ -45,6 +45,7 @@ const ROWS: &[Row] = &[
     ("check --config loop.toml", &["loop"]),
     ("check --config status.toml", &["301", "302", "307", "308"]),
     ("check --config twice.toml", &["twice.toml:4:1", "twice.toml:9:8"]),
+    ("check --config tickets.toml", &["tickets.toml:4:15", "none.key", "openssl rand"]),
     ("explain /about ROOT", &["GET /about"]),
     ("explain GET about ROOT", &["/about"]),
     ("top --pid 1", &["not a regatta server"]),
@@ -82,6 +83,7 @@ const FILES: &[(&str, &str)] = &[
         "[server]\nroot = \"site\"\n\n[[redirects]]\nfrom = \"/a\"\nto = \"/b\"\n\n\
          [[redirects]]\nfrom = \"/a\"\nto = \"/c\"\n",
     ),
+    ("tickets.toml", "[server]\nroot = \"site\"\n[tls]\nticket_keys = [\"none.key\"]\n"),
     ("index.html.gz", "\u{1f}\u{8b}\n"),
     ("empty/.keep", ""),
 ];
