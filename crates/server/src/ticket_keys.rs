@@ -176,7 +176,7 @@ impl TicketKeys {
             Ok(()) => errors.note(
                 messages::TICKET_KEYS_ROTATED,
                 format_args!(
-                    "another key seals session tickets; the key before opens them for {} s",
+                    "another key seals session tickets, for {} s",
                     rotation.every_ms / 1_000
                 ),
             ),
@@ -283,7 +283,7 @@ fn read_files(said: &Said) -> Result<Vec<[u8; TICKET_KEY_BYTES]>, Vec<Problem>> 
 enum KeyFileFault {
     Unreadable(io::Error),
     NotAFile,
-    /// Its permissions.
+    /// Permissions of the file.
     Exposed(u32),
     /// Bytes, up to [`FILE_BYTES_MAX`].
     Length(usize),
