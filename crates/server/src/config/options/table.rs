@@ -22,7 +22,6 @@ pub struct Section {
 /// Sections in display order; those of architectures follow.
 pub const SECTIONS: &[Section] = &[
     Section { name: "server", doc: "What is served, on which addresses, and as which user." },
-    Section { name: "tls", doc: "HTTPS: certificates, and tickets that resume sessions." },
     Section {
         name: "limits",
         doc: "Limits on what a client may send and ask for, and on how long it may take.",
@@ -32,7 +31,7 @@ pub const SECTIONS: &[Section] = &[
         name: "cache",
         doc: "The cache of open files, their metadata and small bodies, one for each worker.",
     },
-    Section { name: "tls", doc: "Encrypted connections (docs/tls.md)." },
+    Section { name: "tls", doc: "HTTPS (docs/tls.md): certificates, and tickets that resume sessions." },
     Section { name: "log", doc: "The access log and the error log." },
     Section { name: "admin", doc: "What monitors and service managers ask." },
     Section { name: "lab", doc: "A simulated disk, for tests and measurements." },
@@ -177,27 +176,6 @@ pub static OPTIONS: &[OptionSpec] = &[
         "",
         "A file that holds the process ID of the master; removed at exit.",
         "An existing file is replaced, but not a link, nor the file of a server that is running.",
-    ),
-    option(
-        "tls.ticket_rotate_s",
-        count(0, 7 * DAY_MS / 1_000),
-        "21600",
-        "The seconds after which another key seals new session tickets; 0 for no tickets.",
-        "A client that returns with a ticket resumes its session, which costs a fraction of a full \
-         handshake. All workers share the keys, which outlive reloads and upgrades. A key opens \
-         tickets until the second rotation after its first use, and a ticket is valid for 12 h at \
-         most (docs/decisions/tickets.md). Clients that must show a certificate receive no \
-         tickets.",
-    ),
-    option(
-        "tls.ticket_keys",
-        Kind::List,
-        "",
-        "Files with the keys of session tickets, for several machines with the same names.",
-        "At most 3. The first seals new tickets, all of them open tickets, and nothing rotates: \
-         replace the files on all machines, then reload. A file has 48 random bytes (`openssl rand \
-         -out FILE 48`), or 80 as for nginx's ssl_session_ticket_key. It may not be open to all \
-         users. Without this option the server draws its own keys.",
     ),
     option(
         "limits.head_bytes_max",
@@ -647,6 +625,27 @@ pub static OPTIONS: &[OptionSpec] = &[
         "The most bytes that a connection keeps of an incomplete handshake message.",
         "0 is 16 KiB, and 64 KiB where clients show certificates (tls.client_listen), whose chains \
          may be long. A whole record, of up to 16 KiB, is always kept.",
+    ),
+    option(
+        "tls.ticket_rotate_s",
+        count(0, 7 * DAY_MS / 1_000),
+        "21600",
+        "The seconds after which another key seals new session tickets; 0 for no tickets.",
+        "A client that returns with a ticket resumes its session, which costs a fraction of a full \
+         handshake. All workers share the keys, which outlive reloads and upgrades. A key opens \
+         tickets until the second rotation after its first use, and a ticket is valid for 12 h at \
+         most (docs/decisions/tickets.md). Clients that must show a certificate receive no \
+         tickets.",
+    ),
+    option(
+        "tls.ticket_keys",
+        Kind::List,
+        "",
+        "Files with the keys of session tickets, for several machines with the same names.",
+        "At most 3. The first seals new tickets, all of them open tickets, and nothing rotates: \
+         replace the files on all machines, then reload. A file has 48 random bytes (`openssl rand \
+         -out FILE 48`), or 80 as for nginx's ssl_session_ticket_key. It may not be open to all \
+         users. Without this option the server draws its own keys.",
     ),
     option(
         "log.access",
