@@ -45,6 +45,8 @@ fn panels() -> Vec<(&'static str, &'static str, Vec<Line>)> {
     let share = format!("{} / {}", rate(hits), rate(lookups));
     let closed = Counter::ALL.iter().filter(|counter| counter.name().starts_with("closed_"));
     let closed = closed.map(|counter| (rate(*counter), counter.name()));
+    let faults = Counter::ALL.iter().filter(|counter| counter.name().starts_with("tls_faults_"));
+    let faults = faults.map(|counter| (rate(*counter), counter.name()));
     vec![
         (
             "Requests by status",
@@ -77,6 +79,23 @@ fn panels() -> Vec<(&'static str, &'static str, Vec<Line>)> {
         ),
         ("Lookups answered by the cache", "percentunit", vec![(share, "hits")]),
         ("Rounds of event loops", "s", quantiles(Histogram::LoopNs)),
+        (
+            "Handshakes of TLS",
+            "cps",
+            vec![
+                (rate(Counter::TlsHandshakesFull), "full"),
+                (rate(Counter::TlsHandshakesResumed), "resumed"),
+            ],
+        ),
+        ("Connections that TLS ended, by reason", "cps", faults.collect()),
+        (
+            "Bytes by path",
+            "Bps",
+            vec![
+                (rate(Counter::SealedBytes), "encrypted"),
+                (rate(Counter::SendfileBytes), "sendfile"),
+            ],
+        ),
         (
             "Workers",
             "short",

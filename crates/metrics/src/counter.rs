@@ -140,6 +140,32 @@ counters! {
     BytesSent "bytes_sent" "bytes" Sum
         "Bytes of heads and bodies given to the kernel, by any call.";
 
+    TlsHandshakesFull "tls_handshakes_full" "count" Sum
+        "Handshakes of TLS in which the client began a session.";
+    TlsHandshakesResumed "tls_handshakes_resumed" "count" Sum
+        "Handshakes of TLS in which the client resumed a session with a ticket.";
+    TlsHandshakeNs "tls_handshake_ns" "ns" Sum
+        "Time that the server computed for these handshakes; waits for clients are not in it.";
+    TlsFaultsNotTls "tls_faults_not_tls" "count" Sum
+        "Connections to an address with TLS that began with a request in the clear.";
+    TlsFaultsVersion "tls_faults_version" "count" Sum
+        "Handshakes of clients that offered no version of TLS that the server accepts.";
+    TlsFaultsNothingInCommon "tls_faults_nothing_in_common" "count" Sum
+        "Handshakes of clients that had no cipher suite, group, signature scheme or protocol in \
+         common with the server.";
+    TlsFaultsCertificate "tls_faults_certificate" "count" Sum
+        "Handshakes of clients whose certificate was missing or not valid.";
+    TlsFaultsRecord "tls_faults_record" "count" Sum
+        "Connections whose client sent a record that was malformed, altered, too long or not \
+         allowed there.";
+    TlsFaultsAlert "tls_faults_alert" "count" Sum
+        "Connections that the client broke off with an alert, for example because it does not \
+         trust the certificate.";
+    TlsFaultsOther "tls_faults_other" "count" Sum
+        "Connections that could not be encrypted for another reason.";
+    SealedBytes "sealed_bytes" "bytes" Sum
+        "Bytes of heads and bodies that the server encrypted; those of `sendfile_bytes` it did not.";
+
     WaitCalls "wait_calls" "count" Sum "Calls that wait for events.";
     WaitEvents "wait_events" "count" Sum "Events that these calls returned.";
     WaitZero "wait_zero" "count" Sum "Of these calls, those that returned no event.";

@@ -1,6 +1,7 @@
 //! Encryption: bytes to records and back, without I/O.
 use alloc::vec::Vec;
 use core::fmt::Debug;
+use regatta_metrics::Counter;
 
 /// The most plain bytes that a record holds (RFC 8446 §5.1).
 pub const RECORD_PLAIN_BYTES_MAX: usize = 16 << 10;
@@ -88,4 +89,19 @@ pub enum SealFault {
     Alert,
     /// Another reason.
     Other,
+}
+
+impl SealFault {
+    /// Counter of the connections that ended for this reason.
+    pub(crate) const fn counter(self) -> Counter {
+        match self {
+            Self::NotTls => Counter::TlsFaultsNotTls,
+            Self::Version => Counter::TlsFaultsVersion,
+            Self::NothingInCommon => Counter::TlsFaultsNothingInCommon,
+            Self::Certificate => Counter::TlsFaultsCertificate,
+            Self::Record => Counter::TlsFaultsRecord,
+            Self::Alert => Counter::TlsFaultsAlert,
+            Self::Other => Counter::TlsFaultsOther,
+        }
+    }
 }

@@ -312,7 +312,7 @@ fn screen_lines(sample: &Sample, earlier: Option<&Sample>, rows: usize) -> Vec<S
 
 #[test]
 fn a_screen_fits_80_columns_and_24_rows() {
-    for (workers, rows, shown) in [(1, 24, 1), (5, 24, 5), (64, 24, 5), (64, 40, 21)] {
+    for (workers, rows, shown) in [(1, 24, 1), (4, 24, 4), (64, 24, 4), (64, 40, 20)] {
         let server = busy(workers);
         let mut sample = server.sample();
         sample.uptime = Duration::from_secs(86_400 * 400);
@@ -445,6 +445,30 @@ fn helpers_are_shown_with_their_queue() {
     let line = page.lines().find(|line| line.starts_with("helpers")).unwrap();
     assert!(line.contains("busy 1.5  queued 4.5 "), "{line}");
     assert!(line.ends_with("unknown/s 0  false/s 3.0"), "{line}");
+}
+
+#[test]
+fn handshakes_have_a_line_when_there_are_any() {
+    let idle = Server::new(arena(1).view(), 1).sample();
+    assert!(!view::page(&idle, None).contains("handshakes"));
+    let server = busy(1);
+    let earlier = server.sample();
+    let mut now = server.sample();
+    now.at_ns = earlier.at_ns + 2_000_000_000;
+    for (counter, more) in [
+        (Counter::TlsHandshakesFull, 5),
+        (Counter::TlsHandshakesResumed, 15),
+        (Counter::TlsHandshakeNs, 2_000_000),
+        (Counter::TlsFaultsAlert, 4),
+        (Counter::TlsFaultsNotTls, 2),
+        (Counter::SealedBytes, 6_000_000),
+    ] {
+        now.totals.merge(&grown(counter, more));
+    }
+    let page = view::page(&now, Some(&earlier));
+    let line = page.lines().find(|line| line.starts_with("tls/s")).unwrap();
+    let shown = "tls/s     handshakes 10  resumed 75.0 %  each 100us  faults 3.0  MB 3.0";
+    assert_eq!(line, shown);
 }
 
 /// Totals of one counter.

@@ -18,6 +18,15 @@ const STALLS: [(&str, Counter); 6] = [
     ("log", Counter::StallLog),
     ("other", Counter::StallOther),
 ];
+const TLS_FAULTS: [Counter; 7] = [
+    Counter::TlsFaultsNotTls,
+    Counter::TlsFaultsVersion,
+    Counter::TlsFaultsNothingInCommon,
+    Counter::TlsFaultsCertificate,
+    Counter::TlsFaultsRecord,
+    Counter::TlsFaultsAlert,
+    Counter::TlsFaultsOther,
+];
 const CLOSES: [(&str, Counter); 13] = [
     ("peer", Counter::ClosedPeerClosed),
     ("aborted", Counter::ClosedPeerAborted),
@@ -74,7 +83,8 @@ fn lines(now: &Sample, earlier: Option<&Sample>, lines_max: usize) -> Lines {
     let stages = now.stages(earlier);
     lines.add(title(now, earlier.map(|_| seconds)));
     lines.add("");
-    let rows_max = lines_max.saturating_sub(FIXED_LINES).max(WORKER_ROWS_MIN);
+    let fixed = FIXED_LINES + usize::from(has_tls(now));
+    let rows_max = lines_max.saturating_sub(fixed).max(WORKER_ROWS_MIN);
     stage_rows(&mut lines, &stages[..stages.len().min(rows_max)], seconds);
     lines.add(format!(
         "{:>3}{:>8}{:>7}{:>7}{:>7}{:>7}{:>8}{:>7}{:>9}{:>9}{:>8}",
@@ -104,6 +114,9 @@ fn lines(now: &Sample, earlier: Option<&Sample>, lines_max: usize) -> Lines {
         hidden => format!("    and {hidden} more, which had fewer requests: --once shows all"),
     });
     summary(&mut lines, now, &since, seconds);
+    if has_tls(now) {
+        handshakes(&mut lines, &since, seconds);
+    }
     behind(&mut lines, now, &since, seconds);
     lines
 }
@@ -271,6 +284,28 @@ fn summary(lines: &mut Lines, now: &Sample, since: &Totals, seconds: f64) {
         rate(Counter::CacheFills),
         rate(Counter::CacheEvictions),
         rate(Counter::CacheRevalidations),
+    ));
+}
+
+/// True if any client has tried to connect with TLS.
+fn has_tls(now: &Sample) -> bool {
+    let kinds = [Counter::TlsHandshakesFull, Counter::TlsHandshakesResumed];
+    kinds.iter().chain(&TLS_FAULTS).any(|counter| now.totals.get(*counter) > 0)
+}
+
+/// Adds the handshakes of TLS, with their mean time, and the bytes that were encrypted.
+fn handshakes(lines: &mut Lines, since: &Totals, seconds: f64) {
+    let rate = |n| short(per_second(n, seconds));
+    let resumed = since.get(Counter::TlsHandshakesResumed);
+    let all = since.get(Counter::TlsHandshakesFull) + resumed;
+    let each = since.get(Counter::TlsHandshakeNs).checked_div(all);
+    lines.add(format!(
+        "tls/s     handshakes {}  resumed {} %  each {}  faults {}  MB {}",
+        rate(all),
+        ratio(resumed, all, 100.0),
+        each.map_or("-".to_owned(), span),
+        rate(TLS_FAULTS.iter().map(|counter| since.get(*counter)).sum()),
+        short(per_second(since.get(Counter::SealedBytes), seconds) / 1e6),
     ));
 }
 

@@ -1,7 +1,7 @@
 //! The seal below the core: requests, files and the end, with every operation in the test's hand.
 use super::peers::{Options, Pair, receive, send};
 use crate::TlsClass;
-use regatta_metrics::{Arena, Tally};
+use regatta_metrics::{Arena, Counter, Tally};
 use regatta_op::{
     CloseReason, Done, File, FileId, Modified, Now, Op, OpKind, OpenFault, Opened, Tick,
 };
@@ -35,12 +35,17 @@ impl Links<Blank> for Sealing {
 /// The server's end, and what it has done.
 struct Driver<'a> {
     cx: Cx<'a, Blank>,
+    arena: Arena<'a>,
     link: Link<Blank>,
     performed: Vec<OpKind>,
     end: Option<CloseReason>,
 }
 
 impl Driver<'_> {
+    fn count(&self, counter: Counter) -> u64 {
+        self.arena.view().slots().map(|slot| slot.get(counter)).sum()
+    }
+
     fn complete(&mut self, done: Done<'_, Blank>) {
         self.link.complete(done, NOW, &self.cx);
         self.link.check_invariants();
@@ -115,7 +120,7 @@ fn on(test: impl FnOnce(&mut ClientConnection, &mut Driver<'_>)) {
     let peer = Peer::from(SocketAddr::from(([127, 0, 0, 1], 4000)));
     let mut link = Link::new(peer, NOW, &cx);
     assert!(link.admit(peer, 7, NOW, &cx));
-    let mut driver = Driver { cx, link, performed: Vec::new(), end: None };
+    let mut driver = Driver { cx, arena, link, performed: Vec::new(), end: None };
     assert!(driver.drive().is_empty());
     test(&mut pair.client, &mut driver);
 }
@@ -140,12 +145,16 @@ fn the_core_answers_through_the_seal() {
         assert_eq!(client.tls13_tickets_received(), 0);
         assert!(get(client, driver, "none", "").starts_with(b"HTTP/1.1 404 "));
         assert_eq!(client.tls13_tickets_received(), 2);
+        assert_eq!(driver.count(Counter::TlsHandshakesFull), 1);
+        assert_eq!(driver.count(Counter::TlsHandshakesResumed), 0);
+        assert!(driver.count(Counter::TlsHandshakeNs) > 0);
         for len in [4_096, 200_000] {
             let response = get(client, driver, &len.to_string(), "");
             assert!(response.starts_with(b"HTTP/1.1 200 "));
             let body = &response[response.len() - len..];
             assert!(body.iter().all(|byte| *byte == b'x'));
         }
+        assert_eq!(driver.count(Counter::SealedBytes), driver.count(Counter::BytesSent));
         client.send_close_notify();
         let wire = send(client);
         driver.complete(Done::Recv(Ok(&wire)));
@@ -165,6 +174,24 @@ fn a_request_in_the_clear_has_an_answer_in_the_clear() {
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         assert!(head.contains(&format!("Content-Length: {}", body.len())));
         assert_eq!(driver.end, Some(CloseReason::BadRecord));
+        assert_eq!(driver.count(Counter::TlsFaultsNotTls), 1);
+        assert_eq!(driver.count(Counter::TlsHandshakesFull), 0);
+    });
+}
+
+#[test]
+fn a_record_that_cannot_be_opened_is_counted() {
+    on(|client, driver| {
+        let hello = send(client);
+        driver.complete(Done::Recv(Ok(&hello)));
+        driver.settle(client);
+        client.writer().write_all(b"GET / HTTP/1.1\r\n").unwrap();
+        let mut wire = send(client);
+        *wire.last_mut().unwrap() ^= 1;
+        driver.complete(Done::Recv(Ok(&wire)));
+        driver.drive();
+        assert_eq!(driver.count(Counter::TlsFaultsRecord), 1);
+        assert_eq!(driver.count(Counter::TlsHandshakesFull), 1);
     });
 }
 

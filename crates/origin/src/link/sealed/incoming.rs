@@ -1,7 +1,8 @@
 //! Bytes from the peer of a sealed connection: the handshake, and records for the protocol above.
 use super::{REPLY_BYTES_MAX, Sealed};
-use crate::{Cx, Link, Progress, Protocol, RECORD_BYTES_MAX, SealFault};
+use crate::{Cx, Handshake, Link, Progress, Protocol, RECORD_BYTES_MAX, SealFault};
 use core::mem;
+use regatta_metrics::Counter;
 use regatta_op::{CloseReason, Done, Fault, File, Now, Tick};
 
 /// Answer to a request in the clear.
@@ -78,7 +79,8 @@ impl<F: File> Sealed<F> {
                 return false;
             }
             match self.open_one() {
-                Err(_) => {
+                Err(fault) => {
+                    cx.tally.add(fault.counter(), 1);
                     self.inbox.clear();
                     self.inbox_at = 0;
                     self.ended = true;
@@ -115,6 +117,7 @@ impl<F: File> Sealed<F> {
                 }
                 Ok(false) => return false,
                 Err(fault) => {
+                    cx.tally.add(fault.counter(), 1);
                     if fault == SealFault::NotTls {
                         self.records.extend_from_slice(NOT_TLS);
                     }
@@ -130,6 +133,7 @@ impl<F: File> Sealed<F> {
                 true
             }
             Progress::Open => {
+                self.count_handshake(cx);
                 let mut upper = Link::agreed(self.peer, self.seal.agreed(), now, cx);
                 if self.limited {
                     upper.limit(now, cx);
@@ -144,6 +148,14 @@ impl<F: File> Sealed<F> {
                 true
             }
         }
+    }
+
+    /// Counts the handshake, which is over.
+    fn count_handshake(&self, cx: &Cx<'_, F>) {
+        let Some(Handshake { resumed, nanos, .. }) = self.seal.handshake() else { return };
+        let kind = if resumed { Counter::TlsHandshakesResumed } else { Counter::TlsHandshakesFull };
+        cx.tally.add(kind, 1);
+        cx.tally.add(Counter::TlsHandshakeNs, nanos);
     }
 
     /// Gives the upper protocol as many of the opened bytes as it takes at once; none is the end.

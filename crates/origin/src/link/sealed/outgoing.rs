@@ -59,7 +59,7 @@ impl<F: File> Sealed<F> {
             self.records.extend_from_slice(&tickets);
             cx.scratch.give_buffer(tickets);
         }
-        let mut piece = cx.scratch.take_buffer();
+        let (before, mut piece) = (self.sealed, cx.scratch.take_buffer());
         let mut left = SEAL_BYTES_MAX;
         let mut sealed = Ok(());
         for mut slice in slices {
@@ -83,6 +83,10 @@ impl<F: File> Sealed<F> {
             sealed = self.seal_one(&piece);
         }
         cx.scratch.give_buffer(piece);
+        cx.tally.add(Counter::SealedBytes, self.sealed - before);
+        if let Err(fault) = sealed {
+            cx.tally.add(fault.counter(), 1);
+        }
         sealed
     }
 
