@@ -65,7 +65,9 @@ pub use releases::{ReleaseSource, Sites};
 pub use request::{Destination, Request};
 pub use rules::{Redirect, RedirectFault, Rules};
 pub use scratch::Scratch;
-pub use seal::{Handshake, Progress, RECORD_BYTES_MAX, RECORD_PLAIN_BYTES_MAX, Seal, SealFault};
+pub use seal::{
+    Handshake, Progress, RECORD_BYTES_MAX, RECORD_PLAIN_BYTES_MAX, Seal, SealFacts, SealFault,
+};
 pub use sieve::{CacheTotals, EntryCost, Queue, RELIEF_ENTRIES, Rank, STALE_PERIODS_MAX, Use};
 pub use site::{
     CachingRules, CommonTypes, ContentRules, Deadlines, ErrorPage, Limits, MediaTypes,

@@ -1,5 +1,5 @@
 //! The facts of a finished exchange, for the access log.
-use crate::Refusal;
+use crate::{Refusal, SealFacts};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use core::ops::Range;
@@ -133,6 +133,8 @@ pub struct Record<'a> {
     pub duration_ms: u64,
     /// True if the connection was to stay open after it.
     pub keep_alive: bool,
+    /// Encryption of the connection, if it is encrypted.
+    pub seal: Option<SealFacts<'a>>,
 }
 
 /// An error of the system with a file that was to be served.
@@ -282,6 +284,8 @@ impl Note {
             user_agent: self.user_agent.as_ref().map(text),
             duration_ms: now.tick.since(self.started),
             keep_alive: facts.keep_alive,
+            // A sealed connection adds it.
+            seal: None,
         });
     }
 

@@ -45,6 +45,12 @@ pub trait Seal: Debug + Send {
     /// The application protocol that the peers agreed on (ALPN, RFC 7301); empty if none.
     fn agreed(&self) -> &[u8];
 
+    /// The name of the server that the client asked for (SNI, RFC 6066 §3), as it was sent.
+    fn server_name(&self) -> Option<&[u8]>;
+
+    /// The subject of the client's certificate (RFC 4514), if the client has shown one.
+    fn client_subject(&self) -> Option<&[u8]>;
+
     /// Appends a notice that we send no more to `wire`, the first time; not during the handshake.
     /// Of all answers, only alerts may follow it.
     fn close(&mut self, wire: &mut Vec<u8>);
@@ -68,8 +74,47 @@ pub struct Handshake {
     pub resumed: bool,
     /// The version of the protocol, as on the wire: 0x0304 is TLS 1.3.
     pub version: u16,
+    /// Registered name of the cipher suite; empty if it has none.
+    pub suite: &'static str,
     /// Processor time that it took, nanoseconds; 0 if the seal does not measure it.
     pub nanos: u64,
+}
+
+impl Handshake {
+    /// Name of the version, as in `TLSv1.3`; `None` if it is neither 1.2 nor 1.3.
+    #[must_use]
+    pub const fn version_name(&self) -> Option<&'static str> {
+        match self.version {
+            0x0303 => Some("TLSv1.2"),
+            0x0304 => Some("TLSv1.3"),
+            _ => None,
+        }
+    }
+}
+
+/// Facts about the seal of a connection, for the log.
+#[derive(Clone, Copy, Debug)]
+pub struct SealFacts<'a> {
+    /// The handshake.
+    pub handshake: Handshake,
+    /// [`Seal::agreed`].
+    pub agreed: &'a [u8],
+    /// [`Seal::server_name`].
+    pub server_name: Option<&'a [u8]>,
+    /// [`Seal::client_subject`].
+    pub client_subject: Option<&'a [u8]>,
+}
+
+impl<'a> SealFacts<'a> {
+    /// Facts of this seal, once its handshake is over.
+    pub(crate) fn of(seal: &'a dyn Seal) -> Option<Self> {
+        Some(Self {
+            handshake: seal.handshake()?,
+            agreed: seal.agreed(),
+            server_name: seal.server_name(),
+            client_subject: seal.client_subject(),
+        })
+    }
 }
 
 /// Reason why a record could not be opened or made.

@@ -50,6 +50,7 @@ fn record<'a>(unix: u64, target: &'a [u8]) -> Record<'a> {
         user_agent: Some(b"Mozilla/5.0 (X11; Linux x86_64) \"quoted\""),
         duration_ms: 3,
         keep_alive: true,
+        seal: None,
     }
 }
 

@@ -8,8 +8,10 @@
 mod certificates;
 mod class;
 mod fault;
+mod hello;
 mod provider;
 mod seal;
+mod subject;
 #[cfg(test)]
 mod tests;
 mod tickets;

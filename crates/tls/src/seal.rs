@@ -1,5 +1,5 @@
 //! The server's end of a TLS connection.
-use crate::fault::seal_fault;
+use crate::{fault::seal_fault, hello, subject::subject};
 use regatta_origin::{Handshake, Progress, RECORD_BYTES_MAX, Seal, SealFault};
 use rustls::{
     HandshakeKind, ProtocolVersion,
@@ -31,6 +31,9 @@ pub struct Tls {
     handshake_bytes_max: usize,
     /// Time that the handshake has taken, nanoseconds.
     nanos: u64,
+    /// Name that the client asks for, and the subject of its certificate, for the log.
+    server_name: Option<Box<[u8]>>,
+    client_subject: Option<Box<[u8]>>,
     /// Reason why the connection is unusable. rustls is not called again.
     fault: Option<SealFault>,
     /// A record has been opened.
@@ -66,6 +69,8 @@ impl Tls {
             pending: Vec::new(),
             handshake_bytes_max,
             nanos: 0,
+            server_name: None,
+            client_subject: None,
             fault: None,
             begun: false,
             is_ticket: false,
@@ -306,7 +311,9 @@ impl Seal for Tls {
             // Nothing that the peer sends now matters. An alert for it would be a second end.
             return if is_record { Ok(len) } else { Err(self.fail(SealFault::Record)) };
         }
-        self.begun = true;
+        if !mem::replace(&mut self.begun, true) {
+            self.server_name = wire.get(..len).and_then(hello::server_name).map(Box::from);
+        }
         let pending = self.pending.len();
         let fits = pending == 0 || pending + len <= self.handshake_bytes_max;
         if !is_record || !fits {
@@ -320,6 +327,10 @@ impl Seal for Tls {
             self.nanos = self.nanos.saturating_add(nanos);
             // In TLS 1.3, tickets alone answer the client's last message. In TLS 1.2, the server's
             // last message does.
+            if !self.conn.is_handshaking() {
+                let chain = self.conn.peer_certificates();
+                self.client_subject = chain.and_then(|chain| subject(chain.first()?));
+            }
             let is_tls13 = self.conn.protocol_version() == Some(ProtocolVersion::TLSv1_3);
             self.is_ticket = is_tls13 && !self.conn.is_handshaking() && reply.len() > before;
         }
@@ -360,11 +371,21 @@ impl Seal for Tls {
             _ => 0,
         };
         let resumed = self.conn.handshake_kind() == Some(HandshakeKind::Resumed);
-        Some(Handshake { resumed, version, nanos: self.nanos })
+        let suite = self.conn.negotiated_cipher_suite();
+        let suite = suite.and_then(|suite| suite.suite().as_str()).unwrap_or_default();
+        Some(Handshake { resumed, version, suite, nanos: self.nanos })
     }
 
     fn agreed(&self) -> &[u8] {
         self.conn.alpn_protocol().unwrap_or_default()
+    }
+
+    fn server_name(&self) -> Option<&[u8]> {
+        self.server_name.as_deref()
+    }
+
+    fn client_subject(&self) -> Option<&[u8]> {
+        self.client_subject.as_deref()
     }
 
     fn close(&mut self, wire: &mut Vec<u8>) {

@@ -25,7 +25,9 @@ fn requests_and_answers_pass() {
             pair.shake_hands().unwrap();
             let handshake = pair.server.handshake().unwrap();
             assert_eq!((handshake.version, handshake.resumed), (number, false));
-            assert!(handshake.nanos > 0);
+            assert!(handshake.nanos > 0 && handshake.suite.starts_with("TLS"), "{handshake:?}");
+            assert_eq!(pair.server.server_name(), Some(&b"localhost"[..]));
+            assert_eq!(pair.server.client_subject(), None);
             assert_eq!(pair.server.agreed(), b"http/1.1");
             for answer in [&b"HTTP/1.1 404 Not Found\r\n\r\n"[..], &[7; RECORD_PLAIN_BYTES_MAX]] {
                 assert_eq!(
@@ -132,6 +134,8 @@ fn chains_of_clients_arrive_in_pieces() {
         pair.shake_hands().unwrap();
         assert_eq!(pair.ask(b"text").unwrap(), b"text");
         assert_eq!(pair.server.pending_bytes(), 0);
+        let subject = pair.server.client_subject().unwrap();
+        assert_eq!(subject, b"CN=rcgen self signed cert");
     }
 }
 

@@ -3,7 +3,9 @@ mod incoming;
 mod outgoing;
 
 use super::Link;
-use crate::{Cx, Peer, Progress, Protocol, RECORD_PLAIN_BYTES_MAX, Seal};
+use crate::{
+    Cx, FileFault, Log, Peer, Progress, Protocol, RECORD_PLAIN_BYTES_MAX, Record, Seal, SealFacts,
+};
 use alloc::{boxed::Box, vec::Vec};
 use core::mem;
 use regatta_metrics::Counter;
@@ -106,6 +108,26 @@ enum Ending {
     Close(CloseReason),
     /// `Close` has been offered.
     Closed,
+}
+
+/// The log of a sealed connection: it adds the facts of the seal to each record.
+struct SealedLog<'a> {
+    log: &'a dyn Log,
+    seal: &'a dyn Seal,
+}
+
+impl Log for SealedLog<'_> {
+    fn wants(&self) -> bool {
+        self.log.wants()
+    }
+
+    fn record(&self, record: &Record<'_>) {
+        self.log.record(&Record { seal: SealFacts::of(self.seal), ..*record });
+    }
+
+    fn fault(&self, fault: &FileFault<'_>) {
+        self.log.fault(fault);
+    }
 }
 
 impl<F: File> Sealed<F> {
@@ -216,7 +238,7 @@ impl<F: File> Protocol<F> for Sealed<F> {
         if now.tick < self.deadline() {
             return;
         }
-        match (&mut self.upper, self.ending) {
+        match (&self.upper, self.ending) {
             (_, Some(Ending::Close(_) | Ending::Closed)) => self.break_off(),
             (None, _) => {
                 let idle = self.is_draining() && self.received == 0;
@@ -224,10 +246,11 @@ impl<F: File> Protocol<F> for Sealed<F> {
                 let reason = CloseReason::HandshakeDeadline;
                 self.fail(if idle { CloseReason::Drained } else { reason }, now, cx);
             }
-            (Some(upper), ending) => {
+            (Some(_), ending) => {
                 // The kernel may still hold the handshake, which is not the upper protocol's.
-                upper.expire(queued.min(self.sent.saturating_sub(self.greeted)), now, cx);
-                let abandoned = upper.abandoned();
+                let queued = queued.min(self.sent.saturating_sub(self.greeted));
+                self.with_upper(cx, |upper, cx| upper.expire(queued, now, cx));
+                let abandoned = self.upper.as_ref().and_then(Protocol::abandoned);
                 self.on_abandoned(abandoned, now, cx);
                 if ending == Some(Ending::Shut) && !self.lent.shut {
                     // The peer does not take our last records.
@@ -274,9 +297,10 @@ impl<F: File> Protocol<F> for Sealed<F> {
             return;
         }
         self.break_off();
-        match &mut self.upper {
-            Some(upper) => upper.cut(reason, now, cx),
-            None => self.fail(reason, now, cx),
+        if self.upper.is_some() {
+            self.with_upper(cx, |upper, cx| upper.cut(reason, now, cx));
+        } else {
+            self.fail(reason, now, cx);
         }
         self.go_on(now, cx);
     }
@@ -347,8 +371,14 @@ const fn ticket_of<F>(op: &Op<F>) -> Option<Ticket> {
 // Progress, and the end.
 impl<F: File> Sealed<F> {
     fn tell(&mut self, done: Done<'_, F>, now: Now, cx: &Cx<'_, F>) {
+        self.with_upper(cx, |upper, cx| upper.complete(done, now, cx));
+    }
+
+    /// Calls the upper protocol, if there is one, where it may log an exchange.
+    fn with_upper(&mut self, cx: &Cx<'_, F>, call: impl FnOnce(&mut Link<F>, &Cx<'_, F>)) {
         if let Some(upper) = &mut self.upper {
-            upper.complete(done, now, cx);
+            let log = SealedLog { log: cx.log, seal: &*self.seal };
+            call(upper, &Cx { log: &log, ..*cx });
         }
     }
 
@@ -477,9 +507,8 @@ impl<F: File> Sealed<F> {
                 if cut {
                     // Records have been lost: later ones could not be opened.
                     self.break_off();
-                    if let Some(upper) = &mut self.upper {
-                        upper.cut(CloseReason::SendDeadline, now, cx);
-                    }
+                    let reason = CloseReason::SendDeadline;
+                    self.with_upper(cx, |upper, cx| upper.cut(reason, now, cx));
                 }
             }
         }

@@ -237,11 +237,19 @@ impl Seal for Toy {
 
     fn handshake(&self) -> Option<Handshake> {
         let is_over = self.progress() != Progress::Handshaking;
-        is_over.then_some(Handshake { resumed: false, version: 0, nanos: 0 })
+        is_over.then_some(Handshake { resumed: false, version: 0, suite: "", nanos: 0 })
     }
 
     fn agreed(&self) -> &[u8] {
         b""
+    }
+
+    fn server_name(&self) -> Option<&[u8]> {
+        None
+    }
+
+    fn client_subject(&self) -> Option<&[u8]> {
+        None
     }
 
     fn close(&mut self, wire: &mut Vec<u8>) {

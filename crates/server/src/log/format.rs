@@ -1,6 +1,6 @@
 //! Lines from records: the three formats, and their common escaping.
 use regatta_http::{date, h1::write_decimal};
-use regatta_origin::{Peer, Record};
+use regatta_origin::{Peer, Record, SealFacts};
 use regatta_sys::socket::UNIX;
 use std::{io::Write, net::IpAddr};
 
@@ -52,6 +52,7 @@ pub(super) struct LineLimits {
     target: Limit,
     host: Limit,
     field: Limit,
+    subject: Limit,
 }
 
 impl LineLimits {
@@ -61,23 +62,32 @@ impl LineLimits {
         TARGET_BYTES_MAX * ESCAPED_BYTES_MAX + DOTS.len(),
         HOST_BYTES_MAX * ESCAPED_BYTES_MAX + DOTS.len(),
         FIELD_BYTES_MAX * ESCAPED_BYTES_MAX + DOTS.len(),
+        SUBJECT_BYTES_MAX * ESCAPED_BYTES_MAX + DOTS.len(),
     );
     /// Limits of a pipe, which takes no longer line as a whole ([`PIPE_WRITE_BYTES_MAX`]).
-    pub(super) const PIPE: Self = Self::with_room(160, 2048, 96, 640);
+    pub(super) const PIPE: Self = Self::with_room(160, 2048, 96, 448, 160);
 
-    const fn with_room(method: usize, target: usize, host: usize, field: usize) -> Self {
+    const fn with_room(
+        method: usize,
+        target: usize,
+        host: usize,
+        field: usize,
+        subject: usize,
+    ) -> Self {
         Self {
             method: Limit { text: METHOD_BYTES_MAX, room: method },
             target: Limit { text: TARGET_BYTES_MAX, room: target },
             host: Limit { text: HOST_BYTES_MAX, room: host },
             field: Limit { text: FIELD_BYTES_MAX, room: field },
+            subject: Limit { text: SUBJECT_BYTES_MAX, room: subject },
         }
     }
 
     /// Maximal length of a line, bytes.
     pub(super) const fn line_bytes_max(&self) -> usize {
-        let peer = self.method.room + self.target.room + self.host.room + 2 * self.field.room;
-        FIXED_BYTES_MAX + peer
+        let request = self.method.room + self.target.room + self.host.room + 2 * self.field.room;
+        let seal = self.host.room + self.subject.room;
+        FIXED_BYTES_MAX + request + seal
     }
 }
 
@@ -87,12 +97,13 @@ const METHOD_BYTES_MAX: usize = 32;
 const TARGET_BYTES_MAX: usize = 8192;
 const HOST_BYTES_MAX: usize = 260;
 const FIELD_BYTES_MAX: usize = 2048;
+const SUBJECT_BYTES_MAX: usize = 256;
 /// Mark of a text that was cut.
 const DOTS: &[u8] = b"...";
 /// Maximal bytes for one byte from the peer: a backslash (two in JSON), `x` and two digits.
 const ESCAPED_BYTES_MAX: usize = 5;
 /// Generous limit of all bytes in a line that do not come from the peer.
-const FIXED_BYTES_MAX: usize = 512;
+const FIXED_BYTES_MAX: usize = 640;
 
 /// Bytes that need no escape in any format: printable ASCII but quote and backslash.
 const PLAIN: [bool; 256] = {
@@ -218,7 +229,29 @@ impl Formatter {
         out.extend_from_slice(if record.keep_alive { b"true" } else { b"false" });
         member_text(out, "referer", record.referer, limits.field);
         member_text(out, "user_agent", record.user_agent, limits.field);
+        self.json_seal(out, record.seal.as_ref());
         out.push(b'}');
+    }
+
+    /// Appends the members of an encrypted connection; without one, they are null.
+    fn json_seal(&self, out: &mut Vec<u8>, seal: Option<&SealFacts<'_>>) {
+        let scheme = if seal.is_some() { "https" } else { "http" };
+        member_text(out, "scheme", Some(scheme.as_bytes()), Limit::NONE);
+        let version = seal.and_then(|seal| seal.handshake.version_name()).map(str::as_bytes);
+        member_text(out, "tls", version, Limit::NONE);
+        let suite = seal.map(|seal| seal.handshake.suite.as_bytes());
+        member_text(out, "suite", suite, Limit::NONE);
+        let agreed = seal.map(|seal| seal.agreed).filter(|agreed| !agreed.is_empty());
+        member_text(out, "alpn", agreed, Limit::NONE);
+        out.extend_from_slice(match seal.map(|seal| seal.handshake.resumed) {
+            None => b",\"resumed\":null",
+            Some(true) => b",\"resumed\":true",
+            Some(false) => b",\"resumed\":false",
+        });
+        let name = seal.and_then(|seal| seal.server_name);
+        member_text(out, "sni", name, self.limits.host);
+        let subject = seal.and_then(|seal| seal.client_subject);
+        member_text(out, "client_subject", subject, self.limits.subject);
     }
 }
 

@@ -5,7 +5,9 @@ use regatta_arch::WorkerLog;
 use regatta_http::h1::HeadFault;
 use regatta_metrics::{Arena, Counter, SlotView, Tally};
 use regatta_op::{Now, Tick};
-use regatta_origin::{FileFault, FileOperation, Log, Peer, Record, Refusal, ReplyOutcome};
+use regatta_origin::{
+    FileFault, FileOperation, Handshake, Log, Peer, Record, Refusal, ReplyOutcome, SealFacts,
+};
 use regatta_testkit::counters::arena;
 use std::{
     fs::{self, File},
@@ -38,6 +40,7 @@ fn record() -> Record<'static> {
         user_agent: Some(b"curl/8"),
         duration_ms: 3,
         keep_alive: true,
+        seal: None,
     }
 }
 
@@ -86,8 +89,39 @@ fn lines_in_each_form() {
          \"version\":\"HTTP/1.1\",\"status\":200,\"body_bytes\":1000,\
          \"sent_bytes\":1200,\"body_sent_bytes\":1000,\
          \"outcome\":\"complete\",\"refused\":null,\"duration_ms\":3,\"keep_alive\":true,\
-         \"referer\":\"http://x/\",\"user_agent\":\"curl/8\"}\n"
+         \"referer\":\"http://x/\",\"user_agent\":\"curl/8\",\
+         \"scheme\":\"http\",\"tls\":null,\"suite\":null,\"alpn\":null,\"resumed\":null,\
+         \"sni\":null,\"client_subject\":null}\n"
     );
+}
+
+/// Facts of an encrypted connection with these texts of the client.
+fn sealed<'a>(name: &'a [u8], subject: &'a [u8]) -> SealFacts<'a> {
+    let suite = "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256";
+    SealFacts {
+        handshake: Handshake { resumed: false, version: 0x0304, suite, nanos: 150_000 },
+        agreed: b"http/1.1",
+        server_name: Some(name),
+        client_subject: Some(subject),
+    }
+}
+
+#[test]
+fn encrypted_connections_have_their_facts_in_json() {
+    let record = Record { seal: Some(sealed(b"h.example", b"CN=a\\,b")), ..record() };
+    assert!(!line(Format::Combined, &record).contains("TLS"));
+    let json: serde_json::Value = serde_json::from_str(&line(Format::Json, &record)).unwrap();
+    for (member, value) in [
+        ("scheme", "https".into()),
+        ("tls", "TLSv1.3".into()),
+        ("suite", "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256".into()),
+        ("alpn", "http/1.1".into()),
+        ("resumed", false.into()),
+        ("sni", "h.example".into()),
+        ("client_subject", "CN=a\\x5C,b".into()),
+    ] {
+        assert_eq!(json[member], value, "{member}: {json}");
+    }
 }
 
 #[test]
@@ -225,6 +259,7 @@ fn nothing_a_peer_sends_gets_out_of_its_field() {
             host: Some(&text),
             referer: Some(&text),
             user_agent: Some(&text),
+            seal: Some(sealed(&text, &text)),
             ..record()
         };
         let combined = line(Format::Combined, &record);
@@ -241,9 +276,9 @@ fn nothing_a_peer_sends_gets_out_of_its_field() {
         assert_eq!(json.matches('\n').count(), 1);
         assert!(json.trim_end_matches('\n').bytes().all(|byte| (0x20..0x7f).contains(&byte)));
         let json: serde_json::Value = serde_json::from_str(&json).unwrap();
-        assert_eq!(json.as_object().unwrap().len(), 17);
+        assert_eq!(json.as_object().unwrap().len(), 24);
         assert_eq!(json["status"], 200);
-        for member in ["target", "host", "referer", "user_agent"] {
+        for member in ["target", "host", "referer", "user_agent", "sni", "client_subject"] {
             assert_eq!(unescape(json[member].as_str().unwrap()), text, "{member}");
         }
     }
@@ -258,6 +293,7 @@ fn long_texts_are_cut_and_no_line_is_too_long() {
         host: Some(&text),
         referer: Some(&text),
         user_agent: Some(&text),
+        seal: Some(sealed(&text, &text)),
         ..record()
     };
     for format in [Format::Common, Format::Combined, Format::Json] {

@@ -6,10 +6,10 @@ use regatta_op::{
     CloseReason, Done, File, FileId, Modified, Now, Op, OpKind, OpenFault, Opened, Tick,
 };
 use regatta_origin::{
-    Cx, Link, Links, ListenerClass, LocalCache, NoLog, Peer, Protocol, Scratch, Seal, Site,
+    Cx, Link, Links, ListenerClass, LocalCache, Log, Peer, Protocol, Record, Scratch, Seal, Site,
 };
 use rustls::ClientConnection;
-use std::{io::Write, net::SocketAddr, sync::atomic::AtomicU64};
+use std::{cell::RefCell, io::Write, net::SocketAddr, sync::atomic::AtomicU64};
 
 const NOW: Now = Now { tick: Tick(1_000), unix: 1_700_000_000 };
 
@@ -32,10 +32,30 @@ impl Links<Blank> for Sealing {
     }
 }
 
+/// Status and facts of the seal in each record of the log.
+#[derive(Default)]
+struct Facts(RefCell<Vec<String>>);
+
+impl Log for Facts {
+    fn wants(&self) -> bool {
+        true
+    }
+
+    fn record(&self, record: &Record<'_>) {
+        let seal = record.seal.unwrap();
+        let version = seal.handshake.version_name().unwrap();
+        let [name, agreed] =
+            [seal.server_name.unwrap(), seal.agreed].map(|text| str::from_utf8(text).unwrap());
+        let facts = format!("{} {version} {name} {agreed}", record.status);
+        self.0.borrow_mut().push(facts);
+    }
+}
+
 /// The server's end, and what it has done.
 struct Driver<'a> {
     cx: Cx<'a, Blank>,
     arena: Arena<'a>,
+    log: &'a Facts,
     link: Link<Blank>,
     performed: Vec<OpKind>,
     end: Option<CloseReason>,
@@ -114,13 +134,12 @@ fn on(test: impl FnOnce(&mut ClientConnection, &mut Driver<'_>)) {
     let words: Vec<_> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
     let arena = Arena::create(&words, 1);
     let (cache, scratch) = (LocalCache::new(&site.caching, 0), Scratch::new(0));
-    let tally = Tally::Owned(arena.slot(0));
-    let cx =
-        Cx { site: &site, cache: &cache, tally, log: &NoLog, scratch: &scratch, links: &links };
+    let (tally, log) = (Tally::Owned(arena.slot(0)), Facts::default());
+    let cx = Cx { site: &site, cache: &cache, tally, log: &log, scratch: &scratch, links: &links };
     let peer = Peer::from(SocketAddr::from(([127, 0, 0, 1], 4000)));
     let mut link = Link::new(peer, NOW, &cx);
     assert!(link.admit(peer, 7, NOW, &cx));
-    let mut driver = Driver { cx, arena, link, performed: Vec::new(), end: None };
+    let mut driver = Driver { cx, arena, log: &log, link, performed: Vec::new(), end: None };
     assert!(driver.drive().is_empty());
     test(&mut pair.client, &mut driver);
 }
@@ -155,6 +174,9 @@ fn the_core_answers_through_the_seal() {
             assert!(body.iter().all(|byte| *byte == b'x'));
         }
         assert_eq!(driver.count(Counter::SealedBytes), driver.count(Counter::BytesSent));
+        let logged = driver.log.0.take();
+        let expected = ["404", "200", "200"].map(|it| format!("{it} TLSv1.3 localhost http/1.1"));
+        assert_eq!(logged, expected);
         client.send_close_notify();
         let wire = send(client);
         driver.complete(Done::Recv(Ok(&wire)));

@@ -175,11 +175,13 @@ impl<F: File> Sealed<F> {
     fn on_send_fault(&mut self, fault: Fault, now: Now, cx: &Cx<'_, F>) {
         self.sealed = 0;
         self.drop_records();
-        match (&mut self.upper, self.source.take(), self.ending) {
+        match (&self.upper, self.source.take(), self.ending) {
             (_, _, Some(_)) => {}
             (None, ..) => self.fail(fault.into(), now, cx),
             (Some(_), Some(source), _) => self.tell(Done::Send(source, Err(fault)), now, cx),
-            (Some(upper), None, _) => upper.cut(fault.into(), now, cx),
+            (Some(_), None, _) => {
+                self.with_upper(cx, |upper, cx| upper.cut(fault.into(), now, cx));
+            }
         }
     }
 }
