@@ -2,7 +2,7 @@
 use alloc::{boxed::Box, string::String, vec::Vec};
 use regatta_http::{
     field::is_token,
-    h1::{write_decimal_field, write_field},
+    h1::{remove_fields, write_decimal_field, write_field},
 };
 
 /// The most origins of a rule.
@@ -158,14 +158,7 @@ pub(crate) fn grants(name: &[u8]) -> bool {
 
 /// Removes the field lines that [`grants`] finds.
 pub(crate) fn remove_grants(head: &mut Vec<u8>) {
-    let mut at = 0;
-    while let Some(len) = head[at..].iter().position(|&byte| byte == b'\n') {
-        if grants(&head[at..]) {
-            head.drain(at..=at + len);
-        } else {
-            at += len + 1;
-        }
-    }
+    remove_fields(head, grants);
 }
 
 #[cfg(test)]

@@ -47,6 +47,8 @@ pub(crate) struct Course {
     pub(crate) content: Announced,
     /// True for `HEAD`: the same fields and no body.
     pub(crate) head_only: bool,
+    /// True where the response may not have `Strict-Transport-Security`: it is in the clear.
+    pub(crate) bare: bool,
     /// Result of a rule for scripts of other sites.
     pub(crate) cors: Option<Grant>,
     /// The number of the host that it is for.
@@ -70,7 +72,7 @@ impl Default for Course {
     fn default() -> Self {
         let (after, persistence) = (After::KeepAlive, Persistence::Implied);
         let (content, head_only) = (Announced::None, false);
-        Self { after, persistence, content, head_only, cors: None, host: 0 }
+        Self { after, persistence, content, head_only, bare: false, cors: None, host: 0 }
     }
 }
 
@@ -107,7 +109,8 @@ impl Course {
             (After::Linger | After::Close, _) => Persistence::Close,
         };
         let head_only = head.method == Method::Head;
-        Self { after, persistence, content, head_only, cors: None, host: site.host }
+        let (bare, cors, host) = (false, None, site.host);
+        Self { after, persistence, content, head_only, bare, cors, host }
     }
 
     /// The same, with the result of rules for scripts of other sites; may decode the path into

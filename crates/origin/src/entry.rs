@@ -57,7 +57,8 @@ pub(crate) struct Facts {
     pub(crate) varies: bool,
     /// True if `X-Content-Type-Options: nosniff` is sent.
     pub(crate) nosniff: bool,
-    /// Field lines of the owner's rules; those that a 304 has as well come first.
+    /// Field lines of the owner's rules, and `Strict-Transport-Security`; those that a 304 has as
+    /// well come first.
     pub(crate) fields: Box<[u8]>,
     /// Number of these bytes that a 304 has as well.
     pub(crate) revalidated: usize,
@@ -67,8 +68,11 @@ impl Facts {
     /// The facts of the file of this name: those from the name, amended by the owner's rules.
     pub(crate) fn new(name: &[u8], varies: bool, site: &Site) -> Self {
         let private = site.rules.auth(name).is_some();
-        let Amendment { content_type, cache_control, sniffing, fields, revalidated } =
+        let Amendment { content_type, cache_control, sniffing, mut fields, revalidated } =
             site.rules.amend(content::names(name, site), private);
+        if let Some(rules) = site.transport {
+            rules.write_hsts(&mut fields);
+        }
         let caching = cache_control.unwrap_or_else(|| content::cache_control(name, site));
         Self {
             content_type: match content_type {

@@ -1,13 +1,14 @@
 //! The decisions behind one response, in words: for `regatta explain`.
 use crate::{
-    CachingRules, ClearHttp1, Cx, Exchange, FileReply, LocalCache, NoLog, Refusal, Reply, Request,
-    Scratch, Site, Step, Supply, content,
+    CachingRules, ClearHttp1, Cx, Exchange, FileReply, ListenerClass, LocalCache, NoLog, Refusal,
+    Reply, Request, Scratch, Site, Step, Supply, content,
     cors::Grant,
     course::{After, Announced, Course, Persistence, head_limits},
     h1::reply::Terms,
     location::Room,
     plan::Shape,
     resolve::{self, Search},
+    transport::redirect,
 };
 use alloc::{
     format,
@@ -17,7 +18,7 @@ use alloc::{
 use core::{fmt, sync::atomic::AtomicU64};
 use regatta_http::{
     Status,
-    h1::parse_request,
+    h1::{RequestHead, parse_request},
     target::{PathFault, Target, decode_path},
 };
 use regatta_metrics::{Arena, Tally};
@@ -47,10 +48,12 @@ impl fmt::Display for Decision {
     }
 }
 
-/// Explains the answer to `request`, a whole request head, by the code that would give it. `open`
-/// performs [`regatta_op::Op::Open`]; nothing is read, cached, counted or logged.
+/// Explains the answer to `request`, a whole request head that arrives at a listener of this class,
+/// by the code that would give it. `open` performs [`regatta_op::Op::Open`]; nothing is read, cached,
+/// counted or logged.
 pub fn explain<F: File>(
     request: &[u8],
+    class: ListenerClass,
     open: &mut dyn FnMut(&OpenReq) -> Result<Opened<F>, OpenFault>,
     site: &Site,
     now: Now,
@@ -58,7 +61,8 @@ pub fn explain<F: File>(
     let scratch = Scratch::new(site.boundary_key);
     let (decisions, asked, served) = (Vec::new(), Vec::new(), Vec::new());
     let scratch = &scratch;
-    let mut explainer = Explainer { decisions, asked, served, open, site, scratch, now };
+    let bare = site.transport.is_some() && class == ListenerClass::CLEAR;
+    let mut explainer = Explainer { decisions, asked, served, open, bare, site, scratch, now };
     let head = explainer.request(request);
     Explanation { decisions: explainer.decisions, head }
 }
@@ -69,6 +73,8 @@ struct Explainer<'a, F> {
     asked: Vec<u8>,
     served: Vec<u8>,
     open: &'a mut dyn FnMut(&OpenReq) -> Result<Opened<F>, OpenFault>,
+    /// The response is in the clear where others are not.
+    bare: bool,
     site: &'a Site,
     scratch: &'a Scratch<F>,
     now: Now,
@@ -98,6 +104,9 @@ impl<F: File> Explainer<'_, F> {
             After::Close => "ends, as the request asks",
         };
         self.say("connection", ending);
+        if let Some(reply) = self.transport(&head) {
+            return self.head(reply, course.persistence, course.cors);
+        }
         if let Announced::Some(_) = course.content {
             self.say("content", "read and discarded before the response");
         }
@@ -119,6 +128,31 @@ impl<F: File> Explainer<'_, F> {
         let reply = self.exchange(&request);
         self.reply(&reply);
         self.head(reply, course.persistence, course.cors)
+    }
+
+    /// Decides by the encryption of the connection: whether the request is redirected, and whether
+    /// the response has the order to use TLS alone.
+    fn transport(&mut self, head: &RequestHead<'_>) -> Option<Reply<F>> {
+        let rules = self.site.transport?;
+        if !self.bare {
+            if rules.hsts_s > 0 {
+                self.say("hsts", format!("TLS alone for {} s (tls.hsts_s)", rules.hsts_s));
+            }
+            return None;
+        }
+        let reply = redirect(rules, head, &mut Vec::new());
+        match &reply {
+            Some(Reply::Redirect(status, to)) => {
+                self.say("redirect", "to TLS (tls.redirect)");
+                self.say("answer", format!("{} {}: {}", status.0, status.reason(), shown(to)));
+            }
+            Some(reply) => self.reply(reply),
+            None if rules.redirect.is_some() => {
+                self.say("redirect", "none for this request (tls.redirect)");
+            }
+            None => {}
+        }
+        reply
     }
 
     /// Continues with the site of the named host.
@@ -315,8 +349,8 @@ impl<F: File> Explainer<'_, F> {
 
     /// The head of a response, as HTTP/1 has it.
     fn head(&self, reply: Reply<F>, persistence: Persistence, cors: Option<Grant>) -> Vec<u8> {
-        let (site, scratch, now) = (self.site, self.scratch, self.now);
-        let terms = Terms { site, scratch, now, persistence, head_only: true, cors };
+        let (site, scratch, now, bare) = (self.site, self.scratch, self.now, self.bare);
+        let terms = Terms { site, scratch, now, persistence, head_only: true, bare, cors };
         terms.response(reply).outbox.into_buffer()
     }
 }

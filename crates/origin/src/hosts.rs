@@ -44,11 +44,16 @@ impl Hosts {
 
 /// An authority without its port, and without the dot of the root of all names.
 fn name(authority: &[u8]) -> &[u8] {
+    let name = without_port(authority);
+    name.strip_suffix(b".").unwrap_or(name)
+}
+
+/// An authority without its port.
+pub(crate) fn without_port(authority: &[u8]) -> &[u8] {
     // The last colon of an address in brackets starts no port.
     let end = authority.iter().rposition(|byte| matches!(byte, b':' | b']'));
     let end = end.filter(|at| authority[*at] == b':').unwrap_or(authority.len());
-    let name = &authority[..end];
-    name.strip_suffix(b".").unwrap_or(name)
+    &authority[..end]
 }
 
 impl fmt::Debug for Hosts {

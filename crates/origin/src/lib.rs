@@ -40,6 +40,7 @@ pub mod sieve;
 mod site;
 mod sweep;
 mod table_cache;
+mod transport;
 mod validator;
 
 pub use auth::{AuthFault, AuthRule};
@@ -71,7 +72,7 @@ pub use seal::{
 pub use sieve::{CacheTotals, EntryCost, Queue, RELIEF_ENTRIES, Rank, STALE_PERIODS_MAX, Use};
 pub use site::{
     CachingRules, CommonTypes, ContentRules, Deadlines, ErrorPage, Limits, MediaTypes,
-    READ_BYTES_MAX, RULES_FILES, Shared, Site,
+    READ_BYTES_MAX, RULES_FILES, Shared, Site, TransportRules,
 };
 pub use sweep::{SWEEP_PAUSE_MS, Sweep};
 pub use table_cache::{LocalCache, Lock, Locks, OneThread, TableCache};

@@ -2,6 +2,7 @@
 use alloc::{boxed::Box, vec::Vec};
 use percent_encoding::percent_decode_str;
 use regatta_http::{
+    h1::write_decimal,
     pattern::{Captures, NAMES_MAX, Pattern},
     target::{Path, PathFault, decode_path, is_host},
 };
@@ -11,6 +12,8 @@ const TEMPLATE_BYTES_MAX: usize = 8 << 10;
 /// The most times that a target may have a name: filled-in text has at most this many times the
 /// length of the path, before it is encoded.
 const FILLED_MAX: usize = 4;
+/// The port of an `https` URL that names none.
+const HTTPS_PORT: u16 = 443;
 
 /// Target of a rule, with places for the parts of the path that its pattern found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -273,6 +276,23 @@ pub(crate) fn with_slash(path: &Path<'_>) -> Vec<u8> {
         location.push(b'?');
         write_encoded(&mut location, query);
     }
+    location
+}
+
+/// The same target at an address with TLS: a host, which has been checked, and a port.
+pub(crate) fn with_tls(host: &[u8], port: u16, target: &[u8]) -> Vec<u8> {
+    let mut location = Vec::with_capacity(host.len() + target.len() + 16);
+    location.extend_from_slice(b"https://");
+    location.extend_from_slice(host);
+    if port != HTTPS_PORT {
+        location.push(b':');
+        write_decimal(&mut location, u64::from(port));
+    }
+    if target.first() != Some(&b'/') {
+        // A URL without a path.
+        location.push(b'/');
+    }
+    write_encoded(&mut location, target);
     location
 }
 

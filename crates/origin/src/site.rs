@@ -5,7 +5,11 @@ use core::{
     fmt,
     ops::{Deref, DerefMut},
 };
-use regatta_http::{Status, target::Path};
+use regatta_http::{
+    Status,
+    h1::{write_decimal, write_field},
+    target::Path,
+};
 use regatta_op::{Coding, OpenReq};
 
 /// Configuration of a site: files, rules and limits.
@@ -21,6 +25,8 @@ pub struct Site {
     pub content: ContentRules,
     /// The owner's rules for paths.
     pub rules: Shared<Rules>,
+    /// Treatment of connections in the clear, where others are encrypted; `None`: all are alike.
+    pub transport: Option<TransportRules>,
     /// The owner's pages for errors, of each status one at most.
     pub errors: Box<[ErrorPage]>,
     /// The status that answers all requests: no file of this site can be served.
@@ -56,6 +62,7 @@ impl Default for Site {
             deadlines: Deadlines::default(),
             content: ContentRules::default(),
             rules: Shared::default(),
+            transport: None,
             errors: Box::default(),
             closed: None,
             release: 0,
@@ -153,6 +160,34 @@ impl<T: Clone> DerefMut for Shared<T> {
     fn deref_mut(&mut self) -> &mut T {
         Arc::make_mut(&mut self.0)
     }
+}
+
+/// Treatment of connections in the clear, where others are encrypted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TransportRules {
+    /// Port with TLS to which requests in the clear are redirected, except those of certificate
+    /// authorities; `None`: they are answered.
+    pub redirect: Option<u16>,
+    /// Time for which clients shall use TLS alone (RFC 6797), seconds; 0: responses do not say so.
+    /// Those in the clear never do.
+    pub hsts_s: u32,
+}
+
+impl TransportRules {
+    /// Appends `Strict-Transport-Security` to field lines, unless a rule of the owner has set it.
+    pub(crate) fn write_hsts(&self, out: &mut Vec<u8>) {
+        if self.hsts_s > 0 && !out.split(|byte| *byte == b'\n').any(is_hsts) {
+            let mut value = b"max-age=".to_vec();
+            write_decimal(&mut value, u64::from(self.hsts_s));
+            write_field(out, "Strict-Transport-Security", &value);
+        }
+    }
+}
+
+/// True for the start of a field line with `Strict-Transport-Security`.
+pub(crate) fn is_hsts(line: &[u8]) -> bool {
+    const START: &[u8] = b"strict-transport-security:";
+    line.get(..START.len()).is_some_and(|start| start.eq_ignore_ascii_case(START))
 }
 
 /// A page of the owner's for an error. It is in memory: the disk may be the cause.

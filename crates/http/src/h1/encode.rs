@@ -82,6 +82,19 @@ pub fn end_head(out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
+/// Removes the field lines for which `is_meant` is true. It sees all bytes from the start of the
+/// line on.
+pub fn remove_fields(head: &mut Vec<u8>, is_meant: impl Fn(&[u8]) -> bool) {
+    let mut at = 0;
+    while let Some(len) = head[at..].iter().position(|&byte| byte == b'\n') {
+        if is_meant(&head[at..]) {
+            head.drain(at..=at + len);
+        } else {
+            at += len + 1;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,6 +117,9 @@ mod tests {
         check(|out| write_date_field(out, "Date", 1), date);
         check(|out| write_decimal(out, u64::MAX), "+18446744073709551615");
         check(end_head, r"+\r\n");
+        let mut head = b"HTTP/1.1 200 OK\r\nA: b\r\nB: c\r\nA: d\r\n\r\n".to_vec();
+        remove_fields(&mut head, |line| line.starts_with(b"A:"));
+        assert_eq!(head, b"HTTP/1.1 200 OK\r\nB: c\r\n\r\n");
     }
 
     #[test]

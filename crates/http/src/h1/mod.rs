@@ -13,8 +13,8 @@ mod scan;
 mod seen;
 
 pub use encode::{
-    Decimal, end_head, write_date_field, write_decimal, write_decimal_field, write_field,
-    write_request_line, write_status_line,
+    Decimal, end_head, remove_fields, write_date_field, write_decimal, write_decimal_field,
+    write_field, write_request_line, write_status_line,
 };
 pub use framing::{RequestBody, ResponseBody, Version};
 pub use parse::{

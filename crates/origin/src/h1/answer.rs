@@ -1,6 +1,6 @@
 //! From a head to its response: through an exchange, or an error page without one.
 use crate::{
-    Conn, Cx, Refusal, Reply, Step, Supply,
+    Conn, Cx, ListenerClass, Refusal, Reply, Step, Supply,
     course::{After, Announced, Course},
     exchange::{Answer, answer},
     h1::{
@@ -8,6 +8,7 @@ use crate::{
         reply::{Encoder, Terms},
     },
     input::Content,
+    transport::redirect,
 };
 use regatta_http::{Status, h1::RequestHead};
 use regatta_metrics::Counter;
@@ -26,6 +27,8 @@ impl<F: File> Conn<F> {
         if cx.site.rules.has_cors() {
             course = course.with_cors(head, cx.site, &mut cx.scratch.decoded.borrow_mut());
         }
+        let transport = cx.site.transport.filter(|_| self.peer.class() == ListenerClass::CLEAR);
+        course.bare = transport.is_some();
         if self.reason == CloseReason::Refused {
             let refusal = if self.is_limited() { Refusal::TooMany } else { Refusal::Overload };
             return self.refuse(refusal, CloseReason::Refused, &course, now, cx);
@@ -33,6 +36,12 @@ impl<F: File> Conn<F> {
         if cx.site.limits.client_rate > 0 && !cx.links.may_ask(self.client(head, cx), now) {
             cx.tally.add(Counter::RequestsLimited, 1);
             return self.follow(Step::Reply(Reply::Refused(Refusal::TooMany)), &course, now, cx);
+        }
+        if let Some(rules) = transport {
+            let reply = redirect(rules, head, &mut cx.scratch.decoded.borrow_mut());
+            if let Some(reply) = reply {
+                return self.follow(Step::Reply(reply), &course, now, cx);
+            }
         }
         let terms = terms(&course, now, cx);
         let mut encoder = Encoder { terms, out: &mut self.out };
@@ -66,7 +75,8 @@ impl<F: File> Conn<F> {
         } else {
             refusal
         };
-        self.refuse(refusal, reason, &Course::default(), now, cx);
+        let bare = cx.site.transport.is_some() && self.peer.class() == ListenerClass::CLEAR;
+        self.refuse(refusal, reason, &Course { bare, ..Course::default() }, now, cx);
     }
 
     /// Resumes the exchange, and then parses bytes received meanwhile.
@@ -200,6 +210,6 @@ impl<F: File> Conn<F> {
 
 #[inline(always)]
 fn terms<'a, F>(course: &Course, now: Now, cx: &Cx<'a, F>) -> Terms<'a, F> {
-    let Course { persistence, head_only, cors, .. } = *course;
-    Terms { site: cx.site, scratch: cx.scratch, now, persistence, head_only, cors }
+    let Course { persistence, head_only, bare, cors, .. } = *course;
+    Terms { site: cx.site, scratch: cx.scratch, now, persistence, head_only, bare, cors }
 }

@@ -8,11 +8,12 @@ use crate::{
     h1::multipart::{Boundary, write_content_range, write_unsatisfied_range},
     plan::{Plan, Shape},
     resolve::Role,
+    site::is_hsts,
 };
 use alloc::{sync::Arc, vec::Vec};
 use regatta_http::{
     Status,
-    h1::{end_head, write_decimal, write_decimal_field, write_field},
+    h1::{end_head, remove_fields, write_decimal, write_decimal_field, write_field},
     range::ByteRange,
 };
 use regatta_op::{File, Now, Outbox, Segment};
@@ -30,6 +31,8 @@ pub(crate) struct Terms<'a, F> {
     pub(crate) persistence: Persistence,
     /// True for `HEAD`: the same fields and no body.
     pub(crate) head_only: bool,
+    /// True where the response may not have `Strict-Transport-Security`: it is in the clear.
+    pub(crate) bare: bool,
     /// Result of a rule for scripts of other sites.
     pub(crate) cors: Option<Grant>,
 }
@@ -105,6 +108,7 @@ impl<F: File> Terms<'_, F> {
             && role == Role::Itself
             && self.persistence == Persistence::Implied
             && !self.head_only
+            && !self.bare
             && self.cors.is_none()
         {
             outbox.push(Segment::mem(bytes.clone()));
@@ -283,6 +287,7 @@ impl<F: File> Terms<'_, F> {
         write_field(&mut out, "Content-Type", b"text/html; charset=utf-8");
         write_field(&mut out, "X-Content-Type-Options", b"nosniff");
         fields(&mut out);
+        self.write_hsts(&mut out);
         end_head(&mut out);
         self.amend(&mut out);
         if self.head_only {
@@ -341,6 +346,7 @@ impl<F: File> Terms<'_, F> {
     fn options(&self) -> Response<F> {
         let mut out = self.start(Status::NO_CONTENT);
         write_field(&mut out, "Allow", ALLOW);
+        self.write_hsts(&mut out);
         end_head(&mut out);
         self.amend(&mut out);
         Response { outbox: Outbox::new(out), status: Status::NO_CONTENT, body_bytes: 0 }
@@ -369,8 +375,16 @@ impl<F: File> Terms<'_, F> {
         }
     }
 
+    /// Adds the order to use TLS alone, as heads of files have it.
+    fn write_hsts(&self, out: &mut Vec<u8>) {
+        if let Some(rules) = &self.site.transport {
+            rules.write_hsts(out);
+        }
+    }
+
     /// Adds to a finished head what depends on the request: the `Connection` field, if needed, and
-    /// the permissions for scripts of other sites.
+    /// the permissions for scripts of other sites. Removes what may not be sent in the clear (RFC
+    /// 6797 §7.2).
     #[inline(always)]
     fn amend(&self, out: &mut Vec<u8>) {
         if self.persistence != Persistence::Implied {
@@ -378,6 +392,9 @@ impl<F: File> Terms<'_, F> {
         }
         if let Some(grant) = self.cors {
             self.write_cors(grant, out);
+        }
+        if self.bare {
+            remove_fields(out, is_hsts);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Agreement of `explain` with the answer.
 use crate::rig::{Response, Rig};
-use regatta_origin::{ContentRules, Site, explain};
+use regatta_origin::{ContentRules, ListenerClass, Site, explain};
 
 #[test]
 fn the_explained_head_is_the_sent_one() {
@@ -79,7 +79,8 @@ fn check(rig: &Rig, rows: &[(&str, &str, &str)]) {
     for &(line, fields, expected) in rows {
         let request = format!("{line} HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
         let mut open = |req: &regatta_op::OpenReq| rig.open(req);
-        let explained = explain(request.as_bytes(), &mut open, &rig.site, rig.now());
+        let explained =
+            explain(request.as_bytes(), ListenerClass::CLEAR, &mut open, &rig.site, rig.now());
         let found = explained.decisions.iter().any(|decision| decision.to_string() == expected);
         assert!(found, "{line}: {:#?}", explained.decisions);
         let validator = explained.decisions.iter().find(|decision| decision.about == "validator");

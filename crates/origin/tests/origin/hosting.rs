@@ -3,7 +3,7 @@ use crate::rig::{Expected, Rig, check};
 use regatta_http::{Status, pattern::Pattern};
 use regatta_op::OpKind;
 use regatta_origin::{
-    AuthRule, ContentRules, ErrorPage, HeaderLine, Redirect, Rules, Site, explain,
+    AuthRule, ContentRules, ErrorPage, HeaderLine, ListenerClass, Redirect, Rules, Site, explain,
 };
 
 /// SHA-256 of `abc`.
@@ -145,7 +145,13 @@ fn faults_and_explanations_name_the_host() {
         ("a", "host: the first (server.root): no other has this name"),
     ] {
         let request = get("http://HOST/", "one.example").replace("HOST", host);
-        let explained = explain(request.as_bytes(), &mut |req| rig.open(req), &rig.site, rig.now());
+        let explained = explain(
+            request.as_bytes(),
+            ListenerClass::CLEAR,
+            &mut |req| rig.open(req),
+            &rig.site,
+            rig.now(),
+        );
         let lines: Vec<_> = explained.decisions.iter().map(ToString::to_string).collect();
         assert!(lines.iter().any(|line| line == expected), "{lines:#?}");
         let look = "look: \"index.html\", an index name (content.index): a file of";

@@ -13,4 +13,5 @@ mod hosting;
 mod ranges;
 mod rig;
 mod ruling;
+mod securing;
 mod soup;

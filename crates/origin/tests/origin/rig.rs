@@ -5,8 +5,8 @@ use regatta_op::{
     Opened, Outbox, ReadReq, Segment, Tick,
 };
 use regatta_origin::{
-    ClearHttp1, Cx, FileFault, FileOperation, Link, Links, LocalCache, Log, Protocol as _, Record,
-    Refusal, ReplyOutcome, Scratch, Site,
+    ClearHttp1, Cx, FileFault, FileOperation, Link, Links, ListenerClass, LocalCache, Log, Peer,
+    Protocol as _, Record, Refusal, ReplyOutcome, Scratch, Site,
 };
 use std::{
     cell::{Cell, RefCell},
@@ -126,6 +126,8 @@ pub(crate) struct Rig {
     pub(crate) opens: Cell<u64>,
     pub(crate) tick: Cell<u64>,
     pub(crate) links: &'static dyn Links<FakeFile>,
+    /// Class of the listener of new connections.
+    pub(crate) class: Cell<ListenerClass>,
     generation: Cell<u32>,
     arena: Arena<'static>,
 }
@@ -144,6 +146,7 @@ impl Rig {
             opens: Cell::new(0),
             tick: Cell::new(1_000),
             links: &ClearHttp1,
+            class: Cell::default(),
             generation: Cell::new(0),
             arena: Arena::create(Vec::leak(words), 1),
             site,
@@ -253,7 +256,8 @@ impl Rig {
 
     /// A new connection.
     pub(crate) fn connect(&self) -> Client<'_> {
-        let peer = std::net::SocketAddr::from(([127, 0, 0, 1], 4000)).into();
+        let peer = Peer::from(std::net::SocketAddr::from(([127, 0, 0, 1], 4000)));
+        let peer = peer.in_class(self.class.get());
         let conn = Link::new(peer, self.now(), &self.cx());
         let mut client = Client {
             rig: self,

@@ -4,8 +4,8 @@ use regatta_http::{Status, pattern::Pattern};
 use regatta_metrics::Counter;
 use regatta_op::OpenFault;
 use regatta_origin::{
-    AuthRule, ContentRules, CorsOptions, CorsRule, ErrorPage, HeaderLine, Redirect, Rules, Site,
-    explain,
+    AuthRule, ContentRules, CorsOptions, CorsRule, ErrorPage, HeaderLine, ListenerClass, Redirect,
+    Rules, Site, explain,
 };
 
 fn get(path: &str) -> String {
@@ -162,8 +162,13 @@ fn an_explanation_names_the_rules() {
         ("/gone/x", "redirect: the rule at r.toml:9:1"),
         ("/app/x", "redirect: the rule at r.toml:9:1"),
     ] {
-        let explained =
-            explain(get(path).as_bytes(), &mut |req| rig.open(req), &rig.site, rig.now());
+        let explained = explain(
+            get(path).as_bytes(),
+            ListenerClass::CLEAR,
+            &mut |req| rig.open(req),
+            &rig.site,
+            rig.now(),
+        );
         let lines: Vec<_> = explained.decisions.iter().map(ToString::to_string).collect();
         assert!(lines.iter().any(|line| line == expected), "{path}: {lines:#?}");
     }
@@ -204,7 +209,13 @@ fn errors_have_pages_of_the_owners() {
     // Others have the server's.
     let put = get("/").replace("GET", "BREW");
     check(&rig, &put, &Expected { status: 501, fields: &[("x-all", "")], body: None });
-    let explained = explain(post.as_bytes(), &mut |req| rig.open(req), &rig.site, rig.now());
+    let explained = explain(
+        post.as_bytes(),
+        ListenerClass::CLEAR,
+        &mut |req| rig.open(req),
+        &rig.site,
+        rig.now(),
+    );
     let lines: Vec<_> = explained.decisions.iter().map(ToString::to_string).collect();
     let page = "page: one of the site's own (content.error_pages)";
     assert!(lines.iter().any(|line| line == page), "{lines:#?}");
@@ -263,7 +274,13 @@ fn paths_are_shown_to_those_who_are_known() {
     check(&rig, &options, &Expected { status: 204, fields: &allow, body: None });
     assert!(rig.count(Counter::Unauthorized) > 50);
     let request = with("/docs/", "Basic x");
-    let explained = explain(request.as_bytes(), &mut |req| rig.open(req), &rig.site, rig.now());
+    let explained = explain(
+        request.as_bytes(),
+        ListenerClass::CLEAR,
+        &mut |req| rig.open(req),
+        &rig.site,
+        rig.now(),
+    );
     let lines: Vec<_> = explained.decisions.iter().map(ToString::to_string).collect();
     let rule = "auth: only for the users of the rule at r.toml:1";
     assert!(lines.iter().any(|line| line == rule), "{lines:#?}");
@@ -334,7 +351,13 @@ fn protected_files_are_sent_to_nobody_else() {
         }
     }
     let request = get("/late/docs/guide.html");
-    let explained = explain(request.as_bytes(), &mut |req| rig.open(req), &rig.site, rig.now());
+    let explained = explain(
+        request.as_bytes(),
+        ListenerClass::CLEAR,
+        &mut |req| rig.open(req),
+        &rig.site,
+        rig.now(),
+    );
     let lines: Vec<_> = explained.decisions.iter().map(ToString::to_string).collect();
     let why = "auth: \"docs/guide.html\" is only for the users of the rule at r.toml:1";
     assert!(lines.iter().any(|line| line == why), "{lines:#?}");
@@ -521,7 +544,13 @@ fn scripts_of_other_sites_read_what_they_may() {
     check(&rig, &from(&ask, others), &refused);
     check(&rig, &from(&ask, ours).replace("/docs/x", "/x"), &refused);
     let request = from(&get("/docs/guide.html"), ours);
-    let explained = explain(request.as_bytes(), &mut |req| rig.open(req), &rig.site, rig.now());
+    let explained = explain(
+        request.as_bytes(),
+        ListenerClass::CLEAR,
+        &mut |req| rig.open(req),
+        &rig.site,
+        rig.now(),
+    );
     let lines: Vec<_> = explained.decisions.iter().map(ToString::to_string).collect();
     let rule = "cors: scripts of the origin may read it, by the rule at r.toml:1";
     assert!(lines.iter().any(|line| line == rule), "{lines:#?}");
