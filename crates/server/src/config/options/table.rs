@@ -22,6 +22,7 @@ pub struct Section {
 /// Sections in display order; those of architectures follow.
 pub const SECTIONS: &[Section] = &[
     Section { name: "server", doc: "What is served, on which addresses, and as which user." },
+    Section { name: "tls", doc: "Encrypted connections: addresses, certificates, redirects." },
     Section {
         name: "limits",
         doc: "Limits on what a client may send and ask for, and on how long it may take.",
@@ -176,6 +177,20 @@ pub static OPTIONS: &[OptionSpec] = &[
         "",
         "A file that holds the process ID of the master; removed at exit.",
         "An existing file is replaced, but not a link, nor the file of a server that is running.",
+    ),
+    option(
+        "tls.listen",
+        Kind::List,
+        "",
+        "Addresses and Unix sockets for connections with TLS, written as in server.listen.",
+        "Needs tls.certificate.",
+    ),
+    option(
+        "tls.certificate",
+        Kind::List,
+        "",
+        "Certificates and their keys, each as CHAIN.pem:KEY.pem, or FILE.pem with both.",
+        "",
     ),
     option(
         "limits.head_bytes_max",
