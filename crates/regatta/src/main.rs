@@ -101,6 +101,9 @@ enum Command {
         /// Address of the client, or unix: for a Unix socket; decides limits and trust.
         #[arg(long, value_name = "ADDRESS")]
         from: Option<String>,
+        /// Explain a request over TLS; an https URL as the PATH implies this.
+        #[arg(long)]
+        https: bool,
         #[command(flatten)]
         settings: SettingArgs,
         /// Print a JSON object.
@@ -361,12 +364,12 @@ fn run(command: Command) -> Result<u8, Failure> {
             }
             check(&settings.sources(), json)
         }
-        Command::Explain { method, target, headers, from, settings, json } => {
+        Command::Explain { method, target, headers, from, https, settings, json } => {
             if let Some(fault) = explain_fault(&method, &target) {
                 return Err(Failure::Usage(fault));
             }
             settings.check_root()?;
-            let request = explain::ExplainRequest { method, target, headers, from };
+            let request = explain::ExplainRequest { method, target, headers, from, https };
             let explained = explain::run(&request, &settings.sources())?;
             print(&if json { explain::json(&explained) } else { explain::text(&explained) })
         }

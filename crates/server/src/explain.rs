@@ -13,7 +13,7 @@ use crate::{
 use regatta_arch::options::Settings;
 use regatta_http::h1::{HeadLimits, parse_request};
 use regatta_op::OpenReq;
-use regatta_origin::{Decision, Explanation, Peer};
+use regatta_origin::{Decision, Explanation, ListenerClass, Peer};
 use regatta_sys::{OpenRules, clock, open_below, process::set_user, socket::UNIX};
 use serde_json::json;
 use std::{fmt::Write as _, net::SocketAddr};
@@ -29,6 +29,8 @@ pub struct ExplainRequest {
     pub headers: Vec<String>,
     /// Peer: an address, or `unix:`. `None` leaves it open.
     pub from: Option<String>,
+    /// Whether it comes over TLS; one for an `https` URL always does.
+    pub https: bool,
 }
 
 /// Explains the answer to a request. This process becomes the serving user, as a worker does, since
@@ -50,7 +52,9 @@ pub fn run(request: &ExplainRequest, sources: &Sources<'_>) -> Result<Explanatio
         Builder::new(&config.said.settings, &config.plain, config.hosts, &found.releases);
     let site = builder.first(of_hosts, &found.releases);
     let mut open = |req: &OpenReq| open_below(&found.root, req, rules);
-    let mut explained = regatta_origin::explain(&bytes, &mut open, &site, clock::now());
+    let over_tls = request.https || of_https(&request.target).is_some();
+    let class = if over_tls { TLS } else { ListenerClass::CLEAR };
+    let mut explained = regatta_origin::explain(&bytes, class, &mut open, &site, clock::now());
     let who = from.map(|from| who(&config.said.settings, from, &bytes));
     explained.decisions.splice(0..0, who.into_iter().flatten());
     let decides = |chosen: &&Chosen| {
@@ -60,6 +64,17 @@ pub fn run(request: &ExplainRequest, sources: &Sources<'_>) -> Result<Explanatio
     let decisions = named.map(|chosen| Decision { about: "option", says: chosen.to_string() });
     explained.decisions.extend(decisions);
     Ok(explained)
+}
+
+/// Class of a listener with TLS.
+const TLS: ListenerClass = ListenerClass(1);
+
+/// Authority and target of an `https` URL; clients do not send it as a whole.
+fn of_https(target: &str) -> Option<(&str, &str)> {
+    const SCHEME: &str = "https://";
+    let (scheme, rest) = target.split_at_checked(SCHEME.len())?;
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    scheme.eq_ignore_ascii_case(SCHEME).then(|| rest.split_at(end))
 }
 
 /// Decisions about the peer.
@@ -148,9 +163,12 @@ fn bytes_of(request: &ExplainRequest) -> Result<Vec<u8>, Vec<Problem>> {
         header.split_once(':').is_some_and(|(name, _)| name.eq_ignore_ascii_case("host"))
     };
     let has_host = request.headers.iter().any(is_host);
-    let mut text = format!("{} {} HTTP/1.1\r\n", request.method, request.target);
+    let of_url = of_https(&request.target);
+    let (host, target) = of_url.unwrap_or(("localhost", request.target.as_str()));
+    let root = if of_url.is_some() && !target.starts_with('/') { "/" } else { "" };
+    let mut text = format!("{} {root}{target} HTTP/1.1\r\n", request.method);
     if !has_host {
-        text.push_str("Host: localhost\r\n");
+        let _ = write!(text, "Host: {host}\r\n");
     }
     for header in &request.headers {
         if !header.contains(':') || header.contains(['\r', '\n', '\0']) {
@@ -168,7 +186,8 @@ mod tests {
 
     fn request(method: &str, target: &str, headers: &[&str]) -> ExplainRequest {
         let headers = headers.iter().map(|header| (*header).to_owned()).collect();
-        ExplainRequest { method: method.to_owned(), target: target.to_owned(), headers, from: None }
+        let (method, target) = (method.to_owned(), target.to_owned());
+        ExplainRequest { method, target, headers, from: None, https: false }
     }
 
     #[test]
@@ -198,6 +217,13 @@ mod tests {
         for (request, expect) in [
             (request("GET", "/", &[]), "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"),
             (request("GET", "/", &["host: b"]), "GET / HTTP/1.1\r\nhost: b\r\n\r\n"),
+            (request("GET", "https://h:1/a?b", &[]), "GET /a?b HTTP/1.1\r\nHost: h:1\r\n\r\n"),
+            (request("GET", "HTTPS://h", &[]), "GET / HTTP/1.1\r\nHost: h\r\n\r\n"),
+            (request("GET", "https://h?b", &[]), "GET /?b HTTP/1.1\r\nHost: h\r\n\r\n"),
+            (
+                request("GET", "http://h/a", &[]),
+                "GET http://h/a HTTP/1.1\r\nHost: localhost\r\n\r\n",
+            ),
         ] {
             assert_eq!(bytes_of(&request).unwrap(), expect.as_bytes());
         }

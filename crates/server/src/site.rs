@@ -1,6 +1,7 @@
 //! Rules of the origin, from settings and from the files below the roots.
 use crate::{
     config::{
+        address::tls_port,
         hosts::HostConfig,
         raw::{Inherited, Problem, Said},
         release::{PageFile, Release, RootFault},
@@ -12,6 +13,7 @@ use crate::{
 use regatta_arch::options::Settings;
 use regatta_origin::{
     CachingRules, ContentRules, Deadlines, ErrorPage, Limits, READ_BYTES_MAX, Rules, Shared, Site,
+    TransportRules,
 };
 use std::sync::Arc;
 
@@ -55,6 +57,7 @@ impl Builder {
             deadlines: deadlines(settings),
             caching: caching(settings),
             forwarded: naming(settings).is_some(),
+            transport: transport(settings),
             // Seed and key are drawn for each worker.
             ..Site::default()
         };
@@ -67,6 +70,14 @@ impl Builder {
         };
         let (hosts, rules) = plain.all_hosts().zip(hosts).zip(releases).map(one).unzip();
         (Self { frame, hosts, inherited: plain.inherited() }, rules)
+    }
+
+    /// Sets the port to which requests in the clear are redirected, if they are. The kernel may
+    /// have chosen it.
+    pub(crate) const fn redirect_to(&mut self, port: u16) {
+        if let Some(TransportRules { redirect: Some(redirect), .. }) = &mut self.frame.transport {
+            *redirect = port;
+        }
     }
 
     /// Makes the site of the first host, with those of all others, for the start of the server.
@@ -165,6 +176,13 @@ fn limits(settings: &Settings) -> Limits {
     }
 }
 
+/// Treatment of connections in the clear.
+fn transport(settings: &Settings) -> Option<TransportRules> {
+    let redirect = tls_port(settings).filter(|_| settings.flag("tls.redirect"));
+    let rules = TransportRules { redirect, hsts_s: settings.number_as("tls.hsts_s") };
+    (rules != TransportRules::default()).then_some(rules)
+}
+
 fn deadlines(settings: &Settings) -> Deadlines {
     Deadlines {
         head_ms_max: settings.number("limits.head_ms_max"),
@@ -217,5 +235,19 @@ mod tests {
         assert_eq!(ours.deadlines, origin.deadlines);
         assert_eq!(ours.content, origin.content);
         assert_eq!(ours.caching, origin.caching);
+        assert_eq!(ours.transport, origin.transport);
+    }
+
+    #[test]
+    fn redirects_lead_to_the_port_that_is_listened_on() {
+        let sets = ["tls.redirect=true", "tls.hsts_s=60", "tls.listen=unix:/tls,127.0.0.1:0"];
+        let sets = sets.map(str::to_owned).to_vec();
+        let (said, problems) = raw::read(None, &raw::Arguments { flags: Vec::new(), sets });
+        assert_eq!(problems, []);
+        let (mut builder, _) = Builder::new(&said.settings, &said, Vec::new(), &[]);
+        let rules = |redirect| Some(TransportRules { redirect: Some(redirect), hsts_s: 60 });
+        assert_eq!(builder.frame.transport, rules(0));
+        builder.redirect_to(8443);
+        assert_eq!(builder.frame.transport, rules(8443));
     }
 }

@@ -182,6 +182,8 @@ pub(crate) fn explain_says_what_would_be_answered() {
         (&["GET", "/small.txt", "-H", "range: bytes=99-", root()], "416"),
         (&["GET", "/small.txt", "-H", "If-None-Match: *", root()], "304"),
         (&["GET", "/page.html", "-H", "Accept-Encoding: br", root()], "ncoding: br"),
+        (&["GET", "https://h.example/small.txt?q", root()], "200"),
+        (&["GET", "/small.txt", "--https", root()], "200"),
     ] {
         let said = explain(args);
         assert!(said.stdout.contains(word), "{args:?}: no {word} in {}", said.stdout);

@@ -110,6 +110,13 @@ fn places(text: &str) -> Result<Vec<Place>, AddressFault> {
     }
 }
 
+/// Port of the first address with TLS, as configured: 0 if the kernel chooses it. Unix sockets have
+/// none.
+pub(crate) fn tls_port(settings: &Settings) -> Option<u16> {
+    let port = |text: &String| text.rsplit_once(':')?.1.parse().ok();
+    settings.list("tls.listen").iter().find_map(port)
+}
+
 /// Selects those addresses of a name that this machine has. IPv6 may be off, and its loopback
 /// address still in /etc/hosts.
 fn of_this_machine(mut all: Vec<SocketAddr>) -> Vec<SocketAddr> {

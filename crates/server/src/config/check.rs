@@ -2,7 +2,8 @@
 use crate::{
     config::{
         address::{
-            Place, addresses, no_address, permissions, place, trusted, uncertified, untrusted,
+            Place, addresses, no_address, permissions, place, tls_port, trusted, uncertified,
+            untrusted,
         },
         allowance::{self, Allowance, Chosen},
         demand::Demanding,
@@ -107,6 +108,7 @@ pub fn understand(
     permissions(&said, &mut problems);
     let admin = admin(&said, &mut problems);
     limits(&said, &mut problems);
+    transport(&said, &mut problems);
     let mut warnings = Vec::new();
     warnings.extend(admin.as_ref().and_then(|place| exposed(&said, place)));
     warnings.extend(untrusted(&said, &listen));
@@ -323,6 +325,29 @@ fn limits(said: &Said, problems: &mut Vec<Problem>) {
     }
 }
 
+const REDIRECT_KEY: &str = "tls.redirect";
+const HSTS_KEY: &str = "tls.hsts_s";
+
+/// Finds rules for connections in the clear that no address with TLS meets.
+fn transport(said: &Said, problems: &mut Vec<Problem>) {
+    let redirects = said.settings.flag(REDIRECT_KEY);
+    if redirects && tls_port(&said.settings).is_none() {
+        let message = "there is no address with TLS to redirect to";
+        let found = said.problem(messages::OPTIONS_CONFLICT, REDIRECT_KEY, message);
+        problems.push(found.hint("list one in tls.listen, as in 0.0.0.0:443"));
+    }
+    let seconds = said.settings.number(HSTS_KEY);
+    if seconds > 0 && said.settings.list("tls.listen").is_empty() {
+        let message = format!("{seconds} seconds: there is no address with TLS");
+        let found = said.problem(messages::OPTIONS_CONFLICT, HSTS_KEY, &message);
+        problems.push(found.hint("list one in tls.listen, or set it to 0"));
+    } else if seconds > 0 && !redirects && !said.settings.list(LISTEN_KEY).is_empty() {
+        let message = format!("{seconds} seconds: {LISTEN_KEY} serves files in the clear");
+        let found = said.problem(messages::OPTIONS_CONFLICT, HSTS_KEY, &message);
+        problems.push(found.hint("set tls.redirect = true, or server.listen = []"));
+    }
+}
+
 /// Tables of descriptors: each worker has its own, or all share one.
 #[derive(Clone, Copy)]
 struct Tables {
@@ -477,6 +502,30 @@ mod tests {
         let problems = config(&[&listen], 4096).unwrap_err();
         assert_eq!(problems.len(), 1, "{problems:#?}");
         assert!(problems[0].to_string().contains("257 addresses, and there may be 256"));
+    }
+
+    #[test]
+    fn rules_for_the_clear_need_an_address_with_tls() {
+        let tls = "tls.listen=unix:/tls,127.0.0.1:8443";
+        for (sets, part) in [
+            (&["tls.redirect=true"][..], Some("tls.redirect: there is no address with TLS")),
+            (&["tls.redirect=true", "tls.listen=unix:/tls"], Some("to redirect to")),
+            (&["tls.redirect=true", tls], None),
+            (&["tls.hsts_s=300"], Some("tls.hsts_s: 300 seconds: there is no address with TLS")),
+            (&["tls.hsts_s=300", tls], Some("server.listen serves files in the clear")),
+            (&["tls.hsts_s=300", "tls.redirect=true", tls], None),
+            (&["tls.hsts_s=300", "server.listen=", tls], None),
+            (&["tls.hsts_s=0", tls], None),
+        ] {
+            let sets = sets.iter().map(|set| (*set).to_owned()).collect();
+            let (said, problems) = read(None, &Arguments { flags: Vec::new(), sets });
+            assert_eq!(problems, []);
+            let mut problems = Vec::new();
+            transport(&said, &mut problems);
+            let found: Vec<String> = problems.iter().map(ToString::to_string).collect();
+            assert_eq!(found.len(), part.iter().count(), "{found:?}");
+            assert!(found.iter().zip(part).all(|(found, part)| found.contains(part)), "{found:?}");
+        }
     }
 
     #[test]

@@ -25,7 +25,7 @@ use regatta_arch::{
     Env, Units, layout::ListenPlace, options::Settings, releases::Releases, shared::SharedState,
 };
 use regatta_metrics::Arena;
-use regatta_origin::Site;
+use regatta_origin::{ListenerClass, Site};
 use regatta_sys::{
     Bell, OpenRules, clock,
     process::{Exit, User, end, fork_worker, set_user},
@@ -80,7 +80,7 @@ pub(super) fn prepare(
     let (asked, sockets, addresses) = listen(&mut config, &found, generations, &errors, tries)?;
     let admin = Admin::new(&config, &errors, generations, tries)?;
     let (opener, log_errors) = (Arc::clone(&access), errors.clone());
-    let (wanted, builder, site) = sites(&mut config, &found);
+    let (wanted, builder, site) = sites(&mut config, &found, &addresses);
     let (hosts, build) = (wanted.len(), Arc::clone(&builder));
     let build = move |host: usize, change: u64, text: &[u8]| build.build(host, change, text);
     let front = front(&mut config, workers, generations, &errors)?;
@@ -173,10 +173,22 @@ fn listen(
 }
 
 /// Makes the names to look up below each root, the builder of sites, and the first sites.
-fn sites(config: &mut Config, found: &Found) -> (Vec<Wanted>, Arc<Builder>, Site) {
+fn sites(
+    config: &mut Config,
+    found: &Found,
+    addresses: &[Place],
+) -> (Vec<Wanted>, Arc<Builder>, Site) {
     let hosts = mem::take(&mut config.hosts);
     let wanted = Wanted::of_all(&config.plain, found.user.is_some());
-    let (builder, rules) = Builder::new(config.settings(), &config.plain, hosts, &found.releases);
+    let (mut builder, rules) =
+        Builder::new(config.settings(), &config.plain, hosts, &found.releases);
+    let of_tls = |(class, place): (&ListenerClass, &Place)| match place {
+        Place::Inet(address) if *class != ListenerClass::CLEAR => Some(address.port()),
+        _ => None,
+    };
+    if let Some(port) = config.layout.classes.iter().zip(addresses).find_map(of_tls) {
+        builder.redirect_to(port);
+    }
     let site = builder.first(rules, &found.releases);
     (wanted, Arc::new(builder), site)
 }

@@ -193,6 +193,25 @@ pub static OPTIONS: &[OptionSpec] = &[
         "",
     ),
     option(
+        "tls.redirect",
+        Kind::Bool,
+        "false",
+        "Whether requests in the clear (server.listen) are redirected to TLS.",
+        "With status 308, to the same host and target, and to the port of the first address with \
+         TLS. Requests below /.well-known/acme-challenge/ are answered in the clear: a certificate \
+         authority sends them before there is a certificate. A request without Host gets 400.",
+    ),
+    option(
+        "tls.hsts_s",
+        count(0, 315_360_000),
+        "0",
+        "For how many seconds clients shall use this host with TLS alone; 0 is not at all.",
+        "Responses over TLS have Strict-Transport-Security: max-age=N (RFC 6797), except 304. A \
+         rule of [[headers]] with this field has precedence. Begin with 300: browsers do not \
+         connect in the clear before that time is over. It needs tls.redirect, unless \
+         server.listen is empty.",
+    ),
+    option(
         "limits.head_bytes_max",
         bytes(512, MIB),
         "16384",
