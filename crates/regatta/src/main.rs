@@ -15,7 +15,7 @@ use regatta_server::{
         options,
         raw::{self, Arguments, Flag, Location, Problem},
     },
-    explain, messages, password, precompress,
+    development, explain, messages, password, precompress,
     succession::Kind,
     top::{self, TopOptions},
 };
@@ -44,6 +44,12 @@ enum Command {
     Serve {
         #[command(flatten)]
         settings: SettingArgs,
+        /// Serve with TLS and a certificate made for this machine, by default at 127.0.0.1:8443.
+        ///
+        /// Addresses of --listen are those with TLS. The certificate is kept in
+        /// $XDG_STATE_HOME/regatta; clients must trust it. For development.
+        #[arg(long, conflicts_with = "print_config")]
+        https: bool,
         /// Print the effective configuration, every option written out, and exit.
         #[arg(long)]
         print_config: bool,
@@ -342,12 +348,19 @@ fn run(command: Command) -> Result<u8, Failure> {
         Command::Serve { settings, print_config: true, .. } => {
             print(&regatta_server::print_config(&settings.sources())?)
         }
-        Command::Serve { settings, inherit, .. } => {
+        Command::Serve { settings, https, inherit, .. } => {
             // A server that hands itself over has its root already.
             if inherit.is_none() {
                 settings.check_root()?;
             }
-            regatta_server::serve(&settings.sources(), inherit).map(|()| DONE)
+            let mut sources = settings.sources();
+            if https {
+                let certificate = development::add(&mut sources)?;
+                if inherit.is_none() {
+                    say(&format!("regatta: {certificate}\n"));
+                }
+            }
+            regatta_server::serve(&sources, inherit).map(|()| DONE)
         }
         Command::Reload { pid } => succeed(pid, Kind::Reload),
         Command::Upgrade { pid } => succeed(pid, Kind::Upgrade),

@@ -5,6 +5,7 @@ mod admin;
 pub mod architectures;
 mod certificates;
 pub mod config;
+pub mod development;
 pub mod explain;
 mod findings;
 #[cfg(test)]
