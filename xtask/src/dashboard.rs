@@ -89,6 +89,11 @@ fn panels() -> Vec<(&'static str, &'static str, Vec<Line>)> {
         ),
         ("Connections that TLS ended, by reason", "cps", faults.collect()),
         (
+            "Time until the next certificate expires",
+            "s",
+            vec![(minimum("regatta_tls_certificate_remaining_seconds"), "left")],
+        ),
+        (
             "Bytes by path",
             "Bps",
             vec![
@@ -139,6 +144,10 @@ fn source() -> Value {
 
 fn sum(name: &str) -> String {
     format!("sum({name}{{instance=~\"$instance\"}})")
+}
+
+fn minimum(name: &str) -> String {
+    format!("min({name}{{instance=~\"$instance\"}})")
 }
 
 fn gauge(gauge: Gauge) -> String {

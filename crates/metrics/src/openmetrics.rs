@@ -41,6 +41,11 @@ const ANSWERING: Family = Family {
     kind: Kind::Gauge,
     doc: "Of those, the ones that answer.",
 };
+const CERTIFICATE: Family = Family {
+    name: "regatta_tls_certificate_remaining_seconds",
+    kind: Kind::Gauge,
+    doc: "Seconds until the next certificate expires; below 0 after it. Absent without TLS.",
+};
 const WORKER_UP: Family = Family {
     name: "regatta_worker_up",
     kind: Kind::Gauge,
@@ -50,7 +55,7 @@ const WORKER_UP: Family = Family {
 /// Names and descriptions of the families of [`openmetrics`] besides counters, gauges and
 /// histograms: those of the server, then those of each worker.
 pub(crate) fn others() -> impl Iterator<Item = (String, &'static str)> {
-    let server = [BUILD, START_TIME, GENERATION, WORKERS, ANSWERING, WORKER_UP];
+    let server = [BUILD, START_TIME, GENERATION, WORKERS, ANSWERING, CERTIFICATE, WORKER_UP];
     let server = server.map(|of| (format!("{}{}", of.name, of.kind.suffix()), of.doc));
     let each = PER_WORKER.map(|counter| (format!("{}_total", of_worker(counter)), counter.doc()));
     server.into_iter().chain(each)
@@ -121,6 +126,8 @@ pub struct Scrape<'a> {
     pub totals: &'a Totals,
     /// Each worker that is there or should be.
     pub workers: &'a [WorkerScrape],
+    /// Seconds until the next certificate expires, if there is one; below 0 after it.
+    pub certificate_s: Option<i64>,
 }
 
 /// Adds this reading to `out`, every family once.
@@ -268,7 +275,8 @@ impl Exposition<'_> {
         self.gauge(START_TIME, format_args!("{}.{:03}", started / 1000, started % 1000))?;
         self.gauge(GENERATION, now.generation)?;
         self.gauge(WORKERS, now.workers.len())?;
-        self.gauge(ANSWERING, answering)
+        self.gauge(ANSWERING, answering)?;
+        now.certificate_s.map_or(Ok(()), |left| self.gauge(CERTIFICATE, left))
     }
 
     fn histogram(&mut self, histogram: Histogram, now: &Scrape<'_>) -> fmt::Result {
@@ -395,6 +403,7 @@ mod tests {
             generation: 3,
             totals: &totals,
             workers: &workers,
+            certificate_s: Some(-7),
         };
         openmetrics(&mut out, form, &now);
         out
@@ -505,6 +514,7 @@ mod tests {
         assert_eq!(value("regatta_generation"), Some("3"));
         assert_eq!(value("regatta_workers"), Some("2"));
         assert_eq!(value("regatta_workers_answering"), Some("1"));
+        assert_eq!(value("regatta_tls_certificate_remaining_seconds"), Some("-7"));
         assert_eq!(value("regatta_worker_up{worker=\"1\"}"), Some("0"));
         assert_eq!(value("regatta_worker_requests_total{worker=\"1\"}"), Some("30"));
         let kind = |family: &str| kinds.get(family).map(String::as_str);

@@ -7,7 +7,7 @@ mod listener;
 #[cfg(test)]
 mod tests;
 
-use crate::{heartbeat::answers, top};
+use crate::{expiry::seconds_until, heartbeat::answers, top};
 use http::{Answer, Asked, encode, refuse, request, scan};
 pub(crate) use listener::{listen, try_listening};
 use regatta_http::Status;
@@ -28,7 +28,7 @@ use std::{
     ops::Range,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     thread,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 /// Limit of a request and its answer.
@@ -72,6 +72,8 @@ pub(crate) struct About {
     pub(crate) config: String,
     /// Hosts that a request may name.
     pub(crate) hosts: Hosts,
+    /// Time at which the next certificate expires; `None`: there is none.
+    pub(crate) next_expiry: Option<SystemTime>,
 }
 
 /// Hosts whose requests are answered. A stranger's page can have a browser request any address
@@ -437,6 +439,7 @@ impl About {
             generation: self.arena.generation(),
             totals: &totals,
             workers: &workers,
+            certificate_s: self.next_expiry.map(|expiry| seconds_until(expiry, SystemTime::now())),
         };
         let mut body = String::new();
         openmetrics(&mut body, form, &scrape);

@@ -6,6 +6,7 @@ pub mod architectures;
 mod certificates;
 pub mod config;
 pub mod development;
+mod expiry;
 pub mod explain;
 mod findings;
 #[cfg(test)]

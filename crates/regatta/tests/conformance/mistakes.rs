@@ -37,6 +37,7 @@ const ROWS: &[Row] = &[
     ("serve ROOT --set limits.idle_ms_max=3fortnights", &["ms, s, min, h"]),
     ("serve ROOT --set content.clean_urls=yes", &["true", "false"]),
     ("serve ROOT --user nosuchuser", &["nosuchuser", "UID:GID"]),
+    ("serve ROOT --https --set tls.certificate=a.pem", &["tls.certificate", "--https"]),
     ("serve --config nope.toml", &["nope.toml", "no such file"]),
     ("serve --config nginx.conf", &["TOML", "docs/from-nginx.md"]),
     ("check --config bracket.toml", &["bracket.toml:1:8", "`]`"]),

@@ -20,6 +20,7 @@ fn server() -> (Arena<'static>, About) {
         slots: vec![0..1, 1..3, 3..4],
         config: "[server]\nroot = \"/srv\"\n".to_owned(),
         hosts: Hosts::All,
+        next_expiry: None,
     };
     (arena, about)
 }

@@ -6,6 +6,7 @@ use super::{
 use crate::{
     admin::{About, EXCHANGE_MAX, Hosts, listen, serve, try_listening},
     config::{check::Config, options},
+    expiry::ExpiryWatch,
     heartbeat::answers,
     notify::{self, Message, Watchdog},
     supervise::{Gone, MasterAction, Staff},
@@ -14,7 +15,10 @@ use regatta_metrics::Attendant;
 use regatta_op::Tick;
 use regatta_origin::ClearHttp1;
 use regatta_sys::socket::{self, Place};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::{
+    os::fd::{AsFd, AsRawFd, OwnedFd, RawFd},
+    time::SystemTime,
+};
 
 /// Parts of the admin process.
 pub(super) struct Admin {
@@ -71,22 +75,24 @@ pub(super) struct Monitors {
     staff: Option<Staff>,
     pub(super) child: Option<Child>,
     watchdog: Watchdog,
+    expiry: ExpiryWatch,
 }
 
 impl Monitors {
     pub(super) fn new(prepared: &Prepared, now: Tick) -> Self {
-        let watchdog = match prepared.is_keeper() {
+        let (watchdog, next_expiry) = match prepared.is_keeper() {
             // The master of the keeper has them.
-            true => Watchdog::none(),
-            false => notify::watchdog(now),
+            true => (Watchdog::none(), None),
+            false => (notify::watchdog(now), prepared.next_expiry),
         };
-        Self { staff: None, child: None, watchdog }
+        let expiry = ExpiryWatch::new(next_expiry, now);
+        Self { staff: None, child: None, watchdog, expiry }
     }
 
     /// Tick of the next due step.
     pub(super) fn wake_at(&self, now: Tick) -> Tick {
         let staff = self.staff.as_ref().map_or(Tick::NEVER, Staff::wake_at);
-        staff.min(self.watchdog.wake_at(now))
+        staff.min(self.watchdog.wake_at(now)).min(self.expiry.wake_at())
     }
 }
 
@@ -112,6 +118,7 @@ impl Prepared {
             slots: env.shares.iter().map(|share| share.slots.clone()).collect(),
             config: admin.config.clone(),
             hosts: admin.hosts.clone(),
+            next_expiry: self.next_expiry,
         };
         let log = errors.inherited();
         let keep = log.iter().map(AsFd::as_fd).chain([admin.listener.as_fd()]);
@@ -143,9 +150,13 @@ impl Prepared {
 }
 
 impl Master<'_> {
-    /// Starts the admin process if it is due, and reports life to the watchdog.
+    /// Starts the admin process if it is due, reports life to the watchdog, and warns before a
+    /// certificate expires.
     pub(super) fn attend_monitors(&mut self) -> io::Result<()> {
         let now = clock::now().tick;
+        if let Some(warning) = self.monitors.expiry.warning(now, SystemTime::now()) {
+            self.note(messages::CERTIFICATE_EXPIRES, format_args!("{warning}"));
+        }
         let env = &self.prepared.env;
         let mut slots = env.shares.iter().map(|share| env.arena.slot(share.slots.start));
         let old_answer = |generations: &Generations| generations.old_answer(now);

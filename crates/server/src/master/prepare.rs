@@ -125,6 +125,8 @@ pub(super) fn prepare(
         errors,
         access,
         admin,
+        // Of no certificate yet.
+        next_expiry: None,
     })
 }
 

@@ -1,0 +1,116 @@
+//! Warnings before certificates expire.
+use regatta_op::Tick;
+use std::{
+    fmt,
+    time::{Duration, SystemTime},
+};
+
+const DAY: Duration = Duration::from_secs(86_400);
+/// Time before the expiry of a certificate from which on the error log has a warning each day.
+const WARNED: Duration = Duration::from_secs(14 * 86_400);
+
+/// Watch over the certificate that expires first.
+#[derive(Debug)]
+pub(crate) struct ExpiryWatch {
+    /// `None`: there is no certificate.
+    expiry: Option<SystemTime>,
+    next: Tick,
+}
+
+/// Warning that a certificate expires, or has expired.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ExpiryWarning {
+    /// Zero if it has.
+    left: Duration,
+}
+
+impl fmt::Display for ExpiryWarning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.left.as_secs() / DAY.as_secs() {
+            _ if self.left.is_zero() => f.write_str("a certificate has expired")?,
+            0 => f.write_str("a certificate expires within a day")?,
+            1 => f.write_str("a certificate expires in a day")?,
+            days => write!(f, "a certificate expires in {days} days")?,
+        }
+        f.write_str(": renew it, and reload the server")
+    }
+}
+
+impl ExpiryWatch {
+    /// Watches for the next expiry of a certificate, if there is one.
+    pub(crate) const fn new(expiry: Option<SystemTime>, now: Tick) -> Self {
+        Self { expiry, next: if expiry.is_some() { now } else { Tick::NEVER } }
+    }
+
+    /// Tick of the next check.
+    pub(crate) const fn wake_at(&self) -> Tick {
+        self.next
+    }
+
+    /// The warning, if one is due; the next is due a day later.
+    pub(crate) fn warning(&mut self, now: Tick, clock: SystemTime) -> Option<ExpiryWarning> {
+        let expiry = self.expiry.filter(|_| self.next <= now)?;
+        let left = expiry.duration_since(clock).unwrap_or_default();
+        let quiet = left.saturating_sub(WARNED);
+        // The clock may be set meanwhile.
+        let wait = if quiet.is_zero() { DAY } else { quiet.min(DAY) };
+        self.next = now.after(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1));
+        quiet.is_zero().then_some(ExpiryWarning { left })
+    }
+}
+
+/// Seconds until this time; fewer than 0 after it.
+pub(crate) fn seconds_until(time: SystemTime, clock: SystemTime) -> i64 {
+    let seconds = |span: Duration| i64::try_from(span.as_secs()).unwrap_or(i64::MAX);
+    time.duration_since(clock).map_or_else(|past| -seconds(past.duration()), seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::UNIX_EPOCH;
+
+    const DAY_S: u64 = 86_400;
+
+    fn at(seconds: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn warnings_begin_two_weeks_before_and_come_daily() {
+        let expiry = 100 * DAY_S;
+        let mut watch = ExpiryWatch::new(Some(at(expiry)), Tick(0));
+        let (mut tick, mut warned) = (Tick(0), Vec::new());
+        // From 16 and a half days before to two days after.
+        let start = expiry - 16 * DAY_S - DAY_S / 2;
+        while tick.0 < (18 * DAY_S + DAY_S / 2) * 1000 {
+            let clock = at(start + tick.0 / 1000);
+            if let Some(warning) = watch.warning(tick, clock) {
+                warned.push((expiry.saturating_sub(start + tick.0 / 1000), warning.to_string()));
+            }
+            assert_eq!(watch.warning(tick, clock), None, "once");
+            assert!(watch.wake_at() > tick);
+            tick = watch.wake_at();
+        }
+        let left: Vec<u64> = warned.iter().map(|(left, _)| left / DAY_S).collect();
+        let expected: Vec<u64> = (0..=14).rev().chain([0]).collect();
+        assert_eq!(left, expected, "{warned:?}");
+        assert!(warned[0].1.starts_with("a certificate expires in 14 days: "), "{warned:?}");
+        assert!(warned[13].1.starts_with("a certificate expires in a day: "), "{warned:?}");
+        let last = &warned.last().unwrap().1;
+        assert!(last.starts_with("a certificate has expired: "), "{warned:?}");
+    }
+
+    #[test]
+    fn without_certificates_there_is_nothing_to_watch() {
+        let mut watch = ExpiryWatch::new(None, Tick(5));
+        assert_eq!(watch.wake_at(), Tick::NEVER);
+        assert_eq!(watch.warning(Tick(9), at(0)), None);
+    }
+
+    #[test]
+    fn seconds_go_below_zero() {
+        assert_eq!(seconds_until(at(100), at(40)), 60);
+        assert_eq!(seconds_until(at(40), at(100)), -60);
+    }
+}
