@@ -44,10 +44,10 @@ enum Command {
     Serve {
         #[command(flatten)]
         settings: SettingArgs,
-        /// Serve with TLS and a certificate made for this machine, by default at 127.0.0.1:8443.
+        /// Serve with TLS and a certificate made for this machine, for development.
         ///
-        /// Addresses of --listen are those with TLS. The certificate is kept in
-        /// $XDG_STATE_HOME/regatta; clients must trust it. For development.
+        /// The default address is 127.0.0.1:8443; those of --listen have TLS too. Clients must trust
+        /// the certificate, which is kept in $XDG_STATE_HOME/regatta.
         #[arg(long, conflicts_with = "print_config")]
         https: bool,
         /// Print the effective configuration, every option written out, and exit.

@@ -11,8 +11,8 @@ const VERSION_AND_RANDOM_BYTES: usize = 34;
 /// The longest host name, bytes (RFC 1035 §2.3.4).
 const NAME_BYTES_MAX: usize = 253;
 
-/// Returns the host name in a record with a whole ClientHello (RFC 8446 §4.1.2, RFC 6066 §3).
-/// Clients that spread it over several records, of which there are few, have none.
+/// Returns the host name in a record with a whole ClientHello (RFC 8446 §4.1.2, RFC 6066 §3). The
+/// few clients that spread it over several records have none.
 pub(crate) fn server_name(record: &[u8]) -> Option<&[u8]> {
     let mut rest = record;
     if take(&mut rest, 1)? != [HANDSHAKE] {

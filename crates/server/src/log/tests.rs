@@ -111,7 +111,7 @@ fn encrypted_connections_have_their_facts_in_json() {
     let record = Record { seal: Some(sealed(b"h.example", b"CN=a\\,b")), ..record() };
     assert!(!line(Format::Combined, &record).contains("TLS"));
     let json: serde_json::Value = serde_json::from_str(&line(Format::Json, &record)).unwrap();
-    for (member, value) in [
+    let expected: [(&str, serde_json::Value); 7] = [
         ("scheme", "https".into()),
         ("tls", "TLSv1.3".into()),
         ("suite", "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256".into()),
@@ -119,7 +119,8 @@ fn encrypted_connections_have_their_facts_in_json() {
         ("resumed", false.into()),
         ("sni", "h.example".into()),
         ("client_subject", "CN=a\\x5C,b".into()),
-    ] {
+    ];
+    for (member, value) in expected {
         assert_eq!(json[member], value, "{member}: {json}");
     }
 }
