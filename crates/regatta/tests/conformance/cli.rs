@@ -291,6 +291,38 @@ pub(crate) fn explain_of_an_own_site() {
     assert!(said.stdout.contains("200") && said.stdout.contains("about.html"), "{said:?}");
 }
 
+/// The certificate is there before anything else can be wrong, and is kept. It never goes below
+/// directories of others.
+pub(crate) fn a_certificate_for_development_is_kept() {
+    let site = Site::with(&[]);
+    let state = site.beside("state");
+    let serve = |words: &[&str]| {
+        let mut command = Command::new(program());
+        command.args(["serve", root(), "--https", "--architecture", "nonsense"]);
+        let output = command.env("XDG_STATE_HOME", &state).output().expect("it runs");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code().is_some_and(|code| code > 0), "{stderr}");
+        assert!(words.iter().all(|word| stderr.contains(word)), "{words:?}: {stderr}");
+    };
+    let made = state.join("regatta/development-certificate.pem");
+    let mut kept = None;
+    for _ in 0..2 {
+        serve(&["the certificate is", made.to_str().expect("text"), "nonsense"]);
+        let text = fs::read_to_string(&made).expect("it was made");
+        assert!(text.starts_with("-----BEGIN CERTIFICATE-----\n"), "{text}");
+        assert_eq!(kept.get_or_insert_with(|| text.clone()), &text);
+    }
+    let mode = |name: &str| {
+        let found = fs::metadata(state.join(name)).expect("it was made");
+        found.permissions().mode() & 0o777
+    };
+    assert_eq!((mode("regatta"), mode("regatta/development.pem")), (0o700, 0o600));
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(&state, Some(65_534), None).expect("root may");
+        serve(&["which belongs to user 65534"]);
+    }
+}
+
 /// Rules in files at the root: `serve` and `explain` read them, and neither serves them.
 pub(crate) fn rules_of_an_own_site() {
     let (headers, redirects) = ("/*\n  X-A: b\n", "/old/*  /:splat  302\n");

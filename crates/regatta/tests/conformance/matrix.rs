@@ -457,6 +457,7 @@ const TESTS: Tests = cases! {
         explain_says_what_would_be_answered check_and_explain_speak_json
         check_says_that_all_is_well explain_agrees_with_serve explain_opens_what_serve_may_open
         explain_of_an_own_site rules_of_an_own_site siblings_of_an_own_site
+        a_certificate_for_development_is_kept
         compressing_that_lasts_is_shown a_sibling_that_is_half_written_has_no_name
         pages_for_errors_of_an_own_site users_of_an_own_site one_kind_of_error_has_one_exit_code
         commands_that_measure_run_the_other_program;
