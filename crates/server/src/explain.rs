@@ -9,6 +9,7 @@ use crate::{
     front::Trust,
     messages,
     site::Builder,
+    tls::TLS,
 };
 use regatta_arch::options::Settings;
 use regatta_http::h1::{HeadLimits, parse_request};
@@ -65,9 +66,6 @@ pub fn run(request: &ExplainRequest, sources: &Sources<'_>) -> Result<Explanatio
     explained.decisions.extend(decisions);
     Ok(explained)
 }
-
-/// Class of a listener with TLS.
-const TLS: ListenerClass = ListenerClass(1);
 
 /// Authority and target of an `https` URL; clients do not send it as a whole.
 fn of_https(target: &str) -> Option<(&str, &str)> {

@@ -7,7 +7,10 @@ use regatta_tls::{
     ClientVerifier, Cryptography, Error, ProducesTickets, ServedCertificates, TlsClass,
     TlsSettings, TlsVersion,
 };
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 /// Class of `tls.listen`.
 pub(crate) const TLS: ListenerClass = ListenerClass(1);
@@ -47,6 +50,14 @@ pub(crate) struct TlsParts {
     pub(crate) certificates: ServedCertificates,
     /// Judge of certificates in the class [`TLS_CLIENTS`].
     pub(crate) clients: Option<ClientVerifier>,
+}
+
+impl TlsParts {
+    /// Time when the first certificate expires.
+    pub(crate) fn next_expiry(&self) -> Option<SystemTime> {
+        let seconds = u64::try_from(self.certificates.valid_until()?).ok()?;
+        Some(UNIX_EPOCH + Duration::from_secs(seconds))
+    }
 }
 
 /// Settings of encrypted connections, by class. Workers inherit them from the master.

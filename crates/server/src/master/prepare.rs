@@ -19,7 +19,7 @@ use crate::{
     root::{Folder, OpenedRoots, RootWatch},
     site::Builder,
     ticket_keys,
-    tls::TlsFront,
+    tls::{TlsFront, TlsParts},
 };
 use regatta_arch::{
     Env, Units, layout::ListenPlace, options::Settings, releases::Releases, shared::SharedState,
@@ -83,6 +83,7 @@ pub(super) fn prepare(
     let (wanted, builder, site) = sites(&mut config, &found, &addresses);
     let (hosts, build) = (wanted.len(), Arc::clone(&builder));
     let build = move |host: usize, change: u64, text: &[u8]| build.build(host, change, text);
+    let next_expiry = config.tls.as_ref().and_then(TlsParts::next_expiry);
     let front = front(&mut config, workers, generations, &errors)?;
     // The keeper's is last, if there is one.
     let takers = workers + usize::from(keeper.is_some());
@@ -125,8 +126,7 @@ pub(super) fn prepare(
         errors,
         access,
         admin,
-        // Of no certificate yet.
-        next_expiry: None,
+        next_expiry,
     })
 }
 

@@ -22,7 +22,6 @@ pub struct Section {
 /// Sections in display order; those of architectures follow.
 pub const SECTIONS: &[Section] = &[
     Section { name: "server", doc: "What is served, on which addresses, and as which user." },
-    Section { name: "tls", doc: "Encrypted connections: addresses, certificates, redirects." },
     Section {
         name: "limits",
         doc: "Limits on what a client may send and ask for, and on how long it may take.",
@@ -32,7 +31,7 @@ pub const SECTIONS: &[Section] = &[
         name: "cache",
         doc: "The cache of open files, their metadata and small bodies, one for each worker.",
     },
-    Section { name: "tls", doc: "HTTPS (docs/tls.md): certificates, and tickets that resume sessions." },
+    Section { name: "tls", doc: "HTTPS (docs/tls.md): addresses, certificates, redirects, tickets." },
     Section { name: "log", doc: "The access log and the error log." },
     Section { name: "admin", doc: "What monitors and service managers ask." },
     Section { name: "lab", doc: "A simulated disk, for tests and measurements." },
@@ -177,39 +176,6 @@ pub static OPTIONS: &[OptionSpec] = &[
         "",
         "A file that holds the process ID of the master; removed at exit.",
         "An existing file is replaced, but not a link, nor the file of a server that is running.",
-    ),
-    option(
-        "tls.listen",
-        Kind::List,
-        "",
-        "Addresses and Unix sockets for connections with TLS, written as in server.listen.",
-        "Needs tls.certificate.",
-    ),
-    option(
-        "tls.certificate",
-        Kind::List,
-        "",
-        "Certificates and their keys, each as CHAIN.pem:KEY.pem, or FILE.pem with both.",
-        "",
-    ),
-    option(
-        "tls.redirect",
-        Kind::Bool,
-        "false",
-        "Whether requests in the clear (server.listen) are redirected to TLS.",
-        "With status 308, to the same host and target, and to the port of the first address with \
-         TLS. Requests below /.well-known/acme-challenge/ are answered in the clear: a certificate \
-         authority sends them before there is a certificate. A request without Host gets 400.",
-    ),
-    option(
-        "tls.hsts_s",
-        count(0, 315_360_000),
-        "0",
-        "For how many seconds clients shall use this host with TLS alone; 0 is not at all.",
-        "Responses over TLS have Strict-Transport-Security: max-age=N (RFC 6797), except 304. A \
-         rule of [[headers]] with this field has precedence. Begin with 300: browsers do not \
-         connect in the clear before that time is over. It needs tls.redirect, unless \
-         server.listen is empty.",
     ),
     option(
         "limits.head_bytes_max",
@@ -643,6 +609,25 @@ pub static OPTIONS: &[OptionSpec] = &[
         "Responses of OCSP to send with certificates, each as CHAIN.pem:RESPONSE.der.",
         "CHAIN.pem is a chain of tls.certificate. The server does not fetch responses: a program \
          that does, and then reloads the server, keeps them current.",
+    ),
+    option(
+        "tls.redirect",
+        Kind::Bool,
+        "false",
+        "Whether requests in the clear (server.listen) are redirected to TLS.",
+        "With status 308, to the same host and target, and to the port of the first address with \
+         TLS. Requests below /.well-known/acme-challenge/ are answered in the clear: a certificate \
+         authority sends them before there is a certificate. A request without Host gets 400.",
+    ),
+    option(
+        "tls.hsts_s",
+        count(0, 315_360_000),
+        "0",
+        "For how many seconds clients shall use this host with TLS alone; 0 is not at all.",
+        "Responses over TLS have Strict-Transport-Security: max-age=N (RFC 6797), except 304. A \
+         rule of [[headers]] with this field has precedence. Begin with 300: browsers do not \
+         connect in the clear before that time is over. It needs tls.redirect, unless \
+         server.listen is empty.",
     ),
     option(
         "tls.handshake_ms_max",
