@@ -1,8 +1,9 @@
 //! Helpers of tests that need more than their own crate: both programs, executable files,
-//! directories, counters, certificates, waits, reports of omissions, and rules that both command
-//! lines keep.
+//! directories, certificates, a client of TLS, counters, waits, reports of omissions, and rules
+//! that both command lines keep.
 #![forbid(unsafe_code)]
 
+pub mod authority;
 pub mod certificates;
 pub mod commands;
 pub mod counters;
@@ -10,4 +11,5 @@ pub mod executables;
 pub mod folder;
 pub mod programs;
 pub mod skips;
+pub mod tls;
 pub mod waits;
