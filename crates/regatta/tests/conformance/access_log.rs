@@ -153,7 +153,7 @@ pub(crate) fn failures_are_logged(variant: &Variant) {
     let mut client = server.asked("GET /small.txt HTTP/1.1\r\nBad Field: x\r\n\r\n");
     client.answer("GET").expect(400);
     drop(client);
-    let mut torn = Client::connect_narrow(server.address());
+    let mut torn = server.connect_narrow();
     torn.send(request("GET", "/sparse.bin", &[]));
     torn.take(10_000);
     torn.abort();

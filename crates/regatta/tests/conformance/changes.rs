@@ -184,7 +184,7 @@ pub(crate) fn shrunk_while_sent(variant: &Variant) {
     site.resize("big.bin", LEN);
     site.put("small.txt", "small\n");
     let server = start_with_files(variant, &site);
-    let mut slow = Client::connect_narrow(server.address());
+    let mut slow = server.connect_narrow();
     slow.send(request("GET", "/big.bin", &[]));
     let head = slow.head_only().expect(200);
     assert_eq!(head.must("Content-Length"), LEN.to_string());
@@ -237,7 +237,7 @@ pub(crate) fn grown_while_sent(variant: &Variant) {
     site.resize("big.bin", LEN);
     site.put("small.txt", "small\n");
     let server = start(variant, &site);
-    let mut slow = Client::connect_narrow(server.address());
+    let mut slow = server.connect_narrow();
     slow.send([get("/big.bin"), get("/small.txt")].concat());
     slow.head_only().expect(200);
     site.resize("big.bin", LEN * 2);

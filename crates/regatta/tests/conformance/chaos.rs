@@ -36,7 +36,7 @@ const ALL: Set = cases! {
 
 /// Cases that depend on the runner of the loop and of its disk work. Bodies are from every source,
 /// cut anywhere; connections arrive all at once, leave, or are refused.
-const FAMILY: Set = cases! {
+pub(crate) const FAMILY: Set = cases! {
     bodies: every_size_arrives every_size_on_its_own_connection a_large_file_arrives
         chunked_body_is_drained;
     closing: half_closed_pipeline_is_answered aborts_harm_nobody aborts_leave_nothing_open;
@@ -101,7 +101,8 @@ fn variants() -> impl Iterator<Item = &'static Variant> {
 }
 
 /// Variants, each with the set of its cases.
-const ROWS: &[(Set, &[Variant])] = &[(ALL, LOOPS), (FAMILY, RELATIVES), (STRATEGY, STRATEGIES)];
+pub(crate) const ROWS: &[(Set, &[Variant])] =
+    &[(ALL, LOOPS), (FAMILY, RELATIVES), (STRATEGY, STRATEGIES)];
 
 /// Loops that do everything themselves.
 #[rustfmt::skip]
@@ -224,5 +225,5 @@ const fn of(
     settings: &'static [&'static str],
     plan: &'static str,
 ) -> Variant {
-    Variant { name, architecture, settings, faults: Some(plan) }
+    Variant { name, architecture, settings, faults: Some(plan), tls: false }
 }

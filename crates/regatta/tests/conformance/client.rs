@@ -1,8 +1,10 @@
 //! A client of explicit bytes with a strict reader: any doubt about an answer fails the test.
 
 use crate::harness::{PATIENCE, Server};
+use crate::identity::{NAME, identity};
 use crate::runner::report;
 use crate::site::{SIZES, sized};
+use regatta_testkit::tls::TlsStream;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::os::{fd::OwnedFd, unix::net::UnixStream};
@@ -83,10 +85,83 @@ impl Answer {
     }
 }
 
+/// Address of a server, and whether clients use TLS there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Endpoint {
+    pub(crate) address: SocketAddr,
+    pub(crate) is_tls: bool,
+}
+
+impl From<SocketAddr> for Endpoint {
+    fn from(address: SocketAddr) -> Self {
+        Self { address, is_tls: false }
+    }
+}
+
+/// Bytes of a connection.
+#[derive(Debug)]
+enum Stream {
+    Clear(TcpStream),
+    Tls(TlsStream),
+}
+
+impl Stream {
+    fn socket(&self) -> &TcpStream {
+        match self {
+            Self::Clear(socket) => socket,
+            Self::Tls(stream) => stream.socket(),
+        }
+    }
+
+    fn close_sending(&self) -> std::io::Result<()> {
+        match self {
+            Self::Clear(socket) => socket.shutdown(Shutdown::Write),
+            Self::Tls(stream) => stream.close_sending(),
+        }
+    }
+
+    fn is_readable(&self) -> bool {
+        match self {
+            Self::Clear(socket) => {
+                socket.set_nonblocking(true).expect("a socket");
+                let there = socket.peek(&mut [0; 1]).is_ok();
+                socket.set_nonblocking(false).expect("a socket");
+                there
+            }
+            Self::Tls(stream) => stream.is_readable(),
+        }
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        match self {
+            Self::Clear(socket) => socket.read(into),
+            Self::Tls(stream) => stream.read(into),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        match self {
+            Self::Clear(socket) => socket.write(bytes),
+            Self::Tls(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        match self {
+            Self::Clear(socket) => socket.flush(),
+            Self::Tls(stream) => stream.flush(),
+        }
+    }
+}
+
 /// A connection of a client.
 #[derive(Debug)]
 pub(crate) struct Client {
-    stream: TcpStream,
+    stream: Stream,
     opened: SystemTime,
     /// Received and unread bytes.
     unread: Vec<u8>,
@@ -95,44 +170,60 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Connects; every later wait has a limit.
+    /// Connects in the clear; every later wait has a limit.
     pub(crate) fn connect(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect_timeout(&address, PATIENCE).expect("connects");
-        Self::over(stream)
+        Self::connect_to(address.into())
+    }
+
+    /// Connects as clients of this address do. The first bytes in either direction begin the
+    /// handshake of TLS.
+    pub(crate) fn connect_to(to: Endpoint) -> Self {
+        let socket = TcpStream::connect_timeout(&to.address, PATIENCE).expect("connects");
+        Self::over(socket, to)
     }
 
     /// Connects with a small receive buffer, so that the server soon has to wait for us.
-    pub(crate) fn connect_narrow(address: SocketAddr) -> Self {
+    pub(crate) fn connect_narrow(to: Endpoint) -> Self {
         use rustix::net::{connect, sockopt};
         let socket = socket();
         sockopt::set_socket_recv_buffer_size(&socket, 16 << 10).expect("a size");
-        connect(&socket, &address).expect("connects");
-        Self::over(socket.into())
+        connect(&socket, &to.address).expect("connects");
+        Self::over(socket.into(), to)
     }
 
     /// Connects from this address of our own.
-    pub(crate) fn connect_from(own: Ipv4Addr, address: SocketAddr) -> Self {
+    pub(crate) fn connect_from(own: Ipv4Addr, to: Endpoint) -> Self {
         use rustix::net::{bind, connect};
         let socket = socket();
         bind(&socket, &SocketAddr::from((own, 0))).expect("all of 127.0.0.0/8 is ours");
-        connect(&socket, &address).expect("connects");
-        Self::over(socket.into())
+        connect(&socket, &to.address).expect("connects");
+        Self::over(socket.into(), to)
     }
 
     /// Connects to a Unix socket: every kind of socket has the operations used below.
     pub(crate) fn connect_to_path(path: &Path) -> Self {
         let stream = UnixStream::connect(path).expect("connects");
-        Self::within(OwnedFd::from(stream).into())
+        let socket = TcpStream::from(OwnedFd::from(stream));
+        set_timeouts(&socket);
+        Self::within(Stream::Clear(socket))
     }
 
-    fn over(stream: TcpStream) -> Self {
-        stream.set_nodelay(true).expect("TCP");
-        Self::within(stream)
+    fn over(socket: TcpStream, to: Endpoint) -> Self {
+        socket.set_nodelay(true).expect("TCP");
+        set_timeouts(&socket);
+        if to.is_tls {
+            return Self::sealed(identity().client.connect(socket, NAME));
+        }
+        Self::within(Stream::Clear(socket))
     }
 
-    fn within(stream: TcpStream) -> Self {
-        stream.set_read_timeout(Some(PATIENCE)).expect("a time");
-        stream.set_write_timeout(Some(PATIENCE)).expect("a time");
+    /// A connection whose socket and settings of TLS the test has chosen.
+    pub(crate) fn sealed(stream: TlsStream) -> Self {
+        set_timeouts(stream.socket());
+        Self::within(Stream::Tls(stream))
+    }
+
+    fn within(stream: Stream) -> Self {
         Self { stream, opened: SystemTime::now(), unread: Vec::new(), _server: None }
     }
 
@@ -161,23 +252,50 @@ impl Client {
 
     /// Ends our direction of the connection.
     pub(crate) fn half_close(&mut self) {
-        self.stream.shutdown(Shutdown::Write).expect("connected");
+        self.stream.close_sending().expect("connected");
     }
 
     /// Ends our direction of the connection, if it is still open.
     pub(crate) fn send_nothing_more(&mut self) {
-        let _ = self.stream.shutdown(Shutdown::Write);
+        let _ = self.stream.close_sending();
     }
 
     /// Ends the connection with a reset.
     pub(crate) fn abort(self) {
         let none = Some(Duration::ZERO);
-        rustix::net::sockopt::set_socket_linger(&self.stream, none).expect("TCP");
+        rustix::net::sockopt::set_socket_linger(self.socket(), none).expect("TCP");
+        if let Stream::Tls(stream) = &self.stream {
+            stream.forget();
+        }
     }
 
     /// A second handle on the same connection that only sends.
-    pub(crate) fn sender(&self) -> TcpStream {
-        self.stream.try_clone().expect("a descriptor")
+    pub(crate) fn sender(&self) -> Box<dyn Write + Send> {
+        match &self.stream {
+            Stream::Clear(socket) => Box::new(socket.try_clone().expect("a descriptor")),
+            Stream::Tls(stream) => {
+                stream.shake_hands().expect("a handshake");
+                Box::new(stream.sender())
+            }
+        }
+    }
+
+    /// The socket of the connection.
+    pub(crate) fn socket(&self) -> &TcpStream {
+        self.stream.socket()
+    }
+
+    /// Reads until the connection has ended. Returns the bytes before, and whether the end was in
+    /// order.
+    pub(crate) fn rest_and_end(&mut self) -> (Vec<u8>, bool) {
+        let mut piece = [0; 4096];
+        loop {
+            match self.stream.read(&mut piece) {
+                Ok(n) if n > 0 => self.unread.extend_from_slice(&piece[..n]),
+                Err(e) if timed_out(&e) => panic!("not ended"),
+                end => return (std::mem::take(&mut self.unread), end.is_ok()),
+            }
+        }
     }
 
     /// Sends a request and reads its answer.
@@ -236,14 +354,7 @@ impl Client {
 
     /// Reads until the connection has ended in any way; returns the bytes before.
     pub(crate) fn rest_or_reset(&mut self) -> Vec<u8> {
-        let mut piece = [0; 4096];
-        loop {
-            match self.stream.read(&mut piece) {
-                Ok(n) if n > 0 => self.unread.extend_from_slice(&piece[..n]),
-                Err(e) if timed_out(&e) => panic!("not ended"),
-                Ok(_) | Err(_) => return std::mem::take(&mut self.unread),
-            }
-        }
+        self.rest_and_end().0
     }
 
     /// Reads available bytes, at most `at_most`; none when the connection has ended.
@@ -254,7 +365,7 @@ impl Client {
 
     /// Sets the longest wait of a send.
     pub(crate) fn send_timeout(&mut self, time: Duration) {
-        self.stream.set_write_timeout(Some(time)).expect("a time");
+        self.socket().set_write_timeout(Some(time)).expect("a time");
     }
 
     /// Fails unless the server closes in order and sends nothing more.
@@ -282,10 +393,7 @@ impl Client {
 
     /// Whether unread bytes have arrived.
     pub(crate) fn has_bytes(&self) -> bool {
-        self.stream.set_nonblocking(true).expect("a socket");
-        let there = self.stream.peek(&mut [0; 1]).is_ok();
-        self.stream.set_nonblocking(false).expect("a socket");
-        there || !self.unread.is_empty()
+        self.stream.is_readable() || !self.unread.is_empty()
     }
 
     /// Whether the server stays silent, and the connection open, for this long.
@@ -293,14 +401,14 @@ impl Client {
         if !self.unread.is_empty() {
             return false;
         }
-        self.stream.set_read_timeout(Some(time)).expect("a time");
+        self.socket().set_read_timeout(Some(time)).expect("a time");
         let result = loop {
             match self.stream.read(&mut [0; 1]) {
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 result => break result,
             }
         };
-        self.stream.set_read_timeout(Some(PATIENCE)).expect("a time");
+        self.socket().set_read_timeout(Some(PATIENCE)).expect("a time");
         let silent = result.as_ref().is_err_and(timed_out);
         if !silent {
             report(&format!("not silent for {time:?}: {result:?}\n"));
@@ -342,6 +450,12 @@ impl Client {
             }
         }
     }
+}
+
+/// Sets the longest wait of both directions.
+fn set_timeouts(socket: &TcpStream) {
+    socket.set_read_timeout(Some(PATIENCE)).expect("a time");
+    socket.set_write_timeout(Some(PATIENCE)).expect("a time");
 }
 
 /// A socket that servers which other tests start meanwhile do not inherit.

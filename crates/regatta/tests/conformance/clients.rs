@@ -50,7 +50,7 @@ pub(crate) fn one_client_is_limited(variant: &Variant) {
     let launch = launch.sets(&["server.trusted=unix:", "server.forwarded=x-forwarded-for"]);
     let server = launch.start();
     is_served_without_limits(&path);
-    let connect = |from| Client::connect_from(from, server.address());
+    let connect = |from| server.connect_from(from);
     let mut held = [connect(ONE), connect(ONE)];
     get_all(&mut held, "/small.txt");
     let mut limited = [connect(ONE), connect(ONE)];
@@ -124,7 +124,7 @@ pub(crate) fn a_proxy_names_its_clients(variant: &Variant) {
     }
     let mut silent = server.asked(&request);
     assert_eq!(silent.rest_or_reset(), b"", "not a header");
-    let mut stranger = Client::connect_from(ONE, server.address());
+    let mut stranger = server.connect_from(ONE);
     stranger.try_send([&header[..], &request].concat());
     assert_eq!(stranger.rest_or_reset(), b"", "not trusted");
     for _ in 0..3 {

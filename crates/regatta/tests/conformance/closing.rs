@@ -77,7 +77,7 @@ pub(crate) fn aborts_harm_nobody(variant: &Variant) {
     let server = serve(variant);
     let mut steady = server.connect();
     for i in 0..40 {
-        let mut client = Client::connect_narrow(server.address());
+        let mut client = server.connect_narrow();
         match i % 5 {
             0 => {}
             1 => client.send("GET /sma"),
@@ -97,7 +97,7 @@ pub(crate) fn aborts_harm_nobody(variant: &Variant) {
 pub(crate) fn aborts_leave_nothing_open(variant: &Variant) {
     let server = start(variant);
     for _ in 0..30 {
-        let mut client = Client::connect_narrow(server.address());
+        let mut client = server.connect_narrow();
         client.send(get("/size-5242880.bin"));
         client.take(1000);
         client.abort();

@@ -107,7 +107,7 @@ pub(crate) fn of_the_ends_of_connections(variant: &Variant) {
     last.ask("GET", "/small.txt", &[("Connection", "close")]).expect(200);
     last.finish();
     drop((idle, partial, last));
-    let mut torn = Client::connect_narrow(server.address());
+    let mut torn = server.connect_narrow();
     torn.send(request("GET", "/sparse.bin", &[]));
     torn.take(1000);
     torn.abort();

@@ -1,14 +1,15 @@
 //! Starts the real program and ends it: one `Server` is one master process and its workers.
 
-use crate::client::{Client, get, get_all};
+use crate::client::{Client, Endpoint, get, get_all};
 use crate::counters::counter;
+use crate::identity::identity;
 use crate::runner::report;
 use crate::shared::descriptors;
 use crate::variants::VARIANTS;
 use rustix::process::{Pid, Signal};
 use std::collections::{HashSet, VecDeque};
 use std::io::{BufRead, BufReader, Read};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -27,14 +28,19 @@ pub(crate) const PATIENT: [(&str, &str); 3] = [
     ("limits.idle_ms_max", "10min"),
 ];
 
+/// The same for servers whose clients use TLS: a client begins its handshake with its first bytes.
+const PATIENT_HANDSHAKE: (&str, &str) = ("tls.handshake_ms_max", "10min");
+
 /// An architecture with settings under which every case holds.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Variant {
     pub(crate) name: &'static str,
     pub(crate) architecture: &'static str,
     pub(crate) settings: &'static [&'static str],
     /// Faults to inject, as `regatta_sys::hook::Plan` reads them.
     pub(crate) faults: Option<&'static str>,
+    /// Whether clients use TLS.
+    pub(crate) tls: bool,
 }
 
 impl Variant {
@@ -45,7 +51,7 @@ impl Variant {
 
     /// An architecture as its name alone sets it.
     pub(crate) const fn plain(architecture: &'static str) -> Self {
-        Self { name: architecture, architecture, settings: &[], faults: None }
+        Self { name: architecture, architecture, settings: &[], faults: None, tls: false }
     }
 
     /// Ports that it takes for each of its addresses.
@@ -155,6 +161,17 @@ pub(crate) struct Launch {
     stderr: Option<OwnedFd>,
     faults: Option<String>,
     patient: bool,
+    tls: Option<TlsListeners>,
+}
+
+/// Addresses of a server whose clients use TLS.
+#[derive(Clone, Debug)]
+struct TlsListeners {
+    addresses: Vec<String>,
+    /// Number of further addresses, in the clear.
+    clear: usize,
+    /// Value of `tls.certificate`.
+    certificate: String,
 }
 
 impl Launch {
@@ -162,7 +179,12 @@ impl Launch {
     /// wait as long as [`PATIENT`] allows.
     pub(crate) fn new(variant: &Variant, root: &Path) -> Self {
         let root = root.to_str().expect("our paths are text").to_owned();
-        let launch = Self { patient: true, ..Self::of(&program()) }.arg(root);
+        let tls = variant.tls.then(|| TlsListeners {
+            addresses: Vec::new(),
+            clear: 0,
+            certificate: identity().certificate.clone(),
+        });
+        let launch = Self { patient: true, tls, ..Self::of(&program()) }.arg(root);
         let launch = launch.listen("127.0.0.1:0");
         let launch = launch.arg("--architecture").arg(variant.architecture);
         let launch = launch.sets(variant.settings);
@@ -175,8 +197,8 @@ impl Launch {
     /// A server of this program, configured by a file alone.
     pub(crate) fn of(program: &Path) -> Self {
         let (program, args) = (program.to_owned(), vec!["serve".into()]);
-        let (files_max, stderr, faults, patient) = (None, None, None, false);
-        Self { program, args, listeners: 0, files_max, stderr, faults, patient }
+        let (files_max, stderr, faults, patient, tls) = (None, None, None, false, None);
+        Self { program, args, listeners: 0, files_max, stderr, faults, patient, tls }
     }
 
     /// Expects `more` addresses in its output besides those set here.
@@ -200,10 +222,26 @@ impl Launch {
         self.set(format!("log.access={}", path.display()))
     }
 
-    /// Adds an address to listen on.
+    /// Adds an address to listen on: by TLS where clients use that.
     pub(crate) fn listen(mut self, address: &str) -> Self {
         self.listeners += 1;
+        if let Some(tls) = &mut self.tls {
+            tls.addresses.push(address.to_owned());
+            return self;
+        }
         self.arg("--listen").arg(address)
+    }
+
+    /// Listens in the clear, too, where clients use TLS.
+    pub(crate) fn listen_in_the_clear(mut self) -> Self {
+        self.tls.as_mut().expect("a variant with TLS").clear += 1;
+        self.arg("--listen").arg("127.0.0.1:0")
+    }
+
+    /// Replaces the certificates of a server whose clients use TLS.
+    pub(crate) fn certificate(mut self, certificate: String) -> Self {
+        self.tls.as_mut().expect("a variant with TLS").certificate = certificate;
+        self
     }
 
     /// Adds a `--set key=value`.
@@ -237,8 +275,22 @@ impl Launch {
     /// Arguments that make the server patient, except for limits that the test sets.
     fn patience(&self) -> Vec<String> {
         let sets = |key: &str| self.args.iter().any(|arg| arg.split('=').next() == Some(key));
-        let all = PATIENT.iter().filter(|(key, _)| self.patient && !sets(key));
+        let of_tls = self.tls.iter().map(|_| &PATIENT_HANDSHAKE);
+        let all = PATIENT.iter().chain(of_tls).filter(|(key, _)| self.patient && !sets(key));
         all.flat_map(|(key, value)| ["--set".to_owned(), format!("{key}={value}")]).collect()
+    }
+
+    /// Arguments for TLS. Without other addresses there is none in the clear.
+    fn tls_args(&self) -> Vec<String> {
+        let Some(tls) = &self.tls else { return Vec::new() };
+        let mut settings = vec![
+            format!("tls.listen={}", tls.addresses.join(",")),
+            format!("tls.certificate={}", tls.certificate),
+        ];
+        if !self.args.iter().any(|arg| arg == "--listen") {
+            settings.push("server.listen=".to_owned());
+        }
+        settings.into_iter().flat_map(|setting| ["--set".to_owned(), setting]).collect()
     }
 
     fn command(&self) -> Command {
@@ -259,6 +311,7 @@ impl Launch {
             .command()
             .args(&self.args)
             .args(self.patience())
+            .args(self.tls_args())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(stderr.map_or_else(Stdio::piped, Stdio::from))
@@ -269,18 +322,36 @@ impl Launch {
         if let Some(from) = child.stderr.take() {
             keep_last(from, Arc::clone(&stderr));
         }
-        let (addresses, listening) = (Vec::new(), HashSet::new());
+        let (addresses, clear, listening) = (Vec::new(), Vec::new(), HashSet::new());
         let kept = self.args.iter().any(|arg| arg.starts_with("shared-symped"));
-        let mut server = Server { child, addresses, stdout, stderr, listening, kept };
-        for _ in 0..self.listeners {
-            let line = server.stdout_line(PATIENCE);
-            let line = line.unwrap_or_else(|| panic!("no `listening on` for {:?}", self.args));
-            let address = line.strip_prefix("listening on http://").map(str::parse);
-            let Some(Ok(address)) = address else { panic!("stdout said {line:?}") };
-            server.addresses.push(address);
-        }
+        let is_tls = self.tls.is_some();
+        let mut server =
+            Server { child, addresses, clear, is_tls, stdout, stderr, listening, kept };
+        self.read_addresses(&mut server);
         server.listening = sockets(server.pid());
         server
+    }
+
+    /// Reads the addresses that the server reports, as many as it was given.
+    fn read_addresses(&self, server: &mut Server) {
+        let parse = |line: &str, scheme: &str| -> Option<SocketAddr> {
+            line.strip_prefix("listening on ")?.strip_prefix(scheme)?.parse().ok()
+        };
+        let (scheme, clear) =
+            self.tls.as_ref().map_or(("http://", 0), |tls| ("https://", tls.clear));
+        while server.addresses.len() < self.listeners || server.clear.len() < clear {
+            let line = server.stdout_line(PATIENCE);
+            let line = line.unwrap_or_else(|| panic!("no `listening on` for {:?}", self.args));
+            // Those in the clear come first, and a path may be among them.
+            if let Some(address) = parse(&line, scheme) {
+                server.addresses.push(address);
+            } else if let Some(address) = parse(&line, "http://") {
+                server.clear.push(address);
+            } else {
+                let is_path = line.starts_with("listening on unix:");
+                assert!(is_path && self.tls.is_some(), "stdout said {line:?}");
+            }
+        }
     }
 }
 
@@ -322,6 +393,9 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) struct Server {
     child: Child,
     addresses: Vec<SocketAddr>,
+    /// Further addresses, in the clear, of a server whose clients use TLS.
+    clear: Vec<SocketAddr>,
+    is_tls: bool,
     stdout: Mutex<Receiver<String>>,
     stderr: Arc<Mutex<VecDeque<String>>>,
     /// Sockets of the master before there were connections.
@@ -341,9 +415,39 @@ impl Server {
         &self.addresses
     }
 
+    /// The address in the clear of a server whose clients use TLS.
+    pub(crate) fn clear_address(&self) -> SocketAddr {
+        self.clear[0]
+    }
+
+    /// First address that it listens on, and whether clients use TLS there.
+    pub(crate) fn endpoint(&self) -> Endpoint {
+        self.endpoint_at(self.address())
+    }
+
+    /// An address that it reported, and whether clients use TLS there.
+    pub(crate) fn endpoint_at(&self, address: SocketAddr) -> Endpoint {
+        Endpoint { address, is_tls: self.is_tls }
+    }
+
     /// Opens a new connection.
     pub(crate) fn connect(&self) -> Client {
-        Client::connect(self.address())
+        Client::connect_to(self.endpoint())
+    }
+
+    /// Opens a connection to one of the addresses that it reported.
+    pub(crate) fn connect_to(&self, address: SocketAddr) -> Client {
+        Client::connect_to(self.endpoint_at(address))
+    }
+
+    /// Opens a connection with a small receive buffer.
+    pub(crate) fn connect_narrow(&self) -> Client {
+        Client::connect_narrow(self.endpoint())
+    }
+
+    /// Opens a connection from this address of our own.
+    pub(crate) fn connect_from(&self, own: Ipv4Addr) -> Client {
+        Client::connect_from(own, self.endpoint())
     }
 
     /// Opens the connection of a test that needs no other: it keeps the server running.
@@ -374,7 +478,7 @@ impl Server {
     /// A client with small buffers that has read the head of an answer, and no more.
     #[track_caller]
     pub(crate) fn slow_reader(&self, target: &str) -> Client {
-        let mut client = Client::connect_narrow(self.address());
+        let mut client = self.connect_narrow();
         client.send(get(target));
         client.head_only().expect(200);
         client
@@ -630,7 +734,7 @@ pub(crate) fn serve_with(variant: &Variant, settings: &[&str]) -> Arc<Server> {
 /// A server over a site that no test changes, with more settings; shared likewise.
 pub(crate) fn serve_root(variant: &Variant, root: &Path, settings: &[&str]) -> Arc<Server> {
     let launch = Launch::new(variant, root).sets(settings);
-    let key = format!("{:?}", (&launch.args, &launch.faults));
+    let key = format!("{:?}", (&launch.args, &launch.faults, &launch.tls));
     let mut shared = lock(&SHARED);
     shared.retain(|(_, server)| server.strong_count() > 0);
     let known = shared.iter().find(|(of, _)| *of == key).and_then(|(_, server)| server.upgrade());

@@ -1,14 +1,15 @@
 //! Black-box conformance: HTTP over loopback against the real binary, for every architecture.
 //!
 //! The cases do not depend on the server's construction. A case states a rule of RFC 9110, 9111,
-//! 9112 or the product, sends explicit bytes over TCP, and reads the answer with a strict reader.
-//! Every case of `matrix.rs` runs for every variant (an architecture with settings) of
+//! 9112 or the product, sends explicit bytes over TCP or TLS, and reads the answer with a strict
+//! reader. Every case of `matrix.rs` runs for every variant (an architecture with settings) of
 //! `variants.rs`.
 //!
 //! | tests | in |
 //! |---|---|
 //! | `matrix::VARIANT::TOPIC::CASE` | `matrix.rs`: cases and the variants that have them |
 //! | `chaos::…` | `chaos.rs`: the same cases under faults; `faults.rs`: single faults |
+//! | `tls::…` | `over_tls.rs`: the same cases over TLS; `tls.rs`: TLS itself |
 //! | `master::…` | `master`: what the program prints, how it ends, what it leaves behind |
 //! | `TOPIC::TEST` | `matrix.rs`: tests that no variant has |
 //!
@@ -40,6 +41,7 @@ use regatta_testkit::folder;
 mod framing;
 mod harness;
 mod hosts;
+mod identity;
 mod inspect;
 mod life;
 mod limits;
@@ -51,6 +53,7 @@ mod methods;
 mod mistakes;
 mod n_copy;
 mod negotiation;
+mod over_tls;
 mod paths;
 mod persistence;
 mod pipelining;
@@ -73,6 +76,7 @@ mod structure;
 mod symped;
 mod targets;
 mod threads;
+mod tls;
 mod variants;
 mod watpipe;
 
@@ -81,5 +85,6 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let mut trials = matrix::trials();
     trials.extend(chaos::trials());
+    trials.extend(over_tls::trials());
     runner::run(trials)
 }

@@ -10,7 +10,7 @@ use crate::*;
 use libtest_mimic::Trial;
 
 /// Whether every case runs for every variant: `cargo xtask matrix`.
-const EVERY_CASE: bool = cfg!(feature = "matrix");
+pub(crate) const EVERY_CASE: bool = cfg!(feature = "matrix");
 
 /// Cases for every variant.
 const ALWAYS: Set = cases! {

@@ -66,7 +66,7 @@ pub(crate) fn copies_have_ports_of_their_own() {
     for (address, worker) in addresses.iter().zip(server.workers()) {
         let mut client = Client::connect(*address);
         client.get("/small.txt").expect(200);
-        assert_eq!(owner(&server, &client.sender()), Some(worker), "{address}");
+        assert_eq!(owner(&server, client.socket()), Some(worker), "{address}");
     }
     for worker in server.top()["workers"].as_array().expect("rows") {
         assert_eq!(worker["counters"]["cache_fills"], 1, "each has its cache");
@@ -94,7 +94,7 @@ pub(crate) fn copies_have_addresses_of_their_own() {
     for (address, worker) in server.addresses().iter().zip(server.workers()) {
         let mut client = Client::connect(*address);
         client.get("/small.txt").expect(200);
-        assert_eq!(owner(&server, &client.sender()), Some(worker), "{address}");
+        assert_eq!(owner(&server, client.socket()), Some(worker), "{address}");
     }
 }
 
@@ -106,8 +106,8 @@ pub(crate) fn a_steered_connection_stays_on_its_processor() {
     for (cpu, worker) in allowed.iter().zip(server.workers()) {
         let mut clients: Vec<_> = (0..10).map(|_| connect_from(*cpu, server.address())).collect();
         get_all(&mut clients, "/small.txt");
-        let streams: Vec<_> = clients.iter().map(Client::sender).collect();
-        assert_eq!(owners(&server, &streams), [Some(worker); 10], "from processor {cpu}");
+        let owners = owners(&server, clients.iter().map(Client::socket));
+        assert_eq!(owners, [Some(worker); 10], "from processor {cpu}");
     }
 }
 
@@ -159,7 +159,7 @@ pub(crate) fn a_copy_that_is_replaced_keeps_its_socket() {
             _ => connect_from(cpu[0], server.address()),
         };
         client.get("/small.txt").expect(200);
-        let pid = owner(&server, &client.sender()).expect("somebody answered");
+        let pid = owner(&server, client.socket()).expect("somebody answered");
         assert_eq!((listeners(pid), processors(pid)), (socket, cpu), "{partition}");
         let same = || {
             let now = server.workers().into_iter().map(listeners).collect::<BTreeSet<_>>();

@@ -1,5 +1,6 @@
 //! Reloads and upgrades: the process stays, its workers are replaced, and no request fails.
 
+use crate::client::Endpoint;
 use crate::harness::{PATIENT, program};
 use crate::prelude::*;
 use crate::shared::{Stop, descriptors};
@@ -7,7 +8,7 @@ use regatta_sys::sandbox::landlock_version;
 use regatta_testkit::executables;
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
@@ -24,14 +25,14 @@ const ANY: &str = "127.0.0.1:0";
 const IDLE_MAX: Duration = Duration::from_millis(100);
 
 /// Asks until `stop` is set; each answer must be good.
-fn ask(address: SocketAddr, keep: bool, stop: &AtomicBool) -> u64 {
+fn ask(to: Endpoint, keep: bool, stop: &AtomicBool) -> u64 {
     let mut kept: Option<(Client, Instant)> = None;
     let mut answers = 0;
     let closing = [("Connection", "close")];
     let fields = if keep { &closing[..0] } else { &closing[..] };
     while !stop.load(Ordering::Relaxed) {
         let usable = kept.take().filter(|(_, at)| at.elapsed() < IDLE_MAX);
-        let mut client = usable.map_or_else(|| Client::connect(address), |(client, _)| client);
+        let mut client = usable.map_or_else(|| Client::connect_to(to), |(client, _)| client);
         let answer = client.ask("GET", "/small.txt", fields).expect(200);
         answers += 1;
         if keep && !answer.closes() {
@@ -43,14 +44,15 @@ fn ask(address: SocketAddr, keep: bool, stop: &AtomicBool) -> u64 {
 }
 
 /// Makes a change while clients ask for a file; none of them may fail.
-fn under(address: SocketAddr, change: impl FnOnce()) {
+fn under(to: impl Into<Endpoint>, change: impl FnOnce()) {
+    let to = to.into();
     let stop = AtomicBool::new(false);
     let answers: u64 = std::thread::scope(|scope| {
         let stopping = Stop(&stop);
         let clients: Vec<_> = (0..CLIENTS)
             .map(|client| {
                 let stop = &stop;
-                scope.spawn(move || ask(address, client % 2 == 0, stop))
+                scope.spawn(move || ask(to, client % 2 == 0, stop))
             })
             .collect();
         std::thread::sleep(Duration::from_millis(100));
@@ -76,7 +78,7 @@ pub(crate) fn under_load(variant: &Variant) {
     let server = start(variant);
     let mut counted = 0;
     for command in ["reload", "upgrade"] {
-        under(server.address(), || {
+        under(server.endpoint(), || {
             succeed(&server, command);
             let now = server.count("requests");
             assert!(now > counted, "{now} after {counted}");

@@ -53,9 +53,16 @@ pub(crate) fn trials_of(
     variant: &'static Variant,
     sets: &'static [Set],
 ) -> impl Iterator<Item = Trial> {
-    sets.iter().copied().flatten().map(move |case| {
-        trial(format!("{prefix}::{}::{}", variant.name, case.name), move || (case.run)(variant))
-    })
+    sets.iter().copied().flatten().map(move |case| trial_of(prefix, variant, case))
+}
+
+/// Test of a variant: `prefix::variant::topic::case`.
+pub(crate) fn trial_of(
+    prefix: &str,
+    variant: &'static Variant,
+    case: &'static Case<fn(&Variant)>,
+) -> Trial {
+    trial(format!("{prefix}::{}::{}", variant.name, case.name), move || (case.run)(variant))
 }
 
 /// Tests that no variant has: `topic::test`.

@@ -252,7 +252,7 @@ pub(crate) fn a_head_in_pieces_is_admitted_once(variant: &Variant) {
 pub(crate) fn each_address_has_its_class(variant: &Variant) {
     let launch = Launch::new(variant, common()).listen("127.0.0.1:0").sets(&ONE_A_SECOND);
     let server = launch.set("stages.admission=multiclass").start();
-    let is_admitted = |at: usize| is_served(Client::connect(server.addresses()[at]), "");
+    let is_admitted = |at: usize| is_served(server.connect_to(server.addresses()[at]), "");
     let begin = Instant::now();
     assert!(is_admitted(0) && is_admitted(1), "one has taken the other's place");
     let again = is_admitted(0);

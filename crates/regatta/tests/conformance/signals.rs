@@ -13,14 +13,16 @@ pub(crate) fn one_line_for_each_address(variant: &Variant) {
     assert_ne!(one, two);
     for address in [one, two] {
         assert_ne!(address.port(), 0);
-        Client::connect(*address).get("/small.txt").expect(200);
+        server.connect_to(*address).get("/small.txt").expect(200);
     }
     // Copies with separate ports print theirs too.
     for _ in 2..2 * variant.ports() {
         let line = server.stdout_line(PATIENCE).expect("one line for each port");
-        let address = line.strip_prefix("listening on http://").map(str::parse);
-        let Some(Ok(address)) = address else { panic!("stdout said {line:?}") };
-        Client::connect(address).get("/small.txt").expect(200);
+        let address = line.strip_prefix("listening on ").and_then(|line| line.split_once("://"));
+        let Some(Ok(address)) = address.map(|(_, address)| address.parse()) else {
+            panic!("stdout said {line:?}")
+        };
+        server.connect_to(address).get("/small.txt").expect(200);
     }
     assert_eq!(server.stdout_line(Duration::from_millis(100)), None, "and nothing else");
 }

@@ -155,7 +155,7 @@ pub(crate) fn set_modified(path: &Path, at_s: u64) {
 }
 
 /// Makes a folder of this run, whose name contains the process number.
-fn fresh_folder(kind: &str) -> PathBuf {
+pub(crate) fn fresh_folder(kind: &str) -> PathBuf {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let name = format!("{kind}-{}-{count}", std::process::id());
@@ -173,7 +173,7 @@ fn remove_leftovers() {
         let name = entry.file_name().into_string().unwrap_or_default();
         let mut words = name.split('-');
         let (kind, pid) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-        let ours = matches!(kind, "site" | "own") && pid.parse::<u32>().is_ok();
+        let ours = matches!(kind, "site" | "own" | "tls") && pid.parse::<u32>().is_ok();
         if ours && !Path::new("/proc").join(pid).exists() {
             let locked = entry.path().join("root/locked");
             let _ = fs::set_permissions(locked, Permissions::from_mode(0o700));

@@ -51,7 +51,7 @@ pub(crate) fn the_disk_is_not_the_clients_fault(variant: &Variant) {
         let clients = (0..CLIENTS).map(|at| {
             let server: &Server = &server;
             scope.spawn(move || {
-                let mut client = Client::connect(server.address());
+                let mut client = server.connect();
                 let close = [("Connection", "close")];
                 client.send(request("GET", &format!("/{at}.bin"), &close));
                 // Its date is as old as the disk is slow.

@@ -9,7 +9,7 @@ const SETTINGS: [&str; 2] = ["limits.send_window_ms=250", "limits.send_rate_min=
 
 pub(crate) fn one_that_never_reads_is_ended(variant: &Variant) {
     let server = Launch::new(variant, common()).sets(&SETTINGS).start();
-    let mut stuck = Client::connect_narrow(server.address());
+    let mut stuck = server.connect_narrow();
     let begin = Instant::now();
     stuck.send(get("/sparse.bin"));
     stuck.head_only().expect(200);
@@ -65,7 +65,7 @@ pub(crate) fn an_honest_slow_one_is_served(variant: &Variant) {
 
 /// Clients that ask twice for more than the sockets' buffers hold, and read one head.
 fn stuck_in_pipelines(server: &Server, count: usize) -> Vec<Client> {
-    let narrow = |_| Client::connect_narrow(server.address());
+    let narrow = |_| server.connect_narrow();
     let mut clients: Vec<_> = (0..count).map(narrow).collect();
     for client in &mut clients {
         client.send(get("/sparse.bin").repeat(2));
@@ -117,7 +117,7 @@ pub(crate) fn draining_accepts_nobody(variant: &Variant) {
 
 pub(crate) fn unread_answers_stop_the_requests(variant: &Variant) {
     let server = serve(variant);
-    let mut client = Client::connect_narrow(server.address());
+    let mut client = server.connect_narrow();
     client.send_timeout(Duration::from_millis(300));
     let batch = get("/size-65537.bin").repeat(500);
     let mut taken = 0_usize;
@@ -153,8 +153,7 @@ pub(crate) fn more_files_than_descriptors(variant: &Variant) {
     let launch = launch.set("accept.send_buffer_bytes=16384");
     // The kernel gives one worker more than its share: those not yet inside wait.
     let server = launch.set("accept.when_full=pause").start();
-    let mut clients: Vec<Client> =
-        (0..CLIENTS).map(|_| Client::connect_narrow(server.address())).collect();
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| server.connect_narrow()).collect();
     for (number, client) in clients.iter_mut().enumerate() {
         client.send(get(&format!("/{number}.bin")));
     }

@@ -18,8 +18,8 @@ fn spread(server: &Server) -> BTreeMap<u32, Vec<Client>> {
         // Several at once, so that one process alone is not quick enough for all.
         let mut clients = server.clients(16);
         burst(&mut clients, "/small.txt");
-        let streams: Vec<_> = clients.iter().map(Client::sender).collect();
-        for (client, pid) in clients.into_iter().zip(owners(server, &streams)) {
+        let pids = owners(server, clients.iter().map(Client::socket));
+        for (client, pid) in clients.into_iter().zip(pids) {
             let known = by_worker.entry(pid.expect("somebody answered")).or_default();
             if known.len() < 4 {
                 known.push(client);
@@ -204,12 +204,10 @@ pub(crate) fn connections_are_split_evenly() {
     let server = start(&["event.processes=2", "limits.connections_max=6", stop]);
     let mut clients = server.busy_clients(6);
     let mut each: BTreeMap<Option<u32>, usize> = BTreeMap::new();
-    let streams: Vec<_> = clients.iter().map(Client::sender).collect();
-    for owner in owners(&server, &streams) {
+    for owner in owners(&server, clients.iter().map(Client::socket)) {
         *each.entry(owner).or_default() += 1;
     }
     assert_eq!(each.into_values().collect::<Vec<_>>(), [3, 3]);
-    drop(streams);
     let mut seventh = server.waiting_client("/small.txt", "a seventh was served");
     clients.pop();
     seventh.answer("GET").expect(200);

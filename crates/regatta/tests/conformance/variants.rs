@@ -132,9 +132,9 @@ const fn of(
     architecture: &'static str,
     settings: &'static [&'static str],
 ) -> Variant {
-    Variant { name, architecture, settings, faults: None }
+    Variant { name, architecture, settings, faults: None, tls: false }
 }
 
 const fn sped(name: &'static str, settings: &'static [&'static str]) -> Variant {
-    Variant { name, architecture: "sped", settings, faults: None }
+    Variant { name, architecture: "sped", settings, faults: None, tls: false }
 }

@@ -208,7 +208,7 @@ pub(crate) fn one_accepts_for_each_address(variant: &Variant) {
     }
     wait_for(&server, &expect);
     for address in server.addresses() {
-        Client::connect(*address).get("/small.txt").expect(200);
+        server.connect_to(*address).get("/small.txt").expect(200);
     }
     let top = read(&server, "replies", 2);
     let accepted = [0, 1].map(|slot| of_slot(&top, slot, "accept_ok"));
@@ -219,7 +219,7 @@ pub(crate) fn one_accepts_for_each_address(variant: &Variant) {
 pub(crate) fn queues_are_by_processor(variant: &Variant) {
     let server = Launch::new(variant, common()).listen("127.0.0.2:0").start();
     let second = server.addresses()[1];
-    let mut clients: Vec<Client> = (0..4).map(|_| Client::connect(second)).collect();
+    let mut clients: Vec<Client> = (0..4).map(|_| server.connect_to(second)).collect();
     for client in &mut clients {
         (0..10).for_each(|_| assert_eq!(client.get("/small.txt").expect(200).body, b"small\n"));
     }
