@@ -1,6 +1,6 @@
 //! Certificates that tests make when they run.
 
-use base64::{Engine as _, prelude::BASE64_STANDARD};
+use crate::authority::pem;
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 pub use rcgen::{PKCS_ECDSA_P256_SHA256, PKCS_ED25519, SignatureAlgorithm};
 use std::ops::Range;
@@ -33,16 +33,4 @@ impl MadeCertificate {
             key: pem("PRIVATE KEY", &key.serialize_der()),
         }
     }
-}
-
-/// A section of a PEM text.
-///
-/// # Panics
-/// Never: there is room for the text.
-#[must_use]
-pub fn pem(label: &str, der: &[u8]) -> String {
-    let mut text = vec![0; der.len() * 2 + 4];
-    let len = BASE64_STANDARD.encode_slice(der, &mut text).expect("room for the text");
-    let body = String::from_utf8_lossy(&text[..len]);
-    format!("-----BEGIN {label}-----\n{body}\n-----END {label}-----\n")
 }
