@@ -9,7 +9,7 @@ pub use sealed::Sealed;
 #[cfg(feature = "test-seal")]
 pub use toy::Toy;
 
-use crate::{Admission, Conn, Cx, Peer, Protocol};
+use crate::{Admission, Conn, Cx, Peer, Protocol, Seal};
 use alloc::boxed::Box;
 use core::fmt;
 use regatta_metrics::Counter;
@@ -48,14 +48,14 @@ impl<F: File> Link<F> {
     #[must_use]
     pub fn new(peer: Peer, now: Now, cx: &Cx<'_, F>) -> Self {
         match cx.links.greets(peer) {
-            None => Self::of_client(peer, now, cx),
+            None => Self::of_client(peer, cx.links.seal(peer.class()), now, cx),
             Some(trusted) => Self::Greeting(Box::new(Greeting::new(peer, trusted, now, cx))),
         }
     }
 
-    /// A connection of this client, behind a possible PROXY header.
-    fn of_client(peer: Peer, now: Now, cx: &Cx<'_, F>) -> Self {
-        match cx.links.seal(peer.class()) {
+    /// A connection of this client, behind a possible PROXY header. `seal`: that of its class.
+    fn of_client(peer: Peer, seal: Option<Box<dyn Seal>>, now: Now, cx: &Cx<'_, F>) -> Self {
+        match seal {
             None => Self::agreed(peer, b"", now, cx),
             Some(seal) => Self::Sealed(Box::new(Sealed::new(seal, peer, now, cx))),
         }
@@ -183,6 +183,10 @@ impl<F: File> Protocol<F> for Link<F> {
 
     fn awaits_request(&self, bytes: &[u8]) -> bool {
         of!(self, it => it.awaits_request(bytes))
+    }
+
+    fn is_shaking_hands(&self) -> bool {
+        of!(self, it => it.is_shaking_hands())
     }
 
     fn tries_again(&self) -> bool {

@@ -107,6 +107,13 @@ pub trait Protocol<F> {
     #[must_use]
     fn awaits_request(&self, bytes: &[u8]) -> bool;
 
+    /// True while its next `Recv` may continue a handshake, which takes as long as a dozen cached
+    /// replies. False for a connection in the clear. Once false, it stays false.
+    #[must_use]
+    fn is_shaking_hands(&self) -> bool {
+        false
+    }
+
     /// True if the file that is asked for could not be opened now, and will be tried again when the
     /// deadline has passed: nothing has been answered.
     #[must_use]

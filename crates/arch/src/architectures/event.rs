@@ -150,6 +150,7 @@ pub(crate) fn rules(
     TurnRules {
         bytes_max: options.turn_bytes_max,
         ops_max: options.turn_ops_max,
+        handshakes_per_round: options.handshakes_per_round,
         full_read: accept.full_read,
         eager_write: accept.eager_write,
         edge: false,

@@ -6,6 +6,9 @@
 
 /// Number of full turns whose bytes a round may send.
 const ROUND_TURNS: u64 = 16;
+/// Number of times that a byte on the wire counts which has been sealed. To seal 2 MiB takes 0.6 ms
+/// of the processor, four times as long as to send as much from the page cache.
+pub const SEALED_WEIGHT: u8 = 4;
 /// Bytes that a turn may send however little is left to its round.
 const TURN_BYTES: u64 = 64 << 10;
 

@@ -273,6 +273,8 @@ pub struct TurnRules {
     pub bytes_max: u64,
     /// Operations that a turn may perform.
     pub ops_max: u32,
+    /// Turns in a round that may shake hands. The others wait for later rounds.
+    pub handshakes_per_round: u32,
     /// Keep reading until the read fails (`full-read`, [H] §2.1).
     pub full_read: bool,
     /// Send as soon as there is something to send, without waiting for a report that the socket is
@@ -627,7 +629,7 @@ fn send(
         }
         Ok(bytes) => {
             slot.drive.writable &= io.rules.edge;
-            io.bytes = io.bytes.saturating_sub(bytes);
+            io.bytes = io.bytes.saturating_sub(bytes * u64::from(slot.weight));
             let is_over = outbox.is_empty();
             if left::leaves_sent(slot, &outbox, io.rules.leaves) {
                 io.left = Some(Left::Sent(outbox, bytes));

@@ -87,6 +87,11 @@ pub struct ConnSlot<S> {
     pub pending: u8,
     /// Queued for another turn, which comes whatever happens.
     pub queued: bool,
+    /// Its next `Recv` may continue a handshake ([`regatta_origin::Protocol::is_shaking_hands`]).
+    /// The driver that completes a `Recv` of such a connection keeps this up to date.
+    pub shaking: bool,
+    /// Number of times that each byte it sends counts against the budget of its turn.
+    pub weight: u8,
     /// State of the driver: operations that are under way, and what it waits for.
     pub drive: S,
     /// The tick for which its timer is filed.
@@ -96,9 +101,19 @@ pub struct ConnSlot<S> {
 }
 
 impl<S> ConnSlot<S> {
-    /// `spent`, unless the connection is queued: it has one turn a round, whatever happens.
-    pub fn unless_queued(&self, spent: Spent) -> Option<Spent> {
-        (!self.queued).then_some(spent)
+    /// `spent`, unless the connection is queued, or may shake hands. It has one turn a round,
+    /// whatever happens; and a round has few handshakes.
+    #[inline]
+    pub fn unless_held(&self, spent: Spent) -> Option<Spent> {
+        // One test for both: nearly all turns are of connections in the clear.
+        (!(self.queued | self.shaking)).then_some(spent)
+    }
+
+    /// Checks whether a connection that was shaking hands still is; true if it no longer is.
+    pub fn has_shaken_hands(&mut self) -> bool {
+        let before = self.shaking;
+        self.shaking &= self.conn.is_shaking_hands();
+        before && !self.shaking
     }
 }
 

@@ -1,10 +1,11 @@
 //! The readiness loop that SPED and its relatives have in common: one thread, one poller, many
 //! connections. It waits, passes events to its worker, and does what the worker says.
 pub mod cohort;
+mod handshakes;
 #[cfg(test)]
 pub(crate) mod schedule;
 
-use self::cohort::Cohort;
+use self::{cohort::Cohort, handshakes::Handshakes};
 use crate::drive::{Turn, ledger::Spent};
 use crate::{
     conn::{
@@ -44,6 +45,7 @@ pub struct EventLoop<'a, P> {
     stage: Option<PollStage<'a>>,
     /// Queues of its own stages, if it serves by those.
     cohort: Option<Cohort>,
+    handshakes: Handshakes,
     /// The disk may have finished more than was taken.
     has_finished: bool,
 }
@@ -58,7 +60,9 @@ impl<'a, P: Poller> EventLoop<'a, P> {
     ) -> Self {
         let rules = TurnRules { edge: poller.edge(), ..rules };
         let io = Io::new(disk, rules, &worker.around().cx.site.limits);
-        Self { poller, worker, io, stage: None, cohort: None, has_finished: false }
+        let handshakes = Handshakes::new(rules.handshakes_per_round);
+        let (stage, cohort) = (None, None);
+        Self { poller, worker, io, stage, cohort, handshakes, has_finished: false }
     }
 
     /// Makes it a stage of a pipeline.
@@ -114,6 +118,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
             self.complete();
         }
         self.visit_stages();
+        self.shake_hands();
         while let Some(action) = self.worker.next_action() {
             self.perform(action);
         }
@@ -143,6 +148,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         let _ = self.worker.watch_listeners(&mut self.poller, LISTENERS);
         let mut wait = self.worker.begin_wait();
         let stays_awake = self.has_finished
+            || !self.handshakes.is_empty()
             || self.cohort.as_ref().is_some_and(|cohort| !cohort.is_empty())
             || self.stage.as_ref().is_some_and(|stage| !stage.falls_asleep(&self.worker));
         if stays_awake {
@@ -155,6 +161,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         let (watched, changes) = (self.poller.len(), self.poller.changes());
         let renewed = self.worker.end_wait(wait, WaitTally { events: events?, watched, changes });
         self.io.begin_round(renewed);
+        self.handshakes.begin_round();
         Ok(())
     }
 
@@ -174,7 +181,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
             },
             key => self.turn(key, |slot| {
                 slot.drive.note(&event);
-                slot.unless_queued(Spent::default())
+                slot.unless_held(Spent::default())
             }),
         }
     }
@@ -194,6 +201,9 @@ impl<'a, P: Poller> EventLoop<'a, P> {
                 // As long as it has waited here, it is not the peer that is late.
                 let waited = self.leave_stage(key);
                 let Some(slot) = self.worker.slot(key) else { return };
+                if slot.shaking {
+                    return self.shake_late(key, waited);
+                }
                 if let Some(left) = waited {
                     slot.queued = false;
                     left.into_iter().for_each(|left| self.io.resume(left));
@@ -218,6 +228,9 @@ impl<'a, P: Poller> EventLoop<'a, P> {
                     slot.drive.held_ms = held_ms;
                     if let Some(what) = what {
                         forget(slot, key, what, self.io.disk);
+                    }
+                    if slot.shaking {
+                        self.has_expired(key);
                     }
                 }
                 self.turn(key, plain);
@@ -246,7 +259,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
             let Some((key, spent)) = next_completion(&mut self.worker, self.io.disk) else {
                 return self.has_finished = false;
             };
-            self.turn(key, |slot| slot.unless_queued(spent));
+            self.turn(key, |slot| slot.unless_held(spent));
         }
         self.has_finished = true;
     }
@@ -339,11 +352,11 @@ impl<'a, P: Poller> EventLoop<'a, P> {
     }
 
     /// Runs one connection until it would block, after `first`, which says what time has been spent
-    /// for it already, or that it has no turn now.
+    /// for it already, or that it is held: it is queued, or may shake hands.
     #[inline]
     fn turn(&mut self, key: u64, first: impl FnOnce(&mut ReadySlot) -> Option<Spent>) {
         let Some((slot, desk)) = self.worker.turn(key) else { return };
-        let Some(spent) = first(slot) else { return };
+        let Some(spent) = first(slot) else { return self.hold(key) };
         let goes_on = match step(slot, desk, key, spent, &mut self.io) {
             Turn::Wait(wanted) => slot.drive.watch(&slot.socket, key, wanted, &mut self.poller),
             Turn::Parked => slot.drive.watch(&slot.socket, key, Interest::NONE, &mut self.poller),
@@ -360,6 +373,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
     /// Forgets a connection, whatever it waits for.
     fn close(&mut self, key: u64, reason: CloseReason) {
         self.give_up_stage(key);
+        self.give_up_handshake(key);
         let Some(slot) = self.worker.slot(key) else { return };
         forget(slot, key, Abandoned::All, self.io.disk);
         if slot.drive.interest.is_some() {
@@ -375,5 +389,5 @@ impl<'a, P: Poller> EventLoop<'a, P> {
 
 /// A turn for which no time has been spent yet.
 fn plain(slot: &mut ReadySlot) -> Option<Spent> {
-    slot.unless_queued(Spent::default())
+    slot.unless_held(Spent::default())
 }

@@ -147,6 +147,7 @@ enum Server {
 const RULES: TurnRules = TurnRules {
     bytes_max: 2 << 20,
     ops_max: 64,
+    handshakes_per_round: 8,
     full_read: false,
     eager_write: true,
     edge: false,

@@ -134,6 +134,7 @@ impl<'a> Common<'a> {
         TurnRules {
             bytes_max: 1 << 20,
             ops_max: 64,
+            handshakes_per_round: 8,
             full_read: false,
             eager_write: true,
             edge: false,

@@ -352,6 +352,7 @@ fn the_time_in_which_the_disk_holds_the_loop_up_is_not_the_peers() {
     let rules = TurnRules {
         bytes_max: 1000,
         ops_max: 64,
+        handshakes_per_round: 8,
         full_read: false,
         eager_write: true,
         edge: false,

@@ -1,7 +1,7 @@
 //! A connection that begins with a PROXY header, which names the client.
 use super::Link;
-use crate::{Cx, Peer, Protocol};
-use alloc::vec::Vec;
+use crate::{Cx, Peer, Protocol, Seal};
+use alloc::{boxed::Box, vec::Vec};
 use core::marker::PhantomData;
 use regatta_http::proxy::{HEADER_BYTES_MAX, parse};
 use regatta_metrics::Counter;
@@ -17,6 +17,8 @@ pub struct Greeting<F> {
     pub(super) fd: i32,
     /// The beginning of the header, if it came in pieces.
     received: Vec<u8>,
+    /// Seal of its class, for the link that follows.
+    seal: Option<Box<dyn Seal>>,
     deadline: Tick,
     /// Reason for which it ends.
     ending: Option<CloseReason>,
@@ -43,6 +45,7 @@ impl<F: File> Greeting<F> {
             peer,
             fd: -1,
             received: Vec::new(),
+            seal: if trusted { cx.links.seal(peer.class()) } else { None },
             deadline: now.tick.after(cx.site.deadlines.handshake_ms_max),
             ending: None,
             in_flight: InFlight::Nothing,
@@ -114,8 +117,8 @@ impl<F: File> Greeting<F> {
         bytes.len().min(HEADER_BYTES_MAX - self.received.len())
     }
 
-    fn link(&self, peer: Peer, rest: &[u8], now: Now, cx: &Cx<'_, F>) -> Link<F> {
-        let mut link = Link::of_client(peer, now, cx);
+    fn link(&mut self, peer: Peer, rest: &[u8], now: Now, cx: &Cx<'_, F>) -> Link<F> {
+        let mut link = Link::of_client(peer, self.seal.take(), now, cx);
         if !link.admit(peer, self.fd, now, cx) {
             return link;
         }
@@ -200,6 +203,11 @@ impl<F: File> Protocol<F> for Greeting<F> {
         let all = [&*self.received, &bytes[..self.room(bytes)]].concat();
         let header = parse(&all).ok().flatten();
         header.is_some_and(|header| header.bytes < self.received.len() + bytes.len())
+    }
+
+    /// The bytes behind the header may be those of a handshake.
+    fn is_shaking_hands(&self) -> bool {
+        self.seal.is_some() && self.ending.is_none()
     }
 
     fn tries_again(&self) -> bool {

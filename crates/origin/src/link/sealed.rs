@@ -329,6 +329,10 @@ impl<F: File> Protocol<F> for Sealed<F> {
         self.upper.as_ref().is_some_and(|upper| upper.awaits_request(bytes))
     }
 
+    fn is_shaking_hands(&self) -> bool {
+        self.upper.is_none() && self.ending.is_none()
+    }
+
     fn tries_again(&self) -> bool {
         self.upper.as_ref().is_some_and(Protocol::tries_again)
     }

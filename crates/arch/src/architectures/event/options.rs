@@ -176,6 +176,16 @@ options! {
         doc: "How many operations one connection may perform before others have their turn.",
         long: "A pipelined request costs one or two.",
     },
+    handshakes_per_round: u32 = OptionSpec {
+        key: "event.handshakes_per_round",
+        kind: Kind::Count { min: 1, max: 1_000_000 },
+        default: "8",
+        doc: "How many TLS handshakes one round may advance before others have their turn.",
+        long: "A full handshake takes 130 to 230 microseconds, as long as a dozen cached replies. \
+               Further ones wait for the next rounds, in their order, while their deadline runs. \
+               Connections in the clear do not wait for them. For a thread of a pipeline, a round \
+               is a batch of connections.",
+    },
     stall_us: u64 = ledger::STALL_US,
 }
 

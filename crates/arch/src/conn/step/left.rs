@@ -122,6 +122,16 @@ impl Io<'_> {
         self.first = Some(left);
     }
 
+    /// True if the next turn begins with received bytes.
+    pub(crate) const fn begins_with_bytes(&self) -> bool {
+        matches!(self.first, Some(Left::Received(_)))
+    }
+
+    /// Takes out the work that the next turn would begin with: that turn comes later.
+    pub(crate) const fn put_off(&mut self) -> Option<Left> {
+        self.first.take()
+    }
+
     /// Takes the work that the turn left, after [`Turn::Left`]; `None` for a `Recv`, which the
     /// connection itself keeps.
     pub const fn take_left(&mut self) -> Option<Left> {

@@ -1,12 +1,15 @@
 //! Listening and accepting of a worker.
 use super::{Accepted, Action, ConnSlot, Desk, Worker};
 use crate::{
-    conn::accept::{AcceptRules, Ended, PAUSE_MS, WhenFull},
+    conn::{
+        accept::{AcceptRules, Ended, PAUSE_MS, WhenFull},
+        budget::SEALED_WEIGHT,
+    },
     drive::FileLink,
 };
 use regatta_metrics::Counter;
 use regatta_op::{CloseReason, Tick};
-use regatta_origin::Peer;
+use regatta_origin::{Peer, Protocol as _};
 use regatta_sys::{socket, wait::Poller};
 use std::{
     io,
@@ -182,7 +185,19 @@ impl<'a, S> Worker<'a, S> {
         cx.tally.add(Counter::ConnectionsOpenAtAcceptSum, self.open() as u64);
         cx.tally.max(Counter::ConnectionsOpenMax, self.open() as u64 + 1);
         let (timer_at, timed_from) = (Tick::NEVER, 0);
-        let (pending, queued) = (0, false);
-        self.slots.insert(ConnSlot { conn, socket, pending, queued, drive, timer_at, timed_from })
+        let (pending, queued, shaking) = (0, false, conn.is_shaking_hands());
+        // All connections that will be sealed begin with a handshake.
+        let weight = if shaking { SEALED_WEIGHT } else { 1 };
+        self.slots.insert(ConnSlot {
+            conn,
+            socket,
+            pending,
+            queued,
+            shaking,
+            weight,
+            drive,
+            timer_at,
+            timed_from,
+        })
     }
 }

@@ -14,6 +14,8 @@ use std::thread;
 pub struct Passed {
     conn: FileLink,
     socket: Connection,
+    shaking: bool,
+    weight: u8,
     timed_from: u64,
     carried: Carried,
 }
@@ -92,24 +94,36 @@ impl<S> Worker<'_, S> {
     /// finds nothing from now on.
     fn take_out(&mut self, key: u64) -> Option<(Passed, S)> {
         debug_assert!(self.desk.around.shared.is_none(), "processes pass no connections");
-        let ConnSlot { conn, socket, pending, queued, drive, timed_from, .. } =
-            self.slots.remove(key)?;
+        let mut slot = self.slots.remove(key)?;
+        slot.has_shaken_hands();
+        let ConnSlot { conn, socket, pending, queued, shaking, weight, drive, timed_from, .. } =
+            slot;
         debug_assert!(pending == 0 && !queued, "{pending} operations are pending, or a turn is");
         self.desk.forget(key);
-        Some((Passed { conn, socket, timed_from, carried: Carried }, drive))
+        let carried = Carried;
+        Some((Passed { conn, socket, shaking, weight, timed_from, carried }, drive))
     }
 
     /// Takes a connection in, under a new key, and files its timer. It is to have a turn, as one
     /// that has been admitted: where the worker drains, it is to finish.
     pub fn adopt(&mut self, passed: Passed, drive: S) -> u64 {
-        let Passed { mut conn, socket, timed_from, carried } = passed;
+        let Passed { mut conn, socket, shaking, weight, timed_from, carried } = passed;
         carried.arrives();
         if self.desk.acceptor.draining {
             conn.drain(self.desk.now, &self.desk.around.cx);
         }
         let (timer_at, pending, queued) = (Tick::NEVER, 0, false);
-        let slot = ConnSlot { conn, socket, pending, queued, drive, timer_at, timed_from };
-        let key = self.slots.insert(slot);
+        let key = self.slots.insert(ConnSlot {
+            conn,
+            socket,
+            pending,
+            queued,
+            shaking,
+            weight,
+            drive,
+            timer_at,
+            timed_from,
+        });
         if let Some(slot) = self.slots.get_mut(key) {
             self.desk.file(key, slot);
         }

@@ -143,7 +143,7 @@ impl<P: Poller, F: FnMut(bool)> Poller for Before<P, F> {
 }
 
 /// A request of each client.
-const REQUEST: &[u8] = b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n";
+pub(super) const REQUEST: &[u8] = b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n";
 /// The wait before which the first client's connection has been idle for longer than it may.
 const IDLE_AT: usize = 40;
 /// Duration of that, nanoseconds: longer than any idle deadline of [`super::site`].
@@ -153,7 +153,7 @@ const BUSY: usize = 4;
 
 /// Receives what has come, until there is no more for now; the answers that are in it, and true if
 /// the connection has ended without a reset.
-fn take(client: &mut UnixStream) -> Result<(usize, bool), io::ErrorKind> {
+pub(super) fn take(client: &mut UnixStream) -> Result<(usize, bool), io::ErrorKind> {
     let (mut bytes, mut buffer) = (Vec::new(), [0; 4096]);
     let is_over = loop {
         match client.read(&mut buffer) {

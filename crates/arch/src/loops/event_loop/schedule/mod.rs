@@ -7,6 +7,7 @@
 //! than once, or falsely. See [`world::World`] for what must hold.
 mod edges;
 mod folder;
+mod handshakes;
 mod line;
 mod lives;
 mod peer;
@@ -276,6 +277,8 @@ const NAMED: [(u32, [bool; 4]); 7] = [
 /// Events of a round for each accept beyond the first, and what distinguishes the seed of the dice.
 const EVENTS_EACH: [u32; 3] = [0, 2, 16];
 const EVENTS_STREAM: u64 = 0x6576_656e_7473;
+/// Distinguishes the seed of the dice for handshakes of a round.
+const HANDSHAKES_STREAM: u64 = 0x6861_6e64;
 /// Distinguishes the seed of the dice for the order of stages.
 const STAGES_STREAM: u64 = 0x7374_6167_6573;
 
@@ -301,6 +304,7 @@ fn strategy(seed: u64, dice: &mut Dice) -> (AcceptRules, TurnRules) {
     let turns = TurnRules {
         bytes_max: [4 << 10, 2 << 20][dice.below(2)],
         ops_max: [2, 5, 64][dice.below(3)],
+        handshakes_per_round: [1, 2, 8][Dice::new(seed ^ HANDSHAKES_STREAM).below(3)],
         full_read,
         eager_write,
         edge: false,

@@ -1,0 +1,407 @@
+//! Rounds with more sealed connections than may shake hands in one: how many do, in which order,
+//! and what does not wait for them.
+use super::{
+    SEALED,
+    folder::{BEGIN_NS, Folder, UNIX},
+    listen,
+    lives::{REQUEST, take},
+    poller::forwards,
+    site, strategy,
+};
+use crate::{
+    conn::{
+        accept::{AcceptRules, Acceptor, WhenFull},
+        step::TurnRules,
+        worker::{Surroundings, Worker},
+    },
+    disk::at_once::InlineDisk,
+    drive::{FileCx, perform::Below},
+    loops::event_loop::{
+        EventLoop,
+        cohort::{CohortOrder, Visits},
+    },
+    testing::dice::Dice,
+};
+use regatta_metrics::{Arena, Counter, Slot, Tally};
+use regatta_op::CloseReason;
+use regatta_origin::{
+    Handshake, Links, ListenerClass, LocalCache, NoLog, Progress, Scratch, Seal, SealFault, Toy,
+};
+use regatta_sys::{
+    Bell, OpenRules, StaticFile, hook,
+    wait::{Epoll, Event, Interest, Poller, Trigger},
+};
+use std::{
+    collections::BTreeMap,
+    io::{self, Read as _, Write as _},
+    os::{
+        fd::BorrowedFd,
+        unix::net::{SocketAddr, UnixStream},
+    },
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+/// Sealed connections that are ready at once.
+const MANY: usize = 100;
+/// The most rounds of a test.
+const ROUNDS_MAX: usize = 100;
+/// Longer than the deadline of a handshake in [`super::site`], nanoseconds.
+const LATE_NS: u64 = 6_000_000_000;
+
+/// The present round, and turns in which handshakes continued.
+#[derive(Debug, Default)]
+struct Record {
+    round: AtomicU64,
+    /// Round, and number of the connection.
+    turns: Mutex<Vec<(u64, u64)>>,
+}
+
+impl Record {
+    fn turns(&self) -> Vec<(u64, u64)> {
+        self.turns.lock().unwrap().clone()
+    }
+}
+
+/// A seal that records its handshake.
+#[derive(Debug)]
+struct Recorded {
+    toy: Toy,
+    number: u64,
+    record: Arc<Record>,
+}
+
+impl Seal for Recorded {
+    fn open(
+        &mut self,
+        wire: &mut [u8],
+        plain: &mut Vec<u8>,
+        reply: &mut Vec<u8>,
+    ) -> Result<usize, SealFault> {
+        if self.toy.progress() == Progress::Handshaking {
+            let turn = (self.record.round.load(Relaxed), self.number);
+            let mut turns = self.record.turns.lock().unwrap();
+            if turns.last() != Some(&turn) {
+                turns.push(turn);
+            }
+        }
+        self.toy.open(wire, plain, reply)
+    }
+
+    fn reply_may_wait(&self) -> bool {
+        self.toy.reply_may_wait()
+    }
+
+    fn seal(&mut self, plain: &[u8], wire: &mut Vec<u8>) -> Result<(), SealFault> {
+        self.toy.seal(plain, wire)
+    }
+
+    fn progress(&self) -> Progress {
+        self.toy.progress()
+    }
+
+    fn handshake(&self) -> Option<Handshake> {
+        self.toy.handshake()
+    }
+
+    fn agreed(&self) -> &[u8] {
+        self.toy.agreed()
+    }
+
+    fn close(&mut self, wire: &mut Vec<u8>) {
+        self.toy.close(wire);
+    }
+}
+
+/// Seals connections of one class, and numbers them in the order in which they are accepted.
+struct Seals {
+    record: Arc<Record>,
+    next: AtomicU64,
+}
+
+impl Links<StaticFile> for Seals {
+    fn seal(&self, class: ListenerClass) -> Option<Box<dyn Seal>> {
+        if class != SEALED {
+            return None;
+        }
+        let number = self.next.fetch_add(1, Relaxed);
+        let record = Arc::clone(&self.record);
+        Some(Box::new(Recorded { toy: Toy::server(number), number, record }))
+    }
+}
+
+/// A poller that does not wait, and records how long it should have.
+#[derive(Debug)]
+struct Restless {
+    poller: Epoll,
+    timeout: Duration,
+}
+
+impl Poller for Restless {
+    forwards!(poller);
+
+    fn wait(&mut self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<usize> {
+        self.timeout = timeout.unwrap_or(Duration::MAX);
+        self.poller.wait(events, Some(Duration::ZERO))
+    }
+}
+
+/// A client of the sealed listener.
+struct Client {
+    socket: UnixStream,
+    toy: Toy,
+    inbox: Vec<u8>,
+    plain: Vec<u8>,
+}
+
+impl Client {
+    /// Connects, and says hello.
+    fn new(address: &SocketAddr, number: u64) -> Self {
+        let mut wire = Vec::new();
+        let toy = Toy::client(number, &mut wire);
+        let mut socket = connect(address);
+        socket.write_all(&wire).unwrap();
+        Self { socket, toy, inbox: Vec::new(), plain: Vec::new() }
+    }
+
+    /// Takes what has come, and answers to it. The server may have closed the connection.
+    fn stir(&mut self) {
+        let (mut piece, mut reply, mut at) = ([0; 4096], Vec::new(), 0);
+        while let Ok(n @ 1..) = self.socket.read(&mut piece) {
+            self.inbox.extend_from_slice(&piece[..n]);
+        }
+        loop {
+            match self.toy.open(&mut self.inbox[at..], &mut self.plain, &mut reply).unwrap() {
+                0 => break,
+                used => at += used,
+            }
+        }
+        self.inbox.drain(..at);
+        if !reply.is_empty() {
+            self.socket.write_all(&reply).unwrap();
+        }
+    }
+
+    fn say(&mut self, plain: &[u8]) {
+        let mut wire = Vec::new();
+        self.toy.seal(plain, &mut wire).unwrap();
+        self.socket.write_all(&wire).unwrap();
+    }
+}
+
+fn connect(address: &SocketAddr) -> UnixStream {
+    let socket = UnixStream::connect_addr(address).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    socket
+}
+
+/// A loop whose rounds the test runs. The first address is in the clear, the second is sealed.
+struct Scene<'l, 'a> {
+    event_loop: &'l mut EventLoop<'a, Restless>,
+    events: Vec<Event>,
+    addresses: &'l [SocketAddr],
+    record: &'l Record,
+    slot: Slot<'a>,
+}
+
+impl Scene<'_, '_> {
+    /// Runs a round, which is not to wait before it if there are handshakes.
+    fn round(&mut self) {
+        let must_hurry = !self.event_loop.handshakes.is_empty();
+        self.record.round.fetch_add(1, Relaxed);
+        self.event_loop.round(&mut self.events).unwrap();
+        let timeout = self.event_loop.poller.timeout;
+        assert!(!must_hurry || timeout.is_zero(), "it sleeps for {timeout:?}");
+    }
+
+    fn clients(&self, count: u64) -> Vec<Client> {
+        (0..count).map(|number| Client::new(&self.addresses[1], number)).collect()
+    }
+
+    /// Runs rounds until so many turns have continued handshakes, and clients answer between them.
+    fn shake(&mut self, clients: &mut [Client], turns: usize) {
+        let mut rounds = 0;
+        while self.record.turns().len() < turns {
+            assert!(rounds < ROUNDS_MAX, "{:?}", self.record.turns());
+            rounds += 1;
+            self.round();
+            clients.iter_mut().for_each(Client::stir);
+        }
+    }
+
+    fn sent(&self) -> u64 {
+        self.slot.get(Counter::SendBytes) + self.slot.get(Counter::SendfileBytes)
+    }
+}
+
+/// Runs a test with a loop, which may serve by stages. Its rounds may have this many handshakes, and
+/// its turns this many bytes.
+fn on_loop(
+    (handshakes_per_round, bytes_max): (u32, u64),
+    stages: bool,
+    test: impl FnOnce(Scene<'_, '_>),
+) {
+    hook::set_time(BEGIN_NS, UNIX);
+    let (folder, mut site) = (Folder::new(), site(&mut Dice::new(1), false));
+    site.limits.head_bytes_max = 16 << 10;
+    let (listeners, addresses) = listen(2);
+    let words: Vec<AtomicU64> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
+    let (arena, bell) = (Arena::create(&words, 1), Bell::new().unwrap());
+    let (cache, scratch) = (LocalCache::new(&site.caching, 1), Scratch::new(1));
+    let record = Arc::new(Record::default());
+    let links = Seals { record: Arc::clone(&record), next: AtomicU64::new(0) };
+    let slot = arena.slot(0);
+    let tally = Tally::Owned(slot);
+    let cx =
+        FileCx { site: &site, cache: &cache, tally, log: &NoLog, scratch: &scratch, links: &links };
+    let around = Surroundings {
+        cx,
+        slot,
+        control: arena.control(),
+        bell: &bell,
+        log: &NoLog,
+        stall_ns: u64::MAX,
+        shared: None,
+        root: None,
+    };
+    let (accepts, rules) = strategy(0, &mut Dice::new(1));
+    let accepts = AcceptRules {
+        count: 0,
+        events_per_accept: 0,
+        eager_read: true,
+        on_close: false,
+        when_full: WhenFull::Pause,
+        connections_max: 200,
+        ..accepts
+    };
+    let rules =
+        TurnRules { bytes_max, ops_max: 64, handshakes_per_round, eager_write: true, ..rules };
+    let mut acceptor = Acceptor::new(&listeners, accepts);
+    acceptor.classes = &[ListenerClass::CLEAR, SEALED];
+    let mut disk = InlineDisk(Below { root: &folder.root, rules: OpenRules::default() });
+    let poller = Restless { poller: Epoll::new(Trigger::Edge).unwrap(), timeout: Duration::ZERO };
+    let worker = Worker::new(acceptor, around);
+    let mut event_loop = EventLoop::new(poller, worker, rules, &mut disk);
+    if stages {
+        event_loop = event_loop.by_stages(Visits { order: CohortOrder::Forward, most: 0 });
+    }
+    event_loop.watch_own().unwrap();
+    test(Scene {
+        event_loop: &mut event_loop,
+        events: Vec::new(),
+        addresses: &addresses,
+        record: &record,
+        slot,
+    });
+    hook::clear();
+}
+
+/// Checks that no round had more turns than this, and that the connections began in their order.
+fn check_turns(turns: &[(u64, u64)], most: usize) {
+    let mut rounds = BTreeMap::new();
+    for (round, _) in turns {
+        *rounds.entry(round).or_insert(0) += 1;
+    }
+    assert!(rounds.values().all(|turns| *turns <= most), "{rounds:?}");
+    let first = turns.iter().map(|(_, number)| *number).take(MANY);
+    assert!(first.eq(0..MANY as u64), "{turns:?}");
+}
+
+/// All hellos are there at once. Each round takes eight, in their order, and the loop does not sleep
+/// between them; a client in the clear is answered in every round.
+#[test]
+fn a_round_shakes_few_hands_and_serves_what_is_in_the_clear() {
+    on_loop((8, 2 << 20), false, |mut scene| {
+        let mut clear = connect(&scene.addresses[0]);
+        let mut clients = scene.clients(MANY as u64);
+        let (all, mut rounds) = (2 * MANY, 0);
+        while scene.record.turns().len() < all {
+            assert!(rounds < ROUNDS_MAX, "{:?}", scene.record.turns());
+            rounds += 1;
+            clear.write_all(REQUEST).unwrap();
+            scene.round();
+            assert_eq!(take(&mut clear), Ok((1, false)), "round {rounds}");
+            clients.iter_mut().for_each(Client::stir);
+        }
+        assert_eq!(rounds, all.div_ceil(8), "each round takes as many as it may");
+        check_turns(&scene.record.turns(), 8);
+        scene.round();
+        assert!(!scene.event_loop.poller.timeout.is_zero(), "nothing waits any more");
+    });
+}
+
+#[test]
+fn a_loop_of_stages_shakes_few_hands_where_it_parses() {
+    on_loop((8, 2 << 20), true, |mut scene| {
+        let mut clients = scene.clients(MANY as u64);
+        scene.shake(&mut clients, 2 * MANY);
+        check_turns(&scene.record.turns(), 8);
+    });
+}
+
+/// Connections that wait for their turn have no more time than others to shake hands.
+#[test]
+fn a_connection_that_waits_to_shake_hands_expires() {
+    const CLIENTS: u64 = 20;
+    for stages in [false, true] {
+        on_loop((1, 2 << 20), stages, |mut scene| {
+            let _clients = scene.clients(CLIENTS);
+            (0..5).for_each(|_| scene.round());
+            assert_eq!(scene.record.turns().len(), 5);
+            assert_eq!(scene.event_loop.handshakes.len(), 15);
+            hook::set_time(BEGIN_NS + LATE_NS, UNIX);
+            // A round meets no more than a few deadlines.
+            (0..4).for_each(|_| scene.round());
+            assert_eq!(scene.slot.get(Counter::ClosedHandshakeDeadline), CLIENTS);
+            assert_eq!(scene.slot.get(Counter::ConnectionsClosed), CLIENTS);
+            assert!(scene.event_loop.handshakes.is_empty());
+            assert!(scene.record.turns().len() <= 7, "{:?}", scene.record.turns());
+        });
+    }
+}
+
+#[test]
+fn a_connection_that_is_closed_leaves_the_queue() {
+    for stages in [false, true] {
+        on_loop((1, 2 << 20), stages, |mut scene| {
+            let mut clients = scene.clients(5);
+            scene.round();
+            let keys = scene.event_loop.handshakes.keys();
+            assert_eq!(keys.len(), 4);
+            // The first has had its turn.
+            scene.event_loop.close(keys[1], CloseReason::Failed);
+            assert_eq!(scene.event_loop.handshakes.keys(), [keys[0], keys[2], keys[3]]);
+            scene.shake(&mut clients, 8);
+            let turns = scene.record.turns();
+            assert!(turns.iter().all(|(_, number)| *number != 2), "{turns:?}");
+            assert_eq!(scene.slot.get(Counter::ConnectionsClosed), 1);
+        });
+    }
+}
+
+/// To seal takes several times as long as to send, so a turn sends a fourth of the bytes.
+#[test]
+fn a_sealed_turn_sends_less() {
+    const BYTES_MAX: u64 = 64 << 10;
+    let requests = b"GET /f HTTP/1.1\r\nHost: a\r\n\r\n".repeat(6);
+    on_loop((8, BYTES_MAX), false, |mut scene| {
+        let mut clear = connect(&scene.addresses[0]);
+        clear.write_all(&requests).unwrap();
+        scene.round();
+        let sent = scene.sent();
+        assert!((BYTES_MAX..2 * BYTES_MAX).contains(&sent), "{sent} bytes");
+    });
+    on_loop((8, BYTES_MAX), false, |mut scene| {
+        let mut clients = scene.clients(1);
+        scene.shake(&mut clients, 2);
+        let before = scene.sent();
+        clients[0].say(&requests);
+        scene.round();
+        let sent = scene.sent() - before;
+        // A response is sealed as a whole.
+        assert!((BYTES_MAX / 4..BYTES_MAX / 4 + 30_000).contains(&sent), "{sent} bytes");
+    });
+}
