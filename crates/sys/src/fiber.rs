@@ -4,9 +4,10 @@ mod stack;
 
 pub use stack::{Guard, STACK_BYTES_MIN, Stacks, has_light_guards};
 
+use crate::stack_pages::release_unused;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use stack::Stack;
-use std::{fmt, io, marker::PhantomData};
+use std::{fmt, io, marker::PhantomData, ops::Range};
 
 /// Most bytes that a life brings along on its stack.
 const LIFE_BYTES_MAX: usize = 1024;
@@ -40,7 +41,10 @@ impl<'f, In: 'f, Out: 'f> Fibers<'f, In, Out> {
     pub fn start<L: FnOnce(&Turns<'_, In, Out>, In) + 'f>(&mut self, life: L) -> io::Result<usize> {
         const { assert!(size_of::<L>() <= LIFE_BYTES_MAX, "it lies on its stack") }
         let stack = self.stacks.take().ok_or(io::ErrorKind::OutOfMemory)?;
-        let life = move |yielder: &Yielder<In, Out>, first: In| life(&Turns(yielder), first);
+        let pages = stack.pages();
+        let life = move |yielder: &Yielder<In, Out>, first: In| {
+            life(&Turns { yielder, stack: pages }, first);
+        };
         // SAFETY: what the life borrows, and what an `In` and an `Out` do, is valid for 'f, which
         // is longer than the call of `scope`. Its frame owns each coroutine: no other code can make
         // a `Fibers` or have it by value. It drops each, which unwinds it, before it returns. The
@@ -80,13 +84,26 @@ impl<In, Out> fmt::Debug for Fibers<'_, In, Out> {
 }
 
 /// Handle with which a user thread waits.
-pub struct Turns<'y, In, Out>(&'y Yielder<In, Out>);
+pub struct Turns<'y, In, Out> {
+    yielder: &'y Yielder<In, Out>,
+    /// Addresses of the pages of its stack.
+    stack: Range<usize>,
+}
 
 impl<In, Out> Turns<'_, In, Out> {
     /// Yields `out` to the caller of [`Fibers::resume`], and waits until it is resumed.
     #[inline]
     pub fn wait(&self, out: Out) -> In {
-        self.0.suspend(out)
+        self.yielder.suspend(out)
+    }
+
+    /// Releases the pages of its stack that earlier, deeper calls have touched. They take memory
+    /// again when they are touched.
+    pub fn release_stack(&self) {
+        // SAFETY: the pages are those of the user thread's own stack, which grows downward and is
+        // mapped while its life runs, and so while `self` exists. Only its frames are there: what
+        // the life brings along is at the top.
+        unsafe { release_unused(&self.stack) };
     }
 }
 
@@ -219,6 +236,54 @@ mod tests {
             // Without optimisation the array is copied.
             assert!((BYTES..3 * BYTES).contains(&touched[0]), "{touched:?}");
             assert!((1..32 << 10).contains(&touched[1]), "{touched:?}");
+        });
+    }
+
+    #[test]
+    fn a_user_thread_releases_what_deeper_calls_have_touched() {
+        const BYTES: usize = 64 << 10;
+        #[inline(never)]
+        fn goes_deep() -> u8 {
+            let deep = std::hint::black_box([7_u8; BYTES]);
+            deep[BYTES / 2]
+        }
+        scope(stacks(1), |fibers| {
+            let life = |turns: &Turns<'_, (), u8>, ()| {
+                let kept = std::hint::black_box([3_u8; 100]);
+                turns.wait(goes_deep());
+                turns.release_stack();
+                turns.wait(kept[99]);
+                // The stack can be used as before.
+                turns.wait(goes_deep());
+            };
+            fibers.start(life).unwrap();
+            assert_eq!(fibers.resume(0, ()), Some(7));
+            let deep = fibers.stack_bytes_touched(0);
+            assert_eq!(fibers.resume(0, ()), Some(3));
+            let released = fibers.stack_bytes_touched(0);
+            assert!(deep >= BYTES && released < deep - BYTES / 2, "{released} of {deep} bytes");
+            assert_eq!(fibers.resume(0, ()), Some(7));
+            assert!(fibers.stack_bytes_touched(0) >= BYTES);
+            assert_eq!(fibers.resume(0, ()), None);
+        });
+    }
+
+    /// A stack is released by its own user thread alone.
+    #[test]
+    fn a_user_thread_releases_no_other_stack() {
+        scope(stacks(1), |fibers| {
+            let life = |turns: &Turns<'_, (), u8>, ()| {
+                let kept = std::hint::black_box([5_u8; 64 << 10]);
+                let release = || turns.release_stack();
+                scope(stacks(1), |inner| {
+                    inner.start(|_: &Turns<'_, (), ()>, ()| release()).unwrap();
+                    assert_eq!(inner.resume(0, ()), None);
+                });
+                turns.wait(kept[40 << 10]);
+            };
+            fibers.start(life).unwrap();
+            assert_eq!(fibers.resume(0, ()), Some(5));
+            assert_eq!(fibers.resume(0, ()), None);
         });
     }
 }

@@ -42,6 +42,7 @@ pub mod shm;
 pub mod signal;
 pub mod simulated_disk;
 pub mod socket;
+mod stack_pages;
 pub mod terminal;
 pub mod thread;
 pub mod tree;

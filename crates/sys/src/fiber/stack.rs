@@ -2,16 +2,16 @@
 //!
 //! A scheduler of knot makes [`Stacks`] and passes them to [`fiber::scope`](super::scope), which
 //! takes one for each user thread.
+use crate::stack_pages::PAGE;
 use corosensei::stack::{STACK_ALIGNMENT, StackPointer};
 use rustix::{
     io::Errno,
     mm::{Advice, MapFlags, MprotectFlags, ProtFlags},
 };
-use std::{ffi::c_void, io, ptr, rc::Rc};
+use std::{ffi::c_void, io, ops::Range, ptr, rc::Rc};
 
 /// Least size of a stack, bytes.
 pub const STACK_BYTES_MIN: usize = 16 << 10;
-const PAGE: usize = 4096;
 const _: () = assert!(PAGE.is_multiple_of(STACK_ALIGNMENT));
 const _: () = assert!(STACK_BYTES_MIN >= corosensei::stack::MIN_STACK_SIZE);
 
@@ -155,6 +155,13 @@ pub(super) struct Stack {
     limit: StackPointer,
     base: StackPointer,
     _mapping: Rc<Mapping>,
+}
+
+impl Stack {
+    /// Addresses of its pages, without the guard.
+    pub(super) fn pages(&self) -> Range<usize> {
+        self.limit.get() + PAGE..self.base.get()
+    }
 }
 
 // SAFETY: from the page above `limit`, which is a guard, up to `base` there are `STACK_BYTES_MIN`
