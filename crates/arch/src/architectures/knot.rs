@@ -145,6 +145,13 @@ options! {
         doc: "How many user threads run at most before the scheduler looks for events.",
         long: "It looks for events whenever none is ready.",
     },
+    handshakes_per_round: u32 = OptionSpec {
+        key: "fiber.handshakes_per_round",
+        kind: Kind::Count { min: 1, max: 1_000_000 },
+        default: "8",
+        doc: "How many user threads advance a TLS handshake before the scheduler looks for events.",
+        long: "As event.handshakes_per_round. Others wait for the next looks, in their order.",
+    },
     stack_bytes: usize = OptionSpec {
         key: "fiber.stack_bytes",
         kind: Kind::Bytes { min: 16 << 10, max: 8 << 20 },
@@ -375,6 +382,7 @@ impl<'e> Schedulers<'e> {
             poller_retries: options.retry == Retry::Poller,
             yields: options.yields,
             spins: options.idle == Idle::Spin,
+            handshakes_per_round: options.handshakes_per_round,
             runs_max: options.runs_max,
             bytes_max: TURN_BYTES_MAX,
         };

@@ -30,6 +30,7 @@ use regatta_origin::Protocol as _;
 use regatta_sys::{
     StaticFile, clock, hook,
     socket::{self, Mode},
+    thread::release_stack,
     wait::{Interest, Poll, Poller as _, ready_within},
 };
 use std::{io, mem, os::fd::AsFd, sync::Arc, thread, time::Duration};
@@ -227,6 +228,10 @@ pub fn converse(
             return Served::Closed;
         }
         let Some(slot) = worker.slot(key) else { return Served::Closed };
+        if slot.shaking && slot.has_shaken_hands() {
+            // A handshake goes deeper than anything that follows.
+            release_stack();
+        }
         if mem::take(&mut slot.drive.later) {
             return Served::Later;
         }

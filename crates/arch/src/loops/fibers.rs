@@ -5,6 +5,7 @@
 //! those that are ready, in their order; then it checks at a poll point what helpers have done,
 //! which sockets are ready, and what the worker wants. Several schedulers may run side by side,
 //! each in a kernel thread of its own ([`Peers`]).
+mod handshakes;
 mod life;
 mod peers;
 mod state;
@@ -52,6 +53,8 @@ pub struct FiberRules<'a> {
     pub yields: bool,
     /// The scheduler does not wait: it looks again and again for what has become ready.
     pub spins: bool,
+    /// The most of them that continue a handshake between two poll points. The others wait.
+    pub handshakes_per_round: u32,
     /// Most user threads that run between two poll points.
     pub runs_max: usize,
     /// Bytes that one of them may send before others run.

@@ -231,6 +231,7 @@ fn serve(
             poller_retries: true,
             yields: true,
             spins: false,
+            handshakes_per_round: 8,
             runs_max: 10_000,
             bytes_max: 2 << 20,
         };

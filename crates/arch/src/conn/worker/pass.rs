@@ -27,6 +27,12 @@ impl Passed {
         &self.socket
     }
 
+    /// True if received bytes may continue its handshake.
+    #[must_use]
+    pub const fn is_shaking_hands(&self) -> bool {
+        self.shaking
+    }
+
     /// Deadline at which a worker expires it: its carrier brings it back about then.
     #[must_use]
     pub fn deadline(&self) -> Tick {

@@ -81,10 +81,12 @@ impl<P: Poller> Thread<'_, '_, '_, '_, P> {
 
     /// Receives or sends, or waits until this thread or the scheduler can.
     fn transfer(&self, key: u64) -> Result<(), Leaves> {
-        match self.with(|state| state.attempt(key)) {
-            None => Ok(()),
-            Some(turn) => self.wait(key, turn),
+        let (blocked, is_over) = self.with(|state| (state.attempt(key), state.has_shaken_hands()));
+        if is_over {
+            // A handshake goes deeper than anything that follows.
+            self.turns.release_stack();
         }
+        blocked.map_or(Ok(()), |turn| self.wait(key, turn))
     }
 
     /// Reads, in a helper if there are any.

@@ -4,6 +4,7 @@ mod steal;
 
 use super::{
     FiberRules, Hands,
+    handshakes::{FiberHandshakes, Shake},
     task::{Completed, FiberTask, Fibered},
 };
 use crate::{
@@ -97,6 +98,9 @@ pub struct State<'a, P> {
     /// Received bytes land here, from [`LANDING`] on.
     buffer: Box<[u8]>,
     budget: Budget,
+    handshakes: FiberHandshakes,
+    /// The handshake of the connection that was attempted last is over.
+    shaken: bool,
     running: Option<Running>,
     /// Tasks so far, and those that helpers have.
     tasks: u64,
@@ -128,6 +132,8 @@ impl<'a, P: Poller> State<'a, P> {
             accepting: (0..threads).collect(),
             buffer: vec![0; LANDING + bytes].into(),
             budget: Budget::new(rules.bytes_max),
+            handshakes: FiberHandshakes::new(rules.handshakes_per_round),
+            shaken: false,
             running: None,
             tasks: 0,
             on_helper: 0,
@@ -370,7 +376,8 @@ impl<'a, P: Poller> State<'a, P> {
         None
     }
 
-    /// Sends or receives what is offered; returns what to wait for if nothing can be.
+    /// Sends or receives what is offered; returns what to wait for if nothing can be. A connection
+    /// that waits to shake hands waits for no socket.
     pub(super) fn attempt(&mut self, key: u64) -> Option<Turn> {
         let (slot, desk) = self.worker.turn(key)?;
         let running = self.running.as_mut()?;
@@ -378,20 +385,35 @@ impl<'a, P: Poller> State<'a, P> {
         if running.bytes == 0 || running.ops == 0 {
             return Some(Turn::Again);
         }
+        // Nothing is received while part of a handshake is to be sent.
+        let shakes = slot.shaking && slot.drive.recv;
+        if shakes && !self.handshakes.may_try(key, &mut slot.drive) {
+            return Some(Turn::Parked);
+        }
         running.ops -= 1;
         let moves = !by_helper && send(slot, desk, running)
             || slot.drive.recv && receive(slot, desk, &mut self.buffer[LANDING..]);
+        if shakes {
+            self.handshakes.has_tried(&mut slot.drive, moves);
+            self.shaken = slot.has_shaken_hands();
+        }
         (!moves).then(|| slot.drive.blocked())
+    }
+
+    /// True if the last attempt has ended a handshake; once.
+    pub(super) const fn has_shaken_hands(&mut self) -> bool {
+        std::mem::replace(&mut self.shaken, false)
     }
 
     /// Closes the connection of a user thread that runs.
     pub(super) fn close(&mut self, key: u64, reason: CloseReason) {
         self.end(key, Turn::Closed(reason));
-        let Self { worker, poller, .. } = self;
+        let Self { worker, poller, handshakes, .. } = self;
         let Some(slot) = worker.slot(key) else { return };
         if slot.drive.interest.is_some() {
             poller.forget(slot.socket.as_fd());
         }
+        handshakes.forget(key, &slot.drive);
         worker.close(key, reason);
     }
 
@@ -443,7 +465,8 @@ impl<'a, P: Poller> State<'a, P> {
         let _ = self.worker.watch_listeners(&mut self.poller, LISTENERS);
         let mut wait = self.worker.begin_wait();
         self.ask(wait.timeout);
-        let sleeps = self.ready.is_empty() && !self.rules.spins && self.hands.falls_asleep();
+        let is_idle = self.ready.is_empty() && self.handshakes.is_empty();
+        let sleeps = is_idle && !self.rules.spins && self.hands.falls_asleep();
         if !sleeps {
             wait.timeout = Duration::ZERO;
         }
@@ -459,6 +482,7 @@ impl<'a, P: Poller> State<'a, P> {
         self.budget.renew();
         self.adopt_given();
         self.take_completed();
+        self.shake_hands();
         if self.rules.accepting_first {
             self.take_accepted(events);
         }
@@ -474,6 +498,16 @@ impl<'a, P: Poller> State<'a, P> {
             self.perform(action);
         }
         Ok(())
+    }
+
+    /// Wakes those that have waited to shake hands: as many as may before the next poll point.
+    fn shake_hands(&mut self) {
+        self.handshakes.begin_round();
+        while let Some(key) = self.handshakes.next() {
+            let Some(slot) = self.worker.slot(key) else { continue };
+            slot.drive.shake = Shake::May;
+            self.wake_owner(key);
+        }
     }
 
     /// Clears what has woken it. Among several schedulers, the first that hears the master wakes
@@ -544,6 +578,8 @@ impl<'a, P: Poller> State<'a, P> {
     fn retry(&mut self, key: u64) -> bool {
         self.begin(key);
         let blocked = self.attempt(key);
+        // It was not on the stack of the user thread.
+        self.shaken = false;
         self.end(key, blocked.unwrap_or(Turn::Parked));
         blocked.is_none()
     }
@@ -718,7 +754,7 @@ fn send(slot: &mut FiberedSlot, desk: &Desk<'_>, running: &mut Running) -> bool 
             slot.conn.complete(Done::Send(outbox, Err(fault)), now, cx)
         }
         Ok(bytes) => {
-            *most = most.saturating_sub(bytes);
+            *most = most.saturating_sub(bytes * u64::from(slot.weight));
             let is_over = outbox.is_empty();
             slot.conn.complete(Done::Send(outbox, Ok(bytes)), now, cx);
             let deadline = slot.conn.deadline();

@@ -1,4 +1,5 @@
 //! Tasks that user threads give to helpers, and the state that a worker keeps of their connections.
+use super::handshakes::Shake;
 use crate::{
     conn::worker::Passed,
     drive::{
@@ -27,6 +28,8 @@ pub struct Fibered {
     pub(super) readable: bool,
     /// The poller has said that the socket takes bytes, and nothing has been sent since.
     pub(super) writable: bool,
+    /// Whether it waits to shake hands, or may.
+    pub(super) shake: Shake,
     /// The number of the task that a helper has for it, while an operation is pending.
     pub(super) task: u64,
     /// [`Desk::held_ms`](crate::conn::worker::Desk::held_ms) when something was sent last, or the
@@ -44,6 +47,7 @@ impl Fibered {
             next: None,
             readable: true,
             writable: false,
+            shake: Shake::Apart,
             task: 0,
             held_ms,
         }

@@ -95,6 +95,8 @@ pub struct StageThread<'a> {
     line: &'a StageLine<'a>,
     work: Work<'a>,
     batch: Vec<StageJob>,
+    /// Connections of the batch that may yet shake hands.
+    handshakes: u32,
     leaving: Leaving<'a>,
     extras: Extras<'a>,
 }
@@ -112,7 +114,8 @@ impl<'a> StageThread<'a> {
         let leaving = Leaving::new(line);
         let extras = Extras::default();
         let io = io.with_beat(worker.beat().cloned());
-        Self { worker: worker.fed(), io, line, work, batch: Vec::new(), leaving, extras }
+        let (batch, handshakes) = (Vec::new(), 0);
+        Self { worker: worker.fed(), io, line, work, batch, handshakes, leaving, extras }
     }
 
     /// Sets its extra parts.
@@ -149,6 +152,7 @@ impl<'a> StageThread<'a> {
             return false;
         }
         (self.work.order)(&mut self.batch);
+        self.handshakes = self.io.rules.handshakes_per_round;
         let mut batch = std::mem::take(&mut self.batch);
         for job in batch.drain(..) {
             self.serve(job);
@@ -195,6 +199,13 @@ impl<'a> StageThread<'a> {
             if !is_refused {
                 return self.leaving.push(to, job);
             }
+        }
+        if job.passed.is_shaking_hands() && matches!(job.left, Some(Left::Received(_))) {
+            let Some(rest) = self.handshakes.checked_sub(1) else {
+                // It waits here for another batch, behind what has come meanwhile.
+                return self.leaving.push(self.work.at, job);
+            };
+            self.handshakes = rest;
         }
         let StageJob { passed, mut drive, left, mut entered } = job;
         drive.moves(self.worker.held_ms());

@@ -1,5 +1,6 @@
 //! User threads in the place of an event loop, with helpers that are played by dice.
 use super::{
+    HANDSHAKES_STREAM,
     folder::{BEGIN_NS, Folder, UNIX},
     listen,
     poller::forwards,
@@ -67,6 +68,7 @@ pub(super) fn run<P: Poller>(
         poller_retries: yes(),
         yields: yes(),
         spins: false,
+        handshakes_per_round: [1, 2, 8][Dice::new(seed ^ HANDSHAKES_STREAM).below(3)],
         runs_max: [1, 2, 10_000][dice.below(3)],
         bytes_max: [4 << 10, 2 << 20][dice.below(2)],
     };
@@ -250,6 +252,7 @@ fn an_idle_connection_ends_without_a_reset() {
             yields,
             // A wait ends at once: the test counts them.
             spins: true,
+            handshakes_per_round: 8,
             runs_max,
             bytes_max: 2 << 20,
         };

@@ -2,7 +2,7 @@
 use super::State;
 use crate::{
     conn::worker::Passed,
-    loops::fibers::{peers::Peers, task::Fibered},
+    loops::fibers::{handshakes::Shake, peers::Peers, task::Fibered},
 };
 use regatta_metrics::Counter;
 use regatta_op::CloseReason;
@@ -88,7 +88,8 @@ impl<'a, P: Poller> State<'a, P> {
         let gives = seat.peers.give(|| {
             let slot = worker.slot(key)?;
             let drive = &mut slot.drive;
-            if !drive.recv || drive.send.is_some() || slot.pending > 0 || slot.queued {
+            let is_held = slot.queued || drive.shake != Shake::Apart;
+            if !drive.recv || drive.send.is_some() || slot.pending > 0 || is_held {
                 return None;
             }
             if drive.interest.take().is_some() {

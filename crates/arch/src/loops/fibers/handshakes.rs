@@ -1,0 +1,145 @@
+//! Handshakes between two poll points: few user threads continue one, and the others wait for later
+//! poll points, in their order.
+use super::task::Fibered;
+use std::collections::VecDeque;
+
+/// Connections that wait to shake hands.
+#[derive(Debug)]
+pub(super) struct FiberHandshakes {
+    /// The most between two poll points.
+    most: u32,
+    /// Handshakes that are left until the next poll point.
+    rest: u32,
+    waiting: VecDeque<u64>,
+}
+
+/// Whether a connection waits to shake hands, or may.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Shake {
+    /// Neither.
+    #[default]
+    Apart,
+    /// It waits.
+    Waits,
+    /// It has waited, and may at its next attempt.
+    May,
+}
+
+impl FiberHandshakes {
+    pub(super) const fn new(most: u32) -> Self {
+        Self { most, rest: most, waiting: VecDeque::new() }
+    }
+
+    /// True if nothing waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Begins the time between two poll points.
+    pub(super) const fn begin_round(&mut self) {
+        self.rest = self.most;
+    }
+
+    /// The next connection that may shake hands now.
+    pub(super) fn next(&mut self) -> Option<u64> {
+        self.rest.checked_sub(1)?;
+        let key = self.waiting.pop_front()?;
+        self.rest -= 1;
+        Some(key)
+    }
+
+    /// True if a connection may try to receive now. Otherwise it waits.
+    pub(super) fn may_try(&mut self, key: u64, drive: &mut Fibered) -> bool {
+        match drive.shake {
+            Shake::May => return true,
+            Shake::Apart if self.waiting.is_empty() && self.rest > 0 => return true,
+            Shake::Apart => {
+                self.waiting.push_back(key);
+                drive.shake = Shake::Waits;
+            }
+            Shake::Waits => {}
+        }
+        false
+    }
+
+    /// A connection has tried, and has received something or not.
+    pub(super) fn has_tried(&mut self, drive: &mut Fibered, has_received: bool) {
+        let has_waited = std::mem::take(&mut drive.shake) == Shake::May;
+        if has_received && !has_waited {
+            self.rest = self.rest.saturating_sub(1);
+        }
+    }
+
+    /// A connection ends.
+    pub(super) fn forget(&mut self, key: u64, drive: &Fibered) {
+        if drive.shake == Shake::Waits
+            && let Some(at) = self.waiting.iter().position(|other| *other == key)
+        {
+            self.waiting.remove(at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drives<const N: usize>() -> [Fibered; N] {
+        std::array::from_fn(|at| Fibered::new(at, 0))
+    }
+
+    #[test]
+    fn few_shake_hands_between_two_poll_points_in_their_order() {
+        let (mut handshakes, mut drives) = (FiberHandshakes::new(2), drives::<6>());
+        let mut ready = |handshakes: &mut FiberHandshakes, at: usize| {
+            let may = handshakes.may_try(at as u64, &mut drives[at]);
+            if may {
+                handshakes.has_tried(&mut drives[at], true);
+            }
+            may
+        };
+        assert_eq!(
+            [0, 1, 2, 3, 4].map(|at| ready(&mut handshakes, at)),
+            [true, true, false, false, false]
+        );
+        assert!(!ready(&mut handshakes, 3), "it waits once");
+        handshakes.begin_round();
+        assert_eq!(
+            [handshakes.next(), handshakes.next(), handshakes.next()],
+            [Some(2), Some(3), None]
+        );
+        assert!(!ready(&mut handshakes, 5), "those that waited come first");
+        handshakes.begin_round();
+        assert_eq!(
+            [handshakes.next(), handshakes.next(), handshakes.next()],
+            [Some(4), Some(5), None]
+        );
+        assert!(handshakes.is_empty());
+    }
+
+    #[test]
+    fn an_attempt_that_receives_nothing_counts_for_nothing() {
+        let (mut handshakes, [mut one, mut other]) = (FiberHandshakes::new(1), drives::<2>());
+        for _ in 0..3 {
+            assert!(handshakes.may_try(0, &mut one));
+            handshakes.has_tried(&mut one, false);
+        }
+        assert!(handshakes.may_try(0, &mut one));
+        handshakes.has_tried(&mut one, true);
+        assert!(!handshakes.may_try(1, &mut other));
+        handshakes.begin_round();
+        assert_eq!(handshakes.next(), Some(1));
+        other.shake = Shake::May;
+        assert!(handshakes.may_try(1, &mut other));
+    }
+
+    #[test]
+    fn a_connection_that_ends_does_not_wait() {
+        let (mut handshakes, [mut one, mut other]) = (FiberHandshakes::new(1), drives::<2>());
+        handshakes.has_tried(&mut one, true);
+        assert!(!handshakes.may_try(0, &mut one) && !handshakes.may_try(1, &mut other));
+        handshakes.forget(0, &one);
+        handshakes.begin_round();
+        assert_eq!(handshakes.next(), Some(1));
+    }
+}
