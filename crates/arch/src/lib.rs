@@ -28,7 +28,9 @@ use options::{OptionSpec, Settings};
 use regatta_metrics::{Arena, Slot, Tally};
 use regatta_op::{Now, Op};
 use regatta_origin::{Exchange, Link, Links, ListenerClass, Log, NoLog, Site};
-use regatta_sys::{Bell, OpenRules, Root, StaticFile, channel::Channel, socket::Steps};
+use regatta_sys::{
+    Bell, OpenRules, Root, StaticFile, channel::Channel, fiber::STACK_BYTES_MIN, socket::Steps,
+};
 use std::{
     fmt,
     ops::Range,
@@ -87,6 +89,8 @@ pub struct Driver {
     pub staffing: fn(&Settings) -> Option<Staffing>,
     /// Resources that a process with this many connections requires of the system.
     pub demand: fn(&Settings, connections: usize) -> Demand,
+    /// Option with the size of the stacks on which connections are served, if there is one.
+    pub stack: fn(&Settings) -> Option<StackOption>,
     /// Body of a worker process, until it is to leave.
     pub work: fn(&Env, process: usize) -> Result<(), WorkError>,
 }
@@ -125,6 +129,22 @@ pub struct Demand {
     pub descriptors: u64,
 }
 
+/// Option with the size of stacks on which connections are served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StackOption {
+    /// Name of the option.
+    pub key: &'static str,
+    /// Size of each stack, bytes.
+    pub bytes: usize,
+}
+
+/// Bytes of stack that a thread or a user thread needs to serve connections. With `tls`: one and a
+/// half times what a full handshake used at most in a release build, 26 KiB.
+#[must_use]
+pub const fn stack_bytes_needed(tls: bool) -> usize {
+    if tls { 40 << 10 } else { STACK_BYTES_MIN }
+}
+
 impl Demand {
     /// Demand of one thread and `helpers` helper processes: a channel to each, and a handle.
     pub(crate) const fn with_helpers(helpers: usize) -> Self {
@@ -151,6 +171,7 @@ impl Driver {
             steps: |_| Steps::None,
             staffing: |_| None,
             demand: |_, _| Demand { tasks: 1, ..Demand::default() },
+            stack: |_| None,
             work,
         }
     }

@@ -1,7 +1,7 @@
 //! User threads in one kernel thread, and helpers that block for them: Knot on Capriccio ([E] §4).
 //! With several kernel threads, each with its own user threads: MEANS ([A] §2.2).
 use crate::{
-    Demand, Driver, Env, Units, WorkError,
+    Demand, Driver, Env, StackOption, Units, WorkError,
     architectures::event::{self, PollerKind},
     cache::thread_cache::ThreadCache,
     conn::{
@@ -38,6 +38,10 @@ pub const DRIVER: Driver = Driver {
     slots: |settings| FiberOptions::read(settings).schedulers.max(1) + 1,
     steps,
     demand,
+    stack: |settings| {
+        let bytes = FiberOptions::read(settings).stack_bytes();
+        Some(StackOption { key: "fiber.stack_bytes", bytes })
+    },
     ..Driver::plain(OPTIONS, |_, _| 1, work)
 };
 

@@ -1,7 +1,7 @@
 //! A kernel thread for each connection: every call blocks, and the kernel's scheduler decides which
 //! thread runs. Variants are Knot on NPTL ([G] §II-A) and MT ([E] §2).
 use crate::{
-    Demand, Driver, Env, Units, WorkError,
+    Demand, Driver, Env, StackOption, Units, WorkError,
     cache::thread_cache::ThreadCache,
     conn::{
         accept::{AcceptOptions, AcceptRules},
@@ -34,6 +34,10 @@ pub const DRIVER: Driver = Driver {
     slots: |settings| ThreadsOptions::read(settings).slots,
     steps: |settings| Steps::All(ThreadsOptions::read(settings).step()),
     demand,
+    stack: |settings| {
+        let bytes = ThreadsOptions::read(settings).stack_bytes;
+        Some(StackOption { key: "threads.stack_bytes", bytes })
+    },
     ..Driver::plain(OPTIONS, |_, _| 1, work)
 };
 

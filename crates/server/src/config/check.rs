@@ -6,7 +6,7 @@ use crate::{
             untrusted,
         },
         allowance::{self, Allowance, Chosen},
-        demand::Demanding,
+        demand::{Demanding, small_stacks},
         error_pages,
         hosts::{self, Findings, HostConfig},
         nested,
@@ -229,7 +229,7 @@ fn processes(
     })
 }
 
-/// Lays out the workers.
+/// Lays out the workers, whose stacks must be large enough.
 fn layout(
     said: &Said,
     architecture: &Architecture,
@@ -237,6 +237,9 @@ fn layout(
     allowance: &Allowance,
     problems: &mut Vec<Problem>,
 ) -> Option<Layout> {
+    // No address has TLS yet.
+    let has_tls = false;
+    problems.extend(small_stacks(said, architecture, has_tls));
     let (processors, _) = allowance.processors();
     let (driver, cpus) = (architecture.driver, &allowance.cpus);
     let planned = Layout::plan(driver, &said.settings, listen, cpus, processors);

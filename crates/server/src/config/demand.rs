@@ -4,8 +4,9 @@ use crate::{
     messages,
 };
 use regatta_arch::{
-    Architecture,
+    Architecture, StackOption,
     options::{Settings, show_bytes},
+    stack_bytes_needed,
 };
 use regatta_sys::limits::{Limit, ThreadRoom};
 
@@ -91,6 +92,24 @@ impl<'a> Demanding<'a> {
     }
 }
 
+/// Fault of stacks that are too small. `has_tls`: some connections shake hands on them.
+pub(super) fn small_stacks(
+    said: &Said,
+    architecture: &Architecture,
+    has_tls: bool,
+) -> Option<Problem> {
+    let StackOption { key, bytes } = (architecture.driver.stack)(&said.settings)?;
+    let need = stack_bytes_needed(has_tls);
+    if bytes >= need {
+        return None;
+    }
+    let what = if has_tls { "a TLS handshake" } else { "a connection" };
+    let [bytes, need] = [bytes, need].map(|bytes| show_bytes(bytes as u64));
+    let message = format!("{what} needs a stack of {need}, and the stacks have {bytes}");
+    let hint = format!("set {key} to {need} or more");
+    Some(said.problem(messages::OPTIONS_CONFLICT, key, &message).hint(hint))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,6 +151,33 @@ mod tests {
         if let Some((most, _)) = room.filter(|(most, _)| *most > 0) {
             assert_eq!(demanding.problem(&said, most, KEY), None);
             assert!(demanding.problem(&said, most + workers, KEY).is_some());
+        }
+    }
+
+    #[test]
+    fn stacks_have_room_for_a_handshake() {
+        for (name, key, least) in [
+            ("mt", "threads.stack_bytes", Some("32 KiB")),
+            ("knot-c", "fiber.stack_bytes", Some("16 KiB")),
+            ("sped", "threads.stack_bytes", None),
+        ] {
+            let architecture = regatta_arch::find(name).unwrap();
+            let problem = |bytes: &str, has_tls| {
+                let sets = vec![format!("server.architecture={name}"), format!("{key}={bytes}")];
+                let (said, _) = read(None, &Arguments { flags: Vec::new(), sets });
+                small_stacks(&said, architecture, has_tls).map(|problem| problem.to_string())
+            };
+            let Some(least) = least else {
+                assert_eq!(problem("64 KiB", true), None, "{name} has no such stacks");
+                continue;
+            };
+            assert_eq!(problem(least, false), None, "{name}");
+            assert_eq!(problem("40 KiB", true), None, "{name}");
+            let expect = format!(
+                "--set {key}={least}: {key}: a TLS handshake needs a stack of 40 KiB, and the \
+                 stacks have {least}\n  hint: set {key} to 40 KiB or more"
+            );
+            assert_eq!(problem(least, true), Some(expect), "{name}");
         }
     }
 
