@@ -4,7 +4,7 @@ use super::{
     SEALED,
     folder::{BEGIN_NS, Folder, UNIX},
     listen,
-    lives::{REQUEST, take},
+    lives::{Before, REQUEST, STACK_BYTES, TASKS_MAX, take},
     poller::forwards,
     site, strategy,
 };
@@ -16,9 +16,12 @@ use crate::{
     },
     disk::at_once::InlineDisk,
     drive::{FileCx, perform::Below},
-    loops::event_loop::{
-        EventLoop,
-        cohort::{CohortOrder, Visits},
+    loops::{
+        event_loop::{
+            EventLoop,
+            cohort::{CohortOrder, Visits},
+        },
+        fibers::{self, FiberRules, Hands, State},
     },
     testing::dice::Dice,
 };
@@ -28,10 +31,13 @@ use regatta_origin::{
     Handshake, Links, ListenerClass, LocalCache, NoLog, Progress, Scratch, Seal, SealFault, Toy,
 };
 use regatta_sys::{
-    Bell, OpenRules, StaticFile, hook,
+    Bell, OpenRules, StaticFile,
+    fiber::{self, Guard, Stacks},
+    hook,
     wait::{Epoll, Event, Interest, Poller, Trigger},
 };
 use std::{
+    cell::RefCell,
     collections::BTreeMap,
     io::{self, Read as _, Write as _},
     os::{
@@ -221,7 +227,7 @@ impl Scene<'_, '_> {
         (0..count).map(|number| Client::new(&self.addresses[1], number)).collect()
     }
 
-    /// Runs rounds until so many turns have continued handshakes, and clients answer between them.
+    /// Runs rounds until this many turns have continued handshakes, and clients answer between them.
     fn shake(&mut self, clients: &mut [Client], turns: usize) {
         let mut rounds = 0;
         while self.record.turns().len() < turns {
@@ -237,13 +243,17 @@ impl Scene<'_, '_> {
     }
 }
 
-/// Runs a test with a loop, which may serve by stages. Its rounds may have this many handshakes, and
-/// its turns this many bytes.
-fn on_loop(
-    (handshakes_per_round, bytes_max): (u32, u64),
-    stages: bool,
-    test: impl FnOnce(Scene<'_, '_>),
-) {
+/// Surroundings of a worker of a test.
+#[derive(Clone, Copy)]
+struct Around<'a> {
+    below: Below<'a>,
+    addresses: &'a [SocketAddr],
+    record: &'a Record,
+    arena: Arena<'a>,
+}
+
+/// Runs a test with a worker whose second listener has sealed connections.
+fn with_worker<S>(test: impl FnOnce(Worker<'_, S>, Around<'_>)) {
     hook::set_time(BEGIN_NS, UNIX);
     let (folder, mut site) = (Folder::new(), site(&mut Dice::new(1), false));
     site.limits.head_bytes_max = 16 << 10;
@@ -257,7 +267,7 @@ fn on_loop(
     let tally = Tally::Owned(slot);
     let cx =
         FileCx { site: &site, cache: &cache, tally, log: &NoLog, scratch: &scratch, links: &links };
-    let around = Surroundings {
+    let surroundings = Surroundings {
         cx,
         slot,
         control: arena.control(),
@@ -267,7 +277,7 @@ fn on_loop(
         shared: None,
         root: None,
     };
-    let (accepts, rules) = strategy(0, &mut Dice::new(1));
+    let (accepts, _) = strategy(0, &mut Dice::new(1));
     let accepts = AcceptRules {
         count: 0,
         events_per_accept: 0,
@@ -277,26 +287,36 @@ fn on_loop(
         connections_max: 200,
         ..accepts
     };
-    let rules =
-        TurnRules { bytes_max, ops_max: 64, handshakes_per_round, eager_write: true, ..rules };
     let mut acceptor = Acceptor::new(&listeners, accepts);
     acceptor.classes = &[ListenerClass::CLEAR, SEALED];
-    let mut disk = InlineDisk(Below { root: &folder.root, rules: OpenRules::default() });
-    let poller = Restless { poller: Epoll::new(Trigger::Edge).unwrap(), timeout: Duration::ZERO };
-    let worker = Worker::new(acceptor, around);
-    let mut event_loop = EventLoop::new(poller, worker, rules, &mut disk);
-    if stages {
-        event_loop = event_loop.by_stages(Visits { order: CohortOrder::Forward, most: 0 });
-    }
-    event_loop.watch_own().unwrap();
-    test(Scene {
-        event_loop: &mut event_loop,
-        events: Vec::new(),
-        addresses: &addresses,
-        record: &record,
-        slot,
-    });
+    let worker = Worker::new(acceptor, surroundings);
+    let below = Below { root: &folder.root, rules: OpenRules::default() };
+    test(worker, Around { below, addresses: &addresses, record: &record, arena });
     hook::clear();
+}
+
+/// Runs a test with a loop, which may serve by stages. Its rounds may have this many handshakes, and
+/// its turns this many bytes.
+fn on_loop(
+    (handshakes_per_round, bytes_max): (u32, u64),
+    stages: bool,
+    test: impl FnOnce(Scene<'_, '_>),
+) {
+    with_worker(|worker, Around { below, addresses, record, arena }| {
+        let (_, rules) = strategy(0, &mut Dice::new(1));
+        let rules =
+            TurnRules { bytes_max, ops_max: 64, handshakes_per_round, eager_write: true, ..rules };
+        let mut disk = InlineDisk(below);
+        let poller = Epoll::new(Trigger::Edge).unwrap();
+        let poller = Restless { poller, timeout: Duration::ZERO };
+        let mut event_loop = EventLoop::new(poller, worker, rules, &mut disk);
+        if stages {
+            event_loop = event_loop.by_stages(Visits { order: CohortOrder::Forward, most: 0 });
+        }
+        event_loop.watch_own().unwrap();
+        let (events, slot) = (Vec::new(), arena.slot(0));
+        test(Scene { event_loop: &mut event_loop, events, addresses, record, slot });
+    });
 }
 
 /// Checks that no round had more turns than this, and that the connections began in their order.
@@ -340,6 +360,46 @@ fn a_loop_of_stages_shakes_few_hands_where_it_parses() {
         scene.shake(&mut clients, 2 * MANY);
         check_turns(&scene.record.turns(), 8);
     });
+}
+
+/// User threads that have to wait do so in their order, and no poll point has more than eight.
+#[test]
+fn user_threads_shake_few_hands_between_two_poll_points() {
+    for poller_retries in [false, true] {
+        with_worker(|worker, Around { below, addresses, record, arena }| {
+            let hands = Hands::new(TASKS_MAX).unwrap();
+            let each = |number| Client::new(&addresses[1], number);
+            let mut clients: Vec<Client> = (0..MANY as u64).map(each).collect();
+            let acts = |_| {
+                let rounds = record.round.fetch_add(1, Relaxed);
+                clients.iter_mut().for_each(Client::stir);
+                if record.turns().len() == 2 * MANY || rounds > ROUNDS_MAX as u64 {
+                    arena.control().stop();
+                }
+            };
+            let poller = Before { poller: Epoll::new(Trigger::Level).unwrap(), acts };
+            let rules = FiberRules {
+                below,
+                helpers_read: false,
+                send: None,
+                accepting_first: false,
+                poller_retries,
+                yields: false,
+                // A wait ends at once: the clients answer before it.
+                spins: true,
+                handshakes_per_round: 8,
+                runs_max: 10_000,
+                bytes_max: 2 << 20,
+            };
+            let threads = worker.accept_rules().connections_max;
+            let state = RefCell::new(State::new(worker, poller, &hands, rules));
+            let stacks = Stacks::new(threads, STACK_BYTES, Guard::Mapping).unwrap();
+            fiber::scope(stacks, |fibers| fibers::run(&state, fibers)).unwrap();
+            drop(state);
+            assert_eq!(record.turns().len(), 2 * MANY);
+            check_turns(&record.turns(), 8);
+        });
+    }
 }
 
 /// Connections that wait for their turn have no more time than others to shake hands.

@@ -39,9 +39,9 @@ use std::{
 };
 
 /// Code that is not optimised needs much of its stack.
-const STACK_BYTES: usize = 256 << 10;
+pub(super) const STACK_BYTES: usize = 256 << 10;
 /// Tasks at once, of a few connections.
-const TASKS_MAX: usize = 64;
+pub(super) const TASKS_MAX: usize = 64;
 /// Distinguishes the seed of the dice.
 const STREAM: u64 = 0x006c_6976_6573;
 
@@ -124,9 +124,9 @@ fn waits(task: &FiberTask) -> bool {
 }
 
 /// A poller before whose waits something acts, depending on whether the scheduler sleeps.
-struct Before<P, F> {
-    poller: P,
-    acts: F,
+pub(super) struct Before<P, F> {
+    pub(super) poller: P,
+    pub(super) acts: F,
 }
 
 impl<P: fmt::Debug, F> fmt::Debug for Before<P, F> {
