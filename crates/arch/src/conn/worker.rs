@@ -87,7 +87,7 @@ pub struct ConnSlot<S> {
     pub pending: u8,
     /// Queued for another turn, which comes whatever happens.
     pub queued: bool,
-    /// Its next `Recv` may continue a handshake ([`regatta_origin::Protocol::is_shaking_hands`]).
+    /// The next `Recv` may continue a handshake ([`regatta_origin::Protocol::is_shaking_hands`]).
     /// The driver that completes a `Recv` of such a connection keeps this up to date.
     pub shaking: bool,
     /// Number of times that each byte it sends counts against the budget of its turn.

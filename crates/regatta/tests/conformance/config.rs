@@ -31,6 +31,7 @@ cache: enabled=true revalidate_ms=1000 negative_ms=1000
 accept: count=0 events_per_accept=16 eager_read=true eager_write=true on_close=false
 accept: full_read=false when_full="close-idle" defer=false
 event: poller="epoll-edge" send="nonblocking" turn_bytes_max=2097152 turn_ops_max=64 stall_us=10000
+event: handshakes_per_round=8
 "#;
 
 /// `--print-config` prints the effective configuration, whole and explicit.

@@ -13,7 +13,7 @@ pub(crate) const VARIANTS: &[Variant] = &[
     // All limits that cut work into small turns, so that every resumption is taken.
     sped("sped_small_turns", &["event.poller=epoll-edge", "event.turn_ops_max=2",
         "event.turn_bytes_max=16384", "event.wait_events_max=1", "accept.count=1",
-        "accept.eager_write=false"]),
+        "event.handshakes_per_round=1", "accept.eager_write=false"]),
     // Accept strategies that read before they wait, and nothing remembered between requests.
     sped("sped_eager_uncached", &["event.poller=poll", "accept.eager_read=true",
         "accept.full_read=true", "accept.on_close=true", "cache.enabled=false"]),
@@ -71,7 +71,7 @@ pub(crate) const VARIANTS: &[Variant] = &[
     // The disk blocks all user threads, and nothing is as in Capriccio.
     of("knot_c_inline", "knot-c", &[SIBLINGS, "fiber.poller=epoll-edge", "fiber.helpers=0",
         "fiber.retry=thread", "fiber.yields=false", "fiber.runs_max=2", "fiber.guard=mapping",
-        "cache.enabled=false", "accept.when_full=close-idle"]),
+        "fiber.handshakes_per_round=1", "cache.enabled=false", "accept.when_full=close-idle"]),
     of("knot_nb", "knot-nb", &[SIBLINGS, "fiber.helpers=25"]),
     // The first design of [E] §4.2.
     of("knot_nb_first", "knot-nb", &[SIBLINGS, "fiber.poller=epoll-edge", "fiber.send=poll-first",

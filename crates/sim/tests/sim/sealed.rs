@@ -31,11 +31,24 @@ impl Links<Blank> for Admits {
     }
 }
 
+/// Has all clients speak through a proxy, over HTTP/1.
+struct Proxied;
+
+impl Links<Blank> for Proxied {
+    fn greets(&self, _: Peer) -> Option<bool> {
+        Some(true)
+    }
+}
+
 struct Seals<L>(L);
 
 impl<L: Links<Blank>> Links<Blank> for Seals<L> {
     fn seal(&self, _: ListenerClass) -> Option<Box<dyn Seal>> {
         Some(Box::new(Toy::server(5)))
+    }
+
+    fn greets(&self, peer: Peer) -> Option<bool> {
+        self.0.greets(peer)
     }
 
     fn opened(&self, peer: Peer, fd: i32, now: Now) -> Admission {
@@ -452,5 +465,32 @@ fn a_server_that_goes_away_finishes_a_handshake_that_was_begun() {
         ends.send(op);
         let head = String::from_utf8_lossy(&ends.plain).into_owned();
         assert!(head.starts_with("HTTP/1.1 204 ") && head.contains("Connection: close"), "{head}");
+    });
+}
+
+/// A driver may know which turns continue a handshake, and which connections never have one.
+#[test]
+fn a_handshake_is_announced_until_it_is_over() {
+    on(ClearHttp1, |mut ends| {
+        assert!(ends.link.is_shaking_hands());
+        assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
+        ends.receive();
+        assert!(ends.link.is_shaking_hands(), "the client's last message is to come");
+        ends.settle();
+        assert!(!ends.link.is_shaking_hands());
+        let clear = Link::<Blank>::new(peer(), at(1), &Cx { links: &ClearHttp1, ..ends.cx });
+        assert!(!clear.is_shaking_hands());
+    });
+    on(ClearHttp1, |mut ends| {
+        let (now, cx) = (ends.now(), ends.cx);
+        ends.link.cut(CloseReason::Failed, now, &cx);
+        assert!(!ends.link.is_shaking_hands(), "it has failed");
+    });
+    on(Proxied, |mut ends| {
+        assert!(ends.link.is_shaking_hands(), "a hello may be behind the header");
+        let header = b"PROXY TCP4 10.0.0.1 10.0.0.2 1 2\r\n";
+        ends.wire = [&header[..], &ends.wire[..]].concat();
+        ends.settle();
+        assert!(!ends.link.is_shaking_hands());
     });
 }

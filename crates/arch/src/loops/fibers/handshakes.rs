@@ -19,9 +19,9 @@ pub(super) enum Shake {
     /// Neither.
     #[default]
     Apart,
-    /// It waits.
+    /// Among those that wait.
     Waits,
-    /// It has waited, and may at its next attempt.
+    /// Has waited, and may at its next attempt.
     May,
 }
 
