@@ -82,10 +82,7 @@ impl<P: Poller> Thread<'_, '_, '_, '_, P> {
     /// Receives or sends, or waits until this thread or the scheduler can.
     fn transfer(&self, key: u64) -> Result<(), Leaves> {
         let (blocked, is_over) = self.with(|state| (state.attempt(key), state.has_shaken_hands()));
-        if is_over {
-            // A handshake goes deeper than anything that follows.
-            self.turns.release_stack();
-        }
+        self.release_stack(is_over);
         blocked.map_or(Ok(()), |turn| self.wait(key, turn))
     }
 
@@ -126,9 +123,17 @@ impl<P: Poller> Thread<'_, '_, '_, '_, P> {
     fn wait(&self, key: u64, turn: Turn) -> Result<(), Leaves> {
         if self.with(|state| state.waits(key, turn)) {
             self.suspend()?;
-            self.with(|state| state.begin(key));
+            let is_over = self.with(|state| state.begin(key));
+            self.release_stack(is_over);
         }
         Ok(())
+    }
+
+    /// Releases the stack if a handshake `is_over`: that goes deeper than anything that follows.
+    fn release_stack(&self, is_over: bool) {
+        if is_over {
+            self.turns.release_stack();
+        }
     }
 
     fn suspend(&self) -> Result<(), Leaves> {

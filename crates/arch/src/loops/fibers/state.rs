@@ -194,10 +194,12 @@ impl<'a, P: Poller> State<'a, P> {
         self.accepting.push_back(at);
     }
 
-    /// Begins a turn of a connection.
-    pub(super) fn begin(&mut self, key: u64) {
-        let Some((slot, desk)) = self.worker.turn(key) else { return };
+    /// Begins a turn of a connection. True if the scheduler has ended a handshake for its user
+    /// thread since the last one.
+    pub(super) fn begin(&mut self, key: u64) -> bool {
+        let Some((slot, desk)) = self.worker.turn(key) else { return false };
         let readable = std::mem::take(&mut slot.drive.readable);
+        let has_shaken_hands = std::mem::take(&mut slot.drive.shaken);
         let (share, deadline) = (self.budget.share(), slot.conn.deadline());
         self.running = Some(Running {
             begun: desk.begin(slot, readable),
@@ -208,6 +210,7 @@ impl<'a, P: Poller> State<'a, P> {
             deadline,
             held_ms: desk.held_ms,
         });
+        has_shaken_hands
     }
 
     /// Enters a turn that ends like this.
@@ -578,8 +581,12 @@ impl<'a, P: Poller> State<'a, P> {
     fn retry(&mut self, key: u64) -> bool {
         self.begin(key);
         let blocked = self.attempt(key);
-        // It was not on the stack of the user thread.
-        self.shaken = false;
+        if self.has_shaken_hands()
+            && let Some(slot) = self.worker.slot(key)
+        {
+            // It began on the stack of the user thread.
+            slot.drive.shaken = true;
+        }
         self.end(key, blocked.unwrap_or(Turn::Parked));
         blocked.is_none()
     }

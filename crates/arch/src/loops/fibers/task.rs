@@ -28,6 +28,8 @@ pub struct Fibered {
     pub(super) readable: bool,
     /// The poller has said that the socket takes bytes, and nothing has been sent since.
     pub(super) writable: bool,
+    /// The scheduler has ended its handshake, and its user thread has not run since.
+    pub(super) shaken: bool,
     /// Whether it waits to shake hands, or may.
     pub(super) shake: Shake,
     /// The number of the task that a helper has for it, while an operation is pending.
@@ -47,6 +49,7 @@ impl Fibered {
             next: None,
             readable: true,
             writable: false,
+            shaken: false,
             shake: Shake::Apart,
             task: 0,
             held_ms,
