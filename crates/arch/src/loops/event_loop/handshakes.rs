@@ -6,6 +6,7 @@ use crate::{
     conn::step::{Leaves, Left},
     drive::ledger::Spent,
 };
+use regatta_metrics::Counter;
 use regatta_op::OpKind;
 use regatta_sys::wait::Poller;
 use std::{collections::VecDeque, mem};
@@ -58,11 +59,9 @@ impl Handshakes {
         self.waiting.push_back((key, left));
     }
 
-    /// The next connection that has its turn in this round.
+    /// The next connection, if a turn is left to the round.
     fn next(&mut self) -> Option<(u64, Option<Left>)> {
-        if self.waiting.is_empty() || !self.take_turn() {
-            return None;
-        }
+        self.rest.checked_sub(1)?;
         self.waiting.pop_front()
     }
 
@@ -95,14 +94,24 @@ impl<P: Poller> EventLoop<'_, P> {
         self.shake(key);
     }
 
-    /// Gives turns to connections that wait to shake hands: as many as the round may.
+    /// Gives turns to connections that wait to shake hands, until as many as the round may have
+    /// received something. The first read of a new connection may find nothing.
     pub(super) fn shake_hands(&mut self) {
         while let Some((key, left)) = self.handshakes.next() {
             let Some(slot) = self.worker.slot(key) else { continue };
             slot.queued = false;
             left.into_iter().for_each(|left| self.io.resume(left));
+            let (has_bytes, before) = (self.io.begins_with_bytes(), self.received());
             self.shake(key);
+            if has_bytes || self.received() != before {
+                self.handshakes.take_turn();
+            }
         }
+    }
+
+    /// Bytes that have been received.
+    fn received(&self) -> u64 {
+        self.worker.around().slot.get(Counter::RecvBytes)
     }
 
     /// Runs a turn that may shake hands.
@@ -174,8 +183,11 @@ mod tests {
         (0..5).for_each(|key| handshakes.put(key, None));
         let mut round = || {
             handshakes.begin_round();
-            let keys: Vec<u64> =
-                std::iter::from_fn(|| handshakes.next().map(|(key, _)| key)).collect();
+            let mut keys = Vec::new();
+            while let Some((key, _)) = handshakes.next() {
+                assert!(handshakes.take_turn());
+                keys.push(key);
+            }
             keys
         };
         assert_eq!([round(), round(), round(), round()], [vec![0, 1], vec![2, 3], vec![4], vec![]]);

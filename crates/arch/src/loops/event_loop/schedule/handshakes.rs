@@ -442,7 +442,7 @@ fn a_connection_that_is_closed_leaves_the_queue() {
     }
 }
 
-/// To seal takes several times as long as to send, so a turn sends a fourth of the bytes.
+/// To seal takes the processor's time, so a turn sends a fourth of the bytes.
 #[test]
 fn a_sealed_turn_sends_less() {
     const BYTES_MAX: u64 = 64 << 10;
