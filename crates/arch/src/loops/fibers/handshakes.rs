@@ -1,6 +1,6 @@
 //! Handshakes between two poll points: few user threads continue one, and the others wait for later
 //! poll points, in their order.
-use super::task::Fibered;
+use super::task::{Fibered, Shake};
 use std::collections::VecDeque;
 
 /// Connections that wait to shake hands.
@@ -11,18 +11,6 @@ pub(super) struct FiberHandshakes {
     /// Handshakes that are left until the next poll point.
     rest: u32,
     waiting: VecDeque<u64>,
-}
-
-/// Whether a connection waits to shake hands, or may.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Shake {
-    /// Neither.
-    #[default]
-    Apart,
-    /// Among those that wait.
-    Waits,
-    /// Has waited, and may at its next attempt.
-    May,
 }
 
 impl FiberHandshakes {

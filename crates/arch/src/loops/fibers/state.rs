@@ -4,8 +4,8 @@ mod steal;
 
 use super::{
     FiberRules, Hands,
-    handshakes::{FiberHandshakes, Shake},
-    task::{Completed, FiberTask, Fibered},
+    handshakes::FiberHandshakes,
+    task::{Completed, FiberTask, Fibered, Shake},
 };
 use crate::{
     conn::{

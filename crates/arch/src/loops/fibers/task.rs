@@ -1,5 +1,4 @@
 //! Tasks that user threads give to helpers, and the state that a worker keeps of their connections.
-use super::handshakes::Shake;
 use crate::{
     conn::worker::Passed,
     drive::{
@@ -10,6 +9,18 @@ use crate::{
 use regatta_metrics::Tally;
 use regatta_op::{Op, Outbox, ReadReq, Ticket};
 use regatta_sys::{Read, StaticFile, clock, wait::Interest};
+
+/// Whether a connection waits to shake hands, or may.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Shake {
+    /// Neither.
+    #[default]
+    Apart,
+    /// Among those that wait.
+    Waits,
+    /// Has waited, and may at its next attempt.
+    May,
+}
 
 /// State of a connection that a user thread serves.
 #[derive(Debug)]

@@ -11,24 +11,33 @@ use super::{
 use crate::{
     conn::{
         accept::{AcceptRules, Acceptor, WhenFull},
-        step::TurnRules,
+        step::{Io, Left, Readiness, TurnRules},
         worker::{Surroundings, Worker},
     },
     disk::at_once::InlineDisk,
-    drive::{FileCx, perform::Below},
+    drive::{
+        FileCx,
+        perform::{self, Below},
+    },
     loops::{
         event_loop::{
             EventLoop,
             cohort::{CohortOrder, Visits},
         },
         fibers::{self, FiberRules, Hands, State},
+        line::{
+            self, Routes, Spread, StageJob, StageLine, Station,
+            threads::{BatchSize, StageThread, Work},
+        },
+        queue::Fifo,
     },
     testing::dice::Dice,
 };
 use regatta_metrics::{Arena, Counter, Slot, Tally};
-use regatta_op::CloseReason;
+use regatta_op::{CloseReason, Op};
 use regatta_origin::{
-    Handshake, Links, ListenerClass, LocalCache, NoLog, Progress, Scratch, Seal, SealFault, Toy,
+    Handshake, Links, ListenerClass, LocalCache, NoLog, Progress, Protocol as _, Scratch, Seal,
+    SealFault, Toy,
 };
 use regatta_sys::{
     Bell, OpenRules, StaticFile,
@@ -38,7 +47,7 @@ use regatta_sys::{
 };
 use std::{
     cell::RefCell,
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     io::{self, Read as _, Write as _},
     os::{
         fd::BorrowedFd,
@@ -244,16 +253,17 @@ impl Scene<'_, '_> {
 }
 
 /// Surroundings of a worker of a test.
-#[derive(Clone, Copy)]
-struct Around<'a> {
+struct Around<'a, S> {
     below: Below<'a>,
     addresses: &'a [SocketAddr],
     record: &'a Record,
     arena: Arena<'a>,
+    /// Makes a worker without listeners.
+    spare: &'a dyn Fn() -> Worker<'a, S>,
 }
 
 /// Runs a test with a worker whose second listener has sealed connections.
-fn with_worker<S>(test: impl FnOnce(Worker<'_, S>, Around<'_>)) {
+fn with_worker<S>(test: impl FnOnce(Worker<'_, S>, Around<'_, S>)) {
     hook::set_time(BEGIN_NS, UNIX);
     let (folder, mut site) = (Folder::new(), site(&mut Dice::new(1), false));
     site.limits.head_bytes_max = 16 << 10;
@@ -267,7 +277,7 @@ fn with_worker<S>(test: impl FnOnce(Worker<'_, S>, Around<'_>)) {
     let tally = Tally::Owned(slot);
     let cx =
         FileCx { site: &site, cache: &cache, tally, log: &NoLog, scratch: &scratch, links: &links };
-    let surroundings = Surroundings {
+    let surroundings = || Surroundings {
         cx,
         slot,
         control: arena.control(),
@@ -289,9 +299,11 @@ fn with_worker<S>(test: impl FnOnce(Worker<'_, S>, Around<'_>)) {
     };
     let mut acceptor = Acceptor::new(&listeners, accepts);
     acceptor.classes = &[ListenerClass::CLEAR, SEALED];
-    let worker = Worker::new(acceptor, surroundings);
+    let worker = Worker::new(acceptor, surroundings());
+    let spare = || Worker::new(Acceptor::new(&[], accepts), surroundings());
     let below = Below { root: &folder.root, rules: OpenRules::default() };
-    test(worker, Around { below, addresses: &addresses, record: &record, arena });
+    let (addresses, record, spare) = (&addresses, &record, &spare);
+    test(worker, Around { below, addresses, record, arena, spare });
     hook::clear();
 }
 
@@ -302,7 +314,7 @@ fn on_loop(
     stages: bool,
     test: impl FnOnce(Scene<'_, '_>),
 ) {
-    with_worker(|worker, Around { below, addresses, record, arena }| {
+    with_worker(|worker, Around { below, addresses, record, arena, .. }| {
         let (_, rules) = strategy(0, &mut Dice::new(1));
         let rules =
             TurnRules { bytes_max, ops_max: 64, handshakes_per_round, eager_write: true, ..rules };
@@ -366,7 +378,7 @@ fn a_loop_of_stages_shakes_few_hands_where_it_parses() {
 #[test]
 fn user_threads_shake_few_hands_between_two_poll_points() {
     for poller_retries in [false, true] {
-        with_worker(|worker, Around { below, addresses, record, arena }| {
+        with_worker(|worker, Around { below, addresses, record, arena, .. }| {
             let hands = Hands::new(TASKS_MAX).unwrap();
             let each = |number| Client::new(&addresses[1], number);
             let mut clients: Vec<Client> = (0..MANY as u64).map(each).collect();
@@ -400,6 +412,64 @@ fn user_threads_shake_few_hands_between_two_poll_points() {
             check_turns(&record.turns(), 8);
         });
     }
+}
+
+/// A connection that has been accepted, and its hello, which is not parsed.
+fn received(worker: &mut Worker<'_, Readiness>) -> StageJob {
+    let held_ms = worker.held_ms();
+    let accepted = worker.accept(1, 0).unwrap();
+    let key = worker.admit(accepted, Readiness::new(false, held_ms));
+    let (slot, desk) = worker.turn(key).unwrap();
+    assert!(matches!(slot.conn.next_op(), Some(Op::Recv)));
+    let mut bytes = vec![0; 4096];
+    let n = perform::recv(&slot.socket, &mut bytes, desk.around.cx.tally).unwrap();
+    bytes.truncate(n);
+    let (passed, mut drive) = worker.pass(key).unwrap();
+    drive.moves(held_ms);
+    StageJob { passed, drive, left: Some(Left::Received(bytes)), entered: 0 }
+}
+
+/// A thread of a stage that has taken all connections at once leaves most of them in its queue.
+#[test]
+fn a_thread_of_a_stage_shakes_few_hands_in_a_batch() {
+    with_worker(|mut worker, Around { below, addresses, record, arena, spare }| {
+        let each = |number| Client::new(&addresses[1], number);
+        let _clients: Vec<Client> = (0..MANY as u64).map(each).collect();
+        let tally = Tally::Striped(arena.slot(0));
+        let parse = vec![Fifo::new(MANY)];
+        let stations = vec![
+            Station::merged("read", tally).unwrap(),
+            Station::queued("parse", parse, Spread::Part, tally),
+        ];
+        let line: StageLine<'_> = StageLine::new(stations, 1).unwrap();
+        let mut jobs: VecDeque<StageJob> = (0..MANY).map(|_| received(&mut worker)).collect();
+        line.put_all(1, &mut jobs);
+        let (_, rules) = strategy(0, &mut Dice::new(1));
+        let rules = TurnRules { ops_max: 64, handshakes_per_round: 8, eager_write: true, ..rules };
+        let mut disk = InlineDisk(below);
+        let io = Io::new(&mut disk, rules, &worker.around().cx.site.limits);
+        let work = Work {
+            at: 1,
+            part: 0,
+            routes: Routes::all(0),
+            reads_at: 0,
+            writes_at: 0,
+            again_at: 1,
+            batch: BatchSize::Most(usize::MAX),
+            order: |_| {},
+            barrier: None,
+        };
+        let mut thread = StageThread::new(worker, io, &line, work);
+        while line.len(1) > 0 {
+            record.round.fetch_add(1, Relaxed);
+            assert!(thread.visit(Duration::ZERO));
+        }
+        assert_eq!(record.turns().len(), MANY);
+        check_turns(&record.turns(), 8);
+        drop(thread);
+        line.close();
+        line::end(&line, &mut spare());
+    });
 }
 
 /// Connections that wait for their turn have no more time than others to shake hands.

@@ -2,7 +2,10 @@
 use super::State;
 use crate::{
     conn::worker::Passed,
-    loops::fibers::{handshakes::Shake, peers::Peers, task::Fibered},
+    loops::fibers::{
+        peers::Peers,
+        task::{Fibered, Shake},
+    },
 };
 use regatta_metrics::Counter;
 use regatta_op::CloseReason;
