@@ -11,6 +11,7 @@ use super::{
 use crate::{
     conn::{
         accept::{AcceptRules, Acceptor, WhenFull},
+        serve::{Blocking, Means, Served, Until, converse, next},
         step::{Io, Left, Readiness, TurnRules},
         worker::{Surroundings, Worker},
     },
@@ -45,18 +46,22 @@ use regatta_sys::{
     hook,
     wait::{Epoll, Event, Interest, Poller, Trigger},
 };
+use regatta_testkit::skips::skip;
 use std::{
     cell::RefCell,
     collections::{BTreeMap, VecDeque},
+    fs, hint,
     io::{self, Read as _, Write as _},
     os::{
         fd::BorrowedFd,
         unix::net::{SocketAddr, UnixStream},
     },
+    ptr,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
+    thread,
     time::Duration,
 };
 
@@ -64,6 +69,8 @@ use std::{
 const MANY: usize = 100;
 /// The most rounds of a test.
 const ROUNDS_MAX: usize = 100;
+/// Bytes of the stack that some handshakes take.
+const DEEP_BYTES: usize = 96 << 10;
 /// Longer than the deadline of a handshake in [`super::site`], nanoseconds.
 const LATE_NS: u64 = 6_000_000_000;
 
@@ -73,6 +80,11 @@ struct Record {
     round: AtomicU64,
     /// Round, and number of the connection.
     turns: Mutex<Vec<(u64, u64)>>,
+    /// Whether handshakes take much of the stack.
+    goes_deep: AtomicBool,
+    /// Bytes of the stack that were in memory in a handshake, and when a response was sealed.
+    deep: AtomicUsize,
+    sealed: AtomicUsize,
 }
 
 impl Record {
@@ -102,6 +114,9 @@ impl Seal for Recorded {
             if turns.last() != Some(&turn) {
                 turns.push(turn);
             }
+            if self.record.goes_deep.load(Relaxed) {
+                self.record.deep.store(go_deep(), Relaxed);
+            }
         }
         self.toy.open(wire, plain, reply)
     }
@@ -111,6 +126,9 @@ impl Seal for Recorded {
     }
 
     fn seal(&mut self, plain: &[u8], wire: &mut Vec<u8>) -> Result<(), SealFault> {
+        if self.record.goes_deep.load(Relaxed) {
+            self.record.sealed.store(stack_bytes(), Relaxed);
+        }
         self.toy.seal(plain, wire)
     }
 
@@ -129,6 +147,45 @@ impl Seal for Recorded {
     fn close(&mut self, wire: &mut Vec<u8>) {
         self.toy.close(wire);
     }
+}
+
+/// Uses as much of the stack as a handshake may. Returns how much of it is in memory then.
+#[inline(never)]
+fn go_deep() -> usize {
+    let mut deep = [1_u8; DEEP_BYTES];
+    hint::black_box(&mut deep);
+    stack_bytes()
+}
+
+/// Bytes of the present stack that are in memory; 0 if the system does not say.
+#[inline(never)]
+fn stack_bytes() -> usize {
+    let local = 0_u8;
+    let here = ptr::from_ref(hint::black_box(&local)).addr();
+    let text = fs::read_to_string("/proc/self/smaps").unwrap_or_default();
+    let mut is_here = false;
+    for line in text.lines() {
+        let first = line.split(' ').next().unwrap_or_default();
+        let ends = first.split_once('-').map(|(low, high)| {
+            [low, high].map(|end| usize::from_str_radix(end, 16).unwrap_or_default())
+        });
+        if let Some([low, high]) = ends {
+            is_here = (low..high).contains(&here);
+        } else if is_here && first == "Rss:" {
+            let kib = line.split_whitespace().nth(1).and_then(|kib| kib.parse::<usize>().ok());
+            return kib.unwrap_or_default() << 10;
+        }
+    }
+    0
+}
+
+/// Checks that the stack of a handshake was released before a response was sealed.
+fn check_stack(record: &Record) {
+    let [deep, sealed] = [&record.deep, &record.sealed].map(|bytes| bytes.load(Relaxed));
+    if deep == 0 {
+        return skip("needs /proc/self/smaps");
+    }
+    assert!(sealed > 0 && sealed + DEEP_BYTES / 2 <= deep, "{sealed} of {deep} bytes");
 }
 
 /// Seals connections of one class, and numbers them in the order in which they are accepted.
@@ -198,6 +255,11 @@ impl Client {
         if !reply.is_empty() {
             self.socket.write_all(&reply).unwrap();
         }
+    }
+
+    /// True if it has sent all of its handshake.
+    fn is_open(&self) -> bool {
+        self.toy.progress() == Progress::Open
     }
 
     fn say(&mut self, plain: &[u8]) {
@@ -374,6 +436,22 @@ fn a_loop_of_stages_shakes_few_hands_where_it_parses() {
     });
 }
 
+/// Rules of user threads whose scheduler does not wait: the clients act before its waits.
+const fn fiber_rules(below: Below<'_>, poller_retries: bool) -> FiberRules<'_> {
+    FiberRules {
+        below,
+        helpers_read: false,
+        send: None,
+        accepting_first: false,
+        poller_retries,
+        yields: false,
+        spins: true,
+        handshakes_per_round: 8,
+        runs_max: 10_000,
+        bytes_max: 2 << 20,
+    }
+}
+
 /// User threads that have to wait do so in their order, and no poll point has more than eight.
 #[test]
 fn user_threads_shake_few_hands_between_two_poll_points() {
@@ -390,19 +468,7 @@ fn user_threads_shake_few_hands_between_two_poll_points() {
                 }
             };
             let poller = Before { poller: Epoll::new(Trigger::Level).unwrap(), acts };
-            let rules = FiberRules {
-                below,
-                helpers_read: false,
-                send: None,
-                accepting_first: false,
-                poller_retries,
-                yields: false,
-                // A wait ends at once: the clients answer before it.
-                spins: true,
-                handshakes_per_round: 8,
-                runs_max: 10_000,
-                bytes_max: 2 << 20,
-            };
+            let rules = fiber_rules(below, poller_retries);
             let threads = worker.accept_rules().connections_max;
             let state = RefCell::new(State::new(worker, poller, &hands, rules));
             let stacks = Stacks::new(threads, STACK_BYTES, Guard::Mapping).unwrap();
@@ -534,4 +600,77 @@ fn a_sealed_turn_sends_less() {
         // A response is sealed as a whole.
         assert!((BYTES_MAX / 4..BYTES_MAX / 4 + 30_000).contains(&sent), "{sent} bytes");
     });
+}
+
+/// The client asks some rounds after its last message of the handshake: the user thread has waited
+/// since.
+#[test]
+fn a_user_thread_releases_its_stack_after_the_handshake() {
+    with_worker(|worker, Around { below, addresses, record, arena, .. }| {
+        record.goes_deep.store(true, Relaxed);
+        let hands = Hands::new(TASKS_MAX).unwrap();
+        let (mut client, mut shaken) = (Client::new(&addresses[1], 1), None);
+        let acts = |_| {
+            let round = record.round.fetch_add(1, Relaxed);
+            client.stir();
+            if client.is_open() && round == *shaken.get_or_insert(round) + 3 {
+                client.say(REQUEST);
+            }
+            if !client.plain.is_empty() || round > ROUNDS_MAX as u64 {
+                arena.control().stop();
+            }
+        };
+        let poller = Before { poller: Epoll::new(Trigger::Level).unwrap(), acts };
+        let threads = worker.accept_rules().connections_max;
+        let state = RefCell::new(State::new(worker, poller, &hands, fiber_rules(below, false)));
+        let stacks = Stacks::new(threads, STACK_BYTES, Guard::Mapping).unwrap();
+        fiber::scope(stacks, |fibers| fibers::run(&state, fibers)).unwrap();
+        drop(state);
+        check_stack(record);
+    });
+}
+
+/// A client that asks when the thread has found nothing to receive after the handshake.
+fn asks_later(address: &SocketAddr, arena: Arena<'_>) {
+    let found_nothing = || arena.slot(0).get(Counter::RecvWouldBlock);
+    let mut client = Client::new(address, 1);
+    while !client.is_open() {
+        client.stir();
+        thread::yield_now();
+    }
+    // One read may have begun before.
+    let before = found_nothing();
+    while found_nothing() < before + 2 {
+        thread::yield_now();
+    }
+    client.say(REQUEST);
+    while client.plain.is_empty() {
+        client.stir();
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn a_thread_releases_its_stack_after_the_handshake() {
+    let life = || {
+        with_worker(|mut worker, Around { below, addresses, record, arena, .. }| {
+            record.goes_deep.store(true, Relaxed);
+            let (mut disk, step) = (InlineDisk(below), Duration::from_millis(20));
+            let buffer = vec![0; 16 << 10].into();
+            let (bytes_max, listener, beat) = (u64::MAX, 1, None);
+            let mut means = Means { disk: &mut disk, buffer, bytes_max, listener, beat };
+            thread::scope(|scope| {
+                scope.spawn(|| asks_later(&addresses[1], arena));
+                let accepted = next(&mut worker, step, &mut means).unwrap();
+                let key = worker.admit(accepted, Blocking::new(step));
+                let served = converse(&mut worker, key, step, &mut means, Until::Closed);
+                assert_eq!(served, Served::Closed);
+            });
+            check_stack(record);
+        });
+    };
+    // The stack of the first thread is never released.
+    let name = "a_thread_releases_its_stack_after_the_handshake".to_owned();
+    let thread = thread::Builder::new().name(name).stack_size(1 << 20).spawn(life);
+    thread.unwrap().join().unwrap();
 }
