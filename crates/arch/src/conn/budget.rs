@@ -6,8 +6,8 @@
 
 /// Number of full turns whose bytes a round may send.
 const ROUND_TURNS: u64 = 16;
-/// Number of times that each byte of a sealed connection counts. To seal 2 MiB takes about 0.6 ms of
-/// the processor, and 16 such turns would take 10 ms.
+/// Number of times that each byte of a sealed connection counts. To seal 2 MiB takes about 0.6 ms
+/// of the processor, and 16 such turns would take 10 ms.
 pub const SEALED_WEIGHT: u8 = 4;
 /// Bytes that a turn may send however little is left to its round.
 const TURN_BYTES: u64 = 64 << 10;

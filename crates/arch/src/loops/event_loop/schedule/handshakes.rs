@@ -298,7 +298,7 @@ impl Scene<'_, '_> {
         (0..count).map(|number| Client::new(&self.addresses[1], number)).collect()
     }
 
-    /// Runs rounds until this many turns have continued handshakes, and clients answer between them.
+    /// Runs rounds until this many turns have continued handshakes. Clients answer between them.
     fn shake(&mut self, clients: &mut [Client], turns: usize) {
         let mut rounds = 0;
         while self.record.turns().len() < turns {
@@ -369,8 +369,8 @@ fn with_worker<S>(test: impl FnOnce(Worker<'_, S>, Around<'_, S>)) {
     hook::clear();
 }
 
-/// Runs a test with a loop, which may serve by stages. Its rounds may have this many handshakes, and
-/// its turns this many bytes.
+/// Runs a test with a loop, which may serve by stages. Its rounds may have this many handshakes,
+/// and its turns this many bytes.
 fn on_loop(
     (handshakes_per_round, bytes_max): (u32, u64),
     stages: bool,
@@ -404,8 +404,8 @@ fn check_turns(turns: &[(u64, u64)], most: usize) {
     assert!(first.eq(0..MANY as u64), "{turns:?}");
 }
 
-/// All hellos are there at once. Each round takes eight, in their order, and the loop does not sleep
-/// between them; a client in the clear is answered in every round.
+/// All hellos are there at once. Each round takes eight, in their order, and the loop does not
+/// sleep between them. A client in the clear is answered in every round.
 #[test]
 fn a_round_shakes_few_hands_and_serves_what_is_in_the_clear() {
     on_loop((8, 2 << 20), false, |mut scene| {
