@@ -111,9 +111,10 @@ impl<S> ConnSlot<S> {
 
     /// Checks whether a connection that was shaking hands still is; true if it no longer is.
     pub fn has_shaken_hands(&mut self) -> bool {
-        let before = self.shaking;
-        self.shaking &= self.conn.is_shaking_hands();
-        before && !self.shaking
+        // A connection in the clear is not asked.
+        let is_over = self.shaking && !self.conn.is_shaking_hands();
+        self.shaking &= !is_over;
+        is_over
     }
 }
 
