@@ -269,7 +269,7 @@ mod tests {
         let mut settings = Settings::defaults(options::all());
         let spec = options::find("tls.listen").unwrap();
         settings.set(spec, spec.kind.parse("127.0.0.1:443").unwrap()).unwrap();
-        let tls = TlsFront::new(&settings, Some(parts)).unwrap();
+        let tls = TlsFront::new(&settings, Some(parts), None).unwrap();
         let mut front = Front::new(&settings, 1, None, tls).unwrap();
         let seals = |front: &Front, class| Links::<()>::seal(front, class).is_some();
         assert!(seals(&front, TLS));

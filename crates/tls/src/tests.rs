@@ -4,8 +4,8 @@ mod link;
 mod peers;
 
 use crate::{
-    Cryptography, HANDSHAKE_BYTES_MAX, ProducesTickets, TicketWords, Ticketer, TlsVersion, crypto_provider,
-    fresh_ticket_key,
+    Cryptography, HANDSHAKE_BYTES_MAX, ProducesTickets, TicketWords, Ticketer, TlsVersion,
+    crypto_provider, fresh_ticket_key,
 };
 use peers::{Identity, Options, Pair, receive, send};
 use regatta_origin::{Progress, RECORD_BYTES_MAX, RECORD_PLAIN_BYTES_MAX, Seal, SealFault};

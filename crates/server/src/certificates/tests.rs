@@ -54,7 +54,7 @@ impl Files {
         assert_eq!(problems, []);
         let files = TlsFiles::read(&said.settings);
         let Encrypted { parts, problems, warnings } = understand(&said, &files, now);
-        let front = TlsFront::new(&said.settings, parts).unwrap();
+        let front = TlsFront::new(&said.settings, parts, None).unwrap();
         let is_whole = problems.is_empty() && options.contains("certificate");
         assert_eq!(front.seal(tls::TLS).is_some(), is_whole, "{problems:?}");
         let has_clients = is_whole && options.contains("client_listen");

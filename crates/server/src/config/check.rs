@@ -238,7 +238,7 @@ fn layout(
     problems: &mut Vec<Problem>,
 ) -> Option<Layout> {
     // No address has TLS yet.
-    let has_tls = false;
+    let has_tls = tls::is_wanted(&said.settings);
     problems.extend(small_stacks(said, architecture, has_tls));
     let (processors, _) = allowance.processors();
     let (driver, cpus) = (architecture.driver, &allowance.cpus);

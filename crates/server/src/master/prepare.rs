@@ -31,6 +31,7 @@ use regatta_sys::{
     process::{Exit, User, end, fork_worker, set_user},
     shm::{self, SharedWords},
     simulated_disk::{self, Model},
+    socket::Place,
 };
 use std::{fs::File, io, mem, os::fd::OwnedFd, path::Path, process, sync::Arc};
 
@@ -178,17 +179,17 @@ fn listen(
 fn sites(
     config: &mut Config,
     found: &Found,
-    addresses: &[Place],
+    addresses: &[ListenPlace],
 ) -> (Vec<Wanted>, Arc<Builder>, Site) {
     let hosts = mem::take(&mut config.hosts);
     let wanted = Wanted::of_all(&config.plain, found.user.is_some());
     let (mut builder, rules) =
         Builder::new(config.settings(), &config.plain, hosts, &found.releases);
-    let of_tls = |(class, place): (&ListenerClass, &Place)| match place {
-        Place::Inet(address) if *class != ListenerClass::CLEAR => Some(address.port()),
+    let port_of_tls = |listen: &ListenPlace| match &listen.place {
+        Place::Inet(address) if listen.class != ListenerClass::CLEAR => Some(address.port()),
         _ => None,
     };
-    if let Some(port) = config.layout.classes.iter().zip(addresses).find_map(of_tls) {
+    if let Some(port) = addresses.iter().find_map(port_of_tls) {
         builder.redirect_to(port);
     }
     let site = builder.first(rules, &found.releases);

@@ -9,7 +9,7 @@ use crate::{
 use regatta_op::Tick;
 use regatta_origin::ListenerClass;
 use regatta_sys::shm;
-use regatta_tls::{ProducesTickets as _, TicketWords};
+use regatta_tls::TicketWords;
 use std::{
     fs::{self, Permissions},
     os::{

@@ -31,7 +31,10 @@ pub const SECTIONS: &[Section] = &[
         name: "cache",
         doc: "The cache of open files, their metadata and small bodies, one for each worker.",
     },
-    Section { name: "tls", doc: "HTTPS (docs/tls.md): addresses, certificates, redirects, tickets." },
+    Section {
+        name: "tls",
+        doc: "HTTPS (docs/tls.md): addresses, certificates, redirects, tickets.",
+    },
     Section { name: "log", doc: "The access log and the error log." },
     Section { name: "admin", doc: "What monitors and service managers ask." },
     Section { name: "lab", doc: "A simulated disk, for tests and measurements." },

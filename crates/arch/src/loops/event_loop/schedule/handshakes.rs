@@ -144,6 +144,14 @@ impl Seal for Recorded {
         self.toy.agreed()
     }
 
+    fn server_name(&self) -> Option<&[u8]> {
+        self.toy.server_name()
+    }
+
+    fn client_subject(&self) -> Option<&[u8]> {
+        self.toy.client_subject()
+    }
+
     fn close(&mut self, wire: &mut Vec<u8>) {
         self.toy.close(wire);
     }
