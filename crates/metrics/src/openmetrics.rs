@@ -480,7 +480,7 @@ mod tests {
         }
         let per_worker = 2 * (PER_WORKER.len() + 1);
         let histograms = Histogram::ALL.len() * (TIME_EDGES.len() + 3);
-        let of_server = 5;
+        let of_server = 6;
         let all = Counter::ALL.len() + Gauge::ALL.len() + per_worker + histograms + of_server;
         assert_eq!(open.len(), all);
     }

@@ -116,7 +116,7 @@ fn another_server_with_the_same_keys_resumes() {
             [(0, 1, true), (1, 1, true), (3, 1, false), (0, 1, true), (0, 2, false), (0, 2, true)]
         {
             (0..rotations).for_each(|_| rotate());
-            pair = pair.to_another(&options(class));
+            pair = pair.at_another(&options(class));
             pair.shake_hands().unwrap();
             let handshake = pair.server.handshake().unwrap();
             assert_eq!(handshake.resumed, resumed, "{version:?}: {rotations} rotations, {class}");

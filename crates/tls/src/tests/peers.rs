@@ -122,7 +122,7 @@ impl Pair {
     }
 
     /// Another connection of the client, to a server with its own settings.
-    pub(super) fn to_another(self, options: &Options) -> Self {
+    pub(super) fn at_another(self, options: &Options) -> Self {
         let class = class(options, &self.identity);
         Self::connect(class, self.identity, self.config)
     }
