@@ -2,15 +2,16 @@
 use super::{REPLY_BYTES_MAX, Sealed};
 use crate::{Cx, Handshake, Link, Progress, Protocol, RECORD_BYTES_MAX, SealFault};
 use core::mem;
+use regatta_http::date;
 use regatta_metrics::Counter;
 use regatta_op::{CloseReason, Done, Fault, File, Now, Tick};
 
-/// Answer to a request in the clear.
-const NOT_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
-    Connection: close\r\n\
-    Content-Type: text/plain\r\n\
-    Content-Length: 37\r\n\r\n\
-    This address expects TLS: use https.\n";
+/// Answer to a request in the clear, before and after its date.
+const NOT_TLS: [&[u8]; 2] = [
+    b"HTTP/1.1 400 Bad Request\r\nDate: ",
+    b"\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: 37\r\n\r\n\
+    This address expects TLS: use https.\n",
+];
 
 impl<F: File> Sealed<F> {
     pub(super) fn on_recv(&mut self, received: Result<&[u8], Fault>, now: Now, cx: &Cx<'_, F>) {
@@ -119,7 +120,9 @@ impl<F: File> Sealed<F> {
                 Err(fault) => {
                     cx.tally.add(fault.counter(), 1);
                     if fault == SealFault::NotTls {
-                        self.records.extend_from_slice(NOT_TLS);
+                        let date = date::format(i64::try_from(now.unix).unwrap_or(i64::MAX));
+                        let answer = [NOT_TLS[0], &date, NOT_TLS[1]];
+                        answer.iter().for_each(|part| self.records.extend_from_slice(part));
                     }
                     self.fail(CloseReason::BadRecord, now, cx);
                     return true;
