@@ -451,7 +451,7 @@ impl<F: File> Sealed<F> {
         (self.sealed, self.wants) = (0, false);
         self.source = None;
         self.asks.clear();
-        let tells = match reason {
+        let may_tell = match reason {
             CloseReason::PeerClosed
             | CloseReason::Finished
             | CloseReason::IdleDeadline
@@ -459,10 +459,12 @@ impl<F: File> Sealed<F> {
             | CloseReason::BadRequest
             | CloseReason::BadRecord
             | CloseReason::Refused
-            | CloseReason::Drained => !self.shut,
+            | CloseReason::Drained => true,
+            // Within a request, by a closing alert, which is to be answered.
+            CloseReason::PeerAborted => self.seal.progress() == Progress::PeerClosed,
             _ => false,
         };
-        if !tells {
+        if self.shut || !may_tell {
             self.shut = true;
             self.out = Outbox::default();
         } else if self.upper.is_some() && self.awaits_close() {

@@ -309,6 +309,17 @@ fn a_closing_alert_is_answered() {
         assert_eq!(ends.client.progress(), Progress::PeerClosed);
         assert_eq!(ends.end(), CloseReason::PeerClosed);
     });
+    // The same within a request.
+    on(ClearHttp1, |mut ends| {
+        ends.settle();
+        ends.say(b"GET / HTTP/1.1\r\nHo");
+        ends.client.close(&mut ends.wire);
+        ends.receive();
+        let op = ends.link.next_op().expect("it answers");
+        ends.send(op);
+        assert_eq!(ends.client.progress(), Progress::PeerClosed);
+        assert_eq!(ends.end(), CloseReason::PeerAborted);
+    });
     // The end of the stream alone is no message to answer.
     on(ClearHttp1, |mut ends| {
         ends.settle();
