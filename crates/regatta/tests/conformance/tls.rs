@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 const HELLO_START: &[u8] = b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03";
 
 /// Time for the handshake where a test waits for its end.
-const SHORT: &str = "tls.handshake_ms_max=300";
+const SHORT: &str = "tls.handshake_ms_max=1500";
 
 /// A connection without a handshake.
 fn raw(server: &Server) -> TcpStream {
@@ -113,8 +113,8 @@ pub(crate) fn half_a_handshake_has_a_deadline(variant: &Variant) {
         let _ = socket.read_to_end(&mut rest);
         let took = begin.elapsed();
         assert!(rest.is_empty(), "{}", rest.escape_ascii());
-        assert!(took >= Duration::from_millis(250), "ended early, after {took:?}");
-        assert!(took < Duration::from_secs(5), "ended late, after {took:?}");
+        assert!(took >= Duration::from_millis(1_400), "ended early, after {took:?}");
+        assert!(took < Duration::from_secs(10), "ended late, after {took:?}");
     }
     server.counts("closed_handshake_deadline", 2);
     server.connect().get("/small.txt").expect(200);
