@@ -164,7 +164,7 @@ counters! {
     TlsFaultsOther "tls_faults_other" "count" Sum
         "Connections that could not be encrypted for another reason.";
     SealedBytes "sealed_bytes" "bytes" Sum
-        "Bytes of heads and bodies that the server encrypted; those of `sendfile_bytes` it did not.";
+        "Bytes of heads and bodies that the server encrypted; `sendfile_bytes` are in the clear.";
 
     WaitCalls "wait_calls" "count" Sum "Calls that wait for events.";
     WaitEvents "wait_events" "count" Sum "Events that these calls returned.";

@@ -49,8 +49,8 @@ impl fmt::Display for Decision {
 }
 
 /// Explains the answer to `request`, a whole request head that arrives at a listener of this class,
-/// by the code that would give it. `open` performs [`regatta_op::Op::Open`]; nothing is read, cached,
-/// counted or logged.
+/// by the code that would give it. `open` performs [`regatta_op::Op::Open`]; nothing is read,
+/// cached, counted or logged.
 pub fn explain<F: File>(
     request: &[u8],
     class: ListenerClass,

@@ -46,8 +46,8 @@ enum Command {
         settings: SettingArgs,
         /// Serve with TLS and a certificate made for this machine, for development.
         ///
-        /// The default address is 127.0.0.1:8443; those of --listen have TLS too. Clients must trust
-        /// the certificate, which is kept in $XDG_STATE_HOME/regatta.
+        /// The default address is 127.0.0.1:8443; those of --listen have TLS too. Clients must
+        /// trust the certificate, which is kept in $XDG_STATE_HOME/regatta.
         #[arg(long, conflicts_with = "print_config")]
         https: bool,
         /// Print the effective configuration, every option written out, and exit.
@@ -348,20 +348,7 @@ fn run(command: Command) -> Result<u8, Failure> {
         Command::Serve { settings, print_config: true, .. } => {
             print(&regatta_server::print_config(&settings.sources())?)
         }
-        Command::Serve { settings, https, inherit, .. } => {
-            // A server that hands itself over has its root already.
-            if inherit.is_none() {
-                settings.check_root()?;
-            }
-            let mut sources = settings.sources();
-            if https {
-                let certificate = development::add(&mut sources)?;
-                if inherit.is_none() {
-                    say(&format!("regatta: {certificate}\n"));
-                }
-            }
-            regatta_server::serve(&sources, inherit).map(|()| DONE)
-        }
+        Command::Serve { settings, https, inherit, .. } => serve(&settings, https, inherit),
         Command::Reload { pid } => succeed(pid, Kind::Reload),
         Command::Upgrade { pid } => succeed(pid, Kind::Upgrade),
         Command::Architectures { json: true, .. } => print(&architectures::json()),
@@ -418,6 +405,21 @@ fn run(command: Command) -> Result<u8, Failure> {
             print(&if json { password::json(&made) } else { password::text(&made) })
         }
     }
+}
+
+fn serve(settings: &SettingArgs, https: bool, inherit: Option<i32>) -> Result<u8, Failure> {
+    // A server that hands itself over has its root already.
+    if inherit.is_none() {
+        settings.check_root()?;
+    }
+    let mut sources = settings.sources();
+    if https {
+        let certificate = development::add(&mut sources)?;
+        if inherit.is_none() {
+            say(&format!("regatta: {certificate}\n"));
+        }
+    }
+    regatta_server::serve(&sources, inherit).map(|()| DONE)
 }
 
 fn succeed(pid: Option<u32>, kind: Kind) -> Result<u8, Failure> {

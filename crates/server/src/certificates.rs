@@ -13,8 +13,9 @@ use crate::{
         raw::{Problem, Row, Said},
         tables,
     },
+    listens,
     messages::{self, Message},
-    tls::{self, TlsParts},
+    tls::TlsParts,
 };
 use files::Pair;
 use regatta_http::date;
@@ -52,7 +53,7 @@ pub(crate) struct Encrypted {
 
 /// Interprets the files that options of TLS name. `now` is in seconds since 1970.
 pub(crate) fn understand(said: &Said, files: &TlsFiles, now: u64) -> Encrypted {
-    if !tls::is_wanted(&said.settings) {
+    if !listens::is_wanted(&said.settings) {
         return Encrypted::default();
     }
     let now = i64::try_from(now).unwrap_or(i64::MAX);

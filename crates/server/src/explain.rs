@@ -7,9 +7,9 @@ use crate::{
     },
     examine,
     front::Trust,
+    listens::TLS,
     messages,
     site::Builder,
-    tls::TLS,
 };
 use regatta_arch::options::Settings;
 use regatta_http::h1::{HeadLimits, parse_request};

@@ -234,7 +234,8 @@ mod tests {
     use super::*;
     use crate::{
         config::options,
-        tls::{TLS, TLS_CLIENTS, TlsParts},
+        listens::{TLS, TLS_CLIENTS},
+        tls::TlsParts,
     };
     use regatta_http::h1::{HeadLimits, parse_request};
     use regatta_testkit::certificates::{MadeCertificate, PKCS_ECDSA_P256_SHA256};

@@ -17,6 +17,7 @@ mod given;
 pub mod handover;
 mod heartbeat;
 pub mod idle;
+mod listens;
 pub mod log;
 pub mod machine;
 mod master;
@@ -170,7 +171,7 @@ fn summary(config: &Config) -> String {
     let workers = config.layout.shares.len();
     let address = |listen: &ListenPlace| match listen.class {
         ListenerClass::CLEAR => listen.place.to_string(),
-        _ => format!("{}{}", tls::scheme(listen), listen.place),
+        _ => format!("{}{}", listens::scheme(listen), listen.place),
     };
     let listen: Vec<String> = config.listen.iter().map(address).collect();
     let hosts = match config.said.hosts.len() {
@@ -357,7 +358,7 @@ fn text_of(file: File) -> io::Result<String> {
 fn announce<'a>(addresses: impl IntoIterator<Item = &'a ListenPlace>) {
     let mut out = io::stdout().lock();
     for listen in addresses {
-        let _ = writeln!(out, "listening on {}{}", tls::scheme(listen), listen.place);
+        let _ = writeln!(out, "listening on {}{}", listens::scheme(listen), listen.place);
     }
     let _ = out.flush();
 }

@@ -1,8 +1,10 @@
 //! Encrypted listeners: their classes, and the settings that the connections of a class share.
-use crate::ticket_keys::TicketKeys;
-use regatta_arch::{layout::ListenPlace, options::Settings};
+use crate::{
+    listens::{TLS, TLS_CLIENTS},
+    ticket_keys::TicketKeys,
+};
+use regatta_arch::options::Settings;
 use regatta_origin::{ListenerClass, Seal};
-use regatta_sys::socket::Place;
 use regatta_tls::{
     ClientVerifier, Cryptography, Error, ProducesTickets, ServedCertificates, TlsClass,
     TlsSettings, TlsVersion,
@@ -11,37 +13,6 @@ use std::{
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
-
-/// Class of `tls.listen`.
-pub(crate) const TLS: ListenerClass = ListenerClass(1);
-/// Class of `tls.client_listen`.
-pub(crate) const TLS_CLIENTS: ListenerClass = ListenerClass(2);
-
-/// Options that list addresses, and the class of each.
-pub(crate) static LISTENS: [(&str, ListenerClass); 3] = [
-    ("server.listen", ListenerClass::CLEAR),
-    ("tls.listen", TLS),
-    ("tls.client_listen", TLS_CLIENTS),
-];
-
-/// Option that lists the addresses of a class.
-pub(crate) fn listen_key(class: ListenerClass) -> &'static str {
-    LISTENS.iter().find(|(_, other)| *other == class).map_or(LISTENS[0].0, |(key, _)| *key)
-}
-
-/// True if there are addresses with TLS.
-pub(crate) fn is_wanted(settings: &Settings) -> bool {
-    LISTENS[1..].iter().any(|(key, _)| !settings.list(key).is_empty())
-}
-
-/// Start of a URL of this address. A path has none in the clear.
-pub(crate) fn scheme(listen: &ListenPlace) -> &'static str {
-    match (&listen.place, listen.class) {
-        (Place::Inet(_), ListenerClass::CLEAR) => "http://",
-        (Place::Inet(_), _) => "https://",
-        (Place::Unix(_), _) => "",
-    }
-}
 
 /// Parts of files that encrypted connections need.
 #[derive(Debug)]

@@ -351,13 +351,9 @@ fn protected_files_are_sent_to_nobody_else() {
         }
     }
     let request = get("/late/docs/guide.html");
-    let explained = explain(
-        request.as_bytes(),
-        ListenerClass::CLEAR,
-        &mut |req| rig.open(req),
-        &rig.site,
-        rig.now(),
-    );
+    let open = &mut |req: &_| rig.open(req);
+    let (request, clear) = (request.as_bytes(), ListenerClass::CLEAR);
+    let explained = explain(request, clear, open, &rig.site, rig.now());
     let lines: Vec<_> = explained.decisions.iter().map(ToString::to_string).collect();
     let why = "auth: \"docs/guide.html\" is only for the users of the rule at r.toml:1";
     assert!(lines.iter().any(|line| line == why), "{lines:#?}");

@@ -1,5 +1,5 @@
 //! Files that options of TLS name, as read by the user that starts the server.
-use crate::tls;
+use crate::listens;
 use regatta_arch::options::Settings;
 use std::{
     collections::BTreeMap,
@@ -63,7 +63,7 @@ impl TlsFiles {
     /// Reads all files, if addresses with TLS are configured.
     pub(crate) fn read(settings: &Settings) -> Self {
         let mut files = Self::default();
-        if !tls::is_wanted(settings) {
+        if !listens::is_wanted(settings) {
             return files;
         }
         for text in settings.list("tls.certificate") {

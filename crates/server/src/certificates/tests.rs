@@ -1,3 +1,4 @@
+//! Findings about certificates, and the classes that they make.
 use super::*;
 use crate::{
     config::raw::{Arguments, FileText, read},
@@ -56,9 +57,9 @@ impl Files {
         let Encrypted { parts, problems, warnings } = understand(&said, &files, now);
         let front = TlsFront::new(&said.settings, parts, None).unwrap();
         let is_whole = problems.is_empty() && options.contains("certificate");
-        assert_eq!(front.seal(tls::TLS).is_some(), is_whole, "{problems:?}");
+        assert_eq!(front.seal(listens::TLS).is_some(), is_whole, "{problems:?}");
         let has_clients = is_whole && options.contains("client_listen");
-        assert_eq!(front.seal(tls::TLS_CLIENTS).is_some(), has_clients, "{problems:?}");
+        assert_eq!(front.seal(listens::TLS_CLIENTS).is_some(), has_clients, "{problems:?}");
         assert!(front.seal(ListenerClass::CLEAR).is_none());
         let shown = |problems: Vec<Problem>| {
             problems.iter().map(|it| format!("[{}] {it}", it.kind.id).replace(&home, "@")).collect()

@@ -2,8 +2,8 @@
 use crate::{
     config::raw::{Problem, Said},
     front::naming,
+    listens::{LISTENS, listen_key},
     messages,
-    tls::{LISTENS, listen_key},
 };
 use regatta_arch::{
     layout::{ADDRESSES_MAX, ListenPlace, class_at},

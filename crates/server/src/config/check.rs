@@ -14,8 +14,8 @@ use crate::{
         release::Release,
         rules_files, unused,
     },
-    media, messages,
-    tls::{self, TlsParts},
+    listens, media, messages,
+    tls::TlsParts,
 };
 use regatta_arch::{
     Architecture,
@@ -190,7 +190,7 @@ pub(crate) fn given(said: &mut Said, given: &[Place]) -> Option<Chosen> {
     let wanted = !given.is_empty() && !said.is_said(LISTEN_KEY);
     wanted.then(|| {
         let encrypted = |text: &String| {
-            tls::LISTENS[1..].iter().any(|(key, _)| said.settings.list(key).contains(text))
+            listens::LISTENS[1..].iter().any(|(key, _)| said.settings.list(key).contains(text))
         };
         let mut places: Vec<String> = given.iter().map(ToString::to_string).collect();
         places.retain(|text| !encrypted(text));
@@ -238,7 +238,7 @@ fn layout(
     problems: &mut Vec<Problem>,
 ) -> Option<Layout> {
     // No address has TLS yet.
-    let has_tls = tls::is_wanted(&said.settings);
+    let has_tls = listens::is_wanted(&said.settings);
     problems.extend(small_stacks(said, architecture, has_tls));
     let (processors, _) = allowance.processors();
     let (driver, cpus) = (architecture.driver, &allowance.cpus);
@@ -596,7 +596,7 @@ mod tests {
         let listen: Vec<_> = good.unwrap().listen.into_iter().map(|of| of.class.0).collect();
         assert_eq!(listen, [0, 1, 1, 2]);
         let alone = ["server.listen=", "tls.listen=127.0.0.1:443", certificate];
-        assert_eq!(config(&alone).unwrap().layout.classes, [tls::TLS]);
+        assert_eq!(config(&alone).unwrap().layout.classes, [listens::TLS]);
         for (sets, expected) in [
             (&["server.listen="][..], "--set server.listen=: server.listen: there is no address"),
             (

@@ -4,7 +4,7 @@ use crate::{
         options,
         raw::{Problem, Said},
     },
-    messages, tls,
+    listens, messages,
 };
 use regatta_arch::{ARCHITECTURES, Architecture};
 
@@ -32,8 +32,8 @@ fn lonely(said: &Said, key: &str) -> Option<Problem> {
     }
     let greets = settings.flag("server.proxy_protocol");
     let lacking = match key {
-        _ if OF_TLS.contains(&key) && !tls::is_wanted(settings) => "tls.listen",
-        HANDSHAKE_MS_MAX if !greets && !tls::is_wanted(settings) => "tls.listen",
+        _ if OF_TLS.contains(&key) && !listens::is_wanted(settings) => "tls.listen",
+        HANDSHAKE_MS_MAX if !greets && !listens::is_wanted(settings) => "tls.listen",
         _ if OF_CLIENTS.contains(&key) && settings.list("tls.client_listen").is_empty() => {
             "tls.client_listen"
         }

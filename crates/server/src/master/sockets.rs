@@ -3,9 +3,9 @@ use super::generations::{Generations, Listening};
 use crate::{
     Failure,
     config::{address::socket_mode, check::Config},
+    listens::listen_key,
     log::ErrorLog,
     messages,
-    tls::listen_key,
 };
 use regatta_arch::{
     conn::accept::AcceptOptions,

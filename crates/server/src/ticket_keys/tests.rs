@@ -1,3 +1,4 @@
+//! Rotation, inheritance and files of ticket keys.
 use super::{FILES_KEY, LIFETIME_S, ROTATE_KEY, Rotation, TicketKeys, problems, refresh};
 use crate::{
     Failure,

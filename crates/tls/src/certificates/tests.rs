@@ -1,3 +1,4 @@
+//! Certificates by name, their faults, and judges of clients.
 use super::*;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, IsCa,

@@ -1,3 +1,4 @@
+//! Tickets over rotations, classes and torn writes.
 use super::{
     CURRENT, LAYOUT, LAYOUT_AT, NGINX_KEY_BYTES, PLAIN_BYTES_MAX, SEQUENCE_AT, TICKET_BYTES_MAX,
     TICKET_KEY_BYTES, TicketKey, TicketWords, Ticketer, WORDS, fresh_ticket_key, read_ticket_key,
