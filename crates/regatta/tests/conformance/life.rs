@@ -13,7 +13,9 @@ fn ends(server: &mut Server, at_most: Duration) {
     assert!(workers.iter().all(|worker| !alive(*worker)), "a worker outlived its master");
 }
 
-const PROMPTLY: Duration = Duration::from_millis(1500);
+/// Longest time for an end that waits for nothing: half of the default of `server.drain_ms_max`,
+/// when an end that waits for connections would come.
+const PROMPTLY: Duration = Duration::from_secs(4);
 
 pub(crate) fn idle_ends_promptly(variant: &Variant) {
     for signal in [Signal::TERM, Signal::INT] {
