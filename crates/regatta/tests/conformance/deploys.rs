@@ -287,6 +287,7 @@ pub(crate) fn rules_belong_to_the_root(variant: &Variant) {
                     let answer = client.ask("GET", &target, &[("Accept-Encoding", coding)]);
                     let number = release_of(&answer, &target[1..]).to_string();
                     assert_eq!(answer.field("X-Release"), Some(&*number), "{target}");
+                    std::thread::sleep(Duration::from_millis(3));
                 }
             });
         }
