@@ -7,7 +7,7 @@ use crate::runner::report;
 use crate::shared::descriptors;
 use crate::variants::VARIANTS;
 use rustix::process::{Pid, Signal};
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -130,17 +130,20 @@ fn wait_for(child: &mut Child, at_most: Duration) -> Option<ExitStatus> {
     status
 }
 
-/// Calls `ask` until it is true or the time is over; returns its last answer.
+/// Calls `ask` until it is true or the time is over; returns its last answer. The calls become
+/// rarer, since each takes processor time from other tests.
 pub(crate) fn eventually(at_most: Duration, mut ask: impl FnMut() -> bool) -> bool {
+    const PAUSES: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(25)];
     let start = Instant::now();
     loop {
         if ask() {
             return true;
         }
-        if start.elapsed() > at_most {
+        let passed = start.elapsed();
+        if passed > at_most {
             return false;
         }
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::sleep((passed / 8).clamp(PAUSES[0], PAUSES[1]));
     }
 }
 
@@ -708,8 +711,9 @@ fn cpu_of(pid: u32) -> Duration {
     Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second())
 }
 
-/// Servers in use by several tests at once, by their arguments.
-static SHARED: Mutex<Vec<(String, Weak<Server>)>> = Mutex::new(Vec::new());
+/// Servers in use by several tests at once, by their arguments. The lock of one is held while it
+/// starts: tests of other servers do not wait for that.
+static SHARED: Mutex<BTreeMap<String, Arc<Mutex<Weak<Server>>>>> = Mutex::new(BTreeMap::new());
 
 /// A server over the common site, for one test alone.
 pub(crate) fn start(variant: &Variant) -> Server {
@@ -735,12 +739,11 @@ pub(crate) fn serve_with(variant: &Variant, settings: &[&str]) -> Arc<Server> {
 pub(crate) fn serve_root(variant: &Variant, root: &Path, settings: &[&str]) -> Arc<Server> {
     let launch = Launch::new(variant, root).sets(settings);
     let key = format!("{:?}", (&launch.args, &launch.faults, &launch.tls));
-    let mut shared = lock(&SHARED);
-    shared.retain(|(_, server)| server.strong_count() > 0);
-    let known = shared.iter().find(|(of, _)| *of == key).and_then(|(_, server)| server.upgrade());
-    known.unwrap_or_else(|| {
+    let shared = Arc::clone(lock(&SHARED).entry(key).or_default());
+    let mut shared = lock(&shared);
+    shared.upgrade().unwrap_or_else(|| {
         let server = Arc::new(launch.start());
-        shared.push((key, Arc::downgrade(&server)));
+        *shared = Arc::downgrade(&server);
         server
     })
 }
