@@ -120,18 +120,25 @@ pub(crate) fn of_the_ends_of_connections(variant: &Variant) {
 /// Deadlines that pass together are met a few at a time (`EXPIRIES_MAX`). In between the loop
 /// checks for other work, with a wait.
 pub(crate) fn of_many_deadlines(variant: &Variant) {
-    // Longer than it takes to connect all and to read the counters.
-    let server = Launch::new(variant, common()).set("limits.first_request_ms_max=2s").start();
-    let clients = server.clients(320);
+    // A busy machine may take longer than the first to connect all and to read the counters.
+    let seen = ["600", "3s", "15s"].iter().any(|deadline| sees_many_end(variant, deadline));
+    assert!(seen, "all ended before the first reading");
+}
+
+/// Whether many connections end by their deadline between two readings, which are then checked.
+fn sees_many_end(variant: &Variant, deadline: &str) -> bool {
+    let limit = format!("limits.first_request_ms_max={deadline}");
+    let server = Launch::new(variant, common()).set(limit).start();
+    let mut clients = server.clients(320);
     let before = read(&server, "connections_opened", 320);
+    clients.iter_mut().for_each(|client| drop(client.rest_or_reset()));
     let after = read(&server, "connections_closed", 320);
     expect(&after, "closed_idle_deadline=320");
-    drop(clients);
     let grown = |name| counter(&after, name) - counter(&before, name);
     let workers = after["workers"].as_array().map_or(0, Vec::len) as u64;
     let (closed, waits) = (grown("connections_closed"), grown("wait_calls"));
-    assert!(closed > 0, "all ended before the first reading");
     assert!(closed <= (waits + workers) * 16, "{closed} ended between {waits} waits");
+    closed > 0
 }
 
 /// Connections of a dead worker do not stay open.
