@@ -64,7 +64,7 @@ pub(crate) fn a_connection_without_a_request(variant: &Variant) {
     ended(&mut client, start);
 }
 
-/// A connection with a request now and then, for longer than the idle deadline of a second. `None`
+/// A connection with a request now and then, for longer than the idle deadline of 600 ms. `None`
 /// if the machine was so busy that the deadline may have passed between two. The deadline runs from
 /// the answer, which is never before its request.
 fn kept(server: &Server) -> Option<(Client, Instant)> {
@@ -73,19 +73,19 @@ fn kept(server: &Server) -> Option<(Client, Instant)> {
     for _ in 0..7 {
         let asked = Instant::now();
         let _ = client.try_send(get("/small.txt"));
-        if last.elapsed() > Duration::from_millis(900) {
+        if last.elapsed() > Duration::from_millis(300) {
             return None;
         }
         last = asked;
         client.answer("GET").expect(200);
-        std::thread::sleep(Duration::from_millis(180));
+        std::thread::sleep(Duration::from_millis(110));
     }
     Some((client, last))
 }
 
 pub(crate) fn an_idle_connection(variant: &Variant) {
-    let server = serve_with(variant, &["limits.first_request_ms_max=5s", "limits.idle_ms_max=1s"]);
-    let one = (0..20).find_map(|_| kept(&server));
+    let server = serve_with(variant, &["limits.first_request_ms_max=5s", "limits.idle_ms_max=600"]);
+    let one = (0..40).find_map(|_| kept(&server));
     let (mut client, last) = one.expect("a second in which the machine does not stand still");
     // The deadline runs from the answer, which a busy machine may read late.
     ended(&mut client, last);
