@@ -40,7 +40,6 @@ pub(crate) const FAMILY: Set = cases! {
     bodies: every_size_arrives every_size_on_its_own_connection a_large_file_arrives
         chunked_body_is_drained;
     closing: half_closed_pipeline_is_answered aborts_harm_nobody aborts_leave_nothing_open;
-    conditionals: every_combination;
     faults: a_full_table_delays_accepts short_calls_are_continued slow_opens_lose_nothing;
     load: two_hundred_connections every_way_to_send;
     negotiation: ranges_of_a_coded_form;
