@@ -674,8 +674,10 @@ fn two_classes_of_listeners_have_two_kinds_of_links() {
     }
 }
 
+/// Twice as many schedules under one poller as a test of others has under all.
 fn sped(test: &'static str, waits: Waits) {
-    let case = Case { waits: Some(waits), each: SEEDS, ..Case::one(test) };
+    let each = 2 * SEEDS / STRATEGIES;
+    let case = Case { waits: Some(waits), each, ..Case::one(test) };
     check(&run_all(case, &own_disk), 0);
 }
 
