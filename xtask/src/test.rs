@@ -15,9 +15,13 @@ const HOOKED: &str = "regatta-sys";
 /// Only crate with examples in its documentation that are tests. Finding none in the others takes
 /// rustdoc more than a minute.
 const EXAMPLES_CRATE: &str = "regatta-sys";
-/// Tests that run at once, per processor: most wait for a server, which waits for a deadline. With
-/// one test a processor is idle for nine tenths of the conformance suite.
-const TESTS_PER_PROCESSOR: usize = 6;
+/// Suite that mostly waits. It runs while all other tests do, which mostly compute.
+const SUITE: &str = "conformance";
+/// Its tests that run at once, per processor: most wait for a server, which waits for a deadline.
+/// With one test a processor is idle for nine tenths of the suite.
+const SUITE_PER_PROCESSOR: usize = 8;
+/// The same of other tests.
+const OTHERS_PER_PROCESSOR: usize = 2;
 /// The harness's variable for the number of tests at once.
 const THREADS: &str = "RUST_TEST_THREADS";
 /// Variable with the file in which tests report omissions (`regatta_testkit::skips`).
@@ -143,9 +147,7 @@ pub(crate) fn run() -> bool {
     report.step("build: both programs, all tests", || {
         held(cargo().args(["test", "--workspace", "--tests", "--no-run"]))
     });
-    report.step("tests: unit, table, simulation, conformance", || {
-        tests(cargo().args(["test", "--workspace", "--tests", "--no-fail-fast"]))
-    });
+    report.step("tests: unit, table, simulation, conformance", all_tests);
     report.step("tests: examples in documentation", || {
         tests(cargo().args(["test", "--package", EXAMPLES_CRATE, "--doc"]))
     });
@@ -175,8 +177,64 @@ fn held(command: &mut Command) -> Outcome {
     Outcome::one(ended.is_ok_and(|status| status.success()))
 }
 
-/// Runs `cargo test`, shows its output, adds up its runners' counts and gathers omissions.
+/// Runs `cargo test`, and shows its output.
 fn tests(command: &mut Command) -> Outcome {
+    let (count, lines) = gather(command, SUITE_PER_PROCESSOR, &mut |line| println!("{line}"));
+    Outcome::Ran(count, lines)
+}
+
+/// Runs all tests but examples: the suite, and the others meanwhile. The suite is shown last.
+fn all_tests() -> Outcome {
+    let Some(names) = other_tests() else {
+        println!("cargo metadata: no list of tests");
+        return Outcome::one(false);
+    };
+    // Whole workspaces have the same features, so nothing is built again.
+    let command = |more: &[&str]| {
+        let mut command = cargo();
+        command.args(["test", "--workspace", "--no-fail-fast"]).args(more);
+        command
+    };
+    let (mut said, mut others) = (Vec::new(), command(&["--lib", "--bins"]));
+    others.args(names.iter().flat_map(|name| ["--test", name.as_str()]));
+    let ((mut count, mut lines), (of_suite, more)) = std::thread::scope(|scope| {
+        let suite = scope.spawn(|| {
+            let mut keep = |line: &str| said.push(line.to_owned());
+            gather(&mut command(&["--test", SUITE]), SUITE_PER_PROCESSOR, &mut keep)
+        });
+        let others = gather(&mut others, OTHERS_PER_PROCESSOR, &mut |line| println!("{line}"));
+        (others, suite.join().expect("gathering does not panic"))
+    });
+    println!("\n--- {SUITE} ---");
+    said.iter().for_each(|line| println!("{line}"));
+    count.add(of_suite);
+    lines.extend(more);
+    Outcome::Ran(count, lines)
+}
+
+/// Names of programs of tests, except the suite's. Packages may have programs of one name.
+fn other_tests() -> Option<BTreeSet<String>> {
+    let metadata = metadata()?;
+    let packages = metadata["packages"].as_array()?.iter();
+    let targets = packages.filter_map(|package| package["targets"].as_array()).flatten();
+    let tests = targets.filter(|target| target["kind"][0] == "test" && target["test"] == true);
+    let names = tests.filter_map(|target| target["name"].as_str()).filter(|name| *name != SUITE);
+    Some(names.map(ToOwned::to_owned).collect())
+}
+
+/// Packages of the workspace, as cargo describes them.
+fn metadata() -> Option<serde_json::Value> {
+    let mut metadata = cargo();
+    metadata.args(["metadata", "--no-deps", "--offline", "--format-version", "1"]);
+    serde_json::from_str(&output_of(&mut metadata)?).ok()
+}
+
+/// Runs `cargo test`, passes on its output, adds up its runners' counts and gathers omissions.
+fn gather(
+    command: &mut Command,
+    per_processor: usize,
+    show: &mut dyn FnMut(&str),
+) -> (Count, Vec<String>) {
     let mut count = Count::default();
     let mut left_out = Vec::new();
     let skips = std::env::temp_dir().join(format!(
@@ -189,13 +247,13 @@ fn tests(command: &mut Command) -> Outcome {
     let is_set = command.get_envs().any(|(name, _)| name == THREADS);
     if !is_set && std::env::var_os(THREADS).is_none() {
         let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
-        command.env(THREADS, (processors * TESTS_PER_PROCESSOR).to_string());
+        command.env(THREADS, (processors * per_processor).to_string());
     }
     let mut child = match made.and_then(|()| command.spawn()) {
         Ok(child) => child,
         Err(error) => {
-            println!("{}: {error}", command.get_program().display());
-            return Outcome::one(false);
+            show(&format!("{}: {error}", command.get_program().display()));
+            return (Count::one(false), Vec::new());
         }
     };
     let lines = child.stdout.take().map(|out| BufReader::new(out).lines());
@@ -205,7 +263,7 @@ fn tests(command: &mut Command) -> Outcome {
         }
         left_out.extend(ignored(&line).map(|what| format!("skipped: {what}")));
         if !is_quiet(&line) {
-            println!("{line}");
+            show(&line);
         }
     }
     let succeeded = child.wait().is_ok_and(|status| status.success());
@@ -218,7 +276,7 @@ fn tests(command: &mut Command) -> Outcome {
     let _ = std::fs::remove_file(&skips);
     count.leave_out(&said);
     left_out.extend(said.lines().map(|line| format!("skipped: {line}")));
-    Outcome::Ran(count, left_out)
+    (count, left_out)
 }
 
 /// Lines that only report success.
@@ -272,10 +330,7 @@ mod tests {
     /// The README's first command names no package.
     #[test]
     fn cargo_run_is_the_program() {
-        let mut metadata = super::cargo();
-        metadata.args(["metadata", "--no-deps", "--offline", "--format-version", "1"]);
-        let said = metadata.output().expect("cargo").stdout;
-        let said: serde_json::Value = serde_json::from_slice(&said).expect("JSON");
+        let said = super::metadata().expect("cargo");
         let default = said["workspace_default_members"].as_array().expect("a list");
         let packages = said["packages"].as_array().expect("a list").iter();
         let runs = packages.filter(|package| default.contains(&package["id"]));
@@ -283,6 +338,13 @@ mod tests {
         let programs = targets.filter(|target| target["kind"][0] == "bin");
         let names: Vec<_> = programs.map(|target| &target["name"]).collect();
         assert_eq!(names, ["regatta"]);
+    }
+
+    #[test]
+    fn the_suite_is_apart_from_other_tests() {
+        let others = super::other_tests().expect("cargo");
+        assert!(!others.contains(super::SUITE), "{others:?}");
+        assert!(["arch", "lab", "smoke"].iter().all(|name| others.contains(*name)), "{others:?}");
     }
 
     #[test]
