@@ -176,7 +176,11 @@ fn env(
 
 fn body(name: &str, bytes: usize) -> Vec<u8> {
     let salt = name.len();
-    (0..bytes).map(|at| u8::try_from((at / 3 + salt) % 251).unwrap()).collect()
+    let period = (0..3 * 251).map(|at| u8::try_from((at / 3 + salt) % 251).unwrap());
+    let period: Vec<u8> = period.collect();
+    let mut body = period.repeat(bytes.div_ceil(period.len()));
+    body.truncate(bytes);
+    body
 }
 
 fn ask(peer: &mut impl Write, name: &str) {
