@@ -480,10 +480,13 @@ fn phases(experiment: &Experiment) -> Option<String> {
 /// What prevents the arms of a setting from running at once.
 fn at_once(experiment: &Experiment) -> Option<String> {
     let Experiment { measure, machine, workload, .. } = experiment;
+    // What follows makes all cells.
+    if !measure.at_once || is_too_large(experiment) {
+        return None;
+    }
     let arms = at_a_time(experiment);
     let most = machine.load_share().map_or(0, |share| (share / LOAD_SHARE_MIN) as usize);
     let takes = match () {
-        () if !measure.at_once => return None,
         () if machine.layout != CpuLayout::Together => "machine.layout = \"together\"".to_owned(),
         () if machine.server_cpus.len() != 1 => "one processor in machine.server_cpus".to_owned(),
         () if experiment.factors.iter().any(|one| [LAYOUT, PROCESSORS].contains(&&*one.path)) => {
