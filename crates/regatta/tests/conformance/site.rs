@@ -16,7 +16,7 @@ pub(crate) const MODIFIED: &str = "Tue, 14 Nov 2023 22:13:20 GMT";
 pub(crate) const SIZES: [usize; 10] =
     [0, 1, 4095, 4096, 4097, 65_535, 65_536, 65_537, (1 << 20) + 1, 5 << 20];
 /// Size of `/sparse.bin`: more than all buffers of a connection together.
-pub(crate) const SPARSE_BYTES: u64 = 64 << 20;
+pub(crate) const SPARSE_BYTES: u64 = 32 << 20;
 /// Content of files outside the root, which must never be sent.
 pub(crate) const SECRET: &str = "the secret beside the root";
 
