@@ -22,6 +22,8 @@ const SUITE: &str = "conformance";
 const SUITE_PER_PROCESSOR: usize = 8;
 /// The same of other tests.
 const OTHERS_PER_PROCESSOR: usize = 2;
+/// Programs of tests that compare times of milliseconds. They run when all others are done.
+const TIMED: [&str; 1] = ["engine"];
 /// The harness's variable for the number of tests at once.
 const THREADS: &str = "RUST_TEST_THREADS";
 /// Variable with the file in which tests report omissions (`regatta_testkit::skips`).
@@ -183,7 +185,7 @@ fn tests(command: &mut Command) -> Outcome {
     Outcome::Ran(count, lines)
 }
 
-/// Runs all tests but examples: the suite, and the others meanwhile. The suite is shown last.
+/// Runs all tests but examples: the suite and, meanwhile, the others; at last those of times.
 fn all_tests() -> Outcome {
     let Some(names) = other_tests() else {
         println!("cargo metadata: no list of tests");
@@ -196,8 +198,9 @@ fn all_tests() -> Outcome {
         command
     };
     let (mut said, mut others) = (Vec::new(), command(&["--lib", "--bins"]));
-    others.args(names.iter().flat_map(|name| ["--test", name.as_str()]));
-    let ((mut count, mut lines), (of_suite, more)) = std::thread::scope(|scope| {
+    let names = names.iter().map(String::as_str).filter(|name| !TIMED.contains(name));
+    others.args(names.flat_map(|name| ["--test", name]));
+    let (of_others, of_suite) = std::thread::scope(|scope| {
         let suite = scope.spawn(|| {
             let mut keep = |line: &str| said.push(line.to_owned());
             gather(&mut command(&["--test", SUITE]), SUITE_PER_PROCESSOR, &mut keep)
@@ -207,8 +210,14 @@ fn all_tests() -> Outcome {
     });
     println!("\n--- {SUITE} ---");
     said.iter().for_each(|line| println!("{line}"));
-    count.add(of_suite);
-    lines.extend(more);
+    let mut timed = command(&[]);
+    timed.args(TIMED.iter().flat_map(|name| ["--test", *name]));
+    let of_timed = gather(&mut timed, OTHERS_PER_PROCESSOR, &mut |line| println!("{line}"));
+    let (mut count, mut lines) = of_others;
+    for (more, left_out) in [of_suite, of_timed] {
+        count.add(more);
+        lines.extend(left_out);
+    }
     Outcome::Ran(count, lines)
 }
 
@@ -344,7 +353,8 @@ mod tests {
     fn the_suite_is_apart_from_other_tests() {
         let others = super::other_tests().expect("cargo");
         assert!(!others.contains(super::SUITE), "{others:?}");
-        assert!(["arch", "lab", "smoke"].iter().all(|name| others.contains(*name)), "{others:?}");
+        let mut known = ["arch", "lab", "smoke"].into_iter().chain(super::TIMED);
+        assert!(known.all(|name| others.contains(name)), "{others:?}");
     }
 
     #[test]
