@@ -41,8 +41,8 @@ const ALWAYS: Set = cases! {
         page_for_not_found_is_a_setting;
     counters: of_replies of_the_cache of_the_ends_of_connections of_a_worker_that_died
         calls_of_a_hit;
-    deploys: by_a_link by_moving by_exchange by_moving_a_whole_tree rules_belong_to_the_root
-        what_is_new_is_waited_for a_new_worker_has_the_new_root;
+    deploys: by_a_link by_moving rules_belong_to_the_root what_is_new_is_waited_for
+        a_new_worker_has_the_new_root;
     fields: of_every_file tags_tell_files_apart media_types types_are_a_setting charset_is_a_setting
         nosniff_is_a_setting pages_revalidate_and_hashed_assets_live cache_control_is_a_setting
         no_modification_in_the_future modification_at_the_epoch error_bodies_are_safe
@@ -363,7 +363,7 @@ const FOLLOWED: Set = cases! { reload: under_load changes_everything; };
 /// Work of the master, whatever the architecture.
 const MASTERED: Set = cases! {
     in mastered;
-    deploys: a_missing_root_is_said_once;
+    deploys: by_exchange by_moving_a_whole_tree a_missing_root_is_said_once;
     reload: faults_change_nothing a_program_that_fails the_old_drain_too kills_in_between
         a_root_out_of_reach nothing_is_left logs_that_the_server_made
         a_moved_root_keeps_the_configuration a_program_that_adds_arguments
