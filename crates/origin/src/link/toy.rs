@@ -269,18 +269,21 @@ const fn mix(number: u64) -> u64 {
 
 fn veil(key: u64, bytes: &mut [u8]) {
     for (at, part) in (0..).zip(bytes.chunks_mut(8)) {
-        let veil = mix(key ^ at).to_be_bytes();
-        part.iter_mut().zip(veil).for_each(|(byte, veil)| *byte ^= veil);
+        let word = (word(part) ^ mix(key ^ at)).to_be_bytes();
+        part.copy_from_slice(&word[..part.len()]);
     }
 }
 
 fn tag(key: u64, kind: u8, bytes: &[u8]) -> u64 {
     let start = mix(key ^ u64::from(kind) << 32 ^ bytes.len() as u64);
-    bytes.chunks(8).fold(start, |sum, part| {
-        let mut word = [0; 8];
-        word[..part.len()].copy_from_slice(part);
-        mix(sum ^ u64::from_be_bytes(word))
-    })
+    bytes.chunks(8).fold(start, |sum, part| mix(sum ^ word(part)))
+}
+
+/// At most eight bytes, and zeros after them.
+fn word(part: &[u8]) -> u64 {
+    let mut word = [0; 8];
+    word[..part.len()].copy_from_slice(part);
+    u64::from_be_bytes(word)
 }
 
 #[cfg(test)]
