@@ -36,7 +36,7 @@ use std::{
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Files: one that the cache keeps in memory, and one that is sent from its descriptor. Of the
 /// last, a peer that does not read takes only a part.
-const FILES: [(&str, usize); 3] = [("small", 4096), ("large", 3 << 20), ("huge", 64 << 20)];
+const FILES: [(&str, usize); 3] = [("small", 4096), ("large", 3 << 20), ("huge", 32 << 20)];
 /// Slots of counters, which the threads share.
 const SLOTS: usize = 3;
 
