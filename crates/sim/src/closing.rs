@@ -69,9 +69,12 @@ impl Closing<'_> {
             CloseReason::Finished => {
                 let answered = !matches!(status, 400 | 408 | 414 | 431 | 505)
                     || status == 400 && self.last_is_bad_path();
-                link.terminal && answered && link.refused.is_none()
+                link.terminal && answered && status != 429 && link.refused.is_none()
             }
-            CloseReason::Refused => link.terminal && status == 503 && link.refused.is_some(),
+            CloseReason::Refused => {
+                let turned_away = status == 503 && link.refused.is_some();
+                link.terminal && (turned_away || status == 429 && link.limited)
+            }
             CloseReason::HandshakeDeadline => false,
             CloseReason::BadRecord => {
                 link.seal.as_ref().is_some_and(|seal| seal.is_spoilt(link.wire_received))
@@ -135,23 +138,26 @@ impl Closing<'_> {
         }
     }
 
-    /// Checks that the peer of a sealed connection is informed of a proper end.
+    /// Checks that the peer of a sealed connection is informed of the end.
     fn said_so(&self) -> Result<(), BrokenCheck> {
         let link = self.link;
         let Some(seal) = &link.seal else { return Ok(()) };
-        let tells = matches!(
-            self.reason,
+        let greets = seal.greets(link.wire_received);
+        let (is_due, is_told) = match self.reason {
             CloseReason::Finished
-                | CloseReason::IdleDeadline
-                | CloseReason::HeadDeadline
-                | CloseReason::BadRequest
-                | CloseReason::Refused
-                | CloseReason::Drained
-        );
+            | CloseReason::IdleDeadline
+            | CloseReason::HeadDeadline
+            | CloseReason::BadRequest
+            | CloseReason::Refused
+            | CloseReason::Drained => (greets && !link.ended, seal.is_told()),
+            // Its own closing alert is answered (RFC 8446 §6.1).
+            CloseReason::PeerClosed => (greets && seal.ends(link.wire_received), seal.is_told()),
+            CloseReason::BadRecord => (!link.pipe.shut, seal.is_refused()),
+            _ => (false, true),
+        };
         // After a part of a record, the peer could open nothing.
         let whole = link.offered.is_none() && link.broke.is_none();
-        let may = seal.greets(link.wire_received) && !link.ended && whole;
-        if tells && may && !link.pipe.reset && link.peer.is_prompt() && !seal.is_told() {
+        if is_due && !is_told && whole && !link.pipe.reset && link.peer.is_prompt() {
             return Err(format!("it ends as {:?}, and its peer is not told", self.reason).into());
         }
         Ok(())

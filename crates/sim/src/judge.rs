@@ -110,8 +110,8 @@ impl Judge<'_> {
         if !request.refusals.is_empty() {
             return self.refused(number, response).map(|()| (true, None));
         }
-        if self.link.refused == Some(number) {
-            return page(response, 503, request.verb == Verb::Head).map(|()| (true, None));
+        if let Some(status) = self.link.turned_away(number) {
+            return page(response, status, request.verb == Verb::Head).map(|()| (true, None));
         }
         let overdue = self.link.overdue.is_some_and(|at| at.step >= asked.step);
         if overdue
@@ -367,7 +367,7 @@ fn page(response: &Response, status: u16, head_only: bool) -> Result<(), BrokenC
     has(response, "last-modified", None)?;
     has(response, "content-encoding", None)?;
     has(response, "allow", (status == 405).then_some("GET, HEAD, OPTIONS"))?;
-    has(response, "retry-after", (status == 503).then_some("1"))?;
+    has(response, "retry-after", matches!(status, 429 | 503).then_some("1"))?;
     if response.body.len() as u64 == response.promised && !head_only {
         let body = String::from_utf8_lossy(&response.body);
         if !body.contains(&status.to_string()) || !body.ends_with('\n') || body.len() > 400 {

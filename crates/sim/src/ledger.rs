@@ -33,7 +33,7 @@ impl Log for Sums {
         }
         let status = record.refused.map(|refusal| refusal.status().0);
         let refused = match record.status {
-            400 | 405 | 408 | 413 | 414 | 417 | 431 | 501 | 505 => Some(record.status),
+            400 | 405 | 408 | 413 | 414 | 417 | 429 | 431 | 501 | 505 => Some(record.status),
             // Or the disk has not answered.
             503 => status.and(Some(503)),
             _ => None,

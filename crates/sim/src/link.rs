@@ -5,7 +5,8 @@ use crate::{
     disk::SimFile,
     end::End,
     peer::{NEVER, Peer, Pipe},
-    reader::Reader,
+    reader::{Reader, Response},
+    records::SentRecords,
     request::Request,
     sealing::ClientSeal,
     trace::{self, Event, Stamp},
@@ -65,6 +66,10 @@ pub(crate) struct Link {
     pub(crate) drained: Option<Stamp>,
     /// The request that is turned away.
     pub(crate) refused: Option<usize>,
+    /// Whether the client has too many connections: its first request is refused.
+    pub(crate) limited: bool,
+    /// Records of the `Send` that is out.
+    records: SentRecords,
     /// The operation whose fault the core has received.
     pub(crate) broke: Option<OpKind>,
     /// Whether a file turned out to be shorter than before.
@@ -123,6 +128,8 @@ impl Link {
             offered: None,
             drained: None,
             refused: None,
+            limited: false,
+            records: SentRecords::default(),
             broke: None,
             shrank: false,
             postponed: None,
@@ -204,6 +211,56 @@ impl Link {
         match &mut self.seal {
             Some(seal) => seal.open(bytes, self.wire_received),
             None => Ok(vec![(bytes.to_vec(), self.sent)]),
+        }
+    }
+
+    /// Status that refuses the request with this number: the client has too many connections, or
+    /// the request is turned away.
+    pub(crate) fn turned_away(&self, number: usize) -> Option<u16> {
+        if self.limited && number == 0 {
+            return Some(429);
+        }
+        (self.refused == Some(number)).then_some(503)
+    }
+
+    /// Whether the response with this number is to a request that came while the connection was
+    /// idle.
+    pub(crate) fn was_idle(&self, number: usize) -> bool {
+        let begun = self.requests.get(number).and_then(|asked| self.delivered_at(asked.start + 1));
+        begun.is_some_and(|begun| begun >= self.rested)
+    }
+
+    /// Notes a record that has been sent, behind a seal. `response` is the one that it belongs to.
+    pub(crate) fn note_record(
+        &mut self,
+        bytes: usize,
+        response: Option<&Response>,
+        is_last: bool,
+        was_idle: bool,
+    ) {
+        if self.seal.is_some() {
+            let status = response.map_or(0, |response| response.status);
+            self.records.note(bytes, status, is_last, was_idle);
+        }
+    }
+
+    /// Checks a `Send` that the kernel has taken as a whole, in records. `is_empty`: without plain
+    /// bytes.
+    pub(crate) fn check_records(&mut self, is_empty: bool) -> Result<(), BrokenCheck> {
+        let Some(seal) = &self.seal else { return Ok(()) };
+        if is_empty && !seal.may_be_empty(self.wire_received) {
+            return Err("a ticket is sent alone".into());
+        }
+        self.records.check()
+    }
+
+    /// Checks that the closing alert follows the last response in the same `Send`.
+    pub(crate) fn check_last(&self) -> Result<(), BrokenCheck> {
+        match &self.seal {
+            Some(seal) if self.terminal && !seal.is_told() && !seal.is_refused() => {
+                Err("the last response is sent without the closing alert".into())
+            }
+            _ => Ok(()),
         }
     }
 

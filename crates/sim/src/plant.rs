@@ -51,11 +51,35 @@ pub enum Plant {
     OtherStatus,
     /// The log forgets its records.
     ForgetRecord,
+    /// A `Recv` is offered alongside a `Send` of the handshake.
+    RecvInHandshake,
+    /// Bytes of the handshake wait as tickets do.
+    HandshakeWaits,
+    /// A message of the handshake must be whole in its record.
+    WholeMessages,
+    /// The handshake makes the core forget that the client has too many connections.
+    LostLimit,
+    /// A ticket does not wait for the first response.
+    HastyTickets,
+    /// Records are small again with each piece of a response.
+    SmallAgain,
+    /// Records stay large after the connection was idle.
+    LargeFirst,
+    /// The short rest of a response has a record of its own.
+    ShortRest,
+    /// The closing alert does not go with the last response.
+    LateClosing,
+    /// There is no closing alert.
+    NoClosing,
+    /// The peer's closing alert is not answered.
+    UnansweredClosing,
+    /// There is no alert after a record that cannot be opened.
+    NoAlert,
 }
 
 impl Plant {
-    /// All mistakes.
-    pub const ALL: [Self; 24] = [
+    /// Mistakes that do not need a seal.
+    pub const CLEAR: [Self; 24] = [
         Self::DropByte,
         Self::DoubleByte,
         Self::FlipBody,
@@ -80,6 +104,22 @@ impl Plant {
         Self::HideConnection,
         Self::OtherStatus,
         Self::ForgetRecord,
+    ];
+
+    /// Mistakes that need a seal, each with words of the violation that is to show it.
+    pub const SEALED: [(Self, &'static str); 12] = [
+        (Self::RecvInHandshake, "two operations are out"),
+        (Self::HandshakeWaits, "the client's hello is not answered"),
+        (Self::WholeMessages, "BadRecord in the handshake"),
+        (Self::LostLimit, "where 429 belongs"),
+        (Self::HastyTickets, "a ticket is sent alone"),
+        (Self::SmallAgain, "and more follow"),
+        (Self::LargeFirst, "after the connection was idle"),
+        (Self::ShortRest, "have a record of their own"),
+        (Self::LateClosing, "without the closing alert"),
+        (Self::NoClosing, "ends as IdleDeadline, and its peer is not told"),
+        (Self::UnansweredClosing, "ends as PeerClosed, and its peer is not told"),
+        (Self::NoAlert, "ends as BadRecord, and its peer is not told"),
     ];
 
     /// Text that does not arrive as sent, and its replacement of the same length.

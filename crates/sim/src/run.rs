@@ -131,7 +131,7 @@ fn schedule(
     if let Some(seals) = &mut seals {
         site.deadlines.handshake_ms_max = seals.pick(&[50, 1_000, 10_000]);
     }
-    let sealing = Sealing::new(ClearHttp1, seed);
+    let sealing = Sealing::new(ClearHttp1, seed, plant);
     let links: &dyn Links<_> = if seals.is_some() { &sealing } else { &ClearHttp1 };
     let words: Vec<_> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
     let arena = Arena::create(&words, 1);

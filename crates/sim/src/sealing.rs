@@ -3,11 +3,13 @@
 use crate::{
     BrokenCheck,
     dice::{Dice, index, mix},
+    faulty::{FaultySeal, NeverIdle},
     peer::{Peer, Pipe},
+    plant::Plant,
 };
-use regatta_op::{Now, Ticket};
+use regatta_op::{File, Now, Ticket};
 use regatta_origin::{
-    Cx, Links, ListenerClass, Progress, Protocol, RECORD_PLAIN_BYTES_MAX, Seal, Toy,
+    Admission, Cx, Links, ListenerClass, Progress, Protocol, RECORD_PLAIN_BYTES_MAX, Seal, Toy,
 };
 use std::{cell::Cell, collections::VecDeque};
 
@@ -15,19 +17,37 @@ use std::{cell::Cell, collections::VecDeque};
 #[derive(Debug)]
 pub(crate) struct Sealing<L> {
     inner: L,
+    seed: u64,
     number: Cell<u64>,
+    plant: Option<Plant>,
 }
 
 impl<L> Sealing<L> {
-    pub(crate) const fn new(inner: L, seed: u64) -> Self {
-        Self { inner, number: Cell::new(seed) }
+    pub(crate) const fn new(inner: L, seed: u64, plant: Option<Plant>) -> Self {
+        Self { inner, seed, number: Cell::new(seed), plant }
     }
 }
 
-impl<F, L: Links<F>> Links<F> for Sealing<L> {
+impl<F: File + Send + Sync + 'static, L: Links<F>> Links<F> for Sealing<L> {
+    /// Some connections are one too many, in an eighth of the schedules. No draw is taken here, so
+    /// that known seeds keep their meaning.
+    fn opened(&self, _: regatta_origin::Peer, fd: i32, _: Now) -> Admission {
+        let has_limit = self.seed % 8 == 1;
+        if has_limit && mix(self.seed ^ u64::from(fd.unsigned_abs())).is_multiple_of(2) {
+            Admission::Limited
+        } else {
+            Admission::Admitted
+        }
+    }
+
     fn seal(&self, _: ListenerClass) -> Option<Box<dyn Seal>> {
         self.number.set(mix(self.number.get()));
-        Some(Box::new(Toy::server(self.number.get())))
+        let toy = Toy::server(self.number.get());
+        let seal: Box<dyn Seal> = match self.plant {
+            Some(plant) => Box::new(FaultySeal::new(toy, plant)),
+            None => Box::new(toy),
+        };
+        Some(seal)
     }
 
     fn protocol(
@@ -37,6 +57,9 @@ impl<F, L: Links<F>> Links<F> for Sealing<L> {
         now: Now,
         cx: &Cx<'_, F>,
     ) -> Option<Box<dyn Protocol<F> + Send>> {
+        if self.plant == Some(Plant::LargeFirst) {
+            return Some(Box::new(NeverIdle::new(peer, now, cx)));
+        }
         self.inner.protocol(peer, agreed, now, cx)
     }
 }
@@ -64,6 +87,8 @@ pub(crate) struct ClientSeal {
     dice: Dice,
     /// Bytes received and not opened.
     inbox: Vec<u8>,
+    /// End of the client's hello on the wire.
+    hello_end: u64,
     /// Bytes of the wire that have been opened.
     opened: u64,
     /// End on the wire of the last record with plain bytes.
@@ -79,6 +104,8 @@ pub(crate) struct ClientSeal {
     spoils: Option<u64>,
     /// Whether the server has sent its alert, as it does after such a byte.
     refused: bool,
+    /// Whether the client has asked for an answer that is no response.
+    renews: bool,
 }
 
 impl ClientSeal {
@@ -102,6 +129,7 @@ impl ClientSeal {
             toy,
             dice,
             inbox: Vec::new(),
+            hello_end: 0,
             opened: 0,
             plain_end: 0,
             answer: None,
@@ -110,8 +138,10 @@ impl ClientSeal {
             last: None,
             spoils,
             refused: false,
+            renews: false,
         };
         seal.put(wire, &mut peer.out);
+        seal.hello_end = seal.said.wire;
         seal
     }
 
@@ -143,6 +173,7 @@ impl ClientSeal {
     pub(crate) fn say(&mut self, mut plain: &[u8], out: &mut VecDeque<u8>) {
         if self.dice.one_in(8) {
             let mut wire = Vec::new();
+            self.renews = true;
             self.toy.renew(&mut wire);
             self.put(wire, out);
         }
@@ -237,6 +268,18 @@ impl ClientSeal {
         self.marks.first().is_some_and(|mark| mark.wire <= good)
     }
 
+    /// Whether the client's hello is in these bytes of the wire, and has not been answered.
+    pub(crate) fn awaits_answer(&self, wire: u64) -> bool {
+        let good = wire.min(self.spoils.unwrap_or(u64::MAX));
+        self.hello_end <= good && self.opened == 0
+    }
+
+    /// Whether a `Send` may have no plain bytes after these bytes of the wire: it is part of the
+    /// handshake, answers the client, or ends the connection.
+    pub(crate) fn may_be_empty(&self, wire: u64) -> bool {
+        !self.greets(wire) || self.renews || self.refused || self.is_told()
+    }
+
     /// Whether these bytes of the wire announce that the client sends no more.
     pub(crate) fn ends(&self, wire: u64) -> bool {
         let good = wire.min(self.spoils.unwrap_or(u64::MAX));
@@ -251,6 +294,11 @@ impl ClientSeal {
     /// End on the wire of the last record with plain bytes.
     pub(crate) const fn plain_end(&self) -> u64 {
         self.plain_end
+    }
+
+    /// Whether the server has sent an alert because of an altered byte.
+    pub(crate) const fn is_refused(&self) -> bool {
+        self.refused
     }
 
     /// Whether the server has announced that it sends no more.

@@ -205,7 +205,7 @@ fn schedule(seed: u64, mut seals: Option<Dice>) -> Result<FramesReport, BrokenCh
     let cache = LocalCache::new(&site.caching, site.seed);
     let scratch = Scratch::new(site.boundary_key);
     let frames = Frames { names: &NAMES };
-    let (tally, sealing) = (Tally::Owned(arena.slot(0)), Sealing::new(frames, seed));
+    let (tally, sealing) = (Tally::Owned(arena.slot(0)), Sealing::new(frames, seed, None));
     let links: &dyn Links<_> = if seals.is_some() { &sealing } else { &frames };
     let cx = Cx { site: &site, cache: &cache, tally, log: &NoLog, scratch: &scratch, links };
     let mut world = World::new(cx, dice, seals.as_mut());

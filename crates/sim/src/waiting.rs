@@ -1,0 +1,43 @@
+//! Checks that nothing is awaited for longer than allowed.
+use crate::{BrokenCheck, closing::patience, world::World};
+
+impl World<'_> {
+    /// Checks that a late head is not waited for, even while bytes of it keep arriving.
+    pub(crate) fn check_late_head(&self, at: usize) -> Result<(), BrokenCheck> {
+        let link = &self.links[at];
+        let Some(asked) = link.requests.get(link.reader.count) else { return Ok(()) };
+        let (Some(begun), None) =
+            (link.delivered_at(asked.start + 1), link.delivered_at(asked.head_end))
+        else {
+            return Ok(());
+        };
+        let since = begun.tick.max(link.rested.tick);
+        let late = self.stamp.tick.saturating_sub(since + self.cx.site.deadlines.head_ms_max);
+        if !link.terminal && late > link.lateness + 1 {
+            return Err(format!("#{at} waits for a head for {late} ms too long").into());
+        }
+        Ok(())
+    }
+
+    /// Checks that no connection lasts longer than allowed.
+    pub(crate) fn check_patience(&self) -> Result<(), BrokenCheck> {
+        let now = self.stamp.tick;
+        let deadlines = &self.cx.site.deadlines;
+        for link in self.links.iter().filter(|link| link.conn.is_some()) {
+            let silent = now - link.active.max(link.last_wait(now));
+            if silent > patience(self.cx.site, link) {
+                return Err(format!("#{} lasts {silent} ms after its peer", link.number).into());
+            }
+            let window = deadlines.send_window_ms * 2 + link.lateness * 3 + 40;
+            let due = (deadlines.send_rate_min * deadlines.send_window_ms / 1000).max(1);
+            let waited = link.last_wait(now);
+            let since = link.sending_since.map_or(0, |since| now - since.max(waited));
+            if since > window && link.is_answered() && link.acked_since(now - window) < due {
+                return Err(
+                    format!("#{} sends for {since} ms to a slow reader", link.number).into()
+                );
+            }
+        }
+        Ok(())
+    }
+}
