@@ -16,6 +16,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod credentials;
 mod fields;
 mod heads;
 mod lab;
@@ -24,6 +25,7 @@ mod paths;
 mod programs;
 mod tls;
 
+pub use credentials::{certificate_pem, ticket_open};
 pub use fields::{conditionals, negotiate, range};
 pub use heads::{chunked, head, proxy, response};
 pub use lab::{experiment, matrix, perf_script, run_directory};
@@ -36,8 +38,9 @@ pub use tls::seal_open;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets, by name.
-pub const TARGETS: [Target; 21] = [
+pub const TARGETS: [Target; 23] = [
     ("access_log", access_log),
+    ("certificate_pem", certificate_pem),
     ("chunked", chunked),
     ("conditionals", conditionals),
     ("config", config),
@@ -57,5 +60,6 @@ pub const TARGETS: [Target; 21] = [
     ("session_log", session_log),
     ("site_rules", site_rules),
     ("target", target),
+    ("ticket_open", ticket_open),
     ("wire", wire),
 ];

@@ -21,7 +21,7 @@ const ARROWS: [(&str, &[&str]); 16] = [
     ("regatta-lab", &["lab", "load", "server", "sys"]),
     ("testkit", &["metrics"]),
     ("xtask", &["lab", "metrics", "server"]),
-    ("fuzz", &["http", "lab", "load", "origin", "server", "sim", "sys", "tls"]),
+    ("fuzz", &["http", "lab", "load", "origin", "server", "sim", "sys", "testkit", "tls"]),
 ];
 /// Feature with which tests replace the machine (`crates/sys/src/hook.rs`).
 const HOOKS: &str = "test-hooks";
