@@ -51,13 +51,24 @@ pub(crate) struct Encrypted {
     pub(crate) warnings: Vec<Problem>,
 }
 
+/// Effect of a certificate outside its validity period. It concerns the clients of its names alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Untimely {
+    /// A problem, for `check` and for a reload that a user requests: an older certificate may be
+    /// better.
+    Refused,
+    /// A warning, for a server that starts: without it, other hosts would not be served either.
+    Served,
+}
+
 /// Interprets the files that options of TLS name. `now` is in seconds since 1970.
-pub(crate) fn understand(said: &Said, files: &TlsFiles, now: u64) -> Encrypted {
+pub(crate) fn understand(said: &Said, files: &TlsFiles, now: u64, untimely: Untimely) -> Encrypted {
     if !listens::is_wanted(&said.settings) {
         return Encrypted::default();
     }
     let now = i64::try_from(now).unwrap_or(i64::MAX);
-    let mut reader = Reader { said, files, now, problems: Vec::new(), warnings: Vec::new() };
+    let (problems, warnings) = (Vec::new(), Vec::new());
+    let mut reader = Reader { said, files, now, untimely, problems, warnings };
     let mut certificates = Vec::new();
     for text in said.settings.list(CERTIFICATE) {
         let pair = Pair::of(text);
@@ -83,6 +94,7 @@ struct Reader<'a> {
     said: &'a Said,
     files: &'a TlsFiles,
     now: i64,
+    untimely: Untimely,
     problems: Vec<Problem>,
     warnings: Vec<Problem>,
 }
@@ -173,16 +185,27 @@ impl<'a> Reader<'a> {
         self.report(kind, CERTIFICATE, path, &what, hint);
     }
 
+    /// Reports a certificate outside its validity period.
+    fn report_untimely(&mut self, kind: &'static Message, path: &str, what: &str, hint: &str) {
+        match self.untimely {
+            Untimely::Refused => self.report(kind, CERTIFICATE, path, what, hint),
+            Untimely::Served => {
+                let found = self.problem(kind, CERTIFICATE, path, what);
+                self.warn(found.hint(hint));
+            }
+        }
+    }
+
     fn judge_times(&mut self, path: &str, certificate: &ServedCertificate) {
         let (from, until, now) = (certificate.valid_from(), certificate.valid_until(), self.now);
         if until < now {
             let what = format!("the certificate has expired on {}", shown(until));
             let hint = "renew it, then run `regatta reload`";
-            self.report(messages::TLS_EXPIRED, CERTIFICATE, path, &what, hint);
+            self.report_untimely(messages::TLS_EXPIRED, path, &what, hint);
         } else if now < from {
             let what = format!("the certificate is not valid before {}", shown(from));
             let hint = format!("it is {} by the clock of this machine", shown(now));
-            self.report(messages::TLS_NOT_YET_VALID, CERTIFICATE, path, &what, &hint);
+            self.report_untimely(messages::TLS_NOT_YET_VALID, path, &what, &hint);
         } else if until.saturating_sub(now) < SOON_S {
             let what = format!("the certificate expires on {}", shown(until));
             let found = self.problem(messages::TLS_EXPIRES_SOON, CERTIFICATE, path, &what);

@@ -49,6 +49,9 @@ pub struct Handover {
     /// both milliseconds. Earlier builds do not send it.
     #[serde(default)]
     pub root_reload: [u64; 2],
+    /// True in a trial that no user has requested: a root has moved. Earlier builds do not send it.
+    #[serde(default)]
+    pub root_moved: bool,
     /// Further request: `root`, `reload` or `upgrade`.
     pub asked: Option<String>,
     /// Listening sockets.
@@ -299,6 +302,7 @@ mod tests {
             config: Some("[server]\nroot = \"/srv\"\n".to_owned()),
             reloads: [2, 5],
             root_reload: [4_000, 123_456],
+            root_moved: true,
             asked: Some("upgrade".to_owned()),
             listeners: vec![listener(7), listener(8)],
             files: Some(vec![OpenSocketFile { path: "/run/regatta.sock".into(), fd: 19 }]),
@@ -340,13 +344,15 @@ mod tests {
         }
     }
 
-    /// A handover without sockets of the service manager, findings, files and ticket keys.
+    /// A handover without sockets of the service manager, findings, files, ticket keys and the
+    /// reason of a trial.
     #[test]
     fn an_earlier_build_is_understood() {
         let (given, files, findings, found, tickets) = (Vec::new(), None, None, None, None);
-        let without = Handover { given, files, findings, found, tickets, ..some() };
+        let root_moved = false;
+        let without = Handover { given, files, findings, found, tickets, root_moved, ..some() };
         let mut said: serde_json::Value = serde_json::from_str(&text(&some())).unwrap();
-        for member in ["given", "files", "findings", "found", "tickets"] {
+        for member in ["given", "files", "findings", "found", "tickets", "root_moved"] {
             said.as_object_mut().unwrap().remove(member).expect("it is there");
         }
         assert_eq!(understood(&said.to_string()).expect("it is understood"), without);

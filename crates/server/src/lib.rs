@@ -36,7 +36,7 @@ pub mod ticket_keys;
 mod tls;
 pub mod top;
 
-use certificates::Encrypted;
+use certificates::{Encrypted, Untimely};
 use config::{
     allowance::{Allowance, Chosen},
     check::{self, Config},
@@ -140,7 +140,7 @@ pub fn check(sources: &Sources<'_>) -> Result<Checked, Failure> {
     match found {
         Ok(found) => {
             problems.extend(found.problems(&said));
-            let encrypted = found.encrypt(&said);
+            let encrypted = found.encrypt(&said, Untimely::Refused);
             problems.extend(encrypted.problems);
             warnings = encrypted.warnings;
         }
@@ -225,26 +225,29 @@ fn examine(sources: &Sources<'_>) -> Result<(Config, Found), Failure> {
 }
 
 /// Likewise for a server, which needs its certificates.
-fn examine_server(sources: &Sources<'_>) -> Result<(Config, Found), Failure> {
+fn examine_server(sources: &Sources<'_>, untimely: Untimely) -> Result<(Config, Found), Failure> {
     let (found, understood) = look(sources);
-    join_encrypted(found, understood)
+    join_encrypted(found, understood, untimely)
 }
 
-/// Likewise, with findings of a trial: reads nothing outside the process but host names.
+/// Likewise, with findings of a trial, which has judged the certificates: reads nothing outside the
+/// process but host names.
 fn examine_found(sources: &Sources<'_>, found: Found) -> Result<(Config, Found), Failure> {
     let understood = understand(sources, read_configuration(sources), &found.releases);
-    join_encrypted(Ok(found), understood)
+    join_encrypted(Ok(found), understood, Untimely::Served)
 }
 
 fn join_encrypted(
     found: Result<Found, Vec<Problem>>,
     understood: Understood,
+    untimely: Untimely,
 ) -> Result<(Config, Found), Failure> {
     let said = match &understood {
         Ok(config) => &config.said,
         Err((said, _)) => said,
     };
-    let encrypted = found.as_ref().map_or_else(|_| Encrypted::default(), |of| of.encrypt(said));
+    let encrypt = |found: &Found| found.encrypt(said, untimely);
+    let encrypted = found.as_ref().map_or_else(|_| Encrypted::default(), encrypt);
     let Encrypted { parts, problems, warnings } = encrypted;
     match join(found, understood) {
         Ok((mut config, found)) if problems.is_empty() => {

@@ -1,6 +1,6 @@
 //! Demands of a configuration on the machine: users, directories, files. Changes nothing.
 use crate::{
-    certificates::{self, Encrypted, TlsFiles},
+    certificates::{self, Encrypted, TlsFiles, Untimely},
     config::{
         raw::{Problem, Said},
         release::{ROOT_KEY, Release, RootFault, RulesInForce, Wanted},
@@ -46,8 +46,8 @@ impl Found {
     }
 
     /// Interprets certificates and keys.
-    pub(crate) fn encrypt(&self, said: &Said) -> Encrypted {
-        certificates::understand(said, &self.tls, clock::now().unix)
+    pub(crate) fn encrypt(&self, said: &Said, untimely: Untimely) -> Encrypted {
+        certificates::understand(said, &self.tls, clock::now().unix, untimely)
     }
 
     /// Faults below the roots: each once, where its option was said.
@@ -140,7 +140,7 @@ pub fn find(said: &Said) -> Result<Found, Vec<Problem>> {
     // A server without any root must be a mistake.
     if none_is_open || !problems.is_empty() {
         problems.extend(found.problems(said));
-        problems.extend(found.encrypt(said).problems);
+        problems.extend(found.encrypt(said, Untimely::Refused).problems);
         return Err(problems);
     }
     Ok(found)

@@ -18,6 +18,7 @@ mod waiting;
 
 use crate::{
     Failure, Sources, announce,
+    certificates::Untimely,
     config::raw::Problem,
     examine_found, examine_server,
     findings::{Draft, Findings},
@@ -146,7 +147,7 @@ fn begin(sources: &Sources<'_>, generations: &mut Generations) -> Result<Prepare
             machine.keep_rules(&generations.rules);
             (examine_found(sources, machine)?, Some(handed))
         }
-        None => (examine_server(sources)?, None),
+        None => (examine_server(sources, Untimely::Served)?, None),
     };
     let place = config.said.place(PID_FILE);
     let prepared = prepare(config, found, generations, Purpose::Serve(handed))?;
@@ -165,7 +166,7 @@ fn try_out(sources: &Sources<'_>, generations: &mut Generations) -> Result<(), F
     // The tried text is handed over, whatever the file says by then.
     let text = sources.text.clone().or_else(|| text_of(File::open(sources.file?).ok()?).ok());
     let sources = &Sources { text, ..sources.clone() };
-    let (config, found) = examine_server(sources)?;
+    let (config, found) = examine_server(sources, generations.untimely())?;
     let mut problems = machine::writable(&config.said);
     if problems.is_empty()
         && let Some(path) = config.settings().path(PID_FILE)

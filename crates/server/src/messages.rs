@@ -288,9 +288,12 @@ messages! {
         TLS_KEY_EXPOSED "tls-key-exposed" Warning:
             "Every user of the machine can read the private key. Run `chmod o-rwx` on the file. \
              The server serves.";
-        TLS_EXPIRED "tls-expired" Warning: "The certificate has expired. Renew it.";
+        TLS_EXPIRED "tls-expired" Warning:
+            "The certificate has expired. Renew it, then run `regatta reload`. A reload is \
+             refused; a server that starts serves.";
         TLS_NOT_YET_VALID "tls-not-yet-valid" Warning:
-            "The certificate is not yet valid. Check the clock of the machine.";
+            "The certificate is not yet valid. Check the clock of the machine. A reload is \
+             refused; a server that starts serves.";
         TLS_EXPIRES_SOON "tls-expires-soon" Warning:
             "The certificate expires within 14 days. Renew it, then run `regatta reload`. The \
              server serves.";

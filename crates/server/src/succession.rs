@@ -27,6 +27,18 @@ pub enum Kind {
     Upgrade,
 }
 
+impl Kind {
+    /// Name in a handover.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Root => "root",
+            Self::Reload => "reload",
+            Self::Upgrade => "upgrade",
+        }
+    }
+}
+
 /// Result of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrialVerdict {

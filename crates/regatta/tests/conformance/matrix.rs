@@ -367,7 +367,7 @@ const MASTERED: Set = cases! {
     reload: faults_change_nothing a_program_that_fails the_old_drain_too kills_in_between
         a_root_out_of_reach nothing_is_left logs_that_the_server_made
         a_moved_root_keeps_the_configuration a_program_that_adds_arguments
-        a_client_has_its_requests_once;
+        a_client_has_its_requests_once an_expired_certificate_is_served;
 };
 
 /// Sets of each variant.

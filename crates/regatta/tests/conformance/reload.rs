@@ -5,6 +5,7 @@ use crate::harness::{PATIENT, program};
 use crate::prelude::*;
 use crate::shared::{Stop, descriptors};
 use regatta_sys::sandbox::landlock_version;
+use regatta_testkit::certificates::{MadeCertificate, PKCS_ECDSA_P256_SHA256};
 use regatta_testkit::executables;
 use std::fs;
 use std::io::{Read, Write};
@@ -506,6 +507,35 @@ pub(crate) fn a_moved_root_keeps_the_configuration(variant: &Variant) {
     }
     own.write("[server\n");
     own.refuses("reload", "regatta.toml:");
+}
+
+/// A fault of one certificate stops neither a start, nor the reload after a root has moved. A
+/// requested reload is refused.
+pub(crate) fn an_expired_certificate_is_served(variant: &Variant) {
+    let home = Site::with(&[]);
+    let [first, second] = ["one", "two"].map(|text| (text, Site::with(&[("small.txt", text)])));
+    let (current, next) = (home.beside("current"), home.beside("next"));
+    let lead = |to: &Site| {
+        symlink(to.root(), &next).expect("a link");
+        fs::rename(&next, &current).expect("a rename");
+    };
+    lead(&first.1);
+    let made = MadeCertificate::new(&["a.example"], 2020..2021, &PKCS_ECDSA_P256_SHA256);
+    let certificate = home.beside("old.pem");
+    fs::write(&certificate, made.chain + &made.key).expect("a file");
+    fs::set_permissions(&certificate, fs::Permissions::from_mode(0o600)).expect("ours");
+    let launch = Launch::new(variant, &current).set("tls.listen=127.0.0.1:0");
+    let server = launch.set(format!("tls.certificate={}", certificate.display())).start();
+    let is_served =
+        |text: &str| server.connect().get("/small.txt").expect(200).body == text.as_bytes();
+    assert!(is_served(first.0));
+    server.says("[tls-expired]");
+    lead(&second.1);
+    assert!(eventually(PATIENCE, || is_served(second.0)), "{}", server.stderr());
+    let said = server.asks("reload");
+    assert_eq!(said.code, Some(1), "{said:?}");
+    server.says("reload: it was refused");
+    assert!(is_served(second.0));
 }
 
 pub(crate) fn logs_that_the_server_made(variant: &Variant) {

@@ -47,14 +47,14 @@ impl Files {
     }
 
     /// Problems and warnings without the folder. `options` are lines of the section tls, and more.
-    fn findings(&self, options: &str, now: u64) -> (Vec<String>, Vec<String>) {
+    fn findings(&self, options: &str, now: u64, untimely: Untimely) -> (Vec<String>, Vec<String>) {
         let home = format!("{}/", Path::new(&*self.0).display());
         let text = format!("[tls]\nlisten = \"127.0.0.1:0\"\n{options}").replace('@', &home);
         let (said, problems) =
             read(Some(FileText { name: "r", text: &text }), &Arguments::default());
         assert_eq!(problems, []);
         let files = TlsFiles::read(&said.settings);
-        let Encrypted { parts, problems, warnings } = understand(&said, &files, now);
+        let Encrypted { parts, problems, warnings } = understand(&said, &files, now, untimely);
         let front = TlsFront::new(&said.settings, parts, None).unwrap();
         let is_whole = problems.is_empty() && options.contains("certificate");
         assert_eq!(front.seal(listens::TLS).is_some(), is_whole, "{problems:?}");
@@ -69,7 +69,7 @@ impl Files {
 
     #[track_caller]
     fn check(&self, options: &str, problems: &[&str], warnings: &[&str]) {
-        let found = self.findings(options, NOW);
+        let found = self.findings(options, NOW, Untimely::Refused);
         for (found, expected) in [(found.0, problems), (found.1, warnings)] {
             assert_eq!(found.len(), expected.len(), "{options}\n{found:#?}");
             for (found, expected) in found.iter().zip(expected) {
@@ -131,14 +131,16 @@ fn times_of_certificates_are_judged() {
                    on Tue, 01 Jan 2030 00:00:00 GMT\n  hint: renew it";
     let early = "[tls-not-yet-valid] r:3:15: tls.certificate: \"@a.pem\": the certificate is not \
                  valid before Wed, 01 Jan 2020 00:00:00 GMT\n  hint: it is Thu, 01 Jan 1970";
-    for (now, problem, warning) in [
-        (END - 14 * DAY_S, None, None),
-        (END - 14 * DAY_S + 1, None, Some(soon)),
-        (END, None, Some(soon)),
-        (END + 1, Some(expired), None),
-        (0, Some(early), None),
+    for (now, untimely, problem, warning) in [
+        (END - 14 * DAY_S, Untimely::Refused, None, None),
+        (END - 14 * DAY_S + 1, Untimely::Refused, None, Some(soon)),
+        (END, Untimely::Refused, None, Some(soon)),
+        (END + 1, Untimely::Refused, Some(expired), None),
+        (END + 1, Untimely::Served, None, Some(expired)),
+        (0, Untimely::Refused, Some(early), None),
+        (0, Untimely::Served, None, Some(early)),
     ] {
-        let (problems, warnings) = files.findings(options, now);
+        let (problems, warnings) = files.findings(options, now, untimely);
         for (found, expected) in [(problems, problem), (warnings, warning)] {
             let matches = |(found, expected): (&String, &str)| found.starts_with(expected);
             assert_eq!(found.len(), usize::from(expected.is_some()), "{now}: {found:?}");
@@ -169,7 +171,8 @@ fn hosts_without_a_certificate_are_named() {
     let expected = "[tls-name-missing] r:6:9: hosts.names: \"x.y.w.example\": no certificate has";
     files.check(&(certificate.clone() + &host("\"x.y.w.example\"")), &[], &[expected]);
     let many: Vec<String> = (0..11).map(|at| format!("\"{at}.example\"")).collect();
-    let (_, warnings) = files.findings(&(certificate + &host(&many.join(", "))), NOW);
+    let (_, warnings) =
+        files.findings(&(certificate + &host(&many.join(", "))), NOW, Untimely::Served);
     assert_eq!(warnings.len(), NAMED_MAX + 1);
     assert!(warnings[NAMED_MAX].contains("no certificate has 3 further names"), "{warnings:#?}");
 }

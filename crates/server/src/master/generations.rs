@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     Failure, Sources,
+    certificates::Untimely,
     config::address::{Place, place},
     config::release::RulesInForce,
     findings::Findings,
@@ -120,6 +121,8 @@ pub(crate) struct Generations {
     pub(super) findings: Option<Findings>,
     /// Channel for the findings of this image, if it is a trial.
     pub(super) findings_to: Option<Channel>,
+    /// This image is a trial that no user has requested.
+    root_moved: bool,
     pub(super) errands: Errands,
     /// No worker is left that serves.
     pub(super) gave_up: bool,
@@ -192,6 +195,7 @@ impl Generations {
             found: None,
             findings: None,
             findings_to: None,
+            root_moved: false,
             errands: Errands::default(),
             gave_up: false,
             told_at: None,
@@ -240,7 +244,7 @@ impl Generations {
         if let Some(arguments) = handover.arguments {
             self.arguments = arguments.into_iter().map(OsString::from).collect();
         }
-        self.root_reload = handover.root_reload;
+        (self.root_reload, self.root_moved) = (handover.root_reload, handover.root_moved);
         self.adopt_memory(handover.rules, handover.clients, handover.tickets)?;
         (self.config, self.reloads, self.pid_file) = (config, reloads, handover.pid_file);
         self.given = handover.given.iter().filter_map(|of| place(of).ok()).collect();
@@ -310,6 +314,12 @@ impl Generations {
     /// Text of the configuration file for this image, if it has been read before.
     pub(crate) fn config(&self) -> Option<String> {
         self.config.clone()
+    }
+
+    /// Effect of a certificate outside its validity period on this trial. A user who requests a
+    /// reload learns of it. Without a request, the present certificate is no better.
+    pub(super) const fn untimely(&self) -> Untimely {
+        if self.root_moved { Untimely::Served } else { Untimely::Refused }
     }
 
     /// True if workers of an earlier image have not ended.
@@ -656,12 +666,12 @@ impl Generations {
         }
     }
 
-    /// Makes the handover for the next image, and lists its descriptors. `trial`: pipe for its
-    /// report and channel for its findings, if it only tries.
+    /// Makes the handover for the next image, and lists its descriptors. `trial`: its
+    /// kind, the pipe for its report, and the channel for its findings, if the image only tries.
     pub(super) fn hand_over<'a>(
         &'a self,
         own: &Own<'a>,
-        trial: Option<[RawFd; 2]>,
+        trial: Option<(Kind, [RawFd; 2])>,
     ) -> io::Result<(OwnedFd, OwnedFd, Vec<BorrowedFd<'a>>)> {
         let mut keep = Vec::new();
         let mut number = |fd: BorrowedFd<'a>| {
@@ -698,12 +708,9 @@ impl Generations {
         });
         // A trial serves no client.
         let tickets = self.tickets.as_ref().filter(|_| trial.is_none());
-        let (report, findings) = trial.map(|[report, findings]| (report, findings)).unzip();
-        let asked = self.succession.asked().map(|kind| match kind {
-            Kind::Root => "root".to_owned(),
-            Kind::Reload => "reload".to_owned(),
-            Kind::Upgrade => "upgrade".to_owned(),
-        });
+        let root_moved = trial.is_some_and(|(kind, _)| kind == Kind::Root);
+        let (report, findings) = trial.map(|(_, [report, findings])| (report, findings)).unzip();
+        let asked = self.succession.asked().map(|kind| kind.name().to_owned());
         let text = |word: &OsString| word.to_str().map(str::to_owned);
         // In force are the rules of this image's workers, or, if it has none, the inherited ones.
         let rules = own.roots.map(RootWatch::rules_in_force);
@@ -721,6 +728,7 @@ impl Generations {
             config: self.tried.clone(),
             reloads: self.reloads,
             root_reload: self.root_reload,
+            root_moved,
             rules: Some(rules.as_raw_fd()),
             clients,
             tickets: tickets.map(|keys| keys.hand_over(number(keys.as_fd()))),
