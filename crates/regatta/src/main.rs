@@ -460,7 +460,7 @@ fn check(sources: &Sources<'_>, json: bool) -> Result<u8, Failure> {
         Ok(checked) if json => print(&regatta_server::check_json(Ok(&checked))),
         Ok(checked) => {
             for warning in &checked.warnings {
-                say(&format!("regatta: warning: {warning}\n"));
+                say(&format!("regatta: {}: {warning}\n", warning.kind.level.name()));
             }
             print(&regatta_server::check_text(&checked))
         }

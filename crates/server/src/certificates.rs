@@ -74,6 +74,7 @@ pub(crate) fn understand(said: &Said, files: &TlsFiles, now: u64, untimely: Unti
         let pair = Pair::of(text);
         certificates.extend(reader.certificate(pair).map(|certificate| (pair, certificate)));
     }
+    reader.rsa_keys(&certificates);
     for text in said.settings.list(OCSP) {
         reader.staple(Pair::of(text), &mut certificates);
     }
@@ -183,6 +184,22 @@ impl<'a> Reader<'a> {
             fault => fault.to_string(),
         };
         self.report(kind, CERTIFICATE, path, &what, hint);
+    }
+
+    /// Notes keys of RSA, except those for clients without ECDSA: for all their names there is a
+    /// certificate with a cheaper key.
+    fn rsa_keys(&mut self, certificates: &[(Pair<'_>, ServedCertificate)]) {
+        let (rsa, others): (Vec<_>, Vec<_>) =
+            certificates.iter().partition(|(_, of)| of.has_rsa_key());
+        let has_other =
+            |name: &String| others.iter().any(|(_, other)| other.names().contains(name));
+        for (pair, certificate) in rsa {
+            if certificate.names().is_empty() || !certificate.names().iter().all(has_other) {
+                let what = "the key is RSA; ECDSA takes less processor time in each handshake";
+                let found = self.problem(messages::TLS_RSA_KEY, CERTIFICATE, pair.second, what);
+                self.warn(found.hint("request a certificate for an ECDSA key with P-256"));
+            }
+        }
     }
 
     /// Reports a certificate outside its validity period.

@@ -5,6 +5,10 @@ use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 pub use rcgen::{PKCS_ECDSA_P256_SHA256, PKCS_ED25519, SignatureAlgorithm};
 use std::ops::Range;
 
+/// Certificate for `rsa.example`, valid from 2026-11-28 to 2126, and its RSA key, as PEM. The key
+/// is no secret: tests alone use it. OpenSSL made it, because rcgen with ring makes no RSA keys.
+pub const RSA_PEM: &str = include_str!("rsa.pem");
+
 /// A certificate that signed itself, and its key, as PEM texts.
 #[derive(Clone, Debug)]
 pub struct MadeCertificate {

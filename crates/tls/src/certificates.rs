@@ -134,6 +134,12 @@ impl ServedCertificate {
         &self.names
     }
 
+    /// True for an RSA key: its signatures take the most of the server's processor time.
+    #[must_use]
+    pub fn has_rsa_key(&self) -> bool {
+        self.certified.key.algorithm() == SignatureAlgorithm::RSA
+    }
+
     /// Start of its validity, seconds since 1970-01-01T00:00:00Z.
     #[must_use]
     pub const fn valid_from(&self) -> i64 {

@@ -6,7 +6,7 @@ use crate::{
     tls::TlsFront,
 };
 use regatta_origin::ListenerClass;
-use regatta_testkit::certificates::{MadeCertificate, PKCS_ECDSA_P256_SHA256};
+use regatta_testkit::certificates::{MadeCertificate, PKCS_ECDSA_P256_SHA256, RSA_PEM};
 use std::{
     fs,
     os::unix::fs::PermissionsExt as _,
@@ -147,6 +147,18 @@ fn times_of_certificates_are_judged() {
             assert!(found.iter().zip(expected).all(matches), "{now}: {found:?}");
         }
     }
+}
+
+#[test]
+fn keys_of_rsa_are_noted_unless_a_cheaper_one_has_their_names() {
+    let files = Files::new();
+    files.write("rsa.pem", 0o600, RSA_PEM.as_bytes());
+    let note = "[tls-rsa-key] r:3:15: tls.certificate: \"@rsa.pem\": the key is RSA; ECDSA takes";
+    files.check("certificate = \"@rsa.pem\"\n", &[], &[note]);
+    files.check("certificate = [\"@a.pem:@a.key\", \"@rsa.pem\"]\n", &[], &[note]);
+    let made = MadeCertificate::new(&["rsa.example"], 2020..2030, &PKCS_ECDSA_P256_SHA256);
+    files.write("both.pem", 0o600, (made.chain + &made.key).as_bytes());
+    files.check("certificate = [\"@both.pem\", \"@rsa.pem\"]\n", &[], &[]);
 }
 
 #[test]
