@@ -8,7 +8,7 @@ use regatta_sys::{
     exec::{read_sealed, sealed},
     hook,
     process::{Child, User, fork_worker, set_user},
-    signal,
+    shm, signal,
     wait::{Interest, ready_within},
 };
 use std::{
@@ -70,6 +70,7 @@ impl Scout {
     ) -> io::Result<Self> {
         let (channel, theirs) = Channel::pair()?;
         let child = fork_worker(&[theirs.as_fd()], || {
+            shm::forget_protected();
             if user.is_some_and(|user| set_user(user).is_err()) {
                 return NOT_THE_USER;
             }

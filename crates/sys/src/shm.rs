@@ -11,7 +11,7 @@ use std::{
         unix::fs::MetadataExt,
     },
     path::{Path, PathBuf},
-    sync::{OnceLock, atomic::AtomicU64},
+    sync::{Mutex, OnceLock, PoisonError, atomic::AtomicU64},
 };
 
 /// Name of the memory in `/proc/PID/fd`.
@@ -19,6 +19,9 @@ pub const NAME: &str = "regatta-arena";
 
 /// Longest memory of another process to read, bytes: enough for a thousand workers and more.
 const FOREIGN_BYTES_MAX: usize = 256 << 20;
+
+/// Words with keys of this process ([`SharedWords::protect`]).
+static PROTECTED: Mutex<Vec<&[AtomicU64]>> = Mutex::new(Vec::new());
 
 /// Zeroed words shared with every process forked from here on. The mapping lasts as long as the
 /// process; other processes find it as long as this value keeps the descriptor open.
@@ -46,12 +49,14 @@ impl SharedWords {
     }
 
     /// Keeps the words out of crash dumps, of this process and of those forked from here on, and
-    /// out of swap as long as this process runs its program: for keys.
+    /// out of swap as long as this process runs its program: for keys. [`forget_protected`] drops
+    /// them.
     ///
     /// # Errors
     /// The limit on locked memory is reached ([`locked_bytes`](crate::limits::locked_bytes)), or
     /// there are no words.
     pub fn protect(&self) -> io::Result<()> {
+        PROTECTED.lock().unwrap_or_else(PoisonError::into_inner).push(self.words);
         let (at, bytes) = (self.words.as_ptr().cast_mut().cast(), size_of_val(self.words));
         // SAFETY: this changes what a crash dump has of the mapping, which is ours and `bytes`
         // long, and nothing that is in it.
@@ -65,6 +70,25 @@ impl SharedWords {
 impl AsFd for SharedWords {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+}
+
+/// Puts memory of this process, all 0, in the place of all words that are
+/// [protected](SharedWords::protect): for a child that needs no keys. Other processes keep the
+/// words.
+///
+/// # Panics
+/// The kernel refuses: the child must not continue with the keys.
+pub fn forget_protected() {
+    for words in PROTECTED.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        let (at, bytes) = (words.as_ptr().cast_mut().cast(), size_of_val(words));
+        let prot = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::PRIVATE | MapFlags::FIXED;
+        // SAFETY: the pages replaced are those of one mapping of ours, which is page-aligned and
+        // `bytes` long. They stay readable and writable, so that references to the words stay
+        // valid; any bits are a valid AtomicU64, which may change at any time.
+        let replaced = unsafe { rustix::mm::mmap_anonymous(at, bytes, prot, flags) };
+        replaced.expect("pages in the place of others");
     }
 }
 
@@ -301,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn protected_words_are_locked_and_not_dumped() {
+    fn protected_words_are_locked_not_dumped_and_can_be_forgotten() {
         let shared = create_named("regatta-test", 8).unwrap();
         let has = |flag: &str| flags(shared.words()).iter().any(|of| of == flag);
         assert!(!has("dd") && !has("lo"));
@@ -311,6 +335,12 @@ mod tests {
         // A machine may allow no locked memory.
         assert_eq!(has("lo"), locked.is_ok(), "{locked:?}");
         assert_eq!(shared.words()[0].load(Relaxed), 7);
+        // No other test of this process protects words.
+        let other = SharedWords::adopt(shared.as_fd().try_clone_to_owned().unwrap()).unwrap();
+        forget_protected();
+        assert_eq!(shared.words()[0].load(Relaxed), 0);
+        shared.words()[1].store(8, Relaxed);
+        assert_eq!([0, 1].map(|at| other.words()[at].load(Relaxed)), [7, 0]);
     }
 
     #[test]

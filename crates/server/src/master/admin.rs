@@ -14,7 +14,10 @@ use crate::{
 use regatta_metrics::Attendant;
 use regatta_op::Tick;
 use regatta_origin::ClearHttp1;
-use regatta_sys::socket::{self, Place};
+use regatta_sys::{
+    shm,
+    socket::{self, Place},
+};
 use std::{
     os::fd::{AsFd, AsRawFd, OwnedFd, RawFd},
     time::SystemTime,
@@ -107,7 +110,7 @@ impl Drop for Monitors {
 }
 
 impl Prepared {
-    /// Forks the admin process. It needs no keys of certificates, and drops them.
+    /// Forks the admin process. It needs no keys of certificates and tickets, and drops them.
     fn start_admin(&mut self) -> io::Result<Child> {
         let Self { env, errors, admin: Some(admin), .. } = &*self else {
             return Err(io::ErrorKind::NotFound.into());
@@ -126,6 +129,7 @@ impl Prepared {
         fork_worker(&keep, || {
             self.env.links = Box::new(ClearHttp1);
             self.front.forget_keys();
+            shm::forget_protected();
             self.answer_monitors(&about).unwrap_or_else(|code| code)
         })
     }
