@@ -2,6 +2,7 @@
 use super::*;
 use crate::protection::probes_of_confined;
 use regatta_sys::sandbox::landlock_version;
+use regatta_testkit::certificates::{MadeCertificate, PKCS_ECDSA_P256_SHA256};
 use serde_json::Value;
 use std::{
     collections::BTreeMap,
@@ -130,6 +131,26 @@ pub(crate) fn what_is_killed_is_replaced_and_its_counts_stay() {
     let expect = format!("the admin process (process {admin}) was killed by signal 9; replaced in");
     assert!(said.contains(&expect), "{said}");
     assert!(after.into_iter().all(is_gone) && !Path::new(&folder.path("admin")).exists());
+}
+
+/// The worker has the keys of session tickets, and the admin process does not.
+pub(crate) fn the_admin_process_has_no_keys() {
+    let folder = Folder::new();
+    let made = MadeCertificate::new(&["a.example"], 2020..2100, &PKCS_ECDSA_P256_SHA256);
+    let (tls, certificate) = (folder.path("tls"), folder.path("a.pem"));
+    fs::write(&certificate, made.chain + &made.key).unwrap();
+    let sets = [format!("tls.listen=unix:{tls}"), format!("tls.certificate={certificate}")];
+    let server = serve(&folder, &["--architecture", "sped", "--set", &sets[0], "--set", &sets[1]]);
+    assert!(server.get().ends_with("hello\n"));
+    assert_eq!(ready(&folder, "200")["answering"], 1);
+    let all = children(server.pid());
+    let [worker, admin] = all[..] else { panic!("a worker and the admin process: {all:?}") };
+    let has_keys = |pid: u32| {
+        let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+        maps.contains("regatta-tickets")
+    };
+    assert_eq!([server.pid(), worker, admin].map(has_keys), [true, true, false]);
+    server.ends("TERM");
 }
 
 /// An attacker who makes the admin process run foreign code finds its descriptors, and no file.

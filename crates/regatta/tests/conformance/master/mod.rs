@@ -31,6 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) const TESTS: Tests = cases! {
     in master;
     admin: metrics_are_what_top_shows_and_only_grow what_is_killed_is_replaced_and_its_counts_stay
+        the_admin_process_has_no_keys
         the_admin_process_is_confined_as_workers_are
         the_socket_of_another_program_at_the_same_path_stays
         a_socket_that_a_reload_moves_leaves_no_file monitors_are_answered_through_reloads
