@@ -11,6 +11,8 @@ use regatta_arch::{ARCHITECTURES, Architecture};
 /// Options that only encrypted connections use.
 const OF_TLS: [&str; 4] =
     ["tls.certificate", "tls.version_min", "tls.ocsp", "tls.handshake_bytes_max"];
+/// Options that only connections with session tickets use: those without certificates of clients.
+const OF_TICKETS: [&str; 2] = ["tls.ticket_rotate_s", "tls.ticket_keys"];
 /// Options that only connections with certificates of clients use.
 const OF_CLIENTS: [&str; 2] = ["tls.client_ca", "tls.crl"];
 /// Limit of handshakes, and of PROXY headers.
@@ -34,6 +36,7 @@ fn lonely(said: &Said, key: &str) -> Option<Problem> {
     let lacking = match key {
         _ if OF_TLS.contains(&key) && !listens::is_wanted(settings) => "tls.listen",
         HANDSHAKE_MS_MAX if !greets && !listens::is_wanted(settings) => "tls.listen",
+        _ if OF_TICKETS.contains(&key) && settings.list("tls.listen").is_empty() => "tls.listen",
         _ if OF_CLIENTS.contains(&key) && settings.list("tls.client_listen").is_empty() => {
             "tls.client_listen"
         }
@@ -129,6 +132,10 @@ mod tests {
             assert_eq!(with("tls.client_listen=127.0.0.1:0"), 0, "{set}");
             let greets = usize::from(set != "tls.handshake_ms_max=1s");
             assert_eq!(with("server.proxy_protocol=true"), greets, "{set}");
+        }
+        for set in ["tls.ticket_rotate_s=60", "tls.ticket_keys=a.key"] {
+            let warned = warned("sped", set);
+            assert!(warned[0].contains("no effect without tls.listen"), "{warned:?}");
         }
         for set in ["tls.client_ca=a.pem", "tls.crl=a.pem"] {
             let warned = warned("sped", set);
