@@ -32,7 +32,7 @@ impl fmt::Display for ExpiryWarning {
             1 => f.write_str("a certificate expires in a day")?,
             days => write!(f, "a certificate expires in {days} days")?,
         }
-        f.write_str(": renew it, and reload the server")
+        f.write_str(": `regatta check` names it; renew it, then run `regatta reload`")
     }
 }
 
@@ -98,7 +98,7 @@ mod tests {
         assert!(warned[0].1.starts_with("a certificate expires in 14 days: "), "{warned:?}");
         assert!(warned[13].1.starts_with("a certificate expires in a day: "), "{warned:?}");
         let last = &warned.last().unwrap().1;
-        assert!(last.starts_with("a certificate has expired: "), "{warned:?}");
+        assert!(last.starts_with("a certificate has expired: `regatta check` names"), "{warned:?}");
     }
 
     #[test]

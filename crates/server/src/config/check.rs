@@ -237,7 +237,6 @@ fn layout(
     allowance: &Allowance,
     problems: &mut Vec<Problem>,
 ) -> Option<Layout> {
-    // No address has TLS yet.
     let has_tls = listens::is_wanted(&said.settings);
     problems.extend(small_stacks(said, architecture, has_tls));
     let (processors, _) = allowance.processors();
