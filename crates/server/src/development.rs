@@ -50,6 +50,8 @@ const VALID_S: u64 = 397 * DAY_S;
 const SPARE_S: u64 = 15 * DAY_S;
 /// Clocks of other machines are late by at most this.
 const CLOCK_LATE_S: u64 = DAY_S;
+/// Permissions of the group and of others to write.
+const OTHERS_WRITE: u32 = 0o022;
 /// The most names and addresses in a certificate.
 const NAMES_MAX: usize = 32;
 const NAME_BYTES_MAX: usize = 253;
@@ -77,6 +79,8 @@ pub enum DevelopmentFault {
     NoHome,
     /// The directory belongs to this other user.
     OtherOwner(PathBuf, u32),
+    /// Other users may write to the directory, which has these permissions.
+    OthersWrite(PathBuf, u32),
     /// The path cannot be the value of an option.
     Path(PathBuf),
     /// The file or directory cannot be made.
@@ -97,6 +101,12 @@ impl fmt::Display for DevelopmentFault {
                 "--https keeps its certificate below \"{}\", which belongs to user {owner}: start \
                  the server as that user, or set XDG_STATE_HOME to a directory of your own",
                 path.display()
+            ),
+            Self::OthersWrite(path, mode) => write!(
+                f,
+                "--https keeps its key in \"{path}\", where other users can write (mode \
+                 {mode:04o}): `chmod go-w {path}`",
+                path = path.display()
             ),
             Self::Path(path) => write!(
                 f,
@@ -188,9 +198,16 @@ fn certificate_in(
     };
     let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
     made.map_err(failed(folder))?;
-    let owner = fs::symlink_metadata(folder).map_err(failed(folder))?.uid();
-    if owner != effective_user() {
+    // Where it is a link, the directory that it leads to counts, too.
+    let link = fs::symlink_metadata(folder).map_err(failed(folder))?;
+    let found = fs::metadata(folder).map_err(failed(folder))?;
+    let owners = [link.uid(), found.uid()];
+    if let Some(owner) = owners.into_iter().find(|owner| *owner != effective_user()) {
         return Err(DevelopmentFault::OtherOwner(folder.into(), owner));
+    }
+    let mode = found.mode() & 0o7777;
+    if mode & OTHERS_WRITE != 0 {
+        return Err(DevelopmentFault::OthersWrite(folder.into(), mode));
     }
     let unix = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let (file, for_clients) = (folder.join(FILE), folder.join(CLIENTS_FILE));
@@ -328,7 +345,7 @@ fn ipv6_addresses(list: &str) -> impl Iterator<Item = IpAddr> {
 mod tests {
     use super::*;
     use crate::folder::Folder;
-    use std::os::unix::fs::{PermissionsExt as _, chown};
+    use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 
     const UNIX: u64 = 1_800_000_000;
 
@@ -379,7 +396,8 @@ mod tests {
             (spoils[1], names.clone(), UNIX),
             (spoils[2], names.clone(), UNIX),
         ] {
-            let folder = Folder::new("development");
+            let home = Folder::new("development");
+            let folder = home.join("state");
             let made = certificate_in(&folder, &set(&["localhost", "192.0.2.7"]), at(UNIX));
             let made = made.unwrap();
             let before = fs::read_to_string(&made.for_clients).unwrap();
@@ -404,6 +422,25 @@ mod tests {
         let fault = is_only_of(0, &home).unwrap_err();
         assert!(matches!(fault, DevelopmentFault::OtherOwner(_, 65_534)), "{fault}");
         assert!(is_only_of(65_534, &home).is_ok());
+    }
+
+    #[test]
+    fn no_key_is_kept_where_others_can_write() {
+        let folder = Folder::new("development");
+        let (state, link) = (folder.join("state"), folder.join("link"));
+        fs::create_dir(&state).unwrap();
+        symlink("state", &link).unwrap();
+        for (mode, is_good) in [(0o755, true), (0o775, false), (0o1777, false)] {
+            fs::set_permissions(&state, fs::Permissions::from_mode(mode)).unwrap();
+            for path in [&state, &link] {
+                match certificate_in(path, &set(&["localhost"]), at(UNIX)) {
+                    Ok(made) => assert!(is_good && made.file.exists(), "{mode:o}"),
+                    Err(fault) => {
+                        assert!(!is_good && fault.to_string().contains("chmod go-w"), "{fault}");
+                    }
+                }
+            }
+        }
     }
 
     #[test]
