@@ -13,6 +13,7 @@ use crate::{
         raw::{Problem, Row, Said},
         tables,
     },
+    handover::CertificateId,
     listens,
     messages::{self, Message},
     tls::TlsParts,
@@ -52,17 +53,22 @@ pub(crate) struct Encrypted {
 }
 
 /// Effect of a certificate outside its validity period. It concerns the clients of its names alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Untimely {
-    /// A problem, for `check` and for a reload that a user requests: an older certificate may be
-    /// better.
-    Refused,
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Untimely<'a> {
+    /// A problem, for `check` and for a reload: the certificate before may be better. A reload has
+    /// those that are served already, for which that cannot be.
+    Refused(&'a [CertificateId]),
     /// A warning, for a server that starts: without it, other hosts would not be served either.
     Served,
 }
 
 /// Interprets the files that options of TLS name. `now` is in seconds since 1970.
-pub(crate) fn understand(said: &Said, files: &TlsFiles, now: u64, untimely: Untimely) -> Encrypted {
+pub(crate) fn understand(
+    said: &Said,
+    files: &TlsFiles,
+    now: u64,
+    untimely: Untimely<'_>,
+) -> Encrypted {
     if !listens::is_wanted(&said.settings) {
         return Encrypted::default();
     }
@@ -80,13 +86,18 @@ pub(crate) fn understand(said: &Said, files: &TlsFiles, now: u64, untimely: Unti
     }
     let clients = reader.clients();
     let is_whole = reader.problems.is_empty() && !certificates.is_empty();
+    let id = |(pair, certificate): &(Pair<'_>, ServedCertificate)| CertificateId {
+        path: pair.first.to_owned(),
+        valid_until: certificate.valid_until(),
+    };
+    let ids = certificates.iter().map(id).collect();
     let certificates = certificates.into_iter().map(|(_, certificate)| certificate);
     let certificates = ServedCertificates::new(certificates);
     if is_whole {
         reader.hosts(&certificates);
     }
     let Reader { problems, warnings, .. } = reader;
-    let parts = is_whole.then_some(TlsParts { certificates, clients });
+    let parts = is_whole.then_some(TlsParts { certificates, ids, clients });
     Encrypted { parts, problems, warnings }
 }
 
@@ -95,7 +106,7 @@ struct Reader<'a> {
     said: &'a Said,
     files: &'a TlsFiles,
     now: i64,
-    untimely: Untimely,
+    untimely: Untimely<'a>,
     problems: Vec<Problem>,
     warnings: Vec<Problem>,
 }
@@ -202,11 +213,21 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reports a certificate outside its validity period.
-    fn report_untimely(&mut self, kind: &'static Message, path: &str, what: &str, hint: &str) {
+    /// Reports a certificate outside its validity period, of which `until` is the end.
+    fn report_untimely(
+        &mut self,
+        kind: &'static Message,
+        path: &str,
+        until: i64,
+        what: &str,
+        hint: &str,
+    ) {
+        let is_it = |id: &CertificateId| id.path == path && id.valid_until == until;
         match self.untimely {
-            Untimely::Refused => self.report(kind, CERTIFICATE, path, what, hint),
-            Untimely::Served => {
+            Untimely::Refused(served) if !served.iter().any(is_it) => {
+                self.report(kind, CERTIFICATE, path, what, hint);
+            }
+            Untimely::Refused(_) | Untimely::Served => {
                 let found = self.problem(kind, CERTIFICATE, path, what);
                 self.warn(found.hint(hint));
             }
@@ -218,11 +239,11 @@ impl<'a> Reader<'a> {
         if until < now {
             let what = format!("the certificate has expired on {}", shown(until));
             let hint = "renew it, then run `regatta reload`";
-            self.report_untimely(messages::TLS_EXPIRED, path, &what, hint);
+            self.report_untimely(messages::TLS_EXPIRED, path, until, &what, hint);
         } else if now < from {
             let what = format!("the certificate is not valid before {}", shown(from));
             let hint = format!("it is {} by the clock of this machine", shown(now));
-            self.report_untimely(messages::TLS_NOT_YET_VALID, path, &what, &hint);
+            self.report_untimely(messages::TLS_NOT_YET_VALID, path, until, &what, &hint);
         } else if until.saturating_sub(now) < SOON_S {
             let what = format!("the certificate expires on {}", shown(until));
             let found = self.problem(messages::TLS_EXPIRES_SOON, CERTIFICATE, path, &what);

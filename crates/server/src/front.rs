@@ -1,5 +1,5 @@
 //! Client of a connection, and the limits of one client.
-use crate::{Failure, tls::TlsFront};
+use crate::{Failure, handover::CertificateId, tls::TlsFront};
 use regatta_arch::{
     conn::clients::{ClientLimits, ClientNotes, Clients},
     options::Settings,
@@ -156,6 +156,11 @@ impl Front {
         self.tls = TlsFront::default();
     }
 
+    /// The certificates that are served.
+    pub(crate) fn certificates(&self) -> &[CertificateId] {
+        self.tls.certificates()
+    }
+
     pub(crate) fn table(&self) -> Option<&ClientTable> {
         self.table.as_deref()
     }
@@ -265,8 +270,8 @@ mod tests {
         let made = MadeCertificate::new(&["a.example"], 2020..2100, &PKCS_ECDSA_P256_SHA256);
         let files = CertificateFiles { chain: made.chain.as_bytes(), key: made.key.as_bytes() };
         let certificate = ServedCertificate::read(files, Cryptography::default()).unwrap();
-        let parts =
-            TlsParts { certificates: ServedCertificates::new([certificate]), clients: None };
+        let certificates = ServedCertificates::new([certificate]);
+        let parts = TlsParts { certificates, ids: Vec::new(), clients: None };
         let mut settings = Settings::defaults(options::all());
         let spec = options::find("tls.listen").unwrap();
         settings.set(spec, spec.kind.parse("127.0.0.1:443").unwrap()).unwrap();

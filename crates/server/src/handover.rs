@@ -49,9 +49,9 @@ pub struct Handover {
     /// both milliseconds. Earlier builds do not send it.
     #[serde(default)]
     pub root_reload: [u64; 2],
-    /// True in a trial that no user has requested: a root has moved. Earlier builds do not send it.
+    /// Certificates of this image's workers. Earlier builds do not name them.
     #[serde(default)]
-    pub root_moved: bool,
+    pub certificates: Vec<CertificateId>,
     /// Further request: `root`, `reload` or `upgrade`.
     pub asked: Option<String>,
     /// Listening sockets.
@@ -111,6 +111,15 @@ pub struct ClientWords {
     pub fd: RawFd,
     /// Seed of its hashes.
     pub seed: u64,
+}
+
+/// Certificate of the server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CertificateId {
+    /// File with its chain.
+    pub path: String,
+    /// End of its validity, seconds since 1970-01-01T00:00:00Z.
+    pub valid_until: i64,
 }
 
 /// Keys of session tickets, in shared memory. The first word names the layout of the others: words
@@ -302,7 +311,7 @@ mod tests {
             config: Some("[server]\nroot = \"/srv\"\n".to_owned()),
             reloads: [2, 5],
             root_reload: [4_000, 123_456],
-            root_moved: true,
+            certificates: vec![CertificateId { path: "/etc/a.pem".to_owned(), valid_until: -1 }],
             asked: Some("upgrade".to_owned()),
             listeners: vec![listener(7), listener(8)],
             files: Some(vec![OpenSocketFile { path: "/run/regatta.sock".into(), fd: 19 }]),
@@ -344,15 +353,15 @@ mod tests {
         }
     }
 
-    /// A handover without sockets of the service manager, findings, files, ticket keys and the
-    /// reason of a trial.
+    /// A handover without sockets of the service manager, findings, files, ticket keys and
+    /// certificates.
     #[test]
     fn an_earlier_build_is_understood() {
         let (given, files, findings, found, tickets) = (Vec::new(), None, None, None, None);
-        let root_moved = false;
-        let without = Handover { given, files, findings, found, tickets, root_moved, ..some() };
+        let certificates = Vec::new();
+        let without = Handover { given, files, findings, found, tickets, certificates, ..some() };
         let mut said: serde_json::Value = serde_json::from_str(&text(&some())).unwrap();
-        for member in ["given", "files", "findings", "found", "tickets", "root_moved"] {
+        for member in ["given", "files", "findings", "found", "tickets", "certificates"] {
             said.as_object_mut().unwrap().remove(member).expect("it is there");
         }
         assert_eq!(understood(&said.to_string()).expect("it is understood"), without);

@@ -140,7 +140,7 @@ pub fn check(sources: &Sources<'_>) -> Result<Checked, Failure> {
     match found {
         Ok(found) => {
             problems.extend(found.problems(&said));
-            let encrypted = found.encrypt(&said, Untimely::Refused);
+            let encrypted = found.encrypt(&said, Untimely::Refused(&[]));
             problems.extend(encrypted.problems);
             warnings = encrypted.warnings;
         }
@@ -225,7 +225,10 @@ fn examine(sources: &Sources<'_>) -> Result<(Config, Found), Failure> {
 }
 
 /// Likewise for a server, which needs its certificates.
-fn examine_server(sources: &Sources<'_>, untimely: Untimely) -> Result<(Config, Found), Failure> {
+fn examine_server(
+    sources: &Sources<'_>,
+    untimely: Untimely<'_>,
+) -> Result<(Config, Found), Failure> {
     let (found, understood) = look(sources);
     join_encrypted(found, understood, untimely)
 }
@@ -240,7 +243,7 @@ fn examine_found(sources: &Sources<'_>, found: Found) -> Result<(Config, Found),
 fn join_encrypted(
     found: Result<Found, Vec<Problem>>,
     understood: Understood,
-    untimely: Untimely,
+    untimely: Untimely<'_>,
 ) -> Result<(Config, Found), Failure> {
     let said = match &understood {
         Ok(config) => &config.said,

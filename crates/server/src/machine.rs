@@ -46,7 +46,7 @@ impl Found {
     }
 
     /// Interprets certificates and keys.
-    pub(crate) fn encrypt(&self, said: &Said, untimely: Untimely) -> Encrypted {
+    pub(crate) fn encrypt(&self, said: &Said, untimely: Untimely<'_>) -> Encrypted {
         certificates::understand(said, &self.tls, clock::now().unix, untimely)
     }
 
@@ -140,7 +140,7 @@ pub fn find(said: &Said) -> Result<Found, Vec<Problem>> {
     // A server without any root must be a mistake.
     if none_is_open || !problems.is_empty() {
         problems.extend(found.problems(said));
-        problems.extend(found.encrypt(said, Untimely::Refused).problems);
+        problems.extend(found.encrypt(said, Untimely::Refused(&[])).problems);
         return Err(problems);
     }
     Ok(found)

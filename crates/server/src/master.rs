@@ -166,7 +166,7 @@ fn try_out(sources: &Sources<'_>, generations: &mut Generations) -> Result<(), F
     // The tried text is handed over, whatever the file says by then.
     let text = sources.text.clone().or_else(|| text_of(File::open(sources.file?).ok()?).ok());
     let sources = &Sources { text, ..sources.clone() };
-    let (config, found) = examine_server(sources, generations.untimely())?;
+    let (config, found) = examine_server(sources, Untimely::Refused(&generations.certificates))?;
     let mut problems = machine::writable(&config.said);
     if problems.is_empty()
         && let Some(path) = config.settings().path(PID_FILE)

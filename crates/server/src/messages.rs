@@ -293,11 +293,11 @@ messages! {
              With a certificate of each kind for the same names, the message is omitted. The \
              server serves.";
         TLS_EXPIRED "tls-expired" Warning:
-            "The certificate has expired. Renew it, then run `regatta reload`. A reload is \
-             refused; a server that starts serves.";
+            "The certificate has expired. Renew it, then run `regatta reload`. A server that \
+             starts with it, or has it, serves; a reload that brings it is refused.";
         TLS_NOT_YET_VALID "tls-not-yet-valid" Warning:
-            "The certificate is not yet valid. Check the clock of the machine. A reload is \
-             refused; a server that starts serves.";
+            "The certificate is not yet valid. Check the clock of the machine. A server that \
+             starts with it, or has it, serves; a reload that brings it is refused.";
         TLS_EXPIRES_SOON "tls-expires-soon" Warning:
             "The certificate expires within 14 days. Renew it, then run `regatta reload`. The \
              server serves.";

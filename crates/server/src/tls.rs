@@ -1,5 +1,6 @@
 //! Encrypted listeners: their classes, and the settings that the connections of a class share.
 use crate::{
+    handover::CertificateId,
     listens::{TLS, TLS_CLIENTS},
     ticket_keys::TicketKeys,
 };
@@ -19,6 +20,8 @@ use std::{
 pub(crate) struct TlsParts {
     /// Certificates of the server.
     pub(crate) certificates: ServedCertificates,
+    /// Names of these, for the next image.
+    pub(crate) ids: Vec<CertificateId>,
     /// Judge of certificates in the class [`TLS_CLIENTS`].
     pub(crate) clients: Option<ClientVerifier>,
 }
@@ -38,6 +41,7 @@ pub(crate) struct TlsFront {
     any: Option<TlsClass>,
     /// For `tls.client_listen`, if that has addresses.
     clients: Option<TlsClass>,
+    ids: Arc<[CertificateId]>,
 }
 
 impl TlsFront {
@@ -50,7 +54,9 @@ impl TlsFront {
         parts: Option<TlsParts>,
         tickets: Option<&TicketKeys>,
     ) -> Result<Self, Error> {
-        let Some(TlsParts { certificates, clients }) = parts else { return Ok(Self::default()) };
+        let Some(TlsParts { certificates, ids, clients }) = parts else {
+            return Ok(Self::default());
+        };
         let certificates = Arc::new(certificates);
         let has = |key| !settings.list(key).is_empty();
         let tickets = tickets.map(|keys| keys.ticketer(TLS));
@@ -59,7 +65,12 @@ impl TlsFront {
         let clients = clients.filter(|_| has("tls.client_listen"));
         let clients =
             clients.map(|of| class(settings, &certificates, Some(of), None)).transpose()?;
-        Ok(Self { any, clients })
+        Ok(Self { any, clients, ids: ids.into() })
+    }
+
+    /// The certificates that are served.
+    pub(crate) fn certificates(&self) -> &[CertificateId] {
+        &self.ids
     }
 
     /// Encryption of a connection to a listener of this class, if any.

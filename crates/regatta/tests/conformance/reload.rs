@@ -509,8 +509,8 @@ pub(crate) fn a_moved_root_keeps_the_configuration(variant: &Variant) {
     own.refuses("reload", "regatta.toml:");
 }
 
-/// A fault of one certificate stops neither a start, nor the reload after a root has moved. A
-/// requested reload is refused.
+/// A certificate that has expired stops neither a start, nor a reload of the server that has it.
+/// One that a reload would bring is refused.
 pub(crate) fn an_expired_certificate_is_served(variant: &Variant) {
     let home = Site::with(&[]);
     let [first, second] = ["one", "two"].map(|text| (text, Site::with(&[("small.txt", text)])));
@@ -520,10 +520,13 @@ pub(crate) fn an_expired_certificate_is_served(variant: &Variant) {
         fs::rename(&next, &current).expect("a rename");
     };
     lead(&first.1);
-    let made = MadeCertificate::new(&["a.example"], 2020..2021, &PKCS_ECDSA_P256_SHA256);
     let certificate = home.beside("old.pem");
-    fs::write(&certificate, made.chain + &made.key).expect("a file");
-    fs::set_permissions(&certificate, fs::Permissions::from_mode(0o600)).expect("ours");
+    let expires_in = |year: i32| {
+        let made = MadeCertificate::new(&["a.example"], 2020..year, &PKCS_ECDSA_P256_SHA256);
+        fs::write(&certificate, made.chain + &made.key).expect("a file");
+        fs::set_permissions(&certificate, fs::Permissions::from_mode(0o600)).expect("ours");
+    };
+    expires_in(2021);
     let launch = Launch::new(variant, &current).set("tls.listen=127.0.0.1:0");
     let server = launch.set(format!("tls.certificate={}", certificate.display())).start();
     let is_served =
@@ -532,8 +535,11 @@ pub(crate) fn an_expired_certificate_is_served(variant: &Variant) {
     server.says("[tls-expired]");
     lead(&second.1);
     assert!(eventually(PATIENCE, || is_served(second.0)), "{}", server.stderr());
+    succeed(&server, "reload");
+    expires_in(2022);
     let said = server.asks("reload");
     assert_eq!(said.code, Some(1), "{said:?}");
+    server.says("expired on Sat, 01 Jan 2022");
     server.says("reload: it was refused");
     assert!(is_served(second.0));
 }

@@ -47,7 +47,12 @@ impl Files {
     }
 
     /// Problems and warnings without the folder. `options` are lines of the section tls, and more.
-    fn findings(&self, options: &str, now: u64, untimely: Untimely) -> (Vec<String>, Vec<String>) {
+    fn findings(
+        &self,
+        options: &str,
+        now: u64,
+        untimely: Untimely<'_>,
+    ) -> (Vec<String>, Vec<String>) {
         let home = format!("{}/", Path::new(&*self.0).display());
         let text = format!("[tls]\nlisten = \"127.0.0.1:0\"\n{options}").replace('@', &home);
         let (said, problems) =
@@ -69,7 +74,7 @@ impl Files {
 
     #[track_caller]
     fn check(&self, options: &str, problems: &[&str], warnings: &[&str]) {
-        let found = self.findings(options, NOW, Untimely::Refused);
+        let found = self.findings(options, NOW, Untimely::Refused(&[]));
         for (found, expected) in [(found.0, problems), (found.1, warnings)] {
             assert_eq!(found.len(), expected.len(), "{options}\n{found:#?}");
             for (found, expected) in found.iter().zip(expected) {
@@ -131,13 +136,22 @@ fn times_of_certificates_are_judged() {
                    on Tue, 01 Jan 2030 00:00:00 GMT\n  hint: renew it";
     let early = "[tls-not-yet-valid] r:3:15: tls.certificate: \"@a.pem\": the certificate is not \
                  valid before Wed, 01 Jan 2020 00:00:00 GMT\n  hint: it is Thu, 01 Jan 1970";
+    let id = |name: &str, valid_until| CertificateId {
+        path: files.path(name).display().to_string(),
+        valid_until,
+    };
+    let [end, before] = [END, END - DAY_S].map(|at| i64::try_from(at).unwrap());
+    let same = [id("b.pem", end), id("a.pem", end)];
+    let others = [id("b.pem", end), id("a.pem", before)];
     for (now, untimely, problem, warning) in [
-        (END - 14 * DAY_S, Untimely::Refused, None, None),
-        (END - 14 * DAY_S + 1, Untimely::Refused, None, Some(soon)),
-        (END, Untimely::Refused, None, Some(soon)),
-        (END + 1, Untimely::Refused, Some(expired), None),
+        (END - 14 * DAY_S, Untimely::Refused(&[]), None, None),
+        (END - 14 * DAY_S + 1, Untimely::Refused(&[]), None, Some(soon)),
+        (END, Untimely::Refused(&[]), None, Some(soon)),
+        (END + 1, Untimely::Refused(&[]), Some(expired), None),
+        (END + 1, Untimely::Refused(&others), Some(expired), None),
+        (END + 1, Untimely::Refused(&same), None, Some(expired)),
         (END + 1, Untimely::Served, None, Some(expired)),
-        (0, Untimely::Refused, Some(early), None),
+        (0, Untimely::Refused(&[]), Some(early), None),
         (0, Untimely::Served, None, Some(early)),
     ] {
         let (problems, warnings) = files.findings(options, now, untimely);

@@ -8,14 +8,13 @@ use super::{
 };
 use crate::{
     Failure, Sources,
-    certificates::Untimely,
     config::address::{Place, place},
     config::release::RulesInForce,
     findings::Findings,
     front::ClientTable,
     handover::{
-        AdminProcess, ClientWords, FORMAT, Handover, HandoverError, Listener, OldChild,
-        OldGeneration, OpenSocketFile, TicketMemory,
+        AdminProcess, CertificateId, ClientWords, FORMAT, Handover, HandoverError, Listener,
+        OldChild, OldGeneration, OpenSocketFile, TicketMemory,
     },
     heartbeat::{Role, Watched},
     log::{AccessLog, ErrorLog, LogDestination},
@@ -91,6 +90,8 @@ pub(crate) struct Generations {
     pub(super) rules: RulesInForce,
     /// Table of clients of the image before.
     pub(super) clients: Option<ClientTable>,
+    /// Certificates of the image before.
+    pub(super) certificates: Vec<CertificateId>,
     /// Keys of session tickets, of this image or of the one before.
     pub(super) tickets: Option<TicketKeys>,
     pub(super) pid_file: Option<PathBuf>,
@@ -121,8 +122,6 @@ pub(crate) struct Generations {
     pub(super) findings: Option<Findings>,
     /// Channel for the findings of this image, if it is a trial.
     pub(super) findings_to: Option<Channel>,
-    /// This image is a trial that no user has requested.
-    root_moved: bool,
     pub(super) errands: Errands,
     /// No worker is left that serves.
     pub(super) gave_up: bool,
@@ -151,6 +150,8 @@ pub(super) struct Own<'a> {
     pub(super) roots: Option<&'a RootWatch>,
     /// Table of clients.
     pub(super) clients: Option<&'a ClientTable>,
+    /// Certificates that its workers serve.
+    pub(super) certificates: Option<&'a [CertificateId]>,
 }
 
 impl Generations {
@@ -178,6 +179,7 @@ impl Generations {
             reloads: [0; 2],
             root_reload: [0; 2],
             clients: None,
+            certificates: Vec::new(),
             tickets: None,
             rules: RulesInForce::default(),
             pid_file: None,
@@ -195,7 +197,6 @@ impl Generations {
             found: None,
             findings: None,
             findings_to: None,
-            root_moved: false,
             errands: Errands::default(),
             gave_up: false,
             told_at: None,
@@ -244,7 +245,7 @@ impl Generations {
         if let Some(arguments) = handover.arguments {
             self.arguments = arguments.into_iter().map(OsString::from).collect();
         }
-        (self.root_reload, self.root_moved) = (handover.root_reload, handover.root_moved);
+        (self.root_reload, self.certificates) = (handover.root_reload, handover.certificates);
         self.adopt_memory(handover.rules, handover.clients, handover.tickets)?;
         (self.config, self.reloads, self.pid_file) = (config, reloads, handover.pid_file);
         self.given = handover.given.iter().filter_map(|of| place(of).ok()).collect();
@@ -314,12 +315,6 @@ impl Generations {
     /// Text of the configuration file for this image, if it has been read before.
     pub(crate) fn config(&self) -> Option<String> {
         self.config.clone()
-    }
-
-    /// Effect of a certificate outside its validity period on this trial. A user who requests a
-    /// reload learns of it. Without a request, the present certificate is no better.
-    pub(super) const fn untimely(&self) -> Untimely {
-        if self.root_moved { Untimely::Served } else { Untimely::Refused }
     }
 
     /// True if workers of an earlier image have not ended.
@@ -666,12 +661,12 @@ impl Generations {
         }
     }
 
-    /// Makes the handover for the next image, and lists its descriptors. `trial`: its
-    /// kind, the pipe for its report, and the channel for its findings, if the image only tries.
+    /// Makes the handover for the next image, and lists its descriptors. `trial`: pipe for its
+    /// report and channel for its findings, if it only tries.
     pub(super) fn hand_over<'a>(
         &'a self,
         own: &Own<'a>,
-        trial: Option<(Kind, [RawFd; 2])>,
+        trial: Option<[RawFd; 2]>,
     ) -> io::Result<(OwnedFd, OwnedFd, Vec<BorrowedFd<'a>>)> {
         let mut keep = Vec::new();
         let mut number = |fd: BorrowedFd<'a>| {
@@ -708,8 +703,7 @@ impl Generations {
         });
         // A trial serves no client.
         let tickets = self.tickets.as_ref().filter(|_| trial.is_none());
-        let root_moved = trial.is_some_and(|(kind, _)| kind == Kind::Root);
-        let (report, findings) = trial.map(|(_, [report, findings])| (report, findings)).unzip();
+        let (report, findings) = trial.map(|[report, findings]| (report, findings)).unzip();
         let asked = self.succession.asked().map(|kind| kind.name().to_owned());
         let text = |word: &OsString| word.to_str().map(str::to_owned);
         // In force are the rules of this image's workers, or, if it has none, the inherited ones.
@@ -728,7 +722,7 @@ impl Generations {
             config: self.tried.clone(),
             reloads: self.reloads,
             root_reload: self.root_reload,
-            root_moved,
+            certificates: own.certificates.unwrap_or(&self.certificates).to_vec(),
             rules: Some(rules.as_raw_fd()),
             clients,
             tickets: tickets.map(|keys| keys.hand_over(number(keys.as_fd()))),

@@ -140,5 +140,6 @@ fn own<'a>(
         bells: bells.iter().chain(&prepared.keeper).collect(),
         roots: Some(&prepared.root),
         clients: prepared.front.table(),
+        certificates: Some(prepared.front.certificates()),
     }
 }

@@ -39,7 +39,7 @@ impl Generations {
         socket::set_mode(report.as_fd(), Mode::Nonblocking)?;
         let (channel, theirs) = Channel::pair()?;
         let ends = [to.as_raw_fd(), theirs.as_fd().as_raw_fd()];
-        let (memory, rules, mut keep) = self.hand_over(own, Some((kind, ends)))?;
+        let (memory, rules, mut keep) = self.hand_over(own, Some(ends))?;
         keep.extend([memory.as_fd(), rules.as_fd(), to.as_fd(), theirs.as_fd()]);
         let (program, arguments) = self.program_of(kind);
         let child = fork_worker(&keep, || {
