@@ -113,7 +113,11 @@ fn places(text: &str) -> Result<Vec<Place>, AddressFault> {
 /// Port of the first address with TLS, as configured: 0 if the kernel chooses it. Unix sockets have
 /// none.
 pub(crate) fn tls_port(settings: &Settings) -> Option<u16> {
-    let port = |text: &String| text.rsplit_once(':')?.1.parse().ok();
+    let is_path = |text: &str| text.starts_with(UNIX) || text.starts_with('/');
+    let port = |text: &String| match is_path(text) {
+        true => None,
+        false => text.rsplit_once(':')?.1.parse().ok(),
+    };
     settings.list("tls.listen").iter().find_map(port)
 }
 

@@ -339,7 +339,7 @@ fn transport(said: &Said, problems: &mut Vec<Problem>) {
         problems.push(found.hint("list one in tls.listen, as in 0.0.0.0:443"));
     }
     let seconds = said.settings.number(HSTS_KEY);
-    if seconds > 0 && said.settings.list("tls.listen").is_empty() {
+    if seconds > 0 && !tls::is_wanted(&said.settings) {
         let message = format!("{seconds} seconds: there is no address with TLS");
         let found = said.problem(messages::OPTIONS_CONFLICT, HSTS_KEY, &message);
         problems.push(found.hint("list one in tls.listen, or set it to 0"));
@@ -512,11 +512,14 @@ mod tests {
         for (sets, part) in [
             (&["tls.redirect=true"][..], Some("tls.redirect: there is no address with TLS")),
             (&["tls.redirect=true", "tls.listen=unix:/tls"], Some("to redirect to")),
+            (&["tls.redirect=true", "tls.listen=unix:/tls:443"], Some("to redirect to")),
+            (&["tls.redirect=true", "tls.listen=/tls:443"], Some("to redirect to")),
             (&["tls.redirect=true", tls], None),
             (&["tls.hsts_s=300"], Some("tls.hsts_s: 300 seconds: there is no address with TLS")),
             (&["tls.hsts_s=300", tls], Some("server.listen serves files in the clear")),
             (&["tls.hsts_s=300", "tls.redirect=true", tls], None),
             (&["tls.hsts_s=300", "server.listen=", tls], None),
+            (&["tls.hsts_s=300", "server.listen=", "tls.client_listen=127.0.0.1:0"], None),
             (&["tls.hsts_s=0", tls], None),
         ] {
             let sets = sets.iter().map(|set| (*set).to_owned()).collect();
