@@ -313,7 +313,7 @@ impl KeyFileFault {
                 "the user that starts the server must be able to read it".into()
             }
             Self::Unreadable(_) | Self::NotAFile | Self::Length(_) => {
-                format!("`openssl rand -out {file} 48`")
+                format!("`(umask 077; openssl rand -out {file} 48)`")
             }
         }
     }

@@ -46,7 +46,7 @@ const ROWS: &[Row] = &[
     ("check --config loop.toml", &["loop"]),
     ("check --config status.toml", &["301", "302", "307", "308"]),
     ("check --config twice.toml", &["twice.toml:4:1", "twice.toml:9:8"]),
-    ("check --config tickets.toml", &["tickets.toml:4:15", "none.key", "openssl rand"]),
+    ("check --config tickets.toml", &["tickets.toml:4:15", "none.key", "umask 077; openssl rand"]),
     ("explain /about ROOT", &["GET /about"]),
     ("explain GET about ROOT", &["/about"]),
     ("top --pid 1", &["not a regatta server"]),

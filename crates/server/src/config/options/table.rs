@@ -665,9 +665,9 @@ pub static OPTIONS: &[OptionSpec] = &[
         "",
         "Files with the keys of session tickets, for several machines with the same names.",
         "At most 3. The first seals new tickets, all of them open tickets, and nothing rotates: \
-         replace the files on all machines, then reload. A file has 48 random bytes (`openssl rand \
-         -out FILE 48`), or 80 as for nginx's ssl_session_ticket_key. It may not be open to all \
-         users. Without this option the server draws its own keys.",
+         replace the files on all machines, then reload. A file has 48 random bytes (`(umask 077; \
+         openssl rand -out FILE 48)`), or 80 as for nginx's ssl_session_ticket_key. It may not be \
+         open to all users. Without this option the server draws its own keys.",
     ),
     option(
         "log.access",
