@@ -414,7 +414,7 @@ fn serve(settings: &SettingArgs, https: bool, inherit: Option<i32>) -> Result<u8
     }
     let mut sources = settings.sources();
     if https {
-        let certificate = development::add(&mut sources)?;
+        let certificate = development::add(&mut sources, inherit.is_none())?;
         if inherit.is_none() {
             say(&format!("regatta: {certificate}\n"));
         }

@@ -65,6 +65,13 @@ pub struct DevelopmentCertificate {
     for_clients: PathBuf,
 }
 
+impl DevelopmentCertificate {
+    /// Names the files in this directory.
+    fn at(folder: &Path) -> Self {
+        Self { file: folder.join(FILE), for_clients: folder.join(CLIENTS_FILE) }
+    }
+}
+
 impl fmt::Display for DevelopmentCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let file = self.for_clients.display();
@@ -126,23 +133,25 @@ impl fmt::Display for DevelopmentFault {
 }
 
 /// Serves with TLS and a certificate for development: sets the options of both, as flags do. The
-/// addresses of `--listen` are those with TLS. Without any, nothing listens in the clear.
+/// addresses of `--listen` are those with TLS. Without any, nothing listens in the clear. `makes`:
+/// a start makes the certificate if need be. A reload uses the one that is there: its trial must
+/// change nothing, and the next image must not fail where the trial did not.
 ///
 /// The configuration has certificates, or there is no place to keep one.
-pub fn add(sources: &mut Sources<'_>) -> Result<DevelopmentCertificate, Failure> {
+pub fn add(sources: &mut Sources<'_>, makes: bool) -> Result<DevelopmentCertificate, Failure> {
     let flags = &mut sources.arguments.flags;
     for flag in flags.iter_mut().filter(|flag| flag.key == LISTEN_KEY) {
         flag.key = TLS_LISTEN_KEY;
     }
     let (said, _) = read_configuration(sources);
-    if said.is_said(CERTIFICATE_KEY) {
+    if makes && said.is_said(CERTIFICATE_KEY) {
         let place = Location::Argument("--https".to_owned());
         let message = "tls.certificate has certificates already";
         let problem = Problem::new(messages::OPTIONS_CONFLICT, place, message);
         let problem = problem.hint("leave --https out, and set tls.listen");
         return Err(Failure::Configuration(vec![problem]));
     }
-    let made = certificate().map_err(|fault| Failure::Work(fault.to_string()))?;
+    let made = certificate(makes).map_err(|fault| Failure::Work(fault.to_string()))?;
     let mut set = |key, values| {
         sources.arguments.flags.push(Flag { key, name: "--https", values });
     };
@@ -157,8 +166,11 @@ pub fn add(sources: &mut Sources<'_>) -> Result<DevelopmentCertificate, Failure>
 }
 
 /// Finds the certificate of this machine and user, or makes it.
-fn certificate() -> Result<DevelopmentCertificate, DevelopmentFault> {
+fn certificate(makes: bool) -> Result<DevelopmentCertificate, DevelopmentFault> {
     let folder = state_folder(env::var_os("XDG_STATE_HOME"), env::var_os("HOME"))?;
+    if !makes {
+        return Ok(DevelopmentCertificate::at(&folder));
+    }
     is_only_of(effective_user(), &folder)?;
     certificate_in(&folder, &names(), SystemTime::now())
 }
@@ -210,7 +222,7 @@ fn certificate_in(
         return Err(DevelopmentFault::OthersWrite(folder.into(), mode));
     }
     let unix = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let (file, for_clients) = (folder.join(FILE), folder.join(CLIENTS_FILE));
+    let DevelopmentCertificate { file, for_clients } = DevelopmentCertificate::at(folder);
     let kept = fs::read_to_string(&file).ok().filter(|text| is_current(text, names, unix));
     let text = match kept {
         Some(text) => text,
@@ -480,12 +492,25 @@ mod tests {
     }
 
     #[test]
+    fn a_reload_makes_no_certificate() {
+        let [state, home] = ["XDG_STATE_HOME", "HOME"].map(env::var_os);
+        let Ok(folder) = state_folder(state, home) else { return };
+        let was_there = folder.exists();
+        let mut sources = Sources::default();
+        let found = add(&mut sources, false).unwrap();
+        assert_eq!((&found.file, folder.exists()), (&folder.join(FILE), was_there));
+        let values = [found.file.display().to_string()];
+        let mut flags = sources.arguments.flags.iter();
+        assert!(flags.any(|flag| flag.key == CERTIFICATE_KEY && flag.values == values));
+    }
+
+    #[test]
     fn the_flag_takes_the_place_of_other_addresses() {
         let certificate =
             Flag { key: CERTIFICATE_KEY, name: "--set", values: vec!["a.pem".to_owned()] };
         let mut sources = Sources::default();
         sources.arguments.flags.push(certificate);
-        let Err(Failure::Configuration(problems)) = add(&mut sources) else {
+        let Err(Failure::Configuration(problems)) = add(&mut sources, true) else {
             panic!("certificates of the owner have precedence");
         };
         assert!(problems[0].to_string().starts_with("--https: tls.certificate"), "{problems:?}");
