@@ -195,7 +195,14 @@ impl TicketKeys {
         if self.rotation.is_none() {
             (0..TICKET_KEYS_MAX).try_for_each(|_| self.draw())?;
         }
-        let last = self.rotation.map_or(now, |rotation| rotation.last);
+        let last = match self.rotation {
+            // At most one rotation is due then: several would end all sessions at once.
+            Some(Rotation { last, every_ms: before }) if every_ms < before => {
+                Tick(last.0.max(now.0.saturating_sub(every_ms)))
+            }
+            Some(rotation) => rotation.last,
+            None => now,
+        };
         self.rotation = Some(Rotation { last, every_ms });
         Ok(())
     }

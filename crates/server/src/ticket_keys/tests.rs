@@ -126,6 +126,19 @@ fn the_next_image_continues_with_the_keys() {
 }
 
 #[test]
+fn a_shorter_interval_begins_with_one_rotation() {
+    let keys = prepared(&rotating(), None);
+    let ticket = sealed(&keys);
+    let (shorter, now) = (said(&[format!("{ROTATE_KEY}=1")]), NOW.after(EVERY_MS - 1));
+    let mut next = Some(next_image(&keys));
+    refresh(&shorter, &mut next, now, &errors()).unwrap();
+    let mut next = next.unwrap();
+    next.rotate(now, &errors());
+    assert!(opens(&next, &ticket), "its key is the previous one");
+    assert_eq!(next.rotate_at(), now.after(1_000));
+}
+
+#[test]
 fn memory_that_is_not_known_is_replaced() {
     let other = || {
         let memory = shm::create_named("regatta-test", TicketWords::WORDS).unwrap();
