@@ -55,8 +55,8 @@ pub(crate) struct Encrypted {
 /// Effect of a certificate outside its validity period. It concerns the clients of its names alone.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Untimely<'a> {
-    /// A problem, for `check` and for a reload: the certificate before may be better. A reload has
-    /// those that are served already, for which that cannot be.
+    /// A problem, for `check` and for a reload: the certificate before may be better. Those listed
+    /// here are served already, and are warnings.
     Refused(&'a [CertificateId]),
     /// A warning, for a server that starts: without it, other hosts would not be served either.
     Served,
