@@ -106,10 +106,14 @@ fn records(out: &Path) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
+fn has_wrk() -> bool {
+    Command::new("wrk").arg("--version").output().is_ok_and(|said| !said.stdout.is_empty())
+}
+
 /// Checks that wrk's trial has all that ours has, and that claims can fail a command.
 #[test]
 fn wrk_makes_the_load() {
-    if !Command::new("wrk").arg("--version").output().is_ok_and(|said| !said.stdout.is_empty()) {
+    if !has_wrk() {
         return skip("needs wrk (apt-get install wrk)");
     }
     let place = Place::new("wrk");
@@ -156,6 +160,35 @@ fn wrk_makes_the_load() {
     let why = "/index.html is not answered as it should be: wrong-bytes";
     assert!(lies.iter().all(|record| record["reasons"][0] == why), "{lies:?}");
     assert_eq!(lies.len(), 10, "five times each");
+}
+
+#[test]
+fn wrk_makes_an_encrypted_load() {
+    if !has_wrk() {
+        return skip("needs wrk (apt-get install wrk)");
+    }
+    let place = Place::new("tls");
+    let text = fs::read_to_string(place.experiment(1.0)).unwrap();
+    let text = text
+        .replace("loop =", "client = \"wrk\", target = \"/index.html\", loop =")
+        .replace("loop =", "requests_per_connection = 1, loop =")
+        .replace("warm_s = 0.1", "warm_s = 1")
+        .replace("blocks = 2", "blocks = 1, again = false")
+        .replace("workload.connections\" = [2]", "workload.tls\" = [\"full\", \"resumed\"]")
+        .replace("[guards]", "[guards]\nretries = 4");
+    let (file, out) = (place.0.join("tls.toml"), place.0.join("out"));
+    fs::write(&file, text).unwrap();
+    done(&run(&["run".as_ref(), &file, "--out".as_ref(), &out]));
+    let mut made = records(&out);
+    made.retain(|record| {
+        record["valid"] == true || !record["reasons"].to_string().contains("busy")
+    });
+    assert_eq!(made.len(), 4, "two servers, with full and with resumed handshakes: {made:#?}");
+    for record in &made {
+        assert_eq!(record["valid"], true, "{record}");
+        let number = |name: &str| record["metrics"][name].as_f64().unwrap();
+        assert!(number("good_per_s") > 0.0 && number("error_share") < 0.01, "{record}");
+    }
 }
 
 /// Both arms and the baseline's second run at the same time, each with a third of the rate.

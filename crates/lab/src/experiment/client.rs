@@ -1,12 +1,14 @@
 //! Who makes the requests, and what they look like.
 
-use super::{Ask, CpuLayout, Experiment, LAYOUT, Loop, Mode, Warm};
+use super::{Ask, CpuLayout, Experiment, LAYOUT, Loop, Mode, Program, Target, Warm};
+use crate::programs::Other;
 use regatta_load::named;
 use serde::{Deserialize, Serialize};
 
 /// The factors that are about single requests.
 pub(crate) const TARGET: &str = "workload.target";
 pub(crate) const FIELDS: &str = "workload.fields";
+pub(crate) const TLS: &str = "workload.tls";
 
 /// The program that makes the requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,11 +35,45 @@ named! {
     }
 }
 
+named! {
+    /// Encryption of wrk's connections, by TLS 1.3.
+    #[derive(Default)]
+    pub enum Encryption {
+        /// All connections are in the clear.
+        #[default]
+        Clear = "none",
+        /// The servers issue no session tickets: each handshake is a full one.
+        Full = "full",
+        /// The servers issue session tickets. wrk resumes a session in each connection but the
+        /// first of those that it opens one after the other.
+        Resumed = "resumed",
+    }
+}
+
+impl Experiment {
+    /// Whether any connection is encrypted.
+    pub(crate) fn encrypts(&self) -> bool {
+        let varies = self.factors.iter().any(|factor| factor.path == TLS);
+        self.workload.tls != Encryption::Clear || varies
+    }
+}
+
+impl Target {
+    /// Whether the lab can set it up for TLS. The bare loop stays in the clear.
+    pub(crate) fn speaks_tls(&self) -> bool {
+        matches!(self.program, Program::Regatta | Program::Other(Other::Nginx | Other::H2o))
+    }
+}
+
 /// What is wrong with a level of a factor that is about single requests; None: nothing.
 pub(super) fn level_fault(path: &str, level: &str) -> Option<String> {
     match path {
         FIELDS if RequestFields::named(level).is_none() => {
             let known = RequestFields::ALL.map(RequestFields::name).join(", ");
+            Some(format!("{level:?} is none of {known}"))
+        }
+        TLS if Encryption::named(level).is_none() => {
+            let known = Encryption::ALL.map(Encryption::name).join(", ");
             Some(format!("{level:?} is none of {known}"))
         }
         TARGET if !is_target(level) => Some(format!("{level:?} is no path such as \"/a.html\"")),
@@ -54,6 +90,7 @@ pub(super) fn faults(experiment: &Experiment) -> Vec<String> {
     let Experiment { workload, machine, measure, .. } = experiment;
     let varies = |path: &str| experiment.factors.iter().any(|factor| factor.path == path);
     let whole = |seconds: f64| seconds.fract() == 0.0;
+    let may_encrypt = |one: &Target| one.speaks_tls() || one.program == Program::Null;
     let one_target = workload.root.is_some() && workload.ask == Ask::Target;
     let wrong: &[(bool, &str)] = if workload.client == Client::Regatta {
         &[
@@ -65,6 +102,7 @@ pub(super) fn faults(experiment: &Experiment) -> Vec<String> {
                 varies(TARGET) && !one_target,
                 "the factor workload.target takes workload.root, or workload.client = \"wrk\"",
             ),
+            (experiment.encrypts(), "workload.tls takes workload.client = \"wrk\""),
         ]
     } else {
         &[
@@ -87,6 +125,10 @@ pub(super) fn faults(experiment: &Experiment) -> Vec<String> {
             ),
             (workload.ask != Ask::Target, "asks for one path: workload.target"),
             (!is_target(&workload.target), "takes a workload.target such as \"/a.html\""),
+            (
+                experiment.encrypts() && !experiment.targets.iter().all(may_encrypt),
+                "with workload.tls takes the programs regatta, nginx, h2o, and null in the clear",
+            ),
         ]
     };
     let said = |what: &str| match workload.client {

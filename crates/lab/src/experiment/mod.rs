@@ -18,7 +18,7 @@ mod search;
 #[cfg(test)]
 mod tests;
 
-pub use client::{Client, RequestFields};
+pub use client::{Client, Encryption, RequestFields};
 pub(crate) use environment::flatten;
 pub(crate) use extends::extends;
 pub(crate) use fields::nearest;
@@ -148,7 +148,8 @@ pub(crate) const LAYOUT: &str = "machine.layout";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Factor {
     /// What: `workload.rate`, `workload.connections`, `workload.target`, `workload.fields`,
-    /// `machine.processors`, `environment.KEY`, or `targets.NAME.config.section.key`.
+    /// `workload.tls`, `machine.processors`, `environment.KEY`, or
+    /// `targets.NAME.config.section.key`.
     pub path: String,
     /// Its levels as written.
     pub levels: Vec<String>,
@@ -220,6 +221,9 @@ pub struct Workload {
     /// What field lines wrk's have.
     #[serde(default)]
     pub fields: RequestFields,
+    /// Encryption of wrk's connections.
+    #[serde(default)]
+    pub tls: Encryption,
     /// The load model.
     pub model: Loop,
     /// Requests (or sessions) per second: a number, or a multiple of the calibrated rate (`1.5x`).

@@ -6,9 +6,9 @@ use super::multiples::rate;
 use super::plan::at_a_time;
 use super::search::{self, Mode, Warm};
 use super::{
-    Ask, Calibrate, Client, CpuLayout, Experiment, Factor, Guards, LAYOUT, Loop, Machine, Measure,
-    PROCESSORS, Program, RequestFields, Rules, Scale, Target, Workload, client, environment,
-    extends, metrics, scale,
+    Ask, Calibrate, Client, CpuLayout, Encryption, Experiment, Factor, Guards, LAYOUT, Loop,
+    Machine, Measure, PROCESSORS, Program, RequestFields, Rules, Scale, Target, Workload, client,
+    environment, extends, metrics, scale,
 };
 use crate::env::spec;
 use crate::experiment::claim_index::CLAIMS;
@@ -230,15 +230,15 @@ fn flatten(
 fn factors(all: &Fields<'_, '_, '_>, targets: &[Target]) -> Vec<Factor> {
     let mut factors = Vec::new();
     for (path, value) in all.entries() {
-        let one = [client::TARGET, client::FIELDS];
+        let one = [client::TARGET, client::FIELDS, client::TLS];
         let plain = ["workload.rate", "workload.connections", THINK, PROCESSORS, LAYOUT];
         let known = plain.iter().chain(&one).any(|known| *known == path)
             || environment::is_factor(&path)
             || (path.starts_with("targets.") && path.contains(".config."));
         if !known {
             let what = "not a factor: workload.rate, workload.connections, workload.think, \
-                        workload.target, workload.fields, machine.processors, machine.layout, \
-                        environment.KEY or targets.NAME.config.KEY";
+                        workload.target, workload.fields, workload.tls, machine.processors, \
+                        machine.layout, environment.KEY or targets.NAME.config.KEY";
             all.wrong(value, &path, what);
         }
         let levels = levels(all, &path, value);
@@ -327,6 +327,7 @@ fn workload(fields: Fields<'_, '_, '_>) -> Workload {
         target: fields.text("target").unwrap_or_else(|| "/".to_owned()),
         client: fields.one_of("client", &[("regatta", Client::Regatta), ("wrk", Client::Wrk)]),
         fields: fields.one_of("fields", &RequestFields::ALL.map(|one| (one.name(), one))),
+        tls: fields.one_of("tls", &Encryption::ALL.map(|one| (one.name(), one))),
         model: fields.one_of("loop", &loops),
         rate: offered.unwrap_or_else(|| "1000".to_owned()),
         arrivals: fields.choice("arrivals", &["constant", "poisson", "uniform"], "poisson"),

@@ -319,6 +319,11 @@ fn wrk_makes_what_it_can() {
         wrk.to_owned(),
         format!("{wrk}workload.fields = \"browser\"\nworkload.requests_per_connection = 1"),
         format!("{wrk}factors.\"workload.target\" = [\"/a\", \"/b\"]"),
+        format!("{wrk}workload.tls = \"full\""),
+        format!(
+            "{wrk}factors.\"workload.tls\" = [\"none\", \"resumed\"]\n\
+             targets.b.program = \"nginx\"\ntargets.c.program = \"null\""
+        ),
         "factors.\"workload.target\" = [\"/a\", \"/b\"]".to_owned(),
     ] {
         assert_eq!(said(&right), Vec::<String>::new(), "{right}");
@@ -329,6 +334,10 @@ fn wrk_makes_what_it_can() {
         ("workload.ask = \"files\"\nfactors.\"workload.target\" = [\"/a\"]", "takes workload.root"),
         ("factors.\"workload.target\" = [\"a b\"]", "is no path"),
         (&format!("{wrk}factors.\"workload.fields\" = [\"many\"]"), "none of host, browser"),
+        ("workload.tls = \"full\"", "workload.tls takes workload.client = \"wrk\""),
+        (&format!("{wrk}workload.tls = \"yes\""), "none of none, full, resumed"),
+        (&format!("{wrk}factors.\"workload.tls\" = [\"no\"]"), "none of none, full, resumed"),
+        (&format!("{wrk}workload.tls = \"full\"\ntargets.b.program = \"caddy\""), "nginx, h2o"),
         (&format!("{wrk}workload.loop = \"open\""), "workload.loop = \"closed\""),
         (&format!("{wrk}workload.requests_per_connection = 9"), "or 1 for a connection"),
         (&format!("{wrk}measure.warm_s = 0.5"), "counts whole seconds"),

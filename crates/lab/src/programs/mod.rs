@@ -63,6 +63,19 @@ pub struct Serving<'a> {
     pub scratch: &'a Path,
     /// Processors that it is to use; at least 1.
     pub workers: usize,
+    /// Encrypted service of the same directory, by nginx and h2o.
+    pub tls: Option<ServingTls<'a>>,
+}
+
+/// Service by TLS 1.3 alone.
+#[derive(Clone, Copy, Debug)]
+pub struct ServingTls<'a> {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// A certificate and its key, in one PEM file.
+    pub certificate: &'a Path,
+    /// Whether clients receive session tickets.
+    pub tickets: bool,
 }
 
 impl Other {
@@ -121,11 +134,15 @@ impl Other {
             Self::ApachePool => ("worker", 1, POOL_THREADS),
             _ => ("event", workers, APACHE_THREADS),
         };
+        let tls = serving.tls.map(|tls| {
+            json!({ "address": tls.address, "host": tls.address.ip(), "port": tls.address.port(),
+                "certificate": tls.certificate.display().to_string(), "tickets": tls.tickets })
+        });
         let values = json!({ "address": serving.address, "host": serving.address.ip(),
             "port": serving.address.port(), "root": serving.root.display().to_string(),
             "scratch": serving.scratch.display().to_string(), "workers": workers,
             "connections_max": CONNECTIONS_MAX, "files_max": FILES_MAX, "module": module,
-            "processes": processes, "each": each, "modules": APACHE_MODULES });
+            "processes": processes, "each": each, "modules": APACHE_MODULES, "tls": tls });
         filled(&format!("{}.conf", self.name()), template, &values)
     }
 

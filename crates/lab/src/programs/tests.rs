@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 fn serving<'a>(root: &'a Path, scratch: &'a Path, workers: usize) -> Serving<'a> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 8_081));
-    Serving { address, root, scratch, workers }
+    Serving { address, root, scratch, workers, tls: None }
 }
 
 #[test]
@@ -75,6 +75,45 @@ fn configurations_say_where_what_and_how_much() {
     // The worker module does not know it, and would not start.
     let text = Other::ApacheWorker.configuration(&place).unwrap();
     assert!(!text.contains("AsyncRequestWorkerFactor"), "{text}");
+}
+
+#[test]
+fn configurations_with_tls_name_the_address_the_certificate_and_tickets() {
+    let plain = serving(Path::new("/srv/site"), Path::new("/run/scratch"), 1);
+    let (address, certificate) = (([127, 0, 0, 1], 8_443).into(), Path::new("/run/tls.pem"));
+    for (other, parts, [with, without]) in [
+        (
+            Other::Nginx,
+            &[
+                "listen 127.0.0.1:8443 ssl",
+                "ssl_certificate /run/tls.pem;",
+                "ssl_certificate_key /run/tls.pem;",
+                "ssl_protocols TLSv1.3;",
+            ][..],
+            ["ssl_session_tickets on;", "ssl_session_tickets off;"],
+        ),
+        (
+            Other::H2o,
+            &[
+                "port: 8443",
+                "certificate-file: /run/tls.pem",
+                "key-file: /run/tls.pem",
+                "minimum-version: TLSv1.3",
+            ],
+            ["mode: ticket", "mode: off"],
+        ),
+    ] {
+        for tickets in [false, true] {
+            let tls = Some(ServingTls { address, certificate, tickets });
+            let text = other.configuration(&Serving { tls, ..plain }).unwrap();
+            let sessions = if tickets { with } else { without };
+            for part in parts.iter().chain(&[sessions, "8081"]) {
+                assert!(text.contains(part), "{}: {part}\n{text}", other.name());
+            }
+        }
+        let text = other.configuration(&plain).unwrap();
+        assert!(!text.contains("8443") && !text.contains("ssl"), "{text}");
+    }
 }
 
 /// Asks for a file until somebody answers, and gives the answer.

@@ -292,9 +292,10 @@ impl Report<'_> {
         let good = show(sum("fate_good"));
         if workload.client == Client::Wrk {
             let how = if workload.verify { "every byte" } else { "status and length" };
+            let clear = if self.run.experiment.encrypts() { " in the clear" } else { "" };
             return format!(
                 "wrk, which counted {good} replies, compares none: before and after each trial \
-                 regatta load asked over one connection and looked at {how}."
+                 regatta load asked over one connection{clear} and looked at {how}."
             );
         }
         if !workload.verify {

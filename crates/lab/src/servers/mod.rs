@@ -1,15 +1,16 @@
 //! The programs that the lab starts as servers: how each is told what to serve and where.
 
+mod certificate;
 pub(crate) mod environments;
 mod listen_drops;
 mod out_of_memory;
 pub(crate) mod process;
 
 use crate::env::{self, spec::Disk};
-use crate::experiment::{Machine, Program, Target};
+use crate::experiment::{Encryption, Machine, Program, Target};
 use crate::group::{INTERRUPTED, STEP};
 use crate::programs::own::version_line;
-use crate::programs::{self, OwnPrograms, Serving};
+use crate::programs::{self, OwnPrograms, Serving, ServingTls};
 use crate::servers::environments::Room;
 use crate::servers::process::{Launch, Priority, Running};
 use crate::units::files::At;
@@ -32,12 +33,15 @@ pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     /// Where else it is to be asked.
     pub(crate) also: Vec<SocketAddr>,
+    /// Where it speaks TLS.
+    pub(crate) encrypted: Option<SocketAddr>,
 }
 
 impl Server {
     /// Every port at which it listens.
     pub(crate) fn ports(&self) -> BTreeSet<u16> {
-        self.also.iter().chain([&self.address]).map(SocketAddr::port).collect()
+        let all = self.also.iter().chain([&self.address]).chain(&self.encrypted);
+        all.map(SocketAddr::port).collect()
     }
 }
 
@@ -59,6 +63,8 @@ pub(crate) struct Place<'a> {
     /// Where it runs, with the directory that is served.
     pub(crate) room: &'a Room,
     pub(crate) machine: &'a Machine,
+    /// Encryption of its connections, if the program has any.
+    pub(crate) tls: Encryption,
     pub(crate) site: Site<'a>,
 }
 
@@ -92,12 +98,26 @@ pub(crate) fn start(
     place: &Place<'_>,
 ) -> Result<Server, String> {
     let copies = copies_with_ports(target, more, place.machine);
+    let encryption = if target.speaks_tls() { place.tls } else { Encryption::Clear };
+    // The next port is for TLS.
+    let ports = copies.saturating_add(u16::from(encryption != Encryption::Clear));
     let addresses = match place.room.addresses() {
         Some(addresses) => addresses,
-        None => vec![free_address(place.site.host, copies)?],
+        None => vec![free_address(place.site.host, ports)?],
     };
     let address = *addresses.first().ok_or("its network has no address")?;
-    let words = words(target, more, place, &addresses)?;
+    let certificate = match encryption {
+        Encryption::Clear => None,
+        Encryption::Full | Encryption::Resumed => {
+            Some(certificate::in_directory(place.site.scratch)?)
+        }
+    };
+    let tls = certificate.as_deref().map(|certificate| ServingTls {
+        address: SocketAddr::new(address.ip(), address.port().saturating_add(copies)),
+        certificate,
+        tickets: encryption == Encryption::Resumed,
+    });
+    let words = words(target, more, place, &addresses, tls)?;
     let [out, errors] = ["server.out", "server.err"].map(|name| place.site.scratch.join(name));
     let launch = Launch {
         words,
@@ -111,7 +131,8 @@ pub(crate) fn start(
     let mut running = Running::start(&launch)?;
     let start = Instant::now();
     // Regatta listens before it forks; the others are asked until they answer.
-    while !place.room.listens(address) {
+    let encrypted = tls.map(|tls| tls.address);
+    while ![Some(address), encrypted].into_iter().flatten().all(|one| place.room.listens(one)) {
         if place.site.stop.load(Ordering::Relaxed) {
             return Err(INTERRUPTED.to_owned());
         }
@@ -122,7 +143,7 @@ pub(crate) fn start(
         std::thread::sleep(STEP);
     }
     let also = asked_at(&addresses, copies).into_iter().skip(1).collect();
-    Ok(Server { running, address, also })
+    Ok(Server { running, address, also, encrypted })
 }
 
 /// Last message of a program, with the lines that continue it: those are indented.
@@ -189,6 +210,7 @@ fn words(
     more: &BTreeMap<String, String>,
     place: &Place<'_>,
     addresses: &[SocketAddr],
+    tls: Option<ServingTls<'_>>,
 ) -> Result<Vec<OsString>, String> {
     let program = binary(target, place.site.programs);
     let root = place.room.root.as_path();
@@ -208,6 +230,7 @@ fn words(
             let listen = |address: &SocketAddr| [os("--listen"), address.to_string().into()];
             words.extend(addresses.iter().flat_map(listen));
             let mut config = target.config.clone();
+            config.extend(tls.iter().flat_map(tls_options));
             config.extend(more.iter().map(|(key, value)| (key.clone(), value.clone())));
             for (key, value) in place.room.stand_in.iter().flat_map(Disk::options) {
                 config.entry(key.to_owned()).or_insert(value);
@@ -240,11 +263,25 @@ fn words(
                     root,
                     scratch: place.site.scratch,
                     workers: place.machine.server_cpus.len().max(1),
+                    tls,
                 },
             )?;
         }
     }
     Ok(words)
+}
+
+/// Options of regatta for service by TLS.
+fn tls_options(tls: &ServingTls<'_>) -> Vec<(String, String)> {
+    let mut options = vec![
+        ("tls.listen", tls.address.to_string()),
+        ("tls.certificate", tls.certificate.display().to_string()),
+        ("tls.version_min", "1.3".to_owned()),
+    ];
+    if !tls.tickets {
+        options.push(("tls.ticket_rotate_s", "0".to_owned()));
+    }
+    options.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
 #[cfg(test)]

@@ -93,6 +93,14 @@ impl ServerHalf<'_> {
         self.addresses.0.to_string()
     }
 
+    /// `HOST:PORT` that speaks TLS.
+    pub(super) fn encrypted(&self) -> Option<String> {
+        match &self.at {
+            At::Here(served) => served.server.encrypted.map(|address| address.to_string()),
+            At::There { .. } => None,
+        }
+    }
+
     /// `http://HOST:PORT`.
     pub(super) fn url(&self) -> String {
         format!("http://{}", self.host())

@@ -1,6 +1,6 @@
 //! The load of a trial: what is offered, and the command line of `regatta-lab load` that says so.
 
-use crate::experiment::{Client, Loop, Machine, RequestFields};
+use crate::experiment::{Client, Encryption, Loop, Machine, RequestFields};
 use crate::trial::Bench;
 use std::ffi::OsString;
 use std::fs;
@@ -31,6 +31,7 @@ pub(crate) struct Asked {
     pub(crate) target: String,
     /// Of wrk's requests.
     pub(crate) fields: RequestFields,
+    pub(crate) tls: Encryption,
 }
 
 impl Bench<'_> {

@@ -10,12 +10,12 @@ mod wrk;
 
 pub(crate) use numbers::metrics;
 
-use crate::experiment::client::{FIELDS, TARGET};
+use crate::experiment::client::{FIELDS, TARGET, TLS};
 use crate::experiment::multiples;
 use crate::experiment::plan::{LAYOUT_TRIAL_S, LAYOUT_TRIALS, Planned};
 use crate::experiment::{
-    Client, CpuLayout, Experiment, Guards, LAYOUT, Loop, Machine, Measure, Program, RequestFields,
-    Target, Warm,
+    Client, CpuLayout, Encryption, Experiment, Guards, LAYOUT, Loop, Machine, Measure, Program,
+    RequestFields, Target, Warm,
 };
 use crate::group::INTERRUPTED;
 use crate::journal::Run;
@@ -294,6 +294,7 @@ impl Bench<'_> {
             without_think: false,
             target: workload.target.clone(),
             fields: workload.fields,
+            tls: workload.tls,
         };
         self.measure(cell, &asked, outcome, None)
     }
@@ -327,6 +328,7 @@ impl Bench<'_> {
             fields: level(FIELDS)
                 .and_then(|level| RequestFields::named(level))
                 .unwrap_or(workload.fields),
+            tls: level(TLS).and_then(|level| Encryption::named(level)).unwrap_or(workload.tls),
         })
     }
 
@@ -385,6 +387,7 @@ impl Bench<'_> {
             arm: cell.arm.clone(),
             target,
             options,
+            tls: asked.tls,
             machine: self.machine(cell),
             counting: Counting { counters, stalls, streaming },
             warm_s,

@@ -7,7 +7,7 @@
 use super::halves::ServerHalf;
 use super::load_command::Asked;
 use super::{Bench, PATIENCE, said};
-use crate::experiment::{Machine, RequestFields};
+use crate::experiment::{Encryption, Machine, RequestFields};
 use crate::programs;
 use crate::units::files::At;
 use crate::units::real;
@@ -86,8 +86,12 @@ impl Bench<'_> {
         self.compare(&served, asked, machine, [outcome, errors])?;
         let script = self.scratch.join("wrk.lua");
         let close = self.experiment.workload.requests_per_connection == 1;
-        fs::write(&script, self::script(&served.host(), asked, close)).at(&script)?;
-        let url = format!("{}{}", served.url(), asked.target);
+        let (scheme, host) = match served.encrypted() {
+            Some(host) => ("https", host),
+            None => ("http", served.host()),
+        };
+        fs::write(&script, self::script(&host, asked, close)).at(&script)?;
+        let url = format!("{scheme}://{host}{}", asked.target);
         let limit = Duration::from_secs_f64(asked.warm_s + asked.window_s) + PATIENCE;
         let start = |seconds: f64, after_s: f64| {
             let words = self.wrk(&script, &url, asked.connections, seconds, after_s)?;
@@ -113,6 +117,9 @@ impl Bench<'_> {
             let said = fs::read_to_string(errors).unwrap_or_default();
             format!("wrk said nothing that can be read: {}{printed}", said.trim())
         })?;
+        if asked.tls != Encryption::Clear && is_short(&found, body_bytes) {
+            return Err("wrk received fewer bytes than its replies have".to_owned());
+        }
         if !profiled {
             if seen.seconds < found.seconds + AFTER_S {
                 return Err("the watch began after wrk: the machine is busy".to_owned());
@@ -253,6 +260,12 @@ fn result(printed: &str, url: &str, asked: &Asked, body_bytes: u64) -> Option<Ou
     Some(outcome)
 }
 
+/// Whether a load received fewer bytes than the bodies of its good replies have. Nothing else
+/// compares replies that are encrypted.
+fn is_short(found: &Outcome, body_bytes: u64) -> bool {
+    found.bytes_received < found.fates.get(Fate::Good).saturating_mul(body_bytes)
+}
+
 /// How busy wrk's one thread was: `times` of sh(1), whose second line is of what it ran.
 fn health(printed: &str, wall_us: u64) -> Option<Health> {
     let line = printed.lines().rev().find(|line| !line.trim().is_empty())?;
@@ -283,6 +296,7 @@ mod tests {
             without_think: false,
             target: "/a".to_owned(),
             fields,
+            tls: Encryption::Clear,
         }
     }
 
@@ -298,6 +312,7 @@ mod tests {
         let fates = [Fate::Good, Fate::Late, Fate::Status, Fate::Refused, Fate::Reset];
         assert_eq!(fates.map(|fate| found.fates.get(fate)), [8, 1, 1, 1, 5]);
         assert_eq!((found.seconds, found.offered, found.good_per_s), (2.0, 16, 4.0));
+        assert!(!is_short(&found, 1_543) && is_short(&found, 1_544), "8 replies in 12,345 bytes");
         assert_eq!((found.good_mbit_per_s, found.connections_most), (0.032, 64));
         assert_eq!((found.service.times.count(), found.busiest()), (10, (0.75, 0.75)));
         let median = found.service.at(0.5).ns;
