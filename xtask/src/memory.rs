@@ -5,6 +5,11 @@ use crate::command::{build_release, interrupt};
 use crate::task_error::TaskError;
 use clap::Args;
 use regatta_lab_core::group::Group;
+use regatta_testkit::{
+    authority::Authority,
+    folder::Folder,
+    tls::{TlsClient, TlsOffer},
+};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -25,18 +30,24 @@ pub(crate) struct Options {
 }
 
 /// Architectures whose memory differs, and the formulas of [S] for three of them.
-const ARCHITECTURES: [(&str, &str, &[usize]); 6] = [
+const ARCHITECTURES: [(&str, &str, &[usize]); 7] = [
     ("symped", "810 c + p (7667536 + s)", &PROCESSES),
     ("shared-symped", "806 c + p (216100 + 8 c + 20 p + s) + 8404368 N", &PROCESSES),
     ("amped", "-", &PROCESSES),
     ("laio", "-", &PROCESSES),
     // Each connection has a thread.
     ("mt", "-", &[1]),
+    // Or a user thread.
+    ("knot-c", "-", &[1]),
     (PIPELINE, "934 c + 9798888 N + p s", &WRITERS),
 ];
 /// A pipeline is one process, and p is the number of its sending threads.
 const PIPELINE: &str = "watpipe5";
 const WRITERS: [usize; 4] = [1, 50, 100, 200];
+/// Architectures whose encrypted connections differ: in events, threads and user threads.
+const OVER_TLS: [&str; 3] = ["symped", "mt", "knot-c"];
+/// Name in the certificate.
+const NAME: &str = "localhost";
 
 const PROCESSES: [usize; 4] = [1, 2, 4, 8];
 const CONNECTIONS: [usize; 4] = [0, 1000, 2000, 4000];
@@ -62,8 +73,9 @@ pub(crate) fn run(options: Options) -> Result<bool, TaskError> {
         return Err(TaskError::Descriptors(most));
     }
     let stop = interrupt()?;
-    let site = Site::make()?;
-    let rig = Rig { binary: binary.map_or_else(|| build_release("regatta"), Ok)?, site, stop };
+    let (site, certificate) = (Site::make()?, Certificate::make());
+    let binary = binary.map_or_else(|| build_release("regatta"), Ok)?;
+    let rig = Rig { binary, site, certificate, stop };
     println!("{:<14}{:>10}{:>12}{:>12}{:>14}", "bytes", "one", "process", "entry", "connection");
     for (name, paper, processes) in ARCHITECTURES {
         if names.is_empty() || names.iter().any(|wanted| wanted == name) {
@@ -99,9 +111,51 @@ impl Drop for Site {
     }
 }
 
+/// Certificate of the servers, and the client that trusts it.
+struct Certificate {
+    /// Directory of its files.
+    _folder: Folder,
+    /// Value of `tls.certificate`.
+    option: String,
+    client: TlsClient,
+}
+
+impl Certificate {
+    fn make() -> Self {
+        let (folder, authority) = (Folder::new("memory"), Authority::new());
+        let option = authority.issue(&[NAME]).write(&folder, "");
+        let client = TlsClient::new(&authority, TlsOffer::default());
+        Self { _folder: folder, option, client }
+    }
+}
+
+/// Connection of a client, in the clear or encrypted.
+trait Duplex: Read + Write {}
+
+impl<T: Read + Write> Duplex for T {}
+
+/// Address of a server, with the client if it speaks TLS there.
+struct Service<'a> {
+    address: SocketAddr,
+    tls: Option<&'a TlsClient>,
+}
+
+impl Service<'_> {
+    fn connect(&self) -> std::io::Result<Box<dyn Duplex>> {
+        let stream = TcpStream::connect(self.address)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let stream: Box<dyn Duplex> = match self.tls {
+            Some(client) => Box::new(client.connect(stream, NAME)),
+            None => Box::new(stream),
+        };
+        Ok(stream)
+    }
+}
+
 struct Rig {
     binary: PathBuf,
     site: Site,
+    certificate: Certificate,
     stop: Arc<AtomicBool>,
 }
 
@@ -111,6 +165,8 @@ struct Load {
     processes: usize,
     connections: usize,
     entries: usize,
+    /// Whether connections are encrypted.
+    tls: bool,
 }
 
 impl Rig {
@@ -121,7 +177,7 @@ impl Rig {
         paper: &str,
         numbers: &'static [usize],
     ) -> Result<(), TaskError> {
-        let empty = Load { processes: 1, connections: 0, entries: 0 };
+        let empty = Load { processes: 1, connections: 0, entries: 0, tls: false };
         let ends = match numbers {
             [one] => {
                 println!("{name:<14}{:>10}", self.memory(name, empty)?);
@@ -148,6 +204,12 @@ impl Rig {
                 connections.r2
             );
         }
+        if OVER_TLS.contains(&name) {
+            let over_tls = |connections| Load { connections, tls: true, ..empty };
+            let line = self.fit(name, &CONNECTIONS, over_tls)?;
+            let head = "    over TLS, with p = 1";
+            println!("{head:<36}{:>26.0}   r² {:.4}", line.slope, line.r2);
+        }
         println!("    [S] §8: {paper}");
         Ok(())
     }
@@ -169,16 +231,16 @@ impl Rig {
         if self.stop.load(Ordering::Relaxed) {
             return Err(TaskError::Interrupted);
         }
-        let (mut server, address) = self.start(name, load.processes)?;
+        let (mut server, service) = self.start(name, load)?;
         let fault = TaskError::attempting("measure", name);
-        let asked = |connections: usize| -> std::io::Result<Vec<TcpStream>> {
-            (0..connections).map(|_| ask_for(address, 0..1)).collect()
+        let asked = |connections: usize| -> std::io::Result<Vec<Box<dyn Duplex>>> {
+            (0..connections).map(|_| ask_for(&service, 0..1)).collect()
         };
         // Every process has served once, so that all have the memory that serving takes.
         drop(asked(load.processes * ASKERS_PER_PROCESS).map_err(&fault)?);
         let held = asked(load.connections).map_err(&fault)?;
         if load.entries > 0 {
-            self.fill(name, &server, address, load)?;
+            self.fill(name, &server, &service, load)?;
         }
         std::thread::sleep(SETTLE);
         if server.has_ended() {
@@ -189,9 +251,10 @@ impl Rig {
         Ok(bytes)
     }
 
-    fn start(&self, name: &str, processes: usize) -> Result<(Group, SocketAddr), TaskError> {
-        let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-        let address = free.map_err(TaskError::attempting("find", "a free port"))?;
+    fn start(&self, name: &str, load: Load) -> Result<(Group, Service<'_>), TaskError> {
+        let Load { processes, tls, .. } = load;
+        let free = free_addresses().map_err(TaskError::attempting("find", "free ports"))?;
+        let [address, encrypted] = free;
         // If we are killed, the kernel asks the server to exit.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "TERM"]).arg(&self.binary);
@@ -216,16 +279,24 @@ impl Rig {
         ] {
             command.args(["--set", set]);
         }
+        let service = if tls {
+            let Certificate { option, client, .. } = &self.certificate;
+            command.args(["--set", &format!("tls.listen={encrypted}")]);
+            command.args(["--set", &format!("tls.certificate={option}")]);
+            Service { address: encrypted, tls: Some(client) }
+        } else {
+            Service { address, tls: None }
+        };
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut server = Group::start(&mut command, &[], LEAVE_MAX).map_err(TaskError::lab)?;
         let start = Instant::now();
-        while TcpStream::connect(address).is_err() {
+        while TcpStream::connect(service.address).is_err() {
             if server.has_ended() || start.elapsed() > PATIENCE {
                 return Err(TaskError::NoStart(name.to_owned()));
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        Ok((server, address))
+        Ok((server, service))
     }
 
     /// Asks for files until every serving process has them all open.
@@ -233,14 +304,14 @@ impl Rig {
         &self,
         name: &str,
         server: &Group,
-        address: SocketAddr,
+        service: &Service<'_>,
         load: Load,
     ) -> Result<(), TaskError> {
         let start = Instant::now();
         let caches = if name == PIPELINE { 1 } else { load.processes };
         loop {
             for _ in 0..caches {
-                let asked = ask_for(address, 0..load.entries);
+                let asked = ask_for(service, 0..load.entries);
                 asked.map_err(TaskError::attempting("measure", name))?;
             }
             // The master, which comes first, has only the files that all share.
@@ -258,10 +329,19 @@ impl Rig {
     }
 }
 
+/// Two free ports of this machine.
+fn free_addresses() -> std::io::Result<[SocketAddr; 2]> {
+    let bind = || TcpListener::bind("127.0.0.1:0");
+    let (one, other) = (bind()?, bind()?);
+    Ok([one.local_addr()?, other.local_addr()?])
+}
+
 /// Connects, and asks for these files until all are answered.
-fn ask_for(address: SocketAddr, files: std::ops::Range<usize>) -> std::io::Result<TcpStream> {
-    let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+fn ask_for(
+    service: &Service<'_>,
+    files: std::ops::Range<usize>,
+) -> std::io::Result<Box<dyn Duplex>> {
+    let mut stream = service.connect()?;
     let mut bytes = [0; 4096];
     for file in files {
         stream.write_all(format!("GET /{file} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes())?;

@@ -171,7 +171,7 @@ fn wrk_makes_an_encrypted_load() {
     let text = fs::read_to_string(place.experiment(1.0)).unwrap();
     let text = text
         .replace("loop =", "client = \"wrk\", target = \"/index.html\", loop =")
-        .replace("loop =", "requests_per_connection = 1, loop =")
+        .replace("loop =", "connections = 4, requests_per_connection = 1, loop =")
         .replace("warm_s = 0.1", "warm_s = 1")
         .replace("blocks = 2", "blocks = 1, again = false")
         .replace("workload.connections\" = [2]", "workload.tls\" = [\"full\", \"resumed\"]")
@@ -188,6 +188,13 @@ fn wrk_makes_an_encrypted_load() {
         assert_eq!(record["valid"], true, "{record}");
         let number = |name: &str| record["metrics"][name].as_f64().unwrap();
         assert!(number("good_per_s") > 0.0 && number("error_share") < 0.01, "{record}");
+        if record["counters"]["replies"].is_number() {
+            let counted = |how: &str| record["counters"][how].as_f64().unwrap_or_default();
+            let full = counted("tls_handshakes_full");
+            let resumed = counted("tls_handshakes_resumed");
+            let resumes = record["cell"]["levels"]["workload.tls"] == "resumed";
+            assert_eq!((full > resumed, resumed > full), (!resumes, resumes), "{record}");
+        }
     }
 }
 
