@@ -70,7 +70,7 @@ pub struct Serving<'a> {
 /// Service by TLS 1.3 alone.
 #[derive(Clone, Copy, Debug)]
 pub struct ServingTls<'a> {
-    /// Where it listens.
+    /// Address that speaks TLS.
     pub address: SocketAddr,
     /// A certificate and its key, in one PEM file.
     pub certificate: &'a Path,

@@ -80,7 +80,8 @@ fn configurations_say_where_what_and_how_much() {
 #[test]
 fn configurations_with_tls_name_the_address_the_certificate_and_tickets() {
     let plain = serving(Path::new("/srv/site"), Path::new("/run/scratch"), 1);
-    let (address, certificate) = (([127, 0, 0, 1], 8_443).into(), Path::new("/run/tls.pem"));
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 8_443));
+    let certificate = Path::new("/run/tls.pem");
     for (other, parts, [with, without]) in [
         (
             Other::Nginx,

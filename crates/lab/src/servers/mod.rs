@@ -33,7 +33,7 @@ pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     /// Where else it is to be asked.
     pub(crate) also: Vec<SocketAddr>,
-    /// Where it speaks TLS.
+    /// Address that speaks TLS.
     pub(crate) encrypted: Option<SocketAddr>,
 }
 
