@@ -10,6 +10,7 @@ mod fuzz;
 mod generate;
 mod memory;
 mod package;
+mod served;
 mod simulate;
 mod task_error;
 mod test;

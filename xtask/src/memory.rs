@@ -2,6 +2,7 @@
 //! by regression, compared with the formulas of [S] §8 (systems.md §2.4, S-12). See docs/memory.md.
 
 use crate::command::{build_release, interrupt};
+use crate::served::{PATIENCE, TaskServer, open_files, pss};
 use crate::task_error::TaskError;
 use clap::Args;
 use regatta_lab_core::group::Group;
@@ -12,9 +13,8 @@ use regatta_testkit::{
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -54,10 +54,6 @@ const CONNECTIONS: [usize; 4] = [0, 1000, 2000, 4000];
 const ENTRIES: [usize; 4] = [0, 1000, 2000, 4000];
 /// Connections that ask for files, per process: the kernel spreads them.
 const ASKERS_PER_PROCESS: usize = 8;
-/// Longest time for a server to start, to answer, and to fill its caches.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// Longest time for a server to exit before it is killed.
-const LEAVE_MAX: Duration = Duration::from_millis(1500);
 /// Time for memory to settle after the last request.
 const SETTLE: Duration = Duration::from_millis(300);
 /// Descriptors that we need besides those of connections.
@@ -253,50 +249,34 @@ impl Rig {
 
     fn start(&self, name: &str, load: Load) -> Result<(Group, Service<'_>), TaskError> {
         let Load { processes, tls, .. } = load;
-        let free = free_addresses().map_err(TaskError::attempting("find", "free ports"))?;
-        let [address, encrypted] = free;
-        // If we are killed, the kernel asks the server to exit.
-        let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "TERM"]).arg(&self.binary);
-        command.arg("serve").arg(&self.site.0).args(["--listen", &address.to_string()]);
-        command.args(["--architecture", name]);
         let sized = match name {
             PIPELINE => [format!("watpipe.writers={processes}"), "watpipe.readers=1".to_owned()],
             // The kernel gives each process its share of the connections.
             _ => [format!("event.processes={processes}"), "event.listen=reuseport".to_owned()],
         };
-        for set in &sized {
-            command.args(["--set", set]);
-        }
-        for set in [
-            // As in the papers: descriptors and heads, no bodies; nothing is revalidated.
+        let mut settings = Vec::from(sized);
+        // As in the papers: descriptors and heads, no bodies; nothing is revalidated.
+        let fixed = [
             "cache.body_bytes_max=0",
             "cache.revalidate_ms=600000",
             "cache.inactive_ms=600000",
             "limits.idle_ms_max=600000",
-            &format!("cache.entries_max={}", 2 * ENTRIES[ENTRIES.len() - 1]),
-            &format!("cache.descriptors_max={}", ENTRIES[ENTRIES.len() - 1] + 8),
-        ] {
-            command.args(["--set", set]);
+        ];
+        settings.extend(fixed.map(str::to_owned));
+        let entries_max = ENTRIES[ENTRIES.len() - 1];
+        settings.push(format!("cache.entries_max={}", 2 * entries_max));
+        settings.push(format!("cache.descriptors_max={}", entries_max + 8));
+        let Certificate { option, client, .. } = &self.certificate;
+        let (listen, client) =
+            if tls { ("tls.listen", Some(client)) } else { ("server.listen", None) };
+        if tls {
+            settings.push("server.listen=".to_owned());
+            settings.push(format!("tls.certificate={option}"));
         }
-        let service = if tls {
-            let Certificate { option, client, .. } = &self.certificate;
-            command.args(["--set", &format!("tls.listen={encrypted}")]);
-            command.args(["--set", &format!("tls.certificate={option}")]);
-            Service { address: encrypted, tls: Some(client) }
-        } else {
-            Service { address, tls: None }
-        };
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let mut server = Group::start(&mut command, &[], LEAVE_MAX).map_err(TaskError::lab)?;
-        let start = Instant::now();
-        while TcpStream::connect(service.address).is_err() {
-            if server.has_ended() || start.elapsed() > PATIENCE {
-                return Err(TaskError::NoStart(name.to_owned()));
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        Ok((server, service))
+        let (binary, root) = (&*self.binary, &*self.site.0);
+        let server = TaskServer { binary, root, architecture: name, listen, ports: 1 };
+        let (server, address) = server.start(&settings)?;
+        Ok((server, Service { address, tls: client }))
     }
 
     /// Asks for files until every serving process has them all open.
@@ -329,13 +309,6 @@ impl Rig {
     }
 }
 
-/// Two free ports of this machine.
-fn free_addresses() -> std::io::Result<[SocketAddr; 2]> {
-    let bind = || TcpListener::bind("127.0.0.1:0");
-    let (one, other) = (bind()?, bind()?);
-    Ok([one.local_addr()?, other.local_addr()?])
-}
-
 /// Connects, and asks for these files until all are answered.
 fn ask_for(
     service: &Service<'_>,
@@ -361,25 +334,6 @@ fn ask_for(
         }
     }
     Ok(stream)
-}
-
-fn open_files(pid: u32) -> usize {
-    std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
-}
-
-/// Proportional set size of a process, bytes, without the pages of files: the program's pages also
-/// belong to other processes that run it.
-fn pss(pid: u32) -> Result<u64, TaskError> {
-    let path = format!("/proc/{pid}/smaps_rollup");
-    let fault = TaskError::attempting("read", &path);
-    let text = std::fs::read_to_string(&path).map_err(&fault)?;
-    let part = |name: &str| -> Result<u64, TaskError> {
-        let line = text.lines().find_map(|line| line.strip_prefix(name));
-        let number = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-        let missing = || std::io::Error::other(format!("no number follows {name}"));
-        number.ok_or_else(|| fault(missing()))
-    };
-    Ok((part("Pss_Anon:")? + part("Pss_Shmem:")?) * 1024)
 }
 
 /// A line, and the share of the points' variance that it explains.
@@ -411,7 +365,7 @@ impl Line {
 
 #[cfg(test)]
 mod tests {
-    use super::{Line, pss};
+    use super::Line;
 
     #[test]
     fn a_line_is_found() {
@@ -420,18 +374,5 @@ mod tests {
         assert!((line.r2 - 1.0).abs() < 1e-9);
         let line = Line::through(&[(0.0, 0.0), (1.0, 1.0), (2.0, 0.0)]);
         assert!(line.slope.abs() < 1e-9 && line.r2 < 1e-9);
-    }
-
-    #[test]
-    fn our_own_memory_is_some() {
-        let bytes = pss(std::process::id()).expect("we may read our own");
-        assert!(bytes > 100_000, "{bytes}");
-    }
-
-    #[test]
-    fn memory_that_cannot_be_read_is_an_error() {
-        // No process has this number.
-        let error = pss(u32::MAX).expect_err("there is none").to_string();
-        assert!(error.starts_with("cannot read /proc/4294967295/smaps_rollup: "), "{error}");
     }
 }
