@@ -15,6 +15,7 @@ mod simulate;
 mod task_error;
 mod test;
 mod tidy;
+mod tls_storm;
 
 use clap::{CommandFactory, Parser, Subcommand, error::ErrorKind};
 use std::process::ExitCode;
@@ -63,6 +64,13 @@ enum Command {
     /// entries, and fits a line to each. docs/memory.md has the results. Kernel memory (sockets,
     /// page tables, stacks) is not included. Takes a few minutes.
     Memory(memory::Options),
+    /// Perform 10,000 TLS handshakes with one architecture of each driver and 1,000 with each
+    /// other, while workers are killed.
+    ///
+    /// Clients shake hands, some with kept session tickets, and compare the file that they receive.
+    /// Fails if a server repeats a random, a byte is wrong, a connection ends early without a kill,
+    /// a ticket does not resume its session, or descriptors or memory leak. Takes some minutes.
+    TlsStorm(tls_storm::Options),
 }
 
 fn main() -> ExitCode {
@@ -79,6 +87,7 @@ fn main() -> ExitCode {
         Command::Env(action) => environment::run(action),
         Command::Package(options) => package::run(options),
         Command::Memory(options) => memory::run(options),
+        Command::TlsStorm(options) => tls_storm::run(options),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

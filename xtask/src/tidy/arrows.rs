@@ -20,7 +20,7 @@ const ARROWS: [(&str, &[&str]); 16] = [
     ("regatta", &["server", "arch", "sys"]),
     ("regatta-lab", &["lab", "load", "server", "sys"]),
     ("testkit", &["metrics"]),
-    ("xtask", &["lab", "metrics", "server", "testkit"]),
+    ("xtask", &["arch", "lab", "metrics", "server", "testkit"]),
     ("fuzz", &["http", "lab", "load", "origin", "server", "sim", "sys", "testkit", "tls"]),
 ];
 /// Feature with which tests replace the machine (`crates/sys/src/hook.rs`).
