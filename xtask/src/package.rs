@@ -40,10 +40,19 @@ enum Kind {
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Documents in /usr/share/doc/regatta.
 const DOCUMENTS: &str = "deploy/grafana.json docs/commands.md docs/from-nginx.md \
-    docs/hosts.md docs/logging.md docs/metrics.md docs/operating.md docs/rules.md";
+    docs/hosts.md docs/logging.md docs/metrics.md docs/operating.md docs/rules.md \
+    docs/tls.md";
 /// Documents in /usr/share/doc/regatta-lab.
 const LAB_DOCUMENTS: &str = "crates/lab/assets/echarts-NOTICE docs/environments.md docs/lab.md \
     docs/load.md docs/workload.md";
+/// Files for systemd and logrotate.
+const UNITS: [&str; 5] = [
+    "regatta.service",
+    "regatta.socket",
+    "regatta-tls.socket",
+    "regatta.sysusers",
+    "regatta.logrotate",
+];
 /// Name of the file with the terms of a program's libraries, in each package.
 const LIBRARIES: &str = "libraries";
 
@@ -130,8 +139,7 @@ fn deb(folder: &Path, server: &Path, lab: &Path) -> Result<(), TaskError> {
     };
     let (debian, of_lab) = (tree.join("debian"), tree.join("lab"));
     copy(&["deploy/debian", "deploy/regatta.toml"], &tree)?;
-    let units =
-        ["service", "socket", "sysusers", "logrotate"].map(|of| format!("deploy/regatta.{of}"));
+    let units = UNITS.map(|unit| format!("deploy/{unit}"));
     copy(&units.each_ref().map(String::as_str), &debian)?;
     copy(&DOCUMENTS.split(' ').collect::<Vec<_>>(), &tree.join("docs"))?;
     copy(&LAB_DOCUMENTS.split(' ').collect::<Vec<_>>(), &of_lab.join("docs"))?;
@@ -260,6 +268,8 @@ fn image(folder: &Path, program: &Path, umoci: &Path) -> Result<(), TaskError> {
         // User 65534: a number needs no /etc/passwd.
         "--config.user=65534:65534",
         "--config.exposedports=8080/tcp",
+        // For tls.listen, which the command does not set: it needs a certificate.
+        "--config.exposedports=8443/tcp",
         "--config.label=org.opencontainers.image.title=regatta",
         "--config.label=org.opencontainers.image.licenses=MIT OR Apache-2.0",
     ])?;
@@ -272,7 +282,7 @@ fn image(folder: &Path, program: &Path, umoci: &Path) -> Result<(), TaskError> {
 
 #[cfg(test)]
 mod tests {
-    use super::{changelog, license, placeholder, read, said};
+    use super::{UNITS, changelog, license, placeholder, read, said};
     use crate::command::{project_root, require};
     use regatta_testkit::skips::skip;
     use std::process::Command;
@@ -306,14 +316,51 @@ mod tests {
         assert_eq!(said(Command::new("echo").arg("text")).expect("it succeeds"), "text");
     }
 
-    /// Otherwise the server would refuse the given socket.
+    fn ours(name: &str) -> String {
+        read(&project_root().join("deploy").join(name)).expect("ours")
+    }
+
+    /// Otherwise the server would refuse the given sockets.
     #[test]
-    fn the_socket_unit_listens_where_the_configuration_does() {
-        let ours = |name: &str| read(&project_root().join("deploy").join(name)).expect("ours");
-        let (socket, toml) = (ours("regatta.socket"), ours("regatta.toml"));
-        let listen = socket.lines().filter_map(|line| line.strip_prefix("ListenStream="));
-        let listen: Vec<String> = listen.map(|address| format!("\"{address}\"")).collect();
-        assert!(toml.contains(&format!("\nlisten = [{}]\n", listen.join(", "))), "{listen:?}");
+    fn the_socket_units_listen_where_the_configuration_does() {
+        let toml = ours("regatta.toml");
+        // HTTPS needs a certificate, so its lines are comments.
+        for (unit, start) in [("regatta.socket", ""), ("regatta-tls.socket", "# ")] {
+            let socket = ours(unit);
+            let listen = socket.lines().filter_map(|line| line.strip_prefix("ListenStream="));
+            let listen: Vec<String> = listen.map(|address| format!("\"{address}\"")).collect();
+            let line = format!("\n{start}listen = [{}]\n", listen.join(", "));
+            assert!(toml.contains(&line), "{unit}: {line}");
+        }
+    }
+
+    /// Both socket units start the one service, and are stopped before it.
+    #[test]
+    fn every_unit_is_packed_and_stopped() {
+        assert!(ours("regatta-tls.socket").contains("\nService=regatta.service\n"));
+        let (rules, prerm) = (ours("debian/rules"), ours("debian/regatta.prerm"));
+        for unit in UNITS.iter().filter(|unit| !unit.starts_with("regatta.")) {
+            let (name, _) = unit.split_once('.').expect("a kind");
+            assert!(rules.contains(&format!("dh_installsystemd --name={name} ")), "{unit}");
+        }
+        assert!(prerm.contains(" stop regatta.socket regatta-tls.socket regatta.service "));
+    }
+
+    /// A reload must read the certificates again, which belong to root: a copy that systemd makes
+    /// at the start (`LoadCredential=`) would stay as it is.
+    #[test]
+    fn the_service_may_read_certificates_of_root() {
+        let unit = ours("regatta.service");
+        for set in ["AmbientCapabilities", "CapabilityBoundingSet"] {
+            let line = unit.lines().find_map(|line| line.strip_prefix(set)?.strip_prefix('='));
+            let rights: Vec<&str> = line.unwrap_or_default().split(' ').collect();
+            assert_eq!(rights, ["CAP_NET_BIND_SERVICE", "CAP_DAC_READ_SEARCH"], "{set}");
+        }
+        let toml = ours("regatta.toml");
+        let sample = toml.lines().find(|line| line.starts_with("# certificate = "));
+        let hidden = ["/home/", "/root/", "/run/user/", "/tmp/"];
+        let is_hidden = |line: &str| hidden.iter().any(|folder| line.contains(folder));
+        assert!(sample.is_some_and(|line| line.contains(":/etc/") && !is_hidden(line)));
     }
 
     /// systemd must rate the exposure at most 2.0.

@@ -496,7 +496,7 @@ fn say(text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use regatta_testkit::commands;
+    use regatta_testkit::{commands, folder::Folder};
     use std::path::Path;
 
     #[test]
@@ -531,6 +531,34 @@ mod tests {
         let printed =
             regatta_server::print_config(&Sources { file: Some(file), ..Sources::default() });
         assert!(printed.is_ok_and(|text| text.contains("root = \"/var/www/html\"\n")));
+    }
+
+    /// Lines of the packaged configuration that are comments, and are options without their `# `.
+    #[test]
+    fn samples_of_the_packaged_configuration_are_options() {
+        let text = include_str!("../../../deploy/regatta.toml");
+        let sets: Vec<&str> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("# ").unwrap_or(line).split_once(" = "))
+            .map(|(key, _)| key)
+            .collect();
+        assert_eq!(
+            sets,
+            ["root", "listen", "listen", "certificate", "redirect", "access", "listen"]
+        );
+        let samples = ["listen = ", "certificate = ", "redirect = "];
+        let text = samples
+            .iter()
+            .fold(text.to_owned(), |text, sample| text.replace(&format!("# {sample}"), sample));
+        let folder = Folder::new("sample");
+        let file = folder.join("regatta.toml");
+        std::fs::write(&file, text).expect("a file");
+        let sources = Sources { file: Some(file.as_path()), ..Sources::default() };
+        let printed = regatta_server::print_config(&sources);
+        let printed = printed.unwrap_or_else(|failure| panic!("{failure:?}"));
+        for expected in ["0.0.0.0:443", "/etc/letsencrypt/live/", "unix:/run/regatta/admin"] {
+            assert!(printed.contains(expected), "{expected}: {printed}");
+        }
     }
 
     #[test]

@@ -47,7 +47,7 @@ use regatta_sys::{
     Bell, clock,
     crew::SweepOutcome,
     hook,
-    process::{Child, Exit, User, clone_worker, fork_worker, set_user},
+    process::{Child, Exit, User, clone_worker, fork_worker, serve_as},
     shm::SharedWords,
     signal::{self, ReceivedSignal, Signals},
     socket::Place,
@@ -276,10 +276,14 @@ impl Prepared {
         }
     }
 
-    /// Switches this process, `who`, to the user that serves. An error is the code to exit with.
+    /// Switches this process, `who`, to the user that serves, without the right to read all files.
+    /// An error is the code to exit with.
     fn become_user(&self, who: fmt::Arguments<'_>) -> Result<(), i32> {
-        self.user.as_ref().map_or(Ok(()), set_user).map_err(|error| {
-            let name = self.env.settings.text("server.user");
+        serve_as(self.user.as_ref()).map_err(|error| {
+            let name = match self.user {
+                Some(_) => self.env.settings.text("server.user"),
+                None => "a process without CAP_DAC_READ_SEARCH",
+            };
             let what = format_args!("{who} cannot become {name}: {error}");
             self.errors.note(messages::USER_NOT_CHANGED, what);
             EXIT_CANNOT_WORK

@@ -7,7 +7,7 @@ use regatta_sys::{
     channel::Channel,
     exec::{read_sealed, sealed},
     hook,
-    process::{Child, User, fork_worker, set_user},
+    process::{Child, User, fork_worker, serve_as},
     shm, signal,
     wait::{Interest, ready_within},
 };
@@ -71,7 +71,7 @@ impl Scout {
         let (channel, theirs) = Channel::pair()?;
         let child = fork_worker(&[theirs.as_fd()], || {
             shm::forget_protected();
-            if user.is_some_and(|user| set_user(user).is_err()) {
+            if serve_as(user).is_err() {
                 return NOT_THE_USER;
             }
             for of in &todo {

@@ -1,5 +1,5 @@
 //! Workers as processes: forked by a master that has one thread, and never outliving it.
-pub use crate::user::{User, UserError, is_unmapped, set_user};
+pub use crate::user::{User, UserError, is_unmapped, serve_as, set_user};
 
 use crate::{exec::forget_inherited, signal::Signal};
 use rustix::{

@@ -1,5 +1,8 @@
 //! Giving up root for good.
-use rustix::process::{getppid, parent_process_death_signal, set_parent_process_death_signal};
+use rustix::process::{
+    geteuid, getppid, parent_process_death_signal, set_parent_process_death_signal,
+};
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 use std::{fmt, fs, io, ptr};
 
 /// User that a server is to run as.
@@ -114,9 +117,36 @@ pub fn set_user(user: &User) -> io::Result<()> {
     Ok(())
 }
 
+/// Switches this process to the user that serves, or remains the present one. Gives up the right to
+/// read the files of all users (`CAP_DAC_READ_SEARCH`): a master that is not root may have it for
+/// keys of certificates. Call it before starting threads, which it does not reach.
+///
+/// # Errors
+/// As [`set_user`]; or the right could not be given up, and the caller can only exit.
+pub fn serve_as(user: Option<&User>) -> io::Result<()> {
+    user.map_or(Ok(()), set_user)?;
+    // Root reads all files without it.
+    if geteuid().is_root() {
+        return Ok(());
+    }
+    let CapabilitySets { effective, permitted, inheritable } = capabilities(None)?;
+    let right = CapabilitySet::DAC_READ_SEARCH;
+    if permitted.intersects(right) {
+        set_capabilities(
+            None,
+            CapabilitySets {
+                effective: effective.difference(right),
+                permitted: permitted.difference(right),
+                inheritable: inheritable.difference(right),
+            },
+        )?;
+    }
+    Ok(())
+}
+
 fn become_user(user: &User) -> io::Result<()> {
     let (uid, gid) = (user.uid, user.gid);
-    let (own_uid, own_gid) = (rustix::process::geteuid(), rustix::process::getegid());
+    let (own_uid, own_gid) = (geteuid(), rustix::process::getegid());
     // Root that stays root keeps its groups: a namespace with one user forbids changing them.
     let stays = (uid, gid) == (0, 0) && own_uid.is_root() && own_gid.is_root();
     if own_uid.is_root() && !stays {

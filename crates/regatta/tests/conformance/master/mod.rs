@@ -10,14 +10,14 @@ use crate::folder;
 use crate::harness::{Said, children, collect, program, run};
 use crate::runner::{Tests, cases};
 use regatta_sys::{Resident, StaticFile, by_mincore};
-use regatta_testkit::{skips::skip, waits::until};
+use regatta_testkit::{authority::Authority, skips::skip, waits::until};
 use rustix::fs::{Advice, fadvise};
 use std::{
     ffi::OsStr,
     fs,
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpStream},
-    os::unix::process::CommandExt,
+    os::unix::{fs::PermissionsExt, process::CommandExt},
     path::Path,
     process::{Child, Command, Stdio},
     thread,
@@ -341,6 +341,48 @@ pub(crate) fn started_by_root_it_serves_as_nobody() {
     let uid = status.lines().find(|line| line.starts_with("Uid:")).unwrap();
     assert!(!uid.split_whitespace().skip(1).any(|number| number == "0"), "{uid}");
     assert!(status.contains("\nCapEff:\t0000000000000000\n"), "{status}");
+}
+
+/// The right to read all files serves for keys of certificates, and not for clients, whatever
+/// `server.sandbox` says.
+pub(crate) fn the_right_to_read_all_files_stays_with_the_master() {
+    let folder = Folder::new();
+    let mut version = Command::new(program());
+    version.arg("--version").uid(65_534).stdout(Stdio::null());
+    if !version.status().is_ok_and(|status| status.success()) {
+        return skip("needs root, and a program that all users may run");
+    }
+    let certificate = Authority::new().issue(&["a.test"]).write(&folder.0, "");
+    let (root, secret) = (folder.path("www"), folder.path("www/secret.txt"));
+    fs::write(&secret, "secret\n").unwrap();
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+    // As the packaged unit does it.
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+    command.args(["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]);
+    command.arg(program()).args(["serve", &root, "--architecture", "sped"]);
+    command.args(["--listen", "127.0.0.1:0", "--set", "tls.listen=127.0.0.1:0"]);
+    command.args(["--set", "server.sandbox=off"]);
+    command.arg("--set").arg(format!("tls.certificate={certificate}"));
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let [clear, sealed] = [(); 2].map(|()| lines.next().expect("an address").unwrap());
+    let address = clear.strip_prefix("listening on http://").expect(&clear).parse().unwrap();
+    assert!(sealed.starts_with("listening on https://"), "{sealed}");
+    let server = Server { child, addresses: vec![address] };
+    assert!(server.get().ends_with("hello\n"));
+    let mut stream = server.connect();
+    stream.write_all(b"GET /secret.txt HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    assert!(text.starts_with("HTTP/1.1 403 "), "{text}");
+    let rights = |pid: u32| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("CapPrm:\t"));
+        line.expect("Linux has it").to_owned()
+    };
+    assert_eq!(rights(server.pid()), "0000000000000004");
+    assert_eq!(rights(server.worker()), "0000000000000000");
 }
 
 pub(crate) fn a_simulated_disk_is_told_and_waited_for_by_who_may_know() {
