@@ -64,12 +64,12 @@ enum Command {
     /// entries, and fits a line to each. docs/memory.md has the results. Kernel memory (sockets,
     /// page tables, stacks) is not included. Takes a few minutes.
     Memory(memory::Options),
-    /// Perform 10,000 TLS handshakes with one architecture of each driver and 1,000 with each
-    /// other, while workers are killed.
+    /// Shake hands by TLS with every architecture while workers are killed.
     ///
-    /// Clients shake hands, some with kept session tickets, and compare the file that they receive.
-    /// Fails if a server repeats a random, a byte is wrong, a connection ends early without a kill,
-    /// a ticket does not resume its session, or descriptors or memory leak. Takes some minutes.
+    /// Performs 10,000 handshakes with one architecture of each driver, and 1,000 with each other.
+    /// Clients keep session tickets or not, and compare the file that they receive. Fails if a
+    /// server repeats a random, a byte is wrong, a connection ends early without a kill, a ticket
+    /// does not resume its session, or descriptors or memory leak. Takes some minutes.
     TlsStorm(tls_storm::Options),
 }
 
