@@ -339,7 +339,7 @@ fn transport(said: &Said, problems: &mut Vec<Problem>) {
         problems.push(found.hint("list one in tls.listen, as in 0.0.0.0:443"));
     }
     let seconds = said.settings.number(HSTS_KEY);
-    if seconds > 0 && !tls::is_wanted(&said.settings) {
+    if seconds > 0 && !listens::is_wanted(&said.settings) {
         let message = format!("{seconds} seconds: there is no address with TLS");
         let found = said.problem(messages::OPTIONS_CONFLICT, HSTS_KEY, &message);
         problems.push(found.hint("list one in tls.listen, or set it to 0"));
