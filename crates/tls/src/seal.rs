@@ -303,7 +303,11 @@ impl Seal for Tls {
         let Some(&header) = wire.first_chunk::<HEADER_BYTES>() else { return Ok(0) };
         let [kind, major, _, high, low] = header;
         let len = HEADER_BYTES + usize::from(u16::from_be_bytes([high, low]));
-        let is_record = RECORD_TYPES.contains(&kind) && major == 3 && len <= RECORD_BYTES_MAX;
+        // A record with nothing in it is never valid: a record of data has at least a tag. While
+        // rustls skips rejected early data, it keeps such records, and tries all of them again with
+        // each record that follows.
+        let has_len = len > HEADER_BYTES && len <= RECORD_BYTES_MAX;
+        let is_record = RECORD_TYPES.contains(&kind) && major == 3 && has_len;
         if is_record && wire.len() < len {
             return Ok(0);
         }

@@ -171,3 +171,33 @@ fn old_versions_are_refused() {
     let (opened, reply) = open(&mut class(&options, &identity).accept(), &hello);
     assert_eq!((opened, reply[0]), (Err(SealFault::Version), ALERT));
 }
+
+/// Adds an empty extension in front of the others of a ClientHello.
+fn with_extension(hello: &[u8], kind: u16) -> Vec<u8> {
+    const FIXED_BYTES: usize = 34;
+    let message = &hello[HEADER_BYTES + 4..];
+    let number = |at: usize| usize::from(u16::from_be_bytes([message[at], message[at + 1]]));
+    let suites = FIXED_BYTES + 1 + usize::from(message[FIXED_BYTES]);
+    let methods = suites + 2 + number(suites);
+    let extensions = methods + 1 + usize::from(message[methods]);
+    let len = u16::try_from(number(extensions) + 4).unwrap().to_be_bytes();
+    let front = [&message[..extensions], &len, &kind.to_be_bytes(), &[0, 0]].concat();
+    let body = [&front[..], &message[extensions + 2..]].concat();
+    let len = u16::try_from(body.len()).unwrap().to_be_bytes();
+    record(HANDSHAKE, &[&[1, 0, len[0], len[1]][..], &body].concat())
+}
+
+/// rustls would skip them as early data, without a bound on their number.
+#[test]
+fn records_without_contents_are_no_early_data() {
+    const EARLY_DATA: u16 = 42;
+    let (class, _, hello) = greeting();
+    let mut server = class.accept();
+    let (opened, reply) = open(&mut server, &with_extension(&hello, EARLY_DATA));
+    assert_eq!((opened, reply[0]), (Ok(()), HANDSHAKE));
+    // Early data that was encrypted with a key of another server is skipped.
+    assert_eq!(open(&mut server, &record(23, &[7; 40])), (Ok(()), Vec::new()));
+    let (opened, reply) = open(&mut server, &record(23, &[]));
+    assert_eq!(opened, Err(SealFault::Record));
+    assert!(!reply.is_empty() && server.pending_bytes() == 0);
+}
