@@ -1,6 +1,6 @@
 //! Certificates of the server and authorities of clients, from the bytes of their files. A
 //! certificate is chosen by the name that a client asks for.
-use crate::{Cryptography, crypto_provider};
+use crate::{Cryptography, client_chain::FewCertificates, crypto_provider};
 use rustls::{
     Error, InconsistentKeys, RootCertStore, SignatureAlgorithm, SignatureScheme,
     pki_types::{
@@ -271,7 +271,8 @@ impl ResolvesServerCert for ServedCertificates {
 pub type ClientVerifier = Arc<dyn ClientCertVerifier>;
 
 /// Makes the judge of the certificates of clients. `authorities` and `revoked` are PEM texts. With
-/// `revoked`, each authority in the chain of a client needs a list there.
+/// `revoked`, each authority in the chain of a client needs a list there. A client that shows more
+/// than five certificates besides its own is refused.
 ///
 /// # Errors
 /// A text contains nothing, or something malformed.
@@ -287,10 +288,11 @@ pub fn verify_clients(
     let lists = revoked.map(revocation_lists).transpose()?.unwrap_or_default();
     let provider = Arc::new(crypto_provider(cryptography));
     let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-    builder.with_crls(lists).build().map_err(|error| match error {
+    let verifier = builder.with_crls(lists).build().map_err(|error| match error {
         VerifierBuilderError::InvalidCrl(_) => CertificateFault::BadRevocationList,
         _ => CertificateFault::NoCertificate,
-    })
+    })?;
+    Ok(Arc::new(FewCertificates(verifier)))
 }
 
 fn revocation_lists(

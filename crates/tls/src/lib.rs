@@ -7,6 +7,7 @@
 
 mod certificates;
 mod class;
+mod client_chain;
 mod fault;
 mod hello;
 mod provider;

@@ -1,5 +1,6 @@
 //! Certificates by name, their faults, and judges of clients.
 use super::*;
+use crate::client_chain::INTERMEDIATES_MAX;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, IsCa,
     KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber, date_time_ymd,
@@ -182,19 +183,21 @@ fn a_handshake_has_the_certificate_of_its_name() {
     }
 }
 
+fn authority() -> CertifiedIssuer<'static, KeyPair> {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
+}
+
+fn client_of(issuer: &CertifiedIssuer<'_, KeyPair>, serial: u64) -> CertificateDer<'static> {
+    let mut params = CertificateParams::new(vec!["client".to_owned()]).unwrap();
+    params.serial_number = Some(SerialNumber::from(serial));
+    params.signed_by(&KeyPair::generate().unwrap(), issuer).unwrap().der().clone()
+}
+
 #[test]
 fn clients_are_judged_by_authorities_and_lists() {
-    let authority = || {
-        let mut params = CertificateParams::default();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
-    };
-    let client = |issuer: &CertifiedIssuer<'_, KeyPair>, serial: u64| {
-        let mut params = CertificateParams::new(vec!["client".to_owned()]).unwrap();
-        params.serial_number = Some(SerialNumber::from(serial));
-        params.signed_by(&KeyPair::generate().unwrap(), issuer).unwrap().der().clone()
-    };
     let (ours, theirs) = (authority(), authority());
     let revoked = RevokedCertParams {
         serial_number: SerialNumber::from(2),
@@ -218,8 +221,24 @@ fn clients_are_judged_by_authorities_and_lists() {
     {
         let verifier =
             verify_clients(authorities.as_bytes(), revoked, Cryptography::default()).unwrap();
-        let clients = [client(&ours, 1), client(&ours, 2), client(&theirs, 1)];
+        let clients = [client_of(&ours, 1), client_of(&ours, 2), client_of(&theirs, 1)];
         let known = clients.map(|client| verifier.verify_client_cert(&client, &[], now).is_ok());
         assert_eq!(known, expected, "with a list: {}", revoked.is_some());
     }
+}
+
+#[test]
+fn a_chain_of_a_client_has_few_certificates() {
+    let ours = authority();
+    let authorities = pem("CERTIFICATE", ours.der());
+    let verifier = verify_clients(authorities.as_bytes(), None, Cryptography::default()).unwrap();
+    let now = UnixTime::since_unix_epoch(Duration::from_secs(1_700_000_000));
+    let client = client_of(&ours, 1);
+    let judge = |others: &[CertificateDer<'_>]| verifier.verify_client_cert(&client, others, now);
+    let others: Vec<_> = (0..=INTERMEDIATES_MAX).map(|_| authority().der().clone()).collect();
+    assert!(judge(&others[..INTERMEDIATES_MAX]).is_ok());
+    let too_many = judge(&others).unwrap_err();
+    assert!(matches!(too_many, Error::InvalidCertificate(_)), "{too_many:?}");
+    // Copies count once.
+    assert!(judge(&vec![others[0].clone(); 100]).is_ok());
 }
