@@ -186,6 +186,11 @@ impl TicketWords {
 ///
 /// Rotation every half of the lifetime erases a key after at most one lifetime. A key seals at most
 /// 2^32 tickets with random nonces (NIST SP 800-38D §8.3): 198,000 a second for 6 hours.
+///
+/// In TLS 1.2, a session that is resumed has the same master secret as before, and rustls makes
+/// another ticket for it. So the session lasts as long as its client returns within the lifetime. A
+/// key that leaks opens what was recorded of such sessions since they began, also before that key
+/// was made. TLS 1.3 exchanges keys again.
 #[derive(Clone, Debug)]
 pub struct Ticketer {
     keys: TicketWords,
