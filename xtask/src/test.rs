@@ -17,8 +17,8 @@ const HOOKED: &str = "regatta-sys";
 const EXAMPLES_CRATE: &str = "regatta-sys";
 /// Suite that mostly waits. It runs while all other tests do, which mostly compute.
 const SUITE: &str = "conformance";
-/// Its tests that run at once, per processor: most wait for a server, which waits for a deadline.
-/// With one test a processor is idle for nine tenths of the suite.
+/// Tests of the suite that run at once, per processor: most wait for a server, which waits for a
+/// deadline. With one test a processor is idle for nine tenths of the suite.
 const SUITE_PER_PROCESSOR: usize = 8;
 /// The same of other tests.
 const OTHERS_PER_PROCESSOR: usize = 2;

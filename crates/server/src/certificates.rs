@@ -14,9 +14,8 @@ use crate::{
         tables,
     },
     handover::CertificateId,
-    listens,
+    listens::{self, TlsParts},
     messages::{self, Message},
-    tls::TlsParts,
 };
 use files::Pair;
 use regatta_http::date;
@@ -213,7 +212,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reports a certificate outside its validity period, of which `until` is the end.
+    /// Reports a certificate outside its validity period, which ends at `until`.
     fn report_untimely(
         &mut self,
         kind: &'static Message,

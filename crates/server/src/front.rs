@@ -239,8 +239,7 @@ mod tests {
     use super::*;
     use crate::{
         config::options,
-        listens::{TLS, TLS_CLIENTS},
-        tls::TlsParts,
+        listens::{TLS, TLS_CLIENTS, TlsParts},
     };
     use regatta_http::h1::{HeadLimits, parse_request};
     use regatta_testkit::certificates::{MadeCertificate, PKCS_ECDSA_P256_SHA256};

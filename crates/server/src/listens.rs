@@ -1,7 +1,11 @@
-//! Lists of addresses in the configuration, and the class of the listeners of each.
+//! Lists of addresses in the configuration, the class of the listeners of each, and parts of files
+//! that encrypted ones need.
+use crate::handover::CertificateId;
 use regatta_arch::{layout::ListenPlace, options::Settings};
 use regatta_origin::ListenerClass;
 use regatta_sys::socket::Place;
+use regatta_tls::{ClientVerifier, ServedCertificates};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Class of `tls.listen`.
 pub(crate) const TLS: ListenerClass = ListenerClass(1);
@@ -31,5 +35,24 @@ pub(crate) fn scheme(listen: &ListenPlace) -> &'static str {
         (Place::Inet(_), ListenerClass::CLEAR) => "http://",
         (Place::Inet(_), _) => "https://",
         (Place::Unix(_), _) => "",
+    }
+}
+
+/// Parts of files that encrypted connections need.
+#[derive(Debug)]
+pub(crate) struct TlsParts {
+    /// Certificates of the server.
+    pub(crate) certificates: ServedCertificates,
+    /// Names of these, for the next image.
+    pub(crate) ids: Vec<CertificateId>,
+    /// Judge of certificates in the class [`TLS_CLIENTS`].
+    pub(crate) clients: Option<ClientVerifier>,
+}
+
+impl TlsParts {
+    /// Time when the first certificate expires.
+    pub(crate) fn next_expiry(&self) -> Option<SystemTime> {
+        let seconds = u64::try_from(self.certificates.valid_until()?).ok()?;
+        Some(UNIX_EPOCH + Duration::from_secs(seconds))
     }
 }

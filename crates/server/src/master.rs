@@ -47,7 +47,7 @@ use regatta_sys::{
     Bell, clock,
     crew::SweepOutcome,
     hook,
-    process::{Child, Exit, User, clone_worker, fork_worker, serve_as},
+    process::{Child, Exit, User, clone_worker, fork_worker},
     shm::SharedWords,
     signal::{self, ReceivedSignal, Signals},
     socket::Place,
@@ -274,20 +274,6 @@ impl Prepared {
             let what = format_args!("{name} cannot log: {fault}");
             self.errors.note(messages::ACCESS_LOG_NOT_MADE, what);
         }
-    }
-
-    /// Switches this process, `who`, to the user that serves, without the right to read all files.
-    /// An error is the code to exit with.
-    fn become_user(&self, who: fmt::Arguments<'_>) -> Result<(), i32> {
-        serve_as(self.user.as_ref()).map_err(|error| {
-            let name = match self.user {
-                Some(_) => self.env.settings.text("server.user"),
-                None => "a process without CAP_DAC_READ_SEARCH",
-            };
-            let what = format_args!("{who} cannot become {name}: {error}");
-            self.errors.note(messages::USER_NOT_CHANGED, what);
-            EXIT_CANNOT_WORK
-        })
     }
 
     /// Has all workers, and the keeper, check their control words.

@@ -1,7 +1,7 @@
 //! Encrypted listeners: their classes, and the settings that the connections of a class share.
 use crate::{
     handover::CertificateId,
-    listens::{TLS, TLS_CLIENTS},
+    listens::{TLS, TLS_CLIENTS, TlsParts},
     ticket_keys::TicketKeys,
 };
 use regatta_arch::options::Settings;
@@ -10,29 +10,7 @@ use regatta_tls::{
     ClientVerifier, Cryptography, Error, ProducesTickets, ServedCertificates, TlsClass,
     TlsSettings, TlsVersion,
 };
-use std::{
-    sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
-
-/// Parts of files that encrypted connections need.
-#[derive(Debug)]
-pub(crate) struct TlsParts {
-    /// Certificates of the server.
-    pub(crate) certificates: ServedCertificates,
-    /// Names of these, for the next image.
-    pub(crate) ids: Vec<CertificateId>,
-    /// Judge of certificates in the class [`TLS_CLIENTS`].
-    pub(crate) clients: Option<ClientVerifier>,
-}
-
-impl TlsParts {
-    /// Time when the first certificate expires.
-    pub(crate) fn next_expiry(&self) -> Option<SystemTime> {
-        let seconds = u64::try_from(self.certificates.valid_until()?).ok()?;
-        Some(UNIX_EPOCH + Duration::from_secs(seconds))
-    }
-}
+use std::sync::Arc;
 
 /// Settings of encrypted connections, by class. Workers inherit them from the master.
 #[derive(Clone, Debug, Default)]

@@ -69,11 +69,11 @@ pub enum Plant {
     ShortRest,
     /// The closing alert does not go with the last response.
     LateClosing,
-    /// There is no closing alert.
+    /// The closing alert is missing.
     NoClosing,
     /// The peer's closing alert is not answered.
     UnansweredClosing,
-    /// There is no alert after a record that cannot be opened.
+    /// No alert follows a record that cannot be opened.
     NoAlert,
 }
 

@@ -50,7 +50,7 @@ impl SentRecords {
         self.at = if is_last { 0 } else { at + bytes };
     }
 
-    /// Checks the records of a `Send`, all of which the kernel has taken.
+    /// Checks the records of a `Send` that the kernel has taken as a whole.
     pub(crate) fn check(&mut self) -> Result<(), BrokenCheck> {
         let list = mem::take(&mut self.list);
         for SentRecord { at, bytes, .. } in &list {

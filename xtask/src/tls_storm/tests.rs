@@ -1,3 +1,4 @@
+//! The storm's options, its tables, and a quick storm.
 use super::*;
 use regatta_testkit::programs;
 
@@ -86,7 +87,7 @@ fn lines_fit_a_terminal() {
     assert!(text.ends_with("  and 3 more\n"), "{text}");
 }
 
-/// A short storm: several workers, one of which is killed.
+/// A short storm, in which a worker is killed.
 #[test]
 fn a_short_storm_passes() {
     let stop = Arc::new(AtomicBool::new(false));

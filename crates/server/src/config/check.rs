@@ -14,8 +14,8 @@ use crate::{
         release::Release,
         rules_files, unused,
     },
-    listens, media, messages,
-    tls::TlsParts,
+    listens::{self, TlsParts},
+    media, messages,
 };
 use regatta_arch::{
     Architecture,

@@ -2,7 +2,10 @@
 use super::{EXIT_CANNOT_WORK, Prepared, messages};
 use crate::log::{LOGS, LogDestination};
 use regatta_arch::options::Settings;
-use regatta_sys::sandbox::{Confine, Effect, Sandbox, confine};
+use regatta_sys::{
+    process::serve_as,
+    sandbox::{Confine, Effect, Sandbox, confine},
+};
 use std::{
     fmt,
     fs::File,
@@ -39,6 +42,20 @@ fn log_folders(settings: &Settings, logs: &[&str]) -> Vec<PathBuf> {
 }
 
 impl Prepared {
+    /// Switches this process, `who`, to the user that serves, without the right to read all files.
+    /// An error is the code to exit with.
+    pub(super) fn become_user(&self, who: fmt::Arguments<'_>) -> Result<(), i32> {
+        serve_as(self.user.as_ref()).map_err(|error| {
+            let name = match self.user {
+                Some(_) => self.env.settings.text("server.user"),
+                None => "a process without CAP_DAC_READ_SEARCH",
+            };
+            let what = format_args!("{who} cannot become {name}: {error}");
+            self.errors.note(messages::USER_NOT_CHANGED, what);
+            EXIT_CANNOT_WORK
+        })
+    }
+
     /// Switches this process, `who`, to the user that serves, and gives up all rights that it does
     /// not need. An error is the code to exit with. `tells`: logs what was given up, for all
     /// workers.

@@ -11,6 +11,7 @@ use crate::{
     config::{allowance::listed, check::Config, raw::Problem, release::Wanted},
     findings::Handed,
     front::Front,
+    listens::TlsParts,
     log::{
         self, AccessLog, AccessLogOptions, ErrorLog, Format, LOGS, LogDestination, LogFault, Owner,
     },
@@ -19,7 +20,7 @@ use crate::{
     root::{Folder, OpenedRoots, RootWatch},
     site::Builder,
     ticket_keys,
-    tls::{TlsFront, TlsParts},
+    tls::TlsFront,
 };
 use regatta_arch::{
     Env, Units, layout::ListenPlace, options::Settings, releases::Releases, shared::SharedState,
