@@ -218,6 +218,10 @@ impl<F: File> Protocol<F> for Conn<F> {
             State::Head if self.has_partial_head() => self.time_out(now, cx),
             State::Content => self.time_out(now, cx),
             State::Send if flows => self.deadline = window,
+            // Its last bytes are taken in less than a window, and others wait for the end.
+            State::Head if queued > 0 && flows && self.draining => {
+                self.deadline = now.tick.after(cx.site.deadlines.drain_idle_ms);
+            }
             State::Head | State::Linger if queued > 0 && flows => self.deadline = window,
             State::Head if self.draining => self.end(CloseReason::Drained, now, cx),
             State::Head => self.end(CloseReason::IdleDeadline, now, cx),
