@@ -180,7 +180,7 @@ impl<'a> Desk<'a> {
 
     /// Files the timer of a connection whose deadline comes before it.
     #[inline]
-    pub(super) fn file<S>(&mut self, key: u64, slot: &mut ConnSlot<S>) {
+    pub(crate) fn file<S>(&mut self, key: u64, slot: &mut ConnSlot<S>) {
         let deadline = slot.conn.deadline();
         if deadline < slot.timer_at {
             slot.timer_at = deadline;

@@ -81,7 +81,7 @@ impl<P: Poller> EventLoop<'_, P> {
     /// connection that has not shaken hands is run.
     #[cold]
     pub(super) fn hold(&mut self, key: u64) {
-        let Some(slot) = self.worker.slot(key) else { return };
+        let Some((slot, desk)) = self.worker.turn(key) else { return };
         if slot.queued {
             return;
         }
@@ -89,6 +89,8 @@ impl<P: Poller> EventLoop<'_, P> {
         let receives = !leaves.has(OpKind::Recv) && !leaves.includes(Leaves::PARSE);
         if self.io.begins_with_bytes() || receives && slot.drive.readable {
             slot.queued = true;
+            // It may have had no turn yet, which would have filed its deadline.
+            desk.file(key, slot);
             return self.handshakes.put(key, self.io.put_off());
         }
         self.shake(key);
