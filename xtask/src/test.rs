@@ -19,7 +19,7 @@ const EXAMPLES_CRATE: &str = "regatta-sys";
 const SUITE: &str = "conformance";
 /// Tests of the suite that run at once, per processor: most wait for a server, which waits for a
 /// deadline. With one test a processor is idle for nine tenths of the suite.
-const SUITE_PER_PROCESSOR: usize = 8;
+const SUITE_PER_PROCESSOR: usize = 6;
 /// The same of other tests.
 const OTHERS_PER_PROCESSOR: usize = 2;
 /// Programs of tests that compare times of milliseconds. They run when all others are done.

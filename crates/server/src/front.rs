@@ -1,5 +1,5 @@
 //! Client of a connection, and the limits of one client.
-use crate::{Failure, handover::CertificateId, tls::TlsFront};
+use crate::{Failure, config::address::naming, handover::CertificateId, tls::TlsFront};
 use regatta_arch::{
     conn::clients::{ClientLimits, ClientNotes, Clients},
     options::Settings,
@@ -92,15 +92,6 @@ impl Trust {
     /// Unix socket has no address.
     pub(crate) fn limits(&self, client: Peer) -> bool {
         client.ip().is_some() && !self.trusts(client)
-    }
-}
-
-/// Field in which trusted proxies name the client of each request.
-pub(crate) fn naming(settings: &Settings) -> Option<Naming> {
-    match settings.text("server.forwarded") {
-        "x-forwarded-for" => Some(Naming::XForwardedFor),
-        "forwarded" => Some(Naming::Forwarded),
-        _ => None,
     }
 }
 

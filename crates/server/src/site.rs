@@ -1,13 +1,12 @@
 //! Rules of the origin, from settings and from the files below the roots.
 use crate::{
     config::{
-        address::tls_port,
+        address::{naming, tls_port},
         hosts::HostConfig,
         raw::{Inherited, Problem, Said},
         release::{PageFile, Release, RootFault},
         rules, rules_files,
     },
-    front::naming,
     media::Types,
 };
 use regatta_arch::options::Settings;

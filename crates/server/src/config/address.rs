@@ -1,7 +1,6 @@
 //! Addresses to listen on, from the configuration.
 use crate::{
     config::raw::{Problem, Said},
-    front::naming,
     listens::{LISTENS, listen_key},
     messages,
 };
@@ -9,7 +8,7 @@ use regatta_arch::{
     layout::{ADDRESSES_MAX, ListenPlace, class_at},
     options::Settings,
 };
-use regatta_http::prefix::Prefix;
+use regatta_http::{forwarded::Naming, prefix::Prefix};
 pub(crate) use regatta_sys::socket::Place;
 use regatta_sys::{socket::UNIX, unix::PATH_BYTES_MAX};
 use std::{
@@ -18,6 +17,15 @@ use std::{
     net::{SocketAddr, ToSocketAddrs, UdpSocket},
     sync::{Mutex, MutexGuard, PoisonError},
 };
+
+/// Field in which trusted proxies name the client of each request.
+pub(crate) fn naming(settings: &Settings) -> Option<Naming> {
+    match settings.text("server.forwarded") {
+        "x-forwarded-for" => Some(Naming::XForwardedFor),
+        "forwarded" => Some(Naming::Forwarded),
+        _ => None,
+    }
+}
 
 /// Lists addresses and paths of the listeners, in the order of the configuration: those in the
 /// clear, then those with TLS.
