@@ -112,16 +112,20 @@ pub(super) fn uncertified(said: &Said, problems: &mut Vec<Problem>) {
 
 /// Parses `unix:/path`, or `host:port` with all addresses of the host name.
 fn places(text: &str) -> Result<Vec<Place>, AddressFault> {
-    match text.starts_with(UNIX) || text.starts_with('/') {
+    match is_path(text) {
         true => place(text).map(|place| vec![place]),
         false => Ok(of_this_machine(all_addresses(text)?).into_iter().map(Place::Inet).collect()),
     }
 }
 
+/// True for the path of a Unix socket.
+fn is_path(text: &str) -> bool {
+    text.starts_with(UNIX) || text.starts_with('/')
+}
+
 /// Port of the first address with TLS, as configured: 0 if the kernel chooses it. Unix sockets have
 /// none.
 pub(crate) fn tls_port(settings: &Settings) -> Option<u16> {
-    let is_path = |text: &str| text.starts_with(UNIX) || text.starts_with('/');
     let port = |text: &String| match is_path(text) {
         true => None,
         false => text.rsplit_once(':')?.1.parse().ok(),
