@@ -1,8 +1,9 @@
 //! Warnings before certificates expire.
+use crate::handover::CertificateId;
 use regatta_op::Tick;
 use std::{
     fmt,
-    time::{Duration, SystemTime},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -59,6 +60,12 @@ impl ExpiryWatch {
     }
 }
 
+/// Time when the first of these certificates expires.
+pub(crate) fn next_expiry(certificates: &[CertificateId]) -> Option<SystemTime> {
+    let seconds = certificates.iter().map(|of| of.valid_until).min()?;
+    Some(UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).ok()?))
+}
+
 /// Seconds until this time; fewer than 0 after it.
 pub(crate) fn seconds_until(time: SystemTime, clock: SystemTime) -> i64 {
     let seconds = |span: Duration| i64::try_from(span.as_secs()).unwrap_or(i64::MAX);
@@ -68,7 +75,6 @@ pub(crate) fn seconds_until(time: SystemTime, clock: SystemTime) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::UNIX_EPOCH;
 
     const DAY_S: u64 = 86_400;
 

@@ -5,7 +5,6 @@ use regatta_arch::{layout::ListenPlace, options::Settings};
 use regatta_origin::ListenerClass;
 use regatta_sys::socket::Place;
 use regatta_tls::{ClientVerifier, ServedCertificates};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Class of `tls.listen`.
 pub(crate) const TLS: ListenerClass = ListenerClass(1);
@@ -47,12 +46,4 @@ pub(crate) struct TlsParts {
     pub(crate) ids: Vec<CertificateId>,
     /// Judge of certificates in the class [`TLS_CLIENTS`].
     pub(crate) clients: Option<ClientVerifier>,
-}
-
-impl TlsParts {
-    /// Time when the first certificate expires.
-    pub(crate) fn next_expiry(&self) -> Option<SystemTime> {
-        let seconds = u64::try_from(self.certificates.valid_until()?).ok()?;
-        Some(UNIX_EPOCH + Duration::from_secs(seconds))
-    }
 }

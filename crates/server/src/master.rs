@@ -216,7 +216,6 @@ struct Prepared {
     access: Arc<AccessLog>,
     /// `None`: no admin process is wanted.
     admin: Option<Admin>,
-    next_expiry: Option<std::time::SystemTime>,
 }
 
 impl Prepared {

@@ -191,21 +191,14 @@ pub struct ServedCertificates {
     /// By the name without its leftmost label.
     wildcards: HashMap<String, Candidates>,
     others: Candidates,
-    valid_until: Option<i64>,
 }
 
 impl ServedCertificates {
     /// Arranges certificates. Of two with one name and the same kind of key, the first counts.
     #[must_use]
     pub fn new(certificates: impl IntoIterator<Item = ServedCertificate>) -> Self {
-        let mut all = Self {
-            exact: HashMap::new(),
-            wildcards: HashMap::new(),
-            others: Vec::new(),
-            valid_until: None,
-        };
-        for ServedCertificate { certified, names, valid_until, .. } in certificates {
-            all.valid_until = Some(all.valid_until.map_or(valid_until, |at| at.min(valid_until)));
+        let mut all = Self { exact: HashMap::new(), wildcards: HashMap::new(), others: Vec::new() };
+        for ServedCertificate { certified, names, .. } in certificates {
             let certified = Arc::new(certified);
             for name in names {
                 let candidates = match name.strip_prefix("*.") {
@@ -217,13 +210,6 @@ impl ServedCertificates {
             add(&mut all.others, &certified);
         }
         all
-    }
-
-    /// Time when the first of them expires, seconds since 1970-01-01T00:00:00Z. `None`: there are
-    /// no certificates.
-    #[must_use]
-    pub const fn valid_until(&self) -> Option<i64> {
-        self.valid_until
     }
 
     /// True if a certificate has this name, which is in lower case.

@@ -6,7 +6,7 @@ use super::{
 use crate::{
     admin::{About, EXCHANGE_MAX, Hosts, listen, serve, try_listening},
     config::{check::Config, options},
-    expiry::ExpiryWatch,
+    expiry::{ExpiryWatch, next_expiry},
     heartbeat::answers,
     notify::{self, Message, Watchdog},
     supervise::{Gone, MasterAction, Staff},
@@ -83,13 +83,12 @@ pub(super) struct Monitors {
 
 impl Monitors {
     pub(super) fn new(prepared: &Prepared, now: Tick) -> Self {
-        let (watchdog, next_expiry) = match prepared.is_keeper() {
+        let (watchdog, expiry) = match prepared.is_keeper() {
             // The master of the keeper has them.
             true => (Watchdog::none(), None),
-            false => (notify::watchdog(now), prepared.next_expiry),
+            false => (notify::watchdog(now), next_expiry(prepared.front.certificates())),
         };
-        let expiry = ExpiryWatch::new(next_expiry, now);
-        Self { staff: None, child: None, watchdog, expiry }
+        Self { staff: None, child: None, watchdog, expiry: ExpiryWatch::new(expiry, now) }
     }
 
     /// Tick of the next due step.
@@ -121,7 +120,7 @@ impl Prepared {
             slots: env.shares.iter().map(|share| share.slots.clone()).collect(),
             config: admin.config.clone(),
             hosts: admin.hosts.clone(),
-            next_expiry: self.next_expiry,
+            next_expiry: next_expiry(self.front.certificates()),
         };
         let log = errors.inherited();
         let keep = log.iter().map(AsFd::as_fd).chain([admin.listener.as_fd()]);

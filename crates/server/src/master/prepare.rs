@@ -11,7 +11,6 @@ use crate::{
     config::{allowance::listed, check::Config, raw::Problem, release::Wanted},
     findings::Handed,
     front::Front,
-    listens::TlsParts,
     log::{
         self, AccessLog, AccessLogOptions, ErrorLog, Format, LOGS, LogDestination, LogFault, Owner,
     },
@@ -85,7 +84,6 @@ pub(super) fn prepare(
     let (wanted, builder, site) = sites(&mut config, &found, &addresses);
     let (hosts, build) = (wanted.len(), Arc::clone(&builder));
     let build = move |host: usize, change: u64, text: &[u8]| build.build(host, change, text);
-    let next_expiry = config.tls.as_ref().and_then(TlsParts::next_expiry);
     let front = front(&mut config, workers, generations, &errors)?;
     // The keeper's is last, if there is one.
     let takers = workers + usize::from(keeper.is_some());
@@ -128,7 +126,6 @@ pub(super) fn prepare(
         errors,
         access,
         admin,
-        next_expiry,
     })
 }
 
