@@ -13,6 +13,7 @@ use crate::{
         raw::{Problem, Row, Said},
         tables,
     },
+    expiry::SOON,
     handover::CertificateId,
     listens::{self, TlsParts},
     messages::{self, Message},
@@ -34,8 +35,6 @@ const CLIENT_CA: &str = "tls.client_ca";
 /// Option that names the lists of revoked certificates.
 const CRL: &str = "tls.crl";
 
-/// Time before its end from which on a certificate is to be renewed, seconds: 14 days.
-const SOON_S: i64 = 14 * 86_400;
 /// Permission of every user to read a file.
 const OTHERS_READ: u32 = 0o004;
 /// Limit of hosts that are named; further ones are counted.
@@ -243,7 +242,7 @@ impl<'a> Reader<'a> {
             let what = format!("the certificate is not valid before {}", shown(from));
             let hint = format!("it is {} by the clock of this machine", shown(now));
             self.report_untimely(messages::TLS_NOT_YET_VALID, path, until, &what, &hint);
-        } else if until.saturating_sub(now) < SOON_S {
+        } else if until.saturating_sub(now) < SOON.as_secs().cast_signed() {
             let what = format!("the certificate expires on {}", shown(until));
             let found = self.problem(messages::TLS_EXPIRES_SOON, CERTIFICATE, path, &what);
             self.warn(found.hint("renew it, then run `regatta reload`"));

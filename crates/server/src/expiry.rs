@@ -7,8 +7,9 @@ use std::{
 };
 
 const DAY: Duration = Duration::from_secs(86_400);
-/// Time before the expiry of a certificate from which on the error log has a warning each day.
-const WARNED: Duration = Duration::from_secs(14 * 86_400);
+/// Time before the expiry of a certificate from which on it is to be renewed: `check` warns, and
+/// the error log does so each day.
+pub(crate) const SOON: Duration = Duration::from_secs(14 * 86_400);
 
 /// Watch over the certificate that expires first.
 #[derive(Debug)]
@@ -52,7 +53,7 @@ impl ExpiryWatch {
     pub(crate) fn warning(&mut self, now: Tick, clock: SystemTime) -> Option<ExpiryWarning> {
         let expiry = self.expiry.filter(|_| self.next <= now)?;
         let left = expiry.duration_since(clock).unwrap_or_default();
-        let quiet = left.saturating_sub(WARNED);
+        let quiet = left.saturating_sub(SOON);
         // The clock may be set meanwhile.
         let wait = if quiet.is_zero() { DAY } else { quiet.min(DAY) };
         self.next = now.after(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1));
