@@ -4,6 +4,7 @@
 //! ([`ROTATE_KEY`]). [`regatta_tls::TicketWords`] describes the words.
 use crate::{
     Failure,
+    certificates::open_regular,
     config::raw::{Problem, Said},
     handover::TicketMemory,
     log::ErrorLog,
@@ -22,11 +23,10 @@ use regatta_tls::{
 };
 use std::{
     fmt,
-    fs::OpenOptions,
     io::{self, Read as _},
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd, RawFd},
-        unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+        unix::fs::MetadataExt as _,
     },
     path::Path,
     sync::Arc,
@@ -327,14 +327,8 @@ impl KeyFileFault {
 }
 
 fn read_file(path: &Path) -> Result<[u8; TICKET_KEY_BYTES], KeyFileFault> {
-    // A FIFO must not block the master, nor a terminal become its own.
-    let mut options = OpenOptions::new();
-    let file = options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path);
-    let file = file.map_err(KeyFileFault::Unreadable)?;
-    let facts = file.metadata().map_err(KeyFileFault::Unreadable)?;
-    if !facts.is_file() {
-        return Err(KeyFileFault::NotAFile);
-    }
+    let opened = open_regular(path).map_err(KeyFileFault::Unreadable)?;
+    let (file, facts) = opened.ok_or(KeyFileFault::NotAFile)?;
     if facts.mode() & OTHERS != 0 {
         return Err(KeyFileFault::Exposed(facts.mode() & 0o7777));
     }

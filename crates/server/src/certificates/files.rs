@@ -3,7 +3,7 @@ use crate::listens;
 use regatta_arch::options::Settings;
 use std::{
     collections::BTreeMap,
-    fs::{File, OpenOptions},
+    fs::{File, Metadata, OpenOptions},
     hint::black_box,
     io::{self, Read as _},
     os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
@@ -114,13 +114,19 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// Permissions and bytes of a file. Does not wait for the other end of a named pipe.
-fn read(path: &Path) -> io::Result<(u32, Vec<u8>)> {
-    let file: File = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+/// Opens a file that may have a key; `None` if it is not a regular one. Does not wait for the other
+/// end of a named pipe, and no terminal becomes that of this process.
+pub(crate) fn open_regular(path: &Path) -> io::Result<Option<(File, Metadata)>> {
+    let mut options = OpenOptions::new();
+    let file = options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
     let found = file.metadata()?;
-    if !found.is_file() {
-        return Err(io::Error::other("not a regular file"));
-    }
+    Ok(found.is_file().then_some((file, found)))
+}
+
+/// Permissions and bytes of a file.
+fn read(path: &Path) -> io::Result<(u32, Vec<u8>)> {
+    let opened = open_regular(path)?;
+    let (file, found) = opened.ok_or_else(|| io::Error::other("not a regular file"))?;
     if found.len() > FILE_BYTES_MAX {
         return Err(io::Error::other(format!("longer than {FILE_BYTES_MAX} bytes")));
     }
