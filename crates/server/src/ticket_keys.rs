@@ -10,7 +10,7 @@ use crate::{
     log::ErrorLog,
     messages,
 };
-use regatta_arch::options::{Settings, Value};
+use regatta_arch::options::Settings;
 use regatta_op::Tick;
 use regatta_origin::ListenerClass;
 use regatta_sys::{
@@ -116,9 +116,7 @@ pub(crate) fn problems(said: &Said) -> Vec<Problem> {
 /// True if there are addresses whose clients receive tickets. Clients with certificates have none:
 /// a ticket would stand for a certificate.
 fn is_wanted(settings: &Settings) -> bool {
-    let listens =
-        matches!(settings.get(LISTEN_KEY), Some(Value::List(places)) if !places.is_empty());
-    listens && settings.number(ROTATE_KEY) > 0
+    !settings.list(LISTEN_KEY).is_empty() && settings.number(ROTATE_KEY) > 0
 }
 
 impl TicketKeys {
