@@ -37,6 +37,11 @@ impl Kind {
             Self::Upgrade => "upgrade",
         }
     }
+
+    /// Kind of this name in a handover.
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        [Self::Root, Self::Reload, Self::Upgrade].into_iter().find(|kind| kind.name() == name)
+    }
 }
 
 /// Result of a trial.

@@ -297,11 +297,7 @@ impl Generations {
         let earlier =
             |old: &Old| Earlier { number: old.number, leaves: old.drains_until.is_some() };
         let alive = self.old.iter().filter(|old| !old.is_gone()).map(earlier).collect();
-        let asked = handover.asked.map(|kind| match &*kind {
-            "root" => Kind::Root,
-            "upgrade" => Kind::Upgrade,
-            _ => Kind::Reload,
-        });
+        let asked = handover.asked.map(|name| Kind::from_name(&name).unwrap_or(Kind::Reload));
         self.succession = Succession::after_exec(alive, asked, clock::now().tick);
         Ok(())
     }
