@@ -6,7 +6,7 @@ use crate::{
 };
 use regatta_arch::{
     layout::{ADDRESSES_MAX, ListenPlace, class_at},
-    options::Settings,
+    options::{Settings, listed_addresses},
 };
 use regatta_http::{forwarded::Naming, prefix::Prefix};
 pub(crate) use regatta_sys::socket::Place;
@@ -31,7 +31,7 @@ pub(crate) fn naming(settings: &Settings) -> Option<Naming> {
 /// clear, then those with TLS.
 pub(super) fn addresses(said: &Said, problems: &mut Vec<Problem>) -> Vec<ListenPlace> {
     let texts = |key: &str| said.settings.list(key).len();
-    let listed: usize = LISTENS.iter().map(|(key, _)| texts(key)).sum();
+    let listed = listed_addresses(&said.settings);
     // Of several lists, the longest is at fault.
     let longest = LISTENS.iter().rev().max_by_key(|(key, _)| texts(key));
     let longest = longest.map_or(LISTENS[0].0, |(key, _)| *key);
