@@ -102,7 +102,8 @@ fn share_surplus(
     sockets: &mut Vec<Listening>,
 ) -> Result<(), Failure> {
     let untold = |error: io::Error| Failure::Work(format!("cannot tell the address: {error}"));
-    let own = classed(sockets, &config.layout.classes).map_err(untold)?;
+    let each = sockets.iter().map(|(_, socket)| socket);
+    let own = addresses(each, &config.layout.classes).map_err(untold)?;
     let class = |(_, socket): &Listening| class_at(&socket::place(socket.as_fd()).ok()?, &own);
     let room = ADDRESSES_MAX.saturating_sub(sockets.len());
     let surplus = generations.take_listeners(room, |socket| class(socket).is_some());
@@ -114,15 +115,6 @@ fn share_surplus(
         sockets.insert(at, socket);
     }
     Ok(())
-}
-
-/// Addresses and classes of the sockets.
-fn classed(sockets: &[Listening], classes: &[ListenerClass]) -> io::Result<Vec<ListenPlace>> {
-    let each = sockets.iter().zip(classes);
-    each.map(|((_, socket), class)| {
-        Ok(ListenPlace { place: socket::place(socket.as_fd())?, class: *class })
-    })
-    .collect()
 }
 
 /// Takes the inherited socket for an address, or makes one; a trial only tests whether it could.
@@ -259,12 +251,12 @@ fn listen_spec(config: &Config, address: SocketAddr, plan: &SocketPlan) -> Liste
 }
 
 /// Addresses and classes of the sockets, each address once.
-pub(super) fn addresses(
-    sockets: &[OwnedFd],
+pub(super) fn addresses<'a>(
+    sockets: impl IntoIterator<Item = &'a OwnedFd>,
     classes: &[ListenerClass],
 ) -> io::Result<Vec<ListenPlace>> {
     let mut addresses: Vec<ListenPlace> = Vec::new();
-    for (socket, class) in sockets.iter().zip(classes) {
+    for (socket, class) in sockets.into_iter().zip(classes) {
         let place = socket::place(socket.as_fd())?;
         if class_at(&place, &addresses).is_none() {
             addresses.push(ListenPlace { place, class: *class });
