@@ -101,6 +101,21 @@ pub struct ConnSlot<S> {
 }
 
 impl<S> ConnSlot<S> {
+    /// Slot of a connection in the clear: nothing of it is pending, queued, timed or filed.
+    const fn new(conn: FileLink, socket: Connection, drive: S) -> Self {
+        Self {
+            conn,
+            socket,
+            pending: 0,
+            queued: false,
+            shaking: false,
+            weight: 1,
+            drive,
+            timer_at: Tick::NEVER,
+            timed_from: 0,
+        }
+    }
+
     /// `spent`, unless the connection is queued, or may shake hands. It has one turn a round,
     /// whatever happens; and a round has few handshakes.
     #[inline]

@@ -8,7 +8,7 @@ use crate::{
     drive::FileLink,
 };
 use regatta_metrics::Counter;
-use regatta_op::{CloseReason, Tick};
+use regatta_op::CloseReason;
 use regatta_origin::{Peer, Protocol as _};
 use regatta_sys::{socket, wait::Poller};
 use std::{
@@ -184,20 +184,9 @@ impl<'a, S> Worker<'a, S> {
         cx.tally.add(Counter::ConnectionsOpened, 1);
         cx.tally.add(Counter::ConnectionsOpenAtAcceptSum, self.open() as u64);
         cx.tally.max(Counter::ConnectionsOpenMax, self.open() as u64 + 1);
-        let (timer_at, timed_from) = (Tick::NEVER, 0);
-        let (pending, queued, shaking) = (0, false, conn.is_shaking_hands());
+        let shaking = conn.is_shaking_hands();
         // All connections that will be sealed begin with a handshake.
         let weight = if shaking { SEALED_WEIGHT } else { 1 };
-        self.slots.insert(ConnSlot {
-            conn,
-            socket,
-            pending,
-            queued,
-            shaking,
-            weight,
-            drive,
-            timer_at,
-            timed_from,
-        })
+        self.slots.insert(ConnSlot { shaking, weight, ..ConnSlot::new(conn, socket, drive) })
     }
 }

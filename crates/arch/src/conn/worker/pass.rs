@@ -118,18 +118,8 @@ impl<S> Worker<'_, S> {
         if self.desk.acceptor.draining {
             conn.drain(self.desk.now, &self.desk.around.cx);
         }
-        let (timer_at, pending, queued) = (Tick::NEVER, 0, false);
-        let key = self.slots.insert(ConnSlot {
-            conn,
-            socket,
-            pending,
-            queued,
-            shaking,
-            weight,
-            drive,
-            timer_at,
-            timed_from,
-        });
+        let slot = ConnSlot::new(conn, socket, drive);
+        let key = self.slots.insert(ConnSlot { shaking, weight, timed_from, ..slot });
         if let Some(slot) = self.slots.get_mut(key) {
             self.desk.file(key, slot);
         }
