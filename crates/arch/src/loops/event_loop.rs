@@ -210,16 +210,12 @@ impl<'a, P: Poller> EventLoop<'a, P> {
                 } else if slot.pending > 0 {
                     self.complete();
                 }
-                let leaves = self.io.rules.leaves;
-                if self.cohort.is_some() {
-                    // Its deadline is checked next: nothing of it is to wait here by then.
-                    self.io.rules.leaves = Leaves::NONE;
-                }
-                self.turn(key, |slot| {
-                    slot.drive.look(&slot.socket);
-                    Some(Spent::default())
+                self.past_stages(|this| {
+                    this.turn(key, |slot| {
+                        slot.drive.look(&slot.socket);
+                        Some(Spent::default())
+                    });
                 });
-                self.io.rules.leaves = leaves;
             }
             Action::Expired(key, what) => {
                 let held_ms = self.worker.held_ms();
@@ -236,6 +232,17 @@ impl<'a, P: Poller> EventLoop<'a, P> {
                 self.turn(key, plain);
             }
         }
+    }
+
+    /// Runs a turn of a connection whose deadline is checked next: nothing of it is to wait in the
+    /// loop's own stages by then.
+    fn past_stages(&mut self, turn: impl FnOnce(&mut Self)) {
+        let leaves = self.io.rules.leaves;
+        if self.cohort.is_some() {
+            self.io.rules.leaves = Leaves::NONE;
+        }
+        turn(self);
+        self.io.rules.leaves = leaves;
     }
 
     /// Makes a connection of an accepted socket, and runs it.

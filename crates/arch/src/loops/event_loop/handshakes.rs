@@ -9,7 +9,7 @@ use crate::{
 use regatta_metrics::Counter;
 use regatta_op::OpKind;
 use regatta_sys::wait::Poller;
-use std::{collections::VecDeque, mem};
+use std::collections::VecDeque;
 
 /// Connections whose next turn may shake hands.
 #[derive(Debug)]
@@ -143,11 +143,7 @@ impl<P: Poller> EventLoop<'_, P> {
             slot.queued = false;
             left.into_iter().for_each(|left| self.io.resume(left));
         }
-        // Nothing of it is to wait in a stage when its deadline is checked.
-        let leaves = if self.cohort.is_some() { Leaves::NONE } else { self.io.rules.leaves };
-        let before = mem::replace(&mut self.io.rules.leaves, leaves);
-        self.shake(key);
-        self.io.rules.leaves = before;
+        self.past_stages(|this| this.shake(key));
     }
 
     /// A connection has expired, or not, that was shaking hands: one that is over waits no longer.
