@@ -6,20 +6,18 @@ use super::{
     listen,
     lives::{Before, REQUEST, STACK_BYTES, TASKS_MAX, take},
     poller::forwards,
+    single::{Single, accepts_all},
     site, strategy,
 };
 use crate::{
     conn::{
-        accept::{AcceptRules, Acceptor, WhenFull},
+        accept::{AcceptRules, Acceptor},
         serve::{Blocking, Means, Served, Until, converse, next},
         step::{Io, Left, Readiness, TurnRules},
-        worker::{Surroundings, Worker},
+        worker::Worker,
     },
     disk::at_once::InlineDisk,
-    drive::{
-        FileCx,
-        perform::{self, Below},
-    },
+    drive::perform::{self, Below},
     loops::{
         event_loop::{
             EventLoop,
@@ -37,11 +35,10 @@ use crate::{
 use regatta_metrics::{Arena, Counter, Slot, Tally};
 use regatta_op::{CloseReason, Op};
 use regatta_origin::{
-    Handshake, Links, ListenerClass, LocalCache, NoLog, Progress, Protocol as _, Scratch, Seal,
-    SealFault, Toy,
+    Handshake, Links, ListenerClass, Progress, Protocol as _, Seal, SealFault, Toy,
 };
 use regatta_sys::{
-    Bell, OpenRules, StaticFile,
+    OpenRules, StaticFile,
     fiber::{self, Guard, Stacks},
     hook,
     wait::{Epoll, Event, Interest, Poller, Trigger},
@@ -338,39 +335,15 @@ fn with_worker<S>(test: impl FnOnce(Worker<'_, S>, Around<'_, S>)) {
     let (folder, mut site) = (Folder::new(), site(&mut Dice::new(1), false));
     site.limits.head_bytes_max = 16 << 10;
     let (listeners, addresses) = listen(2);
-    let words: Vec<AtomicU64> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
-    let (arena, bell) = (Arena::create(&words, 1), Bell::new().unwrap());
-    let (cache, scratch) = (LocalCache::new(&site.caching, 1), Scratch::new(1));
+    let single = Single::new(site);
+    let arena = single.arena();
     let record = Arc::new(Record::default());
     let links = Seals { record: Arc::clone(&record), next: AtomicU64::new(0) };
-    let slot = arena.slot(0);
-    let tally = Tally::Owned(slot);
-    let cx =
-        FileCx { site: &site, cache: &cache, tally, log: &NoLog, scratch: &scratch, links: &links };
-    let surroundings = || Surroundings {
-        cx,
-        slot,
-        control: arena.control(),
-        bell: &bell,
-        log: &NoLog,
-        stall_ns: u64::MAX,
-        shared: None,
-        root: None,
-    };
-    let (accepts, _) = strategy(0, &mut Dice::new(1));
-    let accepts = AcceptRules {
-        count: 0,
-        events_per_accept: 0,
-        eager_read: true,
-        on_close: false,
-        when_full: WhenFull::Pause,
-        connections_max: 200,
-        ..accepts
-    };
+    let accepts = AcceptRules { eager_read: true, ..accepts_all(200) };
     let mut acceptor = Acceptor::new(&listeners, accepts);
     acceptor.classes = &[ListenerClass::CLEAR, SEALED];
-    let worker = Worker::new(acceptor, surroundings());
-    let spare = || Worker::new(Acceptor::new(&[], accepts), surroundings());
+    let worker = Worker::new(acceptor, single.around(arena, &links));
+    let spare = || Worker::new(Acceptor::new(&[], accepts), single.around(arena, &links));
     let below = Below { root: &folder.root, rules: OpenRules::default() };
     let (addresses, record, spare) = (&addresses, &record, &spare);
     test(worker, Around { below, addresses, record, arena, spare });

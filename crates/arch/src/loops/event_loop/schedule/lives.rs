@@ -4,24 +4,19 @@ use super::{
     folder::{BEGIN_NS, Folder, UNIX},
     listen,
     poller::forwards,
-    site, strategy,
+    single::{Single, accepts_all},
+    site,
 };
 use crate::{
-    conn::{
-        accept::{AcceptRules, Acceptor, WhenFull},
-        worker::{Surroundings, Worker},
-    },
-    drive::{
-        FileCx,
-        perform::{Below, SendBy},
-    },
+    conn::{accept::Acceptor, worker::Worker},
+    drive::perform::{Below, SendBy},
     loops::fibers::{self, FiberRules, FiberTask, Fibered, Hands, Peers, State, run_task},
     testing::dice::Dice,
 };
-use regatta_metrics::{Arena, Tally};
-use regatta_origin::{ClearHttp1, LocalCache, NoLog, Scratch};
+use regatta_metrics::Tally;
+use regatta_origin::ClearHttp1;
 use regatta_sys::{
-    Bell, OpenRules,
+    OpenRules,
     fiber::{self, Guard, Stacks},
     hook,
     wait::{Epoll, Event, Interest, Poller, Trigger, ready_now},
@@ -34,7 +29,6 @@ use std::{
         fd::{AsFd, BorrowedFd},
         unix::net::UnixStream,
     },
-    sync::atomic::AtomicU64,
     time::Duration,
 };
 
@@ -173,33 +167,10 @@ pub(super) fn take(client: &mut UnixStream) -> Result<(usize, bool), io::ErrorKi
 fn idles(at: usize, rules: FiberRules<'_>) -> Result<(usize, bool), io::ErrorKind> {
     hook::set_time(BEGIN_NS, UNIX);
     let (listeners, addresses) = listen(1);
-    let words: Vec<AtomicU64> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
-    let (arena, bell) = (Arena::create(&words, 1), Bell::new().unwrap());
-    let site = site(&mut Dice::new(1), false);
-    let (cache, scratch) = (LocalCache::new(&site.caching, 1), Scratch::new(1));
-    let (slot, links) = (arena.slot(0), &ClearHttp1);
-    let tally = Tally::Owned(slot);
-    let cx = FileCx { site: &site, cache: &cache, tally, log: &NoLog, scratch: &scratch, links };
-    let worker = Surroundings {
-        cx,
-        slot,
-        control: arena.control(),
-        bell: &bell,
-        log: &NoLog,
-        stall_ns: u64::MAX,
-        shared: None,
-        root: None,
-    };
-    let (accepts, _) = strategy(0, &mut Dice::new(1));
-    let accepts = AcceptRules {
-        count: 0,
-        events_per_accept: 0,
-        on_close: false,
-        when_full: WhenFull::Pause,
-        connections_max: 2 * BUSY,
-        ..accepts
-    };
-    let worker = Worker::new(Acceptor::new(&listeners, accepts), worker);
+    let single = Single::new(site(&mut Dice::new(1), false));
+    let arena = single.arena();
+    let accepts = accepts_all(2 * BUSY);
+    let worker = Worker::new(Acceptor::new(&listeners, accepts), single.around(arena, &ClearHttp1));
     let hands = Hands::new(TASKS_MAX).unwrap();
     let connect = |_| {
         let client = UnixStream::connect_addr(&addresses[0]).unwrap();

@@ -12,6 +12,7 @@ mod line;
 mod lives;
 mod peer;
 mod poller;
+mod single;
 mod slow;
 pub(crate) mod stages;
 mod world;
