@@ -4,7 +4,7 @@ use super::{
     SEALED,
     folder::{BEGIN_NS, Folder, UNIX},
     listen,
-    lives::{Before, REQUEST, STACK_BYTES, TASKS_MAX, take},
+    lives::{REQUEST, fiber_rules, run_alone, take},
     poller::forwards,
     single::{Single, accepts_all},
     site, strategy,
@@ -23,7 +23,6 @@ use crate::{
             EventLoop,
             cohort::{CohortOrder, Visits},
         },
-        fibers::{self, FiberRules, Hands, State},
         line::{
             self, Routes, Spread, StageJob, StageLine, Station,
             threads::{BatchSize, StageThread, Work},
@@ -38,14 +37,11 @@ use regatta_origin::{
     Handshake, Links, ListenerClass, Progress, Protocol as _, Seal, SealFault, Toy,
 };
 use regatta_sys::{
-    OpenRules, StaticFile,
-    fiber::{self, Guard, Stacks},
-    hook,
+    OpenRules, StaticFile, hook,
     wait::{Epoll, Event, Interest, Poller, Trigger},
 };
 use regatta_testkit::skips::skip;
 use std::{
-    cell::RefCell,
     collections::{BTreeMap, BTreeSet, VecDeque},
     fs, hint,
     io::{self, Read as _, Write as _},
@@ -419,28 +415,11 @@ fn a_loop_of_stages_shakes_few_hands_where_it_parses() {
     });
 }
 
-/// Rules of user threads whose scheduler does not wait: the clients act before its waits.
-const fn fiber_rules(below: Below<'_>, poller_retries: bool) -> FiberRules<'_> {
-    FiberRules {
-        below,
-        helpers_read: false,
-        send: None,
-        accepting_first: false,
-        poller_retries,
-        yields: false,
-        spins: true,
-        handshakes_per_round: 8,
-        runs_max: 10_000,
-        bytes_max: 2 << 20,
-    }
-}
-
 /// User threads that have to wait do so in their order, and no poll point has more than eight.
 #[test]
 fn user_threads_shake_few_hands_between_two_poll_points() {
     for poller_retries in [false, true] {
         with_worker(|worker, Around { below, addresses, record, arena, .. }| {
-            let hands = Hands::new(TASKS_MAX).unwrap();
             let each = |number| Client::new(&addresses[1], number);
             let mut clients: Vec<Client> = (0..MANY as u64).map(each).collect();
             let acts = |_| {
@@ -450,13 +429,7 @@ fn user_threads_shake_few_hands_between_two_poll_points() {
                     arena.control().stop();
                 }
             };
-            let poller = Before { poller: Epoll::new(Trigger::Level).unwrap(), acts };
-            let rules = fiber_rules(below, poller_retries);
-            let threads = worker.accept_rules().connections_max;
-            let state = RefCell::new(State::new(worker, poller, &hands, rules));
-            let stacks = Stacks::new(threads, STACK_BYTES, Guard::Mapping).unwrap();
-            fiber::scope(stacks, |fibers| fibers::run(&state, fibers)).unwrap();
-            drop(state);
+            run_alone(worker, fiber_rules(below, poller_retries), acts);
             assert_eq!(record.turns().len(), 2 * MANY);
             check_turns(&record.turns(), 8);
         });
@@ -591,7 +564,6 @@ fn a_sealed_turn_sends_less() {
 fn a_user_thread_releases_its_stack_after_the_handshake() {
     with_worker(|worker, Around { below, addresses, record, arena, .. }| {
         record.goes_deep.store(true, Relaxed);
-        let hands = Hands::new(TASKS_MAX).unwrap();
         let (mut client, mut shaken) = (Client::new(&addresses[1], 1), None);
         let acts = |_| {
             let round = record.round.fetch_add(1, Relaxed);
@@ -603,12 +575,7 @@ fn a_user_thread_releases_its_stack_after_the_handshake() {
                 arena.control().stop();
             }
         };
-        let poller = Before { poller: Epoll::new(Trigger::Level).unwrap(), acts };
-        let threads = worker.accept_rules().connections_max;
-        let state = RefCell::new(State::new(worker, poller, &hands, fiber_rules(below, false)));
-        let stacks = Stacks::new(threads, STACK_BYTES, Guard::Mapping).unwrap();
-        fiber::scope(stacks, |fibers| fibers::run(&state, fibers)).unwrap();
-        drop(state);
+        run_alone(worker, fiber_rules(below, false), acts);
         check_stack(record);
     });
 }

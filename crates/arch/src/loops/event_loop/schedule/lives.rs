@@ -33,9 +33,9 @@ use std::{
 };
 
 /// Code that is not optimised needs much of its stack.
-pub(super) const STACK_BYTES: usize = 256 << 10;
+const STACK_BYTES: usize = 256 << 10;
 /// Tasks at once, of a few connections.
-pub(super) const TASKS_MAX: usize = 64;
+const TASKS_MAX: usize = 64;
 /// Distinguishes the seed of the dice.
 const STREAM: u64 = 0x006c_6976_6573;
 
@@ -76,9 +76,43 @@ pub(super) fn run<P: Poller>(
     if let Some(peers) = peers {
         state = state.beside(peers, me);
     }
+    serve(state, threads);
+}
+
+/// Runs a scheduler, with this many user threads at most, from its beginning to its end.
+fn serve<P: Poller>(state: State<'_, P>, threads: usize) {
     let state = RefCell::new(state);
     let stacks = Stacks::new(threads, STACK_BYTES, Guard::Mapping).unwrap();
     fiber::scope(stacks, |fibers| fibers::run(&state, fibers)).unwrap();
+}
+
+/// Runs a scheduler without helpers from its beginning to its end. Calls `acts` before each of its
+/// waits, with true if it sleeps.
+pub(super) fn run_alone(
+    worker: Worker<'_, Fibered>,
+    rules: FiberRules<'_>,
+    acts: impl FnMut(bool),
+) {
+    let hands = Hands::new(TASKS_MAX).unwrap();
+    let threads = worker.accept_rules().connections_max;
+    let poller = Before { poller: Epoll::new(Trigger::Level).unwrap(), acts };
+    serve(State::new(worker, poller, &hands, rules), threads);
+}
+
+/// Rules of a scheduler without helpers that does not wait: clients act before its waits.
+pub(super) const fn fiber_rules(below: Below<'_>, poller_retries: bool) -> FiberRules<'_> {
+    FiberRules {
+        below,
+        helpers_read: false,
+        send: None,
+        accepting_first: false,
+        poller_retries,
+        yields: false,
+        spins: true,
+        handshakes_per_round: 8,
+        runs_max: 10_000,
+        bytes_max: 2 << 20,
+    }
 }
 
 /// Helpers that begin and finish tasks in any order.
@@ -118,9 +152,9 @@ fn waits(task: &FiberTask) -> bool {
 }
 
 /// A poller before whose waits something acts, depending on whether the scheduler sleeps.
-pub(super) struct Before<P, F> {
-    pub(super) poller: P,
-    pub(super) acts: F,
+struct Before<P, F> {
+    poller: P,
+    acts: F,
 }
 
 impl<P: fmt::Debug, F> fmt::Debug for Before<P, F> {
@@ -169,9 +203,8 @@ fn idles(at: usize, rules: FiberRules<'_>) -> Result<(usize, bool), io::ErrorKin
     let (listeners, addresses) = listen(1);
     let single = Single::new(site(&mut Dice::new(1), false));
     let arena = single.arena();
-    let accepts = accepts_all(2 * BUSY);
-    let worker = Worker::new(Acceptor::new(&listeners, accepts), single.around(arena, &ClearHttp1));
-    let hands = Hands::new(TASKS_MAX).unwrap();
+    let acceptor = Acceptor::new(&listeners, accepts_all(2 * BUSY));
+    let worker = Worker::new(acceptor, single.around(arena, &ClearHttp1));
     let connect = |_| {
         let client = UnixStream::connect_addr(&addresses[0]).unwrap();
         client.set_nonblocking(true).unwrap();
@@ -196,11 +229,7 @@ fn idles(at: usize, rules: FiberRules<'_>) -> Result<(usize, bool), io::ErrorKin
             arena.control().stop();
         }
     };
-    let poller = Before { poller: Epoll::new(Trigger::Level).unwrap(), acts };
-    let state = RefCell::new(State::new(worker, poller, &hands, rules));
-    let stacks = Stacks::new(accepts.connections_max, STACK_BYTES, Guard::Mapping).unwrap();
-    fiber::scope(stacks, |fibers| fibers::run(&state, fibers)).unwrap();
-    drop(state);
+    run_alone(worker, rules, acts);
     hook::clear();
     came
 }
@@ -214,19 +243,8 @@ fn an_idle_connection_ends_without_a_reset() {
     for (runs_max, yields, poller_retries) in [1, 2, 10_000].into_iter().flat_map(|runs_max| {
         [(runs_max, false, false), (runs_max, true, false), (runs_max, true, true)]
     }) {
-        let rules = FiberRules {
-            below,
-            helpers_read: false,
-            send: None,
-            accepting_first: false,
-            poller_retries,
-            yields,
-            // A wait ends at once: the test counts them.
-            spins: true,
-            handshakes_per_round: 8,
-            runs_max,
-            bytes_max: 2 << 20,
-        };
+        // The test counts the waits, which end at once.
+        let rules = FiberRules { yields, runs_max, ..fiber_rules(below, poller_retries) };
         for at in IDLE_AT - 2..IDLE_AT + 12 {
             let answers = 1 + usize::from(at <= IDLE_AT);
             let came = idles(at, rules);
