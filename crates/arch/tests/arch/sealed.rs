@@ -78,15 +78,8 @@ impl SealedClient {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         self.inbox.extend_from_slice(&piece[..n]);
-        let mut at = 0;
-        loop {
-            let opened = self.toy.open(&mut self.inbox[at..], &mut self.plain, &mut reply);
-            match opened.map_err(|fault| io::Error::other(format!("{fault:?}")))? {
-                0 => break,
-                used => at += used,
-            }
-        }
-        self.inbox.drain(..at);
+        let opened = self.toy.open_all(&mut self.inbox, &mut self.plain, &mut reply);
+        opened.map_err(|fault| io::Error::other(format!("{fault:?}")))?;
         self.socket.write_all(&reply)
     }
 }

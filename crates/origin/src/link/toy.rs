@@ -85,6 +85,28 @@ impl Toy {
         self.record(RENEW, b"", wire);
     }
 
+    /// Opens all whole records at the beginning of `inbox`, and takes them out of it.
+    ///
+    /// # Errors
+    /// As [`Seal::open`]. The records before the faulty one have been opened.
+    pub fn open_all(
+        &mut self,
+        inbox: &mut Vec<u8>,
+        plain: &mut Vec<u8>,
+        reply: &mut Vec<u8>,
+    ) -> Result<(), SealFault> {
+        let mut at = 0;
+        let opened = loop {
+            match self.open(&mut inbox[at..], plain, reply) {
+                Ok(0) => break Ok(()),
+                Ok(used) => at += used,
+                Err(fault) => break Err(fault),
+            }
+        };
+        inbox.drain(..at);
+        opened
+    }
+
     /// Proof that both numbers are known.
     const fn secret(&self) -> u64 {
         let (mine, yours) = (mix(self.number), mix(self.peer_number));

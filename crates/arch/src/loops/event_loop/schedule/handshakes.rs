@@ -242,17 +242,11 @@ impl Client {
 
     /// Takes what has come, and answers to it. The server may have closed the connection.
     fn stir(&mut self) {
-        let (mut piece, mut reply, mut at) = ([0; 4096], Vec::new(), 0);
+        let (mut piece, mut reply) = ([0; 4096], Vec::new());
         while let Ok(n @ 1..) = self.socket.read(&mut piece) {
             self.inbox.extend_from_slice(&piece[..n]);
         }
-        loop {
-            match self.toy.open(&mut self.inbox[at..], &mut self.plain, &mut reply).unwrap() {
-                0 => break,
-                used => at += used,
-            }
-        }
-        self.inbox.drain(..at);
+        self.toy.open_all(&mut self.inbox, &mut self.plain, &mut reply).unwrap();
         if !reply.is_empty() {
             self.socket.write_all(&reply).unwrap();
         }

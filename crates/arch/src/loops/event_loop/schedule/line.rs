@@ -53,19 +53,13 @@ impl Sealed {
 
     /// Opens what was received; an error if it is not what was sent.
     fn open(&mut self) -> io::Result<()> {
-        let (mut at, before) = (0, self.out.len());
-        loop {
-            let opened = self.toy.open(&mut self.inbox[at..], &mut self.plain, &mut self.out);
-            let spoilt = self.until_spoilt.is_some_and(|until| until == 0);
-            match opened {
-                Ok(0) => break,
-                Ok(bytes) => at += bytes,
-                // The server's alert to a peer whose record it could not open.
-                Err(_) if spoilt => break,
-                Err(_) => return Err(io::ErrorKind::InvalidData.into()),
-            }
+        let before = self.out.len();
+        let opened = self.toy.open_all(&mut self.inbox, &mut self.plain, &mut self.out);
+        let spoilt = self.until_spoilt.is_some_and(|until| until == 0);
+        // The server sends its alert to a peer whose record it could not open.
+        if opened.is_err() && !spoilt {
+            return Err(io::ErrorKind::InvalidData.into());
         }
-        self.inbox.drain(..at);
         if self.out.len() > before {
             self.spoil();
         }
