@@ -228,7 +228,7 @@ pub fn converse(
             return Served::Closed;
         }
         let Some(slot) = worker.slot(key) else { return Served::Closed };
-        if slot.shaking && slot.has_shaken_hands() {
+        if slot.has_shaken_hands() {
             // A handshake goes deeper than anything that follows.
             release_stack();
         }
