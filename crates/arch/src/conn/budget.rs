@@ -1,4 +1,5 @@
-//! Bytes that connections may send between two waits, shared out among their turns.
+//! Bytes that connections may send between two waits, shared out among their turns, and handshakes
+//! that they may advance.
 //!
 //! A *turn* is one visit to one connection. A *round* is all turns between two waits of the poller.
 //! Event loops and stages have a budget in their [`Io`](super::step::Io), and a scheduler of user
@@ -44,6 +45,39 @@ impl Budget {
     /// Deducts the bytes that a turn has sent.
     pub const fn spend(&mut self, bytes: u64) {
         self.round_bytes = self.round_bytes.saturating_sub(bytes);
+    }
+}
+
+/// Handshakes that a round may still advance.
+#[derive(Clone, Copy, Debug)]
+pub struct HandshakeBudget {
+    most: u32,
+    rest: u32,
+}
+
+impl HandshakeBudget {
+    /// Budget of rounds that may advance `most` each. Full before the first.
+    #[must_use]
+    pub const fn new(most: u32) -> Self {
+        Self { most, rest: most }
+    }
+
+    /// Begins a round.
+    pub const fn renew(&mut self) {
+        self.rest = self.most;
+    }
+
+    /// True if the round may advance another.
+    #[must_use]
+    pub const fn is_left(&self) -> bool {
+        self.rest > 0
+    }
+
+    /// Deducts one; false if none is left.
+    pub const fn spend(&mut self) -> bool {
+        let is_left = self.is_left();
+        self.rest = self.rest.saturating_sub(1);
+        is_left
     }
 }
 

@@ -3,7 +3,10 @@
 //! for them.
 use super::EventLoop;
 use crate::{
-    conn::step::{Leaves, Left},
+    conn::{
+        budget::HandshakeBudget,
+        step::{Leaves, Left},
+    },
     drive::ledger::Spent,
 };
 use regatta_metrics::Counter;
@@ -14,17 +17,15 @@ use std::collections::VecDeque;
 /// Connections whose next turn may shake hands.
 #[derive(Debug)]
 pub(super) struct Handshakes {
-    /// The most of a round.
-    most: u32,
     /// Turns that are left to the round.
-    rest: u32,
+    budget: HandshakeBudget,
     /// Each with the work that its turn begins with. All of them are queued, and open.
     waiting: VecDeque<(u64, Option<Left>)>,
 }
 
 impl Handshakes {
     pub(super) const fn new(most: u32) -> Self {
-        Self { most, rest: most, waiting: VecDeque::new() }
+        Self { budget: HandshakeBudget::new(most), waiting: VecDeque::new() }
     }
 
     /// True if nothing waits.
@@ -45,14 +46,12 @@ impl Handshakes {
     }
 
     pub(super) const fn begin_round(&mut self) {
-        self.rest = self.most;
+        self.budget.renew();
     }
 
     /// Takes one of the round's turns; false if none is left.
     const fn take_turn(&mut self) -> bool {
-        let is_left = self.rest > 0;
-        self.rest = self.rest.saturating_sub(1);
-        is_left
+        self.budget.spend()
     }
 
     fn put(&mut self, key: u64, left: Option<Left>) {
@@ -61,8 +60,7 @@ impl Handshakes {
 
     /// The next connection, if a turn is left to the round.
     fn next(&mut self) -> Option<(u64, Option<Left>)> {
-        self.rest.checked_sub(1)?;
-        self.waiting.pop_front()
+        if self.budget.is_left() { self.waiting.pop_front() } else { None }
     }
 
     fn has(&self, key: u64) -> bool {

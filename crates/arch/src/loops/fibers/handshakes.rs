@@ -1,21 +1,20 @@
 //! Handshakes between two poll points: few user threads continue one, and the others wait for later
 //! poll points, in their order.
 use super::task::{Fibered, Shake};
+use crate::conn::budget::HandshakeBudget;
 use std::collections::VecDeque;
 
 /// Connections that wait to shake hands.
 #[derive(Debug)]
 pub(super) struct FiberHandshakes {
-    /// The most between two poll points.
-    most: u32,
     /// Handshakes that are left until the next poll point.
-    rest: u32,
+    budget: HandshakeBudget,
     waiting: VecDeque<u64>,
 }
 
 impl FiberHandshakes {
     pub(super) const fn new(most: u32) -> Self {
-        Self { most, rest: most, waiting: VecDeque::new() }
+        Self { budget: HandshakeBudget::new(most), waiting: VecDeque::new() }
     }
 
     /// True if nothing waits.
@@ -25,22 +24,22 @@ impl FiberHandshakes {
 
     /// Begins the time between two poll points.
     pub(super) const fn begin_round(&mut self) {
-        self.rest = self.most;
+        self.budget.renew();
     }
 
     /// The next connection that may shake hands now.
     pub(super) fn next(&mut self) -> Option<u64> {
-        self.rest.checked_sub(1)?;
-        let key = self.waiting.pop_front()?;
-        self.rest -= 1;
-        Some(key)
+        if self.waiting.is_empty() || !self.budget.spend() {
+            return None;
+        }
+        self.waiting.pop_front()
     }
 
     /// True if a connection may try to receive now. Otherwise it waits.
     pub(super) fn may_try(&mut self, key: u64, drive: &mut Fibered) -> bool {
         match drive.shake {
             Shake::May => return true,
-            Shake::Apart if self.waiting.is_empty() && self.rest > 0 => return true,
+            Shake::Apart if self.waiting.is_empty() && self.budget.is_left() => return true,
             Shake::Apart => {
                 self.waiting.push_back(key);
                 drive.shake = Shake::Waits;
@@ -54,7 +53,7 @@ impl FiberHandshakes {
     pub(super) fn has_tried(&mut self, drive: &mut Fibered, has_received: bool) {
         let has_waited = std::mem::take(&mut drive.shake) == Shake::May;
         if has_received && !has_waited {
-            self.rest = self.rest.saturating_sub(1);
+            self.budget.spend();
         }
     }
 

@@ -4,6 +4,7 @@ use super::{Barrier, Leaving, Routes, StageEntry, StageJob, StageLine, gate::Gat
 use crate::{
     WorkerLog,
     conn::{
+        budget::HandshakeBudget,
         step::{Io, Left, Readiness, step},
         worker::{Action, Worker},
     },
@@ -96,7 +97,7 @@ pub struct StageThread<'a> {
     work: Work<'a>,
     batch: Vec<StageJob>,
     /// Connections of the batch that may yet shake hands.
-    handshakes: u32,
+    handshakes: HandshakeBudget,
     leaving: Leaving<'a>,
     extras: Extras<'a>,
 }
@@ -114,7 +115,8 @@ impl<'a> StageThread<'a> {
         let leaving = Leaving::new(line);
         let extras = Extras::default();
         let io = io.with_beat(worker.beat().cloned());
-        let (batch, handshakes) = (Vec::new(), 0);
+        let handshakes = HandshakeBudget::new(io.rules.handshakes_per_round);
+        let batch = Vec::new();
         Self { worker: worker.fed(), io, line, work, batch, handshakes, leaving, extras }
     }
 
@@ -152,7 +154,7 @@ impl<'a> StageThread<'a> {
             return false;
         }
         (self.work.order)(&mut self.batch);
-        self.handshakes = self.io.rules.handshakes_per_round;
+        self.handshakes.renew();
         let mut batch = std::mem::take(&mut self.batch);
         for job in batch.drain(..) {
             self.serve(job);
@@ -200,12 +202,10 @@ impl<'a> StageThread<'a> {
                 return self.leaving.push(to, job);
             }
         }
-        if job.passed.is_shaking_hands() && matches!(job.left, Some(Left::Received(_))) {
-            let Some(rest) = self.handshakes.checked_sub(1) else {
-                // It waits here for another batch, behind what has come meanwhile.
-                return self.leaving.push(self.work.at, job);
-            };
-            self.handshakes = rest;
+        let shakes = job.passed.is_shaking_hands() && matches!(job.left, Some(Left::Received(_)));
+        if shakes && !self.handshakes.spend() {
+            // It waits here for another batch, behind what has come meanwhile.
+            return self.leaving.push(self.work.at, job);
         }
         let StageJob { passed, mut drive, left, mut entered } = job;
         drive.moves(self.worker.held_ms());
