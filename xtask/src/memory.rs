@@ -7,7 +7,7 @@ use crate::task_error::TaskError;
 use clap::Args;
 use regatta_lab_core::group::Group;
 use regatta_testkit::{
-    authority::Authority,
+    certificates::Authority,
     folder::Folder,
     tls::{TlsClient, TlsOffer},
 };

@@ -11,7 +11,7 @@ use clap::{Args, builder::PossibleValuesParser};
 use client::{ClientResults, LENS, NAME, Progress, StormClient, StormFault, StormFiles, StormSpan};
 use regatta_arch::{ARCHITECTURES, Architecture};
 use regatta_lab_core::group::Group;
-use regatta_testkit::authority::Authority;
+use regatta_testkit::certificates::Authority;
 use regatta_testkit::folder::Folder;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::HashSet;

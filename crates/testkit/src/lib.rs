@@ -3,7 +3,6 @@
 //! that both command lines keep.
 #![forbid(unsafe_code)]
 
-pub mod authority;
 pub mod certificates;
 pub mod commands;
 pub mod counters;

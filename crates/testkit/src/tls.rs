@@ -1,7 +1,7 @@
 //! A blocking client of TLS over a socket. It is strict: a stream that ends without a closing alert
 //! is an error, and so is whatever follows that alert.
 
-use crate::authority::Authority;
+use crate::certificates::Authority;
 use rustls::{
     CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, Error, HandshakeKind,
     ProtocolVersion, RootCertStore, SignatureScheme,

@@ -1,7 +1,7 @@
 //! Clients of a storm: each shakes hands, asks for a file, and compares all bytes.
 
 use crate::served::PATIENCE;
-use regatta_testkit::authority::Authority;
+use regatta_testkit::certificates::Authority;
 use regatta_testkit::tls::{TlsClient, TlsOffer, TlsStream, VERSION_12, VERSION_13};
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};

@@ -1,7 +1,7 @@
 //! Certificate of servers under test, and the client that trusts it.
 
 use crate::site;
-use regatta_testkit::authority::Authority;
+use regatta_testkit::certificates::Authority;
 use regatta_testkit::tls::{TlsClient, TlsOffer};
 use std::path::PathBuf;
 use std::sync::OnceLock;

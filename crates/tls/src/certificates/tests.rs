@@ -5,11 +5,8 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, IsCa,
     KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber, date_time_ymd,
 };
-use regatta_testkit::{
-    authority::pem,
-    certificates::{
-        MadeCertificate, PKCS_ECDSA_P256_SHA256, PKCS_ED25519, SignatureAlgorithm as MadeKind,
-    },
+use regatta_testkit::certificates::{
+    MadeCertificate, PKCS_ECDSA_P256_SHA256, PKCS_ED25519, SignatureAlgorithm as MadeKind, pem,
 };
 use rustls::{
     ClientConfig, ClientConnection, ServerConfig, ServerConnection,

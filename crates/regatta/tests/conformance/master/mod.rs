@@ -10,7 +10,7 @@ use crate::folder;
 use crate::harness::{Said, children, collect, program, run};
 use crate::runner::{Tests, cases};
 use regatta_sys::{Resident, StaticFile, by_mincore};
-use regatta_testkit::{authority::Authority, skips::skip, waits::until};
+use regatta_testkit::{certificates::Authority, skips::skip, waits::until};
 use rustix::fs::{Advice, fadvise};
 use std::{
     ffi::OsStr,
