@@ -266,17 +266,12 @@ impl Rig {
         let entries_max = ENTRIES[ENTRIES.len() - 1];
         settings.push(format!("cache.entries_max={}", 2 * entries_max));
         settings.push(format!("cache.descriptors_max={}", entries_max + 8));
-        let Certificate { option, client, .. } = &self.certificate;
-        let (listen, client) =
-            if tls { ("tls.listen", Some(client)) } else { ("server.listen", None) };
-        if tls {
-            settings.push("server.listen=".to_owned());
-            settings.push(format!("tls.certificate={option}"));
-        }
+        let encryption = tls.then_some(&self.certificate);
+        let certificate = encryption.map(|encryption| &*encryption.option);
         let (binary, root) = (&*self.binary, &*self.site.0);
-        let server = TaskServer { binary, root, architecture: name, listen, ports: 1 };
+        let server = TaskServer { binary, root, architecture: name, certificate, ports: 1 };
         let (server, address) = server.start(&settings)?;
-        Ok((server, Service { address, tls: client }))
+        Ok((server, Service { address, tls: encryption.map(|encryption| &encryption.client) }))
     }
 
     /// Asks for files until every serving process has them all open.

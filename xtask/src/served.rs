@@ -21,8 +21,8 @@ pub(crate) struct TaskServer<'a> {
     pub(crate) binary: &'a Path,
     pub(crate) root: &'a Path,
     pub(crate) architecture: &'a str,
-    /// Option that takes the address.
-    pub(crate) listen: &'a str,
+    /// Value of `tls.certificate` of a server that listens by TLS alone; `None`: in the clear.
+    pub(crate) certificate: Option<&'a str>,
     /// Number of ports from that of the address on: each copy of a server has one.
     pub(crate) ports: u16,
 }
@@ -31,13 +31,18 @@ impl TaskServer<'_> {
     /// Starts the server with more settings, `KEY=VALUE` each, and waits until it listens. Returns
     /// its first address, too.
     pub(crate) fn start(self, settings: &[String]) -> Result<(Group, SocketAddr), TaskError> {
-        let Self { binary, root, architecture, listen, ports } = self;
+        let Self { binary, root, architecture, certificate, ports } = self;
         let address = free_address(ports).map_err(TaskError::attempting("find", "a free port"))?;
         // If we are killed, the kernel asks the server to exit.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "TERM"]).arg(binary).arg("serve").arg(root);
         command.args(["--architecture", architecture]);
+        let listen = if certificate.is_some() { "tls.listen" } else { "server.listen" };
         command.arg("--set").arg(format!("{listen}={address}"));
+        if let Some(certificate) = certificate {
+            command.args(["--set", "server.listen="]);
+            command.arg("--set").arg(format!("tls.certificate={certificate}"));
+        }
         for setting in settings {
             command.arg("--set").arg(setting);
         }

@@ -147,9 +147,10 @@ impl Storm {
     fn architecture(&self, one: &Architecture, wanted: u64) -> Result<StormReport, TaskError> {
         let begin = Instant::now();
         let ports = ports(one);
-        let (binary, root, listen) = (&*self.binary, &*self.site, "tls.listen");
-        let server = TaskServer { binary, root, architecture: one.name, listen, ports };
-        let (group, first) = server.start(&self.settings(one))?;
+        let (binary, root) = (&*self.binary, &*self.site);
+        let certificate = Some(&*self.certificate);
+        let server = TaskServer { binary, root, architecture: one.name, certificate, ports };
+        let (group, first) = server.start(&settings(one))?;
         let is_kept = one.axes.contains(&("event.share", "descriptors-and-cache"));
         let mut server = StormServer { group, is_kept, name: one.name };
         let place = |more| SocketAddr::new(first.ip(), first.port() + more);
@@ -169,23 +170,6 @@ impl Storm {
         findings.extend(after.findings(before));
         let took = begin.elapsed();
         Ok(StormReport { name: one.name, round, before, after, findings, took })
-    }
-
-    fn settings(&self, one: &Architecture) -> Vec<String> {
-        let mut settings =
-            vec!["server.listen=".to_owned(), format!("tls.certificate={}", self.certificate)];
-        // Workers that start again are late: no request is too old.
-        if one.driver.takes("stages.target_ms") {
-            settings.push("stages.target_ms=10 min".to_owned());
-        }
-        // Enough threads, where all start at once.
-        if one.driver.takes("threads.start") {
-            settings.push("limits.connections_max=256".to_owned());
-        }
-        if ports(one) > 1 {
-            settings.push(format!("event.copies={}", ports(one)));
-        }
-        settings
     }
 
     /// Has the clients perform handshakes, and kills workers meanwhile or not.
@@ -280,6 +264,23 @@ impl Storm {
 /// Ports of an architecture: each of its copies has one, and two copies are enough.
 fn ports(one: &Architecture) -> u16 {
     if one.axes.contains(&("event.copies", "0")) { 2 } else { 1 }
+}
+
+/// Settings with which a storm harms no request but those of a killed worker.
+fn settings(one: &Architecture) -> Vec<String> {
+    let mut settings = Vec::new();
+    // Workers that start again are late: no request is too old.
+    if one.driver.takes("stages.target_ms") {
+        settings.push("stages.target_ms=10 min".to_owned());
+    }
+    // Enough threads, where all start at once.
+    if one.driver.takes("threads.start") {
+        settings.push("limits.connections_max=256".to_owned());
+    }
+    if ports(one) > 1 {
+        settings.push(format!("event.copies={}", ports(one)));
+    }
+    settings
 }
 
 impl StormServer {
