@@ -67,15 +67,13 @@ impl Target {
 
 /// What is wrong with a level of a factor that is about single requests; None: nothing.
 pub(super) fn level_fault(path: &str, level: &str) -> Option<String> {
+    let unknown = |known: &[&str]| {
+        let is_known = known.contains(&level);
+        (!is_known).then(|| format!("{level:?} is none of {}", known.join(", ")))
+    };
     match path {
-        FIELDS if RequestFields::named(level).is_none() => {
-            let known = RequestFields::ALL.map(RequestFields::name).join(", ");
-            Some(format!("{level:?} is none of {known}"))
-        }
-        TLS if Encryption::named(level).is_none() => {
-            let known = Encryption::ALL.map(Encryption::name).join(", ");
-            Some(format!("{level:?} is none of {known}"))
-        }
+        FIELDS => unknown(&RequestFields::ALL.map(RequestFields::name)),
+        TLS => unknown(&Encryption::ALL.map(Encryption::name)),
         TARGET if !is_target(level) => Some(format!("{level:?} is no path such as \"/a.html\"")),
         _ => None,
     }
