@@ -1,9 +1,10 @@
 //! Servers that tasks start, and the resources of their processes.
 
 use crate::task_error::TaskError;
+use regatta_lab_core::free_address;
 use regatta_lab_core::group::{Group, parent_of};
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -12,8 +13,6 @@ use std::time::{Duration, Instant};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// Longest time for a server to exit before it is killed.
 const LEAVE_MAX: Duration = Duration::from_millis(1500);
-/// Attempts to find free ports that follow each other.
-const PORTS_TRIES_MAX: usize = 100;
 
 /// Server of a task.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +31,7 @@ impl TaskServer<'_> {
     /// its first address, too.
     pub(crate) fn start(self, settings: &[String]) -> Result<(Group, SocketAddr), TaskError> {
         let Self { binary, root, architecture, certificate, ports } = self;
-        let address = free_address(ports).map_err(TaskError::attempting("find", "a free port"))?;
+        let address = free_address(Ipv4Addr::LOCALHOST.into(), ports).map_err(TaskError::lab)?;
         // If we are killed, the kernel asks the server to exit.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "TERM"]).arg(binary).arg("serve").arg(root);
@@ -57,19 +56,6 @@ impl TaskServer<'_> {
         }
         Ok((server, address))
     }
-}
-
-/// Address whose port, and those that follow, are free.
-fn free_address(ports: u16) -> io::Result<SocketAddr> {
-    for _ in 0..PORTS_TRIES_MAX {
-        let first = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        let address = first.local_addr()?;
-        let is_free = |port: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
-        if (1..ports).all(|more| address.port().checked_add(more).is_some_and(is_free)) {
-            return Ok(address);
-        }
-    }
-    Err(io::ErrorKind::AddrInUse.into())
 }
 
 /// Processes of a server that `parent` has started.
@@ -100,8 +86,7 @@ pub(crate) fn pss(pid: u32) -> Result<u64, TaskError> {
 
 #[cfg(test)]
 mod tests {
-    use super::{free_address, pss};
-    use std::net::TcpListener;
+    use super::pss;
 
     #[test]
     fn our_own_memory_is_some() {
@@ -114,14 +99,5 @@ mod tests {
         // No process has this number.
         let error = pss(u32::MAX).expect_err("there is none").to_string();
         assert!(error.starts_with("cannot read /proc/4294967295/smaps_rollup: "), "{error}");
-    }
-
-    #[test]
-    fn a_free_address_has_a_port() {
-        let address = free_address(2).expect("ports");
-        assert!(address.port() > 0 && address.ip().is_loopback());
-        // Another process may have taken it since; an address of ours would be taken always.
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        assert_ne!(listener.local_addr().expect("ours"), free_address(1).expect("a port"));
     }
 }

@@ -39,4 +39,5 @@ mod units;
 pub mod verdicts;
 pub mod watch;
 
+pub use servers::free_address;
 pub use terminal::Working;

@@ -183,15 +183,18 @@ fn asked_at(addresses: &[SocketAddr], copies: u16) -> Vec<SocketAddr> {
     addresses.iter().flat_map(of).collect()
 }
 
-/// The first of so many ports in a row that nobody listens on now. Another program may take one
-/// before ours does; the trial is then invalid and made again.
-fn free_address(host: IpAddr, ports: u16) -> Result<SocketAddr, String> {
+/// Finds `ports` free ports in a row. Returns the address of the first. Another program may take
+/// one before ours does; a trial is then invalid and made again.
+///
+/// # Errors
+/// The host is not ours, or has no such row: in one sentence.
+pub fn free_address(host: IpAddr, ports: u16) -> Result<SocketAddr, String> {
     let bind = |port: u16| TcpListener::bind((host, port));
+    let is_free = |port: u16| bind(port).is_ok();
     for _ in 0..FREE_TRIES {
         let first = bind(0).map_err(|error| format!("{host}: {error}"))?;
         let address = first.local_addr().map_err(|error| error.to_string())?;
-        let mut others = asked_at(&[address], ports).into_iter().skip(1);
-        if others.all(|other| bind(other.port()).is_ok()) {
+        if (1..ports).all(|more| address.port().checked_add(more).is_some_and(is_free)) {
             return Ok(address);
         }
     }
@@ -294,6 +297,16 @@ mod tests {
         let said = "regatta: first\nregatta: no such directory\n  hint: make it\n";
         assert_eq!(last_message(said), "regatta: no such directory; hint: make it");
         assert_eq!(last_message(""), "it wrote nothing");
+    }
+
+    #[test]
+    fn a_free_address_has_a_port() {
+        let free = |ports| free_address(Ipv4Addr::LOCALHOST.into(), ports).expect("ports");
+        let address = free(2);
+        assert!(address.port() > 0 && address.ip().is_loopback());
+        // Another process may have taken it since; an address of ours would be taken always.
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        assert_ne!(listener.local_addr().expect("ours"), free(1));
     }
 
     #[test]
