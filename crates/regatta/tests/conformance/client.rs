@@ -203,14 +203,11 @@ impl Client {
     /// Connects to a Unix socket: every kind of socket has the operations used below.
     pub(crate) fn connect_to_path(path: &Path) -> Self {
         let stream = UnixStream::connect(path).expect("connects");
-        let socket = TcpStream::from(OwnedFd::from(stream));
-        set_timeouts(&socket);
-        Self::within(Stream::Clear(socket))
+        Self::within(Stream::Clear(OwnedFd::from(stream).into()))
     }
 
     fn over(socket: TcpStream, to: Endpoint) -> Self {
         socket.set_nodelay(true).expect("TCP");
-        set_timeouts(&socket);
         if to.is_tls {
             return Self::sealed(identity().client.connect(socket, NAME));
         }
@@ -219,11 +216,13 @@ impl Client {
 
     /// A connection whose socket and settings of TLS the test has chosen.
     pub(crate) fn sealed(stream: TlsStream) -> Self {
-        set_timeouts(stream.socket());
         Self::within(Stream::Tls(stream))
     }
 
     fn within(stream: Stream) -> Self {
+        let socket = stream.socket();
+        socket.set_read_timeout(Some(PATIENCE)).expect("a time");
+        socket.set_write_timeout(Some(PATIENCE)).expect("a time");
         Self { stream, opened: SystemTime::now(), unread: Vec::new(), _server: None }
     }
 
@@ -450,12 +449,6 @@ impl Client {
             }
         }
     }
-}
-
-/// Sets the longest wait of both directions.
-fn set_timeouts(socket: &TcpStream) {
-    socket.set_read_timeout(Some(PATIENCE)).expect("a time");
-    socket.set_write_timeout(Some(PATIENCE)).expect("a time");
 }
 
 /// A socket that servers which other tests start meanwhile do not inherit.
