@@ -130,6 +130,15 @@ impl MadeCertificate {
             key: pem("PRIVATE KEY", &key.serialize_der()),
         }
     }
+
+    /// Writes the certificate and the key into one file, which its owner alone may read. A file of
+    /// that name is replaced.
+    ///
+    /// # Panics
+    /// It cannot be written.
+    pub fn write(&self, path: &Path) {
+        write_private(path, &format!("{}{}", self.chain, self.key));
+    }
 }
 
 /// Settings of a certificate for these names and addresses.

@@ -177,7 +177,7 @@ pub(crate) fn a_server_of_https_alone_says_where_it_listens() {
     let site = Site::with(&[("index.html", "x")]);
     let made = MadeCertificate::new(&["a.example"], 2020..2100, &PKCS_ECDSA_P256_SHA256);
     let path = site.beside("a.pem");
-    fs::write(&path, made.chain + &made.key).expect("a file");
+    made.write(&path);
     let certificate = format!("tls.certificate={}", path.display());
     let root = site.root_text();
     let mut server = Command::new(program())

@@ -523,8 +523,7 @@ pub(crate) fn an_expired_certificate_is_served(variant: &Variant) {
     let certificate = home.beside("old.pem");
     let expires_in = |year: i32| {
         let made = MadeCertificate::new(&["a.example"], 2020..year, &PKCS_ECDSA_P256_SHA256);
-        fs::write(&certificate, made.chain + &made.key).expect("a file");
-        fs::set_permissions(&certificate, fs::Permissions::from_mode(0o600)).expect("ours");
+        made.write(&certificate);
     };
     expires_in(2021);
     let launch = Launch::new(variant, &current).set("tls.listen=127.0.0.1:0");

@@ -138,7 +138,7 @@ pub(crate) fn the_admin_process_has_no_keys() {
     let folder = Folder::new();
     let made = MadeCertificate::new(&["a.example"], 2020..2100, &PKCS_ECDSA_P256_SHA256);
     let (tls, certificate) = (folder.path("tls"), folder.path("a.pem"));
-    fs::write(&certificate, made.chain + &made.key).unwrap();
+    made.write(Path::new(&certificate));
     let sets = [format!("tls.listen=unix:{tls}"), format!("tls.certificate={certificate}")];
     let server = serve(&folder, &["--architecture", "sped", "--set", &sets[0], "--set", &sets[1]]);
     assert!(server.get().ends_with("hello\n"));
