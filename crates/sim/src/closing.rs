@@ -49,6 +49,7 @@ impl Closing<'_> {
             _ => self.reasoned()?,
         }
         self.said_so()?;
+        self.awaited_the_peer()?;
         self.nothing_lost(excused)
     }
 
@@ -152,7 +153,7 @@ impl Closing<'_> {
             | CloseReason::Drained => (greets && !link.ended, seal.is_told()),
             // Its own closing alert is answered (RFC 8446 §6.1).
             CloseReason::PeerClosed => (greets && seal.ends(link.wire_received), seal.is_told()),
-            CloseReason::BadRecord => (!link.pipe.shut, seal.is_refused()),
+            CloseReason::BadRecord => (true, seal.is_refused()),
             _ => (false, true),
         };
         // After a part of a record, the peer could open nothing.
@@ -161,6 +162,23 @@ impl Closing<'_> {
             return Err(format!("it ends as {:?}, and its peer is not told", self.reason).into());
         }
         Ok(())
+    }
+
+    /// Checks that a peer has time to receive the alert after a record that could not be opened.
+    fn awaited_the_peer(&self) -> Result<(), BrokenCheck> {
+        let link = self.link;
+        let over = link.ended || link.broke.is_some() || link.pipe.reset || link.offered.is_some();
+        let is_refused = link.seal.as_ref().is_some_and(ClientSeal::is_refused);
+        if self.reason != CloseReason::BadRecord || over || !is_refused {
+            return Ok(());
+        }
+        let linger_ms = self.site.deadlines.linger_ms_max;
+        let waited = link.shut.is_some_and(|shut| self.now.tick - shut.tick >= linger_ms);
+        let too_much = link.lingered > u64::from(self.site.limits.linger_bytes_max);
+        if waited || too_much {
+            return Ok(());
+        }
+        Err("it ends as BadRecord, and its peer may still be sending".into())
     }
 
     /// Whether the connection stopped waiting for the disk because the peer had closed its half.

@@ -99,6 +99,8 @@ pub(crate) struct Link {
     pub(crate) last_status: u16,
     /// Whether the last response announced the end of the connection.
     pub(crate) terminal: bool,
+    /// Time at which our half was closed.
+    pub(crate) shut: Option<Stamp>,
     /// Bytes received after our half was closed.
     pub(crate) lingered: u64,
     pub(crate) closed: Option<CloseReason>,
@@ -144,6 +146,7 @@ impl Link {
             active: 0,
             last_status: 0,
             terminal: false,
+            shut: None,
             lingered: 0,
             closed: None,
         }

@@ -1,5 +1,5 @@
 //! Checks that nothing is awaited for longer than allowed.
-use crate::{BrokenCheck, closing::patience, world::World};
+use crate::{BrokenCheck, closing::patience, sealing::ClientSeal, world::World};
 
 impl World<'_> {
     /// Checks that a late head is not waited for, even while bytes of it keep arriving.
@@ -13,7 +13,9 @@ impl World<'_> {
         };
         let since = begun.tick.max(link.rested.tick);
         let late = self.stamp.tick.saturating_sub(since + self.cx.site.deadlines.head_ms_max);
-        if !link.terminal && late > link.lateness + 1 {
+        // What comes after a record that cannot be opened is discarded.
+        let is_refused = link.seal.as_ref().is_some_and(ClientSeal::is_refused);
+        if !link.terminal && !is_refused && late > link.lateness + 1 {
             return Err(format!("#{at} waits for a head for {late} ms too long").into());
         }
         Ok(())

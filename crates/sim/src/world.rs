@@ -419,6 +419,7 @@ impl<'a> World<'a> {
             }
             Op::Shut => {
                 self.links[at].pipe.shut = true;
+                self.links[at].shut = Some(self.stamp);
                 self.links[at].peer.wake(self.stamp.tick);
                 self.complete(at, Done::Shut)
             }

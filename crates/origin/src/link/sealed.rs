@@ -73,8 +73,10 @@ pub struct Sealed<F> {
     abandoned: Option<Abandoned>,
     /// The upper protocol wants to receive.
     wants: bool,
-    /// The wire has ended.
+    /// The wire has ended, or nothing more of it is opened.
     ended: bool,
+    /// Value of `received` when a record could not be opened, unless the wire had ended before.
+    spoilt: Option<u64>,
     /// Nothing can be sent any more.
     shut: bool,
     /// Deadline for the peer to begin the handshake while the server is going away; else never.
@@ -104,7 +106,13 @@ impl Lent {
 /// Operation that follows when all records have been sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
+    /// `Shut` of the upper protocol.
     Shut,
+    /// `Shut`, and then [`Self::Linger`].
+    Leave(CloseReason),
+    /// Bytes from the peer are discarded: `Recv`, until the wire ends. With unread bytes, `close`
+    /// would throw away the last records, which say what is wrong (RFC 9112 §9.6).
+    Linger(CloseReason),
     Close(CloseReason),
     /// `Close` has been offered.
     Closed,
@@ -160,6 +168,7 @@ impl<F: File> Sealed<F> {
             abandoned: None,
             wants: true,
             ended: false,
+            spoilt: None,
             shut: false,
             drain_until: Tick::NEVER,
             limited: false,
@@ -214,8 +223,8 @@ impl<F: File> Protocol<F> for Sealed<F> {
             }
             Done::Shut => {
                 assert!(mem::take(&mut self.lent.shut), "a `Shut` is completed once");
-                (self.ending, self.shut) = (None, true);
-                self.tell(Done::Shut, now, cx);
+                self.shut = true;
+                self.on_shut(now, cx);
             }
             Done::Open(..) | Done::Read(..) | Done::Stat(..) => {
                 assert!(self.lent.disk > 0, "an operation on a file is completed once");
@@ -239,7 +248,13 @@ impl<F: File> Protocol<F> for Sealed<F> {
             return;
         }
         match (&self.upper, self.ending) {
-            (_, Some(Ending::Close(_) | Ending::Closed)) => self.break_off(),
+            (_, Some(Ending::Leave(_))) if self.lent.shut => {
+                self.deadline = now.tick.after(cx.site.deadlines.linger_ms_max);
+            }
+            (_, Some(ending)) if ending != Ending::Shut => {
+                self.break_off();
+                self.stop_lingering();
+            }
             (None, _) => {
                 let idle = self.is_draining() && self.received == 0;
                 self.break_off();
@@ -293,11 +308,13 @@ impl<F: File> Protocol<F> for Sealed<F> {
     }
 
     fn cut(&mut self, reason: CloseReason, now: Now, cx: &Cx<'_, F>) {
-        if self.is_over() {
+        if matches!(self.ending, Some(Ending::Close(_) | Ending::Closed)) {
             return;
         }
         self.break_off();
-        if self.upper.is_some() {
+        if self.is_over() {
+            self.stop_lingering();
+        } else if self.upper.is_some() {
             self.with_upper(cx, |upper, cx| upper.cut(reason, now, cx));
         } else {
             self.fail(reason, now, cx);
@@ -352,7 +369,10 @@ impl<F: File> Protocol<F> for Sealed<F> {
         assert!(!self.asks.is_empty() || self.asks.capacity() == 0, "no memory for no operation");
         assert!(self.waiting <= self.records.len(), "tickets are among the records");
         assert!(self.plain.len() <= RECORD_PLAIN_BYTES_MAX, "one record is opened at a time");
-        assert!(self.is_over() || self.deadline() != Tick::NEVER, "all but the end has a deadline");
+        let closes = matches!(self.ending, Some(Ending::Close(_) | Ending::Closed));
+        assert!(closes || self.deadline() != Tick::NEVER, "all but the end has a deadline");
+        let lingers = matches!(self.ending, Some(Ending::Linger(_)));
+        assert!(!lingers || self.shut && out.is_empty(), "it lingers when all has been sent");
         if let Some(upper) = &self.upper {
             upper.check_invariants();
         }
@@ -397,7 +417,8 @@ impl<F: File> Sealed<F> {
         if self.shut {
             self.drop_records();
         }
-        if self.is_silent() && !self.lent.read && self.must_send() {
+        let reads = self.lent.read && !self.is_over();
+        if self.is_silent() && !reads && self.must_send() {
             let is_last = self.is_last();
             if is_last {
                 self.seal.close(&mut self.records);
@@ -445,7 +466,8 @@ impl<F: File> Sealed<F> {
         }
     }
 
-    /// Prepares for `Close`; a notice of it goes first if the peer may want to know.
+    /// Prepares for `Close`; a notice of it goes first if the peer may want to know. After a record
+    /// that could not be opened the peer is still sending: it is awaited as by HTTP/1.
     fn end(&mut self, reason: CloseReason, now: Now, cx: &Cx<'_, F>) {
         self.ending = Some(Ending::Close(reason));
         (self.sealed, self.wants) = (0, false);
@@ -467,6 +489,10 @@ impl<F: File> Sealed<F> {
         if self.shut || !may_tell {
             self.shut = true;
             self.out = Outbox::default();
+        } else if self.spoilt.is_some() {
+            if self.must_send() || !self.is_silent() {
+                self.ending = Some(Ending::Leave(reason));
+            }
         } else if self.upper.is_some() && self.awaits_close() {
             self.seal.close(&mut self.records);
         }
@@ -479,13 +505,36 @@ impl<F: File> Sealed<F> {
         !self.ended || self.seal.progress() == Progress::PeerClosed
     }
 
+    /// Our half has been closed.
+    fn on_shut(&mut self, now: Now, cx: &Cx<'_, F>) {
+        match self.ending {
+            Some(Ending::Leave(reason)) => {
+                self.ending = Some(Ending::Linger(reason));
+                self.deadline = now.tick.after(cx.site.deadlines.linger_ms_max);
+            }
+            Some(Ending::Shut) => {
+                self.ending = None;
+                self.tell(Done::Shut, now, cx);
+            }
+            _ => {}
+        }
+    }
+
+    /// Awaits the peer no longer: `Close` is next.
+    const fn stop_lingering(&mut self) {
+        if let Some(Ending::Leave(reason) | Ending::Linger(reason)) = self.ending {
+            self.ending = Some(Ending::Close(reason));
+        }
+    }
+
     /// The operation that its end consists of.
     fn last_op(&mut self, ending: Ending) -> Option<Op<F>> {
         match ending {
-            Ending::Shut => {
+            Ending::Shut | Ending::Leave(_) => {
                 self.lent.shut = true;
                 Some(Op::Shut)
             }
+            Ending::Linger(_) => (!mem::replace(&mut self.lent.recv, true)).then_some(Op::Recv),
             Ending::Close(reason) => {
                 self.ending = Some(Ending::Closed);
                 self.deadline = Tick::NEVER;
@@ -554,9 +603,9 @@ impl<F: File> Sealed<F> {
         self.drain_until.0 < Tick::NEVER.0
     }
 
-    /// True if only the close is left.
+    /// True if only the end is left.
     const fn is_over(&self) -> bool {
-        matches!(self.ending, Some(Ending::Close(_) | Ending::Closed))
+        !matches!(self.ending, None | Some(Ending::Shut))
     }
 
     /// True if there are records that do not wait for others.

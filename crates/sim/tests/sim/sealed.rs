@@ -1,8 +1,8 @@
 //! A sealed connection alone, with every operation in the test's hand.
 use regatta_metrics::{Arena, Tally};
 use regatta_op::{
-    Abandoned, CloseReason, Done, File, FileId, Modified, Now, Op, OpKind, OpenFault, Opened, Tick,
-    Ticket,
+    Abandoned, CloseReason, Done, Fault, File, FileId, Modified, Now, Op, OpKind, OpenFault,
+    Opened, Tick, Ticket,
 };
 use regatta_origin::{
     Admission, ClearHttp1, Cx, Link, Links, ListenerClass, LocalCache, NoLog, Peer, Progress,
@@ -177,6 +177,19 @@ impl Ends<'_> {
                 op => self.send(op),
             }
         }
+    }
+
+    /// Sends the server's last bytes, and closes its half.
+    fn shut(&mut self) {
+        let op = self.link.next_op().expect("it says what is wrong");
+        let Op::Send(mut outbox) = op else { panic!("{:?} is no Send", op.kind()) };
+        let n = outbox.len();
+        outbox.advance(n);
+        assert_eq!(Self::kind(self.link.next_op().as_ref()), None, "nothing overtakes it");
+        self.complete(Done::Send(outbox, Ok(n)));
+        assert_eq!(Self::kind(self.link.next_op().as_ref()), Some(OpKind::Shut));
+        self.complete(Done::Shut);
+        assert_eq!(Self::kind(self.link.next_op().as_ref()), Some(OpKind::Recv));
     }
 
     fn say(&mut self, plain: &[u8]) {
@@ -441,6 +454,70 @@ fn a_handshake_may_end_before_it_is_over() {
         ends.link.cut(CloseReason::Displaced, ends.now(), &ends.cx);
         assert_eq!(ends.end(), CloseReason::Displaced);
     });
+}
+
+/// With unread bytes, `close` would throw away what says why the connection ends.
+#[test]
+fn the_peer_is_awaited_after_a_record_that_cannot_be_opened() {
+    let in_handshake: fn(&mut Ends<'_>) = |ends| {
+        assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
+        ends.wire[5] ^= 1;
+        ends.receive();
+    };
+    let after_it: fn(&mut Ends<'_>) = |ends| {
+        ends.settle();
+        ends.say(b"GET / HTTP/1.1\r\n");
+        *ends.wire.last_mut().expect("a record") ^= 1;
+        ends.receive();
+    };
+    for begin in [in_handshake, after_it] {
+        on(ClearHttp1, |mut ends| {
+            begin(&mut ends);
+            ends.shut();
+            assert!(!ends.link.is_idle() && !ends.link.is_shaking_hands());
+            ends.complete(Done::Recv(Ok(b"more")));
+            assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
+            ends.complete(Done::Recv(Ok(&[])));
+            assert_eq!(ends.end(), CloseReason::BadRecord);
+        });
+        on(ClearHttp1, |mut ends| {
+            begin(&mut ends);
+            ends.shut();
+            let began = ends.tick;
+            ends.tick += 10;
+            ends.complete(Done::Recv(Ok(b"more")));
+            assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
+            assert_eq!(ends.expire(), Some(Abandoned::All));
+            assert_eq!(ends.tick - began, ends.cx.site.deadlines.linger_ms_max);
+            assert_eq!(ends.end(), CloseReason::BadRecord);
+        });
+        on(ClearHttp1, |mut ends| {
+            begin(&mut ends);
+            ends.shut();
+            let mut rest = ends.cx.site.limits.linger_bytes_max as usize;
+            let piece = vec![0_u8; 64 << 10];
+            while let Some(later) = rest.checked_sub(piece.len()) {
+                rest = later;
+                ends.complete(Done::Recv(Ok(&piece)));
+                assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
+            }
+            ends.complete(Done::Recv(Ok(&piece[..=rest])));
+            assert_eq!(ends.end(), CloseReason::BadRecord);
+        });
+        on(ClearHttp1, |mut ends| {
+            begin(&mut ends);
+            ends.shut();
+            ends.link.cut(CloseReason::Displaced, ends.now(), &ends.cx);
+            assert_eq!(ends.link.abandoned(), Some(Abandoned::All));
+            assert_eq!(ends.end(), CloseReason::BadRecord, "it is counted as that");
+        });
+        on(ClearHttp1, |mut ends| {
+            begin(&mut ends);
+            ends.shut();
+            ends.complete(Done::Recv(Err(Fault::Reset)));
+            assert_eq!(ends.end(), CloseReason::BadRecord);
+        });
+    }
 }
 
 #[test]

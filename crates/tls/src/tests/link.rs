@@ -196,6 +196,9 @@ fn a_request_in_the_clear_has_an_answer_in_the_clear() {
         assert!(text.starts_with(date), "{text}");
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         assert!(head.contains(&format!("Content-Length: {}", body.len())));
+        assert_eq!(driver.end, None, "with unread bytes, the answer would be lost");
+        driver.complete(Done::Recv(Ok(&[])));
+        assert!(driver.drive().is_empty());
         assert_eq!(driver.end, Some(CloseReason::BadRecord));
         assert_eq!(driver.count(Counter::TlsFaultsNotTls), 1);
         assert_eq!(driver.count(Counter::TlsHandshakesFull), 0);

@@ -15,6 +15,9 @@ const NOT_TLS: [&[u8]; 2] = [
 
 impl<F: File> Sealed<F> {
     pub(super) fn on_recv(&mut self, received: Result<&[u8], Fault>, now: Now, cx: &Cx<'_, F>) {
+        if self.is_over() {
+            return self.discard(received, cx);
+        }
         match received {
             Ok([]) => self.ended = true,
             Ok(bytes) => {
@@ -33,6 +36,18 @@ impl<F: File> Sealed<F> {
                     None => self.fail(fault.into(), now, cx),
                 }
             }
+        }
+    }
+
+    /// Passes over bytes that came when only the end was left, up to a bound.
+    fn discard(&mut self, received: Result<&[u8], Fault>, cx: &Cx<'_, F>) {
+        self.shut |= received.is_err();
+        let bytes = received.map_or(0, <[u8]>::len) as u64;
+        self.received += bytes;
+        let most = u64::from(cx.site.limits.linger_bytes_max);
+        let within = self.spoilt.is_some_and(|start| self.received - start <= most);
+        if bytes == 0 || !within {
+            self.stop_lingering();
         }
     }
 
@@ -84,6 +99,7 @@ impl<F: File> Sealed<F> {
                     cx.tally.add(fault.counter(), 1);
                     self.inbox.clear();
                     self.inbox_at = 0;
+                    self.note_spoilt();
                     self.ended = true;
                     self.supply(Err(Fault::Record), now, cx);
                     return true;
@@ -119,6 +135,7 @@ impl<F: File> Sealed<F> {
                 Ok(false) => return false,
                 Err(fault) => {
                     cx.tally.add(fault.counter(), 1);
+                    self.note_spoilt();
                     if fault == SealFault::NotTls {
                         let date = date::format(i64::try_from(now.unix).unwrap_or(i64::MAX));
                         let answer = [NOT_TLS[0], &date, NOT_TLS[1]];
@@ -151,6 +168,11 @@ impl<F: File> Sealed<F> {
                 true
             }
         }
+    }
+
+    /// A record cannot be opened.
+    fn note_spoilt(&mut self) {
+        self.spoilt = (!self.ended).then_some(self.received);
     }
 
     /// Counts the handshake, which is over.

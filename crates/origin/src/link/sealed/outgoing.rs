@@ -115,13 +115,18 @@ impl<F: File> Sealed<F> {
         cx: &Cx<'_, F>,
     ) {
         cx.tally.add(Counter::Reads, 1);
+        if read.is_ok() {
+            cx.tally.add(Counter::ReadBytes, buffer.len() as u64);
+        }
+        if self.is_over() {
+            return cx.scratch.give_read_buffer(buffer);
+        }
         if let Some(upper) = &mut self.upper {
             upper.disk_answered(now, cx);
         }
         let before = self.sealed;
         let mut result = read.map(|()| 0);
         if read.is_ok() {
-            cx.tally.add(Counter::ReadBytes, buffer.len() as u64);
             let len = self.source.as_ref().map_or(0, Outbox::len);
             result = match self.seal_all(core::iter::once(&*buffer), len, cx) {
                 Ok(()) => Ok(self.sealed - before),
@@ -176,7 +181,7 @@ impl<F: File> Sealed<F> {
         self.sealed = 0;
         self.drop_records();
         match (&self.upper, self.source.take(), self.ending) {
-            (_, _, Some(_)) => {}
+            (_, _, Some(_)) => self.stop_lingering(),
             (None, ..) => self.fail(fault.into(), now, cx),
             (Some(_), Some(source), _) => self.tell(Done::Send(source, Err(fault)), now, cx),
             (Some(_), None, _) => {
