@@ -160,6 +160,12 @@ impl<'a> Desk<'a> {
         }
     }
 
+    /// A connection waits for its turn, and not for its peer: it is not closed for another before
+    /// that.
+    pub fn keep_open(&mut self, key: u64) {
+        self.idle.remove(key);
+    }
+
     /// Records how long the request took that is being timed, if it has been answered.
     #[cold]
     fn time_request<S>(&self, slot: &mut ConnSlot<S>, turn: Turn) {

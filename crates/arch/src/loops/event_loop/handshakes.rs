@@ -89,6 +89,7 @@ impl<P: Poller> EventLoop<'_, P> {
             slot.queued = true;
             // It may have had no turn yet, which would have filed its deadline.
             desk.file(key, slot);
+            desk.keep_open(key);
             return self.handshakes.put(key, self.io.put_off());
         }
         self.shake(key);

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     conn::{
-        accept::{AcceptRules, Acceptor},
+        accept::{AcceptRules, Acceptor, WhenFull},
         serve::{Blocking, Means, Served, Until, converse, next},
         step::{Io, Left, Readiness, TurnRules},
         worker::Worker,
@@ -321,6 +321,14 @@ struct Around<'a, S> {
 
 /// Runs a test with a worker whose second listener has sealed connections.
 fn with_worker<S>(test: impl FnOnce(Worker<'_, S>, Around<'_, S>)) {
+    with_rules(|accepts| accepts, test);
+}
+
+/// Runs a test with a worker that accepts by these rules.
+fn with_rules<S>(
+    change: impl FnOnce(AcceptRules) -> AcceptRules,
+    test: impl FnOnce(Worker<'_, S>, Around<'_, S>),
+) {
     hook::set_time(BEGIN_NS, UNIX);
     let (folder, mut site) = (Folder::new(), site(&mut Dice::new(1), false));
     site.limits.head_bytes_max = 16 << 10;
@@ -329,7 +337,7 @@ fn with_worker<S>(test: impl FnOnce(Worker<'_, S>, Around<'_, S>)) {
     let arena = single.arena();
     let record = Arc::new(Record::default());
     let links = Seals { record: Arc::clone(&record), next: AtomicU64::new(0) };
-    let accepts = AcceptRules { eager_read: true, ..accepts_all(200) };
+    let accepts = change(AcceptRules { eager_read: true, ..accepts_all(200) });
     let mut acceptor = Acceptor::new(&listeners, accepts);
     acceptor.classes = &[ListenerClass::CLEAR, SEALED];
     let worker = Worker::new(acceptor, single.around(arena, &links));
@@ -342,12 +350,18 @@ fn with_worker<S>(test: impl FnOnce(Worker<'_, S>, Around<'_, S>)) {
 
 /// Runs a test with a loop, which may serve by stages. Its rounds may have this many handshakes,
 /// and its turns this many bytes.
-fn on_loop(
+fn on_loop(turns: (u32, u64), stages: bool, test: impl FnOnce(Scene<'_, '_>)) {
+    on_loop_with(|accepts| accepts, turns, stages, test);
+}
+
+/// Runs a test with a loop that accepts by these rules.
+fn on_loop_with(
+    change: impl FnOnce(AcceptRules) -> AcceptRules,
     (handshakes_per_round, bytes_max): (u32, u64),
     stages: bool,
     test: impl FnOnce(Scene<'_, '_>),
 ) {
-    with_worker(|worker, Around { below, addresses, record, arena, .. }| {
+    with_rules(change, |worker, Around { below, addresses, record, arena, .. }| {
         let (_, rules) = strategy(0, &mut Dice::new(1));
         let rules =
             TurnRules { bytes_max, ops_max: 64, handshakes_per_round, eager_write: true, ..rules };
@@ -526,6 +540,36 @@ fn a_connection_that_is_closed_leaves_the_queue() {
             assert_eq!(scene.slot.get(Counter::ConnectionsClosed), 1);
         });
     }
+}
+
+/// None of them is closed for another connection, nor keeps one that is idle from that: the check
+/// of a few of the longest idle would find only them.
+#[test]
+fn a_connection_that_waits_to_shake_hands_is_not_idle() {
+    const CLIENTS: usize = 10;
+    let change = |accepts: AcceptRules| AcceptRules {
+        when_full: WhenFull::CloseIdle,
+        eager_read: false,
+        connections_max: CLIENTS + 1,
+        ..accepts
+    };
+    on_loop_with(change, (1, 2 << 20), false, |mut scene| {
+        let each = |_| connect(&scene.addresses[1]);
+        let mut sockets: Vec<UnixStream> = (0..=CLIENTS).map(each).collect();
+        scene.round();
+        assert_eq!(scene.slot.get(Counter::ConnectionsOpened), CLIENTS as u64 + 1);
+        for (socket, number) in sockets.iter_mut().zip(0..CLIENTS as u64) {
+            let mut wire = Vec::new();
+            let _says_no_more = Toy::client(number, &mut wire);
+            socket.write_all(&wire).unwrap();
+        }
+        scene.round();
+        assert_eq!(scene.event_loop.handshakes.len(), CLIENTS - 1);
+        let _other = connect(&scene.addresses[1]);
+        scene.round();
+        assert_eq!(scene.slot.get(Counter::ClosedDisplaced), 1);
+        assert_eq!(sockets[CLIENTS].read(&mut [0]).unwrap(), 0, "the last one said nothing");
+    });
 }
 
 /// To seal takes the processor's time, so a turn sends a fourth of the bytes.
