@@ -1,4 +1,5 @@
-//! A bound on the certificates that a client shows, and so on the time that judging them takes.
+//! Bounds on the certificates that a client shows: on their number, and so on the time that judging
+//! them takes, and on their bytes, which a connection keeps.
 use rustls::{
     CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme,
     client::danger::HandshakeSignatureValid,
@@ -9,6 +10,9 @@ use std::sync::Arc;
 
 /// The most certificates of a client besides its own; copies count once.
 pub(crate) const INTERMEDIATES_MAX: usize = 5;
+/// The most bytes of a client's certificates, copies included: rustls keeps all of them until the
+/// connection ends. Six with RSA keys of 4096 bits take some 12 KiB.
+pub(crate) const CHAIN_BYTES_MAX: usize = 16 << 10;
 
 /// Judge of clients that shows few certificates to another judge.
 ///
@@ -37,6 +41,10 @@ impl ClientCertVerifier for FewCertificates {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
+        let bytes = intermediates.iter().fold(end_entity.len(), |sum, other| sum + other.len());
+        if bytes > CHAIN_BYTES_MAX {
+            return Err(CertificateError::ApplicationVerificationFailure.into());
+        }
         let mut distinct = Vec::new();
         for certificate in intermediates {
             let certificate = CertificateDer::from(&**certificate);

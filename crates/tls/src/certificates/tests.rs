@@ -1,6 +1,6 @@
 //! Certificates by name, their faults, and judges of clients.
 use super::*;
-use crate::client_chain::INTERMEDIATES_MAX;
+use crate::client_chain::{CHAIN_BYTES_MAX, INTERMEDIATES_MAX};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, IsCa,
     KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber, date_time_ymd,
@@ -236,6 +236,9 @@ fn a_chain_of_a_client_has_few_certificates() {
     assert!(judge(&others[..INTERMEDIATES_MAX]).is_ok());
     let too_many = judge(&others).unwrap_err();
     assert!(matches!(too_many, Error::InvalidCertificate(_)), "{too_many:?}");
-    // Copies count once.
-    assert!(judge(&vec![others[0].clone(); 100]).is_ok());
+    // Copies count once. Their bytes all count: the connection keeps them.
+    let copies = |bytes: usize| vec![others[0].clone(); bytes / others[0].len()];
+    assert!(judge(&copies(CHAIN_BYTES_MAX - client.len())).is_ok());
+    let too_long = judge(&copies(CHAIN_BYTES_MAX + others[0].len())).unwrap_err();
+    assert!(matches!(too_long, Error::InvalidCertificate(_)), "{too_long:?}");
 }
