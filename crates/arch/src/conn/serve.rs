@@ -223,14 +223,15 @@ pub fn converse(
                 return Served::Leaves;
             }
         }
-        if let Turn::Closed(reason) = turn(worker, key, received.take(), step, means) {
-            worker.close(key, reason);
-            return Served::Closed;
-        }
+        let outcome = turn(worker, key, received.take(), step, means);
         let Some(slot) = worker.slot(key) else { return Served::Closed };
         if slot.has_shaken_hands() {
-            // A handshake goes deeper than anything that follows.
+            // A handshake goes deeper than anything that follows, also one that has failed.
             release_stack();
+        }
+        if let Turn::Closed(reason) = outcome {
+            worker.close(key, reason);
+            return Served::Closed;
         }
         if mem::take(&mut slot.drive.later) {
             return Served::Later;

@@ -638,9 +638,14 @@ fn asks_later(address: &SocketAddr, arena: Arena<'_>) {
     }
 }
 
-#[test]
-fn a_thread_releases_its_stack_after_the_handshake() {
-    let life = || {
+/// A client that leaves when it has said hello.
+fn leaves(address: &SocketAddr, _: Arena<'_>) {
+    drop(Client::new(address, 1));
+}
+
+/// Runs a thread that serves one connection, and checks that it releases its stack.
+fn check_thread(name: &str, client: fn(&SocketAddr, Arena<'_>)) {
+    let life = move || {
         with_worker(|mut worker, Around { below, addresses, record, arena, .. }| {
             record.goes_deep.store(true, Relaxed);
             let (mut disk, step) = (InlineDisk(below), Duration::from_millis(20));
@@ -648,17 +653,28 @@ fn a_thread_releases_its_stack_after_the_handshake() {
             let (bytes_max, listener, beat) = (u64::MAX, 1, None);
             let mut means = Means { disk: &mut disk, buffer, bytes_max, listener, beat };
             thread::scope(|scope| {
-                scope.spawn(|| asks_later(&addresses[1], arena));
+                scope.spawn(|| client(&addresses[1], arena));
                 let accepted = next(&mut worker, step, &mut means).unwrap();
                 let key = worker.admit(accepted, Blocking::new(step));
                 let served = converse(&mut worker, key, step, &mut means, Until::Closed);
                 assert_eq!(served, Served::Closed);
             });
+            // Of a handshake that has failed, the end counts.
+            let _ = record.sealed.compare_exchange(0, stack_bytes(), Relaxed, Relaxed);
             check_stack(record);
         });
     };
     // The stack of the first thread is never released.
-    let name = "a_thread_releases_its_stack_after_the_handshake".to_owned();
-    let thread = thread::Builder::new().name(name).stack_size(1 << 20).spawn(life);
+    let thread = thread::Builder::new().name(name.to_owned()).stack_size(1 << 20).spawn(life);
     thread.unwrap().join().unwrap();
+}
+
+#[test]
+fn a_thread_releases_its_stack_after_the_handshake() {
+    check_thread("a_thread_releases_its_stack_after_the_handshake", asks_later);
+}
+
+#[test]
+fn a_thread_releases_its_stack_after_a_handshake_that_failed() {
+    check_thread("a_thread_releases_its_stack_after_a_handshake_that_failed", leaves);
 }
