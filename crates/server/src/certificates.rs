@@ -6,7 +6,7 @@ mod files;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use files::{TlsFile, TlsFiles, open_regular, wipe};
+pub(crate) use files::{TlsFile, TlsFiles, wipe};
 
 use crate::{
     config::{

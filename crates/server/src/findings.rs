@@ -74,7 +74,7 @@ struct Description {
     reach: Option<Vec<(OsString, u64, u64)>>,
     /// The last descriptor is the error log.
     has_error_log: bool,
-    /// Certificates and keys.
+    /// Certificates and keys, also those of tickets.
     #[serde(default)]
     tls: Vec<TlsSpan>,
 }

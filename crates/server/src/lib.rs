@@ -142,12 +142,12 @@ pub fn check(sources: &Sources<'_>) -> Result<Checked, Failure> {
             problems.extend(found.problems(&said));
             let encrypted = found.encrypt(&said, Untimely::Refused(&[]));
             problems.extend(encrypted.problems);
+            problems.extend(ticket_keys::problems(&said, &found.tls));
             warnings = encrypted.warnings;
         }
         Err(faults) => problems.extend(faults),
     }
     problems.extend(machine::writable(&said));
-    problems.extend(ticket_keys::problems(&said));
     match good {
         Some(mut checked) if problems.is_empty() => {
             checked.warnings.extend(warnings);

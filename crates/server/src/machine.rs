@@ -8,6 +8,7 @@ use crate::{
     log::{self, Owner},
     messages, pid_file,
     scout::{NOT_THE_USER, Scout},
+    ticket_keys,
 };
 use regatta_sys::{
     Root, clock,
@@ -33,7 +34,7 @@ pub struct Found {
     pub releases: Vec<Release>,
     /// Owner of the files of Unix sockets; `None`: the user that starts the server.
     pub socket_owner: Option<User>,
-    /// Certificates and keys.
+    /// Certificates and keys, also those of tickets.
     pub(crate) tls: TlsFiles,
 }
 
@@ -141,6 +142,7 @@ pub fn find(said: &Said) -> Result<Found, Vec<Problem>> {
     if none_is_open || !problems.is_empty() {
         problems.extend(found.problems(said));
         problems.extend(found.encrypt(said, Untimely::Refused(&[])).problems);
+        problems.extend(ticket_keys::problems(said, &found.tls));
         return Err(problems);
     }
     Ok(found)

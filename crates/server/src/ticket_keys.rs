@@ -1,10 +1,11 @@
 //! Keys of session tickets, in memory that all workers and all images of the master share.
 //!
-//! The master alone writes them: it loads files ([`FILES_KEY`]), or draws keys and rotates them
-//! ([`ROTATE_KEY`]). [`regatta_tls::TicketWords`] describes the words.
+//! The master alone writes them: it loads those of files ([`FILES_KEY`]), or draws keys and rotates
+//! them ([`ROTATE_KEY`]). The files are read with those of certificates ([`TlsFiles`]).
+//! [`regatta_tls::TicketWords`] describes the words.
 use crate::{
     Failure,
-    certificates::open_regular,
+    certificates::{TlsFiles, wipe},
     config::raw::{Problem, Said},
     handover::TicketMemory,
     log::ErrorLog,
@@ -22,13 +23,8 @@ use regatta_tls::{
     read_ticket_key,
 };
 use std::{
-    fmt,
-    io::{self, Read as _},
-    os::{
-        fd::{AsFd, BorrowedFd, OwnedFd, RawFd},
-        unix::fs::MetadataExt as _,
-    },
-    path::Path,
+    fmt, io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd},
     sync::Arc,
 };
 
@@ -44,9 +40,6 @@ const LIFETIME_S: u32 = 43_200;
 
 /// Name of the memory in `/proc/PID/fd`.
 const MEMORY: &str = "regatta-tickets";
-
-/// Bytes of a file that are read: a longer one has no key.
-const FILE_BYTES_MAX: u64 = 128;
 
 /// Permissions of other users than the owner and the group.
 const OTHERS: u32 = 0o007;
@@ -75,42 +68,44 @@ impl fmt::Debug for TicketKeys {
 /// Files that are no keys, or no memory.
 pub(crate) fn prepare<'a>(
     said: &Said,
+    files: &TlsFiles,
     keys: &'a mut Option<TicketKeys>,
     now: Tick,
     errors: &ErrorLog,
 ) -> Result<Option<&'a TicketKeys>, Failure> {
     match is_wanted(&said.settings) {
-        true => refresh(said, keys, now, errors).map(Some),
+        true => refresh(said, files, keys, now, errors).map(Some),
         false => Ok(None),
     }
 }
 
 fn refresh<'a>(
     said: &Said,
+    files: &TlsFiles,
     keys: &'a mut Option<TicketKeys>,
     now: Tick,
     errors: &ErrorLog,
 ) -> Result<&'a TicketKeys, Failure> {
-    let files = read_files(said).map_err(Failure::Configuration)?;
+    let of_files = keys_of(said, files).map_err(Failure::Configuration)?;
     let failed = |error| Failure::Work(format!("cannot make the keys of session tickets: {error}"));
     let keys = match keys {
         Some(keys) => keys,
         None => keys.insert(TicketKeys::make().map_err(failed)?),
     };
     keys.report(errors);
-    if files.is_empty() {
+    if of_files.0.is_empty() {
         let every_ms = said.settings.number(ROTATE_KEY).saturating_mul(1_000);
         keys.rotate_every(every_ms, now).map_err(failed)?;
     } else {
-        keys.words.load(&files);
+        keys.words.load(&of_files.0);
         keys.rotation = None;
     }
     Ok(keys)
 }
 
 /// Lists the faults of the files, and of their options.
-pub(crate) fn problems(said: &Said) -> Vec<Problem> {
-    read_files(said).err().unwrap_or_default()
+pub(crate) fn problems(said: &Said, files: &TlsFiles) -> Vec<Problem> {
+    keys_of(said, files).err().unwrap_or_default()
 }
 
 /// True if there are addresses whose clients receive tickets. Clients with certificates have none:
@@ -256,27 +251,37 @@ impl Rotation {
     }
 }
 
-/// Reads the keys of all files.
-fn read_files(said: &Said) -> Result<Vec<[u8; TICKET_KEY_BYTES]>, Vec<Problem>> {
-    let files = said.settings.list(FILES_KEY);
+/// Keys of files, which are overwritten after their use.
+struct FileKeys(Vec<[u8; TICKET_KEY_BYTES]>);
+
+impl Drop for FileKeys {
+    fn drop(&mut self) {
+        self.0.iter_mut().for_each(|key| wipe(key));
+    }
+}
+
+/// The keys of all files.
+fn keys_of(said: &Said, files: &TlsFiles) -> Result<FileKeys, Vec<Problem>> {
+    let paths = said.settings.list(FILES_KEY);
     let mut problems = Vec::new();
-    if files.len() > TICKET_KEYS_MAX {
-        let message = format!("{} files are more than {TICKET_KEYS_MAX}", files.len());
+    if paths.len() > TICKET_KEYS_MAX {
+        let message = format!("{} files are more than {TICKET_KEYS_MAX}", paths.len());
         problems.push(said.problem(messages::TOO_MANY, FILES_KEY, &message));
     }
-    if !files.is_empty() && said.settings.number(ROTATE_KEY) == 0 {
+    if !paths.is_empty() && said.settings.number(ROTATE_KEY) == 0 {
         let message = format!("there are no session tickets with {ROTATE_KEY} = 0");
         let problem = said.problem(messages::OPTIONS_CONFLICT, FILES_KEY, &message);
         problems.push(problem.hint("remove one of the two"));
     }
-    let mut keys = Vec::new();
-    for file in files.iter().take(TICKET_KEYS_MAX) {
-        match read_file(Path::new(file)) {
-            Ok(key) => keys.push(key),
+    // A vector that grows would leave copies behind.
+    let mut keys = FileKeys(Vec::with_capacity(TICKET_KEYS_MAX));
+    for path in paths.iter().take(TICKET_KEYS_MAX) {
+        match key_of(path, files) {
+            Ok(key) => keys.0.push(key),
             Err(fault) => {
-                let message = format!("\"{file}\" {fault}");
+                let message = format!("\"{path}\" {fault}");
                 let problem = said.problem(messages::BAD_TICKET_KEY, FILES_KEY, &message);
-                problems.push(problem.hint(fault.advice(file)));
+                problems.push(problem.hint(fault.advice(path)));
             }
         }
     }
@@ -285,54 +290,49 @@ fn read_files(said: &Said) -> Result<Vec<[u8; TICKET_KEY_BYTES]>, Vec<Problem>> 
 
 /// Fault of a file with a key.
 #[derive(Debug)]
-enum KeyFileFault {
-    Unreadable(io::Error),
-    NotAFile,
+enum KeyFileFault<'a> {
+    /// Reason of the system.
+    Unreadable(&'a str),
     /// Permissions of the file.
     Exposed(u32),
-    /// Bytes, up to [`FILE_BYTES_MAX`].
+    /// Bytes.
     Length(usize),
 }
 
-impl fmt::Display for KeyFileFault {
+impl fmt::Display for KeyFileFault<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unreadable(error) => write!(f, "cannot be read: {error}"),
-            Self::NotAFile => f.write_str("is no regular file"),
+            Self::Unreadable(why) => write!(f, "cannot be read: {why}"),
             Self::Exposed(mode) => write!(f, "is open to all users (mode {mode:04o})"),
-            Self::Length(len) if *len as u64 >= FILE_BYTES_MAX => {
-                write!(f, "has {FILE_BYTES_MAX} bytes or more; a key has 48 or 80")
-            }
             Self::Length(len) => write!(f, "has {len} bytes; a key has 48 or 80"),
         }
     }
 }
 
-impl std::error::Error for KeyFileFault {}
+impl std::error::Error for KeyFileFault<'_> {}
 
-impl KeyFileFault {
-    fn advice(&self, file: &str) -> String {
+impl KeyFileFault<'_> {
+    fn advice(&self, path: &str) -> String {
+        let make = format!("`(umask 077; openssl rand -out {path} 48)`");
         match self {
-            Self::Exposed(_) => format!("`chmod 600 {file}`, and make another key"),
-            Self::Unreadable(error) if error.kind() != io::ErrorKind::NotFound => {
-                "the user that starts the server must be able to read it".into()
+            Self::Unreadable(_) => {
+                format!("{make} makes one; the user that starts the server must be able to read it")
             }
-            Self::Unreadable(_) | Self::NotAFile | Self::Length(_) => {
-                format!("`(umask 077; openssl rand -out {file} 48)`")
-            }
+            Self::Exposed(_) => format!("`chmod 600 {path}`, and make another key"),
+            Self::Length(_) => make,
         }
     }
 }
 
-fn read_file(path: &Path) -> Result<[u8; TICKET_KEY_BYTES], KeyFileFault> {
-    let opened = open_regular(path).map_err(KeyFileFault::Unreadable)?;
-    let (file, facts) = opened.ok_or(KeyFileFault::NotAFile)?;
-    if facts.mode() & OTHERS != 0 {
-        return Err(KeyFileFault::Exposed(facts.mode() & 0o7777));
+fn key_of<'a>(path: &str, files: &'a TlsFiles) -> Result<[u8; TICKET_KEY_BYTES], KeyFileFault<'a>> {
+    let file = files.get(path).ok_or(KeyFileFault::Unreadable("not found"))?;
+    if let Some(why) = &file.fault {
+        return Err(KeyFileFault::Unreadable(why));
     }
-    let mut bytes = Vec::new();
-    file.take(FILE_BYTES_MAX).read_to_end(&mut bytes).map_err(KeyFileFault::Unreadable)?;
-    read_ticket_key(&bytes).ok_or(KeyFileFault::Length(bytes.len()))
+    if file.mode & OTHERS != 0 {
+        return Err(KeyFileFault::Exposed(file.mode & 0o7777));
+    }
+    read_ticket_key(&file.bytes).ok_or(KeyFileFault::Length(file.bytes.len()))
 }
 
 #[cfg(test)]

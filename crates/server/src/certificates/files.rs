@@ -1,9 +1,10 @@
 //! Files that options of TLS name, as read by the user that starts the server.
 use crate::listens;
 use regatta_arch::options::Settings;
+use regatta_tls::TICKET_KEYS_MAX;
 use std::{
     collections::BTreeMap,
-    fs::{File, Metadata, OpenOptions},
+    fs::OpenOptions,
     hint::black_box,
     io::{self, Read as _},
     os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
@@ -60,9 +61,12 @@ impl TlsFile {
 }
 
 impl TlsFiles {
-    /// Reads all files, if addresses with TLS are configured.
+    /// Reads all files, if addresses with TLS are configured. Keys of tickets are read without them
+    /// too: `check` judges each file.
     pub(crate) fn read(settings: &Settings) -> Self {
         let mut files = Self::default();
+        let keys = settings.list("tls.ticket_keys").iter().take(TICKET_KEYS_MAX);
+        keys.for_each(|path| files.add(path));
         if !listens::is_wanted(settings) {
             return files;
         }
@@ -114,19 +118,15 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// Opens a file that may have a key; `None` if it is not a regular one. Does not wait for the other
-/// end of a named pipe, and no terminal becomes that of this process.
-pub(crate) fn open_regular(path: &Path) -> io::Result<Option<(File, Metadata)>> {
+/// Permissions and bytes of a file. Does not wait for the other end of a named pipe, and no
+/// terminal becomes that of this process.
+fn read(path: &Path) -> io::Result<(u32, Vec<u8>)> {
     let mut options = OpenOptions::new();
     let file = options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
     let found = file.metadata()?;
-    Ok(found.is_file().then_some((file, found)))
-}
-
-/// Permissions and bytes of a file.
-fn read(path: &Path) -> io::Result<(u32, Vec<u8>)> {
-    let opened = open_regular(path)?;
-    let (file, found) = opened.ok_or_else(|| io::Error::other("not a regular file"))?;
+    if !found.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
     if found.len() > FILE_BYTES_MAX {
         return Err(io::Error::other(format!("longer than {FILE_BYTES_MAX} bytes")));
     }
@@ -161,6 +161,10 @@ mod tests {
         set("tls.certificate", format!("{chain}:{key},{chain},{none}"));
         set("tls.ocsp", format!("{chain}:{folder}"));
         assert_eq!(TlsFiles::read(&settings), TlsFiles::default(), "no address needs them");
+        let spec = options::find("tls.ticket_keys").unwrap();
+        settings.set(spec, spec.kind.parse(&path("a.key")).unwrap()).unwrap();
+        let files = TlsFiles::read(&settings);
+        assert_eq!(files.iter().map(|file| &*file.bytes).collect::<Vec<_>>(), [b"key"]);
         let spec = options::find("tls.listen").unwrap();
         settings.set(spec, spec.kind.parse("127.0.0.1:0").unwrap()).unwrap();
         let files = TlsFiles::read(&settings);

@@ -84,7 +84,7 @@ pub(super) fn prepare(
     let (wanted, builder, site) = sites(&mut config, &found, &addresses);
     let (hosts, build) = (wanted.len(), Arc::clone(&builder));
     let build = move |host: usize, change: u64, text: &[u8]| build.build(host, change, text);
-    let front = front(&mut config, workers, generations, &errors)?;
+    let front = front(&mut config, &found, workers, generations, &errors)?;
     // The keeper's is last, if there is one.
     let takers = workers + usize::from(keeper.is_some());
     let releases = found.releases;
@@ -132,16 +132,18 @@ pub(super) fn prepare(
 /// Decisions about connections, and their encryption.
 fn front(
     config: &mut Config,
+    found: &Found,
     workers: usize,
     generations: &mut Generations,
     errors: &ErrorLog,
 ) -> Result<Front, Failure> {
     let parts = config.tls.take();
     let now = clock::now().tick;
-    let tickets = ticket_keys::prepare(&config.said, &mut generations.tickets, now, errors)?;
+    let Generations { tickets, clients, .. } = generations;
+    let tickets = ticket_keys::prepare(&config.said, &found.tls, tickets, now, errors)?;
     let tls = TlsFront::new(config.settings(), parts, tickets)
         .map_err(|error| Failure::Work(format!("cannot prepare TLS: {error}")))?;
-    Front::new(config.settings(), workers, generations.clients.as_ref(), tls)
+    Front::new(config.settings(), workers, clients.as_ref(), tls)
 }
 
 /// The bells of the workers, and that of the keeper, if they share a table of descriptors.

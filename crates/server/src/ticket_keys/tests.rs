@@ -2,7 +2,8 @@
 use super::{FILES_KEY, LIFETIME_S, ROTATE_KEY, Rotation, TicketKeys, problems, refresh};
 use crate::{
     Failure,
-    config::raw::{self, Arguments, Said},
+    certificates::TlsFiles,
+    config::raw::{self, Arguments, Problem, Said},
     folder::Folder,
     handover::TicketMemory,
     log::{ErrorLog, LogDestination},
@@ -38,8 +39,16 @@ fn rotating() -> Said {
     said(&[format!("{ROTATE_KEY}={}", EVERY_MS / 1_000)])
 }
 
+fn found(said: &Said) -> TlsFiles {
+    TlsFiles::read(&said.settings)
+}
+
+fn faults(said: &Said) -> Vec<Problem> {
+    problems(said, &found(said))
+}
+
 fn prepared(said: &Said, mut earlier: Option<TicketKeys>) -> TicketKeys {
-    refresh(said, &mut earlier, NOW, &errors()).unwrap();
+    refresh(said, &found(said), &mut earlier, NOW, &errors()).unwrap();
     earlier.unwrap()
 }
 
@@ -131,7 +140,7 @@ fn a_shorter_interval_begins_with_one_rotation() {
     let ticket = sealed(&keys);
     let (shorter, now) = (said(&[format!("{ROTATE_KEY}=1")]), NOW.after(EVERY_MS - 1));
     let mut next = Some(next_image(&keys));
-    refresh(&shorter, &mut next, now, &errors()).unwrap();
+    refresh(&shorter, &found(&shorter), &mut next, now, &errors()).unwrap();
     let mut next = next.unwrap();
     next.rotate(now, &errors());
     assert!(opens(&next, &ticket), "its key is the previous one");
@@ -180,6 +189,19 @@ fn keys_of_files_do_not_rotate() {
     assert!(!opens(&prepared(&said, Some(next_image(&keys))), &ticket));
 }
 
+/// A disk that hangs holds up no image: what was found is enough.
+#[test]
+fn files_are_not_read_again() {
+    let folder = Folder::new("found-ticket-keys");
+    let said = with_files(&folder, &[&[1; 48]]);
+    let files = found(&said);
+    fs::remove_file(folder.join("key0")).unwrap();
+    let mut keys = None;
+    refresh(&said, &files, &mut keys, NOW, &errors()).unwrap();
+    assert_eq!(sealed(&keys.unwrap())[..16], [1; 16]);
+    assert_eq!(faults(&said).len(), 1);
+}
+
 #[test]
 fn faults_of_files_are_reported_where_they_are_named() {
     let folder = Folder::new("bad-ticket-keys");
@@ -188,28 +210,28 @@ fn faults_of_files_are_reported_where_they_are_named() {
         (&[7; 0][..], 0o600, "has 0 bytes; a key has 48 or 80"),
         (&[7; 47], 0o600, "has 47 bytes; a key has 48 or 80"),
         (&[7; 81], 0o600, "has 81 bytes"),
-        (&[7; 128], 0o600, "has 128 bytes or more"),
-        (&[7; 4_000], 0o600, "has 128 bytes or more"),
+        (&[7; 128], 0o600, "has 128 bytes"),
+        (&[7; 4_000], 0o600, "has 4000 bytes"),
         (good, 0o644, "is open to all users (mode 0644)"),
         (good, 0o642, "is open to all users (mode 0642)"),
     ] {
         let said = with_files(&folder, &[good, contents]);
         let path = folder.join("key1");
         fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
-        let found = problems(&said);
-        let [problem] = &found[..] else { panic!("{found:?}") };
+        let faults = faults(&said);
+        let [problem] = &faults[..] else { panic!("{faults:?}") };
         assert_eq!(problem.kind.id, "bad-ticket-key");
         let text = problem.to_string();
         assert!(text.contains(FILES_KEY) && text.contains(&path.display().to_string()), "{text}");
         assert!(text.contains(says) && problem.hint.is_some(), "{text}");
         let mut keys = None;
-        let failure = refresh(&said, &mut keys, NOW, &errors()).unwrap_err();
-        assert!(matches!(failure, Failure::Configuration(of) if of == found));
+        let failure = refresh(&said, &found(&said), &mut keys, NOW, &errors()).unwrap_err();
+        assert!(matches!(failure, Failure::Configuration(of) if of == faults));
         assert!(keys.is_none());
     }
-    for (path, says) in [("none", "cannot be read: "), (".", "is no regular file")] {
-        let found = problems(&said(&[format!("{FILES_KEY}={}", folder.join(path).display())]));
-        assert!(found.len() == 1 && found[0].message.contains(says), "{found:?}");
+    for (path, says) in [("none", "cannot be read: "), (".", "not a regular file")] {
+        let faults = faults(&said(&[format!("{FILES_KEY}={}", folder.join(path).display())]));
+        assert!(faults.len() == 1 && faults[0].message.contains(says), "{faults:?}");
     }
 }
 
@@ -217,18 +239,18 @@ fn faults_of_files_are_reported_where_they_are_named() {
 fn lists_of_files_have_limits() {
     let folder = Folder::new("many-ticket-keys");
     let key: &[u8] = &[1; 48];
-    assert!(problems(&with_files(&folder, &[key; 3])).is_empty());
-    let found = problems(&with_files(&folder, &[key; 4]));
-    assert!(found.len() == 1 && found[0].kind.id == "too-many", "{found:?}");
+    assert!(faults(&with_files(&folder, &[key; 3])).is_empty());
+    let many = faults(&with_files(&folder, &[key; 4]));
+    assert!(many.len() == 1 && many[0].kind.id == "too-many", "{many:?}");
     let path = folder.join("key0").display().to_string();
-    let found = problems(&said(&[format!("{FILES_KEY}={path}"), format!("{ROTATE_KEY}=0")]));
-    assert!(found.len() == 1 && found[0].kind.id == "options-conflict", "{found:?}");
+    let both = faults(&said(&[format!("{FILES_KEY}={path}"), format!("{ROTATE_KEY}=0")]));
+    assert!(both.len() == 1 && both[0].kind.id == "options-conflict", "{both:?}");
 }
 
 #[test]
 fn the_default_interval_is_half_of_the_lifetime() {
     assert_eq!(2 * said(&[]).settings.number(ROTATE_KEY), u64::from(LIFETIME_S));
-    assert!(problems(&said(&[])).is_empty());
+    assert!(faults(&said(&[])).is_empty());
     let shown = format!("{:?}", prepared(&rotating(), None));
     assert!(shown.starts_with("TicketKeys { rotation: ") && shown.ends_with(".. }"), "{shown}");
 }
