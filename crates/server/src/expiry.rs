@@ -2,7 +2,7 @@
 use crate::handover::CertificateId;
 use regatta_op::Tick;
 use std::{
-    fmt,
+    fmt, mem,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -17,6 +17,8 @@ pub(crate) struct ExpiryWatch {
     /// `None`: there is no certificate.
     expiry: Option<SystemTime>,
     next: Tick,
+    /// Whether there has been a check. The first one is silent: a start names each certificate.
+    has_checked: bool,
 }
 
 /// Warning that a certificate expires, or has expired.
@@ -41,7 +43,8 @@ impl fmt::Display for ExpiryWarning {
 impl ExpiryWatch {
     /// Watches for the next expiry of a certificate, if there is one.
     pub(crate) const fn new(expiry: Option<SystemTime>, now: Tick) -> Self {
-        Self { expiry, next: if expiry.is_some() { now } else { Tick::NEVER } }
+        let next = if expiry.is_some() { now } else { Tick::NEVER };
+        Self { expiry, next, has_checked: false }
     }
 
     /// Tick of the next check.
@@ -57,7 +60,8 @@ impl ExpiryWatch {
         // The clock may be set meanwhile.
         let wait = if quiet.is_zero() { DAY } else { quiet.min(DAY) };
         self.next = now.after(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1));
-        quiet.is_zero().then_some(ExpiryWarning { left })
+        let warns = mem::replace(&mut self.has_checked, true) && quiet.is_zero();
+        warns.then_some(ExpiryWarning { left })
     }
 }
 
@@ -106,6 +110,20 @@ mod tests {
         assert!(warned[13].1.starts_with("a certificate expires in a day: "), "{warned:?}");
         let last = &warned.last().unwrap().1;
         assert!(last.starts_with("a certificate has expired: `regatta check` names"), "{warned:?}");
+    }
+
+    /// The start has warned, and named the certificate.
+    #[test]
+    fn a_start_is_not_warned_twice() {
+        for left_s in [0, DAY_S] {
+            let expiry = 100 * DAY_S;
+            let start = expiry - left_s;
+            let mut watch = ExpiryWatch::new(Some(at(expiry)), Tick(7));
+            assert_eq!(watch.warning(Tick(7), at(start)), None);
+            let next = watch.wake_at();
+            assert_eq!(next, Tick(7 + DAY_S * 1000));
+            assert!(watch.warning(next, at(start + DAY_S)).is_some());
+        }
     }
 
     #[test]
