@@ -17,6 +17,9 @@ use std::{fmt, ops::Range};
 /// The most addresses that a server listens on: a pipeline has one byte for each.
 pub const ADDRESSES_MAX: usize = 256;
 
+/// Option that lists addresses in the clear.
+const LISTEN_KEY: &str = "server.listen";
+
 /// Address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenPlace {
@@ -73,8 +76,18 @@ pub struct Layout {
 pub struct LayoutFault {
     /// The option at fault.
     pub key: &'static str,
+    /// Class of the address at fault. With another than [`ListenerClass::CLEAR`], `key` is the
+    /// option that lists those in the clear, and the one that lists these is meant.
+    pub class: ListenerClass,
     /// Explanation of the fault, and its remedy.
     pub message: String,
+}
+
+impl LayoutFault {
+    /// Fault of an option, and not of an address of another class.
+    fn new(key: &'static str, message: impl Into<String>) -> Self {
+        Self { key, class: ListenerClass::CLEAR, message: message.into() }
+    }
 }
 
 impl fmt::Display for LayoutFault {
@@ -127,7 +140,7 @@ impl Layout {
         if SharedState::is_wanted(settings) && !driver.takes("event.share") {
             let message = "helpers would open files that the other processes do not know of; \
                            use server.architecture=shared-symped, or share nothing";
-            return Err(LayoutFault { key: "event.share", message: message.to_owned() });
+            return Err(LayoutFault::new("event.share", message));
         }
         for copy in 0..copies {
             let own = own_addresses(partition, copy, copies, addresses)?;
@@ -213,10 +226,11 @@ impl Layout {
         // Others share the port of a socket before them on purpose.
         let fixed = |socket: &&SocketPlan| socket.port_of.is_none() && socket.place.is_definite();
         let mut seen = Vec::new();
-        for SocketPlan { place, .. } in self.sockets.iter().filter(fixed) {
+        let sockets = self.sockets.iter().zip(&self.classes).filter(|(socket, _)| fixed(socket));
+        for (SocketPlan { place, .. }, class) in sockets {
             if seen.contains(&place) {
                 let message = format!("{place} falls to two copies: leave room between ports");
-                return Err(LayoutFault { key: "server.listen", message });
+                return Err(LayoutFault { class: *class, ..LayoutFault::new(LISTEN_KEY, message) });
             }
             seen.push(place);
         }
@@ -247,7 +261,7 @@ fn one_at_a_time(
     settings: &Settings,
     addresses: usize,
 ) -> Result<(), LayoutFault> {
-    let fault = |key, message: String| Err(LayoutFault { key, message });
+    let fault = |key, message: String| Err(LayoutFault::new(key, message));
     for (key, only) in ONE_AT_A_TIME {
         if settings.flag(key).to_string() != only {
             let message = format!(
@@ -306,7 +320,7 @@ fn one_process(
     settings: &Settings,
     options: &EventOptions,
 ) -> Result<(), LayoutFault> {
-    let fault = |key, message: &str| Err(LayoutFault { key, message: message.to_owned() });
+    let fault = |key, message: &str| Err(LayoutFault::new(key, message));
     if options.processes > 1 {
         let message = "a pipeline is one process: leave it at 0, or have several pipelines with \
                        event.copies";
@@ -343,7 +357,7 @@ fn contradictions(
     processes: usize,
     cpus: usize,
 ) -> Result<(), LayoutFault> {
-    let fault = |key, message: String| Err(LayoutFault { key, message });
+    let fault = |key, message: String| Err(LayoutFault::new(key, message));
     let workers = copies.saturating_mul(processes);
     if workers > WORKERS_MAX {
         let message = format!(
@@ -380,7 +394,7 @@ fn own_addresses(
     copies: usize,
     addresses: &[ListenPlace],
 ) -> Result<Vec<ListenPlace>, LayoutFault> {
-    let fault = |key, message| Err(LayoutFault { key, message });
+    let fault = |key, message: String| Err(LayoutFault::new(key, message));
     let has_path = addresses.iter().any(|address| matches!(address.place, Place::Unix(_)));
     match partition {
         Some(Partition::Ports | Partition::SteerCpu) if has_path => {
@@ -407,7 +421,7 @@ fn own_addresses(
         Some(Partition::Addresses) if !addresses.len().is_multiple_of(copies) => {
             let count = addresses.len();
             let message = format!("{count} addresses do not divide among {copies} copies");
-            fault("server.listen", message)
+            fault(LISTEN_KEY, message)
         }
         Some(Partition::Addresses) => {
             let each = addresses.len() / copies;

@@ -1,7 +1,10 @@
 //! Lists of addresses in the configuration, the class of the listeners of each, and parts of files
 //! that encrypted ones need.
 use crate::handover::CertificateId;
-use regatta_arch::{layout::ListenPlace, options::Settings};
+use regatta_arch::{
+    layout::{LayoutFault, ListenPlace},
+    options::Settings,
+};
 use regatta_origin::ListenerClass;
 use regatta_sys::socket::Place;
 use regatta_tls::{ClientVerifier, ServedCertificates};
@@ -21,6 +24,14 @@ pub(crate) static LISTENS: [(&str, ListenerClass); 3] = [
 /// Option that lists the addresses of a class.
 pub(crate) fn listen_key(class: ListenerClass) -> &'static str {
     LISTENS.iter().find(|(_, other)| *other == class).map_or(LISTENS[0].0, |(key, _)| *key)
+}
+
+/// Option to report a fault of the layout at.
+pub(crate) fn fault_key(fault: &LayoutFault) -> &'static str {
+    match fault.class {
+        ListenerClass::CLEAR => fault.key,
+        class => listen_key(class),
+    }
 }
 
 /// True if there are addresses with TLS.
@@ -46,4 +57,17 @@ pub(crate) struct TlsParts {
     pub(crate) ids: Vec<CertificateId>,
     /// Judge of certificates in the class [`TLS_CLIENTS`].
     pub(crate) clients: Option<ClientVerifier>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_of_an_address_is_reported_where_it_is_listed() {
+        let key_of = |key, class| fault_key(&LayoutFault { key, class, message: String::new() });
+        assert_eq!(key_of("event.copies", ListenerClass::CLEAR), "event.copies");
+        assert_eq!(key_of("server.listen", TLS), "tls.listen");
+        assert_eq!(key_of("server.listen", TLS_CLIENTS), "tls.client_listen");
+    }
 }

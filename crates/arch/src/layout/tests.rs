@@ -270,6 +270,13 @@ fn what_contradicts_itself_is_refused() {
     }
 }
 
+#[test]
+fn a_port_of_two_copies_has_the_class_of_its_address() {
+    let listen = [clear("127.0.0.1:80"), in_class(443, 1), in_class(444, 1)];
+    let fault = plan_classes(&[("event.copies", "2")], &listen, &[0, 1]).unwrap_err();
+    assert_eq!((fault.key, fault.class), ("server.listen", ListenerClass(1)));
+}
+
 /// All copies together have one limit; each count alone may be as large.
 #[test]
 fn there_is_one_limit_on_workers() {

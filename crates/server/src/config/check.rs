@@ -244,7 +244,8 @@ fn layout(
     let planned = Layout::plan(driver, &said.settings, listen, cpus, processors);
     planned
         .map_err(|fault| {
-            problems.push(said.problem(messages::OPTIONS_CONFLICT, fault.key, &fault.message))
+            let key = listens::fault_key(&fault);
+            problems.push(said.problem(messages::OPTIONS_CONFLICT, key, &fault.message))
         })
         .ok()
 }
