@@ -363,6 +363,12 @@ mod tests {
         assert!(sample.is_some_and(|line| line.contains(":/etc/") && !is_hidden(line)));
     }
 
+    /// The master has the keys of certificates.
+    #[test]
+    fn the_service_leaves_no_copy_of_its_memory() {
+        assert!(ours("regatta.service").lines().any(|line| line == "LimitCORE=0"));
+    }
+
     /// systemd must rate the exposure at most 2.0.
     #[test]
     fn the_service_may_do_little_else_than_serve() {
