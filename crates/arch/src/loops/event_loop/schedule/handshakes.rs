@@ -542,8 +542,8 @@ fn a_connection_that_is_closed_leaves_the_queue() {
     }
 }
 
-/// None of them is closed for another connection, nor keeps one that is idle from that: the check
-/// of a few of the longest idle would find only them.
+/// Held connections are not closed for another, and do not hide one that is idle: an accept checks
+/// only a few.
 #[test]
 fn a_connection_that_waits_to_shake_hands_is_not_idle() {
     const CLIENTS: usize = 10;
