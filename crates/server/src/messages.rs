@@ -91,8 +91,8 @@ messages! {
             "`lab.disk_heads` is set. It is for experiments: do not serve users with it.";
         CERTIFICATE_EXPIRES "certificate-expires" Warning:
             "The certificate that expires first does so within 14 days, or has expired. Renew it, \
-             and run `regatta reload`. The line comes once a day. A start has `tls-expires-soon` or \
-             `tls-expired` instead, which name the certificate.";
+             and run `regatta reload`. The line comes once a day. A start has \
+             `tls-expires-soon` or `tls-expired` instead, which name the certificate.";
         SIGNAL_IGNORED "signal-ignored" Warning:
             "The master received a signal that it does not use. Nothing happened.";
         DRAINING "draining" Notice:
