@@ -4,12 +4,12 @@ use crate::{
     Refusal, Representation, Request, content,
     entry::worthwhile,
     location::with_slash,
-    plan::{Plan, Shape, plan},
+    plan::{Shape, plan},
     resolve::{Resolved, Role, Search, Target},
 };
 use alloc::{sync::Arc, vec::Vec};
 use core::mem;
-use regatta_http::{Status, target::decode_path};
+use regatta_http::Status;
 use regatta_metrics::Counter;
 use regatta_op::{
     Coding, Codings, Fault, File, FileId, Now, OpenFault, OpenReq, Opened, ReadReq, Segment,
@@ -86,7 +86,7 @@ pub enum Reply<F> {
 
 impl<F> Reply<F> {
     /// The reply to a request that needs no file.
-    fn without_file(refusal: Option<Refusal>) -> Self {
+    pub(crate) fn without_file(refusal: Option<Refusal>) -> Self {
         refusal.map_or(Self::Options, Self::Refused)
     }
 }
@@ -146,71 +146,9 @@ enum Filled<F> {
     Unreadable(Fault),
 }
 
-/// The result of [`answer`].
-pub(crate) enum Answer<R, F> {
-    /// A cached file answers, and was served.
-    Hit(R),
-    /// An exchange has started, or ended already.
-    Step(Step<F>),
-}
-
-/// Use of a cached file by a protocol.
-pub(crate) trait Serve<F> {
-    /// The result.
-    type Served;
-
-    /// Updates what the protocol stores together with the facts of the file.
-    fn prepare(&mut self, file: &mut Arc<Representation<F>>);
-
-    /// Serves the plan.
-    fn serve(&mut self, plan: &Plan<'_, F>, role: Role) -> Self::Served;
-}
-
-/// Answers a request: calls `serve` with a cached file if one look-up is enough, else starts the
-/// exchange that `exchange` returns. Inlined into its caller: it is the path of every hit.
-#[inline(always)]
-pub(crate) fn answer<'x, F: File + 'x, S: Serve<F>>(
-    request: &Request<'_>,
-    now: Now,
-    cx: &Cx<'_, F>,
-    serve: &mut S,
-    exchange: impl FnOnce() -> &'x mut Exchange<F>,
-) -> Answer<S::Served, F> {
-    let mut decoded = cx.scratch.decoded.borrow_mut();
-    let raw = match request.raw_path() {
-        Ok(raw) => raw,
-        Err(refusal) => return Answer::Step(Step::Reply(Reply::without_file(refusal))),
-    };
-    // By reference, and without its fault: a path is seven words.
-    let Ok(path) = &decode_path(raw, &mut decoded) else {
-        return Answer::Step(Step::Reply(Reply::Refused(Refusal::Path)));
-    };
-    if let Some(status) = cx.site.closed {
-        return Answer::Step(Step::Reply(Reply::Nothing(status)));
-    }
-    if cx.site.rules.has_auth()
-        && let Some(challenge) = challenge(cx.site.rules.auth(path.relative), request, cx)
-    {
-        return Answer::Step(Step::Reply(Reply::Unauthorized(challenge)));
-    }
-    let target = Target::new(path, request, cx.site);
-    let found = Search::start(&target);
-    let hit = match &found {
-        Resolved::Next(next) if next.is_itself() => {
-            hit(path.relative, Role::Itself, &target, now, cx, serve)
-        }
-        Resolved::Next(next) => hit_other(*next, &target, now, cx, serve),
-        _ => None,
-    };
-    match hit {
-        Some(hit) => Answer::Hit(hit),
-        None => Answer::Step(exchange().begin(&target, found, now, cx)),
-    }
-}
-
 /// The challenge for a request that lacks the credentials which a rule demands.
 #[cold]
-fn challenge<F>(
+pub(crate) fn challenge<F>(
     rule: Option<&AuthRule>,
     request: &Request<'_>,
     cx: &Cx<'_, F>,
@@ -221,63 +159,8 @@ fn challenge<F>(
 }
 
 /// True if the request has the credentials that a rule demands.
-fn admits(rule: &AuthRule, request: &Request<'_>) -> bool {
+pub(crate) fn admits(rule: &AuthRule, request: &Request<'_>) -> bool {
     request.destination.authorization().is_some_and(|value| rule.admits(value))
-}
-
-/// Calls `serve` with the plan for the cached file `name`, in its `role`, if it needs no disk.
-#[inline(always)]
-fn hit<F: File, S: Serve<F>>(
-    name: &[u8],
-    role: Role,
-    target: &Target<'_>,
-    now: Now,
-    cx: &Cx<'_, F>,
-    serve: &mut S,
-) -> Option<S::Served> {
-    let mut hit = None;
-    if cx.site.caching.enabled {
-        let mut room;
-        let key = if cx.site.host == 0 {
-            name
-        } else {
-            room = cx.scratch.key.borrow_mut();
-            cx.site.key(name, &mut room)
-        };
-        cx.cache.hit(key, now.tick, &cx.tally, &mut |file| {
-            // Another thread may have cached it of another release.
-            if cx.scratch.is_behind() {
-                return false;
-            }
-            serve.prepare(file);
-            let plan = plan(target.request, file, role, cx.site.limits.ranges_max, now.unix);
-            let method = target.request.method;
-            let fill = plan.fill(method, cx.site.caching.body_bytes_max);
-            if fill.is_none() && !plan.sends_file(method) {
-                hit = Some(serve.serve(&plan, role));
-            }
-            hit.is_some()
-        });
-    }
-    hit
-}
-
-/// [`hit`] by a name that must be put together, such as an index name.
-#[inline(never)]
-fn hit_other<F: File, S: Serve<F>>(
-    search: Search,
-    target: &Target<'_>,
-    now: Now,
-    cx: &Cx<'_, F>,
-    serve: &mut S,
-) -> Option<S::Served> {
-    let mut room = cx.scratch.candidate.borrow_mut();
-    let name = search.name(target, &mut room)?;
-    let guard = cx.site.rules.auth_beside(target.path.relative, name);
-    if guard.is_some_and(|rule| !admits(rule, target.request)) {
-        return None;
-    }
-    hit(name, search.role(), target, now, cx, serve)
 }
 
 impl<F: File> Exchange<F> {
@@ -303,7 +186,7 @@ impl<F: File> Exchange<F> {
     }
 
     #[inline(never)]
-    fn begin(
+    pub(crate) fn begin(
         &mut self,
         target: &Target<'_>,
         first: Resolved<F>,

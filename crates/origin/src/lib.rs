@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 extern crate alloc;
 
+mod answer;
 mod auth;
 mod cache;
 mod content;

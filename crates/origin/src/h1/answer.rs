@@ -1,8 +1,8 @@
 //! From a head to its response: through an exchange, or an error page without one.
 use crate::{
     Conn, Cx, ListenerClass, Refusal, Reply, Step, Supply,
+    answer::{Answer, answer},
     course::{After, Announced, Course},
-    exchange::{Answer, answer},
     h1::{
         conn::State,
         reply::{Encoder, Terms},

@@ -1,10 +1,11 @@
 //! From a plan to bytes: heads, bodies and error pages.
 use crate::{
-    Body, ErrorPage, FileReply, Refusal, Reply, Representation, Scratch, Site, auth,
+    Body, ErrorPage, FileReply, Refusal, Reply, Representation, Scratch, Site,
+    answer::Serve,
+    auth,
     cors::Grant,
     course::Persistence,
     entry::heads::{Heads, NOT_MODIFIED_DATE_AT, OK_DATE_AT, start_head},
-    exchange::Serve,
     h1::multipart::{Boundary, write_content_range, write_unsatisfied_range},
     plan::{Plan, Shape},
     resolve::Role,

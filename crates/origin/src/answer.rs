@@ -1,0 +1,127 @@
+//! From a request to its answer: a cached file at once, or an exchange that finds it.
+use crate::{
+    Cx, Exchange, Refusal, Reply, Representation, Request, Step,
+    exchange::{admits, challenge},
+    plan::{Plan, plan},
+    resolve::{Resolved, Role, Search, Target},
+};
+use alloc::sync::Arc;
+use regatta_http::target::decode_path;
+use regatta_op::{File, Now};
+
+/// The result of [`answer`].
+pub(crate) enum Answer<R, F> {
+    /// A cached file answers, and was served.
+    Hit(R),
+    /// An exchange has started, or ended already.
+    Step(Step<F>),
+}
+
+/// Use of a cached file by a protocol.
+pub(crate) trait Serve<F> {
+    /// The result.
+    type Served;
+
+    /// Updates what the protocol stores together with the facts of the file.
+    fn prepare(&mut self, file: &mut Arc<Representation<F>>);
+
+    /// Serves the plan.
+    fn serve(&mut self, plan: &Plan<'_, F>, role: Role) -> Self::Served;
+}
+
+/// Answers a request: calls `serve` with a cached file if one look-up is enough, else starts the
+/// exchange that `exchange` returns. Inlined into its caller: it is the path of every hit.
+#[inline(always)]
+pub(crate) fn answer<'x, F: File + 'x, S: Serve<F>>(
+    request: &Request<'_>,
+    now: Now,
+    cx: &Cx<'_, F>,
+    serve: &mut S,
+    exchange: impl FnOnce() -> &'x mut Exchange<F>,
+) -> Answer<S::Served, F> {
+    let mut decoded = cx.scratch.decoded.borrow_mut();
+    let raw = match request.raw_path() {
+        Ok(raw) => raw,
+        Err(refusal) => return Answer::Step(Step::Reply(Reply::without_file(refusal))),
+    };
+    // By reference, and without its fault: a path is seven words.
+    let Ok(path) = &decode_path(raw, &mut decoded) else {
+        return Answer::Step(Step::Reply(Reply::Refused(Refusal::Path)));
+    };
+    if let Some(status) = cx.site.closed {
+        return Answer::Step(Step::Reply(Reply::Nothing(status)));
+    }
+    if cx.site.rules.has_auth()
+        && let Some(challenge) = challenge(cx.site.rules.auth(path.relative), request, cx)
+    {
+        return Answer::Step(Step::Reply(Reply::Unauthorized(challenge)));
+    }
+    let target = Target::new(path, request, cx.site);
+    let found = Search::start(&target);
+    let hit = match &found {
+        Resolved::Next(next) if next.is_itself() => {
+            hit(path.relative, Role::Itself, &target, now, cx, serve)
+        }
+        Resolved::Next(next) => hit_other(*next, &target, now, cx, serve),
+        _ => None,
+    };
+    match hit {
+        Some(hit) => Answer::Hit(hit),
+        None => Answer::Step(exchange().begin(&target, found, now, cx)),
+    }
+}
+
+/// Calls `serve` with the plan for the cached file `name`, in its `role`, if it needs no disk.
+#[inline(always)]
+fn hit<F: File, S: Serve<F>>(
+    name: &[u8],
+    role: Role,
+    target: &Target<'_>,
+    now: Now,
+    cx: &Cx<'_, F>,
+    serve: &mut S,
+) -> Option<S::Served> {
+    let mut hit = None;
+    if cx.site.caching.enabled {
+        let mut room;
+        let key = if cx.site.host == 0 {
+            name
+        } else {
+            room = cx.scratch.key.borrow_mut();
+            cx.site.key(name, &mut room)
+        };
+        cx.cache.hit(key, now.tick, &cx.tally, &mut |file| {
+            // Another thread may have cached it of another release.
+            if cx.scratch.is_behind() {
+                return false;
+            }
+            serve.prepare(file);
+            let plan = plan(target.request, file, role, cx.site.limits.ranges_max, now.unix);
+            let method = target.request.method;
+            let fill = plan.fill(method, cx.site.caching.body_bytes_max);
+            if fill.is_none() && !plan.sends_file(method) {
+                hit = Some(serve.serve(&plan, role));
+            }
+            hit.is_some()
+        });
+    }
+    hit
+}
+
+/// [`hit`] by a name that must be put together, such as an index name.
+#[inline(never)]
+fn hit_other<F: File, S: Serve<F>>(
+    search: Search,
+    target: &Target<'_>,
+    now: Now,
+    cx: &Cx<'_, F>,
+    serve: &mut S,
+) -> Option<S::Served> {
+    let mut room = cx.scratch.candidate.borrow_mut();
+    let name = search.name(target, &mut room)?;
+    let guard = cx.site.rules.auth_beside(target.path.relative, name);
+    if guard.is_some_and(|rule| !admits(rule, target.request)) {
+        return None;
+    }
+    hit(name, search.role(), target, now, cx, serve)
+}
