@@ -18,7 +18,7 @@ use alloc::{
 use core::{fmt, sync::atomic::AtomicU64};
 use regatta_http::{
     Status,
-    h1::{RequestHead, parse_request},
+    h1::parse_request,
     target::{PathFault, Target, decode_path},
 };
 use regatta_metrics::{Arena, Tally};
@@ -104,13 +104,13 @@ impl<F: File> Explainer<'_, F> {
             After::Close => "ends, as the request asks",
         };
         self.say("connection", ending);
-        if let Some(reply) = self.transport(&head) {
+        let request = course.request(&head);
+        if let Some(reply) = self.transport(&request, head.host) {
             return self.head(reply, course.persistence, course.cors);
         }
         if let Announced::Some(_) = course.content {
             self.say("content", "read and discarded before the response");
         }
-        let request = course.request(&head);
         if request.too_large {
             self.say("content", "longer than limits.discard_body_bytes_max");
         }
@@ -132,7 +132,7 @@ impl<F: File> Explainer<'_, F> {
 
     /// Decides by the encryption of the connection: whether the request is redirected, and whether
     /// the response has the order to use TLS alone.
-    fn transport(&mut self, head: &RequestHead<'_>) -> Option<Reply<F>> {
+    fn transport(&mut self, request: &Request<'_>, authority: Option<&[u8]>) -> Option<Reply<F>> {
         let rules = self.site.transport?;
         if !self.bare {
             if rules.hsts_s > 0 {
@@ -140,7 +140,7 @@ impl<F: File> Explainer<'_, F> {
             }
             return None;
         }
-        let reply = redirect(rules, head, &mut Vec::new());
+        let reply = redirect(rules, request, authority, &mut Vec::new());
         match &reply {
             Some(Reply::Redirect(status, to)) => {
                 self.say("redirect", "to TLS (tls.redirect)");

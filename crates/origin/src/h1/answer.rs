@@ -27,6 +27,7 @@ impl<F: File> Conn<F> {
         if cx.site.rules.has_cors() {
             course = course.with_cors(head, cx.site, &mut cx.scratch.decoded.borrow_mut());
         }
+        let request = course.request(head);
         let transport = cx.site.transport.filter(|_| self.peer.class() == ListenerClass::CLEAR);
         course.bare = transport.is_some();
         if self.reason == CloseReason::Refused {
@@ -38,7 +39,7 @@ impl<F: File> Conn<F> {
             return self.follow(Step::Reply(Reply::Refused(Refusal::TooMany)), &course, now, cx);
         }
         if let Some(rules) = transport {
-            let reply = redirect(rules, head, &mut cx.scratch.decoded.borrow_mut());
+            let reply = redirect(rules, &request, head.host, &mut cx.scratch.decoded.borrow_mut());
             if let Some(reply) = reply {
                 return self.follow(Step::Reply(reply), &course, now, cx);
             }
@@ -46,7 +47,7 @@ impl<F: File> Conn<F> {
         let terms = terms(&course, now, cx);
         let mut encoder = Encoder { terms, out: &mut self.out };
         let ongoing = &mut self.ongoing;
-        let found = answer(&course.request(head), now, cx, &mut encoder, move || {
+        let found = answer(&request, now, cx, &mut encoder, move || {
             &mut ongoing.get_or_insert_with(|| cx.scratch.take_ongoing()).exchange
         });
         match found {
