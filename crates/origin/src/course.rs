@@ -1,10 +1,8 @@
 //! Effects of an HTTP/1 request head on its connection (RFC 9112 §9.3).
-use crate::{Destination, Request, Site, cors::Grant};
-use alloc::vec::Vec;
+use crate::{Destination, Limits, Request, Site, reply_rules::ReplyRules};
 use regatta_http::{
     Method,
     h1::{Expectation, HeadLimits, RequestBody, RequestHead, Version},
-    target::{Target, decode_path},
 };
 
 /// Limits on the size of a head.
@@ -45,14 +43,8 @@ pub(crate) struct Course {
     pub(crate) after: After,
     pub(crate) persistence: Persistence,
     pub(crate) content: Announced,
-    /// True for `HEAD`: the same fields and no body.
-    pub(crate) head_only: bool,
-    /// True where the response may not have `Strict-Transport-Security`: it is in the clear.
-    pub(crate) bare: bool,
-    /// Result of a rule for scripts of other sites.
-    pub(crate) cors: Option<Grant>,
-    /// The number of the host that it is for.
-    pub(crate) host: u16,
+    /// Rules for the reply to it.
+    pub(crate) rules: ReplyRules,
 }
 
 /// The content that a request announces.
@@ -71,25 +63,24 @@ pub(crate) enum Announced {
 impl Default for Course {
     fn default() -> Self {
         let (after, persistence) = (After::KeepAlive, Persistence::Implied);
-        let (content, head_only) = (Announced::None, false);
-        Self { after, persistence, content, head_only, bare: false, cors: None, host: 0 }
+        Self { after, persistence, content: Announced::None, rules: ReplyRules::default() }
     }
 }
 
 impl Course {
-    /// Decides. `last` is true if the connection ends after this request in any case; the site is
-    /// that of the host which it names.
+    /// Decides all but the rules for the reply. `last` is true if the connection ends after this
+    /// request in any case.
     ///
     /// A client that waits for `100 Continue` gets the final status instead (RFC 9110 §10.1.1): the
     /// server has no use for content. The client may send the content or not, so the connection
     /// ends, unless no content was announced. Bytes after a `CONNECT` are neither content nor
     /// requests, and are not parsed (RFC 9110 §9.3.6).
     #[inline]
-    pub(crate) fn of(head: &RequestHead<'_>, last: bool, site: &Site) -> Self {
+    pub(crate) fn of(head: &RequestHead<'_>, last: bool, limits: &Limits) -> Self {
         let content = match head.body {
             _ if head.method == Method::Connect => Announced::Withheld,
             RequestBody::None | RequestBody::Length(0) => Announced::None,
-            RequestBody::Length(length) if length > site.limits.discard_body_bytes_max => {
+            RequestBody::Length(length) if length > limits.discard_body_bytes_max => {
                 Announced::TooLarge
             }
             _ if head.expectation == Expectation::Continue => Announced::Withheld,
@@ -108,30 +99,7 @@ impl Course {
             (After::KeepAlive, Version::Http10) => Persistence::Stated,
             (After::Linger | After::Close, _) => Persistence::Close,
         };
-        let head_only = head.method == Method::Head;
-        let (bare, cors, host) = (false, None, site.host);
-        Self { after, persistence, content, head_only, bare, cors, host }
-    }
-
-    /// The same, with the result of rules for scripts of other sites; may decode the path into
-    /// `room`.
-    #[cold]
-    pub(crate) fn with_cors(
-        mut self,
-        head: &RequestHead<'_>,
-        site: &Site,
-        room: &mut Vec<u8>,
-    ) -> Self {
-        if let Target::Path(raw) = head.names
-            && let Ok(path) = decode_path(raw, room)
-        {
-            let fields = Destination::Fields(head.fields);
-            let origin = fields.field("origin");
-            let preflight = head.method == Method::Options
-                && fields.field("access-control-request-method").is_some();
-            self.cors = site.rules.grant(path.relative, origin, preflight);
-        }
-        self
+        Self { after, persistence, content, rules: ReplyRules::default() }
     }
 
     /// The same, but the connection ends.

@@ -2,11 +2,11 @@
 use crate::{
     CachingRules, ClearHttp1, Cx, Exchange, FileReply, ListenerClass, LocalCache, NoLog, Refusal,
     Reply, Request, Scratch, Site, Step, Supply, content,
-    cors::Grant,
     course::{After, Announced, Course, Persistence, head_limits},
     h1::reply::Terms,
     location::Room,
     plan::Shape,
+    reply_rules::ReplyRules,
     resolve::{self, Search},
     transport::redirect,
 };
@@ -61,8 +61,7 @@ pub fn explain<F: File>(
     let scratch = Scratch::new(site.boundary_key);
     let (decisions, asked, served) = (Vec::new(), Vec::new(), Vec::new());
     let scratch = &scratch;
-    let bare = site.transport.is_some() && class == ListenerClass::CLEAR;
-    let mut explainer = Explainer { decisions, asked, served, open, bare, site, scratch, now };
+    let mut explainer = Explainer { decisions, asked, served, open, class, site, scratch, now };
     let head = explainer.request(request);
     Explanation { decisions: explainer.decisions, head }
 }
@@ -73,8 +72,7 @@ struct Explainer<'a, F> {
     asked: Vec<u8>,
     served: Vec<u8>,
     open: &'a mut dyn FnMut(&OpenReq) -> Result<Opened<F>, OpenFault>,
-    /// The response is in the clear where others are not.
-    bare: bool,
+    class: ListenerClass,
     site: &'a Site,
     scratch: &'a Scratch<F>,
     now: Now,
@@ -91,22 +89,24 @@ impl<F: File> Explainer<'_, F> {
             Ok(head) => head,
             Err(fault) => {
                 self.say("request", format!("refused, {}; the connection ends", fault.reason()));
-                return self.head(Reply::Refused(Refusal::Head(fault)), Persistence::Close, None);
+                let reply = Reply::Refused(Refusal::Head(fault));
+                let rules = ReplyRules::unread(self.class, self.site);
+                return self.head(reply, Persistence::Close, rules);
             }
         };
         self.say("request", format!("{} {}", head.method_text, shown(head.target)));
         self.host(head.host);
-        let course = Course::of(&head, false, self.site);
-        let course = course.with_cors(&head, self.site, &mut Vec::new());
+        let course = Course::of(&head, false, &self.site.limits);
+        let request = course.request(&head);
+        let rules = ReplyRules::new(&request, self.class, self.site, &self.scratch.decoded);
         let ending = match course.after {
             After::KeepAlive => "goes on after the response",
             After::Linger => "ends; what the peer still sends is discarded",
             After::Close => "ends, as the request asks",
         };
         self.say("connection", ending);
-        let request = course.request(&head);
-        if let Some(reply) = self.transport(&request, head.host) {
-            return self.head(reply, course.persistence, course.cors);
+        if let Some(reply) = self.transport(&request, head.host, rules.bare) {
+            return self.head(reply, course.persistence, rules);
         }
         if let Announced::Some(_) = course.content {
             self.say("content", "read and discarded before the response");
@@ -117,7 +117,7 @@ impl<F: File> Explainer<'_, F> {
         if request.needs_file() {
             self.path(head.names);
         }
-        if let Some(grant) = course.cors {
+        if let Some(grant) = rules.cors {
             let place = &self.site.rules.cors_rule(grant.rule).place;
             let may = if grant.allows() { "may" } else { "may not" };
             self.say(
@@ -127,14 +127,19 @@ impl<F: File> Explainer<'_, F> {
         }
         let reply = self.exchange(&request);
         self.reply(&reply);
-        self.head(reply, course.persistence, course.cors)
+        self.head(reply, course.persistence, rules)
     }
 
     /// Decides by the encryption of the connection: whether the request is redirected, and whether
     /// the response has the order to use TLS alone.
-    fn transport(&mut self, request: &Request<'_>, authority: Option<&[u8]>) -> Option<Reply<F>> {
+    fn transport(
+        &mut self,
+        request: &Request<'_>,
+        authority: Option<&[u8]>,
+        bare: bool,
+    ) -> Option<Reply<F>> {
         let rules = self.site.transport?;
-        if !self.bare {
+        if !bare {
             if rules.hsts_s > 0 {
                 self.say("hsts", format!("TLS alone for {} s (tls.hsts_s)", rules.hsts_s));
             }
@@ -348,9 +353,10 @@ impl<F: File> Explainer<'_, F> {
     }
 
     /// The head of a response, as HTTP/1 has it.
-    fn head(&self, reply: Reply<F>, persistence: Persistence, cors: Option<Grant>) -> Vec<u8> {
-        let (site, scratch, now, bare) = (self.site, self.scratch, self.now, self.bare);
-        let terms = Terms { site, scratch, now, persistence, head_only: true, bare, cors };
+    fn head(&self, reply: Reply<F>, persistence: Persistence, rules: ReplyRules) -> Vec<u8> {
+        let (site, scratch, now) = (self.site, self.scratch, self.now);
+        let rules = ReplyRules { head_only: true, ..rules };
+        let terms = Terms { site, scratch, now, persistence, rules };
         terms.response(reply).outbox.into_buffer()
     }
 }

@@ -32,6 +32,7 @@ mod protocol;
 mod record;
 mod refusal;
 mod releases;
+mod reply_rules;
 mod request;
 mod resolve;
 mod rules;

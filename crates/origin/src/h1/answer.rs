@@ -1,6 +1,6 @@
 //! From a head to its response: through an exchange, or an error page without one.
 use crate::{
-    Conn, Cx, ListenerClass, Refusal, Reply, Step, Supply,
+    Conn, Cx, Refusal, Reply, Step, Supply,
     answer::{Answer, answer},
     course::{After, Announced, Course},
     h1::{
@@ -8,6 +8,7 @@ use crate::{
         reply::{Encoder, Terms},
     },
     input::Content,
+    reply_rules::ReplyRules,
     transport::redirect,
 };
 use regatta_http::{Status, h1::RequestHead};
@@ -23,13 +24,10 @@ impl<F: File> Conn<F> {
         self.take_note(Some(head), now, cx);
         let (changed, mut room) = (cx.changed_sites(), None);
         let cx = cx.of_host(cx.site.hosts.find(head.host), &changed, &mut room);
-        let mut course = Course::of(head, self.is_last(cx), cx.site);
-        if cx.site.rules.has_cors() {
-            course = course.with_cors(head, cx.site, &mut cx.scratch.decoded.borrow_mut());
-        }
+        let mut course = Course::of(head, self.is_last(cx), &cx.site.limits);
         let request = course.request(head);
-        let transport = cx.site.transport.filter(|_| self.peer.class() == ListenerClass::CLEAR);
-        course.bare = transport.is_some();
+        let class = self.peer.class();
+        course.rules = ReplyRules::new(&request, class, cx.site, &cx.scratch.decoded);
         if self.reason == CloseReason::Refused {
             let refusal = if self.is_limited() { Refusal::TooMany } else { Refusal::Overload };
             return self.refuse(refusal, CloseReason::Refused, &course, now, cx);
@@ -38,7 +36,9 @@ impl<F: File> Conn<F> {
             cx.tally.add(Counter::RequestsLimited, 1);
             return self.follow(Step::Reply(Reply::Refused(Refusal::TooMany)), &course, now, cx);
         }
-        if let Some(rules) = transport {
+        if course.rules.bare
+            && let Some(rules) = cx.site.transport
+        {
             let reply = redirect(rules, &request, head.host, &mut cx.scratch.decoded.borrow_mut());
             if let Some(reply) = reply {
                 return self.follow(Step::Reply(reply), &course, now, cx);
@@ -76,8 +76,8 @@ impl<F: File> Conn<F> {
         } else {
             refusal
         };
-        let bare = cx.site.transport.is_some() && self.peer.class() == ListenerClass::CLEAR;
-        self.refuse(refusal, reason, &Course { bare, ..Course::default() }, now, cx);
+        let rules = ReplyRules::unread(self.peer.class(), cx.site);
+        self.refuse(refusal, reason, &Course { rules, ..Course::default() }, now, cx);
     }
 
     /// Resumes the exchange, and then parses bytes received meanwhile.
@@ -88,7 +88,7 @@ impl<F: File> Conn<F> {
         let course = if last { ongoing.course.ending() } else { ongoing.course };
         {
             let (changed, mut room) = (cx.changed_sites(), None);
-            let of_host = cx.of_host(course.host, &changed, &mut room);
+            let of_host = cx.of_host(course.rules.host, &changed, &mut room);
             let step = ongoing.exchange.resume(supply, now, of_host);
             self.follow(step, &course, now, of_host);
         }
@@ -192,7 +192,7 @@ impl<F: File> Conn<F> {
         cx: &Cx<'_, F>,
     ) {
         let (changed, mut room) = (cx.changed_sites(), None);
-        let cx = cx.of_host(course.host, &changed, &mut room);
+        let cx = cx.of_host(course.rules.host, &changed, &mut room);
         let response = terms(&course.ending(), now, cx).response(reply);
         self.out = response.outbox;
         self.after = After::Linger;
@@ -211,6 +211,6 @@ impl<F: File> Conn<F> {
 
 #[inline(always)]
 fn terms<'a, F>(course: &Course, now: Now, cx: &Cx<'a, F>) -> Terms<'a, F> {
-    let Course { persistence, head_only, bare, cors, .. } = *course;
-    Terms { site: cx.site, scratch: cx.scratch, now, persistence, head_only, bare, cors }
+    let Course { persistence, rules, .. } = *course;
+    Terms { site: cx.site, scratch: cx.scratch, now, persistence, rules }
 }

@@ -8,6 +8,7 @@ use crate::{
     entry::heads::{Heads, NOT_MODIFIED_DATE_AT, OK_DATE_AT, start_head},
     h1::multipart::{Boundary, write_content_range, write_unsatisfied_range},
     plan::{Plan, Shape},
+    reply_rules::ReplyRules,
     resolve::Role,
     site::is_hsts,
 };
@@ -30,12 +31,7 @@ pub(crate) struct Terms<'a, F> {
     pub(crate) scratch: &'a Scratch<F>,
     pub(crate) now: Now,
     pub(crate) persistence: Persistence,
-    /// True for `HEAD`: the same fields and no body.
-    pub(crate) head_only: bool,
-    /// True where the response may not have `Strict-Transport-Security`: it is in the clear.
-    pub(crate) bare: bool,
-    /// Result of a rule for scripts of other sites.
-    pub(crate) cors: Option<Grant>,
+    pub(crate) rules: ReplyRules,
 }
 
 /// A response, ready to be sent.
@@ -108,9 +104,9 @@ impl<F: File> Terms<'_, F> {
             && let Some(bytes) = whole.dated(self.now.unix)
             && role == Role::Itself
             && self.persistence == Persistence::Implied
-            && !self.head_only
-            && !self.bare
-            && self.cors.is_none()
+            && !self.rules.head_only
+            && !self.rules.bare
+            && self.rules.cors.is_none()
         {
             outbox.push(Segment::mem(bytes.clone()));
             return (Status::OK, coded.len());
@@ -133,7 +129,7 @@ impl<F: File> Terms<'_, F> {
         self.amend(&mut out);
         out.extend_from_slice(copied);
         outbox.start(out);
-        if self.head_only {
+        if self.rules.head_only {
             return (Status::OK, 0);
         }
         if copied.is_empty() {
@@ -251,7 +247,7 @@ impl<F: File> Terms<'_, F> {
         end_head(&mut out);
         self.amend(&mut out);
         let mut outbox = Outbox::new(out);
-        if self.head_only {
+        if self.rules.head_only {
             return Response { outbox, status, body_bytes: 0 };
         }
         outbox.push(coded.segment());
@@ -291,7 +287,7 @@ impl<F: File> Terms<'_, F> {
         self.write_hsts(&mut out);
         end_head(&mut out);
         self.amend(&mut out);
-        if self.head_only {
+        if self.rules.head_only {
             return Response { outbox: Outbox::new(out), status, body_bytes: 0 };
         }
         out.extend_from_slice(&body);
@@ -306,7 +302,7 @@ impl<F: File> Terms<'_, F> {
         fields(&mut out);
         end_head(&mut out);
         self.amend(&mut out);
-        if self.head_only {
+        if self.rules.head_only {
             return Response { outbox: Outbox::new(out), status, body_bytes: 0 };
         }
         let body_bytes = body.len() as u64;
@@ -391,10 +387,10 @@ impl<F: File> Terms<'_, F> {
         if self.persistence != Persistence::Implied {
             self.write_connection(out);
         }
-        if let Some(grant) = self.cors {
+        if let Some(grant) = self.rules.cors {
             self.write_cors(grant, out);
         }
-        if self.bare {
+        if self.rules.bare {
             remove_fields(out, is_hsts);
         }
     }
@@ -423,7 +419,7 @@ impl<F: File> Terms<'_, F> {
     /// connection, until its peer has taken it.
     #[inline]
     fn copies(&self, bytes: u64) -> bool {
-        !self.head_only && bytes <= self.site.caching.copy_bytes_max as u64
+        !self.rules.head_only && bytes <= self.site.caching.copy_bytes_max as u64
     }
 }
 
