@@ -3,6 +3,7 @@ use crate::{
     Cx, Exchange, Refusal, Reply, Representation, Request, Step,
     exchange::{admits, challenge},
     plan::{Plan, plan},
+    reply_rules::ReplyRules,
     resolve::{Resolved, Role, Search, Target},
 };
 use alloc::sync::Arc;
@@ -23,10 +24,17 @@ pub(crate) trait Serve<F> {
     type Served;
 
     /// Updates what the protocol stores together with the facts of the file.
-    fn prepare(&mut self, file: &mut Arc<Representation<F>>);
+    fn prepare(&mut self, file: &mut Arc<Representation<F>>, now: Now, cx: &Cx<'_, F>);
 
-    /// Serves the plan.
-    fn serve(&mut self, plan: &Plan<'_, F>, role: Role) -> Self::Served;
+    /// Serves the plan, with the site of the request's host.
+    fn serve(
+        &mut self,
+        plan: &Plan<'_, F>,
+        role: Role,
+        rules: &ReplyRules,
+        now: Now,
+        cx: &Cx<'_, F>,
+    ) -> Self::Served;
 }
 
 /// Answers a request: calls `serve` with a cached file if one look-up is enough, else starts the
@@ -34,6 +42,7 @@ pub(crate) trait Serve<F> {
 #[inline(always)]
 pub(crate) fn answer<'x, F: File + 'x, S: Serve<F>>(
     request: &Request<'_>,
+    rules: &ReplyRules,
     now: Now,
     cx: &Cx<'_, F>,
     serve: &mut S,
@@ -60,9 +69,9 @@ pub(crate) fn answer<'x, F: File + 'x, S: Serve<F>>(
     let found = Search::start(&target);
     let hit = match &found {
         Resolved::Next(next) if next.is_itself() => {
-            hit(path.relative, Role::Itself, &target, now, cx, serve)
+            hit(path.relative, Role::Itself, &target, rules, now, cx, serve)
         }
-        Resolved::Next(next) => hit_other(*next, &target, now, cx, serve),
+        Resolved::Next(next) => hit_other(*next, &target, rules, now, cx, serve),
         _ => None,
     };
     match hit {
@@ -77,6 +86,7 @@ fn hit<F: File, S: Serve<F>>(
     name: &[u8],
     role: Role,
     target: &Target<'_>,
+    rules: &ReplyRules,
     now: Now,
     cx: &Cx<'_, F>,
     serve: &mut S,
@@ -95,12 +105,12 @@ fn hit<F: File, S: Serve<F>>(
             if cx.scratch.is_behind() {
                 return false;
             }
-            serve.prepare(file);
+            serve.prepare(file, now, cx);
             let plan = plan(target.request, file, role, cx.site.limits.ranges_max, now.unix);
             let method = target.request.method;
             let fill = plan.fill(method, cx.site.caching.body_bytes_max);
             if fill.is_none() && !plan.sends_file(method) {
-                hit = Some(serve.serve(&plan, role));
+                hit = Some(serve.serve(&plan, role, rules, now, cx));
             }
             hit.is_some()
         });
@@ -113,6 +123,7 @@ fn hit<F: File, S: Serve<F>>(
 fn hit_other<F: File, S: Serve<F>>(
     search: Search,
     target: &Target<'_>,
+    rules: &ReplyRules,
     now: Now,
     cx: &Cx<'_, F>,
     serve: &mut S,
@@ -123,5 +134,5 @@ fn hit_other<F: File, S: Serve<F>>(
     if guard.is_some_and(|rule| !admits(rule, target.request)) {
         return None;
     }
-    hit(name, search.role(), target, now, cx, serve)
+    hit(name, search.role(), target, rules, now, cx, serve)
 }

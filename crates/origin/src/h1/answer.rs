@@ -44,10 +44,9 @@ impl<F: File> Conn<F> {
                 return self.follow(Step::Reply(reply), &course, now, cx);
             }
         }
-        let terms = terms(&course, now, cx);
-        let mut encoder = Encoder { terms, out: &mut self.out };
+        let mut encoder = Encoder { persistence: course.persistence, out: &mut self.out };
         let ongoing = &mut self.ongoing;
-        let found = answer(&request, now, cx, &mut encoder, move || {
+        let found = answer(&request, &course.rules, now, cx, &mut encoder, move || {
             &mut ongoing.get_or_insert_with(|| cx.scratch.take_ongoing()).exchange
         });
         match found {
@@ -211,6 +210,5 @@ impl<F: File> Conn<F> {
 
 #[inline(always)]
 fn terms<'a, F>(course: &Course, now: Now, cx: &Cx<'a, F>) -> Terms<'a, F> {
-    let Course { persistence, rules, .. } = *course;
-    Terms { site: cx.site, scratch: cx.scratch, now, persistence, rules }
+    Terms::new(course.persistence, course.rules, now, cx)
 }

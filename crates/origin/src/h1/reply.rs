@@ -1,6 +1,6 @@
 //! From a plan to bytes: heads, bodies and error pages.
 use crate::{
-    Body, ErrorPage, FileReply, Refusal, Reply, Representation, Scratch, Site,
+    Body, Cx, ErrorPage, FileReply, Refusal, Reply, Representation, Scratch, Site,
     answer::Serve,
     auth,
     cors::Grant,
@@ -45,7 +45,7 @@ pub(crate) struct Response<F> {
 /// Puts the planned response with a cached file into an empty outbox. Returns status and body
 /// bytes.
 pub(crate) struct Encoder<'a, F> {
-    pub(crate) terms: Terms<'a, F>,
+    pub(crate) persistence: Persistence,
     pub(crate) out: &'a mut Outbox<F>,
 }
 
@@ -53,21 +53,41 @@ impl<F: File> Serve<F> for Encoder<'_, F> {
     type Served = (Status, u64);
 
     #[inline(always)]
-    fn prepare(&mut self, file: &mut Arc<Representation<F>>) {
-        let Terms { scratch, now, .. } = self.terms;
+    fn prepare(&mut self, file: &mut Arc<Representation<F>>, now: Now, cx: &Cx<'_, F>) {
         if file.redated() != now.unix {
-            Representation::redate(file, now.unix, &scratch.date(now.unix));
+            Representation::redate(file, now.unix, &cx.scratch.date(now.unix));
         }
     }
 
     #[inline(always)]
-    fn serve(&mut self, plan: &Plan<'_, F>, role: Role) -> (Status, u64) {
+    fn serve(
+        &mut self,
+        plan: &Plan<'_, F>,
+        role: Role,
+        rules: &ReplyRules,
+        now: Now,
+        cx: &Cx<'_, F>,
+    ) -> (Status, u64) {
+        let terms = Terms::new(self.persistence, *rules, now, cx);
         if plan.shape == Shape::Whole && role == Role::Itself {
-            return self.terms.whole(plan, role, self.out);
+            return terms.whole(plan, role, self.out);
         }
-        let response = self.terms.planned(plan, role);
+        let response = terms.planned(plan, role);
         *self.out = response.outbox;
         (response.status, response.body_bytes)
+    }
+}
+
+impl<'a, F> Terms<'a, F> {
+    /// Terms of a reply by the site of the request's host.
+    #[inline(always)]
+    pub(crate) fn new(
+        persistence: Persistence,
+        rules: ReplyRules,
+        now: Now,
+        cx: &Cx<'a, F>,
+    ) -> Self {
+        Self { site: cx.site, scratch: cx.scratch, now, persistence, rules }
     }
 }
 
