@@ -1,27 +1,47 @@
-//! From a request to its answer: a cached file at once, or an exchange that finds it.
+//! From a request of any protocol to its answer: a refusal, a cached file, or an exchange.
 use crate::{
-    Cx, Exchange, Refusal, Reply, Representation, Request, Step,
+    Cx, Destination, Exchange, Peer, Refusal, Reply, Representation, Request, Step,
     exchange::{admits, challenge},
     plan::{Plan, plan},
     reply_rules::ReplyRules,
     resolve::{Resolved, Role, Search, Target},
+    transport::redirect,
 };
 use alloc::sync::Arc;
 use regatta_http::target::decode_path;
+use regatta_metrics::Counter;
 use regatta_op::{File, Now};
+
+/// A request, as a connection received it.
+#[derive(Debug)]
+pub(crate) struct Arrival<'a> {
+    pub(crate) request: &'a Request<'a>,
+    /// Host and port that it names.
+    pub(crate) authority: Option<&'a [u8]>,
+    /// The other end of the connection.
+    pub(crate) peer: &'a Peer,
+    /// Refusal of every request now, whatever it asks for.
+    pub(crate) refusal: Option<Refusal>,
+}
 
 /// The result of [`answer`].
 pub(crate) enum Answer<R, F> {
     /// A cached file answers, and was served.
     Hit(R),
-    /// An exchange has started, or ended already.
+    /// The next need of an exchange, or the reply.
     Step(Step<F>),
 }
 
-/// Use of a cached file by a protocol.
+/// Part of a protocol in the answer to one request.
 pub(crate) trait Serve<F> {
-    /// The result.
+    /// The result of serving a cached file.
     type Served;
+
+    /// Notes the request of this client for the log: its exchange keeps the text as it was sent.
+    fn note(&mut self, client: Peer, now: Now, cx: &Cx<'_, F>);
+
+    /// The exchange of the request, which is not answered at once.
+    fn exchange(&mut self, cx: &Cx<'_, F>) -> &mut Exchange<F>;
 
     /// Updates what the protocol stores together with the facts of the file.
     fn prepare(&mut self, file: &mut Arc<Representation<F>>, now: Now, cx: &Cx<'_, F>);
@@ -37,16 +57,62 @@ pub(crate) trait Serve<F> {
     ) -> Self::Served;
 }
 
-/// Answers a request: calls `serve` with a cached file if one look-up is enough, else starts the
-/// exchange that `exchange` returns. Inlined into its caller: it is the path of every hit.
+/// Answers a request, of any protocol.
+///
+/// Counts and notes it, finds its host, and asks whether the client may have an answer. Then has a
+/// cached file served if one look-up is enough, else starts the exchange. Sets `rules`, by which a
+/// reply is encoded. Inlined into its caller: it is the path of every hit.
 #[inline(always)]
-pub(crate) fn answer<'x, F: File + 'x, S: Serve<F>>(
+pub(crate) fn answer<F: File, S: Serve<F>>(
+    arrival: &Arrival<'_>,
+    rules: &mut ReplyRules,
+    now: Now,
+    cx: &Cx<'_, F>,
+    serve: &mut S,
+) -> Answer<S::Served, F> {
+    let Arrival { request, authority, peer, refusal } = *arrival;
+    cx.tally.add(Counter::Requests, 1);
+    if cx.log.wants() {
+        serve.note(client(request, *peer, cx), now, cx);
+    }
+    let (changed, mut room) = (cx.changed_sites(), None);
+    let cx = cx.of_host(cx.site.hosts.find(authority), &changed, &mut room);
+    *rules = ReplyRules::new(request, peer.class(), cx.site, &cx.scratch.decoded);
+    if let Some(refusal) = refusal {
+        return Answer::Step(Step::Reply(Reply::Refused(refusal)));
+    }
+    if cx.site.limits.client_rate > 0 && !cx.links.may_ask(client(request, *peer, cx), now) {
+        cx.tally.add(Counter::RequestsLimited, 1);
+        return Answer::Step(Step::Reply(Reply::Refused(Refusal::TooMany)));
+    }
+    if rules.bare
+        && let Some(transport) = cx.site.transport
+    {
+        let mut decoded = cx.scratch.decoded.borrow_mut();
+        if let Some(reply) = redirect(transport, request, authority, &mut decoded) {
+            return Answer::Step(Step::Reply(reply));
+        }
+    }
+    find(request, rules, now, cx, serve)
+}
+
+/// The client of a request that the peer sent.
+#[inline]
+fn client<F>(request: &Request<'_>, peer: Peer, cx: &Cx<'_, F>) -> Peer {
+    match request.destination {
+        Destination::Fields(fields) if cx.site.forwarded => cx.links.client(peer, &fields),
+        _ => peer,
+    }
+}
+
+/// Calls `serve` with a cached file if one look-up is enough, else starts the exchange.
+#[inline(always)]
+fn find<F: File, S: Serve<F>>(
     request: &Request<'_>,
     rules: &ReplyRules,
     now: Now,
     cx: &Cx<'_, F>,
     serve: &mut S,
-    exchange: impl FnOnce() -> &'x mut Exchange<F>,
 ) -> Answer<S::Served, F> {
     let mut decoded = cx.scratch.decoded.borrow_mut();
     let raw = match request.raw_path() {
@@ -76,7 +142,7 @@ pub(crate) fn answer<'x, F: File + 'x, S: Serve<F>>(
     };
     match hit {
         Some(hit) => Answer::Hit(hit),
-        None => Answer::Step(exchange().begin(&target, found, now, cx)),
+        None => Answer::Step(serve.exchange(cx).begin(&target, found, now, cx)),
     }
 }
 

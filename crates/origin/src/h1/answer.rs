@@ -1,15 +1,14 @@
 //! From a head to its response: through an exchange, or an error page without one.
 use crate::{
     Conn, Cx, Refusal, Reply, Step, Supply,
-    answer::{Answer, answer},
+    answer::{Answer, Arrival, answer},
     course::{After, Announced, Course},
     h1::{
         conn::State,
-        reply::{Encoder, Terms},
+        reply::{Encoder, Response, Terms},
     },
     input::Content,
     reply_rules::ReplyRules,
-    transport::redirect,
 };
 use regatta_http::{Status, h1::RequestHead};
 use regatta_metrics::Counter;
@@ -19,42 +18,39 @@ impl<F: File> Conn<F> {
     /// Answers a complete request head.
     #[inline]
     pub(crate) fn on_head(&mut self, head: &RequestHead<'_>, now: Now, cx: &Cx<'_, F>) {
-        cx.tally.add(Counter::Requests, 1);
         self.requests = self.requests.saturating_add(1);
-        self.take_note(Some(head), now, cx);
-        let (changed, mut room) = (cx.changed_sites(), None);
-        let cx = cx.of_host(cx.site.hosts.find(head.host), &changed, &mut room);
         let mut course = Course::of(head, self.is_last(cx), &cx.site.limits);
-        let request = course.request(head);
-        let class = self.peer.class();
-        course.rules = ReplyRules::new(&request, class, cx.site, &cx.scratch.decoded);
-        if self.reason == CloseReason::Refused {
-            let refusal = if self.is_limited() { Refusal::TooMany } else { Refusal::Overload };
-            return self.refuse(refusal, CloseReason::Refused, &course, now, cx);
-        }
-        if cx.site.limits.client_rate > 0 && !cx.links.may_ask(self.client(head, cx), now) {
-            cx.tally.add(Counter::RequestsLimited, 1);
-            return self.follow(Step::Reply(Reply::Refused(Refusal::TooMany)), &course, now, cx);
-        }
-        if course.rules.bare
-            && let Some(rules) = cx.site.transport
-        {
-            let reply = redirect(rules, &request, head.host, &mut cx.scratch.decoded.borrow_mut());
-            if let Some(reply) = reply {
-                return self.follow(Step::Reply(reply), &course, now, cx);
-            }
-        }
-        let mut encoder = Encoder { persistence: course.persistence, out: &mut self.out };
-        let ongoing = &mut self.ongoing;
-        let found = answer(&request, &course.rules, now, cx, &mut encoder, move || {
-            &mut ongoing.get_or_insert_with(|| cx.scratch.take_ongoing()).exchange
-        });
-        match found {
+        let arrival = Arrival {
+            request: &course.request(head),
+            authority: head.host,
+            peer: &self.peer,
+            refusal: self.refusal(),
+        };
+        let mut encoder = Encoder {
+            head,
+            persistence: course.persistence,
+            sent: self.sent,
+            out: &mut self.out,
+            ongoing: &mut self.ongoing,
+        };
+        match answer(&arrival, &mut course.rules, now, cx, &mut encoder) {
             Answer::Hit((status, body_bytes)) => {
                 self.respond(status, body_bytes, &course, now, cx);
             }
+            Answer::Step(Step::Reply(Reply::Refused(refusal)))
+                if self.reason == CloseReason::Refused =>
+            {
+                self.refuse(refusal, CloseReason::Refused, &course, now, cx);
+            }
             Answer::Step(step) => self.follow(step, &course, now, cx),
         }
+    }
+
+    /// The refusal of the next request, if it is refused whatever it asks for.
+    #[inline]
+    fn refusal(&self) -> Option<Refusal> {
+        (self.reason == CloseReason::Refused)
+            .then(|| if self.is_limited() { Refusal::TooMany } else { Refusal::Overload })
     }
 
     /// Refuses a request that will not be complete, or is malformed.
@@ -66,7 +62,7 @@ impl<F: File> Conn<F> {
         cx: &Cx<'_, F>,
     ) {
         cx.tally.add(Counter::Requests, 1);
-        self.take_note(None, now, cx);
+        self.note_unread(now, cx);
         let is_head = matches!(refusal, Refusal::Head(_));
         let is_charged = is_head && cx.site.limits.client_rate > 0;
         let refusal = if is_charged && !cx.links.may_ask(self.peer, now) {
@@ -85,12 +81,12 @@ impl<F: File> Conn<F> {
         let last = self.is_last(cx);
         let ongoing = self.ongoing.as_mut().expect("an exchange waits");
         let course = if last { ongoing.course.ending() } else { ongoing.course };
-        {
+        let step = {
             let (changed, mut room) = (cx.changed_sites(), None);
             let of_host = cx.of_host(course.rules.host, &changed, &mut room);
-            let step = ongoing.exchange.resume(supply, now, of_host);
-            self.follow(step, &course, now, of_host);
-        }
+            ongoing.exchange.resume(supply, now, of_host)
+        };
+        self.follow(step, &course, now, cx);
         if !self.waits_for_disk() && self.input().is_some() {
             self.advance_stash(now, cx);
         }
@@ -104,7 +100,7 @@ impl<F: File> Conn<F> {
                 if let Reply::Refused(refusal) = reply {
                     self.note_refusal(refusal);
                 }
-                let response = terms(course, now, cx).response(reply);
+                let response = encode(reply, course, now, cx);
                 self.out = response.outbox;
                 self.respond(response.status, response.body_bytes, course, now, cx);
                 return self.settle(cx);
@@ -190,9 +186,7 @@ impl<F: File> Conn<F> {
         now: Now,
         cx: &Cx<'_, F>,
     ) {
-        let (changed, mut room) = (cx.changed_sites(), None);
-        let cx = cx.of_host(course.rules.host, &changed, &mut room);
-        let response = terms(&course.ending(), now, cx).response(reply);
+        let response = encode(reply, &course.ending(), now, cx);
         self.out = response.outbox;
         self.after = After::Linger;
         self.reason = reason;
@@ -208,7 +202,9 @@ impl<F: File> Conn<F> {
     }
 }
 
-#[inline(always)]
-fn terms<'a, F>(course: &Course, now: Now, cx: &Cx<'a, F>) -> Terms<'a, F> {
-    Terms::new(course.persistence, course.rules, now, cx)
+/// The response for a reply, by the site of the request's host.
+fn encode<F: File>(reply: Reply<F>, course: &Course, now: Now, cx: &Cx<'_, F>) -> Response<F> {
+    let (changed, mut room) = (cx.changed_sites(), None);
+    let cx = cx.of_host(course.rules.host, &changed, &mut room);
+    Terms::new(course.persistence, course.rules, now, cx).response(reply)
 }

@@ -8,7 +8,7 @@ use crate::{
 };
 use alloc::boxed::Box;
 use core::mem;
-use regatta_http::{Status, h1::RequestHead};
+use regatta_http::Status;
 use regatta_metrics::Counter;
 use regatta_op::{Abandoned, CloseReason, Done, File, Now, Op, OpKind, Outbox, Tick, Ticket};
 
@@ -30,7 +30,7 @@ pub struct Conn<F> {
     input: Option<Box<Input>>,
     deadline: Tick,
     /// Bytes handed to the kernel so far.
-    sent: u64,
+    pub(crate) sent: u64,
     /// Bytes that the peer had acknowledged at the last check.
     delivered: u64,
     pub(crate) requests: u32,
@@ -564,30 +564,11 @@ impl<F: File> Conn<F> {
         }
     }
 
-    /// Notes the request for the log, if it wants records.
-    #[inline]
-    pub(crate) fn take_note(&mut self, head: Option<&RequestHead<'_>>, now: Now, cx: &Cx<'_, F>) {
+    /// Notes a request that cannot be read for the log, if it wants records.
+    pub(crate) fn note_unread(&mut self, now: Now, cx: &Cx<'_, F>) {
         if cx.log.wants() {
-            let asked = head.map_or_else(RequestText::default, |head| RequestText {
-                method: head.method_text.as_bytes(),
-                target: head.target,
-                host: head.host,
-                version: head.version.name(),
-                referer: head.referer,
-                user_agent: head.user_agent,
-            });
-            let client = head.map_or(self.peer, |head| self.client(head, cx));
             let ongoing = self.ongoing.get_or_insert_with(|| cx.scratch.take_ongoing());
-            ongoing.exchange.note.take(&asked, client, self.sent, now);
-        }
-    }
-
-    /// The client of this request.
-    #[inline]
-    pub(crate) fn client(&self, head: &RequestHead<'_>, cx: &Cx<'_, F>) -> Peer {
-        match cx.site.forwarded {
-            true => cx.links.client(self.peer, &head.fields),
-            false => self.peer,
+            ongoing.exchange.note.take(&RequestText::default(), self.peer, self.sent, now);
         }
     }
 

@@ -1,21 +1,23 @@
 //! From a plan to bytes: heads, bodies and error pages.
 use crate::{
-    Body, Cx, ErrorPage, FileReply, Refusal, Reply, Representation, Scratch, Site,
+    Body, Cx, ErrorPage, Exchange, FileReply, Peer, Refusal, Reply, Representation, Scratch, Site,
     answer::Serve,
     auth,
     cors::Grant,
     course::Persistence,
     entry::heads::{Heads, NOT_MODIFIED_DATE_AT, OK_DATE_AT, start_head},
     h1::multipart::{Boundary, write_content_range, write_unsatisfied_range},
+    ongoing::Ongoing,
     plan::{Plan, Shape},
+    record::RequestText,
     reply_rules::ReplyRules,
     resolve::Role,
     site::is_hsts,
 };
-use alloc::{sync::Arc, vec::Vec};
+use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use regatta_http::{
     Status,
-    h1::{end_head, remove_fields, write_decimal, write_decimal_field, write_field},
+    h1::{RequestHead, end_head, remove_fields, write_decimal, write_decimal_field, write_field},
     range::ByteRange,
 };
 use regatta_op::{File, Now, Outbox, Segment};
@@ -45,12 +47,36 @@ pub(crate) struct Response<F> {
 /// Puts the planned response with a cached file into an empty outbox. Returns status and body
 /// bytes.
 pub(crate) struct Encoder<'a, F> {
+    pub(crate) head: &'a RequestHead<'a>,
     pub(crate) persistence: Persistence,
+    /// Bytes that the connection has sent before.
+    pub(crate) sent: u64,
     pub(crate) out: &'a mut Outbox<F>,
+    pub(crate) ongoing: &'a mut Option<Box<Ongoing<F>>>,
 }
 
 impl<F: File> Serve<F> for Encoder<'_, F> {
     type Served = (Status, u64);
+
+    #[inline(always)]
+    fn note(&mut self, client: Peer, now: Now, cx: &Cx<'_, F>) {
+        let head = self.head;
+        let text = RequestText {
+            method: head.method_text.as_bytes(),
+            target: head.target,
+            host: head.host,
+            version: head.version.name(),
+            referer: head.referer,
+            user_agent: head.user_agent,
+        };
+        let sent = self.sent;
+        self.exchange(cx).note.take(&text, client, sent, now);
+    }
+
+    #[inline(always)]
+    fn exchange(&mut self, cx: &Cx<'_, F>) -> &mut Exchange<F> {
+        &mut self.ongoing.get_or_insert_with(|| cx.scratch.take_ongoing()).exchange
+    }
 
     #[inline(always)]
     fn prepare(&mut self, file: &mut Arc<Representation<F>>, now: Now, cx: &Cx<'_, F>) {
