@@ -57,7 +57,7 @@ pub(crate) trait Serve<F> {
     ) -> Self::Served;
 }
 
-/// Answers a request, of any protocol.
+/// Answers a request of any protocol.
 ///
 /// Counts and notes it, finds its host, and asks whether the client may have an answer. Then has a
 /// cached file served if one look-up is enough, else starts the exchange. Sets `rules`, by which a

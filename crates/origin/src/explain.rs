@@ -355,9 +355,12 @@ impl<F: File> Explainer<'_, F> {
     /// The head of a response, as HTTP/1 has it.
     fn head(&self, reply: Reply<F>, persistence: Persistence, rules: ReplyRules) -> Vec<u8> {
         let (site, scratch, now) = (self.site, self.scratch, self.now);
-        let rules = ReplyRules { head_only: true, ..rules };
-        let terms = Terms { site, scratch, now, persistence, rules };
-        terms.response(reply).outbox.into_buffer()
+        let response = Terms { site, scratch, now, persistence, rules }.response(reply);
+        let head_bytes = usize::try_from(response.head_bytes()).expect("a head is in memory");
+        let mut head = response.outbox.into_buffer();
+        // A short body may be behind it.
+        head.truncate(head_bytes);
+        head
     }
 }
 

@@ -44,6 +44,13 @@ pub(crate) struct Response<F> {
     pub(crate) body_bytes: u64,
 }
 
+impl<F> Response<F> {
+    /// Length of the head, which is the first part of the outbox, bytes.
+    pub(crate) fn head_bytes(&self) -> u64 {
+        self.outbox.len() - self.body_bytes
+    }
+}
+
 /// Puts the planned response with a cached file into an empty outbox. Returns status and body
 /// bytes.
 pub(crate) struct Encoder<'a, F> {
