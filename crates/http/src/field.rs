@@ -125,6 +125,11 @@ impl<'a> FieldLines<'a> {
         Self { lines: Extent::One(value) }
     }
 
+    /// The lines named `name` of `fields`, which has two or more.
+    pub(crate) fn many(name: &str, fields: Fields<'a>) -> Self {
+        Self { lines: Extent::Many(fields.starting_with(name)) }
+    }
+
     /// True if the field is absent.
     #[must_use]
     #[inline]
@@ -144,7 +149,7 @@ impl<'a> FieldLines<'a> {
     pub(crate) fn extend(&mut self, name: &str, value: &'a [u8], fields: Fields<'a>) {
         self.lines = match self.lines {
             Extent::Absent => Extent::One(value),
-            Extent::One(_) => Extent::Many(fields.starting_with(name)),
+            Extent::One(_) => Self::many(name, fields).lines,
             many @ Extent::Many(_) => many,
         };
     }
@@ -229,6 +234,13 @@ impl fmt::Debug for FieldLines<'_> {
 #[must_use]
 pub fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(is_tchar)
+}
+
+/// True if there are control characters other than tabs in `text`. Checks all of it, so that the
+/// compiler can check many at once.
+pub(crate) fn has_controls(text: &[u8]) -> bool {
+    let control = |byte: u8| byte.is_ascii_control() & (byte != b'\t');
+    text.iter().fold(false, |found, &byte| found | control(byte))
 }
 
 /// True for a byte that may be in a token (RFC 9110 §5.6.2).

@@ -141,6 +141,19 @@ pub enum Expectation {
     Unknown,
 }
 
+impl Expectation {
+    /// Takes an `Expect` line: a list with `100-continue` as its only known member.
+    pub(crate) fn take(&mut self, value: &[u8]) {
+        for member in members(value) {
+            let known = member.eq_ignore_ascii_case(b"100-continue");
+            *self = match *self {
+                Self::None | Self::Continue if known => Self::Continue,
+                _ => Self::Unknown,
+            };
+        }
+    }
+}
+
 /// A request head. Values are the peer's bytes without whitespace around them.
 ///
 /// A field of one value that was given twice is present with an empty value, which is valid for
@@ -537,7 +550,7 @@ fn take_other<'a>(
     match name.len() {
         4 if same(name, b"Host") => return host(&mut head.host, value),
         5 if same(name, b"Range") => once(&mut head.range, value),
-        6 if same(name, b"Expect") => expect(&mut head.expectation, value),
+        6 if same(name, b"Expect") => head.expectation.take(value),
         7 if same(name, b"Referer") => head.referer = Some(value),
         8 if same(name, b"If-Match") => conditions.if_match.extend(line.name, value, fields),
         8 if same(name, b"If-Range") => once(&mut conditions.if_range, value),
@@ -572,17 +585,6 @@ fn host<'a>(host: &mut Option<&'a [u8]>, value: &'a [u8]) -> Result<(), HeadFaul
     }
     *host = Some(value);
     Ok(())
-}
-
-/// Takes an `Expect` line: a list with `100-continue` as its only known member.
-fn expect(expectation: &mut Expectation, value: &[u8]) {
-    for member in members(value) {
-        let known = member.eq_ignore_ascii_case(b"100-continue");
-        *expectation = match *expectation {
-            Expectation::None | Expectation::Continue if known => Expectation::Continue,
-            _ => Expectation::Unknown,
-        };
-    }
 }
 
 /// Notes the value of a field that has one value; an empty one if it is given twice.

@@ -1,4 +1,5 @@
 //! Finding the end of a head as its bytes arrive (RFC 9112 §2.2).
+use crate::field::has_controls;
 use memchr::memchr;
 
 /// The most empty lines that are skipped before a request line.
@@ -43,13 +44,6 @@ pub fn scan_head(bytes: &[u8], seen: usize) -> Scan {
     let line = &bytes[at..];
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     if has_controls(line) { Scan::Bad } else { Scan::Partial }
-}
-
-/// True if there are control characters other than tabs in `text`. Checks all of it, so that the
-/// compiler can check many at once.
-fn has_controls(text: &[u8]) -> bool {
-    let control = |byte: u8| byte.is_ascii_control() & (byte != b'\t');
-    text.iter().fold(false, |found, &byte| found | control(byte))
 }
 
 /// Offset of the first line that is not empty; `None` if too many are, or one is a bare LF.
