@@ -20,6 +20,7 @@ pub mod method;
 pub mod negotiate;
 pub mod pattern;
 pub mod prefix;
+pub mod priority;
 pub mod proxy;
 pub mod range;
 pub mod status;
