@@ -16,6 +16,7 @@ pub mod etag;
 pub mod field;
 pub mod forwarded;
 pub mod h1;
+pub mod h2;
 pub mod method;
 pub mod negotiate;
 pub mod pattern;

@@ -1,0 +1,4 @@
+//! HTTP/2 (RFC 9113).
+#[cfg(test)]
+mod dice;
+pub mod huffman;
