@@ -236,7 +236,7 @@ pub enum Frame<'a> {
         /// Reason of its end.
         code: ErrorCode,
     },
-    /// SETTINGS: for the settings of the peer.
+    /// SETTINGS: for [`super::PeerSettings::apply`].
     Settings(&'a [u8]),
     /// The acknowledgement of our settings.
     SettingsAck,
