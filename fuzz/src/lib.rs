@@ -18,6 +18,7 @@
 
 mod credentials;
 mod fields;
+mod h2;
 mod heads;
 mod lab;
 mod logs;
@@ -27,6 +28,7 @@ mod tls;
 
 pub use credentials::{certificate_pem, ticket_open};
 pub use fields::{conditionals, negotiate, range};
+pub use h2::{h2_frames, hpack};
 pub use heads::{chunked, head, proxy, response};
 pub use lab::{experiment, matrix, perf_script, run_directory};
 pub use logs::{access_log, session_log};
@@ -38,7 +40,7 @@ pub use tls::seal_open;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets, by name.
-pub const TARGETS: [Target; 23] = [
+pub const TARGETS: [Target; 25] = [
     ("access_log", access_log),
     ("certificate_pem", certificate_pem),
     ("chunked", chunked),
@@ -47,7 +49,9 @@ pub const TARGETS: [Target; 23] = [
     ("conn", conn),
     ("experiment", experiment),
     ("groups", groups),
+    ("h2_frames", h2_frames),
     ("head", head),
+    ("hpack", hpack),
     ("matrix", matrix),
     ("negotiate", negotiate),
     ("perf_script", perf_script),
