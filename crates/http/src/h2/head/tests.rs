@@ -243,13 +243,13 @@ fn limits_are_kept_before_anything_is_copied() {
     let rest = 1000 - (10 + 12 + 11 + 6 + 4 * 32) - 32 - "accept".len();
     for (extra, expected) in [(0, Ok(())), (1, refused(HeadFault::HeadTooLarge))] {
         let value = "v".repeat(rest + extra);
-        check_more(&[("accept", &value)], expected);
+        check_more(&[("accept", &*value)], expected);
         let value = "v".repeat(rest + extra - 32 - 1);
-        check_more(&[("x", ""), ("accept", &value)], expected);
+        check_more(&[("x", ""), ("accept", &*value)], expected);
     }
     for (len, expected) in [(64, Ok(())), (65, refused(HeadFault::TargetTooLong))] {
         let path = format!("/{}", "p".repeat(len - 1));
-        check(&[START[0], START[1], START[2], (":path", &path)], expected);
+        check(&[START[0], START[1], START[2], (":path", &*path)], expected);
     }
     // Nothing is left of a block that is refused.
     let (mut decoder, mut scratch) = (HpackDecoder::new(4096), BlockScratch::default());

@@ -65,7 +65,7 @@ fn check(first: &str, examples: &[Example<'_>]) {
 #[test]
 fn c_1_integers() {
     for (prefix_bits, value, expected) in [
-        (5, 10, &[0b01010][..]),
+        (5, 10, &[0b01010u8][..]),
         (5, 1337, &[0b11111, 0b1001_1010, 0b0000_1010]),
         (8, 42, &[0b0010_1010]),
         (5, 30, &[30]),
@@ -438,4 +438,41 @@ fn a_server_forgets_other_values() {
     assert_eq!((server.entries(), server.table.text()), (4, &b""[..]));
     assert_eq!(server.skip(&bytes("7205 6279 7465 73")), Ok(()));
     assert_eq!((server.entries(), server.table.text()), (5, &b"bytes"[..]));
+}
+
+/// Blocks of an encoder with a table, `hpack` 4.2.0 for Python, on 14 connections. Each has the
+/// number of entries and the size of the table after it, then its fields.
+const VECTORS: &str = include_str!("vectors.txt");
+
+#[test]
+fn blocks_of_another_encoder() {
+    let mut client = HpackDecoder::for_client(TABLE_BYTES_DEFAULT);
+    let mut server = HpackDecoder::new(TABLE_BYTES_DEFAULT);
+    let (mut blocks, mut found) = (0, vec![]);
+    let mut expected: Vec<Pair> = vec![];
+    for line in VECTORS.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[..] {
+            ["connection"] => {
+                client = HpackDecoder::for_client(TABLE_BYTES_DEFAULT);
+                server = HpackDecoder::new(TABLE_BYTES_DEFAULT);
+            }
+            ["block", digits, entries, size] => {
+                let block = bytes(digits);
+                found.extend(fields(&mut client, &block).expect(line));
+                assert_eq!(server.skip(&block), Ok(()), "{line}");
+                for decoder in [&client, &server] {
+                    assert_eq!(decoder.entries(), entries.parse::<usize>().expect(line));
+                    assert_eq!(decoder.table_bytes(), size.parse::<usize>().expect(line));
+                }
+                blocks += 1;
+            }
+            _ => {
+                let (name, value) = line.split_once(' ').expect("a name and a value");
+                expected.push((name.into(), value.into()));
+            }
+        }
+    }
+    assert_eq!(found, expected);
+    assert_eq!(blocks, 67);
 }
