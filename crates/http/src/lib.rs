@@ -1,8 +1,9 @@
 //! HTTP wire formats: bytes to heads and frames, both directions.
 //!
 //! Nothing here performs I/O, or panics on bytes from a peer. Parsing allocates only for several
-//! byte ranges, heads with many field lines, and later minor versions of HTTP/1. Framing is strict:
-//! what two recipients could read in two ways is refused (RFC 9112 §11.2).
+//! byte ranges, heads with many field lines, later minor versions of HTTP/1, and the table and the
+//! scratch of HTTP/2. Framing is strict: what two recipients could read in two ways is refused (RFC
+//! 9112 §11.2).
 #![no_std]
 #![forbid(unsafe_code)]
 extern crate alloc;
