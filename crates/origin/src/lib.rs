@@ -25,6 +25,9 @@ mod hosts;
 mod input;
 mod link;
 mod location;
+// No protocol has streams yet.
+#[cfg(test)]
+mod multi;
 mod ongoing;
 mod pack;
 mod plan;

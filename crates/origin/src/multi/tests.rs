@@ -1,0 +1,315 @@
+//! Tables of streams: places, tickets, deadlines, windows, and all of them at random.
+use super::*;
+use alloc::{collections::BTreeMap, vec};
+use regatta_op::{Codings, OpenReq, Segment};
+
+type Table = Streams<u64>;
+
+/// The largest window of HTTP/2.
+const WINDOW_MAX: i64 = (1 << 31) - 1;
+const LIMIT: Tick = Tick(30_000);
+
+fn open(streams: &mut Table, id: u64) -> Slot {
+    streams.open(id, Priority::default(), 100).expect("there is room")
+}
+
+/// Has the exchange of a stream ask for a file.
+fn want(streams: &mut Table, at: Slot) {
+    let req = OpenReq { path: (*b"a").into(), siblings: Codings::NONE };
+    let op = Some(Op::Open(Ticket::default(), req));
+    streams.get_mut(at).ongoing = Some(Box::new(Ongoing { op, ..Ongoing::default() }));
+    streams.want(at);
+    streams.check_invariants();
+}
+
+fn ticket(op: Option<Op<u64>>) -> Option<u16> {
+    op.map(|op| match op {
+        Op::Open(ticket, _) => ticket.0,
+        other => panic!("nothing else is asked for: {other:?}"),
+    })
+}
+
+fn response(head_bytes: usize, body_bytes: usize) -> Outbox<u64> {
+    let mut out = Outbox::new(vec![b'h'; head_bytes]);
+    out.push(Segment::mem(vec![b'b'; body_bytes]));
+    out
+}
+
+fn is_open(waiter: &Waiter<u64>, at: Slot) -> bool {
+    matches!(waiter, Waiter::Open(open) if *open == at)
+}
+
+#[test]
+fn places_are_bounded_and_used_again() {
+    let mut streams = Table::new(3);
+    assert!(streams.all().is_empty());
+    let [first, second, third] = [1, 3, 5].map(|id| open(&mut streams, id));
+    assert_eq!(streams.open(7, Priority::default(), 100), None);
+    assert_eq!(streams.find(3), Some(second));
+    let closed = streams.close(second);
+    assert_eq!((closed.id, closed.status, closed.received, closed.framed), (3, 0, 0, 0));
+    assert_eq!((streams.find(3), streams.find(5)), (None, Some(third)));
+    assert_eq!(open(&mut streams, 7), second);
+    for at in [third, first, second] {
+        streams.close(at);
+        streams.check_invariants();
+    }
+    assert!(streams.all().is_empty() && streams.find(7).is_none());
+    // Never more than there are places.
+    let mut streams = Table::new(u8::MAX);
+    let opened = (0..200).filter_map(|id| streams.open(id, Priority::default(), 0));
+    assert_eq!(opened.count(), usize::from(Slot::COUNT));
+    streams.check_invariants();
+    streams.all().places().for_each(|at| drop(streams.close(at)));
+    assert!(streams.places.capacity() <= KEPT_PLACES, "a burst leaves no memory");
+}
+
+#[test]
+fn tickets_go_to_the_most_urgent_streams() {
+    let mut streams = Table::new(100);
+    let slots = [1, 3, 5, 7, 9, 11].map(|id| open(&mut streams, id));
+    let urgent = Priority { urgency: 0, is_incremental: true };
+    streams.set_priority(slots[5], urgent);
+    slots.iter().for_each(|at| want(&mut streams, *at));
+    for ticket_number in 0..4 {
+        assert_eq!(ticket(streams.disk_op(LIMIT)), Some(ticket_number));
+        streams.check_invariants();
+    }
+    assert_eq!(ticket(streams.disk_op(LIMIT)), None, "no ticket is free");
+    assert!(is_open(&streams.disk_done(Ticket(0)), slots[5]));
+    assert!(is_open(&streams.disk_done(Ticket(2)), slots[1]));
+    assert_eq!(ticket(streams.disk_op(LIMIT)), Some(0));
+    assert_eq!(ticket(streams.disk_op(LIMIT)), Some(2));
+    assert_eq!(ticket(streams.disk_op(LIMIT)), None, "nothing is wanted");
+    assert!(is_open(&streams.disk_done(Ticket(0)), slots[3]));
+    assert!(is_open(&streams.disk_done(Ticket(2)), slots[4]));
+    streams.check_invariants();
+}
+
+#[test]
+fn a_reset_stream_stays_until_its_operation_is_done() {
+    let mut streams = Table::new(1);
+    let at = open(&mut streams, 1);
+    want(&mut streams, at);
+    assert_eq!(ticket(streams.disk_op(LIMIT)), Some(0));
+    assert!(streams.reset(at).is_none() && streams.is_reset(at));
+    assert_eq!(streams.find(1), None);
+    assert_eq!(streams.open(3, Priority::default(), 100), None, "it counts as long as it works");
+    streams.check_invariants();
+    let Waiter::Reset(closed) = streams.disk_done(Ticket(0)) else { panic!("it was reset") };
+    assert_eq!(closed.id, 1);
+    assert_eq!((streams.all().len(), streams.deadline()), (0, Tick::NEVER));
+    // Nothing in flight: it is closed at once. A ticket is not wanted for it any more.
+    let at = open(&mut streams, 3);
+    want(&mut streams, at);
+    assert_eq!(streams.reset(at).map(|stream| stream.id), Some(3));
+    assert_eq!(ticket(streams.disk_op(LIMIT)), None);
+    // Given up: the ticket is free, and the stream can be closed.
+    let at = open(&mut streams, 5);
+    want(&mut streams, at);
+    assert_eq!(ticket(streams.disk_op(LIMIT)), Some(0));
+    assert!(streams.reset(at).is_none());
+    assert_eq!(streams.give_up(at), Some(Ticket(0)));
+    assert_eq!(streams.give_up(at), None);
+    assert_eq!(streams.close(at).id, 5);
+    streams.check_invariants();
+}
+
+#[test]
+fn the_earliest_deadline_is_known() {
+    let mut streams = Table::new(100);
+    let [first, second, third] = [1, 3, 5].map(|id| open(&mut streams, id));
+    assert_eq!(streams.deadline(), Tick::NEVER);
+    assert_eq!(streams.overdue(Tick::NEVER), None);
+    streams.hold(first, Tick(50));
+    want(&mut streams, second);
+    assert_eq!(ticket(streams.disk_op(Tick(40))), Some(0));
+    streams.hold(third, Tick(60));
+    assert_eq!(streams.deadline(), Tick(40));
+    assert_eq!(streams.overdue(Tick(39)), None);
+    assert_eq!(streams.overdue(Tick(40)), Some(Overdue::Disk(second)));
+    streams.held_up(5);
+    assert_eq!((streams.overdue(Tick(44)), streams.deadline()), (None, Tick(45)));
+    streams.check_invariants();
+    assert!(is_open(&streams.disk_done(Ticket(0)), second));
+    assert_eq!((streams.overdue(Tick(54)), streams.deadline()), (None, Tick(55)));
+    assert_eq!(streams.overdue(Tick(55)), Some(Overdue::Retry(first)));
+    streams.close(first);
+    assert_eq!(streams.deadline(), Tick(65));
+    streams.hold(third, Tick(70));
+    assert_eq!(streams.deadline(), Tick(70));
+    streams.send(third, response(10, 0), 10);
+    assert_eq!(streams.deadline(), Tick::NEVER);
+    streams.check_invariants();
+}
+
+#[test]
+fn bodies_need_windows_and_heads_do_not() {
+    let mut streams = Table::new(100);
+    let [first, second] = [1, 3].map(|id| open(&mut streams, id));
+    assert_eq!(streams.next_sender(1000), None);
+    streams.send(first, response(10, 150), 10);
+    assert_eq!(streams.get(first).body_bytes, 150);
+    assert_eq!(streams.next_sender(0), Some(first));
+    assert_eq!((streams.get(first).sendable(0), streams.get(first).sendable(1000)), (10, 110));
+    assert_eq!(streams.frame(first, 10), 0);
+    assert_eq!((streams.next_sender(0), streams.has_sender(0)), (None, false));
+    assert_eq!(streams.get(first).sendable(30), 30);
+    assert_eq!(streams.frame(first, 30), 30);
+    // The client lowers its limit below what it has got already.
+    assert_eq!(streams.widen_all(-80, WINDOW_MAX), Ok(()));
+    assert_eq!((streams.next_sender(1000), streams.stalled()), (None, 1));
+    streams.send(second, response(5, 0), 5);
+    assert_eq!(streams.next_sender(0), Some(second));
+    assert_eq!(streams.frame(second, 5), 0);
+    assert_eq!(streams.next_sender(0), Some(second), "the end alone needs no window");
+    streams.close(second);
+    assert_eq!(streams.widen(first, 9, WINDOW_MAX), Ok(()));
+    assert_eq!(streams.next_sender(1000), None);
+    assert_eq!(streams.widen(first, 2, WINDOW_MAX), Ok(()));
+    assert_eq!((streams.next_sender(1000), streams.stalled()), (Some(first), 0));
+    assert_eq!(streams.get(first).sendable(1000), 1);
+    assert_eq!(streams.widen(first, WINDOW_MAX, WINDOW_MAX), Err(WindowOverflow));
+    assert_eq!(streams.widen(first, WINDOW_MAX - 1, WINDOW_MAX), Ok(()));
+    assert_eq!(streams.widen_all(1, WINDOW_MAX), Err(WindowOverflow));
+    assert_eq!(streams.frame(first, 120), 120);
+    assert_eq!((streams.get(first).out().len(), streams.get(first).head_bytes()), (0, 0));
+    assert_eq!(streams.close(first).framed, 160);
+    streams.check_invariants();
+}
+
+/// Random numbers of a fixed seed.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % sides
+    }
+
+    fn slot(&mut self, slots: Slots) -> Option<Slot> {
+        let count = u64::from(slots.len());
+        let at = usize::try_from(self.roll(count.max(1))).ok()?;
+        slots.places().nth(at)
+    }
+
+    fn priority(&mut self) -> Priority {
+        let urgency = u8::try_from(self.roll(8)).expect("less than 8");
+        Priority { urgency, is_incremental: self.roll(2) == 0 }
+    }
+}
+
+/// A table, and what must become of its streams.
+struct Model {
+    streams: Table,
+    dice: Dice,
+    now: Tick,
+    /// Bytes of each response, by the number of its stream.
+    lengths: BTreeMap<u64, u64>,
+    finished: usize,
+}
+
+impl Model {
+    /// Does something that a client, the disk or the clock may do.
+    fn act(&mut self, id: u64) {
+        let Self { streams, dice, .. } = self;
+        let open = streams.all().without(streams.reset);
+        match (dice.roll(12), dice.slot(open)) {
+            (0..=2, _) => {
+                let window = i64::try_from(dice.roll(300)).expect("less than 300");
+                if let Some(at) = streams.open(id, dice.priority(), window) {
+                    want(streams, at);
+                }
+            }
+            (3, Some(at)) => streams.set_priority(at, dice.priority()),
+            (4, Some(at)) => drop(streams.reset(at)),
+            (5 | 6, Some(at)) => {
+                let _ = streams.widen(at, 100, WINDOW_MAX);
+            }
+            (7, _) => {
+                let bytes = i64::try_from(dice.roll(40)).expect("less than 40") - 20;
+                assert_eq!(streams.widen_all(bytes, WINDOW_MAX), Ok(()));
+            }
+            (8, _) => streams.held_up(3),
+            _ => self.serve(),
+        }
+        self.streams.check_invariants();
+    }
+
+    /// Continues what waits or sends.
+    fn serve(&mut self) {
+        self.now = self.now.after(5);
+        let Self { streams, dice, now, .. } = self;
+        let _ = streams.disk_op(now.after(100));
+        let held: Vec<u16> = (0..)
+            .zip(streams.tickets)
+            .filter(|(_, at)| at.is_some())
+            .map(|(ticket, _)| ticket)
+            .collect();
+        let done = held.get(usize::try_from(dice.roll(4)).expect("less than 4"));
+        if let Some(Waiter::Open(at)) = done.map(|ticket| streams.disk_done(Ticket(*ticket))) {
+            self.answer(at);
+        }
+        match self.streams.overdue(self.now) {
+            Some(Overdue::Disk(at)) => {
+                self.streams.give_up(at);
+                self.streams.close(at);
+            }
+            Some(Overdue::Retry(at)) => want(&mut self.streams, at),
+            None => {}
+        }
+        for _ in 0..3 {
+            self.send();
+        }
+    }
+
+    /// The disk has answered a stream.
+    fn answer(&mut self, at: Slot) {
+        if self.dice.roll(5) == 0 {
+            return self.streams.hold(at, self.now.after(50));
+        }
+        let [head, body] = [100, 400].map(|most| usize::try_from(self.dice.roll(most) + 1));
+        let (head, body) = (head.expect("short"), body.expect("short"));
+        let id = self.streams.get(at).id;
+        self.lengths.insert(id, (head + body) as u64);
+        self.streams.send(at, response(head, body), head as u64);
+    }
+
+    /// Puts a frame of the next stream together.
+    fn send(&mut self) {
+        let window = self.dice.roll(100);
+        let Some(at) = self.streams.next_sender(window) else { return };
+        assert!(self.streams.has_sender(window));
+        let bytes = self.streams.get(at).sendable(window);
+        let body = self.streams.frame(at, bytes);
+        assert!(bytes > 0 && body <= window, "what sends has bytes, and the right to send them");
+        if self.streams.get(at).out().is_empty() {
+            let closed = self.streams.close(at);
+            assert_eq!(self.lengths.get(&closed.id), Some(&closed.framed));
+            self.finished += 1;
+        }
+    }
+}
+
+#[test]
+fn every_stream_ends_whatever_happens() {
+    for seed in 1..40 {
+        let (streams, dice) = (Table::new(20), Dice(seed * 0x9e37_79b9));
+        let (lengths, finished) = (BTreeMap::new(), 0);
+        let mut model = Model { streams, dice, now: Tick(0), lengths, finished };
+        for step in 0..2_000 {
+            model.act(2 * step + 1);
+        }
+        assert!(model.finished > 20, "seed {seed}: {}", model.finished);
+        let mut steps = 0;
+        while !model.streams.all().is_empty() {
+            let _ = model.streams.widen_all(10, WINDOW_MAX);
+            model.serve();
+            model.streams.check_invariants();
+            steps += 1;
+            assert!(steps < 10_000, "seed {seed}: {:?}", model.streams);
+        }
+    }
+}
