@@ -21,6 +21,7 @@ mod exchange;
 mod explain;
 mod fields;
 mod h1;
+mod h2;
 mod hosts;
 mod input;
 mod link;
@@ -57,6 +58,7 @@ pub use exchange::{FileReply, Reply, Step, Supply};
 pub use explain::{Decision, Explanation, explain};
 pub use fields::{HeaderFault, HeaderLine, Merged, RULED_BYTES_MAX, RULED_FIELDS_MAX, RuleFault};
 pub use h1::conn::Conn;
+pub use h2::Http2Rules;
 pub use hosts::{HOST_BYTES_MAX, Hosts};
 #[cfg(feature = "test-seal")]
 pub use link::Toy;

@@ -1,5 +1,5 @@
 //! Configuration of a site: its rules and limits; fixed after start-up.
-use crate::{Hosts, Rules};
+use crate::{Hosts, Http2Rules, Rules};
 use alloc::{borrow::ToOwned, boxed::Box, string::String, sync::Arc, vec, vec::Vec};
 use core::{
     fmt,
@@ -25,6 +25,8 @@ pub struct Site {
     pub content: ContentRules,
     /// The owner's rules for paths.
     pub rules: Shared<Rules>,
+    /// Limits of connections over HTTP/2.
+    pub http2: Http2Rules,
     /// Treatment of connections in the clear, where others are encrypted; `None`: all are alike.
     pub transport: Option<TransportRules>,
     /// The owner's pages for errors, of each status one at most.
@@ -62,6 +64,7 @@ impl Default for Site {
             deadlines: Deadlines::default(),
             content: ContentRules::default(),
             rules: Shared::default(),
+            http2: Http2Rules::default(),
             transport: None,
             errors: Box::default(),
             closed: None,
