@@ -1,6 +1,8 @@
 //! `cargo xtask test`: all checks, in order, ending with a count. `cargo xtask matrix`: the
 //! conformance suite without its short cuts.
+mod programs;
 
+use self::programs::Program;
 use crate::command::{cargo, output_of};
 use crate::tidy;
 use std::collections::BTreeSet;
@@ -8,22 +10,24 @@ use std::io::{BufRead, BufReader};
 use std::num::NonZero;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Package that is built with test hooks wherever there are tests, and without for users.
 const HOOKED: &str = "regatta-sys";
-/// Only crate with examples in its documentation that are tests. Finding none in the others takes
-/// rustdoc more than a minute.
-const EXAMPLES_CRATE: &str = "regatta-sys";
 /// Suite that mostly waits. It runs while all other tests do, which mostly compute.
 const SUITE: &str = "conformance";
 /// Tests of the suite that run at once, per processor: most wait for a server, which waits for a
 /// deadline. With one test a processor is idle for nine tenths of the suite.
 const SUITE_PER_PROCESSOR: usize = 6;
-/// The same of other tests.
-const OTHERS_PER_PROCESSOR: usize = 2;
+/// The same of other programs of tests.
+const OTHERS_PER_PROCESSOR: usize = 1;
+/// Other programs of tests that run at once.
+const OTHERS_AT_ONCE: usize = 3;
 /// Programs of tests that compare times of milliseconds. They run when all others are done.
 const TIMED: [&str; 1] = ["engine"];
+/// Programs of tests that take minutes. They begin first.
+const LONG: [&str; 4] = ["regatta_arch", "lab", "regatta_lab_core", "arch"];
 /// The harness's variable for the number of tests at once.
 const THREADS: &str = "RUST_TEST_THREADS";
 /// Variable with the file in which tests report omissions (`regatta_testkit::skips`).
@@ -146,13 +150,14 @@ pub(crate) fn run() -> bool {
     report.step("tidy", || Outcome::one(tidy::run()));
     report.step("dependencies: bans, licences, sources", dependencies);
     // Tests of one program start the other, which they do not build themselves.
+    let mut programs = Vec::new();
     report.step("build: both programs, all tests", || {
-        held(cargo().args(["test", "--workspace", "--tests", "--no-run"]))
+        let built = programs::build();
+        let held = built.is_some();
+        programs = built.unwrap_or_default();
+        Outcome::one(held)
     });
-    report.step("tests: unit, table, simulation, conformance", all_tests);
-    report.step("tests: examples in documentation", || {
-        tests(cargo().args(["test", "--package", EXAMPLES_CRATE, "--doc"]))
-    });
+    report.step("tests: unit, table, simulation, conformance", || run_tests(programs));
     report.print();
     report.total().failed == 0
 }
@@ -185,57 +190,54 @@ fn tests(command: &mut Command) -> Outcome {
     Outcome::Ran(count, lines)
 }
 
-/// Runs all tests but examples: the suite and, meanwhile, the others; at last those of times.
-fn all_tests() -> Outcome {
-    let Some(names) = other_tests() else {
-        println!("cargo metadata: no list of tests");
-        return Outcome::one(false);
+/// Runs programs of tests: the suite and, meanwhile, a few of the others at once; at last those of
+/// times. Shows the output of each as a whole.
+fn run_tests(programs: Vec<Program>) -> Outcome {
+    let sum = Mutex::new((Count::default(), Vec::new()));
+    let run = |program: &Program, per_processor: usize| {
+        let start = Instant::now();
+        let mut said = vec![format!("\n--- {}: {} ---", program.package, program.name)];
+        let mut keep = |line: &str| said.push(line.to_owned());
+        let (count, left_out) = gather(&mut program.command(), per_processor, &mut keep);
+        said.push(format!("{:.0} s", start.elapsed().as_secs_f64()));
+        let mut sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
+        println!("{}", said.join("\n"));
+        sum.0.add(count);
+        sum.1.extend(left_out);
     };
-    // Whole workspaces have the same features, so nothing is built again.
-    let command = |more: &[&str]| {
-        let mut command = cargo();
-        command.args(["test", "--workspace", "--no-fail-fast"]).args(more);
-        command
-    };
-    let (mut said, mut others) = (Vec::new(), command(&["--lib", "--bins"]));
-    let names = names.iter().map(String::as_str).filter(|name| !TIMED.contains(name));
-    others.args(names.flat_map(|name| ["--test", name]));
-    let (of_others, of_suite) = std::thread::scope(|scope| {
-        let suite = scope.spawn(|| {
-            let mut keep = |line: &str| said.push(line.to_owned());
-            gather(&mut command(&["--test", SUITE]), SUITE_PER_PROCESSOR, &mut keep)
-        });
-        let others = gather(&mut others, OTHERS_PER_PROCESSOR, &mut |line| println!("{line}"));
-        (others, suite.join().expect("gathering does not panic"))
+    let [suite, timed, others] = in_lanes(programs);
+    let queue = Mutex::new(others.into_iter());
+    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+    std::thread::scope(|scope| {
+        scope.spawn(|| suite.iter().for_each(|program| run(program, SUITE_PER_PROCESSOR)));
+        for _ in 0..OTHERS_AT_ONCE {
+            scope.spawn(|| {
+                while let Some(program) = next() {
+                    run(&program, OTHERS_PER_PROCESSOR);
+                }
+            });
+        }
     });
-    println!("\n--- {SUITE} ---");
-    said.iter().for_each(|line| println!("{line}"));
-    let mut timed = command(&[]);
-    timed.args(TIMED.iter().flat_map(|name| ["--test", *name]));
-    let of_timed = gather(&mut timed, OTHERS_PER_PROCESSOR, &mut |line| println!("{line}"));
-    let (mut count, mut lines) = of_others;
-    for (more, left_out) in [of_suite, of_timed] {
-        count.add(more);
-        lines.extend(left_out);
-    }
+    timed.iter().for_each(|program| run(program, OTHERS_PER_PROCESSOR));
+    let (count, lines) = sum.into_inner().unwrap_or_else(PoisonError::into_inner);
     Outcome::Ran(count, lines)
 }
 
-/// Names of programs of tests, except the suite's. Packages may have programs of one name.
-fn other_tests() -> Option<BTreeSet<String>> {
-    let metadata = metadata()?;
-    let packages = metadata["packages"].as_array()?.iter();
-    let targets = packages.filter_map(|package| package["targets"].as_array()).flatten();
-    let tests = targets.filter(|target| target["kind"][0] == "test" && target["test"] == true);
-    let names = tests.filter_map(|target| target["name"].as_str()).filter(|name| *name != SUITE);
-    Some(names.map(ToOwned::to_owned).collect())
-}
-
-/// Packages of the workspace, as cargo describes them.
-fn metadata() -> Option<serde_json::Value> {
-    let mut metadata = cargo();
-    metadata.args(["metadata", "--no-deps", "--offline", "--format-version", "1"]);
-    serde_json::from_str(&output_of(&mut metadata)?).ok()
+/// Divides programs into the suite, those of times, and the others, the longest first.
+fn in_lanes(programs: Vec<Program>) -> [Vec<Program>; 3] {
+    let mut lanes = [const { Vec::new() }; 3];
+    for program in programs {
+        let name = &*program.name;
+        let lane = match () {
+            () if name == SUITE => 0,
+            () if TIMED.contains(&name) => 1,
+            () => 2,
+        };
+        lanes[lane].push(program);
+    }
+    let rank = |name: &str| LONG.iter().position(|long| *long == name).unwrap_or(LONG.len());
+    lanes[2].sort_by_key(|program| rank(&program.name));
+    lanes
 }
 
 /// Runs `cargo test`, passes on its output, adds up its runners' counts and gathers omissions.
@@ -329,17 +331,26 @@ fn dependencies() -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    use super::{Count, Outcome, Report, counted, ignored, is_quiet, tests};
-    use crate::command::{files_below, project_root};
+    use super::{Count, Outcome, Program, Report, counted, ignored, is_quiet, tests};
+    use crate::command::{cargo, files_below, output_of, project_root};
     use crate::folder::Folder;
     use regatta_testkit::skips::skip;
+    use std::ffi::OsString;
+    use std::path::PathBuf;
     use std::process::{Command, Stdio};
     use std::time::Duration;
+
+    /// Packages of the workspace, as cargo describes them.
+    fn metadata() -> Option<serde_json::Value> {
+        let mut metadata = cargo();
+        metadata.args(["metadata", "--no-deps", "--offline", "--format-version", "1"]);
+        serde_json::from_str(&output_of(&mut metadata)?).ok()
+    }
 
     /// The README's first command names no package.
     #[test]
     fn cargo_run_is_the_program() {
-        let said = super::metadata().expect("cargo");
+        let said = metadata().expect("cargo");
         let default = said["workspace_default_members"].as_array().expect("a list");
         let packages = said["packages"].as_array().expect("a list").iter();
         let runs = packages.filter(|package| default.contains(&package["id"]));
@@ -351,10 +362,30 @@ mod tests {
 
     #[test]
     fn the_suite_is_apart_from_other_tests() {
-        let others = super::other_tests().expect("cargo");
-        assert!(!others.contains(super::SUITE), "{others:?}");
-        let mut known = ["arch", "lab", "smoke"].into_iter().chain(super::TIMED);
-        assert!(known.all(|name| others.contains(name)), "{others:?}");
+        let names = ["http", "arch", "engine", "regatta_arch", "conformance"];
+        let program = |name: &str| Program {
+            package: "regatta".to_owned(),
+            name: name.to_owned(),
+            root: PathBuf::new(),
+            path: PathBuf::new(),
+        };
+        let lanes = super::in_lanes(names.map(program).into());
+        let lanes = lanes.map(|lane| lane.into_iter().map(|it| it.name).collect::<Vec<_>>());
+        assert_eq!(lanes[0], ["conformance"]);
+        assert_eq!(lanes[1], ["engine"]);
+        assert_eq!(lanes[2], ["regatta_arch", "arch", "http"]);
+    }
+
+    /// A program that is renamed would lose its lane.
+    #[test]
+    fn programs_with_a_lane_exist() {
+        let said = metadata().expect("cargo");
+        let packages = said["packages"].as_array().expect("a list").iter();
+        let targets = packages.flat_map(|package| package["targets"].as_array().expect("a list"));
+        let names: Vec<&str> = targets.filter_map(|target| target["name"].as_str()).collect();
+        let lanes = super::LONG.into_iter().chain(super::TIMED).chain([super::SUITE]);
+        let unknown: Vec<&str> = lanes.filter(|name| !names.contains(name)).collect();
+        assert_eq!(unknown, [""; 0]);
     }
 
     #[test]
@@ -426,8 +457,9 @@ mod tests {
         fence.is_some_and(|words| words.is_empty() || words.contains("fail") || words == "rust")
     }
 
+    /// The test command does not run examples.
     #[test]
-    fn no_other_crate_has_examples_that_are_tests() {
+    fn no_crate_has_examples_that_are_tests() {
         let mut found = super::BTreeSet::new();
         for path in files_below(&project_root().join("crates")) {
             if path.extension().is_none_or(|end| end != "rs") {
@@ -441,6 +473,6 @@ mod tests {
                 found.insert(inside.iter().nth(1).map(ToOwned::to_owned));
             }
         }
-        assert_eq!(found, super::BTreeSet::from([Some("sys".into())]));
+        assert_eq!(found, super::BTreeSet::<Option<OsString>>::new());
     }
 }

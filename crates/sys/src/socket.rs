@@ -174,13 +174,7 @@ pub fn is_free(addr: SocketAddr) -> io::Result<()> {
 /// Server's end of a TCP connection, with the options that its listener sets on every one.
 ///
 /// Only [`accept`] makes one, and drivers take nothing else: an option that one of them forgot,
-/// such as `TCP_NODELAY`, would look like a property of its architecture.
-///
-/// ```compile_fail,E0423
-/// # fn other(fd: std::os::fd::OwnedFd) -> regatta_sys::socket::Connection {
-/// regatta_sys::socket::Connection(fd)
-/// # }
-/// ```
+/// such as `TCP_NODELAY`, would look like a property of its architecture. The field stays private.
 #[derive(Debug)]
 pub struct Connection(OwnedFd);
 

@@ -1,0 +1,90 @@
+//! Programs of tests, which cargo builds and we run: several at once, and none is built twice.
+use crate::command::cargo;
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Program with the tests of a library, of a program, or of a file below `tests`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Program {
+    pub(super) package: String,
+    /// Name of the target: that of a library has `_` for `-`.
+    pub(super) name: String,
+    /// Directory of the package, in which the tests run.
+    pub(super) root: PathBuf,
+    pub(super) path: PathBuf,
+}
+
+impl Program {
+    /// Command that runs all tests of the program, as cargo would.
+    pub(super) fn command(&self) -> Command {
+        let mut command = Command::new(&self.path);
+        command.current_dir(&self.root);
+        command.env("CARGO_MANIFEST_DIR", &self.root).env("CARGO_PKG_NAME", &self.package);
+        command.env("CARGO", cargo().get_program());
+        command
+    }
+
+    /// Program that a line of cargo reports as built, if it has tests.
+    fn parse(line: &str) -> Option<Self> {
+        let said: Value = serde_json::from_str(line).ok()?;
+        let has_tests = said["reason"] == "compiler-artifact" && said["profile"]["test"] == true;
+        let path = said["executable"].as_str().filter(|_| has_tests)?;
+        let root = Path::new(said["manifest_path"].as_str()?).parent()?;
+        // `path+file:///regatta/crates/op#regatta-op@0.1.0`, or without the name if it is the
+        // directory's.
+        let (place, id) = said["package_id"].as_str()?.rsplit_once('#')?;
+        let named = id.split_once('@').map(|(name, _)| name);
+        Some(Self {
+            package: named.or_else(|| place.rsplit('/').next())?.to_owned(),
+            name: said["target"]["name"].as_str()?.to_owned(),
+            root: root.to_owned(),
+            path: path.into(),
+        })
+    }
+}
+
+/// Builds all programs and their tests; `None` if that fails, with the faults on the screen.
+pub(super) fn build() -> Option<Vec<Program>> {
+    let mut build = cargo();
+    build.args(["test", "--workspace", "--tests", "--no-run"]);
+    build.arg("--message-format=json-render-diagnostics").stdin(Stdio::null());
+    let mut child = build.stdout(Stdio::piped()).spawn().ok()?;
+    let lines = BufReader::new(child.stdout.take()?).lines().map_while(Result::ok);
+    let programs: Vec<Program> = lines.filter_map(|line| Program::parse(&line)).collect();
+    let built = child.wait().is_ok_and(|status| status.success());
+    (built && !programs.is_empty()).then_some(programs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Program;
+
+    #[test]
+    fn programs_are_those_with_tests() {
+        let line = |id: &str, reason: &str, test: bool, executable: &str| {
+            format!(
+                r#"{{"reason":"{reason}","package_id":"{id}","manifest_path":"/r/op/Cargo.toml",
+                "target":{{"name":"ops"}},"profile":{{"test":{test}}},"executable":{executable}}}"#
+            )
+            .replace('\n', "")
+        };
+        let (id, place) = ("path+file:///r/op#regatta-op@0.1.0", "path+file:///r/op#0.1.0");
+        let package = |line: String| Program::parse(&line).map(|program| program.package);
+        let artifact = "compiler-artifact";
+        assert_eq!(package(line(id, artifact, true, r#""/t/ops-1""#)).unwrap(), "regatta-op");
+        assert_eq!(package(line(place, artifact, true, r#""/t/ops-1""#)).unwrap(), "op");
+        for other in [
+            line(id, artifact, false, r#""/t/ops""#),
+            line(id, artifact, true, "null"),
+            line(id, "build-finished", true, r#""/t/ops""#),
+            "warning: text".to_owned(),
+        ] {
+            assert_eq!(Program::parse(&other), None, "{other}");
+        }
+        let program = Program::parse(&line(id, artifact, true, r#""/t/ops-1""#)).unwrap();
+        assert_eq!((&*program.name, &program.root), ("ops", &"/r/op".into()));
+        assert_eq!(program.path, std::path::Path::new("/t/ops-1"));
+    }
+}
