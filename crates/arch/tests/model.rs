@@ -21,7 +21,7 @@ mod loops {
 
 /// Parts of the queues in this model, under the names of `sync.rs`.
 mod sync {
-    use super::of;
+    use super::unwrap_lock;
     pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard, atomic};
     pub(crate) use std::sync::PoisonError;
     use std::{
@@ -30,7 +30,7 @@ mod sync {
     };
 
     pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-        of(mutex.lock())
+        unwrap_lock(mutex.lock())
     }
 
     /// Clock that stands still.
@@ -64,14 +64,14 @@ mod sync {
 
     impl Bell {
         pub(crate) fn new() -> io::Result<Self> {
-            let mut made = of(BELLS.made.lock());
+            let mut made = unwrap_lock(BELLS.made.lock());
             *made += 1;
             Ok(Self(*made - 1))
         }
 
         pub(crate) fn ring(&self) {
             let (rung, changed) = &BELLS.rung[self.0];
-            let mut rung = of(rung.lock());
+            let mut rung = unwrap_lock(rung.lock());
             assert!(!*rung, "it is rung once for each wait");
             *rung = true;
             changed.notify_all();
@@ -79,20 +79,20 @@ mod sync {
 
         pub(crate) fn clear(&self) {
             let (rung, _) = &BELLS.rung[self.0];
-            assert!(std::mem::take(&mut *of(rung.lock())), "it was rung");
+            assert!(std::mem::take(&mut *unwrap_lock(rung.lock())), "it was rung");
         }
 
         /// Waits until this bell is rung, as a poller does.
         pub(crate) fn wait(number: usize) {
             let (rung, changed) = &BELLS.rung[number];
-            let mut rung = of(rung.lock());
+            let mut rung = unwrap_lock(rung.lock());
             while !*rung {
-                rung = of(changed.wait(rung));
+                rung = unwrap_lock(changed.wait(rung));
             }
         }
 
         pub(crate) fn is_rung(number: usize) -> bool {
-            *of(BELLS.rung[number].0.lock())
+            *unwrap_lock(BELLS.rung[number].0.lock())
         }
     }
 
@@ -123,7 +123,7 @@ use std::{
 use sync::Bell;
 
 /// Unwraps a lock: no thread panics while it holds one.
-fn of<T>(locked: LockResult<T>) -> T {
+fn unwrap_lock<T>(locked: LockResult<T>) -> T {
     locked.expect("no thread panics")
 }
 

@@ -143,7 +143,7 @@ impl<'a> OldArena<'a> {
     fn add_slot(&self, at: usize, totals: &mut Totals) {
         let slot = self.slot(at);
         let counters = &slot[COUNTERS_AT..][..self.counters.len()];
-        // Backwards, as `Totals::of` does.
+        // Backwards, as `Totals::from_slots` does.
         for (word, counter) in counters.iter().zip(&self.counters).rev() {
             if let Some(counter) = *counter {
                 totals.merge_counter(counter, word.load(Relaxed));
@@ -240,7 +240,7 @@ mod tests {
             Counter::ALL.iter().for_each(|counter| tally.add(*counter, n));
             tally.record(Histogram::LoopNs, n);
         }
-        let workers = Totals::of(arena.view().slots());
+        let workers = Totals::from_slots(arena.view().slots());
         let old = OldArena::attach(&words).expect("it is an arena");
         assert_eq!(old.slots(), 2);
         let mut totals = Totals::default();
@@ -251,8 +251,12 @@ mod tests {
         // Stored for readers, and for the next image, and found there.
         arena.departed().set(&totals);
         arena.ended().set(&totals);
-        assert_eq!(all(&Totals::of([arena.view().departed()])), all(&workers));
-        assert_eq!(all(&Totals::of(arena.view().slots())), all(&workers), "workers are their own");
+        assert_eq!(all(&Totals::from_slots([arena.view().departed()])), all(&workers));
+        assert_eq!(
+            all(&Totals::from_slots(arena.view().slots())),
+            all(&workers),
+            "workers are their own"
+        );
         let mut ended = Totals::default();
         old.add_ended(&mut ended);
         assert_eq!(all(&ended), all(&workers));
@@ -260,7 +264,7 @@ mod tests {
         // Both ways of settling agree.
         old.settle(0..1, Counter::ClosedDrained);
         Slot::settle(&[arena.slot(1)], Counter::ClosedDrained, false);
-        let both = Totals::of(arena.view().slots());
+        let both = Totals::from_slots(arena.view().slots());
         assert!(Gauge::ALL.iter().all(|gauge| both.gauge(*gauge) == 0));
         old.control().leave(1234);
         assert!(arena.control().listeners_stay());

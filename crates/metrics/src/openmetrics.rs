@@ -105,7 +105,7 @@ pub struct WorkerScrape {
 impl WorkerScrape {
     /// Values of the worker with slots from `slot` on; `answers`: its last heartbeat is recent.
     #[must_use]
-    pub fn of(slot: usize, answers: bool, slots: &[SlotView<'_>]) -> Self {
+    pub fn new(slot: usize, answers: bool, slots: &[SlotView<'_>]) -> Self {
         let sum = |counter| slots.iter().map(|slot| slot.get(counter)).fold(0, u64::wrapping_add);
         Self { slot, answers, values: PER_WORKER.map(sum) }
     }
@@ -391,10 +391,10 @@ mod tests {
             }
             tally.record(Histogram::EventsPerWait, 3);
         }
-        let totals = Totals::of(arena.view().slots());
+        let totals = Totals::from_slots(arena.view().slots());
         let slots: Vec<SlotView<'_>> = arena.view().slots().collect();
         let workers = [(0, true), (1, false)]
-            .map(|(slot, answers)| WorkerScrape::of(slot, answers, &slots[slot..=slot]));
+            .map(|(slot, answers)| WorkerScrape::new(slot, answers, &slots[slot..=slot]));
         let mut out = String::new();
         let now = Scrape {
             version: "1.2.3",

@@ -356,7 +356,7 @@ impl Default for Totals {
 impl Totals {
     /// Sums over the current values of these slots. Large (26 KB): keep it off small stacks.
     #[must_use]
-    pub fn of<'a>(slots: impl IntoIterator<Item = SlotView<'a>>) -> Self {
+    pub fn from_slots<'a>(slots: impl IntoIterator<Item = SlotView<'a>>) -> Self {
         let mut totals = Self::default();
         for slot in slots {
             // Backwards: the table lists what raises a gauge before what lowers it. So gauges err

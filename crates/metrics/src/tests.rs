@@ -72,7 +72,7 @@ fn striped_tallies_lose_nothing() {
             });
         }
     });
-    let totals = Totals::of(arena.view().slots());
+    let totals = Totals::from_slots(arena.view().slots());
     assert_eq!(totals.get(Counter::RecvCalls), THREADS as u64 * ROUNDS);
     assert_eq!(totals.get(Counter::ConnectionsOpenMax), ROUNDS - 1);
     let turns = totals.histogram(Histogram::TurnNs);
@@ -90,7 +90,7 @@ fn reading_stores_nothing() {
     Tally::Owned(arena.slot(0)).reply(206, 5000);
     let before = values(&words);
     let view = Arena::attach(&words).unwrap();
-    let totals = Totals::of(view.slots());
+    let totals = Totals::from_slots(view.slots());
     assert_eq!((view.server_pid(), view.started_unix_ms()), (42, 1_700_000_000_000));
     assert_eq!(view.architecture(), "eager+close");
     assert_eq!(view.control().phase(), Phase::Run);
@@ -151,7 +151,7 @@ fn a_reply_counts_once_in_each_grouping() {
     {
         tally.reply(status, bytes);
     }
-    let totals = Totals::of(arena.view().slots());
+    let totals = Totals::from_slots(arena.view().slots());
     let sum = |counters: &[Counter]| counters.iter().map(|counter| totals.get(*counter)).sum();
     let classes: u64 =
         sum(&[Counter::Replies2xx, Counter::Replies3xx, Counter::Replies4xx, Counter::Replies5xx]);
@@ -232,7 +232,7 @@ fn units_of_a_dead_process_are_settled_together() {
     }
     slots.iter().for_each(|slot| slot.enter(7));
     Slot::settle(&slots, Counter::ClosedDrained, false);
-    let totals = Totals::of(arena.view().slots());
+    let totals = Totals::from_slots(arena.view().slots());
     assert!(Gauge::ALL.iter().all(|gauge| totals.gauge(*gauge) == 0));
     let closed = [Counter::ClosedDrained, Counter::ClosedWorkerDied];
     assert_eq!(closed.map(|closed| totals.get(closed)), [6, 0]);
@@ -250,16 +250,16 @@ fn totals_merge_and_subtract() {
     };
     count(0, 10);
     count(1, 7);
-    let earlier = Totals::of(arena.view().slots());
+    let earlier = Totals::from_slots(arena.view().slots());
     let mut merged = Totals::default();
-    arena.view().slots().for_each(|slot| merged.merge(&Totals::of([slot])));
+    arena.view().slots().for_each(|slot| merged.merge(&Totals::from_slots([slot])));
     for totals in [&earlier, &merged] {
         assert_eq!(totals.get(Counter::Requests), 17);
         assert_eq!(totals.get(Counter::WaitInterestMax), 10);
         assert_eq!(totals.histogram(Histogram::LoopNs).sum(), 17);
     }
     count(1, 5);
-    let since = Totals::of(arena.view().slots()).since(&earlier);
+    let since = Totals::from_slots(arena.view().slots()).since(&earlier);
     assert_eq!((since.get(Counter::Requests), since.get(Counter::WaitInterestMax)), (5, 10));
     assert_eq!(since.histogram(Histogram::LoopNs).count(), 1);
     assert_eq!(since.gauge(Gauge::RequestsOpen), 5);

@@ -178,7 +178,10 @@ pub enum RuleFault<'r> {
 }
 
 impl<'r> RuleFault<'r> {
-    pub(crate) fn of<T>(refused: Refused<'r, T>, place: impl FnOnce(&'r T) -> &'r str) -> Self {
+    pub(crate) fn from_refused<T>(
+        refused: Refused<'r, T>,
+        place: impl FnOnce(&'r T) -> &'r str,
+    ) -> Self {
         match refused {
             Refused::Taken(other) => Self::Taken(place(other)),
             Refused::Full(full) => Self::Full(full),
@@ -242,7 +245,7 @@ impl HeaderRules {
         let rule = HeaderRule { lines: lines.into(), own, places: vec![place.into()].into() };
         let added = self.table.insert(pattern, rule, cost);
         self.grants |= grants && added.is_ok();
-        added.map_err(|refused| RuleFault::of(refused, |rule| &*rule.places[0]))
+        added.map_err(|refused| RuleFault::from_refused(refused, |rule| &*rule.places[0]))
     }
 
     pub(crate) fn merge(

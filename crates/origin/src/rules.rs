@@ -63,7 +63,7 @@ impl Rules {
             false => &mut self.redirects.others,
         };
         let added = table.insert(pattern, redirect, MatchCost::default());
-        added.map_err(|refused| RuleFault::of(refused, |other| &*other.place))
+        added.map_err(|refused| RuleFault::from_refused(refused, |other| &*other.place))
     }
 
     /// Lets only users of the rule see the paths that match `pattern`, and no other rule does.
@@ -72,7 +72,7 @@ impl Rules {
     /// The reason for which the rule is not taken.
     pub fn add_auth(&mut self, pattern: &Pattern<'_>, rule: AuthRule) -> Result<(), RuleFault<'_>> {
         let added = self.auth.insert(pattern, rule, MatchCost::default());
-        added.map_err(|refused| RuleFault::of(refused, |other| &*other.place))
+        added.map_err(|refused| RuleFault::from_refused(refused, |other| &*other.place))
     }
 
     /// True if some paths are for some users only.
@@ -123,7 +123,9 @@ impl Rules {
                 rules.push(rule);
                 Ok(())
             }
-            Err(refused) => Err(RuleFault::of(refused, |other| &*rules[usize::from(*other)].place)),
+            Err(refused) => {
+                Err(RuleFault::from_refused(refused, |other| &*rules[usize::from(*other)].place))
+            }
         }
     }
 

@@ -107,7 +107,7 @@ pub struct SealFacts<'a> {
 
 impl<'a> SealFacts<'a> {
     /// Facts of this seal, once its handshake is over.
-    pub(crate) fn of(seal: &'a dyn Seal) -> Option<Self> {
+    pub(crate) fn from_seal(seal: &'a dyn Seal) -> Option<Self> {
         Some(Self {
             handshake: seal.handshake()?,
             agreed: seal.agreed(),

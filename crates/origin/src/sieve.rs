@@ -37,7 +37,7 @@ impl Rank {
 
     /// The rank of an entry.
     #[must_use]
-    pub fn of<F: File>(entry: &Entry<F>) -> Self {
+    pub fn from_entry<F: File>(entry: &Entry<F>) -> Self {
         match entry {
             Entry::File(file) if file.descriptors() > 0 => Self::Open,
             Entry::File(_) | Entry::Directory => Self::Held,
@@ -60,12 +60,12 @@ pub struct EntryCost {
 impl EntryCost {
     /// The cost of an entry which takes `bytes` besides its contents.
     #[must_use]
-    pub fn of<F: File>(entry: &Entry<F>, bytes: usize) -> Self {
+    pub fn from_entry<F: File>(entry: &Entry<F>, bytes: usize) -> Self {
         let (more, descriptors) = match entry {
             Entry::File(file) => (file.bytes(), file.descriptors()),
             Entry::Directory | Entry::Missing(_) => (0, 0),
         };
-        Self { rank: Rank::of(entry), bytes: bytes + more, descriptors }
+        Self { rank: Rank::from_entry(entry), bytes: bytes + more, descriptors }
     }
 
     /// Counts an entry that is added.

@@ -428,9 +428,9 @@ impl About {
         let workers: Vec<WorkerScrape> = self
             .workers()
             .iter()
-            .map(|(at, slots)| WorkerScrape::of(*at, answers(&slots[0], now), slots))
+            .map(|(at, slots)| WorkerScrape::new(*at, answers(&slots[0], now), slots))
             .collect();
-        let totals = Totals::of(self.arena.slots().chain([self.arena.departed()]));
+        let totals = Totals::from_slots(self.arena.slots().chain([self.arena.departed()]));
         let architecture = self.arena.architecture();
         let scrape = Scrape {
             version: env!("CARGO_PKG_VERSION"),

@@ -75,12 +75,12 @@ pub(crate) fn understand(
     let mut reader = Reader { said, files, now, untimely, problems, warnings };
     let mut certificates = Vec::new();
     for text in said.settings.list(CERTIFICATE) {
-        let pair = Pair::of(text);
+        let pair = Pair::parse(text);
         certificates.extend(reader.certificate(pair).map(|certificate| (pair, certificate)));
     }
     reader.rsa_keys(&certificates);
     for text in said.settings.list(OCSP) {
-        reader.staple(Pair::of(text), &mut certificates);
+        reader.staple(Pair::parse(text), &mut certificates);
     }
     let clients = reader.clients();
     let is_whole = reader.problems.is_empty() && !certificates.is_empty();
@@ -256,7 +256,7 @@ impl<'a> Reader<'a> {
             .settings
             .list(CERTIFICATE)
             .iter()
-            .all(|text| Pair::of(text).first != pair.first)
+            .all(|text| Pair::parse(text).first != pair.first)
         {
             let what = format!("no certificate of {CERTIFICATE} has this chain");
             let hint = "write the path of the chain as it is there, a colon, and the response";

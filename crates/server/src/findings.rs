@@ -128,8 +128,8 @@ impl Draft {
         let description = Description {
             config,
             names: names(),
-            user: found.user.as_ref().map(UserNumbers::of),
-            socket_owner: found.socket_owner.as_ref().map(UserNumbers::of),
+            user: found.user.as_ref().map(UserNumbers::from_user),
+            socket_owner: found.socket_owner.as_ref().map(UserNumbers::from_user),
             roots: found.root.all().map(|root| root.given().as_os_str().to_owned()).collect(),
             releases,
             reach: None,
@@ -273,7 +273,7 @@ impl Findings {
 }
 
 impl UserNumbers {
-    fn of(user: &User) -> Self {
+    fn from_user(user: &User) -> Self {
         Self { uid: user.uid, gid: user.gid, groups: user.groups.clone() }
     }
 

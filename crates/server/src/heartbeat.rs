@@ -131,7 +131,7 @@ impl<'a> Watched<'a> {
     }
 
     fn activity(&self, thread: u32) -> Option<Activity> {
-        Activity::of(self.child, thread, self.is_single)
+        Activity::read(self.child, thread, self.is_single)
     }
 }
 
@@ -231,22 +231,22 @@ impl Activity {
     /// Reads the activity of a thread of a child; `None` if it has ended. Where the child's files
     /// are hidden, as from a confined keeper, only its stop is visible. If it `is_single`, with no
     /// other threads, its processor time is visible, too.
-    pub(crate) fn of(child: &Child, thread: u32, is_single: bool) -> Option<Self> {
-        let told = || (thread == child.pid()).then(|| Self::told(child, is_single))?;
-        Self::seen(child.pid(), thread).or_else(told)
+    pub(crate) fn read(child: &Child, thread: u32, is_single: bool) -> Option<Self> {
+        let asked = || (thread == child.pid()).then(|| Self::ask_kernel(child, is_single))?;
+        Self::read_files(child.pid(), thread).or_else(asked)
     }
 
-    fn seen(pid: u32, thread: u32) -> Option<Self> {
-        Self::read(&fs::read_to_string(format!("/proc/{pid}/task/{thread}/stat")).ok()?)
+    fn read_files(pid: u32, thread: u32) -> Option<Self> {
+        Self::parse(&fs::read_to_string(format!("/proc/{pid}/task/{thread}/stat")).ok()?)
     }
 
-    fn told(child: &Child, is_single: bool) -> Option<Self> {
+    fn ask_kernel(child: &Child, is_single: bool) -> Option<Self> {
         let state = if child.is_stopped().ok()? { 'T' } else { UNKNOWN };
         let busy = if is_single { child.busy().ok()? } else { Duration::ZERO };
         Some(Self { state, busy_ms: u64::try_from(busy.as_millis()).ok()? })
     }
 
-    fn read(stat: &str) -> Option<Self> {
+    fn parse(stat: &str) -> Option<Self> {
         // The name in parentheses may have any character, even a parenthesis.
         let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
         let state = fields.next()?.chars().next()?;
@@ -546,17 +546,17 @@ mod tests {
     #[test]
     fn the_kernel_says_what_a_process_does() {
         let stat = "77 (a ) b) T 1 77 77 0 -1 4194304 100 0 0 0 150 70 3 4 20 0 1 0 9 0 0\n";
-        assert_eq!(Activity::read(stat), Some(Activity { state: 'T', busy_ms: 2_200 }));
-        assert_eq!(Activity::read("77 (cut) S 1 77"), None);
+        assert_eq!(Activity::parse(stat), Some(Activity { state: 'T', busy_ms: 2_200 }));
+        assert_eq!(Activity::parse("77 (cut) S 1 77"), None);
         let pid = std::process::id();
-        let own = Activity::seen(pid, pid).unwrap();
+        let own = Activity::read_files(pid, pid).unwrap();
         assert!("RS".contains(own.state), "{own:?}");
     }
 
     #[test]
     fn other_threads_are_not_the_one_that_goes_round_in_circles() {
         let pid = std::process::id();
-        let busy_ms = || Activity::seen(pid, pid).unwrap().busy_ms;
+        let busy_ms = || Activity::read_files(pid, pid).unwrap().busy_ms;
         let before = busy_ms();
         let burns = || {
             let start = std::time::Instant::now();

@@ -264,11 +264,11 @@ impl Server {
             heartbeat_age_ms: (at_ns / 1_000_000).saturating_sub(slot.heartbeat_ms()),
             // Among units that are threads of one process, the first has it.
             memory: (mem::replace(&mut last, slot.pid()) != slot.pid())
-                .then(|| Memory::of(slot.pid()))
+                .then(|| Memory::read(slot.pid()))
                 .flatten(),
             role: slot.role(),
             dials: Dial::ALL.map(|dial| slot.dial(dial)),
-            totals: Totals::of([*slot]),
+            totals: Totals::from_slots([*slot]),
         });
         let workers: Vec<Worker> = workers.collect();
         let mut totals = Totals::default();
@@ -276,7 +276,7 @@ impl Server {
             totals.merge(&worker.totals);
         }
         // Counts of earlier generations of the server.
-        totals.merge(&Totals::of([self.arena.departed()]));
+        totals.merge(&Totals::from_slots([self.arena.departed()]));
         Sample {
             at_ns,
             pid: self.pid,

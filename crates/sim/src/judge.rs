@@ -133,7 +133,7 @@ impl Judge<'_> {
             return Err("an answer before the content had come".into());
         }
         let asker = Asker { link: self.link.number, asked, answered: response.offered };
-        let known = |name: &[u8]| self.knowledge.of(name, asker, &self.site.caching);
+        let known = |name: &[u8]| self.knowledge.list(name, asker, &self.site.caching);
         let unix = (unix(asked), unix(response.offered));
         let oracle = Oracle { site: self.site, request, known: &known, unix };
         let mut answers = oracle.answers();

@@ -78,7 +78,7 @@ impl Knowledge {
     }
 
     /// Returns every result about a name that a request could have used.
-    pub(crate) fn of(&self, name: &[u8], asker: Asker, rules: &CachingRules) -> Vec<Known> {
+    pub(crate) fn list(&self, name: &[u8], asker: Asker, rules: &CachingRules) -> Vec<Known> {
         let leased = self.leases.get(name).is_some_and(|list| {
             list.iter().any(|lease| {
                 let own = lease.link == asker.link && lease.started.step >= asker.asked.step;

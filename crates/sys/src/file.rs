@@ -221,10 +221,10 @@ impl Root {
     pub fn open(path: &Path) -> io::Result<Self> {
         let path = CString::new(path::absolute(path)?.as_os_str().as_bytes())?;
         let fd = rustix::fs::open(&path, ROOT_FLAGS, Mode::empty())?;
-        Ok(Self::of(fd, path))
+        Ok(Self::new(fd, path))
     }
 
-    fn of(fd: OwnedFd, path: CString) -> Self {
+    fn new(fd: OwnedFd, path: CString) -> Self {
         Self {
             fd,
             path,
@@ -251,7 +251,7 @@ impl Root {
     /// The path has a NUL, or is relative and there is no current directory.
     pub fn adopt(path: &Path, fd: OwnedFd) -> io::Result<Self> {
         let path = CString::new(path::absolute(path)?.as_os_str().as_bytes())?;
-        Ok(Self::of(fd, path))
+        Ok(Self::new(fd, path))
     }
 
     /// True unless the root is [closed](Self::closed).

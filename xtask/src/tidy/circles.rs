@@ -185,7 +185,7 @@ impl Modules {
     /// Violations: one for each set of sibling modules that all use each other, with the shortest
     /// way.
     fn circles(&self, uses: &BTreeSet<Use>) -> Vec<Violation> {
-        let arrows: Vec<Arrow<'_>> = uses.iter().filter_map(Arrow::of).collect();
+        let arrows: Vec<Arrow<'_>> = uses.iter().filter_map(Arrow::from_use).collect();
         let all: BTreeSet<&[String]> = arrows.iter().map(|arrow| arrow.from).collect();
         let mut found = Vec::new();
         let mut told: BTreeSet<&[String]> = BTreeSet::new();
@@ -275,7 +275,7 @@ fn module(path: &str) -> Option<Path> {
 
 impl<'u> Arrow<'u> {
     /// Arrow of a use between sibling modules; `None` between a module and its own part.
-    fn of(by: &'u Use) -> Option<Self> {
+    fn from_use(by: &'u Use) -> Option<Self> {
         let shared = by.from.iter().zip(&by.to).take_while(|(one, other)| one == other).count();
         Some(Self { from: by.from.get(..=shared)?, to: by.to.get(..=shared)?, by })
     }

@@ -48,9 +48,9 @@ const CONTROL: usize = STATIONS + ROLES.len();
 const SLOTS: usize = CONTROL + 1;
 
 /// Operations that require a file.
-const FILES: Leaves = Leaves::of(&[OpKind::Open, OpKind::Stat, OpKind::Read]);
-const SEND: Leaves = Leaves::of(&[OpKind::Send]);
-const RECEIVE: Leaves = Leaves::of(&[OpKind::Recv]);
+const FILES: Leaves = Leaves::new(&[OpKind::Open, OpKind::Stat, OpKind::Read]);
+const SEND: Leaves = Leaves::new(&[OpKind::Send]);
+const RECEIVE: Leaves = Leaves::new(&[OpKind::Recv]);
 
 fn demand(settings: &Settings, _: usize) -> Demand {
     let options = SedaOptions::read(settings);
@@ -258,7 +258,8 @@ fn duties(at: usize, threads: Threads) -> (Leaves, Routes) {
         Threads::Own => (MISS, DISK),
         Threads::Shared => (PARSE, PARSE),
     };
-    let (relays, opens) = (RECEIVE.and(FILES).and(SEND), Leaves::of(&[OpKind::Open, OpKind::Stat]));
+    let (relays, opens) =
+        (RECEIVE.and(FILES).and(SEND), Leaves::new(&[OpKind::Open, OpKind::Stat]));
     let (leaves, routes) = match at {
         // Bytes of a request go to be parsed; a following request continues from here.
         READ => {
@@ -268,7 +269,7 @@ fn duties(at: usize, threads: Threads) -> (Leaves, Routes) {
         PARSE => (relays, Routes::all(RECV)),
         RECV => (relays, Routes::all(CACHE)),
         CACHE => (relays, Routes::all(MISS).with(OpKind::Read, DISK)),
-        MISS => (RECEIVE.and(SEND).and(Leaves::of(&[OpKind::Read])), Routes::all(DISK)),
+        MISS => (RECEIVE.and(SEND).and(Leaves::new(&[OpKind::Read])), Routes::all(DISK)),
         _ => (RECEIVE.and(SEND).and(opens).and(Leaves::READ_RESULT), Routes::all(MISS)),
     };
     let routes = match at {

@@ -40,8 +40,8 @@ pub const DRIVER: Driver =
     Driver { slots: |_| SLOTS.end, steps, demand, ..pipeline::driver(&OPTIONS, work) };
 
 /// Operations that a stage of threads leaves to the others, apart from `Send`.
-const BEFORE_SEND: Leaves = Leaves::of(&[OpKind::Recv, OpKind::Open, OpKind::Read, OpKind::Stat]);
-const SEND: Leaves = Leaves::of(&[OpKind::Send]);
+const BEFORE_SEND: Leaves = Leaves::new(&[OpKind::Recv, OpKind::Open, OpKind::Read, OpKind::Stat]);
+const SEND: Leaves = Leaves::new(&[OpKind::Send]);
 
 fn steps(settings: &Settings) -> Steps {
     match EventOptions::read(settings).send {

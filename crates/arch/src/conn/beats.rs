@@ -80,10 +80,10 @@ impl Beats {
     /// Returns the beat of this thread. It is watched from now on, as long as an owner keeps it.
     #[must_use]
     pub fn own(&self) -> Arc<Beat> {
-        self.of(thread::number())
+        self.watch(thread::number())
     }
 
-    fn of(&self, thread: u32) -> Arc<Beat> {
+    fn watch(&self, thread: u32) -> Arc<Beat> {
         let mut all = lock(&self.all);
         // A thread may be of several stages, one after another.
         if let Some(own) = all.get(&thread).and_then(|seen| seen.beat.upgrade()) {
@@ -155,7 +155,7 @@ mod tests {
         let slot = arena(1).slot(0);
         let beats = Beats::default();
         assert_eq!(told(&beats, 1_000, slot), None);
-        let (first, second) = (beats.of(7), beats.of(8));
+        let (first, second) = (beats.watch(7), beats.watch(8));
         assert_eq!(told(&beats, 1_499, slot), None, "it is not time");
         assert_eq!(told(&beats, 1_500, slot), Some((7, 1_500)));
         first.beat();
@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(told(&beats, 61_000, slot), Some((7, 61_000)));
         first.beat();
         assert_eq!(told(&beats, 62_000, slot), Some((8, 61_000)), "the call is over");
-        let again = beats.of(8);
+        let again = beats.watch(8);
         drop(second);
         first.beat();
         assert_eq!(told(&beats, 63_000, slot), Some((8, 61_000)), "it is still there");

@@ -66,7 +66,7 @@ impl Chains {
 
     /// The chain that a connection is in.
     #[must_use]
-    pub fn of(&self, key: u64) -> Option<usize> {
+    pub fn find_chain(&self, key: u64) -> Option<usize> {
         let (generation, place) = parts(key);
         let link = self.chunks.get(place as usize / CHUNK)?[place as usize % CHUNK];
         (link.chain != NONE && link.generation == generation).then_some(link.chain as usize)
@@ -94,7 +94,7 @@ impl Chains {
 
     /// Takes a connection out of its chain, and returns the chain.
     pub fn leave(&mut self, key: u64) -> Option<usize> {
-        let chain = self.of(key)?;
+        let chain = self.find_chain(key)?;
         let (_, place) = parts(key);
         let link = *self.link(place);
         self.link(link.prev).next = link.next;

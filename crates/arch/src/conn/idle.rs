@@ -24,7 +24,7 @@ impl Idle {
     pub fn enter(&mut self, key: u64, requests: u32) {
         let chain = if requests == 0 { FRESH } else { BETWEEN };
         // A first request is awaited from when the connection came, whatever wakes it since.
-        if chain == BETWEEN || self.0.of(key) != Some(FRESH) {
+        if chain == BETWEEN || self.0.find_chain(key) != Some(FRESH) {
             self.0.leave(key);
             self.0.join(key, chain);
         }

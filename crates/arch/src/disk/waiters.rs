@@ -44,7 +44,7 @@ impl Waiters {
         self.last += 1;
         let sequence = Sequence(self.last);
         debug_assert!(
-            self.of(key).all(|(_, other)| other != ticket),
+            self.list(key).all(|(_, other)| other != ticket),
             "a ticket names one operation of a connection"
         );
         self.operations.insert((key, sequence), ticket);
@@ -58,7 +58,7 @@ impl Waiters {
             Abandoned::One(one) => ticket == Some(one),
         };
         loop {
-            let found = self.of(key).find(|(_, ticket)| is_meant(*ticket));
+            let found = self.list(key).find(|(_, ticket)| is_meant(*ticket));
             let Some((sequence, _)) = found else { return };
             self.operations.remove(&(key, sequence));
             each(sequence);
@@ -66,7 +66,7 @@ impl Waiters {
     }
 
     /// The operations that a connection waits for.
-    fn of(&self, key: u64) -> impl Iterator<Item = (Sequence, Option<Ticket>)> {
+    fn list(&self, key: u64) -> impl Iterator<Item = (Sequence, Option<Ticket>)> {
         let range = (key, Sequence(0))..=(key, Sequence(u64::MAX));
         self.operations.range(range).map(|((_, sequence), ticket)| (*sequence, *ticket))
     }

@@ -118,7 +118,7 @@ impl Settings {
     #[track_caller]
     pub fn choice<T: Choice>(&self, key: &str) -> T {
         let word = self.text(key);
-        T::of(word).unwrap_or_else(|| panic!("{key} is none of {:?}: {word}", T::WORDS))
+        T::parse(word).unwrap_or_else(|| panic!("{key} is none of {:?}: {word}", T::WORDS))
     }
 
     /// A [`Kind::Text`] option.
@@ -180,7 +180,7 @@ pub trait Choice: Copy + 'static {
     const WORDS: &'static [&'static str];
 
     /// The value of a word; `None` if there is none.
-    fn of(word: &str) -> Option<Self>;
+    fn parse(word: &str) -> Option<Self>;
 
     /// The word for this value.
     fn word(self) -> &'static str;
@@ -201,7 +201,7 @@ macro_rules! choice {
         impl $crate::options::Choice for $name {
             const WORDS: &'static [&'static str] = &[$($word),+];
 
-            fn of(word: &str) -> Option<Self> {
+            fn parse(word: &str) -> Option<Self> {
                 match word {
                     $($word => Some(Self::$value),)+
                     _ => None,

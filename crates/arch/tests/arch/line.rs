@@ -141,7 +141,7 @@ impl<'a> Common<'a> {
             eager_write: true,
             edge: false,
             patience: None,
-            leaves: Leaves::of(leaves),
+            leaves: Leaves::new(leaves),
         }
     }
 
@@ -215,7 +215,7 @@ impl<'a> Common<'a> {
         match self.shape.readers {
             0 => self.stage(READ, Self::rules(&[OpKind::Send]), Routes::all(1)),
             _ if self.shape.parse => {
-                let leaves = Leaves::of(&ALL[1..]).and(Leaves::PARSE);
+                let leaves = Leaves::new(&ALL[1..]).and(Leaves::PARSE);
                 let rules = TurnRules { leaves, ..Self::rules(&[]) };
                 self.stage(READ, rules, Routes::all(3).with(OpKind::Send, 1));
             }
@@ -308,8 +308,8 @@ fn serve(
     });
     let scratch = Scratch::new(1000);
     line::end(&line, &mut common.worker(ACCEPT, &scratch));
-    let slots: Vec<_> = arena.view().slots().map(|slot| Totals::of([slot])).collect();
-    let all = Totals::of(arena.view().slots());
+    let slots: Vec<_> = arena.view().slots().map(|slot| Totals::from_slots([slot])).collect();
+    let all = Totals::from_slots(arena.view().slots());
     let get = |counter| all.get(counter);
     assert_eq!(get(Counter::ConnectionsOpened), get(Counter::ConnectionsClosed));
     assert_eq!(get(Counter::AcceptOk), get(Counter::ConnectionsOpened));

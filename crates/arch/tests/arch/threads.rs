@@ -100,7 +100,7 @@ impl Server {
     }
 
     fn totals(&self) -> Totals {
-        Totals::of(self.env.arena.view().slots())
+        Totals::from_slots(self.env.arena.view().slots())
     }
 
     /// Waits until this many connections have been accepted.

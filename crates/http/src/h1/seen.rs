@@ -168,7 +168,7 @@ impl KeptSection {
             return;
         }
         self.judged = mark;
-        if let Some(facts) = Facts::of(section, head) {
+        if let Some(facts) = Facts::from_head(section, head) {
             self.section.clear();
             self.section.reserve_exact(section.len());
             self.section.extend_from_slice(section);
@@ -179,7 +179,7 @@ impl KeptSection {
 
 impl Facts {
     /// Facts to keep of `section`, taken from `head`; `None` if it must not be kept.
-    fn of(section: &[u8], head: &RequestHead<'_>) -> Option<Self> {
+    fn from_head(section: &[u8], head: &RequestHead<'_>) -> Option<Self> {
         let plain = head.version == Version::Http11
             && head.body == RequestBody::None
             && head.expectation == Expectation::None
@@ -192,10 +192,10 @@ impl Facts {
         }
         Some(Self {
             lines: head.fields.iter().count(),
-            host: Part::of(section, head.host)?,
-            referer: Part::of(section, head.referer)?,
-            user_agent: Part::of(section, head.user_agent)?,
-            accept_encoding: Part::of(section, head.accept_encoding.single())?,
+            host: Part::locate(section, head.host)?,
+            referer: Part::locate(section, head.referer)?,
+            user_agent: Part::locate(section, head.user_agent)?,
+            accept_encoding: Part::locate(section, head.accept_encoding.single())?,
             persistent: head.persistent,
         })
     }
@@ -247,7 +247,7 @@ impl Default for Part {
 
 impl Part {
     /// The part of `section` that is `value`; `None` if `value` lies elsewhere.
-    fn of(section: &[u8], value: Option<&[u8]>) -> Option<Self> {
+    fn locate(section: &[u8], value: Option<&[u8]>) -> Option<Self> {
         let Some(value) = value else { return Some(Self::default()) };
         let start = value.as_ptr().addr().checked_sub(section.as_ptr().addr())?;
         let end = start.checked_add(value.len()).filter(|end| *end <= section.len())?;

@@ -130,7 +130,7 @@ impl Log for SealedLog<'_> {
     }
 
     fn record(&self, record: &Record<'_>) {
-        self.log.record(&Record { seal: SealFacts::of(self.seal), ..*record });
+        self.log.record(&Record { seal: SealFacts::from_seal(self.seal), ..*record });
     }
 
     fn fault(&self, fault: &FileFault<'_>) {

@@ -138,7 +138,7 @@ impl<F: File, L: Locks> NamedEntry<F, L> {
 
     /// The cost of an entry.
     pub(crate) fn cost(path: &[u8], entry: &Entry<F>) -> EntryCost {
-        EntryCost::of(entry, path.len() + size_of::<Node<F, L>>())
+        EntryCost::from_entry(entry, path.len() + size_of::<Node<F, L>>())
     }
 
     #[inline]

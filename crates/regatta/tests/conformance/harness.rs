@@ -187,7 +187,7 @@ impl Launch {
             clear: 0,
             certificate: identity().certificate.clone(),
         });
-        let launch = Self { patient: true, tls, ..Self::of(&program()) }.arg(root);
+        let launch = Self { patient: true, tls, ..Self::for_program(&program()) }.arg(root);
         let launch = launch.listen("127.0.0.1:0");
         let launch = launch.arg("--architecture").arg(variant.architecture);
         let launch = launch.sets(variant.settings);
@@ -198,7 +198,7 @@ impl Launch {
     }
 
     /// A server of this program, configured by a file alone.
-    pub(crate) fn of(program: &Path) -> Self {
+    pub(crate) fn for_program(program: &Path) -> Self {
         let (program, args) = (program.to_owned(), vec!["serve".into()]);
         let (files_max, stderr, faults, patient, tls) = (None, None, None, false, None);
         Self { program, args, listeners: 0, files_max, stderr, faults, patient, tls }

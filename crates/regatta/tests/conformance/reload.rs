@@ -105,7 +105,7 @@ impl<'a> Configured<'a> {
         let site = Site::with(&[("small.txt", "text"), ("other/small.txt", "other")]);
         let config = site.beside("regatta.toml");
         fs::write(&config, "").expect("a file");
-        let launch = Launch::of(program).config(&config);
+        let launch = Launch::for_program(program).config(&config);
         let root = site.root_text();
         // A file cannot override the command line.
         let text = Self::text(variant.architecture, &root, &[ANY], variant.settings);

@@ -71,12 +71,12 @@ impl TlsFiles {
             return files;
         }
         for text in settings.list("tls.certificate") {
-            let Pair { first, second } = Pair::of(text);
+            let Pair { first, second } = Pair::parse(text);
             files.add(first);
             files.add(second);
         }
         for text in settings.list("tls.ocsp") {
-            files.add(Pair::of(text).second);
+            files.add(Pair::parse(text).second);
         }
         for key in ["tls.client_ca", "tls.crl"] {
             if let Some(path) = Some(settings.text(key)).filter(|path| !path.is_empty()) {
@@ -112,7 +112,7 @@ pub(crate) struct Pair<'a> {
 }
 
 impl<'a> Pair<'a> {
-    pub(crate) fn of(text: &'a str) -> Self {
+    pub(crate) fn parse(text: &'a str) -> Self {
         let (first, second) = text.split_once(':').unwrap_or((text, text));
         Self { first, second }
     }

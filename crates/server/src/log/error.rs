@@ -57,7 +57,7 @@ impl ErrorLog {
         control: Option<ControlView<'static>>,
     ) -> Result<Self, LogFault> {
         match LogFile::open(&destination, owner) {
-            Ok(file) => Ok(Self::of(destination, owner, control, file)),
+            Ok(file) => Ok(Self::with_file(destination, owner, control, file)),
             Err(fault) => Err(fault_of(&destination, fault)),
         }
     }
@@ -73,12 +73,12 @@ impl ErrorLog {
         file: File,
     ) -> Result<Self, LogFault> {
         match LogFile::opened(file) {
-            Ok(file) => Ok(Self::of(destination, owner, control, Some(file))),
+            Ok(file) => Ok(Self::with_file(destination, owner, control, Some(file))),
             Err(fault) => Err(fault_of(&destination, fault)),
         }
     }
 
-    fn of(
+    fn with_file(
         destination: LogDestination,
         owner: Option<Owner>,
         control: Option<ControlView<'static>>,

@@ -22,11 +22,11 @@ pub(super) struct Memory {
 
 impl Memory {
     /// Reads the memory of a process; `None` if it has ended.
-    pub(super) fn of(pid: u32) -> Option<Self> {
-        Self::read(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
+    pub(super) fn read(pid: u32) -> Option<Self> {
+        Self::parse(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
     }
 
-    fn read(status: &str) -> Option<Self> {
+    fn parse(status: &str) -> Option<Self> {
         let number = |name: &str| {
             let mut lines = status.lines().filter_map(|line| line.split_once(':'));
             let (_, text) = lines.find(|(of, _)| *of == name)?;
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn the_kernel_says_what_a_process_has() {
-        let memory = Memory::read(STATUS).unwrap();
+        let memory = Memory::parse(STATUS).unwrap();
         let expect = Memory {
             resident: 2 << 20,
             anonymous: 512 << 10,
@@ -93,7 +93,7 @@ mod tests {
         let two = Memory::sum([memory, memory].into_iter());
         assert_eq!((two.tasks, two.page_tables), (6, 120 << 10));
         // A process that has ended and not been reaped has no memory.
-        assert_eq!(Memory::read("Name:\tregatta\nState:\tZ (zombie)\nThreads:\t1\n"), None);
-        assert_eq!(Memory::read(&STATUS.replace("2048", "much")), None);
+        assert_eq!(Memory::parse("Name:\tregatta\nState:\tZ (zombie)\nThreads:\t1\n"), None);
+        assert_eq!(Memory::parse(&STATUS.replace("2048", "much")), None);
     }
 }

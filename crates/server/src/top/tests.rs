@@ -475,7 +475,7 @@ fn handshakes_have_a_line_when_there_are_any() {
 fn grown(counter: Counter, by: u64) -> Totals {
     let arena = arena(1);
     Tally::Owned(arena.slot(0)).add(counter, by);
-    Totals::of(arena.view().slots())
+    Totals::from_slots(arena.view().slots())
 }
 
 /// systems.md §1.7: the cost of locks is shown for each worker, and the busiest workers are shown.

@@ -78,7 +78,7 @@ struct Sizes {
 }
 
 impl Sizes {
-    fn of(rules: &CachingRules) -> Self {
+    fn from_rules(rules: &CachingRules) -> Self {
         // One more: an entry is added before another is evicted.
         let entries = rules.entries_max + rules.negatives_max + 1;
         let blocks = rules.bytes_max / BLOCK_BYTES + SPARE_BLOCKS * entries;
@@ -89,13 +89,13 @@ impl Sizes {
 impl MemoryLayout {
     /// Words that a cache within `rules` takes.
     pub(super) fn words(rules: &CachingRules) -> usize {
-        let Sizes { buckets, entries, blocks } = Sizes::of(rules);
+        let Sizes { buckets, entries, blocks } = Sizes::from_rules(rules);
         let each = entries * (ENTRY_WORDS + AGE_WORDS);
         HEADER_WORDS + RING_WORDS + buckets + each + blocks * (1 + BLOCK_WORDS)
     }
 
     pub(super) fn new(words: &'static [AtomicU64], rules: &CachingRules) -> Self {
-        let sizes = Sizes::of(rules);
+        let sizes = Sizes::from_rules(rules);
         let (header, rest) = words.split_at(HEADER_WORDS);
         let (ring, rest) = rest.split_at(RING_WORDS);
         let (buckets, rest) = rest.split_at(sizes.buckets);

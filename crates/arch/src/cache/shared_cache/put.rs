@@ -88,7 +88,7 @@ impl SharedCache<'_> {
             Entry::Directory => DIRECTORY,
             Entry::Missing(fault) => MISSING | fault_bits(*fault),
         };
-        let cost = EntryCost::of(entry, path.len() + ENTRY_BYTES);
+        let cost = EntryCost::from_entry(entry, path.len() + ENTRY_BYTES);
         let (kind, hash) = (kind | cost.rank as u64, self.hasher.hash_one(path));
         let accepted = self.rules.accept(path, cost);
         accepted.then_some(Load { hash, path, cost, kind, content, files, opened })

@@ -61,7 +61,12 @@ fn schedule(seed: u64, folder: &Arc<Folder>, hits: &mut u64) {
     let locking = BOTH[dice.below(2)];
     let (entries_max, descriptors_max) = (3 + dice.below(8), 2 + dice.below(8));
     let processes = 2 + dice.below(3);
-    let rig = Rig::of(processes, Arc::clone(folder), locking, rules(entries_max, descriptors_max));
+    let rig = Rig::with_workers(
+        processes,
+        Arc::clone(folder),
+        locking,
+        rules(entries_max, descriptors_max),
+    );
     let mut sides: Vec<_> = (0..processes).map(|side| Some(rig.side(side))).collect();
     let mut senders: Vec<Vec<Sender>> = sides.iter().map(|_| Vec::new()).collect();
     let (mut expected, mut now) = (Expected::new(), 1);
@@ -127,7 +132,7 @@ fn what_is_sent_stays_open_whoever_forgets_it_or_dies() {
 
 /// Runs processes. The first dies with the lock `held`; each other waits for it within a call.
 fn waiters_outlive_the_holder(processes: usize, locking: Locking, held: Held) {
-    let rig = Arc::new(Rig::of(processes, Folder::new(), locking, rules(8, 8)));
+    let rig = Arc::new(Rig::with_workers(processes, Folder::new(), locking, rules(8, 8)));
     let holder = rig.members[0];
     // The others change an entry each, or unpack the one whose lock is held.
     let name_of = |side: usize| if held == Held::Entry { 0 } else { side as u64 };

@@ -55,10 +55,10 @@ impl Rig {
     }
 
     pub(crate) fn over(folder: Arc<Folder>, locking: Locking, rules: CachingRules) -> Self {
-        Self::of(2, folder, locking, rules)
+        Self::with_workers(2, folder, locking, rules)
     }
 
-    pub(crate) fn of(
+    pub(crate) fn with_workers(
         workers: usize,
         folder: Arc<Folder>,
         locking: Locking,

@@ -24,7 +24,7 @@ impl Leaves {
     /// Leaves these operations. With `Recv`, the completion of a `Send` is left too, because it may
     /// parse the next request. `Shut` and `Close` are never left.
     #[must_use]
-    pub const fn of(kinds: &[OpKind]) -> Self {
+    pub const fn new(kinds: &[OpKind]) -> Self {
         let (mut bits, mut at) = (0, 0);
         while at < kinds.len() {
             assert!(!matches!(kinds[at], OpKind::Shut | OpKind::Close), "these wait for nobody");
@@ -219,12 +219,12 @@ mod tests {
 
     #[test]
     fn what_is_left_is_what_was_said() {
-        const SOME: Leaves = Leaves::of(&[OpKind::Recv, OpKind::Stat]);
+        const SOME: Leaves = Leaves::new(&[OpKind::Recv, OpKind::Stat]);
         assert!(!Leaves::NONE.any() && SOME.any() && Leaves::PARSE.any());
         for kind in [OpKind::Recv, OpKind::Send, OpKind::Open, OpKind::Read, OpKind::Stat] {
             let expect = matches!(kind, OpKind::Recv | OpKind::Stat);
             assert_eq!(SOME.has(kind), expect, "{kind:?}");
-            assert_eq!(Leaves::of(&[kind]).has(kind), !Leaves::NONE.has(kind));
+            assert_eq!(Leaves::new(&[kind]).has(kind), !Leaves::NONE.has(kind));
             let all = SOME.and(Leaves::PARSE).and(Leaves::READ_RESULT);
             assert_eq!(all.has(kind), expect, "{kind:?}");
             assert!(all.includes(SOME) && all.includes(Leaves::PARSE));

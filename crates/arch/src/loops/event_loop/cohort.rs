@@ -31,15 +31,15 @@ impl CohortStage {
     pub(super) const fn leaves(self) -> Leaves {
         use OpKind::{Open, Read, Recv, Send, Stat};
         let operations = match self {
-            Self::Accept | Self::Parse | Self::Disk => Leaves::of(&[Recv, Send, Open, Read, Stat]),
-            Self::Receive => Leaves::of(&[Send, Open, Read, Stat]),
-            Self::Send => Leaves::of(&[Recv, Open, Read, Stat]),
+            Self::Accept | Self::Parse | Self::Disk => Leaves::new(&[Recv, Send, Open, Read, Stat]),
+            Self::Receive => Leaves::new(&[Send, Open, Read, Stat]),
+            Self::Send => Leaves::new(&[Recv, Open, Read, Stat]),
         };
         operations.and(Leaves::PARSE)
     }
 
     /// Stage of the work that a turn left; `None` is a `Recv`.
-    const fn of(left: Option<&Left>) -> Self {
+    const fn from_left(left: Option<&Left>) -> Self {
         match left {
             // No turn here leaves only a buffer.
             None | Some(Left::Spare(_)) => Self::Receive,
@@ -106,7 +106,7 @@ impl Cohort {
 
     /// Queues work that a turn left to another stage.
     pub(super) fn leave(&mut self, key: u64, left: Option<Left>, tally: Tally<'_>) {
-        self.put(CohortStage::of(left.as_ref()), key, left, tally);
+        self.put(CohortStage::from_left(left.as_ref()), key, left, tally);
     }
 
     fn put(&mut self, stage: CohortStage, key: u64, left: Option<Left>, tally: Tally<'_>) {
@@ -261,7 +261,7 @@ mod tests {
                 cohort.visit(stage, tally);
                 while let Some((key, left)) = cohort.next(stage, tally) {
                     text.push_str(&format!("{stage:?}{key} "));
-                    assert_eq!(CohortStage::of(left.as_ref()), stage);
+                    assert_eq!(CohortStage::from_left(left.as_ref()), stage);
                     if stage == CohortStage::Receive {
                         cohort.leave(key, received(), tally);
                     }

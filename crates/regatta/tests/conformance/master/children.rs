@@ -209,7 +209,7 @@ pub(crate) fn what_a_trial_starts_ends_with_it() {
     executables::copy(&super::program(), Path::new(&program));
     let www = folder.path("www");
     let serve = ["serve", &www, "--listen", "127.0.0.1:0", "--architecture", "sped"];
-    let server = Server::of(&program, 1, &serve);
+    let server = Server::start_program(&program, 1, &serve);
     // A wrapper that leaves a process behind and waits.
     let script = format!("sleep 600 &\necho $! >{mark}.new\nmv {mark}.new {mark}\nwait");
     fs::remove_file(&program).unwrap();

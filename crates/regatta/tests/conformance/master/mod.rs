@@ -81,10 +81,10 @@ struct Server {
 
 impl Server {
     fn start(addresses: usize, arguments: &[&str]) -> Self {
-        Self::of(program(), addresses, arguments)
+        Self::start_program(program(), addresses, arguments)
     }
 
-    fn of(program: impl AsRef<OsStr>, addresses: usize, arguments: &[&str]) -> Self {
+    fn start_program(program: impl AsRef<OsStr>, addresses: usize, arguments: &[&str]) -> Self {
         Self::spawn(Command::new(program).args(arguments), addresses)
     }
 
@@ -288,7 +288,7 @@ pub(crate) fn it_hears_of_its_workers_whatever_started_it() {
     let (program, root) = (program(), folder.path("www"));
     let served = format!("trap '' CHLD; exec {} serve {root}", program.display());
     let line = format!("{served} --listen 127.0.0.1:0 --architecture sped");
-    let server = Server::of("sh", 1, &["-c", &line]);
+    let server = Server::start_program("sh", 1, &["-c", &line]);
     let worker = server.worker();
     signal(worker, "KILL");
     eventually("it is not replaced", || server.worker() != worker);

@@ -92,8 +92,8 @@ impl Plan {
 /// The stages of a pipeline, as their stations are numbered.
 fn plans(shape: Shape) -> Vec<Plan> {
     const DISK: [OpKind; 3] = [Open, Read, Stat];
-    let disk = Leaves::of(&DISK);
-    let (recv, send) = (Leaves::of(&[Recv]), Leaves::of(&[Send]));
+    let disk = Leaves::new(&DISK);
+    let (recv, send) = (Leaves::new(&[Recv]), Leaves::new(&[Send]));
     let write_poll = |to| Plan { told: true, ..Plan::poller("write-poll", send, Routes::all(to)) };
     let threads = |name, threads, leaves, routes, waits| Plan {
         threads,
