@@ -81,8 +81,8 @@ impl SharedState {
         // The ledger has an end, so the table must have one too.
         limits::lower_descriptors(numbers)?;
         let numbers = usize::try_from(numbers).unwrap_or(NUMBERS_MAX);
-        let books = Crew::words(workers, numbers);
-        let memory = crew::words(books + CacheRegion::words(rules))?;
+        let books = Crew::count_words(workers, numbers);
+        let memory = crew::create_words(books + CacheRegion::count_words(rules))?;
         let (books, cache) = memory.words().split_at(books);
         let SharingOptions { lock, .. } = SharingOptions::read(settings);
         let region = CacheRegion::new(cache, rules, lock, workers, seed);

@@ -64,12 +64,12 @@ impl Bench {
     fn new(folder: &folder::Folder, processes: usize, (locking, held): (Locking, Held)) -> Self {
         let caching = CachingRules { entries_max: 16, descriptors_max: 16, ..Default::default() };
         let sizes = [
-            Crew::words(processes, NUMBERS),
-            CacheRegion::words(&caching),
-            Arena::words(processes),
+            Crew::count_words(processes, NUMBERS),
+            CacheRegion::count_words(&caching),
+            Arena::count_words(processes),
             processes * WORDS,
         ];
-        let memory = crew::words(sizes.iter().sum()).unwrap();
+        let memory = crew::create_words(sizes.iter().sum()).unwrap();
         let (books, rest) = memory.words().split_at(sizes[0]);
         let (cache, rest) = rest.split_at(sizes[1]);
         let (counters, words) = rest.split_at(sizes[2]);

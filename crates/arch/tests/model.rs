@@ -141,7 +141,7 @@ fn all(model: impl Fn() + Send + Sync + 'static) {
 
 fn tally() -> Tally<'static> {
     static ARENA: LazyLock<Arena<'static>> = LazyLock::new(|| {
-        let words: Vec<_> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
+        let words: Vec<_> = (0..Arena::count_words(1)).map(|_| AtomicU64::new(0)).collect();
         Arena::create(words.leak(), 1)
     });
     Tally::Striped(ARENA.slot(0))

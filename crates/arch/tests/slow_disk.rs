@@ -225,7 +225,7 @@ impl Server {
 }
 
 fn env(path: &Path, options: &[(&str, &str)]) -> Env {
-    let shared = Box::leak(Box::new(shm::create(Arena::words(1)).unwrap()));
+    let shared = Box::leak(Box::new(shm::create(Arena::count_words(1)).unwrap()));
     let mut specs: Vec<_> = ARCHITECTURES.iter().flat_map(|one| one.driver.options).collect();
     specs.extend(accept::OPTIONS);
     let mut settings = Settings::defaults(specs.iter().copied());

@@ -178,17 +178,17 @@ pub struct Arena<'a>(ArenaView<'a>);
 impl<'a> Arena<'a> {
     /// Words, 8 bytes each, that an arena with this many slots takes.
     #[must_use]
-    pub const fn words(slots: usize) -> usize {
+    pub const fn count_words(slots: usize) -> usize {
         SLOTS_AT + (slots + GONE_SLOTS) * SLOT_WORDS + DIRECTORY_WORDS
     }
 
     /// Makes an arena of words that are all zero, as fresh memory is.
     ///
     /// # Panics
-    /// If there are fewer words than [`Arena::words`] of `slots`.
+    /// If there are fewer words than [`Arena::count_words`] of `slots`.
     #[must_use]
     pub fn create(words: &'a [AtomicU64], slots: usize) -> Self {
-        let words = &words[..Self::words(slots)];
+        let words = &words[..Self::count_words(slots)];
         for (word, (_, value)) in words[1..].iter().zip(GEOMETRY) {
             word.store(value, Relaxed);
         }
@@ -211,11 +211,11 @@ impl<'a> Arena<'a> {
     pub fn attach(words: &'a [AtomicU64]) -> Result<ArenaView<'a>, ArenaError> {
         let header = ControlView::expecting(words, &GEOMETRY)?.0;
         let count = header[SLOT_COUNT].load(Relaxed);
-        let rest = Self::words(0) as u64;
+        let rest = Self::count_words(0) as u64;
         let expected = count.saturating_mul(SLOT_WORDS as u64).saturating_add(rest);
         let end = usize::try_from(expected).ok().filter(|end| *end <= words.len());
         let end = end.ok_or(ArenaError::Short { found: words.len(), expected })?;
-        let slots = (end - Self::words(0)) / SLOT_WORDS;
+        let slots = (end - Self::count_words(0)) / SLOT_WORDS;
         Ok(ArenaView::new(&words[..end], slots))
     }
 

@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn an_arena_of_this_build_is_added_up_as_it_is() {
-        let words: Vec<AtomicU64> = (0..Arena::words(2)).map(|_| AtomicU64::new(0)).collect();
+        let words: Vec<AtomicU64> = (0..Arena::count_words(2)).map(|_| AtomicU64::new(0)).collect();
         let arena = Arena::create(&words, 2);
         for (slot, n) in [(0, 3), (1, 4)] {
             let tally = Tally::Owned(arena.slot(slot));

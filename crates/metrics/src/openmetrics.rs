@@ -374,7 +374,7 @@ mod tests {
 
     /// A server with two workers; the second does not answer.
     fn scraped(form: Form) -> String {
-        let words: Vec<AtomicU64> = (0..Arena::words(2)).map(|_| AtomicU64::new(0)).collect();
+        let words: Vec<AtomicU64> = (0..Arena::count_words(2)).map(|_| AtomicU64::new(0)).collect();
         let arena = Arena::create(&words, 2);
         for (slot, times) in [(0, 1), (1, 10)] {
             let tally = Tally::Owned(arena.slot(slot));

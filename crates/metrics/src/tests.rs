@@ -6,12 +6,12 @@ use core::sync::atomic::{
 };
 use std::{format, string::ToString, thread, vec::Vec};
 
-fn words(slots: usize) -> Vec<AtomicU64> {
-    (0..Arena::words(slots)).map(|_| AtomicU64::new(0)).collect()
+fn zeroed_words(slots: usize) -> Vec<AtomicU64> {
+    (0..Arena::count_words(slots)).map(|_| AtomicU64::new(0)).collect()
 }
 
 fn arena(slots: usize) -> Arena<'static> {
-    Arena::create(words(slots).leak(), slots)
+    Arena::create(zeroed_words(slots).leak(), slots)
 }
 
 fn values(words: &[AtomicU64]) -> Vec<u64> {
@@ -20,7 +20,7 @@ fn values(words: &[AtomicU64]) -> Vec<u64> {
 
 #[test]
 fn what_is_tallied_is_read_back_and_nothing_else() {
-    let words = words(3);
+    let words = zeroed_words(3);
     let arena = Arena::create(&words, 3);
     let tally = Tally::Owned(arena.slot(1));
     for (n, &counter) in (1..).zip(Counter::ALL) {
@@ -83,7 +83,7 @@ fn striped_tallies_lose_nothing() {
 
 #[test]
 fn reading_stores_nothing() {
-    let words = words(2);
+    let words = zeroed_words(2);
     let arena = Arena::create(&words, 2);
     arena.set_server(42, 1_700_000_000_000, "eager+close");
     arena.slot(0).enter(43);
@@ -120,7 +120,7 @@ fn a_name_has_its_words_and_no_others() {
 
 #[test]
 fn a_stage_has_its_name_and_its_dials() {
-    let words = words(2);
+    let words = zeroed_words(2);
     let arena = Arena::create(&words, 2);
     let slot = arena.slot(1);
     assert_eq!((slot.role().as_str(), slot.dial(Dial::Threads)), ("", 0));
@@ -294,13 +294,13 @@ fn who_drains_may_have_to_leave_the_listeners_to_their_owner() {
 
 #[test]
 fn attaching_names_what_differs() {
-    let made = words(2);
+    let made = zeroed_words(2);
     let _ = Arena::create(&made, 2);
     assert_eq!(
         Arena::attach(&made[..10]).unwrap_err(),
         ArenaError::Short { found: 10, expected: 32 }
     );
-    let short = Arena::attach(&made[..Arena::words(2) - 1]).unwrap_err();
+    let short = Arena::attach(&made[..Arena::count_words(2) - 1]).unwrap_err();
     assert!(matches!(short, ArenaError::Short { .. }), "{short}");
     // Every word of the header that says something about the layout, changed by one.
     let mut texts = Vec::new();
@@ -324,12 +324,12 @@ fn attaching_names_what_differs() {
     assert!(texts[7].contains("where its header says"), "{}", texts[7]);
     made[7].store(u64::MAX, Relaxed);
     assert!(matches!(Arena::attach(&made), Err(ArenaError::Short { .. })));
-    assert_eq!(Arena::attach(&words(1)).unwrap_err(), ArenaError::Magic);
+    assert_eq!(Arena::attach(&zeroed_words(1)).unwrap_err(), ArenaError::Magic);
 }
 
 #[test]
 fn a_longer_mapping_than_needed_is_fine() {
-    let words = words(3);
+    let words = zeroed_words(3);
     let _ = Arena::create(&words, 2);
     assert_eq!(Arena::attach(&words).unwrap().slots().len(), 2);
 }
@@ -337,7 +337,7 @@ fn a_longer_mapping_than_needed_is_fine() {
 #[test]
 fn slots_share_no_pair_of_cache_lines() {
     assert_eq!(SLOT_WORDS % 16, 0);
-    assert_eq!(Arena::words(0) % 16, 0);
+    assert_eq!(Arena::count_words(0) % 16, 0);
 }
 
 #[test]

@@ -201,7 +201,7 @@ impl<F: File> Explainer<'_, F> {
             CachingRules { enabled: false, body_bytes_max: 0, ..self.site.caching.clone() };
         let cache = LocalCache::new(&caching, 0);
         let site = Site { caching, ..self.site.clone() };
-        let words: Vec<_> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
+        let words: Vec<_> = (0..Arena::count_words(1)).map(|_| AtomicU64::new(0)).collect();
         let tally = Tally::Owned(Arena::create(&words, 1).slot(0));
         let cx = Cx {
             site: &site,

@@ -99,7 +99,7 @@ fn check(request: &str, log: &dyn Log) {
     site.rules.add_auth(&Pattern::parse("/mid.css").unwrap(), rule).unwrap();
     let own = (vec!["b.example".to_owned()], Site::default());
     let site = site.with_hosts(vec![own]);
-    let words: Vec<_> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
+    let words: Vec<_> = (0..Arena::count_words(1)).map(|_| AtomicU64::new(0)).collect();
     let arena = Arena::create(&words, 1);
     let cache = LocalCache::new(&site.caching, 7);
     let scratch = Scratch::new(7);

@@ -133,7 +133,7 @@ fn schedule(
     }
     let sealing = Sealing::new(ClearHttp1, seed, plant);
     let links: &dyn Links<_> = if seals.is_some() { &sealing } else { &ClearHttp1 };
-    let words: Vec<_> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
+    let words: Vec<_> = (0..Arena::count_words(1)).map(|_| AtomicU64::new(0)).collect();
     let arena = Arena::create(&words, 1);
     let cache = LocalCache::new(&site.caching, site.seed);
     let kept = Kept { cache, plant, inactive_ms: site.caching.inactive_ms };

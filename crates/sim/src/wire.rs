@@ -47,7 +47,7 @@ impl Log for Notes {
 pub fn run_wire(bytes: &[u8]) -> Result<(), BrokenCheck> {
     let (&piece, bytes) = bytes.split_first().unwrap_or((&0, &[]));
     let site = Site::default();
-    let words: Vec<_> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
+    let words: Vec<_> = (0..Arena::count_words(1)).map(|_| AtomicU64::new(0)).collect();
     let arena = Arena::create(&words, 1);
     let (cache, notes) = (LocalCache::new(&site.caching, 0), Notes::default());
     let scratch = Scratch::new(0);

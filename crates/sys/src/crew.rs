@@ -73,7 +73,7 @@ impl Crew {
     /// Words for these workers and numbers, rounded up to whole pairs of cache lines: what follows
     /// begins with a pair.
     #[must_use]
-    pub const fn words(workers: usize, numbers: usize) -> usize {
+    pub const fn count_words(workers: usize, numbers: usize) -> usize {
         let books = HEADER_WORDS + workers * BERTH_WORDS + numbers + workers * numbers;
         books.next_multiple_of(BERTH_WORDS)
     }
@@ -87,7 +87,7 @@ impl Crew {
     /// `/proc` is not mounted.
     ///
     /// # Panics
-    /// If there are fewer words than [`Crew::words`], or more workers than [`WORKERS_MAX`].
+    /// If there are fewer words than [`Crew::count_words`], or more workers than [`WORKERS_MAX`].
     pub fn create(words: &'static [AtomicU64], workers: usize, numbers: usize) -> io::Result<Self> {
         assert!(workers <= WORKERS_MAX && numbers <= NUMBERS_MAX, "books have an end");
         let (header, rest) = words.split_at(HEADER_WORDS);
@@ -168,6 +168,6 @@ fn low(word: &AtomicU64, order: std::sync::atomic::Ordering) -> u32 {
 ///
 /// # Errors
 /// As [`shm::create`].
-pub fn words(count: usize) -> io::Result<shm::SharedWords> {
+pub fn create_words(count: usize) -> io::Result<shm::SharedWords> {
     shm::create_named("regatta-cache", count)
 }

@@ -34,8 +34,8 @@ fn count<T>(work: impl FnOnce() -> T) -> (T, u64) {
 
 #[test]
 fn what_is_taken_under_a_lock_is_counted_apart() {
-    let books = Crew::words(1, 64);
-    let memory = crew::words(books + 8).unwrap();
+    let books = Crew::count_words(1, 64);
+    let memory = crew::create_words(books + 8).unwrap();
     let (books, words) = memory.words().split_at(books);
     let member = Crew::create(books, 1, 64).unwrap().enter(0).unwrap();
     let work = || count(|| Vec::<u8>::with_capacity(1)).1;

@@ -27,8 +27,8 @@ const WORKERS: usize = 4;
 
 /// A crew and some shared words for the test.
 fn crew() -> (Crew, &'static [AtomicU64]) {
-    let books = Crew::words(WORKERS, 1024);
-    let memory = crew::words(books + 64).unwrap();
+    let books = Crew::count_words(WORKERS, 1024);
+    let memory = crew::create_words(books + 64).unwrap();
     let (books, words) = memory.words().split_at(books);
     // Its descriptor stays open for the rest of the program, like its mapping.
     std::mem::forget(memory);

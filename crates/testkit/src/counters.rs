@@ -6,6 +6,6 @@ use std::sync::atomic::AtomicU64;
 /// Counters in memory that the process keeps, with this many slots.
 #[must_use]
 pub fn arena(slots: usize) -> Arena<'static> {
-    let words: Vec<AtomicU64> = (0..Arena::words(slots)).map(|_| AtomicU64::new(0)).collect();
+    let words: Vec<AtomicU64> = (0..Arena::count_words(slots)).map(|_| AtomicU64::new(0)).collect();
     Arena::create(words.leak(), slots)
 }

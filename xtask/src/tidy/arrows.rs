@@ -215,14 +215,18 @@ fn check_root(source: &Source) -> Option<Violation> {
         return None;
     }
     let has = |what: &str| {
-        source.syntax.attrs.iter().any(|attribute| words(&attribute.meta).ends_with(what))
+        source
+            .syntax
+            .attrs
+            .iter()
+            .any(|attribute| render_attribute(&attribute.meta).ends_with(what))
     };
     (name != "sys" && !has("forbid(unsafe_code)"))
         .then(|| Violation::new(&source.path, 1, "lacks #![forbid(unsafe_code)]"))
 }
 
 /// An attribute's words without spaces: `forbid(unsafe_code)`, `cfg_attr(not(test),no_std`.
-fn words(meta: &syn::Meta) -> String {
+fn render_attribute(meta: &syn::Meta) -> String {
     match meta {
         syn::Meta::Path(path) => last(path),
         syn::Meta::List(list) => {

@@ -9,7 +9,7 @@ const HEADING: &str = "## Terms";
 /// Searches all sources for the words between backticks in the last column.
 pub(crate) fn check(root: &Path, sources: &[Source]) -> Vec<Violation> {
     let page = std::fs::read_to_string(root.join(PAGE)).unwrap_or_default();
-    let words = words(&page);
+    let words = parse_words(&page);
     if words.is_empty() {
         return vec![Violation::new(PAGE, 0, format!("has no table below `{HEADING}`"))];
     }
@@ -17,7 +17,7 @@ pub(crate) fn check(root: &Path, sources: &[Source]) -> Vec<Violation> {
 }
 
 /// Each word with its replacement.
-fn words(page: &str) -> Vec<(&str, &str)> {
+fn parse_words(page: &str) -> Vec<(&str, &str)> {
     let lines = page.lines().skip_while(|line| *line != HEADING).skip(1);
     let rows = lines.take_while(|line| !line.starts_with("## "));
     let cells = rows.filter_map(last_cell);
@@ -63,7 +63,7 @@ mod tests {
     fn words_of_the_last_column_are_found() {
         let page = "## Terms\n\n| use | for | not |\n|---|---|---|\n| fresh | old | `stale`, x |\n\
                     | round trip | – | `to and fro` |\n\n## More\n\n| a | `b` |\n";
-        let words = words(page);
+        let words = parse_words(page);
         assert_eq!(words, [("stale", "fresh"), ("to and fro", "round trip")]);
         let text =
             "//! X.\n// It goes to and fro.\nfn stale_one() { a(\"stale\"); }\n// Stalest.\n";

@@ -87,7 +87,7 @@ fn env(driver: &Driver, root: &Path) -> Env {
     let steps = (driver.steps)(&settings);
     let spec = ListenSpec { steps, ..ListenSpec::new("127.0.0.1:0".parse().unwrap()) };
     let sockets: Vec<OwnedFd> = CLASSES.iter().map(|_| listen(&spec).unwrap()).collect();
-    let words = Box::leak(Box::new(shm::create(Arena::words(processes * slots)).unwrap()));
+    let words = Box::leak(Box::new(shm::create(Arena::count_words(processes * slots)).unwrap()));
     Env {
         sockets,
         classes: CLASSES.to_vec(),

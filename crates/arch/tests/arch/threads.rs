@@ -137,7 +137,7 @@ fn env(
     links: Box<dyn Links<StaticFile> + Sync>,
     roots: Channel,
 ) -> Env {
-    let shared = Box::leak(Box::new(shm::create(Arena::words(SLOTS)).unwrap()));
+    let shared = Box::leak(Box::new(shm::create(Arena::count_words(SLOTS)).unwrap()));
     let arena = Arena::create(shared.words(), SLOTS);
     let errors = ErrorLog::open(LogDestination::Stderr, None, None).unwrap();
     let destination = LogDestination::Path(folder.join("access"));

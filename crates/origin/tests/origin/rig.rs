@@ -136,7 +136,7 @@ pub(crate) const UNIX: u64 = 1_700_000_000;
 
 impl Rig {
     pub(crate) fn new(site: Site) -> Self {
-        let words: Vec<_> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
+        let words: Vec<_> = (0..Arena::count_words(1)).map(|_| AtomicU64::new(0)).collect();
         let rig = Self {
             cache: LocalCache::new(&site.caching, site.seed),
             scratch: Scratch::new(7),

@@ -203,7 +203,7 @@ fn counters(
     tries: bool,
 ) -> io::Result<(SharedWords, Arena<'static>)> {
     let slots = config.layout.slots();
-    let shared = shm::create(Arena::words(slots))?;
+    let shared = shm::create(Arena::count_words(slots))?;
     let arena = Arena::create(shared.words(), slots);
     arena.set_server(process::id(), generations.started_unix_ms, config.architecture.name);
     generations.fold(&arena);

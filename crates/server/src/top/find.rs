@@ -291,7 +291,7 @@ mod tests {
     use super::*;
 
     fn server(pid: u32, uid: u32) -> Running {
-        let words: Vec<AtomicU64> = (0..Arena::words(2)).map(|_| AtomicU64::new(0)).collect();
+        let words: Vec<AtomicU64> = (0..Arena::count_words(2)).map(|_| AtomicU64::new(0)).collect();
         let words = words.leak();
         let arena = Arena::create(words, 2);
         arena.slot(0).enter(pid + 1);

@@ -63,7 +63,7 @@ fn server() {
     if env::var_os(SERVER).is_none() {
         return;
     }
-    let shared = regatta_sys::shm::create(Arena::words(3)).unwrap();
+    let shared = regatta_sys::shm::create(Arena::count_words(3)).unwrap();
     let arena = Arena::create(shared.words(), 3);
     let claim = env::var(SERVER).ok().and_then(|claim| claim.parse().ok());
     let claim = claim.filter(|claim| *claim > 1).unwrap_or_else(id);
@@ -78,7 +78,7 @@ fn server() {
     println!("counting");
     let mut line = String::new();
     let next = io::stdin().read_line(&mut line).is_ok_and(|bytes| bytes > 0).then(|| {
-        let next = regatta_sys::shm::create(Arena::words(1)).unwrap();
+        let next = regatta_sys::shm::create(Arena::count_words(1)).unwrap();
         let arena = Arena::create(next.words(), 1);
         arena.set_server(claim, 1_700_000_000_000, "sped");
         arena.set_generation(2);

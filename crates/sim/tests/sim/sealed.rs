@@ -85,7 +85,7 @@ struct Ends<'a> {
 fn on(inner: impl Links<Blank>, test: impl FnOnce(Ends<'_>)) {
     let (mut site, links) = (Site::default(), Seals(inner));
     site.content.not_found = "".into();
-    let words: Vec<_> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
+    let words: Vec<_> = (0..Arena::count_words(1)).map(|_| AtomicU64::new(0)).collect();
     let arena = Arena::create(&words, 1);
     let (cache, scratch) = (LocalCache::new(&site.caching, 0), Scratch::new(0));
     let tally = Tally::Owned(arena.slot(0));

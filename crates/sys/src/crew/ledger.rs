@@ -432,7 +432,7 @@ mod tests {
     };
 
     fn alone() -> (Crew, &'static Member) {
-        let memory = crew::words(Crew::words(1, 1024)).unwrap();
+        let memory = crew::create_words(Crew::count_words(1, 1024)).unwrap();
         let crew = Crew::create(memory.words(), 1, 1024).unwrap();
         (crew, crew.enter(0).unwrap())
     }

@@ -303,7 +303,7 @@ mod tests {
     #[test]
     fn nobody_spins_where_the_holder_cannot_run() {
         let spins = || {
-            let memory = crew::words(Crew::words(2, 64)).unwrap();
+            let memory = crew::create_words(Crew::count_words(2, 64)).unwrap();
             Crew::create(memory.words(), 2, 64).unwrap().spins
         };
         let allowed = affinity::allowed().unwrap();
@@ -318,8 +318,8 @@ mod tests {
 
     /// Runs `call` while it holds one lock of each kind.
     fn under_locks(call: impl FnOnce(&'static Member)) {
-        let books = Crew::words(1, 64);
-        let memory = crew::words(books + 32).unwrap();
+        let books = Crew::count_words(1, 64);
+        let memory = crew::create_words(books + 32).unwrap();
         let (books, words) = memory.words().split_at(books);
         let member = Crew::create(books, 1, 64).unwrap().enter(0).unwrap();
         member.lock(&words[0]).leave();

@@ -131,7 +131,7 @@ fn on(test: impl FnOnce(&mut ClientConnection, &mut Driver<'_>)) {
     let mut pair = Pair::new(&Options { tickets, ..Options::default() });
     let (mut site, links) = (Site::default(), Sealing(pair.class.clone()));
     site.content.not_found = "".into();
-    let words: Vec<_> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
+    let words: Vec<_> = (0..Arena::count_words(1)).map(|_| AtomicU64::new(0)).collect();
     let arena = Arena::create(&words, 1);
     let (cache, scratch) = (LocalCache::new(&site.caching, 0), Scratch::new(0));
     let (tally, log) = (Tally::Owned(arena.slot(0)), Facts::default());

@@ -1,8 +1,8 @@
 //! The layout of the shared words: numbers and offsets, no pointers.
 //!
-//! The keeper maps [`MemoryLayout::words`] words before it forks workers ([`crate::shared`]). Each
-//! worker then sees the same parts. Methods that use a part are with its topic: entries and
-//! queues in [`table`](super::table), blocks in [`heap`](super::heap), locks in
+//! The keeper maps [`MemoryLayout::count_words`] words before it forks workers
+//! ([`crate::shared`]). Each worker then sees the same parts. Methods that use a part are with its
+//! topic: entries and queues in [`table`](super::table), blocks in [`heap`](super::heap), locks in
 //! [`guard`](super::guard). Constants without a unit are indices of words in the header.
 use regatta_origin::CachingRules;
 use std::sync::atomic::AtomicU64;
@@ -88,7 +88,7 @@ impl Sizes {
 
 impl MemoryLayout {
     /// Words that a cache within `rules` takes.
-    pub(super) fn words(rules: &CachingRules) -> usize {
+    pub(super) fn count_words(rules: &CachingRules) -> usize {
         let Sizes { buckets, entries, blocks } = Sizes::from_rules(rules);
         let each = entries * (ENTRY_WORDS + AGE_WORDS);
         HEADER_WORDS + RING_WORDS + buckets + each + blocks * (1 + BLOCK_WORDS)

@@ -69,15 +69,15 @@ impl fmt::Debug for CacheRegion {
 impl CacheRegion {
     /// Words that a cache within `rules` takes.
     #[must_use]
-    pub fn words(rules: &CachingRules) -> usize {
-        MemoryLayout::words(rules)
+    pub fn count_words(rules: &CachingRules) -> usize {
+        MemoryLayout::count_words(rules)
     }
 
     /// An empty cache in words that are all 0. The entries that all `workers` unpack take together
     /// at most as many bytes as the cache itself may.
     ///
     /// # Panics
-    /// If there are fewer words than [`CacheRegion::words`].
+    /// If there are fewer words than [`CacheRegion::count_words`].
     #[must_use]
     pub fn new(
         words: &'static [AtomicU64],

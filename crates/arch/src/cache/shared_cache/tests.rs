@@ -64,11 +64,11 @@ impl Rig {
         locking: Locking,
         rules: CachingRules,
     ) -> Self {
-        let books = Crew::words(workers, 4096);
-        let arena = Arena::words(workers);
-        let memory = crew::words(books + CacheRegion::words(&rules) + arena).unwrap();
+        let books = Crew::count_words(workers, 4096);
+        let arena = Arena::count_words(workers);
+        let memory = crew::create_words(books + CacheRegion::count_words(&rules) + arena).unwrap();
         let (books, rest) = memory.words().split_at(books);
-        let (cache, rest) = rest.split_at(CacheRegion::words(&rules));
+        let (cache, rest) = rest.split_at(CacheRegion::count_words(&rules));
         std::mem::forget(memory);
         let crew = Crew::create(books, workers, 4096).unwrap();
         let members = (0..workers).map(|worker| crew.enter(worker).unwrap()).collect();
@@ -255,8 +255,8 @@ fn what_a_hit_looks_at_begins_with_a_cache_line() {
     let is_first = |word: &AtomicU64| std::ptr::from_ref(word).addr().is_multiple_of(pair);
     for (workers, numbers, entries_max) in [(1, 1021, 1), (3, 1024, 17), (7, 333, 1000)] {
         let rules = rules(entries_max, 8);
-        let books = Crew::words(workers, numbers);
-        let memory = crew::words(books + CacheRegion::words(&rules)).unwrap();
+        let books = Crew::count_words(workers, numbers);
+        let memory = crew::create_words(books + CacheRegion::count_words(&rules)).unwrap();
         let MemoryLayout { header, buckets, entries, blocks, links, ages, .. } =
             MemoryLayout::new(&memory.words()[books..], &rules);
         for first in [&header[TABLE_LOCK], &header[HEAP_LOCK], &buckets[0], &entries[0]] {

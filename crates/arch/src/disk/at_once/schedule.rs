@@ -52,7 +52,7 @@ impl Folder {
             }
         };
         let files = (0..FILES).map(make).collect();
-        let words = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
+        let words = (0..Arena::count_words(1)).map(|_| AtomicU64::new(0)).collect();
         Self { _path: path, root, files, words }
     }
 

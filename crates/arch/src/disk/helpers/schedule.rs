@@ -229,7 +229,7 @@ fn limits(seed: u64, dice: &mut Dice) -> HelperLimits {
 
 #[test]
 fn every_task_ends_once_whichever_helper_dies() {
-    let words: Vec<AtomicU64> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
+    let words: Vec<AtomicU64> = (0..Arena::count_words(1)).map(|_| AtomicU64::new(0)).collect();
     let (mut submitted, mut by_the_loop, mut lost) = (0, 0, 0);
     for seed in 0..SEEDS {
         words.iter().for_each(|word| word.store(0, std::sync::atomic::Ordering::Relaxed));

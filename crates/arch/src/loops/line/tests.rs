@@ -70,7 +70,7 @@ fn each_goes_to_one_queue_in_its_order() {
 fn none_is_lost_when_the_line_is_closed() {
     let (mut taken, mut left) = (0, 0);
     for seed in 0..SEEDS {
-        let words: Vec<AtomicU64> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
+        let words: Vec<AtomicU64> = (0..Arena::count_words(1)).map(|_| AtomicU64::new(0)).collect();
         let arena = Arena::create(&words, 1);
         let tally = Tally::Striped(arena.slot(0));
         let mut dice = Dice::new(seed);

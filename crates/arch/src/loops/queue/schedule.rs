@@ -18,7 +18,7 @@ use std::{
 fn a_queue_is_a_list_with_an_end() {
     let (mut taken, mut refused, mut left) = (0, 0, 0);
     for seed in 0..SEEDS {
-        let words: Vec<AtomicU64> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
+        let words: Vec<AtomicU64> = (0..Arena::count_words(1)).map(|_| AtomicU64::new(0)).collect();
         let arena = Arena::create(&words, 1);
         let (tally, mut dice) = (Tally::Owned(arena.slot(0)), Dice::new(seed));
         let most = 1 + dice.below(8);

@@ -136,7 +136,7 @@ fn check(answer: &[u8], line: &str, status: &str, length: usize, body: &[u8]) {
 /// The core's response when every operation is performed at once and in full and nothing is
 /// cached: without a loop, a socket or a poller.
 fn answer(root: &Root, request: &[u8]) -> Vec<u8> {
-    let words: Vec<AtomicU64> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
+    let words: Vec<AtomicU64> = (0..Arena::count_words(1)).map(|_| AtomicU64::new(0)).collect();
     let arena = Arena::create(&words, 1);
     let site = Site::default();
     let (cache, scratch) = (LocalCache::new(&site.caching, 1), Scratch::new(1));

@@ -208,13 +208,13 @@ struct Books {
 impl Books {
     fn new(loops: usize) -> Self {
         let most = CachingRules { entries_max: 14, descriptors_max: 7, ..caching() };
-        let count = Crew::words(loops, NUMBERS) + CacheRegion::words(&most);
-        Self { words: crew::words(count).unwrap().words(), loops }
+        let count = Crew::count_words(loops, NUMBERS) + CacheRegion::count_words(&most);
+        Self { words: crew::create_words(count).unwrap().words(), loops }
     }
 
     fn crew(&self, rules: &CachingRules, locking: Locking) -> (Crew, CacheRegion) {
         self.words.iter().for_each(|word| word.store(0, Relaxed));
-        let (books, cache) = self.words.split_at(Crew::words(self.loops, NUMBERS));
+        let (books, cache) = self.words.split_at(Crew::count_words(self.loops, NUMBERS));
         let region = CacheRegion::new(cache, rules, locking, self.loops, 7);
         (Crew::create(books, self.loops, NUMBERS).unwrap(), region)
     }
@@ -372,7 +372,7 @@ fn schedule(
     let classes: Vec<_> = (0..listeners.len()).map(|at| case.class(at)).collect();
     let locking = [Locking::Global, Locking::TwoTier][dice.below(2)];
     let crew = books.map(|books| books.crew(&site.caching, locking));
-    let words: Vec<AtomicU64> = (0..Arena::words(loops)).map(|_| AtomicU64::new(0)).collect();
+    let words: Vec<AtomicU64> = (0..Arena::count_words(loops)).map(|_| AtomicU64::new(0)).collect();
     let arena = Arena::create(&words, loops);
     let bells: Vec<Bell> = (0..loops).map(|_| Bell::new().unwrap()).collect();
     let replay = format!(

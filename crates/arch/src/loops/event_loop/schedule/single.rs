@@ -25,7 +25,7 @@ pub(super) struct Single {
 impl Single {
     pub(super) fn new(site: Site) -> Self {
         Self {
-            words: (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect(),
+            words: (0..Arena::count_words(1)).map(|_| AtomicU64::new(0)).collect(),
             bell: Bell::new().unwrap(),
             cache: LocalCache::new(&site.caching, 1),
             scratch: Scratch::new(1),
