@@ -194,7 +194,7 @@ impl<F: File> Exchange<F> {
         cx: &Cx<'_, F>,
     ) -> Step<F> {
         self.release = cx.site.release;
-        let step = self.look(target, first, now, cx);
+        let step = self.search(target, first, now, cx);
         if !matches!(step, Step::Reply(_)) {
             let destination = target.request.destination;
             let may_matter = cx.site.rules.has_auth().then_some(destination);
@@ -251,7 +251,7 @@ impl<F: File> Exchange<F> {
         let (request, path) = (kept.request(&conditions), kept.path());
         let target = Target::new(&path, &request, cx.site);
         let found = self.take_supply(&target, supplied, now, cx);
-        let step = self.look(&target, found, now, cx);
+        let step = self.search(&target, found, now, cx);
         self.request = kept;
         step
     }
@@ -288,7 +288,7 @@ impl<F: File> Exchange<F> {
         let conditions = kept.conditions();
         let (request, path) = (kept.request(&conditions), kept.path());
         let target = Target::new(&path, &request, cx.site);
-        let step = self.look(&target, Search::start(&target), now, cx);
+        let step = self.search(&target, Search::start(&target), now, cx);
         self.request = kept;
         step
     }
@@ -387,7 +387,7 @@ impl<F: File> Exchange<F> {
 
     /// Searches for the file that answers, in the cache first, then on the disk, from `found` on.
     #[inline(never)]
-    fn look(
+    fn search(
         &mut self,
         target: &Target<'_>,
         mut found: Resolved<F>,

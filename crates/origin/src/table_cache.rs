@@ -155,7 +155,7 @@ impl<F: File, L: Locks> Cache<F> for TableCache<F, L> {
         let found = self.table.read(Some(tally), |table| {
             let held = table.find(hash, path)?;
             held.used().visit(now, 0);
-            Some(held.aged.write(tally, |aged| aged.look(now, rules, tally)))
+            Some(held.aged.write(tally, |aged| aged.look_up(now, rules, tally)))
         });
         match found {
             Some(Ok(lookup)) => return lookup,

@@ -121,7 +121,7 @@ pub struct Checked {
 pub fn check(sources: &Sources<'_>) -> Result<Checked, Failure> {
     proc_is_there()?;
     let mut problems = Vec::new();
-    let (found, understood) = look(sources);
+    let (found, understood) = interpret(sources);
     let (good, said) = match understood {
         Ok(config) => {
             let summary = summary(&config);
@@ -220,7 +220,7 @@ pub fn check_json(found: Result<&Checked, &[Problem]>) -> String {
 /// Interprets a configuration and checks that the machine meets its demands. Faults below a root
 /// are warnings.
 fn examine(sources: &Sources<'_>) -> Result<(Config, Found), Failure> {
-    let (found, understood) = look(sources);
+    let (found, understood) = interpret(sources);
     join(found, understood)
 }
 
@@ -229,7 +229,7 @@ fn examine_server(
     sources: &Sources<'_>,
     untimely: Untimely<'_>,
 ) -> Result<(Config, Found), Failure> {
-    let (found, understood) = look(sources);
+    let (found, understood) = interpret(sources);
     join_encrypted(found, understood, untimely)
 }
 
@@ -296,7 +296,7 @@ fn join(
 type Understood = Result<Config, (Said, Vec<Problem>)>;
 
 /// Reads below the roots, and interprets the configuration with the rules there.
-fn look(sources: &Sources<'_>) -> (Result<Found, Vec<Problem>>, Understood) {
+fn interpret(sources: &Sources<'_>) -> (Result<Found, Vec<Problem>>, Understood) {
     let (said, problems) = read_configuration(sources);
     let found = machine::find(&said);
     let releases = found.as_ref().map_or(&[][..], |found| &found.releases);

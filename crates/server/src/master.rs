@@ -563,7 +563,7 @@ impl<'a> Master<'a> {
             return Ok(());
         }
         let away = root.scouts().is_some();
-        let reports = root.look(env, user.as_ref(), now);
+        let reports = root.check_paths(env, user.as_ref(), now);
         if !away && let Some(scouts) = root.scouts() {
             self.poller.add(scouts, LOOKUP, Interest::READ)?;
         }

@@ -143,7 +143,7 @@ fn run_at(now: SystemTime, root: &Path, suffixes: &[String]) -> Result<Precompre
         Ok((directory, TreeEntry { name, kind: EntryKind::File })) => {
             let path = root.join(below).join(name);
             if is_hidden(name) {
-                let file = directory.look(name);
+                let file = directory.stat(name);
                 if file.is_ok_and(|file| is_left_behind(name, &file, now)) {
                     // Another run may have removed it.
                     let _ = directory.spot(name).and_then(|spot| spot.remove());
@@ -184,7 +184,7 @@ fn stale_at_root(said: &Said) -> Option<Problem> {
     let (mut all, mut first) = (0_u64, None::<PathBuf>);
     walk(&tree, &mut |below, found| {
         let Ok((directory, TreeEntry { name, kind: EntryKind::File })) = found else { return };
-        let modified = |name: &OsStr| directory.look(name).ok().map(|found| found.mtime());
+        let modified = |name: &OsStr| directory.stat(name).ok().map(|found| found.mtime());
         let of = original(name).and_then(|file| modified(&file));
         if of.zip(modified(name)).is_some_and(|(file, made)| file >= made + STALE_S_MIN) {
             all += 1;
@@ -266,7 +266,7 @@ impl Place<'_> {
         let mut name = self.name.to_owned();
         name.push(".");
         name.push(coding.suffix);
-        let there = match self.directory.look(&name) {
+        let there = match self.directory.stat(&name) {
             // No file can have this name.
             Err(error) if error.raw_os_error() == Some(libc::ENAMETOOLONG) => return Ok(()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,

@@ -221,7 +221,7 @@ impl RootWatch {
         [self.reload.wait_ms, self.reload.until.0]
     }
 
-    /// Tick at which [`RootWatch::look`] is due.
+    /// Tick at which [`RootWatch::check_paths`] is due.
     pub(crate) const fn look_at(&self) -> Tick {
         self.look_at
     }
@@ -238,7 +238,7 @@ impl RootWatch {
 
     /// Checks what the paths name. A scout looks up paths that do not name the served directory, or
     /// for which only a disk can tell.
-    pub(crate) fn look(&mut self, env: &Env, user: Option<&User>, now: Tick) -> Vec<Report> {
+    pub(crate) fn check_paths(&mut self, env: &Env, user: Option<&User>, now: Tick) -> Vec<Report> {
         self.look_at = Tick::NEVER;
         let mut reports = self.check_scouts(now);
         if now < self.paths_at {

@@ -75,7 +75,7 @@ impl Scout {
                 return NOT_THE_USER;
             }
             for of in &todo {
-                let (root, mut release) = wanted[*of].look();
+                let (root, mut release) = wanted[*of].probe();
                 root.as_ref().inspect(|root| hook::hang_at_mark(root));
                 let in_reach = judge(*of, root.as_ref(), &mut release);
                 if report(&theirs, *of, root.as_ref(), in_reach, &release).is_err() {

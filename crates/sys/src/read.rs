@@ -86,7 +86,7 @@ pub fn by_nowait(file: &StaticFile, at: u64, len: u64) -> Resident {
     let end = at.saturating_add(len.max(1));
     let mut next = at;
     loop {
-        match look(file, next, end - next) {
+        match probe(file, next, end - next) {
             // Beyond the end of the file there is nothing to wait for.
             Ok(0) => return Resident::Yes,
             Ok(n) => next += n,
@@ -114,7 +114,7 @@ pub(crate) const fn after_probe(at: u64, end: u64) -> u64 {
 }
 
 /// Number of bytes in memory, as far as they are copied; or [`Errno::FAULT`] if there are some.
-fn look(file: &StaticFile, at: u64, len: u64) -> Result<u64, Errno> {
+fn probe(file: &StaticFile, at: u64, len: u64) -> Result<u64, Errno> {
     let mut copy = [MaybeUninit::<u8>::uninit(); COPY];
     let base = if len > COPY_BYTES { ptr::null_mut() } else { copy.as_mut_ptr().cast() };
     let into = libc::iovec { iov_base: base, iov_len: usize::try_from(len).unwrap_or(usize::MAX) };

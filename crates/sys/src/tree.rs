@@ -100,7 +100,7 @@ impl Directory {
                 FileType::Directory => EntryKind::Directory,
                 FileType::RegularFile => EntryKind::File,
                 // Not every file system reports the kind here.
-                FileType::Unknown => match self.look(&name) {
+                FileType::Unknown => match self.stat(&name) {
                     Ok(of) if of.is_dir() => EntryKind::Directory,
                     Ok(of) if of.is_file() => EntryKind::File,
                     _ => EntryKind::Other,
@@ -117,7 +117,7 @@ impl Directory {
     ///
     /// # Errors
     /// No such name, or no permission.
-    pub fn look(&self, name: &OsStr) -> io::Result<Metadata> {
+    pub fn stat(&self, name: &OsStr) -> io::Result<Metadata> {
         self.open(name, OFlags::PATH)?.metadata()
     }
 
@@ -170,7 +170,7 @@ mod tests {
         let a = tree.directory(Path::new("a")).unwrap();
         let kinds: Vec<_> = a.entries().unwrap().into_iter().map(|entry| entry.kind).collect();
         assert_eq!(kinds, [EntryKind::Directory, EntryKind::File, EntryKind::Other]);
-        assert!(a.look(OsStr::new("link")).unwrap().is_symlink());
+        assert!(a.stat(OsStr::new("link")).unwrap().is_symlink());
         assert_eq!(tree.directory(Path::new("")).unwrap().entries().unwrap().len(), 1);
         for path in ["a/link", "..", "/tmp", "a/f", "none"] {
             assert!(tree.directory(Path::new(path)).is_err(), "{path}");

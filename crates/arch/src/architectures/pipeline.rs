@@ -240,7 +240,7 @@ impl<'e> Process<'e> {
             worker.beats();
             log.tick(clock::now());
             for (at, pool) in (POOLS_AT..).zip(&self.pools) {
-                let wanted = pool.look(self.line.len(at), self.line.station(at).tally, log);
+                let wanted = pool.check(self.line.len(at), self.line.station(at).tally, log);
                 (pool.threads()..wanted).for_each(|_| start(at));
             }
         }

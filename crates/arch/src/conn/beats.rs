@@ -97,7 +97,7 @@ impl Beats {
 
     /// Checks all threads, if it is time to, and reports in the slot which has been away longest. A
     /// thread in a call that may last counts as one that has just come back.
-    pub fn look(&self, now: Tick, slot: Slot<'_>) {
+    pub fn check(&self, now: Tick, slot: Slot<'_>) {
         if now.0 < self.next.load(Relaxed) {
             return;
         }
@@ -145,8 +145,8 @@ mod tests {
     use regatta_testkit::counters::arena;
 
     /// Returns what is reported after a check at this time.
-    fn told(beats: &Beats, ms: u64, slot: Slot<'_>) -> Option<(u32, u64)> {
-        beats.look(Tick(ms), slot);
+    fn check_at(beats: &Beats, ms: u64, slot: Slot<'_>) -> Option<(u32, u64)> {
+        beats.check(Tick(ms), slot);
         slot.oldest_beat().map(|beat| (beat.thread, beat.tick_ms))
     }
 
@@ -154,27 +154,27 @@ mod tests {
     fn the_thread_that_has_not_come_back_for_longest_is_told() {
         let slot = arena(1).slot(0);
         let beats = Beats::default();
-        assert_eq!(told(&beats, 1_000, slot), None);
+        assert_eq!(check_at(&beats, 1_000, slot), None);
         let (first, second) = (beats.watch(7), beats.watch(8));
-        assert_eq!(told(&beats, 1_499, slot), None, "it is not time");
-        assert_eq!(told(&beats, 1_500, slot), Some((7, 1_500)));
+        assert_eq!(check_at(&beats, 1_499, slot), None, "it is not time");
+        assert_eq!(check_at(&beats, 1_500, slot), Some((7, 1_500)));
         first.beat();
-        assert_eq!(told(&beats, 2_000, slot), Some((8, 1_500)));
+        assert_eq!(check_at(&beats, 2_000, slot), Some((8, 1_500)));
         let call = Beat::begins_call(Some(&second));
-        assert_eq!(told(&beats, 3_000, slot), Some((7, 2_000)), "a call may last");
-        assert_eq!(told(&beats, 60_000, slot), Some((7, 2_000)));
+        assert_eq!(check_at(&beats, 3_000, slot), Some((7, 2_000)), "a call may last");
+        assert_eq!(check_at(&beats, 60_000, slot), Some((7, 2_000)));
         first.beat();
         drop(call);
-        assert_eq!(told(&beats, 61_000, slot), Some((7, 61_000)));
+        assert_eq!(check_at(&beats, 61_000, slot), Some((7, 61_000)));
         first.beat();
-        assert_eq!(told(&beats, 62_000, slot), Some((8, 61_000)), "the call is over");
+        assert_eq!(check_at(&beats, 62_000, slot), Some((8, 61_000)), "the call is over");
         let again = beats.watch(8);
         drop(second);
         first.beat();
-        assert_eq!(told(&beats, 63_000, slot), Some((8, 61_000)), "it is still there");
+        assert_eq!(check_at(&beats, 63_000, slot), Some((8, 61_000)), "it is still there");
         drop(again);
-        assert_eq!(told(&beats, 64_000, slot), Some((7, 63_000)));
+        assert_eq!(check_at(&beats, 64_000, slot), Some((7, 63_000)));
         drop(first);
-        assert_eq!(told(&beats, 65_000, slot), None);
+        assert_eq!(check_at(&beats, 65_000, slot), None);
     }
 }

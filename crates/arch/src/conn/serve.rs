@@ -181,7 +181,7 @@ pub fn next(
         if let Ok(accepted) = worker.accept(means.listener, 0) {
             // Its time begins now, and not when the thread began to wait for it.
             drop(waits);
-            look(worker, means);
+            read_clocks(worker, means);
             return Some(accepted);
         }
         // A call that has waited does not ask whether the listener blocks.
@@ -243,8 +243,8 @@ pub fn converse(
 }
 
 /// Reads the clocks, and checks whether the root is another.
-pub fn look(worker: &mut Worker<'_, Blocking>, means: &mut Means<'_>) {
-    if worker.look() {
+pub fn read_clocks(worker: &mut Worker<'_, Blocking>, means: &mut Means<'_>) {
+    if worker.read_clocks() {
         means.disk.renew_root();
     }
 }
@@ -256,7 +256,7 @@ pub fn attend(
     received: &mut Option<ReadResult>,
     means: &mut Means<'_>,
 ) -> bool {
-    look(worker, means);
+    read_clocks(worker, means);
     while let Some(action) = worker.next_action() {
         match action {
             Action::Close(key, reason) => worker.close(key, reason),
@@ -390,7 +390,7 @@ fn advance(
                 let waits = Beat::begins_call(means.beat.as_deref());
                 let found = timed(&mut spent.open, || means.disk.open(key, ticket, req));
                 drop(waits);
-                desk.look();
+                desk.read_clocks();
                 let Some(found) = found else {
                     slot.drive.later = true;
                     continue;
@@ -401,7 +401,7 @@ fn advance(
                 let waits = Beat::begins_call(means.beat.as_deref());
                 let read = timed(&mut spent.read, || means.disk.read(key, ticket, req));
                 drop(waits);
-                desk.look();
+                desk.read_clocks();
                 let Some((buffer, read)) = read else {
                     slot.drive.later = true;
                     continue;
@@ -451,7 +451,7 @@ fn send(
 ) -> Option<bool> {
     let mut outbox = slot.drive.send.take()?;
     let sent = perform::send(&slot.socket, &mut outbox, bytes_max, spent, desk.around.cx.tally);
-    desk.look();
+    desk.read_clocks();
     let sent = match sent {
         Ok(bytes) => Ok(bytes),
         Err(TransferFailure::Fault(fault)) => Err(fault),

@@ -453,8 +453,8 @@ impl<'a, S> Worker<'a, S> {
 
     /// Reads the clocks after a call that may have waited. True if the root is another from now on,
     /// as after [`Worker::end_wait`].
-    pub fn look(&mut self) -> bool {
-        self.desk.look();
+    pub fn read_clocks(&mut self) -> bool {
+        self.desk.read_clocks();
         self.queued = self.desk.again.len();
         self.renew_root()
     }
@@ -511,7 +511,7 @@ impl<'a, S> Worker<'a, S> {
         }
         self.tick_log();
         match &self.pulse {
-            Some(Pulse::First(beats)) => beats.look(now.tick, *slot),
+            Some(Pulse::First(beats)) => beats.check(now.tick, *slot),
             Some(Pulse::Other(beat)) => beat.beat(),
             None => {}
         }

@@ -14,7 +14,7 @@ use crate::drive::{
 use crate::{
     conn::{
         beats::{Beat, Beats},
-        serve::{Blocking, Means, Served, Until, attend, converse, look},
+        serve::{Blocking, Means, Served, Until, attend, converse, read_clocks},
         worker::{Action, Passed, WaitTally, Worker},
     },
     loops::queue::{Fifo, Returns},
@@ -392,7 +392,7 @@ impl<'a> PoolThread<'a> {
             drop(waits);
             if let Some(DispatchJob { passed, drive }) = taken {
                 // Its time begins now, and not when the thread began to wait for it.
-                look(&mut self.worker, &mut self.means);
+                read_clocks(&mut self.worker, &mut self.means);
                 self.spend(Counter::ThreadsIdleNs);
                 return Some(self.worker.adopt(passed, drive));
             }

@@ -427,7 +427,7 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    fn look(&self) {
+    fn sample(&self) {
         if self.watching.load(Acquire) {
             self.last.set(allocations());
             self.first.set(self.first.get().or(Some(allocations())));
@@ -441,14 +441,14 @@ impl Log for Watch<'_> {
     }
     fn record(&self, record: &Record<'_>) {
         assert!(record.status < 400);
-        self.look();
+        self.sample();
         self.exchanges.set(self.exchanges.get() + u64::from(self.first.get().is_some()));
     }
 }
 
 impl WorkerLog for Watch<'_> {
     fn tick(&self, _: Now) {
-        self.look();
+        self.sample();
     }
     fn flush(&self) {}
     fn is_due(&self) -> bool {

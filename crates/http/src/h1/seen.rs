@@ -96,12 +96,12 @@ impl Seen {
         if self.misses > PATIENCE && !self.misses.is_multiple_of(SELDOM) {
             return parse_into(bytes, limits, head);
         }
-        self.look(bytes, limits, head)
+        self.parse_or_recall(bytes, limits, head)
     }
 
     /// [`Self::parse_into`] for a section other than the last one recalled.
     #[inline(never)]
-    fn look<'a>(
+    fn parse_or_recall<'a>(
         &mut self,
         bytes: &'a [u8],
         limits: &HeadLimits,

@@ -84,7 +84,7 @@ impl<F: File> AgedEntry<F> {
 
     /// The result of a look-up.
     #[inline]
-    pub(crate) fn look(
+    pub(crate) fn look_up(
         &mut self,
         now: Tick,
         rules: &CachingRules,

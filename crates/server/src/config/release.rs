@@ -137,7 +137,7 @@ impl Wanted {
     /// Reads below the root as the user of this process: the root, if files can be looked up below
     /// it, and the findings. May wait for a disk.
     #[must_use]
-    pub fn look(&self) -> (Option<Root>, Release) {
+    pub fn probe(&self) -> (Option<Root>, Release) {
         match self.open() {
             Ok(root) => {
                 let release = self.look_below(&root);

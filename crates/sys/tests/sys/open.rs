@@ -31,7 +31,7 @@ fn content(file: &StaticFile) -> String {
 }
 
 /// Result of opening a path, in a word.
-fn look(dir: &Folder, path: &str, rules: OpenRules) -> String {
+fn probe(dir: &Folder, path: &str, rules: OpenRules) -> String {
     match open(dir, path, rules) {
         Ok(Opened::File { file, .. }) => content(&file),
         Ok(Opened::Directory) => "directory".to_owned(),
@@ -71,17 +71,17 @@ fn each_host_has_files_of_its_own() {
     write(&dir, "other/a/page.html", "other");
     let open = |name: &str| Root::open(&dir.join(name)).unwrap();
     let root = open("root").with(vec![open("root/a"), open("other")]);
-    let look = |number: u16, path: &str| {
+    let probe = |number: u16, path: &str| {
         let prefix = if number == 0 { Vec::new() } else { OpenReq::prefix(number).to_vec() };
         let req = req([&prefix, path.as_bytes()].concat(), Codings::NONE);
         let (found, cached) = (open_below(&root, &req, STRICT), open_cached(&root, &req, STRICT));
-        let look = |found| match found {
+        let probe = |found| match found {
             Ok(Opened::File { file, .. }) => content(&file),
             Ok(Opened::Directory) => "directory".to_owned(),
             Err(fault) => format!("{fault:?}"),
         };
-        let found = look(found);
-        assert!(cached.is_none_or(|cached| look(cached) == found), "{number} {path}");
+        let found = probe(found);
+        assert!(cached.is_none_or(|cached| probe(cached) == found), "{number} {path}");
         found
     };
     for (number, path, expected) in [
@@ -95,7 +95,7 @@ fn each_host_has_files_of_its_own() {
         (3, "a/page.html", "NotFound"),
         (u16::MAX, "", "NotFound"),
     ] {
-        assert_eq!(look(number, path), expected, "{number} {path}");
+        assert_eq!(probe(number, path), expected, "{number} {path}");
     }
     assert_eq!(root.try_clone().unwrap().all().count(), 3);
 }
@@ -139,8 +139,8 @@ fn paths_lead_where_they_should() {
     ];
     for (path, strict, links) in rows {
         let start = Instant::now();
-        assert_eq!(look(&dir, path, STRICT), strict, "{path:?}");
-        assert_eq!(look(&dir, path, LINKS), links, "{path:?}, links allowed");
+        assert_eq!(probe(&dir, path, STRICT), strict, "{path:?}");
+        assert_eq!(probe(&dir, path, LINKS), links, "{path:?}, links allowed");
         assert!(start.elapsed() < Duration::from_secs(2), "{path:?} blocked");
     }
 }
@@ -247,11 +247,11 @@ fn what_may_not_be_read_is_denied_but_a_directory_may_be_crossed() {
     mode("dark", 0o311);
     fs::set_permissions(&*dir, fs::Permissions::from_mode(0o755)).unwrap();
     let check = || {
-        assert_eq!(look(&dir, "empty", STRICT), "Denied");
-        assert_eq!(look(&dir, "shut/page", STRICT), "Denied");
-        assert_eq!(look(&dir, "shut", STRICT), "directory");
-        assert_eq!(look(&dir, "dark", STRICT), "directory");
-        assert_eq!(look(&dir, "dark/page", STRICT), "lit");
+        assert_eq!(probe(&dir, "empty", STRICT), "Denied");
+        assert_eq!(probe(&dir, "shut/page", STRICT), "Denied");
+        assert_eq!(probe(&dir, "shut", STRICT), "directory");
+        assert_eq!(probe(&dir, "dark", STRICT), "directory");
+        assert_eq!(probe(&dir, "dark/page", STRICT), "lit");
     };
     if rustix::process::geteuid().is_root() {
         // Root may read everything; this thread alone stops being root.
@@ -300,7 +300,7 @@ fn a_tree_that_keeps_changing_lets_nothing_out() {
         let start = Instant::now();
         let mut seen = std::collections::BTreeMap::new();
         for _ in 0..20_000 {
-            let found = look(&dir, "one/two/link", LINKS);
+            let found = probe(&dir, "one/two/link", LINKS);
             assert_ne!(found, "secret");
             *seen.entry(found).or_insert(0) += 1;
         }

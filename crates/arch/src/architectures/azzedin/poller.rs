@@ -5,7 +5,7 @@ use super::{Asked, Server, Tracked, options::Look, tracked};
 use crate::{
     conn::{
         beats::Beat,
-        serve::{Blocking, Means, Served, Until, attend, converse, look, unblock},
+        serve::{Blocking, Means, Served, Until, attend, converse, read_clocks, unblock},
         worker::Worker,
     },
     disk::aio::{AioRequest, Completions},
@@ -130,7 +130,7 @@ impl<'a> PollerThread<'a> {
 
     /// Responds to the client as far as the socket takes bytes. A pool thread sends the rest.
     fn respond(&mut self, DispatchJob { passed, drive }: DispatchJob, reads: Vec<(Ticket, Read)>) {
-        look(&mut self.worker, &mut self.means);
+        read_clocks(&mut self.worker, &mut self.means);
         let key = self.worker.adopt(passed, drive);
         if let Some((slot, desk)) = self.worker.turn(key) {
             unblock(slot);

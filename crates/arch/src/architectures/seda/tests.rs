@@ -104,15 +104,15 @@ fn a_pool_grows_while_many_wait_and_shrinks_while_nobody_does() {
     let arena = arena(1);
     let tally = Tally::Striped(arena.slot(0));
     let pool = pool(Some(PoolSize::new(RULES, 0)), None);
-    let look = |queue| pool.look(queue, tally, &NoLog);
+    let check = |queue| pool.check(queue, tally, &NoLog);
     // The pool has no thread yet.
-    assert_eq!(look(0), 1);
+    assert_eq!(check(0), 1);
     pool.joins();
-    assert_eq!([look(1), look(2)], [1, 2]);
+    assert_eq!([check(1), check(2)], [1, 2]);
     pool.joins();
-    assert_eq!(look(9), 3);
+    assert_eq!(check(9), 3);
     pool.joins();
-    assert_eq!(look(9), 3);
+    assert_eq!(check(9), 3);
     // A thread that has just served stays; an idle one leaves, except for the least number.
     assert!(!pool.leaves(false));
     assert!(pool.leaves(true) && pool.leaves(true) && !pool.leaves(true));

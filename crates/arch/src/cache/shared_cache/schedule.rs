@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The file that must be found under each name: the one that was put last.
 type Expected = HashMap<u64, u64>;
 
-fn look(
+fn look_up(
     rig: &Rig,
     cache: &SharedCache<'_>,
     side: usize,
@@ -93,7 +93,7 @@ fn schedule(seed: u64, folder: &Arc<Folder>, hits: &mut u64) {
                 cache.put(name.to_string().as_bytes(), &entry, Tick(now), &rig.tally(side));
                 expected.insert(name, n);
             }
-            _ => match look(&rig, cache, side, name, Tick(now), &expected) {
+            _ => match look_up(&rig, cache, side, name, Tick(now), &expected) {
                 Some(sender) => {
                     *hits += 1;
                     senders[side].push(sender);

@@ -63,7 +63,7 @@ impl World {
     }
 
     /// Looks a name up, in the way without a reference first; the file that was found.
-    fn look(&self, thread: usize, name: u64, now: u64) -> Option<Sender> {
+    fn look_up(&self, thread: usize, name: u64, now: u64) -> Option<Sender> {
         let (path, tally) = (name.to_string(), self.tally(thread));
         let mut file = None;
         let hit = self.cache.hit(path.as_bytes(), Tick(now), &tally, &mut |found| {
@@ -112,7 +112,7 @@ impl World {
                 3 if dice.once_in(8) => self.cache.clear(Tick(now), &tally),
                 4 | 5 => drop(dice.take(&mut senders)),
                 6 => self.cache.check_invariants(),
-                _ => match self.look(thread, name, now) {
+                _ => match self.look_up(thread, name, now) {
                     Some(sender) if dice.once_in(8) => {
                         self.cache.fill(path, &sender.file, &tally);
                         senders.push(sender);
@@ -199,7 +199,7 @@ fn who_loses_a_race_to_fill_keeps_nothing() {
             for thread in 0..THREADS {
                 let (world, barrier) = (&world, &barrier);
                 scope.spawn(move || {
-                    assert!(world.look(thread, 3, round).is_none());
+                    assert!(world.look_up(thread, 3, round).is_none());
                     barrier.wait();
                     world.put(thread, b"3", 3, round);
                 });
@@ -230,7 +230,7 @@ fn the_youngest_stays() {
                     while let Some(version) = dice.take(&mut left) {
                         let file = 5 + FILE_NAMES * version;
                         world.put(thread, b"5", file, 1 + version);
-                        let found = world.look(thread, 5, 1).expect("nobody removes it").n;
+                        let found = world.look_up(thread, 5, 1).expect("nobody removes it").n;
                         assert!(found >= file.max(seen), "{found} after {seen} and {file}");
                         seen = found;
                     }
@@ -238,7 +238,7 @@ fn the_youngest_stays() {
             }
         });
         let last = 5 + FILE_NAMES * (versions - 1);
-        assert_eq!(world.look(0, 5, 1).map(|sender| sender.n), Some(last));
+        assert_eq!(world.look_up(0, 5, 1).map(|sender| sender.n), Some(last));
         assert_eq!(world.total(Counter::CacheFills), 1);
         world.check_books();
     }
@@ -256,10 +256,10 @@ fn readers_of_other_names_do_not_wait() {
         thread::scope(|scope| {
             let mut waiter = None;
             assert!(world.cache.hit(b"1", Tick(1), &world.tally(0), &mut |_| {
-                let other = scope.spawn(|| world.look(1, 2, 1).map(|sender| sender.n));
+                let other = scope.spawn(|| world.look_up(1, 2, 1).map(|sender| sender.n));
                 assert_eq!(other.join().unwrap(), Some(2));
                 let before = locks();
-                waiter = Some(scope.spawn(|| world.look(1, 1, 1).map(|sender| sender.n)));
+                waiter = Some(scope.spawn(|| world.look_up(1, 1, 1).map(|sender| sender.n)));
                 while locks() == before {
                     thread::yield_now();
                 }

@@ -224,7 +224,7 @@ impl<'a> Desk<'a> {
     }
 
     /// Reads the clocks.
-    pub fn look(&mut self) {
+    pub fn read_clocks(&mut self) {
         self.stamp = clock::nanos();
         self.set_now(self.stamp);
     }
@@ -240,7 +240,7 @@ impl<'a> Desk<'a> {
 
     /// Reads the clocks after a wait, and counts that.
     pub(super) fn begin_round(&mut self, since: u64, timeout: Duration, waited: WaitTally) {
-        self.look();
+        self.read_clocks();
         let tally = self.around.cx.tally;
         let WaitTally { events, watched, changes } = waited;
         tally.add(Counter::WaitInterestSum, watched as u64);

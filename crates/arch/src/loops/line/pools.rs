@@ -133,7 +133,7 @@ impl StageThreads {
     }
 
     /// Checks whether there are enough threads while `queue` wait. Returns the number wanted.
-    pub fn look(&self, queue: usize, tally: Tally<'_>, log: &dyn WorkerLog) -> u32 {
+    pub fn check(&self, queue: usize, tally: Tally<'_>, log: &dyn WorkerLog) -> u32 {
         let threads = self.threads();
         let sample = Sample {
             queue: queue as u64,

@@ -176,7 +176,7 @@ impl<'a> StageThread<'a> {
 
     /// Does what a worker does besides: clocks, root, log, and what the master wants.
     fn attend(&mut self) {
-        let renewed = self.worker.look();
+        let renewed = self.worker.read_clocks();
         self.io.begin_round(renewed);
         while let Some(action) = self.worker.next_action() {
             // It has no connection now, and none is accepted here.

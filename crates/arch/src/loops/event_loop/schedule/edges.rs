@@ -53,7 +53,7 @@ impl Edges {
     }
 
     /// Notes the state in which the loop leaves its connections.
-    pub(super) fn look(&mut self) -> io::Result<()> {
+    pub(super) fn sample(&mut self) -> io::Result<()> {
         self.rooms.wait(&mut self.ready, Some(Duration::ZERO))?;
         for watched in &mut self.watched {
             watched.full |= !self.ready.iter().any(|event| event.key == watched.key);

@@ -228,7 +228,7 @@ impl<P: Poller> Poller for RandomPoller<'_, '_, P> {
         let (stage, me) = (self.stage, self.me);
         let mut world = stage.enter(me);
         world.look_back(me);
-        self.edges.iter_mut().try_for_each(Edges::look)?;
+        self.edges.iter_mut().try_for_each(Edges::sample)?;
         let patience =
             timeout.map_or(u64::MAX, |time| u64::try_from(time.as_nanos()).expect("short"));
         let until = clock::nanos().saturating_add(patience);
