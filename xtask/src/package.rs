@@ -100,7 +100,7 @@ fn must(command: &mut Command) -> Result<(), TaskError> {
 }
 
 /// Output of a program, which must succeed. An error has the program's own reason.
-fn said(command: &mut Command) -> Result<String, TaskError> {
+fn capture(command: &mut Command) -> Result<String, TaskError> {
     let output = command.stdin(Stdio::null()).output();
     let fault = TaskError::attempting("run", command.get_program().display());
     let Output { status, stdout, stderr } = output.map_err(fault)?;
@@ -160,11 +160,11 @@ fn deb(folder: &Path, server: &Path, lab: &Path) -> Result<(), TaskError> {
     let mut build = Command::new("dpkg-buildpackage");
     build.args(["--build=binary", "--no-sign", "--no-pre-clean"]);
     must(build.current_dir(&tree))?;
-    let machine = said(Command::new("dpkg").arg("--print-architecture"))?;
+    let machine = capture(Command::new("dpkg").arg("--print-architecture"))?;
     let packages = ["regatta", "regatta-lab"]
         .map(|name| folder.join(format!("{name}_{VERSION}_{machine}.deb")).display().to_string());
     packages.iter().for_each(|package| println!("{package}"));
-    let postinst = said(Command::new("dpkg-deb").args(["--info", &packages[0], "postinst"]))?;
+    let postinst = capture(Command::new("dpkg-deb").args(["--info", &packages[0], "postinst"]))?;
     if postinst.contains("deb-systemd-invoke") {
         return Err(TaskError::RestartingScript(postinst));
     }
@@ -184,7 +184,7 @@ fn changelog(control: &str) -> Result<String, TaskError> {
     let maintainer = maintainer.ok_or(TaskError::NoMaintainer)?;
     let mut git = Command::new("git");
     git.args(["log", "-1", "--format=%cD"]).current_dir(project_root());
-    let date = output_of(&mut git).map_or_else(|| said(Command::new("date").arg("-R")), Ok)?;
+    let date = output_of(&mut git).map_or_else(|| capture(Command::new("date").arg("-R")), Ok)?;
     Ok(format!(
         "regatta ({VERSION}) unstable; urgency=medium\n\n  \
          * The history of the sources says what has changed.\n\n -- {maintainer}  {date}\n"
@@ -195,9 +195,9 @@ fn changelog(control: &str) -> Result<String, TaskError> {
 fn libraries(program: &str) -> Result<String, TaskError> {
     let mut tree = cargo();
     tree.args(["tree", "--package", program, "--edges", "normal,no-proc-macro"]);
-    let linked = said(tree.args(["--prefix", "none", "--format", "{p}"]))?;
+    let linked = capture(tree.args(["--prefix", "none", "--format", "{p}"]))?;
     let linked: BTreeSet<&str> = linked.lines().collect();
-    let metadata = said(cargo().args(["metadata", "--format-version", "1"]))?;
+    let metadata = capture(cargo().args(["metadata", "--format-version", "1"]))?;
     let metadata = serde_json::from_str::<Value>(&metadata).map_err(io::Error::from);
     let metadata =
         metadata.map_err(TaskError::attempting("read", "the output of cargo metadata"))?;
@@ -230,7 +230,7 @@ fn libraries(program: &str) -> Result<String, TaskError> {
 
 /// Builds the server with the C library in it.
 fn build_static() -> Result<PathBuf, TaskError> {
-    let version = said(Command::new("rustc").arg("-vV"))?;
+    let version = capture(Command::new("rustc").arg("-vV"))?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: "));
     let host = host.ok_or_else(|| TaskError::NoHost(version.clone()))?;
     let mut build = cargo();
@@ -303,17 +303,18 @@ mod tests {
 
     #[test]
     fn a_missing_program_and_one_that_fails_differ() {
-        let error = said(&mut Command::new("regatta-no-such-program")).expect_err("it is missing");
+        let error =
+            capture(&mut Command::new("regatta-no-such-program")).expect_err("it is missing");
         let error = error.to_string();
         assert!(error.starts_with("cannot run regatta-no-such-program: "), "{error}");
         let mut fails = Command::new("sh");
-        let error = said(fails.args(["-c", "echo why >&2; exit 3"])).expect_err("it fails");
+        let error = capture(fails.args(["-c", "echo why >&2; exit 3"])).expect_err("it fails");
         let error = error.to_string();
         assert!(
             error.starts_with("failed: ") && error.ends_with("(exit status: 3): why"),
             "{error}"
         );
-        assert_eq!(said(Command::new("echo").arg("text")).expect("it succeeds"), "text");
+        assert_eq!(capture(Command::new("echo").arg("text")).expect("it succeeds"), "text");
     }
 
     fn ours(name: &str) -> String {

@@ -264,13 +264,13 @@ fn main() -> ExitCode {
     end_on_panic();
     regatta_sys::signal::keep_children();
     if let Some(missing) = measuring::run_if_asked(std::env::args_os()) {
-        say(&format!("regatta: {missing}\n"));
+        report(&format!("regatta: {missing}\n"));
         return ExitCode::from(USAGE);
     }
     let words: Vec<String> = std::env::args_os().map(|word| word.display().to_string()).collect();
     let cli = Cli::try_parse().unwrap_or_else(|error| {
         if let Some(advice) = listen_advice(&error, &words) {
-            say(&advice);
+            report(&advice);
             std::process::exit(USAGE.into());
         }
         error.exit()
@@ -278,11 +278,11 @@ fn main() -> ExitCode {
     match run(cli.command) {
         Ok(code) => ExitCode::from(code),
         Err(Failure::Work(message)) => {
-            say(&format!("regatta: {message}\n"));
+            report(&format!("regatta: {message}\n"));
             ExitCode::from(FAILED)
         }
         Err(Failure::Usage(message)) => {
-            say(&format!("regatta: {message}\n"));
+            report(&format!("regatta: {message}\n"));
             ExitCode::from(USAGE)
         }
         Err(Failure::Configuration(problems)) => {
@@ -292,7 +292,7 @@ fn main() -> ExitCode {
                 1 => String::new(),
                 count => format!("regatta: {count} problems; nothing has been started\n"),
             };
-            say(&format!("{lines}{count}"));
+            report(&format!("{lines}{count}"));
             ExitCode::from(USAGE)
         }
     }
@@ -381,10 +381,10 @@ fn run(command: Command) -> Result<u8, Failure> {
             let done = precompress::run(&directory, &codings)?;
             working.finish_and_clear();
             for fault in &done.faults {
-                say(&format!("regatta: {fault}\n"));
+                report(&format!("regatta: {fault}\n"));
             }
             if done.faults_more > 0 {
-                say(&format!("regatta: {} more faults\n", done.faults_more));
+                report(&format!("regatta: {} more faults\n", done.faults_more));
             }
             let printed = print(&if json { done.json() } else { done.text() })?;
             Ok(if done.faults.is_empty() { printed } else { FAILED })
@@ -416,7 +416,7 @@ fn serve(settings: &SettingArgs, https: bool, inherit: Option<i32>) -> Result<u8
     if https {
         let certificate = development::add(&mut sources, inherit.is_none())?;
         if inherit.is_none() {
-            say(&format!("regatta: {certificate}\n"));
+            report(&format!("regatta: {certificate}\n"));
         }
     }
     regatta_server::serve(&sources, inherit).map(|()| DONE)
@@ -460,7 +460,7 @@ fn check(sources: &Sources<'_>, json: bool) -> Result<u8, Failure> {
         Ok(checked) if json => print(&regatta_server::check_json(Ok(&checked))),
         Ok(checked) => {
             for warning in &checked.warnings {
-                say(&format!("regatta: {}: {warning}\n", warning.kind.level.name()));
+                report(&format!("regatta: {}: {warning}\n", warning.kind.level.name()));
             }
             print(&regatta_server::check_text(&checked))
         }
@@ -489,7 +489,7 @@ fn print(text: &str) -> Result<u8, Failure> {
 }
 
 /// Writes a message to standard error, and ignores failure.
-fn say(text: &str) {
+fn report(text: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
 }
 

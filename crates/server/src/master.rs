@@ -567,7 +567,7 @@ impl<'a> Master<'a> {
         if !away && let Some(scouts) = root.scouts() {
             self.poller.add(scouts, LOOKUP, Interest::READ)?;
         }
-        reports.into_iter().try_for_each(|report| self.tell(report))
+        reports.into_iter().try_for_each(|report| self.handle(report))
     }
 
     /// Handles reports of scouts, which look up roots.
@@ -577,10 +577,10 @@ impl<'a> Master<'a> {
         if let Some(bell) = &self.prepared.keeper {
             bell.ring();
         }
-        reports.into_iter().try_for_each(|report| self.tell(report))
+        reports.into_iter().try_for_each(|report| self.handle(report))
     }
 
-    fn tell(&mut self, report: Report) -> io::Result<()> {
+    fn handle(&mut self, report: Report) -> io::Result<()> {
         match report {
             Report::Notice(text) => self.note(messages::ROOT_CHANGED, format_args!("{text}")),
             Report::Warning(text) => self.note(messages::ROOT_FAULT, format_args!("{text}")),

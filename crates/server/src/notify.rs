@@ -148,7 +148,7 @@ impl Manager {
     /// Sends a notice.
     ///
     /// The manager does not listen, or not now.
-    pub(crate) fn tell(&self, message: Message<'_>) -> io::Result<()> {
+    pub(crate) fn notify(&self, message: Message<'_>) -> io::Result<()> {
         let Some((socket, address)) = &self.0 else { return Ok(()) };
         socket.send_to_addr(message.to_string().as_bytes(), address)?;
         Ok(())
@@ -219,16 +219,16 @@ mod tests {
         for (manager, address) in managers {
             manager.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
             let told = Manager::at(&address).unwrap();
-            told.tell(READY).unwrap();
+            told.notify(READY).unwrap();
             let mut bytes = [0; 256];
             let count = manager.recv(&mut bytes).unwrap();
             assert_eq!(bytes[..count], *READY.to_string().as_bytes());
             // A manager that no longer reads is not waited for.
-            let full = (0..100_000).find_map(|_| told.tell(Message::Alive).err());
+            let full = (0..100_000).find_map(|_| told.notify(Message::Alive).err());
             assert_eq!(full.unwrap().kind(), io::ErrorKind::WouldBlock);
         }
         fs::remove_file(&path).unwrap();
-        assert!(Manager::at(&path.into_os_string()).unwrap().tell(READY).is_err(), "it is gone");
+        assert!(Manager::at(&path.into_os_string()).unwrap().notify(READY).is_err(), "it is gone");
         assert!(Manager::at(OsStr::new("vsock:2:1")).is_err());
     }
 }

@@ -32,9 +32,9 @@ impl End<'_> {
     }
 
     /// Appends a request to what is to be sent.
-    pub(crate) fn say(self, plain: &[u8]) {
+    pub(crate) fn append(self, plain: &[u8]) {
         match self.2 {
-            Some(seal) => seal.say(plain, &mut self.0.out),
+            Some(seal) => seal.seal(plain, &mut self.0.out),
             None => self.0.out.extend(plain),
         }
     }

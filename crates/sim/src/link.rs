@@ -205,8 +205,8 @@ impl Link {
     }
 
     /// Whether the peer may send requests because the handshake is over.
-    pub(crate) fn may_say(&self) -> bool {
-        self.seal.as_ref().is_none_or(ClientSeal::may_say)
+    pub(crate) fn may_send(&self) -> bool {
+        self.seal.as_ref().is_none_or(ClientSeal::may_send)
     }
 
     /// Opens bytes from the server's kernel; returns plain bytes, and their ends on the wire.

@@ -165,12 +165,12 @@ impl ClientSeal {
     }
 
     /// Whether the client may send plain bytes because its part of the handshake is over.
-    pub(crate) fn may_say(&self) -> bool {
+    pub(crate) fn may_send(&self) -> bool {
         !self.marks.is_empty() && !self.refused
     }
 
     /// Seals the peer's plain bytes, in records of any size.
-    pub(crate) fn say(&mut self, mut plain: &[u8], out: &mut VecDeque<u8>) {
+    pub(crate) fn seal(&mut self, mut plain: &[u8], out: &mut VecDeque<u8>) {
         if self.dice.one_in(8) {
             let mut wire = Vec::new();
             self.renews = true;
@@ -193,7 +193,7 @@ impl ClientSeal {
 
     /// Notes that the peer leaves. It may announce that if all its bytes have been sent.
     pub(crate) fn leave(&mut self, peer: &mut Peer, pipe: &mut Pipe) {
-        if self.may_say() && peer.out.is_empty() && !pipe.reset && self.dice.one_in(2) {
+        if self.may_send() && peer.out.is_empty() && !pipe.reset && self.dice.one_in(2) {
             let mut wire = Vec::new();
             self.toy.close(&mut wire);
             self.put(wire, &mut pipe.inbound);

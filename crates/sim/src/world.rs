@@ -697,14 +697,14 @@ impl<'a> World<'a> {
         let link = &mut self.links[at];
         let mut acted = link.end().read();
         link.note_acked(now.tick);
-        while link.may_say() && link.peer.asks(link.unanswered()) {
+        while link.may_send() && link.peer.asks(link.unanswered()) {
             let request =
                 Maker { dice: &mut *dice, limits, hot: &self.disk.hot, registry: &self.registry }
                     .make();
             let start = link.requests.last().map_or(0, |last| last.end);
             let head_end = start + request.head_bytes;
             let end = start + request.wire.len() as u64;
-            link.end().say(&request.wire);
+            link.end().append(&request.wire);
             link.peer.left -= 1;
             link.requests.push(Asked { request, start, head_end, end });
             acted.fresh = true;

@@ -311,7 +311,7 @@ mod tests {
     use super::Source;
 
     /// Tidy's messages about a file, given by its path and its text below a first sentence.
-    fn said(path: &str, text: &str) -> Vec<String> {
+    fn list_messages(path: &str, text: &str) -> Vec<String> {
         let text = format!("//! A file.\n{text}\nconst LAST: u8 = 0;");
         match Source::new(path, &text) {
             Ok(source) => source.check().iter().map(ToString::to_string).collect(),
@@ -324,7 +324,7 @@ mod tests {
     }
 
     fn check(path: &str, text: &str, expect: &[&str]) {
-        let said = said(path, text);
+        let said = list_messages(path, text);
         assert_eq!(said.len(), expect.len(), "{said:#?}\n{text}");
         for (line, part) in said.iter().zip(expect) {
             assert!(line.contains(part), "`{line}` lacks `{part}`");

@@ -114,7 +114,8 @@ impl<'e> Seda<'e> {
             let bounds = options.bounds(at);
             let checks = if at == DISK { line.disk_checks() } else { stages.checks() };
             let size = stages.pool(checks, bounds.most, env.site.seed ^ at as u64);
-            let pool = StageThreads::new(ROLES[at], bounds, size, stages.batching(), stages.told());
+            let pool =
+                StageThreads::new(ROLES[at], bounds, size, stages.batching(), stages.reported());
             if at == DISK { pool.one_at_a_time() } else { pool }
         };
         let plan = Plan {
@@ -162,7 +163,7 @@ impl<'e> Seda<'e> {
 
     /// Sends responses.
     fn write(&self, unit: usize) -> Result<(), WorkError> {
-        self.poll(unit, WRITE, Gated::Out(&self.gate, self.process.stages.told()))
+        self.poll(unit, WRITE, Gated::Out(&self.gate, self.process.stages.reported()))
     }
 
     fn poll(&self, unit: usize, at: usize, gated: Gated<'_>) -> Result<(), WorkError> {

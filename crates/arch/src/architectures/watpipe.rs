@@ -112,7 +112,8 @@ impl<'e> Pipeline<'e> {
         let bounds =
             ThreadBounds { least: threads(shape.writers), most: threads(shape.writers_max) };
         let size = stages.pool(stages.checks(), bounds.most, env.site.seed);
-        let pool = StageThreads::new(ROLES[WRITE], bounds, size, stages.batching(), stages.told());
+        let pool =
+            StageThreads::new(ROLES[WRITE], bounds, size, stages.batching(), stages.reported());
         let plan = Plan {
             stations,
             pools: vec![pool],

@@ -229,7 +229,7 @@ impl<F: File> Protocol<F> for Sealed<F> {
             Done::Open(..) | Done::Read(..) | Done::Stat(..) => {
                 assert!(self.lent.disk > 0, "an operation on a file is completed once");
                 self.lent.disk -= 1;
-                self.tell(done, now, cx);
+                self.complete_upper(done, now, cx);
             }
         }
         self.go_on(now, cx);
@@ -394,7 +394,7 @@ const fn ticket_of<F>(op: &Op<F>) -> Option<Ticket> {
 
 // Progress, and the end.
 impl<F: File> Sealed<F> {
-    fn tell(&mut self, done: Done<'_, F>, now: Now, cx: &Cx<'_, F>) {
+    fn complete_upper(&mut self, done: Done<'_, F>, now: Now, cx: &Cx<'_, F>) {
         self.with_upper(cx, |upper, cx| upper.complete(done, now, cx));
     }
 
@@ -514,7 +514,7 @@ impl<F: File> Sealed<F> {
             }
             Some(Ending::Shut) => {
                 self.ending = None;
-                self.tell(Done::Shut, now, cx);
+                self.complete_upper(Done::Shut, now, cx);
             }
             _ => {}
         }

@@ -60,7 +60,7 @@ impl Toy {
     #[must_use]
     pub fn client_in_pieces(number: u64, piece_bytes: usize, wire: &mut Vec<u8>) -> Self {
         let mut toy = Self { piece_bytes, ..Self::new(false, number, [1, 2]) };
-        toy.say(&number.to_be_bytes(), wire);
+        toy.put_message(&number.to_be_bytes(), wire);
         toy
     }
 
@@ -126,7 +126,7 @@ impl Toy {
     }
 
     /// Appends the records of a handshake message.
-    fn say(&mut self, body: &[u8], wire: &mut Vec<u8>) {
+    fn put_message(&mut self, body: &[u8], wire: &mut Vec<u8>) {
         let len = u16::try_from(body.len()).expect("a message is short");
         let message = [&len.to_be_bytes()[..], body].concat();
         for piece in message.chunks(self.piece_bytes) {
@@ -160,7 +160,7 @@ impl Toy {
                 self.peer_number = number;
                 let mut flight = [7; FLIGHT_BYTES];
                 flight[..8].copy_from_slice(&self.number.to_be_bytes());
-                self.say(&flight, reply);
+                self.put_message(&flight, reply);
             }
             (true, 1) if number == self.secret() => {
                 self.take_keys();
@@ -171,7 +171,7 @@ impl Toy {
             (false, 0) => {
                 self.peer_number = number;
                 let secret = self.secret();
-                self.say(&secret.to_be_bytes(), reply);
+                self.put_message(&secret.to_be_bytes(), reply);
                 self.take_keys();
             }
             _ => return Err(SealFault::NothingInCommon),
@@ -350,7 +350,7 @@ mod tests {
             assert_eq!([client.progress(), server.progress()], [Progress::Open; 2]);
         }
         let (mut client, mut wire) = (Toy::new(false, 3, [1, 2]), Vec::new());
-        client.say(&[0; MESSAGE_BYTES_MAX + 1], &mut wire);
+        client.put_message(&[0; MESSAGE_BYTES_MAX + 1], &mut wire);
         assert_eq!(carry(&mut Toy::server(5), &mut wire), Err(SealFault::Record));
     }
 

@@ -178,7 +178,7 @@ impl Row {
     }
 
     /// Sets a field.
-    pub(crate) fn say(
+    pub(crate) fn set_field(
         &mut self,
         field: &OptionSpec,
         value: Result<Value, ValueFault>,
@@ -462,7 +462,7 @@ impl Reader {
                 continue;
             };
             let at = self.place(file, value.span());
-            if let Err(problem) = row.say(field, from_toml(field, value.get_ref()), at) {
+            if let Err(problem) = row.set_field(field, from_toml(field, value.get_ref()), at) {
                 self.report(problem);
             }
         }

@@ -38,13 +38,13 @@ pub fn headers(file: FileText<'_>, said: &mut Said) -> Vec<Problem> {
             continue;
         }
         let mut row = Row::new(spec, place.clone(), true);
-        problems.extend(row.say(path, path.kind.parse(text), place.clone()).err());
+        problems.extend(row.set_field(path, path.kind.parse(text), place.clone()).err());
         let (mut fields, mut first) = (Vec::new(), None);
         while let Some((text, place)) = lines.next_if(|(text, _)| !is_path(text)) {
             first.get_or_insert(place);
             fields.push(text.to_owned());
         }
-        problems.extend(row.say(set, set.kind.list(fields), first.unwrap_or(place)).err());
+        problems.extend(row.set_field(set, set.kind.list(fields), first.unwrap_or(place)).err());
         if let Err(full) = said.add_row(spec, row) {
             problems.push(full);
             break;
@@ -64,16 +64,16 @@ pub fn redirects(file: FileText<'_>, said: &mut Said) -> Vec<Problem> {
         let words = text.split_whitespace().take_while(|word| !word.starts_with('#'));
         let mut words = words.peekable();
         let mut row = Row::new(spec, place.clone(), true);
-        let mut say = |field: &OptionSpec, text: &str| {
-            problems.extend(row.say(field, field.kind.parse(text), place.clone()).err());
+        let mut set = |field: &OptionSpec, text: &str| {
+            problems.extend(row.set_field(field, field.kind.parse(text), place.clone()).err());
         };
-        say(from, words.next().unwrap_or_default());
+        set(from, words.next().unwrap_or_default());
         if let Some(word) = words.next_if(|word| !word.starts_with(|c: char| c.is_ascii_digit())) {
-            say(to, word);
+            set(to, word);
         }
         if let Some(word) = words.next() {
-            say(status, word.strip_suffix('!').unwrap_or(word));
-            say(force, if word.ends_with('!') { "true" } else { "false" });
+            set(status, word.strip_suffix('!').unwrap_or(word));
+            set(force, if word.ends_with('!') { "true" } else { "false" });
         }
         if let Some(word) = words.next() {
             let problem = Problem::new(
@@ -124,7 +124,7 @@ mod tests {
         rules,
     };
 
-    fn said() -> Said {
+    fn read_defaults() -> Said {
         raw::read(None, &Arguments::default()).0
     }
 
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn files_become_rows() {
-        let mut said = said();
+        let mut said = read_defaults();
         let text = "# of all\n/*\n  X-A: b\n\t! X-B\n\n/c\nX-C: d:e\n";
         assert_eq!(headers(file(text), &mut said), []);
         let text = "/a /b\n/c/* https://h/:splat 302! # why\n/gone 410\n  /x  /y.html  200\n";
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_reported_at_its_place() {
-        let mut said = said();
+        let mut said = read_defaults();
         let mut found = headers(file("X-A: b\n/a\n  Date: x\nhttps://h/\n X-B: c\n"), &mut said);
         found.extend(redirects(file("/a /b 999\n/b id=:id /c\n/c /d 301 Country=x\n"), &mut said));
         found.extend(rules::build(&said).problems);
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn files_of_other_hosts_are_read() {
-        let mut said = said();
+        let mut said = read_defaults();
         let text = "\u{feff}/*.js\r\n\tX-A: 1\r\n\r\n# c\r\n/\r\n  X-B: a:b\r\n/*.js\r\n X-A: 2";
         assert_eq!(headers(file(text), &mut said), []);
         let text = "\u{feff}/a%20b\t/b\t301\r\n/caf%C3%A9 /c # why\r\n/*/x.php /x?p=:splat 302";
@@ -236,7 +236,7 @@ mod tests {
     /// first few one by one.
     #[test]
     fn what_there_is_no_room_for_is_left_out() {
-        let mut said = said();
+        let mut said = read_defaults();
         let path = |number: u32, length: u32| {
             let part = |at: u32| match number >> at & 1 {
                 0 => "/a".to_owned(),

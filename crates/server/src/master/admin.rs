@@ -220,7 +220,7 @@ impl Master<'_> {
 
     /// Notifies the service manager, if there is one and it listens.
     pub(super) fn tell_manager(&self, message: Message<'_>) {
-        self.generations.iter().for_each(|generations| generations.tell(message));
+        self.generations.iter().for_each(|generations| generations.notify_manager(message));
     }
 
     /// Notifies the service manager that all workers serve.

@@ -327,9 +327,9 @@ impl Generations {
     }
 
     /// Tells the service manager, if there is one and it listens.
-    pub(super) fn tell(&self, message: Message<'_>) {
+    pub(super) fn notify_manager(&self, message: Message<'_>) {
         // The manager may be restarting, and is not waited for.
-        let _ = self.manager.tell(message);
+        let _ = self.manager.notify(message);
     }
 
     /// True if a worker of an earlier image has had a heartbeat recently.
@@ -473,7 +473,9 @@ impl Generations {
             for act in acts {
                 match act {
                     Act::Try(kind) => {
-                        self.tell(Message::Reloading { monotonic_us: clock::nanos() / 1_000 });
+                        self.notify_manager(Message::Reloading {
+                            monotonic_us: clock::nanos() / 1_000,
+                        });
                         if let Err(error) = self.start_trial(kind, own, poller) {
                             self.fail(kind, &error);
                             events.push(SuccessionEvent::TrialEnded(TrialVerdict::Died));
@@ -541,7 +543,7 @@ impl Generations {
             let what = format_args!("reload: it is dropped, because the server ends");
             return self.note(messages::RELOAD_DROPPED, what);
         }
-        self.tell(Message::Unchanged);
+        self.notify_manager(Message::Unchanged);
         self.note(
             messages::RELOAD_REFUSED,
             format_args!("reload: {what}: the workers that serve go on as they are"),

@@ -46,7 +46,7 @@ impl Old {
         let mut this =
             Self { number, words, arena, keeper, children, bells, drains_until: None, kill_at };
         if let Some(until) = of.drains_until {
-            this.told(Tick(until));
+            this.note_end(Tick(until));
         }
         Ok(this)
     }
@@ -91,7 +91,7 @@ impl Old {
     pub(super) fn leave(&mut self, until: Tick) {
         if self.drains_until.is_none() {
             self.arena.control().leave(until.0);
-            self.told(until);
+            self.note_end(until);
         }
     }
 
@@ -99,7 +99,7 @@ impl Old {
     pub(super) fn drain(&mut self, until: Tick) {
         if self.drains_until.is_none() {
             self.arena.control().drain(until.0);
-            self.told(until);
+            self.note_end(until);
         }
     }
 
@@ -107,12 +107,12 @@ impl Old {
     pub(super) fn stop(&mut self, now: Tick) {
         if self.arena.control().phase() != Phase::Stop {
             self.arena.control().stop();
-            self.told(now);
+            self.note_end(now);
         }
     }
 
     /// Notes that the workers must be gone by `until`, and rings their bells.
-    fn told(&mut self, until: Tick) {
+    fn note_end(&mut self, until: Tick) {
         let leave_ms_max = if self.keeper { KEEPER_LEAVE_MS_MAX } else { LEAVE_MS_MAX };
         self.drains_until = Some(until);
         self.kill_at = until.after(leave_ms_max);

@@ -75,7 +75,7 @@ pub(super) fn prepare(
     let (access, errors) = logs(&config, arena, found.user.as_ref(), opened)?;
     if !tries {
         (generations.access, generations.errors) = (Some(Arc::clone(&access)), errors.clone());
-        tell(&config, found.user.as_ref(), &errors);
+        log_start(&config, found.user.as_ref(), &errors);
         simulate(&settings, &errors).map_err(|error| failed("cannot simulate a disk", error))?;
     }
     let (asked, sockets, addresses) = listen(&mut config, &found, generations, &errors, tries)?;
@@ -217,7 +217,7 @@ fn counters(
 }
 
 /// Logs the chosen values, and warnings.
-fn tell(config: &Config, user: Option<&User>, errors: &ErrorLog) {
+fn log_start(config: &Config, user: Option<&User>, errors: &ErrorLog) {
     let (name, chosen) = (config.architecture.name, listed(&config.chosen));
     errors.note(messages::SERVER_STARTS, format_args!("{name} starts with {chosen}"));
     for Problem { kind, place, message, hint } in config.warnings.iter().chain(&config.cut) {

@@ -62,7 +62,7 @@ impl Waiting {
         while self.generations.has_old() {
             let now = clock::now().tick;
             if self.watchdog.is_due(self.generations.old_answer(now), now) {
-                self.generations.tell(Message::Alive);
+                self.generations.notify_manager(Message::Alive);
             }
             self.generations.errands.watch(&mut self.poller)?;
             let wake_at = self.generations.wake_at().min(self.watchdog.wake_at(now));
@@ -133,7 +133,7 @@ impl Waiting {
                 ReceivedSignal::Known(
                     signal @ (Signal::Terminate | Signal::Interrupt | Signal::Quit),
                 ) => {
-                    self.generations.tell(Message::Stopping);
+                    self.generations.notify_manager(Message::Stopping);
                     self.happened(Happened::Stop);
                     self.generations.end_old(signal == Signal::Quit);
                 }

@@ -594,11 +594,11 @@ impl<'a> World<'a> {
             line.link = Some(Link::new(address.into(), now, &cx));
         }
         let mut acted = line.end().read();
-        let may_say = line.seal.as_ref().is_none_or(ClientSeal::may_say);
+        let is_open = line.seal.as_ref().is_none_or(ClientSeal::may_send);
         let unanswered = |line: &Line| (line.asked / 2 - line.client.answers()) as u64;
-        while may_say && line.asked < line.client.may_send() && line.peer.asks(unanswered(line)) {
+        while is_open && line.asked < line.client.may_send() && line.peer.asks(unanswered(line)) {
             let frame = [line.wire[line.asked], line.wire[line.asked + 1]];
-            line.end().say(&frame);
+            line.end().append(&frame);
             line.asked += 2;
             line.peer.left -= 1;
             acted.fresh = true;

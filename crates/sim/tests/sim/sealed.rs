@@ -159,7 +159,7 @@ impl Ends<'_> {
     /// record of the responses.
     fn fetch(&mut self, len: usize, times: usize) -> Vec<usize> {
         self.sizes.clear();
-        self.say(format!("GET /{len} HTTP/1.1\r\nHost: a\r\n\r\n").repeat(times).as_bytes());
+        self.send_plain(format!("GET /{len} HTTP/1.1\r\nHost: a\r\n\r\n").repeat(times).as_bytes());
         self.receive();
         loop {
             match self.link.next_op().expect("it waits") {
@@ -192,7 +192,7 @@ impl Ends<'_> {
         assert_eq!(Self::kind(self.link.next_op().as_ref()), Some(OpKind::Recv));
     }
 
-    fn say(&mut self, plain: &[u8]) {
+    fn send_plain(&mut self, plain: &[u8]) {
         self.client.seal(plain, &mut self.wire).expect("the handshake is over");
     }
 
@@ -262,7 +262,7 @@ fn a_handshake_message_may_take_several_records() {
 #[test]
 fn a_ticket_waits_for_the_first_record() {
     let says: [fn(&mut Ends<'_>); 2] = [
-        |ends| ends.say(b"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n"),
+        |ends| ends.send_plain(b"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n"),
         |ends| ends.client.renew(&mut ends.wire),
     ];
     for say in says {
@@ -283,7 +283,7 @@ fn a_client_with_too_many_connections_is_refused_after_the_handshake() {
     on(Admits(Admission::Limited), |mut ends| {
         assert!(ends.link.admit(peer(), 3, ends.now(), &ends.cx));
         ends.settle();
-        ends.say(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        ends.send_plain(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         ends.receive();
         let op = ends.link.next_op().expect("it is answered");
         ends.send(op);
@@ -300,7 +300,7 @@ fn a_client_with_too_many_connections_is_refused_after_the_handshake() {
 fn a_last_response_and_the_closing_alert_are_one_send() {
     on(ClearHttp1, |mut ends| {
         ends.settle();
-        ends.say(b"OPTIONS * HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        ends.send_plain(b"OPTIONS * HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
         ends.receive();
         let op = ends.link.next_op().expect("it is answered");
         assert!(matches!(&op, Op::Send(outbox) if outbox.ends()), "the kernel may wait for `Shut`");
@@ -325,7 +325,7 @@ fn a_closing_alert_is_answered() {
     // The same within a request.
     on(ClearHttp1, |mut ends| {
         ends.settle();
-        ends.say(b"GET / HTTP/1.1\r\nHo");
+        ends.send_plain(b"GET / HTTP/1.1\r\nHo");
         ends.client.close(&mut ends.wire);
         ends.receive();
         let op = ends.link.next_op().expect("it answers");
@@ -374,7 +374,7 @@ fn one_operation_is_given_up_while_another_goes_on() {
         let mut client = Client::new(vec![0, 1]);
         let mut opened = Vec::new();
         for frame in client.wire().chunks(2) {
-            ends.say(frame);
+            ends.send_plain(frame);
             ends.receive();
             let Some(Op::Open(ticket, _)) = ends.link.next_op() else { panic!("no Open") };
             opened.push(ticket);
@@ -466,7 +466,7 @@ fn the_peer_is_awaited_after_a_record_that_cannot_be_opened() {
     };
     let after_it: fn(&mut Ends<'_>) = |ends| {
         ends.settle();
-        ends.say(b"GET / HTTP/1.1\r\n");
+        ends.send_plain(b"GET / HTTP/1.1\r\n");
         *ends.wire.last_mut().expect("a record") ^= 1;
         ends.receive();
     };
@@ -547,7 +547,7 @@ fn a_server_that_goes_away_finishes_a_handshake_that_was_begun() {
         ends.link.drain(ends.now(), &ends.cx);
         ends.wire = rest;
         ends.settle();
-        ends.say(b"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n");
+        ends.send_plain(b"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n");
         ends.receive();
         let op = ends.link.next_op().expect("it is answered");
         ends.send(op);

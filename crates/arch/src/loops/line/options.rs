@@ -253,7 +253,7 @@ pub(crate) struct QueueChecks {
 
 impl StagesOptions {
     /// Decisions that are reported; `None`: none.
-    pub(crate) const fn told(&self) -> Option<Told> {
+    pub(crate) const fn reported(&self) -> Option<Told> {
         match self.decisions {
             Decisions::None => None,
             Decisions::Changes => Some(Told::Changes),

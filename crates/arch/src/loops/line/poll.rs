@@ -75,7 +75,7 @@ pub enum Told {
 
 impl Told {
     /// Reports a decision about a stage.
-    pub fn tell(self, log: &dyn WorkerLog, stage: &str, decided: &Decided) {
+    pub fn report(self, log: &dyn WorkerLog, stage: &str, decided: &Decided) {
         if self == Self::All || decided.decision.is_some() {
             log.notice(format_args!("stage {stage}: {decided}"));
         }
@@ -314,7 +314,7 @@ impl<'a> PollStage<'a> {
             let around = worker.around();
             gate.decides(clock::nanos(), tally, &mut |decided| {
                 if let Some(told) = told {
-                    told.tell(around.log, "gate", decided);
+                    told.report(around.log, "gate", decided);
                 }
             });
         }

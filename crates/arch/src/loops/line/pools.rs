@@ -147,7 +147,7 @@ impl StageThreads {
         }
         let mut wanted = threads;
         for decided in decided {
-            self.tell(&decided, tally, log);
+            self.report(&decided, tally, log);
             if let Some(Adjustment::Threads(size)) = decided.decision {
                 wanted = size.min(self.most());
                 // Those beyond it end when they have served what they have.
@@ -159,12 +159,12 @@ impl StageThreads {
         wanted.max(self.least())
     }
 
-    fn tell(&self, decided: &Decided, tally: Tally<'_>, log: &dyn WorkerLog) {
+    fn report(&self, decided: &Decided, tally: Tally<'_>, log: &dyn WorkerLog) {
         show(decided, tally);
         let decisions = self.decisions.fetch_add(1, Relaxed) + 1;
         tally.slot().set_dial(Dial::Decisions, decisions);
         if let Some(told) = self.told {
-            told.tell(log, self.name, decided);
+            told.report(log, self.name, decided);
         }
     }
 }
@@ -181,7 +181,7 @@ impl Watches for StageThreads {
             if let Some(Adjustment::Batch(most)) = decided.decision {
                 self.batch_most.store(most, Relaxed);
             }
-            self.tell(&decided, station, log);
+            self.report(&decided, station, log);
         }
     }
 }

@@ -194,7 +194,7 @@ impl<F: File> Sealed<F> {
         let plain = mem::take(&mut self.plain);
         let end = plain.len().min(self.plain_at + cx.site.limits.head_bytes_max);
         let bytes = &plain[self.plain_at..end];
-        self.tell(Done::Recv(result.map(|()| bytes)), now, cx);
+        self.complete_upper(Done::Recv(result.map(|()| bytes)), now, cx);
         (self.plain, self.plain_at) = (plain, end);
     }
 }

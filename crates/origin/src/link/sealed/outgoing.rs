@@ -14,11 +14,11 @@ impl<F: File> Sealed<F> {
         let idle = self.sealed == 0 && self.is_silent() && !self.lent.read;
         let Some(source) = self.source.take_if(|_| idle) else { return false };
         if source.is_empty() {
-            self.tell(Done::Send(source, Ok(0)), now, cx);
+            self.complete_upper(Done::Send(source, Ok(0)), now, cx);
             return true;
         }
         if self.seal_all(source.slices(), source.len(), cx).is_err() {
-            self.tell(Done::Send(source, Err(Fault::Record)), now, cx);
+            self.complete_upper(Done::Send(source, Err(Fault::Record)), now, cx);
             return true;
         }
         let memory: u64 = source.slices().map(|slice| slice.len() as u64).sum();
@@ -138,7 +138,7 @@ impl<F: File> Sealed<F> {
         if self.sealed == 0
             && let Some(source) = self.source.take()
         {
-            self.tell(Done::Send(source, result), now, cx);
+            self.complete_upper(Done::Send(source, result), now, cx);
         }
     }
 
@@ -173,7 +173,7 @@ impl<F: File> Sealed<F> {
             && let Some(mut source) = self.source.take()
         {
             source.advance(credit);
-            self.tell(Done::Send(source, Ok(credit)), now, cx);
+            self.complete_upper(Done::Send(source, Ok(credit)), now, cx);
         }
     }
 
@@ -183,7 +183,9 @@ impl<F: File> Sealed<F> {
         match (&self.upper, self.source.take(), self.ending) {
             (_, _, Some(_)) => self.stop_lingering(),
             (None, ..) => self.fail(fault.into(), now, cx),
-            (Some(_), Some(source), _) => self.tell(Done::Send(source, Err(fault)), now, cx),
+            (Some(_), Some(source), _) => {
+                self.complete_upper(Done::Send(source, Err(fault)), now, cx)
+            }
             (Some(_), None, _) => {
                 self.with_upper(cx, |upper, cx| upper.cut(fault.into(), now, cx));
             }

@@ -34,7 +34,7 @@ fn start(folder: &Folder, given: Vec<OwnedFd>, addresses: usize, arguments: &[&s
     let mut addresses_of: Vec<SocketAddr> = Vec::new();
     for _ in 0..addresses {
         let line = lines.next().map(Result::unwrap);
-        let line = line.unwrap_or_else(|| panic!("it does not serve: {}", said(folder)));
+        let line = line.unwrap_or_else(|| panic!("it does not serve: {}", read_stderr(folder)));
         let address = line.strip_prefix("listening on ").expect(&line);
         addresses_of
             .extend(address.strip_prefix("http://").map(|of| of.parse::<SocketAddr>().unwrap()));
@@ -42,7 +42,7 @@ fn start(folder: &Folder, given: Vec<OwnedFd>, addresses: usize, arguments: &[&s
     Server { child, addresses: addresses_of }
 }
 
-fn said(folder: &Folder) -> String {
+fn read_stderr(folder: &Folder) -> String {
     fs::read_to_string(folder.path("said")).unwrap_or_default()
 }
 
@@ -99,7 +99,7 @@ fn restart(arguments: &[&str]) -> String {
     under(address, |answers| {
         for _ in 0..3 {
             more(answers, 20);
-            assert_eq!(end(server.take().unwrap(), "TERM"), Some(0), "{}", said(&folder));
+            assert_eq!(end(server.take().unwrap(), "TERM"), Some(0), "{}", read_stderr(&folder));
             // Either server may answer clients that connect now.
             server = Some(start(&folder, give(), 1, arguments));
         }
@@ -110,7 +110,7 @@ fn restart(arguments: &[&str]) -> String {
     let waits = connect(address);
     let _server = start(&folder, give(), 1, arguments);
     ask(waits);
-    said(&folder)
+    read_stderr(&folder)
 }
 
 pub(crate) fn no_connection_is_lost_while_one_server_follows_another() {
@@ -157,7 +157,7 @@ pub(crate) fn reloads_keep_given_sockets_beside_others_and_their_files_stay() {
     all_answer();
     for _ in 0..2 {
         let reloaded = server.reload();
-        assert_eq!(reloaded.code, Some(0), "{reloaded:?} {}", said(&folder));
+        assert_eq!(reloaded.code, Some(0), "{reloaded:?} {}", read_stderr(&folder));
         all_answer();
     }
     let environment = fs::read(format!("/proc/{pid}/environ")).unwrap();
@@ -165,7 +165,7 @@ pub(crate) fn reloads_keep_given_sockets_beside_others_and_their_files_stay() {
     // Connections to a socket without a listener would wait for ever.
     say(&["127.0.0.1:0", &own_place, &given]);
     assert_ne!(server.reload().code, Some(0));
-    assert!(said(&folder).contains(&format!("has given a socket at {tcp_place}")));
+    assert!(read_stderr(&folder).contains(&format!("has given a socket at {tcp_place}")));
     all_answer();
     // A client prolongs the drain: sockets that the server opened itself are closed.
     let mut held = connect(address);
@@ -175,7 +175,7 @@ pub(crate) fn reloads_keep_given_sockets_beside_others_and_their_files_stay() {
     eventually("it listens still", || TcpStream::connect(bound).is_err());
     let waits = (connect(address), UnixStream::connect(&path).unwrap());
     ask(Rest(held));
-    assert_eq!(end(server, "CONT"), Some(0), "{}", said(&folder));
+    assert_eq!(end(server, "CONT"), Some(0), "{}", read_stderr(&folder));
     assert!(Path::new(&path).exists() && !Path::new(&own).exists());
     say(&[&tcp_place, &given]);
     let _next = start(&folder, give(), 2, &arguments);
@@ -215,9 +215,9 @@ pub(crate) fn what_cannot_be_used_is_refused_with_what_to_do() {
         let folder = Folder::new();
         let mut server = start(&folder, given, 0, arguments);
         eventually("it serves", || server.child.try_wait().unwrap().is_some());
-        assert_eq!(server.child.wait().unwrap().code(), Some(1), "{}", said(&folder));
+        assert_eq!(server.child.wait().unwrap().code(), Some(1), "{}", read_stderr(&folder));
         for part in expect {
-            assert!(said(&folder).contains(part), "{part}: {}", said(&folder));
+            assert!(read_stderr(&folder).contains(part), "{part}: {}", read_stderr(&folder));
         }
     };
     let socket = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -257,7 +257,7 @@ impl Client {
         self.toy.progress() == Progress::Open
     }
 
-    fn say(&mut self, plain: &[u8]) {
+    fn send(&mut self, plain: &[u8]) {
         let mut wire = Vec::new();
         self.toy.seal(plain, &mut wire).unwrap();
         self.socket.write_all(&wire).unwrap();
@@ -588,7 +588,7 @@ fn a_sealed_turn_sends_less() {
         let mut clients = scene.clients(1);
         scene.shake(&mut clients, 2);
         let before = scene.sent();
-        clients[0].say(&requests);
+        clients[0].send(&requests);
         scene.round();
         let sent = scene.sent() - before;
         // A response is sealed as a whole.
@@ -607,7 +607,7 @@ fn a_user_thread_releases_its_stack_after_the_handshake() {
             let round = record.round.fetch_add(1, Relaxed);
             client.stir();
             if client.is_open() && round == *shaken.get_or_insert(round) + 3 {
-                client.say(REQUEST);
+                client.send(REQUEST);
             }
             if !client.plain.is_empty() || round > ROUNDS_MAX as u64 {
                 arena.control().stop();
@@ -631,7 +631,7 @@ fn asks_later(address: &SocketAddr, arena: Arena<'_>) {
     while found_nothing() < before + 2 {
         thread::yield_now();
     }
-    client.say(REQUEST);
+    client.send(REQUEST);
     while client.plain.is_empty() {
         client.stir();
         thread::yield_now();
