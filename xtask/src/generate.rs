@@ -24,14 +24,14 @@ const MESSAGES_PAGE: &str = "docs/operating.md";
 const TABLE_END: &str = "<!-- end of table -->";
 
 /// A page with this text between the two lines; unchanged if it lacks one of them.
-fn between(page: &str, [begin, end]: [&str; 2], text: &str) -> String {
+fn replace_between(page: &str, [begin, end]: [&str; 2], text: &str) -> String {
     let Some((before, rest)) = page.split_once(begin) else { return page.to_owned() };
     let Some((_, after)) = rest.split_once(end) else { return page.to_owned() };
     format!("{before}{begin}\n\n{}\n\n{end}{after}", text.trim_end())
 }
 
 fn with_tree(page: &str, tree: &str) -> String {
-    between(page, [TREE_BEGIN, TREE_END], &format!("```\n{}\n```", tree.trim_end()))
+    replace_between(page, [TREE_BEGIN, TREE_END], &format!("```\n{}\n```", tree.trim_end()))
 }
 
 /// A page with the table of each group.
@@ -41,7 +41,7 @@ fn with_tables<'g>(page: &str, groups: impl IntoIterator<Item = &'g MessageGroup
         for message in group.messages {
             table.push_str(&format!("| `{}` | {} |\n", message.id, message.meaning));
         }
-        between(&page, [&table_begin(group), TABLE_END], &table)
+        replace_between(&page, [&table_begin(group), TABLE_END], &table)
     })
 }
 

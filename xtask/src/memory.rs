@@ -219,7 +219,7 @@ impl Rig {
     ) -> Result<Line, TaskError> {
         let point = |number: &usize| Ok((*number as f64, self.memory(name, load(*number))? as f64));
         let points: Vec<_> = numbers.iter().map(point).collect::<Result<_, TaskError>>()?;
-        Ok(Line::through(&points))
+        Ok(Line::fit_points(&points))
     }
 
     /// Bytes of a fresh server under this load.
@@ -340,7 +340,7 @@ struct Line {
 
 impl Line {
     /// Line of least squares.
-    fn through(points: &[(f64, f64)]) -> Self {
+    fn fit_points(points: &[(f64, f64)]) -> Self {
         let count = points.len() as f64;
         let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
         let (x, y) = (mean(|point| point.0), mean(|point| point.1));
@@ -364,10 +364,10 @@ mod tests {
 
     #[test]
     fn a_line_is_found() {
-        let line = Line::through(&[(0.0, 5.0), (1.0, 8.0), (4.0, 17.0)]);
+        let line = Line::fit_points(&[(0.0, 5.0), (1.0, 8.0), (4.0, 17.0)]);
         assert!((line.slope - 3.0).abs() < 1e-9 && (line.at(2.0) - 11.0).abs() < 1e-9);
         assert!((line.r2 - 1.0).abs() < 1e-9);
-        let line = Line::through(&[(0.0, 0.0), (1.0, 1.0), (2.0, 0.0)]);
+        let line = Line::fit_points(&[(0.0, 0.0), (1.0, 1.0), (2.0, 0.0)]);
         assert!(line.slope.abs() < 1e-9 && line.r2 < 1e-9);
     }
 }

@@ -45,7 +45,7 @@ struct Count {
 }
 
 impl Count {
-    fn one(held: bool) -> Self {
+    fn from_check(held: bool) -> Self {
         Self { passed: u64::from(held), failed: u64::from(!held), skipped: 0 }
     }
 
@@ -84,8 +84,8 @@ enum Outcome {
 
 impl Outcome {
     /// Outcome of a single check.
-    fn one(held: bool) -> Self {
-        Self::Ran(Count::one(held), Vec::new())
+    fn from_check(held: bool) -> Self {
+        Self::Ran(Count::from_check(held), Vec::new())
     }
 }
 
@@ -147,7 +147,7 @@ pub(crate) fn run() -> bool {
     report.step("lints, without test hooks", || {
         held(cargo().args(["clippy", "--package", HOOKED, "--", "-D", "warnings"]))
     });
-    report.step("tidy", || Outcome::one(tidy::run()));
+    report.step("tidy", || Outcome::from_check(tidy::run()));
     report.step("dependencies: bans, licences, sources", dependencies);
     // Tests of one program start the other, which they do not build themselves.
     let mut programs = Vec::new();
@@ -155,7 +155,7 @@ pub(crate) fn run() -> bool {
         let built = programs::build();
         let held = built.is_some();
         programs = built.unwrap_or_default();
-        Outcome::one(held)
+        Outcome::from_check(held)
     });
     report.step("tests: unit, table, simulation, conformance", || run_tests(programs));
     report.print();
@@ -181,7 +181,7 @@ fn held(command: &mut Command) -> Outcome {
     if let Err(error) = &ended {
         println!("{}: {error}", command.get_program().display());
     }
-    Outcome::one(ended.is_ok_and(|status| status.success()))
+    Outcome::from_check(ended.is_ok_and(|status| status.success()))
 }
 
 /// Runs `cargo test`, and shows its output.
@@ -264,7 +264,7 @@ fn gather(
         Ok(child) => child,
         Err(error) => {
             show(&format!("{}: {error}", command.get_program().display()));
-            return (Count::one(false), Vec::new());
+            return (Count::from_check(false), Vec::new());
         }
     };
     let lines = child.stdout.take().map(|out| BufReader::new(out).lines());

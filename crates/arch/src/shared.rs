@@ -138,7 +138,7 @@ impl<P: Poller> Leased<P> {
     pub fn new(member: &'static Member, make: impl FnOnce() -> io::Result<P>) -> io::Result<Self> {
         let poller = member.acquire(|| {
             make().inspect(|poller| {
-                poller.descriptor().into_iter().for_each(|fd| member.own(fd));
+                poller.descriptor().into_iter().for_each(|fd| member.claim(fd));
             })
         })?;
         Ok(Self { poller: Some(poller), member })

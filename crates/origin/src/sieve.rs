@@ -111,7 +111,7 @@ impl CacheTotals {
 
     /// The queue to evict from, if a bound is exceeded.
     #[must_use]
-    pub fn over(&self, rules: &CachingRules) -> Option<Rank> {
+    pub fn find_excess(&self, rules: &CachingRules) -> Option<Rank> {
         let [held, open, negative] = self.entries;
         if negative > rules.negatives_max {
             return Some(Rank::Negative);
@@ -423,7 +423,7 @@ mod tests {
             ([0, 0, 0], 101, 0, None),
         ] {
             assert_eq!(
-                CacheTotals { entries, bytes, descriptors }.over(&rules),
+                CacheTotals { entries, bytes, descriptors }.find_excess(&rules),
                 over,
                 "{entries:?}"
             );

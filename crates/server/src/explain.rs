@@ -56,7 +56,7 @@ pub fn run(request: &ExplainRequest, sources: &Sources<'_>) -> Result<Explanatio
     let over_tls = request.https || of_https(&request.target).is_some();
     let class = if over_tls { TLS } else { ListenerClass::CLEAR };
     let mut explained = regatta_origin::explain(&bytes, class, &mut open, &site, clock::now());
-    let who = from.map(|from| who(&config.said.settings, from, &bytes));
+    let who = from.map(|from| explain_client(&config.said.settings, from, &bytes));
     explained.decisions.splice(0..0, who.into_iter().flatten());
     let decides = |chosen: &&Chosen| {
         chosen.key.starts_with("content.") || chosen.key == "cache.revalidate_ms"
@@ -76,7 +76,7 @@ fn of_https(target: &str) -> Option<(&str, &str)> {
 }
 
 /// Decisions about the peer.
-fn who(settings: &Settings, from: Peer, request: &[u8]) -> Vec<Decision> {
+fn explain_client(settings: &Settings, from: Peer, request: &[u8]) -> Vec<Decision> {
     let trust = Trust::read(settings);
     let head = parse_request(request, &HeadLimits::default());
     let fields = head.map(|head| head.fields).unwrap_or_default();

@@ -311,7 +311,7 @@ fn understand(
     releases: &[Release],
 ) -> Understood {
     let chosen = check::given(&mut said, &sources.given);
-    let allowance = Allowance::own(limits::descriptors().hard);
+    let allowance = Allowance::read_own(limits::descriptors().hard);
     let understood = check::understand(said, releases, &allowance);
     let understood = understood.map(|mut config| {
         config.chosen.extend(chosen);

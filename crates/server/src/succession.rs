@@ -208,7 +208,7 @@ impl Succession {
     }
 
     /// Handles an event. Returns what is to be done, in this order.
-    pub fn on(&mut self, event: SuccessionEvent, now: Tick) -> Vec<Act> {
+    pub fn handle(&mut self, event: SuccessionEvent, now: Tick) -> Vec<Act> {
         let mut acts = Vec::new();
         match (event, self.state) {
             (SuccessionEvent::OldGone(number), _) => self.old.retain(|old| old.number != number),

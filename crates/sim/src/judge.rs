@@ -283,7 +283,7 @@ impl Judge<'_> {
         let Some(tag) = response.field("etag") else {
             return Err("no ETag".into());
         };
-        match registry.named(tag) {
+        match registry.find(tag) {
             Some(of) if of != tagged(shown) => Err(format!("the tag of {of:?}").into()),
             _ if tag.len() < 3 || !tag.ends_with(b"\"") => Err("no tag".into()),
             _ if !tag.starts_with(if shown.young { b"W/\"" } else { b"\"" }) => {

@@ -19,9 +19,9 @@ fn main() -> ExitCode {
             one_of_frames(if sealed { run_sealed_frames(seed) } else { run_frames(seed) })
         }
         Ok(Orders { seed: Some(seed), trace, sealed, .. }) => {
-            one(if sealed { run_sealed(seed) } else { run(seed) }, trace)
+            report_one(if sealed { run_sealed(seed) } else { run(seed) }, trace)
         }
-        Ok(Orders { seeds, from, .. }) => many(seeds, from),
+        Ok(Orders { seeds, from, .. }) => run_many(seeds, from),
         Err(why) => {
             eprintln!("{why}\n{USAGE}");
             ExitCode::from(2)
@@ -84,7 +84,7 @@ impl Orders {
     }
 }
 
-fn one(ended: Result<Report, Violation>, trace: bool) -> ExitCode {
+fn report_one(ended: Result<Report, Violation>, trace: bool) -> ExitCode {
     if trace {
         print!("{}", whole_trace());
     }
@@ -115,7 +115,7 @@ fn one_of_frames(ended: Result<FramesReport, BrokenCheck>) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn many(seeds: u64, from: u64) -> ExitCode {
+fn run_many(seeds: u64, from: u64) -> ExitCode {
     let started = Instant::now();
     let (mut replies, mut connections) = (0, 0);
     for (done, seed) in (1..=seeds).zip(from..) {

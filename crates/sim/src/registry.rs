@@ -20,7 +20,7 @@ pub(crate) struct Registry {
 
 impl Registry {
     /// Returns the content of a tag, if it has been seen.
-    pub(crate) fn named(&self, text: &[u8]) -> Option<Tagged> {
+    pub(crate) fn find(&self, text: &[u8]) -> Option<Tagged> {
         self.by_text.get(text).copied()
     }
 

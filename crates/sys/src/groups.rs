@@ -74,7 +74,7 @@ pub fn machine_bytes() -> u64 {
 
 /// Limits of this process's group. Where `/proc` is not mounted there are none.
 #[must_use]
-pub fn own() -> Group {
+pub fn read_own() -> Group {
     let proc = |name| read(Path::new(name), PROC_BYTES_MAX).unwrap_or_default();
     limits(&proc("/proc/self/cgroup"), &proc("/proc/self/mountinfo"), &|path| {
         read(path, VALUE_BYTES_MAX)

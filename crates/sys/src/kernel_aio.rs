@@ -3,7 +3,9 @@
 //! Through the page cache it is asynchronous in name only. Where a page is missing, `io_submit`
 //! itself waits for the disk, and the completion is there when it returns. Only direct I/O is
 //! really asynchronous. This module exists to measure that.
-use crate::{Read, StaticFile, again, fault, hook::Call, read::room, simulated_disk::before_read};
+use crate::{
+    Read, StaticFile, fault, hook::Call, read::room, retry_interrupted, simulated_disk::before_read,
+};
 use regatta_op::{Fault, ReadReq};
 use rustix::io::Errno;
 use std::{
@@ -120,7 +122,7 @@ impl<T> KernelAio<T> {
         unsafe { (*running).iocb.data = running.expose_provenance() as u64 };
         // SAFETY: `running` was made above and is not null, so this is an address within its box.
         let mut iocb = unsafe { &raw mut (*running).iocb };
-        let submitted = again(Call::Read, || {
+        let submitted = retry_interrupted(Call::Read, || {
             // SAFETY: one pointer to an iocb, which the kernel copies during the call. Its buffer
             // has room for as many bytes as it says. The buffer stays in place: it is in the box,
             // which no code owns until the completion is reported, and which is leaked if that

@@ -68,7 +68,10 @@ use std::io;
 
 /// Makes a system call, and repeats it as long as a signal interrupts it.
 #[inline]
-fn again<T>(of: hook::Call, mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+fn retry_interrupted<T>(
+    of: hook::Call,
+    mut call: impl FnMut() -> Result<T, Errno>,
+) -> Result<T, Errno> {
     crew::assert_unlocked();
     loop {
         let result = match hook::fault(of) {

@@ -90,7 +90,7 @@ impl ThreadRoom {
 
     /// Limits of this process, with the tasks of its group.
     #[must_use]
-    pub fn own(group: Option<&TaskLimit>) -> Self {
+    pub fn read_own(group: Option<&TaskLimit>) -> Self {
         let read = |file: &str| fs::read_to_string(file).ok();
         let soft = |resource| getrlimit(resource).current;
         // The kernel does not count root's tasks.
@@ -184,7 +184,7 @@ mod tests {
         let commits = ("vm.overcommit_memory=2", 1 << 20);
         assert_eq!(names(&small), expect([(file, 100), maps, commits]));
         assert_eq!(ThreadRoom::derive(&|_| None, [None, None], None), ThreadRoom::NONE);
-        assert!(ThreadRoom::own(None).tasks.value > 1);
+        assert!(ThreadRoom::read_own(None).tasks.value > 1);
     }
 
     #[test]

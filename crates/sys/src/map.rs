@@ -3,7 +3,9 @@
 //!
 //! This process reads no byte of them. If a file has become shorter meanwhile, a read would end the
 //! process by `SIGBUS`. The kernel's own copy only fails.
-use crate::{StaticFile, again, hook, hook::Call, look_again, page_cache::PAGE, simulated_disk};
+use crate::{
+    StaticFile, hook, hook::Call, look_again, page_cache::PAGE, retry_interrupted, simulated_disk,
+};
 use regatta_op::{File, Outbox, Segment};
 use rustix::{
     io::Errno,
@@ -146,7 +148,7 @@ pub fn send_mapped(
     (message.msg_iov, message.msg_iovlen) = (slices.as_mut_ptr(), slices.len());
     // The last bytes wait for the end of the stream. Others do not wait: the disk may be next.
     let last = if outbox.ends() && !more { libc::MSG_MORE } else { 0 };
-    let sent = again(Call::Send, || {
+    let sent = retry_interrupted(Call::Send, || {
         // SAFETY: both slices are memory for the length of the call. The outbox keeps the rest of
         // the head meanwhile, and `place` has found the other part in the mapping. The kernel
         // writes to neither.

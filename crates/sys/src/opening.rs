@@ -1,6 +1,8 @@
 //! Opening a path below the root and its siblings: the sequence of calls, and the results that
 //! follow from theirs. The caller makes the calls and waits for them.
-use crate::{Root, StaticFile, again, file::open_fault, hook, hook::Call, simulated_disk};
+use crate::{
+    Root, StaticFile, file::open_fault, hook, hook::Call, retry_interrupted, simulated_disk,
+};
 use regatta_op::{Coding, OpenFault, OpenReq, Opened};
 use rustix::{
     fs::{Mode, OFlags, ResolveFlags},
@@ -269,7 +271,9 @@ pub(crate) fn open_at(
     flags: OFlags,
     how: ResolveFlags,
 ) -> Result<OwnedFd, Errno> {
-    again(Call::Open, || rustix::fs::openat2(root.as_fd(), path, flags, Mode::empty(), how))
+    retry_interrupted(Call::Open, || {
+        rustix::fs::openat2(root.as_fd(), path, flags, Mode::empty(), how)
+    })
 }
 
 /// Paths up to this length are terminated on the stack.

@@ -1,7 +1,7 @@
 //! Contents of the kernel's page cache for a file.
 //!
 //! Every answer is true of the past: pages may have left memory since.
-use crate::{StaticFile, again, hook, hook::Call};
+use crate::{StaticFile, hook, hook::Call, retry_interrupted};
 use regatta_op::{Fault, File};
 use rustix::mm::{MapFlags, ProtFlags};
 use std::{
@@ -97,7 +97,9 @@ pub(crate) fn pull(file: &StaticFile, at: u64, len: u64, scratch: &mut [u8]) -> 
     let mut at = at;
     while at < end {
         let most = usize::try_from(end - at).unwrap_or(usize::MAX).min(scratch.len());
-        let read = again(Call::Read, || rustix::io::pread(file.as_fd(), &mut scratch[..most], at));
+        let read = retry_interrupted(Call::Read, || {
+            rustix::io::pread(file.as_fd(), &mut scratch[..most], at)
+        });
         match read {
             Ok(0) => break,
             Ok(n) => at += n as u64,

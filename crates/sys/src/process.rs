@@ -191,7 +191,7 @@ pub fn lead_group() -> io::Result<()> {
 /// If this process has more than one thread: the child would inherit the locks that the others
 /// hold, and could never release them.
 pub fn fork_worker<K: AsRawFd>(keep: &[K], work: impl FnOnce() -> i32) -> io::Result<Child> {
-    alone()?;
+    check_single_thread()?;
     let parent = rustix::process::getpid();
     // SAFETY: the child may do anything that this process may, because no other thread exists whose
     // locks or half-finished changes it could inherit: asserted above.
@@ -219,7 +219,7 @@ pub fn fork_worker<K: AsRawFd>(keep: &[K], work: impl FnOnce() -> i32) -> io::Re
 /// # Panics
 /// As [`fork_worker`].
 pub fn clone_worker(work: impl FnOnce() -> i32 + Copy) -> io::Result<Child> {
-    alone()?;
+    check_single_thread()?;
     let parent = rustix::process::getpid();
     let flags = libc::c_long::from(libc::CLONE_FILES | libc::SIGCHLD);
     // SAFETY: without CLONE_VM and a new stack this is fork(2) as far as memory is concerned, and
@@ -234,7 +234,7 @@ pub fn clone_worker(work: impl FnOnce() -> i32 + Copy) -> io::Result<Child> {
 }
 
 /// Checks that a fork copies all threads of this process, and flushes its output.
-fn alone() -> io::Result<()> {
+fn check_single_thread() -> io::Result<()> {
     let threads = threads()?;
     assert_eq!(threads, 1, "fork with {threads} threads");
     // Buffered output would otherwise be printed twice. A failure means that it has no reader.

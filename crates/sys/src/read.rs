@@ -1,8 +1,9 @@
 //! Reading ranges of files: always, only from memory, or to bring them into memory.
 use crate::{
-    StaticFile, again,
+    StaticFile,
     hook::Call,
     page_cache::{PAGE, Resident, pull},
+    retry_interrupted,
     simulated_disk::{before_read, is_cold},
 };
 use regatta_op::{Fault, ReadReq};
@@ -23,7 +24,7 @@ pub fn read_range(mut req: ReadReq<StaticFile>) -> Read {
     before_read(&req.file, req.at, req.len);
     let read = room(&mut req).and_then(|len| {
         while req.buffer.len() < len {
-            match again(Call::Read, || read_more(&mut req, len, 0)) {
+            match retry_interrupted(Call::Read, || read_more(&mut req, len, 0)) {
                 Ok(0) => break,
                 Ok(_) => {}
                 Err(errno) => return Err(crate::fault(&errno.into())),

@@ -1,7 +1,7 @@
 //! Bytes to and from a peer, one system call at a time.
 #[cfg(doc)]
 use crate::fault;
-use crate::{StaticFile, again, hook, hook::Call, simulated_disk};
+use crate::{StaticFile, hook, hook::Call, retry_interrupted, simulated_disk};
 use regatta_op::{Outbox, Segment};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -168,14 +168,14 @@ pub fn send_range(fd: BorrowedFd<'_>, file: &StaticFile, at: u64, len: u64) -> i
 #[inline]
 fn recv_with(fd: BorrowedFd<'_>, buf: &mut [u8], flags: RecvFlags) -> io::Result<usize> {
     let len = hook::shorten(Call::Recv, buf.len());
-    let (n, _) = again(Call::Recv, || rustix::net::recv(fd, &mut buf[..len], flags))?;
+    let (n, _) = retry_interrupted(Call::Recv, || rustix::net::recv(fd, &mut buf[..len], flags))?;
     Ok(n)
 }
 
 #[inline]
 fn send_slice(fd: BorrowedFd<'_>, slice: &[u8], flags: SendFlags) -> io::Result<Sent> {
     let slice = &slice[..hook::shorten(Call::Send, slice.len())];
-    let bytes = again(Call::Send, || rustix::net::send(fd, slice, flags))? as u64;
+    let bytes = retry_interrupted(Call::Send, || rustix::net::send(fd, slice, flags))? as u64;
     Ok(Sent { bytes, call: SendCall::Send })
 }
 
@@ -185,8 +185,9 @@ fn send_file(fd: BorrowedFd<'_>, file: &StaticFile, at: u64, len: u64) -> io::Re
     let count = usize::try_from(len.min(SENDFILE_BYTES_MAX)).expect("two GiB fit 64-bit Linux");
     let count = hook::shorten(Call::SendFile, count);
     let mut offset = at;
-    let bytes =
-        again(Call::SendFile, || rustix::fs::sendfile(fd, file.as_fd(), Some(&mut offset), count))?;
+    let bytes = retry_interrupted(Call::SendFile, || {
+        rustix::fs::sendfile(fd, file.as_fd(), Some(&mut offset), count)
+    })?;
     Ok(Sent { bytes: bytes as u64, call: SendCall::SendFile })
 }
 
@@ -217,8 +218,9 @@ fn send_gathered(
     let more = bytes < outbox.len() || outbox.ends();
     let flags = SendFlags::NOSIGNAL | if more { SendFlags::MORE } else { SendFlags::empty() };
     let mut control = SendAncillaryBuffer::default();
-    let bytes =
-        again(Call::Send, || rustix::net::sendmsg(fd, &slices[..used], &mut control, flags))?;
+    let bytes = retry_interrupted(Call::Send, || {
+        rustix::net::sendmsg(fd, &slices[..used], &mut control, flags)
+    })?;
     Ok(Sent { bytes: bytes as u64, call: SendCall::SendMsg })
 }
 

@@ -1,5 +1,5 @@
 //! TCP sockets: listening, accepting, and options and state of a connection.
-use crate::{again, hook, hook::Call};
+use crate::{hook, hook::Call, retry_interrupted};
 use rustix::{
     io::Errno,
     net::{AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, sockopt},
@@ -293,7 +293,8 @@ pub fn accept(
     if let Some(errno) = hook::accept_fault() {
         return Err(errno.into());
     }
-    let (fd, peer) = again(Call::Accept, || rustix::net::acceptfrom_with(listener, flags))?;
+    let (fd, peer) =
+        retry_interrupted(Call::Accept, || rustix::net::acceptfrom_with(listener, flags))?;
     let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
     if peer.is_none() {
         inherit(listener, fd.as_fd())?;

@@ -309,7 +309,7 @@ fn what_the_master_takes_stays_open() {
     let (crew, words) = crew();
     let child = member(crew, 0, |member| {
         let file = File::open("/dev/null").unwrap();
-        member.acquire(|| member.own(file.as_fd()));
+        member.acquire(|| member.claim(file.as_fd()));
         words[0].store(u64::try_from(file.as_raw_fd()).unwrap(), SeqCst);
         std::mem::forget(member.closing(file.as_fd()));
     });
@@ -331,7 +331,7 @@ fn a_stale_number_is_not_closed() {
     let first = member(crew, 0, |me| {
         let file = me.acquire(|| {
             let file = open();
-            me.own(file.as_fd());
+            me.claim(file.as_fd());
             file
         });
         words[0].store(u64::try_from(file.as_raw_fd()).unwrap(), SeqCst);
@@ -344,7 +344,7 @@ fn a_stale_number_is_not_closed() {
             assert_eq!(number, words[0].load(SeqCst), "the same number");
             words[1].store(1, SeqCst);
             eventually(|| words[1].load(SeqCst) == 2);
-            me.own(file.as_fd());
+            me.claim(file.as_fd());
             file
         });
         words[1].store(3, SeqCst);

@@ -74,7 +74,7 @@ impl Source {
         &self.bare
     }
 
-    fn says(&self, line: usize, message: impl Into<String>) -> Violation {
+    fn report(&self, line: usize, message: impl Into<String>) -> Violation {
         Violation::new(&self.path, line, message)
     }
 
@@ -82,18 +82,19 @@ impl Source {
         for (at, line) in self.lines.iter().enumerate() {
             let columns = line.chars().count();
             if columns > COLUMNS_MAX {
-                found.push(self.says(at + 1, format!("{columns} columns, {COLUMNS_MAX} at most")));
+                found
+                    .push(self.report(at + 1, format!("{columns} columns, {COLUMNS_MAX} at most")));
             }
         }
         let lines_max = if is_driver(&self.path) { DRIVER_LINES_MAX } else { FILE_LINES_MAX };
         if self.lines.len() > lines_max {
-            found.push(self.says(0, format!("{} lines, {lines_max} at most", self.lines.len())));
+            found.push(self.report(0, format!("{} lines, {lines_max} at most", self.lines.len())));
         }
     }
 
     fn check_first_sentence(&self, found: &mut Vec<Violation>) {
         if !self.lines.first().is_some_and(|line| line.starts_with("//! ")) {
-            found.push(self.says(1, "starts with no `//! ` sentence that says what it is"));
+            found.push(self.report(1, "starts with no `//! ` sentence that says what it is"));
         }
     }
 
@@ -110,7 +111,7 @@ impl Source {
                     "function {name} has {lines} lines, {FUNCTION_LINES_MAX} at most \
                      (or `{LONG_MARK}...` directly above)"
                 );
-                found.push(self.says(line, message));
+                found.push(self.report(line, message));
             }
         }
     }
@@ -142,7 +143,7 @@ impl Source {
     fn check_unsafe(&self, span: Span, next: Option<&TokenTree>, found: &mut Vec<Violation>) {
         let line = span.start().line;
         if !self.path.starts_with("crates/sys/") {
-            found.push(self.says(line, "`unsafe` outside crates/sys"));
+            found.push(self.report(line, "`unsafe` outside crates/sys"));
             return;
         }
         let needs_comment = match next {
@@ -154,19 +155,19 @@ impl Source {
             return;
         }
         let Some(reason) = self.safety_above(line) else {
-            found.push(self.says(line, "unsafe without a `// SAFETY:` comment above"));
+            found.push(self.report(line, "unsafe without a `// SAFETY:` comment above"));
             return;
         };
         if reason.chars().count() < SAFETY_CHARACTERS_MIN {
             let message =
                 format!("SAFETY says less than {SAFETY_CHARACTERS_MIN} characters: `{reason}`");
-            found.push(self.says(line, message));
+            found.push(self.report(line, message));
         }
         let lower = reason.to_lowercase();
         if let Some(phrase) = STOCK_PHRASES.iter().find(|phrase| lower.starts_with(**phrase)) {
             let message =
                 format!("SAFETY begins with `{phrase}`: say which precondition is met by what");
-            found.push(self.says(line, message));
+            found.push(self.report(line, message));
         }
     }
 

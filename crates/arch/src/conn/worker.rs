@@ -534,7 +534,7 @@ impl<'a, S> Worker<'a, S> {
         log.each_own(&mut |fd| closing.push(shared.member().closing(fd)));
         shared.member().acquire(|| {
             log.tick(now);
-            log.each_own(&mut |fd| shared.member().own(fd));
+            log.each_own(&mut |fd| shared.member().claim(fd));
         });
     }
 

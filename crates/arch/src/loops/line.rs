@@ -73,7 +73,7 @@ impl Routes {
 
     /// Station of operations of this kind.
     #[must_use]
-    pub const fn to(&self, kind: OpKind) -> usize {
+    pub const fn route(&self, kind: OpKind) -> usize {
         self.0[kind as usize]
     }
 }

@@ -204,8 +204,8 @@ impl<F: File> Terms<'_, F> {
                 let (status, body_bytes) = self.whole(plan, role, &mut outbox);
                 Response { outbox, status, body_bytes }
             }
-            Shape::One(range) => self.one(plan, range, role),
-            Shape::Many(ranges) => self.many(plan, ranges, role),
+            Shape::One(range) => self.answer_range(plan, range, role),
+            Shape::Many(ranges) => self.answer_ranges(plan, ranges, role),
             Shape::NotModified => {
                 let mut out = self.scratch.take_buffer();
                 out.extend_from_slice(Self::heads(plan).not_modified());
@@ -223,7 +223,7 @@ impl<F: File> Terms<'_, F> {
     }
 
     /// 206 with one range.
-    fn one(&self, plan: &Plan<'_, F>, range: &ByteRange, role: Role) -> Response<F> {
+    fn answer_range(&self, plan: &Plan<'_, F>, range: &ByteRange, role: Role) -> Response<F> {
         let coded = plan.coded;
         let mut out = self.start(Status::PARTIAL_CONTENT);
         write_decimal_field(&mut out, "Content-Length", range.len());
@@ -246,7 +246,7 @@ impl<F: File> Terms<'_, F> {
     }
 
     /// 206 with several ranges: `multipart/byteranges`.
-    fn many(&self, plan: &Plan<'_, F>, ranges: &[ByteRange], role: Role) -> Response<F> {
+    fn answer_ranges(&self, plan: &Plan<'_, F>, ranges: &[ByteRange], role: Role) -> Response<F> {
         let (coded, heads) = (plan.coded, Self::heads(plan));
         let boundary = Boundary::new(self.scratch.boundary());
         let part = |(at, range)| boundary.part(heads.type_line(), range, coded.len(), at == 0);

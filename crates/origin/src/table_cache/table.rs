@@ -222,7 +222,7 @@ impl<F: File, L: Locks> Table<F, L> {
         }
         assert_eq!(self.table.len(), totals.entries.iter().sum::<usize>());
         assert_eq!(self.totals, totals);
-        assert!(totals.over(rules).is_none() && self.gone.is_empty());
+        assert!(totals.find_excess(rules).is_none() && self.gone.is_empty());
     }
 
     fn queue(&mut self, rank: Rank) -> Queue<'_, F, L> {
@@ -292,7 +292,7 @@ impl<F: File, L: Locks> Table<F, L> {
             return;
         }
         self.insert(held, tally);
-        while let Some(rank) = self.totals.over(rules) {
+        while let Some(rank) = self.totals.find_excess(rules) {
             self.evict(rank, tally);
         }
     }

@@ -72,7 +72,8 @@ pub(crate) fn shared_and_writable(pid: u32) -> BTreeSet<String> {
 
 /// Processors that this process, and a server that it starts, may keep busy.
 pub(crate) fn processors_at_once() -> usize {
-    let quota = regatta_sys::groups::own().quota.map_or(usize::MAX, |quota| quota.processors());
+    let quota =
+        regatta_sys::groups::read_own().quota.map_or(usize::MAX, |quota| quota.processors());
     processors(std::process::id()).len().min(quota)
 }
 

@@ -56,16 +56,16 @@ pub struct Allowance {
 impl Allowance {
     /// Reads the resources of this process, with this many descriptors.
     #[must_use]
-    pub fn own(descriptors_max: u64) -> Self {
+    pub fn read_own(descriptors_max: u64) -> Self {
         // A machine with more processors than a set has room for counts as one with a single
         // processor.
         let cpus = affinity::allowed().unwrap_or_else(|_| vec![0]);
-        let group = groups::own();
+        let group = groups::read_own();
         Self {
             descriptors_max,
             cpus: affinity::neighbours(cpus, Path::new(affinity::CPUS)),
             machine_bytes: groups::machine_bytes(),
-            threads: ThreadRoom::own(group.tasks.as_ref()),
+            threads: ThreadRoom::read_own(group.tasks.as_ref()),
             group,
         }
     }
@@ -135,7 +135,7 @@ pub(crate) fn listed(chosen: &[Chosen]) -> String {
 }
 
 /// Lists values that the architecture's name has set, and nothing else.
-pub(super) fn named(said: &Said, architecture: &Architecture) -> Vec<Chosen> {
+pub(super) fn list_named(said: &Said, architecture: &Architecture) -> Vec<Chosen> {
     let holds = |(key, value): &&(&'static str, &'static str)| {
         let spec = options::find(key).expect("architectures set options of the table");
         !said.is_said(key) && said.settings.get(key) == spec.kind.parse(value).ok().as_ref()

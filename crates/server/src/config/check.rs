@@ -143,7 +143,7 @@ pub fn understand(
             &mut chosen,
             &mut problems,
         ));
-        chosen.extend(allowance::named(&said, architecture));
+        chosen.extend(allowance::list_named(&said, architecture));
         (architecture, layout)
     });
     match layout {
@@ -293,7 +293,7 @@ fn content(said: &Said, problems: &mut Vec<Problem>) {
             problems.push(found.hint("as in errors/404.html, without a slash at either end"));
         }
     }
-    error_pages::named(said, problems);
+    error_pages::list_pages(said, problems);
     let charset = said.settings.text("content.charset");
     if !charset.is_empty() && !media::is_token(charset) {
         let message = format!("\"{charset}\" is not the name of a charset");

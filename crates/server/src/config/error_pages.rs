@@ -11,7 +11,10 @@ pub(crate) const KEY: &str = "content.error_pages";
 const FORM: &str = "as in 503=errors/503.html, the path of a file below the root";
 
 /// Lists statuses with a page, each with the name of its file. Faults go to `problems`.
-pub(crate) fn named<'s>(said: &'s Said, problems: &mut Vec<Problem>) -> Vec<(Status, &'s str)> {
+pub(crate) fn list_pages<'s>(
+    said: &'s Said,
+    problems: &mut Vec<Problem>,
+) -> Vec<(Status, &'s str)> {
     let mut named: Vec<(Status, &str)> = Vec::new();
     for item in said.settings.list(KEY) {
         match parse(item) {
@@ -61,7 +64,7 @@ mod tests {
         let (said, problems) = read(None, &arguments);
         assert_eq!(problems, []);
         let mut problems = Vec::new();
-        let found = named(&said, &mut problems);
+        let found = list_pages(&said, &mut problems);
         let expected = [(Status::SERVICE_UNAVAILABLE, "e/503.html"), (Status::FORBIDDEN, "e.html")];
         assert_eq!(found, expected);
         let hints: Vec<_> = problems.iter().map(|problem| problem.hint.as_deref()).collect();

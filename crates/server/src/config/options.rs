@@ -22,14 +22,14 @@ pub const FLAGS: &[(&str, &str)] = &[
 ];
 
 /// Options that exist under every architecture.
-fn ours() -> impl Iterator<Item = &'static OptionSpec> {
+fn list_common() -> impl Iterator<Item = &'static OptionSpec> {
     OPTIONS.iter().chain(accept::OPTIONS)
 }
 
 /// True of an option that exists under every architecture.
 #[must_use]
 pub fn is_ours(key: &str) -> bool {
-    ours().any(|spec| spec.key == key)
+    list_common().any(|spec| spec.key == key)
 }
 
 /// All options in the order of their tables, and the place of each by its name.
@@ -40,7 +40,7 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| {
     let theirs = ARCHITECTURES.iter().flat_map(|architecture| architecture.driver.options);
     let mut by_key = HashMap::new();
     let is_new = |spec: &&'static OptionSpec| by_key.insert(spec.key, *spec).is_none();
-    let all = ours().chain(theirs).filter(is_new).collect();
+    let all = list_common().chain(theirs).filter(is_new).collect();
     (all, by_key)
 });
 
@@ -153,7 +153,7 @@ mod tests {
             assert!(spec.long.is_empty() || spec.long.ends_with('.'), "{}", spec.key);
             let section = section(spec.key);
             let known = SECTIONS.iter().any(|known| known.name == section);
-            let ours = ours().any(|ours| std::ptr::eq(ours, spec));
+            let ours = list_common().any(|ours| std::ptr::eq(ours, spec));
             assert_eq!(known, ours, "{}", spec.key);
         }
         keys.sort_unstable();

@@ -108,7 +108,7 @@ impl Wanted {
             path: said.root(),
             index: said.settings.list("content.index").to_vec(),
             // Faults of the option itself are reported where it is interpreted.
-            pages: error_pages::named(said, &mut Vec::new())
+            pages: error_pages::list_pages(said, &mut Vec::new())
                 .into_iter()
                 .map(|(status, name)| (status, name.to_owned()))
                 .collect(),

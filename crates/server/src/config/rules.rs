@@ -405,7 +405,7 @@ fn named_elsewhere(said: &Said, rules: &Rules, warnings: &mut Vec<Problem>) -> V
             warnings.extend(found.map(|why| problem(why).hint(hint)));
         }
     }
-    let pages = error_pages::named(said, &mut Vec::new());
+    let pages = error_pages::list_pages(said, &mut Vec::new());
     let page = |(_, name)| {
         let problem =
             said.problem(messages::FILE_PROTECTED, error_pages::KEY, &hidden(name, everywhere)?);

@@ -414,11 +414,11 @@ impl LogSink<'_> {
             self.tally.add(Counter::StallLog, 1);
             self.tally.add(Counter::StallLogNs, took_ns);
         }
-        self.after(process, &mut lines.bytes, &written);
+        self.drop_unwritten(process, &mut lines.bytes, &written);
     }
 
     /// Drops the lines that were not written, and reports so once until writing works again.
-    fn after(&self, process: &mut Process, buffer: &mut Vec<u8>, written: &Written) {
+    fn drop_unwritten(&self, process: &mut Process, buffer: &mut Vec<u8>, written: &Written) {
         if let Some(fault) = &written.fault {
             // A file that is not open has been reported.
             if process.dropped == 0 && process.file.is_some() {
@@ -494,7 +494,7 @@ mod tests {
         let mut write = |lines: &[u8], bytes| {
             buffer.extend_from_slice(lines);
             let fault = Some(io::ErrorKind::StorageFull.into());
-            sink.after(&mut process, &mut buffer, &Written { bytes, calls: 1, fault });
+            sink.drop_unwritten(&mut process, &mut buffer, &Written { bytes, calls: 1, fault });
             (buffer.clone(), process.dropped)
         };
         assert_eq!(write(b"one\ntwo\nthree\n", 6), (b"\n".to_vec(), 2));

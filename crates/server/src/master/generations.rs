@@ -457,7 +457,7 @@ impl Generations {
     }
 
     /// Handles an event: does what is possible here, and returns the rest.
-    pub(super) fn on(
+    pub(super) fn handle(
         &mut self,
         event: SuccessionEvent,
         own: &Own<'_>,
@@ -465,7 +465,7 @@ impl Generations {
     ) -> Vec<Act> {
         let (mut rest, mut events) = (Vec::new(), vec![event]);
         while let Some(event) = events.pop() {
-            let acts = self.succession.on(event, clock::now().tick);
+            let acts = self.succession.handle(event, clock::now().tick);
             if self.succession.pending() > 0 {
                 // Before the configuration is read: later commands wait for another request.
                 self.tell_commands(own.control);

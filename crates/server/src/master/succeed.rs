@@ -16,7 +16,7 @@ impl Master<'_> {
         let arena = &prepared.env.arena;
         // The next image begins with these counts.
         generations.fold(arena);
-        let acts = generations.on(event, &own(prepared, children, monitors), poller);
+        let acts = generations.handle(event, &collect_own(prepared, children, monitors), poller);
         generations.fold(arena);
         let drain_ms_max = prepared.env.settings.number("server.drain_ms_max");
         for act in acts {
@@ -107,7 +107,7 @@ impl Master<'_> {
 }
 
 /// Collects the state that the next image receives.
-fn own<'a>(
+fn collect_own<'a>(
     prepared: &'a Prepared,
     children: &'a [Option<Child>],
     monitors: &'a Monitors,

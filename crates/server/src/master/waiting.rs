@@ -113,7 +113,7 @@ impl Waiting {
     }
 
     fn happened(&mut self, event: Happened) {
-        for act in self.generations.on(event, &Own::default(), &mut self.poller) {
+        for act in self.generations.handle(event, &Own::default(), &mut self.poller) {
             if act == Act::DrainOld {
                 self.generations.drain_old(DRAIN_MS_MAX);
             }

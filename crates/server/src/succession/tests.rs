@@ -13,7 +13,7 @@ fn earlier(number: u64, leaves: bool) -> Earlier {
 /// Checks the acts after each event, one after the other, at the same time.
 fn check(succession: &mut Succession, steps: &[(SuccessionEvent, &[Act])]) {
     for (at, (event, acts)) in steps.iter().enumerate() {
-        assert_eq!(succession.on(*event, START), *acts, "step {at}: {event:?}");
+        assert_eq!(succession.handle(*event, START), *acts, "step {at}: {event:?}");
     }
 }
 
@@ -127,15 +127,15 @@ fn a_root_is_followed_by_who_serves() {
 #[test]
 fn a_trial_that_takes_too_long_is_killed() {
     let mut succession = Succession::new();
-    assert_eq!(succession.on(SuccessionEvent::Asked(RELOAD), START), [Act::Try(RELOAD)]);
+    assert_eq!(succession.handle(SuccessionEvent::Asked(RELOAD), START), [Act::Try(RELOAD)]);
     let late = START.after(TRIAL_MS_MAX);
     assert_eq!(succession.wake_at(), late);
-    assert!(succession.on(SuccessionEvent::Time, Tick(late.0 - 1)).is_empty());
-    assert_eq!(succession.on(SuccessionEvent::Time, late), [Act::KillTrial]);
-    assert!(succession.on(SuccessionEvent::Time, late).is_empty(), "once");
-    assert!(succession.on(SuccessionEvent::Asked(RELOAD), late).is_empty());
+    assert!(succession.handle(SuccessionEvent::Time, Tick(late.0 - 1)).is_empty());
+    assert_eq!(succession.handle(SuccessionEvent::Time, late), [Act::KillTrial]);
+    assert!(succession.handle(SuccessionEvent::Time, late).is_empty(), "once");
+    assert!(succession.handle(SuccessionEvent::Asked(RELOAD), late).is_empty());
     // The verdict was good, and too late.
-    let ended = succession.on(SuccessionEvent::TrialEnded(TrialVerdict::Good), late);
+    let ended = succession.handle(SuccessionEvent::TrialEnded(TrialVerdict::Good), late);
     assert_eq!(ended, [Act::Report(Outcome::Refused(TrialVerdict::Late)), Act::Try(RELOAD)]);
 }
 
@@ -146,7 +146,10 @@ fn workers_that_cannot_begin_leave_the_old_ones_serving() {
     for (failure, at) in failures {
         let old = vec![earlier(3, true), earlier(4, false)];
         let mut succession = Succession::after_exec(old, None, START);
-        assert_eq!(succession.on(failure, at), [Act::KillNew, Act::Report(Outcome::NotStarted)]);
+        assert_eq!(
+            succession.handle(failure, at),
+            [Act::KillNew, Act::Report(Outcome::NotStarted)]
+        );
         assert!(succession.is_waiting());
         check(
             &mut succession,
@@ -315,7 +318,7 @@ impl World {
         };
         let good =
             event == SuccessionEvent::TrialEnded(TrialVerdict::Good) && killed == Some(false);
-        for act in self.succession.on(event, self.now) {
+        for act in self.succession.handle(event, self.now) {
             self.act(act, event, good);
         }
         if event == SuccessionEvent::Stop {

@@ -132,7 +132,7 @@ fn stage_rows(lines: &mut Lines, stages: &[Stage<'_>], seconds: f64) {
     ));
     for stage in stages {
         let Stage { name, totals, since, .. } = stage;
-        let rate = |counter| short(per_second(since.get(counter), seconds));
+        let rate = |counter| shorten(per_second(since.get(counter), seconds));
         let takes = since.get(Counter::QueueTakes);
         let each = |counter| match (since.get(counter), takes) {
             (0, _) | (_, 0) => "-".to_owned(),
@@ -159,9 +159,9 @@ fn stage_rows(lines: &mut Lines, stages: &[Stage<'_>], seconds: f64) {
 /// Settings by the controllers of a stage: batch, rate, and the age that decides.
 fn decided(stage: &Stage<'_>) -> String {
     let set = |dial| Some(stage.dial(dial)).filter(|value| *value > 0);
-    let batch = set(Dial::BatchMost).map(|most| short(decimal(most)));
+    let batch = set(Dial::BatchMost).map(|most| shorten(decimal(most)));
     let rate = set(Dial::AdmitMilliPerS);
-    let rate = rate.map(|milli| format!("{}/s", short(decimal(milli) / 1e3)));
+    let rate = rate.map(|milli| format!("{}/s", shorten(decimal(milli) / 1e3)));
     let age = set(Dial::AgeP90Ns).map(span);
     [batch, rate, age].into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
@@ -205,7 +205,7 @@ fn title(now: &Sample, seconds: Option<f64>) -> String {
 }
 
 fn row(name: &str, pid: &str, open: u64, since: &Totals, seconds: f64) -> String {
-    let rate = |counter| short(per_second(since.get(counter), seconds));
+    let rate = |counter| shorten(per_second(since.get(counter), seconds));
     let megabytes = per_second(since.get(Counter::BytesSent), seconds) / 1e6;
     let events = ratio(since.get(Counter::WaitEvents), since.get(Counter::WaitCalls), 1.0);
     let hits = ratio(since.get(Counter::CacheHits), since.get(Counter::CacheLookups), 100.0);
@@ -216,15 +216,15 @@ fn row(name: &str, pid: &str, open: u64, since: &Totals, seconds: f64) -> String
         rate(Counter::AcceptOk),
         whole(open),
         rate(Counter::Requests),
-        short(megabytes),
-        short(per_second(stalls, seconds)),
-        short(per_second(since.get(Counter::LockWaitNs), seconds) / 1e6),
+        shorten(megabytes),
+        shorten(per_second(stalls, seconds)),
+        shorten(per_second(since.get(Counter::LockWaitNs), seconds) / 1e6),
         time(turns, 990_000),
     )
 }
 
 fn summary(lines: &mut Lines, now: &Sample, since: &Totals, seconds: f64) {
-    let rate = |counter| short(per_second(since.get(counter), seconds));
+    let rate = |counter| shorten(per_second(since.get(counter), seconds));
     let of = |histogram, per_million| time(since.histogram(histogram), per_million);
     let count = |histogram, per_million| count(since.histogram(histogram), per_million);
     lines.add(format!(
@@ -234,7 +234,7 @@ fn summary(lines: &mut Lines, now: &Sample, since: &Totals, seconds: f64) {
         of(Histogram::RequestNs, 990_000),
         of(Histogram::RequestNs, 999_000),
         of(Histogram::RequestNs, 1_000_000),
-        short(decimal(now.totals.gauge(Gauge::RequestsOpen))),
+        shorten(decimal(now.totals.gauge(Gauge::RequestsOpen))),
     ));
     lines.add(format!(
         "replies/s 2xx {}  3xx {}  4xx {}  5xx {}  206 {}  304 {}  cut {}",
@@ -263,7 +263,7 @@ fn summary(lines: &mut Lines, now: &Sample, since: &Totals, seconds: f64) {
         rate(Counter::AcceptEmfilePauses),
         count(Histogram::AcceptsPerNotification, 500_000),
         count(Histogram::AcceptsPerNotification, 990_000),
-        short(decimal(now.totals.get(Counter::AcceptsPerNotificationMax))),
+        shorten(decimal(now.totals.get(Counter::AcceptsPerNotificationMax))),
     ));
     lines.add(format!(
         "loop      idle {} %  p50 {}  p99 {}  stalled {}/s  events p50 {}  p99 {}",
@@ -278,9 +278,9 @@ fn summary(lines: &mut Lines, now: &Sample, since: &Totals, seconds: f64) {
     lines.add(format!("stalls/s  {}", stalls.join("  ")));
     lines.add(format!(
         "cache     entries {}  files {}  MB {}  fill/s {}  evict/s {}  check/s {}",
-        short(decimal(now.totals.gauge(Gauge::CacheEntries))),
-        short(decimal(now.totals.gauge(Gauge::CacheFds))),
-        short(decimal(now.totals.gauge(Gauge::CacheBytes)) / 1e6),
+        shorten(decimal(now.totals.gauge(Gauge::CacheEntries))),
+        shorten(decimal(now.totals.gauge(Gauge::CacheFds))),
+        shorten(decimal(now.totals.gauge(Gauge::CacheBytes)) / 1e6),
         rate(Counter::CacheFills),
         rate(Counter::CacheEvictions),
         rate(Counter::CacheRevalidations),
@@ -295,7 +295,7 @@ fn has_tls(now: &Sample) -> bool {
 
 /// Adds the handshakes of TLS, with their mean time, and the bytes that were encrypted.
 fn handshakes(lines: &mut Lines, since: &Totals, seconds: f64) {
-    let rate = |n| short(per_second(n, seconds));
+    let rate = |n| shorten(per_second(n, seconds));
     let resumed = since.get(Counter::TlsHandshakesResumed);
     let all = since.get(Counter::TlsHandshakesFull) + resumed;
     let each = since.get(Counter::TlsHandshakeNs).checked_div(all);
@@ -305,14 +305,14 @@ fn handshakes(lines: &mut Lines, since: &Totals, seconds: f64) {
         ratio(resumed, all, 100.0),
         each.map_or("-".to_owned(), span),
         rate(TLS_FAULTS.iter().map(|counter| since.get(*counter)).sum()),
-        short(per_second(since.get(Counter::SealedBytes), seconds) / 1e6),
+        shorten(per_second(since.get(Counter::SealedBytes), seconds) / 1e6),
     ));
 }
 
 /// Adds causes behind the requests: turns, locks, helpers (stages have none), logs, memory and the
 /// ends of connections.
 fn behind(lines: &mut Lines, now: &Sample, since: &Totals, seconds: f64) {
-    let rate = |counter| short(per_second(since.get(counter), seconds));
+    let rate = |counter| shorten(per_second(since.get(counter), seconds));
     let of = |histogram, per_million| time(since.histogram(histogram), per_million);
     lines.add(format!(
         "turns     p50 {}  p99 {}  max {}  locks/s {}  contended {}",
@@ -332,7 +332,7 @@ fn behind(lines: &mut Lines, now: &Sample, since: &Totals, seconds: f64) {
         whole(now.totals.get(Counter::LogDropped)),
     ));
     let memory = now.memory();
-    let megabytes = |bytes| short(decimal(bytes) / 1e6);
+    let megabytes = |bytes| shorten(decimal(bytes) / 1e6);
     lines.add(format!(
         "memory MB rss {}  own {}  shared {}  tables {}  stacks {}  tasks {}",
         megabytes(memory.resident),
@@ -340,7 +340,7 @@ fn behind(lines: &mut Lines, now: &Sample, since: &Totals, seconds: f64) {
         megabytes(memory.shared),
         megabytes(memory.page_tables),
         megabytes(memory.kernel_stacks()),
-        short(decimal(memory.tasks)),
+        shorten(decimal(memory.tasks)),
     ));
     let closes = CLOSES.iter().filter(|(_, counter)| since.get(*counter) > 0);
     let closes: Vec<_> = closes.map(|(why, counter)| format!("{why} {}", rate(*counter))).collect();
@@ -350,12 +350,12 @@ fn behind(lines: &mut Lines, now: &Sample, since: &Totals, seconds: f64) {
 
 /// Adds the work of helpers, and its causes.
 fn helpers(lines: &mut Lines, now: &Sample, since: &Totals, seconds: f64) {
-    let rate = |counter| short(per_second(since.get(counter), seconds));
+    let rate = |counter| shorten(per_second(since.get(counter), seconds));
     let tasks = [Counter::HelperTasksOpen, Counter::HelperTasksRead, Counter::HelperTasksPrefetch];
     let tasks = tasks.map(|counter| since.get(counter)).iter().sum();
     lines.add(format!(
         "disk/s    tasks {}  lost {}  cached {}  cold {}  inline {}  defer {}",
-        short(per_second(tasks, seconds)),
+        shorten(per_second(tasks, seconds)),
         rate(Counter::HelpersLost),
         rate(Counter::ResidencyResident),
         rate(Counter::ResidencyAbsent),
@@ -363,13 +363,13 @@ fn helpers(lines: &mut Lines, now: &Sample, since: &Totals, seconds: f64) {
         rate(Counter::LaioDeferred),
     ));
     // Time used per second is the mean number at work.
-    let at_once = |counter| short(per_second(since.get(counter), seconds) / 1e9);
+    let at_once = |counter| shorten(per_second(since.get(counter), seconds) / 1e9);
     lines.add(format!(
         "helpers   {}  busy {}  queued {}  most {}  unknown/s {}  false/s {}",
-        short(decimal(now.totals.gauge(Gauge::HelpersOpen))),
+        shorten(decimal(now.totals.gauge(Gauge::HelpersOpen))),
         at_once(Counter::HelperBusyNs),
         at_once(Counter::HelperWaitNs),
-        short(decimal(now.totals.get(Counter::HelperQueueMax))),
+        shorten(decimal(now.totals.get(Counter::HelperQueueMax))),
         rate(Counter::ResidencyUnknown),
         rate(Counter::ResidencyFalse),
     ));
@@ -433,11 +433,11 @@ fn per_second(n: u64, seconds: f64) -> f64 {
 
 /// A number of things: exact while it is short.
 fn whole(n: u64) -> String {
-    if n < 1_000_000 { n.to_string() } else { short(decimal(n)) }
+    if n < 1_000_000 { n.to_string() } else { shorten(decimal(n)) }
 }
 
 /// A number in at most 4 columns up to 999 million million.
-fn short(value: f64) -> String {
+fn shorten(value: f64) -> String {
     let (mut value, mut unit) = (value, 0);
     while value >= 999.5 && unit < 4 {
         value /= 1000.0;
@@ -474,8 +474,8 @@ mod tests {
             (1.5e9, "1.5G"),
         ];
         for (value, text) in expected {
-            assert_eq!(short(value), text);
-            assert!(short(value).len() <= 4);
+            assert_eq!(shorten(value), text);
+            assert!(shorten(value).len() <= 4);
         }
     }
 

@@ -45,7 +45,7 @@ impl Member {
     /// Takes descriptors that the ledger knows only when `call` returns.
     ///
     /// Every call that may open something goes through here. Before it returns, it enters what it
-    /// keeps with [`Member::own`] or [`Member::lend`]. Not nested.
+    /// keeps with [`Member::claim`] or [`Member::lend`]. Not nested.
     pub fn acquire<T>(&self, call: impl FnOnce() -> T) -> T {
         let gate = &self.crew.berth(self.worker)[GATE];
         loop {
@@ -62,7 +62,7 @@ impl Member {
     }
 
     /// Enters a descriptor as this worker's: if the worker ends, it is closed.
-    pub fn own(&self, fd: BorrowedFd<'_>) {
+    pub fn claim(&self, fd: BorrowedFd<'_>) {
         self.enter_own(fd, OWNED);
     }
 
@@ -431,7 +431,7 @@ mod tests {
         os::fd::{AsFd, OwnedFd},
     };
 
-    fn alone() -> (Crew, &'static Member) {
+    fn crew_of_one() -> (Crew, &'static Member) {
         let memory = crew::create_words(Crew::count_words(1, 1024)).unwrap();
         let crew = Crew::create(memory.words(), 1, 1024).unwrap();
         (crew, crew.enter(0).unwrap())
@@ -453,7 +453,7 @@ mod tests {
     #[test]
     fn a_retirement_is_not_taken_for_another() {
         const NUMBER: u32 = 1000;
-        let (crew, member) = alone();
+        let (crew, member) = crew_of_one();
         let owner = &crew.owners[NUMBER as usize];
         let retire = || {
             member.cache(NUMBER as usize);
@@ -471,10 +471,10 @@ mod tests {
     /// Safe calls with any number close nothing that has an owner.
     #[test]
     fn only_what_was_lent_is_closed() {
-        let (crew, member) = alone();
+        let (crew, member) = crew_of_one();
         let file = OwnedFd::from(File::open("/proc/self/exe").unwrap());
         let number = file.as_raw_fd().unsigned_abs();
-        member.own(file.as_fd());
+        member.claim(file.as_fd());
         for number in [number, 1023, 1024, u32::MAX] {
             member.adopt(number);
             assert!(member.lease(number).is_none() && !member.owns(number));
@@ -489,7 +489,7 @@ mod tests {
     /// Threads of one member use a file at the same time: no use is lost.
     #[test]
     fn uses_are_counted_by_all_threads() {
-        let (crew, member) = alone();
+        let (crew, member) = crew_of_one();
         let (file, number) = lent(member);
         member.adopt(number);
         thread::scope(|scope| {
@@ -510,7 +510,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "the keeper clears up")]
     fn only_the_keeper_sweeps() {
-        let (crew, _) = alone();
+        let (crew, _) = crew_of_one();
         crew.header[KEEPER].store(1, Relaxed);
         let _ = crew.sweep();
     }

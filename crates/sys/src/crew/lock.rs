@@ -57,7 +57,7 @@ enum Kind {
 impl<'a> Grip<'a> {
     #[inline]
     fn new(member: &'a Member, word: &'a AtomicU64, kind: Kind) -> Self {
-        held::more();
+        held::increment();
         Self { member, word, kind, died: false, waited: LockCost::default() }
     }
 
@@ -72,14 +72,14 @@ impl<'a> Grip<'a> {
         if word.swap(DEAD, SeqCst) & WAITERS != 0 {
             wake(word, EVERY_WAITER);
         }
-        held::less();
+        held::decrement();
         std::mem::forget(self);
     }
 
     /// Leaves the lock taken, like a process that is killed while it holds it.
     #[cfg(feature = "test-hooks")]
     pub fn leave(self) {
-        held::less();
+        held::decrement();
         std::mem::forget(self);
     }
 }
@@ -102,7 +102,7 @@ pub fn assert_unlocked() {
 /// True if this thread holds such a lock; always false without debug assertions.
 #[cfg(feature = "test-hooks")]
 pub(crate) fn is_locked() -> bool {
-    held::any()
+    held::has_any()
 }
 
 /// Count of locks that this thread holds.
@@ -114,16 +114,16 @@ mod held {
         static LOCKS: Cell<u32> = const { Cell::new(0) };
     }
 
-    pub(super) fn more() {
+    pub(super) fn increment() {
         LOCKS.set(LOCKS.get() + 1);
     }
 
-    pub(super) fn less() {
+    pub(super) fn decrement() {
         LOCKS.set(LOCKS.get() - 1);
     }
 
     #[cfg(feature = "test-hooks")]
-    pub(super) fn any() -> bool {
+    pub(super) fn has_any() -> bool {
         LOCKS.get() > 0
     }
 
@@ -137,10 +137,10 @@ mod held {
 
 #[cfg(not(debug_assertions))]
 mod held {
-    pub(super) const fn more() {}
-    pub(super) const fn less() {}
+    pub(super) const fn increment() {}
+    pub(super) const fn decrement() {}
     #[cfg(feature = "test-hooks")]
-    pub(super) const fn any() -> bool {
+    pub(super) const fn has_any() -> bool {
         false
     }
     pub(super) const fn assert_none() {}
@@ -149,7 +149,7 @@ mod held {
 impl Drop for Grip<'_> {
     #[inline]
     fn drop(&mut self) {
-        held::less();
+        held::decrement();
         match self.kind {
             Kind::Exclusive => {
                 let word = futex(self.word);
@@ -359,7 +359,7 @@ mod tests {
     #[should_panic(expected = "others wait")]
     fn nobody_makes_calls_under_a_lock() {
         under_locks(|_| {
-            let _ = crate::again(crate::hook::Call::Read, || Ok(()));
+            let _ = crate::retry_interrupted(crate::hook::Call::Read, || Ok(()));
         });
     }
 

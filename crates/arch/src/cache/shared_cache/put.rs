@@ -136,7 +136,7 @@ impl SharedCache<'_> {
 
     /// Exclusively.
     fn evict_what_is_over(&self, tally: &Tally<'_>) {
-        while let Some(rank) = self.layout().totals().over(&self.rules) {
+        while let Some(rank) = self.layout().totals().find_excess(&self.rules) {
             self.evict(rank, tally);
         }
     }
@@ -189,7 +189,7 @@ impl SharedCache<'_> {
         layout.change(at, layout.new_version());
         layout.header[UPDATING].fetch_sub(1, SeqCst);
         drop((entry_grip, grip));
-        if layout.totals().over(&self.rules).is_some() {
+        if layout.totals().find_excess(&self.rules).is_some() {
             self.exclusively(tally, |_| self.evict_what_is_over(tally));
         }
         Ok(true)

@@ -148,7 +148,7 @@ impl<'a, S> Worker<'a, S> {
             None => take(),
             Some(shared) => shared
                 .member()
-                .acquire(|| take().inspect(|(socket, _)| shared.member().own(socket.as_fd()))),
+                .acquire(|| take().inspect(|(socket, _)| shared.member().claim(socket.as_fd()))),
         }?;
         let peer = Peer::from(peer).in_class(acceptor.class(at));
         Ok(Accepted { displaces, socket, peer })

@@ -134,7 +134,7 @@ impl<'a> Own<'a> {
             None => (env.open_log)(tally),
             Some(member) => member.acquire(|| {
                 let log = (env.open_log)(tally);
-                log.each_own(&mut |fd| member.own(fd));
+                log.each_own(&mut |fd| member.claim(fd));
                 log
             }),
         };
@@ -142,7 +142,7 @@ impl<'a> Own<'a> {
         let root = match member {
             None => &env.root,
             Some(member) => {
-                let own = || env.root.try_clone().inspect(|root| member.own(root.as_fd()));
+                let own = || env.root.try_clone().inspect(|root| member.claim(root.as_fd()));
                 let root = member.acquire(own).map_err(WorkError::Root)?;
                 // Once per process, as its place in the crew.
                 Box::leak(Box::new(root))

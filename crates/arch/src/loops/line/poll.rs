@@ -296,7 +296,7 @@ impl<'a> PollStage<'a> {
         slot.queued = false;
         slot.drive.moves(held_ms);
         let Some((passed, drive)) = worker.pass(key) else { return };
-        self.leaving.push(self.does.routes.to(kind), StageJob { passed, drive, left, entered });
+        self.leaving.push(self.does.routes.route(kind), StageJob { passed, drive, left, entered });
     }
 
     /// Reports the end of a connection to its acceptor.

@@ -194,7 +194,7 @@ impl<'a> StageThread<'a> {
         if self.extras.relays
             && let Some(Left::Op(op)) = &job.left
         {
-            let to = self.work.routes.to(op.kind());
+            let to = self.work.routes.route(op.kind());
             is_refused = self.extras.bound.is_some_and(|(station, most)| {
                 to == station && self.line.len(to) + self.leaving.len(to) >= most
             });
@@ -228,7 +228,7 @@ impl<'a> StageThread<'a> {
         }
         let Work { routes, reads_at, writes_at, again_at, .. } = self.work;
         let to = match step(slot, desk, key, Spent::default(), &mut self.io) {
-            Turn::Left(kind) => routes.to(kind),
+            Turn::Left(kind) => routes.route(kind),
             Turn::Wait(Interest { write: true, .. }) => writes_at,
             Turn::Wait(_) | Turn::Parked => reads_at,
             Turn::Again => again_at,
