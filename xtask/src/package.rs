@@ -317,17 +317,17 @@ mod tests {
         assert_eq!(capture(Command::new("echo").arg("text")).expect("it succeeds"), "text");
     }
 
-    fn ours(name: &str) -> String {
+    fn read_deployed(name: &str) -> String {
         read(&project_root().join("deploy").join(name)).expect("ours")
     }
 
     /// Otherwise the server would refuse the given sockets.
     #[test]
     fn the_socket_units_listen_where_the_configuration_does() {
-        let toml = ours("regatta.toml");
+        let toml = read_deployed("regatta.toml");
         // HTTPS needs a certificate, so its lines are comments.
         for (unit, start) in [("regatta.socket", ""), ("regatta-tls.socket", "# ")] {
-            let socket = ours(unit);
+            let socket = read_deployed(unit);
             let listen = socket.lines().filter_map(|line| line.strip_prefix("ListenStream="));
             let listen: Vec<String> = listen.map(|address| format!("\"{address}\"")).collect();
             let line = format!("\n{start}listen = [{}]\n", listen.join(", "));
@@ -338,8 +338,8 @@ mod tests {
     /// Both socket units start the one service, and are stopped before it.
     #[test]
     fn every_unit_is_packed_and_stopped() {
-        assert!(ours("regatta-tls.socket").contains("\nService=regatta.service\n"));
-        let (rules, prerm) = (ours("debian/rules"), ours("debian/regatta.prerm"));
+        assert!(read_deployed("regatta-tls.socket").contains("\nService=regatta.service\n"));
+        let (rules, prerm) = (read_deployed("debian/rules"), read_deployed("debian/regatta.prerm"));
         for unit in UNITS.iter().filter(|unit| !unit.starts_with("regatta.")) {
             let (name, _) = unit.split_once('.').expect("a kind");
             assert!(rules.contains(&format!("dh_installsystemd --name={name} ")), "{unit}");
@@ -351,13 +351,13 @@ mod tests {
     /// at the start (`LoadCredential=`) would stay as it is.
     #[test]
     fn the_service_may_read_certificates_of_root() {
-        let unit = ours("regatta.service");
+        let unit = read_deployed("regatta.service");
         for set in ["AmbientCapabilities", "CapabilityBoundingSet"] {
             let line = unit.lines().find_map(|line| line.strip_prefix(set)?.strip_prefix('='));
             let rights: Vec<&str> = line.unwrap_or_default().split(' ').collect();
             assert_eq!(rights, ["CAP_NET_BIND_SERVICE", "CAP_DAC_READ_SEARCH"], "{set}");
         }
-        let toml = ours("regatta.toml");
+        let toml = read_deployed("regatta.toml");
         let sample = toml.lines().find(|line| line.starts_with("# certificate = "));
         let hidden = ["/home/", "/root/", "/run/user/", "/tmp/"];
         let is_hidden = |line: &str| hidden.iter().any(|folder| line.contains(folder));
@@ -367,7 +367,7 @@ mod tests {
     /// The master has the keys of certificates.
     #[test]
     fn the_service_leaves_no_copy_of_its_memory() {
-        assert!(ours("regatta.service").lines().any(|line| line == "LimitCORE=0"));
+        assert!(read_deployed("regatta.service").lines().any(|line| line == "LimitCORE=0"));
     }
 
     /// systemd must rate the exposure at most 2.0.

@@ -133,7 +133,7 @@ const PATIENCE: Duration = Duration::MAX;
 const PREEMPTIONS: usize = 2;
 
 /// Checks all interleavings.
-fn all(model: impl Fn() + Send + Sync + 'static) {
+fn check_interleavings(model: impl Fn() + Send + Sync + 'static) {
     let mut builder = Builder::new();
     builder.preemption_bound = Some(PREEMPTIONS);
     builder.check(model);
@@ -157,7 +157,7 @@ fn spawn<T: 'static, R: 'static>(
 
 #[test]
 fn nobody_sleeps_while_there_is_an_item() {
-    all(|| {
+    check_interleavings(|| {
         let queue = Arc::new(Fifo::new(2));
         let takers = [(); 2].map(|()| spawn(&queue, |queue| queue.take(PATIENCE, tally())));
         queue.put(1, tally()).unwrap();
@@ -170,7 +170,7 @@ fn nobody_sleeps_while_there_is_an_item() {
 #[test]
 fn a_batch_wakes_all_who_can_have_something() {
     for wakes_all in [false, true] {
-        all(move || {
+        check_interleavings(move || {
             let queue = Fifo::new(2);
             let queue = Arc::new(if wakes_all { queue.waking_all() } else { queue });
             let takers = [(); 2].map(|()| {
@@ -193,7 +193,7 @@ fn a_batch_wakes_all_who_can_have_something() {
 /// even if it has already checked the second and does not wait yet.
 #[test]
 fn a_call_is_heard_by_who_is_about_to_wait() {
-    all(|| {
+    check_interleavings(|| {
         let queues = Arc::new([Fifo::new(1), Fifo::new(1)]);
         let taker = spawn(&queues, |[first, second]| {
             while second.is_empty() {
@@ -211,7 +211,7 @@ fn a_call_is_heard_by_who_is_about_to_wait() {
 /// Each item is taken, returned by the end, or refused: once.
 #[test]
 fn the_end_loses_nothing_and_wakes_everybody() {
-    all(|| {
+    check_interleavings(|| {
         let queue = Arc::new(Fifo::new(1));
         let taker = spawn(&queue, |queue| queue.take(PATIENCE, tally()));
         let closer = spawn(&queue, |queue| queue.close());
@@ -258,7 +258,7 @@ impl Job {
 
 #[test]
 fn an_owner_is_rung_for_each_wait_and_no_more() {
-    all(|| {
+    check_interleavings(|| {
         let returns = Arc::new(Returns::new().unwrap());
         let one = spawn(&returns, |returns| returns.put(Job::new(0)));
         let two = spawn(&returns, |returns| {
@@ -273,7 +273,7 @@ fn an_owner_is_rung_for_each_wait_and_no_more() {
 
 #[test]
 fn a_call_is_heard_by_who_falls_asleep() {
-    all(|| {
+    check_interleavings(|| {
         let returns = Arc::new(Returns::<Job>::new().unwrap());
         let caller = spawn(&returns, |returns| returns.wake());
         while returns.falls_asleep() {
@@ -362,7 +362,7 @@ fn work(line: &Line<'static, Job>) -> usize {
 /// A connection is found once when the line is closed. Two threads never touch it at once.
 #[test]
 fn a_line_that_is_closed_loses_no_connection() {
-    all(|| {
+    check_interleavings(|| {
         let line = pipeline(1, 2);
         let worker = spawn(&line, work);
         let closer = spawn(&line, Line::close);
@@ -383,7 +383,7 @@ fn a_line_that_is_closed_loses_no_connection() {
 #[test]
 fn a_cycle_with_bounded_admission_does_not_stop() {
     const PLACES: usize = 1;
-    all(|| {
+    check_interleavings(|| {
         let (line, places) = (pipeline(2, PLACES), Arc::new(AtomicUsize::new(PLACES)));
         let first = spawn(&line, |line| {
             while let Some(job) = next(line, WORK) {
@@ -426,7 +426,7 @@ fn a_cycle_with_bounded_admission_does_not_stop() {
 /// A thread that leaves a batch behind a barrier continues only after the whole batch is done.
 #[test]
 fn a_barrier_is_up_until_the_batch_is_done() {
-    all(|| {
+    check_interleavings(|| {
         let parts = (Barrier::default(), Fifo::new(2), AtomicUsize::new(0));
         let parts = Arc::new(parts);
         let threads = [(); 2].map(|()| {

@@ -20,7 +20,7 @@ struct Pair<'p> {
 }
 
 /// Checks every cache within these rules.
-fn each(rules: &CachingRules, check: impl Fn(&Pair<'_>)) {
+fn check_caches(rules: &CachingRules, check: impl Fn(&Pair<'_>)) {
     for locking in BOTH {
         let rig = &Rig::new(locking, rules.clone());
         let [a, b] = &rig.sides();
@@ -89,7 +89,7 @@ impl Pair<'_> {
 
 #[test]
 fn who_loses_a_race_to_fill_keeps_nothing_open() {
-    each(&rules(8, 8), |pair| {
+    check_caches(&rules(8, 8), |pair| {
         let entries = [pair.entry(0, 5), pair.entry(1, 5)];
         (0..2).for_each(|side| pair.put(side, b"5", &entries[side], 1));
         drop(entries);
@@ -101,7 +101,7 @@ fn who_loses_a_race_to_fill_keeps_nothing_open() {
 
 #[test]
 fn a_change_replaces_the_entry_for_all() {
-    each(&rules(8, 8), |pair| {
+    check_caches(&rules(8, 8), |pair| {
         assert!(!pair.ask(0, 2) && pair.ask(1, 2));
         pair.put(1, b"2", &pair.entry(1, 9), 2);
         assert_eq!(pair.len(0, b"2", 2), 901);
@@ -120,7 +120,7 @@ fn a_change_replaces_the_entry_for_all() {
 /// An answer asked for before either user replaced the root is not remembered after it.
 #[test]
 fn nothing_of_the_old_root_is_remembered() {
-    each(&rules(8, 8), |pair| {
+    check_caches(&rules(8, 8), |pair| {
         (1..5).for_each(|file| assert!(!pair.ask(0, file) && pair.ask(1, file)));
         pair.sides[0].clear(Tick(100), &pair.rig.tally(0));
         assert_eq!(pair.held(), (0, 0));
@@ -138,7 +138,7 @@ fn nothing_of_the_old_root_is_remembered() {
 /// The user that opened a file later knows better, even if it comes first; a body is its file's.
 #[test]
 fn what_is_older_does_not_replace_what_is_younger() {
-    each(&rules(8, 8), |pair| {
+    check_caches(&rules(8, 8), |pair| {
         pair.put(1, b"x", &pair.entry(1, 9), 5);
         pair.put(0, b"x", &pair.entry(0, 2), 4);
         assert_eq!([pair.len(0, b"x", 6), pair.len(1, b"x", 6)], [901, 901]);
@@ -154,7 +154,7 @@ fn what_is_older_does_not_replace_what_is_younger() {
 
 #[test]
 fn it_is_asked_again_once_per_age() {
-    each(&rules(8, 8), |pair| {
+    check_caches(&rules(8, 8), |pair| {
         assert!(!pair.ask(0, 1));
         let Lookup::Stale(stale) = pair.get(1, b"1", 1001) else { panic!("it is time") };
         assert!(!pair.is_stale(0, b"1", 1001), "the other sees to it");
@@ -168,7 +168,7 @@ fn it_is_asked_again_once_per_age() {
 /// is remembered all the same.
 #[test]
 fn what_is_stale_is_so_for_a_while() {
-    each(&rules(8, 8), |pair| {
+    check_caches(&rules(8, 8), |pair| {
         assert!(!pair.ask(0, 1));
         let is_stale = |side, at| pair.is_stale(side, b"1", at);
         assert!(is_stale(1, 2000) && !is_stale(0, 2500), "one looks");
@@ -185,7 +185,7 @@ fn what_is_stale_is_so_for_a_while() {
 fn it_remembers_what_a_private_cache_would() {
     for (entries_max, descriptors_max) in [(5, 100), (100, 4), (7, 5)] {
         let rules = rules(entries_max, descriptors_max);
-        each(&rules, |pair| {
+        check_caches(&rules, |pair| {
             let (private, other) = (LocalCache::new(&rules, 1), Rig::new(BOTH[0], rules.clone()));
             let mut dice = 1_u64;
             for turn in 0..2000 {
@@ -205,7 +205,7 @@ fn it_remembers_what_a_private_cache_would() {
 #[test]
 fn what_is_inactive_is_closed_by_all() {
     let rules = CachingRules { inactive_ms: 800, ..rules(64, 64) };
-    each(&rules, |pair| {
+    check_caches(&rules, |pair| {
         let sweep = |side: usize, now| pair.sides[side].sweep(Tick(now), &pair.rig.tally(side));
         assert_eq!(sweep(0, 1), None);
         (0..FILES).for_each(|file| assert!(!pair.ask(0, file) && pair.ask(1, file)));
@@ -224,7 +224,7 @@ fn what_is_inactive_is_closed_by_all() {
 /// Some descriptors are released where others are needed; by processes, when all have followed.
 #[test]
 fn descriptors_that_are_needed_are_given_up() {
-    each(&rules(8, 8), |pair| {
+    check_caches(&rules(8, 8), |pair| {
         (1..5).for_each(|file| assert!(!pair.ask(0, file) && pair.ask(1, file)));
         pair.put(0, b"d", &Entry::Directory, 1);
         assert_eq!(pair.held(), (5, 4));

@@ -301,14 +301,14 @@ mod tests {
     }
 
     /// Notes of processes with [`FDS`] descriptors each.
-    const fn each(words: &[AtomicU64]) -> ClientNotes<'_> {
+    const fn make_notes(words: &[AtomicU64]) -> ClientNotes<'_> {
         ClientNotes { words, descriptors: FDS }
     }
 
     #[test]
     fn a_client_has_so_many_connections() {
         let (entries, notes) = (zeros(1024), zeros(Clients::note_words(2, FDS)));
-        let clients = Clients::new(&entries, each(&notes), 7, LIMITS);
+        let clients = Clients::new(&entries, make_notes(&notes), 7, LIMITS);
         let open = |who, fd, process| clients.open(ip(who), fd, process, 0);
         assert_eq!(open("192.0.2.1", 10, 0), Admission::Admitted);
         assert_eq!(open("192.0.2.1", 10, 1), Admission::Admitted, "of another process");
@@ -339,7 +339,7 @@ mod tests {
     fn a_client_asks_so_often() {
         const MS: u64 = 1_000_000;
         let (entries, notes) = (zeros(1024), zeros(Clients::note_words(1, FDS)));
-        let clients = Clients::new(&entries, each(&notes), 7, LIMITS);
+        let clients = Clients::new(&entries, make_notes(&notes), 7, LIMITS);
         let (one, other) = (ip("192.0.2.1"), ip("192.0.2.2"));
         let at = |ms| 5000 * MS + ms * MS;
         for _ in 0..3 {
@@ -355,12 +355,16 @@ mod tests {
         for _ in 0..3 {
             assert!(clients.may_ask(one, at(9000)), "after a rest");
         }
-        let slow =
-            Clients::new(&entries, each(&notes), 8, ClientLimits { rate: 1, burst: 1, ..LIMITS });
+        let slow = Clients::new(
+            &entries,
+            make_notes(&notes),
+            8,
+            ClientLimits { rate: 1, burst: 1, ..LIMITS },
+        );
         assert!(slow.may_ask(one, at(20_000)));
         assert!(!slow.may_ask(one, at(20_001)));
         let free = ClientLimits { connections_max: 0, rate: 0, burst: 1 };
-        let free = Clients::new(&entries, each(&notes), 7, free);
+        let free = Clients::new(&entries, make_notes(&notes), 7, free);
         assert!((0..100).all(|_| free.may_ask(one, at(0))));
         assert!((0..60).all(|fd| free.open(one, fd, 0, at(0)) == Admission::Admitted));
     }
@@ -369,11 +373,11 @@ mod tests {
     fn charges_outlast_a_table() {
         let [old, new] = [(); 2].map(|()| zeros(1024));
         let [one_notes, two_notes] = [(); 2].map(|()| zeros(Clients::note_words(1, FDS)));
-        let earlier = Clients::new(&old, each(&one_notes), 7, LIMITS);
+        let earlier = Clients::new(&old, make_notes(&one_notes), 7, LIMITS);
         let (one, other) = (ip("192.0.2.1"), ip("192.0.2.2"));
         assert_eq!(earlier.open(one, 10, 0, 0), Admission::Admitted);
         assert!((0..3).all(|_| earlier.may_ask(one, SECOND_NS)));
-        let later = Clients::new(&new, each(&two_notes), 7, LIMITS);
+        let later = Clients::new(&new, make_notes(&two_notes), 7, LIMITS);
         later.charge(&old);
         assert!(!later.may_ask(one, SECOND_NS), "the burst has been taken");
         assert!(later.may_ask(other, SECOND_NS));
@@ -384,7 +388,7 @@ mod tests {
     fn who_finds_a_full_set_is_served() {
         // One set: room for four.
         let (entries, notes) = (zeros(WAYS * ENTRY_WORDS), zeros(Clients::note_words(1, FDS)));
-        let clients = Clients::new(&entries, each(&notes), 7, LIMITS);
+        let clients = Clients::new(&entries, make_notes(&notes), 7, LIMITS);
         let who = |n: u8| IpAddr::from([192, 0, 2, n]);
         for n in 0..4 {
             assert_eq!(clients.open(who(n), i32::from(n), 0, 0), Admission::Admitted);

@@ -111,7 +111,7 @@ mod tests {
     const STALL: u64 = 10;
 
     /// Counters of the ledger after `entered` that are not 0, in their order.
-    fn after(entered: impl FnOnce(Tally<'_>)) -> Vec<(&'static str, u64)> {
+    fn counters_after(entered: impl FnOnce(Tally<'_>)) -> Vec<(&'static str, u64)> {
         let arena = arena(1);
         let slot = arena.slot(0);
         entered(Tally::Owned(slot));
@@ -139,7 +139,7 @@ mod tests {
         for ([open, read, send], expect) in rows {
             let spent = Spent { open, read, send };
             for turn in turns {
-                let found = after(|tally| enter(turn, &spent, STALL, tally));
+                let found = counters_after(|tally| enter(turn, &spent, STALL, tally));
                 assert_eq!(found, expect, "{turn:?} {spent:?}");
             }
         }
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn a_spent_budget_is_entered_however_long_it_took() {
         let spent = |read| Spent { read, ..Spent::default() };
-        let of = |read| after(|tally| enter(Turn::Again, &spent(read), STALL, tally));
+        let of = |read| counters_after(|tally| enter(Turn::Again, &spent(read), STALL, tally));
         assert_eq!(of(0), [("stall_budget", 1)]);
         assert_eq!(of(3), [("stall_budget", 1), ("stall_budget_ns", 3)]);
         let long = [("stall_read", 1), ("stall_budget", 1)];
@@ -178,7 +178,7 @@ mod tests {
             (25, 26, &[("stall_round", 1), ("stall_round_ns", 25)]),
         ];
         for (busy, disk, expect) in rows {
-            let found = after(|tally| enter_round(Round { busy, disk }, STALL, tally));
+            let found = counters_after(|tally| enter_round(Round { busy, disk }, STALL, tally));
             assert_eq!(found, expect, "{disk} of {busy}");
         }
     }

@@ -316,7 +316,7 @@ fn a_round_takes_a_bounded_part_of_what_helpers_have_done() {
 
 /// Calls that a connection with one request costs, as counted. A connection that ends with its
 /// first turn needs no call of the poller, and the loop does not look for a second newcomer.
-fn short(poller: impl Poller, closes: bool) {
+fn check_short(poller: impl Poller, closes: bool) {
     const CONNECTIONS: u64 = 50;
     let name = format!("short-{}-{closes}", poller.name());
     let folder = Folder::new(&name);
@@ -381,10 +381,10 @@ fn short(poller: impl Poller, closes: bool) {
 #[test]
 fn a_short_connection_costs_no_call_that_it_does_not_need() {
     for closes in [true, false] {
-        short(Epoll::new(Trigger::Level).unwrap(), closes);
-        short(Epoll::new(Trigger::Edge).unwrap(), closes);
-        short(Poll::new(), closes);
-        short(Select::new(), closes);
+        check_short(Epoll::new(Trigger::Level).unwrap(), closes);
+        check_short(Epoll::new(Trigger::Edge).unwrap(), closes);
+        check_short(Poll::new(), closes);
+        check_short(Select::new(), closes);
     }
 }
 

@@ -260,7 +260,7 @@ pub(crate) fn to_standard_error(variant: &Variant) {
 /// systemd provides a socket for standard error: a journal that does not read stops no request.
 pub(crate) fn a_socket_that_nobody_reads_stops_nobody() {
     let (mut reader, socket) = UnixStream::pair().expect("sockets");
-    let launch = Launch::new(Variant::named("sped_epoll"), common()).set("log.access=-");
+    let launch = Launch::new(Variant::find("sped_epoll"), common()).set("log.access=-");
     let mut server = launch.set("log.format=common").stderr(socket.into()).start();
     let mut client = server.connect();
     // Several times the room of a socket.

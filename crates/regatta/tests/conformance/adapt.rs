@@ -7,7 +7,7 @@ use crate::slow_disk::{HANGS, cold_site, with_disk};
 /// Time without bytes that shows that a thread is waited for.
 const SILENCE: Duration = Duration::from_millis(300);
 
-fn named(server: &Server, name: &str) -> usize {
+fn count_tasks(server: &Server, name: &str) -> usize {
     tasks(worker(server)).iter().filter(|task| *task == name).count()
 }
 
@@ -16,13 +16,13 @@ fn named(server: &Server, name: &str) -> usize {
 pub(crate) fn tasks_are_those_of_the_paper(variant: &Variant) {
     let server = start_with(variant, &["adapt.threads=3", "adapt.aio_threads=2"]);
     let pollers = usize::from(variant.architecture != "bio");
-    let right = || [named(&server, "pool"), named(&server, "poller")] == [3, pollers];
+    let right = || [count_tasks(&server, "pool"), count_tasks(&server, "poller")] == [3, pollers];
     assert!(eventually(PATIENCE, right), "{:?}", tasks(worker(&server)));
     let mut clients = server.clients(60);
     send_all(&mut clients, get("/size-65537.bin"));
     for client in &mut clients {
         client.answer("GET").expect(200);
-        let readers = named(&server, "aio");
+        let readers = count_tasks(&server, "aio");
         assert_eq!(tasks(worker(&server)).len() - readers.min(2), 4 + pollers);
     }
     assert_eq!(server.count("threads_started"), 3);
@@ -102,11 +102,11 @@ pub(crate) fn threads_that_read_end(variant: &Variant) {
         send_all(&mut clients, get("/size-65537.bin"));
         for client in &mut clients {
             client.answer("GET").expect(200);
-            most = most.max(named(&server, "aio"));
+            most = most.max(count_tasks(&server, "aio"));
         }
     }
     assert!((1..=2).contains(&most), "{most} threads read");
-    assert!(eventually(PATIENCE, || named(&server, "aio") == 0), "they end");
+    assert!(eventually(PATIENCE, || count_tasks(&server, "aio") == 0), "they end");
     clients[0].get("/small.txt").expect(200);
 }
 

@@ -91,7 +91,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 /// The variant of that name.
-pub(crate) fn named(name: &str) -> &'static Variant {
+pub(crate) fn find(name: &str) -> &'static Variant {
     variants().find(|variant| variant.name == name).expect("a name of the table")
 }
 

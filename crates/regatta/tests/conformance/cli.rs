@@ -129,7 +129,7 @@ pub(crate) fn nobody_and_other_users() {
         bad_usage(&args, &["no-such-user-here"]);
     } else {
         // The option is for a server that root starts.
-        let launch = Launch::new(Variant::named("sped_epoll"), common());
+        let launch = Launch::new(Variant::find("sped_epoll"), common());
         let server = launch.arg("--user").arg("root").start();
         let own = rustix::process::getuid().as_raw().to_string();
         for worker in server.workers() {
@@ -244,7 +244,7 @@ pub(crate) fn check_says_that_all_is_well() {
 
 /// `explain` and `serve` are the same program: their heads agree.
 pub(crate) fn explain_agrees_with_serve() {
-    let variant = Variant::named("sped_epoll");
+    let variant = Variant::find("sped_epoll");
     let server = serve(variant);
     for (target, fields) in [
         ("/small.txt", vec![]),
@@ -275,7 +275,7 @@ pub(crate) fn explain_opens_what_serve_may_open() {
     let root = site.root();
     let mode = Permissions::from_mode(0o600);
     fs::set_permissions(root.join("mine.txt"), mode).expect("our own file");
-    let variant = Variant::named("sped_epoll");
+    let variant = Variant::find("sped_epoll");
     let server = Launch::new(variant, &root).start();
     let status = server.connect().ask("GET", "/mine.txt", &[]).status;
     assert_eq!(status, if rustix::process::geteuid().is_root() { 403 } else { 200 });
@@ -329,7 +329,7 @@ pub(crate) fn rules_of_an_own_site() {
     let files = [("a.txt", "a"), ("_headers", headers), ("_redirects", redirects)];
     let site = Site::with(&files);
     let set = "content.rules_files=true";
-    let server = serve_root(Variant::named("sped_epoll"), &site.root(), &[set]);
+    let server = serve_root(Variant::find("sped_epoll"), &site.root(), &[set]);
     let root = &*site.root_text();
     for (path, status, line) in [
         ("/a.txt", 200, "X-A: b"),
@@ -411,7 +411,7 @@ pub(crate) fn a_sibling_that_is_half_written_has_no_name() {
 pub(crate) fn pages_for_errors_of_an_own_site() {
     let site = Site::with(&[("errors/405.html", "our own page"), ("index.html", "home")]);
     let set = "content.error_pages=405=errors/405.html";
-    let server = Launch::new(Variant::named("sped_epoll"), &site.root()).set(set).start();
+    let server = Launch::new(Variant::find("sped_epoll"), &site.root()).set(set).start();
     let page = site.path("errors/405.html");
     fs::remove_file(&page).expect("it is there");
     for _ in 0..2 {
@@ -438,7 +438,7 @@ pub(crate) fn users_of_an_own_site() {
     let rewrite = "[[redirects]]\nfrom = \"/in/*\"\nto = \"/pub/..:splat/private/a.txt\"\n\
                    status = 200\nforce = true\n";
     fs::write(&config, cors.to_owned() + &auth + rewrite).expect("a file");
-    let server = Launch::new(Variant::named("sped_epoll"), &root).config(&config).start();
+    let server = Launch::new(Variant::find("sped_epoll"), &root).config(&config).start();
     let [root, config] = [&root, &config].map(|path| path.to_str().expect("text"));
     let (right, wrong) = ("Basic YW5uOmFiYw==", "Basic YW5uOmFiZA==");
     for (path, value, status) in [

@@ -179,7 +179,7 @@ impl Client {
     /// handshake of TLS.
     pub(crate) fn connect_to(to: Endpoint) -> Self {
         let socket = TcpStream::connect_timeout(&to.address, PATIENCE).expect("connects");
-        Self::over(socket, to)
+        Self::from_tcp(socket, to)
     }
 
     /// Connects with a small receive buffer, so that the server soon has to wait for us.
@@ -188,7 +188,7 @@ impl Client {
         let socket = socket();
         sockopt::set_socket_recv_buffer_size(&socket, 16 << 10).expect("a size");
         connect(&socket, &to.address).expect("connects");
-        Self::over(socket.into(), to)
+        Self::from_tcp(socket.into(), to)
     }
 
     /// Connects from this address of our own.
@@ -197,7 +197,7 @@ impl Client {
         let socket = socket();
         bind(&socket, &SocketAddr::from((own, 0))).expect("all of 127.0.0.0/8 is ours");
         connect(&socket, &to.address).expect("connects");
-        Self::over(socket.into(), to)
+        Self::from_tcp(socket.into(), to)
     }
 
     /// Connects to a Unix socket: every kind of socket has the operations used below.
@@ -206,7 +206,7 @@ impl Client {
         Self::within(Stream::Clear(OwnedFd::from(stream).into()))
     }
 
-    fn over(socket: TcpStream, to: Endpoint) -> Self {
+    fn from_tcp(socket: TcpStream, to: Endpoint) -> Self {
         socket.set_nodelay(true).expect("TCP");
         if to.is_tls {
             return Self::sealed(identity().client.connect(socket, NAME));

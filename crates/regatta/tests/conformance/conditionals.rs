@@ -30,7 +30,7 @@ const IF_MODIFIED_SINCE: &[Row] =
     &[(BEFORE, true), (MODIFIED, false), (AFTER, true), (NONSENSE, true)];
 
 /// Each row, and the absence of the field.
-fn each(rows: &'static [Row]) -> impl Iterator<Item = Option<Row>> + Clone {
+fn rows_and_none(rows: &'static [Row]) -> impl Iterator<Item = Option<Row>> + Clone {
     std::iter::once(None).chain(rows.iter().copied().map(Some))
 }
 
@@ -49,10 +49,10 @@ pub(crate) fn every_combination(variant: &Variant) {
     let tag = client.get("/small.txt").expect(200).must("ETag").to_owned();
     let mut batch: Vec<(Vec<u8>, &str, u16)> = Vec::new();
     for method in ["GET", "HEAD"] {
-        for m in each(IF_MATCH) {
-            for us in each(IF_UNMODIFIED_SINCE) {
-                for nm in each(IF_NONE_MATCH) {
-                    for ms in each(IF_MODIFIED_SINCE) {
+        for m in rows_and_none(IF_MATCH) {
+            for us in rows_and_none(IF_UNMODIFIED_SINCE) {
+                for nm in rows_and_none(IF_NONE_MATCH) {
+                    for ms in rows_and_none(IF_MODIFIED_SINCE) {
                         let text = conditional(method, &tag, [m, us, nm, ms]);
                         batch.push((text, method, model(m, us, nm, ms)));
                     }

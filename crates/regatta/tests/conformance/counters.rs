@@ -264,7 +264,7 @@ pub(crate) fn top_of_another_process() {
 /// The slots of a pipeline are its stages: one row each, and the sum of their counts.
 pub(crate) fn top_of_a_pipeline() {
     const REPLIES: u64 = 20;
-    let server = start(Variant::named("watpipe4"));
+    let server = start(Variant::find("watpipe4"));
     let mut client = server.connect();
     client.repeat(REPLIES, "/small.txt");
     let top = read(&server, "replies", REPLIES);

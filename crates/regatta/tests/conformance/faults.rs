@@ -20,7 +20,7 @@ pub(crate) fn user_threads_wait_for_names() {
 /// Many user threads wait for a disk, one after another: their thread checks for other work.
 pub(crate) fn user_threads_that_wait_for_names_do_not_hang() {
     let plan = "slow_open_per_mille=1000,slow_open_us=45000";
-    let server = under(chaos::named("knot_c"), plan);
+    let server = start_under(chaos::find("knot_c"), plan);
     std::thread::scope(|scope| {
         for at in 0..80 {
             let mut client = server.connect();
@@ -33,7 +33,7 @@ pub(crate) fn user_threads_that_wait_for_names_do_not_hang() {
 fn all_wait_for_an_open(name: &str) {
     let plan = "slow_open_per_mille=1000,slow_open_us=400000";
     let settings = &["cache.revalidate_ms=60000"];
-    let server = under(&Variant { settings, ..*chaos::named(name) }, plan);
+    let server = start_under(&Variant { settings, ..*chaos::find(name) }, plan);
     let mut warm = server.connect();
     warm.get("/size-4096.bin").expect(200);
     let opens = || server.count("opens");
@@ -53,13 +53,13 @@ fn all_wait_for_an_open(name: &str) {
 }
 
 /// The variant under another plan.
-fn under(variant: &Variant, plan: &'static str) -> Server {
+fn start_under(variant: &Variant, plan: &'static str) -> Server {
     Launch::new(&Variant { faults: Some(plan), ..*variant }, common()).start()
 }
 
 /// A full table of descriptors delays connections; it loses none, and burns no processor time.
 pub(crate) fn a_full_table_delays_accepts(variant: &Variant) {
-    let server = under(variant, "seed=8,emfile_accept_per_mille=100");
+    let server = start_under(variant, "seed=8,emfile_accept_per_mille=100");
     // Each strike pauses accepting: one observed strike is proof.
     for round in 0.. {
         let mut clients = server.clients(20);
@@ -76,7 +76,7 @@ pub(crate) fn a_full_table_delays_accepts(variant: &Variant) {
 
 /// Each call moves few bytes, and the whole arrives.
 pub(crate) fn short_calls_are_continued(variant: &Variant) {
-    let server = under(variant, "seed=9,short_per_mille=900");
+    let server = start_under(variant, "seed=9,short_per_mille=900");
     let mut client = server.connect();
     assert!(client.get("/size-1048577.bin").expect(200).body == sized((1 << 20) + 1));
     let calls = server.count("send_calls") + server.count("sendfile_calls");
@@ -86,7 +86,7 @@ pub(crate) fn short_calls_are_continued(variant: &Variant) {
 /// A disk that is slow at every open: all clients ask at once for all files, and some leave.
 pub(crate) fn slow_opens_lose_nothing(variant: &Variant) {
     const SLOW: Duration = Duration::from_millis(20);
-    let server = under(variant, "seed=12,slow_open_per_mille=1000,slow_open_us=20000");
+    let server = start_under(variant, "seed=12,slow_open_per_mille=1000,slow_open_us=20000");
     let begin = Instant::now();
     let mut clients = server.clients(24);
     for (client, size) in clients.iter_mut().zip(SIZES.into_iter().cycle()) {
@@ -106,7 +106,7 @@ pub(crate) fn slow_opens_lose_nothing(variant: &Variant) {
 /// systems.md §8.6, shared-SYMPED: workers that die in the middle of changes of the cache, while
 /// they hold its locks, block no other. The others find them, empty the cache, and continue.
 pub(crate) fn deaths_with_a_lock_hang_nobody() {
-    ["shared_global", "shared_two_tier"].map(chaos::named).into_iter().for_each(deaths_with_a_lock);
+    ["shared_global", "shared_two_tier"].map(chaos::find).into_iter().for_each(deaths_with_a_lock);
 }
 
 fn deaths_with_a_lock(variant: &Variant) {
@@ -157,12 +157,12 @@ pub(crate) fn a_stage_that_dies_leaves_nobody_waiting() {
         ("watpipe5", "seed=5,panic_in_visit_per_mille=5"),
         ("seda", "seed=5,panic_in_visit_per_mille=1"),
     ] {
-        stages_die(chaos::named(name), plan);
+        stages_die(chaos::find(name), plan);
     }
 }
 
 fn stages_die(variant: &Variant, plan: &'static str) {
-    let server = under(variant, plan);
+    let server = start_under(variant, plan);
     under_load(&server, |served| {
         // About four end with each process: several have died.
         let died = || server.count("closed_worker_died") > 8;
@@ -195,7 +195,7 @@ pub(crate) fn a_stage_that_hangs_is_replaced() {
     let sleeps = ("watpipe5", "reader", "sleep_at_visit=2".to_owned());
     std::thread::scope(|scope| {
         for (name, stage, plan) in hangs.chain([sleeps]) {
-            scope.spawn(move || hangs_and_is_replaced(chaos::named(name), stage, plan));
+            scope.spawn(move || hangs_and_is_replaced(chaos::find(name), stage, plan));
         }
     });
 }
@@ -226,7 +226,7 @@ pub(crate) fn a_thread_that_hangs_is_replaced() {
     std::thread::scope(|scope| {
         for (name, thread) in [("threads_on_demand", "conn"), ("hybrid", "pool"), ("bio", "pool")] {
             let plan = "spin_at_visit=1".to_owned();
-            scope.spawn(move || hangs_and_is_replaced(chaos::named(name), thread, plan));
+            scope.spawn(move || hangs_and_is_replaced(chaos::find(name), thread, plan));
         }
     });
 }
@@ -235,7 +235,7 @@ pub(crate) fn a_thread_that_hangs_is_replaced() {
 pub(crate) fn a_stage_that_waits_is_not_replaced() {
     let names = "watpipe4 watpipe5 watpipe5_b seda cohort_sandstorm threads hybrid bio";
     std::thread::scope(|scope| {
-        for variant in names.split(' ').map(chaos::named) {
+        for variant in names.split(' ').map(chaos::find) {
             scope.spawn(move || waits_and_stays(variant));
         }
     });
@@ -256,7 +256,7 @@ fn waits_and_stays(variant: &Variant) {
 /// The disk hangs, and so do the threads of a stage and all that is in its queue. The server exits
 /// at the end of its drain, and every client sees an end.
 pub(crate) fn a_drain_with_full_queues_has_a_deadline() {
-    ["watpipe4", "watpipe5"].map(chaos::named).into_iter().for_each(drains_with_full_queues);
+    ["watpipe4", "watpipe5"].map(chaos::find).into_iter().for_each(drains_with_full_queues);
 }
 
 fn drains_with_full_queues(variant: &Variant) {

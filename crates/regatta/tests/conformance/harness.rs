@@ -45,7 +45,7 @@ pub(crate) struct Variant {
 
 impl Variant {
     /// Finds the variant of this name.
-    pub(crate) fn named(name: &str) -> &'static Self {
+    pub(crate) fn find(name: &str) -> &'static Self {
         VARIANTS.iter().find(|variant| variant.name == name).expect("a name of the table")
     }
 

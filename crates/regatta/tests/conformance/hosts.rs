@@ -142,7 +142,7 @@ pub(crate) fn a_fault_below_one_root_is_its_hosts_alone() {
     for part in faults {
         assert!(said.stderr.contains(part), "{part}: {}", said.stderr);
     }
-    let variant = Variant::named("sped_epoll");
+    let variant = Variant::find("sped_epoll");
     let server = Launch::new(variant, &root).config(&config).start();
     let get = |target: &str, host: &str| ask(&mut server.connect(), "GET", target, host);
     let serves = || {
@@ -206,7 +206,7 @@ pub(crate) fn a_lookup_that_hangs_holds_up_no_other_root() {
     let mark = site.beside(&format!("{HANGS}-2")).join("hang");
     fs::write(&mark, "").expect("a file");
     fs::write(&config, text).expect("a file");
-    let server = Launch::new(Variant::named("sped_epoll"), &site.root())
+    let server = Launch::new(Variant::find("sped_epoll"), &site.root())
         .faults("hang_at_mark=1")
         .config(&config)
         .start();

@@ -508,7 +508,7 @@ const TESTS: Tests = cases! {
 
 /// Every test of the matrix, and those that no variant has.
 pub(crate) fn trials() -> Vec<Trial> {
-    let rows = ROWS.iter().map(|(name, sets)| (Variant::named(name), sets));
+    let rows = ROWS.iter().map(|(name, sets)| (Variant::find(name), sets));
     let cases = rows.flat_map(|(variant, sets)| runner::trials_of("matrix", variant, sets));
     cases.chain([TESTS, master::TESTS].into_iter().flat_map(runner::trials)).collect()
 }

@@ -11,7 +11,7 @@ fn setting(variant: &Variant, key: &str) -> usize {
 }
 
 /// Values of a counter by scheduler. The last row, that of all helpers, is left out.
-fn each(server: &Server, name: &str) -> Vec<u64> {
+fn count_each(server: &Server, name: &str) -> Vec<u64> {
     let top = server.top();
     let rows = top["workers"].as_array().expect("rows").iter();
     let value = |row: &serde_json::Value| row["counters"][name].as_u64().expect("a counter");
@@ -22,11 +22,11 @@ fn each(server: &Server, name: &str) -> Vec<u64> {
 
 /// Scheduler that answers a client, when all earlier replies have been counted.
 fn answered_by(server: &Server, client: &mut Client) -> usize {
-    let before = each(server, "replies");
+    let before = count_each(server, "replies");
     client.get("/small.txt").expect(200);
     let mut by = None;
     let found = eventually(PATIENCE, || {
-        let after = each(server, "replies");
+        let after = count_each(server, "replies");
         by = (0..before.len()).find(|at| after[*at] > before[*at]);
         by.is_some()
     });
@@ -63,7 +63,8 @@ pub(crate) fn a_connection_stays_with_its_scheduler(variant: &Variant) {
     soon(|| server.count("replies") == CLIENTS * (1 + BURSTS));
     assert_eq!(homes(&mut clients), before);
     drop(clients);
-    let ends = || ["connections_opened", "connections_closed"].map(|name| each(&server, name));
+    let ends =
+        || ["connections_opened", "connections_closed"].map(|name| count_each(&server, name));
     let balance = || {
         let [opened, closed] = ends();
         opened == closed && opened.iter().sum::<u64>() == CLIENTS
@@ -88,7 +89,7 @@ pub(crate) fn an_idle_scheduler_takes_connections(variant: &Variant) {
     server.has_open(clients.len());
     let busy = answered_by(&server, &mut clients[0]);
     let taken = || -> u64 {
-        let steals = each(&server, "fiber_steals");
+        let steals = count_each(&server, "fiber_steals");
         steals.iter().enumerate().filter(|(at, _)| *at != busy).map(|(_, steals)| *steals).sum()
     };
     let took = eventually(PATIENCE, || {

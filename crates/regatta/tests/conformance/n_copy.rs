@@ -31,7 +31,7 @@ fn more_addresses(server: &Server, count: usize) -> Vec<SocketAddr> {
 }
 
 /// Nothing is shared but the counters: listeners, memory, processors.
-fn apart(server: &Server, copies: usize) {
+fn check_apart(server: &Server, copies: usize) {
     let workers = server.workers();
     assert_eq!(workers.len(), copies);
     let each: Vec<_> = workers.iter().map(|worker| listeners(*worker)).collect();
@@ -60,7 +60,7 @@ fn connect_from(cpu: usize, address: SocketAddr) -> Client {
 
 pub(crate) fn copies_have_ports_of_their_own() {
     let server = launch(&["event.copies=3"]).start();
-    apart(&server, 3);
+    check_apart(&server, 3);
     let addresses = more_addresses(&server, 2);
     assert_eq!(addresses.iter().collect::<BTreeSet<_>>().len(), 3, "{addresses:?}");
     for (address, worker) in addresses.iter().zip(server.workers()) {
@@ -90,7 +90,7 @@ pub(crate) fn ports_are_counted_up() {
 pub(crate) fn copies_have_addresses_of_their_own() {
     let launch = launch(&["event.copies=0", "event.partition=addresses"]);
     let server = launch.listen("127.0.0.2:0").start();
-    apart(&server, 2);
+    check_apart(&server, 2);
     for (address, worker) in server.addresses().iter().zip(server.workers()) {
         let mut client = Client::connect(*address);
         client.get("/small.txt").expect(200);
@@ -101,7 +101,7 @@ pub(crate) fn copies_have_addresses_of_their_own() {
 pub(crate) fn a_steered_connection_stays_on_its_processor() {
     let server = launch(&["event.partition=steer-cpu"]).start();
     let allowed = allowed();
-    apart(&server, crate::inspect::processors_at_once());
+    check_apart(&server, crate::inspect::processors_at_once());
     assert_eq!(server.stdout_line(Duration::from_millis(100)), None, "one port, one line");
     for (cpu, worker) in allowed.iter().zip(server.workers()) {
         let mut clients: Vec<_> = (0..10).map(|_| connect_from(*cpu, server.address())).collect();

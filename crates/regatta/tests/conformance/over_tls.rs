@@ -152,7 +152,7 @@ fn trials_of(prefix: &str, variant: &Variant, sets: &[Set]) -> Vec<Trial> {
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for (name, sets) in ROWS {
-        let variant = Variant::named(name);
+        let variant = Variant::find(name);
         if EVERY_CASE {
             trials.extend(trials_of("tls", variant, &[&[ALONE][..], *sets].concat()));
         } else if CHOSEN.contains(name) {

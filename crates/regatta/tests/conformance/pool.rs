@@ -9,7 +9,7 @@ fn pair(variant: &Variant) -> Server {
 }
 
 /// Counts connections that are in the queue or with a thread; none of them has been closed there.
-fn away(server: &Server) -> u64 {
+fn count_away(server: &Server) -> u64 {
     let backs = server.count("hand_backs");
     server.count("hand_overs").saturating_sub(backs)
 }
@@ -37,7 +37,11 @@ pub(crate) fn idle_connections_hold_no_thread(variant: &Variant) {
         client.send("GET /small.txt HTTP/1.1\r\nHo");
     }
     server.connect().get("/a.txt").expect(200);
-    assert!(eventually(PATIENCE, || away(&server) <= 1), "{} with threads", away(&server));
+    assert!(
+        eventually(PATIENCE, || count_away(&server) <= 1),
+        "{} with threads",
+        count_away(&server)
+    );
     for client in idle.iter_mut().take(10) {
         client.send("st: a\r\n\r\n");
         client.answer("GET").expect(200);
@@ -69,7 +73,11 @@ pub(crate) fn a_slow_reader_holds_one_thread(variant: &Variant) {
     for _ in 0..5 {
         get_all(&mut others, "/small.txt");
     }
-    assert!(eventually(PATIENCE, || away(&server) == 1), "{} with threads", away(&server));
+    assert!(
+        eventually(PATIENCE, || count_away(&server) == 1),
+        "{} with threads",
+        count_away(&server)
+    );
 }
 
 /// All threads are held: requests wait for one, in their order. New connections do not wait.

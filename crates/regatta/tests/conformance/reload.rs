@@ -45,7 +45,7 @@ fn ask(to: Endpoint, keep: bool, stop: &AtomicBool) -> u64 {
 }
 
 /// Makes a change while clients ask for a file; none of them may fail.
-fn under(to: impl Into<Endpoint>, change: impl FnOnce()) {
+fn ask_during(to: impl Into<Endpoint>, change: impl FnOnce()) {
     let to = to.into();
     let stop = AtomicBool::new(false);
     let answers: u64 = std::thread::scope(|scope| {
@@ -79,7 +79,7 @@ pub(crate) fn under_load(variant: &Variant) {
     let server = start(variant);
     let mut counted = 0;
     for command in ["reload", "upgrade"] {
-        under(server.endpoint(), || {
+        ask_during(server.endpoint(), || {
             succeed(&server, command);
             let now = server.count("requests");
             assert!(now > counted, "{now} after {counted}");
@@ -151,7 +151,7 @@ impl<'a> Configured<'a> {
     fn refuses(&self, command: &str, why: &str) {
         assert!(eventually(PATIENCE, || self.has_one_generation()), "{}", self.server.stderr());
         let workers = self.server.workers();
-        under(self.server.address(), || {
+        ask_during(self.server.address(), || {
             let said = self.server.asks(command);
             assert_eq!(said.code, Some(1), "{why}: {said:?}");
             self.server.says(why);
@@ -175,7 +175,7 @@ pub(crate) fn changes_everything(variant: &Variant) {
     ];
     for (architecture, settings) in others {
         own.write(&Configured::text(architecture, &format!("{root}/other"), &listen, settings));
-        under(first, || succeed(&own.server, "reload"));
+        ask_during(first, || succeed(&own.server, "reload"));
         assert_eq!(own.server.top()["server"]["architecture"], architecture);
         for address in [first, other] {
             assert_eq!(Client::connect(address).get("/small.txt").expect(200).body, b"other");
@@ -183,7 +183,7 @@ pub(crate) fn changes_everything(variant: &Variant) {
     }
     // A removed address refuses connections after a moment.
     own.write(&Configured::text("sped", &root, &[ANY], &[]));
-    under(first, || succeed(&own.server, "reload"));
+    ask_during(first, || succeed(&own.server, "reload"));
     assert!(eventually(PATIENCE, || TcpStream::connect(other).is_err()), "still listening");
     assert_eq!(Client::connect(first).get("/small.txt").expect(200).body, b"text");
     assert!(own.server.end(Signal::TERM).success());
@@ -215,12 +215,12 @@ pub(crate) fn faults_change_nothing(variant: &Variant) {
     }
     assert!(!new_log.exists(), "a trial has made a log");
     own.write(&good);
-    under(own.server.address(), || succeed(&own.server, "reload"));
+    ask_during(own.server.address(), || succeed(&own.server, "reload"));
 }
 
 /// The fault is noticed before anything changes; a file with this server's number is no obstacle.
 pub(crate) fn the_pid_file_of_another_server_changes_nothing() {
-    let variant = Variant::named("sped_epoll");
+    let variant = Variant::find("sped_epoll");
     let own = Configured::new(variant, &program());
     let [file, taken] = ["own.pid", "other.pid"].map(|name| own.site.beside(name));
     let set = |file: &Path| format!("server.pid_file={}", file.display());
@@ -310,7 +310,7 @@ pub(crate) fn a_program_that_fails(variant: &Variant) {
         own.refuses("upgrade", "its workers could not begin");
     }
     program.replace("exec env -u REGATTA_INJECT PROGRAM \"$@\"");
-    under(own.server.address(), || succeed(&own.server, "upgrade"));
+    ask_during(own.server.address(), || succeed(&own.server, "upgrade"));
 }
 
 /// The program passes its trial but cannot listen in the real run. A master without workers of its
@@ -327,7 +327,7 @@ fn cannot_begin(own: &Configured<'_>, program: &Program) {
 
 pub(crate) fn a_master_that_waits_opens_its_log_anew() {
     let program = Program::new("waits-and-logs");
-    let own = Configured::new(Variant::named("sped_epoll"), &program.0);
+    let own = Configured::new(Variant::find("sped_epoll"), &program.0);
     let [mark, socket, log, old] =
         ["mark", "socket", "log", "log.1"].map(|name| own.site.beside(name));
     let place = format!("unix:{}", socket.display());
@@ -350,7 +350,7 @@ pub(crate) fn a_master_that_waits_opens_its_log_anew() {
 /// `READY` for the generation in progress comes before `RELOADING` for the next.
 pub(crate) fn a_service_manager_is_told_of_each_reload_by_itself() {
     let program = Program::new("tells");
-    let own = Configured::new(Variant::named("sped_epoll"), &program.0);
+    let own = Configured::new(Variant::find("sped_epoll"), &program.0);
     let [notify, mark, begins, go] =
         ["notify", "mark", "begins", "go"].map(|name| own.site.beside(name));
     let manager = UnixDatagram::bind(&notify).expect("a socket");
@@ -379,7 +379,7 @@ pub(crate) fn a_service_manager_is_told_of_each_reload_by_itself() {
 /// A command does not take an earlier operation's end for its answer.
 pub(crate) fn a_command_waits_for_what_it_has_asked_for() {
     let program = Program::new("waits-for-another");
-    let own = Configured::new(Variant::named("sped_epoll"), &program.0);
+    let own = Configured::new(Variant::find("sped_epoll"), &program.0);
     let [mark, begins, go] = ["mark", "begins", "go"].map(|name| own.site.beside(name));
     // The trial reads the file. The real run takes its time.
     program.acts_in_earnest(&mark, &waits(&begins, &go), SERVE);
@@ -401,7 +401,7 @@ pub(crate) fn a_command_waits_for_what_it_has_asked_for() {
 /// No client waits there. The next workers do listen there.
 pub(crate) fn new_paths_of_workers_that_cannot_begin_are_removed() {
     let program = Program::new("new-paths");
-    let own = Configured::new(Variant::named("sped_epoll"), &program.0);
+    let own = Configured::new(Variant::find("sped_epoll"), &program.0);
     let paths = ["socket", "admin"].map(|name| own.site.beside(name));
     let [place, admin] = [0, 1].map(|at| format!("unix:{}", paths[at].display()));
     own.write(&own.same(&[ANY, &place], &[&format!("admin.listen={admin}")]));

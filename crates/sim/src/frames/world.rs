@@ -714,7 +714,7 @@ fn check(
 mod tests {
     use super::*;
 
-    fn all(run: fn(u64) -> Result<FramesReport, BrokenCheck>, seeds: u64) -> FramesReport {
+    fn run_all(run: fn(u64) -> Result<FramesReport, BrokenCheck>, seeds: u64) -> FramesReport {
         let mut sums = FramesReport::default();
         for seed in 0..seeds {
             match run(seed) {
@@ -729,7 +729,7 @@ mod tests {
 
     #[test]
     fn eight_exchanges_go_on_at_once() {
-        let sums = all(run_frames, 512);
+        let sums = run_all(run_frames, 512);
         assert!(sums.answers > 2_000 && sums.overtaking > 100, "{sums:?}");
         assert!(sums.duplex > 100 && sums.warmed > 100, "{sums:?}");
         assert!(sums.given_up > 10 && sums.drained > 50 && sums.refused > 20, "{sums:?}");
@@ -737,7 +737,7 @@ mod tests {
 
     #[test]
     fn eight_exchanges_go_on_at_once_behind_a_seal() {
-        let sums = all(run_sealed_frames, 256);
+        let sums = run_all(run_sealed_frames, 256);
         assert!(sums.answers > 1_000 && sums.overtaking > 30, "{sums:?}");
         assert!(sums.duplex > 100 && sums.unshaken > 50, "{sums:?}");
         assert!(sums.given_up > 5 && sums.drained > 25 && sums.spoilt > 10, "{sums:?}");

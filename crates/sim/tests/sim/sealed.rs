@@ -82,7 +82,7 @@ struct Ends<'a> {
 }
 
 /// Runs a test on a connection with the protocol of `inner`.
-fn on(inner: impl Links<Blank>, test: impl FnOnce(Ends<'_>)) {
+fn run_test(inner: impl Links<Blank>, test: impl FnOnce(Ends<'_>)) {
     let (mut site, links) = (Site::default(), Seals(inner));
     site.content.not_found = "".into();
     let words: Vec<_> = (0..Arena::count_words(1)).map(|_| AtomicU64::new(0)).collect();
@@ -214,7 +214,7 @@ impl Ends<'_> {
 
 #[test]
 fn nothing_is_received_while_a_handshake_is_sent() {
-    on(ClearHttp1, |mut ends| {
+    run_test(ClearHttp1, |mut ends| {
         assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
         ends.receive();
         let op = ends.link.next_op().expect("it answers");
@@ -226,7 +226,7 @@ fn nothing_is_received_while_a_handshake_is_sent() {
 
 #[test]
 fn records_are_small_when_the_protocol_was_idle() {
-    on(ClearHttp1, |mut ends| {
+    run_test(ClearHttp1, |mut ends| {
         ends.settle();
         let [whole] = ends.fetch(4 << 10, 1)[..] else { panic!("a head and 4 KiB are one record") };
         assert!(whole > 4 << 10);
@@ -244,7 +244,7 @@ fn records_are_small_when_the_protocol_was_idle() {
 
 #[test]
 fn a_handshake_message_may_take_several_records() {
-    on(ClearHttp1, |mut ends| {
+    run_test(ClearHttp1, |mut ends| {
         ends.wire.clear();
         ends.client = Toy::client_in_pieces(3, 3, &mut ends.wire);
         let wire = std::mem::take(&mut ends.wire);
@@ -266,7 +266,7 @@ fn a_ticket_waits_for_the_first_record() {
         |ends| ends.client.renew(&mut ends.wire),
     ];
     for say in says {
-        on(ClearHttp1, |mut ends| {
+        run_test(ClearHttp1, |mut ends| {
             ends.settle();
             assert_eq!(ends.records, 1, "the server's part of the handshake");
             say(&mut ends);
@@ -280,7 +280,7 @@ fn a_ticket_waits_for_the_first_record() {
 
 #[test]
 fn a_client_with_too_many_connections_is_refused_after_the_handshake() {
-    on(Admits(Admission::Limited), |mut ends| {
+    run_test(Admits(Admission::Limited), |mut ends| {
         assert!(ends.link.admit(peer(), 3, ends.now(), &ends.cx));
         ends.settle();
         ends.send_plain(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -290,7 +290,7 @@ fn a_client_with_too_many_connections_is_refused_after_the_handshake() {
         let head = String::from_utf8_lossy(&ends.plain).into_owned();
         assert!(head.starts_with("HTTP/1.1 429 "), "{head}");
     });
-    on(Admits(Admission::Refused), |mut ends| {
+    run_test(Admits(Admission::Refused), |mut ends| {
         assert!(!ends.link.admit(peer(), 3, ends.now(), &ends.cx));
         assert_eq!(ends.end(), CloseReason::Refused, "before the handshake");
     });
@@ -298,7 +298,7 @@ fn a_client_with_too_many_connections_is_refused_after_the_handshake() {
 
 #[test]
 fn a_last_response_and_the_closing_alert_are_one_send() {
-    on(ClearHttp1, |mut ends| {
+    run_test(ClearHttp1, |mut ends| {
         ends.settle();
         ends.send_plain(b"OPTIONS * HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
         ends.receive();
@@ -313,7 +313,7 @@ fn a_last_response_and_the_closing_alert_are_one_send() {
 
 #[test]
 fn a_closing_alert_is_answered() {
-    on(ClearHttp1, |mut ends| {
+    run_test(ClearHttp1, |mut ends| {
         ends.settle();
         ends.client.close(&mut ends.wire);
         ends.receive();
@@ -323,7 +323,7 @@ fn a_closing_alert_is_answered() {
         assert_eq!(ends.end(), CloseReason::PeerClosed);
     });
     // The same within a request.
-    on(ClearHttp1, |mut ends| {
+    run_test(ClearHttp1, |mut ends| {
         ends.settle();
         ends.send_plain(b"GET / HTTP/1.1\r\nHo");
         ends.client.close(&mut ends.wire);
@@ -334,7 +334,7 @@ fn a_closing_alert_is_answered() {
         assert_eq!(ends.end(), CloseReason::PeerAborted);
     });
     // The end of the stream alone is no message to answer.
-    on(ClearHttp1, |mut ends| {
+    run_test(ClearHttp1, |mut ends| {
         ends.settle();
         ends.receive();
         assert_eq!(ends.end(), CloseReason::PeerClosed);
@@ -343,7 +343,7 @@ fn a_closing_alert_is_answered() {
 
 #[test]
 fn answers_that_wait_are_bounded() {
-    on(ClearHttp1, |mut ends| {
+    run_test(ClearHttp1, |mut ends| {
         ends.settle();
         let (before, mut asked, mut received) = (ends.records, 0, 0);
         let mut send = None;
@@ -369,7 +369,7 @@ fn answers_that_wait_are_bounded() {
 
 #[test]
 fn one_operation_is_given_up_while_another_goes_on() {
-    on(Frames { names: &["slow", "none"] }, |mut ends| {
+    run_test(Frames { names: &["slow", "none"] }, |mut ends| {
         ends.settle();
         let mut client = Client::new(vec![0, 1]);
         let mut opened = Vec::new();
@@ -400,7 +400,7 @@ fn one_operation_is_given_up_while_another_goes_on() {
 
 #[test]
 fn last_words_that_nobody_takes_are_given_up() {
-    on(ClearHttp1, |mut ends| {
+    run_test(ClearHttp1, |mut ends| {
         ends.settle();
         assert_eq!(ends.expire(), Some(Abandoned::All), "the Recv of an idle connection");
         let op = ends.link.next_op();
@@ -416,7 +416,7 @@ fn last_words_that_nobody_takes_are_given_up() {
 fn a_handshake_may_end_before_it_is_over() {
     let close = |bytes: usize| {
         let mut ended = None;
-        on(ClearHttp1, |mut ends| {
+        run_test(ClearHttp1, |mut ends| {
             ends.wire.truncate(bytes);
             for piece in [bytes, 0] {
                 let op = ends.link.next_op();
@@ -434,7 +434,7 @@ fn a_handshake_may_end_before_it_is_over() {
     };
     assert_eq!(close(0), Some(CloseReason::PeerClosed));
     assert_eq!(close(7), Some(CloseReason::PeerAborted));
-    on(ClearHttp1, |mut ends| {
+    run_test(ClearHttp1, |mut ends| {
         assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
         ends.wire[5] ^= 1;
         ends.receive();
@@ -443,13 +443,13 @@ fn a_handshake_may_end_before_it_is_over() {
         assert_eq!(ends.expire(), Some(Abandoned::All));
         assert_eq!(ends.end(), CloseReason::BadRecord);
     });
-    on(ClearHttp1, |mut ends| {
+    run_test(ClearHttp1, |mut ends| {
         assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
         assert_eq!(ends.expire(), Some(Abandoned::All));
         assert_eq!(ends.tick - 1_000, ends.cx.site.deadlines.handshake_ms_max);
         assert_eq!(ends.end(), CloseReason::HandshakeDeadline);
     });
-    on(ClearHttp1, |mut ends| {
+    run_test(ClearHttp1, |mut ends| {
         assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
         ends.link.cut(CloseReason::Displaced, ends.now(), &ends.cx);
         assert_eq!(ends.end(), CloseReason::Displaced);
@@ -471,7 +471,7 @@ fn the_peer_is_awaited_after_a_record_that_cannot_be_opened() {
         ends.receive();
     };
     for begin in [in_handshake, after_it] {
-        on(ClearHttp1, |mut ends| {
+        run_test(ClearHttp1, |mut ends| {
             begin(&mut ends);
             ends.shut();
             assert!(!ends.link.is_idle() && !ends.link.is_shaking_hands());
@@ -480,7 +480,7 @@ fn the_peer_is_awaited_after_a_record_that_cannot_be_opened() {
             ends.complete(Done::Recv(Ok(&[])));
             assert_eq!(ends.end(), CloseReason::BadRecord);
         });
-        on(ClearHttp1, |mut ends| {
+        run_test(ClearHttp1, |mut ends| {
             begin(&mut ends);
             ends.shut();
             let began = ends.tick;
@@ -491,7 +491,7 @@ fn the_peer_is_awaited_after_a_record_that_cannot_be_opened() {
             assert_eq!(ends.tick - began, ends.cx.site.deadlines.linger_ms_max);
             assert_eq!(ends.end(), CloseReason::BadRecord);
         });
-        on(ClearHttp1, |mut ends| {
+        run_test(ClearHttp1, |mut ends| {
             begin(&mut ends);
             ends.shut();
             let mut rest = ends.cx.site.limits.linger_bytes_max as usize;
@@ -504,14 +504,14 @@ fn the_peer_is_awaited_after_a_record_that_cannot_be_opened() {
             ends.complete(Done::Recv(Ok(&piece[..=rest])));
             assert_eq!(ends.end(), CloseReason::BadRecord);
         });
-        on(ClearHttp1, |mut ends| {
+        run_test(ClearHttp1, |mut ends| {
             begin(&mut ends);
             ends.shut();
             ends.link.cut(CloseReason::Displaced, ends.now(), &ends.cx);
             assert_eq!(ends.link.abandoned(), Some(Abandoned::All));
             assert_eq!(ends.end(), CloseReason::BadRecord, "it is counted as that");
         });
-        on(ClearHttp1, |mut ends| {
+        run_test(ClearHttp1, |mut ends| {
             begin(&mut ends);
             ends.shut();
             ends.complete(Done::Recv(Err(Fault::Reset)));
@@ -522,14 +522,14 @@ fn the_peer_is_awaited_after_a_record_that_cannot_be_opened() {
 
 #[test]
 fn a_server_that_goes_away_finishes_a_handshake_that_was_begun() {
-    on(ClearHttp1, |mut ends| {
+    run_test(ClearHttp1, |mut ends| {
         assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
         ends.link.drain(ends.now(), &ends.cx);
         assert_eq!(ends.expire(), Some(Abandoned::All));
         assert_eq!(ends.tick - 1_000, ends.cx.site.deadlines.drain_first_ms());
         assert_eq!(ends.end(), CloseReason::Drained);
     });
-    on(ClearHttp1, |mut ends| {
+    run_test(ClearHttp1, |mut ends| {
         assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
         ends.link.drain(ends.now(), &ends.cx);
         ends.wire.truncate(7);
@@ -540,7 +540,7 @@ fn a_server_that_goes_away_finishes_a_handshake_that_was_begun() {
         assert_eq!(ends.tick - 1_000, limit, "a handshake that was begun has its time");
         assert_eq!(ends.end(), CloseReason::HandshakeDeadline);
     });
-    on(ClearHttp1, |mut ends| {
+    run_test(ClearHttp1, |mut ends| {
         assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
         let rest = ends.wire.split_off(7);
         ends.receive();
@@ -559,7 +559,7 @@ fn a_server_that_goes_away_finishes_a_handshake_that_was_begun() {
 /// A driver may know which turns continue a handshake, and which connections never have one.
 #[test]
 fn a_handshake_is_announced_until_it_is_over() {
-    on(ClearHttp1, |mut ends| {
+    run_test(ClearHttp1, |mut ends| {
         assert!(ends.link.is_shaking_hands());
         assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
         ends.receive();
@@ -569,12 +569,12 @@ fn a_handshake_is_announced_until_it_is_over() {
         let clear = Link::<Blank>::new(peer(), at(1), &Cx { links: &ClearHttp1, ..ends.cx });
         assert!(!clear.is_shaking_hands());
     });
-    on(ClearHttp1, |mut ends| {
+    run_test(ClearHttp1, |mut ends| {
         let (now, cx) = (ends.now(), ends.cx);
         ends.link.cut(CloseReason::Failed, now, &cx);
         assert!(!ends.link.is_shaking_hands(), "it has failed");
     });
-    on(Proxied, |mut ends| {
+    run_test(Proxied, |mut ends| {
         assert!(ends.link.is_shaking_hands(), "a hello may be behind the header");
         let header = b"PROXY TCP4 10.0.0.1 10.0.0.2 1 2\r\n";
         ends.wire = [&header[..], &ends.wire[..]].concat();

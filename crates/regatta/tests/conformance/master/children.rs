@@ -230,7 +230,7 @@ struct Hung {
 
 impl Hung {
     /// `None` if this process may not mount one.
-    fn over(directory: &str) -> Option<Self> {
+    fn mount(directory: &str) -> Option<Self> {
         let device = fs::File::options().read(true).write(true).open("/dev/fuse").ok()?;
         let line = format!(
             "mount -i -t fuse -o fd=3,rootmode=40000,user_id=0,group_id=0 hung {directory} 3<&0"
@@ -261,7 +261,7 @@ pub(crate) fn a_file_server_that_hangs_holds_up_no_master() {
     let watched = Watched { folder, server };
     watched.get();
     let worker = children(watched.pid())[0];
-    let Some(hung) = Hung::over(&state) else { return skip("needs /dev/fuse and root") };
+    let Some(hung) = Hung::mount(&state) else { return skip("needs /dev/fuse and root") };
     watched.server.signal("HUP");
     let trial = watched.other_child(&[worker]);
     watched.replaces_at_once(worker);
@@ -270,7 +270,7 @@ pub(crate) fn a_file_server_that_hangs_holds_up_no_master() {
     drop(hung);
     watched.server.signal("HUP");
     watched.logs("reload: generation 2 serves");
-    let hung = Hung::over(&state);
+    let hung = Hung::mount(&state);
     // The file with its number is there, and cannot be removed.
     let Watched { folder, server } = watched;
     server.signal("TERM");

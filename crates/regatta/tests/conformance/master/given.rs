@@ -66,7 +66,7 @@ fn connect(address: SocketAddr) -> TcpStream {
 }
 
 /// Makes clients connect and ask repeatedly during `change`; all must be answered.
-fn under(address: SocketAddr, mut change: impl FnMut(&AtomicUsize)) {
+fn ask_during(address: SocketAddr, mut change: impl FnMut(&AtomicUsize)) {
     let (stop, answers) = (AtomicBool::new(false), AtomicUsize::new(0));
     thread::scope(|scope| {
         let _stop = Stop(&stop);
@@ -83,7 +83,7 @@ fn under(address: SocketAddr, mut change: impl FnMut(&AtomicUsize)) {
 }
 
 /// Waits for `count` more answers.
-fn more(answers: &AtomicUsize, count: usize) {
+fn await_answers(answers: &AtomicUsize, count: usize) {
     let wanted = answers.load(Ordering::Relaxed) + count;
     eventually("nobody is answered", || answers.load(Ordering::Relaxed) >= wanted);
 }
@@ -96,14 +96,14 @@ fn restart(arguments: &[&str]) -> String {
     let give = || vec![OwnedFd::from(socket.try_clone().unwrap())];
     let mut server = Some(start(&folder, give(), 1, arguments));
     assert_eq!(server.as_ref().unwrap().addresses, [address], "nobody has said another");
-    under(address, |answers| {
+    ask_during(address, |answers| {
         for _ in 0..3 {
-            more(answers, 20);
+            await_answers(answers, 20);
             assert_eq!(end(server.take().unwrap(), "TERM"), Some(0), "{}", read_stderr(&folder));
             // Either server may answer clients that connect now.
             server = Some(start(&folder, give(), 1, arguments));
         }
-        more(answers, 20);
+        await_answers(answers, 20);
     });
     // Even a server that ends at once does not end the listening.
     assert_eq!(end(server.unwrap(), "QUIT"), Some(0));
