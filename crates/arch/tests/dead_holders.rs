@@ -61,7 +61,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(folder: &folder::Folder, processes: usize, (locking, held): (Locking, Held)) -> Self {
+    fn new(folder: &folder::Folder, processes: usize, locking: Locking, held: Held) -> Self {
         let caching = CachingRules { entries_max: 16, descriptors_max: 16, ..Default::default() };
         let sizes = [
             Crew::count_words(processes, NUMBERS),
@@ -183,13 +183,19 @@ fn until(what: &str, most: Duration, mut is_so: impl FnMut() -> bool) -> Duratio
 /// Kills `kills` of the processes, each while it holds the lock and others wait for it; after each
 /// death the others repair the cache. Returns the longest time until each of the others had
 /// completed a call.
-fn kill(folder: &folder::Folder, processes: usize, kind: (Locking, Held), kills: u64) -> Duration {
-    let bench = Bench::new(folder, processes, kind);
+fn kill(
+    folder: &folder::Folder,
+    processes: usize,
+    locking: Locking,
+    held: Held,
+    kills: u64,
+) -> Duration {
+    let bench = Bench::new(folder, processes, locking, held);
     let mut children: Vec<Child> = (0..processes).map(|process| bench.start(process)).collect();
     for child in &children {
         bench.crew.keep(child.as_fd());
     }
-    let what = format!("{processes} processes, {kind:?}");
+    let what = format!("{processes} processes, {locking:?}, {held:?}");
     let bound = if env::var_os(KILLS).is_some() { WAIT_MAX } else { PATIENCE };
     let mut longest = Duration::ZERO;
     for turn in 0..kills {
@@ -235,7 +241,7 @@ fn main() {
     }
     for processes in [3, 4] {
         for (locking, held) in KINDS {
-            let longest = kill(&folder, processes, (locking, held), kills);
+            let longest = kill(&folder, processes, locking, held, kills);
             println!(
                 "test killed_{kills}_times_{processes}_processes_{locking:?}_{held:?} ... ok: the \
                  others waited at most {} ms",

@@ -36,15 +36,32 @@ use std::{
 /// Long enough that a busy machine answers from memory within it.
 const SLOW: Duration = Duration::from_millis(1000);
 
-/// Slow operation, requested file, counter of its stalls in the ledger, and counter of its time.
-type Fault = (&'static str, &'static str, Counter, Counter);
+/// A slow operation, and where its time is counted.
+#[derive(Clone, Copy)]
+struct SlowCase {
+    /// Name of the operation.
+    slow: &'static str,
+    /// The requested file.
+    file: &'static str,
+    /// Counter of the stalls in the ledger.
+    stall: Counter,
+    /// Counter of the time.
+    time: Counter,
+}
 
-const FAULTS: [Fault; 5] = [
-    ("open", "cold", Counter::StallOpen, Counter::OpensNs),
-    ("read", "cold", Counter::StallRead, Counter::ReadsNs),
-    ("read", "large", Counter::StallSend, Counter::SendfileNs),
-    (STAND_IN, "cold", Counter::StallRead, Counter::ReadsNs),
-    (STAND_IN, "large", Counter::StallSend, Counter::SendfileNs),
+const SLOW_OPEN: SlowCase =
+    SlowCase { slow: "open", file: "cold", stall: Counter::StallOpen, time: Counter::OpensNs };
+const SLOW_READ: SlowCase =
+    SlowCase { slow: "read", file: "cold", stall: Counter::StallRead, time: Counter::ReadsNs };
+const SLOW_SEND: SlowCase =
+    SlowCase { slow: "read", file: "large", stall: Counter::StallSend, time: Counter::SendfileNs };
+
+const FAULTS: [SlowCase; 5] = [
+    SLOW_OPEN,
+    SLOW_READ,
+    SLOW_SEND,
+    SlowCase { slow: STAND_IN, ..SLOW_READ },
+    SlowCase { slow: STAND_IN, ..SLOW_SEND },
 ];
 
 /// Slow reads of what is no longer in the page cache.
@@ -72,7 +89,7 @@ fn main() {
     // Each case has files of its own: what one has read would be in memory for all.
     let cases: Vec<_> = cases
         .map(|(case, (row, fault))| (write(&path.join(case.to_string())), row, fault))
-        .filter(|(files, _, (slow, ..))| *slow != STAND_IN || forgets(files))
+        .filter(|(files, _, fault)| fault.slow != STAND_IN || forgets(files))
         .collect();
     // Start all servers first: this process must have one thread while it forks.
     let servers: Vec<_> =
@@ -143,7 +160,8 @@ struct Server {
 }
 
 impl Server {
-    fn start(path: &Path, row: &Row, (slow, file, stall, time): Fault) -> Self {
+    fn start(path: &Path, row: &Row, fault: SlowCase) -> Self {
+        let SlowCase { slow, file, stall, time } = fault;
         let (name, options, waits) = row;
         let env = env(path, options);
         let address = local_addr(env.sockets[0].as_fd()).unwrap();

@@ -211,8 +211,10 @@ mod tests {
     fn oracle(
         method: Method,
         current: Current,
-        (if_match, if_none_match): (Option<Tags>, Option<Tags>),
-        (if_modified, if_unmodified): (Option<Option<i64>>, Option<Option<i64>>),
+        if_match: Option<Tags>,
+        if_none_match: Option<Tags>,
+        if_modified: Option<Option<i64>>,
+        if_unmodified: Option<Option<i64>>,
     ) -> ConditionVerdict {
         // A field that is no date, or for which there is nothing to compare, is ignored.
         let usable = |date: Option<Option<i64>>| date.flatten().filter(|_| current.dated);
@@ -267,8 +269,10 @@ mod tests {
         let expected = oracle(
             method,
             current,
-            (if_match.map(|list| list.1), if_none_match.map(|list| list.1)),
-            (if_modified.map(|date| date.1), if_unmodified.map(|date| date.1)),
+            if_match.map(|list| list.1),
+            if_none_match.map(|list| list.1),
+            if_modified.map(|date| date.1),
+            if_unmodified.map(|date| date.1),
         );
         let found = evaluate(method, &conditions, &current.validators(), LATER);
         assert_eq!(found, expected, "{method:?} {current:?} {conditions:?}");

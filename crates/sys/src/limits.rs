@@ -95,14 +95,15 @@ impl ThreadRoom {
         let soft = |resource| getrlimit(resource).current;
         // The kernel does not count root's tasks.
         let user = soft(Resource::Nproc).filter(|_| effective_user() != 0);
-        Self::derive(&read, [user, soft(Resource::As)], group)
+        Self::derive(&read, user, soft(Resource::As), group)
     }
 
     /// Derives limits from the files of `/proc` that `read` returns, the limits on this user's
     /// tasks and on addresses, and the group.
     fn derive(
         read: &dyn Fn(&str) -> Option<String>,
-        [user, addresses]: [Option<u64>; 2],
+        user: Option<u64>,
+        addresses: Option<u64>,
         group: Option<&TaskLimit>,
     ) -> Self {
         let number = |file: &str| read(file)?.trim().parse().ok();
@@ -169,9 +170,9 @@ mod tests {
         };
         let expect = |rows: [(&str, u64); 3]| rows.map(|(name, value)| (name.to_owned(), value));
         let maps = ("vm.max_map_count", 65_530);
-        let plain = ThreadRoom::derive(&machine, [None, None], None);
+        let plain = ThreadRoom::derive(&machine, None, None, None);
         assert_eq!(names(&plain), expect([("kernel.pid_max", 32_768), maps, ("", u64::MAX)]));
-        let user = ThreadRoom::derive(&machine, [Some(4096), Some(1 << 32)], None);
+        let user = ThreadRoom::derive(&machine, Some(4096), Some(1 << 32), None);
         assert_eq!(names(&user), expect([("RLIMIT_NPROC", 4096), maps, ("RLIMIT_AS", 1 << 32)]));
         let file = "/sys/fs/cgroup/a/pids.max";
         let group = TaskLimit { count: 100, file: file.into() };
@@ -180,10 +181,10 @@ mod tests {
             "/proc/meminfo" => Some("MemTotal: 8 kB\nCommitLimit:     1024 kB\n".to_owned()),
             other => machine(other),
         };
-        let small = ThreadRoom::derive(&strict, [Some(4096), Some(1 << 32)], Some(&group));
+        let small = ThreadRoom::derive(&strict, Some(4096), Some(1 << 32), Some(&group));
         let commits = ("vm.overcommit_memory=2", 1 << 20);
         assert_eq!(names(&small), expect([(file, 100), maps, commits]));
-        assert_eq!(ThreadRoom::derive(&|_| None, [None, None], None), ThreadRoom::NONE);
+        assert_eq!(ThreadRoom::derive(&|_| None, None, None, None), ThreadRoom::NONE);
         assert!(ThreadRoom::read_own(None).tasks.value > 1);
     }
 

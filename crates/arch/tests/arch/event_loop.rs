@@ -155,11 +155,7 @@ const RULES: TurnRules = TurnRules {
     leaves: Leaves::NONE,
 };
 
-fn run_loop(
-    (server, poller): (Server, impl Poller),
-    worker: Worker<'_, Readiness>,
-    below: Below<'_>,
-) {
+fn run_loop(server: Server, poller: impl Poller, worker: Worker<'_, Readiness>, below: Below<'_>) {
     let (mut inline, mut prompt) = (InlineDisk(below), Prompt::new(below, worker.around().slot));
     let is_helped = matches!(server, Server::Helped(_));
     let disk: &mut dyn Disk = if is_helped { &mut prompt } else { &mut inline };
@@ -173,11 +169,19 @@ fn run_loop(
     }
 }
 
+/// Files that are served, and the log of the worker that serves them.
+struct Content<'a> {
+    site: &'a Site,
+    folder: &'a Path,
+    log: &'a dyn WorkerLog,
+}
+
 /// Serves in this thread for as long as `client` runs in another.
 fn serve(
-    (server, poller): (Server, impl Poller),
+    server: Server,
+    poller: impl Poller,
     listener: OwnedFd,
-    (site, folder, log): (&Site, &Path, &dyn WorkerLog),
+    Content { site, folder, log }: Content<'_>,
     client: impl FnOnce(Arena<'_>) + Send,
 ) {
     let (arena, bell) = (arena(2), Bell::new().unwrap());
@@ -217,7 +221,7 @@ fn serve(
             client(arena);
         });
         let Server::Threads(send) = server else {
-            return run_loop((server, poller), Worker::new(acceptor, around), below);
+            return run_loop(server, poller, Worker::new(acceptor, around), below);
         };
         if let Some(by) = send {
             let (hands, tally) = (&hands, Tally::Owned(arena.slot(1)));
@@ -283,7 +287,8 @@ fn requests_ahead_of_their_answers_stay_in_the_kernel() {
     peer.get_mut().write_all(&[large, REQUEST.repeat(ahead)].concat()).unwrap();
     let site = Site::default();
     let poller = Epoll::new(Trigger::Level).unwrap();
-    serve((Server::Loop, poller), listener, (&site, &*folder.0, &NoLog), |arena| {
+    let content = Content { site: &site, folder: &folder.0, log: &NoLog };
+    serve(Server::Loop, poller, listener, content, |arena| {
         let counter = |counter| arena.slot(0).get(counter);
         let is_full = || counter(Counter::SendfileWouldBlock) > 0;
         until(PATIENCE, "the large file does not fit the socket", is_full);
@@ -307,7 +312,8 @@ fn a_round_takes_a_bounded_part_of_what_helpers_have_done() {
     peer.get_mut().write_all(requests.collect::<String>().as_bytes()).unwrap();
     let site = Site::default();
     let poller = Epoll::new(Trigger::Level).unwrap();
-    serve((Server::Helped(1_024), poller), listener, (&site, &*folder.0, &NoLog), |_| {
+    let content = Content { site: &site, folder: &folder.0, log: &NoLog };
+    serve(Server::Helped(1_024), poller, listener, content, |_| {
         for _ in 0..REQUESTS {
             answer(&mut peer, false);
         }
@@ -329,7 +335,8 @@ fn check_short(poller: impl Poller, closes: bool) {
     let listener = listener.unwrap();
     let address = local_addr(listener.as_fd()).unwrap();
     let site = Site::default();
-    serve((Server::Loop, poller), listener, (&site, &*folder.0, &NoLog), |arena| {
+    let content = Content { site: &site, folder: &folder.0, log: &NoLog };
+    serve(Server::Loop, poller, listener, content, |arena| {
         let all = [
             Counter::AcceptCalls,
             Counter::RecvCalls,
@@ -405,7 +412,8 @@ fn what_the_kernel_holds_leaves_in_the_same_turn() {
     let mut second = BufReader::new(second);
     let site = Site::default();
     let poller = Epoll::new(Trigger::Level).unwrap();
-    serve((Server::Loop, poller), listener, (&site, &*folder.0, &NoLog), |arena| {
+    let content = Content { site: &site, folder: &folder.0, log: &NoLog };
+    serve(Server::Loop, poller, listener, content, |arena| {
         for (peer, answers) in [(&mut first, 1), (&mut second, 63)] {
             for _ in 0..answers {
                 assert_eq!(answer(peer, true), SMALL_BYTES as u64);
@@ -485,7 +493,7 @@ fn round(peer: &mut BufReader<TcpStream>) {
 }
 
 /// Serves 1,000 hits and more, and a timer that fires if there is `time` for it.
-fn watched(served: (Server, impl Poller), name: &'static str, time: Duration) {
+fn watched(server: Server, poller: impl Poller, name: &'static str, time: Duration) {
     let folder = Folder::new(name);
     let (listener, mut peer) = connect();
     let watching = AtomicBool::new(false);
@@ -494,7 +502,8 @@ fn watched(served: (Server, impl Poller), name: &'static str, time: Duration) {
     let mut site = Site::default();
     site.caching.revalidate_ms = 3_600_000;
     site.deadlines.head_ms_max = 2_000;
-    serve(served, listener, (&site, &*folder.0, &watch), |_| {
+    let content = Content { site: &site, folder: &folder.0, log: &watch };
+    serve(server, poller, listener, content, |_| {
         for _ in 0..5 {
             round(&mut peer);
         }
@@ -521,28 +530,28 @@ fn watched(served: (Server, impl Poller), name: &'static str, time: Duration) {
 /// STYLE.md 14, for a whole loop: poller, slots, timers, parked operations and the core.
 #[test]
 fn a_warm_loop_allocates_nothing() {
-    let of = |trigger| (Server::Loop, Epoll::new(trigger).unwrap());
-    watched(of(Trigger::Level), "epoll", Duration::from_secs(4));
-    watched(of(Trigger::Edge), "epoll-edge", Duration::ZERO);
-    watched((Server::Loop, Poll::new()), "poll", Duration::ZERO);
-    watched((Server::Loop, Select::new()), "select", Duration::ZERO);
+    let epoll = |trigger| Epoll::new(trigger).unwrap();
+    watched(Server::Loop, epoll(Trigger::Level), "epoll", Duration::from_secs(4));
+    watched(Server::Loop, epoll(Trigger::Edge), "epoll-edge", Duration::ZERO);
+    watched(Server::Loop, Poll::new(), "poll", Duration::ZERO);
+    watched(Server::Loop, Select::new(), "select", Duration::ZERO);
 }
 
 /// The same for a loop that serves by stages: jobs and copies of received bytes have places.
 #[test]
 fn warm_stages_allocate_nothing() {
-    watched((Server::Stages, Epoll::new(Trigger::Edge).unwrap()), "stages", Duration::ZERO);
-    watched((Server::Stages, Poll::new()), "stages-poll", Duration::ZERO);
+    watched(Server::Stages, Epoll::new(Trigger::Edge).unwrap(), "stages", Duration::ZERO);
+    watched(Server::Stages, Poll::new(), "stages-poll", Duration::ZERO);
 }
 
 /// The same for a scheduler of user threads, also if connections go to a helper and come back.
 #[test]
 fn warm_user_threads_allocate_nothing() {
     let inline = Server::Threads(None);
-    watched((inline, Epoll::new(Trigger::Edge).unwrap()), "fiber-edge", Duration::from_secs(4));
-    watched((inline, Poll::new()), "fiber-poll", Duration::ZERO);
+    watched(inline, Epoll::new(Trigger::Edge).unwrap(), "fiber-edge", Duration::from_secs(4));
+    watched(inline, Poll::new(), "fiber-poll", Duration::ZERO);
     let helped = Server::Threads(Some(SendBy::TryFirst(Duration::from_secs(1))));
-    watched((helped, Poll::new()), "fiber-helped", Duration::ZERO);
+    watched(helped, Poll::new(), "fiber-helped", Duration::ZERO);
 }
 
 /// Log that holds the loop up at the end of a round.
@@ -580,7 +589,8 @@ fn what_is_behind_an_urgent_byte_is_read() {
     for trigger in [Trigger::Edge, Trigger::Level] {
         let (listener, mut peer) = connect();
         let poller = Epoll::new(trigger).unwrap();
-        serve((Server::Loop, poller), listener, (&site, &*folder.0, &gate), |_| {
+        let content = Content { site: &site, folder: &folder.0, log: &gate };
+        serve(Server::Loop, poller, listener, content, |_| {
             peer.get_ref().set_nodelay(true).unwrap();
             gate.shut.store(true, Release);
             peer.get_mut().write_all(b"GET /small HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
@@ -634,7 +644,8 @@ fn a_loop_that_fails_closes_its_connections() {
     let (folder, site) = (Folder::new("fails"), Site::default());
     let (listener, mut peer) = connect();
     let poller = Failing(Epoll::new(Trigger::Level).unwrap(), false);
-    serve((Server::Fails, poller), listener, (&site, &*folder.0, &NoLog), |arena| {
+    let content = Content { site: &site, folder: &folder.0, log: &NoLog };
+    serve(Server::Fails, poller, listener, content, |arena| {
         let is_closed = || arena.slot(0).get(Counter::ConnectionsClosed) > 0;
         until(PATIENCE, "the connection is closed", is_closed);
         assert_eq!(arena.slot(0).get(Counter::ConnectionsOpened), 1);

@@ -41,17 +41,28 @@ use std::{
 
 /// Time that the machine may take for anything.
 const PATIENCE: Duration = Duration::from_secs(60);
-const FILES: [(&str, usize); 3] = [("small", 4096), ("page", 100), ("large", 1 << 20)];
+const FILES: [TestFile; 3] = [
+    TestFile { name: "small", bytes: 4096 },
+    TestFile { name: "page", bytes: 100 },
+    TestFile { name: "large", bytes: 1 << 20 },
+];
 
 /// File too long to be kept in memory: its head has a buffer of its own.
-const SENT_FROM_FILE: (&str, usize) = ("middle", 20 << 10);
+const SENT_FROM_FILE: TestFile = TestFile { name: "middle", bytes: 20 << 10 };
+
+/// A served file: its body follows from both.
+#[derive(Clone, Copy)]
+struct TestFile {
+    name: &'static str,
+    bytes: usize,
+}
 
 struct Folder(folder::Folder);
 
 impl Folder {
     fn new() -> Self {
         let path = folder::Folder::new("line");
-        for (name, bytes) in FILES.into_iter().chain([SENT_FROM_FILE]) {
+        for TestFile { name, bytes } in FILES.into_iter().chain([SENT_FROM_FILE]) {
             fs::write(path.join(name), body(name, bytes)).unwrap();
         }
         Self(path)
@@ -329,7 +340,7 @@ fn ask(peer: &mut BufReader<TcpStream>, names: &[&str]) {
     peer.get_mut().write_all(requests.collect::<String>().as_bytes()).unwrap();
 }
 
-fn answer(peer: &mut BufReader<TcpStream>, (name, bytes): (&str, usize)) {
+fn answer(peer: &mut BufReader<TcpStream>, TestFile { name, bytes }: TestFile) {
     let (mut line, mut length) = (String::new(), None);
     peer.read_line(&mut line).unwrap();
     assert_eq!(line, "HTTP/1.1 200 OK\r\n");
@@ -431,14 +442,14 @@ fn a_hit_on_its_way_allocates_nothing() {
             let (_, allocated) = serve(shape, |addresses, _, _| {
                 let mut peer = connect(addresses[0]);
                 for _ in 0..requests {
-                    ask(&mut peer, &[file.0]);
+                    ask(&mut peer, &[file.name]);
                     answer(&mut peer, file);
                 }
             });
             allocated
         };
         let (few, many) = (allocated(200), allocated(1200));
-        let what = format!("{}, {} readers, {}", file.0, shape.readers, shape.parse);
+        let what = format!("{}, {} readers, {}", file.name, shape.readers, shape.parse);
         assert!(many < few + 300, "{what}: {few} allocations for 200 requests, {many} for 1200");
     }
 }

@@ -36,7 +36,18 @@ use std::{
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Files: one that the cache keeps in memory, and one that is sent from its descriptor. Of the
 /// last, a peer that does not read takes only a part.
-const FILES: [(&str, usize); 3] = [("small", 4096), ("large", 3 << 20), ("huge", 32 << 20)];
+const FILES: [TestFile; 3] = [
+    TestFile { name: "small", bytes: 4096 },
+    TestFile { name: "large", bytes: 3 << 20 },
+    TestFile { name: "huge", bytes: 32 << 20 },
+];
+
+/// A served file: its body follows from both.
+#[derive(Clone, Copy)]
+struct TestFile {
+    name: &'static str,
+    bytes: usize,
+}
 /// Slots of counters, which the threads share.
 const SLOTS: usize = 3;
 
@@ -68,7 +79,7 @@ impl Server {
     ) -> Self {
         let folder = Folder::new(&format!("threads-{name}"));
         fs::create_dir(folder.join("root")).unwrap();
-        for (name, bytes) in FILES {
+        for TestFile { name, bytes } in FILES {
             fs::write(folder.join("root").join(name), body(name, bytes)).unwrap();
         }
         let (theirs, roots) = Channel::pair().unwrap();
@@ -187,13 +198,13 @@ fn ask(peer: &mut impl Write, name: &str) {
     write!(peer, "GET /{name} HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
 }
 
-fn get(peer: &mut (impl Read + Write), file: (&str, usize)) {
-    ask(peer, file.0);
+fn get(peer: &mut (impl Read + Write), file: TestFile) {
+    ask(peer, file.name);
     answer(peer, file);
 }
 
 /// Reads all of the response that has this file.
-fn answer(peer: &mut impl Read, (name, bytes): (&str, usize)) {
+fn answer(peer: &mut impl Read, TestFile { name, bytes }: TestFile) {
     let (mut response, mut piece) = (Vec::new(), vec![0; 64 << 10]);
     let head = loop {
         let n = peer.read(&mut piece).unwrap();
@@ -251,8 +262,8 @@ fn many_connections_at_once_get_the_right_bytes_and_are_counted_and_logged() {
     let (mut lines, mut bytes) = (0, 0);
     for line in log.lines() {
         let rest = line.split_once("] \"GET /").unwrap().1.split_once(" HTTP/1.1\" 200 ").unwrap();
-        let file = FILES.iter().find(|(name, _)| *name == rest.0).unwrap();
-        assert_eq!(rest.1, file.1.to_string(), "{line}");
+        let file = FILES.iter().find(|file| file.name == rest.0).unwrap();
+        assert_eq!(rest.1, file.bytes.to_string(), "{line}");
         (lines, bytes) = (lines + 1, bytes + line.len() as u64 + 1);
     }
     let logged = [Counter::LogLines, Counter::LogBytes, Counter::LogDropped].map(get);
@@ -316,7 +327,7 @@ fn a_drain_ends_in_time_while_threads_block() {
     let took = server.drain(3_000);
     let (said, bytes, idle, _) = finish.join().unwrap();
     assert!(said.starts_with("HTTP/1.1 200 ") && said.contains("onnection: close"), "{said}");
-    assert!(bytes > FILES[1].1, "{bytes}");
+    assert!(bytes > FILES[1].bytes, "{bytes}");
     assert!(idle.is_empty());
     // The rest of the other head never arrives.
     assert!((Duration::from_millis(2_900)..PATIENCE / 2).contains(&took), "{took:?}");

@@ -126,6 +126,12 @@ struct StarSlot<T> {
     chain: MatchCost,
 }
 
+impl<T> StarSlot<T> {
+    fn affixes(&self) -> Affixes<'_> {
+        Affixes { before: &self.before, after: &self.after }
+    }
+}
+
 impl<T> Default for Node<T> {
     fn default() -> Self {
         let (plain, stars, bounds) = (Vec::new(), Vec::new(), Bounds::default());
@@ -379,7 +385,7 @@ impl<T> Node<T> {
         };
         if let Some(slot) = slot {
             let own = self.stars.iter();
-            let own = own.filter(|one| includes((before, after), (&one.before, &one.after)));
+            let own = own.filter(|one| includes(Affixes { before, after }, one.affixes()));
             let chain = own.fold(slot.cost, |sum, one| sum.plus(one.slot.cost));
             self.chain(before, after, |chain| chain.plus(slot.cost));
             let (before, after) = (before.into(), after.into());
@@ -391,7 +397,7 @@ impl<T> Node<T> {
     /// Changes the cost of those `*` that match only together with one of these texts.
     fn chain(&mut self, before: &[u8], after: &[u8], change: impl Fn(MatchCost) -> MatchCost) {
         for star in &mut self.stars {
-            if includes((&star.before, &star.after), (before, after)) {
+            if includes(star.affixes(), Affixes { before, after }) {
                 star.chain = change(star.chain);
             }
         }
@@ -421,12 +427,19 @@ impl<T> Node<T> {
     }
 }
 
+/// Texts in front of a `*` and behind it.
+#[derive(Clone, Copy)]
+struct Affixes<'a> {
+    before: &'a [u8],
+    after: &'a [u8],
+}
+
 /// True if a path that matches a `*` with the texts of `one` may match that with those of `other`,
 /// which are no longer. Those with text behind them are of another kind than those without.
-fn includes(one: (&[u8], &[u8]), other: (&[u8], &[u8])) -> bool {
-    match (one.1.is_empty(), other.1.is_empty()) {
-        (true, true) => one.0.starts_with(other.0),
-        (false, false) => one.1.ends_with(other.1) && is_prefix(one.0, other.0),
+fn includes(one: Affixes<'_>, other: Affixes<'_>) -> bool {
+    match (one.after.is_empty(), other.after.is_empty()) {
+        (true, true) => one.before.starts_with(other.before),
+        (false, false) => one.after.ends_with(other.after) && is_prefix(one.before, other.before),
         _ => false,
     }
 }

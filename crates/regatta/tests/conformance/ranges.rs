@@ -36,7 +36,8 @@ pub(crate) fn single_against_a_model(variant: &Variant) {
             }
         }
         let target = format!("/size-{size}.bin");
-        for (first, last) in specs.into_iter().filter(|spec| brief(len, *spec)) {
+        for (first, last) in specs.into_iter().filter(|(first, last)| is_brief(len, *first, *last))
+        {
             let text = |n: Option<u64>| n.map_or_else(String::new, |n| n.to_string());
             let range = format!("bytes={}-{}", text(first), text(last));
             let answer = ranged(&mut client, &target, &range);
@@ -46,7 +47,7 @@ pub(crate) fn single_against_a_model(variant: &Variant) {
 }
 
 /// Keeps the table quick: few of the ranges that send most of a large file.
-fn brief(len: u64, (first, last): (Option<u64>, Option<u64>)) -> bool {
+fn is_brief(len: u64, first: Option<u64>, last: Option<u64>) -> bool {
     let selected = select(len, first, last).map_or(0, |(first, last)| last - first + 1);
     selected < 300_000 || first == Some(0)
 }

@@ -110,6 +110,9 @@ impl<'a> PollerThread<'a> {
         let tally = self.tally();
         tally.add(Counter::AioLooks, 1);
         if first.reads.iter().all(|(_, request)| request.is_complete()) {
+            let finished = |(ticket, request): (Ticket, AioRequest)| {
+                request.status().map(|read| (ticket, read))
+            };
             let reads: Vec<(Ticket, Read)> = first.reads.drain(..).filter_map(finished).collect();
             let took = clock::nanos() - first.since;
             tally.add(Counter::AioCompleted, reads.len() as u64);
@@ -178,8 +181,4 @@ impl<'a> PollerThread<'a> {
 
 fn now() -> Tick {
     Tick(clock::nanos() / 1_000_000)
-}
-
-fn finished((ticket, request): (Ticket, AioRequest)) -> Option<(Ticket, Read)> {
-    Some((ticket, request.status()?))
 }

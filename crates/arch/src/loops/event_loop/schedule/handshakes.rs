@@ -350,14 +350,20 @@ fn with_rules<S>(
 
 /// Runs a test with a loop, which may serve by stages. Its rounds may have this many handshakes,
 /// and its turns this many bytes.
-fn on_loop(turns: (u32, u64), stages: bool, test: impl FnOnce(Scene<'_, '_>)) {
-    on_loop_with(|accepts| accepts, turns, stages, test);
+fn on_loop(
+    handshakes_per_round: u32,
+    bytes_max: u64,
+    stages: bool,
+    test: impl FnOnce(Scene<'_, '_>),
+) {
+    on_loop_with(|accepts| accepts, handshakes_per_round, bytes_max, stages, test);
 }
 
 /// Runs a test with a loop that accepts by these rules.
 fn on_loop_with(
     change: impl FnOnce(AcceptRules) -> AcceptRules,
-    (handshakes_per_round, bytes_max): (u32, u64),
+    handshakes_per_round: u32,
+    bytes_max: u64,
     stages: bool,
     test: impl FnOnce(Scene<'_, '_>),
 ) {
@@ -395,7 +401,7 @@ fn check_turns(turns: &[(u64, u64)], most: usize) {
 /// sleep between them. A client in the clear is answered in every round.
 #[test]
 fn a_round_shakes_few_hands_and_serves_what_is_in_the_clear() {
-    on_loop((8, 2 << 20), false, |mut scene| {
+    on_loop(8, 2 << 20, false, |mut scene| {
         let mut clear = connect(&scene.addresses[0]);
         let mut clients = scene.clients(MANY as u64);
         let (all, mut rounds) = (2 * MANY, 0);
@@ -416,7 +422,7 @@ fn a_round_shakes_few_hands_and_serves_what_is_in_the_clear() {
 
 #[test]
 fn a_loop_of_stages_shakes_few_hands_where_it_parses() {
-    on_loop((8, 2 << 20), true, |mut scene| {
+    on_loop(8, 2 << 20, true, |mut scene| {
         let mut clients = scene.clients(MANY as u64);
         scene.shake(&mut clients, 2 * MANY);
         check_turns(&scene.record.turns(), 8);
@@ -507,7 +513,7 @@ fn a_thread_of_a_stage_shakes_few_hands_in_a_batch() {
 fn a_connection_that_waits_to_shake_hands_expires() {
     const CLIENTS: u64 = 20;
     for stages in [false, true] {
-        on_loop((1, 2 << 20), stages, |mut scene| {
+        on_loop(1, 2 << 20, stages, |mut scene| {
             let _clients = scene.clients(CLIENTS);
             (0..5).for_each(|_| scene.round());
             assert_eq!(scene.record.turns().len(), 5);
@@ -526,7 +532,7 @@ fn a_connection_that_waits_to_shake_hands_expires() {
 #[test]
 fn a_connection_that_is_closed_leaves_the_queue() {
     for stages in [false, true] {
-        on_loop((1, 2 << 20), stages, |mut scene| {
+        on_loop(1, 2 << 20, stages, |mut scene| {
             let mut clients = scene.clients(5);
             scene.round();
             let keys = scene.event_loop.handshakes.keys();
@@ -553,7 +559,7 @@ fn a_connection_that_waits_to_shake_hands_is_not_idle() {
         connections_max: CLIENTS + 1,
         ..accepts
     };
-    on_loop_with(change, (1, 2 << 20), false, |mut scene| {
+    on_loop_with(change, 1, 2 << 20, false, |mut scene| {
         let each = |_| connect(&scene.addresses[1]);
         let mut sockets: Vec<UnixStream> = (0..=CLIENTS).map(each).collect();
         scene.round();
@@ -577,14 +583,14 @@ fn a_connection_that_waits_to_shake_hands_is_not_idle() {
 fn a_sealed_turn_sends_less() {
     const BYTES_MAX: u64 = 64 << 10;
     let requests = b"GET /f HTTP/1.1\r\nHost: a\r\n\r\n".repeat(6);
-    on_loop((8, BYTES_MAX), false, |mut scene| {
+    on_loop(8, BYTES_MAX, false, |mut scene| {
         let mut clear = connect(&scene.addresses[0]);
         clear.write_all(&requests).unwrap();
         scene.round();
         let sent = scene.sent();
         assert!((BYTES_MAX..2 * BYTES_MAX).contains(&sent), "{sent} bytes");
     });
-    on_loop((8, BYTES_MAX), false, |mut scene| {
+    on_loop(8, BYTES_MAX, false, |mut scene| {
         let mut clients = scene.clients(1);
         scene.shake(&mut clients, 2);
         let before = scene.sent();

@@ -64,7 +64,7 @@ use std::{
     sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
     thread,
 };
-use world::{Seat, Stage, World};
+use world::{Seat, Stage, World, WorldParts};
 
 /// Variable that, set to `A..B`, makes tests of schedules run those of these seeds.
 const SEEDS_VARIABLE: &str = "REGATTA_LOOP_SEEDS";
@@ -379,8 +379,9 @@ fn schedule(
         "{SEEDS_VARIABLE}={seed}..{} cargo test -p regatta-arch --lib -- {test} --nocapture",
         seed + 1
     );
-    let (people, about) = ((folder, addresses.as_slice()), (each, case));
-    let mut world = World::new(dice, replay, people, (arena, bells.as_slice()), accepts, about);
+    let parts =
+        WorldParts { folder, addresses: &addresses, arena, bells: &bells, listeners: each, case };
+    let mut world = World::new(dice, replay, accepts, parts);
     if case.hangs {
         world.allow_failures();
     }
@@ -510,8 +511,8 @@ impl Scene<'_, '_> {
             return lives::run(self.seed, me, poller, worker, below, peers);
         }
         if let Some(shape) = self.case.line {
-            let what = (acceptor, self.turns, below);
-            return stages::run(self.seed, shape, poller, what, &around, &scratches);
+            let accepting = stages::Accepting { acceptor, rules: self.turns, below };
+            return stages::run(self.seed, shape, poller, accepting, &around, &scratches);
         }
         let worker = Worker::new(acceptor, around(&scratches[0]));
         let mut event_loop = EventLoop::new(poller, worker, self.turns, &mut *disk);

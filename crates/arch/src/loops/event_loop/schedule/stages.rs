@@ -351,12 +351,19 @@ impl<P: Poller> Poller for First<'_, '_, '_, P> {
     }
 }
 
+/// Parts of the loop that accepts.
+pub(super) struct Accepting<'s> {
+    pub(super) acceptor: Acceptor<'s>,
+    pub(super) rules: TurnRules,
+    pub(super) below: Below<'s>,
+}
+
 /// Runs a pipeline from its beginning to its end, as the seed says.
 pub(super) fn run<'s, P: Poller>(
     seed: u64,
     shape: Shape,
     poller: P,
-    (acceptor, rules, below): (Acceptor<'s>, TurnRules, Below<'s>),
+    Accepting { acceptor, rules, below }: Accepting<'s>,
     around: &dyn Fn(&'s Scratch<StaticFile>) -> Surroundings<'s>,
     scratches: &'s [Scratch<StaticFile>],
 ) {

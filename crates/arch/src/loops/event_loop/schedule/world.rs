@@ -218,15 +218,26 @@ pub(super) struct World<'a> {
     pub(super) sums: Sums,
 }
 
+/// Parts that a world is made of.
+pub(super) struct WorldParts<'a> {
+    pub(super) folder: &'a Folder,
+    pub(super) addresses: &'a [SocketAddr],
+    pub(super) arena: Arena<'a>,
+    /// A bell of each loop.
+    pub(super) bells: &'a [Bell],
+    /// Number of listeners of each loop.
+    pub(super) listeners: usize,
+    pub(super) case: Case,
+}
+
 impl<'a> World<'a> {
     pub(super) fn new(
         mut dice: Dice,
         replay: String,
-        (folder, addresses): (&'a Folder, &'a [SocketAddr]),
-        (arena, bells): (Arena<'a>, &'a [Bell]),
         rules: AcceptRules,
-        (listeners, case): (usize, Case),
+        parts: WorldParts<'a>,
     ) -> Self {
+        let WorldParts { folder, addresses, arena, bells, listeners, case } = parts;
         let peers = 2 + dice.below(5);
         let peers = (0..peers).map(|_| Peer::new(&mut dice, folder, addresses.len(), case.frames));
         let peers = peers.collect();
