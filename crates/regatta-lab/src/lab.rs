@@ -187,7 +187,8 @@ fn refused(options: &BTreeMap<String, String>) -> Vec<String> {
     let arguments = Arguments { flags: Vec::new(), sets };
     match regatta_server::print_config(&Sources { arguments, ..Sources::default() }) {
         Err(Failure::Configuration(problems)) => problems.iter().map(said).collect(),
-        Err(Failure::Usage(why) | Failure::Work(why)) => vec![why],
+        Err(Failure::Usage(fault)) => vec![fault.to_string()],
+        Err(Failure::Work(fault)) => vec![fault.to_string()],
         Ok(_) => Vec::new(),
     }
 }

@@ -10,7 +10,7 @@ use clap::{
 };
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use regatta_server::{
-    Failure, Sources, architectures,
+    Failure, Sources, UsageFault, WorkFault, architectures,
     config::{
         options,
         raw::{self, Arguments, Flag, Location, Problem},
@@ -277,12 +277,12 @@ fn main() -> ExitCode {
     });
     match run(cli.command) {
         Ok(code) => ExitCode::from(code),
-        Err(Failure::Work(message)) => {
-            report(&format!("regatta: {message}\n"));
+        Err(Failure::Work(fault)) => {
+            report(&format!("regatta: {fault}\n"));
             ExitCode::from(FAILED)
         }
-        Err(Failure::Usage(message)) => {
-            report(&format!("regatta: {message}\n"));
+        Err(Failure::Usage(fault)) => {
+            report(&format!("regatta: {fault}\n"));
             ExitCode::from(USAGE)
         }
         Err(Failure::Configuration(problems)) => {
@@ -355,7 +355,7 @@ fn run(command: Command) -> Result<u8, Failure> {
         Command::Architectures { name: None, .. } => print(&architectures::list()),
         Command::Architectures { name: Some(name), .. } => match architectures::describe(&name) {
             Ok(text) => print(&text),
-            Err(unknown) => Err(Failure::Usage(unknown.to_string())),
+            Err(unknown) => Err(Failure::Usage(UsageFault::Architecture(unknown))),
         },
         Command::Check { settings, json } => {
             // As JSON, problems are results.
@@ -391,16 +391,13 @@ fn run(command: Command) -> Result<u8, Failure> {
         }
         Command::Pages { directory } => match pages::write(Cli::command(), &directory) {
             Ok(()) => Ok(DONE),
-            Err(error) => Err(Failure::Work(format!("{}: {error}", directory.display()))),
+            Err(error) => Err(Failure::Work(WorkFault::Write(directory, error))),
         },
         Command::Password { name, json } => {
             let made = password::generate(&name);
-            let made = made.map_err(|error| {
-                let message = format!("no password: {error}");
-                match error.kind() {
-                    io::ErrorKind::InvalidInput => Failure::Usage(message),
-                    _ => Failure::Work(message),
-                }
+            let made = made.map_err(|error| match error.kind() {
+                io::ErrorKind::InvalidInput => Failure::Usage(UsageFault::UserName(error)),
+                _ => Failure::system("no password")(error),
             })?;
             print(&if json { password::json(&made) } else { password::text(&made) })
         }
@@ -444,14 +441,13 @@ fn show_work(what: &'static str) -> ProgressBar {
 }
 
 /// Fault of words that are no method and no target, and their replacement.
-fn explain_fault(method: &str, target: &str) -> Option<String> {
+fn explain_fault(method: &str, target: &str) -> Option<UsageFault> {
     if method.starts_with('/') {
-        let what = "is a path where the method belongs: try";
-        return Some(format!("\"{method}\" {what} `regatta explain GET {method}`"));
+        return Some(UsageFault::PathAsMethod(method.to_owned()));
     }
     let forms = target.starts_with('/') || target.contains("://") || target == "*";
     let is_fault = !forms && method != "CONNECT";
-    is_fault.then(|| format!("\"{target}\" is no request target: try \"/{target}\""))
+    is_fault.then(|| UsageFault::Target(target.to_owned()))
 }
 
 /// Prints the mistakes of a configuration, or that it has none. As JSON, problems are results.
@@ -482,7 +478,7 @@ fn print(text: &str) -> Result<u8, Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::Work(format!("cannot print: {error}")))
+            Err(Failure::system("cannot print")(error))
         }
         _ => Ok(DONE),
     }

@@ -4,7 +4,7 @@
 //! It is one certificate that signed itself and may sign no other: clients trust exactly it. An
 //! authority of our own would need a key that could sign for every site that its user visits.
 use crate::{
-    Failure, Sources,
+    Failure, Sources, WorkFault,
     config::raw::{Flag, Location, Problem},
     messages, read_configuration,
 };
@@ -151,7 +151,7 @@ pub fn add(sources: &mut Sources<'_>, makes: bool) -> Result<DevelopmentCertific
         let problem = problem.hint("leave --https out, and set tls.listen");
         return Err(Failure::Configuration(vec![problem]));
     }
-    let made = certificate(makes).map_err(|fault| Failure::Work(fault.to_string()))?;
+    let made = certificate(makes).map_err(|fault| Failure::Work(WorkFault::Development(fault)))?;
     let mut set = |key, values| {
         sources.arguments.flags.push(Flag { key, name: "--https", values });
     };

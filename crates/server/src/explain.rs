@@ -1,6 +1,6 @@
 //! `regatta explain`: the origin's own account of how it would answer one request.
 use crate::{
-    Failure, Sources,
+    Failure, Sources, WorkFault,
     config::{
         allowance::Chosen,
         raw::{Location, Problem},
@@ -46,7 +46,7 @@ pub fn run(request: &ExplainRequest, sources: &Sources<'_>) -> Result<Explanatio
     if let Some(user) = &found.user {
         set_user(user).map_err(|error| {
             let name = config.settings().text("server.user");
-            Failure::Work(format!("cannot become {name}: {error}"))
+            Failure::Work(WorkFault::User(name.to_owned(), error))
         })?;
     }
     let (builder, of_hosts) =

@@ -136,9 +136,8 @@ impl Front {
         let limits = ClientLimits { connections_max, rate, burst };
         let is_limited = connections_max > 0 || rate > 0;
         let clients = is_limited.then(|| clients(limits, workers, earlier)).transpose();
-        let (clients, table) = clients
-            .map_err(|error| Failure::Work(format!("cannot make the table of clients: {error}")))?
-            .unzip();
+        let (clients, table) =
+            clients.map_err(Failure::system("cannot make the table of clients"))?.unzip();
         Ok(Self { clients, table: table.map(Arc::new), trust: Trust::read(settings), tls })
     }
 

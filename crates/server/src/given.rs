@@ -41,12 +41,18 @@ pub(crate) fn take() -> Result<Vec<(Place, OwnedFd)>, Vec<GivenFault>> {
 
 /// Fault of the variables, or of a named descriptor.
 #[derive(Debug)]
-pub(crate) enum GivenFault {
+pub enum GivenFault {
+    /// The value of `LISTEN_FDS` is no number.
     NoNumber(String),
+    /// There are more sockets than there may be.
     TooMany(usize),
+    /// The named descriptor cannot be taken.
     System(String, io::Error),
+    /// The named descriptor is no socket that listens.
     NotListening(String),
+    /// The named socket listens at no address or path.
     NoPlace(String),
+    /// The named socket is at a place that another has.
     Twice(String, Place),
 }
 

@@ -1,6 +1,6 @@
 //! Handover from one image of the master to the next, in memory with a descriptor and no name. It
 //! names descriptors, the old workers, and the findings of the trial.
-use crate::Failure;
+use crate::{Failure, WorkFault};
 use regatta_metrics::ArenaError;
 use regatta_sys::exec::{read_sealed, sealed};
 use serde::{Deserialize, Serialize, Serializer};
@@ -288,7 +288,7 @@ impl std::error::Error for HandoverError {}
 
 impl From<HandoverError> for Failure {
     fn from(error: HandoverError) -> Self {
-        Self::Work(error.to_string())
+        Self::Work(WorkFault::Handover(error))
     }
 }
 

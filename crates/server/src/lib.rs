@@ -36,6 +36,7 @@ pub mod ticket_keys;
 mod tls;
 pub mod top;
 
+use architectures::UnknownArchitecture;
 use certificates::{Encrypted, Untimely};
 use config::{
     allowance::{Allowance, Chosen},
@@ -44,15 +45,21 @@ use config::{
     raw::{self, Arguments, FILE_BYTES_MAX, FileText, Location, Problem, Said},
     release::{Release, Wanted},
 };
+use development::DevelopmentFault;
+use given::GivenFault;
+use handover::HandoverError;
+use log::LogFault;
 use machine::Found;
 use regatta_arch::layout::ListenPlace;
 use regatta_origin::ListenerClass;
 use regatta_sys::{exec, limits, socket::Place};
 use std::{
+    fmt,
     fs::File,
     io::{self, Read, Write as _},
-    path::Path,
+    path::{Path, PathBuf},
 };
+use top::FindError;
 
 /// Failure of a command.
 #[derive(Debug)]
@@ -60,9 +67,16 @@ pub enum Failure {
     /// The configuration is wrong: exit code 2.
     Configuration(Vec<Problem>),
     /// The command line is wrong: exit code 2.
-    Usage(String),
+    Usage(UsageFault),
     /// The work failed: exit code 1.
-    Work(String),
+    Work(WorkFault),
+}
+
+impl Failure {
+    /// Maps an error of the system to the work that it ended, as in `cannot take signals`.
+    pub fn system(what: &'static str) -> impl Fn(io::Error) -> Self {
+        move |error| Self::Work(WorkFault::System(what, error))
+    }
 }
 
 /// Sources of a configuration.
@@ -85,11 +99,9 @@ pub struct Sources<'a> {
 pub fn serve(sources: &Sources<'_>, inherit: Option<i32>) -> Result<(), Failure> {
     proc_is_there()?;
     // A program executed by /proc/self/exe would have the name `exe`.
-    exec::name_process(c"regatta")
-        .map_err(|error| Failure::Work(format!("cannot name the process: {error}")))?;
+    exec::name_process(c"regatta").map_err(Failure::system("cannot name the process"))?;
     // Raised before the fork: workers inherit it.
-    limits::raise_descriptors()
-        .map_err(|error| Failure::Work(format!("cannot raise RLIMIT_NOFILE: {error}")))?;
+    limits::raise_descriptors().map_err(Failure::system("cannot raise RLIMIT_NOFILE"))?;
     master::run(sources, inherit)
 }
 
@@ -163,8 +175,7 @@ fn proc_is_there() -> Result<(), Failure> {
     if Path::new("/proc/self/fd").exists() {
         return Ok(());
     }
-    let why = "/proc is not mounted, and the server needs it: `mount -t proc proc /proc`";
-    Err(Failure::Work(why.to_owned()))
+    Err(Failure::Work(WorkFault::NoProc))
 }
 
 fn summary(config: &Config) -> String {
@@ -367,4 +378,165 @@ fn announce<'a>(addresses: impl IntoIterator<Item = &'a ListenPlace>) {
         let _ = writeln!(out, "listening on {}{}", listens::scheme(listen), listen.place);
     }
     let _ = out.flush();
+}
+
+/// Fault of a command line that can be parsed.
+#[derive(Debug)]
+pub enum UsageFault {
+    /// No architecture has this name.
+    Architecture(UnknownArchitecture),
+    /// The directory of the files to compress cannot be opened.
+    Directory(PathBuf, io::Error),
+    /// A path is where the method of a request belongs.
+    PathAsMethod(String),
+    /// A text is no request target.
+    Target(String),
+    /// No user can have this name.
+    UserName(io::Error),
+    /// Several servers run, and none is named.
+    Server(FindError),
+}
+
+impl fmt::Display for UsageFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Architecture(unknown) => write!(f, "{unknown}"),
+            Self::Directory(path, error) => {
+                write!(f, "{}: ", path.display())?;
+                match error.kind() {
+                    io::ErrorKind::NotFound => f.write_str("no such directory"),
+                    io::ErrorKind::NotADirectory => {
+                        f.write_str("not a directory: name the site's directory")
+                    }
+                    _ => write!(f, "{error}"),
+                }
+            }
+            Self::PathAsMethod(path) => write!(
+                f,
+                "\"{path}\" is a path where the method belongs: try `regatta explain GET {path}`"
+            ),
+            Self::Target(text) => {
+                write!(f, "\"{text}\" is no request target: try \"/{text}\"")
+            }
+            Self::UserName(error) => write!(f, "no password: {error}"),
+            Self::Server(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+/// Fault that ended the work of a command.
+#[derive(Debug)]
+pub enum WorkFault {
+    /// The system refused a step, which the text names.
+    System(&'static str, io::Error),
+    /// `/proc` is not mounted.
+    NoProc,
+    /// The process cannot become the user of this name.
+    User(String, io::Error),
+    /// TLS cannot be prepared.
+    Tls(regatta_tls::Error),
+    /// The error log of the master cannot be opened.
+    Log(LogFault),
+    /// The certificate for development cannot be made.
+    Development(DevelopmentFault),
+    /// The service manager's sockets cannot be taken.
+    Given(Vec<GivenFault>),
+    /// The server cannot listen as configured.
+    Sockets(Vec<SocketFault>),
+    /// The work of the image before cannot be continued.
+    Handover(HandoverError),
+    /// A worker cannot work.
+    Worker,
+    /// No worker is left, and none could be started.
+    NoWorker,
+    /// The master cannot continue.
+    Master(io::Error),
+    /// No server was found, or it may not be read.
+    Server(FindError),
+    /// The server with this process has not finished an earlier request.
+    Busy(u32),
+    /// The server with this process cannot be signalled.
+    Signal(u32, io::Error),
+    /// The server has refused the change.
+    Refused,
+    /// The server with this process has not answered in time.
+    Unanswered(u32),
+    /// A file below this directory cannot be written.
+    Write(PathBuf, io::Error),
+}
+
+impl fmt::Display for WorkFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::System(what, error) => write!(f, "{what}: {error}"),
+            Self::NoProc => f.write_str(
+                "/proc is not mounted, and the server needs it: `mount -t proc proc /proc`",
+            ),
+            Self::User(name, error) => write!(f, "cannot become {name}: {error}"),
+            Self::Tls(error) => write!(f, "cannot prepare TLS: {error}"),
+            Self::Log(fault) => write!(f, "{fault}"),
+            Self::Development(fault) => write!(f, "{fault}"),
+            Self::Given(faults) => write_lines(f, faults),
+            Self::Sockets(faults) => write_lines(f, faults),
+            Self::Handover(error) => write!(f, "{error}"),
+            Self::Worker => f.write_str("a worker cannot work; the error log says why"),
+            Self::NoWorker => f.write_str("no worker is left, and none could be started"),
+            Self::Master(error) => write!(f, "the master cannot go on: {error}"),
+            Self::Server(error) => write!(f, "{error}"),
+            Self::Busy(pid) => write!(
+                f,
+                "process {pid} is still busy with what was asked before: nothing has been asked"
+            ),
+            Self::Signal(pid, error) => write!(f, "cannot signal process {pid}: {error}"),
+            Self::Refused => {
+                f.write_str("nothing has changed: the server's error log says what is wrong")
+            }
+            Self::Unanswered(pid) => {
+                write!(f, "process {pid} has not answered: see its error log, and `regatta top`")
+            }
+            Self::Write(directory, error) => write!(f, "{}: {error}", directory.display()),
+        }
+    }
+}
+
+fn write_lines(f: &mut fmt::Formatter<'_>, faults: &[impl fmt::Display]) -> fmt::Result {
+    for (at, fault) in faults.iter().enumerate() {
+        let end = if at == 0 { "" } else { "\n" };
+        write!(f, "{end}{fault}")?;
+    }
+    Ok(())
+}
+
+/// Reason why the server cannot listen as configured.
+#[derive(Debug, PartialEq)]
+pub enum SocketFault {
+    /// A socket cannot be made.
+    Listen(Problem),
+    /// The service manager has given a socket at this address, which the configuration does not
+    /// name: connections to it would wait without an answer.
+    Unnamed(String),
+    /// There is to be a socket for each processor, and the service manager has given one at this
+    /// place.
+    Unsteerable(Place),
+}
+
+impl fmt::Display for SocketFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Listen(problem) => write!(f, "{problem}"),
+            Self::Unnamed(asked) => write!(
+                f,
+                "the service manager has given a socket at {asked}, and server.listen does not \
+                 name it, nor does tls.listen\n  hint: add \"{asked}\" to server.listen, or leave \
+                 server.listen out to listen on all that are given, or remove it from the socket \
+                 unit"
+            ),
+            Self::Unsteerable(given) => write!(
+                f,
+                "event.partition: the service manager has given one socket at {given}, and the \
+                 kernel chooses by processor among several\n  hint: remove it from the socket \
+                 unit, or choose another event.partition"
+            ),
+        }
+    }
 }

@@ -17,7 +17,7 @@ mod trial;
 mod waiting;
 
 use crate::{
-    Failure, Sources, announce,
+    Failure, Sources, WorkFault, announce,
     certificates::Untimely,
     config::raw::Problem,
     examine_found, examine_server,
@@ -98,7 +98,7 @@ pub(crate) fn run(sources: &Sources<'_>, inherit: Option<RawFd>) -> Result<(), F
         signal::Signal::User1,
         signal::Signal::User2,
     ])
-    .map_err(|error| Failure::Work(format!("cannot take signals: {error}")))?;
+    .map_err(Failure::system("cannot take signals"))?;
     signal::ignore_failed_writes();
     let (mut generations, report) = Generations::new(sources, inherit)?;
     let (text, given) = (generations.config(), generations.given.clone());
@@ -132,10 +132,8 @@ pub(crate) fn run(sources: &Sources<'_>, inherit: Option<RawFd>) -> Result<(), F
 fn ended(ending: io::Result<Ending>) -> Result<(), Failure> {
     match ending {
         Ok(Ending::Told) => Ok(()),
-        Ok(Ending::CannotWork) => {
-            Err(Failure::Work("a worker cannot work; the error log says why".to_owned()))
-        }
-        Err(error) => Err(Failure::Work(format!("the master cannot go on: {error}"))),
+        Ok(Ending::CannotWork) => Err(Failure::Work(WorkFault::Worker)),
+        Err(error) => Err(Failure::Work(WorkFault::Master(error))),
     }
 }
 
@@ -193,7 +191,7 @@ fn try_out(sources: &Sources<'_>, generations: &mut Generations) -> Result<(), F
     });
     access?;
     let sent = draft.send(channel, &prepared.env.root, prepared.root.reach(), errors?.as_ref());
-    sent.map_err(|error| Failure::Work(format!("cannot hand over what was found: {error}")))
+    sent.map_err(Failure::system("cannot hand over what was found"))
 }
 
 /// Everything that workers share, ready.

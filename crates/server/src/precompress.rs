@@ -4,7 +4,7 @@
 //! if it decodes to its file. Times say nothing after a rollback, or where a build gives all files
 //! one time. The tree is walked by descriptors, so that no link leads out of it.
 use crate::{
-    Failure,
+    Failure, UsageFault,
     config::raw::{Problem, Said},
     media::Types,
     messages,
@@ -125,14 +125,8 @@ pub fn run(directory: &Path, suffixes: &[String]) -> Result<Precompressed, Failu
 }
 
 fn run_at(now: SystemTime, root: &Path, suffixes: &[String]) -> Result<Precompressed, Failure> {
-    let tree = Tree::open(root).map_err(|error| {
-        let why = match error.kind() {
-            io::ErrorKind::NotFound => "no such directory".to_owned(),
-            io::ErrorKind::NotADirectory => "not a directory: name the site's directory".to_owned(),
-            _ => error.to_string(),
-        };
-        Failure::Usage(format!("{}: {why}", root.display()))
-    })?;
+    let tree = Tree::open(root)
+        .map_err(|error| Failure::Usage(UsageFault::Directory(root.to_owned(), error)))?;
     let types = Types::new(&[]).expect("there is none to be wrong");
     let codings: Vec<&Coding> =
         CODINGS.iter().filter(|coding| suffixes.iter().any(|one| one == coding.suffix)).collect();
@@ -552,7 +546,7 @@ mod tests {
         assert!(site.0.join("b.js.gz").is_symlink());
         let none = run(&site.0.join("none"), &["gz".to_owned()]).err();
         let said = match none {
-            Some(Failure::Usage(said)) => said,
+            Some(Failure::Usage(fault)) => fault.to_string(),
             other => panic!("{other:?}"),
         };
         assert!(said.ends_with("none: no such directory"), "{said}");

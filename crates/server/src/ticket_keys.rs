@@ -87,15 +87,15 @@ fn refresh<'a>(
     errors: &ErrorLog,
 ) -> Result<&'a TicketKeys, Failure> {
     let of_files = keys_of(said, files).map_err(Failure::Configuration)?;
-    let failed = |error| Failure::Work(format!("cannot make the keys of session tickets: {error}"));
+    let failed = Failure::system("cannot make the keys of session tickets");
     let keys = match keys {
         Some(keys) => keys,
-        None => keys.insert(TicketKeys::make().map_err(failed)?),
+        None => keys.insert(TicketKeys::make().map_err(&failed)?),
     };
     keys.report(errors);
     if of_files.0.is_empty() {
         let every_ms = said.settings.number(ROTATE_KEY).saturating_mul(1_000);
-        keys.rotate_every(every_ms, now).map_err(failed)?;
+        keys.rotate_every(every_ms, now).map_err(&failed)?;
     } else {
         keys.words.load(&of_files.0);
         keys.rotation = None;

@@ -9,6 +9,7 @@ mod succeed;
 mod tests;
 mod view;
 
+pub(crate) use find::FindError;
 use find::attach;
 use memory::Memory;
 use regatta_metrics::{ArenaView, Dial, Gauge, Phase, SlotView, Totals};

@@ -4,6 +4,7 @@ use super::{
     Prepared, clock, fork_worker, hook, io, listen_fault, messages, process, signal,
 };
 use crate::{
+    SocketFault, WorkFault,
     admin::{About, EXCHANGE_MAX, Hosts, listen, serve, try_listening},
     config::{check::Config, options},
     expiry::{ExpiryWatch, next_expiry},
@@ -52,9 +53,8 @@ impl Admin {
         };
         let listener = listener.map_err(|error| {
             let fault = listen_fault(&place, &error);
-            Failure::Work(
-                config.said.problem(messages::CANNOT_LISTEN, "admin.listen", &fault).to_string(),
-            )
+            let problem = config.said.problem(messages::CANNOT_LISTEN, "admin.listen", &fault);
+            Failure::Work(WorkFault::Sockets(vec![SocketFault::Listen(problem)]))
         })?;
         let Some((listener, file)) = listener.filter(|_| !tries) else { return Ok(None) };
         generations.files.extend(file);

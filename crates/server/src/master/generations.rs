@@ -7,7 +7,7 @@ use super::{
     old::Old,
 };
 use crate::{
-    Failure, Sources,
+    Failure, Sources, WorkFault,
     config::address::{Place, place},
     config::release::RulesInForce,
     findings::Findings,
@@ -162,7 +162,7 @@ impl Generations {
         inherit: Option<RawFd>,
     ) -> Result<(Self, Option<PipeWriter>), Failure> {
         let errors = ErrorLog::open(LogDestination::Stderr, None, None)
-            .map_err(|fault| Failure::Work(fault.to_string()))?;
+            .map_err(|fault| Failure::Work(WorkFault::Log(fault)))?;
         let handover = match inherit {
             Some(raw) => Some(Handover::read(take(raw)?)?),
             None => None,

@@ -1,7 +1,7 @@
 //! Sockets from the service manager. It keeps them when this server ends, and the next one finds
 //! connections in them that arrived meanwhile.
 use super::generations::{DROPPED_MS, Generations};
-use crate::{Failure, config::address::Place, given};
+use crate::{Failure, SocketFault, WorkFault, config::address::Place, given};
 use regatta_sys::{clock, socket};
 use std::{
     io,
@@ -11,10 +11,7 @@ use std::{
 impl Generations {
     /// Takes sockets from the service manager; the image before would have handed them over.
     pub(super) fn take_given(&mut self) -> Result<(), Failure> {
-        let taken = given::take().map_err(|faults| {
-            let lines: Vec<_> = faults.iter().map(ToString::to_string).collect();
-            Failure::Work(lines.join("\n"))
-        })?;
+        let taken = given::take().map_err(|faults| Failure::Work(WorkFault::Given(faults)))?;
         for (place, socket) in taken {
             self.inherited.push(((place.to_string(), socket), false));
             self.given.push(place);
@@ -28,20 +25,12 @@ impl Generations {
     }
 
     /// Faults of given sockets that are not used: connections to them would wait without an answer.
-    pub(super) fn left_of_given(&self) -> Vec<String> {
+    pub(super) fn left_of_given(&self) -> Vec<SocketFault> {
         let is_given = |socket: &OwnedFd| {
             socket::place(socket.as_fd()).is_ok_and(|place| self.is_given(&place))
         };
         let left = self.inherited.iter().filter(|((_, socket), taken)| !taken && is_given(socket));
-        let fault = |asked: &str| {
-            format!(
-                "the service manager has given a socket at {asked}, and server.listen does not \
-                 name it, nor does tls.listen\n  hint: add \"{asked}\" to server.listen, or leave \
-                 server.listen out to listen on all that are given, or remove it from the socket \
-                 unit"
-            )
-        };
-        left.map(|((asked, _), _)| fault(asked)).collect()
+        left.map(|((asked, _), _)| SocketFault::Unnamed(asked.clone())).collect()
     }
 
     /// Leaves the given sockets unchanged at the end of the server. The others stop listening once

@@ -101,13 +101,16 @@ pub(super) fn refuse(mut report: &PipeWriter, failure: &Failure) -> ! {
 /// Lists faults, one per line.
 pub(super) fn lines(failure: &Failure) -> Vec<String> {
     match failure {
-        Failure::Usage(message) | Failure::Work(message) => {
-            in_a_line(message).lines().map(str::to_owned).collect()
-        }
+        Failure::Usage(fault) => split_lines(&fault.to_string()),
+        Failure::Work(fault) => split_lines(&fault.to_string()),
         Failure::Configuration(problems) => {
             problems.iter().map(|of| in_a_line(&of.to_string())).collect()
         }
     }
+}
+
+fn split_lines(message: &str) -> Vec<String> {
+    in_a_line(message).lines().map(str::to_owned).collect()
 }
 
 fn in_a_line(message: &str) -> String {

@@ -7,7 +7,7 @@ use super::{
     sockets::{addresses, sockets, tell_given},
 };
 use crate::{
-    Failure,
+    Failure, WorkFault,
     config::{allowance::listed, check::Config, raw::Problem, release::Wanted},
     findings::Handed,
     front::Front,
@@ -65,18 +65,17 @@ pub(super) fn prepare(
 ) -> Result<Prepared, Failure> {
     let tries = matches!(purpose, Purpose::Try);
     let (handed, opened) = purpose.split();
-    let failed = |what: &str, error: io::Error| Failure::Work(format!("{what}: {error}"));
     let settings = config.settings().clone();
     let workers = config.layout.shares.len();
     let (shared, arena) = counters(&config, generations, tries)
-        .map_err(|error| failed("cannot make the shared counters", error))?;
+        .map_err(Failure::system("cannot make the shared counters"))?;
     let (bells, keeper) =
-        bells(&settings, workers).map_err(|error| failed("cannot make bells", error))?;
+        bells(&settings, workers).map_err(Failure::system("cannot make bells"))?;
     let (access, errors) = logs(&config, arena, found.user.as_ref(), opened)?;
     if !tries {
         (generations.access, generations.errors) = (Some(Arc::clone(&access)), errors.clone());
         log_start(&config, found.user.as_ref(), &errors);
-        simulate(&settings, &errors).map_err(|error| failed("cannot simulate a disk", error))?;
+        simulate(&settings, &errors).map_err(Failure::system("cannot simulate a disk"))?;
     }
     let (asked, sockets, addresses) = listen(&mut config, &found, generations, &errors, tries)?;
     let admin = Admin::new(&config, &errors, generations, tries)?;
@@ -90,7 +89,7 @@ pub(super) fn prepare(
     let releases = found.releases;
     let roots = OpenedRoots { root: &found.root, releases, wanted, builder, handed };
     let (root, root_channels) = RootWatch::new(&settings, roots, takers, generations.root_reload)
-        .map_err(|error| failed("cannot make channels", error))?;
+        .map_err(Failure::system("cannot make channels"))?;
     let env = Env {
         sockets,
         classes: config.layout.classes,
@@ -142,7 +141,7 @@ fn front(
     let Generations { tickets, clients, .. } = generations;
     let tickets = ticket_keys::prepare(&config.said, &found.tls, tickets, now, errors)?;
     let tls = TlsFront::new(config.settings(), parts, tickets)
-        .map_err(|error| Failure::Work(format!("cannot prepare TLS: {error}")))?;
+        .map_err(|error| Failure::Work(WorkFault::Tls(error)))?;
     Front::new(config.settings(), workers, clients.as_ref(), tls)
 }
 
@@ -171,7 +170,7 @@ fn listen(
     }
     tell_given(config, generations, errors);
     let addresses = addresses(&sockets, &config.layout.classes)
-        .map_err(|error| Failure::Work(format!("cannot tell the address: {error}")))?;
+        .map_err(Failure::system("cannot tell the address"))?;
     Ok((asked, sockets, addresses))
 }
 
@@ -285,7 +284,7 @@ fn logs(
         (Ok(access), Ok(errors)) => match tried {
             Ok(0) => Ok((Arc::new(access), errors)),
             Ok(which) => Err(Failure::Configuration(unwritten(config, which))),
-            Err(error) => Err(Failure::Work(format!("cannot try the logs: {error}"))),
+            Err(error) => Err(Failure::system("cannot try the logs")(error)),
         },
         (access, errors) => {
             let faults = access.err().into_iter().chain(errors.err());

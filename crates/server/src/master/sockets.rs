@@ -1,7 +1,7 @@
 //! Sockets that all workers inherit.
 use super::generations::{Generations, Listening};
 use crate::{
-    Failure,
+    Failure, SocketFault, WorkFault,
     config::{address::socket_mode, check::Config},
     listens::listen_key,
     log::ErrorLog,
@@ -67,7 +67,8 @@ pub(super) fn sockets(
             Ok(listening) => sockets.push(listening),
             Err(error) => {
                 let (kind, fault) = (messages::CANNOT_LISTEN, listen_fault(&plan.place, &error));
-                faults.push(config.said.problem(kind, listen_key(*class), &fault).to_string());
+                let problem = config.said.problem(kind, listen_key(*class), &fault);
+                faults.push(SocketFault::Listen(problem));
             }
         }
     }
@@ -75,16 +76,15 @@ pub(super) fn sockets(
     faults.extend(unsteerable(config, generations));
     if !faults.is_empty() {
         faults.dedup();
-        return Err(Failure::Work(faults.join("\n")));
+        return Err(Failure::Work(WorkFault::Sockets(faults)));
     }
     if tries {
         return Ok(sockets);
     }
     for first in &config.layout.steered {
         let socket = sockets[*first].1.as_fd();
-        socket::steer_by_cpu(socket, &config.layout.places).map_err(|error| {
-            Failure::Work(format!("event.partition: cannot steer by processor: {error}"))
-        })?;
+        socket::steer_by_cpu(socket, &config.layout.places)
+            .map_err(Failure::system("event.partition: cannot steer by processor"))?;
     }
     if let Steps::All(_) = (config.architecture.driver.steps)(config.settings()) {
         // Each thread or process accepts from one socket: none is left for a surplus one.
@@ -101,14 +101,13 @@ fn share_surplus(
     generations: &mut Generations,
     sockets: &mut Vec<Listening>,
 ) -> Result<(), Failure> {
-    let untold = |error: io::Error| Failure::Work(format!("cannot tell the address: {error}"));
+    let untold = Failure::system("cannot tell the address");
     let each = sockets.iter().map(|(_, socket)| socket);
-    let own = addresses(each, &config.layout.classes).map_err(untold)?;
+    let own = addresses(each, &config.layout.classes).map_err(&untold)?;
     let class = |(_, socket): &Listening| class_at(&socket::place(socket.as_fd()).ok()?, &own);
     let room = ADDRESSES_MAX.saturating_sub(sockets.len());
     let surplus = generations.take_listeners(room, |socket| class(socket).is_some());
-    let surplus =
-        surplus.map_err(|error| Failure::Work(format!("cannot share a socket: {error}")))?;
+    let surplus = surplus.map_err(Failure::system("cannot share a socket"))?;
     let classes: Option<Vec<ListenerClass>> = surplus.iter().map(class).collect();
     let classes = classes.ok_or_else(|| untold(io::ErrorKind::AddrNotAvailable.into()))?;
     for (at, socket) in config.layout.give(&classes).into_iter().zip(surplus) {
@@ -163,14 +162,10 @@ fn given_socket(
 }
 
 /// Fault of a given socket, if there is to be one for each processor.
-fn unsteerable(config: &Config, generations: &Generations) -> Option<String> {
+fn unsteerable(config: &Config, generations: &Generations) -> Option<SocketFault> {
     let places = config.layout.steered.iter().map(|first| &config.layout.sockets[*first].place);
     let given = places.into_iter().find(|place| generations.is_given(place))?;
-    Some(format!(
-        "event.partition: the service manager has given one socket at {given}, and the kernel \
-         chooses by processor among several\n  hint: remove it from the socket unit, or choose \
-         another event.partition"
-    ))
+    Some(SocketFault::Unsteerable(given.clone()))
 }
 
 /// Logs which sockets are the service manager's, and whether workers share them for that reason.

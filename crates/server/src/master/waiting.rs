@@ -6,6 +6,7 @@ use super::{
     signal::Signal,
 };
 use crate::{
+    WorkFault,
     heartbeat::{Role, Watch},
     notify::{self, Message, Watchdog},
     succession::Act,
@@ -38,12 +39,11 @@ pub(super) fn wait(
     let ended = waiting.run(signals);
     waiting.generations.end_admin(None);
     waiting.generations.clean_up();
-    let why = match ended {
-        Ok(()) if waiting.generations.told_at.is_some() => return Ok(()),
-        Ok(()) => "no worker is left, and none could be started".to_owned(),
-        Err(error) => format!("the master cannot go on: {error}"),
-    };
-    Err(Failure::Work(why))
+    match ended {
+        Ok(()) if waiting.generations.told_at.is_some() => Ok(()),
+        Ok(()) => Err(Failure::Work(WorkFault::NoWorker)),
+        Err(error) => Err(Failure::Work(WorkFault::Master(error))),
+    }
 }
 
 struct Waiting {

@@ -30,14 +30,18 @@ const LOOKS: u32 = 2;
 
 /// Reason why a command has no server.
 #[derive(Debug)]
-pub(super) enum FindError {
+pub enum FindError {
+    /// The memory of a process cannot be mapped.
     Memory(shm::AttachError),
+    /// The counters of a process are not those of this build.
     Counters(u32, metrics::ArenaError),
     /// A process, and the master that its counters name, which does not have them.
     Stray(u32, u32),
     /// Their processes and descriptions.
     Several(Vec<(u32, String)>),
+    /// No server runs.
     None,
+    /// No server of this user runs.
     NoneOfUser,
     /// Root has this one.
     OnlyOfRoot(u32),

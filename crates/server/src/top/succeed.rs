@@ -4,7 +4,7 @@ use super::{
     find::{self, Running},
 };
 use crate::{
-    Failure,
+    Failure, UsageFault, WorkFault,
     succession::{Kind, START_MS_MAX, TRIAL_MS_MAX},
 };
 use regatta_sys::{clock, process, signal::Signal};
@@ -22,16 +22,15 @@ const WAIT_MS_MAX: u64 = 2 * (TRIAL_MS_MAX + START_MS_MAX);
 /// No such server; or nothing has changed, because of a fault.
 pub fn succeed(pid: Option<u32>, kind: Kind) -> Result<(), Failure> {
     let server = find::find(pid).map_err(|error| match error.code() {
-        USAGE => Failure::Usage(error.to_string()),
-        _ => Failure::Work(error.to_string()),
+        USAGE => Failure::Usage(UsageFault::Server(error)),
+        _ => Failure::Work(WorkFault::Server(error)),
     })?;
     let Running { pid, mut control, .. } = server;
     let until = clock::now().tick.after(WAIT_MS_MAX);
     // A request in progress has read another configuration, and its end would be no answer.
     while control.reloads_pending() > 0 {
         if clock::now().tick >= until {
-            let why = "is still busy with what was asked before: nothing has been asked";
-            return Err(Failure::Work(format!("process {pid} {why}")));
+            return Err(Failure::Work(WorkFault::Busy(pid)));
         }
         thread::sleep(Duration::from_millis(LOOK_MS));
         // The counters may be unreadable for a moment.
@@ -42,20 +41,17 @@ pub fn succeed(pid: Option<u32>, kind: Kind) -> Result<(), Failure> {
         Kind::Root | Kind::Reload => Signal::Hangup,
         Kind::Upgrade => Signal::User2,
     };
-    process::send(pid, signal)
-        .map_err(|error| Failure::Work(format!("cannot signal process {pid}: {error}")))?;
+    process::send(pid, signal).map_err(|error| Failure::Work(WorkFault::Signal(pid, error)))?;
     while clock::now().tick < until {
         thread::sleep(Duration::from_millis(LOOK_MS));
         // For a moment the server may have no readable counters.
         let Ok(Running { control, .. }) = find::find(Some(pid)) else { continue };
         if control.reloads_refused() > before.1 {
-            let why = "nothing has changed: the server's error log says what is wrong";
-            return Err(Failure::Work(why.to_owned()));
+            return Err(Failure::Work(WorkFault::Refused));
         }
         if control.reloads() > before.0 {
             return Ok(());
         }
     }
-    let why = format!("process {pid} has not answered: see its error log, and `regatta top`");
-    Err(Failure::Work(why))
+    Err(Failure::Work(WorkFault::Unanswered(pid)))
 }
