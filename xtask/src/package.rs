@@ -282,7 +282,7 @@ fn image(folder: &Path, program: &Path, umoci: &Path) -> Result<(), TaskError> {
 
 #[cfg(test)]
 mod tests {
-    use super::{UNITS, changelog, license, placeholder, read, said};
+    use super::{UNITS, capture, changelog, license, placeholder, read};
     use crate::command::{project_root, require};
     use regatta_testkit::skips::skip;
     use std::process::Command;

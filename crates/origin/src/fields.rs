@@ -136,7 +136,7 @@ pub(crate) struct Amendment<'a> {
 
 impl<'a> Amendment<'a> {
     /// Takes a line; `private` says that caches which several share may not keep the response.
-    fn take(&mut self, line: &'a HeaderLine, private: bool, further: &mut Vec<u8>) {
+    fn amend(&mut self, line: &'a HeaderLine, private: bool, further: &mut Vec<u8>) {
         let name = line.name();
         if private && is_for_shared_caches(name) {
             return;
@@ -298,7 +298,7 @@ impl HeaderRules {
             let before = named.len();
             for (name, line) in &rule.lines {
                 if !named[..before].contains(name) {
-                    amendment.take(line, private, &mut further);
+                    amendment.amend(line, private, &mut further);
                     named.push(*name);
                 }
             }

@@ -191,7 +191,7 @@ pub(crate) struct Sent {
 
 impl Sent {
     /// Takes the descriptors that have arrived; false if no more will.
-    pub(crate) fn take(&mut self, from: &Channel) -> bool {
+    pub(crate) fn receive(&mut self, from: &Channel) -> bool {
         let mut record = [0; 8];
         while self.files.len() < FILES_SENT_MAX {
             match from.recv(&mut record, &mut self.files, false) {
@@ -334,7 +334,7 @@ mod tests {
         let root = &found.root;
         thread::scope(|scope| {
             scope.spawn(move || draft.send(&theirs, root, Some(&reach), Some(&log)).unwrap());
-            while sent.take(&ours) {
+            while sent.receive(&ours) {
                 thread::yield_now();
             }
         });
@@ -369,7 +369,7 @@ mod tests {
         theirs.send(&2_u64.to_ne_bytes(), &[file.as_fd()]).unwrap();
         drop(theirs);
         let mut sent = Sent::default();
-        assert!(!sent.take(&ours));
+        assert!(!sent.receive(&ours));
         let said = sent.whole().unwrap_err().to_string();
         assert!(said.starts_with("1 of 2 descriptors"), "{said}");
         assert!(Sent::default().whole().unwrap().is_none(), "an earlier build sends none");

@@ -44,7 +44,7 @@ pub(crate) fn take() -> Result<Vec<(Place, OwnedFd)>, Vec<GivenFault>> {
 pub enum GivenFault {
     /// The value of `LISTEN_FDS` is no number.
     NoNumber(String),
-    /// There are more sockets than there may be.
+    /// More sockets than there may be.
     TooMany(usize),
     /// The named descriptor cannot be taken.
     System(String, io::Error),

@@ -515,7 +515,7 @@ pub enum SocketFault {
     /// The service manager has given a socket at this address, which the configuration does not
     /// name: connections to it would wait without an answer.
     Unnamed(String),
-    /// There is to be a socket for each processor, and the service manager has given one at this
+    /// Each processor is to have a socket, and the service manager has given one at this
     /// place.
     Unsteerable(Place),
 }

@@ -360,7 +360,7 @@ impl RootWatch {
         for mut scout in mem::take(&mut self.scouts) {
             let ended = loop {
                 match scout.hear(now) {
-                    Ok(Some(seen)) => reports.extend(self.take(env, seen, now)),
+                    Ok(Some(seen)) => reports.extend(self.adopt_findings(env, seen, now)),
                     Ok(None) => break false,
                     Err(_) => break true,
                 }
@@ -383,7 +383,7 @@ impl RootWatch {
     }
 
     /// Takes a scout's findings at one root.
-    fn take(&mut self, env: &Env, seen: Sighting, now: Tick) -> Option<Report> {
+    fn adopt_findings(&mut self, env: &Env, seen: Sighting, now: Tick) -> Option<Report> {
         let Sighting { of, root: found, in_reach, release } = seen;
         let (root, watched) = env.root.nth(of).zip(self.roots.get_mut(of))?;
         watched.is_scouted = false;

@@ -226,10 +226,10 @@ impl<'a> World<'a> {
         (link.rested, link.active) = (self.stamp, self.stamp.tick);
         self.totals.opened += 1;
         trace::push(self.stamp, at, Event::Accepted);
-        self.take(at)
+        self.take_op(at)
     }
 
-    fn take(&mut self, at: usize) -> Result<(), BrokenCheck> {
+    fn take_op(&mut self, at: usize) -> Result<(), BrokenCheck> {
         let now = self.stamp;
         let link = &mut self.links[at];
         let conn = link.conn.as_mut().ok_or("it is called after its end")?;
@@ -305,7 +305,7 @@ impl<'a> World<'a> {
             link.broke = Some(kind);
             conn.cut(CloseReason::Reset, now, &cx);
             link.parked = None;
-            return self.take(at);
+            return self.take_op(at);
         }
         if link.pipe.fin {
             conn.peer_ended(now, &cx);
@@ -398,7 +398,7 @@ impl<'a> World<'a> {
     fn perform(&mut self, at: usize) -> Result<(), BrokenCheck> {
         let (now, cx) = (self.now(), self.cx);
         if self.refusals.turn_away(&mut self.links[at], self.stamp, now, &cx) {
-            return self.take(at);
+            return self.take_op(at);
         }
         let parked = self.links[at].parked.take().ok_or("nothing is out")?;
         match parked.op {
@@ -436,7 +436,7 @@ impl<'a> World<'a> {
         if conn.abandoned().is_some() {
             return Err("it has abandoned what was completed".into());
         }
-        self.take(at)
+        self.take_op(at)
     }
 
     fn receive(&mut self, at: usize) -> Result<(), BrokenCheck> {
@@ -662,7 +662,7 @@ impl<'a> World<'a> {
                 (link.overdue, link.waited) = (Some(self.stamp), self.stamp.tick);
             }
             link.parked = None;
-            return self.take(at);
+            return self.take_op(at);
         }
         link.deadline = conn.deadline().0;
         if conn.deadline() <= before {

@@ -57,7 +57,7 @@ fn holds(line: &str, word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Source, found, words};
+    use super::{Source, found, parse_words};
 
     #[test]
     fn words_of_the_last_column_are_found() {

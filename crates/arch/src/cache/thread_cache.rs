@@ -29,13 +29,13 @@ impl<T> Lock<T> for ThreadLock<T> {
     #[inline]
     fn read<R>(&self, tally: Option<&Tally<'_>>, see: impl FnOnce(&T) -> R) -> R {
         let lock = || self.0.read().unwrap_or_else(PoisonError::into_inner);
-        see(&*take(self.0.try_read(), lock, tally))
+        see(&*lock_counted(self.0.try_read(), lock, tally))
     }
 
     #[inline]
     fn write<R>(&self, tally: &Tally<'_>, change: impl FnOnce(&mut T) -> R) -> R {
         let lock = || self.0.write().unwrap_or_else(PoisonError::into_inner);
-        change(&mut *take(self.0.try_write(), lock, Some(tally)))
+        change(&mut *lock_counted(self.0.try_write(), lock, Some(tally)))
     }
 
     fn get_mut(&mut self) -> &mut T {
@@ -45,7 +45,11 @@ impl<T> Lock<T> for ThreadLock<T> {
 
 /// The lock that was tried for, or that `lock` waits for. Enters what that has cost.
 #[inline]
-fn take<G>(tried: TryLockResult<G>, lock: impl FnOnce() -> G, tally: Option<&Tally<'_>>) -> G {
+fn lock_counted<G>(
+    tried: TryLockResult<G>,
+    lock: impl FnOnce() -> G,
+    tally: Option<&Tally<'_>>,
+) -> G {
     let guard = match tried {
         Ok(guard) => guard,
         Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),

@@ -548,7 +548,7 @@ fn a_process_ends_when_it_has_served_as_many_as_it_may() {
 }
 
 /// The files, by number.
-const NAMES: [&str; 3] = [FILES[0].0, FILES[1].0, FILES[2].0];
+const NAMES: [&str; 3] = [FILES[0].name, FILES[1].name, FILES[2].name];
 
 const FRAMES: Frames = Frames { names: &NAMES };
 
@@ -584,7 +584,7 @@ fn sealed(server: &Server, client: usize) -> SealedClient {
 fn exchange(peer: &mut (impl Read + Write), client: &mut Client, sent: &mut usize, answers: usize) {
     let (wire, mut piece) = (client.wire(), vec![0; 64 << 10]);
     let mut judge = |Answer { file, code, body: of, .. }: Answer| {
-        let (name, bytes) = FILES[usize::from(file)];
+        let TestFile { name, bytes } = FILES[usize::from(file)];
         assert!(code == 0 && of == body(name, bytes), "{name}: code {code}, {} bytes", of.len());
         Ok(())
     };
@@ -716,6 +716,8 @@ fn sealed_requests(mut server: Server) {
     assert_eq!(get(Counter::SendfileBytes), 0, "no byte of a file leaves in the clear");
     assert!(get(Counter::SendBytes) > get(Counter::BytesSent), "records have heads");
     let log = fs::read_to_string(server.folder.join("access")).unwrap();
-    let is_whole = |line: &str| FILES.iter().any(|(_, bytes)| line.ends_with(&format!(" {bytes}")));
+    let is_whole = |line: &str| {
+        FILES.iter().any(|TestFile { bytes, .. }| line.ends_with(&format!(" {bytes}")))
+    };
     assert_eq!(log.lines().filter(|line| is_whole(line)).count() as u64, all);
 }

@@ -394,7 +394,7 @@ fn read_fields<'a>(
     let authority = head.host.take();
     let (mut framing, mut connection) = (Framing::default(), Options::NONE);
     for line in lines {
-        take(head, line, &mut framing, &mut connection)?;
+        read_field(head, line, &mut framing, &mut connection)?;
     }
     head.body = framing.body(head.version).map_err(ambiguous)?.unwrap_or(RequestBody::None);
     head.persistent = connection.persistent(head.version);
@@ -483,7 +483,7 @@ fn after_target<'a>(text: &'a [u8], request: &httparse::Request<'_, '_>) -> Opti
 /// Takes a field line into `head`. Fields of nearly every request are taken here, and those without
 /// a meaning here are skipped; the rest is out of the way.
 #[inline(always)]
-fn take<'a>(
+fn read_field<'a>(
     head: &mut RequestHead<'a>,
     line: &httparse::Header<'a>,
     framing: &mut Framing,
@@ -554,7 +554,7 @@ fn take_other<'a>(
         7 if same(name, b"Referer") => head.referer = Some(value),
         8 if same(name, b"If-Match") => conditions.if_match.extend(line.name, value, fields),
         8 if same(name, b"If-Range") => once(&mut conditions.if_range, value),
-        10 if same(name, b"Connection") => connection.take(value),
+        10 if same(name, b"Connection") => connection.read(value),
         10 if same(name, b"User-Agent") => head.user_agent = Some(value),
         13 if same(name, b"If-None-Match") => {
             conditions.if_none_match.extend(line.name, value, fields)
@@ -609,15 +609,15 @@ impl Options {
 
     /// Takes a `Connection` line.
     #[inline]
-    pub(super) fn take(&mut self, value: &[u8]) {
+    pub(super) fn read(&mut self, value: &[u8]) {
         if same(value, b"keep-alive") {
             self.keep_alive = true;
         } else {
-            self.take_list(value);
+            self.read_list(value);
         }
     }
 
-    fn take_list(&mut self, value: &[u8]) {
+    fn read_list(&mut self, value: &[u8]) {
         for member in members(value) {
             self.close |= member.eq_ignore_ascii_case(b"close");
             self.keep_alive |= member.eq_ignore_ascii_case(b"keep-alive");

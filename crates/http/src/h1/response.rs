@@ -96,7 +96,7 @@ fn parse_with<'a>(
         {
             continue;
         }
-        take(line.name, line.value, &mut framing, &mut connection)?;
+        read_line(line.name, line.value, &mut framing, &mut connection)?;
     }
     let length = framing.body(version).map_err(|Ambiguous| ResponseFault::Framing)?;
     let body = match length {
@@ -129,7 +129,7 @@ fn refused(
 
 /// Takes one field line.
 #[inline]
-fn take(
+fn read_line(
     name: &str,
     value: &[u8],
     framing: &mut Framing,
@@ -137,7 +137,7 @@ fn take(
 ) -> Result<(), ResponseFault> {
     let taken = match name.len() {
         10 if same(name.as_bytes(), b"Connection") => {
-            connection.take(value);
+            connection.read(value);
             Ok(())
         }
         14 if same(name.as_bytes(), b"Content-Length") => framing.content_length(value),

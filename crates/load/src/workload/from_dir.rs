@@ -152,7 +152,7 @@ impl Scan<'_> {
             below.push_str(name);
             match entry.kind {
                 EntryKind::Directory => self.directory(below, depth + 1)?,
-                EntryKind::File => match directory.look(&entry.name) {
+                EntryKind::File => match directory.stat(&entry.name) {
                     Ok(found) => self.file(below, found.len())?,
                     Err(error) => self.fault(below, &error),
                 },

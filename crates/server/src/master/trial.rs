@@ -61,7 +61,7 @@ impl Generations {
     /// Receives findings of the trial: the channel has room for little.
     pub(super) fn take_findings(&mut self, poller: &mut Poll) -> io::Result<()> {
         let Some(trial) = &mut self.trial else { return Ok(()) };
-        if trial.is_open && !trial.found.take(&trial.channel) {
+        if trial.is_open && !trial.found.receive(&trial.channel) {
             trial.is_open = false;
             poller.remove(trial.channel.as_fd())?;
         }

@@ -479,7 +479,7 @@ impl<F: File> Session<F> {
             let code = match &mut ongoing.stage {
                 Stage::Sends(body) if !body.is_empty() => {
                     let log = u8::try_from(body.len().ilog2()).expect("64 bits").min(PIECE_LOG_MAX);
-                    let piece = take(body, 1 << log);
+                    let piece = split_front(body, 1 << log);
                     self.push(frame(Kind::Piece, at, log));
                     self.out.push(piece);
                     self.exchanges[at] = Some(ongoing);
@@ -552,7 +552,7 @@ impl<F: File> Session<F> {
 }
 
 /// Takes this many bytes from the front.
-fn take<F: File>(body: &mut Segment<F>, bytes: u64) -> Segment<F> {
+fn split_front<F: File>(body: &mut Segment<F>, bytes: u64) -> Segment<F> {
     match body {
         Segment::File { file, at, len } => {
             let piece = Segment::File { file: file.clone(), at: *at, len: bytes };

@@ -54,7 +54,7 @@ impl<'a> PollerThread<'a> {
     pub(super) fn run(mut self) {
         const GOES_ON: &str = "an engine that has started a read completes it";
         while self.goes_on() {
-            self.take();
+            self.take_queued();
             if self.tracked.is_empty() {
                 if self.server.pool.jobs.is_closed() {
                     self.worker.retire();
@@ -92,7 +92,7 @@ impl<'a> PollerThread<'a> {
     }
 
     /// Takes what is in the queue; waits for it if nothing is tracked.
-    fn take(&mut self) {
+    fn take_queued(&mut self) {
         let tally = self.tally();
         if self.tracked.is_empty() {
             let patience = self.worker.patience(self.server.pool.step);

@@ -14,7 +14,7 @@ use regatta_testkit::counters::arena;
 fn way(ops: &[OpKind]) -> Vec<usize> {
     let (mut at, mut way) = (READ, Vec::new());
     let mut go = |from: &mut usize, kind| {
-        *from = duties(*from, Threads::Own).1.to(kind);
+        *from = duties(*from, Threads::Own).1.route(kind);
         way.push(*from);
     };
     go(&mut at, OpKind::Recv);
@@ -46,7 +46,7 @@ fn a_hit_passes_four_queues_and_a_miss_seven() {
     for at in [WRITE, PARSE, RECV, CACHE, MISS, DISK] {
         let (leaves, routes) = duties(at, Threads::Own);
         assert!(leaves.has(Recv), "{at}");
-        assert_eq!(routes.to(Recv), READ, "{at}");
+        assert_eq!(routes.route(Recv), READ, "{at}");
     }
 }
 
@@ -55,11 +55,11 @@ fn a_hit_passes_four_queues_and_a_miss_seven() {
 fn what_others_leave_to_shared_threads_goes_to_the_first() {
     use OpKind::{Open, Read, Recv, Send, Stat};
     let (read, write) = (duties(READ, Threads::Shared).1, duties(WRITE, Threads::Shared).1);
-    assert_eq!([Open, Stat, Read, Recv].map(|kind| read.to(kind)), [PARSE; 4]);
-    assert_eq!([Open, Stat, Read].map(|kind| write.to(kind)), [PARSE; 3]);
-    assert_eq!([read.to(Send), write.to(Recv)], [WRITE, READ]);
+    assert_eq!([Open, Stat, Read, Recv].map(|kind| read.route(kind)), [PARSE; 4]);
+    assert_eq!([Open, Stat, Read].map(|kind| write.route(kind)), [PARSE; 3]);
+    assert_eq!([read.route(Send), write.route(Recv)], [WRITE, READ]);
     // Jobs then continue to the stages where they belong.
-    let next = |at, kind| duties(at, Threads::Shared).1.to(kind);
+    let next = |at, kind| duties(at, Threads::Shared).1.route(kind);
     assert_eq!([PARSE, RECV, CACHE].map(|at| next(at, Read)), [RECV, CACHE, DISK]);
     assert_eq!([PARSE, RECV, CACHE].map(|at| next(at, Open)), [RECV, CACHE, MISS]);
 }

@@ -126,7 +126,7 @@ impl<'a, S> Worker<'a, S> {
             return Err(Ended::Drained);
         }
         let displaces = self.idle_to_close();
-        self.take(at, taken, displaces).inspect_err(|ended| {
+        self.accept_from(at, taken, displaces).inspect_err(|ended| {
             let Desk { acceptor, idle, around, now, .. } = &mut self.desk;
             acceptor.end(*ended, taken, idle.first().is_some(), now.tick, around.cx.tally);
         })
@@ -137,7 +137,12 @@ impl<'a, S> Worker<'a, S> {
         self.slots.len() + self.away
     }
 
-    fn take(&mut self, at: usize, taken: u32, displaces: Option<u64>) -> Result<Accepted, Ended> {
+    fn accept_from(
+        &mut self,
+        at: usize,
+        taken: u32,
+        displaces: Option<u64>,
+    ) -> Result<Accepted, Ended> {
         let open = self.open() - usize::from(displaces.is_some());
         let Desk { acceptor, around, .. } = &mut self.desk;
         if displaces.is_some() && acceptor.leaves() {

@@ -4,7 +4,7 @@ use super::{
     SEALED,
     folder::{BEGIN_NS, Folder, UNIX},
     listen,
-    lives::{REQUEST, fiber_rules, run_alone, take},
+    lives::{REQUEST, fiber_rules, receive_all, run_alone},
     poller::forwards,
     single::{Single, accepts_all},
     site, strategy,
@@ -410,7 +410,7 @@ fn a_round_shakes_few_hands_and_serves_what_is_in_the_clear() {
             rounds += 1;
             clear.write_all(REQUEST).unwrap();
             scene.round();
-            assert_eq!(take(&mut clear), Ok((1, false)), "round {rounds}");
+            assert_eq!(receive_all(&mut clear), Ok((1, false)), "round {rounds}");
             clients.iter_mut().for_each(Client::stir);
         }
         assert_eq!(rounds, all.div_ceil(8), "each round takes as many as it may");

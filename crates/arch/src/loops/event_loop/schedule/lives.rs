@@ -183,7 +183,7 @@ const BUSY: usize = 4;
 
 /// Receives what has come, until there is no more for now; the answers that are in it, and true if
 /// the connection has ended without a reset.
-pub(super) fn take(client: &mut UnixStream) -> Result<(usize, bool), io::ErrorKind> {
+pub(super) fn receive_all(client: &mut UnixStream) -> Result<(usize, bool), io::ErrorKind> {
     let (mut bytes, mut buffer) = (Vec::new(), [0; 4096]);
     let is_over = loop {
         match client.read(&mut buffer) {
@@ -225,7 +225,7 @@ fn idles(at: usize, rules: FiberRules<'_>) -> Result<(usize, bool), io::ErrorKin
             clients[1..].iter_mut().for_each(|client| client.write_all(REQUEST).unwrap());
         }
         if waits == 2 * IDLE_AT {
-            came = take(&mut clients[0]);
+            came = receive_all(&mut clients[0]);
             arena.control().stop();
         }
     };

@@ -203,7 +203,7 @@ impl Peer {
         }
         let stirred = self.stir()?;
         let wrote = (surely || !dice.once_in(4)) && self.write(dice);
-        let took = (surely || !dice.once_in(4)) && self.take(dice, folder, draining)?;
+        let took = (surely || !dice.once_in(4)) && self.receive_piece(dice, folder, draining)?;
         if self.is_answered() && !self.over && self.behaviour == (Behaviour::Keen { stays: false })
         {
             self.has_vanished = true;
@@ -277,7 +277,7 @@ impl Peer {
     }
 
     /// Takes a piece of what has come; true if there was something, or the end.
-    fn take(
+    fn receive_piece(
         &mut self,
         dice: &mut Dice,
         folder: &Folder,
