@@ -1,4 +1,0 @@
-//! HTTP/2 on a connection.
-mod rules;
-
-pub use rules::Http2Rules;
