@@ -12,7 +12,7 @@ mod reference;
 mod statics;
 mod table;
 
-pub use encode::{write_field, write_no_table, write_raw_field, write_status};
+pub use encode::{DATE_AT, write_field, write_head, write_no_table, write_raw_field, write_status};
 use statics::{FACTS, FIELDS};
 use table::{ENTRY_BYTES, NewEntry, Table, TableEntry};
 

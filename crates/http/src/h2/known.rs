@@ -72,6 +72,15 @@ pub(super) enum FieldKind {
     Malformed,
 }
 
+/// Names of the fields on the connection (RFC 9113 §8.2.2).
+const OF_CONNECTION: [&str; 5] =
+    ["connection", "proxy-connection", "keep-alive", "transfer-encoding", "upgrade"];
+
+/// True for the name of a field on the connection, in any case.
+pub(super) fn is_of_connection(name: &str) -> bool {
+    OF_CONNECTION.iter().any(|known| known.eq_ignore_ascii_case(name))
+}
+
 /// Number of kinds with a slot.
 pub(super) const SLOTS: usize = FieldKind::UserAgent as usize + 1;
 
@@ -108,6 +117,7 @@ impl FieldKind {
             b"forwarded" => Self::Forwarded,
             b"te" => Self::Te,
             b"cookie" => Self::Cookie,
+            // As in `OF_CONNECTION`.
             b"connection" | b"proxy-connection" | b"keep-alive" | b"transfer-encoding"
             | b"upgrade" => Self::Connection,
             _ => return None,
@@ -239,10 +249,11 @@ mod tests {
         for name in ["x", "x-y", "x_y", "9", "!#$%&'*+-.^_`|~", "accept-language", "hosts"] {
             check(name, FieldKind::Other);
         }
-        for name in ["connection", "proxy-connection", "keep-alive", "transfer-encoding", "upgrade"]
-        {
+        for name in OF_CONNECTION {
             check(name, FieldKind::Connection);
+            assert!(is_of_connection(name) && is_of_connection(&name.to_ascii_uppercase()));
         }
+        assert!(!is_of_connection("te") && !is_of_connection("connection-x"));
         for name in ["", "X", "Host", "a b", "a:", ":", ":other", ":Path", "a\0", "a\r", "\u{e4}"] {
             check(name, FieldKind::Malformed);
         }

@@ -10,7 +10,8 @@
 //! | field block behind its content | [`decode_trailers`] |
 //! | field block of no interest | [`hpack::HpackDecoder::skip`] |
 //! | content against its announced length | [`ContentTally`] |
-//! | fields of a response | [`hpack::write_status`], [`hpack::write_field`] |
+//! | head of a response, as HTTP/1 has it, to a field block | [`hpack::write_head`] |
+//! | single fields to a field block | [`hpack::write_status`], [`hpack::write_field`] |
 //!
 //! Each field block of a connection must be decoded, in order and once: the table depends on it.
 #[cfg(test)]

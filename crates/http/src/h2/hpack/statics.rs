@@ -1,5 +1,6 @@
 //! The static table (RFC 7541, Appendix A).
 use crate::h2::known::FieldKind;
+use core::ops::Range;
 
 /// Name and value of each entry, by index; index 0 is none.
 pub(super) static FIELDS: [(&str, &str); 62] = ENTRIES;
@@ -69,6 +70,39 @@ const ENTRIES: [(&str, &str); 62] = [
     ("www-authenticate", ""),
 ];
 
+/// Index of the first entry with a name that has no colon: from there on, names are in the order of
+/// their first letters.
+const LETTERS_AT: usize = 15;
+
+/// Index of the first entry whose name starts with each letter or a later one; the last is the end.
+static STARTS: [usize; 27] = {
+    let mut starts = [ENTRIES.len(); 27];
+    let mut letter = b'a';
+    while letter <= b'z' {
+        let mut index = LETTERS_AT;
+        while index < ENTRIES.len() && ENTRIES[index].0.as_bytes()[0] < letter {
+            index += 1;
+        }
+        starts[(letter - b'a') as usize] = index;
+        letter += 1;
+    }
+    starts
+};
+
+/// Indexes of all entries whose names have the same first letter as this one, in any case. They are
+/// nine at most, and fourteen for a colon.
+#[inline]
+pub(super) fn alike(name: &str) -> Range<usize> {
+    match name.as_bytes().first().map(u8::to_ascii_lowercase) {
+        Some(b':') => 1..LETTERS_AT,
+        Some(letter @ b'a'..=b'z') => {
+            let at = usize::from(letter - b'a');
+            STARTS[at]..STARTS[at + 1]
+        }
+        _ => 0..0,
+    }
+}
+
 /// Facts about a static entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StaticFacts {
@@ -101,6 +135,20 @@ mod tests {
             let kind = FieldKind::from_name(name.as_bytes());
             let is_valid = kind.is_valid(value.as_bytes());
             assert_eq!(*facts, StaticFacts { kind, is_valid }, "{name}");
+        }
+    }
+
+    #[test]
+    fn entries_are_found_by_their_first_letters() {
+        for (index, (name, _)) in FIELDS.iter().enumerate().skip(1) {
+            for name in [name.to_ascii_uppercase(), (*name).into()] {
+                let alike = alike(&name);
+                assert!(alike.contains(&index), "{name}");
+                assert!(FIELDS[alike].iter().all(|(other, _)| other[..1] == FIELDS[index].0[..1]));
+            }
+        }
+        for name in ["", "b", "x-a", "z", "-", "0", "{", "\u{e9}"] {
+            assert!(alike(name).is_empty(), "{name}");
         }
     }
 }

@@ -398,6 +398,49 @@ fn written_fields_are_read() {
     assert_eq!(block[at - 1], 29);
 }
 
+/// The fields of a response over HTTP/1 are written in their order, in lower case and raw. Static
+/// entries are used, and fields on the connection left out.
+#[test]
+fn heads_of_http_1_are_written() {
+    let date = "Sun, 06 Nov 1994 08:49:37 GMT";
+    let check = |lines: &str, expected: &[(&str, &str)], start: &str| {
+        let mut block = vec![];
+        write_head(&mut block, lines.as_bytes());
+        let mut decoder = HpackDecoder::for_client(TABLE_BYTES_DEFAULT);
+        assert_eq!(fields(&mut decoder, &block), Ok(pairs(expected)), "{lines}");
+        assert_eq!(decoder.entries(), 0);
+        assert!(block.starts_with(&bytes(start)), "{lines}: {block:02x?}");
+        block
+    };
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nDate: {date}\r\nServer: a\r\nContent-Length: 5\r\nConnection: close\r\n\
+         X-Odd: a: b\r\nKEEP-ALIVE: 5\r\nTransfer-Encoding: chunked\r\nX-Empty:\r\nAllow: \r\n\r\n"
+    );
+    let expected = [
+        (":status", "200"),
+        ("date", date),
+        ("server", "a"),
+        ("content-length", "5"),
+        ("x-odd", "a: b"),
+        ("x-empty", ""),
+        ("allow", ""),
+    ];
+    let block = check(&head, &expected, "88 0f12 1d");
+    assert_eq!(block[DATE_AT..][..date.len()], *date.as_bytes());
+    let mut rest =
+        bytes("0f27 0161 0f0d 0135 0005 782d 6f64 6404 613a 2062 0007 782d 656d 7074 79");
+    // `allow` without a value is an entry of the table.
+    rest.extend([0, 0x80 | 22]);
+    assert_eq!(block[DATE_AT + date.len()..], rest);
+    for (code, start) in [("304", "8b"), ("404", "8d"), ("500", "8e"), ("206", "8a"), ("204", "89")]
+    {
+        check(&format!("HTTP/1.1 {code} Some Words\r\n\r\n"), &[(":status", code)], start);
+    }
+    check("HTTP/1.1 429 Too Many Requests\r\n\r\n", &[(":status", "429")], "08 0334 3239");
+    check("HTTP/1.1 299 \r\n\r\n", &[(":status", "299")], "08 0332 3939");
+    check("", &[(":status", "")], "0800");
+}
+
 /// A peer that fills the table, evicts, or refers to nothing it has, takes a bounded memory.
 #[test]
 fn memory_is_bounded() {
