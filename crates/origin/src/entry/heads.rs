@@ -1,10 +1,13 @@
-//! Prebuilt parts of HTTP/1 responses: heads of a file, and small bodies in one piece with them.
+//! Prebuilt parts of responses: heads of a file for HTTP/1, small bodies in one piece with them, and
+//! field blocks for HTTP/2.
 use super::{Coded, Facts};
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
+use once_cell::race::OnceBox;
 use regatta_http::{
     Status,
     date::DATE_BYTES,
     h1::{end_head, write_date_field, write_decimal_field, write_field, write_status_line},
+    h2::hpack::{self, write_head},
     range::ByteRange,
 };
 use regatta_op::{Now, Segment};
@@ -13,6 +16,8 @@ use regatta_op::{Now, Segment};
 pub(crate) const OK_DATE_AT: usize = b"HTTP/1.1 200 OK\r\nDate: ".len();
 /// Offset of the date in a head with a status line of 304.
 pub(crate) const NOT_MODIFIED_DATE_AT: usize = b"HTTP/1.1 304 Not Modified\r\nDate: ".len();
+/// Offset of the date in a field block of a 200.
+pub(crate) const BLOCK_DATE_AT: usize = hpack::DATE_AT;
 
 /// The heads of one coding of a file.
 #[derive(Clone, Debug)]
@@ -23,6 +28,8 @@ pub(crate) struct Heads {
     /// Offset of the fields after `Content-Type` in `ok`.
     after_type_at: u32,
     not_modified: Box<[u8]>,
+    /// The field block of `ok`, built for the first response over HTTP/2.
+    block: OnceBox<Box<[u8]>>,
 }
 
 impl Heads {
@@ -30,7 +37,7 @@ impl Heads {
         let (ok, type_at, after_type_at) = Self::build_ok(coded, facts);
         let not_modified = Self::build_not_modified(coded, facts);
         debug_assert!(ok.len() <= ok_room(facts) && not_modified.len() <= not_modified_room(facts));
-        Self { ok, type_at, after_type_at, not_modified }
+        Self { ok, type_at, after_type_at, not_modified, block: OnceBox::new() }
     }
 
     /// The head of a 200 on a connection that HTTP/1.1 keeps. Its date is 29 bytes at
@@ -80,6 +87,23 @@ impl Heads {
         &self.not_modified
     }
 
+    /// The field block of [`Self::ok`] for HTTP/2, with a date at [`BLOCK_DATE_AT`] that must be
+    /// replaced.
+    #[inline]
+    pub(crate) fn block(&self) -> &[u8] {
+        self.block.get_or_init(|| Box::new(Self::build_block(&self.ok)))
+    }
+
+    /// The field block of the head of a 200. The date is raw, as all values are.
+    #[cold]
+    fn build_block(ok: &[u8]) -> Box<[u8]> {
+        let mut out = Vec::with_capacity(ok.len());
+        write_head(&mut out, ok);
+        let date = |text: &[u8], at: usize| text[at..at + DATE_BYTES].to_vec();
+        debug_assert_eq!(date(&out, BLOCK_DATE_AT), date(ok, OK_DATE_AT), "the date is in place");
+        out.into_boxed_slice()
+    }
+
     /// The fields from `Content-Type` to the end of the head.
     pub(crate) fn fields(&self) -> &[u8] {
         &self.ok[place(self.type_at)..]
@@ -100,7 +124,10 @@ impl Heads {
 /// length of its body, if that is in memory.
 pub(crate) fn room(facts: &Facts, body: Option<usize>) -> usize {
     let whole = body.map_or(0, |body| ok_room(facts) + body);
-    size_of::<Heads>() + ok_room(facts) + not_modified_room(facts) + whole
+    // A field block is shorter than its head: a name of the static table saves more than the length
+    // of a long value costs.
+    let block = size_of::<Box<[u8]>>() + ok_room(facts);
+    size_of::<Heads>() + ok_room(facts) + not_modified_room(facts) + block + whole
 }
 
 /// Length limit of the head of a 200.
