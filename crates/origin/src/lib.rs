@@ -21,6 +21,7 @@ mod exchange;
 mod explain;
 mod fields;
 mod h1;
+mod h2;
 mod hosts;
 mod http2_rules;
 mod input;
