@@ -1,5 +1,5 @@
-//! Prebuilt parts of responses: heads of a file for HTTP/1, small bodies in one piece with them, and
-//! field blocks for HTTP/2.
+//! Prebuilt parts of responses: heads of a file for HTTP/1, small bodies in one piece with them,
+//! and field blocks for HTTP/2.
 use super::{Coded, Facts};
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use once_cell::race::OnceBox;

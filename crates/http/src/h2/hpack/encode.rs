@@ -1,11 +1,11 @@
 //! Writing field blocks (RFC 7541 §6): static entries and literals. The encoder has no state.
 //!
-//! *No dynamic table.* A block is the same on all connections, so that blocks of cached files can be
-//! prebuilt. A connection needs no memory for an encoder, and streams are independent of each other.
+//! *No dynamic table.* A block is the same on all connections, so blocks of cached files can be
+//! prebuilt. A connection needs no memory for an encoder, and streams do not depend on each other.
 //! The head of a page has 319 bytes in HTTP/1 and 208 in such a block. A table could save another
 //! 120 on a warm connection. Nearly always a body follows, which is many times as long.
 //!
-//! *No Huffman code in responses*: [`write_raw_field`] and [`write_head`] write strings as they are.
+//! *No Huffman code in responses.* [`write_raw_field`] and [`write_head`] write strings unchanged.
 //! The code would save 43 of those 208 bytes, for two passes over each string here and a decoder by
 //! bits at the client. A raw date can be replaced in place. [`write_field`] is for requests: it
 //! takes the code where it is shorter.
@@ -71,12 +71,12 @@ pub fn write_raw_field(out: &mut Vec<u8>, name: &str, value: &[u8]) {
 /// Place of the code in a status line of [`crate::h1::write_status_line`].
 const CODE: Range<usize> = b"HTTP/1.1 ".len()..b"HTTP/1.1 200".len();
 
-/// Appends the fields of a response whose head HTTP/1 would send as `head`, which the functions of
-/// [`crate::h1`] have written: from the status line to the blank line.
+/// Appends the fields of a response whose head HTTP/1 would send as `head`: status line, field
+/// lines and blank line, as the functions of [`crate::h1`] write them.
 ///
 /// `:status` comes first, the other fields follow in their order. Fields on the connection are left
-/// out (RFC 9113 §8.2.2), and so are the version and the reason phrase. If `Date` is the first field
-/// line and the static table has the status, its value starts at [`DATE_AT`].
+/// out (RFC 9113 §8.2.2), and so are the version and the reason phrase. If `Date` is the first
+/// field line and the static table has the status, its value starts at [`DATE_AT`].
 pub fn write_head(out: &mut Vec<u8>, head: &[u8]) {
     let line_end = memchr(b'\n', head).map_or(head.len(), |at| at + 1);
     let (status_line, section) = head.split_at(line_end);
