@@ -166,6 +166,21 @@ counters! {
     SealedBytes "sealed_bytes" "bytes" Sum
         "Bytes of heads and bodies that the server encrypted; `sendfile_bytes` are in the clear.";
 
+    ConnectionsHttp2 "connections_http2" "count" Sum "Connections over HTTP/2.";
+    StreamsOpened "streams_opened" "count" Sum "Requests over HTTP/2 that were accepted.";
+    StreamsRefused "streams_refused" "count" Sum
+        "Requests over HTTP/2 that were refused unprocessed: there were too many at once.";
+    StreamsResetByClient "streams_reset_by_client" "count" Sum
+        "Requests over HTTP/2 that the client cancelled.";
+    StreamsResetByUs "streams_reset_by_us" "count" Sum
+        "Requests over HTTP/2 that the server broke off, refused ones included.";
+    Http2Glitches "http2_glitches" "count" Sum
+        "Frames of clients that are faulty or useless: they count against a connection's budget.";
+    Http2Calmed "http2_calmed" "count" Sum
+        "Connections ended because they had spent their budget (`ENHANCE_YOUR_CALM`).";
+    Http2WindowStalls "http2_window_stalls" "count" Sum
+        "Times that a response over HTTP/2 had to wait for the client to permit more of it.";
+
     WaitCalls "wait_calls" "count" Sum "Calls that wait for events.";
     WaitEvents "wait_events" "count" Sum "Events that these calls returned.";
     WaitZero "wait_zero" "count" Sum "Of these calls, those that returned no event.";
