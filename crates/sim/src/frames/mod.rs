@@ -17,7 +17,7 @@ mod session;
 mod world;
 
 pub use client::{Answer, Client};
-pub use session::Session;
+pub use session::FramesSession;
 pub use world::{FramesReport, run_frames, run_sealed_frames};
 
 use regatta_op::{File, Now};
@@ -73,6 +73,6 @@ impl<F: File + Send + Sync + 'static> Links<F> for Frames {
         now: Now,
         cx: &Cx<'_, F>,
     ) -> Option<Box<dyn Protocol<F> + Send>> {
-        Some(Box::new(Session::new(self.names, now, cx)))
+        Some(Box::new(FramesSession::new(self.names, now, cx)))
     }
 }

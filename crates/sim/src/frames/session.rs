@@ -57,7 +57,7 @@ enum Phase {
 
 /// State of a connection.
 #[derive(Debug)]
-pub struct Session<F> {
+pub struct FramesSession<F> {
     names: &'static [&'static str],
     exchanges: [Option<Ongoing<F>>; EXCHANGES],
     /// First byte of a frame whose second has not arrived, and the deadline of the second.
@@ -94,7 +94,7 @@ pub struct Session<F> {
     requests: u32,
 }
 
-impl<F: File> Session<F> {
+impl<F: File> FramesSession<F> {
     /// Makes the session of a connection that was just accepted.
     #[must_use]
     pub fn new(names: &'static [&'static str], now: Now, cx: &Cx<'_, F>) -> Self {
@@ -135,7 +135,7 @@ impl<F: File> Session<F> {
     }
 }
 
-impl<F: File> Protocol<F> for Session<F> {
+impl<F: File> Protocol<F> for FramesSession<F> {
     fn next_op(&mut self) -> Option<Op<F>> {
         self.abandoned = None;
         match self.phase {
@@ -318,7 +318,7 @@ impl<F: File> Protocol<F> for Session<F> {
 }
 
 // Events.
-impl<F: File> Session<F> {
+impl<F: File> FramesSession<F> {
     /// Decides after the deadline of the phase has passed.
     fn look_at_peer(&mut self, queued: u64, now: Now, cx: &Cx<'_, F>) {
         let flows = self.flows(queued);
