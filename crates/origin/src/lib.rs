@@ -21,7 +21,6 @@ mod exchange;
 mod explain;
 mod fields;
 mod h1;
-mod h2;
 mod hosts;
 mod http2_rules;
 mod input;

@@ -3,7 +3,7 @@ use crate::{Refusal, SealFacts};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use core::ops::Range;
-use regatta_op::{Now, Tick};
+use regatta_op::{CloseReason, Now, Tick};
 
 /// Class of a listener: the row of the configuration that its address is from. All sockets of an
 /// address have the same class, in each process and after each reload.
@@ -85,6 +85,19 @@ pub enum ReplyOutcome {
 }
 
 impl ReplyOutcome {
+    /// Outcome of an exchange whose connection ends for this reason.
+    pub(crate) const fn from_reason(reason: CloseReason) -> Self {
+        match reason {
+            CloseReason::Truncated => Self::Truncated,
+            CloseReason::SendDeadline => Self::Slow,
+            CloseReason::DiskDeadline
+            | CloseReason::Drained
+            | CloseReason::Failed
+            | CloseReason::Refused => Self::Cut,
+            _ => Self::Aborted,
+        }
+    }
+
     /// Name of the outcome: a lower-case word.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -111,7 +124,7 @@ pub struct Record<'a> {
     pub target: &'a [u8],
     /// Host and port, as sent: from the target, or `Host`.
     pub host: Option<&'a [u8]>,
-    /// `HTTP/1.0` or `HTTP/1.1`; empty if the request line could not be read.
+    /// `HTTP/1.0`, `HTTP/1.1` or `HTTP/2.0`; empty if the request line could not be read.
     pub version: &'static str,
     /// The status code; 0 if the connection ended before there was one.
     pub status: u16,
@@ -224,7 +237,8 @@ pub(crate) struct ReplyFacts {
 }
 
 impl Note {
-    /// Notes a request of this client. `sent`: bytes that the connection has sent before.
+    /// Notes a request of this client. `sent`: bytes that were sent before, by the same count as
+    /// [`ReplyFacts::sent`]: of the connection, or 0 where each stream has a count of its own.
     pub(crate) fn take(&mut self, request: &RequestText<'_>, client: Peer, sent: u64, now: Now) {
         self.clear();
         (self.taken, self.started, self.sent_before) = (true, now.tick, sent);

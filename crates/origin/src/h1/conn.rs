@@ -484,7 +484,7 @@ impl<F: File> Conn<F> {
             if self.waits_for_disk() {
                 self.status = 0; // that of the response before
             }
-            self.finish(outcome(reason), now, cx);
+            self.finish(ReplyOutcome::from_reason(reason), now, cx);
         }
         self.drop_out(cx);
         if let Some(input) = self.input.take() {
@@ -611,18 +611,6 @@ impl<F: File> Conn<F> {
         if let Some(input) = self.input.take_if(|input| input.is_spare() && input.lingered == 0) {
             cx.scratch.give_input(input);
         }
-    }
-}
-
-const fn outcome(reason: CloseReason) -> ReplyOutcome {
-    match reason {
-        CloseReason::Truncated => ReplyOutcome::Truncated,
-        CloseReason::SendDeadline => ReplyOutcome::Slow,
-        CloseReason::DiskDeadline
-        | CloseReason::Drained
-        | CloseReason::Failed
-        | CloseReason::Refused => ReplyOutcome::Cut,
-        _ => ReplyOutcome::Aborted,
     }
 }
 
