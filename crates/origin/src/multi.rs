@@ -7,6 +7,9 @@
 //! * Exchanges get one of the connection's few tickets for the disk, the most urgent one first
 //!   ([`Streams::disk_op`]).
 //! * Waits end at their deadlines. The table keeps the earliest one ([`Streams::deadline`]).
+//!
+//! Frames are memory. A range of a file at the front of a response is first read into a buffer of
+//! its stream ([`Streams::load`]), under one of the same tickets.
 mod schedule;
 #[cfg(test)]
 mod tests;
@@ -17,12 +20,16 @@ use self::schedule::Schedule;
 use crate::ongoing::Ongoing;
 use alloc::{boxed::Box, vec::Vec};
 use core::{fmt, mem};
-use regatta_http::priority::Priority;
-use regatta_op::{DISK_OPS_MAX, Op, Outbox, Tick, Ticket};
+use regatta_http::{h2::ContentTally, priority::Priority};
+use regatta_op::{DISK_OPS_MAX, Op, Outbox, ReadReq, Segment, Tick, Ticket};
 
 /// Places that a table without streams keeps: a client that sends one request after another causes
 /// no allocation.
 const KEPT_PLACES: usize = 4;
+/// The most bytes of files that the streams of a connection have read and not put into frames.
+pub(crate) const LOADED_BYTES_MAX: u64 = 64 << 10;
+/// Room for bytes of files that is too little to begin another read.
+const LOADED_ROOM_MIN: u64 = 16 << 10;
 
 /// A request and its response, of several on a connection.
 pub(crate) struct Stream<F> {
@@ -40,12 +47,25 @@ pub(crate) struct Stream<F> {
     pub(crate) framed: u64,
     /// Bytes of the request's content that have arrived.
     pub(crate) received: u64,
+    /// Comparison of the content with its announced length.
+    pub(crate) content: ContentTally,
     /// Length of the response's body, bytes.
     pub(crate) body_bytes: u64,
     /// Time until which it waits.
     until: Tick,
+    /// Bytes that were read from a file, and come before those in `out`; the windows have been
+    /// charged for them.
+    loaded: Vec<u8>,
+    /// Bytes of `loaded` that are in frames.
+    loaded_at: u32,
     pub(crate) status: u16,
     stage: Stage,
+    /// True if the request has ended.
+    pub(crate) is_ended: bool,
+    /// True if no more of the request's content is wanted: it is too long, or is withheld.
+    pub(crate) is_enough: bool,
+    /// True if its exchange counts among those of the worker that wait.
+    pub(crate) is_counted: bool,
 }
 
 // Memory of an open stream, without its exchange.
@@ -58,12 +78,26 @@ enum Stage {
     Decides,
     /// The operation of its exchange waits for a ticket.
     Wants,
-    /// An operation with this ticket is in flight.
+    /// An operation of its exchange with this ticket is in flight.
     AtDisk(Ticket),
+    /// A read of its body with this ticket is in flight.
+    Loads(Ticket),
     /// The exchange tries again later.
     Held,
     /// The response is being sent.
     Sends,
+    /// The response is complete, and the request is not.
+    Lingers,
+}
+
+impl Stage {
+    /// The ticket of the operation in flight.
+    const fn ticket(self) -> Option<Ticket> {
+        match self {
+            Self::AtDisk(ticket) | Self::Loads(ticket) => Some(ticket),
+            _ => None,
+        }
+    }
 }
 
 /// The stream that an operation of the disk was for.
@@ -71,6 +105,8 @@ enum Stage {
 pub(crate) enum Waiter<F> {
     /// The stream at this place: its exchange resumes.
     Open(Slot),
+    /// The stream at this place: this many bytes of its body were to be read.
+    Body(Slot, u64),
     /// A stream that was reset meanwhile, and is closed now.
     Reset(Stream<F>),
 }
@@ -82,6 +118,8 @@ pub(crate) enum Overdue {
     Disk(Slot),
     /// The exchange tries again now.
     Retry(Slot),
+    /// The response has been complete for a while, and the request has not ended.
+    Request(Slot),
 }
 
 /// Window that exceeds the largest one of the protocol.
@@ -98,14 +136,20 @@ impl<F> Stream<F> {
             window,
             framed: 0,
             received: 0,
+            content: ContentTally::new(None),
             body_bytes: 0,
             until: Tick::NEVER,
+            loaded: Vec::new(),
+            loaded_at: 0,
             status: 0,
             stage: Stage::Decides,
+            is_ended: false,
+            is_enough: false,
+            is_counted: false,
         }
     }
 
-    /// The rest of the response.
+    /// The rest of the response, without bytes that were read from a file.
     pub(crate) const fn out(&self) -> &Outbox<F> {
         &self.out
     }
@@ -115,15 +159,68 @@ impl<F> Stream<F> {
         self.head_bytes
     }
 
-    /// Bytes of the response that may be put into frames now. `window`: that of the connection.
-    pub(crate) fn sendable(&self, window: u64) -> u64 {
-        let body = (self.out.len() - self.head_bytes).min(window);
-        self.head_bytes + body.min(u64::try_from(self.window).unwrap_or(0))
+    /// Bytes of the rest of the response.
+    pub(crate) fn rest(&self) -> u64 {
+        self.loaded_bytes() + self.out.len()
     }
 
-    /// True if the client has permitted no more of the body that is left.
-    pub(crate) fn is_stalled(&self) -> bool {
-        self.stage == Stage::Sends && !self.out.is_empty() && self.sendable(u64::MAX) == 0
+    /// Bytes of the response that may be put into frames now. `window`: that of the connection, for
+    /// bytes that it has not been charged for.
+    pub(crate) fn sendable(&self, window: u64) -> u64 {
+        let memory = self.out.slices().map(|slice| slice.len() as u64).sum::<u64>();
+        let body = (memory - self.head_bytes).min(window);
+        let body = body.min(u64::try_from(self.window).unwrap_or(0));
+        self.head_bytes + self.loaded_bytes() + body
+    }
+
+    /// Appends the next `bytes` of the response, which are in memory, to a buffer.
+    pub(crate) fn copy_to(&self, buffer: &mut Vec<u8>, bytes: u64) {
+        let mut rest = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let loaded = &self.loaded[self.loaded_at as usize..];
+        for slice in [loaded].into_iter().chain(self.out.slices()) {
+            let part = rest.min(slice.len());
+            buffer.extend_from_slice(&slice[..part]);
+            rest -= part;
+        }
+        debug_assert_eq!(rest, 0, "no more is copied than is in memory");
+    }
+
+    /// True while the response has not been put into frames altogether, or is not begun.
+    pub(crate) fn owes_response(&self) -> bool {
+        self.stage != Stage::Lingers
+    }
+
+    /// Takes the buffer of bytes that were read from a file.
+    pub(crate) fn take_loaded(&mut self) -> Vec<u8> {
+        self.loaded_at = 0;
+        mem::take(&mut self.loaded)
+    }
+
+    /// Takes the buffer of bytes that were read from a file, if all of them are in frames.
+    pub(crate) fn take_used(&mut self) -> Option<Vec<u8>> {
+        let is_used = self.loaded_bytes() == 0 && self.loaded.capacity() > 0;
+        is_used.then(|| self.take_loaded())
+    }
+
+    /// Takes the buffer of the response's head, and drops the rest of the response.
+    pub(crate) fn take_buffer(&mut self) -> Vec<u8> {
+        self.head_bytes = 0;
+        mem::take(&mut self.out).into_buffer()
+    }
+
+    const fn loaded_bytes(&self) -> u64 {
+        (self.loaded.len() - self.loaded_at as usize) as u64
+    }
+
+    /// Bytes of the file range at the front of the response; 0: the next bytes are in memory.
+    fn file_bytes(&self) -> u64 {
+        if self.loaded_bytes() > 0 || !self.out.head().is_empty() {
+            return 0;
+        }
+        match self.out.segments().next() {
+            Some(Segment::File { len, .. }) => *len,
+            _ => 0,
+        }
     }
 }
 
@@ -144,10 +241,15 @@ pub(crate) struct Streams<F> {
     open: Slots,
     /// Streams that were reset while their operation was in flight.
     reset: Slots,
-    /// Streams whose next bytes need no window: a head, or the end alone.
+    /// Streams whose response is being sent.
+    sending: Slots,
+    /// Of those, streams whose next bytes need no window: a head, bytes that were read from a file,
+    /// or the end alone.
     heads: Slots,
-    /// Streams whose next bytes are of a body, and that have window for them.
+    /// Of those, streams whose next bytes are of a body, and that have window for them.
     bodies: Slots,
+    /// Of those, streams whose next bytes are in a file, and that have window for them.
+    files: Slots,
     /// Streams whose operation waits for a ticket.
     wanting: Slots,
     /// Streams with a deadline.
@@ -155,6 +257,10 @@ pub(crate) struct Streams<F> {
     schedule: Schedule,
     /// Place of the stream that has each ticket.
     tickets: [Option<Slot>; DISK_OPS_MAX],
+    /// Bytes that are read with each ticket, if it is for a body.
+    loads: [u32; DISK_OPS_MAX],
+    /// Bytes of bodies that are being read, or are in no frame: the windows are charged for them.
+    unsent: u64,
     /// The earliest deadline of a stream.
     deadline: Tick,
     streams_max: u8,
@@ -167,21 +273,30 @@ impl<F> Streams<F> {
             places: Vec::new(),
             open: Slots::default(),
             reset: Slots::default(),
+            sending: Slots::default(),
             heads: Slots::default(),
             bodies: Slots::default(),
+            files: Slots::default(),
             wanting: Slots::default(),
             waiting: Slots::default(),
             schedule: Schedule::default(),
             tickets: [None; DISK_OPS_MAX],
+            loads: [0; DISK_OPS_MAX],
+            unsent: 0,
             deadline: Tick::NEVER,
             streams_max: streams_max.min(Slot::COUNT),
         }
     }
 
+    /// True if a stream can be opened.
+    pub(crate) fn has_room(&self) -> bool {
+        self.open.len() < u32::from(self.streams_max)
+    }
+
     /// Opens a stream, to which the client lets us send `window` bytes of body. `None`: there are
     /// as many as allowed. Those that were reset count while their operation is in flight.
     pub(crate) fn open(&mut self, id: u64, priority: Priority, window: i64) -> Option<Slot> {
-        if self.open.len() >= u32::from(self.streams_max) {
+        if !self.has_room() {
             return None;
         }
         let at = self.open.first_vacant()?;
@@ -197,7 +312,7 @@ impl<F> Streams<F> {
 
     /// Place of the stream with this number; `None` if it is closed, reset, or was never opened.
     pub(crate) fn find(&self, id: u64) -> Option<Slot> {
-        self.open.without(self.reset).places().find(|at| self.get(*at).id == id)
+        self.in_use().places().find(|at| self.get(*at).id == id)
     }
 
     /// The stream at this place, which has one.
@@ -217,6 +332,11 @@ impl<F> Streams<F> {
         self.open
     }
 
+    /// Places of the streams that are open.
+    pub(crate) const fn in_use(&self) -> Slots {
+        self.open.without(self.reset)
+    }
+
     /// True if the stream was reset, and stays only until its operation is done.
     pub(crate) const fn is_reset(&self, at: Slot) -> bool {
         self.reset.contains(at)
@@ -228,7 +348,8 @@ impl<F> Streams<F> {
     /// If an operation of it is in flight: [`Self::reset`] the stream, or [`Self::give_up`] first.
     pub(crate) fn close(&mut self, at: Slot) -> Stream<F> {
         let stage = self.get(at).stage;
-        assert!(!matches!(stage, Stage::AtDisk(_)), "an operation in flight keeps its stream");
+        assert!(stage.ticket().is_none(), "an operation in flight keeps its stream");
+        self.unsent -= self.get(at).loaded_bytes();
         self.enter(at, Stage::Decides, Tick::NEVER);
         self.schedule.leave(at);
         let stream = mem::replace(self.get_mut(at), Stream::new(0, 0));
@@ -244,7 +365,7 @@ impl<F> Streams<F> {
     /// Closes a stream that was reset. If an operation of it is in flight, the stream stays until
     /// [`Self::disk_done`] or [`Self::give_up`], and its number is not found any more.
     pub(crate) fn reset(&mut self, at: Slot) -> Option<Stream<F>> {
-        if let Stage::AtDisk(_) = self.get(at).stage {
+        if self.get(at).stage.ticket().is_some() {
             self.reset.set(at, true);
             return None;
         }
@@ -275,10 +396,9 @@ impl<F> Streams<F> {
     /// The next operation of the disk, if one is wanted and a ticket is free: that of the most
     /// urgent stream. It must be done at `until`.
     pub(crate) fn disk_op(&mut self, until: Tick) -> Option<Op<F>> {
-        let free = self.tickets.iter().position(Option::is_none)?;
+        let free = self.free_ticket()?;
         let at = self.schedule.most_urgent(self.wanting, |at| self.get(at).id)?;
-        let ticket = Ticket(u16::try_from(free).ok()?);
-        self.tickets[free] = Some(at);
+        let ticket = self.assign(free, at);
         self.enter(at, Stage::AtDisk(ticket), until);
         let op = self.get_mut(at).ongoing.as_mut().and_then(|ongoing| ongoing.op.take());
         match op {
@@ -296,17 +416,52 @@ impl<F> Streams<F> {
     pub(crate) fn disk_done(&mut self, ticket: Ticket) -> Waiter<F> {
         let held = self.tickets.get_mut(usize::from(ticket.0)).and_then(Option::take);
         let at = held.expect("an operation is completed once, with its ticket");
+        let loads = matches!(self.get(at).stage, Stage::Loads(_));
+        self.unsent -= u64::from(self.loads[usize::from(ticket.0)]);
+        let bytes = mem::take(&mut self.loads[usize::from(ticket.0)]);
         self.enter(at, Stage::Decides, Tick::NEVER);
-        if self.is_reset(at) { Waiter::Reset(self.close(at)) } else { Waiter::Open(at) }
+        if self.is_reset(at) {
+            Waiter::Reset(self.close(at))
+        } else if loads {
+            Waiter::Body(at, bytes.into())
+        } else {
+            Waiter::Open(at)
+        }
     }
 
     /// Gives up the operation that a stream has in flight, if any, and returns its ticket: the
     /// driver will not complete it. A stream that was reset can be closed then.
     pub(crate) fn give_up(&mut self, at: Slot) -> Option<Ticket> {
-        let Stage::AtDisk(ticket) = self.get(at).stage else { return None };
+        let ticket = self.get(at).stage.ticket()?;
         self.tickets[usize::from(ticket.0)] = None;
+        self.unsent -= u64::from(mem::take(&mut self.loads[usize::from(ticket.0)]));
         self.enter(at, Stage::Decides, Tick::NEVER);
         Some(ticket)
+    }
+
+    /// The stream that has this ticket.
+    pub(crate) fn holder(&self, ticket: Ticket) -> Option<Slot> {
+        self.tickets.get(usize::from(ticket.0)).copied().flatten()
+    }
+
+    /// The ticket of the operation that the stream has in flight.
+    pub(crate) fn ticket(&self, at: Slot) -> Option<Ticket> {
+        self.get(at).stage.ticket()
+    }
+
+    /// True if the stream has a read of its body in flight.
+    pub(crate) fn loads(&self, at: Slot) -> bool {
+        matches!(self.get(at).stage, Stage::Loads(_))
+    }
+
+    /// True if an operation is in flight, or waits for a ticket.
+    pub(crate) fn awaits_disk(&self) -> bool {
+        !self.wanting.is_empty() || self.tickets.iter().any(Option::is_some)
+    }
+
+    /// The response is complete: the request has until then to end.
+    pub(crate) fn linger(&mut self, at: Slot, until: Tick) {
+        self.enter(at, Stage::Lingers, until);
     }
 
     /// The earliest time at which a stream has waited long enough; [`Tick::NEVER`] if none waits.
@@ -320,8 +475,11 @@ impl<F> Streams<F> {
             return None;
         }
         let at = self.waiting.places().find(|at| self.get(*at).until <= now)?;
-        let is_held = self.get(at).stage == Stage::Held;
-        Some(if is_held { Overdue::Retry(at) } else { Overdue::Disk(at) })
+        Some(match self.get(at).stage {
+            Stage::Held => Overdue::Retry(at),
+            Stage::Lingers => Overdue::Request(at),
+            _ => Overdue::Disk(at),
+        })
     }
 
     /// Moves all deadlines by this much.
@@ -370,12 +528,78 @@ impl<F> Streams<F> {
         let stream = self.get_mut(at);
         let head = bytes.min(stream.head_bytes);
         let body = bytes - head;
+        let loaded = body.min(stream.loaded_bytes());
         stream.head_bytes -= head;
-        stream.window -= i64::try_from(body).unwrap_or(i64::MAX);
+        stream.loaded_at += u32::try_from(loaded).expect("a read is short");
+        stream.window -= i64::try_from(body - loaded).unwrap_or(i64::MAX);
         stream.framed += bytes;
-        stream.out.advance(bytes);
+        stream.out.advance(bytes - loaded);
+        self.unsent -= loaded;
         self.update(at);
         body
+    }
+
+    /// Bytes of bodies that are being read, or were read and are in no frame.
+    pub(crate) const fn unsent(&self) -> u64 {
+        self.unsent
+    }
+
+    /// The most bytes that the next read of a body can be for; 0 if there is none now. `window`:
+    /// bytes of bodies that the client permits for the connection.
+    pub(crate) fn loadable(&self, window: u64) -> u64 {
+        let room = LOADED_BYTES_MAX.saturating_sub(self.unsent);
+        if self.files.is_empty() || room < LOADED_ROOM_MIN || self.free_ticket().is_none() {
+            return 0;
+        }
+        room.min(window)
+    }
+
+    /// Reads the next part of a body that is in a file: that of the stream which is next by
+    /// priority. It must be done at `until`. The windows are charged for it now.
+    ///
+    /// # Errors
+    /// The buffer, if there is nothing to read now ([`Self::loadable`]).
+    pub(crate) fn load(
+        &mut self,
+        window: u64,
+        until: Tick,
+        buffer: Vec<u8>,
+    ) -> Result<Op<F>, Vec<u8>>
+    where
+        F: Clone,
+    {
+        let most = self.loadable(window);
+        if most == 0 {
+            return Err(buffer);
+        }
+        let places = &self.places;
+        let next = self.schedule.next(self.files, |at| places[at.index()].id);
+        let (Some(at), Some(free)) = (next, self.free_ticket()) else { return Err(buffer) };
+        let stream = self.get_mut(at);
+        let bytes = most.min(stream.file_bytes()).min(u64::try_from(stream.window).unwrap_or(0));
+        let Some(Segment::File { file, at: start, .. }) = stream.out.segments().next() else {
+            return Err(buffer);
+        };
+        let req = ReadReq { file: file.clone(), at: *start, len: bytes, buffer };
+        stream.out.advance(bytes);
+        stream.window -= i64::try_from(bytes).unwrap_or(i64::MAX);
+        self.unsent += bytes;
+        self.loads[free] = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let ticket = self.assign(free, at);
+        self.enter(at, Stage::Loads(ticket), until);
+        Ok(Op::Read(ticket, req))
+    }
+
+    /// A part of a body has been read: it is sent next. Returns the buffer of the part before it.
+    pub(crate) fn loaded(&mut self, at: Slot, bytes: Vec<u8>) -> Vec<u8> {
+        let stream = self.get_mut(at);
+        debug_assert_eq!(stream.loaded_bytes(), 0, "a body is read in order");
+        let before = mem::replace(&mut stream.loaded, bytes);
+        stream.loaded_at = 0;
+        let bytes = stream.loaded_bytes();
+        self.unsent += bytes;
+        self.enter(at, Stage::Sends, Tick::NEVER);
+        before
     }
 
     /// The client permits `bytes` more of a body.
@@ -407,9 +631,24 @@ impl<F> Streams<F> {
         self.open.places().try_for_each(|at| self.widen(at, bytes, window_max))
     }
 
-    /// The number of streams that have bytes of a body left, but no window for them.
-    pub(crate) fn stalled(&self) -> usize {
-        self.open.places().filter(|at| self.get(*at).is_stalled()).count()
+    /// True while bytes of a response are left to send, or are being read.
+    pub(crate) const fn is_sending(&self) -> bool {
+        !self.sending.is_empty() || self.unsent > 0
+    }
+
+    /// True if bodies are to be sent, and the client permits nothing of any of them. `window`: that
+    /// of the connection.
+    pub(crate) const fn is_stalled(&self, window: u64) -> bool {
+        let can_move = self.bodies.or(self.files);
+        !self.sending.is_empty() && self.heads.is_empty() && (can_move.is_empty() || window == 0)
+    }
+
+    /// True if a body is to be sent, and the client permits nothing of it. `window`: that of the
+    /// connection.
+    pub(crate) const fn has_stalled(&self, window: u64) -> bool {
+        let can_move = self.bodies.or(self.files);
+        let can_move = if window > 0 { self.heads.or(can_move) } else { self.heads };
+        !self.sending.without(can_move).is_empty()
     }
 }
 
@@ -430,42 +669,61 @@ impl<F> Streams<F> {
         }
     }
 
+    fn free_ticket(&self) -> Option<usize> {
+        self.tickets.iter().position(Option::is_none)
+    }
+
+    /// Gives a ticket to a stream.
+    fn assign(&mut self, free: usize, at: Slot) -> Ticket {
+        self.tickets[free] = Some(at);
+        Ticket(u16::try_from(free).expect("there are few tickets"))
+    }
+
     /// Decides whether a stream may send, after its stage, its bytes or its window have changed.
     fn update(&mut self, at: Slot) {
         let stream = self.get(at);
         let sends = stream.stage == Stage::Sends;
-        let needs_none = stream.head_bytes > 0 || stream.out.is_empty();
-        let has_window = stream.window > 0;
-        self.heads.set(at, sends && needs_none);
-        self.bodies.set(at, sends && !needs_none && has_window);
+        let is_free = stream.head_bytes > 0 || stream.loaded_bytes() > 0 || stream.out.is_empty();
+        let (has_window, at_file) = (stream.window > 0, stream.file_bytes() > 0);
+        let moves = sends && !is_free && has_window;
+        self.sending.set(at, sends);
+        self.heads.set(at, sends && is_free);
+        self.bodies.set(at, moves && !at_file);
+        self.files.set(at, moves && at_file);
     }
 
     /// Checks what must hold between calls; for tests.
-    #[cfg(test)]
-    fn check_invariants(&self) {
+    pub(crate) fn check_invariants(&self) {
         assert!(self.open.len() <= u32::from(self.streams_max));
         assert_eq!(self.places.len(), self.open.span());
         let mut tickets = [None; DISK_OPS_MAX];
+        let mut unsent = self.loads.iter().copied().map(u64::from).sum::<u64>();
         for at in self.open.places() {
             let stream = self.get(at);
-            if let Stage::AtDisk(ticket) = stream.stage {
+            unsent += stream.loaded_bytes();
+            if let Some(ticket) = stream.stage.ticket() {
                 let held = &mut tickets[usize::from(ticket.0)];
                 assert!(held.replace(at).is_none(), "one stream has a ticket");
             }
             let may_send = self.heads.or(self.bodies).contains(at);
-            let can_send = stream.out.is_empty() || stream.sendable(u64::MAX) > 0;
+            let can_send = stream.rest() == 0 || stream.sendable(u64::MAX) > 0;
             assert_eq!(may_send, stream.stage == Stage::Sends && can_send, "{stream:?}");
             assert_eq!(self.wanting.contains(at), stream.stage == Stage::Wants);
             assert_eq!(self.waiting.contains(at), stream.until != Tick::NEVER);
-            let waits = matches!(stream.stage, Stage::AtDisk(_) | Stage::Held);
+            let waits = stream.stage.ticket().is_some()
+                || matches!(stream.stage, Stage::Held | Stage::Lingers);
             assert!(waits || stream.until == Tick::NEVER, "only a wait has a deadline");
         }
         assert_eq!(tickets, self.tickets);
         assert_eq!(self.deadline, self.earliest());
-        let sets = [self.reset, self.heads, self.bodies, self.wanting, self.waiting];
+        assert_eq!(unsent, self.unsent);
+        assert!(unsent <= LOADED_BYTES_MAX, "bytes of files in memory are bounded");
+        let sets = [self.reset, self.sending, self.wanting, self.waiting];
         assert!(sets.iter().all(|set| set.without(self.open).is_empty()));
-        assert!(self.heads.and(self.bodies).is_empty());
-        let at_disk = |at| matches!(self.get(at).stage, Stage::AtDisk(_));
+        let sets = [self.heads, self.bodies, self.files];
+        assert!(sets.iter().all(|set| set.without(self.sending).is_empty()));
+        assert!(self.heads.and(self.bodies.or(self.files)).is_empty());
+        let at_disk = |at| self.get(at).stage.ticket().is_some();
         assert!(self.reset.places().all(at_disk), "what was reset stays for its operation alone");
     }
 }

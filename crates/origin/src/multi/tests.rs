@@ -158,7 +158,7 @@ fn bodies_need_windows_and_heads_do_not() {
     assert_eq!(streams.frame(first, 30), 30);
     // The client lowers its limit below what it has got already.
     assert_eq!(streams.widen_all(-80, WINDOW_MAX), Ok(()));
-    assert_eq!((streams.next_sender(1000), streams.stalled()), (None, 1));
+    assert_eq!((streams.next_sender(1000), streams.is_stalled(1000)), (None, true));
     streams.send(second, response(5, 0), 5);
     assert_eq!(streams.next_sender(0), Some(second));
     assert_eq!(streams.frame(second, 5), 0);
@@ -167,7 +167,8 @@ fn bodies_need_windows_and_heads_do_not() {
     assert_eq!(streams.widen(first, 9, WINDOW_MAX), Ok(()));
     assert_eq!(streams.next_sender(1000), None);
     assert_eq!(streams.widen(first, 2, WINDOW_MAX), Ok(()));
-    assert_eq!((streams.next_sender(1000), streams.stalled()), (Some(first), 0));
+    assert_eq!((streams.next_sender(1000), streams.is_stalled(1000)), (Some(first), false));
+    assert!(!streams.has_stalled(1000) && streams.has_stalled(0) && streams.is_stalled(0));
     assert_eq!(streams.get(first).sendable(1000), 1);
     assert_eq!(streams.widen(first, WINDOW_MAX, WINDOW_MAX), Err(WindowOverflow));
     assert_eq!(streams.widen(first, WINDOW_MAX - 1, WINDOW_MAX), Ok(()));
@@ -175,6 +176,92 @@ fn bodies_need_windows_and_heads_do_not() {
     assert_eq!(streams.frame(first, 120), 120);
     assert_eq!((streams.get(first).out().len(), streams.get(first).head_bytes()), (0, 0));
     assert_eq!(streams.close(first).framed, 160);
+    streams.check_invariants();
+}
+
+/// A response with a body in a file, behind and before bytes in memory.
+fn in_file(head_bytes: usize, file_bytes: u64) -> Outbox<u64> {
+    let mut out = Outbox::new(vec![b'h'; head_bytes]);
+    out.push(Segment::mem(*b"--"));
+    out.push(Segment::File { file: 7, at: 100, len: file_bytes });
+    out.push(Segment::mem(*b"end"));
+    out
+}
+
+/// Begins the next read: its ticket, its place in the file, and its length.
+fn load(streams: &mut Table, window: u64) -> Option<(u16, u64, u64)> {
+    let op = streams.load(window, LIMIT, Vec::new()).ok();
+    streams.check_invariants();
+    op.map(|op| match op {
+        Op::Read(ticket, req) => {
+            assert_eq!(req.file, 7);
+            (ticket.0, req.at, req.len)
+        }
+        other => panic!("a body is read: {other:?}"),
+    })
+}
+
+#[test]
+fn files_are_read_before_they_are_sent() {
+    let mut streams = Table::new(100);
+    let at = open(&mut streams, 1);
+    assert_eq!(streams.widen(at, 200_000, WINDOW_MAX), Ok(()));
+    streams.send(at, in_file(10, 100_000), 10);
+    assert_eq!(load(&mut streams, 500_000), None, "memory comes first");
+    assert_eq!(streams.get(at).sendable(500_000), 12);
+    assert_eq!(streams.frame(at, 12), 2);
+    assert!(!streams.has_sender(500_000) && !streams.is_stalled(500_000));
+    assert!(streams.is_stalled(0) && streams.loadable(0) == 0);
+    assert_eq!((streams.loadable(500_000), streams.loadable(9)), (LOADED_BYTES_MAX, 9));
+    assert_eq!(load(&mut streams, 60_000), Some((0, 100, 60_000)));
+    assert_eq!(streams.unsent(), 60_000);
+    assert!(streams.loads(at) && streams.is_sending() && streams.deadline() == LIMIT);
+    // There is too little room for another one.
+    let other = open(&mut streams, 3);
+    streams.send(other, in_file(0, 1_000), 0);
+    assert_eq!(streams.frame(other, 2), 2);
+    assert_eq!(load(&mut streams, 60_000), None);
+    assert!(matches!(streams.disk_done(Ticket(0)), Waiter::Body(done, 60_000) if done == at));
+    assert_eq!(streams.unsent(), 0);
+    assert_eq!(streams.loaded(at, vec![b'f'; 60_000]).len(), 0);
+    streams.check_invariants();
+    // Neither window is needed for what was read.
+    assert_eq!((streams.get(at).sendable(0), streams.next_sender(0)), (60_000, Some(at)));
+    let mut frame = Vec::new();
+    streams.get(at).copy_to(&mut frame, 3);
+    assert_eq!((frame, streams.frame(at, 50_000)), (b"fff".to_vec(), 50_000));
+    assert_eq!(streams.get_mut(at).take_used(), None);
+    assert_eq!(streams.frame(at, 10_000), 10_000);
+    assert_eq!(streams.get_mut(at).take_used().map(|used| used.len()), Some(60_000));
+    streams.check_invariants();
+    // Both continue, the one behind the other.
+    let [first, second] = [0, 0].map(|_| load(&mut streams, 40_000).expect("there is room"));
+    let [first, second] = [first, second].map(|(_, start, bytes)| (start, bytes));
+    let expected = [(60_100, 40_000), (100, 98)];
+    assert!(expected.contains(&first) && expected.contains(&second), "{first:?} {second:?}");
+    // A stream that is reset meanwhile leaves no trace of its bytes.
+    assert!(streams.reset(other).is_none());
+    let tickets = [0, 1].map(|number| streams.holder(Ticket(number)));
+    let number = tickets.iter().position(|holder| *holder == Some(other)).expect("it reads");
+    let ticket = Ticket(u16::try_from(number).expect("few"));
+    assert!(matches!(streams.disk_done(ticket), Waiter::Reset(closed) if closed.id == 3));
+    assert_eq!(streams.unsent(), 40_000);
+    assert!(streams.give_up(at).is_some());
+    assert_eq!(streams.unsent(), 0);
+    streams.close(at);
+    streams.check_invariants();
+}
+
+#[test]
+fn a_stream_waits_for_the_rest_of_its_request() {
+    let mut streams = Table::new(100);
+    let at = open(&mut streams, 1);
+    assert!(streams.get(at).owes_response());
+    streams.linger(at, Tick(50));
+    assert!(!streams.get(at).owes_response() && !streams.is_sending());
+    assert_eq!(streams.find(1), Some(at));
+    assert_eq!((streams.overdue(Tick(49)), streams.deadline()), (None, Tick(50)));
+    assert_eq!(streams.overdue(Tick(50)), Some(Overdue::Request(at)));
     streams.check_invariants();
 }
 
@@ -258,6 +345,7 @@ impl Model {
                 self.streams.close(at);
             }
             Some(Overdue::Retry(at)) => want(&mut self.streams, at),
+            Some(Overdue::Request(at)) => panic!("no request lingers: {at:?}"),
             None => {}
         }
         for _ in 0..3 {
