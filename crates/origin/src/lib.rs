@@ -5,7 +5,7 @@
 //! the same input gives the same output.
 //!
 //! A request ([`Request`]), the search for its answer ([`Exchange`]) and the answer ([`Reply`]) do
-//! not depend on a protocol's bytes. HTTP/1 (`h1`) is one protocol that uses them.
+//! not depend on a protocol's bytes. HTTP/1 (`h1`) and HTTP/2 (`h2`) are protocols that use them.
 #![no_std]
 #![forbid(unsafe_code)]
 extern crate alloc;
@@ -21,13 +21,12 @@ mod exchange;
 mod explain;
 mod fields;
 mod h1;
+mod h2;
 mod hosts;
 mod http2_rules;
 mod input;
 mod link;
 mod location;
-// No protocol has streams yet.
-#[cfg(test)]
 mod multi;
 mod ongoing;
 mod pack;
@@ -58,6 +57,7 @@ pub use exchange::{FileReply, Reply, Step, Supply};
 pub use explain::{Decision, Explanation, explain};
 pub use fields::{HeaderFault, HeaderLine, Merged, RULED_BYTES_MAX, RULED_FIELDS_MAX, RuleFault};
 pub use h1::conn::Conn;
+pub use h2::Session;
 pub use hosts::{HOST_BYTES_MAX, Hosts};
 pub use http2_rules::Http2Rules;
 #[cfg(feature = "test-seal")]

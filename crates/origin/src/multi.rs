@@ -243,12 +243,12 @@ pub(crate) struct Streams<F> {
     reset: Slots,
     /// Streams whose response is being sent.
     sending: Slots,
-    /// Of those, streams whose next bytes need no window: a head, bytes that were read from a file,
+    /// Sending streams whose next bytes need no window: a head, bytes that were read from a file,
     /// or the end alone.
     heads: Slots,
-    /// Of those, streams whose next bytes are of a body, and that have window for them.
+    /// Sending streams whose next bytes are of a body, and that have window for them.
     bodies: Slots,
-    /// Of those, streams whose next bytes are in a file, and that have window for them.
+    /// Sending streams whose next bytes are in a file, and that have window for them.
     files: Slots,
     /// Streams whose operation waits for a ticket.
     wanting: Slots,

@@ -5,10 +5,11 @@ use crate::{
 };
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use core::cell::{Cell, RefCell};
-use core::{fmt, hash::Hasher as _};
+use core::{fmt, hash::Hasher as _, sync::atomic::AtomicU32};
 use regatta_http::{
     date::{self, DATE_BYTES},
     h1::Seen,
+    h2::BlockScratch,
 };
 use regatta_op::Op;
 use siphasher::sip128::{Hasher128, SipHasher24};
@@ -109,6 +110,11 @@ pub struct Scratch<F> {
     pub(crate) candidate: RefCell<Room>,
     /// Buffer in which names with the prefix of their host are put together.
     pub(crate) key: RefCell<Vec<u8>>,
+    /// Room for the decoding of field blocks.
+    pub(crate) blocks: RefCell<BlockScratch>,
+    /// Streams of all connections that began here and wait for the disk. A connection keeps it
+    /// when another thread takes it over.
+    pub(crate) exchanges: Arc<AtomicU32>,
     /// Field sections of earlier requests.
     pub(crate) seen: RefCell<Seen>,
     second: Cell<u64>,
@@ -134,6 +140,8 @@ impl<F> Scratch<F> {
             decoded: RefCell::default(),
             candidate: RefCell::default(),
             key: RefCell::default(),
+            blocks: RefCell::default(),
+            exchanges: Arc::default(),
             seen: RefCell::default(),
             second: Cell::new(0),
             date: Cell::new(date::format(0)),

@@ -1,3 +1,6 @@
-//! HTTP/2 on a connection.
-#[cfg_attr(not(test), expect(dead_code, reason = "no connection speaks HTTP/2 yet"))]
+//! HTTP/2: a connection with many requests at once, and the bytes of their replies.
+mod budget;
 mod encode;
+mod session;
+
+pub use session::Session;

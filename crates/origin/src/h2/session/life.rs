@@ -1,0 +1,303 @@
+//! Deadlines and the end of a connection.
+use super::{Phase, Session, Timer};
+use crate::{Cx, Deadlines, ReplyOutcome, Supply, multi::Overdue};
+use core::mem;
+use regatta_http::h2::frame::{ErrorCode, write_goaway};
+use regatta_metrics::Counter;
+use regatta_op::{Abandoned, CloseReason, File, Now, Tick};
+
+// After an event.
+impl<F: File> Session<F> {
+    /// Does all that can be done without waiting, and sets the deadlines.
+    pub(super) fn settle(&mut self, now: Now, cx: &Cx<'_, F>) {
+        if self.is_over() {
+            return;
+        }
+        loop {
+            if self.flags.is_limited && self.requests > 0 {
+                self.leave(CloseReason::Refused);
+            }
+            self.compose(now, cx);
+            // Frames that wait are read after the next event, if one is to come soon.
+            if !self.flags.has_backlog || self.sends() || self.streams.awaits_disk() {
+                break;
+            }
+            self.read_backlog(now, cx);
+        }
+        self.prepare_load(cx);
+        self.advance(now, cx);
+        self.trim();
+    }
+
+    /// True if a `Send` is due or in flight.
+    fn sends(&self) -> bool {
+        self.lent.send || !self.out.is_empty()
+    }
+
+    /// Decides whether the connection ends, and until when it waits.
+    fn advance(&mut self, now: Now, cx: &Cx<'_, F>) {
+        if self.phase != Phase::Serves {
+            return;
+        }
+        self.set_waits(now, cx);
+        let is_done = self.streams.in_use().is_empty();
+        if self.leaving.is_some() && is_done {
+            self.out.set_ends(true);
+            if !self.sends() {
+                self.shut(now, cx);
+            }
+            return;
+        }
+        if self.flags.has_ended && !self.sends() && !self.flags.has_backlog {
+            let stalls = self.streams.is_stalled(self.free_window());
+            if is_done {
+                let is_draining = self.flags.is_draining;
+                let reason =
+                    if is_draining { CloseReason::Drained } else { CloseReason::PeerClosed };
+                return self.close(reason, now, cx);
+            }
+            if stalls && self.streams.unsent() == 0 {
+                // No window can be opened any more.
+                self.close(CloseReason::PeerAborted, now, cx);
+            }
+        }
+    }
+
+    /// Sets the deadlines of an idle connection, and of bodies that wait for windows.
+    fn set_waits(&mut self, now: Now, cx: &Cx<'_, F>) {
+        let deadlines = &cx.site.deadlines;
+        if self.leaving.is_some() || !self.streams.all().is_empty() {
+            self.set_timer(Timer::Idle, Tick::NEVER);
+        } else if self.timer(Timer::Idle) == Tick::NEVER {
+            self.set_timer(Timer::Idle, now.tick.after(deadlines.idle_ms_max));
+        }
+        let stalls = self.streams.has_stalled(self.free_window());
+        // A window that opens by a few bytes does not move the deadline.
+        if !self.streams.is_sending() {
+            self.set_timer(Timer::Window, Tick::NEVER);
+        } else if stalls && self.timer(Timer::Window) == Tick::NEVER {
+            cx.tally.add(Counter::Http2WindowStalls, 1);
+            self.permitted = 0;
+            self.set_timer(Timer::Window, now.tick.after(deadlines.send_window_ms));
+        }
+    }
+
+    /// All has been sent: our half is closed next.
+    fn shut(&mut self, now: Now, cx: &Cx<'_, F>) {
+        self.phase = Phase::Shuts;
+        self.discard(cx);
+        self.stop_timers();
+        self.set_timer(Timer::End, now.tick.after(cx.site.deadlines.linger_ms_max));
+    }
+
+    /// Our half is closed.
+    pub(super) fn on_shut(&mut self, now: Now, cx: &Cx<'_, F>) {
+        let reason = self.leaving.unwrap_or(CloseReason::Finished);
+        if self.flags.has_ended {
+            return self.close(reason, now, cx);
+        }
+        self.phase = Phase::Lingers;
+        self.set_timer(Timer::End, now.tick.after(cx.site.deadlines.linger_ms_max));
+    }
+
+    /// The peer sends no more.
+    pub(super) fn on_end_of_stream(&mut self, now: Now, cx: &Cx<'_, F>) {
+        self.flags.has_ended = true;
+        match (self.phase, self.leaving) {
+            (Phase::Lingers, reason) => {
+                self.close(reason.unwrap_or(CloseReason::Finished), now, cx);
+            }
+            (Phase::Serves, None) => {
+                let has_part = !self.inbox.is_empty() || self.has_part_of_preface();
+                if self.block.is_some() || has_part && !self.flags.has_backlog {
+                    self.close(CloseReason::PeerAborted, now, cx);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Received bytes are not read any more.
+    pub(super) fn on_discarded(&mut self, bytes: usize, now: Now, cx: &Cx<'_, F>) {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.lingered = self.lingered.saturating_add(bytes);
+        if self.lingered > cx.site.limits.linger_bytes_max {
+            let reason = self.leaving.unwrap_or(CloseReason::Finished);
+            self.end(reason, now, cx);
+        }
+    }
+}
+
+// Deadlines.
+impl<F: File> Session<F> {
+    /// A deadline has passed.
+    pub(super) fn on_deadline(&mut self, queued: u64, now: Now, cx: &Cx<'_, F>) {
+        let deadlines = &cx.site.deadlines;
+        let window = now.tick.after(deadlines.send_window_ms);
+        let Some(timer) = Timer::ALL.into_iter().find(|timer| self.timer(*timer) <= now.tick)
+        else {
+            return self.on_overdue(now, cx);
+        };
+        match timer {
+            Timer::Peer => self.end(CloseReason::PeerAborted, now, cx),
+            Timer::Frame | Timer::Block => {
+                let (code, reason) = (ErrorCode::NO_ERROR, CloseReason::HeadDeadline);
+                self.fail(code, reason, ReplyOutcome::Aborted, now, cx);
+            }
+            Timer::Send if self.flows(queued, deadlines) => self.set_timer(Timer::Send, window),
+            Timer::Send => self.end(CloseReason::SendDeadline, now, cx),
+            Timer::Window => self.on_window_deadline(now, cx),
+            Timer::Drain => {
+                self.set_timer(Timer::Drain, Tick::NEVER);
+                self.leave(CloseReason::Drained);
+            }
+            Timer::Idle if self.sends() || queued > 0 && self.flows(queued, deadlines) => {
+                self.set_timer(Timer::Idle, window);
+            }
+            Timer::Idle => self.leave(CloseReason::IdleDeadline),
+            Timer::End if self.phase == Phase::Shuts => self.set_timer(Timer::End, window),
+            Timer::End if queued > 0 && self.flows(queued, deadlines) => {
+                self.set_timer(Timer::End, window);
+            }
+            Timer::End => {
+                let reason = self.leaving.unwrap_or(CloseReason::Finished);
+                self.end(reason, now, cx);
+            }
+        }
+    }
+
+    /// A body waited for a window a while ago: since then, the client must have permitted as many
+    /// bytes as it must take in that time.
+    fn on_window_deadline(&mut self, now: Now, cx: &Cx<'_, F>) {
+        let deadlines = &cx.site.deadlines;
+        let least = deadlines.send_rate_min.saturating_mul(deadlines.send_window_ms) / 1000;
+        if !self.streams.has_stalled(self.free_window()) {
+            self.set_timer(Timer::Window, Tick::NEVER);
+        } else if mem::take(&mut self.permitted) >= least.max(1) {
+            self.set_timer(Timer::Window, now.tick.after(deadlines.send_window_ms));
+        } else {
+            let (code, reason) = (ErrorCode::NO_ERROR, CloseReason::SendDeadline);
+            self.fail(code, reason, ReplyOutcome::Slow, now, cx);
+        }
+    }
+
+    /// A stream has waited long enough.
+    fn on_overdue(&mut self, now: Now, cx: &Cx<'_, F>) {
+        match self.streams.overdue(now.tick) {
+            Some(Overdue::Retry(at)) => self.resume(at, Supply::Again, now, cx),
+            Some(Overdue::Disk(at)) => {
+                let ticket = self.streams.ticket(at);
+                self.end_wait(at, now, cx);
+                self.abandoned = ticket.map(Abandoned::One);
+            }
+            Some(Overdue::Request(at)) => {
+                self.reset(at, ErrorCode::NO_ERROR, ReplyOutcome::Complete, now, cx);
+            }
+            None => {}
+        }
+    }
+
+    /// True if the peer has taken enough since the last check.
+    fn flows(&mut self, queued: u64, deadlines: &Deadlines) -> bool {
+        let has = self.sent.saturating_sub(queued);
+        let gained = has.saturating_sub(self.delivered);
+        self.delivered = self.delivered.max(has);
+        let least_ms = match self.phase {
+            Phase::Lingers => deadlines.send_window_ms.min(deadlines.linger_ms_max),
+            _ => deadlines.send_window_ms,
+        };
+        // At least one byte, whatever the limits say.
+        gained >= (deadlines.send_rate_min.saturating_mul(least_ms) / 1000).max(1)
+    }
+
+    fn stop_timers(&mut self) {
+        for timer in Timer::ALL {
+            self.set_timer(timer, Tick::NEVER);
+        }
+    }
+}
+
+// The end.
+impl<F: File> Session<F> {
+    /// Announces the end: the streams that are open finish, and later ones are ignored.
+    pub(super) fn leave(&mut self, reason: CloseReason) {
+        if self.leaving.is_none() {
+            self.leaving = Some(reason);
+            self.last_processed = self.last;
+            write_goaway(&mut self.control, self.last, ErrorCode::NO_ERROR);
+            self.set_timer(Timer::Idle, Tick::NEVER);
+            self.set_timer(Timer::Drain, Tick::NEVER);
+        }
+    }
+
+    /// Ends the connection with a code: all streams are over.
+    pub(super) fn fail(
+        &mut self,
+        code: ErrorCode,
+        reason: CloseReason,
+        outcome: ReplyOutcome,
+        now: Now,
+        cx: &Cx<'_, F>,
+    ) {
+        if self.flags.discards {
+            return;
+        }
+        match code {
+            ErrorCode::NO_ERROR => {}
+            ErrorCode::ENHANCE_YOUR_CALM => cx.tally.add(Counter::Http2Calmed, 1),
+            _ => cx.tally.add(Counter::Http2Glitches, 1),
+        }
+        self.drop_streams(outcome, now, cx);
+        self.leaving = Some(reason);
+        self.last_processed = self.last_processed.min(self.last);
+        write_goaway(&mut self.control, self.last_processed, code);
+        self.discard(cx);
+        let send = self.timer(Timer::Send);
+        self.stop_timers();
+        self.set_timer(Timer::Send, send);
+    }
+
+    /// Drops what has been received: nothing more is read.
+    fn discard(&mut self, cx: &Cx<'_, F>) {
+        (self.flags.discards, self.flags.has_backlog) = (true, false);
+        self.block = None;
+        cx.scratch.give_buffer(mem::take(&mut self.inbox));
+    }
+
+    /// Counts and logs all streams as ended by this.
+    fn drop_streams(&mut self, outcome: ReplyOutcome, now: Now, cx: &Cx<'_, F>) {
+        for at in self.streams.in_use().places() {
+            self.drop_stream(at, outcome, now, cx);
+        }
+    }
+
+    /// Ends the connection now; operations in flight are given up.
+    pub(super) fn end(&mut self, reason: CloseReason, now: Now, cx: &Cx<'_, F>) {
+        self.close(reason, now, cx);
+        (self.lent.recv, self.lent.send) = (false, false);
+        self.abandoned = Some(Abandoned::All);
+    }
+
+    /// Only `Close` follows.
+    pub(super) fn close(&mut self, reason: CloseReason, now: Now, cx: &Cx<'_, F>) {
+        let outcome = ReplyOutcome::from_reason(reason);
+        self.drop_streams(outcome, now, cx);
+        self.finish_replies(outcome, now, cx);
+        // The driver forgets the operations of streams that were reset.
+        for at in self.streams.all().places() {
+            self.streams.give_up(at);
+            let stream = self.streams.close(at);
+            self.forget(stream, cx);
+        }
+        self.discard(cx);
+        for buffer in [mem::take(&mut self.control), mem::take(&mut self.out).into_buffer()] {
+            cx.scratch.give_buffer(buffer);
+        }
+        if let Some(buffer) = self.spare.take() {
+            cx.scratch.give_read_buffer(buffer);
+        }
+        cx.tally.add(Counter::closed(reason as usize), 1);
+        self.stop_timers();
+        self.phase = Phase::Closes(reason);
+    }
+}

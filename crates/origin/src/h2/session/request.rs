@@ -1,0 +1,413 @@
+//! Field blocks and contents of requests.
+use super::{LATE_STREAMS_MAX, Session, content_window, exchange::StreamPlace};
+use crate::{
+    Cx, Destination, Exchange, Peer, Refusal, Reply, ReplyOutcome, Representation, Request, Step,
+    answer::{Answer, Arrival, Serve, answer},
+    course::{Persistence, head_limits},
+    h1::reply::{Response, Terms},
+    h2::budget::Glitch,
+    multi::Slot,
+    ongoing::Ongoing,
+    plan::Plan,
+    record::{ReplyFacts, RequestText},
+    reply_rules::ReplyRules,
+    resolve::Role,
+};
+use alloc::{boxed::Box, sync::Arc};
+use regatta_http::{
+    Method,
+    h1::{Expectation, HeadFault},
+    h2::{
+        BlockFault, ContentTally, StreamHead, decode_request, decode_trailers,
+        frame::{ErrorCode, WINDOW_BYTES_DEFAULT, write_rst_stream},
+    },
+    priority::Priority,
+};
+use regatta_metrics::Counter;
+use regatta_op::{CloseReason, File, Now};
+
+/// Name of the protocol in logs.
+const VERSION: &str = "HTTP/2.0";
+
+/// A request and its answer.
+pub(super) struct Asked<F> {
+    answer: Answer<Response<F>, F>,
+    rules: ReplyRules,
+    /// The exchange, if it waits or will be logged.
+    ongoing: Option<Box<Ongoing<F>>>,
+    priority: Priority,
+    content: ContentTally,
+    /// No content is wanted.
+    is_enough: bool,
+}
+
+/// Serves the plan for a cached file.
+struct StreamEncoder<'a, F> {
+    head: &'a StreamHead<'a>,
+    ongoing: Option<Box<Ongoing<F>>>,
+}
+
+impl<F: File> Serve<F> for StreamEncoder<'_, F> {
+    type Served = Response<F>;
+
+    fn note(&mut self, client: Peer, now: Now, cx: &Cx<'_, F>) {
+        let head = self.head;
+        let text = RequestText {
+            method: head.method_text,
+            target: head.target,
+            host: head.host,
+            version: VERSION,
+            referer: head.referer,
+            user_agent: head.user_agent,
+        };
+        self.exchange(cx).note.take(&text, client, 0, now);
+    }
+
+    fn exchange(&mut self, cx: &Cx<'_, F>) -> &mut Exchange<F> {
+        &mut self.ongoing.get_or_insert_with(|| cx.scratch.take_ongoing()).exchange
+    }
+
+    /// Nothing: no heads of this protocol are prebuilt.
+    fn prepare(&mut self, _: &mut Arc<Representation<F>>, _: Now, _: &Cx<'_, F>) {}
+
+    fn serve(
+        &mut self,
+        plan: &Plan<'_, F>,
+        role: Role,
+        rules: &ReplyRules,
+        now: Now,
+        cx: &Cx<'_, F>,
+    ) -> Response<F> {
+        Terms::new(Persistence::Implied, *rules, now, cx).planned(plan, role)
+    }
+}
+
+// Field blocks.
+impl<F: File> Session<F> {
+    /// Takes a whole field block.
+    pub(super) fn on_block(
+        &mut self,
+        stream: u32,
+        block: &[u8],
+        ends_stream: bool,
+        now: Now,
+        cx: &Cx<'_, F>,
+    ) -> Result<(), ErrorCode> {
+        // A stream that was never opened, but is below the last one (RFC 9113 §5.1.1).
+        let was_skipped = stream < self.first;
+        match self.place(stream) {
+            StreamPlace::Idle if stream.is_multiple_of(2) => Err(ErrorCode::PROTOCOL_ERROR),
+            StreamPlace::Idle => self.on_request(stream, block, ends_stream, now, cx),
+            StreamPlace::Open(at) => self.on_trailers(at, block, ends_stream, now, cx),
+            StreamPlace::Late => {
+                if ends_stream {
+                    self.late.retain(|late| *late != stream);
+                }
+                self.skip(block)
+            }
+            StreamPlace::Ignored => self.skip(block),
+            StreamPlace::Closed if was_skipped => Err(ErrorCode::PROTOCOL_ERROR),
+            StreamPlace::Closed => Err(ErrorCode::STREAM_CLOSED),
+        }
+    }
+
+    /// Decodes a block of no interest, for the sake of the table.
+    fn skip(&mut self, block: &[u8]) -> Result<(), ErrorCode> {
+        self.decoder.skip(block).map_err(|_| ErrorCode::COMPRESSION_ERROR)
+    }
+
+    fn on_trailers(
+        &mut self,
+        at: Slot,
+        block: &[u8],
+        ends_stream: bool,
+        now: Now,
+        cx: &Cx<'_, F>,
+    ) -> Result<(), ErrorCode> {
+        if self.streams.get(at).is_ended {
+            self.skip(block)?;
+            return self.reset_faulty(at, ErrorCode::STREAM_CLOSED, now, cx);
+        }
+        let limits = head_limits(cx.site);
+        let mut room = cx.scratch.blocks.borrow_mut();
+        let decoded = decode_trailers(&mut self.decoder, block, &limits, &mut room);
+        drop(room);
+        self.decoder.trim();
+        let fault = match decoded {
+            Err(BlockFault::Compression(_)) => return Err(ErrorCode::COMPRESSION_ERROR),
+            Err(fault) => Some(fault.code().unwrap_or(ErrorCode::ENHANCE_YOUR_CALM)),
+            // Trailers end the stream (RFC 9113 §8.1).
+            Ok(()) if !ends_stream || self.streams.get(at).content.finish().is_err() => {
+                Some(ErrorCode::PROTOCOL_ERROR)
+            }
+            Ok(()) => None,
+        };
+        match fault {
+            Some(code) => self.reset_faulty(at, code, now, cx),
+            None => {
+                self.end_request(at, cx);
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes the field block of a new request.
+    fn on_request(
+        &mut self,
+        stream: u32,
+        block: &[u8],
+        ends_stream: bool,
+        now: Now,
+        cx: &Cx<'_, F>,
+    ) -> Result<(), ErrorCode> {
+        let next = if self.last == 0 { 1 } else { self.last + 2 };
+        if stream != next {
+            self.first = stream;
+        }
+        self.last = stream;
+        self.opened += 1;
+        if !self.streams.has_room() {
+            self.skip(block)?;
+            self.refuse(stream, ends_stream, cx);
+            // Before the client knows the limit, it is not to blame.
+            let knows = self.flags.is_acknowledged;
+            return if knows { self.charge(Glitch::Excess, cx) } else { Ok(()) };
+        }
+        let asked = self.ask(block, ends_stream, now, cx);
+        self.decoder.trim();
+        let answer = match asked {
+            Ok(asked) => asked,
+            Err(BlockFault::Compression(_)) => return Err(ErrorCode::COMPRESSION_ERROR),
+            Err(BlockFault::Malformed(_)) => {
+                self.on_malformed(stream, ends_stream, now, cx);
+                return self.charge(Glitch::Fault, cx);
+            }
+            Err(BlockFault::Refused(fault)) => self.refuse_head(fault, now, cx),
+        };
+        self.open(stream, ends_stream, answer, now, cx);
+        Ok(())
+    }
+
+    /// Decodes the head of a request, and begins to answer it.
+    fn ask(
+        &mut self,
+        block: &[u8],
+        ends_stream: bool,
+        now: Now,
+        cx: &Cx<'_, F>,
+    ) -> Result<Asked<F>, BlockFault> {
+        let refusal = self.refusal();
+        let limits = head_limits(cx.site);
+        let mut room = cx.scratch.blocks.borrow_mut();
+        let head = decode_request(&mut self.decoder, block, &limits, &mut room)?;
+        let content = ContentTally::new(head.content_length);
+        if ends_stream {
+            content.finish().map_err(BlockFault::Malformed)?;
+        }
+        let discard_bytes_max = cx.site.limits.discard_body_bytes_max;
+        let too_large = head.content_length.is_some_and(|length| length > discard_bytes_max);
+        let request = Request {
+            method: head.method,
+            target: head.names,
+            conditions: &head.conditions,
+            range: head.range,
+            accept_encoding: head.accept_encoding,
+            destination: Destination::Fields(head.fields),
+            expects_unknown: head.expectation == Expectation::Unknown,
+            too_large,
+        };
+        let arrival =
+            Arrival { request: &request, authority: head.host, peer: &self.peer, refusal };
+        let mut rules = ReplyRules::default();
+        let mut encoder = StreamEncoder { head: &head, ongoing: None };
+        let answer = answer(&arrival, &mut rules, now, cx, &mut encoder);
+        // The final status comes instead of `100 Continue` (RFC 9110 §10.1.1), and bytes after a
+        // `CONNECT` are no content.
+        let is_withheld =
+            head.expectation == Expectation::Continue || head.method == Method::Connect;
+        Ok(Asked {
+            answer,
+            rules,
+            ongoing: encoder.ongoing,
+            priority: head.priority.unwrap_or_default(),
+            content,
+            is_enough: is_withheld || too_large,
+        })
+    }
+
+    /// The refusal of every request now.
+    fn refusal(&self) -> Option<Refusal> {
+        if self.flags.is_limited {
+            return Some(Refusal::TooMany);
+        }
+        self.flags.turns_away.then_some(Refusal::Overload)
+    }
+
+    /// Refuses a request whose head is over a limit.
+    fn refuse_head(&self, fault: HeadFault, now: Now, cx: &Cx<'_, F>) -> Asked<F> {
+        cx.tally.add(Counter::Requests, 1);
+        let is_charged = cx.site.limits.client_rate > 0;
+        let refusal = if is_charged && !cx.links.may_ask(self.peer, now) {
+            cx.tally.add(Counter::RequestsLimited, 1);
+            Refusal::TooMany
+        } else {
+            Refusal::Head(fault)
+        };
+        Asked {
+            answer: Answer::Step(Step::Reply(Reply::Refused(refusal))),
+            rules: ReplyRules::unread(self.peer.class(), cx.site),
+            ongoing: self.unread(now, cx),
+            priority: Priority::default(),
+            content: ContentTally::new(None),
+            is_enough: true,
+        }
+    }
+
+    /// A note for the log of a request that cannot be read, if it wants records.
+    fn unread(&self, now: Now, cx: &Cx<'_, F>) -> Option<Box<Ongoing<F>>> {
+        cx.log.wants().then(|| {
+            let mut ongoing = cx.scratch.take_ongoing();
+            ongoing.exchange.note.take(&RequestText::default(), self.peer, 0, now);
+            ongoing
+        })
+    }
+
+    /// Resets the stream of a malformed request (RFC 9113 §8.1.1).
+    fn on_malformed(&mut self, stream: u32, ends_stream: bool, now: Now, cx: &Cx<'_, F>) {
+        self.begin_request();
+        for counter in [Counter::StreamsOpened, Counter::Requests, Counter::RepliesCut] {
+            cx.tally.add(counter, 1);
+        }
+        if let Some(ongoing) = self.unread(now, cx) {
+            let outcome = ReplyOutcome::Aborted;
+            let facts = ReplyFacts { status: 0, sent: 0, outcome, keep_alive: false };
+            Self::log(ongoing, &facts, now, cx);
+        }
+        self.write_reset(stream, ends_stream, ErrorCode::PROTOCOL_ERROR, cx);
+    }
+
+    /// Refuses a request without processing it: the client may send it again (RFC 9113 §8.7).
+    fn refuse(&mut self, stream: u32, ends_stream: bool, cx: &Cx<'_, F>) {
+        cx.tally.add(Counter::StreamsRefused, 1);
+        self.write_reset(stream, ends_stream, ErrorCode::REFUSED_STREAM, cx);
+    }
+
+    /// Opens the stream of a request, and sends the answer or waits for it.
+    fn open(&mut self, stream: u32, ends_stream: bool, asked: Asked<F>, now: Now, cx: &Cx<'_, F>) {
+        let Asked { answer, rules, ongoing, priority, content, is_enough } = asked;
+        let window = self.settings.window_bytes.into();
+        let Some(at) = self.streams.open(stream.into(), priority, window) else {
+            debug_assert!(false, "there is room");
+            return self.refuse(stream, ends_stream, cx);
+        };
+        cx.tally.add(Counter::StreamsOpened, 1);
+        self.begin_request();
+        let open = self.streams.get_mut(at);
+        (open.is_ended, open.is_enough) = (ends_stream, is_enough && !ends_stream);
+        (open.content, open.ongoing) = (content, ongoing);
+        match answer {
+            Answer::Hit(response) => self.respond(at, response, cx),
+            Answer::Step(step) => self.follow(at, step, rules, now, cx),
+        }
+        let requests_max = cx.site.limits.requests_max;
+        if requests_max > 0 && self.requests >= requests_max {
+            self.leave(CloseReason::Finished);
+        }
+    }
+
+    /// Writes RST_STREAM. The client may have sent more for the stream, unless it has ended it.
+    pub(super) fn write_reset(
+        &mut self,
+        stream: u32,
+        is_ended: bool,
+        code: ErrorCode,
+        cx: &Cx<'_, F>,
+    ) {
+        cx.tally.add(Counter::StreamsResetByUs, 1);
+        write_rst_stream(&mut self.control, stream, code);
+        if !is_ended {
+            self.note_late(stream);
+        }
+    }
+
+    /// Remembers a stream that the server has reset before the client ended it.
+    pub(super) fn note_late(&mut self, stream: u32) {
+        if self.late.len() >= LATE_STREAMS_MAX {
+            self.late.remove(0);
+        }
+        self.late.push(stream);
+    }
+}
+
+// Content.
+impl<F: File> Session<F> {
+    /// Counts content against the window of the connection, which is permitted again when the next
+    /// frames are sent.
+    pub(super) fn permit_content(&mut self, window_bytes: u32) -> Result<(), ErrorCode> {
+        let credit = self.credit.saturating_add(window_bytes);
+        if credit > WINDOW_BYTES_DEFAULT {
+            return Err(ErrorCode::FLOW_CONTROL_ERROR);
+        }
+        self.credit = credit;
+        Ok(())
+    }
+
+    /// Discards content, and checks it. `bytes` are without the padding.
+    pub(super) fn on_data(
+        &mut self,
+        stream: u32,
+        bytes: u64,
+        window_bytes: u32,
+        ends_stream: bool,
+        now: Now,
+        cx: &Cx<'_, F>,
+    ) -> Result<(), ErrorCode> {
+        let at = match self.place(stream) {
+            StreamPlace::Open(at) => at,
+            StreamPlace::Idle => return Err(ErrorCode::PROTOCOL_ERROR),
+            StreamPlace::Closed => return Err(ErrorCode::STREAM_CLOSED),
+            StreamPlace::Late => {
+                if ends_stream {
+                    self.late.retain(|late| *late != stream);
+                }
+                return Ok(());
+            }
+            StreamPlace::Ignored => return Ok(()),
+        };
+        let open = self.streams.get_mut(at);
+        if open.is_ended {
+            return self.reset_faulty(at, ErrorCode::STREAM_CLOSED, now, cx);
+        }
+        open.received += u64::from(window_bytes);
+        let mut checked = open.content.take(bytes);
+        if checked.is_ok() && ends_stream {
+            checked = open.content.finish();
+        }
+        if checked.is_err() {
+            return self.reset_faulty(at, ErrorCode::PROTOCOL_ERROR, now, cx);
+        }
+        // The client may not know our window yet.
+        if open.received > u64::from(content_window(cx).max(WINDOW_BYTES_DEFAULT)) {
+            return self.reset_faulty(at, ErrorCode::FLOW_CONTROL_ERROR, now, cx);
+        }
+        if ends_stream {
+            self.end_request(at, cx);
+        } else if open.received > cx.site.limits.discard_body_bytes_max {
+            open.is_enough = true;
+            if !open.owes_response() {
+                self.reset(at, ErrorCode::NO_ERROR, ReplyOutcome::Complete, now, cx);
+            }
+        }
+        Ok(())
+    }
+
+    /// The request is complete.
+    fn end_request(&mut self, at: Slot, cx: &Cx<'_, F>) {
+        let open = self.streams.get_mut(at);
+        open.is_ended = true;
+        if !open.owes_response() {
+            let stream = self.streams.close(at);
+            self.forget(stream, cx);
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! Deadlines, refusals and ends of connections.
+use super::{
+    WINDOW, check_end, content, heads, ping, rig,
+    rig::{Got, Rig, ask_with_content, data, frame, get, request, reset, response, window},
+    settings,
+};
+use crate::{Protocol as _, ReplyOutcome};
+use alloc::{vec, vec::Vec};
+use regatta_http::h2::frame::{END_STREAM, ErrorCode, FrameKind, WINDOW_BYTES_MAX};
+use regatta_metrics::Counter;
+use regatta_op::CloseReason;
+
+#[test]
+fn a_drain_lets_streams_finish() {
+    let rig = rig();
+    let mut client = rig.open(&[]);
+    client.get(1, "/a.txt");
+    client.session.drain(rig.now(), &rig.cx());
+    client.run();
+    let all = Got::GoAway(WINDOW_BYTES_MAX, ErrorCode::NO_ERROR);
+    assert_eq!(client.take().last(), Some(&all));
+    client.holds_disk = true;
+    client.get(3, "/b.txt");
+    client.pass(249, 0);
+    assert!(client.take().is_empty());
+    client.pass(1, 0);
+    assert_eq!(client.take(), [Got::GoAway(3, ErrorCode::NO_ERROR)]);
+    client.get(5, "/a.txt");
+    client.send(&data(5, 5, true));
+    assert!(!client.is_shut && client.take().is_empty(), "later streams are ignored");
+    client.finish_disk();
+    assert_eq!(response(&client.take(), 3), content(20));
+    assert!(client.is_shut);
+    client.end();
+    assert_eq!(client.closed, Some(CloseReason::Drained));
+}
+
+#[test]
+fn idle_connections_end() {
+    let rig = rig();
+    let mut client = rig.open(&[]);
+    client.get(1, "/a.txt");
+    client.take();
+    client.pass(30_000, 0);
+    client.send(&ping());
+    client.take();
+    client.pass(30_000, 0);
+    check_end(&mut client, 1, ErrorCode::NO_ERROR, CloseReason::IdleDeadline);
+    // The client sends nothing, and does not close either.
+    let mut client = rig.connect();
+    client.take();
+    client.pass(10_000, 0);
+    assert_eq!(client.take(), [Got::GoAway(0, ErrorCode::NO_ERROR)]);
+    assert!(client.is_shut && client.closed.is_none());
+    client.pass(2_000, 0);
+    assert_eq!(client.closed, Some(CloseReason::IdleDeadline));
+}
+
+#[test]
+fn parts_of_requests_have_a_deadline() {
+    let whole = get(1, "/a.txt");
+    let begun = frame(FrameKind::Headers, END_STREAM, 1, &whole[9..12]);
+    for part in [&whole[..5], &whole[..12], &begun[..]] {
+        let rig = rig();
+        let mut client = rig.open(&[]);
+        client.send(part);
+        client.pass(9_999, 0);
+        assert!(client.take().is_empty());
+        client.pass(1, 0);
+        check_end(&mut client, 0, ErrorCode::NO_ERROR, CloseReason::HeadDeadline);
+    }
+}
+
+#[test]
+fn a_window_that_stays_shut_ends_the_connection() {
+    let rig = rig();
+    let mut client = rig.open(&[(WINDOW, 0)]);
+    client.get(1, "/big.bin");
+    client.pass(9_000, 0);
+    // As much as a client must take in a window of time.
+    client.send(&window(1, 2_560));
+    client.pass(1_000, 0);
+    assert!(!client.is_shut);
+    client.take();
+    client.pass(9_000, 0);
+    client.send(&[ping(), window(1, 100)].concat());
+    client.take();
+    client.pass(1_000, 0);
+    check_end(&mut client, 1, ErrorCode::NO_ERROR, CloseReason::SendDeadline);
+    assert_eq!(rig.log.0.borrow()[0].2, ReplyOutcome::Slow);
+    assert!(rig.count(Counter::Http2WindowStalls) >= 1);
+}
+
+#[test]
+fn a_peer_that_takes_nothing_is_cut_off() {
+    let rig = rig();
+    let mut client = rig.open(&[]);
+    client.holds_send = true;
+    client.get(1, "/a.txt");
+    client.pass(10_000, 0);
+    assert_eq!(client.closed, Some(CloseReason::SendDeadline));
+    assert_eq!(rig.count(Counter::RepliesCut), 1);
+    assert_eq!(rig.log.0.borrow()[0].2, ReplyOutcome::Slow);
+}
+
+#[test]
+fn a_disk_that_does_not_answer_is_given_up_for_its_stream() {
+    let rig = rig();
+    let mut client = rig.open(&[]);
+    client.get(1, "/b.txt");
+    client.take();
+    client.holds_disk = true;
+    client.get(3, "/a.txt");
+    client.pass(20_000, 0);
+    client.get(5, "/mid.bin");
+    client.pass(10_000, 0);
+    assert_eq!(response(&client.take(), 3).0, "503");
+    client.finish_disk();
+    assert_eq!(response(&client.take(), 5), content(40_000));
+    assert!(client.session.is_idle());
+}
+
+#[test]
+fn an_exchange_in_progress_is_logged_when_the_connection_is_cut() {
+    let rig = rig();
+    let mut client = rig.open(&[]);
+    client.holds_disk = true;
+    client.send(&[get(1, "/a.txt"), get(3, "/b.txt")].concat());
+    client.session.cut(CloseReason::Failed, rig.now(), &rig.cx());
+    client.forget();
+    client.run();
+    assert_eq!(client.closed, Some(CloseReason::Failed));
+    assert_eq!(rig.count(Counter::RepliesCut), 2);
+    assert!(rig.log.0.borrow().iter().all(|record| record.2 == ReplyOutcome::Cut));
+}
+
+#[test]
+fn a_client_that_sends_no_more_gets_its_answers() {
+    let rig = rig();
+    let mut client = rig.open(&[]);
+    client.holds_disk = true;
+    client.get(1, "/a.txt");
+    client.end();
+    assert_eq!(client.closed, None);
+    client.finish_disk();
+    assert_eq!(response(&client.take(), 1), content(10));
+    assert_eq!(client.closed, Some(CloseReason::PeerClosed));
+    // Nothing permits the rest.
+    let mut client = rig.open(&[(WINDOW, 0)]);
+    client.get(1, "/a.txt");
+    client.end();
+    assert_eq!(client.closed, Some(CloseReason::PeerAborted));
+    // The driver sees that it may have left while the disk is at work.
+    let mut client = rig.open(&[]);
+    client.holds_disk = true;
+    client.get(1, "/mid.bin");
+    client.session.peer_ended(rig.now(), &rig.cx());
+    client.pass(500, 0);
+    assert_eq!(client.closed, Some(CloseReason::PeerAborted));
+}
+
+#[test]
+fn requests_are_turned_away() {
+    let rig = rig();
+    let mut client = rig.open(&[]);
+    client.session.turn_away(rig.now(), &rig.cx());
+    client.send(&[get(1, "/a.txt"), get(3, "/a.txt")].concat());
+    let frames = client.take();
+    assert_eq!([1, 3].map(|stream| response(&frames, stream).0), ["503", "503"]);
+    assert_eq!(rig.count(Counter::Opens), 0);
+    client.get(5, "/a.txt");
+    assert_eq!(response(&client.take(), 5), content(10));
+    // The one whose operation was handed out last.
+    client.holds_disk = true;
+    client.get(7, "/b.txt");
+    client.get(9, "/mid.bin");
+    client.session.turn_away(rig.now(), &rig.cx());
+    client.forget();
+    client.run();
+    assert_eq!(response(&client.take(), 9).0, "503");
+    client.finish_disk();
+    assert_eq!(response(&client.take(), 7), content(20));
+    assert!(client.session.awaits_request(&get(11, "/")));
+    assert!(!client.session.awaits_request(&window(0, 9)));
+}
+
+#[test]
+fn a_client_with_too_many_connections_is_refused() {
+    let rig = rig();
+    let mut client = rig.open(&[]);
+    client.session.limit();
+    client.send(&[get(1, "/a.txt"), get(3, "/a.txt")].concat());
+    let frames = client.take();
+    assert_eq!([1, 3].map(|stream| response(&frames, stream).0), ["429", "429"]);
+    assert!(frames.contains(&Got::GoAway(3, ErrorCode::NO_ERROR)) && client.is_shut);
+    client.end();
+    assert_eq!(client.closed, Some(CloseReason::Refused));
+}
+
+#[test]
+fn the_number_of_requests_is_limited() {
+    let rig = Rig::new(|site| site.limits.requests_max = 2);
+    let mut client = rig.open(&[]);
+    let asks = [1, 3, 5].map(|stream| get(stream, "/a.txt"));
+    client.send(&asks.concat());
+    let frames = client.take();
+    assert!(frames.contains(&Got::GoAway(3, ErrorCode::NO_ERROR)));
+    assert_eq!(heads(&frames), [1, 3]);
+    assert!(client.is_shut);
+    client.end();
+    assert_eq!(client.closed, Some(CloseReason::Finished));
+}
+
+#[test]
+fn useless_frames_spend_the_budget() {
+    let empty = |stream| data(stream, 0, false);
+    let begin = ask_with_content(1, &request("POST", "/a.txt", &[]));
+    let rows: [(&str, Vec<u8>, Vec<u8>, usize); 5] = [
+        ("PING", vec![], ping(), 200),
+        ("SETTINGS", vec![], settings(&[]), 200),
+        ("empty DATA", begin.clone(), empty(1), 200),
+        ("PRIORITY", vec![], frame(FrameKind::Priority, 0, 1, &[0; 5]), 1_000),
+        ("small windows", begin, window(1, 1), 1_000),
+    ];
+    for (name, before, bytes, count) in rows {
+        let rig = rig();
+        let mut client = rig.open(&[]);
+        client.send(&[before, bytes.repeat(count)].concat());
+        assert!(!client.is_shut, "{name}");
+        client.take();
+        client.send(&bytes);
+        let frames = client.take();
+        let is_calmed = matches!(frames.last(), Some(Got::GoAway(_, ErrorCode::ENHANCE_YOUR_CALM)));
+        assert!(is_calmed && client.is_shut, "{name}: {frames:?}");
+        assert_eq!(rig.count(Counter::Http2Calmed), 1);
+    }
+    // Rapid reset.
+    let rig = rig();
+    let mut client = rig.open(&[]);
+    for at in 0..101 {
+        client.send(&[get(2 * at + 1, "/a.txt"), reset(2 * at + 1)].concat());
+        assert_eq!(client.is_shut, at == 100, "{at}");
+    }
+    assert_eq!(rig.count(Counter::RepliesCut), 101);
+}
