@@ -330,14 +330,20 @@ impl Model {
         self.now = self.now.after(5);
         let Self { streams, dice, now, .. } = self;
         let _ = streams.disk_op(now.after(100));
+        let _ = streams.load(dice.roll(200), now.after(100), Vec::new());
         let held: Vec<u16> = (0..)
             .zip(streams.tickets)
             .filter(|(_, at)| at.is_some())
             .map(|(ticket, _)| ticket)
             .collect();
         let done = held.get(usize::try_from(dice.roll(4)).expect("less than 4"));
-        if let Some(Waiter::Open(at)) = done.map(|ticket| streams.disk_done(Ticket(*ticket))) {
-            self.answer(at);
+        match done.map(|ticket| streams.disk_done(Ticket(*ticket))) {
+            Some(Waiter::Open(at)) => self.answer(at),
+            Some(Waiter::Body(at, bytes)) => {
+                let bytes = vec![b'f'; usize::try_from(bytes).expect("short")];
+                self.streams.loaded(at, bytes);
+            }
+            Some(Waiter::Reset(_)) | None => {}
         }
         match self.streams.overdue(self.now) {
             Some(Overdue::Disk(at)) => {
@@ -361,8 +367,10 @@ impl Model {
         let [head, body] = [100, 400].map(|most| usize::try_from(self.dice.roll(most) + 1));
         let (head, body) = (head.expect("short"), body.expect("short"));
         let id = self.streams.get(at).id;
-        self.lengths.insert(id, (head + body) as u64);
-        self.streams.send(at, response(head, body), head as u64);
+        let out =
+            if self.dice.roll(4) == 0 { in_file(head, body as u64) } else { response(head, body) };
+        self.lengths.insert(id, out.len());
+        self.streams.send(at, out, head as u64);
     }
 
     /// Puts a frame of the next stream together.
@@ -371,9 +379,11 @@ impl Model {
         let Some(at) = self.streams.next_sender(window) else { return };
         assert!(self.streams.has_sender(window));
         let bytes = self.streams.get(at).sendable(window);
+        let unsent = self.streams.unsent();
         let body = self.streams.frame(at, bytes);
-        assert!(bytes > 0 && body <= window, "what sends has bytes, and the right to send them");
-        if self.streams.get(at).out().is_empty() {
+        let loaded = unsent - self.streams.unsent();
+        assert!(bytes > 0 && body - loaded <= window, "only bytes with the right to be sent");
+        if self.streams.get(at).rest() == 0 {
             let closed = self.streams.close(at);
             assert_eq!(self.lengths.get(&closed.id), Some(&closed.framed));
             self.finished += 1;
