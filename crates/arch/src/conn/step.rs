@@ -163,12 +163,14 @@ impl Readiness {
         self.send.take_if(|_| self.granted != PREFETCHING)
     }
 
-    /// Returns what to wait for when nothing more can be done.
-    fn wait(&self) -> Turn {
+    /// Returns what to wait for when nothing more can be done. `only_sends`: not for bytes of the
+    /// peer.
+    fn wait(&self, only_sends: bool) -> Turn {
         let sends = self.send.is_some() && self.granted != PREFETCHING;
+        let receives = self.recv && !only_sends;
         #[cfg(test)]
-        seen::BOTH.with(|turns| turns.set(turns.get() + u64::from(self.recv && sends)));
-        match (self.recv, sends) {
+        seen::BOTH.with(|turns| turns.set(turns.get() + u64::from(receives && sends)));
+        match (receives, sends) {
             (false, false) => Turn::Parked,
             (read, write) => Turn::Wait(Interest { read, write }),
         }
@@ -312,6 +314,9 @@ pub struct Io<'a> {
     left: Option<Left>,
     /// The beat of its thread, if that is watched: it shows which calls may last.
     beat: Option<Arc<Beat>>,
+    /// The loop is a stage of a pipeline: nothing else of a connection begins while its `Send`
+    /// waits.
+    in_pipeline: bool,
 }
 
 impl<'a> Io<'a> {
@@ -333,6 +338,7 @@ impl<'a> Io<'a> {
             first: None,
             left: None,
             beat: None,
+            in_pipeline: false,
         }
     }
 
@@ -340,6 +346,13 @@ impl<'a> Io<'a> {
     #[must_use]
     pub fn with_beat(mut self, beat: Option<Arc<Beat>>) -> Self {
         self.beat = beat;
+        self
+    }
+
+    /// Makes these the resources of a stage of a pipeline.
+    #[must_use]
+    pub const fn in_pipeline(mut self) -> Self {
+        self.in_pipeline = true;
         self
     }
 
@@ -410,7 +423,9 @@ fn advance(slot: &mut ReadySlot, key: u64, io: &mut Io<'_>, now: Now, cx: &FileC
         return turn;
     }
     loop {
-        if slot.drive.recv && slot.drive.readable {
+        // The stage that sends must not parse and open what belongs to others.
+        let only_sends = io.in_pipeline && left::send_waits(slot, now);
+        if slot.drive.recv && slot.drive.readable && !only_sends {
             if left::leaves_recv(slot, io.rules.leaves) {
                 return Turn::Left(OpKind::Recv);
             }
@@ -420,7 +435,7 @@ fn advance(slot: &mut ReadySlot, key: u64, io: &mut Io<'_>, now: Now, cx: &FileC
             }
             continue;
         }
-        let mut op = if asks { slot.conn.next_op() } else { None };
+        let mut op = if asks && !only_sends { slot.conn.next_op() } else { None };
         if op.is_none() {
             op = slot.drive.take_send(io).map(Op::Send);
         }
@@ -451,7 +466,7 @@ fn advance(slot: &mut ReadySlot, key: u64, io: &mut Io<'_>, now: Now, cx: &FileC
                 slot.conn.complete(Done::Shut, now, cx);
             }
             Some(Op::Close(reason)) => return Turn::Closed(reason),
-            None => return slot.drive.wait(),
+            None => return slot.drive.wait(only_sends),
         }
         if was_last(&mut ops) {
             return Turn::Again;
@@ -469,6 +484,8 @@ fn on_disk(
     now: Now,
     cx: &FileCx<'_>,
 ) -> Option<Turn> {
+    #[cfg(test)]
+    seen::note_beside_send(slot, now);
     match op {
         Op::Open(ticket, req) => {
             let waits = Beat::begins_call(io.beat.as_deref());
@@ -542,6 +559,8 @@ const fn was_last(ops: &mut u32) -> bool {
 /// Performs the offered `Recv`; false if nothing has come.
 #[inline]
 fn receive(slot: &mut ReadySlot, io: &mut Io<'_>, now: Now, cx: &FileCx<'_>) -> bool {
+    #[cfg(test)]
+    seen::note_beside_send(slot, now);
     let buffer = &mut io.buffer[LANDING..];
     let received = match perform::recv(&slot.socket, buffer, cx.tally) {
         Err(TransferFailure::WouldBlock) => {
@@ -708,22 +727,37 @@ fn park_for_disk(
 /// Statistics of the turns of this thread.
 #[cfg(test)]
 pub(crate) mod seen {
+    use super::{ReadySlot, left};
+    use regatta_op::Now;
     use std::cell::Cell;
 
     thread_local! {
         pub(crate) static PENDING_MAX: Cell<usize> = const { Cell::new(0) };
         pub(crate) static BOTH: Cell<u64> = const { Cell::new(0) };
+        static BESIDE_SEND: Cell<u64> = const { Cell::new(0) };
     }
 
     /// Forgets the turns of earlier tests in this thread.
     pub(crate) fn reset() {
         PENDING_MAX.with(|most| most.set(0));
         BOTH.with(|turns| turns.set(0));
+        BESIDE_SEND.with(|ops| ops.set(0));
+    }
+
+    /// Notes that an operation of the disk, or a `Recv`, is performed.
+    pub(super) fn note_beside_send(slot: &ReadySlot, now: Now) {
+        let waits = u64::from(left::send_waits(slot, now));
+        BESIDE_SEND.with(|ops| ops.set(ops.get() + waits));
     }
 
     /// The most operations that the disk had of a connection at once.
     pub(crate) fn pending_max() -> usize {
         PENDING_MAX.with(Cell::get)
+    }
+
+    /// Operations of the disk, and of `Recv`, that were performed while a `Send` waited.
+    pub(crate) fn beside_send() -> u64 {
+        BESIDE_SEND.with(Cell::get)
     }
 
     /// Turns after which the socket was watched for both directions.

@@ -71,7 +71,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         if !stage.accepts() {
             self.worker = self.worker.fed();
         }
-        self.io = self.io.with_beat(self.worker.beat().cloned());
+        self.io = self.io.with_beat(self.worker.beat().cloned()).in_pipeline();
         self.stage = Some(stage);
         self
     }

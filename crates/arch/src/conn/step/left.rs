@@ -1,7 +1,7 @@
 //! Work that a turn leaves to another stage, and with which the turn of that stage begins.
 use super::{Io, ReadySlot, on_disk, park};
 use crate::drive::{FileCx, Turn};
-use regatta_op::{Done, Now, Op, OpKind, Outbox, Ticket};
+use regatta_op::{Done, Now, Op, OpKind, Outbox, Tick, Ticket};
 use regatta_origin::Protocol as _;
 use regatta_sys::{Read, StaticFile};
 
@@ -9,7 +9,8 @@ use regatta_sys::{Read, StaticFile};
 ///
 /// An operation is left when it could be performed: `Recv` where the socket may have something to
 /// read. Until then the turn ends as ever, with [`Turn::Wait`]. While another operation of the
-/// connection is out, nothing is left: both are performed where both can be waited for.
+/// connection is out, nothing is left: both are performed where both can be waited for. In a
+/// pipeline that is rare, because nothing else begins while a `Send` waits ([`Io::in_pipeline`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Leaves(u16);
 
@@ -158,6 +159,13 @@ impl Io<'_> {
 /// True if no operation of the connection is out but the one being checked.
 const fn is_alone(slot: &ReadySlot) -> bool {
     slot.drive.send.is_none() && slot.pending == 0
+}
+
+/// True if a `Send` of the connection waits, and nothing else is due. When the deadline has passed,
+/// what the peer has sent comes before the verdict. A connection without one is about to close.
+pub(super) fn send_waits(slot: &ReadySlot, now: Now) -> bool {
+    let is_due = |deadline: Tick| deadline <= now.tick || deadline == Tick::NEVER;
+    slot.drive.send.is_some() && !is_due(slot.conn.deadline())
 }
 
 /// True if the `Recv` that is out is left, now that there may be something to read.

@@ -114,7 +114,7 @@ impl<'a> StageThread<'a> {
         worker.around().cx.tally.add(Counter::ThreadsStarted, 1);
         let leaving = Leaving::new(line);
         let extras = Extras::default();
-        let io = io.with_beat(worker.beat().cloned());
+        let io = io.with_beat(worker.beat().cloned()).in_pipeline();
         let handshakes = HandshakeBudget::new(io.rules.handshakes_per_round);
         let batch = Vec::new();
         Self { worker: worker.fed(), io, line, work, batch, handshakes, leaving, extras }

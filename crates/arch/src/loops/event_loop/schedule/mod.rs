@@ -556,6 +556,7 @@ pub(crate) fn check_frames(sums: &Sums, later: u64) {
     assert!(sums.later >= later * schedules && sums.full_sockets > schedules, "{sums:?}");
     assert!(sums.displaced > 5 && sums.expired > 10 && sums.drained > 10, "{sums:?}");
     assert!(seen::both_directions() > 10 * schedules, "a loop receives while it sends");
+    assert!(seen::beside_send() > 0, "a `Send` that waits holds nothing else up");
     // A `Send` may wait for the disk as well.
     let least = if later > 0 { DISK_OPS_MAX } else { 0 };
     assert!(seen::pending_max() >= least, "{} operations of the disk at once", seen::pending_max());
@@ -641,6 +642,7 @@ fn stages_forget_none_of_many_exchanges_or_of_sealed_connections() {
         let each = SEEDS / STRATEGIES / 4;
         let case = Case { line: Some(shape), each, ..Case::one(test) };
         check_line(&run_all(Case { frames: true, ..case }, &own_disk));
+        assert_eq!(seen::beside_send(), 0, "{shape:?}: the stage that sends receives or opens");
         check_line(&run_all(Case { sealed: true, ..case }, &own_disk));
     }
 }
