@@ -59,7 +59,7 @@ impl<P: Poller> Thread<'_, '_, '_, '_, P> {
                 Next::Transfer => self.transfer(key)?,
                 Next::SendInHelper => key = self.send_in_helper(key)?,
                 Next::Op(Op::Open(ticket, req)) => {
-                    self.with(|state| state.is_to_open(key));
+                    self.with(|state| state.begins_on_disk(key, ticket));
                     self.yields(key)?;
                     self.with(|state| state.open(key, ticket, &req));
                 }

@@ -5,7 +5,7 @@ mod steal;
 use super::{
     FiberRules, Hands,
     handshakes::FiberHandshakes,
-    task::{Completed, FiberTask, Fibered, Shake},
+    task::{Completed, FiberTask, Fibered, Shake, forget},
 };
 use crate::{
     conn::{
@@ -20,7 +20,7 @@ use crate::{
     },
 };
 use regatta_metrics::{Counter, Tally};
-use regatta_op::{Abandoned, CloseReason, Done, Fault, Op, OpenReq, Outbox, ReadReq, Tick, Ticket};
+use regatta_op::{CloseReason, Done, Fault, Op, OpenReq, Outbox, ReadReq, Tick, Ticket};
 use regatta_origin::Protocol as _;
 use regatta_sys::{
     StaticFile, clock,
@@ -298,12 +298,15 @@ impl<'a, P: Poller> State<'a, P> {
         }
     }
 
-    /// A name is to be opened when others have run: the connection may give that up meanwhile.
-    pub(super) fn is_to_open(&mut self, key: u64) {
+    /// The disk gets an operation of a connection, which the connection may give up before it is
+    /// performed. Returns its number.
+    pub(super) fn begins_on_disk(&mut self, key: u64, ticket: Ticket) -> u64 {
+        self.tasks += 1;
         if let Some(slot) = self.worker.slot(key) {
-            self.tasks += 1;
-            (slot.pending, slot.drive.task) = (1, self.tasks);
+            debug_assert_eq!(slot.pending, 0, "a connection has one at a time");
+            (slot.pending, slot.drive.task, slot.drive.ticket) = (1, self.tasks, ticket);
         }
+        self.tasks
     }
 
     /// Opens a name, if that is still wanted: all user threads wait for it.
@@ -319,12 +322,9 @@ impl<'a, P: Poller> State<'a, P> {
 
     /// Gives a read to the helpers; without any, reads, and all user threads wait for it.
     pub(super) fn read(&mut self, key: u64, ticket: Ticket, req: ReadReq<StaticFile>) {
-        if self.rules.helpers_read
-            && let Some(slot) = self.worker.slot(key)
-        {
-            self.tasks += 1;
-            (slot.pending, slot.drive.task) = (1, self.tasks);
-            self.submit(FiberTask::Read { key, number: self.tasks, ticket, req });
+        if self.rules.helpers_read && self.worker.slot(key).is_some() {
+            let number = self.begins_on_disk(key, ticket);
+            self.submit(FiberTask::Read { key, number, ticket, req });
             return self.tally().add(Counter::HelperTasksRead, 1);
         }
         let (buffer, read) = self.spending(|spent| timed(&mut spent.read, || perform::read(req)));
@@ -394,8 +394,10 @@ impl<'a, P: Poller> State<'a, P> {
             return Some(Turn::Parked);
         }
         running.ops -= 1;
-        let moves = !by_helper && send(slot, desk, running)
-            || slot.drive.recv && receive(slot, desk, &mut self.buffer[LANDING..]);
+        let sends = !by_helper && send(slot, desk, running);
+        // What the peer has sent comes before a verdict about its deadline.
+        let receives = slot.drive.recv && (!sends || slot.conn.deadline() <= desk.now.tick);
+        let moves = receives && receive(slot, desk, &mut self.buffer[LANDING..]) || sends;
         if shakes {
             self.handshakes.has_tried(&mut slot.drive, moves);
             self.shaken = slot.has_shaken_hands();
@@ -669,7 +671,7 @@ impl<'a, P: Poller> State<'a, P> {
                 if let Some(slot) = self.worker.slot(key) {
                     // If its window continues, it does so from now.
                     slot.drive.held_ms = held_ms;
-                    forget(slot, what);
+                    what.into_iter().for_each(|what| forget(slot, what));
                     self.settle(key);
                 }
             }
@@ -733,17 +735,6 @@ impl<'a, P: Poller> State<'a, P> {
             }
         }
         self.worker.around().log.flush();
-    }
-}
-
-/// Forgets the operations that were out and that the connection has given up.
-fn forget(slot: &mut FiberedSlot, what: Option<Abandoned>) {
-    if what.is_some() {
-        // A helper has one operation of it at most.
-        slot.pending = 0;
-    }
-    if what == Some(Abandoned::All) {
-        (slot.drive.recv, slot.drive.send) = (false, None);
     }
 }
 

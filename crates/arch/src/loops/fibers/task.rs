@@ -1,13 +1,13 @@
 //! Tasks that user threads give to helpers, and the state that a worker keeps of their connections.
 use crate::{
-    conn::worker::Passed,
+    conn::worker::{ConnSlot, Passed},
     drive::{
         Turn,
         perform::{self, SendBy, TransferFailure},
     },
 };
 use regatta_metrics::Tally;
-use regatta_op::{Op, Outbox, ReadReq, Ticket};
+use regatta_op::{Abandoned, Op, Outbox, ReadReq, Ticket};
 use regatta_sys::{Read, StaticFile, clock, wait::Interest};
 
 /// Whether a connection waits to shake hands, or may.
@@ -43,8 +43,9 @@ pub struct Fibered {
     pub(super) shaken: bool,
     /// Whether it waits to shake hands, or may.
     pub(super) shake: Shake,
-    /// The number of the task that a helper has for it, while an operation is pending.
+    /// Number and ticket of the operation that the disk has, while one is pending.
     pub(super) task: u64,
+    pub(super) ticket: Ticket,
     /// [`Desk::held_ms`](crate::conn::worker::Desk::held_ms) when something was sent last, or the
     /// connection's deadline was set.
     pub(super) held_ms: u32,
@@ -63,6 +64,7 @@ impl Fibered {
             shaken: false,
             shake: Shake::Apart,
             task: 0,
+            ticket: Ticket(0),
             held_ms,
         }
     }
@@ -79,6 +81,29 @@ impl Fibered {
             (read, write) => Turn::Wait(Interest { read, write }),
         }
     }
+}
+
+/// Forgets operations that the connection has given up. The disk has one of them at most; another
+/// may not have been performed yet.
+pub(super) fn forget(slot: &mut ConnSlot<Fibered>, what: Abandoned) {
+    let drive = &mut slot.drive;
+    match what {
+        Abandoned::All => {
+            (drive.recv, drive.send, drive.next) = (false, None, None);
+            slot.pending = 0;
+        }
+        Abandoned::One(ticket) => {
+            drop(drive.next.take_if(|op| has_ticket(op, ticket)));
+            if drive.ticket == ticket {
+                slot.pending = 0;
+            }
+        }
+    }
+}
+
+/// True if it is the operation of the disk with this ticket.
+const fn has_ticket(op: &Op<StaticFile>, ticket: Ticket) -> bool {
+    matches!(op, Op::Open(of, _) | Op::Read(of, _) | Op::Stat(of, _) if of.0 == ticket.0)
 }
 
 /// Work for a helper.
