@@ -52,12 +52,59 @@ pub enum Shape {
     /// One file of each of these sizes, `files/` and the size in seven digits: paths, and so
     /// requests, of one length.
     Sizes(&'static [u64]),
+    /// A page with everything that it needs: its files, and those that are precompressed once more
+    /// in each coding. Only the files themselves are asked for.
+    Page(&'static [PageFile]),
     /// SURGE's sizes \[mem\]: lognormal below 133 KB, Pareto above, in random order.
     Surge {
         /// How many.
         files: u32,
     },
 }
+
+/// A file of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageFile {
+    /// Its path.
+    pub path: &'static str,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Bytes of its siblings in Brotli and gzip, if it has those.
+    pub coded: Option<[u64; 2]>,
+}
+
+const fn text(path: &'static str, bytes: u64, coded: [u64; 2]) -> PageFile {
+    PageFile { path, bytes, coded: Some(coded) }
+}
+
+const fn binary(path: &'static str, bytes: u64) -> PageFile {
+    PageFile { path, bytes, coded: None }
+}
+
+/// The static profiles of HttpArena: its names and totals (842 KB, 219 KB with Brotli). Sizes of
+/// single files are within its ranges as far as the totals leave room for them.
+const ARENA: [PageFile; 20] = [
+    text("static/reset.css", 8_000, [2_000, 2_300]),
+    text("static/layout.css", 25_000, [4_500, 5_200]),
+    text("static/theme.css", 15_000, [3_000, 3_450]),
+    text("static/components.css", 200_000, [20_000, 23_000]),
+    text("static/utilities.css", 20_000, [3_400, 3_900]),
+    text("static/analytics.js", 12_000, [3_300, 3_800]),
+    text("static/helpers.js", 15_000, [4_200, 4_800]),
+    text("static/app.js", 22_500, [6_500, 7_500]),
+    text("static/vendor.js", 300_000, [52_000, 59_800]),
+    text("static/router.js", 20_000, [5_600, 6_450]),
+    text("static/header.html", 5_500, [1_500, 1_700]),
+    text("static/footer.html", 12_000, [2_900, 3_350]),
+    binary("static/regular.woff2", 18_000),
+    binary("static/bold.woff2", 22_000),
+    text("static/logo.svg", 15_000, [3_300, 3_800]),
+    text("static/icon-sprite.svg", 70_000, [7_000, 8_050]),
+    binary("static/hero.webp", 45_000),
+    binary("static/thumb1.webp", 8_000),
+    binary("static/thumb2.webp", 6_000),
+    text("static/manifest.json", 3_000, [800, 900]),
+];
 
 /// Files of SURGE above the lognormal body, as a share \[mem\].
 const SURGE_TAIL_SHARE: f64 = 0.07;
@@ -76,6 +123,17 @@ impl Shape {
             Self::Sizes(sizes) => FileSet::listed(
                 sizes.iter().map(|&bytes| listed(&format!("files/{bytes:07}"), bytes)),
             ),
+            Self::Page(files) => {
+                let own = files.iter().map(|file| listed(file.path, file.bytes));
+                let sibling = |file: &PageFile| {
+                    let of = |(coding, bytes): (&str, u64)| Listed {
+                        weight: 0.0,
+                        ..listed(&format!("{}.{coding}", file.path), bytes)
+                    };
+                    file.coded.map(|[br, gz]| [("br", br), ("gz", gz)].map(of))
+                };
+                FileSet::listed(own.chain(files.iter().filter_map(sibling).flatten()))
+            }
             Self::Surge { files } => {
                 let sizes = surge_sizes(files, seed);
                 let numbered = (0..files).zip(sizes);
@@ -90,7 +148,9 @@ impl Shape {
             Self::Specweb { dirs } => {
                 Files::Specweb { dirs, prefixes: prefixes.iter().map(|&p| p.to_owned()).collect() }
             }
-            Self::Equal { .. } | Self::Sizes(_) | Self::Surge { .. } => Files::Listed,
+            Self::Equal { .. } | Self::Sizes(_) | Self::Page(_) | Self::Surge { .. } => {
+                Files::Listed
+            }
         }
     }
 }
@@ -252,6 +312,11 @@ fn single_files() -> Vec<Preset> {
             shape: Shape::Sizes(&[4 << 10, 64 << 10, 1 << 20]),
             ..one("bodies", "docs/bench.md", "a file of 4 KiB, of 64 KiB and of 1 MiB", 0)
         },
+        Preset {
+            shape: Shape::Page(&ARENA),
+            law: Law::Counted,
+            ..one("arena", "HttpArena", "the 20 files of a page, with precompressed siblings", 0)
+        },
         one("10k-cached", "[A] exp. 1", "one 10 KB file, unchanged", 10_240),
         altered("10k-altered", "the file is rewritten in place every 10 ms", Way::Literal),
         altered("10k-renamed", "the file is replaced every 10 ms", Way::Renamed),
@@ -366,12 +431,26 @@ mod tests {
         check("hpl01", 1, 1, 1.0, 0.0);
         check("azzedin", 1, 10_240, 1.0, 0.0);
         check("bodies", 3, 1_118_208, 1.0, 0.0);
+        check("arena", 50, 842_000 + 120_000 + 138_000, 1.0, 0.0);
         check("10k-forced", 1, 10_240, 1.0, 0.0);
         check("slow", 2_160, 307_169_040, 10.0, 1.2892);
         check("short", 468, 66_553_292, 2.0, 0.0);
         check("haboob", 24_480, 3_481_249_120, 5.0, 0.016);
         check("50kb", 6_000, 307_200_000, 10.0, 0.1289);
         check("big", 8, 512 << 20, 1.0, 0.0);
+    }
+
+    #[test]
+    fn a_page_is_asked_for_without_its_siblings() {
+        let arena = find("arena").unwrap();
+        let set = arena.shape.file_set(1, &[]).unwrap();
+        let asked: Vec<_> = set.ids().filter(|file| set.weight(*file) > 0.0).collect();
+        let bytes: u64 = asked.iter().map(|file| set.bytes(*file)).sum();
+        assert_eq!((asked.len(), bytes), (20, 842_000));
+        let least = |file: &PageFile| file.coded.map_or(file.bytes, |[br, _]| br);
+        assert_eq!(ARENA.iter().map(least).sum::<u64>(), 219_000);
+        assert!(set.find("/static/app.js.br").is_some() && set.find("/static/app.js.gz").is_some());
+        assert!(set.find("/static/hero.webp.br").is_none());
     }
 
     #[test]
