@@ -1,14 +1,21 @@
 //! Who makes the requests, and what they look like.
 
 use super::{Ask, CpuLayout, Experiment, LAYOUT, Loop, Mode, Program, Target, Warm};
-use crate::programs::Other;
+use crate::programs::{self, Other};
 use regatta_load::named;
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
 /// The factors that are about single requests.
 pub(crate) const TARGET: &str = "workload.target";
 pub(crate) const FIELDS: &str = "workload.fields";
 pub(crate) const TLS: &str = "workload.tls";
+pub(crate) const STREAMS: &str = "workload.streams";
+
+/// Streams of a connection at most.
+pub(super) const STREAMS_MAX: u32 = 1_000;
+/// `Accept-Encoding` of [`RequestFields::Codings`].
+pub(crate) const CODINGS: &str = "br;q=1, gzip;q=0.8";
 
 /// The program that makes the requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,12 +24,48 @@ pub enum Client {
     /// `regatta load`.
     #[default]
     Regatta,
-    /// wrk: one thread, closed loop, one path.
+    /// wrk: one thread, closed loop, HTTP/1.1.
     Wrk,
+    /// h2load: one thread, closed loop, HTTP/2.
+    H2load,
+}
+
+impl Client {
+    /// Its name in an experiment, and its program's.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Regatta => "regatta",
+            Self::Wrk => "wrk",
+            Self::H2load => "h2load",
+        }
+    }
+
+    /// The file of a program that is not ours; `None` for ours.
+    ///
+    /// # Errors
+    /// What to say where the program is missing, or has another version.
+    pub(crate) fn program(self) -> Result<Option<PathBuf>, String> {
+        match self {
+            Self::Regatta => Ok(None),
+            Self::Wrk => programs::wrk().map(Some),
+            Self::H2load => programs::h2load().map(Some),
+        }
+    }
+}
+
+/// Parts of a server's configuration that its load needs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LoadNeeds {
+    /// Encryption of its connections, if the program has any.
+    pub(crate) tls: Encryption,
+    /// HTTP/2.
+    pub(crate) http2: bool,
+    /// Precompressed siblings of files.
+    pub(crate) codings: bool,
 }
 
 named! {
-    /// The field lines of wrk's requests.
+    /// The field lines of requests of wrk or h2load.
     #[derive(Default)]
     pub enum RequestFields {
         /// `Host` alone.
@@ -32,11 +75,13 @@ named! {
         Browser = "browser",
         /// Those and a cookie that is another in each request.
         Cookie = "cookie",
+        /// `Host`, and the codings of HttpArena: Brotli, else gzip.
+        Codings = "codings",
     }
 }
 
 named! {
-    /// Encryption of wrk's connections, by TLS 1.3.
+    /// Encryption of the connections of wrk or h2load, by TLS 1.3.
     #[derive(Default)]
     pub enum Encryption {
         /// All connections are in the clear.
@@ -59,7 +104,7 @@ impl Experiment {
 }
 
 impl Target {
-    /// Whether the lab can set it up for TLS. The bare loop stays in the clear.
+    /// Whether the lab can set it up for TLS and HTTP/2. The bare loop stays in the clear.
     pub(crate) fn speaks_tls(&self) -> bool {
         matches!(self.program, Program::Regatta | Program::Other(Other::Nginx | Other::H2o))
     }
@@ -75,6 +120,9 @@ pub(super) fn level_fault(path: &str, level: &str) -> Option<String> {
         FIELDS => unknown(&RequestFields::ALL.map(RequestFields::name)),
         TLS => unknown(&Encryption::ALL.map(Encryption::name)),
         TARGET if !is_target(level) => Some(format!("{level:?} is no path such as \"/a.html\"")),
+        STREAMS if !level.parse::<u32>().is_ok_and(|count| (1..=STREAMS_MAX).contains(&count)) => {
+            Some(format!("{level} is not from 1 to {STREAMS_MAX}"))
+        }
         _ => None,
     }
 }
@@ -85,53 +133,128 @@ fn is_target(text: &str) -> bool {
 
 /// What an experiment asks for that its client cannot do.
 pub(super) fn faults(experiment: &Experiment) -> Vec<String> {
-    let Experiment { workload, machine, measure, .. } = experiment;
-    let varies = |path: &str| experiment.factors.iter().any(|factor| factor.path == path);
-    let whole = |seconds: f64| seconds.fract() == 0.0;
-    let may_encrypt = |one: &Target| one.speaks_tls() || one.program == Program::Null;
-    let one_target = workload.root.is_some() && workload.ask == Ask::Target;
-    let wrong: &[(bool, &str)] = if workload.client == Client::Regatta {
-        &[
-            (
-                workload.fields != RequestFields::Host || varies(FIELDS),
-                "workload.fields takes workload.client = \"wrk\"",
-            ),
-            (
-                varies(TARGET) && !one_target,
-                "the factor workload.target takes workload.root, or workload.client = \"wrk\"",
-            ),
-            (experiment.encrypts(), "workload.tls takes workload.client = \"wrk\""),
-        ]
-    } else {
-        &[
-            (workload.model != Loop::Closed, "takes workload.loop = \"closed\""),
-            (
-                machine.layout != CpuLayout::Apart || varies(LAYOUT),
-                "takes machine.layout = \"apart\": it holds no share of a processor",
-            ),
-            (
-                measure.mode != Mode::Trials || measure.warm != Warm::Fixed,
-                "takes measure.mode = \"trials\" and measure.warm = \"fixed\"",
-            ),
-            (
-                !whole(measure.warm_s) || !whole(measure.window_s),
-                "counts whole seconds: measure.warm_s and measure.window_s",
-            ),
-            (
-                workload.requests_per_connection > 1,
-                "takes workload.requests_per_connection = 0, or 1 for a connection a request",
-            ),
-            (workload.ask != Ask::Target, "asks for one path: workload.target"),
-            (!is_target(&workload.target), "takes a workload.target such as \"/a.html\""),
-            (
-                experiment.encrypts() && !experiment.targets.iter().all(may_encrypt),
-                "with workload.tls takes the programs regatta, nginx, h2o, and null in the clear",
-            ),
-        ]
+    let client = experiment.workload.client;
+    let wrong = match client {
+        Client::Regatta => of_ours(experiment).to_vec(),
+        Client::Wrk => [of_another(experiment).as_slice(), &of_wrk(experiment)].concat(),
+        Client::H2load => [of_another(experiment).as_slice(), &of_h2load(experiment)].concat(),
     };
-    let said = |what: &str| match workload.client {
+    let said = |what: &str| match client {
         Client::Regatta => what.to_owned(),
-        Client::Wrk => format!("workload.client = \"wrk\" {what}"),
+        other => format!("workload.client = {:?} {what}", other.name()),
     };
     wrong.iter().filter(|(wrong, _)| *wrong).map(|(_, what)| said(what)).collect()
+}
+
+/// Whether something is wrong, and what is to be said then.
+type ClientFault = (bool, &'static str);
+
+fn varies(experiment: &Experiment, path: &str) -> bool {
+    experiment.factors.iter().any(|factor| factor.path == path)
+}
+
+/// Whether a level of the factor at `path` is this one, or the experiment's own value is.
+fn takes(experiment: &Experiment, path: &str, own: &str, wanted: &str) -> bool {
+    let factor = experiment.factors.iter().find(|factor| factor.path == path);
+    factor.map_or(own == wanted, |factor| factor.levels.iter().any(|level| level == wanted))
+}
+
+fn of_ours(experiment: &Experiment) -> [ClientFault; 5] {
+    let workload = &experiment.workload;
+    let one_target = workload.root.is_some() && workload.ask == Ask::Target;
+    [
+        (
+            workload.fields != RequestFields::Host || varies(experiment, FIELDS),
+            "workload.fields takes workload.client = \"wrk\" or \"h2load\"",
+        ),
+        (
+            varies(experiment, TARGET) && !one_target,
+            "the factor workload.target takes workload.root, or workload.client = \"wrk\"",
+        ),
+        (experiment.encrypts(), "workload.tls takes workload.client = \"wrk\" or \"h2load\""),
+        (
+            workload.streams != 1 || varies(experiment, STREAMS),
+            "workload.streams takes workload.client = \"h2load\"",
+        ),
+        (
+            workload.ask == Ask::Rotation,
+            "workload.ask = \"rotation\" takes workload.client = \"wrk\" or \"h2load\"",
+        ),
+    ]
+}
+
+/// Of a program that is not ours.
+fn of_another(experiment: &Experiment) -> [ClientFault; 6] {
+    let Experiment { workload, machine, measure, .. } = experiment;
+    let whole = |seconds: f64| seconds.fract() == 0.0;
+    let rotates = workload.ask == Ask::Rotation;
+    [
+        (workload.model != Loop::Closed, "takes workload.loop = \"closed\""),
+        (
+            machine.layout != CpuLayout::Apart || varies(experiment, LAYOUT),
+            "takes machine.layout = \"apart\": it holds no share of a processor",
+        ),
+        (
+            measure.mode != Mode::Trials || measure.warm != Warm::Fixed,
+            "takes measure.mode = \"trials\" and measure.warm = \"fixed\"",
+        ),
+        (
+            !whole(measure.warm_s) || !whole(measure.window_s),
+            "counts whole seconds: measure.warm_s and measure.window_s",
+        ),
+        (
+            workload.ask != Ask::Target && !rotates || rotates && varies(experiment, TARGET),
+            "asks for one path, workload.target, or for the files of a preset: \"rotation\"",
+        ),
+        (!is_target(&workload.target), "takes a workload.target such as \"/a.html\""),
+    ]
+}
+
+fn of_wrk(experiment: &Experiment) -> [ClientFault; 4] {
+    let workload = &experiment.workload;
+    let may_encrypt = |one: &Target| one.speaks_tls() || one.program == Program::Null;
+    [
+        (
+            workload.requests_per_connection > 1,
+            "takes workload.requests_per_connection = 0, or 1 for a connection a request",
+        ),
+        (
+            experiment.encrypts() && !experiment.targets.iter().all(may_encrypt),
+            "with workload.tls takes the programs regatta, nginx, h2o, and null in the clear",
+        ),
+        (
+            workload.streams != 1 || varies(experiment, STREAMS),
+            "has no streams: workload.streams is h2load's",
+        ),
+        (
+            workload.ask == Ask::Rotation
+                && takes(experiment, FIELDS, workload.fields.name(), RequestFields::Cookie.name()),
+            "changes a cookie for one path, and not in a rotation",
+        ),
+    ]
+}
+
+fn of_h2load(experiment: &Experiment) -> [ClientFault; 4] {
+    let workload = &experiment.workload;
+    let is =
+        |fields: RequestFields| takes(experiment, FIELDS, workload.fields.name(), fields.name());
+    let resumed = Encryption::Resumed.name();
+    [
+        (
+            workload.requests_per_connection != 0,
+            "takes workload.requests_per_connection = 0: its connections stay open",
+        ),
+        (
+            !experiment.targets.iter().all(Target::speaks_tls),
+            "takes programs that speak HTTP/2: regatta, nginx, h2o",
+        ),
+        (
+            takes(experiment, TLS, workload.tls.name(), resumed),
+            "resumes no sessions: workload.tls is none or full",
+        ),
+        (
+            is(RequestFields::Browser) || is(RequestFields::Cookie),
+            "takes workload.fields = \"host\" or \"codings\"",
+        ),
+    ]
 }

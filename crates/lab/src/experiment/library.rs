@@ -10,7 +10,7 @@ macro_rules! files {
 /// Each by its name and its file's text, in the order in which they are listed.
 pub const EXPERIMENTS: &[(&str, &str)] = files! { "experiments":
     "quick" "bench" "bench-servers" "bench-fields" "bench-connections" "bench-tls"
-    "bench-handshakes" "layouts" "knee" "processes" "disk"
+    "bench-handshakes" "bench-http2" "arena-h1" "arena-h2" "layouts" "knee" "processes" "disk"
     "eurosys07-fig1" "eurosys07-fig2" "eurosys07-fig3" "eurosys07-fig4" "eurosys07-fig5"
     "eurosys07-fig6" "eurosys07-writers" "eurosys07-fig7" "eurosys07-knot" "eurosys07-fig8"
     "eurosys07-memory" "eurosys07-caps" "eurosys07-table1" "profile" "hpl01" "hpl01-fig4"

@@ -148,7 +148,7 @@ pub(crate) const LAYOUT: &str = "machine.layout";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Factor {
     /// What: `workload.rate`, `workload.connections`, `workload.target`, `workload.fields`,
-    /// `workload.tls`, `machine.processors`, `environment.KEY`, or
+    /// `workload.tls`, `workload.streams`, `machine.processors`, `environment.KEY`, or
     /// `targets.NAME.config.section.key`.
     pub path: String,
     /// Its levels as written.
@@ -185,7 +185,7 @@ pub enum Loop {
     PartlyOpen,
 }
 
-/// With a directory of one's own: what is asked for.
+/// With a directory of one's own, or by wrk or h2load: what is asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ask {
@@ -196,6 +196,8 @@ pub enum Ask {
     Files,
     /// What `workload.log` asked for.
     Log,
+    /// The files of a preset that are asked for, one after another.
+    Rotation,
 }
 
 /// What is asked of the servers.
@@ -213,17 +215,21 @@ pub struct Workload {
     pub ask: Ask,
     /// The access log that says what is asked for, and how often.
     pub log: Option<String>,
-    /// With `root` and one target, and of wrk always: that.
+    /// With `root` and one target, and of wrk and h2load always: that. In a rotation it is the file
+    /// whose replies are compared.
     pub target: String,
     /// Who makes the requests.
     #[serde(default)]
     pub client: Client,
-    /// What field lines wrk's have.
+    /// What field lines those of wrk or h2load have.
     #[serde(default)]
     pub fields: RequestFields,
-    /// Encryption of wrk's connections.
+    /// Encryption of the connections of wrk or h2load.
     #[serde(default)]
     pub tls: Encryption,
+    /// Requests that h2load has open on a connection.
+    #[serde(default = "one_stream")]
+    pub streams: u32,
     /// The load model.
     pub model: Loop,
     /// Requests (or sessions) per second: a number, or a multiple of the calibrated rate (`1.5x`).
@@ -242,6 +248,10 @@ pub struct Workload {
     pub slo: Option<String>,
     /// Whether every byte of every reply is compared.
     pub verify: bool,
+}
+
+const fn one_stream() -> u32 {
+    1
 }
 
 /// A rate found before the trials, that others are multiples of.

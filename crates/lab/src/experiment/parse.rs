@@ -230,15 +230,16 @@ fn flatten(
 fn factors(all: &Fields<'_, '_, '_>, targets: &[Target]) -> Vec<Factor> {
     let mut factors = Vec::new();
     for (path, value) in all.entries() {
-        let one = [client::TARGET, client::FIELDS, client::TLS];
+        let one = [client::TARGET, client::FIELDS, client::TLS, client::STREAMS];
         let plain = ["workload.rate", "workload.connections", THINK, PROCESSORS, LAYOUT];
         let known = plain.iter().chain(&one).any(|known| *known == path)
             || environment::is_factor(&path)
             || (path.starts_with("targets.") && path.contains(".config."));
         if !known {
             let what = "not a factor: workload.rate, workload.connections, workload.think, \
-                        workload.target, workload.fields, workload.tls, machine.processors, \
-                        machine.layout, environment.KEY or targets.NAME.config.KEY";
+                        workload.target, workload.fields, workload.tls, workload.streams, \
+                        machine.processors, machine.layout, environment.KEY or \
+                        targets.NAME.config.KEY";
             all.wrong(value, &path, what);
         }
         let levels = levels(all, &path, value);
@@ -301,7 +302,13 @@ fn levels(all: &Fields<'_, '_, '_>, path: &str, value: At<'_, '_>) -> Vec<String
 
 fn workload(fields: Fields<'_, '_, '_>) -> Workload {
     let loops = [("closed", Loop::Closed), ("open", Loop::Open), ("partly-open", Loop::PartlyOpen)];
-    let asks = [("target", Ask::Target), ("files", Ask::Files), ("log", Ask::Log)];
+    let asks = [
+        ("target", Ask::Target),
+        ("files", Ask::Files),
+        ("log", Ask::Log),
+        ("rotation", Ask::Rotation),
+    ];
+    let clients = [Client::Regatta, Client::Wrk, Client::H2load].map(|one| (one.name(), one));
     let offered = fields.value("rate").and_then(|value| match value.get_ref() {
         DeValue::String(text) if rate(text).is_some() => Some(text.to_string()),
         plain if number(plain).is_some_and(|rate| rate > 0.0) => word(plain),
@@ -325,9 +332,10 @@ fn workload(fields: Fields<'_, '_, '_>) -> Workload {
         ask: fields.one_of("ask", &asks),
         log: fields.text("log"),
         target: fields.text("target").unwrap_or_else(|| "/".to_owned()),
-        client: fields.one_of("client", &[("regatta", Client::Regatta), ("wrk", Client::Wrk)]),
+        client: fields.one_of("client", &clients),
         fields: fields.one_of("fields", &RequestFields::ALL.map(|one| (one.name(), one))),
         tls: fields.one_of("tls", &Encryption::ALL.map(|one| (one.name(), one))),
+        streams: fields.count("streams", 1..=client::STREAMS_MAX).unwrap_or(1),
         model: fields.one_of("loop", &loops),
         rate: offered.unwrap_or_else(|| "1000".to_owned()),
         arrivals: fields.choice("arrivals", &["constant", "poisson", "uniform"], "poisson"),
@@ -344,8 +352,12 @@ fn workload(fields: Fields<'_, '_, '_>) -> Workload {
     if (workload.ask == Ask::Log) != workload.log.is_some() {
         fields.report().add(fields.at(), "workload.ask = \"log\" and workload.log go together");
     }
-    if workload.ask != Ask::Target && workload.root.is_none() {
+    let of_preset = [Ask::Target, Ask::Rotation].contains(&workload.ask);
+    if !of_preset && workload.root.is_none() {
         fields.report().add(fields.at(), "workload.ask is about the files of workload.root");
+    }
+    if workload.ask == Ask::Rotation && workload.preset.is_none() {
+        fields.report().add(fields.at(), "workload.ask = \"rotation\" takes workload.preset");
     }
     if workload.preset.as_deref().is_some_and(|preset| presets::find(preset).is_none()) {
         let names: Vec<&str> = presets::all().iter().map(|preset| preset.name).collect();
@@ -494,7 +506,7 @@ fn at_once(experiment: &Experiment) -> Option<String> {
             "the same processor at every level".to_owned()
         }
         () if workload.model == Loop::Closed => "workload.loop = \"open\"".to_owned(),
-        () if workload.client == Client::Wrk => "workload.client = \"regatta\"".to_owned(),
+        () if workload.client != Client::Regatta => "workload.client = \"regatta\"".to_owned(),
         () if measure.mode == Mode::Knee => "measure.mode = \"trials\"".to_owned(),
         () if !experiment.specs().is_empty() => "no [environment]".to_owned(),
         () if arms > most => format!("at most {most} arms, the baseline's second run included"),

@@ -312,6 +312,54 @@ fn arms_run_at_once_on_one_processor_below_saturation() {
 }
 
 #[test]
+fn h2load_makes_what_it_can() {
+    let said = |more: &str| said(&format!("{PLAIN}{more}\n"));
+    let h2load = "workload.client = \"h2load\"\nmeasure.window_s = 2\n";
+    for right in [
+        h2load.to_owned(),
+        format!("{h2load}workload.streams = 32\nworkload.fields = \"codings\""),
+        format!("{h2load}factors.\"workload.streams\" = [1, 10]"),
+        format!("{h2load}factors.\"workload.tls\" = [\"none\", \"full\"]"),
+        format!("{h2load}targets.b.program = \"nginx\"\ntargets.c.program = \"h2o\""),
+    ] {
+        assert_eq!(said(&right), Vec::<String>::new(), "{right}");
+    }
+    let wrk = "workload.client = \"wrk\"\nmeasure.window_s = 2\n";
+    for (wrong, why) in [
+        ("workload.streams = 2", "workload.streams takes workload.client = \"h2load\""),
+        (&format!("{wrk}workload.streams = 2"), "has no streams"),
+        (&format!("{h2load}workload.streams = 0"), "from 1 to 1000"),
+        (&format!("{h2load}factors.\"workload.streams\" = [1, 1001]"), "not from 1 to 1000"),
+        (&format!("{h2load}workload.tls = \"resumed\""), "resumes no sessions"),
+        (&format!("{h2load}workload.fields = \"browser\""), "\"host\" or \"codings\""),
+        (&format!("{h2load}targets.b.program = \"null\""), "programs that speak HTTP/2"),
+        (&format!("{h2load}targets.b.program = \"caddy\""), "programs that speak HTTP/2"),
+        (&format!("{h2load}workload.requests_per_connection = 1"), "connections stay open"),
+        (&format!("{h2load}workload.loop = \"open\""), "workload.loop = \"closed\""),
+        (&format!("{h2load}workload.ask = \"rotation\""), "takes workload.preset"),
+    ] {
+        let said = said(wrong);
+        assert!(said.iter().any(|line| line.contains(why)), "{wrong}: {said:?}");
+    }
+}
+
+#[test]
+fn a_rotation_is_of_the_files_of_a_preset() {
+    let plain = PLAIN.replace("workload.root = \".\"", "workload.preset = \"arena\"");
+    let said = |more: &str| said(&format!("{plain}{more}\n"));
+    let wrk = "workload.client = \"wrk\"\nmeasure.window_s = 2\nworkload.ask = \"rotation\"\n";
+    assert_eq!(said(&format!("{wrk}workload.fields = \"codings\"")), Vec::<String>::new());
+    for (wrong, why) in [
+        ("workload.ask = \"rotation\"".to_owned(), "\"wrk\" or \"h2load\""),
+        (format!("{wrk}workload.fields = \"cookie\""), "not in a rotation"),
+        (format!("{wrk}factors.\"workload.target\" = [\"/a\"]"), "asks for one path"),
+    ] {
+        let said = said(&wrong);
+        assert!(said.iter().any(|line| line.contains(why)), "{wrong}: {said:?}");
+    }
+}
+
+#[test]
 fn wrk_makes_what_it_can() {
     let said = |more: &str| said(&format!("{PLAIN}{more}\n"));
     let wrk = "workload.client = \"wrk\"\nmeasure.window_s = 2\n";

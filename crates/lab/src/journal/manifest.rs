@@ -2,9 +2,9 @@
 
 use crate::env::spec::IN_PROCESS;
 use crate::env::{Lack, Record, Spec, lacks};
-use crate::experiment::{Client, CpuLayout, Experiment, Program, Scale};
+use crate::experiment::{CpuLayout, Experiment, Program, Scale};
 use crate::journal::machine_lacks;
-use crate::programs::{self, OwnPrograms};
+use crate::programs::OwnPrograms;
 use crate::servers;
 use crate::units::date::unix_ms;
 use regatta_load::named;
@@ -231,9 +231,7 @@ impl Manifest {
         if let Some(why) = self.left_out.get(baseline) {
             return Some(format!("the baseline {baseline} cannot run here: {why}"));
         }
-        if experiment.workload.client == Client::Wrk
-            && let Err(why) = programs::wrk()
-        {
+        if let Err(why) = experiment.workload.client.program() {
             return Some(why);
         }
         let mut paths = experiment.factors.iter().map(|factor| factor.path.as_str());

@@ -399,8 +399,8 @@ fn refuse(experiment: &Experiment, half: Half) -> Result<(), String> {
             "server and load cannot share a processor on two machines: take machine.layout out of \
              the file"
         }
-        _ if experiment.workload.client == Client::Wrk => {
-            "wrk and the server are on one machine: take workload.client out of the file"
+        _ if experiment.workload.client != Client::Regatta => {
+            "wrk or h2load and the server are on one machine: take workload.client out of the file"
         }
         Half::Server if !specs.is_empty() => {
             "servers on another machine have no [environment] and no machine.server_left: \

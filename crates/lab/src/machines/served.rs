@@ -2,7 +2,8 @@
 //! is on, and ends.
 
 use crate::env::Glance;
-use crate::experiment::{Encryption, Machine, Program, Target};
+use crate::experiment::client::LoadNeeds;
+use crate::experiment::{Machine, Program, Target};
 use crate::group::INTERRUPTED;
 use crate::servers::environments::Room;
 use crate::servers::{self, Place, Server, Site};
@@ -22,8 +23,7 @@ pub(crate) struct Wanted {
     pub(crate) target: Target,
     /// What the cell's levels set.
     pub(crate) options: BTreeMap<String, String>,
-    /// Encryption of its connections, if the program has any.
-    pub(crate) tls: Encryption,
+    pub(crate) needs: LoadNeeds,
     /// Its processors. Without any of the client, how far apart they are is not measured.
     pub(crate) machine: Machine,
     pub(crate) counting: Counting,
@@ -67,7 +67,7 @@ impl<'a> Served<'a> {
         let streaming = Some(&machine.server_cpus).filter(|_| wanted.counting.streaming);
         let stream_mbyte_per_s = streaming.and_then(|cpus| stream::mbyte_per_s(cpus));
         let killed = room.out_of_memory();
-        let place = Place { room: &room, machine, tls: wanted.tls, site };
+        let place = Place { room: &room, machine, needs: wanted.needs, site };
         let server = servers::start(&wanted.target, &wanted.options, &place)?;
         let apart_ns = cores::between(machine);
         let dropped = room.drops(&server.ports());

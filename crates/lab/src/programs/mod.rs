@@ -31,6 +31,11 @@ const WORKER_CONNECTIONS: usize = 2_048;
 const POOL_THREADS: usize = 64;
 /// Where Debian puts Apache's modules.
 const APACHE_MODULES: &str = "/usr/lib/apache2/modules";
+/// nginx's module that sends siblings in Brotli, where Debian puts it. Without it they are sent in
+/// gzip.
+const NGINX_BROTLI: &str = "/usr/lib/nginx/modules/ngx_http_brotli_static_module.so";
+/// The least version of h2load, whose options and log are known.
+const H2LOAD_MIN: (u32, u32) = (1, 43);
 
 named! {
     /// A server that the lab has a template for.
@@ -65,6 +70,19 @@ pub struct Serving<'a> {
     pub workers: usize,
     /// Encrypted service of the same directory, by nginx and h2o.
     pub tls: Option<ServingTls<'a>>,
+    /// HTTP/2 of the same directory, by nginx and h2o.
+    pub http2: Option<ServingHttp2>,
+    /// Whether clients receive precompressed siblings, from nginx and h2o.
+    pub codings: bool,
+}
+
+/// Service by HTTP/2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServingHttp2 {
+    /// With TLS, at its address.
+    Encrypted,
+    /// In the clear, with prior knowledge. nginx speaks nothing else there.
+    Clear(SocketAddr),
 }
 
 /// Service by TLS 1.3 alone.
@@ -138,11 +156,18 @@ impl Other {
             json!({ "address": tls.address, "host": tls.address.ip(), "port": tls.address.port(),
                 "certificate": tls.certificate.display().to_string(), "tickets": tls.tickets })
         });
+        let brotli = Some(NGINX_BROTLI).filter(|module| Path::new(module).is_file());
+        let clear_http2 = match serving.http2 {
+            Some(ServingHttp2::Clear(address)) => Some(address),
+            Some(ServingHttp2::Encrypted) | None => None,
+        };
         let values = json!({ "address": serving.address, "host": serving.address.ip(),
             "port": serving.address.port(), "root": serving.root.display().to_string(),
             "scratch": serving.scratch.display().to_string(), "workers": workers,
             "connections_max": CONNECTIONS_MAX, "files_max": FILES_MAX, "module": module,
-            "processes": processes, "each": each, "modules": APACHE_MODULES, "tls": tls });
+            "processes": processes, "each": each, "modules": APACHE_MODULES, "tls": tls,
+            "http2": serving.http2 == Some(ServingHttp2::Encrypted), "clear_http2": clear_http2,
+            "codings": serving.codings, "brotli": brotli });
         filled(&format!("{}.conf", self.name()), template, &values)
     }
 
@@ -197,6 +222,34 @@ pub fn find(name: &str) -> Option<PathBuf> {
 
 /// wrk, which can be a load's program.
 pub(crate) fn wrk() -> Result<PathBuf, String> {
-    let missing = "workload.client = \"wrk\" needs wrk (apt-get install wrk)";
-    find("wrk").ok_or_else(|| missing.to_owned())
+    load_program("wrk", "wrk")
+}
+
+/// h2load, which can be a load's program, if its version is known.
+pub(crate) fn h2load() -> Result<PathBuf, String> {
+    let program = load_program("h2load", "nghttp2-client")?;
+    let said = Command::new(&program).arg("--version").stdin(Stdio::null()).output();
+    let said = said.map_err(|error| format!("{}: {error}", program.display()))?;
+    check_h2load(&String::from_utf8_lossy(&said.stdout))?;
+    Ok(program)
+}
+
+fn load_program(name: &str, package: &str) -> Result<PathBuf, String> {
+    let missing = || format!("workload.client = {name:?} needs {name} (apt-get install {package})");
+    find(name).ok_or_else(missing)
+}
+
+/// Whether h2load says that its version is known, as in `h2load nghttp2/1.52.0`.
+fn check_h2load(said: &str) -> Result<(), String> {
+    let version = said.trim().rsplit('/').next().unwrap_or_default();
+    let mut numbers = version.split('.').map_while(|number| number.parse::<u32>().ok());
+    let found = numbers.next().zip(numbers.next());
+    if found.is_some_and(|found| found >= H2LOAD_MIN) {
+        return Ok(());
+    }
+    let (major, minor) = H2LOAD_MIN;
+    Err(format!(
+        "h2load has version {version:?}: workload.client = \"h2load\" needs {major}.{minor} or \
+         later"
+    ))
 }

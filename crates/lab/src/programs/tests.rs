@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 fn serving<'a>(root: &'a Path, scratch: &'a Path, workers: usize) -> Serving<'a> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 8_081));
-    Serving { address, root, scratch, workers, tls: None }
+    Serving { address, root, scratch, workers, tls: None, http2: None, codings: false }
 }
 
 #[test]
@@ -114,6 +114,43 @@ fn configurations_with_tls_name_the_address_the_certificate_and_tickets() {
         }
         let text = other.configuration(&plain).unwrap();
         assert!(!text.contains("8443") && !text.contains("ssl"), "{text}");
+    }
+}
+
+#[test]
+fn configurations_with_http2_name_where_it_is_spoken() {
+    let plain = serving(Path::new("/srv/site"), Path::new("/run/scratch"), 1);
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 8_443));
+    let certificate = Path::new("/run/tls.pem");
+    let tls = Some(ServingTls { address, certificate, tickets: false });
+    let nginx = |serving: &Serving<'_>| Other::Nginx.configuration(serving).unwrap();
+    let encrypted = nginx(&Serving { tls, http2: Some(ServingHttp2::Encrypted), ..plain });
+    assert!(encrypted.contains("listen 127.0.0.1:8443 ssl http2 backlog=1024;"), "{encrypted}");
+    let clear = nginx(&Serving { http2: Some(ServingHttp2::Clear(address)), ..plain });
+    assert!(clear.contains("listen 127.0.0.1:8443 http2 backlog=1024;"), "{clear}");
+    assert!(clear.contains("listen 127.0.0.1:8081 backlog=1024;"), "one for HTTP/1.1: {clear}");
+    for text in [nginx(&Serving { tls, ..plain }), nginx(&plain)] {
+        assert!(!text.contains("http2"), "{text}");
+    }
+}
+
+#[test]
+fn configurations_with_codings_send_siblings() {
+    let plain = serving(Path::new("/srv/site"), Path::new("/run/scratch"), 1);
+    let coded = Serving { codings: true, ..plain };
+    for (other, part) in [(Other::Nginx, "gzip_static on;"), (Other::H2o, "send-compressed: ON")] {
+        assert!(other.configuration(&coded).unwrap().contains(part), "{}", other.name());
+        assert!(!other.configuration(&plain).unwrap().contains(part), "{}", other.name());
+    }
+}
+
+#[test]
+fn h2load_has_a_version_that_is_known() {
+    for known in ["h2load nghttp2/1.43.0\n", "h2load nghttp2/1.64.0", "h2load nghttp2/2.0.0-DEV"] {
+        assert_eq!(check_h2load(known), Ok(()), "{known}");
+    }
+    for other in ["h2load nghttp2/1.40.0", "h2load nghttp2/0.99.1", "h2load", "", "1"] {
+        assert!(check_h2load(other).is_err_and(|why| why.contains("1.43 or later")), "{other}");
     }
 }
 

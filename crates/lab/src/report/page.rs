@@ -200,8 +200,9 @@ impl Report<'_> {
         }
         if !workload.verify && !self.compared_advice() {
             lacks.push("UNVERIFIED: replies were not compared".to_owned());
-        } else if workload.client == Client::Wrk {
-            lacks.push("replies were compared before and after wrk, not wrk's".to_owned());
+        } else if workload.client != Client::Regatta {
+            let name = workload.client.name();
+            lacks.push(format!("replies were compared before and after {name}, not {name}'s"));
         }
         lacks.extend(manifest.lacks.iter().map(|lack| format!("not possible here: {lack}")));
         let left_out = manifest.left_out.iter();
@@ -290,11 +291,12 @@ impl Report<'_> {
             self.run.records.iter().filter_map(|record| record.metrics.get(name)).sum()
         };
         let good = show(sum("fate_good"));
-        if workload.client == Client::Wrk {
+        if workload.client != Client::Regatta {
+            let name = workload.client.name();
             let how = if workload.verify { "every byte" } else { "status and length" };
             let clear = if self.run.experiment.encrypts() { " in the clear" } else { "" };
             return format!(
-                "wrk, which counted {good} replies, compares none: before and after each trial \
+                "{name}, which counted {good} replies, compares none: before and after each trial \
                  regatta load asked over one connection{clear} and looked at {how}."
             );
         }

@@ -7,10 +7,11 @@ mod out_of_memory;
 pub(crate) mod process;
 
 use crate::env::{self, spec::Disk};
+use crate::experiment::client::LoadNeeds;
 use crate::experiment::{Encryption, Machine, Program, Target};
 use crate::group::{INTERRUPTED, STEP};
 use crate::programs::own::version_line;
-use crate::programs::{self, OwnPrograms, Serving, ServingTls};
+use crate::programs::{self, Other, OwnPrograms, Serving, ServingHttp2, ServingTls};
 use crate::servers::environments::Room;
 use crate::servers::process::{Launch, Priority, Running};
 use crate::units::files::At;
@@ -35,12 +36,15 @@ pub(crate) struct Server {
     pub(crate) also: Vec<SocketAddr>,
     /// Address that speaks TLS.
     pub(crate) encrypted: Option<SocketAddr>,
+    /// Address that speaks HTTP/2 in the clear, and nothing else.
+    pub(crate) clear_http2: Option<SocketAddr>,
 }
 
 impl Server {
     /// Every port at which it listens.
     pub(crate) fn ports(&self) -> BTreeSet<u16> {
-        let all = self.also.iter().chain([&self.address]).chain(&self.encrypted);
+        let more = self.encrypted.iter().chain(&self.clear_http2);
+        let all = self.also.iter().chain([&self.address]).chain(more);
         all.map(SocketAddr::port).collect()
     }
 }
@@ -63,8 +67,7 @@ pub(crate) struct Place<'a> {
     /// Where it runs, with the directory that is served.
     pub(crate) room: &'a Room,
     pub(crate) machine: &'a Machine,
-    /// Encryption of its connections, if the program has any.
-    pub(crate) tls: Encryption,
+    pub(crate) needs: LoadNeeds,
     pub(crate) site: Site<'a>,
 }
 
@@ -98,9 +101,13 @@ pub(crate) fn start(
     place: &Place<'_>,
 ) -> Result<Server, String> {
     let copies = copies_with_ports(target, more, place.machine);
-    let encryption = if target.speaks_tls() { place.tls } else { Encryption::Clear };
-    // The next port is for TLS.
-    let ports = copies.saturating_add(u16::from(encryption != Encryption::Clear));
+    let LoadNeeds { tls: encryption, http2, .. } =
+        if target.speaks_tls() { place.needs } else { LoadNeeds::default() };
+    let is_clear = encryption == Encryption::Clear;
+    // The others speak HTTP/1.1 and HTTP/2 in the clear at one port.
+    let is_apart = http2 && is_clear && target.program == Program::Other(Other::Nginx);
+    // The next port is for TLS, or for HTTP/2 alone.
+    let ports = copies.saturating_add(u16::from(!is_clear || is_apart));
     let addresses = match place.room.addresses() {
         Some(addresses) => addresses,
         None => vec![free_address(place.site.host, ports)?],
@@ -112,12 +119,18 @@ pub(crate) fn start(
             Some(certificate::in_directory(place.site.scratch)?)
         }
     };
+    let next = SocketAddr::new(address.ip(), address.port().saturating_add(copies));
     let tls = certificate.as_deref().map(|certificate| ServingTls {
-        address: SocketAddr::new(address.ip(), address.port().saturating_add(copies)),
+        address: next,
         certificate,
         tickets: encryption == Encryption::Resumed,
     });
-    let words = words(target, more, place, &addresses, tls)?;
+    let clear_http2 = is_apart.then_some(next);
+    let http2 = match clear_http2 {
+        Some(address) => Some(ServingHttp2::Clear(address)),
+        None => (http2 && !is_clear).then_some(ServingHttp2::Encrypted),
+    };
+    let words = words(target, more, place, &addresses, (tls, http2))?;
     let [out, errors] = ["server.out", "server.err"].map(|name| place.site.scratch.join(name));
     let launch = Launch {
         words,
@@ -132,7 +145,8 @@ pub(crate) fn start(
     let start = Instant::now();
     // Regatta listens before it forks; the others are asked until they answer.
     let encrypted = tls.map(|tls| tls.address);
-    while ![Some(address), encrypted].into_iter().flatten().all(|one| place.room.listens(one)) {
+    let all = [Some(address), encrypted, clear_http2];
+    while !all.into_iter().flatten().all(|one| place.room.listens(one)) {
         if place.site.stop.load(Ordering::Relaxed) {
             return Err(INTERRUPTED.to_owned());
         }
@@ -143,7 +157,7 @@ pub(crate) fn start(
         std::thread::sleep(STEP);
     }
     let also = asked_at(&addresses, copies).into_iter().skip(1).collect();
-    Ok(Server { running, address, also, encrypted })
+    Ok(Server { running, address, also, encrypted, clear_http2 })
 }
 
 /// Last message of a program, with the lines that continue it: those are indented.
@@ -213,7 +227,7 @@ fn words(
     more: &BTreeMap<String, String>,
     place: &Place<'_>,
     addresses: &[SocketAddr],
-    tls: Option<ServingTls<'_>>,
+    (tls, http2): (Option<ServingTls<'_>>, Option<ServingHttp2>),
 ) -> Result<Vec<OsString>, String> {
     let program = binary(target, place.site.programs);
     let root = place.room.root.as_path();
@@ -267,6 +281,8 @@ fn words(
                     scratch: place.site.scratch,
                     workers: place.machine.server_cpus.len().max(1),
                     tls,
+                    http2,
+                    codings: place.needs.codings,
                 },
             )?;
         }

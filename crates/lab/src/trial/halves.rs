@@ -101,6 +101,15 @@ impl ServerHalf<'_> {
         }
     }
 
+    /// `HOST:PORT` that speaks HTTP/2 in the clear.
+    pub(super) fn clear_http2(&self) -> String {
+        let apart = match &self.at {
+            At::Here(served) => served.server.clear_http2,
+            At::There { .. } => None,
+        };
+        apart.map_or_else(|| self.host(), |address| address.to_string())
+    }
+
     /// `http://HOST:PORT`.
     pub(super) fn url(&self) -> String {
         format!("http://{}", self.host())

@@ -29,9 +29,11 @@ pub(crate) struct Asked {
     pub(crate) without_think: bool,
     /// Where one path is asked for: that.
     pub(crate) target: String,
-    /// Of wrk's requests.
+    /// Of requests of wrk or h2load.
     pub(crate) fields: RequestFields,
     pub(crate) tls: Encryption,
+    /// Requests that h2load has open on a connection.
+    pub(crate) streams: u32,
 }
 
 impl Bench<'_> {
@@ -46,7 +48,7 @@ impl Bench<'_> {
     ) -> Vec<OsString> {
         let workload = &self.experiment.workload;
         let mut words: Vec<OsString> = vec![self.programs.lab.clone().into(), "load".into()];
-        // wrk asks for one path of a workload, and so does who compares its replies.
+        // wrk and h2load ask for paths of a workload; what compares their replies asks for one.
         let set = self.workload.as_ref().filter(|_| workload.client == Client::Regatta);
         let target = if set.is_some() { "/" } else { &asked.target };
         words.push(format!("{url}{target}").into());

@@ -1,7 +1,9 @@
 //! One trial: a fresh server, a load, what both say, and whether it counts.
 
+mod another;
 pub(crate) mod beside;
 mod guard;
+mod h2load;
 mod halves;
 pub(crate) mod load_command;
 pub(crate) mod numbers;
@@ -10,7 +12,7 @@ mod wrk;
 
 pub(crate) use numbers::metrics;
 
-use crate::experiment::client::{FIELDS, TARGET, TLS};
+use crate::experiment::client::{FIELDS, LoadNeeds, STREAMS, TARGET, TLS};
 use crate::experiment::multiples;
 use crate::experiment::plan::{LAYOUT_TRIAL_S, LAYOUT_TRIALS, Planned};
 use crate::experiment::{
@@ -295,6 +297,7 @@ impl Bench<'_> {
             target: workload.target.clone(),
             fields: workload.fields,
             tls: workload.tls,
+            streams: workload.streams,
         };
         self.measure(cell, &asked, outcome, None)
     }
@@ -329,6 +332,9 @@ impl Bench<'_> {
                 .and_then(|level| RequestFields::named(level))
                 .unwrap_or(workload.fields),
             tls: level(TLS).and_then(|level| Encryption::named(level)).unwrap_or(workload.tls),
+            streams: level(STREAMS)
+                .and_then(|level| level.parse().ok())
+                .unwrap_or(workload.streams),
         })
     }
 
@@ -372,14 +378,15 @@ impl Bench<'_> {
         recorder: Option<&mut Recorder<'_>>,
     ) -> Result<(Outcome, Seen), String> {
         let (mut target, options) = self.target(cell)?;
-        let by_wrk = self.experiment.workload.client == Client::Wrk;
-        if by_wrk && target.program == Program::Null {
+        let client = self.experiment.workload.client;
+        let by_another = client != Client::Regatta;
+        if by_another && target.program == Program::Null {
             // It sends what is asked for, whatever is asked for.
             target.config.insert("file".to_owned(), asked.target.clone());
         }
         let comparable = target.program != Program::Null;
-        let (warm_s, window_s) = match by_wrk {
-            true => wrk::watched_s(asked, recorder.is_some()),
+        let (warm_s, window_s) = match by_another {
+            true => another::watched_s(asked, recorder.is_some()),
             false => (asked.warm_s, asked.window_s),
         };
         let Measure { counters, stalls, streaming, .. } = self.experiment.measure;
@@ -387,7 +394,11 @@ impl Bench<'_> {
             arm: cell.arm.clone(),
             target,
             options,
-            tls: asked.tls,
+            needs: LoadNeeds {
+                tls: asked.tls,
+                http2: client == Client::H2load,
+                codings: asked.fields == RequestFields::Codings,
+            },
             machine: self.machine(cell),
             counting: Counting { counters, stalls, streaming },
             warm_s,
@@ -397,8 +408,8 @@ impl Bench<'_> {
         self.pass(Point::Ready);
         let machine = self.experiment.machine.at(&cell.levels);
         let errors = self.scratch.join("load.err");
-        if by_wrk {
-            return self.by_wrk(served, asked, &machine, [outcome, &errors], recorder);
+        if by_another {
+            return self.by_another(served, asked, &machine, [outcome, &errors], recorder);
         }
         let mut words = self.words(&served.url(), asked, &machine, comparable);
         words.extend(served.also());

@@ -1,39 +1,17 @@
-//! wrk as the client of a trial: what it is told, and what it prints as the result of a load.
-//!
-//! ```text
-//!  ours compares a reply, byte by byte │ wrk, to warm up │ wrk, watched │ ours compares again
-//! ```
+//! wrk as the client of a trial: its command line, and what it prints as the result of a load.
 
-use super::halves::ServerHalf;
 use super::load_command::Asked;
-use super::{Bench, PATIENCE, said};
-use crate::experiment::{Encryption, Machine, RequestFields};
-use crate::programs;
-use crate::units::files::At;
+use crate::experiment::RequestFields;
+use crate::experiment::client::CODINGS;
 use crate::units::real;
-use crate::watch::Seen;
-use crate::watch::perf::Recorder;
-use regatta_load::engine::{Fate, Fates, Health, Outcome, parse_time};
+use regatta_load::engine::{Fate, Fates, Health, Outcome};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io::Read;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Between the start of the watch and wrk's, seconds: in it the server's counters are read.
-const BEFORE_S: f64 = 0.3;
-/// Between wrk's end and that of the watch, seconds: wrk looks at its clock each 100 ms.
-const AFTER_S: f64 = 0.5;
-/// wrk may end so long after the watch: it is looked at each 5 ms.
-const LATE_MAX: Duration = Duration::from_millis(50);
-/// How long one of our own connections compares replies.
-const COMPARED_S: f64 = 0.1;
-/// What of wrk's output is read, bytes: its times in three digits are some 5,000 lines.
-const OUTPUT_BYTES_MAX: u64 = 1 << 20;
-
-/// The largest number in it that is believed.
-const COUNT_MAX: u64 = 1_000_000_000_000_000;
+/// The largest number in its output that is believed.
+pub(super) const COUNT_MAX: u64 = 1_000_000_000_000_000;
 
 /// The end of every script: a line of counts, and the times, cut to three digits. It has no
 /// `response`, so wrk parses no more of a reply than it does without a script.
@@ -65,134 +43,61 @@ const BROWSER: &str = "User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gec
     Connection: keep-alive\r\nUpgrade-Insecure-Requests: 1\r\nSec-Fetch-Dest: document\r\n\
     Sec-Fetch-Mode: navigate\r\nSec-Fetch-Site: none\r\n";
 
-/// How long a load is watched.
-pub(super) fn watched_s(asked: &Asked, profiled: bool) -> (f64, f64) {
-    let around = if profiled { 0.0 } else { BEFORE_S + AFTER_S };
-    (0.0, asked.window_s.ceil() + around)
+/// Its arguments.
+pub(super) fn arguments(
+    script: &Path,
+    url: &str,
+    connections: u32,
+    seconds: f64,
+    timeout: Duration,
+) -> Vec<OsString> {
+    let numbers = [
+        "-t1".to_owned(),
+        format!("-c{connections}"),
+        format!("-d{:.0}s", seconds.ceil()),
+        format!("--timeout={:.0}s", timeout.as_secs_f64().ceil()),
+    ];
+    let mut words: Vec<OsString> = numbers.map(OsString::from).into();
+    words.extend(["-s".into(), script.into(), url.into()]);
+    words
 }
 
-impl Bench<'_> {
-    /// Has wrk load a server, and watches that: the load's result in our own words, and what was
-    /// seen of the server.
-    pub(super) fn by_wrk(
-        &self,
-        mut served: ServerHalf<'_>,
-        asked: &Asked,
-        machine: &Machine,
-        [outcome, errors]: [&Path; 2],
-        recorder: Option<&mut Recorder<'_>>,
-    ) -> Result<(Outcome, Seen), String> {
-        let profiled = recorder.is_some();
-        self.compare(&served, asked, machine, [outcome, errors])?;
-        let script = self.scratch.join("wrk.lua");
-        let close = self.experiment.workload.requests_per_connection == 1;
-        let (scheme, host) = match served.encrypted() {
-            Some(host) => ("https", host),
-            None => ("http", served.host()),
-        };
-        fs::write(&script, self::script(&host, asked, close)).at(&script)?;
-        let url = format!("{scheme}://{host}{}", asked.target);
-        let limit = Duration::from_secs_f64(asked.warm_s + asked.window_s) + PATIENCE;
-        let start = |seconds: f64, after_s: f64| {
-            let words = self.wrk(&script, &url, asked.connections, seconds, after_s)?;
-            self.start_load(words, machine, &served, [outcome, errors], limit)
-        };
-        if asked.warm_s > 0.0 {
-            start(asked.warm_s, 0.0)?.wait(limit, self.stop)?;
+/// The script for requests of one kind, on connections that stay or are closed after each. Several
+/// `targets` take turns.
+pub(super) fn script(host: &str, targets: &[String], fields: RequestFields, close: bool) -> String {
+    let more = match fields {
+        RequestFields::Host => String::new(),
+        RequestFields::Codings => format!("Accept-Encoding: {CODINGS}\r\n"),
+        RequestFields::Browser | RequestFields::Cookie => BROWSER.to_owned(),
+    };
+    let head = |target: &String| {
+        let head = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n{more}");
+        if !close {
+            return head;
         }
-        let load = start(asked.window_s, if profiled { 0.0 } else { BEFORE_S })?;
-        served.watch(recorder)?;
-        let watched = Instant::now();
-        load.wait(limit, self.stop)?;
-        if !profiled && watched.elapsed() > LATE_MAX {
-            return Err("wrk took longer than it was told to: the machine is busy".to_owned());
-        }
-        let printed = read(outcome)?;
-        self.compare(&served, asked, machine, [outcome, errors])?;
-        let mut seen = served.end()?;
-        let body = self.root.join(asked.target.trim_start_matches('/'));
-        let body_bytes =
-            fs::metadata(body).ok().filter(fs::Metadata::is_file).map_or(0, |file| file.len());
-        let found = result(&printed, &url, asked, body_bytes).ok_or_else(|| {
-            let said = fs::read_to_string(errors).unwrap_or_default();
-            format!("wrk said nothing that can be read: {}{printed}", said.trim())
-        })?;
-        if asked.tls != Encryption::Clear && is_short(&found, body_bytes) {
-            return Err("wrk received fewer bytes than its replies have".to_owned());
-        }
-        if !profiled {
-            if seen.seconds < found.seconds + AFTER_S {
-                return Err("the watch began after wrk: the machine is busy".to_owned());
-            }
-            seen.of_a_load(found.seconds);
-        }
-        let text = serde_json::to_string(&found).map_err(|error| error.to_string())?;
-        fs::write(outcome, text).at(outcome)?;
-        Ok((found, seen))
-    }
-
-    /// Asks as `regatta load` for a moment, over one connection, and compares every byte.
-    fn compare(
-        &self,
-        served: &ServerHalf<'_>,
-        asked: &Asked,
-        machine: &Machine,
-        files: [&Path; 2],
-    ) -> Result<(), String> {
-        let one = Asked { connections: 1, warm_s: 0.0, window_s: COMPARED_S, ..asked.clone() };
-        let words = self.words(&served.url(), &one, machine, true);
-        let load = self.start_load(words, machine, served, files, PATIENCE)?;
-        let code = load.wait(PATIENCE, self.stop)?;
-        let found = said(files[0], files[1], code)?;
-        let wrong = |fate: &Fate| *fate != Fate::Good && found.fates.get(*fate) > 0;
-        let wrong: Vec<&str> = Fate::ALL.into_iter().filter(wrong).map(Fate::name).collect();
-        if found.fates.errors() == 0 && found.fates.get(Fate::Good) > 0 {
-            return Ok(());
-        }
-        Err(format!("{} is not answered as it should be: {}", asked.target, wrong.join(", ")))
-    }
-
-    /// wrk's command line, behind a shell that lets it wait and tells what processor time it took.
-    fn wrk(
-        &self,
-        script: &Path,
-        url: &str,
-        connections: u32,
-        seconds: f64,
-        after_s: f64,
-    ) -> Result<Vec<OsString>, String> {
-        let timeout = parse_time(&self.experiment.workload.timeout)?.as_secs_f64();
-        let shell = format!("sleep {after_s}; setpriv --pdeathsig TERM \"$@\" && times");
-        let mut words: Vec<OsString> = ["sh", "-c", &shell, "sh"].map(OsString::from).into();
-        words.push(programs::wrk()?.into());
-        let numbers = [
-            "-t1".to_owned(),
-            format!("-c{connections}"),
-            format!("-d{:.0}s", seconds.ceil()),
-            format!("--timeout={:.0}s", timeout.ceil()),
-        ];
-        words.extend(numbers.map(OsString::from));
-        words.extend(["-s".into(), script.into(), url.into()]);
-        Ok(words)
-    }
-}
-
-/// The script for requests of one kind, on connections that stay or are closed after each.
-fn script(host: &str, asked: &Asked, close: bool) -> String {
-    let browser = if asked.fields == RequestFields::Host { "" } else { BROWSER };
-    let mut head = format!("GET {} HTTP/1.1\r\nHost: {host}\r\n{browser}", asked.target);
-    if close {
-        head = head.replace("Connection: keep-alive\r\n", "") + "Connection: close\r\n";
-    }
-    let made = match asked.fields {
+        head.replace("Connection: keep-alive\r\n", "") + "Connection: close\r\n"
+    };
+    let heads: Vec<String> = targets.iter().map(head).collect();
+    let made = match (fields, heads.as_slice()) {
         // In as many bytes each time.
-        RequestFields::Cookie => format!(
+        (RequestFields::Cookie, [head, ..]) => format!(
             "local n = 0\nrequest = function()\n  n = n + 1\n  \
              return string.format(\"%sCookie: id=%012d\\r\\n\\r\\n\", {}, n)\nend\n",
-            quoted(&head)
+            quoted(head)
         ),
         // Made once: wrk then asks Lua for nothing.
-        _ => format!("wrk.format = function() return {} end\n", quoted(&(head + "\r\n"))),
+        (_, [head]) => {
+            format!("wrk.format = function() return {} end\n", quoted(&format!("{head}\r\n")))
+        }
+        (_, heads) => {
+            let all: Vec<String> =
+                heads.iter().map(|head| quoted(&format!("{head}\r\n"))).collect();
+            format!(
+                "local all, n = {{{}}}, 0\nrequest = function()\n  n = n % #all + 1\n  \
+                 return all[n]\nend\n",
+                all.join(", ")
+            )
+        }
     };
     made + DONE
 }
@@ -206,15 +111,14 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", text.bytes().map(letter).collect::<String>())
 }
 
-fn read(path: &Path) -> Result<String, String> {
-    let mut bytes = Vec::new();
-    let file = File::open(path).at(path)?;
-    file.take(OUTPUT_BYTES_MAX).read_to_end(&mut bytes).at(path)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-/// What wrk printed, as the result of a load; None: it is not what its script prints.
-fn result(printed: &str, url: &str, asked: &Asked, body_bytes: u64) -> Option<Outcome> {
+/// What wrk printed, as the result of a load; None: it is not what its script prints. `body_bytes`:
+/// of each good reply, if all have as many.
+pub(super) fn result(
+    printed: &str,
+    url: &str,
+    asked: &Asked,
+    body_bytes: Option<u64>,
+) -> Option<Outcome> {
     let number = |word: &str| word.parse().ok().filter(|number| *number <= COUNT_MAX);
     let numbers = |line: &str| -> Vec<u64> { line.split(' ').map_while(number).collect() };
     let counts = printed.lines().find_map(|line| line.strip_prefix("RESULT "))?;
@@ -246,7 +150,11 @@ fn result(printed: &str, url: &str, asked: &Asked, body_bytes: u64) -> Option<Ou
         offered_per_s: real(offered) / seconds,
         fates,
         good_per_s,
-        good_mbit_per_s: good_per_s * real(body_bytes) * 8e-6,
+        good_mbit_per_s: match body_bytes {
+            Some(each) => good_per_s * real(each) * 8e-6,
+            // With their heads.
+            None => real(bytes) * 8e-6 / seconds,
+        },
         connections_most: connections,
         bytes_received: bytes,
         workers: health(printed, micros).into_iter().collect(),
@@ -260,14 +168,8 @@ fn result(printed: &str, url: &str, asked: &Asked, body_bytes: u64) -> Option<Ou
     Some(outcome)
 }
 
-/// Whether a load received fewer bytes than the bodies of its good replies have. Nothing else
-/// compares replies that are encrypted.
-fn is_short(found: &Outcome, body_bytes: u64) -> bool {
-    found.bytes_received < found.fates.get(Fate::Good).saturating_mul(body_bytes)
-}
-
-/// How busy wrk's one thread was: `times` of sh(1), whose second line is of what it ran.
-fn health(printed: &str, wall_us: u64) -> Option<Health> {
+/// How busy the one thread of a load was: `times` of sh(1), whose second line is of what it ran.
+pub(super) fn health(printed: &str, wall_us: u64) -> Option<Health> {
     let line = printed.lines().rev().find(|line| !line.trim().is_empty())?;
     let of = |word: &str| -> Option<f64> {
         let (minutes, seconds) = word.strip_suffix('s')?.split_once('m')?;
@@ -283,9 +185,9 @@ fn health(printed: &str, wall_us: u64) -> Option<Health> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::Loop;
+    use crate::experiment::{Encryption, Loop};
 
-    fn asked(fields: RequestFields) -> Asked {
+    fn asked() -> Asked {
         Asked {
             model: Loop::Closed,
             rate: String::new(),
@@ -295,13 +197,14 @@ mod tests {
             seed: 1,
             without_think: false,
             target: "/a".to_owned(),
-            fields,
+            fields: RequestFields::Host,
             tls: Encryption::Clear,
+            streams: 1,
         }
     }
 
     fn read(printed: &str) -> Option<Outcome> {
-        result(printed, "http://h/a", &asked(RequestFields::Host), 1_000)
+        result(printed, "http://h/a", &asked(), Some(1_000))
     }
 
     #[test]
@@ -312,7 +215,8 @@ mod tests {
         let fates = [Fate::Good, Fate::Late, Fate::Status, Fate::Refused, Fate::Reset];
         assert_eq!(fates.map(|fate| found.fates.get(fate)), [8, 1, 1, 1, 5]);
         assert_eq!((found.seconds, found.offered, found.good_per_s), (2.0, 16, 4.0));
-        assert!(!is_short(&found, 1_543) && is_short(&found, 1_544), "8 replies in 12,345 bytes");
+        let mixed = result(printed, "http://h/a", &asked(), None).unwrap();
+        assert!((mixed.good_mbit_per_s - 0.04938).abs() < 1e-9, "12,345 bytes in 2 s");
         assert_eq!((found.good_mbit_per_s, found.connections_most), (0.032, 64));
         assert_eq!((found.service.times.count(), found.busiest()), (10, (0.75, 0.75)));
         let median = found.service.at(0.5).ns;
@@ -349,13 +253,30 @@ mod tests {
 
     #[test]
     fn scripts_ask_for_what_is_wanted() {
-        let host = script("h:1", &asked(RequestFields::Host), false);
+        let script = |fields, close| script("h:1", &["/a".to_owned()], fields, close);
+        let host = script(RequestFields::Host, false);
         let request = "GET /a HTTP/1.1\\013\\010Host: h:1\\013\\010\\013\\010\"";
         assert!(host.contains(request) && !host.contains("request = function"), "{host}");
-        let closed = script("h:1", &asked(RequestFields::Browser), true);
+        let closed = script(RequestFields::Browser, true);
         assert!(closed.contains("Connection: close") && !closed.contains("keep-alive"), "{closed}");
         assert_eq!(closed.matches("\\010").count(), 12, "a request line, ten fields, the end");
-        let cookie = script("h:1", &asked(RequestFields::Cookie), false);
+        let cookie = script(RequestFields::Cookie, false);
         assert!(cookie.contains("Cookie: id=%012d\\r\\n\\r\\n\"") && cookie.contains("Firefox"));
+        let coded = script(RequestFields::Codings, false);
+        assert!(
+            coded.contains("Accept-Encoding: br;q=1, gzip;q=0.8\\013\\010\\013\\010"),
+            "{coded}"
+        );
+    }
+
+    #[test]
+    fn a_rotation_asks_for_one_path_after_another() {
+        let targets = ["/a".to_owned(), "/b".to_owned()];
+        let script = script("h:1", &targets, RequestFields::Host, false);
+        assert!(
+            script.contains("GET /a HTTP/1.1") && script.contains("GET /b HTTP/1.1"),
+            "{script}"
+        );
+        assert!(script.contains("n = n % #all + 1"), "{script}");
     }
 }

@@ -54,7 +54,7 @@ pub enum Shape {
     Sizes(&'static [u64]),
     /// A page with everything that it needs: its files, and those that are precompressed once more
     /// in each coding. Only the files themselves are asked for.
-    Page(&'static [PageFile]),
+    Page(&'static [PageAsset]),
     /// SURGE's sizes \[mem\]: lognormal below 133 KB, Pareto above, in random order.
     Surge {
         /// How many.
@@ -64,7 +64,7 @@ pub enum Shape {
 
 /// A file of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PageFile {
+pub struct PageAsset {
     /// Its path.
     pub path: &'static str,
     /// Its bytes.
@@ -73,17 +73,17 @@ pub struct PageFile {
     pub coded: Option<[u64; 2]>,
 }
 
-const fn text(path: &'static str, bytes: u64, coded: [u64; 2]) -> PageFile {
-    PageFile { path, bytes, coded: Some(coded) }
+const fn text(path: &'static str, bytes: u64, coded: [u64; 2]) -> PageAsset {
+    PageAsset { path, bytes, coded: Some(coded) }
 }
 
-const fn binary(path: &'static str, bytes: u64) -> PageFile {
-    PageFile { path, bytes, coded: None }
+const fn binary(path: &'static str, bytes: u64) -> PageAsset {
+    PageAsset { path, bytes, coded: None }
 }
 
 /// The static profiles of HttpArena: its names and totals (842 KB, 219 KB with Brotli). Sizes of
 /// single files are within its ranges as far as the totals leave room for them.
-const ARENA: [PageFile; 20] = [
+const ARENA: [PageAsset; 20] = [
     text("static/reset.css", 8_000, [2_000, 2_300]),
     text("static/layout.css", 25_000, [4_500, 5_200]),
     text("static/theme.css", 15_000, [3_000, 3_450]),
@@ -125,7 +125,7 @@ impl Shape {
             ),
             Self::Page(files) => {
                 let own = files.iter().map(|file| listed(file.path, file.bytes));
-                let sibling = |file: &PageFile| {
+                let sibling = |file: &PageAsset| {
                     let of = |(coding, bytes): (&str, u64)| Listed {
                         weight: 0.0,
                         ..listed(&format!("{}.{coding}", file.path), bytes)
@@ -447,7 +447,7 @@ mod tests {
         let asked: Vec<_> = set.ids().filter(|file| set.weight(*file) > 0.0).collect();
         let bytes: u64 = asked.iter().map(|file| set.bytes(*file)).sum();
         assert_eq!((asked.len(), bytes), (20, 842_000));
-        let least = |file: &PageFile| file.coded.map_or(file.bytes, |[br, _]| br);
+        let least = |file: &PageAsset| file.coded.map_or(file.bytes, |[br, _]| br);
         assert_eq!(ARENA.iter().map(least).sum::<u64>(), 219_000);
         assert!(set.find("/static/app.js.br").is_some() && set.find("/static/app.js.gz").is_some());
         assert!(set.find("/static/hero.webp.br").is_none());
