@@ -113,15 +113,18 @@ struct Certificate {
     _folder: Folder,
     /// Value of `tls.certificate`.
     option: String,
-    client: TlsClient,
+    /// Clients that speak HTTP/1.1 and HTTP/2.
+    clients: [TlsClient; 2],
 }
 
 impl Certificate {
     fn make() -> Self {
         let (folder, authority) = (Folder::new("memory"), Authority::new());
         let option = authority.issue(&[NAME]).write(&folder, "");
-        let client = TlsClient::new(&authority, TlsOffer::default());
-        Self { _folder: folder, option, client }
+        let clients = [["http/1.1"], ["h2"]].map(|protocols| {
+            TlsClient::new(&authority, TlsOffer { protocols: &protocols, ..TlsOffer::default() })
+        });
+        Self { _folder: folder, option, clients }
     }
 }
 
@@ -134,6 +137,8 @@ impl<T: Read + Write> Duplex for T {}
 struct Service<'a> {
     address: SocketAddr,
     tls: Option<&'a TlsClient>,
+    /// Whether it is asked over HTTP/2.
+    http2: bool,
 }
 
 impl Service<'_> {
@@ -163,6 +168,8 @@ struct Load {
     entries: usize,
     /// Whether connections are encrypted.
     tls: bool,
+    /// Whether they speak HTTP/2.
+    http2: bool,
 }
 
 impl Rig {
@@ -173,7 +180,7 @@ impl Rig {
         paper: &str,
         numbers: &'static [usize],
     ) -> Result<(), TaskError> {
-        let empty = Load { processes: 1, connections: 0, entries: 0, tls: false };
+        let empty = Load { processes: 1, connections: 0, entries: 0, tls: false, http2: false };
         let ends = match numbers {
             [one] => {
                 println!("{name:<14}{:>10}", self.memory(name, empty)?);
@@ -201,10 +208,12 @@ impl Rig {
             );
         }
         if OVER_TLS.contains(&name) {
-            let over_tls = |connections| Load { connections, tls: true, ..empty };
-            let line = self.fit(name, &CONNECTIONS, over_tls)?;
-            let head = "    over TLS, with p = 1";
-            println!("{head:<36}{:>26.0}   r² {:.4}", line.slope, line.r2);
+            for (http2, protocol) in [(false, "TLS"), (true, "TLS and HTTP/2")] {
+                let encrypted = |connections| Load { connections, tls: true, http2, ..empty };
+                let line = self.fit(name, &CONNECTIONS, encrypted)?;
+                let head = format!("    over {protocol}, with p = 1");
+                println!("{head:<36}{:>26.0}   r² {:.4}", line.slope, line.r2);
+            }
         }
         println!("    [S] §8: {paper}");
         Ok(())
@@ -248,7 +257,7 @@ impl Rig {
     }
 
     fn start(&self, name: &str, load: Load) -> Result<(Group, Service<'_>), TaskError> {
-        let Load { processes, tls, .. } = load;
+        let Load { processes, tls, http2, .. } = load;
         let sized = match name {
             PIPELINE => [format!("watpipe.writers={processes}"), "watpipe.readers=1".to_owned()],
             // The kernel gives each process its share of the connections.
@@ -271,7 +280,8 @@ impl Rig {
         let (binary, root) = (&*self.binary, &*self.site.0);
         let server = TaskServer { binary, root, architecture: name, certificate, ports: 1 };
         let (server, address) = server.start(&settings)?;
-        Ok((server, Service { address, tls: encryption.map(|encryption| &encryption.client) }))
+        let tls = encryption.map(|encryption| &encryption.clients[usize::from(http2)]);
+        Ok((server, Service { address, tls, http2 }))
     }
 
     /// Asks for files until every serving process has them all open.
@@ -310,6 +320,13 @@ fn ask_for(
     files: std::ops::Range<usize>,
 ) -> std::io::Result<Box<dyn Duplex>> {
     let mut stream = service.connect()?;
+    if service.http2 {
+        stream.write_all(PREFACE)?;
+        for (id, file) in (1..).step_by(2).zip(files) {
+            ask_by_http2(&mut *stream, id, file)?;
+        }
+        return Ok(stream);
+    }
     let mut bytes = [0; 4096];
     for file in files {
         stream.write_all(format!("GET /{file} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes())?;
@@ -329,6 +346,47 @@ fn ask_for(
         }
     }
     Ok(stream)
+}
+
+/// Beginning of a connection over HTTP/2: the client's preface, and SETTINGS without any.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+/// Confirmation of the server's SETTINGS.
+const SETTINGS_ACK: &[u8] = b"\0\0\0\x04\x01\0\0\0\0";
+
+/// Asks for a file on a new stream, and reads until its response has ended.
+fn ask_by_http2(stream: &mut dyn Duplex, id: u32, file: usize) -> std::io::Result<()> {
+    use std::io::Error;
+    const DATA: u8 = 0;
+    const HEADERS: u8 = 1;
+    const RST_STREAM: u8 = 3;
+    const SETTINGS: u8 = 4;
+    const GOAWAY: u8 = 7;
+    const END_STREAM: u8 = 1;
+    let path = format!("/{file}");
+    let bytes = u8::try_from(path.len()).map_err(Error::other)?;
+    // GET and https are in the static table; the authority and the path are literals.
+    let block = [&[0x82, 0x87, 0x01, 1, b'a', 0x04, bytes][..], path.as_bytes()].concat();
+    let length = u8::try_from(block.len()).map_err(Error::other)?;
+    let head = [&[0, 0, length, HEADERS, 0x4 | END_STREAM][..], &id.to_be_bytes()].concat();
+    stream.write_all(&[head, block].concat())?;
+    let mut received = 0;
+    loop {
+        let mut head = [0; 9];
+        stream.read_exact(&mut head)?;
+        let [high, middle, low, kind, flags, of @ ..] = head;
+        let mut content = vec![0; u32::from_be_bytes([0, high, middle, low]) as usize];
+        stream.read_exact(&mut content)?;
+        match kind {
+            SETTINGS if flags == 0 => stream.write_all(SETTINGS_ACK)?,
+            RST_STREAM | GOAWAY => return Err(Error::other(format!("file {file} is refused"))),
+            DATA => received += content.len(),
+            _ => {}
+        }
+        if matches!(kind, DATA | HEADERS) && of == id.to_be_bytes() && flags & END_STREAM > 0 {
+            break;
+        }
+    }
+    if received == 1024 { Ok(()) } else { Err(Error::other(format!("file {file} is refused"))) }
 }
 
 /// A line, and the share of the points' variance that it explains.
