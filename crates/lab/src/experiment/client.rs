@@ -31,7 +31,7 @@ pub enum Client {
 }
 
 impl Client {
-    /// Its name in an experiment, and its program's.
+    /// Name in an experiment, and of the program.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Regatta => "regatta",
@@ -183,7 +183,7 @@ fn of_ours(experiment: &Experiment) -> [ClientFault; 5] {
     ]
 }
 
-/// Of a program that is not ours.
+/// Faults of an experiment whose client is not ours.
 fn of_another(experiment: &Experiment) -> [ClientFault; 6] {
     let Experiment { workload, machine, measure, .. } = experiment;
     let whole = |seconds: f64| seconds.fract() == 0.0;

@@ -25,9 +25,9 @@ const BEFORE_S: f64 = 0.3;
 const AFTER_S: f64 = 0.5;
 /// The load may end this long after the watch: it is checked each 5 ms.
 const LATE_MAX: Duration = Duration::from_millis(50);
-/// How long one of our own connections compares replies.
+/// Time for which one of our own connections compares replies, seconds.
 const COMPARED_S: f64 = 0.1;
-/// What of its output is read, bytes: times of wrk in three digits are some 5,000 lines.
+/// Most of its output that is read, bytes: times of wrk in three digits are some 5,000 lines.
 const OUTPUT_BYTES_MAX: u64 = 1 << 20;
 
 /// A load of such a program.
@@ -35,17 +35,17 @@ const OUTPUT_BYTES_MAX: u64 = 1 << 20;
 struct AnotherLoad {
     client: Client,
     program: PathBuf,
-    /// What it asks for: a script of wrk, a list of h2load.
+    /// Script of wrk, or list of h2load.
     input: PathBuf,
-    /// Where h2load writes the time of each request.
+    /// File to which h2load writes the time of each request.
     log: PathBuf,
-    /// The first that it asks for.
+    /// First address that it asks for.
     url: String,
     timeout: Duration,
     asked: Asked,
 }
 
-/// How long a load is watched.
+/// Warm-up and window for which a load is watched, seconds.
 pub(super) fn watched_s(asked: &Asked, profiled: bool) -> (f64, f64) {
     let around = if profiled { 0.0 } else { BEFORE_S + AFTER_S };
     (0.0, asked.window_s.ceil() + around)
@@ -189,7 +189,7 @@ impl Bench<'_> {
 }
 
 impl AnotherLoad {
-    /// Its command line, behind a shell that lets it wait and tells what processor time it took.
+    /// The command line, behind a shell that lets it wait and prints its processor time.
     fn words(&self, seconds: f64, after_s: f64, is_logged: bool) -> Vec<OsString> {
         let shell = format!("sleep {after_s}; setpriv --pdeathsig TERM \"$@\" && times");
         let mut words: Vec<OsString> = ["sh", "-c", &shell, "sh"].map(OsString::from).into();
@@ -204,7 +204,7 @@ impl AnotherLoad {
         words
     }
 
-    /// What it printed and logged, as the result of a load; None: it is not what it prints.
+    /// Result of a load, from what the program printed and logged; `None` if that is not readable.
     fn result(&self, printed: &str, body_bytes: Option<u64>) -> Result<Option<Outcome>, String> {
         if self.client != Client::H2load {
             return Ok(wrk::result(printed, &self.url, &self.asked, body_bytes));

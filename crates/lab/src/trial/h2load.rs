@@ -12,12 +12,12 @@ use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
-/// What of its log is read, bytes: some 30 for each request.
+/// Most of its log that is read, bytes: some 30 for each request.
 const LOG_BYTES_MAX: u64 = 1 << 30;
 /// Names of HTTP/2 that it prints: agreed upon over TLS, and by prior knowledge.
 const PROTOCOLS: [&str; 2] = ["h2", "h2c"];
 
-/// Its arguments: one thread that asks for the addresses in `list`, one after another on each
+/// Arguments: one thread that asks for the addresses in `list`, one after another on each
 /// connection. Its windows are as large as they may be, which is its default.
 pub(super) fn arguments(
     list: &Path,
@@ -44,8 +44,8 @@ pub(super) fn arguments(
     words
 }
 
-/// What it printed, as the result of a load without times; None: it is not what it prints, or it
-/// did not speak HTTP/2.
+/// Result of a load, without times, from what h2load printed; `None` if that is not readable, or
+/// the protocol was not HTTP/2.
 pub(super) fn result(printed: &str, url: &str, asked: &Asked) -> Option<Outcome> {
     let protocol = line(printed, "Application protocol: ")?;
     if !PROTOCOLS.contains(&protocol.trim()) {

@@ -43,7 +43,7 @@ const BROWSER: &str = "User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gec
     Connection: keep-alive\r\nUpgrade-Insecure-Requests: 1\r\nSec-Fetch-Dest: document\r\n\
     Sec-Fetch-Mode: navigate\r\nSec-Fetch-Site: none\r\n";
 
-/// Its arguments.
+/// Arguments of a load by a script.
 pub(super) fn arguments(
     script: &Path,
     url: &str,
@@ -111,8 +111,8 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", text.bytes().map(letter).collect::<String>())
 }
 
-/// What wrk printed, as the result of a load; None: it is not what its script prints. `body_bytes`:
-/// of each good reply, if all have as many.
+/// Result of a load, from what wrk printed; `None` if its script prints something else.
+/// `body_bytes`: of each good reply, if all have as many.
 pub(super) fn result(
     printed: &str,
     url: &str,

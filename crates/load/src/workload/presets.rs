@@ -65,9 +65,9 @@ pub enum Shape {
 /// A file of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageAsset {
-    /// Its path.
+    /// Path below the root.
     pub path: &'static str,
-    /// Its bytes.
+    /// Length.
     pub bytes: u64,
     /// Bytes of its siblings in Brotli and gzip, if it has those.
     pub coded: Option<[u64; 2]>,
