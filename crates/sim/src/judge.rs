@@ -132,7 +132,7 @@ impl Judge<'_> {
         if whole.is_none() && !request.content_stays(&self.site.limits) {
             return Err("an answer before the content had come".into());
         }
-        let asker = Asker { link: self.link.number, asked, answered: response.offered };
+        let asker = Asker { link: Some(self.link.number), asked, answered: response.offered };
         let known = |name: &[u8]| self.knowledge.list(name, asker, &self.site.caching);
         let unix = (unix(asked), unix(response.offered));
         let oracle = Oracle { site: self.site, request, known: &known, unix };
@@ -141,22 +141,77 @@ impl Judge<'_> {
             answers.push(Answer::Page(500));
         }
         let head_only = request.verb == Verb::Head;
+        let rules = Conformity { site: self.site, registry };
+        let tagged = rules.choose(&answers, response, head_only, complete).map_err(|fault| {
+            let text = String::from_utf8_lossy(&request.wire);
+            BrokenCheck::from(format!("no answer to request {number} {text:?}:\n{fault}"))
+        })?;
+        Ok((false, tagged))
+    }
+
+    /// Checks the field `Connection`. Returns whether the response ends the connection.
+    fn check_connection(
+        &self,
+        number: usize,
+        response: &Response,
+        refused: bool,
+        asked: Option<Stamp>,
+    ) -> Result<bool, BrokenCheck> {
+        let request = &self.link.requests[number].request;
+        let limits = &self.site.limits;
+        let count = u32::try_from(number + 1).expect("few requests");
+        let last = limits.requests_max > 0 && count >= limits.requests_max;
+        let mut must = refused || last || !request.persistent || request.content_stays(limits);
+        let mut may = must;
+        if let (Some(drained), Some(asked)) = (self.link.drained, asked) {
+            must |= drained.step < asked.step;
+            may |= drained.step <= response.offered.step;
+        }
+        match response.text("connection").as_deref() {
+            Some("close") if may => Ok(true),
+            Some("close") => Err("it says close without a reason".into()),
+            other if must => Err(format!("it must say close, and says {other:?}").into()),
+            Some("keep-alive") if request.http10 => Ok(false),
+            None if !request.http10 => Ok(false),
+            other => Err(format!("Connection: {other:?}").into()),
+        }
+    }
+}
+
+/// A file, and the entity tag that a response gives it.
+pub(crate) type TaggedFile = (Vec<u8>, Shown);
+
+/// Comparison of responses with answers, in any version of HTTP.
+pub(crate) struct Conformity<'a> {
+    pub(crate) site: &'a Site,
+    pub(crate) registry: &'a Registry,
+}
+
+impl Conformity<'_> {
+    /// Finds the answers that a response, complete or not, may be. Returns its tag and file, if only
+    /// one file is possible.
+    pub(crate) fn choose(
+        &self,
+        answers: &[Answer],
+        response: &Response,
+        head_only: bool,
+        complete: bool,
+    ) -> Result<Option<TaggedFile>, BrokenCheck> {
         let mut faults = Vec::new();
         let mut fitting: Vec<&Answer> = Vec::new();
-        for answer in &answers {
-            match self.fits(answer, response, registry, head_only, complete) {
+        for answer in answers {
+            match self.fits(answer, response, head_only, complete) {
                 Ok(()) => fitting.push(answer),
                 Err(fault) => faults.push(format!("  not {answer:?}:\n    {fault}")),
             }
         }
         let Some(first) = fitting.first() else {
-            let text = String::from_utf8_lossy(&request.wire).into_owned();
             let fields = response
                 .fields
                 .iter()
                 .map(|(name, value)| format!("  {name}: {}\n", String::from_utf8_lossy(value)));
             return Err(format!(
-                "no answer to request {number} {text:?}:\n  {}, {} bytes\n{}it could be\n{}",
+                "  {}, {} bytes\n{}it could be\n{}",
                 response.status,
                 response.body.len(),
                 fields.collect::<String>(),
@@ -166,7 +221,7 @@ impl Judge<'_> {
         };
         let alone = fitting.iter().all(|other| tag_of(other) == tag_of(first));
         let tag = response.field("etag").filter(|_| alone).map(<[u8]>::to_vec);
-        Ok((false, tag.zip(shown(first).cloned())))
+        Ok(tag.zip(shown(first).cloned()))
     }
 
     /// Compares one possible answer with the response.
@@ -174,7 +229,6 @@ impl Judge<'_> {
         &self,
         answer: &Answer,
         response: &Response,
-        registry: &Registry,
         head_only: bool,
         complete: bool,
     ) -> Result<(), BrokenCheck> {
@@ -195,7 +249,7 @@ impl Judge<'_> {
             Answer::NotModified(shown) => {
                 is("status", response.status, 304)?;
                 has(response, "content-type", None)?;
-                self.describes(shown, response, registry)
+                self.describes(shown, response)
             }
             Answer::Whole(shown) => {
                 let missing = shown.role == Role::NotFound;
@@ -203,13 +257,13 @@ impl Judge<'_> {
                 has(response, "content-length", Some(&shown.id.len.to_string()))?;
                 has(response, "content-type", Some(media_type(&shown.name)))?;
                 has(response, "content-range", None)?;
-                self.describes(shown, response, registry)?;
+                self.describes(shown, response)?;
                 let len = if head_only { 0 } else { shown.id.len };
                 body(&response.body, shown, 0, len, complete)
             }
             Answer::Parts(shown, ranges) => {
                 is("status", response.status, 206)?;
-                self.describes(shown, response, registry)?;
+                self.describes(shown, response)?;
                 self.parts(shown, ranges, response, complete)
             }
         }
@@ -245,12 +299,7 @@ impl Judge<'_> {
     }
 
     /// Checks the fields that describe a file.
-    fn describes(
-        &self,
-        shown: &Shown,
-        response: &Response,
-        registry: &Registry,
-    ) -> Result<(), BrokenCheck> {
+    fn describes(&self, shown: &Shown, response: &Response) -> Result<(), BrokenCheck> {
         let rules = &self.site.content;
         let unchanged = response.status == 304;
         has(response, "server", Some("regatta"))?;
@@ -283,7 +332,7 @@ impl Judge<'_> {
         let Some(tag) = response.field("etag") else {
             return Err("no ETag".into());
         };
-        match registry.find(tag) {
+        match self.registry.find(tag) {
             Some(of) if of != tagged(shown) => Err(format!("the tag of {of:?}").into()),
             _ if tag.len() < 3 || !tag.ends_with(b"\"") => Err("no tag".into()),
             _ if !tag.starts_with(if shown.young { b"W/\"" } else { b"\"" }) => {
@@ -296,34 +345,6 @@ impl Judge<'_> {
     /// Value of `Vary` in a 404: a request for a page may get the fallback instead.
     fn vary_of_404(&self) -> Option<&'static str> {
         (!self.site.content.fallback.is_empty()).then_some("Accept, Sec-Fetch-Dest")
-    }
-
-    /// Checks the field `Connection`. Returns whether the response ends the connection.
-    fn check_connection(
-        &self,
-        number: usize,
-        response: &Response,
-        refused: bool,
-        asked: Option<Stamp>,
-    ) -> Result<bool, BrokenCheck> {
-        let request = &self.link.requests[number].request;
-        let limits = &self.site.limits;
-        let count = u32::try_from(number + 1).expect("few requests");
-        let last = limits.requests_max > 0 && count >= limits.requests_max;
-        let mut must = refused || last || !request.persistent || request.content_stays(limits);
-        let mut may = must;
-        if let (Some(drained), Some(asked)) = (self.link.drained, asked) {
-            must |= drained.step < asked.step;
-            may |= drained.step <= response.offered.step;
-        }
-        match response.text("connection").as_deref() {
-            Some("close") if may => Ok(true),
-            Some("close") => Err("it says close without a reason".into()),
-            other if must => Err(format!("it must say close, and says {other:?}").into()),
-            Some("keep-alive") if request.http10 => Ok(false),
-            None if !request.http10 => Ok(false),
-            other => Err(format!("Connection: {other:?}").into()),
-        }
     }
 }
 
@@ -359,7 +380,7 @@ fn has(response: &Response, name: &str, expected: Option<&str>) -> Result<(), Br
 }
 
 /// Checks a small page with the status.
-fn page(response: &Response, status: u16, head_only: bool) -> Result<(), BrokenCheck> {
+pub(crate) fn page(response: &Response, status: u16, head_only: bool) -> Result<(), BrokenCheck> {
     is("status", response.status, status)?;
     has(response, "content-type", Some("text/html; charset=utf-8"))?;
     has(response, "x-content-type-options", Some("nosniff"))?;
@@ -422,7 +443,7 @@ fn modified(shown: &Shown, response: &Response) -> Result<(), BrokenCheck> {
 }
 
 /// Checks that `Date` is the time of the response, and the latest date (RFC 9110 §8.8.2.1).
-fn check_date(response: &Response, begun: Stamp) -> Result<(), BrokenCheck> {
+pub(crate) fn check_date(response: &Response, begun: Stamp) -> Result<(), BrokenCheck> {
     let read = |name: &str| {
         response.field(name).and_then(|text| date::parse(text, UNIX)).map(i64::cast_unsigned)
     };

@@ -35,7 +35,9 @@ pub(crate) struct Knowledge {
 /// A request: its connection, the arrival of its head, and the latest time of its response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asker {
-    pub(crate) link: usize,
+    /// Connection whose opens are for this request; `None`: any open may be, because a connection
+    /// has several requests at once.
+    pub(crate) link: Option<usize>,
     pub(crate) asked: Stamp,
     pub(crate) answered: Stamp,
 }
@@ -77,28 +79,40 @@ impl Knowledge {
         }
     }
 
+    /// Notes that the cache may have the last result of a connection about a name from now on. The
+    /// cache may still call its last entry fresh.
+    pub(crate) fn may_put(&mut self, name: &[u8], link: usize, now: Stamp) {
+        let list = self.observations.get_mut(name).into_iter().flatten();
+        if let Some(known) = list.rev().find(|known| known.link == link)
+            && !passes(known.seen)
+        {
+            known.put = Some(now);
+        }
+    }
+
     /// Returns every result about a name that a request could have used.
     pub(crate) fn list(&self, name: &[u8], asker: Asker, rules: &CachingRules) -> Vec<Known> {
         let leased = self.leases.get(name).is_some_and(|list| {
             list.iter().any(|lease| {
-                let own = lease.link == asker.link && lease.started.step >= asker.asked.step;
+                let own = asker.link == Some(lease.link) && lease.started.step >= asker.asked.step;
                 !own && lease.started.step <= asker.answered.step
                     && lease.started.tick.saturating_add(rules.revalidate_ms) > asker.asked.tick
                     && lease.put.is_none_or(|put| put.step >= asker.asked.step)
             })
         });
         let list = self.observations.get(name).map_or(&[][..], |list| list);
+        let is_own = |known: &Observation| {
+            let is_of_link = asker.link.is_none_or(|link| link == known.link);
+            is_of_link && known.completed.step >= asker.asked.step
+        };
         // An entry that cannot be revalidated is served regardless of its age.
-        let excused = list.iter().any(|known| {
-            let own = known.link == asker.link && known.completed.step >= asker.asked.step;
-            own && passes(known.seen)
-        });
+        let excused = list.iter().any(|known| is_own(known) && passes(known.seen));
         let admissible = |known: &&Observation| {
             let age_max = match known.seen {
                 Seen::Fault(_) => rules.negative_ms,
                 Seen::File { .. } | Seen::Directory => rules.revalidate_ms,
             };
-            let own = known.link == asker.link && known.completed.step >= asker.asked.step;
+            let own = is_own(known);
             let in_time = known.completed.step <= asker.answered.step;
             let cached = known.put.is_some_and(|put| {
                 rules.enabled

@@ -115,6 +115,29 @@ pub(crate) struct Request {
 }
 
 impl Request {
+    /// A request of HTTP/1.1 without fields, and not written yet.
+    pub(crate) const fn new(verb: Verb, goal: Goal) -> Self {
+        Self {
+            verb,
+            goal,
+            refusals: Vec::new(),
+            http10: false,
+            persistent: true,
+            content: Content::None,
+            expect: Expect::None,
+            if_match: None,
+            if_none_match: None,
+            if_modified_since: None,
+            if_unmodified_since: None,
+            if_range: None,
+            range: None,
+            accept_encoding: None,
+            navigation: false,
+            wire: Vec::new(),
+            head_bytes: 0,
+        }
+    }
+
     /// Whether its content is not discarded before the response.
     pub(crate) fn content_stays(&self, limits: &Limits) -> bool {
         self.too_large(limits) || self.expect == Expect::Continue && self.announces()
@@ -144,38 +167,25 @@ pub(crate) struct Maker<'a> {
 impl Maker<'_> {
     /// Makes a request, mostly valid.
     pub(crate) fn make(&mut self) -> Request {
-        let (verb, method) = match self.dice.below(24) {
+        let (verb, method) = self.method();
+        let (goal, target) = self.target(verb);
+        let http10 = self.dice.one_in(10);
+        let mut request = Request { http10, persistent: !http10, ..Request::new(verb, goal) };
+        let mut fields = Vec::new();
+        self.fields(&mut request, &mut fields);
+        self.write(&mut request, method, &target, fields);
+        request
+    }
+
+    /// A method, and its meaning.
+    pub(crate) fn method(&mut self) -> (Verb, &'static str) {
+        match self.dice.below(24) {
             0 => (Verb::Options, "OPTIONS"),
             1 => (Verb::Refused, self.dice.pick(&["POST", "PUT", "DELETE", "TRACE", "PATCH"])),
             2 => (Verb::Unknown, self.dice.pick(&["PROPFIND", "get", "G", "X-!#$%&'*+.^_`|~1"])),
             3..6 => (Verb::Head, "HEAD"),
             _ => (Verb::Get, "GET"),
-        };
-        let (goal, target) = self.target(verb);
-        let http10 = self.dice.one_in(10);
-        let mut request = Request {
-            verb,
-            goal,
-            refusals: Vec::new(),
-            http10,
-            persistent: !http10,
-            content: Content::None,
-            expect: Expect::None,
-            if_match: None,
-            if_none_match: None,
-            if_modified_since: None,
-            if_unmodified_since: None,
-            if_range: None,
-            range: None,
-            accept_encoding: None,
-            navigation: false,
-            wire: Vec::new(),
-            head_bytes: 0,
-        };
-        let mut fields = Vec::new();
-        self.fields(&mut request, &mut fields);
-        self.write(&mut request, method, &target, fields);
-        request
+        }
     }
 
     fn fields(&mut self, request: &mut Request, fields: &mut Vec<String>) {
@@ -230,7 +240,7 @@ impl Maker<'_> {
         request.persistent = if request.http10 { keep && !close } else { !close };
     }
 
-    fn conditions(&mut self, request: &mut Request, fields: &mut Vec<String>) {
+    pub(crate) fn conditions(&mut self, request: &mut Request, fields: &mut Vec<String>) {
         if self.dice.one_in(4) {
             let (tags, text) = self.tags();
             fields.push(format!("If-None-Match: {text}"));
@@ -307,7 +317,7 @@ impl Maker<'_> {
         (Some(secs), String::from_utf8_lossy(&date::format(secs)).into_owned())
     }
 
-    fn range(&mut self) -> (Range, String) {
+    pub(crate) fn range(&mut self) -> (Range, String) {
         if self.dice.one_in(8) {
             let texts = [
                 "bytes=",
@@ -348,7 +358,7 @@ impl Maker<'_> {
         }
     }
 
-    fn codings(&mut self, fields: &mut Vec<String>) -> Vec<(&'static str, u16)> {
+    pub(crate) fn codings(&mut self, fields: &mut Vec<String>) -> Vec<(&'static str, u16)> {
         let mut members = Vec::new();
         let mut texts = Vec::new();
         let gzip = self.dice.pick(&["gzip", "x-gzip", "GZip"]);
@@ -527,7 +537,7 @@ impl Maker<'_> {
         }
     }
 
-    fn target(&mut self, verb: Verb) -> (Goal, Vec<u8>) {
+    pub(crate) fn target(&mut self, verb: Verb) -> (Goal, Vec<u8>) {
         if verb == Verb::Options && self.dice.one_in(2) {
             return (Goal::Server, b"*".to_vec());
         }

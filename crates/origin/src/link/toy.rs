@@ -41,6 +41,8 @@ pub struct Toy {
     message: Vec<u8>,
     /// The most bytes of a handshake message in one record.
     piece_bytes: usize,
+    /// Name of the protocol that the handshake agrees on.
+    agreed: &'static [u8],
 }
 
 impl Toy {
@@ -48,6 +50,13 @@ impl Toy {
     #[must_use]
     pub const fn server(number: u64) -> Self {
         Self::new(true, number, [2, 1])
+    }
+
+    /// This end, with a handshake that agrees on this protocol.
+    #[must_use]
+    pub const fn agreeing(mut self, protocol: &'static [u8]) -> Self {
+        self.agreed = protocol;
+        self
     }
 
     /// The client's end; its first message goes behind `wire`.
@@ -77,6 +86,7 @@ impl Toy {
             is_ticket: false,
             message: Vec::new(),
             piece_bytes: RECORD_PLAIN_BYTES_MAX,
+            agreed: b"",
         }
     }
 
@@ -263,7 +273,7 @@ impl Seal for Toy {
     }
 
     fn agreed(&self) -> &[u8] {
-        b""
+        self.agreed
     }
 
     fn server_name(&self) -> Option<&[u8]> {
