@@ -13,7 +13,7 @@ const LOOP_TESTS: &str = "_none";
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Seeds of the simulator. Each has four schedules: two in the clear, two sealed.
+    /// Seeds of the simulator. Each has six schedules: three in the clear, three sealed.
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     seeds: u64,
     /// Seeds for each way to run a loop; 0: no loops.

@@ -188,8 +188,8 @@ pub(crate) struct Conformity<'a> {
 }
 
 impl Conformity<'_> {
-    /// Finds the answers that a response, complete or not, may be. Returns its tag and file, if only
-    /// one file is possible.
+    /// Finds the answers that a response, complete or not, may be. Returns its tag and file, if
+    /// only one file is possible.
     pub(crate) fn choose(
         &self,
         answers: &[Answer],

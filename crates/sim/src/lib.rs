@@ -9,10 +9,12 @@
 mod closing;
 mod dice;
 mod disk;
+mod duplex;
 mod end;
 mod expect;
 mod faulty;
 mod frames;
+mod h2;
 mod judge;
 mod knowledge;
 mod ledger;
@@ -27,21 +29,24 @@ mod run;
 mod sealing;
 mod site;
 mod spoil;
+mod talk;
 mod trace;
 mod waiting;
 mod wire;
 mod world;
 
 pub use frames::{
-    Answer, Client, EXCHANGES, FAILED, Frames, FramesReport, NOT_FOUND, Session, UNAVAILABLE,
-    run_frames, run_sealed_frames,
+    Answer, Client, EXCHANGES, FAILED, Frames, NOT_FOUND, Session, UNAVAILABLE, run_frames,
+    run_sealed_frames,
 };
+pub use h2::{Http2Fetcher, run_http2, run_http2_planted, run_sealed_http2};
 pub use plant::Plant;
 pub use run::{
     Report, Violation, announce_panics, run, run_bytes, run_planted, run_sealed,
     run_sealed_planted, whole_trace,
 };
-pub use wire::run_wire;
+pub use talk::DuplexReport;
+pub use wire::{run_http2_wire, run_wire};
 
 use std::fmt;
 

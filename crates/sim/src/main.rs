@@ -2,13 +2,13 @@
 #![forbid(unsafe_code)]
 
 use regatta_sim::{
-    BrokenCheck, FramesReport, Report, Violation, announce_panics, run, run_frames, run_sealed,
-    run_sealed_frames, whole_trace,
+    BrokenCheck, DuplexReport, Report, Violation, announce_panics, run, run_frames, run_http2,
+    run_sealed, run_sealed_frames, run_sealed_http2, whole_trace,
 };
 use std::{fmt, num::ParseIntError, process::ExitCode, time::Instant};
 
-const USAGE: &str =
-    "usage: regatta-sim [--seeds N [--from S]] | --seed S [--sealed] [--trace | --frames]";
+const USAGE: &str = "usage: regatta-sim [--seeds N [--from S]] | --seed S [--sealed] \
+                     [--trace | --frames | --http2]";
 /// Number of seeds between two lines of progress.
 const PROGRESS_SEEDS: u64 = 10_000;
 
@@ -16,7 +16,10 @@ fn main() -> ExitCode {
     announce_panics();
     match Orders::read(std::env::args().skip(1)) {
         Ok(Orders { seed: Some(seed), frames: true, sealed, .. }) => {
-            one_of_frames(if sealed { run_sealed_frames(seed) } else { run_frames(seed) })
+            one_duplex(if sealed { run_sealed_frames(seed) } else { run_frames(seed) })
+        }
+        Ok(Orders { seed: Some(seed), http2: true, sealed, .. }) => {
+            one_duplex(if sealed { run_sealed_http2(seed) } else { run_http2(seed) })
         }
         Ok(Orders { seed: Some(seed), trace, sealed, .. }) => {
             report_one(if sealed { run_sealed(seed) } else { run(seed) }, trace)
@@ -36,6 +39,7 @@ struct Orders {
     seed: Option<u64>,
     trace: bool,
     frames: bool,
+    http2: bool,
     sealed: bool,
 }
 
@@ -76,6 +80,7 @@ impl Orders {
                 "--seed" => orders.seed = Some(number()?),
                 "--trace" => orders.trace = true,
                 "--frames" => orders.frames = true,
+                "--http2" => orders.http2 = true,
                 "--sealed" => orders.sealed = true,
                 _ => return Err(OrderFault::UnknownWord(word)),
             }
@@ -104,7 +109,7 @@ fn report_one(ended: Result<Report, Violation>, trace: bool) -> ExitCode {
     }
 }
 
-fn one_of_frames(ended: Result<FramesReport, BrokenCheck>) -> ExitCode {
+fn one_duplex(ended: Result<DuplexReport, BrokenCheck>) -> ExitCode {
     match ended {
         Ok(report) => println!("{report:?}"),
         Err(what) => {
@@ -131,14 +136,19 @@ fn run_many(seeds: u64, from: u64) -> ExitCode {
                 }
             }
         }
-        if let Err(what) = run_frames(seed).and_then(|_| run_sealed_frames(seed)) {
-            println!("{what}");
-            return ExitCode::FAILURE;
+        for run in [run_frames, run_sealed_frames, run_http2, run_sealed_http2] {
+            match run(seed) {
+                Ok(report) => replies += report.answers,
+                Err(what) => {
+                    println!("{what}");
+                    return ExitCode::FAILURE;
+                }
+            }
         }
         if done % PROGRESS_SEEDS == 0 || done == seeds {
             let seconds = started.elapsed().as_secs_f64();
-            // HTTP/1 and frames, each in the clear and sealed.
-            let sealed = 2 * done;
+            // HTTP/1, HTTP/2 and frames, each in the clear and sealed.
+            let sealed = 3 * done;
             println!(
                 "{done} seeds: {sealed} schedules in the clear, {sealed} sealed; {connections} \
                  connections, {replies} responses judged, {:.0} seeds/s",

@@ -143,6 +143,11 @@ impl Peer {
         self.reading == Reading::Prompt
     }
 
+    /// Whether it reads all at once, and sends without long pauses.
+    pub(crate) fn is_quick(&self) -> bool {
+        self.is_prompt() && self.piece >= 300 && self.pace <= 20 && self.think <= 300
+    }
+
     /// Reads, and returns the number of bytes.
     pub(crate) fn read(&self, pipe: &mut Pipe) -> u64 {
         let there = pipe.acked - pipe.read;

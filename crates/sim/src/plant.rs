@@ -75,6 +75,16 @@ pub enum Plant {
     UnansweredClosing,
     /// No alert follows a record that cannot be opened.
     NoAlert,
+    /// A byte more is sent than a window allows.
+    WindowPlusOne,
+    /// The ticket of an operation that is still out is used again.
+    EarlyTicket,
+    /// The fields of a response are sent again behind it, as trailers.
+    SecondTrailers,
+    /// A stream that is to end does not.
+    LostEndStream,
+    /// Bytes of a reset stream still count against the window of the connection.
+    ResetCounted,
 }
 
 impl Plant {
@@ -120,6 +130,15 @@ impl Plant {
         (Self::NoClosing, "ends as IdleDeadline, and its peer is not told"),
         (Self::UnansweredClosing, "ends as PeerClosed, and its peer is not told"),
         (Self::NoAlert, "ends as BadRecord, and its peer is not told"),
+    ];
+
+    /// Mistakes of HTTP/2, each with words of the violation that is to show it.
+    pub const HTTP2: [(Self, &'static str); 5] = [
+        (Self::WindowPlusOne, "and the window has"),
+        (Self::EarlyTicket, "names two operations"),
+        (Self::SecondTrailers, "fields of its response"),
+        (Self::LostEndStream, "does not end with its content"),
+        (Self::ResetCounted, "it ends for no reason: SendDeadline"),
     ];
 
     /// Text that does not arrive as sent, and its replacement of the same length.

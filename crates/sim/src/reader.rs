@@ -15,7 +15,7 @@ pub(crate) struct Response {
     /// Offset in the stream of the byte after it.
     pub(crate) end: u64,
     /// Whether its head has arrived.
-    head_done: bool,
+    pub(crate) head_done: bool,
 }
 
 impl Response {

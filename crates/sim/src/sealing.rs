@@ -20,11 +20,18 @@ pub(crate) struct Sealing<L> {
     seed: u64,
     number: Cell<u64>,
     plant: Option<Plant>,
+    /// Name of the protocol that handshakes agree on.
+    protocol: &'static [u8],
 }
 
 impl<L> Sealing<L> {
     pub(crate) const fn new(inner: L, seed: u64, plant: Option<Plant>) -> Self {
-        Self { inner, seed, number: Cell::new(seed), plant }
+        Self { inner, seed, number: Cell::new(seed), plant, protocol: b"" }
+    }
+
+    /// Agrees on HTTP/2 in every handshake.
+    pub(crate) fn for_http2(inner: L, seed: u64) -> Self {
+        Self { protocol: b"h2", ..Self::new(inner, seed, None) }
     }
 }
 
@@ -42,7 +49,7 @@ impl<F: File + Send + Sync + 'static, L: Links<F>> Links<F> for Sealing<L> {
 
     fn seal(&self, _: ListenerClass) -> Option<Box<dyn Seal>> {
         self.number.set(mix(self.number.get()));
-        let toy = Toy::server(self.number.get());
+        let toy = Toy::server(self.number.get()).agreeing(self.protocol);
         let seal: Box<dyn Seal> = match self.plant {
             Some(plant) => Box::new(FaultySeal::new(toy, plant)),
             None => Box::new(toy),

@@ -1,16 +1,23 @@
-//! Arbitrary bytes on one connection: whole responses return, and the log describes each.
+//! Arbitrary bytes on one connection: whole responses or frames return, and the log describes each
+//! request.
 use crate::{
     BrokenCheck,
     dice::{Dice, index},
     disk::{self, Disk, SimFile},
     world,
 };
+use regatta_http::h2::{
+    frame::{
+        END_HEADERS, END_STREAM, FRAME_BYTES_DEFAULT, FrameKind, PREFACE, WholeFrame, split_frame,
+    },
+    hpack::{HpackDecoder, TABLE_BYTES_DEFAULT},
+};
 use regatta_metrics::{Arena, Counter, Tally};
 use regatta_op::{CloseReason, Done, Now, Op, Tick};
 use regatta_origin::{
     ClearHttp1, Cx, Link, LocalCache, Log, Protocol as _, Record, ReplyOutcome, Scratch, Site,
 };
-use std::{cell::RefCell, sync::atomic::AtomicU64};
+use std::{cell::RefCell, collections::BTreeSet, sync::atomic::AtomicU64};
 
 /// The log's record of one exchange.
 struct Told {
@@ -46,6 +53,25 @@ impl Log for Notes {
 /// Describes what is wrong with the responses.
 pub fn run_wire(bytes: &[u8]) -> Result<(), BrokenCheck> {
     let (&piece, bytes) = bytes.split_first().unwrap_or((&0, &[]));
+    run(bytes, usize::from(piece), check)
+}
+
+/// Sends the preface of HTTP/2 and `bytes` as a peer would, in pieces of the length in its first
+/// byte (0: one piece).
+///
+/// # Errors
+/// Describes what is wrong with the frames.
+pub fn run_http2_wire(bytes: &[u8]) -> Result<(), BrokenCheck> {
+    let (&piece, bytes) = bytes.split_first().unwrap_or((&0, &[]));
+    run(&[&PREFACE[..], bytes].concat(), usize::from(piece), check_frames)
+}
+
+/// Sends `bytes` in pieces, and has `check` compare what returns with the records of the log.
+fn run(
+    bytes: &[u8],
+    piece: usize,
+    check: fn(&[u8], &[Told]) -> Result<(), BrokenCheck>,
+) -> Result<(), BrokenCheck> {
     let site = Site::default();
     let words: Vec<_> = (0..Arena::count_words(1)).map(|_| AtomicU64::new(0)).collect();
     let arena = Arena::create(&words, 1);
@@ -59,7 +85,7 @@ pub fn run_wire(bytes: &[u8]) -> Result<(), BrokenCheck> {
         scratch: &scratch,
         links: &ClearHttp1,
     };
-    let (sent, reason) = converse(bytes, usize::from(piece), &cx)?;
+    let (sent, reason) = converse(bytes, piece, &cx)?;
     let slot = arena.slot(0);
     let counted = (slot.get(Counter::Requests), slot.get(Counter::BytesSent));
     let told = notes.0.borrow();
@@ -81,11 +107,20 @@ fn converse(
     let disk = Disk::new(&mut Dice::seeded(1));
     let mut pieces = bytes.chunks(if piece == 0 { bytes.len().max(1) } else { piece });
     let address = std::net::SocketAddr::from(([127, 0, 0, 1], 4000));
-    let now = Now { tick: Tick(1_000), unix: disk::UNIX };
+    let mut now = Now { tick: Tick(1_000), unix: disk::UNIX };
+    let is_http2 = bytes.starts_with(PREFACE);
     let mut conn = Link::new(address.into(), now, cx);
     let mut sent = Vec::new();
     for _ in 0..bytes.len() * 8 + 1_000 {
-        let op = conn.next_op().ok_or("no operation is offered though none is out")?;
+        let Some(op) = conn.next_op() else {
+            // Streams may wait for windows that never open.
+            if !is_http2 || conn.deadline() <= now.tick {
+                return Err("no operation is offered though none is out".into());
+            }
+            now.tick = conn.deadline();
+            conn.expire(0, now, cx);
+            continue;
+        };
         conn.check_invariants();
         let done = match op {
             Op::Recv => Done::Recv(Ok(pieces.next().unwrap_or_default())),
@@ -137,9 +172,76 @@ fn check(mut sent: &[u8], told: &[Told]) -> Result<(), BrokenCheck> {
     if sent.is_empty() { Ok(()) } else { Err(format!("{} bytes behind", sent.len()).into()) }
 }
 
+/// Checks that whole frames are sent, SETTINGS first, in an order that is allowed.
+fn check_frames(mut sent: &[u8], _: &[Told]) -> Result<(), BrokenCheck> {
+    let mut decoder = HpackDecoder::for_client(TABLE_BYTES_DEFAULT);
+    let (mut is_first, mut block) = (true, None::<(u32, Vec<u8>)>);
+    let mut ended = BTreeSet::new();
+    while !sent.is_empty() {
+        let Ok(Some(WholeFrame { head, payload, rest })) = split_frame(sent, FRAME_BYTES_DEFAULT)
+        else {
+            return Err(format!("{} bytes that are no frame", sent.len()).into());
+        };
+        sent = rest;
+        let id = head.stream;
+        if is_first && head.kind != FrameKind::Settings {
+            return Err(format!("{:?} is the first frame", head.kind).into());
+        }
+        is_first = false;
+        if matches!(head.kind, FrameKind::Data | FrameKind::Headers) {
+            if ended.contains(&id) {
+                return Err(format!("{:?} on stream {id}, which has ended", head.kind).into());
+            }
+            if head.has(END_STREAM) {
+                ended.insert(id);
+            }
+        }
+        match (head.kind, block.take()) {
+            (FrameKind::Headers, None) => block = Some((id, payload.to_vec())),
+            (FrameKind::Continuation, Some((of, mut before))) if of == id => {
+                before.extend_from_slice(payload);
+                block = Some((id, before));
+            }
+            (FrameKind::Headers | FrameKind::Continuation, _) | (_, Some(_)) => {
+                return Err(format!("{:?} out of order", head.kind).into());
+            }
+            (
+                FrameKind::Data
+                | FrameKind::RstStream
+                | FrameKind::Settings
+                | FrameKind::Ping
+                | FrameKind::GoAway
+                | FrameKind::WindowUpdate,
+                None,
+            ) => {}
+            (kind, None) => return Err(format!("{kind:?} from a server").into()),
+        }
+        if let Some((_, whole)) = block.take_if(|_| head.has(END_HEADERS)) {
+            decoder.skip(&whole).map_err(|fault| format!("a field block: {fault:?}"))?;
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
-    use super::run_wire;
+    use super::{run_http2_wire, run_wire};
+
+    #[test]
+    fn any_frames_are_answered() {
+        let rows: [&[u8]; 5] = [
+            b"",
+            b"\x05",
+            // SETTINGS, and GET / with END_STREAM.
+            b"\0\0\0\0\x04\0\0\0\0\0\0\0\x06\x01\x05\0\0\0\x01\x82\x86\x84\x41\x01a",
+            // The same without SETTINGS, in pieces of three bytes.
+            b"\x03\0\0\x06\x01\x05\0\0\0\x01\x82\x86\x84\x41\x01a",
+            b"\0nonsense and more of it",
+        ];
+        for row in rows {
+            assert_eq!(run_http2_wire(row), Ok(()), "{}", row.escape_ascii());
+        }
+    }
 
     #[test]
     fn anything_is_answered() {

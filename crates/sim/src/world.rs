@@ -783,7 +783,7 @@ fn file_len(req: &ReadReq<SimFile>) -> u64 {
 }
 
 /// Checks that a path to open is relative and has no segment that leads elsewhere.
-fn check_open(req: &OpenReq) -> Result<(), BrokenCheck> {
+pub(crate) fn check_open(req: &OpenReq) -> Result<(), BrokenCheck> {
     let bad = |segment: &[u8]| matches!(segment, b"" | b"." | b"..") || segment.contains(&0);
     if !req.path.is_empty() && req.path.split(|&byte| byte == b'/').any(bad) {
         return Err(format!("a path that must not be opened: {req:?}").into());

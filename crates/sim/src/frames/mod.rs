@@ -14,11 +14,11 @@
 //! Replies arrive in any order.
 mod client;
 mod session;
-mod world;
+mod talk;
 
 pub use client::{Answer, Client};
 pub use session::FramesSession;
-pub use world::{FramesReport, run_frames, run_sealed_frames};
+pub use talk::{run_frames, run_sealed_frames};
 
 use regatta_op::{File, Now};
 use regatta_origin::{Cx, Links, Peer, Protocol};

@@ -1,96 +1,30 @@
-//! Schedules of this protocol. A driver has several operations out, or one at a time. A disk is
-//! slow, out of order, and hangs. Peers arrive, read and leave as they like.
-use super::{Answer, Client, Frames, NOT_FOUND, UNAVAILABLE};
+//! Schedules of protocols with several exchanges of a connection at once. A driver has several
+//! operations out, or one at a time. A disk is slow, out of order, and hangs. Peers arrive, read
+//! and leave as they like. What they send and expect is their protocol's: see [`Talk`].
 use crate::{
     BrokenCheck,
+    closing::DISK_MS_MAX,
     dice::{Dice, index},
-    disk::{self, Disk, Seen, SimFile, content},
+    disk::{self, Disk, SimFile},
     end::End,
     ledger::SEALED_BYTES_MAX,
     peer::{NEVER, Peer, Pipe},
-    sealing::{self, ClientSeal, Sealing, WIRE},
-    site,
-    world::gather,
+    plant::Plant,
+    sealing::{ClientSeal, WIRE},
+    talk::{Arrival, DuplexReport, LineEnd, Talk, Trouble, is_whole},
+    trace::Stamp,
+    world::{check_open, gather},
 };
-use regatta_metrics::{Arena, Counter, Gauge, Tally};
+use regatta_metrics::{Counter, Gauge};
 use regatta_op::{
-    Abandoned, CloseReason, Codings, DISK_OPS_MAX, Done, Fault, Now, Op, OpKind, OpenReq, Outbox,
-    Tick, Ticket,
+    Abandoned, CloseReason, DISK_OPS_MAX, Done, Fault, Now, Op, OpKind, Outbox, Segment, Tick,
+    Ticket,
 };
-use regatta_origin::{Cx, Link, Links, LocalCache, NoLog, Protocol, Scratch};
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    net::SocketAddr,
-    sync::atomic::AtomicU64,
-};
+use regatta_origin::{Cx, Link, Protocol as _};
+use std::net::SocketAddr;
 
-/// Requested names; the last does not exist.
-const NAMES: [&str; 9] = [
-    "a.txt",
-    "b.html",
-    "img.png",
-    "empty.txt",
-    "big.bin",
-    "mid.bin",
-    "docs/guide.html",
-    "app.3f9c2ab1.js",
-    "none",
-];
-/// The most that the disk takes, milliseconds.
-const DISK_MS_MAX: u64 = 60;
 /// The most steps of a schedule.
 const STEPS_MAX: u64 = 200_000;
-
-/// Sums of events in schedules.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FramesReport {
-    /// Steps taken.
-    pub steps: u64,
-    /// Answers that arrived in full, including those that reported a failure.
-    pub answers: u64,
-    /// Answers that arrived before those of earlier requests.
-    pub overtaking: u64,
-    /// The most exchanges that a connection had at once.
-    pub exchanges_max: usize,
-    /// The most operations that the disk had from a connection at once.
-    pub disk_ops_max: usize,
-    /// Receives while a `Send` was out.
-    pub duplex: u64,
-    /// Operations of the disk given up while others continued.
-    pub given_up: u64,
-    /// Connections that took part in a drain.
-    pub drained: u64,
-    /// Waits of a `Send` for the disk.
-    pub warmed: u64,
-    /// Sealed connections that ended in the handshake.
-    pub unshaken: u64,
-    /// Sealed connections that ended because of an altered record.
-    pub spoilt: u64,
-    /// Requests that were turned away.
-    pub refused: u64,
-}
-
-impl FramesReport {
-    /// Adds the events of another schedule.
-    pub const fn add(&mut self, other: &Self) {
-        self.steps += other.steps;
-        self.answers += other.answers;
-        self.overtaking += other.overtaking;
-        self.duplex += other.duplex;
-        self.given_up += other.given_up;
-        self.drained += other.drained;
-        self.warmed += other.warmed;
-        self.unshaken += other.unshaken;
-        self.spoilt += other.spoilt;
-        self.refused += other.refused;
-        if self.exchanges_max < other.exchanges_max {
-            self.exchanges_max = other.exchanges_max;
-        }
-        if self.disk_ops_max < other.disk_ops_max {
-            self.disk_ops_max = other.disk_ops_max;
-        }
-    }
-}
 
 struct Sending {
     outbox: Outbox<SimFile>,
@@ -100,33 +34,29 @@ struct Sending {
 }
 
 /// A connection, and its operations at the driver.
-struct Line {
+struct Line<C> {
     link: Option<Link<SimFile>>,
     pipe: Pipe,
     peer: Peer,
-    client: Client,
+    client: C,
     seal: Option<ClientSeal>,
     /// Bytes of the wire that the core has received.
     received: u64,
-    /// All bytes that the client sends.
-    wire: Vec<u8>,
-    /// Number of bytes of `wire` that the peer has decided to send.
-    asked: usize,
     lateness: u64,
     recv: bool,
     send: Option<Sending>,
+    /// First offer of the bytes that are being sent.
+    offered: Option<Stamp>,
     shut: bool,
     disk: Vec<(Ticket, Op<SimFile>, u64)>,
     /// Time since which an operation other than `Recv` has been out without a pause.
     busy_since: Option<u64>,
     requests: u32,
     faulted: bool,
-    /// Number of requests that may still be turned away.
-    refused: u32,
     closed: Option<CloseReason>,
 }
 
-impl Line {
+impl<C> Line<C> {
     /// The peer's end.
     const fn end(&mut self) -> End<'_> {
         End(&mut self.peer, &mut self.pipe, &mut self.seal)
@@ -152,12 +82,14 @@ enum Event {
     Sweep,
 }
 
-struct World<'a> {
+/// State of a schedule.
+pub(crate) struct World<'a, T: Talk> {
     cx: Cx<'a, SimFile>,
+    talk: T,
     dice: Dice,
-    tick: u64,
+    stamp: Stamp,
     disk: Disk,
-    lines: Vec<Line>,
+    lines: Vec<Line<T::Client>>,
     /// Whether one operation is out at a time.
     single: bool,
     changes: u64,
@@ -169,64 +101,26 @@ struct World<'a> {
     faulty: bool,
     /// Decides which requests are turned away; `None` in most schedules.
     refusals: Option<Dice>,
-    /// Files that have had each name: their numbers and lengths.
-    known: BTreeMap<&'static str, BTreeSet<(u64, u64)>>,
-    /// Names that were missing at some time, or could not be opened.
-    missing: BTreeSet<&'static str>,
+    plant: Option<Plant>,
     sent: u64,
-    report: FramesReport,
+    pub(crate) report: DuplexReport,
 }
 
-/// Runs the schedule of a seed.
-///
-/// # Errors
-/// The fault, and the command that replays it.
-pub fn run_frames(seed: u64) -> Result<FramesReport, BrokenCheck> {
-    schedule(seed, None)
-}
-
-/// Runs the schedule of a seed, as [`run_frames`], with every connection sealed.
-///
-/// # Errors
-/// The fault, and the command that replays it.
-pub fn run_sealed_frames(seed: u64) -> Result<FramesReport, BrokenCheck> {
-    schedule(seed, Some(sealing::dice(seed)))
-}
-
-fn schedule(seed: u64, mut seals: Option<Dice>) -> Result<FramesReport, BrokenCheck> {
-    // The seed is altered, so that the site differs from that of the same seed for HTTP/1.
-    let mut dice = Dice::seeded(seed ^ 0xf4a3_e500_0000_0000);
-    let mut site = site::site(&mut dice);
-    site.content.not_found = "".into();
-    site.content.fallback = "".into();
-    site.content.clean_urls = false;
-    let words: Vec<_> = (0..Arena::count_words(1)).map(|_| AtomicU64::new(0)).collect();
-    let arena = Arena::create(&words, 1);
-    let cache = LocalCache::new(&site.caching, site.seed);
-    let scratch = Scratch::new(site.boundary_key);
-    let frames = Frames { names: &NAMES };
-    let (tally, sealing) = (Tally::Owned(arena.slot(0)), Sealing::new(frames, seed, None));
-    let links: &dyn Links<_> = if seals.is_some() { &sealing } else { &frames };
-    let cx = Cx { site: &site, cache: &cache, tally, log: &NoLog, scratch: &scratch, links };
-    let mut world = World::new(cx, dice, seals.as_mut());
-    let ended = world.run().and_then(|()| world.balance());
-    let sealed = if seals.is_some() { " --sealed" } else { "" };
-    let replay = format!("replay: cargo run -p regatta-sim -- --frames{sealed} --seed");
-    let replay = |what: BrokenCheck| {
-        BrokenCheck::from(format!("seed {seed}, {} ms: {what}\n{replay} {seed}", world.tick))
-    };
-    ended.map(|()| world.report).map_err(replay)
-}
-
-impl<'a> World<'a> {
-    fn new(cx: Cx<'a, SimFile>, mut dice: Dice, mut seals: Option<&mut Dice>) -> Self {
+impl<'a, T: Talk> World<'a, T> {
+    /// Makes a world with its disk and its peers; sealed, if there are dice for seals. `client`
+    /// makes the client of a peer.
+    pub(crate) fn new(
+        cx: Cx<'a, SimFile>,
+        talk: T,
+        mut dice: Dice,
+        mut seals: Option<&mut Dice>,
+        mut client: impl FnMut(&mut Dice, &mut Peer) -> T::Client,
+    ) -> Self {
         let mut refusals = dice.apart(0x4ef0_5ed0_0000_0000);
         let disk = Disk::new(&mut dice);
         let lines = (0..dice.between(1, 3)).map(|_| {
             let (mut peer, pipe) = Peer::new(&mut dice);
-            peer.burst = dice.pick(&[1, 4, 8, 8, 20]);
-            let file = |_| u8::try_from(dice.below(NAMES.len() as u64)).expect("few");
-            let client = Client::new((0..peer.left).map(file).collect());
+            let client = client(&mut dice, &mut peer);
             peer.next += 1_000;
             let seal = seals.as_mut().map(|seals| ClientSeal::new(seals, &mut peer));
             Line {
@@ -235,25 +129,24 @@ impl<'a> World<'a> {
                 peer,
                 seal,
                 received: 0,
-                wire: client.wire(),
                 client,
-                asked: 0,
                 lateness: dice.pick(&[0, 1, 40]),
                 recv: false,
                 send: None,
+                offered: None,
                 shut: false,
                 disk: Vec::new(),
                 busy_since: None,
                 requests: 0,
                 faulted: false,
-                refused: 0,
                 closed: None,
             }
         });
         let lines = lines.collect();
         let mut world = Self {
             cx,
-            tick: 1_000,
+            talk,
+            stamp: Stamp { step: 0, tick: 1_000 },
             disk,
             lines,
             single: dice.one_in(4),
@@ -265,27 +158,23 @@ impl<'a> World<'a> {
             hangs: dice.one_in(5),
             faulty: dice.one_in(10),
             refusals: refusals.one_in(4).then_some(refusals),
-            known: BTreeMap::new(),
-            missing: BTreeSet::new(),
+            plant: None,
             sent: 0,
-            report: FramesReport::default(),
+            report: DuplexReport::default(),
             dice,
         };
-        world.look_at_files();
+        world.talk.note_files(&world.disk);
         world
     }
 
-    /// Notes the files that exist.
-    fn look_at_files(&mut self) {
-        for name in NAMES {
-            let req = OpenReq { path: name.as_bytes().into(), siblings: Codings::NONE };
-            match self.disk.open(&req).0 {
-                Seen::File { main, .. } => {
-                    self.known.entry(name).or_default().insert((main.inode, main.len));
-                }
-                _ => drop(self.missing.insert(name)),
-            }
-        }
+    /// Plants a mistake.
+    pub(crate) const fn plant(&mut self, plant: Option<Plant>) {
+        self.plant = plant;
+    }
+
+    /// Virtual time, milliseconds.
+    pub(crate) const fn tick(&self) -> u64 {
+        self.stamp.tick
     }
 
     /// Whether the disk may take longer than its limit.
@@ -295,19 +184,21 @@ impl<'a> World<'a> {
 
     /// Whether an operation may have waited for this driver for longer than the disk's limit:
     /// behind a seal its time runs meanwhile.
-    fn queued_too_long(&self, line: &Line) -> bool {
+    fn queued_too_long(&self, line: &Line<T::Client>) -> bool {
         let most = self.cx.site.deadlines.disk_ms_max;
-        let busy = line.busy_since.is_some_and(|since| self.tick - since >= most);
+        let busy = line.busy_since.is_some_and(|since| self.stamp.tick - since >= most);
         self.single && line.seal.is_some() && busy
     }
 
     const fn now(&self) -> Now {
-        Now { tick: Tick(self.tick), unix: disk::UNIX + self.tick / 1000 }
+        Now { tick: Tick(self.stamp.tick), unix: disk::unix(self.stamp) }
     }
 
-    fn run(&mut self) -> Result<(), BrokenCheck> {
+    /// Runs until every connection has ended, and checks the counters.
+    pub(crate) fn run(&mut self) -> Result<(), BrokenCheck> {
         while let Some((tick, event)) = self.next_event() {
-            self.tick = self.tick.max(tick);
+            self.stamp.tick = self.stamp.tick.max(tick);
+            self.stamp.step += 1;
             self.report.steps += 1;
             if self.report.steps > STEPS_MAX {
                 return Err("it goes on and on".into());
@@ -325,30 +216,33 @@ impl<'a> World<'a> {
                 Event::Shut(at) => {
                     self.lines[at].shut = false;
                     self.lines[at].pipe.shut = true;
-                    self.lines[at].peer.wake(self.tick);
+                    self.lines[at].peer.wake(self.stamp.tick);
                     self.complete(at, Done::Shut)?;
                 }
                 Event::Disk(at, ticket) => self.disk_answers(at, ticket)?,
                 Event::Expire(at) => self.expire(at)?,
                 Event::Act(at) => self.act(at)?,
                 Event::Change => {
-                    self.disk.change(self.tick, &mut self.dice);
-                    self.look_at_files();
-                    self.changes = self.tick + 1 + self.dice.below(400);
+                    self.disk.change(self.stamp.tick, &mut self.dice);
+                    self.talk.note_files(&self.disk);
+                    self.changes = self.stamp.tick + 1 + self.dice.below(400);
                 }
                 Event::Drain => self.drain()?,
                 Event::Sweep => {
-                    let on = self.cx.cache.sweep(Tick(self.tick), &self.cx.tally);
-                    self.sweeps = on.map_or(self.tick + 10, |on| on.0);
+                    let on = self.cx.cache.sweep(Tick(self.stamp.tick), &self.cx.tally);
+                    self.sweeps = on.map_or(self.stamp.tick + 10, |on| on.0);
                 }
             }
             for line in &mut self.lines {
-                let since = line.busy_since.unwrap_or(self.tick);
+                let since = line.busy_since.unwrap_or(self.stamp.tick);
                 line.busy_since = line.is_busy().then_some(since);
             }
         }
         let open = self.lines.iter().position(|line| line.closed.is_none());
-        open.map_or(Ok(()), |at| Err(format!("#{at} never ends").into()))
+        match open {
+            Some(at) => Err(format!("#{at} never ends").into()),
+            None => self.balance(),
+        }
     }
 
     /// Picks one of the earliest events.
@@ -362,7 +256,7 @@ impl<'a> World<'a> {
             let pipe = &line.pipe;
             let comes = !pipe.inbound.is_empty() || pipe.fin || pipe.reset;
             if line.recv && comes && !(self.single && line.is_busy()) {
-                events.push((self.tick, Event::Receive(at)));
+                events.push((self.stamp.tick, Event::Receive(at)));
             }
             match &line.send {
                 Some(Sending { disk: Some(disk), .. }) => events.push((*disk, Event::Warm(at))),
@@ -372,7 +266,7 @@ impl<'a> World<'a> {
                 _ => {}
             }
             if line.shut {
-                events.push((self.tick, Event::Shut(at)));
+                events.push((self.stamp.tick, Event::Shut(at)));
             }
             let disk = line.disk.iter();
             events.extend(disk.map(|(ticket, _, ready)| (*ready, Event::Disk(at, *ticket))));
@@ -382,8 +276,8 @@ impl<'a> World<'a> {
         }
         events.extend([(self.changes, Event::Change), (self.drains, Event::Drain)]);
         events.push((self.sweeps, Event::Sweep));
-        let first = events.iter().map(|(tick, _)| (*tick).max(self.tick)).min()?;
-        events.retain(|(tick, _)| (*tick).max(self.tick) == first);
+        let first = events.iter().map(|(tick, _)| (*tick).max(self.stamp.tick)).min()?;
+        events.retain(|(tick, _)| (*tick).max(self.stamp.tick) == first);
         Some(self.dice.pick(&events))
     }
 
@@ -408,15 +302,18 @@ impl<'a> World<'a> {
                     return Err("a second Send is out".into());
                 }
                 Some(Op::Send(outbox)) => {
+                    let is_clear = line.seal.is_none();
+                    check_outbox(&outbox, T::SEND_BYTES_MAX.filter(|_| is_clear))?;
+                    line.offered.get_or_insert(self.stamp);
                     let slow = if self.dice.one_in(4) { self.dice.below(20) } else { 0 };
                     let asks = self.warms && outbox.at_file() && self.dice.one_in(2);
                     let disk = asks.then(|| {
                         link.wait_for_disk(now, &cx);
                         self.report.warmed += 1;
                         let hangs = self.hangs && self.dice.one_in(16);
-                        if hangs { NEVER } else { self.tick + self.dice.below(DISK_MS_MAX) }
+                        if hangs { NEVER } else { self.stamp.tick + self.dice.below(DISK_MS_MAX) }
                     });
-                    line.send = Some(Sending { outbox, ready: self.tick + slow, disk });
+                    line.send = Some(Sending { outbox, ready: self.stamp.tick + slow, disk });
                 }
                 Some(Op::Shut) if line.send.is_some() => {
                     return Err("it is to be shut while a Send is out".into());
@@ -439,8 +336,16 @@ impl<'a> World<'a> {
             return Err(format!("{:?} is no operation of a disk", op.kind()).into());
         };
         let hangs = self.hangs && op.kind() != OpKind::Stat && self.dice.one_in(10);
-        let ready = if hangs { NEVER } else { self.tick + self.dice.below(self.disk_ms + 1) };
+        let ready = if hangs { NEVER } else { self.stamp.tick + self.dice.below(self.disk_ms + 1) };
         let line = &mut self.lines[at];
+        let ticket = match line.disk.first() {
+            Some((other, ..)) if self.plant == Some(Plant::EarlyTicket) => *other,
+            _ => ticket,
+        };
+        if let Op::Open(_, req) = &op {
+            check_open(req)?;
+            self.talk.note_open((at, ticket.0), &req.path, self.stamp);
+        }
         if line.disk.iter().any(|(other, ..)| *other == ticket) {
             return Err(format!("{ticket:?} names two operations").into());
         }
@@ -458,7 +363,8 @@ impl<'a> World<'a> {
         let (now, cx) = (self.now(), self.cx);
         let link = self.lines[at].link.as_mut().ok_or("it is told something after its end")?;
         link.complete(done, now, &cx);
-        let open = index(u64::from(link.requests())) - self.lines[at].client.answers();
+        let answers = self.talk.answers(&self.lines[at].client);
+        let open = index(u64::from(link.requests())).saturating_sub(answers);
         self.report.exchanges_max = self.report.exchanges_max.max(open);
         self.ask(at)
     }
@@ -481,12 +387,17 @@ impl<'a> World<'a> {
         let n = if there > 0 && self.dice.one_in(3) { self.dice.between(1, there) } else { there };
         let bytes: Vec<u8> = line.pipe.inbound.drain(..index(n)).collect();
         line.received += n;
+        let end = line.seal.as_ref().map_or(line.received, |seal| seal.plain(line.received));
+        self.talk.note_received(&mut line.client, end, self.stamp);
         if n > 0 && self.refusals.as_mut().is_some_and(|dice| dice.one_in(8)) {
             let (now, cx, line) = (self.now(), self.cx, &mut self.lines[at]);
             line.link.as_mut().ok_or("it receives after its end")?.turn_away(now, &cx);
-            line.refused += 1;
+            self.talk.note_trouble(&mut line.client, Trouble::TurnedAway, self.stamp);
+            if self.forget(at)? {
+                return self.ask(at);
+            }
         }
-        self.lines[at].peer.wake(self.tick);
+        self.lines[at].peer.wake(self.stamp.tick);
         self.complete(at, Done::Recv(Ok(&bytes)))
     }
 
@@ -503,50 +414,53 @@ impl<'a> World<'a> {
         let bytes = gather(&outbox, most, self.dice.one_in(2));
         let n = bytes.len() as u64;
         outbox.advance(n);
-        let excused = self.hangs || self.faulty || self.changes < NEVER || self.is_slow();
-        let queued = self.queued_too_long(&self.lines[at]);
-        let Self { lines, known, missing, report, .. } = self;
-        let Line { pipe, client, seal, received, refused, .. } = &mut lines[at];
+        let left = outbox.len();
+        let line = &self.lines[at];
+        let arrival = Arrival {
+            offered: line.offered.ok_or("it was not offered")?,
+            excused: self.hangs || self.faulty || self.changes < NEVER || self.is_slow(),
+            queued: self.queued_too_long(line),
+            is_prompt: line.seal.is_none() && !self.single,
+        };
+        let Self { lines, talk, report, .. } = self;
+        let Line { pipe, client, seal, received, offered, .. } = &mut lines[at];
+        *offered = offered.filter(|_| left > 0);
         pipe.queued += n;
         pipe.pump();
-        let mut last = None;
         let plain = match seal {
             Some(seal) => seal.open(&bytes, *received)?,
             None => vec![(bytes, 0)],
         };
         for (bytes, _) in plain {
             self.sent += bytes.len() as u64;
-            client.feed(&bytes, &mut |answer| {
-                report.answers += 1;
-                report.overtaking += u64::from(last.is_some_and(|last| last > answer.number));
-                last = Some(answer.number);
-                let unavailable = answer.code == UNAVAILABLE;
-                let excused = excused || queued && unavailable;
-                if unavailable && !excused && *refused > 0 {
-                    *refused -= 1;
-                    report.refused += 1;
-                    return Ok(());
-                }
-                check(&answer, known, missing, excused)
-            })?;
+            talk.feed(client, &bytes, &arrival, report)?;
         }
-        self.lines[at].peer.wake(self.tick);
+        self.lines[at].peer.wake(self.stamp.tick);
         self.complete(at, Done::Send(outbox, Ok(n)))
     }
 
     fn disk_answers(&mut self, at: usize, ticket: Ticket) -> Result<(), BrokenCheck> {
-        let disk = &mut self.lines[at].disk;
-        let place = disk.iter().position(|(of, ..)| *of == ticket).ok_or("nobody asked")?;
-        match disk.swap_remove(place).1 {
+        let line = &mut self.lines[at];
+        let place = line.disk.iter().position(|(of, ..)| *of == ticket).ok_or("nobody asked")?;
+        match line.disk.swap_remove(place).1 {
             Op::Open(_, req) => {
-                let found = self.disk.open(&req).1;
+                let (seen, found) = self.disk.open(&req);
+                self.talk.note_opened((at, ticket.0), &req.path, seen, self.stamp);
                 self.complete(at, Done::Open(ticket, found))
             }
             Op::Read(_, req) if self.faulty && self.dice.one_in(10) => {
-                self.lines[at].faulted = true;
+                line.faulted = true;
+                self.talk.note_trouble(&mut line.client, Trouble::Unreadable, self.stamp);
                 self.complete(at, Done::Read(ticket, req.buffer, Err(Fault::Other(5))))
             }
-            Op::Read(_, req) => self.complete(at, Done::Read(ticket, disk::read(req), Ok(()))),
+            Op::Read(_, req) => {
+                let asked = req.len;
+                let bytes = disk::read(req);
+                if (bytes.len() as u64) < asked {
+                    self.talk.note_trouble(&mut line.client, Trouble::Unreadable, self.stamp);
+                }
+                self.complete(at, Done::Read(ticket, bytes, Ok(())))
+            }
             Op::Stat(_, file) => self.complete(at, Done::Stat(ticket, Ok(file.stat()))),
             op => Err(format!("{:?} is no operation of a disk", op.kind()).into()),
         }
@@ -556,9 +470,18 @@ impl<'a> World<'a> {
         let (now, cx, line) = (self.now(), self.cx, &mut self.lines[at]);
         let link = line.link.as_mut().ok_or("it is called after its end")?;
         link.expire(line.pipe.queued, now, &cx);
-        match link.abandoned() {
+        self.forget(at)?;
+        self.ask(at)
+    }
+
+    /// Forgets what the core has given up. Returns whether that was everything.
+    fn forget(&mut self, at: usize) -> Result<bool, BrokenCheck> {
+        let line = &mut self.lines[at];
+        let link = line.link.as_ref().ok_or("it is called after its end")?;
+        let (was_at_disk, abandoned) = (!line.disk.is_empty(), link.abandoned());
+        match abandoned {
             Some(Abandoned::All) => {
-                (line.recv, line.send, line.shut) = (false, None, false);
+                (line.recv, line.send, line.shut, line.offered) = (false, None, false, None);
                 line.disk.clear();
             }
             Some(Abandoned::One(ticket)) => {
@@ -568,7 +491,10 @@ impl<'a> World<'a> {
             }
             None => {}
         }
-        self.ask(at)
+        if was_at_disk && abandoned.is_some() {
+            self.talk.note_trouble(&mut line.client, Trouble::Overdue, self.stamp);
+        }
+        Ok(matches!(abandoned, Some(Abandoned::All)))
     }
 
     fn drain(&mut self) -> Result<(), BrokenCheck> {
@@ -577,6 +503,7 @@ impl<'a> World<'a> {
         for at in 0..self.lines.len() {
             if let Some(link) = &mut self.lines[at].link {
                 link.drain(now, &cx);
+                self.talk.note_trouble(&mut self.lines[at].client, Trouble::Drained, self.stamp);
                 self.report.drained += 1;
                 self.ask(at)?;
             }
@@ -586,29 +513,28 @@ impl<'a> World<'a> {
 
     /// Performs an act of a peer.
     fn act(&mut self, at: usize) -> Result<(), BrokenCheck> {
-        let (now, cx, dice) = (self.now(), self.cx, &mut self.dice);
-        let line = &mut self.lines[at];
+        let (now, cx) = (self.now(), self.cx);
+        let Self { lines, talk, dice, .. } = self;
+        let line = &mut lines[at];
         let comes = line.link.is_none();
         if comes {
             let address = SocketAddr::from(([127, 0, 0, 1], 4000));
             line.link = Some(Link::new(address.into(), now, &cx));
         }
         let mut acted = line.end().read();
-        let is_open = line.seal.as_ref().is_none_or(ClientSeal::may_send);
-        let unanswered = |line: &Line| (line.asked / 2 - line.client.answers()) as u64;
-        while is_open && line.asked < line.client.may_send() && line.peer.asks(unanswered(line)) {
-            let frame = [line.wire[line.asked], line.wire[line.asked + 1]];
-            line.end().append(&frame);
-            line.asked += 2;
-            line.peer.left -= 1;
+        let may_say = line.seal.as_ref().is_none_or(ClientSeal::may_send);
+        while may_say && let Some(bytes) = talk.say(&mut line.client, &mut line.peer, dice) {
+            line.end().say(&bytes);
             acted.fresh = true;
             if dice.one_in(3) {
                 break;
             }
         }
+        let may_go_on = may_say && line.peer.left_how.is_none() && line.peer.out.is_empty();
+        acted.fresh |= may_go_on && talk.will_say(&line.client);
         let all_read = line.pipe.read == line.pipe.acked && line.pipe.queued == 0;
-        let answered = unanswered(line) == 0 && all_read;
-        line.end().go_on(&mut acted, answered, self.tick, dice);
+        let answered = talk.unanswered(&line.client) == 0 && all_read;
+        line.end().go_on(&mut acted, answered, self.stamp.tick, dice);
         if comes { self.ask(at) } else { Ok(()) }
     }
 
@@ -620,6 +546,15 @@ impl<'a> World<'a> {
         let greets = line.seal.as_ref().is_none_or(|seal| seal.greets(line.received));
         let gone = line.pipe.fin || line.pipe.reset || said;
         let drained = self.report.drained > 0;
+        let end = LineEnd {
+            reason,
+            requests: line.requests,
+            is_quick: line.peer.is_quick(),
+            is_gone: gone,
+            is_silent: line.peer.left_how.is_some(),
+            greets,
+            is_broken: spoilt || line.faulted,
+        };
         let fits = match reason {
             CloseReason::HandshakeDeadline => !greets,
             CloseReason::BadRecord => spoilt,
@@ -638,18 +573,14 @@ impl<'a> World<'a> {
         };
         self.report.unshaken += u64::from(!greets);
         self.report.spoilt += u64::from(reason == CloseReason::BadRecord);
-        if !fits {
-            return Err(format!("#{at} ends for no reason: {reason:?}").into());
-        }
-        let whole = is_whole(reason);
-        let answers = line.client.answers();
-        if whole && greets && (answers != index(u64::from(line.requests)) || line.client.has_part())
-        {
-            return Err(
-                format!("#{at}: {answers} of {} answered, {reason:?}", line.requests).into()
-            );
-        }
-        Ok(())
+        let Self { lines, talk, report, .. } = self;
+        let client = &mut lines[at].client;
+        let judged = if fits || talk.may_end(client, &end) {
+            talk.judge_end(client, &end, report)
+        } else {
+            Err(format!("it ends for no reason: {reason:?}").into())
+        };
+        judged.map_err(|what| BrokenCheck::from(format!("#{at}: {what}")))
     }
 
     /// Compares the counters with the events, after all connections have ended.
@@ -660,7 +591,8 @@ impl<'a> World<'a> {
         let closed: u64 =
             CloseReason::ALL.iter().map(|it| get(Counter::closed(*it as usize))).sum();
         // After an unfinished `Send`, a sealed connection knows only roughly what was taken.
-        let torn = |line: &&Line| line.seal.is_some() && !line.closed.is_some_and(is_whole);
+        let torn =
+            |line: &&Line<T::Client>| line.seal.is_some() && !line.closed.is_some_and(is_whole);
         let torn = self.lines.iter().filter(torn).count() as u64;
         let sent = get(Counter::BytesSent);
         let near = sent.abs_diff(self.sent) <= torn * SEALED_BYTES_MAX;
@@ -676,70 +608,14 @@ impl<'a> World<'a> {
     }
 }
 
-/// Whether a connection that ends for this reason has answered all that it received.
-const fn is_whole(reason: CloseReason) -> bool {
-    matches!(reason, CloseReason::PeerClosed | CloseReason::Drained | CloseReason::IdleDeadline)
-}
-
-/// Checks that an answer is a whole file that once had this name, or a valid reason for none.
-fn check(
-    answer: &Answer,
-    known: &BTreeMap<&'static str, BTreeSet<(u64, u64)>>,
-    missing: &BTreeSet<&'static str>,
-    excused: bool,
-) -> Result<(), BrokenCheck> {
-    let Answer { number, file, code, body } = answer;
-    let name = NAMES[usize::from(*file)];
-    let is_it = |inode: u64| {
-        let mut bytes = body.iter().zip(0..);
-        bytes.all(|(byte, at)| *byte == content(inode, at))
-    };
-    let right = match *code {
-        0 => known.get(name).is_some_and(|files| {
-            files.iter().any(|(inode, len)| *len == body.len() as u64 && is_it(*inode))
-        }),
-        NOT_FOUND => missing.contains(name),
-        // A fault of the disk, or no answer from it.
-        _ => excused,
-    };
-    let len = body.len();
-    if right {
-        Ok(())
-    } else {
-        Err(format!("{name}, request {number}: code {code}, {len} bytes").into())
+/// Checks the outbox of a `Send`: with a limit it has memory alone, and no more bytes than that.
+fn check_outbox(outbox: &Outbox<SimFile>, bytes_max: Option<u64>) -> Result<(), BrokenCheck> {
+    let Some(most) = bytes_max else { return Ok(()) };
+    if outbox.segments().any(|segment| matches!(segment, Segment::File { .. })) {
+        return Err("a range of a file is sent where memory alone may be".into());
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn run_all(run: fn(u64) -> Result<FramesReport, BrokenCheck>, seeds: u64) -> FramesReport {
-        let mut sums = FramesReport::default();
-        for seed in 0..seeds {
-            match run(seed) {
-                Ok(report) => sums.add(&report),
-                Err(what) => panic!("{what}"),
-            }
-        }
-        println!("{sums:?}");
-        assert_eq!((sums.exchanges_max, sums.disk_ops_max), (8, DISK_OPS_MAX), "{sums:?}");
-        sums
+    if outbox.len() > most {
+        return Err(format!("{} bytes are sent at once, {most} at most", outbox.len()).into());
     }
-
-    #[test]
-    fn eight_exchanges_go_on_at_once() {
-        let sums = run_all(run_frames, 512);
-        assert!(sums.answers > 2_000 && sums.overtaking > 100, "{sums:?}");
-        assert!(sums.duplex > 100 && sums.warmed > 100, "{sums:?}");
-        assert!(sums.given_up > 10 && sums.drained > 50 && sums.refused > 20, "{sums:?}");
-    }
-
-    #[test]
-    fn eight_exchanges_go_on_at_once_behind_a_seal() {
-        let sums = run_all(run_sealed_frames, 256);
-        assert!(sums.answers > 1_000 && sums.overtaking > 30, "{sums:?}");
-        assert!(sums.duplex > 100 && sums.unshaken > 50, "{sums:?}");
-        assert!(sums.given_up > 5 && sums.drained > 25 && sums.spoilt > 10, "{sums:?}");
-    }
+    Ok(())
 }
