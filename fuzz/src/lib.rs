@@ -33,14 +33,14 @@ pub use heads::{chunked, head, proxy, response};
 pub use lab::{experiment, matrix, perf_script, run_directory};
 pub use logs::{access_log, session_log};
 pub use paths::{redirect, target};
-pub use programs::{config, conn, groups, site_rules, wire};
+pub use programs::{config, conn, groups, link_h2, site_rules, wire};
 pub use tls::seal_open;
 
 /// A fuzz target: its name, and its function of an input.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets, by name.
-pub const TARGETS: [Target; 25] = [
+pub const TARGETS: [Target; 26] = [
     ("access_log", access_log),
     ("certificate_pem", certificate_pem),
     ("chunked", chunked),
@@ -52,6 +52,7 @@ pub const TARGETS: [Target; 25] = [
     ("h2_frames", h2_frames),
     ("head", head),
     ("hpack", hpack),
+    ("link_h2", link_h2),
     ("matrix", matrix),
     ("negotiate", negotiate),
     ("perf_script", perf_script),

@@ -4,7 +4,7 @@ use regatta_server::config::{
     raw::{Arguments, FileText, read},
     rules_files,
 };
-use regatta_sim::{run_bytes, run_wire};
+use regatta_sim::{run_bytes, run_http2_wire, run_wire};
 use regatta_sys::groups::limits;
 use std::path::{Component, Path};
 
@@ -18,6 +18,13 @@ pub fn conn(bytes: &[u8]) {
 /// A single connection that receives the bytes unchanged.
 pub fn wire(bytes: &[u8]) {
     if let Err(what) = run_wire(bytes) {
+        panic!("{what}");
+    }
+}
+
+/// A connection of HTTP/2 that receives the bytes behind its preface.
+pub fn link_h2(bytes: &[u8]) {
+    if let Err(what) = run_http2_wire(bytes) {
         panic!("{what}");
     }
 }
