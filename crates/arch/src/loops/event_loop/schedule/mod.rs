@@ -5,6 +5,7 @@
 //! end writes is at the other at once, so that a seed replays. Simulated are the time, the peers,
 //! which of several loops runs next, and when the poller reports events: late, in any order, more
 //! than once, or falsely. See [`world::World`] for what must hold.
+mod caller;
 mod edges;
 mod folder;
 mod handshakes;
@@ -36,6 +37,7 @@ use crate::{
     shared::{Leased, SharedDisk},
     testing::dice::{Dice, SEEDS},
 };
+use caller::Speech;
 use folder::{BEGIN_NS, Folder, NAMES, UNIX};
 use regatta_metrics::{Arena, Tally};
 use regatta_op::{DISK_OPS_MAX, Now};
@@ -102,6 +104,8 @@ pub(crate) struct Case {
     pub(crate) hangs: bool,
     /// The protocol is not HTTP but frames: several exchanges of a connection at once.
     pub(crate) frames: bool,
+    /// The protocol is HTTP/2.
+    pub(crate) http2: bool,
     /// Connections are sealed.
     pub(crate) sealed: bool,
     /// Connections of the second of two listeners alone are sealed.
@@ -129,6 +133,20 @@ impl Case {
     /// Like [`Self::one`], with several exchanges of each connection at once.
     pub(crate) fn frames(test: &'static str) -> Self {
         Self { frames: true, ..Self::one(test) }
+    }
+
+    /// Like [`Self::one`], with HTTP/2 in the clear.
+    pub(crate) fn http2(test: &'static str) -> Self {
+        Self { http2: true, ..Self::one(test) }
+    }
+
+    /// The protocol of peers.
+    const fn speech(&self) -> Speech {
+        match self {
+            Self { http2: true, .. } => Speech::Http2,
+            Self { frames: true, .. } => Speech::Frames,
+            _ => Speech::Http1,
+        }
     }
 
     /// Like [`Self::one`], with two classes of listeners.
@@ -566,6 +584,25 @@ pub(crate) fn check_frames(sums: &Sums, later: u64) {
 fn a_loop_forgets_none_of_many_exchanges() {
     let test = "a_loop_forgets_none_of_many_exchanges";
     check_frames(&run_all(Case::frames(test), &own_disk), 0);
+}
+
+/// Like [`check_frames`], with HTTP/2.
+pub(crate) fn check_http2(sums: &Sums, later: u64) {
+    let Sums { schedules, connections, answers, .. } = *sums;
+    if schedules < SEEDS {
+        return; // a few are replayed
+    }
+    assert!(connections > 2 * schedules && answers > 10 * schedules, "{sums:?}");
+    assert!(sums.later >= later * schedules && sums.full_sockets > schedules, "{sums:?}");
+    assert!(sums.displaced > 5 && sums.expired > 10 && sums.drained > 10, "{sums:?}");
+}
+
+#[test]
+fn a_loop_with_http2_forgets_none() {
+    let test = "a_loop_with_http2_forgets_none";
+    for loops in [1, 2] {
+        check_http2(&run_all(Case { loops, ..Case::http2(test) }, &own_disk), 0);
+    }
 }
 
 /// Links that seal one class of connections; `inner` chooses the protocol.

@@ -1,11 +1,12 @@
 //! A peer of a whole loop: what it asks for, in which pieces, how it takes the answers, and how it
 //! behaves.
 use super::{
-    folder::{Folder, LAST, NAMES},
+    caller::{Caller, Script, Speech},
+    folder::{Folder, LAST},
     line::{Line, Sealed},
 };
 use crate::testing::dice::Dice;
-use regatta_sim::{BrokenCheck, Client};
+use regatta_sim::BrokenCheck;
 use std::{
     io,
     os::unix::net::{SocketAddr, UnixStream},
@@ -42,9 +43,11 @@ pub(super) struct Peer {
     line: Line,
     /// Numbers of the requests, in HTTP.
     asks: Vec<usize>,
-    /// Client of frames, if the peer speaks those.
-    client: Option<Client>,
+    /// Client of another protocol than HTTP/1, if the peer speaks that.
+    client: Option<Caller>,
     out: Vec<u8>,
+    /// End of what precedes the first request in `out`.
+    start: usize,
     /// Ends of the requests in `out`.
     ends: Vec<usize>,
     written: usize,
@@ -73,30 +76,26 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    /// A peer that asks for something, in frames or in HTTP.
-    pub(super) fn new(dice: &mut Dice, folder: &Folder, addresses: usize, frames: bool) -> Self {
-        let client = frames.then(|| {
-            let count = 1 + dice.below(24);
-            let file = |_| u8::try_from(dice.below(NAMES.len() + 1)).expect("few");
-            Client::new((0..count).map(file).collect())
-        });
+    /// A peer that asks for something, in this protocol.
+    pub(super) fn new(dice: &mut Dice, folder: &Folder, addresses: usize, speech: Speech) -> Self {
+        let client = Caller::new(dice, speech);
         let mut asks = Vec::new();
-        for _ in 0..1 + if frames { 0 } else { dice.below(4) } {
+        for _ in 0..1 + if client.is_some() { 0 } else { dice.below(4) } {
             let ask = dice.below(folder.asks.len());
             asks.push(ask);
             if folder.asks[ask].is_last() {
                 break;
             }
         }
-        let (mut out, mut ends) = (Vec::new(), Vec::new());
+        let (mut out, mut ends, mut start) = (Vec::new(), Vec::new(), 0);
         for ask in &asks {
             out.extend_from_slice(&folder.asks[*ask].request);
             ends.push(out.len());
         }
         if let Some(client) = &client {
-            out = client.wire();
-            ends = (1..=out.len() / 2).map(|request| 2 * request).collect();
+            Script { out, ends, start } = client.script();
         }
+        let may_shut = client.as_ref().is_none_or(Caller::may_shut);
         let most = out.len() + 20_000;
         let behaviour = match dice.below(8) {
             0 => Behaviour::Leaves(dice.below(most)),
@@ -113,9 +112,10 @@ impl Peer {
             asks,
             client,
             out,
+            start,
             ends,
             written: 0,
-            shuts: dice.once_in(4),
+            shuts: dice.once_in(4) && may_shut,
             has_shut: false,
             at: 0,
             came: 0,
@@ -146,7 +146,8 @@ impl Peer {
         let answered = self.at.checked_sub(1).map_or(0, |last| self.ends[last]);
         let left = self.over && self.connected && !self.has_vanished && !self.is_answered();
         let spoilt = self.line.sealed.as_ref().is_some_and(Sealed::is_spoilt);
-        left && !spoilt && self.came == 0 && (self.written == answered || self.line.holds_back())
+        let is_idle = self.written == answered || self.at == 0 && self.written <= self.start;
+        left && !spoilt && self.came == 0 && (is_idle || self.line.holds_back())
     }
 
     /// Answers that have come in full.
@@ -250,7 +251,7 @@ impl Peer {
     /// Sends a piece of what it may send; true if some was taken.
     fn write(&mut self, dice: &mut Dice) -> bool {
         let may = match &self.client {
-            Some(client) => client.may_send(),
+            Some(client) => client.may_send().min(self.out.len()),
             None => self.ends[(self.at + self.ahead).min(self.ends.len()) - 1],
         };
         let left = self.out.get(self.written..may).unwrap_or_default();

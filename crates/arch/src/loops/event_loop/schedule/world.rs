@@ -239,7 +239,8 @@ impl<'a> World<'a> {
     ) -> Self {
         let WorldParts { folder, addresses, arena, bells, listeners, case } = parts;
         let peers = 2 + dice.below(5);
-        let peers = (0..peers).map(|_| Peer::new(&mut dice, folder, addresses.len(), case.frames));
+        let peers =
+            (0..peers).map(|_| Peer::new(&mut dice, folder, addresses.len(), case.speech()));
         let peers = peers.collect();
         let side = |_| LoopState {
             rules,
