@@ -86,7 +86,9 @@ pub trait Protocol<F> {
 
     /// The server has too much to do. The request that waits for the disk, or else the next one, is
     /// answered with 503 and without a file. HTTP/1 then ends the connection
-    /// ([`CloseReason::Refused`]). A response in progress and a handshake are not affected.
+    /// ([`CloseReason::Refused`]). A response in progress and a handshake are not affected. A
+    /// protocol with several exchanges gives up the disk operation that has been out longest, and
+    /// continues with the others.
     ///
     /// A driver that has received bytes calls this before it completes the `Recv`: afterwards their
     /// request may have been answered. A disk operation in flight is given up, as after

@@ -66,6 +66,13 @@ impl<C> Line<C> {
     fn is_busy(&self) -> bool {
         self.send.is_some() || self.shut || !self.disk.is_empty()
     }
+
+    /// Forgets an operation of the disk that was given up.
+    fn forget(&mut self, ticket: Ticket) -> Result<(), BrokenCheck> {
+        let place = self.disk.iter().position(|(of, ..)| *of == ticket);
+        self.disk.swap_remove(place.ok_or("what is given up was not out")?);
+        Ok(())
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -485,8 +492,7 @@ impl<'a, T: Talk> World<'a, T> {
                 line.disk.clear();
             }
             Some(Abandoned::One(ticket)) => {
-                let place = line.disk.iter().position(|(of, ..)| *of == ticket);
-                line.disk.swap_remove(place.ok_or("what is given up was not out")?);
+                line.forget(ticket)?;
                 self.report.given_up += u64::from(line.send.is_some() || !line.disk.is_empty());
             }
             None => {}

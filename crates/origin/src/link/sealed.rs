@@ -9,7 +9,7 @@ use crate::{
 use alloc::{boxed::Box, vec::Vec};
 use core::mem;
 use regatta_metrics::Counter;
-use regatta_op::{Abandoned, CloseReason, Done, File, Now, Op, Outbox, Tick, Ticket};
+use regatta_op::{Abandoned, CloseReason, DISK_OPS_MAX, Done, File, Now, Op, Outbox, Tick, Ticket};
 
 /// The most plain bytes that are sealed for one `Send`, and read from a file for it.
 const SEAL_BYTES_MAX: usize = 64 << 10;
@@ -93,13 +93,29 @@ struct Lent {
     /// True if the wire reads a file, or has such a read to offer.
     read: bool,
     /// Operations of the upper protocol on files.
-    disk: u8,
+    disk: [Option<Ticket>; DISK_OPS_MAX],
     shut: bool,
 }
 
 impl Lent {
-    const fn any(&self) -> bool {
-        self.recv || self.send || self.read || self.disk > 0 || self.shut
+    fn any(&self) -> bool {
+        self.recv || self.send || self.read || self.disk_ops() > 0 || self.shut
+    }
+
+    fn disk_ops(&self) -> usize {
+        self.disk.iter().flatten().count()
+    }
+
+    /// Notes an operation of the upper protocol on a file.
+    fn lend(&mut self, ticket: Ticket) {
+        let free = self.disk.iter_mut().find(|place| place.is_none());
+        *free.expect("a protocol keeps to `DISK_OPS_MAX`") = Some(ticket);
+    }
+
+    /// Ends an operation of the upper protocol on a file; false if it is not in flight.
+    fn release(&mut self, ticket: Ticket) -> bool {
+        let place = self.disk.iter_mut().find(|place| **place == Some(ticket));
+        place.and_then(Option::take).is_some()
     }
 }
 
@@ -188,7 +204,9 @@ impl<F: File> Protocol<F> for Sealed<F> {
         if !self.asks.is_empty() {
             let op = self.asks.remove(0);
             self.shrink_asks();
-            self.lent.disk += u8::from(!is_of_wire(&op));
+            if let Some(ticket) = ticket_of(&op).filter(|ticket| *ticket != WIRE) {
+                self.lent.lend(ticket);
+            }
             return Some(op);
         }
         if !self.lent.send && !self.out.is_empty() {
@@ -226,9 +244,9 @@ impl<F: File> Protocol<F> for Sealed<F> {
                 self.shut = true;
                 self.on_shut(now, cx);
             }
-            Done::Open(..) | Done::Read(..) | Done::Stat(..) => {
-                assert!(self.lent.disk > 0, "an operation on a file is completed once");
-                self.lent.disk -= 1;
+            Done::Open(ticket, _) | Done::Read(ticket, ..) | Done::Stat(ticket, _) => {
+                let was_out = self.lent.release(ticket);
+                assert!(was_out, "an operation on a file is completed once");
                 self.complete_upper(done, now, cx);
             }
         }
@@ -323,14 +341,15 @@ impl<F: File> Protocol<F> for Sealed<F> {
     }
 
     fn turn_away(&mut self, now: Now, cx: &Cx<'_, F>) {
-        // With the disk operation all others would be given up: nothing could follow lost records.
-        let records_are_out = self.lent.send && self.lent.disk > 0;
-        if let Some(upper) = self.upper.as_mut().filter(|_| !records_are_out) {
-            upper.turn_away(now, cx);
-            let abandoned = upper.abandoned();
-            self.on_abandoned(abandoned, now, cx);
-            self.go_on(now, cx);
+        if self.upper.is_none() {
+            return;
         }
+        self.with_upper(cx, |upper, cx| upper.turn_away(now, cx));
+        match self.upper.as_ref().and_then(Protocol::abandoned) {
+            Some(Abandoned::All) if self.keeps_records() => self.give_up_disk(),
+            abandoned => self.on_abandoned(abandoned, now, cx),
+        }
+        self.go_on(now, cx);
     }
 
     fn abandoned(&self) -> Option<Abandoned> {
@@ -377,11 +396,6 @@ impl<F: File> Protocol<F> for Sealed<F> {
             upper.check_invariants();
         }
     }
-}
-
-/// True for operations of the wire itself.
-const fn is_of_wire<F>(op: &Op<F>) -> bool {
-    matches!(op, Op::Read(WIRE, _))
 }
 
 /// The ticket of an operation on a file.
@@ -552,7 +566,8 @@ impl<F: File> Sealed<F> {
                 let asks = self.asks.len();
                 self.asks.retain(|op| ticket_of(op) != Some(ticket));
                 if self.asks.len() == asks {
-                    self.lent.disk -= 1;
+                    let was_out = self.lent.release(ticket);
+                    assert!(was_out, "an operation is given up while it is in flight");
                     self.abandoned = what;
                 }
             }
@@ -567,6 +582,21 @@ impl<F: File> Sealed<F> {
                 }
             }
         }
+    }
+
+    /// True if the records in flight are answers of the seal, and not of the upper protocol. They
+    /// remain when that gives up all of its operations: later records could not be opened without
+    /// them. The driver then gives up one operation on a file at most.
+    fn keeps_records(&self) -> bool {
+        let is_own = self.source.is_none() && self.sealed == 0;
+        self.lent.send && is_own && self.lent.disk_ops() <= 1
+    }
+
+    /// Gives up the operations of the upper protocol, and none of the wire.
+    fn give_up_disk(&mut self) {
+        self.wants = false;
+        self.asks.clear();
+        self.abandoned = self.lent.disk.iter_mut().find_map(Option::take).map(Abandoned::One);
     }
 
     /// Forgets all operations in flight.

@@ -85,7 +85,7 @@ pub struct FramesSession<F> {
     /// Whether the peer sends no more.
     ended: bool,
     draining: bool,
-    /// Whether the next request is turned away.
+    /// Whether the next request is turned away: none waited for the disk.
     refuses: bool,
     /// Whether the frame that announces the drain has been put into an outbox.
     said: bool,
@@ -221,15 +221,10 @@ impl<F: File> Protocol<F> for FramesSession<F> {
         }
         let overdue = |it: &Option<Ongoing<F>>| it.as_ref().is_some_and(|it| is_due(it.until));
         let Some(at) = self.exchanges.iter().position(overdue) else { return };
-        let ongoing = self.exchanges[at].as_mut().expect("it is overdue");
-        match ongoing.stage {
-            Stage::Held => self.resume(at, Supply::Again, now, cx),
-            Stage::AtDisk(ticket) => {
-                self.at_disk[usize::from(ticket.0)] = false;
-                self.abandoned = Some(Abandoned::One(ticket));
-                self.end(at, Status::SERVICE_UNAVAILABLE);
-            }
-            _ => self.end(at, Status::SERVICE_UNAVAILABLE),
+        if matches!(self.exchanges[at], Some(Ongoing { stage: Stage::Held, .. })) {
+            self.resume(at, Supply::Again, now, cx);
+        } else {
+            self.give_up(at);
         }
         self.settle(now, cx);
     }
@@ -273,8 +268,14 @@ impl<F: File> Protocol<F> for FramesSession<F> {
         }
     }
 
-    fn turn_away(&mut self, _: Now, _: &Cx<'_, F>) {
-        self.refuses = true;
+    fn turn_away(&mut self, now: Now, cx: &Cx<'_, F>) {
+        match self.oldest_at_disk() {
+            Some(at) => {
+                self.give_up(at);
+                self.settle(now, cx);
+            }
+            None => self.refuses = true,
+        }
     }
 
     fn abandoned(&self) -> Option<Abandoned> {
@@ -418,6 +419,16 @@ impl<F: File> FramesSession<F> {
         (ongoing.stage, ongoing.until, ongoing.status) = (Stage::Ends(code), Tick::NEVER, status);
     }
 
+    /// Ends an exchange without what it waits for. The disk's operation for it is given up.
+    fn give_up(&mut self, at: usize) {
+        let stage = self.exchanges[at].as_ref().map(|ongoing| &ongoing.stage);
+        if let Some(&Stage::AtDisk(ticket)) = stage {
+            self.at_disk[usize::from(ticket.0)] = false;
+            self.abandoned = Some(Abandoned::One(ticket));
+        }
+        self.end(at, Status::SERVICE_UNAVAILABLE);
+    }
+
     /// Resumes an exchange with the result that it waited for.
     fn resume(&mut self, at: usize, supply: Supply<F>, now: Now, cx: &Cx<'_, F>) {
         let ongoing = self.exchanges[at].as_mut().expect("it waits");
@@ -451,6 +462,16 @@ impl<F: File> FramesSession<F> {
     fn find(&self, is_meant: impl Fn(&Stage<F>) -> bool) -> Option<usize> {
         let mut all = (0..EXCHANGES).map(|at| (self.turn + at) % EXCHANGES);
         all.find(|at| self.exchanges[*at].as_ref().is_some_and(|it| is_meant(&it.stage)))
+    }
+
+    /// The exchange whose operation has been out longest.
+    fn oldest_at_disk(&self) -> Option<usize> {
+        let all = (0..EXCHANGES).map(|at| (self.turn + at) % EXCHANGES);
+        let out = all.filter_map(|at| match &self.exchanges[at] {
+            Some(Ongoing { stage: Stage::AtDisk(_), until, .. }) => Some((at, *until)),
+            _ => None,
+        });
+        out.min_by_key(|(_, until)| *until).map(|(at, _)| at)
     }
 
     /// Gives a ticket to the next exchange that wants one, if any is free.

@@ -398,6 +398,66 @@ fn one_operation_is_given_up_while_another_goes_on() {
     });
 }
 
+/// A refusal ends one exchange. The others, and the records on their way, remain.
+#[test]
+fn a_request_is_turned_away_while_another_is_answered() {
+    on(Frames { names: &["slow", "none", "other"] }, |mut ends| {
+        ends.settle();
+        let mut client = Client::new(vec![0, 1, 2]);
+        let mut opened = Vec::new();
+        for frame in client.wire().chunks(2) {
+            ends.say(frame);
+            ends.receive();
+            let Some(Op::Open(ticket, _)) = ends.link.next_op() else { panic!("no Open") };
+            opened.push(ticket);
+            assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
+            ends.tick += 1;
+        }
+        ends.complete(Done::Open(opened[1], Err(OpenFault::NotFound)));
+        let send = ends.link.next_op().expect("the second one is answered");
+        ends.link.turn_away(ends.now(), &ends.cx);
+        ends.link.check_invariants();
+        assert_eq!(ends.link.abandoned(), Some(Abandoned::One(opened[0])), "the oldest");
+        assert_eq!(Ends::kind(ends.link.next_op().as_ref()), None, "the `Send` is still out");
+        ends.send(send);
+        let op = ends.link.next_op().expect("it is refused");
+        ends.send(op);
+        ends.complete(Done::Open(opened[2], Err(OpenFault::NotFound)));
+        let op = ends.link.next_op().expect("the third one is answered");
+        ends.send(op);
+        let mut codes = Vec::new();
+        let mut note = |answer: regatta_sim::Answer| {
+            codes.push((answer.number, answer.code));
+            Ok(())
+        };
+        client.feed(&ends.plain, &mut note).unwrap();
+        assert_eq!(codes, [(1, NOT_FOUND), (0, UNAVAILABLE), (2, NOT_FOUND)]);
+    });
+}
+
+/// HTTP/1 gives up all that it has out, but the records in flight are not from it.
+#[test]
+fn a_request_is_turned_away_while_the_seal_answers() {
+    on(ClearHttp1, |mut ends| {
+        ends.settle();
+        ends.client.renew(&mut ends.wire);
+        ends.say(b"GET /5 HTTP/1.1\r\nHost: a\r\n\r\n");
+        ends.receive();
+        let Some(Op::Open(ticket, _)) = ends.link.next_op() else { panic!("no Open") };
+        let send = ends.link.next_op().expect("the new key is answered");
+        ends.link.turn_away(ends.now(), &ends.cx);
+        ends.link.check_invariants();
+        assert_eq!(ends.link.abandoned(), Some(Abandoned::One(ticket)));
+        assert_eq!(Ends::kind(ends.link.next_op().as_ref()), None, "the `Send` is still out");
+        ends.send(send);
+        assert!(ends.plain.is_empty());
+        let op = ends.link.next_op().expect("it is refused");
+        ends.send(op);
+        let head = String::from_utf8_lossy(&ends.plain).into_owned();
+        assert!(head.starts_with("HTTP/1.1 503 "), "{head}");
+    });
+}
+
 #[test]
 fn last_words_that_nobody_takes_are_given_up() {
     run_test(ClearHttp1, |mut ends| {
