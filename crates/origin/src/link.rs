@@ -1,4 +1,4 @@
-//! A driver's view of one connection: HTTP/1 in the clear, a sealed protocol, or another one.
+//! A driver's view of one connection: HTTP/1 in the clear, HTTP/2, a sealed protocol, or another.
 mod greeting;
 mod sealed;
 #[cfg(feature = "test-seal")]
@@ -9,11 +9,14 @@ pub use sealed::Sealed;
 #[cfg(feature = "test-seal")]
 pub use toy::Toy;
 
-use crate::{Admission, Conn, Cx, Peer, Protocol, Seal};
+use crate::{Admission, Conn, Cx, Peer, Protocol, Seal, h1::preface::PriorKnowledge, h2::Session};
 use alloc::boxed::Box;
 use core::fmt;
 use regatta_metrics::Counter;
 use regatta_op::{Abandoned, CloseReason, Done, File, Now, Op, Tick};
+
+/// Name of HTTP/2 in handshakes (ALPN, RFC 9113 §3.1).
+const HTTP2: &[u8] = b"h2";
 
 /// Connection of any protocol.
 ///
@@ -21,6 +24,8 @@ use regatta_op::{Abandoned, CloseReason, Done, File, Now, Op, Tick};
 pub enum Link<F> {
     /// HTTP/1 in the clear.
     Http1(Conn<F>),
+    /// HTTP/2: behind a seal by agreement, in the clear by its preface.
+    Http2(Box<Session<F>>),
     /// A connection that begins with a PROXY header; after it, another variant.
     Greeting(Box<Greeting<F>>),
     /// A protocol behind a seal.
@@ -33,6 +38,7 @@ impl<F: fmt::Debug> fmt::Debug for Link<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Http1(conn) => f.debug_tuple("Http1").field(conn).finish(),
+            Self::Http2(session) => f.debug_tuple("Http2").field(session).finish(),
             Self::Greeting(greeting) => f.debug_tuple("Greeting").field(greeting).finish(),
             Self::Sealed(sealed) => f.debug_tuple("Sealed").field(sealed).finish(),
             Self::Other(_) => f.write_str("Other"),
@@ -40,7 +46,7 @@ impl<F: fmt::Debug> fmt::Debug for Link<F> {
     }
 }
 
-// The size of `Conn` alone.
+// The size of `Conn` alone: what else a session of HTTP/2 needs is in its box.
 const _: () = assert!(size_of::<Link<u64>>() <= 144);
 
 impl<F: File> Link<F> {
@@ -88,6 +94,7 @@ impl<F: File> Link<F> {
     fn limit(&mut self, now: Now, cx: &Cx<'_, F>) {
         match self {
             Self::Http1(conn) => conn.limit(),
+            Self::Http2(session) => session.limit(),
             Self::Sealed(sealed) => sealed.limit(),
             // It is turned away for another reason.
             other => other.turn_away(now, cx),
@@ -97,9 +104,32 @@ impl<F: File> Link<F> {
     /// A connection of the protocol that a handshake agreed on.
     fn agreed(peer: Peer, name: &[u8], now: Now, cx: &Cx<'_, F>) -> Self {
         match cx.links.protocol(peer, name, now, cx) {
-            None => Self::Http1(Conn::new(peer, now, cx)),
             Some(other) => Self::Other(other),
+            None if name == HTTP2 => Self::Http2(Box::new(Session::new(peer, now, cx))),
+            None => Self::Http1(Conn::new(peer, now, cx)),
         }
+    }
+
+    /// Replaces a connection of HTTP/1 whose peer has begun HTTP/2. The session receives the same
+    /// bytes, and is in the same state towards its client and the server.
+    #[cold]
+    #[inline(never)]
+    fn begin_http2(&mut self, now: Now, cx: &Cx<'_, F>) {
+        let Self::Http1(conn) = self else { return };
+        let PriorKnowledge { peer, received, is_limited, is_refused, is_draining } =
+            conn.hand_over(cx);
+        let mut session = Box::new(Session::new(peer, now, cx));
+        if is_limited {
+            session.limit();
+        } else if is_refused {
+            session.turn_away(now, cx);
+        }
+        if is_draining {
+            session.drain(now, cx);
+        }
+        session.receive(&received, now, cx);
+        cx.scratch.give_buffer(received);
+        *self = Self::Http2(session);
     }
 }
 
@@ -108,6 +138,7 @@ macro_rules! of {
     ($link:expr, $it:ident => $call:expr) => {
         match $link {
             Link::Http1($it) => $call,
+            Link::Http2($it) => $call,
             Link::Greeting($it) => $call,
             Link::Sealed($it) => $call,
             Link::Other($it) => $call,
@@ -124,7 +155,13 @@ impl<F: File> Protocol<F> for Link<F> {
     #[inline]
     fn complete(&mut self, done: Done<'_, F>, now: Now, cx: &Cx<'_, F>) {
         match self {
-            Self::Http1(conn) => conn.complete(done, now, cx),
+            Self::Http1(conn) => {
+                conn.complete(done, now, cx);
+                if conn.has_preface() {
+                    self.begin_http2(now, cx);
+                }
+            }
+            Self::Http2(session) => session.complete(done, now, cx),
             Self::Greeting(greeting) => {
                 if let Some(link) = greeting.receive(done, now, cx) {
                     *self = link;

@@ -184,8 +184,9 @@ pub trait Links<F> {
     }
 
     /// The protocol of a connection just accepted, or of a sealed one with a handshake that agreed
-    /// on this name (ALPN, RFC 7301). The name may be empty. `None` is HTTP/1.
-    #[expect(unused_variables, reason = "HTTP/1 on every listener")]
+    /// on this name (ALPN, RFC 7301). The name may be empty. `None` is HTTP/2 if the name is `h2`,
+    /// otherwise HTTP/1.
+    #[expect(unused_variables, reason = "HTTP on every listener")]
     fn protocol(
         &self,
         peer: Peer,
@@ -197,7 +198,7 @@ pub trait Links<F> {
     }
 }
 
-/// HTTP/1 in the clear, on every listener.
+/// HTTP/1 in the clear, or HTTP/2 by its preface, on every listener.
 #[derive(Clone, Copy, Debug)]
 pub struct ClearHttp1;
 

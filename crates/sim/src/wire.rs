@@ -15,7 +15,8 @@ use regatta_http::h2::{
 use regatta_metrics::{Arena, Counter, Tally};
 use regatta_op::{CloseReason, Done, Now, Op, Tick};
 use regatta_origin::{
-    ClearHttp1, Cx, Link, LocalCache, Log, Protocol as _, Record, ReplyOutcome, Scratch, Site,
+    ClearHttp1, Cx, Http2Rules, Link, LocalCache, Log, Protocol as _, Record, ReplyOutcome,
+    Scratch, Site,
 };
 use std::{cell::RefCell, collections::BTreeSet, sync::atomic::AtomicU64};
 
@@ -53,7 +54,7 @@ impl Log for Notes {
 /// Describes what is wrong with the responses.
 pub fn run_wire(bytes: &[u8]) -> Result<(), BrokenCheck> {
     let (&piece, bytes) = bytes.split_first().unwrap_or((&0, &[]));
-    run(bytes, usize::from(piece), check)
+    run(bytes, usize::from(piece), false, check)
 }
 
 /// Sends the preface of HTTP/2 and `bytes` as a peer would, in pieces of the length in its first
@@ -63,16 +64,17 @@ pub fn run_wire(bytes: &[u8]) -> Result<(), BrokenCheck> {
 /// Describes what is wrong with the frames.
 pub fn run_http2_wire(bytes: &[u8]) -> Result<(), BrokenCheck> {
     let (&piece, bytes) = bytes.split_first().unwrap_or((&0, &[]));
-    run(&[&PREFACE[..], bytes].concat(), usize::from(piece), check_frames)
+    run(&[&PREFACE[..], bytes].concat(), usize::from(piece), true, check_frames)
 }
 
-/// Sends `bytes` in pieces, and has `check` compare what returns with the records of the log.
+/// Sends `bytes` in pieces, to a server with HTTP/2 in the clear or without, and has `check` compare what returns with the records of the log.
 fn run(
     bytes: &[u8],
     piece: usize,
+    clear: bool,
     check: fn(&[u8], &[Told]) -> Result<(), BrokenCheck>,
 ) -> Result<(), BrokenCheck> {
-    let site = Site::default();
+    let site = Site { http2: Http2Rules { clear, ..Http2Rules::default() }, ..Site::default() };
     let words: Vec<_> = (0..Arena::count_words(1)).map(|_| AtomicU64::new(0)).collect();
     let arena = Arena::create(&words, 1);
     let (cache, notes) = (LocalCache::new(&site.caching, 0), Notes::default());

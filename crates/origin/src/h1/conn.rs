@@ -18,9 +18,10 @@ use regatta_op::{Abandoned, CloseReason, Done, File, Now, Op, OpKind, Outbox, Ti
 /// opens, reads, and its close reason. The driver counts `connections_opened`, `connections_closed`
 /// and system calls.
 ///
-/// The code is in three files. This one has the state machine and the end of a connection.
+/// The code is in four files. This one has the state machine and the end of a connection.
 /// `inbox.rs` has the bytes from the peer. `answer.rs` has the response to a head, with the help of
-/// an [`Exchange`](crate::Exchange).
+/// an [`Exchange`](crate::Exchange). `preface.rs` has the way to HTTP/2: [`Link`](crate::Link)
+/// replaces a connection whose peer begins with its preface.
 #[derive(Debug)]
 pub struct Conn<F> {
     /// Bytes that go to the peer next.
@@ -90,6 +91,8 @@ impl InFlight {
 pub(crate) enum State {
     /// Waits for a request head, or the rest of one: `Recv`.
     Head,
+    /// The peer speaks HTTP/2: [`Link`](crate::Link) replaces the connection at once.
+    Preface,
     /// The exchange waits for the disk: `Open`, `Read` or `Stat`.
     Disk,
     /// A name could not be opened now, and will be tried again. Bytes received are kept: `Recv`.
@@ -152,7 +155,7 @@ impl<F: File> Protocol<F> for Conn<F> {
             return None;
         }
         let op = match self.state {
-            State::Head | State::Content | State::Hold | State::Linger => Op::Recv,
+            State::Head | State::Preface | State::Content | State::Hold | State::Linger => Op::Recv,
             State::Send | State::Prefetch => {
                 self.out.set_ends(self.after != After::KeepAlive);
                 Op::Send(mem::take(&mut self.out))
@@ -224,7 +227,7 @@ impl<F: File> Protocol<F> for Conn<F> {
             }
             State::Head | State::Linger if queued > 0 && flows => self.deadline = window,
             State::Head if self.draining => self.end(CloseReason::Drained, now, cx),
-            State::Head => self.end(CloseReason::IdleDeadline, now, cx),
+            State::Head | State::Preface => self.end(CloseReason::IdleDeadline, now, cx),
             State::Send => self.end(CloseReason::SendDeadline, now, cx),
             State::Linger => self.end(self.reason, now, cx),
             State::Shut => self.deadline = window,
@@ -340,6 +343,7 @@ impl<F: File> Protocol<F> for Conn<F> {
         if let Some(in_flight) = self.in_flight.kind() {
             let expected: &[_] = match self.state {
                 State::Head | State::Content | State::Hold | State::Linger => &[OpKind::Recv],
+                State::Preface => &[],
                 State::Disk => &[OpKind::Open, OpKind::Read, OpKind::Stat],
                 State::Send | State::Prefetch => &[OpKind::Send],
                 State::Shut => &[OpKind::Shut],

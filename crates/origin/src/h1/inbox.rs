@@ -14,7 +14,7 @@ use regatta_op::{CloseReason, File, Now};
 enum Headed {
     /// A complete head: its exchange has started, or it was refused. This many bytes were used.
     Taken(usize),
-    /// An incomplete head.
+    /// An incomplete head, or the preface of HTTP/2: nothing was used.
     More,
 }
 
@@ -96,6 +96,10 @@ impl<F: File> Conn<F> {
                 return Headed::More;
             }
             Ok(false) => HeadFault::oversized(bytes, &limits),
+            Err(HeadFault::Version) if self.begins_http2(bytes, cx) => {
+                self.await_http2(bytes, now, cx);
+                return Headed::More;
+            }
             Err(fault) => fault,
         };
         self.on_no_head(Refusal::Head(fault), CloseReason::BadRequest, now, cx);
@@ -176,7 +180,7 @@ impl<F: File> Conn<F> {
     /// True if bytes after the request in progress will be parsed.
     fn reads_on(&self) -> bool {
         match self.state() {
-            State::Head | State::Disk | State::Hold | State::Content => true,
+            State::Head | State::Preface | State::Disk | State::Hold | State::Content => true,
             State::Send | State::Prefetch => self.after == After::KeepAlive,
             State::Shut | State::Linger | State::Close => false,
         }

@@ -3,4 +3,5 @@ mod answer;
 pub(crate) mod conn;
 mod inbox;
 mod multipart;
+pub(crate) mod preface;
 pub(crate) mod reply;

@@ -2,7 +2,7 @@
 use crate::rig::{Expected, Rig, check};
 use regatta_metrics::Counter;
 use regatta_op::{CloseReason, OpKind};
-use regatta_origin::{Limits, Site};
+use regatta_origin::{Http2Rules, Limits, Site};
 
 const PIPELINE: &str = "GET /ten.txt HTTP/1.1\r\nHost: a\r\n\r\n\
     HEAD /ten.txt HTTP/1.1\r\nHost: a\r\n\r\n\
@@ -102,7 +102,8 @@ fn what_is_malformed_is_refused_and_ends_the_connection() {
         ("\r\n\r\n\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", 400),
     ];
     for (request, status) in rows {
-        let rig = Rig::new(Site::default());
+        let http2 = Http2Rules { clear: false, ..Http2Rules::default() };
+        let rig = Rig::new(Site { http2, ..Site::default() });
         let fields = [("connection", "close"), ("x-content-type-options", "nosniff")];
         check(&rig, request, &Expected { status: *status, fields: &fields, body: None });
         // Later bytes are not parsed, and the response is not destroyed by a reset.

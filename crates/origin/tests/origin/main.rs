@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::type_complexity, reason = "tests are tables, and may panic")]
 
 mod answers;
+mod beginning;
 mod caching;
 mod changing;
 mod closing;

@@ -40,11 +40,12 @@ impl Links<Blank> for Proxied {
     }
 }
 
-struct Seals<L>(L);
+/// Seals every connection. The handshake agrees on the protocol of this name.
+struct Seals<L>(L, &'static [u8]);
 
 impl<L: Links<Blank>> Links<Blank> for Seals<L> {
     fn seal(&self, _: ListenerClass) -> Option<Box<dyn Seal>> {
-        Some(Box::new(Toy::server(5)))
+        Some(Box::new(Toy::server(5).agreeing(self.1)))
     }
 
     fn greets(&self, peer: Peer) -> Option<bool> {
@@ -83,7 +84,12 @@ struct Ends<'a> {
 
 /// Runs a test on a connection with the protocol of `inner`.
 fn run_test(inner: impl Links<Blank>, test: impl FnOnce(Ends<'_>)) {
-    let (mut site, links) = (Site::default(), Seals(inner));
+    run_agreed(b"", inner, test);
+}
+
+/// The same after a handshake that agrees on the protocol of this name.
+fn run_agreed(name: &'static [u8], inner: impl Links<Blank>, test: impl FnOnce(Ends<'_>)) {
+    let (mut site, links) = (Site::default(), Seals(inner, name));
     site.content.not_found = "".into();
     let words: Vec<_> = (0..Arena::count_words(1)).map(|_| AtomicU64::new(0)).collect();
     let arena = Arena::create(&words, 1);
@@ -614,6 +620,32 @@ fn a_server_that_goes_away_finishes_a_handshake_that_was_begun() {
         let head = String::from_utf8_lossy(&ends.plain).into_owned();
         assert!(head.starts_with("HTTP/1.1 204 ") && head.contains("Connection: close"), "{head}");
     });
+}
+
+/// The preface of HTTP/2, and settings without any.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+
+#[test]
+fn the_handshake_chooses_the_protocol() {
+    run_agreed(b"h2", ClearHttp1, |mut ends| {
+        ends.settle();
+        ends.say(PREFACE);
+        ends.receive();
+        ends.settle();
+        assert_eq!(ends.plain[3..9], [4, 0, 0, 0, 0, 0], "settings come first");
+    });
+    for name in [&b""[..], b"http/1.1", b"h2c"] {
+        run_agreed(name, ClearHttp1, |mut ends| {
+            // The address is one with TLS: nothing else than the handshake chooses.
+            ends.link = Link::new(peer().in_class(ListenerClass(1)), ends.now(), &ends.cx);
+            ends.settle();
+            ends.say(PREFACE);
+            ends.receive();
+            let op = ends.link.next_op().expect("it is answered");
+            ends.send(op);
+            assert!(ends.plain.starts_with(b"HTTP/1.1 505 "), "{:?}", ends.plain);
+        });
+    }
 }
 
 /// A driver may know which turns continue a handshake, and which connections never have one.
