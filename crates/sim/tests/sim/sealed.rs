@@ -78,6 +78,8 @@ struct Ends<'a> {
     /// Bytes that the client has opened, and the number of their records.
     plain: Vec<u8>,
     records: usize,
+    /// `Send`s performed.
+    sends: usize,
     /// Plain bytes of each record that has some.
     sizes: Vec<usize>,
 }
@@ -101,7 +103,7 @@ fn run_agreed(name: &'static [u8], inner: impl Links<Blank>, test: impl FnOnce(E
     let client = Toy::client(3, &mut wire);
     let link = Link::new(peer(), at(tick), &cx);
     let (plain, sizes) = (Vec::new(), Vec::new());
-    test(Ends { cx, tick, link, client, wire, plain, records: 0, sizes });
+    test(Ends { cx, tick, link, client, wire, plain, records: 0, sends: 0, sizes });
 }
 
 fn peer() -> Peer {
@@ -135,6 +137,7 @@ impl Ends<'_> {
     /// Passes all bytes of a `Send` to the client.
     fn send(&mut self, op: Op<Blank>) {
         let Op::Send(mut outbox) = op else { panic!("{:?} is no Send", op.kind()) };
+        self.sends += 1;
         let mut wire: Vec<u8> = outbox.slices().flatten().copied().collect();
         outbox.advance(wire.len() as u64);
         let (n, mut from) = (wire.len() as u64, 0);
@@ -245,6 +248,23 @@ fn records_are_small_when_the_protocol_was_idle() {
         assert_eq!(both[5], 16 << 10, "{both:?}");
         assert_eq!(both.len(), 7, "{both:?}");
         assert_eq!(ends.fetch(30_000, 1)[..4], [4 << 10; 4]);
+    });
+}
+
+/// A full buffer of a protocol with frames costs one system call.
+#[test]
+fn sixty_four_kib_of_memory_are_one_send() {
+    run_test(ClearHttp1, |mut ends| {
+        ends.settle();
+        ends.fetch(65_000, 1);
+        let before = ends.sends;
+        let both = ends.fetch(65_000, 2);
+        assert_eq!(ends.sends - before, 2, "{both:?}");
+        assert_eq!(both.len(), 11, "{both:?}");
+        let sums = [&both[..7], &both[7..]].map(|sizes| sizes.iter().sum::<usize>());
+        assert_eq!(sums[0], sums[1], "{both:?}");
+        assert_eq!(both[..4], [4 << 10; 4], "{both:?}");
+        assert_eq!(both[7..10], [16 << 10; 3], "{both:?}");
     });
 }
 
@@ -407,7 +427,7 @@ fn one_operation_is_given_up_while_another_goes_on() {
 /// A refusal ends one exchange. The others, and the records on their way, remain.
 #[test]
 fn a_request_is_turned_away_while_another_is_answered() {
-    on(Frames { names: &["slow", "none", "other"] }, |mut ends| {
+    run_test(Frames { names: &["slow", "none", "other"] }, |mut ends| {
         ends.settle();
         let mut client = Client::new(vec![0, 1, 2]);
         let mut opened = Vec::new();
@@ -444,7 +464,7 @@ fn a_request_is_turned_away_while_another_is_answered() {
 /// HTTP/1 gives up all that it has out, but the records in flight are not from it.
 #[test]
 fn a_request_is_turned_away_while_the_seal_answers() {
-    on(ClearHttp1, |mut ends| {
+    run_test(ClearHttp1, |mut ends| {
         ends.settle();
         ends.client.renew(&mut ends.wire);
         ends.say(b"GET /5 HTTP/1.1\r\nHost: a\r\n\r\n");
