@@ -78,6 +78,9 @@ pub struct ListenSpec {
     pub send_buffer_bytes: u32,
     /// Bytes per second that a connection sends at most; 0 is no limit (`SO_MAX_PACING_RATE`).
     pub pacing_rate: u64,
+    /// Unsent bytes in the kernel from which a connection takes no more; 0 leaves it to the kernel
+    /// (`TCP_NOTSENT_LOWAT`).
+    pub unsent_bytes_max: u32,
     /// Send small segments at once (`TCP_NODELAY`).
     pub nodelay: bool,
     /// Calls that wait for at most a step.
@@ -109,6 +112,7 @@ impl ListenSpec {
             defer_accept_s: 0,
             send_buffer_bytes: 0,
             pacing_rate: 0,
+            unsent_bytes_max: 0,
             nodelay: true,
             steps: Steps::None,
         }
@@ -140,6 +144,10 @@ pub fn adopt(listener: BorrowedFd<'_>, spec: &ListenSpec) -> io::Result<()> {
     if spec.pacing_rate == 0 {
         // A previous limit may be set. A send buffer size that was set stays.
         set_option(listener, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &u64::MAX)?;
+    }
+    if spec.unsent_bytes_max == 0 {
+        // The same holds for unsent bytes; 0 is the kernel's own limit.
+        limit_unsent(listener, 0)?;
     }
     let seconds = libc::c_int::try_from(spec.defer_accept_s).unwrap_or(libc::c_int::MAX);
     set_option(listener, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, &seconds)?;
@@ -228,10 +236,49 @@ fn set_inherited(fd: BorrowedFd<'_>, spec: &ListenSpec) -> io::Result<()> {
     if spec.pacing_rate > 0 {
         set_option(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &spec.pacing_rate)?;
     }
+    if spec.unsent_bytes_max > 0 {
+        limit_unsent(fd, spec.unsent_bytes_max)?;
+    }
     match spec.steps {
         Steps::None => Ok(()),
         Steps::Connections(step) | Steps::All(step) => set_timeouts(fd, Some(step), Some(step)),
     }
+}
+
+/// Limits the unsent bytes of the connections of a listener (`TCP_NOTSENT_LOWAT`, tcp(7)). A
+/// connection that has this much takes no more. The kernel reports it as writable again below half
+/// of the limit. Where the socket is not TCP, or the system lacks the option, nothing changes.
+fn limit_unsent(fd: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
+    let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    match set_option(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &bytes) {
+        Err(error)
+            if matches!(error.raw_os_error(), Some(libc::ENOPROTOOPT | libc::EOPNOTSUPP)) =>
+        {
+            Ok(())
+        }
+        set => set,
+    }
+}
+
+/// Unsent bytes in the kernel from which a connection takes no more (`TCP_NOTSENT_LOWAT`), for
+/// tests.
+///
+/// # Errors
+/// The descriptor is not a TCP socket.
+#[cfg(feature = "test-hooks")]
+pub fn unsent_limit(fd: BorrowedFd<'_>) -> io::Result<u32> {
+    let mut bytes: libc::c_int = 0;
+    let mut len = libc::socklen_t::try_from(size_of_val(&bytes)).expect("it is short");
+    // SAFETY: the kernel writes at most `len` bytes, which `bytes` has, and any bytes are a number;
+    // both live across the call. The descriptor is open because it is borrowed.
+    let result = unsafe {
+        let (bytes, len) = ((&raw mut bytes).cast(), &raw mut len);
+        libc::getsockopt(fd.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes, len)
+    };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(bytes.cast_unsigned())
 }
 
 /// Makes the kernel choose among the sockets of a port by the processor that handles a connection's

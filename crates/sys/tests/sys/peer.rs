@@ -4,9 +4,9 @@ use regatta_sys::{
     OpenRules, Root, SEND_SLICES_MAX, SendCall, StaticFile, fault, open_below, recv, recv_now,
     send, send_last, send_more, send_range,
     socket::{
-        AcceptFault, Connection, ListenSpec, Mode, Steps, accept, accept_fault, listen, local_addr,
-        queued_bytes, segments_received, set_mode, set_timeouts, shutdown_write, stop_listening,
-        wait_max,
+        AcceptFault, Connection, ListenSpec, Mode, Steps, accept, accept_fault, adopt, listen,
+        local_addr, queued_bytes, segments_received, set_mode, set_timeouts, shutdown_write,
+        stop_listening, unsent_limit, wait_max,
     },
 };
 use regatta_testkit::folder::Folder;
@@ -72,6 +72,7 @@ fn accepted_sockets_have_the_listeners_options() {
     let mut spec = local();
     spec.send_buffer_bytes = 40_000;
     spec.pacing_rate = 10_000_000;
+    spec.unsent_bytes_max = 65_536;
     let listener = listen(&spec).unwrap();
     let client = TcpStream::connect(local_addr(listener.as_fd()).unwrap()).unwrap();
     let (fd, peer) = accept_soon(&listener, Mode::Nonblocking);
@@ -79,6 +80,7 @@ fn accepted_sockets_have_the_listeners_options() {
     assert!(sockopt::tcp_nodelay(&fd).unwrap());
     // The kernel doubles it (socket(7)).
     assert_eq!(sockopt::socket_send_buffer_size(&fd).unwrap(), 80_000);
+    assert_eq!(unsent_limit(fd.as_fd()).unwrap(), 65_536);
     let flags = rustix::io::fcntl_getfd(&fd).unwrap();
     assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
     assert!(rustix::fs::fcntl_getfl(&fd).unwrap().contains(rustix::fs::OFlags::NONBLOCK));
@@ -89,8 +91,36 @@ fn accepted_sockets_have_the_listeners_options() {
     assert!(sockopt::tcp_nodelay(&fd).unwrap());
 
     spec.nodelay = false;
+    spec.unsent_bytes_max = 0;
     let (fd, _client) = pair(&spec, Mode::Nonblocking);
     assert!(!sockopt::tcp_nodelay(&fd).unwrap());
+    assert_eq!(unsent_limit(fd.as_fd()).unwrap(), 0);
+}
+
+#[test]
+fn a_listener_that_is_taken_over_has_the_new_limit_of_unsent_bytes() {
+    let spec = ListenSpec { unsent_bytes_max: 65_536, ..local() };
+    let listener = listen(&spec).unwrap();
+    for unsent_bytes_max in [16_384, 0, 65_536] {
+        adopt(listener.as_fd(), &ListenSpec { unsent_bytes_max, ..spec }).unwrap();
+        let _client = TcpStream::connect(local_addr(listener.as_fd()).unwrap()).unwrap();
+        let (fd, _) = accept_soon(&listener, Mode::Nonblocking);
+        assert_eq!(unsent_limit(fd.as_fd()).unwrap(), unsent_bytes_max);
+    }
+}
+
+/// The kernel keeps megabytes for a client that reads nothing; with the limit what is in flight and
+/// the limit.
+#[test]
+fn unsent_bytes_are_limited() {
+    let taken = |unsent_bytes_max| {
+        let (fd, _client) = pair(&ListenSpec { unsent_bytes_max, ..local() }, Mode::Nonblocking);
+        let mut outbox = Outbox::new(vec![1; 16 << 20]);
+        while !outbox.is_empty() && send(fd.as_fd(), &mut outbox, u64::MAX).is_ok() {}
+        queued_bytes(fd.as_fd()).unwrap()
+    };
+    let (free, limited) = (taken(0), taken(16_384));
+    assert!(limited < free / 2, "{limited} bytes, {free} without the limit");
 }
 
 #[test]
