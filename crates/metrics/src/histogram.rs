@@ -40,7 +40,8 @@ histograms! {
     LoopNs "loop_ns" "ns" "Duration of one round of the event loop, without the wait.";
     RequestNs "request_ns" "ns"
         "Time from reading a request to giving its whole response to the kernel; one request in \
-         64 is timed.";
+         64 is timed. Over HTTP/2 the time is from the first stream of a busy time until the \
+         connection is idle.";
     AcceptsPerNotification "accepts_per_notification" "count"
         "Connections accepted after one notification of the listener.";
     EventsPerWait "events_per_wait" "count" "Events returned by one call that waits for them.";

@@ -88,7 +88,8 @@ fn others_and_rest(out: &mut String) -> fmt::Result {
          * mean size of a `sendfile`: `sendfile_bytes` / `sendfile_calls`\n\
          * share of handshakes that resume a session: `tls_handshakes_resumed` /\n  \
            (`tls_handshakes_full` + `tls_handshakes_resumed`)\n\
-         * bytes from memory in the clear: `bytes_sent` - `sendfile_bytes` - `sealed_bytes`\n\n\
+         * bytes from memory in the clear: `bytes_sent` - `sendfile_bytes` - `sealed_bytes`\n\
+         * mean of streams on a connection of HTTP/2: `streams_opened` / `connections_http2`\n\n\
          A loop is idle for `wait_ns`. Of its rounds' duration (the sum of `loop_ns`), files have\n\
          taken at most `opens_ns`, `reads_ns` and `sendfile_ns` together.\n\n\
          `regatta top` counts processes as workers (`workers` of `server` in `--json`), and\n\

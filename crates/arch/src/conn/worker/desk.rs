@@ -166,7 +166,8 @@ impl<'a> Desk<'a> {
         self.idle.remove(key);
     }
 
-    /// Records how long the request took that is being timed, if it has been answered.
+    /// Records how long the request took that is being timed, if it has been answered. With several
+    /// streams it is timed from the first one until the connection is idle.
     #[cold]
     fn time_request<S>(&self, slot: &mut ConnSlot<S>, turn: Turn) {
         let answered = match turn {
