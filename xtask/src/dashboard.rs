@@ -94,6 +94,25 @@ fn panels() -> Vec<(&'static str, &'static str, Vec<Line>)> {
             vec![(minimum("regatta_tls_certificate_remaining_seconds"), "left")],
         ),
         (
+            "Streams of HTTP/2",
+            "reqps",
+            vec![
+                (rate(Counter::StreamsOpened), "opened"),
+                (rate(Counter::StreamsRefused), "refused"),
+                (rate(Counter::StreamsResetByClient), "reset by clients"),
+                (rate(Counter::StreamsResetByUs), "reset by the server"),
+            ],
+        ),
+        (
+            "Connections of HTTP/2",
+            "cps",
+            vec![
+                (rate(Counter::ConnectionsHttp2), "begun"),
+                (rate(Counter::Http2WindowStalls), "times stalled by windows"),
+                (rate(Counter::Http2Calmed), "ended for costly frames"),
+            ],
+        ),
+        (
             "Bytes by path",
             "Bps",
             vec![

@@ -471,6 +471,32 @@ fn handshakes_have_a_line_when_there_are_any() {
     assert_eq!(line, shown);
 }
 
+#[test]
+fn http2_has_a_line_once_a_client_uses_it() {
+    let idle = Server::new(arena(1).view(), 1).sample();
+    assert!(!view::page(&idle, None).contains("http2"));
+    let server = busy(1);
+    let earlier = server.sample();
+    let mut now = server.sample();
+    now.at_ns = earlier.at_ns + 2_000_000_000;
+    for (counter, more) in [
+        (Counter::ConnectionsHttp2, 2),
+        (Counter::StreamsOpened, 40),
+        (Counter::StreamsRefused, 6),
+        (Counter::StreamsResetByClient, 4),
+        (Counter::StreamsResetByUs, 2),
+        (Counter::Http2WindowStalls, 8),
+        (Counter::Http2Glitches, 10),
+    ] {
+        now.totals.merge(&grown(counter, more));
+    }
+    let page = view::page(&now, Some(&earlier));
+    let line = page.lines().find(|line| line.starts_with("http2/s")).unwrap();
+    let shown =
+        "http2/s   conns 1.0  streams 20  refused 3.0  reset 3.0  stalled 4.0  glitches 5.0";
+    assert_eq!(line, shown);
+}
+
 /// Totals of one counter.
 fn grown(counter: Counter, by: u64) -> Totals {
     let arena = arena(1);

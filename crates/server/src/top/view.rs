@@ -83,7 +83,7 @@ fn lines(now: &Sample, earlier: Option<&Sample>, lines_max: usize) -> Lines {
     let stages = now.stages(earlier);
     lines.add(title(now, earlier.map(|_| seconds)));
     lines.add("");
-    let fixed = FIXED_LINES + usize::from(has_tls(now));
+    let fixed = FIXED_LINES + usize::from(has_tls(now)) + usize::from(has_http2(now));
     let rows_max = lines_max.saturating_sub(fixed).max(WORKER_ROWS_MIN);
     stage_rows(&mut lines, &stages[..stages.len().min(rows_max)], seconds);
     lines.add(format!(
@@ -116,6 +116,9 @@ fn lines(now: &Sample, earlier: Option<&Sample>, lines_max: usize) -> Lines {
     summary(&mut lines, now, &since, seconds);
     if has_tls(now) {
         handshakes(&mut lines, &since, seconds);
+    }
+    if has_http2(now) {
+        streams(&mut lines, &since, seconds);
     }
     behind(&mut lines, now, &since, seconds);
     lines
@@ -306,6 +309,27 @@ fn handshakes(lines: &mut Lines, since: &Totals, seconds: f64) {
         each.map_or("-".to_owned(), span),
         rate(TLS_FAULTS.iter().map(|counter| since.get(*counter)).sum()),
         shorten(per_second(since.get(Counter::SealedBytes), seconds) / 1e6),
+    ));
+}
+
+/// True if any client has used HTTP/2.
+fn has_http2(now: &Sample) -> bool {
+    now.totals.get(Counter::ConnectionsHttp2) > 0
+}
+
+/// Adds connections and streams of HTTP/2, and what clients and server did to them.
+fn streams(lines: &mut Lines, since: &Totals, seconds: f64) {
+    let rate = |counter| short(per_second(since.get(counter), seconds));
+    let resets = [Counter::StreamsResetByClient, Counter::StreamsResetByUs];
+    let resets: u64 = resets.iter().map(|counter| since.get(*counter)).sum();
+    lines.add(format!(
+        "http2/s   conns {}  streams {}  refused {}  reset {}  stalled {}  glitches {}",
+        rate(Counter::ConnectionsHttp2),
+        rate(Counter::StreamsOpened),
+        rate(Counter::StreamsRefused),
+        short(per_second(resets, seconds)),
+        rate(Counter::Http2WindowStalls),
+        rate(Counter::Http2Glitches),
     ));
 }
 
