@@ -44,6 +44,7 @@ fn settings() -> &'static (TlsClass, Arc<ClientConfig>) {
             tickets: None,
             handshake_bytes_max: None,
             version_min: TlsVersion::default(),
+            http2: false,
         });
         let mut roots = RootCertStore::empty();
         roots.add(cert.der().clone()).expect("a root");

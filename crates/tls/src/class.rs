@@ -35,7 +35,13 @@ pub struct TlsSettings {
     pub handshake_bytes_max: Option<usize>,
     /// The oldest version that clients may use.
     pub version_min: TlsVersion,
+    /// Whether a client may choose HTTP/2 (ALPN, RFC 7301).
+    pub http2: bool,
 }
+
+/// Names of HTTP/2 (RFC 9113 §3.2) and HTTP/1.1 (RFC 7301 §6), the preferred one first. A client
+/// that names no protocol speaks HTTP/1.1.
+const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
 /// Version of TLS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,7 +90,8 @@ impl TlsClass {
             None => builder.with_no_client_auth(),
         };
         let mut config = builder.with_cert_resolver(certificates);
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let protocols = if settings.http2 { &PROTOCOLS[..] } else { &PROTOCOLS[1..] };
+        config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.max_early_data_size = 0;
         config.send_tls13_tickets = 0;

@@ -169,11 +169,46 @@ fn an_alert_of_the_client_is_a_fault() {
 
 #[test]
 fn peers_need_a_protocol_in_common() {
-    let options = Options { protocol: "h2", ..Options::default() };
-    let mut pair = Pair::new(&options);
-    assert_eq!(pair.shake_hands().unwrap_err(), SealFault::NothingInCommon);
-    let alert = Error::AlertReceived(AlertDescription::NoApplicationProtocol);
-    assert_eq!(pair.client_fault, Some(alert));
+    for (http2, protocol) in [(false, &["h2"]), (true, &["h3"])] {
+        let options = Options { http2, protocols: protocol, ..Options::default() };
+        let mut pair = Pair::new(&options);
+        assert_eq!(pair.shake_hands().unwrap_err(), SealFault::NothingInCommon);
+        let alert = Error::AlertReceived(AlertDescription::NoApplicationProtocol);
+        assert_eq!(pair.client_fault, Some(alert));
+    }
+}
+
+/// The server's order decides. A client with a certificate, and one that resumes a session, choose
+/// as others do.
+#[test]
+fn peers_agree_on_http2_if_both_speak_it() {
+    const CASES: [(bool, &[&str], &[u8]); 7] = [
+        (true, &["http/1.1", "h2"], b"h2"),
+        (true, &["h2"], b"h2"),
+        (true, &["http/1.1"], b"http/1.1"),
+        (true, &["h3", "http/1.1"], b"http/1.1"),
+        (true, &[], b""),
+        (false, &["h2", "http/1.1"], b"http/1.1"),
+        (false, &[], b""),
+    ];
+    let tickets = Some(rustls::crypto::aws_lc_rs::Ticketer::new().unwrap());
+    for (http2, protocols, agreed) in CASES {
+        for (version, clients) in [(&TLS12, false), (&TLS13, false), (&TLS12, true), (&TLS13, true)]
+        {
+            let (tickets, versions) = (tickets.clone(), vec![version]);
+            let options =
+                Options { http2, protocols, clients, tickets, versions, ..Options::default() };
+            let mut pair = Pair::new(&options);
+            for again in [false, true] {
+                pair.shake_hands().unwrap();
+                assert_eq!(pair.server.agreed(), agreed, "{http2} {protocols:?}");
+                assert_eq!(pair.client.alpn_protocol().unwrap_or_default(), agreed);
+                assert_eq!(pair.server.handshake().unwrap().resumed, again && !clients);
+                assert_eq!(pair.ask(b"text").unwrap(), b"text");
+                pair = pair.again();
+            }
+        }
+    }
 }
 
 #[test]

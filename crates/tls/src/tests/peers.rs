@@ -61,8 +61,10 @@ pub(super) struct Options {
     pub(super) versions: Vec<&'static SupportedProtocolVersion>,
     /// The oldest version that the server speaks.
     pub(super) version_min: TlsVersion,
-    /// Application protocol of the client.
-    pub(super) protocol: &'static str,
+    /// Whether the server speaks HTTP/2.
+    pub(super) http2: bool,
+    /// Application protocols of the client.
+    pub(super) protocols: &'static [&'static str],
     pub(super) tickets: Option<Arc<dyn ProducesTickets>>,
     /// The server asks for certificates, and trusts the client's own.
     pub(super) clients: bool,
@@ -81,7 +83,8 @@ impl Default for Options {
             cryptography: Cryptography::default(),
             versions: vec![&TLS12, &TLS13],
             version_min: TlsVersion::default(),
-            protocol: "http/1.1",
+            http2: false,
+            protocols: &["http/1.1"],
             tickets: None,
             clients: false,
             client_is_known: true,
@@ -182,6 +185,7 @@ pub(super) fn class(options: &Options, identity: &Identity) -> TlsClass {
         tickets: options.tickets.clone(),
         handshake_bytes_max: options.handshake_bytes_max,
         version_min: options.version_min,
+        http2: options.http2,
     })
     .unwrap()
 }
@@ -197,7 +201,7 @@ pub(super) fn client_config(options: &Options, identity: &Identity) -> ClientCon
     } else {
         builder.with_no_client_auth()
     };
-    config.alpn_protocols = vec![options.protocol.as_bytes().to_vec()];
+    config.alpn_protocols = options.protocols.iter().map(|name| name.as_bytes().into()).collect();
     config.max_fragment_size = options.fragment;
     config
 }
