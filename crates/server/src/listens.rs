@@ -39,6 +39,20 @@ pub(crate) fn is_wanted(settings: &Settings) -> bool {
     LISTENS[1..].iter().any(|(key, _)| !settings.list(key).is_empty())
 }
 
+/// True if connections to listeners of a class may be of HTTP/2.
+pub(crate) fn speaks_http2(settings: &Settings, class: ListenerClass) -> bool {
+    let is_clear = class == ListenerClass::CLEAR;
+    settings.flag("http2.enabled") && (!is_clear || settings.flag("http2.clear"))
+}
+
+/// Limit of unsent bytes of connections to listeners of a class; 0 is none.
+pub(crate) fn unsent_bytes_max(settings: &Settings, class: ListenerClass) -> u32 {
+    match speaks_http2(settings, class) {
+        true => settings.number_as("http2.unsent_bytes_max"),
+        false => 0,
+    }
+}
+
 /// Start of a URL of this address. A path has none in the clear.
 pub(crate) fn scheme(listen: &ListenPlace) -> &'static str {
     match (&listen.place, listen.class) {
@@ -62,6 +76,24 @@ pub(crate) struct TlsParts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::raw::{Arguments, read};
+
+    #[test]
+    fn unsent_bytes_are_limited_where_http2_is_spoken() {
+        for (sets, limits) in [
+            (&[][..], [65_536; 3]),
+            (&["http2.unsent_bytes_max=16384"], [16_384; 3]),
+            (&["http2.unsent_bytes_max=0"], [0; 3]),
+            (&["http2.clear=false"], [0, 65_536, 65_536]),
+            (&["http2.enabled=false"], [0; 3]),
+        ] {
+            let given = sets.iter().map(|set: &&str| (*set).to_owned()).collect();
+            let (said, problems) = read(None, &Arguments { flags: Vec::new(), sets: given });
+            assert_eq!(problems, []);
+            let found = LISTENS.map(|(_, class)| unsent_bytes_max(&said.settings, class));
+            assert_eq!(found, limits, "{sets:?}");
+        }
+    }
 
     #[test]
     fn a_fault_of_an_address_is_reported_where_it_is_listed() {

@@ -7,12 +7,13 @@ use crate::{
         release::{PageFile, Release, RootFault},
         rules, rules_files,
     },
+    listens::speaks_http2,
     media::Types,
 };
 use regatta_arch::options::Settings;
 use regatta_origin::{
-    CachingRules, ContentRules, Deadlines, ErrorPage, Limits, READ_BYTES_MAX, Rules, Shared, Site,
-    TransportRules,
+    CachingRules, ContentRules, Deadlines, ErrorPage, Http2Rules, Limits, ListenerClass,
+    READ_BYTES_MAX, Rules, Shared, Site, TransportRules,
 };
 use std::sync::Arc;
 
@@ -57,6 +58,7 @@ impl Builder {
             caching: caching(settings),
             forwarded: naming(settings).is_some(),
             transport: transport(settings),
+            http2: http2(settings),
             // Seed and key are drawn for each worker.
             ..Site::default()
         };
@@ -182,6 +184,16 @@ fn transport(settings: &Settings) -> Option<TransportRules> {
     (rules != TransportRules::default()).then_some(rules)
 }
 
+/// Limits of connections over HTTP/2, and whether there are any in the clear.
+fn http2(settings: &Settings) -> Http2Rules {
+    Http2Rules {
+        clear: speaks_http2(settings, ListenerClass::CLEAR),
+        streams_max: settings.number_as("http2.streams_max"),
+        table_bytes: settings.number_as("http2.table_bytes"),
+        exchanges_max: settings.number_as("http2.exchanges_max"),
+    }
+}
+
 fn deadlines(settings: &Settings) -> Deadlines {
     Deadlines {
         head_ms_max: settings.number("limits.head_ms_max"),
@@ -235,6 +247,24 @@ mod tests {
         assert_eq!(ours.content, origin.content);
         assert_eq!(ours.caching, origin.caching);
         assert_eq!(ours.transport, origin.transport);
+        assert_eq!(ours.http2, origin.http2);
+    }
+
+    #[test]
+    fn http2_in_the_clear_needs_both_options() {
+        let rules = |sets: &[&str]| {
+            let sets = sets.iter().map(|set| (*set).to_owned()).collect();
+            let (said, problems) = raw::read(None, &raw::Arguments { flags: Vec::new(), sets });
+            assert_eq!(problems, []);
+            Builder::new(&said.settings, &said, Vec::new(), &[]).0.frame.http2
+        };
+        let default = Http2Rules::default();
+        assert_eq!(rules(&["http2.clear=false"]), Http2Rules { clear: false, ..default });
+        assert_eq!(rules(&["http2.enabled=false"]), Http2Rules { clear: false, ..default });
+        let sets = ["streams_max=7", "table_bytes=0", "exchanges_max=9"];
+        let sets = sets.map(|set| format!("http2.{set}"));
+        let set = Http2Rules { streams_max: 7, table_bytes: 0, exchanges_max: 9, ..default };
+        assert_eq!(rules(&sets.each_ref().map(String::as_str)), set);
     }
 
     #[test]

@@ -76,6 +76,7 @@ fn class(
         tickets,
         handshake_bytes_max: (bytes_max > 0).then_some(bytes_max),
         version_min: version_min(settings),
+        http2: settings.flag("http2.enabled"),
     })
 }
 

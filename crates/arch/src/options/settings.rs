@@ -164,6 +164,9 @@ pub trait Max {
     const MAX: Self;
 }
 
+impl Max for u8 {
+    const MAX: Self = Self::MAX;
+}
 impl Max for u16 {
     const MAX: Self = Self::MAX;
 }

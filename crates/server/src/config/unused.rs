@@ -15,15 +15,43 @@ const OF_TLS: [&str; 4] =
 const OF_TICKETS: [&str; 2] = ["tls.ticket_rotate_s", "tls.ticket_keys"];
 /// Options that only connections with certificates of clients use.
 const OF_CLIENTS: [&str; 2] = ["tls.client_ca", "tls.crl"];
+/// Options that only connections of HTTP/2 use.
+const OF_HTTP2: [&str; 4] =
+    ["http2.streams_max", "http2.table_bytes", "http2.exchanges_max", "http2.unsent_bytes_max"];
+const HTTP2: &str = "http2.enabled";
+const HTTP2_CLEAR: &str = "http2.clear";
 /// Limit of handshakes, and of PROXY headers.
 const HANDSHAKE_MS_MAX: &str = "tls.handshake_ms_max";
 
 /// Warns of each.
 pub(super) fn warnings(said: &Said, architecture: &Architecture) -> Vec<Problem> {
     let given = options::all().filter(|spec| said.is_said(spec.key));
-    given
-        .filter_map(|spec| warning(said, architecture, spec.key).or_else(|| lonely(said, spec.key)))
-        .collect()
+    let warn = |key| {
+        let unused = || lonely(said, key).or_else(|| without_http2(said, key));
+        warning(said, architecture, key).or_else(unused)
+    };
+    given.filter_map(|spec| warn(spec.key)).collect()
+}
+
+/// Warns of an option of HTTP/2 that no connection uses. One that is set to its default is as if
+/// unset, but for HTTP/2 in the clear without HTTP/2.
+fn without_http2(said: &Said, key: &str) -> Option<Problem> {
+    let settings = &said.settings;
+    let (enabled, clear) = (settings.flag(HTTP2), settings.flag(HTTP2_CLEAR));
+    let is_changed = settings.get(key) != Some(&options::default(key));
+    let (lacking, hint) = match key {
+        HTTP2_CLEAR if clear && !enabled => {
+            (HTTP2, "set http2.enabled = true, or http2.clear = false")
+        }
+        _ if !OF_HTTP2.contains(&key) || !is_changed => return None,
+        _ if !enabled => (HTTP2, "set http2.enabled = true, or leave it out"),
+        _ if !clear && !listens::is_wanted(settings) => {
+            (HTTP2_CLEAR, "set http2.clear = true, list addresses in tls.listen, or leave it out")
+        }
+        _ => return None,
+    };
+    let found = said.problem(messages::OPTION_UNUSED, key, &format!("no effect without {lacking}"));
+    Some(found.hint(hint))
 }
 
 /// Warns of an option of TLS that no address uses. One that is set to its default is as if unset.
@@ -110,6 +138,37 @@ mod tests {
         ] {
             assert_eq!(warned(architecture, set), [""; 0], "{architecture} {set}");
         }
+    }
+
+    #[test]
+    fn an_option_of_http2_is_named_if_no_connection_uses_it() {
+        const STREAMS: &str = "http2.streams_max=7";
+        let check = |sets: &[&str], expected: &[&str]| {
+            let sets = sets.iter().map(|set| (*set).to_owned()).collect();
+            let (said, problems) = read(None, &Arguments { flags: Vec::new(), sets });
+            assert_eq!(problems, []);
+            let sped = regatta_arch::find("sped").expect("a name of the table");
+            let warned: Vec<_> = warnings(&said, sped).iter().map(ToString::to_string).collect();
+            assert_eq!(warned, expected);
+        };
+        check(&[STREAMS, "http2.clear=true"], &[]);
+        check(&["http2.enabled=false", "http2.clear=false", "http2.streams_max=100"], &[]);
+        check(&[STREAMS, "http2.clear=false", "tls.listen=127.0.0.1:0"], &[]);
+        check(
+            &["http2.enabled=false", STREAMS],
+            &["--set http2.streams_max=7: http2.streams_max: no effect without http2.enabled\n  \
+               hint: set http2.enabled = true, or leave it out"],
+        );
+        check(
+            &["http2.enabled=false", "http2.clear=true"],
+            &["--set http2.clear=true: http2.clear: no effect without http2.enabled\n  \
+               hint: set http2.enabled = true, or http2.clear = false"],
+        );
+        check(
+            &["http2.clear=false", STREAMS],
+            &["--set http2.streams_max=7: http2.streams_max: no effect without http2.clear\n  \
+               hint: set http2.clear = true, list addresses in tls.listen, or leave it out"],
+        );
     }
 
     #[test]

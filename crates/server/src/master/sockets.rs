@@ -3,7 +3,7 @@ use super::generations::{Generations, Listening};
 use crate::{
     Failure, SocketFault, WorkFault,
     config::{address::socket_mode, check::Config},
-    listens::listen_key,
+    listens::{listen_key, unsent_bytes_max},
     log::ErrorLog,
     messages,
 };
@@ -48,13 +48,13 @@ pub(super) fn sockets(
             }
             (Place::Inet(address), None) if given => {
                 let plan = SocketPlan { reuse_port: false, ..plan.clone() };
-                let spec = listen_spec(config, *address, &plan);
+                let spec = listen_spec(config, *address, *class, &plan);
                 let made = given_socket(&spec, generations, tries);
                 made.map(|listener| (plan.place.to_string(), listener))
             }
             (Place::Inet(address), _) => {
                 let known = first.and_then(|first| socket::local_addr(first.as_fd()).ok());
-                let spec = listen_spec(config, known.unwrap_or(*address), plan);
+                let spec = listen_spec(config, known.unwrap_or(*address), *class, plan);
                 let made = socket_of(&spec, first.is_some(), generations, tries);
                 made.map(|listener| (spec.addr.to_string(), listener))
             }
@@ -232,7 +232,12 @@ fn unix_spec<'a>(config: &Config, path: &'a Path, owner: Option<&User>) -> UnixS
     }
 }
 
-fn listen_spec(config: &Config, address: SocketAddr, plan: &SocketPlan) -> ListenSpec {
+fn listen_spec(
+    config: &Config,
+    address: SocketAddr,
+    class: ListenerClass,
+    plan: &SocketPlan,
+) -> ListenSpec {
     let options = AcceptOptions::read(config.settings());
     ListenSpec {
         backlog: options.backlog,
@@ -240,6 +245,7 @@ fn listen_spec(config: &Config, address: SocketAddr, plan: &SocketPlan) -> Liste
         defer_accept_s: if options.defer { DEFER_ACCEPT_S } else { 0 },
         send_buffer_bytes: options.send_buffer_bytes,
         pacing_rate: options.pacing_rate,
+        unsent_bytes_max: unsent_bytes_max(config.settings(), class),
         steps: (config.architecture.driver.steps)(config.settings()),
         ..ListenSpec::new(address)
     }

@@ -35,6 +35,10 @@ pub const SECTIONS: &[Section] = &[
         name: "tls",
         doc: "HTTPS (docs/tls.md): addresses, certificates, redirects, tickets.",
     },
+    Section {
+        name: "http2",
+        doc: "HTTP/2: where it is spoken, and the limits of its connections.",
+    },
     Section { name: "log", doc: "The access log and the error log." },
     Section { name: "admin", doc: "What monitors and service managers ask." },
     Section { name: "lab", doc: "A simulated disk, for tests and measurements." },
@@ -668,6 +672,66 @@ pub static OPTIONS: &[OptionSpec] = &[
          replace the files on all machines, then reload. A file has 48 random bytes (`(umask 077; \
          openssl rand -out FILE 48)`), or 80 as for nginx's ssl_session_ticket_key. It may not be \
          open to all users. Without this option the server draws its own keys.",
+    ),
+    option(
+        "http2.enabled",
+        Kind::Bool,
+        "true",
+        "Whether clients may use HTTP/2.",
+        "Over TLS a client chooses it in the handshake (ALPN), and most browsers do. In the clear \
+         it needs http2.clear. Browsers then send all requests over one connection. Under \
+         architectures that read files in the thread of a connection, a slow file delays all of \
+         them (docs/arch).",
+    ),
+    option(
+        "http2.clear",
+        Kind::Bool,
+        "true",
+        "Whether a connection in the clear is one of HTTP/2 if it begins so.",
+        "By prior knowledge (RFC 9113 §3.3): the first bytes are those of HTTP/2. Proxies and \
+         tools do this, browsers do not. Connections that begin with a request of HTTP/1 are not \
+         affected, and Upgrade: h2c is ignored.",
+    ),
+    option(
+        "http2.streams_max",
+        count(1, 128),
+        "100",
+        "How many requests of a connection may be open at once.",
+        "The client learns the number from the first frame of the server \
+         (SETTINGS_MAX_CONCURRENT_STREAMS). Streams beyond it are refused, and the client sends \
+         them again.",
+    ),
+    option(
+        "http2.table_bytes",
+        bytes(0, 64 << 10),
+        "4096",
+        "The most bytes that a connection keeps of fields that the client sent before.",
+        "The table of HPACK (RFC 7541 §4.1), which grows as the client uses it. Clients refer to \
+         its fields instead of sending them again. With 0 they send all fields with each request.",
+    ),
+    option(
+        "http2.exchanges_max",
+        count(1, MIB),
+        "4096",
+        "How many streams of a worker may wait for the disk at once.",
+        "Those of all connections together. Streams beyond it are refused, and the client sends \
+         them again. It limits memory: http2.streams_max times limits.connections_max would be \
+         much more. Streams that the cache answers do not count.",
+    ),
+    option(
+        "http2.unsent_bytes_max",
+        bytes(0, GIB),
+        "65536",
+        "From how many unsent bytes on the kernel takes no more of a connection; 0 is no limit.",
+        "TCP_NOTSENT_LOWAT, on tls.listen and tls.client_listen, and with http2.clear on \
+         server.listen. Bytes on the way to the client do not count. Without a limit the kernel \
+         takes megabytes of one response, and a more urgent one waits behind them. Connections of \
+         HTTP/1 have the same listeners, and the same limit. Expect more calls for a response \
+         above 64 KiB: one for each 32 KiB or more, since the kernel asks for more below half of \
+         the limit. Smaller ones are not affected. A client that reads nothing costs the kernel \
+         0.2 MB instead of 4 MB, and a thread or process that serves it is busy for longer. Where \
+         HTTP/1 sends large files over fast networks, compare with 0. Unix sockets have no such \
+         limit.",
     ),
     option(
         "log.access",
