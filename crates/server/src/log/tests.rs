@@ -95,6 +95,27 @@ fn lines_in_each_form() {
     );
 }
 
+/// docs/logging.md: a stream has a line as a request of HTTP/1 does, with its version.
+#[test]
+fn streams_of_http2_have_lines_with_their_version() {
+    let outcome = ReplyOutcome::Aborted;
+    let record = Record { version: "HTTP/2.0", outcome, body_sent_bytes: 300, ..record() };
+    assert_eq!(
+        line(Format::Common, &record),
+        "192.0.2.7 - - [06/Nov/1994:08:49:37 +0000] \"GET /a?b=c HTTP/2.0\" 200 300\n"
+    );
+    assert!(
+        line(Format::Combined, &record)
+            .ends_with("\" 200 300 \"http://x/\" \"curl/8\" aborted 3\n")
+    );
+    let seal = SealFacts { agreed: b"h2", ..sealed(b"h.example", b"CN=a") };
+    let record = Record { seal: Some(seal), ..record };
+    let json: serde_json::Value = serde_json::from_str(&line(Format::Json, &record)).unwrap();
+    for (member, value) in [("version", "HTTP/2.0"), ("alpn", "h2"), ("outcome", "aborted")] {
+        assert_eq!(json[member], value, "{json}");
+    }
+}
+
 /// Facts of an encrypted connection with these texts of the client.
 fn sealed<'a>(name: &'a [u8], subject: &'a [u8]) -> SealFacts<'a> {
     let suite = "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256";
