@@ -4,6 +4,7 @@ use crate::{
     Reply, Request, Scratch, Site, Step, Supply, content,
     course::{After, Announced, Course, Persistence, head_limits},
     h1::reply::Terms,
+    h2::write_fields,
     location::Room,
     plan::Shape,
     reply_rules::ReplyRules,
@@ -19,10 +20,14 @@ use core::{fmt, sync::atomic::AtomicU64};
 use regatta_http::{
     Status,
     h1::parse_request,
+    h2::hpack::HpackDecoder,
     target::{PathFault, Target, decode_path},
 };
 use regatta_metrics::{Arena, Tally};
 use regatta_op::{Coding, File, Now, OpenFault, OpenReq, Opened};
+
+/// Size of a client's table before it sets another (RFC 9113 §6.5.2).
+const CLIENT_TABLE_BYTES: usize = 4_096;
 
 /// Explanation of an answer: the decisions, and the head.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +36,32 @@ pub struct Explanation {
     pub decisions: Vec<Decision>,
     /// The head of the response, as it would be sent.
     pub head: Vec<u8>,
+}
+
+impl Explanation {
+    /// The same answer over HTTP/2. Its head has a line for each field of the block that would be
+    /// sent, as a client decodes it.
+    ///
+    /// # Panics
+    /// If the block cannot be decoded: a fault of the encoder.
+    #[must_use]
+    pub fn over_http2(mut self) -> Self {
+        let (mut block, mut head) = (Vec::new(), Vec::new());
+        write_fields(&self.head, &mut block);
+        let line = |name: &[u8], value: &[u8]| {
+            [name, b": ", value, b"\r\n"].iter().for_each(|part| head.extend_from_slice(part));
+        };
+        let read = HpackDecoder::for_client(CLIENT_TABLE_BYTES).read_fields(&block, line);
+        read.expect("a block of our encoder is well-formed");
+        head.extend_from_slice(b"\r\n");
+        for decision in self.decisions.iter_mut().filter(|made| made.about == "connection") {
+            decision.says = "continues; the stream ends with the response".to_string();
+        }
+        let (bytes, of_http1) = (block.len(), self.head.len());
+        let says = format!("a block of {bytes} bytes; the head of HTTP/1 has {of_http1}");
+        self.decisions.push(Decision { about: "fields", says });
+        Self { head, ..self }
+    }
 }
 
 /// A decision. Its text is one line; bytes from the peer are in it without control characters.

@@ -110,6 +110,9 @@ enum Command {
         /// Explain a request over TLS; an https URL as the PATH implies this.
         #[arg(long)]
         https: bool,
+        /// Explain a request over HTTP/2, with the fields that it sends.
+        #[arg(long)]
+        http2: bool,
         #[command(flatten)]
         settings: SettingArgs,
         /// Print a JSON object.
@@ -364,12 +367,12 @@ fn run(command: Command) -> Result<u8, Failure> {
             }
             check(&settings.sources(), json)
         }
-        Command::Explain { method, target, headers, from, https, settings, json } => {
+        Command::Explain { method, target, headers, from, https, http2, settings, json } => {
             if let Some(fault) = explain_fault(&method, &target) {
                 return Err(Failure::Usage(fault));
             }
             settings.check_root()?;
-            let request = explain::ExplainRequest { method, target, headers, from, https };
+            let request = explain::ExplainRequest { method, target, headers, from, https, http2 };
             let explained = explain::run(&request, &settings.sources())?;
             print(&if json { explain::json(&explained) } else { explain::text(&explained) })
         }

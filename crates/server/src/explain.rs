@@ -7,7 +7,7 @@ use crate::{
     },
     examine,
     front::Trust,
-    listens::TLS,
+    listens::{TLS, speaks_http2},
     messages,
     site::Builder,
 };
@@ -32,6 +32,8 @@ pub struct ExplainRequest {
     pub from: Option<String>,
     /// Whether it comes over TLS; one for an `https` URL always does.
     pub https: bool,
+    /// Whether it comes over HTTP/2.
+    pub http2: bool,
 }
 
 /// Explains the answer to a request. This process becomes the serving user, as a worker does, since
@@ -56,6 +58,9 @@ pub fn run(request: &ExplainRequest, sources: &Sources<'_>) -> Result<Explanatio
     let over_tls = request.https || of_https(&request.target).is_some();
     let class = if over_tls { TLS } else { ListenerClass::CLEAR };
     let mut explained = regatta_origin::explain(&bytes, class, &mut open, &site, clock::now());
+    if request.http2 {
+        explained = over_http2(explained, &config.said.settings, class);
+    }
     let who = from.map(|from| explain_client(&config.said.settings, from, &bytes));
     explained.decisions.splice(0..0, who.into_iter().flatten());
     let decides = |chosen: &&Chosen| {
@@ -65,6 +70,18 @@ pub fn run(request: &ExplainRequest, sources: &Sources<'_>) -> Result<Explanatio
     let decisions = named.map(|chosen| Decision { about: "option", says: chosen.to_string() });
     explained.decisions.extend(decisions);
     Ok(explained)
+}
+
+/// The same answer over HTTP/2, and whether clients can use it there.
+fn over_http2(explained: Explanation, settings: &Settings, class: ListenerClass) -> Explanation {
+    let says = match (speaks_http2(settings, class), class) {
+        (true, ListenerClass::CLEAR) => "HTTP/2, if the connection begins with it (http2.clear)",
+        (true, _) => "HTTP/2, if the client offers it in the handshake (ALPN)",
+        (false, _) => "HTTP/2 is off (http2.enabled, http2.clear); it would have this",
+    };
+    let mut explained = explained.over_http2();
+    explained.decisions.insert(0, Decision { about: "protocol", says: says.to_owned() });
+    explained
 }
 
 /// Authority and target of an `https` URL; clients do not send it as a whole.
@@ -124,8 +141,10 @@ pub fn text(explained: &Explanation) -> String {
 pub fn json(explained: &Explanation) -> String {
     let head = head_text(explained);
     let mut lines = head.lines();
-    let status_line = lines.next().unwrap_or_default();
-    let status = status_line.split(' ').nth(1).and_then(|code| code.parse::<u16>().ok());
+    let first = lines.next().unwrap_or_default();
+    // HTTP/2 has the pseudo-field :status in its place.
+    let status_line = (!first.starts_with(':')).then_some(first);
+    let status = first.split(' ').nth(1).and_then(|code| code.parse::<u16>().ok());
     let fields = lines.filter_map(|line| line.split_once(": "));
     let decisions = explained.decisions.iter();
     let object = json!({
@@ -181,11 +200,12 @@ fn bytes_of(request: &ExplainRequest) -> Result<Vec<u8>, Vec<Problem>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::raw::{Arguments, read};
 
     fn request(method: &str, target: &str, headers: &[&str]) -> ExplainRequest {
         let headers = headers.iter().map(|header| (*header).to_owned()).collect();
         let (method, target) = (method.to_owned(), target.to_owned());
-        ExplainRequest { method, target, headers, from: None, https: false }
+        ExplainRequest { method, target, headers, from: None, https: false, http2: false }
     }
 
     #[test]
@@ -208,6 +228,38 @@ mod tests {
             ],
         });
         assert_eq!(read, expect);
+    }
+
+    #[test]
+    fn an_explanation_of_http2_has_its_fields() {
+        let settings = |sets: &[&str]| {
+            let sets = sets.iter().map(|set| (*set).to_owned()).collect();
+            let (said, problems) = read(None, &Arguments { flags: Vec::new(), sets });
+            assert_eq!(problems, []);
+            said.settings
+        };
+        let head = b"HTTP/1.1 200 OK\r\nETag: \"a\"\r\nConnection: close\r\n\r\n".to_vec();
+        let says = "ends, as the request asks".to_owned();
+        let decisions = vec![Decision { about: "connection", says }];
+        let explained = Explanation { decisions, head };
+        let check = |sets: &[&str], class, protocol: &str| {
+            let explained = over_http2(explained.clone(), &settings(sets), class);
+            let text = text(&explained);
+            let (decisions, head) = text.split_once("\n\n").unwrap();
+            let decisions: Vec<&str> = decisions.lines().collect();
+            assert!(decisions[0].starts_with(protocol), "{text}");
+            assert_eq!(decisions[1], "connection: continues; the stream ends with the response");
+            assert!(decisions[2].starts_with("fields: a block of "), "{text}");
+            assert!(decisions[2].ends_with(" bytes; the head of HTTP/1 has 49"), "{text}");
+            assert_eq!(head, ":status: 200\netag: \"a\"\n\n");
+            let read: serde_json::Value = serde_json::from_str(&json(&explained)).unwrap();
+            assert_eq!((&read["status"], &read["status_line"]), (&json!(200), &json!(null)));
+            assert_eq!(read["fields"], json!([{"name": "etag", "value": "\"a\""}]));
+        };
+        check(&[], ListenerClass::CLEAR, "protocol: HTTP/2, if the connection begins");
+        check(&[], TLS, "protocol: HTTP/2, if the client offers");
+        check(&["http2.clear=false"], ListenerClass::CLEAR, "protocol: HTTP/2 is off");
+        check(&["http2.enabled=false"], TLS, "protocol: HTTP/2 is off");
     }
 
     #[test]

@@ -4,3 +4,4 @@ mod encode;
 mod session;
 
 pub use session::Session;
+pub(crate) use encode::write_fields;

@@ -184,6 +184,9 @@ pub(crate) fn explain_says_what_would_be_answered() {
         (&["GET", "/page.html", "-H", "Accept-Encoding: br", root()], "ncoding: br"),
         (&["GET", "https://h.example/small.txt?q", root()], "200"),
         (&["GET", "/small.txt", "--https", root()], "200"),
+        (&["GET", "/small.txt", "--http2", root()], "\n:status: 200\n"),
+        (&["GET", "/small.txt", "--http2", root()], "\ncontent-type: text/plain; charset=utf-8\n"),
+        (&["GET", "https://h.example/none", "--http2", root()], "\n:status: 404\n"),
     ] {
         let said = explain(args);
         assert!(said.stdout.contains(word), "{args:?}: no {word} in {}", said.stdout);
