@@ -490,6 +490,7 @@ const TESTS: Tests = cases! {
         new_paths_of_workers_that_cannot_begin_are_removed;
     runner: no_function_has_the_attribute_test;
     shared: processes_serve_the_same_bytes;
+    slow_readers: unsent_bytes_are_limited;
     strategies: a_replica_looks_once each_name_stands_for_its_row
         a_notification_brings_as_many_as_the_strategy_takes eager_reads_come_before_the_next_wait
         full_reads_go_on_until_one_fails writes_wait_unless_they_are_eager

@@ -63,6 +63,24 @@ pub(crate) fn an_honest_slow_one_is_served(variant: &Variant) {
     slow.get("/small.txt").expect(200);
 }
 
+/// docs/options.md, `http2.unsent_bytes_max`: the kernel takes megabytes for a client that reads
+/// nothing, but less where HTTP/2 may be spoken.
+pub(crate) fn unsent_bytes_are_limited() {
+    const MUCH: u64 = 1 << 20;
+    let variant = Variant::named("sped_epoll");
+    for set in ["http2.unsent_bytes_max=0", "http2.clear=false", "http2.enabled=false"] {
+        let server = start_with(variant, &[set]);
+        let _stuck = server.stuck_client();
+        let sent = || server.count("bytes_sent");
+        assert!(eventually(PATIENCE, || sent() > MUCH), "{set}: {} bytes", sent());
+    }
+    let server = start_with(variant, &[]);
+    let _stuck = server.stuck_client();
+    comes_to_rest(&server);
+    let sent = server.count("bytes_sent");
+    assert!(sent < MUCH / 2, "{sent} bytes");
+}
+
 /// Clients that ask twice for more than the sockets' buffers hold, and read one head.
 fn stuck_in_pipelines(server: &Server, count: usize) -> Vec<Client> {
     let narrow = |_| server.connect_narrow();

@@ -178,6 +178,12 @@ pub(crate) fn protocols_are_agreed_on(variant: &Variant) {
     }
     let client = offering(TlsOffer { protocols: &["unknown/1"], ..TlsOffer::default() });
     is_refused(&server, &client, "NoApplicationProtocol");
+    let both = offering(TlsOffer { protocols: &["http/1.1", "h2"], ..TlsOffer::default() });
+    let without = start_with(variant, &["http2.enabled=false"]);
+    for (server, agreed) in [(&*server, &b"h2"[..]), (&without, b"http/1.1")] {
+        let stream = shake(server, &both, NAME).expect("a handshake");
+        assert_eq!(stream.protocol().as_deref(), Some(agreed));
+    }
 }
 
 pub(crate) fn names_choose_certificates(variant: &Variant) {
