@@ -28,6 +28,8 @@ limits: requests_max=0 ranges_max=16
 content: clean_urls=false fallback="" not_found="404.html" precompressed=true dotfiles=false
 content: symlinks=false charset="utf-8" nosniff=true
 cache: enabled=true revalidate_ms=1000 negative_ms=1000
+http2: enabled=true clear=true streams_max=100 table_bytes=4096 exchanges_max=4096
+http2: unsent_bytes_max=65536
 accept: count=0 events_per_accept=16 eager_read=true eager_write=true on_close=false
 accept: full_read=false when_full="close-idle" defer=false
 event: poller="epoll-edge" send="nonblocking" turn_bytes_max=2097152 turn_ops_max=64 stall_us=10000
