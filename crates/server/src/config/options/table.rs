@@ -722,16 +722,15 @@ pub static OPTIONS: &[OptionSpec] = &[
         "http2.unsent_bytes_max",
         bytes(0, GIB),
         "65536",
-        "From how many unsent bytes on the kernel takes no more of a connection; 0 is no limit.",
+        "Unsent bytes of a connection from which the kernel takes no more; 0 is no limit.",
         "TCP_NOTSENT_LOWAT, on tls.listen and tls.client_listen, and with http2.clear on \
          server.listen. Bytes on the way to the client do not count. Without a limit the kernel \
          takes megabytes of one response, and a more urgent one waits behind them. Connections of \
-         HTTP/1 have the same listeners, and the same limit. Expect more calls for a response \
-         above 64 KiB: one for each 32 KiB or more, since the kernel asks for more below half of \
-         the limit. Smaller ones are not affected. A client that reads nothing costs the kernel \
-         0.2 MB instead of 4 MB, and a thread or process that serves it is busy for longer. Where \
-         HTTP/1 sends large files over fast networks, compare with 0. Unix sockets have no such \
-         limit.",
+         HTTP/1 have the same listeners, and the same limit. Expect more calls where a client is \
+         slower than the server: one for each 32 KiB or more of a response above 64 KiB. (1 MiB \
+         to a slow client takes 13 calls, to a fast one 1.) A client that reads nothing costs the \
+         kernel 0.2 MB instead of 4 MB, but a thread or process that serves a slow one is busy \
+         for longer. 0 is as HTTP/1 alone would have it. Unix sockets have no such limit.",
     ),
     option(
         "log.access",
