@@ -109,7 +109,8 @@ fn panels() -> Vec<(&'static str, &'static str, Vec<Line>)> {
             vec![
                 (rate(Counter::ConnectionsHttp2), "begun"),
                 (rate(Counter::Http2WindowStalls), "times stalled by windows"),
-                (rate(Counter::Http2Calmed), "ended for costly frames"),
+                (rate(Counter::Http2Glitches), "faulty or useless frames"),
+                (rate(Counter::Http2Calmed), "ended for such frames"),
             ],
         ),
         (
