@@ -1,6 +1,6 @@
 //! Helpers of tests that need more than their own crate: both programs, executable files,
-//! directories, certificates, a client of TLS, counters, waits, reports of omissions, and rules
-//! that both command lines keep.
+//! directories, certificates, clients of TLS and of HTTP/2, counters, waits, reports of omissions,
+//! and rules that both command lines keep.
 #![forbid(unsafe_code)]
 
 pub mod certificates;
@@ -8,6 +8,7 @@ pub mod commands;
 pub mod counters;
 pub mod executables;
 pub mod folder;
+pub mod http2;
 pub mod programs;
 pub mod skips;
 pub mod tls;
