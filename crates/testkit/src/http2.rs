@@ -114,6 +114,19 @@ impl Wire {
         }
     }
 
+    /// Whether bytes, or the end of the stream, have arrived.
+    fn is_readable(&self) -> bool {
+        match self {
+            Self::Clear(socket) => {
+                socket.set_nonblocking(true).expect("a socket");
+                let peeked = socket.peek(&mut [0; 1]);
+                socket.set_nonblocking(false).expect("a socket");
+                !peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+            }
+            Self::Tls(stream) => stream.is_readable(),
+        }
+    }
+
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Clear(socket) => socket.read(into),
@@ -448,9 +461,23 @@ impl Http2Client {
     /// Sends PING, and reads until its acknowledgement: the server has processed all frames before
     /// it. False if the connection has ended.
     pub fn sync(&mut self) -> bool {
+        self.ping();
+        self.read_until(|client| client.pongs == client.pings_sent)
+    }
+
+    /// Sends PING.
+    pub fn ping(&mut self) {
         self.pings_sent += 1;
         self.frame(kind::PING, 0, 0, &self.pings_sent.to_be_bytes());
-        self.read_until(|client| client.pongs == client.pings_sent)
+    }
+
+    /// Reads frames that have arrived. True if the connection has ended, or GOAWAY announces that.
+    pub fn read_arrived(&mut self) -> bool {
+        let is_over = |client: &Self| client.end.is_some() || client.goaway.is_some();
+        while !is_over(self) && (!self.unread.is_empty() || self.wire.is_readable()) {
+            self.read_frame();
+        }
+        is_over(self)
     }
 
     /// Ends our direction of the connection.

@@ -18,6 +18,8 @@ pub(crate) struct Identity {
     pub(crate) authority: Authority,
     /// Client that resumes no session.
     pub(crate) client: TlsClient,
+    /// The same, for HTTP/2 alone.
+    pub(crate) http2: TlsClient,
     /// Value of `tls.certificate`.
     pub(crate) certificate: String,
     /// File with the authority's certificate.
@@ -32,9 +34,11 @@ pub(crate) fn identity() -> &'static Identity {
         let folder = site::fresh_folder("tls");
         let authority = Authority::new();
         let client = TlsClient::new(&authority, TlsOffer::default());
+        let offer = TlsOffer { protocols: &["h2"], ..TlsOffer::default() };
+        let http2 = TlsClient::new(&authority, offer);
         let certificate = authority.issue(&NAMES).write(&folder, "");
         let authority_file = folder.join("authority.pem");
         authority.write(&authority_file);
-        Identity { authority, client, certificate, authority_file }
+        Identity { authority, client, http2, certificate, authority_file }
     })
 }

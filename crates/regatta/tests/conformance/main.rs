@@ -10,6 +10,7 @@
 //! | `matrix::VARIANT::TOPIC::CASE` | `matrix.rs`: cases and the variants that have them |
 //! | `chaos::…` | `chaos.rs`: the same cases under faults; `faults.rs`: single faults |
 //! | `tls::…` | `over_tls.rs`: the same cases over TLS; `tls.rs`: TLS itself |
+//! | `http2::…`, `tls::http2::…` | `http2`: HTTP/2 in the clear and over TLS |
 //! | `master::…` | `master`: what the program prints, how it ends, what it leaves behind |
 //! | `TOPIC::TEST` | `matrix.rs`: tests that no variant has |
 //!
@@ -41,6 +42,7 @@ use regatta_testkit::folder;
 mod framing;
 mod harness;
 mod hosts;
+mod http2;
 mod identity;
 mod inspect;
 mod life;
@@ -86,5 +88,6 @@ fn main() -> ExitCode {
     let mut trials = matrix::trials();
     trials.extend(chaos::trials());
     trials.extend(over_tls::trials());
+    trials.extend(http2::trials());
     runner::run(trials)
 }

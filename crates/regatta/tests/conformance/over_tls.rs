@@ -42,7 +42,7 @@ const CHOICE: Set = cases! {
 };
 
 /// A variant of each driver. Several processes share the keys of tickets in `symped`.
-const CHOSEN: [&str; 13] = [
+pub(crate) const CHOSEN: [&str; 13] = [
     "sped_epoll",
     "symped",
     "amped_threads",
@@ -133,7 +133,7 @@ impl LeftOut {
 }
 
 /// The variant with clients that use TLS.
-fn encrypted(variant: &Variant) -> &'static Variant {
+pub(crate) fn encrypted(variant: &Variant) -> &'static Variant {
     Box::leak(Box::new(Variant { tls: true, ..*variant }))
 }
 

@@ -202,7 +202,7 @@ fn expect_parts(server: &Server, range: &str, expected: &[(u64, u64)]) {
 }
 
 /// Fails unless an answer for these ranges of the 65537-byte file has these parts in any order.
-fn has_parts(answer: &Answer, range: &str, expected: &[(u64, u64)]) {
+pub(crate) fn has_parts(answer: &Answer, range: &str, expected: &[(u64, u64)]) {
     let whole = sized(65_537);
     let (_, mut found) = parts(answer, whole.len(), OCTETS);
     found.sort();

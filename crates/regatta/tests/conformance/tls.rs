@@ -332,7 +332,7 @@ pub(crate) fn a_proxy_is_in_front(variant: &Variant) {
 
 /// Runs a program with this input, and returns its output; `None` if the program is missing, which
 /// is reported. The program must succeed.
-fn output_of(program: &str, args: &[&str], input: &[u8]) -> Option<String> {
+pub(crate) fn output_of(program: &str, args: &[&str], input: &[u8]) -> Option<String> {
     let mut command = Command::new(program);
     command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = match command.spawn() {
@@ -356,7 +356,7 @@ fn output_of(program: &str, args: &[&str], input: &[u8]) -> Option<String> {
     Some(stdout)
 }
 
-fn text_of(path: &Path) -> &str {
+pub(crate) fn text_of(path: &Path) -> &str {
     path.to_str().expect("our paths are text")
 }
 

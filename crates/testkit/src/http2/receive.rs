@@ -152,7 +152,7 @@ impl Http2Client {
         self.reopen(frame.id);
     }
 
-    /// Opens windows again of which half is used.
+    /// Opens windows again once half of them is used.
     fn reopen(&mut self, id: u32) {
         if !self.settings.opens_windows {
             return;

@@ -1,0 +1,255 @@
+//! Clients that break rules: some end their stream, others the connection.
+
+use super::{ask, connect, get, whole};
+use crate::prelude::{Field, PATIENCE, Variant, eventually, serve, start};
+use regatta_testkit::http2::{
+    ACK, END_HEADERS, END_STREAM, FRAME_BYTES, Http2Client, PADDED, StreamOutcome, WINDOW_MAX,
+    code, kind, setting,
+};
+
+/// Fields that make a request malformed when they follow those of a GET (RFC 9113 §8.2, §8.3).
+const MALFORMED: [&[Field<'_>]; 22] = [
+    &[("A-Name", "x")],
+    &[("connection", "close")],
+    &[("keep-alive", "x")],
+    &[("proxy-connection", "x")],
+    &[("transfer-encoding", "chunked")],
+    &[("upgrade", "h2c")],
+    &[("te", "gzip")],
+    &[("x", "a\rb")],
+    &[("x", "a\nb")],
+    &[("x", "a\0b")],
+    &[("x", " a")],
+    &[("x", "a\t")],
+    &[("x:y", "a")],
+    &[("x y", "a")],
+    &[("", "a")],
+    &[(":path", "/a.txt")],
+    &[(":unknown", "x")],
+    &[(":status", "200")],
+    &[("x", "a"), (":scheme", "http")],
+    &[("host", "other.test")],
+    &[("content-length", "abc")],
+    &[("content-length", "5")],
+];
+
+/// Heads that lack something, or have an empty path.
+const INCOMPLETE: [&[Field<'_>]; 4] = [
+    &[(":scheme", "http"), (":authority", "regatta.test"), (":path", "/small.txt")],
+    &[(":method", "GET"), (":authority", "regatta.test"), (":path", "/small.txt")],
+    &[(":method", "GET"), (":scheme", "http"), (":authority", "regatta.test")],
+    &[(":method", "GET"), (":scheme", "http"), (":authority", "regatta.test"), (":path", "")],
+];
+
+/// Fails unless a stream is reset, or refused as a bad request.
+#[track_caller]
+fn is_malformed(client: &mut Http2Client, id: u32, what: &[Field<'_>]) {
+    match client.outcome(id) {
+        StreamOutcome::Answered(answer) => assert_eq!(answer.status, 400, "{what:?}"),
+        other => assert_eq!(other, StreamOutcome::Reset(code::PROTOCOL_ERROR), "{what:?}"),
+    }
+}
+
+pub(crate) fn malformed_requests_reset_their_stream(variant: &Variant) {
+    let server = serve(variant);
+    let mut client = connect(&server);
+    let other = client.get("/size-1048577.bin");
+    for fields in MALFORMED {
+        let id = client.ask("GET", "/small.txt", fields);
+        is_malformed(&mut client, id, fields);
+        get(&mut client, "/small.txt").expect(200);
+    }
+    for head in INCOMPLETE {
+        let id = client.open(head, true);
+        is_malformed(&mut client, id, head);
+    }
+    whole(&mut client, other).expect(200);
+}
+
+/// The table of the decoder is lost, and with it all further fields.
+pub(crate) fn fields_that_cannot_be_decoded(variant: &Variant) {
+    let server = serve(variant);
+    // Index 0, an index beyond both tables, padding of zeros, a text and a number without an end.
+    let blocks: [&[u8]; 5] = [&[0x80], &[0xff, 0x20], &[0, 0x81, 0, 0], &[0, 5, b'a'], &[0xff]];
+    for block in blocks {
+        let mut client = connect(&server);
+        get(&mut client, "/small.txt").expect(200);
+        let id = client.expect_stream(true, false);
+        client.block(id, block, true, FRAME_BYTES);
+        let end = client.end();
+        assert_eq!(end.goaway, Some(code::COMPRESSION_ERROR), "{block:x?}");
+    }
+}
+
+/// A violation, and the codes with which the connection may end.
+type Violation = (&'static str, fn(&mut Http2Client), &'static [u32]);
+
+const PROTOCOL: &[u32] = &[code::PROTOCOL_ERROR];
+const SIZE: &[u32] = &[code::FRAME_SIZE_ERROR];
+const CLOSED: &[u32] = &[code::PROTOCOL_ERROR, code::STREAM_CLOSED];
+/// Indexed fields of a GET of `/`, without an authority.
+const BLOCK: &[u8] = &[0x82, 0x86, 0x84];
+const WHOLE: u8 = END_HEADERS | END_STREAM;
+
+/// Each connection has asked once, on stream 1.
+const VIOLATIONS: &[Violation] = &[
+    ("DATA of the connection", |c| c.frame(kind::DATA, 0, 0, b"x"), PROTOCOL),
+    ("DATA of an idle stream", |c| c.frame(kind::DATA, 0, 9, b"x"), CLOSED),
+    ("padding beyond DATA", bad_padding, PROTOCOL),
+    ("HEADERS of the connection", |c| c.frame(kind::HEADERS, WHOLE, 0, BLOCK), PROTOCOL),
+    ("HEADERS of an even stream", |c| c.frame(kind::HEADERS, WHOLE, 2, BLOCK), PROTOCOL),
+    ("HEADERS of a stream that is over", |c| c.frame(kind::HEADERS, WHOLE, 1, BLOCK), CLOSED),
+    ("HEADERS of a lower stream", a_lower_stream, CLOSED),
+    ("padding beyond HEADERS", |c| c.frame(kind::HEADERS, WHOLE | PADDED, 3, &[9, 0x82]), PROTOCOL),
+    ("RST_STREAM of the connection", |c| c.frame(kind::RST_STREAM, 0, 0, &[0; 4]), PROTOCOL),
+    ("RST_STREAM of an idle stream", |c| c.frame(kind::RST_STREAM, 0, 9, &[0; 4]), PROTOCOL),
+    ("RST_STREAM of 3 bytes", |c| c.frame(kind::RST_STREAM, 0, 1, &[0; 3]), SIZE),
+    ("PRIORITY of the connection", |c| c.frame(kind::PRIORITY, 0, 0, &[0; 5]), PROTOCOL),
+    ("SETTINGS of a stream", |c| c.frame(kind::SETTINGS, 0, 1, &[]), PROTOCOL),
+    ("SETTINGS of 5 bytes", |c| c.frame(kind::SETTINGS, 0, 0, &[0; 5]), SIZE),
+    ("SETTINGS that acknowledge", |c| c.frame(kind::SETTINGS, ACK, 0, &[0; 6]), SIZE),
+    ("a push setting", |c| c.change_settings(&[(setting::ENABLE_PUSH, 2)]), PROTOCOL),
+    ("a window setting", window_setting, &[code::FLOW_CONTROL_ERROR]),
+    ("short frames", |c| c.change_settings(&[(setting::MAX_FRAME_SIZE, 16_383)]), PROTOCOL),
+    ("long frames", |c| c.change_settings(&[(setting::MAX_FRAME_SIZE, 1 << 24)]), PROTOCOL),
+    ("PUSH_PROMISE", |c| c.frame(kind::PUSH_PROMISE, 4, 1, &[0, 0, 0, 2, 0x82]), PROTOCOL),
+    ("PING of a stream", |c| c.frame(kind::PING, 0, 1, &[0; 8]), PROTOCOL),
+    ("PING of 7 bytes", |c| c.frame(kind::PING, 0, 0, &[0; 7]), SIZE),
+    ("GOAWAY of a stream", |c| c.frame(kind::GOAWAY, 0, 1, &[0; 8]), PROTOCOL),
+    ("GOAWAY of 7 bytes", |c| c.frame(kind::GOAWAY, 0, 0, &[0; 7]), SIZE),
+    ("an increment of 0", |c| c.frame(kind::WINDOW_UPDATE, 0, 0, &[0; 4]), PROTOCOL),
+    ("WINDOW_UPDATE of 3 bytes", |c| c.frame(kind::WINDOW_UPDATE, 0, 0, &[0; 3]), SIZE),
+    ("WINDOW_UPDATE of an idle stream", |c| c.open_window(9, 1), PROTOCOL),
+    ("CONTINUATION alone", |c| c.frame(kind::CONTINUATION, 4, 3, BLOCK), PROTOCOL),
+    ("PING within fields", ping_within_fields, PROTOCOL),
+    ("CONTINUATION of another stream", other_continuation, PROTOCOL),
+    ("a long frame", |c| c.frame(kind::HEADERS, WHOLE, 3, &[0; FRAME_BYTES + 1]), SIZE),
+    ("an unknown frame within fields", unknown_within_fields, PROTOCOL),
+    ("PRIORITY_UPDATE on a stream", |c| c.frame(kind::PRIORITY_UPDATE, 0, 1, &[0; 8]), PROTOCOL),
+    ("PRIORITY_UPDATE of the connection", |c| c.prioritize(0, "u=1"), PROTOCOL),
+    ("PRIORITY_UPDATE of 3 bytes", |c| c.frame(kind::PRIORITY_UPDATE, 0, 0, &[0; 3]), SIZE),
+];
+
+fn bad_padding(client: &mut Http2Client) {
+    let id = client.open(&client.request("POST", "/small.txt", &[]), false);
+    client.frame(kind::DATA, PADDED, id, &[2, b'x']);
+}
+
+fn a_lower_stream(client: &mut Http2Client) {
+    client.frame(kind::HEADERS, WHOLE, 9, BLOCK);
+    client.frame(kind::HEADERS, WHOLE, 7, BLOCK);
+    // The response to the ninth is read, too.
+    while client.expect_stream(true, false) < 9 {}
+}
+
+fn window_setting(client: &mut Http2Client) {
+    client.change_settings(&[(setting::INITIAL_WINDOW_SIZE, WINDOW_MAX + 1)]);
+}
+
+fn ping_within_fields(client: &mut Http2Client) {
+    client.frame(kind::HEADERS, END_STREAM, 3, BLOCK);
+    client.frame(kind::PING, 0, 0, &[0; 8]);
+}
+
+fn other_continuation(client: &mut Http2Client) {
+    client.frame(kind::HEADERS, END_STREAM, 3, BLOCK);
+    client.frame(kind::CONTINUATION, END_HEADERS, 5, BLOCK);
+}
+
+fn unknown_within_fields(client: &mut Http2Client) {
+    client.frame(kind::HEADERS, END_STREAM, 3, BLOCK);
+    client.frame(0x42, 0, 3, b"x");
+}
+
+pub(crate) fn violations_end_the_connection(variant: &Variant) {
+    let server = serve(variant);
+    for (what, act, codes) in VIOLATIONS {
+        let mut client = connect(&server);
+        get(&mut client, "/small.txt").expect(200);
+        act(&mut client);
+        let end = client.end();
+        let is_expected = end.goaway.is_some_and(|code| codes.contains(&code));
+        assert!(is_expected && end.in_order, "{what}: {end:?}, {}", client.frames_before());
+    }
+    get(&mut connect(&server), "/small.txt").expect(200);
+}
+
+/// A whole block is decoded, so other streams do not suffer (RFC 9113 §10.5.1).
+pub(crate) fn too_many_fields_are_refused(variant: &Variant) {
+    let server = serve(variant);
+    let mut client = connect(&server);
+    let names: Vec<String> = (0..70).map(|number| format!("x-{number}")).collect();
+    let many: Vec<Field<'_>> = names.iter().map(|name| (name.as_str(), "y")).collect();
+    let long = "x".repeat(3 << 10);
+    let large: Vec<Field<'_>> = names.iter().take(6).map(|name| (name.as_str(), &*long)).collect();
+    for fields in [many, large] {
+        let id = client.open(&client.request("GET", "/small.txt", &fields), true);
+        match client.outcome(id) {
+            StreamOutcome::Answered(answer) => assert_eq!(answer.status, 431),
+            StreamOutcome::Reset(_) => {}
+            StreamOutcome::Lost => {
+                let calm = [code::ENHANCE_YOUR_CALM, code::PROTOCOL_ERROR].map(Some);
+                assert!(calm.contains(&client.end().goaway), "{}", client.frames_before());
+                client = connect(&server);
+            }
+        }
+        get(&mut client, "/small.txt").expect(200);
+    }
+    // Without an end.
+    let block = Http2Client::encode(&client.request("GET", "/small.txt", &[]));
+    let id = client.expect_stream(true, false);
+    client.frame(kind::HEADERS, END_STREAM, id, &block);
+    for _ in 0..200 {
+        client.frame(kind::CONTINUATION, 0, id, &Http2Client::encode(&[("x", long.as_str())]));
+    }
+    let end = client.end();
+    assert!(end.goaway.is_some_and(|code| code != code::NO_ERROR), "{end:?}");
+}
+
+/// Work that costs a client nothing is limited. Others do not notice.
+pub(crate) fn floods_are_ended(variant: &Variant) {
+    const FLOODS: [(&str, fn(&mut Http2Client)); 5] = [
+        ("rapid resets", |client| {
+            let id = client.get("/small.txt");
+            client.reset(id, code::CANCEL);
+        }),
+        // The client makes the server reset the stream.
+        ("resets by the server", |client| {
+            let id = client.get("/sparse.bin");
+            client.frame(kind::WINDOW_UPDATE, 0, id, &[0; 4]);
+        }),
+        ("settings", |client| client.change_settings(&[])),
+        ("pings", Http2Client::ping),
+        ("priorities", |client| client.prioritize(1, "u=1")),
+    ];
+    let server = start(variant);
+    let mut good = connect(&server);
+    for (what, act) in FLOODS {
+        let mut client = connect(&server);
+        get(&mut client, "/small.txt").expect(200);
+        let is_over = eventually(PATIENCE, || {
+            (0..100).for_each(|_| act(&mut client));
+            get(&mut good, "/small.txt").expect(200);
+            client.read_arrived()
+        });
+        assert!(is_over, "{what}: never ended");
+        assert_eq!(client.end().goaway, Some(code::ENHANCE_YOUR_CALM), "{what}");
+    }
+    server.counts("http2_calmed", FLOODS.len() as u64);
+}
+
+/// RFC 9113 §4.1, §5.5, §6.5.2: unknown types, flags and settings change nothing.
+pub(crate) fn unknown_frames_are_ignored(variant: &Variant) {
+    let server = serve(variant);
+    let mut client = connect(&server);
+    for (kind, id) in [(0x42, 0), (0x42, 1), (0xff, 101), (10, 0), (12, 0)] {
+        client.frame(kind, 0xff, id, &[7; 100]);
+    }
+    client.change_settings(&[(0x7777, 1), (0xffff, u32::MAX)]);
+    let block = Http2Client::encode(&client.request("GET", "/small.txt", &[]));
+    let id = client.expect_stream(true, false);
+    // Flags that HEADERS do not define, and the reserved bit.
+    client.frame(kind::HEADERS, WHOLE | 0x52, id | (1 << 31), &block);
+    whole(&mut client, id).expect(200);
+    ask(&mut client, "HEAD", "/small.txt", &[]).expect(200);
+}

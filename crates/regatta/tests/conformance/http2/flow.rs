@@ -1,0 +1,314 @@
+//! Streams of one connection: many at once, windows, resets, priorities, and odd but legal frames.
+
+use super::{ask, connect, connect_with, get, get_sizes, manual, total, whole};
+use crate::prelude::{Launch, SIZES, Variant, common, pattern, serve, sized};
+use regatta_testkit::http2::{
+    END_HEADERS, END_STREAM, FRAME_BYTES, Http2Client, Http2Settings, PADDED, StreamOutcome,
+    WINDOW, WINDOW_MAX, WITH_PRIORITY, code, kind, setting,
+};
+
+/// Bytes that a window permits at first.
+const FIRST: usize = WINDOW as usize;
+
+pub(crate) fn a_hundred_at_once(variant: &Variant) {
+    let server = serve(variant);
+    let mut client = connect(&server);
+    // Some of a window or less, some of more.
+    let sizes = SIZES.iter().take(8).cycle().take(100);
+    let streams: Vec<(u32, usize)> =
+        sizes.map(|size| (client.get(&format!("/size-{size}.bin")), *size)).collect();
+    for (id, size) in streams.into_iter().rev() {
+        let answer = whole(&mut client, id).expect(200);
+        assert!(answer.body == sized(size), "{size}: {}", answer.brief());
+    }
+}
+
+pub(crate) fn two_hundred_in_sequence(variant: &Variant) {
+    let server = serve(variant);
+    let mut client = connect(&server);
+    for _ in 0..200 {
+        assert_eq!(get(&mut client, "/small.txt").expect(200).body, b"small\n");
+    }
+}
+
+pub(crate) fn one_stream_too_many(variant: &Variant) {
+    let server = serve(variant);
+    let mut client = connect_with(&server, manual(0));
+    client.sync();
+    let most = client.server_setting(setting::MAX_CONCURRENT_STREAMS).expect("a limit");
+    assert!((1..=1000).contains(&most), "{most}");
+    let ids: Vec<u32> = (0..most).map(|_| client.get("/small.txt")).collect();
+    let extra = client.get("/small.txt");
+    // RFC 9113 §5.1.2.
+    let refused = [code::REFUSED_STREAM, code::PROTOCOL_ERROR].map(StreamOutcome::Reset);
+    let outcome = client.outcome(extra);
+    assert!(refused.contains(&outcome), "{outcome:?}");
+    for id in ids {
+        client.open_window(id, 6);
+        assert_eq!(whole(&mut client, id).expect(200).body, b"small\n");
+    }
+    let id = client.get("/small.txt");
+    client.open_window(id, 6);
+    whole(&mut client, id).expect(200);
+}
+
+pub(crate) fn steps_of_one_byte(variant: &Variant) {
+    let server = serve(variant);
+    let mut client = connect_with(&server, manual(0));
+    let id = client.get("/size-4096.bin");
+    client.read_until(|client| client.status(id) == Some(200));
+    for at in 0..20 {
+        client.sync();
+        assert_eq!(client.received(id), at);
+        client.open_window(id, 1);
+        client.read_until(|client| client.received(id) > at);
+    }
+    client.open_window(id, 4096 - 20);
+    assert!(whole(&mut client, id).body == sized(4096));
+}
+
+pub(crate) fn others_pass_a_stream_without_window(variant: &Variant) {
+    let server = serve(variant);
+    let mut client = connect(&server);
+    let held = client.get("/size-5242880.bin");
+    client.hold(held);
+    client.read_until(|client| client.received(held) == FIRST);
+    get_sizes(&mut client);
+    assert_eq!(client.received(held), FIRST);
+    client.release(held, WINDOW);
+    assert!(whole(&mut client, held).expect(200).body == sized(5 << 20));
+}
+
+pub(crate) fn one_window_for_all(variant: &Variant) {
+    let server = serve(variant);
+    let mut client = connect_with(&server, manual(1 << 20));
+    let ids: Vec<u32> = (0..3).map(|_| client.get("/size-65537.bin")).collect();
+    client.read_until(|client| total(client, &ids) == FIRST);
+    client.sync();
+    client.open_window(0, 100);
+    client.read_until(|client| total(client, &ids) == FIRST + 100);
+    client.sync();
+    client.open_window(0, 1 << 20);
+    for id in ids {
+        assert!(whole(&mut client, id).expect(200).body == sized(65_537));
+    }
+}
+
+/// RFC 9113 §6.9.2: a smaller setting takes from the windows of open streams.
+pub(crate) fn a_window_below_zero(variant: &Variant) {
+    let server = serve(variant);
+    let settings = Http2Settings { connection_window: 1 << 24, ..manual(WINDOW) };
+    let mut client = connect_with(&server, settings);
+    let id = client.get("/size-1048577.bin");
+    client.read_until(|client| client.received(id) == FIRST);
+    client.change_settings(&[(setting::INITIAL_WINDOW_SIZE, 1000)]);
+    client.sync();
+    // From 64,535 below 0 to 0.
+    client.open_window(id, WINDOW - 1000);
+    client.sync();
+    assert_eq!(client.received(id), FIRST);
+    client.open_window(id, 10);
+    client.read_until(|client| client.received(id) >= FIRST + 10);
+    client.sync();
+    assert_eq!(client.received(id), FIRST + 10);
+    client.change_settings(&[(setting::INITIAL_WINDOW_SIZE, 2000)]);
+    client.read_until(|client| client.received(id) >= FIRST + 1010);
+    let other = client.get("/size-4096.bin");
+    client.read_until(|client| client.received(other) >= 2000);
+    client.sync();
+    assert_eq!((client.received(id), client.received(other)), (FIRST + 1010, 2000));
+    client.open_window(other, 2096);
+    assert!(whole(&mut client, other).expect(200).body == sized(4096));
+    client.open_window(id, 2 << 20);
+    assert!(whole(&mut client, id).expect(200).body == sized((1 << 20) + 1));
+}
+
+/// RFC 9113 §6.9.1: of a stream it is an error of the stream.
+pub(crate) fn windows_that_are_too_large(variant: &Variant) {
+    let server = serve(variant);
+    let mut client = connect(&server);
+    let id = client.get("/sparse.bin");
+    client.hold(id);
+    // The first may fit, if the window is used up.
+    client.open_window(id, WINDOW_MAX);
+    client.open_window(id, WINDOW_MAX);
+    assert_eq!(client.outcome(id), StreamOutcome::Reset(code::FLOW_CONTROL_ERROR));
+    get(&mut client, "/small.txt").expect(200);
+    client.open_window(0, WINDOW_MAX);
+    client.open_window(0, WINDOW_MAX);
+    assert_eq!(client.end().goaway, Some(code::FLOW_CONTROL_ERROR));
+    // The setting changes the window of an open stream.
+    let mut client = connect_with(&server, manual(0));
+    let id = client.get("/sparse.bin");
+    client.open_window(id, WINDOW_MAX);
+    client.sync();
+    client.change_settings(&[(setting::INITIAL_WINDOW_SIZE, WINDOW_MAX)]);
+    assert_eq!(client.end().goaway, Some(code::FLOW_CONTROL_ERROR));
+}
+
+pub(crate) fn resets_while_sent(variant: &Variant) {
+    let server = serve(variant);
+    let mut client = connect(&server);
+    for turn in 0..20 {
+        let id = client.get("/sparse.bin");
+        client.read_until(|client| client.received(id) > turn * 10_000);
+        client.reset(id, code::CANCEL);
+    }
+    get_sizes(&mut client);
+}
+
+/// The tickets of the disk are used again while operations of reset streams are out.
+pub(crate) fn resets_while_files_open(variant: &Variant) {
+    let plan = "seed=5,slow_open_per_mille=1000,slow_open_us=20000";
+    let variant = Variant { faults: Some(plan), ..*variant };
+    let server = Launch::new(&variant, common()).start();
+    let mut client = connect(&server);
+    for _ in 0..3 {
+        let mut kept = Vec::new();
+        for (at, size) in SIZES.into_iter().enumerate() {
+            let id = client.get(&format!("/size-{size}.bin"));
+            match at % 2 {
+                0 => client.reset(id, code::CANCEL),
+                _ => kept.push((id, size)),
+            }
+        }
+        for (id, size) in kept {
+            assert!(whole(&mut client, id).expect(200).body == sized(size), "{size} bytes");
+        }
+    }
+    get_sizes(&mut client);
+}
+
+/// Bytes of others that may be composed before a stream that is more urgent.
+const COMPOSED: usize = 128 << 10;
+
+/// Streams compete for the connection's window, which the test opens.
+pub(crate) fn urgent_streams_come_first(variant: &Variant) {
+    let server = serve(variant);
+    let mut client = connect_with(&server, manual(WINDOW_MAX >> 1));
+    get(&mut client, "/size-4096.bin").expect(200);
+    client.open_window(0, 4096);
+    let others: Vec<u32> =
+        (0..10).map(|_| client.ask("GET", "/size-1048577.bin", &[("priority", "u=5")])).collect();
+    client.read_until(|client| total(client, &others) == FIRST);
+    let urgent = client.ask("GET", "/size-4096.bin", &[("priority", "u=1")]);
+    passes(&mut client, urgent, &others);
+    let changed = client.ask("GET", "/size-4096.bin", &[("priority", "u=7")]);
+    client.prioritize(changed, "u=0");
+    passes(&mut client, changed, &others);
+    client.open_window(0, 16 << 20);
+    for id in others {
+        assert!(whole(&mut client, id).expect(200).body == sized((1 << 20) + 1));
+    }
+}
+
+/// Fails unless a stream of 4,096 bytes passes the others when the connection's window opens. The
+/// window is used up before and after.
+#[track_caller]
+fn passes(client: &mut Http2Client, urgent: u32, others: &[u32]) {
+    let before = total(client, others);
+    client.read_until(|client| client.status(urgent) == Some(200));
+    client.sync();
+    assert_eq!(client.received(urgent), 0, "no window is open");
+    let bytes = 512 << 10;
+    client.open_window(0, bytes);
+    assert!(whole(client, urgent).body == sized(4096));
+    let passed = total(client, others) - before;
+    assert!(passed <= COMPOSED, "{passed} bytes of others came first");
+    let bytes = usize::try_from(bytes).expect("32 bits") - 4096;
+    client.read_until(|client| total(client, others) == before + bytes);
+}
+
+/// Frames of RFC 7540, and priorities of streams that are over or not open yet.
+pub(crate) fn priorities_that_mean_nothing(variant: &Variant) {
+    let server = serve(variant);
+    let mut client = connect(&server);
+    client.frame(kind::PRIORITY, 0, 1, &[0, 0, 0, 0, 15]);
+    client.frame(kind::PRIORITY, 0, 101, &[0x80, 0, 0, 3, 200]);
+    client.prioritize(1, "u=0");
+    client.prioritize(1, "i, u=7");
+    let long = "a,".repeat(500);
+    for priority in ["", "u=8", "x=1", "i=?0, u=3", long.as_str()] {
+        client.prioritize(1, priority);
+        ask(&mut client, "GET", "/small.txt", &[]).expect(200);
+    }
+    client.prioritize(1, "u=2");
+    get_sizes(&mut client);
+}
+
+/// HEADERS and at most 8 CONTINUATION frames, some empty.
+pub(crate) fn fields_in_pieces(variant: &Variant) {
+    let server = serve(variant);
+    let mut client = connect(&server);
+    let head = client.request("GET", "/small.txt", &[]);
+    for piece in [12, 20, 50] {
+        let id = client.open_in_pieces(&head, true, piece);
+        whole(&mut client, id).expect(200);
+    }
+    let block = Http2Client::encode(&head);
+    let id = client.expect_stream(true, false);
+    client.frame(kind::HEADERS, END_STREAM, id, &[]);
+    client.frame(kind::CONTINUATION, 0, id, &block);
+    client.frame(kind::CONTINUATION, END_HEADERS, id, &[]);
+    whole(&mut client, id).expect(200);
+}
+
+/// Padding counts as content in windows (RFC 9113 §6.1).
+pub(crate) fn padding(variant: &Variant) {
+    let server = serve(variant);
+    let mut client = connect(&server);
+    let block = Http2Client::encode(&client.request("GET", "/small.txt", &[]));
+    // Padding of 3 bytes, and a priority.
+    let payload = [&[3, 0, 0, 0, 0, 15][..], &block, &[0; 3]].concat();
+    let id = client.expect_stream(true, false);
+    let flags = END_HEADERS | END_STREAM | PADDED | WITH_PRIORITY;
+    client.frame(kind::HEADERS, flags, id, &payload);
+    whole(&mut client, id).expect(200);
+    // As much padding as the connection's window has several times.
+    for _ in 0..12 {
+        let id = client.open(&client.request("GET", "/small.txt", &[]), false);
+        let padded = [&[255][..], b"x", &[0; 255]].concat();
+        for _ in 0..50 {
+            client.frame(kind::DATA, PADDED, id, &padded);
+        }
+        client.data(id, b"", true);
+        whole(&mut client, id).expect_one_of(&[200, 413]);
+    }
+}
+
+pub(crate) fn trailers(variant: &Variant) {
+    let server = serve(variant);
+    let mut client = connect(&server);
+    let pseudo = [(":path", "/a.txt")];
+    for (fields, is_allowed) in [(&[("x-trailer", "y")], true), (&pseudo, false)] {
+        let id = client.open(&client.request("GET", "/small.txt", &[]), false);
+        client.send_content(id, &pattern(100, 1), false);
+        client.block(id, &Http2Client::encode(fields), true, FRAME_BYTES);
+        match client.outcome(id) {
+            StreamOutcome::Answered(answer) => assert_eq!(answer.body, b"small\n"),
+            other => {
+                assert!(!is_allowed, "{other:?}");
+                assert_eq!(other, StreamOutcome::Reset(code::PROTOCOL_ERROR));
+            }
+        }
+        get(&mut client, "/small.txt").expect(200);
+    }
+}
+
+pub(crate) fn settings_and_pings(variant: &Variant) {
+    let server = serve(variant);
+    let mut client = connect(&server);
+    // An unknown setting, and every table.
+    for bytes in [0, 4096, 65_536, 0] {
+        client.change_settings(&[(setting::HEADER_TABLE_SIZE, bytes), (0x7777, bytes)]);
+        client.sync();
+        get(&mut client, "/small.txt").expect(200);
+    }
+    client.change_settings(&[(setting::MAX_FRAME_SIZE, (1 << 24) - 1)]);
+    client.change_settings(&[(setting::MAX_HEADER_LIST_SIZE, 1 << 20)]);
+    client.change_settings(&[]);
+    for _ in 0..5 {
+        assert!(client.sync(), "the connection has ended");
+    }
+    get_sizes(&mut client);
+}

@@ -1,0 +1,353 @@
+//! The beginning and the end of connections, deadlines, drains, lines of the log, counters.
+
+use super::{ask, connect, connect_with, get, manual, total, whole};
+use crate::identity::{NAME, identity};
+use crate::prelude::{
+    Client, Duration, Instant, Launch, PATIENCE, SPARSE_BYTES, Server, Signal, Site, Variant,
+    common, request, serve, sized, start, start_with,
+};
+use crate::reload::succeed;
+use regatta_testkit::http2::{
+    END_STREAM, GoAway, Http2Client, Http2End, Http2Settings, PREFACE, StreamOutcome, WINDOW,
+    WINDOW_MAX, code, frame_bytes, kind,
+};
+use regatta_testkit::tls::{TlsClient, TlsOffer, TlsStream};
+use std::net::TcpStream;
+use std::thread;
+
+/// End of a connection without an error.
+const IN_ORDER: Http2End = Http2End { goaway: Some(code::NO_ERROR), in_order: true };
+
+/// Fails unless a connection ends in order after about this time.
+#[track_caller]
+fn ends_after(client: &mut Http2Client, since: Instant, deadline: Duration) {
+    let end = client.end();
+    let took = since.elapsed();
+    assert!(end.in_order && end.goaway.is_some(), "{end:?}");
+    assert!(took >= deadline - Duration::from_millis(100), "ended early, after {took:?}");
+    assert!(took < deadline + Duration::from_secs(5), "ended late, after {took:?}");
+}
+
+const SHORT: Duration = Duration::from_millis(400);
+
+pub(crate) fn idle_connections_end(variant: &Variant) {
+    let server = start_with(variant, &["limits.idle_ms_max=400"]);
+    let mut client = connect(&server);
+    get(&mut client, "/small.txt").expect(200);
+    let since = Instant::now();
+    ends_after(&mut client, since, SHORT);
+    assert_eq!(client.goaway(), Some(GoAway { last: 1, code: code::NO_ERROR }));
+    server.counts("closed_idle_deadline", 1);
+}
+
+pub(crate) fn silent_newcomers_end(variant: &Variant) {
+    let server = start_with(variant, &["limits.first_request_ms_max=400"]);
+    let since = Instant::now();
+    let mut client = connect(&server);
+    let end = client.end();
+    let took = since.elapsed();
+    assert!(end.in_order, "{end:?}");
+    assert!(took >= SHORT - Duration::from_millis(100), "ended early, after {took:?}");
+    assert!(took < SHORT + Duration::from_secs(5), "ended late, after {took:?}");
+}
+
+/// PING and frames of other streams do not extend the deadline of a field block.
+pub(crate) fn heads_have_a_deadline(variant: &Variant) {
+    let server = start_with(variant, &["limits.head_ms_max=400"]);
+    let mut client = connect(&server);
+    get(&mut client, "/small.txt").expect(200);
+    let block = Http2Client::encode(&client.request("GET", "/small.txt", &[]));
+    let id = client.expect_stream(true, false);
+    let since = Instant::now();
+    client.frame(kind::HEADERS, END_STREAM, id, &block);
+    ends_after(&mut client, since, SHORT);
+    server.counts("closed_head_deadline", 1);
+}
+
+/// Content waits for a window that the client does not open, though it answers everything else.
+pub(crate) fn windows_have_a_deadline(variant: &Variant) {
+    let server = start_with(variant, &["limits.send_window_ms=400"]);
+    let mut client = connect_with(&server, manual(0));
+    client.get("/small.txt");
+    let since = Instant::now();
+    ends_after(&mut client, since, SHORT);
+    server.counts("closed_send_deadline", 1);
+}
+
+pub(crate) fn at_most_so_many_requests(variant: &Variant) {
+    let server = start_with(variant, &["limits.requests_max=3"]);
+    let mut client = connect(&server);
+    let ids: Vec<u32> = (0..5).map(|_| client.get("/size-65537.bin")).collect();
+    for id in &ids[..3] {
+        assert!(whole(&mut client, *id).expect(200).body == sized(65_537));
+    }
+    assert_eq!(client.end(), IN_ORDER);
+    for id in &ids[3..] {
+        let outcome = client.outcome(*id);
+        let is_refused = outcome == StreamOutcome::Reset(code::REFUSED_STREAM);
+        assert!(is_refused || outcome == StreamOutcome::Lost, "stream {id}: {outcome:?}");
+    }
+    server.counts("requests", 3);
+}
+
+/// Streams before GOAWAY of the client are answered.
+pub(crate) fn a_client_says_goodbye(variant: &Variant) {
+    let server = start(variant);
+    let mut client = connect(&server);
+    let ids: Vec<u32> = (0..4).map(|_| client.get("/size-1048577.bin")).collect();
+    client.frame(kind::GOAWAY, 0, 0, &[0; 8]);
+    for id in ids {
+        assert!(whole(&mut client, id).expect(200).body == sized((1 << 20) + 1));
+    }
+    client.half_close();
+    assert!(client.end().in_order);
+    server.has_open(0);
+}
+
+/// A connection with a stream whose content waits for the client.
+fn waiting(server: &Server) -> (Http2Client, u32) {
+    let mut client = connect(server);
+    let id = client.get("/size-5242880.bin");
+    client.hold(id);
+    client.read_until(|client| client.received(id) == WINDOW as usize);
+    (client, id)
+}
+
+/// Reads GOAWAY of a server that ends. The stream is then read to its end, and the connection ends.
+#[track_caller]
+fn completes(mut client: Http2Client, id: u32) {
+    assert!(client.read_until(|client| client.goaway().is_some()), "no GOAWAY");
+    let goaway = client.goaway().expect("read above");
+    assert!(goaway.code == code::NO_ERROR && goaway.last >= id, "{goaway:?}");
+    // RFC 9113 §6.8: a request that is on its way may still be answered.
+    let late = client.get("/small.txt");
+    client.release(id, WINDOW);
+    assert!(whole(&mut client, id).expect(200).body == sized(5 << 20));
+    match client.outcome(late) {
+        StreamOutcome::Answered(answer) => assert_eq!(answer.body, b"small\n"),
+        StreamOutcome::Reset(code) => assert_eq!(code, code::REFUSED_STREAM),
+        StreamOutcome::Lost => {}
+    }
+    assert_eq!(client.end(), IN_ORDER);
+    assert!(client.goaway().is_some_and(|last| last.last < WINDOW_MAX), "{:?}", client.goaway());
+}
+
+pub(crate) fn a_drain_completes_streams(variant: &Variant) {
+    let mut server = start(variant);
+    let (client, id) = waiting(&server);
+    let mut idle = connect(&server);
+    get(&mut idle, "/small.txt").expect(200);
+    server.signal(Signal::TERM);
+    assert_eq!(idle.end(), IN_ORDER);
+    completes(client, id);
+    let status = server.exit_within(PATIENCE);
+    assert!(status.is_some_and(|status| status.success()), "{status:?}: {}", server.stderr());
+}
+
+pub(crate) fn a_reload_completes_streams(variant: &Variant) {
+    let server = start(variant);
+    let (client, id) = waiting(&server);
+    thread::scope(|scope| {
+        let reload = scope.spawn(|| succeed(&server, "reload"));
+        completes(client, id);
+        reload.join().expect("it succeeds");
+    });
+    get(&mut connect(&server), "/small.txt").expect(200);
+}
+
+pub(crate) fn half_closed_clients_are_answered(variant: &Variant) {
+    let server = start(variant);
+    let mut client = connect_with(&server, manual(WINDOW_MAX >> 1));
+    // The windows of a client that sends no more must be open before.
+    client.open_window(0, 16 << 20);
+    // Settings are acknowledged before, too.
+    client.sync();
+    let ids: Vec<u32> = (0..10).map(|_| client.get("/size-1048577.bin")).collect();
+    client.half_close();
+    for id in ids {
+        assert!(whole(&mut client, id).expect(200).body == sized((1 << 20) + 1));
+    }
+    assert!(client.end().in_order);
+    server.has_open(0);
+}
+
+pub(crate) fn aborts_leave_nothing_open(variant: &Variant) {
+    let server = start(variant);
+    for turn in 0..20 {
+        let mut client = connect(&server);
+        let ids: Vec<u32> = (0..5).map(|_| client.get("/size-5242880.bin")).collect();
+        client.read_until(|client| total(client, &ids) > turn * 1000);
+        let none = Some(Duration::ZERO);
+        rustix::net::sockopt::set_socket_linger(client.socket(), none).expect("TCP");
+        client.forget();
+    }
+    server.has_open(0);
+    get(&mut connect(&server), "/small.txt").expect(200);
+}
+
+/// Each stream has a line with the bytes of this stream alone.
+pub(crate) fn each_stream_has_a_line(variant: &Variant) {
+    let site = Site::new();
+    let log = site.beside("access.log");
+    let mut server = Launch::new(variant, common()).log(&log).set("log.format=json").start();
+    let mut client = connect(&server);
+    let reset = client.get("/sparse.bin");
+    client.read_until(|client| client.received(reset) > 100_000);
+    client.reset(reset, code::CANCEL);
+    get(&mut client, "/small.txt?a=b").expect(200);
+    ask(&mut client, "HEAD", "/size-4096.bin", &[]).expect(200);
+    ask(&mut client, "POST", "/small.txt", &[("user-agent", "Tester/1.0")]).expect(405);
+    drop(client);
+    server.has_open(0);
+    server.end(Signal::TERM);
+    let text = std::fs::read_to_string(&log).expect("a log");
+    let lines: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(lines.len(), 4, "{text}");
+    for line in &lines {
+        assert_eq!((&line["version"], &line["refused"].is_null()), (&"HTTP/2.0".into(), &true));
+        assert_eq!(line["host"], "regatta.test", "{line}");
+    }
+    let of = |target: &str, method: &str| {
+        let is_it =
+            |line: &&serde_json::Value| line["target"] == target && line["method"] == method;
+        lines.iter().find(is_it).unwrap_or_else(|| panic!("no {method} {target} in {text}"))
+    };
+    let small = of("/small.txt?a=b", "GET");
+    assert_eq!((&small["status"], &small["body_sent_bytes"]), (&200.into(), &6.into()), "{small}");
+    assert_eq!(small["outcome"], "complete");
+    // Head, frame heads and content.
+    assert!(small["sent_bytes"].as_u64().is_some_and(|sent| sent < 1000), "{small}");
+    let head = of("/size-4096.bin", "HEAD");
+    assert_eq!((&head["status"], &head["body_sent_bytes"]), (&200.into(), &0.into()), "{head}");
+    let post = of("/small.txt", "POST");
+    assert_eq!((&post["status"], &post["user_agent"]), (&405.into(), &"Tester/1.0".into()));
+    let reset = of("/sparse.bin", "GET");
+    assert_eq!((&reset["outcome"], &reset["status"]), (&"aborted".into(), &200.into()), "{reset}");
+    let sent = reset["body_sent_bytes"].as_u64().expect("a number");
+    assert!((100_000..SPARSE_BYTES).contains(&sent), "{reset}");
+}
+
+pub(crate) fn streams_are_counted(variant: &Variant) {
+    let server = start(variant);
+    let mut client = connect(&server);
+    for _ in 0..5 {
+        get(&mut client, "/small.txt").expect(200);
+    }
+    let id = client.get("/sparse.bin");
+    client.read_until(|client| client.received(id) > 0);
+    client.reset(id, code::CANCEL);
+    client.sync();
+    server.counts("connections_http2", 1);
+    server.counts("streams_opened", 6);
+    server.counts("streams_reset_by_client", 1);
+    server.connect().get("/small.txt").expect(200);
+    assert_eq!(server.count("connections_http2"), 1);
+    assert_eq!(server.count("http2_calmed"), 0);
+}
+
+/// A client in the clear that has sent nothing yet.
+fn socket(server: &Server) -> TcpStream {
+    TcpStream::connect_timeout(&server.address(), PATIENCE).expect("connects")
+}
+
+pub(crate) fn a_preface_in_pieces(variant: &Variant) {
+    let server = serve(variant);
+    let mut client = Client::connect(server.address());
+    for byte in PREFACE {
+        client.send([*byte]);
+    }
+    client.send(frame_bytes(kind::SETTINGS, 0, 0, &[]));
+    // The first frame of a server is SETTINGS.
+    assert_eq!(client.take(9)[3], kind::SETTINGS);
+    get(&mut Http2Client::begin(socket(&server), Http2Settings::default()), "/small.txt")
+        .expect(200);
+}
+
+/// Bytes that begin like the preface. The server may answer in either protocol, and ends.
+pub(crate) fn a_broken_preface(variant: &Variant) {
+    let server = serve(variant);
+    for bytes in [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\rX"[..], b"PRI * HTTP/2.0\r\nHost: x\r\n\r\n"] {
+        let mut client = Client::connect(server.address());
+        client.send(bytes);
+        let rest = client.rest_or_reset();
+        let is_answer = rest.starts_with(b"HTTP/1.1 ") || rest.get(3) == Some(&kind::SETTINGS);
+        assert!(rest.is_empty() || is_answer, "{}", rest.escape_ascii());
+    }
+    // A connection of HTTP/2 begins with SETTINGS.
+    let mut client = Client::connect(server.address());
+    client.send([PREFACE, &frame_bytes(kind::PING, 0, 0, &[0; 8])].concat());
+    let rest = client.rest_or_reset();
+    assert_eq!(rest.get(3), Some(&kind::SETTINGS), "{}", rest.escape_ascii());
+    // No flags, the connection's stream, no stream processed, PROTOCOL_ERROR.
+    let goaway = [kind::GOAWAY, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+    assert!(rest.windows(goaway.len()).any(|part| part == goaway), "{}", rest.escape_ascii());
+}
+
+/// RFC 9113 §3.1: the upgrade of RFC 7540 is no more.
+pub(crate) fn an_upgrade_is_ignored(variant: &Variant) {
+    let server = serve(variant);
+    let mut client = server.connect();
+    let fields = [
+        ("Connection", "Upgrade, HTTP2-Settings"),
+        ("Upgrade", "h2c"),
+        ("HTTP2-Settings", "AAMAAABkAAQAAP__"),
+    ];
+    client.ask("GET", "/small.txt", &fields).expect(200);
+    client.get("/small.txt").expect(200);
+}
+
+pub(crate) fn a_preface_after_a_request_is_none(variant: &Variant) {
+    let server = serve(variant);
+    let mut client = server.connect();
+    client.get("/small.txt").expect(200);
+    client.send(PREFACE);
+    assert!(client.answer("PRI").expect_one_of(&[400, 501, 505]).closes());
+}
+
+pub(crate) fn in_the_clear_is_a_setting(variant: &Variant) {
+    for setting in ["http2.clear=false", "http2.enabled=false"] {
+        let server = start_with(variant, &[setting]);
+        let mut client = Client::connect(server.address());
+        client.send(PREFACE);
+        assert!(client.answer("PRI").expect_one_of(&[400, 501, 505]).closes(), "{setting}");
+        server.connect().get("/small.txt").expect(200);
+    }
+}
+
+/// Shakes hands with an offer of these protocols.
+fn offering(server: &Server, protocols: &[&str]) -> std::io::Result<TlsStream> {
+    let offer = TlsOffer { protocols, ..TlsOffer::default() };
+    let stream = TlsClient::new(&identity().authority, offer).connect(socket(server), NAME);
+    stream.socket().set_read_timeout(Some(PATIENCE))?;
+    stream.shake_hands()?;
+    Ok(stream)
+}
+
+pub(crate) fn protocols_are_agreed_on(variant: &Variant) {
+    let server = serve(variant);
+    for protocols in [&["h2"][..], &["h2", "http/1.1"], &["http/1.1", "h2"], &["x/1", "h2"]] {
+        let stream = offering(&server, protocols).expect("a handshake");
+        let mut client = Http2Client::begin_tls(stream, Http2Settings::default());
+        get(&mut client, "/small.txt").expect(200);
+    }
+    for protocols in [&["http/1.1"][..], &[]] {
+        let stream = offering(&server, protocols).expect("a handshake");
+        let mut client = Client::sealed(stream);
+        client.get("/small.txt").expect(200);
+        // ALPN decides, so the preface of HTTP/2 is none here.
+        client.send(request("GET", "/a.txt", &[]));
+        client.answer("GET").expect(200);
+    }
+}
+
+pub(crate) fn http2_is_a_setting(variant: &Variant) {
+    let server = start_with(variant, &["http2.enabled=false"]);
+    let stream = offering(&server, &["h2", "http/1.1"]).expect("a handshake");
+    assert_eq!(stream.protocol().as_deref(), Some(&b"http/1.1"[..]));
+    Client::sealed(stream).get("/small.txt").expect(200);
+    assert!(offering(&server, &["h2"]).is_err(), "h2 alone is agreed on");
+    // The setting for connections in the clear is another.
+    let server = start_with(variant, &["http2.clear=false"]);
+    get(&mut connect(&server), "/small.txt").expect(200);
+}

@@ -1,0 +1,74 @@
+//! Clients of HTTP/2 that others have written.
+
+use crate::folder::Folder;
+use crate::identity::{NAME, identity};
+use crate::prelude::{SIZES, Server, Variant, serve, sized};
+use crate::tls::{output_of, text_of};
+
+/// Address of a file, for a name of the certificate.
+fn url(server: &Server, size: usize) -> String {
+    let to = server.endpoint();
+    let scheme = if to.is_tls { "https" } else { "http" };
+    format!("{scheme}://{NAME}:{}/size-{size}.bin", to.address.port())
+}
+
+/// All sizes over one connection, one after another and at once.
+pub(crate) fn curl_is_served(variant: &Variant) {
+    let server = serve(variant);
+    let resolve = format!("{NAME}:{}:127.0.0.1", server.address().port());
+    let authority = text_of(&identity().authority_file);
+    let version = if variant.tls { "--http2" } else { "--http2-prior-knowledge" };
+    let said = "%{http_version} %{response_code} %{num_connects}\n";
+    let common = ["-sS", "--fail", "--noproxy", "*", "--cacert", authority, "--resolve", &resolve];
+    let ways: [&[&str]; 2] = [&[], &["--parallel", "--parallel-max", "10"]];
+    for together in ways {
+        let folder = Folder::new("curl-http2");
+        let mut args: Vec<String> = [&common[..], &[version, "-w", said], together]
+            .concat()
+            .into_iter()
+            .map(str::to_owned)
+            .collect();
+        for size in SIZES {
+            let to = folder.join(size.to_string());
+            args.extend(["-o".to_owned(), text_of(&to).to_owned(), url(&server, size)]);
+        }
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let Some(said) = output_of("curl", &args, b"") else { return };
+        assert!(said.lines().all(|line| line.starts_with("2 200 ")), "{said}");
+        let connects = said.lines().filter(|line| line.ends_with(" 1")).count();
+        assert!(connects == 1 || !together.is_empty(), "{connects} connections: {said}");
+        for size in SIZES {
+            let got = std::fs::read(folder.join(size.to_string())).unwrap_or_default();
+            assert!(got == sized(size), "{size}: {} bytes, {together:?}", got.len());
+        }
+    }
+}
+
+pub(crate) fn nghttp_is_served(variant: &Variant) {
+    let server = serve(variant);
+    let to = server.endpoint();
+    let scheme = if to.is_tls { "https" } else { "http" };
+    // Twenty streams of one connection. `-n` discards the content, and `-s` lists the streams.
+    let urls: Vec<String> = (0..20)
+        .map(|at| format!("{scheme}://{}/size-{}.bin?{at}", to.address, SIZES[at % SIZES.len()]))
+        .collect();
+    let authority = [format!("-H:authority: {NAME}")];
+    let args = ["-n", "-s", "--no-verify-peer"].into_iter();
+    let args: Vec<&str> = args.chain(authority.iter().chain(&urls).map(String::as_str)).collect();
+    let Some(said) = output_of("nghttp", &args, b"") else { return };
+    let served = said.lines().filter(|line| line.contains(" 200 ")).count();
+    assert_eq!(served, 20, "{said}");
+}
+
+/// All tests of h2spec, the strict ones too.
+pub(crate) fn h2spec_passes(variant: &Variant) {
+    let server = serve(variant);
+    let to = server.endpoint();
+    let (host, port) = (to.address.ip().to_string(), to.address.port().to_string());
+    let mut args = vec!["-S", "-h", host.as_str(), "-p", port.as_str(), "-P", "/size-65537.bin"];
+    if to.is_tls {
+        args.extend(["-t", "-k"]);
+    }
+    let Some(said) = output_of("h2spec", &args, b"") else { return };
+    assert!(said.contains(" 0 failed"), "{said}");
+}
