@@ -264,7 +264,7 @@ impl Http2Client {
         client
     }
 
-    /// Sends the preface, SETTINGS, and what makes the connection's window as large as it should be.
+    /// Sends the preface and SETTINGS, and opens the window of the connection.
     fn greet(&mut self) {
         self.bytes(PREFACE);
         // Push is off in every client (RFC 9113 §8.4).

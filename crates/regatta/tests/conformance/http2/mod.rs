@@ -1,5 +1,5 @@
 //! Conformance over HTTP/2: in the clear `http2::sped_epoll::flow::a_window_below_zero` and so on,
-//! over TLS `tls::http2::sped_epoll::…`.
+//! over TLS `tls::http2::sped_epoll::…`, under faults `http2::chaos::sped_epoll::…`.
 //!
 //! The client is [`regatta_testkit::http2`], which fails a case at the first broken rule of RFC
 //! 9113. One variant of each driver has all cases in the clear, and a few over TLS. `cargo xtask
@@ -12,6 +12,7 @@ mod flow;
 mod life;
 mod peers;
 
+use crate::chaos;
 use crate::identity::{NAME, identity};
 use crate::matrix::{EVERY_CASE, ROWS};
 use crate::over_tls::{CHOSEN, encrypted};
@@ -64,7 +65,15 @@ const CHOICE: Set = cases! {
     peers: curl_is_served;
 };
 
+/// Cases that short calls, and calls that find nothing to do, could break.
+const UNDER_FAULTS: Set = cases! {
+    content: every_size content_is_discarded;
+    flow: a_hundred_at_once others_pass_a_stream_without_window resets_while_sent;
+    life: aborts_leave_nothing_open;
+};
+
 const OF_SELDOM: &[Set] = &[SELDOM];
+const OF_FAULTS: &[Set] = &[UNDER_FAULTS];
 const IN_THE_CLEAR: &[Set] = &[ALWAYS, BY_PREFACE];
 const OVER_TLS: &[Set] = if EVERY_CASE { &[ALWAYS, BY_ALPN] } else { &[CHOICE, BY_ALPN] };
 
@@ -80,6 +89,11 @@ pub(crate) fn trials() -> Vec<Trial> {
                 trials.extend(runner::trials_of("http2", clear, OF_SELDOM));
                 trials.extend(runner::trials_of("tls::http2", tls, OF_SELDOM));
             }
+        }
+    }
+    for variant in chaos::ROWS.iter().flat_map(|(_, variants)| *variants) {
+        if EVERY_CASE || CHOSEN.contains(&variant.name) {
+            trials.extend(runner::trials_of("http2::chaos", variant, OF_FAULTS));
         }
     }
     trials
