@@ -13,8 +13,7 @@ mod tests;
 
 pub use fields::FieldLine;
 pub use frame::{
-    ACK, END_HEADERS, END_STREAM, Http2Frame, PADDED, WITH_PRIORITY, code, frame_bytes, kind,
-    setting,
+    ACK, END_HEADERS, END_STREAM, PADDED, WITH_PRIORITY, code, frame_bytes, kind, setting,
 };
 
 use crate::tls::TlsStream;
@@ -207,8 +206,6 @@ pub struct Http2Client {
     end: Option<bool>,
     /// Empty DATA frames that have ended a stream with content.
     empty_ends: usize,
-    /// Streams of the DATA frames so far, in their order.
-    data_order: Vec<u32>,
     /// The last frames received, for messages.
     tail: VecDeque<String>,
 }
@@ -257,7 +254,6 @@ impl Http2Client {
             goaway: None,
             end: None,
             empty_ends: 0,
-            data_order: Vec::new(),
             tail: VecDeque::new(),
         };
         client.greet();
@@ -266,7 +262,7 @@ impl Http2Client {
 
     /// Sends the preface and SETTINGS, and opens the window of the connection.
     fn greet(&mut self) {
-        self.bytes(PREFACE);
+        self.send_bytes(PREFACE);
         // Push is off in every client (RFC 9113 §8.4).
         let window = (setting::INITIAL_WINDOW_SIZE, self.settings.stream_window);
         self.change_settings(&[(setting::ENABLE_PUSH, 0), window]);
@@ -277,18 +273,13 @@ impl Http2Client {
     }
 
     /// Sends bytes of the test's choice.
-    pub fn bytes(&mut self, bytes: &[u8]) {
+    pub fn send_bytes(&mut self, bytes: &[u8]) {
         let _ = self.wire.write_all(bytes);
     }
 
-    /// Sends these bytes as far as the server takes them; true if it took them all.
-    pub fn try_bytes(&mut self, bytes: &[u8]) -> bool {
-        self.wire.write_all(bytes).is_ok()
-    }
-
     /// Sends a frame of the test's choice.
-    pub fn frame(&mut self, kind: u8, flags: u8, id: u32, payload: &[u8]) {
-        self.bytes(&frame_bytes(kind, flags, id, payload));
+    pub fn send_frame(&mut self, kind: u8, flags: u8, id: u32, payload: &[u8]) {
+        self.send_bytes(&frame_bytes(kind, flags, id, payload));
     }
 
     /// Sends a GET, and returns its stream.
@@ -328,12 +319,12 @@ impl Http2Client {
     pub fn open_in_pieces(&mut self, fields: &[(&str, &str)], ends: bool, piece: usize) -> u32 {
         let block = Self::encode(fields);
         let id = self.expect_stream(ends, fields.contains(&(":method", "HEAD")));
-        self.block(id, &block, ends, piece);
+        self.send_block(id, &block, ends, piece);
         id
     }
 
     /// Sends a field block on a stream, with at most this many bytes in each frame.
-    pub fn block(&mut self, id: u32, block: &[u8], ends: bool, piece: usize) {
+    pub fn send_block(&mut self, id: u32, block: &[u8], ends: bool, piece: usize) {
         let pieces: Vec<&[u8]> = block.chunks(piece).collect();
         let mut bytes = Vec::new();
         for (at, piece) in pieces.iter().enumerate() {
@@ -345,7 +336,7 @@ impl Http2Client {
             };
             bytes.extend(frame_bytes(kind, flags, id, piece));
         }
-        self.bytes(&bytes);
+        self.send_bytes(&bytes);
     }
 
     /// Field block with these fields.
@@ -381,7 +372,7 @@ impl Http2Client {
             }
             let (now, later) = rest.split_at(rest.len().min(most));
             let is_last = later.is_empty();
-            self.data(id, now, is_last && ends);
+            self.send_data(id, now, is_last && ends);
             rest = later;
             if is_last {
                 return true;
@@ -390,13 +381,13 @@ impl Http2Client {
     }
 
     /// Sends a DATA frame, whatever windows permit.
-    pub fn data(&mut self, id: u32, content: &[u8], ends: bool) {
+    pub fn send_data(&mut self, id: u32, content: &[u8], ends: bool) {
         let len = i64::try_from(content.len()).expect("a frame");
         self.sendable -= len;
         if let Some(stream) = self.streams.get_mut(&id) {
             stream.sent += len;
         }
-        self.frame(kind::DATA, if ends { END_STREAM } else { 0 }, id, content);
+        self.send_frame(kind::DATA, if ends { END_STREAM } else { 0 }, id, content);
     }
 
     /// The server's window for a new stream.
@@ -409,13 +400,13 @@ impl Http2Client {
         if let Some(stream) = self.streams.get_mut(&id) {
             stream.is_given_up = true;
         }
-        self.frame(kind::RST_STREAM, 0, id, &code.to_be_bytes());
+        self.send_frame(kind::RST_STREAM, 0, id, &code.to_be_bytes());
     }
 
     /// Sends a priority (RFC 9218 §7.1), such as `u=1, i`.
     pub fn prioritize(&mut self, id: u32, priority: &str) {
         let payload = [&id.to_be_bytes()[..], priority.as_bytes()].concat();
-        self.frame(kind::PRIORITY_UPDATE, 0, 0, &payload);
+        self.send_frame(kind::PRIORITY_UPDATE, 0, 0, &payload);
     }
 
     /// Sends SETTINGS. [`Self::sync`] waits until the server has acknowledged them.
@@ -433,7 +424,7 @@ impl Http2Client {
             }
         }
         self.stream_windows.push_back(window);
-        self.frame(kind::SETTINGS, 0, 0, &payload);
+        self.send_frame(kind::SETTINGS, 0, 0, &payload);
     }
 
     /// Opens a window by this many bytes: of a stream, or with 0 that of the connection.
@@ -443,7 +434,7 @@ impl Http2Client {
         } else if let Some(stream) = self.streams.get_mut(&id) {
             stream.window.granted += u64::from(bytes);
         }
-        self.frame(kind::WINDOW_UPDATE, 0, id, &bytes.to_be_bytes());
+        self.send_frame(kind::WINDOW_UPDATE, 0, id, &bytes.to_be_bytes());
     }
 
     /// From now on the test alone opens the window of this stream.
@@ -468,7 +459,7 @@ impl Http2Client {
     /// Sends PING.
     pub fn ping(&mut self) {
         self.pings_sent += 1;
-        self.frame(kind::PING, 0, 0, &self.pings_sent.to_be_bytes());
+        self.send_frame(kind::PING, 0, 0, &self.pings_sent.to_be_bytes());
     }
 
     /// Reads frames that have arrived. True if the connection has ended, or GOAWAY announces that.
@@ -539,13 +530,6 @@ impl Http2Client {
         }
     }
 
-    /// Sends a request without content, and reads its response.
-    #[track_caller]
-    pub fn fetch(&mut self, method: &str, path: &str, fields: &[(&str, &str)]) -> Http2Answer {
-        let id = self.ask(method, path, fields);
-        self.answer(id)
-    }
-
     /// Whether the response of a stream is whole, or the server has reset the stream.
     #[must_use]
     pub fn has_ended(&self, id: u32) -> bool {
@@ -587,38 +571,11 @@ impl Http2Client {
         self.empty_ends
     }
 
-    /// Streams of all DATA frames so far, in their order.
-    #[must_use]
-    pub fn data_order(&self) -> &[u32] {
-        &self.data_order
-    }
-
     /// Reads until the connection has ended.
-    pub fn end(&mut self) -> Http2End {
+    pub fn read_end(&mut self) -> Http2End {
         while self.read_frame() {}
         let goaway = self.goaway.map(|goaway| goaway.code);
         Http2End { goaway, in_order: self.end.expect("no frame follows") }
-    }
-
-    /// Whether no frame arrives, and the connection stays open, for this long.
-    ///
-    /// # Panics
-    /// The socket has no timeouts.
-    pub fn is_silent_for(&mut self, time: Duration) -> bool {
-        if !self.unread.is_empty() {
-            return false;
-        }
-        self.socket().set_read_timeout(Some(time)).expect("a time");
-        let mut piece = [0; 1024];
-        let got = self.wire.read(&mut piece);
-        self.socket().set_read_timeout(Some(self.settings.patience)).expect("a time");
-        match got {
-            Err(error) => matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
-            Ok(len) => {
-                self.unread.extend_from_slice(&piece[..len]);
-                false
-            }
-        }
     }
 
     /// Text about the last frames, for messages.

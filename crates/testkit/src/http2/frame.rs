@@ -86,15 +86,15 @@ pub(super) const TAIL_FRAMES: usize = 12;
 
 /// A frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Http2Frame {
+pub(super) struct Http2Frame {
     /// Type.
-    pub kind: u8,
+    pub(super) kind: u8,
     /// Flags.
-    pub flags: u8,
+    pub(super) flags: u8,
     /// Number of the stream, with the bit before it.
-    pub id: u32,
+    pub(super) id: u32,
     /// Payload, with padding.
-    pub payload: Vec<u8>,
+    pub(super) payload: Vec<u8>,
 }
 
 impl Http2Frame {

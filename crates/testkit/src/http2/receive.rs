@@ -132,7 +132,6 @@ impl Http2Client {
         self.require(fits, "more bytes than the connection's window (§6.9)");
         // Until an acknowledgement the server may use any of the settings.
         let initial = self.stream_windows.iter().copied().max().expect("never empty");
-        self.data_order.push(frame.id);
         let Some(stream) = self.stream_of(frame) else {
             self.reopen(frame.id);
             return;
@@ -323,14 +322,14 @@ impl Http2Client {
             self.require(is_valid, &format!("setting {id} is {value} (§6.5.2)"));
             self.server.insert(id, value);
         }
-        self.frame(kind::SETTINGS, ACK, 0, &[]);
+        self.send_frame(kind::SETTINGS, ACK, 0, &[]);
     }
 
     fn on_ping(&mut self, frame: &Http2Frame) {
         self.require(frame.id == 0, "PING on a stream (§6.7)");
         self.require(frame.payload.len() == 8, "PING does not have 8 bytes (§6.7)");
         if !frame.has(ACK) {
-            self.frame(kind::PING, ACK, 0, &frame.payload);
+            self.send_frame(kind::PING, ACK, 0, &frame.payload);
             return;
         }
         self.pongs += 1;

@@ -55,7 +55,7 @@ fn a_response_is_read() {
     let answer = client.answer(id);
     assert_eq!((answer.status, &*answer.body), (200, &b"small\n"[..]));
     assert_eq!(answer.fields, [(field.0.to_owned(), field.1.to_owned())]);
-    assert_eq!(client.end(), Http2End { goaway: Some(code::NO_ERROR), in_order: true });
+    assert_eq!(client.read_end(), Http2End { goaway: Some(code::NO_ERROR), in_order: true });
     drop(client);
     server.join().expect("it served");
 }
@@ -83,7 +83,7 @@ fn message(bytes: Vec<u8>) -> String {
     let settings = Http2Settings { opens_windows: false, ..Http2Settings::default() };
     let (mut client, server) = scripted(bytes, settings);
     client.get("/");
-    let failed = catch_unwind(AssertUnwindSafe(|| client.end()));
+    let failed = catch_unwind(AssertUnwindSafe(|| client.read_end()));
     let why = failed.map_err(|why| why.downcast::<String>());
     drop(client);
     server.join().expect("it served");

@@ -18,8 +18,8 @@ pub(crate) fn every_size(variant: &Variant) {
     }
     let server = Launch::new(variant, &site.root()).start();
     let mut client = connect(&server);
-    // Twice: the first fills a cache, the second comes from it.
-    for len in LENGTHS.into_iter().chain(LENGTHS) {
+    // Twice: the first fills a cache, the second comes from it. No cache has the last.
+    for len in LENGTHS.into_iter().chain(LENGTHS.into_iter().take(LENGTHS.len() - 1)) {
         let answer = get(&mut client, &format!("/{len}.bin")).expect(200);
         assert_eq!(answer.must("Content-Length"), len.to_string());
         assert!(answer.body == pattern(len, len), "{}", answer.brief());

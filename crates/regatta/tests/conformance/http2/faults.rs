@@ -75,8 +75,8 @@ pub(crate) fn fields_that_cannot_be_decoded(variant: &Variant) {
         let mut client = connect(&server);
         get(&mut client, "/small.txt").expect(200);
         let id = client.expect_stream(true, false);
-        client.block(id, block, true, FRAME_BYTES);
-        let end = client.end();
+        client.send_block(id, block, true, FRAME_BYTES);
+        let end = client.read_end();
         assert_eq!(end.goaway, Some(code::COMPRESSION_ERROR), "{block:x?}");
     }
 }
@@ -93,51 +93,59 @@ const WHOLE: u8 = END_HEADERS | END_STREAM;
 
 /// Each connection has asked once, on stream 1.
 const VIOLATIONS: &[Violation] = &[
-    ("DATA of the connection", |c| c.frame(kind::DATA, 0, 0, b"x"), PROTOCOL),
-    ("DATA of an idle stream", |c| c.frame(kind::DATA, 0, 9, b"x"), CLOSED),
+    ("DATA of the connection", |c| c.send_frame(kind::DATA, 0, 0, b"x"), PROTOCOL),
+    ("DATA of an idle stream", |c| c.send_frame(kind::DATA, 0, 9, b"x"), CLOSED),
     ("padding beyond DATA", bad_padding, PROTOCOL),
-    ("HEADERS of the connection", |c| c.frame(kind::HEADERS, WHOLE, 0, BLOCK), PROTOCOL),
-    ("HEADERS of an even stream", |c| c.frame(kind::HEADERS, WHOLE, 2, BLOCK), PROTOCOL),
-    ("HEADERS of a stream that is over", |c| c.frame(kind::HEADERS, WHOLE, 1, BLOCK), CLOSED),
+    ("HEADERS of the connection", |c| c.send_frame(kind::HEADERS, WHOLE, 0, BLOCK), PROTOCOL),
+    ("HEADERS of an even stream", |c| c.send_frame(kind::HEADERS, WHOLE, 2, BLOCK), PROTOCOL),
+    ("HEADERS of a stream that is over", |c| c.send_frame(kind::HEADERS, WHOLE, 1, BLOCK), CLOSED),
     ("HEADERS of a lower stream", a_lower_stream, CLOSED),
-    ("padding beyond HEADERS", |c| c.frame(kind::HEADERS, WHOLE | PADDED, 3, &[9, 0x82]), PROTOCOL),
-    ("RST_STREAM of the connection", |c| c.frame(kind::RST_STREAM, 0, 0, &[0; 4]), PROTOCOL),
-    ("RST_STREAM of an idle stream", |c| c.frame(kind::RST_STREAM, 0, 9, &[0; 4]), PROTOCOL),
-    ("RST_STREAM of 3 bytes", |c| c.frame(kind::RST_STREAM, 0, 1, &[0; 3]), SIZE),
-    ("PRIORITY of the connection", |c| c.frame(kind::PRIORITY, 0, 0, &[0; 5]), PROTOCOL),
-    ("SETTINGS of a stream", |c| c.frame(kind::SETTINGS, 0, 1, &[]), PROTOCOL),
-    ("SETTINGS of 5 bytes", |c| c.frame(kind::SETTINGS, 0, 0, &[0; 5]), SIZE),
-    ("SETTINGS that acknowledge", |c| c.frame(kind::SETTINGS, ACK, 0, &[0; 6]), SIZE),
+    (
+        "padding beyond HEADERS",
+        |c| c.send_frame(kind::HEADERS, WHOLE | PADDED, 3, &[9, 0x82]),
+        PROTOCOL,
+    ),
+    ("RST_STREAM of the connection", |c| c.send_frame(kind::RST_STREAM, 0, 0, &[0; 4]), PROTOCOL),
+    ("RST_STREAM of an idle stream", |c| c.send_frame(kind::RST_STREAM, 0, 9, &[0; 4]), PROTOCOL),
+    ("RST_STREAM of 3 bytes", |c| c.send_frame(kind::RST_STREAM, 0, 1, &[0; 3]), SIZE),
+    ("PRIORITY of the connection", |c| c.send_frame(kind::PRIORITY, 0, 0, &[0; 5]), PROTOCOL),
+    ("SETTINGS of a stream", |c| c.send_frame(kind::SETTINGS, 0, 1, &[]), PROTOCOL),
+    ("SETTINGS of 5 bytes", |c| c.send_frame(kind::SETTINGS, 0, 0, &[0; 5]), SIZE),
+    ("SETTINGS that acknowledge", |c| c.send_frame(kind::SETTINGS, ACK, 0, &[0; 6]), SIZE),
     ("a push setting", |c| c.change_settings(&[(setting::ENABLE_PUSH, 2)]), PROTOCOL),
     ("a window setting", window_setting, &[code::FLOW_CONTROL_ERROR]),
     ("short frames", |c| c.change_settings(&[(setting::MAX_FRAME_SIZE, 16_383)]), PROTOCOL),
     ("long frames", |c| c.change_settings(&[(setting::MAX_FRAME_SIZE, 1 << 24)]), PROTOCOL),
-    ("PUSH_PROMISE", |c| c.frame(kind::PUSH_PROMISE, 4, 1, &[0, 0, 0, 2, 0x82]), PROTOCOL),
-    ("PING of a stream", |c| c.frame(kind::PING, 0, 1, &[0; 8]), PROTOCOL),
-    ("PING of 7 bytes", |c| c.frame(kind::PING, 0, 0, &[0; 7]), SIZE),
-    ("GOAWAY of a stream", |c| c.frame(kind::GOAWAY, 0, 1, &[0; 8]), PROTOCOL),
-    ("GOAWAY of 7 bytes", |c| c.frame(kind::GOAWAY, 0, 0, &[0; 7]), SIZE),
-    ("an increment of 0", |c| c.frame(kind::WINDOW_UPDATE, 0, 0, &[0; 4]), PROTOCOL),
-    ("WINDOW_UPDATE of 3 bytes", |c| c.frame(kind::WINDOW_UPDATE, 0, 0, &[0; 3]), SIZE),
+    ("PUSH_PROMISE", |c| c.send_frame(kind::PUSH_PROMISE, 4, 1, &[0, 0, 0, 2, 0x82]), PROTOCOL),
+    ("PING of a stream", |c| c.send_frame(kind::PING, 0, 1, &[0; 8]), PROTOCOL),
+    ("PING of 7 bytes", |c| c.send_frame(kind::PING, 0, 0, &[0; 7]), SIZE),
+    ("GOAWAY of a stream", |c| c.send_frame(kind::GOAWAY, 0, 1, &[0; 8]), PROTOCOL),
+    ("GOAWAY of 7 bytes", |c| c.send_frame(kind::GOAWAY, 0, 0, &[0; 7]), SIZE),
+    ("an increment of 0", |c| c.send_frame(kind::WINDOW_UPDATE, 0, 0, &[0; 4]), PROTOCOL),
+    ("WINDOW_UPDATE of 3 bytes", |c| c.send_frame(kind::WINDOW_UPDATE, 0, 0, &[0; 3]), SIZE),
     ("WINDOW_UPDATE of an idle stream", |c| c.open_window(9, 1), PROTOCOL),
-    ("CONTINUATION alone", |c| c.frame(kind::CONTINUATION, 4, 3, BLOCK), PROTOCOL),
+    ("CONTINUATION alone", |c| c.send_frame(kind::CONTINUATION, 4, 3, BLOCK), PROTOCOL),
     ("PING within fields", ping_within_fields, PROTOCOL),
     ("CONTINUATION of another stream", other_continuation, PROTOCOL),
-    ("a long frame", |c| c.frame(kind::HEADERS, WHOLE, 3, &[0; FRAME_BYTES + 1]), SIZE),
+    ("a long frame", |c| c.send_frame(kind::HEADERS, WHOLE, 3, &[0; FRAME_BYTES + 1]), SIZE),
     ("an unknown frame within fields", unknown_within_fields, PROTOCOL),
-    ("PRIORITY_UPDATE on a stream", |c| c.frame(kind::PRIORITY_UPDATE, 0, 1, &[0; 8]), PROTOCOL),
+    (
+        "PRIORITY_UPDATE on a stream",
+        |c| c.send_frame(kind::PRIORITY_UPDATE, 0, 1, &[0; 8]),
+        PROTOCOL,
+    ),
     ("PRIORITY_UPDATE of the connection", |c| c.prioritize(0, "u=1"), PROTOCOL),
-    ("PRIORITY_UPDATE of 3 bytes", |c| c.frame(kind::PRIORITY_UPDATE, 0, 0, &[0; 3]), SIZE),
+    ("PRIORITY_UPDATE of 3 bytes", |c| c.send_frame(kind::PRIORITY_UPDATE, 0, 0, &[0; 3]), SIZE),
 ];
 
 fn bad_padding(client: &mut Http2Client) {
     let id = client.open(&client.request("POST", "/small.txt", &[]), false);
-    client.frame(kind::DATA, PADDED, id, &[2, b'x']);
+    client.send_frame(kind::DATA, PADDED, id, &[2, b'x']);
 }
 
 fn a_lower_stream(client: &mut Http2Client) {
-    client.frame(kind::HEADERS, WHOLE, 9, BLOCK);
-    client.frame(kind::HEADERS, WHOLE, 7, BLOCK);
+    client.send_frame(kind::HEADERS, WHOLE, 9, BLOCK);
+    client.send_frame(kind::HEADERS, WHOLE, 7, BLOCK);
     // The response to the ninth is read, too.
     while client.expect_stream(true, false) < 9 {}
 }
@@ -147,18 +155,18 @@ fn window_setting(client: &mut Http2Client) {
 }
 
 fn ping_within_fields(client: &mut Http2Client) {
-    client.frame(kind::HEADERS, END_STREAM, 3, BLOCK);
-    client.frame(kind::PING, 0, 0, &[0; 8]);
+    client.send_frame(kind::HEADERS, END_STREAM, 3, BLOCK);
+    client.send_frame(kind::PING, 0, 0, &[0; 8]);
 }
 
 fn other_continuation(client: &mut Http2Client) {
-    client.frame(kind::HEADERS, END_STREAM, 3, BLOCK);
-    client.frame(kind::CONTINUATION, END_HEADERS, 5, BLOCK);
+    client.send_frame(kind::HEADERS, END_STREAM, 3, BLOCK);
+    client.send_frame(kind::CONTINUATION, END_HEADERS, 5, BLOCK);
 }
 
 fn unknown_within_fields(client: &mut Http2Client) {
-    client.frame(kind::HEADERS, END_STREAM, 3, BLOCK);
-    client.frame(0x42, 0, 3, b"x");
+    client.send_frame(kind::HEADERS, END_STREAM, 3, BLOCK);
+    client.send_frame(0x42, 0, 3, b"x");
 }
 
 pub(crate) fn violations_end_the_connection(variant: &Variant) {
@@ -166,8 +174,10 @@ pub(crate) fn violations_end_the_connection(variant: &Variant) {
     for (what, act, codes) in VIOLATIONS {
         let mut client = connect(&server);
         get(&mut client, "/small.txt").expect(200);
+        // Some use stream 3.
+        client.expect_stream(true, false);
         act(&mut client);
-        let end = client.end();
+        let end = client.read_end();
         let is_expected = end.goaway.is_some_and(|code| codes.contains(&code));
         assert!(is_expected && end.in_order, "{what}: {end:?}, {}", client.frames_before());
     }
@@ -189,7 +199,7 @@ pub(crate) fn too_many_fields_are_refused(variant: &Variant) {
             StreamOutcome::Reset(_) => {}
             StreamOutcome::Lost => {
                 let calm = [code::ENHANCE_YOUR_CALM, code::PROTOCOL_ERROR].map(Some);
-                assert!(calm.contains(&client.end().goaway), "{}", client.frames_before());
+                assert!(calm.contains(&client.read_end().goaway), "{}", client.frames_before());
                 client = connect(&server);
             }
         }
@@ -198,11 +208,11 @@ pub(crate) fn too_many_fields_are_refused(variant: &Variant) {
     // Without an end.
     let block = Http2Client::encode(&client.request("GET", "/small.txt", &[]));
     let id = client.expect_stream(true, false);
-    client.frame(kind::HEADERS, END_STREAM, id, &block);
+    client.send_frame(kind::HEADERS, END_STREAM, id, &block);
     for _ in 0..200 {
-        client.frame(kind::CONTINUATION, 0, id, &Http2Client::encode(&[("x", long.as_str())]));
+        client.send_frame(kind::CONTINUATION, 0, id, &Http2Client::encode(&[("x", long.as_str())]));
     }
-    let end = client.end();
+    let end = client.read_end();
     assert!(end.goaway.is_some_and(|code| code != code::NO_ERROR), "{end:?}");
 }
 
@@ -216,7 +226,7 @@ pub(crate) fn floods_are_ended(variant: &Variant) {
         // The client makes the server reset the stream.
         ("resets by the server", |client| {
             let id = client.get("/sparse.bin");
-            client.frame(kind::WINDOW_UPDATE, 0, id, &[0; 4]);
+            client.send_frame(kind::WINDOW_UPDATE, 0, id, &[0; 4]);
         }),
         ("settings", |client| client.change_settings(&[])),
         ("pings", Http2Client::ping),
@@ -233,7 +243,7 @@ pub(crate) fn floods_are_ended(variant: &Variant) {
             client.read_arrived()
         });
         assert!(is_over, "{what}: never ended");
-        assert_eq!(client.end().goaway, Some(code::ENHANCE_YOUR_CALM), "{what}");
+        assert_eq!(client.read_end().goaway, Some(code::ENHANCE_YOUR_CALM), "{what}");
     }
     server.counts("http2_calmed", FLOODS.len() as u64);
 }
@@ -243,13 +253,13 @@ pub(crate) fn unknown_frames_are_ignored(variant: &Variant) {
     let server = serve(variant);
     let mut client = connect(&server);
     for (kind, id) in [(0x42, 0), (0x42, 1), (0xff, 101), (10, 0), (12, 0)] {
-        client.frame(kind, 0xff, id, &[7; 100]);
+        client.send_frame(kind, 0xff, id, &[7; 100]);
     }
     client.change_settings(&[(0x7777, 1), (0xffff, u32::MAX)]);
     let block = Http2Client::encode(&client.request("GET", "/small.txt", &[]));
     let id = client.expect_stream(true, false);
     // Flags that HEADERS do not define, and the reserved bit.
-    client.frame(kind::HEADERS, WHOLE | 0x52, id | (1 << 31), &block);
+    client.send_frame(kind::HEADERS, WHOLE | 0x52, id | (1 << 31), &block);
     whole(&mut client, id).expect(200);
     ask(&mut client, "HEAD", "/small.txt", &[]).expect(200);
 }

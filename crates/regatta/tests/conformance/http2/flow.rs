@@ -1,7 +1,7 @@
 //! Streams of one connection: many at once, windows, resets, priorities, and odd but legal frames.
 
 use super::{ask, connect, connect_with, get, get_sizes, manual, total, whole};
-use crate::prelude::{Launch, SIZES, Variant, common, pattern, serve, sized};
+use crate::prelude::{SIZES, Variant, pattern, serve, sized, start_with};
 use regatta_testkit::http2::{
     END_HEADERS, END_STREAM, FRAME_BYTES, Http2Client, Http2Settings, PADDED, StreamOutcome,
     WINDOW, WINDOW_MAX, WITH_PRIORITY, code, kind, setting,
@@ -136,14 +136,14 @@ pub(crate) fn windows_that_are_too_large(variant: &Variant) {
     get(&mut client, "/small.txt").expect(200);
     client.open_window(0, WINDOW_MAX);
     client.open_window(0, WINDOW_MAX);
-    assert_eq!(client.end().goaway, Some(code::FLOW_CONTROL_ERROR));
+    assert_eq!(client.read_end().goaway, Some(code::FLOW_CONTROL_ERROR));
     // The setting changes the window of an open stream.
     let mut client = connect_with(&server, manual(0));
     let id = client.get("/sparse.bin");
     client.open_window(id, WINDOW_MAX);
     client.sync();
     client.change_settings(&[(setting::INITIAL_WINDOW_SIZE, WINDOW_MAX)]);
-    assert_eq!(client.end().goaway, Some(code::FLOW_CONTROL_ERROR));
+    assert_eq!(client.read_end().goaway, Some(code::FLOW_CONTROL_ERROR));
 }
 
 pub(crate) fn resets_while_sent(variant: &Variant) {
@@ -158,25 +158,30 @@ pub(crate) fn resets_while_sent(variant: &Variant) {
 }
 
 /// The tickets of the disk are used again while operations of reset streams are out.
-pub(crate) fn resets_while_files_open(variant: &Variant) {
-    let plan = "seed=5,slow_open_per_mille=1000,slow_open_us=20000";
-    let variant = Variant { faults: Some(plan), ..*variant };
-    let server = Launch::new(&variant, common()).start();
-    let mut client = connect(&server);
-    for _ in 0..3 {
-        let mut kept = Vec::new();
-        for (at, size) in SIZES.into_iter().enumerate() {
-            let id = client.get(&format!("/size-{size}.bin"));
-            match at % 2 {
-                0 => client.reset(id, code::CANCEL),
-                _ => kept.push((id, size)),
+pub(crate) fn resets_while_the_disk_is_asked(variant: &Variant) {
+    for plan in [
+        "seed=5,slow_open_per_mille=1000,slow_open_us=20000",
+        "seed=6,slow_read_per_mille=1000,slow_read_us=2000",
+    ] {
+        let variant = Variant { faults: Some(plan), ..*variant };
+        // Most content is read for each response.
+        let server = start_with(&variant, &["cache.body_bytes_max=4096"]);
+        let mut client = connect(&server);
+        for turn in 0..3 {
+            let mut kept = Vec::new();
+            for (at, size) in SIZES.into_iter().enumerate() {
+                let id = client.get(&format!("/size-{size}.bin"));
+                match (at + turn) % 2 {
+                    0 => client.reset(id, code::CANCEL),
+                    _ => kept.push((id, size)),
+                }
+            }
+            for (id, size) in kept {
+                assert!(whole(&mut client, id).expect(200).body == sized(size), "{size} bytes");
             }
         }
-        for (id, size) in kept {
-            assert!(whole(&mut client, id).expect(200).body == sized(size), "{size} bytes");
-        }
+        get_sizes(&mut client);
     }
-    get_sizes(&mut client);
 }
 
 /// Bytes of others that may be composed before a stream that is more urgent.
@@ -223,8 +228,8 @@ fn passes(client: &mut Http2Client, urgent: u32, others: &[u32]) {
 pub(crate) fn priorities_that_mean_nothing(variant: &Variant) {
     let server = serve(variant);
     let mut client = connect(&server);
-    client.frame(kind::PRIORITY, 0, 1, &[0, 0, 0, 0, 15]);
-    client.frame(kind::PRIORITY, 0, 101, &[0x80, 0, 0, 3, 200]);
+    client.send_frame(kind::PRIORITY, 0, 1, &[0, 0, 0, 0, 15]);
+    client.send_frame(kind::PRIORITY, 0, 101, &[0x80, 0, 0, 3, 200]);
     client.prioritize(1, "u=0");
     client.prioritize(1, "i, u=7");
     let long = "a,".repeat(500);
@@ -247,9 +252,9 @@ pub(crate) fn fields_in_pieces(variant: &Variant) {
     }
     let block = Http2Client::encode(&head);
     let id = client.expect_stream(true, false);
-    client.frame(kind::HEADERS, END_STREAM, id, &[]);
-    client.frame(kind::CONTINUATION, 0, id, &block);
-    client.frame(kind::CONTINUATION, END_HEADERS, id, &[]);
+    client.send_frame(kind::HEADERS, END_STREAM, id, &[]);
+    client.send_frame(kind::CONTINUATION, 0, id, &block);
+    client.send_frame(kind::CONTINUATION, END_HEADERS, id, &[]);
     whole(&mut client, id).expect(200);
 }
 
@@ -262,16 +267,16 @@ pub(crate) fn padding(variant: &Variant) {
     let payload = [&[3, 0, 0, 0, 0, 15][..], &block, &[0; 3]].concat();
     let id = client.expect_stream(true, false);
     let flags = END_HEADERS | END_STREAM | PADDED | WITH_PRIORITY;
-    client.frame(kind::HEADERS, flags, id, &payload);
+    client.send_frame(kind::HEADERS, flags, id, &payload);
     whole(&mut client, id).expect(200);
     // As much padding as the connection's window has several times.
     for _ in 0..12 {
         let id = client.open(&client.request("GET", "/small.txt", &[]), false);
         let padded = [&[255][..], b"x", &[0; 255]].concat();
         for _ in 0..50 {
-            client.frame(kind::DATA, PADDED, id, &padded);
+            client.send_frame(kind::DATA, PADDED, id, &padded);
         }
-        client.data(id, b"", true);
+        client.send_data(id, b"", true);
         whole(&mut client, id).expect_one_of(&[200, 413]);
     }
 }
@@ -283,7 +288,7 @@ pub(crate) fn trailers(variant: &Variant) {
     for (fields, is_allowed) in [(&[("x-trailer", "y")], true), (&pseudo, false)] {
         let id = client.open(&client.request("GET", "/small.txt", &[]), false);
         client.send_content(id, &pattern(100, 1), false);
-        client.block(id, &Http2Client::encode(fields), true, FRAME_BYTES);
+        client.send_block(id, &Http2Client::encode(fields), true, FRAME_BYTES);
         match client.outcome(id) {
             StreamOutcome::Answered(answer) => assert_eq!(answer.body, b"small\n"),
             other => {

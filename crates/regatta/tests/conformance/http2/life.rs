@@ -21,7 +21,7 @@ const IN_ORDER: Http2End = Http2End { goaway: Some(code::NO_ERROR), in_order: tr
 /// Fails unless a connection ends in order after about this time.
 #[track_caller]
 fn ends_after(client: &mut Http2Client, since: Instant, deadline: Duration) {
-    let end = client.end();
+    let end = client.read_end();
     let took = since.elapsed();
     assert!(end.in_order && end.goaway.is_some(), "{end:?}");
     assert!(took >= deadline - Duration::from_millis(100), "ended early, after {took:?}");
@@ -44,7 +44,7 @@ pub(crate) fn silent_newcomers_end(variant: &Variant) {
     let server = start_with(variant, &["limits.first_request_ms_max=400"]);
     let since = Instant::now();
     let mut client = connect(&server);
-    let end = client.end();
+    let end = client.read_end();
     let took = since.elapsed();
     assert!(end.in_order, "{end:?}");
     assert!(took >= SHORT - Duration::from_millis(100), "ended early, after {took:?}");
@@ -59,7 +59,7 @@ pub(crate) fn heads_have_a_deadline(variant: &Variant) {
     let block = Http2Client::encode(&client.request("GET", "/small.txt", &[]));
     let id = client.expect_stream(true, false);
     let since = Instant::now();
-    client.frame(kind::HEADERS, END_STREAM, id, &block);
+    client.send_frame(kind::HEADERS, END_STREAM, id, &block);
     ends_after(&mut client, since, SHORT);
     server.counts("closed_head_deadline", 1);
 }
@@ -81,7 +81,7 @@ pub(crate) fn at_most_so_many_requests(variant: &Variant) {
     for id in &ids[..3] {
         assert!(whole(&mut client, *id).expect(200).body == sized(65_537));
     }
-    assert_eq!(client.end(), IN_ORDER);
+    assert_eq!(client.read_end(), IN_ORDER);
     for id in &ids[3..] {
         let outcome = client.outcome(*id);
         let is_refused = outcome == StreamOutcome::Reset(code::REFUSED_STREAM);
@@ -95,12 +95,12 @@ pub(crate) fn a_client_says_goodbye(variant: &Variant) {
     let server = start(variant);
     let mut client = connect(&server);
     let ids: Vec<u32> = (0..4).map(|_| client.get("/size-1048577.bin")).collect();
-    client.frame(kind::GOAWAY, 0, 0, &[0; 8]);
+    client.send_frame(kind::GOAWAY, 0, 0, &[0; 8]);
     for id in ids {
         assert!(whole(&mut client, id).expect(200).body == sized((1 << 20) + 1));
     }
     client.half_close();
-    assert!(client.end().in_order);
+    assert!(client.read_end().in_order);
     server.has_open(0);
 }
 
@@ -128,7 +128,7 @@ fn completes(mut client: Http2Client, id: u32) {
         StreamOutcome::Reset(code) => assert_eq!(code, code::REFUSED_STREAM),
         StreamOutcome::Lost => {}
     }
-    assert_eq!(client.end(), IN_ORDER);
+    assert_eq!(client.read_end(), IN_ORDER);
     assert!(client.goaway().is_some_and(|last| last.last < WINDOW_MAX), "{:?}", client.goaway());
 }
 
@@ -138,7 +138,7 @@ pub(crate) fn a_drain_completes_streams(variant: &Variant) {
     let mut idle = connect(&server);
     get(&mut idle, "/small.txt").expect(200);
     server.signal(Signal::TERM);
-    assert_eq!(idle.end(), IN_ORDER);
+    assert_eq!(idle.read_end(), IN_ORDER);
     completes(client, id);
     let status = server.exit_within(PATIENCE);
     assert!(status.is_some_and(|status| status.success()), "{status:?}: {}", server.stderr());
@@ -167,7 +167,7 @@ pub(crate) fn half_closed_clients_are_answered(variant: &Variant) {
     for id in ids {
         assert!(whole(&mut client, id).expect(200).body == sized((1 << 20) + 1));
     }
-    assert!(client.end().in_order);
+    assert!(client.read_end().in_order);
     server.has_open(0);
 }
 

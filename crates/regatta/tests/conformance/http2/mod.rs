@@ -33,7 +33,7 @@ const ALWAYS: Set = cases! {
         unknown_frames_are_ignored;
     flow: a_hundred_at_once two_hundred_in_sequence one_stream_too_many steps_of_one_byte
         others_pass_a_stream_without_window one_window_for_all a_window_below_zero
-        windows_that_are_too_large resets_while_sent resets_while_files_open
+        windows_that_are_too_large resets_while_sent resets_while_the_disk_is_asked
         urgent_streams_come_first priorities_that_mean_nothing fields_in_pieces padding trailers
         settings_and_pings;
     life: idle_connections_end silent_newcomers_end heads_have_a_deadline windows_have_a_deadline
