@@ -73,6 +73,10 @@ pub(crate) fn versions(variant: &Variant) {
     refused(&server, row("HTTP/0.9").as_bytes(), &[400, 505]);
     // Not quite the preface of HTTP/2 (RFC 9113 §3.4).
     refused(&server, b"PRI * HTTP/2.0\r\nHost: x\r\n\r\n", &[400, 505]);
+    // In the clear, this begins a connection of HTTP/2.
+    if variant.tls {
+        refused(&server, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &[400, 505]);
+    }
 }
 
 /// RFC 9112 §2.2 and §5: lines end in CRLF; names are tokens next to their colon; no folding.

@@ -67,16 +67,16 @@ impl FieldDecoder {
         let mut fields = Vec::new();
         while let Some(&first) = block.first() {
             match first {
-                0x80.. => {
+                0x80..=0xff => {
                     let index = read_integer(&mut block, 7)?;
                     fields.push(self.entry(index)?);
                 }
-                0x40.. => {
+                0x40..=0x7f => {
                     let field = self.read_literal(&mut block, 6)?;
                     self.insert(field.clone());
                     fields.push(field);
                 }
-                0x20.. => {
+                0x20..=0x3f => {
                     let bytes_max = read_integer(&mut block, 5)?;
                     if !fields.is_empty() {
                         return Err("a table changes its size after a field (RFC 7541 §4.2)");
