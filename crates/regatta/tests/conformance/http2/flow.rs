@@ -258,6 +258,53 @@ pub(crate) fn fields_in_pieces(variant: &Variant) {
     whole(&mut client, id).expect(200);
 }
 
+/// Field block whose fields enter the table of the server's decoder (RFC 7541 §6.2.1).
+fn kept(fields: &[(&str, &str)]) -> Vec<u8> {
+    let literal = |field: &(&str, &str)| {
+        let mut literal = Http2Client::encode(&[*field]);
+        literal[0] = 0x40;
+        literal
+    };
+    fields.iter().flat_map(literal).collect()
+}
+
+/// Requests that are malformed or reset change the table, too (RFC 9113 §4.3).
+pub(crate) fn fields_of_earlier_requests(variant: &Variant) {
+    let server = serve(variant);
+    let mut client = connect(&server);
+    let first = kept(&client.request("GET", "/small.txt", &[]));
+    // The last field has index 62, and one more after each field that comes later.
+    let again = |later: u8| [65, 64, 63, 62].map(|index| 0x80 | (index + later)).to_vec();
+    let malformed = [again(0), kept(&[("connection", "close")])].concat();
+    let reset = [again(1), kept(&[("x-reset", "y")])].concat();
+    let rows = [
+        (first, Some(200)),
+        (again(0), Some(200)),
+        (malformed, None),
+        (again(1), Some(200)),
+        (reset, None),
+        (again(2), Some(200)),
+    ];
+    for (at, (block, status)) in rows.into_iter().enumerate() {
+        let id = client.expect_stream(true, false);
+        client.send_block(id, &block, true, FRAME_BYTES);
+        match status {
+            Some(status) => drop(whole(&mut client, id).expect(status)),
+            None => client.reset(id, code::CANCEL),
+        }
+        assert!(client.goaway().is_none(), "request {at}: {}", client.frames_before());
+    }
+    // The table becomes empty, so index 62 is none.
+    let id = client.expect_stream(true, false);
+    let head = client.request("GET", "/small.txt", &[]);
+    let emptied = [&[0x20][..], &Http2Client::encode(&head)].concat();
+    client.send_block(id, &emptied, true, FRAME_BYTES);
+    whole(&mut client, id).expect(200);
+    let id = client.expect_stream(true, false);
+    client.send_block(id, &again(2), true, FRAME_BYTES);
+    assert_eq!(client.read_end().goaway, Some(code::COMPRESSION_ERROR));
+}
+
 /// Padding counts as content in windows (RFC 9113 §6.1).
 pub(crate) fn padding(variant: &Variant) {
     let server = serve(variant);
