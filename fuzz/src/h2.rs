@@ -164,7 +164,7 @@ pub fn hpack(bytes: &[u8]) {
 fn compression(fault: Option<BlockFault>) -> Option<HpackFault> {
     match fault? {
         BlockFault::Compression(fault) => Some(fault),
-        BlockFault::Malformed(_) | BlockFault::Refused(_) => None,
+        BlockFault::Malformed(_) | BlockFault::Refused { .. } => None,
     }
 }
 

@@ -40,7 +40,10 @@ pub(crate) fn dashboard() -> String {
     format!("{dashboard:#}\n")
 }
 
-fn panels() -> Vec<(&'static str, &'static str, Vec<Line>)> {
+/// Title, unit and lines.
+type Panel = (&'static str, &'static str, Vec<Line>);
+
+fn panels() -> Vec<Panel> {
     let (hits, lookups) = (Counter::CacheHits, Counter::CacheLookups);
     let share = format!("{} / {}", rate(hits), rate(lookups));
     let closed = Counter::ALL.iter().filter(|counter| counter.name().starts_with("closed_"));
@@ -88,31 +91,9 @@ fn panels() -> Vec<(&'static str, &'static str, Vec<Line>)> {
             ],
         ),
         ("Connections that TLS ended, by reason", "cps", faults.collect()),
-        (
-            "Time until the next certificate expires",
-            "s",
-            vec![(minimum("regatta_tls_certificate_remaining_seconds"), "left")],
-        ),
-        (
-            "Streams of HTTP/2",
-            "reqps",
-            vec![
-                (rate(Counter::StreamsOpened), "opened"),
-                (rate(Counter::StreamsRefused), "refused"),
-                (rate(Counter::StreamsResetByClient), "reset by clients"),
-                (rate(Counter::StreamsResetByUs), "reset by the server"),
-            ],
-        ),
-        (
-            "Connections of HTTP/2",
-            "cps",
-            vec![
-                (rate(Counter::ConnectionsHttp2), "begun"),
-                (rate(Counter::Http2WindowStalls), "times stalled by windows"),
-                (rate(Counter::Http2Glitches), "faulty or useless frames"),
-                (rate(Counter::Http2Calmed), "ended for such frames"),
-            ],
-        ),
+        expiry(),
+        streams(),
+        connections(),
         (
             "Bytes by path",
             "Bps",
@@ -130,6 +111,34 @@ fn panels() -> Vec<(&'static str, &'static str, Vec<Line>)> {
             ],
         ),
     ]
+}
+
+/// Panel with the time until the next certificate expires.
+fn expiry() -> Panel {
+    let left = minimum("regatta_tls_certificate_remaining_seconds");
+    ("Time until the next certificate expires", "s", vec![(left, "left")])
+}
+
+/// Panel with what becomes of streams.
+fn streams() -> Panel {
+    let lines = vec![
+        (rate(Counter::StreamsOpened), "opened"),
+        (rate(Counter::StreamsRefused), "refused"),
+        (rate(Counter::StreamsResetByClient), "reset by clients"),
+        (rate(Counter::StreamsResetByUs), "reset by the server"),
+    ];
+    ("Streams of HTTP/2", "reqps", lines)
+}
+
+/// Panel with the events of connections over HTTP/2.
+fn connections() -> Panel {
+    let lines = vec![
+        (rate(Counter::ConnectionsHttp2), "begun"),
+        (rate(Counter::Http2WindowStalls), "times stalled by windows"),
+        (rate(Counter::Http2Glitches), "faulty or useless frames"),
+        (rate(Counter::Http2Calmed), "ended for such frames"),
+    ];
+    ("Connections of HTTP/2", "cps", lines)
 }
 
 fn panel(at: usize, title: &str, unit: &str, lines: &[Line]) -> Value {

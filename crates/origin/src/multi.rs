@@ -44,17 +44,19 @@ pub(crate) struct Stream<F> {
     /// Bytes of the body that the client permits; below 0 if it has lowered its limit since.
     window: i64,
     /// Bytes of the response that are in frames.
-    pub(crate) framed: u64,
+    framed: u64,
+    /// Framed bytes in the last `Send`, while the kernel has not taken all of it.
+    in_flight: u32,
     /// Bytes of the request's content that have arrived.
-    pub(crate) received: u64,
+    pub(crate) received: u32,
     /// Comparison of the content with its announced length.
     pub(crate) content: ContentTally,
     /// Length of the response's body, bytes.
     pub(crate) body_bytes: u64,
     /// Time until which it waits.
     until: Tick,
-    /// Bytes that were read from a file, and come before those in `out`; the windows have been
-    /// charged for them.
+    /// Bytes that were read from a file, and come before those in `out`; the connection's window
+    /// has been charged for them.
     loaded: Vec<u8>,
     /// Bytes of `loaded` that are in frames.
     loaded_at: u32,
@@ -135,6 +137,7 @@ impl<F> Stream<F> {
             head_bytes: 0,
             window,
             framed: 0,
+            in_flight: 0,
             received: 0,
             content: ContentTally::new(None),
             body_bytes: 0,
@@ -164,13 +167,23 @@ impl<F> Stream<F> {
         self.loaded_bytes() + self.out.len()
     }
 
+    /// Bytes of the response that are in frames.
+    pub(crate) const fn framed(&self) -> u64 {
+        self.framed
+    }
+
+    /// Bytes of the response that the kernel has taken, at least.
+    pub(crate) const fn taken(&self) -> u64 {
+        self.framed - self.in_flight as u64
+    }
+
     /// Bytes of the response that may be put into frames now. `window`: that of the connection, for
     /// bytes that it has not been charged for.
     pub(crate) fn sendable(&self, window: u64) -> u64 {
         let memory = self.out.slices().map(|slice| slice.len() as u64).sum::<u64>();
-        let body = (memory - self.head_bytes).min(window);
-        let body = body.min(u64::try_from(self.window).unwrap_or(0));
-        self.head_bytes + self.loaded_bytes() + body
+        let loaded = self.loaded_bytes();
+        let body = loaded + (memory - self.head_bytes).min(window);
+        self.head_bytes + body.min(u64::try_from(self.window).unwrap_or(0))
     }
 
     /// Appends the next `bytes` of the response, which are in memory, to a buffer.
@@ -243,6 +256,8 @@ pub(crate) struct Streams<F> {
     reset: Slots,
     /// Streams whose response is being sent.
     sending: Slots,
+    /// Streams with frames in flight.
+    flying: Slots,
     /// Sending streams whose next bytes need no window: a head, bytes that were read from a file,
     /// or the end alone.
     heads: Slots,
@@ -257,9 +272,14 @@ pub(crate) struct Streams<F> {
     schedule: Schedule,
     /// Place of the stream that has each ticket.
     tickets: [Option<Slot>; DISK_OPS_MAX],
+    /// Number of the operation with each ticket, in the order in which they began.
+    begun: [u64; DISK_OPS_MAX],
+    /// Operations that have begun.
+    operations: u64,
     /// Bytes that are read with each ticket, if it is for a body.
     loads: [u32; DISK_OPS_MAX],
-    /// Bytes of bodies that are being read, or are in no frame: the windows are charged for them.
+    /// Bytes of bodies that are being read, or are in no frame: the connection's window is
+    /// charged for them.
     unsent: u64,
     /// The earliest deadline of a stream.
     deadline: Tick,
@@ -274,6 +294,7 @@ impl<F> Streams<F> {
             open: Slots::default(),
             reset: Slots::default(),
             sending: Slots::default(),
+            flying: Slots::default(),
             heads: Slots::default(),
             bodies: Slots::default(),
             files: Slots::default(),
@@ -281,6 +302,8 @@ impl<F> Streams<F> {
             waiting: Slots::default(),
             schedule: Schedule::default(),
             tickets: [None; DISK_OPS_MAX],
+            begun: [0; DISK_OPS_MAX],
+            operations: 0,
             loads: [0; DISK_OPS_MAX],
             unsent: 0,
             deadline: Tick::NEVER,
@@ -439,9 +462,11 @@ impl<F> Streams<F> {
         Some(ticket)
     }
 
-    /// The stream that has this ticket.
-    pub(crate) fn holder(&self, ticket: Ticket) -> Option<Slot> {
-        self.tickets.get(usize::from(ticket.0)).copied().flatten()
+    /// The operation that has been in flight longest: its ticket, and the stream that it is for.
+    pub(crate) fn oldest(&self) -> Option<(Ticket, Slot)> {
+        let tickets = (0..).map(Ticket).zip(self.tickets).zip(self.begun);
+        let held = tickets.filter_map(|((ticket, at), begun)| Some((begun, ticket, at?)));
+        held.min_by_key(|(begun, ..)| *begun).map(|(_, ticket, at)| (ticket, at))
     }
 
     /// The ticket of the operation that the stream has in flight.
@@ -531,12 +556,21 @@ impl<F> Streams<F> {
         let loaded = body.min(stream.loaded_bytes());
         stream.head_bytes -= head;
         stream.loaded_at += u32::try_from(loaded).expect("a read is short");
-        stream.window -= i64::try_from(body - loaded).unwrap_or(i64::MAX);
+        stream.window -= i64::try_from(body).unwrap_or(i64::MAX);
         stream.framed += bytes;
+        stream.in_flight += u32::try_from(bytes).expect("few bytes are sent at once");
         stream.out.advance(bytes - loaded);
         self.unsent -= loaded;
+        self.flying.set(at, true);
         self.update(at);
         body
+    }
+
+    /// The kernel has taken all frames.
+    pub(crate) fn land(&mut self) {
+        for at in mem::take(&mut self.flying).and(self.open).places() {
+            self.get_mut(at).in_flight = 0;
+        }
     }
 
     /// Bytes of bodies that are being read, or were read and are in no frame.
@@ -555,7 +589,7 @@ impl<F> Streams<F> {
     }
 
     /// Reads the next part of a body that is in a file: that of the stream which is next by
-    /// priority. It must be done at `until`. The windows are charged for it now.
+    /// priority. It must be done at `until`. The connection's window is charged for it now.
     ///
     /// # Errors
     /// The buffer, if there is nothing to read now ([`Self::loadable`]).
@@ -582,7 +616,6 @@ impl<F> Streams<F> {
         };
         let req = ReadReq { file: file.clone(), at: *start, len: bytes, buffer };
         stream.out.advance(bytes);
-        stream.window -= i64::try_from(bytes).unwrap_or(i64::MAX);
         self.unsent += bytes;
         self.loads[free] = u32::try_from(bytes).unwrap_or(u32::MAX);
         let ticket = self.assign(free, at);
@@ -676,6 +709,8 @@ impl<F> Streams<F> {
     /// Gives a ticket to a stream.
     fn assign(&mut self, free: usize, at: Slot) -> Ticket {
         self.tickets[free] = Some(at);
+        self.begun[free] = self.operations;
+        self.operations += 1;
         Ticket(u16::try_from(free).expect("there are few tickets"))
     }
 
@@ -683,8 +718,13 @@ impl<F> Streams<F> {
     fn update(&mut self, at: Slot) {
         let stream = self.get(at);
         let sends = stream.stage == Stage::Sends;
-        let is_free = stream.head_bytes > 0 || stream.loaded_bytes() > 0 || stream.out.is_empty();
         let (has_window, at_file) = (stream.window > 0, stream.file_bytes() > 0);
+        let is_loaded = stream.loaded_bytes() > 0;
+        let is_free = match stream.head_bytes {
+            0 if is_loaded => has_window,
+            0 => stream.out.is_empty(),
+            _ => true,
+        };
         let moves = sends && !is_free && has_window;
         self.sending.set(at, sends);
         self.heads.set(at, sends && is_free);

@@ -370,8 +370,8 @@ impl<'a, T: Talk> World<'a, T> {
         let (now, cx) = (self.now(), self.cx);
         let link = self.lines[at].link.as_mut().ok_or("it is told something after its end")?;
         link.complete(done, now, &cx);
-        let answers = self.talk.answers(&self.lines[at].client);
-        let open = index(u64::from(link.requests())).saturating_sub(answers);
+        let requests = index(u64::from(link.requests()));
+        let open = requests.saturating_sub(self.talk.answers(&self.lines[at].client));
         self.report.exchanges_max = self.report.exchanges_max.max(open);
         self.ask(at)
     }
@@ -530,7 +530,7 @@ impl<'a, T: Talk> World<'a, T> {
         let mut acted = line.end().read();
         let may_say = line.seal.as_ref().is_none_or(ClientSeal::may_send);
         while may_say && let Some(bytes) = talk.say(&mut line.client, &mut line.peer, dice) {
-            line.end().say(&bytes);
+            line.end().append(&bytes);
             acted.fresh = true;
             if dice.one_in(3) {
                 break;
@@ -602,9 +602,12 @@ impl<'a, T: Talk> World<'a, T> {
         let torn = self.lines.iter().filter(torn).count() as u64;
         let sent = get(Counter::BytesSent);
         let near = sent.abs_diff(self.sent) <= torn * SEALED_BYTES_MAX;
+        let counted = get(Counter::Requests);
+        let unread = self.lines.iter().filter(|line| self.talk.may_be_unread(&line.client));
+        let unread = counted.saturating_sub(requests).min(unread.count() as u64);
         let rows = [
-            ("requests", get(Counter::Requests), requests),
-            ("replies", get(Counter::Replies) + get(Counter::RepliesCut), requests),
+            ("requests", counted, requests + unread),
+            ("replies", get(Counter::Replies) + get(Counter::RepliesCut), counted),
             ("bytes", sent, if near { sent } else { self.sent }),
             ("ends", closed, self.lines.len() as u64),
             ("descriptors", self.disk.live(), slot.gauge(Gauge::CacheFds)),

@@ -1,5 +1,9 @@
 //! Knowledge of the disk over time: every open, its result, and the connection that waited for it.
-use crate::{disk::Seen, expect::Known, trace::Stamp};
+use crate::{
+    disk::{Seen, unix},
+    expect::Known,
+    trace::Stamp,
+};
 use regatta_op::OpenFault;
 use regatta_origin::{CachingRules, STALE_PERIODS_MAX};
 use std::collections::HashMap;
@@ -123,10 +127,15 @@ impl Knowledge {
             });
             in_time && (own || cached)
         };
-        list.iter()
-            .filter(admissible)
-            .map(|known| Known { seen: known.seen, unix: known.unix, asked_unix: known.asked_unix })
-            .collect()
+        let known = list.iter().filter(admissible).flat_map(|known| {
+            // One of several requests may have waited for the disk since it came.
+            let waited = unix(asker.asked).min(known.asked_unix);
+            let begun = if asker.link.is_some() { known.asked_unix } else { waited };
+            let times = [Some(known.asked_unix), Some(begun).filter(|it| *it != known.asked_unix)];
+            let (seen, unix) = (known.seen, known.unix);
+            times.into_iter().flatten().map(move |asked_unix| Known { seen, unix, asked_unix })
+        });
+        known.collect()
     }
 
     /// Whether an entry is no older than allowed while other requests revalidate it.

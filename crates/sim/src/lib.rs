@@ -36,7 +36,7 @@ mod wire;
 mod world;
 
 pub use frames::{
-    Answer, Client, EXCHANGES, FAILED, Frames, NOT_FOUND, Session, UNAVAILABLE, run_frames,
+    Answer, Client, EXCHANGES, FAILED, Frames, FramesSession, NOT_FOUND, UNAVAILABLE, run_frames,
     run_sealed_frames,
 };
 pub use h2::{Http2Fetcher, run_http2, run_http2_planted, run_sealed_http2};

@@ -170,6 +170,12 @@ pub(crate) trait Talk {
     /// Number of requests whose answers have arrived in full.
     fn answers(&self, client: &Self::Client) -> usize;
 
+    /// Whether the connection may have ended with an answer to a beginning of a request, which is
+    /// counted and is no request of the connection.
+    fn may_be_unread(&self, _: &Self::Client) -> bool {
+        false
+    }
+
     /// Number of requests that were sent and have not been answered.
     fn unanswered(&self, client: &Self::Client) -> u64;
 

@@ -67,7 +67,8 @@ pub fn run_http2_wire(bytes: &[u8]) -> Result<(), BrokenCheck> {
     run(&[&PREFACE[..], bytes].concat(), usize::from(piece), true, check_frames)
 }
 
-/// Sends `bytes` in pieces, to a server with HTTP/2 in the clear or without, and has `check` compare what returns with the records of the log.
+/// Sends `bytes` in pieces, and has `check` compare what returns with the records of the log. With
+/// `clear`, the server speaks HTTP/2 in the clear, too.
 fn run(
     bytes: &[u8],
     piece: usize,

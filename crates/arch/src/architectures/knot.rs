@@ -424,7 +424,7 @@ fn start_helpers(
 #[cfg(test)]
 mod tests {
     use crate::{
-        loops::event_loop::schedule::{Case, Sums, check, check_sealed, own_disk, run_all},
+        loops::event_loop::schedule::{Case, check, check_sealed, own_disk, run_all},
         testing::dice::SEEDS,
     };
 
@@ -448,17 +448,6 @@ mod tests {
 
     /// Several exchanges of each connection at once. Its operations of the disk come one after
     /// another, which the scheduler asserts.
-    #[test]
-    fn user_threads_forget_none_of_many_exchanges() {
-        let test = "user_threads_forget_none_of_many_exchanges";
-        let case = Case { fibers: true, ..Case::frames(test) };
-        let Sums { schedules, connections, answers, drained, .. } = run_all(case, &own_disk);
-        let often = connections > 2 * schedules && answers > 10 * schedules && drained > 10;
-        // A replay runs only a few schedules.
-        assert!(schedules < SEEDS || often, "{connections}, {answers}, {drained}");
-        check_sealed(&run_all(Case { sealed: true, ..case }, &own_disk), 0);
-    }
-
     #[test]
     fn user_threads_with_sealed_connections_forget_none() {
         let test = "user_threads_with_sealed_connections_forget_none";

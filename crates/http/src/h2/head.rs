@@ -84,8 +84,14 @@ pub enum BlockFault {
     Compression(HpackFault),
     /// The request is malformed: its stream is reset with `PROTOCOL_ERROR` (RFC 9113 §8.1.1).
     Malformed(MalformedHead),
-    /// The request is refused with the status of this fault. The connection can continue.
-    Refused(HeadFault),
+    /// The request is refused with the status of this fault. The connection can continue. With
+    /// `head_only`, its method is `HEAD`.
+    Refused {
+        /// Reason of the status.
+        fault: HeadFault,
+        /// Whether the response must have no content.
+        head_only: bool,
+    },
 }
 
 impl BlockFault {
@@ -95,7 +101,7 @@ impl BlockFault {
         match self {
             Self::Compression(_) => Some(ErrorCode::COMPRESSION_ERROR),
             Self::Malformed(_) => Some(ErrorCode::PROTOCOL_ERROR),
-            Self::Refused(_) => None,
+            Self::Refused { .. } => None,
         }
     }
 
@@ -105,7 +111,7 @@ impl BlockFault {
         match self {
             Self::Compression(fault) => fault.reason(),
             Self::Malformed(fault) => fault.reason(),
-            Self::Refused(fault) => fault.reason(),
+            Self::Refused { fault, .. } => fault.reason(),
         }
     }
 }
@@ -169,9 +175,12 @@ pub fn decode_request<'a>(
     scratch: &'a mut BlockScratch,
 ) -> Result<StreamHead<'a>, BlockFault> {
     let mut draft = Draft::new(limits);
-    decode(decoder, block, scratch, |field, texts, lines| draft.take(field, texts, lines))?;
+    decode(decoder, block, scratch, |field, texts, lines| {
+        draft.take(field, texts, lines).map_err(|fault| draft.with_method(fault, texts))
+    })?;
     let (decoder, scratch): (&'a HpackDecoder, &'a BlockScratch) = (decoder, scratch);
-    draft.finish(decoder.texts(block, &scratch.decoded), &scratch.lines)
+    let texts = decoder.texts(block, &scratch.decoded);
+    draft.finish(texts, &scratch.lines).map_err(|fault| draft.with_method(fault, texts))
 }
 
 /// Decodes the field block behind a request's content, and forgets its fields.
@@ -245,7 +254,7 @@ impl FieldBudget {
     fn spend(&mut self, field: &DecodedField) -> Result<(), BlockFault> {
         self.bytes = self.bytes.saturating_add(field.bytes);
         if self.bytes > self.bytes_max {
-            return Err(BlockFault::Refused(HeadFault::HeadTooLarge));
+            return refused(HeadFault::HeadTooLarge);
         }
         match field.kind {
             FieldKind::Status | FieldKind::Malformed => return malformed(MalformedHead::Name),
@@ -259,10 +268,15 @@ impl FieldBudget {
         }
         self.fields += 1;
         if self.fields > self.fields_max {
-            return Err(BlockFault::Refused(HeadFault::TooManyFields));
+            return refused(HeadFault::TooManyFields);
         }
         Ok(())
     }
+}
+
+#[cold]
+fn refused<T>(fault: HeadFault) -> Result<T, BlockFault> {
+    Err(BlockFault::Refused { fault, head_only: false })
 }
 
 #[cold]
@@ -364,8 +378,17 @@ impl Draft {
         Ok(())
     }
 
+    /// Adds to a fault whether the method is `HEAD`.
+    #[cold]
+    fn with_method(&self, fault: BlockFault, texts: Texts<'_>) -> BlockFault {
+        let BlockFault::Refused { fault, .. } = fault else { return fault };
+        let is_known = self.seen & FieldKind::Method.bit() != 0;
+        let method = texts.get(self.slots[FieldKind::Method as usize]);
+        BlockFault::Refused { fault, head_only: is_known && method == b"HEAD" }
+    }
+
     /// Makes the head of the fields.
-    fn finish<'a>(self, texts: Texts<'a>, lines: &'a [u8]) -> Result<StreamHead<'a>, BlockFault> {
+    fn finish<'a>(&self, texts: Texts<'a>, lines: &'a [u8]) -> Result<StreamHead<'a>, BlockFault> {
         let value = |kind: FieldKind| {
             let is_present = self.seen & kind.bit() != 0;
             is_present.then(|| texts.get(self.slots[kind as usize]))
@@ -426,7 +449,7 @@ impl Draft {
             _ => return malformed(MalformedHead::Path),
         };
         if path.len() > self.target_bytes_max {
-            return Err(BlockFault::Refused(HeadFault::TargetTooLong));
+            return refused(HeadFault::TargetTooLong);
         }
         Ok((path, names))
     }
@@ -451,7 +474,7 @@ fn one_host<'a>(
             malformed(MalformedHead::Host)
         }
         (Some(host), _) | (None, Some(host)) => Ok(host),
-        (None, None) => Err(BlockFault::Refused(HeadFault::Host)),
+        (None, None) => refused(HeadFault::Host),
     }
 }
 

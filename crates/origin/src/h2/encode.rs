@@ -11,7 +11,7 @@
 //! Blocks refer to the static table only, and their strings are raw: `http::h2::hpack` says why.
 //! The first block of a connection must begin with `hpack::write_no_table`.
 use crate::{
-    Body, Coded,
+    Coded,
     entry::heads::BLOCK_DATE_AT,
     h1::reply::{Response, Terms},
     plan::{Plan, Shape},
@@ -27,17 +27,6 @@ pub(crate) struct HitBody<'a, F> {
     pub(crate) coded: &'a Coded<F>,
     /// Bytes of body to send: those of the coding, or 0 for `HEAD`.
     pub(crate) body_bytes: u64,
-}
-
-impl<'a, F> HitBody<'a, F> {
-    /// The bytes to send, to be copied into frames; `None` if they are in a file.
-    pub(crate) fn memory(&self) -> Option<&'a [u8]> {
-        match &self.coded.body {
-            _ if self.body_bytes == 0 => Some(&[]),
-            Body::Memory(whole) => Some(whole.body()),
-            Body::File(_) => None,
-        }
-    }
 }
 
 /// Appends the field block of a plain 200 with a whole file, and returns its body. Returns `None`

@@ -3,5 +3,5 @@ mod budget;
 mod encode;
 mod session;
 
-pub use session::Session;
 pub(crate) use encode::write_fields;
+pub use session::Session;

@@ -23,7 +23,7 @@ use regatta_http::h2::{
     write_settings,
 };
 use regatta_metrics::Counter;
-use regatta_op::{Abandoned, CloseReason, Done, File, Now, Op, Outbox, Tick, Ticket};
+use regatta_op::{Abandoned, CloseReason, Done, File, Now, Op, Outbox, Tick};
 
 /// The most bytes of one `Send`.
 const SEND_BYTES_MAX: usize = 64 << 10;
@@ -85,8 +85,6 @@ pub struct Session<F> {
     leaving: Option<CloseReason>,
     lent: Lent,
     abandoned: Option<Abandoned>,
-    /// The operation of the disk that was handed out last, if nothing has been completed since.
-    newest: Option<Ticket>,
     /// Time of the last event, and the disk's limit from then on.
     now: Tick,
     disk_ms_max: u64,
@@ -206,8 +204,9 @@ struct FieldBlock {
 struct FinishedReply<F> {
     status: u16,
     body_bytes: u64,
-    /// Bytes of head and body.
+    /// Bytes of head and body, and those of them that the kernel had taken before.
     sent: u64,
+    taken: u64,
     /// Facts for the log, if it wants them.
     ongoing: Option<Box<Ongoing<F>>>,
 }
@@ -247,7 +246,6 @@ impl<F: File> Session<F> {
             leaving: None,
             lent: Lent::default(),
             abandoned: None,
-            newest: None,
             now: now.tick,
             disk_ms_max: cx.site.deadlines.disk_ms_max,
             sent: 0,
@@ -326,7 +324,7 @@ impl<F: File> Protocol<F> for Session<F> {
     }
 
     fn complete(&mut self, done: Done<'_, F>, now: Now, cx: &Cx<'_, F>) {
-        (self.now, self.newest) = (now.tick, None);
+        self.now = now.tick;
         match &done {
             Done::Recv(_) => {
                 assert!(mem::take(&mut self.lent.recv), "a `Recv` is completed once");
@@ -416,8 +414,7 @@ impl<F: File> Protocol<F> for Session<F> {
         if self.is_over() {
             return;
         }
-        let newest = self.newest.take();
-        let Some((ticket, at)) = newest.and_then(|it| Some((it, self.streams.holder(it)?))) else {
+        let Some((ticket, at)) = self.streams.oldest() else {
             self.flags.turns_away = true;
             return;
         };

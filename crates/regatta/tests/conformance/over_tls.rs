@@ -59,7 +59,7 @@ pub(crate) const CHOSEN: [&str; 13] = [
 ];
 
 /// Variants that have the cases under faults.
-const CHOSEN_OF_CHAOS: [&str; 2] = ["sped_epoll", "amped_threads"];
+pub(crate) const CHOSEN_OF_CHAOS: [&str; 2] = ["sped_epoll", "amped_threads"];
 
 /// Cases that are not run over TLS.
 #[derive(Debug)]

@@ -319,7 +319,7 @@ fn has_http2(now: &Sample) -> bool {
 
 /// Adds connections and streams of HTTP/2: opened, refused, reset by either side, and stalled.
 fn streams(lines: &mut Lines, since: &Totals, seconds: f64) {
-    let rate = |counter| short(per_second(since.get(counter), seconds));
+    let rate = |counter| shorten(per_second(since.get(counter), seconds));
     let resets = [Counter::StreamsResetByClient, Counter::StreamsResetByUs];
     let resets: u64 = resets.iter().map(|counter| since.get(*counter)).sum();
     lines.add(format!(
@@ -327,7 +327,7 @@ fn streams(lines: &mut Lines, since: &Totals, seconds: f64) {
         rate(Counter::ConnectionsHttp2),
         rate(Counter::StreamsOpened),
         rate(Counter::StreamsRefused),
-        short(per_second(resets, seconds)),
+        shorten(per_second(resets, seconds)),
         rate(Counter::Http2WindowStalls),
     ));
 }

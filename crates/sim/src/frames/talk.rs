@@ -197,7 +197,7 @@ fn schedule(seed: u64, mut seals: Option<Dice>) -> Result<DuplexReport, BrokenCh
     site.content.not_found = "".into();
     site.content.fallback = "".into();
     site.content.clean_urls = false;
-    let words: Vec<_> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
+    let words: Vec<_> = (0..Arena::count_words(1)).map(|_| AtomicU64::new(0)).collect();
     let arena = Arena::create(&words, 1);
     let cache = LocalCache::new(&site.caching, site.seed);
     let scratch = Scratch::new(site.boundary_key);

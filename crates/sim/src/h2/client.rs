@@ -77,10 +77,11 @@ impl Habits {
     }
 }
 
-/// Frames of which the server must have learned, once they have been delivered.
+/// Frames that break a rule: the server must have noticed once they have been delivered.
 #[derive(Debug)]
 pub(super) struct Broken {
-    /// End of the frames in the client's bytes.
+    /// Start and end of the frames in the client's bytes.
+    pub(super) start: u64,
     pub(super) end: u64,
     pub(super) codes: &'static [u32],
 }
@@ -191,6 +192,11 @@ impl H2Client {
         self.broken.as_ref().is_some_and(|broken| self.delivered_at(broken.end).is_some())
     }
 
+    /// Whether some bytes of the breach have been delivered: more frames may be behind the fault.
+    pub(super) fn may_have_broken(&self) -> bool {
+        self.broken.as_ref().is_some_and(|broken| self.delivered_at(broken.start + 1).is_some())
+    }
+
     /// Whether there was this trouble at `since` or later.
     pub(super) fn had(&self, trouble: Trouble, since: Stamp) -> bool {
         self.troubles.iter().any(|(it, at)| *it == trouble && at.step >= since.step)
@@ -270,8 +276,8 @@ impl H2Client {
             owed
         } else if self.said >= self.habits.breaks_at {
             let breach = violation::draw(&mut self.dice, self.next, &mut self.encoder);
-            let end = self.said + breach.bytes.len() as u64;
-            self.broken = Some(Broken { end, codes: breach.codes });
+            let (start, end) = (self.said, self.said + breach.bytes.len() as u64);
+            self.broken = Some(Broken { start, end, codes: breach.codes });
             peer.left = 0;
             breach.bytes
         } else {

@@ -95,7 +95,9 @@ impl Http2Fetcher {
     #[must_use]
     pub fn has_part(&self) -> bool {
         let begun = |fetch: &Fetch| fetch.response.is_some() && !fetch.is_over;
-        !self.inbox.is_empty() || self.fetches.iter().any(begun)
+        // Behind the last answer there may be a part of GOAWAY.
+        let awaits = self.answers() < self.fetches.len();
+        awaits && !self.inbox.is_empty() || self.fetches.iter().any(begun)
     }
 
     /// Takes received bytes, and passes each whole answer to `judge`.

@@ -97,7 +97,7 @@ fn schedule(
     site.limits.head_bytes_max = site.limits.head_bytes_max.max(HEAD_BYTES_LEAST);
     site.http2.streams_max = dice.pick(&[100, 100, 8, 2]);
     site.http2.exchanges_max = dice.pick(&[4_096, 4_096, 4_096, 2]);
-    let words: Vec<_> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
+    let words: Vec<_> = (0..Arena::count_words(1)).map(|_| AtomicU64::new(0)).collect();
     let arena = Arena::create(&words, 1);
     let cache = LocalCache::new(&site.caching, site.seed);
     let scratch = Scratch::new(site.boundary_key);

@@ -87,7 +87,7 @@ impl<'a> H2Talk<'a> {
         let mut answers: Vec<_> = request.refusals.iter().copied().map(Answer::Page).collect();
         if answers.is_empty() {
             let asker = Asker { link: None, asked, answered: offered };
-            let known = |name: &[u8]| self.knowledge.of(name, asker, &site.caching);
+            let known = |name: &[u8]| self.knowledge.list(name, asker, &site.caching);
             let oracle =
                 Oracle { site, request, known: &known, unix: (unix(asked), unix(offered)) };
             answers = oracle.answers();
@@ -115,11 +115,9 @@ impl<'a> H2Talk<'a> {
         let Some(stream) = client.streams.get(&id) else { return Ok(()) };
         let asked = client.delivered_at(stream.head_end).unwrap_or_default();
         let was_answered = stream.progress == Progress::Answered;
-        let begun = stream.response.as_ref().map_or(asked, |response| response.offered);
-        let end = stream.end.and_then(|end| client.delivered_at(end));
         let fits = match code {
             // The rest of the request is of no use.
-            NO_ERROR => was_answered && end.is_none_or(|end| end.step >= begun.step),
+            NO_ERROR => was_answered,
             PROTOCOL_ERROR => stream.is_malformed,
             INTERNAL_ERROR | CANCEL => {
                 client.had(Trouble::Unreadable, asked) || client.had(Trouble::Overdue, asked)
@@ -253,6 +251,11 @@ impl Talk for H2Talk<'_> {
         streams.filter(|stream| stream.progress != Progress::Open).count()
     }
 
+    /// HTTP/1 answers a part of the preface; the rest may arrive behind that.
+    fn may_be_unread(&self, client: &H2Client) -> bool {
+        self.answers(client) == 0
+    }
+
     fn unanswered(&self, client: &H2Client) -> u64 {
         client.open()
     }
@@ -261,7 +264,7 @@ impl Talk for H2Talk<'_> {
         let requests_max = self.site.limits.requests_max;
         match end.reason {
             CloseReason::SendDeadline => client.may_stall() || !end.is_quick || end.is_silent,
-            CloseReason::BadRequest => client.has_broken() || client.is_oversized,
+            CloseReason::BadRequest => client.may_have_broken() || client.is_oversized,
             CloseReason::Finished => {
                 let is_last = requests_max > 0 && end.requests >= requests_max;
                 is_last || client.has_said_goodbye() || client.broken.is_some()

@@ -432,7 +432,7 @@ fn a_request_is_turned_away_while_another_is_answered() {
         let mut client = Client::new(vec![0, 1, 2]);
         let mut opened = Vec::new();
         for frame in client.wire().chunks(2) {
-            ends.say(frame);
+            ends.send_plain(frame);
             ends.receive();
             let Some(Op::Open(ticket, _)) = ends.link.next_op() else { panic!("no Open") };
             opened.push(ticket);
@@ -467,7 +467,7 @@ fn a_request_is_turned_away_while_the_seal_answers() {
     run_test(ClearHttp1, |mut ends| {
         ends.settle();
         ends.client.renew(&mut ends.wire);
-        ends.say(b"GET /5 HTTP/1.1\r\nHost: a\r\n\r\n");
+        ends.send_plain(b"GET /5 HTTP/1.1\r\nHost: a\r\n\r\n");
         ends.receive();
         let Some(Op::Open(ticket, _)) = ends.link.next_op() else { panic!("no Open") };
         let send = ends.link.next_op().expect("the new key is answered");
@@ -649,7 +649,7 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 fn the_handshake_chooses_the_protocol() {
     run_agreed(b"h2", ClearHttp1, |mut ends| {
         ends.settle();
-        ends.say(PREFACE);
+        ends.send_plain(PREFACE);
         ends.receive();
         ends.settle();
         assert_eq!(ends.plain[3..9], [4, 0, 0, 0, 0, 0], "settings come first");
@@ -659,7 +659,7 @@ fn the_handshake_chooses_the_protocol() {
             // The address is one with TLS: nothing else than the handshake chooses.
             ends.link = Link::new(peer().in_class(ListenerClass(1)), ends.now(), &ends.cx);
             ends.settle();
-            ends.say(PREFACE);
+            ends.send_plain(PREFACE);
             ends.receive();
             let op = ends.link.next_op().expect("it is answered");
             ends.send(op);

@@ -137,8 +137,9 @@ fn ask(
     dice: &mut Dice,
     folder: &Folder,
 ) -> Option<Wish> {
-    let ticket = Ticket(u16::try_from(dice.below(1 << 16)).unwrap());
-    assert!(wishes.iter().all(|wish| wish.ticket() != Some(ticket)), "another seed is needed");
+    let drawn = std::iter::repeat_with(|| Ticket(u16::try_from(dice.below(1 << 16)).unwrap()));
+    let is_free = |ticket: &Ticket| wishes.iter().all(|wish| wish.ticket() != Some(*ticket));
+    let ticket = drawn.take(1 << 20).find(is_free).expect("there are more tickets than wishes");
     let (kind, sends) = (dice.below(3), wishes.iter().any(|wish| wish.ticket().is_none()));
     if kind == 0 {
         let n = dice.below(NAMES);

@@ -106,7 +106,7 @@ fn bad(fault: MalformedHead) -> Result<(), BlockFault> {
 }
 
 fn refused(fault: HeadFault) -> Result<(), BlockFault> {
-    Err(BlockFault::Refused(fault))
+    Err(BlockFault::Refused { fault, head_only: false })
 }
 
 #[test]
@@ -291,7 +291,7 @@ fn the_table_outlives_faults() {
     assert_eq!(result.map(|_| ()), Err(fault));
     assert_eq!(fault.code(), Some(ErrorCode::COMPRESSION_ERROR));
     assert_eq!(BlockFault::Malformed(Name).code(), Some(ErrorCode::PROTOCOL_ERROR));
-    assert_eq!(BlockFault::Refused(HeadFault::Host).code(), None);
+    assert_eq!(refused(HeadFault::Host).map_err(BlockFault::code), Err(None));
 }
 
 /// Entries that leave the table while a block is read stay readable until its end.
@@ -534,5 +534,19 @@ fn any_block_is_decoded_or_refused() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn a_refusal_of_head_is_known_as_such() {
+    for (method, head_only) in [("GET", false), ("HEAD", true), ("HEADS", false)] {
+        let fields = [(":method", method), (":scheme", "http"), (":path", "/")];
+        check(&fields, Err(BlockFault::Refused { fault: HeadFault::Host, head_only }));
+        let name = "x".repeat(1_100);
+        let fault = HeadFault::HeadTooLarge;
+        check(
+            &[&fields[..], &[(&*name, "1")]].concat(),
+            Err(BlockFault::Refused { fault, head_only }),
+        );
     }
 }

@@ -4,13 +4,13 @@ use crate::{
     Cx, Refusal, Reply, ReplyOutcome, Step, Supply,
     course::{Course, Persistence},
     h1::reply::{Response, Terms},
-    h2::{budget::Glitch, encode::write_fields},
+    h2::{budget::Glitch, encode::write_response},
     multi::{Slot, Stream},
     ongoing::Ongoing,
     record::ReplyFacts,
     reply_rules::ReplyRules,
 };
-use alloc::boxed::Box;
+use alloc::{boxed::Box, vec::Vec};
 use core::{mem, sync::atomic::Ordering::Relaxed};
 use regatta_http::{Status, h2::frame::ErrorCode};
 use regatta_metrics::Counter;
@@ -29,6 +29,29 @@ pub(super) enum StreamPlace {
     Closed,
     /// Opened after the last stream that is processed: all of it is ignored.
     Ignored,
+}
+
+/// Reply as a stream sends it.
+pub(super) struct StreamReply<F> {
+    /// The field block and the body.
+    pub(super) out: Outbox<F>,
+    pub(super) block_bytes: u64,
+    pub(super) status: Status,
+}
+
+impl<F: File> StreamReply<F> {
+    /// Transcodes the head of a response. The block is made in an empty buffer.
+    pub(super) fn new(mut response: Response<F>, mut block: Vec<u8>, cx: &Cx<'_, F>) -> Self {
+        write_response(&mut response, &mut block);
+        let Response { outbox, status, .. } = response;
+        let block_bytes = block.len() as u64;
+        // A short body may be behind the head, in its buffer.
+        block.extend_from_slice(outbox.head());
+        let mut out = Outbox::new(block);
+        outbox.segments().for_each(|segment| out.push(segment.clone()));
+        cx.scratch.give_buffer(outbox.into_buffer());
+        Self { out, block_bytes, status }
+    }
 }
 
 /// The number of a stream in frames.
@@ -62,7 +85,8 @@ impl<F: File> Session<F> {
     #[cold]
     pub(super) fn resume(&mut self, at: Slot, supply: Supply<F>, now: Now, cx: &Cx<'_, F>) {
         let stream = self.streams.get_mut(at);
-        let is_too_large = stream.received > cx.site.limits.discard_body_bytes_max;
+        let discard_bytes_max = cx.site.limits.discard_body_bytes_max;
+        let is_too_large = u64::from(stream.received) > discard_bytes_max;
         let ongoing = stream.ongoing.as_mut().expect("an exchange waits");
         let rules = ongoing.course.rules;
         let step = if is_too_large {
@@ -146,24 +170,12 @@ impl<F: File> Session<F> {
             let of_host = cx.of_host(rules.host, &changed, &mut room);
             Terms::new(Persistence::Implied, rules, now, of_host).response(reply)
         };
-        self.respond(at, response, cx);
+        self.respond(at, StreamReply::new(response, cx.scratch.take_buffer(), cx), cx);
     }
 
-    /// Sends a response: its head as a field block, and its body.
-    pub(super) fn respond(&mut self, at: Slot, response: Response<F>, cx: &Cx<'_, F>) {
-        let head_bytes = response.head_bytes();
-        let Response { mut outbox, status, .. } = response;
-        let mut block = cx.scratch.take_buffer();
-        // The head is in the first piece, alone or with the body.
-        let first = outbox.slices().next().unwrap_or_default();
-        let head = usize::try_from(head_bytes).ok().and_then(|bytes| first.get(..bytes));
-        write_fields(head.unwrap_or(first), &mut block);
-        let block_bytes = block.len() as u64;
-        outbox.advance(head_bytes);
-        block.extend_from_slice(outbox.head());
-        let mut out = Outbox::new(block);
-        outbox.segments().for_each(|segment| out.push(segment.clone()));
-        cx.scratch.give_buffer(outbox.into_buffer());
+    /// Sends a reply.
+    pub(super) fn respond(&mut self, at: Slot, reply: StreamReply<F>, cx: &Cx<'_, F>) {
+        let StreamReply { out, block_bytes, status } = reply;
         self.uncount(at);
         self.streams.send(at, out, block_bytes);
         let stream = self.streams.get_mut(at);
@@ -244,7 +256,7 @@ impl<F: File> Session<F> {
         let stream = self.streams.get_mut(at);
         if stream.owes_response() {
             cx.tally.add(Counter::RepliesCut, 1);
-            let (status, sent) = (stream.status, stream.framed);
+            let (status, sent) = (stream.status, stream.taken());
             if let Some(ongoing) = stream.ongoing.take() {
                 let facts = ReplyFacts { status, sent, outcome, keep_alive: false };
                 Self::log(ongoing, &facts, now, cx);
@@ -271,7 +283,8 @@ impl<F: File> Session<F> {
         self.ends.push(FinishedReply {
             status: stream.status,
             body_bytes: stream.body_bytes,
-            sent: stream.framed,
+            sent: stream.framed(),
+            taken: stream.taken(),
             ongoing: stream.ongoing.take(),
         });
         if is_ended || is_enough {
@@ -292,13 +305,14 @@ impl<F: File> Session<F> {
     pub(super) fn finish_replies(&mut self, outcome: ReplyOutcome, now: Now, cx: &Cx<'_, F>) {
         let is_complete = outcome == ReplyOutcome::Complete;
         let keep_alive = is_complete && self.leaving.is_none();
-        for FinishedReply { status, body_bytes, sent, ongoing } in self.ends.drain(..) {
+        for FinishedReply { status, body_bytes, sent, taken, ongoing } in self.ends.drain(..) {
             if is_complete {
                 cx.tally.reply(status, body_bytes);
             } else {
                 cx.tally.add(Counter::RepliesCut, 1);
             }
             if let Some(ongoing) = ongoing {
+                let sent = if is_complete { sent } else { taken };
                 let facts = ReplyFacts { status, sent, outcome, keep_alive };
                 Self::log(ongoing, &facts, now, cx);
             }

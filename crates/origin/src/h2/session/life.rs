@@ -42,9 +42,12 @@ impl<F: File> Session<F> {
         self.set_waits(now, cx);
         let is_done = self.streams.in_use().is_empty();
         if self.leaving.is_some() && is_done {
-            self.out.set_ends(true);
             if !self.sends() {
                 self.shut(now, cx);
+            } else if !self.out.is_empty() {
+                // Nothing may follow: what is read from now on would be answered.
+                self.out.set_ends(true);
+                self.discard(cx);
             }
             return;
         }
@@ -121,7 +124,7 @@ impl<F: File> Session<F> {
     pub(super) fn on_discarded(&mut self, bytes: usize, now: Now, cx: &Cx<'_, F>) {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         self.lingered = self.lingered.saturating_add(bytes);
-        if self.lingered > cx.site.limits.linger_bytes_max {
+        if self.phase == Phase::Lingers && self.lingered > cx.site.limits.linger_bytes_max {
             let reason = self.leaving.unwrap_or(CloseReason::Finished);
             self.end(reason, now, cx);
         }
@@ -261,6 +264,8 @@ impl<F: File> Session<F> {
     fn discard(&mut self, cx: &Cx<'_, F>) {
         (self.flags.discards, self.flags.has_backlog) = (true, false);
         self.block = None;
+        self.set_timer(Timer::Frame, Tick::NEVER);
+        self.set_timer(Timer::Block, Tick::NEVER);
         cx.scratch.give_buffer(mem::take(&mut self.inbox));
     }
 

@@ -13,11 +13,7 @@ impl<F: File> Session<F> {
             return None;
         }
         let until = self.now.after(self.disk_ms_max);
-        let op = self.streams.disk_op(until).or_else(|| self.load(until));
-        if let Some(Op::Open(ticket, _) | Op::Read(ticket, _) | Op::Stat(ticket, _)) = &op {
-            self.newest = Some(*ticket);
-        }
-        op
+        self.streams.disk_op(until).or_else(|| self.load(until))
     }
 
     fn load(&mut self, until: Tick) -> Option<Op<F>> {
@@ -31,10 +27,14 @@ impl<F: File> Session<F> {
         }
     }
 
-    /// True if a `Recv` is offered: not while received frames wait.
+    /// True if a `Recv` is offered: not while received frames wait, nor before the last frames have
+    /// been sent.
     pub(super) const fn may_receive(&self) -> bool {
         let may_read = match self.phase {
-            Phase::Serves => !self.flags.has_backlog && self.control.len() <= CONTROL_BYTES_MAX,
+            Phase::Serves => {
+                let has_room = self.control.len() <= CONTROL_BYTES_MAX;
+                has_room && !self.flags.has_backlog && !self.flags.discards
+            }
             Phase::Lingers => true,
             Phase::Shuts | Phase::Closes(_) | Phase::Closed => false,
         };
@@ -49,6 +49,7 @@ impl<F: File> Session<F> {
         }
         cx.scratch.give_buffer(out.into_buffer());
         self.set_timer(Timer::Send, Tick::NEVER);
+        self.streams.land();
         self.finish_replies(ReplyOutcome::Complete, now, cx);
         self.read_backlog(now, cx);
     }

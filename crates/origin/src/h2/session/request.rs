@@ -1,11 +1,17 @@
 //! Field blocks and contents of requests.
-use super::{LATE_STREAMS_MAX, Session, content_window, exchange::StreamPlace};
+use super::{
+    LATE_STREAMS_MAX, Session, content_window,
+    exchange::{StreamPlace, StreamReply},
+};
 use crate::{
     Cx, Destination, Exchange, Peer, Refusal, Reply, ReplyOutcome, Representation, Request, Step,
     answer::{Answer, Arrival, Serve, answer},
     course::{Persistence, head_limits},
-    h1::reply::{Response, Terms},
-    h2::budget::Glitch,
+    h1::reply::Terms,
+    h2::{
+        budget::Glitch,
+        encode::{HitBody, write_hit},
+    },
     multi::Slot,
     ongoing::Ongoing,
     plan::Plan,
@@ -15,7 +21,7 @@ use crate::{
 };
 use alloc::{boxed::Box, sync::Arc};
 use regatta_http::{
-    Method,
+    Method, Status,
     h1::{Expectation, HeadFault},
     h2::{
         BlockFault, ContentTally, StreamHead, decode_request, decode_trailers,
@@ -24,14 +30,14 @@ use regatta_http::{
     priority::Priority,
 };
 use regatta_metrics::Counter;
-use regatta_op::{CloseReason, File, Now};
+use regatta_op::{CloseReason, File, Now, Outbox};
 
 /// Name of the protocol in logs.
 const VERSION: &str = "HTTP/2.0";
 
 /// A request and its answer.
 pub(super) struct Asked<F> {
-    answer: Answer<Response<F>, F>,
+    answer: Answer<StreamReply<F>, F>,
     rules: ReplyRules,
     /// The exchange, if it waits or will be logged.
     ongoing: Option<Box<Ongoing<F>>>,
@@ -48,7 +54,7 @@ struct StreamEncoder<'a, F> {
 }
 
 impl<F: File> Serve<F> for StreamEncoder<'_, F> {
-    type Served = Response<F>;
+    type Served = StreamReply<F>;
 
     fn note(&mut self, client: Peer, now: Now, cx: &Cx<'_, F>) {
         let head = self.head;
@@ -67,7 +73,7 @@ impl<F: File> Serve<F> for StreamEncoder<'_, F> {
         &mut self.ongoing.get_or_insert_with(|| cx.scratch.take_ongoing()).exchange
     }
 
-    /// Nothing: no heads of this protocol are prebuilt.
+    /// Nothing: a field block is built with the file's facts when it is first used.
     fn prepare(&mut self, _: &mut Arc<Representation<F>>, _: Now, _: &Cx<'_, F>) {}
 
     fn serve(
@@ -77,8 +83,18 @@ impl<F: File> Serve<F> for StreamEncoder<'_, F> {
         rules: &ReplyRules,
         now: Now,
         cx: &Cx<'_, F>,
-    ) -> Response<F> {
-        Terms::new(Persistence::Implied, *rules, now, cx).planned(plan, role)
+    ) -> StreamReply<F> {
+        let terms = Terms::new(Persistence::Implied, *rules, now, cx);
+        let mut block = cx.scratch.take_buffer();
+        let Some(HitBody { coded, body_bytes }) = write_hit(&terms, plan, role, &mut block) else {
+            return StreamReply::new(terms.planned(plan, role), block, cx);
+        };
+        let block_bytes = block.len() as u64;
+        let mut out = Outbox::new(block);
+        if body_bytes > 0 {
+            out.push(coded.segment());
+        }
+        StreamReply { out, block_bytes, status: Status::OK }
     }
 }
 
@@ -182,7 +198,9 @@ impl<F: File> Session<F> {
                 self.on_malformed(stream, ends_stream, now, cx);
                 return self.charge(Glitch::Fault, cx);
             }
-            Err(BlockFault::Refused(fault)) => self.refuse_head(fault, now, cx),
+            Err(BlockFault::Refused { fault, head_only }) => {
+                self.refuse_head(fault, head_only, now, cx)
+            }
         };
         self.open(stream, ends_stream, answer, now, cx);
         Ok(())
@@ -244,7 +262,7 @@ impl<F: File> Session<F> {
     }
 
     /// Refuses a request whose head is over a limit.
-    fn refuse_head(&self, fault: HeadFault, now: Now, cx: &Cx<'_, F>) -> Asked<F> {
+    fn refuse_head(&self, fault: HeadFault, head_only: bool, now: Now, cx: &Cx<'_, F>) -> Asked<F> {
         cx.tally.add(Counter::Requests, 1);
         let is_charged = cx.site.limits.client_rate > 0;
         let refusal = if is_charged && !cx.links.may_ask(self.peer, now) {
@@ -255,7 +273,7 @@ impl<F: File> Session<F> {
         };
         Asked {
             answer: Answer::Step(Step::Reply(Reply::Refused(refusal))),
-            rules: ReplyRules::unread(self.peer.class(), cx.site),
+            rules: ReplyRules { head_only, ..ReplyRules::unread(self.peer.class(), cx.site) },
             ongoing: self.unread(now, cx),
             priority: Priority::default(),
             content: ContentTally::new(None),
@@ -306,7 +324,7 @@ impl<F: File> Session<F> {
         (open.is_ended, open.is_enough) = (ends_stream, is_enough && !ends_stream);
         (open.content, open.ongoing) = (content, ongoing);
         match answer {
-            Answer::Hit(response) => self.respond(at, response, cx),
+            Answer::Hit(reply) => self.respond(at, reply, cx),
             Answer::Step(step) => self.follow(at, step, rules, now, cx),
         }
         let requests_max = cx.site.limits.requests_max;
@@ -378,7 +396,7 @@ impl<F: File> Session<F> {
         if open.is_ended {
             return self.reset_faulty(at, ErrorCode::STREAM_CLOSED, now, cx);
         }
-        open.received += u64::from(window_bytes);
+        open.received = open.received.saturating_add(window_bytes);
         let mut checked = open.content.take(bytes);
         if checked.is_ok() && ends_stream {
             checked = open.content.finish();
@@ -387,12 +405,12 @@ impl<F: File> Session<F> {
             return self.reset_faulty(at, ErrorCode::PROTOCOL_ERROR, now, cx);
         }
         // The client may not know our window yet.
-        if open.received > u64::from(content_window(cx).max(WINDOW_BYTES_DEFAULT)) {
+        if open.received > content_window(cx).max(WINDOW_BYTES_DEFAULT) {
             return self.reset_faulty(at, ErrorCode::FLOW_CONTROL_ERROR, now, cx);
         }
         if ends_stream {
             self.end_request(at, cx);
-        } else if open.received > cx.site.limits.discard_body_bytes_max {
+        } else if u64::from(open.received) > cx.site.limits.discard_body_bytes_max {
             open.is_enough = true;
             if !open.owes_response() {
                 self.reset(at, ErrorCode::NO_ERROR, ReplyOutcome::Complete, now, cx);

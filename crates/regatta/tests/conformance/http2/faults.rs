@@ -218,7 +218,8 @@ pub(crate) fn too_many_fields_are_refused(variant: &Variant) {
 
 /// Work that costs a client nothing is limited. Others do not notice.
 pub(crate) fn floods_are_ended(variant: &Variant) {
-    const FLOODS: [(&str, fn(&mut Http2Client)); 5] = [
+    type Act = fn(&mut Http2Client);
+    const FLOODS: [(&str, Act); 5] = [
         ("rapid resets", |client| {
             let id = client.get("/small.txt");
             client.reset(id, code::CANCEL);

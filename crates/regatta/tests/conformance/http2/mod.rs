@@ -15,7 +15,7 @@ mod peers;
 use crate::chaos;
 use crate::identity::{NAME, identity};
 use crate::matrix::{EVERY_CASE, ROWS};
-use crate::over_tls::{CHOSEN, encrypted};
+use crate::over_tls::{CHOSEN, CHOSEN_OF_CHAOS, encrypted};
 use crate::prelude::*;
 use crate::runner::{self, Set, cases};
 use libtest_mimic::Trial;
@@ -82,7 +82,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for (name, _) in ROWS {
         if EVERY_CASE || CHOSEN.contains(name) {
-            let (clear, tls) = (Variant::named(name), encrypted(Variant::named(name)));
+            let (clear, tls) = (Variant::find(name), encrypted(Variant::find(name)));
             trials.extend(runner::trials_of("http2", clear, IN_THE_CLEAR));
             trials.extend(runner::trials_of("tls::http2", tls, OVER_TLS));
             if EVERY_CASE || *name == CHOSEN[0] {
@@ -92,7 +92,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         }
     }
     for variant in chaos::ROWS.iter().flat_map(|(_, variants)| *variants) {
-        if EVERY_CASE || CHOSEN.contains(&variant.name) {
+        if EVERY_CASE || CHOSEN_OF_CHAOS.contains(&variant.name) {
             trials.extend(runner::trials_of("http2::chaos", variant, OF_FAULTS));
         }
     }

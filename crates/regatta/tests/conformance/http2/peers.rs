@@ -20,26 +20,30 @@ pub(crate) fn curl_is_served(variant: &Variant) {
     let version = if variant.tls { "--http2" } else { "--http2-prior-knowledge" };
     let said = "%{http_version} %{response_code} %{num_connects}\n";
     let common = ["-sS", "--fail", "--noproxy", "*", "--cacert", authority, "--resolve", &resolve];
+    // curl 7.88 fails to use a connection by prior knowledge again, also one to nghttpd.
+    let per_command = if variant.tls { SIZES.len() } else { 1 };
     let ways: [&[&str]; 2] = [&[], &["--parallel", "--parallel-max", "10"]];
-    for together in ways {
+    for (together, sizes) in
+        ways.into_iter().flat_map(|way| SIZES.chunks(per_command).map(move |sizes| (way, sizes)))
+    {
         let folder = Folder::new("curl-http2");
         let mut args: Vec<String> = [&common[..], &[version, "-w", said], together]
             .concat()
             .into_iter()
             .map(str::to_owned)
             .collect();
-        for size in SIZES {
+        for size in sizes {
             let to = folder.join(size.to_string());
-            args.extend(["-o".to_owned(), text_of(&to).to_owned(), url(&server, size)]);
+            args.extend(["-o".to_owned(), text_of(&to).to_owned(), url(&server, *size)]);
         }
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let Some(said) = output_of("curl", &args, b"") else { return };
         assert!(said.lines().all(|line| line.starts_with("2 200 ")), "{said}");
         let connects = said.lines().filter(|line| line.ends_with(" 1")).count();
         assert!(connects == 1 || !together.is_empty(), "{connects} connections: {said}");
-        for size in SIZES {
+        for size in sizes {
             let got = std::fs::read(folder.join(size.to_string())).unwrap_or_default();
-            assert!(got == sized(size), "{size}: {} bytes, {together:?}", got.len());
+            assert!(got == sized(*size), "{size}: {} bytes, {together:?}", got.len());
         }
     }
 }

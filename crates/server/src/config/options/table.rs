@@ -723,8 +723,8 @@ pub static OPTIONS: &[OptionSpec] = &[
         bytes(0, GIB),
         "65536",
         "Unsent bytes of a connection from which the kernel takes no more; 0 is no limit.",
-        "TCP_NOTSENT_LOWAT, on tls.listen and tls.client_listen, and with http2.clear on \
-         server.listen. Bytes on the way to the client do not count. Without a limit the kernel \
+        "TCP_NOTSENT_LOWAT, on tls.listen and tls.client_listen: server.listen has no limit. Bytes \
+         on the way to the client do not count. Without a limit the kernel \
          takes megabytes of one response, and a more urgent one waits behind them. Connections of \
          HTTP/1 have the same listeners, and the same limit. Expect more calls where a client is \
          slower than the server: one for each 32 KiB or more of a response above 64 KiB. (1 MiB \

@@ -89,7 +89,7 @@ impl Rig {
     pub(super) fn new(change: impl FnOnce(&mut Site)) -> Self {
         let mut site = Site::default();
         change(&mut site);
-        let words: Vec<_> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
+        let words: Vec<_> = (0..Arena::count_words(1)).map(|_| AtomicU64::new(0)).collect();
         let rig = Self {
             log: TestLog::default(),
             files: RefCell::default(),
