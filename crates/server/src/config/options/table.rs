@@ -727,10 +727,10 @@ pub static OPTIONS: &[OptionSpec] = &[
          on the way to the client do not count. Without a limit the kernel \
          takes megabytes of one response, and a more urgent one waits behind them. Connections of \
          HTTP/1 have the same listeners, and the same limit. Expect more calls where a client is \
-         slower than the server: one for each 32 KiB or more of a response above 64 KiB. (1 MiB \
-         to a slow client takes 13 calls, to a fast one 1.) A client that reads nothing costs the \
-         kernel 0.2 MB instead of 4 MB, but a thread or process that serves a slow one is busy \
-         for longer. 0 is as HTTP/1 alone would have it. Unix sockets have no such limit.",
+         slower than the server: one for each 32 KiB or more. 1 MiB to a slow client takes 13 \
+         calls, to a fast one 1. A client that reads nothing costs the \
+         kernel 0.2 MB instead of 4 MB. A thread or process that serves a slow one is busy for \
+         longer. 0 is as HTTP/1 alone would have it. Unix sockets have no such limit.",
     ),
     option(
         "log.access",
