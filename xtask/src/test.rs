@@ -228,10 +228,12 @@ fn in_lanes(programs: Vec<Program>) -> [Vec<Program>; 3] {
     let mut lanes = [const { Vec::new() }; 3];
     for program in programs {
         let name = &*program.name;
-        let lane = match () {
-            () if name == SUITE => 0,
-            () if TIMED.contains(&name) => 1,
-            () => 2,
+        let lane = if name == SUITE {
+            0
+        } else if TIMED.contains(&name) {
+            1
+        } else {
+            2
         };
         lanes[lane].push(program);
     }

@@ -29,7 +29,7 @@ pub(crate) struct Asked {
     pub(crate) without_think: bool,
     /// Where one path is asked for: that.
     pub(crate) target: String,
-    /// Of requests of wrk or h2load.
+    /// Fields of the requests of wrk or h2load.
     pub(crate) fields: RequestFields,
     pub(crate) tls: Encryption,
     /// Requests that h2load has open on a connection.

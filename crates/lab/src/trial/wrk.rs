@@ -168,7 +168,8 @@ pub(super) fn result(
     Some(outcome)
 }
 
-/// How busy the one thread of a load was: `times` of sh(1), whose second line is of what it ran.
+/// Processor time of the one thread of a load: `times` of sh(1), whose second line is of what it
+/// ran.
 pub(super) fn health(printed: &str, wall_us: u64) -> Option<Health> {
     let line = printed.lines().rev().find(|line| !line.trim().is_empty())?;
     let of = |word: &str| -> Option<f64> {

@@ -566,14 +566,11 @@ pub(crate) fn check(sums: &Sums, later: u64) {
 
 /// Like [`check`], with several exchanges of a connection at once.
 pub(crate) fn check_frames(sums: &Sums, later: u64) {
-    let Sums { schedules, connections, answers, .. } = *sums;
-    if schedules < SEEDS {
+    check_exchanges(sums, later);
+    if sums.schedules < SEEDS {
         return; // a few are replayed
     }
-    assert!(connections > 2 * schedules && answers > 10 * schedules, "{sums:?}");
-    assert!(sums.later >= later * schedules && sums.full_sockets > schedules, "{sums:?}");
-    assert!(sums.displaced > 5 && sums.expired > 10 && sums.drained > 10, "{sums:?}");
-    assert!(seen::both_directions() > 10 * schedules, "a loop receives while it sends");
+    assert!(seen::both_directions() > 10 * sums.schedules, "a loop receives while it sends");
     assert!(seen::beside_send() > 0, "a `Send` that waits holds nothing else up");
     // A `Send` may wait for the disk as well.
     let least = if later > 0 { DISK_OPS_MAX } else { 0 };
@@ -586,8 +583,8 @@ fn a_loop_forgets_none_of_many_exchanges() {
     check_frames(&run_all(Case::frames(test), &own_disk), 0);
 }
 
-/// Like [`check_frames`], with HTTP/2.
-pub(crate) fn check_http2(sums: &Sums, later: u64) {
+/// Checks that enough happened with several exchanges of a connection at once, in any protocol.
+pub(crate) fn check_exchanges(sums: &Sums, later: u64) {
     let Sums { schedules, connections, answers, .. } = *sums;
     if schedules < SEEDS {
         return; // a few are replayed
@@ -601,7 +598,7 @@ pub(crate) fn check_http2(sums: &Sums, later: u64) {
 fn a_loop_with_http2_forgets_none() {
     let test = "a_loop_with_http2_forgets_none";
     for loops in [1, 2] {
-        check_http2(&run_all(Case { loops, ..Case::http2(test) }, &own_disk), 0);
+        check_exchanges(&run_all(Case { loops, ..Case::http2(test) }, &own_disk), 0);
     }
 }
 
