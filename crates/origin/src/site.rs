@@ -268,6 +268,20 @@ pub struct Deadlines {
 }
 
 impl Deadlines {
+    /// True if the peer has taken enough since the last check, and at least one byte. `has`: bytes
+    /// that it has, `had`: those at the last check. `lingers`: nothing more is sent.
+    pub(crate) fn flows(&self, has: u64, had: &mut u64, lingers: bool) -> bool {
+        let gained = has.saturating_sub(*had);
+        *had = has.max(*had);
+        let linger_ms = if lingers { self.linger_ms_max } else { u64::MAX };
+        gained >= self.least_bytes(self.send_window_ms.min(linger_ms))
+    }
+
+    /// Bytes that a peer must take in this time, whatever the limits say at least one.
+    pub(crate) fn least_bytes(&self, ms: u64) -> u64 {
+        (self.send_rate_min.saturating_mul(ms) / 1000).max(1)
+    }
+
     /// Time in which a connection may still send its first request while the server is going away.
     /// It is four times that of an idle one, since a new client is about to ask.
     #[must_use]

@@ -522,14 +522,7 @@ impl<F: File> Conn<F> {
     /// True if the peer has taken enough since the last check.
     fn flows(&mut self, queued: u64, deadlines: &Deadlines) -> bool {
         let has = self.sent.saturating_sub(queued);
-        let gained = has.saturating_sub(self.delivered);
-        self.delivered = self.delivered.max(has);
-        let least_ms = match self.state {
-            State::Linger => deadlines.send_window_ms.min(deadlines.linger_ms_max),
-            _ => deadlines.send_window_ms,
-        };
-        // At least one byte, whatever the limits say.
-        gained >= (deadlines.send_rate_min.saturating_mul(least_ms) / 1000).max(1)
+        deadlines.flows(has, &mut self.delivered, matches!(self.state, State::Linger))
     }
 }
 

@@ -173,10 +173,10 @@ impl<F: File> Session<F> {
     /// bytes as it must take in that time.
     fn on_window_deadline(&mut self, now: Now, cx: &Cx<'_, F>) {
         let deadlines = &cx.site.deadlines;
-        let least = deadlines.send_rate_min.saturating_mul(deadlines.send_window_ms) / 1000;
+        let least = deadlines.least_bytes(deadlines.send_window_ms);
         if !self.streams.has_stalled(self.free_window()) {
             self.set_timer(Timer::Window, Tick::NEVER);
-        } else if mem::take(&mut self.permitted) >= least.max(1) {
+        } else if mem::take(&mut self.permitted) >= least {
             self.set_timer(Timer::Window, now.tick.after(deadlines.send_window_ms));
         } else {
             let (code, reason) = (ErrorCode::NO_ERROR, CloseReason::SendDeadline);
@@ -203,14 +203,7 @@ impl<F: File> Session<F> {
     /// True if the peer has taken enough since the last check.
     fn flows(&mut self, queued: u64, deadlines: &Deadlines) -> bool {
         let has = self.sent.saturating_sub(queued);
-        let gained = has.saturating_sub(self.delivered);
-        self.delivered = self.delivered.max(has);
-        let least_ms = match self.phase {
-            Phase::Lingers => deadlines.send_window_ms.min(deadlines.linger_ms_max),
-            _ => deadlines.send_window_ms,
-        };
-        // At least one byte, whatever the limits say.
-        gained >= (deadlines.send_rate_min.saturating_mul(least_ms) / 1000).max(1)
+        deadlines.flows(has, &mut self.delivered, self.phase == Phase::Lingers)
     }
 
     fn stop_timers(&mut self) {
