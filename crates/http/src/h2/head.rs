@@ -212,23 +212,21 @@ fn decode(
     mut take: impl FnMut(&DecodedField, Texts<'_>, &mut Vec<u8>) -> Result<(), BlockFault>,
 ) -> Result<(), BlockFault> {
     scratch.clear();
-    let mut result = Ok(());
     let mut at = decoder.begin(block)?;
     loop {
         let before = scratch.decoded.len();
         let Some(field) = decoder.step(block, &mut at, &mut scratch.decoded)? else {
-            return result;
+            return Ok(());
         };
-        if result.is_ok() {
-            result = take(&field, decoder.texts(block, &scratch.decoded), &mut scratch.lines);
-            if !field.kind.is_read() {
-                scratch.decoded.truncate(before);
-            }
-        }
-        if result.is_err() {
+        let texts = decoder.texts(block, &scratch.decoded);
+        if let Err(fault) = take(&field, texts, &mut scratch.lines) {
             // The rest matters to the table alone.
+            decoder.skip_rest(block, at, &mut scratch.decoded)?;
             scratch.clear();
-            decoder.trim();
+            return Err(fault);
+        }
+        if !field.kind.is_read() {
+            scratch.decoded.truncate(before);
         }
     }
 }

@@ -156,7 +156,25 @@ impl HpackDecoder {
     /// # Errors
     /// The block cannot be decoded.
     pub fn skip(&mut self, block: &[u8]) -> Result<(), HpackFault> {
-        self.read_fields(block, |_, _| {})
+        let at = self.begin(block)?;
+        self.skip_rest(block, at, &mut Vec::new())
+    }
+
+    /// Decodes the fields from `at` on, for the sake of the table.
+    pub(super) fn skip_rest(
+        &mut self,
+        block: &[u8],
+        mut at: usize,
+        decoded: &mut Vec<u8>,
+    ) -> Result<(), HpackFault> {
+        loop {
+            decoded.clear();
+            self.trim();
+            self.skip_indexed(block, &mut at)?;
+            if self.step(block, &mut at, decoded)?.is_none() {
+                return Ok(());
+            }
+        }
     }
 
     /// Reads the sizes at the start of a block; returns the offset of its first field.
@@ -172,6 +190,21 @@ impl HpackDecoder {
             self.owes_size = false;
         }
         if self.owes_size { Err(HpackFault::NoTableSize) } else { Ok(at) }
+    }
+
+    /// Skips fields that are in a table: each is a byte for the client, and changes nothing.
+    ///
+    /// # Errors
+    /// An index of no entry.
+    fn skip_indexed(&self, block: &[u8], at: &mut usize) -> Result<(), HpackFault> {
+        let entries = FIELDS.len() + self.table.len();
+        while let Some(0x80..) = block.get(*at) {
+            let index = integer(block, at, 7)?;
+            if index == 0 || index >= entries {
+                return Err(HpackFault::Index);
+            }
+        }
+        Ok(())
     }
 
     /// Decodes the field at `at`; `None` at the end of the block. Strings in the Huffman code are

@@ -17,6 +17,8 @@ pub(super) enum Glitch {
     Fault,
     /// A request beyond the number that the settings allow.
     Excess,
+    /// A head over a limit. Its block is decoded to the end, for the sake of the table.
+    LargeHead,
     /// SETTINGS, PING, GOAWAY, or an acknowledgement of nothing.
     Control,
     /// DATA or CONTINUATION without bytes, which ends nothing.
@@ -26,10 +28,11 @@ pub(super) enum Glitch {
 }
 
 /// Cost of each event, points, and whether it is odd: a good client causes none.
-const COSTS: [(Glitch, u64, bool); 6] = [
+const COSTS: [(Glitch, u64, bool); 7] = [
     (Glitch::Reset, 10, false),
     (Glitch::Fault, 10, true),
     (Glitch::Excess, 10, true),
+    (Glitch::LargeHead, 10, true),
     (Glitch::Control, 5, false),
     (Glitch::Empty, 5, true),
     (Glitch::Hint, 1, false),
@@ -88,6 +91,7 @@ mod tests {
             (Glitch::Reset, 100),
             (Glitch::Fault, 100),
             (Glitch::Excess, 100),
+            (Glitch::LargeHead, 100),
             (Glitch::Control, 200),
             (Glitch::Empty, 200),
             (Glitch::Hint, 1_000),

@@ -289,6 +289,14 @@ fn the_table_outlives_faults() {
     let result = decode_request(&mut decoder, &first, &LIMITS, &mut scratch);
     let fault = BlockFault::Compression(HpackFault::Index);
     assert_eq!(result.map(|_| ()), Err(fault));
+    // Fields behind the fault may enter the table, and refer to it.
+    let mut last = block(Form::Kept, &[("X", ""), host]);
+    last.extend([0x80 | 62, 0x80 | 63, 0x80 | 61]);
+    let result = decode_request(&mut decoder, &last, &LIMITS, &mut scratch);
+    assert_eq!(result.map(|_| ()), bad(Name));
+    last.push(0x80 | 70);
+    let result = decode_request(&mut decoder, &last, &LIMITS, &mut scratch);
+    assert_eq!(result.map(|_| ()), Err(fault));
     assert_eq!(fault.code(), Some(ErrorCode::COMPRESSION_ERROR));
     assert_eq!(BlockFault::Malformed(Name).code(), Some(ErrorCode::PROTOCOL_ERROR));
     assert_eq!(refused(HeadFault::Host).map_err(BlockFault::code), Err(None));

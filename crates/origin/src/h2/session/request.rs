@@ -199,6 +199,7 @@ impl<F: File> Session<F> {
                 return self.charge(Glitch::Fault, cx);
             }
             Err(BlockFault::Refused { fault, head_only }) => {
+                self.charge(Glitch::LargeHead, cx)?;
                 self.refuse_head(fault, head_only, now, cx)
             }
         };

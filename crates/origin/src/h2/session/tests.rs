@@ -174,6 +174,25 @@ fn heads_over_a_limit_are_refused() {
     assert_eq!(response(&client.take(), 5), content(10));
 }
 
+/// A block of references to fields in a table costs its client a byte for each.
+#[test]
+fn many_heads_over_a_limit_end_the_connection() {
+    let rig = rig();
+    let mut client = rig.open(&[]);
+    let bomb = |stream| {
+        let block = [&request("GET", "/a.txt", &[])[..], &[0x90; 10_000]].concat();
+        ask(stream, &block)
+    };
+    for at in 0..100 {
+        let stream = 2 * at + 1;
+        client.send(&bomb(stream));
+        assert_eq!(response(&client.take(), stream).0, "431");
+    }
+    client.send(&bomb(201));
+    check_end(&mut client, 201, ErrorCode::ENHANCE_YOUR_CALM, CloseReason::BadRequest);
+    assert_eq!(rig.count(Counter::Http2Glitches), 101);
+}
+
 #[test]
 fn bodies_of_files_are_read_within_the_windows() {
     let rig = rig();
