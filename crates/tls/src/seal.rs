@@ -2,7 +2,7 @@
 use crate::{fault::seal_fault, hello, subject::subject};
 use regatta_origin::{Handshake, Progress, RECORD_BYTES_MAX, Seal, SealFault};
 use rustls::{
-    HandshakeKind, ProtocolVersion,
+    CipherSuite, HandshakeKind, ProtocolVersion,
     server::UnbufferedServerConnection,
     unbuffered::{
         ConnectionState, EncodeError, EncodeTlsData, EncryptError, ReadTraffic, UnbufferedStatus,
@@ -222,6 +222,17 @@ impl Tls {
     }
 }
 
+/// Registered name of a cipher suite (RFC 8446 §B.4). rustls has names of its own for those of
+/// TLS 1.3.
+fn registered_name(suite: CipherSuite) -> &'static str {
+    match suite {
+        CipherSuite::TLS13_AES_128_GCM_SHA256 => "TLS_AES_128_GCM_SHA256",
+        CipherSuite::TLS13_AES_256_GCM_SHA384 => "TLS_AES_256_GCM_SHA384",
+        CipherSuite::TLS13_CHACHA20_POLY1305_SHA256 => "TLS_CHACHA20_POLY1305_SHA256",
+        suite => suite.as_str().unwrap_or_default(),
+    }
+}
+
 /// Takes the opened data. Returns the number of bytes to be discarded for it.
 fn read<Data>(
     traffic: &mut ReadTraffic<'_, '_, Data>,
@@ -376,7 +387,7 @@ impl Seal for Tls {
         };
         let resumed = self.conn.handshake_kind() == Some(HandshakeKind::Resumed);
         let suite = self.conn.negotiated_cipher_suite();
-        let suite = suite.and_then(|suite| suite.suite().as_str()).unwrap_or_default();
+        let suite = suite.map_or("", |suite| registered_name(suite.suite()));
         Some(Handshake { resumed, version, suite, nanos: self.nanos })
     }
 
