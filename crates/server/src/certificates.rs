@@ -13,7 +13,7 @@ use crate::{
         raw::{Problem, Row, Said},
         tables,
     },
-    expiry::SOON,
+    expiry::soon_s,
     handover::CertificateId,
     listens::{self, TlsParts},
     messages::{self, Message},
@@ -79,6 +79,7 @@ pub(crate) fn understand(
         certificates.extend(reader.certificate(pair).map(|certificate| (pair, certificate)));
     }
     reader.rsa_keys(&certificates);
+    reader.rare_keys(&certificates);
     for text in said.settings.list(OCSP) {
         reader.staple(Pair::parse(text), &mut certificates);
     }
@@ -87,6 +88,7 @@ pub(crate) fn understand(
     let id = |(pair, certificate): &(Pair<'_>, ServedCertificate)| CertificateId {
         path: pair.first.to_owned(),
         valid_until: certificate.valid_until(),
+        soon_s: soon_s(certificate.valid_from(), certificate.valid_until()),
     };
     let ids = certificates.iter().map(id).collect();
     let certificates = certificates.into_iter().map(|(_, certificate)| certificate);
@@ -147,6 +149,12 @@ impl<'a> Reader<'a> {
         match ServedCertificate::read(files, Cryptography::default()) {
             Ok(certificate) => {
                 self.judge_times(pair.first, &certificate);
+                if certificate.lacks_issuer() {
+                    let what = "the certificate of its issuer is not in the chain";
+                    let found =
+                        self.problem(messages::TLS_SHORT_CHAIN, CERTIFICATE, pair.first, what);
+                    self.warn(found.hint("name the whole chain, as fullchain.pem of certbot"));
+                }
                 Some(certificate)
             }
             Err(fault) => {
@@ -170,6 +178,11 @@ impl<'a> Reader<'a> {
                 second,
                 "name an RSA, ECDSA or Ed25519 key without a passphrase after a colon, as in \
                  \"chain.pem:key.pem\"",
+            ),
+            CertificateFault::LockedKey => (
+                messages::TLS_NO_KEY,
+                second,
+                "remove the passphrase: `openssl pkey -in LOCKED.pem -out KEY.pem`",
             ),
             CertificateFault::KeyNotPem(_) => {
                 (messages::TLS_NO_KEY, second, "name a whole file in PEM, as from certbot or lego")
@@ -211,6 +224,20 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Warns of keys that browsers refuse, except where all names have a certificate with another.
+    fn rare_keys(&mut self, certificates: &[(Pair<'_>, ServedCertificate)]) {
+        let (usual, rare): (Vec<_>, Vec<_>) =
+            certificates.iter().partition(|(_, of)| of.suits_browsers());
+        let has_usual = |name: &String| usual.iter().any(|(_, other)| other.names().contains(name));
+        for (pair, certificate) in rare {
+            if certificate.names().is_empty() || !certificate.names().iter().all(has_usual) {
+                let what = "browsers refuse a certificate with a key of this kind";
+                let found = self.problem(messages::TLS_RARE_KEY, CERTIFICATE, pair.second, what);
+                self.warn(found.hint("list a certificate with an ECDSA key (P-256) for its names"));
+            }
+        }
+    }
+
     /// Reports a certificate outside its validity period, which ends at `until`.
     fn report_untimely(
         &mut self,
@@ -242,7 +269,7 @@ impl<'a> Reader<'a> {
             let what = format!("the certificate is not valid before {}", shown(from));
             let hint = format!("it is {} by the clock of this machine", shown(now));
             self.report_untimely(messages::TLS_NOT_YET_VALID, path, until, &what, &hint);
-        } else if until.saturating_sub(now) < SOON.as_secs().cast_signed() {
+        } else if until.saturating_sub(now) < soon_s(from, until) {
             let what = format!("the certificate expires on {}", shown(until));
             let found = self.problem(messages::TLS_EXPIRES_SOON, CERTIFICATE, path, &what);
             self.warn(found.hint("renew it, then run `regatta reload`"));

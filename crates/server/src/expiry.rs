@@ -11,11 +11,20 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// the error log does so each day.
 pub(crate) const SOON: Duration = Duration::from_secs(14 * 86_400);
 
+/// Time before the end of a validity period from which on a certificate is to be renewed: the last
+/// third of the period, and no more than [`SOON`]. One that is valid for 6 days is renewed daily.
+pub(crate) fn soon_s(valid_from: i64, valid_until: i64) -> i64 {
+    let period = valid_until.saturating_sub(valid_from).max(0);
+    (period / 3).min(SOON.as_secs().cast_signed())
+}
+
 /// Watch over the certificate that expires first.
 #[derive(Debug)]
 pub(crate) struct ExpiryWatch {
     /// `None`: there is no certificate.
     expiry: Option<SystemTime>,
+    /// Time before the expiry from which on there are warnings.
+    soon: Duration,
     next: Tick,
     /// Whether there has been a check. The first one is silent: a start names each certificate.
     has_checked: bool,
@@ -42,9 +51,9 @@ impl fmt::Display for ExpiryWarning {
 
 impl ExpiryWatch {
     /// Watches for the next expiry of a certificate, if there is one.
-    pub(crate) const fn new(expiry: Option<SystemTime>, now: Tick) -> Self {
+    pub(crate) const fn new(expiry: Option<SystemTime>, soon: Duration, now: Tick) -> Self {
         let next = if expiry.is_some() { now } else { Tick::NEVER };
-        Self { expiry, next, has_checked: false }
+        Self { expiry, soon, next, has_checked: false }
     }
 
     /// Tick of the next check.
@@ -56,7 +65,7 @@ impl ExpiryWatch {
     pub(crate) fn warning(&mut self, now: Tick, clock: SystemTime) -> Option<ExpiryWarning> {
         let expiry = self.expiry.filter(|_| self.next <= now)?;
         let left = expiry.duration_since(clock).unwrap_or_default();
-        let quiet = left.saturating_sub(SOON);
+        let quiet = left.saturating_sub(self.soon);
         // The clock may be set meanwhile.
         let wait = if quiet.is_zero() { DAY } else { quiet.min(DAY) };
         self.next = now.after(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1));
@@ -69,6 +78,13 @@ impl ExpiryWatch {
 pub(crate) fn next_expiry(certificates: &[CertificateId]) -> Option<SystemTime> {
     let seconds = certificates.iter().map(|of| of.valid_until).min()?;
     Some(UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).ok()?))
+}
+
+/// Time before the expiry of that certificate when a warning is due.
+pub(crate) fn next_soon(certificates: &[CertificateId]) -> Duration {
+    let first = certificates.iter().min_by_key(|of| of.valid_until);
+    let seconds = first.and_then(|of| u64::try_from(of.soon_s).ok());
+    seconds.map_or(SOON, Duration::from_secs)
 }
 
 /// Seconds until this time; fewer than 0 after it.
@@ -90,7 +106,7 @@ mod tests {
     #[test]
     fn warnings_begin_two_weeks_before_and_come_daily() {
         let expiry = 100 * DAY_S;
-        let mut watch = ExpiryWatch::new(Some(at(expiry)), Tick(0));
+        let mut watch = ExpiryWatch::new(Some(at(expiry)), SOON, Tick(0));
         let (mut tick, mut warned) = (Tick(0), Vec::new());
         // From 16 and a half days before to two days after.
         let start = expiry - 16 * DAY_S - DAY_S / 2;
@@ -118,7 +134,7 @@ mod tests {
         for left_s in [0, DAY_S] {
             let expiry = 100 * DAY_S;
             let start = expiry - left_s;
-            let mut watch = ExpiryWatch::new(Some(at(expiry)), Tick(7));
+            let mut watch = ExpiryWatch::new(Some(at(expiry)), SOON, Tick(7));
             assert_eq!(watch.warning(Tick(7), at(start)), None);
             let next = watch.wake_at();
             assert_eq!(next, Tick(7 + DAY_S * 1000));
@@ -127,8 +143,15 @@ mod tests {
     }
 
     #[test]
+    fn the_last_third_is_soon() {
+        for (days, soon) in [(0, 0), (6, 2), (30, 10), (42, 14), (45, 14), (90, 14), (397, 14)] {
+            assert_eq!(soon_s(7, 7 + days * 86_400), soon * 86_400, "{days}");
+        }
+    }
+
+    #[test]
     fn without_certificates_there_is_nothing_to_watch() {
-        let mut watch = ExpiryWatch::new(None, Tick(5));
+        let mut watch = ExpiryWatch::new(None, SOON, Tick(5));
         assert_eq!(watch.wake_at(), Tick::NEVER);
         assert_eq!(watch.warning(Tick(9), at(0)), None);
     }

@@ -120,6 +120,9 @@ pub struct CertificateId {
     pub path: String,
     /// End of its validity, seconds since 1970-01-01T00:00:00Z.
     pub valid_until: i64,
+    /// Seconds before it when a warning is due. Earlier builds do not name them.
+    #[serde(default)]
+    pub soon_s: i64,
 }
 
 /// Keys of session tickets, in shared memory. The first word names the layout of the others: words
@@ -311,7 +314,11 @@ mod tests {
             config: Some("[server]\nroot = \"/srv\"\n".to_owned()),
             reloads: [2, 5],
             root_reload: [4_000, 123_456],
-            certificates: vec![CertificateId { path: "/etc/a.pem".to_owned(), valid_until: -1 }],
+            certificates: vec![CertificateId {
+                path: "/etc/a.pem".to_owned(),
+                valid_until: -1,
+                soon_s: 0,
+            }],
             asked: Some("upgrade".to_owned()),
             listeners: vec![listener(7), listener(8)],
             files: Some(vec![OpenSocketFile { path: "/run/regatta.sock".into(), fd: 19 }]),

@@ -90,8 +90,8 @@ messages! {
         DISK_SIMULATED "disk-simulated" Warning:
             "`lab.disk_heads` is set. It is for experiments: do not serve users with it.";
         CERTIFICATE_EXPIRES "certificate-expires" Warning:
-            "The certificate that expires first does so within 14 days, or has expired. Renew it, \
-             and run `regatta reload`. The line comes once a day. A start has \
+            "The certificate that expires first does so soon (`tls-expires-soon`), or has expired. \
+             Renew it, and run `regatta reload`. The line comes once a day. A start has \
              `tls-expires-soon` or `tls-expired` instead, which name the certificate.";
         SIGNAL_IGNORED "signal-ignored" Warning:
             "The master received a signal that it does not use. Nothing happened.";
@@ -293,6 +293,14 @@ messages! {
             "The key is RSA. An ECDSA key with P-256 takes less processor time in each handshake. \
              With a certificate of each kind for the same names, the message is omitted. The \
              server serves.";
+        TLS_RARE_KEY "tls-rare-key" Warning:
+            "Browsers refuse certificates with Ed25519 keys, and some those with P-521: they show \
+             an error instead of the site. List a certificate with an ECDSA key (P-256) for the \
+             same names. The server serves.";
+        TLS_SHORT_CHAIN "tls-short-chain" Warning:
+            "The chain is one certificate, and clients may not know its issuer: some browsers \
+             fetch the missing one, other clients refuse the certificate. Name the file with the \
+             whole chain. The server serves.";
         TLS_EXPIRED "tls-expired" Warning:
             "The certificate has expired. Renew it, then run `regatta reload`. A server that \
              starts with it, or has it, serves; a reload that brings it is refused.";
@@ -300,8 +308,8 @@ messages! {
             "The certificate is not yet valid. Check the clock of the machine. A server that \
              starts with it, or has it, serves; a reload that brings it is refused.";
         TLS_EXPIRES_SOON "tls-expires-soon" Warning:
-            "The certificate expires within 14 days. Renew it, then run `regatta reload`. The \
-             server serves.";
+            "The certificate expires within 14 days, and within the last third of its validity. \
+             Renew it, then run `regatta reload`. The server serves.";
         TLS_NAME_MISSING "tls-name-missing" Warning:
             "No certificate has the name of a host, so browsers refuse it over HTTPS. The server \
              serves.";

@@ -2,8 +2,8 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
-    Issuer, KeyPair, KeyUsagePurpose, date_time_ymd,
+    BasicConstraints, CertificateParams, CertifiedIssuer, CustomExtension, DnType,
+    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, date_time_ymd,
 };
 pub use rcgen::{PKCS_ECDSA_P256_SHA256, PKCS_ED25519, SignatureAlgorithm};
 use std::fs::{self, File};
@@ -15,6 +15,11 @@ use std::path::Path;
 /// Certificate for `rsa.example`, valid from 2026-11-28 to 2126, and its RSA key, as PEM. The key
 /// is no secret: tests alone use it. OpenSSL made it, because rcgen with ring makes no RSA keys.
 pub const RSA_PEM: &str = include_str!("rsa.pem");
+
+/// Access to information about an authority (RFC 5280 §4.2.2.1): its certificate is at an address.
+const AUTHORITY_ACCESS: [u64; 9] = [1, 3, 6, 1, 5, 5, 7, 1, 1];
+const ISSUER_ADDRESS: &[u8] =
+    b"\x30\x1e\x30\x1c\x06\x08\x2b\x06\x01\x05\x05\x07\x30\x02\x86\x10http://ca.test/a";
 
 /// Bytes of a line in a PEM section.
 const PEM_LINE_BYTES: usize = 64;
@@ -55,6 +60,8 @@ impl Authority {
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         params.use_authority_key_identifier_extension = true;
+        let access = CustomExtension::from_oid_content(&AUTHORITY_ACCESS, ISSUER_ADDRESS.to_vec());
+        params.custom_extensions = vec![access];
         let key = KeyPair::generate().expect("random numbers");
         let issuer: &Issuer<'static, KeyPair> = &self.0;
         let certificate = params.signed_by(&key, issuer).expect("settings of ours");

@@ -14,10 +14,22 @@ use rustls::{
     sign::CertifiedKey,
 };
 use std::{collections::HashMap, fmt, sync::Arc};
-use x509_parser::{extensions::GeneralName, parse_x509_certificate};
+use x509_parser::{
+    extensions::{GeneralName, ParsedExtension},
+    oid_registry::OID_PKIX_ACCESS_DESCRIPTOR_CA_ISSUERS,
+    parse_x509_certificate,
+};
 
 /// First byte of a DER sequence.
 const SEQUENCE: u8 = 0x30;
+
+/// Signatures that all browsers accept: neither Ed25519 nor ECDSA with P-521.
+const BROWSER_SCHEMES: [SignatureScheme; 4] = [
+    SignatureScheme::ECDSA_NISTP256_SHA256,
+    SignatureScheme::ECDSA_NISTP384_SHA384,
+    SignatureScheme::RSA_PSS_SHA256,
+    SignatureScheme::RSA_PKCS1_SHA256,
+];
 
 /// Reason why files have no usable certificate.
 #[derive(Debug)]
@@ -28,8 +40,10 @@ pub enum CertificateFault {
     KeyNotPem(pem::Error),
     /// The file contains no certificate.
     NoCertificate,
-    /// The file contains no private key in the clear.
+    /// The file contains no private key.
     NoKey,
+    /// The private key has a passphrase.
+    LockedKey,
     /// A certificate is malformed, or of a kind that TLS does not use.
     BadCertificate,
     /// The private key is malformed, or of a kind that TLS does not use.
@@ -54,6 +68,7 @@ impl fmt::Display for CertificateFault {
             }
             Self::NoCertificate => f.write_str("no certificate in it (BEGIN CERTIFICATE)"),
             Self::NoKey => f.write_str("no private key in it (BEGIN PRIVATE KEY)"),
+            Self::LockedKey => f.write_str("the private key has a passphrase"),
             Self::BadCertificate => f.write_str("a certificate that cannot be read"),
             Self::BadKey(error) => write!(f, "a private key that cannot be used: {error}"),
             Self::KeyMismatch => f.write_str("the private key is not that of the certificate"),
@@ -90,6 +105,8 @@ pub struct ServedCertificate {
     names: Vec<String>,
     valid_from: i64,
     valid_until: i64,
+    /// The issuer's certificate is at an address, and is not in the chain.
+    lacks_issuer: bool,
 }
 
 impl ServedCertificate {
@@ -103,7 +120,9 @@ impl ServedCertificate {
     ) -> Result<Self, CertificateFault> {
         let chain = certificates(files.chain)?;
         let (names, valid_from, valid_until) = facts(&chain[0])?;
+        let lacks_issuer = chain.len() == 1 && has_issuer_elsewhere(&chain[0]);
         let key = PrivateKeyDer::from_pem_slice(files.key).map_err(|error| match error {
+            _ if has_locked_key(files.key) => CertificateFault::LockedKey,
             pem::Error::NoItemsFound => CertificateFault::NoKey,
             error => CertificateFault::KeyNotPem(error),
         })?;
@@ -113,7 +132,7 @@ impl ServedCertificate {
             Error::InvalidCertificate(_) => CertificateFault::BadCertificate,
             error => CertificateFault::BadKey(error),
         })?;
-        Ok(Self { certified, names, valid_from, valid_until })
+        Ok(Self { certified, names, valid_from, valid_until, lacks_issuer })
     }
 
     /// Sends this response of OCSP with the certificate.
@@ -140,6 +159,19 @@ impl ServedCertificate {
         self.certified.key.algorithm() == SignatureAlgorithm::RSA
     }
 
+    /// True if browsers accept its signatures. They know RSA, and ECDSA with P-256 and P-384.
+    #[must_use]
+    pub fn suits_browsers(&self) -> bool {
+        self.certified.key.choose_scheme(&BROWSER_SCHEMES).is_some()
+    }
+
+    /// True if the chain is the certificate alone, and an authority has issued it that clients do
+    /// not have: it says where the authority's own certificate is.
+    #[must_use]
+    pub const fn lacks_issuer(&self) -> bool {
+        self.lacks_issuer
+    }
+
     /// Start of its validity, seconds since 1970-01-01T00:00:00Z.
     #[must_use]
     pub const fn valid_from(&self) -> i64 {
@@ -160,6 +192,13 @@ fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, Certificate
     if all.is_empty() { Err(CertificateFault::NoCertificate) } else { Ok(all) }
 }
 
+/// True if a PEM text has a private key with a passphrase, in PKCS #8 (RFC 7468 §11) or in the older
+/// form of OpenSSL (RFC 1421 §4.6.1.1).
+fn has_locked_key(text: &[u8]) -> bool {
+    let marks: [&[u8]; 2] = [b"BEGIN ENCRYPTED PRIVATE KEY", b"Proc-Type: 4,ENCRYPTED"];
+    marks.iter().any(|mark| text.windows(mark.len()).any(|part| part == *mark))
+}
+
 /// Names of a certificate, and start and end of its validity.
 fn facts(certificate: &CertificateDer<'_>) -> Result<(Vec<String>, i64, i64), CertificateFault> {
     let (_, parsed) = parse_x509_certificate(certificate.as_ref())
@@ -174,6 +213,23 @@ fn facts(certificate: &CertificateDer<'_>) -> Result<(Vec<String>, i64, i64), Ce
     }
     let validity = parsed.validity();
     Ok((names, validity.not_before.timestamp(), validity.not_after.timestamp()))
+}
+
+/// True if a certificate names the place of its issuer's (RFC 5280 §4.2.2.1), and is not its own
+/// issuer.
+fn has_issuer_elsewhere(certificate: &CertificateDer<'_>) -> bool {
+    let Ok((_, parsed)) = parse_x509_certificate(certificate.as_ref()) else { return false };
+    let says_where = parsed.extensions().iter().any(|extension| {
+        let access = match extension.parsed_extension() {
+            ParsedExtension::AuthorityInfoAccess(access) => access,
+            _ => return false,
+        };
+        access
+            .accessdescs
+            .iter()
+            .any(|at| at.access_method == OID_PKIX_ACCESS_DESCRIPTOR_CA_ISSUERS)
+    });
+    says_where && parsed.issuer() != parsed.subject()
 }
 
 /// Certificates of one name, at most one for each kind of key.

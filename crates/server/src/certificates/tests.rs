@@ -6,7 +6,9 @@ use crate::{
     tls::TlsFront,
 };
 use regatta_origin::ListenerClass;
-use regatta_testkit::certificates::{MadeCertificate, PKCS_ECDSA_P256_SHA256, RSA_PEM};
+use regatta_testkit::certificates::{
+    Authority, MadeCertificate, PKCS_ECDSA_P256_SHA256, PKCS_ED25519, RSA_PEM,
+};
 use std::{
     fs,
     os::unix::fs::PermissionsExt as _,
@@ -139,6 +141,7 @@ fn times_of_certificates_are_judged() {
     let id = |name: &str, valid_until| CertificateId {
         path: files.path(name).display().to_string(),
         valid_until,
+        soon_s: 0,
     };
     let [end, before] = [END, END - DAY_S].map(|at| i64::try_from(at).unwrap());
     let same = [id("b.pem", end), id("a.pem", end)];
@@ -173,6 +176,29 @@ fn keys_of_rsa_are_noted_unless_a_cheaper_one_has_their_names() {
     let made = MadeCertificate::new(&["rsa.example"], 2020..2030, &PKCS_ECDSA_P256_SHA256);
     files.write("both.pem", 0o600, (made.chain + &made.key).as_bytes());
     files.check("certificate = [\"@both.pem\", \"@rsa.pem\"]\n", &[], &[]);
+}
+
+#[test]
+fn keys_that_browsers_refuse_are_noted_unless_another_has_their_names() {
+    let files = Files::new();
+    let made = MadeCertificate::new(&["b.example", "c"], 2020..2030, &PKCS_ED25519);
+    files.write("rare.pem", 0o600, (made.chain + &made.key).as_bytes());
+    let note = "[tls-rare-key] r:3:15: tls.certificate: \"@rare.pem\": browsers refuse";
+    files.check("certificate = \"@rare.pem\"\n", &[], &[note]);
+    files.check("certificate = [\"@a.pem:@a.key\", \"@rare.pem\"]\n", &[], &[note]);
+    files.check("certificate = [\"@b.pem:@b.key\", \"@rare.pem\"]\n", &[], &[]);
+}
+
+#[test]
+fn chains_without_their_issuer_are_noted() {
+    let files = Files::new();
+    let _ = Authority::new().issue(&["a.example"]).write(Path::new(&*files.0), "");
+    files.check("certificate = \"@chain.pem:@key.pem\"\n", &[], &[]);
+    let whole = fs::read_to_string(files.path("chain.pem")).unwrap();
+    let (first, _) = whole.split_once("-----END").unwrap();
+    files.write("short.pem", 0o644, format!("{first}-----END CERTIFICATE-----\n").as_bytes());
+    let note = "[tls-short-chain] r:3:15: tls.certificate: \"@short.pem\": the certificate of its";
+    files.check("certificate = \"@short.pem:@key.pem\"\n", &[], &[note]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::{
     SocketFault, WorkFault,
     admin::{About, EXCHANGE_MAX, Hosts, listen, serve, try_listening},
     config::{check::Config, options},
-    expiry::{ExpiryWatch, next_expiry},
+    expiry::{ExpiryWatch, next_expiry, next_soon},
     heartbeat::answers,
     notify::{self, Message, Watchdog},
     supervise::{Gone, MasterAction, Staff},
@@ -88,7 +88,8 @@ impl Monitors {
             true => (Watchdog::none(), None),
             false => (notify::watchdog(now), next_expiry(prepared.front.certificates())),
         };
-        Self { staff: None, child: None, watchdog, expiry: ExpiryWatch::new(expiry, now) }
+        let soon = next_soon(prepared.front.certificates());
+        Self { staff: None, child: None, watchdog, expiry: ExpiryWatch::new(expiry, soon, now) }
     }
 
     /// Tick of the next due step.

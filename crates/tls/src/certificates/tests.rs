@@ -51,7 +51,7 @@ fn faults_of_files_are_told_apart() {
     assert!(matches!(fault(b"", &key), CertificateFault::NoCertificate));
     assert!(matches!(fault(&key, &key), CertificateFault::NoCertificate));
     assert!(matches!(fault(&chain, &chain), CertificateFault::NoKey));
-    assert!(matches!(fault(&chain, &locked), CertificateFault::NoKey));
+    assert!(matches!(fault(&chain, &locked), CertificateFault::LockedKey));
     assert!(matches!(fault(&torn[..torn.len() - 20], &key), CertificateFault::ChainNotPem(_)));
     assert!(matches!(fault(&chain, &key[..40]), CertificateFault::KeyNotPem(_)));
     assert!(matches!(fault(&no_certificate, &key), CertificateFault::BadCertificate));
