@@ -29,7 +29,9 @@ pub(super) enum Glitch {
 
 /// Cost of each event, points, and whether it is odd: a good client causes none.
 const COSTS: [(Glitch, u64, bool); 7] = [
-    (Glitch::Reset, 10, false),
+    // Browsers reset all streams of a page that their user leaves: five pages of 100 streams at once,
+    // and one every two seconds. What a reset costs the server is bounded by its places for streams.
+    (Glitch::Reset, 2, false),
     (Glitch::Fault, 10, true),
     (Glitch::Excess, 10, true),
     (Glitch::LargeHead, 10, true),
@@ -88,7 +90,7 @@ mod tests {
     #[test]
     fn a_burst_is_bounded_and_points_return() {
         let rows = [
-            (Glitch::Reset, 100),
+            (Glitch::Reset, 500),
             (Glitch::Fault, 100),
             (Glitch::Excess, 100),
             (Glitch::LargeHead, 100),
@@ -111,7 +113,7 @@ mod tests {
     #[test]
     fn events_share_the_points() {
         let mut budget = Budget::default();
-        assert_eq!((0..60).filter(|_| budget.spend(Glitch::Reset, Tick(0))).count(), 60);
+        assert_eq!((0..300).filter(|_| budget.spend(Glitch::Reset, Tick(0))).count(), 300);
         assert_eq!(spend_all(&mut budget, Glitch::Control, Tick(0)), 80);
         assert!(!budget.spend(Glitch::Hint, Tick(9)) && budget.spend(Glitch::Hint, Tick(10)));
     }

@@ -262,7 +262,8 @@ impl<F: File> Session<F> {
                 self.drop_stream(at, ReplyOutcome::Aborted, now, cx);
             }
             StreamPlace::Late => self.late.retain(|late| *late != stream),
-            StreamPlace::Closed | StreamPlace::Ignored => {}
+            // Its response has been sent: the reset saves the client's network, and costs nothing.
+            StreamPlace::Closed | StreamPlace::Ignored => return self.charge(Glitch::Hint, cx),
         }
         self.charge(Glitch::Reset, cx)
     }
