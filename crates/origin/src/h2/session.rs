@@ -384,8 +384,12 @@ impl<F: File> Protocol<F> for Session<F> {
     }
 
     fn held_up(&mut self, ms: u64) {
-        for timer in self.timers.iter_mut().filter(|timer| **timer != Tick::NEVER) {
-            *timer = timer.after(ms);
+        // The announced end is not the peer's deadline. A driver that sends when a deadline has
+        // passed moves all of them by a whole window, and the last `GOAWAY` would come too late.
+        for timer in Timer::ALL {
+            if timer != Timer::Drain && self.timer(timer) != Tick::NEVER {
+                self.set_timer(timer, self.timer(timer).after(ms));
+            }
         }
         self.streams.held_up(ms);
     }
