@@ -16,7 +16,8 @@ pub enum Cryptography {
 }
 
 /// Returns the algorithms of a choice. The key exchange that resists quantum computers
-/// (X25519MLKEM768) comes first.
+/// (X25519MLKEM768) comes first. That is for clients with this provider, as in tests: a server of
+/// rustls 0.23 takes the first group of the client that it knows.
 #[must_use]
 pub fn crypto_provider(choice: Cryptography) -> CryptoProvider {
     let mut provider = aws_lc_rs::default_provider();
