@@ -192,8 +192,8 @@ fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, Certificate
     if all.is_empty() { Err(CertificateFault::NoCertificate) } else { Ok(all) }
 }
 
-/// True if a PEM text has a private key with a passphrase, in PKCS #8 (RFC 7468 §11) or in the older
-/// form of OpenSSL (RFC 1421 §4.6.1.1).
+/// True if a PEM text has a private key with a passphrase, in PKCS #8 (RFC 7468 §11) or in the
+/// older form of OpenSSL (RFC 1421 §4.6.1.1).
 fn has_locked_key(text: &[u8]) -> bool {
     let marks: [&[u8]; 2] = [b"BEGIN ENCRYPTED PRIVATE KEY", b"Proc-Type: 4,ENCRYPTED"];
     marks.iter().any(|mark| text.windows(mark.len()).any(|part| part == *mark))

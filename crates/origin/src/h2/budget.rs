@@ -29,8 +29,8 @@ pub(super) enum Glitch {
 
 /// Cost of each event, points, and whether it is odd: a good client causes none.
 const COSTS: [(Glitch, u64, bool); 7] = [
-    // Browsers reset all streams of a page that their user leaves: five pages of 100 streams at once,
-    // and one every two seconds. What a reset costs the server is bounded by its places for streams.
+    // Browsers reset all streams of a page that their user leaves: five pages of 100 streams at
+    // once, and one every two seconds. The places for streams bound what resets cost the server.
     (Glitch::Reset, 2, false),
     (Glitch::Fault, 10, true),
     (Glitch::Excess, 10, true),

@@ -239,9 +239,22 @@ fn useless_frames_spend_the_budget() {
     // Rapid reset.
     let rig = rig();
     let mut client = rig.open(&[]);
-    for at in 0..101 {
+    for at in 0..501 {
         client.send(&[get(2 * at + 1, "/a.txt"), reset(2 * at + 1)].concat());
-        assert_eq!(client.is_shut, at == 100, "{at}");
+        assert_eq!(client.is_shut, at == 500, "{at}");
     }
-    assert_eq!(rig.count(Counter::RepliesCut), 101);
+    assert_eq!(rig.count(Counter::RepliesCut), 501);
+}
+
+/// The response has been sent: the reset saves the client's network, and costs the server nothing.
+#[test]
+fn resets_that_come_late_cost_little() {
+    let rig = rig();
+    let mut client = rig.open(&[]);
+    for at in 0..900 {
+        client.get(2 * at + 1, "/a.txt");
+        client.take();
+        client.send(&reset(2 * at + 1));
+        assert!(!client.is_shut, "{at}");
+    }
 }
