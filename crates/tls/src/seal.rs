@@ -38,10 +38,22 @@ pub struct Tls {
     fault: Option<SealFault>,
     /// A record has been opened.
     begun: bool,
+    /// Something has been sent. Until then, the peer reads alerts in the clear.
+    answered: bool,
     /// The last answer was made of tickets.
     is_ticket: bool,
     peer_closed: bool,
     closed: bool,
+}
+
+/// Alerts (RFC 8446 §6).
+const UNEXPECTED_MESSAGE: u8 = 10;
+const RECORD_OVERFLOW: u8 = 22;
+const HANDSHAKE_FAILURE: u8 = 40;
+
+/// A fatal alert in the clear.
+const fn clear_alert(description: u8) -> [u8; 7] {
+    [21, 3, 3, 0, 2, 2, description]
 }
 
 /// Bytes to encrypt once rustls has nothing else to do.
@@ -73,6 +85,7 @@ impl Tls {
             client_subject: None,
             fault: None,
             begun: false,
+            answered: false,
             is_ticket: false,
             peer_closed: false,
             closed: false,
@@ -107,6 +120,12 @@ impl Tls {
     /// Refuses a record by its header: it is none, or too long, or there is no room for it. rustls
     /// reads the header with a length that no record has, so that it makes the alert.
     fn refuse(&mut self, header: [u8; HEADER_BYTES], reply: &mut Vec<u8>) -> SealFault {
+        let len = HEADER_BYTES + usize::from(u16::from_be_bytes([header[3], header[4]]));
+        let is_known = RECORD_TYPES.contains(&header[0]) && header[1] == 3;
+        if !self.answered && is_known && len > RECORD_BYTES_MAX {
+            reply.extend_from_slice(&clear_alert(RECORD_OVERFLOW));
+            return self.fail(SealFault::Record);
+        }
         let mut bytes = mem::take(&mut self.pending);
         bytes.extend_from_slice(&[header[0], header[1], header[2], 0xff, 0xff]);
         let refused = self.process(&mut bytes, Then::Nothing, &mut Vec::new(), reply);
@@ -144,11 +163,27 @@ impl Tls {
         plain: &mut Vec<u8>,
         wire: &mut Vec<u8>,
     ) -> Result<usize, SealFault> {
+        let before = wire.len();
         let (used, result) = self.drive(bytes, then, plain, wire);
+        // An alert that `drive` has encoded is an answer, too.
+        self.answered |= wire.len() > before;
         match result {
             Ok(()) => Ok(used),
             Err(fault) => {
+                let before = wire.len();
                 self.flush(&mut bytes[used..], wire);
+                // For some faults rustls has no alert.
+                if !self.answered && wire.len() == before {
+                    match fault {
+                        SealFault::Record => {
+                            wire.extend_from_slice(&clear_alert(UNEXPECTED_MESSAGE));
+                        }
+                        SealFault::NothingInCommon => {
+                            wire.extend_from_slice(&clear_alert(HANDSHAKE_FAILURE));
+                        }
+                        _ => {}
+                    }
+                }
                 Err(self.fail(fault))
             }
         }
