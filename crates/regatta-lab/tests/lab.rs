@@ -9,6 +9,7 @@ use regatta_testkit::folder::Folder;
 use regatta_testkit::skips::skip;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -110,6 +111,16 @@ fn has_wrk() -> bool {
     Command::new("wrk").arg("--version").output().is_ok_and(|said| !said.stdout.is_empty())
 }
 
+/// Leaves out the trials that were repeated because wrk was late: whether each of `cells` has one
+/// that was not.
+fn calm(made: &mut Vec<Value>, cells: usize) -> bool {
+    let all: HashSet<String> = made.iter().map(|record| record["cell"].to_string()).collect();
+    made.retain(|record| {
+        record["valid"] == true || !record["reasons"].to_string().contains("the machine is busy")
+    });
+    all.len() < cells || made.len() >= cells
+}
+
 /// Checks that wrk's trial has all that ours has, and that claims can fail a command.
 #[test]
 fn wrk_makes_the_load() {
@@ -123,7 +134,7 @@ fn wrk_makes_the_load() {
         .replace("warm_s = 0.1", "warm_s = 1")
         .replace("workload.connections\" = [2]", "workload.fields\" = [\"host\", \"cookie\"]")
         .replace("expect = \"!\"", "expect = \"!\", claims = [\"B-5\"]")
-        .replace("[guards]", "[guards]\nretries = 4");
+        .replace("[guards]", "[guards]\nretries = 9");
     let text = format!(
         "targets.null.program = \"null\"\n\
          targets.liar = {{ program = \"command\", command = [\"{}\", \"null\", \"--listen\", \
@@ -139,10 +150,9 @@ fn wrk_makes_the_load() {
     let made = records(&out);
     let (lies, mut made): (Vec<_>, Vec<_>) =
         made.into_iter().partition(|record| record["cell"]["target"] == "liar");
-    // A wrk that had to wait for a busy machine is reported, and its trial is repeated.
-    made.retain(|record| {
-        record["valid"] == true || !record["reasons"].to_string().contains("busy")
-    });
+    if !calm(&mut made, 6) {
+        return skip("needs a machine with time for wrk: it was late ten times");
+    }
     let told: Vec<_> = made.iter().map(|record| (&record["cell"], &record["reasons"])).collect();
     assert_eq!(made.len(), 6, "the bare loop, sped and two, with two kinds of fields: {told:#?}");
     for record in &made {
@@ -159,7 +169,7 @@ fn wrk_makes_the_load() {
     // The reply announces N bytes, and has others.
     let why = "/index.html is not answered as it should be: wrong-bytes";
     assert!(lies.iter().all(|record| record["reasons"][0] == why), "{lies:?}");
-    assert_eq!(lies.len(), 10, "five times each");
+    assert_eq!(lies.len(), 20, "ten times each");
 }
 
 #[test]
@@ -175,14 +185,14 @@ fn wrk_makes_an_encrypted_load() {
         .replace("warm_s = 0.1", "warm_s = 1")
         .replace("blocks = 2", "blocks = 1, again = false")
         .replace("workload.connections\" = [2]", "workload.tls\" = [\"full\", \"resumed\"]")
-        .replace("[guards]", "[guards]\nretries = 4");
+        .replace("[guards]", "[guards]\nretries = 9");
     let (file, out) = (place.0.join("tls.toml"), place.0.join("out"));
     fs::write(&file, text).unwrap();
     done(&run(&["run".as_ref(), &file, "--out".as_ref(), &out]));
     let mut made = records(&out);
-    made.retain(|record| {
-        record["valid"] == true || !record["reasons"].to_string().contains("busy")
-    });
+    if !calm(&mut made, 4) {
+        return skip("needs a machine with time for wrk: it was late ten times");
+    }
     assert_eq!(made.len(), 4, "two servers, with full and with resumed handshakes: {made:#?}");
     for record in &made {
         assert_eq!(record["valid"], true, "{record}");
