@@ -82,6 +82,13 @@ pub(crate) fn output_of(command: &mut Command) -> Option<String> {
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
+/// The platform for which rustc builds, `x86_64-unknown-linux-gnu`.
+pub(crate) fn host_triple() -> Result<String, TaskError> {
+    let version = output_of(Command::new("rustc").arg("-vV")).unwrap_or_default();
+    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
+    host.map(str::to_owned).ok_or(TaskError::NoHost(version))
+}
+
 /// Finds a program, or says what is needed: `needs X (apt-get install X)`.
 pub(crate) fn require(program: &str, package: &str) -> Result<PathBuf, TaskError> {
     find_program(program).ok_or_else(|| TaskError::Program(program.to_owned(), package.to_owned()))

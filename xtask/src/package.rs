@@ -1,7 +1,7 @@
 //! `cargo xtask package`: Debian packages of both programs, and a container image of the server.
 
 use crate::command::{
-    build_release, cargo, output_of, project_root, require, succeeds, target_dir,
+    build_release, cargo, host_triple, output_of, project_root, require, succeeds, target_dir,
 };
 use crate::task_error::TaskError;
 use clap::{Args, ValueEnum};
@@ -230,12 +230,10 @@ fn libraries(program: &str) -> Result<String, TaskError> {
 
 /// Builds the server with the C library in it.
 fn build_static() -> Result<PathBuf, TaskError> {
-    let version = capture(Command::new("rustc").arg("-vV"))?;
-    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
-    let host = host.ok_or_else(|| TaskError::NoHost(version.clone()))?;
+    let host = host_triple()?;
     let mut build = cargo();
     // Because a target is named, build scripts and macros are not affected.
-    build.args(["build", "--release", "--package", "regatta", "--target", host]);
+    build.args(["build", "--release", "--package", "regatta", "--target", &host]);
     must(build.env("RUSTFLAGS", "-C target-feature=+crt-static"))?;
     Ok(target_dir().join(host).join("release/regatta"))
 }

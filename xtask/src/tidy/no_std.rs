@@ -1,7 +1,7 @@
 //! Check of `cargo xtask tidy`: crates that must not need an operating system have `#![no_std]`,
 //! and so has each of their dependencies.
 use super::{Source, Violation};
-use crate::command::{cargo, output_of};
+use crate::command::{cargo, host_triple, output_of};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -78,6 +78,8 @@ fn libraries(tree: &str) -> BTreeSet<Library> {
 fn metadata(root: &Path) -> Option<serde_json::Value> {
     let mut metadata = cargo();
     metadata.current_dir(root).args(["metadata", "--offline", "--format-version", "1"]);
+    // Libraries for other platforms may never have been fetched.
+    metadata.args(["--filter-platform", &host_triple().ok()?]);
     serde_json::from_str(&output_of(&mut metadata)?).ok()
 }
 
