@@ -1,7 +1,7 @@
 //! Bytes and file ranges waiting to go out (nginx's chain, h2o's sendvec).
 use crate::File;
 use alloc::{boxed::Box, collections::VecDeque, sync::Arc, vec::Vec};
-use core::ops::Range;
+use core::{mem, ops::Range};
 
 /// A piece of the bytes behind the head.
 #[derive(Clone, Debug)]
@@ -222,6 +222,15 @@ impl<F> Outbox<F> {
                 self.move_up();
             }
         }
+    }
+
+    /// Takes the head's buffer for another use, if its bytes are gone.
+    pub fn take_used_head(&mut self) -> Option<Vec<u8>> {
+        let is_used = self.head_at() == self.head.len() && self.head.capacity() > 0;
+        is_used.then(|| {
+            self.head_at = 0;
+            mem::take(&mut self.head)
+        })
     }
 
     /// Takes the head's buffer for another use and drops unsent bytes.

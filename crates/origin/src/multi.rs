@@ -25,9 +25,11 @@ use regatta_op::{DISK_OPS_MAX, Op, Outbox, ReadReq, Segment, Tick, Ticket};
 
 /// Places that a table without streams keeps: a client that sends one request after another causes
 /// no allocation.
-const KEPT_PLACES: usize = 4;
+const KEPT_PLACES: usize = 2;
 /// The most bytes of files that the streams of a connection have read and not put into frames.
-pub(crate) const LOADED_BYTES_MAX: u64 = 64 << 10;
+pub(crate) const LOADED_BYTES_MAX: u64 = 128 << 10;
+/// The most bytes of one read. A read that the disk is slow to answer leaves room for others.
+pub(crate) const LOAD_BYTES_MAX: u64 = 96 << 10;
 /// Room for bytes of files that is too little to begin another read.
 const LOADED_ROOM_MIN: u64 = 16 << 10;
 
@@ -213,6 +215,11 @@ impl<F> Stream<F> {
     pub(crate) fn take_used(&mut self) -> Option<Vec<u8>> {
         let is_used = self.loaded_bytes() == 0 && self.loaded.capacity() > 0;
         is_used.then(|| self.take_loaded())
+    }
+
+    /// Takes the buffer of the response's head, if all of it is in frames.
+    pub(crate) fn take_used_head(&mut self) -> Option<Vec<u8>> {
+        self.out.take_used_head()
     }
 
     /// Takes the buffer of the response's head, and drops the rest of the response.
@@ -585,7 +592,7 @@ impl<F> Streams<F> {
         if self.files.is_empty() || room < LOADED_ROOM_MIN || self.free_ticket().is_none() {
             return 0;
         }
-        room.min(window)
+        room.min(LOAD_BYTES_MAX).min(window)
     }
 
     /// Reads the next part of a body that is in a file: that of the stream which is next by

@@ -36,7 +36,7 @@ const NEW_STREAMS_MAX: u32 = 32;
 /// them.
 const LATE_STREAMS_MAX: usize = 128;
 /// Places for finished replies that a connection keeps.
-const KEPT_ENDS: usize = 4;
+const KEPT_ENDS: usize = 2;
 
 /// HTTP/2 connection, driven as any [`Protocol`]: a `Recv`, a `Send` and operations of the disk are
 /// in flight at the same time.

@@ -212,15 +212,13 @@ fn files_are_read_before_they_are_sent() {
     assert_eq!(streams.frame(at, 12), 2);
     assert!(!streams.has_sender(500_000) && !streams.is_stalled(500_000));
     assert!(streams.is_stalled(0) && streams.loadable(0) == 0);
-    assert_eq!((streams.loadable(500_000), streams.loadable(9)), (LOADED_BYTES_MAX, 9));
+    assert_eq!((streams.loadable(500_000), streams.loadable(9)), (LOAD_BYTES_MAX, 9));
     assert_eq!(load(&mut streams, 60_000), Some((0, 100, 60_000)));
     assert_eq!(streams.unsent(), 60_000);
     assert!(streams.loads(at) && streams.is_sending() && streams.deadline() == LIMIT);
-    // There is too little room for another one.
     let other = open(&mut streams, 3);
     streams.send(other, in_file(0, 1_000), 0);
     assert_eq!(streams.frame(other, 2), 2);
-    assert_eq!(load(&mut streams, 60_000), None);
     assert!(matches!(streams.disk_done(Ticket(0)), Waiter::Body(done, 60_000) if done == at));
     assert_eq!(streams.unsent(), 0);
     assert_eq!(streams.loaded(at, vec![b'f'; 60_000]).len(), 0);
@@ -249,6 +247,40 @@ fn files_are_read_before_they_are_sent() {
     assert!(streams.give_up(at).is_some());
     assert_eq!(streams.unsent(), 0);
     streams.close(at);
+    streams.check_invariants();
+}
+
+#[test]
+fn a_slow_read_leaves_room_for_others() {
+    let mut streams = Table::new(100);
+    let [_, other, third] = [1, 3, 5].map(|id| {
+        let at = open(&mut streams, id);
+        assert_eq!(streams.widen(at, 1 << 20, WINDOW_MAX), Ok(()));
+        streams.send(at, in_file(0, 1 << 20), 0);
+        assert_eq!(streams.frame(at, 2), 2);
+        at
+    });
+    let room = LOADED_BYTES_MAX - LOAD_BYTES_MAX;
+    assert_eq!(load(&mut streams, 1 << 20).map(|(.., bytes)| bytes), Some(LOAD_BYTES_MAX));
+    assert_eq!(load(&mut streams, 1 << 20).map(|(.., bytes)| bytes), Some(room));
+    assert_eq!(load(&mut streams, 1 << 20), None, "the memory of a connection is bounded");
+    assert!(streams.loads(other) && !streams.loads(third));
+    streams.check_invariants();
+}
+
+/// A head that waited for a window would keep its buffer, of up to 128 KiB.
+#[test]
+fn a_head_in_frames_leaves_no_buffer() {
+    let mut streams = Table::new(100);
+    let at = open(&mut streams, 1);
+    streams.send(at, in_file(10, 1_000), 10);
+    assert_eq!(streams.get_mut(at).take_used_head(), None);
+    assert_eq!(streams.frame(at, 9), 0);
+    assert_eq!(streams.get_mut(at).take_used_head(), None);
+    assert_eq!(streams.frame(at, 1), 0);
+    assert_eq!(streams.get_mut(at).take_used_head().map(|head| head.len()), Some(10));
+    assert_eq!(streams.get_mut(at).take_used_head(), None);
+    assert_eq!((streams.get(at).rest(), streams.frame(at, 2)), (1_005, 2));
     streams.check_invariants();
 }
 

@@ -79,8 +79,13 @@ impl<F: File> Session<F> {
         };
         let body = self.streams.frame(at, bytes);
         self.window = self.window.saturating_sub(body);
-        if let Some(buffer) = self.streams.get_mut(at).take_used() {
+        let stream = self.streams.get_mut(at);
+        if let Some(buffer) = stream.take_used() {
             cx.scratch.give_read_buffer(buffer);
+        }
+        // A stream that waits for a window keeps no buffer meanwhile.
+        if let Some(buffer) = stream.take_used_head() {
+            cx.scratch.give_buffer(buffer);
         }
         if bytes == rest {
             self.finish(at, now, cx);

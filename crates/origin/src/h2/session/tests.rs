@@ -6,7 +6,7 @@ use self::rig::{
     Client, Got, Rig, ask, ask_with_content, block, data, field, frame, get, pattern, request,
     reset, response, window,
 };
-use crate::{Protocol as _, ReplyOutcome};
+use crate::{Protocol as _, ReplyOutcome, multi::LOAD_BYTES_MAX};
 use alloc::{format, string::String, vec, vec::Vec};
 use regatta_http::h2::{
     SettingId,
@@ -210,9 +210,25 @@ fn bodies_of_files_are_read_within_the_windows() {
     });
     assert!(lengths.max() <= Some(16_375));
     assert_eq!(client.reads.iter().sum::<u64>(), 200_000);
-    assert!(client.reads.iter().all(|read| *read <= 64 << 10), "{:?}", client.reads);
+    assert!(client.reads.iter().all(|read| *read <= LOAD_BYTES_MAX), "{:?}", client.reads);
     assert!(client.sends.iter().all(|send| *send <= 64 << 10), "{:?}", client.sends);
     assert!(client.session.is_idle());
+}
+
+#[test]
+fn streams_without_a_window_keep_no_buffer() {
+    let rig = rig();
+    let mut client = rig.open(&[(WINDOW, 0)]);
+    client.get(1, "/a.txt");
+    client.get(3, "/big.bin");
+    assert_eq!(heads(&client.take()), [1, 3]);
+    let places: Vec<_> = client.session.streams.all().places().collect();
+    assert_eq!(places.len(), 2);
+    for at in places {
+        assert_eq!(client.session.streams.get_mut(at).take_used_head(), None);
+    }
+    client.send(&window(1, 10));
+    assert_eq!(bodies(&client.take()), [1]);
 }
 
 #[test]
