@@ -76,7 +76,7 @@ impl Course {
     /// ends, unless no content was announced. Bytes after a `CONNECT` are neither content nor
     /// requests, and are not parsed (RFC 9110 §9.3.6).
     #[inline]
-    pub(crate) fn of(head: &RequestHead<'_>, last: bool, limits: &Limits) -> Self {
+    pub(crate) fn decide(head: &RequestHead<'_>, last: bool, limits: &Limits) -> Self {
         let content = match head.body {
             _ if head.method == Method::Connect => Announced::Withheld,
             RequestBody::None | RequestBody::Length(0) => Announced::None,

@@ -127,7 +127,7 @@ impl<F: File> Explainer<'_, F> {
         };
         self.say("request", format!("{} {}", head.method_text, shown(head.target)));
         self.host(head.host);
-        let course = Course::of(&head, false, &self.site.limits);
+        let course = Course::decide(&head, false, &self.site.limits);
         let request = course.request(&head);
         let rules = ReplyRules::new(&request, self.class, self.site, &self.scratch.decoded);
         let ending = match course.after {

@@ -19,7 +19,7 @@ impl<F: File> Conn<F> {
     #[inline]
     pub(crate) fn on_head(&mut self, head: &RequestHead<'_>, now: Now, cx: &Cx<'_, F>) {
         self.requests = self.requests.saturating_add(1);
-        let mut course = Course::of(head, self.is_last(cx), &cx.site.limits);
+        let mut course = Course::decide(head, self.is_last(cx), &cx.site.limits);
         let arrival = Arrival {
             request: &course.request(head),
             authority: head.host,
