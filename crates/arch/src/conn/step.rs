@@ -123,7 +123,7 @@ impl Readiness {
     }
 
     /// Asks the kernel what the socket is ready for: the poller may not have reported that yet.
-    pub fn look(&mut self, socket: &Connection) {
+    pub fn probe(&mut self, socket: &Connection) {
         if let Ok(event) = ready_now(socket.as_fd(), Interest::BOTH) {
             self.note(&event);
         }

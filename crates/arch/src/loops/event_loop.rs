@@ -212,7 +212,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
                 }
                 self.past_stages(|this| {
                     this.turn(key, |slot| {
-                        slot.drive.look(&slot.socket);
+                        slot.drive.probe(&slot.socket);
                         Some(Spent::default())
                     });
                 });

@@ -130,7 +130,7 @@ impl<P: Poller> EventLoop<'_, P> {
         if slot.queued && self.handshakes.has(key) {
             return;
         }
-        slot.drive.look(&slot.socket);
+        slot.drive.probe(&slot.socket);
         let begins = matches!(left, Some(Some(Left::Received(_))));
         if (begins || slot.drive.readable) && !self.handshakes.take_turn() {
             if let Some(left) = left {
