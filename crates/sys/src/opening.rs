@@ -136,7 +136,7 @@ enum Stage {
     #[default]
     File,
     /// The path itself again, without reading it: whether it is a directory.
-    Look,
+    Probe,
     /// The sibling of this coding.
     Sibling(Coding),
     /// The root's path: the path itself was not found.
@@ -172,7 +172,7 @@ impl Opening {
     pub(crate) const fn next(&self) -> Next {
         match self.stage {
             Stage::File => Next::Below("", OPEN_FLAGS),
-            Stage::Look => Next::Below("", OFlags::PATH.union(OFlags::CLOEXEC)),
+            Stage::Probe => Next::Below("", OFlags::PATH.union(OFlags::CLOEXEC)),
             Stage::Sibling(coding) => Next::Below(coding.suffix(), OPEN_FLAGS),
             Stage::Root => Next::Root,
         }
@@ -192,7 +192,7 @@ impl Opening {
         }
         match self.stage {
             Stage::File => match result {
-                Err(Errno::ACCESS) => self.stage = Stage::Look,
+                Err(Errno::ACCESS) => self.stage = Stage::Probe,
                 result => match opened(result) {
                     Ok(Some(file)) => self.file = Some(file),
                     Ok(None) => return Some(Ok(Opened::Directory)),
@@ -203,7 +203,7 @@ impl Opening {
                     Err(fault) => return Some(Err(fault)),
                 },
             },
-            Stage::Look => {
+            Stage::Probe => {
                 let directory = matches!(opened(result), Ok(None));
                 return Some(if directory {
                     Ok(Opened::Directory)
