@@ -51,7 +51,7 @@ pub(crate) const POOLS_AT: usize = 2;
 const STACK_BYTES: usize = 128 << 10;
 
 /// The longest that a thread sleeps before it checks whether it is to end.
-pub(crate) const LOOK_MAX: Duration = Duration::from_secs(1);
+pub(crate) const SLEEP_MAX: Duration = Duration::from_secs(1);
 
 /// A driver whose processes are pipelines.
 pub(crate) const fn driver(
@@ -232,7 +232,7 @@ impl<'e> Process<'e> {
         let log = worker.around().log;
         let patience = || {
             let now = clock::nanos();
-            self.pools.iter().filter_map(|pool| pool.due_in(now)).fold(LOOK_MAX, Duration::min)
+            self.pools.iter().filter_map(|pool| pool.due_in(now)).fold(SLEEP_MAX, Duration::min)
         };
         while ended.recv_timeout(patience()) == Err(RecvTimeoutError::Timeout)
             && !self.line.is_closed()
@@ -378,7 +378,7 @@ fn turns(
 fn run_in_pool(mut thread: StageThread<'_>, pool: &StageThreads, idle_max: Duration) {
     let mut since = Instant::now();
     while thread.goes_on() {
-        let has_served = thread.visit(idle_max.min(LOOK_MAX));
+        let has_served = thread.visit(idle_max.min(SLEEP_MAX));
         if has_served {
             since = Instant::now();
         }

@@ -5,7 +5,7 @@ mod options;
 use crate::{
     Demand, Driver, Env, WorkError,
     architectures::pipeline::{
-        self, LOOK_MAX, POOLS_AT, Plan, Process, READ, StageWork, WRITE_POLL as WRITE,
+        self, POOLS_AT, Plan, Process, READ, SLEEP_MAX, StageWork, WRITE_POLL as WRITE,
     },
     conn::{
         step::{Leaves, Left},
@@ -228,7 +228,7 @@ impl<'e> Seda<'e> {
                 process.line.call(POOLS_AT);
             }
             // Jobs from elsewhere arrive at the first stage; this thread put the others there.
-            let (at, patience) = next.map_or((0, LOOK_MAX), |at| (at, Duration::ZERO));
+            let (at, patience) = next.map_or((0, SLEEP_MAX), |at| (at, Duration::ZERO));
             threads[at].visit(patience);
         }
         Ok(())

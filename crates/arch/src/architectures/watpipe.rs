@@ -7,7 +7,7 @@ use crate::{
     Demand, Driver, Env, WorkError,
     architectures::{
         event::{self, EventOptions, PollerKind, SendMode},
-        pipeline::{self, LOOK_MAX, Plan, Process, READ, StageWork, WRITE_POLL},
+        pipeline::{self, Plan, Process, READ, SLEEP_MAX, StageWork, WRITE_POLL},
     },
     conn::{
         step::{Leaves, TurnRules},
@@ -259,7 +259,7 @@ impl<'e> Pipeline<'e> {
         is_further: bool,
     ) -> Result<(), WorkError> {
         cpu.map_or(Ok(()), pin)?;
-        self.process.serve(unit, slot, does, is_further.then_some(LOOK_MAX))
+        self.process.serve(unit, slot, does, is_further.then_some(SLEEP_MAX))
     }
 }
 
