@@ -32,7 +32,7 @@ choice! {
 
 choice! {
     /// Activity of the poller thread while no read is complete (`adapt.completions`).
-    pub(super) enum Look {
+    pub(super) enum CompletionWait {
         /// Checks again at once.
         Spin = "spin",
         /// Sleeps until a read is complete.
@@ -118,9 +118,9 @@ options! {
         doc: "How long such a thread waits for another read before it ends.",
         long: "",
     },
-    completions: Look = OptionSpec {
+    completions: CompletionWait = OptionSpec {
         key: "adapt.completions",
-        kind: Kind::Choice(Look::WORDS),
+        kind: Kind::Choice(CompletionWait::WORDS),
         default: "wait",
         doc: "What the poller thread does while reads are in progress and none is complete.",
         long: "`spin`: it looks at one after another again and again, as in [A], and takes all of \

@@ -1,7 +1,7 @@
 //! The poller thread of [A] (fig. 4, block c). It takes a connection from its queue and checks its
 //! asynchronous reads. If all are complete it responds to the client, else it requeues the
 //! connection.
-use super::{Asked, Server, Tracked, options::Look, tracked};
+use super::{Asked, Server, Tracked, options::CompletionWait, tracked};
 use crate::{
     conn::{
         beats::Beat,
@@ -66,7 +66,7 @@ impl<'a> PollerThread<'a> {
             for _ in 0..self.tracked.len() {
                 found |= self.check_first();
             }
-            if !found && self.server.options.completions == Look::Wait {
+            if !found && self.server.options.completions == CompletionWait::Wait {
                 let _waits = Beat::begins_call(self.means.beat.as_deref());
                 self.completions.wait(self.worker.patience(SLEEP_MAX)).expect(GOES_ON);
             }
