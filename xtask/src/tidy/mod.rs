@@ -8,7 +8,7 @@ mod no_std;
 mod plain;
 mod reach;
 mod source;
-mod words;
+mod terms;
 
 use crate::command::{files_below, project_root};
 use std::fmt;
@@ -83,7 +83,7 @@ pub(crate) fn check(root: &Path) -> Vec<Violation> {
     found.extend(circles::check(&sources));
     found.extend(documents::check(root, &sources));
     found.extend(names::check(&sources));
-    found.extend(words::check(root, &sources));
+    found.extend(terms::check(root, &sources));
     found.extend(plain::check(root, &sources, &pages));
     found.sort();
     found.dedup();
