@@ -3,7 +3,7 @@
 //! The keeper maps [`MemoryLayout::count_words`] words before it forks workers
 //! ([`crate::shared`]). Each worker then sees the same parts. Methods that use a part are with its
 //! topic: entries and queues in [`table`](super::table), blocks in [`heap`](super::heap), locks in
-//! [`guard`](super::guard). Constants without a unit are indices of words in the header.
+//! [`locks`](super::locks). Constants without a unit are indices of words in the header.
 use regatta_origin::CachingRules;
 use std::sync::atomic::AtomicU64;
 

@@ -7,17 +7,17 @@
 //! Other processes wait while a lock is held. Under a lock, therefore, bytes are copied, words
 //! changed and uses counted; memory is allocated, and the system called, before or after.
 mod copies;
-mod guard;
 mod heap;
 mod layout;
+mod locks;
 mod put;
 mod table;
 
 use crate::options::choice;
 use copies::{Copies, Unpacked};
 use foldhash::fast::FixedState;
-use guard::Died;
 use layout::{CHANGES, CLEARED, MemoryLayout, RING_WORDS};
+use locks::Died;
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{OpenFault, Tick};
 use regatta_origin::{CODINGS, Cache, CachingRules, Entry, Lookup, Rank, Representation};
