@@ -6,15 +6,14 @@
 //!
 //! Other processes wait while a lock is held. Under a lock, therefore, bytes are copied, words
 //! changed and uses counted; memory is allocated, and the system called, before or after.
-mod copies;
 mod heap;
 mod layout;
 mod locks;
 mod put;
 mod table;
+mod unpacked;
 
 use crate::options::choice;
-use copies::{Copies, Unpacked};
 use foldhash::fast::FixedState;
 use layout::{CHANGES, CLEARED, MemoryLayout, RING_WORDS};
 use locks::Died;
@@ -39,6 +38,7 @@ use std::{
     },
 };
 use table::chain_parts;
+use unpacked::{Unpacked, UnpackedEntries};
 
 choice! {
     /// Locks that guard the cache (`shared.lock`).
@@ -56,7 +56,7 @@ pub struct CacheRegion {
     layout: MemoryLayout,
     locking: Locking,
     /// The most bytes that the unpacked entries of one process take.
-    copies_bytes_max: usize,
+    unpacked_bytes_max: usize,
     seed: u64,
 }
 
@@ -86,8 +86,8 @@ impl CacheRegion {
         workers: usize,
         seed: u64,
     ) -> Self {
-        let copies_bytes_max = rules.bytes_max / workers.max(1);
-        Self { layout: MemoryLayout::new(words, rules), locking, copies_bytes_max, seed }
+        let unpacked_bytes_max = rules.bytes_max / workers.max(1);
+        Self { layout: MemoryLayout::new(words, rules), locking, unpacked_bytes_max, seed }
     }
 }
 
@@ -97,7 +97,7 @@ pub struct SharedCache<'a> {
     rules: CachingRules,
     hasher: FixedState,
     member: &'static Member,
-    copies: RefCell<Copies>,
+    unpacked: RefCell<UnpackedEntries>,
     /// Changes of the cache that this process has followed.
     followed: Cell<u64>,
     /// Rung when the other processes are to drop unpacked entries that have changed.
@@ -141,7 +141,7 @@ impl<'a> SharedCache<'a> {
             rules: rules.clone(),
             hasher: FixedState::with_seed(region.seed),
             member,
-            copies: RefCell::new(Copies::new(region.copies_bytes_max)),
+            unpacked: RefCell::new(UnpackedEntries::new(region.unpacked_bytes_max)),
             followed: Cell::new(followed),
             bells,
             retired: Cell::new(0),
@@ -174,7 +174,7 @@ impl<'a> SharedCache<'a> {
         if changes == followed {
             return;
         }
-        let mut copies = self.copies.borrow_mut();
+        let mut unpacked = self.unpacked.borrow_mut();
         if changes - followed < RING_WORDS as u64 {
             let known = (followed..changes).all(|number| {
                 let cell = layout.ring[place_of(number) % RING_WORDS].load(Acquire);
@@ -182,7 +182,7 @@ impl<'a> SharedCache<'a> {
                 // Another process may be about to write to this cell.
                 let right = tag as u64 == number & u64::from(u32::MAX);
                 if right {
-                    copies.follow(at, layout, tally);
+                    unpacked.follow(at, layout, tally);
                 }
                 right
             });
@@ -190,7 +190,7 @@ impl<'a> SharedCache<'a> {
                 return;
             }
         }
-        copies.follow_all(layout, tally);
+        unpacked.follow_all(layout, tally);
     }
 
     #[inline]
@@ -208,12 +208,12 @@ impl<'a> SharedCache<'a> {
         version: u64,
         tally: &Tally<'_>,
     ) -> Result<Option<Unpacked>, Died> {
-        let copies = self.copies.borrow();
-        if let Some(file) = copies.get(at, version) {
+        let unpacked = self.unpacked.borrow();
+        if let Some(file) = unpacked.get(at, version) {
             drop(grip);
             return Ok(Some(Arc::clone(file)));
         }
-        drop(copies);
+        drop(unpacked);
         self.unpack(grip, at, tally)
     }
 
@@ -229,7 +229,7 @@ impl<'a> SharedCache<'a> {
             Representation::unpack(&bytes, |coding, id| Some(leases[coding].take()?.file(id)));
         let Some(file) = file.map(Arc::new) else { return Ok(None) };
         tally.add(Counter::CacheUnpacked, 1);
-        self.copies.borrow_mut().keep(at, version, &file, tally);
+        self.unpacked.borrow_mut().keep(at, version, &file, tally);
         Ok(Some(file))
     }
 

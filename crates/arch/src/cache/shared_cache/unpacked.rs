@@ -10,7 +10,7 @@ pub(super) type Unpacked = Arc<Representation<StaticFile>>;
 
 /// Unpacked entries with their versions, by number. Together they take at most `bytes_max`.
 #[derive(Debug)]
-pub(super) struct Copies {
+pub(super) struct UnpackedEntries {
     files: Vec<Option<(u64, Unpacked)>>,
     bytes: usize,
     bytes_max: usize,
@@ -19,7 +19,7 @@ pub(super) struct Copies {
     hand: usize,
 }
 
-impl Copies {
+impl UnpackedEntries {
     pub(super) const fn new(bytes_max: usize) -> Self {
         Self { files: Vec::new(), bytes: 0, bytes_max, hand: 0 }
     }
@@ -69,7 +69,7 @@ impl Copies {
         }
     }
 
-    /// [`Copies::follow`] for all entries.
+    /// [`UnpackedEntries::follow`] for all entries.
     pub(super) fn follow_all(&mut self, layout: &MemoryLayout, tally: &Tally<'_>) {
         for at in 0..self.files.len() as u64 {
             self.follow(at, layout, tally);
