@@ -156,10 +156,10 @@ impl Front {
     }
 
     /// Closes all connections of ended workers in the table.
-    pub(crate) fn give_back(&self, workers: Range<usize>) {
+    pub(crate) fn release_clients(&self, workers: Range<usize>) {
         if let Some(clients) = &self.clients {
             for worker in workers {
-                clients.give_back(worker);
+                clients.release_all(worker);
             }
         }
     }

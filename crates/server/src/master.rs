@@ -741,7 +741,7 @@ impl<'a> Master<'a> {
             Exit::Code(0) => Counter::ClosedDrained,
             _ => Counter::ClosedWorkerDied,
         };
-        self.prepared.front.give_back(ended.clone());
+        self.prepared.front.release_clients(ended.clone());
         for share in &env.shares[ended] {
             let slots: Vec<Slot<'_>> = share.slots.clone().map(|at| env.arena.slot(at)).collect();
             Slot::settle(&slots, closed, shared.is_some());

@@ -160,7 +160,7 @@ impl<'a> Clients<'a> {
     }
 
     /// A process has ended: its connections are closed. Returns how many counted.
-    pub fn give_back(&self, process: usize) -> u64 {
+    pub fn release_all(&self, process: usize) -> u64 {
         if self.limits.connections_max == 0 {
             return 0;
         }
@@ -327,11 +327,11 @@ mod tests {
         }
         assert_eq!(counted(&entries), 6, "once each");
         assert_eq!(open("192.0.2.1", 20, 0), Admission::Admitted, "there is room again");
-        assert_eq!(clients.give_back(1), 1);
-        assert_eq!((clients.give_back(0), counted(&entries)), (6, 0));
+        assert_eq!(clients.release_all(1), 1);
+        assert_eq!((clients.release_all(0), counted(&entries)), (6, 0));
         // Whatever a process has noted as its highest descriptor.
         notes[0].store(u64::MAX, Relaxed);
-        assert_eq!((clients.give_back(0), clients.give_back(1)), (0, 0));
+        assert_eq!((clients.release_all(0), clients.release_all(1)), (0, 0));
         assert!(notes.iter().all(|word| word.load(Relaxed) == 0));
     }
 
@@ -401,6 +401,6 @@ mod tests {
         assert_eq!(clients.open(who(4), 4, 0, 1000), Admission::Untracked);
         assert_eq!(clients.open(who(4), 4, 0, SECOND_NS), Admission::Admitted);
         assert_eq!(clients.open(who(2), 2, 0, SECOND_NS), Admission::Untracked);
-        assert_eq!((counted(&entries), clients.give_back(0)), (4, 4));
+        assert_eq!((counted(&entries), clients.release_all(0)), (4, 4));
     }
 }

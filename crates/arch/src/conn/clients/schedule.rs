@@ -57,7 +57,7 @@ fn what_processes_hold_when_they_die_comes_back() {
         });
         assert_eq!(counted(&entries), held.iter().sum::<u64>(), "seed {seed}");
         for (process, held) in held.into_iter().enumerate() {
-            assert_eq!(clients.give_back(process), held, "seed {seed}, process {process}");
+            assert_eq!(clients.release_all(process), held, "seed {seed}, process {process}");
         }
         assert_eq!(counted(&entries), 0, "seed {seed}");
     }
