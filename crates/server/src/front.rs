@@ -184,7 +184,7 @@ fn clients(
     let seed = earlier.map_or_else(|| RandomState::new().hash_one(process::id()), |of| of.seed);
     let clients = Clients::new(memory.words(), notes, seed, limits);
     if let Some(earlier) = earlier {
-        clients.charge(earlier.memory.words());
+        clients.adopt_charges(earlier.memory.words());
     }
     Ok((clients, ClientTable { memory, seed }))
 }

@@ -116,7 +116,7 @@ impl<'a> Clients<'a> {
 
     /// Charges clients what an earlier table of the same seed and size has charged them. Their
     /// connections stay with that table.
-    pub fn charge(&self, earlier: &[AtomicU64]) {
+    pub fn adopt_charges(&self, earlier: &[AtomicU64]) {
         for (at, entry) in earlier.chunks_exact(ENTRY_WORDS).enumerate() {
             let [holder, charged] = [&entry[0], &entry[1]].map(|word| word.load(Relaxed));
             if charged > 0 && at < self.entries.len() / ENTRY_WORDS {
@@ -378,7 +378,7 @@ mod tests {
         assert_eq!(earlier.open(one, 10, 0, 0), Admission::Admitted);
         assert!((0..3).all(|_| earlier.may_ask(one, SECOND_NS)));
         let later = Clients::new(&new, make_notes(&two_notes), 7, LIMITS);
-        later.charge(&old);
+        later.adopt_charges(&old);
         assert!(!later.may_ask(one, SECOND_NS), "the burst has been taken");
         assert!(later.may_ask(other, SECOND_NS));
         assert_eq!((counted(&old), counted(&new)), (1, 0), "connections stay where they are");
