@@ -329,7 +329,7 @@ impl<'a> Acceptor<'a> {
     }
 
     /// A connection has been closed: there is room for another.
-    pub const fn has_room(&mut self) {
+    pub const fn note_room(&mut self) {
         if std::mem::replace(&mut self.briefly, false) {
             self.paused_until = None;
         }
@@ -340,7 +340,7 @@ impl<'a> Acceptor<'a> {
     }
 
     /// A connection is idle: it may be closed to make room for a new one.
-    pub const fn may_displace(&mut self) {
+    pub const fn note_idle(&mut self) {
         self.stopped = false;
     }
 
@@ -376,7 +376,7 @@ impl<'a> Acceptor<'a> {
     }
 
     /// A connection has been taken from that listener; or none, which ends its run of accepts.
-    pub const fn has_taken(&mut self, one: bool) {
+    pub const fn note_taken(&mut self, one: bool) {
         if one {
             self.taken += 1;
         } else {

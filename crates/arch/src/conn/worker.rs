@@ -598,7 +598,7 @@ impl<'a, S> Worker<'a, S> {
         drop(closing);
         // A displaced connection leaves room to the one that is there already.
         if reason != CloseReason::Displaced {
-            desk.acceptor.has_room();
+            desk.acceptor.note_room();
         }
     }
 

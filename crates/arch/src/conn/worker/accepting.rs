@@ -109,7 +109,7 @@ impl<'a, S> Worker<'a, S> {
         loop {
             let (at, taken) = self.desk.acceptor.next_listener(self.desk.around.cx.tally)?;
             let accepted = self.accept(at, taken);
-            self.desk.acceptor.has_taken(accepted.is_ok());
+            self.desk.acceptor.note_taken(accepted.is_ok());
             let Ok(accepted) = accepted else { continue };
             let Some(idle) = accepted.displaces else { return Some(Action::Admit(accepted)) };
             self.displacing = Some(accepted);

@@ -140,7 +140,7 @@ impl<'a> Desk<'a> {
         if self.acceptor.rules.when_full == WhenFull::CloseIdle {
             if slot.conn.is_idle() && !matches!(turn, Turn::Left(_)) {
                 self.idle.enter(key, slot.conn.requests());
-                self.acceptor.may_displace();
+                self.acceptor.note_idle();
             } else {
                 self.idle.remove(key);
             }

@@ -74,7 +74,7 @@ impl<S> Worker<'_, S> {
     /// A connection that it has lent has been closed: there is room for another.
     pub fn ended_away(&mut self) {
         self.returns();
-        self.desk.acceptor.has_room();
+        self.desk.acceptor.note_room();
     }
 
     fn returns(&mut self) {
@@ -92,7 +92,7 @@ impl<S> Worker<'_, S> {
     /// another here.
     pub fn pass(&mut self, key: u64) -> Option<(Passed, S)> {
         let passed = self.take_out(key)?;
-        self.desk.acceptor.has_room();
+        self.desk.acceptor.note_room();
         Some(passed)
     }
 
