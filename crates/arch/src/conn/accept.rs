@@ -275,7 +275,7 @@ impl<'a> Acceptor<'a> {
 
     /// True if it still leaves connections to others at the end of a pause. Those in the backlog
     /// are passed on once more: the first worker that heard of them may be busy.
-    pub fn leaves_on(&mut self, open: usize) -> bool {
+    pub fn still_leaves(&mut self, open: usize) -> bool {
         let leaves = self.rules.exclusive && open >= self.rules.connections_max && self.leaves();
         let ready = |listener: &OwnedFd| {
             ready_now(listener.as_fd(), Interest::READ).is_ok_and(|event| event.readable)
@@ -314,14 +314,14 @@ impl<'a> Acceptor<'a> {
     }
 
     /// Accepts nothing any more; others may.
-    pub const fn leave(&mut self) {
+    pub const fn withdraw(&mut self) {
         self.draining = true;
         self.paused_until = None;
     }
 
     /// Accepts nothing any more, nor does any other worker.
     pub fn drain(&mut self) {
-        self.leave();
+        self.withdraw();
         for listener in self.listeners {
             // Another worker may have been first.
             let _ = socket::stop_listening(listener.as_fd());

@@ -569,7 +569,7 @@ impl<'a, S> Worker<'a, S> {
     /// has been accepted before, or is left to others.
     fn drain(&mut self) {
         if self.retires() {
-            self.desk.acceptor.leave();
+            self.desk.acceptor.withdraw();
         } else {
             self.stop_listening();
         }
@@ -607,7 +607,7 @@ impl<'a, S> Worker<'a, S> {
         let now = self.desk.now.tick;
         if self.desk.acceptor.ends_pause(now) {
             let open = self.open();
-            if self.desk.acceptor.leaves_on(open) {
+            if self.desk.acceptor.still_leaves(open) {
                 self.pause(LEAVE_MS);
             }
         }

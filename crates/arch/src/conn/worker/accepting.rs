@@ -24,7 +24,7 @@ impl<'a, S> Worker<'a, S> {
     /// If the listeners stay for others, such threads see it when their wait ends.
     pub fn stop_listening(&mut self) {
         if self.desk.around.control.listeners_stay() {
-            self.desk.acceptor.leave();
+            self.desk.acceptor.withdraw();
         } else {
             self.desk.acceptor.drain();
         }
