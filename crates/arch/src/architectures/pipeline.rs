@@ -327,7 +327,7 @@ impl<'e> Process<'e> {
         let does = Does { takes, routes: Routes::all(0), hears: home == 0, barrier: None };
         let mut worker = self.worker(own, home);
         if self.line.homes() > 1 {
-            worker = worker.only(home);
+            worker = worker.accepts_only(home);
         }
         self.poll_with(own, worker, self.rules(Leaves::NONE), PollStage::new(&self.line, does))
     }

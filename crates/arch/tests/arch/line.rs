@@ -196,7 +196,7 @@ impl<'a> Common<'a> {
         let scratch = Scratch::new(slot as u128);
         let mut worker = self.worker(slot, &scratch);
         if let Takes::Listeners { home, .. } = does.takes {
-            worker = worker.only(home.into());
+            worker = worker.accepts_only(home.into());
         }
         let mut disk = InlineDisk(self.below);
         let stage = PollStage::new(self.line, does);

@@ -136,7 +136,7 @@ impl<S> Worker<'_, S> {
 
     /// A worker that accepts from one of its listeners, and leaves the others to other units.
     #[must_use]
-    pub fn only(mut self, listener: usize) -> Self {
+    pub fn accepts_only(mut self, listener: usize) -> Self {
         let acceptor = &mut self.desk.acceptor;
         acceptor.listeners = &acceptor.listeners[listener..=listener];
         acceptor.first += listener;
