@@ -48,7 +48,7 @@ const EXPIRIES_MAX: usize = 16;
 
 /// Surroundings of one worker.
 #[expect(missing_debug_implementations, reason = "holds trait objects that have none")]
-pub struct Surroundings<'a> {
+pub struct WorkerEnv<'a> {
     /// Context that connections may consult.
     pub cx: FileCx<'a>,
     /// The worker's place in the arena.
@@ -234,7 +234,7 @@ impl<'a, S> Worker<'a, S> {
     pub const SLOT_BYTES: usize = Slab::<ConnSlot<S>>::SLOT_BYTES + Desk::ENTRY_BYTES;
 
     /// A worker without connections.
-    pub fn new(acceptor: Acceptor<'a>, around: Surroundings<'a>) -> Self {
+    pub fn new(acceptor: Acceptor<'a>, around: WorkerEnv<'a>) -> Self {
         let root_generation = match around.root {
             Some(RootSource::Unit(first)) => first.root_generation(),
             _ => 0,
@@ -284,7 +284,7 @@ impl<'a, S> Worker<'a, S> {
 
     /// Surroundings of the worker.
     #[must_use]
-    pub const fn around(&self) -> &Surroundings<'a> {
+    pub const fn around(&self) -> &WorkerEnv<'a> {
         &self.desk.around
     }
 
@@ -462,7 +462,7 @@ impl<'a, S> Worker<'a, S> {
     /// True if the root is another: takes the one that the master has sent, or sees that another
     /// unit has. Forgets all that is known of the old one.
     fn renew_root(&mut self) -> bool {
-        let Surroundings { cx, slot, control, shared, root, .. } = &self.desk.around;
+        let WorkerEnv { cx, slot, control, shared, root, .. } = &self.desk.around;
         let root = match root {
             None => return false,
             Some(RootSource::Master(next)) => next,
@@ -505,7 +505,7 @@ impl<'a, S> Worker<'a, S> {
     /// Does what is due once in a round: lets the cache forget a little of what is not asked for,
     /// reports the time to the log, and beats.
     fn tick(&mut self) {
-        let (Surroundings { cx, slot, root, .. }, now) = (&self.desk.around, self.desk.now);
+        let (WorkerEnv { cx, slot, root, .. }, now) = (&self.desk.around, self.desk.now);
         if self.sweep_on.is_none_or(|on| on <= now.tick) {
             self.sweep_on = cx.cache.sweep(now.tick, &cx.tally);
         }
@@ -523,7 +523,7 @@ impl<'a, S> Worker<'a, S> {
 
     /// Reports the time to the log, and to the cache that others change.
     fn tick_log(&self) {
-        let (Surroundings { cx, log, shared, .. }, now) = (&self.desk.around, self.desk.now);
+        let (WorkerEnv { cx, log, shared, .. }, now) = (&self.desk.around, self.desk.now);
         let Some(shared) = shared else { return log.tick(now) };
         shared.follow(&cx.tally);
         if !log.is_due() {
@@ -551,7 +551,7 @@ impl<'a, S> Worker<'a, S> {
 
     /// True if the master wants it to leave, or it has drained, or has no more time to.
     fn is_to_leave(&self) -> bool {
-        let Desk { acceptor, around: Surroundings { control, .. }, now, .. } = &self.desk;
+        let Desk { acceptor, around: WorkerEnv { control, .. }, now, .. } = &self.desk;
         // A worker without listeners is fed by others, which retire it when nothing more comes.
         let is_fed = acceptor.listeners.is_empty() && !self.retired;
         let has_drained = || self.slots.is_empty() && self.away == 0 && !is_fed;

@@ -5,7 +5,7 @@ use regatta_arch::{
     conn::{
         accept::{AcceptRules, Acceptor, WhenFull},
         step::{Leaves, Readiness, TurnRules},
-        worker::{Surroundings, Worker},
+        worker::{Worker, WorkerEnv},
     },
     disk::at_once::{Completion, Disk, DiskResult, InlineDisk},
     drive::{
@@ -192,7 +192,7 @@ fn serve(
     let slot = arena.slot(0);
     let (cache, tally, scratch) = (&cache, Tally::Owned(slot), &scratch);
     let cx = FileCx { site, cache, tally, log, scratch, links: &ClearHttp1 };
-    let around = Surroundings {
+    let around = WorkerEnv {
         cx,
         slot,
         control: arena.control(),

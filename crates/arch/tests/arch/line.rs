@@ -4,7 +4,7 @@ use regatta_arch::{
     conn::{
         accept::{AcceptRules, Acceptor, WhenFull},
         step::{Io, Leaves, Readiness, TurnRules},
-        worker::{Surroundings, Worker},
+        worker::{Worker, WorkerEnv},
     },
     disk::at_once::InlineDisk,
     drive::{FileCx, perform::Below},
@@ -162,7 +162,7 @@ impl<'a> Common<'a> {
         scratch: &'w Scratch<regatta_sys::StaticFile>,
     ) -> Worker<'w, Readiness> {
         let slot = self.arena.slot(slot);
-        let around = Surroundings {
+        let around = WorkerEnv {
             cx: FileCx {
                 site: self.site,
                 cache: self.cache,

@@ -5,7 +5,7 @@ use regatta_arch::{
     conn::{
         accept::{AcceptRules, Acceptor, WhenFull},
         step::{Io, Leaves, Readiness, TurnRules, step},
-        worker::{Action, Surroundings, WaitTally, Worker},
+        worker::{Action, WaitTally, Worker, WorkerEnv},
     },
     disk::at_once::InlineDisk,
     drive::{
@@ -247,7 +247,7 @@ impl Fixture {
         rules: AcceptRules,
     ) -> Worker<'a, S> {
         let (site, log, slot) = (&self.site, &NoLog, self.arena.slot(slot));
-        let around = Surroundings {
+        let around = WorkerEnv {
             cx: FileCx { site, cache, tally: Tally::Owned(slot), log, scratch, links: &ClearHttp1 },
             slot,
             control: self.arena.control(),

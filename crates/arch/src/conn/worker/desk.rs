@@ -1,5 +1,5 @@
 //! State of a worker besides its connections: clocks, timers, the idle ones, the ledger of stalls.
-use super::{ConnSlot, Surroundings, WaitTally};
+use super::{ConnSlot, WaitTally, WorkerEnv};
 use crate::{
     conn::{
         accept::{Acceptor, WhenFull},
@@ -33,7 +33,7 @@ pub struct Desk<'a> {
     /// millisecond or more, ms. It wraps.
     pub held_ms: u32,
     /// Surroundings of the worker.
-    pub around: Surroundings<'a>,
+    pub around: WorkerEnv<'a>,
     pub(super) acceptor: Acceptor<'a>,
     /// Entered only where idle connections are closed for others.
     pub(super) idle: Idle,
@@ -60,7 +60,7 @@ impl<'a> Desk<'a> {
     /// Size of a connection's entries here, bytes.
     pub(super) const ENTRY_BYTES: usize = Timers::ENTRY_BYTES + Idle::ENTRY_BYTES;
 
-    pub(super) fn new(acceptor: Acceptor<'a>, around: Surroundings<'a>) -> Self {
+    pub(super) fn new(acceptor: Acceptor<'a>, around: WorkerEnv<'a>) -> Self {
         let (now, most) = (clock::now(), acceptor.rules.connections_max);
         Self {
             now,

@@ -1,5 +1,5 @@
 //! Resources of a worker before it serves: processors, log, root, a slot in the arena.
-use super::{NextRoot, RootSource, Surroundings, Worker};
+use super::{NextRoot, RootSource, Worker, WorkerEnv};
 use crate::{
     Env, Share, WorkError, WorkerLog,
     cache::shared_cache::SharedCache,
@@ -166,7 +166,7 @@ impl<'a> Own<'a> {
         if rules.connections_max == 1 {
             scratch.serve_one();
         }
-        let around = Surroundings {
+        let around = WorkerEnv {
             cx: FileCx {
                 site: &env.site,
                 cache,

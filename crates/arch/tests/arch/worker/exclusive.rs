@@ -206,7 +206,7 @@ fn schedule(seed: u64, fixture: &Fixture, bells: &[Bell]) -> u64 {
         .map(|me| {
             bells[me].clear();
             let slot = arena.slot(me);
-            let around = Surroundings {
+            let around = WorkerEnv {
                 cx: FileCx {
                     site: &fixture.site,
                     cache: &cache,

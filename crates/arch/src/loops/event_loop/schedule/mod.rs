@@ -29,7 +29,7 @@ use crate::{
     conn::{
         accept::{AcceptRules, Acceptor, Neighbour, WhenFull},
         step::{Leaves, TurnRules, seen},
-        worker::{Surroundings, Worker},
+        worker::{Worker, WorkerEnv},
     },
     disk::at_once::{Disk, InlineDisk},
     drive::{FileCx, perform::Below},
@@ -492,7 +492,7 @@ impl Scene<'_, '_> {
         let tally = Tally::Owned(slot);
         let scratches = [(); 4].map(|()| Scratch::new(self.seed.into()));
         let links = Toys { inner: self.links, number: AtomicU64::new(self.seed) };
-        let around = |scratch| Surroundings {
+        let around = |scratch| WorkerEnv {
             cx: FileCx { site: self.site, cache, tally, log: &NoLog, scratch, links: &links },
             slot,
             control: self.arena.control(),

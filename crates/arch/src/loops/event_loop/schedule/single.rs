@@ -3,7 +3,7 @@ use super::strategy;
 use crate::{
     conn::{
         accept::{AcceptRules, WhenFull},
-        worker::Surroundings,
+        worker::WorkerEnv,
     },
     drive::FileCx,
     testing::dice::Dice,
@@ -43,11 +43,11 @@ impl Single {
         &'a self,
         arena: Arena<'a>,
         links: &'a dyn Links<StaticFile>,
-    ) -> Surroundings<'a> {
+    ) -> WorkerEnv<'a> {
         let Self { bell, cache, scratch, site, .. } = self;
         let slot = arena.slot(0);
         let tally = Tally::Owned(slot);
-        Surroundings {
+        WorkerEnv {
             cx: FileCx { site, cache, tally, log: &NoLog, scratch, links },
             slot,
             control: arena.control(),

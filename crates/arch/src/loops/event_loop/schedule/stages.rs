@@ -8,7 +8,7 @@ use crate::{
     conn::{
         accept::{AcceptRules, Acceptor},
         step::{Io, Leaves, TurnRules},
-        worker::{Surroundings, Worker},
+        worker::{Worker, WorkerEnv},
     },
     disk::at_once::InlineDisk,
     drive::perform::Below,
@@ -364,7 +364,7 @@ pub(super) fn run<'s, P: Poller>(
     shape: Shape,
     poller: P,
     Accepting { acceptor, rules, below }: Accepting<'s>,
-    around: &dyn Fn(&'s Scratch<StaticFile>) -> Surroundings<'s>,
+    around: &dyn Fn(&'s Scratch<StaticFile>) -> WorkerEnv<'s>,
     scratches: &'s [Scratch<StaticFile>],
 ) {
     let (plans, mut dice) = (plans(shape), Dice::new(seed ^ STREAM));
