@@ -426,7 +426,7 @@ impl<'a> Master<'a> {
             self.sweep_again();
             self.look_at_beginners()?;
             self.check_children();
-            self.look_at_generations()?;
+            self.check_generations()?;
             self.orders()?;
         }
     }

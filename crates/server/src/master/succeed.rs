@@ -57,7 +57,7 @@ impl Master<'_> {
     }
 
     /// Does the due work for other generations.
-    pub(super) fn look_at_generations(&mut self) -> io::Result<()> {
+    pub(super) fn check_generations(&mut self) -> io::Result<()> {
         let Some(generations) = &mut self.generations else { return Ok(()) };
         let now = clock::now().tick;
         let is_due = generations.wake_at() <= now;
