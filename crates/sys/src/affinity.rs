@@ -1,4 +1,7 @@
 //! Processors that a thread runs on, and their neighbours.
+//!
+//! The server reads them when it works out its allowance, before it lays out workers. A worker that
+//! is to be pinned pins itself. The load generator pins its threads.
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::{fs, io, path::Path};
 

@@ -1,4 +1,5 @@
-//! The server's end of a TLS connection.
+//! The server's end of a TLS connection: rustls behind [`Seal`]. The sealed link of
+//! `regatta_origin` calls it with bytes that have arrived, and with bytes to send.
 use crate::{fault::seal_fault, hello, subject::subject};
 use regatta_origin::{Handshake, Progress, RECORD_BYTES_MAX, Seal, SealFault};
 use rustls::{

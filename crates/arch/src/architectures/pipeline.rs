@@ -1,4 +1,7 @@
-//! A process that is a pipeline: the state that its threads share, and the body of each thread.
+//! A process that is a pipeline: the state that its threads share, and the body of each thread. The
+//! drivers of watpipe and seda say which stages there are.
+//!
+//! A *home* is a thread that accepts: it learns when one of its connections has ended.
 use crate::{
     Demand, Driver, Env, Units, WorkError,
     architectures::event::{self, EventOptions, PollerKind},

@@ -7,6 +7,9 @@
 //! waits here: one compare-and-swap changes a word. Two processes that meet a new client at once
 //! may enter it twice. A request may be charged to the client that takes the entry over at that
 //! moment. Limits are that much off, and counts are not.
+//!
+//! Workers ask through [`Links`](regatta_origin::Links), which the server implements. The master
+//! releases the connections of an ended worker, and takes over charges in a reload.
 #[cfg(test)]
 mod schedule;
 

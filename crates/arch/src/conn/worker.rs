@@ -46,7 +46,7 @@ const WAIT_MS_MAX: u64 = 1000;
 /// up to a millisecond where the kernel holds megabytes for it.
 const EXPIRIES_MAX: usize = 16;
 
-/// Surroundings of one worker.
+/// Environment of one worker: its context, log and bell, and what the master wants.
 #[expect(missing_debug_implementations, reason = "holds trait objects that have none")]
 pub struct WorkerEnv<'a> {
     /// Context that connections may consult.
@@ -282,7 +282,7 @@ impl<'a, S> Worker<'a, S> {
         }
     }
 
-    /// Surroundings of the worker.
+    /// Environment of the worker.
     #[must_use]
     pub const fn around(&self) -> &WorkerEnv<'a> {
         &self.desk.around

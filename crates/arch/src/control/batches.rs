@@ -1,6 +1,8 @@
 //! Size of the batch that a thread takes at once ([AggThrottle]). It shrinks while the stage serves
 //! as much as it did with more, because items taken together wait for each other. It grows again
 //! when the stage serves less.
+//!
+//! The pool of a stage's threads observes each visit with it, if `stages.batch_control` is on.
 use super::{Adjustment, Controller, Decided, Inputs, Periods, Sample, Smoothed, milli, whole};
 
 /// Windows per adjustment.

@@ -1,4 +1,7 @@
 //! Finding the end of a head as its bytes arrive (RFC 9112 §2.2).
+//!
+//! The server parses the first bytes of a head at once, since most heads arrive whole. It scans
+//! here if they are not a whole head, and when more arrive. The admin process scans every head.
 use crate::field::has_controls;
 use memchr::memchr;
 

@@ -1,4 +1,5 @@
-//! Confinement of workers and of the admin process before they serve.
+//! Confinement of workers, the keeper and the admin process: each confines itself after its fork,
+//! before it serves.
 use super::{EXIT_CANNOT_WORK, Prepared, messages};
 use crate::log::{LOGS, LogDestination};
 use regatta_arch::options::Settings;
@@ -44,7 +45,7 @@ fn log_folders(settings: &Settings, logs: &[&str]) -> Vec<PathBuf> {
 impl Prepared {
     /// Switches this process, `who`, to the user that serves, without the right to read all files.
     /// An error is the code to exit with.
-    pub(super) fn become_user(&self, who: fmt::Arguments<'_>) -> Result<(), i32> {
+    fn become_user(&self, who: fmt::Arguments<'_>) -> Result<(), i32> {
         serve_as(self.user.as_ref()).map_err(|error| {
             let name = match self.user {
                 Some(_) => self.env.settings.text("server.user"),
@@ -57,8 +58,8 @@ impl Prepared {
     }
 
     /// Switches this process, `who`, to the user that serves, and gives up all rights that it does
-    /// not need. An error is the code to exit with. `tells`: logs what was given up, for all
-    /// workers.
+    /// not need. For a worker, and for the keeper. An error is the code to exit with. `tells`: logs
+    /// what was given up, for all workers.
     pub(super) fn become_confined(&self, who: fmt::Arguments<'_>, tells: bool) -> Result<(), i32> {
         self.become_user(who)?;
         let beside = self.root.readable();

@@ -1,4 +1,8 @@
 //! Work on files for the master, which waits for no disk: a process for each piece.
+//!
+//! `files.rs` starts errands: at SIGUSR1 for the logs, in a reload, an upgrade and at the end for
+//! sockets' files and the file with the master's number. At the first start the master writes that
+//! file itself, because no worker serves yet.
 use super::{Child, EXIT_CANNOT_WORK, fork_worker, signal};
 use crate::{
     heartbeat::{Role, Watched},

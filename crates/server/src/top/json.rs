@@ -1,4 +1,5 @@
-//! A reading as JSON: every name as in `docs/metrics.md`.
+//! A reading as JSON, for `regatta top --json` and for `/status` of the admin process. All names
+//! are those of `docs/metrics.md`.
 use super::{Memory, Sample, Worker, phase_name};
 use regatta_metrics::{Counter, Dial, Gauge, Histogram, Merge, Snapshot, Totals};
 use serde_json::{Map, Value, json};

@@ -1,4 +1,5 @@
-//! Clients of this protocol in schedules.
+//! Schedules of clients that speak the protocol of frames, and checks of their answers. The program
+//! runs one with `--frames --seed N`, and one of each seed when it runs many seeds.
 use super::{Answer, Client, Frames, NOT_FOUND, UNAVAILABLE};
 use crate::{
     BrokenCheck,

@@ -32,7 +32,7 @@ pub struct Desk<'a> {
     /// Time for which the disk has held all connections up so far, in turns that took it a
     /// millisecond or more, ms. It wraps.
     pub held_ms: u32,
-    /// Surroundings of the worker.
+    /// Environment of the worker.
     pub around: WorkerEnv<'a>,
     pub(super) acceptor: Acceptor<'a>,
     /// Entered only where idle connections are closed for others.

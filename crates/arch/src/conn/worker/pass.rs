@@ -1,5 +1,6 @@
 //! Connections that go from one unit of a process to another: each is in one [`Worker`], or on its
-//! way as a value.
+//! way as a value. Dispatchers lend connections to threads of a pool, stages of a pipeline pass
+//! them on, and schedulers of fibers steal them.
 use super::{ConnSlot, Worker};
 use crate::drive::FileLink;
 use regatta_op::Tick;
