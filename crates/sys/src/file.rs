@@ -449,7 +449,7 @@ pub fn may_make_files(directory: &Path) -> io::Result<()> {
 ///
 /// # Errors
 /// On a network file system: the server does not answer.
-pub fn look_again(file: &StaticFile) -> Result<FileId, Fault> {
+pub fn fstat(file: &StaticFile) -> Result<FileId, Fault> {
     let stat = rustix::fs::fstat(file).map_err(|errno| crate::fault(&errno.into()))?;
     Ok(file_id(&stat))
 }

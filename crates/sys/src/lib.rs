@@ -52,7 +52,7 @@ mod user;
 pub mod wait;
 
 pub use event::Bell;
-pub use file::{FileTrace, Named, Root, StaticFile, look_again, may_make_files, name};
+pub use file::{FileTrace, Named, Root, StaticFile, fstat, may_make_files, name};
 pub use map::{Map, send_mapped};
 pub use opening::{OpenResult, OpenRules, open_below, open_cached};
 pub use page_cache::{Resident, by_cachestat, by_mincore};

@@ -4,7 +4,7 @@
 //! This process reads no byte of them. If a file has become shorter meanwhile, a read would end the
 //! process by `SIGBUS`. The kernel's own copy only fails.
 use crate::{
-    StaticFile, hook, hook::Call, look_again, page_cache::PAGE, retry_interrupted, simulated_disk,
+    StaticFile, fstat, hook, hook::Call, page_cache::PAGE, retry_interrupted, simulated_disk,
 };
 use regatta_op::{File, Outbox, Segment};
 use rustix::{
@@ -132,7 +132,7 @@ pub fn send_mapped(
     let len = (*len).min(budget_bytes);
     let Some(place) = map.place(*at, len).and_then(|place| map.at(place)) else { return Ok(None) };
     let len = simulated_disk::before_sendfile(file, *at, len);
-    if !look_again(file).is_ok_and(|now| now.len >= at + len) {
+    if !fstat(file).is_ok_and(|now| now.len >= at + len) {
         return Ok(None);
     }
     let head = outbox.head();

@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-pub use regatta_sys::{look_again as stat, read_range as read};
+pub use regatta_sys::{fstat as stat, read_range as read};
 
 /// Reason why no bytes moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

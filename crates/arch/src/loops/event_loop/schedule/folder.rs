@@ -7,7 +7,7 @@ use regatta_metrics::{Arena, Tally};
 use regatta_op::{Done, Now, Op, Outbox, ReadReq, Segment, Tick};
 use regatta_origin::{ClearHttp1, LocalCache, NoLog, Peer, Protocol as _, Scratch, Site};
 use regatta_sim::{Answer, BrokenCheck, NOT_FOUND, UNAVAILABLE};
-use regatta_sys::{OpenRules, Root, StaticFile, look_again, open_below, read_range};
+use regatta_sys::{OpenRules, Root, StaticFile, fstat, open_below, read_range};
 use std::{fs, sync::atomic::AtomicU64};
 
 /// The time of all schedules, seconds since 1970: far in the future, so that no file is young.
@@ -172,7 +172,7 @@ fn answer(root: &Root, request: &[u8]) -> Vec<u8> {
                 conn.complete(Done::Read(ticket, buffer, read), now, &cx);
             }
             Op::Stat(ticket, file) => {
-                conn.complete(Done::Stat(ticket, look_again(&file)), now, &cx);
+                conn.complete(Done::Stat(ticket, fstat(&file)), now, &cx);
             }
             Op::Shut => conn.complete(Done::Shut, now, &cx),
             Op::Close(_) => break,
