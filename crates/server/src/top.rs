@@ -188,7 +188,7 @@ struct Server {
     /// Memory of the master at the last search for another generation, and how often it is still to
     /// be mapped.
     seen: Vec<(u64, u64)>,
-    looks: u32,
+    attempts_left: u32,
 }
 
 /// Reading of the counters.
@@ -242,7 +242,7 @@ impl Stage<'_> {
 
 impl Server {
     const fn new(arena: ArenaView<'static>, pid: u32) -> Self {
-        Self { arena, pid, seen: Vec::new(), looks: 0 }
+        Self { arena, pid, seen: Vec::new(), attempts_left: 0 }
     }
 
     fn lives(&self) -> bool {

@@ -16,9 +16,9 @@ use std::{
 };
 
 /// Period of the checks whether units are to have left, when the first has.
-const LOOK: Duration = Duration::from_millis(50);
+const CHECK_PERIOD: Duration = Duration::from_millis(50);
 /// Checks after which the process ends without them: leaving at once may take 300 ms in all.
-const LOOKS_MAX: u32 = 4;
+const CHECKS_MAX: u32 = 4;
 
 /// Starts a thread of a process. If it panics, the process ends: what the thread had would be
 /// neither answered nor counted, and the master replaces a process that has died.
@@ -100,16 +100,16 @@ pub fn scope<'env, R>(
 fn wait_for_others(env: &Env, of: usize, leave: &Receiver<()>) {
     let (slot, control) = (env.first_slot(of), env.arena.control());
     let log = (env.open_log)(Tally::Striped(slot));
-    let mut looks = 0;
-    while looks < LOOKS_MAX {
-        if leave.recv_timeout(LOOK) != Err(RecvTimeoutError::Timeout) {
+    let mut checks = 0;
+    while checks < CHECKS_MAX {
+        if leave.recv_timeout(CHECK_PERIOD) != Err(RecvTimeoutError::Timeout) {
             return;
         }
         let now = clock::now();
         slot.set_heartbeat_ms(now.tick.0);
         log.tick(now);
         let drains = control.phase() == Phase::Drain && now.tick.0 < control.drain_deadline_ms();
-        looks += u32::from(!drains);
+        checks += u32::from(!drains);
     }
     log.flush();
     (env.end_process)();

@@ -26,7 +26,7 @@ const ARGUMENTS_BYTES_MAX: u64 = 4096;
 
 /// Number of attempts to map new memory of a master. At the first, the memory may exist but not yet
 /// belong to a generation.
-const LOOKS: u32 = 2;
+const ATTEMPTS_MAX: u32 = 2;
 
 /// Reason why a command has no server.
 #[derive(Debug)]
@@ -115,13 +115,13 @@ impl Server {
         // For a moment it may have none that can be read; the next look is soon.
         let Ok(there) = shm::ids(self.pid) else { return };
         if there != self.seen {
-            (self.seen, self.looks) = (there, LOOKS);
+            (self.seen, self.attempts_left) = (there, ATTEMPTS_MAX);
         }
-        if self.looks == 0 {
+        if self.attempts_left == 0 {
             return;
         }
         let Ok(server) = attach(Some(self.pid)) else { return };
-        self.looks -= 1;
+        self.attempts_left -= 1;
         self.arena = server.arena;
     }
 }

@@ -17,7 +17,7 @@ use std::{
 };
 
 /// Idle connections that are checked for one that can be closed for another.
-const LOOKS_MAX: usize = 8;
+const CANDIDATES_MAX: usize = 8;
 
 impl<'a, S> Worker<'a, S> {
     /// Accepts nothing any more, and ends listening: threads that wait for a connection are woken.
@@ -167,7 +167,7 @@ impl<'a, S> Worker<'a, S> {
         if rules.when_full != WhenFull::CloseIdle || self.open() < rules.connections_max {
             return None;
         }
-        for _ in 0..LOOKS_MAX {
+        for _ in 0..CANDIDATES_MAX {
             let key = self.desk.idle.first()?;
             let fd = self.slots.get_mut(key)?.socket.as_fd();
             let bytes = [socket::unread_bytes(fd), socket::queued_bytes(fd)];

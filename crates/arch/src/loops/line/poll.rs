@@ -20,7 +20,7 @@ use std::{
 };
 
 /// Time that it waits for a batch before it checks whether the line has been closed.
-const LOOK: Duration = Duration::from_millis(100);
+const BARRIER_WAIT_MAX: Duration = Duration::from_millis(100);
 
 /// Interval at which it checks queues for what threads are late with, nanoseconds.
 const LATE_NS: u64 = 100_000_000;
@@ -323,7 +323,7 @@ impl<'a> PollStage<'a> {
         barrier.begin(items);
         self.leaving.leave(tally);
         let since = clock::nanos();
-        while !barrier.wait(LOOK) && !self.line.is_closed() {
+        while !barrier.wait(BARRIER_WAIT_MAX) && !self.line.is_closed() {
             // The others are to come back.
             worker.beats();
         }
