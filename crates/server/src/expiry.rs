@@ -1,4 +1,5 @@
-//! Warnings before certificates expire.
+//! Warnings before certificates expire: daily ones of the master, those of `regatta check`, and the
+//! seconds that the admin process reports.
 use crate::handover::CertificateId;
 use regatta_op::Tick;
 use std::{

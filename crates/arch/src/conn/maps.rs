@@ -1,4 +1,4 @@
-//! Chunks of files that are mapped, to be sent from; the least recently used make room for others.
+//! Chunks of files that flash maps and sends from. The least recently used make room for others.
 use crate::conn::{chain::Chains, slab::Slab};
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{File, FileId};

@@ -1,4 +1,5 @@
-//! Listening and accepting of a worker.
+//! Listening and accepting of a worker. Loops that poll watch its listeners before each wait, and
+//! take [`Worker::next_accept`] after each event. Units that block call [`Worker::accept`].
 use super::{Accepted, Action, ConnSlot, Desk, Worker};
 use crate::{
     conn::{
