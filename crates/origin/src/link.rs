@@ -197,6 +197,10 @@ impl<F: File> Protocol<F> for Link<F> {
         of!(self, it => it.held_up(ms));
     }
 
+    fn peer_began(&mut self) {
+        of!(self, it => it.peer_began());
+    }
+
     fn drain(&mut self, now: Now, cx: &Cx<'_, F>) {
         of!(self, it => it.drain(now, cx));
     }

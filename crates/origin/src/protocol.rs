@@ -68,6 +68,11 @@ pub trait Protocol<F> {
     /// perform disk operations themselves.
     fn held_up(&mut self, ms: u64);
 
+    /// The peer has begun its handshake, and its bytes wait for their turn in the driver. From now
+    /// on a [`drain`](Self::drain) does not end the connection for the peer's silence. The deadline
+    /// of the handshake stays.
+    fn peer_began(&mut self) {}
+
     /// The server is going away: finish the exchange in progress, then close.
     ///
     /// The next request on a persistent connection may already be on its way. An idle connection

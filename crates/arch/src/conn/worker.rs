@@ -31,6 +31,7 @@ use regatta_origin::{Peer, Protocol as _};
 use regatta_sys::{
     Bell, clock,
     socket::{self, Connection},
+    wait::{Interest, ready_now},
 };
 use std::{
     collections::VecDeque,
@@ -130,6 +131,15 @@ impl<S> ConnSlot<S> {
         let is_over = self.shaking && !self.conn.is_shaking_hands();
         self.shaking &= !is_over;
         is_over
+    }
+
+    /// Reports to a connection whose handshake waits for its turn that the peer has begun it, if
+    /// there is something to receive.
+    pub fn check_begun(&mut self) {
+        let ready = ready_now(self.socket.as_fd(), Interest::READ);
+        if ready.is_ok_and(|event| event.readable) {
+            self.conn.peer_began();
+        }
     }
 }
 

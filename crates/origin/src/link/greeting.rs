@@ -23,7 +23,10 @@ pub struct Greeting<F> {
     /// Reason for which it ends.
     ending: Option<CloseReason>,
     in_flight: InFlight,
-    draining: bool,
+    /// Deadline for the peer to begin while the server is going away; else never.
+    drain_until: Tick,
+    /// The peer has begun, although the driver may not have received it.
+    begun: bool,
     turned_away: bool,
     /// The link that replaces it.
     link: PhantomData<fn() -> Link<F>>,
@@ -49,7 +52,8 @@ impl<F: File> Greeting<F> {
             deadline: now.tick.after(cx.site.deadlines.handshake_ms_max),
             ending: None,
             in_flight: InFlight::Nothing,
-            draining: false,
+            drain_until: Tick::NEVER,
+            begun: false,
             turned_away: false,
             link: PhantomData,
         };
@@ -62,7 +66,7 @@ impl<F: File> Greeting<F> {
     fn end(&mut self, reason: CloseReason, cx: &Cx<'_, F>) {
         if self.ending.is_none() {
             self.ending = Some(reason);
-            self.deadline = Tick::NEVER;
+            (self.deadline, self.drain_until) = (Tick::NEVER, Tick::NEVER);
             if self.in_flight == InFlight::Recv {
                 self.in_flight = InFlight::Abandoned;
             }
@@ -122,7 +126,7 @@ impl<F: File> Greeting<F> {
         if !link.admit(peer, self.fd, now, cx) {
             return link;
         }
-        if self.draining {
+        if self.is_draining() {
             link.drain(now, cx);
         }
         if self.turned_away {
@@ -132,6 +136,15 @@ impl<F: File> Greeting<F> {
             link.complete(Done::Recv(Ok(rest)), now, cx);
         }
         link
+    }
+
+    /// True if the peer has begun its header.
+    const fn has_begun(&self) -> bool {
+        self.begun || !self.received.is_empty()
+    }
+
+    const fn is_draining(&self) -> bool {
+        self.drain_until.0 < Tick::NEVER.0
     }
 }
 
@@ -149,12 +162,12 @@ impl<F: File> Protocol<F> for Greeting<F> {
     }
 
     fn deadline(&self) -> Tick {
-        self.deadline
+        if self.has_begun() { self.deadline } else { self.deadline.min(self.drain_until) }
     }
 
     fn expire(&mut self, _: u64, now: Now, cx: &Cx<'_, F>) {
-        if self.deadline <= now.tick {
-            let idle = self.draining && self.received.is_empty();
+        if self.deadline() <= now.tick {
+            let idle = self.is_draining() && !self.has_begun();
             let reason = match idle {
                 true => CloseReason::Drained,
                 false => CloseReason::HandshakeDeadline,
@@ -170,15 +183,18 @@ impl<F: File> Protocol<F> for Greeting<F> {
     fn peer_ended(&mut self, _: Now, _: &Cx<'_, F>) {}
 
     fn held_up(&mut self, ms: u64) {
-        if self.deadline != Tick::NEVER {
-            self.deadline = self.deadline.after(ms);
-        }
+        self.deadline = self.deadline.after(ms);
+        self.drain_until = self.drain_until.after(ms);
+    }
+
+    fn peer_began(&mut self) {
+        self.begun = true;
     }
 
     fn drain(&mut self, now: Now, cx: &Cx<'_, F>) {
-        self.draining = true;
-        if self.received.is_empty() && self.ending.is_none() {
-            self.deadline = self.deadline.min(now.tick.after(cx.site.deadlines.drain_first_ms()));
+        if self.ending.is_none() {
+            let until = now.tick.after(cx.site.deadlines.drain_first_ms());
+            self.drain_until = self.drain_until.min(until);
         }
     }
 

@@ -81,6 +81,8 @@ pub struct Sealed<F> {
     shut: bool,
     /// Deadline for the peer to begin the handshake while the server is going away; else never.
     drain_until: Tick,
+    /// The peer has begun the handshake, although the driver may not have received it.
+    begun: bool,
     /// The client has too many connections: its first request will be refused.
     limited: bool,
 }
@@ -187,6 +189,7 @@ impl<F: File> Sealed<F> {
             spoilt: None,
             shut: false,
             drain_until: Tick::NEVER,
+            begun: false,
             limited: false,
         }
     }
@@ -256,7 +259,7 @@ impl<F: File> Protocol<F> for Sealed<F> {
     fn deadline(&self) -> Tick {
         match (&self.upper, self.ending) {
             (Some(upper), None | Some(Ending::Shut)) => upper.deadline(),
-            (None, None) if self.received == 0 => self.deadline.min(self.drain_until),
+            (None, None) if !self.has_begun() => self.deadline.min(self.drain_until),
             _ => self.deadline,
         }
     }
@@ -274,7 +277,7 @@ impl<F: File> Protocol<F> for Sealed<F> {
                 self.stop_lingering();
             }
             (None, _) => {
-                let idle = self.is_draining() && self.received == 0;
+                let idle = self.is_draining() && !self.has_begun();
                 self.break_off();
                 let reason = CloseReason::HandshakeDeadline;
                 self.fail(if idle { CloseReason::Drained } else { reason }, now, cx);
@@ -314,6 +317,10 @@ impl<F: File> Protocol<F> for Sealed<F> {
         if let Some(upper) = &mut self.upper {
             upper.held_up(ms);
         }
+    }
+
+    fn peer_began(&mut self) {
+        self.begun = true;
     }
 
     fn drain(&mut self, now: Now, cx: &Cx<'_, F>) {
@@ -627,6 +634,11 @@ impl<F: File> Sealed<F> {
     fn is_greeting(&self) -> bool {
         let unsent = !self.is_silent() || self.must_send();
         unsent && (self.upper.is_none() || self.sent < self.shaken)
+    }
+
+    /// True if the peer has begun the handshake.
+    const fn has_begun(&self) -> bool {
+        self.begun || self.received > 0
     }
 
     const fn is_draining(&self) -> bool {

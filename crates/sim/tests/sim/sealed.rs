@@ -32,6 +32,7 @@ impl Links<Blank> for Admits {
 }
 
 /// Has all clients speak through a proxy, over HTTP/1.
+#[derive(Clone, Copy)]
 struct Proxied;
 
 impl Links<Blank> for Proxied {
@@ -606,6 +607,27 @@ fn the_peer_is_awaited_after_a_record_that_cannot_be_opened() {
     }
 }
 
+/// Checks a peer that has begun before or after a server goes away, whose bytes wait in the driver.
+fn check_begun(inner: impl Links<Blank> + Copy) {
+    for is_before in [false, true] {
+        run_test(inner, |mut ends| {
+            assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
+            if is_before {
+                ends.link.peer_began();
+            }
+            ends.link.drain(ends.now(), &ends.cx);
+            if !is_before {
+                let first = ends.cx.site.deadlines.drain_first_ms();
+                assert_eq!(ends.link.deadline(), Tick(1_000 + first));
+                ends.link.peer_began();
+            }
+            assert_eq!(ends.expire(), Some(Abandoned::All));
+            assert_eq!(ends.tick - 1_000, ends.cx.site.deadlines.handshake_ms_max);
+            assert_eq!(ends.end(), CloseReason::HandshakeDeadline);
+        });
+    }
+}
+
 #[test]
 fn a_server_that_goes_away_finishes_a_handshake_that_was_begun() {
     run_test(ClearHttp1, |mut ends| {
@@ -626,6 +648,8 @@ fn a_server_that_goes_away_finishes_a_handshake_that_was_begun() {
         assert_eq!(ends.tick - 1_000, limit, "a handshake that was begun has its time");
         assert_eq!(ends.end(), CloseReason::HandshakeDeadline);
     });
+    check_begun(ClearHttp1);
+    check_begun(Proxied);
     run_test(ClearHttp1, |mut ends| {
         assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
         let rest = ends.wire.split_off(7);

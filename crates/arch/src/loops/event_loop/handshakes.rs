@@ -5,12 +5,13 @@ use super::EventLoop;
 use crate::{
     conn::{
         budget::HandshakeBudget,
-        step::{Leaves, Left},
+        step::{Leaves, Left, ReadySlot},
     },
     drive::ledger::Spent,
 };
 use regatta_metrics::Counter;
 use regatta_op::OpKind;
+use regatta_origin::Protocol as _;
 use regatta_sys::wait::Poller;
 use std::collections::VecDeque;
 
@@ -65,6 +66,12 @@ impl Handshakes {
 
     fn has(&self, key: u64) -> bool {
         self.waiting.iter().any(|(other, _)| *other == key)
+    }
+
+    /// True if received bytes of a connection wait with it.
+    fn has_bytes(&self, key: u64) -> bool {
+        let found = self.waiting.iter().find(|(other, _)| *other == key);
+        matches!(found, Some((_, Some(Left::Received(_)))))
     }
 
     /// Takes a connection out, with what was left.
@@ -124,15 +131,17 @@ impl<P: Poller> EventLoop<'_, P> {
     }
 
     /// Tries what a connection waits for whose deadline has passed, as any other, if the round has
-    /// a handshake left for it. Its deadline is checked next. `left`: work that it left to a stage.
+    /// a handshake left for it. Its deadline is checked next. If it only waits for its turn, a drain
+    /// does not end it for silence. `left`: work that it left to a stage.
     pub(super) fn shake_late(&mut self, key: u64, left: Option<Option<Left>>) {
         let Some(slot) = self.worker.slot(key) else { return };
         if slot.queued && self.handshakes.has(key) {
-            return;
+            return note_begun(slot, self.handshakes.has_bytes(key));
         }
         slot.drive.probe(&slot.socket);
         let begins = matches!(left, Some(Some(Left::Received(_))));
         if (begins || slot.drive.readable) && !self.handshakes.take_turn() {
+            note_begun(slot, begins);
             if let Some(left) = left {
                 self.handshakes.put(key, left);
             }
@@ -170,6 +179,16 @@ impl<P: Poller> EventLoop<'_, P> {
     }
 }
 
+/// Reports to a connection that waits for its turn that the peer has begun the handshake, if it
+/// has. `has_bytes`: the peer's bytes have been received.
+fn note_begun(slot: &mut ReadySlot, has_bytes: bool) {
+    if has_bytes {
+        slot.conn.peer_began();
+    } else {
+        slot.check_begun();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -197,7 +216,8 @@ mod tests {
         let mut handshakes = Handshakes::new(8);
         (0..3).for_each(|key| handshakes.put(key, Some(Left::Received(vec![1]))));
         assert!(matches!(handshakes.remove(1), Some(Some(Left::Received(_)))));
-        assert!(handshakes.remove(1).is_none() && !handshakes.has(1));
+        assert!(handshakes.remove(1).is_none() && !handshakes.has(1) && !handshakes.has_bytes(1));
+        assert!(handshakes.has_bytes(2));
         assert_eq!(handshakes.keys(), [0, 2]);
     }
 }

@@ -665,6 +665,10 @@ impl<'a, P: Poller> State<'a, P> {
                 if self.worker.slot(key).is_some() && self.retry(key) {
                     self.wake_owner(key);
                 }
+                // A drain does not end it for silence if its handshake only waits for its turn.
+                if let Some(slot) = self.worker.slot(key).filter(|slot| slot.shaking) {
+                    slot.check_begun();
+                }
             }
             Action::Expired(key, what) => {
                 let held_ms = self.worker.held_ms();

@@ -23,6 +23,7 @@ use crate::{
             EventLoop,
             cohort::{CohortOrder, Visits},
         },
+        fibers::FiberRules,
         line::{
             self, Routes, Spread, StageJob, StageLine, Station,
             threads::{BatchSize, StageThread, Work},
@@ -31,7 +32,7 @@ use crate::{
     },
     testing::dice::Dice,
 };
-use regatta_metrics::{Arena, Counter, Slot, Tally};
+use regatta_metrics::{Arena, Control, Counter, Slot, Tally};
 use regatta_op::{CloseReason, Op};
 use regatta_origin::{
     Handshake, Links, ListenerClass, Progress, Protocol as _, Seal, SealFault, Toy,
@@ -45,6 +46,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     fs, hint,
     io::{self, Read as _, Write as _},
+    mem,
     os::{
         fd::BorrowedFd,
         unix::net::{SocketAddr, UnixStream},
@@ -66,6 +68,9 @@ const ROUNDS_MAX: usize = 100;
 const DEEP_BYTES: usize = 96 << 10;
 /// Longer than the deadline of a handshake in [`super::site`], nanoseconds.
 const LATE_NS: u64 = 6_000_000_000;
+/// Longer than a drain waits for the first bytes of a client there, nanoseconds; a handshake has
+/// ten times as long.
+const DRAIN_NS: u64 = 500_000_000;
 
 /// The present round, and turns in which handshakes continued.
 #[derive(Debug, Default)]
@@ -277,6 +282,7 @@ struct Scene<'l, 'a> {
     addresses: &'l [SocketAddr],
     record: &'l Record,
     slot: Slot<'a>,
+    control: Control<'a>,
 }
 
 impl Scene<'_, '_> {
@@ -379,8 +385,8 @@ fn on_loop_with(
             event_loop = event_loop.by_stages(Visits { order: CohortOrder::Forward, most: 0 });
         }
         event_loop.watch_own().unwrap();
-        let (events, slot) = (Vec::new(), arena.slot(0));
-        test(Scene { event_loop: &mut event_loop, events, addresses, record, slot });
+        let (events, slot, control) = (Vec::new(), arena.slot(0), arena.control());
+        test(Scene { event_loop: &mut event_loop, events, addresses, record, slot, control });
     });
 }
 
@@ -525,6 +531,75 @@ fn a_connection_that_waits_to_shake_hands_expires() {
             assert_eq!(scene.slot.get(Counter::ConnectionsClosed), CLIENTS);
             assert!(scene.event_loop.handshakes.is_empty());
             assert!(scene.record.turns().len() <= 7, "{:?}", scene.record.turns());
+        });
+    }
+}
+
+/// In a drain, a client that says nothing has its time. One that has said hello is not late while
+/// its handshake waits for the others: it is answered.
+#[test]
+fn a_drain_ends_no_connection_whose_handshake_waits() {
+    const CLIENTS: usize = 20;
+    for stages in [false, true] {
+        on_loop(1, 2 << 20, stages, |mut scene| {
+            let mut clients = scene.clients(CLIENTS as u64);
+            let mut silent = connect(&scene.addresses[1]);
+            scene.round();
+            scene.control.drain(u64::MAX);
+            scene.round();
+            hook::set_time(BEGIN_NS + DRAIN_NS, UNIX);
+            // A round meets no more than a few deadlines.
+            (0..3).for_each(|_| scene.round());
+            assert_eq!(scene.slot.get(Counter::ClosedDrained), 1);
+            assert_eq!(scene.slot.get(Counter::ConnectionsClosed), 1, "all others are open");
+            assert_eq!(silent.read(&mut [0]).unwrap(), 0);
+            assert_eq!(scene.event_loop.handshakes.len(), CLIENTS - scene.record.turns().len());
+            scene.shake(&mut clients, 2 * CLIENTS);
+            clients.iter_mut().for_each(|client| client.send(REQUEST));
+            let mut rounds = 0;
+            while clients.iter().any(|client| client.plain.is_empty()) {
+                assert!(rounds < ROUNDS_MAX, "some are not answered");
+                rounds += 1;
+                scene.round();
+                clients.iter_mut().for_each(Client::stir);
+            }
+            assert!(clients.iter().all(|client| client.plain.starts_with(b"HTTP/1.1 200 ")));
+        });
+    }
+}
+
+#[test]
+fn a_drain_ends_no_user_thread_whose_handshake_waits() {
+    const CLIENTS: usize = 20;
+    for poller_retries in [false, true] {
+        with_worker(|worker, Around { below, addresses, record, arena, .. }| {
+            let each = |number| Client::new(&addresses[1], number);
+            let mut clients: Vec<Client> = (0..CLIENTS as u64).map(each).collect();
+            let _silent = connect(&addresses[1]);
+            let (mut asked, mut closed) = ([false; CLIENTS], None);
+            let acts = |_| {
+                let round = record.round.fetch_add(1, Relaxed);
+                for (client, asked) in clients.iter_mut().zip(&mut asked) {
+                    client.stir();
+                    if client.is_open() && !mem::replace(asked, true) {
+                        client.send(REQUEST);
+                    }
+                }
+                match round {
+                    2 => arena.control().drain(u64::MAX),
+                    4 => hook::set_time(BEGIN_NS + DRAIN_NS, UNIX),
+                    10 => closed = Some(arena.slot(0).get(Counter::ConnectionsClosed)),
+                    _ => {}
+                }
+                let are_answered = clients.iter().all(|client| !client.plain.is_empty());
+                if are_answered || round > ROUNDS_MAX as u64 {
+                    arena.control().stop();
+                }
+            };
+            let rules = fiber_rules(below, poller_retries);
+            run_alone(worker, FiberRules { handshakes_per_round: 1, ..rules }, acts);
+            assert_eq!(closed, Some(1), "the one that says nothing");
+            assert!(clients.iter().all(|client| client.plain.starts_with(b"HTTP/1.1 200 ")));
         });
     }
 }
