@@ -16,6 +16,10 @@ use std::{fmt, mem, time::Instant};
 const HEADER_BYTES: usize = 5;
 /// Bytes of a record besides its contents, with an answer to a key update before it.
 const OVERHEAD_BYTES: usize = 64;
+/// Bytes of the tag behind a sealed record, of every cipher suite of TLS 1.3.
+const TAG_BYTES: usize = 16;
+/// Type of a record with data. In TLS 1.3, handshake messages are in such records too, sealed.
+const APPLICATION_DATA: u8 = 23;
 /// Types of records: change of cipher, alert, handshake, data, heartbeat.
 const RECORD_TYPES: std::ops::RangeInclusive<u8> = 20..=24;
 
@@ -108,7 +112,10 @@ impl Tls {
     ) -> Result<(), SealFault> {
         if self.pending.is_empty() {
             let used = self.process(record, Then::Nothing, plain, reply)?;
-            self.pending.extend_from_slice(&record[used..]);
+            let rest = &record[used..];
+            if !is_skipped(rest) {
+                self.pending.extend_from_slice(rest);
+            }
         } else {
             let mut bytes = mem::take(&mut self.pending);
             bytes.extend_from_slice(record);
@@ -258,6 +265,20 @@ impl Tls {
     }
 }
 
+/// True if rustls has skipped this record, which it has not discarded, as rejected early data
+/// (RFC 8446 §4.2.10). It would try such a record again with each that follows, and count it each
+/// time towards the 16 KiB that it skips.
+///
+/// rustls opens records in place. One that it has opened, and keeps as part of a handshake message,
+/// has its type behind its contents, so a byte there is not zero. Where a record cannot be opened,
+/// both libraries clear all but its tag. If one did not, the record would be kept.
+fn is_skipped(record: &[u8]) -> bool {
+    let Some(([APPLICATION_DATA, ..], body)) = record.split_first_chunk::<HEADER_BYTES>() else {
+        return false;
+    };
+    body[..body.len().saturating_sub(TAG_BYTES)].iter().all(|byte| *byte == 0)
+}
+
 /// Registered name of a cipher suite (RFC 8446 §B.4). rustls has names of its own for those of
 /// TLS 1.3.
 fn registered_name(suite: CipherSuite) -> &'static str {
@@ -350,9 +371,8 @@ impl Seal for Tls {
         let Some(&header) = wire.first_chunk::<HEADER_BYTES>() else { return Ok(0) };
         let [kind, major, _, high, low] = header;
         let len = HEADER_BYTES + usize::from(u16::from_be_bytes([high, low]));
-        // A record with nothing in it is never valid: a record of data has at least a tag. While
-        // rustls skips rejected early data, it keeps such records, and tries all of them again with
-        // each record that follows.
+        // A record with nothing in it is never valid: a record of data has at least a tag. As
+        // rejected early data it would not count, and there would be no bound on their number.
         let has_len = len > HEADER_BYTES && len <= RECORD_BYTES_MAX;
         let is_record = RECORD_TYPES.contains(&kind) && major == 3 && has_len;
         if is_record && wire.len() < len {

@@ -1,11 +1,11 @@
 //! Handshakes in pieces, and bytes that are no handshake.
 use super::peers::{
-    Identity, Options, Pair, class, client, client_config, open_all, receive, send,
+    Identity, Options, Pair, class, client, client_config, fetch_tickets, open_all, receive, send,
 };
-use crate::{HANDSHAKE_BYTES_MAX, Tls, TlsClass};
+use crate::{Cryptography, HANDSHAKE_BYTES_MAX, Tls, TlsClass};
 use regatta_origin::{Progress, RECORD_BYTES_MAX, Seal, SealFault};
 use rustls::{AlertDescription, ClientConnection, Error, version::TLS12};
-use std::sync::Arc;
+use std::{io::Write as _, sync::Arc};
 
 const HEADER_BYTES: usize = 5;
 const ALERT: u8 = 21;
@@ -197,7 +197,60 @@ fn records_without_contents_are_no_early_data() {
     assert_eq!((opened, reply[0]), (Ok(()), HANDSHAKE));
     // Early data that was encrypted with a key of another server is skipped.
     assert_eq!(open(&mut server, &record(23, &[7; 40])), (Ok(()), Vec::new()));
+    assert_eq!(server.pending_bytes(), 0);
     let (opened, reply) = open(&mut server, &record(23, &[]));
     assert_eq!(opened, Err(SealFault::Record));
     assert!(!reply.is_empty() && server.pending_bytes() == 0);
+}
+
+/// Records of a client with a ticket of another server are skipped up to 16 KiB. Each counts once:
+/// with what protects it, it has 1,017 bytes.
+#[test]
+fn rejected_early_data_is_skipped() {
+    for cryptography in [Cryptography::Mixed, Cryptography::AwsLc] {
+        let options = Options { cryptography, ..Options::default() };
+        let identity = Identity::new();
+        let mut config = client_config(&options, &identity);
+        config.enable_early_data = true;
+        let (config, class) = (Arc::new(config), class(&options, &identity));
+        for records in [1, 2, 16, 17] {
+            fetch_tickets(&config, &identity);
+            let (mut client, mut server) = (client(&config), class.accept());
+            let mut early = client.early_data().expect("the ticket allows it");
+            (0..records).for_each(|_| early.write_all(&[b'x'; 1_000]).unwrap());
+            let (opened, reply) = open(&mut server, &send(&mut client));
+            if records > 16 {
+                assert_eq!(opened, Err(SealFault::Record), "{cryptography:?}");
+                continue;
+            }
+            assert_eq!(opened, Ok(()), "{records} records, {cryptography:?}");
+            assert_eq!(server.pending_bytes(), 0, "{cryptography:?}");
+            receive(&mut client, &reply).unwrap();
+            assert!(!client.is_early_data_accepted());
+            client.writer().write_all(b"once more").unwrap();
+            let (mut wire, mut plain) = (send(&mut client), Vec::new());
+            open_all(&mut server, &mut wire, &mut plain, &mut Vec::new()).unwrap();
+            assert_eq!(server.progress(), Progress::Open);
+            assert_eq!(plain, b"once more");
+        }
+    }
+}
+
+/// A handshake message in sealed records that follow early data is kept until it is whole.
+#[test]
+fn a_message_in_pieces_is_no_early_data() {
+    let (options, identity) = (Options::default(), Identity::new());
+    let mut config = client_config(&options, &identity);
+    config.enable_early_data = true;
+    // Of the last message, which has 36 or 52 bytes, there are several pieces.
+    config.max_fragment_size = Some(32);
+    let (config, class) = (Arc::new(config), class(&options, &identity));
+    fetch_tickets(&config, &identity);
+    let (mut client, mut server) = (client(&config), class.accept());
+    client.early_data().expect("the ticket allows it").write_all(&[b'x'; 100]).unwrap();
+    let (opened, reply) = open(&mut server, &send(&mut client));
+    assert_eq!((opened, server.pending_bytes()), (Ok(()), 0));
+    receive(&mut client, &reply).unwrap();
+    assert_eq!(open(&mut server, &send(&mut client)).0, Ok(()));
+    assert_eq!((server.progress(), server.pending_bytes()), (Progress::Open, 0));
 }

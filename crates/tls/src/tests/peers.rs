@@ -2,7 +2,8 @@
 use crate::{Cryptography, Tls, TlsClass, TlsSettings, TlsVersion, crypto_provider};
 use regatta_origin::{Progress, Seal, SealFault};
 use rustls::{
-    ClientConfig, ClientConnection, Error, RootCertStore, SupportedProtocolVersion,
+    ClientConfig, ClientConnection, Error, RootCertStore, ServerConfig, ServerConnection,
+    SupportedProtocolVersion,
     pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName},
     server::{ClientHello, ProducesTickets, ResolvesServerCert, WebPkiClientVerifier},
     sign::CertifiedKey,
@@ -209,6 +210,31 @@ pub(super) fn client_config(options: &Options, identity: &Identity) -> ClientCon
 pub(super) fn client(config: &Arc<ClientConfig>) -> ClientConnection {
     let name = ServerName::try_from("localhost").unwrap();
     ClientConnection::new(Arc::clone(config), name).unwrap()
+}
+
+/// Has a client fetch tickets of another server with this certificate, which takes early data.
+pub(super) fn fetch_tickets(config: &Arc<ClientConfig>, identity: &Identity) {
+    let provider = Arc::new(crypto_provider(Cryptography::default()));
+    let builder = ServerConfig::builder_with_provider(provider);
+    let builder = builder.with_protocol_versions(&[&TLS13]).unwrap().with_no_client_auth();
+    let chain = vec![identity.certificate.clone()];
+    let mut other = builder.with_single_cert(chain, identity.key()).unwrap();
+    other.max_early_data_size = 64 << 10;
+    let mut server = ServerConnection::new(Arc::new(other)).unwrap();
+    let mut client = client(config);
+    while client.is_handshaking() || server.is_handshaking() {
+        let (wire, mut reply) = (send(&mut client), Vec::new());
+        let mut rest = &wire[..];
+        while !rest.is_empty() {
+            server.read_tls(&mut rest).unwrap();
+            server.process_new_packets().unwrap();
+        }
+        while server.wants_write() {
+            server.write_tls(&mut reply).unwrap();
+        }
+        assert!(!(wire.is_empty() && reply.is_empty()), "the handshake has stopped");
+        receive(&mut client, &reply).unwrap();
+    }
 }
 
 /// Everything that the client has to send.
