@@ -9,6 +9,7 @@ use crate::{
     plan::Shape,
     reply_rules::ReplyRules,
     resolve::{self, Search},
+    site::is_hsts,
     transport::redirect,
 };
 use alloc::{
@@ -161,8 +162,7 @@ impl<F: File> Explainer<'_, F> {
         self.head(reply, course.persistence, rules)
     }
 
-    /// Decides by the encryption of the connection: whether the request is redirected, and whether
-    /// the response has the order to use TLS alone.
+    /// Decides by the encryption of the connection whether the request is redirected.
     fn transport(
         &mut self,
         request: &Request<'_>,
@@ -171,9 +171,6 @@ impl<F: File> Explainer<'_, F> {
     ) -> Option<Reply<F>> {
         let rules = self.site.transport?;
         if !bare {
-            if rules.hsts_s > 0 {
-                self.say("hsts", format!("TLS alone for {} s (tls.hsts_s)", rules.hsts_s));
-            }
             return None;
         }
         let reply = redirect(rules, request, authority, &mut Vec::new());
@@ -384,14 +381,31 @@ impl<F: File> Explainer<'_, F> {
     }
 
     /// The head of a response, as HTTP/1 has it.
-    fn head(&self, reply: Reply<F>, persistence: Persistence, rules: ReplyRules) -> Vec<u8> {
+    fn head(&mut self, reply: Reply<F>, persistence: Persistence, rules: ReplyRules) -> Vec<u8> {
         let (site, scratch, now) = (self.site, self.scratch, self.now);
         let response = Terms { site, scratch, now, persistence, rules }.response(reply);
         let head_bytes = usize::try_from(response.head_bytes()).expect("a head is in memory");
         let mut head = response.outbox.into_buffer();
         // A short body may be behind it.
         head.truncate(head_bytes);
+        self.hsts(&head);
         head
+    }
+
+    /// Reports the order to use TLS alone, as the head has it: that of the option, or of a rule,
+    /// which has precedence.
+    fn hsts(&mut self, head: &[u8]) {
+        let seconds = self.site.transport.map_or(0, |rules| rules.hsts_s);
+        let of_option = format!("max-age={seconds}");
+        for line in head.split(|byte| *byte == b'\n').filter(|line| is_hsts(line)) {
+            let value = line.splitn(2, |byte| *byte == b':').nth(1).unwrap_or_default();
+            let value = value.trim_ascii();
+            if seconds > 0 && value == of_option.as_bytes() {
+                self.say("hsts", format!("TLS alone for {seconds} s (tls.hsts_s)"));
+            } else {
+                self.say("hsts", format!("{} (a rule for headers)", shown(value)));
+            }
+        }
     }
 }
 

@@ -164,3 +164,31 @@ fn explanations_know_the_listener() {
         assert!(decisions.iter().any(|made| made == decision), "{path}: {decisions:#?}");
     }
 }
+
+/// An explanation has the order that is sent: that of a rule, else that of the option, and none in
+/// a 304 or in the clear.
+#[test]
+fn explanations_have_the_order_that_is_sent() {
+    let mut rules = Rules::default();
+    let line = HeaderLine::parse("strict-transport-security: max-age=1; preload").unwrap();
+    rules.add_headers(&Pattern::parse("/ten.txt").unwrap(), vec![line], "r.toml:1").unwrap();
+    for (hsts_s, of_others) in [(300, Some("TLS alone for 300 s (tls.hsts_s)")), (0, None)] {
+        let transport = Some(TransportRules { redirect: None, hsts_s });
+        let rig = Rig::new(Site { transport, rules: rules.clone().into(), ..Site::default() });
+        let of_rule = Some("max-age=1; preload (a rule for headers)");
+        for (path, fields, class, expected) in [
+            ("/ten.txt", "", TLS, of_rule),
+            ("/ten.txt", "", ListenerClass::CLEAR, None),
+            ("/", "", TLS, of_others),
+            ("/none", "", TLS, of_others),
+            ("/", "If-None-Match: *\r\n", TLS, None),
+        ] {
+            let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
+            let mut open = |req: &regatta_op::OpenReq| rig.open(req);
+            let made = explain(request.as_bytes(), class, &mut open, &rig.site, rig.now());
+            let orders = made.decisions.iter().filter(|decision| decision.about == "hsts");
+            let orders: Vec<&str> = orders.map(|decision| &*decision.says).collect();
+            assert_eq!(orders, Vec::from_iter(expected), "{path} {fields} {hsts_s}");
+        }
+    }
+}
