@@ -10,9 +10,10 @@ pub(crate) use files::{TlsFile, TlsFiles, wipe};
 
 use crate::{
     config::{
-        raw::{Problem, Row, Said},
+        raw::{Location, Problem, Row, Said},
         tables,
     },
+    development,
     expiry::soon_s,
     handover::CertificateId,
     listens::{self, TlsParts},
@@ -39,6 +40,10 @@ const CRL: &str = "tls.crl";
 const OTHERS_READ: u32 = 0o004;
 /// Limit of hosts that are named; further ones are counted.
 const NAMED_MAX: usize = 8;
+
+/// Advice about an expired certificate, and about that of `serve --https`.
+const RENEW: &str = "renew it, then run `regatta reload`";
+const MADE_AGAIN: &str = "`regatta serve --https` makes a new certificate when it is started again";
 
 /// Parts of encrypted connections, or the faults that prevent them.
 #[derive(Debug, Default)]
@@ -113,7 +118,18 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn problem(&self, kind: &'static Message, key: &str, path: &str, what: &str) -> Problem {
-        self.said.problem(kind, key, &format!("\"{path}\": {what}"))
+        let message = format!("\"{path}\": {what}");
+        if self.is_made(key) {
+            // The user has set no option.
+            return Problem::new(kind, self.said.place(key), message);
+        }
+        self.said.problem(kind, key, &message)
+    }
+
+    /// True if `serve --https` has made the certificate, and set the option.
+    fn is_made(&self, key: &str) -> bool {
+        let place = self.said.place(key);
+        matches!(place, Location::Argument(flag) if flag == development::FLAG)
     }
 
     fn report(&mut self, kind: &'static Message, key: &str, path: &str, what: &str, hint: &str) {
@@ -130,7 +146,10 @@ impl<'a> Reader<'a> {
         if found.is_none() {
             let fault = files.get(path).and_then(|file| file.fault.as_deref());
             let what = format!("the file cannot be read: {}", fault.unwrap_or("not found"));
-            let hint = "name a file that the user who starts the server can read";
+            let hint = match self.is_made(key) {
+                true => MADE_AGAIN,
+                false => "name a file that the user who starts the server can read",
+            };
             self.report(messages::TLS_UNREADABLE, key, path, &what, hint);
         }
         found
@@ -205,6 +224,10 @@ impl<'a> Reader<'a> {
             }
             fault => fault.to_string(),
         };
+        if self.is_made(CERTIFICATE) {
+            let hint = format!("remove the file: {MADE_AGAIN}");
+            return self.report(kind, CERTIFICATE, path, &what, &hint);
+        }
         self.report(kind, CERTIFICATE, path, &what, hint);
     }
 
@@ -261,10 +284,10 @@ impl<'a> Reader<'a> {
 
     fn judge_times(&mut self, path: &str, certificate: &ServedCertificate) {
         let (from, until, now) = (certificate.valid_from(), certificate.valid_until(), self.now);
+        let renew = if self.is_made(CERTIFICATE) { MADE_AGAIN } else { RENEW };
         if until < now {
             let what = format!("the certificate has expired on {}", shown(until));
-            let hint = "renew it, then run `regatta reload`";
-            self.report_untimely(messages::TLS_EXPIRED, path, until, &what, hint);
+            self.report_untimely(messages::TLS_EXPIRED, path, until, &what, renew);
         } else if now < from {
             let what = format!("the certificate is not valid before {}", shown(from));
             let hint = format!("it is {} by the clock of this machine", shown(now));
@@ -272,7 +295,7 @@ impl<'a> Reader<'a> {
         } else if until.saturating_sub(now) < soon_s(from, until) {
             let what = format!("the certificate expires on {}", shown(until));
             let found = self.problem(messages::TLS_EXPIRES_SOON, CERTIFICATE, path, &what);
-            self.warn(found.hint("renew it, then run `regatta reload`"));
+            self.warn(found.hint(renew));
         }
     }
 

@@ -28,6 +28,9 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+/// The flag, as messages name it.
+pub(crate) const FLAG: &str = "--https";
+
 const LISTEN_KEY: &str = "server.listen";
 const TLS_LISTEN_KEY: &str = "tls.listen";
 const CERTIFICATE_KEY: &str = "tls.certificate";
@@ -145,7 +148,7 @@ pub fn add(sources: &mut Sources<'_>, makes: bool) -> Result<DevelopmentCertific
     }
     let (said, _) = read_configuration(sources);
     if makes && said.is_said(CERTIFICATE_KEY) {
-        let place = Location::Argument("--https".to_owned());
+        let place = Location::Argument(FLAG.to_owned());
         let message = "tls.certificate has certificates already";
         let problem = Problem::new(messages::OPTIONS_CONFLICT, place, message);
         let problem = problem.hint("leave --https out, and set tls.listen");
@@ -153,7 +156,7 @@ pub fn add(sources: &mut Sources<'_>, makes: bool) -> Result<DevelopmentCertific
     }
     let made = certificate(makes).map_err(|fault| Failure::Work(WorkFault::Development(fault)))?;
     let mut set = |key, values| {
-        sources.arguments.flags.push(Flag { key, name: "--https", values });
+        sources.arguments.flags.push(Flag { key, name: FLAG, values });
     };
     set(CERTIFICATE_KEY, vec![made.file.display().to_string()]);
     if !said.is_said(TLS_LISTEN_KEY) {

@@ -1,7 +1,7 @@
 //! Findings about certificates, and the classes that they make.
 use super::*;
 use crate::{
-    config::raw::{Arguments, FileText, read},
+    config::raw::{Arguments, FileText, Flag, read},
     folder::Folder,
     tls::TlsFront,
 };
@@ -126,6 +126,45 @@ fn faults_of_certificates_have_positions() {
     let expected = format!("[tls-unreadable] {at}\"@none.pem\"");
     let twice = "certificate = [\"@none.pem\", \"@none.pem\"]\n";
     files.check(twice, &[&expected], &[]);
+}
+
+/// A user of `serve --https` has set no option, and has no file to name.
+#[test]
+fn the_certificate_for_development_is_made_by_another_start() {
+    let files = Files::new();
+    let home = format!("{}/", Path::new(&*files.0).display());
+    let both = [fs::read(files.path("a.pem")).unwrap(), fs::read(files.path("a.key")).unwrap()];
+    files.write("both.pem", 0o600, &both.concat());
+    for (name, now, id, what, first) in [
+        (
+            "none.pem",
+            NOW,
+            "tls-unreadable",
+            "the file cannot be read: No such file or directory (os error 2)",
+            "",
+        ),
+        ("empty.pem", NOW, "tls-no-certificate", "no certificate in it", "remove the file: "),
+        (
+            "both.pem",
+            END + 1,
+            "tls-expired",
+            "the certificate has expired on Tue, 01 Jan 2030 00:00:00 GMT",
+            "",
+        ),
+    ] {
+        let flag = |key, value: String| Flag { key, name: development::FLAG, values: vec![value] };
+        let path = files.path(name).display().to_string();
+        let flags = vec![flag(CERTIFICATE, path), flag("tls.listen", "127.0.0.1:0".to_owned())];
+        let (said, faults) = read(None, &Arguments { flags, sets: Vec::new() });
+        assert_eq!(faults, []);
+        let found = TlsFiles::read(&said.settings);
+        let problems = understand(&said, &found, now, Untimely::Refused(&[])).problems;
+        let [problem] = &problems[..] else { panic!("{problems:?}") };
+        let text = format!("[{}] {problem}", problem.kind.id).replace(&home, "@");
+        let hint = format!("{first}`regatta serve --https` makes a new certificate when");
+        let expected = format!("[{id}] --https: \"@{name}\": {what}\n  hint: {hint}");
+        assert!(text.starts_with(&expected), "{text}\n{expected}");
+    }
 }
 
 #[test]
