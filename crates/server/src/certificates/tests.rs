@@ -143,7 +143,13 @@ fn the_certificate_for_development_is_made_by_another_start() {
             "the file cannot be read: No such file or directory (os error 2)",
             "",
         ),
-        ("empty.pem", NOW, "tls-no-certificate", "no certificate in it", "remove the file: "),
+        (
+            "empty.pem",
+            NOW,
+            "tls-no-certificate",
+            "no certificate in it (BEGIN CERTIFICATE)",
+            "remove the file: ",
+        ),
         (
             "both.pem",
             END + 1,

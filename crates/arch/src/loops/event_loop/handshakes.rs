@@ -131,8 +131,8 @@ impl<P: Poller> EventLoop<'_, P> {
     }
 
     /// Tries what a connection waits for whose deadline has passed, as any other, if the round has
-    /// a handshake left for it. Its deadline is checked next. If it only waits for its turn, a drain
-    /// does not end it for silence. `left`: work that it left to a stage.
+    /// a handshake left for it. Its deadline is checked next. If it only waits for its turn, a
+    /// drain does not end it for silence. `left`: work that it left to a stage.
     pub(super) fn shake_late(&mut self, key: u64, left: Option<Option<Left>>) {
         let Some(slot) = self.worker.slot(key) else { return };
         if slot.queued && self.handshakes.has(key) {
