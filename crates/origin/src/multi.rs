@@ -491,6 +491,14 @@ impl<F> Streams<F> {
         !self.wanting.is_empty() || self.tickets.iter().any(Option::is_some)
     }
 
+    /// True if a part of a body is being read, or is to be read when the disk has done what it
+    /// does. `window`: bytes of bodies that the client permits for the connection.
+    pub(crate) fn body_awaits_disk(&self, window: u64) -> bool {
+        let is_busy = self.tickets.iter().any(Option::is_some);
+        let is_next = window > 0 && !self.files.is_empty();
+        is_busy && (is_next || self.loads.iter().any(|bytes| *bytes > 0))
+    }
+
     /// The response is complete: the request has until then to end.
     pub(crate) fn linger(&mut self, at: Slot, until: Tick) {
         self.enter(at, Stage::Lingers, until);

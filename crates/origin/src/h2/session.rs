@@ -91,8 +91,8 @@ pub struct Session<F> {
     /// Bytes handed to the kernel so far, and those that the peer had at the last check.
     sent: u64,
     delivered: u64,
-    /// Bytes that the client has permitted since the window's deadline was set.
-    permitted: u64,
+    /// Bytes of bodies that have been put into frames since the window's deadline was set.
+    framed: u64,
     /// Bytes discarded after the last frame.
     lingered: u32,
     /// The last stream that the client has opened, and the first one of those that it has opened
@@ -250,7 +250,7 @@ impl<F: File> Session<F> {
             disk_ms_max: cx.site.deadlines.disk_ms_max,
             sent: 0,
             delivered: 0,
-            permitted: 0,
+            framed: 0,
             lingered: 0,
             last: 0,
             first: 1,

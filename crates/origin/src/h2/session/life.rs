@@ -80,7 +80,7 @@ impl<F: File> Session<F> {
             self.set_timer(Timer::Window, Tick::NEVER);
         } else if stalls && self.timer(Timer::Window) == Tick::NEVER {
             cx.tally.add(Counter::Http2WindowStalls, 1);
-            self.permitted = 0;
+            self.framed = 0;
             self.set_timer(Timer::Window, now.tick.after(deadlines.send_window_ms));
         }
     }
@@ -169,14 +169,18 @@ impl<F: File> Session<F> {
         }
     }
 
-    /// A body waited for a window a while ago: since then, the client must have permitted as many
-    /// bytes as it must take in that time.
+    /// A body waited for a window a while ago: since then, as many bytes of bodies must have been
+    /// put into frames as a client must take in that time. What a client permits proves nothing: it
+    /// may be for another window than the one that is shut. A `Send` in flight and the disk have
+    /// deadlines of their own.
     fn on_window_deadline(&mut self, now: Now, cx: &Cx<'_, F>) {
         let deadlines = &cx.site.deadlines;
         let least = deadlines.least_bytes(deadlines.send_window_ms);
-        if !self.streams.has_stalled(self.free_window()) {
+        let window = self.free_window();
+        let waits = self.sends() || self.streams.body_awaits_disk(window);
+        if !self.streams.has_stalled(window) {
             self.set_timer(Timer::Window, Tick::NEVER);
-        } else if mem::take(&mut self.permitted) >= least {
+        } else if mem::take(&mut self.framed) >= least || waits {
             self.set_timer(Timer::Window, now.tick.after(deadlines.send_window_ms));
         } else {
             let (code, reason) = (ErrorCode::NO_ERROR, CloseReason::SendDeadline);

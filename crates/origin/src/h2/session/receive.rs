@@ -275,7 +275,6 @@ impl<F: File> Session<F> {
         if bytes != 0 {
             let widened = self.streams.widen_all(bytes, WINDOW_BYTES_MAX.into());
             widened.map_err(|_| ErrorCode::FLOW_CONTROL_ERROR)?;
-            self.permitted += u64::try_from(bytes).unwrap_or(0);
         }
         write_settings_ack(&mut self.control);
         if mem::replace(&mut self.flags.has_settings, true) {
@@ -305,7 +304,6 @@ impl<F: File> Session<F> {
                 return Err(ErrorCode::FLOW_CONTROL_ERROR);
             }
             self.window = window;
-            self.permitted += u64::from(bytes);
             return Ok(());
         }
         match self.place(stream) {
@@ -319,7 +317,6 @@ impl<F: File> Session<F> {
         if self.streams.widen(at, bytes.into(), WINDOW_BYTES_MAX.into()).is_err() {
             return self.reset_faulty(at, ErrorCode::FLOW_CONTROL_ERROR, now, cx);
         }
-        self.permitted += u64::from(bytes);
         Ok(())
     }
 

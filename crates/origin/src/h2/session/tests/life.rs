@@ -93,6 +93,42 @@ fn a_window_that_stays_shut_ends_the_connection() {
     assert!(rig.count(Counter::Http2WindowStalls) >= 1);
 }
 
+/// Neither the window of the connection, nor one that shuts again at once, lets the body go on.
+#[test]
+fn windows_that_permit_nothing_do_not_keep_a_connection() {
+    let up_and_down = [settings(&[(WINDOW, 50_000)]), settings(&[(WINDOW, 0)])].concat();
+    for bytes in [window(0, 50_000), up_and_down] {
+        let rig = rig();
+        let mut client = rig.open(&[(WINDOW, 0)]);
+        client.get(1, "/big.bin");
+        client.pass(9_999, 0);
+        client.send(&bytes);
+        assert_eq!(heads(&client.take()), [1]);
+        client.pass(1, 0);
+        check_end(&mut client, 1, ErrorCode::NO_ERROR, CloseReason::SendDeadline);
+    }
+}
+
+/// The client permits one body, but the disk does not bring it: that is not the client's fault.
+#[test]
+fn a_body_that_waits_for_the_disk_is_not_late() {
+    let rig = Rig::new(|site| site.deadlines.disk_ms_max = 60_000);
+    let mut client = rig.open(&[(WINDOW, 0)]);
+    client.send(&[get(1, "/big.bin"), get(3, "/big.bin")].concat());
+    client.holds_disk = true;
+    client.send(&window(3, 50_000));
+    assert_eq!((heads(&client.take()), client.disk.len()), (vec![1, 3], 1));
+    client.pass(10_000, 0);
+    client.pass(10_000, 0);
+    assert!(!client.is_shut && client.take().is_empty());
+    client.finish_disk();
+    client.take();
+    client.pass(10_000, 0);
+    assert!(!client.is_shut, "its bytes have been sent in this window");
+    client.pass(10_000, 0);
+    check_end(&mut client, 3, ErrorCode::NO_ERROR, CloseReason::SendDeadline);
+}
+
 #[test]
 fn a_peer_that_takes_nothing_is_cut_off() {
     let rig = rig();
