@@ -547,12 +547,12 @@ impl<F> Streams<F> {
         self.enter(at, Stage::Sends, Tick::NEVER);
     }
 
-    /// The stream that sends next, by priority, and among those with the right to send now.
-    /// `window`: bytes of bodies that the client permits for the connection.
-    pub(crate) fn next_sender(&mut self, window: u64) -> Option<Slot> {
+    /// The stream that sends next, by priority, and among those with the right to send now. It is
+    /// the next one until it has sent ([`Self::frame`]). `window`: bytes of bodies that the client
+    /// permits for the connection.
+    pub(crate) fn next_sender(&self, window: u64) -> Option<Slot> {
         let ready = if window > 0 { self.heads.or(self.bodies) } else { self.heads };
-        let places = &self.places;
-        self.schedule.next(ready, |at| places[at.index()].id)
+        self.schedule.next(ready, |at| self.get(at).id)
     }
 
     /// True if a stream may send ([`Self::next_sender`]).
@@ -577,6 +577,7 @@ impl<F> Streams<F> {
         stream.out.advance(bytes - loaded);
         self.unsent -= loaded;
         self.flying.set(at, true);
+        self.schedule.has_sent(at);
         self.update(at);
         body
     }
@@ -622,7 +623,7 @@ impl<F> Streams<F> {
             return Err(buffer);
         }
         let places = &self.places;
-        let next = self.schedule.next(self.files, |at| places[at.index()].id);
+        let next = self.schedule.next_read(self.files, |at| places[at.index()].id);
         let (Some(at), Some(free)) = (next, self.free_ticket()) else { return Err(buffer) };
         let stream = self.get_mut(at);
         let bytes = most.min(stream.file_bytes()).min(u64::try_from(stream.window).unwrap_or(0));

@@ -97,14 +97,16 @@ const LEVELS: usize = URGENCIES as usize;
 pub(crate) struct Schedule {
     by_urgency: [Slots; LEVELS],
     incremental: Slots,
-    /// The place that was served last, of each urgency.
-    last: [Slot; LEVELS],
+    /// The place that sent last, of each urgency.
+    last_sent: [Slot; LEVELS],
+    /// The place for which a body was read last, of each urgency.
+    last_read: [Slot; LEVELS],
 }
 
 impl Default for Schedule {
     fn default() -> Self {
         let (by_urgency, last) = ([Slots::default(); LEVELS], [Slot::LAST; LEVELS]);
-        Self { by_urgency, incremental: Slots::default(), last }
+        Self { by_urgency, incremental: Slots::default(), last_sent: last, last_read: last }
     }
 }
 
@@ -120,21 +122,47 @@ impl Schedule {
         self.incremental.set(at, false);
     }
 
-    /// The stream of `ready` that sends next; `id` is the number of a stream, by age.
+    /// The stream of `ready` that sends next; `id` is the number of a stream, by age. It keeps its
+    /// turn until it [has sent](Self::has_sent).
     ///
     /// The most urgent ones send first. Of one urgency, incremental responses send round-robin. The
     /// others send one after the other, and all of them have one place among the incremental ones.
-    pub(crate) fn next(&mut self, ready: Slots, id: impl Fn(Slot) -> u64) -> Option<Slot> {
-        let mut urgencies = self.by_urgency.iter().zip(&mut self.last);
-        let (slots, last) = urgencies.find(|(slots, _)| !slots.and(ready).is_empty())?;
-        let ready = slots.and(ready);
+    pub(crate) fn next(&self, ready: Slots, id: impl Fn(Slot) -> u64) -> Option<Slot> {
+        let level = self.most_urgent_level(ready)?;
+        self.in_round(level, ready, id).after(self.last_sent[level])
+    }
+
+    /// The stream has sent: others of its urgency are next.
+    pub(crate) fn has_sent(&mut self, at: Slot) {
+        let mut urgencies = self.by_urgency.iter().zip(&mut self.last_sent);
+        if let Some((_, last)) = urgencies.find(|(slots, _)| slots.contains(at)) {
+            *last = at;
+        }
+    }
+
+    /// The stream of `ready` whose body is read next, by the same order as [`Self::next`]. Reads
+    /// have a round of their own: they take no turn of those that send.
+    pub(crate) fn next_read(&mut self, ready: Slots, id: impl Fn(Slot) -> u64) -> Option<Slot> {
+        let level = self.most_urgent_level(ready)?;
+        let at = self.in_round(level, ready, id).after(self.last_read[level])?;
+        self.last_read[level] = at;
+        Some(at)
+    }
+
+    fn most_urgent_level(&self, ready: Slots) -> Option<usize> {
+        self.by_urgency.iter().position(|slots| !slots.and(ready).is_empty())
+    }
+
+    /// Streams of this urgency that have turns in a round: all incremental ones of `ready`, and the
+    /// oldest of the others.
+    fn in_round(&self, level: usize, ready: Slots, id: impl Fn(Slot) -> u64) -> Slots {
+        let ready = self.by_urgency[level].and(ready);
         let mut round = ready.and(self.incremental);
         let whole = ready.without(self.incremental);
         if let Some(oldest) = whole.places().min_by_key(|at| id(*at)) {
             round.set(oldest, true);
         }
-        *last = round.after(*last)?;
-        Some(*last)
+        round
     }
 
     /// The oldest stream of the most urgent of `slots`, whether incremental or not.
@@ -171,6 +199,13 @@ mod tests {
         assert_eq!(set.or(slots(&[1])).without(slots(&[0, 5])).and(slots(&[1, 2])), slots(&[1]));
     }
 
+    /// The stream that sends next, which has sent then.
+    fn send(schedule: &mut Schedule, ready: Slots, id: impl Fn(Slot) -> u64) -> Option<Slot> {
+        let next = schedule.next(ready, id);
+        next.into_iter().for_each(|at| schedule.has_sent(at));
+        next
+    }
+
     /// Streams in the order of their places, each with number, urgency, and whether it is
     /// incremental. `expected`: the numbers that send, one after the other, while all are ready.
     fn check(streams: &[(u64, u8, bool)], expected: &[u64]) {
@@ -181,7 +216,8 @@ mod tests {
             ready.set(Slot(at), true);
         }
         let id = |at: Slot| streams[at.index()].0;
-        let sent: Vec<_> = expected.iter().map(|_| schedule.next(ready, id).map(id)).collect();
+        let sent: Vec<_> =
+            expected.iter().map(|_| send(&mut schedule, ready, id).map(id)).collect();
         let expected: Vec<_> = expected.iter().copied().map(Some).collect();
         assert_eq!(sent, expected, "{streams:?}");
     }
@@ -208,7 +244,7 @@ mod tests {
             schedule.enter(Slot(at), Priority { urgency, is_incremental: false });
         }
         let id = |at: Slot| ids[at.index()];
-        let mut next = |ready: &[u8]| schedule.next(slots(ready), id).map(|at| at.0);
+        let mut next = |ready: &[u8]| send(&mut schedule, slots(ready), id).map(|at| at.0);
         assert_eq!(next(&[0, 1, 2, 3]), Some(2));
         assert_eq!(next(&[0, 1, 3]), Some(0));
         assert_eq!(next(&[1, 3]), Some(1));
@@ -225,6 +261,28 @@ mod tests {
     }
 
     #[test]
+    fn only_what_has_been_sent_takes_a_turn() {
+        let mut schedule = Schedule::default();
+        let id = |at: Slot| u64::from(at.0);
+        (0..4).for_each(|at| {
+            schedule.enter(Slot(at), Priority { urgency: 3, is_incremental: true });
+        });
+        let (senders, readers) = (slots(&[0, 1, 2]), slots(&[2, 3]));
+        assert_eq!(send(&mut schedule, senders, id), Some(Slot(0)));
+        // There was no room for it.
+        assert_eq!(schedule.next(senders, id), Some(Slot(1)));
+        assert_eq!(schedule.next_read(readers, id), Some(Slot(2)));
+        assert_eq!(send(&mut schedule, senders, id), Some(Slot(1)));
+        assert_eq!(schedule.next_read(readers, id), Some(Slot(3)));
+        assert_eq!(send(&mut schedule, senders, id), Some(Slot(2)));
+        assert_eq!(schedule.next_read(readers, id), Some(Slot(2)));
+        assert_eq!(schedule.next_read(slots(&[]), id), None);
+        schedule.leave(Slot(2));
+        schedule.has_sent(Slot(2));
+        assert_eq!(send(&mut schedule, senders, id), Some(Slot(0)));
+    }
+
+    #[test]
     fn no_incremental_stream_starves() {
         let mut schedule = Schedule::default();
         for at in 0..Slot::COUNT {
@@ -233,8 +291,8 @@ mod tests {
         let mut sent = vec![0; usize::from(Slot::COUNT)];
         // 43 incremental ones, and one place for all others.
         for _ in 0..440 {
-            let at = schedule.next(Slots(u128::MAX), |at| at.0.into()).expect("all are ready");
-            sent[at.index()] += 1;
+            let at = send(&mut schedule, Slots(u128::MAX), |at| at.0.into());
+            sent[at.expect("all are ready").index()] += 1;
         }
         let expected = (0..Slot::COUNT).map(|at| if at % 3 == 0 || at == 1 { 10 } else { 0 });
         assert_eq!(sent, expected.collect::<Vec<_>>());

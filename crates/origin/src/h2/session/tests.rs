@@ -501,6 +501,23 @@ fn urgent_responses_overtake_others() {
     assert_eq!(bodies(&client.take())[..3], [15; 3]);
 }
 
+/// A `Send` has room for four long frames. The fifth stream is the first of the next `Send`.
+#[test]
+fn no_incremental_response_loses_its_turn_for_want_of_room() {
+    let rig = rig();
+    let mut client = rig.open(&[(WINDOW, 1 << 20)]);
+    client.send(&window(0, 1 << 20));
+    client.get(1, "/mid.bin");
+    client.take();
+    let more = &[("priority", "i")];
+    let asks = [3, 5, 7, 9, 11].map(|stream| ask(stream, &request("GET", "/mid.bin", more)));
+    client.send(&asks.concat());
+    let mut turns = bodies(&client.take());
+    turns.truncate(5);
+    turns.sort_unstable();
+    assert_eq!(turns, [3, 5, 7, 9, 11]);
+}
+
 #[test]
 fn many_requests_at_once_are_answered() {
     let rig = rig();
