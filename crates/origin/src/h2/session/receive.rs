@@ -244,8 +244,12 @@ impl<F: File> Session<F> {
     }
 
     /// Takes a priority of an open stream. That of a stream which is not open yet is ignored: its
-    /// request can state one (RFC 9218 §7.1).
+    /// request can state one. Streams of the server's are never opened, so that none has a priority
+    /// (RFC 9218 §7.1).
     fn on_priority(&mut self, stream: u32, value: &[u8], cx: &Cx<'_, F>) -> Result<(), ErrorCode> {
+        if stream.is_multiple_of(2) {
+            return Err(ErrorCode::PROTOCOL_ERROR);
+        }
         if let StreamPlace::Open(at) = self.place(stream) {
             let mut priority = Priority::default();
             priority.take(value);

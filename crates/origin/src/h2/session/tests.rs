@@ -334,7 +334,8 @@ fn faults_of_the_connection_end_it() {
     let whole = request("GET", "/a.txt", &[]);
     let part = frame(FrameKind::Headers, END_STREAM, 5, &whole[..3]);
     let rest = |stream| frame(FrameKind::Continuation, END_HEADERS, stream, &whole[3..]);
-    let rows: [(&str, Vec<u8>, ErrorCode); 19] = [
+    let priority = frame(FrameKind::PriorityUpdate, 0, 0, b"\0\0\0\x02u=0");
+    let rows: [(&str, Vec<u8>, ErrorCode); 20] = [
         ("DATA, idle", data(5, 1, true), protocol),
         ("RST_STREAM, idle", reset(5), protocol),
         ("WINDOW_UPDATE, idle", window(5, 1), protocol),
@@ -350,6 +351,7 @@ fn faults_of_the_connection_end_it() {
         ("no room", window(0, 0), protocol),
         ("too long", data(3, 16_385, false), size),
         ("PUSH_PROMISE", frame(FrameKind::PushPromise, 4, 1, &[0; 8]), protocol),
+        ("PRIORITY_UPDATE, push", priority, protocol),
         ("block", ask(5, &[0x80]), compression),
         ("CONTINUATION", rest(3), protocol),
         ("within a block", [part.clone(), ping()].concat(), protocol),
