@@ -1,6 +1,9 @@
 //! Deadlines and the end of a connection.
 use super::{Phase, Session, Timer};
-use crate::{Cx, Deadlines, ReplyOutcome, Supply, multi::Overdue};
+use crate::{
+    Cx, Deadlines, ReplyOutcome, Supply,
+    multi::{Overdue, Slot},
+};
 use core::mem;
 use regatta_http::h2::frame::{ErrorCode, write_goaway};
 use regatta_metrics::Counter;
@@ -188,19 +191,23 @@ impl<F: File> Session<F> {
         }
     }
 
-    /// A stream has waited long enough.
+    /// Streams have waited long enough: all of them at once, but one operation of the disk at most.
+    /// A driver may take some time until it calls again.
     fn on_overdue(&mut self, now: Now, cx: &Cx<'_, F>) {
-        match self.streams.overdue(now.tick) {
-            Some(Overdue::Retry(at)) => self.resume(at, Supply::Again, now, cx),
-            Some(Overdue::Disk(at)) => {
-                let ticket = self.streams.ticket(at);
-                self.end_wait(at, now, cx);
-                self.abandoned = ticket.map(Abandoned::One);
+        for _ in 0..Slot::COUNT {
+            match self.streams.overdue(now.tick) {
+                Some(Overdue::Retry(at)) => self.resume(at, Supply::Again, now, cx),
+                Some(Overdue::Disk(at)) => {
+                    let ticket = self.streams.ticket(at);
+                    self.end_wait(at, now, cx);
+                    self.abandoned = ticket.map(Abandoned::One);
+                    return;
+                }
+                Some(Overdue::Request(at)) => {
+                    self.reset(at, ErrorCode::NO_ERROR, ReplyOutcome::Complete, now, cx);
+                }
+                None => return,
             }
-            Some(Overdue::Request(at)) => {
-                self.reset(at, ErrorCode::NO_ERROR, ReplyOutcome::Complete, now, cx);
-            }
-            None => {}
         }
     }
 

@@ -141,6 +141,21 @@ fn a_peer_that_takes_nothing_is_cut_off() {
     assert_eq!(rig.log.0.borrow()[0].2, ReplyOutcome::Slow);
 }
 
+/// A driver may call again only after some time, which would add up.
+#[test]
+fn streams_that_are_due_together_end_together() {
+    let rig = rig();
+    let mut client = rig.open(&[]);
+    let streams = [1, 3, 5, 7, 9];
+    let post = request("POST", "/a.txt", &[]);
+    client.send(&streams.map(|stream| ask_with_content(stream, &post)).concat());
+    assert_eq!(heads(&client.take()), streams);
+    client.pass(2_000, 0);
+    let resets = streams.map(|stream| Got::Reset(stream, ErrorCode::NO_ERROR));
+    assert_eq!(client.take(), resets);
+    assert!(client.session.is_idle());
+}
+
 #[test]
 fn a_disk_that_does_not_answer_is_given_up_for_its_stream() {
     let rig = rig();
