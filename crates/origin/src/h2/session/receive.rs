@@ -18,7 +18,7 @@ use regatta_http::{
 use regatta_metrics::Counter;
 use regatta_op::{CloseReason, File, Now, Tick};
 
-/// The most frames that continue a field block.
+/// The most frames that continue a field block, unless heads may be longer than they carry.
 const CONTINUATIONS_MAX: u8 = 8;
 /// A window that grows by fewer bytes costs more than it permits.
 const SMALL_WINDOW_BYTES: u32 = 256;
@@ -229,8 +229,10 @@ impl<F: File> Session<F> {
         // A block that is a little too large is refused with a status. Of a larger one too much
         // would have to be kept.
         let bytes_max = cx.site.limits.head_bytes_max + FRAME_BYTES_DEFAULT as usize;
-        block.continuations += 1;
-        let is_many = block.continuations > CONTINUATIONS_MAX;
+        // A long block needs more of them.
+        let most = usize::from(CONTINUATIONS_MAX).max(bytes_max / FRAME_BYTES_DEFAULT as usize);
+        block.continuations = block.continuations.saturating_add(1);
+        let is_many = usize::from(block.continuations) > most;
         if is_many || block.bytes.len() + part.len() > bytes_max {
             return Err(ErrorCode::ENHANCE_YOUR_CALM);
         }

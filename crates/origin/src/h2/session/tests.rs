@@ -435,6 +435,24 @@ fn blocks_may_come_in_parts() {
     assert_eq!(rig.count(Counter::Http2Calmed), 1);
 }
 
+/// A client may send heads of the length that the settings of the server state.
+#[test]
+fn blocks_may_have_the_parts_that_long_heads_need() {
+    let rig = Rig::new(|site| site.limits.head_bytes_max = 256 << 10);
+    let mut client = rig.open(&[]);
+    let whole = request("GET", "/a.txt", &[("x-long", &"~".repeat(200_000))]);
+    let mut parts = whole.chunks(16_384);
+    let first = parts.next().expect("it is long");
+    client.send(&frame(FrameKind::Headers, END_STREAM, 1, first));
+    let count = parts.len();
+    assert!(count > 8);
+    for (at, part) in parts.enumerate() {
+        let flags = if at + 1 == count { END_HEADERS } else { 0 };
+        client.send(&frame(FrameKind::Continuation, flags, 1, part));
+    }
+    assert_eq!(response(&client.take(), 1), content(10));
+}
+
 #[test]
 fn a_reset_stream_keeps_its_place_until_the_disk_answers() {
     let rig = Rig::new(|site| site.http2.streams_max = 1);
