@@ -30,7 +30,7 @@ const SEND_BYTES_MAX: usize = 64 << 10;
 /// The most bytes of control frames that wait to be sent. With more, no frame is read until the
 /// client has taken some.
 const CONTROL_BYTES_MAX: usize = 16 << 10;
-/// The most streams that one event opens.
+/// The most streams that one event opens before something is sent, if there is anything to send.
 const NEW_STREAMS_MAX: u32 = 32;
 /// The most streams that are remembered because the server has reset them before the client ended
 /// them.
@@ -467,7 +467,7 @@ impl<F: File> Protocol<F> for Session<F> {
         assert!(self.out.len() <= 2 * SEND_BYTES_MAX as u64, "a `Send` is bounded");
         assert!(self.streams.unsent() <= self.window || is_over, "the client permits what is read");
         assert!(self.late.len() <= LATE_STREAMS_MAX);
-        assert!(!self.flags.has_backlog || sends || self.streams.awaits_disk() || is_over);
+        assert!(!self.flags.has_backlog || sends || is_over, "frames wait for a `Send` alone");
         if is_over || self.is_idle() {
             let is_bare = self.spare.is_none() && self.control.is_empty() && self.ends.is_empty();
             assert!(is_bare && self.out.is_empty(), "an idle or closed connection has no buffers");

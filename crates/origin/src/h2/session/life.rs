@@ -21,8 +21,8 @@ impl<F: File> Session<F> {
                 self.leave(CloseReason::Refused);
             }
             self.compose(now, cx);
-            // Frames that wait are read after the next event, if one is to come soon.
-            if !self.flags.has_backlog || self.sends() || self.streams.awaits_disk() {
+            // Frames that wait are read after the next `Send`. The disk may take longer.
+            if !self.flags.has_backlog || self.sends() {
                 break;
             }
             self.read_backlog(now, cx);

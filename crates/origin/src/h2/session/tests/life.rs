@@ -5,7 +5,7 @@ use super::{
     settings,
 };
 use crate::{Protocol as _, ReplyOutcome};
-use alloc::{vec, vec::Vec};
+use alloc::{format, vec, vec::Vec};
 use regatta_http::h2::frame::{END_STREAM, ErrorCode, FrameKind, WINDOW_BYTES_MAX};
 use regatta_metrics::Counter;
 use regatta_op::CloseReason;
@@ -171,6 +171,23 @@ fn a_disk_that_does_not_answer_is_given_up_for_its_stream() {
     client.finish_disk();
     assert_eq!(response(&client.take(), 5), content(40_000));
     assert!(client.session.is_idle());
+}
+
+/// One event opens a number of streams at most. The others do not wait for the disk.
+#[test]
+fn requests_behind_many_that_wait_for_the_disk_are_answered() {
+    let rig = rig();
+    let mut client = rig.open(&[]);
+    client.get(1, "/a.txt");
+    client.take();
+    client.holds_disk = true;
+    let mut bytes: Vec<u8> = (1..50).flat_map(|at| get(2 * at + 1, &format!("/{at}"))).collect();
+    bytes.extend(get(101, "/a.txt"));
+    bytes.extend(ping());
+    client.send(&bytes);
+    let frames = client.take();
+    assert_eq!(response(&frames, 101), content(10));
+    assert!(frames.contains(&Got::Pong(*b"01234567")));
 }
 
 #[test]
