@@ -692,6 +692,11 @@ impl<F> Streams<F> {
         !self.sending.is_empty() && self.heads.is_empty() && (can_move.is_empty() || window == 0)
     }
 
+    /// True if no stream waits for something else before its response, or behind it.
+    pub(crate) const fn are_all_sending(&self) -> bool {
+        self.in_use().without(self.sending).is_empty()
+    }
+
     /// True if a body is to be sent, and the client permits nothing of it. `window`: that of the
     /// connection.
     pub(crate) const fn has_stalled(&self, window: u64) -> bool {

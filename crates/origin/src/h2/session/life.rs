@@ -56,14 +56,15 @@ impl<F: File> Session<F> {
         }
         if self.flags.has_ended && !self.sends() && !self.flags.has_backlog {
             let stalls = self.streams.is_stalled(self.free_window());
+            let is_last = self.streams.are_all_sending();
             if is_done {
                 let is_draining = self.flags.is_draining;
                 let reason =
                     if is_draining { CloseReason::Drained } else { CloseReason::PeerClosed };
                 return self.close(reason, now, cx);
             }
-            if stalls && self.streams.unsent() == 0 {
-                // No window can be opened any more.
+            if stalls && is_last && self.streams.unsent() == 0 {
+                // No window can be opened any more, and nothing else is to be answered.
                 self.close(CloseReason::PeerAborted, now, cx);
             }
         }

@@ -207,6 +207,7 @@ fn an_exchange_in_progress_is_logged_when_the_connection_is_cut() {
 #[test]
 fn a_client_that_sends_no_more_gets_its_answers() {
     let rig = rig();
+    rig.put("c.txt", 7);
     let mut client = rig.open(&[]);
     client.holds_disk = true;
     client.get(1, "/a.txt");
@@ -219,6 +220,16 @@ fn a_client_that_sends_no_more_gets_its_answers() {
     let mut client = rig.open(&[(WINDOW, 0)]);
     client.get(1, "/a.txt");
     client.end();
+    assert_eq!(client.closed, Some(CloseReason::PeerAborted));
+    // Another response needs no more than is permitted.
+    let mut client = rig.open(&[(WINDOW, 10)]);
+    client.get(1, "/b.txt");
+    client.holds_disk = true;
+    client.get(3, "/c.txt");
+    client.end();
+    assert_eq!(client.closed, None);
+    client.finish_disk();
+    assert_eq!(response(&client.take(), 3), content(7));
     assert_eq!(client.closed, Some(CloseReason::PeerAborted));
     // The driver sees that it may have left while the disk is at work.
     let mut client = rig.open(&[]);
