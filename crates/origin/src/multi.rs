@@ -5,7 +5,7 @@
 //!
 //! * Streams send by the priorities that the client has given them ([`Streams::next_sender`]).
 //! * Exchanges get one of the connection's few tickets for the disk, the most urgent one first
-//!   ([`Streams::disk_op`]).
+//!   ([`Streams::disk_op`]). Reads of bodies alternate with them ([`Streams::prefers_load`]).
 //! * Waits end at their deadlines. The table keeps the earliest one ([`Streams::deadline`]).
 //!
 //! Frames are memory. A range of a file at the front of a response is first read into a buffer of
@@ -427,7 +427,8 @@ impl<F> Streams<F> {
     /// urgent stream. It must be done at `until`.
     pub(crate) fn disk_op(&mut self, until: Tick) -> Option<Op<F>> {
         let free = self.free_ticket()?;
-        let at = self.schedule.most_urgent(self.wanting, |at| self.get(at).id)?;
+        let places = &self.places;
+        let at = self.schedule.next_wanted(self.wanting, |at| places[at.index()].id)?;
         let ticket = self.assign(free, at);
         self.enter(at, Stage::AtDisk(ticket), until);
         let op = self.get_mut(at).ongoing.as_mut().and_then(|ongoing| ongoing.op.take());
@@ -602,6 +603,11 @@ impl<F> Streams<F> {
             return 0;
         }
         room.min(LOAD_BYTES_MAX).min(window)
+    }
+
+    /// True if a body is read before another exchange gets a ticket.
+    pub(crate) fn prefers_load(&self) -> bool {
+        self.schedule.reads_next(self.files, self.wanting)
     }
 
     /// Reads the next part of a body that is in a file: that of the stream which is next by

@@ -101,12 +101,16 @@ pub(crate) struct Schedule {
     last_sent: [Slot; LEVELS],
     /// The place for which a body was read last, of each urgency.
     last_read: [Slot; LEVELS],
+    /// True if the last operation of the disk was a read of a body.
+    has_just_read: bool,
 }
 
 impl Default for Schedule {
     fn default() -> Self {
         let (by_urgency, last) = ([Slots::default(); LEVELS], [Slot::LAST; LEVELS]);
-        Self { by_urgency, incremental: Slots::default(), last_sent: last, last_read: last }
+        let (last_sent, last_read) = (last, last);
+        let (incremental, has_just_read) = (Slots::default(), false);
+        Self { by_urgency, incremental, last_sent, last_read, has_just_read }
     }
 }
 
@@ -145,7 +149,7 @@ impl Schedule {
     pub(crate) fn next_read(&mut self, ready: Slots, id: impl Fn(Slot) -> u64) -> Option<Slot> {
         let level = self.most_urgent_level(ready)?;
         let at = self.in_round(level, ready, id).after(self.last_read[level])?;
-        self.last_read[level] = at;
+        (self.last_read[level], self.has_just_read) = (at, true);
         Some(at)
     }
 
@@ -165,10 +169,21 @@ impl Schedule {
         round
     }
 
-    /// The oldest stream of the most urgent of `slots`, whether incremental or not.
-    pub(crate) fn most_urgent(&self, slots: Slots, id: impl Fn(Slot) -> u64) -> Option<Slot> {
-        let mut urgencies = self.by_urgency.iter().map(|of_urgency| of_urgency.and(slots));
-        urgencies.find(|slots| !slots.is_empty())?.places().min_by_key(|at| id(*at))
+    /// The stream of `wanting` whose exchange has the next operation of the disk: the oldest of the
+    /// most urgent ones, whether incremental or not.
+    pub(crate) fn next_wanted(&mut self, wanting: Slots, id: impl Fn(Slot) -> u64) -> Option<Slot> {
+        let level = self.most_urgent_level(wanting)?;
+        self.has_just_read = false;
+        self.by_urgency[level].and(wanting).places().min_by_key(|at| id(*at))
+    }
+
+    /// True if the disk reads for one of `files` next, and not for an exchange of `wanting`: the
+    /// most urgent one is first, and those of one urgency alternate.
+    pub(crate) fn reads_next(&self, files: Slots, wanting: Slots) -> bool {
+        match (self.most_urgent_level(files), self.most_urgent_level(wanting)) {
+            (Some(read), Some(wanted)) => read < wanted || read == wanted && !self.has_just_read,
+            (read, _) => read.is_some(),
+        }
     }
 }
 
@@ -255,9 +270,9 @@ mod tests {
         schedule.leave(Slot(2));
         schedule.enter(Slot(2), Priority { urgency: 5, is_incremental: true });
         assert_eq!(schedule.next(slots(&[1, 2]), id), Some(Slot(1)));
-        assert_eq!(schedule.most_urgent(slots(&[2, 3, 1]), id), Some(Slot(1)));
-        assert_eq!(schedule.most_urgent(slots(&[2]), id), Some(Slot(2)));
-        assert_eq!(schedule.most_urgent(slots(&[]), id), None);
+        assert_eq!(schedule.next_wanted(slots(&[2, 3, 1]), id), Some(Slot(1)));
+        assert_eq!(schedule.next_wanted(slots(&[2]), id), Some(Slot(2)));
+        assert_eq!(schedule.next_wanted(slots(&[]), id), None);
     }
 
     #[test]
@@ -280,6 +295,27 @@ mod tests {
         schedule.leave(Slot(2));
         schedule.has_sent(Slot(2));
         assert_eq!(send(&mut schedule, senders, id), Some(Slot(0)));
+    }
+
+    #[test]
+    fn reads_of_bodies_and_exchanges_share_the_disk() {
+        let mut schedule = Schedule::default();
+        let id = |at: Slot| u64::from(at.0);
+        for (at, urgency) in (0..).zip([3, 3, 1]) {
+            schedule.enter(Slot(at), Priority { urgency, is_incremental: false });
+        }
+        let [file, same, urgent, none] = [&[0][..], &[1], &[2], &[]].map(slots);
+        assert!(schedule.reads_next(file, none) && !schedule.reads_next(none, same));
+        assert!(!schedule.reads_next(file, urgent) && !schedule.reads_next(none, none));
+        for _ in 0..2 {
+            assert!(schedule.reads_next(file, same));
+            assert_eq!(schedule.next_read(file, id), Some(Slot(0)));
+            assert!(!schedule.reads_next(file, same) && schedule.reads_next(file, none));
+            assert!(schedule.reads_next(urgent, same));
+            assert_eq!(schedule.next_wanted(none, id), None);
+            assert!(!schedule.reads_next(file, same));
+            assert_eq!(schedule.next_wanted(same, id), Some(Slot(1)));
+        }
     }
 
     #[test]

@@ -7,13 +7,14 @@ use regatta_metrics::Counter;
 use regatta_op::{Fault, File, Now, Op, Outbox, Tick, Ticket};
 
 impl<F: File> Session<F> {
-    /// The next operation of the disk: that of an exchange, or else a part of a body.
+    /// The next operation of the disk: that of an exchange, or a part of a body.
     pub(super) fn disk_op(&mut self) -> Option<Op<F>> {
         if self.phase != Phase::Serves {
             return None;
         }
         let until = self.now.after(self.disk_ms_max);
-        self.streams.disk_op(until).or_else(|| self.load(until))
+        let read = if self.streams.prefers_load() { self.load(until) } else { None };
+        read.or_else(|| self.streams.disk_op(until)).or_else(|| self.load(until))
     }
 
     fn load(&mut self, until: Tick) -> Option<Op<F>> {

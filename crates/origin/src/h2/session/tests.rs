@@ -521,6 +521,22 @@ fn urgent_responses_overtake_others() {
     assert_eq!(bodies(&client.take())[..3], [15; 3]);
 }
 
+/// More requests than the disk has tickets do not keep a body from its windows.
+#[test]
+fn a_body_in_a_file_is_read_between_requests() {
+    let rig = rig();
+    let mut client = rig.open(&[(WINDOW, 0)]);
+    client.get(1, "/big.bin");
+    client.holds_disk = true;
+    (1..9).for_each(|at| client.get(2 * at + 1, &format!("/{at}")));
+    client.send(&window(1, 65_535));
+    assert_eq!((client.disk.len(), &client.reads[..]), (4, &[][..]));
+    client.perform_one();
+    assert_eq!((client.disk.len(), &client.reads[..]), (4, &[65_535][..]));
+    client.finish_disk();
+    assert_eq!(heads(&client.take()).len(), 9);
+}
+
 /// A `Send` has room for four long frames. The fifth stream is the first of the next `Send`.
 #[test]
 fn no_incremental_response_loses_its_turn_for_want_of_room() {

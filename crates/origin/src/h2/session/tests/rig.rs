@@ -371,6 +371,14 @@ impl Client<'_> {
         self.send(&get(stream, path));
     }
 
+    /// Has the disk perform the oldest operation that it has.
+    pub(super) fn perform_one(&mut self) {
+        let op = self.disk.pop_front().expect("the disk has work");
+        let done = self.rig.perform(op);
+        self.complete(done);
+        self.run();
+    }
+
     /// Has the disk perform all that it has.
     pub(super) fn finish_disk(&mut self) {
         self.holds_disk = false;
