@@ -23,7 +23,8 @@ pub(super) enum Glitch {
     Control,
     /// DATA or CONTINUATION without bytes, which ends nothing.
     Empty,
-    /// PRIORITY, PRIORITY_UPDATE, or a WINDOW_UPDATE of few bytes.
+    /// PRIORITY, PRIORITY_UPDATE, a WINDOW_UPDATE of few bytes, or a request beyond a number that
+    /// the client has not acknowledged.
     Hint,
 }
 

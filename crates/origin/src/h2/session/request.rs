@@ -185,9 +185,9 @@ impl<F: File> Session<F> {
         if !self.streams.has_room() {
             self.skip(block)?;
             self.refuse(stream, ends_stream, cx);
-            // Before the client knows the limit, it is not to blame.
+            // Before the client knows the limit, it is hardly to blame. It may never say so.
             let knows = self.flags.is_acknowledged;
-            return if knows { self.charge(Glitch::Excess, cx) } else { Ok(()) };
+            return self.charge(if knows { Glitch::Excess } else { Glitch::Hint }, cx);
         }
         let asked = self.ask(block, ends_stream, now, cx);
         self.decoder.trim();

@@ -6,7 +6,8 @@ use super::{
 };
 use crate::{Protocol as _, ReplyOutcome};
 use alloc::{format, vec, vec::Vec};
-use regatta_http::h2::frame::{END_STREAM, ErrorCode, FrameKind, WINDOW_BYTES_MAX};
+use core::ops::Range;
+use regatta_http::h2::frame::{END_STREAM, ErrorCode, FrameKind, PREFACE, WINDOW_BYTES_MAX};
 use regatta_metrics::Counter;
 use regatta_op::CloseReason;
 
@@ -323,6 +324,24 @@ fn useless_frames_spend_the_budget() {
         assert_eq!(client.is_shut, at == 500, "{at}");
     }
     assert_eq!(rig.count(Counter::RepliesCut), 501);
+}
+
+#[test]
+fn requests_over_a_limit_that_is_never_acknowledged_are_bounded() {
+    let rig = Rig::new(|site| site.http2.streams_max = 1);
+    let mut client = rig.connect();
+    client.send(&[&PREFACE[..], &settings(&[])].concat());
+    client.holds_disk = true;
+    let asks = |streams: Range<u32>| -> Vec<u8> {
+        streams.flat_map(|at| get(2 * at + 1, "/a.txt")).collect()
+    };
+    client.send(&asks(0..1_001));
+    assert!(!client.is_shut);
+    let frames = client.take();
+    assert_eq!(frames.last(), Some(&Got::Reset(2_001, ErrorCode::REFUSED_STREAM)));
+    client.send(&asks(1_001..1_002));
+    check_end(&mut client, 2_003, ErrorCode::ENHANCE_YOUR_CALM, CloseReason::BadRequest);
+    assert_eq!(rig.count(Counter::StreamsRefused), 1_001);
 }
 
 /// The response has been sent: the reset saves the client's network, and costs the server nothing.
