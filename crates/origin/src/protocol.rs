@@ -110,7 +110,8 @@ pub trait Protocol<F> {
     fn is_idle(&self) -> bool;
 
     /// True if these bytes, received next, belong to a request that [`turn_away`](Self::turn_away)
-    /// would refuse. They are not content of one, nor discarded, nor of a handshake alone.
+    /// would refuse. They are not content of one, nor discarded, nor of a handshake alone. No bytes
+    /// stand for unknown ones: true if a request is what they most likely belong to.
     #[must_use]
     fn awaits_request(&self, bytes: &[u8]) -> bool;
 

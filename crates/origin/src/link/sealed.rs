@@ -368,8 +368,9 @@ impl<F: File> Protocol<F> for Sealed<F> {
         nothing && self.upper.as_ref().map_or(self.received == 0, Protocol::is_idle)
     }
 
-    fn awaits_request(&self, bytes: &[u8]) -> bool {
-        self.upper.as_ref().is_some_and(|upper| upper.awaits_request(bytes))
+    /// The bytes are of records. They say nothing to the protocol above before they are opened.
+    fn awaits_request(&self, _: &[u8]) -> bool {
+        self.upper.as_ref().is_some_and(|upper| upper.awaits_request(&[]))
     }
 
     fn is_shaking_hands(&self) -> bool {

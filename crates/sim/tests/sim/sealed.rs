@@ -692,6 +692,35 @@ fn the_handshake_chooses_the_protocol() {
     }
 }
 
+/// The driver sees records, in which a protocol with frames would find what is not there.
+#[test]
+fn records_may_hold_a_request_of_http2() {
+    // HEADERS of `GET /none`, for the host `a`.
+    const ASK: &[u8] = b"\0\0\x0c\x01\x05\0\0\0\x01\x82\x87\x04\x05/none\x01\x01a";
+    run_agreed(b"h2", ClearHttp1, |mut ends| {
+        ends.settle();
+        ends.send_plain(PREFACE);
+        assert!(ends.link.awaits_request(&ends.wire), "the first one");
+        ends.receive();
+        ends.settle();
+        for stream in [1, 3, 5, 7] {
+            ends.send_plain(&[&ASK[..8], &[stream], &ASK[9..]].concat());
+            assert!(ends.link.awaits_request(&ends.wire), "stream {stream}");
+            ends.receive();
+            loop {
+                match ends.link.next_op().expect("it waits") {
+                    Op::Recv => break,
+                    Op::Open(ticket, _) => {
+                        assert!(!ends.link.awaits_request(b"unknown"), "it has one already");
+                        ends.complete(Done::Open(ticket, Err(OpenFault::NotFound)));
+                    }
+                    op => ends.send(op),
+                }
+            }
+        }
+    });
+}
+
 /// A driver may know which turns continue a handshake, and which connections never have one.
 #[test]
 fn a_handshake_is_announced_until_it_is_over() {
