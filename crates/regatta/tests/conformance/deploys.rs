@@ -119,15 +119,16 @@ fn twice(variant: &Variant, root: &str, deploy: impl Fn(&Site, u8) + Sync) {
             let (server, over) = (&server, &over);
             scope.spawn(move || {
                 let mut client = server.connect();
-                let mut last_old = [Instant::now(); 4];
+                let (mut last_old, mut longest) = ([Instant::now(); 4], Duration::ZERO);
                 while !over.load(Ordering::Relaxed) {
                     let asked = Instant::now();
                     let number = ask(&mut client, target, coding);
                     last_old[usize::from(number)] = asked;
                     AtomicU8::store(seen, number, Ordering::Relaxed);
                     std::thread::sleep(Duration::from_millis(3));
+                    longest = longest.max(asked.elapsed());
                 }
-                last_old
+                (last_old, longest)
             })
         };
         let askers: Vec<_> = ASKED.into_iter().zip(&seen).map(asker).collect();
@@ -137,15 +138,18 @@ fn twice(variant: &Variant, root: &str, deploy: impl Fn(&Site, u8) + Sync) {
             deploy(&site, number);
             switched.push(Instant::now());
             let is_seen = |seen: &AtomicU8| seen.load(Ordering::Relaxed) == number;
-            eventually(SOON, || seen.iter().all(is_seen));
+            eventually(PATIENCE, || seen.iter().all(is_seen));
             // No client sees the old release again.
             std::thread::sleep(Duration::from_millis(100));
         }
         over.store(true, Ordering::Relaxed);
-        for last in askers.into_iter().map(|asker| asker.join().expect("an asker")) {
+        for asker in askers {
+            // A machine that is busy delays workers as it delays this client.
+            let (last, longest) = asker.join().expect("an asker");
+            let limit = SOON + 4 * longest;
             for (old, switched) in (1..3).zip(&switched) {
                 let took = last[old].saturating_duration_since(*switched);
-                assert!(took < SOON, "release {old} for {took:?} after the next came");
+                assert!(took < limit, "release {old} for {took:?} after the next came");
             }
             assert!(last[3] > switched[1], "release 3 was never seen");
         }
