@@ -200,7 +200,7 @@ fn bytes_of(request: &ExplainRequest) -> Result<Vec<u8>, Vec<Problem>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::raw::{Arguments, read};
+    use crate::config::raw::tests::of_sets;
 
     fn request(method: &str, target: &str, headers: &[&str]) -> ExplainRequest {
         let headers = headers.iter().map(|header| (*header).to_owned()).collect();
@@ -232,18 +232,12 @@ mod tests {
 
     #[test]
     fn an_explanation_of_http2_has_its_fields() {
-        let settings = |sets: &[&str]| {
-            let sets = sets.iter().map(|set| (*set).to_owned()).collect();
-            let (said, problems) = read(None, &Arguments { flags: Vec::new(), sets });
-            assert_eq!(problems, []);
-            said.settings
-        };
         let head = b"HTTP/1.1 200 OK\r\nETag: \"a\"\r\nConnection: close\r\n\r\n".to_vec();
         let says = "ends, as the request asks".to_owned();
         let decisions = vec![Decision { about: "connection", says }];
         let explained = Explanation { decisions, head };
         let check = |sets: &[&str], class, protocol: &str| {
-            let explained = over_http2(explained.clone(), &settings(sets), class);
+            let explained = over_http2(explained.clone(), &of_sets(sets).settings, class);
             let text = text(&explained);
             let (decisions, head) = text.split_once("\n\n").unwrap();
             let decisions: Vec<&str> = decisions.lines().collect();
@@ -264,18 +258,16 @@ mod tests {
 
     #[test]
     fn requests_are_written_as_a_client_would() {
-        for (request, expect) in [
-            (request("GET", "/", &[]), "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"),
-            (request("GET", "/", &["host: b"]), "GET / HTTP/1.1\r\nhost: b\r\n\r\n"),
-            (request("GET", "https://h:1/a?b", &[]), "GET /a?b HTTP/1.1\r\nHost: h:1\r\n\r\n"),
-            (request("GET", "HTTPS://h", &[]), "GET / HTTP/1.1\r\nHost: h\r\n\r\n"),
-            (request("GET", "https://h?b", &[]), "GET /?b HTTP/1.1\r\nHost: h\r\n\r\n"),
-            (
-                request("GET", "http://h/a", &[]),
-                "GET http://h/a HTTP/1.1\r\nHost: localhost\r\n\r\n",
-            ),
+        for (target, headers, expect) in [
+            ("/", &[][..], "GET / HTTP/1.1\r\nHost: localhost"),
+            ("/", &["host: b"], "GET / HTTP/1.1\r\nhost: b"),
+            ("https://h:1/a?b", &[], "GET /a?b HTTP/1.1\r\nHost: h:1"),
+            ("HTTPS://h", &[], "GET / HTTP/1.1\r\nHost: h"),
+            ("https://h?b", &[], "GET /?b HTTP/1.1\r\nHost: h"),
+            ("http://h/a", &[], "GET http://h/a HTTP/1.1\r\nHost: localhost"),
         ] {
-            assert_eq!(bytes_of(&request).unwrap(), expect.as_bytes());
+            let bytes = bytes_of(&request("GET", target, headers)).unwrap();
+            assert_eq!(bytes, format!("{expect}\r\n\r\n").as_bytes(), "{target}");
         }
         let wrong = request("G ET", "a b", &["x", "a: b\r\nc: d"]);
         assert_eq!(bytes_of(&wrong).unwrap_err().len(), 4);

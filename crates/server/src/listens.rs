@@ -77,7 +77,7 @@ pub(crate) struct TlsParts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::raw::{Arguments, read};
+    use crate::config::raw::tests::of_sets;
 
     #[test]
     fn unsent_bytes_are_limited_where_most_speak_http2() {
@@ -88,10 +88,8 @@ mod tests {
             (&["http2.clear=false"], [0, 65_536, 65_536]),
             (&["http2.enabled=false"], [0; 3]),
         ] {
-            let given = sets.iter().map(|set: &&str| (*set).to_owned()).collect();
-            let (said, problems) = read(None, &Arguments { flags: Vec::new(), sets: given });
-            assert_eq!(problems, []);
-            let found = LISTENS.map(|(_, class)| unsent_bytes_max(&said.settings, class));
+            let settings = of_sets(sets).settings;
+            let found = LISTENS.map(|(_, class)| unsent_bytes_max(&settings, class));
             assert_eq!(found, limits, "{sets:?}");
         }
     }

@@ -413,10 +413,7 @@ fn original(name: &OsStr) -> Option<OsString> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        config::raw::{Arguments, FileText, read},
-        folder::Folder,
-    };
+    use crate::{config::raw::tests::of_good_file, folder::Folder};
     use std::{
         fs,
         os::unix::fs::{PermissionsExt, symlink},
@@ -647,10 +644,8 @@ mod tests {
         let host = |site: &Site| format!("[[hosts]]\nnames = []\nroot = \"{}\"\n", root(site));
         let text = format!("[server]\nroot = \"{}\"\n", root(&fresh));
         let text = text + &host(&one) + &host(&two) + &host(&two);
-        let file = FileText { name: "r", text: &text };
-        let (said, problems) = read(Some(file), &Arguments::default());
-        assert_eq!(problems, []);
-        let hints = stale(&said).into_iter().map(|found| found.hint.expect("it has one"));
+        let found = stale(&of_good_file(&text)).into_iter();
+        let hints = found.map(|found| found.hint.expect("it has one"));
         let expected = [&one, &two].map(|site| format!("regatta precompress {}", root(site)));
         assert_eq!(hints.collect::<Vec<_>>(), expected);
     }

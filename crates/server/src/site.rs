@@ -230,13 +230,14 @@ mod tests {
     use super::*;
     use crate::config::{
         hosts::{self, Findings},
-        options, raw,
+        options,
+        raw::tests::of_sets,
     };
 
     #[test]
     fn the_defaults_of_the_table_are_those_of_the_origin() {
         let settings = Settings::defaults(options::all());
-        let (said, _) = raw::read(None, &raw::Arguments::default());
+        let said = of_sets(&[]);
         let hosts =
             hosts::understand(&said, &said.inherited(), |_, _| {}, &mut Findings::default());
         let releases = [Release::default()];
@@ -253,26 +254,21 @@ mod tests {
     #[test]
     fn http2_in_the_clear_needs_both_options() {
         let rules = |sets: &[&str]| {
-            let sets = sets.iter().map(|set| (*set).to_owned()).collect();
-            let (said, problems) = raw::read(None, &raw::Arguments { flags: Vec::new(), sets });
-            assert_eq!(problems, []);
+            let said = of_sets(sets);
             Builder::new(&said.settings, &said, Vec::new(), &[]).0.frame.http2
         };
         let default = Http2Rules::default();
         assert_eq!(rules(&["http2.clear=false"]), Http2Rules { clear: false, ..default });
         assert_eq!(rules(&["http2.enabled=false"]), Http2Rules { clear: false, ..default });
-        let sets = ["streams_max=7", "table_bytes=0", "exchanges_max=9"];
-        let sets = sets.map(|set| format!("http2.{set}"));
+        let sets = ["http2.streams_max=7", "http2.table_bytes=0", "http2.exchanges_max=9"];
         let set = Http2Rules { streams_max: 7, table_bytes: 0, exchanges_max: 9, ..default };
-        assert_eq!(rules(&sets.each_ref().map(String::as_str)), set);
+        assert_eq!(rules(&sets), set);
     }
 
     #[test]
     fn redirects_lead_to_the_port_that_is_listened_on() {
         let sets = ["tls.redirect=true", "tls.hsts_s=60", "tls.listen=unix:/tls,127.0.0.1:0"];
-        let sets = sets.map(str::to_owned).to_vec();
-        let (said, problems) = raw::read(None, &raw::Arguments { flags: Vec::new(), sets });
-        assert_eq!(problems, []);
+        let said = of_sets(&sets);
         let (mut builder, _) = Builder::new(&said.settings, &said, Vec::new(), &[]);
         let rules = |redirect| Some(TransportRules { redirect: Some(redirect), hsts_s: 60 });
         assert_eq!(builder.frame.transport, rules(0));

@@ -1,7 +1,7 @@
 //! Findings about certificates, and the classes that they make.
 use super::*;
 use crate::{
-    config::raw::{Arguments, FileText, Flag, read},
+    config::raw::{Arguments, Flag, read, tests::of_good_file},
     folder::Folder,
     tls::TlsFront,
 };
@@ -57,9 +57,7 @@ impl Files {
     ) -> (Vec<String>, Vec<String>) {
         let home = format!("{}/", Path::new(&*self.0).display());
         let text = format!("[tls]\nlisten = \"127.0.0.1:0\"\n{options}").replace('@', &home);
-        let (said, problems) =
-            read(Some(FileText { name: "r", text: &text }), &Arguments::default());
-        assert_eq!(problems, []);
+        let said = of_good_file(&text);
         let files = TlsFiles::read(&said.settings);
         let Encrypted { parts, problems, warnings } = understand(&said, &files, now, untimely);
         let front = TlsFront::new(&said.settings, parts, None).unwrap();
@@ -107,6 +105,7 @@ fn good_files_have_no_findings() {
 fn faults_of_certificates_have_positions() {
     let files = Files::new();
     let at = "r:3:15: tls.certificate: ";
+    let unfit = "\"@b.key\": the key does not fit the certificate in \"@a.pem\"";
     for (value, id, what) in [
         ("@none.pem:@a.key", "tls-unreadable", "\"@none.pem\": the file cannot be read: No such"),
         ("@a.pem:@none.key", "tls-unreadable", "\"@none.key\": the file cannot be read: No such"),
@@ -114,11 +113,7 @@ fn faults_of_certificates_have_positions() {
         ("@torn.pem:@a.key", "tls-no-certificate", "\"@torn.pem\": bad PEM: "),
         ("@a.pem:@empty.pem", "tls-no-key", "\"@empty.pem\": no private key in it"),
         ("@a.pem:@torn.key", "tls-no-key", "\"@torn.key\": bad PEM: "),
-        (
-            "@a.pem:@b.key",
-            "tls-key-mismatch",
-            "\"@b.key\": the key does not fit the certificate in \"@a.pem\"",
-        ),
+        ("@a.pem:@b.key", "tls-key-mismatch", unfit),
     ] {
         let expected = format!("[{id}] {at}{what}");
         files.check(&format!("certificate = \"{value}\"\n"), &[&expected], &[]);
@@ -183,10 +178,9 @@ fn times_of_certificates_are_judged() {
                    on Tue, 01 Jan 2030 00:00:00 GMT\n  hint: renew it";
     let early = "[tls-not-yet-valid] r:3:15: tls.certificate: \"@a.pem\": the certificate is not \
                  valid before Wed, 01 Jan 2020 00:00:00 GMT\n  hint: it is Thu, 01 Jan 1970";
-    let id = |name: &str, valid_until| CertificateId {
-        path: files.path(name).display().to_string(),
-        valid_until,
-        soon_s: 0,
+    let id = |name: &str, valid_until| {
+        let path = files.path(name).display().to_string();
+        CertificateId { path, valid_until, soon_s: 0 }
     };
     let [end, before] = [END, END - DAY_S].map(|at| i64::try_from(at).unwrap());
     let same = [id("b.pem", end), id("a.pem", end)];
@@ -279,23 +273,20 @@ fn responses_and_authorities_are_judged() {
     let files = Files::new();
     let certificate = "certificate = \"@a.pem:@a.key\"\n";
     let clients = "client_listen = \"[::1]:0\"\n";
-    for (options, expected) in [
-        (
-            "ocsp = \"@b.pem:@good.ocsp\"\n",
-            "[options-conflict] r:4:8: tls.ocsp: \"@b.pem\": no certificate of tls.certificate has",
-        ),
-        ("ocsp = \"@a.pem:@none\"\n", "[tls-unreadable] r:4:8: tls.ocsp: \"@none\": the file"),
-        ("ocsp = \"@a.pem:@b.pem\"\n", "[tls-bad-file] r:4:8: tls.ocsp: \"@b.pem\": no response"),
-        ("client_ca = \"@none\"\n", "[tls-unreadable] r:4:13: tls.client_ca: \"@none\": the file"),
-        (
-            "client_ca = \"@empty.pem\"\n",
-            "[tls-no-certificate] r:4:13: tls.client_ca: \"@empty.pem\": no certificate in it",
-        ),
-        (
-            "client_ca = \"@b.pem\"\ncrl = \"@b.pem\"\n",
-            "[tls-bad-file] r:5:7: tls.crl: \"@b.pem\": no list in it (BEGIN X509 CRL)",
-        ),
+    let (ocsp, ca, crl) = ("r:4:8: tls.ocsp", "r:4:13: tls.client_ca", "r:5:7: tls.crl");
+    let both = "client_ca = \"@b.pem\"\ncrl = \"@b.pem\"\n";
+    let other = "\"@b.pem\": no certificate of tls.certificate has";
+    let empty = "\"@empty.pem\": no certificate in it";
+    let no_list = "\"@b.pem\": no list in it (BEGIN X509 CRL)";
+    for (options, id, at, what) in [
+        ("ocsp = \"@b.pem:@good.ocsp\"\n", "options-conflict", ocsp, other),
+        ("ocsp = \"@a.pem:@none\"\n", "tls-unreadable", ocsp, "\"@none\": the file"),
+        ("ocsp = \"@a.pem:@b.pem\"\n", "tls-bad-file", ocsp, "\"@b.pem\": no response"),
+        ("client_ca = \"@none\"\n", "tls-unreadable", ca, "\"@none\": the file"),
+        ("client_ca = \"@empty.pem\"\n", "tls-no-certificate", ca, empty),
+        (both, "tls-bad-file", crl, no_list),
     ] {
-        files.check(&format!("{certificate}{options}{clients}"), &[expected], &[]);
+        let expected = format!("[{id}] {at}: {what}");
+        files.check(&format!("{certificate}{options}{clients}"), &[&expected], &[]);
     }
 }

@@ -232,16 +232,13 @@ pub(super) fn cache(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{
-        check::{Config, understand},
-        raw::{Arguments, read},
+    use crate::config::check::{
+        Config,
+        tests::{roomy, understood},
     };
     use regatta_sys::groups::{Memory, Quota};
 
     fn config(sets: &[&str], memory_mib: Option<u64>, quota: Option<(u64, u64)>) -> Config {
-        let sets = sets.iter().map(|set| (*set).to_owned()).collect();
-        let (said, problems) = read(None, &Arguments { flags: Vec::new(), sets });
-        assert_eq!(problems, []);
         let group = Group {
             memory: memory_mib
                 .map(|mib| Memory { bytes: mib * MIB, file: "/g/a/memory.max".into() }),
@@ -252,11 +249,7 @@ mod tests {
             }),
             tasks: None,
         };
-        let cpus = vec![0, 2, 1, 3];
-        let machine_bytes = 16384 * MIB;
-        let (descriptors_max, threads) = (20_000, ThreadRoom::NONE);
-        let allowance = Allowance { descriptors_max, cpus, machine_bytes, threads, group };
-        understand(said, &[], &allowance).unwrap()
+        understood(sets, &Allowance { cpus: vec![0, 2, 1, 3], group, ..roomy() }).unwrap()
     }
 
     fn chosen(config: &Config) -> Vec<String> {
@@ -265,36 +258,23 @@ mod tests {
 
     #[test]
     fn caches_share_what_memory_there_is() {
+        const KNOT: &str = "server.architecture=knot-c";
+        const SHARED: &str = "event.share=descriptors-and-cache";
+        let [one, two, many] = ["event.processes=1", "event.processes=2", "event.processes=100"];
         for (sets, memory_mib, expect) in [
-            (
-                &["event.processes=2"][..],
-                Some(120),
-                "28 MiB (of memory.max 120 MiB in /g/a, for 2 caches)",
-            ),
-            (&["event.processes=1"], Some(120), "58 MiB (of memory.max 120 MiB in /g/a)"),
+            (&[two][..], Some(120), "28 MiB (of memory.max 120 MiB in /g/a, for 2 caches)"),
+            (&[one], Some(120), "58 MiB (of memory.max 120 MiB in /g/a)"),
             (&[], Some(120), "13 MiB (of memory.max 120 MiB in /g/a, for 4 caches)"),
             (&[], None, "256 MiB (of the machine's 16384 MiB, for 4 caches)"),
             // The largest number of cgroups version 1, and more than the machine has.
             (&[], Some(1 << 43), "256 MiB (of the machine's 16384 MiB, for 4 caches)"),
-            (&["event.processes=100"], None, "79 MiB (of the machine's 16384 MiB, for 100 caches)"),
-            (
-                &["event.processes=100", "event.share=descriptors-and-cache"],
-                Some(1024),
-                "156 MiB (of memory.max 1024 MiB in /g/a, for 2 caches)",
-            ),
+            (&[many], None, "79 MiB (of the machine's 16384 MiB, for 100 caches)"),
+            (&[many, SHARED], Some(1024), "156 MiB (of memory.max 1024 MiB in /g/a, for 2 caches)"),
             // Processes alone take more than half: the least remains.
-            (
-                &["event.processes=100"],
-                Some(120),
-                "256 KiB (of memory.max 120 MiB in /g/a, for 100 caches)",
-            ),
-            (&["event.processes=1"], Some(0), "256 KiB (of memory.max 0 B in /g/a)"),
-            (&["server.architecture=knot-c"], None, "1000 MiB (of the machine's 16384 MiB)"),
-            (
-                &["server.architecture=knot-c"],
-                Some(1002),
-                "499 MiB (of memory.max 1002 MiB in /g/a)",
-            ),
+            (&[many], Some(120), "256 KiB (of memory.max 120 MiB in /g/a, for 100 caches)"),
+            (&[one], Some(0), "256 KiB (of memory.max 0 B in /g/a)"),
+            (&[KNOT], None, "1000 MiB (of the machine's 16384 MiB)"),
+            (&[KNOT], Some(1002), "499 MiB (of memory.max 1002 MiB in /g/a)"),
         ] {
             let config = config(sets, memory_mib, None);
             let expect = format!("cache.bytes_max={expect}");

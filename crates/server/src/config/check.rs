@@ -476,25 +476,34 @@ fn no_room(said: &Said, tables: Tables, [each, cache]: [u64; 2]) -> Problem {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
-    use crate::config::raw::{Arguments, read};
+    use crate::config::raw::tests::of_sets;
     use regatta_arch::layout::ADDRESSES_MAX;
     use regatta_sys::{groups::Group, limits::ThreadRoom};
 
-    fn config(sets: &[&str], descriptors_max: u64) -> Result<Config, Vec<String>> {
-        let sets = sets.iter().map(|set| (*set).to_owned()).collect();
-        let (said, problems) = read(None, &Arguments { flags: Vec::new(), sets });
-        assert_eq!(problems, []);
-        let allowance = Allowance {
-            descriptors_max,
+    /// A machine with two processors, whose limits are far.
+    pub(in crate::config) fn roomy() -> Allowance {
+        Allowance {
+            descriptors_max: 20_000,
             cpus: vec![0, 1],
             machine_bytes: 1 << 34,
             threads: ThreadRoom::NONE,
             group: Group::default(),
-        };
-        understand(said, &[], &allowance)
+        }
+    }
+
+    /// A configuration of `--set` on a machine, or its problems.
+    pub(in crate::config) fn understood(
+        sets: &[&str],
+        allowance: &Allowance,
+    ) -> Result<Config, Vec<String>> {
+        understand(of_sets(sets), &[], allowance)
             .map_err(|(_, problems)| problems.iter().map(ToString::to_string).collect())
+    }
+
+    fn config(sets: &[&str], descriptors_max: u64) -> Result<Config, Vec<String>> {
+        understood(sets, &Allowance { descriptors_max, ..roomy() })
     }
 
     #[test]
@@ -523,11 +532,8 @@ mod tests {
             (&["tls.hsts_s=300", "server.listen=", "tls.client_listen=127.0.0.1:0"], None),
             (&["tls.hsts_s=0", tls], None),
         ] {
-            let sets = sets.iter().map(|set| (*set).to_owned()).collect();
-            let (said, problems) = read(None, &Arguments { flags: Vec::new(), sets });
-            assert_eq!(problems, []);
             let mut problems = Vec::new();
-            transport(&said, &mut problems);
+            transport(&of_sets(sets), &mut problems);
             let found: Vec<String> = problems.iter().map(ToString::to_string).collect();
             assert_eq!(found.len(), part.iter().count(), "{found:?}");
             assert!(found.iter().zip(part).all(|(found, part)| found.contains(part)), "{found:?}");
@@ -600,28 +606,19 @@ mod tests {
         assert_eq!(listen, [0, 1, 1, 2]);
         let alone = ["server.listen=", "tls.listen=127.0.0.1:443", certificate];
         assert_eq!(config(&alone).unwrap().layout.classes, [listens::TLS]);
+        let clients = "tls.client_listen: certificates of clients";
+        let in_both = "tls.listen: 127.0.0.1:8080 is in server.listen as well (by default)";
+        let twice = "tls.listen: 127.0.0.1:1 is listed twice";
         for (sets, expected) in [
-            (&["server.listen="][..], "--set server.listen=: server.listen: there is no address"),
-            (
-                &["tls.listen=127.0.0.1:443"],
-                "--set tls.listen=127.0.0.1:443: tls.listen: connections need a certificate",
-            ),
-            (
-                &["tls.client_listen=127.0.0.1:443", certificate],
-                "--set tls.client_listen=127.0.0.1:443: tls.client_listen: certificates of clients",
-            ),
-            (
-                &["tls.listen=127.0.0.1:8080", certificate],
-                "--set tls.listen=127.0.0.1:8080: tls.listen: 127.0.0.1:8080 is in server.listen \
-                 as well (by default)",
-            ),
-            (
-                &["tls.listen=127.0.0.1:1,127.0.0.1:1", certificate],
-                "--set tls.listen=127.0.0.1:1,127.0.0.1:1: tls.listen: 127.0.0.1:1 is listed twice",
-            ),
+            (&["server.listen="][..], "server.listen: there is no address"),
+            (&["tls.listen=127.0.0.1:443"], "tls.listen: connections need a certificate"),
+            (&["tls.client_listen=127.0.0.1:443", certificate], clients),
+            (&["tls.listen=127.0.0.1:8080", certificate], in_both),
+            (&["tls.listen=127.0.0.1:1,127.0.0.1:1", certificate], twice),
         ] {
             let problems = config(sets).unwrap_err();
-            assert!(problems.len() == 1 && problems[0].starts_with(expected), "{problems:#?}");
+            let expected = format!("--set {}: {expected}", sets[0]);
+            assert!(problems.len() == 1 && problems[0].starts_with(&expected), "{problems:#?}");
         }
     }
 
@@ -630,8 +627,7 @@ mod tests {
         let place = |text: &str| place(text).unwrap();
         let all = [place("127.0.0.1:80"), place("127.0.0.1:443")];
         let listens = |sets: &[&str]| {
-            let sets = sets.iter().map(|set| (*set).to_owned()).collect();
-            let (mut said, _) = read(None, &Arguments { flags: Vec::new(), sets });
+            let mut said = of_sets(sets);
             given(&mut said, &all);
             said.settings.list(LISTEN_KEY).to_vec()
         };
@@ -643,49 +639,29 @@ mod tests {
 
     #[test]
     fn descriptors_are_shared_out() {
+        let helpers =
+            ["server.architecture=amped", "amped.helper_kind=processes", "amped.helpers_max=64"];
+        let too_many = "--set limits.connections_max=721: limits.connections_max: 721 connections \
+                        beside 240 open files exceed the limit of 1024 descriptors \
+                        (RLIMIT_NOFILE), of which 64 are reserved\n  hint: raise the limit \
+                        (ulimit -n, LimitNOFILE=), or lower limits.connections_max";
+        let both = "limits.connections_max: 700 connections beside 300 open files (--set \
+                    cache.descriptors_max=300) exceed";
+        let full = "cache.descriptors_max: 960 open files leave no room for connections within";
+        let none = "by default: limits.connections_max: there is no room for a connection within \
+                    the limit of 64 descriptors";
         for (sets, limit, expect) in [
             (&[][..], 1_000_000, Ok((1_000_000 - 64 - 8192, 8192))),
             (&[], 1024, Ok((720, 240))),
             (&["cache.descriptors_max=100"], 1024, Ok((860, 100))),
             (&["cache.enabled=false"], 1024, Ok((960, 0))),
-            (
-                &[
-                    "server.architecture=amped",
-                    "amped.helper_kind=processes",
-                    "amped.helpers_max=64",
-                ],
-                1024,
-                Ok((624, 208)),
-            ),
+            (&helpers, 1024, Ok((624, 208))),
             (&["limits.connections_max=10"], 1024, Ok((10, 240))),
             (&["limits.connections_max=720"], 1024, Ok((720, 240))),
-            (
-                &["limits.connections_max=721"],
-                1024,
-                Err("--set limits.connections_max=721: limits.connections_max: 721 connections \
-                     beside 240 open files exceed the limit of 1024 descriptors (RLIMIT_NOFILE), \
-                     of which 64 are reserved\n  hint: raise the limit (ulimit -n, LimitNOFILE=), \
-                     or lower limits.connections_max"),
-            ),
-            (
-                &["limits.connections_max=700", "cache.descriptors_max=300"],
-                1024,
-                Err("limits.connections_max: 700 connections beside 300 open files (--set \
-                     cache.descriptors_max=300) exceed"),
-            ),
-            (
-                &["limits.connections_max=10", "cache.descriptors_max=960"],
-                1024,
-                Err("cache.descriptors_max: 960 open files leave no room for connections within"),
-            ),
-            (
-                &[],
-                64,
-                Err(
-                    "by default: limits.connections_max: there is no room for a connection within \
-                     the limit of 64 descriptors",
-                ),
-            ),
+            (&["limits.connections_max=721"], 1024, Err(too_many)),
+            (&["limits.connections_max=700", "cache.descriptors_max=300"], 1024, Err(both)),
+            (&["limits.connections_max=10", "cache.descriptors_max=960"], 1024, Err(full)),
+            (&[], 64, Err(none)),
         ] {
             // A single process, however many processors this machine has.
             let sets = [&["server.architecture=sped"], sets].concat();
@@ -728,14 +704,12 @@ mod tests {
         let exclusive = ["cache.enabled=false", "event.listen=exclusive"];
         assert_eq!(symped(&exclusive, 1024), Ok(vec![1024 - 64 - 2; 3]), "the others' bells");
         assert_eq!(symped(&["limits.connections_max=2160"], 1024), Ok(vec![720; 3]));
-        for (sets, part) in [
-            (
-                "limits.connections_max=2161",
-                "721 connections in each of 3 workers beside 240 open files exceed",
-            ),
-            ("limits.connections_max=2", "2 connections cannot be split among 3 workers"),
+        for (number, part) in [
+            (2161, "721 connections in each of 3 workers beside 240 open files exceed"),
+            (2, "2 connections cannot be split among 3 workers"),
         ] {
-            let problem: String = symped(&[sets], 1024).unwrap_err();
+            let set = format!("limits.connections_max={number}");
+            let problem: String = symped(&[&*set], 1024).unwrap_err();
             assert!(problem.contains(part), "{problem}");
         }
         let shared = "event.share=descriptors-and-cache";
@@ -771,11 +745,9 @@ mod tests {
             ["server.architecture=symped", "event.processes=193"],
         ] {
             let problems = config(&sets, 1024).unwrap_err();
-            assert!(
-                problems[0].contains("193 workers needs 5 descriptors for each"),
-                "{problems:?}"
-            );
-            assert!(problems[0].contains("has room for 192"), "{problems:?}");
+            for part in ["193 workers needs 5 descriptors for each", "has room for 192"] {
+                assert!(problems[0].contains(part), "{problems:?}");
+            }
         }
     }
 

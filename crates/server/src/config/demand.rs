@@ -115,11 +115,10 @@ mod tests {
     use super::*;
     use crate::config::{
         allowance::Allowance,
-        check::understand,
-        raw::{Arguments, read},
+        check::tests::{roomy, understood},
+        raw::tests::of_sets,
     };
     use regatta_arch::{Demand, Driver};
-    use regatta_sys::groups::Group;
 
     const KEY: &str = "limits.connections_max";
 
@@ -141,7 +140,7 @@ mod tests {
     fn check(limits: &ThreadRoom, workers: u64, expect: Option<(u64, &str, &str)>) {
         let sped = regatta_arch::find("sped").unwrap();
         let architecture = &Architecture { name: "threads", driver: &DRIVER, ..*sped };
-        let (said, _) = read(None, &Arguments::default());
+        let said = of_sets(&[]);
         let demanding = Demanding { architecture, workers, limits };
         let room = demanding.room(&said.settings, 40_000);
         let problem = demanding.problem(&said, 40_000, KEY).map(|problem| problem.to_string());
@@ -163,8 +162,8 @@ mod tests {
         ] {
             let architecture = regatta_arch::find(name).unwrap();
             let problem = |bytes: &str, has_tls| {
-                let sets = vec![format!("server.architecture={name}"), format!("{key}={bytes}")];
-                let (said, _) = read(None, &Arguments { flags: Vec::new(), sets });
+                let sets = [format!("server.architecture={name}"), format!("{key}={bytes}")];
+                let said = of_sets(&sets.each_ref().map(String::as_str));
                 small_stacks(&said, architecture, has_tls).map(|problem| problem.to_string())
             };
             let Some(least) = least else {
@@ -185,29 +184,15 @@ mod tests {
     fn what_there_is_too_little_of_is_named_with_what_raises_it() {
         check(&ThreadRoom::NONE, 1, None);
         let tasks = limit("kernel.pid_max", 32_768, "sysctl kernel.pid_max");
-        check(
-            &ThreadRoom { tasks: tasks.clone(), ..ThreadRoom::NONE },
-            1,
-            Some((
-                32_766,
-                "kernel.pid_max 32768",
-                "by default: limits.connections_max: 40000 connections need 40002 processes and \
-                 threads, and kernel.pid_max allows 32768\n  hint: raise the limit (sysctl \
-                 kernel.pid_max), or lower limits.connections_max",
-            )),
-        );
-        // Four processes.
-        check(
-            &ThreadRoom { tasks, ..ThreadRoom::NONE },
-            4,
-            Some((
-                4 * 8_190,
-                "kernel.pid_max 32768",
-                "by default: limits.connections_max: 40000 connections need 40005 processes and \
-                 threads, and kernel.pid_max allows 32768\n  hint: raise the limit (sysctl \
-                 kernel.pid_max), or lower limits.connections_max",
-            )),
-        );
+        let room = ThreadRoom { tasks, ..ThreadRoom::NONE };
+        for (workers, most, needed) in [(1, 32_766, 40_002), (4, 4 * 8_190, 40_005)] {
+            let problem = format!(
+                "by default: limits.connections_max: 40000 connections need {needed} processes \
+                 and threads, and kernel.pid_max allows 32768\n  hint: raise the limit (sysctl \
+                 kernel.pid_max), or lower limits.connections_max"
+            );
+            check(&room, workers, Some((most, "kernel.pid_max 32768", &problem)));
+        }
         check(
             &ThreadRoom {
                 mappings: limit("vm.max_map_count", 65_530, "sysctl vm.max_map_count"),
@@ -247,22 +232,14 @@ mod tests {
             )),
         );
     }
+
     /// The value that a name sets is capped at the room; a user's value above it is a problem.
     #[test]
     fn threads_bound_the_connections_of_a_name() {
         let config = |sets: &[&str]| {
-            let sets = sets.iter().map(|set| (*set).to_owned()).collect();
-            let (said, problems) = read(None, &Arguments { flags: Vec::new(), sets });
-            assert_eq!(problems, []);
             let tasks = limit("kernel.pid_max", 500, "sysctl kernel.pid_max");
-            let allowance = Allowance {
-                descriptors_max: 20_000,
-                cpus: vec![0, 1],
-                machine_bytes: 1 << 34,
-                threads: ThreadRoom { tasks, ..ThreadRoom::NONE },
-                group: Group::default(),
-            };
-            understand(said, &[], &allowance).map_err(|(_, problems)| problems[0].to_string())
+            let threads = ThreadRoom { tasks, ..ThreadRoom::NONE };
+            understood(sets, &Allowance { threads, ..roomy() })
         };
         let named = config(&["server.architecture=knot-nptl"]).unwrap();
         assert_eq!(named.layout.shares[0].connections_max, 498);
@@ -272,10 +249,10 @@ mod tests {
         assert!(!chosen.iter().any(|chosen| chosen.contains("workers")), "{chosen:?}");
         let most = ["server.architecture=knot-nptl", "limits.connections_max=498"];
         assert!(config(&most).is_ok());
-        let problem = config(&[most[0], "limits.connections_max=499"]).unwrap_err();
+        let problems = config(&[most[0], "limits.connections_max=499"]).unwrap_err();
         let expect =
             "499 connections need 501 processes and threads, and kernel.pid_max allows 500";
-        assert!(problem.contains(expect), "{problem}");
+        assert!(problems[0].contains(expect), "{problems:?}");
         assert!(config(&["server.architecture=symped", "limits.connections_max=499"]).is_ok());
     }
 }

@@ -54,16 +54,14 @@ fn parse(item: &str) -> Result<(Status, &str), &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::raw::{Arguments, read};
+    use crate::config::raw::tests::of_sets;
 
     #[test]
     fn pages_are_named_or_explained() {
         let set = "content.error_pages=503=e/503.html, 403 = e.html,404=a,503=b,200=c,499=d,\
                    502=d,500=/e,500=../e,5xx=e,500";
-        let arguments = Arguments { flags: Vec::new(), sets: vec![set.to_owned()] };
-        let (said, problems) = read(None, &arguments);
-        assert_eq!(problems, []);
         let mut problems = Vec::new();
+        let said = of_sets(&[set]);
         let found = list_pages(&said, &mut problems);
         let expected = [(Status::SERVICE_UNAVAILABLE, "e/503.html"), (Status::FORBIDDEN, "e.html")];
         assert_eq!(found, expected);

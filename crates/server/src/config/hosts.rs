@@ -175,11 +175,10 @@ fn fault(name: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::raw::{Arguments, FileText, read};
+    use crate::config::raw::tests::{of_file, of_good_file};
 
     fn understood(text: &str) -> (Vec<HostConfig>, Vec<String>, String) {
-        let file = FileText { name: "r", text };
-        let (mut said, mut problems) = read(Some(file), &Arguments::default());
+        let (mut said, mut problems) = of_file(text);
         let inherited = said.inherit_rules();
         let mut found = Findings::default();
         let hosts = understand(&said, &inherited, |_, _| {}, &mut found);
@@ -265,9 +264,7 @@ root = \"/srv/b\"
         for at in 0..4096 {
             text += &format!("[[hosts]]\nnames = [\"h{at}\"]\nroot = \"/srv/{at}\"\n");
         }
-        let file = FileText { name: "r", text: &text };
-        let (mut said, problems) = read(Some(file), &Arguments::default());
-        assert_eq!(problems, []);
+        let mut said = of_good_file(&text);
         let inherited = said.inherit_rules();
         let mut found = Findings::default();
         let hosts = understand(&said, &inherited, |_, _| {}, &mut found);
@@ -299,23 +296,20 @@ root = \"/srv/b\"
         let twice = host("\"a.example\"") + &host("\"b\", \"A.example.\"");
         let message = "r:5:9: hosts.names: \"A.example.\" is a name of the host at r:1:1 as well";
         assert!(understood(&twice).1[0].starts_with(message), "{:?}", understood(&twice).1);
+        let hosts = "[[hosts]]\n";
         for (text, message) in [
-            (
-                "[[hosts]]\nnams = [\"a\"]\n",
-                "r:2:1: unknown field hosts.nams\n  hint: did you mean",
-            ),
-            ("[[hosts]]\n[hosts.content]\nindx = 1\n", "r:3:1: unknown option content.indx"),
-            ("[[hosts]]\n[hosts.limits]\n", "r:2:8: unknown field hosts.limits"),
-            ("[[hosts]]\n[[hosts.hosts]]\n", "r:2:9: unknown field hosts.hosts"),
-            (
-                "[[hosts]]\n[hosts.content]\nsymlinks = true\n",
-                "r:3:12: content.symlinks: it is the",
-            ),
-            ("[hosts]\n", "r:1:2: unknown section [hosts]\n  hint: write [[hosts]]"),
+            ("nams = [\"a\"]\n", "r:2:1: unknown field hosts.nams\n  hint: did you mean"),
+            ("[hosts.content]\nindx = 1\n", "r:3:1: unknown option content.indx"),
+            ("[hosts.limits]\n", "r:2:8: unknown field hosts.limits"),
+            ("[[hosts.hosts]]\n", "r:2:9: unknown field hosts.hosts"),
+            ("[hosts.content]\nsymlinks = true\n", "r:3:12: content.symlinks: it is the"),
         ] {
-            let found = understood(text).1;
+            let found = understood(&format!("{hosts}{text}")).1;
             assert!(found[0].starts_with(message), "{found:?}");
         }
+        let found = understood("[hosts]\n").1;
+        let message = "r:1:2: unknown section [hosts]\n  hint: write [[hosts]]";
+        assert!(found[0].starts_with(message), "{found:?}");
         // A fault of all hosts is reported once.
         let (_, found, _) =
             understood(&(String::from("[content]\ntypes = [\"x\"]\n") + &host("\"a\"")));

@@ -117,15 +117,14 @@ impl Host<'_> {
 mod tests {
     use crate::config::{
         hosts::{self, Findings},
-        raw::{Arguments, FileText, read},
+        raw::tests::of_file,
     };
 
     fn check(first: &str, host: &str, expected: &[&str]) {
         let text = format!(
             "[server]\nroot = \"/srv/www\"\n{first}[[hosts]]\nnames = [\"h\"]\nroot = {host}"
         );
-        let (mut said, problems) =
-            read(Some(FileText { name: "r", text: &text }), &Arguments::default());
+        let (mut said, problems) = of_file(&text);
         let inherited = said.inherit_rules();
         let mut found = Findings { problems, ..Findings::default() };
         let hosts = hosts::understand(&said, &inherited, |_, _| {}, &mut found);

@@ -734,4 +734,4 @@ impl Places {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -507,17 +507,14 @@ fn circle(row: &Row, rules: &Rules) -> Option<Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::raw::{Arguments, FileText, read};
+    use crate::config::raw::tests::{begin_with, of_file, of_good_file};
 
+    #[track_caller]
     fn check(text: &str, expected: &[&str]) {
-        let (said, mut found) = read(Some(FileText { name: "r", text }), &Arguments::default());
+        let (said, mut found) = of_file(text);
         let built = build(&said);
         found.extend([built.problems, built.cut, built.warnings].concat());
-        let found: Vec<_> = found.iter().map(ToString::to_string).collect();
-        assert_eq!(found.len(), expected.len(), "{found:#?}");
-        for (found, start) in found.iter().zip(expected) {
-            assert!(found.starts_with(start), "{found}\n{start}");
-        }
+        begin_with(&found, expected);
     }
 
     #[test]
@@ -550,15 +547,9 @@ mod tests {
     fn what_is_printed_reads_back_as_itself() {
         let text = "[[headers]]\npath = \"/a\"\nset = [\"X-A: \\\"b\\\"\"]\n\
                     [[redirects]]\nfrom = \"/b\"\nstatus = 410\n";
-        let print = |text: &str| {
-            let file = FileText { name: "r", text };
-            let (said, problems) = read(Some(file), &Arguments::default());
-            assert_eq!(problems, []);
-            said.print_rows()
-        };
-        let printed = print(text);
+        let printed = of_good_file(text).print_rows();
         assert!(printed.contains("set = [\"X-A: \\\"b\\\"\"]"), "{printed}");
-        assert_eq!(print(&printed), printed);
+        assert_eq!(of_good_file(&printed).print_rows(), printed);
     }
 
     #[test]
@@ -668,26 +659,13 @@ mod tests {
     #[test]
     fn files_are_protected_by_whatever_name() {
         let hash = "00".repeat(32);
-        let rows = [
-            "/a",
-            "/b/*",
-            "/b/x.js",
-            "/b/x.js.br",
-            "/c/:x",
-            "/d/*",
-            "/d",
-            "/e/*",
-            "/e.gz/*",
-            "/f",
-            "/f.html/*",
-            "/g",
-            "/g/index.html",
-        ];
+        let rows = "/a /b/* /b/x.js /b/x.js.br /c/:x /d/* /d /e/* /e.gz/* /f /f.html/* /g \
+                    /g/index.html";
+        let rows: Vec<&str> = rows.split(' ').collect();
         let row = |path| format!("[[auth]]\npath = \"{path}\"\nusers = [\"a:{hash}\"]\n");
-        let text: String = rows.into_iter().map(row).collect();
+        let text: String = rows.iter().map(row).collect();
         let found = |text: &str, path: &str| {
-            let (said, _) = read(Some(FileText { name: "r", text }), &Arguments::default());
-            let rules = build(&said).rules;
+            let rules = build(&of_file(text).0).rules;
             let place = rules.auth_place(path.as_bytes())?;
             let line: usize = place.split(':').nth(1)?.parse().ok()?;
             Some(rows[line / 3])

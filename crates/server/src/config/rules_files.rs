@@ -120,13 +120,9 @@ fn field(table: &'static TableSpec, key: &str) -> &'static OptionSpec {
 mod tests {
     use super::*;
     use crate::config::{
-        raw::{self, Arguments},
+        raw::tests::{begin_with, of_good_file, of_sets},
         rules,
     };
-
-    fn read_defaults() -> Said {
-        raw::read(None, &Arguments::default()).0
-    }
 
     fn file(text: &str) -> FileText<'_> {
         FileText { name: "_f", text }
@@ -134,7 +130,7 @@ mod tests {
 
     #[test]
     fn files_become_rows() {
-        let mut said = read_defaults();
+        let mut said = of_sets(&[]);
         let text = "# of all\n/*\n  X-A: b\n\t! X-B\n\n/c\nX-C: d:e\n";
         assert_eq!(headers(file(text), &mut said), []);
         let text = "/a /b\n/c/* https://h/:splat 302! # why\n/gone 410\n  /x  /y.html  200\n";
@@ -165,11 +161,10 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_reported_at_its_place() {
-        let mut said = read_defaults();
+        let mut said = of_sets(&[]);
         let mut found = headers(file("X-A: b\n/a\n  Date: x\nhttps://h/\n X-B: c\n"), &mut said);
         found.extend(redirects(file("/a /b 999\n/b id=:id /c\n/c /d 301 Country=x\n"), &mut said));
         found.extend(rules::build(&said).problems);
-        let found: Vec<_> = found.iter().map(ToString::to_string).collect();
         let expected = [
             "_f:1:1: a field without a path before it",
             "_f:1:1: redirects.status: expected",
@@ -179,15 +174,12 @@ mod tests {
             "_f:4:1: headers.path: a pattern starts with a slash",
             "_f:2:1: redirects.to: it must be a path",
         ];
-        assert_eq!(found.len(), expected.len(), "{found:#?}");
-        for (found, start) in found.iter().zip(expected) {
-            assert!(found.starts_with(start), "{found}\n{start}");
-        }
+        begin_with(&found, &expected);
     }
 
     #[test]
     fn files_of_other_hosts_are_read() {
-        let mut said = read_defaults();
+        let mut said = of_sets(&[]);
         let text = "\u{feff}/*.js\r\n\tX-A: 1\r\n\r\n# c\r\n/\r\n  X-B: a:b\r\n/*.js\r\n X-A: 2";
         assert_eq!(headers(file(text), &mut said), []);
         let text = "\u{feff}/a%20b\t/b\t301\r\n/caf%C3%A9 /c # why\r\n/*/x.php /x?p=:splat 302";
@@ -207,25 +199,19 @@ mod tests {
     fn what_is_there_twice_is_merged_with_a_warning() {
         let text = "[[headers]]\npath = \"/*\"\nset = [\"X-A: own\", \"X-B: own\"]\n\
                     [[redirects]]\nfrom = \"/own\"\nto = \"/1\"\n";
-        let name = "r";
-        let (mut said, wrong) = raw::read(Some(FileText { name, text }), &Arguments::default());
-        assert_eq!(wrong, []);
+        let mut said = of_good_file(text);
         let text = "/*\n X-C: 1\n/*\n x-a: 2\n X-C: 2\n";
         assert_eq!(headers(file(text), &mut said), []);
         let text = "/own /2\n/foo /3\n/foo/ /4\n/new 410\n";
         assert_eq!(redirects(file(text), &mut said), []);
         let built = rules::build(&said);
         assert_eq!([built.problems, built.cut].concat(), []);
-        let found: Vec<_> = built.warnings.iter().map(ToString::to_string).collect();
         let expected = [
             "_f:4:2: headers.set: x-a: the rule at r:1:1 counts",
             "_f:1:1: redirects.from: the rule at r:4:1 counts",
             "_f:3:1: redirects.from: the rule at _f:2:1 counts",
         ];
-        assert_eq!(found.len(), expected.len(), "{found:#?}");
-        for (found, start) in found.iter().zip(expected) {
-            assert!(found.starts_with(start), "{found}\n{start}");
-        }
+        begin_with(&built.warnings, &expected);
         for (target, to) in [("/own", "/1"), ("/foo", "/3"), ("/foo/", "/3")] {
             assert_eq!(built.rules.location(target.as_bytes()), Some(to.into()), "{target}");
         }
@@ -236,7 +222,7 @@ mod tests {
     /// first few one by one.
     #[test]
     fn what_there_is_no_room_for_is_left_out() {
-        let mut said = read_defaults();
+        let mut said = of_sets(&[]);
         let path = |number: u32, length: u32| {
             let part = |at: u32| match number >> at & 1 {
                 0 => "/a".to_owned(),

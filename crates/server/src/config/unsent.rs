@@ -99,17 +99,12 @@ fn places(said: &Said, rules: &Rules, file: &str) -> BTreeSet<String> {
 
 #[cfg(test)]
 mod tests {
-    use crate::config::{
-        raw::{Arguments, FileText, read},
-        rules,
-    };
+    use crate::config::{raw::tests::of_good_file, rules};
 
     fn check(path: &str, line: &str, rest: &str, expected: Option<&str>) {
         let text = format!("[[headers]]\npath = \"{path}\"\nset = [\"{line}\"]\n{rest}");
-        let (said, problems) =
-            read(Some(FileText { name: "r", text: &text }), &Arguments::default());
-        assert_eq!(problems, []);
-        let found: Vec<_> = rules::build(&said).warnings.iter().map(ToString::to_string).collect();
+        let warnings = rules::build(&of_good_file(&text)).warnings;
+        let found: Vec<_> = warnings.iter().map(ToString::to_string).collect();
         assert_eq!(found.len(), expected.iter().count(), "{path} {rest} {found:#?}");
         for (found, part) in found.iter().zip(expected) {
             assert!(found.contains(part), "{found}\n{part}");

@@ -102,13 +102,12 @@ fn warning(said: &Said, architecture: &Architecture, key: &str) -> Option<Proble
 #[cfg(test)]
 mod tests {
     use super::warnings;
-    use crate::config::raw::{Arguments, read};
+    use crate::config::raw::tests::of_sets;
 
     /// Warnings as text.
-    fn warned(architecture: &str, set: &str) -> Vec<String> {
-        let sets = [format!("server.architecture={architecture}"), set.to_owned()];
-        let (said, problems) = read(None, &Arguments { flags: Vec::new(), sets: sets.into() });
-        assert_eq!(problems, []);
+    fn warned(architecture: &str, sets: &[&str]) -> Vec<String> {
+        let chosen = format!("server.architecture={architecture}");
+        let said = of_sets(&[&[&*chosen], sets].concat());
         let architecture = regatta_arch::find(architecture).expect("a name of the table");
         warnings(&said, architecture).iter().map(ToString::to_string).collect()
     }
@@ -116,7 +115,7 @@ mod tests {
     #[test]
     fn an_option_of_another_architecture_is_named_with_its_like() {
         assert_eq!(
-            warned("knot-c", "event.poller=epoll"),
+            warned("knot-c", &["event.poller=epoll"]),
             ["--set event.poller=epoll: event.poller: knot-c has no such option\n  hint: set \
               fiber.poller, or choose an architecture that has it, such as sped"]
         );
@@ -126,7 +125,7 @@ mod tests {
             ("watpipe5", "accept.on_close=true"),
             ("bio", "accept.full_read=true"),
         ] {
-            assert_eq!(warned(architecture, set).len(), 1, "{architecture} {set}");
+            assert_eq!(warned(architecture, &[set]).len(), 1, "{architecture} {set}");
         }
         for (architecture, set) in [
             ("knot-c", "fiber.poller=epoll"),
@@ -136,21 +135,14 @@ mod tests {
             ("mt", "limits.idle_ms_max=1s"),
             ("sped", "tls.listen=127.0.0.1:0"),
         ] {
-            assert_eq!(warned(architecture, set), [""; 0], "{architecture} {set}");
+            assert_eq!(warned(architecture, &[set]), [""; 0], "{architecture} {set}");
         }
     }
 
     #[test]
     fn an_option_of_http2_is_named_if_no_connection_uses_it() {
         const STREAMS: &str = "http2.streams_max=7";
-        let check = |sets: &[&str], expected: &[&str]| {
-            let sets = sets.iter().map(|set| (*set).to_owned()).collect();
-            let (said, problems) = read(None, &Arguments { flags: Vec::new(), sets });
-            assert_eq!(problems, []);
-            let sped = regatta_arch::find("sped").expect("a name of the table");
-            let warned: Vec<_> = warnings(&said, sped).iter().map(ToString::to_string).collect();
-            assert_eq!(warned, expected);
-        };
+        let check = |sets: &[&str], expected: &[&str]| assert_eq!(warned("sped", sets), expected);
         check(&[STREAMS, "http2.clear=true"], &[]);
         check(&["http2.enabled=false", "http2.clear=false", "http2.streams_max=100"], &[]);
         check(&[STREAMS, "http2.clear=false", "tls.listen=127.0.0.1:0"], &[]);
@@ -174,31 +166,29 @@ mod tests {
     #[test]
     fn an_option_of_tls_is_named_if_no_address_uses_it() {
         assert_eq!(
-            warned("sped", "tls.certificate=a.pem"),
+            warned("sped", &["tls.certificate=a.pem"]),
             ["--set tls.certificate=a.pem: tls.certificate: no effect without tls.listen\n  \
               hint: list addresses in tls.listen, or leave it out"]
         );
         for set in ["tls.version_min=1.3", "tls.ocsp=a:b", "tls.handshake_ms_max=1s"] {
-            assert_eq!(warned("sped", set).len(), 1, "{set}");
-            let with = |other: &str| {
-                let arguments = [set, other].map(str::to_owned);
-                let (said, problems) =
-                    read(None, &Arguments { flags: Vec::new(), sets: arguments.into() });
-                assert_eq!(problems, []);
-                warnings(&said, regatta_arch::find("sped").expect("a name of the table")).len()
-            };
-            assert_eq!(with("tls.listen=127.0.0.1:0"), 0, "{set}");
-            assert_eq!(with("tls.client_listen=127.0.0.1:0"), 0, "{set}");
             let greets = usize::from(set != "tls.handshake_ms_max=1s");
-            assert_eq!(with("server.proxy_protocol=true"), greets, "{set}");
+            for (sets, expected) in [
+                (&[set][..], 1),
+                (&[set, "tls.listen=127.0.0.1:0"], 0),
+                (&[set, "tls.client_listen=127.0.0.1:0"], 0),
+                (&[set, "server.proxy_protocol=true"], greets),
+            ] {
+                assert_eq!(warned("sped", sets).len(), expected, "{sets:?}");
+            }
         }
-        for set in ["tls.ticket_rotate_s=60", "tls.ticket_keys=a.key"] {
-            let warned = warned("sped", set);
-            assert!(warned[0].contains("no effect without tls.listen"), "{warned:?}");
-        }
-        for set in ["tls.client_ca=a.pem", "tls.crl=a.pem"] {
-            let warned = warned("sped", set);
-            assert!(warned[0].contains("no effect without tls.client_listen"), "{warned:?}");
+        for (set, key) in [
+            ("tls.ticket_rotate_s=60", "tls.listen"),
+            ("tls.ticket_keys=a.key", "tls.listen"),
+            ("tls.client_ca=a.pem", "tls.client_listen"),
+            ("tls.crl=a.pem", "tls.client_listen"),
+        ] {
+            let warned = warned("sped", &[set]);
+            assert!(warned[0].contains(&format!("no effect without {key}")), "{warned:?}");
         }
     }
 }

@@ -3,7 +3,7 @@ use super::{FILES_KEY, LIFETIME_S, ROTATE_KEY, Rotation, TicketKeys, problems, r
 use crate::{
     Failure,
     certificates::TlsFiles,
-    config::raw::{self, Arguments, Problem, Said},
+    config::raw::{Problem, Said, tests::of_sets},
     folder::Folder,
     handover::TicketMemory,
     log::{ErrorLog, LogDestination},
@@ -24,19 +24,12 @@ const NOW: Tick = Tick(1_000_000);
 const EVERY_MS: u64 = 60_000;
 const PLAIN: &[u8] = b"a session";
 
-fn read_sets(sets: &[String]) -> Said {
-    let arguments = Arguments { sets: sets.to_vec(), ..Arguments::default() };
-    let (said, problems) = raw::read(None, &arguments);
-    assert!(problems.is_empty(), "{problems:?}");
-    said
-}
-
 fn errors() -> ErrorLog {
     ErrorLog::open(LogDestination::Off, None, None).unwrap()
 }
 
 fn rotating() -> Said {
-    read_sets(&[format!("{ROTATE_KEY}={}", EVERY_MS / 1_000)])
+    of_sets(&[&format!("{ROTATE_KEY}={}", EVERY_MS / 1_000)])
 }
 
 fn found(said: &Said) -> TlsFiles {
@@ -77,7 +70,7 @@ fn with_files(folder: &Folder, contents: &[&[u8]]) -> Said {
         fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
         path.display().to_string()
     });
-    read_sets(&[format!("{FILES_KEY}={}", paths.collect::<Vec<_>>().join(","))])
+    of_sets(&[&format!("{FILES_KEY}={}", paths.collect::<Vec<_>>().join(","))])
 }
 
 #[test]
@@ -127,7 +120,7 @@ fn the_next_image_continues_with_the_keys() {
     let ticket = sealed(&keys);
     let next = next_image(&keys);
     assert_eq!(next.rotation, keys.rotation);
-    let shorter = read_sets(&[format!("{ROTATE_KEY}=1")]);
+    let shorter = of_sets(&[&format!("{ROTATE_KEY}=1")]);
     let next = prepared(&shorter, Some(next));
     assert!(opens(&next, &ticket));
     assert_eq!(next.rotation, Some(Rotation { last: NOW, every_ms: 1_000 }));
@@ -138,7 +131,7 @@ fn the_next_image_continues_with_the_keys() {
 fn a_shorter_interval_begins_with_one_rotation() {
     let keys = prepared(&rotating(), None);
     let ticket = sealed(&keys);
-    let (shorter, now) = (read_sets(&[format!("{ROTATE_KEY}=1")]), NOW.after(EVERY_MS - 1));
+    let (shorter, now) = (of_sets(&[&format!("{ROTATE_KEY}=1")]), NOW.after(EVERY_MS - 1));
     let mut next = Some(next_image(&keys));
     refresh(&shorter, &found(&shorter), &mut next, now, &errors()).unwrap();
     let mut next = next.unwrap();
@@ -230,7 +223,7 @@ fn faults_of_files_are_reported_where_they_are_named() {
         assert!(keys.is_none());
     }
     for (path, says) in [("none", "cannot be read: "), (".", "not a regular file")] {
-        let faults = faults(&read_sets(&[format!("{FILES_KEY}={}", folder.join(path).display())]));
+        let faults = faults(&of_sets(&[&format!("{FILES_KEY}={}", folder.join(path).display())]));
         assert!(faults.len() == 1 && faults[0].message.contains(says), "{faults:?}");
     }
 }
@@ -243,14 +236,14 @@ fn lists_of_files_have_limits() {
     let many = faults(&with_files(&folder, &[key; 4]));
     assert!(many.len() == 1 && many[0].kind.id == "too-many", "{many:?}");
     let path = folder.join("key0").display().to_string();
-    let both = faults(&read_sets(&[format!("{FILES_KEY}={path}"), format!("{ROTATE_KEY}=0")]));
+    let both = faults(&of_sets(&[&format!("{FILES_KEY}={path}"), &format!("{ROTATE_KEY}=0")]));
     assert!(both.len() == 1 && both[0].kind.id == "options-conflict", "{both:?}");
 }
 
 #[test]
 fn the_default_interval_is_half_of_the_lifetime() {
-    assert_eq!(2 * read_sets(&[]).settings.number(ROTATE_KEY), u64::from(LIFETIME_S));
-    assert!(faults(&read_sets(&[])).is_empty());
+    assert_eq!(2 * of_sets(&[]).settings.number(ROTATE_KEY), u64::from(LIFETIME_S));
+    assert!(faults(&of_sets(&[])).is_empty());
     let shown = format!("{:?}", prepared(&rotating(), None));
     assert!(shown.starts_with("TicketKeys { rotation: ") && shown.ends_with(".. }"), "{shown}");
 }

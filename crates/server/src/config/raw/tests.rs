@@ -1,10 +1,44 @@
-//! Tests that each fault is reported at its place, and that printed configurations read back.
+//! Tests that each fault is reported at its place, and that printed configurations read back. The
+//! first functions read configurations for tests of other modules as well.
 use super::*;
 
+fn arguments(sets: &[&str]) -> Arguments {
+    Arguments { flags: Vec::new(), sets: sets.iter().map(|set| (*set).to_owned()).collect() }
+}
+
+/// The configuration of a file `r`, and its problems.
+pub(crate) fn of_file(text: &str) -> (Said, Vec<Problem>) {
+    read(Some(FileText { name: "r", text }), &Arguments::default())
+}
+
+/// The configuration of a file `r`, without problems.
+#[track_caller]
+pub(crate) fn of_good_file(text: &str) -> Said {
+    let (said, problems) = of_file(text);
+    assert_eq!(problems, []);
+    said
+}
+
+/// A configuration of `--set` alone, without problems.
+#[track_caller]
+pub(crate) fn of_sets(sets: &[&str]) -> Said {
+    let (said, problems) = read(None, &arguments(sets));
+    assert_eq!(problems, []);
+    said
+}
+
+/// Checks that problems are these, by the beginning of each.
+#[track_caller]
+pub(crate) fn begin_with(problems: &[Problem], starts: &[&str]) {
+    let found: Vec<_> = problems.iter().map(ToString::to_string).collect();
+    assert_eq!(found.len(), starts.len(), "{found:#?}");
+    for (found, start) in found.iter().zip(starts) {
+        assert!(found.starts_with(start), "{found}\n{start}");
+    }
+}
+
 fn problems(text: &str, sets: &[&str]) -> Vec<String> {
-    let sets = sets.iter().map(|set| (*set).to_owned()).collect();
-    let arguments = Arguments { flags: Vec::new(), sets };
-    let (_, problems) = read(Some(FileText { name: "r.toml", text }), &arguments);
+    let (_, problems) = read(Some(FileText { name: "r.toml", text }), &arguments(sets));
     problems.iter().map(ToString::to_string).collect()
 }
 
@@ -55,12 +89,8 @@ when_full = \"paus\"
 
 #[test]
 fn syntax_errors_do_not_hide_the_rest() {
-    let found = problems("[limits]\nidle_ms_max = 10 s\nranges_max = x\nfields = 1\n", &[]);
-    let starts = ["r.toml:2:15: ", "r.toml:3:14: ", "r.toml:4:1: unknown option limits.fields"];
-    assert_eq!(found.len(), starts.len(), "{found:?}");
-    for (found, start) in found.iter().zip(starts) {
-        assert!(found.starts_with(start), "{found}");
-    }
+    let (_, found) = of_file("[limits]\nidle_ms_max = 10 s\nranges_max = x\nfields = 1\n");
+    begin_with(&found, &["r:2:15: ", "r:3:14: ", "r:4:1: unknown option limits.fields"]);
     let twice = problems("[cache]\nenabled = true\nenabled = false\n", &[]);
     assert_eq!(twice, ["r.toml:3:1: cache.enabled appears twice, first in line 2"]);
     let section = problems("[cache]\n[log]\n[cache]\nentries_max = 1\n", &[]);
@@ -106,8 +136,7 @@ fn later_wins_and_keeps_its_place() {
         values: vec!["127.0.0.1:0".into(), "127.0.0.2:0".into()],
     };
     let sets = ["content.index=x.html, y.html", "server.root=b", "limits.idle_ms_max=3 s"];
-    let sets = sets.map(str::to_owned).to_vec();
-    let arguments = Arguments { flags: vec![flag], sets };
+    let arguments = Arguments { flags: vec![flag], ..arguments(&sets) };
     let (said, problems) = read(Some(FileText { name: "r.toml", text }), &arguments);
     assert_eq!(problems, []);
     assert_eq!(said.settings.list("server.listen"), ["127.0.0.1:0", "127.0.0.2:0"]);
@@ -116,21 +145,17 @@ fn later_wins_and_keeps_its_place() {
     assert_eq!(said.place("server.root").to_string(), "--set server.root=b");
     assert_eq!(said.place("server.listen").to_string(), "--listen");
     assert_eq!(said.place("server.user").to_string(), "by default");
-    let set = Arguments { sets: vec!["content.index=[\"a,b\", 'c']".into()], ..arguments };
-    assert_eq!(read(None, &set).0.settings.list("content.index"), ["a,b", "c"]);
+    let said = of_sets(&["content.index=[\"a,b\", 'c']"]);
+    assert_eq!(said.settings.list("content.index"), ["a,b", "c"]);
 }
 
 #[test]
 fn what_is_printed_reads_back_as_itself() {
     let sets = ["server.root=a \"b\\c\"", "content.index=", "server.listen=[\"a:1\",\"b:2\"]"];
-    let sets = sets.map(str::to_owned).to_vec();
-    for sets in [Vec::new(), sets] {
-        let (said, problems) = read(None, &Arguments { flags: Vec::new(), sets });
-        assert_eq!(problems, []);
+    for sets in [&[][..], &sets] {
+        let said = of_sets(sets);
         let text = options::print(&said.settings);
-        let file = FileText { name: "printed", text: &text };
-        let (again, problems) = read(Some(file), &Arguments::default());
-        assert_eq!(problems, []);
+        let again = of_good_file(&text);
         assert_eq!(said.settings, again.settings);
         assert_eq!(text, options::print(&again.settings));
     }
