@@ -131,6 +131,7 @@ mod tests {
     fn descriptors_are_counted_for_this_process_alone() {
         let unnamed = |raw: RawFd| (raw, format!("descriptor {raw} of the service manager"));
         let named = |raw, name| (raw, format!("{} (\"{name}\")", unnamed(raw).1));
+        let three = vec![named(3, "a.socket"), unnamed(4), named(5, "b")];
         for (variables, expect) in [
             ([None, None, None], vec![]),
             ([Some("2"), None, None], vec![]),
@@ -139,10 +140,7 @@ mod tests {
             ([Some("2"), Some("x"), None], vec![]),
             ([Some("0"), Some("7"), None], vec![]),
             ([Some("2"), Some("7"), None], vec![unnamed(3), unnamed(4)]),
-            (
-                [Some("3"), Some("7"), Some("a.socket::b:c")],
-                vec![named(3, "a.socket"), unnamed(4), named(5, "b")],
-            ),
+            ([Some("3"), Some("7"), Some("a.socket::b:c")], three),
             ([Some("2"), Some("7"), Some("a")], vec![named(3, "a"), unnamed(4)]),
         ] {
             assert_eq!(read(variables).ok(), Some(expect), "{variables:?}");

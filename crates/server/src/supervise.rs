@@ -349,13 +349,15 @@ impl Staff {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use MasterAction::{Drain, Kill, ReopenLogs, Retire, Start, Stop, TellFull};
+    use MasterSignal::{Interrupt, Quit, Terminate};
 
     const MS: fn(u64) -> Tick = Tick;
 
     fn running(workers: usize) -> Staff {
         let mut staff = Staff::new(workers, 8000, MS(0));
         for worker in 0..workers {
-            assert_eq!(staff.due(MS(0)), Some(MasterAction::Start(worker)));
+            assert_eq!(staff.due(MS(0)), Some(Start(worker)));
             staff.started(worker, MS(0));
         }
         assert_eq!(staff.due(MS(0)), None);
@@ -373,7 +375,7 @@ mod tests {
                 assert_eq!(staff.due(MS(now + wait - 1)), None);
             }
             now += wait;
-            assert_eq!(staff.due(MS(now)), Some(MasterAction::Start(1)));
+            assert_eq!(staff.due(MS(now)), Some(Start(1)));
             staff.started(1, MS(now));
             now += 1;
         }
@@ -385,22 +387,19 @@ mod tests {
     #[test]
     fn a_fork_that_fails_is_tried_again_later() {
         let mut staff = Staff::new(1, 8000, MS(5));
-        assert_eq!(staff.due(MS(5)), Some(MasterAction::Start(0)));
+        assert_eq!(staff.due(MS(5)), Some(Start(0)));
         assert_eq!(staff.gone(0, Gone::Crashed, MS(5)), Some(0));
-        assert_eq!(staff.due(MS(5)), Some(MasterAction::Start(0)));
+        assert_eq!(staff.due(MS(5)), Some(Start(0)));
         assert_eq!(staff.gone(0, Gone::Crashed, MS(5)), Some(100));
         assert_eq!(staff.due(MS(5)), None);
-        assert_eq!(staff.due(MS(105)), Some(MasterAction::Start(0)));
+        assert_eq!(staff.due(MS(105)), Some(Start(0)));
     }
 
     #[test]
     fn draining_ends_when_all_have_left() {
         let mut staff = running(2);
-        assert_eq!(
-            staff.signal(MasterSignal::Terminate, MS(10)),
-            Some(MasterAction::Drain(MS(8010)))
-        );
-        assert_eq!(staff.signal(MasterSignal::Terminate, MS(20)), None, "the same, sent twice");
+        assert_eq!(staff.signal(Terminate, MS(10)), Some(Drain(MS(8010))));
+        assert_eq!(staff.signal(Terminate, MS(20)), None, "the same, sent twice");
         assert_eq!(staff.gone(0, Gone::Left, MS(30)), None);
         assert_eq!(staff.ending(), None);
         assert_eq!(staff.gone(1, Gone::Crashed, MS(40)), None, "not started again");
@@ -411,10 +410,10 @@ mod tests {
     #[test]
     fn who_does_not_leave_in_time_is_killed_once() {
         let mut staff = running(1);
-        let _ = staff.signal(MasterSignal::Interrupt, MS(0));
+        let _ = staff.signal(Interrupt, MS(0));
         assert_eq!(staff.wake_at(), MS(8000 + LEAVE_MS_MAX));
         assert_eq!(staff.due(MS(8299)), None);
-        assert_eq!(staff.due(MS(8300)), Some(MasterAction::Kill(0)));
+        assert_eq!(staff.due(MS(8300)), Some(Kill(0)));
         assert_eq!(staff.due(MS(8300)), None);
         assert_eq!(staff.wake_at(), Tick::NEVER);
         assert_eq!(staff.gone(0, Gone::Crashed, MS(8301)), None);
@@ -423,7 +422,6 @@ mod tests {
 
     #[test]
     fn a_second_signal_or_a_quit_ends_at_once() {
-        use MasterSignal::{Interrupt, Quit, Terminate};
         for signals in
             [&[Interrupt, Interrupt][..], &[Terminate, Terminate], &[Terminate, Interrupt], &[Quit]]
         {
@@ -433,21 +431,18 @@ mod tests {
                 now += AGAIN_MS_MIN;
                 last = staff.signal(*signal, MS(now));
             }
-            assert_eq!(last, Some(MasterAction::Stop), "{signals:?}");
+            assert_eq!(last, Some(Stop), "{signals:?}");
             assert_eq!(staff.signal(Quit, MS(now)), None);
-            assert_eq!(staff.due(MS(now + LEAVE_MS_MAX)), Some(MasterAction::Kill(0)));
+            assert_eq!(staff.due(MS(now + LEAVE_MS_MAX)), Some(Kill(0)));
         }
     }
 
     #[test]
     fn a_quit_is_never_taken_for_a_repetition() {
         let mut staff = running(1);
-        assert_eq!(
-            staff.signal(MasterSignal::Terminate, MS(10)),
-            Some(MasterAction::Drain(MS(8010)))
-        );
-        assert_eq!(staff.signal(MasterSignal::Interrupt, MS(11)), None);
-        assert_eq!(staff.signal(MasterSignal::Quit, MS(12)), Some(MasterAction::Stop));
+        assert_eq!(staff.signal(Terminate, MS(10)), Some(Drain(MS(8010))));
+        assert_eq!(staff.signal(Interrupt, MS(11)), None);
+        assert_eq!(staff.signal(Quit, MS(12)), Some(Stop));
     }
 
     #[test]
@@ -456,7 +451,7 @@ mod tests {
         for _ in 0..3 {
             let _ = staff.gone(0, Gone::Crashed, MS(1));
         }
-        let _ = staff.signal(MasterSignal::Terminate, MS(2));
+        let _ = staff.signal(Terminate, MS(2));
         assert_eq!(staff.ending(), Some(Ending::Told));
         assert_eq!(staff.due(Tick::NEVER), None);
     }
@@ -466,7 +461,7 @@ mod tests {
         let mut staff = running(2);
         assert_eq!(staff.gone(0, Gone::Failed, MS(5)), None);
         assert!(staff.is_hopeless());
-        assert_eq!(staff.stop(MS(5)), Some(MasterAction::Stop));
+        assert_eq!(staff.stop(MS(5)), Some(Stop));
         assert!(!staff.is_hopeless());
         assert_eq!(staff.gone(1, Gone::Left, MS(6)), None);
         assert_eq!(staff.ending(), Some(Ending::CannotWork));
@@ -488,7 +483,7 @@ mod tests {
     fn starts(staff: &mut Staff, ms: u64) -> Vec<usize> {
         let mut started = Vec::new();
         while let Some(order) = staff.due(MS(ms)) {
-            let MasterAction::Start(worker) = order else { panic!("{order:?}") };
+            let Start(worker) = order else { panic!("{order:?}") };
             staff.started(worker, MS(ms));
             started.push(worker);
         }
@@ -509,7 +504,7 @@ mod tests {
             assert_eq!(staff.wake_at(), MS(now + PASS_MS));
             next += number;
         }
-        assert_eq!(staff.pass(MS(6000), |_| false), [MasterAction::TellFull]);
+        assert_eq!(staff.pass(MS(6000), |_| false), [TellFull]);
         assert_eq!(staff.pass(MS(7000), |_| false), [], "once");
         assert_eq!(staff.ending(), None);
     }
@@ -523,7 +518,7 @@ mod tests {
         }
         // The first four of nine and the last are busy.
         let is_idle = |worker: usize| (4..8).contains(&worker);
-        assert_eq!(staff.pass(MS(4000), is_idle), [MasterAction::Retire(7)]);
+        assert_eq!(staff.pass(MS(4000), is_idle), [Retire(7)]);
         assert_eq!(staff.gone(7, Gone::Retired, MS(4001)), None);
         assert_eq!(staff.pass(MS(5000), is_idle), [], "three are left");
         assert!(starts(&mut staff, 5000).is_empty());
@@ -537,7 +532,7 @@ mod tests {
         assert!(staff.silent(1) && !staff.silent(1), "it has been killed already");
         assert_eq!(staff.due(MS(5_000)), None);
         assert_eq!(staff.gone(1, Gone::Crashed, MS(5_001)), Some(0));
-        assert_eq!(staff.due(MS(5_001)), Some(MasterAction::Start(1)));
+        assert_eq!(staff.due(MS(5_001)), Some(Start(1)));
         staff.started(1, MS(5_001));
         staff.drain(MS(9_000));
         assert!(!staff.silent(0), "it leaves, or is killed when its time is over");
@@ -551,7 +546,7 @@ mod tests {
             let now = MS(life * 10 * HEALTHY_MS_MIN);
             assert!(staff.silent(0), "{life}");
             assert_eq!(staff.gone(0, Gone::Crashed, now), Some(0), "{life}");
-            assert_eq!(staff.due(now), Some(MasterAction::Start(0)), "{life}");
+            assert_eq!(staff.due(now), Some(Start(0)), "{life}");
             staff.started(0, now);
         }
     }
@@ -582,16 +577,13 @@ mod tests {
         let mut staff = staffed(7, 3);
         assert_eq!(staff.pass(MS(1000), |worker| worker % 3 != 1), []);
         assert_eq!(starts(&mut staff, 1000), [4]);
-        assert_eq!(staff.pass(MS(2000), |worker| worker % 3 != 1), [MasterAction::TellFull]);
+        assert_eq!(staff.pass(MS(2000), |worker| worker % 3 != 1), [TellFull]);
     }
 
     #[test]
     fn a_staff_of_fewer_than_there_may_be_drains() {
         let mut staff = staffed(20, 1);
-        assert_eq!(
-            staff.signal(MasterSignal::Terminate, MS(1000)),
-            Some(MasterAction::Drain(MS(9000)))
-        );
+        assert_eq!(staff.signal(Terminate, MS(1000)), Some(Drain(MS(9000))));
         assert_eq!(staff.pass(MS(2000), |_| false), [], "nobody is started any more");
         assert_eq!(staff.wake_at(), MS(9000 + LEAVE_MS_MAX));
         // Worker 0 had been told to retire.
@@ -614,7 +606,7 @@ mod tests {
     #[test]
     fn other_signals_change_nothing() {
         let mut staff = running(1);
-        assert_eq!(staff.signal(MasterSignal::ReopenLogs, MS(1)), Some(MasterAction::ReopenLogs));
+        assert_eq!(staff.signal(MasterSignal::ReopenLogs, MS(1)), Some(ReopenLogs));
         assert_eq!(staff.wake_at(), Tick::NEVER);
     }
 }

@@ -144,16 +144,12 @@ mod tests {
             format!("[[{prefix}auth]]\npath = \"{path}\"\nusers = [\"a:{hash}\"]\n")
         };
         let own = auth("hosts.", "/");
-        check("", "\"/srv/other\"\n", &[]);
-        check("", "\"/srv/www2\"\n", &[]);
-        check("", "\"/srv/www/\"\n", &[]);
-        check("", "\"/srv/www/.sites/h\"\n", &[]);
-        check(
-            "",
-            "\"/srv/www/./docs//h/\"\n",
-            &["hosts.root: \"/srv/www/docs/h/\": it is below the root of the first host, which \
-               serves it at /docs/h/"],
-        );
+        for apart in ["/srv/other", "/srv/www2", "/srv/www/", "/srv/www/.sites/h"] {
+            check("", &format!("\"{apart}\"\n"), &[]);
+        }
+        let below = "hosts.root: \"/srv/www/docs/h/\": it is below the root of the first host, \
+                     which serves it at /docs/h/";
+        check("", "\"/srv/www/./docs//h/\"\n", &[below]);
         let to_all = "serves it at /docs/ to everybody, whatever the rule at r:6:1 protects";
         check("", &format!("\"/srv/www/docs\"\n{own}"), &[to_all]);
         let to_users = "serves it at /docs/ to the users of the rule at r:3:1";

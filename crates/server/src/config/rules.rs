@@ -519,26 +519,22 @@ mod tests {
 
     #[test]
     fn rules_are_read_or_explained_at_their_place() {
-        check(
-            "[[headers]]\npath = \"/a/*\"\nset = [\"X-A: b\", \"! Cache-Control\"]\n\
-             [[redirects]]\nfrom = \"/b/*\"\nto = \"/c/:splat\"\nstatus = 308\nforce = true\n",
-            &[],
-        );
-        check(
-            "[[headers]]\npath = \"a\"\nset = [\"Date: b\"]\n[[redirects]]\nfrom = \"/a\"\n\
-             to = \"/:b\"\n[[redirects]]\nfrom = \"/b\"\nto = \"/c\"\nstatus = 300\n",
-            &[
-                "r:3:7: headers.set: \"Date: b\": the server makes this field itself",
-                "r:2:8: headers.path: a pattern starts with a slash",
-                "r:6:6: redirects.to: it has a name",
-                "r:10:10: redirects.status: the status must be",
-            ],
-        );
-        check(
-            "[[redirects]]\nfrom = \"/:a\"\nto = \"/c\"\n[[redirects]]\nfrom = \"/:b\"\n\
-             to = \"/d\"\n",
-            &["r:5:8: redirects.from: the same paths are matched at r:1:"],
-        );
+        let good = "[[headers]]\npath = \"/a/*\"\nset = [\"X-A: b\", \"! Cache-Control\"]\n\
+                    [[redirects]]\nfrom = \"/b/*\"\nto = \"/c/:splat\"\nstatus = 308\n\
+                    force = true\n";
+        check(good, &[]);
+        let bad = "[[headers]]\npath = \"a\"\nset = [\"Date: b\"]\n[[redirects]]\nfrom = \"/a\"\n\
+                   to = \"/:b\"\n[[redirects]]\nfrom = \"/b\"\nto = \"/c\"\nstatus = 300\n";
+        let found = [
+            "r:3:7: headers.set: \"Date: b\": the server makes this field itself",
+            "r:2:8: headers.path: a pattern starts with a slash",
+            "r:6:6: redirects.to: it has a name",
+            "r:10:10: redirects.status: the status must be",
+        ];
+        check(bad, &found);
+        let twice = "[[redirects]]\nfrom = \"/:a\"\nto = \"/c\"\n[[redirects]]\nfrom = \"/:b\"\n\
+                     to = \"/d\"\n";
+        check(twice, &["r:5:8: redirects.from: the same paths are matched at r:1:"]);
         check("[[redirects]]\nform = \"/a\"\n", &["r:2:1: unknown field redirects.form", "r:1:"]);
         check("[headers]\npath = \"/a\"\n", &["r:1:2: unknown section [headers]"]);
     }
@@ -714,14 +710,10 @@ mod tests {
     #[test]
     fn circles_are_seen() {
         check("[[redirects]]\nfrom = \"/*\"\nto = \"https://h/:splat\"\nforce = true\n", &[]);
-        check(
-            "[[redirects]]\nfrom = \"/a/*\"\nto = \"/b/:splat\"\n[[redirects]]\n\
-             from = \"/b/:x\"\nto = \"/a/:x\"\n[[redirects]]\nfrom = \"/c\"\nto = \"/d\"\n",
-            &[
-                "r:3:6: redirects.to: a loop of redirects",
-                "r:6:6: redirects.to: a loop of redirects",
-            ],
-        );
+        let text = "[[redirects]]\nfrom = \"/a/*\"\nto = \"/b/:splat\"\n[[redirects]]\n\
+                    from = \"/b/:x\"\nto = \"/a/:x\"\n[[redirects]]\nfrom = \"/c\"\nto = \"/d\"\n";
+        let found = ["r:3:6", "r:6:6"].map(|at| format!("{at}: redirects.to: a loop of redirects"));
+        check(text, &found.each_ref().map(String::as_str));
         // Each step makes it four times as long.
         let text = "[[redirects]]\nfrom = \"/*\"\nto = \"/:splat/:splat/:splat/:splat\"\n";
         check(text, &["r:3:6: redirects.to: a loop of redirects"]);

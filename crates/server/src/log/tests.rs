@@ -9,6 +9,7 @@ use regatta_origin::{
     FileFault, FileOperation, Handshake, Log, Peer, Record, Refusal, ReplyOutcome, SealFacts,
 };
 use regatta_testkit::counters::arena;
+use serde_json::Value;
 use std::{
     fs::{self, File},
     io::Read,
@@ -44,10 +45,18 @@ fn record() -> Record<'static> {
     }
 }
 
-fn line(format: Format, record: &Record<'_>) -> String {
+fn line_within(limits: LineLimits, format: Format, record: &Record<'_>) -> String {
     let mut out = Vec::new();
-    Formatter::new(format, LineLimits::FILE).write(&mut out, record);
+    Formatter::new(format, limits).write(&mut out, record);
     String::from_utf8(out).unwrap()
+}
+
+fn line(format: Format, record: &Record<'_>) -> String {
+    line_within(LineLimits::FILE, format, record)
+}
+
+fn json(record: &Record<'_>) -> Value {
+    serde_json::from_str(&line(Format::Json, record)).unwrap()
 }
 
 fn options(path: &Path, format: Format) -> AccessLogOptions {
@@ -63,6 +72,14 @@ fn sink(arena: &Arena<'static>, path: &Path, errors: &Path) -> LogSink<'static> 
     log.sink(Tally::Owned(arena.slot(0)), control, errors)
 }
 
+/// A log of exchanges that is off.
+fn off(arena: &Arena<'static>, errors: ErrorLog) -> LogSink<'static> {
+    let options = options(Path::new(""), Format::Json);
+    let options = AccessLogOptions { destination: LogDestination::from("off"), ..options };
+    let log = AccessLog::open(options).unwrap();
+    log.sink(Tally::Owned(arena.slot(0)), arena.view().control(), errors)
+}
+
 fn counters(arena: &Arena<'static>) -> SlotView<'static> {
     arena.view().slots().next().unwrap()
 }
@@ -73,15 +90,10 @@ fn at(ms: u64) -> Now {
 
 #[test]
 fn lines_in_each_form() {
-    assert_eq!(
-        line(Format::Common, &record()),
-        "192.0.2.7 - - [06/Nov/1994:08:49:37 +0000] \"GET /a?b=c HTTP/1.1\" 200 1000\n"
-    );
-    assert_eq!(
-        line(Format::Combined, &record()),
-        "192.0.2.7 - - [06/Nov/1994:08:49:37 +0000] \"GET /a?b=c HTTP/1.1\" 200 1000 \
-         \"http://x/\" \"curl/8\" complete 3\n"
-    );
+    let common = "192.0.2.7 - - [06/Nov/1994:08:49:37 +0000] \"GET /a?b=c HTTP/1.1\" 200 1000";
+    assert_eq!(line(Format::Common, &record()), format!("{common}\n"));
+    let combined = format!("{common} \"http://x/\" \"curl/8\" complete 3\n");
+    assert_eq!(line(Format::Combined, &record()), combined);
     assert_eq!(
         line(Format::Json, &record()),
         "{\"time\":\"1994-11-06T08:49:37Z\",\"peer\":\"192.0.2.7\",\"port\":4711,\
@@ -100,17 +112,12 @@ fn lines_in_each_form() {
 fn streams_of_http2_have_lines_with_their_version() {
     let outcome = ReplyOutcome::Aborted;
     let record = Record { version: "HTTP/2.0", outcome, body_sent_bytes: 300, ..record() };
-    assert_eq!(
-        line(Format::Common, &record),
-        "192.0.2.7 - - [06/Nov/1994:08:49:37 +0000] \"GET /a?b=c HTTP/2.0\" 200 300\n"
-    );
-    assert!(
-        line(Format::Combined, &record)
-            .ends_with("\" 200 300 \"http://x/\" \"curl/8\" aborted 3\n")
-    );
+    let common = "192.0.2.7 - - [06/Nov/1994:08:49:37 +0000] \"GET /a?b=c HTTP/2.0\" 200 300\n";
+    assert_eq!(line(Format::Common, &record), common);
+    let combined = line(Format::Combined, &record);
+    assert!(combined.ends_with("\" 200 300 \"http://x/\" \"curl/8\" aborted 3\n"), "{combined}");
     let seal = SealFacts { agreed: b"h2", ..sealed(b"h.example", b"CN=a") };
-    let record = Record { seal: Some(seal), ..record };
-    let json: serde_json::Value = serde_json::from_str(&line(Format::Json, &record)).unwrap();
+    let json = json(&Record { seal: Some(seal), ..record });
     for (member, value) in [("version", "HTTP/2.0"), ("alpn", "h2"), ("outcome", "aborted")] {
         assert_eq!(json[member], value, "{json}");
     }
@@ -131,8 +138,8 @@ fn sealed<'a>(name: &'a [u8], subject: &'a [u8]) -> SealFacts<'a> {
 fn encrypted_connections_have_their_facts_in_json() {
     let record = Record { seal: Some(sealed(b"h.example", b"CN=a\\,b")), ..record() };
     assert!(!line(Format::Combined, &record).contains("TLS"));
-    let json: serde_json::Value = serde_json::from_str(&line(Format::Json, &record)).unwrap();
-    let expected: [(&str, serde_json::Value); 7] = [
+    let json = json(&record);
+    let expected: [(&str, Value); 7] = [
         ("scheme", "https".into()),
         ("tls", "TLSv1.3".into()),
         ("suite", "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256".into()),
@@ -162,11 +169,10 @@ fn what_is_missing_has_its_sign() {
         peer: "[2001:db8::1]:80".parse::<SocketAddr>().unwrap().into(),
         ..record()
     };
-    assert_eq!(
-        line(Format::Combined, &record),
-        "2001:db8::1 - - [06/Nov/1994:08:49:37 +0000] \"-\" 400 0 \"-\" \"\" complete 3\n"
-    );
-    let json: serde_json::Value = serde_json::from_str(&line(Format::Json, &record)).unwrap();
+    let combined =
+        "2001:db8::1 - - [06/Nov/1994:08:49:37 +0000] \"-\" 400 0 \"-\" \"\" complete 3\n";
+    assert_eq!(line(Format::Combined, &record), combined);
+    let json = json(&record);
     assert!(json["referer"].is_null());
     assert_eq!(json["user_agent"], "");
     assert_eq!(json["method"], "");
@@ -178,7 +184,7 @@ fn a_peer_over_a_unix_socket_has_no_address() {
     let record = Record { peer: Peer::default(), ..record() };
     let common = line(Format::Common, &record);
     assert!(common.starts_with("unix: - - [06/Nov/1994"), "{common}");
-    let json: serde_json::Value = serde_json::from_str(&line(Format::Json, &record)).unwrap();
+    let json = json(&record);
     assert_eq!((&json["peer"], &json["port"]), (&"unix:".into(), &0.into()));
 }
 
@@ -198,7 +204,7 @@ fn a_response_cut_short_is_logged_as_such() {
         let combined = line(Format::Combined, &record);
         assert!(combined.contains(logged), "{combined}");
         assert!(combined.ends_with(&format!(" {} 3\n", outcome.name())), "{combined}");
-        let json: serde_json::Value = serde_json::from_str(&line(Format::Json, &record)).unwrap();
+        let json = json(&record);
         assert_eq!(json["outcome"], outcome.name());
         assert_eq!(json["sent_bytes"], sent_bytes);
         assert_eq!(json["body_sent_bytes"], body_sent_bytes);
@@ -297,7 +303,7 @@ fn nothing_a_peer_sends_gets_out_of_its_field() {
         let json = line(Format::Json, &record);
         assert_eq!(json.matches('\n').count(), 1);
         assert!(json.trim_end_matches('\n').bytes().all(|byte| (0x20..0x7f).contains(&byte)));
-        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let json: Value = serde_json::from_str(&json).unwrap();
         assert_eq!(json.as_object().unwrap().len(), 24);
         assert_eq!(json["status"], 200);
         for member in ["target", "host", "referer", "user_agent", "sni", "client_subject"] {
@@ -320,13 +326,11 @@ fn long_texts_are_cut_and_no_line_is_too_long() {
     };
     for format in [Format::Common, Format::Combined, Format::Json] {
         for limits in [LineLimits::FILE, LineLimits::PIPE] {
-            let mut line = Vec::new();
-            Formatter::new(format, limits).write(&mut line, &record);
-            let line = String::from_utf8(line).unwrap();
+            let line = line_within(limits, format, &record);
             assert!(line.len() <= limits.line_bytes_max(), "{}", line.len());
             assert!(line.contains("FF..."));
             if format == Format::Json {
-                serde_json::from_str::<serde_json::Value>(&line).unwrap();
+                serde_json::from_str::<Value>(&line).unwrap();
             }
         }
     }
@@ -334,18 +338,13 @@ fn long_texts_are_cut_and_no_line_is_too_long() {
 
 #[test]
 fn a_text_that_just_fits_is_not_cut() {
-    let plain = vec![b'x'; 2048];
-    let record = Record { target: &plain, ..record() };
-    let mut line = Vec::new();
-    Formatter::new(Format::Common, LineLimits::PIPE).write(&mut line, &record);
-    assert!(!String::from_utf8(line).unwrap().contains("..."));
-    for (bytes, ends) in [(2049, "xxx... HTTP"), (8193, "xxx... HTTP")] {
+    for (bytes, is_cut) in [(2048, false), (2049, true), (8193, true)] {
         let plain = vec![b'x'; bytes];
-        let record = Record { target: &plain, ..record };
-        let mut line = Vec::new();
-        Formatter::new(Format::Common, LineLimits::PIPE).write(&mut line, &record);
-        let line = String::from_utf8(line).unwrap();
-        assert!(line.contains(ends) && line.len() < 2300, "{}", line.len());
+        let record = Record { target: &plain, ..record() };
+        let line = line_within(LineLimits::PIPE, Format::Common, &record);
+        assert_eq!(line.contains("..."), is_cut, "{bytes}");
+        assert_eq!(line.contains("xxx... HTTP"), is_cut, "{bytes}");
+        assert!(line.len() < 2300, "{}", line.len());
     }
 }
 
@@ -408,16 +407,10 @@ fn a_log_that_is_dropped_writes_first() {
 
 #[test]
 fn off_wants_nothing() {
-    let folder = Folder::new("off");
     let arena = arena(1);
-    let control = arena.view().control();
     let errors = ErrorLog::open(LogDestination::from("off"), None, None).unwrap();
     errors.note(messages::FILE_FAULT, format_args!("unheard"));
-    let options = AccessLogOptions {
-        destination: LogDestination::from("off"),
-        ..options(&folder, Format::Json)
-    };
-    let sink = AccessLog::open(options).unwrap().sink(Tally::Owned(arena.slot(0)), control, errors);
+    let sink = off(&arena, errors);
     assert!(!sink.wants());
     sink.record(&record());
     arena.control().reopen_logs();
@@ -706,9 +699,8 @@ fn what_cannot_be_opened_is_said_with_its_option() {
 
 #[test]
 fn messages_of_the_server_are_one_line_each() {
-    let folder = Folder::new("error");
+    let (folder, arena) = (Folder::new("error"), arena(1));
     let path = folder.join("error");
-    let arena = arena(1);
     let control = Some(arena.view().control());
     let log = ErrorLog::open(LogDestination::Path(path.clone()), None, control).unwrap();
     log.note(messages::DRAINING, format_args!("a \"Größe\"\n\x1b[2J\\ {}", "x".repeat(2000)));
@@ -726,9 +718,8 @@ fn messages_of_the_server_are_one_line_each() {
     arena.control().reopen_logs();
     // A master does not open it: another process does, and hands it over.
     log.note(messages::FILE_FAULT, format_args!("third"));
-    assert!(
-        fs::read_to_string(folder.join("error.1")).unwrap().ends_with("error[file-fault]: third\n")
-    );
+    let old = fs::read_to_string(folder.join("error.1")).unwrap();
+    assert!(old.ends_with("error[file-fault]: third\n"), "{old}");
     assert!(!path.exists());
     log.install(log.make().unwrap().expect("it is a file")).unwrap();
     log.note(messages::FILE_FAULT, format_args!("fourth"));
@@ -746,13 +737,8 @@ fn messages_of_the_server_are_one_line_each() {
 fn faults_of_files_are_said_now_and_then() {
     let folder = Folder::new("faults");
     let (path, arena) = (folder.join("error"), arena(1));
-    let control = arena.view().control();
     let errors = ErrorLog::open(LogDestination::Path(path.clone()), None, None).unwrap();
-    let options = AccessLogOptions {
-        destination: LogDestination::from("off"),
-        ..options(&folder, Format::Json)
-    };
-    let sink = AccessLog::open(options).unwrap().sink(Tally::Owned(arena.slot(0)), control, errors);
+    let sink = off(&arena, errors);
     for wanted in [FileOperation::Open, FileOperation::Read, FileOperation::Read] {
         let host = "h";
         sink.fault(&FileFault { host, path: b"a/b\n\xff", wanted, errno: libc::EIO });

@@ -1,5 +1,6 @@
 //! Sequences of events, chosen and random.
 use super::*;
+use SuccessionEvent::{AllReady, Asked, ExecFailed, NewFailed, OldGone, Stop, Time, TrialEnded};
 
 const UPGRADE: Kind = Kind::Upgrade;
 const RELOAD: Kind = Kind::Reload;
@@ -10,34 +11,23 @@ fn earlier(number: u64, leaves: bool) -> Earlier {
     Earlier { number, leaves }
 }
 
-/// Checks the acts after each event, one after the other, at the same time.
-fn check(succession: &mut Succession, steps: &[(SuccessionEvent, &[Act])]) {
-    for (at, (event, acts)) in steps.iter().enumerate() {
-        assert_eq!(succession.handle(*event, START), *acts, "step {at}: {event:?}");
-    }
+/// Checks the acts after an event, all at the same time.
+#[track_caller]
+fn check(succession: &mut Succession, event: SuccessionEvent, acts: &[Act]) {
+    assert_eq!(succession.handle(event, START), acts, "{event:?}");
 }
 
 #[test]
 fn a_request_is_tried_and_then_executed() {
     let mut first = Succession::new();
-    check(
-        &mut first,
-        &[
-            (SuccessionEvent::AllReady, &[]),
-            (SuccessionEvent::Asked(RELOAD), &[Act::Try(RELOAD)]),
-            (SuccessionEvent::TrialEnded(TrialVerdict::Good), &[Act::Exec(RELOAD)]),
-        ],
-    );
+    check(&mut first, AllReady, &[]);
+    check(&mut first, Asked(RELOAD), &[Act::Try(RELOAD)]);
+    check(&mut first, TrialEnded(TrialVerdict::Good), &[Act::Exec(RELOAD)]);
     let mut second = Succession::after_exec(vec![earlier(1, false)], first.asked(), START);
-    check(
-        &mut second,
-        &[
-            (SuccessionEvent::AllReady, &[Act::LeaveOld, Act::Report(Outcome::Done)]),
-            (SuccessionEvent::OldGone(1), &[]),
-            // A worker that fails later is replaced as ever.
-            (SuccessionEvent::NewFailed, &[]),
-        ],
-    );
+    check(&mut second, AllReady, &[Act::LeaveOld, Act::Report(Outcome::Done)]);
+    check(&mut second, OldGone(1), &[]);
+    // A worker that fails later is replaced as ever.
+    check(&mut second, NewFailed, &[]);
     assert!(!second.is_waiting());
     assert_eq!(second.wake_at(), Tick::NEVER);
 }
@@ -45,18 +35,13 @@ fn a_request_is_tried_and_then_executed() {
 #[test]
 fn a_faulty_trial_changes_nothing() {
     for verdict in [TrialVerdict::Faulty, TrialVerdict::Died] {
-        let refused: &[Act] = &[Act::Report(Outcome::Refused(verdict))];
         let mut succession = Succession::new();
-        check(
-            &mut succession,
-            &[
-                (SuccessionEvent::Asked(UPGRADE), &[Act::Try(UPGRADE)]),
-                (SuccessionEvent::TrialEnded(verdict), refused),
-                (SuccessionEvent::Asked(RELOAD), &[Act::Try(RELOAD)]),
-                (SuccessionEvent::TrialEnded(TrialVerdict::Good), &[Act::Exec(RELOAD)]),
-                (SuccessionEvent::ExecFailed, &[Act::Report(Outcome::NotExecuted)]),
-            ],
-        );
+        check(&mut succession, Asked(UPGRADE), &[Act::Try(UPGRADE)]);
+        let refused = Act::Report(Outcome::Refused(verdict));
+        check(&mut succession, TrialEnded(verdict), &[refused]);
+        check(&mut succession, Asked(RELOAD), &[Act::Try(RELOAD)]);
+        check(&mut succession, TrialEnded(TrialVerdict::Good), &[Act::Exec(RELOAD)]);
+        check(&mut succession, ExecFailed, &[Act::Report(Outcome::NotExecuted)]);
         assert!(!succession.is_waiting());
     }
 }
@@ -64,39 +49,18 @@ fn a_faulty_trial_changes_nothing() {
 #[test]
 fn requests_that_come_meanwhile_are_one() {
     let mut succession = Succession::new();
-    check(
-        &mut succession,
-        &[
-            (SuccessionEvent::Asked(RELOAD), &[Act::Try(RELOAD)]),
-            (SuccessionEvent::Asked(RELOAD), &[]),
-            (SuccessionEvent::Asked(UPGRADE), &[]),
-            (SuccessionEvent::Asked(RELOAD), &[]),
-        ],
-    );
+    check(&mut succession, Asked(RELOAD), &[Act::Try(RELOAD)]);
+    for kind in [RELOAD, UPGRADE, RELOAD] {
+        check(&mut succession, Asked(kind), &[]);
+    }
     assert_eq!(succession.asked(), Some(UPGRADE));
-    check(
-        &mut succession,
-        &[(
-            SuccessionEvent::TrialEnded(TrialVerdict::Faulty),
-            &[Act::Report(Outcome::Refused(TrialVerdict::Faulty)), Act::Try(UPGRADE)],
-        )],
-    );
+    let refused = Act::Report(Outcome::Refused(TrialVerdict::Faulty));
+    check(&mut succession, TrialEnded(TrialVerdict::Faulty), &[refused, Act::Try(UPGRADE)]);
     // A request during the trial outlives the image.
-    check(
-        &mut succession,
-        &[
-            (SuccessionEvent::Asked(RELOAD), &[]),
-            (SuccessionEvent::TrialEnded(TrialVerdict::Good), &[Act::Exec(UPGRADE)]),
-        ],
-    );
+    check(&mut succession, Asked(RELOAD), &[]);
+    check(&mut succession, TrialEnded(TrialVerdict::Good), &[Act::Exec(UPGRADE)]);
     let mut next = Succession::after_exec(vec![earlier(1, false)], succession.asked(), START);
-    check(
-        &mut next,
-        &[(
-            SuccessionEvent::AllReady,
-            &[Act::LeaveOld, Act::Report(Outcome::Done), Act::Try(RELOAD)],
-        )],
-    );
+    check(&mut next, AllReady, &[Act::LeaveOld, Act::Report(Outcome::Done), Act::Try(RELOAD)]);
 }
 
 /// A moved root is followed with the configuration in force: an image with another one, which
@@ -105,21 +69,14 @@ fn requests_that_come_meanwhile_are_one() {
 fn a_root_is_followed_by_who_serves() {
     let not_started = Act::Report(Outcome::NotStarted);
     let mut succession = Succession::after_exec(vec![earlier(1, false)], Some(ROOT), START);
-    check(
-        &mut succession,
-        &[
-            (SuccessionEvent::NewFailed, &[Act::KillNew, not_started, not_started]),
-            (SuccessionEvent::Asked(ROOT), &[]),
-            (SuccessionEvent::Asked(RELOAD), &[Act::Try(RELOAD)]),
-        ],
-    );
+    check(&mut succession, NewFailed, &[Act::KillNew, not_started, not_started]);
+    check(&mut succession, Asked(ROOT), &[]);
+    check(&mut succession, Asked(RELOAD), &[Act::Try(RELOAD)]);
     let mut serving = Succession::new();
-    check(&mut serving, &[(SuccessionEvent::Asked(ROOT), &[Act::Try(ROOT)])]);
+    check(&mut serving, Asked(ROOT), &[Act::Try(ROOT)]);
     // A reload uses the file as it is now.
-    check(
-        &mut serving,
-        &[(SuccessionEvent::Asked(ROOT), &[]), (SuccessionEvent::Asked(RELOAD), &[])],
-    );
+    check(&mut serving, Asked(ROOT), &[]);
+    check(&mut serving, Asked(RELOAD), &[]);
     assert_eq!(serving.asked(), Some(RELOAD));
 }
 
@@ -127,45 +84,34 @@ fn a_root_is_followed_by_who_serves() {
 #[test]
 fn a_trial_that_takes_too_long_is_killed() {
     let mut succession = Succession::new();
-    assert_eq!(succession.handle(SuccessionEvent::Asked(RELOAD), START), [Act::Try(RELOAD)]);
+    assert_eq!(succession.handle(Asked(RELOAD), START), [Act::Try(RELOAD)]);
     let late = START.after(TRIAL_MS_MAX);
     assert_eq!(succession.wake_at(), late);
-    assert!(succession.handle(SuccessionEvent::Time, Tick(late.0 - 1)).is_empty());
-    assert_eq!(succession.handle(SuccessionEvent::Time, late), [Act::KillTrial]);
-    assert!(succession.handle(SuccessionEvent::Time, late).is_empty(), "once");
-    assert!(succession.handle(SuccessionEvent::Asked(RELOAD), late).is_empty());
+    assert!(succession.handle(Time, Tick(late.0 - 1)).is_empty());
+    assert_eq!(succession.handle(Time, late), [Act::KillTrial]);
+    assert!(succession.handle(Time, late).is_empty(), "once");
+    assert!(succession.handle(Asked(RELOAD), late).is_empty());
     // The verdict was good, and too late.
-    let ended = succession.handle(SuccessionEvent::TrialEnded(TrialVerdict::Good), late);
+    let ended = succession.handle(TrialEnded(TrialVerdict::Good), late);
     assert_eq!(ended, [Act::Report(Outcome::Refused(TrialVerdict::Late)), Act::Try(RELOAD)]);
 }
 
 #[test]
 fn workers_that_cannot_begin_leave_the_old_ones_serving() {
-    let failures =
-        [(SuccessionEvent::NewFailed, START), (SuccessionEvent::Time, START.after(START_MS_MAX))];
-    for (failure, at) in failures {
+    for (failure, at) in [(NewFailed, START), (Time, START.after(START_MS_MAX))] {
         let old = vec![earlier(3, true), earlier(4, false)];
         let mut succession = Succession::after_exec(old, None, START);
-        assert_eq!(
-            succession.handle(failure, at),
-            [Act::KillNew, Act::Report(Outcome::NotStarted)]
-        );
+        let acts = succession.handle(failure, at);
+        assert_eq!(acts, [Act::KillNew, Act::Report(Outcome::NotStarted)]);
         assert!(succession.is_waiting());
-        check(
-            &mut succession,
-            &[
-                (SuccessionEvent::OldGone(3), &[]),
-                // The configuration has been repaired.
-                (SuccessionEvent::Asked(RELOAD), &[Act::Try(RELOAD)]),
-                // The last serving generation has died meanwhile.
-                (SuccessionEvent::OldGone(4), &[]),
-                (
-                    SuccessionEvent::TrialEnded(TrialVerdict::Faulty),
-                    &[Act::Report(Outcome::Refused(TrialVerdict::Faulty)), Act::GiveUp],
-                ),
-                (SuccessionEvent::Asked(RELOAD), &[Act::Report(Outcome::Dropped)]),
-            ],
-        );
+        check(&mut succession, OldGone(3), &[]);
+        // The configuration has been repaired.
+        check(&mut succession, Asked(RELOAD), &[Act::Try(RELOAD)]);
+        // The last serving generation has died meanwhile.
+        check(&mut succession, OldGone(4), &[]);
+        let refused = Act::Report(Outcome::Refused(TrialVerdict::Faulty));
+        check(&mut succession, TrialEnded(TrialVerdict::Faulty), &[refused, Act::GiveUp]);
+        check(&mut succession, Asked(RELOAD), &[Act::Report(Outcome::Dropped)]);
     }
 }
 
@@ -173,22 +119,12 @@ fn workers_that_cannot_begin_leave_the_old_ones_serving() {
 fn a_further_request_waits_while_too_many_generations_are_leaving() {
     let old = (1..=4).map(|number| earlier(number, number < 4)).collect();
     let mut succession = Succession::after_exec(old, None, START);
-    check(
-        &mut succession,
-        &[
-            (SuccessionEvent::AllReady, &[Act::LeaveOld, Act::Report(Outcome::Done)]),
-            (SuccessionEvent::Asked(RELOAD), &[]),
-        ],
-    );
+    check(&mut succession, AllReady, &[Act::LeaveOld, Act::Report(Outcome::Done)]);
+    check(&mut succession, Asked(RELOAD), &[]);
     assert_eq!(succession.pending(), 0, "a command that waited for it would not ask");
-    check(
-        &mut succession,
-        &[
-            (SuccessionEvent::Asked(UPGRADE), &[]),
-            (SuccessionEvent::Asked(RELOAD), &[]),
-            (SuccessionEvent::OldGone(2), &[Act::Try(UPGRADE)]),
-        ],
-    );
+    check(&mut succession, Asked(UPGRADE), &[]);
+    check(&mut succession, Asked(RELOAD), &[]);
+    check(&mut succession, OldGone(2), &[Act::Try(UPGRADE)]);
     assert_eq!(succession.pending(), 1);
 }
 
@@ -196,32 +132,19 @@ fn a_further_request_waits_while_too_many_generations_are_leaving() {
 fn a_stop_ends_what_is_under_way() {
     let dropped = Act::Report(Outcome::Dropped);
     let mut trying = Succession::new();
-    check(
-        &mut trying,
-        &[
-            (SuccessionEvent::Asked(RELOAD), &[Act::Try(RELOAD)]),
-            (SuccessionEvent::Asked(RELOAD), &[]),
-            (SuccessionEvent::Stop, &[Act::KillTrial, dropped, dropped]),
-            (SuccessionEvent::TrialEnded(TrialVerdict::Good), &[]),
-            (SuccessionEvent::Stop, &[]),
-        ],
-    );
+    check(&mut trying, Asked(RELOAD), &[Act::Try(RELOAD)]);
+    check(&mut trying, Asked(RELOAD), &[]);
+    check(&mut trying, Stop, &[Act::KillTrial, dropped, dropped]);
+    check(&mut trying, TrialEnded(TrialVerdict::Good), &[]);
+    check(&mut trying, Stop, &[]);
     let mut starting = Succession::after_exec(vec![earlier(1, false)], None, START);
-    check(
-        &mut starting,
-        &[(SuccessionEvent::Stop, &[Act::DrainOld, dropped]), (SuccessionEvent::AllReady, &[])],
-    );
+    check(&mut starting, Stop, &[Act::DrainOld, dropped]);
+    check(&mut starting, AllReady, &[]);
     let mut waiting = Succession::after_exec(vec![earlier(1, false)], None, START);
-    check(
-        &mut waiting,
-        &[
-            (SuccessionEvent::NewFailed, &[Act::KillNew, Act::Report(Outcome::NotStarted)]),
-            (SuccessionEvent::Stop, &[Act::DrainOld]),
-            (SuccessionEvent::OldGone(1), &[]),
-        ],
-    );
-    let mut steady = Succession::new();
-    check(&mut steady, &[(SuccessionEvent::Stop, &[])]);
+    check(&mut waiting, NewFailed, &[Act::KillNew, Act::Report(Outcome::NotStarted)]);
+    check(&mut waiting, Stop, &[Act::DrainOld]);
+    check(&mut waiting, OldGone(1), &[]);
+    check(&mut Succession::new(), Stop, &[]);
 }
 
 /// A generator of dice (splitmix64).
@@ -276,30 +199,30 @@ impl World {
     /// Picks an event that may happen now.
     fn happens(&mut self, dice: &mut Dice) -> SuccessionEvent {
         match dice.below(12) {
-            0 | 1 => SuccessionEvent::Asked(match dice.below(4) {
+            0 | 1 => Asked(match dice.below(4) {
                 0 => UPGRADE,
                 1 => ROOT,
                 _ => RELOAD,
             }),
-            2..=4 if self.trial.is_some() => SuccessionEvent::TrialEnded(match dice.below(4) {
+            2..=4 if self.trial.is_some() => TrialEnded(match dice.below(4) {
                 0 => TrialVerdict::Faulty,
                 1 => TrialVerdict::Died,
                 _ => TrialVerdict::Good,
             }),
-            5 | 6 if self.starting => SuccessionEvent::AllReady,
-            7 if self.starting => SuccessionEvent::NewFailed,
+            5 | 6 if self.starting => AllReady,
+            7 if self.starting => NewFailed,
             8 | 9 if !self.old.is_empty() => {
                 let at = usize::try_from(dice.below(self.old.len() as u64)).unwrap_or(0);
                 // Serving ones crash now and then; leaving ones will be gone.
                 if !self.old[at].leaves && dice.below(8) != 0 {
-                    return SuccessionEvent::Time;
+                    return Time;
                 }
-                SuccessionEvent::OldGone(self.old.swap_remove(at).number)
+                OldGone(self.old.swap_remove(at).number)
             }
-            10 if dice.below(200) == 0 => SuccessionEvent::Stop,
+            10 if dice.below(200) == 0 => Stop,
             _ => {
                 self.now = self.now.after(dice.below(4_000));
-                SuccessionEvent::Time
+                Time
             }
         }
     }
@@ -307,21 +230,20 @@ impl World {
     fn step(&mut self, event: SuccessionEvent, dice: &mut Dice) {
         match event {
             // The configuration of this image is not in force.
-            SuccessionEvent::Asked(ROOT) if self.succession.is_waiting() => {}
-            SuccessionEvent::Asked(_) if self.succession.asked().is_none() => self.requests += 1,
-            SuccessionEvent::AllReady | SuccessionEvent::NewFailed => self.starting = false,
+            Asked(ROOT) if self.succession.is_waiting() => {}
+            Asked(_) if self.succession.asked().is_none() => self.requests += 1,
+            AllReady | NewFailed => self.starting = false,
             _ => {}
         }
         let killed = match event {
-            SuccessionEvent::TrialEnded(_) => self.trial.take(),
+            TrialEnded(_) => self.trial.take(),
             _ => None,
         };
-        let good =
-            event == SuccessionEvent::TrialEnded(TrialVerdict::Good) && killed == Some(false);
+        let good = event == TrialEnded(TrialVerdict::Good) && killed == Some(false);
         for act in self.succession.handle(event, self.now) {
             self.act(act, event, good);
         }
-        if event == SuccessionEvent::Stop {
+        if event == Stop {
             (self.ended, self.starting) = (true, false);
         }
         if std::mem::take(&mut self.exec) {
@@ -355,7 +277,7 @@ impl World {
                 self.exec = true;
             }
             Act::LeaveOld => {
-                assert_eq!(event, SuccessionEvent::AllReady, "the new ones serve first");
+                assert_eq!(event, AllReady, "the new ones serve first");
                 self.old.iter_mut().for_each(|old| old.leaves = true);
             }
             Act::KillNew => {
@@ -363,7 +285,7 @@ impl World {
                 self.starting = false;
             }
             Act::DrainOld => {
-                assert_eq!(event, SuccessionEvent::Stop);
+                assert_eq!(event, Stop);
                 self.old.iter_mut().for_each(|old| old.leaves = true);
             }
             Act::Report(outcome) => {
@@ -380,7 +302,7 @@ impl World {
 
     fn execute(&mut self, dice: &mut Dice) {
         if dice.below(6) == 0 {
-            return self.step(SuccessionEvent::ExecFailed, dice);
+            return self.step(ExecFailed, dice);
         }
         if self.own_serves {
             self.old.push(earlier(self.generation, false));
@@ -405,7 +327,7 @@ fn whatever_happens_somebody_serves_and_each_request_is_answered() {
             }
         }
         if !world.ended {
-            world.step(SuccessionEvent::Stop, &mut dice);
+            world.step(Stop, &mut dice);
         }
         assert_eq!(world.reports, world.requests, "seed {seed}");
         outcomes += world.reports;

@@ -324,14 +324,11 @@ mod tests {
     #[test]
     fn several_servers_are_listed_and_for_root_those_of_all_users() {
         for (caller, servers, expect) in [
-            (ROOT, &[(7, ROOT), (9, 1000)][..], ["  --pid 7  user 0", "  --pid 9  user 1000"]),
-            (ROOT, &[(8, 1001), (9, 1000)], ["  --pid 8  user 1001", "  --pid 9  user 1000"]),
-            (
-                1000,
-                &[(7, ROOT), (8, 1000), (9, 1000)],
-                ["  --pid 8  user 1000", "  --pid 9  user 1000"],
-            ),
+            (ROOT, &[(7, ROOT), (9, 1000)][..], [(7, 0), (9, 1000)]),
+            (ROOT, &[(8, 1001), (9, 1000)], [(8, 1001), (9, 1000)]),
+            (1000, &[(7, ROOT), (8, 1000), (9, 1000)], [(8, 1000), (9, 1000)]),
         ] {
+            let expect = expect.map(|(pid, user)| format!("  --pid {pid}  user {user}"));
             let error = decide(caller, servers, &[]).expect_err("there are two");
             assert_eq!(error.code(), USAGE);
             assert_eq!(error.to_string().lines().skip(1).collect::<Vec<_>>(), expect);

@@ -34,9 +34,6 @@ impl Counting {
         assert!(out.by_ref().lines().any(|line| line.unwrap().contains("counting")));
         Self(child, out)
     }
-
-    /// Ends it.
-    fn stop(self) {}
 }
 
 impl Drop for Counting {
@@ -152,7 +149,6 @@ fn counters_of_a_running_process_are_seen_to_grow() {
     let p50 = turns["p50"].as_f64().unwrap();
     assert!((4_900.0..5_400.0).contains(&p50), "{p50}");
     assert_eq!(turns["max"], 9_999);
-    server.stop();
 }
 
 #[test]
@@ -204,7 +200,7 @@ fn a_live_view_needs_an_interval_and_ends_with_the_server() {
     let options = TopOptions { interval, once: false, ..options(pid) };
     let end = thread::spawn(move || {
         thread::sleep(Duration::from_millis(100));
-        server.stop();
+        drop(server);
     });
     let (code, out, _) = output(&options, true);
     end.join().unwrap();
@@ -303,6 +299,22 @@ fn staged(workers: usize, stages: &[&str]) -> Server {
     Server::new(arena.view(), 4_193_999)
 }
 
+/// Takes a sample two seconds after an earlier one.
+fn later(server: &Server, earlier: &Sample) -> Sample {
+    Sample { at_ns: earlier.at_ns + 2_000_000_000, ..server.sample() }
+}
+
+/// Samples of a busy server between which these counters grew.
+fn growing(counts: &[(Counter, u64)]) -> (Sample, Sample) {
+    let server = busy(1);
+    let earlier = server.sample();
+    let mut now = later(&server, &earlier);
+    for &(counter, more) in counts {
+        now.totals.merge(&grown(counter, more));
+    }
+    (earlier, now)
+}
+
 /// Lines of a screen of this many rows.
 fn screen_lines(sample: &Sample, earlier: Option<&Sample>, rows: usize) -> Vec<String> {
     let screen = view::screen(sample, earlier, rows);
@@ -385,8 +397,7 @@ fn the_slots_of_a_stage_are_one_row() {
     arena.slot(2).set_dial(Dial::AdmitMilliPerS, 850_000);
     arena.slot(2).set_dial(Dial::AgeP90Ns, 900_000_000);
     arena.slot(4).set_dial(Dial::Threads, 3);
-    let mut now = server.sample();
-    now.at_ns = earlier.at_ns + 2_000_000_000;
+    let now = later(&server, &earlier);
     let page = view::page(&now, Some(&earlier));
     let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("write")).collect();
     let [row] = &rows[..] else { panic!("{page}") };
@@ -413,9 +424,7 @@ fn the_slots_of_a_stage_are_one_row() {
 fn rows_show_the_rates_of_each_worker() {
     let server = busy(2);
     let earlier = server.sample();
-    let mut now = server.sample();
-    now.at_ns = earlier.at_ns + 2_000_000_000;
-    let page = view::page(&now, Some(&earlier));
+    let page = view::page(&later(&server, &earlier), Some(&earlier));
     assert!(page.contains("over 2.0 s"), "{page}");
     let row: Vec<&str> = page.lines().nth(3).unwrap().split_whitespace().collect();
     let idle = ["0", "4194000", "0", "4.4T", "0", "0", "-", "-", "0", "0", "-"];
@@ -425,20 +434,14 @@ fn rows_show_the_rates_of_each_worker() {
 /// systems.md §2.10: the numbers of helpers, of busy ones, and of tasks that wait for one.
 #[test]
 fn helpers_are_shown_with_their_queue() {
-    let server = busy(1);
-    let earlier = server.sample();
-    let mut now = server.sample();
-    now.at_ns = earlier.at_ns + 2_000_000_000;
-    for (counter, more) in [
+    let (earlier, now) = growing(&[
         (Counter::HelpersStarted, 5),
         (Counter::HelpersStopped, 2),
         (Counter::HelpersLost, 1),
         (Counter::HelperBusyNs, 3_000_000_000),
         (Counter::HelperWaitNs, 9_000_000_000),
         (Counter::ResidencyFalse, 6),
-    ] {
-        now.totals.merge(&grown(counter, more));
-    }
+    ]);
     let now_open = now.totals.gauge(Gauge::HelpersOpen);
     assert_eq!(now_open, earlier.totals.gauge(Gauge::HelpersOpen) + 2);
     let page = view::page(&now, Some(&earlier));
@@ -447,52 +450,42 @@ fn helpers_are_shown_with_their_queue() {
     assert!(line.ends_with("unknown/s 0  false/s 3.0"), "{line}");
 }
 
+/// Checks the line of a part that has none while it is idle.
+fn check_line_of(part: &str, counts: &[(Counter, u64)], shown: &str) {
+    let idle = Server::new(arena(1).view(), 1).sample();
+    assert!(!view::page(&idle, None).contains(part));
+    let (earlier, now) = growing(counts);
+    let page = view::page(&now, Some(&earlier));
+    let (start, _) = shown.split_once(' ').unwrap();
+    assert_eq!(page.lines().find(|line| line.starts_with(start)), Some(shown), "{page}");
+}
+
 #[test]
 fn handshakes_have_a_line_when_there_are_any() {
-    let idle = Server::new(arena(1).view(), 1).sample();
-    assert!(!view::page(&idle, None).contains("handshakes"));
-    let server = busy(1);
-    let earlier = server.sample();
-    let mut now = server.sample();
-    now.at_ns = earlier.at_ns + 2_000_000_000;
-    for (counter, more) in [
+    let counts = [
         (Counter::TlsHandshakesFull, 5),
         (Counter::TlsHandshakesResumed, 15),
         (Counter::TlsHandshakeNs, 2_000_000),
         (Counter::TlsFaultsAlert, 4),
         (Counter::TlsFaultsNotTls, 2),
         (Counter::SealedBytes, 6_000_000),
-    ] {
-        now.totals.merge(&grown(counter, more));
-    }
-    let page = view::page(&now, Some(&earlier));
-    let line = page.lines().find(|line| line.starts_with("tls/s")).unwrap();
+    ];
     let shown = "tls/s     handshakes 10  resumed 75.0 %  each 100us  faults 3.0  MB 3.0";
-    assert_eq!(line, shown);
+    check_line_of("handshakes", &counts, shown);
 }
 
 #[test]
 fn http2_has_a_line_once_a_client_uses_it() {
-    let idle = Server::new(arena(1).view(), 1).sample();
-    assert!(!view::page(&idle, None).contains("http2"));
-    let server = busy(1);
-    let earlier = server.sample();
-    let mut now = server.sample();
-    now.at_ns = earlier.at_ns + 2_000_000_000;
-    for (counter, more) in [
+    let counts = [
         (Counter::ConnectionsHttp2, 2),
         (Counter::StreamsOpened, 40),
         (Counter::StreamsRefused, 6),
         (Counter::StreamsResetByClient, 4),
         (Counter::StreamsResetByUs, 2),
         (Counter::Http2WindowStalls, 8),
-    ] {
-        now.totals.merge(&grown(counter, more));
-    }
-    let page = view::page(&now, Some(&earlier));
-    let line = page.lines().find(|line| line.starts_with("http2/s")).unwrap();
+    ];
     let shown = "http2/s   conns 1.0  streams 20  refused 3.0  reset 3.0  stalled 4.0";
-    assert_eq!(line, shown);
+    check_line_of("http2", &counts, shown);
 }
 
 /// Totals of one counter.
@@ -514,8 +507,7 @@ fn the_busiest_are_shown_when_not_all_can_be() {
         tally.add(Counter::Requests, slot as u64);
         tally.add(Counter::LockWaitNs, 6_000_000);
     }
-    let mut now = server.sample();
-    now.at_ns = earlier.at_ns + 2_000_000_000;
+    let now = later(&server, &earlier);
     let screen = screen_lines(&now, Some(&earlier), 24).join("\n");
     let rows = |text: &str| -> Vec<usize> {
         let lines = text.lines().skip(1);
@@ -579,9 +571,7 @@ fn processes_are_workers_and_threads_are_threads() {
     let page = view::page(&sample, None);
     assert!(page.contains("  3 workers, 27 threads  "), "{page}");
     let document: Value = serde_json::from_str(&json::document(&sample, None)).unwrap();
-    assert_eq!(
-        (&document["server"]["workers"], &document["server"]["threads"]),
-        (&Value::from(3), &Value::from(27))
-    );
+    let numbers = ["workers", "threads"].map(|name| document["server"][name].as_u64());
+    assert_eq!(numbers, [Some(3), Some(27)]);
     assert_eq!(document["workers"].as_array().unwrap().len(), 9, "a row for each set of counters");
 }
